@@ -1,0 +1,110 @@
+"""Prepares the data sets of the harness, once, as TFDS data sets."""
+
+import contextlib
+import fcntl
+import importlib
+import os
+import pathlib
+import shutil
+import sys
+
+from lra import tasks
+from lra.errors import UserError
+
+
+def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path:
+  """Prepares the data set of a task unless that has been done.
+
+  An interrupted preparation leaves nothing behind that looks prepared; of two
+  at the same time the second waits for the first.
+
+  Args:
+    task_name: a name of `lra.tasks`.
+    data_dir: where data sets live; $TFDS_DATA_DIR or ~/tensorflow_datasets
+      by default.
+    source: file or directory to make the data set from, where the task can
+      be made from files.
+
+  Returns:
+    The directory of the prepared data set.
+
+  Raises:
+    UserError: unknown task, missing or malformed source, a directory that
+      cannot be written, or data already prepared from another source.
+  """
+  builder = make_builder(task_name, data_dir)
+  if source:
+    builder.source = pathlib.Path(source).expanduser().absolute()
+  path = pathlib.Path(builder.data_dir)
+  try:
+    if not path.exists():
+      with _lock(path.parent):
+        if not path.exists():
+          _remove_leftovers(path)
+          builder.download_and_prepare()
+  except OSError as e:
+    raise UserError(
+        f'Cannot prepare {task_name} in {path} ({e.strerror or e}): choose a '
+        'directory with --data_dir or TFDS_DATA_DIR that can be written and '
+        'has room.') from e
+  if source:
+    _check_source(task_name, data_dir, builder)
+  return path
+
+
+def make_builder(task_name: str, data_dir=None):
+  """The TFDS builder of a task, a `data_prep.builder.Builder`.
+
+  Raises:
+    UserError: unknown task, or its prepared data set cannot be understood.
+  """
+  task = tasks.get(task_name)
+  module = importlib.import_module(f'data_prep.{task.dataset}')
+  root = pathlib.Path(
+      data_dir or os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets')
+  root = root.expanduser().absolute()
+  try:
+    return module.BUILDER(data_dir=root, config=task.variant,
+                          file_format='array_record')
+  except Exception as e:
+    raise UserError(
+        f'The data set in {root / task.dataset / task.variant} is damaged '
+        f'({e}): delete that directory and run the command again.') from e
+
+
+def read(task_name: str, data_dir=None):
+  """The prepared data set of a task, a `data_prep.content.Content`.
+
+  Raises:
+    UserError: it is damaged.
+  """
+  from data_prep import builder
+  return builder.read(make_builder(task_name, data_dir))
+
+
+@contextlib.contextmanager
+def _lock(directory):
+  """Holds the directory's lock, which dies with the process."""
+  directory.mkdir(parents=True, exist_ok=True)
+  with open(directory / '.lock', 'w') as f:
+    try:
+      fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      print(f'Waiting for another process that is preparing {directory}.',
+            file=sys.stderr)
+      fcntl.flock(f, fcntl.LOCK_EX)
+    yield
+
+
+def _remove_leftovers(path):
+  """Removes what preparations that were killed have left beside `path`."""
+  for leftover in path.parent.glob(f'incomplete.*_{path.name}'):
+    shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _check_source(task_name, data_dir, builder):
+  prepared = make_builder(task_name, data_dir).info.metadata['source']
+  if prepared != builder.identify_source():
+    raise UserError(
+        f'{builder.data_dir} was prepared from another source: delete that '
+        f'directory or choose another --data_dir to use {builder.source}.')

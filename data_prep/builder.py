@@ -1,0 +1,148 @@
+"""The TFDS builder that all data sets share: arrays in, array_record out.
+
+One record per document or pair: the token codes as bytes, the label, and the
+two documents of a pair. Documents of pairs are stored once, as a split of
+their own. Nothing here needs TensorFlow.
+"""
+
+import abc
+import dataclasses
+import pathlib
+
+import numpy as np
+import tensorflow_datasets as tfds
+import tqdm
+from array_record.python import array_record_module
+from google.protobuf.message import DecodeError
+from tensorflow_datasets.proto import tf_example_pb2
+
+from data_prep.content import Content, Split, fingerprint, split_of
+from lra.errors import UserError
+
+_DOCUMENTS = 'documents'
+
+
+class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+  """Writes the `Content` its subclass makes and checks what it wrote.
+
+  Attributes:
+    DUAL: whether examples are pairs of documents.
+    source: files the data is made from, or None for the usual origin.
+  """
+  VERSION = tfds.core.Version('1.0.0')
+  DUAL = False
+  # TFDS would look for checksums beside the code, by way of a package
+  # (importlib_resources) that it does not install.
+  code_path = None
+  source: pathlib.Path | None = None
+
+  @abc.abstractmethod
+  def make(self, dl_manager) -> Content:
+    """Returns the data of `self.builder_config`, made from `self.source`."""
+
+  def identify_source(self):
+    """JSON value that tells data of one source from that of another."""
+    return None
+
+  def _info(self):
+    features = {'tokens': tfds.features.Tensor(shape=(), dtype=np.object_),
+                'label': tfds.features.Scalar(np.int64)}
+    if self.DUAL:
+      features['pair'] = tfds.features.Tensor(shape=(2,), dtype=np.int64)
+    return tfds.core.DatasetInfo(
+        builder=self, features=tfds.features.FeaturesDict(features),
+        description=self.__doc__, disable_shuffling=True,
+        metadata=tfds.core.MetadataDict())
+
+  def _split_generators(self, dl_manager):
+    content = self.make(dl_manager)
+    self.info.metadata.update(
+        content.info, fingerprint=fingerprint(content.splits),
+        source=self.identify_source())
+    splits = _apart(content.splits)
+    self._bar = tqdm.tqdm(
+        total=sum(map(len, splits.values())), unit=' records',
+        desc=f'storing {self.info.full_name}', mininterval=0.5)
+    return {k: self._generate_examples(v) for k, v in splits.items()}
+
+  def _generate_examples(self, split):
+    for i, label in enumerate(split.labels):
+      example = {'tokens': split.document(i), 'label': int(label)}
+      if self.DUAL:
+        example['pair'] = split.pairs[i]
+      yield i, example
+      self._bar.update()
+
+  def _download_and_prepare(self, *args, **kwargs):
+    tfds.disable_progress_bar()
+    try:
+      super()._download_and_prepare(*args, **kwargs)
+    finally:
+      tfds.enable_progress_bar()
+    self._bar.close()
+    read(self)
+
+  def _log_download_bytes(self):
+    """Silent: TFDS would print sizes that nobody knows yet."""
+
+  def _log_download_done(self):
+    """Silent: the progress bar has said so."""
+
+
+def read(builder: Builder) -> Content:
+  """Reads a prepared data set into memory and checks its fingerprint.
+
+  Raises:
+    UserError: a file is missing, cut short or altered.
+  """
+  try:
+    splits = _together({name: _read_split(info, builder.DUAL)
+                        for name, info in builder.info.splits.items()})
+    info = dict(builder.info.metadata)
+    if fingerprint(splits) != info['fingerprint']:
+      raise ValueError('its content is not what was prepared')
+  except (RuntimeError, ValueError, KeyError, IndexError, OSError,
+          DecodeError) as e:
+    reason = str(e).split(';')[0]
+    raise UserError(
+        f'The data set in {builder.data_dir} is damaged ({reason}): delete '
+        'that directory and run the command again.') from e
+  return Content(splits, info)
+
+
+def _read_split(info, dual):
+  documents, labels, pairs = [], [], []
+  for path in info.filepaths:
+    reader = array_record_module.ArrayRecordReader(str(path))
+    for record in reader.read_all():
+      feature = tf_example_pb2.Example.FromString(record).features.feature
+      documents.append(feature['tokens'].bytes_list.value[0])
+      labels.append(feature['label'].int64_list.value[0])
+      if dual:
+        pairs.append(feature['pair'].int64_list.value[:])
+    reader.close()
+  return split_of(documents, labels, pairs if dual else None)
+
+
+def _apart(splits):
+  """Splits as stored: the documents of pairs become a split of their own."""
+  shared = splits['train']
+  if shared.pairs is None:
+    return splits
+  documents = len(shared.offsets) - 1
+  stored = {_DOCUMENTS: dataclasses.replace(
+      shared, labels=np.full(documents, -1), pairs=np.full((documents, 2), -1))}
+  for name, split in splits.items():
+    stored[name] = dataclasses.replace(
+        split, tokens=shared.tokens[:0], offsets=np.zeros(len(split) + 1, int))
+  return stored
+
+
+def _together(stored: dict[str, Split]) -> dict[str, Split]:
+  """The inverse of `_apart`."""
+  shared = stored.pop(_DOCUMENTS, None)
+  if shared is None:
+    return stored
+  return {name: dataclasses.replace(
+      split, tokens=shared.tokens, offsets=shared.offsets)
+      for name, split in stored.items()}

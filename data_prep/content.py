@@ -1,0 +1,82 @@
+"""What a data set holds, as arrays, and the hash that names it."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+SPLITS = ('train', 'val', 'test')
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """Examples of one split.
+
+  Attributes:
+    tokens: uint8, the token codes of all documents, one after the other.
+    offsets: int64 [documents + 1], where each document begins.
+    labels: int32 [N].
+    pairs: int32 [N, 2], the documents of each example; None where example i
+      is document i.
+  """
+  tokens: np.ndarray
+  offsets: np.ndarray
+  labels: np.ndarray
+  pairs: np.ndarray | None = None
+
+  def document(self, i: int) -> bytes:
+    """The token codes of document `i`."""
+    return self.tokens[self.offsets[i]:self.offsets[i + 1]].tobytes()
+
+  def __len__(self) -> int:
+    return len(self.labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class Content:
+  """A data set before it is stored, or after it was read.
+
+  Attributes:
+    splits: 'train', 'val' and 'test'; pairs share their tokens and offsets.
+    info: facts about the data and its making that fit in JSON.
+  """
+  splits: Mapping[str, Split]
+  info: Mapping
+
+
+def split_of(documents: Sequence[bytes], labels: Iterable[int],
+             pairs=None) -> Split:
+  """A split out of byte strings, labels and, for pairs, [N, 2] indices."""
+  lengths = np.fromiter((len(d) for d in documents), np.int64, len(documents))
+  return Split(
+      np.frombuffer(b''.join(documents), np.uint8),
+      np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+      np.asarray(labels, np.int32),
+      None if pairs is None else np.asarray(pairs, np.int32).reshape(-1, 2))
+
+
+def fingerprint(splits: Mapping[str, Split]) -> str:
+  """SHA-256 of the content: splits, tokens, labels and pairs, in order."""
+  digest = hashlib.sha256()
+
+  def add(name, array, dtype):
+    array = np.ascontiguousarray(array, dtype)
+    digest.update(f'{name} {array.dtype.str} {array.shape};'.encode())
+    digest.update(array)
+
+  def add_documents(split):
+    add('offsets', split.offsets, '<i8')
+    add('tokens', split.tokens, '|u1')
+
+  if splits['train'].pairs is not None:
+    add_documents(splits['train'])
+  for name in SPLITS:
+    digest.update(f'{name};'.encode())
+    split = splits[name]
+    if split.pairs is None:
+      add_documents(split)
+    else:
+      add('pairs', split.pairs, '<i4')
+    add('labels', split.labels, '<i4')
+  return digest.hexdigest()

@@ -1,0 +1,66 @@
+"""Reading tables row by row, with errors that name file, line and reason."""
+
+import gzip
+import pathlib
+import zlib
+from collections.abc import Iterator, Mapping
+
+from lra.errors import UserError
+
+# Longer lines are not rows of any table here; a bound on memory.
+_LONGEST_ROW = 1 << 26
+
+
+def bad_row(path, line: int, reason) -> UserError:
+  """The error for line `line` (from 1) of the file `path`."""
+  return UserError(f'{path}, line {line}: {reason}.')
+
+
+def find(directory: pathlib.Path, files: Mapping[str, str], task: str
+         ) -> dict[str, pathlib.Path]:
+  """Paths of the `files` (key -> name) of a directory, plain or gzipped.
+
+  Raises:
+    UserError: one is missing.
+  """
+  found = {}
+  for key, name in files.items():
+    paths = [directory / name, directory / f'{name}.gz']
+    found[key] = next((p for p in paths if p.is_file()), None)
+    if found[key] is None:
+      raise UserError(
+          f'{directory / name} does not exist: --source of {task} must be a '
+          f'directory with {", ".join(files.values())}.')
+  return found
+
+
+def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
+  """Numbers (from 1) and bytes of the lines, without their ends.
+
+  Raises:
+    UserError: a damaged archive, or a line too long for a table.
+  """
+  opener = gzip.open if path.suffix == '.gz' else open
+  line = 0
+  with opener(path, 'rb') as f:
+    try:
+      while row := f.readline(_LONGEST_ROW):
+        line += 1
+        if len(row) == _LONGEST_ROW:
+          raise bad_row(path, line, f'longer than {_LONGEST_ROW} bytes')
+        yield line, row.rstrip(b'\r\n')
+    except (EOFError, gzip.BadGzipFile, zlib.error) as e:
+      raise bad_row(path, line + 1, f'damaged archive ({e})') from e
+
+
+def read_rows(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
+  """Line numbers and tab-separated fields of a UTF-8 table.
+
+  Raises:
+    UserError: as `read_lines`; not UTF-8.
+  """
+  for line, row in read_lines(path):
+    try:
+      yield line, row.decode('utf-8').split('\t')
+    except UnicodeDecodeError as e:
+      raise bad_row(path, line, e) from None

@@ -1,0 +1,83 @@
+"""What the public functions accept: every refusal names the argument."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+DTYPES = ('float32', 'bfloat16')
+
+
+def check_qkv(q, k, v):
+  """Raises ValueError unless q, k, v are equal [B, L, H, Dh] arrays."""
+  for name, x in (('q', q), ('k', k), ('v', v)):
+    shape = jnp.shape(x)
+    if len(shape) != 4 or 0 in shape:
+      raise ValueError(
+        f'{name} must be a non-empty array [B, L, H, Dh], got shape {shape}'
+      )
+    if _dtype(x) not in DTYPES:
+      raise ValueError(f'{name} must be float32 or bfloat16, got {_dtype(x)}')
+  for name, x in (('k', k), ('v', v)):
+    if jnp.shape(x) != jnp.shape(q):
+      raise ValueError(
+        f'{name} must have the shape of q, {jnp.shape(q)}, '
+        f'got {jnp.shape(x)} (B, L, H, Dh)'
+      )
+    if _dtype(x) != _dtype(q):
+      raise ValueError(
+        f'{name} must have the dtype of q, {_dtype(q)}, got {_dtype(x)}'
+      )
+
+
+def check_mask(mask, q):
+  """Raises ValueError unless mask is None or bool [B, L]."""
+  if mask is None:
+    return
+  if _dtype(mask) != 'bool' or jnp.shape(mask) != jnp.shape(q)[:2]:
+    raise ValueError(
+      f'mask must be bool [B, L] = {jnp.shape(q)[:2]}, '
+      f'got {_dtype(mask)} {jnp.shape(mask)}'
+    )
+
+
+def check_number(name, value):
+  """A finite Python float, or ValueError: the kernels compile it in."""
+  try:
+    value = float(value)
+  except (TypeError, ValueError) as error:
+    raise ValueError(f'{name} must be a number, got {value!r}') from error
+  except jax.errors.ConcretizationTypeError as error:
+    raise ValueError(f'{name} must be a number, not a traced value') from error
+  if not math.isfinite(value):
+    raise ValueError(f'{name} must be finite, got {value}')
+  return value
+
+
+def check_slopes(slopes, num_heads):
+  """Raises ValueError unless slopes is real [H], and >= 0 where concrete."""
+  shape = jnp.shape(slopes)
+  if shape != (num_heads,):
+    raise ValueError(f'slopes must have shape [H] = ({num_heads},), got {shape}')
+  if isinstance(slopes, jax.core.Tracer):
+    return
+  values = np.asarray(slopes, np.float64)
+  if not (np.isfinite(values).all() and (values >= 0).all()):
+    raise ValueError(f'slopes must be finite and >= 0, got {values.tolist()}')
+
+
+def check_state(state, q):
+  """Raises ValueError unless initial_state is None or f32 [B, H, Dh, Dh]."""
+  if state is None:
+    return
+  b, _, h, d = jnp.shape(q)
+  if jnp.shape(state) != (b, h, d, d) or _dtype(state) != 'float32':
+    raise ValueError(
+      f'initial_state must be float32 [B, H, Dh, Dh] = {(b, h, d, d)}, '
+      f'got {_dtype(state)} {jnp.shape(state)}'
+    )
+
+
+def _dtype(x):
+  return str(getattr(x, 'dtype', type(x).__name__))

@@ -1,0 +1,25 @@
+"""The feature maps of linear attention and their derivatives (float32)."""
+
+import jax.numpy as jnp
+
+NAMES = ('elu1', 'relu', 'identity')
+
+
+def apply(name, x):
+  """phi(x) in float32; elu1 is elu(x) + 1 (arXiv 2006.16236, equation 7)."""
+  x = x.astype(jnp.float32)
+  if name == 'elu1':
+    return jnp.where(x > 0, x + 1.0, jnp.exp(jnp.minimum(x, 0.0)))
+  if name == 'relu':
+    return jnp.maximum(x, 0.0)
+  return x
+
+
+def slope(name, x):
+  """phi'(x) in float32, 0 at the kink of relu."""
+  x = x.astype(jnp.float32)
+  if name == 'elu1':
+    return jnp.where(x > 0, 1.0, jnp.exp(jnp.minimum(x, 0.0)))
+  if name == 'relu':
+    return (x > 0).astype(jnp.float32)
+  return jnp.ones_like(x)

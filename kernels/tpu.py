@@ -1,0 +1,153 @@
+"""What the Pallas TPU kernels share: blocks, masks, products.
+
+Arrays are seen as [B, L, H * Dh], which is how a projection leaves them in
+memory; [B, H, L, Dh] would pad Dh 64 to the 128 lanes of a register and cost
+a transpose. A block holds some rows and a group of whole heads.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from kernels import chunks
+
+WIDTHS = (8, 16, 32, 64, 128, 256)
+LANES = 128
+MAX_LANES = 512
+MAX_ROWS = 512
+BLOCK_BYTES = 512 * 1024
+
+
+def supported(op, shape, dtype):
+  """Raises NotImplementedError for operands the TPU kernels cannot take."""
+  width = shape[-1]
+  if width not in WIDTHS:
+    raise NotImplementedError(
+      f'{op}: pallas_tpu supports head widths Dh (last dimension of q, k, v) '
+      f'in {WIDTHS}, got {width}'
+    )
+  if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
+    raise NotImplementedError(
+      f'{op}: pallas_tpu supports float32 and bfloat16 q, k, v, got {dtype}'
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiling:
+  """How one operand [B, L, H * Dh] is cut; `heads` is per block."""
+
+  batch: int
+  length: int
+  num_heads: int
+  width: int
+  heads: int
+  rows: int
+
+  @property
+  def lanes(self):
+    return self.heads * self.width
+
+  @property
+  def groups(self):
+    return self.num_heads // self.heads
+
+  @property
+  def blocks(self):
+    return -(-self.length // self.rows)
+
+  @property
+  def ragged(self):
+    return self.length % self.rows != 0
+
+
+def tiling(shape, dtype, step=LANES):
+  """Blocks of at most BLOCK_BYTES; rows a multiple of `step`, or all of L."""
+  batch, length, num_heads, width = shape
+  heads = _heads_per_block(num_heads, width)
+  rows = BLOCK_BYTES // (heads * width * jnp.dtype(dtype).itemsize)
+  rows = max(step, min(MAX_ROWS, rows) // step * step)
+  if length <= rows:
+    rows = length
+  else:
+    # Even blocks: 1,025 rows are three blocks of 384, not of 512.
+    rows = -(-pl.cdiv(length, pl.cdiv(length, rows)) // step) * step
+  return Tiling(batch, length, num_heads, width, heads, rows)
+
+
+def _heads_per_block(num_heads, width):
+  """Most heads in MAX_LANES whose lanes fill registers; else all heads."""
+  for heads in range(num_heads, 0, -1):
+    lanes = heads * width
+    fits = num_heads % heads == 0 and lanes % LANES == 0
+    if fits and lanes <= MAX_LANES:
+      return heads
+  whole = [h for h in range(1, num_heads + 1) if num_heads % h == 0]
+  return next((h for h in whole if h * width % LANES == 0), num_heads)
+
+
+def flat(x_BxLxHxDh):
+  """[B, L, H * Dh]; no copy where a projection made x."""
+  return x_BxLxHxDh.reshape(*x_BxLxHxDh.shape[:2], -1)
+
+
+def mask_rows(mask_BxL):
+  """float32 [B, 1, L]: the length along the lanes, no padding to 128."""
+  return mask_BxL.astype(jnp.float32)[:, None, :]
+
+
+def valid(mask_ref, block, tiles):
+  """[rows, 1] bool, True = a token that exists; None where all do."""
+  out = None
+  if tiles.ragged:
+    row = lax.broadcasted_iota(jnp.int32, (tiles.rows, 1), 0)
+    out = row < tiles.length - block * tiles.rows
+  if mask_ref is not None:
+    token = mask_ref[0, 0][:, None] > 0
+    out = token if out is None else out & token
+  return out
+
+
+def keep(valid_Rx1, x):
+  """x, with 0 in the rows that do not count (they may hold NaN)."""
+  return x if valid_Rx1 is None else jnp.where(valid_Rx1, x, 0)
+
+
+def products(dtype):
+  """a @ b, a @ b.T and a.T @ b with float32 sums."""
+
+  def make(a_dim, b_dim):
+    def dot(a, b):
+      return lax.dot_general(
+        a,
+        b,
+        (((a_dim,), (b_dim,)), ((), ())),
+        precision=chunks.precision(dtype),
+        preferred_element_type=jnp.float32,
+      )
+
+    return dot
+
+  return make(1, 0), make(1, 1), make(0, 0)
+
+
+def call(kernel, *, grid, semantics, in_specs, outs, scratch, interpret):
+  """pl.pallas_call; `outs` are pairs of block and array description."""
+  return pl.pallas_call(
+    kernel,
+    grid=grid,
+    in_specs=in_specs,
+    out_specs=[spec for spec, _ in outs],
+    out_shape=[array for _, array in outs],
+    scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in scratch],
+    compiler_params=pltpu.CompilerParams(dimension_semantics=semantics),
+    interpret=False if interpret is None else interpret,
+  )
+
+
+def head_lanes(tiles):
+  """(head, its lanes) of every head of a block."""
+  d = tiles.width
+  return [(h, slice(h * d, (h + 1) * d)) for h in range(tiles.heads)]

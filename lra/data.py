@@ -1,0 +1,81 @@
+"""Prepared arrays -> batches. A batch is a pure function of seed and step."""
+
+import collections
+import concurrent.futures
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from lra.prepared import Split
+
+Batch = dict[str, np.ndarray]
+
+
+def gather(split: Split, indices, seq_len: int) -> Batch:
+  """Examples `indices` as arrays.
+
+  Returns:
+    tokens int16 [B, L] (pairs: [B, 2, L]), the heads of the sequences as
+    byte + 1, padded with 0; labels int32 [B]; weights float32 [B], ones.
+  """
+  indices = np.asarray(indices)
+  documents = indices if split.pairs is None else split.pairs[indices]
+  flat = documents.reshape(-1)
+  tokens = np.zeros((flat.size, seq_len), np.int16)
+  for row, document in zip(tokens, flat, strict=True):
+    start, stop = split.offsets[document], split.offsets[document + 1]
+    length = min(stop - start, seq_len)
+    np.add(split.tokens[start:start + length], 1, out=row[:length],
+           dtype=np.int16, casting='unsafe')
+  return {'tokens': tokens.reshape(*documents.shape, seq_len),
+          'labels': split.labels[indices].astype(np.int32),
+          'weights': np.ones(indices.shape, np.float32)}
+
+
+@functools.lru_cache(maxsize=4)
+def epoch_order(size: int, seed: int, epoch: int) -> np.ndarray:
+  """The order in which epoch number `epoch` visits `size` examples."""
+  return np.random.default_rng([seed, epoch]).permutation(size)
+
+
+def train_indices(size: int, batch_size: int, seed: int, step: int):
+  """Examples of step `step` (from 0): every example once per epoch."""
+  position = np.arange(step * batch_size, (step + 1) * batch_size)
+  epochs, places = np.divmod(position, size)
+  return np.concatenate([
+      epoch_order(size, seed, int(e))[places[epochs == e]]
+      for e in np.unique(epochs)])
+
+
+def train_batch(split: Split, *, batch_size: int, microbatch_size: int,
+                seq_len: int, seed: int, step: int) -> Batch:
+  """The batch of `step`, as microbatches: [N, microbatch_size, ...]."""
+  batch = gather(
+      split, train_indices(len(split.labels), batch_size, seed, step), seq_len)
+  return {k: v.reshape(-1, microbatch_size, *v.shape[1:])
+          for k, v in batch.items()}
+
+
+def eval_batches(split: Split, *, batch_size: int, seq_len: int
+                 ) -> Iterator[Batch]:
+  """Every example once; the last batch is filled up with weight 0."""
+  size = len(split.labels)
+  for start in range(0, size, batch_size):
+    places = np.arange(start, start + batch_size)
+    batch = gather(split, np.minimum(places, size - 1), seq_len)
+    batch['weights'] = (places < size).astype(np.float32)
+    yield batch
+
+
+def prefetch(make: Callable[[int], Batch], start: int, stop: int,
+             ahead: int = 2) -> Iterator[Batch]:
+  """make(start), ..., make(stop - 1), built `ahead` of use by a thread."""
+  with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    waiting = collections.deque()
+    for step in range(start, stop):
+      waiting.append(pool.submit(make, step))
+      if len(waiting) > ahead:
+        yield waiting.popleft().result()
+    while waiting:
+      yield waiting.popleft().result()

@@ -1,0 +1,9 @@
+"""The error a user can mend, as opposed to a bug of ours."""
+
+
+class UserError(Exception):
+  """Something the user can fix: one sentence that says what to do.
+
+  `run_lra.py` and `python -m data_prep` print the sentence without a
+  traceback and exit with a non-zero code.
+  """

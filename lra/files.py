@@ -1,0 +1,46 @@
+"""Writing files so that a reader never sees half of one."""
+
+import os
+import pathlib
+import tempfile
+from collections.abc import Mapping
+
+from lra.errors import UserError
+
+
+def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:
+  """Writes every file, or leaves all of them as they were.
+
+  All bytes reach temporary files beside their targets before the first rename,
+  so a full disk or an unwritable directory changes nothing.
+
+  Args:
+    contents: path -> bytes; missing parent directories are made.
+
+  Raises:
+    UserError: a file cannot be written.
+  """
+  staged = []
+  try:
+    for path, data in contents.items():
+      path = pathlib.Path(path)
+      _stage(path, data, staged)
+    for temporary, path in staged:
+      os.replace(temporary, path)
+  except OSError as error:
+    raise UserError(
+        f'Cannot write {path} ({error.strerror}): choose a path in a directory '
+        'you may write to.') from error
+  finally:
+    for temporary, _ in staged:
+      temporary.unlink(missing_ok=True)
+
+
+def _stage(path, data, staged):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  handle, name = tempfile.mkstemp(dir=path.parent, prefix='.tmp-')
+  staged.append((pathlib.Path(name), path))
+  with os.fdopen(handle, 'wb') as f:
+    f.write(data)
+  # mkstemp makes files only the owner reads; these are meant to be shared.
+  os.chmod(name, 0o644)

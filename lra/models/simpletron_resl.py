@@ -1,0 +1,19 @@
+"""SimpleTRON-ResL: SimpleTRON with an inner skip and an output projection.
+
+The projection is applied to the sum of input and heads.
+
+Family: linear
+Equation: (X + (1/sqrt(L)) Q (K^T V)) Wo + bo
+Cost: O(L D (Dh + D))
+Source: Yorsh et al. 2021, arXiv 2111.15588, Table 1
+"""
+
+from lra.models import simpletron
+
+KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
+
+
+class Mixer(simpletron.Mixer):
+  """`simpletron.Mixer` with skip and output projection."""
+  skip: bool = True
+  output_projection: bool = True

@@ -1,0 +1,163 @@
+"""Synthesizer: attention weights that no pair of tokens is compared for.
+
+Variants: `dense` predicts row i of the logits from x_i alone by a two-layer
+perceptron; `random` learns the logits [L, L] of each head as parameters;
+`factorised_dense` predicts A_i [a] and B_i [b], a b >= L, and takes
+A_i[j div b] B_i[j mod b]; `factorised_random` learns the logits as R1 R2^T of
+rank k. Exact for these equations. The paper's mixtures, among them the
+random + dot-product one of the Long Range Arena release, are left out.
+
+The parameters belong to one length L. Padded inputs are masked as keys, so the
+content of padding changes no output. `dense` and `factorised_random` are
+products of an [L, k] and an [L, k] matrix and run as softmax attention with
+memory linear in L; the two others hold logits [L, L].
+
+Family: dense
+Equation: softmax(F(x_i)) V per head, F(x) = relu(x W1 + b1) W2 + b2 (dense), a
+  learned [L, L] (random), or a factorised form of either; output projection
+Cost: O(L^2 D) time; O(L) memory dense and factorised_random, else O(L^2)
+Source: Tay et al. 2020, arXiv 2005.00743, sections 3.1 to 3.1.4
+"""
+
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra.errors import UserError
+from lra.models import layers, softmax
+
+KERNELS = softmax.KERNELS
+MIXES_PADDING = True
+VARIANTS = ('dense', 'random', 'factorised_dense', 'factorised_random')
+
+
+class Mixer(nn.Module):
+  """Synthesizer: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes:
+    num_heads: H.
+    qkv_width: H * Dh, width of all values, and of the perceptrons' hidden
+      layers.
+    variant: one of `VARIANTS`.
+    rank: k of `factorised_random`.
+    kernel: of `dense` and `factorised_random`, see `lra.models.softmax`;
+      `random` and `factorised_dense` have only 'auto' and 'dense'.
+    dtype: computing dtype; parameters are float32.
+
+  Raises:
+    UserError: unknown variant, unknown or unsupported kernel, or the heads do
+      not divide the width.
+  """
+  num_heads: int = 8
+  qkv_width: int = 512
+  variant: str = 'dense'
+  rank: int = 32
+  kernel: str = 'auto'
+  dtype: jnp.dtype = jnp.float32
+
+  def implementation(self, length: int, width: int) -> str:
+    """The kernel that runs for x [B, length, width], for the record."""
+    del length, width
+    if self.variant not in VARIANTS:
+      raise UserError(f'Unknown config.model.variant {self.variant!r}: choose '
+                      f'one of {", ".join(VARIANTS)}.')
+    head_width = layers.head_width(self.qkv_width, self.num_heads)
+    if self.variant in ('dense', 'factorised_random'):
+      row_width = head_width + 1 if self.variant == 'dense' else self.rank
+      return softmax.choose(self.kernel, dtype=self.dtype,
+                            head_width=row_width, value_width=head_width)
+    if self.kernel not in ('auto', 'dense'):
+      raise UserError(f'config.model.variant={self.variant} needs '
+                      'config.model.kernel=auto or dense.')
+    return 'dense'
+
+  @nn.compact
+  def __call__(self, x: jax.Array, mask: jax.Array, *,
+               train: bool) -> jax.Array:
+    del train
+    kernel = self.implementation(*x.shape[1:])
+    v_BxLxHxDh = layers.project_heads(
+        x, self.num_heads, self.qkv_width, self.dtype, 'value')
+    if self.variant == 'random':
+      o_BxLxHxDh = self._random(v_BxLxHxDh, mask)
+    elif self.variant == 'factorised_dense':
+      weights_BxHxLxL = softmax.masked_softmax(
+          self._factorised_dense_logits(x), mask)
+      o_BxLxHxDh = softmax.apply_weights(weights_BxHxLxL, v_BxLxHxDh)
+    else:
+      rows, columns = (self._dense(x) if self.variant == 'dense' else
+                       self._factorised_random(*x.shape[:2]))
+      o_BxLxHxDh = softmax.attend(
+          rows, columns, v_BxLxHxDh, mask, scale=1.0, kernel=kernel)
+    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+
+  def _dense(self, x):
+    """Logits as rows [B, L, H, Dh + 1] times columns; the last adds b2."""
+    batch, length, _ = x.shape
+    hidden_BxLxHxDh = nn.relu(layers.project_heads(
+        x, self.num_heads, self.qkv_width, self.dtype, 'hidden'))
+    width = hidden_BxLxHxDh.shape[-1]
+    w_LxHxDh = self.param('W2', nn.initializers.variance_scaling(
+        1.0, 'fan_avg', 'uniform', in_axis=2, out_axis=0, batch_axis=1),
+                          (length, self.num_heads, width))
+    b_LxHx1 = self.param('b2', nn.initializers.zeros,
+                         (length, self.num_heads, 1))
+    one = jnp.ones_like(hidden_BxLxHxDh[..., :1])
+    rows = jnp.concatenate([hidden_BxLxHxDh, one], -1)
+    columns = jnp.concatenate([w_LxHxDh, b_LxHx1], -1).astype(self.dtype)
+    return rows, jnp.broadcast_to(columns, (batch, *columns.shape))
+
+  def _factorised_random(self, batch, length):
+    init = nn.initializers.variance_scaling(
+        1.0, 'fan_avg', 'uniform', in_axis=2, out_axis=0, batch_axis=1)
+    shape = (length, self.num_heads, self.rank)
+    return tuple(
+        jnp.broadcast_to(self.param(name, init, shape).astype(self.dtype),
+                         (batch, *shape)) for name in ('R1', 'R2'))
+
+  def _random(self, v_BxLxHxDh, mask):
+    """Softmax of one table for the whole batch, each with its own keys."""
+    length = v_BxLxHxDh.shape[1]
+    init = nn.initializers.variance_scaling(
+        1.0, 'fan_avg', 'uniform', in_axis=1, out_axis=2, batch_axis=0)
+    logits_HxLxL = self.param('R', init, (self.num_heads, length, length))
+    # One maximum for all masks: rows would underflow only if their true keys
+    # lay 80 below the padded ones.
+    e_HxLxL = jnp.exp(logits_HxLxL - jax.lax.stop_gradient(
+        logits_HxLxL.max(-1, keepdims=True))).astype(self.dtype)
+    mask_BxLx1x1 = mask[:, :, None, None]
+    v_BxLxHxDh = jnp.where(mask_BxLx1x1, v_BxLxHxDh, 0)
+    sum_BxLxHxDh = jnp.einsum('hls,bshd->blhd', e_HxLxL, v_BxLxHxDh,
+                              preferred_element_type=jnp.float32)
+    norm_BxLxH = jnp.einsum('hls,bs->blh', e_HxLxL, mask.astype(self.dtype),
+                            preferred_element_type=jnp.float32)
+    has_key_BxLxHx1 = (norm_BxLxH > 0)[..., None]
+    norm_BxLxHx1 = jnp.where(has_key_BxLxHx1, norm_BxLxH[..., None], 1)
+    return (sum_BxLxHxDh / norm_BxLxHx1).astype(self.dtype)
+
+  def _factorised_dense_logits(self, x):
+    """Float32 [B, H, L, L]: each row an outer product of two short ones."""
+    length = x.shape[1]
+    a = math.isqrt(length)
+    b = -(-length // a)
+    row_BxLxHxA, row_BxLxHxB = (
+        self._short_row(x, name, size) for name, size in (('A', a), ('B', b)))
+    logits_BxHxLxAxB = jnp.einsum('blha,blhc->bhlac', row_BxLxHxA, row_BxLxHxB,
+                                  preferred_element_type=jnp.float32)
+    return logits_BxHxLxAxB.reshape(
+        *logits_BxHxLxAxB.shape[:3], a * b)[..., :length]
+
+  def _short_row(self, x, name, size):
+    """The perceptron of one factor: [B, L, H, size]."""
+    hidden_BxLxHxDh = nn.relu(layers.project_heads(
+        x, self.num_heads, self.qkv_width, self.dtype, f'hidden_{name}'))
+    init = nn.initializers.variance_scaling(
+        1.0, 'fan_avg', 'uniform', in_axis=1, out_axis=2, batch_axis=0)
+    w_HxDhxS = self.param(f'W_{name}', init, (
+        self.num_heads, hidden_BxLxHxDh.shape[-1], size))
+    b_HxS = self.param(f'b_{name}', nn.initializers.zeros,
+                       (self.num_heads, size))
+    return jnp.einsum('blhd,hds->blhs', hidden_BxLxHxDh,
+                      w_HxDhxS.astype(self.dtype)) + b_HxS.astype(self.dtype)

@@ -1,0 +1,66 @@
+"""A prepared data set in memory; prepares it when it is first asked for."""
+
+import dataclasses
+
+import numpy as np
+
+import data_prep
+from data_prep.content import Split
+
+__all__ = ['Prepared', 'Split', 'fold_val_into_train', 'load']
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+  """What is known of a prepared data set.
+
+  Attributes:
+    splits: 'train', 'val' and 'test', each a `Split` of uint8 token codes
+      (a token's id is its code plus one); pairs share one set of documents.
+    fingerprint: SHA-256 of the content, the same on every machine.
+    info: facts about the data and its making, from its preparation.
+  """
+  splits: dict[str, Split]
+  fingerprint: str
+  info: dict
+
+
+def load(task_name: str, data_dir=None, source=None) -> Prepared:
+  """Reads the data set of a task, which is prepared first if need be.
+
+  Args:
+    task_name: a name of `lra.tasks`.
+    data_dir: where data sets live; $TFDS_DATA_DIR or ~/tensorflow_datasets
+      by default.
+    source: files to prepare from, see `data_prep.prepare`.
+
+  Raises:
+    UserError: what `data_prep.prepare` raises, or a damaged data set.
+  """
+  data_prep.prepare(task_name, data_dir, source)
+  content = data_prep.read(task_name, data_dir)
+  return Prepared(dict(content.splits), content.info['fingerprint'],
+                  dict(content.info))
+
+
+def fold_val_into_train(prepared: Prepared) -> Prepared:
+  """The same data with no validation split: its examples join the training.
+
+  LRA's Text has no validation split; published results train on all 25,000
+  reviews and score the last checkpoint.
+  """
+  train, val = prepared.splits['train'], prepared.splits['val']
+  labels = np.concatenate([train.labels, val.labels])
+  if train.pairs is None:
+    joined = Split(
+        np.concatenate([train.tokens, val.tokens]),
+        np.concatenate([train.offsets, train.offsets[-1] + val.offsets[1:]]),
+        labels)
+    none = Split(val.tokens[:0], val.offsets[:1], val.labels[:0])
+  else:
+    pairs = np.concatenate([train.pairs, val.pairs])
+    joined = dataclasses.replace(train, labels=labels, pairs=pairs)
+    none = dataclasses.replace(
+        val, labels=val.labels[:0], pairs=val.pairs[:0])
+  splits = {**prepared.splits, 'train': joined, 'val': none}
+  return dataclasses.replace(prepared, splits=splits)

@@ -1,0 +1,144 @@
+"""A config as compiled functions on the devices there are."""
+
+import dataclasses
+import functools
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from lra import build, check, data, optim, step, tasks
+
+
+def make_mesh(devices=None):
+  """All devices along one axis, `data`; parameters are replicated."""
+  devices = jax.devices() if devices is None else devices
+  return jax.make_mesh(
+      (len(devices),), ('data',), devices=devices,
+      axis_types=(jax.sharding.AxisType.Auto,))
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+  """What training calls: states, batches and compiled steps.
+
+  Attributes:
+    config: a checked config.
+    task: its task.
+    model: ids to logits.
+    tx: the optimizer.
+    mesh: the devices, along `data`.
+    seq_len: tokens per sequence without CLS.
+  """
+  config: Any
+  task: tasks.Task
+  model: Any
+  tx: Any
+  mesh: Any
+  seq_len: int
+
+  def init(self) -> step.TrainState:
+    """A fresh state of `config.seed`, replicated over the mesh."""
+    with jax.set_mesh(self.mesh):
+      return jax.jit(
+          self._init, out_shardings=self._replicated)(self.config.seed)
+
+  def state_shape(self) -> step.TrainState:
+    """Shapes, dtypes and shardings of a state."""
+    shapes = jax.eval_shape(self._init, 0)
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(
+            x.shape, x.dtype, sharding=self._replicated), shapes)
+
+  def put(self, batch: data.Batch, *, train: bool):
+    """Numpy batch to devices, examples split over `data`."""
+    return jax.device_put(batch, self._batch_sharding(train))
+
+  def reset_sums(self, state: step.TrainState) -> step.TrainState:
+    """The state after a log point: its sums start again at zero."""
+    return state.replace(
+        sums=jax.device_put(step.zero_sums(), self._replicated))
+
+  def compile_train(self):
+    """(state, batch, seed) -> state, compiled; donates the state."""
+    t = self.config.train
+    count = t.batch_size // t.microbatch_size
+    return self._compile(
+        functools.partial(step.train_step, self.model, self.tx),
+        self.state_shape(), self._batch_shape((count, t.microbatch_size)),
+        jax.ShapeDtypeStruct((), jnp.int32, sharding=self._replicated),
+        donate_argnums=0)
+
+  def compile_eval(self):
+    """(params, variables, batch) -> (confusion [C, C], loss sum)."""
+    shape = self.state_shape()
+    return self._compile(
+        functools.partial(
+            step.eval_step, self.model, num_classes=self.task.num_classes),
+        shape.params, shape.variables,
+        self._batch_shape((self.config.train.eval_batch_size,)))
+
+  def _compile(self, function, *shapes, donate_argnums=()):
+    with jax.set_mesh(self.mesh):
+      return jax.jit(
+          function, donate_argnums=donate_argnums,
+          out_shardings=self._replicated).lower(*shapes).compile()
+
+  @property
+  def _replicated(self):
+    return NamedSharding(self.mesh, P())
+
+  def _batch_sharding(self, train):
+    return NamedSharding(self.mesh, P(None, 'data') if train else P('data'))
+
+  def _tokens(self, *lead):
+    pair = (2,) if self.task.dual else ()
+    return (*lead, *pair, self.seq_len)
+
+  def _batch_shape(self, lead):
+    sharding = self._batch_sharding(train=len(lead) == 2)
+    shape = functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
+    return {'tokens': shape(self._tokens(*lead), jnp.int16),
+            'labels': shape(lead, jnp.int32),
+            'weights': shape(lead, jnp.float32)}
+
+  def _init(self, seed):
+    rows = self.config.train.microbatch_size
+    return step.init_state(
+        self.model, self.tx, seed, jnp.ones(self._tokens(rows), jnp.int32))
+
+
+def make(config, devices=None) -> Program:
+  """Checks a config and builds its program.
+
+  Raises:
+    UserError: the config cannot be run; the message names the field.
+  """
+  task = tasks.get(config.task)
+  mesh = make_mesh(devices)
+  check.check(config, mesh.size)
+  return Program(
+      config=config, task=task, model=build.build(config, task),
+      tx=optim.make(config.train), mesh=mesh,
+      seq_len=build.sequence_length(config, task))
+
+
+def timed(function, *args):
+  """(result, seconds)."""
+  start = time.perf_counter()
+  result = function(*args)
+  return result, time.perf_counter() - start
+
+
+def count_parameters(state: step.TrainState) -> dict[str, int]:
+  """Numbers of parameters, all and those of the mixers."""
+  sizes = {
+      jax.tree_util.keystr(path): int(np.prod(x.shape))
+      for path, x in jax.tree_util.tree_leaves_with_path(state.params)}
+  return {'num_params': sum(sizes.values()),
+          'mixer_params': sum(
+              n for path, n in sizes.items() if "['mixer']" in path)}

@@ -1,0 +1,71 @@
+"""The tasks of the harness: constants only.
+
+Id 0 is padding and nothing else. Prepared data sets store one byte per token
+and a token's id is that byte plus one, so every vocabulary has its symbols
+plus one ids.
+"""
+
+import dataclasses
+
+from lra.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """What a model must know of a task.
+
+  Attributes:
+    name: how configs and the command line call it.
+    dataset: name of the prepared data set (a TFDS builder of `data_prep`).
+    variant: the data set's TFDS builder config.
+    seq_len: tokens per sequence, L, without the CLS token.
+    vocab_size: number of ids, padding included.
+    num_classes: C.
+    dual: whether an example is a pair of documents.
+    title: column title on the leaderboard.
+    published: column of `published.csv` this task is compared with, or ''.
+  """
+  name: str
+  dataset: str
+  variant: str
+  seq_len: int
+  vocab_size: int
+  num_classes: int
+  dual: bool = False
+  title: str = ''
+  published: str = ''
+
+  @property
+  def mini(self) -> bool:
+    """Whether this is a laptop version with a leaderboard table of its own."""
+    return self.name.endswith('_mini')
+
+
+TASKS = {t.name: t for t in (
+    Task('listops', 'listops', 'lra', 2000, 16, 10,
+         title='ListOps', published='listops'),
+    Task('listops_mini', 'listops', 'mini', 128, 16, 10,
+         title='ListOps mini'),
+    Task('text', 'text', 'lra', 4000, 257, 2,
+         title='Text', published='text'),
+    Task('text_mini', 'text', 'mini', 512, 257, 2,
+         title='Text mini'),
+    Task('retrieval', 'retrieval', 'aan', 4000, 257, 2, dual=True,
+         title='Retrieval', published='retrieval'),
+    Task('retrieval_rfc', 'retrieval', 'rfc', 4000, 257, 2, dual=True,
+         title='RFC citations'),
+    Task('retrieval_rfc_mini', 'retrieval', 'rfc_mini', 512, 257, 2,
+         dual=True, title='RFC citations mini'),
+)}
+
+
+def get(name: str) -> Task:
+  """Returns the task called `name`.
+
+  Raises:
+    UserError: no such task; the message lists the known ones.
+  """
+  if name not in TASKS:
+    raise UserError(
+        f'Unknown task {name!r}: choose one of {", ".join(sorted(TASKS))}.')
+  return TASKS[name]
