@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from tensorflow_datasets.proto import tf_example_pb2
 
 from data_prep.content import Content, Split, fingerprint, split_of
+from lra import tasks
 from lra.errors import UserError
 
 _DOCUMENTS = 'documents'
@@ -44,11 +45,17 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     """JSON value that tells data of one source from that of another."""
     return None
 
+  @property
+  def task_name(self) -> str:
+    """The task that has this data set."""
+    return next(t.name for t in tasks.TASKS.values() if
+                (t.dataset, t.variant) == (self.name, self.builder_config.name))
+
   def _info(self):
     features = {'tokens': tfds.features.Tensor(shape=(), dtype=np.object_),
                 'label': tfds.features.Scalar(np.int64)}
     if self.DUAL:
-      features['pair'] = tfds.features.Tensor(shape=(2,), dtype=np.int64)
+      features['pair'] = tfds.features.Tensor(shape=(2,), dtype=np.int32)
     return tfds.core.DatasetInfo(
         builder=self, features=tfds.features.FeaturesDict(features),
         description=self.__doc__, disable_shuffling=True,
@@ -131,7 +138,8 @@ def _apart(splits):
     return splits
   documents = len(shared.offsets) - 1
   stored = {_DOCUMENTS: dataclasses.replace(
-      shared, labels=np.full(documents, -1), pairs=np.full((documents, 2), -1))}
+      shared, labels=np.full(documents, -1),
+      pairs=np.full((documents, 2), -1, np.int32))}
   for name, split in splits.items():
     stored[name] = dataclasses.replace(
         split, tokens=shared.tokens[:0], offsets=np.zeros(len(split) + 1, int))

@@ -35,7 +35,7 @@ class Variant:
 
 VARIANTS = {
     'lra': Variant(trees.Process(), (96_000, 2000, 2000)),
-    'mini': Variant(trees.Process(4, 5, 15, 65), (28_000, 1000, 1000)),
+    'mini': Variant(trees.Process(3, 5, 7, 33), (28_000, 1000, 1000)),
 }
 
 

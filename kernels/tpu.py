@@ -6,6 +6,7 @@ a transpose. A block holds some rows and a group of whole heads.
 """
 
 import dataclasses
+import types
 
 import jax.numpy as jnp
 from jax import lax
@@ -16,6 +17,7 @@ from kernels import chunks
 
 WIDTHS = (8, 16, 32, 64, 128, 256)
 LANES = 128
+STEP = 128
 MAX_LANES = 512
 MAX_ROWS = 512
 BLOCK_BYTES = 512 * 1024
@@ -63,29 +65,29 @@ class Tiling:
     return self.length % self.rows != 0
 
 
-def tiling(shape, dtype, step=LANES):
-  """Blocks of at most BLOCK_BYTES; rows a multiple of `step`, or all of L."""
+def tiling(shape, dtype):
+  """Blocks of at most BLOCK_BYTES, a multiple of 128 rows or all of L."""
   batch, length, num_heads, width = shape
   heads = _heads_per_block(num_heads, width)
-  rows = BLOCK_BYTES // (heads * width * jnp.dtype(dtype).itemsize)
-  rows = max(step, min(MAX_ROWS, rows) // step * step)
-  if length <= rows:
+  most = BLOCK_BYTES // (heads * width * jnp.dtype(dtype).itemsize)
+  most = max(STEP, min(MAX_ROWS, most) // STEP * STEP)
+  if length <= STEP:
     rows = length
   else:
     # Even blocks: 1,025 rows are three blocks of 384, not of 512.
-    rows = -(-pl.cdiv(length, pl.cdiv(length, rows)) // step) * step
+    rows = pl.cdiv(pl.cdiv(length, pl.cdiv(length, most)), STEP) * STEP
   return Tiling(batch, length, num_heads, width, heads, rows)
 
 
 def _heads_per_block(num_heads, width):
-  """Most heads in MAX_LANES whose lanes fill registers; else all heads."""
-  for heads in range(num_heads, 0, -1):
-    lanes = heads * width
-    fits = num_heads % heads == 0 and lanes % LANES == 0
-    if fits and lanes <= MAX_LANES:
-      return heads
-  whole = [h for h in range(1, num_heads + 1) if num_heads % h == 0]
-  return next((h for h in whole if h * width % LANES == 0), num_heads)
+  """Whole heads that fill registers, at most MAX_LANES where that can be."""
+  filling = [
+    heads
+    for heads in range(1, num_heads + 1)
+    if num_heads % heads == 0 and heads * width % LANES == 0
+  ]
+  fitting = [heads for heads in filling if heads * width <= MAX_LANES]
+  return (fitting[-1:] or filling[:1] or [num_heads])[0]
 
 
 def flat(x_BxLxHxDh):
@@ -95,17 +97,25 @@ def flat(x_BxLxHxDh):
 
 def mask_rows(mask_BxL):
   """float32 [B, 1, L]: the length along the lanes, no padding to 128."""
+  if mask_BxL is None:
+    return None
   return mask_BxL.astype(jnp.float32)[:, None, :]
 
 
-def valid(mask_ref, block, tiles):
-  """[rows, 1] bool, True = a token that exists; None where all do."""
+def valid(mask_R, start, rows, tiles):
+  """[rows, 1] bool, True = a token that counts; None where all do.
+
+  Args:
+    mask_R: [rows] float32 of the mask, or None.
+    start: the first of the rows, counted from the start of the sequence.
+    rows, tiles: the number of rows; the tiling.
+  """
   out = None
   if tiles.ragged:
-    row = lax.broadcasted_iota(jnp.int32, (tiles.rows, 1), 0)
-    out = row < tiles.length - block * tiles.rows
-  if mask_ref is not None:
-    token = mask_ref[0, 0][:, None] > 0
+    row = lax.broadcasted_iota(jnp.int32, (rows, 1), 0)
+    out = row < tiles.length - start
+  if mask_R is not None:
+    token = mask_R[:, None] > 0
     out = token if out is None else out & token
   return out
 
@@ -133,18 +143,42 @@ def products(dtype):
   return make(1, 0), make(1, 1), make(0, 0)
 
 
-def call(kernel, *, grid, semantics, in_specs, outs, scratch, interpret):
-  """pl.pallas_call; `outs` are pairs of block and array description."""
+def call(kernel, ins, outs, *, grid, semantics, scratch, interpret):
+  """Runs a kernel whose operands and results may be absent.
+
+  Args:
+    kernel: called with two namespaces of references, inputs and outputs (None
+      for what is absent), and the scratch references.
+    ins: name -> (BlockSpec, array or None).
+    outs: name -> (BlockSpec, jax.ShapeDtypeStruct or None).
+    grid, semantics: the grid and the dimension semantics of its axes.
+    scratch: shapes of float32 scratch memory.
+    interpret: None to compile, else the interpreter's parameters.
+
+  Returns:
+    name -> array or None, for every output.
+  """
+
+  def body(in_refs, out_refs, *scratch_refs):
+    refs = (types.SimpleNamespace(**x) for x in (in_refs, out_refs))
+    kernel(*refs, *scratch_refs)
+
+  def present(pairs):
+    return {n: None if x is None else spec for n, (spec, x) in pairs.items()}
+
+  def values(pairs):
+    return {name: x for name, (_, x) in pairs.items()}
+
   return pl.pallas_call(
-    kernel,
+    body,
     grid=grid,
-    in_specs=in_specs,
-    out_specs=[spec for spec, _ in outs],
-    out_shape=[array for _, array in outs],
+    in_specs=[present(ins)],
+    out_specs=present(outs),
+    out_shape=values(outs),
     scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in scratch],
     compiler_params=pltpu.CompilerParams(dimension_semantics=semantics),
     interpret=False if interpret is None else interpret,
-  )
+  )(values(ins))
 
 
 def head_lanes(tiles):

@@ -156,15 +156,16 @@ def write_readme(folder: str | os.PathLike = MODELS) -> pathlib.Path:
   return path
 
 
-def listing(entries: Iterable[Entry],
+def listing(entries: Iterable[Entry] | None = None,
             params: Mapping[str, Mapping[str, int]] | None = None) -> str:
   """The plain-text table of `run_lra.py --list`.
 
   Args:
-    entries: the models.
+    entries: the models; None reads those of lra/models.
     params: model -> task -> number of parameters; tasks become columns, in
       the order in which they first occur.
   """
+  entries = read() if entries is None else entries
   params = params or {}
   columns = list(dict.fromkeys(t for by in params.values() for t in by))
   lines = [['model', 'family', 'cost', 'kernels', *columns]]

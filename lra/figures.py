@@ -50,7 +50,8 @@ def draw(board: rows.TaskBoard) -> dict[str, bytes]:
 
 def _accuracy(board):
   """One line per row: a filled mark for the mean, open ones for seeds."""
-  shown = [row for row in board.rows if row.finished]
+  shown = [row for members in board.protocols().values() for row in members
+           if row.finished]
   colours = dict(zip(board.protocols(), _cycle(COLOURS), strict=False))
   fig = figure.Figure(figsize=(8, 1.6 + 0.22 * len(shown)),
                       layout='constrained')
@@ -73,16 +74,19 @@ def _accuracy(board):
 
 def _speed(board):
   """One point per row and device."""
-  points = [(speed, 100 * row.mean, device, row.model)
+  several = len(board.protocols()) > 1
+  points = [(speed, 100 * row.mean, device,
+             f'{row.model}, {row.protocol}' if several else row.model)
             for row in board.rows if row.finished
-            for device, speed in zip(row.distinct('device'),
-                                     row.per_device('steps_per_s'),
-                                     strict=True) if speed]
-  fig = figure.Figure(figsize=(8, 4.5 + 0.08 * len(points)), layout='constrained')
+            for device, speed in zip(
+                row.devices, row.per_device('steps_per_s'), strict=True)
+            if speed]
+  fig = figure.Figure(figsize=(8, 4.5 + 0.08 * len(points)),
+                      layout='constrained')
   ax = fig.subplots()
-  looks = list(zip(_cycle(MARKERS), _cycle(COLOURS)))
-  for (marker, colour), device in zip(
-      looks, sorted({p[2] for p in points}), strict=False):
+  devices = sorted({p[2] for p in points})
+  for marker, colour, device in zip(_cycle(MARKERS), _cycle(COLOURS), devices,
+                                    strict=False):
     mine = [p for p in points if p[2] == device]
     ax.plot([p[0] for p in mine], [p[1] for p in mine], marker,
             color=colour, markersize=5, label=device)
@@ -132,7 +136,7 @@ def _place_labels(ax, points):
     dx, dy = _free_offset(x, y, width, height, taken)
     taken.append((x + dx, y + dy, x + dx + width, y + dy + height))
     scale = 72 / ax.figure.dpi
-    far = math.hypot(dx + width / 2, dy + height / 2) > width / 2 + 14
+    far = math.hypot(max(dx, -dx - width, 0), max(dy, -dy - height, 0)) > 12
     ax.annotate(
         name, (speed, score), (dx * scale, dy * scale),
         textcoords='offset points', fontsize=7, color='#333333',

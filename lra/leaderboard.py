@@ -8,8 +8,7 @@ import os
 import pathlib
 
 from lra import figures, files, published, rows
-from lra.markdown import (NONE, code, count, gib, percent, points, quantity,
-                          table)
+from lra import markdown as md
 
 _HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = _HERE / 'results'
@@ -98,7 +97,7 @@ def write(page: str | os.PathLike = PAGE,
   stale = set(folder.glob('*.svg')) - set(contents)
   files.write_all({**contents, page: text.encode()})
   for path in stale:
-    path.unlink()
+    path.unlink(missing_ok=True)
 
 
 def _page(boards, papers, url):
@@ -131,14 +130,14 @@ def _overview(boards):
     for row in board.rows:
       cells.setdefault((row.protocol, row.model), {}).setdefault(
           board.task.name, []).append(row)
-  floors = [percent(max((f.accuracy for f in b.floors), default=None))
+  floors = [md.percent(max((f.accuracy for f in b.floors), default=None))
             for b in boards]
   lines = [['*highest floor*', '', *floors]]
   for (protocol, model), by_task in sorted(cells.items()):
     usual = [_usual(by_task.get(b.task.name, [])) for b in boards]
-    lines.append([model, protocol, *(percent(r and r.mean) for r in usual)])
+    lines.append([model, protocol, *(md.percent(r and r.mean) for r in usual)])
   header = ['model', 'protocol', *(b.task.title for b in boards)]
-  return (table(header, lines) + '\n\nMean test accuracy; of a model '
+  return (md.table(header, lines) + '\n\nMean test accuracy; of a model '
           'run in several configurations, the one with the most seeds, then '
           'the most steps.\n')
 
@@ -157,7 +156,7 @@ def _task(board, url):
   task = board.task
   parts = [f'### {task.title}\n', _floors(board)]
   for protocol, members in board.protocols().items():
-    parts += [f'Protocol {code(protocol)}:\n', _scores(members, task.dual)]
+    parts += [f'Protocol {md.code(protocol)}:\n', _scores(members, task.dual)]
   if not board.rows:
     parts.append('No run yet.\n')
   if _drawn(board):
@@ -171,8 +170,8 @@ def _task(board, url):
 def _floors(board):
   if not board.floors:
     return 'No floor has been computed for this task.\n'
-  lines = [[f.name, percent(f.accuracy), f.how] for f in board.floors]
-  return table(['floor', 'accuracy %', 'how'], lines) + '\n'
+  lines = [[f.name, md.percent(f.accuracy), f.how] for f in board.floors]
+  return md.table(['floor', 'accuracy %', 'how'], lines) + '\n'
 
 
 _SCORES = ('model', 'variant', 'pooling', 'head', 'mean %', 'best %',
@@ -187,7 +186,7 @@ def _scores(members, dual):
   if not dual:
     for line in (header, *lines):
       del line[_SCORES.index('head')]
-  return table(header, lines) + '\n'
+  return md.table(header, lines) + '\n'
 
 
 def _score(row):
@@ -195,13 +194,14 @@ def _score(row):
            else row.mean - row.floor)
   return [
       row.model, row.variant, row.setting('encoder', 'pooling'),
-      row.setting('encoder', 'head'), percent(row.mean), percent(row.best),
-      points(above), _seeds(row), count(row.params),
-      NONE if row.ratio is None else f'{row.ratio:.2f}',
-      count(row.largest('mixer_params')), count(row.largest('steps')),
-      ' / '.join(map(quantity, row.per_device('steps_per_s'))),
-      ' / '.join(map(gib, row.per_device('peak_memory_bytes'))),
-      ' / '.join(row.distinct('device')), ' / '.join(row.distinct('dtype')),
+      row.setting('encoder', 'head'),
+      md.percent(row.mean), md.percent(row.best), md.points(above),
+      _seeds(row), md.count(row.params),
+      md.NONE if row.ratio is None else f'{row.ratio:.2f}',
+      md.count(row.largest('mixer_params')), md.count(row.largest('steps')),
+      ' / '.join(map(md.quantity, row.per_device('steps_per_s'))),
+      ' / '.join(map(md.gib, row.per_device('peak_memory_bytes'))),
+      ' / '.join(row.devices), ' / '.join(row.distinct('dtype')),
       ' / '.join(row.distinct('kernel')), _commits(row), _notes(row)]
 
 
@@ -243,7 +243,7 @@ _DETAILS = ('model', 'variant', 'protocol', 'val accuracy %', 'test loss',
 def _details(board):
   lines = [_detail(row) for row in board.rows if row.finished]
   return ('<details><summary>Precision, recall, F1 and times (means over '
-          f'seeds)</summary>\n\n{table(_DETAILS, lines)}\n\n'
+          f'seeds)</summary>\n\n{md.table(_DETAILS, lines)}\n\n'
           '</details>\n')
 
 
@@ -254,11 +254,11 @@ def _detail(row):
   loss = average('test', 'loss')
   return [
       row.model, row.variant, row.protocol,
-      percent(average('val', 'accuracy')), f'{loss:.4f}',
-      *(percent(average('test', m)) for m in ('precision', 'recall', 'f1')),
-      count(rows.examples(row.finished[0])), row.setting('train', 'select'),
-      ' / '.join(map(count, steps)),
-      *(' / '.join(map(quantity, row.per_device(f))) for f in (
+      md.percent(average('val', 'accuracy')), f'{loss:.4f}',
+      *(md.percent(average('test', m)) for m in ('precision', 'recall', 'f1')),
+      md.count(rows.examples(row.finished[0])), row.setting('train', 'select'),
+      ' / '.join(map(md.count, steps)),
+      *(' / '.join(map(md.quantity, row.per_device(f))) for f in (
           'tokens_per_s', 'train_seconds', 'eval_seconds', 'compile_seconds'))]
 
 
@@ -274,5 +274,6 @@ def _published(papers):
     lines = [[p.model, *(p.scores[c] for c in _COLUMNS), p.source,
               f'[{p.arxiv}](https://arxiv.org/abs/{p.arxiv})', p.evidence]
              for p in papers if p.protocol == protocol]
-    parts += [f'### Published: {code(protocol)}\n', table(header, lines) + '\n']
+    parts += [f'### Published: {md.code(protocol)}\n',
+              md.table(header, lines) + '\n']
   return parts

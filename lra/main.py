@@ -22,6 +22,10 @@ from lra.errors import UserError
 EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': 75}
 USER_ERROR = 2
 
+_NO_CONFIG = (
+    'The file of --config cannot be read: it has the form '
+    'configs/<model>.py:<task>, and --list shows the models.')
+
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 CONFIG = config_flags.DEFINE_config_file(
@@ -83,9 +87,10 @@ def _parse_flags(argv):
   """Parses flags; what a config or flag gets wrong is one sentence."""
   try:
     rest = flags.FLAGS(argv)
-  except (flags.Error, AttributeError, KeyError, TypeError, ValueError,
-          FileNotFoundError) as e:
+  except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as e:
     raise UserError(_one_line(e)) from e
+  except OSError as e:
+    raise UserError(_NO_CONFIG) from e
   if len(rest) > 1:
     raise UserError(f'Unknown argument {rest[1]!r}: flags begin with --.')
   return rest
@@ -101,15 +106,12 @@ def _one_line(error):
   return ' '.join(text.split())
 
 
-def _config():
-  """The value of --config; UserError where there is no such file."""
+def config():
+  """The value of --config or None; UserError where it names no file."""
   try:
     return CONFIG.value and CONFIG.value.copy_and_resolve_references()
   except OSError as e:
-    raise UserError(
-        f'The config file of --config '
-        'cannot be read: it has the form configs/<model>.py:<task>, and '
-        '--list shows the models.') from e
+    raise UserError(_NO_CONFIG) from e
 
 
 def quiet_libraries() -> None:
@@ -134,21 +136,21 @@ def main() -> int:
   if LEADERBOARD.value:
     write_leaderboard()
     return 0
-  config = _config()
-  if config is None:
+  chosen = config()
+  if chosen is None:
     raise UserError(
         'Nothing to do: give --config=configs/<model>.py:<task>, '
         '--leaderboard or --list.')
-  use_compile_cache()
-  return train(config)
+  use_compile_cache(CACHE.value)
+  return train(chosen)
 
 
-def use_compile_cache() -> None:
-  """Keeps compiled programs in the folder of --compile_cache."""
+def use_compile_cache(folder) -> None:
+  """Keeps compiled programs in `folder`; '' for nowhere."""
   import jax
-  if CACHE.value:
-    folder = pathlib.Path(CACHE.value).expanduser()
-    jax.config.update('jax_compilation_cache_dir', str(folder))
+  if folder:
+    jax.config.update(
+        'jax_compilation_cache_dir', str(pathlib.Path(folder).expanduser()))
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
 
 

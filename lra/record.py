@@ -9,16 +9,15 @@ import platform
 import subprocess
 from importlib import metadata
 
+from lra import files, schema
 from lra.errors import UserError
 
-# What names a machine or a repetition, not an experiment.
-_NOT_IDENTITY = ('seed', 'data_dir')
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
 
 
 def config_hash(config: dict) -> str:
   """Eight hex digits of what the config makes of an experiment."""
-  identity = {k: v for k, v in config.items() if k not in _NOT_IDENTITY}
+  identity = {k: v for k, v in config.items() if k not in schema.MACHINE_FIELDS}
   text = json.dumps(identity, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -29,14 +28,9 @@ def run_name(config: dict) -> str:
 
 
 def write_json(path: pathlib.Path, value) -> None:
-  """Writes indented JSON, all or nothing."""
-  new = path.with_name(path.name + '.new')
-  with open(new, 'w', encoding='utf-8') as f:
-    json.dump(value, f, indent=1, sort_keys=True, allow_nan=False)
-    f.write('\n')
-    f.flush()
-    os.fsync(f.fileno())
-  new.replace(path)
+  """Writes indented JSON, all or nothing; UserError where it cannot."""
+  text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
+  files.write_all({path: f'{text}\n'.encode()})
 
 
 def read_json(path: pathlib.Path):
@@ -165,12 +159,15 @@ class Run:
           kept.append(line + '\n')
       except (ValueError, KeyError):
         continue
-    new = self.metrics_path.with_suffix('.new')
-    new.write_text(''.join(kept), encoding='utf-8')
-    new.replace(self.metrics_path)
+    files.write_all({self.metrics_path: ''.join(kept).encode()})
 
   def write_result(self, fields: dict) -> None:
-    """Writes result.json, never over a finished one."""
+    """Writes result.json, never over a finished one.
+
+    Raises:
+      UserError: the fields are not a sound record.
+    """
+    schema.validate(fields)
     before = self.result()
     if before is None or before['status'] not in FINISHED:
       write_json(self.folder / 'result.json', fields)

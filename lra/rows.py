@@ -79,15 +79,19 @@ class Row:
   def distinct(self, field: str) -> list[str]:
     return sorted({r[field] for r in self.runs if r[field]})
 
+  @property
+  def devices(self) -> list[str]:
+    return sorted({device(r) for r in self.runs})
+
   def setting(self, section: str, name: str) -> str:
     value = (self.config.get(section) or {}).get(name)
     return '' if value is None else str(value)
 
   def per_device(self, field: str) -> list[float | None]:
-    """Mean of `field` on each device, in the order of distinct('device')."""
+    """Mean of `field` on each of `devices`."""
     return [mean([r[field] for r in self.runs
-                  if r['device'] == device and r[field] is not None])
-            for device in self.distinct('device')]
+                  if device(r) == name and r[field] is not None])
+            for name in self.devices]
 
 
 @dataclasses.dataclass
@@ -102,6 +106,12 @@ class TaskBoard:
     for row in sorted(self.rows, key=lambda r: r.protocol):
       by_protocol.setdefault(row.protocol, []).append(row)
     return by_protocol
+
+
+def device(run: dict) -> str:
+  """What a run was made on, with the number of devices where several."""
+  number = run.get('num_devices') or 1
+  return run['device'] if number == 1 else f'{number} x {run["device"]}'
 
 
 def mean(values) -> float | None:

@@ -24,7 +24,7 @@ _OPTIONAL_NUMBERS = ('steps_per_s', 'tokens_per_s', 'train_seconds',
                      'eval_seconds', 'compile_seconds')
 
 
-class _Bad(ValueError):
+class _RecordError(ValueError):
   """What is wrong with a record, without the name of its file."""
 
 
@@ -42,7 +42,7 @@ def validate(record: object) -> None:
   """
   try:
     _check_run(record)
-  except _Bad as error:
+  except _RecordError as error:
     raise UserError(
         f'The result record is not sound ({error}): write it again.'
     ) from error
@@ -77,16 +77,16 @@ def _read(path, check, kind):
 
 
 def _no_constant(text):
-  raise _Bad(f'it holds {text}, which is no JSON number')
+  raise _RecordError(f'it holds {text}, which is no JSON number')
 
 
 def _check_run(record):
   if not isinstance(record, dict):
-    raise _Bad('it is not a JSON object')
+    raise _RecordError('it is not a JSON object')
   ok = _get(record, 'status') == 'ok'
   if record['status'] not in STATUSES:
-    raise _Bad(f"field 'status' is {record['status']!r}, not one of "
-               f'{", ".join(STATUSES)}')
+    raise _RecordError(f"field 'status' is {record['status']!r}, not one of "
+                       f'{", ".join(STATUSES)}')
   for name in _TEXTS:
     _text(record, name)
   for name in _OPTIONAL_TEXTS:
@@ -100,7 +100,7 @@ def _check_run(record):
   for name in _OPTIONAL_NUMBERS:
     _number(record, name, optional=True)
   if _get(record, 'git_dirty') not in (True, False, None):
-    raise _Bad("field 'git_dirty' is not a boolean")
+    raise _RecordError("field 'git_dirty' is not a boolean")
   _check_params(record)
   _check_scores(record, 'val', optional=True)
   _check_scores(record, 'test', optional=not ok)
@@ -112,9 +112,9 @@ def _check_run(record):
 def _check_params(record):
   total, mixer = record['num_params'], record['mixer_params']
   if record['status'] == 'ok' and not total:
-    raise _Bad("field 'num_params' is 0")
+    raise _RecordError("field 'num_params' is 0")
   if total is not None and mixer is not None and mixer > total:
-    raise _Bad("field 'mixer_params' is larger than 'num_params'")
+    raise _RecordError("field 'mixer_params' is larger than 'num_params'")
 
 
 def _check_scores(record, split, optional):
@@ -132,34 +132,34 @@ def _check_confusion(scores, split, num_classes):
   name = f"field '{split}.confusion'"
   if not (isinstance(matrix, list) and len(matrix) == num_classes and all(
       isinstance(row, list) and len(row) == num_classes for row in matrix)):
-    raise _Bad(f'{name} is not {num_classes} x {num_classes}')
+    raise _RecordError(f'{name} is not {num_classes} x {num_classes}')
   if not all(_is_count(x) for row in matrix for x in row):
-    raise _Bad(f'{name} holds something other than counts')
+    raise _RecordError(f'{name} holds something other than counts')
   total = sum(map(sum, matrix))
   if not total:
-    raise _Bad(f'{name} counts no example')
+    raise _RecordError(f'{name} counts no example')
   accuracy = sum(matrix[i][i] for i in range(num_classes)) / total
   if abs(accuracy - scores['accuracy']) > 1e-6:
-    raise _Bad(f'{name} gives accuracy {accuracy:.6f} but '
-               f"'{split}.accuracy' is {scores['accuracy']:.6f}")
+    raise _RecordError(f'{name} gives accuracy {accuracy:.6f} but '
+                       f"'{split}.accuracy' is {scores['accuracy']:.6f}")
 
 
 def _check_config(record):
   config = _object(record, 'config')
   model = config.get('model')
   if model is not None and not isinstance(model, dict):
-    raise _Bad("field 'config.model' is not an object")
+    raise _RecordError("field 'config.model' is not an object")
   pairs = [(name, config.get(name)) for name in ('task', 'protocol', 'seed')]
   pairs.append(('model', (model or {}).get('name')))
   for name, value in pairs:
     if value is not None and value != record[name]:
-      raise _Bad(f'field {name!r} is {record[name]!r} but its config says '
-                 f'{value!r}')
+      raise _RecordError(f'field {name!r} is {record[name]!r} but its config '
+                         f'says {value!r}')
 
 
 def _check_floors(record):
   if not isinstance(record, dict):
-    raise _Bad('it is not a JSON object')
+    raise _RecordError('it is not a JSON object')
   _task(record)
   _text(record, 'fingerprint')
   floors = _object(record, 'floors')
@@ -172,20 +172,20 @@ def _check_floors(record):
 def _task(record):
   name = _text(record, 'task')
   if name not in tasks.TASKS:
-    raise _Bad(f'{name!r} is not a task')
+    raise _RecordError(f'{name!r} is not a task')
   return tasks.TASKS[name]
 
 
 def _get(record, name, prefix=''):
   if name not in record:
-    raise _Bad(f"field '{prefix}{name}' is missing")
+    raise _RecordError(f"field '{prefix}{name}' is missing")
   return record[name]
 
 
 def _object(record, name, prefix=''):
   value = _get(record, name, prefix)
   if not isinstance(value, dict):
-    raise _Bad(f"field '{prefix}{name}' is not an object")
+    raise _RecordError(f"field '{prefix}{name}' is not an object")
   return value
 
 
@@ -194,7 +194,7 @@ def _text(record, name, optional=False, prefix=''):
   if value is None and optional:
     return value
   if not isinstance(value, str) or not value.strip():
-    raise _Bad(f"field '{prefix}{name}' is not a text")
+    raise _RecordError(f"field '{prefix}{name}' is not a text")
   return value
 
 
@@ -205,8 +205,8 @@ def _is_count(value):
 
 def _count(record, name, optional=False):
   value = _get(record, name)
-  if not (_is_count(value) or value is None and optional):
-    raise _Bad(f"field '{name}' is not a count")
+  if not ((value is None and optional) or _is_count(value)):
+    raise _RecordError(f"field '{name}' is not a count")
 
 
 def _number(record, name, optional=False, prefix=''):
@@ -215,11 +215,11 @@ def _number(record, name, optional=False, prefix=''):
     return
   if (isinstance(value, bool) or not isinstance(value, (int, float))
       or not math.isfinite(value) or value < 0):
-    raise _Bad(f"field '{prefix}{name}' is not a number >= 0")
+    raise _RecordError(f"field '{prefix}{name}' is not a number >= 0")
 
 
 def _fraction(record, name, prefix=''):
   _number(record, name, prefix=prefix)
   if record[name] > 1:
-    raise _Bad(f"field '{prefix}{name}' is {record[name]}, not a fraction in "
-               '[0, 1]')
+    raise _RecordError(f"field '{prefix}{name}' is {record[name]}, not a "
+                       'fraction in [0, 1]')

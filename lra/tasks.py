@@ -44,7 +44,7 @@ class Task:
 TASKS = {t.name: t for t in (
     Task('listops', 'listops', 'lra', 2000, 16, 10,
          title='ListOps', published='listops'),
-    Task('listops_mini', 'listops', 'mini', 128, 16, 10,
+    Task('listops_mini', 'listops', 'mini', 32, 16, 10,
          title='ListOps mini'),
     Task('text', 'text', 'lra', 4000, 257, 2,
          title='Text', published='text'),

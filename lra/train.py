@@ -104,7 +104,6 @@ class Trainer:
     with StopRequest(max_minutes) as self._stop, contextlib.closing(
         self.checkpoints):
       try:
-        self._compile()
         self._loop()
         test, status = self._score(), 'ok'
       except _Stopped:
@@ -120,52 +119,59 @@ class Trainer:
         floors=self.floors, data_fingerprint=self.data.fingerprint,
         **self.identity)
     self.run.write_result(fields)
-    curves.plot(
-        self.run.metrics_path, self.run.folder / 'curves.png', self.floors)
+    if self.run.metrics_path.exists():
+      curves.plot(
+          self.run.metrics_path, self.run.folder / 'curves.png', self.floors)
     return fields
 
-  def _compile(self):
+  @contextlib.contextmanager
+  def stepping(self):
+    """Compiles; yields a function that makes and logs the next step."""
     self._train_step, a = program.timed(self.program.compile_train)
     self._eval_step, b = program.timed(self.program.compile_eval)
     self.memory.compile_seconds += a + b
-
-  def _batches(self):
-    t = self.config.train
-
-    def make(number):
-      return self.program.put(data.train_batch(
-          self.data.splits['train'], batch_size=t.batch_size,
-          microbatch_size=t.microbatch_size, seq_len=self.program.seq_len,
-          seed=self.config.seed, step=number), train=True)
-
-    return data.prefetch(make, self.step, t.steps)
-
-  def _loop(self):
-    t = self.config.train
+    steps = self.config.train.steps
     title = f'{self.config.model.name} on {self.config.task}'
-    self._saved_at = time.monotonic()
-    with contextlib.closing(self._batches()) as batches, bar(
-        total=t.steps, done=self.step, what=title) as self._bar:
-      self._validate_if_due()
-      while self.step < t.steps:
-        if self._stop.reason:
-          self._stop_here()
-        self.clock.start()
-        self.advance(next(batches))
-        self._validate_if_due()
-        if time.monotonic() > self._saved_at + 60 * t.checkpoint_minutes:
-          self._save()
+    with contextlib.closing(
+        data.prefetch(self.batch, self.step, steps)) as batches, bar(
+            total=steps, done=self.step, what=title) as self._bar:
+      yield lambda: self._advance(next(batches))
 
-  def advance(self, batch):
-    """One step, logged where it is due."""
+  def batch(self, number: int):
+    """The batch of step `number`, on the devices."""
+    t = self.config.train
+    return self.program.put(data.train_batch(
+        self.data.splits['train'], batch_size=t.batch_size,
+        microbatch_size=t.microbatch_size, seq_len=self.program.seq_len,
+        seed=self.config.seed, step=number), train=True)
+
+  def update(self, batch):
+    """The bare compiled step."""
     self.state = self._train_step(
         self.state, batch, jnp.int32(self.config.seed))
+
+  def _advance(self, batch):
+    self.clock.start()
+    self.update(batch)
     self.step += 1
     self.memory.timed_steps += 1
     self._bar.update()
     t = self.config.train
     if self.step % t.log_every == 0 or self.step == t.steps:
       self._log_train()
+
+  def _loop(self):
+    t = self.config.train
+    self._saved_at = time.monotonic()
+    with self.stepping() as advance:
+      self._validate_if_due()
+      while self.step < t.steps:
+        if self._stop.reason:
+          self._stop_here()
+        advance()
+        self._validate_if_due()
+        if time.monotonic() > self._saved_at + 60 * t.checkpoint_minutes:
+          self._save()
 
   def _stop_clock(self):
     """Ends a stretch of training time, once the device has done its work."""

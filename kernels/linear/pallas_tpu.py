@@ -15,8 +15,6 @@ from jax.experimental import pallas as pl
 from kernels import dispatch, tpu
 from kernels.linear import features
 
-SEMANTICS = ('parallel', 'parallel', 'arbitrary', 'arbitrary')
-
 
 def supported(shape, dtype, interpret=None):
   """Raises NotImplementedError for what `forward` cannot take."""
@@ -27,52 +25,46 @@ def supported(shape, dtype, interpret=None):
 def forward(q, k, v, mask, options, save):
   """(out, (S, z) or None); see `api.linear_attention`."""
   tiles = tpu.tiling(q.shape, q.dtype)
-  first, second, mask_spec, state, norm = _specs(tiles)
-  has_mask = mask is not None
+  first, second, mask_rows, state, norm = _specs(tiles)
   b, _, h, d = q.shape
-  outs = [(second, dispatch.like(q, tpu.flat(q).shape, q.dtype))]
-  if save:
-    outs.append((state, dispatch.like(q, (b, h, d, d), q.dtype)))
-    outs.append((norm, dispatch.like(q, (b, h, d), jnp.float32)))
-  kernel = functools.partial(
-    _forward_kernel,
-    tiles=tiles,
-    options=options,
-    dtype=q.dtype,
-    has_mask=has_mask,
-    save=save,
-  )
-  out, *saved = _call(
-    kernel, tiles, [second, first, first] + [mask_spec] * has_mask, outs, options
-  )(*map(tpu.flat, (q, k, v)), *([tpu.mask_rows(mask)] if has_mask else []))
-  return out.reshape(q.shape), tuple(saved) if save else None
+  like = functools.partial(dispatch.like, q)
+  ins = {
+    'q': (second, tpu.flat(q)),
+    'k': (first, tpu.flat(k)),
+    'v': (first, tpu.flat(v)),
+    'mask': (mask_rows, tpu.mask_rows(mask)),
+  }
+  outs = {
+    'o': (second, like(tpu.flat(q).shape, q.dtype)),
+    'kv': (state, like((b, h, d, d), q.dtype) if save else None),
+    'z': (norm, like((b, h, 1, d), jnp.float32) if save else None),
+  }
+  outs = _call(_forward_kernel, tiles, options, ins, outs, q.dtype)
+  saved = (outs['kv'], outs['z']) if save else None
+  return outs['o'].reshape(q.shape), saved
 
 
 def backward(q, k, v, mask, saved, do, options):
   """(dq, dk, dv)."""
   tiles = tpu.tiling(q.shape, q.dtype)
-  first, second, mask_spec, state, norm = _specs(tiles)
-  has_mask = mask is not None
-  kernel = functools.partial(
-    _backward_kernel,
-    tiles=tiles,
-    options=options,
-    dtype=q.dtype,
-    has_mask=has_mask,
-  )
-  like = dispatch.like(q, tpu.flat(q).shape, q.dtype)
-  specs = [first, second, second, first, state, norm] + [mask_spec] * has_mask
-  outs = [(first, like), (second, like), (second, like)]
-  grads = _call(kernel, tiles, specs, outs, options)(
-    *map(tpu.flat, (q, k, v, do)),
-    *saved,
-    *([tpu.mask_rows(mask)] if has_mask else []),
-  )
-  return tuple(g.reshape(q.shape) for g in grads)
+  first, second, mask_rows, state, norm = _specs(tiles)
+  ins = {
+    'q': (first, tpu.flat(q)),
+    'k': (second, tpu.flat(k)),
+    'v': (second, tpu.flat(v)),
+    'do': (first, tpu.flat(do)),
+    'kv': (state, saved[0]),
+    'z': (norm, saved[1]),
+    'mask': (mask_rows, tpu.mask_rows(mask)),
+  }
+  grad = dispatch.like(q, tpu.flat(q).shape, q.dtype)
+  outs = {'dq': (first, grad), 'dk': (second, grad), 'dv': (second, grad)}
+  outs = _call(_backward_kernel, tiles, options, ins, outs, q.dtype)
+  return tuple(outs[name].reshape(q.shape) for name in ('dq', 'dk', 'dv'))
 
 
 def _specs(tiles):
-  """Blocks used in sweep 0, in sweep 1, of the mask, of S and of z."""
+  """Blocks moved in sweep 0, in sweep 1, of the mask, of S and of z."""
   rows, lanes, last = tiles.rows, tiles.lanes, tiles.blocks - 1
   heads, width = tiles.heads, tiles.width
   return (
@@ -82,30 +74,26 @@ def _specs(tiles):
     pl.BlockSpec((1, rows, lanes), lambda b, g, s, n: (b, n * s, g)),
     pl.BlockSpec((1, 1, rows), lambda b, g, s, n: (b, 0, n)),
     pl.BlockSpec((1, heads, width, width), lambda b, g, s, n: (b, g, 0, 0)),
-    pl.BlockSpec((1, heads, width), lambda b, g, s, n: (b, g, 0)),
+    pl.BlockSpec((1, heads, 1, width), lambda b, g, s, n: (b, g, 0, 0)),
   )
 
 
-def _call(kernel, tiles, in_specs, outs, options):
+def _call(kernel, tiles, options, ins, outs, dtype):
   return tpu.call(
-    kernel,
+    functools.partial(kernel, tiles=tiles, options=options, dtype=dtype),
+    ins,
+    outs,
     grid=(tiles.batch, tiles.groups, 2, tiles.blocks),
-    semantics=SEMANTICS,
-    in_specs=in_specs,
-    outs=outs,
+    semantics=('parallel', 'parallel', 'arbitrary', 'arbitrary'),
     scratch=[
       (tiles.heads, tiles.width, tiles.width),
-      (tiles.heads, tiles.width),
+      (tiles.heads, 1, tiles.width),
     ],
     interpret=options.interpret,
   )
 
 
-def _forward_kernel(
-  q_ref, k_ref, v_ref, *refs, tiles, options, dtype, has_mask, save
-):
-  mask_ref, refs = (refs[0], refs[1:]) if has_mask else (None, refs)
-  o_ref, *saved, kv_scr, z_scr = refs
+def _forward_kernel(ins, outs, kv_scr, z_scr, *, tiles, options, dtype):
   sweep, n = pl.program_id(2), pl.program_id(3)
   nn, _, tn = tpu.products(dtype)
   phi = functools.partial(features.apply, options.feature_map)
@@ -117,37 +105,32 @@ def _forward_kernel(
 
   @pl.when(sweep == 0)
   def _():
-    valid = tpu.valid(mask_ref, n, tiles)
+    valid = _valid(ins, n, tiles)
     for h, lane in tpu.head_lanes(tiles):
-      k = tpu.keep(valid, phi(k_ref[0, :, lane])).astype(dtype)
-      v = tpu.keep(valid, v_ref[0, :, lane])
+      k = tpu.keep(valid, phi(ins.k[0, :, lane])).astype(dtype)
+      v = tpu.keep(valid, ins.v[0, :, lane])
       kv_scr[h] += tn(k, v)
-      z_scr[h] += jnp.sum(k.astype(jnp.float32), axis=0)
+      z_scr[h] += jnp.sum(k.astype(jnp.float32), axis=0, keepdims=True)
 
   @pl.when(sweep == 1)
   def _():
-    valid = tpu.valid(mask_ref, n, tiles)
+    valid = _valid(ins, n, tiles)
     for h, lane in tpu.head_lanes(tiles):
-      q = phi(q_ref[0, :, lane]).astype(dtype)
+      q = phi(ins.q[0, :, lane]).astype(dtype)
       o = nn(q, kv_scr[h].astype(dtype)) * options.scale
       if options.normalize:
         o = o / _norm(q, z_scr[h], options)
-      o_ref[0, :, lane] = tpu.keep(valid, o).astype(dtype)
+      outs.o[0, :, lane] = tpu.keep(valid, o).astype(dtype)
 
-  if save:
+  if outs.kv is not None:
 
     @pl.when((sweep == 1) & (n == 0))
     def _():
-      saved[0][0] = kv_scr[...].astype(dtype)
-      saved[1][0] = z_scr[...]
+      outs.kv[0] = kv_scr[...].astype(dtype)
+      outs.z[0] = z_scr[...]
 
 
-def _backward_kernel(
-  q_ref, k_ref, v_ref, do_ref, kv_ref, z_ref, *refs, tiles, options, dtype,
-  has_mask,
-):  # fmt: skip
-  mask_ref, refs = (refs[0], refs[1:]) if has_mask else (None, refs)
-  dq_ref, dk_ref, dv_ref, dkv_scr, dz_scr = refs
+def _backward_kernel(ins, outs, dkv_scr, dz_scr, *, tiles, options, dtype):
   sweep, n = pl.program_id(2), pl.program_id(3)
   nn, nt, tn = tpu.products(dtype)
   phi = functools.partial(features.apply, options.feature_map)
@@ -160,40 +143,45 @@ def _backward_kernel(
 
   @pl.when(sweep == 0)
   def _():
-    valid = tpu.valid(mask_ref, n, tiles)
+    valid = _valid(ins, n, tiles)
     for h, lane in tpu.head_lanes(tiles):
-      x = tpu.keep(valid, q_ref[0, :, lane])
-      do = tpu.keep(valid, do_ref[0, :, lane])
-      q, kv = phi(x).astype(dtype), kv_ref[0, h]
+      x = tpu.keep(valid, ins.q[0, :, lane])
+      do = tpu.keep(valid, ins.do[0, :, lane])
+      q, kv = phi(x).astype(dtype), ins.kv[0, h]
       dq = nt(do, kv)
       if options.normalize:
         # Divide the float32 products, not their bf16 operand do: one
         # rounding less in dq and in dkv.
-        norm = _norm(q, z_ref[0, h], options)
+        norm = _norm(q, ins.z[0, h], options)
         num = jnp.sum(do.astype(jnp.float32) * nn(q, kv), axis=1, keepdims=True)
         dnorm = tpu.keep(valid, -num / (norm * norm))
-        dq = dq / norm + dnorm * z_ref[0, h]
-        dz_scr[h] += jnp.sum(q * dnorm, axis=0)
+        dq = dq / norm + dnorm * ins.z[0, h]
+        dz_scr[h] += jnp.sum(q * dnorm, axis=0, keepdims=True)
         q = tpu.keep(valid, phi(x) / norm).astype(dtype)
       dq = tpu.keep(valid, dq * dphi(x)) * options.scale
-      dq_ref[0, :, lane] = dq.astype(dtype)
+      outs.dq[0, :, lane] = dq.astype(dtype)
       dkv_scr[h] += tn(q, do)
 
   @pl.when(sweep == 1)
   def _():
-    valid = tpu.valid(mask_ref, n, tiles)
+    valid = _valid(ins, n, tiles)
     for h, lane in tpu.head_lanes(tiles):
-      x, v = k_ref[0, :, lane], tpu.keep(valid, v_ref[0, :, lane])
+      x, v = ins.k[0, :, lane], tpu.keep(valid, ins.v[0, :, lane])
       dkv = (dkv_scr[h] * options.scale).astype(dtype)
       dk = nt(v, dkv)
       if options.normalize:
         dk += dz_scr[h] * options.scale
-      dk_ref[0, :, lane] = tpu.keep(valid, dk * dphi(x)).astype(dtype)
+      outs.dk[0, :, lane] = tpu.keep(valid, dk * dphi(x)).astype(dtype)
       dv = nn(phi(x).astype(dtype), dkv)
-      dv_ref[0, :, lane] = tpu.keep(valid, dv).astype(dtype)
+      outs.dv[0, :, lane] = tpu.keep(valid, dv).astype(dtype)
 
 
-def _norm(q_RxDh, z_Dh, options):
+def _valid(ins, block, tiles):
+  mask_R = None if ins.mask is None else ins.mask[0, 0]
+  return tpu.valid(mask_R, block * tiles.rows, tiles.rows, tiles)
+
+
+def _norm(q_RxDh, z_1xDh, options):
   """phi(q) . z + eps as [rows, 1]."""
-  norm = jnp.sum(q_RxDh.astype(jnp.float32) * z_Dh, axis=1, keepdims=True)
+  norm = jnp.sum(q_RxDh.astype(jnp.float32) * z_1xDh, axis=1, keepdims=True)
   return norm + options.eps

@@ -130,7 +130,11 @@ class Encoder(nn.Module):
     return x, mask
 
   def _prepend_cls(self, x, mask):
-    cls_D = self.param('cls', nn.initializers.zeros, (self.width,))
+    # Zero queries would keep a CLS token without a position from seeing
+    # anything through attention without softmax.
+    init = (nn.initializers.zeros if self.cls_has_position
+            else nn.initializers.normal(self.embedding_std))
+    cls_D = self.param('cls', init, (self.width,))
     cls = jnp.broadcast_to(
         cls_D.astype(x.dtype), (x.shape[0], 1, self.width))
     mask_cls = jnp.ones((x.shape[0], 1), bool)

@@ -86,7 +86,6 @@ class Mixer(nn.Module):
 
 def _compress(x_BxLxHxDh, e_GxLxM):
   """Sums positions into landmarks: [B, M, H, Dh]."""
-  equation = ('blhd,hlm->bmhd' if len(e_GxLxM) > 1 else 'blhd,lm->bmhd')
-  e = e_GxLxM if len(e_GxLxM) > 1 else e_GxLxM[0]
-  return jnp.einsum(equation, x_BxLxHxDh, e,
-                    preferred_element_type=jnp.float32).astype(e.dtype)
+  if len(e_GxLxM) == 1:
+    return jnp.einsum('blhd,lm->bmhd', x_BxLxHxDh, e_GxLxM[0])
+  return jnp.einsum('blhd,hlm->bmhd', x_BxLxHxDh, e_GxLxM)

@@ -1,0 +1,7 @@
+from configs import base
+
+
+def get_config(arg='listops'):
+  config = base.get_config(arg)
+  config.model.name = 'bigbird'
+  return config

@@ -1,0 +1,70 @@
+"""Prepares, describes and measures data sets.
+
+python -m data_prep --task=text --source=aclImdb_v1.tar.gz
+python -m data_prep --task=text --describe
+python -m data_prep --task=text --floors
+"""
+
+import argparse
+import pathlib
+import sys
+
+import data_prep
+from data_prep import describe, floors
+from lra import tasks
+from lra.errors import UserError
+
+_USER_ERROR = 2
+_INTERRUPTED = 130
+
+
+def main(argv=None) -> int:
+  """Runs the command line; returns the exit code."""
+  args = _parser().parse_args(argv)
+  try:
+    _run(args)
+  except UserError as e:
+    print(f'error: {e}', file=sys.stderr)
+    return _USER_ERROR
+  except KeyboardInterrupt:
+    print('\ninterrupted; nothing was prepared', file=sys.stderr)
+    return _INTERRUPTED
+  return 0
+
+
+def _parser():
+  parser = argparse.ArgumentParser(
+      prog='python -m data_prep', description=__doc__,
+      formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument('--task', required=True,
+                      help=', '.join(sorted(tasks.TASKS)))
+  parser.add_argument('--source', help='files to prepare from')
+  parser.add_argument('--data_dir', help='where data sets live; $TFDS_DATA_DIR '
+                      'or ~/tensorflow_datasets by default')
+  parser.add_argument('--describe', action='store_true',
+                      help='print what the data set holds')
+  parser.add_argument('--floors', action='store_true',
+                      help='score trivial and linear methods, keep a record')
+  parser.add_argument('--floors_dir', type=pathlib.Path,
+                      default=floors.RECORDS, help='where records go')
+  return parser
+
+
+def _run(args):
+  path = data_prep.prepare(args.task, args.data_dir, args.source)
+  print(f'{args.task} is prepared in {path}')
+  if not (args.describe or args.floors):
+    return
+  content = data_prep.read(args.task, args.data_dir)
+  if args.describe:
+    print(describe.describe(args.task, content))
+  if args.floors:
+    record = floors.measure(args.task, content)
+    for name, floor in record['floors'].items():
+      print(f'{100 * floor["accuracy"]:6.2f} %  {name}: {floor["how"]} '
+            f'({floor["seconds"]} s)')
+    print(f'recorded in {floors.write(record, args.floors_dir)}')
+
+
+if __name__ == '__main__':
+  sys.exit(main())

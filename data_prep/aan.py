@@ -1,0 +1,161 @@
+"""The official tables of LRA's Retrieval task, read as a stream.
+
+`new_aan_pairs.{train,eval,test}.tsv` have five columns, label, two ids and two
+texts, without header and without quoting. Texts are plain or Python bytes
+literals. A row repeats its documents' texts, so that a file has several
+gigabytes: rows are read one by one and a document is kept once, cut short.
+
+Where a plain text has tabs, a row has more than five columns and it is not
+plain which tab parts the texts. Another row that has one of the two documents
+tells, so such rows wait until all others have been read.
+"""
+
+import ast
+import hashlib
+import pathlib
+
+import tqdm
+
+from data_prep.tables import bad_row, read_lines
+
+FILES = {'train': 'new_aan_pairs.train.tsv', 'val': 'new_aan_pairs.eval.tsv',
+         'test': 'new_aan_pairs.test.tsv'}
+_LABELS = {b'0': 0, b'1': 1, b'0.0': 0, b'1.0': 1}
+
+
+class Documents:
+  """Documents by id and text; the same id with another text is another one.
+
+  Attributes:
+    heads: the first `cut` bytes of each document.
+  """
+
+  def __init__(self, cut: int):
+    self.heads: list[bytes] = []
+    self._cut = cut
+    self._by_raw: dict[tuple[bytes, bytes], int] = {}
+    self._by_head: dict[tuple[bytes, bytes], int] = {}
+
+  def add(self, name: bytes, raw: bytes) -> int:
+    """Number of the document with this id and text, new or not.
+
+    Raises:
+      ValueError: the text is a bytes literal that Python cannot read.
+    """
+    key = (name, _digest(raw))
+    if key not in self._by_raw:
+      head = _text(raw)[:self._cut]
+      number = self._by_head.setdefault(
+          (name, _digest(head)), len(self.heads))
+      if number == len(self.heads):
+        self.heads.append(head)
+      self._by_raw[key] = number
+    return self._by_raw[key]
+
+  def knows(self, name: bytes, raw: bytes) -> bool:
+    """Whether `add` had this id with exactly this text."""
+    return (name, _digest(raw)) in self._by_raw
+
+  def other_texts(self) -> int:
+    """How many documents have an id that an earlier document has."""
+    return len(self.heads) - len({name for name, _ in self._by_head})
+
+
+def read(paths: dict[str, pathlib.Path], cut: int):
+  """Reads the tables in `paths`, by split.
+
+  Returns:
+    `Documents`, and split -> (labels, pairs of document numbers) in the
+    order of the rows.
+
+  Raises:
+    UserError: a malformed row: file, line and reason.
+  """
+  documents = Documents(cut)
+  found, waiting = {}, {}
+  for split, path in paths.items():
+    found[split], waiting[split] = {}, {}
+    _scan(path, documents, found[split], waiting[split])
+  while any(waiting.values()):
+    before = sum(map(len, waiting.values()))
+    for split, path in paths.items():
+      if waiting[split]:
+        _scan(path, documents, found[split], waiting[split], again=True)
+    if sum(map(len, waiting.values())) == before:
+      split = next(s for s in waiting if waiting[s])
+      line, columns = next(iter(waiting[split].items()))
+      raise bad_row(paths[split], line, f'{columns} columns instead of 5, and '
+                    'no other row tells which tab parts the two texts')
+  return documents, {split: _in_order(rows) for split, rows in found.items()}
+
+
+def _in_order(rows):
+  ordered = [rows[line] for line in sorted(rows)]
+  return [label for label, _ in ordered], [pair for _, pair in ordered]
+
+
+def _scan(path, documents, found, waiting, again=False):
+  """Fills line -> (label, pair), and line -> columns of rows that wait."""
+  plain = path.suffix != '.gz'
+  with tqdm.tqdm(desc=f'reading {path.name}', unit='B', unit_scale=True,
+                 total=path.stat().st_size if plain else None) as bar:
+    for line, row in read_lines(path):
+      bar.update(len(row) + 1)
+      if again and line not in waiting:
+        continue
+      try:
+        label, first, second, texts = _columns(row)
+        texts = _part(documents, first, second, texts)
+        if texts is None:
+          waiting[line] = row.count(b'\t') + 1
+          continue
+        found[line] = label, (documents.add(first, texts[0]),
+                              documents.add(second, texts[1]))
+      except ValueError as e:
+        raise bad_row(path, line, e) from None
+      waiting.pop(line, None)
+  if not found and not waiting:
+    raise bad_row(path, 1, 'no rows')
+
+
+def _columns(row):
+  columns = row.split(b'\t', 3)
+  if len(columns) < 4 or b'\t' not in columns[3]:
+    raise ValueError(f'{row.count(9) + 1} columns instead of 5')
+  label, first, second, texts = columns
+  if label not in _LABELS:
+    raise ValueError(f'the label is {label[:20]!r} instead of 0 or 1')
+  if not first or not second:
+    raise ValueError('a document without an id')
+  return _LABELS[label], first, second, texts
+
+
+def _part(documents, first, second, texts):
+  """The two texts, or None if it is not known (yet) which tab parts them."""
+  pieces = texts.split(b'\t')
+  if len(pieces) == 2:
+    return pieces
+  both, either = [], []
+  for i in range(1, len(pieces)):
+    parted = b'\t'.join(pieces[:i]), b'\t'.join(pieces[i:])
+    known = (documents.knows(first, parted[0])
+             + documents.knows(second, parted[1]))
+    if known == 2:
+      both.append(parted)
+    elif known:
+      either.append(parted)
+  candidates = both or either
+  return candidates[0] if len(candidates) == 1 else None
+
+
+def _text(raw):
+  if raw[:2] in (b"b'", b'b"') and raw[-1:] == raw[1:2] and len(raw) > 2:
+    try:
+      return ast.literal_eval(raw.decode('utf-8'))
+    except (SyntaxError, ValueError) as e:
+      raise ValueError(f'a bytes literal that cannot be read ({e})') from None
+  return raw
+
+
+def _digest(text):
+  return hashlib.blake2b(text, digest_size=16).digest()

@@ -1,0 +1,73 @@
+"""What a prepared data set holds, as text for a terminal."""
+
+import numpy as np
+
+from data_prep import listops
+from data_prep.content import SPLITS, Content, Split
+from lra import tasks
+
+_BINS = 10
+_BAR = 40
+_EXAMPLES = 3
+_SHOWN = 300
+
+
+def describe(task_name: str, content: Content) -> str:
+  """Sizes, lengths, labels, origin, fingerprint and some examples."""
+  task = tasks.get(task_name)
+  lines = [f'{task.title}: {task.num_classes} classes, '
+           f'{"pairs of " if task.dual else ""}up to {task.seq_len} tokens, '
+           f'vocabulary {task.vocab_size}', '']
+  lines += [_size(name, content.splits[name]) for name in SPLITS]
+  lines += ['', f'labels of {", ".join(SPLITS)}, in percent']
+  lines += _labels(task, content.splits)
+  what = 'documents' if task.dual else 'train examples'
+  lines += ['', f'lengths of {what}, in tokens']
+  lines += histogram(np.diff(content.splits['train'].offsets))
+  lines += ['', 'facts']
+  lines += [f'  {key}: {value}' for key, value in content.info.items()]
+  for i in range(_EXAMPLES):
+    lines += ['', *_example(task, content.splits['train'], i)]
+  return '\n'.join(lines)
+
+
+def _size(name, split):
+  lengths = np.diff(split.offsets)
+  documents = lengths if split.pairs is None else lengths[np.unique(split.pairs)]
+  what = '' if split.pairs is None else f' of {len(documents):,} documents'
+  return (f'{name:5} {len(split):>8,} examples{what}; length mean '
+          f'{documents.mean():.1f}, median {np.median(documents):.0f}, '
+          f'{documents.min()} to {documents.max()}')
+
+
+def _labels(task, splits):
+  shares = np.stack([
+      np.bincount(splits[name].labels, minlength=task.num_classes)
+      / len(splits[name]) for name in SPLITS], 1)
+  return [f'  {label}: ' + '  '.join(f'{100 * s:5.2f}' for s in row)
+          for label, row in enumerate(shares)]
+
+
+def histogram(lengths: np.ndarray) -> list[str]:
+  """One line with a bar for each of ten ranges of lengths."""
+  edges = np.linspace(0, lengths.max() + 1, _BINS + 1).astype(int)
+  counts, edges = np.histogram(lengths, np.unique(edges))
+  return [f'  {low:>5} - {high - 1:<5} {count:>8,} '
+          + '#' * round(_BAR * count / counts.max())
+          for low, high, count in zip(edges, edges[1:], counts, strict=False)]
+
+
+def _example(task, split: Split, i: int):
+  documents = [i] if split.pairs is None else split.pairs[i].tolist()
+  lines = [f'train example {i}, label {split.labels[i]}']
+  return lines + [f'  {decode(task, split.document(d))}' for d in documents]
+
+
+def decode(task: tasks.Task, tokens: bytes) -> str:
+  """Token codes as text, cut short, on one line."""
+  if task.dataset == 'listops':
+    text = listops.decode(tokens)
+  else:
+    # The cut may have gone through a character.
+    text = ' '.join(tokens.decode('utf-8', errors='replace').split())
+  return text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...'

@@ -1,0 +1,104 @@
+"""Linear baselines on the bytes that models see (needs scikit-learn)."""
+
+import numpy as np
+import scipy.sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+
+_NGRAMS = (2, 3, 4, 5)
+_FEATURES = 1 << 20
+_PENALTIES = (1, 10, 100)
+_REVIEWS_AT_ONCE = 1000
+_PAIRS_AT_ONCE = 10_000
+
+
+def byte_ngrams(splits):
+  """Logistic regression on hashed byte n-grams.
+
+  Returns:
+    Its accuracy on test, and how it was made.
+  """
+  train, val, test = (ngram_features(splits[s]) for s in splits)
+  best = None
+  for c in _PENALTIES:
+    model = LogisticRegression(C=c, max_iter=200)
+    model.fit(train, splits['train'].labels)
+    score = model.score(val, splits['val'].labels)
+    if best is None or score > best[0]:
+      best = score, c, model
+  _, c, model = best
+  sizes = ', '.join(map(str, _NGRAMS))
+  return model.score(test, splits['test'].labels), (
+      f'logistic regression on log counts of byte {sizes}-grams hashed to '
+      f'{_FEATURES} features, rows of length 1, C = {c} by validation')
+
+
+def ngram_features(split) -> scipy.sparse.csr_matrix:
+  """Rows of log(1 + count) of hashed n-grams, scaled to length 1."""
+  blocks = [_block(split, start, min(start + _REVIEWS_AT_ONCE, len(split)))
+            for start in range(0, len(split), _REVIEWS_AT_ONCE)]
+  return scipy.sparse.vstack(blocks, format='csr')
+
+
+def _block(split, start, stop):
+  offsets = split.offsets[start:stop + 1]
+  tokens = split.tokens[offsets[0]:offsets[-1]].astype(np.uint64)
+  row = np.repeat(np.arange(stop - start), np.diff(offsets))
+  keys = []
+  for n in _NGRAMS:
+    inside = row[:-n + 1] == row[n - 1:]
+    keys.append((row[:-n + 1] * _FEATURES + _hash(tokens, n))[inside])
+  keys, counts = np.unique(np.concatenate(keys), return_counts=True)
+  row, column = np.divmod(keys, _FEATURES)
+  value = np.log1p(counts).astype(np.float32)
+  norm = np.sqrt(np.bincount(row, value ** 2, minlength=stop - start))
+  starts = np.searchsorted(row, np.arange(stop - start + 1))
+  return scipy.sparse.csr_matrix(
+      (value / norm[row].astype(np.float32), column.astype(np.int32),
+       starts.astype(np.int32)), shape=(stop - start, _FEATURES))
+
+
+def _hash(tokens, n):
+  """A feature for each n-gram, by where it begins."""
+  code = np.full(len(tokens) - n + 1, n, np.uint64)
+  for i in range(n):
+    code = (code << np.uint64(8)) | tokens[i:len(tokens) - n + 1 + i]
+  # Fibonacci hashing: the highest bits of a product are well mixed.
+  code *= np.uint64(0x9E3779B97F4A7C15)
+  bits = np.uint64(64 - _FEATURES.bit_length() + 1)
+  return (code >> bits).astype(np.int64)
+
+
+def tfidf_cosine(splits):
+  """Cosine of the TF-IDF vectors of a pair's words against a threshold.
+
+  Returns:
+    Its accuracy on test, and how it was made.
+  """
+  train, test = splits['train'], splits['test']
+  words = [train.document(i).decode('latin-1')
+           for i in range(len(train.offsets) - 1)]
+  seen = np.unique(train.pairs)
+  vectors = TfidfVectorizer(sublinear_tf=True, dtype=np.float32)
+  vectors.fit([words[i] for i in seen])
+  table = vectors.transform(words)
+  threshold = best_threshold(_cosines(table, train.pairs), train.labels)
+  guess = _cosines(table, test.pairs) >= threshold
+  return float(np.mean(guess == test.labels)), (
+      'cosine of the two documents\' word TF-IDF vectors (sublinear), weights '
+      f'and threshold ({threshold:.3f}) fitted on train')
+
+
+def _cosines(table, pairs):
+  parts = [table[p[:, 0]].multiply(table[p[:, 1]]).sum(1) for p in np.split(
+      pairs, range(_PAIRS_AT_ONCE, len(pairs), _PAIRS_AT_ONCE))]
+  return np.concatenate([np.asarray(p).reshape(-1) for p in parts])
+
+
+def best_threshold(scores, labels) -> float:
+  """The threshold t for which `scores >= t` agrees most with `labels`."""
+  order = np.argsort(-scores, kind='stable')
+  hits = np.cumsum(np.where(labels[order] == 1, 1, -1))
+  # Cutting between equal scores is not possible.
+  ends = np.append(np.diff(scores[order]) != 0, True)
+  return float(scores[order][np.where(ends, hits, -len(hits) - 1).argmax()])

@@ -1,0 +1,52 @@
+"""Choosing a fixed part of a data set, and finding parts that overlap."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from data_prep.content import Split
+
+
+def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
+  """Indices of `size` examples, as many of each label, in ascending order.
+
+  Which ones depends on the keys alone, by their hashes: neither on the order
+  of the examples nor on a random number generator.
+  """
+  labels = np.asarray(labels)
+  classes = np.unique(labels)
+  hashes = np.array([hashlib.blake2b(k.encode(), digest_size=8).hexdigest()
+                     for k in keys])
+  chosen = []
+  for i, label in enumerate(classes):
+    members = np.flatnonzero(labels == label)
+    # What does not divide evenly goes to the first labels.
+    count = size // len(classes) + (i < size % len(classes))
+    chosen.append(members[np.argsort(hashes[members], kind='stable')[:count]])
+  return np.sort(np.concatenate(chosen))
+
+
+def duplicates(splits: Mapping[str, Split]) -> dict[str, int]:
+  """How many examples occur in an earlier split, or before in their own.
+
+  Returns:
+    {'train': 0, 'train and val': 3, ...}: within a split, the examples whose
+    bytes came before; between two, the examples of the second whose bytes
+    occur in the first. Pairs are equal in either order.
+  """
+  found, earlier = {}, {}
+  for name, split in splits.items():
+    examples = _examples(split)
+    distinct = set(examples)
+    found[name] = len(examples) - len(distinct)
+    for other, known in earlier.items():
+      found[f'{other} and {name}'] = sum(e in known for e in examples)
+    earlier[name] = distinct
+  return found
+
+
+def _examples(split):
+  if split.pairs is None:
+    return [split.document(i) for i in range(len(split))]
+  return [tuple(pair) for pair in np.sort(split.pairs, axis=1).tolist()]

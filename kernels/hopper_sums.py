@@ -1,0 +1,173 @@
+"""Sums of x^T y over the rows of a sequence, for Hopper.
+
+The first half of linear attention, sum_j phi(k_j)^T v_j with z = sum_j
+phi(k_j), and the state that a part of a sequence leaves behind in lightning
+attention. L is cut into parts; a block sums one part of one (b, h).
+"""
+
+import dataclasses
+import functools
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from kernels import chunks, dispatch, hopper
+from kernels.linear import features
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """The static numbers of a sum.
+
+  Attributes:
+    length: L.
+    warpgroups: Dh / 64.
+    parts: into how many parts L is cut.
+    feature_map: applied to x.
+    normalize: also sum phi(x).
+    reverse: decay towards the first row (gradients), not the last.
+    scale: of x, only with decay.
+  """
+
+  length: int
+  warpgroups: int
+  parts: int
+  feature_map: str = 'identity'
+  normalize: bool = False
+  reverse: bool = False
+  scale: float = 1.0
+  interpret: object = None
+  stages: int = 4
+
+  @property
+  def per_part(self):
+    """Chunks in a part."""
+    return -(-hopper.chunk_count(self.length) // self.parts)
+
+
+def sums(x, y, mask, plan, slopes=None):
+  """Sums over each part.
+
+  Args:
+    x, y: bf16 [B, L, H, Dh].
+    mask: bool [B, L] or None.
+    plan: Plan.
+    slopes: float32 [H] or None. With slopes, row j of a part of n rows
+      counts exp(-s (n - 1 - j)), or scale * exp(-s (j + 1)) when
+      `plan.reverse`.
+
+  Returns:
+    (float32 [B, H, parts, Dh, Dh], float32 [B, H, parts, Dh] or None).
+  """
+  b, _, h, d = x.shape
+  like = functools.partial(dispatch.like, x, dtype=jnp.float32)
+  outs = {
+    'xy': like((b, h, plan.parts, d, d)),
+    'z': like((b, h, plan.parts, d)) if plan.normalize else None,
+  }
+  ins = {'x': x, 'y': y, 'mask': hopper.mask_rows(mask), 'slopes': slopes}
+  w, stages = plan.warpgroups, plan.stages
+  tools = hopper.Tools(plan.interpret is not None)
+  barrier = functools.partial(plgpu.Barrier, num_barriers=stages)
+  masked = mask is not None
+  scratch = {
+    'x': tools.moved(stages, w),
+    'y': tools.moved(stages, w),
+    'mask': plgpu.SMEM((stages, hopper.TILE), jnp.float32) if masked else None,
+    'full': barrier(num_arrivals=2 * w + masked),
+    'free': barrier(num_arrivals=w),
+    'met': plgpu.Barrier(num_arrivals=w),
+  }
+  outs = hopper.call(
+    functools.partial(_kernel, plan=plan, tools=tools),
+    ins,
+    outs,
+    grid={'h': h, 'part': plan.parts, 'b': b},
+    scratch=scratch,
+    warpgroups=w,
+    interpret=plan.interpret,
+  )
+  return outs['xy'], outs['z']
+
+
+def _kernel(ins, outs, scratch, *, plan, tools):
+  b, h, part, w = map(lax.axis_index, ('b', 'h', 'part', 'wg'))
+  first = part * plan.per_part
+  count = hopper.chunk_count(plan.length)
+  steps = plan.per_part
+  if count % steps:
+    steps = jnp.minimum(steps, count - first)
+  tiles_x, lines_x = tools.views(scratch.x)
+  tiles_y, lines_y = tools.views(scratch.y)
+
+  def chunk(step):
+    return first + (steps - 1 - step if plan.reverse else step)
+
+  def fetch(step, slot):
+    n, full = chunk(step), scratch.full.at[slot]
+    copy = functools.partial(
+      hopper.copy_chunk, b=b, n=n, h=h, barrier=full, warpgroups=plan.warpgroups
+    )
+    copy(ins.x, target=lines_x.at[slot])
+    copy(ins.y, target=lines_y.at[slot])
+    if ins.mask is not None:
+      plgpu.copy_gmem_to_smem(
+        ins.mask.at[b, hopper.at(n)], scratch.mask.at[slot], full
+      )
+
+  ring = hopper.Ring(plan.stages, steps, fetch, scratch.free)
+  ring.start()
+  all_tiles = hopper.numbers(plan.warpgroups)
+  slope = None if ins.slopes is None else ins.slopes[h]
+
+  def step(t, carry):
+    sums, z = carry
+    slot, n = ring.slot(t), chunk(t)
+    plgpu.barrier_wait(scratch.full.at[slot])
+    ring.release(t - 1)
+    x, y = tiles_x.at[slot], tiles_y.at[slot]
+    mask = None if ins.mask is None else scratch.mask.at[slot]
+    rows = jnp.minimum(plan.length - n * hopper.TILE, hopper.TILE)
+    x_w, z = _prepare(x.at[w], mask, z, n, rows, slope, plan, tools)
+    stores = [] if x_w is None else [(x.at[w], x_w)]
+    if mask is not None:
+      valid = tools.valid(mask, n, plan.length)
+      y_w = hopper.keep(valid, tools.load(y.at[w]).astype(jnp.float32))
+      stores.append((y.at[w], y_w))
+    if stores:
+      tools.publish(*stores)
+      hopper.meet(scratch.met, plan.warpgroups)
+    if slope is not None:
+      left = chunks.over(slope, rows)
+      sums = tuple(s * left for s in sums)
+    terms = [[(hopper.turned(x.at[i]), y.at[w])] for i in all_tiles]
+    return tools.add(*zip(sums, terms, strict=True)), z
+
+  zero = tools.zeros()
+  carry = (zero,) * plan.warpgroups, zero if plan.normalize else None
+  xy, z = lax.fori_loop(0, steps, step, carry)
+  for i, xy_i in enumerate(xy):
+    outs.xy[b, h, part, hopper.tile(i), hopper.tile(w)] = xy_i
+  if plan.normalize:
+    outs.z[b, h, part, hopper.tile(w)] = jnp.sum(z, axis=0)
+
+
+def _prepare(x, mask, z, n, rows, slope, plan, tools):
+  """phi, mask and decay of a tile: (new tile or None, new z)."""
+  plain = plan.feature_map == 'identity' and slope is None
+  if plain and mask is None and not plan.normalize:
+    return None, z
+  x = features.apply(plan.feature_map, tools.load(x))
+  if mask is not None or plan.normalize:
+    x = hopper.keep(tools.valid(mask, n, plan.length), x)
+  if plan.normalize:
+    # Of the rounded values, like the sum that it divides.
+    z = z + x.astype(jnp.bfloat16).astype(jnp.float32)
+  if slope is None:
+    return x, z
+  if plan.reverse:
+    weight = chunks.from_start(slope, tools.index()) * plan.scale
+  else:
+    weight = chunks.to_end(slope, tools.index(), rows)
+  return x * hopper.row(weight), z

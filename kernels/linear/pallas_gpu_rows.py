@@ -1,0 +1,307 @@
+"""The kernels of linear attention for Hopper that write a row per row.
+
+Each block walks over the chunks of one part of one (b, h), with S (or dS) as
+bf16 tiles in shared memory. `scratch` of a kernel lists its shared memory.
+"""
+
+import functools
+import types
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from kernels import hopper
+from kernels.linear import features
+
+
+def _ring_scratch(tools, plan, names, masked):
+  """Slots and barriers for the chunks of the tensors `names`."""
+  w, stages = plan.warpgroups, plan.stages
+  numbers = plgpu.SMEM((stages, hopper.TILE), jnp.float32)
+  return {
+    **{name: tools.moved(stages, w) for name in names},
+    'mask': numbers if masked else None,
+    'full': plgpu.Barrier(
+      num_arrivals=len(names) * w + masked, num_barriers=stages
+    ),
+    'free': plgpu.Barrier(num_arrivals=w, num_barriers=stages),
+    'met': plgpu.Barrier(num_arrivals=w),
+  }
+
+
+class _Walk:
+  """The walk of a block over the chunks of its part."""
+
+  def __init__(self, ins, scratch, names, plan, tools):
+    self.b, self.h, self.part, self.w = map(
+      lax.axis_index, ('b', 'h', 'part', 'wg')
+    )
+    self.ins, self.scratch, self.names = ins, scratch, names
+    self.plan, self.tools = plan, tools
+    self.numbers = hopper.numbers(plan.warpgroups)
+    self.first = self.part * plan.per_part
+    count, steps = hopper.chunk_count(plan.length), plan.per_part
+    self.steps = jnp.minimum(steps, count - self.first) if count % steps else steps
+    self.views = {n: tools.views(getattr(scratch, n)) for n in names}
+    self.ring = hopper.Ring(
+      plan.stages, self.steps, self._fetch, scratch.free
+    )
+
+  def _fetch(self, step, slot):
+    n, full = self.first + step, self.scratch.full.at[slot]
+    for name in self.names:
+      hopper.copy_chunk(
+        getattr(self.ins, name),
+        self.b,
+        n,
+        self.h,
+        self.views[name][1].at[slot],
+        full,
+        self.plan.warpgroups,
+      )
+    if self.ins.mask is not None:
+      plgpu.copy_gmem_to_smem(
+        self.ins.mask.at[self.b, hopper.at(n)], self.scratch.mask.at[slot], full
+      )
+
+  def run(self, step, carry=None):
+    """step(chunk, carry) for every chunk; see `_chunk`."""
+
+    def body(t, carry):
+      slot = self.ring.slot(t)
+      plgpu.barrier_wait(self.scratch.full.at[slot])
+      self.ring.release(t - 1)
+      return step(self._chunk(t, slot), carry)
+
+    return lax.fori_loop(0, self.steps, body, carry)
+
+  def _chunk(self, t, slot):
+    """Its number n, the parity of its step, its tiles and `valid`."""
+    mask = None if self.ins.mask is None else self.scratch.mask.at[slot]
+    n = self.first + t
+    return types.SimpleNamespace(
+      n=n,
+      parity=lax.rem(t, jnp.int32(2)),
+      valid=lambda: self.tools.valid(mask, n, self.plan.length),
+      **{name: self.views[name][0].at[slot] for name in self.names},
+    )
+
+  def meet(self):
+    hopper.meet(self.scratch.met, self.plan.warpgroups)
+
+  def tile_sum(self, ref, i, j):
+    """Tile (i, j) of [B, H, parts, Dh, Dh], added up over the parts."""
+    where = (hopper.tile(i), hopper.tile(j))
+    return self._over_parts(ref, where, hopper.MATRIX)
+
+  def column_sum(self, ref):
+    """The columns of this warpgroup of [B, H, parts, Dh], added up."""
+    return self._over_parts(ref, (hopper.tile(self.w),), hopper.COLS)
+
+  def _over_parts(self, ref, where, layout):
+    load = functools.partial(self.tools.load_global, ref, layout=layout)
+    parts = range(ref.shape[2])
+    return sum(load(index=(self.b, self.h, p, *where)) for p in parts)
+
+  def write(self, chunk, *results):
+    """Sends (lines, tiles, value, target): columns of this warpgroup."""
+    w = self.w
+    plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+    self.tools.publish(
+      *((tiles.at[w], value) for (tiles, _), value, _ in results)
+    )
+    for (_, lines), _, target in results:
+      plgpu.copy_smem_to_gmem(
+        lines.at[w],
+        target.at[self.b, hopper.at(chunk.n), self.h, hopper.tile(w)],
+      )
+
+
+def _plain(plan):
+  return plan.feature_map == 'identity' and not plan.normalize
+
+
+def _rounded(x):
+  return x.astype(jnp.bfloat16).astype(jnp.float32)
+
+
+def _outputs_scratch(tools, plan, masked):
+  w = plan.warpgroups
+  return {
+    **_ring_scratch(tools, plan, ('q',), masked),
+    'kv': tools.tiles(w, w),
+    'norm': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
+    'o': tools.moved(w),
+  }
+
+
+def _outputs(ins, outs, scratch, *, plan, options, tools):
+  walk = _Walk(ins, scratch, ('q',), plan, tools)
+  w, numbers = walk.w, walk.numbers
+  walk.ring.start()
+  # Column w of S: no other warpgroup reads it.
+  kv = scratch.kv.at[w]
+  tools.publish(*((kv.at[i], walk.tile_sum(ins.kv, i, w)) for i in numbers))
+  z = walk.column_sum(ins.z) if plan.normalize else None
+  o = tools.views(scratch.o)
+
+  def step(chunk, _):
+    if not _plain(plan):
+      f = features.apply(plan.feature_map, tools.load(chunk.q.at[w]))
+      stores = [(chunk.q.at[w], f)]
+      if plan.normalize:
+        norm = jnp.sum(_rounded(f) * hopper.col(z), axis=1)
+        stores.append((scratch.norm.at[chunk.parity, w], norm))
+      tools.publish(*stores)
+      walk.meet()
+    out = tools.product(*((chunk.q.at[i], kv.at[i]) for i in numbers))
+    if plan.normalize:
+      norms = scratch.norm.at[chunk.parity]
+      norm = sum(tools.load(norms.at[i], hopper.ROWS) for i in numbers)
+      out = out * hopper.row(options.scale / (norm + options.eps))
+    else:
+      out = out * options.scale
+    if ins.mask is not None:
+      out = hopper.keep(chunk.valid(), out)
+    walk.write(chunk, (o, out, outs.o))
+
+  walk.run(step)
+  plgpu.wait_smem_to_gmem(0)
+
+
+def _query_gradients_scratch(tools, plan, masked):
+  w = plan.warpgroups
+  return {
+    **_ring_scratch(tools, plan, ('q', 'do'), masked),
+    'kv': tools.tiles(w, w),
+    'norm': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
+    'num': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
+    'dq': tools.moved(w),
+  }
+
+
+def _query_gradients(ins, outs, scratch, *, plan, options, tools):
+  walk = _Walk(ins, scratch, ('q', 'do'), plan, tools)
+  b, h, part, w = walk.b, walk.h, walk.part, walk.w
+  numbers = walk.numbers
+  walk.ring.start()
+  kv = scratch.kv.at[w]  # row w of S
+  tools.publish(*((kv.at[i], walk.tile_sum(ins.kv, w, i)) for i in numbers))
+  z = walk.column_sum(ins.z) if plan.normalize else None
+  dq_views = tools.views(scratch.dq)
+
+  def over_tiles(ref):
+    return sum(tools.load(ref.at[i], hopper.ROWS) for i in numbers)
+
+  def step(chunk, carry):
+    dkv, dz = carry
+    q_w, do_w = chunk.q.at[w], chunk.do.at[w]
+    if ins.mask is not None:
+      do = tools.load(do_w).astype(jnp.float32)
+      tools.publish((do_w, hopper.keep(chunk.valid(), do)))
+      walk.meet()
+    dq = tools.product(
+      *((chunk.do.at[i], hopper.turned(kv.at[i])) for i in numbers)
+    )
+    if _plain(plan) and ins.mask is None:
+      dq = dq * options.scale
+      walk.write(chunk, (dq_views, dq, outs.dq))
+    else:
+      x = tools.load(q_w)
+      f = features.apply(plan.feature_map, x)
+      valid = chunk.valid()
+      if plan.normalize:
+        norm = jnp.sum(_rounded(f) * hopper.col(z), axis=1)
+        num = jnp.sum(_rounded(f) * dq, axis=1)
+        at = chunk.parity
+        tools.publish(
+          (scratch.norm.at[at, w], norm), (scratch.num.at[at, w], num)
+        )
+        walk.meet()
+        norm = over_tiles(scratch.norm.at[at]) + options.eps
+        num = over_tiles(scratch.num.at[at])
+        inverse = options.scale / norm
+        dnorm = -num * inverse / norm
+        if valid is not None:
+          inverse = jnp.where(valid > 0, inverse, 0.0)
+          dnorm = jnp.where(valid > 0, dnorm, 0.0)
+        dz = dz + hopper.keep(valid, f) * hopper.row(dnorm)
+        dq = dq * hopper.row(inverse) + hopper.row(dnorm) * hopper.col(z)
+        f = f * hopper.row(inverse)
+      else:
+        dq = dq * options.scale
+      dq = hopper.keep(valid, dq * features.slope(plan.feature_map, x))
+      f = hopper.keep(valid, f)
+      plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+      tools.publish((q_w, f))
+      walk.write(chunk, (dq_views, dq, outs.dq))
+      walk.meet()
+    terms = [[(hopper.turned(chunk.q.at[i]), do_w)] for i in numbers]
+    return tools.add(*zip(dkv, terms, strict=True)), dz
+
+  zero = tools.zeros()
+  carry = (zero,) * plan.warpgroups, zero if plan.normalize else None
+  dkv, dz = walk.run(step, carry)
+  scale = 1.0 if plan.normalize else options.scale
+  for i, dkv_i in enumerate(dkv):
+    outs.dkv[b, h, part, hopper.tile(i), hopper.tile(w)] = dkv_i * scale
+  if plan.normalize:
+    outs.dz[b, h, part, hopper.tile(w)] = jnp.sum(dz, axis=0)
+  plgpu.wait_smem_to_gmem(0)
+
+
+def _key_gradients_scratch(tools, plan, masked):
+  w = plan.warpgroups
+  return {
+    **_ring_scratch(tools, plan, ('k', 'v'), masked),
+    'dkv': tools.tiles(w, w),
+    'dk': tools.moved(w),
+    'dv': tools.moved(w),
+  }
+
+
+def _key_gradients(ins, outs, scratch, *, plan, options, tools):
+  del options
+  walk = _Walk(ins, scratch, ('k', 'v'), plan, tools)
+  w, numbers = walk.w, walk.numbers
+  walk.ring.start()
+  dkv = scratch.dkv
+  tools.publish(
+    *((dkv.at[w, i], walk.tile_sum(ins.dkv, w, i)) for i in numbers)
+  )
+  walk.meet()
+  dz = walk.column_sum(ins.dz) if plan.normalize else None
+  dk_views, dv_views = tools.views(scratch.dk), tools.views(scratch.dv)
+
+  def step(chunk, _):
+    mapped = plan.feature_map != 'identity'
+    if mapped:
+      x = tools.load(chunk.k.at[w])
+      f = features.apply(plan.feature_map, x)
+      tools.publish((chunk.k.at[w], f))
+      walk.meet()
+    dk, dv = tools.products(
+      [(chunk.v.at[i], hopper.turned(dkv.at[w, i])) for i in numbers],
+      [(chunk.k.at[i], dkv.at[i, w]) for i in numbers],
+    )
+    if plan.normalize:
+      dk = dk + hopper.col(dz)
+    if mapped:
+      dk = dk * features.slope(plan.feature_map, x)
+    if ins.mask is not None:
+      valid = chunk.valid()
+      dk, dv = hopper.keep(valid, dk), hopper.keep(valid, dv)
+    walk.write(chunk, (dk_views, dk, outs.dk), (dv_views, dv, outs.dv))
+
+  walk.run(step)
+  plgpu.wait_smem_to_gmem(0)
+
+
+outputs = types.SimpleNamespace(body=_outputs, scratch=_outputs_scratch)
+query_gradients = types.SimpleNamespace(
+  body=_query_gradients, scratch=_query_gradients_scratch
+)
+key_gradients = types.SimpleNamespace(
+  body=_key_gradients, scratch=_key_gradients_scratch
+)

@@ -1,0 +1,146 @@
+"""Random features of kernels, and linear attention through them.
+
+A feature map phi makes attention weights a product, weight(q, k) =
+phi(q) . phi(k) / sum_j phi(q) . phi(k_j), so that attention costs O(L). The
+frequencies omega of a kernel are samples of its spectral density, one row
+[Dh] each, with a weight w: 1 / F for a plain average.
+
+Shapes: B batch, L length, H heads, Dh head width, F frequencies, M features.
+"""
+
+import jax
+import jax.numpy as jnp
+
+import kernels
+
+
+def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,
+                           width: int) -> jax.Array:
+  """Rows of N(0, I), orthogonal within blocks of `width` rows: [H, F, Dh].
+
+  Each row has the exact marginal distribution N(0, I): a Haar direction times
+  an independent chi-distributed length (Choromanski et al. 2021, arXiv
+  2009.14794, section 2.4).
+  """
+  key, length_key = jax.random.split(key)
+  blocks = -(-num_features // width)
+  square = jax.random.normal(key, (num_heads, blocks, width, width))
+  q_HxNxDhxDh, r_HxNxDhxDh = jnp.linalg.qr(square)
+  # Without the sign QR's own convention would bias the directions.
+  sign_HxNxDh = jnp.sign(jnp.diagonal(r_HxNxDhxDh, axis1=-2, axis2=-1))
+  rows = jnp.swapaxes(q_HxNxDhxDh * sign_HxNxDh[..., None, :], -1, -2)
+  rows = rows.reshape(num_heads, -1, width)[:, :num_features]
+  length = jnp.linalg.norm(
+      jax.random.normal(length_key, rows.shape), axis=-1, keepdims=True)
+  return rows * length
+
+
+def gaussian_frequencies(key: jax.Array, num_heads: int, num_features: int,
+                         width: int) -> jax.Array:
+  """Independent rows of N(0, I): [H, F, Dh]."""
+  return jax.random.normal(key, (num_heads, num_features, width))
+
+
+def trigonometric(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
+                  weight_HxF: jax.Array, smoothing: float = 0.0) -> jax.Array:
+  """phi(x) . phi(y) = sum_f w_f cos(omega_f . (x - y)) + smoothing.
+
+  Random kitchen sinks (Rahimi & Recht 2008). A smoothing of sum_f w_f or more
+  keeps every weight of attention non-negative.
+
+  Returns:
+    [B, L, H, 2 F], and one more feature where there is smoothing, in the
+    dtype of `x`; cosines are taken in float32.
+  """
+  angle_BxLxHxF = _project(x_BxLxHxDh, omega_HxFxDh)
+  amplitude_HxF = jnp.sqrt(weight_HxF)
+  parts = [amplitude_HxF * jnp.cos(angle_BxLxHxF),
+           amplitude_HxF * jnp.sin(angle_BxLxHxF)]
+  if smoothing:
+    parts.append(jnp.full_like(angle_BxLxHxF[..., :1], smoothing**0.5))
+  return jnp.concatenate(parts, -1).astype(x_BxLxHxDh.dtype)
+
+
+def positive(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
+             weight_HxF: jax.Array, norm_factor: float) -> jax.Array:
+  """Logarithms of positive features, float32 [B, L, H, F].
+
+  log phi_f(x) = omega_f . x - norm_factor |x|^2 + log(w_f) / 2. For omega of
+  N(0, I) the expectation of phi(x) . phi(y) is exp(x . y) with a norm_factor
+  of 1/2 (Choromanski et al. 2021, Lemma 1) and exp(-|x - y|^2 / 2) with 1.
+  """
+  square_BxLxHx1 = jnp.square(x_BxLxHxDh.astype(jnp.float32)).sum(
+      -1, keepdims=True)
+  return (_project(x_BxLxHxDh, omega_HxFxDh) - norm_factor * square_BxLxHx1
+          + 0.5 * jnp.log(weight_HxF))
+
+
+def stable_pair(log_q_BxLxHxF: jax.Array, log_k_BxLxHxF: jax.Array,
+                mask_BxL: jax.Array, dtype: jnp.dtype
+                ) -> tuple[jax.Array, jax.Array]:
+  """Features of queries and keys from their logarithms, without overflow.
+
+  Attention is unchanged when a query's features share a factor, and when a
+  factor moves from feature f of all keys to feature f of all queries. So
+  the largest key of each feature becomes 1, and then the largest feature of
+  each query: nothing exceeds 1 and every normaliser is at least 1, without
+  an epsilon in the features.
+
+  Returns:
+    phi(q), phi(k), each [B, L, H, F] in `dtype`.
+  """
+  mask_BxLx1x1 = mask_BxL[:, :, None, None]
+  log_k_BxLxHxF = jnp.where(mask_BxLx1x1, log_k_BxLxHxF, -1e30)
+  most_Bx1xHxF = jax.lax.stop_gradient(log_k_BxLxHxF.max(1, keepdims=True))
+  # A sequence without tokens has no largest key.
+  most_Bx1xHxF = jnp.maximum(most_Bx1xHxF, -1e20)
+  log_q_BxLxHxF = log_q_BxLxHxF + most_Bx1xHxF
+  log_q_BxLxHxF -= jax.lax.stop_gradient(
+      log_q_BxLxHxF.max(-1, keepdims=True))
+  phi_q_BxLxHxF = jnp.exp(log_q_BxLxHxF).astype(dtype)
+  phi_k_BxLxHxF = jnp.exp(log_k_BxLxHxF - most_Bx1xHxF).astype(dtype)
+  return phi_q_BxLxHxF, phi_k_BxLxHxF
+
+
+def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
+                  v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
+                  kernel: str = 'auto', eps: float = 1e-6) -> jax.Array:
+  """phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j) + eps): [B, L, H, Dh].
+
+  `kernels.linear_attention` takes features as wide as the values. M features
+  are M / Dh heads of that width whose results add up, so it runs as it is;
+  zero features fill the last head. Masked positions take no part and give 0.
+
+  Raises:
+    NotImplementedError: the named kernel cannot run here.
+  """
+  batch, length, heads, width = v_BxLxHxDh.shape
+  q, k = (_as_heads(phi, width) for phi in (phi_q_BxLxHxM, phi_k_BxLxHxM))
+  groups = q.shape[2] // heads
+  v = jnp.broadcast_to(v_BxLxHxDh[:, :, :, None],
+                       (batch, length, heads, groups, width))
+  sums = kernels.sharded(kernels.linear_attention)(
+      q, k, v.reshape(q.shape), mask=mask_BxL, feature_map='identity',
+      normalize=False, implementation=kernel)
+  sum_BxLxHxDh = sums.reshape(v.shape).astype(jnp.float32).sum(3)
+  total_BxHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
+      1, dtype=jnp.float32)
+  norm_BxLxH = jnp.einsum('blhm,bhm->blh', phi_q_BxLxHxM.astype(jnp.float32),
+                          total_BxHxM)
+  return (sum_BxLxHxDh / (norm_BxLxH + eps)[..., None]).astype(
+      v_BxLxHxDh.dtype)
+
+
+def _project(x_BxLxHxDh, omega_HxFxDh):
+  """omega_f . x in float32: [B, L, H, F]."""
+  return jnp.einsum('blhd,hfd->blhf', x_BxLxHxDh,
+                    omega_HxFxDh.astype(x_BxLxHxDh.dtype),
+                    preferred_element_type=jnp.float32)
+
+
+def _as_heads(phi_BxLxHxM, width):
+  """[B, L, H, M] -> [B, L, H * ceil(M / width), width], zero filled."""
+  batch, length, heads, features = phi_BxLxHxM.shape
+  phi_BxLxHxM = jnp.pad(
+      phi_BxLxHxM, [(0, 0)] * 3 + [(0, -features % width)])
+  return phi_BxLxHxM.reshape(batch, length, -1, width)

@@ -1,0 +1,24 @@
+"""Generative-RKS: linear attention with a kernel from a generator, cosines.
+
+A network turns noise into frequencies, so the spectral density has no form of
+its own. The kernel's estimate converges as 1 / sqrt(M) to that of endlessly
+many samples, but for the batch normalisation over the samples. One feature
+adds 1 to every kernel value so that no weight is negative, as released.
+
+Family: kernel
+Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
+  phi(x) = sqrt(1 / F) [cos(w . x), sin(w . x)], w = g(n), n ~ N(0, I)
+Cost: O(L M D)
+Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
+"""
+
+from lra.models import spectral
+
+KERNELS = spectral.KERNELS
+
+
+class Mixer(spectral.SpectralMixer):
+  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see SpectralMixer."""
+  def density(self, num_frequencies, head_width, train):
+    return spectral.generated(
+        self, num_frequencies, head_width, train)

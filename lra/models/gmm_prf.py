@@ -1,0 +1,33 @@
+"""GMM-PRF: linear attention, its kernel a learned Gaussian mixture, positive.
+
+The same density as in `gmm_rks`, with positive features: the kernel is
+k(x, y) = sum_c pi_c exp(mu_c . (x + y) + |s_c (x + y)|^2 / 2 - |x|^2 - |y|^2),
+positive for any number of features. It is estimated without bias from M random
+features, with error ~ 1 / sqrt(M). Covariances are diagonal; the released code
+has one Gaussian per head.
+
+Family: kernel
+Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
+  phi(x) = sqrt(pi_c / S) exp(w . x - |x|^2), w ~ N(mu_c, diag(s_c^2))
+Cost: O(L M D)
+Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
+"""
+
+from lra.models import spectral
+
+KERNELS = spectral.KERNELS
+
+
+class Mixer(spectral.SpectralMixer):
+  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see SpectralMixer.
+
+  Attributes: those of SpectralMixer, and
+    num_components: C, the Gaussians of a head.
+  """
+  num_components: int = 2
+
+  positive = True
+
+  def density(self, num_frequencies, head_width, train):
+    return spectral.gaussian_mixture(
+        self, self.num_components, num_frequencies, head_width, train)

@@ -1,0 +1,32 @@
+"""GMM-RKS: linear attention, its kernel a learned Gaussian mixture, in cosines.
+
+The kernel is shift invariant, k(x, y) = sum_c pi_c exp(-|s_c (x - y)|^2 / 2)
+cos(mu_c . (x - y)), and learned per head through its spectral density. It is
+estimated without bias from M random features, with error ~ 1 / sqrt(M), of
+which one adds 1 to every kernel value so that no weight is negative (the
+released code adds 0.13). Covariances are diagonal; the released code has one
+Gaussian per head, with a full factor.
+
+Family: kernel
+Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
+  phi(x) = sqrt(pi_c / S) [cos(w . x), sin(w . x)], w ~ N(mu_c, diag(s_c^2))
+Cost: O(L M D)
+Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
+"""
+
+from lra.models import spectral
+
+KERNELS = spectral.KERNELS
+
+
+class Mixer(spectral.SpectralMixer):
+  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see SpectralMixer.
+
+  Attributes: those of SpectralMixer, and
+    num_components: C, the Gaussians of a head.
+  """
+  num_components: int = 2
+
+  def density(self, num_frequencies, head_width, train):
+    return spectral.gaussian_mixture(
+        self, self.num_components, num_frequencies, head_width, train)

@@ -1,0 +1,103 @@
+"""Longformer: a sliding window plus global tokens with their own projections.
+
+The first `num_global` tokens (the CLS token) are global: every query sees them
+through the window's projections, and they see every token through query, key
+and value projections of their own, as in the authors' code. Those of the LRA
+release are there too, but it names no global token, so they go unused. All
+heads have the same dilation, 1 unless asked for (the paper dilates two heads
+of its upper layers).
+
+Family: sparse
+Equation: softmax over { j : |i - j| <= w/2 or j global } of q_i k_j / sqrt(Dh);
+  global i: softmax over all j of q'_i k'_j / sqrt(Dh), with values v'_j
+Cost: O(L w D)
+Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1
+"""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra.models import block_sparse, layers, partials
+from lra.models.patterns import Pattern, sliding_window
+
+
+class Mixer(nn.Module):
+  """Window and global attention: x [B, L, D], mask [B, L] -> [B, L, D].
+
+  Attributes:
+    num_heads: H.
+    qkv_width: H * Dh.
+    window: w; each query sees w // 2 positions on either side of its own.
+    dilation: positions from one of these to the next.
+    num_global: so many first tokens are global.
+    qkv_bias: whether the input projections have biases.
+    dtype: computing dtype; parameters are float32.
+
+  Raises:
+    UserError: the heads do not divide the width.
+  """
+  num_heads: int = 8
+  qkv_width: int = 512
+  window: int = 512
+  dilation: int = 1
+  num_global: int = 1
+  qkv_bias: bool = True
+  dtype: jnp.dtype = jnp.float32
+
+  def patterns(self, length: int) -> tuple[Pattern, ...]:
+    """The pattern of all heads."""
+    del length
+    return (sliding_window(
+        self.window // 2, dilation=self.dilation, global_keys=self.num_global,
+        global_queries=self.num_global),)
+
+  @nn.compact
+  def __call__(self, x: jax.Array, mask: jax.Array, *,
+               train: bool) -> jax.Array:
+    del train
+    qkv = block_sparse.Heads(*layers.project_qkv(
+        x, self.num_heads, self.qkv_width, self.dtype, self.qkv_bias))
+    pattern, = self.patterns(x.shape[1])
+    o_BxLxHxDh = block_sparse.attend(
+        qkv, mask, dataclasses.replace(pattern, global_queries=0))
+    if self.num_global:
+      o_BxLxHxDh = jnp.concatenate(
+          [self._global_rows(x, mask), o_BxLxHxDh[:, self.num_global:]], 1)
+    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+
+  def _global_rows(self, x_BxLxD, mask_BxL):
+    """Attention of the G global queries over all tokens: [B, G, H, Dh].
+
+    q' (x W) is computed as (q' W^T) x and the sum of weights * (x W) as
+    (the sum of weights * x) W: the keys and values of all positions, needed by
+    few queries only, are never formed. A bias of the keys would shift all
+    logits of a query alike, so there is none.
+    """
+    q_BxGxHxDh = layers.project_heads(
+        x_BxLxD[:, :self.num_global], self.num_heads, self.qkv_width,
+        self.dtype, 'global_query', self.qkv_bias)
+    B, G, H, Dh = q_BxGxHxDh.shape
+    D = x_BxLxD.shape[-1]
+
+    def kernel(key, shape):
+      return layers.KERNEL_INIT(key, (D, H * Dh)).reshape(shape)
+
+    key_DxHxDh, value_DxHxDh = (
+        self.param(name, kernel, (D, H, Dh)).astype(self.dtype)
+        for name in ('global_key', 'global_value'))
+    q_BxGxHxD = jnp.einsum('bghk,dhk->bghd', q_BxGxHxDh, key_DxHxDh)
+    part = partials.partial_softmax(
+        q_BxGxHxD.reshape(B, G * H, D), x_BxLxD, x_BxLxD, scale=Dh**-0.5,
+        bias=partials.forbid(mask_BxL)[:, None])
+    o_BxGxHxD = partials.normalise(part).astype(self.dtype)
+    o_BxGxHxDh = jnp.einsum('bghd,dhk->bghk',
+                            o_BxGxHxD.reshape(B, G, H, D), value_DxHxDh)
+    if self.qkv_bias:
+      bias_HxDh = self.param('global_value_bias', nn.initializers.zeros,
+                             (H, Dh)).astype(self.dtype)
+      any_Bx1x1x1 = mask_BxL.any(1)[:, None, None, None]
+      o_BxGxHxDh += jnp.where(any_Bx1x1x1, bias_HxDh, 0)
+    return o_BxGxHxDh

@@ -1,0 +1,94 @@
+"""Softmax in parts: attend to some of the keys now, to the rest later.
+
+A partial softmax keeps its unnormalised output, its largest logit and its sum
+of exponentials, so that parts over disjoint sets of keys merge into the
+softmax over their union (Milakov & Gimelshein 2018, arXiv 1805.02867, eq. 4).
+
+Shapes: any leading axes, then Q queries, K keys, Dh key and value width.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+FORBIDDEN = -1e30  # added to a logit: exp() of it is 0 whatever the others are
+
+# Logits of one call, over all heads, above which heads are taken one by one.
+MANY_LOGITS = 2**23
+
+
+class Partial(NamedTuple):
+  """Softmax over some keys, in float32.
+
+  Attributes:
+    out: [..., Q, Dh], sum of exp(logit - max) * value.
+    max: [..., Q], largest logit; no gradient flows through it.
+    sum: [..., Q], sum of exp(logit - max); 0 where no key is allowed.
+  """
+  out: jax.Array
+  max: jax.Array
+  sum: jax.Array
+
+
+def forbid(allowed: jax.Array) -> jax.Array:
+  """Bias of logits, float32: 0 where `allowed`, else `FORBIDDEN`."""
+  return jnp.where(allowed, 0.0, FORBIDDEN)
+
+
+def partial_softmax(q: jax.Array, k: jax.Array, v: jax.Array, *,
+                    scale: float, bias: jax.Array | None = None) -> Partial:
+  """Softmax of scale * q k^T + bias over the given keys, not normalised.
+
+  Args:
+    q: [..., Q, Dh].
+    k, v: [..., K, Dh], in the dtype of `q`; sums and statistics are float32.
+    scale: factor of the logits.
+    bias: float32, broadcast to [..., Q, K]; see `forbid`.
+  """
+  logits = scale * jnp.einsum(
+      '...qd,...kd->...qk', q, k, preferred_element_type=jnp.float32)
+  if bias is not None:
+    logits += bias
+  # The merged result does not depend on the maxima: constants to autodiff.
+  # Bounded below, they make exp() zero for rows without any allowed key.
+  top = jnp.maximum(jax.lax.stop_gradient(logits.max(-1)), FORBIDDEN / 2)
+  weights = jnp.exp(logits - top[..., None])
+  out = jnp.einsum('...qk,...kd->...qd', weights.astype(v.dtype), v,
+                   preferred_element_type=jnp.float32)
+  return Partial(out, top, weights.sum(-1))
+
+
+def merge(parts: list[Partial]) -> Partial:
+  """The softmax over the union of the parts' keys, which are disjoint."""
+  if len(parts) == 1:
+    return parts[0]
+  top = functools.reduce(jnp.maximum, [part.max for part in parts])
+  decayed = [(part, jnp.exp(part.max - top)) for part in parts]
+  return Partial(sum(part.out * decay[..., None] for part, decay in decayed),
+                 top, sum(part.sum * decay for part, decay in decayed))
+
+
+def normalise(part: Partial) -> jax.Array:
+  """The attention output, float32 [..., Q, Dh]; 0 where no key is allowed."""
+  return part.out / jnp.where(part.sum > 0, part.sum, 1)[..., None]
+
+
+def over_heads(attend: Callable, *arrays, num_logits: int):
+  """Applies `attend` to each head of `arrays`, pytrees with H leading.
+
+  With many logits the heads run one after another and keep nothing for the
+  backward pass but their inputs: memory is that of one head, and on a CPU it
+  stays in cache, which is worth more than the recomputation. Heads, not
+  examples, because the batch may be sharded over devices.
+
+  Args:
+    attend: function of one head's arrays.
+    *arrays: pytrees of arrays [H, ...].
+    num_logits: how many logits all heads have together.
+  """
+  if num_logits <= MANY_LOGITS:
+    return jax.vmap(attend)(*arrays)
+  return jax.lax.map(jax.checkpoint(lambda head: attend(*head)), arrays)

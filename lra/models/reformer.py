@@ -1,0 +1,189 @@
+"""Reformer: attention within buckets of similar positions (LSH attention).
+
+Queries and keys are one projection, keys of unit length. Random rotations hash
+positions into buckets; positions are sorted by bucket, cut into chunks, and
+each chunk attends to itself and the one before, within equal buckets. Several
+rounds of hashing are merged into one softmax over the union of what they see:
+a key seen in N rounds counts 1/N in each. A position does not see itself unless
+it sees nothing else. Padding goes to a bucket of its own, at the end.
+
+The rotations of training are drawn anew every step from the `dropout` stream;
+those of evaluation are drawn once, at initialisation, and kept in `constants`.
+(The LRA release has one round, ten buckets, keys of any length, and ignores
+buckets, padding and self-attention within a chunk.)
+
+Family: sparse
+Equation: softmax over the union over rounds r of { j : h_r(j) = h_r(i) and
+  chunk_r(i) - chunk_r(j) in {0, 1} } \\ {i} of q_i q_j / (|q_j| sqrt(Dh)),
+  h_r(x) = argmax([x R_r, -x R_r])
+Cost: O(L rounds (chunk D + log L + num_buckets D))
+Source: Kitaev et al. 2020, arXiv 2001.04451, section 2 and eq. 2-4
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra.errors import UserError
+from lra.models import layers, partials
+from lra.models.block_sparse import neighbours
+
+SELF = -1e5  # added to the logit of a position with itself (Kitaev et al.)
+
+
+class Mixer(nn.Module):
+  """LSH attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes:
+    num_heads: H.
+    qkv_width: H * Dh.
+    rounds: of hashing.
+    chunk_size: positions in a chunk.
+    num_buckets: even; the paper takes 2 L / chunk_size.
+    qkv_bias: whether the two input projections have biases.
+    dtype: computing dtype; parameters are float32.
+
+  Raises:
+    UserError: num_buckets is odd, or the heads do not divide the width.
+  """
+  num_heads: int = 8
+  qkv_width: int = 512
+  rounds: int = 4
+  chunk_size: int = 64
+  num_buckets: int = 64
+  qkv_bias: bool = True
+  dtype: jnp.dtype = jnp.float32
+
+  @nn.compact
+  def __call__(self, x: jax.Array, mask: jax.Array, *,
+               train: bool) -> jax.Array:
+    if self.num_buckets < 2 or self.num_buckets % 2:
+      raise UserError('config.model.num_buckets must be even.')
+    qk_BxLxHxDh, v_BxLxHxDh = (
+        layers.project_heads(x, self.num_heads, self.qkv_width, self.dtype,
+                             name, self.qkv_bias)
+        for name in ('query_key', 'value'))
+    buckets_BxHxRxL = hash_buckets(
+        qk_BxLxHxDh, self._rotations(qk_BxLxHxDh.shape[-1], train))
+    o_BxLxHxDh = lsh_attention(
+        qk_BxLxHxDh, v_BxLxHxDh, mask, buckets_BxHxRxL, self.chunk_size)
+    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+
+  def _rotations(self, head_width, train):
+    shape = (self.num_heads, self.rounds, head_width, self.num_buckets // 2)
+    fixed = self.variable(
+        'constants', 'rotations',
+        lambda: jax.random.normal(self.make_rng('params'), shape))
+    if not train:
+      return fixed.value
+    return jax.random.normal(self.make_rng('dropout'), shape)
+
+
+def hash_buckets(x_BxLxHxDh: jax.Array,
+                 rotations_HxRxDhxM: jax.Array) -> jax.Array:
+  """Buckets in 0 .. 2M - 1, int32 [B, H, R, L], by R random rotations.
+
+  Nearby directions often share a bucket (Andoni et al. 2015, arXiv 1509.02897).
+  """
+  rotated_BxHxRxLxM = jnp.einsum(
+      'blhd,hrdm->bhrlm', jax.lax.stop_gradient(x_BxLxHxDh).astype(jnp.float32),
+      rotations_HxRxDhxM)
+  # argmax([x, -x]), spelled out because XLA's argmax is slow on a CPU.
+  M = rotated_BxHxRxLxM.shape[-1]
+  top = jnp.abs(rotated_BxHxRxLxM).max(-1, keepdims=True)
+  index_M = jnp.arange(M, dtype=jnp.int32)
+  return jnp.where(
+      rotated_BxHxRxLxM == top, index_M,
+      jnp.where(rotated_BxHxRxLxM == -top, M + index_M, 0)).max(-1)
+
+
+def lsh_attention(qk_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
+                  mask_BxL: jax.Array, buckets_BxHxRxL: jax.Array,
+                  chunk: int) -> jax.Array:
+  """Attention within buckets and neighbouring chunks, given the buckets.
+
+  Args:
+    qk_BxLxHxDh: queries, whose normalised selves are the keys.
+    v_BxLxHxDh: values.
+    mask_BxL: bool, True = token; other keys are never attended to.
+    buckets_BxHxRxL: int32 for each round, from 0 to less than 2**30 / L.
+    chunk: positions in a chunk.
+
+  Returns:
+    [B, L, H, Dh] in the dtype of `v`; 0 at padding.
+  """
+  B, L, H, _ = v_BxLxHxDh.shape
+  R = buckets_BxHxRxL.shape[2]
+
+  def one_head(qk_BxLxDh, v_BxLxDh, buckets_BxRxL):
+    return jax.vmap(lambda *x: _sequence(*x, chunk))(
+        qk_BxLxDh, v_BxLxDh, mask_BxL, buckets_BxRxL)
+
+  o_HxBxLxDh = partials.over_heads(
+      one_head, jnp.moveaxis(qk_BxLxHxDh, 2, 0), jnp.moveaxis(v_BxLxHxDh, 2, 0),
+      jnp.moveaxis(buckets_BxHxRxL, 1, 0), num_logits=B * H * R * L * 2 * chunk)
+  return jnp.moveaxis(o_HxBxLxDh, 0, 2)
+
+
+def _sequence(qk_LxDh, v_LxDh, mask_L, buckets_RxL, chunk):
+  """One head of one sequence: [L, Dh]."""
+  L, R = mask_L.shape[0], buckets_RxL.shape[0]
+  qk, v, mask = (jnp.pad(x, [(0, -L % chunk)] + [(0, 0)] * (x.ndim - 1))
+                 for x in (qk_LxDh, v_LxDh, mask_L))
+  buckets_RxL = jnp.where(
+      mask, jnp.pad(buckets_RxL, ((0, 0), (0, -L % chunk))), 2**30 // len(mask))
+  order_RxL, slot_RxL = _sort(buckets_RxL)
+  sorted_qk = qk[order_RxL]
+  part = partials.partial_softmax(
+      _chunks(sorted_qk, chunk), _with_previous(_unit(sorted_qk), chunk),
+      _with_previous(v[order_RxL], chunk), scale=qk.shape[-1]**-0.5,
+      bias=_bias(order_RxL, slot_RxL, buckets_RxL, mask, chunk))
+  rounds = [jax.tree.map(lambda x: x[r].reshape(-1, *x.shape[3:])[slot_RxL[r]],
+                         part) for r in range(R)]
+  out_LxDh = partials.normalise(partials.merge(rounds))
+  return jnp.where(mask[:, None], out_LxDh, 0)[:L].astype(v.dtype)
+
+
+def _sort(buckets_RxL):
+  """Which position comes at which place, and the place of each position."""
+  L = buckets_RxL.shape[-1]
+  order_RxL = jnp.sort(buckets_RxL * L + jnp.arange(L)) % L
+  slot_RxL = jax.vmap(lambda order_L: jnp.zeros_like(order_L).at[order_L].set(
+      jnp.arange(L), unique_indices=True))(order_RxL)
+  return order_RxL, slot_RxL
+
+
+def _chunks(x_RxL, chunk):
+  R, _, *rest = x_RxL.shape
+  return x_RxL.reshape(R, -1, chunk, *rest)
+
+
+def _with_previous(x_RxL, chunk):
+  """[R, L, ...] -> [R, L / chunk, 2 chunk, ...]."""
+  return neighbours(_chunks(x_RxL, chunk), (-1, 0))
+
+
+def _bias(order_RxL, slot_RxL, buckets_RxL, mask_L, chunk):
+  """Bias of the sorted logits, float32 [R, L / chunk, chunk, 2 chunk]."""
+
+  def pairs(compare, x_RxL):
+    return compare(_chunks(x_RxL, chunk)[..., :, None],
+                   _with_previous(x_RxL, chunk)[..., None, :])
+
+  allowed = pairs(jnp.equal, jnp.take_along_axis(buckets_RxL, order_RxL, 1))
+  allowed &= _with_previous(mask_L[order_RxL], chunk)[..., None, :]
+  # In how many rounds does i see j? Equal buckets and chunks 0 or 1 apart,
+  # that is, 0 or 1 between numbers of which the chunk is the last digit.
+  digits_RxL = buckets_RxL * (len(mask_L) // chunk + 2) + slot_RxL // chunk
+  times = 0.0
+  for digits_L in digits_RxL if len(digits_RxL) > 1 else ():
+    apart = pairs(jnp.subtract, digits_L[order_RxL])
+    times += (apart == 0) | (apart == 1)
+  return (partials.forbid(allowed) + SELF * pairs(jnp.equal, order_RxL) -
+          jnp.log(jnp.maximum(times, 1)))
+
+
+def _unit(x):
+  """Vectors of length 1 in float32 arithmetic; 0 stays 0."""
+  square = jnp.square(x.astype(jnp.float32)).sum(-1, keepdims=True)
+  return (x * jax.lax.rsqrt(jnp.maximum(square, 1e-12))).astype(x.dtype)

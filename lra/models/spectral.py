@@ -1,0 +1,205 @@
+"""Learned spectral densities, and the attention they share.
+
+A density gives frequencies omega [H, F, Dh] with weights [H, F]. It is learned
+through them: its noise is fixed at initialisation (collection 'constants') or
+drawn anew for each training step, and gradients reach its parameters by the
+reparametrisation of the samples. The functions are called inside a compact
+module and create its parameters.
+
+Source: Chowdhury et al. 2021, arXiv 2110.08323 ("On Learning the Transformer
+Kernel"), section 3, and its released code.
+"""
+
+import math
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra.errors import UserError
+from lra.models import features, layers
+
+KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
+
+
+class SpectralMixer(nn.Module):
+  """Linear attention with a learned kernel: x [B, L, D] -> [B, L, D].
+
+  Subclasses give `density` and `positive`; mask is [B, L] bool.
+
+  Attributes:
+    num_heads: H.
+    qkv_width: H * Dh, the width of all heads together.
+    num_features: M, all features of a head.
+    redraw: whether each training step draws its own noise, from the 'dropout'
+      stream; evaluation uses that of initialisation.
+    kernel: 'auto', 'xla', 'pallas_gpu' or 'pallas_tpu'.
+    dtype: computing dtype; parameters are float32.
+
+  Raises:
+    UserError: the heads do not divide the width, or too few features.
+    NotImplementedError: the named kernel cannot run here.
+  """
+  num_heads: int = 8
+  qkv_width: int = 512
+  num_features: int = 256
+  redraw: bool = False
+  kernel: str = 'auto'
+  dtype: jnp.dtype = jnp.float32
+
+  positive = False  # exponential features, else cosines and sines
+
+  def implementation(self, length: int, width: int) -> str:
+    """The kernel that runs for x [B, length, width], for the record."""
+    return layers.linear_kernel('linear', self, length)
+
+  def density(self, num_frequencies: int, head_width: int, train: bool
+              ) -> tuple[jax.Array, jax.Array]:
+    """Frequencies [H, F, Dh] and weights [H, F], at most `num_frequencies`."""
+    raise NotImplementedError
+
+  @nn.compact
+  def __call__(self, x: jax.Array, mask: jax.Array, *,
+               train: bool) -> jax.Array:
+    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = layers.project_qkv(
+        x, self.num_heads, self.qkv_width, self.dtype)
+    head_width = q_BxLxHxDh.shape[-1]
+    scale = head_width**-0.25
+    phi_q_BxLxHxM, phi_k_BxLxHxM = self._features(
+        scale * q_BxLxHxDh, scale * k_BxLxHxDh, mask, train)
+    o_BxLxHxDh = features.linear_attend(
+        phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask, kernel=self.kernel)
+    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+
+  def _features(self, q_BxLxHxDh, k_BxLxHxDh, mask, train):
+    head_width = q_BxLxHxDh.shape[-1]
+    if self.positive:
+      omega, weight = self.density(self.num_features, head_width, train)
+      return features.stable_pair(
+          *(features.positive(x, omega, weight, 1.0)
+            for x in (q_BxLxHxDh, k_BxLxHxDh)), mask, self.dtype)
+    # One feature is the smoothing, the others come in pairs.
+    frequencies = (self.num_features - 1) // 2
+    omega, weight = self.density(frequencies, head_width, train)
+    return tuple(features.trigonometric(x, omega, weight, smoothing=1.0)
+                 for x in (q_BxLxHxDh, k_BxLxHxDh))
+
+  def noise(self, name: str, draw: Callable, shape: tuple[int, ...],
+            train: bool) -> jax.Array:
+    """`draw(key, shape)`, kept from initialisation or anew each step."""
+    kept = self.variable('constants', name,
+                         lambda: draw(self.make_rng('params'), shape))
+    if self.redraw and train:
+      return draw(self.make_rng('dropout'), shape)
+    return kept.value
+
+
+def gaussian_mixture(mixer: SpectralMixer, num_components: int,
+                     num_frequencies: int, head_width: int, train: bool
+                     ) -> tuple[jax.Array, jax.Array]:
+  """p = sum_c pi_c N(mu_c, diag(sigma_c^2)) per head.
+
+  Every component has the same number of samples mu_c + sigma_c n, n ~ N(0, I),
+  and they share its weight pi_c, so the estimate is unbiased for any pi.
+
+  Raises:
+    UserError: fewer frequencies than components.
+  """
+  samples = num_frequencies // num_components
+  if not samples:
+    raise UserError(
+        f'config.model.num_features={mixer.num_features} is too few for '
+        f'{num_components} components: raise it.')
+  shape_HxCxDh = (mixer.num_heads, num_components, head_width)
+  mean_HxCxDh = mixer.param(
+      'mean', nn.initializers.normal(head_width**-0.5), shape_HxCxDh)
+  log_std_HxCxDh = mixer.param('log_std', nn.initializers.zeros, shape_HxCxDh)
+  logit_HxC = mixer.param('logit', nn.initializers.zeros, shape_HxCxDh[:2])
+  noise_HxCxSxDh = mixer.noise(
+      'noise', jax.random.normal,
+      (mixer.num_heads, num_components, samples, head_width), train)
+  omega_HxCxSxDh = (mean_HxCxDh[:, :, None] +
+                    jnp.exp(log_std_HxCxDh)[:, :, None] * noise_HxCxSxDh)
+  weight_HxC = jax.nn.softmax(logit_HxC) / samples
+  return (omega_HxCxSxDh.reshape(mixer.num_heads, -1, head_width),
+          jnp.repeat(weight_HxC, samples, axis=1))
+
+
+def generated(mixer: SpectralMixer, num_frequencies: int, head_width: int,
+              train: bool) -> tuple[jax.Array, jax.Array]:
+  """omega = g(n), n ~ N(0, I): a network maps noise to frequencies.
+
+  Three dense layers with batch normalisation over the F samples and leaky
+  ReLU between them and tanh at the end, shared by the heads. The noise has
+  Dh / 2 entries, the hidden layers 2 Dh and 4 Dh units, as released. The
+  samples are no data, so their own statistics are used in evaluation too.
+
+  Raises:
+    UserError: fewer than two frequencies.
+  """
+  if num_frequencies < 2:
+    raise UserError(
+        f'config.model.num_features={mixer.num_features} is too few for a '
+        'generator: raise it.')
+  x = mixer.noise('noise', jax.random.normal,
+                  (num_frequencies, max(head_width // 2, 1)), train)
+  for i, width in enumerate((2 * head_width, 4 * head_width)):
+    x = nn.Dense(width, kernel_init=layers.KERNEL_INIT,
+                 name=f'generator_{i}')(x)
+    x = nn.leaky_relu(nn.BatchNorm(
+        use_running_average=False, momentum=0.0, name=f'norm_{i}')(x))
+  x = nn.Dense(head_width, kernel_init=layers.KERNEL_INIT,
+               name='generator_out')(x)
+  omega_HxFxDh = jnp.broadcast_to(
+      jnp.tanh(x), (mixer.num_heads, num_frequencies, head_width))
+  weight = 1 / num_frequencies
+  return omega_HxFxDh, jnp.full(omega_HxFxDh.shape[:2], weight)
+
+
+def fastfood(mixer: SpectralMixer, num_frequencies: int, head_width: int,
+             train: bool) -> tuple[jax.Array, jax.Array]:
+  """omega = rows of S H G P H B / sqrt(W), blocks of width W stacked.
+
+  H is the Walsh-Hadamard matrix of the first power of two W >= Dh, P a fixed
+  permutation, S, G, B learned diagonals per head, which start as FastFood's
+  (Le, Sarlos & Smola 2013): B random signs, G ~ N(0, 1), S = chi_W / |G|, so
+  that each row starts as N(0, I). The released code starts them near 0. The
+  transform is applied to the identity once per step, not to every token:
+  as a matrix product of width Dh it is the faster form there.
+  """
+  del train  # P is drawn once: S, G and B are learned for it
+  width = 1 << max(head_width - 1, 0).bit_length()
+  blocks = -(-num_frequencies // width)
+  shape = (mixer.num_heads, blocks, width)
+
+  def scales(key, shape):
+    g_key, s_key = jax.random.split(key)
+    g = jax.random.normal(g_key, shape)
+    chi = jnp.sqrt(2 * jax.random.gamma(s_key, shape[-1] / 2, shape))
+    return jnp.stack([g, chi / jnp.linalg.norm(g, axis=-1, keepdims=True)])
+
+  g_HxNxW, s_HxNxW = mixer.param('scales', scales, shape)
+  b_HxNxW = mixer.param('signs', jax.random.rademacher, shape, jnp.float32)
+  order_HxNxW = mixer.variable(
+      'constants', 'permutation', lambda: jnp.argsort(
+          jax.random.uniform(mixer.make_rng('params'), shape), axis=-1)).value
+  m_HxNxWxW = walsh_hadamard(jnp.eye(width) * b_HxNxW[..., None, :])
+  m_HxNxWxW = jnp.take_along_axis(m_HxNxWxW, order_HxNxW[..., None], axis=-2)
+  m_HxNxWxW = walsh_hadamard(g_HxNxW[..., None] * m_HxNxWxW)
+  m_HxNxWxW = s_HxNxW[..., None] * m_HxNxWxW / math.sqrt(width)
+  omega_HxFxDh = m_HxNxWxW.reshape(mixer.num_heads, -1, width)[
+      :, :num_frequencies, :head_width]
+  return omega_HxFxDh, jnp.full(omega_HxFxDh.shape[:2], 1 / num_frequencies)
+
+
+def walsh_hadamard(x: jax.Array) -> jax.Array:
+  """H x over axis -2, unnormalised, in W log W steps; W a power of two."""
+  *rest, width, columns = x.shape
+  step = 1
+  while step < width:
+    pairs = x.reshape(*rest, width // (2 * step), 2, step, columns)
+    even, odd = pairs[..., 0, :, :], pairs[..., 1, :, :]
+    x = jnp.stack([even + odd, even - odd], -3)
+    step *= 2
+  return x.reshape(*rest, width, columns)

@@ -1,0 +1,113 @@
+"""Checks of a mixer against its equation in float64.
+
+An oracle is `oracle(xp, params, x, mask)`, written from the paper's equation
+in the array functions of `xp`: numpy for the outputs, jax.numpy in float64 for
+the gradients. It returns outputs [B, L, D]; only true positions count.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def ragged(*lengths, width, length=None, seed=0):
+  """Inputs [B, L, D] and a mask with `lengths` true positions each."""
+  length = length or max(lengths)
+  rng = np.random.default_rng(seed)
+  x = rng.normal(size=(len(lengths), length, width)).astype(np.float32)
+  return x, np.arange(length) < np.array(lengths)[:, None]
+
+
+def init(mixer, x, mask, seed=0, noise=0.1):
+  """All variables of a mixer, none of whose parameters is zero."""
+  variables = jax.jit(functools.partial(mixer.init, train=False))(
+      jax.random.key(seed), x, mask)
+  rng = np.random.default_rng(seed)
+  params = jax.tree.map(
+      lambda p: np.asarray(p) + noise * rng.normal(size=p.shape).astype('f'),
+      variables['params'])
+  return {**variables, 'params': params}
+
+
+def shapes(mixer, x, mask):
+  """Shapes of the mixer's parameters, without computing them."""
+  return jax.eval_shape(functools.partial(mixer.init, train=False),
+                        jax.random.key(0), x, mask)['params']
+
+
+def attention(xp, q, k, v, mask, scale):
+  """Softmax attention of [B, L, H, Dh] over the keys of `mask` [B, S]."""
+  logits = scale * xp.einsum('blhd,bshd->bhls', q, k)
+  return weigh(xp, softmax(xp, logits, mask), v)
+
+
+def softmax(xp, logits, mask):
+  """Softmax of [B, H, L, S] over the keys of `mask`; zeros without a key."""
+  keep = mask[:, None, None, :]
+  top = xp.where(keep, logits, -1e30).max(-1, keepdims=True)
+  e = xp.where(keep, xp.exp(xp.where(keep, logits - top, 0)), 0)
+  total = e.sum(-1, keepdims=True)
+  return e / xp.where(total > 0, total, 1)
+
+
+def weigh(xp, weights, v):
+  return xp.einsum('bhls,bshd->blhd', weights, v)
+
+
+def heads(xp, x, dense):
+  """A projection into heads, [B, L, D] -> [B, L, H, Dh]."""
+  out = xp.einsum('bld,dhe->blhe', x, dense['kernel'])
+  return out + dense['bias'] if 'bias' in dense else out
+
+
+def merge(xp, o, dense):
+  out = xp.einsum('blhe,hed->bld', o, dense['kernel'])
+  return out + dense['bias'] if 'bias' in dense else out
+
+
+def check(mixer, oracle, x, mask, *, tolerance=1e-5, variables=None):
+  """Outputs and all gradients of `mixer` against those of `oracle`.
+
+  The tolerance is relative to the largest entry of each array, or absolute
+  where that is below 1.
+  """
+  variables = variables or init(mixer, x, mask)
+  rest = {k: v for k, v in variables.items() if k != 'params'}
+  rng = np.random.default_rng(1)
+  cotangent = rng.normal(size=x.shape) * mask[..., None]
+
+  def loss(params, x):
+    y = mixer.apply({**rest, 'params': params}, x, mask, train=False)
+    return jnp.sum(y * cotangent.astype(np.float32)), y
+
+  (_, y), grads = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(
+      variables['params'], x)
+  assert y.shape == x.shape and np.isfinite(y).all()
+  exact = jax.tree.map(lambda a: np.asarray(a, np.float64),
+                       variables['params'])
+  want = oracle(np, exact, x.astype(np.float64), mask)
+  close(np.asarray(y)[mask], want[mask], tolerance, 'outputs')
+  with jax.enable_x64(True):
+    want = jax.jit(jax.grad(
+        lambda p, x: jnp.sum(oracle(jnp, p, x, mask) * cotangent), (0, 1)))(
+            exact, x.astype(np.float64))
+  jax.tree_util.tree_map_with_path(
+      lambda path, got, want: close(got, want, tolerance,
+                                    jax.tree_util.keystr(path)),
+      grads, want)
+
+
+def apply(mixer, variables, x, mask):
+  """The mixer's outputs in evaluation, as numpy."""
+  return np.asarray(jax.jit(functools.partial(mixer.apply, train=False))(
+      variables, x, mask))
+
+
+def close(got, want, tolerance, what):
+  got, want = np.asarray(got), np.asarray(want)
+  assert want.dtype == np.float64 and got.shape == want.shape
+  error = np.abs(got - want).max(initial=0)
+  limit = tolerance * max(1.0, np.abs(want).max(initial=0))
+  assert error <= limit, f'{what}: error {error:.2e} above {limit:.2e}'

@@ -1,0 +1,105 @@
+"""Performer against softmax attention and against its own estimate."""
+
+import functools
+
+import jax
+import mixer_oracle
+import numpy as np
+import pytest
+
+from lra.models.performer import Mixer
+
+
+def _attend(xp, params, x, mask, kernel):
+  """Attention with weights kernel(q, k) / sum, q and k scaled."""
+  q, k, v = (mixer_oracle.heads(xp, x, params[name])
+             for name in ('query', 'key', 'value'))
+  scale = q.shape[-1]**-0.25
+  logits = kernel(scale * q, scale * k)
+  weights = mixer_oracle.softmax(xp, logits, mask)
+  return mixer_oracle.merge(xp, mixer_oracle.weigh(xp, weights, v),
+                            params['out'])
+
+
+def _exact(xp, params, x, mask):
+  return _attend(xp, params, x, mask,
+                 lambda q, k: xp.einsum('blhd,bshd->bhls', q, k))
+
+
+def _estimate(xp, params, x, mask, omega):
+  """Lemma 1 with the given frequencies [H, M, Dh], features one by one."""
+
+  def log_kernel(q, k):
+    phi_q, phi_k = (
+        xp.exp(xp.einsum('blhd,hmd->blhm', y, omega)
+               - (y**2).sum(-1)[..., None] / 2) / omega.shape[1]**0.5
+        for y in (q, k))
+    return xp.log(xp.einsum('blhm,bshm->bhls', phi_q, phi_k))
+
+  return _attend(xp, params, x, mask, log_kernel)
+
+
+@pytest.mark.parametrize('num_features', [8, 13])
+def test_equals_the_estimate_of_its_frequencies(num_features):
+  x, mask = mixer_oracle.ragged(43, 20, 0, width=16)
+  mixer = Mixer(num_heads=2, qkv_width=12, num_features=num_features)
+  variables = mixer_oracle.init(mixer, x, mask)
+  omega = np.asarray(variables['constants']['omega'], np.float64)
+
+  def oracle(xp, params, x, mask):
+    y = _estimate(xp, params, x, mask, omega)
+    # no token: zeros come out of the heads
+    empty = ~mask.any(1)[:, None, None]
+    return xp.where(empty, params['out']['bias'], y)
+
+  mixer_oracle.check(mixer, oracle, x, mask, variables=variables)
+
+
+@pytest.mark.parametrize('orthogonal', [True, False])
+def test_error_falls_as_1_over_root_m(orthogonal):
+  x, mask = mixer_oracle.ragged(24, 10, width=16)
+  errors = []
+  for num_features in (32, 512):
+    mixer = Mixer(num_heads=2, qkv_width=8, num_features=num_features,
+                  orthogonal=orthogonal)
+    params = mixer_oracle.init(mixer, x, mask)['params']
+    want = _exact(np, jax.tree.map(lambda p: p.astype(np.float64), params),
+                  x, mask)
+
+    def one(key, mixer=mixer, params=params):
+      constants = mixer.init(key, x, mask, train=False)['constants']
+      return mixer.apply({'params': params, 'constants': constants}, x, mask,
+                         train=False)
+
+    got = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(5), 40))
+    errors.append(np.sqrt(np.mean((np.asarray(got) - want)[:, mask]**2)))
+  assert 3.2 < errors[0] / errors[1] < 5  # sqrt(512 / 32) = 4
+  assert errors[1] < 0.1 * np.abs(want[mask]).max()
+
+
+def test_redraw_draws_in_training_only():
+  x, mask = mixer_oracle.ragged(24, 10, width=16)
+  mixer = Mixer(num_heads=2, qkv_width=8, num_features=32, redraw=True)
+  variables = mixer_oracle.init(mixer, x, mask)
+  step = jax.jit(functools.partial(mixer.apply, train=True))
+  one, again, other = (np.asarray(step(
+      variables, x, mask, rngs={'dropout': jax.random.key(seed)}))
+                       for seed in (0, 0, 1))
+  np.testing.assert_array_equal(one, again)
+  assert np.abs(one - other).max() > 1e-3
+  fixed = Mixer(num_heads=2, qkv_width=8, num_features=32)
+  np.testing.assert_array_equal(
+      mixer_oracle.apply(mixer, variables, x, mask),
+      np.asarray(jax.jit(functools.partial(fixed.apply, train=True))(
+          variables, x, mask)))
+
+
+def test_longer_padding_changes_nothing():
+  x, mask = mixer_oracle.ragged(40, 12, width=16)
+  mixer = Mixer(num_heads=2, qkv_width=16, num_features=32)
+  variables = mixer_oracle.init(mixer, x, mask)
+  longer = np.pad(x, [(0, 0), (0, 24), (0, 0)], constant_values=9)
+  got = mixer_oracle.apply(mixer, variables, longer,
+                           np.pad(mask, [(0, 0), (0, 24)]))
+  want = mixer_oracle.apply(mixer, variables, x, mask)
+  np.testing.assert_allclose(got[:, :40][mask], want[mask], atol=1e-5)

@@ -1,0 +1,99 @@
+"""Synthesizer's variants against their equations in float64."""
+
+import functools
+import math
+
+import jax
+import mixer_oracle
+import numpy as np
+import pytest
+
+from lra.errors import UserError
+from lra.models.synthesizer import VARIANTS, Mixer
+
+
+def _hidden(xp, x, dense):
+  y = mixer_oracle.heads(xp, x, dense)
+  return xp.where(y > 0, y, 0)
+
+
+def _logits(xp, params, x, variant):
+  """[B, H, L, L] from the paper's definitions, entry by entry."""
+  batch, length, _ = x.shape
+  if variant == 'dense':
+    hidden = _hidden(xp, x, params['hidden'])
+    logits = xp.einsum('bihd,jhd->bhij', hidden, params['W2'])
+    return logits + params['b2'][:, :, 0].T[None, :, None, :]
+  if variant == 'random':
+    return xp.stack([params['R']] * batch)
+  if variant == 'factorised_random':
+    r = xp.einsum('ihk,jhk->hij', params['R1'], params['R2'])
+    return xp.stack([r] * batch)
+  a, b = (xp.einsum('bihd,hdn->bhin', _hidden(xp, x, params[f'hidden_{n}']),
+                    params[f'W_{n}']) + params[f'b_{n}'][:, None]
+          for n in 'AB')
+  short = b.shape[-1]
+  assert a.shape[-1] * short >= length
+  return xp.stack([a[..., j // short] * b[..., j % short]
+                   for j in range(length)], -1)
+
+
+def oracle(xp, params, x, mask, variant):
+  v = mixer_oracle.heads(xp, x, params['value'])
+  weights = mixer_oracle.softmax(xp, _logits(xp, params, x, variant), mask)
+  return mixer_oracle.merge(xp, mixer_oracle.weigh(xp, weights, v),
+                            params['out'])
+
+
+def _mixer(variant, **options):
+  return Mixer(num_heads=2, qkv_width=12, variant=variant, rank=3, **options)
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+def test_equals_float64(variant):
+  x, mask = mixer_oracle.ragged(43, 20, 0, width=16)
+  mixer_oracle.check(_mixer(variant), functools.partial(
+      oracle, variant=variant), x, mask)
+
+
+@pytest.mark.parametrize('variant', ['dense', 'factorised_random'])
+def test_explicit_weights_equal_float64(variant):
+  x, mask = mixer_oracle.ragged(43, 20, 0, width=16)
+  mixer_oracle.check(_mixer(variant, kernel='dense'), functools.partial(
+      oracle, variant=variant), x, mask)
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+def test_content_of_padding_changes_nothing(variant):
+  x, mask = mixer_oracle.ragged(43, 20, width=16)
+  mixer = _mixer(variant)
+  variables = mixer_oracle.init(mixer, x, mask)
+  other = np.where(mask[..., None], x, 5).astype(np.float32)
+  got, want = (mixer_oracle.apply(mixer, variables, a, mask)[mask]
+               for a in (other, x))
+  np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+def test_numbers_of_parameters():
+  """Table 1 of the paper, without biases: d^2 + dL, L^2, ..., 2 L k."""
+  x, mask = mixer_oracle.ragged(43, width=16)
+  a = math.isqrt(43)
+  want = {'dense': 16 * 12 + 43 * 12,
+          'random': 2 * 43**2,
+          'factorised_dense': 2 * 16 * 12 + (a + -(-43 // a)) * 12,
+          'factorised_random': 2 * 2 * 43 * 3}
+  for variant, count in want.items():
+    params = mixer_oracle.shapes(_mixer(variant), x, mask)
+    matrices = [p.size for path, p in
+                jax.tree_util.tree_leaves_with_path(params)
+                if not any(word in jax.tree_util.keystr(path)
+                           for word in ('value', 'out', 'bias', "['b"))]
+    assert sum(matrices) == count, variant
+
+
+@pytest.mark.parametrize('options', [
+    {'variant': 'local'}, {'variant': 'random', 'kernel': 'chunked'}])
+def test_what_it_cannot_do_is_refused(options):
+  x, mask = mixer_oracle.ragged(4, width=16)
+  with pytest.raises(UserError, match='variant'):
+    Mixer(**options).init(jax.random.key(0), x, mask, train=False)

@@ -1,0 +1,218 @@
+"""Runs: stopped and killed ones go on as if nothing had happened."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import small
+from lra import main, record, train
+from lra.checkpoint import Checkpoints
+from lra.errors import UserError
+
+ROOT = pathlib.Path(__file__).parent.parent
+_CLOCK = ('seconds', 'examples_per_s')
+
+
+def _config(data_dir, **fields):
+  c = small.config('simpletron', 'listops_mini', steps=6, eval_every=2,
+                   log_every=2, **fields)
+  c.data_dir = str(data_dir)
+  return c
+
+
+def _metrics(folder):
+  """metrics.jsonl without what a clock has measured."""
+  lines = [json.loads(x) for x in
+           (folder / 'metrics.jsonl').read_text().splitlines()]
+  return [{k: v for k, v in x.items() if k not in _CLOCK} for x in lines]
+
+
+def _assert_same_run(a, b, config, devices):
+  """Bit for bit: state with optimizer and sums, metrics, scores."""
+  assert _metrics(a) == _metrics(b)
+  ours, theirs = (record.read_json(x / 'result.json') for x in (a, b))
+  for field in ('status', 'steps', 'best_step', 'val', 'test'):
+    assert ours[field] == theirs[field], field
+  like = small.make(config, devices).state_shape()
+  states = []
+  for folder in (a, b):
+    checkpoints = Checkpoints(folder / 'checkpoints')
+    states.append(jax.device_get(checkpoints.restore_last(like)[0]))
+    checkpoints.close()
+  for x, y in zip(*map(jax.tree.leaves, states), strict=True):
+    np.testing.assert_array_equal(x, y)
+
+
+def _stop_at(monkeypatch, step):
+  """Asks for a stop once `step` updates are made."""
+
+  class StopAt(train.StopRequest):
+    trainer = None
+
+    @property
+    def reason(self):
+      return 'test' if self.trainer.step >= step else ''
+
+  monkeypatch.setattr(train, 'StopRequest', StopAt)
+  return StopAt
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _compile_once(tmp_path_factory):
+  main.use_compile_cache(tmp_path_factory.mktemp('xla'))
+  yield
+  jax.config.update('jax_compilation_cache_dir', None)
+
+
+@pytest.fixture(scope='module')
+def whole(mini_data, tmp_path_factory):
+  """A run of six steps without a break, its folder."""
+  folder = tmp_path_factory.mktemp('whole')
+  result = train.Trainer(_config(mini_data), folder).train()
+  assert result['status'] == 'ok' and result['steps'] == 6
+  return folder
+
+
+def test_six_steps_equal_three_and_three(
+    whole, mini_data, tmp_path, monkeypatch):
+  with monkeypatch.context() as patch:
+    stop = _stop_at(patch, 3)
+    trainer = stop.trainer = train.Trainer(_config(mini_data), tmp_path)
+    stopped = trainer.train()
+  assert (stopped['status'], stopped['steps']) == ('stopped', 3)
+  assert stopped['test'] is None
+  train.Trainer(_config(mini_data), tmp_path).train()
+  _assert_same_run(whole, tmp_path, _config(mini_data), 4)
+
+
+def test_stop_while_validating_or_testing(
+    whole, mini_data, tmp_path, monkeypatch):
+  for step in (2, 6):
+    with monkeypatch.context() as patch:
+      stop = _stop_at(patch, step)
+      stop.trainer = train.Trainer(_config(mini_data), tmp_path)
+      assert stop.trainer.train()['status'] == 'stopped'
+  train.Trainer(_config(mini_data), tmp_path).train()
+  _assert_same_run(whole, tmp_path, _config(mini_data), 4)
+
+
+def test_result_says_what_ran(whole):
+  result = record.read_json(whole / 'result.json')
+  assert result['kernel'] == 'xla'
+  assert sum(map(sum, result['test']['confusion'])) == 1000
+  assert result['best_step'] in (2, 4, 6)
+  assert result['val']['accuracy'] == max(
+      x['accuracy'] for x in _metrics(whole) if x['split'] == 'val')
+  assert (whole / 'curves.png').read_bytes()[:4] == b'\x89PNG'
+
+
+def test_last_checkpoint_can_be_scored(mini_data, tmp_path):
+  c = _config(mini_data, select='last')
+  result = train.Trainer(c, tmp_path).train()
+  last = [x for x in _metrics(tmp_path) if x['split'] == 'val'][-1]
+  assert result['best_step'] == 6
+  assert result['val']['accuracy'] == last['accuracy']
+
+
+def test_divergence_is_a_result(mini_data, tmp_path):
+  c = _config(mini_data, learning_rate=1e30, warmup_steps=0)
+  result = train.Trainer(c, tmp_path).train()
+  assert result['status'] == 'diverged' and result['test'] is None
+  assert record.read_json(tmp_path / 'result.json')['status'] == 'diverged'
+
+
+def test_damaged_checkpoint_is_one_sentence(mini_data, tmp_path):
+  c = _config(mini_data)
+  train.Trainer(c, tmp_path).train()
+  (tmp_path / 'result.json').unlink()
+  last = tmp_path / 'checkpoints' / 'last' / '6'
+  for path in sorted(last.rglob('*'), reverse=True):
+    if path.is_file():
+      path.write_bytes(b'')
+  with pytest.raises(UserError, match='cannot be read'):
+    train.Trainer(c, tmp_path)
+
+
+def _command(folder, data_dir, cache):
+  return [
+      sys.executable, 'run_lra.py', '--norecord', f'--workdir={folder}',
+      f'--compile_cache={cache}',
+      '--config=configs/simpletron.py:listops_mini',
+      f'--config.data_dir={data_dir}', '--config.seq_len=24',
+      '--config.encoder.num_layers=1', '--config.encoder.width=16',
+      '--config.encoder.mlp_width=16', '--config.model.qkv_width=16',
+      '--config.model.num_heads=2', '--config.train.batch_size=4',
+      '--config.train.microbatch_size=4', '--config.train.eval_batch_size=4',
+      '--config.train.steps=300', '--config.train.eval_every=50',
+      '--config.train.log_every=10', '--config.train.checkpoint_minutes=0.001']
+
+
+def _run(command, **kwargs):
+  return subprocess.Popen(
+      command, cwd=ROOT, env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **kwargs)
+
+
+def _kill_when(process, condition):
+  """kill -9 as soon as `condition()`; whether it came to that."""
+  while process.poll() is None:
+    if condition():
+      process.kill()
+      process.communicate()
+      return True
+  process.communicate()
+  return False
+
+
+def _writing(folder):
+  return any((folder / 'checkpoints').glob('*/*tmp*'))
+
+
+@pytest.mark.slow
+def test_kill_9_anywhere_changes_nothing(mini_data, tmp_path):
+  whole, broken = tmp_path / 'whole', tmp_path / 'broken'
+  cache = tmp_path / 'cache'
+  process = _run(_command(whole, mini_data, cache))
+  _, errors = process.communicate()
+  assert process.returncode == 0, errors
+
+  command = _command(broken, mini_data, cache)
+  # In the middle of writing checkpoints, then at random moments of training.
+  torn = _kill_when(_run(command), lambda: _writing(broken))
+  assert torn and _writing(broken)
+  rng = random.Random(0)
+  for _ in range(2):
+    lines = rng.randrange(2, 12)
+    metrics = broken / 'metrics.jsonl'
+    before = metrics.read_text().count('\n') if metrics.exists() else 0
+    _kill_when(_run(command), lambda enough=before + lines: (
+        metrics.exists() and metrics.read_text().count('\n') >= enough))
+  process = _run(command)
+  _, errors = process.communicate()
+  assert process.returncode == 0, errors
+  c = _config(mini_data, batch_size=4)
+  _assert_same_run(whole, broken, c, 1)
+
+
+@pytest.mark.slow
+def test_sigterm_checkpoints_and_says_so(mini_data, tmp_path):
+  command = _command(tmp_path / 'run', mini_data, tmp_path / 'cache')
+  process = _run(command)
+  metrics = tmp_path / 'run' / 'metrics.jsonl'
+  while not metrics.exists() and process.poll() is None:
+    time.sleep(0.01)
+  process.send_signal(signal.SIGTERM)
+  _, errors = process.communicate()
+  assert process.returncode == main.EXIT['stopped'], errors
+  assert 'Traceback' not in errors
+  result = record.read_json(tmp_path / 'run' / 'result.json')
+  assert result['status'] == 'stopped' and 0 < result['steps'] < 300
