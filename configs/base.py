@@ -106,6 +106,8 @@ def get_config(arg: str = 'listops') -> ml_collections.ConfigDict:
   train.b1 = 0.9
   train.b2 = 0.98 if lra else 0.999
   train.eps = 1e-9 if lra else 1e-8
+  # True trains on the validation examples too, and validates on nothing.
+  train.include_val = lra and task == 'text'
   # Which checkpoint is scored on test: best (on validation) or last.
   train.select = 'last' if lra else 'best'
 

@@ -1,4 +1,4 @@
-"""simpletron_resl on any task, with the settings of its paper (arXiv 2111.15588).
+"""simpletron_resl on any task, with the settings of arXiv 2111.15588.
 
 python run_lra.py --config=configs/simpletron_resl.py:listops_mini
 """

@@ -5,6 +5,7 @@ import fcntl
 import importlib
 import os
 import pathlib
+import re
 import shutil
 import sys
 
@@ -38,13 +39,14 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path:
   path = pathlib.Path(builder.data_dir)
   try:
     if not path.exists():
+      builder.identify_source()  # a missing source should leave no trace
       with _lock(path.parent):
         if not path.exists():
           _remove_leftovers(path)
           builder.download_and_prepare()
-  except OSError as e:
+  except (OSError, RuntimeError) as e:
     raise UserError(
-        f'Cannot prepare {task_name} in {path} ({e.strerror or e}): choose a '
+        f'Cannot prepare {task_name} in {path} ({_reason(e)}): choose a '
         'directory with --data_dir or TFDS_DATA_DIR that can be written and '
         'has room.') from e
   if source:
@@ -68,7 +70,7 @@ def make_builder(task_name: str, data_dir=None):
                           file_format='array_record')
   except Exception as e:
     raise UserError(
-        f'The data set in {root / task.dataset / task.variant} is damaged '
+        f'The data set in {root / task.dataset / task.variant} cannot be read '
         f'({e}): delete that directory and run the command again.') from e
 
 
@@ -102,9 +104,23 @@ def _remove_leftovers(path):
     shutil.rmtree(leftover, ignore_errors=True)
 
 
+def _reason(error):
+  """Why writing failed; array_record tells it in a RuntimeError's message.
+
+  Raises:
+    RuntimeError: `error`, if it is about something else.
+  """
+  if isinstance(error, OSError):
+    return error.strerror or error
+  failed = re.search(r'\w+\(\) failed: ([^;]*)', str(error))
+  if not failed:
+    raise error
+  return failed.group(1)
+
+
 def _check_source(task_name, data_dir, builder):
-  prepared = make_builder(task_name, data_dir).info.metadata['source']
-  if prepared != builder.identify_source():
+  metadata = make_builder(task_name, data_dir).info.metadata or {}
+  if metadata.get('source') != builder.identify_source():
     raise UserError(
         f'{builder.data_dir} was prepared from another source: delete that '
         f'directory or choose another --data_dir to use {builder.source}.')

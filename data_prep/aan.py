@@ -14,8 +14,7 @@ import ast
 import hashlib
 import pathlib
 
-import tqdm
-
+from data_prep.progress import progress
 from data_prep.tables import bad_row, read_lines
 
 FILES = {'train': 'new_aan_pairs.train.tsv', 'val': 'new_aan_pairs.eval.tsv',
@@ -97,7 +96,7 @@ def _in_order(rows):
 def _scan(path, documents, found, waiting, again=False):
   """Fills line -> (label, pair), and line -> columns of rows that wait."""
   plain = path.suffix != '.gz'
-  with tqdm.tqdm(desc=f'reading {path.name}', unit='B', unit_scale=True,
+  with progress(desc=f'reading {path.name}', unit='B', unit_scale=True,
                  total=path.stat().st_size if plain else None) as bar:
     for line, row in read_lines(path):
       bar.update(len(row) + 1)

@@ -11,12 +11,12 @@ import pathlib
 
 import numpy as np
 import tensorflow_datasets as tfds
-import tqdm
 from array_record.python import array_record_module
 from google.protobuf.message import DecodeError
 from tensorflow_datasets.proto import tf_example_pb2
 
 from data_prep.content import Content, Split, fingerprint, split_of
+from data_prep.progress import progress
 from lra import tasks
 from lra.errors import UserError
 
@@ -67,9 +67,9 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         content.info, fingerprint=fingerprint(content.splits),
         source=self.identify_source())
     splits = _apart(content.splits)
-    self._bar = tqdm.tqdm(
+    self._bar = progress(
         total=sum(map(len, splits.values())), unit=' records',
-        desc=f'storing {self.info.full_name}', mininterval=0.5)
+        desc=f'storing {self.info.full_name}')
     return {k: self._generate_examples(v) for k, v in splits.items()}
 
   def _generate_examples(self, split):
@@ -108,9 +108,9 @@ def read(builder: Builder) -> Content:
     info = dict(builder.info.metadata)
     if fingerprint(splits) != info['fingerprint']:
       raise ValueError('its content is not what was prepared')
-  except (RuntimeError, ValueError, KeyError, IndexError, OSError,
+  except (RuntimeError, ValueError, KeyError, IndexError, TypeError, OSError,
           DecodeError) as e:
-    reason = str(e).split(';')[0]
+    reason = f'{type(e).__name__}: {str(e).split(";")[0]}'
     raise UserError(
         f'The data set in {builder.data_dir} is damaged ({reason}): delete '
         'that directory and run the command again.') from e

@@ -32,12 +32,13 @@ def describe(task_name: str, content: Content) -> str:
 
 
 def _size(name, split):
-  lengths = np.diff(split.offsets)
-  documents = lengths if split.pairs is None else lengths[np.unique(split.pairs)]
-  what = '' if split.pairs is None else f' of {len(documents):,} documents'
-  return (f'{name:5} {len(split):>8,} examples{what}; length mean '
-          f'{documents.mean():.1f}, median {np.median(documents):.0f}, '
-          f'{documents.min()} to {documents.max()}')
+  lengths, of = np.diff(split.offsets), ''
+  if split.pairs is not None:
+    lengths = lengths[np.unique(split.pairs)]
+    of = f' of {len(lengths):,} documents'
+  return (f'{name:5} {len(split):>8,} examples{of}; length mean '
+          f'{lengths.mean():.1f}, median {np.median(lengths):.0f}, '
+          f'{lengths.min()} to {lengths.max()}')
 
 
 def _labels(task, splits):
@@ -49,8 +50,8 @@ def _labels(task, splits):
 
 
 def histogram(lengths: np.ndarray) -> list[str]:
-  """One line with a bar for each of ten ranges of lengths."""
-  edges = np.linspace(0, lengths.max() + 1, _BINS + 1).astype(int)
+  """One line with a bar for each of up to ten ranges of lengths."""
+  edges = np.linspace(lengths.min(), lengths.max() + 1, _BINS + 1).astype(int)
   counts, edges = np.histogram(lengths, np.unique(edges))
   return [f'  {low:>5} - {high - 1:<5} {count:>8,} '
           + '#' * round(_BAR * count / counts.max())

@@ -11,11 +11,11 @@ import pathlib
 from collections.abc import Iterable, Sequence
 
 import tensorflow_datasets as tfds
-import tqdm
 
 from data_prep import trees
 from data_prep.builder import Builder
 from data_prep.content import SPLITS, Content, split_of
+from data_prep.progress import progress
 from data_prep.tables import bad_row, find, read_rows
 
 _SEED = 0
@@ -153,14 +153,16 @@ def import_official(directory: pathlib.Path) -> Content:
 
 def _import_table(path):
   documents, values = [], []
-  for line, fields in tqdm.tqdm(
+  for line, fields in progress(
       read_rows(path), desc=f'checking {path.name}', unit=' rows'):
     if line == 1:
       if fields != ['Source', 'Target']:
         raise bad_row(path, line, "the header must be 'Source<tab>Target'")
       continue
+    if len(fields) != 2:
+      raise bad_row(path, line, f'{len(fields)} columns instead of 2')
+    source, target = fields
     try:
-      source, target = fields
       documents.append(encode(source))
       values.append(evaluate(documents[-1]))
     except ValueError as e:
@@ -182,7 +184,7 @@ def draw(process: trees.Process, count: int, seed: int = _SEED):
   """
   documents, values, seen = [], [], set()
   facts = {'draws': 0, 'duplicates_dropped': 0}
-  with tqdm.tqdm(total=count, desc='drawing expressions', unit='') as bar:
+  with progress(total=count, desc='drawing expressions', unit='') as bar:
     for chunk in itertools.count():
       kept = trees.draw(process, (seed, chunk), _DRAWS_PER_CHUNK)
       facts['draws'] += kept.draws

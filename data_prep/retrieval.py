@@ -1,21 +1,21 @@
 """Retrieval: does one document cite the other? Two byte strings, two classes.
 
 Two corpora with the same shape. `aan` is the ACL Anthology Network of Long
-Range Arena, in its official tables (`data_prep.aan`). `rfc` is citations among
-IETF RFCs: `documents.jsonl.gz` (one object per line, with `id` and `text`) and
-`pairs.{train,eval,test}.tsv.gz` (label and two ids). Documents are stored once
-and pairs are indices.
+Range Arena, in the official tables of its release (`data_prep.aan`). `rfc` is
+citations among IETF RFCs: `documents.jsonl.gz` (one object per line, with `id`
+and `text`) and `pairs.{train,eval,test}.tsv.gz` (label and two ids). Documents
+are stored once and pairs are indices.
 """
 
 import json
 
 import numpy as np
 import tensorflow_datasets as tfds
-import tqdm
 
 from data_prep import aan
 from data_prep.builder import Builder
 from data_prep.content import Content, split_of
+from data_prep.progress import progress
 from data_prep.subset import choose, duplicates
 from data_prep.tables import bad_row, find, read_lines, read_rows
 from lra.errors import UserError
@@ -115,7 +115,7 @@ def _content(splits, origin, cut, **facts):
 def _read_documents(path):
   """Returns id -> text, in the order of the file."""
   texts = {}
-  for line, row in tqdm.tqdm(
+  for line, row in progress(
       read_lines(path), desc=f'reading {path.name}', unit=' documents'):
     try:
       document = json.loads(row)
@@ -130,7 +130,7 @@ def _read_documents(path):
 
 def _read_pairs(path, numbers):
   labels, pairs = [], []
-  for line, fields in tqdm.tqdm(
+  for line, fields in progress(
       read_rows(path), desc=f'reading {path.name}', unit=' pairs'):
     if len(fields) != 3:
       raise bad_row(path, line, f'{len(fields)} columns instead of 3')

@@ -6,17 +6,18 @@ split: 2,500 reviews of train, as many of each label, become one here. Which
 ones is fixed by a hash of their file names.
 """
 
+import logging
 import pathlib
 import re
 import tarfile
 import zlib
 
 import tensorflow_datasets as tfds
-import tqdm
 from tensorflow_datasets.core.download import checksums
 
 from data_prep.builder import Builder
 from data_prep.content import Content, split_of
+from data_prep.progress import progress
 from data_prep.subset import choose, duplicates
 from lra.errors import UserError
 
@@ -29,7 +30,8 @@ VAL_REVIEWS = 2500
 # Bytes kept of a review; reviews of train, val and test, or all there are.
 VARIANTS = {'lra': (4000, None), 'mini': (512, (20_000, 1000, 5000))}
 
-_MEMBER = re.compile(r'(?:.*/)?aclImdb/((?:train|test)/(?:pos|neg))/([^/]+\.txt)')
+_MEMBER = re.compile(
+    r'(?:.*/)?aclImdb/((?:train|test)/(?:pos|neg))/([^/]+\.txt)')
 
 
 class Text(Builder):
@@ -47,7 +49,14 @@ class Text(Builder):
     source = self.source or self._download(dl_manager)
     return _content(read_reviews(source), *VARIANTS[self.builder_config.name])
 
+  def identify_source(self):
+    if self.source and not self.source.exists():
+      raise UserError(f'{self.source} does not exist: --source of text must be '
+                      'aclImdb_v1.tar.gz or the directory it unpacks to.')
+    return None  # whatever it is, its reviews are the same
+
   def _download(self, dl_manager):
+    logging.getLogger('urllib3').setLevel(logging.ERROR)
     try:
       return pathlib.Path(dl_manager.download(URL))
     except Exception as e:
@@ -64,15 +73,12 @@ def read_reviews(source: pathlib.Path) -> dict[str, dict[str, bytes]]:
   """Returns folder ('train/pos', ...) -> file name -> text.
 
   Raises:
-    UserError: no such file, a damaged archive, or not all of the reviews.
+    UserError: a damaged archive or not all of the reviews.
   """
   if source.is_dir():
     reviews = _read_directory(source)
-  elif source.is_file():
-    reviews = _read_archive(source)
   else:
-    raise UserError(f'{source} does not exist: --source of text must be '
-                    'aclImdb_v1.tar.gz or the directory it unpacks to.')
+    reviews = _read_archive(source)
   for folder, files in reviews.items():
     if len(files) != REVIEWS_PER_FOLDER:
       raise UserError(
@@ -89,14 +95,14 @@ def _read_directory(source):
   root = source / 'aclImdb' if (source / 'aclImdb').is_dir() else source
   paths = [(f, p) for f in FOLDERS for p in sorted((root / f).glob('*.txt'))]
   reviews = {folder: {} for folder in FOLDERS}
-  for folder, path in tqdm.tqdm(paths, desc='reading', unit=' reviews'):
+  for folder, path in progress(paths, desc='reading', unit=' reviews'):
     reviews[folder][path.name] = path.read_bytes()
   return reviews
 
 
 def _read_archive(source):
   reviews = {folder: {} for folder in FOLDERS}
-  bar = tqdm.tqdm(desc=f'reading {source.name}', unit=' reviews',
+  bar = progress(desc=f'reading {source.name}', unit=' reviews',
                   total=len(FOLDERS) * REVIEWS_PER_FOLDER)
   try:
     with bar, tarfile.open(source, 'r|*') as archive:

@@ -76,8 +76,9 @@ def resolve(op, implementation, shape, dtype):
 
 
 def backend(op, implementation):
-  """The module of a Pallas implementation, imported when first asked for."""
-  name = f'kernels.{op}.{implementation}'
+  """The module of an implementation, imported when first asked for."""
+  module = 'reference' if implementation == 'xla' else implementation
+  name = f'kernels.{op}.{module}'
   try:
     return importlib.import_module(name)
   except ImportError as error:
@@ -87,15 +88,16 @@ def backend(op, implementation):
     ) from error
 
 
-def _platform():
+def platform():
+  """'cpu', 'gpu' or 'tpu': what programs are traced for."""
   if _target.get() is not None:
     return _target.get()[0]
   return jax.default_backend()
 
 
 def _best(op, shape, dtype):
-  for name, platform in _PLATFORM.items():
-    if platform == _platform():
+  for name, needed in _PLATFORM.items():
+    if needed == platform():
       try:
         _require(op, name, shape, dtype)
         return name
@@ -106,10 +108,10 @@ def _best(op, shape, dtype):
 
 def _require(op, implementation, shape, dtype):
   needed = _PLATFORM[implementation]
-  if _platform() != needed:
+  if platform() != needed:
     raise NotImplementedError(
       f"implementation='{implementation}' needs a {needed} device and this "
-      f"program is for {_platform()}: use implementation='xla' or None"
+      f"program is for {platform()}: use implementation='xla' or None"
     )
   module = backend(op, implementation)
   module.supported(tuple(shape), dtype, interpret=interpret_params())

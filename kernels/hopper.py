@@ -172,14 +172,21 @@ def at(n):
   return pl.ds(n * TILE, TILE)
 
 
-def numbers(warpgroups):
-  """The numbers of the tiles of a chunk, as traced values.
+def numbers(count):
+  """0 to count - 1 as traced values: indices of tiles.
 
   A Python number in the index of a product's operand would become a constant
   of `pl.run_state` in `Tools.add`, which Mosaic cannot lower.
   """
   zero = lax.axis_index('wg') * 0
-  return [zero + t for t in range(warpgroups)]
+  return [zero + t for t in range(count)]
+
+
+def place(warpgroups, *axes):
+  """The indices of this block along `axes`, and of this warpgroup in it."""
+  alone = warpgroups == 1
+  w = numbers(1)[0] if alone else lax.axis_index('wg')
+  return *map(lax.axis_index, axes), w
 
 
 def tile(t):
@@ -241,9 +248,14 @@ class Tools:
   def index(self, axis=None):
     """int32 row number [64], or the row or column number [64, 64]."""
     if axis is None:
-      shape, axis, layout = (TILE,), 0, ROWS
-    else:
-      shape, layout = (TILE, TILE), MATRIX
+      return self._iota((TILE,), 0, ROWS)
+    return self._iota((TILE, TILE), axis, MATRIX)
+
+  def columns(self):
+    """int32 column number [64]."""
+    return self._iota((TILE,), 0, COLS)
+
+  def _iota(self, shape, axis, layout):
     return self.as_layout(lax.broadcasted_iota(jnp.int32, shape, axis), layout)
 
   def valid(self, mask_ref, n, length):

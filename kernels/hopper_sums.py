@@ -28,6 +28,9 @@ class Plan:
     normalize: also sum phi(x).
     reverse: decay towards the first row (gradients), not the last.
     scale: of x, only with decay.
+    interpret: the interpreter's parameters or None.
+    stages: slots of the ring.
+    chunks_per_part: 0 cuts L evenly.
   """
 
   length: int
@@ -39,11 +42,13 @@ class Plan:
   scale: float = 1.0
   interpret: object = None
   stages: int = 4
+  chunks_per_part: int = 0
 
   @property
   def per_part(self):
-    """Chunks in a part."""
-    return -(-hopper.chunk_count(self.length) // self.parts)
+    """Chunks in a part; the last part may have fewer."""
+    even = -(-hopper.chunk_count(self.length) // self.parts)
+    return self.chunks_per_part or even
 
 
 def sums(x, y, mask, plan, slopes=None):
@@ -92,7 +97,7 @@ def sums(x, y, mask, plan, slopes=None):
 
 
 def _kernel(ins, outs, scratch, *, plan, tools):
-  b, h, part, w = map(lax.axis_index, ('b', 'h', 'part', 'wg'))
+  b, h, part, w = hopper.place(plan.warpgroups, 'b', 'h', 'part')
   first = part * plan.per_part
   count = hopper.chunk_count(plan.length)
   steps = plan.per_part

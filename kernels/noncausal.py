@@ -1,4 +1,4 @@
-"""Differentiation of the Pallas kernels that are not causal."""
+"""Differentiation of the operations that are not causal."""
 
 import functools
 
@@ -9,7 +9,7 @@ from kernels import dispatch
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def attend(op, implementation, options, q, k, v, mask):
-  """out [B, L, H, Dh] of kernels/<op>/<implementation>.py."""
+  """out [B, L, H, Dh] of an implementation of 'linear' or 'simpletron'."""
   return _call(op, implementation, options, (q, k, v, mask), save=False)[0]
 
 

@@ -13,7 +13,6 @@ import tempfile
 import time
 
 import jax
-import jax.numpy as jnp
 from absl import flags
 
 from lra import main as main_lib

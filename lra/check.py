@@ -22,6 +22,10 @@ def check(config, num_devices: int) -> None:
   if not 0 <= e.dropout < 1:
     raise UserError(f'config.encoder.dropout={e.dropout} must be in [0, 1).')
   check_choice('config.train.select', t.select, ('best', 'last'))
+  if t.include_val and t.select == 'best':
+    raise UserError(
+        'config.train.include_val leaves nothing to choose the best '
+        'checkpoint by: set config.train.select=last.')
   if t.batch_size % t.microbatch_size:
     raise UserError(
         f'config.train.microbatch_size={t.microbatch_size} does not divide '

@@ -130,8 +130,7 @@ def quiet_libraries() -> None:
 def main() -> int:
   """Does what the flags ask; returns the exit code."""
   if LIST.value:
-    from lra import catalogue
-    print(catalogue.listing())
+    print(listing())
     return 0
   if LEADERBOARD.value:
     write_leaderboard()
@@ -143,6 +142,15 @@ def main() -> int:
         '--leaderboard or --list.')
   use_compile_cache(CACHE.value)
   return train(chosen)
+
+
+def listing() -> str:
+  """Models, by family, and tasks."""
+  from lra import catalogue, tasks
+  lines = [
+      f'{t.name:20}{t.seq_len:5} tokens{" x 2" if t.dual else "":5}'
+      f'{t.num_classes:3} classes' for t in tasks.TASKS.values()]
+  return catalogue.listing() + '\n'.join(['tasks', *lines])
 
 
 def use_compile_cache(folder) -> None:

@@ -47,6 +47,7 @@ class Program:
       return jax.jit(
           self._init, out_shardings=self._replicated)(self.config.seed)
 
+  @functools.cached_property
   def state_shape(self) -> step.TrainState:
     """Shapes, dtypes and shardings of a state."""
     shapes = jax.eval_shape(self._init, 0)
@@ -69,13 +70,13 @@ class Program:
     count = t.batch_size // t.microbatch_size
     return self._compile(
         functools.partial(step.train_step, self.model, self.tx),
-        self.state_shape(), self._batch_shape((count, t.microbatch_size)),
+        self.state_shape, self._batch_shape((count, t.microbatch_size)),
         jax.ShapeDtypeStruct((), jnp.int32, sharding=self._replicated),
         donate_argnums=0)
 
   def compile_eval(self):
     """(params, variables, batch) -> (confusion [C, C], loss sum)."""
-    shape = self.state_shape()
+    shape = self.state_shape
     return self._compile(
         functools.partial(
             step.eval_step, self.model, num_classes=self.task.num_classes),
@@ -135,7 +136,7 @@ def timed(function, *args):
 
 
 def count_parameters(state: step.TrainState) -> dict[str, int]:
-  """Numbers of parameters, all and those of the mixers."""
+  """Numbers of parameters, all and those of the mixers, of a state's shape."""
   sizes = {
       jax.tree_util.keystr(path): int(np.prod(x.shape))
       for path, x in jax.tree_util.tree_leaves_with_path(state.params)}

@@ -41,7 +41,7 @@ def read_json(path: pathlib.Path):
   """
   try:
     return json.loads(path.read_text(encoding='utf-8'))
-  except FileNotFoundError:
+  except (FileNotFoundError, NotADirectoryError):
     return None
   except ValueError as e:
     raise UserError(

@@ -21,11 +21,11 @@ def implementation(program: Program) -> str:
   return describe(program.seq_len + cls, program.config.encoder.width)
 
 
-def identity(program: Program, state) -> dict:
+def identity(program: Program) -> dict:
   """Parameter counts, device and kernel, as kept in env.json and results."""
-  return {**count_parameters(state), 'device': device_name(),
+  return {'kernel': implementation(program), 'device': device_name(),
           'num_devices': program.mesh.size, 'dtype': program.config.dtype,
-          'kernel': implementation(program)}
+          **count_parameters(program.state_shape)}
 
 
 def device_name() -> str:

@@ -19,7 +19,6 @@ from lra import (
     program,
     record,
     result,
-    step,
 )
 from lra.checkpoint import Checkpoints
 from lra.clock import Clock
@@ -61,18 +60,23 @@ class Trainer:
   def __init__(self, config, folder: pathlib.Path):
     self.config = config
     self.program = program.make(config)
-    self.kernel = result.implementation(self.program)
+    self.identity = result.identity(self.program)
     self.run = record.Run(folder, config.to_dict())
-    self.data = prepared.load(config.task, config.data_dir or None)
+    self.data = self._load()
     self.floors = floors.of_data(self.program.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self.memory = Memory()
     self._restore()
-    self.identity = result.identity(self.program, self.state)
     self._write_environment()
 
+  def _load(self):
+    data = prepared.load(self.config.task, self.config.data_dir or None)
+    if self.config.train.include_val:
+      data = prepared.fold_val_into_train(data)
+    return data
+
   def _restore(self):
-    restored = self.checkpoints.restore_last(self.program.state_shape())
+    restored = self.checkpoints.restore_last(self.program.state_shape)
     if restored is None:
       self.state = self.program.init()
     else:
@@ -270,7 +274,7 @@ class Trainer:
     scored = self._scored_part()
     if self.config.train.select == 'best' and self.memory.best_val:
       self.checkpoints.wait()
-      shape = self.program.state_shape()
+      shape = self.program.state_shape
       scored = self.checkpoints.restore_best(
           self.memory.best_step,
           {'params': shape.params, 'variables': shape.variables})

@@ -76,7 +76,7 @@ def test_parameters_of_the_retrieval_transformer(head, features):
   import importlib
   c = importlib.import_module('configs.transformer').get_config('retrieval')
   c.encoder.head = head
-  shapes = small.make(c).state_shape().params
+  shapes = small.make(c).state_shape.params
   total = sum(np.prod(x.shape) for x in jax.tree.leaves(shapes))
   D, F, L, V = 128, 512, 4000, 257
   block = 4 * (D * D + D) + (D * F + F) + (F * D + D) + 2 * 2 * D

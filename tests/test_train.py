@@ -42,7 +42,7 @@ def _assert_same_run(a, b, config, devices):
   ours, theirs = (record.read_json(x / 'result.json') for x in (a, b))
   for field in ('status', 'steps', 'best_step', 'val', 'test'):
     assert ours[field] == theirs[field], field
-  like = small.make(config, devices).state_shape()
+  like = small.make(config, devices).state_shape
   states = []
   for folder in (a, b):
     checkpoints = Checkpoints(folder / 'checkpoints')

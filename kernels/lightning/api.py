@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 
 from kernels import checks, chunks, dispatch
-from kernels.lightning import reference
 from kernels.lightning.options import LightningOptions
 
 
@@ -64,17 +63,12 @@ def lightning_attention(
     interpret=dispatch.interpret_params(),
   )
   name = dispatch.resolve('lightning', implementation, q.shape, q.dtype)
-  if name == 'xla':
-    out, state = reference.forward(
-      q, k, v, mask, slopes, initial_state, options
-    )
-  else:
-    out, state = _pallas(name, options, q, k, v, mask, slopes, initial_state)
+  out, state = _attend(name, options, q, k, v, mask, slopes, initial_state)
   return (out, state) if return_state else out
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _pallas(name, options, *arrays):
+def _attend(name, options, *arrays):
   return _call(name, options, arrays, save=False)[:2]
 
 
@@ -101,4 +95,4 @@ def _backward(name, options, residuals, cotangents):
   return dq, dk, dv, None, None, dstate
 
 
-_pallas.defvjp(_forward, _backward)
+_attend.defvjp(_forward, _backward)

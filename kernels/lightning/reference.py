@@ -12,32 +12,59 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernels import chunks
+from kernels import chunks, xla
 
 CHUNK = 64
 SEGMENT = 1024
 
 
-def forward(q, k, v, mask, slopes, initial_state, options):
-  """The equation of `api.lightning_attention`, differentiable in reverse.
-
-  Returns (out, final state or None). The backward pass keeps q, k, v and one
-  state per segment, and computes a segment again before it goes back over it.
-  """
+def forward(q, k, v, mask, slopes, initial_state, options, save):
+  """(out, final state or None, states in front of the segments or None)."""
   b, length, h, d = q.shape
-  if mask is not None:
-    mask = mask[:, :, None, None]
-    q, k, v = (jnp.where(mask, x, 0) for x in (q, k, v))
+  plan = _plan(length, options.scale)
+  q, k, v = plan.pad(mask, q, k, v)
   if initial_state is None:
     initial_state = _zeros((b, h, d, d), jnp.float32, q)
+
+  def body(carry, n):
+    state, out = carry
+    after, part = _segment(plan, n, slopes, state, *plan.read((q, k, v), n))
+    return (after, *plan.write([out], n, [part])), state
+
+  carry = initial_state, _zeros(q.shape, q.dtype, q)
+  (state, out), before = lax.scan(body, carry, jnp.arange(plan.count))
+  saved = jnp.moveaxis(before, 0, 1) if save else None
+  state = state if options.return_state else None
+  return _keep(mask, out[:, :length]), state, saved
+
+
+def backward(
+  q, k, v, mask, slopes, initial_state, saved, do, dfinal_state, options
+):
+  """(dq, dk, dv, gradient of the initial state or None).
+
+  Computes every segment again from the state in front of it, and goes back
+  over it.
+  """
+  length = q.shape[1]
   plan = _plan(length, options.scale)
-  pad = (0, 0), (0, plan.count * plan.size - length), (0, 0), (0, 0)
-  q, k, v = (jnp.pad(x, pad) for x in (q, k, v))
-  out, state = _segments(plan, slopes, initial_state, q, k, v)
-  out = out[:, :length]
-  if mask is not None:
-    out = jnp.where(mask, out, 0)
-  return out, state if options.return_state else None
+  q, k, v, do = plan.pad(mask, q, k, v, do)
+  if dfinal_state is None:
+    dfinal_state = _zeros(saved[:, 0].shape, jnp.float32, do)
+
+  def body(carry, x):
+    dstate, *grads = carry
+    n, state = x
+    run = functools.partial(_segment, plan, n, slopes)
+    _, pull = jax.vjp(run, state, *plan.read((q, k, v), n))
+    dstate, *parts = pull((dstate, *plan.read([do], n)))
+    return (dstate, *plan.write(grads, n, parts)), None
+
+  carry = dfinal_state, *(_zeros(x.shape, x.dtype, x) for x in (q, k, v))
+  xs = jnp.arange(plan.count), jnp.moveaxis(saved, 1, 0)
+  (dstate, *grads), _ = lax.scan(body, carry, xs, reverse=True)
+  grads = (_keep(mask, x[:, :length]) for x in grads)
+  return *grads, None if initial_state is None else dstate
 
 
 class _Plan(NamedTuple):
@@ -48,6 +75,12 @@ class _Plan(NamedTuple):
   size: int
   chunk: int
   scale: float
+
+  def pad(self, mask, *arrays):
+    """The arrays with 0 in masked tokens and behind the last one."""
+    extra = self.count * self.size - self.length
+    pad = (0, 0), (0, extra), (0, 0), (0, 0)
+    return [jnp.pad(_keep(mask, x), pad) for x in arrays]
 
   def rows(self, n):
     return jnp.minimum(self.size, self.length - n * self.size)
@@ -69,65 +102,24 @@ def _plan(length, scale):
   return _Plan(length, count, size, chunk, scale)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _segments(plan, slopes, state, q, k, v):
-  return _segments_forward(plan, slopes, state, q, k, v)[0]
-
-
-def _segments_forward(plan, slopes, state, q, k, v):
-  def body(carry, n):
-    state, out = carry
-    after, part = _segment(plan, n, slopes, state, *plan.read((q, k, v), n))
-    return (after, *plan.write([out], n, [part])), state
-
-  carry = state, _zeros(q.shape, q.dtype, q)
-  (state, out), before = lax.scan(body, carry, jnp.arange(plan.count))
-  return (out, state), (slopes, before, q, k, v)
-
-
-def _segments_backward(plan, residuals, cotangents):
-  slopes, before, q, k, v = residuals
-  dout, dstate = cotangents
-
-  def body(carry, x):
-    dstate, *grads = carry
-    n, state = x
-    run = functools.partial(_segment, plan, n, slopes)
-    _, pull = jax.vjp(run, state, *plan.read((q, k, v), n))
-    dstate, *parts = pull((dstate, *plan.read([dout], n)))
-    return (dstate, *plan.write(grads, n, parts)), None
-
-  carry = dstate, *(_zeros(x.shape, x.dtype, x) for x in (q, k, v))
-  xs = jnp.arange(plan.count), before
-  (dstate, *grads), _ = lax.scan(body, carry, xs, reverse=True)
-  return jnp.zeros_like(slopes), dstate, *grads
-
-
-_segments.defvjp(_segments_forward, _segments_backward)
-
-
 def _segment(plan, n, slopes, state, q, k, v):
   """(state behind segment n, its outputs) from the state in front of it."""
   dtype, count = q.dtype, plan.size // plan.chunk
   split = (q.shape[0], count, plan.chunk, *q.shape[2:])
   q, k, v = (x.reshape(split) for x in (q, k, v))
-  dot = functools.partial(
-    jnp.einsum,
-    precision=chunks.precision(dtype),
-    preferred_element_type=jnp.float32,
-  )
   i = jnp.arange(plan.chunk)
-  rows_N = jnp.clip(plan.rows(n) - plan.chunk * jnp.arange(count), 0, plan.chunk)
+  left_N = plan.rows(n) - plan.chunk * jnp.arange(count)
+  rows_N = jnp.clip(left_N, 0, plan.chunk)
   end_NxCxH = chunks.to_end(slopes, i[:, None], rows_N[:, None, None])
   k_end = (k * end_NxCxH[..., None]).astype(dtype)
-  kv_BxNxHxDxE = dot('bnchd,bnche->bnhde', k_end, v)
+  kv_BxNxHxDxE = xla.einsum('bnchd,bnche->bnhde', k_end, v)
   before, after = _states(plan, n, slopes, state, kv_BxNxHxDxE)
 
   decay_HxCxC = chunks.within(slopes[:, None, None], i[:, None], i[None, :])
-  scores = dot('bnihd,bnjhd->bnhij', q, k) * decay_HxCxC
-  out = dot('bnhij,bnjhe->bnihe', scores.astype(dtype), v)
+  scores = xla.einsum('bnihd,bnjhd->bnhij', q, k) * decay_HxCxC
+  out = xla.einsum('bnhij,bnjhe->bnihe', scores.astype(dtype), v)
   start_CxH = chunks.from_start(slopes, i[:, None])
-  carried = dot('bnchd,bnhde->bnche', q, before.astype(dtype))
+  carried = xla.einsum('bnchd,bnhde->bnche', q, before.astype(dtype))
   out = (out + carried * start_CxH[..., None]) * plan.scale
   return after, out.astype(dtype).reshape(out.shape[0], -1, *out.shape[3:])
 
@@ -142,6 +134,12 @@ def _states(plan, n, slopes, state, kv_BxNxHxDxE):
   pick = functools.partial(lax.dynamic_index_in_dim, axis=1, keepdims=False)
   after = left_H[:, None, None] * pick(before, last) + pick(kv_BxNxHxDxE, last)
   return before, after
+
+
+def _keep(mask, x_BxLxHxDh):
+  if mask is None:
+    return x_BxLxHxDh
+  return jnp.where(mask[:, :, None, None], x_BxLxHxDh, 0)
 
 
 def _zeros(shape, dtype, like):

@@ -1,7 +1,7 @@
 """Linear attention: the public function and its dispatch."""
 
 from kernels import checks, dispatch, noncausal
-from kernels.linear import features, reference
+from kernels.linear import features
 from kernels.linear.options import LinearOptions
 
 
@@ -56,7 +56,5 @@ def linear_attention(
     interpret=dispatch.interpret_params(),
   )
   name = dispatch.resolve('linear', implementation, q.shape, q.dtype)
-  if name == 'xla':
-    return reference.forward(q, k, v, mask, options)
   return noncausal.attend('linear', name, options, q, k, v, mask)
 

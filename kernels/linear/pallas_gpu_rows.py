@@ -34,8 +34,8 @@ class _Walk:
   """The walk of a block over the chunks of its part."""
 
   def __init__(self, ins, scratch, names, plan, tools):
-    self.b, self.h, self.part, self.w = map(
-      lax.axis_index, ('b', 'h', 'part', 'wg')
+    self.b, self.h, self.part, self.w = hopper.place(
+      plan.warpgroups, 'b', 'h', 'part'
     )
     self.ins, self.scratch, self.names = ins, scratch, names
     self.plan, self.tools = plan, tools

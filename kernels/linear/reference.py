@@ -2,45 +2,65 @@
 
 import jax.numpy as jnp
 
-from kernels import chunks
+from kernels import xla
 from kernels.linear import features
 
 
-def forward(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, options):
-  """The equation of `api.linear_attention`; differentiable by JAX."""
-  q, k, v = q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh
-  f32, dtype = jnp.float32, q.dtype
-  prec = chunks.precision(dtype)
-  q = features.apply(options.feature_map, q).astype(dtype)
-  k = features.apply(options.feature_map, k).astype(dtype)
-  if mask_BxL is not None:
-    mask = mask_BxL[:, :, None, None]
-    q, k, v = (jnp.where(mask, x, 0) for x in (q, k, v))
-  kv = jnp.einsum(
-    'blhd,blhe->bhde', k, v, precision=prec, preferred_element_type=f32
-  )
-  # A float32 state times the scale, rounded once: what the kernels do too.
-  out = jnp.einsum(
-    'blhd,bhde->blhe',
-    q,
-    kv.astype(dtype),
-    precision=prec,
-    preferred_element_type=f32,
-  )
-  out = out * options.scale
+def forward(q, k, v, mask, options, save):
+  """(out, (S, z) or None); see `api.linear_attention`."""
+  dtype = q.dtype
+  phi_q, phi_k, v = _features(q, k, v, mask, options)
+  kv = xla.einsum('blhd,blhe->bhde', phi_k, v).astype(dtype)
+  z = jnp.sum(phi_k, axis=1, keepdims=True, dtype=jnp.float32)
+  out = xla.einsum('blhd,bhde->blhe', phi_q, kv) * options.scale
   if options.normalize:
-    z_BxHxDh = jnp.sum(k, axis=1, dtype=f32)
-    norm_BxLxH = jnp.einsum(
-      'blhd,bhd->blh',
-      q.astype(f32),
-      z_BxHxDh,
-      precision=chunks.precision(f32),
-    )
-    norm_BxLxHx1 = (norm_BxLxH + options.eps)[..., None]
-    if mask_BxL is not None:
-      # eps = 0 under an all-false mask must not put NaN into the gradient.
-      norm_BxLxHx1 = jnp.where(mask, norm_BxLxHx1, 1)
-    out = out / norm_BxLxHx1
-  if mask_BxL is not None:
-    out = jnp.where(mask, out, 0)
-  return out.astype(dtype)
+    out = out / _norm(phi_q, z, mask, options)
+  return _keep(mask, out).astype(dtype), (kv, z) if save else None
+
+
+def backward(q, k, v, mask, saved, do, options):
+  """(dq, dk, dv)."""
+  dtype = q.dtype
+  kv, z = saved
+  q, k, do = (_keep(mask, x) for x in (q, k, do))
+  phi_q, phi_k, v = _features(q, k, v, mask, options)
+  dphi_q = xla.einsum('blhe,bhde->blhd', do, kv)
+  dz = 0.0
+  if options.normalize:
+    # Divide the float32 products, not their bf16 operand do: one rounding
+    # less in dq and in dkv.
+    norm = _norm(phi_q, z, mask, options)
+    num = xla.einsum('blhd,bhde->blhe', phi_q, kv)
+    num = jnp.sum(do * num, axis=-1, keepdims=True)
+    dnorm = -num / jnp.square(norm)
+    dphi_q = dphi_q / norm + dnorm * z
+    dz = jnp.sum(phi_q * dnorm, axis=1, keepdims=True)
+    phi_q = features.apply(options.feature_map, q) / norm
+  dkv = xla.einsum('blhd,blhe->bhde', phi_q.astype(dtype), do)
+  dkv = (dkv * options.scale).astype(dtype)
+  dphi_k = xla.einsum('blhe,bhde->blhd', v, dkv) + dz * options.scale
+  dv = xla.einsum('blhd,bhde->blhe', phi_k, dkv)
+  dq = dphi_q * features.slope(options.feature_map, q) * options.scale
+  dk = dphi_k * features.slope(options.feature_map, k)
+  return tuple(_keep(mask, x).astype(dtype) for x in (dq, dk, dv))
+
+
+def _features(q, k, v, mask, options):
+  """phi(q), phi(k) in the dtype of q, and v; 0 where a token is masked."""
+  phi_q, phi_k = (
+    features.apply(options.feature_map, x).astype(q.dtype) for x in (q, k)
+  )
+  return tuple(_keep(mask, x) for x in (phi_q, phi_k, v))
+
+
+def _norm(phi_q, z_Bx1xHxDh, mask, options):
+  """phi(q) . z + eps as [B, L, H, 1]; 1 where a token is masked."""
+  norm = xla.einsum('blhd,bhd->blh', phi_q.astype(jnp.float32), z_Bx1xHxDh[:, 0])
+  norm = norm[..., None] + options.eps
+  return norm if mask is None else jnp.where(mask[:, :, None, None], norm, 1)
+
+
+def _keep(mask, x_BxLxHxDh):
+  if mask is None:
+    return x_BxLxHxDh
+  return jnp.where(mask[:, :, None, None], x_BxLxHxDh, 0)

@@ -1,7 +1,6 @@
 """SimpleTRON attention: the public function and its dispatch."""
 
 from kernels import checks, dispatch, noncausal
-from kernels.simpletron import reference
 from kernels.simpletron.options import SimpletronOptions
 
 
@@ -39,7 +38,5 @@ def simpletron_attention(
     interpret=dispatch.interpret_params(),
   )
   name = dispatch.resolve('simpletron', implementation, q.shape, q.dtype)
-  if name == 'xla':
-    return reference.forward(q, k, v, mask, options)
   return noncausal.attend('simpletron', name, options, q, k, v, mask)
 

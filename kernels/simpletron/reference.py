@@ -14,6 +14,11 @@ def as_linear(options):
   )
 
 
-def forward(q, k, v, mask, options):
-  """The equation of `api.simpletron_attention`; differentiable by JAX."""
-  return linear.forward(q, k, v, mask, as_linear(options))
+def forward(q, k, v, mask, options, save):
+  """(out, saved or None); see `api.simpletron_attention`."""
+  return linear.forward(q, k, v, mask, as_linear(options), save)
+
+
+def backward(q, k, v, mask, saved, do, options):
+  """(dq, dk, dv)."""
+  return linear.backward(q, k, v, mask, saved, do, as_linear(options))

@@ -25,6 +25,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.errors import UserError
 from lra.models import block_sparse, layers, patterns
 
 MIXES_PADDING = True  # the random graph depends on the padded length
@@ -45,7 +46,7 @@ class Mixer(nn.Module):
     dtype: computing dtype; parameters are float32.
 
   Raises:
-    UserError: the heads do not divide the width.
+    UserError: window_blocks is even, or the heads do not divide the width.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -59,6 +60,9 @@ class Mixer(nn.Module):
 
   def patterns(self, length: int) -> tuple[patterns.Pattern, ...]:
     """The pattern of all heads; a layer's own once the mixer is in a model."""
+    if self.window_blocks % 2 == 0:
+      raise UserError('config.model.window_blocks must be odd: the block of '
+                      'the query is in the middle.')
     layer = '/'.join(self.scope.path) if self.scope else ''
     reach = self.window_blocks // 2
     positions = self.global_blocks * self.block_size

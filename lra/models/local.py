@@ -8,7 +8,7 @@ positions L / block apart; here they are consecutive positions.
 Family: sparse
 Equation: softmax over { j : floor(j / b) = floor(i / b) } of q_i k_j / sqrt(Dh)
 Cost: O(L b D)
-Source: Tay et al. 2020 (Long Range Arena), arXiv 2011.04006, section 3.3
+Source: Tay et al. 2020 (Long Range Arena), arXiv 2011.04006, released code
 """
 
 import flax.linen as nn

@@ -37,6 +37,9 @@ class Pattern:
     random_blocks: [H][N][R] nested tuples: for head h and query block n the R
       key blocks seen besides, -1 for none; one entry instead of H is shared by
       the heads. They must not be in the window.
+
+  Raises:
+    UserError: a size is not positive, or no query would see any key.
   """
   block: int = 64
   offsets: tuple[int, ...] = (0,)
@@ -46,6 +49,14 @@ class Pattern:
   global_queries: int = 0
   summary: tuple[int, int] | None = None
   random_blocks: tuple[tuple[tuple[int, ...], ...], ...] = ()
+
+  def __post_init__(self):
+    if min(self.block, self.dilation, *(self.summary or ())) < 1:
+      raise UserError('Blocks, dilations, strides and summaries of an '
+                      'attention pattern must be 1 or more.')
+    if not (self.offsets or self.global_keys or self.summary):
+      raise UserError('An attention pattern needs a window, global keys or '
+                      'summaries.')
 
   def shared_keys(self, length: int) -> np.ndarray:
     """Bool [L]: the keys that all queries see."""
@@ -123,6 +134,8 @@ def random_blocks(num_blocks: int, num_random: int, *, reach: int,
     heads: H tables are drawn.
     seed: of numpy's default generator.
   """
+  if not num_random:
+    return ()
   rng = np.random.default_rng(seed)
 
   def row(n):
@@ -153,9 +166,10 @@ def of_model(name: str, length: int, fields: dict) -> tuple[Pattern, ...]:
         f'{name} has no fixed pattern to draw: choose a model whose Mixer has '
         'a method patterns, such as bigbird.')
   try:
-    return mixer(**fields).patterns(length)
+    mixer = mixer(**fields)
   except TypeError as error:
     raise UserError(f'--set does not fit {name}: {error}.') from error
+  return mixer.patterns(length)
 
 
 def draw(patterns: tuple[Pattern, ...], length: int, title: str,
@@ -164,19 +178,22 @@ def draw(patterns: tuple[Pattern, ...], length: int, title: str,
   from matplotlib import colors, figure, patches
 
   palette = ('white', 'tab:blue', 'tab:orange', 'tab:purple', 'tab:green')
-  fig = figure.Figure(figsize=(6.2 * len(patterns), 6.8), layout='constrained')
+  fig = figure.Figure(figsize=(6 * len(patterns), 7), layout='constrained')
   fig.suptitle(title)
-  for axes, pattern in zip(fig.subplots(1, len(patterns), squeeze=False)[0],
-                           patterns, strict=True):
+  present = set()
+  for n, (axes, pattern) in enumerate(zip(
+      fig.subplots(1, len(patterns), squeeze=False)[0], patterns, strict=True)):
     kinds = pattern.kinds(length)
     axes.imshow(kinds, cmap=colors.ListedColormap(palette), vmin=0,
                 vmax=len(palette) - 1, interpolation='nearest')
+    group = f'heads {n + 1}/{len(patterns)}: ' if len(patterns) > 1 else ''
     axes.set(xlabel='key', ylabel='query',
-             title=f'{np.mean(kinds > 0):.1%} of all pairs')
-    axes.legend(handles=[patches.Patch(color=palette[kind], label=KINDS[kind])
-                         for kind in np.unique(kinds) if kind],
-                loc='upper right', framealpha=1)
-  fig.savefig(path, dpi=110)
+             title=f'{group}{np.mean(kinds > 0):.1%} of all pairs')
+    present |= set(np.unique(kinds)) - {0}
+  fig.legend(handles=[patches.Patch(color=palette[kind], label=KINDS[kind])
+                      for kind in sorted(present)],
+             loc='outside lower center', ncols=len(present))
+  fig.savefig(path, dpi=min(max(100, length // 4), 400))
 
 
 def main(argv: list[str]) -> None:

@@ -14,7 +14,7 @@ buckets, padding and self-attention within a chunk.)
 
 Family: sparse
 Equation: softmax over the union over rounds r of { j : h_r(j) = h_r(i) and
-  chunk_r(i) - chunk_r(j) in {0, 1} } \\ {i} of q_i q_j / (|q_j| sqrt(Dh)),
+  chunk_r(i) - chunk_r(j) in {0, 1} } without i of q_i q_j / (|q_j| sqrt(Dh)),
   h_r(x) = argmax([x R_r, -x R_r])
 Cost: O(L rounds (chunk D + log L + num_buckets D))
 Source: Kitaev et al. 2020, arXiv 2001.04451, section 2 and eq. 2-4
@@ -44,7 +44,8 @@ class Mixer(nn.Module):
     dtype: computing dtype; parameters are float32.
 
   Raises:
-    UserError: num_buckets is odd, or the heads do not divide the width.
+    UserError: num_buckets is odd, another size is not positive, or the heads do
+      not divide the width.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -59,6 +60,8 @@ class Mixer(nn.Module):
                train: bool) -> jax.Array:
     if self.num_buckets < 2 or self.num_buckets % 2:
       raise UserError('config.model.num_buckets must be even.')
+    if min(self.rounds, self.chunk_size) < 1:
+      raise UserError('config.model.rounds and chunk_size must be 1 or more.')
     qk_BxLxHxDh, v_BxLxHxDh = (
         layers.project_heads(x, self.num_heads, self.qkv_width, self.dtype,
                              name, self.qkv_bias)

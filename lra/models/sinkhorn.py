@@ -24,6 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra.errors import UserError
 from lra.models import layers, partials
 from lra.models.block_sparse import from_blocks, to_blocks
 
@@ -44,7 +45,7 @@ class Mixer(nn.Module):
     dtype: computing dtype; parameters are float32.
 
   Raises:
-    UserError: the heads do not divide the width.
+    UserError: a size is not positive, or the heads do not divide the width.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -58,6 +59,9 @@ class Mixer(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array, mask: jax.Array, *,
                train: bool) -> jax.Array:
+    if min(self.block_size, self.iterations) < 1 or self.temperature <= 0:
+      raise UserError('config.model.block_size and iterations must be 1 or '
+                      'more and temperature above 0.')
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = layers.project_qkv(
         x, self.num_heads, self.qkv_width, self.dtype, self.qkv_bias)
     scores_BxHxNxN = self._scores(x, mask) / self.temperature

@@ -133,7 +133,7 @@ def generated(mixer: SpectralMixer, num_frequencies: int, head_width: int,
   Three dense layers with batch normalisation over the F samples and leaky
   ReLU between them and tanh at the end, shared by the heads. The noise has
   Dh / 2 entries, the hidden layers 2 Dh and 4 Dh units, as released. The
-  samples are no data, so their own statistics are used in evaluation too.
+  samples are no data: evaluation normalises by their statistics as well.
 
   Raises:
     UserError: fewer than two frequencies.
@@ -147,8 +147,9 @@ def generated(mixer: SpectralMixer, num_frequencies: int, head_width: int,
   for i, width in enumerate((2 * head_width, 4 * head_width)):
     x = nn.Dense(width, kernel_init=layers.KERNEL_INIT,
                  name=f'generator_{i}')(x)
-    x = nn.leaky_relu(nn.BatchNorm(
-        use_running_average=False, momentum=0.0, name=f'norm_{i}')(x))
+    x = nn.leaky_relu(nn.LayerNorm(
+        epsilon=1e-5, reduction_axes=0, feature_axes=-1,
+        use_fast_variance=False, name=f'norm_{i}')(x))
   x = nn.Dense(head_width, kernel_init=layers.KERNEL_INIT,
                name='generator_out')(x)
   omega_HxFxDh = jnp.broadcast_to(
@@ -176,7 +177,7 @@ def fastfood(mixer: SpectralMixer, num_frequencies: int, head_width: int,
   def scales(key, shape):
     g_key, s_key = jax.random.split(key)
     g = jax.random.normal(g_key, shape)
-    chi = jnp.sqrt(2 * jax.random.gamma(s_key, shape[-1] / 2, shape))
+    chi = jnp.linalg.norm(jax.random.normal(s_key, (*shape, width)), axis=-1)
     return jnp.stack([g, chi / jnp.linalg.norm(g, axis=-1, keepdims=True)])
 
   g_HxNxW, s_HxNxW = mixer.param('scales', scales, shape)

@@ -133,18 +133,19 @@ def _closed_form(name, params):
   return kernel
 
 
-def _samples(name, num_features, params, x, mask, count, redraw):
-  """Outputs [count, B, L, D] for independent draws of the frequencies.
-
-  `redraw` lists the parameters which are part of the draw.
-  """
-  mixer = _mixer(name, num_features=num_features)
+def _samples(name, num_features, params, x, mask, count):
+  """Outputs [count, B, L, D] for independent draws of the frequencies."""
+  mixer = _mixer(name, num_features=num_features, redraw=True)
+  constants = mixer_oracle.init(mixer, x, mask)['constants']
 
   def one(key):
-    drawn = mixer.init(key, x, mask, train=False)
-    mine = {k: drawn['params'][k] if k in redraw else params[k]
-            for k in drawn['params']}
-    return mixer.apply({**drawn, 'params': mine}, x, mask, train=False)
+    if name.startswith('fastfood'):  # whose draw is its initial parameters
+      variables = mixer.init(key, x, mask, train=False)
+      own = {k: variables['params'][k] for k in ('scales', 'signs')}
+      variables['params'] = {**params, **own}
+    else:
+      variables = {'params': params, 'constants': constants}
+    return mixer.apply(variables, x, mask, train=True, rngs={'dropout': key})
 
   keys = jax.random.split(jax.random.key(3), count)
   return np.asarray(jax.jit(jax.vmap(one))(keys), np.float64)
@@ -154,18 +155,19 @@ def _samples(name, num_features, params, x, mask, count, redraw):
 def test_error_falls_as_1_over_root_m(name):
   """To the closed form where there is one, else to very many features."""
   x, mask = mixer_oracle.ragged(24, 10, width=16)
+  x *= 0.25
   params = mixer_oracle.init(_mixer(name, num_features=33), x, mask)['params']
-  redraw = ('scales', 'signs') if name.startswith('fastfood') else ()
   if name.startswith('generative'):
-    want = _samples(name, 16385, params, x, mask, 1, redraw)[0]
+    want = _samples(name, 8193, params, x, mask, 1)[0]
   else:
     exact = jax.tree.map(lambda p: np.asarray(p, np.float64), params)
     want = _attend(np, exact, x.astype(np.float64), mask,
                    _closed_form(name, exact))
   errors = []
   for num_features in (33, 513):
-    got = _samples(name, num_features, params, x, mask, 40, redraw)
+    got = _samples(name, num_features, params, x, mask, 40)
     errors.append(np.sqrt(np.mean((got - want)[:, mask]**2)))
+  print(errors, np.abs(want[mask]).max())
   assert 3 < errors[0] / errors[1] < 5.5  # sqrt(512 / 32) = 4
   assert errors[1] < 0.05 * np.abs(want[mask]).max()
 
@@ -175,17 +177,19 @@ def test_fastfood_starts_as_gaussian_frequencies():
   x, mask = mixer_oracle.ragged(2, width=6)
   module = importlib.import_module('lra.models.fastfood_prf')
 
-  def one(key):
-    mixer = module.Mixer(num_heads=1, qkv_width=6, num_features=8)
-    variables = mixer.init(key, x, mask, train=False)
-    return mixer.apply(variables, 8, 6, False, method='density')[0][0]
+  mixer = module.Mixer(num_heads=1, qkv_width=6, num_features=8)
 
-  rows = np.asarray(jax.jit(jax.vmap(one))(
-      jax.random.split(jax.random.key(0), 4000)))  # [N, F, Dh]
-  assert rows.shape == (4000, 8, 6)
-  assert np.abs(rows.mean(0)).max() < 5 / np.sqrt(4000)
+  def one(key):
+    return mixer.init(key, x, mask, train=False)
+
+  draws = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), 3000))
+  rows = np.stack([_frequencies(np, 'fastfood', *(
+      jax.tree.map(lambda a, i=i: np.asarray(a[i]), draws[kind])
+      for kind in ('params', 'constants')))[0][0] for i in range(3000)])
+  assert rows.shape == (3000, 8, 6)
+  assert np.abs(rows.mean(0)).max() < 5 / np.sqrt(3000)
   second = np.einsum('nfd,nfe->fde', rows, rows) / len(rows)
-  assert np.abs(second - np.eye(6)).max() < 5 * np.sqrt(2 / 4000)
+  assert np.abs(second - np.eye(6)).max() < 5 * np.sqrt(2 / 3000)
 
 
 @pytest.mark.parametrize('width', [1, 2, 8, 64])
@@ -212,25 +216,6 @@ def test_redraw_and_longer_padding(name):
                            np.pad(mask, [(0, 0), (0, 24)]))
   want = mixer_oracle.apply(mixer, variables, x, mask)
   np.testing.assert_allclose(got[:, :40][mask], want[mask], atol=1e-5)
-
-
-@pytest.mark.parametrize('name', NAMES)
-def test_the_density_is_learned(name):
-  x, mask = mixer_oracle.ragged(20, width=16)
-  mixer = _mixer(name, num_features=33)
-  variables = mixer_oracle.init(mixer, x, mask)
-
-  def loss(params):
-    y = mixer.apply({**variables, 'params': params}, x, mask, train=True)
-    return jnp.sum(jnp.sin(y))
-
-  grads = jax.jit(jax.grad(loss))(variables['params'])
-  own = {'gmm': ('mean', 'log_std', 'logit'), 'fastfood': ('scales', 'signs'),
-         'generative': ('generator_0', 'generator_1', 'generator_out')}
-  for key in own[name.split('_')[0]]:
-    for g in jax.tree.leaves(grads[key]):
-      if g.ndim > 1:  # a bias before batch normalisation has no gradient
-        assert np.abs(g).max() > 1e-6, key
 
 
 def test_too_few_features_are_refused():

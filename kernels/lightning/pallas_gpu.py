@@ -1,0 +1,148 @@
+"""Lightning attention for Hopper: one kernel forward, one backward.
+
+A block walks over the chunks of one (b, h) with the state of the recurrence
+in registers, and stores it once per pair of chunks for the backward kernel,
+which walks from the last pair to the first. Where B * H leaves the device
+empty, L is cut into parts: a kernel of `hopper_sums` first makes what every
+part adds to the state, so that all parts can start at once (2 tensors more).
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from kernels import chunks, dispatch, hopper, hopper_sums
+from kernels.lightning import pallas_gpu_backward, pallas_gpu_forward
+
+PAIR = 2 * hopper.TILE
+
+
+def supported(shape, dtype, interpret=None):
+  """Raises NotImplementedError for what `forward` cannot take."""
+  local = dispatch.target_is_local()
+  hopper.supported('lightning', shape, dtype, interpret, local)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """The static numbers of a call.
+
+  Attributes:
+    shape: (B, L, H, Dh).
+    parts: into how many parts L is cut.
+    per_part: pairs of chunks in a part (the last may have fewer).
+    scale: of the result.
+    interpret: the interpreter's parameters or None.
+  """
+
+  shape: tuple
+  parts: int
+  per_part: int
+  scale: float
+  interpret: object
+
+  @classmethod
+  def of(cls, shape, options):
+    b, length, h, _ = shape
+    pairs = -(-length // PAIR)
+    parts = _parts(b * h, pairs)
+    return cls(shape, parts, -(-pairs // parts), options.scale, options.interpret)
+
+  @property
+  def warpgroups(self):
+    return self.shape[3] // hopper.TILE
+
+  @property
+  def pairs(self):
+    return -(-self.shape[1] // PAIR)
+
+  @property
+  def rows_per_part(self):
+    return self.per_part * PAIR
+
+  def sums(self, x, y, mask, slopes, reverse):
+    """What each part adds to the state, float32 [B, H, parts, Dh, Dh]."""
+    plan = hopper_sums.Plan(
+      length=self.shape[1],
+      warpgroups=self.warpgroups,
+      parts=self.parts,
+      reverse=reverse,
+      scale=self.scale,
+      interpret=self.interpret,
+      stages=min(4, 2 * self.per_part),
+      chunks_per_part=2 * self.per_part,
+    )
+    return hopper_sums.sums(x, y, mask, plan, slopes)[0]
+
+
+def _parts(blocks, pairs):
+  """One part, unless that leaves more than half of the SMs empty."""
+  if 2 * blocks > hopper.SM_COUNT:
+    return 1
+  parts = max(1, min(pairs // 2, hopper.SM_COUNT // blocks))
+  return -(-pairs // -(-pairs // parts))
+
+
+def forward(q, k, v, mask, slopes, initial_state, options, save):
+  """(out, final state or None, states in front of the pairs or None)."""
+  plan = Plan.of(q.shape, options)
+  before = None
+  if initial_state is not None:
+    before = initial_state[:, :, None]
+  if plan.parts > 1:
+    sums = plan.sums(k, v, mask, slopes, reverse=False)
+    before = _states_before(sums, slopes, initial_state, plan)
+  return pallas_gpu_forward.run(
+    q, k, v, mask, slopes, before, options.return_state, save, plan
+  )
+
+
+def backward(
+  q, k, v, mask, slopes, initial_state, saved, do, dfinal_state, options
+):
+  """(dq, dk, dv, gradient of the initial state or None)."""
+  plan = Plan.of(q.shape, options)
+  after = None
+  if dfinal_state is not None:
+    after = dfinal_state[:, :, None]
+  if plan.parts > 1:
+    sums = plan.sums(q, do, mask, slopes, reverse=True)
+    after = _gradients_after(sums, slopes, dfinal_state, plan)
+  return pallas_gpu_backward.run(
+    q,
+    k,
+    v,
+    mask,
+    slopes,
+    saved,
+    do,
+    after,
+    initial_state is not None,
+    plan,
+  )
+
+
+def _states_before(sums, slopes, initial_state, plan):
+  """The state in front of every part: [B, H, parts, Dh, Dh]."""
+  if initial_state is None:
+    initial_state = jnp.zeros_like(sums[:, :, 0])
+  first = jnp.concatenate([initial_state[:, :, None], sums[:, :, :-1]], axis=2)
+  return _prefix(first, slopes, plan)
+
+
+def _gradients_after(sums, slopes, dfinal_state, plan):
+  """The gradient of the state behind every part: [B, H, parts, Dh, Dh]."""
+  if dfinal_state is None:
+    dfinal_state = jnp.zeros_like(sums[:, :, 0])
+  rows = plan.shape[1] - (plan.parts - 1) * plan.rows_per_part
+  left_H = chunks.over(slopes, rows)
+  last = sums[:, :, -1] + left_H[:, None, None] * dfinal_state
+  later = [last[:, :, None], sums[:, :, -2:0:-1]]
+  after = _prefix(jnp.concatenate(later, axis=2), slopes, plan)[:, :, ::-1]
+  return jnp.concatenate([after, dfinal_state[:, :, None]], axis=2)
+
+
+def _prefix(x_BxHxPxDxE, slopes, plan):
+  x = jnp.swapaxes(x_BxHxPxDxE, 1, 2)
+  x = chunks.prefix(x, slopes * plan.rows_per_part)
+  return jnp.swapaxes(x, 1, 2)

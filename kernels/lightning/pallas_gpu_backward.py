@@ -1,0 +1,372 @@
+"""The backward kernel of lightning attention for Hopper.
+
+A block walks over pairs of chunks from the last to the first, with the
+gradient dS of the state in registers, and in shared memory as bf16. The
+forward kernel saved the state S in front of every pair: the lower chunk of a
+pair uses it as it is, the upper one also looks at the keys and values of the
+lower one, which are already on their way. Per chunk, in the words of
+`kernels.chunks`, with A = (q k^T) * within and G = (do v^T) * within:
+  dv = A^T do + to_end * (k dS)
+  dk = G^T q + to_end * (v dS^T)
+  dq = G k + from_start * (do S^T)
+  dS = over * dS + q^T (from_start * do)
+Warpgroup w makes columns 64 w to 64 w + 63 of each. With two warpgroups, the
+first makes A and the second G.
+"""
+
+import functools
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from kernels import chunks, dispatch, hopper
+
+
+def run(q, k, v, mask, slopes, saved, do, after, want_dinitial, plan):
+  """(dq, dk, dv, gradient of the initial state or None).
+
+  Args:
+    q, k, v, do: bf16 [B, L, H, Dh].
+    mask: bool [B, L] or None.
+    slopes: float32 [H].
+    saved: bf16 [B, H, pairs, Dh, Dh], the state in front of every pair.
+    after: float32 [B, H, parts, Dh, Dh], the gradient of the state behind
+      every part; None = zeros, with one part.
+    want_dinitial: also return float32 [B, H, Dh, Dh].
+    plan: pallas_gpu.Plan.
+  """
+  b, _, h, d = plan.shape
+  grad = dispatch.like(q, q.shape, q.dtype)
+  dinitial = dispatch.like(q, (b, h, d, d), jnp.float32)
+  tools = hopper.Tools(plan.interpret is not None)
+  stages = min(4 if plan.warpgroups == 1 else 2, 2 * plan.per_part)
+  outs = hopper.call(
+    functools.partial(_kernel, plan=plan, tools=tools),
+    {
+      'q': q,
+      'k': k,
+      'v': v,
+      'do': do,
+      'saved': saved,
+      'mask': hopper.mask_rows(mask),
+      'slopes': slopes,
+      'after': after,
+    },
+    {
+      'dq': grad,
+      'dk': grad,
+      'dv': grad,
+      'dinitial': dinitial if want_dinitial else None,
+    },
+    grid={'h': h, 'part': plan.parts, 'b': b},
+    scratch=_scratch(tools, plan.warpgroups, stages, mask is not None),
+    warpgroups=plan.warpgroups,
+    interpret=plan.interpret,
+  )
+  return tuple(outs[name] for name in ('dq', 'dk', 'dv', 'dinitial'))
+
+
+def _scratch(tools, w, stages, masked):
+  state_stages = 2 if w == 1 else 1
+  barrier = functools.partial(plgpu.Barrier, num_barriers=stages)
+  state_barrier = functools.partial(plgpu.Barrier, num_barriers=state_stages)
+  numbers = plgpu.SMEM((stages, hopper.TILE), jnp.float32)
+  return {
+    'left': tools.moved(stages, 2, w),  # q and do
+    'right': tools.moved(stages, 2, w),  # k and v
+    'mask': numbers if masked else None,
+    'scores': tools.tiles(2),  # A and G
+    'do_start': tools.tiles(w),
+    'dstate': tools.tiles(w, w),
+    'end': plgpu.SMEM((w, hopper.TILE), jnp.float32),
+    'state': tools.tiles(state_stages, w, w),
+    'spare': tools.tiles(w) if tools.simulate else None,
+    'left_full': barrier(num_arrivals=2 * w),
+    'right_full': barrier(num_arrivals=2 * w + masked),
+    'free': barrier(num_arrivals=w),
+    'state_full': state_barrier(num_arrivals=w * w),
+    'state_free': state_barrier(num_arrivals=w),
+    'met': plgpu.Barrier(num_arrivals=w),
+    'done': plgpu.Barrier(num_arrivals=w),
+  }
+
+
+def _kernel(ins, outs, scratch, *, plan, tools):
+  block = _Block(ins, outs, scratch, plan, tools)
+  block.ring.start()
+  block.states.start()
+  end = chunks.to_end(block.slope, tools.columns(), hopper.TILE)
+  tools.publish((scratch.end.at[block.w], end))
+  dstate = tuple(block.first_dstate(i) for i in block.numbers)
+  tools.publish(*block.dstate_stores(dstate))
+
+  def pair(p, dstate):
+    dstate = block.chunk(p, 2 * p, dstate, upper=True)
+    return block.chunk(p, 2 * p + 1, dstate, upper=False)
+
+  dstate = lax.fori_loop(0, block.pairs, pair, dstate)
+  if outs.dinitial is not None:
+
+    @pl.when(block.part == 0)
+    def _():
+      for i, x in enumerate(dstate):
+        where = block.b, block.h, hopper.tile(i), hopper.tile(block.w)
+        outs.dinitial[where] = x
+
+  plgpu.wait_smem_to_gmem(0)
+
+
+class _Block:
+  """The walk of one block. Step t is the t-th chunk from the end."""
+
+  def __init__(self, ins, outs, scratch, plan, tools):
+    self.b, self.h, self.part, self.w = hopper.place(
+      plan.warpgroups, 'b', 'h', 'part'
+    )
+    self.ins, self.outs, self.scratch = ins, outs, scratch
+    self.plan, self.tools = plan, tools
+    self.numbers = hopper.numbers(plan.warpgroups)
+    self.first = self.part * plan.per_part
+    self.pairs = plan.per_part
+    if plan.pairs % plan.per_part:
+      self.pairs = jnp.minimum(self.pairs, plan.pairs - self.first)
+    self.left, self.left_lines = tools.views(scratch.left)
+    self.right, self.right_lines = tools.views(scratch.right)
+    self.ring = hopper.Ring(
+      scratch.free.shape[0], 2 * self.pairs, self._fetch, scratch.free
+    )
+    self.states = hopper.Ring(
+      scratch.state_free.shape[0],
+      self.pairs,
+      self._fetch_state,
+      scratch.state_free,
+    )
+    self.slope = ins.slopes[self.h]
+    self.rows = tools.index()
+    within = chunks.within(self.slope, tools.index(0), tools.index(1))
+    self.within = within * plan.scale
+    self.start = chunks.from_start(self.slope, self.rows) * plan.scale
+
+  def _number(self, step):
+    """The chunk of a step; an odd count has an empty chunk at the end."""
+    return 2 * (self.first + self.pairs) - 1 - step
+
+  def _fetch(self, step, slot):
+    n, ins, scratch = self._number(step), self.ins, self.scratch
+    left_full = scratch.left_full.at[slot]
+    right_full = scratch.right_full.at[slot]
+    # Keys and values first: the chunk before looks at them.
+    for lines, full, sources in (
+      (self.right_lines, right_full, (ins.k, ins.v)),
+      (self.left_lines, left_full, (ins.q, ins.do)),
+    ):
+      for m, source in enumerate(sources):
+        target = lines.at[slot, m]
+        hopper.copy_chunk(
+          source, self.b, n, self.h, target, full, self.plan.warpgroups
+        )
+    if ins.mask is not None:
+      plgpu.copy_gmem_to_smem(
+        ins.mask.at[self.b, hopper.at(n)], scratch.mask.at[slot], right_full
+      )
+
+  def _fetch_state(self, step, slot):
+    pair = self.first + self.pairs - 1 - step
+    for i in range(self.plan.warpgroups):
+      for j in range(self.plan.warpgroups):
+        columns = hopper.tile(i), hopper.tile(j)
+        plgpu.copy_gmem_to_smem(
+          self.ins.saved.at[self.b, self.h, pair, *columns],
+          self.scratch.state.at[slot, i, j],
+          self.scratch.state_full.at[slot],
+        )
+
+  def first_dstate(self, i):
+    if self.ins.after is None:
+      return self.tools.zeros()
+    where = self.b, self.h, self.part, hopper.tile(i), hopper.tile(self.w)
+    return self.tools.load_global(self.ins.after, where)
+
+  def dstate_stores(self, dstate):
+    refs = (self.scratch.dstate.at[i, self.w] for i in self.numbers)
+    return list(zip(refs, dstate, strict=True))
+
+  def meet(self):
+    hopper.meet(self.scratch.met, self.plan.warpgroups)
+
+  def chunk_done(self):
+    """This warpgroup has used the scores of its chunk."""
+    if self.plan.warpgroups > 1:
+      plgpu.barrier_arrive(self.scratch.done)
+
+  def await_last(self, t):
+    """Waits until all have used the scores of the chunk before step t."""
+    if self.plan.warpgroups > 1:
+      pl.when(t > 0)(lambda: plgpu.barrier_wait(self.scratch.done))
+
+  def chunk(self, p, t, dstate, upper):
+    """One chunk; `upper` of a pair or not. Returns the new dS."""
+    return _Chunk(self, p, t, upper).run(dstate)
+
+
+class _Chunk:
+  """One step of a block.
+
+  Attributes:
+    p, t: number of the pair and of the chunk, from the end.
+    upper: the later chunk of a pair, or the earlier.
+    w, numbers: the warpgroup and the tiles of a chunk, as indices.
+  """
+
+  def __init__(self, block, p, t, upper):
+    self.block, self.p, self.t, self.upper = block, p, t, upper
+    self.tools, self.scratch = block.tools, block.scratch
+    self.slot, self.n = block.ring.slot(t), block._number(t)
+    # Indices that the compiler does not know: it would hoist the matrix
+    # descriptor of every tile out of the loop and fill the registers. A
+    # slope is never negative.
+    self.zero = jnp.where(block.slope * t.astype(jnp.float32) < 0, 1, 0)
+    self.w = block.w + self.zero
+    self.numbers = [i + self.zero for i in block.numbers]
+    self.members = [i + self.zero for i in range(2)]
+    self.q, self.do = (block.left.at[self.slot, m] for m in self.members)
+    self.k, self.v = (block.right.at[self.slot, m] for m in self.members)
+    self.scores = [self.scratch.scores.at[m] for m in self.members]
+    self.dstate = self.scratch.dstate
+
+  def run(self, dstate):
+    block, tools, w = self.block, self.tools, self.w
+    if self.upper:
+      self._take(block.right, self.scratch.right_full, self.slot)
+    self._take(block.left, self.scratch.left_full, self.slot)
+    self._meet_if_masked()
+    block.await_last(self.t)
+    self._publish_scores()
+    # What the last chunk sent has been read: others may use its slot.
+    plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+    block.ring.release(self.t - 1)
+    if self.upper:
+      block.states.release(self.p - 1)
+    block.meet()
+
+    length = block.plan.shape[1]
+    exist = jnp.clip(length - self.n * hopper.TILE, 0, hopper.TILE)
+    dk, dv = self._dk_dv(exist)
+    dstate = self._dstate(dstate, exist)
+    block.meet()
+    # Nobody needs q, v and the old dS any more, and only this warpgroup its
+    # tile of k: the results take their places.
+    tools.publish(
+      (self.q.at[w], dk), (self.v.at[w], dv), *block.dstate_stores(dstate)
+    )
+    self._send(block.left_lines, 0, block.outs.dk)
+    self._send(block.right_lines, 1, block.outs.dv)
+    tools.publish((self.k.at[w], self._dq()))
+    self._send(block.right_lines, 0, block.outs.dq)
+    block.chunk_done()
+    return dstate
+
+  def _take(self, tiles, full, slot):
+    """Waits for two tensors of a slot and clears their masked rows."""
+    plgpu.barrier_wait(full.at[slot])
+    if self.block.ins.mask is None:
+      return
+    valid = self.tools.load(self.scratch.mask.at[slot], hopper.ROWS)
+    refs = [tiles.at[slot, m, self.w] for m in self.members]
+    values = [self.tools.load(ref).astype(jnp.float32) for ref in refs]
+    values = [hopper.keep(valid, x) for x in values]
+    self.tools.publish(*zip(refs, values, strict=True))
+
+  def _meet_if_masked(self):
+    if self.block.ins.mask is not None:
+      self.block.meet()
+
+  def _publish_scores(self):
+    """A, G and from_start * do, into shared memory."""
+    block, slot, w = self.block, self.slot, self.w
+    alone = block.plan.warpgroups == 1
+    mine = self.members if alone else [w]
+    scores = self.tools.products(
+      *(
+        [
+          (block.left.at[slot, m, i], hopper.turned(block.right.at[slot, m, i]))
+          for i in self.numbers
+        ]
+        for m in mine
+      )
+    )
+    do = self.tools.load(self.do.at[w]).astype(jnp.float32)
+    self.tools.publish(
+      *(
+        (self.scratch.scores.at[m], x * block.within)
+        for m, x in zip(mine, scores, strict=True)
+      ),
+      (self.scratch.do_start.at[w], do * hopper.row(block.start)),
+    )
+
+  def _dk_dv(self, exist):
+    w, numbers, turned = self.w, self.numbers, hopper.turned
+    end = chunks.to_end(self.block.slope, self.block.rows, exist)
+    inner, outer = self.tools.products(
+      [(turned(self.scores[0]), self.do.at[w])],
+      [(self.k.at[i], self.dstate.at[i, w]) for i in numbers],
+    )
+    dv = (inner + hopper.row(end) * outer).astype(jnp.bfloat16)
+    inner, outer = self.tools.products(
+      [(turned(self.scores[1]), self.q.at[w])],
+      [(self.v.at[i], turned(self.dstate.at[w, i])) for i in numbers],
+    )
+    dk = (inner + hopper.row(end) * outer).astype(jnp.bfloat16)
+    return dk, dv
+
+  def _dstate(self, dstate, exist):
+    left = chunks.over(self.block.slope, exist)
+    do_start = self.scratch.do_start.at[self.w]
+    return self.tools.add(
+      *(
+        (x * left, [(hopper.turned(self.q.at[i]), do_start)])
+        for i, x in zip(self.numbers, dstate, strict=True)
+      )
+    )
+
+  def _dq(self):
+    block, tools, w = self.block, self.tools, self.w
+    state_slot = block.states.slot(self.p)
+    if self.upper:
+      ahead, k_low = self._look_ahead()
+      plgpu.barrier_wait(self.scratch.state_full.at[state_slot])
+    state = self.scratch.state.at[state_slot + self.zero, w]
+    dq = tools.product(
+      *((self.do.at[i], hopper.turned(state.at[i])) for i in self.numbers)
+    )
+    if self.upper:
+      dq = dq * chunks.over(block.slope, hopper.TILE)
+      (dq,) = tools.add((dq, [(ahead, k_low.at[w])]))
+    dq = dq * hopper.row(block.start)
+    (dq,) = tools.add((dq, [(self.scores[1], self.k.at[w])]))
+    return dq
+
+  def _look_ahead(self):
+    """(do v^T) * to_end for the lower chunk of the pair, and its keys."""
+    block, tools = self.block, self.tools
+    low = block.ring.slot(self.t + 1)
+    self._take(block.right, self.scratch.right_full, low)
+    self._meet_if_masked()
+    k_low, v_low = (block.right.at[low, m] for m in self.members)
+    ahead = tools.product(
+      *((self.do.at[i], hopper.turned(v_low.at[i])) for i in self.numbers)
+    )
+    end = tools.load(self.scratch.end.at[self.w], hopper.COLS)
+    spare = self.scratch.spare.at[self.w] if tools.simulate else None
+    return tools.operand(ahead * hopper.col(end), spare), k_low
+
+  def _send(self, lines, member, target):
+    """Starts to write a tile of the slot to rows of a result."""
+    block = self.block
+    columns = hopper.tile(block.w)
+    plgpu.copy_smem_to_gmem(
+      lines.at[self.slot, member, self.w],
+      target.at[block.b, hopper.at(self.n), block.h, columns],
+    )

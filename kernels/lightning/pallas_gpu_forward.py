@@ -1,0 +1,186 @@
+"""The forward kernel of lightning attention for Hopper.
+
+Warpgroup w makes value columns 64 w to 64 w + 63 and keeps those of the state,
+float32 in registers and bf16 tiles in shared memory. Per chunk, in the words
+of `kernels.chunks`:
+  o = ((q k^T) * within) v + from_start * (q S);   S = over * S + k^T (to_end * v)
+"""
+
+import functools
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from kernels import chunks, dispatch, hopper
+
+STAGES = 3
+
+
+def run(q, k, v, mask, slopes, before, return_state, save, plan):
+  """(out, final state or None, saved states or None).
+
+  Args:
+    q, k, v: bf16 [B, L, H, Dh].
+    mask: bool [B, L] or None.
+    slopes: float32 [H].
+    before: float32 [B, H, parts, Dh, Dh], the state in front of every part;
+      None = zeros, with one part.
+    return_state, save: which results to make.
+    plan: pallas_gpu.Plan.
+
+  Returns:
+    bf16 [B, L, H, Dh]; float32 [B, H, Dh, Dh]; bf16 [B, H, pairs, Dh, Dh].
+  """
+  b, length, h, d = plan.shape
+  w = plan.warpgroups
+  like = functools.partial(dispatch.like, q)
+  tools = hopper.Tools(plan.interpret is not None)
+  masked = mask is not None
+  stages = min(STAGES, 2 * plan.per_part)
+  numbers = plgpu.SMEM((stages, hopper.TILE), jnp.float32)
+  final = like((b, h, d, d), jnp.float32)
+  saved = like((b, h, plan.pairs, d, d), jnp.bfloat16)
+  outs = hopper.call(
+    functools.partial(_kernel, plan=plan, tools=tools, stages=stages),
+    {
+      'q': q,
+      'k': k,
+      'v': v,
+      'mask': hopper.mask_rows(mask),
+      'slopes': slopes,
+      'before': before,
+    },
+    {
+      'o': like(q.shape, q.dtype),
+      'final': final if return_state else None,
+      'saved': saved if save else None,
+    },
+    grid={'h': h, 'part': plan.parts, 'b': b},
+    scratch={
+      'q': tools.moved(stages, w),
+      'k': tools.moved(stages, w),
+      'v': tools.moved(stages, w),
+      'mask': numbers if masked else None,
+      'state': tools.tiles(w, w),
+      'out': tools.moved(w),
+      'spare': tools.tiles(w) if tools.simulate else None,
+      'full': plgpu.Barrier(num_arrivals=3 * w + masked, num_barriers=stages),
+      'free': plgpu.Barrier(num_arrivals=w, num_barriers=stages),
+      'met': plgpu.Barrier(num_arrivals=w),
+    },
+    warpgroups=w,
+    interpret=plan.interpret,
+  )
+  return outs['o'], outs['final'], outs['saved']
+
+
+def _kernel(ins, outs, scratch, *, plan, tools, stages):
+  b, h, part, w = hopper.place(plan.warpgroups, 'b', 'h', 'part')
+  length = plan.shape[1]
+  first, steps = part * 2 * plan.per_part, 2 * plan.per_part
+  count = hopper.chunk_count(length)
+  if count % steps:
+    steps = jnp.minimum(steps, count - first)
+  numbers = hopper.numbers(plan.warpgroups)
+  views = {n: tools.views(getattr(scratch, n)) for n in ('q', 'k', 'v')}
+
+  def fetch(step, slot):
+    n, full = first + step, scratch.full.at[slot]
+    for name, (_, lines) in views.items():
+      source = getattr(ins, name)
+      hopper.copy_chunk(source, b, n, h, lines.at[slot], full, plan.warpgroups)
+    if ins.mask is not None:
+      plgpu.copy_gmem_to_smem(
+        ins.mask.at[b, hopper.at(n)], scratch.mask.at[slot], full
+      )
+
+  ring = hopper.Ring(stages, steps, fetch, scratch.free)
+  ring.start()
+  slope = ins.slopes[h]
+  rows = tools.index()
+  within = chunks.within(slope, tools.index(0), tools.index(1)) * plan.scale
+  start = chunks.from_start(slope, rows) * plan.scale
+  state_s, (out, out_lines) = scratch.state.at[w], tools.views(scratch.out)
+
+  def store_state(state):
+    return [(state_s.at[i], x) for i, x in zip(numbers, state, strict=True)]
+
+  def step(t, state):
+    slot, n = ring.slot(t), first + t
+    plgpu.barrier_wait(scratch.full.at[slot])
+    ring.release(t - 1)
+    q, k, v = (tiles.at[slot] for tiles, _ in views.values())
+    valid = None
+    if ins.mask is not None:
+      valid = tools.valid(scratch.mask.at[slot], n, length)
+      _clear_masked((k.at[w], v.at[w]), valid, tools)
+      hopper.meet(scratch.met, plan.warpgroups)
+    if outs.saved is not None:
+      _save(outs.saved, state_s, numbers, b, h, n, w)
+    scores, o = tools.products(
+      [(q.at[i], hopper.turned(k.at[i])) for i in numbers],
+      [(q.at[i], state_s.at[i]) for i in numbers],
+    )
+    spare = scratch.spare.at[w] if tools.simulate else None
+    scores = tools.operand(scores * within, spare)
+    o = o * hopper.row(start)
+    (o,) = tools.add((o, [(scores, v.at[w])]))
+
+    exist = jnp.minimum(length - n * hopper.TILE, hopper.TILE)
+    v_end = tools.load(v.at[w]).astype(jnp.float32)
+    v_end = v_end * hopper.row(chunks.to_end(slope, rows, exist))
+    # The tile of the result serves as operand first.
+    plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+    tools.publish((out.at[w], v_end))
+    left = chunks.over(slope, exist)
+    state = tools.add(
+      *(
+        (x * left, [(hopper.turned(k.at[i]), out.at[w])])
+        for i, x in zip(numbers, state, strict=True)
+      )
+    )
+    o = hopper.keep(valid, o)
+    tools.publish((out.at[w], o), *store_state(state))
+    plgpu.copy_smem_to_gmem(
+      out_lines.at[w], outs.o.at[b, hopper.at(n), h, hopper.tile(w)]
+    )
+    return state
+
+  state = tuple(_first_state(ins.before, b, h, part, i, w, tools) for i in numbers)
+  tools.publish(*store_state(state))
+  state = lax.fori_loop(0, steps, step, state)
+  if outs.final is not None:
+
+    @pl.when(part == plan.parts - 1)
+    def _():
+      for i, x in enumerate(state):
+        outs.final[b, h, hopper.tile(i), hopper.tile(w)] = x
+
+  plgpu.wait_smem_to_gmem(0)
+
+
+def _first_state(before, b, h, part, i, w, tools):
+  if before is None:
+    return tools.zeros()
+  where = (b, h, part, hopper.tile(i), hopper.tile(w))
+  return tools.load_global(before, where)
+
+
+def _clear_masked(refs, valid, tools):
+  values = [tools.load(ref).astype(jnp.float32) for ref in refs]
+  values = [hopper.keep(valid, x) for x in values]
+  tools.publish(*zip(refs, values, strict=True))
+
+
+def _save(saved, state_s, numbers, b, h, n, w):
+  """Sends the state in front of a pair, from shared memory."""
+
+  @pl.when(lax.rem(n, jnp.int32(2)) == 0)
+  def _():
+    pair = lax.div(n, jnp.int32(2))
+    for i in numbers:
+      plgpu.copy_smem_to_gmem(
+        state_s.at[i], saved.at[b, h, pair, hopper.tile(i), hopper.tile(w)]
+      )

@@ -1,0 +1,119 @@
+"""ListOps: the evaluator, the generated data set, the official tables."""
+
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+from data_prep import listops, trees
+from data_prep.content import fingerprint
+from lra.errors import UserError
+
+OFFICIAL = pathlib.Path(__file__).parent.parent / 'fixtures' / 'listops'
+
+PINNED = (
+    'f86cfab1ad1671f48cbaa6d4180205c9b8c783f4d8896ff85c3f00e522c741e1')
+SMALL = listops.Variant(trees.Process(3, 3, 5, 20), (200, 30, 20))
+
+
+@pytest.mark.parametrize('expression, value', [
+    ('7', 7),
+    ('[MIN 4 2 9 ]', 2),
+    ('[MAX 4 2 9 ]', 9),
+    ('[MED 4 2 9 ]', 4),
+    ('[MED 4 1 ]', 2),  # 2.5 becomes 2
+    ('[MED 9 8 7 6 ]', 7),  # 7.5 becomes 7
+    ('[SM 4 2 9 ]', 5),
+    ('[SM 5 5 ]', 0),
+    ('[MAX 2 [MIN [SM 9 9 ] 9 ] [MED 1 2 3 ] 0 ]', 8),
+    ('( ( ( [MAX 2 ) 9 ) ] )', 9),
+])
+def test_evaluate(expression, value):
+  assert listops.evaluate(listops.encode(expression)) == value
+
+
+@pytest.mark.parametrize('expression', [
+    '', '1 2', '[MIN 1 2', '[MIN ]', ']', '[MIN 1 ] ]', '[SM [MAX ] 1 ]'])
+def test_evaluate_refuses_what_is_not_an_expression(expression):
+  with pytest.raises(ValueError):
+    listops.evaluate(listops.encode(expression))
+
+
+def test_encode_has_fifteen_tokens_and_keeps_brackets():
+  text = '[SM 0 1 2 3 4 [MIN 5 6 ] 7 [MAX 8 9 ] [MED 1 ] ]'
+  assert listops.decode(listops.encode(text)) == text
+  assert set(listops.encode(text)) == set(range(15))
+  with pytest.raises(ValueError, match="'MIN'"):
+    listops.encode('MIN 1 2 ]')
+
+
+def test_generated_splits_share_no_expression():
+  content = listops.generate(SMALL)
+  documents = [s.document(i) for s in content.splits.values()
+               for i in range(len(s))]
+  assert [len(s) for s in content.splits.values()] == [200, 30, 20]
+  assert len(set(documents)) == 250
+  assert content.info['duplicates_dropped'] > 0  # or this test shows nothing
+  for split in content.splits.values():
+    for i, label in enumerate(split.labels):
+      assert listops.evaluate(split.document(i)) == label
+
+
+def test_same_content_everywhere():
+  """Pinned: another value means other data on another machine."""
+  assert fingerprint(listops.generate(SMALL).splits) == PINNED
+
+
+def test_imports_the_official_tables():
+  content = listops.import_official(OFFICIAL)
+  train = content.splits['train']
+  assert listops.decode(train.document(0)) == '[MAX 2 9 [MIN 4 7 ] 0 ]'
+  assert train.labels.tolist() == [9, 5, 4]
+  assert {k: len(s) for k, s in content.splits.items()} == {
+      'train': 3, 'val': 1, 'test': 2}
+  assert content.info['duplicates'] == 1
+
+
+@pytest.mark.parametrize('row, reason', [
+    ('[MAX 1 2 ]\t1', 'the target is 1, but the expression evaluates to 2'),
+    ('[MAX 1 2 ]\ttwo', 'the target is two'),
+    ('[MAX 1 2 ]', '1 columns instead of 2'),
+    ('[MAX 1 2 ]\t2\t2', '3 columns instead of 2'),
+    ('[TOP 1 2 ]\t2', "unknown token '[TOP'"),
+    ('[MAX 1 2\t2', 'not one complete expression'),
+    ('\t2', 'not one complete expression'),
+])
+def test_bad_row_is_told_with_file_and_line(tmp_path, row, reason):
+  shutil.copytree(OFFICIAL, tmp_path / 'source')
+  path = tmp_path / 'source' / 'basic_val.tsv'
+  path.write_text(f'Source\tTarget\n[MIN 1 2 ]\t1\n{row}\n')
+  with pytest.raises(UserError) as e:
+    listops.import_official(tmp_path / 'source')
+  assert f'{path}, line 3: ' in str(e.value)
+  assert reason in str(e.value)
+
+
+@pytest.mark.parametrize('text, reason', [
+    ('[MIN 1 2 ]\t1\n', 'line 1: the header'),
+    ('Source\tTarget\n', 'line 1: no expressions'),
+    ('', 'line 1: no expressions'),
+])
+def test_bad_table(tmp_path, text, reason):
+  shutil.copytree(OFFICIAL, tmp_path / 'source')
+  (tmp_path / 'source' / 'basic_test.tsv').write_text(text)
+  with pytest.raises(UserError, match=reason):
+    listops.import_official(tmp_path / 'source')
+
+
+def test_missing_table(tmp_path):
+  with pytest.raises(UserError, match='basic_train.tsv does not exist'):
+    listops.import_official(tmp_path)
+
+
+def test_mini_is_within_its_task():
+  from lra import tasks
+  process = listops.VARIANTS['mini'].process
+  assert process.max_length - 1 == tasks.get('listops_mini').seq_len
+  drawn = trees.draw(process, 0, 20_000)
+  assert np.diff(drawn.offsets).max() <= tasks.get('listops_mini').seq_len

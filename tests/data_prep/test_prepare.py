@@ -1,0 +1,207 @@
+"""Preparing: once, all or nothing, alone, and with one sentence if it fails."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import data_prep
+from data_prep import builder as builder_lib
+from lra import prepared
+from lra.errors import UserError
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+OFFICIAL = ROOT / 'tests' / 'fixtures' / 'listops'
+PREPARE = "import data_prep; data_prep.prepare('listops', source={!r}); "
+
+
+def python(code, data_dir, **kwargs):
+  return subprocess.Popen(
+      [sys.executable, '-c', code], cwd=ROOT, stderr=subprocess.PIPE, text=True,
+      env={**os.environ, 'TFDS_DATA_DIR': str(data_dir)}, **kwargs)
+
+
+def prepare(data_dir):
+  """Three expressions in a moment."""
+  return data_prep.prepare('listops', data_dir, OFFICIAL)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  data_dir = tmp_path_factory.mktemp('prepared')
+  return data_dir, prepare(data_dir)
+
+
+@pytest.fixture
+def copy(data, tmp_path):
+  """A data directory to spoil, and the data set in it."""
+  shutil.copytree(data[0], tmp_path / 'copy')
+  return tmp_path / 'copy', tmp_path / 'copy' / data[1].relative_to(data[0])
+
+
+def test_second_time_prepares_nothing(data, monkeypatch):
+  data_dir, path = data
+  before = {p: p.stat().st_mtime_ns for p in path.iterdir()}
+  monkeypatch.setattr(builder_lib.Builder, '_split_generators', None)
+  assert prepare(data_dir) == path
+  assert data_prep.prepare('listops', data_dir) == path
+  assert before == {p: p.stat().st_mtime_ns for p in path.iterdir()}
+
+
+def test_directory_from_the_environment(data, monkeypatch):
+  monkeypatch.setenv('TFDS_DATA_DIR', str(data[0]))
+  assert data_prep.prepare('listops') == data[1]
+
+
+def test_files_are_array_record_and_info_is_kept(data):
+  assert sorted(p.name for p in data[1].glob('*array_record*')) == [
+      f'listops-{s}.array_record-00000-of-00001'
+      for s in ('test', 'train', 'val')]
+  info = json.loads((data[1] / 'metadata.json').read_text())
+  assert len(info['fingerprint']) == 64
+  assert info['source']['basic_val.tsv'] == (
+      OFFICIAL / 'basic_val.tsv').stat().st_size
+
+
+def test_tfds_reads_it_too(data):
+  import tensorflow_datasets as tfds
+  builder = tfds.builder_from_directory(data[1])
+  example = builder.as_data_source('val')[0]
+  assert example['label'] == 3
+  assert example['tokens'] == bytes([10, 8, 3, 14])
+  assert 'tensorflow' not in sys.modules or not hasattr(
+      sys.modules['tensorflow'], 'constant')
+
+
+@pytest.mark.parametrize('error', [KeyboardInterrupt, UserError])
+def test_interruption_leaves_nothing(tmp_path, monkeypatch, error):
+  def interrupt(builder):
+    raise error
+  with monkeypatch.context() as m:
+    m.setattr(builder_lib, 'read', interrupt)
+    with pytest.raises(error):
+      prepare(tmp_path)
+  left = [p.name for p in (tmp_path / 'listops' / 'lra').iterdir()]
+  assert left == ['.lock']
+  assert len(prepared.load('listops', tmp_path, OFFICIAL).splits['train']) == 3
+
+
+def test_kill_leaves_nothing_that_looks_prepared(tmp_path):
+  code = ('import os; from data_prep import builder; '
+          'builder.read = lambda b: os.kill(os.getpid(), 9); '
+          + PREPARE.format(str(OFFICIAL)))
+  killed = python(code, tmp_path)
+  killed.communicate(timeout=60)
+  assert killed.returncode == -signal.SIGKILL
+  folder = tmp_path / 'listops' / 'lra'
+  assert len(list(folder.glob('incomplete.*'))) == 1
+  assert not (folder / '1.0.0').exists()
+  assert len(prepared.load('listops', tmp_path, OFFICIAL).splits['train']) == 3
+  assert sorted(p.name for p in folder.iterdir()) == ['.lock', '1.0.0']
+
+
+def test_two_at_once(tmp_path):
+  code = ('import time; from data_prep import builder; read = builder.read; '
+          'builder.read = lambda b: (time.sleep(1), read(b))[1]; '
+          + PREPARE.format(str(OFFICIAL))
+          + "print(data_prep.read('listops').info['fingerprint'])")
+  both = [python(code, tmp_path, stdout=subprocess.PIPE) for _ in range(2)]
+  outputs = [p.communicate(timeout=60) for p in both]
+  assert [p.returncode for p in both] == [0, 0]
+  assert outputs[0][0] == outputs[1][0] != ''
+  folder = tmp_path / 'listops' / 'lra'
+  assert sorted(p.name for p in folder.iterdir()) == ['.lock', '1.0.0']
+  assert sum('storing' in stderr for _, stderr in outputs) == 1
+
+
+def test_waits_for_the_other(tmp_path):
+  with data_prep._lock(tmp_path / 'listops' / 'lra'):
+    waiting = python(PREPARE.format(str(OFFICIAL)), tmp_path)
+    assert 'Waiting for another process' in waiting.stderr.readline()
+    assert not (tmp_path / 'listops' / 'lra' / '1.0.0').exists()
+  waiting.communicate(timeout=60)
+  assert waiting.returncode == 0
+  assert (tmp_path / 'listops' / 'lra' / '1.0.0').exists()
+
+
+def test_directory_that_is_a_file(tmp_path):
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(UserError, match='Not a directory.*--data_dir'):
+    prepare(tmp_path / 'file')
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason='root may write anywhere')
+def test_directory_that_cannot_be_written(tmp_path):
+  tmp_path.chmod(0o500)
+  with pytest.raises(UserError, match='Permission denied.*--data_dir'):
+    prepare(tmp_path)
+
+
+def test_no_room(tmp_path):
+  """A limit on file sizes stands for a full disk: write() fails as well."""
+  code = ('import resource; resource.setrlimit(resource.RLIMIT_FSIZE, '
+          '(100_000, 100_000)); '
+          "import data_prep; data_prep.prepare('listops_mini')")
+  process = python(code, tmp_path)
+  _, stderr = process.communicate(timeout=60)
+  assert process.returncode == 1
+  assert 'UserError: Cannot prepare listops_mini' in stderr
+  assert 'File too large' in stderr.splitlines()[-1]
+  assert [p.name for p in (tmp_path / 'listops' / 'mini').iterdir()] == [
+      '.lock']
+
+
+def test_missing_source_leaves_no_trace(tmp_path):
+  with pytest.raises(UserError, match='basic_train.tsv does not exist'):
+    data_prep.prepare('listops', tmp_path, tmp_path / 'nowhere')
+  with pytest.raises(UserError, match='--source of text'):
+    data_prep.prepare('text', tmp_path, tmp_path / 'nowhere')
+  with pytest.raises(UserError, match='--task=retrieval --source=DIR'):
+    data_prep.prepare('retrieval', tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
+def test_another_source_is_refused(data, tmp_path):
+  shutil.copytree(OFFICIAL, tmp_path / 'other')
+  with open(tmp_path / 'other' / 'basic_val.tsv', 'a') as f:
+    f.write('7\t7\n')
+  with pytest.raises(UserError, match='another source.*delete'):
+    data_prep.prepare('listops', data[0], tmp_path / 'other')
+
+
+def test_unknown_task():
+  with pytest.raises(UserError, match='choose one of listops'):
+    data_prep.prepare('listop')
+
+
+def cut(path):
+  data = path.read_bytes()
+  path.write_bytes(data[:len(data) // 2])
+
+
+@pytest.mark.parametrize('name', [
+    'listops-train.array_record-00000-of-00001', 'dataset_info.json',
+    'metadata.json'])
+@pytest.mark.parametrize('spoil', [cut, pathlib.Path.unlink])
+def test_damaged_files(copy, name, spoil):
+  data_dir, path = copy
+  spoil(path / name)
+  with pytest.raises(UserError, match='delete that directory') as e:
+    prepared.load('listops', data_dir)
+  assert str(path.parent) in str(e.value)
+  assert '\n' not in str(e.value)
+
+
+def test_altered_bytes(copy):
+  """Whole files that are sound, but not the ones that were prepared."""
+  data_dir, path = copy
+  source = path / 'listops-val.array_record-00000-of-00001'
+  target = path / 'listops-test.array_record-00000-of-00001'
+  target.write_bytes(source.read_bytes())
+  with pytest.raises(UserError, match='not what was prepared'):
+    prepared.load('listops', data_dir)

@@ -1,0 +1,96 @@
+"""BigBird against dense softmax under an explicit mask."""
+
+import functools
+
+import flax.linen as nn
+import jax
+import mixer_oracle
+import numpy as np
+import pytest
+import sparse_oracle
+
+from lra.errors import UserError
+from lra.models.bigbird import Mixer
+
+SMALL = functools.partial(Mixer, num_heads=2, qkv_width=8, block_size=4,
+                          global_blocks=1, random_blocks=2)
+
+
+def tables(mixer, length):
+  pattern, = mixer.patterns(length)
+  return np.array(pattern.random_blocks)
+
+
+@pytest.mark.parametrize('fields', [
+    {}, {'global_blocks': 2, 'window_blocks': 5, 'random_blocks': 0},
+    {'global_blocks': 0}, {'block_size': 40}])
+def test_equals_softmax_under_the_mask(fields):
+  mixer = SMALL(**fields)
+  x, mask = mixer_oracle.ragged(*sparse_oracle.LENGTHS, width=12)
+  random = tables(mixer, 61) if mixer.random_blocks else np.zeros((2, 61, 0))
+  reach = mixer.window_blocks // 2
+
+  def sees(h, i, j):
+    i, j = i // mixer.block_size, j // mixer.block_size
+    few = mixer.global_blocks
+    return abs(i - j) <= reach or min(i, j) < few or j in random[h, i]
+
+  seen = [sparse_oracle.matrix(61, functools.partial(sees, h))
+          for h in range(2)]
+  mixer_oracle.check(mixer, sparse_oracle.mixer(*seen), x, mask)
+
+
+def test_random_blocks_are_outside_window_and_globals():
+  table_HxNxR = tables(SMALL(), 200)
+  assert table_HxNxR.shape == (2, 50, 2)
+  for n, rows in enumerate(table_HxNxR.swapaxes(0, 1)):
+    for row in rows:
+      assert len(set(row)) == 2 and all(1 <= m < 50 and abs(m - n) > 1
+                                        for m in row)
+  assert len(np.unique(table_HxNxR)) > 40
+
+
+def test_few_blocks_leave_fewer_random_ones():
+  rows = tables(SMALL(), 16)[0].tolist()  # of the blocks global, 1, 2, 3
+  assert [set(row) for row in rows] == [{2, 3}, {3, -1}, {-1}, {1, -1}]
+
+
+def test_graph_is_fixed_by_the_seed_and_differs_between_heads_and_layers():
+  assert (tables(SMALL(), 200) == tables(SMALL(), 200)).all()
+  assert (tables(SMALL(), 200) != tables(SMALL(pattern_seed=1), 200)).any()
+  assert (tables(SMALL(), 200)[0] != tables(SMALL(), 200)[1]).any()
+
+  graphs = []
+
+  class TwoLayers(nn.Module):
+
+    @nn.compact
+    def __call__(self, x, mask):
+      for name in 'ab':
+        layer = SMALL(name=name)
+        layer(x, mask, train=False)
+        graphs.append(layer.patterns(200)[0].random_blocks)
+
+  x, mask = mixer_oracle.ragged(20, width=12)
+  for seed in range(2):
+    jax.eval_shape(TwoLayers().init, jax.random.key(seed), x, mask)
+  assert graphs[0] != graphs[1] and graphs[:2] == graphs[2:4]
+
+
+def test_padding_is_never_seen():
+  """The same padded length, other padding: not a bit of difference."""
+  x, mask = mixer_oracle.ragged(40, 23, width=12, length=60)
+  variables = mixer_oracle.init(SMALL(), x, mask)
+  want = mixer_oracle.apply(SMALL(), variables, x, mask)
+  got = mixer_oracle.apply(SMALL(), variables,
+                           np.where(mask[..., None], x, 9.0), mask)
+  np.testing.assert_array_equal(got[mask], want[mask])
+
+
+def test_longer_padding_without_random_blocks():
+  sparse_oracle.check_longer_padding(SMALL(random_blocks=0))
+
+
+def test_even_window_is_refused():
+  with pytest.raises(UserError, match='odd'):
+    SMALL(window_blocks=2).patterns(16)

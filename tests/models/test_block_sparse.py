@@ -1,0 +1,153 @@
+"""The sparse core against dense softmax, and its memory."""
+
+import functools
+import importlib
+
+import jax
+import jax.numpy as jnp
+import mixer_oracle
+import numpy as np
+import pytest
+import sparse_oracle
+
+from lra.models import block_sparse, partials
+from lra.models.patterns import Pattern, sliding_window
+
+MODELS = ('local', 'longformer', 'bigbird', 'sparse_fixed', 'sparse_strided',
+          'sinkhorn', 'reformer')
+# Every mechanism at once; random blocks are outside window and globals.
+EVERYTHING = Pattern(
+    block=8, offsets=(-1, 0, 1), radius=9, global_keys=3, global_queries=2,
+    summary=(11, 2),
+    random_blocks=(((3, 5), (4, -1), (0, 7), (1, 6), (2, 0), (1, 3), (2, 1),
+                    (4, 0)),
+                   ((-1, -1), (5, 6), (5, 7), (0, 6), (1, 7), (0, 2), (3, 0),
+                    (0, 1))))
+
+
+def draw(*lengths, length, dtype=np.float64):
+  rng = np.random.default_rng(0)
+  qkv = [rng.normal(size=(len(lengths), length, 2, 4)).astype(dtype)
+         for _ in range(3)]
+  return qkv, np.arange(length) < np.array(lengths)[:, None]
+
+
+def mixer(name, **fields):
+  return importlib.import_module(f'lra.models.{name}').Mixer(**fields)
+
+
+@pytest.mark.parametrize('one_by_one', [False, True])
+def test_all_mechanisms_together_and_their_gradients(monkeypatch, one_by_one):
+  """One head after another, recomputed, or all at once: the same numbers."""
+  if one_by_one:
+    monkeypatch.setattr(partials, 'MANY_LOGITS', 0)
+  qkv, mask = draw(61, 30, 0, length=61)
+  seen = np.stack([EVERYTHING.mask(61, head) for head in range(2)])
+  seen = seen & mask[:, None, None]
+  weights = np.random.default_rng(1).normal(size=qkv[0].shape)
+
+  def loss(q, k, v):
+    o = block_sparse.attend(block_sparse.Heads(q, k, v), mask, EVERYTHING)
+    return (o * weights.astype(np.float32)).sum(), o
+
+  (_, got), grads = jax.jit(jax.value_and_grad(
+      loss, (0, 1, 2), has_aux=True))(*(np.float32(x) for x in qkv))
+  want = sparse_oracle.attend(np, *qkv, seen)
+  mixer_oracle.close(got, want, 1e-5, 'outputs')
+  assert not np.asarray(got)[2].any()
+  with jax.enable_x64(True):
+    want = jax.jit(jax.grad(lambda *qkv: (sparse_oracle.attend(
+        jnp, *qkv, seen) * weights).sum(), (0, 1, 2)))(*qkv)
+  for name, got, exact in zip('qkv', grads, want, strict=True):
+    mixer_oracle.close(got, exact, 1e-5, f'gradient of {name}')
+
+
+@pytest.mark.parametrize('length', [1, 2, 16, 33])
+@pytest.mark.parametrize('pattern', [
+    sliding_window(20, global_keys=4, global_queries=4),
+    Pattern(block=4, offsets=(-3, 0, 2), dilation=5),
+    Pattern(block=8, offsets=(), summary=(6, 6), global_keys=1)])
+def test_any_length(pattern, length):
+  qkv, mask = draw(length, max(length - 5, 0), length=length)
+  got = block_sparse.attend(
+      block_sparse.Heads(*map(np.float32, qkv)), mask, pattern)
+  want = sparse_oracle.attend(
+      np, *qkv, pattern.mask(length) & mask[:, None, None])
+  mixer_oracle.close(got, want, 1e-5, 'outputs')
+
+
+def test_merging_parts_is_the_softmax_over_all():
+  rng = np.random.default_rng(0)
+  q, k, v = rng.normal(size=(3, 2, 12, 4))
+  q *= 30  # far apart maxima
+  allowed = rng.random((2, 12, 12)) < 0.5
+  allowed[0, 3] = False
+  parts = [partials.partial_softmax(
+      np.float32(q), np.float32(k[:, part]), np.float32(v[:, part]), scale=1.0,
+      bias=partials.forbid(allowed[:, :, part]))
+           for part in (slice(0, 1), slice(1, 7), slice(7, 12))]
+  got = partials.normalise(partials.merge(parts))
+  logits = q @ k.swapaxes(1, 2)
+  want = sparse_oracle.softmax_under(np, logits, allowed) @ v
+  mixer_oracle.close(got, want, 1e-5, 'outputs')
+  assert not np.asarray(got)[0, 3].any()
+
+
+def test_random_blocks_of_another_length_are_refused():
+  qkv, mask = draw(20, length=20, dtype=np.float32)
+  with pytest.raises(ValueError, match='8 blocks'):
+    block_sparse.attend(block_sparse.Heads(*qkv), mask, EVERYTHING)
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_memory_is_not_quadratic(name):
+  """Temporary bytes of forward and backward when the length doubles."""
+
+  def temporary_bytes(length):
+    x = jax.ShapeDtypeStruct((1, length, 128), jnp.float32)
+    mask = jax.ShapeDtypeStruct((1, length), jnp.bool_)
+    model = mixer(name, num_heads=8, qkv_width=128)
+    variables = jax.eval_shape(functools.partial(model.init, train=False),
+                               jax.random.key(0), x, mask)
+
+    def loss(variables, x, mask):
+      return model.apply(variables, x, mask, train=True,
+                         rngs={'dropout': jax.random.key(0)}).sum()
+
+    compiled = jax.jit(jax.grad(loss, (0, 1), allow_int=True)).lower(
+        variables, x, mask).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
+
+  short, long = temporary_bytes(4096), temporary_bytes(8192)
+  assert long <= (3.1 if name.startswith('sparse_') else 2.3) * short
+  assert long < 8 * 8192**2 * 4 / 8  # far from a float32 [H, L, L]
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_bfloat16_and_remat(name):
+  x, mask = mixer_oracle.ragged(70, 31, 0, width=16)
+  make = functools.partial(mixer, name, num_heads=2, qkv_width=16)
+  variables = mixer_oracle.init(make(), x, mask)
+
+  def output_and_gradient(model, x, remat):
+    def apply(params, x):
+      return model.apply({**variables, 'params': params}, x, mask, train=False)
+
+    def loss(params, x):
+      y = (jax.checkpoint(apply) if remat else apply)(params, x)
+      return (y.astype(jnp.float32)**2).sum(), y
+
+    (_, y), (_, gradient) = jax.jit(jax.value_and_grad(
+        loss, (0, 1), has_aux=True))(variables['params'], x)
+    return np.float32(y), np.float32(gradient)
+
+  want = output_and_gradient(make(), x, remat=False)
+  for got, exact in zip(output_and_gradient(make(), x, remat=True), want,
+                        strict=True):
+    np.testing.assert_allclose(got, exact, atol=1e-5)
+  low = output_and_gradient(make(dtype=jnp.bfloat16), jnp.bfloat16(x),
+                            remat=True)
+  for got, exact in zip(low, want, strict=True):
+    assert np.isfinite(got).all()
+    if name != 'reformer':  # other roundings, other buckets
+      assert np.abs(got - exact).max() < 0.05 * max(1, np.abs(exact).max())

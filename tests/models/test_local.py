@@ -1,0 +1,20 @@
+"""Local attention against dense softmax under an explicit mask."""
+
+import mixer_oracle
+import pytest
+import sparse_oracle
+
+from lra.models.local import Mixer
+
+
+@pytest.mark.parametrize('block', [8, 100])
+def test_equals_softmax_under_the_mask(block):
+  x, mask = mixer_oracle.ragged(*sparse_oracle.LENGTHS, width=12)
+  seen = sparse_oracle.matrix(61, lambda i, j: i // block == j // block)
+  mixer_oracle.check(Mixer(num_heads=2, qkv_width=8, block_size=block),
+                     sparse_oracle.mixer(seen), x, mask)
+
+
+def test_longer_padding():
+  sparse_oracle.check_longer_padding(
+      Mixer(num_heads=2, qkv_width=8, block_size=9))

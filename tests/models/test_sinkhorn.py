@@ -1,0 +1,140 @@
+"""Sinkhorn attention against its equations in float64."""
+
+import functools
+
+import jax
+import mixer_oracle
+import numpy as np
+import pytest
+import sparse_oracle
+
+from lra.errors import UserError
+from lra.models import sinkhorn
+from lra.models.sinkhorn import Mixer
+
+SMALL = functools.partial(Mixer, num_heads=2, qkv_width=8, block_size=8,
+                          iterations=4, sort_width=6)
+
+
+def blocks(xp, x, size):
+  """[B, L, ...] -> [B, N, size, ...], zero padded."""
+  missing = -x.shape[1] % size
+  x = xp.concatenate([x, xp.zeros((x.shape[0], missing, *x.shape[2:]))], 1)
+  return x.reshape(x.shape[0], -1, size, *x.shape[2:])
+
+
+def normalise(xp, scores, block_mask, iterations):
+  """Alternate division by row and column sums, entries of tokens only."""
+  both = block_mask[:, None, :, None] & block_mask[:, None, None, :]
+  s = xp.where(both, xp.exp(scores), 0)
+  for _ in range(iterations):
+    for axis in (3, 2):
+      total = s.sum(axis, keepdims=True)
+      s = s / xp.where(total > 0, total, 1)
+  return s
+
+
+def attention(xp, q, k, v, mask, sort, size):
+  """One softmax over the own and the sorted block, via [L, 2 N size] masks."""
+  B, L, H, Dh = q.shape
+  keep = mask[:, :, None, None]
+  kb, vb = (blocks(xp, xp.where(keep, x, 0), size) for x in (k, v))
+  sorted_k, sorted_v = (xp.einsum('bhnm,bmihd->bnihd', sort, x)
+                        for x in (kb, vb))
+  slots = xp.einsum('bhnm,bmi->bhni', sort, blocks(xp, mask * 1.0, size))
+  N = kb.shape[1]
+  keys, values = (
+      xp.concatenate([x.reshape(B, N * size, H, Dh) for x in pair], 1)
+      for pair in ((kb, sorted_k), (vb, sorted_v)))
+  same_block = np.arange(L)[:, None] // size == np.arange(N * size) // size
+  own = blocks(xp, mask, size).reshape(B, 1, N * size) > 0
+  valid = xp.concatenate([
+      xp.broadcast_to(own, (B, H, N * size)),
+      slots.reshape(B, H, N * size) > 0], -1)
+  seen = np.tile(same_block, 2) & valid[:, :, None, :]
+  logits = xp.einsum('blhd,bshd->bhls', q, keys) * Dh**-0.5
+  return mixer_oracle.weigh(
+      xp, sparse_oracle.softmax_under(xp, logits, seen), values)
+
+
+def oracle(xp, params, x, mask):
+  q, k, v = (mixer_oracle.heads(xp, x, params[name])
+             for name in ('query', 'key', 'value'))
+  sums = blocks(xp, xp.where(mask[..., None], x, 0), 8).sum(2)
+  hidden, out = params['sort_hidden'], params['sort_out']
+  hidden = xp.maximum(sums @ hidden['kernel'] + hidden['bias'], 0)
+  scores = xp.einsum('bnf,fhm->bhnm', hidden, out['kernel'])
+  scores = (scores + out['bias'][:, None, :]) / 0.75
+  sort = normalise(xp, scores, blocks(xp, mask, 8).any(-1), 4)
+  return mixer_oracle.merge(
+      xp, attention(xp, q, k, v, mask, sort, 8), params['out'])
+
+
+def test_mixer_equals_float64():
+  x, mask = mixer_oracle.ragged(*sparse_oracle.LENGTHS, width=12)
+  mixer_oracle.check(SMALL(), oracle, x, mask)
+
+
+def test_normalisation_equals_float64_and_approaches_doubly_stochastic():
+  rng = np.random.default_rng(0)
+  scores = 1.5 * rng.normal(size=(2, 2, 6, 6))
+  block_mask = np.arange(6) < np.array([6, 4])[:, None]
+  distances = []
+  for iterations in (1, 5, 30):
+    got = np.asarray(sinkhorn.sinkhorn(np.float32(scores), block_mask,
+                                       iterations))
+    want = normalise(np, scores, block_mask, iterations)
+    mixer_oracle.close(got, want, 1e-5, f'{iterations} iterations')
+    np.testing.assert_allclose(got.sum(2), block_mask[:, None] * np.ones(
+        (2, 2, 6)), atol=1e-5)
+    distances.append(np.abs(got.sum(3) - block_mask[:, None]).max())
+  assert distances[0] > distances[1] > distances[2] and distances[2] < 1e-3
+
+
+def test_hard_permutation_is_softmax_under_a_mask():
+  """S = a permutation: own block and block p(n), dense under that mask."""
+  rng = np.random.default_rng(0)
+  L, size, permutation = 30, 8, [2, 3, 1, 0]  # no block sorted onto itself
+  q, k, v = (rng.normal(size=(2, L, 2, 4)) for _ in range(3))
+  mask = np.arange(L) < np.array([30, 19])[:, None]
+  # The second sequence has three blocks: they permute among themselves.
+  sort = np.zeros((2, 2, 4, 4))
+  sort[0, :, range(4), permutation] = 1
+  sort[1, :, range(3), [1, 2, 0]] = 1
+  places = [permutation, [1, 2, 0, 3]]
+  seen = np.stack([sparse_oracle.matrix(
+      L, lambda i, j, p=p: j // size in (i // size, p[i // size]))
+                   for p in places])[:, None] & mask[:, None, None]
+  got = sinkhorn.sorted_attention(
+      *(np.float32(x) for x in (q, k, v)), mask, np.float32(sort), size)
+  want = sparse_oracle.attend(np, q, k, v, seen)
+  mixer_oracle.close(np.asarray(got)[mask], want[mask], 1e-5, 'outputs')
+
+
+def test_noise_is_for_training_only():
+  x, mask = mixer_oracle.ragged(40, width=12)
+  variables = mixer_oracle.init(SMALL(), x, mask)
+
+  @functools.partial(jax.jit, static_argnums=1)
+  def apply(seed, train):
+    return SMALL().apply(variables, x, mask, train=train,
+                         rngs={'dropout': jax.random.key(seed)})
+
+  assert np.abs(apply(0, True) - apply(1, True)).max() > 1e-3
+  np.testing.assert_array_equal(apply(0, True), apply(0, True))
+  np.testing.assert_array_equal(apply(0, False), apply(1, False))
+
+
+def test_padding_is_never_seen():
+  x, mask = mixer_oracle.ragged(40, 23, width=12, length=60)
+  variables = mixer_oracle.init(SMALL(), x, mask)
+  want = mixer_oracle.apply(SMALL(), variables, x, mask)
+  got = mixer_oracle.apply(SMALL(), variables,
+                           np.where(mask[..., None], x, 9.0), mask)
+  np.testing.assert_array_equal(got[mask], want[mask])
+
+
+def test_impossible_temperature_is_refused():
+  x, mask = mixer_oracle.ragged(20, width=12)
+  with pytest.raises(UserError, match='temperature above 0'):
+    mixer_oracle.shapes(SMALL(temperature=0.0), x, mask)
