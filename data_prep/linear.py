@@ -84,7 +84,10 @@ def tfidf_cosine(splits):
            for i in range(len(train.offsets) - 1)]
   best = None
   for share in _COMMONEST:
-    table = _tfidf(words, np.unique(train.pairs), share)
+    try:
+      table = _tfidf(words, np.unique(train.pairs), share)
+    except ValueError:  # few documents: no word is that rare
+      continue
     threshold = best_threshold(_cosines(table, train.pairs), train.labels)
     score = _agreement(table, splits['val'], threshold)
     if best is None or score > best[0]:

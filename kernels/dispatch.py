@@ -191,20 +191,22 @@ def sharded(function, mesh=None, axis='data'):
     axis: name of the mesh axis that splits the batch.
 
   Returns:
-    A function with the arguments of `function`; plain `function` where there
-    is no mesh or the axis has one device. B must divide by the axis.
+    A function with the arguments of `function`. It is plain `function` where
+    there is no mesh, where the axis has one device or is already split by an
+    enclosing shard_map, and for a batch that the axis does not divide.
   """
   if mesh is None:
     mesh = jax.sharding.get_abstract_mesh()
-  if mesh.empty or mesh.shape.get(axis, 1) == 1:
+  devices = mesh.shape.get(axis, 1) if not mesh.empty else 1
+  if devices == 1 or axis in getattr(mesh, 'manual_axes', ()):
     return function
 
   @functools.wraps(function)
   def call(q, k, v, *, mask=None, slopes=None, initial_state=None, **static):
-    arrays = {
-      'mask': mask, 'slopes': slopes, 'initial_state': initial_state
-    }
+    arrays = {'mask': mask, 'slopes': slopes, 'initial_state': initial_state}
     arrays = {name: x for name, x in arrays.items() if x is not None}
+    if q.shape[0] % devices:
+      return function(q, k, v, **arrays, **static)
     split = PartitionSpec(axis)
     specs = {name: split for name in arrays}
     if slopes is not None:

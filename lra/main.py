@@ -47,6 +47,11 @@ PAGE = flags.DEFINE_string(
     'page', str(_ROOT / 'leaderboard.md'), 'The leaderboard to write.')
 LEADERBOARD = flags.DEFINE_boolean(
     'leaderboard', False, 'Regenerate the leaderboard from its records.')
+SWEEP = flags.DEFINE_string(
+    'sweep', None, 'Run the configs and seeds of a file, such as '
+    'configs/sweeps/mini.txt, one after another; see lra/sweep.py.')
+DRY_RUN = flags.DEFINE_boolean(
+    'dry_run', False, 'With --sweep: only say what there is to run.')
 LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
 CACHE = flags.DEFINE_string(
     'compile_cache', '~/.cache/lra/xla', 'Where compiled programs are kept '
@@ -135,13 +140,29 @@ def main() -> int:
   if LEADERBOARD.value:
     write_leaderboard()
     return 0
+  if SWEEP.value:
+    return run_sweep()
   chosen = config()
   if chosen is None:
     raise UserError(
         'Nothing to do: give --config=configs/<model>.py:<task>, '
-        '--leaderboard or --list.')
+        '--sweep=FILE, --leaderboard or --list.')
   use_compile_cache(CACHE.value)
   return train(chosen)
+
+
+def run_sweep() -> int:
+  """Runs or describes --sweep; 0 once every run of it is finished."""
+  from lra import sweep
+  entries = sweep.read(pathlib.Path(SWEEP.value))
+  if DRY_RUN.value:
+    print(sweep.summary(entries))
+    return 0
+  extra = tuple(
+      flags.FLAGS[name].serialize()
+      for name in ('record', 'results_dir', 'page', 'compile_cache'))
+  done = sweep.run(entries, extra=extra, max_minutes=MAX_MINUTES.value)
+  return 0 if done else EXIT['stopped']
 
 
 def listing() -> str:
@@ -165,9 +186,7 @@ def use_compile_cache(folder) -> None:
 def train(config) -> int:
   """Trains to the end, a stop or a failure; returns the exit code."""
   values = config.to_dict()
-  folder = pathlib.Path(
-      WORKDIR.value or pathlib.Path('runs', config.task, config.model.name,
-                                    record.run_name(values)))
+  folder = pathlib.Path(WORKDIR.value or record.run_folder(values))
   result = record.read_json(folder / 'result.json')
   if result is None or result['status'] not in record.FINISHED:
     from lra import train as train_lib

@@ -16,4 +16,4 @@ def bar(*, total: int, done: int = 0, what: str, unit: str = 'step'):
   return tqdm.tqdm(
       total=total, initial=done, desc=what, unit=unit, file=sys.stderr,
       leave=unit == 'step', mininterval=30 if quiet else 0.2,
-      dynamic_ncols=not quiet)
+      delay=30 if quiet and unit != 'step' else 0, dynamic_ncols=not quiet)

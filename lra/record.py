@@ -1,6 +1,7 @@
 """The run directory: config, environment, metrics, result; all atomic."""
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -25,6 +26,12 @@ def config_hash(config: dict) -> str:
 def run_name(config: dict) -> str:
   """`<config hash>-s<seed>`."""
   return f'{config_hash(config)}-s{config["seed"]}'
+
+
+def run_folder(config: dict) -> pathlib.Path:
+  """Where a run lives unless told otherwise: runs/<task>/<model>/<name>."""
+  return pathlib.Path(
+      'runs', config['task'], config['model']['name'], run_name(config))
 
 
 def write_json(path: pathlib.Path, value) -> None:
@@ -102,22 +109,32 @@ def disk_full(error: BaseException) -> bool:
 class Run:
   """A run directory of one config and seed.
 
+  The directory is locked while the object lives.
+
   Raises:
-    UserError: the directory cannot be written, or is of another config.
+    UserError: the directory cannot be written, is of another config, or is
+      in use by another process.
   """
 
   def __init__(self, folder: pathlib.Path, config: dict):
     self.folder = folder
     try:
       folder.mkdir(parents=True, exist_ok=True)
-      probe = folder / '.probe'
-      probe.touch()
-      probe.unlink()
+      self._lock = open(folder / '.lock', 'w')
+      fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+      raise UserError(
+          f'Another process is training in {folder}: wait for it, or choose '
+          'another --workdir.') from e
     except OSError as e:
       raise UserError(
           f'Cannot write to the run directory {folder} ({e.strerror}): choose '
           'another with --workdir.') from e
     self._check_config(config)
+
+  def close(self) -> None:
+    """Lets go of the directory."""
+    self._lock.close()
 
   def _check_config(self, config):
     path = self.folder / 'config.json'

@@ -106,7 +106,7 @@ class Trainer:
     """
     test = None
     with StopRequest(max_minutes) as self._stop, contextlib.closing(
-        self.checkpoints):
+        self.run), contextlib.closing(self.checkpoints):
       try:
         self._loop()
         test, status = self._score(), 'ok'

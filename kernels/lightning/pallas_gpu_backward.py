@@ -78,7 +78,7 @@ def _scratch(tools, w, stages, masked):
     'right': tools.moved(stages, 2, w),  # k and v
     'mask': numbers if masked else None,
     'scores': tools.tiles(2),  # A and G
-    'do_start': tools.tiles(w),
+    'do_start': tools.moved(w),  # later dv
     'dstate': tools.tiles(w, w),
     'end': plgpu.SMEM((w, hopper.TILE), jnp.float32),
     'state': tools.tiles(state_stages, w, w),
@@ -134,6 +134,7 @@ class _Block:
       self.pairs = jnp.minimum(self.pairs, plan.pairs - self.first)
     self.left, self.left_lines = tools.views(scratch.left)
     self.right, self.right_lines = tools.views(scratch.right)
+    self.do_start, self.do_start_lines = tools.views(scratch.do_start)
     self.ring = hopper.Ring(
       scratch.free.shape[0], 2 * self.pairs, self._fetch, scratch.free
     )
@@ -190,8 +191,8 @@ class _Block:
     return self.tools.load_global(self.ins.after, where)
 
   def dstate_stores(self, dstate):
-    refs = (self.scratch.dstate.at[i, self.w] for i in self.numbers)
-    return list(zip(refs, dstate, strict=True))
+    refs = [self.scratch.dstate.at[i, self.w] for i in self.numbers]
+    return zip(refs, dstate, strict=True)
 
   def meet(self):
     hopper.meet(self.scratch.met, self.plan.warpgroups)
@@ -235,6 +236,7 @@ class _Chunk:
     self.k, self.v = (block.right.at[self.slot, m] for m in self.members)
     self.scores = [self.scratch.scores.at[m] for m in self.members]
     self.dstate = self.scratch.dstate
+    self.do_start = block.do_start.at[self.w]
 
   def run(self, dstate):
     block, tools, w = self.block, self.tools, self.w
@@ -242,29 +244,29 @@ class _Chunk:
       self._take(block.right, self.scratch.right_full, self.slot)
     self._take(block.left, self.scratch.left_full, self.slot)
     self._meet_if_masked()
-    block.await_last(self.t)
     self._publish_scores()
-    # What the last chunk sent has been read: others may use its slot.
+    # What the last chunk sent has been read: its tiles may be used again.
     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+    self._publish_do_start()
     block.ring.release(self.t - 1)
     if self.upper:
       block.states.release(self.p - 1)
     block.meet()
 
-    length = block.plan.shape[1]
-    exist = jnp.clip(length - self.n * hopper.TILE, 0, hopper.TILE)
-    dk, dv = self._dk_dv(exist)
+    exist = block.plan.shape[1] - self.n * hopper.TILE
+    exist = jnp.clip(exist, 0, hopper.TILE)
     dstate = self._dstate(dstate, exist)
+    end = hopper.row(chunks.to_end(block.slope, block.rows, exist))
+    # Results take the place of tiles that only this warpgroup still needed,
+    # or that nobody needs any more.
+    tools.publish((self.do_start, self._dv(end)))
+    self._send(block.do_start_lines.at[w], block.outs.dv)
+    dk = self._dk(end)
     block.meet()
-    # Nobody needs q, v and the old dS any more, and only this warpgroup its
-    # tile of k: the results take their places.
-    tools.publish(
-      (self.q.at[w], dk), (self.v.at[w], dv), *block.dstate_stores(dstate)
-    )
-    self._send(block.left_lines, 0, block.outs.dk)
-    self._send(block.right_lines, 1, block.outs.dv)
+    tools.publish((self.q.at[w], dk), *block.dstate_stores(dstate))
+    self._send(block.left_lines.at[self.slot, 0, w], block.outs.dk)
     tools.publish((self.k.at[w], self._dq()))
-    self._send(block.right_lines, 0, block.outs.dq)
+    self._send(block.right_lines.at[self.slot, 0, w], block.outs.dq)
     block.chunk_done()
     return dstate
 
@@ -284,52 +286,51 @@ class _Chunk:
       self.block.meet()
 
   def _publish_scores(self):
-    """A, G and from_start * do, into shared memory."""
-    block, slot, w = self.block, self.slot, self.w
+    """A and G, into shared memory."""
+    block, slot = self.block, self.slot
     alone = block.plan.warpgroups == 1
-    mine = self.members if alone else [w]
+    mine = self.members if alone else [self.w]
+    left, right = block.left.at[slot], block.right.at[slot]
     scores = self.tools.products(
       *(
-        [
-          (block.left.at[slot, m, i], hopper.turned(block.right.at[slot, m, i]))
-          for i in self.numbers
-        ]
+        [(left.at[m, i], hopper.turned(right.at[m, i])) for i in self.numbers]
         for m in mine
       )
     )
-    do = self.tools.load(self.do.at[w]).astype(jnp.float32)
+    block.await_last(self.t)
     self.tools.publish(
       *(
         (self.scratch.scores.at[m], x * block.within)
         for m, x in zip(mine, scores, strict=True)
-      ),
-      (self.scratch.do_start.at[w], do * hopper.row(block.start)),
+      )
     )
 
-  def _dk_dv(self, exist):
-    w, numbers, turned = self.w, self.numbers, hopper.turned
-    end = chunks.to_end(self.block.slope, self.block.rows, exist)
-    inner, outer = self.tools.products(
-      [(turned(self.scores[0]), self.do.at[w])],
-      [(self.k.at[i], self.dstate.at[i, w]) for i in numbers],
-    )
-    dv = (inner + hopper.row(end) * outer).astype(jnp.bfloat16)
-    inner, outer = self.tools.products(
-      [(turned(self.scores[1]), self.q.at[w])],
-      [(self.v.at[i], turned(self.dstate.at[w, i])) for i in numbers],
-    )
-    dk = (inner + hopper.row(end) * outer).astype(jnp.bfloat16)
-    return dk, dv
+  def _publish_do_start(self):
+    do = self.tools.load(self.do.at[self.w]).astype(jnp.float32)
+    self.tools.publish((self.do_start, do * hopper.row(self.block.start)))
 
   def _dstate(self, dstate, exist):
     left = chunks.over(self.block.slope, exist)
-    do_start = self.scratch.do_start.at[self.w]
     return self.tools.add(
       *(
-        (x * left, [(hopper.turned(self.q.at[i]), do_start)])
+        (x * left, [(hopper.turned(self.q.at[i]), self.do_start)])
         for i, x in zip(self.numbers, dstate, strict=True)
       )
     )
+
+  def _dv(self, end):
+    w = self.w
+    terms = ((self.k.at[i], self.dstate.at[i, w]) for i in self.numbers)
+    dv = self.tools.product(*terms) * end
+    terms = [(hopper.turned(self.scores[0]), self.do.at[w])]
+    return self.tools.add((dv, terms))[0]
+
+  def _dk(self, end):
+    w, turned = self.w, hopper.turned
+    terms = ((self.v.at[i], turned(self.dstate.at[w, i])) for i in self.numbers)
+    dk = self.tools.product(*terms) * end
+    terms = [(turned(self.scores[1]), self.q.at[w])]
+    return self.tools.add((dk, terms))[0].astype(jnp.bfloat16)
 
   def _dq(self):
     block, tools, w = self.block, self.tools, self.w
@@ -362,11 +363,10 @@ class _Chunk:
     spare = self.scratch.spare.at[self.w] if tools.simulate else None
     return tools.operand(ahead * hopper.col(end), spare), k_low
 
-  def _send(self, lines, member, target):
-    """Starts to write a tile of the slot to rows of a result."""
+  def _send(self, line, target):
+    """Starts to write a tile to this warpgroup's columns of a result."""
     block = self.block
     columns = hopper.tile(block.w)
     plgpu.copy_smem_to_gmem(
-      lines.at[self.slot, member, self.w],
-      target.at[block.b, hopper.at(self.n), block.h, columns],
+      line, target.at[block.b, hopper.at(self.n), block.h, columns]
     )

@@ -162,14 +162,13 @@ def fastfood(mixer: SpectralMixer, num_frequencies: int, head_width: int,
              train: bool) -> tuple[jax.Array, jax.Array]:
   """omega = rows of S H G P H B / sqrt(W), blocks of width W stacked.
 
-  H is the Walsh-Hadamard matrix of the first power of two W >= Dh, P a fixed
+  H is the Walsh-Hadamard matrix of the first power of two W >= Dh, P a random
   permutation, S, G, B learned diagonals per head, which start as FastFood's
   (Le, Sarlos & Smola 2013): B random signs, G ~ N(0, 1), S = chi_W / |G|, so
   that each row starts as N(0, I). The released code starts them near 0. The
   transform is applied to the identity once per step, not to every token:
   as a matrix product of width Dh it is the faster form there.
   """
-  del train  # P is drawn once: S, G and B are learned for it
   width = 1 << max(head_width - 1, 0).bit_length()
   blocks = -(-num_frequencies // width)
   shape = (mixer.num_heads, blocks, width)
@@ -182,9 +181,9 @@ def fastfood(mixer: SpectralMixer, num_frequencies: int, head_width: int,
 
   g_HxNxW, s_HxNxW = mixer.param('scales', scales, shape)
   b_HxNxW = mixer.param('signs', jax.random.rademacher, shape, jnp.float32)
-  order_HxNxW = mixer.variable(
-      'constants', 'permutation', lambda: jnp.argsort(
-          jax.random.uniform(mixer.make_rng('params'), shape), axis=-1)).value
+  order_HxNxW = mixer.noise(
+      'permutation', lambda key, shape: jnp.argsort(
+          jax.random.uniform(key, shape), axis=-1), shape, train)
   m_HxNxWxW = walsh_hadamard(jnp.eye(width) * b_HxNxW[..., None, :])
   m_HxNxWxW = jnp.take_along_axis(m_HxNxWxW, order_HxNxW[..., None], axis=-2)
   m_HxNxWxW = walsh_hadamard(g_HxNxW[..., None] * m_HxNxWxW)

@@ -16,6 +16,9 @@ SMALL = functools.partial(Mixer, num_heads=2, qkv_width=8, rounds=3,
                           chunk_size=4, num_buckets=6)
 
 
+lsh_attention = jax.jit(reformer.lsh_attention, static_argnums=4)
+
+
 def buckets_of(params, rotations, x):
   """argmax [x R, -x R] in float64: [B, H, rounds, L]."""
   qk = mixer_oracle.heads(np, np.float64(x), params['query_key'])
@@ -47,7 +50,7 @@ def attend(xp, qk, v, seen):
   return sparse_oracle.attend(xp, qk, unit, v, seen)
 
 
-@pytest.mark.parametrize('rounds,chunk', [(1, 8), (3, 4), (2, 64)])
+@pytest.mark.parametrize('rounds,chunk', [(1, 8), (3, 4)])
 def test_mixer_equals_softmax_over_the_sets(rounds, chunk):
   x, mask = mixer_oracle.ragged(*sparse_oracle.LENGTHS, width=12)
   mixer = SMALL(rounds=rounds, chunk_size=chunk)
@@ -75,7 +78,7 @@ def test_given_buckets_including_lonely_positions():
   seen = seen_by(buckets, mask, 8)
   alone = seen[..., np.arange(50), np.arange(50)]
   assert alone.any() and not alone.all()
-  got = reformer.lsh_attention(np.float32(qk), np.float32(v), mask, buckets, 8)
+  got = lsh_attention(np.float32(qk), np.float32(v), mask, buckets, 8)
   want = attend(np, qk, v, seen)
   mixer_oracle.close(got, want, 1e-5, 'outputs')
   np.testing.assert_allclose(
@@ -86,7 +89,7 @@ def test_given_buckets_including_lonely_positions():
 def test_one_bucket_and_one_chunk_is_attention_to_all_others():
   rng = np.random.default_rng(0)
   qk, v = rng.normal(size=(2, 1, 20, 2, 4))
-  got = reformer.lsh_attention(
+  got = lsh_attention(
       np.float32(qk), np.float32(v), np.ones((1, 20), bool),
       np.zeros((1, 2, 3, 20), np.int32), 20)
   want = attend(np, qk, v, ~np.eye(20, dtype=bool))

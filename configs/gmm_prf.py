@@ -1,0 +1,21 @@
+"""GMM-PRF (arXiv 2110.08323) on any task.
+
+Features and redrawing as in the paper's released code (for Dh = 64 and 32):
+4 Dh features.
+
+python run_lra.py --config=configs/gmm_prf.py:listops_mini
+"""
+
+from configs import base
+
+
+def get_config(arg='listops'):
+  config = base.get_config(arg)
+  config.model.name = 'gmm_prf'
+  head_width = config.model.qkv_width // config.model.num_heads
+  config.model.num_features = 4 * head_width
+  # the released code has one Gaussian per head
+  config.model.num_components = 2
+  config.model.redraw = True
+  config.model.kernel = 'auto'
+  return config

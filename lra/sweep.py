@@ -1,0 +1,158 @@
+"""Many runs, one after another: `run_lra.py --sweep=FILE`.
+
+Each line of the file is the flags of one run without their dashes,
+
+    configs/transformer.py:listops_mini seeds=0-4 train.steps=1000
+
+the config first, then, in any order, seeds (`0`, `0,3` or `0-4`; 0 if not
+said) and config fields to change. `#` begins a comment. Every run is a process
+of its own in its usual run directory: what is finished is skipped, what was
+interrupted goes on, and one that fails does not stop the others.
+"""
+
+import ctypes
+import dataclasses
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+from absl import flags
+from ml_collections import config_flags
+
+from lra import record
+from lra.errors import UserError
+
+_RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """One run: its command-line flags and where it lives."""
+  flags: tuple[str, ...]
+  folder: pathlib.Path
+
+  @property
+  def title(self) -> str:
+    return ' '.join(f.removeprefix('--config').lstrip('=.')
+                    for f in self.flags)
+
+  def status(self) -> str:
+    """`new`, `started`, or the status of its result."""
+    result = record.read_json(self.folder / 'result.json')
+    if result:
+      return result['status']
+    return 'started' if (self.folder / 'config.json').exists() else 'new'
+
+
+def read(path: pathlib.Path) -> list[Entry]:
+  """The runs of a sweep file, in its order.
+
+  Raises:
+    UserError: the file cannot be read, or a line (named) makes no config.
+  """
+  try:
+    lines = path.read_text(encoding='utf-8').splitlines()
+  except OSError as e:
+    raise UserError(
+        f'Cannot read the sweep {path} ({e.strerror}): give a file of '
+        'configs/sweeps/.') from e
+  entries = []
+  for number, line in enumerate(lines, 1):
+    words = shlex.split(line, comments=True)
+    if words:
+      try:
+        entries += _entries(words)
+      except (flags.Error, AttributeError, KeyError, TypeError, ValueError,
+              OSError) as e:
+        last = str(e).strip().splitlines()[-1]
+        raise UserError(f'{path}, line {number}: {last}') from e
+  repeated = {e.folder for e in entries if entries.count(e) > 1}
+  if repeated:
+    raise UserError(f'{path} names the run {min(repeated)} twice: remove one.')
+  return entries
+
+
+def _entries(words):
+  changes = [w for w in words[1:] if not w.startswith('seeds=')]
+  seeds = [w.removeprefix('seeds=') for w in words[1:]
+           if w.startswith('seeds=')] or ['0']
+  for seed in _seeds(seeds[-1]):
+    chosen = (f'--config={words[0]}', *(f'--config.{c}' for c in changes),
+              f'--config.seed={seed}')
+    yield Entry(chosen, record.run_folder(_config(chosen).to_dict()))
+
+
+def _seeds(text):
+  for part in text.split(','):
+    first, _, last = part.partition('-')
+    yield from range(int(first), int(last or first) + 1)
+
+
+def _config(chosen):
+  argv, values = ['sweep', *chosen], flags.FlagValues()
+  config = config_flags.DEFINE_config_file(
+      'config', lock_config=True, flag_values=values, sys_argv=argv)
+  values(argv)
+  return config.value.copy_and_resolve_references()
+
+
+def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
+        max_minutes: float | None = None) -> bool:
+  """Runs what is not finished; returns whether all of it is then.
+
+  Args:
+    entries: the runs.
+    extra: flags for each of them.
+    max_minutes: stop, with a checkpoint, after so long.
+  """
+  deadline = time.monotonic() + 60 * max_minutes if max_minutes else None
+  for i, entry in enumerate(entries, 1):
+    if entry.status() in record.FINISHED:
+      continue
+    left = () if deadline is None else (
+        f'--max_minutes={max(deadline - time.monotonic(), 0) / 60:.4f}',)
+    if deadline and time.monotonic() >= deadline:
+      break
+    print(f'[{i}/{len(entries)}] {entry.title}', flush=True)
+    if _call(*entry.flags, *extra, *left) == 75 and not left:
+      break  # Ctrl-C or SIGTERM, not this sweep's own time limit
+  print(summary(entries))
+  return all(e.status() in record.FINISHED for e in entries)
+
+
+def _call(*arguments) -> int:
+  """Runs run_lra.py; a signal that ends the sweep reaches it too."""
+  child = subprocess.Popen(
+      [sys.executable, str(_RUN), *arguments], preexec_fn=_die_with_parent)
+  before = signal.signal(
+      signal.SIGTERM, lambda *_: child.send_signal(signal.SIGTERM))
+  try:
+    while True:
+      try:
+        return child.wait()
+      except KeyboardInterrupt:
+        pass  # the terminal has told the child, which checkpoints and ends
+  finally:
+    signal.signal(signal.SIGTERM, before)
+
+
+def _die_with_parent():
+  """A sweep that is killed leaves no run behind that nobody watches."""
+  if sys.platform == 'linux':
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def summary(entries: list[Entry]) -> str:
+  """One line per run: status, test accuracy, what it is."""
+  lines = []
+  for entry in entries:
+    result = record.read_json(entry.folder / 'result.json') or {}
+    test = result.get('test')
+    score = f'{test["accuracy"]:7.2%}' if test else '      –'
+    lines.append(f'{entry.status():9}{score}  {entry.title}')
+  done = sum(e.status() in record.FINISHED for e in entries)
+  return '\n'.join([*lines, f'{done} of {len(entries)} runs are finished.'])

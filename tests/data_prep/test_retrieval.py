@@ -1,0 +1,230 @@
+"""Pairs of documents: the official AAN tables and the RFC layout."""
+
+import gzip
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+from data_prep import aan, retrieval
+from data_prep.tables import find
+from lra import prepared
+from lra.errors import UserError
+
+FIXTURES = pathlib.Path(__file__).parent.parent / 'fixtures'
+REAL = pathlib.Path(__file__).parents[3] / 'shared' / 'data' / 'rfc_citations'
+
+# What the AAN fixture says, by the ids of its rows; P2 has two texts.
+TEXTS = {
+    'P1': b'Parsing with tags',
+    'P2': 'Résumé of naïve Bayes'.encode(),
+    'P2x': b'Another text of P2',
+    'P3': 'A literal\twith a tab, a \\ and café\n'.encode(),
+    'P4': b'Plain\twith two\ttabs',
+    'P5': b'',
+    'P6': b"It's quoted \0 twice",
+    'P7': b'"Quotes" stay, and b\'so\' do these',
+    'P8': b'long ' * 800,
+}
+ROWS = {
+    'train': [(1, 'P4', 'P1'), (0, 'P1', 'P2'), (1, 'P3', 'P4'),
+              (0, 'P5', 'P6'), (1, 'P2x', 'P7'), (0, 'P8', 'P5'),
+              (1, 'P7', 'P2')],
+    'val': [(1, 'P1', 'P3'), (0, 'P4', 'P6')],
+    'test': [(0, 'P6', 'P4'), (1, 'P2', 'P5')],
+}
+
+
+def examples(split):
+  return [(int(label), split.document(a), split.document(b))
+          for label, (a, b) in zip(split.labels, split.pairs, strict=True)]
+
+
+def expected(rows, cut=4000):
+  return [(label, TEXTS[a][:cut], TEXTS[b][:cut]) for label, a, b in rows]
+
+
+def test_official_tables(tmp_path):
+  data = prepared.load('retrieval', tmp_path, FIXTURES / 'aan')
+  for name, rows in ROWS.items():
+    assert examples(data.splits[name]) == expected(rows)
+  assert len(data.splits['train'].offsets) - 1 == len(TEXTS)
+  assert data.info['ids_with_other_text'] == 1
+  assert data.splits['train'].tokens is data.splits['test'].tokens
+
+
+@pytest.fixture
+def tables(tmp_path):
+  return pathlib.Path(shutil.copytree(FIXTURES / 'aan', tmp_path / 'aan'))
+
+
+def append(path, row):
+  with open(path, 'ab') as f:
+    f.write(row)
+  return path.read_bytes().count(b'\n')
+
+
+@pytest.mark.parametrize('row, reason', [
+    (b'1\tP1\tP2\tonly one text\n', '4 columns instead of 5'),
+    (b'\n', '1 columns instead of 5'),
+    (b'2\tP1\tP2\ta\tb\n', "the label is b'2' instead of 0 or 1"),
+    (b'1\t\tP2\ta\tb\n', 'a document without an id'),
+    (b"1\tP1\tP2\tb'\\xg'\tb\n", 'a bytes literal that cannot be read'),
+    (b'1\tP8\tP9\tnever\tseen\tbefore\n', '6 columns instead of 5, and no '),
+])
+def test_malformed_row(tables, row, reason):
+  path = tables / 'new_aan_pairs.train.tsv'
+  line = append(path, row)
+  with pytest.raises(UserError) as e:
+    retrieval.read_aan({k: tables / v for k, v in aan.FILES.items()})
+  assert f'{path}, line {line}: {reason}' in str(e.value)
+
+
+def test_tabs_are_settled_by_a_row_that_comes_later(tables):
+  path = tables / 'new_aan_pairs.train.tsv'
+  append(path, b'1\tQ1\tQ2\ta\tb\tc\n')  # a, b<tab>c or a<tab>b, c
+  append(path, b'1\tQ2\tQ3\tb\tc\td\n')  # waits for Q3
+  append(path, b'0\tQ3\tP1\td\tParsing with tags\n')
+  content = retrieval.read_aan({k: tables / v for k, v in aan.FILES.items()})
+  assert examples(content.splits['train'])[-3:] == [
+      (1, b'a', b'b\tc'), (1, b'b\tc', b'd'), (0, b'd', TEXTS['P1'])]
+
+
+def test_gzipped_tables(tables, tmp_path):
+  for path in tables.iterdir():
+    with gzip.open(f'{path}.gz', 'wb') as f:
+      f.write(path.read_bytes())
+    path.unlink()
+  data = prepared.load('retrieval', tmp_path, tables)
+  assert examples(data.splits['train']) == expected(ROWS['train'])
+
+
+def test_empty_table(tables):
+  (tables / 'new_aan_pairs.eval.tsv').write_bytes(b'')
+  with pytest.raises(UserError, match='eval.tsv, line 1: no rows'):
+    retrieval.read_aan({k: tables / v for k, v in aan.FILES.items()})
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+  """60 MB of rows about 40 documents, in a process that may use little more.
+
+  The peak is taken from tracemalloc, which sees what Python allocates.
+  """
+  import tracemalloc
+  texts = [bytes([97 + i % 26]) * 50_000 for i in range(40)]
+  rng = np.random.default_rng(0)
+  for name in aan.FILES.values():
+    with open(tmp_path / name, 'wb') as f:
+      for _ in range(200):
+        a, b = rng.integers(0, 40, 2)
+        f.write(b'0\tP%d\tP%d\t%s\t%s\n' % (a, b, texts[a], texts[b]))
+  assert (tmp_path / aan.FILES['train']).stat().st_size > 20_000_000
+  tracemalloc.start()
+  documents, _ = aan.read(
+      {k: tmp_path / v for k, v in aan.FILES.items()}, 4000)
+  _, peak = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert len(documents.heads) == 40
+  assert peak < 3_000_000
+
+
+def write_rfc(path, texts, rows):
+  path.mkdir()
+  with gzip.open(path / 'documents.jsonl.gz', 'wt') as f:
+    for name, text in texts.items():
+      f.write(json.dumps({'id': name, 'year': 1999, 'text': text}) + '\n')
+  for name, lines in rows.items():
+    with gzip.open(path / f'pairs.{name}.tsv.gz', 'wt') as f:
+      f.writelines(f'{line}\n' for line in lines)
+  return path
+
+
+RFC_TEXTS = {'rfc1': 'Host Software', 'rfc2': '', 'rfc3': 'é' * 3000,
+             'rfc4': 'nobody cites this', 'rfc5': 'x' * 6000}
+RFC_ROWS = {'train': ['1\trfc1\trfc5', '0\trfc3\trfc2'],
+            'eval': ['1\trfc5\trfc1'], 'test': ['0\trfc1\trfc1']}
+
+
+def test_rfc_layout(tmp_path):
+  source = write_rfc(tmp_path / 'rfc', RFC_TEXTS, RFC_ROWS)
+  data = prepared.load('retrieval_rfc', tmp_path, source)
+  assert examples(data.splits['train']) == [
+      (1, b'Host Software', b'x' * 4000), (0, 'é'.encode() * 2000, b'')]
+  assert examples(data.splits['test']) == [
+      (0, b'Host Software', b'Host Software')]
+  assert len(data.splits['train'].offsets) - 1 == 4  # rfc4 is in no pair
+  assert data.info['duplicates']['train and val'] == 1
+
+
+@pytest.mark.parametrize('name, row, reason', [
+    ('train', '1\trfc1\trfc9', "line 3: document 'rfc9' does not exist"),
+    ('train', '1\trfc1', 'line 3: 2 columns instead of 3'),
+    ('eval', '1\trfc1\trfc2\trfc3', 'line 2: 4 columns instead of 3'),
+    ('test', 'yes\trfc1\trfc2', "line 2: the label is 'yes'"),
+])
+def test_malformed_pair(tmp_path, name, row, reason):
+  rows = {**RFC_ROWS, name: [*RFC_ROWS[name], row]}
+  source = write_rfc(tmp_path / 'rfc', RFC_TEXTS, rows)
+  with pytest.raises(UserError) as e:
+    prepared.load('retrieval_rfc', tmp_path, source)
+  assert f'pairs.{name}.tsv.gz, {reason}' in str(e.value)
+
+
+@pytest.mark.parametrize('row, reason', [
+    ('{"id": "rfc1"', 'not an object with id and text'),
+    ('["rfc1", "text"]', 'not an object with id and text'),
+    ('{"id": "rfc1", "text": 3}', 'not an object with id and text'),
+    ('{"id": "rfc1", "text": "other"}', "document 'rfc1' again, with another"),
+])
+def test_malformed_document(tmp_path, row, reason):
+  source = write_rfc(tmp_path / 'rfc', RFC_TEXTS, RFC_ROWS)
+  with gzip.open(source / 'documents.jsonl.gz', 'at') as f:
+    f.write(row + '\n')
+  with pytest.raises(UserError) as e:
+    prepared.load('retrieval_rfc', tmp_path, source)
+  assert f'documents.jsonl.gz, line 6: {reason}' in str(e.value)
+
+
+def test_truncated_documents(tmp_path):
+  source = write_rfc(tmp_path / 'rfc', RFC_TEXTS, RFC_ROWS)
+  path = source / 'documents.jsonl.gz'
+  path.write_bytes(path.read_bytes()[:-20])
+  with pytest.raises(UserError, match='damaged archive'):
+    prepared.load('retrieval_rfc', tmp_path, source)
+
+
+def read_real(mini):
+  paths = find(REAL, retrieval.RFC_FILES, 'retrieval_rfc')
+  return retrieval.read_rfc(paths, mini=mini)
+
+
+@pytest.mark.skipif(not REAL.exists(), reason='no RFC pairs beside this')
+def test_real_pairs():
+  """The RFC corpus, against a second reading of its files."""
+  content = read_real(mini=False)
+  texts = {}
+  with gzip.open(REAL / 'documents.jsonl.gz') as f:
+    for line in f:
+      document = json.loads(line)
+      texts[document['id']] = document['text'].encode()[:4000]
+  for split, name in (('train', 'train'), ('val', 'eval'), ('test', 'test')):
+    with gzip.open(REAL / f'pairs.{name}.tsv.gz', 'rt') as f:
+      rows = [line.split() for line in f]
+    found = content.splits[split]
+    assert len(rows) == len(found)
+    for i in range(0, len(rows), 97):
+      label, first, second = rows[i]
+      a, b = found.pairs[i]
+      assert int(label) == found.labels[i]
+      assert texts[first] == found.document(a)
+      assert texts[second] == found.document(b)
+
+
+@pytest.mark.skipif(not REAL.exists(), reason='no RFC pairs beside this')
+def test_real_mini():
+  mini = read_real(mini=True).splits
+  for name, size in retrieval.MINI_PAIRS.items():
+    assert np.bincount(mini[name].labels).tolist() == [size // 2] * 2
+  assert np.diff(mini['train'].offsets).max() == 512

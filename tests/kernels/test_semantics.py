@@ -1,0 +1,168 @@
+"""The operations under JAX's transformations, and lightning's state."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+from jax.test_util import check_grads
+
+import kernels
+from kernels import errors, oracle
+
+OPS = tuple(errors.FUNCTIONS)
+IMPLEMENTATIONS = ('xla', 'pallas_tpu')
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def implementation(request):
+  with errors.simulated(request.param):
+    yield request.param
+
+
+def _arrays(shape, count=3, seed=0):
+  rng = np.random.default_rng(seed)
+  return [jnp.asarray(rng.standard_normal(shape), jnp.float32)] + [
+    jnp.asarray(rng.standard_normal(shape), jnp.float32)
+    for _ in range(count - 1)
+  ]
+
+
+def _mask(batch, length):
+  return jnp.arange(length) < jnp.arange(length, length - batch, -1)[:, None]
+
+
+def _attend(op, implementation, **options):
+  def attend(q, k, v, **more):
+    return errors.FUNCTIONS[op](
+      q, k, v, implementation=implementation, **options, **more
+    )
+
+  return attend
+
+
+def _with_gradients(function):
+  def both(*args):
+    out, pull = jax.vjp(function, *args)
+    return out, *pull(jax.tree.map(jnp.cos, out))
+
+  return both
+
+
+def _same(got, want, bound=1e-5):
+  for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+    assert oracle.relative_rms(x, y) < bound
+
+
+@pytest.mark.parametrize('cut', (1, 64, 101))
+def test_a_split_sequence_is_the_whole(implementation, cut):
+  if implementation == 'pallas_tpu' and cut == 64:
+    pytest.skip('one aligned cut is enough in the simulator: see xla')
+  q, k, v = _arrays((2, 165, 2, 32))
+  mask = _mask(2, 165)
+  attend = _attend(
+    'lightning',
+    implementation,
+    slopes=jnp.array([0.0, 0.3]),
+    return_state=True,
+    scale=0.7,
+  )
+
+  def whole(q, k, v):
+    return attend(q, k, v, mask=mask)
+
+  def halves(q, k, v):
+    first, second = ([x[:, :cut] for x in (q, k, v, mask)],
+                     [x[:, cut:] for x in (q, k, v, mask)])  # fmt: skip
+    out, state = attend(*first[:3], mask=first[3])
+    more, state = attend(*second[:3], mask=second[3], initial_state=state)
+    return jnp.concatenate([out, more], axis=1), state
+
+  _same(_with_gradients(halves)(q, k, v), _with_gradients(whole)(q, k, v))
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_vmap_folds_into_the_batch(op, implementation):
+  q, k, v = _arrays((3, 2, 40, 2, 16))
+  attend = _with_gradients(_attend(op, implementation))
+  got = jax.vmap(attend, in_axes=(0, 0, None))(q, k, v[0])
+  want = [attend(q[i], k[i], v[0]) for i in range(3)]
+  _same(got, jax.tree.map(lambda *x: jnp.stack(x), *want))
+
+
+def test_vmap_over_slopes(implementation):
+  q, k, v = _arrays((1, 20, 2, 16))
+  slopes = jnp.array([[0.0, 1.0], [0.5, 0.1]])
+  attend = _attend('lightning', implementation)
+  got = jax.vmap(lambda s: attend(q, k, v, slopes=s))(slopes)
+  _same(got, jnp.stack([attend(q, k, v, slopes=s) for s in slopes]))
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_jit_and_remat_change_nothing(op, implementation):
+  q, k, v = _arrays((2, 70, 2, 16))
+  attend = _attend(op, implementation, mask=_mask(2, 70))
+  want = _with_gradients(attend)(q, k, v)
+  _same(jax.jit(_with_gradients(jax.checkpoint(attend)))(q, k, v), want)
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_gradients_are_those_of_finite_differences(op, implementation):
+  x = [0.5 * a for a in _arrays((1, 5, 1, 8))]
+  attend = _attend(op, implementation)
+  check_grads(attend, x, order=1, modes=['rev'], atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_sharded_over_the_batch(op, implementation):
+  mesh = jax.make_mesh((4,), ('data',))
+  q, k, v = _arrays((4, 70, 2, 16))
+  options = {'mask': _mask(4, 70)}
+  if op == 'lightning':
+    (options['initial_state'],) = _arrays((4, 2, 16, 16), 1)
+    options['slopes'] = jnp.array([0.0, 0.5])
+  attend = _attend(op, implementation)
+  want = _with_gradients(lambda *x: attend(*x, **options))(q, k, v)
+  split = NamedSharding(mesh, PartitionSpec('data'))
+  q, k, v = (jax.device_put(x, split) for x in (q, k, v))
+
+  def over(mesh):
+    attend_split = kernels.sharded(attend, mesh)
+    return jax.jit(_with_gradients(lambda *x: attend_split(*x, **options)))
+
+  got = over(mesh)(q, k, v)
+  assert got[0].sharding.is_equivalent_to(split, 4)
+  _same(got, want)
+  with jax.set_mesh(mesh):
+    _same(over(None)(q, k, v), want)
+
+
+def test_sharded_without_need_is_plain():
+  one = jax.make_mesh((1,), ('data',), devices=jax.devices()[:1])
+  attend = kernels.linear_attention
+  assert kernels.sharded(attend) is attend
+  assert kernels.sharded(attend, one) is attend
+  q, k, v = _arrays((3, 9, 1, 8))
+  four = jax.make_mesh((4,), ('data',))
+  _same(kernels.sharded(attend, four)(q, k, v), attend(q, k, v))
+
+  def inside(q, k, v):
+    return kernels.sharded(attend)(q, k, v)
+
+  split = PartitionSpec('data')
+  x = [jnp.concatenate([a, a[:1]]) for a in (q, k, v)]
+  with jax.set_mesh(four):
+    got = jax.shard_map(inside, in_specs=split, out_specs=split)(*x)
+  _same(got, attend(*x))
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_xla_is_partitioned_by_the_compiler(op):
+  mesh = jax.make_mesh((4,), ('data',))
+  split = NamedSharding(mesh, PartitionSpec('data'))
+  x = jax.ShapeDtypeStruct((8, 70, 2, 16), jnp.float32, sharding=split)
+  attend = _attend(op, 'xla')
+  step = jax.jit(_with_gradients(attend), out_shardings=split)
+  program = step.lower(x, x, x).compile().as_text()
+  assert 'all-gather' not in program
+  assert 'all-reduce' not in program

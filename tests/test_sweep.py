@@ -1,0 +1,112 @@
+"""Sweeps: the file, and a sweep killed and started again."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lra import record, sweep
+from lra.errors import UserError
+
+ROOT = pathlib.Path(__file__).parent.parent
+TINY = ('train.steps=40 train.eval_every=10 train.log_every=5 seq_len=24 '
+        'encoder.num_layers=1 encoder.width=16 encoder.mlp_width=16 '
+        'model.qkv_width=16 model.num_heads=2 train.batch_size=4 '
+        'train.microbatch_size=4 train.checkpoint_minutes=0.001')
+
+
+def _write(tmp_path, text):
+  path = tmp_path / 'sweep.txt'
+  path.write_text(text)
+  return path
+
+
+def test_a_line_is_a_config_with_seeds_and_changes(tmp_path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  entries = sweep.read(_write(tmp_path, (
+      '# comment\n\n'
+      'configs/simpletron.py:listops_mini seeds=0,2-3 train.steps=7  # why\n'
+      'configs/transformer.py:text,protocol=lra\n')))
+  assert [e.flags[-1] for e in entries] == [
+      f'--config.seed={s}' for s in (0, 2, 3, 0)]
+  assert len({e.folder for e in entries}) == 4
+  assert entries[0].folder.name[:8] == entries[1].folder.name[:8]
+  assert entries[3].folder.parts[:3] == ('runs', 'text', 'transformer')
+  assert {e.status() for e in entries} <= {'new', 'started', 'ok'}
+
+
+@pytest.mark.parametrize('line,word', [
+    ('configs/simpletron.py:listops_mini train.stepz=7', 'stepz'),
+    ('configs/simpletron.py:nothing', 'nothing'),
+    ('configs/nobody.py:listops', 'nobody'),
+    ('configs/simpletron.py:listops seeds=x', "'x'"),
+])
+def test_a_bad_line_is_named(tmp_path, monkeypatch, line, word):
+  monkeypatch.chdir(ROOT)
+  with pytest.raises(UserError, match=f'line 2: .*{word}'):
+    sweep.read(_write(tmp_path, f'# first\n{line}\n'))
+
+
+def test_a_run_may_not_be_named_twice(tmp_path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  line = 'configs/simpletron.py:listops_mini\n'
+  with pytest.raises(UserError, match='twice'):
+    sweep.read(_write(tmp_path, line + line))
+
+
+@pytest.mark.parametrize('path', sorted((ROOT / 'configs/sweeps').iterdir()))
+def test_sweeps_of_the_repository(path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  assert len(sweep.read(path)) >= 60
+
+
+def _start(folder, data_dir):
+  (folder / 'results').mkdir(parents=True, exist_ok=True)
+  shutil.copy(ROOT / 'lra/results/published.csv', folder / 'results')
+  if not (folder / 'configs').exists():
+    (folder / 'configs').symlink_to(ROOT / 'configs')
+  _write(folder, (
+      f'configs/simpletron.py:listops_mini seeds=0-1 {TINY}\n'
+      f'configs/simpletron.py:listops_mini {TINY} train.learning_rate=1e30 '
+      'train.warmup_steps=0\n'))
+  return subprocess.Popen(
+      [sys.executable, str(ROOT / 'run_lra.py'), '--sweep=sweep.txt',
+       '--results_dir=results', '--page=page.md', '--compile_cache=xla'],
+      cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT),
+           'TFDS_DATA_DIR': str(data_dir)})
+
+
+def _records(folder):
+  """The records without what a clock or the memory has measured."""
+  measured = ('seconds', 'per_s', 'bytes')
+  return {
+      p.name: {k: v for k, v in record.read_json(p).items()
+               if not k.endswith(measured)}
+      for p in (folder / 'results/runs').rglob('*.json')}
+
+
+@pytest.mark.slow
+def test_kill_9_and_restart_give_the_same_records(mini_data, tmp_path):
+  whole, broken = tmp_path / 'whole', tmp_path / 'broken'
+  process = _start(whole, mini_data)
+  out, errors = process.communicate()
+  assert process.returncode == 0, errors
+  assert out.count('diverged') >= 2 and '3 of 3 runs' in out
+
+  process = _start(broken, mini_data)
+  while not list(broken.glob('runs/*/*/*-s1/metrics.jsonl')):
+    assert process.poll() is None
+    time.sleep(0.01)
+  process.kill()
+  process.communicate()
+  process = _start(broken, mini_data)
+  out, errors = process.communicate()
+  assert process.returncode == 0, errors
+  assert '[1/3]' not in out  # finished before the kill
+  assert _records(broken) == _records(whole)
+  assert len(_records(whole)) == 3
