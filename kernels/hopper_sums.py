@@ -138,8 +138,7 @@ def _kernel(ins, outs, scratch, *, plan, tools):
     stores = [] if x_w is None else [(x.at[w], x_w)]
     if mask is not None:
       valid = tools.valid(mask, n, plan.length)
-      y_w = hopper.keep(valid, tools.load(y.at[w]).astype(jnp.float32))
-      stores.append((y.at[w], y_w))
+      stores.append((y.at[w], hopper.keep(valid, tools.load(y.at[w]))))
     if stores:
       tools.publish(*stores)
       hopper.meet(scratch.met, plan.warpgroups)

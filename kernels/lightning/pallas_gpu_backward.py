@@ -100,7 +100,8 @@ def _kernel(ins, outs, scratch, *, plan, tools):
   end = chunks.to_end(block.slope, tools.columns(), hopper.TILE)
   tools.publish((scratch.end.at[block.w], end))
   dstate = tuple(block.first_dstate(i) for i in block.numbers)
-  tools.publish(*block.dstate_stores(dstate))
+  first = [scratch.dstate.at[i, block.w] for i in block.numbers]
+  tools.publish(*zip(first, dstate, strict=True))
 
   def pair(p, dstate):
     dstate = block.chunk(p, 2 * p, dstate, upper=True)
@@ -190,10 +191,6 @@ class _Block:
     where = self.b, self.h, self.part, hopper.tile(i), hopper.tile(self.w)
     return self.tools.load_global(self.ins.after, where)
 
-  def dstate_stores(self, dstate):
-    refs = [self.scratch.dstate.at[i, self.w] for i in self.numbers]
-    return zip(refs, dstate, strict=True)
-
   def meet(self):
     hopper.meet(self.scratch.met, self.plan.warpgroups)
 
@@ -231,10 +228,11 @@ class _Chunk:
     self.zero = jnp.where(block.slope * t.astype(jnp.float32) < 0, 1, 0)
     self.w = block.w + self.zero
     self.numbers = [i + self.zero for i in block.numbers]
-    self.members = [i + self.zero for i in range(2)]
+    self.members = hopper.numbers(2)
     self.q, self.do = (block.left.at[self.slot, m] for m in self.members)
     self.k, self.v = (block.right.at[self.slot, m] for m in self.members)
-    self.scores = [self.scratch.scores.at[m] for m in self.members]
+    scores = self.scratch.scores
+    self.scores = [scores.at[m + self.zero] for m in self.members]
     self.dstate = self.scratch.dstate
     self.do_start = block.do_start.at[self.w]
 
@@ -263,7 +261,8 @@ class _Chunk:
     self._send(block.do_start_lines.at[w], block.outs.dv)
     dk = self._dk(end)
     block.meet()
-    tools.publish((self.q.at[w], dk), *block.dstate_stores(dstate))
+    new = [self.dstate.at[i, w] for i in self.numbers]
+    tools.publish((self.q.at[w], dk), *zip(new, dstate, strict=True))
     self._send(block.left_lines.at[self.slot, 0, w], block.outs.dk)
     tools.publish((self.k.at[w], self._dq()))
     self._send(block.right_lines.at[self.slot, 0, w], block.outs.dq)
@@ -277,8 +276,7 @@ class _Chunk:
       return
     valid = self.tools.load(self.scratch.mask.at[slot], hopper.ROWS)
     refs = [tiles.at[slot, m, self.w] for m in self.members]
-    values = [self.tools.load(ref).astype(jnp.float32) for ref in refs]
-    values = [hopper.keep(valid, x) for x in values]
+    values = [hopper.keep(valid, self.tools.load(ref)) for ref in refs]
     self.tools.publish(*zip(refs, values, strict=True))
 
   def _meet_if_masked(self):

@@ -169,8 +169,7 @@ def _first_state(before, b, h, part, i, w, tools):
 
 
 def _clear_masked(refs, valid, tools):
-  values = [tools.load(ref).astype(jnp.float32) for ref in refs]
-  values = [hopper.keep(valid, x) for x in values]
+  values = [hopper.keep(valid, tools.load(ref)) for ref in refs]
   tools.publish(*zip(refs, values, strict=True))
 
 

@@ -86,7 +86,9 @@ def _specs(tiles, order):
   """Blocks of rows, of the mask, of a state and of the saved states."""
   heads, width = tiles.heads, tiles.width
   return (
-    pl.BlockSpec((1, tiles.rows, tiles.lanes), lambda b, g, n: (b, order(n), g)),
+    pl.BlockSpec(
+      (1, tiles.rows, tiles.lanes), lambda b, g, n: (b, order(n), g)
+    ),
     pl.BlockSpec((1, 1, tiles.rows), lambda b, g, n: (b, 0, order(n))),
     pl.BlockSpec((1, heads, width, width), lambda b, g, n: (b, g, 0, 0)),
     pl.BlockSpec(
@@ -129,17 +131,18 @@ class _Plan:
       interpret=self.options.interpret,
     )
 
-  def slope(self, ins, head):
-    return ins.slopes[pl.program_id(1) * self.tiles.heads + head]
+  def slopes(self, ins):
+    """The slopes of the heads of this block."""
+    first = pl.program_id(1) * self.tiles.heads
+    return [ins.slopes[first + h] for h in range(self.tiles.heads)]
 
-  def fill_decay(self, ins, decay_scr):
+  def fill_decay(self, slopes, decay_scr):
     """scale * exp(-slope (i - j)) of every head, once per sequence."""
     shape = (self.chunk, self.chunk)
     i = lax.broadcasted_iota(jnp.int32, shape, 0)
     j = lax.broadcasted_iota(jnp.int32, shape, 1)
-    for h in range(self.tiles.heads):
-      decay = chunks.within(self.slope(ins, h), i, j)
-      decay_scr[h] = decay * self.options.scale
+    for h, slope in enumerate(slopes):
+      decay_scr[h] = chunks.within(slope, i, j) * self.options.scale
 
   def rows(self, ins, block, c):
     """The rows of chunk c of a block: slice, which count, how many exist."""
@@ -153,9 +156,8 @@ class _Plan:
       length = jnp.clip(self.tiles.length - start, 0, self.chunk)
     return rows, valid, length
 
-  def decays(self, ins, head, length):
+  def decays(self, slope, length):
     """Columns [C, 1] from the start and to the end; what a state keeps."""
-    slope = self.slope(ins, head)
     i = lax.broadcasted_iota(jnp.int32, (self.chunk, 1), 0)
     start = chunks.from_start(slope, i) * self.options.scale
     return start, chunks.to_end(slope, i, length), chunks.over(slope, length)
@@ -163,11 +165,13 @@ class _Plan:
 
 def _forward_kernel(ins, outs, decay_scr, state_scr, *, plan):
   n, dtype = pl.program_id(2), plan.dtype
+  last = n == pl.num_programs(2) - 1
   nn, nt, tn = tpu.products(dtype)
+  slopes = plan.slopes(ins)
 
   @pl.when(n == 0)
   def _():
-    plan.fill_decay(ins, decay_scr)
+    plan.fill_decay(slopes, decay_scr)
     if ins.state is None:
       state_scr[...] = jnp.zeros_like(state_scr)
     else:
@@ -180,7 +184,7 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, plan):
   def _(c):
     rows, valid, length = plan.rows(ins, n, c)
     for h, lane in tpu.head_lanes(plan.tiles):
-      start, end, left = plan.decays(ins, h, length)
+      start, end, left = plan.decays(slopes[h], length)
       q = ins.q[0, rows, lane]
       k, v = (tpu.keep(valid, x[0, rows, lane]) for x in (ins.k, ins.v))
       state = state_scr[h]
@@ -191,7 +195,7 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, plan):
 
   if outs.state is not None:
 
-    @pl.when(n == pl.num_programs(2) - 1)
+    @pl.when(last)
     def _():
       outs.state[0] = state_scr[...]
 
@@ -200,10 +204,11 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, plan):
   n, dtype = pl.program_id(2), plan.dtype
   block = pl.num_programs(2) - 1 - n
   nn, nt, tn = tpu.products(dtype)
+  slopes = plan.slopes(ins)
 
   @pl.when(n == 0)
   def _():
-    plan.fill_decay(ins, decay_scr)
+    plan.fill_decay(slopes, decay_scr)
     if ins.dstate is None:
       dstate_scr[...] = jnp.zeros_like(dstate_scr)
     else:
@@ -215,7 +220,7 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, plan):
   def _(c):
     rows, valid, length = plan.rows(ins, block, c)
     for h, lane in tpu.head_lanes(plan.tiles):
-      _, end, left = plan.decays(ins, h, length)
+      _, end, left = plan.decays(slopes[h], length)
       k, v = (tpu.keep(valid, x[0, rows, lane]) for x in (ins.k, ins.v))
       kv = tn((k * end).astype(dtype), v)
       states_scr[c + 1, h] = states_scr[c, h] * left + kv
@@ -225,7 +230,7 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, plan):
     c = plan.count - 1 - i
     rows, valid, length = plan.rows(ins, block, c)
     for h, lane in tpu.head_lanes(plan.tiles):
-      start, end, left = plan.decays(ins, h, length)
+      start, end, left = plan.decays(slopes[h], length)
       refs = (ins.q, ins.k, ins.v, ins.do)
       q, k, v, do = (tpu.keep(valid, x[0, rows, lane]) for x in refs)
       state, dstate = states_scr[c, h].astype(dtype), dstate_scr[h]
@@ -242,6 +247,6 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, plan):
 
   if outs.dstate is not None:
 
-    @pl.when(n == pl.num_programs(2) - 1)
+    @pl.when(block == 0)
     def _():
       outs.dstate[0] = dstate_scr[...]

@@ -198,8 +198,7 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
     dkv, dz = carry
     q_w, do_w = chunk.q.at[w], chunk.do.at[w]
     if ins.mask is not None:
-      do = tools.load(do_w).astype(jnp.float32)
-      tools.publish((do_w, hopper.keep(chunk.valid(), do)))
+      tools.publish((do_w, hopper.keep(chunk.valid(), tools.load(do_w))))
       walk.meet()
     dq = tools.product(
       *((chunk.do.at[i], hopper.turned(kv.at[i])) for i in numbers)
@@ -212,8 +211,8 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
       f = features.apply(plan.feature_map, x)
       valid = chunk.valid()
       if plan.normalize:
-        norm = jnp.sum(_rounded(f) * hopper.col(z), axis=1)
-        num = jnp.sum(_rounded(f) * dq, axis=1)
+        norm = jnp.sum(f * hopper.col(z), axis=1)
+        num = jnp.sum(f * dq, axis=1)
         at = chunk.parity
         tools.publish(
           (scratch.norm.at[at, w], norm), (scratch.num.at[at, w], num)
