@@ -44,12 +44,12 @@ def check_mask(mask, q):
 
 def check_number(name, value):
   """A finite Python float, or ValueError: the kernels compile it in."""
+  if isinstance(value, jax.core.Tracer):
+    raise ValueError(f'{name} must be a number, not a traced value')
   try:
     value = float(value)
   except (TypeError, ValueError) as error:
     raise ValueError(f'{name} must be a number, got {value!r}') from error
-  except jax.errors.ConcretizationTypeError as error:
-    raise ValueError(f'{name} must be a number, not a traced value') from error
   if not math.isfinite(value):
     raise ValueError(f'{name} must be finite, got {value}')
   return value
@@ -57,9 +57,10 @@ def check_number(name, value):
 
 def check_slopes(slopes, num_heads):
   """Raises ValueError unless slopes is real [H], and >= 0 where concrete."""
-  shape = jnp.shape(slopes)
-  if shape != (num_heads,):
-    raise ValueError(f'slopes must have shape [H] = ({num_heads},), got {shape}')
+  if np.shape(slopes) != (num_heads,):
+    raise ValueError(
+      f'slopes must have shape [H] = ({num_heads},), got {np.shape(slopes)}'
+    )
   if isinstance(slopes, jax.core.Tracer):
     return
   values = np.asarray(slopes, np.float64)

@@ -52,8 +52,18 @@ def supported(op, shape, dtype, interpret, local):
     raise NotImplementedError(
       f'{op}: pallas_gpu supports bfloat16 q, k, v, got {jnp.dtype(dtype)}'
     )
-  if interpret is None and local:
+  if interpret is not None:
+    _check_interpreter(op)
+  elif local:
     _check_device(op)
+
+
+def _check_interpreter(op):
+  if not hasattr(plgpu, 'InterpretGPUParams'):
+    raise NotImplementedError(
+      f'{op}: the GPU interpreter of jax {jax.__version__} cannot run '
+      'pallas_gpu (transposed operands of wgmma): use jax 0.11 or later'
+    )
 
 
 def _check_device(op):

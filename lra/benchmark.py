@@ -33,7 +33,8 @@ def measure(config, *, steps: int, rounds: int) -> dict:
   Args:
     config: what to train; nothing of it is kept.
     steps: updates per stretch.
-    rounds: stretches of each kind, after one of each to warm up.
+    rounds: stretches of each kind; if more than one, another one of each
+      comes first to warm up.
 
   Returns:
     JSON fields: seconds per step of both (medians), their ratio minus one,
@@ -42,15 +43,16 @@ def measure(config, *, steps: int, rounds: int) -> dict:
   with config.unlocked():
     config.train.log_every = steps
     config.train.steps = config.train.eval_every = steps * (rounds + 2)
+  warm_up = int(rounds > 1)
   with tempfile.TemporaryDirectory() as folder:
     trainer = train.Trainer(config, pathlib.Path(folder))
     loop, bare = [], []
     with trainer.stepping() as advance:
       batch = trainer.batch(0)
-      for _ in range(rounds + 1):
+      for _ in range(rounds + warm_up):
         loop.append(_seconds(advance, steps, trainer))
         bare.append(_seconds(lambda: trainer.update(batch), steps, trainer))
-    loop, bare = (statistics.median(x[1:]) / steps for x in (loop, bare))
+    loop, bare = (statistics.median(x[warm_up:]) / steps for x in (loop, bare))
     return {
         'task': config.task, 'model': config.model.name,
         'batch_size': config.train.batch_size,

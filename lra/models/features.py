@@ -54,8 +54,7 @@ def trigonometric(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
   """
   angle_BxLxHxF = _project(x_BxLxHxDh, omega_HxFxDh)
   amplitude_HxF = jnp.sqrt(weight_HxF)
-  parts = [amplitude_HxF * jnp.cos(angle_BxLxHxF),
-           amplitude_HxF * jnp.sin(angle_BxLxHxF)]
+  parts = [amplitude_HxF * y for y in _cos_and_sin(angle_BxLxHxF)]
   if smoothing:
     parts.append(jnp.full_like(angle_BxLxHxF[..., :1], smoothing**0.5))
   return jnp.concatenate(parts, -1).astype(x_BxLxHxDh.dtype)
@@ -123,12 +122,29 @@ def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
       q, k, v.reshape(q.shape), mask=mask_BxL, feature_map='identity',
       normalize=False, implementation=kernel)
   sum_BxLxHxDh = sums.reshape(v.shape).astype(jnp.float32).sum(3)
-  total_BxHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
-      1, dtype=jnp.float32)
-  norm_BxLxH = jnp.einsum('blhm,bhm->blh', phi_q_BxLxHxM.astype(jnp.float32),
-                          total_BxHxM)
-  return (sum_BxLxHxDh / (norm_BxLxH + eps)[..., None]).astype(
-      v_BxLxHxDh.dtype)
+  total_Bx1xHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
+      1, keepdims=True, dtype=jnp.float32)
+  norm_BxLxHx1 = (phi_q_BxLxHxM * total_Bx1xHxM).sum(-1, keepdims=True)
+  return (sum_BxLxHxDh / (norm_BxLxHx1 + eps)).astype(v_BxLxHxDh.dtype)
+
+
+@jax.custom_vjp
+def _cos_and_sin(x):
+  return jnp.cos(x), jnp.sin(x)
+
+
+def _cos_and_sin_forward(x):
+  y = jnp.cos(x), jnp.sin(x)
+  return y, y
+
+
+def _cos_and_sin_backward(y, g):
+  # Each is the other's derivative. Left to itself XLA takes them again, at
+  # four exponentials apiece on a CPU.
+  return (g[1] * y[0] - g[0] * y[1],)
+
+
+_cos_and_sin.defvjp(_cos_and_sin_forward, _cos_and_sin_backward)
 
 
 def _project(x_BxLxHxDh, omega_HxFxDh):

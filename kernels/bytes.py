@@ -1,0 +1,182 @@
+"""Bytes that a compiled program moves to and from device memory.
+
+Counted over the text of the optimised program: every operation at the top
+level reads its operands and writes its results once; a loop counts as often
+as it runs. Tile padding counts. What XLA keeps in on-chip memory (memory
+space S(1) of a TPU program) does not. A Pallas kernel counts as one operation;
+that it moves no block twice is for its own tests to show.
+"""
+
+import dataclasses
+import math
+import re
+
+_SIZES = {
+  'pred': 1, 's8': 1, 'u8': 1, 'bf16': 2, 'f16': 2, 's16': 2, 'u16': 2,
+  'f32': 4, 's32': 4, 'u32': 4, 'f64': 8, 's64': 8, 'u64': 8,
+}  # fmt: skip
+_FREE = {
+  'parameter', 'bitcast', 'tuple', 'get-tuple-element', 'constant', 'iota',
+  'after-all', 'partition-id', 'replica-id', 'copy-done', 'fusion-done',
+  'async-done', 'opt-barrier',
+}  # fmt: skip
+_SHAPE = re.compile(r'(\w+)\[([\d,]*)\](\{[^}]*\})?')
+_LINE = re.compile(
+  r'^\s*(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = '
+  r'(?P<shape>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$'
+)
+_HEAD = re.compile(r'^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\) -> .*\{')
+_SLICES = ('dynamic-slice', 'slice', 'gather')
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+  """One line of a program."""
+
+  name: str
+  shape: str
+  op: str
+  rest: str
+  root: bool
+
+  @property
+  def operands(self):
+    depth, end = 1, 0
+    for end, char in enumerate(self.rest):
+      depth += (char == '(') - (char == ')')
+      if not depth:
+        break
+    return re.findall(r'%([\w.\-]+)', self.rest[:end])
+
+  def called(self, key):
+    found = re.search(key + r'=%?([\w.\-]+)', self.rest)
+    return found and found.group(1)
+
+
+def parse(text):
+  """({computation: operations}, name of the entry computation)."""
+  computations, current, entry = {}, None, None
+  for line in re.sub(r'/\*.*?\*/', '', text).splitlines():
+    head = _HEAD.match(line)
+    if head:
+      current = computations.setdefault(head['name'], [])
+      entry = head['name'] if head['entry'] else entry
+    elif line.startswith('}'):
+      current = None
+    elif current is not None and (m := _LINE.match(line)):
+      current.append(
+        Operation(m['name'], m['shape'], m['op'], m['rest'], bool(m['root']))
+      )
+  return computations, entry
+
+
+def size(shape):
+  """Bytes of a shape, or of a tuple of them, in device memory."""
+  return sum(_size(*found.groups()) for found in _SHAPE.finditer(shape))
+
+
+def _size(dtype, dims, layout):
+  layout = layout or ''
+  if dtype not in _SIZES or 'S(1)' in layout:
+    return 0
+  dims = [int(d) for d in dims.split(',') if d]
+  tile = re.search(r':T\(([\d,]+)\)', layout)
+  order = re.match(r'\{([\d,]+)', layout)
+  if tile and order:
+    dims = [dims[int(i)] for i in reversed(order.group(1).split(','))]
+    tile = [int(t) for t in tile.group(1).split(',')]
+    for i, t in zip(range(-1, -len(dims) - 1, -1), reversed(tile), strict=False):
+      dims[i] = -(-dims[i] // t) * t
+  return math.prod(dims) * _SIZES[dtype]
+
+
+def count(text):
+  """(bytes moved, kernels launched) of a compiled program's text."""
+  computations, entry = parse(text)
+  return _walk(computations, entry)
+
+
+def _walk(computations, name):
+  shapes = {o.name: o.shape for o in computations[name]}
+  moved = launched = 0
+  for o in computations[name]:
+    if o.op in _FREE or o.op.endswith('-done'):
+      continue
+    inner = _inner(o)
+    if inner:
+      times, body = inner
+      m, n = _walk(computations, body)
+      moved, launched = moved + times * m, launched + times * n
+    else:
+      moved += _moved(computations, shapes, o)
+      launched += 1
+  return moved, launched
+
+
+def _inner(o):
+  """(times it runs, computation) of a loop or call, else None."""
+  if o.op == 'while':
+    trips = re.search(r'known_trip_count\D*(\d+)', o.rest)
+    return int(trips.group(1)) if trips else 1, o.called('body')
+  if o.op in ('call', 'async-start'):
+    return 1, o.called('to_apply') or o.called('calls')
+  return None
+
+
+def _moved(computations, shapes, o):
+  reads = [size(shapes.get(name, '')) for name in o.operands]
+  write = size(o.shape)
+  if o.op == 'copy-start':
+    # (destination, source, context): the source is no result.
+    write = size(_SHAPE.search(o.shape).group(0))
+  elif o.op in _SLICES:
+    reads[:1] = [min(reads[0], write)]
+  elif o.op == 'dynamic-update-slice':
+    write = reads[1]
+    reads[0] = 0
+  elif o.op == 'fusion':
+    body = computations[o.called('calls')]
+    reads = [
+      min(r, _read(body, i, r)) for i, r in enumerate(reads)
+    ]  # fmt: skip
+    write = _written(body, write)
+  return sum(reads) + write
+
+
+def _read(body, index, whole):
+  """Bytes a fusion reads of a parameter: slices of it only, or all of it."""
+  name = next(
+    o.name for o in body if o.op == 'parameter' and o.rest.startswith(f'{index})')
+  )
+  slices, todo = 0, [name]
+  while todo:
+    used = todo.pop()
+    for o in body:
+      if used not in o.operands:
+        continue
+      if o.op == 'bitcast':
+        todo.append(o.name)
+      elif o.op in _SLICES and o.operands[0] == used:
+        slices += size(o.shape)
+      elif o.op == 'dynamic-update-slice' and o.operands[0] == used:
+        pass  # updated in place
+      else:
+        return whole
+  return slices
+
+
+def _written(body, whole):
+  """Bytes a fusion writes: the update only, where it updates in place."""
+  shapes = {o.name: o.shape for o in body}
+  names = {o.name: o for o in body}
+  root = next(o for o in body if o.root)
+  roots = [names[n] for n in root.operands] if root.op == 'tuple' else [root]
+  total = 0
+  for o in roots:
+    while o.op == 'bitcast' and o.operands:
+      o = names[o.operands[0]]
+    if o.op == 'dynamic-update-slice':
+      total += size(shapes[o.operands[1]])
+    else:
+      total += size(o.shape)
+  return min(total, whole) if len(roots) == 1 else total

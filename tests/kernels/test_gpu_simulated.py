@@ -1,0 +1,143 @@
+"""The Hopper kernels in the GPU interpreter, against float64.
+
+The interpreter runs the bodies that a GPU runs: the ring of TMA loads, the
+barriers, several warpgroups. What it does not know is listed in
+`kernels.hopper`: register layouts, overlapping views of shared memory and
+tensor-core operands in registers.
+"""
+
+import functools
+
+import jax.numpy as jnp
+import pytest
+
+pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
+
+import kernels
+from kernels import dispatch, errors, hopper
+from kernels.errors import Case
+from kernels.lightning import pallas_gpu as lightning
+from kernels.linear import pallas_gpu as linear
+
+OPS = tuple(errors.FUNCTIONS)
+# (op, case, into how many parts L is cut; None = what the kernels choose)
+CASES = [
+  ('linear', Case(1, 2, 64, 'bfloat16', 'full', 0), None),
+  ('linear', Case(65, 2, 64, 'bfloat16', 'empty', 1), None),
+  ('linear', Case(300, 1, 128, 'bfloat16', 'ragged', 2), 2),
+  ('linear', Case(600, 1, 64, 'bfloat16', 'full', 3, 1), 5),
+  ('simpletron', Case(63, 1, 64, 'bfloat16', 'full', 0), None),
+  ('simpletron', Case(200, 1, 128, 'bfloat16', 'ragged', 1), 2),
+  ('lightning', Case(1, 2, 64, 'bfloat16', 'full', 0), None),
+  ('lightning', Case(127, 2, 128, 'bfloat16', 'empty', 1), None),
+  ('lightning', Case(192, 3, 64, 'bfloat16', 'full', 2, 1), None),
+  ('lightning', Case(300, 1, 128, 'bfloat16', 'ragged', 5), 2),
+  ('lightning', Case(500, 2, 64, 'bfloat16', 'ragged', 4, 1), 3),
+]
+
+
+@pytest.fixture
+def simulator():
+  """Context of the interpreter, which stops at a race."""
+  try:
+    hopper.supported('linear', (1, 1, 1, 64), jnp.bfloat16, 'any', False)
+  except NotImplementedError as reason:
+    pytest.skip(str(reason))
+  from jax.experimental.pallas import mosaic_gpu as plgpu
+
+  def make(**options):
+    params = plgpu.InterpretGPUParams(detect_races=True, **options)
+    return kernels.target('gpu', interpret=params)
+
+  return make
+
+
+def _cut(monkeypatch, parts):
+  if parts is not None:
+    monkeypatch.setattr(hopper, 'splits', lambda *_: parts)
+    monkeypatch.setattr(lightning, '_parts', lambda *_: parts)
+
+
+@pytest.mark.parametrize('op, case, parts', CASES, ids=str)
+def test_errors(op, case, parts, simulator, monkeypatch):
+  _cut(monkeypatch, parts)
+  with simulator():
+    found = errors.measure(op, 'pallas_gpu', case)
+  assert errors.within(found, case.dtype), (op, case, found)
+
+
+@pytest.mark.parametrize('op', ('linear', 'lightning'))
+def test_simulator_finds_warpgroups_that_do_not_meet(
+  op, simulator, monkeypatch
+):
+  """The tests above can fail: without its barriers a kernel races."""
+  monkeypatch.setattr(hopper, 'meet', lambda *_: None)
+  with simulator(), pytest.raises(Exception, match='(?i)race|callback'):
+    errors.measure(op, 'pallas_gpu', Case(128, 1, 128, 'bfloat16', 'full'))
+
+
+def test_relu_without_eps_and_normaliser(simulator):
+  """A ragged end must not divide 0 by 0."""
+  case = Case(70, 1, 64, 'bfloat16', 'full', 0, 1)
+  arrays, named, _ = errors.operands('linear', case)
+  q, k, v, _ = arrays
+  call = functools.partial(
+    kernels.linear_attention, feature_map='relu', eps=0.0
+  )
+  with simulator():
+    got = call(q, k, v, implementation='pallas_gpu')
+  want = call(*(x.astype(jnp.float32) for x in (q, k, v)), **named)
+  assert errors.oracle.relative_rms(got, want) < errors.bound('out', 'bfloat16')
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_refusals_name_the_argument(op):
+  supported = dispatch.backend(op, 'pallas_gpu').supported
+  with kernels.target('gpu'):
+    supported((1, 100, 2, 64), jnp.bfloat16)
+    with pytest.raises(NotImplementedError, match='Dh .* got 32'):
+      supported((1, 100, 2, 32), jnp.bfloat16)
+    with pytest.raises(NotImplementedError, match='q, k, v, got float32'):
+      supported((1, 100, 2, 64), jnp.float32)
+  with pytest.raises(NotImplementedError, match='compute capability'):
+    supported((1, 100, 2, 64), jnp.bfloat16)
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_auto_falls_back_to_xla(op):
+  with kernels.target('gpu'):
+    shape = (1, 100, 2, 64)
+    assert kernels.resolve(op, 'auto', shape, jnp.bfloat16) == 'pallas_gpu'
+    assert kernels.resolve(op, 'auto', shape, jnp.float32) == 'xla'
+    assert kernels.resolve(op, 'auto', (1, 9, 1, 40), jnp.bfloat16) == 'xla'
+
+
+@pytest.mark.parametrize('pairs', (1, 8, 48, 128, 200, 1024))
+@pytest.mark.parametrize('chunks', (1, 3, 16, 63, 64, 1025))
+def test_parts_cover_the_sequence_and_fill_the_device(pairs, chunks):
+  for per_sm in (1, 2):
+    parts = hopper.splits(pairs, chunks, per_sm)
+    per = -(-chunks // parts)
+    assert (parts - 1) * per < chunks <= parts * per  # none empty, all there
+    slots = hopper.SM_COUNT * per_sm
+    if parts > 1:
+      assert per >= 4
+    if chunks >= 64:
+      blocks = pairs * parts
+      assert blocks >= 0.75 * min(slots, pairs * chunks // 4)
+
+
+def test_lightning_cuts_only_what_leaves_the_device_empty():
+  assert lightning._parts(128, 32) == 1
+  assert lightning._parts(8, 512) * 8 > 0.9 * hopper.SM_COUNT
+  assert lightning._parts(1, 1) == 1
+  for pairs in range(1, 70):
+    parts = lightning._parts(4, pairs)
+    per = -(-pairs // parts)
+    assert (parts - 1) * per < pairs <= parts * per
+
+
+def test_many_parts_are_added_up_outside_the_kernels():
+  x = jnp.ones((1, 2, linear.IN_KERNEL_PARTS + 1, 3, 3))
+  assert linear._few_parts(x).shape == (1, 2, 1, 3, 3)
+  assert linear._few_parts(x[:, :, 1:]).shape[2] == linear.IN_KERNEL_PARTS

@@ -1,0 +1,82 @@
+"""TPU programs, compiled for real targets on a machine without one."""
+
+import jax.numpy as jnp
+import pytest
+
+from kernels import aot, bytes
+from kernels.errors import FUNCTIONS
+
+pytestmark = pytest.mark.aot
+
+TOKENS = 128 * 1024
+HEADS = 4
+# (L, Dh); 2,001 = 2,000 tokens and a class token, no multiple of a block.
+SIZES = [(1024, 64), (16384, 64), (1024, 128), (16384, 128)]
+ODD = [('v5e', op, 2001, 64) for op in FUNCTIONS] + [
+  ('v5e', op, 300, width) for op in FUNCTIONS for width in (8, 32)
+]
+# Tensors of [B, L, H, Dh] that the direction must move, and what is allowed:
+# the mask, and for the backward pass the states, at most 8.5 in all.
+MOST = {'forward': 4.05, 'backward': 7.3}
+
+
+def _compiled(target, op, direction, length, width, dtype=jnp.bfloat16):
+  try:
+    aot.device(target)
+  except aot.Unavailable as reason:
+    pytest.skip(str(reason))
+  shape = (-(-TOKENS // length), length, HEADS, width)
+  program = aot.compiled(op, 'pallas_tpu', direction, target, shape, dtype)
+  tensor = TOKENS * HEADS * width * jnp.dtype(dtype).itemsize
+  return program, tensor
+
+
+def _large(text, tensor):
+  """Top-level operations, but for kernels, with a result of that size."""
+  computations, entry = bytes.parse(text)
+  free = ('parameter', 'bitcast', 'tuple', 'get-tuple-element', 'custom-call')
+  return [
+    (o.op, o.shape)
+    for o in computations[entry]
+    if o.op not in free and bytes.size(o.shape.replace('S(1)', '')) >= tensor
+  ]
+
+
+@pytest.mark.parametrize('direction', aot.PASSES)
+@pytest.mark.parametrize(
+  'target, op, length, width',
+  [(t, op, *size) for t in aot.TPU for op in FUNCTIONS for size in SIZES] + ODD,
+)
+def test_the_program_is_the_kernel_and_nothing_else(
+  target, op, length, width, direction
+):
+  program, tensor = _compiled(target, op, direction, length, width)
+  text = program.as_text()
+  assert text.count('custom_call_target="tpu_custom_call"') == 1
+  if HEADS * width % 128:
+    return  # a row is padded to 128 lanes: it compiles, that is all
+  assert not _large(text, tensor)
+  assert program.memory_analysis().temp_size_in_bytes < tensor / 10
+  moved, _ = bytes.count(text)
+  assert moved <= MOST[direction] * tensor
+
+
+@pytest.mark.parametrize('direction', aot.PASSES)
+@pytest.mark.parametrize('op', ('linear', 'lightning'))
+def test_float32_compiles(op, direction):
+  program, tensor = _compiled('v5e', op, direction, 4096, 64, jnp.float32)
+  assert not _large(program.as_text(), tensor)
+
+
+def test_a_copy_would_be_seen():
+  """The gate can fail: a transposed operand is a large operation."""
+  shape = (8, 1024, 4, 128)
+  try:
+    program = aot.compiled(
+      'linear', 'xla', 'forward', 'v5e', shape, jnp.bfloat16
+    )
+  except aot.Unavailable as reason:
+    pytest.skip(str(reason))
+  tensor = 8 * 1024 * 4 * 128 * 2
+  assert _large(program.as_text(), tensor)
+  assert bytes.count(program.as_text())[0] > 5 * tensor
