@@ -1,7 +1,7 @@
 """GMM-RKS (arXiv 2110.08323) on any task.
 
-Features and redrawing as in the paper's released code (for Dh = 64 and 32):
-4 Dh frequencies, two features each, and one for the smoothing.
+Features and redrawing as in the paper's released code for Text: Dh frequencies,
+two features each, and one for the smoothing. For ListOps it has 4 Dh or more.
 
 python run_lra.py --config=configs/gmm_rks.py:listops_mini
 """
@@ -13,7 +13,7 @@ def get_config(arg='listops'):
   config = base.get_config(arg)
   config.model.name = 'gmm_rks'
   head_width = config.model.qkv_width // config.model.num_heads
-  config.model.num_features = 8 * head_width + 1
+  config.model.num_features = 2 * head_width + 1
   # the released code has one Gaussian per head
   config.model.num_components = 2
   config.model.redraw = True

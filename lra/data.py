@@ -22,12 +22,15 @@ def gather(split: Split, indices, seq_len: int) -> Batch:
   indices = np.asarray(indices)
   documents = indices if split.pairs is None else split.pairs[indices]
   flat = documents.reshape(-1)
-  tokens = np.zeros((flat.size, seq_len), np.int16)
-  for row, document in zip(tokens, flat, strict=True):
-    start, stop = split.offsets[document], split.offsets[document + 1]
-    length = min(stop - start, seq_len)
-    np.add(split.tokens[start:start + length], 1, out=row[:length],
-           dtype=np.int16, casting='unsafe')
+  starts = split.offsets[flat]
+  lengths = np.minimum(split.offsets[flat + 1] - starts, seq_len)
+  codes = np.zeros((flat.size, seq_len), np.uint8)
+  for row, start, length in zip(
+      codes, starts.tolist(), lengths.tolist(), strict=True):
+    row[:length] = split.tokens[start:start + length]
+  tokens = codes.astype(np.int16)
+  tokens += 1
+  tokens *= np.arange(seq_len) < lengths[:, None]
   return {'tokens': tokens.reshape(*documents.shape, seq_len),
           'labels': split.labels[indices].astype(np.int32),
           'weights': np.ones(indices.shape, np.float32)}

@@ -59,6 +59,10 @@ class Program:
     """Numpy batch to devices, examples split over `data`."""
     return jax.device_put(batch, self._batch_sharding(train))
 
+  def put_seed(self):
+    """The config's seed on the devices, int32 []."""
+    return jax.device_put(np.int32(self.config.seed), self._replicated)
+
   def reset_sums(self, state: step.TrainState) -> step.TrainState:
     """The state after a log point: its sums start again at zero."""
     return state.replace(

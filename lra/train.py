@@ -7,7 +7,6 @@ import pathlib
 import time
 
 import jax
-import jax.numpy as jnp
 
 from lra import (
     curves,
@@ -66,6 +65,7 @@ class Trainer:
     self.floors = floors.of_data(self.program.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self.memory = Memory()
+    self._seed = self.program.put_seed()
     self._restore()
     self._write_environment()
 
@@ -151,8 +151,7 @@ class Trainer:
 
   def update(self, batch):
     """The bare compiled step."""
-    self.state = self._train_step(
-        self.state, batch, jnp.int32(self.config.seed))
+    self.state = self._train_step(self.state, batch, self._seed)
 
   def _advance(self, batch):
     self.clock.start()

@@ -46,7 +46,8 @@ class Plan:
     b, length, h, _ = shape
     pairs = -(-length // PAIR)
     parts = _parts(b * h, pairs)
-    return cls(shape, parts, -(-pairs // parts), options.scale, options.interpret)
+    per_part = -(-pairs // parts)
+    return cls(shape, parts, per_part, options.scale, options.interpret)
 
   @property
   def warpgroups(self):

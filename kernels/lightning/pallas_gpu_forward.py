@@ -3,7 +3,8 @@
 Warpgroup w makes value columns 64 w to 64 w + 63 and keeps those of the state,
 float32 in registers and bf16 tiles in shared memory. Per chunk, in the words
 of `kernels.chunks`:
-  o = ((q k^T) * within) v + from_start * (q S);   S = over * S + k^T (to_end * v)
+  o = ((q k^T) * within) v + from_start * (q S)
+  S = over * S + k^T (to_end * v)
 """
 
 import functools
@@ -148,7 +149,9 @@ def _kernel(ins, outs, scratch, *, plan, tools, stages):
     )
     return state
 
-  state = tuple(_first_state(ins.before, b, h, part, i, w, tools) for i in numbers)
+  state = tuple(
+    _first_state(ins.before, b, h, part, i, w, tools) for i in numbers
+  )
   tools.publish(*store_state(state))
   state = lax.fori_loop(0, steps, step, state)
   if outs.final is not None:

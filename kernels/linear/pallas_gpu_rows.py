@@ -41,8 +41,9 @@ class _Walk:
     self.plan, self.tools = plan, tools
     self.numbers = hopper.numbers(plan.warpgroups)
     self.first = self.part * plan.per_part
-    count, steps = hopper.chunk_count(plan.length), plan.per_part
-    self.steps = jnp.minimum(steps, count - self.first) if count % steps else steps
+    count, self.steps = hopper.chunk_count(plan.length), plan.per_part
+    if count % self.steps:
+      self.steps = jnp.minimum(self.steps, count - self.first)
     self.views = {n: tools.views(getattr(scratch, n)) for n in names}
     self.ring = hopper.Ring(
       plan.stages, self.steps, self._fetch, scratch.free
