@@ -32,9 +32,9 @@ _SIMPLETRON_STEPS = {
     'listops': (15_000, 1000, 0.005, 200),
     'text': (20_000, 8000, 0.05, 200),
     'retrieval': (15_000, 8000, 0.05, 50),
-    'listops_mini': (2000, 200, 0.05, 250),
-    'text_mini': (1500, 200, 0.03, 500),
-    'retrieval_rfc_mini': (1600, 200, 0.03, 400),
+    'listops_mini': (4000, 200, 0.05, 500),
+    'text_mini': (1000, 200, 0.03, 500),
+    'retrieval_rfc_mini': (1000, 200, 0.03, 500),
 }
 _LRA_STEPS = {
     **_SIMPLETRON_STEPS,
@@ -94,10 +94,9 @@ def get_config(arg: str = 'listops') -> ml_collections.ConfigDict:
   config.train = train = ml_collections.ConfigDict()
   train.steps, train.warmup_steps, train.learning_rate, train.eval_every = (
       _row(_LRA_STEPS if lra else _SIMPLETRON_STEPS, task))
-  # More and smaller updates suit what two cores can do in minutes.
-  train.batch_size = 16 if task in ('text_mini', 'retrieval_rfc_mini') else 32
+  train.batch_size = 32
   # Examples per forward/backward; gradients are summed over a batch.
-  train.microbatch_size = train.batch_size if mini else 8
+  train.microbatch_size = 32 if mini else 8
   train.eval_batch_size = 32
   train.log_every = 50
   # At least one checkpoint in so many minutes, besides each validation's.

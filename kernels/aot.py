@@ -84,22 +84,17 @@ def compiled(op, implementation, direction, target, shape, dtype, mask=True):
     mask: whether there is one.
   """
   place = jax.sharding.SingleDeviceSharding(device(target))
+
+  def row_major(x):
+    return Format(Layout(tuple(range(x.ndim))), place)
+
   with dispatch.target(platform(target)):
     function, arrays = _program(op, implementation, direction, shape, mask)
-    rows = Format(Layout((0, 1, 2)), place)
-
-    def describe(x):
-      is_rows = x.shape == _flat(shape)
-      x_dtype = dtype if is_rows else x.dtype
-      return jax.ShapeDtypeStruct(
-        x.shape, x_dtype, sharding=rows if is_rows else place
-      )
-
-    arrays = jax.tree.map(describe, arrays(dtype))
-    results = jax.tree.map(
-      lambda x: rows if x.shape == _flat(shape) else place,
-      jax.eval_shape(function, *arrays),
+    arrays = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=row_major(x)),
+      arrays(dtype),
     )
+    results = jax.tree.map(row_major, jax.eval_shape(function, *arrays))
     return jax.jit(function, out_shardings=results).lower(*arrays).compile()
 
 

@@ -63,12 +63,14 @@ def operands(op, case):
   arrays = []
   for _ in range(4):
     x = rng.standard_normal((b, length, h, d))
-    arrays.append(jnp.asarray(np.where(mask[:, :, None, None], x, np.nan), case.dtype))
+    poisoned = np.where(mask[:, :, None, None], x, np.nan)
+    arrays.append(jnp.asarray(poisoned, case.dtype))
   named, dfinal = {'mask': jnp.asarray(mask)}, None
   if op == 'lightning':
     state = rng.standard_normal((2, b, h, d, d)).astype(np.float32)
     named['slopes'] = jnp.asarray(np.roll(SLOPES, case.seed)[:h], jnp.float32)
-    named['initial_state'], dfinal = jnp.asarray(state[0]), jnp.asarray(state[1])
+    named['initial_state'] = jnp.asarray(state[0])
+    dfinal = jnp.asarray(state[1])
   return arrays, named, dfinal
 
 
@@ -178,7 +180,8 @@ def table(cases, implementations):
           continue
         good &= within(errors, case.dtype)
         cells = (f'{errors[n]:.1e}' if n in errors else '' for n in names)
-        limits = f'{bound("out", case.dtype):.0e} / {bound("dq", case.dtype):.0e}'
+        out, dq = bound('out', case.dtype), bound('dq', case.dtype)
+        limits = f'{out:.0e} / {dq:.0e}'
         lines.append(start + ' | '.join(cells) + f' | {limits} |')
   return lines, good
 

@@ -55,6 +55,7 @@ PASSES = ('forward', 'backward')
 class Kernel:
   """What ptxas says about one kernel; memory in bytes per thread."""
 
+  name: str
   registers: int
   stack: int
   spill_stores: int
@@ -68,7 +69,9 @@ def missing():
 
   import jax
 
-  if importlib.util.find_spec('jax_plugins.xla_cuda13') is None:
+  find = importlib.util.find_spec
+  # Asking for a submodule imports its parent, which may not be there.
+  if not (find('jax_plugins') and find('jax_plugins.xla_cuda13')):
     return 'jax-cuda13-plugin is not installed (extra aot_cuda)'
   found = importlib.metadata.version('jax-cuda13-plugin')
   if found != jax.__version__:
@@ -79,12 +82,28 @@ def missing():
 
 
 def device():
-  """A description of an H200 to compile for; in an `ENVIRONMENT` process."""
+  """A description of an H200 to compile for.
+
+  Best called before jax is used: it sets what of `ENVIRONMENT` is not set,
+  where there is no NVIDIA driver.
+
+  Raises:
+    RuntimeError: the wheels are missing or do not work; says why.
+  """
+  reason = missing()
+  if reason:
+    raise RuntimeError(reason)
+  if not os.path.exists('/proc/driver/nvidia'):
+    for name in ('CUDA_VISIBLE_DEVICES', 'XLA_FLAGS'):
+      os.environ.setdefault(name, ENVIRONMENT[name])
   from jax.experimental import topologies
 
-  topology = topologies.get_topology_desc(
-    platform='cuda', target_config=TARGET, topology='1x1x1'
-  )
+  try:
+    topology = topologies.get_topology_desc(
+      platform='cuda', target_config=TARGET, topology='1x1x1'
+    )
+  except Exception as error:  # jax raises several kinds
+    raise RuntimeError(f'no H200 to compile for: {error}') from error
   return topology.devices[0]
 
 
@@ -96,8 +115,8 @@ def compiled(function, *arguments):
     *arguments: trees of jax.ShapeDtypeStruct.
 
   Returns:
-    The jax.stages.Compiled, a list of `Kernel` for the Mosaic kernels in it,
-    and the seconds it took.
+    The jax.stages.Compiled, a list of `Kernel` for the Mosaic kernels in it
+    that this process had not compiled before, and the seconds it took.
   """
   import jax
 
@@ -136,15 +155,15 @@ class _Output:
 
 
 def _parse(text):
-  memory = re.findall(
+  entry = re.compile(
+    r"Compiling entry function '(\w+?)(?:_mosaic_gpu_kernel)?'.*?"
     r'(\d+) bytes stack frame, (\d+) bytes spill stores, '
-    r'(\d+) bytes spill loads',
-    text,
+    r'(\d+) bytes spill loads.*?Used (\d+) registers',
+    re.DOTALL,
   )
-  registers = re.findall(r'Used (\d+) registers', text)
   return [
-    Kernel(int(used), *map(int, found))
-    for used, found in zip(registers, memory, strict=True)
+    Kernel(name, int(registers), *map(int, memory))
+    for name, *memory, registers in entry.findall(text)
   ]
 
 
@@ -189,6 +208,7 @@ def _report(op, which, width, masked):
     'pass': which,
     'width': width,
     'masked': masked,
+    'calls': len(re.findall(r'custom_call_target="mosaic_gpu', text)),
     'kernels': [dataclasses.asdict(kernel) for kernel in found],
     'copies': len(moves),
     'temporaries': memory.temp_size_in_bytes / tensor,
@@ -232,18 +252,22 @@ def main():
   if reason:
     sys.exit(reason)
   rows = reports(ops, widths)
-  print('| op | pass | Dh | mask | registers | spills | copies | seconds |')
+  print('| op | pass | Dh | mask | new kernels: registers | spilled bytes '
+        '| copies | seconds |')  # fmt: skip
   print('|' + '---|' * 8)
   for row in rows:
-    registers = ', '.join(str(k['registers']) for k in row['kernels'])
-    spills = sum(k['spill_stores'] + k['spill_loads'] for k in row['kernels'])
+    found = row['kernels']
+    registers = ', '.join(f'{k["name"]} {k["registers"]}' for k in found)
     mask = 'yes' if row['masked'] else 'no'
     print(
       f'| {row["op"]} | {row["pass"]} | {row["width"]} | {mask} | {registers} '
-      f'| {spills} | {row["copies"]} | {row["seconds"]} |'
+      f'| {_spilled(row)} | {row["copies"]} | {row["seconds"]} |'
     )
-  stores = [k['spill_stores'] for row in rows for k in row['kernels']]
-  sys.exit(1 if any(stores) else 0)
+  sys.exit(1 if any(map(_spilled, rows)) else 0)
+
+
+def _spilled(row):
+  return sum(k['spill_stores'] + k['spill_loads'] for k in row['kernels'])
 
 
 if __name__ == '__main__':

@@ -108,10 +108,11 @@ def mask_rows(mask_BxL):
   return jnp.pad(mask_BxL.astype(jnp.float32), ((0, 0), (0, pad)))
 
 
-def call(kernel, ins, outs, *, grid, scratch, warpgroups, interpret):
+def call(name, kernel, ins, outs, *, grid, scratch, warpgroups, interpret):
   """Runs a kernel whose operands and results may be absent.
 
   Args:
+    name: for profilers.
     kernel: called with three namespaces of references: inputs, outputs (None
       for what is absent) and scratch.
     ins, outs: name -> array, name -> jax.ShapeDtypeStruct; or None.
@@ -136,6 +137,7 @@ def call(kernel, ins, outs, *, grid, scratch, warpgroups, interpret):
       ),
     )
 
+  body.__name__ = name
   results = plgpu.kernel(
     body,
     out_type=[outs[name] for name in out_names],

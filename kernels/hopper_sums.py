@@ -85,6 +85,7 @@ def sums(x, y, mask, plan, slopes=None):
     'met': plgpu.Barrier(num_arrivals=w),
   }
   outs = hopper.call(
+    'sums',
     functools.partial(_kernel, plan=plan, tools=tools),
     ins,
     outs,

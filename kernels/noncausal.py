@@ -15,7 +15,9 @@ def attend(op, implementation, options, q, k, v, mask):
 
 def _call(op, implementation, options, arrays, save):
   module = dispatch.backend(op, implementation)
-  call = dispatch.over_batch(lambda *x: module.forward(*x, options, save))
+  call = dispatch.over_batch(
+    implementation, lambda *x: module.forward(*x, options, save)
+  )
   return call(*arrays)
 
 
@@ -26,7 +28,9 @@ def _forward(op, implementation, options, *arrays):
 
 def _backward(op, implementation, options, residuals, do):
   module = dispatch.backend(op, implementation)
-  call = dispatch.over_batch(lambda *x: module.backward(*x, options))
+  call = dispatch.over_batch(
+    implementation, lambda *x: module.backward(*x, options)
+  )
   return (*call(*residuals, do), None)
 
 

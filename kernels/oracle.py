@@ -29,7 +29,8 @@ def linear(
   """
   q, k, v, do = (_counted(x, mask) for x in (q, k, v, do))
   keep_BxLx1x1 = np.asarray(mask)[:, :, None, None]
-  (phi_q, slope_q), (phi_k, slope_k) = _phi(feature_map, q), _phi(feature_map, k)
+  phi_q, slope_q = _phi(feature_map, q)
+  phi_k, slope_k = _phi(feature_map, k)
   phi_k = phi_k * keep_BxLx1x1
   state = np.einsum('blhd,blhe->bhde', phi_k, v)
   out = scale * np.einsum('blhd,bhde->blhe', phi_q, state)
@@ -70,7 +71,9 @@ def lightning(
   left = np.exp(-np.asarray(slopes, np.float64))[:, None, None]
   q, k, v, do = (_counted(x, mask) for x in (q, k, v, do))
   zeros = np.zeros((b, h, d, d))
-  state = zeros if initial_state is None else np.asarray(initial_state, np.float64)
+  state = zeros
+  if initial_state is not None:
+    state = np.asarray(initial_state, np.float64)
   out, dq, dk, dv = (np.zeros(q.shape) for _ in range(4))
   for t in range(length):
     state = left * state + k[:, t, :, :, None] * v[:, t, :, None, :]
@@ -88,7 +91,8 @@ def lightning(
 
 def _counted(x, mask):
   """float64, with 0 in the rows of masked tokens."""
-  return np.where(np.asarray(mask)[:, :, None, None], np.asarray(x, np.float64), 0.0)
+  x = np.asarray(x, np.float64)
+  return np.where(np.asarray(mask)[:, :, None, None], x, 0.0)
 
 
 def _phi(name, x):

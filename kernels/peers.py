@@ -5,9 +5,12 @@ flash-bidirectional-linear-attention (`flash_bla`), not causal. Both are
 optional.
 """
 
+import importlib
+
+import jax
 import numpy as np
 
-from kernels import chunks, errors
+from kernels import chunks, errors, oracle
 
 
 class Missing(Exception):
@@ -94,8 +97,8 @@ def _flash_bla(op):
 
 
 def _import(name):
-  import importlib
-
+  if jax.default_backend() != 'gpu':
+    raise Missing('needs an NVIDIA GPU')
   try:
     return importlib.import_module(name)
   except Exception as error:  # a broken peer is as good as none
@@ -103,8 +106,6 @@ def _import(name):
 
 
 def _runs(torch, forward, q, k, v, do, heads_first=False):
-  if not torch.cuda.is_available():
-    raise Missing('torch has no CUDA device')
   tensors = [torch.from_dlpack(x) for x in (q, k, v, do)]
   if heads_first:
     tensors = [x.transpose(1, 2).contiguous() for x in tensors]
@@ -129,8 +130,6 @@ def _rows_first(x, heads_first):
 
 def relative(got, want):
   """Largest relative RMS error over 'out' and the gradients that are there."""
-  from kernels import oracle
-
   names = ('out', *errors.GRADIENTS[:3])
   pairs = zip(names, got, strict=False)
   return max(oracle.relative_rms(x, want[name]) for name, x in pairs)

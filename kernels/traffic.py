@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from kernels import aot, bytes
+from kernels import aot, hlo
 from kernels.errors import FUNCTIONS
 
 BATCH, LENGTH, HEADS = 32, 4096, 4
@@ -52,7 +52,7 @@ def _line(target, op, direction, width, name):
     program = aot.compiled(op, name, direction, target, shape, jnp.bfloat16)
   except NotImplementedError as reason:
     return start + f'not run: {reason} |'
-  moved, launched = bytes.count(program.as_text())
+  moved, launched = hlo.count(program.as_text())
   memory = program.memory_analysis()
   tensor = BATCH * LENGTH * HEADS * width * 2
   ends = memory.argument_size_in_bytes + memory.output_size_in_bytes

@@ -72,7 +72,7 @@ def eval_batches(split: Split, *, batch_size: int, seq_len: int
 
 
 def prefetch(make: Callable[[int], Batch], start: int, stop: int,
-             ahead: int = 2) -> Iterator[Batch]:
+             ahead: int = 8) -> Iterator[Batch]:
   """make(start), ..., make(stop - 1), built `ahead` of use by a thread."""
   with concurrent.futures.ThreadPoolExecutor(1) as pool:
     waiting = collections.deque()

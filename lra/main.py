@@ -70,16 +70,12 @@ def run_command(command) -> None:
     app.run(lambda argv: sys.exit(command()), flags_parser=_parse_flags)
   except UserError as e:
     fail(str(e))
-  except OSError as e:
-    if not record.disk_full(e):
-      raise
-    fail(f'The disk is full ({e.filename or e}): make room; the same command '
-         'continues from the last checkpoint.')
   except Exception as e:
     if not record.disk_full(e):
       raise
-    fail('The disk is full: make room; the same command continues from the '
-         'last checkpoint.')
+    print('error: The disk is full: make room; the same command continues '
+          'from the last checkpoint.', file=sys.stderr, flush=True)
+    os._exit(USER_ERROR)  # a checkpoint's writer would complain at exit
 
 
 def fail(sentence: str) -> None:
@@ -120,8 +116,8 @@ def config():
 
 
 def quiet_libraries() -> None:
-  """Keeps libraries' notes, which are not about the run, off the screen."""
-  absl_logging.set_verbosity(absl_logging.ERROR)
+  """Keeps libraries off the screen: what they log, they raise as well."""
+  absl_logging.set_verbosity(absl_logging.FATAL)
   logging.getLogger('jax').setLevel(logging.ERROR)
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   find = importlib.util.find_spec

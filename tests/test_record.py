@@ -19,11 +19,19 @@ def test_hash_ignores_seed_and_machine():
 
 
 def test_another_config_is_refused_naming_the_fields(tmp_path):
-  record.Run(tmp_path / 'run', CONFIG)
-  record.Run(tmp_path / 'run', dict(CONFIG, data_dir='moved'))
+  record.Run(tmp_path / 'run', CONFIG).close()
+  record.Run(tmp_path / 'run', dict(CONFIG, data_dir='moved')).close()
   other = dict(CONFIG, seed=1, train={'steps': 6, 'batch_size': 4})
   with pytest.raises(UserError, match=r'differs in seed, train\.steps'):
     record.Run(tmp_path / 'run', other)
+
+
+def test_a_directory_in_use_is_refused(tmp_path):
+  run = record.Run(tmp_path, CONFIG)
+  with pytest.raises(UserError, match='Another process'):
+    record.Run(tmp_path, CONFIG)
+  run.close()
+  record.Run(tmp_path, CONFIG)
 
 
 def test_rewind_drops_later_lines_and_a_torn_one(tmp_path):
@@ -40,6 +48,7 @@ def test_rewind_drops_later_lines_and_a_torn_one(tmp_path):
 @pytest.mark.parametrize('name', ['config.json', 'result.json'])
 def test_damaged_files_are_named(tmp_path, name):
   run = record.Run(tmp_path, CONFIG)
+  run.close()
   (tmp_path / name).write_text('{"torn')
   with pytest.raises(UserError, match=f'{name} is damaged'):
     run.result() if name == 'result.json' else record.Run(tmp_path, CONFIG)

@@ -75,7 +75,7 @@ def _attend(name, options, *arrays):
 def _call(name, options, arrays, save):
   module = dispatch.backend('lightning', name)
   call = dispatch.over_batch(
-    lambda *arrays: module.forward(*arrays, options, save), shared=(4,)
+    name, lambda *x: module.forward(*x, options, save), shared=(4,)
   )
   return call(*arrays)
 
@@ -89,7 +89,7 @@ def _backward(name, options, residuals, cotangents):
   arrays, saved = residuals
   module = dispatch.backend('lightning', name)
   call = dispatch.over_batch(
-    lambda *args: module.backward(*args, options), shared=(4,)
+    name, lambda *x: module.backward(*x, options), shared=(4,)
   )
   dq, dk, dv, dstate = call(*arrays, saved, *cotangents)
   return dq, dk, dv, None, None, dstate

@@ -43,6 +43,7 @@ def run(q, k, v, mask, slopes, saved, do, after, want_dinitial, plan):
   tools = hopper.Tools(plan.interpret is not None)
   stages = min(4 if plan.warpgroups == 1 else 2, 2 * plan.per_part)
   outs = hopper.call(
+    'lightning_backward',
     functools.partial(_kernel, plan=plan, tools=tools),
     {
       'q': q,

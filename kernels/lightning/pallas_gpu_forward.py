@@ -44,6 +44,7 @@ def run(q, k, v, mask, slopes, before, return_state, save, plan):
   final = like((b, h, d, d), jnp.float32)
   saved = like((b, h, plan.pairs, d, d), jnp.bfloat16)
   outs = hopper.call(
+    'lightning_forward',
     functools.partial(_kernel, plan=plan, tools=tools, stages=stages),
     {
       'q': q,

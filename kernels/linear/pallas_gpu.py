@@ -107,6 +107,7 @@ def _caller(q, mask, options, plan):
 
   def call(kernel, ins, outs):
     return hopper.call(
+      kernel.name,
       functools.partial(kernel.body, plan=plan, options=options, tools=tools),
       {**ins, 'mask': mask},
       outs,

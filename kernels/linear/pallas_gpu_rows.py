@@ -298,10 +298,14 @@ def _key_gradients(ins, outs, scratch, *, plan, options, tools):
   plgpu.wait_smem_to_gmem(0)
 
 
-outputs = types.SimpleNamespace(body=_outputs, scratch=_outputs_scratch)
+outputs = types.SimpleNamespace(
+  name='outputs', body=_outputs, scratch=_outputs_scratch
+)
 query_gradients = types.SimpleNamespace(
-  body=_query_gradients, scratch=_query_gradients_scratch
+  name='query_gradients',
+  body=_query_gradients,
+  scratch=_query_gradients_scratch,
 )
 key_gradients = types.SimpleNamespace(
-  body=_key_gradients, scratch=_key_gradients_scratch
+  name='key_gradients', body=_key_gradients, scratch=_key_gradients_scratch
 )

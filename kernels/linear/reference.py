@@ -55,7 +55,9 @@ def _features(q, k, v, mask, options):
 
 def _norm(phi_q, z_Bx1xHxDh, mask, options):
   """phi(q) . z + eps as [B, L, H, 1]; 1 where a token is masked."""
-  norm = xla.einsum('blhd,bhd->blh', phi_q.astype(jnp.float32), z_Bx1xHxDh[:, 0])
+  norm = xla.einsum(
+    'blhd,bhd->blh', phi_q.astype(jnp.float32), z_Bx1xHxDh[:, 0]
+  )
   norm = norm[..., None] + options.eps
   return norm if mask is None else jnp.where(mask[:, :, None, None], norm, 1)
 

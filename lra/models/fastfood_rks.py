@@ -2,7 +2,7 @@
 
 The frequencies are the rows of S H G P H B / sqrt(W), with learned diagonals
 S, G, B, which start as FastFood's estimate of the Gaussian kernel
-exp(-|x - y|^2 / 2). One feature adds 1 to every kernel value so that no weight
+exp(-|x - y|^2 / 2). The frequency 0 adds 1 to the kernel so that no weight
 is negative, as in the released code; that code has Dh frequencies, shared by
 the heads, here each head has its own, in as many blocks as M asks for.
 

@@ -2,8 +2,8 @@
 
 A network turns noise into frequencies, so the spectral density has no form of
 its own. The kernel's estimate converges as 1 / sqrt(M) to that of endlessly
-many samples, but for the batch normalisation over the samples. One feature
-adds 1 to every kernel value so that no weight is negative, as released.
+many samples, but for the batch normalisation over the samples. The frequency
+0 adds 1 to the kernel so that no weight is negative, as released.
 
 Family: kernel
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),

@@ -3,7 +3,7 @@
 The kernel is shift invariant, k(x, y) = sum_c pi_c exp(-|s_c (x - y)|^2 / 2)
 cos(mu_c . (x - y)), and learned per head through its spectral density. It is
 estimated without bias from M random features, with error ~ 1 / sqrt(M), of
-which one adds 1 to every kernel value so that no weight is negative (the
+which two, the frequency 0, add 1 to the kernel: no weight is negative (the
 released code adds 0.13). Covariances are diagonal; the released code has one
 Gaussian per head, with a full factor.
 

@@ -11,7 +11,7 @@ sets of positions L / block apart.)
 Padded blocks take no part in the sorting, padded keys enter sorted blocks as 0.
 The sorting network has one output for each block of the padded sequence, so a
 model is of one padded length. Its hidden layer is `sort_width` wide, where the
-paper has D: with 64 the parameters stay within LRA's 10% of the Transformer's.
+paper has D, which alone would add more than LRA's 10% of parameters.
 
 Family: sparse
 Equation: softmax over [K_n; (S K)_n] of q_i k / sqrt(Dh), for i in block n;

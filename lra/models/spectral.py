@@ -79,10 +79,10 @@ class SpectralMixer(nn.Module):
       return features.stable_pair(
           *(features.positive(x, omega, weight, 1.0)
             for x in (q_BxLxHxDh, k_BxLxHxDh)), mask, self.dtype)
-    # One feature is the smoothing, the others come in pairs.
-    frequencies = (self.num_features - 1) // 2
-    omega, weight = self.density(frequencies, head_width, train)
-    return tuple(features.trigonometric(x, omega, weight, smoothing=1.0)
+    # A cosine and a sine of each; one frequency is the constant's.
+    omega, weight = features.with_constant(
+        *self.density(self.num_features // 2 - 1, head_width, train))
+    return tuple(features.trigonometric(x, omega, weight)
                  for x in (q_BxLxHxDh, k_BxLxHxDh))
 
   def noise(self, name: str, draw: Callable, shape: tuple[int, ...],

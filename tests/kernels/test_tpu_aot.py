@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import pytest
 
-from kernels import aot, bytes
+from kernels import aot, hlo
 from kernels.errors import FUNCTIONS
 
 pytestmark = pytest.mark.aot
@@ -15,9 +15,9 @@ SIZES = [(1024, 64), (16384, 64), (1024, 128), (16384, 128)]
 ODD = [('v5e', op, 2001, 64) for op in FUNCTIONS] + [
   ('v5e', op, 300, width) for op in FUNCTIONS for width in (8, 32)
 ]
-# Tensors of [B, L, H, Dh] that the direction must move, and what is allowed:
-# the mask, and for the backward pass the states, at most 8.5 in all.
-MOST = {'forward': 4.05, 'backward': 7.3}
+# Tensors of [B, L, H, Dh] that may be moved: 4 and 7, the mask, the states.
+MOST = {'forward': 4.1, 'backward': 7.4}
+MOST_SHORT = {'forward': 4.1, 'backward': 8.5}  # short and narrow: states weigh
 
 
 def _compiled(target, op, direction, length, width, dtype=jnp.bfloat16):
@@ -33,12 +33,12 @@ def _compiled(target, op, direction, length, width, dtype=jnp.bfloat16):
 
 def _large(text, tensor):
   """Top-level operations, but for kernels, with a result of that size."""
-  computations, entry = bytes.parse(text)
+  computations, entry = hlo.parse(text)
   free = ('parameter', 'bitcast', 'tuple', 'get-tuple-element', 'custom-call')
   return [
     (o.op, o.shape)
     for o in computations[entry]
-    if o.op not in free and bytes.size(o.shape.replace('S(1)', '')) >= tensor
+    if o.op not in free and hlo.size(o.shape.replace('S(1)', '')) >= tensor
   ]
 
 
@@ -57,8 +57,9 @@ def test_the_program_is_the_kernel_and_nothing_else(
     return  # a row is padded to 128 lanes: it compiles, that is all
   assert not _large(text, tensor)
   assert program.memory_analysis().temp_size_in_bytes < tensor / 10
-  moved, _ = bytes.count(text)
-  assert moved <= MOST[direction] * tensor
+  moved, _ = hlo.count(text)
+  most = MOST if length >= 1024 else MOST_SHORT
+  assert moved <= most[direction] * tensor
 
 
 @pytest.mark.parametrize('direction', aot.PASSES)
@@ -79,4 +80,4 @@ def test_a_copy_would_be_seen():
     pytest.skip(str(reason))
   tensor = 8 * 1024 * 4 * 128 * 2
   assert _large(program.as_text(), tensor)
-  assert bytes.count(program.as_text())[0] > 5 * tensor
+  assert hlo.count(program.as_text())[0] > 5 * tensor

@@ -84,14 +84,32 @@ def test_orthogonal_rows_are_orthogonal_in_blocks():
     assert gram.diagonal(axis1=1, axis2=2).min() > 0
 
 
-def test_smoothing_is_added_to_every_kernel_value():
+def test_a_constant_is_added_to_every_kernel_value():
   x, y = (_one_head(p) for p in _points())
   omega = features.gaussian_frequencies(jax.random.key(0), 1, 5, WIDTH)
   weight = jnp.full((1, 5), 1 / 5)
-  plain, smooth = (
-      np.einsum('blhm,bshm->bls', *(features.trigonometric(
-          p, omega, weight, s) for p in (x, y))) for s in (0.0, 1.0))
-  np.testing.assert_allclose(smooth, plain + 1, rtol=1e-5)
+  plain, more = (
+      np.einsum('blhm,bshm->bls', *(features.trigonometric(p, *frequencies)
+                                    for p in (x, y)))
+      for frequencies in ((omega, weight),
+                          features.with_constant(omega, weight)))
+  np.testing.assert_allclose(more, plain + 1, rtol=1e-5)
+
+
+def test_cosines_and_sines_are_exact_to_float32_with_their_derivatives():
+  omega = np.ones((1, 1, 1), np.float32)
+  x = np.linspace(-1000, 1000, 100_003, dtype=np.float32)[None, :, None, None]
+  cotangent = np.random.default_rng(0).normal(size=(2, x.size))
+
+  def weigh(x):
+    phi = features.trigonometric(x, omega, np.ones((1, 1), np.float32))
+    return (phi[0, :, 0].T * cotangent).sum(), phi[0, :, 0].T
+
+  (cosine, sine), angle = jax.jit(weigh)(x)[1], x[0, :, 0, 0].astype(float)
+  got = jax.jit(jax.grad(lambda x: weigh(x)[0]))(x)[0, :, 0, 0]
+  want = -np.sin(angle) * cotangent[0] + np.cos(angle) * cotangent[1]
+  for a, b in ((cosine, np.cos(angle)), (sine, np.sin(angle)), (got, want)):
+    assert np.abs(a - b).max() < 2e-6
 
 
 def _unstable(log_q, log_k, v, mask):

@@ -96,7 +96,7 @@ def test_equals_the_estimate_of_its_frequencies(name):
 
   def oracle(xp, params, x, mask):
     omega, weight = _frequencies(xp, name, params, constants)
-    limit = 17 if name.endswith('prf') else 8
+    limit = 17 if name.endswith('prf') else 7
     if not name.startswith('gmm'):  # the last block may be cut
       omega, weight = omega[:, :limit], weight[:, :limit]
       weight = np.full(weight.shape, 1 / omega.shape[1])

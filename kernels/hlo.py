@@ -85,7 +85,8 @@ def _size(dtype, dims, layout):
   if tile and order:
     dims = [dims[int(i)] for i in reversed(order.group(1).split(','))]
     tile = [int(t) for t in tile.group(1).split(',')]
-    for i, t in zip(range(-1, -len(dims) - 1, -1), reversed(tile), strict=False):
+    ends = range(-1, -len(dims) - 1, -1)
+    for i, t in zip(ends, reversed(tile), strict=False):
       dims[i] = -(-dims[i] // t) * t
   return math.prod(dims) * _SIZES[dtype]
 
@@ -146,7 +147,8 @@ def _moved(computations, shapes, o):
 def _read(body, index, whole):
   """Bytes a fusion reads of a parameter: slices of it only, or all of it."""
   name = next(
-    o.name for o in body if o.op == 'parameter' and o.rest.startswith(f'{index})')
+    o.name for o in body
+    if o.op == 'parameter' and o.rest.startswith(f'{index})')
   )
   slices, todo = 0, [name]
   while todo:

@@ -1,0 +1,52 @@
+"""The benchmark runs here, at small sizes, and writes what it prints."""
+
+import json
+
+import pytest
+
+from kernels import benchmark
+from kernels.errors import FUNCTIONS
+
+TINY = {
+  'tokens': 128,
+  'heads': 1,
+  'lengths': (64,),
+  'widths': (8,),
+  'calls': 1,
+  'copy': 2**12,
+}
+
+
+@pytest.fixture(scope='module')
+def written(tmp_path_factory):
+  path = tmp_path_factory.mktemp('benchmark') / 'results' / 'here.json'
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(benchmark, 'SMALL', TINY)
+    benchmark.main([f'--json={path}'])
+  return path
+
+
+def test_rows(written):
+  record = json.loads(written.read_text())
+  timed = [row for row in record['rows'] if 'us' in row]
+  seen = {(r['op'], r['pass'], r['implementation']) for r in timed}
+  for op in FUNCTIONS:
+    for direction in benchmark.PASSES:
+      assert {(op, direction, 'xla'), (op, direction, 'xla [B,H,L,Dh]')} <= seen
+  for row in timed:
+    assert row['us'] > 0 and row['percent_of_floor'] > 0
+    assert row['error'] < 6e-3
+    assert 0 < row['vs_xla'] <= 1  # XLA alone runs here
+  skipped = {r['implementation']: r['skipped'] for r in record['rows']
+             if 'skipped' in r}  # fmt: skip
+  assert 'needs a tpu device' in skipped['pallas_tpu']
+  assert 'needs a gpu device' in skipped['pallas_gpu']
+  assert {'flash_bla', 'fla chunk', 'fla fused_chunk'} <= set(skipped)
+
+
+def test_the_table_comes_from_the_file(written, capsys):
+  benchmark.main([f'--table={written}'])
+  printed = capsys.readouterr().out
+  record = json.loads(written.read_text())
+  assert printed == '\n'.join(benchmark.render(record)) + '\n'
+  assert printed.count('| linear | fwd | 64 | 8 | xla') == 2

@@ -1,0 +1,112 @@
+"""Bytes: what the counter counts, and that no block is moved twice."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kernels import aot, errors, hlo, tpu, traffic
+
+PROGRAM = """
+HloModule m
+
+%slices (p.1: f32[8,100], p.2: s32[]) -> f32[1,100] {
+  %p.1 = f32[8,100]{1,0:T(8,128)} parameter(0)
+  %p.2 = s32[] parameter(1)
+  ROOT %d = f32[1,100]{1,0:T(1,128)} dynamic-slice(%p.1, %p.2), sizes={1,100}
+}
+
+%body (t: (f32[8,100], s32[])) -> (f32[8,100], s32[]) {
+  %t = (f32[8,100]{1,0:T(8,128)}, s32[]) parameter(0)
+  %x = f32[8,100]{1,0:T(8,128)} get-tuple-element(%t), index=0
+  %i = s32[] get-tuple-element(%t), index=1
+  %row = f32[1,100]{1,0:T(1,128)} fusion(%x, %i), kind=kLoop, calls=%slices
+  ROOT %r = (f32[8,100]{1,0:T(8,128)}, s32[]) tuple(%x, %i)
+}
+
+ENTRY %main (a: f32[8,100], b: bf16[100,8]) -> f32[8,100] {
+  %a = f32[8,100]{1,0:T(8,128)} parameter(0)
+  %b = bf16[100,8]{0,1:T(8,128)(2,1)} parameter(1)
+  %zero = s32[] constant(0)
+  %start = (f32[8,100]{1,0:T(8,128)S(1)}, f32[8,100]{1,0:T(8,128)}, u32[]) \
+copy-start(%a)
+  %near = f32[8,100]{1,0:T(8,128)S(1)} copy-done(%start)
+  %init = (f32[8,100]{1,0:T(8,128)}, s32[]) tuple(%a, %zero)
+  %w = (f32[8,100]{1,0:T(8,128)}, s32[]) while(%init), condition=%c, \
+body=%body, backend_config={"known_trip_count":{"n":"5"}}
+  ROOT %o = f32[8,100]{1,0:T(8,128)} custom-call(%near, %b), \
+custom_call_target="tpu_custom_call"
+}
+""".replace('\\\n', '')
+
+
+def test_the_counter_on_a_program_worked_by_hand():
+  tile = 8 * 128 * 4  # f32[8,100], padded to 128 lanes
+  row = 128 * 4
+  prefetch = tile  # to on-chip memory: read, not written
+  loop = 5 * (row + 4 + row)  # the slice and its index, not the whole of x
+  kernel = 0 + 8 * 128 * 2 + tile  # near costs nothing; bf16[100,8] is 8 rows
+  assert hlo.count(PROGRAM) == (prefetch + loop + kernel, 1 + 5 + 1)
+
+
+@pytest.mark.parametrize('direction', ('fwd', 'bwd'))
+@pytest.mark.parametrize('op', ('linear', 'lightning'))
+def test_every_block_is_moved_once(op, direction, monkeypatch):
+  """Walks the grid and adds up the blocks that change from step to step."""
+  calls = []
+  run = tpu.call
+
+  def record(kernel, ins, outs, *, grid, **kwargs):
+    calls.append((ins, outs, grid))
+    return run(kernel, ins, outs, grid=grid, **kwargs)
+
+  monkeypatch.setattr(tpu, 'call', record)
+  x = jax.ShapeDtypeStruct((2, 4096, 8, 128), jnp.bfloat16)
+  mask = jax.ShapeDtypeStruct((2, 4096), bool)
+
+  def attend(q, k, v, mask):
+    return errors.FUNCTIONS[op](
+      q, k, v, mask=mask, implementation='pallas_tpu'
+    )
+
+  with errors.simulated('pallas_tpu'):
+    if direction == 'fwd':
+      jax.eval_shape(attend, x, x, x, mask)
+    else:
+      jax.eval_shape(
+        lambda *a: jax.vjp(lambda *b: attend(*b, a[3]), *a[:3])[1](a[0]),
+        x,
+        x,
+        x,
+        mask,
+      )
+  ins, outs, grid = calls[-1]
+  moved = {
+    name: _moved(spec, array, grid)
+    for name, (spec, array) in {**ins, **outs}.items()
+    if array is not None and spec.block_shape is not None
+  }
+  tensor = np.prod(x.shape) * 2
+  large = [n for n in moved.values() if n >= tensor]
+  assert large == [tensor] * traffic.TENSORS[direction]
+  assert sum(moved.values()) < (traffic.TENSORS[direction] + 0.35) * tensor
+
+
+def _moved(spec, array, grid):
+  block = np.prod(spec.block_shape) * array.dtype.itemsize
+  last, changes = None, 0
+  for point in itertools.product(*map(range, grid)):
+    index = tuple(int(i) for i in spec.index_map(*point))
+    changes += index != last
+    last = index
+  return changes * block
+
+
+def test_the_table_says_what_is_missing(monkeypatch):
+  def missing(target):
+    raise aot.Unavailable('no compiler')
+
+  monkeypatch.setattr(aot, 'device', missing)
+  assert traffic.table(['v5e'])[-1] == 'v5e skipped: no compiler'
