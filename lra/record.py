@@ -77,9 +77,11 @@ def git_state() -> dict:
     except (OSError, subprocess.CalledProcessError):
       return None
 
-  return {'git_commit': git('rev-parse', 'HEAD'),
-          'git_dirty': bool(git('status', '--porcelain',
-                                '--untracked-files=no'))}
+  # What a finished run writes itself does not count.
+  changes = git('status', '--porcelain', '--untracked-files=no', '--',
+                ':(top)', ':(top,exclude)leaderboard.md',
+                ':(top,exclude)lra/results')
+  return {'git_commit': git('rev-parse', 'HEAD'), 'git_dirty': bool(changes)}
 
 
 def environment() -> dict:
