@@ -20,10 +20,9 @@ from lra import result, train
 from lra.errors import UserError
 
 STEPS = flags.DEFINE_integer(
-    'steps', None, 'Steps per stretch; by default config.train.log_every.',
-    lower_bound=1)
+    'steps', 100, 'Steps per stretch.', lower_bound=1)
 ROUNDS = flags.DEFINE_integer(
-    'rounds', 5, 'Stretches of each kind; medians are reported.',
+    'rounds', 25, 'Stretches of the loop; medians are reported.',
     lower_bound=1)
 
 
@@ -33,33 +32,41 @@ def measure(config, *, steps: int, rounds: int) -> dict:
   Args:
     config: what to train; nothing of it is kept.
     steps: updates per stretch.
-    rounds: stretches of each kind; if more than one, another one of each
-      comes first to warm up.
+    rounds: stretches of the loop, each between two of the bare step; if more
+      than one, another comes first to warm up.
 
   Returns:
-    JSON fields: seconds per step of both (medians), their ratio minus one,
-    peak memory in bytes, compile seconds and what ran where.
+    JSON fields: seconds per step of both (medians), the loop's overhead (the
+    median ratio of a stretch to its two neighbours, minus one), peak memory
+    in bytes, compile seconds and what ran where.
   """
   with config.unlocked():
-    config.train.log_every = steps
-    config.train.steps = config.train.eval_every = steps * (rounds + 2)
-  warm_up = int(rounds > 1)
+    config.train.steps = config.train.eval_every = steps * (2 * rounds + 2)
   with tempfile.TemporaryDirectory() as folder:
     trainer = train.Trainer(config, pathlib.Path(folder))
-    loop, bare = [], []
     with trainer.stepping() as advance:
-      batch = trainer.batch(0)
-      for _ in range(rounds + warm_up):
-        loop.append(_seconds(advance, steps, trainer))
-        bare.append(_seconds(lambda: trainer.update(batch), steps, trainer))
-    loop, bare = (statistics.median(x[warm_up:]) / steps for x in (loop, bare))
+      batch = jax.device_put(
+          trainer.batch(0), trainer.program.batch_sharding(micro=True))
+      bare = lambda: trainer.update(batch)
+      time_of = lambda call: _seconds(call, steps, trainer) / steps
+      if rounds > 1:  # warm up
+        time_of(advance)
+      bares, loops = [time_of(bare)], []
+      for _ in range(rounds):
+        loops.append(time_of(advance))
+        bares.append(time_of(bare))
+    # Neighbours in time share the machine's mood: their ratios are steady.
+    overhead = statistics.median(
+        2 * loop / (before + after) for before, loop, after in
+        zip(bares[:-1], loops, bares[1:], strict=True)) - 1
     return {
         'task': config.task, 'model': config.model.name,
         'batch_size': config.train.batch_size,
         'microbatch_size': config.train.microbatch_size,
         **trainer.identity, 'steps': steps, 'rounds': rounds,
-        'loop_s_per_step': loop, 'bare_s_per_step': bare,
-        'overhead': loop / bare - 1,
+        'loop_s_per_step': statistics.median(loops),
+        'bare_s_per_step': statistics.median(bares),
+        'overhead': overhead,
         'compile_seconds': trainer.memory.compile_seconds,
         'peak_memory_bytes': result.peak_memory()}
 
@@ -79,9 +86,8 @@ def main() -> int:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>.')
   main_lib.use_compile_cache(main_lib.CACHE.value)
-  steps = STEPS.value or config.train.log_every
-  print(json.dumps(measure(config, steps=steps, rounds=ROUNDS.value),
-                   indent=1))
+  print(json.dumps(
+      measure(config, steps=STEPS.value, rounds=ROUNDS.value), indent=1))
   return 0
 
 

@@ -1,9 +1,7 @@
 """Prepared arrays -> batches. A batch is a pure function of seed and step."""
 
-import collections
-import concurrent.futures
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -44,11 +42,14 @@ def epoch_order(size: int, seed: int, epoch: int) -> np.ndarray:
 
 def train_indices(size: int, batch_size: int, seed: int, step: int):
   """Examples of step `step` (from 0): every example once per epoch."""
-  position = np.arange(step * batch_size, (step + 1) * batch_size)
-  epochs, places = np.divmod(position, size)
-  return np.concatenate([
-      epoch_order(size, seed, int(e))[places[epochs == e]]
-      for e in np.unique(epochs)])
+  # Plain numbers: beside a busy device, every numpy call costs its caches.
+  epoch, place = divmod(step * batch_size, size)
+  pieces, missing = [], batch_size
+  while missing:
+    pieces.append(epoch_order(size, seed, epoch)[place:place + missing])
+    missing -= len(pieces[-1])
+    epoch, place = epoch + 1, 0
+  return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
 def train_batch(split: Split, *, batch_size: int, microbatch_size: int,
@@ -69,16 +70,3 @@ def eval_batches(split: Split, *, batch_size: int, seq_len: int
     batch = gather(split, np.minimum(places, size - 1), seq_len)
     batch['weights'] = (places < size).astype(np.float32)
     yield batch
-
-
-def prefetch(make: Callable[[int], Batch], start: int, stop: int,
-             ahead: int = 8) -> Iterator[Batch]:
-  """make(start), ..., make(stop - 1), built `ahead` of use by a thread."""
-  with concurrent.futures.ThreadPoolExecutor(1) as pool:
-    waiting = collections.deque()
-    for step in range(start, stop):
-      waiting.append(pool.submit(make, step))
-      if len(waiting) > ahead:
-        yield waiting.popleft().result()
-    while waiting:
-      yield waiting.popleft().result()

@@ -50,9 +50,7 @@ def evaluate(eval_step: Callable, program, scored, split: Split,
   for batch in data.eval_batches(
       split, batch_size=program.config.train.eval_batch_size,
       seq_len=program.seq_len):
-    pending.append(eval_step(
-        scored['params'], scored['variables'],
-        program.put(batch, train=False)))
+    pending.append(eval_step(scored['params'], scored['variables'], batch))
     if len(pending) > 2:
       confusion, losses = _take(pending.pop(0), confusion, losses)
     tick()

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 
@@ -12,14 +13,14 @@ def learning_rate(step, *, base: float, warmup: int):
   A). Counting from 1 makes the first update a real one.
 
   Args:
-    step: updates made so far, 0 at the first one.
+    step: updates made so far, 0 at the first one; a number or an array.
     base: the config's learning rate.
     warmup: steps of linear growth; 0 means none.
   """
-  s = jnp.asarray(step, jnp.float32) + 1
+  xp = jnp if isinstance(step, jax.Array) else np
+  s = xp.asarray(step, xp.float32) + 1
   warmup = max(warmup, 1)
-  return base * jnp.minimum(1.0, s / warmup) / jnp.sqrt(
-      jnp.maximum(s, warmup))
+  return base * xp.minimum(1.0, s / warmup) / xp.sqrt(xp.maximum(s, warmup))
 
 
 def decay_mask(params):

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from lra import build, check, data, optim, step, tasks
+from lra import build, check, optim, step, tasks
 
 
 def make_mesh(devices=None):
@@ -55,9 +55,9 @@ class Program:
         lambda x: jax.ShapeDtypeStruct(
             x.shape, x.dtype, sharding=self._replicated), shapes)
 
-  def put(self, batch: data.Batch, *, train: bool):
-    """Numpy batch to devices, examples split over `data`."""
-    return jax.device_put(batch, self._batch_sharding(train))
+  def batch_sharding(self, *, micro: bool) -> NamedSharding:
+    """Of a batch; with `micro`, of one given as microbatches."""
+    return NamedSharding(self.mesh, P(None, 'data') if micro else P('data'))
 
   def put_seed(self):
     """The config's seed on the devices, int32 []."""
@@ -69,23 +69,26 @@ class Program:
         sums=jax.device_put(step.zero_sums(), self._replicated))
 
   def compile_train(self):
-    """(state, batch, seed) -> state, compiled; donates the state."""
+    """(state, numpy batch, seed) -> (state, step made), compiled.
+
+    Donates the state. Examples are split over `data`.
+    """
     t = self.config.train
     count = t.batch_size // t.microbatch_size
     return self._compile(
         functools.partial(step.train_step, self.model, self.tx),
-        self.state_shape, self._batch_shape((count, t.microbatch_size)),
+        self.state_shape, self._batch_shape(count, t.microbatch_size),
         jax.ShapeDtypeStruct((), jnp.int32, sharding=self._replicated),
         donate_argnums=0)
 
   def compile_eval(self):
-    """(params, variables, batch) -> (confusion [C, C], loss sum)."""
+    """(params, variables, numpy batch) -> (confusion [C, C], loss sum)."""
     shape = self.state_shape
     return self._compile(
         functools.partial(
             step.eval_step, self.model, num_classes=self.task.num_classes),
         shape.params, shape.variables,
-        self._batch_shape((self.config.train.eval_batch_size,)))
+        self._batch_shape(self.config.train.eval_batch_size))
 
   def _compile(self, function, *shapes, donate_argnums=()):
     with jax.set_mesh(self.mesh):
@@ -97,15 +100,12 @@ class Program:
   def _replicated(self):
     return NamedSharding(self.mesh, P())
 
-  def _batch_sharding(self, train):
-    return NamedSharding(self.mesh, P(None, 'data') if train else P('data'))
-
   def _tokens(self, *lead):
     pair = (2,) if self.task.dual else ()
     return (*lead, *pair, self.seq_len)
 
-  def _batch_shape(self, lead):
-    sharding = self._batch_sharding(train=len(lead) == 2)
+  def _batch_shape(self, *lead):
+    sharding = self.batch_sharding(micro=len(lead) == 2)
     shape = functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
     return {'tokens': shape(self._tokens(*lead), jnp.int16),
             'labels': shape(lead, jnp.int32),

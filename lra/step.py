@@ -10,6 +10,7 @@ import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 INIT, DROPOUT = 0, 1  # random streams
@@ -33,8 +34,8 @@ class TrainState:
   sums: dict[str, jax.Array]
 
 
-def zero_sums() -> dict[str, jax.Array]:
-  return {k: jnp.zeros((), jnp.float32) for k in ('loss', 'correct', 'weight')}
+def zero_sums() -> dict[str, np.ndarray]:
+  return {k: np.zeros((), np.float32) for k in ('loss', 'correct', 'weight')}
 
 
 def stream(seed, name: int):
@@ -103,16 +104,22 @@ def batch_gradient(model, params, variables, batch, key):
   return grads, variables, sums
 
 
-def train_step(model, tx, state: TrainState, batch, seed) -> TrainState:
-  """One update; `batch` as in `batch_gradient`, `seed` int32 []."""
+def train_step(model, tx, state: TrainState, batch, seed):
+  """One update; `batch` as in `batch_gradient`, `seed` int32 [].
+
+  Returns:
+    (state, step): the number of updates made stands apart too, as what a
+    caller can wait for after the state went on into the next update.
+  """
   key = jax.random.fold_in(stream(seed, DROPOUT), state.step)
   grads, variables, sums = batch_gradient(
       model, state.params, state.variables, batch, key)
   updates, opt_state = tx.update(grads, state.opt_state, state.params)
-  return TrainState(
+  state = TrainState(
       step=state.step + 1, variables=variables, opt_state=opt_state,
       params=optax.apply_updates(state.params, updates),
       sums=jax.tree.map(jnp.add, state.sums, sums))
+  return state, state.step
 
 
 def eval_step(model, params, variables, batch, num_classes: int):

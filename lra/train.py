@@ -1,5 +1,6 @@
 """From a config to a result: set up or resume, train, validate, score."""
 
+import collections
 import contextlib
 import dataclasses
 import math
@@ -37,6 +38,11 @@ class Memory:
   train_seconds: float = 0.0
   eval_seconds: float = 0.0
   compile_seconds: float = 0.0
+
+
+# Updates sent off before the first of them is done: enough to hide the making
+# of a batch, few enough that a stop is a matter of a step or two.
+AHEAD = 2
 
 
 class _Diverged(Exception):
@@ -136,26 +142,28 @@ class Trainer:
     self.memory.compile_seconds += a + b
     steps = self.config.train.steps
     title = f'{self.config.model.name} on {self.config.task}'
-    with contextlib.closing(
-        data.prefetch(self.batch, self.step, steps)) as batches, bar(
-            total=steps, done=self.step, what=title) as self._bar:
-      yield lambda: self._advance(next(batches))
+    self._under_way = collections.deque()
+    with bar(total=steps, done=self.step, what=title) as self._bar:
+      yield self._advance
 
   def batch(self, number: int):
-    """The batch of step `number`, on the devices."""
+    """The batch of step `number`."""
     t = self.config.train
-    return self.program.put(data.train_batch(
+    return data.train_batch(
         self.data.splits['train'], batch_size=t.batch_size,
         microbatch_size=t.microbatch_size, seq_len=self.program.seq_len,
-        seed=self.config.seed, step=number), train=True)
+        seed=self.config.seed, step=number)
 
   def update(self, batch):
-    """The bare compiled step."""
-    self.state = self._train_step(self.state, batch, self._seed)
+    """The bare compiled step, sent off; returns what to wait for."""
+    self.state, done = self._train_step(self.state, batch, self._seed)
+    return done
 
-  def _advance(self, batch):
+  def _advance(self):
     self.clock.start()
-    self.update(batch)
+    self._under_way.append(self.update(self.batch(self.step)))
+    if len(self._under_way) > AHEAD:
+      self._under_way.popleft().block_until_ready()
     self.step += 1
     self.memory.timed_steps += 1
     self._bar.update()
@@ -185,7 +193,7 @@ class Trainer:
   def _log_train(self):
     self._stop_clock()
     self.clock.start()
-    sums = {k: float(v) for k, v in self.state.sums.items()}
+    sums = {k: float(v) for k, v in jax.device_get(self.state.sums).items()}
     loss = sums['loss'] / sums['weight']
     if not math.isfinite(loss):
       raise _Diverged

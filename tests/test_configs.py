@@ -54,7 +54,8 @@ def _gradient(model, kind, **kwargs):
   f = jax.jit(functools.partial(step.batch_gradient, p.model))
   with jax.set_mesh(p.mesh):
     grads, variables, sums = f(
-        state.params, state.variables, p.put(batch, train=True),
+        state.params, state.variables,
+        jax.device_put(batch, p.batch_sharding(micro=True)),
         jax.random.key(c.seed))
   assert jax.tree.structure(variables) == jax.tree.structure(state.variables)
   return p, jax.device_get(grads), {k: float(v) for k, v in sums.items()}

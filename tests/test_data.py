@@ -63,14 +63,3 @@ def test_eval_batches_count_every_example_once(batch_size):
   tokens = np.concatenate([b['tokens'] for b in batches])[weights > 0]
   np.testing.assert_array_equal(
       tokens, split.tokens.reshape(10, 3).astype(int) + 1)
-
-
-def test_prefetch_keeps_order_and_passes_errors_on():
-  assert list(data.prefetch(lambda i: i * i, 3, 9)) == [
-      9, 16, 25, 36, 49, 64]
-
-  def fail(i):
-    raise OSError('gone')
-
-  with pytest.raises(OSError, match='gone'):
-    list(data.prefetch(fail, 0, 5))

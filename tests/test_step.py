@@ -30,8 +30,10 @@ def _gradient(model, microbatch, *, weighted=32, devices=1):
            for k, v in batch.items()}
   f = jax.jit(functools.partial(step.batch_gradient, p.model))
   with jax.set_mesh(p.mesh):
-    grads, _, sums = f(state.params, state.variables,
-                       p.put(micro, train=True), jax.random.key(0))
+    grads, _, sums = f(
+        state.params, state.variables,
+        jax.device_put(micro, p.batch_sharding(micro=True)),
+        jax.random.key(0))
   return jax.tree.leaves(jax.device_get((grads, sums)))
 
 
