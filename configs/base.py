@@ -22,8 +22,8 @@ _SIMPLETRON_SIZE = {
     'text': (4, 4, 256, 1024),
     'retrieval': (4, 4, 128, 512),
     'listops_mini': (2, 4, 64, 128),
-    'text_mini': (2, 2, 64, 128),
-    'retrieval_rfc_mini': (2, 2, 64, 128),
+    'text_mini': (1, 2, 64, 128),
+    'retrieval_rfc_mini': (1, 2, 64, 128),
 }
 _LRA_SIZE = {**_SIMPLETRON_SIZE, 'listops': (4, 8, 512, 1024)}
 
@@ -33,8 +33,8 @@ _SIMPLETRON_STEPS = {
     'text': (20_000, 8000, 0.05, 200),
     'retrieval': (15_000, 8000, 0.05, 50),
     'listops_mini': (4000, 200, 0.05, 500),
-    'text_mini': (1000, 200, 0.03, 500),
-    'retrieval_rfc_mini': (1000, 200, 0.03, 500),
+    'text_mini': (800, 100, 0.01, 100),
+    'retrieval_rfc_mini': (1200, 100, 0.01, 200),
 }
 _LRA_STEPS = {
     **_SIMPLETRON_STEPS,
@@ -95,9 +95,11 @@ def get_config(arg: str = 'listops') -> ml_collections.ConfigDict:
   train.steps, train.warmup_steps, train.learning_rate, train.eval_every = (
       _row(_LRA_STEPS if lra else _SIMPLETRON_STEPS, task))
   train.batch_size = 32
-  # Examples per forward/backward; gradients are summed over a batch.
-  train.microbatch_size = 32 if mini else 8
-  train.eval_batch_size = 32
+  # Examples per forward/backward; gradients are summed over a batch. Four
+  # sequences of 512 keep a processor's caches: twice as fast as 32 of them.
+  bytes_mini = task in ('text_mini', 'retrieval_rfc_mini')
+  train.microbatch_size = 4 if bytes_mini else 32 if mini else 8
+  train.eval_batch_size = 8 if bytes_mini else 32
   train.log_every = 50
   # At least one checkpoint in so many minutes, besides each validation's.
   train.checkpoint_minutes = 5.0
@@ -115,9 +117,10 @@ def get_config(arg: str = 'listops') -> ml_collections.ConfigDict:
   encoder.num_layers, heads, encoder.width, encoder.mlp_width = (
       _row(_LRA_SIZE if lra else _SIMPLETRON_SIZE, task))
   encoder.dropout = 0.0 if mini else 0.1  # models that small underfit
-  encoder.pooling = 'cls'  # cls, mean (of true tokens), first or last
+  # cls, mean (of true tokens), first or last.
+  encoder.pooling = 'mean' if bytes_mini else 'cls'
   # Of pairs: concat = [x1, x2], nli = [x1, x2, x1 * x2, x1 - x2].
-  encoder.head = 'concat'
+  encoder.head = 'nli' if task == 'retrieval_rfc_mini' else 'concat'
   encoder.positions = 'sinusoidal' if lra else 'learned'
   # Whether the CLS token is there before positions are added, or after.
   encoder.cls_has_position = lra

@@ -32,8 +32,8 @@ def build(config, task: Task) -> nn.Module:
 
   Raises:
     UserError: an unknown model, pooling, head, dtype or positions, an
-      argument the mixer does not have, or a number of heads that does not
-      divide the width.
+      argument the mixer does not have, a number of heads that does not
+      divide the width, or a pooling that a causal mixer makes blind.
   """
   enc = config.encoder
   check_choice('config.dtype', config.dtype, DTYPES)
@@ -44,9 +44,15 @@ def build(config, task: Task) -> nn.Module:
   module = models.module(config.model.name)
   fields = enc.to_dict()
   head = fields.pop('head')
+  mixer = make_mixer(module, config.model)
+  if enc.pooling in ('cls', 'first') and getattr(mixer(), 'causal', False):
+    raise UserError(
+        f'config.encoder.pooling={enc.pooling} reads the first position, which '
+        f'sees nothing of the rest in {config.model.name}: choose mean or '
+        'last.')
   body = encoder.Encoder(
       block=getattr(module, 'Block', encoder.Block),
-      mixer=_mixer(module, config.model), vocab_size=task.vocab_size,
+      mixer=mixer, vocab_size=task.vocab_size,
       mask_padding=config.mask_padding, dtype=dtype, **fields)
   F = enc.mlp_width
   return classifier.Classifier(
@@ -62,8 +68,13 @@ def check_choice(field: str, value, choices):
         f'{", ".join(choices)}.')
 
 
-def _mixer(module, model):
-  """The mixer with its arguments, as a function of `dtype` and `name`."""
+def make_mixer(module, model):
+  """The mixer of a config's `model`, as a function of `dtype` and `name`.
+
+  Raises:
+    UserError: an argument the mixer does not have, or a number of heads that
+      does not divide the width.
+  """
   kwargs = model.to_dict()
   name = kwargs.pop('name')
   known = set(module.Mixer.__dataclass_fields__) - {'parent', 'name', 'dtype'}

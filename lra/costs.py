@@ -1,0 +1,157 @@
+"""What every model costs as sequences grow: memory and time, as tables.
+
+`python -m lra.benchmark --memory` and `--speed` print and write them.
+"""
+
+import functools
+import importlib
+import statistics
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lra import catalogue, models, program, result
+from lra.build import make_mixer
+from lra.markdown import NONE, quantity, table
+
+LENGTHS = (4096, 8192)
+WIDTH, HEADS = 128, 4
+LIMITS = {'linear': 2.3, 'sqrt': 3.1}
+
+
+def growth(entry: catalogue.Entry) -> str:
+  """'quadratic', 'sqrt' (L sqrt(L)) or 'linear', as the model's `Cost` says.
+
+  The Transformer counts as linear in memory: its chunked path.
+  """
+  memory = entry.cost.partition(' time')[2] or entry.cost
+  if 'sqrt(L)' in memory:
+    return 'sqrt'
+  linear = 'O(L)' in memory or 'L^2' not in memory
+  return 'linear' if linear else 'quadratic'
+
+
+def mixer(name: str, width: int = WIDTH, heads: int = HEADS, **options):
+  """The mixer of `configs/<name>.py:text` at another width, in float32."""
+  config = importlib.import_module(f'configs.{name}').get_config('text')
+  for field, value in (('num_heads', heads), ('qkv_width', width)):
+    if field in config.model:
+      config.model[field] = value
+  config.model.update(options)
+  return make_mixer(models.module(name), config.model)(dtype=jnp.float32)
+
+
+def compile_gradient(module, length: int, width: int = WIDTH):
+  """Forward and backward of a mixer at B 1, compiled for this device."""
+  x = jax.ShapeDtypeStruct((1, length, width), jnp.float32)
+  mask = jax.ShapeDtypeStruct((1, length), bool)
+  variables = dict(jax.eval_shape(
+      functools.partial(module.init, train=False), jax.random.key(0), x, mask))
+  params = variables.pop('params', {})
+  mutable = [c for c in variables if c == 'stats']
+
+  def loss(params, rest, x, mask):
+    y, _ = module.apply(
+        {'params': params, **rest}, x, mask, train=True, mutable=mutable,
+        rngs={'dropout': jax.random.key(0)})
+    return jnp.sum(jnp.square(y))
+
+  return jax.jit(jax.grad(loss, (0, 2))).lower(
+      params, variables, x, mask).compile()
+
+
+def temporary_bytes(name: str, length: int, **options) -> int:
+  """Temporary memory of a model's mixer, forward and backward, in bytes."""
+  program = compile_gradient(mixer(name, **options), length)
+  return program.memory_analysis().temp_size_in_bytes
+
+
+def memory() -> list[str]:
+  """Lines of markdown: temporaries of every model at both `LENGTHS`."""
+  rows = []
+  for entry in catalogue.read():
+    _say(entry.name)
+    half, whole = (temporary_bytes(entry.name, n) for n in LENGTHS)
+    limit = LIMITS.get(growth(entry))
+    rows.append([
+        entry.name, *(f'{n / 2**20:,.1f}' for n in (half, whole)),
+        f'{whole / half:.2f}', NONE if limit is None else f'{limit:.1f}'])
+  return [
+      '# Memory of the models', '',
+      f'Temporary MiB of one mixer, forward and backward, compiled for '
+      f'{_device()}; B 1, width {WIDTH}, {HEADS} heads, float32, the settings '
+      'of `configs/<model>.py:text`. The limit is what its cost in L allows; '
+      'none where memory is quadratic by definition. '
+      'Written by `python -m lra.benchmark --memory`.', '',
+      table(['model', *(f'L = {n:,}' for n in LENGTHS), 'ratio', 'limit'],
+            rows)]
+
+
+def speed(batch: int = 4, length: int = 4000, width: int = 256,
+          rounds: int = 3) -> list[str]:
+  """Lines of markdown: a training step of every model, timed in turns.
+
+  The rounds go over all models, so that a slow minute of the machine touches
+  all of them.
+  """
+  steps, seconds = {}, {}
+  for entry in catalogue.read():
+    _say(f'compiling {entry.name}')
+    steps[entry.name] = _training_step(entry.name, batch, length, width)
+    steps[entry.name]()  # warm up
+  for number in range(rounds):
+    for name, step in steps.items():
+      _say(f'round {number + 1}: {name}')
+      seconds.setdefault(name, []).append(step())
+  medians = {name: statistics.median(x) for name, x in seconds.items()}
+  base = medians['transformer']
+  rows = [[name, quantity(s), f'{s / base:.2f}', f'{base / s:.2f}']
+          for name, s in sorted(medians.items(), key=lambda item: item[1])]
+  return [
+      '# Speed of the models', '',
+      f'One training step of two blocks on {_device()}; batch {batch}, '
+      f'L {length:,}, width {width}, 4 heads, MLP {4 * width}, float32, no '
+      f'padding; median of {rounds} rounds over all models. Read ratios, not '
+      'seconds. Written by `python -m lra.benchmark --speed`.', '',
+      table(['model', 's/step', 'time / Transformer', 'times faster'], rows)]
+
+
+def _training_step(name, batch, length, width):
+  """A function that makes one step and returns its seconds."""
+  config = importlib.import_module(f'configs.{name}').get_config('text')
+  config.dtype = 'float32'
+  config.seq_len = length
+  config.encoder.update(
+      {'num_layers': 2, 'width': width, 'mlp_width': 4 * width})
+  for field, value in (('num_heads', 4), ('qkv_width', width)):
+    if field in config.model:
+      config.model[field] = value
+  config.train.batch_size = config.train.microbatch_size = batch
+  made = program.make(config)
+  compiled, seed = made.compile_train(), made.put_seed()
+  rng = np.random.default_rng(0)
+  data = {
+      'tokens': rng.integers(1, 257, (1, batch, length)).astype(np.int16),
+      'labels': rng.integers(0, 2, (1, batch)).astype(np.int32),
+      'weights': np.ones((1, batch), np.float32)}
+  state = made.init()
+
+  def step():
+    nonlocal state
+    start = time.perf_counter()
+    state, done = compiled(state, data, seed)
+    done.block_until_ready()
+    return time.perf_counter() - start
+
+  return step
+
+
+def _device():
+  return f'{result.device_name()}, JAX {jax.__version__}'
+
+
+def _say(message):
+  print(message, file=sys.stderr, flush=True)

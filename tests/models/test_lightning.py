@@ -1,0 +1,62 @@
+"""Lightning attention against its recurrence, written out densely."""
+
+import mixer_oracle
+import numpy as np
+import pytest
+
+import small
+from lra.errors import UserError
+from lra.models.lightning import Mixer
+
+
+def _oracle(direction, decay, gate, H=3):
+  slopes = 2.0 ** (-8 * np.arange(1, H + 1) / H) * decay
+
+  def silu(xp, y):
+    return y / (1 + xp.exp(-y))
+
+  def oracle(xp, params, x, mask):
+    q, k, v = (silu(xp, mixer_oracle.heads(xp, x, params[name]))
+               for name in ('query', 'key', 'value'))
+    t = np.arange(x.shape[1])
+    gap = t[:, None] - t[None, :]
+    weight = np.exp(-slopes[:, None, None] * np.abs(gap)) * (gap >= 0)
+    if direction == 'bidirectional':
+      weight = weight + weight.transpose(0, 2, 1)
+    scores = xp.einsum('blhd,bshd->bhls', q, k) * weight
+    o = mixer_oracle.weigh(xp, scores * mask[:, None, None, :], v)
+    o = o * mask[:, :, None, None]
+    mean = (o**2).mean((2, 3), keepdims=True)
+    o = o / (mean + 1e-6)**0.5 * params['norm']['scale']
+    if gate:
+      o = o / (1 + xp.exp(-mixer_oracle.heads(xp, x, params['gate'])))
+    return mixer_oracle.merge(xp, o, params['out'])
+
+  return oracle
+
+
+@pytest.mark.parametrize('direction, decay, gate', [
+    ('causal', True, False), ('bidirectional', True, True),
+    ('causal', False, False)])
+def test_equals_its_recurrence(direction, decay, gate):
+  x, mask = mixer_oracle.ragged(130, 77, 1, width=24)
+  mixer = Mixer(num_heads=3, qkv_width=24, direction=direction, decay=decay,
+                gate=gate)
+  mixer_oracle.check(mixer, _oracle(direction, decay, gate), x, mask)
+
+
+def test_a_causal_model_cannot_be_read_from_its_first_position():
+  for pooling in ('cls', 'first'):
+    c = small.config('lightning', 'listops')
+    c.encoder.pooling = pooling
+    with pytest.raises(UserError, match='encoder.pooling'):
+      small.make(c)
+    c.model.direction = 'bidirectional'
+    small.make(c)
+
+
+def test_unknown_direction():
+  c = small.config('lightning', 'listops')
+  c.model.direction = 'both'
+  with pytest.raises(UserError, match='config.model.direction'):
+    small.make(c).state_shape  # noqa: B018
