@@ -5,11 +5,13 @@ import hashlib
 import http.server
 import io
 import pathlib
+import socket
 import tarfile
 import threading
 
 import numpy as np
 import pytest
+import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
 from data_prep import text
@@ -202,6 +204,17 @@ def test_download_of_something_else(
     prepared.load('text', tmp_path / 'data')
   assert '--task=text --source=.../aclImdb_v1.tar.gz' in str(e.value)
   assert '\n' not in str(e.value)
+
+
+def test_without_a_network_nothing_is_tried_for_long(tmp_path, monkeypatch):
+  with socket.socket() as s:  # a port that nobody listens at
+    s.bind(('127.0.0.1', 0))
+    use_url(monkeypatch, f'http://127.0.0.1:{s.getsockname()[1]}/a', b'')
+    monkeypatch.setattr(
+        tfds.download.DownloadManager, 'download',
+        lambda *_: pytest.fail('TFDS tries for many minutes'))
+    with pytest.raises(UserError, match='--source=.../aclImdb_v1.tar.gz'):
+      prepared.load('text', tmp_path / 'data')
 
 
 def use_url(monkeypatch, url, expected):
