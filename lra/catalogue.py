@@ -15,6 +15,7 @@ from lra.errors import UserError
 from lra.markdown import code, count, table
 
 MODELS = pathlib.Path(__file__).resolve().parent / 'models'
+REFERENCE = 'transformer'
 KEYS = ('Family', 'Equation', 'Cost', 'Source')
 # Order of the sections; a family not named here follows them by name.
 FAMILIES = ('dense', 'local', 'sparse', 'low-rank', 'linear', 'kernel')
@@ -163,22 +164,31 @@ def listing(entries: Iterable[Entry] | None = None,
   Args:
     entries: the models; None reads those of lra/models.
     params: model -> task -> number of parameters; tasks become columns, in
-      the order in which they first occur.
+      the order in which they first occur, with the ratio to `REFERENCE`.
   """
   entries = read() if entries is None else entries
   params = params or {}
   columns = list(dict.fromkeys(t for by in params.values() for t in by))
+  base = params.get(REFERENCE, {})
   lines = [['model', 'family', 'cost', 'kernels', *columns]]
   for family, members in families(entries).items():
     for e in members:
       mine = params.get(e.name, {})
       lines.append([e.name, family, e.cost, ', '.join(e.kernels) or '-',
-                    *(count(mine[t]) if t in mine else '-' for t in columns)])
+                    *(_against(mine.get(t), base.get(t)) for t in columns)])
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
   return ''.join('  '.join(
       cell.rjust(w) if i > 3 else cell.ljust(w)
       for i, (cell, w) in enumerate(zip(line, widths, strict=True))
   ).rstrip() + '\n' for line in lines)
+
+
+def _against(number, reference):
+  """Parameters and their ratio to the reference's."""
+  if number is None:
+    return '-'
+  ratio = f' {number / reference:.2f}x' if reference else ''
+  return count(number) + ratio
 
 
 if __name__ == '__main__':

@@ -162,12 +162,13 @@ def run_sweep() -> int:
 
 
 def listing() -> str:
-  """Models, by family, and tasks."""
-  from lra import catalogue, tasks
+  """Models, by family, with their parameters on each task; and tasks."""
+  from lra import catalogue, sizes, tasks
   lines = [
       f'{t.name:20}{t.seq_len:5} tokens{" x 2" if t.dual else "":5}'
       f'{t.num_classes:3} classes' for t in tasks.TASKS.values()]
-  return catalogue.listing() + '\n'.join(['tasks', *lines])
+  return catalogue.listing(params=sizes.table()) + '\n'.join(
+      ['tasks', *lines])
 
 
 def use_compile_cache(folder) -> None:

@@ -141,9 +141,13 @@ def timed(function, *args):
 
 def count_parameters(state: step.TrainState) -> dict[str, int]:
   """Numbers of parameters, all and those of the mixers, of a state's shape."""
-  sizes = {
-      jax.tree_util.keystr(path): int(np.prod(x.shape))
-      for path, x in jax.tree_util.tree_leaves_with_path(state.params)}
-  return {'num_params': sum(sizes.values()),
+  numbers = sizes(state.params)
+  return {'num_params': sum(numbers.values()),
           'mixer_params': sum(
-              n for path, n in sizes.items() if "['mixer']" in path)}
+              n for path, n in numbers.items() if "['mixer']" in path)}
+
+
+def sizes(params) -> dict[str, int]:
+  """Path -> number of entries, of a tree of arrays or their shapes."""
+  return {jax.tree_util.keystr(path): int(np.prod(x.shape))
+          for path, x in jax.tree_util.tree_leaves_with_path(params)}

@@ -12,9 +12,9 @@ import math
 import pathlib
 
 from lra import record, schema, tasks
+from lra.catalogue import REFERENCE
 from lra.errors import UserError
 
-REFERENCE = 'transformer'
 _SIZES = ('num_layers', 'width', 'mlp_width')
 
 

@@ -98,6 +98,13 @@ foo    sparse  O(L M)    one, two           1,234       5
 """
 
 
+def test_listing_against_the_transformer(folder, monkeypatch):
+  monkeypatch.setattr(catalogue, 'REFERENCE', 'bar')
+  params = {'foo': {'text': 75}, 'bar': {'text': 60}}
+  lines = catalogue.listing(catalogue.read(folder), params).splitlines()
+  assert lines[1].endswith('  60 1.00x') and lines[2].endswith('  75 1.25x')
+
+
 def test_an_unknown_family_comes_last(folder):
   (folder / 'aaa.py').write_text(BAR.replace('dense', 'spectral'))
   assert list(catalogue.families(catalogue.read(folder))) == [

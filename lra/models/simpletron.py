@@ -2,8 +2,9 @@
 
 The paper's "Simple" layer: the heads, side by side, are the output; there is
 neither an inner skip nor an output projection. Its two variants are
-`simpletron_res` and `simpletron_resl`. The released code masks no padding:
-`config.mask_padding = False` reproduces that.
+`simpletron_res` and `simpletron_resl`. L in the scale counts padded positions
+too, as in the released code. That code masks no padding either:
+`config.mask_padding = False` reproduces it.
 
 Family: linear
 Equation: (1/sqrt(L)) Q (K^T V) per head
@@ -20,6 +21,7 @@ from lra.errors import UserError
 from lra.models import layers
 
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
+MIXES_PADDING = True  # the scale depends on the padded length
 
 
 class Mixer(nn.Module):

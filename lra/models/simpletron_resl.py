@@ -1,6 +1,7 @@
 """SimpleTRON-ResL: SimpleTRON with an inner skip and an output projection.
 
-The projection is applied to the sum of input and heads.
+The projection is applied to the sum of input and heads. The
+scale counts padded positions too.
 
 Family: linear
 Equation: (X + (1/sqrt(L)) Q (K^T V)) Wo + bo
@@ -11,6 +12,7 @@ Source: Yorsh et al. 2021, arXiv 2111.15588, Table 1
 from lra.models import simpletron
 
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
+MIXES_PADDING = True  # the scale depends on the padded length
 
 
 class Mixer(simpletron.Mixer):

@@ -4,7 +4,8 @@ The first half of the heads sees the window |i - j| < s, the second every s-th
 position, which is computed by reshaping to [L / s, s]. With s near sqrt(L) any
 position reaches any other in two steps. The paper's patterns are causal, for
 generation; LRA's tasks are an encoder's, so here they look both ways. (The LRA
-release keeps them causal, as dense attention under a mask.)
+release keeps them causal, as dense attention under a mask.) A stride left to
+sqrt(L) follows the padded length; a given one does not.
 
 `num_global` > 0 makes the first tokens global, as the LRA release does with
 the CLS token; the paper has none.
