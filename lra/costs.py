@@ -36,12 +36,17 @@ def growth(entry: catalogue.Entry) -> str:
 
 def mixer(name: str, width: int = WIDTH, heads: int = HEADS, **options):
   """The mixer of `configs/<name>.py:text` at another width, in float32."""
+  config = _text_config(name, width, heads)
+  config.model.update(options)
+  return make_mixer(models.module(name), config.model)(dtype=jnp.float32)
+
+
+def _text_config(name, width, heads):
   config = importlib.import_module(f'configs.{name}').get_config('text')
   for field, value in (('num_heads', heads), ('qkv_width', width)):
     if field in config.model:
       config.model[field] = value
-  config.model.update(options)
-  return make_mixer(models.module(name), config.model)(dtype=jnp.float32)
+  return config
 
 
 def compile_gradient(module, length: int, width: int = WIDTH):
@@ -63,10 +68,9 @@ def compile_gradient(module, length: int, width: int = WIDTH):
       params, variables, x, mask).compile()
 
 
-def temporary_bytes(name: str, length: int, **options) -> int:
-  """Temporary memory of a model's mixer, forward and backward, in bytes."""
-  program = compile_gradient(mixer(name, **options), length)
-  return program.memory_analysis().temp_size_in_bytes
+def temporary_bytes(compiled) -> int:
+  """Temporary memory of a compiled program, in bytes."""
+  return compiled.memory_analysis().temp_size_in_bytes
 
 
 def memory() -> list[str]:
@@ -74,7 +78,9 @@ def memory() -> list[str]:
   rows = []
   for entry in catalogue.read():
     _say(entry.name)
-    half, whole = (temporary_bytes(entry.name, n) for n in LENGTHS)
+    half, whole = (
+        temporary_bytes(compile_gradient(mixer(entry.name), n))
+        for n in LENGTHS)
     limit = LIMITS.get(growth(entry))
     rows.append([
         entry.name, *(f'{n / 2**20:,.1f}' for n in (half, whole)),
@@ -113,22 +119,19 @@ def speed(batch: int = 4, length: int = 4000, width: int = 256,
   return [
       '# Speed of the models', '',
       f'One training step of two blocks on {_device()}; batch {batch}, '
-      f'L {length:,}, width {width}, 4 heads, MLP {4 * width}, float32, no '
-      f'padding; median of {rounds} rounds over all models. Read ratios, not '
-      'seconds. Written by `python -m lra.benchmark --speed`.', '',
+      f'L {length:,}, width {width}, {HEADS} heads, MLP {4 * width}, float32, '
+      f'no padding; median of {rounds} rounds over all models. Read ratios, '
+      'not seconds. Written by `python -m lra.benchmark --speed`.', '',
       table(['model', 's/step', 'time / Transformer', 'times faster'], rows)]
 
 
 def _training_step(name, batch, length, width):
   """A function that makes one step and returns its seconds."""
-  config = importlib.import_module(f'configs.{name}').get_config('text')
+  config = _text_config(name, width, HEADS)
   config.dtype = 'float32'
   config.seq_len = length
   config.encoder.update(
       {'num_layers': 2, 'width': width, 'mlp_width': 4 * width})
-  for field, value in (('num_heads', 4), ('qkv_width', width)):
-    if field in config.model:
-      config.model[field] = value
   config.train.batch_size = config.train.microbatch_size = batch
   made = program.make(config)
   compiled, seed = made.compile_train(), made.put_seed()

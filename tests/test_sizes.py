@@ -1,5 +1,7 @@
 """Parameters counted from one block are those of the whole model."""
 
+import importlib
+
 import pytest
 
 import small
@@ -9,7 +11,6 @@ from lra import program, sizes
 @pytest.mark.parametrize('model, task', [
     ('super', 'retrieval'), ('generative_rks', 'text')])
 def test_equals_the_count_of_the_whole_model(model, task):
-  import importlib
   config = importlib.import_module(f'configs.{model}').get_config(task)
   whole = program.count_parameters(small.make(config).state_shape)
   assert sizes.parameters(model, task) == whole['num_params']

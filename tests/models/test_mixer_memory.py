@@ -14,7 +14,7 @@ def test_memory_grows_as_the_docstring_says(name):
       next(e for e in catalogue.read() if e.name == name))]
   half, whole = (costs.compile_gradient(costs.mixer(name), n)
                  for n in costs.LENGTHS)
-  assert _temporaries(whole) <= limit * _temporaries(half)
+  assert costs.temporary_bytes(whole) <= limit * costs.temporary_bytes(half)
   assert '4096,4096' not in half.as_text()
 
 
@@ -27,9 +27,5 @@ def test_the_measure_sees_quadratic_memory():
   half, whole = (
       costs.compile_gradient(costs.mixer('transformer', kernel='dense'), n)
       for n in (1024, 2048))
-  assert _temporaries(whole) > 3 * _temporaries(half)
+  assert costs.temporary_bytes(whole) > 3 * costs.temporary_bytes(half)
   assert '1024,1024' in half.as_text()
-
-
-def _temporaries(program):
-  return program.memory_analysis().temp_size_in_bytes
