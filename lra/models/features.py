@@ -26,15 +26,31 @@ def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,
   """
   key, length_key = jax.random.split(key)
   blocks = -(-num_features // width)
-  square = jax.random.normal(key, (num_heads, blocks, width, width))
-  q_HxNxDhxDh, r_HxNxDhxDh = jnp.linalg.qr(square)
-  # Without the sign QR's own convention would bias the directions.
-  sign_HxNxDh = jnp.sign(jnp.diagonal(r_HxNxDhxDh, axis1=-2, axis2=-1))
-  rows = jnp.swapaxes(q_HxNxDhxDh * sign_HxNxDh[..., None, :], -1, -2)
+  rows = _haar(jax.random.normal(key, (num_heads, blocks, width, width)))
   rows = rows.reshape(num_heads, -1, width)[:, :num_features]
   length = jnp.linalg.norm(
       jax.random.normal(length_key, rows.shape), axis=-1, keepdims=True)
   return rows * length
+
+
+def _haar(square_HxNxDhxDh):
+  """Gram-Schmidt on rows of N(0, I): orthonormal rows, uniformly distributed.
+
+  Not `jnp.linalg.qr`: on a CPU its batches are spread over the thread pool
+  that they wait in, and two layers' draws in one program can wait for ever.
+  """
+  def add(i, basis_HxNxDhxDh):
+    row_HxNxDh = square_HxNxDhxDh[..., i, :]
+    for _ in range(2):  # twice is exact to rounding
+      inside_HxNxDh = jnp.einsum(
+          'hnij,hnj->hni', basis_HxNxDhxDh, row_HxNxDh, precision='highest')
+      row_HxNxDh = row_HxNxDh - jnp.einsum(
+          'hnij,hni->hnj', basis_HxNxDhxDh, inside_HxNxDh, precision='highest')
+    row_HxNxDh /= jnp.linalg.norm(row_HxNxDh, axis=-1, keepdims=True)
+    return basis_HxNxDhxDh.at[..., i, :].set(row_HxNxDh)
+
+  return jax.lax.fori_loop(0, square_HxNxDhxDh.shape[-1], add,
+                           jnp.zeros_like(square_HxNxDhxDh))
 
 
 def gaussian_frequencies(key: jax.Array, num_heads: int, num_features: int,

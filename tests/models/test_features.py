@@ -84,6 +84,21 @@ def test_orthogonal_rows_are_orthogonal_in_blocks():
     assert gram.diagonal(axis1=1, axis2=2).min() > 0
 
 
+def test_orthogonal_rows_stay_orthogonal_at_full_width_and_have_no_direction():
+  omega = features.orthogonal_frequencies(jax.random.key(0), 8, 128, 128)
+  rows = np.float64(omega / np.linalg.norm(omega, axis=-1, keepdims=True))
+  gram = np.einsum('hfd,hgd->hfg', rows, rows)
+  assert np.abs(gram - np.eye(128)).max() < 2e-6
+  # Means of uniform unit rows have standard deviation 1 / (128 sqrt(8)).
+  assert np.abs(rows.mean((0, 1))).max() < 5 / (128 * np.sqrt(8))
+
+
+def test_drawing_in_a_step_calls_no_library_that_waits_for_threads():
+  draw = jax.jit(functools.partial(
+      features.orthogonal_frequencies, num_heads=2, num_features=8, width=4))
+  assert 'lapack' not in draw.lower(jax.random.key(0)).as_text()
+
+
 def test_a_constant_is_added_to_every_kernel_value():
   x, y = (_one_head(p) for p in _points())
   omega = features.gaussian_frequencies(jax.random.key(0), 1, 5, WIDTH)
