@@ -9,8 +9,11 @@ import numpy as np
 DTYPES = ('float32', 'bfloat16')
 
 
-def check_qkv(q, k, v):
-  """Raises ValueError unless q, k, v are equal [B, L, H, Dh] arrays."""
+def check_qkv(q, k, v, any_value_width=False):
+  """Raises ValueError unless q, k, v are equal [B, L, H, Dh] arrays.
+
+  With `any_value_width`, v may have a last dimension of its own.
+  """
   for name, x in (('q', q), ('k', k), ('v', v)):
     shape = jnp.shape(x)
     if len(shape) != 4 or 0 in shape:
@@ -20,7 +23,8 @@ def check_qkv(q, k, v):
     if _dtype(x) not in DTYPES:
       raise ValueError(f'{name} must be float32 or bfloat16, got {_dtype(x)}')
   for name, x in (('k', k), ('v', v)):
-    if jnp.shape(x) != jnp.shape(q):
+    n = 3 if any_value_width and name == 'v' else 4
+    if jnp.shape(x)[:n] != jnp.shape(q)[:n]:
       raise ValueError(
         f'{name} must have the shape of q, {jnp.shape(q)}, '
         f'got {jnp.shape(x)} (B, L, H, Dh)'

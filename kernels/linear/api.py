@@ -27,7 +27,8 @@ def linear_attention(
 
   Args:
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
-      float32 products run at the highest precision.
+      float32 products run at the highest precision. 'xla' also takes values
+      of another width than the features: v [B, L, H, E].
     mask: bool [B, L], True = token; None = all True. Has no gradient.
     feature_map: phi, 'elu1' (elu(x) + 1), 'relu' or 'identity'.
     normalize: False leaves the division out.
@@ -36,13 +37,13 @@ def linear_attention(
       device's kernel where it supports the operands, else 'xla'.
 
   Returns:
-    [B, L, H, Dh] in the dtype of q.
+    [B, L, H, Dh], the shape of v, in the dtype of q.
 
   Raises:
     ValueError: an argument has the wrong shape, dtype or value.
     NotImplementedError: a named implementation cannot run; says why.
   """
-  checks.check_qkv(q, k, v)
+  checks.check_qkv(q, k, v, any_value_width=True)
   checks.check_mask(mask, q)
   if feature_map not in features.NAMES:
     raise ValueError(
@@ -55,6 +56,13 @@ def linear_attention(
     eps=checks.check_number('eps', eps),
     interpret=dispatch.interpret_params(),
   )
+  if v.shape != q.shape and implementation in (None, 'auto'):
+    implementation = 'xla'
   name = dispatch.resolve('linear', implementation, q.shape, q.dtype)
+  if v.shape != q.shape and name != 'xla':
+    raise NotImplementedError(
+      f"implementation='{name}' needs features as wide as the values, got "
+      f'{q.shape[-1]} and {v.shape[-1]}: use implementation=\'xla\' or None'
+    )
   return noncausal.attend('linear', name, options, q, k, v, mask)
 

@@ -130,21 +130,40 @@ def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
                   kernel: str = 'auto', eps: float = 1e-6) -> jax.Array:
   """phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j) + eps): [B, L, H, Dh].
 
-  `kernels.linear_attention` takes features as wide as the values. M features
-  are M / Dh heads of that width whose results add up, so it runs as it is;
-  zero features fill the last head. Masked positions take no part and give 0.
+  The Pallas kernels take features as wide as the values. For them M features
+  are M / Dh heads of that width whose results add up; zero features fill the
+  last head. Masked positions take no part and give 0.
 
   Raises:
     NotImplementedError: the named kernel cannot run here.
   """
+  attend = kernels.sharded(kernels.linear_attention)
+  wide = phi_q_BxLxHxM.shape != v_BxLxHxDh.shape
+  if wide and _kernel(phi_q_BxLxHxM, v_BxLxHxDh, kernel) != 'xla':
+    return _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
+                            mask_BxL, kernel, eps)
+  return attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask=mask_BxL,
+                feature_map='identity', eps=eps,
+                implementation='xla' if wide else kernel)
+
+
+def _kernel(phi_BxLxHxM, v_BxLxHxDh, kernel):
+  """What runs on the parts, as `kernels.resolve` says."""
+  batch, length, heads, width = v_BxLxHxDh.shape
+  parts = heads * -(-phi_BxLxHxM.shape[-1] // width)
+  return kernels.resolve('linear', kernel, (batch, length, parts, width),
+                         v_BxLxHxDh.dtype)
+
+
+def _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
+                     mask_BxL, kernel, eps):
   batch, length, heads, width = v_BxLxHxDh.shape
   q, k = (_as_heads(phi, width) for phi in (phi_q_BxLxHxM, phi_k_BxLxHxM))
   groups = q.shape[2] // heads
   v = jnp.broadcast_to(v_BxLxHxDh[:, :, :, None],
                        (batch, length, heads, groups, width))
-  sums = kernels.sharded(kernels.linear_attention)(
-      q, k, v.reshape(q.shape), mask=mask_BxL, feature_map='identity',
-      normalize=False, implementation=kernel)
+  sums = attend(q, k, v.reshape(q.shape), mask=mask_BxL,
+                feature_map='identity', normalize=False, implementation=kernel)
   sum_BxLxHxDh = sums.reshape(v.shape).astype(jnp.float32).sum(3)
   total_Bx1xHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
       1, keepdims=True, dtype=jnp.float32)

@@ -53,6 +53,17 @@ def test_options(op, word, options):
   _refused(ValueError, word, op, X, X, X, **options)
 
 
+def test_only_xla_takes_values_of_another_width():
+  v = X[..., :16]
+  assert kernels.linear_attention(X, X, v).shape == v.shape
+  with kernels.target('tpu', interpret=True):
+    assert kernels.linear_attention(X, X, v).shape == v.shape
+    _refused(NotImplementedError, 'features as wide as the values, got 32 and'
+             ' 16', 'linear', X, X, v, implementation='pallas_tpu')
+  for op in set(OPS) - {'linear'}:
+    _refused(ValueError, '^v must have the shape of q', op, X, X, v)
+
+
 def test_a_traced_scale():
   attend = jax.jit(lambda s: kernels.linear_attention(X, X, X, scale=s))
   with pytest.raises(ValueError, match='^scale must be a number, not a traced'):

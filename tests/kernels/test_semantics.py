@@ -186,3 +186,12 @@ def test_xla_is_partitioned_by_the_compiler(op):
   program = step.lower(x, x, x).compile().as_text()
   assert 'all-gather' not in program
   assert 'all-reduce' not in program
+
+
+def test_values_of_another_width_are_a_part_of_wider_ones():
+  q, k, v = _arrays((2, 33, 2, 32))
+  attend = _attend('linear', 'xla', mask=_mask(2, 33))
+  part = _with_gradients(lambda q, k, v: attend(q, k, v))
+  whole = _with_gradients(lambda q, k, v: attend(q, k, v)[..., :8])
+  out, dq, dk, dv = whole(q, k, v)
+  _same(part(q, k, v[..., :8]), (out, dq, dk, dv[..., :8]))

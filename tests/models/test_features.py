@@ -1,5 +1,6 @@
 """Feature maps against the kernels they estimate, in float64."""
 
+import contextlib
 import functools
 
 import jax
@@ -8,6 +9,7 @@ import mixer_oracle
 import numpy as np
 import pytest
 
+import kernels
 from lra.models import features
 
 WIDTH = 4
@@ -160,16 +162,45 @@ def test_stabilisation_and_linear_attention_change_nothing(size):
   assert all(np.abs(g[2]).max() == 0 for g in grads)
 
 
-@pytest.mark.parametrize('num_features', [3, 4, 10])
-def test_linear_attention_takes_any_number_of_features(num_features):
+@pytest.mark.parametrize('kernel', ['xla', 'pallas_tpu'])
+@pytest.mark.parametrize('num_features', [3, 8, 20])
+def test_linear_attention_takes_any_number_of_features(num_features, kernel):
   rng = np.random.default_rng(0)
   q, k = rng.random((2, 2, 9, 2, num_features)).astype(np.float32)
-  v = rng.normal(size=(2, 9, 2, 4)).astype(np.float32)
+  v = rng.normal(size=(2, 9, 2, 8)).astype(np.float32)
   mask = np.arange(9) < np.array([9, 5])[:, None]
-  got = jax.jit(features.linear_attend)(q, k, v, mask)
+  with _place(kernel):
+    got = jax.jit(functools.partial(
+        features.linear_attend, kernel=kernel))(q, k, v, mask)
   weights = np.einsum('blhm,bshm->bhls', *(a.astype(np.float64)
                                            for a in (q, k)))
   weights *= mask[:, None, None]
   weights /= weights.sum(-1, keepdims=True)
   want = mixer_oracle.weigh(np, weights, v)
   mixer_oracle.close(np.asarray(got)[mask], want[mask], 1e-5, 'outputs')
+
+
+@pytest.mark.parametrize('num_features', [8, 20])
+def test_parts_have_the_gradients_of_the_whole(num_features):
+  rng = np.random.default_rng(0)
+  q, k = rng.random((2, 2, 9, 2, num_features)).astype(np.float32)
+  v = rng.normal(size=(2, 9, 2, 8)).astype(np.float32)
+  mask = np.arange(9) < np.array([9, 5])[:, None]
+
+  def gradients(kernel):
+    def loss(q, k, v):
+      return jnp.sum(jnp.sin(
+          features.linear_attend(q, k, v, mask, kernel=kernel)))
+    with _place(kernel):
+      return jax.jit(jax.grad(loss, (0, 1, 2)))(q, k, v)
+
+  for name, got, want in zip('qkv', gradients('pallas_tpu'), gradients('xla'),
+                             strict=True):
+    mixer_oracle.close(got, np.float64(want), 1e-5, name)
+
+
+def _place(kernel):
+  """Where a kernel runs: that of the TPU here in the plain interpreter."""
+  if kernel == 'pallas_tpu':
+    return kernels.target('tpu', interpret=True)
+  return contextlib.nullcontext()
