@@ -15,7 +15,7 @@ import numpy as np
 
 from lra import catalogue, models, program, result
 from lra.build import make_mixer
-from lra.markdown import NONE, quantity, table
+from lra.markdown import NONE, code, quantity, table
 
 LENGTHS = (4096, 8192)
 WIDTH, HEADS = 128, 4
@@ -96,33 +96,52 @@ def memory() -> list[str]:
             rows)]
 
 
-def speed(batch: int = 4, length: int = 4000, width: int = 256,
-          rounds: int = 3) -> list[str]:
+def speed(width: int = 256, rounds: int = 3, shapes=((4, 4000), (2, 8000))
+          ) -> list[str]:
   """Lines of markdown: a training step of every model, timed in turns.
 
-  The rounds go over all models, so that a slow minute of the machine touches
-  all of them.
+  Args:
+    width: D; the MLP is four times as wide.
+    rounds: they go over all models, so that a slow minute of the machine
+      touches all of them.
+    shapes: pairs (batch, L), each a column; as many tokens in each show what
+      length alone does.
   """
+  columns = [_medians(*shape, width, rounds) for shape in shapes]
+  rows = []
+  for entry in catalogue.read():
+    cells = [(c[entry.name], c['transformer']) for c in columns]
+    rows.append([entry.name, code(entry.cost), *(
+        text for s, base in cells
+        for text in (quantity(s), f'{s / base:.2f}'))])
+  rows.sort(key=lambda row: columns[0][row[0]])
+  return [
+      '# Speed of the models', '',
+      f'Seconds of one training step of two blocks on {_device()}, and their '
+      'ratio to the Transformer\'s: compare the ratios, not the seconds. '
+      f'Width {width}, {HEADS} heads, MLP {4 * width}, float32, no padding, '
+      'the settings of `configs/<model>.py:text`; median of '
+      f'{rounds} rounds over all models. Projections and MLP are in every '
+      'row. Where cost is linear in L, the number M of features, landmarks or '
+      'keys per query decides from which L on a model is the faster one. '
+      'Written by `python -m lra.benchmark --speed`.', '',
+      table(['model', 'cost', *(
+          text for batch, length in shapes for text in
+          (f'{batch} x {length:,}', 'ratio'))], rows)]
+
+
+def _medians(batch, length, width, rounds):
+  """Seconds of a step by model."""
   steps, seconds = {}, {}
   for entry in catalogue.read():
-    _say(f'compiling {entry.name}')
+    _say(f'L {length}: compiling {entry.name}')
     steps[entry.name] = _training_step(entry.name, batch, length, width)
     steps[entry.name]()  # warm up
   for number in range(rounds):
     for name, step in steps.items():
-      _say(f'round {number + 1}: {name}')
       seconds.setdefault(name, []).append(step())
-  medians = {name: statistics.median(x) for name, x in seconds.items()}
-  base = medians['transformer']
-  rows = [[name, quantity(s), f'{s / base:.2f}', f'{base / s:.2f}']
-          for name, s in sorted(medians.items(), key=lambda item: item[1])]
-  return [
-      '# Speed of the models', '',
-      f'One training step of two blocks on {_device()}; batch {batch}, '
-      f'L {length:,}, width {width}, {HEADS} heads, MLP {4 * width}, float32, '
-      f'no padding; median of {rounds} rounds over all models. Read ratios, '
-      'not seconds. Written by `python -m lra.benchmark --speed`.', '',
-      table(['model', 's/step', 'time / Transformer', 'times faster'], rows)]
+      _say(f'L {length}, round {number + 1}: {name} {seconds[name][-1]:.2f} s')
+  return {name: statistics.median(x) for name, x in seconds.items()}
 
 
 def _training_step(name, batch, length, width):
@@ -133,7 +152,7 @@ def _training_step(name, batch, length, width):
   config.encoder.update(
       {'num_layers': 2, 'width': width, 'mlp_width': 4 * width})
   config.train.batch_size = config.train.microbatch_size = batch
-  made = program.make(config)
+  made = program.make(config, jax.devices()[:1])
   compiled, seed = made.compile_train(), made.put_seed()
   rng = np.random.default_rng(0)
   data = {
