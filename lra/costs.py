@@ -96,7 +96,7 @@ def memory() -> list[str]:
             rows)]
 
 
-def speed(width: int = 256, rounds: int = 3, shapes=((4, 4000), (2, 8000))
+def speed(width: int = 256, rounds: int = 3, shapes=((8, 2000), (4, 4000))
           ) -> list[str]:
   """Lines of markdown: a training step of every model, timed in turns.
 
@@ -114,7 +114,7 @@ def speed(width: int = 256, rounds: int = 3, shapes=((4, 4000), (2, 8000))
     rows.append([entry.name, code(entry.cost), *(
         text for s, base in cells
         for text in (quantity(s), f'{s / base:.2f}'))])
-  rows.sort(key=lambda row: columns[0][row[0]])
+  rows.sort(key=lambda row: columns[-1][row[0]])
   return [
       '# Speed of the models', '',
       f'Seconds of one training step of two blocks on {_device()}, and their '
