@@ -2,8 +2,8 @@
 
 Features and redrawing as in the paper's released code (for Dh = 64 and 32):
 4 Dh frequencies, a cosine and a sine of each; one of them is the constant's.
-So many features take longer than softmax attention does over some thousand
-tokens: lra/results/speed.md.
+So many features take longer than softmax attention over 4,000 tokens on a
+CPU: lra/results/speed.md.
 
 python run_lra.py --config=configs/generative_rks.py:listops_mini
 """

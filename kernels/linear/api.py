@@ -56,10 +56,11 @@ def linear_attention(
     eps=checks.check_number('eps', eps),
     interpret=dispatch.interpret_params(),
   )
-  if v.shape != q.shape and implementation in (None, 'auto'):
+  another_width = v.shape != q.shape
+  if another_width and implementation in (None, 'auto'):
     implementation = 'xla'
   name = dispatch.resolve('linear', implementation, q.shape, q.dtype)
-  if v.shape != q.shape and name != 'xla':
+  if another_width and name != 'xla':
     raise NotImplementedError(
       f"implementation='{name}' needs features as wide as the values, got "
       f'{q.shape[-1]} and {v.shape[-1]}: use implementation=\'xla\' or None'

@@ -138,21 +138,12 @@ def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
     NotImplementedError: the named kernel cannot run here.
   """
   attend = kernels.sharded(kernels.linear_attention)
-  wide = phi_q_BxLxHxM.shape != v_BxLxHxDh.shape
-  if wide and _kernel(phi_q_BxLxHxM, v_BxLxHxDh, kernel) != 'xla':
+  runs = kernels.resolve('linear', kernel, v_BxLxHxDh.shape, v_BxLxHxDh.dtype)
+  if phi_q_BxLxHxM.shape != v_BxLxHxDh.shape and runs != 'xla':
     return _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
                             mask_BxL, kernel, eps)
   return attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask=mask_BxL,
-                feature_map='identity', eps=eps,
-                implementation='xla' if wide else kernel)
-
-
-def _kernel(phi_BxLxHxM, v_BxLxHxDh, kernel):
-  """What runs on the parts, as `kernels.resolve` says."""
-  batch, length, heads, width = v_BxLxHxDh.shape
-  parts = heads * -(-phi_BxLxHxM.shape[-1] // width)
-  return kernels.resolve('linear', kernel, (batch, length, parts, width),
-                         v_BxLxHxDh.dtype)
+                feature_map='identity', eps=eps, implementation=kernel)
 
 
 def _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
