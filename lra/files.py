@@ -1,5 +1,6 @@
 """Writing files so that a reader never sees half of one."""
 
+import json
 import os
 import pathlib
 import tempfile
@@ -44,3 +45,25 @@ def _stage(path, data, staged):
     f.write(data)
   # mkstemp makes files only the owner reads; these are meant to be shared.
   os.chmod(name, 0o644)
+
+
+def write_json(path: pathlib.Path, value) -> None:
+  """Writes indented JSON, all or nothing; UserError where it cannot."""
+  text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
+  write_all({path: f'{text}\n'.encode()})
+
+
+def read_json(path: pathlib.Path):
+  """Reads JSON; None where there is no file.
+
+  Raises:
+    UserError: the file is not JSON.
+  """
+  try:
+    return json.loads(path.read_text(encoding='utf-8'))
+  except (FileNotFoundError, NotADirectoryError):
+    return None
+  except ValueError as e:
+    raise UserError(
+        f'{path} is damaged ({e}): delete the run directory to start over.'
+    ) from e

@@ -16,8 +16,10 @@ from absl import app, flags
 from absl import logging as absl_logging
 from ml_collections import config_flags
 
-from lra import record
+from lra import files, identity, machine
+from lra.costs import parameters
 from lra.errors import UserError
+from lra.report import result as result_lib
 
 EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': 75}
 USER_ERROR = 2
@@ -71,7 +73,7 @@ def run_command(command) -> None:
   except UserError as e:
     fail(str(e))
   except Exception as e:
-    if not record.disk_full(e):
+    if not machine.disk_full(e):
       raise
     print('error: The disk is full: make room; the same command continues '
           'from the last checkpoint.', file=sys.stderr, flush=True)
@@ -163,11 +165,12 @@ def run_sweep() -> int:
 
 def listing() -> str:
   """Models, by family, with their parameters on each task; and tasks."""
-  from lra import catalogue, sizes, tasks
+  from lra import tasks
+  from lra.report import catalogue
   lines = [
       f'{t.name:20}{t.seq_len:5} tokens{" x 2" if t.dual else "":5}'
       f'{t.num_classes:3} classes' for t in tasks.TASKS.values()]
-  return catalogue.listing(params=sizes.table()) + '\n'.join(
+  return catalogue.listing(params=parameters.table()) + '\n'.join(
       ['tasks', *lines])
 
 
@@ -183,16 +186,16 @@ def use_compile_cache(folder) -> None:
 def train(config) -> int:
   """Trains to the end, a stop or a failure; returns the exit code."""
   values = config.to_dict()
-  folder = pathlib.Path(WORKDIR.value or record.run_folder(values))
-  result = record.read_json(folder / 'result.json')
-  if result is None or result['status'] not in record.FINISHED:
-    from lra import train as train_lib
+  folder = pathlib.Path(WORKDIR.value or identity.run_folder(values))
+  result = files.read_json(folder / 'result.json')
+  if result is None or result['status'] not in result_lib.FINISHED:
+    from lra.training import train as train_lib
     result = train_lib.Trainer(config, folder).train(MAX_MINUTES.value)
   else:
-    record.Run(folder, values)
+    run.Run(folder, values)
     print(f'{folder} is finished already.')
   print(summary(result, folder))
-  if RECORD.value and result['status'] in record.FINISHED:
+  if RECORD.value and result['status'] in result_lib.FINISHED:
     publish(result)
   return EXIT[result['status']]
 
@@ -222,20 +225,20 @@ def summary(result: dict, folder: pathlib.Path) -> str:
 
 def publish(result: dict) -> None:
   """Adds a finished result to the records and regenerates the page."""
-  name = f'{result["model"]}-{record.run_name(result["config"])}.json'
+  name = f'{result["model"]}-{identity.run_name(result["config"])}.json'
   path = pathlib.Path(RESULTS_DIR.value, 'runs', result['task'], name)
-  if path.exists() and record.read_json(path) != result:
+  if path.exists() and files.read_json(path) != result:
     print(f'The leaderboard has this run already: delete {path} to replace '
           'it.')
     return
   path.parent.mkdir(parents=True, exist_ok=True)
-  record.write_json(path, result)
+  files.write_json(path, result)
   write_leaderboard()
 
 
 def write_leaderboard() -> None:
   """Regenerates the page from the records of --results_dir."""
-  from lra import leaderboard
+  from lra.report import leaderboard
   results = pathlib.Path(RESULTS_DIR.value)
   leaderboard.write(PAGE.value, results / 'runs', results / 'floors',
                     results / 'published.csv', results / 'figures')

@@ -5,7 +5,8 @@ import pathlib
 
 import numpy as np
 
-from lra import program, tasks
+from lra import tasks
+from lra.training import program
 
 CONFIGS = pathlib.Path(__file__).parent.parent / 'configs'
 

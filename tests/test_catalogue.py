@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
-from lra import catalogue
 from lra.errors import UserError
+from lra.report import catalogue
 
 FOO = '''"""Foo: mixes a | b, badly.
 

@@ -10,7 +10,8 @@ import pytest
 
 import small
 from configs import base
-from lra import models, step, tasks
+from lra import models, tasks
+from lra.training import step
 
 MODELS = sorted(
     p.stem for p in small.CONFIGS.glob('*.py')

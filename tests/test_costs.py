@@ -1,12 +1,13 @@
 """The table of step times, from two models at toy sizes."""
 
-from lra import catalogue, costs
+from lra.costs import tables
+from lra.report import catalogue
 
 
 def test_speed_has_a_row_per_model_and_a_ratio_per_length(monkeypatch):
   entries = [e for e in catalogue.read() if e.name in ('local', 'transformer')]
-  monkeypatch.setattr(costs.catalogue, 'read', lambda: entries)
-  lines = costs.speed(width=8, rounds=1, shapes=((2, 16), (1, 32)))
+  monkeypatch.setattr(tables.catalogue, 'read', lambda: entries)
+  lines = tables.speed(width=8, rounds=1, shapes=((2, 16), (1, 32)))
   header, _, *rows = lines[-1].splitlines()
   cells = [[c.strip() for c in row.strip('|').split('|')] for row in rows]
   assert [c.strip() for c in header.strip('|').split('|')] == [

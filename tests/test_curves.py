@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from lra import curves
 from lra.errors import UserError
+from lra.report import curves
 
 
 def log(split, step, **changes):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lra import data
-from lra.prepared import Split
+from lra.data import batches
+from lra.data.prepared import Split
 
 
 def _split(lengths, pairs=None, seed=0):
@@ -18,7 +18,7 @@ def _split(lengths, pairs=None, seed=0):
 def test_gather_is_byte_plus_one_padded_and_cut():
   split = Split(np.array([0, 255, 7, 1, 2, 3], np.uint8),
                 np.array([0, 2, 2, 6]), np.array([1, 0, 1], np.int32))
-  batch = data.gather(split, [2, 0, 1], 3)
+  batch = batches.gather(split, [2, 0, 1], 3)
   np.testing.assert_array_equal(
       batch['tokens'], [[8, 2, 3], [1, 256, 0], [0, 0, 0]])
   np.testing.assert_array_equal(batch['labels'], [1, 1, 0])
@@ -26,7 +26,7 @@ def test_gather_is_byte_plus_one_padded_and_cut():
 
 def test_gather_pairs():
   split = _split([3, 5, 2], pairs=np.array([[2, 0], [1, 1]], np.int32))
-  tokens = data.gather(split, [1, 0], 4)['tokens']
+  tokens = batches.gather(split, [1, 0], 4)['tokens']
   assert tokens.shape == (2, 2, 4)
   document = split.tokens[:3].astype(int) + 1
   np.testing.assert_array_equal(tokens[1, 1], [*document, 0])
@@ -37,7 +37,7 @@ def test_gather_pairs():
 def test_epochs_visit_every_example_once(size, batch_size):
   steps = 5 * size
   seen = np.concatenate([
-      data.train_indices(size, batch_size, 3, s) for s in range(steps)])
+      batches.train_indices(size, batch_size, 3, s) for s in range(steps)])
   epochs = seen[:len(seen) // size * size].reshape(-1, size)
   assert (np.sort(epochs, axis=1) == np.arange(size)).all()
   assert len({tuple(e) for e in epochs}) > 1
@@ -45,7 +45,7 @@ def test_epochs_visit_every_example_once(size, batch_size):
 
 def test_batch_is_a_function_of_seed_and_step():
   split = _split([4] * 50)
-  make = lambda seed, step: data.train_batch(
+  make = lambda seed, step: batches.train_batch(
       split, batch_size=8, microbatch_size=4, seq_len=5, seed=seed, step=step)
   a, b = make(1, 9), make(1, 9)
   assert a['tokens'].shape == (2, 4, 5)
@@ -57,9 +57,9 @@ def test_batch_is_a_function_of_seed_and_step():
 @pytest.mark.parametrize('batch_size', [1, 4, 10, 16])
 def test_eval_batches_count_every_example_once(batch_size):
   split = _split([3] * 10)
-  batches = list(data.eval_batches(split, batch_size=batch_size, seq_len=3))
-  assert all(len(b['labels']) == batch_size for b in batches)
-  weights = np.concatenate([b['weights'] for b in batches])
-  tokens = np.concatenate([b['tokens'] for b in batches])[weights > 0]
+  found = list(batches.eval_batches(split, batch_size=batch_size, seq_len=3))
+  assert all(len(b['labels']) == batch_size for b in found)
+  weights = np.concatenate([b['weights'] for b in found])
+  tokens = np.concatenate([b['tokens'] for b in found])[weights > 0]
   np.testing.assert_array_equal(
       tokens, split.tokens.reshape(10, 3).astype(int) + 1)

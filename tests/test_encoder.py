@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import small
-from lra.models import classifier, encoder
+from lra.nn import encoder, heads
 
 
 def test_pooling_reads_true_tokens_only():
@@ -27,9 +27,9 @@ def test_pooling_reads_true_tokens_only():
 def test_pair_features():
   x = jnp.array([[[1.0, 2.0], [3.0, -1.0]]])
   np.testing.assert_array_equal(
-      classifier.join_pair(x, 'concat'), [[1, 2, 3, -1]])
+      heads.join_pair(x, 'concat'), [[1, 2, 3, -1]])
   np.testing.assert_array_equal(
-      classifier.join_pair(x, 'nli'), [[1, 2, 3, -1, 3, -2, -2, 3]])
+      heads.join_pair(x, 'nli'), [[1, 2, 3, -1, 3, -2, -2, 3]])
 
 
 def test_sinusoidal_positions():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import small
-from lra import evaluate
-from lra.prepared import Split
+from lra.data.prepared import Split
+from lra.training import evaluate
 
 
 @pytest.mark.parametrize('classes', [2, 10])

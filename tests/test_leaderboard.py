@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from lra import leaderboard, published, rows
 from lra.errors import UserError
+from lra.report import leaderboard, published, rows
 
 ROOT = pathlib.Path(leaderboard.__file__).resolve().parents[1]
 HEADER = ','.join(published.COLUMNS)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import small
-from lra import optim
+from lra.training import optim
 
 
 @pytest.mark.parametrize('s,expected', [

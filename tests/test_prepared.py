@@ -9,7 +9,8 @@ import pytest
 from data_prep import listops, retrieval
 from data_prep.content import Content, fingerprint, split_of
 from data_prep.tables import find
-from lra import data, prepared, tasks
+from lra import tasks
+from lra.data import batches, prepared
 
 FIXTURES = pathlib.Path(__file__).parent / 'fixtures'
 
@@ -68,7 +69,7 @@ def test_fold_val_into_train():
   assert folded['train'].labels.tolist() == [0, 1, 0, 1]
   assert len(folded['val']) == 0
   assert folded['test'] is SPLITS['test']
-  assert not list(data.eval_batches(folded['val'], batch_size=2, seq_len=4))
+  assert not list(batches.eval_batches(folded['val'], batch_size=2, seq_len=4))
 
 
 def test_fold_val_into_train_of_pairs():

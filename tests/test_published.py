@@ -2,8 +2,8 @@
 
 import pytest
 
-from lra import leaderboard, published
 from lra.errors import UserError
+from lra.report import leaderboard, published
 
 HEADER = ','.join(published.COLUMNS)
 GOOD = 'X,1.0,,,,,FAIL,,lra,"here, there",2011.04006,primary'

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from lra import record
+from lra import files, identity
 from lra.errors import UserError
+from lra.training import run
 
 CONFIG = {'seed': 0, 'task': 'listops', 'data_dir': '',
           'train': {'steps': 5, 'batch_size': 4}}
@@ -13,51 +14,51 @@ CONFIG = {'seed': 0, 'task': 'listops', 'data_dir': '',
 
 def test_hash_ignores_seed_and_machine():
   same = dict(CONFIG, seed=3, data_dir='elsewhere')
-  assert record.config_hash(same) == record.config_hash(CONFIG)
+  assert identity.config_hash(same) == identity.config_hash(CONFIG)
   other = dict(CONFIG, train={'steps': 6, 'batch_size': 4})
-  assert record.config_hash(other) != record.config_hash(CONFIG)
+  assert identity.config_hash(other) != identity.config_hash(CONFIG)
 
 
 def test_another_config_is_refused_naming_the_fields(tmp_path):
-  record.Run(tmp_path / 'run', CONFIG).close()
-  record.Run(tmp_path / 'run', dict(CONFIG, data_dir='moved')).close()
+  run.Run(tmp_path / 'run', CONFIG).close()
+  run.Run(tmp_path / 'run', dict(CONFIG, data_dir='moved')).close()
   other = dict(CONFIG, seed=1, train={'steps': 6, 'batch_size': 4})
   with pytest.raises(UserError, match=r'differs in seed, train\.steps'):
-    record.Run(tmp_path / 'run', other)
+    run.Run(tmp_path / 'run', other)
 
 
 def test_a_directory_in_use_is_refused(tmp_path):
-  run = record.Run(tmp_path, CONFIG)
+  made = run.Run(tmp_path, CONFIG)
   with pytest.raises(UserError, match='Another process'):
-    record.Run(tmp_path, CONFIG)
-  run.close()
-  record.Run(tmp_path, CONFIG)
+    run.Run(tmp_path, CONFIG)
+  made.close()
+  run.Run(tmp_path, CONFIG)
 
 
 def test_rewind_drops_later_lines_and_a_torn_one(tmp_path):
-  run = record.Run(tmp_path, CONFIG)
+  made = run.Run(tmp_path, CONFIG)
   for step in (1, 2, 3):
-    run.log(step=step, loss=0.5)
-  with open(run.metrics_path, 'a') as f:
+    made.log(step=step, loss=0.5)
+  with open(made.metrics_path, 'a') as f:
     f.write('{"step": 2, "lo')
-  run.rewind(2)
-  lines = run.metrics_path.read_text().splitlines()
+  made.rewind(2)
+  lines = made.metrics_path.read_text().splitlines()
   assert [json.loads(line)['step'] for line in lines] == [1, 2]
 
 
 @pytest.mark.parametrize('name', ['config.json', 'result.json'])
 def test_damaged_files_are_named(tmp_path, name):
-  run = record.Run(tmp_path, CONFIG)
-  run.close()
+  made = run.Run(tmp_path, CONFIG)
+  made.close()
   (tmp_path / name).write_text('{"torn')
   with pytest.raises(UserError, match=f'{name} is damaged'):
-    run.result() if name == 'result.json' else record.Run(tmp_path, CONFIG)
+    made.result() if name == 'result.json' else run.Run(tmp_path, CONFIG)
 
 
 def test_json_is_written_whole_or_not_at_all(tmp_path):
   path = tmp_path / 'x.json'
-  record.write_json(path, {'a': 1})
+  files.write_json(path, {'a': 1})
   with pytest.raises(ValueError):
-    record.write_json(path, {'a': float('nan')})
-  assert record.read_json(path) == {'a': 1}
+    files.write_json(path, {'a': float('nan')})
+  assert files.read_json(path) == {'a': 1}
   assert [p.name for p in tmp_path.iterdir()] == ['x.json']

@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from lra import leaderboard, schema
 from lra.errors import UserError
+from lra.report import leaderboard, result
 
 _DATA = pathlib.Path(__file__).parent / 'data'
 RUN = json.loads((_DATA / 'result.json').read_text())
@@ -114,15 +114,15 @@ def test_a_file_that_is_no_record_is_named(place, data):
 
 @pytest.mark.parametrize('field', list(RUN))
 def test_validate_names_the_field(field):
-  schema.validate(RUN)
+  result.validate(RUN)
   bad = {k: v for k, v in RUN.items() if k != field}
   with pytest.raises(UserError, match=f"field '{field}' is missing"):
-    schema.validate(bad)
+    result.validate(bad)
 
 
 @pytest.mark.parametrize('status', ['diverged', 'oom', 'stopped'])
 def test_an_unfinished_run_needs_no_scores(status):
-  schema.validate({**RUN, 'status': status, 'val': None, 'test': None,
+  result.validate({**RUN, 'status': status, 'val': None, 'test': None,
                    'num_params': None, 'mixer_params': None})
 
 

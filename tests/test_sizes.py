@@ -5,7 +5,8 @@ import importlib
 import pytest
 
 import small
-from lra import program, sizes
+from lra.costs import parameters
+from lra.training import program
 
 
 @pytest.mark.parametrize('model, task', [
@@ -13,7 +14,7 @@ from lra import program, sizes
 def test_equals_the_count_of_the_whole_model(model, task):
   config = importlib.import_module(f'configs.{model}').get_config(task)
   whole = program.count_parameters(small.make(config).state_shape)
-  assert sizes.parameters(model, task) == whole['num_params']
+  assert parameters.parameters(model, task) == whole['num_params']
 
 
 def test_retrieval_transformer_by_hand():
@@ -22,5 +23,5 @@ def test_retrieval_transformer_by_hand():
   D, F = 128, 512
   block = 4 * D**2 + 4 * D + 2 * D * F + D + F + 4 * D
   head = (2 * D + 1) * F + (F + 1) * F // 2 + (F // 2 + 1) * 2
-  assert sizes.parameters('transformer', 'retrieval') == (
+  assert parameters.parameters('transformer', 'retrieval') == (
       (257 + 4000 + 1) * D + 4 * block + 2 * D + head)

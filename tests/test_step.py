@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import small
-from lra import step
+from lra.training import step
 
 
 def _batch(weighted):

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import small
-from lra import main, record, train
-from lra.checkpoint import Checkpoints
+from lra import files, main
 from lra.errors import UserError
+from lra.training import train
+from lra.training.checkpoint import Checkpoints
 
 ROOT = pathlib.Path(__file__).parent.parent
 _CLOCK = ('seconds', 'examples_per_s')
@@ -39,7 +40,7 @@ def _metrics(folder):
 def _assert_same_run(a, b, config, devices):
   """Bit for bit: state with optimizer and sums, metrics, scores."""
   assert _metrics(a) == _metrics(b)
-  ours, theirs = (record.read_json(x / 'result.json') for x in (a, b))
+  ours, theirs = (files.read_json(x / 'result.json') for x in (a, b))
   for field in ('status', 'steps', 'best_step', 'val', 'test'):
     assert ours[field] == theirs[field], field
   like = small.make(config, devices).state_shape
@@ -106,7 +107,7 @@ def test_stop_while_validating_or_testing(
 
 
 def test_result_says_what_ran(whole):
-  result = record.read_json(whole / 'result.json')
+  result = files.read_json(whole / 'result.json')
   assert result['kernel'] == 'xla'
   assert sum(map(sum, result['test']['confusion'])) == 1000
   assert result['best_step'] in (2, 4, 6)
@@ -127,7 +128,7 @@ def test_divergence_is_a_result(mini_data, tmp_path):
   c = _config(mini_data, learning_rate=1e30, warmup_steps=0)
   result = train.Trainer(c, tmp_path).train()
   assert result['status'] == 'diverged' and result['test'] is None
-  assert record.read_json(tmp_path / 'result.json')['status'] == 'diverged'
+  assert files.read_json(tmp_path / 'result.json')['status'] == 'diverged'
 
 
 def test_damaged_checkpoint_is_one_sentence(mini_data, tmp_path):
@@ -214,5 +215,5 @@ def test_sigterm_checkpoints_and_says_so(mini_data, tmp_path):
   _, errors = process.communicate()
   assert process.returncode == main.EXIT['stopped'], errors
   assert 'Traceback' not in errors
-  result = record.read_json(tmp_path / 'run' / 'result.json')
+  result = files.read_json(tmp_path / 'run' / 'result.json')
   assert result['status'] == 'stopped' and 0 < result['steps'] < 300

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.errors import UserError
-from lra.models import block_sparse, layers, patterns
+from lra.nn import block_sparse, layers, patterns
 
 MIXES_PADDING = True  # the random graph depends on the padded length
 

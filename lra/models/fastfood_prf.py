@@ -10,7 +10,7 @@ Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3; FastFood is Le,
   Sarlos & Smola 2013, arXiv 1408.3060
 """
 
-from lra.models import spectral
+from lra.nn import spectral
 
 KERNELS = spectral.KERNELS
 

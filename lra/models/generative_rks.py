@@ -12,7 +12,7 @@ Cost: O(L M D)
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
 """
 
-from lra.models import spectral
+from lra.nn import spectral
 
 KERNELS = spectral.KERNELS
 

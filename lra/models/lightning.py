@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 import kernels
 from lra.errors import UserError
-from lra.models import layers
+from lra.nn import layers
 
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 DIRECTIONS = ('causal', 'bidirectional')

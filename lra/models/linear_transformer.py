@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from lra.models import layers
+from lra.nn import layers
 
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 

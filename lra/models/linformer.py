@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 
 from lra.errors import UserError
-from lra.models import layers, softmax
+from lra.models import softmax
+from lra.nn import layers
 
 KERNELS = softmax.KERNELS
 MIXES_PADDING = True

@@ -15,8 +15,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.models import block_sparse, layers
-from lra.models.patterns import Pattern
+from lra.nn import block_sparse, layers
+from lra.nn.patterns import Pattern
 
 
 class Mixer(nn.Module):

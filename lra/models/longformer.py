@@ -20,8 +20,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.models import block_sparse, layers, partials
-from lra.models.patterns import Pattern, sliding_window
+from lra.nn import block_sparse, layers, partials
+from lra.nn.patterns import Pattern, sliding_window
 
 
 class Mixer(nn.Module):

@@ -16,7 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.models import features, layers
+from lra.nn import features, layers
 
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 

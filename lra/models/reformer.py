@@ -25,8 +25,8 @@ import jax
 import jax.numpy as jnp
 
 from lra.errors import UserError
-from lra.models import layers, partials
-from lra.models.block_sparse import neighbours
+from lra.nn import layers, partials
+from lra.nn.block_sparse import neighbours
 
 SELF = -1e5  # added to the logit of a position with itself (Kitaev et al.)
 

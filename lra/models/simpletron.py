@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 import kernels
 from lra.errors import UserError
-from lra.models import layers
+from lra.nn import layers
 
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 MIXES_PADDING = True  # the scale depends on the padded length

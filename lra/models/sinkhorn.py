@@ -25,8 +25,8 @@ import jax
 import jax.numpy as jnp
 
 from lra.errors import UserError
-from lra.models import layers, partials
-from lra.models.block_sparse import from_blocks, to_blocks
+from lra.nn import layers, partials
+from lra.nn.block_sparse import from_blocks, to_blocks
 
 MIXES_PADDING = True  # the sorting network is made for one padded length
 

@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 
 from lra.errors import UserError
-from lra.models import block_sparse, layers
-from lra.models.patterns import Pattern, sliding_window
+from lra.nn import block_sparse, layers
+from lra.nn.patterns import Pattern, sliding_window
 
 MIXES_PADDING = True  # with stride 0, s depends on the padded length
 

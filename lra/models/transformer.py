@@ -15,7 +15,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.models import layers, softmax
+from lra.models import softmax
+from lra.nn import layers
 
 KERNELS = softmax.KERNELS
 choose = softmax.choose

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import sparse_oracle
 
-from lra.models import block_sparse, partials
-from lra.models.patterns import Pattern, sliding_window
+from lra.nn import block_sparse, partials
+from lra.nn.patterns import Pattern, sliding_window
 
 MODELS = ('local', 'longformer', 'bigbird', 'sparse_fixed', 'sparse_strided',
           'sinkhorn', 'reformer')

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kernels
-from lra.models import features
+from lra.nn import features
 
 WIDTH = 4
 DRAWS = 4000

@@ -7,7 +7,8 @@ import mixer_oracle
 import numpy as np
 import pytest
 
-from lra import catalogue, costs
+from lra.costs import tables
+from lra.report import catalogue
 
 ENTRIES = catalogue.read()
 # Parameters or patterns of one padded length, as their docstrings say; and
@@ -28,7 +29,7 @@ def test_the_exceptions_say_so():
     'name', sorted({e.name for e in ENTRIES} - MIXES_PADDING))
 def test_longer_padding_changes_no_true_output(name):
   x, mask = mixer_oracle.ragged(150, 97, 1, width=16)
-  mixer = costs.mixer(name, width=16, heads=2)
+  mixer = tables.mixer(name, width=16, heads=2)
   variables = mixer_oracle.init(mixer, x, mask)
   more = 217
   garbage = np.random.default_rng(1).normal(size=(3, more, 16))

@@ -8,8 +8,8 @@ import sparse_oracle
 from matplotlib import image
 
 from lra.errors import UserError
-from lra.models import patterns
-from lra.models.patterns import KINDS, Pattern
+from lra.nn import patterns
+from lra.nn.patterns import KINDS, Pattern
 
 RANDOM = (((3,), (-1,), (0,), (1,)),)  # block n sees block RANDOM[0][n]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lra.errors import UserError
-from lra.models import spectral
+from lra.nn import spectral
 
 NAMES = [f'{density}_{feature}'
          for density in ('gmm', 'fastfood', 'generative')

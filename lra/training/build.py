@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from lra import models
 from lra.errors import UserError
-from lra.models import classifier, encoder
+from lra.nn import encoder, heads
 from lra.tasks import Task
 
 DTYPES = {'float32': jnp.float32, 'bfloat16': jnp.bfloat16}
@@ -39,7 +39,7 @@ def build(config, task: Task) -> nn.Module:
   check_choice('config.dtype', config.dtype, DTYPES)
   check_choice('config.encoder.pooling', enc.pooling, encoder.POOLING)
   check_choice('config.encoder.positions', enc.positions, encoder.POSITIONS)
-  check_choice('config.encoder.head', enc.head, classifier.HEADS)
+  check_choice('config.encoder.head', enc.head, heads.HEADS)
   dtype = DTYPES[config.dtype]
   module = models.module(config.model.name)
   fields = enc.to_dict()
@@ -55,7 +55,7 @@ def build(config, task: Task) -> nn.Module:
       mixer=mixer, vocab_size=task.vocab_size,
       mask_padding=config.mask_padding, dtype=dtype, **fields)
   F = enc.mlp_width
-  return classifier.Classifier(
+  return heads.Classifier(
       encoder=body, num_classes=task.num_classes, head=head, dtype=dtype,
       hidden=(F, F // 2) if task.dual else (F,))
 

@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra.models import partials
-from lra.models.partials import Partial, forbid, partial_softmax
-from lra.models.patterns import Pattern
+from lra.nn import partials
+from lra.nn.partials import Partial, forbid, partial_softmax
+from lra.nn.patterns import Pattern
 
 
 class Heads(NamedTuple):

@@ -11,9 +11,10 @@ import json
 import math
 import pathlib
 
-from lra import record, schema, tasks
-from lra.catalogue import REFERENCE
+from lra import identity, tasks
 from lra.errors import UserError
+from lra.report import result
+from lra.report.catalogue import REFERENCE
 
 _SIZES = ('num_layers', 'width', 'mlp_width')
 
@@ -126,8 +127,8 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path) -> list[TaskBoard]:
   Raises:
     UserError: a record is not sound, or two records contradict each other.
   """
-  runs = {path: schema.read_run(path) for path in _records(runs_dir)}
-  floors = {path.stem: schema.read_floors(path)
+  runs = {path: result.read_run(path) for path in _records(runs_dir)}
+  floors = {path.stem: result.read_floors(path)
             for path in _records(floors_dir)}
   _check_totals(runs)
   groups = _group(runs)
@@ -184,8 +185,8 @@ def _group(runs):
 
 def _identity(run):
   """The config as {dotted field: value}, without MACHINE_FIELDS."""
-  return {name: value for name, value in record.flatten(run['config']).items()
-          if name not in schema.MACHINE_FIELDS}
+  return {name: value for name, value in identity.flatten(run['config']).items()
+          if name not in identity.MACHINE_FIELDS}
 
 
 def _name_variants(rows):

@@ -5,7 +5,9 @@ import importlib
 import jax
 import jax.numpy as jnp
 
-from lra import build, catalogue, program, step, tasks
+from lra import tasks
+from lra.report import catalogue
+from lra.training import build, program, step
 
 TASKS = ('listops', 'text', 'retrieval')
 

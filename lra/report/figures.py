@@ -12,7 +12,8 @@ import matplotlib
 import matplotlib.style
 from matplotlib import figure, ticker
 
-from lra import rows, tasks
+from lra import tasks
+from lra.report import rows
 
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
            '#000000')

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 
 from lra import files
 from lra.errors import UserError
-from lra.markdown import code, count, table
+from lra.report.markdown import code, count, table
 
-MODELS = pathlib.Path(__file__).resolve().parent / 'models'
+MODELS = pathlib.Path(__file__).resolve().parents[1] / 'models'
 REFERENCE = 'transformer'
 KEYS = ('Family', 'Equation', 'Cost', 'Source')
 # Order of the sections; a family not named here follows them by name.

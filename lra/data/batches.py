@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lra.prepared import Split
+from lra.data.prepared import Split
 
 Batch = dict[str, np.ndarray]
 

@@ -13,9 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra import catalogue, models, program, result
-from lra.build import make_mixer
-from lra.markdown import NONE, code, quantity, table
+from lra import machine, models
+from lra.report import catalogue
+from lra.report.markdown import NONE, code, quantity, table
+from lra.training import program
+from lra.training.build import make_mixer
 
 LENGTHS = (4096, 8192)
 WIDTH, HEADS = 128, 4
@@ -172,7 +174,7 @@ def _training_step(name, batch, length, width):
 
 
 def _device():
-  return f'{result.device_name()}, JAX {jax.__version__}'
+  return f'{machine.device_name()}, JAX {jax.__version__}'
 
 
 def _say(message):

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.errors import UserError
-from lra.models import features, layers
+from lra.nn import features, layers
 
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 

@@ -12,9 +12,8 @@ import pathlib
 from lra import tasks
 from lra.errors import UserError
 
-# Config fields that name a machine or a repetition, not an experiment.
-MACHINE_FIELDS = ('seed', 'data_dir')
 STATUSES = ('ok', 'diverged', 'oom', 'stopped')
+FINISHED = ('ok', 'diverged')
 
 _TEXTS = ('task', 'model', 'protocol', 'device', 'dtype', 'data_fingerprint')
 _OPTIONAL_TEXTS = ('kernel', 'git_commit')

@@ -7,10 +7,11 @@ of files, the locale or the time zone. Nothing here imports jax.
 import os
 import pathlib
 
-from lra import figures, files, published, rows
-from lra import markdown as md
+from lra import files
+from lra.report import figures, published, rows
+from lra.report import markdown as md
 
-_HERE = pathlib.Path(__file__).resolve().parent
+_HERE = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = _HERE / 'results'
 PAGE = _HERE.parent / 'leaderboard.md'
 FIGURES = 'lra/results/figures'

@@ -9,22 +9,14 @@ import time
 
 import jax
 
-from lra import (
-    curves,
-    data,
-    evaluate,
-    floors,
-    optim,
-    prepared,
-    program,
-    record,
-    result,
-)
-from lra.checkpoint import Checkpoints
-from lra.clock import Clock
+from lra import files, machine
+from lra.data import batches, floors, prepared
 from lra.errors import UserError
-from lra.progress import bar, say
-from lra.stop import StopRequest
+from lra.report import curves
+from lra.terminal import StopRequest, bar, say
+from lra.training import evaluate, optim, outcome, program, run
+from lra.training.checkpoint import Checkpoints
+from lra.training.clock import Clock
 
 
 @dataclasses.dataclass
@@ -58,15 +50,15 @@ class Trainer:
 
   Raises:
     UserError: the config, the data, the directory or its checkpoint is not
-      what it must be; see `program.make`, `prepared.load`, `record.Run` and
+      what it must be; see `program.make`, `prepared.load`, `run.Run` and
       `checkpoint.Checkpoints`.
   """
 
   def __init__(self, config, folder: pathlib.Path):
     self.config = config
     self.program = program.make(config)
-    self.identity = result.identity(self.program)
-    self.run = record.Run(folder, config.to_dict())
+    self.identity = outcome.identity(self.program)
+    self.run = run.Run(folder, config.to_dict())
     self.data = self._load()
     self.floors = floors.of_data(self.program.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
@@ -95,14 +87,14 @@ class Trainer:
 
   def _write_environment(self):
     path = self.run.folder / 'env.json'
-    before = record.read_json(path)
+    before = files.read_json(path)
     ours = self.data.fingerprint
     if before and before['data_fingerprint'] != ours and self.step:
       raise UserError(
           f'{self.run.folder} was trained on other data than is prepared now '
           '(env.json has its fingerprint): choose another --workdir.')
-    record.write_json(path, {
-        **record.environment(), **self.identity, 'data_fingerprint': ours})
+    files.write_json(path, {
+        **machine.environment(), **self.identity, 'data_fingerprint': ours})
 
   def train(self, max_minutes: float | None = None) -> dict:
     """Trains to the end and scores; returns the result, which is written.
@@ -121,10 +113,10 @@ class Trainer:
       except _Diverged:
         status = 'diverged'
       except jax.errors.JaxRuntimeError as e:
-        if not record.out_of_memory(e):
+        if not machine.out_of_memory(e):
           raise
         status = 'oom'
-    fields = result.result(
+    fields = outcome.outcome(
         self.program, status, self.step, self.memory, test=test,
         floors=self.floors, data_fingerprint=self.data.fingerprint,
         **self.identity)
@@ -149,7 +141,7 @@ class Trainer:
   def batch(self, number: int):
     """The batch of step `number`."""
     t = self.config.train
-    return data.train_batch(
+    return batches.train_batch(
         self.data.splits['train'], batch_size=t.batch_size,
         microbatch_size=t.microbatch_size, seq_len=self.program.seq_len,
         seed=self.config.seed, step=number)

@@ -11,7 +11,8 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from lra import build, check, optim, step, tasks
+from lra import tasks
+from lra.training import build, check, optim, step
 
 
 def make_mesh(devices=None):

@@ -3,8 +3,8 @@
 import pathlib
 
 from data_prep import floors as measured
-from lra import record, tasks
-from lra.prepared import Prepared
+from lra import files, tasks
+from lra.data.prepared import Prepared
 
 
 def of_data(task: tasks.Task, data: Prepared,
@@ -18,7 +18,7 @@ def of_data(task: tasks.Task, data: Prepared,
     UserError: the record is damaged.
   """
   floors = measured.quick(task.name, data.splits)
-  kept = record.read_json(records / f'{task.name}.json')
+  kept = files.read_json(records / f'{task.name}.json')
   if kept and kept['fingerprint'] == data.fingerprint:
     floors |= {k: v['accuracy'] for k, v in kept['floors'].items()}
   return floors

@@ -1,7 +1,7 @@
 """Numbers of a config that must fit together, checked before any work."""
 
-from lra.build import check_choice
 from lra.errors import UserError
+from lra.training.build import check_choice
 
 
 def check(config, num_devices: int) -> None:

@@ -10,7 +10,7 @@ from matplotlib import figure
 
 from lra import files
 from lra.errors import UserError
-from lra.figures import COLOURS, DASHES, FLOOR, style
+from lra.report.figures import COLOURS, DASHES, FLOOR, style
 
 _LOOKS = {
     'train': {'color': COLOURS[0], 'linewidth': 1, 'alpha': 0.8},

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lra import data
-from lra.prepared import Split
+from lra.data import batches
+from lra.data.prepared import Split
 
 
 def scores(confusion: np.ndarray, loss_sum: float) -> dict:
@@ -47,7 +47,7 @@ def evaluate(eval_step: Callable, program, scored, split: Split,
   C = program.task.num_classes
   confusion, losses = np.zeros((C, C), np.int64), []
   pending = []
-  for batch in data.eval_batches(
+  for batch in batches.eval_batches(
       split, batch_size=program.config.train.eval_batch_size,
       seq_len=program.seq_len):
     pending.append(eval_step(scored['params'], scored['variables'], batch))

@@ -18,9 +18,11 @@ import time
 import jax
 from absl import flags
 
-from lra import costs, files, result, train
+from lra import files, machine
 from lra import main as main_lib
+from lra.costs import tables
 from lra.errors import UserError
+from lra.training import train
 
 STEPS = flags.DEFINE_integer(
     'steps', 100, 'Steps per stretch.', lower_bound=1)
@@ -30,7 +32,7 @@ ROUNDS = flags.DEFINE_integer(
 MEMORY = flags.DEFINE_bool('memory', False, 'Table of memory of all models.')
 SPEED = flags.DEFINE_bool('speed', False, 'Table of step times of all models.')
 OUT = flags.DEFINE_string(
-    'out', str(pathlib.Path(__file__).parent / 'results'),
+    'out', str(pathlib.Path(__file__).parents[1] / 'results'),
     'Where the tables go.')
 
 
@@ -76,7 +78,7 @@ def measure(config, *, steps: int, rounds: int) -> dict:
         'bare_s_per_step': statistics.median(bares),
         'overhead': overhead,
         'compile_seconds': trainer.memory.compile_seconds,
-        'peak_memory_bytes': result.peak_memory()}
+        'peak_memory_bytes': machine.peak_memory()}
 
 
 def _seconds(call, steps, trainer):
@@ -91,7 +93,7 @@ def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
   for name, wanted in (('memory', MEMORY.value), ('speed', SPEED.value)):
     if wanted:
-      text = '\n'.join(getattr(costs, name)()) + '\n'
+      text = '\n'.join(getattr(tables, name)()) + '\n'
       files.write_all({pathlib.Path(OUT.value) / f'{name}.md': text.encode()})
       print(text)
   if MEMORY.value or SPEED.value:

@@ -158,7 +158,7 @@ def of_model(name: str, length: int, fields: dict) -> tuple[Pattern, ...]:
   Raises:
     UserError: no such model or field, or it has no fixed pattern.
   """
-  from lra import models  # it needs jax, which a Pattern does not
+  from lra import models
 
   mixer = models.module(name).Mixer
   if not hasattr(mixer, 'patterns'):

@@ -3,7 +3,7 @@
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra.models.encoder import Encoder
+from lra.nn.encoder import Encoder
 
 HEADS = ('concat', 'nli')
 

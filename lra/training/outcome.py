@@ -1,13 +1,10 @@
 """What a run says of itself: identity of model and machine, and its result."""
 
-import resource
-import sys
-
-import jax
 import jax.numpy as jnp
 
-from lra import build, record
-from lra.program import Program, count_parameters
+from lra import machine
+from lra.training import build
+from lra.training.program import Program, count_parameters
 
 
 def implementation(program: Program) -> str:
@@ -23,29 +20,12 @@ def implementation(program: Program) -> str:
 
 def identity(program: Program) -> dict:
   """Parameter counts, device and kernel, as kept in env.json and results."""
-  return {'kernel': implementation(program), 'device': device_name(),
+  return {'kernel': implementation(program), 'device': machine.device_name(),
           'num_devices': program.mesh.size, 'dtype': program.config.dtype,
           **count_parameters(program.state_shape)}
 
 
-def device_name() -> str:
-  """Kind of the first device; a CPU says its number of cores."""
-  device = jax.devices()[0]
-  if device.platform == 'cpu':
-    return f'cpu ({record.cpu_count()} cores)'
-  return device.device_kind
-
-
-def peak_memory() -> int:
-  """Peak bytes in use: of the first device, or of this process on a CPU."""
-  stats = jax.local_devices()[0].memory_stats() or {}
-  if 'peak_bytes_in_use' in stats:
-    return stats['peak_bytes_in_use']
-  unit = 1 if sys.platform == 'darwin' else 1024
-  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def result(program: Program, status: str, step: int, memory, **fields) -> dict:
+def outcome(program: Program, status: str, step: int, memory, **fields) -> dict:
   """The fields of result.json.
 
   Args:
@@ -66,8 +46,8 @@ def result(program: Program, status: str, step: int, memory, **fields) -> dict:
       'best_step': memory.best_step if best else step,
       'val': memory.best_val if best else memory.last_val,
       'steps_per_s': speed, 'tokens_per_s': speed * tokens,
-      'peak_memory_bytes': peak_memory(),
+      'peak_memory_bytes': machine.peak_memory(),
       'train_seconds': memory.train_seconds,
       'eval_seconds': memory.eval_seconds,
       'compile_seconds': memory.compile_seconds,
-      **record.git_state(), 'config': config.to_dict(), **fields}
+      **machine.git_state(), 'config': config.to_dict(), **fields}
