@@ -8,7 +8,6 @@ was declared after the first records were made.
 import dataclasses
 from typing import Any
 
-
 # In `Field.before`: the field is as old as the first records.
 ALWAYS = object()
 

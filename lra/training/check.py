@@ -1,7 +1,6 @@
 """Numbers of a config that must fit together, checked before any work."""
 
 from lra.errors import UserError
-from lra.training.build import check_choice
 
 
 def check(config, num_devices: int) -> None:
@@ -35,3 +34,10 @@ def check(config, num_devices: int) -> None:
       raise UserError(
           f'config.train.{field}={t[field]} cannot be split over '
           f'{num_devices} devices: choose a multiple of {num_devices}.')
+
+
+def check_choice(field, value, choices):
+  if value not in choices:
+    raise UserError(
+        f'{field}={value!r} is not possible: choose one of '
+        f'{", ".join(choices)}.')

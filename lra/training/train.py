@@ -167,11 +167,15 @@ class Trainer:
         batch_size=t.batch_size, microbatch_size=t.microbatch_size,
         seed=self.config.seed, step=number)
 
+  def send(self, batch):
+    """Sends off the bare compiled step; returns what to wait for."""
+    self.state, done = self._train_step(self.state, batch, self._seed)
+    return done
+
   def update(self, batch) -> None:
     """Sends off one update; waits while more than AHEAD are under way."""
     self._clock.start()
-    self.state, done = self._train_step(self.state, batch, self._seed)
-    self._under_way.append(done)
+    self._under_way.append(self.send(batch))
     if len(self._under_way) > AHEAD:
       self._under_way.popleft().block_until_ready()
     self.step += 1
