@@ -6,18 +6,19 @@ import jax.numpy as jnp
 from lra.nn.encoder import Encoder
 
 POOLING = ('cls', 'mean', 'first', 'last')
-MEAN_OVER = ('tokens', 'positions')
 PAIRS = ('concat', 'nli')
 
 
-def pool(x_BxNxD, mask_BxN, pooling: str):
+def pool(x_BxNxD, mask_BxN, pooling: str, mean_over: str = 'tokens'):
   """One vector of a sequence, [B, D].
 
   Args:
     x_BxNxD: the encoder's output.
     mask_BxN: bool, True at tokens.
     pooling: `cls` and `first` take position 0, `last` the last true token,
-      `mean` the average over true tokens (zeros where there is none).
+      `mean` the sum over true tokens divided by their number (zeros where
+      there is none).
+    mean_over: `positions` divides by N instead of the number of tokens.
   """
   if pooling in ('cls', 'first'):
     return x_BxNxD[:, 0]
@@ -27,8 +28,9 @@ def pool(x_BxNxD, mask_BxN, pooling: str):
     return jnp.take_along_axis(x_BxNxD, last_B[:, None, None], axis=1)[:, 0]
   weight_BxNx1 = mask_BxN[..., None].astype(jnp.float32)
   total_BxD = jnp.sum(x_BxNxD.astype(jnp.float32) * weight_BxNx1, axis=1)
-  mean_BxD = total_BxD / jnp.maximum(weight_BxNx1.sum(axis=1), 1)
-  return mean_BxD.astype(x_BxNxD.dtype)
+  count = (weight_BxNx1.sum(axis=1) if mean_over == 'tokens'
+           else mask_BxN.shape[1])
+  return (total_BxD / jnp.maximum(count, 1)).astype(x_BxNxD.dtype)
 
 
 def join_pair(x_Bx2xD, how: str):
@@ -54,7 +56,7 @@ class ClassifierHead(nn.Module):
     num_classes: C.
     hidden: widths of the hidden layers, each with a ReLU.
     pooling: one of `POOLING`.
-    mean_over: what mean pooling averages: `tokens`, or all `positions`.
+    mean_over: what mean pooling divides by: `tokens` or all `positions`.
     pair: how the documents of a pair are joined (`PAIRS`).
     dtype: computing dtype; the last layer computes in float32.
   """
@@ -77,9 +79,7 @@ class ClassifierHead(nn.Module):
     Returns:
       float32 [B, C].
     """
-    if self.mean_over == 'positions':
-      mask_RxN = jnp.ones_like(mask_RxN)
-    x = pool(x_RxNxD, mask_RxN, self.pooling)
+    x = pool(x_RxNxD, mask_RxN, self.pooling, self.mean_over)
     if pairs:
       x = join_pair(x.reshape(-1, 2, x.shape[-1]), self.pair)
     for i, width in enumerate(self.hidden):

@@ -18,10 +18,11 @@ class Objective(base.Objective):
   sums = ('loss', 'correct')
 
   def model(self, encoder, dtype):
-    settings, F = self.config.encoder, self.config.encoder.mlp_width
+    settings = self.config.encoder
+    layers = settings.head_layers or (2 if self.task.dual else 1)
     return heads.Classifier(encoder=encoder, head=heads.ClassifierHead(
         num_classes=self.task.num_classes,
-        hidden=(F, F // 2) if self.task.dual else (F,),
+        hidden=tuple(settings.mlp_width // 2**i for i in range(layers)),
         pooling=settings.pooling, mean_over=settings.mean_over,
         pair=settings.head, dtype=dtype))
 

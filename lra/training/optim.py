@@ -14,9 +14,6 @@ from optax import contrib
 
 from lra.errors import UserError
 
-# Fields that a parameter group can set for itself.
-GROUP_FIELDS = ('learning_rate', 'weight_decay')
-
 
 def rsqrt(step, *, base: float, warmup: int):
   """base * min(1, s / warmup) / sqrt(max(s, warmup)), s = step + 1.
@@ -116,7 +113,7 @@ def _rule(config, learning_rate=None, weight_decay=None):
           rate, b1=train.b1, b2=train.b2, weight_decay=decay,
           mask=decay_mask),
       'muon': lambda: contrib.muon(
-          rate, beta=optim.momentum, eps=train.eps, weight_decay=decay,
+          rate, eps=train.eps, weight_decay=decay,
           weight_decay_mask=decay_mask, adam_b1=train.b1, adam_b2=train.b2,
           adam_weight_decay=decay),
   }[optim.name]()
@@ -163,31 +160,3 @@ def _grouped(config):
            else _rule(config, **options)
            for number, (_, options) in enumerate(groups)}
   return optax.partition(rules, lambda params: labels(params, groups))
-
-
-def check_groups(groups) -> None:
-  """Raises UserError unless `config.optim.groups` is well formed."""
-  form = ('config.optim.groups is a tuple of (regular expression, options) '
-          f'pairs; options are None (frozen) or a dict of '
-          f'{" and ".join(GROUP_FIELDS)}')
-  for group in groups:
-    if not (isinstance(group, (tuple, list)) and len(group) == 2
-            and isinstance(group[0], str)):
-      raise UserError(f'{form}: {group!r} is not.')
-    pattern, options = group
-    try:
-      re.compile(pattern)
-    except re.error as e:
-      raise UserError(
-          f'config.optim.groups: {pattern!r} is not a regular expression '
-          f'({e}): correct it.') from e
-    if options is None:
-      continue
-    if not hasattr(options, 'items') or set(options) - set(GROUP_FIELDS):
-      raise UserError(f'{form}: {options!r} is not.')
-    for field, value in options.items():
-      if (isinstance(value, bool) or not isinstance(value, (int, float))
-          or not 0 <= value < float('inf')):
-        raise UserError(
-            f'config.optim.groups: {field}={value!r} of {pattern!r} must be '
-            'a finite number of at least 0.')
