@@ -4,9 +4,9 @@ python run_lra.py --config=configs/performer.py:listops_mini
 
 M = 256 orthogonal positive features, drawn anew for each training step, as in
 the paper; on the mini tasks no more than there are tokens. The Long Range Arena
-release has such features on ListOps alone, 2 of them. On Text and Retrieval it
-takes 256 features relu(w x) instead, which are drawn once and estimate another
-kernel than the softmax's.
+release has such features on ListOps alone, 2 of them. On Text and Retrieval its
+features are relu(x) + 0.001 of the queries and keys themselves: nothing is
+drawn, and the kernel is another than the softmax's.
 """
 
 from configs import base
