@@ -22,7 +22,7 @@ MODELS = sorted(
     if p.stem not in ('__init__', 'base', 'protocols'))
 TASKS = sorted(tasks.TASKS)
 IDENTITIES = json.loads((
-    pathlib.Path(__file__).parent / 'data' / 'identities.json').read_text())
+    pathlib.Path(__file__).parent / 'identities.json').read_text())
 RUNS = small.CONFIGS.parent / 'lra' / 'results' / 'runs'
 # Where settings are not those of the first record, and how they differ.
 CHANGED = {
