@@ -21,6 +21,13 @@ from lra.fields import FIELDS
 
 _Op = collections.namedtuple('_Op', ['fn', 'args'])
 
+# Fields that follow others unless a protocol sets them.
+_FOLLOWING = {
+    'encoder.embedding_std': lambda encoder: derived(
+        lambda width: width ** -0.5, encoder.get_ref('width')),
+    'model.qkv_width': lambda encoder: encoder.get_oneway_ref('width'),
+}
+
 
 def get_config(arg: str = 'listops') -> ml_collections.ConfigDict:
   """Returns the config of a task under a protocol, without a model.
@@ -36,19 +43,23 @@ def get_config(arg: str = 'listops') -> ml_collections.ConfigDict:
   config = _defaults()
   config.task, config.protocol = task, protocol
   config.update(PROTOCOLS[protocol][task])
-  encoder = config.encoder
-  if 'embedding_std' not in encoder:
-    encoder.embedding_std = derived(
-        lambda width: width ** -0.5, encoder.get_ref('width'))
-  if 'qkv_width' not in config.model:
-    config.model.qkv_width = encoder.get_oneway_ref('width')
   for name in FIELDS:
-    group, _, key = name.rpartition('.')
-    if key not in (config[group] if group else config):
+    group, key = _group(config, name)
+    if key not in group and name not in _FOLLOWING:
       raise ValueError(
           f'The protocol {protocol} says nothing of {name} for {task}: add it '
           'in configs/protocols.py.')
+  for name, follow in _FOLLOWING.items():
+    group, key = _group(config, name)
+    if key not in group:
+      group[key] = follow(config.encoder)
   return config
+
+
+def _group(config, name):
+  """Where a field is, and its name there: 'train.steps' -> train, steps."""
+  group, _, key = name.rpartition('.')
+  return (config[group] if group else config), key
 
 
 def _parse(arg):
@@ -72,11 +83,12 @@ def _defaults():
   """Every field that has a default, in its group."""
   config = ml_collections.ConfigDict()
   for name, field in FIELDS.items():
-    group, _, key = name.rpartition('.')
-    if group and group not in config:
-      config[group] = ml_collections.ConfigDict()
+    first, dot, _ = name.partition('.')
+    if dot and first not in config:
+      config[first] = ml_collections.ConfigDict()
     if not field.required:
-      (config[group] if group else config)[key] = field.default
+      group, key = _group(config, name)
+      group[key] = field.default
   return config
 
 

@@ -17,6 +17,9 @@ def get_config(arg='listops'):
   config.model.kernel = 'auto'
   config.model.direction = 'causal'
   config.model.decay = True
+  # True lets the decay shrink with depth, as the released model MiniMax-01
+  # does; False is the same in every layer (Qin et al., arXiv 2401.04658).
+  config.model.decay_by_depth = False
   config.model.gate = False
   config.encoder.pooling = 'mean'
   return config

@@ -91,8 +91,8 @@ FIELDS = {
     'train.warmup_steps': Field(
         int, 'Steps in which the rate grows in proportion to the step.', low=0),
     'train.weight_decay': Field(
-        0.1, 'Decoupled from the gradient, times the learning rate; of weight '
-        'matrices and tables only.', low=0),
+        0.1, 'Of weight matrices and tables only; adam and sgd add it to the '
+        'gradient, the others apply it beside theirs.', low=0),
     'train.b1': Field(0.9, 'Decay of the mean of gradients.', low=0, below=1),
     'train.b2': Field(0.999, 'Decay of the mean of squared gradients.',
                       low=0, below=1),
@@ -114,8 +114,8 @@ FIELDS = {
     'optim.final_fraction': Field(
         0.0, 'Where the schedules cosine and linear end, as a fraction of '
         'train.learning_rate.', low=0, high=1, before=0.0),
-    'optim.momentum': Field(0.9, 'Of the optimizer sgd.', low=0, below=1,
-                            before=0.9),
+    'optim.momentum': Field(
+        0.9, 'Of the optimizers sgd and muon.', low=0, below=1, before=0.9),
     'optim.clip_norm': Field(
         0.0, 'The largest norm of all gradients together, before the '
         'optimizer; longer ones are shortened to it. 0 for no limit.',
@@ -123,8 +123,9 @@ FIELDS = {
     'optim.groups': Field(
         (), "Parameters that are trained differently: pairs of a regular "
         "expression and dict(learning_rate=..., weight_decay=...), {} for the "
-        "config's own, None for frozen. The first that matches holds, and each "
-        "parameter must match one; () trains all alike.", before=()),
+        "config's own, None for frozen. The first that matches a whole name, "
+        "such as encoder/block_0/mixer/query/kernel, holds, and each parameter "
+        "must match one; () trains all alike.", before=()),
     'optim.ema': Field(
         0.0, 'Decay, per step, of the moving average of the parameters that '
         'evaluation uses; 0 evaluates the parameters themselves.',
@@ -175,7 +176,14 @@ FIELDS = {
 
 # Arguments that mixers got after there were records of them:
 # model -> argument -> the value that describes what it did before.
-ADDED_TO_MODELS: dict[str, dict[str, Any]] = {}
+ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
+    **{model: {'qkv_bias': True} for model in (
+        'fastfood_prf', 'fastfood_rks', 'generative_prf', 'generative_rks',
+        'gmm_prf', 'gmm_rks', 'linformer', 'optimised', 'simpletron',
+        'simpletron_res', 'simpletron_resl')},
+    'lightning': {'qkv_bias': True, 'decay_by_depth': False},
+    'performer': {'qkv_bias': True, 'eps': 0.0},
+}
 
 
 def added(model: str) -> dict[str, Any]:

@@ -115,10 +115,10 @@ def _check_optim(optim):
         f'config.optim.final_fraction={optim.final_fraction} means nothing to '
         f'the schedule {optim.schedule}: set it to 0.')
   if optim.momentum != FIELDS['optim.momentum'].default and (
-      optim.name != 'sgd'):
+      optim.name not in ('sgd', 'muon')):
     raise UserError(
         f'config.optim.momentum={optim.momentum} means nothing to the '
-        f'optimizer {optim.name}: leave it out, or choose sgd.')
+        f'optimizer {optim.name}: leave it out, or choose sgd or muon.')
   for group in optim.groups:
     problem = _group_problem(group)
     if problem:
