@@ -1,13 +1,7 @@
-"""What a run leaves behind, its `result.json`: the one description of it.
-
-Also of a floors record, which holds what methods without a neural network
-score on one prepared data set. Fields that are not described here are kept
-as they are.
-"""
+"""What a run leaves behind, its `result.json`: the one description of it."""
 
 import json
 import pathlib
-import reprlib
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -15,22 +9,12 @@ from pydantic import AfterValidator, Field
 
 from lra import files, identity, tasks
 from lra.errors import UserError
+from lra.report import record
+from lra.report.record import Amount, Count, Fraction, Record, TaskName, Text
 
 CLASSIFICATION = 'classification'
 # A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')
-
-
-def _not_blank(text):
-  if not text.strip():
-    raise ValueError('it should say something')
-  return text
-
-
-def _known(task):
-  if task not in tasks.TASKS:
-    raise ValueError(f'it should be one of {", ".join(tasks.TASKS)}')
-  return task
 
 
 def _plain(config):
@@ -38,21 +22,10 @@ def _plain(config):
   return json.loads(json.dumps(config, allow_nan=False))
 
 
-Text = Annotated[str, AfterValidator(_not_blank)]
-TaskName = Annotated[str, AfterValidator(_known)]
 Config = Annotated[dict[str, Any], AfterValidator(_plain)]
-Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Record(pydantic.BaseModel):
-  """Nothing is converted: '3' and True are no numbers, nan and inf neither."""
-  model_config = pydantic.ConfigDict(
-      strict=True, frozen=True, extra='allow', allow_inf_nan=False)
-
-
-class Scores(_Record):
+class Scores(Record):
   """Scores of one split: numbers by name, whatever the objective.
 
   Attributes:
@@ -98,7 +71,7 @@ class ClassificationScores(Scores):
     return self
 
 
-class Result(_Record):
+class Result(Record):
   """One run: one config and one seed.
 
   Attributes:
@@ -206,19 +179,6 @@ class ClassificationResult(Result):
     return self
 
 
-class MeasuredFloor(_Record):
-  """What one method scores: its accuracy, a fraction, and how it works."""
-  accuracy: Fraction
-  how: Text
-
-
-class FloorsRecord(_Record):
-  """The floors of a task, measured on the data with this fingerprint."""
-  task: TaskName
-  fingerprint: Text
-  floors: dict[str, MeasuredFloor]
-
-
 def validate(fields: dict) -> Result:
   """Returns the fields of a new result as one.
 
@@ -230,8 +190,8 @@ def validate(fields: dict) -> Result:
     return _result(fields)
   except pydantic.ValidationError as error:
     raise UserError(
-        f'The result of this run cannot be kept ({_reason(error)}): mend the '
-        'code that made it.') from error
+        f'The result of this run cannot be kept ({record.reason(error)}): mend '
+        'the code that made it.') from error
 
 
 def write(path: pathlib.Path, result: Result) -> None:
@@ -241,7 +201,7 @@ def write(path: pathlib.Path, result: Result) -> None:
 
 def read(path: pathlib.Path) -> Result:
   """Returns the result in `path`; raises UserError naming file and field."""
-  return _read(path, _result, 'result')
+  return record.read(path, _result, 'result')
 
 
 def read_if_there(path: pathlib.Path) -> Result | None:
@@ -249,42 +209,7 @@ def read_if_there(path: pathlib.Path) -> Result | None:
   return read(path) if path.exists() else None
 
 
-def read_floors(path: pathlib.Path) -> FloorsRecord:
-  """Returns the floors in `path`; raises UserError naming file and field."""
-  record = _read(path, FloorsRecord.model_validate, 'floors')
-  if record.task != path.stem:
-    raise UserError(f'{path} holds the floors of {record.task!r}: rename it to '
-                    f'{record.task}.json or make it again.')
-  return record
-
-
 def _result(fields):
   other = (isinstance(fields, dict) and
            fields.get('objective', CLASSIFICATION) != CLASSIFICATION)
   return (Result if other else ClassificationResult).model_validate(fields)
-
-
-def _read(path, parse, kind):
-  try:
-    return parse(files.read_json(path))
-  except pydantic.ValidationError as error:
-    raise UserError(
-        f'{path} is not a sound {kind} record ({_reason(error)}): restore it, '
-        'make it again or delete it, then repeat the command.') from error
-
-
-def _reason(error):
-  """What is wrong first, in a few words that name the field."""
-  first = error.errors(include_url=False)[0]
-  field = f"field '{'.'.join(map(str, first['loc']))}'"
-  what = first['msg'].removeprefix('Value error, ')
-  what = what.replace('Input should', 'it should')
-  if first['type'] == 'model_type':
-    what = 'it should be a JSON object'
-  if first['type'] == 'missing':
-    return f'{field} is missing'
-  if not first['loc']:
-    return what
-  if isinstance(first['input'], dict | list):
-    return f'{field}: {what}'
-  return f'{field} is {reprlib.repr(first["input"])}: {what}'

@@ -13,6 +13,7 @@ import pathlib
 
 from lra import fields, identity, tasks
 from lra.errors import UserError
+from lra.report import floors as floors_lib
 from lra.report import result
 from lra.report.catalogue import REFERENCE
 from lra.report.result import Result
@@ -156,7 +157,7 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path) -> list[TaskBoard]:
   runs = {path: run for path, run in _read(runs_dir, result.read).items()
           if run.objective == result.CLASSIFICATION}
   floors = {record.task: record
-            for record in _read(floors_dir, result.read_floors).values()}
+            for record in _read(floors_dir, floors_lib.read).values()}
   _check_totals(runs)
   groups = _group(runs)
   boards = []
