@@ -11,9 +11,9 @@ import time
 import jax
 
 from lra import files, machine
-from lra.data import batches, floors, prepared
+from lra.data import batches, prepared
 from lra.errors import UserError
-from lra.report import curves
+from lra.report import curves, floors
 from lra.terminal import StopRequest, bar, say
 from lra.training import evaluate, optim, outcome, program
 from lra.training.checkpoint import Checkpoints

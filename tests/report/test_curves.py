@@ -48,7 +48,7 @@ def test_a_bad_line_elsewhere_is_named(tmp_path):
   assert not (tmp_path / 'curves.png').exists()
 
 
-def test_of_a_step_logged_twice_the_later_point_counts(tmp_path):
+def test_where_a_step_was_logged_twice_the_later_point_counts(tmp_path):
   twice = log('val', 500, accuracy=0.9) + ''.join(LINES)
   assert draw(tmp_path, twice) == draw(tmp_path, ''.join(LINES))
 
@@ -68,6 +68,18 @@ def test_floors_are_drawn_across_the_whole_accuracy_panel(tmp_path):
     log('train', 10, loss=math.nan)])
 def test_hardly_any_points_still_make_a_figure(tmp_path, text):
   assert draw(tmp_path, text, {'majority': 0.5}).startswith(b'\x89PNG')
+
+
+def test_without_accuracy_the_loss_has_the_whole_figure(tmp_path, monkeypatch):
+  drawn = []
+  draw_one = curves._draw
+  monkeypatch.setattr(curves, '_draw', lambda ax, points, field, scale: (
+      drawn.append(field), draw_one(ax, points, field, scale)))
+  lines = [json.loads(line) for line in LINES]
+  draw(tmp_path, ''.join(json.dumps(
+      {k: v for k, v in line.items() if k != 'accuracy'}) + '\n'
+      for line in lines))
+  assert drawn == ['loss']
 
 
 def test_a_missing_file_is_named(tmp_path):
