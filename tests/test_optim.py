@@ -18,6 +18,26 @@ def test_schedule(s, expected):
   assert float(rate) == pytest.approx(expected, rel=1e-5)
 
 
+def test_every_setting_of_adamw_takes_part():
+  """Gradients that vary, and no setting at its usual value."""
+  settings = dict(b1=0.8, b2=0.98, eps=1e-3, weight_decay=0.2,
+                  learning_rate=2.0, warmup_steps=0)
+  tx = optim.make(small.config('transformer', 'listops', **settings).train)
+  w = np.array([[3.0, -1.0], [0.5, 2.0]])
+  params = {'kernel': jnp.asarray(w, jnp.float32)}
+  state = tx.init(params)
+  m = v = np.zeros((2, 2))
+  for s, size in enumerate((1.0, -0.3, 0.02), 1):
+    g = size * np.array([[1.0, -2.0], [0.5, 4.0]])
+    updates, state = tx.update(
+        {'kernel': jnp.asarray(g, jnp.float32)}, state, params)
+    params = {'kernel': params['kernel'] + updates['kernel']}
+    m, v = 0.8 * m + 0.2 * g, 0.98 * v + 0.02 * g * g
+    w = w - 2.0 / np.sqrt(s) * (m / (1 - 0.8**s) / (
+        np.sqrt(v / (1 - 0.98**s)) + 1e-3) + 0.2 * w)
+    small.assert_close(params['kernel'], w)
+
+
 def test_adamw_updates():
   train = small.config('transformer', 'listops').train
   tx = optim.make(train)
