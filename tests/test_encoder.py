@@ -20,7 +20,7 @@ def test_pooling_reads_true_tokens_only():
          for p in encoder.POOLING}
   for b, n in enumerate(lengths):
     mean = x[b, :n].mean(axis=0) if n else np.zeros(4)
-    np.testing.assert_allclose(got['mean'][b], mean, rtol=1e-6)
+    small.assert_close(got['mean'][b], mean)
     np.testing.assert_array_equal(got['last'][b], x[b, max(n - 1, 0)])
     np.testing.assert_array_equal(got['cls'][b], x[b, 0])
     np.testing.assert_array_equal(got['first'][b], x[b, 0])
@@ -42,11 +42,10 @@ def test_sinusoidal_positions():
       table[:, 7], np.cos(np.arange(50) / 10_000), atol=1e-6)
 
 
-def _apply(c, tokens, devices=1):
-  p = small.make(c, devices)
-  state = p.init()
-  return p.model.apply(
-      {'params': state.params, **state.variables}, tokens, train=False)
+def _apply(c, tokens):
+  p = small.make(c)
+  return jax.jit(lambda params: p.model.apply(
+      {'params': params}, tokens, train=False))(small.random_params(p))
 
 
 CASES = {
@@ -156,17 +155,14 @@ def test_more_padding_never_changes_scores(model, pooling):
   longer = np.pad(tokens, ((0, 0), (0, 17)))
   c2 = c.copy_and_resolve_references()
   c2.seq_len = 41
-  np.testing.assert_allclose(
-      _apply(c, tokens), _apply(c2, longer), rtol=1e-5, atol=1e-5)
+  small.assert_close(_apply(c, tokens), _apply(c2, longer))
 
 
 def test_unmasked_padding_takes_part():
   p, params, tokens, reference = _reference_case(
       'listops', dict(pooling='mean'))
   p.config.mask_padding = False
-  p = small.make(p.config)
-  got = jax.jit(lambda params: p.model.apply(
-      {'params': params}, tokens, train=False))(params)
+  got = _apply(p.config, tokens)
   want = reference(params, mask_padding=False)
   small.assert_close(got, want)
   assert np.linalg.norm(want - reference(params)) > 1e-3
@@ -193,10 +189,9 @@ def test_pair_is_encoded_by_one_encoder():
   tokens = small.batch(small.tasks.get('retrieval'), 4, 24)['tokens']
   same = np.stack([tokens[:, 0], tokens[:, 0]], axis=1)
   p = small.make(c)
-  state = p.init()
-  _, captured = p.model.apply(
-      {'params': state.params}, same, train=False,
+  _, captured = jax.jit(lambda params: p.model.apply(
+      {'params': params}, same, train=False,
       capture_intermediates=lambda m, _: m.name == 'encoder',
-      mutable='intermediates')
+      mutable='intermediates'))(small.random_params(p))
   x = captured['intermediates']['encoder']['__call__'][0].reshape(4, 2, -1)
-  np.testing.assert_allclose(x[:, 0], x[:, 1], atol=1e-6)
+  small.assert_close(x[:, 0], x[:, 1])

@@ -143,7 +143,7 @@ def contradicted(tmp_path_factory):
   data_prep.prepare('listops', folder / 'data', folder)
   c = small.config(
       'simpletron', 'listops', steps=6, eval_every=2, log_every=2,
-      learning_rate=0.3, warmup_steps=0)
+      learning_rate=0.05, warmup_steps=0)
   c.data_dir = str(folder / 'data')
   assert train.Trainer(c, folder / 'run').train()['status'] == 'ok'
   return c, folder / 'run'
@@ -191,7 +191,7 @@ def test_a_logged_loss_is_of_the_steps_since_the_last_one(
   for field in ('loss', 'accuracy'):
     means = np.reshape([x[field] for x in one], (3, 2)).mean(axis=1)
     assert [x[field] for x in two] == pytest.approx(means, rel=1e-5)
-  assert len({x['loss'] for x in one}) == 6
+  assert two[1]['loss'] != pytest.approx(two[0]['loss'], rel=1e-2)
 
 
 def test_each_seed_has_its_own_order_of_examples(contradicted, tmp_path):
