@@ -17,7 +17,7 @@ from absl import logging as absl_logging
 from ml_collections import config_flags
 
 from lra import files, identity, machine
-from lra.costs import parameters
+from lra.costs.tables import parameters
 from lra.errors import UserError
 from lra.report import result as result_lib
 

@@ -11,7 +11,7 @@ import time
 import jax
 
 from lra import files, machine
-from lra.data import batches, prepared
+from lra.data.batches import batches, prepared
 from lra.errors import UserError
 from lra.report import curves, floors
 from lra.terminal import StopRequest, bar, say

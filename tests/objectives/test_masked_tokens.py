@@ -17,7 +17,7 @@ import pytest
 
 import small
 from lra import objectives
-from lra.data import batches
+from lra.data.batches import batches
 from lra.objectives import base
 from lra.training import train
 

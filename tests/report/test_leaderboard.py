@@ -153,6 +153,13 @@ def test_overview_has_floors_first_and_the_row_with_most_seeds(tmp_path):
 """ in Place(tmp_path, runs).render()
 
 
+def test_overview_does_not_choose_by_accuracy(tmp_path):
+  lucky = make(right=190, steps=9000)
+  text = Place(tmp_path, [make(seed=0, right=110), make(seed=1, right=112),
+                          lucky]).render()
+  assert '| transformer | simpletron | 55.50 |' in text
+
+
 def test_full_and_mini_tasks_are_apart_and_pairs_name_their_head(tmp_path):
   full = make('longformer', task='retrieval')
   text = Place(tmp_path, [*RUNS, full]).render()
