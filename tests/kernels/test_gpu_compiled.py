@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from kernels import h200
+from kernels.tools import h200
 
 PTXAS = """
 ptxas info    : Compiling entry function 'a_mosaic_gpu_kernel' for 'sm_90a'

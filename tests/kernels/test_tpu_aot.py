@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 import pytest
 
-from kernels import aot, hlo
-from kernels.errors import FUNCTIONS
+from kernels.tools import aot, hlo
+from kernels.tools.errors import FUNCTIONS
 
 pytestmark = pytest.mark.aot
 
