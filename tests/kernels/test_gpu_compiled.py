@@ -43,7 +43,7 @@ def test_without_the_wheels_the_command_says_what_is_missing(monkeypatch):
     h200.main()
 
 
-@pytest.mark.aot
+@pytest.mark.full
 @pytest.mark.parametrize('width', (64, 128))
 @pytest.mark.parametrize('which', h200.PASSES)
 @pytest.mark.parametrize('op', KERNELS)

@@ -6,7 +6,7 @@ import pytest
 from kernels.tools import aot, hlo
 from kernels.tools.errors import FUNCTIONS
 
-pytestmark = pytest.mark.aot
+pytestmark = pytest.mark.full
 
 TOKENS = 128 * 1024
 HEADS = 4
