@@ -101,7 +101,7 @@ def test_a_split_sequence_is_the_whole(kernel, cut):
 
 
 @each_pair
-def test_vmap_folds_into_the_batch(op, kernel):
+def test_vmap_gives_what_single_calls_give(op, kernel):
   q, k, v = _arrays((3, 2, 40, 2, 16))
   attend = _with_gradients(_attend(op, kernel))
   got = jax.vmap(attend, in_axes=(0, 0, None))(q, k, v[0])
