@@ -18,10 +18,9 @@ from jax.experimental.pallas import tpu as pltpu
 from kernels import chunks, dispatch, tpu
 
 
-def supported(shape, dtype, interpret=None):
+def supported(shape, dtype):
   """Raises NotImplementedError for what `forward` cannot take."""
-  del interpret
-  tpu.supported('lightning', shape, dtype)
+  tpu.supported(shape, dtype)
 
 
 def forward(q, k, v, mask, slopes, initial_state, options, save):

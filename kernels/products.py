@@ -1,4 +1,4 @@
-"""Matrix products for the plain XLA implementations."""
+"""Matrix products for the kernels in plain XLA."""
 
 import functools
 
