@@ -38,7 +38,14 @@ FIELDS: dict[str, Field] = {}
 
 # Arguments that mixers got after there were records of them:
 # model -> argument -> the value that describes what it did before.
-ADDED_TO_MODELS: dict[str, dict[str, Any]] = {}
+ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
+    **{model: {'qkv_bias': True} for model in (
+        'fastfood_prf', 'fastfood_rks', 'generative_prf', 'generative_rks',
+        'gmm_prf', 'gmm_rks', 'linformer', 'optimised', 'simpletron',
+        'simpletron_res', 'simpletron_resl')},
+    'lightning': {'qkv_bias': True, 'decay_by_depth': False},
+    'performer': {'qkv_bias': True, 'eps': 0.0},
+}
 
 
 def added(model: str) -> dict[str, Any]:
