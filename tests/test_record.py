@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lra import files, identity
+from lra import identity
 from lra.errors import UserError
 from lra.training import run
 
@@ -53,12 +53,3 @@ def test_damaged_files_are_named(tmp_path, name):
   (tmp_path / name).write_text('{"torn')
   with pytest.raises(UserError, match=f'{name} is damaged'):
     made.result() if name == 'result.json' else run.Run(tmp_path, CONFIG)
-
-
-def test_json_is_written_whole_or_not_at_all(tmp_path):
-  path = tmp_path / 'x.json'
-  files.write_json(path, {'a': 1})
-  with pytest.raises(ValueError):
-    files.write_json(path, {'a': float('nan')})
-  assert files.read_json(path) == {'a': 1}
-  assert [p.name for p in tmp_path.iterdir()] == ['x.json']

@@ -15,7 +15,8 @@ import numpy as np
 
 from lra import machine, models
 from lra.report import catalogue
-from lra.report.markdown import NONE, code, quantity, table
+from lra.report.formats import NONE, quantity
+from lra.report.markdown import code, table
 from lra.training import program
 from lra.training.build import make_mixer
 

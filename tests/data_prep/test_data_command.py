@@ -44,7 +44,7 @@ def test_floors(tmp_path, capsys):
              f'--source={FIXTURES / "listops"}',
              f'--floors_dir={tmp_path / "floors"}') == 0
   record = result.read_floors(tmp_path / 'floors' / 'listops.json')
-  assert 'first operator' in record['floors']
+  assert 'first operator' in record.floors
   assert 'first operator' in capsys.readouterr().out
 
 

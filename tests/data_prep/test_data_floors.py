@@ -128,8 +128,8 @@ def test_record(tmp_path, task, make, monkeypatch):
   content = Content(splits, {'fingerprint': fingerprint(splits)})
   path = floors.write(floors.measure(task, content), tmp_path / 'floors')
   record = result.read_floors(path)
-  assert record['fingerprint'] == fingerprint(splits)
-  assert len(record['floors']) == 2
+  assert record.fingerprint == fingerprint(splits)
+  assert len(record.floors) == 2
   assert [p.name for p in path.parent.iterdir()] == [f'{task}.json']
 
 
