@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from kernels import batching, checks, chunks, dispatch
+from kernels import checks, chunks, dispatch
 from kernels.lightning.options import LightningOptions
 
 
@@ -69,29 +69,20 @@ def lightning_attention(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _attend(name, options, *arrays):
-  return _call(name, options, arrays, save=False)[:2]
-
-
-def _call(name, options, arrays, save):
   module = dispatch.backend('lightning', name)
-  call = batching.over_batch(
-    name, lambda *x: module.forward(*x, options, save), shared=(4,)
-  )
-  return call(*arrays)
+  return module.forward(*arrays, options, save=False)[:2]
 
 
 def _forward(name, options, *arrays):
-  out, state, saved = _call(name, options, arrays, save=True)
+  module = dispatch.backend('lightning', name)
+  out, state, saved = module.forward(*arrays, options, save=True)
   return (out, state), (arrays, saved)
 
 
 def _backward(name, options, residuals, cotangents):
   arrays, saved = residuals
   module = dispatch.backend('lightning', name)
-  call = batching.over_batch(
-    name, lambda *x: module.backward(*x, options), shared=(4,)
-  )
-  dq, dk, dv, dstate = call(*arrays, saved, *cotangents)
+  dq, dk, dv, dstate = module.backward(*arrays, saved, *cotangents, options)
   return dq, dk, dv, None, None, dstate
 
 

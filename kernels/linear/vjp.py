@@ -4,32 +4,25 @@ import functools
 
 import jax
 
-from kernels import batching, dispatch
+from kernels import dispatch
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def attend(kernel, options, q, k, v, mask):
   """out [B, L, H, Dh] by the named kernel; see `api.linear_attention`."""
-  return _call(kernel, options, (q, k, v, mask), save=False)[0]
-
-
-def _call(kernel, options, arrays, save):
   module = dispatch.backend('linear', kernel)
-  call = batching.over_batch(
-    kernel, lambda *x: module.forward(*x, options, save)
-  )
-  return call(*arrays)
+  return module.forward(q, k, v, mask, options, save=False)[0]
 
 
 def _forward(kernel, options, *arrays):
-  out, saved = _call(kernel, options, arrays, save=True)
+  module = dispatch.backend('linear', kernel)
+  out, saved = module.forward(*arrays, options, save=True)
   return out, (*arrays, saved)
 
 
 def _backward(kernel, options, residuals, do):
   module = dispatch.backend('linear', kernel)
-  call = batching.over_batch(kernel, lambda *x: module.backward(*x, options))
-  return (*call(*residuals, do), None)
+  return (*module.backward(*residuals, do, options), None)
 
 
 attend.defvjp(_forward, _backward)

@@ -16,7 +16,7 @@ from jax.experimental.layout import Format, Layout
 from kernels import chunks, dispatch, tpu
 from kernels.lightning.options import LightningOptions
 from kernels.linear.options import LinearOptions
-from kernels.simpletron.options import SimpletronOptions
+from kernels.simpletron.api import linear_options
 
 TPU = {
   'v5e': 'v5e:1x1',
@@ -36,7 +36,7 @@ class Unavailable(RuntimeError):
 def device(target):
   """A description of one device of a target; raises Unavailable."""
   if target == 'h200':
-    from kernels import h200
+    from kernels.tools import h200
 
     try:
       return h200.device()
@@ -64,12 +64,12 @@ def platform(target):
 
 
 def own_kernel(target):
-  """The name of the Pallas implementation for a target."""
+  """The name of the Pallas kernel for a target."""
   return f'pallas_{platform(target)}'
 
 
-def compiled(op, implementation, direction, target, shape, dtype, mask=True):
-  """The compiled forward or backward program of one implementation.
+def compiled(op, kernel, direction, target, shape, dtype, mask=True):
+  """The compiled forward or backward program of one kernel.
 
   Operands and results are [B, L, H * Dh], row-major: as a projection leaves
   and takes them. The forward program is that of inference; the backward
@@ -77,7 +77,7 @@ def compiled(op, implementation, direction, target, shape, dtype, mask=True):
 
   Args:
     op: 'linear', 'simpletron' or 'lightning'.
-    implementation: 'xla', 'pallas_tpu' or 'pallas_gpu'.
+    kernel: 'xla', 'pallas_tpu' or 'pallas_gpu'.
     direction: 'forward' or 'backward'.
     target: one of TARGETS.
     shape, dtype: (B, L, H, Dh) of q.
@@ -89,7 +89,7 @@ def compiled(op, implementation, direction, target, shape, dtype, mask=True):
     return Format(Layout(tuple(range(x.ndim))), place)
 
   with dispatch.target(platform(target)):
-    function, arrays = _program(op, implementation, direction, shape, mask)
+    function, arrays = _program(op, kernel, direction, shape, mask)
     arrays = jax.tree.map(
       lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=row_major(x)),
       arrays(dtype),
@@ -102,9 +102,9 @@ def _flat(shape):
   return (*shape[:2], shape[2] * shape[3])
 
 
-def _program(op, implementation, direction, shape, has_mask):
+def _program(op, kernel, direction, shape, has_mask):
   """(function of arrays, function of a dtype -> their descriptions)."""
-  module = dispatch.backend(op, implementation)
+  module = dispatch.backend(op, kernel)
   options = _options(op, shape)
   heads = functools.partial(jnp.reshape, shape=shape)
   causal = op == 'lightning'
@@ -143,5 +143,5 @@ def _options(op, shape):
   if op == 'linear':
     return LinearOptions()
   if op == 'simpletron':
-    return SimpletronOptions(scale=shape[1] ** -0.5)
+    return linear_options(shape[1] ** -0.5)
   return LightningOptions()

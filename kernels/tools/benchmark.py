@@ -1,12 +1,12 @@
 """Times of the kernels on the device that is here, as JSON and markdown.
 
-  python -m kernels.benchmark                 times, on whatever device
-  python -m kernels.benchmark --json=FILE     ... also written down
-  python -m kernels.benchmark --table=FILE    the table of such a file
-  python -m kernels.benchmark --bytes         bytes moved, needs no device
+  python -m kernels.tools.benchmark               times, on whatever device
+  python -m kernels.tools.benchmark --json=FILE   ... also written down
+  python -m kernels.tools.benchmark --table=FILE  the table of such a file
+  python -m kernels.tools.benchmark --bytes       bytes moved, needs no device
 
 Every row is measured in one process on the same operands: the median of five
-rounds, which take turns between the implementations, of queued calls after a
+rounds, which take turns between the kernels, of queued calls after a
 warm-up. A copy kernel measured in the same run is what "% of floor" is of.
 """
 
@@ -18,16 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernels import (
-  chunks,
-  dispatch,
-  errors,
-  oracle,
-  peers,
-  timing,
-  traffic,
-)
-from kernels.errors import FUNCTIONS
+from kernels import chunks, dispatch
+from kernels.tools import errors, peers, timing, traffic
+from kernels.tools.errors import FUNCTIONS
 
 PASSES = ('fwd', 'fwd+bwd')
 # Sizes that fill an accelerator, and sizes for a test of this script.
@@ -113,7 +106,7 @@ def _names(op, direction, shape, name):
     'pass': direction,
     'L': length,
     'Dh': width,
-    'implementation': name,
+    'kernel': name,
   }
 
 
@@ -121,7 +114,7 @@ def _candidates(op, shape, arrays):
   """name -> (direction -> timer, direction -> values), and who is skipped."""
   q, k, v, do = arrays
   found, skipped = {}, {}
-  for name in dispatch.IMPLEMENTATIONS:
+  for name in dispatch.OPS[op]:
     try:
       dispatch.resolve(op, name, shape, q.dtype)
       found[name] = _ours(op, name, arrays)
@@ -142,7 +135,7 @@ def _ours(op, name, arrays, heads_first=False):
   def attend(q, k, v):
     if heads_first:
       q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
-    out = FUNCTIONS[op](q, k, v, implementation=name)
+    out = FUNCTIONS[op](q, k, v, kernel=name)
     return jnp.swapaxes(out, 1, 2) if heads_first else out
 
   return _jax_rows(attend, arrays, heads_first)
@@ -215,7 +208,7 @@ def _expected(op, arrays):
   if op == 'lightning':
     heads = arrays[0].shape[2]
     named['slopes'] = chunks.default_slopes(heads)[-1:]
-  values = getattr(oracle, op)(q, k, v, mask, do, **named)
+  values = errors.REFERENCES[op](q, k, v, mask, do, **named)
   return dict(zip(('out', *errors.GRADIENTS[:3]), values, strict=False))
 
 
@@ -227,17 +220,17 @@ def render(record):
     f'{record["copy_bytes_per_s"] / 1e12:.3g} TB/s; a call costs the host '
     f'{record["dispatch_us"]:.0f} us.',
     '',
-    '| op | pass | L | Dh | implementation | us | x XLA | x best other '
+    '| op | pass | L | Dh | kernel | us | x XLA | x best other '
     '| % of floor | relative RMS |',
     '|---|---|---|---|---|---|---|---|---|---|',
   ]
   skipped = {}
   for row in record['rows']:
     if 'skipped' in row:
-      skipped.setdefault((row['implementation'], row['skipped']))
+      skipped.setdefault((row['kernel'], row['skipped']))
       continue
     cells = [
-      *(str(row[key]) for key in ('op', 'pass', 'L', 'Dh', 'implementation')),
+      *(str(row[key]) for key in ('op', 'pass', 'L', 'Dh', 'kernel')),
       _number(row['us'], '.0f'),
       _number(row['vs_xla'], '.2f'),
       _number(row['vs_best_other'], '.2f'),

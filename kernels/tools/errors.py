@@ -1,9 +1,9 @@
-"""Errors of every implementation against float64, gradients included.
+"""Errors of every kernel against float64, gradients included.
 
-  python -m kernels.errors
+  python -m kernels.tools.errors
 
 prints relative RMS errors as a table and fails if one is over its bound.
-Implementations without their device run in an interpreter.
+Kernels without their device run in an interpreter.
 """
 
 import argparse
@@ -15,15 +15,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kernels import dispatch, oracle
+from kernels import dispatch
+from kernels.lightning import reference as lightning
 from kernels.lightning.api import lightning_attention
+from kernels.linear import reference as linear
 from kernels.linear.api import linear_attention
+from kernels.simpletron import reference as simpletron
 from kernels.simpletron.api import simpletron_attention
+from kernels.tools.rms import relative_rms, rms
 
 FUNCTIONS = {
   'linear': linear_attention,
   'simpletron': simpletron_attention,
   'lightning': lightning_attention,
+}
+REFERENCES = {
+  'linear': linear.attention,
+  'simpletron': simpletron.attention,
+  'lightning': lightning.attention,
 }
 GRADIENTS = ('dq', 'dk', 'dv', 'dstate')
 SLOPES = (0.0, 1e-4, 8.0, 0.1, 0.5, 1.0)
@@ -74,8 +83,8 @@ def operands(op, case):
   return arrays, named, dfinal
 
 
-def run(op, implementation, arrays, named, dfinal):
-  """name -> float64 array: what an implementation computes."""
+def run(op, kernel, arrays, named, dfinal):
+  """name -> float64 array: what a kernel computes."""
   q, k, v, do = arrays
   keys = [key for key in named if key == 'initial_state']
   rest = {key: x for key, x in named.items() if key not in keys}
@@ -83,9 +92,7 @@ def run(op, implementation, arrays, named, dfinal):
 
   def attend(q, k, v, *state):
     more = dict(zip(keys, state, strict=True))
-    return FUNCTIONS[op](
-      q, k, v, implementation=implementation, **rest, **more, **static
-    )
+    return FUNCTIONS[op](q, k, v, kernel=kernel, **rest, **more, **static)
 
   @jax.jit
   def both(do, dfinal, *args):
@@ -106,33 +113,33 @@ def expected(op, arrays, named, dfinal):
   q, k, v, do = arrays
   if op == 'lightning':
     named['dfinal'] = dfinal
-  values = getattr(oracle, op)(q, k, v, mask, do, **named)
+  values = REFERENCES[op](q, k, v, mask, do, **named)
   names = ('out', 'dq', 'dk', 'dv', 'state', 'dstate')
   return dict(zip(names, values, strict=False))
 
 
-def measure(op, implementation, case):
+def measure(op, kernel, case):
   """Relative RMS errors by name; 'masked' is the largest value in a row that
   must be 0. Runs inside whatever `kernels.target` is entered.
   """
   arrays, named, dfinal = operands(op, case)
-  got = run(op, implementation, arrays, named, dfinal)
+  got = run(op, kernel, arrays, named, dfinal)
   want = expected(op, arrays, named, dfinal)
-  errors = {name: oracle.relative_rms(got[name], want[name]) for name in got}
+  errors = {name: relative_rms(got[name], want[name]) for name in got}
   if op == 'linear' and case.length == 1:
     # One token attends to itself alone: nothing depends on q and k but for
     # eps, and the error is of the terms that cancel.
     for name in ('dq', 'dk'):
-      errors[name] = oracle.rms(got[name] - want[name])
+      errors[name] = rms(got[name] - want[name])
   off = ~np.asarray(named['mask'])
   rows = [np.abs(got[name][off]) for name in ('out', 'dq', 'dk', 'dv')]
   errors['masked'] = max(x.max() if x.size else 0.0 for x in rows)
   return errors
 
 
-def simulated(implementation, seed=0):
-  """Context in which an implementation runs here: its device, or simulated."""
-  platform = {'pallas_tpu': 'tpu', 'pallas_gpu': 'gpu'}.get(implementation)
+def simulated(kernel, seed=0):
+  """Context in which a kernel runs here: its device, or simulated."""
+  platform = {'pallas_tpu': 'tpu', 'pallas_gpu': 'gpu'}.get(kernel)
   if platform in (None, jax.default_backend()):
     return contextlib.nullcontext()
   return dispatch.target(platform, interpret=_interpreter(platform, seed))
@@ -160,21 +167,21 @@ def _interpreter(platform, seed):
   return params()
 
 
-def table(cases, implementations):
+def table(cases, kernels):
   """Markdown lines of the errors, and whether all are within bounds."""
   names = ('out', 'state', *GRADIENTS, 'masked')
   lines = [
-    '| op | dtype | implementation | ' + ' | '.join(names) + ' | bound |',
+    '| op | dtype | kernel | ' + ' | '.join(names) + ' | bound |',
     '|' + '---|' * (len(names) + 4),
   ]
   good = True
   for op in FUNCTIONS:
     for case in cases:
-      for implementation in implementations:
-        start = f'| {op} | {case.dtype} | {implementation} | '
+      for kernel in kernels:
+        start = f'| {op} | {case.dtype} | {kernel} | '
         try:
-          with simulated(implementation):
-            errors = measure(op, implementation, case)
+          with simulated(kernel):
+            errors = measure(op, kernel, case)
         except NotImplementedError as reason:
           lines.append(start + f'not run: {reason} |')
           continue
@@ -198,13 +205,11 @@ def main():
   parser.add_argument('--length', type=int, default=Case.length)
   parser.add_argument('--heads', type=int, default=Case.heads)
   parser.add_argument('--width', type=int, default=Case.width)
-  parser.add_argument(
-    '--implementations', default=','.join(dispatch.IMPLEMENTATIONS)
-  )
+  parser.add_argument('--kernels', default=','.join(dispatch.OPS['linear']))
   args = parser.parse_args()
   shape = {n: getattr(args, n) for n in ('length', 'heads', 'width')}
   cases = [Case(dtype=d, **shape) for d in ('float32', 'bfloat16')]
-  lines, good = table(cases, args.implementations.split(','))
+  lines, good = table(cases, args.kernels.split(','))
   print(f'Relative RMS errors against float64, {shape}, device '
         f'{jax.default_backend()}', end='\n\n')  # fmt: skip
   print('\n'.join(lines))

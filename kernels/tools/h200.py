@@ -1,6 +1,6 @@
 """Compiles programs for an H200 on a machine without one.
 
-  python -m kernels.h200 --ops lightning --widths 64,128
+  python -m kernels.tools.h200 --ops lightning --widths 64,128
 
 prints registers and spills of every kernel, as ptxas reports them, and fails
 if one spills. Needs the wheels of the extra `aot_cuda`: the CUDA plugin of
@@ -183,7 +183,7 @@ def program(op, which, width, masked, shape=SHAPE):
   mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
 
   def forward(q, k, v, mask):
-    return attend(q, k, v, mask=mask, implementation='pallas_gpu')
+    return attend(q, k, v, mask=mask, kernel='pallas_gpu')
 
   def both(q, k, v, do, mask):
     out, pull = jax.vjp(lambda *x: forward(*x, mask), q, k, v)
@@ -222,7 +222,7 @@ def reports(ops, widths):
   Raises:
     RuntimeError: the process failed; the message is the end of its output.
   """
-  command = [sys.executable, '-m', 'kernels.h200', '--rows']
+  command = [sys.executable, '-m', 'kernels.tools.h200', '--rows']
   command += ['--ops', ','.join(ops), '--widths', ','.join(map(str, widths))]
   done = subprocess.run(
     command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True

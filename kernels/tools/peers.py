@@ -1,4 +1,4 @@
-"""Implementations by others in PyTorch, timed on the same tensors.
+"""Kernels by others in PyTorch, timed on the same tensors.
 
 flash-linear-attention (`fla`), causal with decay, and
 flash-bidirectional-linear-attention (`flash_bla`), not causal. Both are
@@ -10,7 +10,9 @@ import importlib
 import jax
 import numpy as np
 
-from kernels import chunks, errors, oracle
+from kernels import chunks
+from kernels.tools import errors
+from kernels.tools.rms import relative_rms
 
 
 class Missing(Exception):
@@ -132,4 +134,4 @@ def relative(got, want):
   """Largest relative RMS error over 'out' and the gradients that are there."""
   names = ('out', *errors.GRADIENTS[:3])
   pairs = zip(names, got, strict=False)
-  return max(oracle.relative_rms(x, want[name]) for name, x in pairs)
+  return max(relative_rms(x, want[name]) for name, x in pairs)

@@ -1,15 +1,15 @@
 """Puts a table into the README of the kernels, in place of the one there.
 
-  python -m kernels.errors | python -m kernels.readme errors
-  python -m kernels.h200 | python -m kernels.readme h200
-  python -m kernels.benchmark --bytes | python -m kernels.readme bytes
+  python -m kernels.tools.errors | python -m kernels.tools.readme errors
+
+and so with `h200`, and with `bytes` of `kernels.tools.benchmark --bytes`.
 """
 
 import pathlib
 import re
 import sys
 
-README = pathlib.Path(__file__).parent / 'README.md'
+README = pathlib.Path(__file__).parents[1] / 'README.md'
 
 
 def put(text, section, table):

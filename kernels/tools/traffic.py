@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
-from kernels import aot, hlo
-from kernels.errors import FUNCTIONS
+from kernels.tools import aot, hlo
+from kernels.tools.errors import FUNCTIONS
 
 BATCH, LENGTH, HEADS = 32, 4096, 4
 WIDTHS = (64, 128)
@@ -20,13 +20,13 @@ def floor(op, direction, shape, itemsize=2):
 
 
 def table(targets):
-  """Lines of markdown, one for each target, op, pass and implementation."""
+  """Lines of markdown, one for each target, op, pass and kernel."""
   lines = [
     f'bfloat16, B {BATCH}, L {LENGTH:,}, H {HEADS}, a mask, operands as '
     '[B, L, H Dh]. T = bytes of one such tensor.',
     '',
-    '| target | op | pass | Dh | implementation | moved / T | floor / T '
-    '| operands + results / T | temporaries / T | kernels |',
+    '| target | op | pass | Dh | kernel | moved / T | floor / T '
+    '| operands + results / T | temporaries / T | launches |',
     '|---|---|---|---|---|---|---|---|---|---|',
   ]
   reasons = []
