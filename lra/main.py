@@ -192,7 +192,7 @@ def train(config) -> int:
     from lra.training import train as train_lib
     result = train_lib.Trainer(config, folder).train(MAX_MINUTES.value)
   else:
-    run.Run(folder, values)
+    run.check_config(folder, values)
     print(f'{folder} is finished already.')
   print(summary(result, folder))
   if RECORD.value and result['status'] in result_lib.FINISHED:
