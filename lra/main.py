@@ -16,8 +16,7 @@ from absl import app, flags
 from absl import logging as absl_logging
 from ml_collections import config_flags
 
-from lra import files, identity, machine
-from lra.costs.tables import parameters
+from lra import identity, machine
 from lra.errors import UserError
 from lra.report import result as result_lib
 
@@ -166,12 +165,14 @@ def run_sweep() -> int:
 def listing() -> str:
   """Models, by family, with their parameters on each task; and tasks."""
   from lra import tasks
+  from lra.costs import parameters
   from lra.report import catalogue
+  counts, problems = parameters.table()
   lines = [
       f'{t.name:20}{t.seq_len:5} tokens{" x 2" if t.dual else "":5}'
       f'{t.num_classes:3} classes' for t in tasks.TASKS.values()]
-  return catalogue.listing(params=parameters.table()) + '\n'.join(
-      ['tasks', *lines])
+  return catalogue.listing(counts) + '\n'.join(
+      [*problems, 'tasks', *lines])
 
 
 def use_compile_cache(folder) -> None:
@@ -187,52 +188,53 @@ def train(config) -> int:
   """Trains to the end, a stop or a failure; returns the exit code."""
   values = config.to_dict()
   folder = pathlib.Path(WORKDIR.value or identity.run_folder(values))
-  result = files.read_json(folder / 'result.json')
-  if result is None or result['status'] not in result_lib.FINISHED:
+  result = result_lib.read_if_there(folder / 'result.json')
+  if result is None or not result.finished:
     from lra.training import train as train_lib
-    result = train_lib.Trainer(config, folder).train(MAX_MINUTES.value)
+    result = train_lib.train(config, folder, MAX_MINUTES.value)
   else:
     run.check_config(folder, values)
     print(f'{folder} is finished already.')
   print(summary(result, folder))
-  if RECORD.value and result['status'] in result_lib.FINISHED:
+  if RECORD.value and result.finished:
     publish(result)
-  return EXIT[result['status']]
+  return EXIT[result.status]
 
 
-def summary(result: dict, folder: pathlib.Path) -> str:
+def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
   """What a user wants to know of a result, in a few lines."""
-  lines = [f'{result["status"]}: {folder}']
-  if result['status'] == 'diverged':
+  lines = [f'{result.status}: {folder}']
+  if result.status == 'diverged':
     lines.append(
-        f'The loss was not finite by step {result["steps"]}: try a smaller '
+        f'The loss was not finite by step {result.steps}: try a smaller '
         'config.train.learning_rate, in a new run directory.')
-  if result['status'] == 'oom':
+  if result.status == 'oom':
     lines.append('The device has too little memory: choose a smaller '
                  'config.train.microbatch_size or config.encoder.remat=True.')
-  if result['test']:
-    lines.append(f'test accuracy {result["test"]["accuracy"]:.2%} '
-                 f'(checkpoint of step {result["best_step"]})')
+  if result.test:
+    accuracy = getattr(result.test, 'accuracy', None)
+    score = (f'loss {result.test.loss:.4f}' if accuracy is None
+             else f'accuracy {accuracy:.2%}')
+    lines.append(f'test {score} (checkpoint of step {result.best_step})')
     for name, value in sorted(
-        result['floors'].items(), key=lambda item: -item[1]):
+        result.floors.items(), key=lambda item: -item[1]):
       lines.append(f'  floor {value:.2%}  {name}')
-  if result['train_seconds']:
-    lines.append(f'{result["steps_per_s"]:.2f} steps/s, peak memory '
-                 f'{result["peak_memory_bytes"] / 2**30:.2f} GiB on '
-                 f'{result["device"]}')
+  if result.train_seconds:
+    lines.append(f'{result.steps_per_s:.2f} steps/s, peak memory '
+                 f'{result.peak_memory_bytes / 2**30:.2f} GiB on '
+                 f'{result.device}')
   return '\n'.join(lines)
 
 
-def publish(result: dict) -> None:
+def publish(result: result_lib.Result) -> None:
   """Adds a finished result to the records and regenerates the page."""
-  name = f'{result["model"]}-{identity.run_name(result["config"])}.json'
-  path = pathlib.Path(RESULTS_DIR.value, 'runs', result['task'], name)
-  if path.exists() and files.read_json(path) != result:
+  path = pathlib.Path(RESULTS_DIR.value, 'runs') / result.record_path
+  if result_lib.read_if_there(path) not in (None, result):
     print(f'The leaderboard has this run already: delete {path} to replace '
           'it.')
     return
   path.parent.mkdir(parents=True, exist_ok=True)
-  files.write_json(path, result)
+  result_lib.write(path, result)
   write_leaderboard()
 
 

@@ -32,7 +32,7 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs.tables import loop, tables
+  from lra.costs import loop, tables
   for name, wanted in (('memory', MEMORY.value), ('speed', SPEED.value)):
     if wanted:
       text = '\n'.join(getattr(tables, name)()) + '\n'
