@@ -97,8 +97,7 @@ def test_every_layer_has_a_name_of_its_own(name):
 
 
 @pytest.mark.parametrize('name', [
-    n for n in NAMES if 'qkv_bias' in models.module(n).Mixer.__dataclass_fields__
-])
+    n for n in NAMES if hasattr(models.module(n).Mixer, 'qkv_bias')])
 def test_input_projections_without_biases(name):
   with_bias, without = ({
       jax.tree_util.keystr(path)
