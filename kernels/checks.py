@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 DTYPES = ('float32', 'bfloat16')
+SOFTMAX_DTYPES = (*DTYPES, 'float16')
 
 
 def check_qkv(q, k, v, any_value_width=False):
@@ -14,14 +15,7 @@ def check_qkv(q, k, v, any_value_width=False):
 
   With `any_value_width`, v may have a last dimension of its own.
   """
-  for name, x in (('q', q), ('k', k), ('v', v)):
-    shape = jnp.shape(x)
-    if len(shape) != 4 or 0 in shape:
-      raise ValueError(
-        f'{name} must be a non-empty array [B, L, H, Dh], got shape {shape}'
-      )
-    if _dtype(x) not in DTYPES:
-      raise ValueError(f'{name} must be float32 or bfloat16, got {_dtype(x)}')
+  _check_arrays(q, k, v, DTYPES)
   for name, x in (('k', k), ('v', v)):
     n = 3 if any_value_width and name == 'v' else 4
     if jnp.shape(x)[:n] != jnp.shape(q)[:n]:
@@ -29,19 +23,48 @@ def check_qkv(q, k, v, any_value_width=False):
         f'{name} must have the shape of q, {jnp.shape(q)}, '
         f'got {jnp.shape(x)} (B, L, H, Dh)'
       )
+
+
+def check_keys_and_values(q, k, v):
+  """Raises ValueError unless [B, L, H, Dh], [B, S, H, Dh], [B, S, H, Dv]."""
+  _check_arrays(q, k, v, SOFTMAX_DTYPES)
+  b, _, h, d = jnp.shape(q)
+  if (jnp.shape(k)[0], *jnp.shape(k)[2:]) != (b, h, d):
+    raise ValueError(
+      f'k must be [B, S, H, Dh] with the B, H, Dh of q, {(b, h, d)}, '
+      f'got {jnp.shape(k)}'
+    )
+  if jnp.shape(v)[:3] != jnp.shape(k)[:3]:
+    raise ValueError(
+      f'v must be [B, S, H, Dv] with the B, S, H of k, {jnp.shape(k)[:3]}, '
+      f'got {jnp.shape(v)}'
+    )
+
+
+def _check_arrays(q, k, v, dtypes):
+  """Non-empty arrays of four axes, of one dtype out of `dtypes`."""
+  for name, x in (('q', q), ('k', k), ('v', v)):
+    shape = jnp.shape(x)
+    if len(shape) != 4 or 0 in shape:
+      raise ValueError(
+        f'{name} must be a non-empty array [B, L, H, Dh], got shape {shape}'
+      )
+    if _dtype(x) not in dtypes:
+      raise ValueError(f'{name} must be {" or ".join(dtypes)}, got {_dtype(x)}')
+  for name, x in (('k', k), ('v', v)):
     if _dtype(x) != _dtype(q):
       raise ValueError(
         f'{name} must have the dtype of q, {_dtype(q)}, got {_dtype(x)}'
       )
 
 
-def check_mask(mask, q):
-  """Raises ValueError unless mask is None or bool [B, L]."""
+def check_mask(mask, k):
+  """Raises ValueError unless mask is None or bool [B, L], the axes of k."""
   if mask is None:
     return
-  if _dtype(mask) != 'bool' or jnp.shape(mask) != jnp.shape(q)[:2]:
+  if _dtype(mask) != 'bool' or jnp.shape(mask) != jnp.shape(k)[:2]:
     raise ValueError(
-      f'mask must be bool [B, L] = {jnp.shape(q)[:2]}, '
+      f'mask must be bool [B, L] = {jnp.shape(k)[:2]}, '
       f'got {_dtype(mask)} {jnp.shape(mask)}'
     )
 
@@ -56,6 +79,14 @@ def check_number(name, value):
     raise ValueError(f'{name} must be a number, got {value!r}') from error
   if not math.isfinite(value):
     raise ValueError(f'{name} must be finite, got {value}')
+  return value
+
+
+def check_rate(name, value):
+  """A float in [0, 1), or ValueError."""
+  value = check_number(name, value)
+  if not 0 <= value < 1:
+    raise ValueError(f'{name} must be at least 0 and below 1, got {value}')
   return value
 
 

@@ -1,4 +1,4 @@
-"""Which implementation runs, on what, and how it meets vmap and meshes."""
+"""Which kernel runs, on what, and how it meets meshes."""
 
 import contextlib
 import contextvars
@@ -6,12 +6,21 @@ import functools
 import importlib
 
 import jax
-from jax.custom_batching import custom_vmap
 from jax.sharding import PartitionSpec
 
-OPS = ('linear', 'simpletron', 'lightning')
-IMPLEMENTATIONS = ('xla', 'pallas_tpu', 'pallas_gpu')
+# The kernels of every operation. The first takes everything that the public
+# function accepts; 'auto' takes the last that can run.
+OPS = {
+  'linear': ('xla', 'pallas_tpu', 'pallas_gpu'),
+  'simpletron': ('xla', 'pallas_tpu', 'pallas_gpu'),
+  'lightning': ('xla', 'pallas_tpu', 'pallas_gpu'),
+  'softmax': ('dense', 'chunked', 'cudnn'),
+}
+# SimpleTRON is linear attention with identity features and no normaliser.
+_RUNS = {'simpletron': 'linear'}
 _PLATFORM = {'pallas_tpu': 'tpu', 'pallas_gpu': 'gpu'}
+# Keyword arguments that every device of a mesh gets whole.
+_REPLICATED = ('slopes',)
 
 # (platform, interpreter parameters) set by `target`, else None.
 _target = contextvars.ContextVar('kernels_target', default=None)
@@ -44,46 +53,44 @@ def interpret_params():
   return None if _target.get() is None else _target.get()[1]
 
 
-def resolve(op, implementation, shape, dtype):
-  """The implementation that a call would run here and now.
+def resolve(op, kernel, shape, dtype, **needs):
+  """The kernel that a call would run here and now.
 
   Args:
-    op: 'linear', 'simpletron' or 'lightning'.
-    implementation: 'xla', 'pallas_tpu', 'pallas_gpu', or None or 'auto' for
-      the device's own kernel if it supports the operands, else 'xla'.
+    op: one of `OPS`.
+    kernel: one of `OPS[op]`, or 'auto' (None means the same) for the best that
+      can run: the device's own where it supports the operands.
     shape: (B, L, H, Dh) of q.
     dtype: dtype of q.
+    **needs: what else the call asks of a kernel: `value_width` (int, where it
+      is not Dh) of 'linear' and 'softmax', `dropout_rate` of 'softmax'.
 
   Returns:
-    One of 'xla', 'pallas_tpu', 'pallas_gpu'.
+    One of `OPS[op]`.
 
   Raises:
-    ValueError: unknown op or implementation.
-    NotImplementedError: a named implementation cannot run here; says why.
+    ValueError: unknown op or kernel.
+    NotImplementedError: a named kernel cannot run here; says why.
   """
   if op not in OPS:
-    raise ValueError(f'op must be one of {OPS}, got {op!r}')
-  if implementation in (None, 'auto'):
-    return _best(op, shape, dtype)
-  if implementation not in IMPLEMENTATIONS:
-    raise ValueError(
-      f'implementation must be one of {IMPLEMENTATIONS}, None or '
-      f"'auto', got {implementation!r}"
-    )
-  if implementation != 'xla':
-    _require(op, implementation, shape, dtype)
-  return implementation
+    raise ValueError(f'op must be one of {tuple(OPS)}, got {op!r}')
+  names = OPS[op]
+  if kernel in (None, 'auto'):
+    return _best(op, shape, dtype, needs)
+  if kernel not in names:
+    raise ValueError(f"kernel must be 'auto' or one of {names}, got {kernel!r}")
+  if kernel != names[0]:
+    _require(op, kernel, shape, dtype, needs)
+  return kernel
 
 
-def backend(op, implementation):
-  """The module of an implementation, imported when first asked for."""
-  module = 'reference' if implementation == 'xla' else implementation
-  name = f'kernels.{op}.{module}'
+def backend(op, kernel):
+  """The module of a kernel, imported when first asked for."""
   try:
-    return importlib.import_module(name)
+    return importlib.import_module(f'kernels.{_RUNS.get(op, op)}.{kernel}')
   except ImportError as error:
     raise NotImplementedError(
-      f"implementation='{implementation}' is not available for {op} with jax "
+      f"kernel='{kernel}' is not available for {op} with jax "
       f'{jax.__version__}: {error}'
     ) from error
 
@@ -95,26 +102,28 @@ def platform():
   return jax.default_backend()
 
 
-def _best(op, shape, dtype):
-  for name, needed in _PLATFORM.items():
-    if needed == platform():
-      try:
-        _require(op, name, shape, dtype)
-        return name
-      except NotImplementedError:
-        return 'xla'
-  return 'xla'
+def _best(op, shape, dtype, needs):
+  for name in reversed(OPS[op][1:]):
+    try:
+      _require(op, name, shape, dtype, needs)
+      return name
+    except NotImplementedError:
+      continue
+  return OPS[op][0]
 
 
-def _require(op, implementation, shape, dtype):
-  needed = _PLATFORM[implementation]
+def _require(op, kernel, shape, dtype, needs):
+  needed = _PLATFORM.get(kernel, platform())
   if platform() != needed:
     raise NotImplementedError(
-      f"implementation='{implementation}' needs a {needed} device and this "
-      f"program is for {platform()}: use implementation='xla' or None"
+      f"kernel='{kernel}' needs a {needed} device and this program is for "
+      f"{platform()}: use kernel='{OPS[op][0]}' or 'auto'"
     )
-  module = backend(op, implementation)
-  module.supported(tuple(shape), dtype, interpret=interpret_params())
+  module = backend(op, kernel)
+  try:
+    module.supported(tuple(shape), dtype, **needs)
+  except NotImplementedError as reason:
+    raise NotImplementedError(f'{op}: {reason}') from reason
 
 
 def like(x, shape, dtype):
@@ -127,66 +136,13 @@ def like(x, shape, dtype):
   return jax.ShapeDtypeStruct(shape, dtype, **kwargs)
 
 
-def over_batch(implementation, function, shared=()):
-  """`function` with vmap folded into the leading (batch) dimension.
-
-  Plain XLA is left alone: it has rules of its own for every transformation.
-  Every argument and result leaf has the batch in front, except the arguments
-  at the positions in `shared`. A vmap over a shared argument runs one call
-  after the other.
-  """
-  if implementation == 'xla':
-    return function
-
-  @custom_vmap
-  def call(*args):
-    return function(*args)
-
-  @call.def_vmap
-  def rule(size, batched, *args):
-    if any(any(jax.tree.leaves(batched[i])) for i in shared):
-      outs = _one_by_one(call, size, batched, args)
-    else:
-      outs = _folded(call, size, batched, args, shared)
-    return outs, jax.tree.map(lambda _: True, outs)
-
-  return call
-
-
-def _folded(call, size, batched, args, shared):
-  def fold(x, is_batched):
-    if not is_batched:
-      x = jax.numpy.broadcast_to(x[None], (size, *x.shape))
-    return x.reshape(size * x.shape[1], *x.shape[2:])
-
-  folded = [
-    arg if i in shared else jax.tree.map(fold, arg, batched[i])
-    for i, arg in enumerate(args)
-  ]
-  return jax.tree.map(
-    lambda x: x.reshape(size, x.shape[0] // size, *x.shape[1:]), call(*folded)
-  )
-
-
-def _one_by_one(call, size, batched, args):
-  def pick(i):
-    return jax.tree.map(
-      lambda x, b: jax.lax.dynamic_index_in_dim(x, i, keepdims=False)
-      if b
-      else x,
-      args,
-      tuple(batched),
-    )
-
-  return jax.lax.map(lambda i: call(*pick(i)), jax.numpy.arange(size))
-
-
 def sharded(function, mesh=None, axis='data'):
-  """`function` (one of the three ops) split over the batch under a mesh.
+  """`function` (an op of this package) split over the batch under a mesh.
 
   Pallas calls cannot be partitioned by the compiler, so they run inside
-  `jax.shard_map`. q, k, v, mask and initial_state are split over mesh axis
-  `axis` along B, slopes are replicated, results are split along B.
+  `jax.shard_map`. q, k, v and the keyword arguments that are arrays are split
+  over mesh axis `axis` along B, slopes are replicated, results are split
+  along B.
 
   Args:
     function: an op of this package.
@@ -196,7 +152,9 @@ def sharded(function, mesh=None, axis='data'):
   Returns:
     A function with the arguments of `function`. It is plain `function` where
     there is no mesh, where the axis has one device or is already split by an
-    enclosing shard_map, and for a batch that the axis does not divide.
+    enclosing shard_map, for a batch that the axis does not divide, and for a
+    call with a `dropout_key`: what is drawn must not depend on the mesh, and
+    what drops is plain XLA, which the compiler partitions.
   """
   if mesh is None:
     mesh = jax.sharding.get_abstract_mesh()
@@ -205,15 +163,13 @@ def sharded(function, mesh=None, axis='data'):
     return function
 
   @functools.wraps(function)
-  def call(q, k, v, *, mask=None, slopes=None, initial_state=None, **static):
-    arrays = {'mask': mask, 'slopes': slopes, 'initial_state': initial_state}
-    arrays = {name: x for name, x in arrays.items() if x is not None}
-    if q.shape[0] % devices:
-      return function(q, k, v, **arrays, **static)
+  def call(q, k, v, **options):
+    if q.shape[0] % devices or options.get('dropout_key') is not None:
+      return function(q, k, v, **options)
+    arrays = {n: x for n, x in options.items() if getattr(x, 'ndim', 0)}
+    static = {n: x for n, x in options.items() if n not in arrays}
     split = PartitionSpec(axis)
-    specs = {name: split for name in arrays}
-    if slopes is not None:
-      specs['slopes'] = PartitionSpec()
+    specs = {n: PartitionSpec() if n in _REPLICATED else split for n in arrays}
     local = jax.shard_map(
       lambda q, k, v, arrays: function(q, k, v, **arrays, **static),
       mesh=mesh,

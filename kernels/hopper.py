@@ -34,44 +34,43 @@ _SWIZZLE = plgpu.SwizzleTransform(128)
 _OLD_LOAD = 'idx' in inspect.signature(plgpu.load).parameters  # jax 0.10
 
 
-def supported(op, shape, dtype, interpret, local):
+def supported(shape, dtype, interpret, local):
   """Raises NotImplementedError for what the Hopper kernels cannot take.
 
   Args:
-    op: name for the message.
     shape, dtype: of q.
     interpret: the interpreter's parameters or None.
     local: False when the program is for a device that is not here.
   """
   if shape[-1] not in WIDTHS:
     raise NotImplementedError(
-      f'{op}: pallas_gpu supports head widths Dh (last dimension of q, k, v) '
+      f'pallas_gpu supports head widths Dh (last dimension of q, k, v) '
       f'in {WIDTHS}, got {shape[-1]}'
     )
   if jnp.dtype(dtype) != jnp.bfloat16:
     raise NotImplementedError(
-      f'{op}: pallas_gpu supports bfloat16 q, k, v, got {jnp.dtype(dtype)}'
+      f'pallas_gpu supports bfloat16 q, k, v, got {jnp.dtype(dtype)}'
     )
   if interpret is not None:
-    _check_interpreter(op)
+    _check_interpreter()
   elif local:
-    _check_device(op)
+    _check_device()
 
 
-def _check_interpreter(op):
+def _check_interpreter():
   if not hasattr(plgpu, 'InterpretGPUParams'):
     raise NotImplementedError(
-      f'{op}: the GPU interpreter of jax {jax.__version__} cannot run '
+      f'the GPU interpreter of jax {jax.__version__} cannot run '
       'pallas_gpu (transposed operands of wgmma): use jax 0.11 or later'
     )
 
 
-def _check_device(op):
+def _check_device():
   devices = [d for d in jax.local_devices() if d.platform in ('gpu', 'cuda')]
   capability = getattr(devices[0], 'compute_capability', '') if devices else ''
   if capability != '9.0':
     raise NotImplementedError(
-      f'{op}: pallas_gpu needs a device of compute capability 9.0 (Hopper), '
+      f'pallas_gpu needs a device of compute capability 9.0 (Hopper), '
       f'got {capability or jax.default_backend()}'
     )
 

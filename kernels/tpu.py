@@ -23,17 +23,17 @@ MAX_ROWS = 512
 BLOCK_BYTES = 512 * 1024
 
 
-def supported(op, shape, dtype):
+def supported(shape, dtype):
   """Raises NotImplementedError for operands the TPU kernels cannot take."""
   width = shape[-1]
   if width not in WIDTHS:
     raise NotImplementedError(
-      f'{op}: pallas_tpu supports head widths Dh (last dimension of q, k, v) '
+      f'pallas_tpu supports head widths Dh (last dimension of q, k, v) '
       f'in {WIDTHS}, got {width}'
     )
   if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
     raise NotImplementedError(
-      f'{op}: pallas_tpu supports float32 and bfloat16 q, k, v, got {dtype}'
+      f'pallas_tpu supports float32 and bfloat16 q, k, v, got {dtype}'
     )
 
 

@@ -57,13 +57,19 @@ def read_json(path: pathlib.Path):
   """Reads JSON; None where there is no file.
 
   Raises:
-    UserError: the file is not JSON.
+    UserError: the file cannot be read or is not JSON; NaN and Infinity are
+      not.
   """
   try:
-    return json.loads(path.read_text(encoding='utf-8'))
+    return json.loads(path.read_text(encoding='utf-8'),
+                      parse_constant=_refuse_constant)
   except (FileNotFoundError, NotADirectoryError):
     return None
-  except ValueError as e:
+  except (OSError, ValueError) as e:
     raise UserError(
-        f'{path} is damaged ({e}): delete the run directory to start over.'
-    ) from e
+        f'{path} is damaged ({getattr(e, "strerror", None) or e}): restore it '
+        'or delete it, then repeat the command.') from e
+
+
+def _refuse_constant(text):
+  raise ValueError(f'{text} is no JSON number')

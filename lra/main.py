@@ -17,7 +17,7 @@ from absl import logging as absl_logging
 from ml_collections import config_flags
 
 from lra import files, identity, machine
-from lra.costs import parameters
+from lra.costs.tables import parameters
 from lra.errors import UserError
 from lra.report import result as result_lib
 
@@ -192,7 +192,7 @@ def train(config) -> int:
     from lra.training import train as train_lib
     result = train_lib.Trainer(config, folder).train(MAX_MINUTES.value)
   else:
-    run.Run(folder, values)
+    run.check_config(folder, values)
     print(f'{folder} is finished already.')
   print(summary(result, folder))
   if RECORD.value and result['status'] in result_lib.FINISHED:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lra.data import batches
-from lra.data.prepared import Split
+from lra.data.batches import batches
+from lra.data.batches.prepared import Split
 
 
 def _split(lengths, pairs=None, seed=0):

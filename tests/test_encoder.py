@@ -1,5 +1,7 @@
-"""The shared encoder: pooling, padding, parameters, heads."""
+"""The shared encoder: pooling, padding, dropout, parameters, heads."""
 
+import encoder_reference
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +20,7 @@ def test_pooling_reads_true_tokens_only():
          for p in encoder.POOLING}
   for b, n in enumerate(lengths):
     mean = x[b, :n].mean(axis=0) if n else np.zeros(4)
-    np.testing.assert_allclose(got['mean'][b], mean, rtol=1e-6)
+    small.assert_close(got['mean'][b], mean)
     np.testing.assert_array_equal(got['last'][b], x[b, max(n - 1, 0)])
     np.testing.assert_array_equal(got['cls'][b], x[b, 0])
     np.testing.assert_array_equal(got['first'][b], x[b, 0])
@@ -40,11 +42,106 @@ def test_sinusoidal_positions():
       table[:, 7], np.cos(np.arange(50) / 10_000), atol=1e-6)
 
 
-def _apply(c, tokens, devices=1):
-  p = small.make(c, devices)
-  state = p.init()
-  return p.model.apply(
-      {'params': state.params, **state.variables}, tokens, train=False)
+def _apply(c, tokens):
+  p = small.make(c)
+  return jax.jit(lambda params: p.model.apply(
+      {'params': params}, tokens, train=False))(small.random_params(p))
+
+
+CASES = {
+    'cls': ('listops', dict(num_layers=2)),
+    'cls with a position': ('listops', dict(
+        cls_has_position=True, positions='sinusoidal', remat=True)),
+    'mean': ('listops', dict(pooling='mean', positions='sinusoidal')),
+    'last': ('listops', dict(pooling='last')),
+    'pairs concat': ('retrieval', dict(head='concat', pooling='mean')),
+    'pairs nli': ('retrieval', dict(head='nli', cls_has_position=True)),
+}
+
+
+def _reference_case(task, fields):
+  """Program, parameters none of which is zero, ids, and the reference."""
+  c = small.config('transformer', task)
+  c.encoder.update(fields)
+  p = small.make(c)
+  params = small.random_params(p)
+  tokens = small.batch(p.task, 3, 24)['tokens']
+  table = encoder.sinusoidal_positions(
+      24 + (c.encoder.pooling == 'cls' and c.encoder.cls_has_position),
+      c.encoder.width)
+
+  def reference(params, **options):
+    exact = jax.tree.map(np.float64, params)
+    return encoder_reference.logits(
+        exact, tokens, c.encoder, np.float64(table), **options)
+
+  return p, params, tokens, reference
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_encoder_and_head_equal_float64(case):
+  """Logits, and derivatives along random directions of the parameters."""
+  p, params, tokens, reference = _reference_case(*CASES[case])
+  cotangent = np.random.default_rng(1).normal(size=(3, p.task.num_classes))
+
+  def loss(params):
+    logits = p.model.apply({'params': params}, tokens, train=False)
+    return jnp.sum(logits * np.float32(cotangent)), logits
+
+  (_, logits), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+  small.assert_close(logits, reference(params))
+  grads, exact = jax.device_get(grads), jax.tree.map(np.float64, params)
+  size = np.sqrt(sum((g**2).sum() for g in jax.tree.leaves(grads)))
+  for seed in range(5):
+    rng = np.random.default_rng(seed)
+    along = jax.tree.map(lambda w: rng.normal(size=w.shape), exact)
+    here, there = (
+        (reference(jax.tree.map(lambda w, d: w + h * d, exact, along))
+         * cotangent).sum() for h in (1e-6, -1e-6))
+    got = sum((g * d).sum() for g, d in zip(
+        *map(jax.tree.leaves, (grads, along)), strict=True))
+    assert abs(got - (here - there) / 2e-6) <= 3e-5 * size
+
+
+DROPOUT = ('embedding', 'mixer', 'hidden', 'mlp')  # in order of their calls
+
+
+def _with_dropout_at(site, p, params, tokens):
+  """Logits in training with a known dropout at one place and none elsewhere.
+
+  Returns:
+    The logits and what multiplied the array there.
+  """
+  factors, shapes = [], []
+
+  def intercept(apply, args, kwargs, context):
+    module = context.module
+    if not isinstance(module, nn.Dropout):
+      return apply(*args, **kwargs)
+    assert module.rate == 0.5 and kwargs['deterministic'] is False
+    shapes.append(args[0].shape)
+    keep = np.random.default_rng(2).random(args[0].shape) < 0.5
+    factors.append(2.0 * keep if DROPOUT[len(factors)] == site else 1.0)
+    return args[0] * jnp.asarray(factors[-1], jnp.float32)
+
+  with nn.intercept_methods(intercept):
+    logits = jax.jit(lambda params: p.model.apply(
+        {'params': params}, tokens, train=True,
+        rngs={'dropout': jax.random.key(0)}))(params)
+  assert len(factors) == len(DROPOUT)
+  return logits, factors[DROPOUT.index(site)]
+
+
+@pytest.mark.parametrize('site', DROPOUT)
+def test_dropout_acts_on(site):
+  """The output of the embedding and the mixer, and both layers of the MLP."""
+  p, params, tokens, reference = _reference_case(
+      'listops', dict(dropout=0.5, pooling='mean'))
+  got, factor = _with_dropout_at(site, p, params, tokens)
+  want = reference(params, drop=lambda place, x: (
+      x * factor if place == site else x))
+  small.assert_close(got, want)
+  assert np.linalg.norm(want - reference(params)) > 1e-2
 
 
 @pytest.mark.parametrize('pooling', encoder.POOLING)
@@ -58,16 +155,17 @@ def test_more_padding_never_changes_scores(model, pooling):
   longer = np.pad(tokens, ((0, 0), (0, 17)))
   c2 = c.copy_and_resolve_references()
   c2.seq_len = 41
-  np.testing.assert_allclose(
-      _apply(c, tokens), _apply(c2, longer), rtol=1e-5, atol=1e-5)
+  small.assert_close(_apply(c, tokens), _apply(c2, longer))
 
 
 def test_unmasked_padding_takes_part():
-  c = small.config('transformer', 'listops')
-  tokens = small.batch(small.tasks.get('listops'), 4, 24)['tokens']
-  masked = _apply(c, tokens)
-  c.mask_padding = False
-  assert np.abs(np.asarray(masked - _apply(c, tokens))).max() > 1e-4
+  p, params, tokens, reference = _reference_case(
+      'listops', dict(pooling='mean'))
+  p.config.mask_padding = False
+  got = _apply(p.config, tokens)
+  want = reference(params, mask_padding=False)
+  small.assert_close(got, want)
+  assert np.linalg.norm(want - reference(params)) > 1e-3
 
 
 @pytest.mark.parametrize('head,features', [('concat', 2), ('nli', 4)])
@@ -91,10 +189,9 @@ def test_pair_is_encoded_by_one_encoder():
   tokens = small.batch(small.tasks.get('retrieval'), 4, 24)['tokens']
   same = np.stack([tokens[:, 0], tokens[:, 0]], axis=1)
   p = small.make(c)
-  state = p.init()
-  _, captured = p.model.apply(
-      {'params': state.params}, same, train=False,
+  _, captured = jax.jit(lambda params: p.model.apply(
+      {'params': params}, same, train=False,
       capture_intermediates=lambda m, _: m.name == 'encoder',
-      mutable='intermediates')
+      mutable='intermediates'))(small.random_params(p))
   x = captured['intermediates']['encoder']['__call__'][0].reshape(4, 2, -1)
-  np.testing.assert_allclose(x[:, 0], x[:, 1], atol=1e-6)
+  small.assert_close(x[:, 0], x[:, 1])

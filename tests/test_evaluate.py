@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import small
-from lra.data.prepared import Split
+from lra.data.batches.prepared import Split
 from lra.training import evaluate
 
 

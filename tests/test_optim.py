@@ -1,5 +1,6 @@
 """The schedule and one AdamW update against their formulas in numpy."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,32 +19,39 @@ def test_schedule(s, expected):
   assert float(rate) == pytest.approx(expected, rel=1e-5)
 
 
-def test_adamw_updates():
-  train = small.config('transformer', 'listops').train
+@pytest.mark.parametrize('b1, b2, eps, decay', [
+    (0.9, 0.999, 1e-8, 0.1), (0.8, 0.98, 1e-3, 0.2)])
+@jax.enable_x64(True)
+def test_adamw_updates(b1, b2, eps, decay):
+  """Gradients that vary: constant ones would leave b1 and b2 without effect.
+
+  The rate is large, or the parameters would hide what has become of them; in
+  float32 the error of 1 - b2**s alone is 1e-5.
+  """
+  train = small.config(
+      'transformer', 'listops', b1=b1, b2=b2, eps=eps, weight_decay=decay,
+      learning_rate=2.0, warmup_steps=0).train
   tx = optim.make(train)
-  params = {'kernel': jnp.full((2, 2), 3.0), 'bias': jnp.full((2, 2), 3.0)}
-  grads = {'kernel': jnp.array([[1.0, -2.0], [0.5, 4.0]]),
-           'bias': jnp.ones((2, 2))}
+  want = {name: np.array([[3.0, -1.0], [0.5, 2.0]])
+          for name in ('kernel', 'bias')}
+  params = {name: jnp.asarray(w) for name, w in want.items()}
   state = tx.init(params)
   m = v = np.zeros((2, 2))
-  w = np.full((2, 2), 3.0)
-  for s in (1, 2, 3):
+  for s, size in enumerate((1.0, -0.3, 0.02), 1):
+    g = size * np.array([[1.0, -2.0], [0.5, 4.0]])
+    grads = dict.fromkeys(params, jnp.asarray(g))
     updates, state = tx.update(grads, state, params)
-    params = {k: params[k] + updates[k] for k in params}
-    g = np.asarray(grads['kernel'], np.float64)
-    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
-    rate = 0.005 * (s / 1000) / np.sqrt(1000)
-    w = w - rate * (m / (1 - 0.9**s) / (
-        np.sqrt(v / (1 - 0.999**s)) + 1e-8) + 0.1 * w)
-    np.testing.assert_allclose(params['kernel'], w, rtol=1e-5)
-  # Adam alone moves a constant gradient by the rate: no decay of the bias.
-  moved = sum(0.005 * (s / 1000) / np.sqrt(1000) for s in (1, 2, 3))
-  np.testing.assert_allclose(params['bias'], 3.0 - moved, rtol=1e-6)
+    params = {name: params[name] + updates[name] for name in params}
+    m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+    adam = m / (1 - b1**s) / (np.sqrt(v / (1 - b2**s)) + eps)
+    for name, w in want.items():
+      decayed = decay * w * (name == 'kernel')
+      want[name] = w - 2.0 / np.sqrt(s) * (adam + decayed)
+      small.assert_close(params[name], want[name], 1e-6)
 
 
 def test_what_decays():
   p = small.make(small.config('transformer', 'listops'))
-  import jax
   mask = optim.decay_mask(p.init().params)
   decays = {jax.tree_util.keystr(k): v
             for k, v in jax.tree_util.tree_leaves_with_path(mask)}

@@ -10,7 +10,7 @@ from data_prep import listops, retrieval
 from data_prep.content import Content, fingerprint, split_of
 from data_prep.tables import find
 from lra import tasks
-from lra.data import batches, prepared
+from lra.data.batches import batches, prepared
 
 FIXTURES = pathlib.Path(__file__).parent / 'fixtures'
 

@@ -12,20 +12,20 @@ import small
 from lra.training import step
 
 
-def _batch(weighted):
+def _batch(weighted, rows):
   batch = small.batch(small.tasks.get('listops'), 32, 24)
   batch['weights'] = (np.arange(32) < weighted).astype(np.float32)
-  return batch
+  return {k: v[:rows] for k, v in batch.items()}
 
 
 @functools.cache
-def _gradient(model, microbatch, *, weighted=32, devices=1):
+def _gradient(model, microbatch, *, weighted=32, rows=32, devices=1):
   c = small.config(model, 'listops', batch_size=32,
                    microbatch_size=microbatch)
   c.encoder.dropout = 0.0
   p = small.make(c, devices)
   state = p.init()
-  batch = _batch(weighted)
+  batch = _batch(weighted, rows)
   micro = {k: v.reshape(-1, microbatch, *v.shape[1:])
            for k, v in batch.items()}
   f = jax.jit(functools.partial(step.batch_gradient, p.model))
@@ -34,12 +34,12 @@ def _gradient(model, microbatch, *, weighted=32, devices=1):
         state.params, state.variables,
         jax.device_put(micro, p.batch_sharding(micro=True)),
         jax.random.key(0))
-  return jax.tree.leaves(jax.device_get((grads, sums)))
+  return jax.device_get((grads, sums))
 
 
 def _assert_equal(a, b):
-  for x, y in zip(a, b, strict=True):
-    np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+  for x, y in zip(a, b, strict=True):  # gradients, then sums
+    small.assert_close(x, y)
 
 
 @pytest.mark.parametrize('model', ['transformer', 'simpletron'])
@@ -52,6 +52,11 @@ def test_accumulation_weighs_examples_not_microbatches():
   # All weight in one microbatch: a mean of means would divide it by four.
   _assert_equal(_gradient('simpletron', 32, weighted=8),
                 _gradient('simpletron', 8, weighted=8))
+
+
+def test_filling_of_weight_zero_changes_nothing():
+  _assert_equal(_gradient('simpletron', 32, weighted=8),
+                _gradient('simpletron', 8, rows=8))
 
 
 @pytest.mark.parametrize('model', ['transformer', 'simpletron'])
@@ -87,11 +92,29 @@ def test_dropout_differs_per_microbatch_and_step():
   assert abs(loss(2, key) - 2 * loss(1, key)) > 1e-4
 
 
+def test_each_step_of_a_run_has_its_own_dropout():
+  c = small.config('transformer', 'listops')
+  c.encoder.dropout = 0.5
+  p = small.make(c)
+  train, start = p.compile_train(), p.init()
+  batch = small.batch(p.task, 4, 24, lead=(1,))
+
+  def loss(number):
+    state = jax.tree.map(jnp.copy, start)  # the step may reuse its memory
+    state = state.replace(step=state.step + number)
+    state, _ = train(state, batch, p.put_seed())
+    return float(state.sums['loss'])
+
+  assert loss(0) == loss(0)
+  assert loss(0) != loss(1)
+
+
 def test_weighted_loss_closed_form():
   logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))
   loss, correct = step.weighted_loss(
       logits, jnp.array([0, 2]), jnp.array([1.0, 2.0]))
-  np.testing.assert_allclose(loss, -np.log(0.5) - 2 * np.log(0.1), rtol=1e-6)
+  assert float(loss) == pytest.approx(
+      -np.log(0.5) - 2 * np.log(0.1), rel=1e-5)
   assert float(correct) == 1.0
 
 

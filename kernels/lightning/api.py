@@ -19,7 +19,7 @@ def lightning_attention(
   scale=1.0,
   initial_state=None,
   return_state=False,
-  implementation=None,
+  kernel='auto',
 ):
   """Lightning attention, arXiv 2401.04658 (Qin 2024), equations 3 and 4.
 
@@ -39,8 +39,8 @@ def lightning_attention(
     scale: a Python number.
     initial_state: float32 [B, H, Dh, Dh] (key by value width), None = zeros.
     return_state: also return the state after the last token.
-    implementation: 'xla', 'pallas_tpu', 'pallas_gpu'; None or 'auto' takes the
-      device's kernel where it supports the operands, else 'xla'.
+    kernel: 'xla', 'pallas_tpu', 'pallas_gpu', or 'auto' for the device's own
+      where it supports the operands, else 'xla'.
 
   Returns:
     [B, L, H, Dh] in the dtype of q; with return_state a pair of it and the
@@ -48,7 +48,7 @@ def lightning_attention(
 
   Raises:
     ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named implementation cannot run; says why.
+    NotImplementedError: a named kernel cannot run; says why.
   """
   checks.check_qkv(q, k, v)
   checks.check_mask(mask, q)
@@ -62,36 +62,27 @@ def lightning_attention(
     return_state=bool(return_state),
     interpret=dispatch.interpret_params(),
   )
-  name = dispatch.resolve('lightning', implementation, q.shape, q.dtype)
+  name = dispatch.resolve('lightning', kernel, q.shape, q.dtype)
   out, state = _attend(name, options, q, k, v, mask, slopes, initial_state)
   return (out, state) if return_state else out
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _attend(name, options, *arrays):
-  return _call(name, options, arrays, save=False)[:2]
-
-
-def _call(name, options, arrays, save):
   module = dispatch.backend('lightning', name)
-  call = dispatch.over_batch(
-    name, lambda *x: module.forward(*x, options, save), shared=(4,)
-  )
-  return call(*arrays)
+  return module.forward(*arrays, options, save=False)[:2]
 
 
 def _forward(name, options, *arrays):
-  out, state, saved = _call(name, options, arrays, save=True)
+  module = dispatch.backend('lightning', name)
+  out, state, saved = module.forward(*arrays, options, save=True)
   return (out, state), (arrays, saved)
 
 
 def _backward(name, options, residuals, cotangents):
   arrays, saved = residuals
   module = dispatch.backend('lightning', name)
-  call = dispatch.over_batch(
-    name, lambda *x: module.backward(*x, options), shared=(4,)
-  )
-  dq, dk, dv, dstate = call(*arrays, saved, *cotangents)
+  dq, dk, dv, dstate = module.backward(*arrays, saved, *cotangents, options)
   return dq, dk, dv, None, None, dstate
 
 

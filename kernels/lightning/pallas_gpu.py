@@ -17,10 +17,11 @@ from kernels.lightning import pallas_gpu_backward, pallas_gpu_forward
 PAIR = 2 * hopper.TILE
 
 
-def supported(shape, dtype, interpret=None):
+def supported(shape, dtype):
   """Raises NotImplementedError for what `forward` cannot take."""
-  local = dispatch.target_is_local()
-  hopper.supported('lightning', shape, dtype, interpret, local)
+  hopper.supported(
+    shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
+  )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,10 +18,9 @@ from jax.experimental.pallas import tpu as pltpu
 from kernels import chunks, dispatch, tpu
 
 
-def supported(shape, dtype, interpret=None):
+def supported(shape, dtype):
   """Raises NotImplementedError for what `forward` cannot take."""
-  del interpret
-  tpu.supported('lightning', shape, dtype)
+  tpu.supported(shape, dtype)
 
 
 def forward(q, k, v, mask, slopes, initial_state, options, save):
@@ -31,7 +30,7 @@ def forward(q, k, v, mask, slopes, initial_state, options, save):
   b, _, h, d = q.shape
   like = functools.partial(dispatch.like, q)
   ins = {
-    'slopes': (pl.BlockSpec(memory_space=pltpu.SMEM), slopes),
+    'slopes': _slopes(slopes),
     'q': (rows, tpu.flat(q)),
     'k': (rows, tpu.flat(k)),
     'v': (rows, tpu.flat(v)),
@@ -57,7 +56,7 @@ def backward(
   last = plan.tiles.blocks - 1
   rows, mask_rows, state, before = _specs(plan.tiles, lambda n: last - n)
   ins = {
-    'slopes': (pl.BlockSpec(memory_space=pltpu.SMEM), slopes),
+    'slopes': _slopes(slopes),
     'q': (rows, tpu.flat(q)),
     'k': (rows, tpu.flat(k)),
     'v': (rows, tpu.flat(v)),
@@ -80,6 +79,11 @@ def backward(
   outs = plan.call(_backward_kernel, ins, outs, scratch=[states])
   grads = (outs[name].reshape(q.shape) for name in ('dq', 'dk', 'dv'))
   return (*grads, outs['dstate'])
+
+
+def _slopes(slopes):
+  """All slopes as scalars; two axes, so that vmap can add a third."""
+  return pl.BlockSpec(memory_space=pltpu.SMEM), slopes[None]
 
 
 def _specs(tiles, order):
@@ -134,7 +138,7 @@ class _Plan:
   def slopes(self, ins):
     """The slopes of the heads of this block."""
     first = pl.program_id(1) * self.tiles.heads
-    return [ins.slopes[first + h] for h in range(self.tiles.heads)]
+    return [ins.slopes[0, first + h] for h in range(self.tiles.heads)]
 
   def fill_decay(self, slopes, decay_scr):
     """scale * exp(-slope (i - j)) of every head, once per sequence."""

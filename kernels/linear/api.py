@@ -1,7 +1,7 @@
 """Linear attention: the public function and its dispatch."""
 
-from kernels import checks, dispatch, noncausal
-from kernels.linear import features
+from kernels import checks, dispatch
+from kernels.linear import features, vjp
 from kernels.linear.options import LinearOptions
 
 
@@ -15,7 +15,7 @@ def linear_attention(
   normalize=True,
   scale=1.0,
   eps=1e-6,
-  implementation=None,
+  kernel='auto',
 ):
   """Linear attention, arXiv 2006.16236 (Katharopoulos 2020), equation 5.
 
@@ -33,15 +33,15 @@ def linear_attention(
     feature_map: phi, 'elu1' (elu(x) + 1), 'relu' or 'identity'.
     normalize: False leaves the division out.
     scale, eps: Python numbers.
-    implementation: 'xla', 'pallas_tpu', 'pallas_gpu'; None or 'auto' takes the
-      device's kernel where it supports the operands, else 'xla'.
+    kernel: 'xla', 'pallas_tpu', 'pallas_gpu', or 'auto' for the device's own
+      where it supports the operands, else 'xla'.
 
   Returns:
     [B, L, H, Dh], the shape of v, in the dtype of q.
 
   Raises:
     ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named implementation cannot run; says why.
+    NotImplementedError: a named kernel cannot run; says why.
   """
   checks.check_qkv(q, k, v, any_value_width=True)
   checks.check_mask(mask, q)
@@ -56,14 +56,7 @@ def linear_attention(
     eps=checks.check_number('eps', eps),
     interpret=dispatch.interpret_params(),
   )
-  another_width = v.shape != q.shape
-  if another_width and implementation in (None, 'auto'):
-    implementation = 'xla'
-  name = dispatch.resolve('linear', implementation, q.shape, q.dtype)
-  if another_width and name != 'xla':
-    raise NotImplementedError(
-      f"implementation='{name}' needs features as wide as the values, got "
-      f'{q.shape[-1]} and {v.shape[-1]}: use implementation=\'xla\' or None'
-    )
-  return noncausal.attend('linear', name, options, q, k, v, mask)
-
+  name = dispatch.resolve(
+    'linear', kernel, q.shape, q.dtype, value_width=v.shape[-1]
+  )
+  return vjp.attend(name, options, q, k, v, mask)

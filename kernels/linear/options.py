@@ -11,3 +11,12 @@ class LinearOptions:
   scale: float = 1.0
   eps: float = 1e-6
   interpret: Any = None
+
+
+def check_value_width(shape, value_width):
+  """Raises NotImplementedError where values are not as wide as features."""
+  if value_width not in (None, shape[-1]):
+    raise NotImplementedError(
+      'the Pallas kernels need features as wide as the values, got '
+      f"{shape[-1]} and {value_width}: use kernel='xla' or 'auto'"
+    )

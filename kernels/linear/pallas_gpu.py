@@ -14,14 +14,17 @@ import jax.numpy as jnp
 
 from kernels import dispatch, hopper, hopper_sums
 from kernels.linear import pallas_gpu_rows as rows
+from kernels.linear.options import check_value_width
 
 IN_KERNEL_PARTS = 4
 
 
-def supported(shape, dtype, interpret=None):
+def supported(shape, dtype, value_width=None):
   """Raises NotImplementedError for what `forward` cannot take."""
-  local = dispatch.target_is_local()
-  hopper.supported('linear', shape, dtype, interpret, local)
+  check_value_width(shape, value_width)
+  hopper.supported(
+    shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
+  )
 
 
 def forward(q, k, v, mask, options, save):

@@ -14,12 +14,13 @@ from jax.experimental import pallas as pl
 
 from kernels import dispatch, tpu
 from kernels.linear import features
+from kernels.linear.options import check_value_width
 
 
-def supported(shape, dtype, interpret=None):
+def supported(shape, dtype, value_width=None):
   """Raises NotImplementedError for what `forward` cannot take."""
-  del interpret
-  tpu.supported('linear', shape, dtype)
+  check_value_width(shape, value_width)
+  tpu.supported(shape, dtype)
 
 
 def forward(q, k, v, mask, options, save):

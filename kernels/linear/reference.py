@@ -1,68 +1,58 @@
-"""Linear attention in plain XLA; the compiler may partition it freely."""
+"""The equation of linear attention and its gradients in float64 numpy.
 
-import jax.numpy as jnp
+What the errors of the kernels are measured against; it shares nothing with
+them.
+"""
 
-from kernels import xla
-from kernels.linear import features
-
-
-def forward(q, k, v, mask, options, save):
-  """(out, (S, z) or None); see `api.linear_attention`."""
-  dtype = q.dtype
-  phi_q, phi_k, v = _features(q, k, v, mask, options)
-  kv = xla.einsum('blhd,blhe->bhde', phi_k, v).astype(dtype)
-  z = jnp.sum(phi_k, axis=1, keepdims=True, dtype=jnp.float32)
-  out = xla.einsum('blhd,bhde->blhe', phi_q, kv) * options.scale
-  if options.normalize:
-    out = out / _norm(phi_q, z, mask, options)
-  return _keep(mask, out).astype(dtype), (kv, z) if save else None
+import numpy as np
 
 
-def backward(q, k, v, mask, saved, do, options):
-  """(dq, dk, dv)."""
-  dtype = q.dtype
-  kv, z = saved
-  q, k, do = (_keep(mask, x) for x in (q, k, do))
-  phi_q, phi_k, v = _features(q, k, v, mask, options)
-  dphi_q = xla.einsum('blhe,bhde->blhd', do, kv)
-  dz = 0.0
-  if options.normalize:
-    # Divide the float32 products, not their bf16 operand do: one rounding
-    # less in dq and in dkv.
-    norm = _norm(phi_q, z, mask, options)
-    num = xla.einsum('blhd,bhde->blhe', phi_q, kv)
-    num = jnp.sum(do * num, axis=-1, keepdims=True)
-    dnorm = -num / jnp.square(norm)
-    dphi_q = dphi_q / norm + dnorm * z
-    dz = jnp.sum(phi_q * dnorm, axis=1, keepdims=True)
-    phi_q = features.apply(options.feature_map, q) / norm
-  dkv = xla.einsum('blhd,blhe->bhde', phi_q.astype(dtype), do)
-  dkv = (dkv * options.scale).astype(dtype)
-  dphi_k = xla.einsum('blhe,bhde->blhd', v, dkv) + dz * options.scale
-  dv = xla.einsum('blhd,bhde->blhe', phi_k, dkv)
-  dq = dphi_q * features.slope(options.feature_map, q) * options.scale
-  dk = dphi_k * features.slope(options.feature_map, k)
-  return tuple(_keep(mask, x).astype(dtype) for x in (dq, dk, dv))
+def attention(
+  q, k, v, mask, do, *, feature_map='elu1', normalize=True, scale=1.0, eps=1e-6
+):
+  """(out, dq, dk, dv), [B, L, H, Dh] float64 each.
+
+  Args:
+    q, k, v: [B, L, H, Dh]; masked tokens may hold anything.
+    mask: bool [B, L], True = token.
+    do: [B, L, H, Dh], the gradient of the output.
+    feature_map, normalize, scale, eps: see `kernels.linear_attention`.
+  """
+  q, k, v, do = (zero_masked(x, mask) for x in (q, k, v, do))
+  keep_BxLx1x1 = np.asarray(mask)[:, :, None, None]
+  phi_q, slope_q = _phi(feature_map, q)
+  phi_k, slope_k = _phi(feature_map, k)
+  phi_k = phi_k * keep_BxLx1x1
+  state = np.einsum('blhd,blhe->bhde', phi_k, v)
+  out = scale * np.einsum('blhd,bhde->blhe', phi_q, state)
+  norm = np.ones_like(out[..., :1])
+  total = phi_k.sum(axis=1)
+  if normalize:
+    norm = np.einsum('blhd,bhd->blh', phi_q, total)[..., None] + eps
+    norm = np.where(keep_BxLx1x1, norm, 1.0)
+  out = out / norm
+  dnum = scale * do / norm
+  dnorm = -(do * out).sum(-1, keepdims=True) / norm * normalize
+  dphi_q = np.einsum('blhe,bhde->blhd', dnum, state) + dnorm * total[:, None]
+  dstate = np.einsum('blhd,blhe->bhde', phi_q, dnum)
+  dtotal = (phi_q * dnorm).sum(axis=1)
+  dphi_k = np.einsum('blhe,bhde->blhd', v, dstate) + dtotal[:, None]
+  dv = np.einsum('blhd,bhde->blhe', phi_k, dstate)
+  results = out, dphi_q * slope_q, dphi_k * slope_k, dv
+  return tuple(x * keep_BxLx1x1 for x in results)
 
 
-def _features(q, k, v, mask, options):
-  """phi(q), phi(k) in the dtype of q, and v; 0 where a token is masked."""
-  phi_q, phi_k = (
-    features.apply(options.feature_map, x).astype(q.dtype) for x in (q, k)
-  )
-  return tuple(_keep(mask, x) for x in (phi_q, phi_k, v))
+def zero_masked(x_BxLxHxDh, mask):
+  """float64, with 0 in the rows of masked tokens."""
+  x_BxLxHxDh = np.asarray(x_BxLxHxDh, np.float64)
+  return np.where(np.asarray(mask)[:, :, None, None], x_BxLxHxDh, 0.0)
 
 
-def _norm(phi_q, z_Bx1xHxDh, mask, options):
-  """phi(q) . z + eps as [B, L, H, 1]; 1 where a token is masked."""
-  norm = xla.einsum(
-    'blhd,bhd->blh', phi_q.astype(jnp.float32), z_Bx1xHxDh[:, 0]
-  )
-  norm = norm[..., None] + options.eps
-  return norm if mask is None else jnp.where(mask[:, :, None, None], norm, 1)
-
-
-def _keep(mask, x_BxLxHxDh):
-  if mask is None:
-    return x_BxLxHxDh
-  return jnp.where(mask[:, :, None, None], x_BxLxHxDh, 0)
+def _phi(name, x):
+  """phi(x) and phi'(x)."""
+  if name == 'elu1':
+    low = np.exp(np.minimum(x, 0.0))
+    return np.where(x > 0, x + 1.0, low), np.where(x > 0, 1.0, low)
+  if name == 'relu':
+    return np.maximum(x, 0.0), (x > 0) * 1.0
+  return x, np.ones_like(x)

@@ -1,6 +1,6 @@
 """What every model costs as sequences grow: memory and time, as tables.
 
-`python -m lra.benchmark --memory` and `--speed` print and write them.
+`python -m lra.costs --memory` and `--speed` print and write them.
 """
 
 import functools
@@ -15,25 +15,21 @@ import numpy as np
 
 from lra import machine, models
 from lra.report import catalogue
-from lra.report.markdown import NONE, code, quantity, table
+from lra.report.formats import NONE, quantity
+from lra.report.markdown import code, table
 from lra.training import program
 from lra.training.build import make_mixer
 
 LENGTHS = (4096, 8192)
 WIDTH, HEADS = 128, 4
-LIMITS = {'linear': 2.3, 'sqrt': 3.1}
+# Exponent of L in a model's memory -> by how much its temporaries may grow
+# when L doubles; with L^2 there is no limit to hold.
+LIMITS = {1: 2.3, 1.5: 3.1, 2: None}
 
 
-def growth(entry: catalogue.Entry) -> str:
-  """'quadratic', 'sqrt' (L sqrt(L)) or 'linear', as the model's `Cost` says.
-
-  The Transformer counts as linear in memory: its chunked path.
-  """
-  memory = entry.cost.partition(' time')[2] or entry.cost
-  if 'sqrt(L)' in memory:
-    return 'sqrt'
-  linear = 'O(L)' in memory or 'L^2' not in memory
-  return 'linear' if linear else 'quadratic'
+def limit(entry: catalogue.Entry) -> float | None:
+  """How much a model's temporaries may grow when L doubles; None: any."""
+  return LIMITS[entry.growth['memory']]
 
 
 def mixer(name: str, width: int = WIDTH, heads: int = HEADS, **options):
@@ -58,12 +54,10 @@ def compile_gradient(module, length: int, width: int = WIDTH):
   variables = dict(jax.eval_shape(
       functools.partial(module.init, train=False), jax.random.key(0), x, mask))
   params = variables.pop('params', {})
-  mutable = [c for c in variables if c == 'stats']
 
   def loss(params, rest, x, mask):
-    y, _ = module.apply(
-        {'params': params, **rest}, x, mask, train=True, mutable=mutable,
-        rngs={'dropout': jax.random.key(0)})
+    y = module.apply({'params': params, **rest}, x, mask, train=True,
+                     rngs={'dropout': jax.random.key(0)})
     return jnp.sum(jnp.square(y))
 
   return jax.jit(jax.grad(loss, (0, 2))).lower(
@@ -83,17 +77,17 @@ def memory() -> list[str]:
     half, whole = (
         temporary_bytes(compile_gradient(mixer(entry.name), n))
         for n in LENGTHS)
-    limit = LIMITS.get(growth(entry))
+    most = limit(entry)
     rows.append([
         entry.name, *(f'{n / 2**20:,.1f}' for n in (half, whole)),
-        f'{whole / half:.2f}', NONE if limit is None else f'{limit:.1f}'])
+        f'{whole / half:.2f}', NONE if most is None else f'{most:.1f}'])
   return [
       '# Memory of the models', '',
       f'Temporary MiB of one mixer, forward and backward, compiled for '
       f'{_device()}; B 1, width {WIDTH}, {HEADS} heads, float32, the settings '
       'of `configs/<model>.py:text`. The limit is what its cost in L allows; '
       'none where memory is quadratic by definition. '
-      'Written by `python -m lra.benchmark --memory`.', '',
+      'Written by `python -m lra.costs --memory`.', '',
       table(['model', *(f'L = {n:,}' for n in LENGTHS), 'ratio', 'limit'],
             rows)]
 
@@ -126,7 +120,7 @@ def speed(width: int = 256, rounds: int = 3, shapes=((8, 2000), (4, 4000))
       f'{rounds} rounds over all models. Projections and MLP are in every '
       'row. Where cost is linear in L, the number M of features, landmarks or '
       'keys per query decides from which L on a model is the faster one. '
-      'Written by `python -m lra.benchmark --speed`.', '',
+      'Written by `python -m lra.costs --speed`.', '',
       table(['model', 'cost', *(
           text for batch, length in shapes for text in
           (f'{batch} x {length:,}', 'ratio'))], rows)]

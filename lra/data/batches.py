@@ -1,11 +1,11 @@
 """Prepared arrays -> batches. A batch is a pure function of seed and step."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from lra.data.prepared import Split
+from lra.data.batches.prepared import Split
 
 Batch = dict[str, np.ndarray]
 
@@ -52,21 +52,32 @@ def train_indices(size: int, batch_size: int, seed: int, step: int):
   return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
-def train_batch(split: Split, *, batch_size: int, microbatch_size: int,
-                seq_len: int, seed: int, step: int) -> Batch:
-  """The batch of `step`, as microbatches: [N, microbatch_size, ...]."""
-  batch = gather(
-      split, train_indices(len(split.labels), batch_size, seed, step), seq_len)
+def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
+                microbatch_size: int, seed: int, step: int) -> Batch:
+  """The batch of `step`, as microbatches: arrays [N, microbatch_size, ...].
+
+  Args:
+    make: (indices, seed, step) -> arrays of these examples.
+    size: number of examples to choose from.
+    batch_size: examples of one optimizer step; `microbatch_size` divides it.
+    microbatch_size: examples of one forward and backward pass.
+    seed: seed of the order of examples.
+    step: updates made before, from 0.
+  """
+  batch = make(train_indices(size, batch_size, seed, step), seed=seed,
+               step=step)
   return {k: v.reshape(-1, microbatch_size, *v.shape[1:])
           for k, v in batch.items()}
 
 
-def eval_batches(split: Split, *, batch_size: int, seq_len: int
-                 ) -> Iterator[Batch]:
-  """Every example once; the last batch is filled up with weight 0."""
-  size = len(split.labels)
-  for start in range(0, size, batch_size):
+def eval_batches(make: Callable[..., Batch], size: int, *, batch_size: int,
+                 seed: int = 0) -> Iterator[Batch]:
+  """Every example once; the last batch is filled up with weight 0.
+
+  Args: as `train_batch`; the steps are -1, -2, ...
+  """
+  for number, start in enumerate(range(0, size, batch_size), 1):
     places = np.arange(start, start + batch_size)
-    batch = gather(split, np.minimum(places, size - 1), seq_len)
-    batch['weights'] = (places < size).astype(np.float32)
+    batch = make(np.minimum(places, size - 1), seed=seed, step=-number)
+    batch['weights'][places >= size] = 0
     yield batch

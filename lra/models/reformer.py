@@ -12,65 +12,61 @@ those of evaluation are drawn once, at initialisation, and kept in `constants`.
 (The LRA release has one round, ten buckets, keys of any length, and ignores
 buckets, padding and self-attention within a chunk.)
 
-Family: sparse
 Equation: softmax over the union over rounds r of { j : h_r(j) = h_r(i) and
   chunk_r(i) - chunk_r(j) in {0, 1} } without i of q_i q_j / (|q_j| sqrt(Dh)),
   h_r(x) = argmax([x R_r, -x R_r])
-Cost: O(L rounds (chunk D + log L + num_buckets D))
 Source: Kitaev et al. 2020, arXiv 2001.04451, section 2 and eq. 2-4
 """
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from lra.errors import UserError
 from lra.nn import layers, partials
 from lra.nn.block_sparse import neighbours
+from lra.nn.mixer import HeadMixer
+
+FAMILY = 'sparse'
+COST = 'O(L rounds (chunk D + log L + num_buckets D))'
+GROWTH = {'time': 1, 'memory': 1}
 
 SELF = -1e5  # added to the logit of a position with itself (Kitaev et al.)
 
 
-class Mixer(nn.Module):
+class Mixer(HeadMixer):
   """LSH attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes:
-    num_heads: H.
-    qkv_width: H * Dh.
-    rounds: of hashing.
+  Attributes: those of `HeadMixer`, and
+    rounds: how many times positions are hashed.
     chunk_size: positions in a chunk.
     num_buckets: even; the paper takes 2 L / chunk_size.
-    qkv_bias: whether the two input projections have biases.
-    dtype: computing dtype; parameters are float32.
 
   Raises:
     UserError: num_buckets is odd, another size is not positive, or the heads do
       not divide the width.
   """
-  num_heads: int = 8
-  qkv_width: int = 512
   rounds: int = 4
   chunk_size: int = 64
   num_buckets: int = 64
-  qkv_bias: bool = True
-  dtype: jnp.dtype = jnp.float32
 
-  @nn.compact
-  def __call__(self, x: jax.Array, mask: jax.Array, *,
-               train: bool) -> jax.Array:
+  def project(self, x_BxLxD):
+    """Queries, the same as keys, and values, each [B, L, H, Dh]."""
+    qk_BxLxHxDh, v_BxLxHxDh = (
+        layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
+                             self.dtype, name, self.qkv_bias)
+        for name in ('query_key', 'value'))
+    return qk_BxLxHxDh, qk_BxLxHxDh, v_BxLxHxDh
+
+  def mix(self, qk_BxLxHxDh, _, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`; the keys are made of the queries."""
     if self.num_buckets < 2 or self.num_buckets % 2:
       raise UserError('config.model.num_buckets must be even.')
     if min(self.rounds, self.chunk_size) < 1:
       raise UserError('config.model.rounds and chunk_size must be 1 or more.')
-    qk_BxLxHxDh, v_BxLxHxDh = (
-        layers.project_heads(x, self.num_heads, self.qkv_width, self.dtype,
-                             name, self.qkv_bias)
-        for name in ('query_key', 'value'))
     buckets_BxHxRxL = hash_buckets(
         qk_BxLxHxDh, self._rotations(qk_BxLxHxDh.shape[-1], train))
-    o_BxLxHxDh = lsh_attention(
-        qk_BxLxHxDh, v_BxLxHxDh, mask, buckets_BxHxRxL, self.chunk_size)
-    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+    return lsh_attention(
+        qk_BxLxHxDh, v_BxLxHxDh, mask_BxL, buckets_BxHxRxL, self.chunk_size)
 
   def _rotations(self, head_width, train):
     shape = (self.num_heads, self.rounds, head_width, self.num_buckets // 2)

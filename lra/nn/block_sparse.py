@@ -3,7 +3,7 @@
 The keys that a query sees come in up to three sets, each attended to by dense
 products of blocks: the window (neighbouring blocks, concatenated), keys shared
 by all queries, and random blocks (gathered). Their partial softmaxes are
-merged (`lra.models.partials`); the sets are made disjoint by leaving the
+merged (`lra.nn.partials`); the sets are made disjoint by leaving the
 shared keys out of the others. Queries that see everything are few and get
 a softmax over all keys.
 

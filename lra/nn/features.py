@@ -15,6 +15,8 @@ import jax.numpy as jnp
 
 import kernels
 
+TINY = 1e-30  # keeps 0 / 0 away and changes no quotient of normal numbers
+
 
 def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,
                            width: int) -> jax.Array:
@@ -125,6 +127,35 @@ def stable_pair(log_q_BxLxHxF: jax.Array, log_k_BxLxHxF: jax.Array,
   return phi_q_BxLxHxF, phi_k_BxLxHxF
 
 
+def pair_with_eps(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
+                  omega_HxFxDh: jax.Array, mask_BxL: jax.Array,
+                  eps: float) -> tuple[jax.Array, jax.Array]:
+  """Positive features with an epsilon, as in the Performer authors' code.
+
+  phi_f(x) = exp(omega_f . x - |x|^2 / 2 - top) + eps. For a query, top is its
+  largest omega_f . x; for all keys of a head together, the largest over their
+  features and true positions.
+
+  Returns:
+    phi(q), phi(k), each [B, L, H, F] in the dtype of `q`, divided by the
+    largest feature of the query and of all keys: that cancels in attention
+    and keeps products away from zero.
+  """
+  angle_k_BxLxHxF = jnp.where(
+      mask_BxL[:, :, None, None], _project(k_BxLxHxDh, omega_HxFxDh), -1e20)
+
+  def phi(x_BxLxHxDh, angle_BxLxHxF, axes):
+    square_BxLxHx1 = jnp.square(x_BxLxHxDh.astype(jnp.float32)).sum(
+        -1, keepdims=True)
+    top = angle_BxLxHxF.max(axes, keepdims=True)
+    phi_BxLxHxF = jnp.exp(angle_BxLxHxF - square_BxLxHx1 / 2 - top) + eps
+    most = jax.lax.stop_gradient(phi_BxLxHxF.max(axes, keepdims=True))
+    return (phi_BxLxHxF / most).astype(x_BxLxHxDh.dtype)
+
+  return (phi(q_BxLxHxDh, _project(q_BxLxHxDh, omega_HxFxDh), 3),
+          phi(k_BxLxHxDh, angle_k_BxLxHxF, (1, 3)))
+
+
 def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
                   v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
                   kernel: str = 'auto', eps: float = 1e-6) -> jax.Array:
@@ -143,7 +174,7 @@ def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
     return _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
                             mask_BxL, kernel, eps)
   return attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask=mask_BxL,
-                feature_map='identity', eps=eps, implementation=kernel)
+                feature_map='identity', eps=eps, kernel=kernel)
 
 
 def _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
@@ -154,7 +185,7 @@ def _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
   v = jnp.broadcast_to(v_BxLxHxDh[:, :, :, None],
                        (batch, length, heads, groups, width))
   sums = attend(q, k, v.reshape(q.shape), mask=mask_BxL,
-                feature_map='identity', normalize=False, implementation=kernel)
+                feature_map='identity', normalize=False, kernel=kernel)
   sum_BxLxHxDh = sums.reshape(v.shape).astype(jnp.float32).sum(3)
   total_Bx1xHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
       1, keepdims=True, dtype=jnp.float32)

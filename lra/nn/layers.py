@@ -10,7 +10,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
 from lra.errors import UserError
 
 KERNEL_INIT = nn.initializers.xavier_uniform()
@@ -72,18 +71,3 @@ def merge_heads_and_project(o_BxLxHxDh: jax.Array, features: int,
   return nn.DenseGeneral(features, axis=(-2, -1), dtype=dtype,
                          use_bias=use_bias, kernel_init=KERNEL_INIT,
                          name='out')(o_BxLxHxDh)
-
-
-def linear_kernel(op: str, mixer: nn.Module, length: int) -> str:
-  """The implementation of `kernels` that `mixer` runs at `length`.
-
-  Raises:
-    UserError: the named one cannot run here, or there is none of that name.
-  """
-  shape = (1, length, mixer.num_heads,
-           head_width(mixer.qkv_width, mixer.num_heads))
-  try:
-    return kernels.resolve(op, mixer.kernel, shape, mixer.dtype)
-  except (NotImplementedError, ValueError) as e:
-    raise UserError(
-        f'config.model.kernel={mixer.kernel} is not possible: {e}.') from e

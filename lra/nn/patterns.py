@@ -1,6 +1,6 @@
 """Sparse attention patterns as data: which keys does each query see?
 
-One `Pattern` configures the computation (`lra.models.block_sparse`) and spells
+One `Pattern` configures the computation (`lra.nn.block_sparse`) and spells
 itself out as a boolean [L, L] matrix. To draw a model's pattern as a PNG:
 
   python -m lra.models.patterns --model=bigbird --length=1024 --out=bigbird.png

@@ -19,66 +19,50 @@ import jax.numpy as jnp
 
 from lra.errors import UserError
 from lra.nn import features, layers
+from lra.nn.mixer import HeadMixer
 
-KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 
-
-class SpectralMixer(nn.Module):
+class SpectralMixer(HeadMixer):
   """Linear attention with a learned kernel: x [B, L, D] -> [B, L, D].
 
-  Subclasses give `density` and `positive`; mask is [B, L] bool.
+  A subclass writes `density` and may set `positive`; mask is [B, L] bool.
 
-  Attributes:
-    num_heads: H.
-    qkv_width: H * Dh, the width of all heads together.
+  Attributes: those of `HeadMixer`, and
     num_features: M, all features of a head.
     redraw: whether each training step draws its own noise, from the 'dropout'
       stream; evaluation uses that of initialisation.
     kernel: 'auto', 'xla', 'pallas_gpu' or 'pallas_tpu'.
-    dtype: computing dtype; parameters are float32.
 
   Raises:
     UserError: the heads do not divide the width, or too few features.
-    NotImplementedError: the named kernel cannot run here.
   """
-  num_heads: int = 8
-  qkv_width: int = 512
   num_features: int = 256
   redraw: bool = False
   kernel: str = 'auto'
-  dtype: jnp.dtype = jnp.float32
 
-  positive = False  # exponential features, else cosines and sines
-
-  def implementation(self, length: int, width: int) -> str:
-    """The kernel that runs for x [B, length, width], for the record."""
-    return layers.linear_kernel('linear', self, length)
+  op = 'linear'
+  positive = False  # True: exponential features; False: cosines and sines
 
   def density(self, num_frequencies: int, head_width: int, train: bool
               ) -> tuple[jax.Array, jax.Array]:
     """Frequencies [H, F, Dh] and weights [H, F], at most `num_frequencies`."""
     raise NotImplementedError
 
-  @nn.compact
-  def __call__(self, x: jax.Array, mask: jax.Array, *,
-               train: bool) -> jax.Array:
-    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = layers.project_qkv(
-        x, self.num_heads, self.qkv_width, self.dtype)
-    head_width = q_BxLxHxDh.shape[-1]
-    scale = head_width**-0.25
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    scale = q_BxLxHxDh.shape[-1]**-0.25
     phi_q_BxLxHxM, phi_k_BxLxHxM = self._features(
-        scale * q_BxLxHxDh, scale * k_BxLxHxDh, mask, train)
-    o_BxLxHxDh = features.linear_attend(
-        phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask, kernel=self.kernel)
-    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+        scale * q_BxLxHxDh, scale * k_BxLxHxDh, mask_BxL, train)
+    return features.linear_attend(
+        phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL, kernel=self.kernel)
 
-  def _features(self, q_BxLxHxDh, k_BxLxHxDh, mask, train):
+  def _features(self, q_BxLxHxDh, k_BxLxHxDh, mask_BxL, train):
     head_width = q_BxLxHxDh.shape[-1]
     if self.positive:
       omega, weight = self.density(self.num_features, head_width, train)
       return features.stable_pair(
           *(features.positive(x, omega, weight, 1.0)
-            for x in (q_BxLxHxDh, k_BxLxHxDh)), mask, self.dtype)
+            for x in (q_BxLxHxDh, k_BxLxHxDh)), mask_BxL, self.dtype)
     # A cosine and a sine of each; one frequency is the constant's.
     omega, weight = features.with_constant(
         *self.density(self.num_features // 2 - 1, head_width, train))
@@ -132,8 +116,10 @@ def generated(mixer: SpectralMixer, num_frequencies: int, head_width: int,
 
   Three dense layers with batch normalisation over the F samples and leaky
   ReLU between them and tanh at the end, shared by the heads. The noise has
-  Dh / 2 entries, the hidden layers 2 Dh and 4 Dh units, as released. The
-  samples are no data: evaluation normalises by their statistics as well.
+  Dh / 2 entries, the hidden layers 2 Dh and 4 Dh units, as released. What is
+  normalised are the samples of the noise, which are the same in training and
+  evaluation but for a redraw, so evaluation normalises by their own
+  statistics too and keeps no running averages.
 
   Raises:
     UserError: fewer than two frequencies.

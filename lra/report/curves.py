@@ -1,4 +1,4 @@
-"""Draws `curves.png` of a run: loss and accuracy against steps."""
+"""Draws `curves.png` of a run: loss, and any accuracy, against steps."""
 
 import io
 import json
@@ -26,8 +26,9 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
 
   Args:
     metrics_jsonl_path: one object per log point with `step`, `split` (`train`,
-      `val` or `test`), `loss` and `accuracy` (a fraction). A last line torn
-      by a kill is left out; of a step logged twice the later point counts.
+      `val` or `test`), `loss` and, for a classifier, `accuracy` (a fraction).
+      A last line that a kill has cut short is left out; where a step was
+      logged twice, the later point counts.
     out_png: the file to write.
     floors: name -> accuracy (a fraction), drawn as dashed lines.
 
@@ -37,20 +38,26 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
   points = _read(pathlib.Path(metrics_jsonl_path))
   with style():
     fig = figure.Figure(figsize=(9, 3.6), layout='constrained')
-    loss, accuracy = fig.subplots(1, 2)
-    _draw(loss, points, 'loss', 1)
-    _draw(accuracy, points, 'accuracy', 100)
-    accuracy.set_ylabel('accuracy, %')
-    for (name, value), dash in zip(sorted((floors or {}).items()), 9 * DASHES,
-                                   strict=False):
-      accuracy.axhline(100 * value, linestyle=dash, color=FLOOR, linewidth=1.2,
-                       label=f'floor: {name} {100 * value:.2f}')
-    if accuracy.get_legend_handles_labels()[1]:
-      fig.legend(*accuracy.get_legend_handles_labels(),
+    scored = floors or any('accuracy' in point for point in points.values())
+    axes = fig.subplots(1, 2 if scored else 1, squeeze=False)[0]
+    _draw(axes[0], points, 'loss', 1)
+    if scored:
+      _draw(axes[1], points, 'accuracy', 100)
+      axes[1].set_ylabel('accuracy, %')
+      _draw_floors(axes[1], floors or {})
+    if axes[-1].get_legend_handles_labels()[1]:
+      fig.legend(*axes[-1].get_legend_handles_labels(),
                  loc='outside lower center', ncols=4)
     out = io.BytesIO()
     fig.savefig(out, format='png', dpi=110, metadata={'Software': None})
   files.write_all({pathlib.Path(out_png): out.getvalue()})
+
+
+def _draw_floors(ax, floors):
+  for (name, value), dash in zip(sorted(floors.items()), 9 * DASHES,
+                                 strict=False):
+    ax.axhline(100 * value, linestyle=dash, color=FLOOR, linewidth=1.2,
+               label=f'floor: {name} {100 * value:.2f}')
 
 
 def _draw(ax, points, field, scale):

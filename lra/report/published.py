@@ -7,8 +7,10 @@ import re
 
 from lra.errors import UserError
 
-SCORES = ('listops', 'text', 'retrieval', 'image', 'pathfinder', 'pathx',
-          'average')
+# Column of the file -> its title on the page.
+SCORES = {'listops': 'ListOps', 'text': 'Text', 'retrieval': 'Retrieval',
+          'image': 'Image', 'pathfinder': 'Pathfinder', 'pathx': 'Path-X',
+          'average': 'Average'}
 COLUMNS = ('model', *SCORES, 'protocol', 'source', 'arxiv', 'evidence')
 EVIDENCE = ('primary', 'secondary')
 

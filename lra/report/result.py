@@ -1,224 +1,215 @@
-"""What a result record and a floors record must hold.
-
-A result record is the `result.json` of one run; a floors record holds the
-accuracies that trivial or linear methods reach on one prepared data set.
-Accuracies are fractions in [0, 1].
-"""
+"""What a run leaves behind, its `result.json`: the one description of it."""
 
 import json
-import math
 import pathlib
+from typing import Annotated, Any, Literal
 
-from lra import tasks
+import pydantic
+from pydantic import AfterValidator, Field
+
+from lra import files, identity, tasks
 from lra.errors import UserError
+from lra.report import record
+from lra.report.record import Amount, Count, Fraction, Record, TaskName, Text
 
-STATUSES = ('ok', 'diverged', 'oom', 'stopped')
+CLASSIFICATION = 'classification'
+# A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')
 
-_TEXTS = ('task', 'model', 'protocol', 'device', 'dtype', 'data_fingerprint')
-_OPTIONAL_TEXTS = ('kernel', 'git_commit')
-_COUNTS = ('num_params', 'mixer_params')
-_OPTIONAL_COUNTS = ('best_step', 'peak_memory_bytes')
-_OPTIONAL_NUMBERS = ('steps_per_s', 'tokens_per_s', 'train_seconds',
-                     'eval_seconds', 'compile_seconds')
+
+def _plain(config):
+  """The config as JSON keeps it, so that tuples become lists."""
+  return json.loads(json.dumps(config, allow_nan=False))
 
 
-class _RecordError(ValueError):
-  """What is wrong with a record, without the name of its file."""
+Config = Annotated[dict[str, Any], AfterValidator(_plain)]
 
 
-def validate(record: object) -> None:
-  """Checks a result record.
+class Scores(Record):
+  """Scores of one split: numbers by name, whatever the objective.
 
-  Every field of the format must be there. Only these may be null: `val`
-  (without a validation split), `best_step`, the times and rates,
-  `peak_memory_bytes`, `kernel`, `git_commit`, `git_dirty`, and, where status
-  is not `ok`, also `test` and the parameter counts.
+  Attributes:
+    loss: mean over the examples.
+  """
+  __pydantic_extra__: dict[str, float]
+  loss: float
+
+
+class ClassificationScores(Scores):
+  """Scores of a classifier on one split.
+
+  Attributes:
+    loss: mean cross entropy, in nats.
+    accuracy, precision, recall, f1: fractions; all but the accuracy are means
+      over the classes.
+    confusion: [C, C], number of examples of each true class (rows) that were
+      given each class (columns).
+  """
+  loss: Amount
+  accuracy: Fraction
+  precision: Fraction
+  recall: Fraction
+  f1: Fraction
+  confusion: list[list[Count]]
+
+  @property
+  def examples(self) -> int:
+    """Number of examples that were scored."""
+    return sum(map(sum, self.confusion))
+
+  @pydantic.model_validator(mode='after')
+  def _accuracy_is_that_of_the_confusion(self):
+    classes = len(self.confusion)
+    if any(len(row) != classes for row in self.confusion):
+      raise ValueError("'confusion' is not square")
+    if not self.examples:
+      raise ValueError("'confusion' counts no example")
+    hits = sum(self.confusion[i][i] for i in range(classes))
+    if abs(hits / self.examples - self.accuracy) > 1e-6:
+      raise ValueError(f"'confusion' gives accuracy {hits / self.examples:.6f} "
+                       f"but 'accuracy' is {self.accuracy:.6f}")
+    return self
+
+
+class Result(Record):
+  """One run: one config and one seed.
+
+  Attributes:
+    status: 'ok', 'diverged' (the loss was not finite), 'oom' (out of memory)
+      or 'stopped' (the same command continues the run).
+    objective: name of what was learnt; it says what the scores are.
+    task, model, protocol, seed: as in `config`.
+    steps: updates made.
+    best_step: step of the parameters that were tested, if any.
+    val: scores of those parameters on the validation split, None without one.
+    test: scores on the test split; never None where the status is 'ok'.
+    floors: name -> accuracy of a method without a neural network.
+    num_params, mixer_params: trainable parameters of the model, and of its
+      mixers alone; never None where the status is 'ok'.
+    steps_per_s, tokens_per_s: training speed without compilation and
+      evaluation.
+    peak_memory_bytes: the most that was in use at once, in bytes.
+    train_seconds, eval_seconds, compile_seconds: where the time went.
+    device: the kind of device, as people call it.
+    num_devices: how many of them.
+    dtype: what was computed in.
+    kernel: the kernel that the mixers ran.
+    git_commit, git_dirty: version of the code, and whether it was modified.
+    data_fingerprint: hash of the prepared data set.
+    config: the whole config, as plain JSON values.
+  """
+  status: Literal['ok', 'diverged', 'oom', 'stopped']
+  objective: Text = CLASSIFICATION
+  task: TaskName
+  model: Text
+  protocol: Text
+  seed: Count
+  steps: Count
+  best_step: Count | None
+  val: Scores | None
+  test: Scores | None
+  floors: dict[str, Fraction]
+  num_params: Count | None
+  mixer_params: Count | None
+  steps_per_s: Amount | None
+  tokens_per_s: Amount | None
+  peak_memory_bytes: Count | None
+  train_seconds: Amount | None
+  eval_seconds: Amount | None
+  compile_seconds: Amount | None
+  device: Text
+  num_devices: Annotated[int, Field(ge=1)] = 1
+  dtype: Text
+  kernel: Text | None
+  git_commit: Text | None
+  git_dirty: bool | None
+  data_fingerprint: Text
+  config: Config
+
+  @property
+  def finished(self) -> bool:
+    """Whether the same command has nothing left to do."""
+    return self.status in FINISHED
+
+  @property
+  def record_path(self) -> pathlib.Path:
+    """Where its record is kept, seen from the folder of all records."""
+    name = f'{self.model}-{identity.run_name(self.config)}.json'
+    return pathlib.Path(self.task, name)
+
+  @pydantic.model_validator(mode='after')
+  def _is_complete(self):
+    for name in ('test', 'num_params', 'mixer_params'):
+      if self.status == 'ok' and getattr(self, name) is None:
+        raise ValueError(f"field '{name}' is null but the status is 'ok'")
+    if self.status == 'ok' and not self.num_params:
+      raise ValueError("field 'num_params' is 0")
+    both = self.num_params is not None and self.mixer_params is not None
+    if both and self.mixer_params > self.num_params:
+      raise ValueError("field 'mixer_params' is larger than 'num_params'")
+    return self
+
+  @pydantic.model_validator(mode='after')
+  def _agrees_with_its_config(self):
+    model = self.config.get('model') or {}
+    if not isinstance(model, dict):
+      raise ValueError("field 'config.model' is not an object")
+    said = {**self.config, 'model': model.get('name')}
+    for name in ('task', 'model', 'protocol', 'seed'):
+      ours, theirs = getattr(self, name), said.get(name)
+      if theirs is not None and theirs != ours:
+        raise ValueError(
+            f"field '{name}' is {ours!r} but its config says {theirs!r}")
+    return self
+
+
+class ClassificationResult(Result):
+  """A run whose objective is classification."""
+  val: ClassificationScores | None
+  test: ClassificationScores | None
+
+  @pydantic.model_validator(mode='after')
+  def _has_the_classes_of_its_task(self):
+    classes = tasks.TASKS[self.task].num_classes
+    for split in ('val', 'test'):
+      scores = getattr(self, split)
+      if scores is not None and len(scores.confusion) != classes:
+        raise ValueError(
+            f"field '{split}.confusion' is not {classes} x {classes}")
+    return self
+
+
+def validate(fields: dict) -> Result:
+  """Returns the fields of a new result as one.
 
   Raises:
-    UserError: a field is missing, of the wrong type or out of range, or the
-      confusion matrix does not agree with the accuracy.
+    UserError: a field is missing, of the wrong type or out of range, or two
+      of them contradict each other; names the field.
   """
   try:
-    _check_run(record)
-  except _RecordError as error:
+    return _result(fields)
+  except pydantic.ValidationError as error:
     raise UserError(
-        f'The result record is not sound ({error}): write it again.'
-    ) from error
+        f'The result of this run cannot be kept ({record.reason(error)}): mend '
+        'the code that made it.') from error
 
 
-def read_run(path: pathlib.Path) -> dict:
-  """Returns the result record in `path`; raises UserError naming the file."""
-  return _read(path, _check_run, 'result')
+def write(path: pathlib.Path, result: Result) -> None:
+  """Writes a result as JSON, all or nothing; UserError where it cannot."""
+  files.write_json(path, result.model_dump(exclude_unset=True))
 
 
-def read_floors(path: pathlib.Path) -> dict:
-  """Returns the floors record in `path`; raises UserError naming the file."""
-  record = _read(path, _check_floors, 'floors')
-  if record['task'] != path.stem:
-    raise UserError(
-        f'{path} holds the floors of {record["task"]!r}: rename it to '
-        f'{record["task"]}.json or make it again.')
-  return record
+def read(path: pathlib.Path) -> Result:
+  """Returns the result in `path`; raises UserError naming file and field."""
+  return record.read(path, _result, 'result')
 
 
-def _read(path, check, kind):
-  try:
-    record = json.loads(path.read_text(encoding='utf-8'),
-                        parse_constant=_no_constant)
-    check(record)
-  except (OSError, ValueError) as error:
-    reason = str(error).replace('\n', ' ')
-    raise UserError(
-        f'{path} is not a sound {kind} record ({reason}): restore it, make it '
-        'again or delete it, then repeat the command.') from error
-  return record
+def read_if_there(path: pathlib.Path) -> Result | None:
+  """As `read`, but None where there is no such file."""
+  return read(path) if path.exists() else None
 
 
-def _no_constant(text):
-  raise _RecordError(f'it holds {text}, which is no JSON number')
-
-
-def _check_run(record):
-  if not isinstance(record, dict):
-    raise _RecordError('it is not a JSON object')
-  ok = _get(record, 'status') == 'ok'
-  if record['status'] not in STATUSES:
-    raise _RecordError(f"field 'status' is {record['status']!r}, not one of "
-                       f'{", ".join(STATUSES)}')
-  for name in _TEXTS:
-    _text(record, name)
-  for name in _OPTIONAL_TEXTS:
-    _text(record, name, optional=True)
-  for name in ('seed', 'steps'):
-    _count(record, name)
-  for name in _COUNTS:
-    _count(record, name, optional=not ok)
-  for name in _OPTIONAL_COUNTS:
-    _count(record, name, optional=True)
-  for name in _OPTIONAL_NUMBERS:
-    _number(record, name, optional=True)
-  if _get(record, 'git_dirty') not in (True, False, None):
-    raise _RecordError("field 'git_dirty' is not a boolean")
-  _check_params(record)
-  _check_scores(record, 'val', optional=True)
-  _check_scores(record, 'test', optional=not ok)
-  for name in _object(record, 'floors'):
-    _fraction(record['floors'], name, 'floors.')
-  _check_config(record)
-
-
-def _check_params(record):
-  total, mixer = record['num_params'], record['mixer_params']
-  if record['status'] == 'ok' and not total:
-    raise _RecordError("field 'num_params' is 0")
-  if total is not None and mixer is not None and mixer > total:
-    raise _RecordError("field 'mixer_params' is larger than 'num_params'")
-
-
-def _check_scores(record, split, optional):
-  if _get(record, split) is None and optional:
-    return
-  scores = _object(record, split)
-  for name in ('accuracy', 'precision', 'recall', 'f1'):
-    _fraction(scores, name, f'{split}.')
-  _number(scores, 'loss', prefix=f'{split}.')
-  _check_confusion(scores, split, _task(record).num_classes)
-
-
-def _check_confusion(scores, split, num_classes):
-  matrix = _get(scores, 'confusion', f'{split}.')
-  name = f"field '{split}.confusion'"
-  if not (isinstance(matrix, list) and len(matrix) == num_classes and all(
-      isinstance(row, list) and len(row) == num_classes for row in matrix)):
-    raise _RecordError(f'{name} is not {num_classes} x {num_classes}')
-  if not all(_is_count(x) for row in matrix for x in row):
-    raise _RecordError(f'{name} holds something other than counts')
-  total = sum(map(sum, matrix))
-  if not total:
-    raise _RecordError(f'{name} counts no example')
-  accuracy = sum(matrix[i][i] for i in range(num_classes)) / total
-  if abs(accuracy - scores['accuracy']) > 1e-6:
-    raise _RecordError(f'{name} gives accuracy {accuracy:.6f} but '
-                       f"'{split}.accuracy' is {scores['accuracy']:.6f}")
-
-
-def _check_config(record):
-  config = _object(record, 'config')
-  model = config.get('model')
-  if model is not None and not isinstance(model, dict):
-    raise _RecordError("field 'config.model' is not an object")
-  pairs = [(name, config.get(name)) for name in ('task', 'protocol', 'seed')]
-  pairs.append(('model', (model or {}).get('name')))
-  for name, value in pairs:
-    if value is not None and value != record[name]:
-      raise _RecordError(f'field {name!r} is {record[name]!r} but its config '
-                         f'says {value!r}')
-
-
-def _check_floors(record):
-  if not isinstance(record, dict):
-    raise _RecordError('it is not a JSON object')
-  _task(record)
-  _text(record, 'fingerprint')
-  floors = _object(record, 'floors')
-  for name in floors:
-    floor = _object(floors, name, 'floors.')
-    _fraction(floor, 'accuracy', f'floors.{name}.')
-    _text(floor, 'how', prefix=f'floors.{name}.')
-
-
-def _task(record):
-  name = _text(record, 'task')
-  if name not in tasks.TASKS:
-    raise _RecordError(f'{name!r} is not a task')
-  return tasks.TASKS[name]
-
-
-def _get(record, name, prefix=''):
-  if name not in record:
-    raise _RecordError(f"field '{prefix}{name}' is missing")
-  return record[name]
-
-
-def _object(record, name, prefix=''):
-  value = _get(record, name, prefix)
-  if not isinstance(value, dict):
-    raise _RecordError(f"field '{prefix}{name}' is not an object")
-  return value
-
-
-def _text(record, name, optional=False, prefix=''):
-  value = _get(record, name, prefix)
-  if value is None and optional:
-    return value
-  if not isinstance(value, str) or not value.strip():
-    raise _RecordError(f"field '{prefix}{name}' is not a text")
-  return value
-
-
-def _is_count(value):
-  return (isinstance(value, int) and not isinstance(value, bool)
-          and value >= 0)
-
-
-def _count(record, name, optional=False):
-  value = _get(record, name)
-  if not ((value is None and optional) or _is_count(value)):
-    raise _RecordError(f"field '{name}' is not a count")
-
-
-def _number(record, name, optional=False, prefix=''):
-  value = _get(record, name, prefix)
-  if value is None and optional:
-    return
-  if (isinstance(value, bool) or not isinstance(value, (int, float))
-      or not math.isfinite(value) or value < 0):
-    raise _RecordError(f"field '{prefix}{name}' is not a number >= 0")
-
-
-def _fraction(record, name, prefix=''):
-  _number(record, name, prefix=prefix)
-  if record[name] > 1:
-    raise _RecordError(f"field '{prefix}{name}' is {record[name]}, not a "
-                       'fraction in [0, 1]')
+def _result(fields):
+  other = (isinstance(fields, dict) and
+           fields.get('objective', CLASSIFICATION) != CLASSIFICATION)
+  return (Result if other else ClassificationResult).model_validate(fields)

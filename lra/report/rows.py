@@ -1,8 +1,8 @@
 """Turns result records into leaderboard rows.
 
 A row is every seed of one task, model, protocol, configuration and data set.
-Two configurations of a model are two rows, told apart by the fields in which
-they differ.
+Two configurations of a model are two rows, named by the fields in which they
+differ. Only the runs of classifiers are shown: the others have no accuracy.
 """
 
 import collections
@@ -11,10 +11,12 @@ import json
 import math
 import pathlib
 
-from lra import identity, tasks
+from lra import fields, identity, tasks
 from lra.errors import UserError
+from lra.report import floors as floors_lib
 from lra.report import result
 from lra.report.catalogue import REFERENCE
+from lra.report.result import Result
 
 _SIZES = ('num_layers', 'width', 'mlp_width')
 
@@ -32,14 +34,14 @@ class Row:
   """The seeds of one configuration.
 
   Attributes:
-    runs: result records, by seed.
+    runs: their results, by seed.
     variant: the config fields that tell it from the model's other rows, or ''.
     floor: accuracy of the highest floor of the row's data, or None.
     foreign: fingerprint of the task's floors where the row's differs, or ''.
     ratio: parameters over the reference Transformer's, or None.
     heavy: whether that ratio is above 1.1.
   """
-  runs: list[dict]
+  runs: list[Result]
   variant: str = ''
   floor: float | None = None
   foreign: str = ''
@@ -47,19 +49,19 @@ class Row:
   heavy: bool = False
 
   # What is the same in every run of the row.
-  task = property(lambda self: self.runs[0]['task'])
-  model = property(lambda self: self.runs[0]['model'])
-  protocol = property(lambda self: self.runs[0]['protocol'])
-  data = property(lambda self: self.runs[0]['data_fingerprint'])
-  config = property(lambda self: self.runs[0]['config'])
+  task = property(lambda self: self.runs[0].task)
+  model = property(lambda self: self.runs[0].model)
+  protocol = property(lambda self: self.runs[0].protocol)
+  data = property(lambda self: self.runs[0].data_fingerprint)
+  config = property(lambda self: self.runs[0].config)
 
   @property
-  def finished(self) -> list[dict]:
-    return [r for r in self.runs if r['status'] == 'ok']
+  def finished(self) -> list[Result]:
+    return [run for run in self.runs if run.status == 'ok']
 
   @property
   def accuracies(self) -> list[float]:
-    return [r['test']['accuracy'] for r in self.finished]
+    return [run.test.accuracy for run in self.finished]
 
   @property
   def mean(self) -> float | None:
@@ -73,26 +75,35 @@ class Row:
   def params(self) -> int | None:
     return self.largest('num_params')
 
-  def largest(self, field: str) -> int | None:
-    return max((r[field] for r in self.runs if r[field] is not None),
-               default=None)
-
-  def distinct(self, field: str) -> list[str]:
-    return sorted({r[field] for r in self.runs if r[field]})
-
   @property
   def devices(self) -> list[str]:
-    return sorted({device(r) for r in self.runs})
+    return sorted({device(run) for run in self.runs})
+
+  def values(self, field: str) -> list:
+    """The field of every run that has it."""
+    found = (getattr(run, field) for run in self.runs)
+    return [value for value in found if value is not None]
+
+  def largest(self, field: str) -> int | None:
+    return max(self.values(field), default=None)
+
+  def distinct(self, field: str) -> list[str]:
+    return sorted(set(self.values(field)))
 
   def setting(self, section: str, name: str) -> str:
+    """What its config says, '' where it says nothing."""
     value = (self.config.get(section) or {}).get(name)
     return '' if value is None else str(value)
 
+  def average(self, split: str, field: str) -> float | None:
+    """Mean of a score over the finished runs that have this split."""
+    scores = [getattr(run, split) for run in self.finished]
+    return mean([getattr(s, field) for s in scores if s is not None])
+
   def per_device(self, field: str) -> list[float | None]:
     """Mean of `field` on each of `devices`."""
-    return [mean([r[field] for r in self.runs
-                  if device(r) == name and r[field] is not None])
-            for name in self.devices]
+    return [mean(Row([run for run in self.runs if device(run) == name])
+                 .values(field)) for name in self.devices]
 
 
 @dataclasses.dataclass
@@ -102,17 +113,33 @@ class TaskBoard:
   floors: list[Floor]
   rows: list[Row]
 
+  @property
+  def finished(self) -> list[Row]:
+    """The rows with at least one finished run."""
+    return [row for row in self.rows if row.finished]
+
+  @property
+  def highest(self) -> float | None:
+    """Accuracy of the highest floor."""
+    return max((floor.accuracy for floor in self.floors), default=None)
+
   def protocols(self) -> dict[str, list[Row]]:
     by_protocol = {}
     for row in sorted(self.rows, key=lambda r: r.protocol):
       by_protocol.setdefault(row.protocol, []).append(row)
     return by_protocol
 
+  def usual(self, protocol: str, model: str) -> Row | None:
+    """The model's row for an overview: its accuracy does not decide."""
+    mine = [r for r in self.rows if (r.protocol, r.model) == (protocol, model)]
+    return max(mine, default=None, key=lambda r: (
+        not r.foreign, len(r.finished), r.largest('steps'), r.variant))
 
-def device(run: dict) -> str:
+
+def device(run: Result) -> str:
   """What a run was made on, with the number of devices where several."""
-  number = run.get('num_devices') or 1
-  return run['device'] if number == 1 else f'{number} x {run["device"]}'
+  several = f'{run.num_devices} x ' if run.num_devices > 1 else ''
+  return several + run.device
 
 
 def mean(values) -> float | None:
@@ -127,9 +154,10 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path) -> list[TaskBoard]:
   Raises:
     UserError: a record is not sound, or two records contradict each other.
   """
-  runs = {path: result.read_run(path) for path in _records(runs_dir)}
-  floors = {path.stem: result.read_floors(path)
-            for path in _records(floors_dir)}
+  runs = {path: run for path, run in _read(runs_dir, result.read).items()
+          if run.objective == result.CLASSIFICATION}
+  floors = {record.task: record
+            for record in _read(floors_dir, floors_lib.read).values()}
   _check_totals(runs)
   groups = _group(runs)
   boards = []
@@ -140,20 +168,20 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path) -> list[TaskBoard]:
   return boards
 
 
-def _records(directory):
-  found = pathlib.Path(directory).rglob('*.json')
-  return sorted((p for p in found if not p.name.startswith('.')),
-                key=lambda p: p.as_posix())
+def _read(directory, read):
+  """Every record under a folder, by path."""
+  found = sorted(directory.rglob('*.json'), key=lambda p: p.as_posix())
+  return {path: read(path) for path in found if not path.name.startswith('.')}
 
 
 def _check_totals(runs):
   """Every run on the same data must have been tested on as many examples."""
   seen = {}
   for path, run in runs.items():
-    if run['test'] is None:
+    if run.test is None:
       continue
-    total = examples(run)
-    key = run['task'], run['data_fingerprint']
+    total = run.test.examples
+    key = run.task, run.data_fingerprint
     other, expected = seen.setdefault(key, (path, total))
     if total != expected:
       raise UserError(
@@ -161,22 +189,17 @@ def _check_totals(runs):
           'same data: run again or delete the one that missed some.')
 
 
-def examples(run: dict) -> int:
-  """Number of test examples in the confusion matrix."""
-  return sum(map(sum, run['test']['confusion']))
-
-
 def _group(runs):
   groups = collections.defaultdict(dict)
   for path, run in runs.items():
-    key = (run['task'], run['model'], run['protocol'], run['data_fingerprint'],
+    key = (run.task, run.model, run.protocol, run.data_fingerprint,
            json.dumps(_identity(run), sort_keys=True))
     seeds = groups[key]
-    if run['seed'] in seeds:
+    if run.seed in seeds:
       raise UserError(
-          f'{path} and {seeds[run["seed"]][0]} are the same run (same config '
+          f'{path} and {seeds[run.seed][0]} are the same run (same config '
           'and seed): delete one of them.')
-    seeds[run['seed']] = path, run
+    seeds[run.seed] = path, run
   rows = [Row([run for _, (_, run) in sorted(seeds.items())])
           for _, seeds in sorted(groups.items())]
   _name_variants(rows)
@@ -184,9 +207,8 @@ def _group(runs):
 
 
 def _identity(run):
-  """The config as {dotted field: value}, without MACHINE_FIELDS."""
-  return {name: value for name, value in identity.flatten(run['config']).items()
-          if name not in identity.MACHINE_FIELDS}
+  """What tells configurations apart: {dotted field: value}."""
+  return identity.flatten(identity.identity(run.config))
 
 
 def _name_variants(rows):
@@ -194,18 +216,20 @@ def _name_variants(rows):
   for row in rows:
     families[row.task, row.model, row.protocol].append(row)
   for family in families.values():
-    fields = [_described(row) for row in family]
-    differing = sorted(name for name in set().union(*fields)
-                       if len({f.get(name, 'unset') for f in fields}) > 1)
-    for row, described in zip(family, fields, strict=True):
+    settings = [_described(row) for row in family]
+    differing = sorted(name for name in set().union(*settings)
+                       if len({s.get(name, 'unset') for s in settings}) > 1)
+    for row, mine in zip(family, settings, strict=True):
       row.variant = ', '.join(
-          f'{name}={described.get(name, "unset")}' for name in differing)
+          f'{name}={mine.get(name, "unset")}' for name in differing)
 
 
 def _described(row):
-  flat = {name: value if isinstance(value, str) else json.dumps(value)
-          for name, value in _identity(row.runs[0]).items()}
-  return flat | {'data': row.data[:8]}
+  """{field: its value as text}, of every field that can tell rows apart."""
+  values = fields.added(row.model) | _identity(row.runs[0])
+  texts = {name: value if isinstance(value, str) else json.dumps(value)
+           for name, value in values.items()}
+  return texts | {'data': row.data[:8]}
 
 
 def _board(task, rows, measured):
@@ -219,11 +243,11 @@ def _board(task, rows, measured):
 
 def _compare_with_floors(rows, measured):
   for row in rows:
-    floors = [f for run in row.runs for f in run['floors'].values()]
-    if measured and measured['fingerprint'] != row.data:
-      row.foreign = measured['fingerprint']
+    floors = [f for run in row.runs for f in run.floors.values()]
+    if measured and measured.fingerprint != row.data:
+      row.foreign = measured.fingerprint
     elif measured:
-      floors += [f['accuracy'] for f in measured['floors'].values()]
+      floors += [f.accuracy for f in measured.floors.values()]
     row.floor = max(floors, default=None)
 
 
@@ -232,12 +256,12 @@ def _floors(rows, measured):
   floors = []
   known = {}
   if measured:
-    for name, floor in measured['floors'].items():
-      floors.append(Floor(name, floor['accuracy'], floor['how']))
-      known[name, measured['fingerprint']] = [floor['accuracy']]
+    for name, floor in measured.floors.items():
+      floors.append(Floor(name, floor.accuracy, floor.how))
+      known[name, measured.fingerprint] = [floor.accuracy]
   for row in rows:
     for run in row.runs:
-      for name, accuracy in run['floors'].items():
+      for name, accuracy in run.floors.items():
         values = known.setdefault((name, row.data), [])
         if all(abs(accuracy - v) > 1e-6 for v in values):
           values.append(accuracy)

@@ -1,4 +1,4 @@
-"""Config and task -> Flax module, with every field checked."""
+"""Config and task -> the encoder, with its mixer's arguments checked."""
 
 import functools
 
@@ -7,10 +7,12 @@ import jax.numpy as jnp
 
 from lra import models
 from lra.errors import UserError
-from lra.nn import encoder, heads
+from lra.nn.encoder import Encoder
 from lra.tasks import Task
 
 DTYPES = {'float32': jnp.float32, 'bfloat16': jnp.bfloat16}
+# Fields of a mixer which the encoder fills in.
+_GIVEN = ('dtype', 'layer', 'num_layers', 'parent', 'name')
 
 
 def sequence_length(config, task: Task) -> int:
@@ -27,65 +29,63 @@ def sequence_length(config, task: Task) -> int:
   return L
 
 
-def build(config, task: Task) -> nn.Module:
-  """Returns the module of `config.model.name`: ids to float32 logits [B, C].
+def encoder(config, task: Task) -> Encoder:
+  """The encoder of a config, with `config.model.name` as its mixer.
 
   Raises:
-    UserError: an unknown model, pooling, head, dtype or positions, an
-      argument the mixer does not have, a number of heads that does not
-      divide the width, or a pooling that a causal mixer makes blind.
+    UserError: an unknown model, an argument the mixer does not have, a number
+      of heads that does not divide the width, or a pooling that a causal
+      mixer makes blind.
   """
-  enc = config.encoder
-  check_choice('config.dtype', config.dtype, DTYPES)
-  check_choice('config.encoder.pooling', enc.pooling, encoder.POOLING)
-  check_choice('config.encoder.positions', enc.positions, encoder.POSITIONS)
-  check_choice('config.encoder.head', enc.head, heads.HEADS)
-  dtype = DTYPES[config.dtype]
-  module = models.module(config.model.name)
-  fields = enc.to_dict()
-  head = fields.pop('head')
-  mixer = make_mixer(module, config.model)
-  if enc.pooling in ('cls', 'first') and getattr(mixer(), 'causal', False):
+  settings = config.encoder
+  mixer = make_mixer(models.module(config.model.name), config.model)
+  if settings.pooling in ('cls', 'first') and getattr(
+      mixer(), 'causal', False):
     raise UserError(
-        f'config.encoder.pooling={enc.pooling} reads the first position, which '
-        f'sees nothing of the rest in {config.model.name}: choose mean or '
-        'last.')
-  body = encoder.Encoder(
-      block=getattr(module, 'Block', encoder.Block),
+        f'config.encoder.pooling={settings.pooling} reads the first position, '
+        f'which sees nothing of the rest in {config.model.name}: choose mean '
+        'or last.')
+  return Encoder(
       mixer=mixer, vocab_size=task.vocab_size,
-      mask_padding=config.mask_padding, dtype=dtype, **fields)
-  F = enc.mlp_width
-  return heads.Classifier(
-      encoder=body, num_classes=task.num_classes, head=head, dtype=dtype,
-      hidden=(F, F // 2) if task.dual else (F,))
-
-
-def check_choice(field: str, value, choices):
-  """Raises a UserError naming `field` unless `value` is one of `choices`."""
-  if value not in choices:
-    raise UserError(
-        f'{field}={value!r} is not possible: choose one of '
-        f'{", ".join(choices)}.')
+      num_layers=settings.num_layers, width=settings.width,
+      mlp_width=settings.mlp_width, dropout=settings.dropout,
+      positions=settings.positions, prepend_cls=settings.pooling == 'cls',
+      cls_has_position=settings.cls_has_position,
+      embedding_std=settings.embedding_std, remat=settings.remat,
+      mask_padding=config.mask_padding, dtype=DTYPES[config.dtype])
 
 
 def make_mixer(module, model):
-  """The mixer of a config's `model`, as a function of `dtype` and `name`.
+  """The mixer of a config's `model`, as a function of what the encoder gives.
+
+  The function takes `dtype`, `layer`, `num_layers` and `name`; a mixer that
+  has no field for its place is not told it.
 
   Raises:
-    UserError: an argument the mixer does not have, or a number of heads that
-      does not divide the width.
+    UserError: the mixer lacks `dtype` or an argument of the config, or the
+      number of heads does not divide the width.
   """
-  kwargs = model.to_dict()
-  name = kwargs.pop('name')
-  known = set(module.Mixer.__dataclass_fields__) - {'parent', 'name', 'dtype'}
-  unknown = sorted(set(kwargs) - known)
+  arguments = model.to_dict()
+  name = arguments.pop('name')
+  fields = module.Mixer.__dataclass_fields__
+  if 'dtype' not in fields:
+    raise UserError(
+        f'The Mixer of lra/models/{name}.py has no dtype: add the field '
+        '"dtype: jnp.dtype = jnp.float32" and give it to its layers.')
+  known = set(fields) - set(_GIVEN)
+  unknown = sorted(set(arguments) - known)
   if unknown:
     raise UserError(
         f'config.model.{unknown[0]} means nothing to {name}: its arguments '
         f'are {", ".join(sorted(known))}.')
-  heads, width = kwargs.get('num_heads', 1), kwargs.get('qkv_width', 0)
+  heads, width = arguments.get('num_heads', 1), arguments.get('qkv_width', 0)
   if width % heads:
     raise UserError(
         f'config.model.num_heads={heads} does not divide '
         f'config.model.qkv_width={width}: choose a divisor.')
-  return functools.partial(module.Mixer, **kwargs)
+  return functools.partial(_mixer, module.Mixer, arguments)
+
+
+def _mixer(cls, arguments, **given) -> nn.Module:
+  fields = cls.__dataclass_fields__
+  return cls(**arguments, **{k: v for k, v in given.items() if k in fields})

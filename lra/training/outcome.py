@@ -7,47 +7,49 @@ from lra.training import build
 from lra.training.program import Program, count_parameters
 
 
-def implementation(program: Program) -> str:
+def kernel(program: Program) -> str:
   """Name of the kernel that the mixers run; `xla` where there is no choice."""
-  mixer = program.model.encoder.mixer(
-      dtype=jnp.dtype(build.DTYPES[program.config.dtype]))
-  describe = getattr(mixer, 'implementation', None)
-  if describe is None:
+  config = program.config
+  mixer = build.encoder(config, program.objective.task).mixer(
+      dtype=jnp.dtype(build.DTYPES[config.dtype]))
+  runs = getattr(mixer, 'kernel_for', None)
+  if runs is None:
     return 'xla'
-  cls = program.config.encoder.pooling == 'cls'
-  return describe(program.seq_len + cls, program.config.encoder.width)
+  cls = config.encoder.pooling == 'cls'
+  return runs(program.objective.seq_len + cls, config.encoder.width)
 
 
 def identity(program: Program) -> dict:
   """Parameter counts, device and kernel, as kept in env.json and results."""
-  return {'kernel': implementation(program), 'device': machine.device_name(),
+  return {'kernel': kernel(program), 'device': machine.device_name(),
           'num_devices': program.mesh.size, 'dtype': program.config.dtype,
           **count_parameters(program.state_shape)}
 
 
-def outcome(program: Program, status: str, step: int, memory, **fields) -> dict:
+def outcome(program: Program, status: str, step: int, progress,
+            **fields) -> dict:
   """The fields of result.json.
 
   Args:
     program: what was trained.
     status: ok, diverged, oom or stopped.
     step: updates made.
-    memory: `train.Memory` of the run.
-    **fields: `test`, `floors`, `data_fingerprint` and `identity`'s.
+    progress: `train.Progress` of the run.
+    **fields: `test`, `floors`, `data_fingerprint` and those of `identity`.
   """
-  config = program.config
-  best = config.train.select == 'best' and memory.best_val is not None
-  speed = memory.timed_steps / max(memory.train_seconds, 1e-9)
-  documents = 2 if program.task.dual else 1
-  tokens = config.train.batch_size * program.seq_len * documents
+  config, objective = program.config, program.objective
+  best = config.train.select == 'best' and progress.best_val is not None
+  speed = progress.timed_steps / max(progress.train_seconds, 1e-9)
+  documents = 2 if objective.task.dual else 1
+  tokens = config.train.batch_size * objective.seq_len * documents
   return {
       'status': status, 'task': config.task, 'model': config.model.name,
       'protocol': config.protocol, 'seed': config.seed, 'steps': step,
-      'best_step': memory.best_step if best else step,
-      'val': memory.best_val if best else memory.last_val,
+      'best_step': progress.best_step if best else step,
+      'val': progress.best_val if best else progress.last_val,
       'steps_per_s': speed, 'tokens_per_s': speed * tokens,
       'peak_memory_bytes': machine.peak_memory(),
-      'train_seconds': memory.train_seconds,
-      'eval_seconds': memory.eval_seconds,
-      'compile_seconds': memory.compile_seconds,
+      'train_seconds': progress.train_seconds,
+      'eval_seconds': progress.eval_seconds,
+      'compile_seconds': progress.compile_seconds,
       **machine.git_state(), 'config': config.to_dict(), **fields}

@@ -11,7 +11,8 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from lra import tasks
+from lra import objectives, tasks
+from lra.objectives.base import Objective
 from lra.training import build, check, optim, step
 
 
@@ -25,22 +26,20 @@ def make_mesh(devices=None):
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """What training calls: states, batches and compiled steps.
+  """What training calls: states and compiled steps.
 
   Attributes:
     config: a checked config.
-    task: its task.
-    model: ids to logits.
+    objective: what it is trained for.
+    model: the objective's inputs to its outputs.
     tx: the optimizer.
     mesh: the devices, along `data`.
-    seq_len: tokens per sequence without CLS.
   """
   config: Any
-  task: tasks.Task
+  objective: Objective
   model: Any
   tx: Any
   mesh: Any
-  seq_len: int
 
   def init(self) -> step.TrainState:
     """A fresh state of `config.seed`, replicated over the mesh."""
@@ -57,7 +56,12 @@ class Program:
             x.shape, x.dtype, sharding=self._replicated), shapes)
 
   def batch_sharding(self, *, micro: bool) -> NamedSharding:
-    """Of a batch; with `micro`, of one given as microbatches."""
+    """How the arrays of a batch are split over the devices.
+
+    Args:
+      micro: whether the batch comes as microbatches, [N, B, ...]; else it is
+        [B, ...].
+    """
     return NamedSharding(self.mesh, P(None, 'data') if micro else P('data'))
 
   def put_seed(self):
@@ -66,8 +70,8 @@ class Program:
 
   def reset_sums(self, state: step.TrainState) -> step.TrainState:
     """The state after a log point: its sums start again at zero."""
-    return state.replace(
-        sums=jax.device_put(step.zero_sums(), self._replicated))
+    return state.replace(sums=jax.device_put(
+        step.zero_sums(self.objective), self._replicated))
 
   def compile_train(self):
     """(state, numpy batch, seed) -> (state, step made), compiled.
@@ -77,18 +81,18 @@ class Program:
     t = self.config.train
     count = t.batch_size // t.microbatch_size
     return self._compile(
-        functools.partial(step.train_step, self.model, self.tx),
+        functools.partial(
+            step.train_step, self.model, self.objective, self.tx),
         self.state_shape, self._batch_shape(count, t.microbatch_size),
         jax.ShapeDtypeStruct((), jnp.int32, sharding=self._replicated),
         donate_argnums=0)
 
   def compile_eval(self):
-    """(params, variables, numpy batch) -> (confusion [C, C], loss sum)."""
+    """(params, constants, numpy batch) -> `Objective.count`, compiled."""
     shape = self.state_shape
     return self._compile(
-        functools.partial(
-            step.eval_step, self.model, num_classes=self.task.num_classes),
-        shape.params, shape.variables,
+        functools.partial(step.eval_step, self.model, self.objective),
+        shape.params, shape.constants,
         self._batch_shape(self.config.train.eval_batch_size))
 
   def _compile(self, function, *shapes, donate_argnums=()):
@@ -101,21 +105,17 @@ class Program:
   def _replicated(self):
     return NamedSharding(self.mesh, P())
 
-  def _tokens(self, *lead):
-    pair = (2,) if self.task.dual else ()
-    return (*lead, *pair, self.seq_len)
-
   def _batch_shape(self, *lead):
     sharding = self.batch_sharding(micro=len(lead) == 2)
-    shape = functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
-    return {'tokens': shape(self._tokens(*lead), jnp.int16),
-            'labels': shape(lead, jnp.int32),
-            'weights': shape(lead, jnp.float32)}
+    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+            for name, (shape, dtype) in self.objective.shapes(*lead).items()}
 
   def _init(self, seed):
     rows = self.config.train.microbatch_size
-    return step.init_state(
-        self.model, self.tx, seed, jnp.ones(self._tokens(rows), jnp.int32))
+    batch = {name: jnp.ones(shape, dtype) for name, (shape, dtype)
+             in self.objective.shapes(rows).items()}
+    return step.init_state(self.model, self.objective, self.tx, seed,
+                           self.objective.inputs(batch))
 
 
 def make(config, devices=None) -> Program:
@@ -127,10 +127,15 @@ def make(config, devices=None) -> Program:
   task = tasks.get(config.task)
   mesh = make_mesh(devices)
   check.check(config, mesh.size)
-  return Program(
-      config=config, task=task, model=build.build(config, task),
-      tx=optim.make(config.train), mesh=mesh,
-      seq_len=build.sequence_length(config, task))
+  objective = objectives.get(config.objective)(
+      config, task, build.sequence_length(config, task))
+  program = Program(
+      config=config, objective=objective,
+      model=objective.model(build.encoder(config, task),
+                            build.DTYPES[config.dtype]),
+      tx=optim.make(config), mesh=mesh)
+
+  return program
 
 
 def timed(function, *args):
@@ -145,10 +150,10 @@ def count_parameters(state: step.TrainState) -> dict[str, int]:
   numbers = sizes(state.params)
   return {'num_params': sum(numbers.values()),
           'mixer_params': sum(
-              n for path, n in numbers.items() if "['mixer']" in path)}
+              n for name, n in numbers.items() if '/mixer/' in name)}
 
 
 def sizes(params) -> dict[str, int]:
-  """Path -> number of entries, of a tree of arrays or their shapes."""
-  return {jax.tree_util.keystr(path): int(np.prod(x.shape))
+  """Name -> number of entries, of a tree of arrays or their shapes."""
+  return {optim.path_name(path): int(np.prod(x.shape))
           for path, x in jax.tree_util.tree_leaves_with_path(params)}

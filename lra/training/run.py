@@ -10,6 +10,16 @@ from lra.files import read_json, write_json
 from lra.report import result
 
 
+def check_config(folder: pathlib.Path, config: dict) -> None:
+  """Raises UserError where `folder` is of a run with another config."""
+  theirs = read_json(folder / 'config.json')
+  differ = [] if theirs is None else identity.differences(config, theirs)
+  if differ:
+    raise UserError(
+        f'{folder} belongs to a run with another config (it differs '
+        f'in {", ".join(differ)}): choose another --workdir.')
+
+
 class Run:
   """A run directory of one config and seed.
 
@@ -34,23 +44,13 @@ class Run:
       raise UserError(
           f'Cannot write to the run directory {folder} ({e.strerror}): choose '
           'another with --workdir.') from e
-    self._check_config(config)
+    check_config(folder, config)
+    if not (folder / 'config.json').exists():
+      write_json(folder / 'config.json', config)
 
   def close(self) -> None:
     """Lets go of the directory."""
     self._lock.close()
-
-  def _check_config(self, config):
-    path = self.folder / 'config.json'
-    theirs = read_json(path)
-    if theirs is None:
-      write_json(path, config)
-      return
-    differ = identity.differences(config, theirs)
-    if differ:
-      raise UserError(
-          f'{self.folder} belongs to a run with another config (it differs '
-          f'in {", ".join(differ)}): choose another --workdir.')
 
   @property
   def metrics_path(self) -> pathlib.Path:

@@ -1,6 +1,6 @@
 """One optimizer step out of many microbatches; one evaluation step.
 
-Both are pure functions of arrays, compiled once by the caller.
+Pure functions of arrays, compiled once by the caller.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from lra.objectives.base import Objective
+
 INIT, DROPOUT = 0, 1  # random streams
 
 
@@ -23,19 +25,22 @@ class TrainState:
   Attributes:
     step: int32 [], updates made.
     params: float32 parameters.
-    variables: the model's other collections (constants, running statistics).
+    constants: the model's other collections, drawn once and never changed.
     opt_state: the optimizer's.
-    sums: loss, correct and weight summed since the last log point.
+    ema: moving average of the parameters, None where there is none.
+    sums: what the objective sums up, since the last log point.
   """
   step: jax.Array
   params: Any
-  variables: Mapping[str, Any]
+  constants: Mapping[str, Any]
   opt_state: optax.OptState
+  ema: Any
   sums: dict[str, jax.Array]
 
 
-def zero_sums() -> dict[str, np.ndarray]:
-  return {k: np.zeros((), np.float32) for k in ('loss', 'correct', 'weight')}
+def zero_sums(objective: Objective) -> dict[str, np.ndarray]:
+  """Sums of no example."""
+  return {k: np.zeros((), np.float32) for k in (*objective.sums, 'weight')}
 
 
 def stream(seed, name: int):
@@ -43,68 +48,59 @@ def stream(seed, name: int):
   return jax.random.fold_in(jax.random.key(seed), name)
 
 
-def init_state(model: nn.Module, tx, seed: int, tokens) -> TrainState:
-  """Fresh parameters, drawn from `seed`, for ids shaped like `tokens`."""
-  variables = dict(model.init(stream(seed, INIT), tokens, train=False))
-  params = variables.pop('params')
+def init_state(model: nn.Module, objective: Objective, tx, seed,
+               inputs) -> TrainState:
+  """Fresh parameters, drawn from `seed`, for inputs shaped like `inputs`."""
+  constants = dict(model.init(stream(seed, INIT), inputs, train=False))
+  params = constants.pop('params')
+  ema = jax.tree.map(jnp.copy, params) if objective.config.optim.ema else None
   return TrainState(
-      step=jnp.zeros((), jnp.int32), params=params, variables=variables,
-      opt_state=tx.init(params), sums=zero_sums())
+      step=jnp.zeros((), jnp.int32), params=params, constants=constants,
+      opt_state=tx.init(params), ema=ema, sums=zero_sums(objective))
 
 
-def weighted_loss(logits_BxC, labels_B, weights_B):
-  """Sums of cross entropy (nats) and of correct answers, float32 []."""
-  loss_B = optax.softmax_cross_entropy_with_integer_labels(
-      logits_BxC, labels_B)
-  correct_B = jnp.argmax(logits_BxC, axis=-1) == labels_B
-  return jnp.sum(loss_B * weights_B), jnp.sum(correct_B * weights_B)
-
-
-def batch_gradient(model, params, variables, batch, key):
+def batch_gradient(model, objective: Objective, params, constants, batch, key):
   """Gradient of a batch given as microbatches, as if it were one.
 
   Losses and gradients of the microbatches are summed, then divided once by
   the summed weights; each microbatch has a dropout key of its own.
 
   Args:
-    model: ids to logits.
+    model: inputs to outputs.
+    objective: what is minimised.
     params: float32 parameters.
-    variables: the model's other collections.
-    batch: tokens [N, B, ...], labels [N, B] and weights [N, B] of N
+    constants: the model's other collections.
+    batch: the objective's arrays with two leading axes, [N, B, ...] of N
       microbatches.
     key: random key of this step.
 
   Returns:
-    (gradient, variables, sums of loss, correct and weight).
+    (gradient, the objective's sums over the batch).
   """
-  mutable = [c for c in variables if c == 'stats']
 
-  def loss(params, variables, micro, key):
-    logits, updated = model.apply(
-        {'params': params, **variables}, micro['tokens'], train=True,
-        rngs={'dropout': key}, mutable=mutable)
-    total, correct = weighted_loss(logits, micro['labels'], micro['weights'])
-    sums = {'loss': total, 'correct': correct,
-            'weight': jnp.sum(micro['weights'])}
-    return total, ({**variables, **updated}, sums)
+  def loss(params, micro, key):
+    outputs = model.apply(
+        {'params': params, **constants}, objective.inputs(micro), train=True,
+        rngs={'dropout': key})
+    sums = objective.loss(outputs, micro)
+    return sums['loss'], sums
 
   def add(carry, item):
-    grads, variables, sums = carry
+    grads, sums = carry
     index, micro = item
-    new, (variables, more) = jax.grad(loss, has_aux=True)(
-        params, variables, micro, jax.random.fold_in(key, index))
-    return (jax.tree.map(jnp.add, grads, new), variables,
+    new, more = jax.grad(loss, has_aux=True)(
+        params, micro, jax.random.fold_in(key, index))
+    return (jax.tree.map(jnp.add, grads, new),
             jax.tree.map(jnp.add, sums, more)), None
 
-  start = (jax.tree.map(jnp.zeros_like, params), variables, zero_sums())
-  count = batch['labels'].shape[0]
-  (grads, variables, sums), _ = jax.lax.scan(
-      add, start, (jnp.arange(count), batch))
-  grads = jax.tree.map(lambda g: g / sums['weight'], grads)
-  return grads, variables, sums
+  start = (jax.tree.map(jnp.zeros_like, params), zero_sums(objective))
+  count = len(batch['weights'])
+  (grads, sums), _ = jax.lax.scan(add, start, (jnp.arange(count), batch))
+  return jax.tree.map(lambda g: g / sums['weight'], grads), sums
 
 
-def train_step(model, tx, state: TrainState, batch, seed):
+def train_step(model, objective: Objective, tx, state: TrainState, batch,
+               seed):
   """One update; `batch` as in `batch_gradient`, `seed` int32 [].
 
   Returns:
@@ -112,26 +108,23 @@ def train_step(model, tx, state: TrainState, batch, seed):
     caller can wait for after the state went on into the next update.
   """
   key = jax.random.fold_in(stream(seed, DROPOUT), state.step)
-  grads, variables, sums = batch_gradient(
-      model, state.params, state.variables, batch, key)
+  grads, sums = batch_gradient(
+      model, objective, state.params, state.constants, batch, key)
   updates, opt_state = tx.update(grads, state.opt_state, state.params)
+  params = optax.apply_updates(state.params, updates)
+  decay = objective.config.optim.ema
+  ema = state.ema
+  if decay:
+    ema = optax.incremental_update(params, state.ema, 1 - decay)
   state = TrainState(
-      step=state.step + 1, variables=variables, opt_state=opt_state,
-      params=optax.apply_updates(state.params, updates),
+      step=state.step + 1, params=params, constants=state.constants,
+      opt_state=opt_state, ema=ema,
       sums=jax.tree.map(jnp.add, state.sums, sums))
   return state, state.step
 
 
-def eval_step(model, params, variables, batch, num_classes: int):
-  """Confusion counts of a batch, int32 [C, C] (true, predicted), and loss.
-
-  Examples of weight 0 (the filling of the last batch) are not counted.
-  """
-  logits = model.apply(
-      {'params': params, **variables}, batch['tokens'], train=False)
-  loss, _ = weighted_loss(logits, batch['labels'], batch['weights'])
-  predicted_B = jnp.argmax(logits, axis=-1)
-  cell_B = batch['labels'] * num_classes + predicted_B
-  counts = jnp.zeros((num_classes**2,), jnp.int32).at[cell_B].add(
-      (batch['weights'] > 0).astype(jnp.int32))
-  return counts.reshape(num_classes, num_classes), loss
+def eval_step(model, objective: Objective, params, constants, batch):
+  """What the objective counts of a batch; see `Objective.count`."""
+  outputs = model.apply(
+      {'params': params, **constants}, objective.inputs(batch), train=False)
+  return objective.count(outputs, batch)

@@ -1,4 +1,4 @@
-"""What is refused, in which words, and which implementation is chosen."""
+"""What is refused, in which words, and which kernel is chosen."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels import dispatch, errors
+from kernels import dispatch
+from kernels.tools import errors
 
 OPS = tuple(errors.FUNCTIONS)
 X = jnp.ones((2, 8, 2, 32))
@@ -45,7 +46,7 @@ def test_operands(op, word, args):
     ('^mask must be bool', {'mask': jnp.ones((2, 8), jnp.int32)}),
     ('^scale must be a number', {'scale': 'large'}),
     ('^scale must be finite', {'scale': float('nan')}),
-    ('^implementation must be one of', {'implementation': 'cuda'}),
+    ("^kernel must be 'auto' or one of", {'kernel': 'cuda'}),
   ],
   ids=str,
 )
@@ -59,7 +60,7 @@ def test_only_xla_takes_values_of_another_width():
   with kernels.target('tpu', interpret=True):
     assert kernels.linear_attention(X, X, v).shape == v.shape
     _refused(NotImplementedError, 'features as wide as the values, got 32 and'
-             ' 16', 'linear', X, X, v, implementation='pallas_tpu')
+             ' 16', 'linear', X, X, v, kernel='pallas_tpu')
   for op in set(OPS) - {'linear'}:
     _refused(ValueError, '^v must have the shape of q', op, X, X, v)
 
@@ -94,27 +95,27 @@ def test_options_of_lightning(word, options):
 
 
 @pytest.mark.parametrize('op', OPS)
-def test_a_named_implementation_that_cannot_run_says_why(op):
+def test_a_named_kernel_that_cannot_run_says_why(op):
   for name in ('pallas_tpu', 'pallas_gpu'):
     _refused(
       NotImplementedError,
-      f"implementation='{name}' needs a .* device",
+      f"kernel='{name}' needs a .* device",
       op,
       X,
       X,
       X,
-      implementation=name,
+      kernel=name,
     )
   odd = X[..., :31]
   with kernels.target('tpu'):
     _refused(
       NotImplementedError,
-      r'head widths Dh \(last dimension of q, k, v\)',
+      rf'^{op}: .* head widths Dh \(last dimension of q, k, v\)',
       op,
       odd,
       odd,
       odd,
-      implementation='pallas_tpu',
+      kernel='pallas_tpu',
     )
 
 
@@ -130,7 +131,7 @@ def test_resolve(op):
     with pytest.raises(NotImplementedError, match='needs a gpu device'):
       kernels.resolve(op, 'pallas_gpu', shape, jnp.bfloat16)
   with pytest.raises(ValueError, match='^op must be one of'):
-    kernels.resolve('softmax', 'auto', shape, jnp.float32)
+    kernels.resolve('cubic', 'auto', shape, jnp.float32)
 
 
 def test_auto_runs_what_resolve_says():

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from kernels import benchmark
-from kernels.errors import FUNCTIONS
+from kernels.tools import benchmark
+from kernels.tools.errors import FUNCTIONS
 
 TINY = {
   'tokens': 128,
@@ -29,7 +29,7 @@ def written(tmp_path_factory):
 def test_rows(written):
   record = json.loads(written.read_text())
   timed = [row for row in record['rows'] if 'us' in row]
-  seen = {(r['op'], r['pass'], r['implementation']) for r in timed}
+  seen = {(r['op'], r['pass'], r['kernel']) for r in timed}
   for op in FUNCTIONS:
     for direction in benchmark.PASSES:
       assert {(op, direction, 'xla'), (op, direction, 'xla [B,H,L,Dh]')} <= seen
@@ -37,7 +37,7 @@ def test_rows(written):
     assert row['us'] > 0 and row['percent_of_floor'] > 0
     assert row['error'] < 6e-3
     assert 0 < row['vs_xla'] <= 1  # XLA alone runs here
-  skipped = {r['implementation']: r['skipped'] for r in record['rows']
+  skipped = {r['kernel']: r['skipped'] for r in record['rows']
              if 'skipped' in r}  # fmt: skip
   assert 'needs a tpu device' in skipped['pallas_tpu']
   assert 'needs a gpu device' in skipped['pallas_gpu']

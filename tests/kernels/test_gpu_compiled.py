@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from kernels import h200
+from kernels.tools import h200
 
 PTXAS = """
 ptxas info    : Compiling entry function 'a_mosaic_gpu_kernel' for 'sm_90a'
@@ -43,7 +43,7 @@ def test_without_the_wheels_the_command_says_what_is_missing(monkeypatch):
     h200.main()
 
 
-@pytest.mark.aot
+@pytest.mark.full
 @pytest.mark.parametrize('width', (64, 128))
 @pytest.mark.parametrize('which', h200.PASSES)
 @pytest.mark.parametrize('op', KERNELS)

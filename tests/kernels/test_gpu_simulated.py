@@ -14,10 +14,12 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
 import kernels
-from kernels import dispatch, errors, hopper
-from kernels.errors import Case
+from kernels import dispatch, hopper
 from kernels.lightning import pallas_gpu as lightning
 from kernels.linear import pallas_gpu as linear
+from kernels.tools import errors
+from kernels.tools.errors import Case
+from kernels.tools.rms import relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 # (op, case, into how many parts L is cut; None = what the kernels choose)
@@ -41,7 +43,7 @@ CASES = [
 def simulator():
   """Context of the interpreter, which stops at a race."""
   try:
-    hopper.supported('linear', (1, 1, 1, 64), jnp.bfloat16, 'any', False)
+    hopper.supported((1, 1, 1, 64), jnp.bfloat16, 'any', False)
   except NotImplementedError as reason:
     pytest.skip(str(reason))
   from jax.experimental.pallas import mosaic_gpu as plgpu
@@ -86,9 +88,9 @@ def test_relu_without_eps_and_normaliser(simulator):
     kernels.linear_attention, feature_map='relu', eps=0.0
   )
   with simulator():
-    got = call(q, k, v, implementation='pallas_gpu')
+    got = call(q, k, v, kernel='pallas_gpu')
   want = call(*(x.astype(jnp.float32) for x in (q, k, v)), **named)
-  assert errors.oracle.relative_rms(got, want) < errors.bound('out', 'bfloat16')
+  assert relative_rms(got, want) < errors.bound('out', 'bfloat16')
 
 
 @pytest.mark.parametrize('op', OPS)

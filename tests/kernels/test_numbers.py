@@ -1,12 +1,14 @@
-"""Every implementation against the float64 equations, gradients included."""
+"""Every kernel against the float64 equations, gradients included."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kernels import errors, oracle, tpu
-from kernels.errors import Case
+from kernels import tpu
+from kernels.tools import errors
+from kernels.tools.errors import Case
+from kernels.tools.rms import relative_rms
 
 # Every length, width, number of heads, mask and dtype, not their product.
 CASES = [
@@ -26,10 +28,10 @@ CASES = [
 OPS = tuple(errors.FUNCTIONS)
 
 
-def _check(op, implementation, case, seed=0):
-  with errors.simulated(implementation, seed):
-    found = errors.measure(op, implementation, case)
-  assert errors.within(found, case.dtype), (op, implementation, case, found)
+def _check(op, kernel, case, seed=0):
+  with errors.simulated(kernel, seed):
+    found = errors.measure(op, kernel, case)
+  assert errors.within(found, case.dtype), (op, kernel, case, found)
 
 
 @pytest.mark.parametrize('case', CASES, ids=str)
@@ -73,8 +75,8 @@ def test_simulator_finds_a_grid_axis_wrongly_marked_parallel(monkeypatch, seed):
 
 
 @pytest.mark.parametrize('feature_map', ('relu', 'identity'))
-@pytest.mark.parametrize('implementation', ('xla', 'pallas_tpu'))
-def test_other_feature_maps(feature_map, implementation):
+@pytest.mark.parametrize('kernel', ('xla', 'pallas_tpu'))
+def test_other_feature_maps(feature_map, kernel):
   """Not normalised where the sum may be 0 or negative."""
   arrays, named, _ = errors.operands('linear', Case(130, 2, 64, 'float32'))
   options = {
@@ -84,43 +86,43 @@ def test_other_feature_maps(feature_map, implementation):
     'eps': 0.5,
   }
   attend = errors.FUNCTIONS['linear']
-  with errors.simulated(implementation):
+  with errors.simulated(kernel):
     out, pull = jax.vjp(
-      lambda *x: attend(*x, implementation=implementation, **named, **options),
+      lambda *x: attend(*x, kernel=kernel, **named, **options),
       *arrays[:3],
     )
     got = out, *pull(arrays[3])
   mask = np.asarray(named['mask'])
-  want = oracle.linear(*arrays[:3], mask, arrays[3], **options)
+  want = errors.REFERENCES['linear'](*arrays[:3], mask, arrays[3], **options)
   for x, y in zip(got, want, strict=True):
-    assert oracle.relative_rms(x, y) < 1e-5
+    assert relative_rms(x, y) < 1e-5
 
 
-@pytest.mark.parametrize('implementation', ('xla', 'pallas_tpu'))
-def test_slopes_zero_are_causal_linear_attention(implementation):
+@pytest.mark.parametrize('kernel', ('xla', 'pallas_tpu'))
+def test_slopes_zero_are_causal_linear_attention(kernel):
   """Against the triangle of Q K^T, written out."""
   rng = np.random.default_rng(0)
   q, k, v = rng.standard_normal((3, 1, 150, 2, 32)).astype(np.float32)
   scores = np.tril(np.einsum('blhd,bmhd->bhlm', np.float64(q), k))
   want = np.einsum('bhlm,bmhd->blhd', scores, v)
-  with errors.simulated(implementation):
+  with errors.simulated(kernel):
     got = errors.FUNCTIONS['lightning'](
-      q, k, v, slopes=np.zeros(2, np.float32), implementation=implementation
+      q, k, v, slopes=np.zeros(2, np.float32), kernel=kernel
     )
-  assert oracle.relative_rms(got, want) < 1e-5
+  assert relative_rms(got, want) < 1e-5
 
 
 @pytest.mark.parametrize('op', OPS)
-@pytest.mark.parametrize('implementation', ('xla', 'pallas_tpu'))
-def test_nothing_valid_without_eps_is_zero_not_nan(op, implementation):
+@pytest.mark.parametrize('kernel', ('xla', 'pallas_tpu'))
+def test_nothing_valid_without_eps_is_zero_not_nan(op, kernel):
   x = jnp.ones((1, 9, 1, 8))
   options = {'eps': 0.0} if op == 'linear' else {}
   attend = errors.FUNCTIONS[op]
   mask = jnp.zeros((1, 9), bool)
-  with errors.simulated(implementation):
+  with errors.simulated(kernel):
     out, pull = jax.vjp(
       lambda *x: attend(
-        *x, mask=mask, implementation=implementation, **options
+        *x, mask=mask, kernel=kernel, **options
       ),
       x,
       x,

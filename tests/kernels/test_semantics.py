@@ -8,7 +8,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jax.test_util import check_grads
 
 import kernels
-from kernels import errors, oracle
+from kernels.tools import errors
+from kernels.tools.rms import relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 # SimpleTRON on a TPU runs the kernels of linear attention.
@@ -20,9 +21,9 @@ AUTO = AxisType.Auto
 
 
 @pytest.fixture
-def place(implementation):
+def place(kernel):
   """Pallas in the plain interpreter: remat cannot hold the simulator's."""
-  if implementation == 'xla':
+  if kernel == 'xla':
     yield
   else:
     with kernels.target('tpu', interpret=True):
@@ -30,13 +31,13 @@ def place(implementation):
 
 
 def each_pair(test):
-  test = pytest.mark.parametrize('op, implementation', PAIRS)(test)
+  test = pytest.mark.parametrize('op, kernel', PAIRS)(test)
   return pytest.mark.usefixtures('place')(test)
 
 
-def each_implementation(test):
+def each_kernel(test):
   names = ('xla', 'pallas_tpu')
-  test = pytest.mark.parametrize('implementation', names)(test)
+  test = pytest.mark.parametrize('kernel', names)(test)
   return pytest.mark.usefixtures('place')(test)
 
 
@@ -50,10 +51,10 @@ def _mask(batch, length):
   return jnp.arange(length) < jnp.arange(length, length - batch, -1)[:, None]
 
 
-def _attend(op, implementation, **options):
+def _attend(op, kernel, **options):
   def attend(q, k, v, **more):
     return errors.FUNCTIONS[op](
-      q, k, v, implementation=implementation, **options, **more
+      q, k, v, kernel=kernel, **options, **more
     )
 
   return attend
@@ -70,17 +71,17 @@ def _with_gradients(function):
 
 def _same(got, want, bound=1e-5):
   for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-    assert oracle.relative_rms(x, y) < bound
+    assert relative_rms(x, y) < bound
 
 
-@each_implementation
+@each_kernel
 @pytest.mark.parametrize('cut', (1, 101))
-def test_a_split_sequence_is_the_whole(implementation, cut):
+def test_a_split_sequence_is_the_whole(kernel, cut):
   q, k, v = _arrays((2, 165, 2, 32))
   mask = _mask(2, 165)
   attend = _attend(
     'lightning',
-    implementation,
+    kernel,
     slopes=jnp.array([0.0, 0.3]),
     return_state=True,
     scale=0.7,
@@ -100,48 +101,48 @@ def test_a_split_sequence_is_the_whole(implementation, cut):
 
 
 @each_pair
-def test_vmap_folds_into_the_batch(op, implementation):
+def test_vmap_gives_what_single_calls_give(op, kernel):
   q, k, v = _arrays((3, 2, 40, 2, 16))
-  attend = _with_gradients(_attend(op, implementation))
+  attend = _with_gradients(_attend(op, kernel))
   got = jax.vmap(attend, in_axes=(0, 0, None))(q, k, v[0])
   want = [attend(q[i], k[i], v[0]) for i in range(3)]
   _same(got, jax.tree.map(lambda *x: jnp.stack(x), *want))
 
 
-@each_implementation
-def test_vmap_over_slopes(implementation):
+@each_kernel
+def test_vmap_over_slopes(kernel):
   q, k, v = _arrays((1, 20, 2, 16))
   slopes = jnp.array([[0.0, 1.0], [0.5, 0.1]])
-  attend = _attend('lightning', implementation)
+  attend = _attend('lightning', kernel)
   got = jax.vmap(lambda s: attend(q, k, v, slopes=s))(slopes)
   _same(got, jnp.stack([attend(q, k, v, slopes=s) for s in slopes]))
 
 
 @each_pair
-def test_jit_and_remat_change_nothing(op, implementation):
+def test_jit_and_remat_change_nothing(op, kernel):
   q, k, v = _arrays((2, 70, 2, 16))
-  attend = _attend(op, implementation, mask=_mask(2, 70))
+  attend = _attend(op, kernel, mask=_mask(2, 70))
   want = _with_gradients(attend)(q, k, v)
   _same(_with_gradients(jax.checkpoint(attend))(q, k, v), want)
   _same(attend(q, k, v), want[0])
 
 
 @each_pair
-def test_gradients_are_those_of_finite_differences(op, implementation):
+def test_gradients_are_those_of_finite_differences(op, kernel):
   x = [0.5 * a for a in _arrays((1, 5, 1, 8))]
-  attend = _attend(op, implementation)
+  attend = _attend(op, kernel)
   check_grads(attend, x, order=1, modes=['rev'], atol=2e-2, rtol=2e-2)
 
 
 @each_pair
-def test_sharded_over_the_batch(op, implementation):
+def test_sharded_over_the_batch(op, kernel):
   mesh = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))
   q, k, v = _arrays((4, 70, 2, 16))
   options = {'mask': _mask(4, 70)}
   if op == 'lightning':
     (options['initial_state'],) = _arrays((4, 2, 16, 16), 1)
     options['slopes'] = jnp.array([0.0, 0.5])
-  attend = _attend(op, implementation)
+  attend = _attend(op, kernel)
   want = _with_gradients(lambda *x: attend(*x, **options))(q, k, v)
   split = NamedSharding(mesh, PartitionSpec('data'))
   q, k, v = (jax.device_put(x, split) for x in (q, k, v))
@@ -155,6 +156,22 @@ def test_sharded_over_the_batch(op, implementation):
   _same(got, want)
   with jax.set_mesh(mesh):
     _same(over(None)(q, k, v), want)
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_a_batch_that_cannot_be_split_keeps_its_options(op):
+  mesh = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))
+  q, k, v = _arrays((3, 20, 2, 16))
+  options = {'mask': _mask(3, 20)}
+  if op == 'lightning':
+    (options['initial_state'],) = _arrays((3, 2, 16, 16), 1)
+    options['slopes'] = jnp.array([0.0, 0.5])
+  attend = _attend(op, 'xla')
+  want = attend(q, k, v, **options)
+  _same(kernels.sharded(attend, mesh)(q, k, v, **options), want)
+  for name in options:  # each one tells
+    fewer = {n: x for n, x in options.items() if n != name}
+    assert oracle.relative_rms(attend(q, k, v, **fewer), want) > 1e-2
 
 
 def test_sharded_without_need_is_plain():

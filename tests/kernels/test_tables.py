@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels import readme
+from kernels.tools import readme
 
 TABLE = '| a |\n|---|\n| \\1 |'
 

@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import pytest
 
-from kernels import aot, hlo
-from kernels.errors import FUNCTIONS
+from kernels.tools import aot, hlo
+from kernels.tools.errors import FUNCTIONS
 
-pytestmark = pytest.mark.aot
+pytestmark = pytest.mark.full
 
 TOKENS = 128 * 1024
 HEADS = 4

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kernels import aot, errors, hlo, tpu, traffic
+from kernels import tpu
+from kernels.tools import aot, errors, hlo, traffic
 
 PROGRAM = """
 HloModule m
@@ -68,7 +69,7 @@ def test_every_block_is_moved_once(op, direction, monkeypatch):
 
   def attend(q, k, v, mask):
     return errors.FUNCTIONS[op](
-      q, k, v, mask=mask, implementation='pallas_tpu'
+      q, k, v, mask=mask, kernel='pallas_tpu'
     )
 
   with errors.simulated('pallas_tpu'):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import kernels
+import small
 from lra.nn import features
 
 WIDTH = 4
@@ -110,7 +111,7 @@ def test_a_constant_is_added_to_every_kernel_value():
                                     for p in (x, y)))
       for frequencies in ((omega, weight),
                           features.with_constant(omega, weight)))
-  np.testing.assert_allclose(more, plain + 1, rtol=1e-5)
+  small.assert_close(more, plain + 1)
 
 
 def test_cosines_and_sines_are_exact_to_float32_with_their_derivatives():

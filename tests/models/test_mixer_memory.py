@@ -2,7 +2,7 @@
 
 import pytest
 
-from lra.costs import tables
+from lra.costs.tables import tables
 from lra.report import catalogue
 
 SUBQUADRATIC = [

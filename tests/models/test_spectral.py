@@ -9,6 +9,7 @@ import mixer_oracle
 import numpy as np
 import pytest
 
+import small
 from lra.errors import UserError
 from lra.nn import spectral
 
@@ -197,7 +198,7 @@ def test_walsh_hadamard(width):
   x = np.random.default_rng(0).normal(size=(3, width, 5))
   with jax.enable_x64(True):
     got = spectral.walsh_hadamard(jnp.asarray(x))
-  np.testing.assert_allclose(got, _hadamard(width) @ x, atol=1e-10)
+  small.assert_close(got, _hadamard(width) @ x, 1e-12)
 
 
 @pytest.mark.parametrize('name', NAMES)
@@ -215,7 +216,7 @@ def test_redraw_and_longer_padding(name):
   got = mixer_oracle.apply(mixer, variables, longer,
                            np.pad(mask, [(0, 0), (0, 24)]))
   want = mixer_oracle.apply(mixer, variables, x, mask)
-  np.testing.assert_allclose(got[:, :40][mask], want[mask], atol=1e-5)
+  small.assert_close(got[:, :40][mask], want[mask])
 
 
 def test_too_few_features_are_refused():

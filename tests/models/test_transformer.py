@@ -6,6 +6,7 @@ import mixer_oracle
 import numpy as np
 import pytest
 
+import small
 from lra.errors import UserError
 from lra.models.transformer import Mixer
 
@@ -50,7 +51,7 @@ def test_longer_padding_changes_nothing(kernel):
   longer_mask = np.pad(mask, [(0, 0), (0, 30)])
   short = mixer_oracle.apply(mixer, variables, x, mask)
   long = mixer_oracle.apply(mixer, variables, longer, longer_mask)[:, :60]
-  np.testing.assert_allclose(long[mask], short[mask], atol=1e-5)
+  small.assert_close(long[mask], short[mask])
 
 
 def test_dropout_drops_weights_in_training_only_and_is_unbiased():

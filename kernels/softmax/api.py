@@ -1,0 +1,65 @@
+"""Softmax attention: the public function and its dispatch."""
+
+from kernels import checks, dispatch
+
+
+def softmax_attention(
+  q,
+  k,
+  v,
+  *,
+  mask=None,
+  scale=None,
+  kernel='auto',
+  dropout_rate=0.0,
+  dropout_key=None,
+):
+  """Softmax attention, arXiv 1706.03762 (Vaswani 2017), equation 1.
+
+    out_i = sum_j softmax_j(scale * q_i . k_j) v_j
+
+  Not causal. Masked keys take no part; a sequence without any key gives
+  zeros. Masked keys and values must be finite. Every query gets an output:
+  the mask says nothing about queries.
+
+  Args:
+    q: [B, L, H, Dh], float32, bfloat16 or float16. Statistics and sums are
+      float32 whatever the dtype.
+    k: [B, S, H, Dh] in the dtype of q.
+    v: [B, S, H, Dv] in the dtype of q.
+    mask: bool [B, S], True = key takes part; None = all do. Has no gradient.
+      'cudnn' takes lengths: there all True must come first in a row.
+    scale: a Python number; None = Dh**-0.5.
+    kernel: 'dense' keeps the weights [B, H, L, S]; 'chunked' makes them again
+      in tiles, with memory linear in L and S; 'cudnn' is cuDNN's, for 16-bit
+      operands on an NVIDIA GPU. 'auto' takes cudnn where it applies, else
+      chunked, and dense for dropout.
+    dropout_rate: Python number in [0, 1): the rate at which weights are
+      dropped; the rest are divided by 1 - dropout_rate. 'dense' only.
+    dropout_key: key of jax.random, needed where dropout_rate > 0.
+
+  Returns:
+    [B, L, H, Dv] in the dtype of v.
+
+  Raises:
+    ValueError: an argument has the wrong shape, dtype or value.
+    NotImplementedError: a named kernel cannot run; says why.
+  """
+  checks.check_keys_and_values(q, k, v)
+  checks.check_mask(mask, k)
+  scale = q.shape[-1] ** -0.5 if scale is None else scale
+  options = {'scale': checks.check_number('scale', scale)}
+  dropout_rate = checks.check_rate('dropout_rate', dropout_rate)
+  if dropout_rate:
+    if dropout_key is None:
+      raise ValueError('dropout_key must be given where dropout_rate > 0')
+    options |= {'dropout_rate': dropout_rate, 'dropout_key': dropout_key}
+  name = dispatch.resolve(
+    'softmax',
+    kernel,
+    q.shape,
+    q.dtype,
+    value_width=v.shape[-1],
+    dropout_rate=dropout_rate,
+  )
+  return dispatch.backend('softmax', name).attend(q, k, v, mask, **options)

@@ -1,0 +1,194 @@
+"""Softmax attention in tiles, without the [B, H, L, S] weights.
+
+Forward: for each block of queries a scan over the blocks of keys carries the
+running maximum, normaliser and output (Milakov & Gimelshein 2018, arXiv
+1805.02867; Rabe & Staats 2021, arXiv 2112.05682). Backward: the weights of a
+tile are recomputed from the saved log-sum-exp (Dao et al. 2022, arXiv
+2205.14135, Algorithm 4). Memory is linear in the lengths; the result is exact.
+
+The batch axis is never merged with another, so a batch sharded over devices
+stays where it is.
+
+Shapes: B batch, L queries, S keys, H heads, Dh key width, Dv value width;
+N query blocks of I rows, M key blocks of J rows.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+# A tile of float32 logits of one head is then 1 MiB: measured on a CPU, larger
+# tiles are not faster and smaller ones leave the matrix products short.
+BLOCK = 512
+_MASKED = -1e30  # exp(_MASKED - x) is 0, and differences of two are finite
+
+
+def supported(shape, dtype, value_width=None, dropout_rate=0.0):
+  """Raises NotImplementedError for what `attend` cannot take."""
+  del shape, dtype, value_width
+  if dropout_rate:
+    raise NotImplementedError(
+      "kernel='chunked' keeps no attention weights to drop: use "
+      "kernel='dense' or a dropout rate of 0"
+    )
+
+
+def attend(q, k, v, mask, *, scale, block=BLOCK):
+  """[B, L, H, Dv] by tiles of at most `block` rows and columns.
+
+  See `api.softmax_attention`; reverse-mode differentiable.
+  """
+  length, keys = q.shape[1], k.shape[1]
+  if mask is None:
+    mask = jnp.ones(k.shape[:2], bool)
+  rows, cols = block_size(length, block), block_size(keys, block)
+  mask_MxBxJ = _blocks(mask, cols)
+  q_NxBxHxIxDh = _blocks(q, rows).swapaxes(2, 3)
+  k_MxBxHxJxDh = _blocks(k, cols).swapaxes(2, 3)
+  v_MxBxHxJxDv = _blocks(v, cols).swapaxes(2, 3)
+  out_NxBxHxIxDv = _attend(
+    scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ
+  )
+  out_BxNxIxHxDv = out_NxBxHxIxDv.transpose(1, 0, 3, 2, 4)
+  batch, _, _, heads, width = out_BxNxIxHxDv.shape
+  return out_BxNxIxHxDv.reshape(batch, -1, heads, width)[:, :length]
+
+
+def block_size(length, block):
+  """The smallest multiple of 8 that covers `length` in the fewest blocks."""
+  count = -(-length // block)
+  return -(-length // (count * 8)) * 8
+
+
+def _blocks(x_BxLx, size):
+  """[B, L, ...] -> [L / size, B, size, ...], zero (False) padded."""
+  batch, length, *rest = x_BxLx.shape
+  padding = [(0, 0), (0, -length % size)] + [(0, 0)] * len(rest)
+  x_BxLx = jnp.pad(x_BxLx, padding)
+  return x_BxLx.reshape(batch, -1, size, *rest).swapaxes(0, 1)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _attend(scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ):
+  out_NxBxHxIxDv, _ = _forward(
+    scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ
+  )
+  return out_NxBxHxIxDv
+
+
+def _dot(equation, x, y):
+  return jnp.einsum(equation, x, y, preferred_element_type=jnp.float32)
+
+
+def _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ):
+  logits_BxHxIxJ = scale * _dot('bhid,bhjd->bhij', q_BxHxIxDh, k_BxHxJxDh)
+  return jnp.where(mask_BxJ[:, None, None], logits_BxHxIxJ, _MASKED)
+
+
+def _forward(scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ):
+  """Returns the output and the log-sum-exp [N, B, H, I, 1] in float32."""
+  has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
+  dtype, width = v_MxBxHxJxDv.dtype, v_MxBxHxJxDv.shape[-1]
+
+  def one_query_block(_, q_BxHxIxDh):
+
+    def one_key_block(carry, block):
+      out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1 = carry
+      k_BxHxJxDh, v_BxHxJxDv, mask_BxJ = block
+      logits_BxHxIxJ = _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ)
+      new_BxHxIx1 = jnp.maximum(
+        max_BxHxIx1, logits_BxHxIxJ.max(-1, keepdims=True)
+      )
+      weights_BxHxIxJ = jnp.exp(logits_BxHxIxJ - new_BxHxIx1)
+      decay_BxHxIx1 = jnp.exp(max_BxHxIx1 - new_BxHxIx1)
+      out_BxHxIxDv = out_BxHxIxDv * decay_BxHxIx1 + _dot(
+        'bhij,bhjd->bhid', weights_BxHxIxJ.astype(dtype), v_BxHxJxDv
+      )
+      sum_BxHxIx1 = sum_BxHxIx1 * decay_BxHxIx1 + weights_BxHxIxJ.sum(
+        -1, keepdims=True
+      )
+      return (out_BxHxIxDv, new_BxHxIx1, sum_BxHxIx1), None
+
+    zero_BxHxIx1 = jnp.zeros((*q_BxHxIxDh.shape[:-1], 1), jnp.float32)
+    start = (
+      jnp.zeros((*q_BxHxIxDh.shape[:-1], width), jnp.float32),
+      zero_BxHxIx1 + _MASKED,
+      zero_BxHxIx1,
+    )
+    (out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1), _ = jax.lax.scan(
+      one_key_block, start, (k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ)
+    )
+    # Without any key all weights were exp(_MASKED - _MASKED) = 1.
+    out_BxHxIxDv = jnp.where(has_key_Bx1x1x1, out_BxHxIxDv / sum_BxHxIx1, 0)
+    return None, (
+      out_BxHxIxDv.astype(dtype),
+      max_BxHxIx1 + jnp.log(sum_BxHxIx1),
+    )
+
+  return jax.lax.scan(one_query_block, None, q_NxBxHxIxDh)[1]
+
+
+def _forward_and_residuals(scale, q, k, v, mask):
+  out, lse = _forward(scale, q, k, v, mask)
+  return out, (q, k, v, mask, out, lse)
+
+
+def _backward(scale, residuals, g_NxBxHxIxDv):
+  q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, out, lse = residuals
+  has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
+  g_NxBxHxIxDv = jnp.where(has_key_Bx1x1x1, g_NxBxHxIxDv, 0)
+  # sum_j weights_ij dweights_ij, which is out_i . dout_i
+  inner_NxBxHxIx1 = _dot('nbhid,nbhid->nbhi', g_NxBxHxIxDv, out)[..., None]
+
+  def one_query_block(dkv, block):
+    q_BxHxIxDh, g_BxHxIxDv, lse_BxHxIx1, inner_BxHxIx1 = block
+
+    def one_key_block(carry, block):
+      dq_BxHxIxDh, dk_MxBxHxJxDh, dv_MxBxHxJxDv = carry
+      index, k_BxHxJxDh, v_BxHxJxDv, mask_BxJ = block
+      weights_BxHxIxJ = jnp.exp(
+        _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ) - lse_BxHxIx1
+      )
+      dweights_BxHxIxJ = _dot('bhid,bhjd->bhij', g_BxHxIxDv, v_BxHxJxDv)
+      dlogits_BxHxIxJ = scale * (
+        weights_BxHxIxJ * (dweights_BxHxIxJ - inner_BxHxIx1)
+      )
+      dlogits_BxHxIxJ = dlogits_BxHxIxJ.astype(k_BxHxJxDh.dtype)
+      dq_BxHxIxDh += _dot('bhij,bhjd->bhid', dlogits_BxHxIxJ, k_BxHxJxDh)
+      dk_MxBxHxJxDh = dk_MxBxHxJxDh.at[index].add(
+        _dot('bhij,bhid->bhjd', dlogits_BxHxIxJ, q_BxHxIxDh)
+      )
+      dv_MxBxHxJxDv = dv_MxBxHxJxDv.at[index].add(
+        _dot(
+          'bhij,bhid->bhjd',
+          weights_BxHxIxJ.astype(g_BxHxIxDv.dtype),
+          g_BxHxIxDv,
+        )
+      )
+      return (dq_BxHxIxDh, dk_MxBxHxJxDh, dv_MxBxHxJxDv), None
+
+    start = jnp.zeros(q_BxHxIxDh.shape, jnp.float32)
+    (dq_BxHxIxDh, *dkv), _ = jax.lax.scan(
+      one_key_block,
+      (start, *dkv),
+      (jnp.arange(len(k_MxBxHxJxDh)), k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ),
+    )
+    return tuple(dkv), dq_BxHxIxDh.astype(q_BxHxIxDh.dtype)
+
+  start = (
+    jnp.zeros(k_MxBxHxJxDh.shape, jnp.float32),
+    jnp.zeros(v_MxBxHxJxDv.shape, jnp.float32),
+  )
+  (dk_MxBxHxJxDh, dv_MxBxHxJxDv), dq_NxBxHxIxDh = jax.lax.scan(
+    one_query_block, start, (q_NxBxHxIxDh, g_NxBxHxIxDv, lse, inner_NxBxHxIx1)
+  )
+  return (
+    dq_NxBxHxIxDh,
+    dk_MxBxHxJxDh.astype(k_MxBxHxJxDh.dtype),
+    dv_MxBxHxJxDv.astype(v_MxBxHxJxDv.dtype),
+    None,
+  )
+
+
+_attend.defvjp(_forward_and_residuals, _backward)

@@ -1,0 +1,55 @@
+"""Softmax attention that keeps its weights [B, H, L, S]; drops them out."""
+
+import jax
+import jax.numpy as jnp
+
+
+def attend(q, k, v, mask, *, scale, dropout_rate=0.0, dropout_key=None):
+  """[B, L, H, Dv]; see `api.softmax_attention`."""
+  weights_BxHxLxS = weights(q, k, mask, scale=scale)
+  if dropout_rate:
+    weights_BxHxLxS = drop(weights_BxHxLxS, dropout_rate, dropout_key)
+  return apply_weights(weights_BxHxLxS, v)
+
+
+def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale):
+  """The attention weights themselves, float32 [B, H, L, S]."""
+  logits_BxHxLxS = scale * jnp.einsum(
+    'blhd,bshd->bhls',
+    q_BxLxHxDh,
+    k_BxSxHxDh,
+    preferred_element_type=jnp.float32,
+  )
+  return masked_softmax(logits_BxHxLxS, mask_BxS)
+
+
+def masked_softmax(logits_BxHxLxS, mask_BxS):
+  """Softmax over the keys that the mask admits; zeros where there is none.
+
+  Args:
+    logits_BxHxLxS: float32 [B, H, L, S].
+    mask_BxS: bool [B, S], True = key takes part; None = all do.
+  """
+  if mask_BxS is None:
+    return jax.nn.softmax(logits_BxHxLxS)
+  mask_Bx1x1xS = mask_BxS[:, None, None]
+  # jax.nn.softmax(where=...) of an all-false row is NaN in its gradient.
+  logits_BxHxLxS = jnp.where(mask_Bx1x1xS, logits_BxHxLxS, -1e30)
+  return jnp.where(mask_Bx1x1xS, jax.nn.softmax(logits_BxHxLxS), 0)
+
+
+def drop(weights_BxHxLxS, rate, key):
+  """Zeros at `rate`, the rest divided by 1 - rate: `flax.linen.Dropout`."""
+  keep = 1.0 - rate
+  kept_BxHxLxS = jax.random.bernoulli(key, keep, weights_BxHxLxS.shape)
+  return jnp.where(kept_BxHxLxS, weights_BxHxLxS / keep, 0)
+
+
+def apply_weights(weights_BxHxLxS, v_BxSxHxDv):
+  """Sums the values by float32 weights: [B, L, H, Dv] in the values' dtype."""
+  return jnp.einsum(
+    'bhls,bshd->blhd',
+    weights_BxHxLxS.astype(v_BxSxHxDv.dtype),
+    v_BxSxHxDv,
+    preferred_element_type=jnp.float32,
+  ).astype(v_BxSxHxDv.dtype)

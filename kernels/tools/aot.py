@@ -1,0 +1,147 @@
+"""Programs compiled ahead of time for accelerators that are not here.
+
+TPU programs need the package `libtpu`, H200 programs the CUDA plugin of JAX;
+neither needs the hardware.
+"""
+
+import functools
+import importlib.util
+import os
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import topologies
+from jax.experimental.layout import Format, Layout
+
+from kernels import chunks, dispatch, tpu
+from kernels.lightning.options import LightningOptions
+from kernels.linear.options import LinearOptions
+from kernels.simpletron.api import linear_options
+
+TPU = {
+  'v5e': 'v5e:1x1',
+  'v5p': 'v5p:2x2x1',
+  'v6e': 'v6e:1x1',
+  'tpu7x': 'tpu7x:2x2x1',
+}
+TARGETS = (*TPU, 'h200')
+PASSES = ('forward', 'backward')
+
+
+class Unavailable(RuntimeError):
+  """The compiler for a target is not installed; the message says what is."""
+
+
+@functools.cache
+def device(target):
+  """A description of one device of a target; raises Unavailable."""
+  if target == 'h200':
+    from kernels.tools import h200
+
+    try:
+      return h200.device()
+    except RuntimeError as error:
+      raise Unavailable(str(error)) from error
+  if importlib.util.find_spec('libtpu') is None:
+    raise Unavailable('the package libtpu is not installed')
+  # Nothing here talks to a TPU: look for none, and lock none.
+  os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
+  os.environ.setdefault('TPU_ACCELERATOR_TYPE', 'v5litepod-1')
+  os.environ.setdefault('TPU_WORKER_HOSTNAMES', 'localhost')
+  os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
+  try:
+    topology = topologies.get_topology_desc(
+      topology_name=TPU[target], platform='tpu'
+    )
+  except Exception as error:  # JAX raises several kinds
+    raise Unavailable(f'libtpu has no {target}: {error}') from error
+  return topology.devices[0]
+
+
+def platform(target):
+  """'tpu' or 'gpu'."""
+  return 'tpu' if target in TPU else 'gpu'
+
+
+def own_kernel(target):
+  """The name of the Pallas kernel for a target."""
+  return f'pallas_{platform(target)}'
+
+
+def compiled(op, kernel, direction, target, shape, dtype, mask=True):
+  """The compiled forward or backward program of one kernel.
+
+  Operands and results are [B, L, H * Dh], row-major: as a projection leaves
+  and takes them. The forward program is that of inference; the backward
+  program takes what the forward one saves for it.
+
+  Args:
+    op: 'linear', 'simpletron' or 'lightning'.
+    kernel: 'xla', 'pallas_tpu' or 'pallas_gpu'.
+    direction: 'forward' or 'backward'.
+    target: one of TARGETS.
+    shape, dtype: (B, L, H, Dh) of q.
+    mask: whether there is one.
+  """
+  place = jax.sharding.SingleDeviceSharding(device(target))
+
+  def row_major(x):
+    return Format(Layout(tuple(range(x.ndim))), place)
+
+  with dispatch.target(platform(target)):
+    function, arrays = _program(op, kernel, direction, shape, mask)
+    arrays = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=row_major(x)),
+      arrays(dtype),
+    )
+    results = jax.tree.map(row_major, jax.eval_shape(function, *arrays))
+    return jax.jit(function, out_shardings=results).lower(*arrays).compile()
+
+
+def _flat(shape):
+  return (*shape[:2], shape[2] * shape[3])
+
+
+def _program(op, kernel, direction, shape, has_mask):
+  """(function of arrays, function of a dtype -> their descriptions)."""
+  module = dispatch.backend(op, kernel)
+  options = _options(op, shape)
+  heads = functools.partial(jnp.reshape, shape=shape)
+  causal = op == 'lightning'
+
+  def forward(q, k, v, mask, save=False):
+    extra = (chunks.default_slopes(shape[2]), None) if causal else ()
+    out, *rest = module.forward(
+      *map(heads, (q, k, v)), mask, *extra, options, save
+    )
+    return tpu.flat(out), rest[-1]
+
+  def backward(q, k, v, mask, saved, do):
+    extra = (chunks.default_slopes(shape[2]), None) if causal else ()
+    last = (heads(do), None) if causal else (heads(do),)
+    grads = module.backward(
+      *map(heads, (q, k, v)), mask, *extra, saved, *last, options
+    )
+    return [tpu.flat(x) for x in grads[:3]]
+
+  def arrays(dtype):
+    x = jax.ShapeDtypeStruct(_flat(shape), dtype)
+    mask = jax.ShapeDtypeStruct(shape[:2], bool) if has_mask else None
+    if direction == 'forward':
+      return x, x, x, mask
+    save = functools.partial(forward, save=True)
+    saved = jax.eval_shape(save, x, x, x, mask)[1]
+    return x, x, x, mask, saved, x
+
+  function = backward if direction == 'backward' else (
+    lambda *args: forward(*args)[0]
+  )  # fmt: skip
+  return function, arrays
+
+
+def _options(op, shape):
+  if op == 'linear':
+    return LinearOptions()
+  if op == 'simpletron':
+    return linear_options(shape[1] ** -0.5)
+  return LightningOptions()

@@ -1,0 +1,274 @@
+"""Compiles programs for an H200 on a machine without one.
+
+  python -m kernels.tools.h200 --ops lightning --widths 64,128
+
+prints registers and spills of every kernel, as ptxas reports them, and fails
+if one spills. Needs the wheels of the extra `aot_cuda`: the CUDA plugin of
+the installed jax, and ptxas. Environment variables have to be set before jax
+is imported, so the command starts itself again in a process of its own.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+# XLA's GpuTargetConfigProto; the limits are those of the data sheet.
+TARGET = """
+gpu_device_info {
+  threads_per_block_limit: 1024 threads_per_warp: 32
+  shared_memory_per_block: 49152 shared_memory_per_core: 233472
+  shared_memory_per_block_optin: 232448
+  threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  thread_dim_limit_x: 1024 thread_dim_limit_y: 1024 thread_dim_limit_z: 64
+  memory_bandwidth: 4800000000000 l2_cache_size: 52428800
+  clock_rate_ghz: 1.98 device_memory_size: 151397597184
+  cuda_compute_capability { major: 9 feature_extension: ACCELERATED_FEATURES }
+  registers_per_core_limit: 65536 registers_per_block_limit: 65536
+  device_vendor: "NVIDIA Corporation" device_address_bits: 64
+  name: "NVIDIA H200"
+  driver_version: "13.0.0" runtime_version: "13.0.0"
+  compile_time_toolkit_version: "13.0.0" dnn_version: "9.12.0"
+}
+platform_name: "CUDA"
+dnn_version_info { major: 9 minor: 12 patch: 0 }
+device_description_str: "NVIDIA H200"
+"""
+ENVIRONMENT = {
+  'JAX_PLATFORMS': 'cpu',
+  'CUDA_VISIBLE_DEVICES': '',
+  'XLA_FLAGS': '--xla_gpu_autotune_level=0',
+  'MOSAIC_GPU_DUMP_PTXAS': '1',
+}
+SHAPE = (32, 4001, 4)  # B, L, H: a CLS token in front of 4,000
+PASSES = ('forward', 'backward')
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+  """What ptxas says about one kernel; memory in bytes per thread."""
+
+  name: str
+  registers: int
+  stack: int
+  spill_stores: int
+  spill_loads: int
+
+
+def missing():
+  """Why nothing can be compiled for an H200 here, or None."""
+  import importlib.metadata
+  import importlib.util
+
+  import jax
+
+  find = importlib.util.find_spec
+  # Asking for a submodule imports its parent, which may not be there.
+  if not (find('jax_plugins') and find('jax_plugins.xla_cuda13')):
+    return 'jax-cuda13-plugin is not installed (extra aot_cuda)'
+  found = importlib.metadata.version('jax-cuda13-plugin')
+  if found != jax.__version__:
+    return f'jax-cuda13-plugin is {found}, jax is {jax.__version__}'
+  if importlib.util.find_spec('nvidia.cu13') is None:
+    return 'nvidia-cuda-nvcc is not installed (extra aot_cuda)'
+  return None
+
+
+def device():
+  """A description of an H200 to compile for.
+
+  Best called before jax is used: it sets what of `ENVIRONMENT` is not set,
+  where there is no NVIDIA driver.
+
+  Raises:
+    RuntimeError: the wheels are missing or do not work; says why.
+  """
+  reason = missing()
+  if reason:
+    raise RuntimeError(reason)
+  if not os.path.exists('/proc/driver/nvidia'):
+    for name in ('CUDA_VISIBLE_DEVICES', 'XLA_FLAGS'):
+      os.environ.setdefault(name, ENVIRONMENT[name])
+  from jax.experimental import topologies
+
+  try:
+    topology = topologies.get_topology_desc(
+      platform='cuda', target_config=TARGET, topology='1x1x1'
+    )
+  except Exception as error:  # jax raises several kinds
+    raise RuntimeError(f'no H200 to compile for: {error}') from error
+  return topology.devices[0]
+
+
+def compiled(function, *arguments):
+  """Compiles for an H200, in an `ENVIRONMENT` process.
+
+  Args:
+    function: to be traced with `kernels.target('gpu')`.
+    *arguments: trees of jax.ShapeDtypeStruct.
+
+  Returns:
+    The jax.stages.Compiled, a list of `Kernel` for the Mosaic kernels in it
+    that this process had not compiled before, and the seconds it took.
+  """
+  import jax
+
+  import kernels
+
+  sharding = jax.sharding.SingleDeviceSharding(device())
+  arguments = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+    arguments,
+  )
+  start = time.perf_counter()
+  with kernels.target('gpu'), _Output() as output:
+    program = jax.jit(function).lower(*arguments).compile()
+  seconds = time.perf_counter() - start
+  return program, _parse(output.text), seconds
+
+
+class _Output:
+  """Collects what this process, libraries included, writes to stdout."""
+
+  text = ''
+
+  def __enter__(self):
+    sys.stdout.flush()
+    self._file = tempfile.TemporaryFile()
+    self._stdout = os.dup(1)
+    os.dup2(self._file.fileno(), 1)
+    return self
+
+  def __exit__(self, *_):
+    os.dup2(self._stdout, 1)
+    os.close(self._stdout)
+    self._file.seek(0)
+    self.text = self._file.read().decode(errors='replace')
+    self._file.close()
+
+
+def _parse(text):
+  entry = re.compile(
+    r"Compiling entry function '(\w+?)(?:_mosaic_gpu_kernel)?'.*?"
+    r'(\d+) bytes stack frame, (\d+) bytes spill stores, '
+    r'(\d+) bytes spill loads.*?Used (\d+) registers',
+    re.DOTALL,
+  )
+  return [
+    Kernel(name, int(registers), *map(int, memory))
+    for name, *memory, registers in entry.findall(text)
+  ]
+
+
+def program(op, which, width, masked, shape=SHAPE):
+  """(function, arguments) of an op; `which` of `PASSES`.
+
+  The backward program is forward and backward, as in training.
+  """
+  import jax
+  import jax.numpy as jnp
+
+  import kernels
+
+  attend = getattr(kernels, f'{op}_attention')
+  b, length, h = shape
+  x = jax.ShapeDtypeStruct((b, length, h, width), jnp.bfloat16)
+  mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
+
+  def forward(q, k, v, mask):
+    return attend(q, k, v, mask=mask, kernel='pallas_gpu')
+
+  def both(q, k, v, do, mask):
+    out, pull = jax.vjp(lambda *x: forward(*x, mask), q, k, v)
+    return out, *pull(do)
+
+  if which == 'forward':
+    return forward, (x, x, x, mask)
+  return both, (x, x, x, x, mask)
+
+
+def _report(op, which, width, masked):
+  """One row: what came of compiling one program."""
+  function, arguments = program(op, which, width, masked)
+  executable, found, seconds = compiled(function, *arguments)
+  b, length, h = SHAPE
+  tensor = 2 * b * length * h * width
+  memory = executable.memory_analysis()
+  text = executable.as_text()
+  moves = re.findall(r'= \w+\[[\d,]*\]\S* (copy|transpose)\(', text)
+  return {
+    'op': op,
+    'pass': which,
+    'width': width,
+    'masked': masked,
+    'calls': len(re.findall(r'custom_call_target="mosaic_gpu', text)),
+    'kernels': [dataclasses.asdict(kernel) for kernel in found],
+    'copies': len(moves),
+    'temporaries': memory.temp_size_in_bytes / tensor,
+    'seconds': round(seconds, 1),
+  }
+
+
+def reports(ops, widths):
+  """The rows of a process of its own, as dictionaries.
+
+  Raises:
+    RuntimeError: the process failed; the message is the end of its output.
+  """
+  command = [sys.executable, '-m', 'kernels.tools.h200', '--rows']
+  command += ['--ops', ','.join(ops), '--widths', ','.join(map(str, widths))]
+  done = subprocess.run(
+    command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True
+  )
+  if done.returncode:
+    raise RuntimeError(done.stderr[-4000:])
+  return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def main():
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('--ops', default='linear,simpletron,lightning')
+  parser.add_argument('--widths', default='64,128')
+  parser.add_argument('--rows', action='store_true', help=argparse.SUPPRESS)
+  args = parser.parse_args()
+  ops = args.ops.split(',')
+  widths = [int(width) for width in args.widths.split(',')]
+  if args.rows:
+    for op in ops:
+      for width in widths:
+        for masked in (False, True):
+          for which in PASSES:
+            row = _report(op, which, width, masked)
+            print(json.dumps(row), flush=True)
+    return
+  reason = missing()
+  if reason:
+    sys.exit(reason)
+  rows = reports(ops, widths)
+  print('| op | pass | Dh | mask | new kernels: registers | spilled bytes '
+        '| copies | seconds |')  # fmt: skip
+  print('|' + '---|' * 8)
+  for row in rows:
+    found = row['kernels']
+    registers = ', '.join(f'{k["name"]} {k["registers"]}' for k in found)
+    mask = 'yes' if row['masked'] else 'no'
+    print(
+      f'| {row["op"]} | {row["pass"]} | {row["width"]} | {mask} | {registers} '
+      f'| {_spilled(row)} | {row["copies"]} | {row["seconds"]} |'
+    )
+  sys.exit(1 if any(map(_spilled, rows)) else 0)
+
+
+def _spilled(row):
+  return sum(k['spill_stores'] + k['spill_loads'] for k in row['kernels'])
+
+
+if __name__ == '__main__':
+  main()

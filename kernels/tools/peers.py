@@ -1,0 +1,137 @@
+"""Kernels by others in PyTorch, timed on the same tensors.
+
+flash-linear-attention (`fla`), causal with decay, and
+flash-bidirectional-linear-attention (`flash_bla`), not causal. Both are
+optional.
+"""
+
+import importlib
+
+import jax
+import numpy as np
+
+from kernels import chunks
+from kernels.tools import errors
+from kernels.tools.rms import relative_rms
+
+
+class Missing(Exception):
+  """A peer is not there or cannot run; the message says why."""
+
+
+def peers(op):
+  """name -> function(q, k, v, do) -> (forward, both), of JAX arrays.
+
+  `forward` and `both` are torch functions without arguments: the forward pass,
+  and forward and backward with the gradients as a list.
+  """
+  if op == 'lightning':
+    return {
+      'fla chunk': _simple_gla('chunk_simple_gla'),
+      'fla fused_chunk': _simple_gla('fused_chunk_simple_gla'),
+    }
+  return {'flash_bla': _flash_bla(op)}
+
+
+def timer(function):
+  """calls -> seconds a call, between two CUDA events."""
+  import torch
+
+  def run(calls):
+    function()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(calls):
+      function()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3 / calls
+
+  return run
+
+
+def array(tensor):
+  """numpy float32 of a torch tensor."""
+  return np.asarray(tensor.detach().float().cpu())
+
+
+def _simple_gla(name):
+  """Lightning in fla's words: g_gamma = -slopes and no scale of its own.
+
+  Some Triton versions miscompile the gated backward pass on Hopper: read its
+  error beside its time.
+  """
+
+  def make(q, k, v, do):
+    torch = _import('torch')
+    attend = getattr(_import('fla.ops.simple_gla'), name)
+    gamma = torch.tensor(-np.asarray(chunks.default_slopes(q.shape[2]))).cuda()
+
+    def forward(q, k, v):
+      return attend(q, k, v, g_gamma=gamma, scale=1.0)[0]
+
+    return _runs(torch, forward, q, k, v, do)
+
+  return make
+
+
+def _flash_bla(op):
+  """[B, H, L, Dh], the feature map in torch, no mask."""
+
+  def make(q, k, v, do):
+    torch = _import('torch')
+    if op == 'linear':
+      attend = _import('flash_bla.ops.linear_attn.fused').linear_attention
+
+      def forward(q, k, v):
+        elu = torch.nn.functional.elu
+        return attend(elu(q) + 1, elu(k) + 1, v)
+    else:
+      attend = _import('flash_bla.ops.simple_la.fused').simple_la
+      scale = q.shape[1] ** -0.5
+
+      def forward(q, k, v):
+        return attend(q, k, v, scale)
+
+    return _runs(torch, forward, q, k, v, do, heads_first=True)
+
+  return make
+
+
+def _import(name):
+  if jax.default_backend() != 'gpu':
+    raise Missing('needs an NVIDIA GPU')
+  try:
+    return importlib.import_module(name)
+  except Exception as error:  # a broken peer is as good as none
+    raise Missing(f'{name}: {error}') from error
+
+
+def _runs(torch, forward, q, k, v, do, heads_first=False):
+  tensors = [torch.from_dlpack(x) for x in (q, k, v, do)]
+  if heads_first:
+    tensors = [x.transpose(1, 2).contiguous() for x in tensors]
+  *inputs, do = tensors
+
+  def run():
+    with torch.no_grad():
+      return _rows_first(forward(*inputs), heads_first)
+
+  def both():
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    out = forward(*leaves)
+    grads = torch.autograd.grad(out, leaves, do)
+    return [_rows_first(x, heads_first) for x in (out, *grads)]
+
+  return run, both
+
+
+def _rows_first(x, heads_first):
+  return x.transpose(1, 2) if heads_first else x
+
+
+def relative(got, want):
+  """Largest relative RMS error over 'out' and the gradients that are there."""
+  names = ('out', *errors.GRADIENTS[:3])
+  pairs = zip(names, got, strict=False)
+  return max(relative_rms(x, want[name]) for name, x in pairs)

@@ -1,0 +1,42 @@
+"""Puts a table into the README of the kernels, in place of the one there.
+
+  python -m kernels.tools.errors | python -m kernels.tools.readme errors
+
+and so with `h200`, and with `bytes` of `kernels.tools.benchmark --bytes`.
+"""
+
+import pathlib
+import re
+import sys
+
+README = pathlib.Path(__file__).parents[1] / 'README.md'
+
+
+def put(text, section, table):
+  """`text` with `table` between the marks of `section`.
+
+  Raises:
+    ValueError: there is no such section, or no table.
+  """
+  marks = [f'<!-- {section}:{end} -->' for end in ('begin', 'end')]
+  pattern = f'{marks[0]}.*?{marks[1]}'
+  if len(re.findall(pattern, text, re.DOTALL)) != 1:
+    raise ValueError(f'README.md has no section {section!r}')
+  if '|---' not in table:
+    raise ValueError('there is no table on standard input')
+  whole = f'{marks[0]}\n{table.strip()}\n{marks[1]}'
+  return re.sub(pattern, lambda _: whole, text, flags=re.DOTALL)
+
+
+def main():
+  try:
+    text = README.read_text(encoding='utf-8')
+    README.write_text(
+      put(text, ' '.join(sys.argv[1:]), sys.stdin.read()), encoding='utf-8'
+    )
+  except ValueError as error:
+    sys.exit(f'Nothing written: {error}.')
+
+
+if __name__ == '__main__':
+  main()
