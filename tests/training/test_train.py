@@ -15,7 +15,7 @@ import pytest
 
 import data_prep
 import small
-from lra import files, main
+from lra import command, files, main
 from lra.data import prepared
 from lra.errors import UserError
 from lra.training import evaluate, train
@@ -78,7 +78,7 @@ def _stop_at(monkeypatch, step):
 
 @pytest.fixture(scope='module', autouse=True)
 def _compile_once(tmp_path_factory):
-  main.use_compile_cache(tmp_path_factory.mktemp('xla'))
+  command.use_compile_cache(tmp_path_factory.mktemp('xla'))
   yield
   jax.config.update('jax_compilation_cache_dir', None)
 
