@@ -70,7 +70,7 @@ def fault_in(folder, fault):
 def run(folder, tests):
   """Exit status and output of the tests in the copy."""
   done = subprocess.run(
-      (sys.executable, '-m', 'pytest', '-n0', '-x', '-q',
+      (sys.executable, '-m', 'pytest', '-n0', '-x', '-q', '--full',
        '-p', 'no:cacheprovider', *tests),
       cwd=folder, capture_output=True, text=True, check=False,
       env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(folder),

@@ -1,8 +1,8 @@
 """Checkpoints of a run. The only file that imports orbax.
 
-`checkpoints/last` holds the whole state with what the loop must remember
-(JSON); `checkpoints/best` holds the parameters to be scored. Orbax writes to
-a temporary folder and renames it, so a kill leaves the previous checkpoint.
+`checkpoints/last` holds the whole state with the run's progress (JSON);
+`checkpoints/best` holds the parameters to be scored. Orbax writes to a
+temporary folder and renames it, so a kill leaves the previous checkpoint.
 """
 
 import pathlib
@@ -11,6 +11,9 @@ from typing import Any
 import orbax.checkpoint as ocp
 
 from lra.errors import UserError
+
+# Names and shapes of what is in a checkpoint; 1 had other names of layers.
+LAYOUT = 2
 
 
 class Checkpoints:
@@ -25,14 +28,14 @@ class Checkpoints:
     # Two: the newest may be of a validation that a kill made undone.
     self._best = ocp.CheckpointManager(folder / 'best', options=options(2))
 
-  def save_last(self, step: int, state: Any, memory: dict) -> None:
+  def save_last(self, step: int, state: Any, progress: dict) -> None:
     """Saves the state of `step` unless it is there; returns while writing."""
-    # Best first: `memory` may name a best step that must exist on restart.
+    # Best first: `progress` may name a best step that must exist on restart.
     self._best.wait_until_finished()
     if step not in self._last.all_steps():
       self._last.save(step, args=ocp.args.Composite(
           state=ocp.args.StandardSave(state),
-          memory=ocp.args.JsonSave(memory)))
+          memory=ocp.args.JsonSave({**progress, 'layout': LAYOUT})))
 
   def save_best(self, step: int, params: Any) -> None:
     """Saves what evaluation needs; a stale one of the same step goes."""
@@ -41,28 +44,31 @@ class Checkpoints:
     self._best.save(step, args=ocp.args.StandardSave(params))
 
   def restore_last(self, like: Any) -> tuple[Any, dict] | None:
-    """(state, memory) of the newest checkpoint, None where there is none.
+    """(state, progress) of the newest checkpoint, None where there is none.
 
     Args:
       like: a state of the same shapes, dtypes and shardings.
 
     Raises:
-      UserError: the checkpoint cannot be read.
+      UserError: the checkpoint cannot be read, or is of an earlier version.
     """
     step = self._last.latest_step()
     if step is None:
       return None
+    progress = self._read(self._last, step, ocp.args.Composite(
+        memory=ocp.args.JsonRestore()))['memory']
+    if progress.pop('layout', 1) != LAYOUT:
+      raise UserError(
+          f'The checkpoint in {self._last.directory} was written by an earlier '
+          'version, whose layers had other names: choose another --workdir, '
+          'or delete the run directory to start over.')
     got = self._read(self._last, step, ocp.args.Composite(
-        state=ocp.args.StandardRestore(like),
-        memory=ocp.args.JsonRestore()))
-    return got['state'], got['memory']
+        state=ocp.args.StandardRestore(like)))
+    return got['state'], progress
 
   def restore_best(self, step: int, like: Any) -> Any:
     """What `save_best` saved at `step`; raises UserError if unreadable."""
     return self._read(self._best, step, ocp.args.StandardRestore(like))
-
-  def last_step(self) -> int | None:
-    return self._last.latest_step()
 
   def wait(self) -> None:
     self._best.wait_until_finished()

@@ -9,6 +9,7 @@ import pytest
 
 import small
 from lra.nn import encoder, heads
+from lra.training import program
 
 
 def test_pooling_reads_true_tokens_only():
@@ -24,6 +25,14 @@ def test_pooling_reads_true_tokens_only():
     np.testing.assert_array_equal(got['last'][b], x[b, max(n - 1, 0)])
     np.testing.assert_array_equal(got['cls'][b], x[b, 0])
     np.testing.assert_array_equal(got['first'][b], x[b, 0])
+
+
+def test_mean_over_positions_divides_by_their_number():
+  """Padding adds nothing to the sum, as in Nystromformer's code."""
+  x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+  mask = np.array([[True, True, False], [True, True, True]])
+  got = heads.pool(jnp.asarray(x), jnp.asarray(mask), 'mean', 'positions')
+  small.assert_close(got, np.float64([[(0 + 2) / 3, (1 + 3) / 3], [8, 9]]))
 
 
 def test_pair_features():
@@ -203,3 +212,66 @@ def test_pair_is_encoded_by_one_encoder():
   x, _ = captured['intermediates']['encoder']['__call__'][0]
   x = x.reshape(4, 2, -1)
   small.assert_close(x[:, 0], x[:, 1])
+
+
+def _encoder(seen, **fields):
+  """An encoder whose mixers note their place and mask in `seen`."""
+
+  class Recorder(nn.Module):
+    layer: int
+    num_layers: int
+    dtype: jnp.dtype
+
+    def __call__(self, x, mask, *, train):
+      seen.append((self.layer, self.num_layers, np.asarray(mask).all()))
+      return x
+
+  return encoder.Encoder(
+      mixer=Recorder,
+      **dict(dict(
+          vocab_size=9, num_layers=3, width=4, mlp_width=8, dropout=0.0,
+          positions='learned', prepend_cls=False, cls_has_position=False,
+          embedding_std=1.0, remat=False, mask_padding=True,
+          dtype=jnp.float32), **fields))
+
+
+def test_each_mixer_is_told_its_place():
+  seen = []
+  _encoder(seen).init(
+      jax.random.key(0), jnp.ones((2, 5), jnp.int32), train=False)
+  assert [(i, n) for i, n, _ in seen] == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_continuous_values_are_embedded_and_all_seen():
+  """By a matrix and a bias: zeros and negative values are no padding."""
+  seen, values = [], np.float32([[[0.0, 0.0], [-1.0, 2.0], [3.0, -4.0]]])
+  module = _encoder(seen, num_layers=1)
+  variables = module.init(jax.random.key(0), values, train=False)
+  x, mask = module.apply(variables, values, train=False)
+  assert x.shape == (1, 3, 4) and np.asarray(mask).all()
+  assert all(everything for _, _, everything in seen)
+  kernel = variables['params']['embedding']['kernel']
+  assert kernel.shape == (2, 4)
+  twice, _ = module.apply(variables, 2 * values, train=False)
+  assert not np.allclose(x, twice)
+
+
+def test_a_mask_may_be_given():
+  seen = []
+  values = np.zeros((1, 3, 2), np.float32)
+  mask = np.array([[True, True, False]])
+  _encoder(seen, num_layers=1).init(
+      jax.random.key(0), values, mask, train=False)
+  assert not seen[0][2]
+
+
+def test_names_that_weight_transfer_relies_on():
+  p = small.make(small.config('transformer', 'listops'))
+  layers = {name.rpartition('/')[0] for name in program.sizes(
+      p.state_shape.params)}
+  block = 'encoder/block_0/'
+  assert layers == {
+      'encoder', 'encoder/embedding', 'encoder/norm', block + 'norm_mixer',
+      block + 'norm_mlp', block + 'mlp/up', block + 'mlp/down',
+      *(f'{block}mixer/{name}' for name in ('query', 'key', 'value', 'out')),
+      'head/hidden_0', 'head/logits'}

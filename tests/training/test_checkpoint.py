@@ -2,7 +2,10 @@
 
 import numpy as np
 import orbax.checkpoint as ocp
+import pytest
 
+from lra.errors import UserError
+from lra.training import checkpoint
 from lra.training.checkpoint import Checkpoints
 
 
@@ -31,3 +34,29 @@ def test_the_best_is_on_disk_before_the_last_names_it(tmp_path, monkeypatch):
   checkpoints.close()
   between = calls[calls.index('best save returned'):calls.index('last save')]
   assert 'best wait_until_finished returned' in between
+
+
+def test_a_checkpoint_of_earlier_names_is_refused_in_one_sentence(
+    tmp_path, monkeypatch):
+  state = {'w': np.arange(3.0)}
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoint, 'LAYOUT', 1)
+    old = Checkpoints(tmp_path)
+    old.save_last(4, state, {'best_step': 4})
+    old.close()
+  now = Checkpoints(tmp_path)
+  with pytest.raises(UserError, match='earlier version.*--workdir'):
+    now.restore_last(state)
+  now.close()
+
+
+def test_state_and_progress_come_back(tmp_path):
+  state = {'w': np.arange(3.0)}
+  checkpoints = Checkpoints(tmp_path)
+  assert checkpoints.restore_last(state) is None
+  checkpoints.save_last(4, state, {'best_step': 3})
+  checkpoints.wait()
+  back, progress = checkpoints.restore_last(state)
+  checkpoints.close()
+  np.testing.assert_array_equal(back['w'], state['w'])
+  assert progress == {'best_step': 3}

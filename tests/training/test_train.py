@@ -201,6 +201,30 @@ def test_a_logged_loss_is_of_the_steps_since_the_last_one(
   assert two[1]['loss'] != pytest.approx(two[0]['loss'], rel=1e-2)
 
 
+def test_the_average_of_the_weights_is_scored(contradicted, tmp_path):
+  """With a decay of almost 1 it stays where the parameters began."""
+  c, _ = contradicted
+  c = c.copy_and_resolve_references()
+  c.optim.ema = 1 - 1e-7
+  train.train(c, tmp_path)
+  losses = [x['loss'] for x in _metrics(tmp_path) if x['split'] == 'val']
+  assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
+  p = small.make(c, 4)
+  start = p.init()
+  val = prepared.load(c.task, c.data_dir).splits['val']
+  scores = evaluate.evaluate(p.compile_eval(), p, {
+      'params': start.params, 'constants': start.constants}, val)
+  assert losses[0] == pytest.approx(scores['loss'], rel=1e-5)
+
+
+def test_the_last_step_is_validated(mini_data, tmp_path):
+  c = _config(mini_data)
+  c.train.steps, c.train.eval_every = 3, 2
+  result = train.train(c, tmp_path)
+  steps = [x['step'] for x in _metrics(tmp_path) if x['split'] == 'val']
+  assert steps == [2, 3] and result.steps == 3
+
+
 def test_each_seed_has_its_own_order_of_examples(contradicted, tmp_path):
   c, _ = contradicted
   batches = []
