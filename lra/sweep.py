@@ -22,7 +22,7 @@ import time
 from absl import flags
 from ml_collections import config_flags
 
-from lra import files, identity
+from lra import identity
 from lra.errors import UserError
 from lra.report import result as result_lib
 
@@ -43,9 +43,9 @@ class Entry:
 
   def status(self) -> str:
     """`new`, `started`, or the status of its result."""
-    result = files.read_json(self.folder / 'result.json')
+    result = result_lib.read_if_there(self.folder / 'result.json')
     if result:
-      return result['status']
+      return result.status
     return 'started' if (self.folder / 'config.json').exists() else 'new'
 
 
@@ -151,9 +151,9 @@ def summary(entries: list[Entry]) -> str:
   """One line per run: status, test accuracy, what it is."""
   lines = []
   for entry in entries:
-    result = files.read_json(entry.folder / 'result.json') or {}
-    test = result.get('test')
-    score = f'{test["accuracy"]:7.2%}' if test else '      –'
+    result = result_lib.read_if_there(entry.folder / 'result.json')
+    accuracy = getattr(result and result.test, 'accuracy', None)
+    score = '      –' if accuracy is None else f'{accuracy:7.2%}'
     lines.append(f'{entry.status():9}{score}  {entry.title}')
   done = sum(e.status() in result_lib.FINISHED for e in entries)
   return '\n'.join([*lines, f'{done} of {len(entries)} runs are finished.'])

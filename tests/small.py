@@ -24,7 +24,7 @@ def config(model: str, arg: str, **train):
     if field in c.model:
       c.model[field] = value
   c.train.update(train)
-  return c
+  return c.copy_and_resolve_references()
 
 
 def batch(task: tasks.Task, rows: int, length: int, seed=0, lead=()):

@@ -14,8 +14,7 @@ import pathlib
 
 from absl import flags
 
-from lra import files
-from lra import main as main_lib
+from lra import command, files
 from lra.errors import UserError
 
 STEPS = flags.DEFINE_integer(
@@ -32,7 +31,7 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs.tables import loop, tables
+  from lra.costs import loop, tables
   for name, wanted in (('memory', MEMORY.value), ('speed', SPEED.value)):
     if wanted:
       text = '\n'.join(getattr(tables, name)()) + '\n'
@@ -40,16 +39,16 @@ def main() -> int:
       print(text)
   if MEMORY.value or SPEED.value:
     return 0
-  config = main_lib.config()
+  config = command.config()
   if config is None:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
         '--memory or --speed.')
-  main_lib.use_compile_cache(main_lib.CACHE.value)
+  command.use_compile_cache()
   print(json.dumps(
       loop.measure(config, steps=STEPS.value, rounds=ROUNDS.value), indent=1))
   return 0
 
 
 if __name__ == '__main__':
-  main_lib.run_command(main)
+  command.run(main)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from lra.data.batches.prepared import Split
+from lra.data.prepared import Split
 
 Batch = dict[str, np.ndarray]
 

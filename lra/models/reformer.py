@@ -125,22 +125,25 @@ def lsh_attention(qk_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
 
 
 def _sequence(qk_LxDh, v_LxDh, mask_L, buckets_RxL, chunk):
-  """One head of one sequence: [L, Dh]."""
+  """One head of one sequence, padded to P whole chunks: [L, Dh]."""
   L, R = mask_L.shape[0], buckets_RxL.shape[0]
-  qk, v, mask = (jnp.pad(x, [(0, -L % chunk)] + [(0, 0)] * (x.ndim - 1))
-                 for x in (qk_LxDh, v_LxDh, mask_L))
-  buckets_RxL = jnp.where(
-      mask, jnp.pad(buckets_RxL, ((0, 0), (0, -L % chunk))), 2**30 // len(mask))
-  order_RxL, slot_RxL = _sort(buckets_RxL)
-  sorted_qk = qk[order_RxL]
+  qk_PxDh, v_PxDh, mask_P = (
+      jnp.pad(x, [(0, -L % chunk)] + [(0, 0)] * (x.ndim - 1))
+      for x in (qk_LxDh, v_LxDh, mask_L))
+  buckets_RxP = jnp.where(
+      mask_P, jnp.pad(buckets_RxL, ((0, 0), (0, -L % chunk))),
+      2**30 // len(mask_P))
+  order_RxP, slot_RxP = _sort(buckets_RxP)
+  sorted_qk_RxPxDh = qk_PxDh[order_RxP]
   part = partials.partial_softmax(
-      _chunks(sorted_qk, chunk), _with_previous(_unit(sorted_qk), chunk),
-      _with_previous(v[order_RxL], chunk), scale=qk.shape[-1]**-0.5,
-      bias=_bias(order_RxL, slot_RxL, buckets_RxL, mask, chunk))
-  rounds = [jax.tree.map(lambda x: x[r].reshape(-1, *x.shape[3:])[slot_RxL[r]],
+      _chunks(sorted_qk_RxPxDh, chunk),
+      _with_previous(_unit(sorted_qk_RxPxDh), chunk),
+      _with_previous(v_PxDh[order_RxP], chunk), scale=qk_LxDh.shape[-1]**-0.5,
+      bias=_bias(order_RxP, slot_RxP, buckets_RxP, mask_P, chunk))
+  rounds = [jax.tree.map(lambda x: x[r].reshape(-1, *x.shape[3:])[slot_RxP[r]],
                          part) for r in range(R)]
-  out_LxDh = partials.normalise(partials.merge(rounds))
-  return jnp.where(mask[:, None], out_LxDh, 0)[:L].astype(v.dtype)
+  out_PxDh = partials.normalise(partials.merge(rounds))
+  return jnp.where(mask_P[:, None], out_PxDh, 0)[:L].astype(v_LxDh.dtype)
 
 
 def _sort(buckets_RxL):

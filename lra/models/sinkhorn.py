@@ -141,21 +141,23 @@ def _blocks(x_BxL, block):
 
 def _sequence(q_LxDh, k_LxDh, v_LxDh, mask_L, sort_NxN, block):
   """One head of one sequence: [L, Dh]."""
-  q, k, v, mask = (to_blocks(x, block)[0]
-                   for x in (q_LxDh, k_LxDh, v_LxDh, mask_L))
+  q_NxIxDh, k_NxIxDh, v_NxIxDh, mask_NxI = (
+      to_blocks(x, block)[0] for x in (q_LxDh, k_LxDh, v_LxDh, mask_L))
 
   def sort(x_NxIxDh):
-    x_NxIxDh = jnp.where(mask[..., None], x_NxIxDh, 0)
+    x_NxIxDh = jnp.where(mask_NxI[..., None], x_NxIxDh, 0)
     return jnp.einsum('nm,mid->nid', sort_NxN.astype(x_NxIxDh.dtype), x_NxIxDh)
 
-  reached_NxI = jax.lax.stop_gradient(sort_NxN) @ mask.astype(jnp.float32) > 0
+  reached_NxI = jax.lax.stop_gradient(sort_NxN) @ mask_NxI.astype(
+      jnp.float32) > 0
 
-  def attend(k, v, allowed_NxI):
+  def attend(k_NxIxDh, v_NxIxDh, allowed_NxI):
     return partials.partial_softmax(
-        q, k, v, scale=q.shape[-1]**-0.5,
+        q_NxIxDh, k_NxIxDh, v_NxIxDh, scale=q_LxDh.shape[-1]**-0.5,
         bias=partials.forbid(allowed_NxI)[:, None])
 
-  part = partials.merge(
-      [attend(k, v, mask), attend(sort(k), sort(v), reached_NxI)])
+  part = partials.merge([
+      attend(k_NxIxDh, v_NxIxDh, mask_NxI),
+      attend(sort(k_NxIxDh), sort(v_NxIxDh), reached_NxI)])
   return from_blocks(partials.normalise(part)[None],
-                     mask_L.shape[0]).astype(v.dtype)
+                     mask_L.shape[0]).astype(v_LxDh.dtype)

@@ -180,13 +180,16 @@ def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
 def _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
                      mask_BxL, kernel, eps):
   batch, length, heads, width = v_BxLxHxDh.shape
-  q, k = (_as_heads(phi, width) for phi in (phi_q_BxLxHxM, phi_k_BxLxHxM))
-  groups = q.shape[2] // heads
-  v = jnp.broadcast_to(v_BxLxHxDh[:, :, :, None],
-                       (batch, length, heads, groups, width))
-  sums = attend(q, k, v.reshape(q.shape), mask=mask_BxL,
-                feature_map='identity', normalize=False, kernel=kernel)
-  sum_BxLxHxDh = sums.reshape(v.shape).astype(jnp.float32).sum(3)
+  q_BxLxPxDh, k_BxLxPxDh = (
+      _as_heads(phi, width) for phi in (phi_q_BxLxHxM, phi_k_BxLxHxM))
+  parts = q_BxLxPxDh.shape[2] // heads
+  v_BxLxHxNxDh = jnp.broadcast_to(
+      v_BxLxHxDh[:, :, :, None], (batch, length, heads, parts, width))
+  sums_BxLxPxDh = attend(
+      q_BxLxPxDh, k_BxLxPxDh, v_BxLxHxNxDh.reshape(q_BxLxPxDh.shape),
+      mask=mask_BxL, feature_map='identity', normalize=False, kernel=kernel)
+  sum_BxLxHxDh = sums_BxLxPxDh.reshape(v_BxLxHxNxDh.shape).astype(
+      jnp.float32).sum(3)
   total_Bx1xHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
       1, keepdims=True, dtype=jnp.float32)
   norm_BxLxHx1 = (phi_q_BxLxHxM * total_Bx1xHxM).sum(-1, keepdims=True)

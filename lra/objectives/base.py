@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import flax.linen as nn
 import numpy as np
 
-from lra.data.batches.prepared import Split
+from lra.data.prepared import Split
 from lra.nn.encoder import Encoder
 from lra.tasks import Task
 

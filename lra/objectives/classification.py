@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from lra.data.batches import batches
+from lra.data import batches
 from lra.nn import heads
 from lra.objectives import base
 

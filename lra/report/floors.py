@@ -4,7 +4,7 @@ import pathlib
 
 from data_prep import floors as measured
 from lra import tasks
-from lra.data.batches.prepared import Prepared
+from lra.data.prepared import Prepared
 from lra.errors import UserError
 from lra.report import record
 from lra.report.record import Fraction, Record, TaskName, Text

@@ -43,8 +43,9 @@ def outcome(program: Program, status: str, step: int, progress,
   documents = 2 if objective.task.dual else 1
   tokens = config.train.batch_size * objective.seq_len * documents
   return {
-      'status': status, 'task': config.task, 'model': config.model.name,
-      'protocol': config.protocol, 'seed': config.seed, 'steps': step,
+      'status': status, 'objective': config.objective, 'task': config.task,
+      'model': config.model.name, 'protocol': config.protocol,
+      'seed': config.seed, 'steps': step,
       'best_step': progress.best_step if best else step,
       'val': progress.best_val if best else progress.last_val,
       'steps_per_s': speed, 'tokens_per_s': speed * tokens,

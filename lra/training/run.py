@@ -8,6 +8,7 @@ from lra import files, identity
 from lra.errors import UserError
 from lra.files import read_json, write_json
 from lra.report import result
+from lra.report.result import Result
 
 
 def check_config(folder: pathlib.Path, config: dict) -> None:
@@ -56,9 +57,9 @@ class Run:
   def metrics_path(self) -> pathlib.Path:
     return self.folder / 'metrics.jsonl'
 
-  def result(self) -> dict | None:
+  def result(self) -> Result | None:
     """The run's result, None before there is one."""
-    return read_json(self.folder / 'result.json')
+    return result.read_if_there(self.folder / 'result.json')
 
   def log(self, **fields) -> None:
     """Appends one object to metrics.jsonl."""
@@ -78,15 +79,13 @@ class Run:
         continue
     files.write_all({self.metrics_path: ''.join(kept).encode()})
 
-  def write_result(self, fields: dict) -> None:
-    """Writes result.json, never over a finished one.
+  def write_result(self, fields: dict) -> Result:
+    """Writes result.json, never over a finished one; returns it.
 
     Raises:
-      UserError: the fields are not a sound record.
+      UserError: the fields are not a sound result.
     """
-    result.validate(fields)
-    before = self.result()
-    if before is None or before['status'] not in result.FINISHED:
-      write_json(self.folder / 'result.json', fields)
-
-
+    made, before = result.validate(fields), self.result()
+    if before is None or not before.finished:
+      result.write(self.folder / 'result.json', made)
+    return made

@@ -11,9 +11,10 @@ import time
 import jax
 
 from lra import files, machine
-from lra.data.batches import batches, prepared
+from lra.data import batches, prepared
 from lra.errors import UserError
 from lra.report import curves, floors
+from lra.report.result import Result
 from lra.terminal import StopRequest, bar, say
 from lra.training import evaluate, optim, outcome, program
 from lra.training.checkpoint import Checkpoints
@@ -43,7 +44,7 @@ class Progress:
 
 
 def train(config, folder: pathlib.Path,
-          max_minutes: float | None = None) -> dict:
+          max_minutes: float | None = None) -> Result:
   """Trains to the end, a stop or a failure, and scores.
 
   A run that was interrupted goes on from its newest checkpoint.
@@ -54,7 +55,7 @@ def train(config, folder: pathlib.Path,
     max_minutes: stop, with a checkpoint, after so long.
 
   Returns:
-    The fields of the result, which is in the run directory too.
+    The result, which is in the run directory too.
 
   Raises:
     UserError: the config, the data, the directory or its checkpoint is not
@@ -264,14 +265,10 @@ class Trainer:
         shown.update()
         return not stop.reason
 
-      counts = evaluate.evaluate(
-          self._eval_step, scored['params'], scored['constants'],
-          batches.eval_batches(
-              functools.partial(self.program.objective.batch, examples),
-              len(examples), batch_size=size, seed=self.config.seed), tick)
-    if counts is None:
+      scores = evaluate.evaluate(
+          self._eval_step, self.program, scored, examples, tick)
+    if scores is None:
       return None
-    scores = self.program.objective.scores(counts)
     seconds = time.perf_counter() - start
     self.progress.eval_seconds += seconds
     numbers = {k: scores[k] for k in ('loss', 'accuracy') if k in scores}
@@ -311,17 +308,17 @@ class Trainer:
           {'params': shape.params, 'constants': shape.constants})
     return self.evaluate(scored, 'test', stop)
 
-  def finish(self, status: str, test: dict | None) -> dict:
-    """Writes result and curves; returns the result's fields."""
+  def finish(self, status: str, test: dict | None) -> Result:
+    """Writes and returns the result; draws the curves."""
     fields = outcome.outcome(
         self.program, status, self.step, self.progress, test=test,
         floors=self.floors, data_fingerprint=self.data.fingerprint,
         **self.identity)
-    self.run.write_result(fields)
+    made = self.run.write_result(fields)
     if self.run.metrics_path.exists():
       curves.plot(
           self.run.metrics_path, self.run.folder / 'curves.png', self.floors)
-    return fields
+    return made
 
   def close(self) -> None:
     """Waits for checkpoints to be written; lets go of the directory."""

@@ -27,7 +27,7 @@ def test_first_operator():
 
 
 def test_mini_floors(mini_data):
-  from lra.data.batches import prepared
+  from lra.data import prepared
   data = prepared.load('listops_mini', mini_data)
   quick = floors.quick('listops_mini', data.splits)
   assert set(quick) == {'majority', 'first operator'}

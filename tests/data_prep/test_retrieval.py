@@ -10,7 +10,7 @@ import pytest
 
 from data_prep import aan, retrieval
 from data_prep.tables import find
-from lra.data.batches import prepared
+from lra.data import prepared
 from lra.errors import UserError
 
 FIXTURES = pathlib.Path(__file__).parent.parent / 'fixtures'

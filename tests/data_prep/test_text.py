@@ -16,7 +16,7 @@ from tensorflow_datasets.core.download import checksums
 
 from data_prep import text
 from lra import tasks
-from lra.data.batches import batches, prepared
+from lra.data import batches, prepared
 from lra.errors import UserError
 
 REAL = (pathlib.Path(__file__).parents[3] / 'shared' / 'data' / 'imdb'

@@ -86,6 +86,6 @@ def test_heads_that_do_not_divide_are_refused():
 
 
 def test_record_names_the_kernel():
-  assert Mixer(kernel='dense').implementation(100, 512) == 'dense'
-  assert Mixer(attention_dropout=0.1).implementation(100, 512) == 'dense'
-  assert Mixer(dtype=jnp.float32).implementation(4001, 512) == 'chunked'
+  assert Mixer(kernel='dense').kernel_for(100, 512) == 'dense'
+  assert Mixer(attention_dropout=0.1).kernel_for(100, 512) == 'dense'
+  assert Mixer(dtype=jnp.float32).kernel_for(4001, 512) == 'chunked'

@@ -17,7 +17,7 @@ import pytest
 
 import small
 from lra import objectives
-from lra.data.batches import batches
+from lra.data import batches
 from lra.objectives import base
 from lra.training import train
 
@@ -94,13 +94,13 @@ def test_trains_validates_stops_and_scores(
   c.objective, c.optim.schedule = 'masked_tokens', 'constant'
   c.encoder.pooling, c.data_dir = 'mean', str(mini_data)
   result = train.train(c, tmp_path)
-  assert result['status'] == 'ok'
-  assert set(result['test']) == {'loss', 'perplexity'}
+  assert result.status == 'ok'
+  assert set(result.test.model_dump()) == {'loss', 'perplexity'}
   lines = [json.loads(x) for x in
            (tmp_path / 'metrics.jsonl').read_text().splitlines()]
   losses = [x['loss'] for x in lines if x['split'] == 'val']
   assert len(losses) == 3 and losses[-1] < losses[0]
-  assert result['val']['loss'] == min(losses)
+  assert result.val.loss == min(losses)
   assert (tmp_path / 'curves.png').exists()
   again = train.train(c, tmp_path)
-  assert again['test'] == result['test']
+  assert again.test == result.test

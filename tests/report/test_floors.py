@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lra import tasks
-from lra.data.batches.prepared import load
+from lra.data.prepared import load
 from lra.errors import UserError
 from lra.report import floors
 

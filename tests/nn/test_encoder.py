@@ -16,8 +16,8 @@ def test_pooling_reads_true_tokens_only():
   x = rng.normal(size=(3, 6, 4)).astype(np.float32)
   lengths = np.array([6, 2, 0])
   mask = np.arange(6) < lengths[:, None]
-  got = {p: np.asarray(encoder.pool(jnp.asarray(x), jnp.asarray(mask), p))
-         for p in encoder.POOLING}
+  got = {p: np.asarray(heads.pool(jnp.asarray(x), jnp.asarray(mask), p))
+         for p in heads.POOLING}
   for b, n in enumerate(lengths):
     mean = x[b, :n].mean(axis=0) if n else np.zeros(4)
     small.assert_close(got['mean'][b], mean)
@@ -34,12 +34,18 @@ def test_pair_features():
       heads.join_pair(x, 'nli'), [[1, 2, 3, -1, 3, -2, -2, 3]])
 
 
-def test_sinusoidal_positions():
-  table = encoder.sinusoidal_positions(50, 8)
-  # Vaswani et al. 2017, section 3.5: wavelengths from 2 pi to 10000 * 2 pi.
-  np.testing.assert_allclose(table[:, 0], np.sin(np.arange(50)), atol=1e-6)
-  np.testing.assert_allclose(
-      table[:, 7], np.cos(np.arange(50) / 10_000), atol=1e-6)
+@pytest.mark.parametrize('width', [8, 7])
+def test_sinusoidal_positions_are_the_papers(width):
+  """PE(p, 2i) = sin(p / 10000^(2i / D)), PE(p, 2i + 1) the cosine."""
+  table = encoder.sinusoidal_positions(50, width)
+  half = -(-width // 2)
+  for p in (0, 1, 49):
+    for i in range(half):
+      angle = p / 10_000 ** (2 * i / width)
+      assert table[p, i] == pytest.approx(np.sin(angle), abs=1e-6)
+      if half + i < width:
+        assert table[p, half + i] == pytest.approx(np.cos(angle), abs=1e-6)
+  assert table.shape == (50, width) and table.dtype == np.float32
 
 
 def _apply(c, tokens):
@@ -65,7 +71,7 @@ def _reference_case(task, fields):
   c.encoder.update(fields)
   p = small.make(c)
   params = small.random_params(p)
-  tokens = small.batch(p.task, 3, 24)['tokens']
+  tokens = small.batch(p.objective.task, 3, 24)['tokens']
   table = encoder.sinusoidal_positions(
       24 + (c.encoder.pooling == 'cls' and c.encoder.cls_has_position),
       c.encoder.width)
@@ -82,7 +88,8 @@ def _reference_case(task, fields):
 def test_encoder_and_head_equal_float64(case):
   """Logits, and derivatives along random directions of the parameters."""
   p, params, tokens, reference = _reference_case(*CASES[case])
-  cotangent = np.random.default_rng(1).normal(size=(3, p.task.num_classes))
+  classes = p.objective.task.num_classes
+  cotangent = np.random.default_rng(1).normal(size=(3, classes))
 
   def loss(params):
     logits = p.model.apply({'params': params}, tokens, train=False)
@@ -144,7 +151,7 @@ def test_dropout_acts_on(site):
   assert np.linalg.norm(want - reference(params)) > 1e-2
 
 
-@pytest.mark.parametrize('pooling', encoder.POOLING)
+@pytest.mark.parametrize('pooling', heads.POOLING)
 @pytest.mark.parametrize('model', ['transformer', 'linear_transformer'])
 def test_more_padding_never_changes_scores(model, pooling):
   c = small.config(model, 'listops')
@@ -193,5 +200,6 @@ def test_pair_is_encoded_by_one_encoder():
       {'params': params}, same, train=False,
       capture_intermediates=lambda m, _: m.name == 'encoder',
       mutable='intermediates'))(small.random_params(p))
-  x = captured['intermediates']['encoder']['__call__'][0].reshape(4, 2, -1)
+  x, _ = captured['intermediates']['encoder']['__call__'][0]
+  x = x.reshape(4, 2, -1)
   small.assert_close(x[:, 0], x[:, 1])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import small
+from lra.objectives import classification
 from lra.training import step
 
 
@@ -28,10 +29,10 @@ def _gradient(model, microbatch, *, weighted=32, rows=32, devices=1):
   batch = _batch(weighted, rows)
   micro = {k: v.reshape(-1, microbatch, *v.shape[1:])
            for k, v in batch.items()}
-  f = jax.jit(functools.partial(step.batch_gradient, p.model))
+  f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
   with jax.set_mesh(p.mesh):
-    grads, _, sums = f(
-        state.params, state.variables,
+    grads, sums = f(
+        state.params, state.constants,
         jax.device_put(micro, p.batch_sharding(micro=True)),
         jax.random.key(0))
   return jax.device_get((grads, sums))
@@ -77,12 +78,12 @@ def test_dropout_differs_per_microbatch_and_step():
   c.encoder.dropout = 0.5
   p = small.make(c)
   state = p.init()
-  one = small.batch(p.task, 4, 24, lead=(1,))
-  f = jax.jit(functools.partial(step.batch_gradient, p.model))
+  one = small.batch(p.objective.task, 4, 24, lead=(1,))
+  f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
 
   def loss(copies, key):
     batch = {k: np.concatenate([v] * copies) for k, v in one.items()}
-    sums = f(state.params, state.variables, batch, key)[2]
+    sums = f(state.params, state.constants, batch, key)[1]
     return float(sums['loss'])
 
   key = jax.random.key(0)
@@ -97,7 +98,7 @@ def test_each_step_of_a_run_has_its_own_dropout():
   c.encoder.dropout = 0.5
   p = small.make(c)
   train, start = p.compile_train(), p.init()
-  batch = small.batch(p.task, 4, 24, lead=(1,))
+  batch = small.batch(p.objective.task, 4, 24, lead=(1,))
 
   def loss(number):
     state = jax.tree.map(jnp.copy, start)  # the step may reuse its memory
@@ -111,7 +112,7 @@ def test_each_step_of_a_run_has_its_own_dropout():
 
 def test_weighted_loss_closed_form():
   logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))
-  loss, correct = step.weighted_loss(
+  loss, correct = classification.weighted_loss(
       logits, jnp.array([0, 2]), jnp.array([1.0, 2.0]))
   assert float(loss) == pytest.approx(
       -np.log(0.5) - 2 * np.log(0.1), rel=1e-5)

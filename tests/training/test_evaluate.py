@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import small
-from lra.data.batches.prepared import Split
+from lra.data.prepared import Split
+from lra.objectives import classification
 from lra.training import evaluate
 
 
@@ -15,7 +16,7 @@ def test_scores_equal_scikit_learn(classes):
   true, predicted = rng.integers(0, classes - 1, (2, 500))
   confusion = metrics.confusion_matrix(
       true, predicted, labels=np.arange(classes))
-  got = evaluate.scores(confusion, 250.0)
+  got = classification.scores(confusion, 250.0)
   p, r, f, _ = metrics.precision_recall_fscore_support(
       true, predicted, labels=np.arange(classes), average='macro',
       zero_division=0)
@@ -41,7 +42,7 @@ def test_batch_size_does_not_change_scores(task):
     c = small.config('transformer', task, eval_batch_size=batch_size)
     p = small.make(c)
     state = p.init()
-    scored = {'params': state.params, 'variables': state.variables}
+    scored = {'params': state.params, 'constants': state.constants}
     results.append(evaluate.evaluate(p.compile_eval(), p, scored, split))
   for other in results[1:]:
     assert other['confusion'] == results[0]['confusion']

@@ -8,7 +8,7 @@ import numpy as np
 
 # Names of the parameters of a block and its MLP.
 NORM_MIXER, NORM_MLP, UP, DOWN = (
-    'LayerNorm_0', 'LayerNorm_1', 'Dense_0', 'Dense_1')
+    'norm_mixer', 'norm_mlp', 'up', 'down')
 
 
 def logits(params, tokens, encoder, positions, *, mask_padding=True,
@@ -30,9 +30,10 @@ def logits(params, tokens, encoder, positions, *, mask_padding=True,
     x = np.concatenate([first, second], -1)
     if encoder.head == 'nli':
       x = np.concatenate([x, first * second, first - second], -1)
-  for i in range(sum(name.startswith('hidden_') for name in params)):
-    x = np.maximum(dense(x, params[f'hidden_{i}']), 0)
-  return dense(x, params['logits'])
+  head = params['head']
+  for i in range(sum(name.startswith('hidden_') for name in head)):
+    x = np.maximum(dense(x, head[f'hidden_{i}']), 0)
+  return dense(x, head['logits'])
 
 
 def encode(params, tokens, encoder, positions, mask_padding, drop):

@@ -3,8 +3,7 @@
 import pytest
 
 import small
-from lra import result
-from lra.training import train
+from lra.training import outcome, train
 
 
 @pytest.mark.parametrize('task, tokens', [
@@ -12,7 +11,7 @@ from lra.training import train
 def test_rates_closed_form(task, tokens):
   """Ten steps in five seconds; both documents of a pair are read."""
   p = small.make(small.config('simpletron', task))
-  memory = train.Memory(timed_steps=10, train_seconds=5.0)
-  got = result.result(p, 'ok', 10, memory)
+  progress = train.Progress(timed_steps=10, train_seconds=5.0)
+  got = outcome.outcome(p, 'ok', 10, progress)
   assert got['steps_per_s'] == pytest.approx(2)
   assert got['tokens_per_s'] == pytest.approx(2 * tokens)

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 import small
-from lra.costs.tables import parameters
+from lra.costs import parameters
 from lra.training import program
 
 

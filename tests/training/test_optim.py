@@ -15,7 +15,7 @@ from lra.training import optim
     (1000, 0.005 / np.sqrt(1000)),
     (4000, 0.005 / np.sqrt(4000))])
 def test_schedule(s, expected):
-  rate = optim.learning_rate(s - 1, base=0.005, warmup=1000)
+  rate = optim.rsqrt(s - 1, base=0.005, warmup=1000)
   assert float(rate) == pytest.approx(expected, rel=1e-5)
 
 
@@ -28,10 +28,10 @@ def test_adamw_updates(b1, b2, eps, decay):
   The rate is large, or the parameters would hide what has become of them; in
   float32 the error of 1 - b2**s alone is 1e-5.
   """
-  train = small.config(
+  config = small.config(
       'transformer', 'listops', b1=b1, b2=b2, eps=eps, weight_decay=decay,
-      learning_rate=2.0, warmup_steps=0).train
-  tx = optim.make(train)
+      learning_rate=2.0, warmup_steps=0)
+  tx = optim.make(config)
   want = {name: np.array([[3.0, -1.0], [0.5, 2.0]])
           for name in ('kernel', 'bias')}
   params = {name: jnp.asarray(w) for name, w in want.items()}

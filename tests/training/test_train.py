@@ -15,13 +15,13 @@ import pytest
 
 import data_prep
 import small
-from lra import files, main
+from lra import command, files, main
 from lra.data import prepared
 from lra.errors import UserError
 from lra.training import evaluate, train
 from lra.training.checkpoint import Checkpoints
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 _CLOCK = ('seconds', 'examples_per_s')
 
 
@@ -58,20 +58,27 @@ def _assert_same_run(a, b, config, devices):
 def _stop_at(monkeypatch, step):
   """Asks for a stop once `step` updates are made."""
 
+  trainers = []
+
+  class Trainer(train.Trainer):
+
+    def __init__(self, *args):
+      super().__init__(*args)
+      trainers.append(self)
+
   class StopAt(train.StopRequest):
-    trainer = None
 
     @property
     def reason(self):
-      return 'test' if self.trainer.step >= step else ''
+      return 'test' if trainers and trainers[-1].step >= step else ''
 
   monkeypatch.setattr(train, 'StopRequest', StopAt)
-  return StopAt
+  monkeypatch.setattr(train, 'Trainer', Trainer)
 
 
 @pytest.fixture(scope='module', autouse=True)
 def _compile_once(tmp_path_factory):
-  main.use_compile_cache(tmp_path_factory.mktemp('xla'))
+  command.use_compile_cache(tmp_path_factory.mktemp('xla'))
   yield
   jax.config.update('jax_compilation_cache_dir', None)
 
@@ -80,20 +87,19 @@ def _compile_once(tmp_path_factory):
 def whole(mini_data, tmp_path_factory):
   """A run of six steps without a break, its folder."""
   folder = tmp_path_factory.mktemp('whole')
-  result = train.Trainer(_config(mini_data), folder).train()
-  assert result['status'] == 'ok' and result['steps'] == 6
+  result = train.train(_config(mini_data), folder)
+  assert result.status == 'ok' and result.steps == 6
   return folder
 
 
 def test_six_steps_equal_three_and_three(
     whole, mini_data, tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
-    stop = _stop_at(patch, 3)
-    trainer = stop.trainer = train.Trainer(_config(mini_data), tmp_path)
-    stopped = trainer.train()
-  assert (stopped['status'], stopped['steps']) == ('stopped', 3)
-  assert stopped['test'] is None
-  train.Trainer(_config(mini_data), tmp_path).train()
+    _stop_at(patch, 3)
+    stopped = train.train(_config(mini_data), tmp_path)
+  assert (stopped.status, stopped.steps) == ('stopped', 3)
+  assert stopped.test is None
+  train.train(_config(mini_data), tmp_path)
   _assert_same_run(whole, tmp_path, _config(mini_data), 4)
 
 
@@ -101,10 +107,9 @@ def test_stop_while_validating_or_testing(
     whole, mini_data, tmp_path, monkeypatch):
   for step in (2, 6):
     with monkeypatch.context() as patch:
-      stop = _stop_at(patch, step)
-      stop.trainer = train.Trainer(_config(mini_data), tmp_path)
-      assert stop.trainer.train()['status'] == 'stopped'
-  train.Trainer(_config(mini_data), tmp_path).train()
+      _stop_at(patch, step)
+      assert train.train(_config(mini_data), tmp_path).status == 'stopped'
+  train.train(_config(mini_data), tmp_path)
   _assert_same_run(whole, tmp_path, _config(mini_data), 4)
 
 
@@ -120,10 +125,10 @@ def test_result_says_what_ran(whole):
 
 def test_last_checkpoint_can_be_scored(mini_data, tmp_path):
   c = _config(mini_data, select='last')
-  result = train.Trainer(c, tmp_path).train()
+  result = train.train(c, tmp_path)
   last = [x for x in _metrics(tmp_path) if x['split'] == 'val'][-1]
-  assert result['best_step'] == 6
-  assert result['val']['accuracy'] == last['accuracy']
+  assert result.best_step == 6
+  assert result.val.accuracy == last['accuracy']
 
 
 @pytest.fixture(scope='module')
@@ -147,7 +152,7 @@ def contradicted(tmp_path_factory):
       'simpletron', 'listops', steps=6, eval_every=2, log_every=2,
       learning_rate=0.05, warmup_steps=0)
   c.data_dir = str(folder / 'data')
-  assert train.Trainer(c, folder / 'run').train()['status'] == 'ok'
+  assert train.train(c, folder / 'run').status == 'ok'
   return c, folder / 'run'
 
 
@@ -159,10 +164,10 @@ def test_the_saved_best_is_what_is_scored(contradicted):
   shape = p.state_shape
   checkpoints = Checkpoints(folder / 'checkpoints')
   best = checkpoints.restore_best(result['best_step'], {
-      'params': shape.params, 'variables': shape.variables})
+      'params': shape.params, 'constants': shape.constants})
   last, _ = checkpoints.restore_last(shape)
   checkpoints.close()
-  last = {'params': last.params, 'variables': last.variables}
+  last = {'params': last.params, 'constants': last.constants}
   test = prepared.load(c.task, c.data_dir).splits['test']
   best, last = (evaluate.evaluate(p.compile_eval(), p, scored, test)['loss']
                 for scored in (best, last))
@@ -186,7 +191,7 @@ def test_a_logged_loss_is_of_the_steps_since_the_last_one(
   c, folder = contradicted
   c = c.copy_and_resolve_references()
   c.train.log_every = 1
-  train.Trainer(c, tmp_path).train()
+  train.train(c, tmp_path)
   two, one = ([x for x in _metrics(f) if x['split'] == 'train']
               for f in (folder, tmp_path))
   assert [x['step'] for x in two] == [2, 4, 6]
@@ -210,14 +215,14 @@ def test_each_seed_has_its_own_order_of_examples(contradicted, tmp_path):
 
 def test_divergence_is_a_result(mini_data, tmp_path):
   c = _config(mini_data, learning_rate=1e30, warmup_steps=0)
-  result = train.Trainer(c, tmp_path).train()
-  assert result['status'] == 'diverged' and result['test'] is None
+  result = train.train(c, tmp_path)
+  assert result.status == 'diverged' and result.test is None
   assert files.read_json(tmp_path / 'result.json')['status'] == 'diverged'
 
 
 def test_damaged_checkpoint_is_one_sentence(mini_data, tmp_path):
   c = _config(mini_data)
-  train.Trainer(c, tmp_path).train()
+  train.train(c, tmp_path)
   (tmp_path / 'result.json').unlink()
   last = tmp_path / 'checkpoints' / 'last' / '6'
   for path in sorted(last.rglob('*'), reverse=True):

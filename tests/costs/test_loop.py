@@ -1,7 +1,7 @@
 """What a config costs, measured on a toy run."""
 
 import small
-from lra.costs.tables import loop
+from lra.costs import loop
 from lra.training import program
 
 

@@ -1,6 +1,6 @@
 """The table of step times, from two models at toy sizes."""
 
-from lra.costs.tables import tables
+from lra.costs import tables
 from lra.report import catalogue
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lra.data.batches import batches
-from lra.data.batches.prepared import Split
+from lra.data import batches
+from lra.data.prepared import Split
 
 
 def _split(lengths, pairs=None, seed=0):
@@ -33,6 +33,11 @@ def test_gather_pairs():
   np.testing.assert_array_equal(tokens[0, 0], tokens[0, 1])
 
 
+def _gather(split, seq_len):
+  """How an objective that draws nothing makes a batch."""
+  return lambda indices, seed, step: batches.gather(split, indices, seq_len)
+
+
 @pytest.mark.parametrize('size,batch_size', [(10, 4), (7, 7), (5, 12)])
 def test_epochs_visit_every_example_once(size, batch_size):
   steps = 5 * size
@@ -46,7 +51,8 @@ def test_epochs_visit_every_example_once(size, batch_size):
 def test_batch_is_a_function_of_seed_and_step():
   split = _split([4] * 50)
   make = lambda seed, step: batches.train_batch(
-      split, batch_size=8, microbatch_size=4, seq_len=5, seed=seed, step=step)
+      _gather(split, 5), 50, batch_size=8, microbatch_size=4, seed=seed,
+      step=step)
   a, b = make(1, 9), make(1, 9)
   assert a['tokens'].shape == (2, 4, 5)
   np.testing.assert_array_equal(a['tokens'], b['tokens'])
@@ -57,7 +63,8 @@ def test_batch_is_a_function_of_seed_and_step():
 @pytest.mark.parametrize('batch_size', [1, 4, 10, 16])
 def test_eval_batches_count_every_example_once(batch_size):
   split = _split([3] * 10)
-  found = list(batches.eval_batches(split, batch_size=batch_size, seq_len=3))
+  found = list(batches.eval_batches(
+      _gather(split, 3), 10, batch_size=batch_size))
   assert all(len(b['labels']) == batch_size for b in found)
   weights = np.concatenate([b['weights'] for b in found])
   tokens = np.concatenate([b['tokens'] for b in found])[weights > 0]
