@@ -193,7 +193,7 @@ def _gradient(model, kind, **kwargs):
       c[key] = value
   p = small.make(c, kwargs.get('devices', 1))
   state = p.init()
-  batch = small.batch(p.task, 2, 24, lead=(2,))
+  batch = small.batch(p.objective.task, 2, 24, lead=(2,))
   f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
   with jax.set_mesh(p.mesh):
     grads, sums = f(
@@ -213,7 +213,7 @@ def test_forward_and_backward(model, kind):
   p, grads, sums = _gradient(model, kind, **options)
   assert sums['weight'] == 4
   # A fresh model knows nothing: its loss is near that of a uniform guess.
-  assert 0.2 < sums['loss'] / 4 / np.log(p.task.num_classes) < 5
+  assert 0.2 < sums['loss'] / 4 / np.log(p.objective.task.num_classes) < 5
   for path, g in jax.tree_util.tree_leaves_with_path(grads):
     assert np.isfinite(g).all(), path
   total = sum(float(np.abs(g).sum()) for g in jax.tree.leaves(grads))
