@@ -68,7 +68,7 @@ def read(path: pathlib.Path) -> list[Entry]:
       try:
         entries += _entries(words)
       except (flags.Error, AttributeError, KeyError, TypeError, ValueError,
-              OSError) as e:
+              OSError, UserError) as e:
         last = str(e).strip().splitlines()[-1]
         raise UserError(f'{path}, line {number}: {last}') from e
   repeated = {e.folder for e in entries if entries.count(e) > 1}

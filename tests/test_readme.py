@@ -10,19 +10,29 @@ import sys
 ROOT = pathlib.Path(__file__).parent.parent
 
 
-def test_new_model_of_the_readme_trains(mini_data, tmp_path):
+def _train(folder, data_dir, name):
+  done = subprocess.run(
+      [sys.executable, 'run_lra.py',
+       f'--config=configs/{name}.py:listops_mini',
+       f'--config.data_dir={data_dir}', '--config.train.steps=5'],
+      cwd=folder, text=True, capture_output=True, check=False,
+      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(folder)})
+  assert done.returncode == 0, done.stderr
+  assert 'first operator' in done.stdout
+  assert f'| {name}' in (folder / 'leaderboard.md').read_text()
+
+
+def test_new_models_of_the_readme_train(mini_data, tmp_path):
   for name in ('lra', 'configs', 'kernels', 'data_prep'):
     shutil.copytree(ROOT / name, tmp_path / name)
   shutil.copy(ROOT / 'run_lra.py', tmp_path)
   readme = (ROOT / 'README.md').read_text()
-  mixer, config = re.findall(r'```python\n(.*?)```', readme, re.S)
-  (tmp_path / 'lra/models/mean.py').write_text(mixer)
+  mean, config, aft = re.findall(r'```python\n(.*?)```', readme, re.S)
+  (tmp_path / 'lra/models/mean.py').write_text(mean)
   (tmp_path / 'configs/mean.py').write_text(config)
-  done = subprocess.run(
-      [sys.executable, 'run_lra.py', '--config=configs/mean.py:listops_mini',
-       f'--config.data_dir={mini_data}', '--config.train.steps=5'],
-      cwd=tmp_path, text=True, capture_output=True, check=False,
-      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(tmp_path)})
-  assert done.returncode == 0, done.stderr
-  assert 'first operator' in done.stdout
-  assert '| mean' in (tmp_path / 'leaderboard.md').read_text()
+  (tmp_path / 'lra/models/aft.py').write_text(aft)
+  (tmp_path / 'configs/aft.py').write_text(
+      config.replace("'mean'", "'aft'").replace(
+          '  del config.model.num_heads  # this mixer has no heads\n', ''))
+  for name in ('mean', 'aft'):
+    _train(tmp_path, mini_data, name)

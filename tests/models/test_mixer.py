@@ -1,5 +1,6 @@
 """The common form of a mixer, and what all models owe to it."""
 
+import pathlib
 import re
 import types
 
@@ -16,37 +17,14 @@ from lra.errors import UserError
 from lra.nn.mixer import HeadMixer
 
 NAMES = models.names()
-AFT = '''
-"""AFT-simple: values weighed by a softmax of the keys, gated by the queries.
-
-Equation: sigmoid(Q) * sum_j softmax_j(K_j) * V_j, elementwise
-Source: Zhai et al. 2021, arXiv 2105.14103, AFT-simple
-"""
-
-import jax
-import jax.numpy as jnp
-
-from lra.nn.mixer import HeadMixer
-
-FAMILY = 'linear'
-COST = 'O(L D)'
-GROWTH = {'time': 1, 'memory': 1}
-
-
-class Mixer(HeadMixer):
-  """AFT-simple: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
-
-  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    keep = mask_BxL[:, :, None, None]
-    weight_BxLxHxDh = jax.nn.softmax(jnp.where(keep, k_BxLxHxDh, -1e30), 1)
-    sum_Bx1xHxDh = (weight_BxLxHxDh * v_BxLxHxDh).sum(1, keepdims=True)
-    return jax.nn.sigmoid(q_BxLxHxDh) * sum_Bx1xHxDh
-'''
+README = pathlib.Path(__file__).parents[2] / 'README.md'
 
 
 def _aft():
+  """The README's model of the common form."""
+  *_, text = re.findall(r'```python\n(.*?)```', README.read_text(), re.S)
   module = types.ModuleType('aft')
-  exec(AFT, module.__dict__)
+  exec(text, module.__dict__)
   return module
 
 
