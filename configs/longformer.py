@@ -1,10 +1,10 @@
-"""longformer on any task: a window of 512 and a global CLS token.
+"""Longformer (arXiv 2004.05150): a window of 512 and a global CLS token.
 
-python run_lra.py --config=configs/longformer.py:text_mini
+python run_lra.py --config=configs/longformer.py:listops_mini
 
-The window is that of the paper (Beltagy et al. 2020, arXiv 2004.05150, section
-3.1 and table 12) and of Long Range Arena's released code, which has no global
-token.
+The window is that of the paper (section 3.1 and table 12) and of the Long Range
+Arena release, which has no global token. Without CLS pooling the first token is
+the global one.
 """
 
 from configs import base
@@ -13,7 +13,7 @@ from configs import base
 def get_config(arg='listops'):
   config = base.get_config(arg)
   config.model.name = 'longformer'
-  config.model.window = 64 if config.task.endswith('_mini') else 512
+  config.model.window = base.by_size(config, 512, mini=64)
   config.model.num_global = 1
-  config.model.qkv_bias = config.protocol != 'lra'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

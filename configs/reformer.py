@@ -1,25 +1,23 @@
-"""reformer on any task: 4 rounds of hashing, chunks of 64.
+"""Reformer (arXiv 2001.04451): attention within buckets of a hash.
 
-python run_lra.py --config=configs/reformer.py:text_mini
+python run_lra.py --config=configs/reformer.py:listops_mini
 
-The paper (Kitaev et al. 2020, arXiv 2001.04451, section 5) trains with up to 8
-rounds and takes 2 L / chunk buckets. (Long Range Arena's released code: one
-round, ten buckets, chunks of L / 10.)
+4 rounds of hashing, chunks of 64 and 2 L / 64 buckets; the paper (section 5)
+trains with up to 8 rounds. The Long Range Arena release has one round, ten
+buckets and chunks of L / 10; Nystromformer's has two rounds, as does
+`protocol=nystrom`.
 """
 
 from configs import base
 
-_LENGTHS = {'listops': 2000, 'listops_mini': 128, 'text_mini': 512,
-            'retrieval_rfc_mini': 512}
-
 
 def get_config(arg='listops'):
   config = base.get_config(arg)
-  chunk = 16 if config.task.endswith('_mini') else 64
-  length = config.seq_len or _LENGTHS.get(config.task, 4000)
   config.model.name = 'reformer'
-  config.model.rounds = 4
-  config.model.chunk_size = chunk
-  config.model.num_buckets = 2 * -(-length // chunk)
-  config.model.qkv_bias = config.protocol != 'lra'
+  config.model.rounds = base.argument(config, 'hash_rounds')
+  config.model.chunk_size = base.by_size(config, 64, mini=16)
+  config.model.num_buckets = base.derived(
+      lambda L, chunk: 2 * -(-L // chunk), base.length(config),
+      config.model.get_ref('chunk_size'))
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

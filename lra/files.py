@@ -1,5 +1,6 @@
 """Writing files so that a reader never sees half of one."""
 
+import json
 import os
 import pathlib
 import tempfile
@@ -44,3 +45,31 @@ def _stage(path, data, staged):
     f.write(data)
   # mkstemp makes files only the owner reads; these are meant to be shared.
   os.chmod(name, 0o644)
+
+
+def write_json(path: pathlib.Path, value) -> None:
+  """Writes indented JSON, all or nothing; UserError where it cannot."""
+  text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
+  write_all({path: f'{text}\n'.encode()})
+
+
+def read_json(path: pathlib.Path):
+  """Reads JSON; None where there is no file.
+
+  Raises:
+    UserError: the file cannot be read or is not JSON; NaN and Infinity are
+      not.
+  """
+  try:
+    return json.loads(path.read_text(encoding='utf-8'),
+                      parse_constant=_refuse_constant)
+  except (FileNotFoundError, NotADirectoryError):
+    return None
+  except (OSError, ValueError) as e:
+    raise UserError(
+        f'{path} is damaged ({getattr(e, "strerror", None) or e}): restore it '
+        'or delete it, then repeat the command.') from e
+
+
+def _refuse_constant(text):
+  raise ValueError(f'{text} is no JSON number')

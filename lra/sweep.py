@@ -22,8 +22,9 @@ import time
 from absl import flags
 from ml_collections import config_flags
 
-from lra import record
+from lra import identity
 from lra.errors import UserError
+from lra.report import result as result_lib
 
 _RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
 _PR_SET_PDEATHSIG = 1
@@ -42,9 +43,9 @@ class Entry:
 
   def status(self) -> str:
     """`new`, `started`, or the status of its result."""
-    result = record.read_json(self.folder / 'result.json')
+    result = result_lib.read_if_there(self.folder / 'result.json')
     if result:
-      return result['status']
+      return result.status
     return 'started' if (self.folder / 'config.json').exists() else 'new'
 
 
@@ -83,7 +84,7 @@ def _entries(words):
   for seed in _seeds(seeds[-1]):
     chosen = (f'--config={words[0]}', *(f'--config.{c}' for c in changes),
               f'--config.seed={seed}')
-    yield Entry(chosen, record.run_folder(_config(chosen).to_dict()))
+    yield Entry(chosen, identity.run_folder(_config(chosen).to_dict()))
 
 
 def _seeds(text):
@@ -111,7 +112,7 @@ def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
   """
   deadline = time.monotonic() + 60 * max_minutes if max_minutes else None
   for i, entry in enumerate(entries, 1):
-    if entry.status() in record.FINISHED:
+    if entry.status() in result_lib.FINISHED:
       continue
     left = () if deadline is None else (
         f'--max_minutes={max(deadline - time.monotonic(), 0) / 60:.4f}',)
@@ -121,7 +122,7 @@ def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
     if _call(*entry.flags, *extra, *left) == 75 and not left:
       break  # Ctrl-C or SIGTERM, not this sweep's own time limit
   print(summary(entries))
-  return all(e.status() in record.FINISHED for e in entries)
+  return all(e.status() in result_lib.FINISHED for e in entries)
 
 
 def _call(*arguments) -> int:
@@ -150,9 +151,9 @@ def summary(entries: list[Entry]) -> str:
   """One line per run: status, test accuracy, what it is."""
   lines = []
   for entry in entries:
-    result = record.read_json(entry.folder / 'result.json') or {}
-    test = result.get('test')
-    score = f'{test["accuracy"]:7.2%}' if test else '      –'
+    result = result_lib.read_if_there(entry.folder / 'result.json')
+    accuracy = getattr(result and result.test, 'accuracy', None)
+    score = '      –' if accuracy is None else f'{accuracy:7.2%}'
     lines.append(f'{entry.status():9}{score}  {entry.title}')
-  done = sum(e.status() in record.FINISHED for e in entries)
+  done = sum(e.status() in result_lib.FINISHED for e in entries)
   return '\n'.join([*lines, f'{done} of {len(entries)} runs are finished.'])

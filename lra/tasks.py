@@ -23,7 +23,8 @@ class Task:
     num_classes: C.
     dual: whether an example is a pair of documents.
     title: column title on the leaderboard.
-    published: column of `published.csv` this task is compared with, or ''.
+    mini: whether this is a laptop version, sized for two processor cores, with
+      a leaderboard table of its own.
   """
   name: str
   dataset: str
@@ -33,29 +34,22 @@ class Task:
   num_classes: int
   dual: bool = False
   title: str = ''
-  published: str = ''
-
-  @property
-  def mini(self) -> bool:
-    """Whether this is a laptop version with a leaderboard table of its own."""
-    return self.name.endswith('_mini')
+  mini: bool = False
 
 
 TASKS = {t.name: t for t in (
-    Task('listops', 'listops', 'lra', 2000, 16, 10,
-         title='ListOps', published='listops'),
-    Task('listops_mini', 'listops', 'mini', 32, 16, 10,
+    Task('listops', 'listops', 'lra', 2000, 16, 10, title='ListOps'),
+    Task('listops_mini', 'listops', 'mini', 32, 16, 10, mini=True,
          title='ListOps mini'),
-    Task('text', 'text', 'lra', 4000, 257, 2,
-         title='Text', published='text'),
-    Task('text_mini', 'text', 'mini', 512, 257, 2,
+    Task('text', 'text', 'lra', 4000, 257, 2, title='Text'),
+    Task('text_mini', 'text', 'mini', 512, 257, 2, mini=True,
          title='Text mini'),
     Task('retrieval', 'retrieval', 'aan', 4000, 257, 2, dual=True,
-         title='Retrieval', published='retrieval'),
+         title='Retrieval'),
     Task('retrieval_rfc', 'retrieval', 'rfc', 4000, 257, 2, dual=True,
          title='RFC citations'),
     Task('retrieval_rfc_mini', 'retrieval', 'rfc_mini', 512, 257, 2,
-         dual=True, title='RFC citations mini'),
+         dual=True, mini=True, title='RFC citations mini'),
 )}
 
 

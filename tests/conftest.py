@@ -1,4 +1,4 @@
-"""Four CPU devices for everyone, and one small prepared data set."""
+"""Four CPU devices for everyone, one small prepared data set, `--full`."""
 
 import os
 import pathlib
@@ -10,6 +10,22 @@ import jax
 import pytest
 
 jax.config.update('jax_num_cpu_devices', 4)
+
+
+def pytest_addoption(parser):
+  parser.addoption(
+      '--full', action='store_true',
+      help='also the exhaustive tests: every model on every task, programs '
+      'for hardware that is not here, growth of memory, kills')
+
+
+def pytest_collection_modifyitems(config, items):
+  """Leaves tests marked `full` out, unless they are asked for by --full."""
+  if config.getoption('--full'):
+    return
+  full = [item for item in items if item.get_closest_marker('full')]
+  config.hook.pytest_deselected(items=full)
+  items[:] = [item for item in items if not item.get_closest_marker('full')]
 
 
 @pytest.fixture(scope='session')

@@ -3,9 +3,11 @@
 import importlib
 import pathlib
 
+import jax
 import numpy as np
 
-from lra import program, tasks
+from lra import tasks
+from lra.training import program
 
 CONFIGS = pathlib.Path(__file__).parent.parent / 'configs'
 
@@ -22,7 +24,7 @@ def config(model: str, arg: str, **train):
     if field in c.model:
       c.model[field] = value
   c.train.update(train)
-  return c
+  return c.copy_and_resolve_references()
 
 
 def batch(task: tasks.Task, rows: int, length: int, seed=0, lead=()):
@@ -40,5 +42,30 @@ def batch(task: tasks.Task, rows: int, length: int, seed=0, lead=()):
 
 def make(c, devices=1) -> program.Program:
   """The program of a config on the first `devices` devices."""
-  import jax
   return program.make(c, jax.devices()[:devices])
+
+
+def random_params(p: program.Program, seed=0):
+  """Float32 parameters none of which is zero, one or equal to another."""
+  rng = np.random.default_rng(seed)
+  return jax.tree.map(
+      lambda x: 0.3 * rng.standard_normal(x.shape, np.float32),
+      p.state_shape.params)
+
+
+def assert_close(got, want, tolerance=1e-5):
+  """||got - want|| <= tolerance ||want||, over all leaves of two trees.
+
+  The order of a float32 sum is the processor's choice. An entry whose terms
+  cancel may therefore have any relative error; the norm has not.
+  """
+  errors, sizes = [], []
+  assert jax.tree.structure(got) == jax.tree.structure(want)
+  for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    assert x.shape == y.shape
+    errors.append(np.linalg.norm(x - y))
+    sizes.append(np.linalg.norm(y))
+  error, size = np.linalg.norm(errors), np.linalg.norm(sizes)
+  assert error <= tolerance * size, (
+      f'error {error:.2e} is {error / max(size, 1e-300):.1e} of {size:.2e}')

@@ -2,6 +2,10 @@
 tested the moment it exists."""
 
 import functools
+import importlib
+import json
+import math
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +13,29 @@ import numpy as np
 import pytest
 
 import small
-from configs import base
-from lra import models, step, tasks
+from configs import base, protocols
+from lra import fields, identity, models, tasks
+from lra.training import step
 
 MODELS = sorted(
     p.stem for p in small.CONFIGS.glob('*.py')
-    if p.stem not in ('__init__', 'base'))
+    if p.stem not in ('__init__', 'base', 'protocols'))
 TASKS = sorted(tasks.TASKS)
+IDENTITIES = json.loads((
+    pathlib.Path(__file__).parent / 'identities.json').read_text())
+RUNS = small.CONFIGS.parent / 'lra' / 'results' / 'runs'
+# Where settings are not those of the first record, and how they differ.
+CHANGED = {
+    ('retrieval_rfc_mini', 'linear_transformer'): '1000 steps, not 1800',
+    ('listops_mini', 'linformer'): '16 landmarks of 32 tokens, not 256',
+    ('text_mini', 'linformer'): '16 landmarks, not 256: parameters + 9 %',
+    ('listops_mini', 'longformer'): 'a window of 16 of 32 tokens, not 64',
+    ('listops_mini', 'performer'): '32 features for 32 tokens, not 256',
+    ('listops_mini', 'generative_prf'): '32 features for 32 tokens, not 64',
+    ('listops_mini', 'generative_rks'): '32 features for 32 tokens, not 128',
+    ('listops_mini', 'gmm_prf'): '32 features for 32 tokens, not 64',
+    ('listops_mini', 'reformer'): '4 buckets, by its own rule, not 16',
+}
 # Tasks that differ in what a model sees: classes, vocabulary, pairs.
 KINDS = ('listops', 'text', 'retrieval')
 
@@ -23,7 +43,6 @@ KINDS = ('listops', 'text', 'retrieval')
 @functools.cache
 def _real(model, task, protocol='simpletron'):
   """The unshrunk config, as a user gets it."""
-  import importlib
   return importlib.import_module(f'configs.{model}').get_config(
       f'{task},protocol={protocol}')
 
@@ -33,7 +52,131 @@ def test_every_model_has_a_config_and_every_config_a_model():
   assert used == set(models.names())
 
 
-@pytest.mark.parametrize('protocol', base.PROTOCOLS)
+def _hash(config):
+  return identity.config_hash(config.copy_and_resolve_references().to_dict())
+
+
+@pytest.mark.parametrize('task,model', [
+    (task, model) for task, known in IDENTITIES.items() for model in known])
+def test_the_settings_of_the_first_records_are_still_the_same(task, model):
+  same = _hash(_real(model, task)) == IDENTITIES[task][model]
+  assert same != ((task, model) in CHANGED)
+
+
+@pytest.mark.parametrize('protocol', protocols.PROTOCOLS)
+def test_a_protocol_speaks_of_every_task_and_of_declared_fields(protocol):
+  settings = protocols.PROTOCOLS[protocol]
+  missing = set(tasks.TASKS) - set(settings)
+  assert not missing, (
+      f'Add {min(missing)} to the protocol {protocol} in configs/protocols.py.')
+  for task in settings:
+    assert set(identity.flatten(settings[task])) <= set(fields.FIELDS)
+    config = base.get_config(f'{task},protocol={protocol}')
+    assert set(fields.FIELDS) == set(identity.flatten(config.to_dict()))
+  assert set(protocols.ARGUMENTS[protocol]) == set(
+      protocols.ARGUMENTS['simpletron'])
+
+
+def test_what_a_protocol_forgets_is_named(monkeypatch):
+  monkeypatch.setitem(protocols.PROTOCOLS, 'hasty', {'listops': dict(
+      train=dict(steps=1))})
+  with pytest.raises(ValueError, match='hasty says nothing of train.eval_ev'):
+    base.get_config('listops,protocol=hasty')
+  with pytest.raises(ValueError, match="Unknown task 'text': .*listops"):
+    base.get_config('text,protocol=hasty')
+
+
+def test_nystrom_is_what_its_release_does():
+  c = base.get_config('retrieval,protocol=nystrom')
+  e, t, o = c.encoder, c.train, c.optim
+  assert (e.num_layers, e.width, e.mlp_width, c.model.num_heads) == (
+      2, 64, 128, 2)
+  assert (e.pooling, e.mean_over, e.head, e.head_layers) == (
+      'mean', 'tokens', 'nli', 1)
+  assert (o.name, o.schedule, t.learning_rate, t.weight_decay, t.eps) == (
+      'adamw', 'linear', 1e-4, 0, 1e-6)
+  for task, numbers in {'listops': (5000, 1000, 50),
+                        'text': (20_000, 8000, 500),
+                        'retrieval_rfc': (30_000, 800, 300)}.items():
+    t = base.get_config(f'{task},protocol=nystrom').train
+    assert (t.steps, t.warmup_steps, t.eval_every) == numbers
+  for model, name, value in (('transformer', 'attention_dropout', 0.1),
+                             ('transformer', 'qkv_bias', True),
+                             ('reformer', 'rounds', 2)):
+    assert _real(model, 'text', 'nystrom').model[name] == value
+
+
+@pytest.mark.parametrize('model', MODELS)
+def test_derived_values_follow_the_width(model):
+  c = _fresh(model, 'listops_mini')
+  head = c.model.get('qkv_width', 64) // c.model.get('num_heads', 1)
+  c.encoder.width = 128
+  c = c.copy_and_resolve_references()
+  assert c.encoder.embedding_std == 128 ** -0.5
+  assert c.model.get('qkv_width', 128) == 128
+  if 'sort_width' in c.model:
+    assert c.model.sort_width == 2 * head
+  assert jax.tree.leaves(small.make(c).state_shape.params)
+
+
+def _fresh(model, arg):
+  return importlib.import_module(f'configs.{model}').get_config(arg)
+
+
+def test_derived_values_follow_until_they_are_set():
+  c = _fresh('sinkhorn', 'listops')
+  c.model.qkv_width, c.encoder.embedding_std = 256, 0.5
+  c.encoder.width = 1024
+  assert (c.encoder.width, c.model.qkv_width, c.model.sort_width) == (
+      1024, 256, 32)
+  assert c.encoder.embedding_std == 0.5
+  c.model.sort_width = 7
+  c.model.num_heads = 2
+  assert c.model.sort_width == 7 and c.encoder.width == 1024
+
+
+def test_derived_values_follow_the_length():
+  c = _fresh('reformer', 'text')
+  assert c.model.num_buckets == 2 * math.ceil(4000 / 64)
+  c.seq_len = 100
+  assert c.model.num_buckets == 4
+  c.model.chunk_size = 10
+  assert c.model.num_buckets == 20
+  assert _fresh('reformer', 'listops_mini').model.num_buckets == 4
+  c = _fresh('generative_rks', 'text_mini')
+  assert c.model.num_features == 256
+  c.seq_len = 100
+  assert c.model.num_features == 100
+
+
+@pytest.mark.parametrize('model', MODELS)
+def test_no_budget_is_larger_than_the_shortest_task(model):
+  c = _fresh(model, 'listops_mini').model
+  for name in ('num_features', 'num_landmarks', 'window', 'block_size',
+               'chunk_size', 'num_buckets'):
+    assert c.get(name, 1) <= tasks.get('listops_mini').seq_len, name
+
+
+@pytest.mark.parametrize('model', MODELS)
+def test_the_docstring_says_what_the_command_costs_and_reaches(model):
+  doc = importlib.import_module(f'configs.{model}').__doc__
+  command = f'python run_lra.py --config=configs/{model}.py:listops_mini\n'
+  assert command in doc
+  path = RUNS / 'listops_mini' / (
+      f'{model}-{_hash(_real(model, "listops_mini"))}-s0.json')
+  if not path.exists():
+    assert 'Costs about' not in doc, 'there is no record of this command'
+    return
+  record = json.loads(path.read_text())
+  seconds = sum(
+      record[f'{part}_seconds'] for part in ('train', 'eval', 'compile'))
+  line = (f'Costs about {seconds:.0f} seconds on two cores and reaches '
+          f'{100 * record["test"]["accuracy"]:.1f} % '
+          f'(floor {100 * max(record["floors"].values()):.1f} %).\n')
+  assert line in doc, f'the record says: {line}'
+
+
+@pytest.mark.parametrize('protocol', protocols.PROTOCOLS)
 @pytest.mark.parametrize('model', MODELS)
 def test_full_size_config_has_a_program_for_every_task(model, protocol):
   for task in TASKS:
@@ -51,13 +194,12 @@ def _gradient(model, kind, **kwargs):
   p = small.make(c, kwargs.get('devices', 1))
   state = p.init()
   batch = small.batch(p.task, 2, 24, lead=(2,))
-  f = jax.jit(functools.partial(step.batch_gradient, p.model))
+  f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
   with jax.set_mesh(p.mesh):
-    grads, variables, sums = f(
-        state.params, state.variables,
+    grads, sums = f(
+        state.params, state.constants,
         jax.device_put(batch, p.batch_sharding(micro=True)),
         jax.random.key(c.seed))
-  assert jax.tree.structure(variables) == jax.tree.structure(state.variables)
   return p, jax.device_get(grads), {k: float(v) for k, v in sums.items()}
 
 

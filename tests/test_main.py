@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from lra import main
+from lra import command, main
 
 ROOT = pathlib.Path(__file__).parent.parent
 MINI = '--config=configs/simpletron.py:listops_mini'
@@ -28,7 +28,7 @@ def _run(*flags, cwd=ROOT):
 
 
 def _one_sentence(done, *words):
-  assert done.returncode == main.USER_ERROR, done.stderr
+  assert done.returncode == command.USER_ERROR, done.stderr
   lines = [x for x in done.stderr.splitlines() if x.strip()]
   assert len(lines) == 1 and lines[0].startswith('error: '), done.stderr
   for word in words:

@@ -7,45 +7,107 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 OURS = ('lra', 'configs', 'kernels', 'data_prep')
-# A file's first match says what of ours, or of jax, it may import.
-ALLOWED = {
-    'configs/': ('configs',),
-    'kernels/': ('kernels', 'jax'),
-    'data_prep/': ('data_prep', 'lra.tasks', 'lra.errors'),
-    'lra/models/': ('lra.models', 'lra.errors', 'kernels', 'jax'),
-    'lra/tasks.py': ('lra.errors',),
-    'lra/errors.py': (),
-    'lra/leaderboard.py': ('lra',),
-    'lra/catalogue.py': ('lra',),
-    'lra/schema.py': ('lra',),
-    'lra/': ('lra', 'data_prep', 'kernels', 'jax'),
-    'run_lra.py': ('lra',),
+# What every room of lra may use: no room, no jax at import.
+GROUND = ('lra.tasks', 'lra.fields', 'lra.identity', 'lra.errors', 'lra.files',
+          'lra.terminal', 'lra.machine')
+_PREP = ('lra.tasks', 'lra.errors', 'lra.files', 'lra.terminal')
+# Rooms from the ground up: a room may import those named here and itself.
+ROOMS = {
+    'kernels': ('jax',),
+    'configs': ('lra.tasks', 'lra.fields'),
+    'data_prep': _PREP,
+    'lra.nn': ('kernels', 'jax', *GROUND),
+    'lra.models': ('lra.nn', 'kernels', 'jax', *GROUND),
+    'lra.data': ('data_prep', *GROUND),
+    # The page is made without jax.
+    'lra.report': ('lra.models', 'lra.data', 'data_prep', *GROUND),
+    'lra.objectives': ('lra.nn', 'lra.data', 'jax', *GROUND),
+    'lra.training': ('lra.objectives', 'lra.report', 'lra.models', 'lra.nn',
+                     'lra.data', 'jax', *GROUND),
+    'lra.costs': ('lra.training', 'lra.report', 'lra.models', 'lra.nn',
+                  'lra.data', 'lra.command', 'jax', *GROUND),
 }
-
-
-def _imports(path):
-  for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
-    if isinstance(node, ast.Import):
-      yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-      assert node.level == 0, f'{path}: relative import'
-      yield from (f'{node.module}.{a.name}' for a in node.names)
+_HALL = ('lra', 'jax')  # main and sweep: everything
+FILES = {
+    'lra.tasks': ('lra.errors',), 'lra.fields': (), 'lra.errors': (),
+    'lra.files': ('lra.errors',), 'lra.identity': ('lra.fields',),
+    'lra.terminal': (), 'lra.machine': ('jax',), 'lra.main': _HALL,
+    'lra.command': ('lra.errors', 'lra.machine', 'jax'),
+    'lra.sweep': _HALL, 'run_lra': _HALL, 'lra': (),
+}
+MOST = 8  # siblings that a file of lra imports, `main` and `train` apart
 
 
 def _files():
-  return [p.relative_to(ROOT).as_posix() for package in OURS
-          for p in sorted((ROOT / package).rglob('*.py'))] + ['run_lra.py']
+  return [p.relative_to(ROOT) for package in OURS
+          for p in sorted((ROOT / package).rglob('*.py'))] + [
+              pathlib.Path('run_lra.py')]
 
 
-@pytest.mark.parametrize('path', _files())
-def test_dependencies_point_one_way(path):
-  allowed = next(v for k, v in ALLOWED.items() if path.startswith(k))
-  for name in _imports(ROOT / path):
+def _module(path):
+  """`lra/nn/heads.py` -> `lra.nn.heads`; a package is its folder."""
+  parts = path.with_suffix('').parts
+  return '.'.join(parts[:-1] if parts[-1] == '__init__' else parts)
+
+
+MODULES = {_module(p) for p in _files()}
+
+
+def _imports(path):
+  """Modules of ours that a file imports, and `jax` where it does."""
+  for node in ast.walk(ast.parse((ROOT / path).read_text(encoding='utf-8'))):
+    if isinstance(node, ast.Import):
+      names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+      assert node.level == 0, f'{path}: relative import'
+      names = [f'{node.module}.{a.name}' for a in node.names]
+    else:
+      continue
+    for name in names:
+      while name.split('.')[0] in OURS and name not in MODULES and '.' in name:
+        name = name.rpartition('.')[0]  # a name inside a module
+      yield {'flax': 'jax', 'optax': 'jax', 'orbax': 'orbax'}.get(
+          name.split('.')[0], name)
+
+
+def _room(module):
+  return next((r for r in ROOMS if f'{module}.'.startswith(f'{r}.')), module)
+
+
+@pytest.mark.parametrize('path', _files(), ids=str)
+def test_imports_point_one_way(path):
+  module = _module(path)
+  room = _room(module)
+  allowed = (*ROOMS.get(room, FILES.get(module, ())), room)
+  for name in _imports(path):
     top = name.split('.')[0]
-    if top in (*OURS, 'jax', 'flax') and name != 'lra.tasks':
-      known = {'flax': 'jax'}.get(top, top)
-      assert any(f'{name}.'.startswith(f'{a}.') or known == a
-                 for a in allowed), f'{path} imports {name}'
     assert top != 'tensorflow', f'{path} imports {name}'
     if top == 'orbax':
-      assert path == 'lra/checkpoint.py'
+      assert module == 'lra.training.checkpoint', f'{path} imports {name}'
+    if top in (*OURS, 'jax'):
+      assert any(f'{name}.'.startswith(f'{a}.') for a in allowed), (
+          f'{path} imports {name}, which {room} may not')
+
+
+def test_the_rooms_have_no_circle():
+  order = list(ROOMS)
+  for place, (room, allowed) in enumerate(ROOMS.items()):
+    for other in allowed:
+      if other in ROOMS:
+        assert order.index(other) < place, f'{room} imports {other}'
+
+
+@pytest.mark.parametrize(
+    'path', [p for p in _files() if p.parts[0] == 'lra'], ids=str)
+def test_no_file_knows_everybody(path):
+  siblings = {n for n in _imports(path) if n.split('.')[0] == 'lra'}
+  if _module(path) not in ('lra.main', 'lra.training.train'):
+    assert len(siblings) <= MOST, f'{path} imports {sorted(siblings)}'
+
+
+def test_models_hold_models_only():
+  for path in sorted((ROOT / 'lra' / 'models').glob('*.py')):
+    if path.name != '__init__.py':
+      names = {node.name for node in ast.parse(path.read_text()).body
+               if isinstance(node, ast.ClassDef)}
+      assert 'Mixer' in names, f'{path.name} is not a model: move it to lra/nn'

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from lra import record, sweep
+from lra import files, sweep
 from lra.errors import UserError
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -85,7 +85,7 @@ def _records(folder):
   """The records without what a clock or the memory has measured."""
   measured = ('seconds', 'per_s', 'bytes')
   return {
-      p.name: {k: v for k, v in record.read_json(p).items()
+      p.name: {k: v for k, v in files.read_json(p).items()
                if not k.endswith(measured)}
       for p in (folder / 'results/runs').rglob('*.json')}
 

@@ -1,23 +1,24 @@
 """Models by name: `config.model.name` is a file of this folder.
 
 A model's file defines `Mixer`; it may define `Block` where the mechanism is
-not "a mixer in a Transformer block". Nothing is registered elsewhere.
+not "a mixer in a Transformer block". Nothing is registered elsewhere, and
+every file here is a model: what models share is in `lra/nn`.
 """
 
-import functools
 import importlib
+import os
 import pathlib
 import types
 
 from lra.errors import UserError
 
+FOLDER = pathlib.Path(__file__).resolve().parent
 
-@functools.cache
-def names() -> tuple[str, ...]:
-  """Names of all models: the files of this folder which define a Mixer."""
-  return tuple(sorted(
-      f.stem for f in pathlib.Path(__file__).parent.glob('*.py')
-      if '\nclass Mixer(' in f.read_text(encoding='utf-8')))
+
+def names(folder: str | os.PathLike = FOLDER) -> tuple[str, ...]:
+  """Names of all models: the files of a folder, but those like `_this.py`."""
+  return tuple(sorted(path.stem for path in pathlib.Path(folder).glob('*.py')
+                      if not path.stem.startswith('_')))
 
 
 def module(name: str) -> types.ModuleType:

@@ -1,8 +1,6 @@
 """Efficient attention: one head, with neither key nor value projection.
 
-Family: dense
 Equation: softmax(X Wq X^T / sqrt(D)) X Wo
-Cost: O(L^2 D) time, O(L) memory; 2 (D^2 + D) parameters
 Source: Hosseini 2024, arXiv 2403.01643, Definition 3
 """
 
@@ -10,16 +8,21 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.models import layers, softmax
+import kernels
+from lra.nn import layers
+from lra.nn.mixer import resolve_kernel
 
-KERNELS = softmax.KERNELS
+FAMILY = 'dense'
+COST = 'O(L^2 D) time, O(L) memory; 2 (D^2 + D) parameters'
+GROWTH = {'time': 2, 'memory': 1}
+KERNELS = ('dense', 'chunked', 'cudnn')
 
 
 class Mixer(nn.Module):
   """Efficient attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    kernel: see `lra.models.softmax`.
+    kernel: 'auto' or one of `KERNELS`.
     dtype: computing dtype; parameters are float32.
 
   Raises:
@@ -28,18 +31,25 @@ class Mixer(nn.Module):
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
 
-  def implementation(self, length: int, width: int) -> str:
-    """The kernel that runs for x [B, length, width], for the record."""
-    del length
-    return softmax.choose(self.kernel, dtype=self.dtype, head_width=width)
+  def kernel_for(self, length: int, width: int) -> str:
+    """The kernel that runs for x [B, length, width]."""
+    return resolve_kernel(
+        'softmax', self.kernel, (1, length, 1, width), self.dtype)
+
+  def keys_and_values(self, x_BxLx1xD: jax.Array, mask_BxL: jax.Array
+                      ) -> tuple[jax.Array, jax.Array]:
+    """Keys and values [B, L, 1, D] of the one head: the input itself."""
+    return x_BxLx1xD, x_BxLx1xD
 
   @nn.compact
-  def __call__(self, x: jax.Array, mask: jax.Array, *,
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
                train: bool) -> jax.Array:
-    del train
-    width = x.shape[-1]
-    x_BxLx1xD = layers.split_heads(x.astype(self.dtype), 1)
-    q_BxLx1xD = layers.project_heads(x, 1, width, self.dtype, 'query')
-    o_BxLx1xD = softmax.attend(q_BxLx1xD, x_BxLx1xD, x_BxLx1xD, mask,
-                               kernel=self.kernel)
+    """See `HeadMixer.__call__`."""
+    width = x_BxLxD.shape[-1]
+    kernel = self.kernel_for(*x_BxLxD.shape[1:])
+    q_BxLx1xD = layers.project_heads(x_BxLxD, 1, width, self.dtype, 'query')
+    k_BxLx1xD, v_BxLx1xD = self.keys_and_values(
+        layers.split_heads(x_BxLxD.astype(self.dtype), 1), mask_BxL)
+    o_BxLx1xD = kernels.softmax_attention(
+        q_BxLx1xD, k_BxLx1xD, v_BxLx1xD, mask=mask_BxL, kernel=kernel)
     return layers.merge_heads_and_project(o_BxLx1xD, width, self.dtype)

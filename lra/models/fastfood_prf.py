@@ -2,23 +2,24 @@
 
 The same frequencies as in `fastfood_rks`, with positive features.
 
-Family: kernel
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi(x) = sqrt(1 / M) exp(w_f . x - |x|^2), w = S H G P H B / sqrt(W)
-Cost: O(L M D)
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3; FastFood is Le,
   Sarlos & Smola 2013, arXiv 1408.3060
 """
 
-from lra.models import spectral
+from lra.nn import spectral
 
-KERNELS = spectral.KERNELS
+FAMILY = 'kernel'
+COST = 'O(L M D)'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 
 
 class Mixer(spectral.SpectralMixer):
-  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see SpectralMixer."""
+  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see `SpectralMixer`."""
   positive = True
 
   def density(self, num_frequencies, head_width, train):
-    return spectral.fastfood(
-        self, num_frequencies, head_width, train)
+    """See `SpectralMixer.density`."""
+    return spectral.fastfood(self, num_frequencies, head_width, train)

@@ -6,21 +6,23 @@ exp(-|x - y|^2 / 2). The frequency 0 adds 1 to the kernel so that no weight
 is negative, as in the released code; that code has Dh frequencies, shared by
 the heads, here each head has its own, in as many blocks as M asks for.
 
-Family: kernel
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi(x) = sqrt(1 / F) [cos(w_f . x), sin(w_f . x)], w = S H G P H B / sqrt(W)
-Cost: O(L M D)
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3; FastFood is Le,
   Sarlos & Smola 2013, arXiv 1408.3060
 """
 
-from lra.models import spectral
+from lra.nn import spectral
 
-KERNELS = spectral.KERNELS
+FAMILY = 'kernel'
+COST = 'O(L M D)'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 
 
 class Mixer(spectral.SpectralMixer):
-  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see SpectralMixer."""
+  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see `SpectralMixer`."""
+
   def density(self, num_frequencies, head_width, train):
-    return spectral.fastfood(
-        self, num_frequencies, head_width, train)
+    """See `SpectralMixer.density`."""
+    return spectral.fastfood(self, num_frequencies, head_width, train)

@@ -6,22 +6,23 @@ positive for any number of features. It is estimated without bias from M random
 features, with error ~ 1 / sqrt(M). Covariances are diagonal; the released code
 has one Gaussian per head.
 
-Family: kernel
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi(x) = sqrt(pi_c / S) exp(w . x - |x|^2), w ~ N(mu_c, diag(s_c^2))
-Cost: O(L M D)
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
 """
 
-from lra.models import spectral
+from lra.nn import spectral
 
-KERNELS = spectral.KERNELS
+FAMILY = 'kernel'
+COST = 'O(L M D)'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 
 
 class Mixer(spectral.SpectralMixer):
-  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see SpectralMixer.
+  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see `SpectralMixer`.
 
-  Attributes: those of SpectralMixer, and
+  Attributes: those of `SpectralMixer`, and
     num_components: C, the Gaussians of a head.
   """
   num_components: int = 2
@@ -29,5 +30,6 @@ class Mixer(spectral.SpectralMixer):
   positive = True
 
   def density(self, num_frequencies, head_width, train):
+    """See `SpectralMixer.density`."""
     return spectral.gaussian_mixture(
         self, self.num_components, num_frequencies, head_width, train)

@@ -2,87 +2,102 @@
 
 Heads as in MiniMax-01: SiLU on queries, keys and values, RMS norm over the
 heads together, an output projection. Its sigmoid output gate is `gate`, off by
-default to keep the Transformer's number of parameters. Its decay is the same
-in every layer here; MiniMax-01 lets it shrink with depth. `direction`
-bidirectional adds the same attention read from the end (a token meets itself
-twice), which neither paper does.
+default to keep the Transformer's number of parameters; its decay that shrinks
+with depth is `decay_by_depth`, off by default as in the first paper.
+`direction` bidirectional adds the same attention read from the end (a token
+meets itself twice), which neither paper does.
 
-Family: linear
 Equation: S_t = e^(-s_h) S_(t-1) + K_t^T V_t, O_t = RMSNorm(Q_t S_t),
   s_h = 2^(-8h/H), h = 1..H
-Cost: O(L D Dh)
 Source: Qin et al. 2024, arXiv 2401.04658, eq. 3-4; MiniMax 2025,
   arXiv 2501.08313, section 2.2
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 import kernels
 from lra.errors import UserError
-from lra.models import layers
+from lra.nn import layers
+from lra.nn.mixer import HeadMixer
 
+FAMILY = 'linear'
+COST = 'O(L D Dh)'
+GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 DIRECTIONS = ('causal', 'bidirectional')
 
 
-class Mixer(nn.Module):
+class Mixer(HeadMixer):
   """Lightning attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes:
-    num_heads: H.
-    qkv_width: H * Dh, the width of all heads together.
-    kernel: 'auto', 'xla', 'pallas_gpu' or 'pallas_tpu'.
+  Attributes: those of `HeadMixer`, and
+    kernel: 'auto' or one of `KERNELS`.
     direction: `causal`, or `bidirectional`: both ways, summed.
     decay: False sets all slopes to 0, plain causal linear attention.
+    decay_by_depth: whether slopes shrink with depth as in MiniMax-01's
+      released model, times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5: from
+      all of it in the first layer to almost nothing in the last.
     gate: whether sigmoid(x W_g) multiplies the normalised heads.
-    dtype: computing dtype; parameters are float32.
+    layer, num_layers: index of the layer, from 0, and how many there are.
 
   Raises:
-    UserError: an unknown direction, or the heads do not divide the width.
-    NotImplementedError: the named kernel cannot run here.
+    UserError: an unknown direction, decay_by_depth without decay, or the
+      heads do not divide the width.
   """
-  num_heads: int = 8
-  qkv_width: int = 512
   kernel: str = 'auto'
   direction: str = 'causal'
   decay: bool = True
+  decay_by_depth: bool = False
   gate: bool = False
-  dtype: jnp.dtype = jnp.float32
+  layer: int = 0
+  num_layers: int = 1
+
+  op = 'lightning'
 
   @property
   def causal(self) -> bool:
     """Whether a position sees nothing that comes after it."""
     return self.direction == 'causal'
 
-  def implementation(self, length: int, width: int) -> str:
-    """The kernel that runs for x [B, length, width], for the record."""
-    return layers.linear_kernel('lightning', self, length)
+  def slopes(self):
+    """The decay s_h of each head, [H]; None for 2^(-8h/H)."""
+    if self.decay_by_depth and not self.decay:
+      raise UserError('config.model.decay_by_depth=True has no decay to '
+                      'shrink: set config.model.decay=True.')
+    if not self.decay:
+      return jnp.zeros(self.num_heads)
+    if not self.decay_by_depth:
+      return None
+    h = jnp.arange(1, self.num_heads + 1)
+    depth = self.layer / (self.num_layers - 1 + 1e-5)
+    return 2.0 ** (-8 * h / self.num_heads) * (1 - depth + 1e-5)
 
-  @nn.compact
-  def __call__(self, x: jax.Array, mask: jax.Array, *,
-               train: bool) -> jax.Array:
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
     if self.direction not in DIRECTIONS:
       raise UserError(
           f'config.model.direction={self.direction!r} is not possible: choose '
           f'one of {", ".join(DIRECTIONS)}.')
-    qkv = tuple(nn.silu(y) for y in layers.project_qkv(
-        x, self.num_heads, self.qkv_width, self.dtype))
-    o_BxLxHxDh = self._attend(qkv, mask)
+    qkv = tuple(nn.silu(y) for y in (q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh))
+    o_BxLxHxDh = self._attend(qkv, mask_BxL)
     if not self.causal:
       flipped = tuple(jnp.flip(y, 1) for y in qkv)
-      o_BxLxHxDh += jnp.flip(self._attend(flipped, jnp.flip(mask, 1)), 1)
+      o_BxLxHxDh += jnp.flip(
+          self._attend(flipped, jnp.flip(mask_BxL, 1)), 1)
+    return o_BxLxHxDh
+
+  def merge(self, o_BxLxHxDh, x_BxLxD):
+    """Norm over all heads, gate and output projection: [B, L, D]."""
     o_BxLxHxDh = nn.RMSNorm(
         reduction_axes=(-2, -1), feature_axes=(-2, -1), dtype=self.dtype,
         name='norm')(o_BxLxHxDh)
     if self.gate:
       o_BxLxHxDh *= nn.sigmoid(layers.project_heads(
-          x, self.num_heads, self.qkv_width, self.dtype, name='gate'))
-    return layers.merge_heads_and_project(
-        o_BxLxHxDh, x.shape[-1], self.dtype)
+          x_BxLxD, self.num_heads, self.qkv_width, self.dtype, 'gate',
+          self.qkv_bias))
+    return super().merge(o_BxLxHxDh, x_BxLxD)
 
-  def _attend(self, qkv, mask):
-    slopes = None if self.decay else jnp.zeros(self.num_heads)
+  def _attend(self, qkv, mask_BxL):
     return kernels.sharded(kernels.lightning_attention)(
-        *qkv, mask=mask, slopes=slopes, implementation=self.kernel)
+        *qkv, mask=mask_BxL, slopes=self.slopes(), kernel=self.kernel)

@@ -7,73 +7,59 @@ position still reads all M landmarks, and E, F belong to one L. The paper's
 fourth sharing, one matrix for all layers, is left out: a mixer owns its
 parameters.
 
-Family: low-rank
 Equation: softmax(Q (E^T K)^T / sqrt(Dh)) F^T V per head, E, F: [L, M], then an
   output projection
-Cost: O(L M D) time, O(L) memory
 Source: Wang et al. 2020, arXiv 2006.04768, eq. 7; sharing in section 4
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
+import kernels
 from lra.errors import UserError
-from lra.models import layers, softmax
+from lra.nn.mixer import HeadMixer
 
-KERNELS = softmax.KERNELS
-MIXES_PADDING = True
+FAMILY = 'low-rank'
+COST = 'O(L M D) time, O(L) memory'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('dense', 'chunked', 'cudnn')
+MIXES_PADDING = True  # E and F are made for one padded length
 SHARING = ('none', 'headwise', 'kv')
 
 
-class Mixer(nn.Module):
+class Mixer(HeadMixer):
   """Linformer attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes:
-    num_heads: H.
-    qkv_width: H * Dh, the width of all heads together.
+  Attributes: those of `HeadMixer`, and
     num_landmarks: M.
     sharing: 'none' has E and F per head, 'headwise' one E and one F for all
       heads, 'kv' one matrix that is both E and F for all heads.
-    kernel: see `lra.models.softmax`.
-    dtype: computing dtype; parameters are float32.
+    kernel: 'auto' or one of `KERNELS`.
 
   Raises:
     UserError: unknown sharing, unknown or unsupported kernel, or the heads do
       not divide the width.
   """
-  num_heads: int = 8
-  qkv_width: int = 512
   num_landmarks: int = 256
   sharing: str = 'kv'
   kernel: str = 'auto'
-  dtype: jnp.dtype = jnp.float32
 
-  def implementation(self, length: int, width: int) -> str:
-    """The kernel that runs for x [B, length, width], for the record."""
-    del length, width
-    return softmax.choose(
-        self.kernel, dtype=self.dtype,
-        head_width=layers.head_width(self.qkv_width, self.num_heads))
+  op = 'softmax'
 
-  @nn.compact
-  def __call__(self, x: jax.Array, mask: jax.Array, *,
-               train: bool) -> jax.Array:
-    del train
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
     if self.sharing not in SHARING:
       raise UserError(f'Unknown config.model.sharing {self.sharing!r}: choose '
                       f'one of {", ".join(SHARING)}.')
-    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = layers.project_qkv(
-        x, self.num_heads, self.qkv_width, self.dtype)
-    mask_BxLx1x1 = mask[:, :, None, None]
-    e_GxLxM = self._projection('E', x.shape[1])
+    mask_BxLx1x1 = mask_BxL[:, :, None, None]
+    length = mask_BxL.shape[1]
+    e_GxLxM = self._projection('E', length)
     f_GxLxM = (e_GxLxM if self.sharing == 'kv' else
-               self._projection('F', x.shape[1]))
+               self._projection('F', length))
     k_BxMxHxDh = _compress(jnp.where(mask_BxLx1x1, k_BxLxHxDh, 0), e_GxLxM)
     v_BxMxHxDh = _compress(jnp.where(mask_BxLx1x1, v_BxLxHxDh, 0), f_GxLxM)
-    o_BxLxHxDh = softmax.attend(q_BxLxHxDh, k_BxMxHxDh, v_BxMxHxDh,
-                                kernel=self.kernel)
-    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+    return kernels.softmax_attention(
+        q_BxLxHxDh, k_BxMxHxDh, v_BxMxHxDh, kernel=self.kernel)
 
   def _projection(self, name, length):
     """[H, L, M] without sharing, else [1, L, M]."""

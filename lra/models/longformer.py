@@ -7,10 +7,8 @@ release are there too, but it names no global token, so they go unused. All
 heads have the same dilation, 1 unless asked for (the paper dilates two heads
 of its upper layers).
 
-Family: sparse
 Equation: softmax over { j : |i - j| <= w/2 or j global } of q_i k_j / sqrt(Dh);
   global i: softmax over all j of q'_i k'_j / sqrt(Dh), with values v'_j
-Cost: O(L w D)
 Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1
 """
 
@@ -20,53 +18,46 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.models import block_sparse, layers, partials
-from lra.models.patterns import Pattern, sliding_window
+from lra.nn import block_sparse, layers, partials
+from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.patterns import Pattern, sliding_window
+
+FAMILY = 'sparse'
+COST = 'O(L w D)'
+GROWTH = {'time': 1, 'memory': 1}
 
 
-class Mixer(nn.Module):
+class Mixer(PatternMixer):
   """Window and global attention: x [B, L, D], mask [B, L] -> [B, L, D].
 
-  Attributes:
-    num_heads: H.
-    qkv_width: H * Dh.
+  Attributes: those of `HeadMixer`, and
     window: w; each query sees w // 2 positions on either side of its own.
     dilation: positions from one of these to the next.
-    num_global: so many first tokens are global.
-    qkv_bias: whether the input projections have biases.
-    dtype: computing dtype; parameters are float32.
-
-  Raises:
-    UserError: the heads do not divide the width.
+    num_global: number of first tokens that are global.
   """
-  num_heads: int = 8
-  qkv_width: int = 512
   window: int = 512
   dilation: int = 1
   num_global: int = 1
-  qkv_bias: bool = True
-  dtype: jnp.dtype = jnp.float32
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
     """The pattern of all heads."""
-    del length
     return (sliding_window(
         self.window // 2, dilation=self.dilation, global_keys=self.num_global,
         global_queries=self.num_global),)
 
   @nn.compact
-  def __call__(self, x: jax.Array, mask: jax.Array, *,
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
                train: bool) -> jax.Array:
-    del train
-    qkv = block_sparse.Heads(*layers.project_qkv(
-        x, self.num_heads, self.qkv_width, self.dtype, self.qkv_bias))
-    pattern, = self.patterns(x.shape[1])
+    """See `HeadMixer.__call__`."""
+    qkv = block_sparse.Heads(*self.project(x_BxLxD))
+    pattern, = self.patterns(x_BxLxD.shape[1])
     o_BxLxHxDh = block_sparse.attend(
-        qkv, mask, dataclasses.replace(pattern, global_queries=0))
+        qkv, mask_BxL, dataclasses.replace(pattern, global_queries=0))
     if self.num_global:
-      o_BxLxHxDh = jnp.concatenate(
-          [self._global_rows(x, mask), o_BxLxHxDh[:, self.num_global:]], 1)
-    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+      o_BxLxHxDh = jnp.concatenate([
+          self._global_rows(x_BxLxD, mask_BxL),
+          o_BxLxHxDh[:, self.num_global:]], 1)
+    return self.merge(o_BxLxHxDh, x_BxLxD)
 
   def _global_rows(self, x_BxLxD, mask_BxL):
     """Attention of the G global queries over all tokens: [B, G, H, Dh].

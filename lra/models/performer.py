@@ -1,71 +1,79 @@
 """Performer: softmax attention estimated by positive orthogonal features.
 
-FAVOR+: an unbiased estimate of the softmax kernel exp(q . k / sqrt(Dh)), so an
-approximation of the Transformer whose error falls as 1 / sqrt(M). It is
-stabilised by factors that cancel exactly; the released code adds an epsilon to
-every feature instead, which biases the estimate.
+FAVOR+: phi(q) . phi(k) is an unbiased estimate of exp(q . k / sqrt(Dh)). Its
+relative error is sqrt((exp(|q + k|^2) - 1) / M) for independent frequencies
+and scaled q, k (Lemma 2): it falls as 1 / sqrt(M), but from a height that
+grows exponentially with the squares of queries and keys. So a few hundred
+features approximate the Transformer where these are small. In a fresh model of
+Dh = 64 they are not: there the outputs of M = 256 differ from softmax
+attention's by several times their size, and the Performer is a mechanism of
+its own rather than an approximation.
 
-Family: kernel
+Features are stabilised by factors that cancel exactly. The released code adds
+`eps` to every feature besides, which biases the estimate towards uniform
+weights; the releases pass 1e-6 (google-research/performer and Long Range
+Arena, `numerical_stabilizer` of make_fast_softmax_attention).
+
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi_m(x) = exp(w_m . x - |x|^2 / 2) / sqrt(M), x scaled by Dh^(-1/4)
-Cost: O(L M D)
 Source: Choromanski et al. 2021, arXiv 2009.14794, Lemma 1, sections 2.3, 2.4
 """
 
-import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
-from lra.models import features, layers
+from lra.errors import UserError
+from lra.nn import features
+from lra.nn.mixer import HeadMixer
 
+FAMILY = 'kernel'
+COST = 'O(L M D)'
+GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 
 
-class Mixer(nn.Module):
+class Mixer(HeadMixer):
   """FAVOR+ attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   The frequencies drawn at initialisation are kept in collection 'constants'.
 
-  Attributes:
-    num_heads: H.
-    qkv_width: H * Dh, the width of all heads together.
+  Attributes: those of `HeadMixer`, and
     num_features: M.
     orthogonal: whether frequencies are orthogonal or independent.
     redraw: whether each training step draws its own frequencies, from the
       'dropout' stream; evaluation uses those of initialisation.
-    kernel: 'auto', 'xla', 'pallas_gpu' or 'pallas_tpu'.
-    dtype: computing dtype; parameters are float32.
+    eps: added to every feature, whose largest is about 1; 0 for none.
+    kernel: 'auto' or one of `KERNELS`.
 
   Raises:
-    UserError: the heads do not divide the width.
-    NotImplementedError: the named kernel cannot run here.
+    UserError: eps is negative, or the heads do not divide the width.
   """
-  num_heads: int = 8
-  qkv_width: int = 512
   num_features: int = 256
   orthogonal: bool = True
   redraw: bool = False
+  eps: float = 0.0
   kernel: str = 'auto'
-  dtype: jnp.dtype = jnp.float32
 
-  def implementation(self, length: int, width: int) -> str:
-    """The kernel that runs for x [B, length, width], for the record."""
-    return layers.linear_kernel('linear', self, length)
+  op = 'linear'
 
-  @nn.compact
-  def __call__(self, x: jax.Array, mask: jax.Array, *,
-               train: bool) -> jax.Array:
-    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = layers.project_qkv(
-        x, self.num_heads, self.qkv_width, self.dtype)
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    if self.eps < 0:
+      raise UserError(f'config.model.eps={self.eps} must be 0 or more.')
     omega_HxMxDh = self._frequencies(q_BxLxHxDh.shape[-1], train)
-    weight_HxM = jnp.full(omega_HxMxDh.shape[:2], 1 / self.num_features)
     scale = q_BxLxHxDh.shape[-1]**-0.25
+    if self.eps:
+      phi_q_BxLxHxM, phi_k_BxLxHxM = features.pair_with_eps(
+          scale * q_BxLxHxDh, scale * k_BxLxHxDh, omega_HxMxDh, mask_BxL,
+          self.eps)
+      return features.linear_attend(
+          phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
+          kernel=self.kernel, eps=features.TINY)
+    weight_HxM = jnp.full(omega_HxMxDh.shape[:2], 1 / self.num_features)
     phi_q_BxLxHxM, phi_k_BxLxHxM = features.stable_pair(
         *(features.positive(scale * y, omega_HxMxDh, weight_HxM, 0.5)
-          for y in (q_BxLxHxDh, k_BxLxHxDh)), mask, self.dtype)
-    o_BxLxHxDh = features.linear_attend(
-        phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask, kernel=self.kernel)
-    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+          for y in (q_BxLxHxDh, k_BxLxHxDh)), mask_BxL, self.dtype)
+    return features.linear_attend(
+        phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL, kernel=self.kernel)
 
   def _frequencies(self, head_width, train):
     draw = (features.orthogonal_frequencies if self.orthogonal else

@@ -12,65 +12,61 @@ those of evaluation are drawn once, at initialisation, and kept in `constants`.
 (The LRA release has one round, ten buckets, keys of any length, and ignores
 buckets, padding and self-attention within a chunk.)
 
-Family: sparse
 Equation: softmax over the union over rounds r of { j : h_r(j) = h_r(i) and
   chunk_r(i) - chunk_r(j) in {0, 1} } without i of q_i q_j / (|q_j| sqrt(Dh)),
   h_r(x) = argmax([x R_r, -x R_r])
-Cost: O(L rounds (chunk D + log L + num_buckets D))
 Source: Kitaev et al. 2020, arXiv 2001.04451, section 2 and eq. 2-4
 """
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from lra.errors import UserError
-from lra.models import layers, partials
-from lra.models.block_sparse import neighbours
+from lra.nn import layers, partials
+from lra.nn.block_sparse import neighbours
+from lra.nn.mixer import HeadMixer
+
+FAMILY = 'sparse'
+COST = 'O(L rounds (chunk D + log L + num_buckets D))'
+GROWTH = {'time': 1, 'memory': 1}
 
 SELF = -1e5  # added to the logit of a position with itself (Kitaev et al.)
 
 
-class Mixer(nn.Module):
+class Mixer(HeadMixer):
   """LSH attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes:
-    num_heads: H.
-    qkv_width: H * Dh.
-    rounds: of hashing.
+  Attributes: those of `HeadMixer`, and
+    rounds: how many times positions are hashed.
     chunk_size: positions in a chunk.
     num_buckets: even; the paper takes 2 L / chunk_size.
-    qkv_bias: whether the two input projections have biases.
-    dtype: computing dtype; parameters are float32.
 
   Raises:
     UserError: num_buckets is odd, another size is not positive, or the heads do
       not divide the width.
   """
-  num_heads: int = 8
-  qkv_width: int = 512
   rounds: int = 4
   chunk_size: int = 64
   num_buckets: int = 64
-  qkv_bias: bool = True
-  dtype: jnp.dtype = jnp.float32
 
-  @nn.compact
-  def __call__(self, x: jax.Array, mask: jax.Array, *,
-               train: bool) -> jax.Array:
+  def project(self, x_BxLxD):
+    """Queries, the same as keys, and values, each [B, L, H, Dh]."""
+    qk_BxLxHxDh, v_BxLxHxDh = (
+        layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
+                             self.dtype, name, self.qkv_bias)
+        for name in ('query_key', 'value'))
+    return qk_BxLxHxDh, qk_BxLxHxDh, v_BxLxHxDh
+
+  def mix(self, qk_BxLxHxDh, _, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`; the keys are made of the queries."""
     if self.num_buckets < 2 or self.num_buckets % 2:
       raise UserError('config.model.num_buckets must be even.')
     if min(self.rounds, self.chunk_size) < 1:
       raise UserError('config.model.rounds and chunk_size must be 1 or more.')
-    qk_BxLxHxDh, v_BxLxHxDh = (
-        layers.project_heads(x, self.num_heads, self.qkv_width, self.dtype,
-                             name, self.qkv_bias)
-        for name in ('query_key', 'value'))
     buckets_BxHxRxL = hash_buckets(
         qk_BxLxHxDh, self._rotations(qk_BxLxHxDh.shape[-1], train))
-    o_BxLxHxDh = lsh_attention(
-        qk_BxLxHxDh, v_BxLxHxDh, mask, buckets_BxHxRxL, self.chunk_size)
-    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+    return lsh_attention(
+        qk_BxLxHxDh, v_BxLxHxDh, mask_BxL, buckets_BxHxRxL, self.chunk_size)
 
   def _rotations(self, head_width, train):
     shape = (self.num_heads, self.rounds, head_width, self.num_buckets // 2)
@@ -129,22 +125,25 @@ def lsh_attention(qk_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
 
 
 def _sequence(qk_LxDh, v_LxDh, mask_L, buckets_RxL, chunk):
-  """One head of one sequence: [L, Dh]."""
+  """One head of one sequence, padded to P whole chunks: [L, Dh]."""
   L, R = mask_L.shape[0], buckets_RxL.shape[0]
-  qk, v, mask = (jnp.pad(x, [(0, -L % chunk)] + [(0, 0)] * (x.ndim - 1))
-                 for x in (qk_LxDh, v_LxDh, mask_L))
-  buckets_RxL = jnp.where(
-      mask, jnp.pad(buckets_RxL, ((0, 0), (0, -L % chunk))), 2**30 // len(mask))
-  order_RxL, slot_RxL = _sort(buckets_RxL)
-  sorted_qk = qk[order_RxL]
+  qk_PxDh, v_PxDh, mask_P = (
+      jnp.pad(x, [(0, -L % chunk)] + [(0, 0)] * (x.ndim - 1))
+      for x in (qk_LxDh, v_LxDh, mask_L))
+  buckets_RxP = jnp.where(
+      mask_P, jnp.pad(buckets_RxL, ((0, 0), (0, -L % chunk))),
+      2**30 // len(mask_P))
+  order_RxP, slot_RxP = _sort(buckets_RxP)
+  sorted_qk_RxPxDh = qk_PxDh[order_RxP]
   part = partials.partial_softmax(
-      _chunks(sorted_qk, chunk), _with_previous(_unit(sorted_qk), chunk),
-      _with_previous(v[order_RxL], chunk), scale=qk.shape[-1]**-0.5,
-      bias=_bias(order_RxL, slot_RxL, buckets_RxL, mask, chunk))
-  rounds = [jax.tree.map(lambda x: x[r].reshape(-1, *x.shape[3:])[slot_RxL[r]],
+      _chunks(sorted_qk_RxPxDh, chunk),
+      _with_previous(_unit(sorted_qk_RxPxDh), chunk),
+      _with_previous(v_PxDh[order_RxP], chunk), scale=qk_LxDh.shape[-1]**-0.5,
+      bias=_bias(order_RxP, slot_RxP, buckets_RxP, mask_P, chunk))
+  rounds = [jax.tree.map(lambda x: x[r].reshape(-1, *x.shape[3:])[slot_RxP[r]],
                          part) for r in range(R)]
-  out_LxDh = partials.normalise(partials.merge(rounds))
-  return jnp.where(mask[:, None], out_LxDh, 0)[:L].astype(v.dtype)
+  out_PxDh = partials.normalise(partials.merge(rounds))
+  return jnp.where(mask_P[:, None], out_PxDh, 0)[:L].astype(v_LxDh.dtype)
 
 
 def _sort(buckets_RxL):

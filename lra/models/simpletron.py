@@ -6,65 +6,57 @@ neither an inner skip nor an output projection. Its two variants are
 too, as in the released code. That code masks no padding either:
 `config.mask_padding = False` reproduces it.
 
-Family: linear
 Equation: (1/sqrt(L)) Q (K^T V) per head
-Cost: O(L D Dh)
 Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
 """
 
-import flax.linen as nn
-import jax
-import jax.numpy as jnp
-
 import kernels
 from lra.errors import UserError
-from lra.models import layers
+from lra.nn import layers
+from lra.nn.mixer import HeadMixer
 
+FAMILY = 'linear'
+COST = 'O(L D Dh)'
+GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 MIXES_PADDING = True  # the scale depends on the padded length
 
 
-class Mixer(nn.Module):
+class Mixer(HeadMixer):
   """SimpleTRON attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes:
-    num_heads: H.
-    qkv_width: H * Dh; equal to D unless `output_projection`.
-    kernel: 'auto', 'xla', 'pallas_gpu' or 'pallas_tpu'.
+  Attributes: those of `HeadMixer`, whose qkv_width is D here, and
+    kernel: 'auto' or one of `KERNELS`.
     skip: whether x is added to the heads ("-Res").
     output_projection: whether a dense layer follows ("-ResL").
-    dtype: computing dtype; parameters are float32.
 
   Raises:
-    UserError: the heads do not divide the width, or the widths differ.
-    NotImplementedError: the named kernel cannot run here.
+    UserError: the heads do not divide the width, or qkv_width is not D.
   """
-  num_heads: int = 8
-  qkv_width: int = 512
   kernel: str = 'auto'
   skip: bool = False
   output_projection: bool = False
-  dtype: jnp.dtype = jnp.float32
 
-  def implementation(self, length: int, width: int) -> str:
-    """The kernel that runs for x [B, length, width], for the record."""
-    return layers.linear_kernel('simpletron', self, length)
+  op = 'simpletron'
 
-  @nn.compact
-  def __call__(self, x: jax.Array, mask: jax.Array, *,
-               train: bool) -> jax.Array:
-    if self.qkv_width != x.shape[-1]:
+  def project(self, x_BxLxD):
+    """See `HeadMixer.project`."""
+    if self.qkv_width != x_BxLxD.shape[-1]:
       raise UserError(
           f'config.model.qkv_width={self.qkv_width} must equal '
-          f'config.encoder.width={x.shape[-1]}: SimpleTRON adds its heads to '
-          'the residual stream as they are.')
-    q, k, v = layers.project_qkv(
-        x, self.num_heads, self.qkv_width, self.dtype)
-    o_BxLxHxDh = kernels.sharded(kernels.simpletron_attention)(
-        q, k, v, mask=mask, implementation=self.kernel)
+          f'config.encoder.width={x_BxLxD.shape[-1]}: SimpleTRON adds its '
+          'heads to the residual stream as they are.')
+    return super().project(x_BxLxD)
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    return kernels.sharded(kernels.simpletron_attention)(
+        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL, kernel=self.kernel)
+
+  def merge(self, o_BxLxHxDh, x_BxLxD):
+    """The heads side by side, [B, L, D], with what the variants add."""
     if self.skip:
-      o_BxLxHxDh += layers.split_heads(x, self.num_heads)
+      o_BxLxHxDh += layers.split_heads(x_BxLxD, self.num_heads)
     if self.output_projection:
-      return layers.merge_heads_and_project(
-          o_BxLxHxDh, x.shape[-1], self.dtype)
-    return o_BxLxHxDh.reshape(x.shape)
+      return super().merge(o_BxLxHxDh, x_BxLxD)
+    return o_BxLxHxDh.reshape(x_BxLxD.shape)

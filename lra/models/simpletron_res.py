@@ -2,14 +2,15 @@
 
 The scale counts padded positions too.
 
-Family: linear
 Equation: X + (1/sqrt(L)) Q (K^T V), besides the block's own residual
-Cost: O(L D Dh)
 Source: Yorsh et al. 2021, arXiv 2111.15588, Table 1
 """
 
 from lra.models import simpletron
 
+FAMILY = 'linear'
+COST = 'O(L D Dh)'
+GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 MIXES_PADDING = True  # the scale depends on the padded length
 

@@ -1,16 +1,17 @@
 """SimpleTRON-ResL: SimpleTRON with an inner skip and an output projection.
 
-The projection is applied to the sum of input and heads. The
-scale counts padded positions too.
+The projection is applied to the sum of input and heads. The scale counts
+padded positions too.
 
-Family: linear
 Equation: (X + (1/sqrt(L)) Q (K^T V)) Wo + bo
-Cost: O(L D (Dh + D))
 Source: Yorsh et al. 2021, arXiv 2111.15588, Table 1
 """
 
 from lra.models import simpletron
 
+FAMILY = 'linear'
+COST = 'O(L D (Dh + D))'
+GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
 MIXES_PADDING = True  # the scale depends on the padded length
 

@@ -13,10 +13,8 @@ The sorting network has one output for each block of the padded sequence, so a
 model is of one padded length. Its hidden layer is `sort_width` wide, where the
 paper has D, which alone would add more than LRA's 10% of parameters.
 
-Family: sparse
 Equation: softmax over [K_n; (S K)_n] of q_i k / sqrt(Dh), for i in block n;
   S = Sinkhorn((R + Gumbel) / temperature), R = W2 relu(W1 sum_block x)
-Cost: O(L b D + (L / b)^2 b D) for blocks of b
 Source: Tay et al. 2020, arXiv 2002.11296, section 3
 """
 
@@ -25,58 +23,56 @@ import jax
 import jax.numpy as jnp
 
 from lra.errors import UserError
-from lra.models import layers, partials
-from lra.models.block_sparse import from_blocks, to_blocks
+from lra.nn import partials
+from lra.nn.block_sparse import from_blocks, to_blocks
+from lra.nn.mixer import HeadMixer
 
+FAMILY = 'sparse'
+COST = 'O(L b D + (L / b)^2 b D) for blocks of b'
+# The [N, N] permutations of N = L / b blocks are small beside the tokens.
+GROWTH = {'time': 2, 'memory': 1}
 MIXES_PADDING = True  # the sorting network is made for one padded length
 
 
-class Mixer(nn.Module):
+class Mixer(HeadMixer):
   """Local and sorted-block attention: x [B, L, D], mask [B, L] -> [B, L, D].
 
-  Attributes:
-    num_heads: H.
-    qkv_width: H * Dh.
+  Attributes: those of `HeadMixer`, and
     block_size: b, positions in a block.
     iterations: normalisations of rows and columns.
     temperature: divides the scores; towards 0 S becomes a permutation.
     sort_width: width of the sorting network's hidden layer.
-    qkv_bias: whether the three input projections have biases.
-    dtype: computing dtype; parameters are float32.
 
   Raises:
     UserError: a size is not positive, or the heads do not divide the width.
   """
-  num_heads: int = 8
-  qkv_width: int = 512
   block_size: int = 50
   iterations: int = 7
   temperature: float = 0.75
   sort_width: int = 64
-  qkv_bias: bool = True
-  dtype: jnp.dtype = jnp.float32
 
   @nn.compact
-  def __call__(self, x: jax.Array, mask: jax.Array, *,
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
                train: bool) -> jax.Array:
+    """See `HeadMixer.__call__`."""
     if min(self.block_size, self.iterations) < 1 or self.temperature <= 0:
       raise UserError('config.model.block_size and iterations must be 1 or '
                       'more and temperature above 0.')
-    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = layers.project_qkv(
-        x, self.num_heads, self.qkv_width, self.dtype, self.qkv_bias)
-    scores_BxHxNxN = self._scores(x, mask) / self.temperature
+    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = self.project(x_BxLxD)
+    scores_BxHxNxN = self._scores(x_BxLxD, mask_BxL) / self.temperature
     if train:
       scores_BxHxNxN += jax.random.gumbel(
           self.make_rng('dropout'), scores_BxHxNxN.shape) / self.temperature
-    block_mask_BxN = _blocks(mask, self.block_size).any(-1)
+    block_mask_BxN = _blocks(mask_BxL, self.block_size).any(-1)
     sort_BxHxNxN = sinkhorn(scores_BxHxNxN, block_mask_BxN, self.iterations)
-    o_BxLxHxDh = sorted_attention(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask,
-                                  sort_BxHxNxN, self.block_size)
-    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+    o_BxLxHxDh = sorted_attention(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh,
+                                  mask_BxL, sort_BxHxNxN, self.block_size)
+    return self.merge(o_BxLxHxDh, x_BxLxD)
 
-  def _scores(self, x, mask):
+  def _scores(self, x_BxLxD, mask_BxL):
     """The sorting network: float32 [B, H, N, N]."""
-    tokens_BxLxD = jnp.where(mask[..., None], x, 0).astype(jnp.float32)
+    tokens_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(
+        jnp.float32)
     sums_BxNxD = _blocks(tokens_BxLxD, self.block_size).sum(2)
     hidden = nn.relu(nn.Dense(self.sort_width, name='sort_hidden')(sums_BxNxD))
     scores_BxNxHxN = nn.DenseGeneral(
@@ -91,7 +87,7 @@ def sinkhorn(scores_BxHxNxN: jax.Array, block_mask_BxN: jax.Array,
   Args:
     scores_BxHxNxN: float32.
     block_mask_BxN: bool; rows and columns of other blocks come out as 0.
-    iterations: so many times rows, then columns, are divided by their sums.
+    iterations: how often rows, then columns, are divided by their sums.
 
   Returns:
     Non-negative [B, H, N, N] whose columns, and in the limit rows, sum to 1.
@@ -145,21 +141,23 @@ def _blocks(x_BxL, block):
 
 def _sequence(q_LxDh, k_LxDh, v_LxDh, mask_L, sort_NxN, block):
   """One head of one sequence: [L, Dh]."""
-  q, k, v, mask = (to_blocks(x, block)[0]
-                   for x in (q_LxDh, k_LxDh, v_LxDh, mask_L))
+  q_NxIxDh, k_NxIxDh, v_NxIxDh, mask_NxI = (
+      to_blocks(x, block)[0] for x in (q_LxDh, k_LxDh, v_LxDh, mask_L))
 
   def sort(x_NxIxDh):
-    x_NxIxDh = jnp.where(mask[..., None], x_NxIxDh, 0)
+    x_NxIxDh = jnp.where(mask_NxI[..., None], x_NxIxDh, 0)
     return jnp.einsum('nm,mid->nid', sort_NxN.astype(x_NxIxDh.dtype), x_NxIxDh)
 
-  reached_NxI = jax.lax.stop_gradient(sort_NxN) @ mask.astype(jnp.float32) > 0
+  reached_NxI = jax.lax.stop_gradient(sort_NxN) @ mask_NxI.astype(
+      jnp.float32) > 0
 
-  def attend(k, v, allowed_NxI):
+  def attend(k_NxIxDh, v_NxIxDh, allowed_NxI):
     return partials.partial_softmax(
-        q, k, v, scale=q.shape[-1]**-0.5,
+        q_NxIxDh, k_NxIxDh, v_NxIxDh, scale=q_LxDh.shape[-1]**-0.5,
         bias=partials.forbid(allowed_NxI)[:, None])
 
-  part = partials.merge(
-      [attend(k, v, mask), attend(sort(k), sort(v), reached_NxI)])
+  part = partials.merge([
+      attend(k_NxIxDh, v_NxIxDh, mask_NxI),
+      attend(sort(k_NxIxDh), sort(v_NxIxDh), reached_NxI)])
   return from_blocks(partials.normalise(part)[None],
-                     mask_L.shape[0]).astype(v.dtype)
+                     mask_L.shape[0]).astype(v_LxDh.dtype)

@@ -12,10 +12,8 @@ content of padding changes no output. `dense` and `factorised_random` are
 products of an [L, k] and an [L, k] matrix and run as softmax attention with
 memory linear in L; the two others hold logits [L, L].
 
-Family: dense
 Equation: softmax(F(x_i)) V per head, F(x) = relu(x W1 + b1) W2 + b2 (dense), a
   learned [L, L] (random), or a factorised form of either; output projection
-Cost: O(L^2 D) time; O(L) memory dense and factorised_random, else O(L^2)
 Source: Tay et al. 2020, arXiv 2005.00743, sections 3.1 to 3.1.4
 """
 
@@ -25,11 +23,18 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+import kernels
+from kernels.softmax import dense
 from lra.errors import UserError
-from lra.models import layers, softmax
+from lra.nn import layers
+from lra.nn.mixer import resolve_kernel
 
-KERNELS = softmax.KERNELS
-MIXES_PADDING = True
+FAMILY = 'dense'
+COST = ('O(L^2 D) time; O(L) memory dense and factorised_random, else '
+        'O(L^2)')
+GROWTH = {'time': 2, 'memory': 1}
+KERNELS = ('dense', 'chunked', 'cudnn')
+MIXES_PADDING = True  # the parameters are made for one padded length
 VARIANTS = ('dense', 'random', 'factorised_dense', 'factorised_random')
 
 
@@ -42,8 +47,8 @@ class Mixer(nn.Module):
       layers.
     variant: one of `VARIANTS`.
     rank: k of `factorised_random`.
-    kernel: of `dense` and `factorised_random`, see `lra.models.softmax`;
-      `random` and `factorised_dense` have only 'auto' and 'dense'.
+    kernel: 'auto' or one of `KERNELS`; 'auto' or 'dense' where the variant
+      is `random` or `factorised_dense`.
     dtype: computing dtype; parameters are float32.
 
   Raises:
@@ -57,47 +62,48 @@ class Mixer(nn.Module):
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
 
-  def implementation(self, length: int, width: int) -> str:
-    """The kernel that runs for x [B, length, width], for the record."""
-    del length, width
+  def kernel_for(self, length: int, width: int) -> str:
+    """The kernel that runs for x [B, length, width]."""
     if self.variant not in VARIANTS:
       raise UserError(f'Unknown config.model.variant {self.variant!r}: choose '
                       f'one of {", ".join(VARIANTS)}.')
     head_width = layers.head_width(self.qkv_width, self.num_heads)
     if self.variant in ('dense', 'factorised_random'):
       row_width = head_width + 1 if self.variant == 'dense' else self.rank
-      return softmax.choose(self.kernel, dtype=self.dtype,
-                            head_width=row_width, value_width=head_width)
+      return resolve_kernel(
+          'softmax', self.kernel, (1, length, self.num_heads, row_width),
+          self.dtype, value_width=head_width)
     if self.kernel not in ('auto', 'dense'):
       raise UserError(f'config.model.variant={self.variant} needs '
                       'config.model.kernel=auto or dense.')
     return 'dense'
 
   @nn.compact
-  def __call__(self, x: jax.Array, mask: jax.Array, *,
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
                train: bool) -> jax.Array:
-    del train
-    kernel = self.implementation(*x.shape[1:])
+    """See `HeadMixer.__call__`."""
+    kernel = self.kernel_for(*x_BxLxD.shape[1:])
     v_BxLxHxDh = layers.project_heads(
-        x, self.num_heads, self.qkv_width, self.dtype, 'value')
+        x_BxLxD, self.num_heads, self.qkv_width, self.dtype, 'value')
     if self.variant == 'random':
-      o_BxLxHxDh = self._random(v_BxLxHxDh, mask)
+      o_BxLxHxDh = self._random(v_BxLxHxDh, mask_BxL)
     elif self.variant == 'factorised_dense':
-      weights_BxHxLxL = softmax.masked_softmax(
-          self._factorised_dense_logits(x), mask)
-      o_BxLxHxDh = softmax.apply_weights(weights_BxHxLxL, v_BxLxHxDh)
+      weights_BxHxLxL = dense.masked_softmax(
+          self._factorised_dense_logits(x_BxLxD), mask_BxL)
+      o_BxLxHxDh = dense.apply_weights(weights_BxHxLxL, v_BxLxHxDh)
     else:
-      rows, columns = (self._dense(x) if self.variant == 'dense' else
-                       self._factorised_random(*x.shape[:2]))
-      o_BxLxHxDh = softmax.attend(
-          rows, columns, v_BxLxHxDh, mask, scale=1.0, kernel=kernel)
-    return layers.merge_heads_and_project(o_BxLxHxDh, x.shape[-1], self.dtype)
+      rows, columns = (self._dense(x_BxLxD) if self.variant == 'dense' else
+                       self._factorised_random(*x_BxLxD.shape[:2]))
+      o_BxLxHxDh = kernels.softmax_attention(
+          rows, columns, v_BxLxHxDh, mask=mask_BxL, scale=1.0, kernel=kernel)
+    return layers.merge_heads_and_project(
+        o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
 
-  def _dense(self, x):
+  def _dense(self, x_BxLxD):
     """Logits as rows [B, L, H, Dh + 1] times columns; the last adds b2."""
-    batch, length, _ = x.shape
+    batch, length, _ = x_BxLxD.shape
     hidden_BxLxHxDh = nn.relu(layers.project_heads(
-        x, self.num_heads, self.qkv_width, self.dtype, 'hidden'))
+        x_BxLxD, self.num_heads, self.qkv_width, self.dtype, 'hidden'))
     width = hidden_BxLxHxDh.shape[-1]
     w_LxHxDh = self.param('W2', nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=2, out_axis=0, batch_axis=1),
@@ -105,11 +111,13 @@ class Mixer(nn.Module):
     b_LxHx1 = self.param('b2', nn.initializers.zeros,
                          (length, self.num_heads, 1))
     one = jnp.ones_like(hidden_BxLxHxDh[..., :1])
-    rows = jnp.concatenate([hidden_BxLxHxDh, one], -1)
-    columns = jnp.concatenate([w_LxHxDh, b_LxHx1], -1).astype(self.dtype)
-    return rows, jnp.broadcast_to(columns, (batch, *columns.shape))
+    rows_BxLxHxE = jnp.concatenate([hidden_BxLxHxDh, one], -1)
+    columns_LxHxE = jnp.concatenate([w_LxHxDh, b_LxHx1], -1).astype(self.dtype)
+    return rows_BxLxHxE, jnp.broadcast_to(
+        columns_LxHxE, (batch, *columns_LxHxE.shape))
 
   def _factorised_random(self, batch, length):
+    """R1 and R2, each [B, L, H, rank]."""
     init = nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=2, out_axis=0, batch_axis=1)
     shape = (length, self.num_heads, self.rank)
@@ -117,7 +125,7 @@ class Mixer(nn.Module):
         jnp.broadcast_to(self.param(name, init, shape).astype(self.dtype),
                          (batch, *shape)) for name in ('R1', 'R2'))
 
-  def _random(self, v_BxLxHxDh, mask):
+  def _random(self, v_BxLxHxDh, mask_BxL):
     """Softmax of one table for the whole batch, each with its own keys."""
     length = v_BxLxHxDh.shape[1]
     init = nn.initializers.variance_scaling(
@@ -127,32 +135,33 @@ class Mixer(nn.Module):
     # lay 80 below the padded ones.
     e_HxLxL = jnp.exp(logits_HxLxL - jax.lax.stop_gradient(
         logits_HxLxL.max(-1, keepdims=True))).astype(self.dtype)
-    mask_BxLx1x1 = mask[:, :, None, None]
+    mask_BxLx1x1 = mask_BxL[:, :, None, None]
     v_BxLxHxDh = jnp.where(mask_BxLx1x1, v_BxLxHxDh, 0)
     sum_BxLxHxDh = jnp.einsum('hls,bshd->blhd', e_HxLxL, v_BxLxHxDh,
                               preferred_element_type=jnp.float32)
-    norm_BxLxH = jnp.einsum('hls,bs->blh', e_HxLxL, mask.astype(self.dtype),
+    norm_BxLxH = jnp.einsum('hls,bs->blh', e_HxLxL, mask_BxL.astype(self.dtype),
                             preferred_element_type=jnp.float32)
     has_key_BxLxHx1 = (norm_BxLxH > 0)[..., None]
     norm_BxLxHx1 = jnp.where(has_key_BxLxHx1, norm_BxLxH[..., None], 1)
     return (sum_BxLxHxDh / norm_BxLxHx1).astype(self.dtype)
 
-  def _factorised_dense_logits(self, x):
+  def _factorised_dense_logits(self, x_BxLxD):
     """Float32 [B, H, L, L]: each row an outer product of two short ones."""
-    length = x.shape[1]
+    length = x_BxLxD.shape[1]
     a = math.isqrt(length)
     b = -(-length // a)
     row_BxLxHxA, row_BxLxHxB = (
-        self._short_row(x, name, size) for name, size in (('A', a), ('B', b)))
+        self._short_row(x_BxLxD, name, size)
+        for name, size in (('A', a), ('B', b)))
     logits_BxHxLxAxB = jnp.einsum('blha,blhc->bhlac', row_BxLxHxA, row_BxLxHxB,
                                   preferred_element_type=jnp.float32)
     return logits_BxHxLxAxB.reshape(
         *logits_BxHxLxAxB.shape[:3], a * b)[..., :length]
 
-  def _short_row(self, x, name, size):
+  def _short_row(self, x_BxLxD, name, size):
     """The perceptron of one factor: [B, L, H, size]."""
     hidden_BxLxHxDh = nn.relu(layers.project_heads(
-        x, self.num_heads, self.qkv_width, self.dtype, f'hidden_{name}'))
+        x_BxLxD, self.num_heads, self.qkv_width, self.dtype, f'hidden_{name}'))
     init = nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=1, out_axis=2, batch_axis=0)
     w_HxDhxS = self.param(f'W_{name}', init, (

@@ -7,7 +7,8 @@ import pytest
 
 from data_prep import __main__ as command
 from data_prep import describe
-from lra import schema, tasks
+from lra import tasks
+from lra.report import floors
 
 FIXTURES = pathlib.Path(__file__).parent.parent / 'fixtures'
 
@@ -42,8 +43,8 @@ def test_floors(tmp_path, capsys):
   assert run('--task=listops', f'--data_dir={tmp_path}', '--floors',
              f'--source={FIXTURES / "listops"}',
              f'--floors_dir={tmp_path / "floors"}') == 0
-  record = schema.read_floors(tmp_path / 'floors' / 'listops.json')
-  assert 'first operator' in record['floors']
+  record = floors.read(tmp_path / 'floors' / 'listops.json')
+  assert 'first operator' in record.floors
   assert 'first operator' in capsys.readouterr().out
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from data_prep import floors, listops, trees
 from data_prep.content import Content, fingerprint, split_of
-from lra import schema
 from lra.errors import UserError
+from lra.report import floors as floors_lib
 
 RNG = np.random.default_rng(0)
 
@@ -27,7 +27,7 @@ def test_first_operator():
 
 
 def test_mini_floors(mini_data):
-  from lra import prepared
+  from lra.data import prepared
   data = prepared.load('listops_mini', mini_data)
   quick = floors.quick('listops_mini', data.splits)
   assert set(quick) == {'majority', 'first operator'}
@@ -127,9 +127,9 @@ def test_record(tmp_path, task, make, monkeypatch):
   splits = make()
   content = Content(splits, {'fingerprint': fingerprint(splits)})
   path = floors.write(floors.measure(task, content), tmp_path / 'floors')
-  record = schema.read_floors(path)
-  assert record['fingerprint'] == fingerprint(splits)
-  assert len(record['floors']) == 2
+  record = floors_lib.read(path)
+  assert record.fingerprint == fingerprint(splits)
+  assert len(record.floors) == 2
   assert [p.name for p in path.parent.iterdir()] == [f'{task}.json']
 
 

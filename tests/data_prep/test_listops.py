@@ -60,6 +60,16 @@ def test_generated_splits_share_no_expression():
       assert listops.evaluate(split.document(i)) == label
 
 
+def test_no_expression_is_drawn_twice_however_many_chunks_it_takes(
+    monkeypatch):
+  """250 of the 400 expressions that are one operator and two digits."""
+  monkeypatch.setattr(listops, '_DRAWS_PER_CHUNK', 500)
+  documents, values, facts = listops.draw(trees.Process(2, 2, 3, 8), 250)
+  assert len(set(documents)) == len(documents) == len(values) == 250
+  assert facts['draws'] > 2 * 500 and facts['duplicates_dropped'] > 0
+  assert [listops.evaluate(d) for d in documents] == values
+
+
 def test_same_content_everywhere():
   """Pinned: another value means other data on another machine."""
   assert fingerprint(listops.generate(SMALL).splits) == PINNED

@@ -12,7 +12,7 @@ import pytest
 
 import data_prep
 from data_prep import builder as builder_lib
-from lra import prepared
+from lra.data import prepared
 from lra.errors import UserError
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

@@ -10,7 +10,7 @@ import pytest
 
 from data_prep import aan, retrieval
 from data_prep.tables import find
-from lra import prepared
+from lra.data import prepared
 from lra.errors import UserError
 
 FIXTURES = pathlib.Path(__file__).parent.parent / 'fixtures'
@@ -92,6 +92,17 @@ def test_tabs_are_settled_by_a_row_that_comes_later(tables):
       (1, b'a', b'b\tc'), (1, b'b\tc', b'd'), (0, b'd', TEXTS['P1'])]
 
 
+def test_a_row_that_agrees_twice_outweighs_one_that_agrees_once(tables):
+  path = tables / 'new_aan_pairs.train.tsv'
+  append(path, b'1\tQ1\tP1\ta\tParsing with tags\n')
+  append(path, b'1\tP1\tQ2\tParsing with tags\tb\tc\n')
+  append(path, b'1\tQ2\tP1\tc\tParsing with tags\n')
+  # a and b<tab>c are both known; of a<tab>b and c only the second is.
+  append(path, b'0\tQ1\tQ2\ta\tb\tc\n')
+  content = retrieval.read_aan({k: tables / v for k, v in aan.FILES.items()})
+  assert examples(content.splits['train'])[-1] == (0, b'a', b'b\tc')
+
+
 def test_gzipped_tables(tables, tmp_path):
   for path in tables.iterdir():
     with gzip.open(f'{path}.gz', 'wb') as f:
@@ -156,6 +167,35 @@ def test_rfc_layout(tmp_path):
       (0, b'Host Software', b'Host Software')]
   assert len(data.splits['train'].offsets) - 1 == 4  # rfc4 is in no pair
   assert data.info['duplicates']['train and val'] == 1
+
+
+@pytest.mark.parametrize('mini', [False, True])
+def test_pairs_keep_their_labels_and_documents_their_heads(
+    tmp_path, monkeypatch, mini):
+  """Every byte of a document tells where it stands and whose it is."""
+  monkeypatch.setattr(
+      retrieval, 'MINI_PAIRS', {'train': 20, 'val': 6, 'test': 10})
+  rng = np.random.default_rng(0)
+  texts = {f'rfc{i}': ''.join(map(chr, rng.integers(32, 127, 5000)))
+           for i in range(12)}
+  rows = {name: [f'{rng.integers(2)}\trfc{a}\trfc{b}'
+                 for a, b in rng.integers(0, 12, (60, 2))]
+          for name in ('train', 'eval', 'test')}
+  for lines in rows.values():  # a pair has one label
+    lines[:] = {line.split('\t', 1)[1]: line for line in lines}.values()
+  source = write_rfc(tmp_path / 'rfc', texts, rows)
+  content = retrieval.read_rfc(
+      find(source, retrieval.RFC_FILES, 'retrieval_rfc'), mini=mini)
+  cut = 512 if mini else 4000
+  for split, name in (('train', 'train'), ('val', 'eval'), ('test', 'test')):
+    known = [(int(y), texts[a].encode()[:cut], texts[b].encode()[:cut])
+             for y, a, b in (line.split('\t') for line in rows[name])]
+    found = examples(content.splits[split])
+    if mini:
+      assert len(found) == retrieval.MINI_PAIRS[split]
+      assert set(found) <= set(known)
+    else:
+      assert found == known
 
 
 @pytest.mark.parametrize('name, row, reason', [

@@ -15,7 +15,8 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
 from data_prep import text
-from lra import prepared, tasks
+from lra import tasks
+from lra.data import batches, prepared
 from lra.errors import UserError
 
 REAL = (pathlib.Path(__file__).parents[3] / 'shared' / 'data' / 'imdb'
@@ -113,12 +114,11 @@ def test_edge_cases(reviews, tmp_path):
 
 def test_ids_of_a_batch(reviews, tmp_path):
   """A byte's id is itself plus one; the empty review is all padding."""
-  from lra import data
   archive = write_archive(tmp_path / 'a.tar.gz', reviews)
   test = prepared.load('text', tmp_path, archive).splits['test']
   found = documents(test)
   places = [found.index(bytes(range(256))), found.index(b'')]
-  tokens = data.gather(test, places, 300)['tokens']
+  tokens = batches.gather(test, places, 300)['tokens']
   assert tokens[0].tolist() == [*range(1, 257), *[0] * 44]
   assert not tokens[1].any()
   assert tokens.max() < tasks.get('text').vocab_size

@@ -170,6 +170,22 @@ def test_sharded_over_the_batch(op, kernel):
     _same(over(None)(q, k, v), want)
 
 
+@pytest.mark.parametrize('op', OPS)
+def test_a_batch_that_cannot_be_split_keeps_its_options(op):
+  mesh = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))
+  q, k, v = _arrays((3, 20, 2, 16))
+  options = {'mask': _mask(3, 20)}
+  if op == 'lightning':
+    (options['initial_state'],) = _arrays((3, 2, 16, 16), 1)
+    options['slopes'] = jnp.array([0.0, 0.5])
+  attend = _attend(op, 'xla')
+  want = attend(q, k, v, **options)
+  _same(kernels.sharded(attend, mesh)(q, k, v, **options), want)
+  for name in options:  # each one tells
+    fewer = {n: x for n, x in options.items() if n != name}
+    assert relative_rms(attend(q, k, v, **fewer), want) > 1e-2
+
+
 def test_sharded_without_need_is_plain():
   one = jax.make_mesh((1,), ('data',), (AUTO,), devices=jax.devices()[:1])
   attend = jax.jit(kernels.linear_attention)

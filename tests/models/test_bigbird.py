@@ -1,16 +1,19 @@
 """BigBird against dense softmax under an explicit mask."""
 
 import functools
+import zlib
 
-import flax.linen as nn
 import jax
 import mixer_oracle
 import numpy as np
 import pytest
 import sparse_oracle
 
+import small
 from lra.errors import UserError
 from lra.models.bigbird import Mixer
+from lra.nn import patterns
+from lra.nn.patterns import Pattern
 
 SMALL = functools.partial(Mixer, num_heads=2, qkv_width=8, block_size=4,
                           global_blocks=1, random_blocks=2)
@@ -60,21 +63,27 @@ def test_graph_is_fixed_by_the_seed_and_differs_between_heads_and_layers():
   assert (tables(SMALL(), 200) != tables(SMALL(pattern_seed=1), 200)).any()
   assert (tables(SMALL(), 200)[0] != tables(SMALL(), 200)[1]).any()
 
-  graphs = []
+  assert (tables(SMALL(), 200) != tables(SMALL(layer=1), 200)).any()
 
-  class TwoLayers(nn.Module):
 
-    @nn.compact
-    def __call__(self, x, mask):
-      for name in 'ab':
-        layer = SMALL(name=name)
-        layer(x, mask, train=False)
-        graphs.append(layer.patterns(200)[0].random_blocks)
+def test_the_graph_of_a_layer_is_that_of_the_first_records():
+  """Drawn by the name that the layer had in the encoder."""
+  for layer in (0, 3):
+    name = f'encoder/block_{layer}/mixer'
+    want = patterns.random_blocks(
+        50, 2, reach=1, num_global=1, heads=2,
+        seed=(0, zlib.crc32(name.encode())))
+    assert (tables(SMALL(layer=layer), 200) == np.array(want)).all()
 
-  x, mask = mixer_oracle.ragged(20, width=12)
-  for seed in range(2):
-    jax.eval_shape(TwoLayers().init, jax.random.key(seed), x, mask)
-  assert graphs[0] != graphs[1] and graphs[:2] == graphs[2:4]
+
+def test_the_encoder_gives_each_layer_its_graph(monkeypatch):
+  c = small.config('bigbird', 'listops')
+  c.encoder.num_layers = 2
+  drawn = []
+  monkeypatch.setattr(Mixer, 'patterns', lambda self, length: (
+      drawn.append(self.layer), Pattern(block=8))[1:])
+  small.make(c).state_shape  # noqa: B018
+  assert set(drawn) == {0, 1}
 
 
 def test_padding_is_never_seen():

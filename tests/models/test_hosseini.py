@@ -5,6 +5,7 @@ import mixer_oracle
 import numpy as np
 import pytest
 
+import small
 from lra.models import efficient, optimised
 from lra.models import super as super_attention
 
@@ -77,9 +78,9 @@ def test_content_of_padding_changes_nothing(name):
   other = np.where(mask[..., None], x, 5).astype(np.float32)
   outputs = [mixer_oracle.apply(mixer, variables, a, mask)[mask]
              for a in (x, other)]
-  np.testing.assert_allclose(*outputs, atol=1e-5)
+  small.assert_close(*outputs)
   longer = np.pad(x, [(0, 0), (0, 24), (0, 0)], constant_values=3)
   longer_mask = np.pad(mask, [(0, 0), (0, 24)])
   if name != 'super':  # whose parameters belong to one length
     long = mixer_oracle.apply(mixer, variables, longer, longer_mask)
-    np.testing.assert_allclose(long[:, :40][mask], outputs[0], atol=1e-5)
+    small.assert_close(long[:, :40][mask], outputs[0])

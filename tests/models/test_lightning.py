@@ -9,7 +9,7 @@ from lra.errors import UserError
 from lra.models.lightning import Mixer
 
 
-def _oracle(direction, decay, gate, H=3):
+def _oracle(direction='causal', decay=1.0, gate=False, H=3):
   slopes = 2.0 ** (-8 * np.arange(1, H + 1) / H) * decay
 
   def silu(xp, y):
@@ -43,6 +43,33 @@ def test_equals_its_recurrence(direction, decay, gate):
   mixer = Mixer(num_heads=3, qkv_width=24, direction=direction, decay=decay,
                 gate=gate)
   mixer_oracle.check(mixer, _oracle(direction, decay, gate), x, mask)
+
+
+@pytest.mark.parametrize('layer, num_layers, decay', [
+    (0, 3, 1 + 1e-5), (1, 3, 1 - 1 / (2 + 1e-5) + 1e-5),
+    (2, 3, 1 - 2 / (2 + 1e-5) + 1e-5), (0, 1, 1 + 1e-5)])
+def test_decay_shrinks_with_depth(layer, num_layers, decay):
+  """MiniMax-01's released slopes, as a factor of the first paper's."""
+  x, mask = mixer_oracle.ragged(50, 27, width=24)
+  mixer = Mixer(num_heads=3, qkv_width=24, decay_by_depth=True, layer=layer,
+                num_layers=num_layers)
+  mixer_oracle.check(mixer, _oracle(decay=decay), x, mask)
+
+
+def test_without_it_all_layers_decay_alike():
+  x, mask = mixer_oracle.ragged(20, width=24)
+  first, last = (Mixer(num_heads=3, qkv_width=24, layer=i, num_layers=3)
+                 for i in (0, 2))
+  variables = mixer_oracle.init(first, x, mask)
+  np.testing.assert_array_equal(mixer_oracle.apply(first, variables, x, mask),
+                                mixer_oracle.apply(last, variables, x, mask))
+
+
+def test_no_decay_cannot_shrink():
+  c = small.config('lightning', 'listops')
+  c.model.update({'decay': False, 'decay_by_depth': True})
+  with pytest.raises(UserError, match='config.model.decay_by_depth'):
+    small.make(c).state_shape  # noqa: B018
 
 
 def test_a_causal_model_cannot_be_read_from_its_first_position():

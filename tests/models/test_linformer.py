@@ -7,6 +7,7 @@ import mixer_oracle
 import numpy as np
 import pytest
 
+import small
 from lra.errors import UserError
 from lra.models.linformer import SHARING, Mixer
 
@@ -70,7 +71,7 @@ def test_padding_adds_nothing_to_the_landmarks():
   params = dict(variables['params'], E=variables['params']['E'][:, :40])
   other = np.where(mask[..., None], x, 5).astype(np.float32)
   got = mixer_oracle.apply(mixer, {'params': params}, other, mask)[mask]
-  np.testing.assert_allclose(got, want, atol=1e-5)
+  small.assert_close(got, want)
 
 
 def test_unknown_sharing_is_refused():

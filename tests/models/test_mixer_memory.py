@@ -2,30 +2,37 @@
 
 import pytest
 
-from lra import catalogue, costs
+from lra.costs import tables
+from lra.report import catalogue
 
-SUBQUADRATIC = [
-    e.name for e in catalogue.read() if costs.growth(e) != 'quadratic']
+ENTRIES = {e.name: e for e in catalogue.read()}
+SUBQUADRATIC = [n for n, e in ENTRIES.items() if tables.limit(e) is not None]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', SUBQUADRATIC)
-def test_memory_grows_as_the_docstring_says(name):
-  limit = costs.LIMITS[costs.growth(
-      next(e for e in catalogue.read() if e.name == name))]
-  half, whole = (costs.compile_gradient(costs.mixer(name), n)
-                 for n in costs.LENGTHS)
-  assert costs.temporary_bytes(whole) <= limit * costs.temporary_bytes(half)
+def test_memory_grows_as_the_model_says(name):
+  half, whole = (tables.compile_gradient(tables.mixer(name), n)
+                 for n in tables.LENGTHS)
+  limit = tables.limit(ENTRIES[name])
+  assert tables.temporary_bytes(whole) <= limit * tables.temporary_bytes(half)
   assert '4096,4096' not in half.as_text()
 
 
 def test_what_counts_as_quadratic():
-  quadratic = {e.name for e in catalogue.read()} - set(SUBQUADRATIC)
-  assert quadratic == {'super'}
+  assert set(ENTRIES) - set(SUBQUADRATIC) == {'super'}
+
+
+def test_limits_by_exponent():
+  """Between doubling and the next exponent: 2 < 2.3 < 2.8 < 3.1 < 4."""
+  assert tables.LIMITS == {1: 2.3, 1.5: 3.1, 2: None}
+  for name, exponent in (('local', 1), ('sparse_fixed', 1.5), ('super', 2)):
+    assert tables.limit(ENTRIES[name]) == tables.LIMITS[exponent]
 
 
 def test_the_measure_sees_quadratic_memory():
   half, whole = (
-      costs.compile_gradient(costs.mixer('transformer', kernel='dense'), n)
-      for n in (1024, 2048))
-  assert costs.temporary_bytes(whole) > 3 * costs.temporary_bytes(half)
-  assert '1024,1024' in half.as_text()
+      tables.compile_gradient(tables.mixer('transformer', kernel='dense'), n)
+      for n in (512, 1024))
+  assert tables.temporary_bytes(whole) > 3 * tables.temporary_bytes(half)
+  assert '512,512' in half.as_text()

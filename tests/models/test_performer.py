@@ -7,6 +7,8 @@ import mixer_oracle
 import numpy as np
 import pytest
 
+import small
+from lra.errors import UserError
 from lra.models.performer import Mixer
 
 
@@ -56,6 +58,69 @@ def test_equals_the_estimate_of_its_frequencies(orthogonal):
   mixer_oracle.check(mixer, oracle, x, mask, variables=variables)
 
 
+def _with_eps(xp, params, x, mask, omega, eps):
+  """The releases' features: exp(w . x - |x|^2 / 2 - top) + eps, one by one.
+
+  top is the largest w . x of a query, or of all true keys of a head.
+  """
+
+  def log_kernel(q, k):
+    angles = [xp.einsum('blhd,hmd->blhm', y, omega) for y in (q, k)]
+    true_k = xp.where(mask[:, :, None, None], angles[1], -1e20)
+    tops = angles[0].max(-1, keepdims=True), true_k.max((1, 3), keepdims=True)
+    phi_q, phi_k = (
+        xp.exp(xp.where(mask[:, :, None, None], angle, -1e20)
+               - (y**2).sum(-1)[..., None] / 2 - top) + eps
+        for y, angle, top in zip((q, k), angles, tops, strict=True))
+    return xp.log(xp.einsum('blhm,bshm->bhls', phi_q, phi_k))
+
+  return _attend(xp, params, x, mask, log_kernel)
+
+
+@pytest.mark.parametrize('eps', [1e-6, 0.1])
+def test_eps_is_added_to_every_feature_as_released(eps):
+  x, mask = mixer_oracle.ragged(43, 20, width=16)
+  mixer = Mixer(num_heads=2, qkv_width=12, num_features=13, eps=eps)
+  variables = mixer_oracle.init(mixer, x, mask)
+  omega = np.asarray(variables['constants']['omega'], np.float64)
+  mixer_oracle.check(mixer, functools.partial(
+      _with_eps, omega=omega, eps=eps), x, mask, variables=variables)
+
+
+def test_eps_of_a_sequence_without_tokens_is_finite():
+  x, mask = mixer_oracle.ragged(20, 0, width=16)
+  mixer = Mixer(num_heads=2, qkv_width=12, num_features=13, eps=1e-6)
+  variables = mixer_oracle.init(mixer, x, mask)
+
+  def loss(x):
+    return mixer.apply(variables, x, mask, train=False).sum()
+
+  assert np.isfinite(jax.jit(jax.grad(loss))(x)).all()
+
+
+def test_a_negative_eps_is_refused():
+  x, mask = mixer_oracle.ragged(4, width=16)
+  with pytest.raises(UserError, match='config.model.eps'):
+    mixer_oracle.shapes(Mixer(eps=-1.0), x, mask)
+
+
+def test_a_fresh_model_is_far_from_softmax_attention_unless_q_and_k_are_small():
+  """Dh = 64, M = 256, inputs as after a layer norm: as the docstring says."""
+  x, mask = mixer_oracle.ragged(256, width=64)
+  mixer = Mixer(num_heads=1, qkv_width=64, num_features=256)
+  variables = mixer_oracle.init(mixer, x, mask, noise=0.0)
+  errors = []
+  for size in (1.0, 0.25):
+    small_x = np.float32(size * x)
+    exact = jax.tree.map(lambda p: np.asarray(p, np.float64),
+                         variables['params'])
+    want = _exact(np, exact, small_x.astype(np.float64), mask)
+    got = mixer_oracle.apply(mixer, variables, small_x, mask)
+    errors.append(np.linalg.norm(got - want) / np.linalg.norm(want))
+  print(errors)
+  assert errors[0] > 1 and errors[1] < 0.2
+
+
 def test_error_falls_as_1_over_root_m():
   x, mask = mixer_oracle.ragged(24, 10, width=16)
   x *= 0.25
@@ -89,10 +154,9 @@ def test_redraw_draws_in_training_only():
   np.testing.assert_array_equal(one, again)
   assert np.abs(one - other).max() > 1e-3
   fixed = Mixer(num_heads=2, qkv_width=8, num_features=32)
-  np.testing.assert_array_equal(
+  small.assert_close(
       mixer_oracle.apply(mixer, variables, x, mask),
-      np.asarray(jax.jit(functools.partial(fixed.apply, train=True))(
-          variables, x, mask)))
+      jax.jit(functools.partial(fixed.apply, train=True))(variables, x, mask))
 
 
 def test_longer_padding_changes_nothing():
@@ -103,4 +167,4 @@ def test_longer_padding_changes_nothing():
   got = mixer_oracle.apply(mixer, variables, longer,
                            np.pad(mask, [(0, 0), (0, 24)]))
   want = mixer_oracle.apply(mixer, variables, x, mask)
-  np.testing.assert_allclose(got[:, :40][mask], want[mask], atol=1e-5)
+  small.assert_close(got[:, :40][mask], want[mask])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import sparse_oracle
 
+import small
 from lra.errors import UserError
 from lra.models import sinkhorn
 from lra.models.sinkhorn import Mixer
@@ -57,14 +58,14 @@ def attention(xp, q, k, v, mask, sort, size):
       xp, sparse_oracle.softmax_under(xp, logits, seen), values)
 
 
-def oracle(xp, params, x, mask):
+def oracle(xp, params, x, mask, noise=0.0):
   q, k, v = (mixer_oracle.heads(xp, x, params[name])
              for name in ('query', 'key', 'value'))
   sums = blocks(xp, xp.where(mask[..., None], x, 0), 8).sum(2)
   hidden, out = params['sort_hidden'], params['sort_out']
   hidden = xp.maximum(sums @ hidden['kernel'] + hidden['bias'], 0)
   scores = xp.einsum('bnf,fhm->bhnm', hidden, out['kernel'])
-  scores = (scores + out['bias'][:, None, :]) / 0.75
+  scores = (scores + out['bias'][:, None, :] + noise) / 0.75
   sort = normalise(xp, scores, blocks(xp, mask, 8).any(-1), 4)
   return mixer_oracle.merge(
       xp, attention(xp, q, k, v, mask, sort, 8), params['out'])
@@ -85,8 +86,8 @@ def test_normalisation_equals_float64_and_approaches_doubly_stochastic():
                                        iterations))
     want = normalise(np, scores, block_mask, iterations)
     mixer_oracle.close(got, want, 1e-5, f'{iterations} iterations')
-    np.testing.assert_allclose(got.sum(2), block_mask[:, None] * np.ones(
-        (2, 2, 6)), atol=1e-5)
+    small.assert_close(
+        got.sum(2), block_mask[:, None] * np.ones((2, 2, 6)))
     distances.append(np.abs(got.sum(3) - block_mask[:, None]).max())
   assert distances[0] > distances[1] > distances[2] and distances[2] < 1e-3
 
@@ -108,6 +109,20 @@ def test_hard_permutation_is_softmax_under_a_mask():
   got = sinkhorn.sorted_attention(
       *(np.float32(x) for x in (q, k, v)), mask, np.float32(sort), size)
   want = sparse_oracle.attend(np, q, k, v, seen)
+  mixer_oracle.close(np.asarray(got)[mask], want[mask], 1e-5, 'outputs')
+
+
+def test_noise_is_added_before_the_temperature_divides(monkeypatch):
+  """The training output, given the noise."""
+  x, mask = mixer_oracle.ragged(40, 23, width=12)
+  variables = mixer_oracle.init(SMALL(), x, mask)
+  noise = np.random.default_rng(0).gumbel(size=(2, 2, 5, 5))
+  monkeypatch.setattr(
+      jax.random, 'gumbel', lambda key, shape: np.float32(noise))
+  got = jax.jit(functools.partial(SMALL().apply, train=True))(
+      variables, x, mask, rngs={'dropout': jax.random.key(0)})
+  exact = jax.tree.map(np.float64, variables['params'])
+  want = oracle(np, exact, x.astype(np.float64), mask, noise)
   mixer_oracle.close(np.asarray(got)[mask], want[mask], 1e-5, 'outputs')
 
 

@@ -8,6 +8,7 @@ import mixer_oracle
 import numpy as np
 import pytest
 
+import small
 from lra.errors import UserError
 from lra.models.synthesizer import VARIANTS, Mixer
 
@@ -71,7 +72,7 @@ def test_content_of_padding_changes_nothing(variant):
   other = np.where(mask[..., None], x, 5).astype(np.float32)
   got, want = (mixer_oracle.apply(mixer, variables, a, mask)[mask]
                for a in (other, x))
-  np.testing.assert_allclose(got, want, atol=1e-5)
+  small.assert_close(got, want)
 
 
 def test_numbers_of_parameters():

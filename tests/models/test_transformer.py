@@ -6,6 +6,7 @@ import mixer_oracle
 import numpy as np
 import pytest
 
+import small
 from lra.errors import UserError
 from lra.models.transformer import Mixer
 
@@ -50,7 +51,7 @@ def test_longer_padding_changes_nothing(kernel):
   longer_mask = np.pad(mask, [(0, 0), (0, 30)])
   short = mixer_oracle.apply(mixer, variables, x, mask)
   long = mixer_oracle.apply(mixer, variables, longer, longer_mask)[:, :60]
-  np.testing.assert_allclose(long[mask], short[mask], atol=1e-5)
+  small.assert_close(long[mask], short[mask])
 
 
 def test_dropout_drops_weights_in_training_only_and_is_unbiased():
@@ -85,6 +86,6 @@ def test_heads_that_do_not_divide_are_refused():
 
 
 def test_record_names_the_kernel():
-  assert Mixer(kernel='dense').implementation(100, 512) == 'dense'
-  assert Mixer(attention_dropout=0.1).implementation(100, 512) == 'dense'
-  assert Mixer(dtype=jnp.float32).implementation(4001, 512) == 'chunked'
+  assert Mixer(kernel='dense').kernel_for(100, 512) == 'dense'
+  assert Mixer(attention_dropout=0.1).kernel_for(100, 512) == 'dense'
+  assert Mixer(dtype=jnp.float32).kernel_for(4001, 512) == 'chunked'

@@ -1,0 +1,142 @@
+"""What each protocol says of each task: PROTOCOLS[protocol][task].
+
+Only what differs from the defaults of `lra/fields.py`, in groups as in the
+config. Another protocol is one more dict with an entry for every task.
+
+* `simpletron` (the default): SimpleTRON, Yorsh et al. 2021, arXiv 2111.15588,
+  appendix A.
+* `lra`: the released code of Long Range Arena, Tay et al. 2020,
+  arXiv 2011.04006.
+* `nystrom`: the released code of Nystromformer, Xiong et al. 2021,
+  arXiv 2102.03902, folder LRA: small enough for processors. It computes in
+  float16 where it can, here in float32; divides sums of tokens by the number
+  of all positions (`config.encoder.mean_over = 'positions'`), here by that of
+  tokens; and validates Text on its test split, here on a part of train.
+"""
+
+
+def _join(*settings: dict) -> dict:
+  """Nested dicts into one; of two values of a field the later one holds."""
+  joined = {}
+  for part in settings:
+    for key, value in part.items():
+      if isinstance(value, dict):
+        value = _join(joined.get(key, {}), value)
+      joined[key] = value
+  return joined
+
+
+# The mini tasks have one size under every protocol, which two processor cores
+# train in minutes. Models that small underfit, so nothing is dropped out. Few
+# sequences of 512 at a time keep to a processor's caches: twice as fast.
+_MINI = dict(
+    listops_mini=dict(
+        dtype='float32',
+        train=dict(steps=4000, warmup_steps=200, learning_rate=0.05,
+                   eval_every=500, microbatch_size=32),
+        encoder=dict(num_layers=2, width=64, mlp_width=128, dropout=0.0),
+        model=dict(num_heads=4)),
+    text_mini=dict(
+        dtype='float32',
+        train=dict(steps=800, warmup_steps=100, learning_rate=0.01,
+                   eval_every=100, microbatch_size=4, eval_batch_size=8),
+        encoder=dict(num_layers=1, width=64, mlp_width=128, dropout=0.0,
+                     pooling='mean'),
+        model=dict(num_heads=2)),
+    retrieval_rfc_mini=dict(
+        dtype='float32',
+        train=dict(steps=1000, warmup_steps=100, learning_rate=0.01,
+                   eval_every=200, microbatch_size=2, eval_batch_size=4),
+        encoder=dict(num_layers=1, width=64, mlp_width=128, dropout=0.0,
+                     pooling='mean', head='nli'),
+        model=dict(num_heads=2)))
+
+_SIMPLETRON_RETRIEVAL = dict(
+    train=dict(steps=15_000, warmup_steps=8000, learning_rate=0.05,
+               eval_every=50),
+    encoder=dict(num_layers=4, width=128, mlp_width=512),
+    model=dict(num_heads=4))
+
+_SIMPLETRON = dict(
+    listops=dict(
+        train=dict(steps=15_000, warmup_steps=1000, learning_rate=0.005,
+                   eval_every=200),
+        encoder=dict(num_layers=6, width=512, mlp_width=2048),
+        model=dict(num_heads=8)),
+    text=dict(
+        train=dict(steps=20_000, warmup_steps=8000, learning_rate=0.05,
+                   eval_every=200),
+        encoder=dict(num_layers=4, width=256, mlp_width=1024),
+        model=dict(num_heads=4)),
+    retrieval=_SIMPLETRON_RETRIEVAL,
+    retrieval_rfc=_SIMPLETRON_RETRIEVAL,
+    **_MINI)
+
+_LRA_RECIPE = dict(
+    train=dict(b2=0.98, eps=1e-9, select='last'),
+    encoder=dict(positions='sinusoidal', cls_has_position=True,
+                 embedding_std=1.0))
+
+_LRA_RETRIEVAL = _join(_LRA_RECIPE, dict(
+    # never leaves the warm-up
+    train=dict(steps=5000, warmup_steps=8000, learning_rate=0.05,
+               eval_every=200),
+    encoder=dict(num_layers=4, width=128, mlp_width=512),
+    model=dict(num_heads=4)))
+
+_LRA = dict(
+    listops=_join(_LRA_RECIPE, dict(
+        train=dict(steps=5000, warmup_steps=1000, learning_rate=0.05,
+                   eval_every=200),
+        encoder=dict(num_layers=4, width=512, mlp_width=1024),
+        model=dict(num_heads=8))),
+    text=_join(_LRA_RECIPE, dict(
+        seq_len=1000,
+        train=dict(steps=20_000, warmup_steps=8000, learning_rate=0.05,
+                   eval_every=200, include_val=True),
+        encoder=dict(num_layers=4, width=256, mlp_width=1024),
+        model=dict(num_heads=4))),
+    retrieval=_LRA_RETRIEVAL,
+    retrieval_rfc=_LRA_RETRIEVAL,
+    **{task: _join(mini, _LRA_RECIPE) for task, mini in _MINI.items()})
+
+_NYSTROM_RECIPE = dict(
+    train=dict(learning_rate=1e-4, weight_decay=0.0, eps=1e-6),
+    # torch's OneCycleLR: down to the peak over 25 * 10**4
+    optim=dict(schedule='linear', final_fraction=4e-6),
+    encoder=dict(pooling='mean', head_layers=1, embedding_std=0.02))
+
+_NYSTROM_SIZE = dict(
+    dtype='float32',
+    encoder=dict(num_layers=2, width=64, mlp_width=128),
+    model=dict(num_heads=2))
+
+_NYSTROM_RETRIEVAL = _join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
+    train=dict(steps=30_000, warmup_steps=800, eval_every=300,
+               microbatch_size=2, eval_batch_size=4),
+    encoder=dict(head='nli')))
+
+_NYSTROM = dict(
+    listops=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
+        train=dict(steps=5000, warmup_steps=1000, eval_every=50,
+                   microbatch_size=4, eval_batch_size=8))),
+    text=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
+        train=dict(steps=20_000, warmup_steps=8000, eval_every=500,
+                   microbatch_size=4, eval_batch_size=8))),
+    retrieval=_NYSTROM_RETRIEVAL,
+    retrieval_rfc=_NYSTROM_RETRIEVAL,
+    **{task: _join(mini, _NYSTROM_RECIPE) for task, mini in _MINI.items()})
+
+PROTOCOLS = {'simpletron': _SIMPLETRON, 'lra': _LRA, 'nystrom': _NYSTROM}
+
+# Arguments of several mixers which a protocol decides: see `base.argument`.
+# num_global: tokens at the front which a sparse pattern lets see, and be seen
+# by, all. hash_rounds: rounds of hashing of reformer.
+_ARGUMENTS = dict(
+    qkv_bias=True, attention_dropout=0.0, num_global=0, hash_rounds=4)
+ARGUMENTS = {
+    'simpletron': _ARGUMENTS,
+    'lra': dict(_ARGUMENTS, qkv_bias=False, attention_dropout=0.1,
+                num_global=1),
+    'nystrom': dict(_ARGUMENTS, attention_dropout=0.1, hash_rounds=2),
+}

@@ -1,0 +1,106 @@
+"""What the project's commands share: --config, one-sentence errors, caches."""
+
+import importlib.util
+import logging
+import os
+import pathlib
+import re
+import sys
+
+from absl import app, flags
+from absl import logging as absl_logging
+from ml_collections import config_flags
+
+from lra import machine
+from lra.errors import UserError
+
+USER_ERROR = 2  # exit code of what a user can mend
+
+_NO_CONFIG = (
+    'The file of --config cannot be read: it has the form '
+    'configs/<model>.py:<task>, and --list shows the models.')
+
+CONFIG = config_flags.DEFINE_config_file(
+    'config', None, 'configs/<model>.py:<task>[,protocol=<name>]; fields are '
+    'changed like --config.train.steps=100.', lock_config=True)
+CACHE = flags.DEFINE_string(
+    'compile_cache', '~/.cache/lra/xla', 'Where compiled programs are kept '
+    'between runs; empty for nowhere.')
+
+
+def run(command) -> None:
+  """Runs `command()` with flags parsed; user errors become one sentence."""
+  quiet_libraries()
+  try:
+    app.run(lambda argv: sys.exit(command()), flags_parser=_parse_flags)
+  except UserError as e:
+    fail(str(e))
+  except Exception as e:
+    if not machine.disk_full(e):
+      raise
+    print('error: The disk is full: make room; the same command continues '
+          'from the last checkpoint.', file=sys.stderr, flush=True)
+    os._exit(USER_ERROR)  # a checkpoint's writer would complain at exit
+
+
+def fail(sentence: str) -> None:
+  """Ends the process with one sentence and the code for user errors."""
+  print(f'error: {sentence}', file=sys.stderr)
+  sys.exit(USER_ERROR)
+
+
+def _parse_flags(argv):
+  """Parses flags; what a config or flag gets wrong is one sentence."""
+  try:
+    rest = flags.FLAGS(argv)
+  except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as e:
+    raise UserError(_one_line(e)) from e
+  except OSError as e:
+    raise UserError(_NO_CONFIG) from e
+  if len(rest) > 1:
+    raise UserError(f'Unknown argument {rest[1]!r}: flags begin with --.')
+  return rest
+
+
+def _one_line(error):
+  """The last line of an error, which is the one that explains it."""
+  text = str(error.args[0] if error.args else error)
+  text = text.replace('\\n', ' ').replace("\\'", "'").strip('\'" \n')
+  if 'Traceback' in text:  # of the config file, as config_flags tells it
+    text = re.sub(r'^\w+(?=: )', 'The config cannot be made',
+                  text.splitlines()[-1])
+  return ' '.join(text.split())
+
+
+def config():
+  """The value of --config or None; UserError where it names no file."""
+  try:
+    return CONFIG.value and CONFIG.value.copy_and_resolve_references()
+  except OSError as e:
+    raise UserError(_NO_CONFIG) from e
+
+
+def quiet_libraries() -> None:
+  """Keeps libraries off the screen: what they log, they raise as well."""
+  absl_logging.set_verbosity(absl_logging.FATAL)
+  logging.getLogger('jax').setLevel(logging.ERROR)
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  find = importlib.util.find_spec
+  no_tpu = not any(pathlib.Path('/dev').glob('accel*')) and not any(
+      pathlib.Path('/dev').glob('vfio/*'))
+  if find('libtpu') and no_tpu and not find('jax_plugins'):
+    # libtpu, which the ahead-of-time tests need, would look for its TPU.
+    os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+
+
+def use_compile_cache(folder: str | None = None) -> None:
+  """Keeps compiled programs in `folder`, by default that of --compile_cache.
+
+  An empty one keeps them nowhere.
+  """
+  import jax
+  folder = CACHE.value if folder is None else folder
+  if folder:
+    jax.config.update(
+        'jax_compilation_cache_dir', str(pathlib.Path(folder).expanduser()))
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)

@@ -1,0 +1,175 @@
+"""What every model costs as sequences grow: memory and time, as tables.
+
+`python -m lra.costs --memory` and `--speed` print and write them.
+"""
+
+import functools
+import importlib
+import statistics
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lra import machine, models
+from lra.report import catalogue
+from lra.report.formats import NONE, quantity
+from lra.report.markdown import code, table
+from lra.training import program
+from lra.training.build import make_mixer
+
+LENGTHS = (4096, 8192)
+WIDTH, HEADS = 128, 4
+# Exponent of L in a model's memory -> by how much its temporaries may grow
+# when L doubles; with L^2 there is no limit to hold.
+LIMITS = {1: 2.3, 1.5: 3.1, 2: None}
+
+
+def limit(entry: catalogue.Entry) -> float | None:
+  """How much a model's temporaries may grow when L doubles; None: any."""
+  return LIMITS[entry.growth['memory']]
+
+
+def mixer(name: str, width: int = WIDTH, heads: int = HEADS, **options):
+  """The mixer of `configs/<name>.py:text` at another width, in float32."""
+  config = _text_config(name, width, heads)
+  config.model.update(options)
+  return make_mixer(models.module(name), config.model)(dtype=jnp.float32)
+
+
+def _text_config(name, width, heads):
+  config = importlib.import_module(f'configs.{name}').get_config('text')
+  for field, value in (('num_heads', heads), ('qkv_width', width)):
+    if field in config.model:
+      config.model[field] = value
+  return config
+
+
+def compile_gradient(module, length: int, width: int = WIDTH):
+  """Forward and backward of a mixer at B 1, compiled for this device."""
+  x = jax.ShapeDtypeStruct((1, length, width), jnp.float32)
+  mask = jax.ShapeDtypeStruct((1, length), bool)
+  variables = dict(jax.eval_shape(
+      functools.partial(module.init, train=False), jax.random.key(0), x, mask))
+  params = variables.pop('params', {})
+
+  def loss(params, rest, x, mask):
+    y = module.apply({'params': params, **rest}, x, mask, train=True,
+                     rngs={'dropout': jax.random.key(0)})
+    return jnp.sum(jnp.square(y))
+
+  return jax.jit(jax.grad(loss, (0, 2))).lower(
+      params, variables, x, mask).compile()
+
+
+def temporary_bytes(compiled) -> int:
+  """Temporary memory of a compiled program, in bytes."""
+  return compiled.memory_analysis().temp_size_in_bytes
+
+
+def memory() -> list[str]:
+  """Lines of markdown: temporaries of every model at both `LENGTHS`."""
+  rows = []
+  for entry in catalogue.read():
+    _say(entry.name)
+    half, whole = (
+        temporary_bytes(compile_gradient(mixer(entry.name), n))
+        for n in LENGTHS)
+    most = limit(entry)
+    rows.append([
+        entry.name, *(f'{n / 2**20:,.1f}' for n in (half, whole)),
+        f'{whole / half:.2f}', NONE if most is None else f'{most:.1f}'])
+  return [
+      '# Memory of the models', '',
+      f'Temporary MiB of one mixer, forward and backward, compiled for '
+      f'{_device()}; B 1, width {WIDTH}, {HEADS} heads, float32, the settings '
+      'of `configs/<model>.py:text`. The limit is what its cost in L allows; '
+      'none where memory is quadratic by definition. '
+      'Written by `python -m lra.costs --memory`.', '',
+      table(['model', *(f'L = {n:,}' for n in LENGTHS), 'ratio', 'limit'],
+            rows)]
+
+
+def speed(width: int = 256, rounds: int = 3, shapes=((8, 2000), (4, 4000))
+          ) -> list[str]:
+  """Lines of markdown: a training step of every model, timed in turns.
+
+  Args:
+    width: D; the MLP is four times as wide.
+    rounds: they go over all models, so that a slow minute of the machine
+      touches all of them.
+    shapes: pairs (batch, L), each a column; as many tokens in each show what
+      length alone does.
+  """
+  columns = [_medians(*shape, width, rounds) for shape in shapes]
+  rows = []
+  for entry in catalogue.read():
+    cells = [(c[entry.name], c['transformer']) for c in columns]
+    rows.append([entry.name, code(entry.cost), *(
+        text for s, base in cells
+        for text in (quantity(s), f'{s / base:.2f}'))])
+  rows.sort(key=lambda row: columns[-1][row[0]])
+  return [
+      '# Speed of the models', '',
+      f'Seconds of one training step of two blocks on {_device()}, and their '
+      'ratio to the Transformer\'s: compare the ratios, not the seconds. '
+      f'Width {width}, {HEADS} heads, MLP {4 * width}, float32, no padding, '
+      'the settings of `configs/<model>.py:text`; median of '
+      f'{rounds} rounds over all models. Projections and MLP are in every '
+      'row. Where cost is linear in L, the number M of features, landmarks or '
+      'keys per query decides from which L on a model is the faster one. '
+      'Written by `python -m lra.costs --speed`.', '',
+      table(['model', 'cost', *(
+          text for batch, length in shapes for text in
+          (f'{batch} x {length:,}', 'ratio'))], rows)]
+
+
+def _medians(batch, length, width, rounds):
+  """Seconds of a step by model."""
+  steps, seconds = {}, {}
+  for entry in catalogue.read():
+    _say(f'L {length}: compiling {entry.name}')
+    steps[entry.name] = _training_step(entry.name, batch, length, width)
+    steps[entry.name]()  # warm up
+  for number in range(rounds):
+    for name, step in steps.items():
+      seconds.setdefault(name, []).append(step())
+      _say(f'L {length}, round {number + 1}: {name} {seconds[name][-1]:.2f} s')
+  return {name: statistics.median(x) for name, x in seconds.items()}
+
+
+def _training_step(name, batch, length, width):
+  """A function that makes one step and returns its seconds."""
+  config = _text_config(name, width, HEADS)
+  config.dtype = 'float32'
+  config.seq_len = length
+  config.encoder.update(
+      {'num_layers': 2, 'width': width, 'mlp_width': 4 * width})
+  config.train.batch_size = config.train.microbatch_size = batch
+  made = program.make(config, jax.devices()[:1])
+  compiled, seed = made.compile_train(), made.put_seed()
+  rng = np.random.default_rng(0)
+  data = {
+      'tokens': rng.integers(1, 257, (1, batch, length)).astype(np.int16),
+      'labels': rng.integers(0, 2, (1, batch)).astype(np.int32),
+      'weights': np.ones((1, batch), np.float32)}
+  state = made.init()
+
+  def step():
+    nonlocal state
+    start = time.perf_counter()
+    state, done = compiled(state, data, seed)
+    done.block_until_ready()
+    return time.perf_counter() - start
+
+  return step
+
+
+def _device():
+  return f'{machine.device_name()}, JAX {jax.__version__}'
+
+
+def _say(message):
+  print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,83 @@
+"""Prepared arrays -> batches. A batch is a pure function of seed and step."""
+
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from lra.data.prepared import Split
+
+Batch = dict[str, np.ndarray]
+
+
+def gather(split: Split, indices, seq_len: int) -> Batch:
+  """Examples `indices` as arrays.
+
+  Returns:
+    tokens int16 [B, L] (pairs: [B, 2, L]), the heads of the sequences as
+    byte + 1, padded with 0; labels int32 [B]; weights float32 [B], ones.
+  """
+  indices = np.asarray(indices)
+  documents = indices if split.pairs is None else split.pairs[indices]
+  flat = documents.reshape(-1)
+  starts = split.offsets[flat]
+  lengths = np.minimum(split.offsets[flat + 1] - starts, seq_len)
+  codes = np.zeros((flat.size, seq_len), np.uint8)
+  for row, start, length in zip(
+      codes, starts.tolist(), lengths.tolist(), strict=True):
+    row[:length] = split.tokens[start:start + length]
+  tokens = codes.astype(np.int16)
+  tokens += 1
+  tokens *= np.arange(seq_len) < lengths[:, None]
+  return {'tokens': tokens.reshape(*documents.shape, seq_len),
+          'labels': split.labels[indices].astype(np.int32),
+          'weights': np.ones(indices.shape, np.float32)}
+
+
+@functools.lru_cache(maxsize=4)
+def epoch_order(size: int, seed: int, epoch: int) -> np.ndarray:
+  """The order in which epoch number `epoch` visits `size` examples."""
+  return np.random.default_rng([seed, epoch]).permutation(size)
+
+
+def train_indices(size: int, batch_size: int, seed: int, step: int):
+  """Examples of step `step` (from 0): every example once per epoch."""
+  # Plain numbers: beside a busy device, every numpy call costs its caches.
+  epoch, place = divmod(step * batch_size, size)
+  pieces, missing = [], batch_size
+  while missing:
+    pieces.append(epoch_order(size, seed, epoch)[place:place + missing])
+    missing -= len(pieces[-1])
+    epoch, place = epoch + 1, 0
+  return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
+                microbatch_size: int, seed: int, step: int) -> Batch:
+  """The batch of `step`, as microbatches: arrays [N, microbatch_size, ...].
+
+  Args:
+    make: (indices, seed, step) -> arrays of these examples.
+    size: number of examples to choose from.
+    batch_size: examples of one optimizer step; `microbatch_size` divides it.
+    microbatch_size: examples of one forward and backward pass.
+    seed: seed of the order of examples.
+    step: updates made before, from 0.
+  """
+  batch = make(train_indices(size, batch_size, seed, step), seed=seed,
+               step=step)
+  return {k: v.reshape(-1, microbatch_size, *v.shape[1:])
+          for k, v in batch.items()}
+
+
+def eval_batches(make: Callable[..., Batch], size: int, *, batch_size: int,
+                 seed: int = 0) -> Iterator[Batch]:
+  """Every example once; the last batch is filled up with weight 0.
+
+  Args: as `train_batch`; the steps are -1, -2, ...
+  """
+  for number, start in enumerate(range(0, size, batch_size), 1):
+    places = np.arange(start, start + batch_size)
+    batch = make(np.minimum(places, size - 1), seed=seed, step=-number)
+    batch['weights'][places >= size] = 0
+    yield batch

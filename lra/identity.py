@@ -1,0 +1,89 @@
+"""Which runs are the same experiment: the identity of a config and its hash.
+
+Two runs with one identity share a leaderboard row and differ in their seed at
+most. The identity of a config does not change when the code gains a field: a
+field that was declared later than the first records (`lra.fields`) and has the
+value that describes what was done before it existed is left out.
+"""
+
+import hashlib
+import json
+import pathlib
+
+from lra import fields
+
+# Fields that name a machine or a repetition, not an experiment.
+MACHINE_FIELDS = ('seed', 'data_dir')
+
+
+def flatten(config: dict, prefix: str = '') -> dict:
+  """Nested dict to {'train.steps': 100, ...}; empty dicts vanish."""
+  flat = {}
+  for key, value in config.items():
+    if isinstance(value, dict):
+      flat.update(flatten(value, f'{prefix}{key}.'))
+    else:
+      flat[prefix + key] = value
+  return flat
+
+
+def identity(config: dict) -> dict:
+  """What a config makes of an experiment, nested as the config.
+
+  Args:
+    config: a whole config as plain JSON values (tuples count as lists), of a
+      run made now or of a record made by an earlier version.
+  """
+  config = {k: v for k, v in config.items() if k not in MACHINE_FIELDS}
+  added = fields.added((config.get('model') or {}).get('name', ''))
+  return _without(config, added, '')
+
+
+def _without(config, added, prefix):
+  kept = {}
+  for key, value in config.items():
+    name = prefix + key
+    if isinstance(value, dict):
+      value = _without(value, added, f'{name}.')
+      if value or not any(f.startswith(f'{name}.') for f in added):
+        kept[key] = value
+    elif name not in added or _plain(value) != _plain(added[name]):
+      kept[key] = value
+  return kept
+
+
+def _plain(value):
+  """The value as JSON keeps it: tuples are lists."""
+  return json.loads(json.dumps(value))
+
+
+def config_hash(config: dict) -> str:
+  """Eight hex digits of a config's identity."""
+  text = json.dumps(identity(config), sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def run_name(config: dict) -> str:
+  """`<config hash>-s<seed>`."""
+  return f'{config_hash(config)}-s{config["seed"]}'
+
+
+def run_folder(config: dict) -> pathlib.Path:
+  """Where a run lives unless told otherwise: runs/<task>/<model>/<name>."""
+  return pathlib.Path(
+      'runs', config['task'], config['model']['name'], run_name(config))
+
+
+def differences(ours: dict, theirs: dict) -> list[str]:
+  """Names of the fields, sorted, in which two configs are not one run."""
+  flat = [flatten(identity(c)) | {'seed': c.get('seed')}
+          for c in (ours, theirs)]
+  missing = object()
+  return sorted(
+      name for name in set().union(*flat)
+      if _plain_or(flat[0].get(name, missing)) != _plain_or(
+          flat[1].get(name, missing)))
+
+
+def _plain_or(value):
+  return value if type(value) is object else _plain(value)

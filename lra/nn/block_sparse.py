@@ -1,0 +1,184 @@
+"""Attention under a fixed sparse pattern, without [L, L] anything.
+
+The keys that a query sees come in up to three sets, each attended to by dense
+products of blocks: the window (neighbouring blocks, concatenated), keys shared
+by all queries, and random blocks (gathered). Their partial softmaxes are
+merged (`lra.nn.partials`); the sets are made disjoint by leaving the
+shared keys out of the others. Queries that see everything are few and get
+a softmax over all keys.
+
+A further mechanism (a relay, a memory) is one more `Partial` to merge.
+
+Shapes: B batch, L length, H heads, Dh head width; E residues modulo the
+dilation, N blocks of I positions, M shared keys, R random blocks.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lra.nn import partials
+from lra.nn.partials import Partial, forbid, partial_softmax
+from lra.nn.patterns import Pattern
+
+
+class Heads(NamedTuple):
+  """Queries, keys and values, each [B, L, H, Dh]."""
+  q: jax.Array
+  k: jax.Array
+  v: jax.Array
+
+
+def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
+  """Softmax attention over the pairs of positions which `pattern` holds.
+
+  Args:
+    qkv: queries, keys and values; logits are scaled by Dh**-0.5.
+    mask_BxL: bool, True = token. Other keys are never attended to.
+    pattern: who sees whom.
+
+  Returns:
+    [B, L, H, Dh] in the dtype of `v`, 0 at queries that see no token.
+  """
+  B, L, H, _ = qkv.q.shape
+
+  def one_head(qkv, table_NxR):
+    rows = jax.vmap(lambda qkv, mask_L: _sequence(
+        qkv, mask_L, pattern, table_NxR))(qkv, mask_BxL)
+    if not pattern.global_queries:
+      return rows
+    few = qkv._replace(q=qkv.q[:, :pattern.global_queries])
+    return jnp.concatenate(
+        [_rows(few, mask_BxL), rows[:, pattern.global_queries:]], 1)
+
+  o_HxBxLxDh = partials.over_heads(
+      one_head, Heads(*(jnp.moveaxis(x, 2, 0) for x in qkv)),
+      _tables(pattern, H), num_logits=B * H * L * pattern.num_keys(L))
+  return jnp.moveaxis(o_HxBxLxDh, 0, 2)
+
+
+def attend_in_groups(qkv: Heads, mask_BxL: jax.Array,
+                     patterns: tuple[Pattern, ...]) -> jax.Array:
+  """`attend` with the heads dealt out evenly, in order, to the patterns."""
+  groups = np.array_split(np.arange(qkv.q.shape[2]), len(patterns))
+  return jnp.concatenate([
+      attend(Heads(*(x[:, :, g[0]:g[-1] + 1] for x in qkv)), mask_BxL, pattern)
+      for g, pattern in zip(groups, patterns, strict=True) if len(g)], 2)
+
+
+def to_blocks(x_L, block: int, dilation: int = 1):
+  """[L, ...] -> [E, N, I, ...]: every E-th position, in blocks, 0-padded."""
+  L, *rest = x_L.shape
+  x_L = jnp.pad(x_L, [(0, -L % (block * dilation))] + [(0, 0)] * len(rest))
+  return x_L.reshape(-1, block, dilation, *rest).transpose(
+      2, 0, 1, *range(3, 3 + len(rest)))
+
+
+def from_blocks(x_ExNxI, length: int):
+  """The inverse of `to_blocks`: [E, N, I, ...] -> [L, ...]."""
+  rest = x_ExNxI.shape[3:]
+  x_NxIxE = x_ExNxI.transpose(1, 2, 0, *range(3, x_ExNxI.ndim))
+  return x_NxIxE.reshape(-1, *rest)[:length]
+
+
+def neighbours(x_ExNxI, offsets: tuple[int, ...]):
+  """[E, N, I, ...] -> [E, N, K, ...]: blocks n + o for all offsets o.
+
+  Blocks off either end are 0. Slices, not a gather: those are slow on a CPU.
+  """
+  if offsets == (0,):
+    return x_ExNxI
+  N = x_ExNxI.shape[1]
+  before, after = max(0, -min(offsets)), max(0, max(offsets))
+  padding = [(0, 0)] * x_ExNxI.ndim
+  padding[1] = (before, after)
+  padded = jnp.pad(x_ExNxI, padding)
+  return jnp.concatenate(
+      [padded[:, before + o:before + o + N] for o in offsets], axis=2)
+
+
+def _tables(pattern, heads):
+  """Random blocks as int32 [H, N, R], or None."""
+  if not pattern.random_blocks:
+    return None
+  tables = np.array(pattern.random_blocks, np.int32)
+  return jnp.asarray(np.broadcast_to(tables, (heads, *tables.shape[1:])))
+
+
+def _sequence(qkv, mask_L, pattern, table_NxR):
+  """One head of one sequence; qkv: each [L, Dh] -> [L, Dh]."""
+  L = mask_L.shape[0]
+  own_L = mask_L & ~pattern.shared_keys(L)
+  parts = []
+  if pattern.fitting_offsets(L):
+    parts.append(_window(qkv, own_L, pattern))
+  if pattern.global_keys:
+    parts.append(_globals(qkv, mask_L, pattern))
+  if pattern.summary:
+    parts.append(_summary(qkv, mask_L, pattern))
+  if table_NxR is not None:
+    parts.append(_random(qkv, own_L, pattern.block, table_NxR))
+  return partials.normalise(partials.merge(parts)).astype(qkv.v.dtype)
+
+
+def _scale(q):
+  return q.shape[-1]**-0.5
+
+
+def _window(qkv, mask_L, pattern) -> Partial:
+  L = mask_L.shape[0]
+  offsets = pattern.fitting_offsets(L)
+  q, k, v, mask = (to_blocks(x, pattern.block, pattern.dilation)
+                   for x in (*qkv, mask_L))
+  allowed_ExNx1xK = neighbours(mask, offsets)[:, :, None]
+  if pattern.radius is not None:
+    i = np.arange(pattern.block)
+    j = np.concatenate([i + o * pattern.block for o in offsets])
+    allowed_ExNx1xK &= np.abs(i[:, None] - j) <= pattern.radius
+  part = partial_softmax(
+      q, neighbours(k, offsets), neighbours(v, offsets), scale=_scale(q),
+      bias=forbid(allowed_ExNx1xK))
+  return jax.tree.map(lambda x: from_blocks(x, L), part)
+
+
+def _globals(qkv, mask_L, pattern) -> Partial:
+  k, v, mask = (x[:pattern.global_keys] for x in (qkv.k, qkv.v, mask_L))
+  return partial_softmax(qkv.q, k, v, scale=_scale(qkv.q), bias=forbid(mask))
+
+
+def _summary(qkv, mask_L, pattern) -> Partial:
+  period, width = pattern.summary
+
+  def last(x_L):
+    x_NxI = to_blocks(x_L, period)[0, :, period - width:]
+    return x_NxI.reshape(-1, *x_L.shape[1:])
+
+  mask_L &= np.arange(len(mask_L)) >= pattern.global_keys
+  return partial_softmax(qkv.q, last(qkv.k), last(qkv.v), scale=_scale(qkv.q),
+                         bias=forbid(last(mask_L)))
+
+
+def _random(qkv, mask_L, block, table_NxR) -> Partial:
+  q, k, v, mask = (to_blocks(x, block)[0] for x in (*qkv, mask_L))
+  N, R = table_NxR.shape
+  if N != len(q):
+    raise ValueError(
+        f'random_blocks are of {N} blocks, the sequence has {len(q)}')
+
+  def gather(x_NxI):
+    return x_NxI[jnp.maximum(table_NxR, 0)].reshape(
+        N, R * block, *x_NxI.shape[2:])
+
+  allowed_NxK = gather(mask) & jnp.repeat(table_NxR >= 0, block, axis=1)
+  part = partial_softmax(q, gather(k), gather(v), scale=_scale(q),
+                         bias=forbid(allowed_NxK)[:, None])
+  return jax.tree.map(lambda x: from_blocks(x[None], mask_L.shape[0]), part)
+
+
+def _rows(qkv, mask_BxL):
+  """Softmax over all keys for the few global queries; each [B, ., Dh]."""
+  part = partial_softmax(*qkv, scale=_scale(qkv.q),
+                         bias=forbid(mask_BxL)[:, None])
+  return partials.normalise(part).astype(qkv.v.dtype)

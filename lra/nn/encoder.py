@@ -1,0 +1,177 @@
+"""What all models share: embedding, positions and blocks.
+
+Pre-LN Transformer encoder of Long Range Arena (Tay et al. 2020,
+arXiv 2011.04006, released code) and SimpleTRON (Yorsh et al. 2021,
+arXiv 2111.15588, appendix A), with the mixer as its only variable part.
+"""
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+
+POSITIONS = ('learned', 'sinusoidal')
+
+
+def sinusoidal_positions(length: int, width: int) -> np.ndarray:
+  """Sines and cosines of positions, float32 [L, D].
+
+  Entry (p, i) is sin(p / 10000^(2i / D)) and entry (p, D/2 + i) the cosine
+  of the same angle: Vaswani et al. 2017, section 3.5, with all sines before
+  all cosines as in Long Range Arena's code. An odd width ends with a sine.
+  """
+  rate = 10_000.0 ** (-np.arange(0, width, 2) / width)
+  angle = np.arange(length)[:, None] * rate
+  table = np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)
+  return table[:, :width].astype(np.float32)
+
+
+class Mlp(nn.Module):
+  """Dense, GELU, Dense, with dropout after each."""
+  width: int
+  dropout: float
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x_BxLxD, *, train: bool):
+    y_BxLxF = nn.gelu(
+        nn.Dense(self.width, dtype=self.dtype, name='up')(x_BxLxD))
+    y_BxLxF = nn.Dropout(self.dropout)(y_BxLxF, deterministic=not train)
+    y_BxLxD = nn.Dense(
+        x_BxLxD.shape[-1], dtype=self.dtype, name='down')(y_BxLxF)
+    return nn.Dropout(self.dropout)(y_BxLxD, deterministic=not train)
+
+
+class Block(nn.Module):
+  """x + mixer(norm(x)), then x + mlp(norm(x)).
+
+  Attributes:
+    mixer: makes the mixer, given `dtype`, `layer`, `num_layers` and `name`.
+    layer: the block's place in the encoder, 0 first.
+    num_layers: number of blocks.
+    mlp_width, dropout, dtype: as in `Encoder`.
+  """
+  mixer: Callable[..., nn.Module]
+  layer: int
+  num_layers: int
+  mlp_width: int
+  dropout: float
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x_BxLxD, mask_BxL, train: bool):
+    y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_mixer')(x_BxLxD)
+    y_BxLxD = self.mixer(
+        dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
+        name='mixer')(y_BxLxD, mask_BxL, train=train)
+    x_BxLxD = x_BxLxD + nn.Dropout(self.dropout)(
+        y_BxLxD, deterministic=not train)
+    y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_mlp')(x_BxLxD)
+    return x_BxLxD + Mlp(
+        self.mlp_width, self.dropout, self.dtype, name='mlp')(
+            y_BxLxD, train=train)
+
+
+class Encoder(nn.Module):
+  """Token ids or continuous values -> one vector per position.
+
+  Parameters are named `embedding`, `cls`, `positions`, `block_<i>/norm_mixer`,
+  `block_<i>/mixer`, `block_<i>/norm_mlp`, `block_<i>/mlp/up`,
+  `block_<i>/mlp/down` and `norm`; weight transfer relies on these names.
+
+  Attributes:
+    mixer: makes a mixer, given `dtype`, `layer`, `num_layers` and `name`.
+    vocab_size: number of ids; id 0 is padding.
+    num_layers: number of blocks.
+    width: D.
+    mlp_width: F.
+    dropout: rate after the embedding, the mixers and both layers of each MLP.
+    positions: one of `POSITIONS`.
+    prepend_cls: whether a learned CLS token comes before the sequence.
+    cls_has_position: whether it is there when positions are added, or comes
+      after.
+    embedding_std: standard deviation of the initial embeddings.
+    remat: whether blocks are computed again in the backward pass, which saves
+      memory.
+    mask_padding: whether mixers are told which positions are padding.
+    dtype: computing dtype; parameters are float32.
+  """
+  mixer: Callable[..., nn.Module]
+  vocab_size: int
+  num_layers: int
+  width: int
+  mlp_width: int
+  dropout: float
+  positions: str
+  prepend_cls: bool
+  cls_has_position: bool
+  embedding_std: float
+  remat: bool
+  mask_padding: bool
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, inputs, mask_BxL=None, *, train: bool):
+    """Encodes sequences.
+
+    Args:
+      inputs: integer ids [B, L], or continuous values, float [B, L, V].
+      mask_BxL: bool, True at tokens; None means every id but 0, and every
+        position of continuous values.
+      train: whether dropout is on.
+
+    Returns:
+      (vectors [B, N, D] in `dtype`, mask bool [B, N]) with N = L, or L + 1
+      with a CLS token at position 0.
+    """
+    if mask_BxL is None:
+      mask_BxL = (inputs > 0 if inputs.ndim == 2
+                  else jnp.ones(inputs.shape[:2], bool))
+    x_BxNxD, mask_BxN = self._with_positions(self._embed(inputs), mask_BxL)
+    x_BxNxD = nn.Dropout(self.dropout)(x_BxNxD, deterministic=not train)
+    block = nn.remat(Block, static_argnums=(3,)) if self.remat else Block
+    seen_BxN = mask_BxN if self.mask_padding else jnp.ones_like(mask_BxN)
+    for i in range(self.num_layers):
+      x_BxNxD = block(
+          mixer=self.mixer, layer=i, num_layers=self.num_layers,
+          mlp_width=self.mlp_width, dropout=self.dropout, dtype=self.dtype,
+          name=f'block_{i}')(x_BxNxD, seen_BxN, train)
+    return nn.LayerNorm(dtype=self.dtype, name='norm')(x_BxNxD), mask_BxN
+
+  def _embed(self, inputs):
+    init = nn.initializers.normal(self.embedding_std)
+    if inputs.ndim == 2:
+      return nn.Embed(self.vocab_size, self.width, dtype=self.dtype,
+                      embedding_init=init, name='embedding')(inputs)
+    return nn.Dense(self.width, dtype=self.dtype, name='embedding')(inputs)
+
+  def _with_positions(self, x_BxLxD, mask_BxL):
+    first, after = (self.prepend_cls and self.cls_has_position,
+                    self.prepend_cls and not self.cls_has_position)
+    if first:
+      x_BxLxD, mask_BxL = self._prepend_cls(x_BxLxD, mask_BxL)
+    x_BxLxD = x_BxLxD + self._positions(x_BxLxD.shape[1])
+    if after:
+      x_BxLxD, mask_BxL = self._prepend_cls(x_BxLxD, mask_BxL)
+    return x_BxLxD, mask_BxL
+
+  def _prepend_cls(self, x_BxLxD, mask_BxL):
+    # Zero queries would keep a CLS token without a position from seeing
+    # anything through attention without softmax.
+    init = (nn.initializers.zeros if self.cls_has_position
+            else nn.initializers.normal(self.embedding_std))
+    cls_D = self.param('cls', init, (self.width,))
+    batch = len(x_BxLxD)
+    cls_Bx1xD = jnp.broadcast_to(
+        cls_D.astype(x_BxLxD.dtype), (batch, 1, self.width))
+    return (jnp.concatenate([cls_Bx1xD, x_BxLxD], axis=1),
+            jnp.concatenate([jnp.ones((batch, 1), bool), mask_BxL], axis=1))
+
+  def _positions(self, length):
+    if self.positions == 'sinusoidal':
+      table_LxD = jnp.asarray(sinusoidal_positions(length, self.width))
+    else:
+      table_LxD = self.param(
+          'positions', nn.initializers.zeros, (length, self.width))
+    return table_LxD.astype(self.dtype)

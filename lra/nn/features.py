@@ -1,0 +1,250 @@
+"""Random features of kernels, and linear attention through them.
+
+A feature map phi makes attention weights a product, weight(q, k) =
+phi(q) . phi(k) / sum_j phi(q) . phi(k_j), so that attention costs O(L). The
+frequencies omega of a kernel are samples of its spectral density, one row
+[Dh] each, with a weight w: 1 / F for a plain average.
+
+Shapes: B batch, L length, H heads, Dh head width, F frequencies, M features.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+import kernels
+
+TINY = 1e-30  # keeps 0 / 0 away and changes no quotient of normal numbers
+
+
+def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,
+                           width: int) -> jax.Array:
+  """Rows of N(0, I), orthogonal within blocks of `width` rows: [H, F, Dh].
+
+  Each row has the exact marginal distribution N(0, I): a Haar direction times
+  an independent chi-distributed length (Choromanski et al. 2021, arXiv
+  2009.14794, section 2.4).
+  """
+  key, length_key = jax.random.split(key)
+  blocks = -(-num_features // width)
+  rows = _haar(jax.random.normal(key, (num_heads, blocks, width, width)))
+  rows = rows.reshape(num_heads, -1, width)[:, :num_features]
+  length = jnp.linalg.norm(
+      jax.random.normal(length_key, rows.shape), axis=-1, keepdims=True)
+  return rows * length
+
+
+def _haar(square_HxNxDhxDh):
+  """Gram-Schmidt on rows of N(0, I): orthonormal rows, uniformly distributed.
+
+  Not `jnp.linalg.qr`: on a CPU its batches are spread over the thread pool
+  that they wait in, and two layers' draws in one program can wait for ever.
+  """
+  def add(i, basis_HxNxDhxDh):
+    row_HxNxDh = square_HxNxDhxDh[..., i, :]
+    for _ in range(2):  # twice is exact to rounding
+      inside_HxNxDh = jnp.einsum(
+          'hnij,hnj->hni', basis_HxNxDhxDh, row_HxNxDh, precision='highest')
+      row_HxNxDh = row_HxNxDh - jnp.einsum(
+          'hnij,hni->hnj', basis_HxNxDhxDh, inside_HxNxDh, precision='highest')
+    row_HxNxDh /= jnp.linalg.norm(row_HxNxDh, axis=-1, keepdims=True)
+    return basis_HxNxDhxDh.at[..., i, :].set(row_HxNxDh)
+
+  return jax.lax.fori_loop(0, square_HxNxDhxDh.shape[-1], add,
+                           jnp.zeros_like(square_HxNxDhxDh))
+
+
+def gaussian_frequencies(key: jax.Array, num_heads: int, num_features: int,
+                         width: int) -> jax.Array:
+  """Independent rows of N(0, I): [H, F, Dh]."""
+  return jax.random.normal(key, (num_heads, num_features, width))
+
+
+def trigonometric(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
+                  weight_HxF: jax.Array) -> jax.Array:
+  """phi(x) . phi(y) = sum_f w_f cos(omega_f . (x - y)).
+
+  Random kitchen sinks (Rahimi & Recht 2008).
+
+  Returns:
+    [B, L, H, 2 F] in the dtype of `x`; the angles are float32.
+  """
+  amplitude_HxF = jnp.sqrt(weight_HxF)
+  parts = _cos_and_sin(_project(x_BxLxHxDh, omega_HxFxDh))
+  return jnp.concatenate([amplitude_HxF * part for part in parts],
+                         -1).astype(x_BxLxHxDh.dtype)
+
+
+def with_constant(omega_HxFxDh: jax.Array, weight_HxF: jax.Array
+                  ) -> tuple[jax.Array, jax.Array]:
+  """Adds 1 to the kernel by one more frequency, 0.
+
+  Cosines that weigh 1 together then give no negative weight of attention.
+  """
+  return (jnp.pad(omega_HxFxDh, [(0, 0), (0, 1), (0, 0)]),
+          jnp.pad(weight_HxF, [(0, 0), (0, 1)], constant_values=1))
+
+
+def positive(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
+             weight_HxF: jax.Array, norm_factor: float) -> jax.Array:
+  """Logarithms of positive features, float32 [B, L, H, F].
+
+  log phi_f(x) = omega_f . x - norm_factor |x|^2 + log(w_f) / 2. For omega of
+  N(0, I) the expectation of phi(x) . phi(y) is exp(x . y) with a norm_factor
+  of 1/2 (Choromanski et al. 2021, Lemma 1) and exp(-|x - y|^2 / 2) with 1.
+  """
+  square_BxLxHx1 = jnp.square(x_BxLxHxDh.astype(jnp.float32)).sum(
+      -1, keepdims=True)
+  return (_project(x_BxLxHxDh, omega_HxFxDh) - norm_factor * square_BxLxHx1
+          + 0.5 * jnp.log(weight_HxF))
+
+
+def stable_pair(log_q_BxLxHxF: jax.Array, log_k_BxLxHxF: jax.Array,
+                mask_BxL: jax.Array, dtype: jnp.dtype
+                ) -> tuple[jax.Array, jax.Array]:
+  """Features of queries and keys from their logarithms, without overflow.
+
+  Attention is unchanged when a query's features share a factor, and when a
+  factor moves from feature f of all keys to feature f of all queries. So
+  the largest key of each feature becomes 1, and then the largest feature of
+  each query: nothing exceeds 1 and every normaliser is at least 1, without
+  an epsilon in the features.
+
+  Returns:
+    phi(q), phi(k), each [B, L, H, F] in `dtype`.
+  """
+  mask_BxLx1x1 = mask_BxL[:, :, None, None]
+  log_k_BxLxHxF = jnp.where(mask_BxLx1x1, log_k_BxLxHxF, -1e30)
+  most_Bx1xHxF = jax.lax.stop_gradient(log_k_BxLxHxF.max(1, keepdims=True))
+  # A sequence without tokens has no largest key.
+  most_Bx1xHxF = jnp.maximum(most_Bx1xHxF, -1e20)
+  log_q_BxLxHxF = log_q_BxLxHxF + most_Bx1xHxF
+  log_q_BxLxHxF -= jax.lax.stop_gradient(
+      log_q_BxLxHxF.max(-1, keepdims=True))
+  phi_q_BxLxHxF = jnp.exp(log_q_BxLxHxF).astype(dtype)
+  phi_k_BxLxHxF = jnp.exp(log_k_BxLxHxF - most_Bx1xHxF).astype(dtype)
+  return phi_q_BxLxHxF, phi_k_BxLxHxF
+
+
+def pair_with_eps(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
+                  omega_HxFxDh: jax.Array, mask_BxL: jax.Array,
+                  eps: float) -> tuple[jax.Array, jax.Array]:
+  """Positive features with an epsilon, as in the Performer authors' code.
+
+  phi_f(x) = exp(omega_f . x - |x|^2 / 2 - top) + eps. For a query, top is its
+  largest omega_f . x; for all keys of a head together, the largest over their
+  features and true positions.
+
+  Returns:
+    phi(q), phi(k), each [B, L, H, F] in the dtype of `q`, divided by the
+    largest feature of the query and of all keys: that cancels in attention
+    and keeps products away from zero.
+  """
+  angle_k_BxLxHxF = jnp.where(
+      mask_BxL[:, :, None, None], _project(k_BxLxHxDh, omega_HxFxDh), -1e20)
+
+  def phi(x_BxLxHxDh, angle_BxLxHxF, axes):
+    square_BxLxHx1 = jnp.square(x_BxLxHxDh.astype(jnp.float32)).sum(
+        -1, keepdims=True)
+    top = angle_BxLxHxF.max(axes, keepdims=True)
+    phi_BxLxHxF = jnp.exp(angle_BxLxHxF - square_BxLxHx1 / 2 - top) + eps
+    most = jax.lax.stop_gradient(phi_BxLxHxF.max(axes, keepdims=True))
+    return (phi_BxLxHxF / most).astype(x_BxLxHxDh.dtype)
+
+  return (phi(q_BxLxHxDh, _project(q_BxLxHxDh, omega_HxFxDh), 3),
+          phi(k_BxLxHxDh, angle_k_BxLxHxF, (1, 3)))
+
+
+def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
+                  v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
+                  kernel: str = 'auto', eps: float = 1e-6) -> jax.Array:
+  """phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j) + eps): [B, L, H, Dh].
+
+  The Pallas kernels take features as wide as the values. For them M features
+  are M / Dh heads of that width whose results add up; zero features fill the
+  last head. Masked positions take no part and give 0.
+
+  Raises:
+    NotImplementedError: the named kernel cannot run here.
+  """
+  attend = kernels.sharded(kernels.linear_attention)
+  runs = kernels.resolve('linear', kernel, v_BxLxHxDh.shape, v_BxLxHxDh.dtype)
+  if phi_q_BxLxHxM.shape != v_BxLxHxDh.shape and runs != 'xla':
+    return _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
+                            mask_BxL, kernel, eps)
+  return attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask=mask_BxL,
+                feature_map='identity', eps=eps, kernel=kernel)
+
+
+def _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
+                     mask_BxL, kernel, eps):
+  batch, length, heads, width = v_BxLxHxDh.shape
+  q_BxLxPxDh, k_BxLxPxDh = (
+      _as_heads(phi, width) for phi in (phi_q_BxLxHxM, phi_k_BxLxHxM))
+  parts = q_BxLxPxDh.shape[2] // heads
+  v_BxLxHxNxDh = jnp.broadcast_to(
+      v_BxLxHxDh[:, :, :, None], (batch, length, heads, parts, width))
+  sums_BxLxPxDh = attend(
+      q_BxLxPxDh, k_BxLxPxDh, v_BxLxHxNxDh.reshape(q_BxLxPxDh.shape),
+      mask=mask_BxL, feature_map='identity', normalize=False, kernel=kernel)
+  sum_BxLxHxDh = sums_BxLxPxDh.reshape(v_BxLxHxNxDh.shape).astype(
+      jnp.float32).sum(3)
+  total_Bx1xHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
+      1, keepdims=True, dtype=jnp.float32)
+  norm_BxLxHx1 = (phi_q_BxLxHxM * total_Bx1xHxM).sum(-1, keepdims=True)
+  return (sum_BxLxHxDh / (norm_BxLxHx1 + eps)).astype(v_BxLxHxDh.dtype)
+
+
+@jax.custom_vjp
+def _cos_and_sin(x):
+  """cos x and sin x to 3e-7 for |x| < 1000.
+
+  With pi k taken off, Taylor's polynomials on [-pi / 2, pi / 2]. XLA's own
+  take most of such a model's step on a CPU, where each costs as much as four
+  exponentials, and this pair as one and a half.
+  """
+  k = jnp.round(x / jnp.pi)
+  # pi in two parts, the first short enough for an exact product with k
+  x = x - k * 3.140625 - k * 9.67653589793e-4
+  sign = 1 - 2 * (k - 2 * jnp.floor(k / 2))
+  return tuple(sign * factor * sum_of_powers for factor, sum_of_powers in (
+      (1, _polynomial(x * x, [1 / math.factorial(n) for n in range(0, 13, 2)])),
+      (x, _polynomial(x * x, [1 / math.factorial(n) for n in range(1, 13, 2)]))
+  ))
+
+
+def _polynomial(x, coefficients):
+  """c_0 - c_1 x + c_2 x^2 - ..."""
+  total = coefficients[-1]
+  for c in coefficients[-2::-1]:
+    total = c - total * x
+  return total
+
+
+def _cos_and_sin_forward(x):
+  y = _cos_and_sin(x)
+  return y, y
+
+
+def _cos_and_sin_backward(y, g):
+  # Each is the other's derivative.
+  return (g[1] * y[0] - g[0] * y[1],)
+
+
+_cos_and_sin.defvjp(_cos_and_sin_forward, _cos_and_sin_backward)
+
+
+def _project(x_BxLxHxDh, omega_HxFxDh):
+  """omega_f . x in float32: [B, L, H, F]."""
+  return jnp.einsum('blhd,hfd->blhf', x_BxLxHxDh,
+                    omega_HxFxDh.astype(x_BxLxHxDh.dtype),
+                    preferred_element_type=jnp.float32)
+
+
+def _as_heads(phi_BxLxHxM, width):
+  """[B, L, H, M] -> [B, L, H * ceil(M / width), width], zero filled."""
+  batch, length, heads, features = phi_BxLxHxM.shape
+  phi_BxLxHxM = jnp.pad(
+      phi_BxLxHxM, [(0, 0)] * 3 + [(0, -features % width)])
+  return phi_BxLxHxM.reshape(batch, length, -1, width)

@@ -1,0 +1,107 @@
+"""From an encoder's positions to class scores: pooling, pairs, output head."""
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from lra.nn.encoder import Encoder
+
+POOLING = ('cls', 'mean', 'first', 'last')
+PAIRS = ('concat', 'nli')
+
+
+def pool(x_BxNxD, mask_BxN, pooling: str, mean_over: str = 'tokens'):
+  """One vector of a sequence, [B, D].
+
+  Args:
+    x_BxNxD: the encoder's output.
+    mask_BxN: bool, True at tokens.
+    pooling: `cls` and `first` take position 0, `last` the last true token,
+      `mean` the sum over true tokens divided by their number (zeros where
+      there is none).
+    mean_over: `positions` divides by N instead of the number of tokens.
+  """
+  if pooling in ('cls', 'first'):
+    return x_BxNxD[:, 0]
+  if pooling == 'last':
+    N = mask_BxN.shape[1]
+    last_B = jnp.max(jnp.where(mask_BxN, jnp.arange(N), 0), axis=1)
+    return jnp.take_along_axis(x_BxNxD, last_B[:, None, None], axis=1)[:, 0]
+  weight_BxNx1 = mask_BxN[..., None].astype(jnp.float32)
+  total_BxD = jnp.sum(x_BxNxD.astype(jnp.float32) * weight_BxNx1, axis=1)
+  count = (weight_BxNx1.sum(axis=1) if mean_over == 'tokens'
+           else mask_BxN.shape[1])
+  return (total_BxD / jnp.maximum(count, 1)).astype(x_BxNxD.dtype)
+
+
+def join_pair(x_Bx2xD, how: str):
+  """Features of a document pair, [B, 2 D] or [B, 4 D].
+
+  `concat`: [x1, x2], as in Long Range Arena's and SimpleTRON's code.
+  `nli`: [x1, x2, x1 * x2, x1 - x2], as in Long Range Arena's paper,
+  section 2.2.3, S4 and Nystromformer.
+  """
+  x1_BxD, x2_BxD = x_Bx2xD[:, 0], x_Bx2xD[:, 1]
+  parts = [x1_BxD, x2_BxD]
+  if how == 'nli':
+    parts += [x1_BxD * x2_BxD, x1_BxD - x2_BxD]
+  return jnp.concatenate(parts, axis=-1)
+
+
+class ClassifierHead(nn.Module):
+  """Class scores from encoded positions.
+
+  Parameters are named `hidden_<i>` and `logits`.
+
+  Attributes:
+    num_classes: C.
+    hidden: widths of the hidden layers, each with a ReLU.
+    pooling: one of `POOLING`.
+    mean_over: what mean pooling divides by: `tokens` or all `positions`.
+    pair: how the documents of a pair are joined (`PAIRS`).
+    dtype: computing dtype; the last layer computes in float32.
+  """
+  num_classes: int
+  hidden: tuple[int, ...]
+  pooling: str
+  mean_over: str
+  pair: str
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x_RxNxD, mask_RxN, *, pairs: bool):
+    """Scores examples.
+
+    Args:
+      x_RxNxD: encoded sequences, R = B, or 2 B where `pairs`.
+      mask_RxN: bool, True at tokens.
+      pairs: whether sequences 2 i and 2 i + 1 are one example.
+
+    Returns:
+      float32 [B, C].
+    """
+    x = pool(x_RxNxD, mask_RxN, self.pooling, self.mean_over)
+    if pairs:
+      x = join_pair(x.reshape(-1, 2, x.shape[-1]), self.pair)
+    for i, width in enumerate(self.hidden):
+      x = nn.relu(nn.Dense(width, dtype=self.dtype, name=f'hidden_{i}')(x))
+    return nn.Dense(self.num_classes, dtype=jnp.float32, name='logits')(x)
+
+
+class Classifier(nn.Module):
+  """An encoder and a head: sequences or pairs in, class scores out."""
+  encoder: Encoder
+  head: ClassifierHead
+
+  def __call__(self, inputs, *, train: bool):
+    """Returns float32 [B, C].
+
+    Args:
+      inputs: ids [B, L], or [B, 2, L] of pairs; or continuous values with one
+        more axis, float [B, L, V] or [B, 2, L, V].
+      train: whether dropout is on.
+    """
+    lead = 1 if jnp.issubdtype(inputs.dtype, jnp.integer) else 2
+    pairs = inputs.ndim == lead + 2
+    flat = inputs.reshape(-1, *inputs.shape[-lead:])
+    x_RxNxD, mask_RxN = self.encoder(flat, train=train)
+    return self.head(x_RxNxD, mask_RxN, pairs=pairs)

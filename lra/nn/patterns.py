@@ -1,0 +1,144 @@
+"""Sparse attention patterns as data: which keys does each query see?
+
+One `Pattern` configures the computation (`lra.nn.block_sparse`) and spells
+itself out as a boolean [L, L] matrix. To draw a model's pattern as a PNG:
+
+  python -m lra.models.patterns --model=bigbird --length=1024 --out=bigbird.png
+"""
+
+import dataclasses
+
+import numpy as np
+
+from lra.errors import UserError
+
+# What `Pattern.kinds` calls a pair of positions, 0 being "does not see".
+KINDS = ('none', 'window', 'global', 'summary', 'random')
+
+
+@dataclasses.dataclass(frozen=True)
+class Pattern:
+  """The pairs (query i, key j) with attention: the union of what follows.
+
+  Attributes:
+    block: positions in a block of the window and of `random_blocks`.
+    offsets: the window, as blocks relative to the query's own: (0,) is the own
+      block, (-1, 0, 1) that and its neighbours, () none.
+    radius: if given, only |i - j| <= radius * dilation of the window is seen.
+    dilation: positions between neighbours of the window: it and its blocks
+      then consist of positions equal modulo `dilation`.
+    global_keys: number of first positions that are seen by all queries.
+    global_queries: number of first positions that see all keys.
+    summary: (period, width): the last `width` positions of every `period` are
+      seen by all queries.
+    random_blocks: [H][N][R] nested tuples: for head h and query block n the R
+      key blocks seen besides, -1 for none; one entry instead of H is shared by
+      the heads. They must not be in the window.
+
+  Raises:
+    UserError: a size is not positive, or no query would see any key.
+  """
+  block: int = 64
+  offsets: tuple[int, ...] = (0,)
+  radius: int | None = None
+  dilation: int = 1
+  global_keys: int = 0
+  global_queries: int = 0
+  summary: tuple[int, int] | None = None
+  random_blocks: tuple[tuple[tuple[int, ...], ...], ...] = ()
+
+  def __post_init__(self):
+    if min(self.block, self.dilation, *(self.summary or ())) < 1:
+      raise UserError('Blocks, dilations, strides and summaries of an '
+                      'attention pattern must be 1 or more.')
+    if not (self.offsets or self.global_keys or self.summary):
+      raise UserError('An attention pattern needs a window, global keys or '
+                      'summaries.')
+
+  def shared_keys(self, length: int) -> np.ndarray:
+    """Bool [L]: the keys that all queries see."""
+    j = np.arange(length)
+    shared = j < self.global_keys
+    if self.summary:
+      period, width = self.summary
+      shared |= j % period >= period - width
+    return shared
+
+  def num_keys(self, length: int) -> int:
+    """How many keys the computation gives a query, masked ones included."""
+    blocks = len(self.fitting_offsets(length))
+    if self.random_blocks:
+      blocks += len(self.random_blocks[0][0])
+    return blocks * self.block + int(self.shared_keys(length).sum())
+
+  def fitting_offsets(self, length: int) -> tuple[int, ...]:
+    """The offsets which some query block of a sequence can use."""
+    blocks = -(-length // (self.block * self.dilation))
+    return tuple(o for o in self.offsets if abs(o) < blocks)
+
+  def kinds(self, length: int, head: int = 0) -> np.ndarray:
+    """uint8 [L, L]: for query i and key j an index into `KINDS`."""
+    i, j = np.arange(length)[:, None], np.arange(length)[None]
+    kinds = np.zeros((length, length), np.uint8)
+    kinds[self._random(i, j, head)] = KINDS.index('random')
+    kinds[self._window(i, j)] = KINDS.index('window')
+    kinds[:, self.shared_keys(length)] = KINDS.index('summary')
+    kinds[:, :self.global_keys] = KINDS.index('global')
+    kinds[:self.global_queries] = KINDS.index('global')
+    return kinds
+
+  def mask(self, length: int, head: int = 0) -> np.ndarray:
+    """Bool [L, L]: whether query i sees key j."""
+    return self.kinds(length, head) > 0
+
+  def _window(self, i, j):
+    block_i, block_j = (x // self.dilation // self.block for x in (i, j))
+    seen = np.isin(block_j - block_i, self.offsets)
+    seen &= (i - j) % self.dilation == 0
+    if self.radius is not None:
+      seen &= np.abs(i - j) <= self.radius * self.dilation
+    return seen
+
+  def _random(self, i, j, head):
+    if not self.random_blocks:
+      return np.zeros(np.broadcast_shapes(i.shape, j.shape), bool)
+    tables = np.array(self.random_blocks)
+    table_NxR = tables[head % len(tables)]
+    seen_NxN = (table_NxR[:, :, None] == np.arange(len(table_NxR))).any(1)
+    return seen_NxN[i // self.block, j // self.block]
+
+
+def sliding_window(radius: int, **others) -> Pattern:
+  """|i - j| <= radius * dilation; `others` are fields of `Pattern`."""
+  # Blocks of half the radius compute 5/4 of the window's keys, each copied
+  # five times; smaller ones compute fewer, but copy more. 16: tiny blocks
+  # would make tiny matrix products.
+  block = max(16, -(-radius // 2))
+  reach = -(-radius // block)
+  return Pattern(block=block, offsets=tuple(range(-reach, reach + 1)),
+                 radius=radius, **others)
+
+
+def random_blocks(num_blocks: int, num_random: int, *, reach: int,
+                  num_global: int, heads: int, seed: tuple[int, ...]):
+  """Draws `Pattern.random_blocks`: distinct, outside window and globals.
+
+  Args:
+    num_blocks: N.
+    num_random: R; fewer blocks where fewer are left.
+    reach: blocks of the window on either side of the query's own.
+    num_global: number of first blocks that are global.
+    heads: H tables are drawn.
+    seed: of numpy's default generator.
+  """
+  if not num_random:
+    return ()
+  rng = np.random.default_rng(seed)
+
+  def row(n):
+    free = [m for m in range(num_global, num_blocks) if abs(m - n) > reach]
+    drawn = rng.permutation(free)[:num_random]
+    return tuple(int(m) for m in drawn) + (-1,) * (num_random - len(drawn))
+
+  return tuple(
+      tuple(row(n) for n in range(num_blocks)) for _ in range(heads))

@@ -1,0 +1,191 @@
+"""Learned spectral densities, and the attention they share.
+
+A density gives frequencies omega [H, F, Dh] with weights [H, F]. It is learned
+through them: its noise is fixed at initialisation (collection 'constants') or
+drawn anew for each training step, and gradients reach its parameters by the
+reparametrisation of the samples. The functions are called inside a compact
+module and create its parameters.
+
+Source: Chowdhury et al. 2021, arXiv 2110.08323 ("On Learning the Transformer
+Kernel"), section 3, and its released code.
+"""
+
+import math
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra.errors import UserError
+from lra.nn import features, layers
+from lra.nn.mixer import HeadMixer
+
+
+class SpectralMixer(HeadMixer):
+  """Linear attention with a learned kernel: x [B, L, D] -> [B, L, D].
+
+  A subclass writes `density` and may set `positive`; mask is [B, L] bool.
+
+  Attributes: those of `HeadMixer`, and
+    num_features: M, all features of a head.
+    redraw: whether each training step draws its own noise, from the 'dropout'
+      stream; evaluation uses that of initialisation.
+    kernel: 'auto', 'xla', 'pallas_gpu' or 'pallas_tpu'.
+
+  Raises:
+    UserError: the heads do not divide the width, or too few features.
+  """
+  num_features: int = 256
+  redraw: bool = False
+  kernel: str = 'auto'
+
+  op = 'linear'
+  positive = False  # True: exponential features; False: cosines and sines
+
+  def density(self, num_frequencies: int, head_width: int, train: bool
+              ) -> tuple[jax.Array, jax.Array]:
+    """Frequencies [H, F, Dh] and weights [H, F], at most `num_frequencies`."""
+    raise NotImplementedError
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    scale = q_BxLxHxDh.shape[-1]**-0.25
+    phi_q_BxLxHxM, phi_k_BxLxHxM = self._features(
+        scale * q_BxLxHxDh, scale * k_BxLxHxDh, mask_BxL, train)
+    return features.linear_attend(
+        phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL, kernel=self.kernel)
+
+  def _features(self, q_BxLxHxDh, k_BxLxHxDh, mask_BxL, train):
+    head_width = q_BxLxHxDh.shape[-1]
+    if self.positive:
+      omega, weight = self.density(self.num_features, head_width, train)
+      return features.stable_pair(
+          *(features.positive(x, omega, weight, 1.0)
+            for x in (q_BxLxHxDh, k_BxLxHxDh)), mask_BxL, self.dtype)
+    # A cosine and a sine of each; one frequency is the constant's.
+    omega, weight = features.with_constant(
+        *self.density(self.num_features // 2 - 1, head_width, train))
+    return tuple(features.trigonometric(x, omega, weight)
+                 for x in (q_BxLxHxDh, k_BxLxHxDh))
+
+  def noise(self, name: str, draw: Callable, shape: tuple[int, ...],
+            train: bool) -> jax.Array:
+    """`draw(key, shape)`, kept from initialisation or anew each step."""
+    kept = self.variable('constants', name,
+                         lambda: draw(self.make_rng('params'), shape))
+    if self.redraw and train:
+      return draw(self.make_rng('dropout'), shape)
+    return kept.value
+
+
+def gaussian_mixture(mixer: SpectralMixer, num_components: int,
+                     num_frequencies: int, head_width: int, train: bool
+                     ) -> tuple[jax.Array, jax.Array]:
+  """p = sum_c pi_c N(mu_c, diag(sigma_c^2)) per head.
+
+  Every component has the same number of samples mu_c + sigma_c n, n ~ N(0, I),
+  and they share its weight pi_c, so the estimate is unbiased for any pi.
+
+  Raises:
+    UserError: fewer frequencies than components.
+  """
+  samples = num_frequencies // num_components
+  if not samples:
+    raise UserError(
+        f'config.model.num_features={mixer.num_features} is too few for '
+        f'{num_components} components: raise it.')
+  shape_HxCxDh = (mixer.num_heads, num_components, head_width)
+  mean_HxCxDh = mixer.param(
+      'mean', nn.initializers.normal(head_width**-0.5), shape_HxCxDh)
+  log_std_HxCxDh = mixer.param('log_std', nn.initializers.zeros, shape_HxCxDh)
+  logit_HxC = mixer.param('logit', nn.initializers.zeros, shape_HxCxDh[:2])
+  noise_HxCxSxDh = mixer.noise(
+      'noise', jax.random.normal,
+      (mixer.num_heads, num_components, samples, head_width), train)
+  omega_HxCxSxDh = (mean_HxCxDh[:, :, None] +
+                    jnp.exp(log_std_HxCxDh)[:, :, None] * noise_HxCxSxDh)
+  weight_HxC = jax.nn.softmax(logit_HxC) / samples
+  return (omega_HxCxSxDh.reshape(mixer.num_heads, -1, head_width),
+          jnp.repeat(weight_HxC, samples, axis=1))
+
+
+def generated(mixer: SpectralMixer, num_frequencies: int, head_width: int,
+              train: bool) -> tuple[jax.Array, jax.Array]:
+  """omega = g(n), n ~ N(0, I): a network maps noise to frequencies.
+
+  Three dense layers with batch normalisation over the F samples and leaky
+  ReLU between them and tanh at the end, shared by the heads. The noise has
+  Dh / 2 entries, the hidden layers 2 Dh and 4 Dh units, as released. What is
+  normalised are the samples of the noise, which are the same in training and
+  evaluation but for a redraw, so evaluation normalises by their own
+  statistics too and keeps no running averages.
+
+  Raises:
+    UserError: fewer than two frequencies.
+  """
+  if num_frequencies < 2:
+    raise UserError(
+        f'config.model.num_features={mixer.num_features} is too few for a '
+        'generator: raise it.')
+  x = mixer.noise('noise', jax.random.normal,
+                  (num_frequencies, max(head_width // 2, 1)), train)
+  for i, width in enumerate((2 * head_width, 4 * head_width)):
+    x = nn.Dense(width, kernel_init=layers.KERNEL_INIT,
+                 name=f'generator_{i}')(x)
+    x = nn.leaky_relu(nn.LayerNorm(
+        epsilon=1e-5, reduction_axes=0, feature_axes=-1,
+        use_fast_variance=False, name=f'norm_{i}')(x))
+  x = nn.Dense(head_width, kernel_init=layers.KERNEL_INIT,
+               name='generator_out')(x)
+  omega_HxFxDh = jnp.broadcast_to(
+      jnp.tanh(x), (mixer.num_heads, num_frequencies, head_width))
+  weight = 1 / num_frequencies
+  return omega_HxFxDh, jnp.full(omega_HxFxDh.shape[:2], weight)
+
+
+def fastfood(mixer: SpectralMixer, num_frequencies: int, head_width: int,
+             train: bool) -> tuple[jax.Array, jax.Array]:
+  """omega = rows of S H G P H B / sqrt(W), blocks of width W stacked.
+
+  H is the Walsh-Hadamard matrix of the first power of two W >= Dh, P a random
+  permutation, S, G, B learned diagonals per head, which start as FastFood's
+  (Le, Sarlos & Smola 2013): B random signs, G ~ N(0, 1), S = chi_W / |G|, so
+  that each row starts as N(0, I). The released code starts them near 0. The
+  transform is applied to the identity once per step, not to every token:
+  as a matrix product of width Dh it is the faster form there.
+  """
+  width = 1 << max(head_width - 1, 0).bit_length()
+  blocks = -(-num_frequencies // width)
+  shape = (mixer.num_heads, blocks, width)
+
+  def scales(key, shape):
+    g_key, s_key = jax.random.split(key)
+    g = jax.random.normal(g_key, shape)
+    chi = jnp.linalg.norm(jax.random.normal(s_key, (*shape, width)), axis=-1)
+    return jnp.stack([g, chi / jnp.linalg.norm(g, axis=-1, keepdims=True)])
+
+  g_HxNxW, s_HxNxW = mixer.param('scales', scales, shape)
+  b_HxNxW = mixer.param('signs', jax.random.rademacher, shape, jnp.float32)
+  order_HxNxW = mixer.noise(
+      'permutation', lambda key, shape: jnp.argsort(
+          jax.random.uniform(key, shape), axis=-1), shape, train)
+  m_HxNxWxW = walsh_hadamard(jnp.eye(width) * b_HxNxW[..., None, :])
+  m_HxNxWxW = jnp.take_along_axis(m_HxNxWxW, order_HxNxW[..., None], axis=-2)
+  m_HxNxWxW = walsh_hadamard(g_HxNxW[..., None] * m_HxNxWxW)
+  m_HxNxWxW = s_HxNxW[..., None] * m_HxNxWxW / math.sqrt(width)
+  omega_HxFxDh = m_HxNxWxW.reshape(mixer.num_heads, -1, width)[
+      :, :num_frequencies, :head_width]
+  return omega_HxFxDh, jnp.full(omega_HxFxDh.shape[:2], 1 / num_frequencies)
+
+
+def walsh_hadamard(x: jax.Array) -> jax.Array:
+  """H x over axis -2, unnormalised, in W log W steps; W a power of two."""
+  *rest, width, columns = x.shape
+  step = 1
+  while step < width:
+    pairs = x.reshape(*rest, width // (2 * step), 2, step, columns)
+    even, odd = pairs[..., 0, :, :], pairs[..., 1, :, :]
+    x = jnp.stack([even + odd, even - odd], -3)
+    step *= 2
+  return x.reshape(*rest, width, columns)

@@ -1,0 +1,103 @@
+"""Classification of sequences and pairs: cross entropy and accuracy."""
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from lra.data import batches
+from lra.nn import heads
+from lra.objectives import base
+
+
+class Objective(base.Objective):
+  """One class of an example, read from its pooled positions.
+
+  Batches hold tokens int16 [B, L] (pairs: [B, 2, L]), labels int32 [B] and
+  weights float32 [B].
+  """
+  sums = ('loss', 'correct')
+
+  def model(self, encoder, dtype):
+    settings = self.config.encoder
+    layers = settings.head_layers or (2 if self.task.dual else 1)
+    return heads.Classifier(encoder=encoder, head=heads.ClassifierHead(
+        num_classes=self.task.num_classes,
+        hidden=tuple(settings.mlp_width // 2**i for i in range(layers)),
+        pooling=settings.pooling, mean_over=settings.mean_over,
+        pair=settings.head, dtype=dtype))
+
+  def batch(self, split, indices, *, seed, step):
+    del seed, step  # nothing is drawn
+    return batches.gather(split, indices, self.seq_len)
+
+  def shapes(self, *lead):
+    pair = (2,) if self.task.dual else ()
+    return {'tokens': ((*lead, *pair, self.seq_len), np.dtype(np.int16)),
+            'labels': (lead, np.dtype(np.int32)),
+            'weights': (lead, np.dtype(np.float32))}
+
+  def loss(self, outputs, batch):
+    loss, correct = weighted_loss(outputs, batch['labels'], batch['weights'])
+    return {'loss': loss, 'correct': correct,
+            'weight': jnp.sum(batch['weights'])}
+
+  def metrics(self, sums):
+    return {'loss': sums['loss'] / sums['weight'],
+            'accuracy': sums['correct'] / sums['weight']}
+
+  def count(self, outputs, batch):
+    loss, _ = weighted_loss(outputs, batch['labels'], batch['weights'])
+    return confusion(outputs, batch, self.task.num_classes), loss
+
+  def scores(self, counts):
+    C = self.task.num_classes
+    total, losses = np.zeros((C, C), np.int64), []
+    for matrix, loss in counts:
+      total += np.asarray(matrix)
+      losses.append(np.float64(loss))
+    return scores(total, float(np.sum(losses)))
+
+  def better(self, scores, best):
+    return scores['accuracy'] > best['accuracy']
+
+
+def weighted_loss(logits_BxC, labels_B, weights_B):
+  """Sums of cross entropy (nats) and of correct answers, float32 []."""
+  loss_B = optax.softmax_cross_entropy_with_integer_labels(
+      logits_BxC, labels_B)
+  correct_B = jnp.argmax(logits_BxC, axis=-1) == labels_B
+  return jnp.sum(loss_B * weights_B), jnp.sum(correct_B * weights_B)
+
+
+def confusion(logits_BxC, batch, num_classes: int):
+  """Counts of (true, predicted) class, int32 [C, C]; weight 0 is left out."""
+  predicted_B = jnp.argmax(logits_BxC, axis=-1)
+  cell_B = batch['labels'] * num_classes + predicted_B
+  counts = jnp.zeros((num_classes**2,), jnp.int32).at[cell_B].add(
+      (batch['weights'] > 0).astype(jnp.int32))
+  return counts.reshape(num_classes, num_classes)
+
+
+def scores(confusion_CxC: np.ndarray, loss_sum: float) -> dict:
+  """What a result says of a split.
+
+  Args:
+    confusion_CxC: counts, rows the true class, columns the predicted one.
+    loss_sum: cross entropy in nats, summed over the examples.
+
+  Returns:
+    accuracy, loss (mean), macro precision, recall and F1 (a class nobody
+    predicted has precision 0; one without examples has recall 0), and the
+    confusion matrix as lists.
+  """
+  matrix = np.asarray(confusion_CxC, np.int64)
+  total = max(int(matrix.sum()), 1)
+  hits = np.diag(matrix).astype(np.float64)
+  precision = hits / np.maximum(matrix.sum(axis=0), 1)
+  recall = hits / np.maximum(matrix.sum(axis=1), 1)
+  f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
+  return {'accuracy': float(hits.sum() / total),
+          'loss': float(loss_sum / total),
+          'precision': float(precision.mean()),
+          'recall': float(recall.mean()), 'f1': float(f1.mean()),
+          'confusion': matrix.tolist()}

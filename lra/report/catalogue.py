@@ -1,0 +1,224 @@
+"""What the files of `lra/models` say of their models, without importing them.
+
+`python -m lra.report.catalogue` writes `lra/models/README.md` from it.
+"""
+
+import ast
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Mapping
+
+from lra import files, models
+from lra.report.formats import count
+from lra.report.markdown import code, table
+
+MODELS = models.FOLDER
+REFERENCE = 'transformer'
+# Order of the sections; a family not named here follows them by name.
+FAMILIES = ('dense', 'local', 'sparse', 'low-rank', 'linear', 'kernel')
+# What GROWTH may say: L, L sqrt(L), L^2.
+EXPONENTS = (1, 1.5, 2)
+
+_TITLE = """\
+# Models
+
+Generated from the files of this folder by `python -m lra.report.catalogue`; \
+never edited by hand. `config.model.name` is the name in the first column.
+
+B batch, L length, H heads, D model width, Dh head width, M landmarks, \
+features or other budget of the model. Kernels are the values of \
+`config.model.kernel` besides `auto`. A model marked "mixes padding" mixes \
+all positions by definition, so the amount of padding can change its scores.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """One model.
+
+  Attributes:
+    name: its file in lra/models, the value of `config.model.name`.
+    title: how its paper calls it.
+    summary: what it is, one sentence.
+    equation, source: lines of its docstring.
+    family: FAMILY, the section it belongs to.
+    cost: COST, how much time (and memory) it takes, to be read by people.
+    growth: GROWTH, the same for programs: {'time': exponent of L, 'memory':
+      exponent of L}.
+    kernels: KERNELS, the choices of `config.model.kernel` besides `auto`.
+    mixes_padding: MIXES_PADDING, whether padding can change scores.
+  """
+  name: str
+  title: str
+  summary: str
+  equation: str
+  source: str
+  family: str
+  cost: str
+  growth: Mapping[str, float]
+  kernels: tuple[str, ...] = ()
+  mixes_padding: bool = False
+
+
+class _Problem(ValueError):
+  """What is wrong with a model's file and how to mend it."""
+
+
+def read(folder: str | os.PathLike = MODELS) -> list[Entry]:
+  """Returns the models of `folder`, by name, without those with problems."""
+  return [e for e in _read(folder) if isinstance(e, Entry)]
+
+
+def problems(folder: str | os.PathLike = MODELS) -> list[str]:
+  """Returns a sentence for each model of `folder` that `read` leaves out."""
+  return [e for e in _read(folder) if isinstance(e, str)]
+
+
+def _read(folder):
+  """Of each model its entry, or a sentence."""
+  for name in models.names(folder):
+    path = pathlib.Path(folder) / f'{name}.py'
+    try:
+      yield _entry(path)
+    except _Problem as problem:
+      yield f'{path}: {problem}.'
+
+
+def _entry(path):
+  tree = _parse(path)
+  if not any(isinstance(node, ast.ClassDef) and node.name == 'Mixer'
+             for node in tree.body):
+    raise _Problem('define the class Mixer, or move what is not a model to '
+                   'another folder')
+  doc = ast.get_docstring(tree) or ''
+  title, colon, summary = ' '.join(doc.split('\n\n')[0].split()).partition(': ')
+  if not colon:
+    raise _Problem('begin its docstring with "Name: what it is."')
+  return Entry(
+      path.stem, title, summary,
+      equation=_line(doc, 'Equation'), source=_line(doc, 'Source'),
+      **{name.lower(): _constant(tree, name) for name in _CONSTANTS})
+
+
+def _parse(path):
+  try:
+    return ast.parse(path.read_text(encoding='utf-8'))
+  except SyntaxError as error:
+    raise _Problem(
+        f'line {error.lineno} is not Python ({error.msg}), mend it') from error
+  except (OSError, ValueError) as error:
+    raise _Problem(f'it cannot be read ({error}), restore it') from error
+
+
+def _line(doc, key):
+  """The text after `key:`, with its indented continuation lines."""
+  found = re.findall(rf'^{key}:(.*(?:\n[ \t]+\S.*)*)', doc, re.MULTILINE)
+  if len(found) != 1 or not found[0].strip():
+    raise _Problem(f'its docstring needs one line "{key}: ...", continued on '
+                   'indented lines')
+  return ' '.join(found[0].split())
+
+
+def _is_text(value):
+  return isinstance(value, str) and bool(value.strip())
+
+
+def _is_growth(value):
+  return (isinstance(value, dict) and set(value) == {'time', 'memory'}
+          and all(x in EXPONENTS for x in value.values()))
+
+
+# Name -> what it is like, whether a value is, what it is if not given.
+_CONSTANTS = {
+    'FAMILY': ("'linear'", _is_text, None),
+    'COST': ("'O(L D^2)'", _is_text, None),
+    'GROWTH': ("{'time': 1, 'memory': 1}, of 1, 1.5 and 2", _is_growth, None),
+    'KERNELS': ("('xla', 'pallas_gpu')", lambda value: (
+        isinstance(value, tuple) and all(map(_is_text, value))), ()),
+    'MIXES_PADDING': ('True', lambda value: isinstance(value, bool), False),
+}
+
+
+def _constant(tree, name):
+  """Value of a constant of the module, which is written as a literal."""
+  like, is_sound, value = _CONSTANTS[name]
+  for node in tree.body:
+    if isinstance(node, ast.Assign) and any(
+        isinstance(t, ast.Name) and t.id == name for t in node.targets):
+      try:
+        value = ast.literal_eval(node.value)
+      except (TypeError, ValueError):
+        value = None
+  if value is None or not is_sound(value):
+    raise _Problem(f'give it the constant {name}, a literal like {like}')
+  return value
+
+
+def families(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+  """Entries by family, in the order of FAMILIES."""
+  known = {name: [] for name in FAMILIES}
+  for entry in sorted(entries, key=lambda e: (e.family, e.name)):
+    known.setdefault(entry.family, []).append(entry)
+  return {name: members for name, members in known.items() if members}
+
+
+def readme(entries: Iterable[Entry]) -> str:
+  """Returns the text of lra/models/README.md for these models."""
+  parts = [_TITLE]
+  for family, members in families(entries).items():
+    lines = [[f'[`{e.name}`]({e.name}.py)', f'**{e.title}**: {e.summary}',
+              code(e.equation), code(e.cost), ', '.join(e.kernels),
+              'mixes padding' if e.mixes_padding else '', e.source]
+             for e in members]
+    header = ['model', 'what', 'equation', 'cost', 'kernels', 'padding',
+              'source']
+    parts += [f'## {family.capitalize()}\n',
+              table(header, lines) + '\n']
+  return '\n'.join(parts)
+
+
+def write_readme(folder: str | os.PathLike = MODELS) -> pathlib.Path:
+  """Writes README.md into `folder`, atomically, and returns its path."""
+  path = pathlib.Path(folder) / 'README.md'
+  files.write_all({path: readme(read(folder)).encode()})
+  return path
+
+
+def listing(params: Mapping[str, Mapping[str, int]] | None = None,
+            folder: str | os.PathLike = MODELS) -> str:
+  """The plain-text table of `run_lra.py --list`, and below it the problems.
+
+  Args:
+    params: model -> task -> number of parameters; tasks become columns, in
+      the order in which they first occur, with the ratio to `REFERENCE`.
+    folder: where the models are.
+  """
+  params = params or {}
+  columns = list(dict.fromkeys(t for by in params.values() for t in by))
+  base = params.get(REFERENCE, {})
+  lines = [['model', 'family', 'cost', 'kernels', *columns]]
+  for family, members in families(read(folder)).items():
+    for e in members:
+      mine = params.get(e.name, {})
+      lines.append([e.name, family, e.cost, ', '.join(e.kernels) or '-',
+                    *(_against(mine.get(t), base.get(t)) for t in columns)])
+  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+  lines = ['  '.join(
+      cell.rjust(w) if i > 3 else cell.ljust(w)
+      for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+  ).rstrip() for line in lines]
+  return ''.join(f'{line}\n' for line in lines + problems(folder))
+
+
+def _against(number, reference):
+  """Parameters and their ratio to the reference's."""
+  if number is None:
+    return '-'
+  ratio = f' {number / reference:.2f}x' if reference else ''
+  return count(number) + ratio
+
+
+if __name__ == '__main__':
+  print(write_readme())

@@ -1,0 +1,180 @@
+"""Writes `leaderboard.md` and its figures from the committed records.
+
+The page is a pure function of the records: its bytes do not depend on the
+order of the files, the locale or the time zone. Nothing here imports jax.
+"""
+
+import os
+import pathlib
+
+from lra import files
+from lra.report import columns, figures, published, rows
+from lra.report import markdown as md
+from lra.report.formats import percent
+
+_HERE = pathlib.Path(__file__).resolve().parents[1]
+RESULTS = _HERE / 'results'
+PAGE = _HERE.parent / 'leaderboard.md'
+FIGURES = 'lra/results/figures'
+
+_INTRO = """\
+# Long Range Arena leaderboard
+
+Generated from `lra/results/` by `python run_lra.py --leaderboard`; never \
+edited by hand.
+
+Accuracies are percentages of the whole test split, each example counted once; \
+it is read once, at the end of a run. Mean and best are over seeds. "Above \
+floor" is the mean minus the task's highest floor, in points: what is not \
+above it has not beaten a method without a neural network. Rows of different \
+protocols are not comparable and have tables of their own. "x Transformer" \
+is the parameter count over that of the Transformer of the same task and \
+protocol; a row above 1.10 breaks the arena's limit and says so. Steps per \
+second exclude compilation and evaluation and compare only on one device.
+"""
+
+_ADD = """\
+## Add a row
+
+```
+python run_lra.py --config=configs/simpletron.py:listops_mini
+python run_lra.py --leaderboard
+```
+
+A run's small `result.json`, committed as \
+`lra/results/runs/<task>/<model>-<config hash>-s<seed>.json`, is one seed of \
+one row.
+"""
+
+_PUBLISHED = """\
+## Published results
+
+Percentages as their sources print them, in no order of merit. Pooling, heads, \
+vocabularies and budgets differ between protocols, so these are compared \
+within one protocol only (within `mixed` not even there) and never ranked \
+with the rows above. FAIL: not learnt. Secondary: read in another \
+paper's table.
+"""
+
+
+def render(runs_dir: str | os.PathLike = RESULTS / 'runs',
+           floors_dir: str | os.PathLike = RESULTS / 'floors',
+           published_csv: str | os.PathLike = RESULTS / 'published.csv',
+           figures_url: str = FIGURES) -> str:
+  """Returns the page.
+
+  Args:
+    runs_dir: folder of result records, searched recursively; may be missing.
+    floors_dir: folder of floors records, `<task>.json`; may be missing.
+    published_csv: the published results.
+    figures_url: where the page finds its figures.
+
+  Raises:
+    UserError: a record or a published row is not sound; names its file.
+  """
+  boards = rows.load(pathlib.Path(runs_dir), pathlib.Path(floors_dir))
+  return _page(boards, published.read(pathlib.Path(published_csv)), figures_url)
+
+
+def write(page: str | os.PathLike = PAGE,
+          runs_dir: str | os.PathLike = RESULTS / 'runs',
+          floors_dir: str | os.PathLike = RESULTS / 'floors',
+          published_csv: str | os.PathLike = RESULTS / 'published.csv',
+          figures_dir: str | os.PathLike = RESULTS / 'figures') -> None:
+  """Writes the page and its figures, and removes figures it no longer has.
+
+  Every input is checked and every file is ready before the first is replaced.
+
+  Raises:
+    UserError: as `render`, or a file cannot be written.
+  """
+  page, folder = pathlib.Path(page), pathlib.Path(figures_dir)
+  boards = rows.load(pathlib.Path(runs_dir), pathlib.Path(floors_dir))
+  url = pathlib.Path(
+      os.path.relpath(folder.resolve(), page.resolve().parent)).as_posix()
+  text = _page(boards, published.read(pathlib.Path(published_csv)), url)
+  contents = {folder / name: data
+              for board in boards if board.finished
+              for name, data in figures.draw(board).items()}
+  stale = set(folder.glob('*.svg')) - set(contents)
+  files.write_all({**contents, page: text.encode()})
+  for path in stale:
+    path.unlink(missing_ok=True)
+
+
+def _page(boards, papers, url):
+  parts = [_INTRO]
+  for title, mini in (('Full tasks', False), ('Mini tasks', True)):
+    group = [b for b in boards if b.task.mini == mini]
+    parts += [f'## {title}\n', *_group(group, mini, url)]
+  parts += [_ADD, *_published(papers)]
+  return '\n'.join(parts)
+
+
+def _group(boards, mini, url):
+  parts = []
+  if mini:
+    parts.append('Small versions of the tasks for a laptop; not Long Range '
+                 'Arena scores.\n')
+  if not any(b.rows for b in boards):
+    parts.append('No run yet: see "Add a row" below.\n')
+  else:
+    parts.append(_overview(boards))
+  for board in boards:
+    parts += _task(board, url)
+  return parts
+
+
+def _overview(boards):
+  """Mean accuracies, one column per task, floors above the scores."""
+  titles = [b.task.title for b in boards]
+  lines = [['*highest floor*', '', *(percent(b.highest) for b in boards)]]
+  for protocol, model in sorted(
+      {(r.protocol, r.model) for b in boards for r in b.rows}):
+    usual = [b.usual(protocol, model) for b in boards]
+    lines.append([model, protocol, *(percent(r and r.mean) for r in usual)])
+  return (md.table(['model', 'protocol', *titles], lines, right=titles) +
+          '\n\nMean test accuracy; of a model run in several configurations, '
+          'the one with the most seeds, then the most steps.\n')
+
+
+def _task(board, url):
+  task = board.task
+  parts = [f'### {task.title}\n',
+           _table(columns.FLOORS, board.floors) if board.floors
+           else 'No floor has been computed for this task.\n']
+  shown = [c for c in columns.SCORES
+           if task.dual or c.name not in columns.PAIRS]
+  for protocol, members in board.protocols().items():
+    parts += [f'Protocol {md.code(protocol)}:\n', _table(shown, members)]
+  if not board.rows:
+    parts.append('No run yet.\n')
+  if board.finished:
+    parts.append('\n'.join(
+        f'![{task.title}: {what}]({url}/{name})'
+        for name, what in figures.names(task).items()) + '\n')
+    parts.append(
+        '<details><summary>Precision, recall, F1 and times (means over '
+        f'seeds)</summary>\n\n{_table(columns.DETAILS, board.finished)}\n'
+        '</details>\n')
+  return parts
+
+
+def _table(shown, items):
+  lines = [[md.strong(c.text(item)) if c.strong else c.text(item)
+            for c in shown] for item in items]
+  numbers = {c.name for c in shown if c.number}
+  return md.table([c.name for c in shown], lines, right=numbers) + '\n'
+
+
+def _published(papers):
+  parts = [_PUBLISHED]
+  titles = list(published.SCORES.values())
+  for protocol in sorted({p.protocol for p in papers}):
+    lines = [[p.model, *(p.scores[name] for name in published.SCORES), p.source,
+              f'[{p.arxiv}](https://arxiv.org/abs/{p.arxiv})', p.evidence]
+             for p in papers if p.protocol == protocol]
+    header = ['model', *titles, 'source', 'arXiv', 'evidence']
+    parts += [f'### Published: {md.code(protocol)}\n',
+              md.table(header, lines, right=titles) + '\n']
+  return parts

@@ -1,0 +1,86 @@
+"""Reads the published Long Range Arena results."""
+
+import csv
+import dataclasses
+import pathlib
+import re
+
+from lra.errors import UserError
+
+# Column of the file -> its title on the page.
+SCORES = {'listops': 'ListOps', 'text': 'Text', 'retrieval': 'Retrieval',
+          'image': 'Image', 'pathfinder': 'Pathfinder', 'pathx': 'Path-X',
+          'average': 'Average'}
+COLUMNS = ('model', *SCORES, 'protocol', 'source', 'arxiv', 'evidence')
+EVIDENCE = ('primary', 'secondary')
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+  """One published row.
+
+  Attributes:
+    model: the name its paper gives it.
+    scores: column of SCORES -> percent as printed in the source, 'FAIL', or ''
+      where none was published.
+    protocol: training and scoring rules; rows compare only within one.
+    source: where the numbers are printed.
+    arxiv: identifier of the model's paper.
+    evidence: 'primary' (read in the source) or 'secondary' (in another's
+      table).
+  """
+  model: str
+  scores: dict[str, str]
+  protocol: str
+  source: str
+  arxiv: str
+  evidence: str
+
+
+def read(path: pathlib.Path) -> list[Published]:
+  """Returns the rows of `path` in the order of the file.
+
+  Raises:
+    UserError: the file or one of its rows is malformed; names the line.
+  """
+  try:
+    with open(path, encoding='utf-8', newline='') as f:
+      reader = csv.reader(f, strict=True)
+      if tuple(next(reader, ())) != COLUMNS:
+        raise ValueError(f'the header must be {",".join(COLUMNS)}')
+      return [_parse(fields) for fields in reader]
+  except OSError as error:
+    raise UserError(
+        f'Cannot read {path} ({error.strerror}): restore it from the '
+        'repository.') from error
+  except UnicodeDecodeError as error:
+    raise UserError(f'{path} is not UTF-8: save it as UTF-8.') from error
+  except (ValueError, csv.Error) as error:
+    line = max(reader.line_num, 1)
+    raise UserError(
+        f'{path}, line {line}: {error}; correct that row.') from error
+
+
+def _parse(fields):
+  if len(fields) != len(COLUMNS):
+    raise ValueError(f'{len(fields)} fields instead of {len(COLUMNS)}')
+  row = dict(zip(COLUMNS, fields, strict=True))
+  for name in ('model', 'protocol', 'source'):
+    if not row[name].strip():
+      raise ValueError(f'{name} is empty')
+  for name in SCORES:
+    _check_score(name, row[name])
+  if not re.fullmatch(r'\d{4}\.\d{4,5}', row['arxiv']):
+    raise ValueError(f'arxiv {row["arxiv"]!r} is not like 2011.04006')
+  if row['evidence'] not in EVIDENCE:
+    raise ValueError(
+        f'evidence {row["evidence"]!r} is not {" or ".join(EVIDENCE)}')
+  scores = {name: row.pop(name) for name in SCORES}
+  return Published(scores=scores, **row)
+
+
+def _check_score(name, text):
+  if text in ('', 'FAIL'):
+    return
+  if not re.fullmatch(r'\d{1,3}(\.\d+)?', text) or float(text) > 100:
+    raise ValueError(f'{name} {text!r} is not a percentage, FAIL or empty')

@@ -1,0 +1,215 @@
+"""What a run leaves behind, its `result.json`: the one description of it."""
+
+import json
+import pathlib
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import AfterValidator, Field
+
+from lra import files, identity, tasks
+from lra.errors import UserError
+from lra.report import record
+from lra.report.record import Amount, Count, Fraction, Record, TaskName, Text
+
+CLASSIFICATION = 'classification'
+# A run with one of these statuses is not continued.
+FINISHED = ('ok', 'diverged')
+
+
+def _plain(config):
+  """The config as JSON keeps it, so that tuples become lists."""
+  return json.loads(json.dumps(config, allow_nan=False))
+
+
+Config = Annotated[dict[str, Any], AfterValidator(_plain)]
+
+
+class Scores(Record):
+  """Scores of one split: numbers by name, whatever the objective.
+
+  Attributes:
+    loss: mean over the examples.
+  """
+  __pydantic_extra__: dict[str, float]
+  loss: float
+
+
+class ClassificationScores(Scores):
+  """Scores of a classifier on one split.
+
+  Attributes:
+    loss: mean cross entropy, in nats.
+    accuracy, precision, recall, f1: fractions; all but the accuracy are means
+      over the classes.
+    confusion: [C, C], number of examples of each true class (rows) that were
+      given each class (columns).
+  """
+  loss: Amount
+  accuracy: Fraction
+  precision: Fraction
+  recall: Fraction
+  f1: Fraction
+  confusion: list[list[Count]]
+
+  @property
+  def examples(self) -> int:
+    """Number of examples that were scored."""
+    return sum(map(sum, self.confusion))
+
+  @pydantic.model_validator(mode='after')
+  def _accuracy_is_that_of_the_confusion(self):
+    classes = len(self.confusion)
+    if any(len(row) != classes for row in self.confusion):
+      raise ValueError("'confusion' is not square")
+    if not self.examples:
+      raise ValueError("'confusion' counts no example")
+    hits = sum(self.confusion[i][i] for i in range(classes))
+    if abs(hits / self.examples - self.accuracy) > 1e-6:
+      raise ValueError(f"'confusion' gives accuracy {hits / self.examples:.6f} "
+                       f"but 'accuracy' is {self.accuracy:.6f}")
+    return self
+
+
+class Result(Record):
+  """One run: one config and one seed.
+
+  Attributes:
+    status: 'ok', 'diverged' (the loss was not finite), 'oom' (out of memory)
+      or 'stopped' (the same command continues the run).
+    objective: name of what was learnt; it says what the scores are.
+    task, model, protocol, seed: as in `config`.
+    steps: updates made.
+    best_step: step of the parameters that were tested, if any.
+    val: scores of those parameters on the validation split, None without one.
+    test: scores on the test split; never None where the status is 'ok'.
+    floors: name -> accuracy of a method without a neural network.
+    num_params, mixer_params: trainable parameters of the model, and of its
+      mixers alone; never None where the status is 'ok'.
+    steps_per_s, tokens_per_s: training speed without compilation and
+      evaluation.
+    peak_memory_bytes: the most that was in use at once, in bytes.
+    train_seconds, eval_seconds, compile_seconds: where the time went.
+    device: the kind of device, as people call it.
+    num_devices: how many of them.
+    dtype: what was computed in.
+    kernel: the kernel that the mixers ran.
+    git_commit, git_dirty: version of the code, and whether it was modified.
+    data_fingerprint: hash of the prepared data set.
+    config: the whole config, as plain JSON values.
+  """
+  status: Literal['ok', 'diverged', 'oom', 'stopped']
+  objective: Text = CLASSIFICATION
+  task: TaskName
+  model: Text
+  protocol: Text
+  seed: Count
+  steps: Count
+  best_step: Count | None
+  val: Scores | None
+  test: Scores | None
+  floors: dict[str, Fraction]
+  num_params: Count | None
+  mixer_params: Count | None
+  steps_per_s: Amount | None
+  tokens_per_s: Amount | None
+  peak_memory_bytes: Count | None
+  train_seconds: Amount | None
+  eval_seconds: Amount | None
+  compile_seconds: Amount | None
+  device: Text
+  num_devices: Annotated[int, Field(ge=1)] = 1
+  dtype: Text
+  kernel: Text | None
+  git_commit: Text | None
+  git_dirty: bool | None
+  data_fingerprint: Text
+  config: Config
+
+  @property
+  def finished(self) -> bool:
+    """Whether the same command has nothing left to do."""
+    return self.status in FINISHED
+
+  @property
+  def record_path(self) -> pathlib.Path:
+    """Where its record is kept, seen from the folder of all records."""
+    name = f'{self.model}-{identity.run_name(self.config)}.json'
+    return pathlib.Path(self.task, name)
+
+  @pydantic.model_validator(mode='after')
+  def _is_complete(self):
+    for name in ('test', 'num_params', 'mixer_params'):
+      if self.status == 'ok' and getattr(self, name) is None:
+        raise ValueError(f"field '{name}' is null but the status is 'ok'")
+    if self.status == 'ok' and not self.num_params:
+      raise ValueError("field 'num_params' is 0")
+    both = self.num_params is not None and self.mixer_params is not None
+    if both and self.mixer_params > self.num_params:
+      raise ValueError("field 'mixer_params' is larger than 'num_params'")
+    return self
+
+  @pydantic.model_validator(mode='after')
+  def _agrees_with_its_config(self):
+    model = self.config.get('model') or {}
+    if not isinstance(model, dict):
+      raise ValueError("field 'config.model' is not an object")
+    said = {**self.config, 'model': model.get('name')}
+    for name in ('task', 'model', 'protocol', 'seed'):
+      ours, theirs = getattr(self, name), said.get(name)
+      if theirs is not None and theirs != ours:
+        raise ValueError(
+            f"field '{name}' is {ours!r} but its config says {theirs!r}")
+    return self
+
+
+class ClassificationResult(Result):
+  """A run whose objective is classification."""
+  val: ClassificationScores | None
+  test: ClassificationScores | None
+
+  @pydantic.model_validator(mode='after')
+  def _has_the_classes_of_its_task(self):
+    classes = tasks.TASKS[self.task].num_classes
+    for split in ('val', 'test'):
+      scores = getattr(self, split)
+      if scores is not None and len(scores.confusion) != classes:
+        raise ValueError(
+            f"field '{split}.confusion' is not {classes} x {classes}")
+    return self
+
+
+def validate(fields: dict) -> Result:
+  """Returns the fields of a new result as one.
+
+  Raises:
+    UserError: a field is missing, of the wrong type or out of range, or two
+      of them contradict each other; names the field.
+  """
+  try:
+    return _result(fields)
+  except pydantic.ValidationError as error:
+    raise UserError(
+        f'The result of this run cannot be kept ({record.reason(error)}): mend '
+        'the code that made it.') from error
+
+
+def write(path: pathlib.Path, result: Result) -> None:
+  """Writes a result as JSON, all or nothing; UserError where it cannot."""
+  files.write_json(path, result.model_dump(exclude_unset=True))
+
+
+def read(path: pathlib.Path) -> Result:
+  """Returns the result in `path`; raises UserError naming file and field."""
+  return record.read(path, _result, 'result')
+
+
+def read_if_there(path: pathlib.Path) -> Result | None:
+  """As `read`, but None where there is no such file."""
+  return read(path) if path.exists() else None
+
+
+def _result(fields):
+  other = (isinstance(fields, dict) and
+           fields.get('objective', CLASSIFICATION) != CLASSIFICATION)
+  return (Result if other else ClassificationResult).model_validate(fields)

@@ -1,0 +1,294 @@
+"""Turns result records into leaderboard rows.
+
+A row is every seed of one task, model, protocol, configuration and data set.
+Two configurations of a model are two rows, named by the fields in which they
+differ. Only the runs of classifiers are shown: the others have no accuracy.
+"""
+
+import collections
+import dataclasses
+import json
+import math
+import pathlib
+
+from lra import fields, identity, tasks
+from lra.errors import UserError
+from lra.report import floors as floors_lib
+from lra.report import result
+from lra.report.catalogue import REFERENCE
+from lra.report.result import Result
+
+_SIZES = ('num_layers', 'width', 'mlp_width')
+
+
+@dataclasses.dataclass(frozen=True)
+class Floor:
+  """What a trivial or linear method reaches: accuracy is a fraction."""
+  name: str
+  accuracy: float
+  how: str
+
+
+@dataclasses.dataclass
+class Row:
+  """The seeds of one configuration.
+
+  Attributes:
+    runs: their results, by seed.
+    variant: the config fields that tell it from the model's other rows, or ''.
+    floor: accuracy of the highest floor of the row's data, or None.
+    foreign: fingerprint of the task's floors where the row's differs, or ''.
+    ratio: parameters over the reference Transformer's, or None.
+    heavy: whether that ratio is above 1.1.
+  """
+  runs: list[Result]
+  variant: str = ''
+  floor: float | None = None
+  foreign: str = ''
+  ratio: float | None = None
+  heavy: bool = False
+
+  # What is the same in every run of the row.
+  task = property(lambda self: self.runs[0].task)
+  model = property(lambda self: self.runs[0].model)
+  protocol = property(lambda self: self.runs[0].protocol)
+  data = property(lambda self: self.runs[0].data_fingerprint)
+  config = property(lambda self: self.runs[0].config)
+
+  @property
+  def finished(self) -> list[Result]:
+    return [run for run in self.runs if run.status == 'ok']
+
+  @property
+  def accuracies(self) -> list[float]:
+    return [run.test.accuracy for run in self.finished]
+
+  @property
+  def mean(self) -> float | None:
+    return mean(self.accuracies)
+
+  @property
+  def best(self) -> float | None:
+    return max(self.accuracies, default=None)
+
+  @property
+  def params(self) -> int | None:
+    return self.largest('num_params')
+
+  @property
+  def devices(self) -> list[str]:
+    return sorted({device(run) for run in self.runs})
+
+  def values(self, field: str) -> list:
+    """The field of every run that has it."""
+    found = (getattr(run, field) for run in self.runs)
+    return [value for value in found if value is not None]
+
+  def largest(self, field: str) -> int | None:
+    return max(self.values(field), default=None)
+
+  def distinct(self, field: str) -> list[str]:
+    return sorted(set(self.values(field)))
+
+  def setting(self, section: str, name: str) -> str:
+    """What its config says, '' where it says nothing."""
+    value = (self.config.get(section) or {}).get(name)
+    return '' if value is None else str(value)
+
+  def average(self, split: str, field: str) -> float | None:
+    """Mean of a score over the finished runs that have this split."""
+    scores = [getattr(run, split) for run in self.finished]
+    return mean([getattr(s, field) for s in scores if s is not None])
+
+  def per_device(self, field: str) -> list[float | None]:
+    """Mean of `field` on each of `devices`."""
+    return [mean(Row([run for run in self.runs if device(run) == name])
+                 .values(field)) for name in self.devices]
+
+
+@dataclasses.dataclass
+class TaskBoard:
+  """What is known of one task: its floors, lowest first, and its rows."""
+  task: tasks.Task
+  floors: list[Floor]
+  rows: list[Row]
+
+  @property
+  def finished(self) -> list[Row]:
+    """The rows with at least one finished run."""
+    return [row for row in self.rows if row.finished]
+
+  @property
+  def highest(self) -> float | None:
+    """Accuracy of the highest floor."""
+    return max((floor.accuracy for floor in self.floors), default=None)
+
+  def protocols(self) -> dict[str, list[Row]]:
+    by_protocol = {}
+    for row in sorted(self.rows, key=lambda r: r.protocol):
+      by_protocol.setdefault(row.protocol, []).append(row)
+    return by_protocol
+
+  def usual(self, protocol: str, model: str) -> Row | None:
+    """The model's row for an overview: its accuracy does not decide."""
+    mine = [r for r in self.rows if (r.protocol, r.model) == (protocol, model)]
+    return max(mine, default=None, key=lambda r: (
+        not r.foreign, len(r.finished), r.largest('steps'), r.variant))
+
+
+def device(run: Result) -> str:
+  """What a run was made on, with the number of devices where several."""
+  several = f'{run.num_devices} x ' if run.num_devices > 1 else ''
+  return several + run.device
+
+
+def mean(values) -> float | None:
+  return math.fsum(values) / len(values) if values else None
+
+
+def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path) -> list[TaskBoard]:
+  """Returns a TaskBoard for each task with records, in the order of TASKS.
+
+  Rows are by mean test accuracy, highest first, then by name.
+
+  Raises:
+    UserError: a record is not sound, or two records contradict each other.
+  """
+  runs = {path: run for path, run in _read(runs_dir, result.read).items()
+          if run.objective == result.CLASSIFICATION}
+  floors = {record.task: record
+            for record in _read(floors_dir, floors_lib.read).values()}
+  _check_totals(runs)
+  groups = _group(runs)
+  boards = []
+  for task in tasks.TASKS.values():
+    mine = [row for row in groups if row.task == task.name]
+    if mine or task.name in floors:
+      boards.append(_board(task, mine, floors.get(task.name)))
+  return boards
+
+
+def _read(directory, read):
+  """Every record under a folder, by path."""
+  found = sorted(directory.rglob('*.json'), key=lambda p: p.as_posix())
+  return {path: read(path) for path in found if not path.name.startswith('.')}
+
+
+def _check_totals(runs):
+  """Every run on the same data must have been tested on as many examples."""
+  seen = {}
+  for path, run in runs.items():
+    if run.test is None:
+      continue
+    total = run.test.examples
+    key = run.task, run.data_fingerprint
+    other, expected = seen.setdefault(key, (path, total))
+    if total != expected:
+      raise UserError(
+          f'{path} counts {total} test examples but {other} {expected} on the '
+          'same data: run again or delete the one that missed some.')
+
+
+def _group(runs):
+  groups = collections.defaultdict(dict)
+  for path, run in runs.items():
+    key = (run.task, run.model, run.protocol, run.data_fingerprint,
+           json.dumps(_identity(run), sort_keys=True))
+    seeds = groups[key]
+    if run.seed in seeds:
+      raise UserError(
+          f'{path} and {seeds[run.seed][0]} are the same run (same config '
+          'and seed): delete one of them.')
+    seeds[run.seed] = path, run
+  rows = [Row([run for _, (_, run) in sorted(seeds.items())])
+          for _, seeds in sorted(groups.items())]
+  _name_variants(rows)
+  return rows
+
+
+def _identity(run):
+  """What tells configurations apart: {dotted field: value}."""
+  return identity.flatten(identity.identity(run.config))
+
+
+def _name_variants(rows):
+  families = collections.defaultdict(list)
+  for row in rows:
+    families[row.task, row.model, row.protocol].append(row)
+  for family in families.values():
+    settings = [_described(row) for row in family]
+    differing = sorted(name for name in set().union(*settings)
+                       if len({s.get(name, 'unset') for s in settings}) > 1)
+    for row, mine in zip(family, settings, strict=True):
+      row.variant = ', '.join(
+          f'{name}={mine.get(name, "unset")}' for name in differing)
+
+
+def _described(row):
+  """{field: its value as text}, of every field that can tell rows apart."""
+  values = fields.added(row.model) | _identity(row.runs[0])
+  texts = {name: value if isinstance(value, str) else json.dumps(value)
+           for name, value in values.items()}
+  return texts | {'data': row.data[:8]}
+
+
+def _board(task, rows, measured):
+  _compare_with_floors(rows, measured)
+  for protocol in {row.protocol for row in rows}:
+    _compare_with_transformer([r for r in rows if r.protocol == protocol])
+  rows.sort(key=lambda r: (r.mean is None, -(r.mean or 0), r.model, r.variant,
+                           r.protocol))
+  return TaskBoard(task, _floors(rows, measured), rows)
+
+
+def _compare_with_floors(rows, measured):
+  for row in rows:
+    floors = [f for run in row.runs for f in run.floors.values()]
+    if measured and measured.fingerprint != row.data:
+      row.foreign = measured.fingerprint
+    elif measured:
+      floors += [f.accuracy for f in measured.floors.values()]
+    row.floor = max(floors, default=None)
+
+
+def _floors(rows, measured):
+  """The measured floors, and those which only the runs know."""
+  floors = []
+  known = {}
+  if measured:
+    for name, floor in measured.floors.items():
+      floors.append(Floor(name, floor.accuracy, floor.how))
+      known[name, measured.fingerprint] = [floor.accuracy]
+  for row in rows:
+    for run in row.runs:
+      for name, accuracy in run.floors.items():
+        values = known.setdefault((name, row.data), [])
+        if all(abs(accuracy - v) > 1e-6 for v in values):
+          values.append(accuracy)
+          floors.append(Floor(
+              name, accuracy, f'computed by the runs on data {row.data[:8]}'))
+  return sorted(floors, key=lambda f: (f.accuracy, f.name, f.how))
+
+
+def _compare_with_transformer(rows):
+  reference = _reference(rows)
+  for row in rows:
+    if reference and row.params:
+      row.ratio = row.params / reference
+      row.heavy = 10 * row.params > 11 * reference
+
+
+def _reference(rows):
+  """Parameters of the Transformer whose encoder most of the rows share.
+
+  A protocol may have been tried with several encoder sizes; the usual one
+  sets the budget. Ties: more finished seeds, then fewer parameters.
+  """
+  def sizes(row):
+    return [row.setting('encoder', name) for name in _SIZES]
+  candidates = [r for r in rows if r.model == REFERENCE and r.params]
+  if not candidates:
+    return None
+  usual = max(candidates, key=lambda c: (
+      sum(sizes(r) == sizes(c) for r in rows), len(c.finished), -c.params))
+  return usual.params

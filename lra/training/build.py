@@ -1,0 +1,91 @@
+"""Config and task -> the encoder, with its mixer's arguments checked."""
+
+import functools
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from lra import models
+from lra.errors import UserError
+from lra.nn.encoder import Encoder
+from lra.tasks import Task
+
+DTYPES = {'float32': jnp.float32, 'bfloat16': jnp.bfloat16}
+# Fields of a mixer which the encoder fills in.
+_GIVEN = ('dtype', 'layer', 'num_layers', 'parent', 'name')
+
+
+def sequence_length(config, task: Task) -> int:
+  """Tokens per sequence, L, without CLS: the task's, or fewer if asked for.
+
+  Raises:
+    UserError: `config.seq_len` is not in 1..task.seq_len (or 0).
+  """
+  L = config.seq_len or task.seq_len
+  if not 0 < L <= task.seq_len:
+    raise UserError(
+        f'config.seq_len={L} is not possible: {task.name} has sequences of '
+        f'{task.seq_len} tokens; choose 1 to {task.seq_len}, or 0 for all.')
+  return L
+
+
+def encoder(config, task: Task) -> Encoder:
+  """The encoder of a config, with `config.model.name` as its mixer.
+
+  Raises:
+    UserError: an unknown model, an argument the mixer does not have, a number
+      of heads that does not divide the width, or a pooling that a causal
+      mixer makes blind.
+  """
+  settings = config.encoder
+  mixer = make_mixer(models.module(config.model.name), config.model)
+  if settings.pooling in ('cls', 'first') and getattr(
+      mixer(), 'causal', False):
+    raise UserError(
+        f'config.encoder.pooling={settings.pooling} reads the first position, '
+        f'which sees nothing of the rest in {config.model.name}: choose mean '
+        'or last.')
+  return Encoder(
+      mixer=mixer, vocab_size=task.vocab_size,
+      num_layers=settings.num_layers, width=settings.width,
+      mlp_width=settings.mlp_width, dropout=settings.dropout,
+      positions=settings.positions, prepend_cls=settings.pooling == 'cls',
+      cls_has_position=settings.cls_has_position,
+      embedding_std=settings.embedding_std, remat=settings.remat,
+      mask_padding=config.mask_padding, dtype=DTYPES[config.dtype])
+
+
+def make_mixer(module, model):
+  """The mixer of a config's `model`, as a function of what the encoder gives.
+
+  The function takes `dtype`, `layer`, `num_layers` and `name`; a mixer that
+  has no field for its place is not told it.
+
+  Raises:
+    UserError: the mixer lacks `dtype` or an argument of the config, or the
+      number of heads does not divide the width.
+  """
+  arguments = model.to_dict()
+  name = arguments.pop('name')
+  fields = module.Mixer.__dataclass_fields__
+  if 'dtype' not in fields:
+    raise UserError(
+        f'The Mixer of lra/models/{name}.py has no dtype: add the field '
+        '"dtype: jnp.dtype = jnp.float32" and give it to its layers.')
+  known = set(fields) - set(_GIVEN)
+  unknown = sorted(set(arguments) - known)
+  if unknown:
+    raise UserError(
+        f'config.model.{unknown[0]} means nothing to {name}: its arguments '
+        f'are {", ".join(sorted(known))}.')
+  heads, width = arguments.get('num_heads', 1), arguments.get('qkv_width', 0)
+  if width % heads:
+    raise UserError(
+        f'config.model.num_heads={heads} does not divide '
+        f'config.model.qkv_width={width}: choose a divisor.')
+  return functools.partial(_mixer, module.Mixer, arguments)
+
+
+def _mixer(cls, arguments, **given) -> nn.Module:
+  fields = cls.__dataclass_fields__
+  return cls(**arguments, **{k: v for k, v in given.items() if k in fields})

@@ -1,0 +1,162 @@
+"""Schedules, optimizers by name, parameter groups.
+
+Everything is optax, but for Long Range Arena's schedule, which it lacks.
+"""
+
+import re
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from optax import contrib
+
+from lra.errors import UserError
+
+
+def rsqrt(step, *, base: float, warmup: int):
+  """base * min(1, s / warmup) / sqrt(max(s, warmup)), s = step + 1.
+
+  The schedule of Long Range Arena's code, which SimpleTRON keeps (appendix
+  A). Counting from 1 makes the first update a real one.
+
+  Args:
+    step: updates made so far, 0 at the first one; a number or an array.
+    base: the config's learning rate.
+    warmup: steps of linear growth; 0 means none.
+  """
+  xp = jnp if isinstance(step, jax.Array) else np
+  s = xp.asarray(step, xp.float32) + 1
+  warmup = max(warmup, 1)
+  return base * xp.minimum(1.0, s / warmup) / xp.sqrt(xp.maximum(s, warmup))
+
+
+def schedule(config, base: float | None = None) -> Callable:
+  """Updates made so far -> learning rate, by `config.optim.schedule`.
+
+  All grow linearly over `config.train.warmup_steps` steps, so that the last
+  of these has the whole rate. Then `rsqrt` falls with the root of the step
+  (its peak is learning_rate / sqrt(warmup_steps)), `constant` stays, `cosine`
+  and `linear` fall to `final_fraction` of the rate at the last step.
+
+  Args:
+    config: the whole config.
+    base: the learning rate in place of `config.train.learning_rate`.
+  """
+  train, name = config.train, config.optim.schedule
+  base = train.learning_rate if base is None else base
+  warmup = train.warmup_steps
+  if name == 'rsqrt':
+    return lambda step: rsqrt(step, base=base, warmup=warmup)
+  rest = max(train.steps - warmup, 1)
+  final = config.optim.final_fraction
+  after = {
+      'constant': lambda: optax.constant_schedule(base),
+      'cosine': lambda: optax.cosine_decay_schedule(base, rest, alpha=final),
+      'linear': lambda: optax.linear_schedule(base, base * final, rest),
+  }[name]()
+  if not warmup:
+    return lambda step: after(step + 1)
+  whole = optax.join_schedules(
+      [optax.linear_schedule(0.0, base, warmup), after], [warmup])
+  return lambda step: whole(step + 1)
+
+
+def decay_mask(params):
+  """True for what decays: weight matrices and tables, not biases or norms."""
+  def decays(path, p):
+    return p.ndim > 1 and 'bias' not in jax.tree_util.keystr(path[-1:])
+
+  return jax.tree_util.tree_map_with_path(decays, params)
+
+
+def path_name(path) -> str:
+  """A parameter's name, such as `encoder/block_0/mixer/query/kernel`."""
+  return '/'.join(str(key.key) for key in path)
+
+
+def make(config) -> optax.GradientTransformation:
+  """The optimizer of a config: clipping, groups, update rule, weight decay.
+
+  Gradients of frozen parameters count neither in the clipped norm nor in the
+  update. `init` raises UserError where `config.optim.groups` leaves a
+  parameter out or has a group without parameters.
+  """
+  optim = config.optim
+  parts = []
+  if optim.groups:
+    parts.append(_frozen_to_zero(optim.groups))
+  if optim.clip_norm:
+    parts.append(optax.clip_by_global_norm(optim.clip_norm))
+  parts.append(_grouped(config) if optim.groups else _rule(config))
+  return optax.chain(*parts) if len(parts) > 1 else parts[0]
+
+
+def _rule(config, learning_rate=None, weight_decay=None):
+  """The update rule of one group."""
+  train, optim = config.train, config.optim
+  rate = schedule(config, learning_rate)
+  decay = train.weight_decay if weight_decay is None else weight_decay
+  # L2: the decay joins the gradient, as in torch.optim.Adam and SGD.
+  coupled = lambda rule: optax.chain(
+      optax.add_decayed_weights(decay, mask=decay_mask), rule)
+  return {
+      'adamw': lambda: optax.adamw(
+          rate, b1=train.b1, b2=train.b2, eps=train.eps, weight_decay=decay,
+          mask=decay_mask),
+      'adam': lambda: coupled(optax.adam(
+          rate, b1=train.b1, b2=train.b2, eps=train.eps)),
+      'sgd': lambda: coupled(optax.sgd(
+          rate, momentum=optim.momentum or None)),
+      'lion': lambda: optax.lion(
+          rate, b1=train.b1, b2=train.b2, weight_decay=decay,
+          mask=decay_mask),
+      'muon': lambda: contrib.muon(
+          rate, eps=train.eps, weight_decay=decay,
+          weight_decay_mask=decay_mask, adam_b1=train.b1, adam_b2=train.b2,
+          adam_weight_decay=decay),
+  }[optim.name]()
+
+
+def labels(params, groups):
+  """A tree like `params` with the number of each parameter's group.
+
+  The first group whose regular expression matches the whole name counts.
+
+  Raises:
+    UserError: a parameter is in no group, or a group has no parameter.
+  """
+  patterns = [re.compile(pattern) for pattern, _ in groups]
+
+  def label(path, _):
+    name = path_name(path)
+    for number, pattern in enumerate(patterns):
+      if pattern.fullmatch(name):
+        return number
+    raise UserError(
+        f'config.optim.groups says nothing of parameter {name}: add a last '
+        "group ('.*', {}) for the rest, or ('.*', None) to freeze it.")
+
+  tree = jax.tree_util.tree_map_with_path(label, params)
+  unused = set(range(len(groups))) - set(jax.tree.leaves(tree))
+  if unused:
+    raise UserError(
+        f'config.optim.groups: no parameter is named like '
+        f'{groups[min(unused)][0]!r}, or earlier groups have them all: '
+        'correct it; names are like encoder/block_0/mixer/query/kernel.')
+  return tree
+
+
+def _frozen_to_zero(groups):
+  return optax.masked(
+      optax.set_to_zero(), lambda params: jax.tree.map(
+          lambda number: groups[number][1] is None, labels(params, groups)))
+
+
+def _grouped(config):
+  groups = config.optim.groups
+  rules = {number: optax.set_to_zero() if options is None
+           else _rule(config, **options)
+           for number, (_, options) in enumerate(groups)}
+  return optax.partition(rules, lambda params: labels(params, groups))

@@ -1,0 +1,56 @@
+"""What a run says of itself: identity of model and machine, and its result."""
+
+import jax.numpy as jnp
+
+from lra import machine
+from lra.training import build
+from lra.training.program import Program, count_parameters
+
+
+def kernel(program: Program) -> str:
+  """Name of the kernel that the mixers run; `xla` where there is no choice."""
+  config = program.config
+  mixer = build.encoder(config, program.objective.task).mixer(
+      dtype=jnp.dtype(build.DTYPES[config.dtype]))
+  runs = getattr(mixer, 'kernel_for', None)
+  if runs is None:
+    return 'xla'
+  cls = config.encoder.pooling == 'cls'
+  return runs(program.objective.seq_len + cls, config.encoder.width)
+
+
+def identity(program: Program) -> dict:
+  """Parameter counts, device and kernel, as kept in env.json and results."""
+  return {'kernel': kernel(program), 'device': machine.device_name(),
+          'num_devices': program.mesh.size, 'dtype': program.config.dtype,
+          **count_parameters(program.state_shape)}
+
+
+def outcome(program: Program, status: str, step: int, progress,
+            **fields) -> dict:
+  """The fields of result.json.
+
+  Args:
+    program: what was trained.
+    status: ok, diverged, oom or stopped.
+    step: updates made.
+    progress: `train.Progress` of the run.
+    **fields: `test`, `floors`, `data_fingerprint` and those of `identity`.
+  """
+  config, objective = program.config, program.objective
+  best = config.train.select == 'best' and progress.best_val is not None
+  speed = progress.timed_steps / max(progress.train_seconds, 1e-9)
+  documents = 2 if objective.task.dual else 1
+  tokens = config.train.batch_size * objective.seq_len * documents
+  return {
+      'status': status, 'objective': config.objective, 'task': config.task,
+      'model': config.model.name, 'protocol': config.protocol,
+      'seed': config.seed, 'steps': step,
+      'best_step': progress.best_step if best else step,
+      'val': progress.best_val if best else progress.last_val,
+      'steps_per_s': speed, 'tokens_per_s': speed * tokens,
+      'peak_memory_bytes': machine.peak_memory(),
+      'train_seconds': progress.train_seconds,
+      'eval_seconds': progress.eval_seconds,
+      'compile_seconds': progress.compile_seconds,
+      **machine.git_state(), 'config': config.to_dict(), **fields}

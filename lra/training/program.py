@@ -1,0 +1,159 @@
+"""A config as compiled functions on the devices there are."""
+
+import dataclasses
+import functools
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from lra import objectives, tasks
+from lra.objectives.base import Objective
+from lra.training import build, check, optim, step
+
+
+def make_mesh(devices=None):
+  """All devices along one axis, `data`; parameters are replicated."""
+  devices = jax.devices() if devices is None else devices
+  return jax.make_mesh(
+      (len(devices),), ('data',), devices=devices,
+      axis_types=(jax.sharding.AxisType.Auto,))
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+  """What training calls: states and compiled steps.
+
+  Attributes:
+    config: a checked config.
+    objective: what it is trained for.
+    model: the objective's inputs to its outputs.
+    tx: the optimizer.
+    mesh: the devices, along `data`.
+  """
+  config: Any
+  objective: Objective
+  model: Any
+  tx: Any
+  mesh: Any
+
+  def init(self) -> step.TrainState:
+    """A fresh state of `config.seed`, replicated over the mesh."""
+    with jax.set_mesh(self.mesh):
+      return jax.jit(
+          self._init, out_shardings=self._replicated)(self.config.seed)
+
+  @functools.cached_property
+  def state_shape(self) -> step.TrainState:
+    """Shapes, dtypes and shardings of a state."""
+    shapes = jax.eval_shape(self._init, 0)
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(
+            x.shape, x.dtype, sharding=self._replicated), shapes)
+
+  def batch_sharding(self, *, micro: bool) -> NamedSharding:
+    """How the arrays of a batch are split over the devices.
+
+    Args:
+      micro: whether the batch comes as microbatches, [N, B, ...]; else it is
+        [B, ...].
+    """
+    return NamedSharding(self.mesh, P(None, 'data') if micro else P('data'))
+
+  def put_seed(self):
+    """The config's seed on the devices, int32 []."""
+    return jax.device_put(np.int32(self.config.seed), self._replicated)
+
+  def reset_sums(self, state: step.TrainState) -> step.TrainState:
+    """The state after a log point: its sums start again at zero."""
+    return state.replace(sums=jax.device_put(
+        step.zero_sums(self.objective), self._replicated))
+
+  def compile_train(self):
+    """(state, numpy batch, seed) -> (state, step made), compiled.
+
+    Donates the state. Examples are split over `data`.
+    """
+    t = self.config.train
+    count = t.batch_size // t.microbatch_size
+    return self._compile(
+        functools.partial(
+            step.train_step, self.model, self.objective, self.tx),
+        self.state_shape, self._batch_shape(count, t.microbatch_size),
+        jax.ShapeDtypeStruct((), jnp.int32, sharding=self._replicated),
+        donate_argnums=0)
+
+  def compile_eval(self):
+    """(params, constants, numpy batch) -> `Objective.count`, compiled."""
+    shape = self.state_shape
+    return self._compile(
+        functools.partial(step.eval_step, self.model, self.objective),
+        shape.params, shape.constants,
+        self._batch_shape(self.config.train.eval_batch_size))
+
+  def _compile(self, function, *shapes, donate_argnums=()):
+    with jax.set_mesh(self.mesh):
+      return jax.jit(
+          function, donate_argnums=donate_argnums,
+          out_shardings=self._replicated).lower(*shapes).compile()
+
+  @property
+  def _replicated(self):
+    return NamedSharding(self.mesh, P())
+
+  def _batch_shape(self, *lead):
+    sharding = self.batch_sharding(micro=len(lead) == 2)
+    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+            for name, (shape, dtype) in self.objective.shapes(*lead).items()}
+
+  def _init(self, seed):
+    rows = self.config.train.microbatch_size
+    batch = {name: jnp.ones(shape, dtype) for name, (shape, dtype)
+             in self.objective.shapes(rows).items()}
+    return step.init_state(self.model, self.objective, self.tx, seed,
+                           self.objective.inputs(batch))
+
+
+def make(config, devices=None) -> Program:
+  """Checks a config and builds its program.
+
+  Raises:
+    UserError: the config cannot be run; the message names the field.
+  """
+  task = tasks.get(config.task)
+  mesh = make_mesh(devices)
+  check.check(config, mesh.size)
+  objective = objectives.get(config.objective)(
+      config, task, build.sequence_length(config, task))
+  program = Program(
+      config=config, objective=objective,
+      model=objective.model(build.encoder(config, task),
+                            build.DTYPES[config.dtype]),
+      tx=optim.make(config), mesh=mesh)
+
+  return program
+
+
+def timed(function, *args):
+  """(result, seconds)."""
+  start = time.perf_counter()
+  result = function(*args)
+  return result, time.perf_counter() - start
+
+
+def count_parameters(state: step.TrainState) -> dict[str, int]:
+  """Numbers of parameters, all and those of the mixers, of a state's shape."""
+  numbers = sizes(state.params)
+  return {'num_params': sum(numbers.values()),
+          'mixer_params': sum(
+              n for name, n in numbers.items() if '/mixer/' in name)}
+
+
+def sizes(params) -> dict[str, int]:
+  """Name -> number of entries, of a tree of arrays or their shapes."""
+  return {optim.path_name(path): int(np.prod(x.shape))
+          for path, x in jax.tree_util.tree_leaves_with_path(params)}

@@ -1,0 +1,91 @@
+"""The run directory: config, environment, metrics, result; all atomic."""
+
+import fcntl
+import json
+import pathlib
+
+from lra import files, identity
+from lra.errors import UserError
+from lra.files import read_json, write_json
+from lra.report import result
+from lra.report.result import Result
+
+
+def check_config(folder: pathlib.Path, config: dict) -> None:
+  """Raises UserError where `folder` is of a run with another config."""
+  theirs = read_json(folder / 'config.json')
+  differ = [] if theirs is None else identity.differences(config, theirs)
+  if differ:
+    raise UserError(
+        f'{folder} belongs to a run with another config (it differs '
+        f'in {", ".join(differ)}): choose another --workdir.')
+
+
+class Run:
+  """A run directory of one config and seed.
+
+  The directory is locked while the object lives.
+
+  Raises:
+    UserError: the directory cannot be written, is of another config, or is
+      in use by another process.
+  """
+
+  def __init__(self, folder: pathlib.Path, config: dict):
+    self.folder = folder
+    try:
+      folder.mkdir(parents=True, exist_ok=True)
+      self._lock = open(folder / '.lock', 'w')
+      fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as e:
+      raise UserError(
+          f'Another process is training in {folder}: wait for it, or choose '
+          'another --workdir.') from e
+    except OSError as e:
+      raise UserError(
+          f'Cannot write to the run directory {folder} ({e.strerror}): choose '
+          'another with --workdir.') from e
+    check_config(folder, config)
+    if not (folder / 'config.json').exists():
+      write_json(folder / 'config.json', config)
+
+  def close(self) -> None:
+    """Lets go of the directory."""
+    self._lock.close()
+
+  @property
+  def metrics_path(self) -> pathlib.Path:
+    return self.folder / 'metrics.jsonl'
+
+  def result(self) -> Result | None:
+    """The run's result, None before there is one."""
+    return result.read_if_there(self.folder / 'result.json')
+
+  def log(self, **fields) -> None:
+    """Appends one object to metrics.jsonl."""
+    with open(self.metrics_path, 'a', encoding='utf-8') as f:
+      f.write(json.dumps(fields) + '\n')
+
+  def rewind(self, step: int) -> None:
+    """Drops metrics logged after `step`, and a line torn by a kill."""
+    if not self.metrics_path.exists():
+      return
+    kept = []
+    for line in self.metrics_path.read_text(encoding='utf-8').splitlines():
+      try:
+        if json.loads(line)['step'] <= step:
+          kept.append(line + '\n')
+      except (ValueError, KeyError):
+        continue
+    files.write_all({self.metrics_path: ''.join(kept).encode()})
+
+  def write_result(self, fields: dict) -> Result:
+    """Writes result.json, never over a finished one; returns it.
+
+    Raises:
+      UserError: the fields are not a sound result.
+    """
+    made, before = result.validate(fields), self.result()
+    if before is None or not before.finished:
+      result.write(self.folder / 'result.json', made)
+    return made

@@ -1,0 +1,130 @@
+"""One optimizer step out of many microbatches; one evaluation step.
+
+Pure functions of arrays, compiled once by the caller.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from lra.objectives.base import Objective
+
+INIT, DROPOUT = 0, 1  # random streams
+
+
+@flax.struct.dataclass
+class TrainState:
+  """All that a run needs to go on.
+
+  Attributes:
+    step: int32 [], updates made.
+    params: float32 parameters.
+    constants: the model's other collections, drawn once and never changed.
+    opt_state: the optimizer's.
+    ema: moving average of the parameters, None where there is none.
+    sums: what the objective sums up, since the last log point.
+  """
+  step: jax.Array
+  params: Any
+  constants: Mapping[str, Any]
+  opt_state: optax.OptState
+  ema: Any
+  sums: dict[str, jax.Array]
+
+
+def zero_sums(objective: Objective) -> dict[str, np.ndarray]:
+  """Sums of no example."""
+  return {k: np.zeros((), np.float32) for k in (*objective.sums, 'weight')}
+
+
+def stream(seed, name: int):
+  """The key of a random stream; keys are derived from it, never stored."""
+  return jax.random.fold_in(jax.random.key(seed), name)
+
+
+def init_state(model: nn.Module, objective: Objective, tx, seed,
+               inputs) -> TrainState:
+  """Fresh parameters, drawn from `seed`, for inputs shaped like `inputs`."""
+  constants = dict(model.init(stream(seed, INIT), inputs, train=False))
+  params = constants.pop('params')
+  ema = jax.tree.map(jnp.copy, params) if objective.config.optim.ema else None
+  return TrainState(
+      step=jnp.zeros((), jnp.int32), params=params, constants=constants,
+      opt_state=tx.init(params), ema=ema, sums=zero_sums(objective))
+
+
+def batch_gradient(model, objective: Objective, params, constants, batch, key):
+  """Gradient of a batch given as microbatches, as if it were one.
+
+  Losses and gradients of the microbatches are summed, then divided once by
+  the summed weights; each microbatch has a dropout key of its own.
+
+  Args:
+    model: inputs to outputs.
+    objective: what is minimised.
+    params: float32 parameters.
+    constants: the model's other collections.
+    batch: the objective's arrays with two leading axes, [N, B, ...] of N
+      microbatches.
+    key: random key of this step.
+
+  Returns:
+    (gradient, the objective's sums over the batch).
+  """
+
+  def loss(params, micro, key):
+    outputs = model.apply(
+        {'params': params, **constants}, objective.inputs(micro), train=True,
+        rngs={'dropout': key})
+    sums = objective.loss(outputs, micro)
+    return sums['loss'], sums
+
+  def add(carry, item):
+    grads, sums = carry
+    index, micro = item
+    new, more = jax.grad(loss, has_aux=True)(
+        params, micro, jax.random.fold_in(key, index))
+    return (jax.tree.map(jnp.add, grads, new),
+            jax.tree.map(jnp.add, sums, more)), None
+
+  start = (jax.tree.map(jnp.zeros_like, params), zero_sums(objective))
+  count = len(batch['weights'])
+  (grads, sums), _ = jax.lax.scan(add, start, (jnp.arange(count), batch))
+  return jax.tree.map(lambda g: g / sums['weight'], grads), sums
+
+
+def train_step(model, objective: Objective, tx, state: TrainState, batch,
+               seed):
+  """One update; `batch` as in `batch_gradient`, `seed` int32 [].
+
+  Returns:
+    (state, step): the number of updates made stands apart too, as what a
+    caller can wait for after the state went on into the next update.
+  """
+  key = jax.random.fold_in(stream(seed, DROPOUT), state.step)
+  grads, sums = batch_gradient(
+      model, objective, state.params, state.constants, batch, key)
+  updates, opt_state = tx.update(grads, state.opt_state, state.params)
+  params = optax.apply_updates(state.params, updates)
+  decay = objective.config.optim.ema
+  ema = state.ema
+  if decay:
+    ema = optax.incremental_update(params, state.ema, 1 - decay)
+  state = TrainState(
+      step=state.step + 1, params=params, constants=state.constants,
+      opt_state=opt_state, ema=ema,
+      sums=jax.tree.map(jnp.add, state.sums, sums))
+  return state, state.step
+
+
+def eval_step(model, objective: Objective, params, constants, batch):
+  """What the objective counts of a batch; see `Objective.count`."""
+  outputs = model.apply(
+      {'params': params, **constants}, objective.inputs(batch), train=False)
+  return objective.count(outputs, batch)

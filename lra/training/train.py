@@ -1,0 +1,338 @@
+"""From a config to a result: load or resume, train, validate, score."""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import math
+import pathlib
+import time
+
+import jax
+
+from lra import files, machine
+from lra.data import batches, prepared
+from lra.errors import UserError
+from lra.report import curves, floors
+from lra.report.result import Result
+from lra.terminal import StopRequest, bar, say
+from lra.training import evaluate, optim, outcome, program
+from lra.training.checkpoint import Checkpoints
+from lra.training.clock import Clock
+from lra.training.run import Run
+
+# Updates sent off before the first of them is done: enough to hide the making
+# of a batch, few enough that a stop is a matter of a step or two.
+AHEAD = 2
+
+
+class Diverged(Exception):
+  """The loss is not finite."""
+
+
+@dataclasses.dataclass
+class Progress:
+  """What a run remembers besides the state; kept in each checkpoint."""
+  validated_step: int = 0
+  best_step: int = 0
+  best_val: dict | None = None
+  last_val: dict | None = None
+  timed_steps: int = 0
+  train_seconds: float = 0.0
+  eval_seconds: float = 0.0
+  compile_seconds: float = 0.0
+
+
+def train(config, folder: pathlib.Path,
+          max_minutes: float | None = None) -> Result:
+  """Trains to the end, a stop or a failure, and scores.
+
+  A run that was interrupted goes on from its newest checkpoint.
+
+  Args:
+    config: the whole config, without references.
+    folder: the run directory.
+    max_minutes: stop, with a checkpoint, after so long.
+
+  Returns:
+    The result, which is in the run directory too.
+
+  Raises:
+    UserError: the config, the data, the directory or its checkpoint is not
+      what it must be; see `program.make`, `prepared.load`, `Run` and
+      `Checkpoints`.
+  """
+  t = config.train
+  with StopRequest(max_minutes) as stop, contextlib.closing(
+      Trainer(config, folder)) as trainer:
+    status, test = 'stopped', None
+    try:
+      trainer.compile()
+      with bar(total=t.steps, done=trainer.step, what=trainer.title) as shown:
+        while not stop.reason:
+          if trainer.validation_due() and trainer.validate(stop):
+            trainer.save()
+          if trainer.step == t.steps or stop.reason:
+            break
+          trainer.update(trainer.batch(trainer.step))
+          shown.update()
+          if trainer.step % t.log_every == 0 or trainer.step == t.steps:
+            shown.set_postfix_str(trainer.log(), refresh=False)
+          if trainer.minutes_since_save() > t.checkpoint_minutes:
+            trainer.save()
+      if not stop.reason:
+        test = trainer.score(stop)
+      if test is None:
+        trainer.save()
+        say(f'Stopped at step {trainer.step} ({stop.reason}): the same '
+            'command continues from here.')
+      else:
+        status = 'ok'
+    except Diverged:
+      status = 'diverged'
+    except jax.errors.JaxRuntimeError as e:
+      if not machine.out_of_memory(e):
+        raise
+      status = 'oom'
+    return trainer.finish(status, test)
+
+
+class Trainer:
+  """A run while it is made: its directory and all that was loaded for it.
+
+  `train` puts its methods in order; each says what it does to the run.
+
+  Attributes:
+    config: the whole config.
+    program: its compiled functions.
+    state: parameters, optimizer and sums, on the devices.
+    step: updates sent off so far.
+    progress: what is kept with the state in each checkpoint.
+  """
+
+  def __init__(self, config, folder: pathlib.Path):
+    self.config = config
+    self.program = program.make(config)
+    self.identity = outcome.identity(self.program)
+    self.run = Run(folder, config.to_dict())
+    self.data = prepared.load(config.task, config.data_dir or None)
+    if config.train.include_val:
+      self.data = prepared.fold_val_into_train(self.data)
+    self.floors = floors.of_data(self.program.objective.task, self.data)
+    self.checkpoints = Checkpoints(folder / 'checkpoints')
+    self._restore()
+    self._write_environment()
+    self._seed = self.program.put_seed()
+    self._learning_rate = optim.schedule(config)
+    self._under_way = collections.deque()
+    self._clock = Clock(self.progress.train_seconds)
+    self._logged_seconds = self._clock.seconds
+    self._saved_at = time.monotonic()
+
+  @property
+  def title(self) -> str:
+    return f'{self.config.model.name} on {self.config.task}'
+
+  def _restore(self):
+    restored = self.checkpoints.restore_last(self.program.state_shape)
+    if restored is None:
+      self.state, self.progress = self.program.init(), Progress()
+    else:
+      self.state, progress = restored
+      self.progress = Progress(**progress)
+    self.step = int(self.state.step)
+    self.run.rewind(self.step)
+
+  def _write_environment(self):
+    path = self.run.folder / 'env.json'
+    before = files.read_json(path)
+    ours = self.data.fingerprint
+    if before and before['data_fingerprint'] != ours and self.step:
+      raise UserError(
+          f'{self.run.folder} was trained on other data than is prepared now '
+          '(env.json has its fingerprint): choose another --workdir.')
+    files.write_json(path, {
+        **machine.environment(), **self.identity, 'data_fingerprint': ours})
+
+  def compile(self) -> None:
+    """Compiles the training and the evaluation step."""
+    self._train_step, a = program.timed(self.program.compile_train)
+    self._eval_step, b = program.timed(self.program.compile_eval)
+    self.progress.compile_seconds += a + b
+
+  def batch(self, number: int):
+    """The batch of step `number`, as microbatches."""
+    t, split = self.config.train, self.data.splits['train']
+    return batches.train_batch(
+        functools.partial(self.program.objective.batch, split), len(split),
+        batch_size=t.batch_size, microbatch_size=t.microbatch_size,
+        seed=self.config.seed, step=number)
+
+  def send(self, batch):
+    """Sends off the bare compiled step; returns what to wait for."""
+    self.state, done = self._train_step(self.state, batch, self._seed)
+    return done
+
+  def update(self, batch) -> None:
+    """Sends off one update; waits while more than AHEAD are under way."""
+    self._clock.start()
+    self._under_way.append(self.send(batch))
+    if len(self._under_way) > AHEAD:
+      self._under_way.popleft().block_until_ready()
+    self.step += 1
+    self.progress.timed_steps += 1
+
+  def _stop_clock(self):
+    """Ends a stretch of training time, once the device has done its work."""
+    jax.block_until_ready(self.state)
+    self._clock.stop()
+    self.progress.train_seconds = self._clock.seconds
+
+  def log(self) -> str:
+    """Logs the training since the last log point; returns it for the bar.
+
+    Raises:
+      Diverged: the loss is not finite.
+    """
+    self._stop_clock()
+    self._clock.start()
+    sums = {k: float(v) for k, v in jax.device_get(self.state.sums).items()}
+    metrics = self.program.objective.metrics(sums)
+    _check_finite(metrics['loss'])
+    speed = self._examples_per_s(sums)
+    self.run.log(
+        step=self.step, split='train', **metrics,
+        learning_rate=float(self._learning_rate(self.step - 1)),
+        examples_per_s=speed, seconds=self._clock.seconds)
+    self.state = self.program.reset_sums(self.state)
+    return ', '.join([
+        f'loss {metrics["loss"]:.3f}',
+        *(f'acc {v:.1%}' for k, v in metrics.items() if k == 'accuracy'),
+        f'{speed:.0f} ex/s'])
+
+  def _examples_per_s(self, sums):
+    seconds = self._clock.seconds - self._logged_seconds
+    self._logged_seconds = self._clock.seconds
+    return sums['weight'] / seconds
+
+  def validation_due(self) -> bool:
+    """Whether this step is to be validated and has not been."""
+    t, step = self.config.train, self.step
+    due = step and (step % t.eval_every == 0 or step == t.steps)
+    return bool(due) and self.progress.validated_step != step
+
+  def validate(self, stop: StopRequest) -> bool:
+    """Scores the validation split; keeps the parameters if best so far.
+
+    Returns:
+      False where a stop was asked for meanwhile; nothing is kept then.
+
+    Raises:
+      Diverged: the loss is not finite.
+    """
+    self._stop_clock()
+    if len(self.data.splits['val']):
+      scores = self.evaluate(self._scored(), 'val', stop)
+      if scores is None:
+        return False
+      _check_finite(scores['loss'])
+      say(f'step {self.step}: validation {_shown(scores)}')
+      self.progress.last_val = scores
+      best = self.progress.best_val
+      if best is None or self.program.objective.better(scores, best):
+        self.progress.best_val, self.progress.best_step = scores, self.step
+        self.checkpoints.save_best(self.step, self._scored())
+    self.progress.validated_step = self.step
+    return True
+
+  def evaluate(self, scored, split: str, stop: StopRequest) -> dict | None:
+    """Scores of a split, logged; its time is not training time.
+
+    Args:
+      scored: `params` and `constants` of the model.
+      split: name of the split.
+      stop: a stop asked for ends the evaluation.
+
+    Returns:
+      The objective's scores, None after a stop.
+    """
+    examples, size = self.data.splits[split], self.config.train.eval_batch_size
+    start = time.perf_counter()
+    with bar(total=-(-len(examples) // size), what=split,
+             unit='batch') as shown:
+
+      def tick():
+        shown.update()
+        return not stop.reason
+
+      scores = evaluate.evaluate(
+          self._eval_step, self.program, scored, examples, tick)
+    if scores is None:
+      return None
+    seconds = time.perf_counter() - start
+    self.progress.eval_seconds += seconds
+    numbers = {k: scores[k] for k in ('loss', 'accuracy') if k in scores}
+    self.run.log(
+        step=self.step, split=split, **numbers,
+        examples_per_s=len(examples) / seconds,
+        seconds=self.progress.train_seconds)
+    return scores
+
+  def _scored(self):
+    params = self.state.params if self.state.ema is None else self.state.ema
+    return {'params': params, 'constants': self.state.constants}
+
+  def minutes_since_save(self) -> float:
+    return (time.monotonic() - self._saved_at) / 60
+
+  def save(self) -> None:
+    """Checkpoints the state.
+
+    Raises:
+      Diverged: its loss is not finite, so that it is worthless.
+    """
+    self._stop_clock()
+    _check_finite(float(self.state.sums['loss']))
+    self.checkpoints.save_last(
+        self.step, self.state, dataclasses.asdict(self.progress))
+    self._saved_at = time.monotonic()
+
+  def score(self, stop: StopRequest) -> dict | None:
+    """The one reading of the test split, with the chosen checkpoint."""
+    scored = self._scored()
+    if self.config.train.select == 'best' and self.progress.best_val:
+      self.checkpoints.wait()
+      shape = self.program.state_shape
+      scored = self.checkpoints.restore_best(
+          self.progress.best_step,
+          {'params': shape.params, 'constants': shape.constants})
+    return self.evaluate(scored, 'test', stop)
+
+  def finish(self, status: str, test: dict | None) -> Result:
+    """Writes and returns the result; draws the curves."""
+    fields = outcome.outcome(
+        self.program, status, self.step, self.progress, test=test,
+        floors=self.floors, data_fingerprint=self.data.fingerprint,
+        **self.identity)
+    made = self.run.write_result(fields)
+    if self.run.metrics_path.exists():
+      curves.plot(
+          self.run.metrics_path, self.run.folder / 'curves.png', self.floors)
+    return made
+
+  def close(self) -> None:
+    """Waits for checkpoints to be written; lets go of the directory."""
+    self.checkpoints.close()
+    self.run.close()
+
+
+def _shown(scores):
+  """Scores for the terminal."""
+  accuracy = scores.get('accuracy')
+  first = '' if accuracy is None else f'accuracy {accuracy:.2%}, '
+  return f'{first}loss {scores["loss"]:.4f}'
+
+
+def _check_finite(loss):
+  if not math.isfinite(loss):
+    raise Diverged

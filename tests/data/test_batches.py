@@ -1,0 +1,72 @@
+"""Batches: every example once per epoch, in an order that can be redone."""
+
+import numpy as np
+import pytest
+
+from lra.data import batches
+from lra.data.prepared import Split
+
+
+def _split(lengths, pairs=None, seed=0):
+  rng = np.random.default_rng(seed)
+  offsets = np.concatenate([[0], np.cumsum(lengths)])
+  tokens = rng.integers(0, 256, offsets[-1]).astype(np.uint8)
+  n = len(lengths) if pairs is None else len(pairs)
+  return Split(tokens, offsets, rng.integers(0, 2, n).astype(np.int32), pairs)
+
+
+def test_gather_is_byte_plus_one_padded_and_cut():
+  split = Split(np.array([0, 255, 7, 1, 2, 3], np.uint8),
+                np.array([0, 2, 2, 6]), np.array([1, 0, 1], np.int32))
+  batch = batches.gather(split, [2, 0, 1], 3)
+  np.testing.assert_array_equal(
+      batch['tokens'], [[8, 2, 3], [1, 256, 0], [0, 0, 0]])
+  np.testing.assert_array_equal(batch['labels'], [1, 1, 0])
+
+
+def test_gather_pairs():
+  split = _split([3, 5, 2], pairs=np.array([[2, 0], [1, 1]], np.int32))
+  tokens = batches.gather(split, [1, 0], 4)['tokens']
+  assert tokens.shape == (2, 2, 4)
+  document = split.tokens[:3].astype(int) + 1
+  np.testing.assert_array_equal(tokens[1, 1], [*document, 0])
+  np.testing.assert_array_equal(tokens[0, 0], tokens[0, 1])
+
+
+def _gather(split, seq_len):
+  """How an objective that draws nothing makes a batch."""
+  return lambda indices, seed, step: batches.gather(split, indices, seq_len)
+
+
+@pytest.mark.parametrize('size,batch_size', [(10, 4), (7, 7), (5, 12)])
+def test_epochs_visit_every_example_once(size, batch_size):
+  steps = 5 * size
+  seen = np.concatenate([
+      batches.train_indices(size, batch_size, 3, s) for s in range(steps)])
+  epochs = seen[:len(seen) // size * size].reshape(-1, size)
+  assert (np.sort(epochs, axis=1) == np.arange(size)).all()
+  assert len({tuple(e) for e in epochs}) > 1
+
+
+def test_batch_is_a_function_of_seed_and_step():
+  split = _split([4] * 50)
+  make = lambda seed, step: batches.train_batch(
+      _gather(split, 5), 50, batch_size=8, microbatch_size=4, seed=seed,
+      step=step)
+  a, b = make(1, 9), make(1, 9)
+  assert a['tokens'].shape == (2, 4, 5)
+  np.testing.assert_array_equal(a['tokens'], b['tokens'])
+  assert not np.array_equal(a['tokens'], make(2, 9)['tokens'])
+  assert not np.array_equal(a['tokens'], make(1, 10)['tokens'])
+
+
+@pytest.mark.parametrize('batch_size', [1, 4, 10, 16])
+def test_eval_batches_count_every_example_once(batch_size):
+  split = _split([3] * 10)
+  found = list(batches.eval_batches(
+      _gather(split, 3), 10, batch_size=batch_size))
+  assert all(len(b['labels']) == batch_size for b in found)
+  weights = np.concatenate([b['weights'] for b in found])
+  tokens = np.concatenate([b['tokens'] for b in found])[weights > 0]
+  np.testing.assert_array_equal(
+      tokens, split.tokens.reshape(10, 3).astype(int) + 1)

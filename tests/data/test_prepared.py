@@ -1,0 +1,116 @@
+"""Prepared data in memory."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+import pytest
+
+from data_prep import listops, retrieval
+from data_prep.content import Content, fingerprint, split_of
+from data_prep.tables import find
+from lra import tasks
+from lra.data import batches, prepared
+
+FIXTURES = pathlib.Path(__file__).parents[1] / 'fixtures'
+
+
+def equal(a, b):
+  return all(np.array_equal(getattr(a, f.name), getattr(b, f.name))
+             for f in dataclasses.fields(a))
+
+
+def test_loads_what_was_made(mini_data):
+  content = listops.generate(listops.VARIANTS['mini'])
+  loaded = prepared.load('listops_mini', mini_data)
+  assert [len(loaded.splits[s]) for s in ('train', 'val', 'test')] == [
+      28_000, 1000, 1000]
+  for name, split in content.splits.items():
+    assert equal(loaded.splits[name], split)
+    assert loaded.splits[name].tokens.dtype == np.uint8
+    assert loaded.splits[name].offsets.dtype == np.int64
+    assert loaded.splits[name].labels.dtype == np.int32
+  assert loaded.fingerprint == fingerprint(content.splits)
+
+
+def test_fingerprint_of_listops_mini(mini_data):
+  """Pinned: another value means other data, and scores do not compare."""
+  assert prepared.load('listops_mini', mini_data).fingerprint == (
+      '8e6b4536ba4451b2234252452f4e780fe7a594c345ddb3cb7492ee3ef4e229e9')
+
+
+def test_pairs_share_their_documents(tmp_path):
+  loaded = prepared.load('retrieval', tmp_path, FIXTURES / 'aan')
+  content = retrieval.read_aan(
+      find(FIXTURES / 'aan', retrieval.aan.FILES, 'retrieval'))
+  for name, split in content.splits.items():
+    assert equal(loaded.splits[name], split)
+    assert loaded.splits[name].tokens is loaded.splits['train'].tokens
+    assert loaded.splits[name].pairs.dtype == np.int32
+
+
+SPLITS = {
+    'train': split_of([b'abc', b'', b'de'], [0, 1, 0]),
+    'val': split_of([b'f'], [1]),
+    'test': split_of([b'gh'], [0]),
+}
+PAIRS = {name: split_of([b'abc', b'', b'de'], [0, 1], [(0, i), (i, 2)])
+         for i, name in enumerate(SPLITS)}
+
+
+def of(splits):
+  return prepared.Prepared(splits, fingerprint(splits), {})
+
+
+def test_fold_val_into_train():
+  folded = prepared.fold_val_into_train(of(SPLITS)).splits
+  assert [folded['train'].document(i) for i in range(4)] == [
+      b'abc', b'', b'de', b'f']
+  assert folded['train'].labels.tolist() == [0, 1, 0, 1]
+  assert len(folded['val']) == 0
+  assert folded['test'] is SPLITS['test']
+  assert not list(batches.eval_batches(
+      lambda *_: None, len(folded['val']), batch_size=2))
+
+
+def test_fold_val_into_train_of_pairs():
+  folded = prepared.fold_val_into_train(of(PAIRS)).splits
+  assert folded['train'].pairs.tolist() == [[0, 0], [0, 2], [0, 1], [1, 2]]
+  assert folded['train'].labels.tolist() == [0, 1, 0, 1]
+  assert len(folded['val']) == 0 and folded['val'].pairs.shape == (0, 2)
+
+
+CHANGES = {
+    'a token': {'train': split_of([b'abd', b'', b'de'], [0, 1, 0])},
+    'a boundary': {'train': split_of([b'ab', b'c', b'de'], [0, 1, 0])},
+    'a label': {'test': split_of([b'gh'], [1])},
+    'an order': {'train': split_of([b'de', b'', b'abc'], [0, 1, 0])},
+    'a split': {'val': SPLITS['test'], 'test': SPLITS['val']},
+}
+
+
+@pytest.mark.parametrize('change', CHANGES)
+def test_fingerprint_changes_with(change):
+  assert fingerprint({**SPLITS, **CHANGES[change]}) != fingerprint(SPLITS)
+
+
+def test_fingerprint_of_pairs_changes_with_a_pair():
+  other = dataclasses.replace(
+      PAIRS['val'], pairs=PAIRS['val'].pairs[:, ::-1])
+  assert fingerprint({**PAIRS, 'val': other}) != fingerprint(PAIRS)
+
+
+def test_fingerprint_is_of_values_not_of_types():
+  wide = {k: dataclasses.replace(s, labels=s.labels.astype('>i8'),
+                                 offsets=s.offsets.astype(np.uint32))
+          for k, s in SPLITS.items()}
+  assert fingerprint(wide) == fingerprint(SPLITS)
+  assert isinstance(Content(SPLITS, {}).splits['train'].document(0), bytes)
+
+
+def test_every_task_has_a_data_set():
+  import data_prep
+  for task in tasks.TASKS.values():
+    builder = data_prep.make_builder(task.name, '/nowhere')
+    assert builder.task_name == task.name
+    assert builder.DUAL == task.dual

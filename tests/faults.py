@@ -1,0 +1,126 @@
+"""Puts faults into the code, one at a time: is each found by its test?
+
+Usage: python -m tests.faults [--list] [--only=REGEX] [--sane]
+
+The faults are in tests/faults.toml. The tracked files are copied to a
+temporary folder, so this checkout is never touched. Exit status 1 if a fault
+goes unnoticed, or no longer fits the code.
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIST = pathlib.Path(__file__).with_name('faults.toml')
+
+
+def read(path=LIST, only=''):
+  """The faults whose name matches `only`.
+
+  Returns:
+    Dicts of `name`, `file`, `before` (text of that file, there once), `after`
+    (what the fault makes of it) and `test` (pytest node ids, at least one).
+  """
+  faults = tomllib.loads(path.read_text('utf-8'))['fault']
+  names = [fault['name'] for fault in faults]
+  assert len(set(names)) == len(names), 'two faults of one name'
+  return [fault for fault in faults if re.search(only, fault['name'])]
+
+
+def copy(folder):
+  """Copies the tracked files as they are now, with changes not committed."""
+  names = subprocess.run(
+      ('git', 'ls-files', '-z'), cwd=ROOT, capture_output=True, text=True,
+      check=True).stdout.split('\0')
+  for name in filter(None, names):
+    if (ROOT / name).is_file():
+      (folder / name).parent.mkdir(parents=True, exist_ok=True)
+      shutil.copy2(ROOT / name, folder / name)
+
+
+@contextlib.contextmanager
+def fault_in(folder, fault):
+  """The fault is in the copy; afterwards the file is as it was.
+
+  Raises:
+    ValueError: the file is not there, or has not the text exactly once.
+  """
+  path = folder / fault['file']
+  if not path.is_file():
+    raise ValueError(f'{fault["file"]} does not exist')
+  whole = path.read_text('utf-8')
+  if (count := whole.count(fault['before'])) != 1:
+    raise ValueError(f'the text is {count} times in {fault["file"]}')
+  path.write_text(whole.replace(fault['before'], fault['after']), 'utf-8')
+  try:
+    yield
+  finally:
+    path.write_text(whole, 'utf-8')
+
+
+def run(folder, tests):
+  """Exit status and output of the tests in the copy."""
+  done = subprocess.run(
+      (sys.executable, '-m', 'pytest', '-n0', '-x', '-q',
+       '-p', 'no:cacheprovider', *tests),
+      cwd=folder, capture_output=True, text=True, check=False,
+      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(folder),
+           'PYTHONDONTWRITEBYTECODE': '1'})
+  return done.returncode, done.stdout + done.stderr
+
+
+def verdict(folder, fault, sane):
+  """What became of one fault, '' if it was found as it should be."""
+  if sane and run(folder, fault['test'])[0] != 0:
+    return 'fails without the fault'
+  try:
+    with fault_in(folder, fault):
+      code, output = run(folder, fault['test'])
+  except ValueError as e:
+    return f'stale: {e}'
+  # 1: a test failed. Others: no such test, or it could not even be collected.
+  if code != 1:
+    return 'UNNOTICED' if code == 0 else f'pytest ended with {code}'
+  return '' if re.search(r'^FAILED ', output, re.M) else 'error, not a failure'
+
+
+def main(args=None):
+  parser = argparse.ArgumentParser(prog='python -m tests.faults')
+  parser.add_argument('--list', action='store_true', help='names only')
+  parser.add_argument('--only', default='', metavar='REGEX')
+  parser.add_argument('--sane', action='store_true',
+                      help='first run each test without its fault')
+  args = parser.parse_args(args)
+  faults = read(only=args.only)
+  if args.list:
+    print(*(fault['name'] for fault in faults), sep='\n')
+    return 0
+  wrong = 0
+  with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    copy(folder)
+    print('| fault | file | found by | seconds |\n| :-- | :-- | :-- | --: |')
+    for fault in faults:
+      start = time.perf_counter()
+      what = verdict(folder, fault, args.sane)
+      wrong += bool(what)
+      tests = ', '.join(test.split('::')[-1] for test in fault['test'])
+      seconds = time.perf_counter() - start
+      print(f'| {fault["name"]} | {fault["file"]} | '
+            f'{f"**{what}** ({tests})" if what else tests} | {seconds:.0f} |',
+            flush=True)
+  print(f'\n{len(faults) - wrong} of {len(faults)} found')
+  return bool(wrong)
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,110 @@
+"""The sparse core against dense softmax."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import mixer_oracle
+import numpy as np
+import pytest
+import sparse_oracle
+
+from lra.nn import block_sparse, partials
+from lra.nn.patterns import Pattern, sliding_window
+
+# Every mechanism at once; random blocks are outside window and globals.
+EVERYTHING = Pattern(
+    block=8, offsets=(-1, 0, 1), radius=9, global_keys=3, global_queries=2,
+    summary=(11, 2),
+    random_blocks=(((3, 5), (4, -1), (0, 7), (1, 6), (2, 0), (1, 3), (2, 1),
+                    (4, 0)),
+                   ((-1, -1), (5, 6), (5, 7), (0, 6), (1, 7), (0, 2), (3, 0),
+                    (0, 1))))
+
+
+def draw(*lengths, length, dtype=np.float64):
+  rng = np.random.default_rng(0)
+  qkv = [rng.normal(size=(len(lengths), length, 2, 4)).astype(dtype)
+         for _ in range(3)]
+  return qkv, np.arange(length) < np.array(lengths)[:, None]
+
+
+@functools.partial(jax.jit, static_argnums=4)
+def attend(q, k, v, mask, pattern):
+  return block_sparse.attend(block_sparse.Heads(q, k, v), mask, pattern)
+
+
+@pytest.mark.parametrize('one_by_one', [False, True])
+def test_all_mechanisms_together_and_their_gradients(monkeypatch, one_by_one):
+  """One head after another, recomputed, or all at once: the same numbers."""
+  if one_by_one:
+    monkeypatch.setattr(partials, 'MANY_LOGITS', 0)
+  qkv, mask = draw(61, 30, 0, length=61)
+  seen = np.stack([EVERYTHING.mask(61, head) for head in range(2)])
+  seen = seen & mask[:, None, None]
+  weights = np.random.default_rng(1).normal(size=qkv[0].shape)
+
+  def loss(q, k, v):
+    # Not the jitted `attend`, which would remember the other MANY_LOGITS.
+    o = block_sparse.attend(block_sparse.Heads(q, k, v), mask, EVERYTHING)
+    return (o * weights.astype(np.float32)).sum(), o
+
+  (_, got), grads = jax.jit(jax.value_and_grad(
+      loss, (0, 1, 2), has_aux=True))(*(np.float32(x) for x in qkv))
+  want = sparse_oracle.attend(np, *qkv, seen)
+  mixer_oracle.close(got, want, 1e-5, 'outputs')
+  assert not np.asarray(got)[2].any()
+  with jax.enable_x64(True):
+    want = jax.jit(jax.grad(lambda *qkv: (sparse_oracle.attend(
+        jnp, *qkv, seen) * weights).sum(), (0, 1, 2)))(*qkv)
+  for name, got, exact in zip('qkv', grads, want, strict=True):
+    mixer_oracle.close(got, exact, 1e-5, f'gradient of {name}')
+
+
+def test_bfloat16_sums_in_float32():
+  """Operands are rounded to 8 bits, sums over many keys are not."""
+  qkv, mask = draw(61, 30, 0, length=61)
+  seen = np.stack([EVERYTHING.mask(61, head) for head in range(2)])
+  got = attend(*(jnp.bfloat16(x) for x in qkv), mask, EVERYTHING)
+  assert got.dtype == jnp.bfloat16
+  want = sparse_oracle.attend(
+      np, *(np.float64(jnp.bfloat16(x)) for x in qkv),
+      seen & mask[:, None, None])
+  error = np.float64(got) - want
+  assert np.sqrt((error**2).mean() / (want**2).mean()) < 4e-3
+
+
+@pytest.mark.parametrize('length', [1, 33])
+@pytest.mark.parametrize('pattern', [
+    sliding_window(20, global_keys=4, global_queries=4),
+    Pattern(block=4, offsets=(-3, 0, 2), dilation=5),
+    Pattern(block=8, offsets=(), summary=(6, 6), global_keys=1)])
+def test_any_length(pattern, length):
+  qkv, mask = draw(length, max(length - 5, 0), length=length)
+  got = attend(*map(np.float32, qkv), mask, pattern)
+  want = sparse_oracle.attend(
+      np, *qkv, pattern.mask(length) & mask[:, None, None])
+  mixer_oracle.close(got, want, 1e-5, 'outputs')
+
+
+def test_merging_parts_is_the_softmax_over_all():
+  rng = np.random.default_rng(0)
+  q, k, v = rng.normal(size=(3, 2, 12, 4))
+  q *= 30  # far apart maxima
+  allowed = rng.random((2, 12, 12)) < 0.5
+  allowed[0, 3] = False
+  parts = [partials.partial_softmax(
+      np.float32(q), np.float32(k[:, part]), np.float32(v[:, part]), scale=1.0,
+      bias=partials.forbid(allowed[:, :, part]))
+           for part in (slice(0, 1), slice(1, 7), slice(7, 12))]
+  got = partials.normalise(partials.merge(parts))
+  logits = q @ k.swapaxes(1, 2)
+  want = sparse_oracle.softmax_under(np, logits, allowed) @ v
+  mixer_oracle.close(got, want, 1e-5, 'outputs')
+  assert not np.asarray(got)[0, 3].any()
+
+
+def test_random_blocks_of_another_length_are_refused():
+  qkv, mask = draw(20, length=20, dtype=np.float32)
+  with pytest.raises(ValueError, match='8 blocks'):
+    attend(*qkv, mask, EVERYTHING)

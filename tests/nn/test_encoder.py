@@ -1,0 +1,205 @@
+"""The shared encoder: pooling, padding, dropout, parameters, heads."""
+
+import encoder_reference
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import small
+from lra.nn import encoder, heads
+
+
+def test_pooling_reads_true_tokens_only():
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(3, 6, 4)).astype(np.float32)
+  lengths = np.array([6, 2, 0])
+  mask = np.arange(6) < lengths[:, None]
+  got = {p: np.asarray(heads.pool(jnp.asarray(x), jnp.asarray(mask), p))
+         for p in heads.POOLING}
+  for b, n in enumerate(lengths):
+    mean = x[b, :n].mean(axis=0) if n else np.zeros(4)
+    small.assert_close(got['mean'][b], mean)
+    np.testing.assert_array_equal(got['last'][b], x[b, max(n - 1, 0)])
+    np.testing.assert_array_equal(got['cls'][b], x[b, 0])
+    np.testing.assert_array_equal(got['first'][b], x[b, 0])
+
+
+def test_pair_features():
+  x = jnp.array([[[1.0, 2.0], [3.0, -1.0]]])
+  np.testing.assert_array_equal(
+      heads.join_pair(x, 'concat'), [[1, 2, 3, -1]])
+  np.testing.assert_array_equal(
+      heads.join_pair(x, 'nli'), [[1, 2, 3, -1, 3, -2, -2, 3]])
+
+
+@pytest.mark.parametrize('width', [8, 7])
+def test_sinusoidal_positions_are_the_papers(width):
+  """PE(p, 2i) = sin(p / 10000^(2i / D)), PE(p, 2i + 1) the cosine."""
+  table = encoder.sinusoidal_positions(50, width)
+  half = -(-width // 2)
+  for p in (0, 1, 49):
+    for i in range(half):
+      angle = p / 10_000 ** (2 * i / width)
+      assert table[p, i] == pytest.approx(np.sin(angle), abs=1e-6)
+      if half + i < width:
+        assert table[p, half + i] == pytest.approx(np.cos(angle), abs=1e-6)
+  assert table.shape == (50, width) and table.dtype == np.float32
+
+
+def _apply(c, tokens):
+  p = small.make(c)
+  return jax.jit(lambda params: p.model.apply(
+      {'params': params}, tokens, train=False))(small.random_params(p))
+
+
+CASES = {
+    'cls': ('listops', dict(num_layers=2)),
+    'cls with a position': ('listops', dict(
+        cls_has_position=True, positions='sinusoidal', remat=True)),
+    'mean': ('listops', dict(pooling='mean', positions='sinusoidal')),
+    'last': ('listops', dict(pooling='last')),
+    'pairs concat': ('retrieval', dict(head='concat', pooling='mean')),
+    'pairs nli': ('retrieval', dict(head='nli', cls_has_position=True)),
+}
+
+
+def _reference_case(task, fields):
+  """Program, parameters none of which is zero, ids, and the reference."""
+  c = small.config('transformer', task)
+  c.encoder.update(fields)
+  p = small.make(c)
+  params = small.random_params(p)
+  tokens = small.batch(p.objective.task, 3, 24)['tokens']
+  table = encoder.sinusoidal_positions(
+      24 + (c.encoder.pooling == 'cls' and c.encoder.cls_has_position),
+      c.encoder.width)
+
+  def reference(params, **options):
+    exact = jax.tree.map(np.float64, params)
+    return encoder_reference.logits(
+        exact, tokens, c.encoder, np.float64(table), **options)
+
+  return p, params, tokens, reference
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_encoder_and_head_equal_float64(case):
+  """Logits, and derivatives along random directions of the parameters."""
+  p, params, tokens, reference = _reference_case(*CASES[case])
+  classes = p.objective.task.num_classes
+  cotangent = np.random.default_rng(1).normal(size=(3, classes))
+
+  def loss(params):
+    logits = p.model.apply({'params': params}, tokens, train=False)
+    return jnp.sum(logits * np.float32(cotangent)), logits
+
+  (_, logits), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+  small.assert_close(logits, reference(params))
+  grads, exact = jax.device_get(grads), jax.tree.map(np.float64, params)
+  size = np.sqrt(sum((g**2).sum() for g in jax.tree.leaves(grads)))
+  for seed in range(5):
+    rng = np.random.default_rng(seed)
+    along = jax.tree.map(lambda w: rng.normal(size=w.shape), exact)
+    here, there = (
+        (reference(jax.tree.map(lambda w, d: w + h * d, exact, along))
+         * cotangent).sum() for h in (1e-6, -1e-6))
+    got = sum((g * d).sum() for g, d in zip(
+        *map(jax.tree.leaves, (grads, along)), strict=True))
+    assert abs(got - (here - there) / 2e-6) <= 3e-5 * size
+
+
+DROPOUT = ('embedding', 'mixer', 'hidden', 'mlp')  # in order of their calls
+
+
+def _with_dropout_at(site, p, params, tokens):
+  """Logits in training with a known dropout at one place and none elsewhere.
+
+  Returns:
+    The logits and what multiplied the array there.
+  """
+  factors, shapes = [], []
+
+  def intercept(apply, args, kwargs, context):
+    module = context.module
+    if not isinstance(module, nn.Dropout):
+      return apply(*args, **kwargs)
+    assert module.rate == 0.5 and kwargs['deterministic'] is False
+    shapes.append(args[0].shape)
+    keep = np.random.default_rng(2).random(args[0].shape) < 0.5
+    factors.append(2.0 * keep if DROPOUT[len(factors)] == site else 1.0)
+    return args[0] * jnp.asarray(factors[-1], jnp.float32)
+
+  with nn.intercept_methods(intercept):
+    logits = jax.jit(lambda params: p.model.apply(
+        {'params': params}, tokens, train=True,
+        rngs={'dropout': jax.random.key(0)}))(params)
+  assert len(factors) == len(DROPOUT)
+  return logits, factors[DROPOUT.index(site)]
+
+
+@pytest.mark.parametrize('site', DROPOUT)
+def test_dropout_acts_on(site):
+  """The output of the embedding and the mixer, and both layers of the MLP."""
+  p, params, tokens, reference = _reference_case(
+      'listops', dict(dropout=0.5, pooling='mean'))
+  got, factor = _with_dropout_at(site, p, params, tokens)
+  want = reference(params, drop=lambda place, x: (
+      x * factor if place == site else x))
+  small.assert_close(got, want)
+  assert np.linalg.norm(want - reference(params)) > 1e-2
+
+
+@pytest.mark.parametrize('pooling', heads.POOLING)
+@pytest.mark.parametrize('model', ['transformer', 'linear_transformer'])
+def test_more_padding_never_changes_scores(model, pooling):
+  c = small.config(model, 'listops')
+  c.encoder.pooling = pooling
+  # Sinusoidal: a learned table would have another size at another length.
+  c.encoder.positions = 'sinusoidal'
+  tokens = small.batch(small.tasks.get('listops'), 4, 24)['tokens']
+  longer = np.pad(tokens, ((0, 0), (0, 17)))
+  c2 = c.copy_and_resolve_references()
+  c2.seq_len = 41
+  small.assert_close(_apply(c, tokens), _apply(c2, longer))
+
+
+def test_unmasked_padding_takes_part():
+  p, params, tokens, reference = _reference_case(
+      'listops', dict(pooling='mean'))
+  p.config.mask_padding = False
+  got = _apply(p.config, tokens)
+  want = reference(params, mask_padding=False)
+  small.assert_close(got, want)
+  assert np.linalg.norm(want - reference(params)) > 1e-3
+
+
+@pytest.mark.parametrize('head,features', [('concat', 2), ('nli', 4)])
+def test_parameters_of_the_retrieval_transformer(head, features):
+  """The count of SimpleTRON's retrieval model, written out by hand."""
+  import importlib
+  c = importlib.import_module('configs.transformer').get_config('retrieval')
+  c.encoder.head = head
+  shapes = small.make(c).state_shape.params
+  total = sum(np.prod(x.shape) for x in jax.tree.leaves(shapes))
+  D, F, L, V = 128, 512, 4000, 257
+  block = 4 * (D * D + D) + (D * F + F) + (F * D + D) + 2 * 2 * D
+  joined = features * D
+  head_size = (joined * F + F) + (F * F // 2 + F // 2) + (F // 2 * 2 + 2)
+  assert total == V * D + D + L * D + 4 * block + 2 * D + head_size
+
+
+def test_pair_is_encoded_by_one_encoder():
+  c = small.config('transformer', 'retrieval')
+  c.encoder.head = 'nli'
+  tokens = small.batch(small.tasks.get('retrieval'), 4, 24)['tokens']
+  same = np.stack([tokens[:, 0], tokens[:, 0]], axis=1)
+  p = small.make(c)
+  _, captured = jax.jit(lambda params: p.model.apply(
+      {'params': params}, same, train=False,
+      capture_intermediates=lambda m, _: m.name == 'encoder',
+      mutable='intermediates'))(small.random_params(p))
+  x, _ = captured['intermediates']['encoder']['__call__'][0]
+  x = x.reshape(4, 2, -1)
+  small.assert_close(x[:, 0], x[:, 1])

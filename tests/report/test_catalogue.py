@@ -1,0 +1,165 @@
+"""The catalogue made from the files of the models, without importing them."""
+
+import subprocess
+
+import pytest
+
+from lra import models
+from lra.report import catalogue
+
+FOO = '''"""Foo: mixes a | b, badly.
+
+Prose that says Source: nothing.
+
+Equation: softmax(Q K^T | mask) V
+  per head
+Source: Doe et al. 2020, arXiv 2001.00001,
+  eq. 3
+"""
+
+import no_such_module
+
+FAMILY = 'sparse'
+COST = 'O(L M)'
+GROWTH = {'time': 1.5, 'memory': 1}
+KERNELS = ('one', 'two')
+MIXES_PADDING = True
+
+
+class Mixer:
+  pass
+'''
+BAR = '''"""Bar: a plain one.
+
+Equation: X W
+Source: nobody
+"""
+
+FAMILY = 'dense'
+COST = 'O(L D^2)'
+GROWTH = {'time': 1, 'memory': 2}
+KERNELS = ('xla', 'pallas_tpu')
+
+
+class Mixer(Base):
+  pass
+'''
+PRIVATE = '"""Shared things."""\n'
+
+README = """\
+## Dense
+
+| model | what | equation | cost | kernels | padding | source |
+| :-- | :-- | :-- | :-- | :-- | :-- | :-- |
+| [`bar`](bar.py) | **Bar**: a plain one. | `X W` | `O(L D^2)` \
+| xla, pallas_tpu | – | nobody |
+
+## Sparse
+
+| model | what | equation | cost | kernels | padding | source |
+| :-- | :-- | :-- | :-- | :-- | :-- | :-- |
+| [`foo`](foo.py) | **Foo**: mixes a \\| b, badly. \
+| `softmax(Q K^T \\| mask) V per head` | `O(L M)` | one, two | mixes padding \
+| Doe et al. 2020, arXiv 2001.00001, eq. 3 |
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+  for name, text in (('foo', FOO), ('bar', BAR), ('_private', PRIVATE)):
+    (tmp_path / f'{name}.py').write_text(text)
+  return tmp_path
+
+
+def test_models_are_read_without_importing(folder):
+  bar, foo = catalogue.read(folder)
+  assert foo == catalogue.Entry(
+      'foo', 'Foo', 'mixes a | b, badly.', 'softmax(Q K^T | mask) V per head',
+      'Doe et al. 2020, arXiv 2001.00001, eq. 3', 'sparse', 'O(L M)',
+      {'time': 1.5, 'memory': 1}, ('one', 'two'), True)
+  assert bar == catalogue.Entry(
+      'bar', 'Bar', 'a plain one.', 'X W', 'nobody', 'dense', 'O(L D^2)',
+      {'time': 1, 'memory': 2}, ('xla', 'pallas_tpu'), False)
+  assert catalogue.problems(folder) == []
+
+
+def test_readme_is_the_one_written_by_hand(folder):
+  assert catalogue.readme(catalogue.read(folder)).endswith(README)
+  path = catalogue.write_readme(folder)
+  assert path == folder / 'README.md'
+  assert path.read_text('utf-8').endswith(README)
+
+
+TABLE = """\
+model  family  cost      kernels          listops    text
+bar    dense   O(L D^2)  xla, pallas_tpu        -  67,890
+foo    sparse  O(L M)    one, two           1,234       5
+"""
+PARAMS = {'foo': {'listops': 1234, 'text': 5}, 'bar': {'text': 67890}}
+
+
+def test_listing_has_a_column_per_task(folder):
+  assert catalogue.listing(PARAMS, folder) == TABLE
+
+
+def test_listing_against_the_transformer(folder, monkeypatch):
+  monkeypatch.setattr(catalogue, 'REFERENCE', 'bar')
+  params = {'foo': {'text': 75}, 'bar': {'text': 60}}
+  lines = catalogue.listing(params, folder).splitlines()
+  assert lines[1].endswith('  60 1.00x') and lines[2].endswith('  75 1.25x')
+
+
+def test_an_unknown_family_comes_last(folder):
+  (folder / 'aaa.py').write_text(BAR.replace('dense', 'spectral'))
+  assert list(catalogue.families(catalogue.read(folder))) == [
+      'dense', 'sparse', 'spectral']
+
+
+@pytest.mark.parametrize('old, new, reason', [
+    (BAR, '', 'class Mixer'),
+    (BAR, '\0', 'not Python|cannot be read'),
+    ('class Mixer', 'class Mixed', 'class Mixer'),
+    (BAR[:BAR.index('FAMILY')], '', '"Name: what it is."'),
+    ('Bar: a plain one.', 'A plain one.', '"Name: what it is."'),
+    ('Source: nobody', 'Source:', '"Source: ..."'),
+    ('Equation: X W', 'Equation: X W\nEquation: X', '"Equation: ..."'),
+    ("COST = 'O(L D^2)'\n", '', 'the constant COST'),
+    ("COST = 'O(L D^2)'\n", 'COST = ""\n', 'the constant COST'),
+    ("FAMILY = 'dense'", 'FAMILY = 3', 'the constant FAMILY'),
+    ("'time': 1", "'time': 3", 'the constant GROWTH'),
+    ("'time': 1, ", '', 'the constant GROWTH'),
+    ("('xla', 'pallas_tpu')", 'other.KERNELS', 'the constant KERNELS'),
+    ("('xla', 'pallas_tpu')", "('xla')", 'the constant KERNELS'),
+    ('KERNELS =', 'MIXES_PADDING =', 'the constant MIXES_PADDING'),
+    ('class', 'klass', 'is not Python'),
+])
+def test_a_bad_model_is_one_sentence_and_harms_no_other(
+    folder, old, new, reason):
+  (folder / 'aaa.py').write_text(BAR.replace(old, new))
+  sentence, = catalogue.problems(folder)
+  assert sentence.startswith(f'{folder / "aaa.py"}: ')
+  assert any(r in sentence for r in reason.split('|'))
+  assert '\n' not in sentence
+  assert [e.name for e in catalogue.read(folder)] == ['bar', 'foo']
+  assert catalogue.listing(PARAMS, folder) == f'{TABLE}{sentence}\n'
+  assert catalogue.readme(catalogue.read(folder)).endswith(README)
+
+
+def test_the_models_here_have_no_problem():
+  assert not catalogue.problems(), '\n'.join(catalogue.problems())
+  assert [e.name for e in catalogue.read()] == list(models.names())
+
+
+def test_the_committed_readme_is_current():
+  """It lists the committed models; yours is listed before you commit it."""
+  listed = subprocess.run(
+      ['git', 'ls-files', '*.py'], cwd=catalogue.MODELS, text=True,
+      capture_output=True, check=False)
+  if listed.returncode:
+    pytest.skip('not a git checkout')
+  committed = [e for e in catalogue.read()
+               if f'{e.name}.py' in listed.stdout.split()]
+  text = (catalogue.MODELS / 'README.md').read_text('utf-8')
+  assert text in (catalogue.readme(committed),
+                  catalogue.readme(catalogue.read())), (
+      'run `python -m lra.report.catalogue` and commit what it writes')

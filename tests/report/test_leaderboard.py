@@ -1,0 +1,307 @@
+"""The leaderboard: a pure function of its records, and picky about them."""
+
+import copy
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+
+from lra.errors import UserError
+from lra.report import leaderboard, published, rows
+
+ROOT = pathlib.Path(leaderboard.__file__).resolve().parents[2]
+HEADER = ','.join(published.COLUMNS)
+
+
+def scores(right, wrong, **changes):
+  """Test scores of a two-class task with `right` + `wrong` examples."""
+  return {'accuracy': right / (right + wrong), 'loss': 0.5, 'precision': 0.625,
+          'recall': 0.5, 'f1': 0.55, 'confusion': [[right, wrong], [0, 0]],
+          **changes}
+
+
+def make(model='transformer', seed=0, right=130, params=1000, status='ok',
+         task='text_mini', steps=2000, **changes):
+  """A sound result record with 200 test examples."""
+  ok = status == 'ok'
+  config = {
+      'seed': seed, 'task': task, 'protocol': 'simpletron',
+      'data_dir': f'/data/{model}{seed}',
+      'train': {'steps': steps, 'select': 'best'},
+      'encoder': {'pooling': 'cls', 'head': 'concat', 'num_layers': 2,
+                  'width': 64, 'mlp_width': 128},
+      'model': {'name': model}}
+  record = {
+      'status': status, 'task': task, 'model': model,
+      'protocol': 'simpletron', 'seed': seed, 'steps': steps,
+      'best_step': 1500 if ok else None,
+      'val': scores(120, 80) if ok else None,
+      'test': scores(right, 200 - right) if ok else None,
+      'floors': {'majority': 0.5}, 'num_params': params, 'mixer_params': 300,
+      'steps_per_s': 12.34, 'tokens_per_s': 4000.0,
+      'peak_memory_bytes': 3 * 2**29, 'train_seconds': 160.0,
+      'eval_seconds': 4.5, 'compile_seconds': 8.25, 'device': 'CPU',
+      'dtype': 'float32', 'kernel': 'xla', 'git_commit': 'c0ffee1234',
+      'git_dirty': False, 'data_fingerprint': 'feed00000000', 'config': config}
+  return {**record, **changes}
+
+
+RUNS = [
+    make(seed=0, right=130), make(seed=1, right=131),
+    make(seed=0, right=110, steps=100),
+    make('simpletron', right=140, params=1101, device='GPU', kernel='pallas'),
+    make('simpletron', seed=1, status='diverged', params=1101, device='GPU',
+         kernel='pallas', steps_per_s=None, peak_memory_bytes=None),
+    make('linear_transformer', status='oom', params=1100, kernel=None,
+         steps=0, steps_per_s=None, peak_memory_bytes=None),
+]
+for _run in RUNS:
+  # A run that ends early keeps the steps it was asked for in its config.
+  if _run['status'] != 'ok':
+    _run['config']['train']['steps'] = 2000
+FLOORS = {
+    'task': 'text_mini', 'fingerprint': 'feed00000000', 'floors': {
+        'n-grams': {'accuracy': 0.68, 'how': 'logistic regression'},
+        'majority': {'accuracy': 0.5, 'how': 'the commonest label'}}}
+
+# Written by hand: 130/200 = 65%, 131/200 = 65.5%, mean 65.25%; the floor is
+# 68%; 1101 parameters are more than 10% above 1000, 1100 are not.
+SCORES = """\
+| model | variant | pooling | mean % | best % | above floor | seeds | params \
+| x Transformer | mixer params | steps | steps/s | peak GiB | device | dtype \
+| kernel | commit | notes |
+| :-- | :-- | :-- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: \
+| :-- | :-- | :-- | :-- | :-- |
+| simpletron | – | cls | 70.00 | 70.00 | +2.00 | 1 of 2 | 1,101 | 1.10 | 300 \
+| 2,000 | 12.3 | 1.50 | GPU | float32 | pallas | c0ffee12 \
+| **seed 1 diverged at step 2,000; +10.1% parameters** |
+| transformer | train.steps=2000 | cls | 65.25 | 65.50 | -2.75 | 2 | 1,000 \
+| 1.00 | 300 | 2,000 | 12.3 | 1.50 | CPU | float32 | xla | c0ffee12 | – |
+| transformer | train.steps=100 | cls | 55.00 | 55.00 | -13.00 | 1 | 1,000 \
+| 1.00 | 300 | 100 | 12.3 | 1.50 | CPU | float32 | xla | c0ffee12 | – |
+| linear_transformer | – | cls | – | – | – | 0 of 1 | 1,100 | 1.10 | 300 | 0 \
+| – | – | CPU | float32 | – | c0ffee12 | **seed 0 ran out of memory** |
+"""
+FLOOR_TABLE = """\
+| floor | accuracy % | how |
+| :-- | --: | :-- |
+| majority | 50.00 | the commonest label |
+| n-grams | 68.00 | logistic regression |
+"""
+DETAIL = ('| transformer | train.steps=2000 | simpletron | 60.00 | 0.5000 '
+          '| 62.50 | 50.00 | 55.00 | 200 | best | 1,500 | 4,000 | 160 | 4.50 '
+          '| 8.25 |')
+
+
+class Place:
+  """A folder with records, from which a page can be made."""
+
+  def __init__(self, folder, runs=(), floors=(FLOORS,)):
+    self.folder = folder
+    self.runs, self.floors = folder / 'runs', folder / 'floors'
+    self.csv = folder / 'published.csv'
+    self.page = folder / 'leaderboard.md'
+    self.figures = folder / 'figures'
+    for i, run in enumerate(runs):
+      self.put(run, f'{run["task"]}/run{i}.json')
+    self.floors.mkdir(parents=True)
+    for record in floors:
+      (self.floors / f'{record["task"]}.json').write_text(json.dumps(record))
+    self.csv.write_text(
+        f'{HEADER}\nMega,63.14,90.4,91.25,,,FAIL,,mega,Table 1,2209.10655,'
+        'primary\nTransformer,36.37,64.27,57.46,,,,,lra,README,2011.04006,'
+        'primary\n')
+
+  def put(self, run, name):
+    path = self.runs / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(run))
+    return path
+
+  def render(self):
+    return leaderboard.render(self.runs, self.floors, self.csv, 'figures')
+
+  def write(self):
+    leaderboard.write(self.page, self.runs, self.floors, self.csv,
+                      self.figures)
+
+
+def test_tables_are_those_written_by_hand(tmp_path):
+  text = Place(tmp_path, RUNS).render()
+  assert SCORES in text
+  assert FLOOR_TABLE in text
+  assert DETAIL in text
+  assert text.index(FLOOR_TABLE) < text.index(SCORES)
+  assert text.index('## Mini tasks') < text.index(SCORES)
+  assert SCORES not in text[text.index('## Published'):]
+  assert text.endswith('\n') and not text.endswith('\n\n')
+
+
+def test_overview_has_floors_first_and_the_row_with_most_seeds(tmp_path):
+  runs = [*RUNS, make(task='retrieval_rfc_mini', right=102)]
+  assert """\
+| model | protocol | Text mini | RFC citations mini |
+| :-- | :-- | --: | --: |
+| *highest floor* | – | 68.00 | 50.00 |
+| linear_transformer | simpletron | – | – |
+| simpletron | simpletron | 70.00 | – |
+| transformer | simpletron | 65.25 | 51.00 |
+""" in Place(tmp_path, runs).render()
+
+
+def test_overview_does_not_choose_by_accuracy(tmp_path):
+  lucky = make(right=190, steps=9000)
+  text = Place(tmp_path, [make(seed=0, right=110), make(seed=1, right=112),
+                          lucky]).render()
+  assert '| transformer | simpletron | 55.50 |' in text
+
+
+def test_full_and_mini_tasks_are_apart_and_pairs_name_their_head(tmp_path):
+  full = make('longformer', task='retrieval')
+  text = Place(tmp_path, [*RUNS, full]).render()
+  first, second = text.split('## Mini tasks')
+  assert '| longformer |' in first and '1,101' not in first
+  assert '| longformer |' not in second
+  assert '| model | variant | pooling | head |' in first
+  assert '| longformer | – | cls | concat | 65.00 |' in first
+
+
+def test_protocols_are_not_ranked_together(tmp_path):
+  other = make(right=190, protocol='lra')
+  other['config']['protocol'] = 'lra'
+  text = Place(tmp_path, [*RUNS, other]).render()
+  lra, simpletron = text.split('### Text mini')[1].split(
+      'Protocol `simpletron`')
+  assert '| transformer | – | cls | 95.00 |' in lra
+  assert 'Protocol `lra`' in lra and '| simpletron |' not in lra
+  assert SCORES in simpletron
+
+
+def test_published_rows_stay_in_their_own_tables(tmp_path):
+  text = Place(tmp_path, RUNS).render()
+  ours, theirs = text.split('## Published results')
+  assert '63.14' not in ours and 'simpletron |' not in theirs
+  lra, mega = theirs.split('### Published: `mega`')
+  assert '| Transformer | 36.37 | 64.27 | 57.46 | – |' in lra
+  assert '| Mega | 63.14 | 90.4 | 91.25 | – | – | FAIL | – | Table 1 |' in mega
+  assert 'Mega' not in lra.split('### Published: `lra`')[1]
+
+
+def test_foreign_data_is_flagged_and_not_averaged(tmp_path):
+  foreign = make(seed=5, right=190, data_fingerprint='beef00000000',
+                 floors={'majority': 0.55})
+  text = Place(tmp_path, [*RUNS[:2], foreign]).render()
+  assert '**data beef0000, floors are of data feed0000**' in text
+  assert '| data=beef0000 | cls | 95.00 | 95.00 | +40.00 |' in text
+  assert '| data=feed0000 | cls | 65.25 | 65.50 | -2.75 |' in text
+  assert '| majority | 55.00 | computed by the runs on data beef0000 |' in text
+
+
+def test_several_devices_keep_their_speeds_apart(tmp_path):
+  runs = [make(), make(seed=1, device='GPU', num_devices=8, kernel='cudnn',
+                       steps_per_s=1234.5, git_dirty=True),
+          make(seed=2, steps_per_s=13.34)]
+  text = Place(tmp_path, runs).render()
+  assert ('| 1,234 / 12.8 | 1.50 / 1.50 | 8 x GPU / CPU | float32 '
+          '| cudnn / xla | c0ffee12 / c0ffee12 (modified) |') in text
+
+
+def test_a_wide_transformer_does_not_become_the_budget(tmp_path):
+  wide = make(params=9000)
+  wide['config']['encoder']['width'] = 640
+  text = Place(tmp_path, [*RUNS, wide]).render()
+  assert '; +10.1% parameters** |' in text
+  assert '| 9,000 | 9.00 |' in text and '**+800.0% parameters**' in text
+
+
+def test_text_cannot_break_a_table(tmp_path):
+  text = Place(tmp_path, [make(device='a|b\nc')]).render()
+  assert r'| a\|b c |' in text
+
+
+def test_empty_state_says_how_to_add_a_row(tmp_path):
+  place = Place(tmp_path, floors=())
+  place.write()
+  text = place.page.read_text('utf-8')
+  assert text.count('No run yet') == 2
+  assert 'python run_lra.py --config=configs/simpletron.py:listops_mini' in text
+  assert '| Mega | 63.14 |' in text
+  assert not place.figures.exists()
+
+
+def test_floors_show_before_the_first_run(tmp_path):
+  text = Place(tmp_path).render()
+  assert FLOOR_TABLE in text and 'No run yet.' in text
+
+
+def test_bytes_depend_on_nothing_but_the_records(tmp_path):
+  places = [Place(tmp_path / name) for name in 'ab']
+  for seed, place in enumerate(places):
+    runs = copy.deepcopy(RUNS)
+    random.Random(seed).shuffle(runs)
+    for i, run in enumerate(runs):
+      items = list(run.items())
+      random.Random(i + seed).shuffle(items)
+      place.put(dict(items), f'text_mini/{(i * 5 + seed) % 7}.json')
+  a, b = places
+  a.write()
+  code = ('import sys; from lra.report import leaderboard; '
+          'leaderboard.write(*sys.argv[1:])')
+  subprocess.run(
+      [sys.executable, '-c', code, *map(str, (
+          b.page, b.runs, b.floors, b.csv, b.figures))],
+      check=True, cwd=ROOT, env={
+          **os.environ, 'TZ': 'Asia/Tokyo', 'LC_ALL': 'C', 'LANG': 'C',
+          'PYTHONHASHSEED': '7', 'PYTHONUTF8': '0'})
+  assert a.page.read_bytes() == b.page.read_bytes()
+  names = sorted(p.name for p in a.figures.iterdir())
+  assert names == ['text_mini_accuracy.svg', 'text_mini_speed.svg']
+  for name in names:
+    data = (a.figures / name).read_bytes()
+    assert data == (b.figures / name).read_bytes()
+    assert b'simpletron' in data and b'n-grams' in data
+    assert f'](figures/{name})' in a.page.read_text('utf-8')
+
+
+def test_no_jax_is_imported():
+  code = ('import sys; from lra.report import leaderboard, curves, catalogue; '
+          'leaderboard.render(); catalogue.listing(); '
+          'sys.exit("jax" in sys.modules)')
+  subprocess.run([sys.executable, '-c', code], check=True, cwd=ROOT)
+
+
+def test_figures_of_a_task_without_runs_are_removed(tmp_path):
+  place = Place(tmp_path, RUNS)
+  place.write()
+  stale = place.figures / 'listops_speed.svg'
+  stale.touch()
+  place.write()
+  assert not stale.exists()
+  assert len(list(place.figures.iterdir())) == 2
+
+
+def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
+  place = Place(tmp_path, RUNS)
+  (tmp_path / 'file').touch()
+  place.page = tmp_path / 'file' / 'leaderboard.md'
+  with pytest.raises(UserError, match='Cannot write .*leaderboard'):
+    place.write()
+  assert list(place.figures.iterdir()) == []
+
+
+def test_the_committed_page_is_current():
+  assert leaderboard.PAGE.read_text('utf-8') == leaderboard.render(), (
+      'run `python run_lra.py --leaderboard` and commit what it writes')
+
+
+def test_committed_figures_are_those_of_the_page():
+  drawn = {name for board in rows.load(leaderboard.RESULTS / 'runs',
+                                       leaderboard.RESULTS / 'floors')
+           if board.finished
+           for name in leaderboard.figures.names(board.task)}
+  folder = leaderboard.RESULTS / 'figures'
+  assert {p.name for p in folder.glob('*.svg')} == drawn

@@ -1,0 +1,248 @@
+"""Results: described once, refused by the name of file and field."""
+
+import copy
+import json
+import math
+import pathlib
+import re
+
+import pytest
+
+from lra.errors import UserError
+from lra.report import leaderboard, result
+
+_DATA = pathlib.Path(__file__).parent / 'data'
+RUN = json.loads((_DATA / 'result.json').read_text())
+FLOORS = json.loads((_DATA / 'floors.json').read_text())
+
+
+class Place:
+  """Folders with sound records."""
+
+  def __init__(self, folder):
+    self.runs, self.floors = folder / 'runs', folder / 'floors'
+    self.page, self.figures = folder / 'page.md', folder / 'figures'
+    for path in (self.runs, self.floors):
+      path.mkdir()
+    self.put('good.json', {**copy.deepcopy(RUN), 'seed': 1})
+    (self.floors / 'text_mini.json').write_text(json.dumps(FLOORS))
+
+  def put(self, name, run):
+    if run:
+      run['config']['seed'] = run['seed']
+    path = self.runs / name
+    path.write_text(json.dumps(run))
+    return path
+
+  def write(self):
+    leaderboard.write(self.page, self.runs, self.floors,
+                      figures_dir=self.figures)
+
+  def refuses(self):
+    """Asserts that no page is made; returns the sentence that says why."""
+    self.page.write_text('before')
+    with pytest.raises(UserError) as error:
+      self.write()
+    assert self.page.read_text() == 'before' and not self.figures.exists()
+    assert '\n' not in str(error.value)
+    return str(error.value)
+
+
+@pytest.fixture
+def place(tmp_path):
+  return Place(tmp_path)
+
+
+def test_sound_records_make_a_page(place):
+  place.put('other.json', copy.deepcopy(RUN))
+  place.write()
+  assert '| transformer | – | – | 65.00 | 65.00 | +15.00 | 2 |' in (
+      place.page.read_text('utf-8'))
+
+
+def without(field):
+  return lambda run: run.pop(field)
+
+
+def change(*path, value):
+  def apply(run):
+    for name in path[:-1]:
+      run = run[name]
+    run[path[-1]] = value
+  return apply
+
+
+SPOILT = [
+    *((without(field), f"'{field}' is missing") for field in RUN),
+    (lambda run: run['test'].pop('f1'), "'test.f1' is missing"),
+    (change('test', 'accuracy', value=1.2), "'test.accuracy' is 1.2: it"),
+    (change('test', 'accuracy', value=65), 'less than or equal to 1'),
+    (change('test', 'f1', value=-0.1), 'greater than or equal to 0'),
+    (change('test', 'accuracy', value='0.65'), "'0.65': it should be a"),
+    (change('test', 'accuracy', value=0.66), 'gives accuracy 0.650000'),
+    (change('test', 'accuracy', value=math.nan), 'NaN is no|is nan'),
+    (change('test', 'confusion', value=[[130, 70]]), 'is not square'),
+    (change('test', 'confusion',
+            value=[[65, 35, 0], [35, 65, 0], [0, 0, 0]]), 'is not 2 x 2'),
+    (change('test', 'confusion', value=[[65, 71], [65, -1]]),
+     "'test.confusion.1.1' is -1"),
+    (change('val', 'confusion', value=[[6, 4], [True, 6]]), 'confusion.1.0'),
+    (change('test', 'confusion', value=[[0, 0], [0, 0]]), 'no example'),
+    (change('test', value=None), "'test' is null but the status is 'ok'"),
+    (change('test', value=[]), "'test': it should be a JSON object"),
+    (change('val', 'loss', value=True), "'val.loss' is True"),
+    (change('val', 'loss', value=-0.1), "'val.loss' is -0.1"),
+    (change('steps_per_s', value=math.inf), "Infinity is no|is inf"),
+    (change('status', value='fine'), "'status' is 'fine': it should be 'ok',"),
+    (change('task', value='chess'), "'chess': it should be one of listops, "),
+    (change('model', value='other'), "config says 'transformer'"),
+    (change('config', 'seed', value=3), 'config says 3'),
+    (change('config', 'model', value='x'), "'config.model' is not an object"),
+    (change('config', value=[]), "field 'config'"),
+    (change('floors', 'majority', value=50), "'floors.majority' is 50"),
+    (change('num_params', value=0), "'num_params' is 0"),
+    (change('mixer_params', value=1001), 'larger than'),
+    (change('steps', value=1.5), "'steps' is 1.5"),
+    (change('seed', value=True), "'seed' is True"),
+    (change('seed', value=-1), "'seed' is -1"),
+    (change('num_devices', value=0), "'num_devices' is 0"),
+    (change('device', value=''), "'device' is '': it should"),
+    (change('git_dirty', value='no'), "'git_dirty' is 'no'"),
+    (change('objective', value=None), "'objective' is None"),
+    (change('objective', value='masked'), "field 'val.confusion'"),
+]
+
+
+@pytest.mark.parametrize('spoil, reason', SPOILT)
+def test_a_spoilt_record_is_named_and_nothing_is_written(
+    place, spoil, reason):
+  bad = copy.deepcopy(RUN)
+  spoil(bad)
+  path = place.runs / 'bad.json'
+  path.write_text(json.dumps(bad))
+  sentence = place.refuses()
+  assert str(path) in sentence
+  assert any(r in sentence for r in reason.split('|'))
+
+
+@pytest.mark.parametrize('data', [
+    b'', b'{"task": "text_mini"', b'[]', b'null', b'\xff'])
+def test_a_file_that_is_no_record_is_named(place, data):
+  (place.runs / 'bad.json').write_bytes(data)
+  assert re.search('bad.json is (damaged|not a sound result)',
+                   place.refuses())
+
+
+@pytest.mark.parametrize('spoil, reason', SPOILT)
+def test_a_new_result_is_held_to_the_same(spoil, reason):
+  bad = copy.deepcopy(RUN)
+  spoil(bad)
+  with pytest.raises(UserError) as error:
+    result.validate(bad)
+  sentence = str(error.value)
+  assert any(r in sentence for r in reason.split('|')) and '\n' not in sentence
+
+
+@pytest.mark.parametrize('status', ['diverged', 'oom', 'stopped'])
+def test_an_unfinished_run_needs_no_scores(status):
+  run = result.validate({
+      **RUN, 'status': status, 'val': None, 'test': None, 'num_params': None,
+      'mixer_params': None})
+  assert run.finished == (status == 'diverged')
+
+
+@pytest.mark.parametrize('field', [
+    'val', 'best_step', 'steps_per_s', 'tokens_per_s', 'peak_memory_bytes',
+    'train_seconds', 'eval_seconds', 'compile_seconds', 'kernel', 'git_commit',
+    'git_dirty'])
+def test_what_may_be_null(field):
+  assert getattr(result.validate({**RUN, field: None}), field) is None
+
+
+def test_every_field_is_described():
+  described = result.Result.__doc__ + result.ClassificationScores.__doc__
+  for name in {*result.Result.model_fields,
+               *result.ClassificationScores.model_fields}:
+    assert re.search(rf'^ {{4}}(\w+, )*{name}[,: ]', described, re.M), name
+
+
+def test_committed_records_are_sound_and_written_as_they_are(tmp_path):
+  paths = sorted((leaderboard.RESULTS / 'runs').rglob('*.json'))
+  assert len(paths) >= 60
+  for path in paths:
+    run = result.read(path)
+    result.write(tmp_path / 'copy.json', run)
+    assert (tmp_path / 'copy.json').read_bytes() == path.read_bytes()
+    assert leaderboard.RESULTS / 'runs' / run.record_path == path
+
+
+def test_what_is_written_is_read_back_equal(tmp_path):
+  run = result.validate({
+      **RUN, 'later': [1], 'config': {**RUN['config'], 'betas': (0.9, 0.99)}})
+  result.write(tmp_path / 'x.json', run)
+  assert result.read(tmp_path / 'x.json') == run
+  assert json.loads((tmp_path / 'x.json').read_text())['later'] == [1]
+  assert run.config['betas'] == [0.9, 0.99]
+
+
+def test_a_missing_result_is_none_and_a_damaged_one_is_named(tmp_path):
+  path = tmp_path / 'result.json'
+  assert result.read_if_there(path) is None
+  path.write_text('{"torn')
+  with pytest.raises(UserError, match='result.json is damaged'):
+    result.read_if_there(path)
+
+
+MASKED = {**RUN, 'objective': 'masked', 'val': None,
+          'test': {'loss': -1.5, 'perplexity': 12}}
+
+
+def test_another_objective_has_a_loss_and_any_finite_numbers():
+  scores = result.validate(MASKED).test
+  assert scores.loss == -1.5 and scores.perplexity == 12
+
+
+@pytest.mark.parametrize('scores, field', [
+    ({'perplexity': 12}, 'test.loss'), ({'loss': math.nan}, 'test.loss'),
+    ({'loss': 1, 'perplexity': 'high'}, 'test.perplexity'),
+    ({'loss': 1, 'perplexity': math.inf}, 'test.perplexity'),
+    ({'loss': 1, 'perplexity': True}, 'test.perplexity')])
+def test_scores_of_another_objective_that_are_none(scores, field):
+  with pytest.raises(UserError, match=f"field '{field}'"):
+    result.validate({**MASKED, 'test': scores})
+
+
+def test_only_classifiers_are_on_the_page(place):
+  place.write()
+  before = place.page.read_text('utf-8')
+  place.put('masked.json', copy.deepcopy(MASKED))
+  place.write()
+  assert place.page.read_text('utf-8') == before
+
+
+def test_the_same_run_twice_is_refused(place):
+  path = place.put('twice.json', {**copy.deepcopy(RUN), 'seed': 1})
+  sentence = place.refuses()
+  assert f'{path} and ' in sentence and 'are the same run' in sentence
+
+
+def test_a_run_that_missed_examples_is_refused(place):
+  bad = copy.deepcopy(RUN)
+  bad['test'] |= {'confusion': [[65, 35], [34, 65]], 'accuracy': 130 / 199}
+  place.put('short.json', bad)
+  assert 'counts 199 test examples but ' in place.refuses()
+
+
+@pytest.mark.parametrize('spoil, reason', [
+    (without('fingerprint'), "'fingerprint' is missing"),
+    (lambda r: r['floors']['majority'].pop('how'), 'majority.how'),
+    (change('floors', 'majority', 'accuracy', value=50.0), 'majority.accuracy'),
+    (change('task', value='chess'), "'task' is 'chess'"),
+    (change('task', value='text'), 'rename it to text.json'),
+])
+def test_a_spoilt_floors_record_is_named(place, spoil, reason):
+  bad = copy.deepcopy(FLOORS)
+  spoil(bad)
+  (place.floors / 'text_mini.json').write_text(json.dumps(bad))
+  sentence = place.refuses()
+  assert 'text_mini.json' in sentence and reason in sentence

@@ -1,0 +1,77 @@
+"""Which results share a row, and what rows are called."""
+
+import copy
+import json
+import pathlib
+
+import pytest
+
+from lra import fields, identity
+from lra.report import leaderboard, result, rows
+
+RUN = json.loads(
+    (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
+
+
+def load(folder, *configs):
+  """The rows of one run, with another seed, for each of the configs."""
+  for seed, config in enumerate(configs):
+    run = copy.deepcopy(RUN) | {'seed': seed}
+    run['config'] = config | {'seed': seed}
+    (folder / f'{seed}.json').write_text(json.dumps(run))
+  boards = rows.load(folder, folder / 'none')
+  return [row for board in boards for row in board.rows]
+
+
+def test_committed_records_have_the_name_of_their_identity():
+  for path in (leaderboard.RESULTS / 'runs').rglob('*.json'):
+    run = result.read(path)
+    assert path.stem == f'{run.model}-{identity.run_name(run.config)}'
+
+
+@pytest.fixture
+def clip(monkeypatch):
+  """A field that came after the first records, which did not clip."""
+  monkeypatch.setitem(fields.FIELDS, 'optim.clip', fields.Field(
+      default=1.0, doc='Largest norm of the gradient.', before=0.0))
+
+
+def old():
+  return copy.deepcopy(RUN['config'])
+
+
+def new(clip):
+  return old() | {'optim': {'clip': clip}}
+
+
+def test_runs_with_and_without_a_later_field_share_a_row(clip, tmp_path):
+  row, = load(tmp_path, old(), new(0.0))
+  assert [run.seed for run in row.runs] == [0, 1] and not row.variant
+
+
+def test_another_value_of_a_later_field_names_two_rows(clip, tmp_path):
+  one, two = sorted(load(tmp_path, old(), new(0.0), new(1.0)),
+                    key=lambda row: row.runs[0].seed)
+  assert one.variant == 'optim.clip=0.0' and len(one.runs) == 2
+  assert two.variant == 'optim.clip=1.0' and len(two.runs) == 1
+
+
+def test_a_later_argument_of_a_model_is_no_other_row(monkeypatch, tmp_path):
+  monkeypatch.setitem(
+      fields.ADDED_TO_MODELS, 'transformer', {'eps': 1e-6, 'scale': None})
+  changed = old()
+  changed['model'] |= {'eps': 1e-6, 'scale': None}
+  assert len(load(tmp_path, old(), changed)) == 1
+  changed['model']['eps'] = 1e-4
+  assert sorted(row.variant for row in load(tmp_path, old(), changed)) == [
+      'model.eps=0.0001', 'model.eps=1e-06']
+
+
+def test_without_declaration_a_field_names_two_rows(tmp_path):
+  assert sorted(row.variant for row in load(tmp_path, old(), new(0.0))) == [
+      'optim.clip=0.0', 'optim.clip=unset']
+
+
+def test_data_directory_and_seed_are_no_other_row(tmp_path):
+  row, = load(tmp_path, old(), old() | {'data_dir': 'elsewhere'})
+  assert len(row.runs) == 2 and row.variant == ''

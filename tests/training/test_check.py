@@ -1,0 +1,134 @@
+"""Checks of a config: each is one sentence that names the field."""
+
+import importlib
+import math
+
+import pytest
+
+from configs import protocols
+from lra import fields, tasks
+from lra.errors import UserError
+from lra.training import check
+
+
+def _config(arg='listops_mini', model='simpletron'):
+  c = importlib.import_module(f'configs.{model}').get_config(arg)
+  return c.copy_and_resolve_references()
+
+
+def _refuse(changes, *words, devices=1):
+  """Sets fields whatever their type, and expects one sentence."""
+  c = _config()
+  for name, value in changes.items():
+    group, _, key = name.rpartition('.')
+    part = c[group] if group else c
+    with part.ignore_type(), part.unlocked():
+      part[key] = value
+  with pytest.raises(UserError) as e:
+    check.check(c, devices)
+  sentence = str(e.value)
+  assert sentence.endswith('.') and '\n' not in sentence
+  for word in (*changes, *words):
+    assert word in sentence, sentence
+
+
+@pytest.mark.parametrize('protocol', protocols.PROTOCOLS)
+@pytest.mark.parametrize('task', sorted(tasks.TASKS))
+def test_every_protocol_passes(task, protocol):
+  check.check(_config(f'{task},protocol={protocol}'), 1)
+  check.check(_config(f'{task},protocol={protocol}', 'super'), 1)
+
+
+def test_references_need_not_be_resolved():
+  check.check(
+      importlib.import_module('configs.reformer').get_config('listops'), 1)
+
+
+NUMBERS = {n: f for n, f in fields.FIELDS.items() if f.type in (int, float)}
+
+
+@pytest.mark.parametrize('name', NUMBERS)
+def test_every_number_is_held_to_its_range(name):
+  field = NUMBERS[name]
+  kind = 'whole' if field.type is int else 'finite'
+  wrong = ['3'] + ([True, 1.5] if field.type is int else [
+      math.nan, math.inf, -math.inf])
+  if field.low is not None:
+    wrong.append(field.low - 1)
+  if field.high is not None:
+    wrong.append(field.high + 1)
+  wrong += [x for x in (field.above, field.below) if x is not None]
+  for value in wrong:
+    limits = [x for x in (field.low, field.high, field.above, field.below)
+              if x is not None]
+    _refuse({name: value}, kind, *map(str, limits))
+  for limit in (field.low, field.high):
+    if limit is not None:
+      c = _config()
+      group, _, key = name.rpartition('.')
+      (c[group] if group else c)[key] = limit
+      try:
+        check.check(c, 1)
+      except UserError as e:  # another field's, or a rule of two fields
+        assert f'config.{name}={limit} is not possible' not in str(e)
+
+
+@pytest.mark.parametrize('name', [
+    n for n, f in fields.FIELDS.items() if f.choices])
+def test_every_choice_is_held(name):
+  _refuse({name: 'nothing'}, "'nothing'", *fields.FIELDS[name].choices)
+
+
+@pytest.mark.parametrize('name', [
+    n for n, f in fields.FIELDS.items() if f.type in (bool, str, tuple)
+    and not f.choices and n != 'task'])
+def test_other_types_are_held(name):
+  _refuse({name: 3}, 'must be')
+
+
+def test_unknown_and_missing_fields():
+  _refuse({'train.stepz': 3}, 'lra/fields.py')
+  _refuse({'stepz': 3}, 'lra/fields.py')
+  c = _config()
+  del c.optim.ema
+  with pytest.raises(UserError, match='config.optim.ema is missing'):
+    check.check(c, 1)
+
+
+@pytest.mark.parametrize('changes,words', [
+    ({'task': 'nothing'}, ["'nothing'", 'listops']),
+    ({'seq_len': 33}, ['32 tokens']),
+    ({'train.include_val': True}, ['train.select=last']),
+    ({'train.microbatch_size': 7}, ['train.batch_size=32']),
+    ({'model.num_heads': 7}, ['model.qkv_width=64']),
+    ({'encoder.mean_over': 'positions'}, ['encoder.pooling=mean']),
+    ({'optim.final_fraction': 0.1}, ['rsqrt']),
+    ({'optim.momentum': 0.5}, ['adamw', 'sgd']),
+    ({'optim.groups': ('.*', None)}, ["'.*'"]),
+    ({'optim.groups': (('(', None),)}, ['cannot be read']),
+    ({'optim.groups': (('.*', 3),)}, ['neither']),
+    ({'optim.groups': (('.*', dict(rate=1)),)}, ["'rate'"]),
+    ({'optim.groups': (('.*', dict(learning_rate=math.nan)),)},
+     ['learning_rate', 'finite']),
+])
+def test_fields_that_do_not_fit_together(changes, words):
+  if 'task' in changes:
+    changes, words = dict(changes), list(words)
+    c = _config()
+    c.task = changes['task']
+    with pytest.raises(UserError, match=f'{words[0]}.*{words[1]}'):
+      check.check(c, 1)
+  else:
+    _refuse(changes, *words)
+
+
+def test_devices_share_a_microbatch():
+  _refuse({'train.microbatch_size': 1}, '2 devices', devices=2)
+  check.check(_config(), 2)
+
+
+def test_groups_that_are_sound():
+  c = _config()
+  c.optim.groups = (('.*/bias', dict(weight_decay=0.0)), ('mixer', {}),
+                    ('.*', None))
+  check.check(c, 1)

@@ -1,0 +1,59 @@
+"""The schedule and one AdamW update against their formulas in numpy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import small
+from lra.training import optim
+
+
+@pytest.mark.parametrize('s,expected', [
+    (1, 0.005 / 1000 / np.sqrt(1000)),
+    (500, 0.005 * 0.5 / np.sqrt(1000)),
+    (1000, 0.005 / np.sqrt(1000)),
+    (4000, 0.005 / np.sqrt(4000))])
+def test_schedule(s, expected):
+  rate = optim.rsqrt(s - 1, base=0.005, warmup=1000)
+  assert float(rate) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize('b1, b2, eps, decay', [
+    (0.9, 0.999, 1e-8, 0.1), (0.8, 0.98, 1e-3, 0.2)])
+@jax.enable_x64(True)
+def test_adamw_updates(b1, b2, eps, decay):
+  """Gradients that vary: constant ones would leave b1 and b2 without effect.
+
+  The rate is large, or the parameters would hide what has become of them; in
+  float32 the error of 1 - b2**s alone is 1e-5.
+  """
+  config = small.config(
+      'transformer', 'listops', b1=b1, b2=b2, eps=eps, weight_decay=decay,
+      learning_rate=2.0, warmup_steps=0)
+  tx = optim.make(config)
+  want = {name: np.array([[3.0, -1.0], [0.5, 2.0]])
+          for name in ('kernel', 'bias')}
+  params = {name: jnp.asarray(w) for name, w in want.items()}
+  state = tx.init(params)
+  m = v = np.zeros((2, 2))
+  for s, size in enumerate((1.0, -0.3, 0.02), 1):
+    g = size * np.array([[1.0, -2.0], [0.5, 4.0]])
+    grads = dict.fromkeys(params, jnp.asarray(g))
+    updates, state = tx.update(grads, state, params)
+    params = {name: params[name] + updates[name] for name in params}
+    m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+    adam = m / (1 - b1**s) / (np.sqrt(v / (1 - b2**s)) + eps)
+    for name, w in want.items():
+      decayed = decay * w * (name == 'kernel')
+      want[name] = w - 2.0 / np.sqrt(s) * (adam + decayed)
+      small.assert_close(params[name], want[name], 1e-6)
+
+
+def test_what_decays():
+  p = small.make(small.config('transformer', 'listops'))
+  mask = optim.decay_mask(p.init().params)
+  decays = {jax.tree_util.keystr(k): v
+            for k, v in jax.tree_util.tree_leaves_with_path(mask)}
+  assert all(decays[k] == ('kernel' in k or k.endswith(
+      ("['embedding']['embedding']", "['positions']"))) for k in decays)

@@ -1,0 +1,128 @@
+"""Accumulation, sharding and randomness of the training step."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import small
+from lra.objectives import classification
+from lra.training import step
+
+
+def _batch(weighted, rows):
+  batch = small.batch(small.tasks.get('listops'), 32, 24)
+  batch['weights'] = (np.arange(32) < weighted).astype(np.float32)
+  return {k: v[:rows] for k, v in batch.items()}
+
+
+@functools.cache
+def _gradient(model, microbatch, *, weighted=32, rows=32, devices=1):
+  c = small.config(model, 'listops', batch_size=32,
+                   microbatch_size=microbatch)
+  c.encoder.dropout = 0.0
+  p = small.make(c, devices)
+  state = p.init()
+  batch = _batch(weighted, rows)
+  micro = {k: v.reshape(-1, microbatch, *v.shape[1:])
+           for k, v in batch.items()}
+  f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
+  with jax.set_mesh(p.mesh):
+    grads, sums = f(
+        state.params, state.constants,
+        jax.device_put(micro, p.batch_sharding(micro=True)),
+        jax.random.key(0))
+  return jax.device_get((grads, sums))
+
+
+def _assert_equal(a, b):
+  for x, y in zip(a, b, strict=True):  # gradients, then sums
+    small.assert_close(x, y)
+
+
+@pytest.mark.parametrize('model', ['transformer', 'simpletron'])
+@pytest.mark.parametrize('microbatch', [8, 1])
+def test_accumulation_equals_one_batch(model, microbatch):
+  _assert_equal(_gradient(model, 32), _gradient(model, microbatch))
+
+
+def test_accumulation_weighs_examples_not_microbatches():
+  # All weight in one microbatch: a mean of means would divide it by four.
+  _assert_equal(_gradient('simpletron', 32, weighted=8),
+                _gradient('simpletron', 8, weighted=8))
+
+
+def test_filling_of_weight_zero_changes_nothing():
+  _assert_equal(_gradient('simpletron', 32, weighted=8),
+                _gradient('simpletron', 8, rows=8))
+
+
+@pytest.mark.parametrize('model', ['transformer', 'simpletron'])
+def test_four_devices_equal_one(model):
+  _assert_equal(_gradient(model, 8), _gradient(model, 8, devices=4))
+
+
+def test_sharded_step_reduces_gradients_and_gathers_nothing():
+  c = small.config('transformer', 'listops', batch_size=8, microbatch_size=4)
+  text = small.make(c, 4).compile_train().as_text()
+  assert re.search(r'all-reduce(-start)?\(', text)
+  assert 'all-gather' not in text
+  assert 'all-to-all' not in text
+
+
+def test_dropout_differs_per_microbatch_and_step():
+  c = small.config('transformer', 'listops')
+  c.encoder.dropout = 0.5
+  p = small.make(c)
+  state = p.init()
+  one = small.batch(p.objective.task, 4, 24, lead=(1,))
+  f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
+
+  def loss(copies, key):
+    batch = {k: np.concatenate([v] * copies) for k, v in one.items()}
+    sums = f(state.params, state.constants, batch, key)[1]
+    return float(sums['loss'])
+
+  key = jax.random.key(0)
+  assert loss(1, key) == loss(1, key)
+  assert loss(1, key) != loss(1, jax.random.key(1))
+  # The same four examples twice: with one mask the loss would just double.
+  assert abs(loss(2, key) - 2 * loss(1, key)) > 1e-4
+
+
+def test_each_step_of_a_run_has_its_own_dropout():
+  c = small.config('transformer', 'listops')
+  c.encoder.dropout = 0.5
+  p = small.make(c)
+  train, start = p.compile_train(), p.init()
+  batch = small.batch(p.objective.task, 4, 24, lead=(1,))
+
+  def loss(number):
+    state = jax.tree.map(jnp.copy, start)  # the step may reuse its memory
+    state = state.replace(step=state.step + number)
+    state, _ = train(state, batch, p.put_seed())
+    return float(state.sums['loss'])
+
+  assert loss(0) == loss(0)
+  assert loss(0) != loss(1)
+
+
+def test_weighted_loss_closed_form():
+  logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))
+  loss, correct = classification.weighted_loss(
+      logits, jnp.array([0, 2]), jnp.array([1.0, 2.0]))
+  assert float(loss) == pytest.approx(
+      -np.log(0.5) - 2 * np.log(0.1), rel=1e-5)
+  assert float(correct) == 1.0
+
+
+def test_seeds_differ():
+  shapes = []
+  for seed in (0, 1):
+    c = small.config('transformer', 'listops')
+    c.seed = seed
+    shapes.append(jax.tree.leaves(small.make(c).init().params))
+  assert any(not np.array_equal(a, b) for a, b in zip(*shapes, strict=True))

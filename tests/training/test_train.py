@@ -1,0 +1,308 @@
+"""Runs: stopped and killed ones go on as if nothing had happened."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import data_prep
+import small
+from lra import command, files, main
+from lra.data import prepared
+from lra.errors import UserError
+from lra.training import evaluate, train
+from lra.training.checkpoint import Checkpoints
+
+ROOT = pathlib.Path(__file__).parents[2]
+_CLOCK = ('seconds', 'examples_per_s')
+
+
+def _config(data_dir, **fields):
+  c = small.config('simpletron', 'listops_mini', steps=6, eval_every=2,
+                   log_every=2, **fields)
+  c.data_dir = str(data_dir)
+  return c
+
+
+def _metrics(folder):
+  """metrics.jsonl without what a clock has measured."""
+  lines = [json.loads(x) for x in
+           (folder / 'metrics.jsonl').read_text().splitlines()]
+  return [{k: v for k, v in x.items() if k not in _CLOCK} for x in lines]
+
+
+def _assert_same_run(a, b, config, devices):
+  """Bit for bit: state with optimizer and sums, metrics, scores."""
+  assert _metrics(a) == _metrics(b)
+  ours, theirs = (files.read_json(x / 'result.json') for x in (a, b))
+  for field in ('status', 'steps', 'best_step', 'val', 'test'):
+    assert ours[field] == theirs[field], field
+  like = small.make(config, devices).state_shape
+  states = []
+  for folder in (a, b):
+    checkpoints = Checkpoints(folder / 'checkpoints')
+    states.append(jax.device_get(checkpoints.restore_last(like)[0]))
+    checkpoints.close()
+  for x, y in zip(*map(jax.tree.leaves, states), strict=True):
+    np.testing.assert_array_equal(x, y)
+
+
+def _stop_at(monkeypatch, step):
+  """Asks for a stop once `step` updates are made."""
+
+  trainers = []
+
+  class Trainer(train.Trainer):
+
+    def __init__(self, *args):
+      super().__init__(*args)
+      trainers.append(self)
+
+  class StopAt(train.StopRequest):
+
+    @property
+    def reason(self):
+      return 'test' if trainers and trainers[-1].step >= step else ''
+
+  monkeypatch.setattr(train, 'StopRequest', StopAt)
+  monkeypatch.setattr(train, 'Trainer', Trainer)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _compile_once(tmp_path_factory):
+  command.use_compile_cache(tmp_path_factory.mktemp('xla'))
+  yield
+  jax.config.update('jax_compilation_cache_dir', None)
+
+
+@pytest.fixture(scope='module')
+def whole(mini_data, tmp_path_factory):
+  """A run of six steps without a break, its folder."""
+  folder = tmp_path_factory.mktemp('whole')
+  result = train.train(_config(mini_data), folder)
+  assert result.status == 'ok' and result.steps == 6
+  return folder
+
+
+def test_six_steps_equal_three_and_three(
+    whole, mini_data, tmp_path, monkeypatch):
+  with monkeypatch.context() as patch:
+    _stop_at(patch, 3)
+    stopped = train.train(_config(mini_data), tmp_path)
+  assert (stopped.status, stopped.steps) == ('stopped', 3)
+  assert stopped.test is None
+  train.train(_config(mini_data), tmp_path)
+  _assert_same_run(whole, tmp_path, _config(mini_data), 4)
+
+
+def test_stop_while_validating_or_testing(
+    whole, mini_data, tmp_path, monkeypatch):
+  for step in (2, 6):
+    with monkeypatch.context() as patch:
+      _stop_at(patch, step)
+      assert train.train(_config(mini_data), tmp_path).status == 'stopped'
+  train.train(_config(mini_data), tmp_path)
+  _assert_same_run(whole, tmp_path, _config(mini_data), 4)
+
+
+def test_result_says_what_ran(whole):
+  result = files.read_json(whole / 'result.json')
+  assert result['kernel'] == 'xla'
+  assert sum(map(sum, result['test']['confusion'])) == 1000
+  assert result['best_step'] in (2, 4, 6)
+  assert result['val']['accuracy'] == max(
+      x['accuracy'] for x in _metrics(whole) if x['split'] == 'val')
+  assert (whole / 'curves.png').read_bytes()[:4] == b'\x89PNG'
+
+
+def test_last_checkpoint_can_be_scored(mini_data, tmp_path):
+  c = _config(mini_data, select='last')
+  result = train.train(c, tmp_path)
+  last = [x for x in _metrics(tmp_path) if x['split'] == 'val'][-1]
+  assert result.best_step == 6
+  assert result.val.accuracy == last['accuracy']
+
+
+@pytest.fixture(scope='module')
+def contradicted(tmp_path_factory):
+  """A config, and the folder of its run, whose best is not its last.
+
+  Every training label is 1 and every validation label 0: the more is learnt,
+  the worse. The splits differ in size.
+  """
+  folder = tmp_path_factory.mktemp('contradicted')
+  expressions = {
+      'train': [(f'[MIN 1 {i} {j} ]', 1)
+                for i in range(1, 7) for j in range(1, 7)],
+      'val': [(f'[MIN 0 {i} ]', 0) for i in range(10)],
+      'test': [(f'[MAX {i} {j} ]', i) for j in range(2) for i in range(1, 9)]}
+  for split, rows in expressions.items():
+    (folder / f'basic_{split}.tsv').write_text('Source\tTarget\n' + ''.join(
+        f'{source}\t{target}\n' for source, target in rows))
+  data_prep.prepare('listops', folder / 'data', folder)
+  c = small.config(
+      'simpletron', 'listops', steps=6, eval_every=2, log_every=2,
+      learning_rate=0.05, warmup_steps=0)
+  c.data_dir = str(folder / 'data')
+  assert train.train(c, folder / 'run').status == 'ok'
+  return c, folder / 'run'
+
+
+def test_the_saved_best_is_what_is_scored(contradicted):
+  c, folder = contradicted
+  result = files.read_json(folder / 'result.json')
+  assert result['best_step'] < result['steps']
+  p = small.make(c, 4)
+  shape = p.state_shape
+  checkpoints = Checkpoints(folder / 'checkpoints')
+  best = checkpoints.restore_best(result['best_step'], {
+      'params': shape.params, 'constants': shape.constants})
+  last, _ = checkpoints.restore_last(shape)
+  checkpoints.close()
+  last = {'params': last.params, 'constants': last.constants}
+  test = prepared.load(c.task, c.data_dir).splits['test']
+  best, last = (evaluate.evaluate(p.compile_eval(), p, scored, test)['loss']
+                for scored in (best, last))
+  assert result['test']['loss'] == pytest.approx(best, rel=1e-5)
+  assert best != pytest.approx(last, rel=1e-2)
+
+
+def test_scores_are_of_the_split_they_name(contradicted):
+  c, folder = contradicted
+  result = files.read_json(folder / 'result.json')
+  splits = prepared.load(c.task, c.data_dir).splits
+  assert len({len(split) for split in splits.values()}) == 3
+  for name in ('val', 'test'):
+    labels = np.bincount(splits[name].labels, minlength=10)
+    assert np.sum(result[name]['confusion'], axis=1).tolist() == (
+        labels.tolist())
+
+
+def test_a_logged_loss_is_of_the_steps_since_the_last_one(
+    contradicted, tmp_path):
+  c, folder = contradicted
+  c = c.copy_and_resolve_references()
+  c.train.log_every = 1
+  train.train(c, tmp_path)
+  two, one = ([x for x in _metrics(f) if x['split'] == 'train']
+              for f in (folder, tmp_path))
+  assert [x['step'] for x in two] == [2, 4, 6]
+  for field in ('loss', 'accuracy'):
+    means = np.reshape([x[field] for x in one], (3, 2)).mean(axis=1)
+    assert [x[field] for x in two] == pytest.approx(means, rel=1e-5)
+  assert two[1]['loss'] != pytest.approx(two[0]['loss'], rel=1e-2)
+
+
+def test_each_seed_has_its_own_order_of_examples(contradicted, tmp_path):
+  c, _ = contradicted
+  batches = []
+  for seed in (0, 1):
+    c = c.copy_and_resolve_references()
+    c.seed = seed
+    trainer = train.Trainer(c, tmp_path / str(seed))
+    batches.append(trainer.batch(0)['tokens'])
+    trainer.run.close()
+  assert not np.array_equal(*batches)
+
+
+def test_divergence_is_a_result(mini_data, tmp_path):
+  c = _config(mini_data, learning_rate=1e30, warmup_steps=0)
+  result = train.train(c, tmp_path)
+  assert result.status == 'diverged' and result.test is None
+  assert files.read_json(tmp_path / 'result.json')['status'] == 'diverged'
+
+
+def test_damaged_checkpoint_is_one_sentence(mini_data, tmp_path):
+  c = _config(mini_data)
+  train.train(c, tmp_path)
+  (tmp_path / 'result.json').unlink()
+  last = tmp_path / 'checkpoints' / 'last' / '6'
+  for path in sorted(last.rglob('*'), reverse=True):
+    if path.is_file():
+      path.write_bytes(b'')
+  with pytest.raises(UserError, match='cannot be read'):
+    train.Trainer(c, tmp_path)
+
+
+def _command(folder, data_dir, cache):
+  return [
+      sys.executable, 'run_lra.py', '--norecord', f'--workdir={folder}',
+      f'--compile_cache={cache}',
+      '--config=configs/simpletron.py:listops_mini',
+      f'--config.data_dir={data_dir}', '--config.seq_len=24',
+      '--config.encoder.num_layers=1', '--config.encoder.width=16',
+      '--config.encoder.mlp_width=16', '--config.model.qkv_width=16',
+      '--config.model.num_heads=2', '--config.train.batch_size=4',
+      '--config.train.microbatch_size=4', '--config.train.eval_batch_size=4',
+      '--config.train.steps=300', '--config.train.eval_every=50',
+      '--config.train.log_every=10', '--config.train.checkpoint_minutes=0.001']
+
+
+def _run(command, **kwargs):
+  return subprocess.Popen(
+      command, cwd=ROOT, env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **kwargs)
+
+
+def _kill_when(process, condition):
+  """kill -9 as soon as `condition()`; whether it came to that."""
+  while process.poll() is None:
+    if condition():
+      process.kill()
+      process.communicate()
+      return True
+  process.communicate()
+  return False
+
+
+def _writing(folder):
+  return any((folder / 'checkpoints').glob('*/*tmp*'))
+
+
+@pytest.mark.slow
+def test_kill_9_anywhere_changes_nothing(mini_data, tmp_path):
+  whole, broken = tmp_path / 'whole', tmp_path / 'broken'
+  cache = tmp_path / 'cache'
+  process = _run(_command(whole, mini_data, cache))
+  _, errors = process.communicate()
+  assert process.returncode == 0, errors
+
+  command = _command(broken, mini_data, cache)
+  # In the middle of writing checkpoints, then at random moments of training.
+  torn = _kill_when(_run(command), lambda: _writing(broken))
+  assert torn and _writing(broken)
+  rng = random.Random(0)
+  for _ in range(2):
+    lines = rng.randrange(2, 12)
+    metrics = broken / 'metrics.jsonl'
+    before = metrics.read_text().count('\n') if metrics.exists() else 0
+    _kill_when(_run(command), lambda enough=before + lines: (
+        metrics.exists() and metrics.read_text().count('\n') >= enough))
+  process = _run(command)
+  _, errors = process.communicate()
+  assert process.returncode == 0, errors
+  c = _config(mini_data, batch_size=4)
+  _assert_same_run(whole, broken, c, 1)
+
+
+@pytest.mark.slow
+def test_sigterm_checkpoints_and_says_so(mini_data, tmp_path):
+  command = _command(tmp_path / 'run', mini_data, tmp_path / 'cache')
+  process = _run(command)
+  metrics = tmp_path / 'run' / 'metrics.jsonl'
+  while not metrics.exists() and process.poll() is None:
+    time.sleep(0.01)
+  process.send_signal(signal.SIGTERM)
+  _, errors = process.communicate()
+  assert process.returncode == main.EXIT['stopped'], errors
+  assert 'Traceback' not in errors
+  result = files.read_json(tmp_path / 'run' / 'result.json')
+  assert result['status'] == 'stopped' and 0 < result['steps'] < 300
