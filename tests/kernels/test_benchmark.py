@@ -7,6 +7,8 @@ import pytest
 from kernels.tools import benchmark
 from kernels.tools.errors import FUNCTIONS
 
+pytestmark = pytest.mark.full
+
 TINY = {
   'tokens': 128,
   'heads': 1,

@@ -8,6 +8,7 @@ tensor-core operands in registers.
 
 import functools
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -23,12 +24,15 @@ from kernels.tools.rms import relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 # (op, case, into how many parts L is cut; None = what the kernels choose)
+QUICK = [
+  ('linear', Case(65, 2, 64, 'bfloat16', 'empty', 1), None),
+  ('simpletron', Case(63, 1, 64, 'bfloat16', 'full', 0), None),
+  ('lightning', Case(192, 1, 64, 'bfloat16', 'ragged', 2, 1), None),
+]
 CASES = [
   ('linear', Case(1, 2, 64, 'bfloat16', 'full', 0), None),
-  ('linear', Case(65, 2, 64, 'bfloat16', 'empty', 1), None),
   ('linear', Case(300, 1, 128, 'bfloat16', 'ragged', 2), 2),
   ('linear', Case(600, 1, 64, 'bfloat16', 'full', 3, 1), 5),
-  ('simpletron', Case(63, 1, 64, 'bfloat16', 'full', 0), None),
   ('simpletron', Case(200, 1, 128, 'bfloat16', 'ragged', 1), 2),
   ('lightning', Case(1, 2, 64, 'bfloat16', 'full', 0), None),
   ('lightning', Case(127, 2, 128, 'bfloat16', 'empty', 1), None),
@@ -61,7 +65,11 @@ def _cut(monkeypatch, parts):
     monkeypatch.setattr(lightning, '_parts', lambda *_: parts)
 
 
-@pytest.mark.parametrize('op, case, parts', CASES, ids=str)
+@pytest.mark.parametrize(
+  'op, case, parts',
+  QUICK + [pytest.param(*c, marks=pytest.mark.full) for c in CASES],
+  ids=str,
+)
 def test_errors(op, case, parts, simulator, monkeypatch):
   _cut(monkeypatch, parts)
   with simulator():
@@ -69,6 +77,7 @@ def test_errors(op, case, parts, simulator, monkeypatch):
   assert errors.within(found, case.dtype), (op, case, found)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('op', ('linear', 'lightning'))
 def test_simulator_finds_warpgroups_that_do_not_meet(
   op, simulator, monkeypatch
@@ -90,6 +99,17 @@ def test_relu_without_eps_and_normaliser(simulator):
   with simulator():
     got = call(q, k, v, kernel='pallas_gpu')
   want = call(*(x.astype(jnp.float32) for x in (q, k, v)), **named)
+  assert relative_rms(got, want) < errors.bound('out', 'bfloat16')
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('op', ('linear', 'lightning'))
+def test_vmap_gives_what_single_calls_give(op, simulator):
+  q, k, v, _ = errors.operands(op, Case(70, 1, 64, 'bfloat16', 'full'))[0]
+  attend = functools.partial(errors.FUNCTIONS[op], kernel='pallas_gpu')
+  with simulator():
+    got = jax.vmap(attend)(q[:, None], k[:, None], v[:, None])[:, 0]
+  want = errors.FUNCTIONS[op](q, k, v, kernel='xla')
   assert relative_rms(got, want) < errors.bound('out', 'bfloat16')
 
 

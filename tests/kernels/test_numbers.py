@@ -10,6 +10,11 @@ from kernels.tools import errors
 from kernels.tools.errors import Case
 from kernels.tools.rms import relative_rms
 
+# Both dtypes, masks with ragged and with empty rows, one and several blocks.
+QUICK = [
+  Case(150, 2, 64, 'float32', 'ragged', 1),
+  Case(63, 3, 32, 'bfloat16', 'empty', 2),
+]
 # Every length, width, number of heads, mask and dtype, not their product.
 CASES = [
   Case(1, 1, 32, 'float32', 'full', 0),
@@ -26,6 +31,9 @@ CASES = [
   Case(1000, 1, 128, 'float32', 'ragged', 3),
 ]
 OPS = tuple(errors.FUNCTIONS)
+each_kernel = pytest.mark.parametrize(
+  'kernel', ('xla', pytest.param('pallas_tpu', marks=pytest.mark.full))
+)
 
 
 def _check(op, kernel, case, seed=0):
@@ -34,16 +42,26 @@ def _check(op, kernel, case, seed=0):
   assert errors.within(found, case.dtype), (op, kernel, case, found)
 
 
-@pytest.mark.parametrize('case', CASES, ids=str)
-@pytest.mark.parametrize('op', OPS)
+def _cases(every):
+  """(op, case): the quick ones, and with --full all or every so many."""
+  return [
+    *((op, case) for op in OPS for case in QUICK),
+    *(
+      pytest.param(op, case, marks=pytest.mark.full)
+      for op in OPS
+      for case in CASES[:: every.get(op, 1)]
+    ),
+  ]
+
+
+@pytest.mark.parametrize('op, case', _cases({}), ids=str)
 def test_xla(op, case):
   _check(op, 'xla', case)
 
 
 @pytest.mark.parametrize(
   'op, case',
-  # SimpleTRON runs the kernels of linear attention.
-  [(op, c) for op in OPS for c in CASES[:: 3 if op == 'simpletron' else 1]],
+  _cases({'simpletron': 3}),  # it runs the kernels of linear attention
   ids=str,
 )
 def test_pallas_tpu(op, case, monkeypatch):
@@ -54,10 +72,12 @@ def test_pallas_tpu(op, case, monkeypatch):
   _no_races()
 
 
+@pytest.mark.full
 def test_xla_lightning_over_several_segments():
   _check('lightning', 'xla', Case(length=2001, heads=1, width=32))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('seed', (0, 1))
 def test_simulator_finds_a_grid_axis_wrongly_marked_parallel(monkeypatch, seed):
   """The tests above can fail: a carried sum does not survive any order."""
@@ -74,8 +94,8 @@ def test_simulator_finds_a_grid_axis_wrongly_marked_parallel(monkeypatch, seed):
   assert not errors.within(found, case.dtype)
 
 
+@each_kernel
 @pytest.mark.parametrize('feature_map', ('relu', 'identity'))
-@pytest.mark.parametrize('kernel', ('xla', 'pallas_tpu'))
 def test_other_feature_maps(feature_map, kernel):
   """Not normalised where the sum may be 0 or negative."""
   arrays, named, _ = errors.operands('linear', Case(130, 2, 64, 'float32'))
@@ -87,18 +107,16 @@ def test_other_feature_maps(feature_map, kernel):
   }
   attend = errors.FUNCTIONS['linear']
   with errors.simulated(kernel):
-    out, pull = jax.vjp(
-      lambda *x: attend(*x, kernel=kernel, **named, **options),
-      *arrays[:3],
+    got = _with_gradients(
+      lambda *x: attend(*x, kernel=kernel, **named, **options), *arrays
     )
-    got = out, *pull(arrays[3])
   mask = np.asarray(named['mask'])
   want = errors.REFERENCES['linear'](*arrays[:3], mask, arrays[3], **options)
   for x, y in zip(got, want, strict=True):
     assert relative_rms(x, y) < 1e-5
 
 
-@pytest.mark.parametrize('kernel', ('xla', 'pallas_tpu'))
+@each_kernel
 def test_slopes_zero_are_causal_linear_attention(kernel):
   """Against the triangle of Q K^T, written out."""
   rng = np.random.default_rng(0)
@@ -112,24 +130,27 @@ def test_slopes_zero_are_causal_linear_attention(kernel):
   assert relative_rms(got, want) < 1e-5
 
 
+@each_kernel
 @pytest.mark.parametrize('op', OPS)
-@pytest.mark.parametrize('kernel', ('xla', 'pallas_tpu'))
 def test_nothing_valid_without_eps_is_zero_not_nan(op, kernel):
   x = jnp.ones((1, 9, 1, 8))
   options = {'eps': 0.0} if op == 'linear' else {}
   attend = errors.FUNCTIONS[op]
   mask = jnp.zeros((1, 9), bool)
   with errors.simulated(kernel):
-    out, pull = jax.vjp(
-      lambda *x: attend(
-        *x, mask=mask, kernel=kernel, **options
-      ),
-      x,
-      x,
-      x,
-    )
-    for y in (out, *pull(x)):
+    for y in _with_gradients(
+      lambda *x: attend(*x, mask=mask, kernel=kernel, **options), x, x, x, x
+    ):
       np.testing.assert_array_equal(y, 0)
+
+
+def _with_gradients(function, *arrays):
+  @jax.jit
+  def both(do, *arrays):
+    out, pull = jax.vjp(function, *arrays)
+    return out, *pull(do)
+
+  return both(arrays[-1], *arrays[:-1])
 
 
 def _no_races():

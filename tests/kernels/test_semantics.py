@@ -30,13 +30,22 @@ def place(kernel):
       yield
 
 
-def each_pair(test):
-  test = pytest.mark.parametrize('op, kernel', PAIRS)(test)
-  return pytest.mark.usefixtures('place')(test)
+def each_pair(quick=()):
+  """Parametrises over PAIRS: those in `quick`, and with --full the rest."""
+
+  def mark(test):
+    pairs = [
+      pytest.param(*pair, marks=[] if pair in quick else pytest.mark.full)
+      for pair in PAIRS
+    ]
+    test = pytest.mark.parametrize('op, kernel', pairs)(test)
+    return pytest.mark.usefixtures('place')(test)
+
+  return mark
 
 
 def each_kernel(test):
-  names = ('xla', 'pallas_tpu')
+  names = ('xla', pytest.param('pallas_tpu', marks=pytest.mark.full))
   test = pytest.mark.parametrize('kernel', names)(test)
   return pytest.mark.usefixtures('place')(test)
 
@@ -75,7 +84,9 @@ def _same(got, want, bound=1e-5):
 
 
 @each_kernel
-@pytest.mark.parametrize('cut', (1, 101))
+@pytest.mark.parametrize(
+  'cut', (pytest.param(1, marks=pytest.mark.full), 101)
+)
 def test_a_split_sequence_is_the_whole(kernel, cut):
   q, k, v = _arrays((2, 165, 2, 32))
   mask = _mask(2, 165)
@@ -100,7 +111,7 @@ def test_a_split_sequence_is_the_whole(kernel, cut):
   _same(_with_gradients(halves)(q, k, v), _with_gradients(whole)(q, k, v))
 
 
-@each_pair
+@each_pair()
 def test_vmap_gives_what_single_calls_give(op, kernel):
   q, k, v = _arrays((3, 2, 40, 2, 16))
   attend = _with_gradients(_attend(op, kernel))
@@ -109,6 +120,7 @@ def test_vmap_gives_what_single_calls_give(op, kernel):
   _same(got, jax.tree.map(lambda *x: jnp.stack(x), *want))
 
 
+@pytest.mark.full
 @each_kernel
 def test_vmap_over_slopes(kernel):
   q, k, v = _arrays((1, 20, 2, 16))
@@ -118,7 +130,7 @@ def test_vmap_over_slopes(kernel):
   _same(got, jnp.stack([attend(q, k, v, slopes=s) for s in slopes]))
 
 
-@each_pair
+@each_pair()
 def test_jit_and_remat_change_nothing(op, kernel):
   q, k, v = _arrays((2, 70, 2, 16))
   attend = _attend(op, kernel, mask=_mask(2, 70))
@@ -127,14 +139,14 @@ def test_jit_and_remat_change_nothing(op, kernel):
   _same(attend(q, k, v), want[0])
 
 
-@each_pair
+@each_pair()
 def test_gradients_are_those_of_finite_differences(op, kernel):
   x = [0.5 * a for a in _arrays((1, 5, 1, 8))]
   attend = _attend(op, kernel)
   check_grads(attend, x, order=1, modes=['rev'], atol=2e-2, rtol=2e-2)
 
 
-@each_pair
+@each_pair(quick=[('linear', 'pallas_tpu')])
 def test_sharded_over_the_batch(op, kernel):
   mesh = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))
   q, k, v = _arrays((4, 70, 2, 16))
@@ -176,7 +188,7 @@ def test_a_batch_that_cannot_be_split_keeps_its_options(op):
 
 def test_sharded_without_need_is_plain():
   one = jax.make_mesh((1,), ('data',), (AUTO,), devices=jax.devices()[:1])
-  attend = kernels.linear_attention
+  attend = jax.jit(kernels.linear_attention)
   assert kernels.sharded(attend) is attend
   assert kernels.sharded(attend, one) is attend
   q, k, v = _arrays((3, 9, 1, 8))
@@ -189,7 +201,7 @@ def test_sharded_without_need_is_plain():
   split = PartitionSpec('data')
   x = [jnp.concatenate([a, a[:1]]) for a in (q, k, v)]
   with jax.set_mesh(four):
-    got = jax.shard_map(inside, in_specs=split, out_specs=split)(*x)
+    got = jax.jit(jax.shard_map(inside, in_specs=split, out_specs=split))(*x)
   _same(got, attend(*x))
 
 

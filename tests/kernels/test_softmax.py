@@ -14,7 +14,12 @@ from kernels import dispatch
 from kernels.softmax import chunked, dense, reference
 from kernels.tools.rms import relative_rms
 
-LENGTHS = [(1, 9), (16, 16), (17, 40), (65, 33)]
+LENGTHS = [
+  (1, 9),
+  (17, 40),
+  pytest.param(16, 16, marks=pytest.mark.full),
+  pytest.param(65, 33, marks=pytest.mark.full),
+]
 X = jnp.ones((2, 8, 2, 32))
 
 

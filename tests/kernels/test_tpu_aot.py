@@ -1,8 +1,10 @@
 """TPU programs, compiled for real targets on a machine without one."""
 
+import jax
 import jax.numpy as jnp
 import pytest
 
+import kernels
 from kernels.tools import aot, hlo
 from kernels.tools.errors import FUNCTIONS
 
@@ -81,3 +83,23 @@ def test_a_copy_would_be_seen():
   tensor = 8 * 1024 * 4 * 128 * 2
   assert _large(program.as_text(), tensor)
   assert hlo.count(program.as_text())[0] > 5 * tensor
+
+
+def test_vmap_over_slopes_compiles():
+  """Scalars in SMEM get an axis from vmap like any other operand."""
+  try:
+    place = jax.sharding.SingleDeviceSharding(aot.device('v5e'))
+  except aot.Unavailable as reason:
+    pytest.skip(str(reason))
+  x = jax.ShapeDtypeStruct((2, 1024, 4, 64), jnp.bfloat16, sharding=place)
+  slopes = jax.ShapeDtypeStruct((3, 4), jnp.float32, sharding=place)
+
+  def attend(slopes, x):
+    return kernels.lightning_attention(
+      x, x, x, slopes=slopes, kernel='pallas_tpu'
+    )
+
+  with kernels.target('tpu'):
+    program = jax.jit(jax.vmap(attend, in_axes=(0, None))).lower(slopes, x)
+    text = program.compile().as_text()
+  assert text.count('custom_call_target="tpu_custom_call"') == 1

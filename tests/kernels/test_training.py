@@ -9,6 +9,8 @@ import pytest
 import kernels
 import small
 
+pytestmark = pytest.mark.full
+
 MODELS = ('linear_transformer', 'simpletron', 'lightning')
 
 
