@@ -10,6 +10,14 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+
+# For what is not under test itself: compiles in half the time.
+quick_jit = functools.partial(jax.jit, compiler_options={
+    'xla_backend_optimization_level': 0,
+    'xla_llvm_disable_expensive_passes': True})
+# A case of a parametrised test that only `--full` runs.
+full = functools.partial(pytest.param, marks=pytest.mark.full)
 
 
 def ragged(*lengths, width, length=None, seed=0):
@@ -22,7 +30,7 @@ def ragged(*lengths, width, length=None, seed=0):
 
 def init(mixer, x, mask, seed=0, noise=0.1):
   """All variables of a mixer, none of whose parameters is zero."""
-  variables = jax.jit(functools.partial(mixer.init, train=False))(
+  variables = quick_jit(functools.partial(mixer.init, train=False))(
       jax.random.key(seed), x, mask)
   rng = np.random.default_rng(seed)
   params = jax.tree.map(
@@ -90,7 +98,7 @@ def check(mixer, oracle, x, mask, *, tolerance=1e-5, variables=None):
   want = oracle(np, exact, x.astype(np.float64), mask)
   close(np.asarray(y)[mask], want[mask], tolerance, 'outputs')
   with jax.enable_x64(True):
-    want = jax.jit(jax.grad(
+    want = quick_jit(jax.grad(
         lambda p, x: jnp.sum(oracle(jnp, p, x, mask) * cotangent), (0, 1)))(
             exact, x.astype(np.float64))
   jax.tree_util.tree_map_with_path(

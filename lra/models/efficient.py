@@ -47,9 +47,9 @@ class Mixer(nn.Module):
     """See `HeadMixer.__call__`."""
     width = x_BxLxD.shape[-1]
     kernel = self.kernel_for(*x_BxLxD.shape[1:])
-    q_BxLx1xD = layers.project_heads(x_BxLxD, 1, width, self.dtype, 'query')
     k_BxLx1xD, v_BxLx1xD = self.keys_and_values(
         layers.split_heads(x_BxLxD.astype(self.dtype), 1), mask_BxL)
+    q_BxLx1xD = layers.project_heads(x_BxLxD, 1, width, self.dtype, 'query')
     o_BxLx1xD = kernels.softmax_attention(
         q_BxLx1xD, k_BxLx1xD, v_BxLx1xD, mask=mask_BxL, kernel=kernel)
     return layers.merge_heads_and_project(o_BxLx1xD, width, self.dtype)

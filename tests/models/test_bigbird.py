@@ -25,8 +25,10 @@ def tables(mixer, length):
 
 
 @pytest.mark.parametrize('fields', [
-    {}, {'global_blocks': 2, 'window_blocks': 5, 'random_blocks': 0},
-    {'global_blocks': 0}, {'block_size': 40}])
+    {}, mixer_oracle.full(
+        {'global_blocks': 2, 'window_blocks': 5, 'random_blocks': 0}),
+    mixer_oracle.full({'global_blocks': 0}),
+    mixer_oracle.full({'block_size': 40})])
 def test_equals_softmax_under_the_mask(fields):
   mixer = SMALL(**fields)
   x, mask = mixer_oracle.ragged(*sparse_oracle.LENGTHS, width=12)

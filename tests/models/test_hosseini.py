@@ -44,7 +44,7 @@ MIXERS = {
 }
 
 
-@pytest.mark.parametrize('kernel', ['dense', 'chunked'])
+@pytest.mark.parametrize('kernel', [mixer_oracle.full('dense'), 'chunked'])
 @pytest.mark.parametrize('name', MIXERS)
 def test_equals_float64(name, kernel):
   make, oracle = MIXERS[name]

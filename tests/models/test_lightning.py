@@ -45,15 +45,22 @@ def test_equals_its_recurrence(direction, decay, gate):
   mixer_oracle.check(mixer, _oracle(direction, decay, gate), x, mask)
 
 
-@pytest.mark.parametrize('layer, num_layers, decay', [
-    (0, 3, 1 + 1e-5), (1, 3, 1 - 1 / (2 + 1e-5) + 1e-5),
-    (2, 3, 1 - 2 / (2 + 1e-5) + 1e-5), (0, 1, 1 + 1e-5)])
-def test_decay_shrinks_with_depth(layer, num_layers, decay):
-  """MiniMax-01's released slopes, as a factor of the first paper's."""
+@pytest.mark.parametrize('layer, num_layers, factor', [
+    (0, 3, 1.00001), (1, 3, 0.5000125), (2, 3, 1.4999975e-5), (0, 1, 1.00001)])
+def test_slopes_shrink_with_depth(layer, num_layers, factor):
+  """MiniMax-01's released ones, by hand."""
+  got = Mixer(num_heads=2, decay_by_depth=True, layer=layer,
+              num_layers=num_layers).slopes()
+  want = factor * np.array([2.0**-4, 2.0**-8])
+  np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_decay_by_depth_equals_the_recurrence():
   x, mask = mixer_oracle.ragged(50, 27, width=24)
-  mixer = Mixer(num_heads=3, qkv_width=24, decay_by_depth=True, layer=layer,
-                num_layers=num_layers)
-  mixer_oracle.check(mixer, _oracle(decay=decay), x, mask)
+  mixer = Mixer(num_heads=3, qkv_width=24, decay_by_depth=True, layer=1,
+                num_layers=3)
+  mixer_oracle.check(
+      mixer, _oracle(decay=1 - 1 / (2 + 1e-5) + 1e-5), x, mask)
 
 
 def test_without_it_all_layers_decay_alike():

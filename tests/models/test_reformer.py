@@ -51,7 +51,8 @@ def attend(xp, qk, v, seen):
   return sparse_oracle.attend(xp, qk, unit, v, seen)
 
 
-@pytest.mark.parametrize('rounds,chunk', [(1, 8), (3, 4)])
+@pytest.mark.parametrize('rounds,chunk', [
+    mixer_oracle.full(1, 8), (3, 4)])
 def test_mixer_equals_softmax_over_the_sets(rounds, chunk):
   x, mask = mixer_oracle.ragged(*sparse_oracle.LENGTHS, width=12)
   mixer = SMALL(rounds=rounds, chunk_size=chunk)

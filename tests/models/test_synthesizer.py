@@ -57,6 +57,7 @@ def test_equals_float64(variant):
       oracle, variant=variant), x, mask)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('variant', ['dense', 'factorised_random'])
 def test_explicit_weights_equal_float64(variant):
   x, mask = mixer_oracle.ragged(43, 20, 0, width=16)

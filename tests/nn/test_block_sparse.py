@@ -34,7 +34,8 @@ def attend(q, k, v, mask, pattern):
   return block_sparse.attend(block_sparse.Heads(q, k, v), mask, pattern)
 
 
-@pytest.mark.parametrize('one_by_one', [False, True])
+@pytest.mark.parametrize('one_by_one', [
+    False, mixer_oracle.full(True)])
 def test_all_mechanisms_together_and_their_gradients(monkeypatch, one_by_one):
   """One head after another, recomputed, or all at once: the same numbers."""
   if one_by_one:

@@ -38,7 +38,7 @@ def _estimates(feature, draw, num_frequencies):
     return (x * y).sum(-1)
 
   keys = jax.random.split(jax.random.key(0), DRAWS)
-  return np.asarray(jax.jit(jax.vmap(one))(keys), np.float64)
+  return np.asarray(mixer_oracle.quick_jit(jax.vmap(one))(keys), np.float64)
 
 
 def _positive(x, omega, weight, norm_factor):
@@ -53,8 +53,9 @@ def _gaussian_kernel(x, y):
   return np.exp(-((x - y)**2).sum(-1) / 2)
 
 
-@pytest.mark.parametrize('draw', [features.gaussian_frequencies,
-                                  features.orthogonal_frequencies])
+@pytest.mark.parametrize('draw', [
+    features.gaussian_frequencies,
+    mixer_oracle.full(features.orthogonal_frequencies)])
 @pytest.mark.parametrize('feature,kernel', [
     (functools.partial(_positive, norm_factor=0.5), _softmax_kernel),
     (functools.partial(_positive, norm_factor=1.0), _gaussian_kernel),
@@ -139,7 +140,7 @@ def _unstable(log_q, log_k, v, mask):
   return mixer_oracle.weigh(np, weights, v)
 
 
-@pytest.mark.parametrize('size', [1.0, 300.0])
+@pytest.mark.parametrize('size', [mixer_oracle.full(1.0), 300.0])
 def test_stabilisation_and_linear_attention_change_nothing(size):
   """Logarithms of several hundred, M that is no multiple of Dh, no token."""
   rng = np.random.default_rng(0)
@@ -164,7 +165,8 @@ def test_stabilisation_and_linear_attention_change_nothing(size):
 
 
 @pytest.mark.parametrize('kernel', ['xla', 'pallas_tpu'])
-@pytest.mark.parametrize('num_features', [3, 8, 20])
+@pytest.mark.parametrize('num_features', [
+    3, mixer_oracle.full(8), mixer_oracle.full(20)])
 def test_linear_attention_takes_any_number_of_features(num_features, kernel):
   rng = np.random.default_rng(0)
   q, k = rng.random((2, 2, 9, 2, num_features)).astype(np.float32)
@@ -181,7 +183,7 @@ def test_linear_attention_takes_any_number_of_features(num_features, kernel):
   mixer_oracle.close(np.asarray(got)[mask], want[mask], 1e-5, 'outputs')
 
 
-@pytest.mark.parametrize('num_features', [8, 20])
+@pytest.mark.parametrize('num_features', [mixer_oracle.full(8), 20])
 def test_parts_have_the_gradients_of_the_whole(num_features):
   rng = np.random.default_rng(0)
   q, k = rng.random((2, 2, 9, 2, num_features)).astype(np.float32)
