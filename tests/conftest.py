@@ -19,6 +19,16 @@ def pytest_addoption(parser):
       'for hardware that is not here, growth of memory, kills')
 
 
+def pytest_configure(config):
+  """Most of the time goes into compiling: less optimising halves it.
+
+  `--full` compiles as users do. XLA reads the variable at its first use; the
+  processes that tests start inherit it.
+  """
+  if not config.getoption('--full'):
+    os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
+
+
 def pytest_collection_modifyitems(config, items):
   """Leaves tests marked `full` out, unless they are asked for by --full."""
   if config.getoption('--full'):
