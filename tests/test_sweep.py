@@ -90,7 +90,7 @@ def _records(folder):
       for p in (folder / 'results/runs').rglob('*.json')}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_kill_9_and_restart_give_the_same_records(mini_data, tmp_path):
   whole, broken = tmp_path / 'whole', tmp_path / 'broken'
   process = _start(whole, mini_data)

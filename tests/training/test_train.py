@@ -291,7 +291,7 @@ def _writing(folder):
   return any((folder / 'checkpoints').glob('*/*tmp*'))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_kill_9_anywhere_changes_nothing(mini_data, tmp_path):
   whole, broken = tmp_path / 'whole', tmp_path / 'broken'
   cache = tmp_path / 'cache'
@@ -317,7 +317,7 @@ def test_kill_9_anywhere_changes_nothing(mini_data, tmp_path):
   _assert_same_run(whole, broken, c, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_sigterm_checkpoints_and_says_so(mini_data, tmp_path):
   command = _command(tmp_path / 'run', mini_data, tmp_path / 'cache')
   process = _run(command)
