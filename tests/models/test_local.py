@@ -15,6 +15,7 @@ def test_equals_softmax_under_the_mask(block):
                      sparse_oracle.mixer(seen), x, mask)
 
 
+@pytest.mark.full
 def test_longer_padding():
   sparse_oracle.check_longer_padding(
       Mixer(num_heads=2, qkv_width=8, block_size=9))

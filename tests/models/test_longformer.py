@@ -53,7 +53,7 @@ def test_global_projections_are_there_only_if_used():
   assert with_global['global_key'].shape == (12, 2, 4)
 
 
-@pytest.mark.parametrize('dilation', [1, 2])
+@pytest.mark.parametrize('dilation', [mixer_oracle.full(1), 2])
 def test_longer_padding(dilation):
   sparse_oracle.check_longer_padding(
       Mixer(num_heads=2, qkv_width=8, window=10, dilation=dilation))

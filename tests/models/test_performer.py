@@ -161,6 +161,7 @@ def test_redraw_draws_in_training_only():
       jax.jit(functools.partial(fixed.apply, train=True))(variables, x, mask))
 
 
+@pytest.mark.full
 def test_longer_padding_changes_nothing():
   x, mask = mixer_oracle.ragged(40, 12, width=16)
   mixer = Mixer(num_heads=2, qkv_width=16, num_features=32)

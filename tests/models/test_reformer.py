@@ -111,6 +111,7 @@ def test_rotations_of_training_differ_and_of_evaluation_do_not():
   np.testing.assert_array_equal(apply(0, False), apply(1, False))
 
 
+@pytest.mark.full
 def test_longer_padding():
   sparse_oracle.check_longer_padding(SMALL())
 

@@ -43,7 +43,7 @@ def test_number_of_parameters(width):
   assert count == 4 * (width**2 + width)
 
 
-@pytest.mark.parametrize('kernel', ['dense', 'chunked'])
+@pytest.mark.parametrize('kernel', ['dense', mixer_oracle.full('chunked')])
 def test_longer_padding_changes_nothing(kernel):
   x, mask = mixer_oracle.ragged(60, 20, width=16)
   mixer = Mixer(num_heads=2, qkv_width=16, kernel=kernel)

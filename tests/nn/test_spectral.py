@@ -174,6 +174,7 @@ def test_error_falls_as_1_over_root_m(name):
   assert errors[1] < 0.05 * np.abs(want[mask]).max()
 
 
+@pytest.mark.full
 def test_fastfood_starts_as_gaussian_frequencies():
   """Rows of N(0, I), whatever Dh: first and second moments."""
   x, mask = mixer_oracle.ragged(2, width=6)
