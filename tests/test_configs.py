@@ -176,7 +176,9 @@ def test_the_docstring_says_what_the_command_costs_and_reaches(model):
   assert line in doc, f'the record says: {line}'
 
 
-@pytest.mark.parametrize('protocol', protocols.PROTOCOLS)
+@pytest.mark.parametrize('protocol', [
+    'simpletron', *(pytest.param(name, marks=pytest.mark.full)
+                    for name in protocols.PROTOCOLS if name != 'simpletron')])
 @pytest.mark.parametrize('model', MODELS)
 def test_full_size_config_has_a_program_for_every_task(model, protocol):
   for task in TASKS:
@@ -203,7 +205,9 @@ def _gradient(model, kind, **kwargs):
   return p, jax.device_get(grads), {k: float(v) for k, v in sums.items()}
 
 
-@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('kind', [
+    kind if kind == 'listops' else pytest.param(kind, marks=pytest.mark.full)
+    for kind in KINDS])
 @pytest.mark.parametrize('model', MODELS)
 def test_forward_and_backward(model, kind):
   """With bf16, remat, two devices and another seed where the task allows."""

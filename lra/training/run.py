@@ -66,16 +66,24 @@ class Run:
     with open(self.metrics_path, 'a', encoding='utf-8') as f:
       f.write(json.dumps(fields) + '\n')
 
-  def rewind(self, step: int) -> None:
-    """Drops metrics logged after `step`, and a line torn by a kill."""
+  def rewind(self, step: int, validated_step: int) -> None:
+    """Drops metrics that will be logged again, and a line torn by a kill.
+
+    Args:
+      step: where the run goes on.
+      validated_step: the last step whose validation counts; one that was
+        logged and then undone by a kill comes again.
+    """
     if not self.metrics_path.exists():
       return
     kept = []
     for line in self.metrics_path.read_text(encoding='utf-8').splitlines():
       try:
-        if json.loads(line)['step'] <= step:
+        point = json.loads(line)
+        last = {'train': step, 'val': validated_step, 'test': -1}
+        if point['step'] <= last[point['split']]:
           kept.append(line + '\n')
-      except (ValueError, KeyError):
+      except (ValueError, KeyError, TypeError):
         continue
     files.write_all({self.metrics_path: ''.join(kept).encode()})
 

@@ -74,12 +74,12 @@ def train(config, folder: pathlib.Path,
             trainer.save()
           if trainer.step == t.steps or stop.reason:
             break
+          if trainer.minutes_since_save() > t.checkpoint_minutes:
+            trainer.save()
           trainer.update(trainer.batch(trainer.step))
           shown.update()
           if trainer.step % t.log_every == 0 or trainer.step == t.steps:
             shown.set_postfix_str(trainer.log(), refresh=False)
-          if trainer.minutes_since_save() > t.checkpoint_minutes:
-            trainer.save()
       if not stop.reason:
         test = trainer.score(stop)
       if test is None:
@@ -141,7 +141,7 @@ class Trainer:
       self.state, progress = restored
       self.progress = Progress(**progress)
     self.step = int(self.state.step)
-    self.run.rewind(self.step)
+    self.run.rewind(self.step, self.progress.validated_step)
 
   def _write_environment(self):
     path = self.run.folder / 'env.json'

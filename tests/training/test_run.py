@@ -27,15 +27,19 @@ def test_a_directory_in_use_is_refused(tmp_path):
   run.Run(tmp_path, CONFIG)
 
 
-def test_rewind_drops_later_lines_and_a_torn_one(tmp_path):
+def test_rewind_drops_what_comes_again_and_a_torn_line(tmp_path):
   made = run.Run(tmp_path, CONFIG)
   for step in (1, 2, 3):
-    made.log(step=step, loss=0.5)
+    for split in ('train', 'val'):
+      made.log(step=step, split=split, loss=0.5)
+  made.log(step=2, split='test', loss=0.5)
   with open(made.metrics_path, 'a') as f:
     f.write('{"step": 2, "lo')
-  made.rewind(2)
-  lines = made.metrics_path.read_text().splitlines()
-  assert [json.loads(line)['step'] for line in lines] == [1, 2]
+  made.rewind(2, validated_step=1)
+  points = [json.loads(line) for line in
+            made.metrics_path.read_text().splitlines()]
+  assert [(p['split'], p['step']) for p in points] == [
+      ('train', 1), ('val', 1), ('train', 2)]
 
 
 @pytest.mark.parametrize('name', ['config.json', 'result.json'])
