@@ -1,8 +1,7 @@
 """Models by name: `config.model.name` is a file of this folder.
 
-A model's file defines `Mixer`; it may define `Block` where the mechanism is
-not "a mixer in a Transformer block". Nothing is registered elsewhere, and
-every file here is a model: what models share is in `lra/nn`.
+A model's file defines `Mixer`. Nothing is registered elsewhere, and every file
+here is a model: what models share is in `lra/nn`.
 """
 
 import importlib

@@ -11,8 +11,6 @@ import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
-POSITIONS = ('learned', 'sinusoidal')
-
 
 def sinusoidal_positions(length: int, width: int) -> np.ndarray:
   """Sines and cosines of positions, float32 [L, D].
@@ -87,7 +85,7 @@ class Encoder(nn.Module):
     width: D.
     mlp_width: F.
     dropout: rate after the embedding, the mixers and both layers of each MLP.
-    positions: one of `POSITIONS`.
+    positions: `learned` or `sinusoidal`.
     prepend_cls: whether a learned CLS token comes before the sequence.
     cls_has_position: whether it is there when positions are added, or comes
       after.

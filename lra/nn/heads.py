@@ -5,9 +5,6 @@ import jax.numpy as jnp
 
 from lra.nn.encoder import Encoder
 
-POOLING = ('cls', 'mean', 'first', 'last')
-PAIRS = ('concat', 'nli')
-
 
 def pool(x_BxNxD, mask_BxN, pooling: str, mean_over: str = 'tokens'):
   """One vector of a sequence, [B, D].
@@ -55,9 +52,9 @@ class ClassifierHead(nn.Module):
   Attributes:
     num_classes: C.
     hidden: widths of the hidden layers, each with a ReLU.
-    pooling: one of `POOLING`.
+    pooling: `cls`, `mean`, `first` or `last`; see `pool`.
     mean_over: what mean pooling divides by: `tokens` or all `positions`.
-    pair: how the documents of a pair are joined (`PAIRS`).
+    pair: how the documents of a pair are joined; see `join_pair`.
     dtype: computing dtype; the last layer computes in float32.
   """
   num_classes: int

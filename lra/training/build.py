@@ -1,4 +1,7 @@
-"""Config and task -> the encoder, with its mixer's arguments checked."""
+"""Config and task -> the encoder, with its mixer's arguments checked.
+
+The config is one that `check.check` has passed.
+"""
 
 import functools
 
@@ -16,26 +19,16 @@ _GIVEN = ('dtype', 'layer', 'num_layers', 'parent', 'name')
 
 
 def sequence_length(config, task: Task) -> int:
-  """Tokens per sequence, L, without CLS: the task's, or fewer if asked for.
-
-  Raises:
-    UserError: `config.seq_len` is not in 1..task.seq_len (or 0).
-  """
-  L = config.seq_len or task.seq_len
-  if not 0 < L <= task.seq_len:
-    raise UserError(
-        f'config.seq_len={L} is not possible: {task.name} has sequences of '
-        f'{task.seq_len} tokens; choose 1 to {task.seq_len}, or 0 for all.')
-  return L
+  """Tokens per sequence, L, without CLS: the task's, or fewer if asked for."""
+  return config.seq_len or task.seq_len
 
 
 def encoder(config, task: Task) -> Encoder:
   """The encoder of a config, with `config.model.name` as its mixer.
 
   Raises:
-    UserError: an unknown model, an argument the mixer does not have, a number
-      of heads that does not divide the width, or a pooling that a causal
-      mixer makes blind.
+    UserError: an unknown model, an argument the mixer does not have, or a
+      pooling that a causal mixer makes blind.
   """
   settings = config.encoder
   mixer = make_mixer(models.module(config.model.name), config.model)
@@ -62,8 +55,7 @@ def make_mixer(module, model):
   has no field for its place is not told it.
 
   Raises:
-    UserError: the mixer lacks `dtype` or an argument of the config, or the
-      number of heads does not divide the width.
+    UserError: the mixer lacks `dtype`, or an argument of the config.
   """
   arguments = model.to_dict()
   name = arguments.pop('name')
@@ -78,11 +70,6 @@ def make_mixer(module, model):
     raise UserError(
         f'config.model.{unknown[0]} means nothing to {name}: its arguments '
         f'are {", ".join(sorted(known))}.')
-  heads, width = arguments.get('num_heads', 1), arguments.get('qkv_width', 0)
-  if width % heads:
-    raise UserError(
-        f'config.model.num_heads={heads} does not divide '
-        f'config.model.qkv_width={width}: choose a divisor.')
   return functools.partial(_mixer, module.Mixer, arguments)
 
 
