@@ -99,6 +99,7 @@ def test_six_steps_equal_three_and_three(
     stopped = train.train(_config(mini_data), tmp_path)
   assert (stopped.status, stopped.steps) == ('stopped', 3)
   assert stopped.test is None
+  assert (tmp_path / 'checkpoints' / 'last' / '3').is_dir()
   train.train(_config(mini_data), tmp_path)
   _assert_same_run(whole, tmp_path, _config(mini_data), 4)
 
