@@ -286,16 +286,16 @@ class Trainer:
     return (time.monotonic() - self._saved_at) / 60
 
   def save(self) -> None:
-    """Checkpoints the state.
+    """Checkpoints the state, unless its loss is not finite.
 
-    Raises:
-      Diverged: its loss is not finite, so that it is worthless.
+    Such a state is worthless. That the run has diverged is said by the next
+    log point, so that the step in its result does not depend on the clock.
     """
     self._stop_clock()
-    _check_finite(float(self.state.sums['loss']))
-    self.checkpoints.save_last(
-        self.step, self.state, dataclasses.asdict(self.progress))
     self._saved_at = time.monotonic()
+    if math.isfinite(float(self.state.sums['loss'])):
+      self.checkpoints.save_last(
+          self.step, self.state, dataclasses.asdict(self.progress))
 
   def score(self, stop: StopRequest) -> dict | None:
     """The one reading of the test split, with the chosen checkpoint."""

@@ -245,6 +245,18 @@ def test_divergence_is_a_result(mini_data, tmp_path):
   assert files.read_json(tmp_path / 'result.json')['status'] == 'diverged'
 
 
+def test_where_a_run_diverged_does_not_depend_on_the_clock(
+    mini_data, tmp_path):
+  """Even if a checkpoint falls due at each step."""
+  steps = []
+  for minutes in (0.0, 5.0):
+    c = _config(mini_data, learning_rate=1e30, warmup_steps=0)
+    c.train.checkpoint_minutes, c.train.log_every = minutes, 5
+    c.train.eval_every = 6
+    steps.append(train.train(c, tmp_path / str(minutes)).steps)
+  assert steps == [5, 5]
+
+
 def test_damaged_checkpoint_is_one_sentence(mini_data, tmp_path):
   c = _config(mini_data)
   train.train(c, tmp_path)
