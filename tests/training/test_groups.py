@@ -76,6 +76,7 @@ def test_clipping_does_not_count_frozen_gradients():
 @pytest.mark.parametrize('groups,words', [
     ((('encoder/.*', {}),), ['head/hidden_0/', "('.*', {})"]),
     ((('nothing', {}), ('.*', {})), ["'nothing'", 'encoder/block_0']),
+    ((('kernel', {}), ('.*', {})), ["'kernel'", 'no parameter']),
     ((('[', {}),), ["'['", 'cannot be read']),
     ((('.*', {'rate': 1}),), ["'rate'", 'learning_rate']),
     ((('.*', {'learning_rate': -1}),), ['-1', 'at least 0']),
