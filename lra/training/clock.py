@@ -20,7 +20,7 @@ class Clock:
       self._since = time.perf_counter()
 
   def stop(self) -> None:
-    """Ends the stretch; nothing happens between stretches."""
+    """Ends the stretch under way, if there is one."""
     if self._since is not None:
       self.seconds += time.perf_counter() - self._since
       self._since = None
