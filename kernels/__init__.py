@@ -1,18 +1,27 @@
 """Attention kernels: plain XLA, Pallas for TPU and Hopper GPUs, cuDNN."""
 
 from kernels.dispatch import OPS, resolve, sharded, target
-from kernels.lightning.api import lightning_attention
-from kernels.linear.api import linear_attention
-from kernels.simpletron.api import simpletron_attention
+from kernels.lightning.api import (
+  lightning_attention,
+  lightning_attention_packed,
+)
+from kernels.linear.api import linear_attention, linear_attention_packed
+from kernels.simpletron.api import (
+  simpletron_attention,
+  simpletron_attention_packed,
+)
 from kernels.softmax.api import softmax_attention
 
 __all__ = [
   'OPS',
   'lightning_attention',
+  'lightning_attention_packed',
   'linear_attention',
+  'linear_attention_packed',
   'resolve',
   'sharded',
   'simpletron_attention',
+  'simpletron_attention_packed',
   'softmax_attention',
   'target',
 ]

@@ -103,15 +103,41 @@ def check_slopes(slopes, num_heads):
     raise ValueError(f'slopes must be finite and >= 0, got {values.tolist()}')
 
 
-def check_state(state, q):
-  """Raises ValueError unless initial_state is None or f32 [B, H, Dh, Dh]."""
-  if state is None:
-    return
-  b, _, h, d = jnp.shape(q)
-  if jnp.shape(state) != (b, h, d, d) or _dtype(state) != 'float32':
+def check_packed(qkv, bias):
+  """Raises ValueError unless qkv is [B, L, 3, H, Dh] and bias fits it."""
+  shape = jnp.shape(qkv)
+  if len(shape) != 5 or shape[2] != 3 or 0 in shape:
     raise ValueError(
-      f'initial_state must be float32 [B, H, Dh, Dh] = {(b, h, d, d)}, '
-      f'got {_dtype(state)} {jnp.shape(state)}'
+      f'qkv must be a non-empty array [B, L, 3, H, Dh], got shape {shape}'
+    )
+  if _dtype(qkv) not in DTYPES:
+    raise ValueError(f'qkv must be {" or ".join(DTYPES)}, got {_dtype(qkv)}')
+  if bias is not None:
+    check_float32('bias', bias, shape[2:], '[3, H, Dh]')
+
+
+def check_float32(name, x, shape, axes):
+  """Raises ValueError unless x is a float32 array of that shape.
+
+  Args:
+    name: what the argument is called.
+    x: the argument.
+    shape: what its shape must be.
+    axes: the names of its axes, such as '[B, H, Dh]'.
+  """
+  if jnp.shape(x) != tuple(shape) or _dtype(x) != 'float32':
+    raise ValueError(
+      f'{name} must be float32 {axes} = {tuple(shape)}, '
+      f'got {_dtype(x)} {jnp.shape(x)}'
+    )
+
+
+def check_pair(name, x):
+  """Raises ValueError unless x is a tuple or list of two."""
+  if not isinstance(x, tuple | list) or len(x) != 2:
+    raise ValueError(
+      f'{name} must be a pair (S, z) for normalised linear attention, '
+      f'got {type(x).__name__}'
     )
 
 

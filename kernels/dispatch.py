@@ -20,7 +20,7 @@ OPS = {
 _RUNS = {'simpletron': 'linear'}
 _PLATFORM = {'pallas_tpu': 'tpu', 'pallas_gpu': 'gpu'}
 # Keyword arguments that every device of a mesh gets whole.
-_REPLICATED = ('slopes',)
+_REPLICATED = ('slopes', 'bias')
 
 # (platform, interpreter parameters) set by `target`, else None.
 _target = contextvars.ContextVar('kernels_target', default=None)
@@ -63,7 +63,8 @@ def resolve(op, kernel, shape, dtype, **needs):
     shape: (B, L, H, Dh) of q.
     dtype: dtype of q.
     **needs: what else the call asks of a kernel: `value_width` (int, where it
-      is not Dh) of 'linear' and 'softmax', `dropout_rate` of 'softmax'.
+      is not Dh) of 'linear' and 'softmax', `state` (bool: takes or returns
+      one) of 'linear' and 'simpletron', `dropout_rate` of 'softmax'.
 
   Returns:
     One of `OPS[op]`.
@@ -140,9 +141,9 @@ def sharded(function, mesh=None, axis='data'):
   """`function` (an op of this package) split over the batch under a mesh.
 
   Pallas calls cannot be partitioned by the compiler, so they run inside
-  `jax.shard_map`. q, k, v and the keyword arguments that are arrays are split
-  over mesh axis `axis` along B, slopes are replicated, results are split
-  along B.
+  `jax.shard_map`. The positional arguments (q, k, v, or qkv) and the keyword
+  arguments that are arrays are split over mesh axis `axis` along B, slopes
+  and bias are replicated, results are split along B.
 
   Args:
     function: an op of this package.
@@ -163,20 +164,27 @@ def sharded(function, mesh=None, axis='data'):
     return function
 
   @functools.wraps(function)
-  def call(q, k, v, **options):
-    if q.shape[0] % devices or options.get('dropout_key') is not None:
-      return function(q, k, v, **options)
-    arrays = {n: x for n, x in options.items() if getattr(x, 'ndim', 0)}
+  def call(*operands, **options):
+    batch = operands[0].shape[0]
+    if batch % devices or options.get('dropout_key') is not None:
+      return function(*operands, **options)
+    arrays = {n: x for n, x in options.items() if _is_array(x)}
     static = {n: x for n, x in options.items() if n not in arrays}
     split = PartitionSpec(axis)
     specs = {n: PartitionSpec() if n in _REPLICATED else split for n in arrays}
     local = jax.shard_map(
-      lambda q, k, v, arrays: function(q, k, v, **arrays, **static),
+      lambda operands, arrays: function(*operands, **arrays, **static),
       mesh=mesh,
-      in_specs=(split, split, split, specs),
+      in_specs=(split, specs),
       out_specs=split,
       check_vma=False,
     )
-    return local(q, k, v, arrays)
+    return local(operands, arrays)
 
   return call
+
+
+def _is_array(x):
+  """Whether x is an array or a tree of them (such as a state)."""
+  leaves = jax.tree.leaves(x)
+  return bool(leaves) and all(getattr(leaf, 'ndim', 0) for leaf in leaves)

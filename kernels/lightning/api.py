@@ -1,26 +1,16 @@
-"""Lightning attention: the public function and its dispatch."""
+"""Lightning attention: the public functions and their dispatch."""
 
-import functools
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 
-from kernels import checks, chunks, dispatch
-from kernels.lightning.options import LightningOptions
+from kernels import checks, chunks, dispatch, vjp
+from kernels.inputs import Inputs, activated
+from kernels.lightning.options import ACTIVATIONS, LightningOptions
 
 
-def lightning_attention(
-  q,
-  k,
-  v,
-  *,
-  slopes=None,
-  mask=None,
-  scale=1.0,
-  initial_state=None,
-  return_state=False,
-  kernel='auto',
-):
+def lightning_attention(q, k, v, *, kernel='auto', **options):
   """Lightning attention, arXiv 2401.04658 (Qin 2024), equations 3 and 4.
 
     S_t = exp(-slope) S_{t-1} + k_t^T v_t,   out_t = scale * q_t S_t
@@ -34,13 +24,15 @@ def lightning_attention(
   Args:
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
       float32 products run at the highest precision.
-    slopes: [H], finite, >= 0; None = 2**(-8 (h + 1) / H). No gradient.
-    mask: bool [B, L], True = token; None = all True. No gradient.
-    scale: a Python number.
-    initial_state: float32 [B, H, Dh, Dh] (key by value width), None = zeros.
-    return_state: also return the state after the last token.
     kernel: 'xla', 'pallas_tpu', 'pallas_gpu', or 'auto' for the device's own
       where it supports the operands, else 'xla'.
+    slopes: [H], finite, >= 0; None = 2**(-8 (h + 1) / H). No gradient.
+    mask: bool [B, L], True = token; None = all True. No gradient.
+    scale: a Python number, 1 by default.
+    activation: applied to q, k and v first: 'identity', the default, or
+      'silu' (x sigmoid(x)), which the kernels do as they load them.
+    initial_state: float32 [B, H, Dh, Dh] (key by value width), None = zeros.
+    return_state: also return the state after the last token.
 
   Returns:
     [B, L, H, Dh] in the dtype of q; with return_state a pair of it and the
@@ -51,39 +43,62 @@ def lightning_attention(
     NotImplementedError: a named kernel cannot run; says why.
   """
   checks.check_qkv(q, k, v)
-  checks.check_mask(mask, q)
-  checks.check_state(initial_state, q)
+  return _attend((q, k, v), None, kernel, **options)
+
+
+def lightning_attention_packed(qkv, *, bias=None, kernel='auto', **options):
+  """`lightning_attention` of q, k and v in one array, which nothing copies.
+
+  Args:
+    qkv, bias: see `linear_attention_packed`.
+    kernel, **options: see `lightning_attention`.
+
+  Returns:
+    [B, L, H, Dh], or with return_state a pair; raises as
+    `lightning_attention`.
+  """
+  checks.check_packed(qkv, bias)
+  return _attend((qkv,), bias, kernel, **options)
+
+
+def _attend(
+  arrays,
+  bias,
+  kernel,
+  *,
+  slopes=None,
+  mask=None,
+  scale=1.0,
+  activation='identity',
+  initial_state=None,
+  return_state=False,
+):
+  inputs = Inputs(arrays, bias, mask, state=initial_state)
+  b, _, h, d = inputs.shape
+  checks.check_mask(mask, arrays[0])
+  if initial_state is not None:
+    checks.check_float32(
+      'initial_state', initial_state, (b, h, d, d), '[B, H, Dh, Dh]'
+    )
+  if activation not in ACTIVATIONS:
+    raise ValueError(
+      f'activation must be one of {ACTIVATIONS}, got {activation!r}'
+    )
   if slopes is None:
-    slopes = chunks.default_slopes(q.shape[2])
-  checks.check_slopes(slopes, q.shape[2])
+    slopes = chunks.default_slopes(h)
+  checks.check_slopes(slopes, h)
   slopes = jax.lax.stop_gradient(jnp.asarray(slopes, jnp.float32))
   options = LightningOptions(
     scale=checks.check_number('scale', scale),
+    activation=activation,
     return_state=bool(return_state),
     interpret=dispatch.interpret_params(),
   )
-  name = dispatch.resolve('lightning', kernel, q.shape, q.dtype)
-  out, state = _attend(name, options, q, k, v, mask, slopes, initial_state)
+  name = dispatch.resolve('lightning', kernel, inputs.shape, inputs.dtype)
+  inputs = inputs._replace(slopes=slopes)
+  activates = getattr(dispatch.backend('lightning', name), 'ACTIVATES', False)
+  if activation == 'silu' and not activates:
+    inputs = activated(inputs)
+    options = dataclasses.replace(options, activation='identity')
+  out, state = vjp.attend('lightning', name, options, inputs)
   return (out, state) if return_state else out
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _attend(name, options, *arrays):
-  module = dispatch.backend('lightning', name)
-  return module.forward(*arrays, options, save=False)[:2]
-
-
-def _forward(name, options, *arrays):
-  module = dispatch.backend('lightning', name)
-  out, state, saved = module.forward(*arrays, options, save=True)
-  return (out, state), (arrays, saved)
-
-
-def _backward(name, options, residuals, cotangents):
-  arrays, saved = residuals
-  module = dispatch.backend('lightning', name)
-  dq, dk, dv, dstate = module.backward(*arrays, saved, *cotangents, options)
-  return dq, dk, dv, None, None, dstate
-
-
-_attend.defvjp(_forward, _backward)

@@ -85,8 +85,10 @@ def _parts(blocks, pairs):
   return -(-pairs // -(-pairs // parts))
 
 
-def forward(q, k, v, mask, slopes, initial_state, options, save):
+def forward(inputs, options, save):
   """(out, final state or None, states in front of the pairs or None)."""
+  (q, k, v), mask = inputs.apart(), inputs.mask
+  slopes, initial_state = inputs.slopes, inputs.state
   plan = Plan.of(q.shape, options)
   before = None
   if initial_state is not None:
@@ -99,10 +101,10 @@ def forward(q, k, v, mask, slopes, initial_state, options, save):
   )
 
 
-def backward(
-  q, k, v, mask, slopes, initial_state, saved, do, dfinal_state, options
-):
-  """(dq, dk, dv, gradient of the initial state or None)."""
+def backward(inputs, saved, do, dfinal_state, options):
+  """(gradients of q, k, v; None; gradient of the initial state or None)."""
+  (q, k, v), mask = inputs.apart(), inputs.mask
+  slopes, initial_state = inputs.slopes, inputs.state
   plan = Plan.of(q.shape, options)
   after = None
   if dfinal_state is not None:
@@ -110,7 +112,7 @@ def backward(
   if plan.parts > 1:
     sums = plan.sums(q, do, mask, slopes, reverse=True)
     after = _gradients_after(sums, slopes, dfinal_state, plan)
-  return pallas_gpu_backward.run(
+  *grads, dinitial = pallas_gpu_backward.run(
     q,
     k,
     v,
@@ -122,6 +124,7 @@ def backward(
     initial_state is not None,
     plan,
   )
+  return tuple(grads), None, dinitial
 
 
 def _states_before(sums, slopes, initial_state, plan):

@@ -23,8 +23,10 @@ def supported(shape, dtype):
   tpu.supported(shape, dtype)
 
 
-def forward(q, k, v, mask, slopes, initial_state, options, save):
+def forward(inputs, options, save):
   """(out, final state or None, states in front of the blocks or None)."""
+  (q, k, v), mask = inputs.apart(), inputs.mask
+  slopes, initial_state = inputs.slopes, inputs.state
   plan = _Plan(tpu.tiling(q.shape, q.dtype), options, q.dtype)
   rows, mask_rows, state, saved = _specs(plan.tiles, lambda n: n)
   b, _, h, d = q.shape
@@ -48,10 +50,10 @@ def forward(q, k, v, mask, slopes, initial_state, options, save):
   return outs['o'].reshape(q.shape), outs['state'], outs['saved']
 
 
-def backward(
-  q, k, v, mask, slopes, initial_state, saved, do, dfinal_state, options
-):
-  """(dq, dk, dv, gradient of the initial state or None)."""
+def backward(inputs, saved, do, dfinal_state, options):
+  """(gradients of q, k, v; None; gradient of the initial state or None)."""
+  (q, k, v), mask = inputs.apart(), inputs.mask
+  slopes, initial_state = inputs.slopes, inputs.state
   plan = _Plan(tpu.tiling(q.shape, q.dtype), options, q.dtype)
   last = plan.tiles.blocks - 1
   rows, mask_rows, state, before = _specs(plan.tiles, lambda n: last - n)
@@ -78,7 +80,7 @@ def backward(
   states = (plan.count, *plan.state_shape)
   outs = plan.call(_backward_kernel, ins, outs, scratch=[states])
   grads = (outs[name].reshape(q.shape) for name in ('dq', 'dk', 'dv'))
-  return (*grads, outs['dstate'])
+  return tuple(grads), None, outs['dstate']
 
 
 def _slopes(slopes):

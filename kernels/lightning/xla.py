@@ -18,8 +18,10 @@ CHUNK = 64
 SEGMENT = 1024
 
 
-def forward(q, k, v, mask, slopes, initial_state, options, save):
+def forward(inputs, options, save):
   """(out, final state or None, states in front of the segments or None)."""
+  (q, k, v), mask = inputs.apart(), inputs.mask
+  slopes, initial_state = inputs.slopes, inputs.state
   b, length, h, d = q.shape
   plan = _plan(length, options.scale)
   q, k, v = plan.pad(mask, q, k, v)
@@ -38,14 +40,13 @@ def forward(q, k, v, mask, slopes, initial_state, options, save):
   return _keep(mask, out[:, :length]), state, saved
 
 
-def backward(
-  q, k, v, mask, slopes, initial_state, saved, do, dfinal_state, options
-):
-  """(dq, dk, dv, gradient of the initial state or None).
+def backward(inputs, saved, do, dfinal_state, options):
+  """(gradients of q, k, v; None; gradient of the initial state or None).
 
   Computes every segment again from the state in front of it, and goes back
   over it.
   """
+  (q, k, v), mask, slopes = inputs.apart(), inputs.mask, inputs.slopes
   length = q.shape[1]
   plan = _plan(length, options.scale)
   q, k, v, do = plan.pad(mask, q, k, v, do)
@@ -64,7 +65,7 @@ def backward(
   xs = jnp.arange(plan.count), jnp.moveaxis(saved, 1, 0)
   (dstate, *grads), _ = lax.scan(body, carry, xs, reverse=True)
   grads = (_keep(mask, x[:, :length]) for x in grads)
-  return *grads, None if initial_state is None else dstate
+  return tuple(grads), None, dstate
 
 
 class _Plan(NamedTuple):

@@ -1,25 +1,15 @@
-"""Linear attention: the public function and its dispatch."""
+"""Linear attention: the public functions and their dispatch."""
 
-from kernels import checks, dispatch
-from kernels.linear import features, vjp
+from kernels import checks, dispatch, vjp
+from kernels.inputs import Inputs
+from kernels.linear import features
 from kernels.linear.options import LinearOptions
 
 
-def linear_attention(
-  q,
-  k,
-  v,
-  *,
-  mask=None,
-  feature_map='elu1',
-  normalize=True,
-  scale=1.0,
-  eps=1e-6,
-  kernel='auto',
-):
+def linear_attention(q, k, v, *, kernel='auto', **options):
   """Linear attention, arXiv 2006.16236 (Katharopoulos 2020), equation 5.
 
-    S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)
+    S = S_0 + sum_j phi(k_j)^T v_j,  z = z_0 + sum_j phi(k_j)
     out_i = scale * phi(q_i) S / (phi(q_i) . z + eps)
 
   Not causal. Masked tokens take no part in the sums; their outputs and
@@ -29,34 +19,92 @@ def linear_attention(
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
       float32 products run at the highest precision. 'xla' also takes values
       of another width than the features: v [B, L, H, E].
-    mask: bool [B, L], True = token; None = all True. Has no gradient.
-    feature_map: phi, 'elu1' (elu(x) + 1), 'relu' or 'identity'.
-    normalize: False leaves the division out.
-    scale, eps: Python numbers.
     kernel: 'xla', 'pallas_tpu', 'pallas_gpu', or 'auto' for the device's own
       where it supports the operands, else 'xla'.
+    mask: bool [B, L], True = token; None = all True. Has no gradient.
+    feature_map: phi, 'elu1' (elu(x) + 1, the default), 'relu' or 'identity'.
+    normalize: False leaves the division out.
+    scale, eps: Python numbers, 1 and 1e-6 by default.
+    initial_state: (S_0, z_0), float32 [B, H, Dh, E] and [B, H, Dh], what
+      earlier tokens summed to; S_0 alone without `normalize`; None = zeros.
+    return_state: also return (S, z), or S alone, in the same form.
 
   Returns:
-    [B, L, H, Dh], the shape of v, in the dtype of q.
+    [B, L, H, E], the shape of v, in the dtype of q; with return_state a pair
+    of it and the state.
 
   Raises:
     ValueError: an argument has the wrong shape, dtype or value.
     NotImplementedError: a named kernel cannot run; says why.
   """
   checks.check_qkv(q, k, v, any_value_width=True)
-  checks.check_mask(mask, q)
+  return _attend((q, k, v), None, kernel, v.shape[-1], **options)
+
+
+def linear_attention_packed(qkv, *, bias=None, kernel='auto', **options):
+  """`linear_attention` of q, k and v in one array, which no kernel copies.
+
+  Args:
+    qkv: [B, L, 3, H, Dh], as one product x W with W [D, 3, H, Dh] makes it.
+    bias: float32 [3, H, Dh] or None: what has already been added to qkv. It
+      changes no result; its gradient, the sum of the gradient of qkv over the
+      tokens, comes from the kernels, which have that gradient in hand. Add
+      `stop_gradient(bias)` to the product, or it is counted twice.
+    kernel, **options: see `linear_attention`.
+
+  Returns:
+    [B, L, H, Dh], or with return_state a pair; raises as `linear_attention`.
+  """
+  checks.check_packed(qkv, bias)
+  return _attend((qkv,), bias, kernel, None, **options)
+
+
+def _attend(
+  arrays,
+  bias,
+  kernel,
+  value_width,
+  *,
+  mask=None,
+  feature_map='elu1',
+  normalize=True,
+  scale=1.0,
+  eps=1e-6,
+  initial_state=None,
+  return_state=False,
+):
+  inputs = Inputs(arrays, bias, mask, state=initial_state)
+  b, _, h, d = inputs.shape
+  checks.check_mask(mask, arrays[0])
   if feature_map not in features.NAMES:
     raise ValueError(
       f'feature_map must be one of {features.NAMES}, got {feature_map!r}'
     )
+  width = d if value_width is None else value_width
+  sums = 'initial_state', (b, h, d, width), '[B, H, Dh, Dh]'
+  if initial_state is not None and normalize:
+    checks.check_pair('initial_state', initial_state)
+    checks.check_float32('initial_state[0]', initial_state[0], *sums[1:])
+    checks.check_float32(
+      'initial_state[1]', initial_state[1], (b, h, d), '[B, H, Dh]'
+    )
+  elif initial_state is not None:
+    checks.check_float32(*sums[:1], initial_state, *sums[1:])
   options = LinearOptions(
     feature_map=feature_map,
     normalize=bool(normalize),
     scale=checks.check_number('scale', scale),
     eps=checks.check_number('eps', eps),
+    return_state=bool(return_state),
     interpret=dispatch.interpret_params(),
   )
   name = dispatch.resolve(
-    'linear', kernel, q.shape, q.dtype, value_width=v.shape[-1]
+    'linear',
+    kernel,
+    inputs.shape,
+    inputs.dtype,
+    value_width=width,
+    state=initial_state is not None or options.return_state,
   )
-  return vjp.attend(name, options, q, k, v, mask)
+  out, state = vjp.attend('linear', name, options, inputs)
+  return (out, state) if return_state else out

@@ -10,6 +10,7 @@ class LinearOptions:
   normalize: bool = True
   scale: float = 1.0
   eps: float = 1e-6
+  return_state: bool = False
   interpret: Any = None
 
 
@@ -19,4 +20,13 @@ def check_value_width(shape, value_width):
     raise NotImplementedError(
       'the Pallas kernels need features as wide as the values, got '
       f"{shape[-1]} and {value_width}: use kernel='xla' or 'auto'"
+    )
+
+
+def check_state(state):
+  """Raises NotImplementedError for a call with states, coming or going."""
+  if state:
+    raise NotImplementedError(
+      'this Pallas kernel takes and returns no state of linear attention: '
+      "use kernel='xla' or 'auto'"
     )

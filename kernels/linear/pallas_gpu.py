@@ -14,21 +14,23 @@ import jax.numpy as jnp
 
 from kernels import dispatch, hopper, hopper_sums
 from kernels.linear import pallas_gpu_rows as rows
-from kernels.linear.options import check_value_width
+from kernels.linear.options import check_state, check_value_width
 
 IN_KERNEL_PARTS = 4
 
 
-def supported(shape, dtype, value_width=None):
+def supported(shape, dtype, value_width=None, state=False):
   """Raises NotImplementedError for what `forward` cannot take."""
   check_value_width(shape, value_width)
+  check_state(state)
   hopper.supported(
     shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
   )
 
 
-def forward(q, k, v, mask, options, save):
-  """(out, (S, z) or None); see `api.linear_attention`."""
+def forward(inputs, options, save):
+  """(out, final state or None, sums or None); see `kernels.vjp`."""
+  (q, k, v), mask = inputs.apart(), inputs.mask
   b, length, h, d = q.shape
   warpgroups = d // hopper.TILE
   parts = _parts(q.shape)
@@ -48,11 +50,12 @@ def forward(q, k, v, mask, options, save):
     {'q': q, 'kv': kv, 'z': z},
     {'o': dispatch.like(q, q.shape, q.dtype)},
   )
-  return outs['o'], (kv, z) if save else None
+  return outs['o'], None, (kv, z) if save else None
 
 
-def backward(q, k, v, mask, saved, do, options):
-  """(dq, dk, dv)."""
+def backward(inputs, saved, do, dfinal, options):
+  """(gradients of q, k, v; None; None)."""
+  (q, k, v), mask = inputs.apart(), inputs.mask
   b, length, h, d = q.shape
   kv, z = saved
   parts = _parts(q.shape)
@@ -81,7 +84,7 @@ def backward(q, k, v, mask, saved, do, options):
     {'k': k, 'v': v, 'dkv': dkv, 'dz': dz},
     {'dk': like(q.shape, q.dtype), 'dv': like(q.shape, q.dtype)},
   )
-  return dq, outs['dk'], outs['dv']
+  return (dq, outs['dk'], outs['dv']), None, None
 
 
 def _parts(shape):

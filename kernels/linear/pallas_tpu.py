@@ -14,17 +14,19 @@ from jax.experimental import pallas as pl
 
 from kernels import dispatch, tpu
 from kernels.linear import features
-from kernels.linear.options import check_value_width
+from kernels.linear.options import check_state, check_value_width
 
 
-def supported(shape, dtype, value_width=None):
+def supported(shape, dtype, value_width=None, state=False):
   """Raises NotImplementedError for what `forward` cannot take."""
   check_value_width(shape, value_width)
+  check_state(state)
   tpu.supported(shape, dtype)
 
 
-def forward(q, k, v, mask, options, save):
-  """(out, (S, z) or None); see `api.linear_attention`."""
+def forward(inputs, options, save):
+  """(out, final state or None, sums or None); see `kernels.vjp`."""
+  (q, k, v), mask = inputs.apart(), inputs.mask
   tiles = tpu.tiling(q.shape, q.dtype)
   first, second, mask_rows, state, norm = _specs(tiles)
   b, _, h, d = q.shape
@@ -42,11 +44,12 @@ def forward(q, k, v, mask, options, save):
   }
   outs = _call(_forward_kernel, tiles, options, ins, outs, q.dtype)
   saved = (outs['kv'], outs['z']) if save else None
-  return outs['o'].reshape(q.shape), saved
+  return outs['o'].reshape(q.shape), None, saved
 
 
-def backward(q, k, v, mask, saved, do, options):
-  """(dq, dk, dv)."""
+def backward(inputs, saved, do, dfinal, options):
+  """(gradients of q, k, v; None; None)."""
+  (q, k, v), mask = inputs.apart(), inputs.mask
   tiles = tpu.tiling(q.shape, q.dtype)
   first, second, mask_rows, state, norm = _specs(tiles)
   ins = {
@@ -61,7 +64,8 @@ def backward(q, k, v, mask, saved, do, options):
   grad = dispatch.like(q, tpu.flat(q).shape, q.dtype)
   outs = {'dq': (first, grad), 'dk': (second, grad), 'dv': (second, grad)}
   outs = _call(_backward_kernel, tiles, options, ins, outs, q.dtype)
-  return tuple(outs[name].reshape(q.shape) for name in ('dq', 'dk', 'dv'))
+  grads = (outs[name].reshape(q.shape) for name in ('dq', 'dk', 'dv'))
+  return tuple(grads), None, None
 
 
 def _specs(tiles):

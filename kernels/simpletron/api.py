@@ -1,14 +1,14 @@
 """SimpleTRON attention: linear attention with identity features."""
 
-from kernels import checks, dispatch
-from kernels.linear import vjp
+from kernels import checks, dispatch, vjp
+from kernels.inputs import Inputs
 from kernels.linear.options import LinearOptions
 
 
-def simpletron_attention(q, k, v, *, mask=None, scale=None, kernel='auto'):
+def simpletron_attention(q, k, v, *, kernel='auto', **options):
   """SimpleTRON attention, arXiv 2111.15588 (Yorsh 2021), equation 5.
 
-    out_i = scale * q_i sum_j k_j^T v_j
+    out_i = scale * q_i S,  S = S_0 + sum_j k_j^T v_j
 
   Softmax attention with the softmax taken away, in the cheap order. Not
   causal. Masked tokens take no part in the sum; their outputs and gradients
@@ -17,31 +17,79 @@ def simpletron_attention(q, k, v, *, mask=None, scale=None, kernel='auto'):
   Args:
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
       float32 products run at the highest precision.
-    mask: bool [B, L], True = token; None = all True. Has no gradient.
-    scale: a Python number; None = L**-0.5, with the L of q, mask or not.
     kernel: 'xla', 'pallas_tpu', 'pallas_gpu', or 'auto' for the device's own
       where it supports the operands, else 'xla'.
+    mask: bool [B, L], True = token; None = all True. Has no gradient.
+    scale: a Python number; None = L**-0.5, with the L of q, mask or not.
+    initial_state: S_0, float32 [B, H, Dh, Dh], what earlier tokens summed to;
+      None = zeros.
+    return_state: also return S.
 
   Returns:
-    [B, L, H, Dh] in the dtype of q.
+    [B, L, H, Dh] in the dtype of q; with return_state a pair of it and S,
+    float32 [B, H, Dh, Dh].
 
   Raises:
     ValueError: an argument has the wrong shape, dtype or value.
     NotImplementedError: a named kernel cannot run; says why.
   """
   checks.check_qkv(q, k, v)
-  checks.check_mask(mask, q)
-  scale = q.shape[1] ** -0.5 if scale is None else scale
-  options = linear_options(checks.check_number('scale', scale))
-  name = dispatch.resolve('simpletron', kernel, q.shape, q.dtype)
-  return vjp.attend(name, options, q, k, v, mask)
+  return _attend((q, k, v), None, kernel, **options)
 
 
-def linear_options(scale):
+def simpletron_attention_packed(qkv, *, bias=None, kernel='auto', **options):
+  """`simpletron_attention` of q, k and v in one array, which nothing copies.
+
+  Args:
+    qkv, bias: see `linear_attention_packed`.
+    kernel, **options: see `simpletron_attention`.
+
+  Returns:
+    [B, L, H, Dh], or with return_state a pair; raises as
+    `simpletron_attention`.
+  """
+  checks.check_packed(qkv, bias)
+  return _attend((qkv,), bias, kernel, **options)
+
+
+def _attend(
+  arrays,
+  bias,
+  kernel,
+  *,
+  mask=None,
+  scale=None,
+  initial_state=None,
+  return_state=False,
+):
+  inputs = Inputs(arrays, bias, mask, state=initial_state)
+  checks.check_mask(mask, arrays[0])
+  b, length, h, d = inputs.shape
+  if initial_state is not None:
+    checks.check_float32(
+      'initial_state', initial_state, (b, h, d, d), '[B, H, Dh, Dh]'
+    )
+  scale = length**-0.5 if scale is None else scale
+  options = linear_options(
+    checks.check_number('scale', scale), bool(return_state)
+  )
+  name = dispatch.resolve(
+    'simpletron',
+    kernel,
+    inputs.shape,
+    inputs.dtype,
+    state=initial_state is not None or options.return_state,
+  )
+  out, state = vjp.attend('linear', name, options, inputs)
+  return (out, state) if return_state else out
+
+
+def linear_options(scale, return_state=False):
   """The options of linear attention that make it SimpleTRON."""
   return LinearOptions(
     feature_map='identity',
     normalize=False,
     scale=scale,
+    return_state=return_state,
     interpret=dispatch.interpret_params(),
   )

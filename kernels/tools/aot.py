@@ -14,6 +14,7 @@ from jax.experimental import topologies
 from jax.experimental.layout import Format, Layout
 
 from kernels import chunks, dispatch, tpu
+from kernels.inputs import Inputs
 from kernels.lightning.options import LightningOptions
 from kernels.linear.options import LinearOptions
 from kernels.simpletron.api import linear_options
@@ -107,22 +108,20 @@ def _program(op, kernel, direction, shape, has_mask):
   module = dispatch.backend(op, kernel)
   options = _options(op, shape)
   heads = functools.partial(jnp.reshape, shape=shape)
-  causal = op == 'lightning'
+
+  def inputs(q, k, v, mask):
+    slopes = chunks.default_slopes(shape[2]) if op == 'lightning' else None
+    return Inputs(tuple(map(heads, (q, k, v))), mask=mask, slopes=slopes)
 
   def forward(q, k, v, mask, save=False):
-    extra = (chunks.default_slopes(shape[2]), None) if causal else ()
-    out, *rest = module.forward(
-      *map(heads, (q, k, v)), mask, *extra, options, save
-    )
-    return tpu.flat(out), rest[-1]
+    out, _, saved = module.forward(inputs(q, k, v, mask), options, save)
+    return tpu.flat(out), saved
 
   def backward(q, k, v, mask, saved, do):
-    extra = (chunks.default_slopes(shape[2]), None) if causal else ()
-    last = (heads(do), None) if causal else (heads(do),)
-    grads = module.backward(
-      *map(heads, (q, k, v)), mask, *extra, saved, *last, options
+    grads, *_ = module.backward(
+      inputs(q, k, v, mask), saved, heads(do), None, options
     )
-    return [tpu.flat(x) for x in grads[:3]]
+    return [tpu.flat(x) for x in grads]
 
   def arrays(dtype):
     x = jax.ShapeDtypeStruct(_flat(shape), dtype)

@@ -1,0 +1,46 @@
+"""The differentiable call of the linear operations."""
+
+import functools
+
+import jax
+
+from kernels import dispatch
+from kernels.inputs import gradients
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def attend(op, kernel, options, inputs):
+  """(out, final state or None) by a named kernel.
+
+  A kernel's module has two functions besides `supported`:
+    forward(inputs, options, save) -> (out [B, L, H, Dh], final state or None,
+      what the backward pass needs besides or None without `save`);
+    backward(inputs, saved, do, dfinal, options) -> (gradients of q, k, v:
+      three arrays or, of packed inputs, one [B, L, 3, H, Dh]; gradient of the
+      bias or None; gradient of the initial state or None), where dfinal is
+      the gradient of the final state or None.
+
+  Args:
+    op: 'linear' or 'lightning'.
+    kernel: a kernel of it that can run.
+    options: what is compiled in, with `return_state`.
+    inputs: `kernels.inputs.Inputs`.
+  """
+  module = dispatch.backend(op, kernel)
+  return module.forward(inputs, options, save=False)[:2]
+
+
+def _forward(op, kernel, options, inputs):
+  module = dispatch.backend(op, kernel)
+  out, final, saved = module.forward(inputs, options, save=True)
+  return (out, final), (inputs, saved)
+
+
+def _backward(op, kernel, options, residuals, cotangents):
+  inputs, saved = residuals
+  module = dispatch.backend(op, kernel)
+  return (gradients(inputs, *module.backward(inputs, saved, *cotangents,
+                                             options)),)
+
+
+attend.defvjp(_forward, _backward)
