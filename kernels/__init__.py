@@ -1,6 +1,6 @@
 """Attention kernels: plain XLA, Pallas for TPU and Hopper GPUs, cuDNN."""
 
-from kernels.dispatch import OPS, resolve, sharded, target
+from kernels.dispatch import OPS, explain, resolve, sharded, target
 from kernels.lightning.api import (
   lightning_attention,
   lightning_attention_packed,
@@ -14,6 +14,7 @@ from kernels.softmax.api import softmax_attention
 
 __all__ = [
   'OPS',
+  'explain',
   'lightning_attention',
   'lightning_attention_packed',
   'linear_attention',

@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 import functools
 import importlib
+import logging
 
 import jax
 from jax.sharding import PartitionSpec
@@ -11,14 +12,16 @@ from jax.sharding import PartitionSpec
 # The kernels of every operation. The first takes everything that the public
 # function accepts; 'auto' takes the last that can run.
 OPS = {
-  'linear': ('xla', 'pallas_tpu', 'pallas_gpu'),
-  'simpletron': ('xla', 'pallas_tpu', 'pallas_gpu'),
-  'lightning': ('xla', 'pallas_tpu', 'pallas_gpu'),
+  'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
+  'simpletron': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
+  'lightning': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
   'softmax': ('dense', 'chunked', 'cudnn'),
 }
 # SimpleTRON is linear attention with identity features and no normaliser.
 _RUNS = {'simpletron': 'linear'}
-_PLATFORM = {'pallas_tpu': 'tpu', 'pallas_gpu': 'gpu'}
+_PLATFORM = {'pallas_tpu': 'tpu', 'pallas_triton': 'gpu', 'pallas_gpu': 'gpu'}
+# The device whose own a kernel is; cudnn refuses others in its own words.
+_OWNER = {**_PLATFORM, 'cudnn': 'gpu'}
 # Keyword arguments that every device of a mesh gets whole.
 _REPLICATED = ('slopes', 'bias')
 
@@ -67,22 +70,48 @@ def resolve(op, kernel, shape, dtype, **needs):
       one) of 'linear' and 'simpletron', `dropout_rate` of 'softmax'.
 
   Returns:
-    One of `OPS[op]`.
+    One of `OPS[op]`. Where 'auto' finds none of the device's own that can run,
+    a warning says why, once.
 
   Raises:
     ValueError: unknown op or kernel.
     NotImplementedError: a named kernel cannot run here; says why.
   """
-  if op not in OPS:
-    raise ValueError(f'op must be one of {tuple(OPS)}, got {op!r}')
-  names = OPS[op]
+  names = _kernels(op)
   if kernel in (None, 'auto'):
-    return _best(op, shape, dtype, needs)
+    reasons = explain(op, shape, dtype, **needs)
+    chosen = next(name for name, reason in reasons.items() if not reason)
+    if platform() != 'cpu':
+      _say_fallback(op, chosen, reasons)
+    return chosen
   if kernel not in names:
     raise ValueError(f"kernel must be 'auto' or one of {names}, got {kernel!r}")
   if kernel != names[0]:
     _require(op, kernel, shape, dtype, needs)
   return kernel
+
+
+def explain(op, shape, dtype, **needs):
+  """Why `resolve` chooses as it does: the first kernel without a reason.
+
+  Args:
+    op, shape, dtype, **needs: see `resolve`.
+
+  Returns:
+    name -> reason why it cannot run here, '' where it can; best first.
+
+  Raises:
+    ValueError: unknown op.
+  """
+  first, *rest = _kernels(op)
+  reasons = {}
+  for name in reversed(rest):
+    try:
+      _require(op, name, shape, dtype, needs)
+      reasons[name] = ''
+    except NotImplementedError as reason:
+      reasons[name] = str(reason)
+  return {**reasons, first: ''}
 
 
 def backend(op, kernel):
@@ -103,21 +132,31 @@ def platform():
   return jax.default_backend()
 
 
-def _best(op, shape, dtype, needs):
-  for name in reversed(OPS[op][1:]):
-    try:
-      _require(op, name, shape, dtype, needs)
-      return name
-    except NotImplementedError:
-      continue
-  return OPS[op][0]
+def _kernels(op):
+  if op not in OPS:
+    raise ValueError(f'op must be one of {tuple(OPS)}, got {op!r}')
+  return OPS[op]
+
+
+def _say_fallback(op, chosen, reasons):
+  """Warns where a device has kernels of its own and none of them can run."""
+  own = [name for name, owner in _OWNER.items() if owner == platform()]
+  refused = [name for name in reasons if name in own]
+  if chosen not in own and refused:
+    # The last to be refused takes the most.
+    _warn_once(f'{op} runs kernel={chosen!r}: {reasons[refused[-1]]}')
+
+
+@functools.cache
+def _warn_once(message):
+  logging.getLogger(__name__).warning(message)
 
 
 def _require(op, kernel, shape, dtype, needs):
   needed = _PLATFORM.get(kernel, platform())
   if platform() != needed:
     raise NotImplementedError(
-      f"kernel='{kernel}' needs a {needed} device and this program is for "
+      f"{op}: kernel='{kernel}' needs a {needed} device and this program is for "
       f"{platform()}: use kernel='{OPS[op][0]}' or 'auto'"
     )
   module = backend(op, kernel)

@@ -162,3 +162,28 @@ def test_an_unknown_target():
   with pytest.raises(ValueError, match='^platform must be'):
     with kernels.target('npu'):
       pass
+
+
+def test_explain_says_why_each_kernel_cannot_run():
+  with kernels.target('gpu'):
+    reasons = kernels.explain('linear', (1, 8, 2, 7), jnp.bfloat16)
+  assert list(reasons) == list(reversed(kernels.OPS['linear']))
+  assert 'Dh' in reasons['pallas_gpu']
+  assert 'needs a tpu device' in reasons['pallas_tpu']
+  assert reasons['xla'] == ''
+  with pytest.raises(ValueError, match="got 'no'"):
+    kernels.explain('no', (1, 8, 2, 7), jnp.bfloat16)
+
+
+def test_a_fallback_on_an_accelerator_is_said_once(caplog):
+  dispatch._warn_once.cache_clear()
+  shape = (1, 8, 2, 7)
+  assert kernels.resolve('lightning', 'auto', shape, jnp.bfloat16) == 'xla'
+  assert not caplog.messages  # of a processor, nothing else is expected
+  with kernels.target('gpu'):
+    for _ in range(2):
+      kernels.resolve('lightning', 'auto', shape, jnp.bfloat16)
+      kernels.resolve('lightning', 'xla', shape, jnp.bfloat16)
+  (message,) = caplog.messages
+  assert message.startswith("lightning runs kernel='xla': lightning: ")
+  assert '\n' not in message
