@@ -120,8 +120,8 @@ def backend(op, kernel):
     return importlib.import_module(f'kernels.{_RUNS.get(op, op)}.{kernel}')
   except ImportError as error:
     raise NotImplementedError(
-      f"kernel='{kernel}' is not available for {op} with jax "
-      f'{jax.__version__}: {error}'
+      f"{op}: kernel='{kernel}' is not available with jax {jax.__version__}: "
+      f'{error}'
     ) from error
 
 
@@ -144,7 +144,8 @@ def _say_fallback(op, chosen, reasons):
   refused = [name for name in reasons if name in own]
   if chosen not in own and refused:
     # The last to be refused takes the most.
-    _warn_once(f'{op} runs kernel={chosen!r}: {reasons[refused[-1]]}')
+    reason = reasons[refused[-1]].removeprefix(f'{op}: ')
+    _warn_once(f'{op} runs kernel={chosen!r}: {reason}')
 
 
 @functools.cache
@@ -156,8 +157,8 @@ def _require(op, kernel, shape, dtype, needs):
   needed = _PLATFORM.get(kernel, platform())
   if platform() != needed:
     raise NotImplementedError(
-      f"{op}: kernel='{kernel}' needs a {needed} device and this program is for "
-      f"{platform()}: use kernel='{OPS[op][0]}' or 'auto'"
+      f"{op}: kernel='{kernel}' needs a {needed} device and this program is "
+      f"for {platform()}: use kernel='{OPS[op][0]}' or 'auto'"
     )
   module = backend(op, kernel)
   try:

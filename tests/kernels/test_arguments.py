@@ -185,5 +185,5 @@ def test_a_fallback_on_an_accelerator_is_said_once(caplog):
       kernels.resolve('lightning', 'auto', shape, jnp.bfloat16)
       kernels.resolve('lightning', 'xla', shape, jnp.bfloat16)
   (message,) = caplog.messages
-  assert message.startswith("lightning runs kernel='xla': lightning: ")
+  assert message.startswith("lightning runs kernel='xla': ")
   assert '\n' not in message
