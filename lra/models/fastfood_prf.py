@@ -13,7 +13,7 @@ from lra.nn import spectral
 FAMILY = 'kernel'
 COST = 'O(L M D)'
 GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
+KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
 
 class Mixer(spectral.SpectralMixer):

@@ -16,23 +16,21 @@ Source: Qin et al. 2024, arXiv 2401.04658, eq. 3-4; MiniMax 2025,
 import flax.linen as nn
 import jax.numpy as jnp
 
-import kernels
 from lra.errors import UserError
 from lra.nn import layers
-from lra.nn.mixer import HeadMixer
+from lra.nn.linear_mixer import LinearMixer
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'
 GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
+KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 DIRECTIONS = ('causal', 'bidirectional')
 
 
-class Mixer(HeadMixer):
+class Mixer(LinearMixer):
   """Lightning attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, and
-    kernel: 'auto' or one of `KERNELS`.
+  Attributes: those of `LinearMixer`, and
     direction: `causal`, or `bidirectional`: both ways, summed.
     decay: False sets all slopes to 0, plain causal linear attention.
     decay_by_depth: whether slopes shrink with depth as in MiniMax-01's
@@ -45,7 +43,6 @@ class Mixer(HeadMixer):
     UserError: an unknown direction, decay_by_depth without decay, or the
       heads do not divide the width.
   """
-  kernel: str = 'auto'
   direction: str = 'causal'
   decay: bool = True
   decay_by_depth: bool = False
@@ -73,18 +70,21 @@ class Mixer(HeadMixer):
     depth = self.layer / (self.num_layers - 1 + 1e-5)
     return 2.0 ** (-8 * h / self.num_heads) * (1 - depth + 1e-5)
 
-  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
+  def options(self):
+    """See `LinearMixer.options`."""
+    return {'slopes': self.slopes(), 'activation': 'silu'}
+
+  def attend(self, *operands, mask, **arrays):
+    """See `LinearMixer.attend`; both ways where bidirectional."""
     if self.direction not in DIRECTIONS:
       raise UserError(
           f'config.model.direction={self.direction!r} is not possible: choose '
           f'one of {", ".join(DIRECTIONS)}.')
-    qkv = tuple(nn.silu(y) for y in (q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh))
-    o_BxLxHxDh = self._attend(qkv, mask_BxL)
+    o_BxLxHxDh = super().attend(*operands, mask=mask, **arrays)
     if not self.causal:
-      flipped = tuple(jnp.flip(y, 1) for y in qkv)
-      o_BxLxHxDh += jnp.flip(
-          self._attend(flipped, jnp.flip(mask_BxL, 1)), 1)
+      flipped = (jnp.flip(y, 1) for y in operands)
+      o_BxLxHxDh += jnp.flip(super().attend(
+          *flipped, mask=jnp.flip(mask, 1), **arrays), 1)
     return o_BxLxHxDh
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
@@ -97,7 +97,3 @@ class Mixer(HeadMixer):
           x_BxLxD, self.num_heads, self.qkv_width, self.dtype, 'gate',
           self.qkv_bias))
     return super().merge(o_BxLxHxDh, x_BxLxD)
-
-  def _attend(self, qkv, mask_BxL):
-    return kernels.sharded(kernels.lightning_attention)(
-        *qkv, mask=mask_BxL, slopes=self.slopes(), kernel=self.kernel)

@@ -28,7 +28,7 @@ from lra.nn.mixer import HeadMixer
 FAMILY = 'kernel'
 COST = 'O(L M D)'
 GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
+KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
 
 class Mixer(HeadMixer):

@@ -10,48 +10,40 @@ Equation: (1/sqrt(L)) Q (K^T V) per head
 Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
 """
 
-import kernels
 from lra.errors import UserError
 from lra.nn import layers
-from lra.nn.mixer import HeadMixer
+from lra.nn.linear_mixer import LinearMixer
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'
 GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
+KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 MIXES_PADDING = True  # the scale depends on the padded length
 
 
-class Mixer(HeadMixer):
+class Mixer(LinearMixer):
   """SimpleTRON attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, whose qkv_width is D here, and
-    kernel: 'auto' or one of `KERNELS`.
+  Attributes: those of `LinearMixer`, whose qkv_width is D here, and
     skip: whether x is added to the heads ("-Res").
     output_projection: whether a dense layer follows ("-ResL").
 
   Raises:
     UserError: the heads do not divide the width, or qkv_width is not D.
   """
-  kernel: str = 'auto'
   skip: bool = False
   output_projection: bool = False
 
   op = 'simpletron'
 
-  def project(self, x_BxLxD):
-    """See `HeadMixer.project`."""
-    if self.qkv_width != x_BxLxD.shape[-1]:
+  def kernel_for(self, length, width):
+    """See `HeadMixer.kernel_for`."""
+    if self.qkv_width != width:
       raise UserError(
           f'config.model.qkv_width={self.qkv_width} must equal '
-          f'config.encoder.width={x_BxLxD.shape[-1]}: SimpleTRON adds its '
-          'heads to the residual stream as they are.')
-    return super().project(x_BxLxD)
-
-  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
-    return kernels.sharded(kernels.simpletron_attention)(
-        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL, kernel=self.kernel)
+          f'config.encoder.width={width}: SimpleTRON adds its heads to the '
+          'residual stream as they are.')
+    return super().kernel_for(length, width)
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
     """The heads side by side, [B, L, D], with what the variants add."""

@@ -12,7 +12,7 @@ from lra.models import simpletron
 FAMILY = 'linear'
 COST = 'O(L D (Dh + D))'
 GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('xla', 'pallas_gpu', 'pallas_tpu')
+KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 MIXES_PADDING = True  # the scale depends on the padded length
 
 

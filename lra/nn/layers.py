@@ -6,6 +6,8 @@ so that every mixer names and initialises its projections alike.
 Shapes: B batch, L length, D model width, H heads, Dh head width.
 """
 
+import math
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,51 @@ import jax.numpy as jnp
 from lra.errors import UserError
 
 KERNEL_INIT = nn.initializers.xavier_uniform()
+QKV = ('query', 'key', 'value')
+
+
+class Projection(nn.Module):
+  """A dense layer from axes `ins` to axes `outs`, as one product of matrices.
+
+  Parameters have the shapes, names and initial values of `nn.DenseGeneral`:
+  kernel float32 [*ins, *outs], bias float32 [*outs]. What is multiplied is
+  [B, L, ins] by [ins, outs], flat, so that accelerators have no reason to lay
+  out the result [B, L, H, Dh] in another way than its neighbours want it.
+
+  Attributes:
+    ins, outs: sizes of the last axes that it takes and makes.
+    dtype: computing dtype.
+    use_bias: whether there is a bias.
+  """
+  ins: tuple[int, ...]
+  outs: tuple[int, ...]
+  dtype: jnp.dtype
+  use_bias: bool = True
+
+  def setup(self):
+    flat = math.prod(self.ins), math.prod(self.outs)
+    self.kernel = self.param('kernel', lambda key: KERNEL_INIT(key, flat)
+                             .reshape(*self.ins, *self.outs))
+    self.bias = (self.param('bias', nn.initializers.zeros, self.outs)
+                 if self.use_bias else None)
+
+  def weights(self) -> tuple[jax.Array, jax.Array | None]:
+    """The parameters, flat: kernel [ins, outs], and bias [outs] or None."""
+    bias = None if self.bias is None else self.bias.reshape(-1)
+    return self.kernel.reshape(math.prod(self.ins), -1), bias
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """[B, L, *ins] -> [B, L, *outs] in `dtype`."""
+    kernel, bias = self.weights()
+    y = product(x.reshape(*x.shape[:2], -1), kernel, bias, self.dtype)
+    return y.reshape(*y.shape[:2], *self.outs)
+
+
+def product(x_BxLxD: jax.Array, kernel_DxE: jax.Array,
+            bias_E: jax.Array | None, dtype: jnp.dtype) -> jax.Array:
+  """x W + b, [B, L, E] in `dtype`."""
+  y_BxLxE = x_BxLxD.astype(dtype) @ kernel_DxE.astype(dtype)
+  return y_BxLxE if bias_E is None else y_BxLxE + bias_E.astype(dtype)
 
 
 def head_width(width: int, num_heads: int) -> int:
@@ -46,9 +93,9 @@ def project_heads(x_BxLxD: jax.Array, num_heads: int, width: int,
   Raises:
     UserError: the heads do not divide the width.
   """
-  features = (num_heads, head_width(width, num_heads))
-  return nn.DenseGeneral(features, dtype=dtype, use_bias=use_bias,
-                         kernel_init=KERNEL_INIT, name=name)(x_BxLxD)
+  heads = num_heads, head_width(width, num_heads)
+  return Projection(x_BxLxD.shape[-1:], heads, dtype, use_bias,
+                    name=name)(x_BxLxD)
 
 
 def project_qkv(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
@@ -61,13 +108,38 @@ def project_qkv(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
   """
   return tuple(
       project_heads(x_BxLxD, num_heads, qkv_width, dtype, name, use_bias)
-      for name in ('query', 'key', 'value'))
+      for name in QKV)
+
+
+def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
+                   dtype: jnp.dtype, use_bias: bool = True
+                   ) -> tuple[jax.Array, jax.Array | None]:
+  """Queries, keys and values by one product, for kernels that take it whole.
+
+  The parameters are those of `project_qkv`.
+
+  Returns:
+    (qkv [B, L, 3, H, Dh] in `dtype`, biases float32 [3, H, Dh] or None). The
+    biases are in qkv already, but not as variables: their gradient is left to
+    the kernel, which is given them; see `kernels.linear_attention_packed`.
+
+  Raises:
+    UserError: the heads do not divide `qkv_width`.
+  """
+  heads = num_heads, head_width(qkv_width, num_heads)
+  kernels, biases = zip(*(
+      Projection(x_BxLxD.shape[-1:], heads, dtype, use_bias, name=name)
+      .weights() for name in QKV), strict=True)
+  bias_E = jnp.concatenate(biases) if use_bias else None
+  qkv_BxLxE = product(x_BxLxD, jnp.concatenate(kernels, axis=1),
+                      jax.lax.stop_gradient(bias_E), dtype)
+  qkv = qkv_BxLxE.reshape(*x_BxLxD.shape[:2], 3, *heads)
+  return qkv, None if bias_E is None else bias_E.reshape(3, *heads)
 
 
 def merge_heads_and_project(o_BxLxHxDh: jax.Array, features: int,
                             dtype: jnp.dtype, use_bias: bool = True
                             ) -> jax.Array:
   """The output projection over all heads: [B, L, H, Dh] -> [B, L, D]."""
-  return nn.DenseGeneral(features, axis=(-2, -1), dtype=dtype,
-                         use_bias=use_bias, kernel_init=KERNEL_INIT,
-                         name='out')(o_BxLxHxDh)
+  return Projection(o_BxLxHxDh.shape[2:], (features,), dtype, use_bias,
+                    name='out')(o_BxLxHxDh)

@@ -152,7 +152,7 @@ def test_a_backend_that_cannot_be_imported_is_not_implemented(monkeypatch):
 
   monkeypatch.setattr(dispatch.importlib, 'import_module', broken)
   with kernels.target('tpu'):
-    reason = 'is not available for linear'
+    reason = "linear: kernel='pallas_tpu' is not available"
     with pytest.raises(NotImplementedError, match=reason):
       kernels.resolve('linear', 'pallas_tpu', X.shape, X.dtype)
     assert kernels.resolve('linear', None, X.shape, X.dtype) == 'xla'

@@ -1,0 +1,56 @@
+"""Mixers that are one linear operation of package `kernels`, without copies.
+
+On an accelerator one product makes queries, keys and values side by side, and
+the kernel takes them as they lie; on a processor three products make them
+apart, which plain XLA prefers.
+
+Shapes: B batch, L length, D model width, H heads, Dh head width.
+"""
+
+import flax.linen as nn
+import jax
+
+import kernels
+from lra.nn import layers
+from lra.nn.mixer import HeadMixer
+
+
+class LinearMixer(HeadMixer):
+  """Project, one operation of `kernels`, merge: [B, L, D] -> [B, L, D].
+
+  A subclass names its operation in `op`, and may give it `options`.
+
+  Attributes: those of `HeadMixer`, and
+    kernel: 'auto' or one of `kernels.OPS[op]`.
+
+  Raises:
+    UserError: the heads do not divide the width, or the kernel is unknown or
+      cannot run here.
+  """
+  kernel: str = 'auto'
+
+  def options(self) -> dict:
+    """Keyword arguments of the operation, besides mask and kernel."""
+    return {}
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """See `HeadMixer.__call__`."""
+    if self.kernel_for(*x_BxLxD.shape[1:]) == 'xla':
+      return super().__call__(x_BxLxD, mask_BxL, train=train)
+    qkv_BxLx3xHxDh, bias = layers.project_packed(
+        x_BxLxD, self.num_heads, self.qkv_width, self.dtype, self.qkv_bias)
+    o_BxLxHxDh = self.attend(qkv_BxLx3xHxDh, mask=mask_BxL, bias=bias)
+    return self.merge(o_BxLxHxDh, x_BxLxD)
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    return self.attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL)
+
+  def attend(self, *operands: jax.Array, **arrays) -> jax.Array:
+    """The operation, of q, k, v or of qkv: [B, L, H, Dh]."""
+    packed = '_packed' if len(operands) == 1 else ''
+    function = getattr(kernels, f'{self.op}_attention{packed}')
+    return kernels.sharded(function)(
+        *operands, kernel=self.kernel, **arrays, **self.options())

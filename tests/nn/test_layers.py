@@ -1,0 +1,72 @@
+"""The shared projections against Flax's own dense layers."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lra.nn import layers
+
+X = jax.random.normal(jax.random.key(0), (2, 7, 12))
+
+
+class _Flax(nn.Module):
+  """Queries, keys and values, and back, by `nn.DenseGeneral`."""
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x):
+    def dense(name, features, axis=-1):
+      return nn.DenseGeneral(features, axis, dtype=self.dtype, name=name,
+                             kernel_init=nn.initializers.xavier_uniform())
+
+    heads = [dense(name, (2, 3))(x) for name in ('query', 'key', 'value')]
+    return heads, dense('out', 12, (-2, -1))(heads[0])
+
+
+class _Ours(nn.Module):
+  dtype: jnp.dtype
+  packed: bool = False
+
+  @nn.compact
+  def __call__(self, x):
+    if self.packed:
+      qkv, bias = layers.project_packed(x, 2, 6, self.dtype)
+      assert bias.shape == (3, 2, 3) and bias.dtype == jnp.float32
+      heads = [qkv[:, :, i] for i in range(3)]
+    else:
+      heads = list(layers.project_qkv(x, 2, 6, self.dtype))
+    return heads, layers.merge_heads_and_project(heads[0], 12, self.dtype)
+
+
+@pytest.mark.parametrize('packed', (False, True))
+@pytest.mark.parametrize('dtype', (jnp.float32, jnp.bfloat16))
+def test_projections_are_those_of_flax(dtype, packed):
+  """Same parameters from a seed, by name and value, and the same results."""
+  want, ours = _Flax(dtype), _Ours(dtype, packed)
+  params = want.init(jax.random.key(1), X)
+  got = ours.init(jax.random.key(1), X)
+  jax.tree.map(np.testing.assert_array_equal, got, params)
+  params = jax.tree.map(lambda p: p + 0.5, params)  # biases too
+  got, want = ours.apply(params, X), want.apply(params, X)
+  assert jax.tree.structure(got) == jax.tree.structure(want)
+  bound = 1e-6 if dtype == jnp.float32 else 0.02
+  for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+    assert x.dtype == y.dtype == dtype
+    np.testing.assert_allclose(
+        *(np.float64(z) for z in (x, y)), atol=bound * np.abs(y).max())
+
+
+def test_a_packed_bias_is_no_variable_of_the_product():
+  """Its gradient is the kernel's to give: here it would be counted twice."""
+  params = _Ours(jnp.float32).init(jax.random.key(1), X)
+
+  def loss(params):
+    heads, _ = _Ours(jnp.float32, packed=True).apply(params, X)
+    return sum(y.sum() for y in heads)
+
+  gradient = jax.grad(loss)(params)['params']
+  for name in layers.QKV:
+    assert not np.any(gradient[name]['bias'])
+    assert np.any(gradient[name]['kernel'])

@@ -1,0 +1,72 @@
+"""Mixers of one linear operation: by kernels from one product, or plainly."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import kernels
+from kernels.tools import errors
+from kernels.tools.rms import relative_rms
+from lra.models import lightning, linear_transformer, simpletron
+from lra.nn import linear_mixer
+
+X = jax.random.normal(jax.random.key(0), (2, 40, 128))
+MASK = jnp.arange(40) < jnp.array([[40], [25]])
+MIXERS = {
+    'simpletron': simpletron.Mixer(num_heads=2, qkv_width=128),
+    'simpletron_resl': simpletron.Mixer(
+        num_heads=2, qkv_width=128, skip=True, output_projection=True),
+    'without biases': simpletron.Mixer(
+        num_heads=2, qkv_width=128, qkv_bias=False),
+    'linear_transformer': linear_transformer.Mixer(
+        num_heads=2, qkv_width=128),
+    'lightning': lightning.Mixer(num_heads=2, qkv_width=128),
+    'bidirectional': lightning.Mixer(
+        num_heads=2, qkv_width=128, direction='bidirectional', gate=True),
+}
+
+
+def _run(mixer, params):
+  """Output, and the gradients of parameters and input."""
+
+  def loss(params, x):
+    y = mixer.apply(params, x, MASK, train=True)
+    return jnp.sum(jnp.sin(y) * MASK[..., None]), y
+
+  run = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
+  (_, y), gradients = run(params, X)
+  return y, gradients
+
+
+@pytest.mark.parametrize('name', MIXERS)
+def test_the_packed_way_is_the_plain_way(name, monkeypatch):
+  """Biases included, whose gradients come from the kernels."""
+  mixer = MIXERS[name]
+  params = mixer.init(jax.random.key(1), X, MASK, train=False)
+  params = jax.tree.map(lambda p: p + 0.1, params)
+  want = _run(mixer.clone(kernel='xla'), params)
+  seen = []
+  project = linear_mixer.layers.project_packed
+  monkeypatch.setattr(
+      linear_mixer.layers, 'project_packed',
+      lambda *args: seen.append(args) or project(*args))
+  with errors.simulated('pallas_tpu'):
+    got = _run(mixer, params)
+  assert seen
+  for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+    assert relative_rms(np.asarray(x), np.asarray(y)) < 1e-5
+
+
+@pytest.mark.parametrize('name', ('linear_transformer', 'lightning'))
+def test_over_a_mesh_biases_get_the_gradient_of_the_whole_batch(name):
+  mixer = MIXERS[name]
+  params = mixer.init(jax.random.key(1), X, MASK, train=False)
+  mesh = jax.make_mesh((2,), ('data',),
+                       axis_types=(jax.sharding.AxisType.Auto,))
+  with kernels.target('tpu', interpret=True):
+    want = _run(mixer, params)
+    with jax.set_mesh(mesh):
+      got = _run(mixer, params)
+  for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+    assert relative_rms(np.asarray(x), np.asarray(y)) < 1e-5
