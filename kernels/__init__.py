@@ -1,6 +1,6 @@
 """Attention kernels: plain XLA, Pallas for TPU and Hopper GPUs, cuDNN."""
 
-from kernels.dispatch import OPS, explain, resolve, sharded, target
+from kernels.dispatch import OPS, explain, platform, resolve, sharded, target
 from kernels.lightning.api import (
   lightning_attention,
   lightning_attention_packed,
@@ -19,6 +19,7 @@ __all__ = [
   'lightning_attention_packed',
   'linear_attention',
   'linear_attention_packed',
+  'platform',
   'resolve',
   'sharded',
   'simpletron_attention',

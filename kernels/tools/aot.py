@@ -27,6 +27,10 @@ TPU = {
 }
 TARGETS = (*TPU, 'h200')
 PASSES = ('forward', 'backward')
+# What XLA is told. On a GPU, products go to cuBLASLt, which adds the bias as
+# it writes the result; without a device to time on XLA would else take its
+# own Triton products, which leave the bias to a pass over the result.
+OPTIONS = {'tpu': {}, 'gpu': {'xla_gpu_enable_triton_gemm': False}}
 
 
 class Unavailable(RuntimeError):

@@ -26,6 +26,10 @@ _LINE = re.compile(
   r'(?P<shape>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$'
 )
 _HEAD = re.compile(r'^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\) -> .*\{')
+_MOVES = {
+  'copy', 'transpose', 'reshape', 'slice', 'dynamic-slice',
+  'concatenate', 'pad', 'dynamic-update-slice', 'reverse', 'gather',
+}  # fmt: skip
 _SLICES = ('dynamic-slice', 'slice', 'gather')
 
 
@@ -95,6 +99,40 @@ def count(text):
   """(bytes moved, kernels launched) of a compiled program's text."""
   computations, entry = parse(text)
   return _walk(computations, entry)
+
+
+def copies(text, least):
+  """Operations that only move data: copies, transposes and the like.
+
+  Transfers between device and on-chip memory are no copies.
+
+  Args:
+    text: of a compiled program.
+    least: bytes of a result from which on an operation counts.
+
+  Returns:
+    One description 'kind name shape' each, in order.
+  """
+  computations, entry = parse(text)
+  return _copies(computations, entry, least)
+
+
+def _copies(computations, name, least):
+  found = []
+  for o in computations[name]:
+    inner = _inner(o)
+    if inner:
+      found += _copies(computations, inner[1], least)
+    elif size(o.shape) >= least and _only_moves(computations, o):
+      found.append(f'{o.op} {o.name} {o.shape}')
+  return found
+
+
+def _only_moves(computations, o):
+  if o.op != 'fusion':
+    return o.op in _MOVES
+  body = {p.op for p in computations[o.called('calls')]}
+  return body <= _MOVES | _FREE | {'convert'} and bool(body & _MOVES)
 
 
 def _walk(computations, name):

@@ -16,9 +16,11 @@ Source: Qin et al. 2024, arXiv 2401.04658, eq. 3-4; MiniMax 2025,
 import flax.linen as nn
 import jax.numpy as jnp
 
+import kernels
 from lra.errors import UserError
 from lra.nn import layers
 from lra.nn.linear_mixer import LinearMixer
+from lra.nn.norm_project import norm_project
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'
@@ -89,6 +91,8 @@ class Mixer(LinearMixer):
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
     """Norm over all heads, gate and output projection: [B, L, D]."""
+    if kernels.platform() == 'tpu' and not self.gate:
+      return self._merge_at_once(o_BxLxHxDh, x_BxLxD)
     o_BxLxHxDh = nn.RMSNorm(
         reduction_axes=(-2, -1), feature_axes=(-2, -1), dtype=self.dtype,
         name='norm')(o_BxLxHxDh)
@@ -97,3 +101,22 @@ class Mixer(LinearMixer):
           x_BxLxD, self.num_heads, self.qkv_width, self.dtype, 'gate',
           self.qkv_bias))
     return super().merge(o_BxLxHxDh, x_BxLxD)
+
+  def _merge_at_once(self, o_BxLxHxDh, x_BxLxD):
+    """The same, with the norm inside the product."""
+    heads = o_BxLxHxDh.shape[2:]
+    scale_E = _Scale(heads, name='norm')().reshape(-1)
+    kernel_ExD, bias_D = layers.Projection(
+        heads, x_BxLxD.shape[-1:], self.dtype, name='out').weights()
+    y_BxLxD = norm_project(o_BxLxHxDh.reshape(*o_BxLxHxDh.shape[:2], -1),
+                           (scale_E[:, None] * kernel_ExD).astype(self.dtype))
+    return y_BxLxD + bias_D.astype(self.dtype)
+
+
+class _Scale(nn.Module):
+  """The parameter of `nn.RMSNorm`, not applied."""
+  shape: tuple[int, ...]
+
+  @nn.compact
+  def __call__(self):
+    return self.param('scale', nn.initializers.ones, self.shape)

@@ -1,0 +1,150 @@
+"""Bytes that a layer of linear attention moves, on machines not here.
+
+A layer is what a block calls its mixer: projections, kernel, output
+projection. `python -m lra.costs --layers=v5e,v6e,h200` compiles it, forward
+and with its gradients, and counts.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.layout import Format, Layout
+
+import kernels
+from kernels.tools import aot, hlo
+from lra import models
+from lra.report.markdown import table
+
+MODELS = ('linear_transformer', 'simpletron', 'lightning')
+HEADS = ((4, 64), (8, 64), (4, 128), (4, 32))
+PASSES = ('forward', 'both')
+BATCH, LENGTH = 32, 4096
+
+
+def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
+          length: int = LENGTH) -> int:
+  """Bytes that the parts of a layer move at least, in bfloat16.
+
+  Every part, a product or the kernel, reads its operands and writes its
+  results once. In units of T, one [B, L, width]:
+
+    forward   x -> qkv 1 + 3, kernel 3 + 1; with an output projection 1 + 1
+    backward  kernel q, k, v, do 4 + 3, dx 3 + 1, dW 1 + 3; with an output
+              projection 1 + 1 and 1 + 1
+
+  and lightning's norm between kernel and output projection needs the output
+  once more to be differentiated, 1. Parameters are float32, read and, with
+  gradients, written once.
+
+  Args:
+    name: one of `MODELS`.
+    direction: one of `PASSES`: 'forward', or 'both' passes.
+    width: D = H Dh.
+    batch, length: B and L.
+  """
+  tensor = 2 * batch * length * width
+  projected = name != 'simpletron'
+  tensors = 8 + 2 * projected
+  weights = (3 + projected) * 4 * width * width
+  if direction == 'both':
+    tensors += 15 + 4 * projected + (name == 'lightning')
+    weights *= 3  # read in both passes, and their gradients
+  return tensors * tensor + weights
+
+
+def program(name: str, direction: str, heads: int, head_width: int,
+            target: str, kernel: str = 'auto', *, batch: int = BATCH,
+            length: int = LENGTH):
+  """The compiled layer of a model, in bfloat16, with a mask.
+
+  Args:
+    name: one of `MODELS`.
+    direction: 'forward', or 'both': also the gradients of x and parameters.
+    heads, head_width: H and Dh.
+    target: one of `kernels.tools.aot.TARGETS`.
+    kernel: of the mixer.
+    batch, length: B and L.
+
+  Raises:
+    aot.Unavailable: its compiler is not installed.
+  """
+  place = jax.sharding.SingleDeviceSharding(aot.device(target))
+  width = heads * head_width
+  mixer = models.module(name).Mixer(
+      num_heads=heads, qkv_width=width, kernel=kernel, dtype=jnp.bfloat16)
+
+  def placed(x):
+    layout = Format(Layout(tuple(range(len(x.shape)))), place)
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout)
+
+  x = jax.ShapeDtypeStruct((batch, length, width), jnp.bfloat16)
+  mask = jax.ShapeDtypeStruct((batch, length), bool)
+
+  def forward(params, x, mask):
+    return mixer.apply(params, x, mask, train=True)
+
+  def both(params, x, mask, dy):
+    y, pull = jax.vjp(lambda *a: forward(*a, mask), params, x)
+    return y, *pull(dy)
+
+  with kernels.target(aot.platform(target)):
+    params = jax.eval_shape(functools.partial(mixer.init, train=False),
+                            jax.random.key(0), x, mask)
+    arguments = jax.tree.map(placed, (params, x, mask))
+    function = forward
+    if direction == 'both':
+      function, arguments = both, (*arguments, placed(x))
+    results = jax.tree.map(lambda x: placed(x).sharding,
+                           jax.eval_shape(function, *arguments))
+    options = aot.OPTIONS[aot.platform(target)]
+    return jax.jit(function, out_shardings=results).lower(
+        *arguments).compile(compiler_options=options)
+
+
+def measure(name: str, direction: str, heads: int, head_width: int,
+            target: str, kernel: str = 'auto') -> dict:
+  """What a compiled layer moves; arguments as of `program`.
+
+  Returns:
+    'moved': bytes; 'ratio': of them to `floor`; 'copies': descriptions of
+    operations that only move data, of the size of an operand or more;
+    'launches': kernels launched.
+  """
+  text = program(name, direction, heads, head_width, target, kernel).as_text()
+  moved, launches = hlo.count(text)
+  width = heads * head_width
+  tensor = 2 * BATCH * LENGTH * width
+  return {'moved': moved, 'ratio': moved / floor(name, direction, width),
+          'tensors': moved / tensor, 'copies': hlo.copies(text, tensor),
+          'launches': launches}
+
+
+def tables(targets: list[str]) -> list[str]:
+  """Lines of markdown: every layer by its own kernel, beside plain XLA's."""
+  rows, reasons = [], []
+  for target in targets:
+    try:
+      aot.device(target)
+    except aot.Unavailable as reason:
+      reasons.append(f'{target} skipped: {reason}')
+      continue
+    rows += [_row(target, name, direction, *heads) for name in MODELS
+             for heads in HEADS for direction in PASSES]
+  head = ['target', 'layer', 'H x Dh', 'pass', 'moved / T', 'floor / T',
+          'moved / floor', 'copies', 'launches', 'XLA: moved / T', 'copies']
+  return [
+      f'bfloat16, B {BATCH}, L {LENGTH:,}, D = H Dh, a mask. T = bytes of one '
+      '[B, L, D].', '', table(head, rows), *reasons]
+
+
+def _row(target, name, direction, heads, head_width):
+  ours, plain = (measure(name, direction, heads, head_width, target, kernel)
+                 for kernel in ('auto', 'xla'))
+  width = heads * head_width
+  least = floor(name, direction, width) / (2 * BATCH * LENGTH * width)
+  passes = {'forward': 'fwd', 'both': 'fwd+bwd'}
+  return [target, name, f'{heads} x {head_width}', passes[direction],
+          f'{ours["tensors"]:.2f}', f'{least:.2f}', f'{ours["ratio"]:.2f}',
+          str(len(ours['copies'])), str(ours['launches']),
+          f'{plain["tensors"]:.2f}', str(len(plain['copies']))]
