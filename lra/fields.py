@@ -60,8 +60,10 @@ FIELDS = {
         'classification', 'What is learnt: a file of lra/objectives.',
         before='classification'),
     'dtype': Field(
-        'bfloat16', 'Computing dtype; parameters are float32.',
-        choices=('float32', 'bfloat16')),
+        'auto', 'Computing dtype; parameters are float32. auto is bfloat16 on '
+        'an accelerator and float32 on a processor, for which bfloat16 is '
+        'slower; a run keeps to the end what it began with.',
+        choices=('auto', 'float32', 'bfloat16')),
     'mask_padding': Field(
         True, 'False lets padding take part in attention, as the released '
         'code of SimpleTRON does.'),

@@ -11,6 +11,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
+from lra.nn.dropout import Dropout
+
 
 def sinusoidal_positions(length: int, width: int) -> np.ndarray:
   """Sines and cosines of positions, float32 [L, D].
@@ -35,10 +37,10 @@ class Mlp(nn.Module):
   def __call__(self, x_BxLxD, *, train: bool):
     y_BxLxF = nn.gelu(
         nn.Dense(self.width, dtype=self.dtype, name='up')(x_BxLxD))
-    y_BxLxF = nn.Dropout(self.dropout)(y_BxLxF, deterministic=not train)
+    y_BxLxF = Dropout(self.dropout)(y_BxLxF, deterministic=not train)
     y_BxLxD = nn.Dense(
         x_BxLxD.shape[-1], dtype=self.dtype, name='down')(y_BxLxF)
-    return nn.Dropout(self.dropout)(y_BxLxD, deterministic=not train)
+    return Dropout(self.dropout)(y_BxLxD, deterministic=not train)
 
 
 class Block(nn.Module):
@@ -63,7 +65,7 @@ class Block(nn.Module):
     y_BxLxD = self.mixer(
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
         name='mixer')(y_BxLxD, mask_BxL, train=train)
-    x_BxLxD = x_BxLxD + nn.Dropout(self.dropout)(
+    x_BxLxD = x_BxLxD + Dropout(self.dropout)(
         y_BxLxD, deterministic=not train)
     y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_mlp')(x_BxLxD)
     return x_BxLxD + Mlp(
@@ -127,7 +129,7 @@ class Encoder(nn.Module):
       mask_BxL = (inputs > 0 if inputs.ndim == 2
                   else jnp.ones(inputs.shape[:2], bool))
     x_BxNxD, mask_BxN = self._with_positions(self._embed(inputs), mask_BxL)
-    x_BxNxD = nn.Dropout(self.dropout)(x_BxNxD, deterministic=not train)
+    x_BxNxD = Dropout(self.dropout)(x_BxNxD, deterministic=not train)
     block = nn.remat(Block, static_argnums=(3,)) if self.remat else Block
     seen_BxN = mask_BxN if self.mask_padding else jnp.ones_like(mask_BxN)
     for i in range(self.num_layers):

@@ -6,6 +6,7 @@ The config is one that `check.check` has passed.
 import functools
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
 from lra import models
@@ -13,7 +14,6 @@ from lra.errors import UserError
 from lra.nn.encoder import Encoder
 from lra.tasks import Task
 
-DTYPES = {'float32': jnp.float32, 'bfloat16': jnp.bfloat16}
 # Fields of a mixer which the encoder fills in.
 _GIVEN = ('dtype', 'layer', 'num_layers', 'parent', 'name')
 
@@ -23,8 +23,20 @@ def sequence_length(config, task: Task) -> int:
   return config.seq_len or task.seq_len
 
 
-def encoder(config, task: Task) -> Encoder:
+def computing_dtype(config) -> str:
+  """'float32' or 'bfloat16': what `config.dtype` comes to on this machine."""
+  if config.dtype != 'auto':
+    return config.dtype
+  return 'float32' if jax.default_backend() == 'cpu' else 'bfloat16'
+
+
+def encoder(config, task: Task, dtype: str) -> Encoder:
   """The encoder of a config, with `config.model.name` as its mixer.
+
+  Args:
+    config: a checked config.
+    task: its task.
+    dtype: what is computed in, 'float32' or 'bfloat16'.
 
   Raises:
     UserError: an unknown model, an argument the mixer does not have, or a
@@ -45,7 +57,7 @@ def encoder(config, task: Task) -> Encoder:
       positions=settings.positions, prepend_cls=settings.pooling == 'cls',
       cls_has_position=settings.cls_has_position,
       embedding_std=settings.embedding_std, remat=settings.remat,
-      mask_padding=config.mask_padding, dtype=DTYPES[config.dtype])
+      mask_padding=config.mask_padding, dtype=jnp.dtype(dtype))
 
 
 def make_mixer(module, model):

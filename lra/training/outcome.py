@@ -10,8 +10,8 @@ from lra.training.program import Program, count_parameters
 def kernel(program: Program) -> str:
   """Name of the kernel that the mixers run; `xla` where there is no choice."""
   config = program.config
-  mixer = build.encoder(config, program.objective.task).mixer(
-      dtype=jnp.dtype(build.DTYPES[config.dtype]))
+  mixer = build.encoder(config, program.objective.task, program.dtype).mixer(
+      dtype=jnp.dtype(program.dtype))
   runs = getattr(mixer, 'kernel_for', None)
   if runs is None:
     return 'xla'
@@ -22,7 +22,7 @@ def kernel(program: Program) -> str:
 def identity(program: Program) -> dict:
   """Parameter counts, device and kernel, as kept in env.json and results."""
   return {'kernel': kernel(program), 'device': machine.device_name(),
-          'num_devices': program.mesh.size, 'dtype': program.config.dtype,
+          'num_devices': program.mesh.size, 'dtype': program.dtype,
           **count_parameters(program.state_shape)}
 
 

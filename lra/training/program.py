@@ -34,12 +34,14 @@ class Program:
     model: the objective's inputs to its outputs.
     tx: the optimizer.
     mesh: the devices, along `data`.
+    dtype: 'float32' or 'bfloat16': what is computed in.
   """
   config: Any
   objective: Objective
   model: Any
   tx: Any
   mesh: Any
+  dtype: str
 
   def init(self) -> step.TrainState:
     """A fresh state of `config.seed`, replicated over the mesh."""
@@ -118,8 +120,13 @@ class Program:
                            self.objective.inputs(batch))
 
 
-def make(config, devices=None) -> Program:
+def make(config, devices=None, dtype: str | None = None) -> Program:
   """Checks a config and builds its program.
+
+  Args:
+    config: the whole config, without references.
+    devices: what to run on, all there are by default.
+    dtype: what is computed in; by default what the config says.
 
   Raises:
     UserError: the config cannot be run; the message names the field.
@@ -129,13 +136,12 @@ def make(config, devices=None) -> Program:
   check.check(config, mesh.size)
   objective = objectives.get(config.objective)(
       config, task, build.sequence_length(config, task))
-  program = Program(
+  dtype = dtype or build.computing_dtype(config)
+  return Program(
       config=config, objective=objective,
-      model=objective.model(build.encoder(config, task),
-                            build.DTYPES[config.dtype]),
-      tx=optim.make(config), mesh=mesh)
-
-  return program
+      model=objective.model(build.encoder(config, task, dtype),
+                            jnp.dtype(dtype)),
+      tx=optim.make(config), mesh=mesh, dtype=dtype)
 
 
 def timed(function, *args):

@@ -112,7 +112,9 @@ class Trainer:
 
   def __init__(self, config, folder: pathlib.Path):
     self.config = config
-    self.program = program.make(config)
+    # A run that was begun on another kind of machine stays what it is.
+    began = files.read_json(folder / 'env.json') or {}
+    self.program = program.make(config, dtype=began.get('dtype'))
     self.identity = outcome.identity(self.program)
     self.run = Run(folder, config.to_dict())
     self.data = prepared.load(config.task, config.data_dir or None)

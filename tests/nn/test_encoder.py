@@ -10,6 +10,7 @@ import pytest
 import small
 from lra import fields
 from lra.nn import encoder, heads
+from lra.nn.dropout import Dropout
 from lra.training import program
 
 POOLING = fields.FIELDS['encoder.pooling'].choices
@@ -135,7 +136,7 @@ def _with_dropout_at(site, p, params, tokens):
 
   def intercept(apply, args, kwargs, context):
     module = context.module
-    if not isinstance(module, nn.Dropout):
+    if not isinstance(module, Dropout):
       return apply(*args, **kwargs)
     assert module.rate == 0.5 and kwargs['deterministic'] is False
     shapes.append(args[0].shape)

@@ -18,7 +18,7 @@ import small
 from lra import command, files, main
 from lra.data import prepared
 from lra.errors import UserError
-from lra.training import evaluate, train
+from lra.training import build, evaluate, train
 from lra.training.checkpoint import Checkpoints
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -102,6 +102,23 @@ def test_six_steps_equal_three_and_three(
   assert (tmp_path / 'checkpoints' / 'last' / '3').is_dir()
   train.train(_config(mini_data), tmp_path)
   _assert_same_run(whole, tmp_path, _config(mini_data), 4)
+
+
+def test_a_run_keeps_the_dtype_it_began_with(
+    mini_data, tmp_path, monkeypatch):
+  """dtype=auto, begun on an accelerator and continued on a processor."""
+  c = _config(mini_data)
+  c.dtype = 'auto'
+  with monkeypatch.context() as patch:
+    _stop_at(patch, 3)
+    patch.setattr(
+        build.jax, 'default_backend', lambda: 'gpu', raising=True)
+    assert build.computing_dtype(c) == 'bfloat16'
+    assert train.train(c, tmp_path).dtype == 'bfloat16'
+  assert build.computing_dtype(c) == 'float32'
+  result = train.train(c, tmp_path)
+  assert (result.status, result.dtype) == ('ok', 'bfloat16')
+  assert result.config['dtype'] == 'auto'
 
 
 def test_stop_while_validating_or_testing(

@@ -1,0 +1,72 @@
+"""Dropout: its rate, its scaling, its independence."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lra.nn import dropout
+
+SHAPE = (64, 128, 63)  # an odd width: half a word is left over
+
+
+def _kept(seed, rate=0.1, shape=SHAPE):
+  x = dropout.drop(jax.random.key(seed), jnp.ones(shape), rate)
+  return np.asarray(x) != 0
+
+
+@pytest.mark.parametrize('rate', (0.01, 0.1, 0.5, 0.9))
+def test_rate_and_scale(rate):
+  """Within five standard errors; what is kept has one value."""
+  x = np.asarray(dropout.drop(jax.random.key(1), jnp.ones(SHAPE), rate))
+  share = round(rate * 65536) / 65536
+  error = (rate * (1 - rate) / x.size) ** 0.5
+  assert abs((x == 0).mean() - share) < 5 * error
+  np.testing.assert_allclose(np.unique(x[x != 0]), [1 / (1 - share)])
+
+
+@pytest.mark.parametrize('seed', (0, 1))
+@pytest.mark.parametrize('axis, lag', [
+    (2, 1), (2, 2), (2, 32), (1, 1), (0, 1), (0, 7)])
+def test_elements_are_uncorrelated(axis, lag, seed):
+  """Halves of one word, neighbours, rows and examples."""
+  x = _kept(seed).astype(float)
+  x = np.moveaxis((x - 0.9) / 0.3, axis, 0)
+  products = x[lag:] * x[:-lag]
+  assert abs(products.mean()) < 5 / products.size**0.5
+
+
+def test_levels_are_uniform_and_pairs_of_them_too():
+  """Chi-square of 64 classes, and of 32 x 32 for the halves of a word."""
+  levels = np.asarray(dropout.random_levels(jax.random.key(5), (2**19,)))
+  assert levels.dtype == np.uint16
+  high, low = levels[::2] >> 11, levels[1::2] >> 11
+  for classes, count in ((levels >> 10, 64), (high * 32 + low, 1024)):
+    found = np.bincount(classes, minlength=count)
+    expected = classes.size / count
+    chi = ((found - expected) ** 2 / expected).sum()
+    assert abs(chi - (count - 1)) < 5 * (2 * (count - 1)) ** 0.5
+
+
+def test_keys_draw_masks_of_their_own():
+  a, b = _kept(0).astype(float), _kept(1).astype(float)
+  correlation = np.mean((a - 0.9) * (b - 0.9)) / 0.09
+  assert abs(correlation) < 5 / a.size**0.5
+  np.testing.assert_array_equal(_kept(1), _kept(1))
+
+
+def test_off_without_a_rate_and_in_evaluation():
+  x = jnp.ones((2, 3))
+  for rate, deterministic in ((0.0, False), (0.5, True)):
+    layer = dropout.Dropout(rate)
+    np.testing.assert_array_equal(
+        layer.apply({}, x, deterministic=deterministic), x)
+
+
+def test_gradient_and_dtype():
+  """The gradient is the mask itself, whatever the dtype."""
+  key, x = jax.random.key(0), jnp.ones((4, 10), jnp.bfloat16)
+  y = dropout.drop(key, x, 0.5)
+  assert y.dtype == jnp.bfloat16
+  gradient = jax.grad(lambda x: dropout.drop(key, x, 0.5).sum())(x)
+  np.testing.assert_array_equal(gradient, y)
