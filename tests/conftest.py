@@ -38,6 +38,24 @@ def pytest_collection_modifyitems(config, items):
   items[:] = [item for item in items if not item.get_closest_marker('full')]
 
 
+def pytest_terminal_summary(terminalreporter):
+  """How many cases of the kernels ran, file by file, and how many could not."""
+  counts = {}
+  for outcome in ('passed', 'failed', 'skipped'):
+    for report in terminalreporter.stats.get(outcome, ()):
+      path, _, rest = report.nodeid.partition('::')
+      if path.startswith('tests/kernels/') and rest:
+        name = pathlib.PurePath(path).stem.removeprefix('test_')
+        executed, total = counts.get(name, (0, 0))
+        counts[name] = executed + (outcome != 'skipped'), total + 1
+  if counts:
+    executed, total = map(sum, zip(*counts.values(), strict=True))
+    terminalreporter.write_line(
+        f'kernel cases executed: {executed} of {total} ('
+        + ', '.join(f'{name} {n} of {m}' if n < m else f'{name} {n}'
+                    for name, (n, m) in sorted(counts.items())) + ')')
+
+
 @pytest.fixture(scope='session')
 def mini_data(tmp_path_factory) -> pathlib.Path:
   """A data directory with `listops_mini` prepared."""
