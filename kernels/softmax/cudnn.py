@@ -5,9 +5,9 @@ takes instead is all of [L, S]. A sum over keys does not know their order, so
 the keys that take part are brought to the front, with their values: any mask
 will do, at the price of copying both.
 
-cuDNN drops weights too, but by a seed that is compiled in and a count of calls
-that it keeps to itself: what it drops is not a function of a `jax.random` key.
-So 'dense' alone drops.
+cuDNN can drop weights, and JAX's private function behind that one says so, but
+its seed is a number compiled into the program: what is dropped could not be
+drawn from a key that changes with every step. So 'dense' alone drops.
 """
 
 import functools
@@ -62,7 +62,8 @@ def attend(q, k, v, mask, *, scale):
 
 
 def _even(x_BxLxHxD):
-  return jnp.pad(x_BxLxHxD, [(0, 0), (0, x_BxLxHxD.shape[1] % 2), (0, 0), (0, 0)])
+  odd = x_BxLxHxD.shape[1] % 2
+  return jnp.pad(x_BxLxHxD, [(0, 0), (0, odd), (0, 0), (0, 0)])
 
 
 @jax.custom_vjp

@@ -49,8 +49,7 @@ def _inputs(length, keys, width, value_width, dtype='float32', heads=2):
   sizes = ((length, width), (keys, width), (keys, value_width),
            (length, value_width))  # fmt: skip
   arrays = [
-    jnp.asarray(rng.standard_normal((4, n, heads, d)), dtype)
-    for n, d in sizes
+    jnp.asarray(rng.standard_normal((4, n, heads, d)), dtype) for n, d in sizes
   ]
   mask = np.ones((4, keys), bool)
   mask[1, keys // 3 :] = False
@@ -135,6 +134,19 @@ def test_sharded_over_two_devices(interpreted):
   got = split(q, k, v, do, mask)
   assert len(got[0].sharding.device_set) == 2
   _same(got, reference.attention(q, k, v, mask, do))
+
+
+def test_a_shard_map_that_checks_vma_is_refused():
+  mesh = jax.make_mesh(
+    (2,), ('data',), axis_types=(AxisType.Auto,), devices=jax.devices()[:2]
+  )
+  split = jax.sharding.PartitionSpec('data')
+  inside = jax.shard_map(
+    lambda x: attend(x, x, x), mesh=mesh, in_specs=split, out_specs=split
+  )
+  with kernels.target('tpu'):
+    with pytest.raises(ValueError, match='check_vma=False'):
+      jax.eval_shape(inside, jnp.ones((2, 8, 1, 8)))
 
 
 def test_auto_takes_splash_on_a_tpu_where_it_applies():
