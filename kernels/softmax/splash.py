@@ -2,9 +2,10 @@
 
 The package is `jax.experimental.pallas.ops.tpu.splash_attention`: tiles, with
 weights made again in its backward kernels, memory linear in the lengths. It
-wants heads in front of the length, so q, k and v are transposed here, and its
-lengths in whole blocks, so what is short of one is padded: at most 127 rows
-for each block of up to 512. It drops no weights.
+wants heads in front of the length, so q, k and v are transposed here; in a
+layer the compiler lets the projections write them that way and copies none. It
+wants lengths in whole blocks, so what is short of one is padded: at most 127
+rows for each block of up to 512. It drops no weights.
 
 Its mask is of pairs of segment ids. Every query has id 1, and so has a key
 that takes part; the others have 0. Queries are thus never masked.

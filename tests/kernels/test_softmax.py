@@ -12,6 +12,7 @@ from jax.sharding import AxisType
 import kernels
 from kernels import dispatch
 from kernels.softmax import chunked, cudnn, dense, reference
+from kernels.tools import errors
 from kernels.tools.rms import relative_rms
 
 LENGTHS = [
@@ -120,6 +121,14 @@ def test_bfloat16(kernel):
   out = jax.jit(attend)(q, k, v)
   want, *_ = reference.attention(q, k, v, mask, out)
   assert relative_rms(out, want) < 4e-3
+
+
+def test_the_table_of_errors_has_softmax():
+  case = errors.Case(20, 1, 8, mask='empty')
+  lines, good = errors.table([case], ['dense', 'chunked'])
+  dense_line, chunked_line = lines[2:]
+  assert good and '| softmax | float32 | dense | ' in dense_line
+  assert chunked_line.startswith('| softmax | float32 | chunked | ')
 
 
 def test_block_sizes_cover_the_length_with_little_padding():

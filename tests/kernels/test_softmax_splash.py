@@ -13,7 +13,7 @@ from jax.sharding import AxisType
 
 import kernels
 from kernels.softmax import reference, splash
-from kernels.tools import aot, errors
+from kernels.tools import aot, errors, hlo
 from kernels.tools.errors import Case
 from kernels.tools.rms import relative_rms
 
@@ -242,6 +242,41 @@ def test_it_compiles_for_tpus_and_keeps_no_weights(
   assert calls == (3 if backward else 1)
   if shape[1] >= 1024:  # else the operands are as large as the weights
     assert not _weights(program, shape, keys)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('width', (64, 128))
+@pytest.mark.parametrize('target', ('v5e', 'v6e'))
+@pytest.mark.parametrize(
+  'kernel, copied', [('splash', False), ('chunked', True)]
+)
+def test_projections_write_what_it_reads(kernel, copied, target, width):
+  """A forward layer; the tiles of `chunked` are copies, which are seen."""
+  try:
+    place = jax.sharding.SingleDeviceSharding(aot.device(target))
+  except aot.Unavailable as reason:
+    pytest.skip(str(reason))
+
+  def layer(x, weights, last, mask):
+    q, k, v = (jnp.einsum('bld,dhe->blhe', x, w) for w in weights)
+    out = kernels.softmax_attention(q, k, v, mask=mask, kernel=kernel)
+    return jnp.einsum('blhe,hed->bld', out, last)
+
+  def describe(*shape, dtype=jnp.bfloat16):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+
+  weights = [describe(512, 4, width)] * 3
+  x, mask = describe(8, 4096, 512), describe(8, 4096, dtype=bool)
+  with kernels.target('tpu'):
+    program = jax.jit(layer).lower(x, weights, describe(4, width, 512), mask)
+  computations, entry = hlo.parse(program.compile().as_text())
+  copies = [
+    o.shape
+    for o in computations[entry]
+    if o.op in ('copy', 'transpose')
+    and hlo.size(o.shape.replace('S(1)', '')) >= 8 * 4096 * 4 * width * 2
+  ]
+  assert bool(copies) == copied
 
 
 @pytest.mark.full
