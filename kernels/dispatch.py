@@ -15,13 +15,17 @@ OPS = {
   'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
   'simpletron': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
   'lightning': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
-  'softmax': ('dense', 'chunked', 'cudnn'),
+  'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
 }
 # SimpleTRON is linear attention with identity features and no normaliser.
 _RUNS = {'simpletron': 'linear'}
-_PLATFORM = {'pallas_tpu': 'tpu', 'pallas_triton': 'gpu', 'pallas_gpu': 'gpu'}
-# The device whose own a kernel is; cudnn refuses others in its own words.
-_OWNER = {**_PLATFORM, 'cudnn': 'gpu'}
+_PLATFORM = {
+  'pallas_tpu': 'tpu',
+  'pallas_triton': 'gpu',
+  'pallas_gpu': 'gpu',
+  'splash': 'tpu',
+  'cudnn': 'gpu',
+}
 # Keyword arguments that every device of a mesh gets whole.
 _REPLICATED = ('slopes', 'bias')
 
@@ -140,7 +144,7 @@ def _kernels(op):
 
 def _say_fallback(op, chosen, reasons):
   """Warns where a device has kernels of its own and none of them can run."""
-  own = [name for name, owner in _OWNER.items() if owner == platform()]
+  own = [name for name, owner in _PLATFORM.items() if owner == platform()]
   refused = [name for name in reasons if name in own]
   if chosen not in own and refused:
     # The last to be refused takes the most.

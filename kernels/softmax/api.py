@@ -28,12 +28,12 @@ def softmax_attention(
     k: [B, S, H, Dh] in the dtype of q.
     v: [B, S, H, Dv] in the dtype of q.
     mask: bool [B, S], True = key takes part; None = all do. Has no gradient.
-      'cudnn' takes lengths: there all True must come first in a row.
     scale: a Python number; None = Dh**-0.5.
     kernel: 'dense' keeps the weights [B, H, L, S]; 'chunked' makes them again
-      in tiles, with memory linear in L and S; 'cudnn' is cuDNN's, for 16-bit
-      operands on an NVIDIA GPU. 'auto' takes cudnn where it applies, else
-      chunked, and dense for dropout.
+      in tiles, with memory linear in L and S; so do 'splash', JAX's splash
+      attention on TPU, and 'cudnn', for 16-bit operands on an NVIDIA GPU.
+      'auto' takes the device's own where it applies, else chunked, and dense
+      for dropout.
     dropout_rate: Python number in [0, 1): the rate at which weights are
       dropped; the rest are divided by 1 - dropout_rate. 'dense' only.
     dropout_key: key of jax.random, needed where dropout_rate > 0.

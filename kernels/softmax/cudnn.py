@@ -1,8 +1,17 @@
 """Softmax attention by cuDNN, through `jax.nn.dot_product_attention`.
 
-cuDNN takes lengths, not masks: the keys of a sequence must come first, padding
-behind them.
+cuDNN takes the number of keys of a sequence, not a mask of them; the bias it
+takes instead is all of [L, S]. A sum over keys does not know their order, so
+the keys that take part are brought to the front, with their values: any mask
+will do, at the price of copying both.
+
+cuDNN can drop weights, and JAX's private function behind that one says so, but
+its seed is a number compiled into the program: what is dropped could not be
+drawn from a key that changes with every step. So 'dense' alone drops.
 """
+
+import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +20,11 @@ from kernels import dispatch
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0):
-  """Raises NotImplementedError for what `attend` cannot take."""
+  """Raises NotImplementedError for what `attend` cannot take.
+
+  For a GPU that is not here (`kernels.target`) one of compute capability 8.0
+  or later is assumed.
+  """
   if dropout_rate:
     raise NotImplementedError(
       "kernel='cudnn' keeps no attention weights to drop: use kernel='dense' "
@@ -25,35 +38,97 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0):
 
 
 def attend(q, k, v, mask, *, scale):
-  """[B, L, H, Dv]; see `api.softmax_attention`."""
-  if mask is None:
-    return jax.nn.dot_product_attention(
-      q, k, v, scale=scale, implementation='cudnn'
-    )
-  lengths_B = mask.sum(1, dtype=jnp.int32)
+  """[B, L, H, Dv]; see `api.softmax_attention`.
+
+  JAX takes gradients of even lengths only, so an odd one gets another row.
+  """
+  batch, length, keys = *q.shape[:2], k.shape[1]
+  lengths_B = jnp.full(batch, keys, jnp.int32) if keys % 2 else None
+  if mask is not None:
+    lengths_B = mask.sum(1, dtype=jnp.int32)
+    k, v = _first(mask, k, v)
+  q, k, v = map(_even, (q, k, v))
   out = jax.nn.dot_product_attention(
     q,
     k,
     v,
     scale=scale,
-    key_value_seq_lengths=jnp.maximum(lengths_B, 1),
+    key_value_seq_lengths=None if lengths_B is None else lengths_B.clip(1),
     implementation='cudnn',
-  )
+  )[:, :length]
+  if mask is None:
+    return out
   return jnp.where((lengths_B > 0)[:, None, None, None], out, 0)
+
+
+def _even(x_BxLxHxD):
+  odd = x_BxLxHxD.shape[1] % 2
+  return jnp.pad(x_BxLxHxD, [(0, 0), (0, odd), (0, 0), (0, 0)])
+
+
+@jax.custom_vjp
+def _first(mask_BxS, k_BxSxHxDh, v_BxSxHxDv):
+  """The keys and values that take part in front of the others."""
+  return _move_to_front(mask_BxS, k_BxSxHxDh, v_BxSxHxDv)[0]
+
+
+def _move_to_front(mask_BxS, *arrays):
+  kept_BxS, left_BxS = (jnp.cumsum(x, 1) for x in (mask_BxS, ~mask_BxS))
+  place_BxS = jnp.where(mask_BxS, kept_BxS, kept_BxS[:, -1:] + left_BxS) - 1
+  index_BxS = jnp.broadcast_to(jnp.arange(mask_BxS.shape[1]), mask_BxS.shape)
+  source_BxS = jax.vmap(
+    lambda place, index: index.at[place].set(index, unique_indices=True)
+  )(place_BxS, index_BxS)
+  return _rows(source_BxS, arrays), (mask_BxS, place_BxS)
+
+
+def _move_back(residuals, gradients):
+  mask_BxS, place_BxS = residuals
+  # What cuDNN leaves behind the length of a sequence is its own affair.
+  dk, dv = (
+    jnp.where(mask_BxS[:, :, None, None], x, 0)
+    for x in _rows(place_BxS, gradients)
+  )
+  return None, dk, dv
+
+
+_first.defvjp(_move_to_front, _move_back)
+
+
+def _rows(index_BxS, arrays):
+  """Rows `index` of every sequence of each [B, S, ...]."""
+  return tuple(jax.vmap(lambda x, i: x[i])(x, index_BxS) for x in arrays)
 
 
 def _obstacle(head_width, value_width, dtype):
   """What cuDNN's attention lacks here, or '' where it applies."""
-  if dispatch.platform() != 'gpu' or not dispatch.target_is_local():
-    return 'an NVIDIA GPU'
-  capability = getattr(jax.local_devices()[0], 'compute_capability', '')
-  if not capability or float(capability) < 8:
+  local = dispatch.target_is_local()
+  if dispatch.interpret_params() is not None:
+    return 'a GPU, which no interpreter stands in for'
+  found = getattr(jax.local_devices()[0], 'compute_capability', '')
+  # An AMD device calls its architecture that, such as gfx942.
+  capability = float(found) if re.fullmatch(r'\d+\.\d+', str(found)) else 0
+  if local and capability < 8:
     return 'an NVIDIA GPU of compute capability 8.0 or later'
   if jnp.dtype(dtype) not in (jnp.bfloat16, jnp.float16):
     return f'a 16-bit dtype, not {jnp.dtype(dtype).name}'
-  widest = 256 if float(capability) >= 9 else 128
+  # JAX asks the local device, also where the program is for another.
+  widest = 256 if capability >= 9 else 128
   if head_width % 8 or head_width > widest:
     return f'a head width divisible by 8 and at most {widest}'
   if value_width != head_width:
     return 'values as wide as the keys'
+  return _not_loaded()
+
+
+@functools.cache
+def _not_loaded():
+  """Why JAX finds no cuDNN in this process, or ''."""
+  x = jax.ShapeDtypeStruct((1, 8, 1, 8), jnp.bfloat16)
+  try:
+    jax.eval_shape(
+      lambda x: jax.nn.dot_product_attention(x, x, x, implementation='cudnn'), x
+    )
+  except RuntimeError as error:
+    return f'the library cuDNN ({error})'
   return ''

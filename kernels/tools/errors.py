@@ -22,6 +22,8 @@ from kernels.linear import reference as linear
 from kernels.linear.api import linear_attention
 from kernels.simpletron import reference as simpletron
 from kernels.simpletron.api import simpletron_attention
+from kernels.softmax import reference as softmax
+from kernels.softmax.api import softmax_attention
 from kernels.tools.rms import relative_rms, rms
 
 FUNCTIONS = {
@@ -29,10 +31,12 @@ FUNCTIONS = {
   'simpletron': simpletron_attention,
   'lightning': lightning_attention,
 }
+EVERY = {**FUNCTIONS, 'softmax': softmax_attention}
 REFERENCES = {
   'linear': linear.attention,
   'simpletron': simpletron.attention,
   'lightning': lightning.attention,
+  'softmax': softmax.attention,
 }
 GRADIENTS = ('dq', 'dk', 'dv', 'dstate')
 SLOPES = (0.0, 1e-4, 8.0, 0.1, 0.5, 1.0)
@@ -40,7 +44,10 @@ SLOPES = (0.0, 1e-4, 8.0, 0.1, 0.5, 1.0)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-  """Random operands; masked tokens hold NaN, which must not leak."""
+  """Random operands; masked tokens hold NaN, which must not leak.
+
+  Of softmax attention they are keys, which must be finite, and no queries.
+  """
 
   length: int = 500
   heads: int = 4
@@ -72,8 +79,9 @@ def operands(op, case):
   arrays = []
   for _ in range(4):
     x = rng.standard_normal((b, length, h, d))
-    poisoned = np.where(mask[:, :, None, None], x, np.nan)
-    arrays.append(jnp.asarray(poisoned, case.dtype))
+    if op != 'softmax':
+      x = np.where(mask[:, :, None, None], x, np.nan)
+    arrays.append(jnp.asarray(x, case.dtype))
   named, dfinal = {'mask': jnp.asarray(mask)}, None
   if op == 'lightning':
     state = rng.standard_normal((2, b, h, d, d)).astype(np.float32)
@@ -92,7 +100,7 @@ def run(op, kernel, arrays, named, dfinal):
 
   def attend(q, k, v, *state):
     more = dict(zip(keys, state, strict=True))
-    return FUNCTIONS[op](q, k, v, kernel=kernel, **rest, **more, **static)
+    return EVERY[op](q, k, v, kernel=kernel, **rest, **more, **static)
 
   @jax.jit
   def both(do, dfinal, *args):
@@ -126,22 +134,27 @@ def measure(op, kernel, case):
   got = run(op, kernel, arrays, named, dfinal)
   want = expected(op, arrays, named, dfinal)
   errors = {name: relative_rms(got[name], want[name]) for name in got}
-  if op == 'linear' and case.length == 1:
+  if op in ('linear', 'softmax') and case.length == 1:
     # One token attends to itself alone: nothing depends on q and k but for
-    # eps, and the error is of the terms that cancel.
+    # eps of linear, and the error is of the terms that cancel.
     for name in ('dq', 'dk'):
       errors[name] = rms(got[name] - want[name])
   off = ~np.asarray(named['mask'])
-  rows = [np.abs(got[name][off]) for name in ('out', 'dq', 'dk', 'dv')]
+  zeros = ('dk', 'dv') if op == 'softmax' else ('out', 'dq', 'dk', 'dv')
+  rows = [np.abs(got[name][off]) for name in zeros]
   errors['masked'] = max(x.max() if x.size else 0.0 for x in rows)
   return errors
 
 
 def simulated(kernel, seed=0):
   """Context in which a kernel runs here: its device, or simulated."""
-  platform = {'pallas_tpu': 'tpu', 'pallas_gpu': 'gpu'}.get(kernel)
+  platforms = {'pallas_tpu': 'tpu', 'pallas_gpu': 'gpu', 'splash': 'tpu'}
+  platform = platforms.get(kernel)
   if platform in (None, jax.default_backend()):
     return contextlib.nullcontext()
+  if kernel == 'splash':
+    # The simulator does not take its kernels under vmap.
+    return dispatch.target(platform, interpret=True)
   return dispatch.target(platform, interpret=_interpreter(platform, seed))
 
 
@@ -167,17 +180,24 @@ def _interpreter(platform, seed):
   return params()
 
 
-def table(cases, kernels):
-  """Markdown lines of the errors, and whether all are within bounds."""
+def table(cases, kernels=None):
+  """Markdown lines of the errors, and whether all are within bounds.
+
+  Args:
+    cases: what to measure.
+    kernels: names of kernels; all by default.
+  """
   names = ('out', 'state', *GRADIENTS, 'masked')
   lines = [
     '| op | dtype | kernel | ' + ' | '.join(names) + ' | bound |',
     '|' + '---|' * (len(names) + 4),
   ]
   good = True
-  for op in FUNCTIONS:
+  for op in EVERY:
     for case in cases:
-      for kernel in kernels:
+      for kernel in dispatch.OPS[op]:
+        if kernels and kernel not in kernels:
+          continue
         start = f'| {op} | {case.dtype} | {kernel} | '
         try:
           with simulated(kernel):
@@ -205,11 +225,11 @@ def main():
   parser.add_argument('--length', type=int, default=Case.length)
   parser.add_argument('--heads', type=int, default=Case.heads)
   parser.add_argument('--width', type=int, default=Case.width)
-  parser.add_argument('--kernels', default=','.join(dispatch.OPS['linear']))
+  parser.add_argument('--kernels', help='names, by commas; all by default')
   args = parser.parse_args()
   shape = {n: getattr(args, n) for n in ('length', 'heads', 'width')}
   cases = [Case(dtype=d, **shape) for d in ('float32', 'bfloat16')]
-  lines, good = table(cases, args.kernels.split(','))
+  lines, good = table(cases, args.kernels and args.kernels.split(','))
   print(f'Relative RMS errors against float64, {shape}, device '
         f'{jax.default_backend()}', end='\n\n')  # fmt: skip
   print('\n'.join(lines))

@@ -2,8 +2,9 @@
 
 `kernel` says how the softmax is computed, exactly in every case: `dense` keeps
 the weights [B, H, L, L] and alone can drop them out; `chunked` recomputes them
-in tiles, with memory linear in L; `cudnn` is jax.nn.dot_product_attention
-on an NVIDIA GPU and wants a 16-bit dtype; `auto` takes the fastest that can.
+in tiles, with memory linear in L; `splash` is JAX's splash attention on a TPU;
+`cudnn` is jax.nn.dot_product_attention on an NVIDIA GPU and wants a 16-bit
+dtype; `auto` takes that of the device where it can run, else `chunked`.
 
 Equation: softmax(Q K^T / sqrt(Dh)) V per head, then an output projection
 Source: Vaswani et al. 2017, arXiv 1706.03762, eq. 1 and section 3.2.2
@@ -14,9 +15,9 @@ from lra.errors import UserError
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'dense'
-COST = 'O(L^2 D) time; O(L^2) memory dense, O(L) chunked and cudnn'
+COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
 GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'cudnn')
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
 class Mixer(HeadMixer):
@@ -35,7 +36,7 @@ class Mixer(HeadMixer):
 
   def kernel_for(self, length: int, width: int) -> str:
     """See `HeadMixer.kernel_for`."""
-    if self.attention_dropout and self.kernel in ('chunked', 'cudnn'):
+    if self.attention_dropout and self.kernel in set(KERNELS) - {'dense'}:
       raise UserError(
           f'config.model.kernel={self.kernel} keeps no attention weights to '
           'drop: use dense or set config.model.attention_dropout=0.')
@@ -47,6 +48,6 @@ class Mixer(HeadMixer):
     rate = self.attention_dropout
     drop = {'dropout_rate': rate, 'dropout_key': self.make_rng('dropout')} if (
         rate and train) else {}
-    return kernels.softmax_attention(
+    return kernels.sharded(kernels.softmax_attention)(
         q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
         kernel='dense' if rate else self.kernel, **drop)

@@ -1,4 +1,4 @@
-"""Softmax attention: every kernel against float64, and the choice of one."""
+"""Softmax attention against float64, and the choice of a kernel."""
 
 import functools
 
@@ -11,7 +11,8 @@ from jax.sharding import AxisType
 
 import kernels
 from kernels import dispatch
-from kernels.softmax import chunked, dense, reference
+from kernels.softmax import chunked, cudnn, dense, reference
+from kernels.tools import errors
 from kernels.tools.rms import relative_rms
 
 LENGTHS = [
@@ -122,6 +123,14 @@ def test_bfloat16(kernel):
   assert relative_rms(out, want) < 4e-3
 
 
+def test_the_table_of_errors_has_softmax():
+  case = errors.Case(20, 1, 8, mask='empty')
+  lines, good = errors.table([case], ['dense', 'chunked'])
+  dense_line, chunked_line = lines[2:]
+  assert good and '| softmax | float32 | dense | ' in dense_line
+  assert chunked_line.startswith('| softmax | float32 | chunked | ')
+
+
 def test_block_sizes_cover_the_length_with_little_padding():
   for length in (1, 7, 511, 512, 513, 2001, 4001):
     size = chunked.block_size(length, 512)
@@ -175,32 +184,36 @@ def _resolve(kernel, dtype=jnp.bfloat16, width=64, **needs):
   return kernels.resolve('softmax', kernel, (2, 8, 2, width), dtype, **needs)
 
 
-def test_auto_is_chunked_without_a_gpu_and_dense_under_dropout():
-  assert _resolve('auto') in ('chunked', 'cudnn')
-  assert _resolve(None, jnp.float32) == 'chunked'
-  assert _resolve('auto', dropout_rate=0.1) == 'dense'
-  assert _resolve('chunked') == 'chunked'
-  assert _resolve('dense', value_width=3) == 'dense'
-  with kernels.target('gpu'):  # nothing is known of a GPU that is not here
+def test_auto_is_chunked_on_a_processor_and_dense_under_dropout():
+  with kernels.target('cpu'):
     assert _resolve('auto') == 'chunked'
+    assert _resolve(None, jnp.float32) == 'chunked'
+    assert _resolve('chunked') == 'chunked'
+    assert _resolve('dense', value_width=3) == 'dense'
+  for platform in ('cpu', 'gpu', 'tpu'):
+    with kernels.target(platform):
+      assert _resolve('auto', dropout_rate=0.1) == 'dense'
 
 
 @pytest.mark.parametrize(
-  'kind, kernel, needs, words',
+  'kind, kernel, platform, needs, words',
   [
-    (ValueError, 'flash', {}, "^kernel must be 'auto' or one of"),
-    (NotImplementedError, 'chunked', {'dropout_rate': 0.1}, 'rate of 0'),
-    (NotImplementedError, 'cudnn', {'dropout_rate': 0.1}, 'rate of 0'),
-    (NotImplementedError, 'cudnn', {}, "^softmax: kernel='cudnn' needs"),
+    (ValueError, 'flash', 'cpu', {}, "^kernel must be 'auto' or one of"),
+    (NotImplementedError, 'chunked', 'cpu', {'dropout_rate': 0.1}, 'rate of 0'),
+    (NotImplementedError, 'cudnn', 'gpu', {'dropout_rate': 0.1}, 'rate of 0'),
+    (NotImplementedError, 'splash', 'tpu', {'dropout_rate': 0.1}, 'rate of 0'),
+    (NotImplementedError, 'cudnn', 'gpu', {}, '16-bit dtype, not float32'),
+    (NotImplementedError, 'cudnn', 'cpu', {}, 'needs a gpu device'),
+    (NotImplementedError, 'splash', 'gpu', {}, 'needs a tpu device'),
   ],
 )
-def test_impossible_kernels_are_refused(kind, kernel, needs, words):
-  with pytest.raises(kind, match=words):
-    # float32, so that cuDNN is refused on a GPU as well
-    _resolve(kernel, jnp.float32, **needs)
+def test_impossible_kernels_are_refused(kind, kernel, platform, needs, words):
   options = {'dropout_key': jax.random.key(0), **needs} if needs else {}
-  with pytest.raises(kind, match=words):
-    kernels.softmax_attention(X, X, X, kernel=kernel, **options)
+  with kernels.target(platform):
+    with pytest.raises(kind, match=words):
+      _resolve(kernel, jnp.float32, **needs)
+    with pytest.raises(kind, match=words):
+      kernels.softmax_attention(X, X, X, kernel=kernel, **options)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +256,7 @@ class _Device:
     ('9.0', jnp.float32, 64, 64, 'chunked'),
     ('9.0', jnp.bfloat16, 36, 36, 'chunked'),
     ('9.0', jnp.bfloat16, 64, 32, 'chunked'),
+    ('gfx942', jnp.bfloat16, 64, 64, 'chunked'),  # AMD
   ],
 )
 def test_auto_takes_cudnn_where_it_applies(
@@ -250,21 +264,88 @@ def test_auto_takes_cudnn_where_it_applies(
 ):
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
   monkeypatch.setattr(jax, 'local_devices', lambda: [_Device(capability)])
+  monkeypatch.setattr(cudnn, '_not_loaded', lambda: '')
   assert _resolve('auto', dtype, width, value_width=value_width) == kernel
 
 
-def test_cudnn_is_given_the_lengths_of_the_sequences(monkeypatch):
-  """The call as cuDNN gets it, computed by its XLA twin."""
+def test_cudnn_for_a_gpu_that_is_not_here_needs_the_library(monkeypatch):
+  with kernels.target('gpu'):
+    monkeypatch.setattr(cudnn, '_not_loaded', lambda: '')
+    assert _resolve('auto') == 'cudnn'
+    assert _resolve('auto', width=256) == 'chunked'
+    monkeypatch.setattr(cudnn, '_not_loaded', lambda: 'the library')
+    assert _resolve('auto') == 'chunked'
+    reasons = kernels.explain('softmax', (2, 8, 2, 64), jnp.bfloat16)
+  assert 'the library' in reasons['cudnn']
+  with kernels.target('gpu', interpret=True):
+    with pytest.raises(NotImplementedError, match='interpreter'):
+      _resolve('cudnn')
+
+
+def test_a_cudnn_that_jax_does_not_find_is_no_error(monkeypatch):
+  def missing(*_, **__):
+    raise RuntimeError('cuDNN is not detected.')
+
+  cudnn._not_loaded.cache_clear()
+  monkeypatch.setattr(jax.nn, 'dot_product_attention', missing)
+  assert 'not detected' in cudnn._not_loaded()
+  cudnn._not_loaded.cache_clear()
+
+
+@pytest.fixture
+def twin(monkeypatch):
+  """cuDNN's XLA twin in its place, as particular as JAX makes cuDNN.
+
+  Lengths have to be even, and what is behind the length of a sequence has any
+  gradient.
+  """
   attention = jax.nn.dot_product_attention
 
-  def xla(*args, implementation, **kwargs):
+  def xla(q, k, v, *, key_value_seq_lengths, implementation, **kwargs):
     assert implementation == 'cudnn'
-    return attention(*args, implementation='xla', **kwargs)
+    assert q.shape[1] % 2 == k.shape[1] % 2 == 0
+    lengths = {'key_value_seq_lengths': key_value_seq_lengths}
+    out = attention(q, k, v, implementation='xla', **kwargs, **lengths)
+    if key_value_seq_lengths is None:
+      return out
+    behind = ~_lengths_mask(k.shape[1], key_value_seq_lengths)
+    junk = sum(x - jax.lax.stop_gradient(x) for x in (k, v))
+    return out + jnp.where(behind[..., None, None], junk, 0).sum()
 
   monkeypatch.setattr(jax.nn, 'dot_product_attention', xla)
   monkeypatch.setattr(dispatch, 'resolve', lambda *_, **__: 'cudnn')
-  q, k, v = _inputs(40, 40)
-  for mask in (_mask(40, 40, 7, 0), np.ones((3, 40), bool)):
-    given = None if mask.all() else jnp.asarray(mask)
-    attend = functools.partial(kernels.softmax_attention, mask=given)
-    _check(attend, q, k, v, mask, 8**-0.5)
+
+
+def _lengths_mask(keys, lengths):
+  return jnp.arange(keys) < lengths[:, None]
+
+
+@pytest.mark.parametrize('length, keys', [(40, 40), (40, 31), (33, 40)])
+@pytest.mark.parametrize('kind', ['none', 'trailing', 'any'])
+def test_cudnn_takes_any_mask_and_any_length(twin, kind, length, keys):
+  q, k, v = _inputs(length, keys)
+  mask = np.ones((3, keys), bool)
+  if kind == 'trailing':
+    mask = _mask(keys, keys, 7, 0)
+  elif kind == 'any':
+    mask = np.random.default_rng(5).random((3, keys)) < 0.5
+    mask[0] = _mask(keys, 9)[0, ::-1]  # all of the padding in front
+  given = None if kind == 'none' else jnp.asarray(mask)
+  attend = functools.partial(kernels.softmax_attention, mask=given, scale=0.7)
+  _check(attend, q, k, v, mask, 0.7)
+
+
+def test_cudnn_under_vmap_and_remat(twin):
+  q, k, v = (jnp.stack([x, 2 * x]) for x in _inputs(9, 9))
+  mask = np.random.default_rng(6).random((2, 3, 9)) < 0.5
+  attend = _with_gradients(
+    lambda q, k, v, mask: jax.checkpoint(kernels.softmax_attention)(
+      q, k, v, mask=mask
+    )
+  )
+  do = np.ones_like(q)
+  *got, _ = jax.vmap(attend)(do, q, k, v, mask)
+  for i in range(2):
+    want = reference.attention(q[i], k[i], v[i], mask[i], do[i])
+    for x, y in zip(got, want, strict=True):
+      assert relative_rms(x[i], y) < 1e-5

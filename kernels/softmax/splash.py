@@ -1,0 +1,144 @@
+"""Softmax attention by splash attention, the Pallas TPU kernel of JAX.
+
+The package is `jax.experimental.pallas.ops.tpu.splash_attention`: tiles, with
+weights made again in its backward kernels, memory linear in the lengths. It
+wants heads in front of the length, so q, k and v are transposed here; in a
+layer the compiler lets the projections write them that way and copies none. It
+wants lengths in whole blocks, so what is short of one is padded: at most 127
+rows for each block of up to 512. It drops no weights.
+
+Its mask is of pairs of segment ids. Every query has id 1, and so has a key
+that takes part; the others have 0. Queries are thus never masked.
+"""
+
+import contextlib
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
+from kernels import dispatch
+
+# Backward, in float32, a block of keys and one of queries of these sizes still
+# fit the on-chip memory of a v5e: (largest block, widest head).
+BLOCKS = ((512, 256), (256, 512))
+_LANES = 128
+
+
+def supported(shape, dtype, value_width=None, dropout_rate=0.0):
+  """Raises NotImplementedError for what `attend` cannot take."""
+  if dropout_rate:
+    raise NotImplementedError(
+      "kernel='splash' keeps no attention weights to drop: use kernel='dense' "
+      'or a dropout rate of 0'
+    )
+  if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
+    raise NotImplementedError(
+      f"kernel='splash' supports float32 and bfloat16, got {jnp.dtype(dtype)}"
+    )
+  width = max(shape[-1], value_width or 0)
+  if width > BLOCKS[-1][1]:
+    raise NotImplementedError(
+      f"kernel='splash' supports heads up to {BLOCKS[-1][1]} wide, got {width}"
+    )
+
+
+def attend(q, k, v, mask, *, scale):
+  """[B, L, H, Dv]; see `api.softmax_attention`.
+
+  float32 products run at the highest precision. Inside a `jax.shard_map` that
+  checks `vma`, which splash attention does not declare, this raises: use
+  `kernels.sharded`.
+  """
+  width = max(q.shape[-1], v.shape[-1])
+  block_q, block_k = (block_size(x.shape[1], width) for x in (q, k))
+  scaled = (q.astype(jnp.float32) * scale).astype(q.dtype)
+  queries = _heads_first(scaled, block_q)
+  keys, values = (_heads_first(x, block_k) for x in (k, v))
+  ids = None
+  if mask is not None or keys.shape[2] > k.shape[1]:
+    ids = jnp.ones(k.shape[:2], bool) if mask is None else mask
+    ids = jnp.pad(ids, [(0, 0), (0, keys.shape[2] - k.shape[1])])
+    ids = ids.astype(jnp.int32)
+  out = _attend(block_q, block_k, queries, keys, values, ids)
+  out = out[:, :, : q.shape[1]].swapaxes(1, 2)
+  if mask is None:
+    return out
+  # Without any key splash attention weighs all keys alike.
+  return jnp.where(mask.any(1)[:, None, None, None], out, 0)
+
+
+def block_size(length, width):
+  """The smallest multiple of 128 that covers `length` in the fewest blocks."""
+  largest = next(rows for rows, widest in BLOCKS if width <= widest)
+  count = -(-length // largest)
+  return -(-length // (count * _LANES)) * _LANES
+
+
+def _heads_first(x_BxLxHxD, block):
+  """[B, H, L, D], L padded with zeros to whole blocks."""
+  padding = -x_BxLxHxD.shape[1] % block
+  x_BxHxLxD = x_BxLxHxD.swapaxes(1, 2)
+  return jnp.pad(x_BxHxLxD, [(0, 0), (0, 0), (0, padding), (0, 0)])
+
+
+# The backward kernels are traced when gradients are taken, away from the
+# precision set around the forward ones: hence a custom_vjp around their own.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _attend(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
+  with _precision(q_BxHxLxDh.dtype):
+    return _batched(
+      block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv
+    )
+
+
+def _forward(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
+  with _precision(q_BxHxLxDh.dtype):
+    return jax.vjp(
+      functools.partial(_batched, block_q, block_k, ids_BxS),
+      q_BxHxLxDh,
+      k_BxHxSxDh,
+      v_BxHxSxDv,
+    )
+
+
+def _backward(block_q, block_k, pull, g_BxHxLxDv):
+  with _precision(g_BxHxLxDv.dtype):
+    return *pull(g_BxHxLxDv), None
+
+
+_attend.defvjp(_forward, _backward)
+
+
+def _batched(block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv):
+  """Splash attention of every sequence of the batch."""
+  heads, length = q_BxHxLxDh.shape[1:3]
+  keys = k_BxHxSxDh.shape[2]
+  attend = splash.make_splash_mha_single_device(
+    splash.MultiHeadMask([splash.FullMask((length, keys))] * heads),
+    block_sizes=splash.BlockSizes(
+      block_q=block_q,
+      block_kv=block_k,
+      block_q_dkv=block_q,
+      block_kv_dkv=block_k,
+      block_q_dq=block_q,
+      block_kv_dq=block_k,
+    ),
+    interpret=dispatch.interpret_params() or False,
+  )
+
+  def one(q_HxLxDh, k_HxSxDh, v_HxSxDv, ids_S):
+    if ids_S is None:
+      return attend(q_HxLxDh, k_HxSxDh, v_HxSxDv)
+    ids = splash.SegmentIds(jnp.ones(length, jnp.int32), ids_S)
+    return attend(q_HxLxDh, k_HxSxDh, v_HxSxDv, segment_ids=ids)
+
+  return jax.vmap(one)(q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS)
+
+
+def _precision(dtype):
+  """Context in which float32 products are not rounded to bfloat16."""
+  if dtype == jnp.float32:
+    return jax.default_matmul_precision('highest')
+  return contextlib.nullcontext()

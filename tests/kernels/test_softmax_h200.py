@@ -1,0 +1,64 @@
+"""cuDNN's attention in programs compiled for an H200 that is not here.
+
+The compiler leaves the call of cuDNN as it is: that cuDNN takes it is for a
+GPU to show.
+"""
+
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import kernels
+from kernels.softmax import cudnn
+from kernels.tools import aot
+
+pytestmark = pytest.mark.full
+
+
+def _compiled(kernel, length, keys, masked):
+  """Forward and backward of bfloat16 [2, length, 4, 64] by `keys` keys."""
+  try:
+    place = jax.sharding.SingleDeviceSharding(aot.device('h200'))
+  except aot.Unavailable as reason:
+    pytest.skip(str(reason))
+  if cudnn._not_loaded():
+    pytest.skip(cudnn._not_loaded())
+
+  def describe(*shape, dtype=jnp.bfloat16):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+
+  def both(q, k, v, do, mask):
+    out, pull = jax.vjp(
+      lambda *x: kernels.softmax_attention(*x, mask=mask, kernel=kernel),
+      q, k, v,
+    )  # fmt: skip
+    return out, *pull(do)
+
+  x, y = (describe(2, n, 4, 64) for n in (length, keys))
+  mask = describe(2, keys, dtype=bool) if masked else None
+  with kernels.target('gpu'):
+    program = jax.jit(both).lower(x, y, y, x, mask).compile()
+  text = program.as_text()
+  targets = set(re.findall(r'custom_call_target="(__cudnn[^"]*)"', text))
+  # A call names the shape of its weights in a configuration, as strings.
+  shapes = set(re.findall(r'\w\[([\d,]+)\]', text))
+  largest = max(math.prod(map(int, s.split(','))) for s in shapes)
+  return targets, largest >= 2 * 4 * length * keys
+
+
+CUDNN = {'__cudnn$fmhaSoftmax', '__cudnn$fmhaSoftmaxBackward'}
+
+
+@pytest.mark.parametrize('masked', (False, True))
+@pytest.mark.parametrize(
+  'length, keys', [(1024, 1024), (4001, 4001), (1024, 2001)]
+)
+def test_the_program_calls_cudnn_and_keeps_no_weights(length, keys, masked):
+  assert _compiled('auto', length, keys, masked) == (CUDNN, False)
+
+
+def test_weights_would_be_seen():
+  assert _compiled('dense', 1024, 1024, True) == (set(), True)

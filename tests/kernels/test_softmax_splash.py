@@ -1,0 +1,286 @@
+"""Splash attention as the kernels call it: its numbers, its TPU programs."""
+
+import functools
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import jaxprs_in_params
+from jax.sharding import AxisType
+
+import kernels
+from kernels.softmax import reference, splash
+from kernels.tools import aot, errors, hlo
+from kernels.tools.errors import Case
+from kernels.tools.rms import relative_rms
+
+# Every length, width, mask and dtype, not their product.
+CASES = [
+  Case(1, 1, 32, 'float32', 'full', 0),
+  Case(1, 2, 64, 'bfloat16', 'empty', 1),
+  Case(63, 3, 128, 'bfloat16', 'ragged', 2),
+  Case(128, 2, 64, 'float32', 'full', 3),
+  Case(128, 1, 32, 'bfloat16', 'full', 4),
+  Case(200, 2, 32, 'float32', 'empty', 5),
+  Case(513, 1, 128, 'float32', 'ragged', 6),
+  Case(513, 2, 64, 'bfloat16', 'empty', 7),
+]
+attend = functools.partial(kernels.softmax_attention, kernel='splash')
+
+
+@pytest.fixture
+def interpreted():
+  with kernels.target('tpu', interpret=True):
+    yield
+
+
+def _check(case):
+  with errors.simulated('splash'):
+    found = errors.measure('softmax', 'splash', case)
+  assert errors.within(found, case.dtype), found
+
+
+def _inputs(length, keys, width, value_width, dtype='float32', heads=2):
+  """q, k, v, the gradient of the result; a mask of each kind."""
+  rng = np.random.default_rng(length)
+  sizes = ((length, width), (keys, width), (keys, value_width),
+           (length, value_width))  # fmt: skip
+  arrays = [
+    jnp.asarray(rng.standard_normal((4, n, heads, d)), dtype) for n, d in sizes
+  ]
+  mask = np.ones((4, keys), bool)
+  mask[1, keys // 3 :] = False
+  mask[2] = rng.random(keys) < 0.5
+  mask[3] = False
+  return arrays, jnp.asarray(mask)
+
+
+def _with_gradients(function):
+  @jax.jit
+  def both(q, k, v, do, mask):
+    out, pull = jax.vjp(lambda *x: function(*x, mask=mask), q, k, v)
+    return out, *pull(do)
+
+  return both
+
+
+def _same(got, want, bound=1e-5):
+  for x, y in zip(got, want, strict=True):
+    assert relative_rms(x, y) < bound
+
+
+@pytest.mark.parametrize(
+  'case', [Case(63, 2, 64, 'bfloat16', 'empty', 0)], ids=str
+)
+def test_equals_float64(case):
+  _check(case)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('case', CASES, ids=str)
+def test_equals_float64_at_every_size(case):
+  _check(case)
+
+
+def test_other_keys_than_queries_and_values_of_another_width(interpreted):
+  (q, k, v, do), mask = _inputs(130, 270, 32, 64)
+  got = _with_gradients(attend)(q, k, v, do, mask)
+  _same(got, reference.attention(q, k, v, mask, do))
+  for x in got:  # no key at all
+    np.testing.assert_array_equal(x[3], 0)
+
+
+@pytest.mark.parametrize('keys', (128, 130))
+def test_without_a_mask_padding_takes_no_part(interpreted, keys):
+  (q, k, v, do), _ = _inputs(40, keys, 16, 16)
+  got = _with_gradients(attend)(q, k, v, do, None)
+  _same(got, reference.attention(q, k, v, np.ones((4, keys), bool), do))
+
+
+def test_blocks_are_even_and_short_of_their_most():
+  for width in (64, 512):
+    for length in (1, 128, 129, 512, 513, 2001, 4001, 16384):
+      block = splash.block_size(length, width)
+      count = -(-length // block)
+      assert block % 128 == 0 and block <= (512 if width == 64 else 256)
+      assert block * count - length < 128 * count
+
+
+@pytest.mark.full
+def test_several_blocks_of_wide_heads(interpreted):
+  (q, k, v, do), mask = _inputs(300, 300, 288, 300, heads=1)
+  got = _with_gradients(attend)(q, k, v, do, mask)
+  _same(got, reference.attention(q, k, v, mask, do))
+
+
+def test_jit_remat_and_vmap_change_nothing(interpreted):
+  (q, k, v, do), mask = _inputs(70, 70, 16, 16)
+  want = reference.attention(q, k, v, mask, do)
+  _same(_with_gradients(jax.checkpoint(attend))(q, k, v, do, mask), want)
+  pairs = [x.reshape(2, 2, *x.shape[1:]) for x in (q, k, v, do, mask)]
+  got = jax.vmap(_with_gradients(attend))(*pairs)
+  _same([x.reshape(4, *x.shape[2:]) for x in got], want)
+
+
+def test_sharded_over_two_devices(interpreted):
+  mesh = jax.make_mesh(
+    (2,), ('data',), axis_types=(AxisType.Auto,), devices=jax.devices()[:2]
+  )
+  (q, k, v, do), mask = _inputs(70, 40, 16, 16)
+  split = _with_gradients(kernels.sharded(attend, mesh))
+  got = split(q, k, v, do, mask)
+  assert len(got[0].sharding.device_set) == 2
+  _same(got, reference.attention(q, k, v, mask, do))
+
+
+def test_a_shard_map_that_checks_vma_is_refused():
+  mesh = jax.make_mesh(
+    (2,), ('data',), axis_types=(AxisType.Auto,), devices=jax.devices()[:2]
+  )
+  split = jax.sharding.PartitionSpec('data')
+  inside = jax.shard_map(
+    lambda x: attend(x, x, x), mesh=mesh, in_specs=split, out_specs=split
+  )
+  with kernels.target('tpu'):
+    with pytest.raises(ValueError, match='check_vma=False'):
+      jax.eval_shape(inside, jnp.ones((2, 8, 1, 8)))
+
+
+def test_auto_takes_splash_on_a_tpu_where_it_applies():
+  def resolve(dtype=jnp.bfloat16, width=64, **needs):
+    shape = (2, 40, 2, width)
+    return kernels.resolve('softmax', 'auto', shape, dtype, **needs)
+
+  with kernels.target('tpu'):
+    assert resolve() == resolve(jnp.float32, 512) == 'splash'
+    assert resolve(jnp.float16) == resolve(width=513) == 'chunked'
+    assert resolve(value_width=513) == 'chunked'
+    assert resolve(dropout_rate=0.1) == 'dense'
+    reasons = kernels.explain('softmax', (2, 40, 2, 513), jnp.bfloat16)
+  assert 'up to 512 wide, got 513' in reasons['splash']
+
+
+def _products(jaxpr):
+  """Precisions of all matrix products of a program, kernels included."""
+  for equation in jaxpr.eqns:
+    if equation.primitive.name == 'dot_general':
+      yield equation.params['precision']
+    for inner in jaxprs_in_params(equation.params):
+      yield from _products(inner)
+
+
+@pytest.mark.parametrize('dtype', ('float32', 'bfloat16'))
+def test_float32_products_run_at_the_highest_precision(interpreted, dtype):
+  """The interpreter rounds nothing; a TPU would, at the default precision."""
+  (q, k, v, do), mask = _inputs(8, 8, 8, 8, dtype)
+  program = jax.make_jaxpr(_with_gradients(attend))(q, k, v, do, mask)
+  found = list(_products(program.jaxpr))
+  highest = [p and set(p) == {jax.lax.Precision.HIGHEST} for p in found]
+  assert len(found) >= 9  # forward 2, keys and values 4, queries 3
+  assert all(highest) if dtype == 'float32' else not any(highest)
+
+
+def _compiled(target, kernel, shape, keys, value_width, dtype, backward):
+  """A program of softmax attention for a TPU that is not here."""
+  try:
+    place = jax.sharding.SingleDeviceSharding(aot.device(target))
+  except aot.Unavailable as reason:
+    pytest.skip(str(reason))
+
+  def describe(*shape, dtype=dtype):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+
+  b, length, h, d = shape
+  function = functools.partial(kernels.softmax_attention, kernel=kernel)
+  arrays = [
+    describe(b, length, h, d),
+    describe(b, keys, h, d),
+    describe(b, keys, h, value_width),
+    describe(b, length, h, value_width),
+    describe(b, keys, dtype=bool),
+  ]
+  if not backward:
+    both = lambda q, k, v, do, mask: function(q, k, v, mask=mask)
+  else:
+    both = _with_gradients(function)
+  with kernels.target('tpu'):
+    return jax.jit(both).lower(*arrays).compile()
+
+
+def _weights(program, shape, keys):
+  """Shapes in a program that hold as many values as the weights."""
+  shapes = set(re.findall(r'\w\[([\d,]+)\]', program.as_text()))
+  values = shape[0] * shape[1] * shape[2] * keys
+  return [s for s in shapes if math.prod(map(int, s.split(','))) >= values]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('backward', (False, True))
+@pytest.mark.parametrize('target', ('v5e', 'v6e'))
+@pytest.mark.parametrize(
+  'shape, keys, value_width, dtype',
+  [
+    ((2, 4096, 4, 64), 4096, 64, 'bfloat16'),
+    ((2, 2001, 4, 64), 2001, 64, 'bfloat16'),
+    ((2, 1024, 4, 128), 1024, 128, 'float32'),
+    ((2, 600, 2, 32), 700, 64, 'bfloat16'),
+    ((2, 63, 3, 8), 63, 8, 'float32'),
+    ((1, 1024, 2, 256), 1024, 256, 'float32'),
+    ((1, 1024, 1, 512), 1024, 512, 'float32'),
+  ],
+)
+def test_it_compiles_for_tpus_and_keeps_no_weights(
+  target, shape, keys, value_width, dtype, backward
+):
+  program = _compiled(
+    target, 'splash', shape, keys, value_width, dtype, backward
+  )
+  calls = program.as_text().count('custom_call_target="tpu_custom_call"')
+  assert calls == (3 if backward else 1)
+  if shape[1] >= 1024:  # else the operands are as large as the weights
+    assert not _weights(program, shape, keys)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('width', (64, 128))
+@pytest.mark.parametrize('target', ('v5e', 'v6e'))
+@pytest.mark.parametrize(
+  'kernel, copied', [('splash', False), ('chunked', True)]
+)
+def test_projections_write_what_it_reads(kernel, copied, target, width):
+  """A forward layer; the tiles of `chunked` are copies, which are seen."""
+  try:
+    place = jax.sharding.SingleDeviceSharding(aot.device(target))
+  except aot.Unavailable as reason:
+    pytest.skip(str(reason))
+
+  def layer(x, weights, last, mask):
+    q, k, v = (jnp.einsum('bld,dhe->blhe', x, w) for w in weights)
+    out = kernels.softmax_attention(q, k, v, mask=mask, kernel=kernel)
+    return jnp.einsum('blhe,hed->bld', out, last)
+
+  def describe(*shape, dtype=jnp.bfloat16):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+
+  weights = [describe(512, 4, width)] * 3
+  x, mask = describe(8, 4096, 512), describe(8, 4096, dtype=bool)
+  with kernels.target('tpu'):
+    program = jax.jit(layer).lower(x, weights, describe(4, width, 512), mask)
+  computations, entry = hlo.parse(program.compile().as_text())
+  copies = [
+    o.shape
+    for o in computations[entry]
+    if o.op in ('copy', 'transpose')
+    and hlo.size(o.shape.replace('S(1)', '')) >= 8 * 4096 * 4 * width * 2
+  ]
+  assert bool(copies) == copied
+
+
+@pytest.mark.full
+def test_weights_would_be_seen():
+  shape = (2, 2001, 4, 64)
+  program = _compiled('v5e', 'dense', shape, 2001, 64, 'bfloat16', False)
+  assert _weights(program, shape, 2001)
