@@ -15,7 +15,7 @@ from lra.nn.mixer import resolve_kernel
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L) memory; 2 (D^2 + D) parameters'
 GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'cudnn')
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
 class Mixer(nn.Module):
@@ -50,6 +50,6 @@ class Mixer(nn.Module):
     k_BxLx1xD, v_BxLx1xD = self.keys_and_values(
         layers.split_heads(x_BxLxD.astype(self.dtype), 1), mask_BxL)
     q_BxLx1xD = layers.project_heads(x_BxLxD, 1, width, self.dtype, 'query')
-    o_BxLx1xD = kernels.softmax_attention(
+    o_BxLx1xD = kernels.sharded(kernels.softmax_attention)(
         q_BxLx1xD, k_BxLx1xD, v_BxLx1xD, mask=mask_BxL, kernel=kernel)
     return layers.merge_heads_and_project(o_BxLx1xD, width, self.dtype)

@@ -22,7 +22,7 @@ from lra.nn.mixer import HeadMixer
 FAMILY = 'low-rank'
 COST = 'O(L M D) time, O(L) memory'
 GROWTH = {'time': 1, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'cudnn')
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 MIXES_PADDING = True  # E and F are made for one padded length
 SHARING = ('none', 'headwise', 'kv')
 
@@ -58,7 +58,7 @@ class Mixer(HeadMixer):
                self._projection('F', length))
     k_BxMxHxDh = _compress(jnp.where(mask_BxLx1x1, k_BxLxHxDh, 0), e_GxLxM)
     v_BxMxHxDh = _compress(jnp.where(mask_BxLx1x1, v_BxLxHxDh, 0), f_GxLxM)
-    return kernels.softmax_attention(
+    return kernels.sharded(kernels.softmax_attention)(
         q_BxLxHxDh, k_BxMxHxDh, v_BxMxHxDh, kernel=self.kernel)
 
   def _projection(self, name, length):

@@ -15,7 +15,7 @@ from lra.nn.mixer import HeadMixer
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L) memory; 3 (D^2 + D) parameters'
 GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'cudnn')
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
 class Mixer(HeadMixer):
@@ -44,5 +44,5 @@ class Mixer(HeadMixer):
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDv, mask_BxL, *, train):
     """See `HeadMixer.mix`; returns [B, L, H, Dv]."""
-    return kernels.softmax_attention(
+    return kernels.sharded(kernels.softmax_attention)(
         q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDv, mask=mask_BxL, kernel=self.kernel)

@@ -18,7 +18,7 @@ FAMILY = 'dense'
 COST = ('O(L^2 D) time, O(L^2) memory for Wa; 2 (D^2 + D) + L^2 + L '
         'parameters')
 GROWTH = {'time': 2, 'memory': 2}
-KERNELS = ('dense', 'chunked', 'cudnn')
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 MIXES_PADDING = True  # Wa is made for one padded length
 
 

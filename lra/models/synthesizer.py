@@ -33,7 +33,7 @@ FAMILY = 'dense'
 COST = ('O(L^2 D) time; O(L) memory dense and factorised_random, else '
         'O(L^2)')
 GROWTH = {'time': 2, 'memory': 1}
-KERNELS = ('dense', 'chunked', 'cudnn')
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 MIXES_PADDING = True  # the parameters are made for one padded length
 VARIANTS = ('dense', 'random', 'factorised_dense', 'factorised_random')
 
@@ -94,7 +94,7 @@ class Mixer(nn.Module):
     else:
       rows, columns = (self._dense(x_BxLxD) if self.variant == 'dense' else
                        self._factorised_random(*x_BxLxD.shape[:2]))
-      o_BxLxHxDh = kernels.softmax_attention(
+      o_BxLxHxDh = kernels.sharded(kernels.softmax_attention)(
           rows, columns, v_BxLxHxDh, mask=mask_BxL, scale=1.0, kernel=kernel)
     return layers.merge_heads_and_project(
         o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
