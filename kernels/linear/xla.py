@@ -1,18 +1,24 @@
-"""Linear attention in plain XLA; the compiler may partition it freely."""
+"""Linear attention in plain XLA; the compiler may partition it freely.
 
+A processor's matrix products want the heads in front. There the operands are
+put in that order once for each pass, [B, H, L, Dh], with the feature map and
+the mask on the way; left to itself XLA would transpose them for every product.
+"""
+
+import jax
 import jax.numpy as jnp
 
-from kernels import products
+from kernels import dispatch, products
 from kernels.linear import features
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, sums or None); see `kernels.vjp`."""
-  q, k, v = inputs.apart()
-  dtype, mask = q.dtype, inputs.mask
-  phi_q, phi_k, v = _features(q, k, v, mask, options)
-  kv_BxHxDxE = products.einsum('blhd,blhe->bhde', phi_k, v)
-  z_BxHxD = jnp.sum(phi_k, axis=1, dtype=jnp.float32)
+  """(out, final state or None, (S, z, out) or None); see `kernels.vjp`."""
+  order = _Order(inputs)
+  t, dtype = order.letters, inputs.dtype
+  phi_q, phi_k, v = _features(order, inputs, options)
+  kv_BxHxDxE = products.einsum(f'{t}d,{t}e->bhde', phi_k, v)
+  z_BxHxD = jnp.sum(phi_k, axis=order.tokens, dtype=jnp.float32)
   if inputs.state is not None:
     first = inputs.state if options.normalize else (inputs.state, 0.0)
     kv_BxHxDxE, z_BxHxD = kv_BxHxDxE + first[0], z_BxHxD + first[1]
@@ -20,65 +26,118 @@ def forward(inputs, options, save):
   if options.return_state:
     final = (kv_BxHxDxE, z_BxHxD) if options.normalize else kv_BxHxDxE
   kv_BxHxDxE = kv_BxHxDxE.astype(dtype)
-  out = products.einsum('blhd,bhde->blhe', phi_q, kv_BxHxDxE) * options.scale
+  out = products.einsum(f'{t}d,bhde->{t}e', phi_q, kv_BxHxDxE) * options.scale
   if options.normalize:
-    out = out / _norm(phi_q, z_BxHxD, mask, options)
-  saved = (kv_BxHxDxE, z_BxHxD) if save else None
-  return _keep(mask, out).astype(dtype), final, saved
+    out = out / order.norm(phi_q, z_BxHxD, options.eps)
+  out = order.outward(out).astype(dtype)
+  return out, final, (kv_BxHxDxE, z_BxHxD, out) if save else None
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """(gradients of q, k, v; None; gradient of the initial state)."""
-  q, k, v = inputs.apart()
-  dtype, mask = q.dtype, inputs.mask
-  kv, z_BxHxD = saved
-  q, k, do = (_keep(mask, x) for x in (q, k, do))
-  phi_q, phi_k, v = _features(q, k, v, mask, options)
-  dphi_q = products.einsum('blhe,bhde->blhd', do, kv)
+  """(gradients of q, k, v; None; gradient of the initial state).
+
+  With u = phi(q) / norm and delta = do . out, the gradients of numerator and
+  normaliser are
+    dS = scale * sum_i u_i^T do_i,  dz = -sum_i delta_i u_i
+    dphi(q_i) = (scale * do_i S^T - delta_i z) / norm_i.
+  """
+  order = _Order(inputs)
+  t, dtype = order.letters, inputs.dtype
+  kv, z_BxHxD, out = saved
+  phi_q, phi_k, v = _features(order, inputs, options, round_features=False)
+  slope_q, slope_k = (
+    features.slope_from(options.feature_map, phi) for phi in (phi_q, phi_k)
+  )
+  do, out = order.inward(do, out) if options.normalize else (
+    *order.inward(do), None
+  )  # fmt: skip
+  dphi_q = products.einsum(f'{t}e,bhde->{t}d', do, kv) * options.scale
   dz = 0.0
   if options.normalize:
-    # Divide the float32 products, not their bf16 operand do: one rounding
-    # less in dq and in dkv.
-    norm = _norm(phi_q, z_BxHxD, mask, options)
-    num = products.einsum('blhd,bhde->blhe', phi_q, kv)
-    num = jnp.sum(do * num, axis=-1, keepdims=True)
-    dnorm = -num / jnp.square(norm)
-    dphi_q = dphi_q / norm + dnorm * z_BxHxD[:, None]
-    dz = options.scale * jnp.sum(phi_q * dnorm, axis=1)
-    phi_q = features.apply(options.feature_map, q) / norm
-  dkv = products.einsum('blhd,blhe->bhde', phi_q.astype(dtype), do)
+    norm = order.norm(phi_q.astype(dtype), z_BxHxD, options.eps)
+    delta = jnp.sum(
+      do.astype(jnp.float32) * out, axis=-1, keepdims=True
+    )
+    dphi_q = (dphi_q - delta * order.each(z_BxHxD)) / norm
+    phi_q = phi_q / norm
+    dz = -products.einsum(f'{t}d,{t}e->bhde', phi_q, delta)[..., 0]
+  dkv = products.einsum(f'{t}d,{t}e->bhde', phi_q.astype(dtype), do)
   dkv = dkv * options.scale
   if dfinal is not None:
     last = dfinal if options.normalize else (dfinal, 0.0)
     dkv, dz = dkv + last[0], dz + last[1]
   dstate = (dkv, dz) if options.normalize else dkv
   dkv = dkv.astype(dtype)
-  dphi_k = products.einsum('blhe,bhde->blhd', v, dkv)
+  dphi_k = products.einsum(f'{t}e,bhde->{t}d', v, dkv)
   if options.normalize:
-    dphi_k = dphi_k + dz[:, None]
-  dv = products.einsum('blhd,bhde->blhe', phi_k, dkv)
-  dq = dphi_q * features.slope(options.feature_map, q) * options.scale
-  dk = dphi_k * features.slope(options.feature_map, k)
-  grads = tuple(_keep(mask, x).astype(dtype) for x in (dq, dk, dv))
-  return grads, None, dstate
+    dphi_k = dphi_k + order.each(dz)
+  dv = products.einsum(f'{t}d,bhde->{t}e', phi_k.astype(dtype), dkv)
+  grads = dphi_q * slope_q, dphi_k * slope_k, dv
+  return tuple(order.outward(x).astype(dtype) for x in grads), None, dstate
 
 
-def _features(q, k, v, mask, options):
-  """phi(q), phi(k) in the dtype of q, and v; 0 where a token is masked."""
+def _features(order, inputs, options, round_features=True):
+  """phi(q), phi(k) and v, inside; phi in the dtype of q, or in float32."""
+  q, k, v = inputs.apart()
+  dtype = q.dtype if round_features else jnp.float32
   phi_q, phi_k = (
-    features.apply(options.feature_map, x).astype(q.dtype) for x in (q, k)
+    features.apply(options.feature_map, x).astype(dtype) for x in (q, k)
   )
-  return tuple(_keep(mask, x) for x in (phi_q, phi_k, v))
+  return order.inward(phi_q, phi_k, v)
 
 
-def _norm(phi_q, z_BxHxD, mask, options):
-  """phi(q) . z + eps as [B, L, H, 1]; 1 where a token is masked."""
-  norm = products.einsum('blhd,bhd->blh', phi_q.astype(jnp.float32), z_BxHxD)
-  norm = norm[..., None] + options.eps
-  return norm if mask is None else jnp.where(mask[:, :, None, None], norm, 1)
+class _Order:
+  """The order of the axes in which a pass computes, and its mask.
+
+  Arrays come and go as [B, L, H, D] and are [B, H, L, D] inside on a
+  processor, else as they come.
+
+  Attributes:
+    tokens: the axis of L inside.
+    letters: of the first three axes inside, for einsum.
+  """
+
+  def __init__(self, inputs):
+    self.heads_first = dispatch.platform() == 'cpu'
+    self.mask = inputs.mask
+    self.tokens, self.letters = (2, 'bhl') if self.heads_first else (1, 'blh')
+
+  def inward(self, *arrays):
+    """The arrays in order, 0 where a token is masked."""
+    arrays = tuple(_keep(self.mask, x, 1) for x in arrays)
+    if not self.heads_first:
+      return arrays
+    arrays = tuple(jnp.swapaxes(x, 1, 2) for x in arrays)
+    return jax.lax.optimization_barrier(arrays)
+
+  def outward(self, x):
+    """[B, L, H, D] again, 0 where a token is masked."""
+    if self.heads_first:
+      x = jnp.swapaxes(x, 1, 2)
+    return _keep(self.mask, x, 1)
+
+  def each(self, x_BxHxD):
+    """The same for every token."""
+    return jnp.expand_dims(x_BxHxD, self.tokens)
+
+  def norm(self, phi_q, z_BxHxD, eps):
+    """phi(q) . z + eps as [..., 1]; 1 where a token is masked."""
+    t = self.letters
+    norm = products.einsum(
+      f'{t}d,bhde->{t}e', phi_q.astype(jnp.float32), z_BxHxD[..., None]
+    )
+    norm = norm + eps
+    if self.mask is None:
+      return norm
+    return jnp.where(_rows(self.mask, self.tokens), norm, 1)
 
 
-def _keep(mask, x_BxLxHxDh):
-  if mask is None:
-    return x_BxLxHxDh
-  return jnp.where(mask[:, :, None, None], x_BxLxHxDh, 0)
+def _keep(mask, x, tokens):
+  return x if mask is None else jnp.where(_rows(mask, tokens), x, 0)
+
+
+def _rows(mask_BxL, tokens):
+  """The mask beside [B, L, H, D] (tokens 1) or [B, H, L, D] (tokens 2)."""
+  shape = [1, 1, 1, 1]
+  shape[0], shape[tokens] = mask_BxL.shape
+  return mask_BxL.reshape(shape)

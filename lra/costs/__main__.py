@@ -6,7 +6,9 @@ and the compiled step alone on a batch that is already there, and prints
 seconds per step of both, the loop's overhead and the peak memory.
 
 `--memory` and `--speed` write the tables of all models, `memory.md` and
-`speed.md`, to --out.
+`speed.md`, to --out; `--layers` that of the bytes which layers move on
+accelerators that need not be here, `layers.md`. `--onchip` measures errors and
+times of the kernels on an accelerator that is.
 """
 
 import json
@@ -24,6 +26,14 @@ ROUNDS = flags.DEFINE_integer(
     lower_bound=1)
 MEMORY = flags.DEFINE_bool('memory', False, 'Table of memory of all models.')
 SPEED = flags.DEFINE_bool('speed', False, 'Table of step times of all models.')
+LAYERS = flags.DEFINE_list(
+    'layers', None, 'Table of bytes moved by layers, compiled for these '
+    'targets, such as v5e,v6e,h200.')
+ONCHIP = flags.DEFINE_string(
+    'onchip', None, 'Errors, races and times of kernels and layers on the '
+    'device that is here, into this JSON file.')
+STAGES = flags.DEFINE_list(
+    'stages', None, 'What --onchip does; all by default.')
 OUT = flags.DEFINE_string(
     'out', str(pathlib.Path(__file__).parents[1] / 'results'),
     'Where the tables go.')
@@ -31,19 +41,29 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs import loop, tables
-  for name, wanted in (('memory', MEMORY.value), ('speed', SPEED.value)):
-    if wanted:
-      text = '\n'.join(getattr(tables, name)()) + '\n'
+  from lra.costs import layers, loop, onchip, tables
+  made = {'memory': tables.memory if MEMORY.value else None,
+          'speed': tables.speed if SPEED.value else None,
+          'layers': LAYERS.value and (lambda: layers.tables(LAYERS.value))}
+  for name, make in made.items():
+    if make:
+      text = '\n'.join(make()) + '\n'
       files.write_all({pathlib.Path(OUT.value) / f'{name}.md': text.encode()})
       print(text)
-  if MEMORY.value or SPEED.value:
+  if ONCHIP.value:
+    stages = onchip.STAGES if STAGES.value is None else STAGES.value
+    unknown = set(stages) - set(onchip.STAGES)
+    if unknown:
+      raise UserError(f'--stages has no {sorted(unknown)[0]!r}: choose from '
+                      f'{", ".join(onchip.STAGES)}.')
+    onchip.run(pathlib.Path(ONCHIP.value), stages)
+  if ONCHIP.value or any(made.values()):
     return 0
   config = command.config()
   if config is None:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
-        '--memory or --speed.')
+        '--memory, --speed, --layers or --onchip.')
   command.use_compile_cache()
   print(json.dumps(
       loop.measure(config, steps=STEPS.value, rounds=ROUNDS.value), indent=1))

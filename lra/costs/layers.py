@@ -53,6 +53,23 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
   return tensors * tensor + weights
 
 
+def function(mixer, direction: str):
+  """A layer as a function of params, x, mask, and dy where both passes run.
+
+  Returns:
+    'forward': a function that returns y. 'both': one that returns y and the
+    gradients of params and x.
+  """
+  def forward(params, x, mask):
+    return mixer.apply(params, x, mask, train=True)
+
+  def both(params, x, mask, dy):
+    y, pull = jax.vjp(lambda *a: forward(*a, mask), params, x)
+    return y, *pull(dy)
+
+  return {'forward': forward, 'both': both}[direction]
+
+
 def program(name: str, direction: str, heads: int, head_width: int,
             target: str, kernel: str = 'auto', *, batch: int = BATCH,
             length: int = LENGTH):
@@ -81,24 +98,17 @@ def program(name: str, direction: str, heads: int, head_width: int,
   x = jax.ShapeDtypeStruct((batch, length, width), jnp.bfloat16)
   mask = jax.ShapeDtypeStruct((batch, length), bool)
 
-  def forward(params, x, mask):
-    return mixer.apply(params, x, mask, train=True)
-
-  def both(params, x, mask, dy):
-    y, pull = jax.vjp(lambda *a: forward(*a, mask), params, x)
-    return y, *pull(dy)
-
   with kernels.target(aot.platform(target)):
     params = jax.eval_shape(functools.partial(mixer.init, train=False),
                             jax.random.key(0), x, mask)
     arguments = jax.tree.map(placed, (params, x, mask))
-    function = forward
     if direction == 'both':
-      function, arguments = both, (*arguments, placed(x))
+      arguments = *arguments, placed(x)
+    run = function(mixer, direction)
     results = jax.tree.map(lambda x: placed(x).sharding,
-                           jax.eval_shape(function, *arguments))
+                           jax.eval_shape(run, *arguments))
     options = aot.OPTIONS[aot.platform(target)]
-    return jax.jit(function, out_shardings=results).lower(
+    return jax.jit(run, out_shardings=results).lower(
         *arguments).compile(compiler_options=options)
 
 
