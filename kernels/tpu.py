@@ -66,8 +66,8 @@ class Tiling:
     batch, length, num_heads, width: B, L, H, Dh.
     heads: whole heads in a block.
     rows: tokens in a block.
-    parts: runs of blocks that cores of one chip do side by side; more than
-      one where batch and groups are 1.
+    parts: runs of blocks that cores of one chip do side by side: 1, or 2
+      where batch and groups are 1.
   """
 
   batch: int
@@ -165,7 +165,7 @@ def tiling(shape, dtype, wide=False):
     # Even blocks: 1,025 rows are three blocks of 384, not of 512.
     rows = pl.cdiv(pl.cdiv(length, pl.cdiv(length, most)), STEP) * STEP
   alone = batch * num_heads == heads and rows < length
-  parts = cores() if alone else 1
+  parts = min(2, cores()) if alone else 1
   return Tiling(batch, length, num_heads, width, heads, rows, parts)
 
 
