@@ -1,45 +1,74 @@
 """What the Pallas TPU kernels share: blocks, masks, products.
 
-Arrays are seen as [B, L, H * Dh], which is how a projection leaves them in
-memory; [B, H, L, Dh] would pad Dh 64 to the 128 lanes of a register and cost
-a transpose. A block holds some rows and a group of whole heads.
+Arrays are seen as [B, L, H * Dh], or [B, L, 3 * H * Dh] where q, k and v are
+packed, which is how a projection leaves them in memory; [B, H, L, Dh] would
+pad Dh 64 to the 128 lanes of a register and cost a transpose. A block holds
+some rows and a group of whole heads. In memory a row is padded to whole
+registers: operands of H * Dh = 16 take, and move, as much as those of 128.
 """
 
 import dataclasses
+import math
 import types
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from kernels import chunks
+from kernels import chunks, dispatch
 
-WIDTHS = (8, 16, 32, 64, 128, 256)
 LANES = 128
 STEP = 128
 MAX_LANES = 512
 MAX_ROWS = 512
+MAX_WIDTH = 1024
 BLOCK_BYTES = 512 * 1024
+# What the compiler grants a kernel unasked, and what all but a v4 have.
+DEFAULT_VMEM = 16 * 1024 * 1024
+MAX_VMEM = 64 * 1024 * 1024
 
 
 def supported(shape, dtype):
   """Raises NotImplementedError for operands the TPU kernels cannot take."""
-  width = shape[-1]
-  if width not in WIDTHS:
-    raise NotImplementedError(
-      f'pallas_tpu supports head widths Dh (last dimension of q, k, v) '
-      f'in {WIDTHS}, got {width}'
-    )
   if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
     raise NotImplementedError(
       f'pallas_tpu supports float32 and bfloat16 q, k, v, got {dtype}'
     )
+  width = shape[-1]
+  if width > MAX_WIDTH:
+    raise NotImplementedError(
+      f'pallas_tpu keeps Dh x Dh sums on chip, for head widths Dh (last '
+      f'dimension of q, k, v) of at most {MAX_WIDTH}, got {width}'
+    )
+  tiles = tiling(shape, dtype)
+  if tiles.lanes > 4 * MAX_WIDTH:
+    raise NotImplementedError(
+      f'pallas_tpu takes all {shape[-2]} heads of width {width} in one block '
+      f'where H * Dh is no multiple of {LANES}, up to H * Dh = '
+      f'{4 * MAX_WIDTH}, got {tiles.lanes}'
+    )
+
+
+def cores():
+  """Cores that share the parallel axes of a grid: 2 on a v4 and a v5p."""
+  if not dispatch.target_is_local() or jax.default_backend() != 'tpu':
+    return 1
+  return getattr(jax.devices()[0], 'num_cores', 1) or 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Tiling:
-  """How one operand [B, L, H * Dh] is cut; `heads` is per block."""
+  """How operands [B, L, H * Dh] are cut.
+
+  Attributes:
+    batch, length, num_heads, width: B, L, H, Dh.
+    heads: whole heads in a block.
+    rows: tokens in a block.
+    parts: runs of blocks that cores of one chip do side by side: 1, or 2
+      where batch and groups are 1.
+  """
 
   batch: int
   length: int
@@ -47,6 +76,7 @@ class Tiling:
   width: int
   heads: int
   rows: int
+  parts: int = 1
 
   @property
   def lanes(self):
@@ -61,14 +91,72 @@ class Tiling:
     return -(-self.length // self.rows)
 
   @property
+  def steps(self):
+    """Blocks in a part; the last part may have fewer."""
+    return -(-self.blocks // self.parts)
+
+  @property
   def ragged(self):
     return self.length % self.rows != 0
 
+  def block(self, part, step):
+    """The block that a part comes to at a step; there may be none such."""
+    return part * self.steps + step
 
-def tiling(shape, dtype):
-  """Blocks of at most BLOCK_BYTES, a multiple of 128 rows or all of L."""
+  def half(self, part, step, *rest):
+    """(b, g, n) of a grid (parts, steps, ...): of a block that there is."""
+    del rest
+    return 0, 0, jnp.minimum(self.block(part, step), self.blocks - 1)
+
+  # Blocks of arrays. `where` maps a point of the grid to (b, g, n): the entry
+  # of the batch, the group of heads, the block of rows.
+
+  def tile(self, where, first=0):
+    """Of [B, L, lanes * any]; `first` is the group that g counts from."""
+
+    def index(*point):
+      b, g, n = where(*point)
+      return b, n, first + g
+
+    return pl.BlockSpec((1, self.rows, self.lanes), index)
+
+  def tokens(self, where):
+    """Of the mask, [B, 1, L]."""
+
+    def index(*point):
+      b, _, n = where(*point)
+      return b, 0, n
+
+    return pl.BlockSpec((1, 1, self.rows), index)
+
+  def state(self, where, rows=None):
+    """Of [B, H, Dh, Dh]; of [B, H, rows, Dh]."""
+
+    def index(*point):
+      b, g, _ = where(*point)
+      return b, g, 0, 0
+
+    return pl.BlockSpec((1, self.heads, rows or self.width, self.width), index)
+
+  def bias(self, where):
+    """Of sums of gradients over tokens, [B, 3, H * Dh]."""
+
+    def index(*point):
+      b, g, _ = where(*point)
+      return b, 0, g
+
+    return pl.BlockSpec((1, 3, self.lanes), index)
+
+
+def tiling(shape, dtype, wide=False):
+  """Blocks of at most BLOCK_BYTES, a multiple of 128 rows or all of L.
+
+  Args:
+    shape, dtype: (B, L, H, Dh) and dtype of q.
+    wide: all heads in one block.
+  """
   batch, length, num_heads, width = shape
-  heads = _heads_per_block(num_heads, width)
+  heads = num_heads if wide else _heads_per_block(num_heads, width)
   most = BLOCK_BYTES // (heads * width * jnp.dtype(dtype).itemsize)
   most = max(STEP, min(MAX_ROWS, most) // STEP * STEP)
   if length <= STEP:
@@ -76,7 +164,9 @@ def tiling(shape, dtype):
   else:
     # Even blocks: 1,025 rows are three blocks of 384, not of 512.
     rows = pl.cdiv(pl.cdiv(length, pl.cdiv(length, most)), STEP) * STEP
-  return Tiling(batch, length, num_heads, width, heads, rows)
+  alone = batch * num_heads == heads and rows < length
+  parts = min(2, cores()) if alone else 1
+  return Tiling(batch, length, num_heads, width, heads, rows, parts)
 
 
 def _heads_per_block(num_heads, width):
@@ -90,9 +180,66 @@ def _heads_per_block(num_heads, width):
   return (fitting[-1:] or filling[:1] or [num_heads])[0]
 
 
-def flat(x_BxLxHxDh):
-  """[B, L, H * Dh]; no copy where a projection made x."""
-  return x_BxLxHxDh.reshape(*x_BxLxHxDh.shape[:2], -1)
+def flat(x):
+  """[B, L, columns]; no copy where a projection made x."""
+  return x.reshape(*x.shape[:2], -1)
+
+
+def stays_packed(inputs, tiles):
+  """Whether inputs are packed and groups of heads are blocks of them."""
+  return inputs.packed and tiles.lanes % LANES == 0
+
+
+def columns(inputs, tiles):
+  """(array, its first group of heads) of q, k and v, for `Tiling.tile`.
+
+  Packed inputs are read as they lie where a group fills registers; where it
+  does not (H * Dh no multiple of 128) they are copied apart.
+  """
+  if stays_packed(inputs, tiles):
+    qkv = flat(inputs.arrays[0])
+    return [(qkv, i * tiles.groups) for i in range(3)]
+  return [(flat(x), 0) for x in inputs.apart()]
+
+
+def added(*args):
+  """(S, z) of one sequence from the sums of its parts and an earlier state.
+
+  Args:
+    *args: float32 [parts, H, Dh, Dh] and [parts, H, 1, Dh], and a pair of
+      what comes before, [1, ...]; whatever is None stays out.
+  """
+  *parts, before = args
+  sums = (None if x is None else x.sum(0, keepdims=True) for x in parts)
+  return tuple(
+    x if first is None else x + first
+    for x, first in zip(sums, before, strict=True)
+  )
+
+
+def bias_sums(inputs, tiles, where, entries):
+  """The result for `entries` sums of the bias's gradient, or for none."""
+  x = None
+  if inputs.bias is not None:
+    columns = inputs.shape[2] * inputs.shape[3]
+    x = dispatch.like(inputs.arrays[0], (entries, 3, columns), jnp.float32)
+  return tiles.bias(where), x
+
+
+def gradients(inputs, outs, bias):
+  """(gradients of q, k, v; of the bias or None), for `kernels.vjp`.
+
+  Args:
+    inputs: `kernels.inputs.Inputs`.
+    outs: the results of `call`: 'dq', 'dk' and 'dv', or 'dq dk dv'.
+    bias: float32 [entries, 3, H * Dh], to be added up, or None.
+  """
+  b, length, h, d = inputs.shape
+  if bias is not None:
+    bias = bias.sum(0).reshape(3, h, d)
+  if 'dq dk dv' in outs:
+    return (outs['dq dk dv'].reshape(b, length, 3, h, d),), bias
+  return tuple(outs[n].reshape(b, length, h, d) for n in ('dq', 'dk', 'dv')), bias
 
 
 def mask_rows(mask_BxL):
@@ -143,23 +290,39 @@ def products(dtype):
   return make(1, 0), make(1, 1), make(0, 0)
 
 
-def call(kernel, ins, outs, *, grid, semantics, scratch, interpret):
+def call(
+  kernel,
+  ins,
+  outs,
+  *,
+  grid,
+  semantics,
+  scratch,
+  interpret,
+  flops,
+  transcendentals=0,
+  aliases=(),
+):
   """Runs a kernel whose operands and results may be absent.
 
   Args:
     kernel: called with two namespaces of references, inputs and outputs (None
       for what is absent), and the scratch references.
     ins: name -> (BlockSpec, array or None).
-    outs: name -> (BlockSpec, jax.ShapeDtypeStruct or None).
+    outs: name -> (BlockSpec, jax.ShapeDtypeStruct or None). One array may have
+      several names with a blank between them.
     grid, semantics: the grid and the dimension semantics of its axes.
     scratch: shapes of float32 scratch memory.
     interpret: None to compile, else the interpreter's parameters.
+    flops, transcendentals: what the kernel computes, for XLA's scheduler.
+    aliases: (input, output) pairs of names: the output continues the input.
 
   Returns:
     name -> array or None, for every output.
   """
 
   def body(in_refs, out_refs, *scratch_refs):
+    out_refs = {n: x for names, x in out_refs.items() for n in names.split()}
     refs = (types.SimpleNamespace(**x) for x in (in_refs, out_refs))
     kernel(*refs, *scratch_refs)
 
@@ -169,6 +332,11 @@ def call(kernel, ins, outs, *, grid, semantics, scratch, interpret):
   def values(pairs):
     return {name: x for name, (_, x) in pairs.items()}
 
+  def leaf(pairs, name):
+    """Which of the arrays that are there, in the order of jax.tree."""
+    return sorted(n for n, (_, x) in pairs.items() if x is not None).index(name)
+
+  arrays = [(s, x) for s, x in (*ins.values(), *outs.values()) if x is not None]
   return pl.pallas_call(
     body,
     grid=grid,
@@ -176,12 +344,44 @@ def call(kernel, ins, outs, *, grid, semantics, scratch, interpret):
     out_specs=present(outs),
     out_shape=values(outs),
     scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in scratch],
-    compiler_params=pltpu.CompilerParams(dimension_semantics=semantics),
+    input_output_aliases={leaf(ins, i): leaf(outs, o) for i, o in aliases},
+    compiler_params=pltpu.CompilerParams(
+      dimension_semantics=semantics, vmem_limit_bytes=_vmem(arrays, scratch)
+    ),
+    cost_estimate=pl.CostEstimate(
+      flops=flops,
+      transcendentals=transcendentals,
+      bytes_accessed=sum(x.size * x.dtype.itemsize for _, x in arrays),
+    ),
     interpret=False if interpret is None else interpret,
   )(values(ins))
 
 
-def head_lanes(tiles):
-  """(head, its lanes) of every head of a block."""
+def _vmem(arrays, scratch):
+  """Bytes of VMEM to ask for; None where the compiler's default will do."""
+  total = sum(_padded(shape, 4) for shape in scratch)
+  for spec, x in arrays:
+    if spec.block_shape is not None:
+      total += 2 * _padded(spec.block_shape, x.dtype.itemsize)
+  # Values that do not fit into registers: products of a head, twice.
+  total = total * 3 // 2
+  return min(total, MAX_VMEM) if total > DEFAULT_VMEM // 2 else None
+
+
+def _padded(shape, itemsize):
+  """Bytes of a block in VMEM: tiles of (8, 128) words."""
+  *major, rows, lanes = shape
+  sublanes = 32 // itemsize
+  rows, lanes = (pl.cdiv(n, m) * m for n, m in ((rows, sublanes),
+                                                (lanes, LANES)))
+  return math.prod(major) * rows * lanes * itemsize
+
+
+def head_lanes(tiles, first=0):
+  """(head, its lanes) of every head of a block; `first` is where q's, k's or
+  v's begin in it.
+  """
   d = tiles.width
-  return [(h, slice(h * d, (h + 1) * d)) for h in range(tiles.heads)]
+  return [
+    (h, slice(first + h * d, first + (h + 1) * d)) for h in range(tiles.heads)
+  ]

@@ -5,17 +5,27 @@ state of the recurrence stays on chip from block to block, and for the backward
 pass it is written once per block, not per chunk. The backward kernel walks
 the blocks from the last to the first: inside one it first runs the states
 forward again, then the chunks backward with the gradient of the state.
+
+Where q, k and v are packed, blocks are as wide as a row of all three, and so
+are those of their gradients: one array in, one array out. Where one sequence
+of one group of heads is all there is, a chip with two cores does half of the
+blocks on each; a kernel before makes the state between the halves.
 """
 
 import dataclasses
 import functools
 
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
 
-from kernels import chunks, dispatch, tpu
+from kernels import dispatch, tpu
+from kernels.lightning.pallas_tpu_steps import Steps, call, scalars
+
+# Packed inputs: the widest row of q, and the largest state of all heads.
+MAX_ROW = 2048
+MAX_STATE = 1024 * 1024
+# SiLU of q, k and v is done as they are loaded.
+ACTIVATES = True
 
 
 def supported(shape, dtype):
@@ -24,235 +34,234 @@ def supported(shape, dtype):
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, states in front of the blocks or None)."""
-  (q, k, v), mask = inputs.apart(), inputs.mask
-  slopes, initial_state = inputs.slopes, inputs.state
-  plan = _Plan(tpu.tiling(q.shape, q.dtype), options, q.dtype)
-  rows, mask_rows, state, saved = _specs(plan.tiles, lambda n: n)
-  b, _, h, d = q.shape
-  like = functools.partial(dispatch.like, q)
-  ins = {
-    'slopes': _slopes(slopes),
-    'q': (rows, tpu.flat(q)),
-    'k': (rows, tpu.flat(k)),
-    'v': (rows, tpu.flat(v)),
-    'mask': (mask_rows, tpu.mask_rows(mask)),
-    'state': (state, initial_state),
-  }
-  final = like((b, h, d, d), jnp.float32)
-  before = like((b, plan.tiles.blocks, h, d, d), q.dtype)
-  outs = {
-    'o': (rows, like(tpu.flat(q).shape, q.dtype)),
-    'state': (state, final if options.return_state else None),
-    'saved': (saved, before if save else None),
-  }
-  outs = plan.call(_forward_kernel, ins, outs, scratch=[])
-  return outs['o'].reshape(q.shape), outs['state'], outs['saved']
+  """(out, final state or None, states in front of the blocks or None).
 
-
-def backward(inputs, saved, do, dfinal_state, options):
-  """(gradients of q, k, v; None; gradient of the initial state or None)."""
-  (q, k, v), mask = inputs.apart(), inputs.mask
-  slopes, initial_state = inputs.slopes, inputs.state
-  plan = _Plan(tpu.tiling(q.shape, q.dtype), options, q.dtype)
-  last = plan.tiles.blocks - 1
-  rows, mask_rows, state, before = _specs(plan.tiles, lambda n: last - n)
-  ins = {
-    'slopes': _slopes(slopes),
-    'q': (rows, tpu.flat(q)),
-    'k': (rows, tpu.flat(k)),
-    'v': (rows, tpu.flat(v)),
-    'do': (rows, tpu.flat(do)),
-    'saved': (before, saved),
-    'mask': (mask_rows, tpu.mask_rows(mask)),
-    'dstate': (state, dfinal_state),
-  }
-  grad = dispatch.like(q, tpu.flat(q).shape, q.dtype)
-  dinitial = None
-  if initial_state is not None:
-    dinitial = dispatch.like(q, initial_state.shape, jnp.float32)
-  outs = {
-    'dq': (rows, grad),
-    'dk': (rows, grad),
-    'dv': (rows, grad),
-    'dstate': (state, dinitial),
-  }
-  states = (plan.count, *plan.state_shape)
-  outs = plan.call(_backward_kernel, ins, outs, scratch=[states])
-  grads = (outs[name].reshape(q.shape) for name in ('dq', 'dk', 'dv'))
-  return tuple(grads), None, outs['dstate']
-
-
-def _slopes(slopes):
-  """All slopes as scalars; two axes, so that vmap can add a third."""
-  return pl.BlockSpec(memory_space=pltpu.SMEM), slopes[None]
-
-
-def _specs(tiles, order):
-  """Blocks of rows, of the mask, of a state and of the saved states."""
-  heads, width = tiles.heads, tiles.width
-  return (
-    pl.BlockSpec(
-      (1, tiles.rows, tiles.lanes), lambda b, g, n: (b, order(n), g)
-    ),
-    pl.BlockSpec((1, 1, tiles.rows), lambda b, g, n: (b, 0, order(n))),
-    pl.BlockSpec((1, heads, width, width), lambda b, g, n: (b, g, 0, 0)),
-    pl.BlockSpec(
-      (1, 1, heads, width, width), lambda b, g, n: (b, order(n), g, 0, 0)
-    ),
-  )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Plan:
-  """The static numbers of a call, and the walk over the chunks of a block."""
-
-  tiles: tpu.Tiling
-  options: object
-  dtype: object
-
-  @property
-  def chunk(self):
-    return min(tpu.STEP, self.tiles.rows)
-
-  @property
-  def count(self):
-    """Chunks in a block."""
-    return self.tiles.rows // self.chunk
-
-  @property
-  def state_shape(self):
-    return (self.tiles.heads, self.tiles.width, self.tiles.width)
-
-  def call(self, kernel, ins, outs, scratch):
-    tiles = self.tiles
-    decay = (tiles.heads, self.chunk, self.chunk)
-    return tpu.call(
-      functools.partial(kernel, plan=self),
-      ins,
-      outs,
-      grid=(tiles.batch, tiles.groups, tiles.blocks),
-      semantics=('parallel', 'parallel', 'arbitrary'),
-      scratch=[decay, self.state_shape, *scratch],
-      interpret=self.options.interpret,
+  Packed inputs are read as they lie, up to H * Dh = 2,048; beyond that they
+  are copied apart.
+  """
+  inputs, steps = _plan(inputs, options)
+  tiles, dtype = steps.tiles, steps.dtype
+  like = functools.partial(dispatch.like, inputs.arrays[0])
+  b, length, h, d = inputs.shape
+  state = inputs.state
+  if tiles.parts > 1:
+    middle = _forward(
+      steps, inputs, state, {'state': like((1, h, d, d), jnp.float32)}, 1
     )
-
-  def slopes(self, ins):
-    """The slopes of the heads of this block."""
-    first = pl.program_id(1) * self.tiles.heads
-    return [ins.slopes[0, first + h] for h in range(self.tiles.heads)]
-
-  def fill_decay(self, slopes, decay_scr):
-    """scale * exp(-slope (i - j)) of every head, once per sequence."""
-    shape = (self.chunk, self.chunk)
-    i = lax.broadcasted_iota(jnp.int32, shape, 0)
-    j = lax.broadcasted_iota(jnp.int32, shape, 1)
-    for h, slope in enumerate(slopes):
-      decay_scr[h] = chunks.within(slope, i, j) * self.options.scale
-
-  def rows(self, ins, block, c):
-    """The rows of chunk c of a block: slice, which count, how many exist."""
-    at = c * self.chunk
-    start = block * self.tiles.rows + at
-    rows = pl.ds(pl.multiple_of(at, self.chunk), self.chunk)
-    mask_C = None if ins.mask is None else ins.mask[0, 0, rows]
-    valid = tpu.valid(mask_C, start, self.chunk, self.tiles)
-    length = self.chunk
-    if self.tiles.ragged:
-      length = jnp.clip(self.tiles.length - start, 0, self.chunk)
-    return rows, valid, length
-
-  def decays(self, slope, length):
-    """Columns [C, 1] from the start and to the end; what a state keeps."""
-    i = lax.broadcasted_iota(jnp.int32, (self.chunk, 1), 0)
-    start = chunks.from_start(slope, i) * self.options.scale
-    return start, chunks.to_end(slope, i, length), chunks.over(slope, length)
+    state = _joined(state, middle['state'])
+  entries = b * tiles.parts
+  final = like((entries, h, d, d), jnp.float32)
+  outs = {
+    'o': like((b, length, h * d), dtype),
+    'state': final if options.return_state else None,
+    'saved': like((b, tiles.blocks, h, d, d), dtype) if save else None,
+  }
+  outs = _forward(steps, inputs, state, outs, entries)
+  final = outs['state']
+  if final is not None:
+    final = final[entries - b :]
+  return outs['o'].reshape(inputs.shape), final, outs['saved']
 
 
-def _forward_kernel(ins, outs, decay_scr, state_scr, *, plan):
-  n, dtype = pl.program_id(2), plan.dtype
-  last = n == pl.num_programs(2) - 1
+def backward(inputs, saved, do, dfinal, options):
+  """(gradients of q, k, v; of the bias or None; of the initial state or None).
+
+  See `kernels.vjp`. The gradients of packed inputs are one array where the
+  forward pass reads them as one, else three.
+  """
+  inputs, steps = _plan(inputs, options)
+  tiles = steps.tiles
+  like = functools.partial(dispatch.like, inputs.arrays[0])
+  b, _, h, d = inputs.shape
+  if tiles.parts > 1:
+    second = dataclasses.replace(steps, part=1)
+    middle = {'dstate': (None, like((1, h, d, d), jnp.float32))}
+    middle = _backward(second, inputs, None, do, dfinal, middle, 1)
+    dfinal = _joined(middle['dstate'], dfinal)
+  entries = b * tiles.parts
+  outs = steps.results(steps.back, like)
+  outs['bias'] = tpu.bias_sums(inputs, tiles, lambda i, g, n: (i, g, n), entries)
+  dstate = like((entries, h, d, d), jnp.float32)
+  outs['dstate'] = None, None if inputs.state is None else dstate
+  outs = _backward(steps, inputs, saved, do, dfinal, outs, entries)
+  dstate = outs['dstate']
+  if dstate is not None:
+    dstate = dstate[:b]
+  return *tpu.gradients(inputs, outs, outs['bias']), dstate
+
+
+def _plan(inputs, options):
+  """(`Inputs`, apart if they cannot stay packed; `Steps`)."""
+  _, _, h, d = inputs.shape
+  wide = inputs.packed and h * d <= MAX_ROW and h * d * d <= MAX_STATE
+  if not wide:
+    inputs = inputs._replace(arrays=inputs.apart())
+  tiles = tpu.tiling(inputs.shape, inputs.dtype, wide)
+  return inputs, Steps(tiles, options, inputs.dtype, wide)
+
+
+def _joined(first, second):
+  """float32 [2, H, Dh, Dh] of the states [1, ...] of two parts; None is 0."""
+  there = first if second is None else second
+  states = (jnp.zeros_like(there) if x is None else x for x in (first, second))
+  return jnp.concatenate(list(states))
+
+
+def _entry(tiles, x):
+  """(BlockSpec, x) of states [entries, H, Dh, Dh], for the whole of a walk."""
+  return tiles.state(lambda i, g, n: (i, g, n)), x
+
+
+def _saved(tiles, where, x):
+  """(BlockSpec, x) of states in front of blocks, [B, blocks, H, Dh, Dh]."""
+
+  def index(*point):
+    b, g, n = where(*point)
+    return b, n, g, 0, 0
+
+  shape = 1, 1, tiles.heads, tiles.width, tiles.width
+  return pl.BlockSpec(shape, index), x
+
+
+def _forward(steps, inputs, state, outs, entries):
+  """Runs the forward kernel for those of 'o', 'state', 'saved' in `outs`."""
+  tiles, where = steps.tiles, steps.forth
+  o, saved = outs.get('o'), outs.get('saved')
+  names = ('k', 'v') if o is None else ('q', 'k', 'v')
+  ins = {
+    **steps.operands(inputs, where, names),
+    'slopes': scalars(inputs.slopes),
+    'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
+    'state': _entry(tiles, state),
+  }
+  outs = {
+    'o': (tiles.tile(where), o),
+    'state': _entry(tiles, outs['state']),
+    'saved': _saved(tiles, where, saved),
+  }
+  grid = entries, tiles.groups, tiles.steps
+  return call(steps, _forward_kernel, ins, outs, grid=grid, products=4)
+
+
+def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
+  n, dtype = pl.program_id(2), steps.dtype
+  block = steps.block(pl.program_id(0), n)
   nn, nt, tn = tpu.products(dtype)
-  slopes = plan.slopes(ins)
+  slopes = steps.slopes(ins)
 
   @pl.when(n == 0)
   def _():
-    plan.fill_decay(slopes, decay_scr)
-    if ins.state is None:
-      state_scr[...] = jnp.zeros_like(state_scr)
-    else:
-      state_scr[...] = ins.state[0]
+    steps.fill_decay(slopes, decay_scr)
+    steps.start(state_scr, ins.state)
 
-  if outs.saved is not None:
-    outs.saved[0, 0] = state_scr[...].astype(dtype)
+  @steps.if_there(block)
+  def _():
+    if outs.saved is not None:
+      outs.saved[0, 0] = state_scr[...].astype(dtype)
 
-  @pl.loop(0, plan.count)
-  def _(c):
-    rows, valid, length = plan.rows(ins, n, c)
-    for h, lane in tpu.head_lanes(plan.tiles):
-      start, end, left = plan.decays(slopes[h], length)
-      q = ins.q[0, rows, lane]
-      k, v = (tpu.keep(valid, x[0, rows, lane]) for x in (ins.k, ins.v))
-      state = state_scr[h]
-      scores = (nt(q, k) * decay_scr[h]).astype(dtype)
-      o = nn(scores, v) + nn(q, state.astype(dtype)) * start
-      outs.o[0, rows, lane] = tpu.keep(valid, o).astype(dtype)
-      state_scr[h] = state * left + tn((k * end).astype(dtype), v)
+    @pl.loop(0, steps.count)
+    def _(c):
+      rows, valid, length = steps.rows(ins, block, c)
+      for h, lane in tpu.head_lanes(steps.tiles):
+        start, end, left = steps.decays(slopes[h], length)
+        k, v = steps.load(ins, 'kv', rows, valid, h)
+        state = state_scr[h]
+        if outs.o is not None:
+          (q,) = steps.load(ins, 'q', rows, None, h)
+          scores = (nt(q, k) * decay_scr[h]).astype(dtype)
+          o = nn(scores, v) + nn(q, state.astype(dtype)) * start
+          outs.o[0, rows, lane] = tpu.keep(valid, o).astype(dtype)
+        state_scr[h] = state * left + tn((k * end).astype(dtype), v)
 
   if outs.state is not None:
 
-    @pl.when(last)
+    @pl.when(n == pl.num_programs(2) - 1)
     def _():
       outs.state[0] = state_scr[...]
 
 
-def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, plan):
-  n, dtype = pl.program_id(2), plan.dtype
-  block = pl.num_programs(2) - 1 - n
+def _backward(steps, inputs, saved, do, dfinal, outs, entries):
+  """Runs the backward kernel, for the gradients or for 'dstate' alone."""
+  tiles, where = steps.tiles, steps.back
+  names = 'q' if saved is None else ('q', 'k', 'v')
+  ins = {
+    **steps.operands(inputs, where, names),
+    'slopes': scalars(inputs.slopes),
+    'do': (tiles.tile(where), tpu.flat(do)),
+    'saved': _saved(tiles, where, saved),
+    'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
+    'dstate': _entry(tiles, dfinal),
+  }
+  outs = {**outs, 'dstate': _entry(tiles, outs['dstate'][1])}
+  return call(
+    steps,
+    _backward_kernel,
+    ins,
+    outs,
+    grid=(entries, tiles.groups, tiles.steps),
+    products=10,
+    states=steps.count,
+  )
+
+
+def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
+  n, dtype = pl.program_id(2), steps.dtype
+  block = steps.block(pl.program_id(0), pl.num_programs(2) - 1 - n)
   nn, nt, tn = tpu.products(dtype)
-  slopes = plan.slopes(ins)
+  slopes = steps.slopes(ins)
+  heads = range(steps.tiles.heads)
+  bias = getattr(outs, 'bias', None)
 
   @pl.when(n == 0)
   def _():
-    plan.fill_decay(slopes, decay_scr)
-    if ins.dstate is None:
-      dstate_scr[...] = jnp.zeros_like(dstate_scr)
-    else:
-      dstate_scr[...] = ins.dstate[0]
+    steps.fill_decay(slopes, decay_scr)
+    steps.start(dstate_scr, ins.dstate)
+    if bias is not None:
+      bias[...] = jnp.zeros_like(bias)
 
-  states_scr[0] = ins.saved[0, 0].astype(jnp.float32)
+  def states():
+    """In front of every chunk of the block."""
+    states_scr[0] = ins.saved[0, 0].astype(jnp.float32)
 
-  @pl.loop(0, plan.count - 1)
-  def _(c):
-    rows, valid, length = plan.rows(ins, block, c)
-    for h, lane in tpu.head_lanes(plan.tiles):
-      _, end, left = plan.decays(slopes[h], length)
-      k, v = (tpu.keep(valid, x[0, rows, lane]) for x in (ins.k, ins.v))
-      kv = tn((k * end).astype(dtype), v)
-      states_scr[c + 1, h] = states_scr[c, h] * left + kv
+    @pl.loop(0, steps.count - 1)
+    def _(c):
+      rows, valid, length = steps.rows(ins, block, c)
+      for h in heads:
+        _, end, left = steps.decays(slopes[h], length)
+        k, v = steps.load(ins, 'kv', rows, valid, h)
+        kv = tn((k * end).astype(dtype), v)
+        states_scr[c + 1, h] = states_scr[c, h] * left + kv
 
-  @pl.loop(0, plan.count)
-  def _(i):
-    c = plan.count - 1 - i
-    rows, valid, length = plan.rows(ins, block, c)
-    for h, lane in tpu.head_lanes(plan.tiles):
-      start, end, left = plan.decays(slopes[h], length)
-      refs = (ins.q, ins.k, ins.v, ins.do)
-      q, k, v, do = (tpu.keep(valid, x[0, rows, lane]) for x in refs)
-      state, dstate = states_scr[c, h].astype(dtype), dstate_scr[h]
-      carried = dstate.astype(dtype)
-      scores = (nt(q, k) * decay_scr[h]).astype(dtype)
-      dscores = (nt(do, v) * decay_scr[h]).astype(dtype)
-      dq = nn(dscores, k) + nt(do, state) * start
-      dk = tn(dscores, q) + nt(v, carried) * end
-      dv = tn(scores, do) + nn(k, carried) * end
-      grads = (outs.dq, dq), (outs.dk, dk), (outs.dv, dv)
-      for ref, grad in grads:
-        ref[0, rows, lane] = tpu.keep(valid, grad).astype(dtype)
-      dstate_scr[h] = dstate * left + tn((q * start).astype(dtype), do)
+  @steps.if_there(block)
+  def _():
+    if ins.saved is not None:
+      states()
+
+    @pl.loop(0, steps.count)
+    def _(i):
+      c = steps.count - 1 - i
+      rows, valid, length = steps.rows(ins, block, c)
+      for h, lane in tpu.head_lanes(steps.tiles):
+        start, end, left = steps.decays(slopes[h], length)
+        (q,) = steps.load(ins, 'q', rows, valid, h)
+        do = tpu.keep(valid, ins.do[0, rows, lane])
+        dstate = dstate_scr[h]
+        if ins.saved is not None:
+          k, v = steps.load(ins, 'kv', rows, valid, h)
+          state, carried = states_scr[c, h].astype(dtype), dstate.astype(dtype)
+          scores = (nt(q, k) * decay_scr[h]).astype(dtype)
+          dscores = (nt(do, v) * decay_scr[h]).astype(dtype)
+          grads = (
+            nn(dscores, k) + nt(do, state) * start,
+            tn(dscores, q) + nt(v, carried) * end,
+            tn(scores, do) + nn(k, carried) * end,
+          )
+          for which, grad in enumerate(grads):
+            steps.store(ins, outs, bias, which, rows, valid, h, grad)
+        dstate_scr[h] = dstate * left + tn((q * start).astype(dtype), do)
 
   if outs.dstate is not None:
 
-    @pl.when(block == 0)
+    @pl.when(n == pl.num_programs(2) - 1)
     def _():
       outs.dstate[0] = dstate_scr[...]

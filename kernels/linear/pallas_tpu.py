@@ -1,10 +1,10 @@
-"""Linear attention for TPU: one kernel forward, one backward.
+"""Linear attention for TPU, forward.
 
-The grid is (B, head groups, 2, blocks of rows). Forward, sweep 0 sums
-S = phi(k)^T v and z = sum phi(k) on chip, sweep 1 writes the outputs.
-Backward, sweep 0 reads q and do, writes dq and sums dS and dz; sweep 1 reads
-k and v and writes dk and dv. An operand that a sweep does not use stays
-parked on one block, so that nothing is moved twice: 4 and 7 tensors.
+The grid is (B, head groups, 2, blocks of rows): sweep 0 sums S = phi(k)^T v
+and z = sum phi(k) on chip, sweep 1 writes the outputs. An operand that a sweep
+does not use stays parked on one block, so that nothing is moved twice: 4
+tensors. Where one sequence of one group of heads is all there is, a chip with
+two cores runs one kernel for each sweep, half of the blocks on each core.
 """
 
 import functools
@@ -13,180 +13,171 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from kernels import dispatch, tpu
-from kernels.linear import features
-from kernels.linear.options import check_state, check_value_width
+from kernels.linear.options import check_value_width
+from kernels.linear.pallas_tpu_backward import backward
+from kernels.linear.pallas_tpu_steps import Steps, call, pair, unpaired
+
+__all__ = ['backward', 'forward', 'supported']
 
 
 def supported(shape, dtype, value_width=None, state=False):
   """Raises NotImplementedError for what `forward` cannot take."""
+  del state
   check_value_width(shape, value_width)
-  check_state(state)
   tpu.supported(shape, dtype)
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, sums or None); see `kernels.vjp`."""
-  (q, k, v), mask = inputs.apart(), inputs.mask
-  tiles = tpu.tiling(q.shape, q.dtype)
-  first, second, mask_rows, state, norm = _specs(tiles)
-  b, _, h, d = q.shape
-  like = functools.partial(dispatch.like, q)
-  ins = {
-    'q': (second, tpu.flat(q)),
-    'k': (first, tpu.flat(k)),
-    'v': (first, tpu.flat(v)),
-    'mask': (mask_rows, tpu.mask_rows(mask)),
-  }
-  outs = {
-    'o': (second, like(tpu.flat(q).shape, q.dtype)),
-    'kv': (state, like((b, h, d, d), q.dtype) if save else None),
-    'z': (norm, like((b, h, 1, d), jnp.float32) if save else None),
-  }
-  outs = _call(_forward_kernel, tiles, options, ins, outs, q.dtype)
-  saved = (outs['kv'], outs['z']) if save else None
-  return outs['o'].reshape(q.shape), None, saved
+  """(out, final state or None, sums or None); see `kernels.vjp`.
 
-
-def backward(inputs, saved, do, dfinal, options):
-  """(gradients of q, k, v; None; None)."""
-  (q, k, v), mask = inputs.apart(), inputs.mask
-  tiles = tpu.tiling(q.shape, q.dtype)
-  first, second, mask_rows, state, norm = _specs(tiles)
-  ins = {
-    'q': (first, tpu.flat(q)),
-    'k': (second, tpu.flat(k)),
-    'v': (second, tpu.flat(v)),
-    'do': (first, tpu.flat(do)),
-    'kv': (state, saved[0]),
-    'z': (norm, saved[1]),
-    'mask': (mask_rows, tpu.mask_rows(mask)),
-  }
-  grad = dispatch.like(q, tpu.flat(q).shape, q.dtype)
-  outs = {'dq': (first, grad), 'dk': (second, grad), 'dv': (second, grad)}
-  outs = _call(_backward_kernel, tiles, options, ins, outs, q.dtype)
-  grads = (outs[name].reshape(q.shape) for name in ('dq', 'dk', 'dv'))
-  return tuple(grads), None, None
-
-
-def _specs(tiles):
-  """Blocks moved in sweep 0, in sweep 1, of the mask, of S and of z."""
-  rows, lanes, last = tiles.rows, tiles.lanes, tiles.blocks - 1
-  heads, width = tiles.heads, tiles.width
+  Packed inputs are read as they lie where H * Dh is a multiple of 128; where
+  it is not they are copied apart.
+  """
+  steps = Steps(tpu.tiling(inputs.shape, inputs.dtype), options, inputs.dtype)
+  run = _halves if steps.tiles.parts > 1 else _sweeps
+  out, sums, kv, z = run(steps, inputs, save)
   return (
-    pl.BlockSpec(
-      (1, rows, lanes), lambda b, g, s, n: (b, n * (1 - s) + last * s, g)
-    ),
-    pl.BlockSpec((1, rows, lanes), lambda b, g, s, n: (b, n * s, g)),
-    pl.BlockSpec((1, 1, rows), lambda b, g, s, n: (b, 0, n)),
-    pl.BlockSpec((1, heads, width, width), lambda b, g, s, n: (b, g, 0, 0)),
-    pl.BlockSpec((1, heads, 1, width), lambda b, g, s, n: (b, g, 0, 0)),
+    out.reshape(inputs.shape),
+    unpaired(sums, z, options) if options.return_state else None,
+    (kv, z) if save else None,
   )
 
 
-def _call(kernel, tiles, options, ins, outs, dtype):
-  return tpu.call(
-    functools.partial(kernel, tiles=tiles, options=options, dtype=dtype),
+def _sweeps(steps, inputs, save):
+  """(out, S, S in the dtype of q, z), what is not needed None."""
+  tiles, options, dtype = steps.tiles, steps.options, steps.dtype
+  last = tiles.blocks - 1
+  q, k, v = tpu.columns(inputs, tiles)
+  like = functools.partial(dispatch.like, q[0])
+  b, length, h, d = inputs.shape
+  state = lambda x, rows=None: (tiles.state(lambda b, g, s, n: (b, g, n), rows),
+                                x)  # fmt: skip
+  first = lambda b, g, s, n: (b, g, n * (1 - s) + last * s)
+  second = lambda b, g, s, n: (b, g, n * s)
+  kv, z = pair(inputs.state, options)
+  ins = {
+    'q': (tiles.tile(second, q[1]), q[0]),
+    'k': (tiles.tile(first, k[1]), k[0]),
+    'v': (tiles.tile(first, v[1]), v[0]),
+    'mask': (
+      tiles.tokens(lambda b, g, s, n: (b, g, n)),
+      tpu.mask_rows(inputs.mask),
+    ),
+    'kv': state(kv),
+    'z': state(z, 1),
+  }
+  norm = options.normalize and (save or options.return_state)
+  sums = like((b, h, d, d), jnp.float32)
+  outs = {
+    'o': (tiles.tile(second), like((b, length, h * d), dtype)),
+    'sums': state(sums if options.return_state else None),
+    'kv': state(like((b, h, d, d), dtype) if save else None),
+    'z': state(like((b, h, 1, d), jnp.float32) if norm else None, 1),
+  }
+  outs = call(
+    steps,
+    _sweeps_kernel,
     ins,
     outs,
-    grid=(tiles.batch, tiles.groups, 2, tiles.blocks),
+    grid=(b, tiles.groups, 2, tiles.blocks),
     semantics=('parallel', 'parallel', 'arbitrary', 'arbitrary'),
-    scratch=[
-      (tiles.heads, tiles.width, tiles.width),
-      (tiles.heads, 1, tiles.width),
-    ],
-    interpret=options.interpret,
+    products=2,
   )
+  return outs['o'], outs['sums'], outs['kv'], outs['z']
 
 
-def _forward_kernel(ins, outs, kv_scr, z_scr, *, tiles, options, dtype):
+def _sweeps_kernel(ins, outs, kv, z, *, steps):
   sweep, n = pl.program_id(2), pl.program_id(3)
-  nn, _, tn = tpu.products(dtype)
-  phi = functools.partial(features.apply, options.feature_map)
 
   @pl.when((sweep == 0) & (n == 0))
   def _():
-    kv_scr[...] = jnp.zeros_like(kv_scr)
-    z_scr[...] = jnp.zeros_like(z_scr)
+    steps.start((kv, z), (ins.kv, ins.z))
 
   @pl.when(sweep == 0)
   def _():
-    valid = _valid(ins, n, tiles)
-    for h, lane in tpu.head_lanes(tiles):
-      k = tpu.keep(valid, phi(ins.k[0, :, lane])).astype(dtype)
-      v = tpu.keep(valid, ins.v[0, :, lane])
-      kv_scr[h] += tn(k, v)
-      z_scr[h] += jnp.sum(k.astype(jnp.float32), axis=0, keepdims=True)
+    steps.sums(ins, n, kv, z)
 
   @pl.when(sweep == 1)
   def _():
-    valid = _valid(ins, n, tiles)
-    for h, lane in tpu.head_lanes(tiles):
-      q = phi(ins.q[0, :, lane]).astype(dtype)
-      o = nn(q, kv_scr[h].astype(dtype)) * options.scale
-      if options.normalize:
-        o = o / _norm(q, z_scr[h], options)
-      outs.o[0, :, lane] = tpu.keep(valid, o).astype(dtype)
+    steps.outputs(ins, outs, n, kv, z)
 
-  if outs.kv is not None:
-
-    @pl.when((sweep == 1) & (n == 0))
-    def _():
-      outs.kv[0] = kv_scr[...].astype(dtype)
-      outs.z[0] = z_scr[...]
-
-
-def _backward_kernel(ins, outs, dkv_scr, dz_scr, *, tiles, options, dtype):
-  sweep, n = pl.program_id(2), pl.program_id(3)
-  nn, nt, tn = tpu.products(dtype)
-  phi = functools.partial(features.apply, options.feature_map)
-  dphi = functools.partial(features.slope, options.feature_map)
-
-  @pl.when((sweep == 0) & (n == 0))
+  @pl.when((sweep == 1) & (n == 0))
   def _():
-    dkv_scr[...] = jnp.zeros_like(dkv_scr)
-    dz_scr[...] = jnp.zeros_like(dz_scr)
+    for out, ref in ((outs.sums, kv), (outs.kv, kv), (outs.z, z)):
+      if out is not None:
+        out[0] = ref[...].astype(out.dtype)
 
-  @pl.when(sweep == 0)
+
+def _halves(steps, inputs, save):
+  """`_sweeps` of one sequence, by one kernel for each sweep."""
+  del save  # all of it is at hand
+  tiles, dtype = steps.tiles, steps.dtype
+  q, k, v = tpu.columns(inputs, tiles)
+  like = functools.partial(dispatch.like, q[0])
+  _, length, h, d = inputs.shape
+  mask = tiles.tokens(tiles.half), tpu.mask_rows(inputs.mask)
+  part = lambda p, n: (p, 0, n)
+  total = lambda p, n: (0, 0, n)
+  normalize = steps.options.normalize
+  outs = call(
+    steps,
+    _sums_kernel,
+    {
+      'k': (tiles.tile(tiles.half, k[1]), k[0]),
+      'v': (tiles.tile(tiles.half, v[1]), v[0]),
+      'mask': mask,
+    },
+    {
+      'kv': (tiles.state(part), like((tiles.parts, h, d, d), jnp.float32)),
+      'z': (
+        tiles.state(part, 1),
+        like((tiles.parts, h, 1, d), jnp.float32) if normalize else None,
+      ),
+    },
+    grid=(tiles.parts, tiles.steps),
+    semantics=('parallel', 'arbitrary'),
+    products=1,
+  )
+  sums, z = tpu.added(outs['kv'], outs['z'], pair(inputs.state, steps.options))
+  kv = sums.astype(dtype)
+  outs = call(
+    steps,
+    _outputs_kernel,
+    {
+      'q': (tiles.tile(tiles.half, q[1]), q[0]),
+      'mask': mask,
+      'kv': (tiles.state(total), kv),
+      'z': (tiles.state(total, 1), z),
+    },
+    {'o': (tiles.tile(tiles.half), like((1, length, h * d), dtype))},
+    grid=(tiles.parts, tiles.steps),
+    semantics=('parallel', 'arbitrary'),
+    products=1,
+  )
+  return outs['o'], sums, kv, z
+
+
+def _sums_kernel(ins, outs, kv, z, *, steps):
+  block = steps.tiles.block(pl.program_id(0), pl.program_id(1))
+
+  @pl.when(pl.program_id(1) == 0)
   def _():
-    valid = _valid(ins, n, tiles)
-    for h, lane in tpu.head_lanes(tiles):
-      x = tpu.keep(valid, ins.q[0, :, lane])
-      do = tpu.keep(valid, ins.do[0, :, lane])
-      q, kv = phi(x).astype(dtype), ins.kv[0, h]
-      dq = nt(do, kv)
-      if options.normalize:
-        # Divide the float32 products, not their bf16 operand do: one
-        # rounding less in dq and in dkv.
-        norm = _norm(q, ins.z[0, h], options)
-        num = jnp.sum(do.astype(jnp.float32) * nn(q, kv), axis=1, keepdims=True)
-        dnorm = tpu.keep(valid, -num / (norm * norm))
-        dq = dq / norm + dnorm * ins.z[0, h]
-        dz_scr[h] += jnp.sum(q * dnorm, axis=0, keepdims=True)
-        q = tpu.keep(valid, phi(x) / norm).astype(dtype)
-      dq = tpu.keep(valid, dq * dphi(x)) * options.scale
-      outs.dq[0, :, lane] = dq.astype(dtype)
-      dkv_scr[h] += tn(q, do)
+    steps.start((kv, z), (None, None))
 
-  @pl.when(sweep == 1)
+  @pl.when(block < steps.tiles.blocks)
   def _():
-    valid = _valid(ins, n, tiles)
-    for h, lane in tpu.head_lanes(tiles):
-      x, v = ins.k[0, :, lane], tpu.keep(valid, ins.v[0, :, lane])
-      dkv = (dkv_scr[h] * options.scale).astype(dtype)
-      dk = nt(v, dkv)
-      if options.normalize:
-        dk += dz_scr[h] * options.scale
-      outs.dk[0, :, lane] = tpu.keep(valid, dk * dphi(x)).astype(dtype)
-      dv = nn(phi(x).astype(dtype), dkv)
-      outs.dv[0, :, lane] = tpu.keep(valid, dv).astype(dtype)
+    steps.sums(ins, block, kv, z)
+
+  outs.kv[0] = kv[...]
+  if outs.z is not None:
+    outs.z[0] = z[...]
 
 
-def _valid(ins, block, tiles):
-  mask_R = None if ins.mask is None else ins.mask[0, 0]
-  return tpu.valid(mask_R, block * tiles.rows, tiles.rows, tiles)
+def _outputs_kernel(ins, outs, kv, z, *, steps):
+  del kv, z  # scratch memory
+  block = steps.tiles.block(pl.program_id(0), pl.program_id(1))
 
-
-def _norm(q_RxDh, z_1xDh, options):
-  """phi(q) . z + eps as [rows, 1]."""
-  norm = jnp.sum(q_RxDh.astype(jnp.float32) * z_1xDh, axis=1, keepdims=True)
-  return norm + options.eps
+  @pl.when(block < steps.tiles.blocks)
+  def _():
+    z = None if ins.z is None else ins.z.at[0]
+    steps.outputs(ins, outs, block, ins.kv.at[0], z)

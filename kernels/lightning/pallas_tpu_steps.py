@@ -1,0 +1,198 @@
+"""What the TPU kernels of lightning attention do with one block of rows."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from kernels import chunks, tpu
+
+NAMES = 'q', 'k', 'v'
+GRADIENTS = 'dq', 'dk', 'dv'
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+  """The static numbers of a call, and the walk over the chunks of a block.
+
+  Attributes:
+    tiles: `kernels.tpu.Tiling`.
+    options: `LightningOptions`.
+    dtype: of q, k and v.
+    packed: whether q, k and v are one block, 'qkv', as wide as a row of them,
+      and so are their gradients.
+    part: the first part of the sequence that the grid has (`Tiling.parts`).
+  """
+
+  tiles: tpu.Tiling
+  options: object
+  dtype: object
+  packed: bool
+  part: int = 0
+
+  # The first axis of a grid, i, counts sequences, or parts of the only one.
+
+  def block(self, i, n):
+    """The block at step n, which may be behind the last."""
+    if self.tiles.parts == 1:
+      return n
+    return (i + self.part) * self.tiles.steps + n
+
+  def if_there(self, block):
+    """Decorates what is done with a block if there is one."""
+    if self.tiles.parts == 1:
+      return lambda function: function()
+    return pl.when(block < self.tiles.blocks)
+
+  def forth(self, i, g, n):
+    """(b, g, n) of a block, for `Tiling.tile`, from the first to the last."""
+    block = jnp.minimum(self.block(i, n), self.tiles.blocks - 1)
+    return (i if self.tiles.parts == 1 else 0), g, block
+
+  def back(self, i, g, n):
+    """The same from the last block of the sequence or part to the first."""
+    return self.forth(i, g, self.tiles.steps - 1 - n)
+
+  @property
+  def chunk(self):
+    return min(tpu.STEP, self.tiles.rows)
+
+  @property
+  def count(self):
+    """Chunks in a block."""
+    return self.tiles.rows // self.chunk
+
+  def operands(self, inputs, where, names=NAMES):
+    """name -> (BlockSpec, array) of q, k and v, or of 'qkv'."""
+    if self.packed:
+      return {'qkv': (self._wide(where), tpu.flat(inputs.arrays[0]))}
+    arrays = dict(zip(NAMES, inputs.arrays, strict=True))
+    return {n: (self.tiles.tile(where), tpu.flat(arrays[n])) for n in names}
+
+  def results(self, where, like):
+    """name -> (BlockSpec, description) of the gradients, in the same form."""
+    t = self.tiles
+    shape = t.batch, t.length, t.num_heads * t.width
+    if self.packed:
+      shape = *shape[:2], 3 * shape[2]
+      return {'dq dk dv': (self._wide(where), like(shape, self.dtype))}
+    return {n: (t.tile(where), like(shape, self.dtype)) for n in GRADIENTS}
+
+  def _wide(self, where):
+    return dataclasses.replace(self.tiles, heads=3 * self.tiles.heads).tile(
+      where
+    )
+
+  def start(self, state_scr, state):
+    """The state that a walk starts from: 0, or a block of `state`."""
+    zeros = state is None
+    state_scr[...] = jnp.zeros_like(state_scr) if zeros else state[0]
+
+  def slopes(self, ins):
+    """The slopes of the heads of this block."""
+    first = pl.program_id(1) * self.tiles.heads
+    return [ins.slopes[0, first + h] for h in range(self.tiles.heads)]
+
+  def fill_decay(self, slopes, decay_scr):
+    """scale * exp(-slope (i - j)) of every head, once per sequence."""
+    shape = (self.chunk, self.chunk)
+    i = lax.broadcasted_iota(jnp.int32, shape, 0)
+    j = lax.broadcasted_iota(jnp.int32, shape, 1)
+    for h, slope in enumerate(slopes):
+      decay_scr[h] = chunks.within(slope, i, j) * self.options.scale
+
+  def rows(self, ins, block, c):
+    """The rows of chunk c of a block: slice, which count, how many exist."""
+    at = c * self.chunk
+    start = block * self.tiles.rows + at
+    rows = pl.ds(pl.multiple_of(at, self.chunk), self.chunk)
+    mask_C = None if ins.mask is None else ins.mask[0, 0, rows]
+    valid = tpu.valid(mask_C, start, self.chunk, self.tiles)
+    length = self.chunk
+    if self.tiles.ragged:
+      length = jnp.clip(self.tiles.length - start, 0, self.chunk)
+    return rows, valid, length
+
+  def decays(self, slope, length):
+    """Columns [C, 1] from the start and to the end; what a state keeps."""
+    i = lax.broadcasted_iota(jnp.int32, (self.chunk, 1), 0)
+    start = chunks.from_start(slope, i) * self.options.scale
+    return start, chunks.to_end(slope, i, length), chunks.over(slope, length)
+
+  def load(self, ins, names, rows, valid, head):
+    """Values [C, Dh] of a head, activated, 0 where a row does not count."""
+    return [
+      self._activated(self._raw(ins, n, rows, valid, head)) for n in names
+    ]
+
+  def store(self, ins, outs, bias, which, rows, valid, head, grad):
+    """One gradient, [C, Dh] float32 by what the products took.
+
+    Undoes the activation, rounds, and adds the gradient as it was before to
+    that of the bias.
+    """
+    if self.options.activation == 'silu':
+      x = self._raw(ins, NAMES[which], rows, valid, head).astype(jnp.float32)
+      s = jax.nn.sigmoid(x)
+      grad = grad * (s * (1 + x * (1 - s)))
+    grad = tpu.keep(valid, grad)
+    ref, lane = self._lanes(outs, GRADIENTS, which, head)
+    ref[0, rows, lane] = grad.astype(self.dtype)
+    if bias is not None:
+      d = self.tiles.width
+      at = 0, slice(which, which + 1), slice(head * d, (head + 1) * d)
+      bias[at] += jnp.sum(grad, axis=0, keepdims=True)
+
+  def _raw(self, ins, name, rows, valid, head):
+    ref, lane = self._lanes(ins, NAMES, NAMES.index(name), head)
+    return tpu.keep(valid, ref[0, rows, lane])
+
+  def _lanes(self, refs, names, which, head):
+    """The reference that holds an array, and the lanes of a head in it."""
+    t = self.tiles
+    first = which * t.num_heads * t.width if self.packed else 0
+    name = 'qkv' if self.packed and names is NAMES else names[which]
+    lane = tpu.head_lanes(t, first)[head][1]
+    return getattr(refs, name), lane
+
+  def _activated(self, x):
+    if self.options.activation != 'silu':
+      return x
+    x = x.astype(jnp.float32)
+    return (x * jax.nn.sigmoid(x)).astype(self.dtype)
+
+
+def scalars(slopes):
+  """All slopes as scalars; two axes, so that vmap can add a third."""
+  return pl.BlockSpec(memory_space=pltpu.SMEM), slopes[None]
+
+
+def call(steps, kernel, ins, outs, *, grid, products, states=0):
+  """`kernels.tpu.call` with scratch memory for decays and states.
+
+  Args:
+    steps, kernel: `Steps`; called with the references and `steps`.
+    ins, outs: see `kernels.tpu.call`.
+    grid: (sequences or parts of one, groups of heads, steps).
+    products: how many matrix products a chunk takes.
+    states: how many more states than the running one scratch memory holds.
+  """
+  t = steps.tiles
+  state = t.heads, t.width, t.width
+  decay = t.heads, steps.chunk, steps.chunk
+  tokens = t.batch * t.length * t.num_heads * t.width
+  return tpu.call(
+    functools.partial(kernel, steps=steps),
+    ins,
+    outs,
+    grid=grid,
+    semantics=('parallel', 'parallel', 'arbitrary'),
+    scratch=[decay, state] + [(states, *state)] * bool(states),
+    interpret=steps.options.interpret,
+    flops=2 * products * tokens * max(steps.chunk, t.width),
+    transcendentals=products * tokens * (steps.options.activation == 'silu'),
+  )

@@ -1,0 +1,166 @@
+"""What the TPU kernels of linear attention do with one block of rows."""
+
+import dataclasses
+import functools
+
+import jax.numpy as jnp
+
+from kernels import tpu
+from kernels.linear import features
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+  """The steps over a block, of any kernel that is made of them.
+
+  `ins` and `outs` are the references of a kernel (`kernels.tpu.call`), of
+  which a step uses those that it needs; `block` is the number of the block in
+  its sequence. kv, z, dkv, dz are references of float32 sums: [heads, Dh, Dh]
+  and [heads, 1, Dh].
+  """
+
+  tiles: tpu.Tiling
+  options: object
+  dtype: object
+
+  def phi(self, x):
+    return features.apply(self.options.feature_map, x)
+
+  def slope(self, x):
+    return features.slope(self.options.feature_map, x)
+
+  def start(self, sums, state):
+    """Sums of nothing, or of what came before: the blocks of `state`."""
+    for ref, first in zip(sums, state, strict=True):
+      ref[...] = jnp.zeros_like(ref) if first is None else first[0]
+
+  def sums(self, ins, block, kv, z):
+    """Forward: adds up S and z."""
+    valid = self._valid(ins, block)
+    _, _, tn = tpu.products(self.dtype)
+    for h, lane in tpu.head_lanes(self.tiles):
+      k = tpu.keep(valid, self.phi(ins.k[0, :, lane])).astype(self.dtype)
+      kv[h] += tn(k, tpu.keep(valid, ins.v[0, :, lane]))
+      if self.options.normalize:
+        z[h] += jnp.sum(k.astype(jnp.float32), axis=0, keepdims=True)
+
+  def outputs(self, ins, outs, block, kv, z):
+    """Forward: out."""
+    valid = self._valid(ins, block)
+    nn, _, _ = tpu.products(self.dtype)
+    for h, lane in tpu.head_lanes(self.tiles):
+      q = self.phi(ins.q[0, :, lane]).astype(self.dtype)
+      o = nn(q, kv[h].astype(self.dtype)) * self.options.scale
+      if self.options.normalize:
+        o = o / self._norm(q, z[h])
+      outs.o[0, :, lane] = tpu.keep(valid, o).astype(self.dtype)
+
+  def queries(self, ins, outs, block, dkv, dz):
+    """Backward: dq; adds up dS and dz, both without the scale."""
+    valid = self._valid(ins, block)
+    nn, nt, tn = tpu.products(self.dtype)
+    for h, lane in tpu.head_lanes(self.tiles):
+      x = tpu.keep(valid, ins.q[0, :, lane])
+      do = tpu.keep(valid, ins.do[0, :, lane])
+      q, kv = self.phi(x).astype(self.dtype), ins.kv[0, h]
+      dq = nt(do, kv)
+      if self.options.normalize:
+        # Divide the float32 products, not their bf16 operand do: one
+        # rounding less in dq and in dkv.
+        norm = self._norm(q, ins.z[0, h])
+        num = jnp.sum(do.astype(jnp.float32) * nn(q, kv), axis=1, keepdims=True)
+        dnorm = tpu.keep(valid, -num / (norm * norm))
+        dq = dq / norm + dnorm * ins.z[0, h]
+        dz[h] += jnp.sum(q * dnorm, axis=0, keepdims=True)
+        q = tpu.keep(valid, self.phi(x) / norm).astype(self.dtype)
+      dkv[h] += tn(q, do)
+      dq = tpu.keep(valid, dq * self.slope(x)) * self.options.scale
+      self._store(outs, 0, lane, dq)
+
+  def finish(self, sums, gradients):
+    """Backward: dS and dz from their sums and the gradient of the final state.
+
+    They are the gradients of the initial state too.
+    """
+    for ref, last in zip(sums, gradients, strict=True):
+      total = ref[...] * self.options.scale
+      ref[...] = total if last is None else total + last[0]
+
+  def keys(self, ins, outs, block, dkv, dz):
+    """Backward: dk."""
+    valid = self._valid(ins, block)
+    _, nt, _ = tpu.products(self.dtype)
+    for h, lane in tpu.head_lanes(self.tiles):
+      v = tpu.keep(valid, ins.v[0, :, lane])
+      dk = nt(v, dkv[h].astype(self.dtype))
+      if self.options.normalize:
+        dk += dz[h]
+      dk = tpu.keep(valid, dk * self.slope(ins.k[0, :, lane]))
+      self._store(outs, 1, lane, dk)
+
+  def values(self, ins, outs, block, dkv):
+    """Backward: dv."""
+    valid = self._valid(ins, block)
+    nn, _, _ = tpu.products(self.dtype)
+    for h, lane in tpu.head_lanes(self.tiles):
+      k = self.phi(ins.k[0, :, lane]).astype(self.dtype)
+      dv = nn(k, dkv[h].astype(self.dtype))
+      self._store(outs, 2, lane, tpu.keep(valid, dv))
+
+  def _store(self, outs, which, lane, grad):
+    """Rounds a gradient, and adds it to that of the bias as it was before."""
+    getattr(outs, ('dq', 'dk', 'dv')[which])[0, :, lane] = grad.astype(self.dtype)
+    if outs.bias is not None:
+      row = slice(which, which + 1)
+      outs.bias[0, row, lane] += jnp.sum(grad, axis=0, keepdims=True)
+
+  def _valid(self, ins, block):
+    tiles = self.tiles
+    mask_R = None if ins.mask is None else ins.mask[0, 0]
+    return tpu.valid(mask_R, block * tiles.rows, tiles.rows, tiles)
+
+  def _norm(self, q_RxDh, z_1xDh):
+    """phi(q) . z + eps as [rows, 1]."""
+    norm = jnp.sum(q_RxDh.astype(jnp.float32) * z_1xDh, axis=1, keepdims=True)
+    return norm + self.options.eps
+
+
+def pair(state, options):
+  """(S [B, H, Dh, Dh], z [B, H, 1, Dh]) of a state of the public functions.
+
+  Either is None where there is none.
+  """
+  if state is None:
+    return None, None
+  if not options.normalize:
+    return state, None
+  return state[0], state[1][:, :, None]
+
+
+def unpaired(kv, z, options):
+  """The reverse of `pair`."""
+  return (kv, z[:, :, 0]) if options.normalize else kv
+
+
+def call(steps, kernel, ins, outs, *, grid, semantics, products):
+  """`kernels.tpu.call` with scratch memory for S and z.
+
+  Args:
+    steps, kernel: `Steps`; called with the references and `steps`.
+    ins, outs, grid, semantics: see `kernels.tpu.call`.
+    products: how many of B L H Dh Dh multiplications it does.
+  """
+  t = steps.tiles
+  tokens = t.batch * t.length * t.num_heads * t.width
+  return tpu.call(
+    functools.partial(kernel, steps=steps),
+    ins,
+    outs,
+    grid=grid,
+    semantics=semantics,
+    scratch=[(t.heads, t.width, t.width), (t.heads, 1, t.width)],
+    interpret=steps.options.interpret,
+    flops=2 * products * tokens * t.width,
+    transcendentals=products * tokens * (steps.options.feature_map == 'elu1'),
+    aliases=[('grads', 'dq dk dv')] if 'grads' in ins else [],
+  )
