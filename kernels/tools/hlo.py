@@ -3,8 +3,9 @@
 Counted over the text of the optimised program: every operation at the top
 level reads its operands and writes its results once; a loop counts as often
 as it runs. Tile padding counts. What XLA keeps in on-chip memory (memory
-space S(1) of a TPU program) does not. A Pallas kernel counts as one operation;
-that it moves no block twice is for its own tests to show.
+space S(1) of a TPU program) does not. A Pallas kernel counts as one operation,
+and an array that it takes several times (q, k and v of one product) as read
+once; that it moves no block twice is for its own tests to show.
 """
 
 import dataclasses
@@ -163,7 +164,10 @@ def _inner(o):
 
 
 def _moved(computations, shapes, o):
-  reads = [size(shapes.get(name, '')) for name in o.operands]
+  names = o.operands
+  if o.op == 'custom-call':
+    names = list(dict.fromkeys(names))
+  reads = [size(shapes.get(name, '')) for name in names]
   write = size(o.shape)
   if o.op == 'copy-start':
     # (destination, source, context): the source is no result.

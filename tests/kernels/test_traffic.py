@@ -37,7 +37,7 @@ copy-start(%a)
   %init = (f32[8,100]{1,0:T(8,128)}, s32[]) tuple(%a, %zero)
   %w = (f32[8,100]{1,0:T(8,128)}, s32[]) while(%init), condition=%c, \
 body=%body, backend_config={"known_trip_count":{"n":"5"}}
-  ROOT %o = f32[8,100]{1,0:T(8,128)} custom-call(%near, %b), \
+  ROOT %o = f32[8,100]{1,0:T(8,128)} custom-call(%near, %b, %b), \
 custom_call_target="tpu_custom_call"
 }
 """.replace('\\\n', '')
@@ -48,7 +48,8 @@ def test_the_counter_on_a_program_worked_by_hand():
   row = 128 * 4
   prefetch = tile  # to on-chip memory: read, not written
   loop = 5 * (row + 4 + row)  # the slice and its index, not the whole of x
-  kernel = 0 + 8 * 128 * 2 + tile  # near costs nothing; bf16[100,8] is 8 rows
+  # near costs nothing; bf16[100,8] is 8 rows, read once
+  kernel = 0 + 8 * 128 * 2 + tile
   assert hlo.count(PROGRAM) == (prefetch + loop + kernel, 1 + 5 + 1)
 
 
