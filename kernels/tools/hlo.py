@@ -139,9 +139,16 @@ def _only_moves(computations, o):
 def _walk(computations, name):
   shapes = {o.name: o.shape for o in computations[name]}
   moved = launched = 0
+  used = {operand for o in computations[name] for operand in o.operands}
+  waited = {
+    o.operands[0] for o in computations[name]
+    if o.op == 'copy-done' and (o.root or o.name in used)
+  }  # fmt: skip
   for o in computations[name]:
     if o.op in _FREE or o.op.endswith('-done'):
       continue
+    if o.op == 'copy-start' and o.name not in waited:
+      continue  # for the program's next run
     inner = _inner(o)
     if inner:
       times, body = inner

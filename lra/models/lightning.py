@@ -108,9 +108,10 @@ class Mixer(LinearMixer):
     scale_E = _Scale(heads, name='norm')().reshape(-1)
     kernel_ExD, bias_D = layers.Projection(
         heads, x_BxLxD.shape[-1:], self.dtype, name='out').weights()
-    y_BxLxD = norm_project(o_BxLxHxDh.reshape(*o_BxLxHxDh.shape[:2], -1),
-                           (scale_E[:, None] * kernel_ExD).astype(self.dtype))
-    return y_BxLxD + bias_D.astype(self.dtype)
+    return norm_project(
+        o_BxLxHxDh.reshape(*o_BxLxHxDh.shape[:2], -1),
+        (scale_E[:, None] * kernel_ExD).astype(self.dtype),
+        bias_D.astype(self.dtype))
 
 
 class _Scale(nn.Module):

@@ -1,6 +1,6 @@
 """An RMS norm and the projection after it, without a pass between them.
 
-  y_i = r_i (o_i W),  r_i = (mean_e o_ie^2 + eps)^(-1/2)
+  y_i = r_i (o_i W) + b,  r_i = (mean_e o_ie^2 + eps)^(-1/2)
 
 The norm's own scale is folded into W by the caller. A compiler that joins
 what comes before and after a product with it (a TPU's does) moves nothing
@@ -8,11 +8,12 @@ else than the product, but for one reading of o for the mean. With e_i = r_i
 dy_i the gradients are
 
   dW = sum_i o_i^T e_i
-  do_i = e_i W^T - r_i^2 (dy_i . y_i) o_i / E
+  do_i = e_i W^T - r_i^2 (dy_i . (y_i - b)) o_i / E
 
-where dy . y stands for the gradient of r, which needs no unscaled product.
+where dy . (y - b) stands for the gradient of r, which needs no unscaled
+product.
 
-Shapes: B batch, L length, E width of o, D width of y.
+Shapes: N tokens (B times L), E width of o, D width of y.
 """
 
 import functools
@@ -23,36 +24,42 @@ import jax.numpy as jnp
 EPS = 1e-6  # that of flax.linen.RMSNorm
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def norm_project(o_BxLxE: jax.Array, w_ExD: jax.Array,
+def norm_project(o_BxLxE: jax.Array, w_ExD: jax.Array, b_D: jax.Array,
                  eps: float = EPS) -> jax.Array:
-  """y as above, [B, L, D] in the dtype of o; w in the same dtype."""
-  return _forward(o_BxLxE, w_ExD, eps)[0]
+  """y as above, [B, L, D] in the dtype of o; w and b in the same dtype."""
+  y_NxD = _rows(o_BxLxE.reshape(-1, o_BxLxE.shape[-1]), w_ExD, b_D, eps)
+  return y_NxD.reshape(*o_BxLxE.shape[:2], -1)
 
 
-def _forward(o_BxLxE, w_ExD, eps):
-  square_BxLx1 = jnp.mean(
-      jnp.square(o_BxLxE.astype(jnp.float32)), -1, keepdims=True)
-  r_BxLx1 = jax.lax.rsqrt(square_BxLx1 + eps)
-  y_BxLxD = jnp.einsum('ble,ed->bld', o_BxLxE, w_ExD,
-                       preferred_element_type=jnp.float32)
-  y_BxLxD = (y_BxLxD * r_BxLx1).astype(o_BxLxE.dtype)
-  return y_BxLxD, (o_BxLxE, w_ExD, r_BxLx1, y_BxLxD)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _rows(o_NxE, w_ExD, b_D, eps):
+  return _forward(o_NxE, w_ExD, b_D, eps)[0]
 
 
-def _backward(eps, residuals, dy_BxLxD):
-  o_BxLxE, w_ExD, r_BxLx1, y_BxLxD = residuals
-  dtype = o_BxLxE.dtype
-  dot_BxLx1 = jnp.sum(dy_BxLxD.astype(jnp.float32) * y_BxLxD, -1,
-                      keepdims=True)
-  e_BxLxD = (dy_BxLxD * r_BxLx1).astype(dtype)
-  do_BxLxE = jnp.einsum('bld,ed->ble', e_BxLxD, w_ExD,
-                        preferred_element_type=jnp.float32)
-  factor_BxLx1 = jnp.square(r_BxLx1) * dot_BxLx1 / o_BxLxE.shape[-1]
-  do_BxLxE = do_BxLxE - factor_BxLx1 * o_BxLxE
-  dw_ExD = jnp.einsum('ble,bld->ed', o_BxLxE, e_BxLxD,
-                      preferred_element_type=jnp.float32)
-  return do_BxLxE.astype(dtype), dw_ExD.astype(dtype)
+def _forward(o_NxE, w_ExD, b_D, eps):
+  square_Nx1 = jnp.mean(
+      jnp.square(o_NxE.astype(jnp.float32)), -1, keepdims=True)
+  r_Nx1 = jax.lax.rsqrt(square_Nx1 + eps)
+  y_NxD = _dot(o_NxE, w_ExD) * r_Nx1 + b_D
+  y_NxD = y_NxD.astype(o_NxE.dtype)
+  return y_NxD, (o_NxE, w_ExD, b_D, r_Nx1, y_NxD)
 
 
-norm_project.defvjp(_forward, _backward)
+def _backward(eps, residuals, dy_NxD):
+  o_NxE, w_ExD, b_D, r_Nx1, y_NxD = residuals
+  dtype = o_NxE.dtype
+  dy32_NxD = dy_NxD.astype(jnp.float32)
+  dot_Nx1 = jnp.sum(dy32_NxD * (y_NxD - b_D), -1, keepdims=True)
+  e_NxD = (dy32_NxD * r_Nx1).astype(dtype)
+  factor_Nx1 = jnp.square(r_Nx1) * dot_Nx1 / o_NxE.shape[-1]
+  do_NxE = _dot(e_NxD, w_ExD.T) - factor_Nx1 * o_NxE
+  dw_ExD = _dot(o_NxE.T, e_NxD)
+  db_D = dy32_NxD.sum(0)
+  return do_NxE.astype(dtype), dw_ExD.astype(dtype), db_D.astype(dtype)
+
+
+_rows.defvjp(_forward, _backward)
+
+
+def _dot(a, b):
+  return jnp.dot(a, b, preferred_element_type=jnp.float32)

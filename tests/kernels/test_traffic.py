@@ -37,6 +37,9 @@ copy-start(%a)
   %init = (f32[8,100]{1,0:T(8,128)}, s32[]) tuple(%a, %zero)
   %w = (f32[8,100]{1,0:T(8,128)}, s32[]) while(%init), condition=%c, \
 body=%body, backend_config={"known_trip_count":{"n":"5"}}
+  %next = (f32[8,100]{1,0:T(8,128)S(1)}, f32[8,100]{1,0:T(8,128)}, u32[]) \
+copy-start(%a)
+  %later = f32[8,100]{1,0:T(8,128)S(1)} copy-done(%next)
   ROOT %o = f32[8,100]{1,0:T(8,128)} custom-call(%near, %b, %b), \
 custom_call_target="tpu_custom_call"
 }
