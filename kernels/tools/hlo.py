@@ -179,6 +179,10 @@ def _moved(computations, shapes, o):
   if o.op == 'copy-start':
     # (destination, source, context): the source is no result.
     write = size(_SHAPE.search(o.shape).group(0))
+  elif o.op == 'slice-start':
+    # ((source,), slice, context)
+    found = list(_SHAPE.finditer(o.shape))[1].group(0)
+    reads, write = [size(found.replace('S(1)', ''))], size(found)
   elif o.op in _SLICES:
     reads[:1] = [min(reads[0], write)]
   elif o.op == 'dynamic-update-slice':

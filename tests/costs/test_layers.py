@@ -1,0 +1,48 @@
+"""Layers compiled for accelerators that are not here: bytes and copies."""
+
+import pytest
+
+from kernels.tools import aot
+from lra.costs import layers
+
+ALL = [(name, direction, *heads) for name in layers.MODELS
+       for direction in layers.PASSES for heads in layers.HEADS]
+
+
+def _require(target):
+  try:
+    aot.device(target)
+  except aot.Unavailable as reason:
+    pytest.skip(str(reason))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('target', ('v5e', 'v6e', 'h200'))
+@pytest.mark.parametrize('name, direction, heads, width', ALL)
+def test_no_copies_and_hardly_more_than_the_floor(
+    name, direction, heads, width, target):
+  _require(target)
+  found = layers.measure(name, direction, heads, width, target)
+  assert not found['copies']
+  assert found['ratio'] <= 1.15, found
+
+
+@pytest.mark.full
+def test_plain_xla_copies_and_moves_more():
+  """The test above can fail: the same layer without its kernel does."""
+  _require('v5e')
+  found = layers.measure('linear_transformer', 'both', 4, 64, 'v5e', 'xla')
+  assert found['copies'] and found['ratio'] > 1.5
+
+
+def test_floor_of_a_layer_counted_by_hand():
+  """B 2, L 8, D 4: tensors of 128 bytes, weights of 64."""
+  def floor(name, direction):
+    return layers.floor(name, direction, 4, batch=2, length=8)
+
+  # x, qkv 3; qkv 3, o; and o, y. Weights: three, and the output's.
+  assert floor('simpletron', 'forward') == 8 * 128 + 3 * 64
+  assert floor('linear_transformer', 'forward') == 10 * 128 + 4 * 64
+  # dy, do; o, dy; qkv 3, do, dqkv 3; dqkv 3, dx; x, dqkv 3.
+  assert floor('linear_transformer', 'both') == 29 * 128 + 3 * 4 * 64
+  assert floor('lightning', 'both') == 30 * 128 + 3 * 4 * 64
