@@ -24,6 +24,8 @@ STEP = 128
 MAX_LANES = 512
 MAX_ROWS = 512
 MAX_WIDTH = 1024
+# Kernels are unrolled over the heads of a block.
+MAX_HEADS = 32
 BLOCK_BYTES = 512 * 1024
 # What the compiler grants a kernel unasked, and what all but a v4 have.
 DEFAULT_VMEM = 16 * 1024 * 1024
@@ -34,28 +36,29 @@ def supported(shape, dtype):
   """Raises NotImplementedError for operands the TPU kernels cannot take."""
   if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
     raise NotImplementedError(
-      f'pallas_tpu supports float32 and bfloat16 q, k, v, got {dtype}'
+      f"pallas_tpu supports float32 and bfloat16 q, k, v, got {dtype}"
     )
   width = shape[-1]
   if width > MAX_WIDTH:
     raise NotImplementedError(
-      f'pallas_tpu keeps Dh x Dh sums on chip, for head widths Dh (last '
-      f'dimension of q, k, v) of at most {MAX_WIDTH}, got {width}'
+      f"pallas_tpu keeps Dh x Dh sums on chip, for head widths Dh (last "
+      f"dimension of q, k, v) of at most {MAX_WIDTH}, got {width}"
     )
   tiles = tiling(shape, dtype)
-  if tiles.lanes > 4 * MAX_WIDTH:
+  if tiles.lanes > 4 * MAX_WIDTH or tiles.heads > MAX_HEADS:
     raise NotImplementedError(
-      f'pallas_tpu takes all {shape[-2]} heads of width {width} in one block '
-      f'where H * Dh is no multiple of {LANES}, up to H * Dh = '
-      f'{4 * MAX_WIDTH}, got {tiles.lanes}'
+      f"pallas_tpu takes blocks of whole heads that fill registers of {LANES} "
+      f"lanes, up to {MAX_HEADS} heads and {4 * MAX_WIDTH} lanes; H = "
+      f"{shape[-2]} heads of width Dh = {width} make {tiles.heads} heads and "
+      f"{tiles.lanes} lanes"
     )
 
 
 def cores():
   """Cores that share the parallel axes of a grid: 2 on a v4 and a v5p."""
-  if not dispatch.target_is_local() or jax.default_backend() != 'tpu':
+  if not dispatch.target_is_local() or jax.default_backend() != "tpu":
     return 1
-  return getattr(jax.devices()[0], 'num_cores', 1) or 1
+  return getattr(jax.devices()[0], "num_cores", 1) or 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,7 +179,11 @@ def _heads_per_block(num_heads, width):
     for heads in range(1, num_heads + 1)
     if num_heads % heads == 0 and heads * width % LANES == 0
   ]
-  fitting = [heads for heads in filling if heads * width <= MAX_LANES]
+  fitting = [
+    heads
+    for heads in filling
+    if heads * width <= MAX_LANES and heads <= MAX_HEADS // 2
+  ]
   return (fitting[-1:] or filling[:1] or [num_heads])[0]
 
 
@@ -237,9 +244,11 @@ def gradients(inputs, outs, bias):
   b, length, h, d = inputs.shape
   if bias is not None:
     bias = bias.sum(0).reshape(3, h, d)
-  if 'dq dk dv' in outs:
-    return (outs['dq dk dv'].reshape(b, length, 3, h, d),), bias
-  return tuple(outs[n].reshape(b, length, h, d) for n in ('dq', 'dk', 'dv')), bias
+  if "dq dk dv" in outs:
+    return (outs["dq dk dv"].reshape(b, length, 3, h, d),), bias
+  return tuple(
+    outs[n].reshape(b, length, h, d) for n in ("dq", "dk", "dv")
+  ), bias
 
 
 def mask_rows(mask_BxL):
@@ -277,6 +286,9 @@ def products(dtype):
 
   def make(a_dim, b_dim):
     def dot(a, b):
+      if a.shape[a_dim] == 1:
+        # Mosaic makes a multiplication of it, of float32 alone.
+        a, b = a.astype(jnp.float32), b.astype(jnp.float32)
       return lax.dot_general(
         a,
         b,
@@ -363,17 +375,17 @@ def _vmem(arrays, scratch):
   for spec, x in arrays:
     if spec.block_shape is not None:
       total += 2 * _padded(spec.block_shape, x.dtype.itemsize)
-  # Values that do not fit into registers: products of a head, twice.
-  total = total * 3 // 2
-  return min(total, MAX_VMEM) if total > DEFAULT_VMEM // 2 else None
+  # As much again for values that do not fit into registers.
+  return min(2 * total, MAX_VMEM) if 2 * total > DEFAULT_VMEM else None
 
 
 def _padded(shape, itemsize):
   """Bytes of a block in VMEM: tiles of (8, 128) words."""
   *major, rows, lanes = shape
   sublanes = 32 // itemsize
-  rows, lanes = (pl.cdiv(n, m) * m for n, m in ((rows, sublanes),
-                                                (lanes, LANES)))
+  rows, lanes = (
+    pl.cdiv(n, m) * m for n, m in ((rows, sublanes), (lanes, LANES))
+  )
   return math.prod(major) * rows * lanes * itemsize
 
 
