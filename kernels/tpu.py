@@ -8,18 +8,16 @@ registers: operands of H * Dh = 16 take, and move, as much as those of 128.
 """
 
 import dataclasses
-import math
-import types
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
 
 from kernels import chunks, dispatch
+from kernels.tpu_call import LANES
+from kernels.tpu_call import call as call
 
-LANES = 128
 STEP = 128
 MAX_LANES = 512
 MAX_ROWS = 512
@@ -27,38 +25,35 @@ MAX_WIDTH = 1024
 # Kernels are unrolled over the heads of a block.
 MAX_HEADS = 32
 BLOCK_BYTES = 512 * 1024
-# What the compiler grants a kernel unasked, and what all but a v4 have.
-DEFAULT_VMEM = 16 * 1024 * 1024
-MAX_VMEM = 64 * 1024 * 1024
 
 
 def supported(shape, dtype):
   """Raises NotImplementedError for operands the TPU kernels cannot take."""
   if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
     raise NotImplementedError(
-      f"pallas_tpu supports float32 and bfloat16 q, k, v, got {dtype}"
+      f'pallas_tpu supports float32 and bfloat16 q, k, v, got {dtype}'
     )
   width = shape[-1]
   if width > MAX_WIDTH:
     raise NotImplementedError(
-      f"pallas_tpu keeps Dh x Dh sums on chip, for head widths Dh (last "
-      f"dimension of q, k, v) of at most {MAX_WIDTH}, got {width}"
+      f'pallas_tpu keeps Dh x Dh sums on chip, for head widths Dh (last '
+      f'dimension of q, k, v) of at most {MAX_WIDTH}, got {width}'
     )
   tiles = tiling(shape, dtype)
   if tiles.lanes > 4 * MAX_WIDTH or tiles.heads > MAX_HEADS:
     raise NotImplementedError(
-      f"pallas_tpu takes blocks of whole heads that fill registers of {LANES} "
-      f"lanes, up to {MAX_HEADS} heads and {4 * MAX_WIDTH} lanes; H = "
-      f"{shape[-2]} heads of width Dh = {width} make {tiles.heads} heads and "
-      f"{tiles.lanes} lanes"
+      f'pallas_tpu takes blocks of whole heads that fill registers of {LANES} '
+      f'lanes, up to {MAX_HEADS} heads and {4 * MAX_WIDTH} lanes; H = '
+      f'{shape[-2]} heads of width Dh = {width} make {tiles.heads} heads and '
+      f'{tiles.lanes} lanes'
     )
 
 
 def cores():
   """Cores that share the parallel axes of a grid: 2 on a v4 and a v5p."""
-  if not dispatch.target_is_local() or jax.default_backend() != "tpu":
+  if not dispatch.target_is_local() or jax.default_backend() != 'tpu':
     return 1
-  return getattr(jax.devices()[0], "num_cores", 1) or 1
+  return getattr(jax.devices()[0], 'num_cores', 1) or 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,10 +239,10 @@ def gradients(inputs, outs, bias):
   b, length, h, d = inputs.shape
   if bias is not None:
     bias = bias.sum(0).reshape(3, h, d)
-  if "dq dk dv" in outs:
-    return (outs["dq dk dv"].reshape(b, length, 3, h, d),), bias
+  if 'dq dk dv' in outs:
+    return (outs['dq dk dv'].reshape(b, length, 3, h, d),), bias
   return tuple(
-    outs[n].reshape(b, length, h, d) for n in ("dq", "dk", "dv")
+    outs[n].reshape(b, length, h, d) for n in ('dq', 'dk', 'dv')
   ), bias
 
 
@@ -300,93 +295,6 @@ def products(dtype):
     return dot
 
   return make(1, 0), make(1, 1), make(0, 0)
-
-
-def call(
-  kernel,
-  ins,
-  outs,
-  *,
-  grid,
-  semantics,
-  scratch,
-  interpret,
-  flops,
-  transcendentals=0,
-  aliases=(),
-):
-  """Runs a kernel whose operands and results may be absent.
-
-  Args:
-    kernel: called with two namespaces of references, inputs and outputs (None
-      for what is absent), and the scratch references.
-    ins: name -> (BlockSpec, array or None).
-    outs: name -> (BlockSpec, jax.ShapeDtypeStruct or None). One array may have
-      several names with a blank between them.
-    grid, semantics: the grid and the dimension semantics of its axes.
-    scratch: shapes of float32 scratch memory.
-    interpret: None to compile, else the interpreter's parameters.
-    flops, transcendentals: what the kernel computes, for XLA's scheduler.
-    aliases: (input, output) pairs of names: the output continues the input.
-
-  Returns:
-    name -> array or None, for every output.
-  """
-
-  def body(in_refs, out_refs, *scratch_refs):
-    out_refs = {n: x for names, x in out_refs.items() for n in names.split()}
-    refs = (types.SimpleNamespace(**x) for x in (in_refs, out_refs))
-    kernel(*refs, *scratch_refs)
-
-  def present(pairs):
-    return {n: None if x is None else spec for n, (spec, x) in pairs.items()}
-
-  def values(pairs):
-    return {name: x for name, (_, x) in pairs.items()}
-
-  def leaf(pairs, name):
-    """Which of the arrays that are there, in the order of jax.tree."""
-    return sorted(n for n, (_, x) in pairs.items() if x is not None).index(name)
-
-  arrays = [(s, x) for s, x in (*ins.values(), *outs.values()) if x is not None]
-  return pl.pallas_call(
-    body,
-    grid=grid,
-    in_specs=[present(ins)],
-    out_specs=present(outs),
-    out_shape=values(outs),
-    scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in scratch],
-    input_output_aliases={leaf(ins, i): leaf(outs, o) for i, o in aliases},
-    compiler_params=pltpu.CompilerParams(
-      dimension_semantics=semantics, vmem_limit_bytes=_vmem(arrays, scratch)
-    ),
-    cost_estimate=pl.CostEstimate(
-      flops=flops,
-      transcendentals=transcendentals,
-      bytes_accessed=sum(x.size * x.dtype.itemsize for _, x in arrays),
-    ),
-    interpret=False if interpret is None else interpret,
-  )(values(ins))
-
-
-def _vmem(arrays, scratch):
-  """Bytes of VMEM to ask for; None where the compiler's default will do."""
-  total = sum(_padded(shape, 4) for shape in scratch)
-  for spec, x in arrays:
-    if spec.block_shape is not None:
-      total += 2 * _padded(spec.block_shape, x.dtype.itemsize)
-  # As much again for values that do not fit into registers.
-  return min(2 * total, MAX_VMEM) if 2 * total > DEFAULT_VMEM else None
-
-
-def _padded(shape, itemsize):
-  """Bytes of a block in VMEM: tiles of (8, 128) words."""
-  *major, rows, lanes = shape
-  sublanes = 32 // itemsize
-  rows, lanes = (
-    pl.cdiv(n, m) * m for n, m in ((rows, sublanes), (lanes, LANES))
-  )
-  return math.prod(major) * rows * lanes * itemsize
 
 
 def head_lanes(tiles, first=0):

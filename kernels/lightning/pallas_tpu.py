@@ -46,21 +46,21 @@ def forward(inputs, options, save):
   state = inputs.state
   if tiles.parts > 1:
     middle = _forward(
-      steps, inputs, state, {"state": like((1, h, d, d), jnp.float32)}, 1
+      steps, inputs, state, {'state': like((1, h, d, d), jnp.float32)}, 1
     )
-    state = _joined(state, middle["state"])
+    state = _joined(state, middle['state'])
   entries = b * tiles.parts
   final = like((entries, h, d, d), jnp.float32)
   outs = {
-    "o": like((b, length, h * d), dtype),
-    "state": final if options.return_state else None,
-    "saved": like((b, tiles.blocks, h, d, d), dtype) if save else None,
+    'o': like((b, length, h * d), dtype),
+    'state': final if options.return_state else None,
+    'saved': like((b, tiles.blocks, h, d, d), dtype) if save else None,
   }
   outs = _forward(steps, inputs, state, outs, entries)
-  final = outs["state"]
+  final = outs['state']
   if final is not None:
     final = final[entries - b :]
-  return outs["o"].reshape(inputs.shape), final, outs["saved"]
+  return outs['o'].reshape(inputs.shape), final, outs['saved']
 
 
 def backward(inputs, saved, do, dfinal, options):
@@ -75,21 +75,21 @@ def backward(inputs, saved, do, dfinal, options):
   b, _, h, d = inputs.shape
   if tiles.parts > 1:
     second = dataclasses.replace(steps, part=1)
-    middle = {"dstate": (None, like((1, h, d, d), jnp.float32))}
+    middle = {'dstate': (None, like((1, h, d, d), jnp.float32))}
     middle = _backward(second, inputs, None, do, dfinal, middle, 1)
-    dfinal = _joined(middle["dstate"], dfinal)
+    dfinal = _joined(middle['dstate'], dfinal)
   entries = b * tiles.parts
   outs = steps.results(steps.back, like)
-  outs["bias"] = tpu.bias_sums(
+  outs['bias'] = tpu.bias_sums(
     inputs, tiles, lambda i, g, n: (i, g, n), entries
   )
   dstate = like((entries, h, d, d), jnp.float32)
-  outs["dstate"] = None, None if inputs.state is None else dstate
+  outs['dstate'] = None, None if inputs.state is None else dstate
   outs = _backward(steps, inputs, saved, do, dfinal, outs, entries)
-  dstate = outs["dstate"]
+  dstate = outs['dstate']
   if dstate is not None:
     dstate = dstate[:b]
-  return *tpu.gradients(inputs, outs, outs["bias"]), dstate
+  return *tpu.gradients(inputs, outs, outs['bias']), dstate
 
 
 def _plan(inputs, options):
@@ -129,18 +129,18 @@ def _saved(tiles, where, x):
 def _forward(steps, inputs, state, outs, entries):
   """Runs the forward kernel for those of 'o', 'state', 'saved' in `outs`."""
   tiles, where = steps.tiles, steps.forth
-  o, saved = outs.get("o"), outs.get("saved")
-  names = ("k", "v") if o is None else ("q", "k", "v")
+  o, saved = outs.get('o'), outs.get('saved')
+  names = ('k', 'v') if o is None else ('q', 'k', 'v')
   ins = {
     **steps.operands(inputs, where, names),
-    "slopes": scalars(inputs.slopes),
-    "mask": (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
-    "state": _entry(tiles, state),
+    'slopes': scalars(inputs.slopes),
+    'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
+    'state': _entry(tiles, state),
   }
   outs = {
-    "o": (tiles.tile(where), o),
-    "state": _entry(tiles, outs["state"]),
-    "saved": _saved(tiles, where, saved),
+    'o': (tiles.tile(where), o),
+    'state': _entry(tiles, outs['state']),
+    'saved': _saved(tiles, where, saved),
   }
   grid = entries, tiles.groups, tiles.steps
   return call(steps, _forward_kernel, ins, outs, grid=grid, products=4)
@@ -167,10 +167,10 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
       rows, valid, length = steps.rows(ins, block, c)
       for h, lane in tpu.head_lanes(steps.tiles):
         start, end, left = steps.decays(slopes[h], length)
-        k, v = steps.load(ins, "kv", rows, valid, h)
+        k, v = steps.load(ins, 'kv', rows, valid, h)
         state = state_scr[h]
         if outs.o is not None:
-          (q,) = steps.load(ins, "q", rows, None, h)
+          (q,) = steps.load(ins, 'q', rows, None, h)
           scores = (nt(q, k) * decay_scr[h]).astype(dtype)
           o = nn(scores, v) + nn(q, state.astype(dtype)) * start
           outs.o[0, rows, lane] = tpu.keep(valid, o).astype(dtype)
@@ -186,16 +186,16 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
 def _backward(steps, inputs, saved, do, dfinal, outs, entries):
   """Runs the backward kernel, for the gradients or for 'dstate' alone."""
   tiles, where = steps.tiles, steps.back
-  names = "q" if saved is None else ("q", "k", "v")
+  names = 'q' if saved is None else ('q', 'k', 'v')
   ins = {
     **steps.operands(inputs, where, names),
-    "slopes": scalars(inputs.slopes),
-    "do": (tiles.tile(where), tpu.flat(do)),
-    "saved": _saved(tiles, where, saved),
-    "mask": (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
-    "dstate": _entry(tiles, dfinal),
+    'slopes': scalars(inputs.slopes),
+    'do': (tiles.tile(where), tpu.flat(do)),
+    'saved': _saved(tiles, where, saved),
+    'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
+    'dstate': _entry(tiles, dfinal),
   }
-  outs = {**outs, "dstate": _entry(tiles, outs["dstate"][1])}
+  outs = {**outs, 'dstate': _entry(tiles, outs['dstate'][1])}
   return call(
     steps,
     _backward_kernel,
@@ -213,7 +213,7 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
   nn, nt, tn = tpu.products(dtype)
   slopes = steps.slopes(ins)
   heads = range(steps.tiles.heads)
-  bias = getattr(outs, "bias", None)
+  bias = getattr(outs, 'bias', None)
 
   @pl.when(n == 0)
   def _():
@@ -231,7 +231,7 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
       rows, valid, length = steps.rows(ins, block, c)
       for h in heads:
         _, end, left = steps.decays(slopes[h], length)
-        k, v = steps.load(ins, "kv", rows, valid, h)
+        k, v = steps.load(ins, 'kv', rows, valid, h)
         kv = tn((k * end).astype(dtype), v)
         states_scr[c + 1, h] = states_scr[c, h] * left + kv
 
@@ -246,11 +246,11 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
       rows, valid, length = steps.rows(ins, block, c)
       for h, lane in tpu.head_lanes(steps.tiles):
         start, end, left = steps.decays(slopes[h], length)
-        (q,) = steps.load(ins, "q", rows, valid, h)
+        (q,) = steps.load(ins, 'q', rows, valid, h)
         do = tpu.keep(valid, ins.do[0, rows, lane])
         dstate = dstate_scr[h]
         if ins.saved is not None:
-          k, v = steps.load(ins, "kv", rows, valid, h)
+          k, v = steps.load(ins, 'kv', rows, valid, h)
           state, carried = states_scr[c, h].astype(dtype), dstate.astype(dtype)
           scores = (nt(q, k) * decay_scr[h]).astype(dtype)
           dscores = (nt(do, v) * decay_scr[h]).astype(dtype)

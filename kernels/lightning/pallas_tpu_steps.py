@@ -11,8 +11,8 @@ from jax.experimental.pallas import tpu as pltpu
 
 from kernels import chunks, tpu
 
-NAMES = "q", "k", "v"
-GRADIENTS = "dq", "dk", "dv"
+NAMES = 'q', 'k', 'v'
+GRADIENTS = 'dq', 'dk', 'dv'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Steps:
   def operands(self, inputs, where, names=NAMES):
     """name -> (BlockSpec, array) of q, k and v, or of 'qkv'."""
     if self.packed:
-      return {"qkv": (self._wide(where), tpu.flat(inputs.arrays[0]))}
+      return {'qkv': (self._wide(where), tpu.flat(inputs.arrays[0]))}
     arrays = dict(zip(NAMES, inputs.arrays, strict=True))
     return {n: (self.tiles.tile(where), tpu.flat(arrays[n])) for n in names}
 
@@ -79,7 +79,7 @@ class Steps:
     shape = t.batch, t.length, t.num_heads * t.width
     if self.packed:
       shape = *shape[:2], 3 * shape[2]
-      return {"dq dk dv": (self._wide(where), like(shape, self.dtype))}
+      return {'dq dk dv': (self._wide(where), like(shape, self.dtype))}
     return {n: (t.tile(where), like(shape, self.dtype)) for n in GRADIENTS}
 
   def _wide(self, where):
@@ -135,7 +135,7 @@ class Steps:
     Undoes the activation, rounds, and adds the gradient as it was before to
     that of the bias.
     """
-    if self.options.activation == "silu":
+    if self.options.activation == 'silu':
       x = self._raw(ins, NAMES[which], rows, valid, head).astype(jnp.float32)
       s = jax.nn.sigmoid(x)
       grad = grad * (s * (1 + x * (1 - s)))
@@ -155,12 +155,12 @@ class Steps:
     """The reference that holds an array, and the lanes of a head in it."""
     t = self.tiles
     first = which * t.num_heads * t.width if self.packed else 0
-    name = "qkv" if self.packed and names is NAMES else names[which]
+    name = 'qkv' if self.packed and names is NAMES else names[which]
     lane = tpu.head_lanes(t, first)[head][1]
     return getattr(refs, name), lane
 
   def _activated(self, x):
-    if self.options.activation != "silu":
+    if self.options.activation != 'silu':
       return x
     x = x.astype(jnp.float32)
     return (x * jax.nn.sigmoid(x)).astype(self.dtype)
@@ -190,9 +190,9 @@ def call(steps, kernel, ins, outs, *, grid, products, states=0):
     ins,
     outs,
     grid=grid,
-    semantics=("parallel", "parallel", "arbitrary"),
+    semantics=('parallel', 'parallel', 'arbitrary'),
     scratch=[decay, state] + [(states, *state)] * bool(states),
     interpret=steps.options.interpret,
     flops=2 * products * tokens * max(steps.chunk, t.width),
-    transcendentals=products * tokens * (steps.options.activation == "silu"),
+    transcendentals=products * tokens * (steps.options.activation == 'silu'),
   )

@@ -17,7 +17,7 @@ from kernels.linear.options import check_value_width
 from kernels.linear.pallas_tpu_backward import backward
 from kernels.linear.pallas_tpu_steps import Steps, call, pair, unpaired
 
-__all__ = ["backward", "forward", "supported"]
+__all__ = ['backward', 'forward', 'supported']
 
 
 def supported(shape, dtype, value_width=None, state=False):
@@ -50,29 +50,26 @@ def _sweeps(steps, inputs, save):
   q, k, v = tpu.columns(inputs, tiles)
   like = functools.partial(dispatch.like, q[0])
   b, length, h, d = inputs.shape
-  state = lambda x, rows=None: (tiles.state(lambda b, g, s, n: (b, g, n), rows),
-                                x)  # fmt: skip
+  both = lambda b, g, s, n: (b, g, n)
+  state = lambda x, rows=None: (tiles.state(both, rows), x)
   first = lambda b, g, s, n: (b, g, n * (1 - s) + last * s)
   second = lambda b, g, s, n: (b, g, n * s)
   kv, z = pair(inputs.state, options)
   ins = {
-    "q": (tiles.tile(second, q[1]), q[0]),
-    "k": (tiles.tile(first, k[1]), k[0]),
-    "v": (tiles.tile(first, v[1]), v[0]),
-    "mask": (
-      tiles.tokens(lambda b, g, s, n: (b, g, n)),
-      tpu.mask_rows(inputs.mask),
-    ),
-    "kv": state(kv),
-    "z": state(z, 1),
+    'q': (tiles.tile(second, q[1]), q[0]),
+    'k': (tiles.tile(first, k[1]), k[0]),
+    'v': (tiles.tile(first, v[1]), v[0]),
+    'mask': (tiles.tokens(both), tpu.mask_rows(inputs.mask)),
+    'kv': state(kv),
+    'z': state(z, 1),
   }
   norm = options.normalize and (save or options.return_state)
   sums = like((b, h, d, d), jnp.float32)
   outs = {
-    "o": (tiles.tile(second), like((b, length, h * d), dtype)),
-    "sums": state(sums if options.return_state else None),
-    "kv": state(like((b, h, d, d), dtype) if save else None),
-    "z": state(like((b, h, 1, d), jnp.float32) if norm else None, 1),
+    'o': (tiles.tile(second), like((b, length, h * d), dtype)),
+    'sums': state(sums if options.return_state else None),
+    'kv': state(like((b, h, d, d), dtype) if save else None),
+    'z': state(like((b, h, 1, d), jnp.float32) if norm else None, 1),
   }
   outs = call(
     steps,
@@ -80,10 +77,10 @@ def _sweeps(steps, inputs, save):
     ins,
     outs,
     grid=(b, tiles.groups, 2, tiles.blocks),
-    semantics=("parallel", "parallel", "arbitrary", "arbitrary"),
+    semantics=('parallel', 'parallel', 'arbitrary', 'arbitrary'),
     products=2,
   )
-  return outs["o"], outs["sums"], outs["kv"], outs["z"]
+  return outs['o'], outs['sums'], outs['kv'], outs['z']
 
 
 def _sweeps_kernel(ins, outs, kv, z, *, steps):
@@ -123,38 +120,38 @@ def _halves(steps, inputs, save):
     steps,
     _sums_kernel,
     {
-      "k": (tiles.tile(tiles.half, k[1]), k[0]),
-      "v": (tiles.tile(tiles.half, v[1]), v[0]),
-      "mask": mask,
+      'k': (tiles.tile(tiles.half, k[1]), k[0]),
+      'v': (tiles.tile(tiles.half, v[1]), v[0]),
+      'mask': mask,
     },
     {
-      "kv": (tiles.state(part), like((tiles.parts, h, d, d), jnp.float32)),
-      "z": (
+      'kv': (tiles.state(part), like((tiles.parts, h, d, d), jnp.float32)),
+      'z': (
         tiles.state(part, 1),
         like((tiles.parts, h, 1, d), jnp.float32) if normalize else None,
       ),
     },
     grid=(tiles.parts, tiles.steps),
-    semantics=("parallel", "arbitrary"),
+    semantics=('parallel', 'arbitrary'),
     products=1,
   )
-  sums, z = tpu.added(outs["kv"], outs["z"], pair(inputs.state, steps.options))
+  sums, z = tpu.added(outs['kv'], outs['z'], pair(inputs.state, steps.options))
   kv = sums.astype(dtype)
   outs = call(
     steps,
     _outputs_kernel,
     {
-      "q": (tiles.tile(tiles.half, q[1]), q[0]),
-      "mask": mask,
-      "kv": (tiles.state(total), kv),
-      "z": (tiles.state(total, 1), z),
+      'q': (tiles.tile(tiles.half, q[1]), q[0]),
+      'mask': mask,
+      'kv': (tiles.state(total), kv),
+      'z': (tiles.state(total, 1), z),
     },
-    {"o": (tiles.tile(tiles.half), like((1, length, h * d), dtype))},
+    {'o': (tiles.tile(tiles.half), like((1, length, h * d), dtype))},
     grid=(tiles.parts, tiles.steps),
-    semantics=("parallel", "arbitrary"),
+    semantics=('parallel', 'arbitrary'),
     products=1,
   )
-  return outs["o"], sums, kv, z
+  return outs['o'], sums, kv, z
 
 
 def _sums_kernel(ins, outs, kv, z, *, steps):

@@ -29,7 +29,7 @@ def backward(inputs, saved, do, dfinal, options):
   dstate = None
   if inputs.state is not None:
     dstate = unpaired(dkv, dz, options)
-  return *tpu.gradients(inputs, outs, outs["bias"]), dstate
+  return *tpu.gradients(inputs, outs, outs['bias']), dstate
 
 
 def _sweeps(steps, inputs, saved, do, dfinal):
@@ -45,24 +45,24 @@ def _sweeps(steps, inputs, saved, do, dfinal):
   both = lambda b, g, t: (b, g, jnp.where(t < blocks, t, _block(t, blocks)))
   state = lambda x, rows=None: (tiles.state(both, rows), x)
   ins = {
-    "q": (tiles.tile(queries, q[1]), q[0]),
-    "k": (tiles.tile(keys, k[1]), k[0]),
-    "v": (tiles.tile(values, v[1]), v[0]),
-    "do": (tiles.tile(queries), tpu.flat(do)),
-    "mask": (tiles.tokens(both), tpu.mask_rows(inputs.mask)),
-    "kv": state(saved[0]),
-    "z": state(saved[1], 1),
-    "dkv": state(dfinal[0]),
-    "dz": state(dfinal[1], 1),
+    'q': (tiles.tile(queries, q[1]), q[0]),
+    'k': (tiles.tile(keys, k[1]), k[0]),
+    'v': (tiles.tile(values, v[1]), v[0]),
+    'do': (tiles.tile(queries), tpu.flat(do)),
+    'mask': (tiles.tokens(both), tpu.mask_rows(inputs.mask)),
+    'kv': state(saved[0]),
+    'z': state(saved[1], 1),
+    'dkv': state(dfinal[0]),
+    'dz': state(dfinal[1], 1),
   }
   kv = z = None
   if inputs.state is not None:
     kv = like((b, h, d, d), jnp.float32)
     z = like((b, h, 1, d), jnp.float32) if steps.options.normalize else None
   outs = {
-    "dkv": state(kv),
-    "dz": state(z, 1),
-    "bias": tpu.bias_sums(inputs, tiles, both, b),
+    'dkv': state(kv),
+    'dz': state(z, 1),
+    'bias': tpu.bias_sums(inputs, tiles, both, b),
   }
   if tpu.stays_packed(inputs, tiles):
 
@@ -70,9 +70,9 @@ def _sweeps(steps, inputs, saved, do, dfinal):
       which = jnp.where(t < blocks, 0, 1 + _which(t, blocks))
       return b, which * tiles.groups + g, both(b, g, t)[2]
 
-    outs["dq dk dv"] = tiles.tile(column), like(q[0].shape, q[0].dtype)
+    outs['dq dk dv'] = tiles.tile(column), like(q[0].shape, q[0].dtype)
   else:
-    for name, where in (("dq", queries), ("dk", keys), ("dv", keys)):
+    for name, where in (('dq', queries), ('dk', keys), ('dv', keys)):
       outs[name] = tiles.tile(where), like(q[0].shape, q[0].dtype)
   outs = call(
     steps,
@@ -80,10 +80,10 @@ def _sweeps(steps, inputs, saved, do, dfinal):
     ins,
     outs,
     grid=(b, tiles.groups, 3 * blocks),
-    semantics=("parallel", "parallel", "arbitrary"),
+    semantics=('parallel', 'parallel', 'arbitrary'),
     products=5,
   )
-  return outs, outs["dkv"], outs["dz"]
+  return outs, outs['dkv'], outs['dz']
 
 
 def _block(t, blocks):
@@ -143,39 +143,39 @@ def _halves(steps, inputs, saved, do, dfinal):
     steps,
     _queries_kernel,
     {
-      "q": (tiles.tile(tiles.half, q[1]), q[0]),
-      "do": (tiles.tile(tiles.half), tpu.flat(do)),
-      "mask": mask,
-      "kv": (tiles.state(total), saved[0]),
-      "z": (tiles.state(total, 1), saved[1]),
+      'q': (tiles.tile(tiles.half, q[1]), q[0]),
+      'do': (tiles.tile(tiles.half), tpu.flat(do)),
+      'mask': mask,
+      'kv': (tiles.state(total), saved[0]),
+      'z': (tiles.state(total, 1), saved[1]),
     },
     {
-      "dq dk dv" if packed else "dq": (tiles.tile(tiles.half), grad),
-      "dkv": (tiles.state(part), like((tiles.parts, h, d, d), jnp.float32)),
-      "dz": (
+      'dq dk dv' if packed else 'dq': (tiles.tile(tiles.half), grad),
+      'dkv': (tiles.state(part), like((tiles.parts, h, d, d), jnp.float32)),
+      'dz': (
         tiles.state(part, 1),
         like((tiles.parts, h, 1, d), jnp.float32)
         if options.normalize
         else None,
       ),
-      "bias": bias,
+      'bias': bias,
     },
     grid=(tiles.parts, tiles.steps),
-    semantics=("parallel", "arbitrary"),
+    semantics=('parallel', 'arbitrary'),
     products=3,
   )
   dkv, dz = tpu.added(
-    *(x if x is None else x * options.scale for x in (outs["dkv"], outs["dz"])),
+    *(x if x is None else x * options.scale for x in (outs['dkv'], outs['dz'])),
     dfinal,
   )
   ins = {
-    "k": (tiles.tile(tiles.half, k[1]), k[0]),
-    "v": (tiles.tile(tiles.half, v[1]), v[0]),
-    "mask": mask,
-    "dkv": (tiles.state(total), dkv),
-    "dz": (tiles.state(total, 1), dz),
+    'k': (tiles.tile(tiles.half, k[1]), k[0]),
+    'v': (tiles.tile(tiles.half, v[1]), v[0]),
+    'mask': mask,
+    'dkv': (tiles.state(total), dkv),
+    'dz': (tiles.state(total, 1), dz),
   }
-  more = {"bias": bias}
+  more = {'bias': bias}
   if packed:
 
     def column(p, n, which):
@@ -184,23 +184,23 @@ def _halves(steps, inputs, saved, do, dfinal):
       return 0, jnp.where(is_block, 1 + which, 2), tiles.half(p, n)[2]
 
     # The result goes on with the array that has dq.
-    ins["grads"] = pl.BlockSpec(memory_space=pl.ANY), outs["dq dk dv"]
-    more["dq dk dv"] = tiles.tile(column), grad
+    ins['grads'] = pl.BlockSpec(memory_space=pl.ANY), outs['dq dk dv']
+    more['dq dk dv'] = tiles.tile(column), grad
   else:
-    more["dk"] = more["dv"] = tiles.tile(tiles.half), grad
+    more['dk'] = more['dv'] = tiles.tile(tiles.half), grad
   more = call(
     steps,
     _keys_kernel,
     ins,
     more,
     grid=(tiles.parts, tiles.steps, 2),
-    semantics=("parallel", "arbitrary", "arbitrary"),
+    semantics=('parallel', 'arbitrary', 'arbitrary'),
     products=2,
   )
   if not packed:
-    more["dq"] = outs["dq"]
+    more['dq'] = outs['dq']
   if bias[1] is not None:
-    more["bias"] += outs["bias"]
+    more['bias'] += outs['bias']
   return more, dkv, dz
 
 

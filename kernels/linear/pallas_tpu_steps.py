@@ -109,7 +109,7 @@ class Steps:
 
   def _store(self, outs, which, lane, grad):
     """Rounds a gradient, and adds it to that of the bias as it was before."""
-    getattr(outs, ("dq", "dk", "dv")[which])[0, :, lane] = grad.astype(
+    getattr(outs, ('dq', 'dk', 'dv')[which])[0, :, lane] = grad.astype(
       self.dtype
     )
     if outs.bias is not None:
@@ -163,6 +163,6 @@ def call(steps, kernel, ins, outs, *, grid, semantics, products):
     scratch=[(t.heads, t.width, t.width), (t.heads, 1, t.width)],
     interpret=steps.options.interpret,
     flops=2 * products * tokens * t.width,
-    transcendentals=products * tokens * (steps.options.feature_map == "elu1"),
-    aliases=[("grads", "dq dk dv")] if "grads" in ins else [],
+    transcendentals=products * tokens * (steps.options.feature_map == 'elu1'),
+    aliases=[('grads', 'dq dk dv')] if 'grads' in ins else [],
   )

@@ -1,0 +1,330 @@
+"""TPU kernels of packed operands, states, SiLU, biases, two cores: simulated.
+
+Against float64: NaN in unwritten memory, races found, grid in random order.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import kernels
+from kernels import tpu
+from kernels.lightning import reference as lightning
+from kernels.linear import reference as linear
+from kernels.tools import errors
+from kernels.tools.rms import relative_rms
+
+SCALE = 0.7
+full = pytest.mark.full
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+  """A call of a packed operation; 'form' is feature map or activation."""
+
+  op: str
+  form: str
+  batch: int
+  length: int
+  heads: int
+  width: int
+  dtype: str = 'float32'
+  seed: int = 0
+
+  @property
+  def normalize(self):
+    return self.op == 'linear' and self.form == 'elu1'
+
+  def options(self):
+    if self.op == 'simpletron':
+      return {'scale': SCALE}
+    if self.op == 'lightning':
+      return {'scale': SCALE, 'activation': self.form, 'slopes': self.slopes()}
+    named = {'feature_map': self.form, 'normalize': self.normalize}
+    return {'scale': SCALE, **named}
+
+  def slopes(self):
+    return jnp.asarray([0.3, 0.0, 1.5, 8.0, 1e-3, 0.1][: self.heads])
+
+  def arrays(self):
+    """q, k, v, do (NaN where masked), mask, state and its gradient."""
+    rng = np.random.default_rng(self.seed)
+    shape = self.batch, self.length, self.heads, self.width
+    mask = rng.random(shape[:2]) < 0.8
+    mask[:, 0] = True
+    off = ~mask[:, :, None, None]
+    arrays = [
+      jnp.asarray(np.where(off, np.nan, rng.standard_normal(shape)), self.dtype)
+      for _ in range(4)
+    ]
+    states = rng.standard_normal((2, shape[0], *shape[2:], self.width))
+    norms = rng.random((2, shape[0], *shape[2:])) + 1
+    state, last = (
+      (s, z) if self.normalize else s
+      for s, z in zip(jnp.float32(states), jnp.float32(norms), strict=True)
+    )
+    return arrays, jnp.asarray(mask), state, last
+
+
+CALLS = [
+  Call('linear', 'elu1', 2, 150, 2, 64),
+  pytest.param(Call('linear', 'elu1', 2, 150, 2, 64, 'bfloat16', 1), marks=full),
+  pytest.param(Call('linear', 'relu', 1, 40, 3, 48), marks=full),
+  pytest.param(Call('linear', 'elu1', 2, 300, 4, 128, seed=2), marks=full),
+  pytest.param(Call('simpletron', '', 2, 200, 2, 64, 'bfloat16'), marks=full),
+  pytest.param(Call('simpletron', '', 1, 7, 1, 7), marks=full),
+  Call('lightning', 'silu', 2, 150, 2, 64, 'bfloat16'),
+  pytest.param(Call('lightning', 'silu', 2, 300, 3, 48), marks=full),
+  pytest.param(Call('lightning', 'identity', 2, 300, 4, 64, seed=1), marks=full),
+  pytest.param(Call('lightning', 'silu', 1, 5, 1, 1), marks=full),
+]
+# One sequence of one group of heads: even, odd and ragged numbers of blocks.
+ALONE = [
+  Call('linear', 'elu1', 1, 384, 2, 64),
+  pytest.param(Call('linear', 'elu1', 1, 300, 1, 48, 'bfloat16'), marks=full),
+  pytest.param(Call('simpletron', '', 1, 512, 1, 128, seed=1), marks=full),
+  pytest.param(Call('lightning', 'silu', 1, 500, 2, 64), marks=full),
+  Call('lightning', 'identity', 1, 300, 1, 32, seed=1),
+  pytest.param(Call('lightning', 'silu', 1, 300, 2, 64, 'bfloat16'), marks=full),
+]
+
+
+@pytest.mark.parametrize('call', CALLS, ids=str)
+def test_packed_against_float64(call, monkeypatch):
+  monkeypatch.setattr(tpu, 'MAX_ROWS', 128)
+  _check(call, _run(call, packed=True))
+
+
+@pytest.mark.parametrize('call', ALONE, ids=str)
+def test_two_cores_against_float64(call, monkeypatch):
+  """Either core's memory is its own; the other's is a race."""
+  monkeypatch.setattr(tpu, 'MAX_ROWS', 128)
+  monkeypatch.setattr(tpu, 'cores', lambda: 2)
+  grids = _recorded(monkeypatch)
+  _check(call, _run(call, packed=True))
+  assert len(grids) == 4 and {2} == {grid[0] for grid in grids} - {1}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'call',
+  [
+    Call('linear', 'elu1', 2, 150, 4, 64, 'bfloat16'),
+    Call('simpletron', '', 2, 150, 3, 7),
+    Call('lightning', 'silu', 2, 150, 4, 64, 'bfloat16'),
+    Call('lightning', 'identity', 1, 150, 3, 40),
+  ],
+  ids=str,
+)
+def test_packed_is_what_apart_is(call):
+  """To the last bit."""
+  got, want = _run(call, packed=True), _run(call, packed=False)
+  del got['dbias']
+  for name, x in got.items():
+    np.testing.assert_array_equal(x, want[name], name)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('op', tuple(errors.FUNCTIONS))
+@pytest.mark.parametrize(
+  'heads, width, dtype',
+  [
+    (1, 1, 'bfloat16'),
+    (3, 7, 'float32'),
+    (1, 16, 'bfloat16'),
+    (8, 48, 'float32'),
+    (2, 80, 'bfloat16'),
+    (4, 96, 'float32'),
+    (2, 192, 'bfloat16'),
+    (1, 512, 'float32'),
+    (16, 24, 'bfloat16'),
+  ],
+)
+def test_any_head_width(op, heads, width, dtype):
+  case = errors.Case(65, heads, width, dtype, 'ragged', 3, 1)
+  if op == 'lightning' and heads > len(errors.SLOPES):
+    pytest.skip('fewer slopes than heads')
+  with errors.simulated('pallas_tpu'):
+    found = errors.measure(op, 'pallas_tpu', case)
+  assert errors.within(found, dtype), found
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('normalize', (True, False))
+def test_a_state_makes_two_calls_one(normalize):
+  """Tokens of an earlier call, handed over as a state, weigh as any others.
+
+  The gradient of what the later call returns goes back through the state.
+  """
+  call = Call('linear', 'elu1', 1, 90, 2, 32)
+  (q, k, v, do), mask, *_ = call.arrays()
+  options = {'normalize': normalize, 'scale': SCALE}
+  cut = 33
+
+  def later(k0, v0, q, k, v):
+    attend = kernels.linear_attention
+    early, late = mask[:, :cut], mask[:, cut:]
+    more = {**options, 'kernel': 'pallas_tpu', 'return_state': True}
+    _, state = attend(q[:, :cut], k0, v0, mask=early, **more)
+    return attend(q[:, cut:], k, v, mask=late, initial_state=state, **more)[0]
+
+  with errors.simulated('pallas_tpu'):
+    args = k[:, :cut], v[:, :cut], q, k[:, cut:], v[:, cut:]
+    out, pull = jax.vjp(later, *args)
+    dk0, dv0, dq, dk, dv = pull(do[:, cut:])
+  # In the whole, the outputs of the earlier tokens are not looked at.
+  do = np.asarray(do, np.float64).copy()
+  do[:, :cut] = 0
+  want = linear.attention(q, k, v, mask, do, **options)
+  got = out, dq[:, cut:], dk, dv, dk0, dv0
+  parts = [x[:, cut:] for x in want] + [x[:, :cut] for x in want[2:]]
+  for x, y in zip(got, parts, strict=True):
+    assert relative_rms(x, y) < 1e-5
+
+
+def _run(call, packed):
+  """name -> array: results and gradients of everything, simulated."""
+  (q, k, v, do), mask, state, last = call.arrays()
+  name = f'{call.op}_attention' + ('_packed' if packed else '')
+  options = call.options()
+
+  def attend(arrays, bias, state):
+    return getattr(kernels, name)(
+      *arrays,
+      kernel='pallas_tpu',
+      mask=mask,
+      initial_state=state,
+      return_state=True,
+      **({'bias': bias} if packed else {}),
+      **options,
+    )
+
+  @jax.jit
+  def both(last, do, *args):
+    out, pull = jax.vjp(attend, *args)
+    return out, pull((do, last))
+
+  arrays = (jnp.stack([q, k, v], axis=2),) if packed else (q, k, v)
+  bias = jnp.ones((3, call.heads, call.width)) if packed else None
+  with errors.simulated('pallas_tpu', call.seed):
+    (out, final), (grads, dbias, dstate) = both(last, do, arrays, bias, state)
+  _no_races()
+  dq, dk, dv = (grads[0][:, :, i] for i in range(3)) if packed else grads
+  got = {'out': out, 'dq': dq, 'dk': dk, 'dv': dv, 'dbias': dbias}
+  sums = {'state': final, 'dstate': dstate}
+  for key, x in sums.items():
+    x = x if call.normalize else (x,)
+    got |= {f'{key}{i}': y for i, y in enumerate(x)}
+  return {n: None if x is None else np.float64(x) for n, x in got.items()}
+
+
+def _check(call, got):
+  want = _expected(call)
+  assert got.keys() == want.keys()
+  limit = {'float32': 1e-5, 'bfloat16': 6e-3}[call.dtype]
+  found = {name: relative_rms(got[name], want[name]) for name in want}
+  assert max(found.values()) < limit, found
+  off = ~np.asarray(call.arrays()[1])
+  for name in ('out', 'dq', 'dk', 'dv'):
+    assert not got[name][off].any(), name
+
+
+def _expected(call):
+  if call.op == 'lightning':
+    want = _lightning(call)
+  else:
+    want = _linear(call)
+  grads = [want[n].sum((0, 1)) for n in ('dq', 'dk', 'dv')]
+  return {**want, 'dbias': np.stack(grads)}
+
+
+def _lightning(call):
+  (q, k, v, do), mask, state, last = call.arrays()
+  x = [linear.zero_masked(a, mask) for a in (q, k, v)]
+  silu = call.form == 'silu'
+  s = [1 / (1 + np.exp(-a)) for a in x]
+  y = [a * b if silu else a for a, b in zip(x, s, strict=True)]
+  out, *grads, final, dstate = lightning.attention(
+    *y,
+    mask,
+    do,
+    slopes=call.slopes(),
+    scale=SCALE,
+    initial_state=state,
+    dfinal=last,
+  )
+  if silu:
+    slopes = [b * (1 + a * (1 - b)) for a, b in zip(x, s, strict=True)]
+    grads = [g * slope for g, slope in zip(grads, slopes, strict=True)]
+  names = 'out', 'dq', 'dk', 'dv', 'state0', 'dstate0'
+  return dict(zip(names, (out, *grads, final, dstate), strict=True))
+
+
+def _linear(call):
+  """By the equations, with a state; float64."""
+  (q, k, v, do), mask, state, last = call.arrays()
+  q, k, v, do = (linear.zero_masked(x, mask) for x in (q, k, v, do))
+  keep = np.asarray(mask)[:, :, None, None]
+  name = call.form or 'identity'
+  phi = {
+    'elu1': lambda x: np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))),
+    'relu': lambda x: np.maximum(x, 0),
+    'identity': lambda x: x,
+  }[name]
+  slope = {
+    'elu1': lambda x: np.where(x > 0, 1, np.exp(np.minimum(x, 0))),
+    'relu': lambda x: (x > 0) * 1.0,
+    'identity': np.ones_like,
+  }[name]
+  phi_q, phi_k = phi(q), phi(k) * keep
+  s0, z0 = state if call.normalize else (state, 0)
+  ds, dz = last if call.normalize else (last, 0)
+  s = np.einsum('blhd,blhe->bhde', phi_k, v) + np.float64(s0)
+  num = SCALE * np.einsum('blhd,bhde->blhe', phi_q, s)
+  norm, total, dnorm = 1.0, 0.0, 0.0
+  if call.normalize:
+    total = phi_k.sum(1) + np.float64(z0)
+    norm = np.einsum('blhd,bhd->blh', phi_q, total)[..., None] + 1e-6
+  out = num / norm * keep
+  dnum = SCALE * do / norm
+  dphi_q = np.einsum('blhe,bhde->blhd', dnum, s)
+  ds = np.einsum('blhd,blhe->bhde', phi_q, dnum) + np.float64(ds)
+  if call.normalize:
+    dnorm = -(do * out).sum(-1, keepdims=True) / norm
+    dphi_q = dphi_q + dnorm * total[:, None]
+    dz = (phi_q * dnorm * keep).sum(1) + np.float64(dz)
+  dphi_k = np.einsum('blhe,bhde->blhd', v, ds)
+  if call.normalize:
+    dphi_k = dphi_k + dz[:, None]
+  want = {
+    'out': out,
+    'dq': dphi_q * slope(q) * keep,
+    'dk': dphi_k * slope(k) * keep,
+    'dv': np.einsum('blhd,bhde->blhe', phi_k, ds),
+    'state0': s,
+    'dstate0': ds,
+  }
+  if call.normalize:
+    want |= {'state1': total, 'dstate1': dz}
+  return want
+
+
+def _recorded(monkeypatch):
+  """The grids of the kernels that run from now on."""
+  grids, run = [], tpu.call
+
+  def record(*args, grid, **kwargs):
+    grids.append(grid)
+    return run(*args, grid=grid, **kwargs)
+
+  monkeypatch.setattr(tpu, 'call', record)
+  return grids
+
+
+def _no_races():
+  from jax._src.pallas.mosaic.interpret import interpret_pallas_call as state
+
+  assert not state.races.races_found
