@@ -151,7 +151,6 @@ def call(name, kernel, ins, outs, *, grid, scratch, warpgroups, interpret):
       approx_math=True,
       # `Tools.publish` has the barriers that the stores need.
       unsafe_no_auto_barriers=True,
-      reduction_scratch_bytes=1024,
     ),
   )(*(ins[name] for name in in_names))
   found = dict(zip(out_names, results, strict=True))
@@ -234,6 +233,22 @@ class Tools:
     )
     return plgpu.RefUnion(self.tiles(*lead), lines)
 
+  def factors(self, count, copies):
+    """Scratch: vectors [64] that rows are weighted by, see `weighted_sum`.
+
+    `copies` vectors for each of `count` warpgroups: the first of 8 rows of a
+    tile [8 copies, 64]. That row lies in one piece, whatever the swizzle: it
+    is stored to as numbers, of the other view.
+    """
+    if self.simulate:
+      return plgpu.SMEM((count, 8 * copies, TILE), jnp.bfloat16)
+    tiling = plgpu.TilingTransform((8, TILE))
+    shape = (count, 8 * copies, TILE)
+    return plgpu.RefUnion(
+      plgpu.SMEM(shape, jnp.bfloat16, transforms=(tiling, _SWIZZLE)),
+      plgpu.SMEM(shape, jnp.bfloat16),
+    )
+
   def views(self, ref):
     """(as tiles, as lines for TMA) of `moved` scratch."""
     return (ref, ref) if self.simulate else ref
@@ -289,8 +304,8 @@ class Tools:
           plgpu.wgmma(acc, a, b)
       return tuple(acc[...] for acc in accs)
 
-    acc = plgpu.ACC((TILE, TILE), jnp.float32)
-    return pl.run_scoped(run, *[acc] * len(groups))
+    accs = (plgpu.ACC((TILE, g[0][1].shape[1]), jnp.float32) for g in groups)
+    return pl.run_scoped(run, *accs)
 
   def product(self, *terms):
     return self.products(terms)[0]
