@@ -224,9 +224,10 @@ class _Chunk:
     self.tools, self.scratch = block.tools, block.scratch
     self.slot, self.n = block.ring.slot(t), block._number(t)
     # Indices that the compiler does not know: it would hoist the matrix
-    # descriptor of every tile out of the loop and fill the registers. A
-    # slope is never negative.
-    self.zero = jnp.where(block.slope * t.astype(jnp.float32) < 0, 1, 0)
+    # descriptor of every tile out of the loop and fill the registers. Zero
+    # for every slope, negative ones and NaN included.
+    below = jnp.abs(block.slope) * t.astype(jnp.float32) < 0
+    self.zero = jnp.where(below, 1, 0)
     self.w = block.w + self.zero
     self.numbers = [i + self.zero for i in block.numbers]
     self.members = hopper.numbers(2)
