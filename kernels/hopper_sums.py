@@ -90,7 +90,7 @@ def sums(x, y, mask, plan, slopes=None):
     functools.partial(_kernel, plan=plan, tools=tools),
     ins,
     outs,
-    grid={'h': h, 'part': plan.parts, 'b': b},
+    blocks=(b, h, plan.parts),
     scratch=scratch,
     warpgroups=w,
     interpret=plan.interpret,
@@ -99,7 +99,7 @@ def sums(x, y, mask, plan, slopes=None):
 
 
 def _kernel(ins, outs, scratch, *, plan, tools):
-  b, h, part, w = hopper.place(plan.warpgroups, 'b', 'h', 'part')
+  b, h, part, w = hopper.place(plan.warpgroups, ins.x.shape[2])
   first = part * plan.per_part
   count = hopper.chunk_count(plan.length)
   steps = plan.per_part

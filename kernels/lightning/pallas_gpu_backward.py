@@ -61,7 +61,7 @@ def run(q, k, v, mask, slopes, saved, do, after, want_dinitial, plan):
       'dv': grad,
       'dinitial': dinitial if want_dinitial else None,
     },
-    grid={'h': h, 'part': plan.parts, 'b': b},
+    blocks=(b, h, plan.parts),
     scratch=_scratch(tools, plan.warpgroups, stages, mask is not None),
     warpgroups=plan.warpgroups,
     interpret=plan.interpret,
@@ -125,7 +125,7 @@ class _Block:
 
   def __init__(self, ins, outs, scratch, plan, tools):
     self.b, self.h, self.part, self.w = hopper.place(
-      plan.warpgroups, 'b', 'h', 'part'
+      plan.warpgroups, plan.shape[2]
     )
     self.ins, self.outs, self.scratch = ins, outs, scratch
     self.plan, self.tools = plan, tools

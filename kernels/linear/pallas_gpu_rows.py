@@ -35,7 +35,7 @@ class _Walk:
 
   def __init__(self, ins, scratch, names, plan, tools):
     self.b, self.h, self.part, self.w = hopper.place(
-      plan.warpgroups, 'b', 'h', 'part'
+      plan.warpgroups, getattr(ins, names[0]).shape[2]
     )
     self.ins, self.scratch, self.names = ins, scratch, names
     self.plan, self.tools = plan, tools
@@ -45,9 +45,7 @@ class _Walk:
     if count % self.steps:
       self.steps = jnp.minimum(self.steps, count - self.first)
     self.views = {n: tools.views(getattr(scratch, n)) for n in names}
-    self.ring = hopper.Ring(
-      plan.stages, self.steps, self._fetch, scratch.free
-    )
+    self.ring = hopper.Ring(plan.stages, self.steps, self._fetch, scratch.free)
 
   def _fetch(self, step, slot):
     n, full = self.first + step, self.scratch.full.at[slot]

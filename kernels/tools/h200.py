@@ -42,13 +42,13 @@ dnn_version_info { major: 9 minor: 12 patch: 0 }
 device_description_str: "NVIDIA H200"
 """
 ENVIRONMENT = {
-  "JAX_PLATFORMS": "cpu",
-  "CUDA_VISIBLE_DEVICES": "",
-  "XLA_FLAGS": "--xla_gpu_autotune_level=0",
-  "MOSAIC_GPU_DUMP_PTXAS": "1",
+  'JAX_PLATFORMS': 'cpu',
+  'CUDA_VISIBLE_DEVICES': '',
+  'XLA_FLAGS': '--xla_gpu_autotune_level=0',
+  'MOSAIC_GPU_DUMP_PTXAS': '1',
 }
 SHAPE = (32, 4001, 4)  # B, L, H: a CLS token in front of 4,000
-PASSES = ("forward", "backward")
+PASSES = ('forward', 'backward')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,13 +71,13 @@ def missing():
 
   find = importlib.util.find_spec
   # Asking for a submodule imports its parent, which may not be there.
-  if not (find("jax_plugins") and find("jax_plugins.xla_cuda13")):
-    return "jax-cuda13-plugin is not installed (extra aot_cuda)"
-  found = importlib.metadata.version("jax-cuda13-plugin")
+  if not (find('jax_plugins') and find('jax_plugins.xla_cuda13')):
+    return 'jax-cuda13-plugin is not installed (extra aot_cuda)'
+  found = importlib.metadata.version('jax-cuda13-plugin')
   if found != jax.__version__:
-    return f"jax-cuda13-plugin is {found}, jax is {jax.__version__}"
-  if importlib.util.find_spec("nvidia.cu13") is None:
-    return "nvidia-cuda-nvcc is not installed (extra aot_cuda)"
+    return f'jax-cuda13-plugin is {found}, jax is {jax.__version__}'
+  if importlib.util.find_spec('nvidia.cu13') is None:
+    return 'nvidia-cuda-nvcc is not installed (extra aot_cuda)'
   return None
 
 
@@ -93,17 +93,17 @@ def device():
   reason = missing()
   if reason:
     raise RuntimeError(reason)
-  if not os.path.exists("/proc/driver/nvidia"):
-    for name in ("CUDA_VISIBLE_DEVICES", "XLA_FLAGS"):
+  if not os.path.exists('/proc/driver/nvidia'):
+    for name in ('CUDA_VISIBLE_DEVICES', 'XLA_FLAGS'):
       os.environ.setdefault(name, ENVIRONMENT[name])
   from jax.experimental import topologies
 
   try:
     topology = topologies.get_topology_desc(
-      platform="cuda", target_config=TARGET, topology="1x1x1"
+      platform='cuda', target_config=TARGET, topology='1x1x1'
     )
   except Exception as error:  # jax raises several kinds
-    raise RuntimeError(f"no H200 to compile for: {error}") from error
+    raise RuntimeError(f'no H200 to compile for: {error}') from error
   return topology.devices[0]
 
 
@@ -141,7 +141,7 @@ def captured(function, *arguments):
     arguments,
   )
   start = time.perf_counter()
-  with kernels.target("gpu"), _Output() as output:
+  with kernels.target('gpu'), _Output() as output:
     program = jax.jit(function).lower(*arguments).compile()
   return program, output.text, time.perf_counter() - start
 
@@ -149,7 +149,7 @@ def captured(function, *arguments):
 class _Output:
   """Collects what this process, libraries included, writes to stdout."""
 
-  text = ""
+  text = ''
 
   def __enter__(self):
     sys.stdout.flush()
@@ -162,15 +162,15 @@ class _Output:
     os.dup2(self._stdout, 1)
     os.close(self._stdout)
     self._file.seek(0)
-    self.text = self._file.read().decode(errors="replace")
+    self.text = self._file.read().decode(errors='replace')
     self._file.close()
 
 
 def _parse(text):
   entry = re.compile(
     r"Compiling entry function '(\w+?)(?:_mosaic_gpu_kernel)?'.*?"
-    r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
-    r"(\d+) bytes spill loads.*?Used (\d+) registers",
+    r'(\d+) bytes stack frame, (\d+) bytes spill stores, '
+    r'(\d+) bytes spill loads.*?Used (\d+) registers',
     re.DOTALL,
   )
   return [
@@ -189,19 +189,19 @@ def program(op, which, width, masked, shape=SHAPE):
 
   import kernels
 
-  attend = getattr(kernels, f"{op}_attention")
+  attend = getattr(kernels, f'{op}_attention')
   b, length, h = shape
   x = jax.ShapeDtypeStruct((b, length, h, width), jnp.bfloat16)
   mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
 
   def forward(q, k, v, mask):
-    return attend(q, k, v, mask=mask, kernel="pallas_gpu")
+    return attend(q, k, v, mask=mask, kernel='pallas_gpu')
 
   def both(q, k, v, do, mask):
     out, pull = jax.vjp(lambda *x: forward(*x, mask), q, k, v)
     return out, *pull(do)
 
-  if which == "forward":
+  if which == 'forward':
     return forward, (x, x, x, mask)
   return both, (x, x, x, x, mask)
 
@@ -214,17 +214,17 @@ def _report(op, which, width, masked):
   tensor = 2 * b * length * h * width
   memory = executable.memory_analysis()
   text = executable.as_text()
-  moves = re.findall(r"= \w+\[[\d,]*\]\S* (copy|transpose)\(", text)
+  moves = re.findall(r'= \w+\[[\d,]*\]\S* (copy|transpose)\(', text)
   return {
-    "op": op,
-    "pass": which,
-    "width": width,
-    "masked": masked,
-    "calls": len(re.findall(r'custom_call_target="mosaic_gpu', text)),
-    "kernels": [dataclasses.asdict(kernel) for kernel in found],
-    "copies": len(moves),
-    "temporaries": memory.temp_size_in_bytes / tensor,
-    "seconds": round(seconds, 1),
+    'op': op,
+    'pass': which,
+    'width': width,
+    'masked': masked,
+    'calls': len(re.findall(r'custom_call_target="mosaic_gpu', text)),
+    'kernels': [dataclasses.asdict(kernel) for kernel in found],
+    'copies': len(moves),
+    'temporaries': memory.temp_size_in_bytes / tensor,
+    'seconds': round(seconds, 1),
   }
 
 
@@ -234,8 +234,8 @@ def reports(ops, widths):
   Raises:
     RuntimeError: the process failed; the message is the end of its output.
   """
-  command = [sys.executable, "-m", "kernels.tools.h200", "--rows"]
-  command += ["--ops", ",".join(ops), "--widths", ",".join(map(str, widths))]
+  command = [sys.executable, '-m', 'kernels.tools.h200', '--rows']
+  command += ['--ops', ','.join(ops), '--widths', ','.join(map(str, widths))]
   done = subprocess.run(
     command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True
   )
@@ -246,12 +246,12 @@ def reports(ops, widths):
 
 def main():
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument("--ops", default="linear,simpletron,lightning")
-  parser.add_argument("--widths", default="64,128")
-  parser.add_argument("--rows", action="store_true", help=argparse.SUPPRESS)
+  parser.add_argument('--ops', default='linear,simpletron,lightning')
+  parser.add_argument('--widths', default='64,128')
+  parser.add_argument('--rows', action='store_true', help=argparse.SUPPRESS)
   args = parser.parse_args()
-  ops = args.ops.split(",")
-  widths = [int(width) for width in args.widths.split(",")]
+  ops = args.ops.split(',')
+  widths = [int(width) for width in args.widths.split(',')]
   if args.rows:
     for op in ops:
       for width in widths:
@@ -266,21 +266,21 @@ def main():
   rows = reports(ops, widths)
   print('| op | pass | Dh | mask | new kernels: registers | spilled bytes '
         '| copies | seconds |')  # fmt: skip
-  print("|" + "---|" * 8)
+  print('|' + '---|' * 8)
   for row in rows:
-    found = row["kernels"]
-    registers = ", ".join(f"{k['name']} {k['registers']}" for k in found)
-    mask = "yes" if row["masked"] else "no"
+    found = row['kernels']
+    registers = ', '.join(f'{k["name"]} {k["registers"]}' for k in found)
+    mask = 'yes' if row['masked'] else 'no'
     print(
-      f"| {row['op']} | {row['pass']} | {row['width']} | {mask} | {registers} "
-      f"| {_spilled(row)} | {row['copies']} | {row['seconds']} |"
+      f'| {row["op"]} | {row["pass"]} | {row["width"]} | {mask} | {registers} '
+      f'| {_spilled(row)} | {row["copies"]} | {row["seconds"]} |'
     )
   sys.exit(1 if any(map(_spilled, rows)) else 0)
 
 
 def _spilled(row):
-  return sum(k["spill_stores"] + k["spill_loads"] for k in row["kernels"])
+  return sum(k['spill_stores'] + k['spill_loads'] for k in row['kernels'])
 
 
-if __name__ == "__main__":
+if __name__ == '__main__':
   main()

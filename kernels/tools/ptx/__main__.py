@@ -13,19 +13,19 @@ from kernels.tools.ptx import compiled
 
 SHOWN = 3  # races of a kernel
 HEADER = (
-  "| op | pass | Dh | mask | L | kernel | warpgroups | instructions that store "
-  "to shared memory | bytes shared by two warpgroups | races |"
+  '| op | pass | Dh | mask | L | kernel | warpgroups | instructions that store '
+  'to shared memory | bytes shared by two warpgroups | races |'
 )
 
 
 def main():
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument("--ops", default="linear,simpletron,lightning")
-  parser.add_argument("--widths", default="64,128")
-  parser.add_argument("--rows", action="store_true", help=argparse.SUPPRESS)
+  parser.add_argument('--ops', default='linear,simpletron,lightning')
+  parser.add_argument('--widths', default='64,128')
+  parser.add_argument('--rows', action='store_true', help=argparse.SUPPRESS)
   args = parser.parse_args()
-  ops = args.ops.split(",")
-  widths = [int(width) for width in args.widths.split(",")]
+  ops = args.ops.split(',')
+  widths = [int(width) for width in args.widths.split(',')]
   if args.rows:
     for op in ops:
       for width in widths:
@@ -37,19 +37,19 @@ def main():
     sys.exit(reason)
   found = compiled.reports(ops, widths)
   print(HEADER)
-  print("|" + "---|" * 10)
+  print('|' + '---|' * 10)
   for row in found:
     print(
-      f"| {row['op']} | {row['pass']} | {row['width']} "
-      f"| {'yes' if row['masked'] else 'no'} | {row['length']} "
-      f"| {row['kernel']} | {row['warpgroups']} | {row['stores']} "
-      f"| {row['shared_bytes']} | {len(row['races'])} |"
+      f'| {row["op"]} | {row["pass"]} | {row["width"]} '
+      f'| {"yes" if row["masked"] else "no"} | {row["length"]} '
+      f'| {row["kernel"]} | {row["warpgroups"]} | {row["stores"]} '
+      f'| {row["shared_bytes"]} | {len(row["races"])} |'
     )
   for row in found:
-    for race in row["races"][:SHOWN]:
-      print(f"{row['kernel']}, Dh {row['width']}, L {row['length']}: {race}")
-  sys.exit(1 if any(row["races"] for row in found) else 0)
+    for race in row['races'][:SHOWN]:
+      print(f'{row["kernel"]}, Dh {row["width"]}, L {row["length"]}: {race}')
+  sys.exit(1 if any(row['races'] for row in found) else 0)
 
 
-if __name__ == "__main__":
+if __name__ == '__main__':
   main()

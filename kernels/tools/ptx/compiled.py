@@ -10,7 +10,7 @@ from kernels.tools.ptx import parse, run
 
 # B, L, H: a ragged end, longer than the ring; and few heads, cut into parts.
 SHAPES = ((32, 449, 4), (1, 1088, 2))
-ENVIRONMENT = {**h200.ENVIRONMENT, "MOSAIC_GPU_DUMP_PTX": "1"}
+ENVIRONMENT = {**h200.ENVIRONMENT, 'MOSAIC_GPU_DUMP_PTX': '1'}
 
 
 def kernels(function, *arguments):
@@ -25,8 +25,8 @@ def kernels(function, *arguments):
   Raises:
     RuntimeError: MOSAIC_GPU_DUMP_PTX is not set.
   """
-  if not os.environ.get("MOSAIC_GPU_DUMP_PTX"):
-    raise RuntimeError("MOSAIC_GPU_DUMP_PTX=1 must be set to see any PTX")
+  if not os.environ.get('MOSAIC_GPU_DUMP_PTX'):
+    raise RuntimeError('MOSAIC_GPU_DUMP_PTX=1 must be set to see any PTX')
   _, text, _ = h200.captured(function, *arguments)
   return parse.kernels(text)
 
@@ -40,16 +40,16 @@ def rows(op, width):
         for kernel in kernels(function, *arguments):
           report = run.run(kernel)
           yield {
-            "op": op,
-            "pass": which,
-            "width": width,
-            "masked": masked,
-            "length": shape[1],
-            "kernel": kernel.name,
-            "warpgroups": kernel.warpgroups,
-            "stores": report.stores,
-            "shared_bytes": report.shared_bytes,
-            "races": [describe(kernel, race) for race in report.races],
+            'op': op,
+            'pass': which,
+            'width': width,
+            'masked': masked,
+            'length': shape[1],
+            'kernel': kernel.name,
+            'warpgroups': kernel.warpgroups,
+            'stores': report.stores,
+            'shared_bytes': report.shared_bytes,
+            'races': [describe(kernel, race) for race in report.races],
           }
 
 
@@ -59,8 +59,8 @@ def reports(ops, widths):
   Raises:
     RuntimeError: the process failed; the message is the end of its output.
   """
-  command = [sys.executable, "-m", "kernels.tools.ptx", "--rows"]
-  command += ["--ops", ",".join(ops), "--widths", ",".join(map(str, widths))]
+  command = [sys.executable, '-m', 'kernels.tools.ptx', '--rows']
+  command += ['--ops', ','.join(ops), '--widths', ','.join(map(str, widths))]
   done = subprocess.run(
     command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True
   )
@@ -73,11 +73,11 @@ def describe(kernel, race):
   """A race in words: the two warps, the place, the two instructions."""
   second, first = (kernel.code[i] for i in (race.second, race.first))
   return (
-    f"warp {race.warps[0]} {race.what} by {_agent(kernel, race.warps[1])}, "
-    f"byte {race.address}: line {second.line} `{second.text}`, "
-    f"line {first.line} `{first.text}`"
+    f'warp {race.warps[0]} {race.what} by {_agent(kernel, race.warps[1])}, '
+    f'byte {race.address}: line {second.line} `{second.text}`, '
+    f'line {first.line} `{first.text}`'
   )
 
 
 def _agent(kernel, number):
-  return f"warp {number}" if 32 * number < kernel.threads else "TMA"
+  return f'warp {number}' if 32 * number < kernel.threads else 'TMA'

@@ -5,13 +5,14 @@ far as `kernels.tools.ptx.run` needs them. PTX ISA: docs.nvidia.com/cuda.
 """
 
 import dataclasses
+import functools
 import re
 
-_NOTES = re.compile(r"//[^\n]*|^[ \t]*\.(loc|file)\b[^\n]*", re.MULTILINE)
-_LABEL = re.compile(r"([\w$]+):(?!:)")
-_GUARD = re.compile(r"@(!?)([%\w]+)\s*")
-_REGISTER = re.compile(r"%[\w.]+|\b[pP]\d*\b")
-_SHARED = re.compile(r"\.shared.*?([\w$]+)\s*(?:\[(\d*)\])?\s*$", re.DOTALL)
+_NOTES = re.compile(r'//[^\n]*|^[ \t]*\.(loc|file)\b[^\n]*', re.MULTILINE)
+_LABEL = re.compile(r'([\w$]+):(?!:)')
+_GUARD = re.compile(r'@(!?)([%\w]+)\s*')
+_REGISTER = re.compile(r'%[\w.]+|\b[pP]\d*\b')
+_SHARED = re.compile(r'\.shared.*?([\w$]+)\s*(?:\[(\d*)\])?\s*$', re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,11 +37,11 @@ class Instruction:
   operands: tuple
   target: int | None = None
 
-  @property
+  @functools.cached_property
   def results(self):
     """The registers in the first operand: what most instructions write."""
-    first = self.operands[0] if self.operands else ""
-    return () if "[" in first else tuple(_REGISTER.findall(first))
+    first = self.operands[0] if self.operands else ''
+    return () if '[' in first else tuple(_REGISTER.findall(first))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,18 +72,18 @@ def kernels(text):
     ValueError: a kernel does not say how many threads it has, a branch goes
       nowhere, or a bracket is never closed.
   """
-  return [_kernel(text, m) for m in re.finditer(r"\.entry\s+([\w$]+)", text)]
+  return [_kernel(text, m) for m in re.finditer(r'\.entry\s+([\w$]+)', text)]
 
 
 def _kernel(text, entry):
-  start = text.index("{", text.index(")", entry.end()))
+  start = text.index('{', text.index(')', entry.end()))
   head = text[entry.start() : start]
-  threads = re.search(r"\.(?:max|req)ntid\s+(\d+)", head)
+  threads = re.search(r'\.(?:max|req)ntid\s+(\d+)', head)
   if threads is None:
-    raise ValueError(f"{entry[1]}: no .maxntid, how many threads are there?")
+    raise ValueError(f'{entry[1]}: no .maxntid, how many threads are there?')
   reader = _Reader(text, start)
   return Kernel(
-    re.sub("_mosaic_gpu_kernel$", "", entry[1]),
+    re.sub('_mosaic_gpu_kernel$', '', entry[1]),
     int(threads[1]),
     reader.shared,
     reader.code(),
@@ -94,8 +95,8 @@ class _Reader:
 
   def __init__(self, text, start):
     # Without comments and notes for debuggers; their lines stay.
-    self.text, self.at = _NOTES.sub("", text[start:]), 0
-    self.first_line = text.count("\n", 0, start) + 1
+    self.text, self.at = _NOTES.sub('', text[start:]), 0
+    self.first_line = text.count('\n', 0, start) + 1
     self.shared, self.shared_end = {}, 0
     self.instructions, self.labels = [], {}
     self.scopes, self.opened = [], 0
@@ -108,13 +109,13 @@ class _Reader:
   def _statement(self):
     self._skip_space()
     if self.at == len(self.text):
-      raise ValueError("a kernel has no end")
+      raise ValueError('a kernel has no end')
     char = self.text[self.at]
-    if char == "{":
+    if char == '{':
       self.opened += 1
       self.scopes.append(self.opened)
       self.at += 1
-    elif char == "}":
+    elif char == '}':
       self.scopes.pop()
       self.at += 1
     elif label := _LABEL.match(self.text, self.at):
@@ -128,18 +129,18 @@ class _Reader:
       self.at += 1
 
   def _instruction(self):
-    line = self.first_line + self.text.count("\n", 0, self.at)
-    end = self.text.index(";", self.at)
-    text = " ".join(self.text[self.at : end].split())
+    line = self.first_line + self.text.count('\n', 0, self.at)
+    end = self.text.index(';', self.at)
+    text = ' '.join(self.text[self.at : end].split())
     self.at = end + 1
     if not text:
       return
-    if text.startswith("."):
+    if text.startswith('.'):
       self._directive(text)
       return
     guard = _GUARD.match(text)
     rest = text[guard.end() :] if guard else text
-    name, _, operands = rest.partition(" ")
+    name, _, operands = rest.partition(' ')
     self.instructions.append((
       Instruction(
         line,
@@ -160,22 +161,22 @@ class _Reader:
       self.shared_end += int(variable[2] or 0)
 
   def _with_target(self, instruction, scopes):
-    if instruction.op[0] != "bra":
+    if instruction.op[0] != 'bra':
       return instruction
     name = instruction.operands[0]
     for scope in reversed(scopes):
       if (name, scope) in self.labels:
         target = self.labels[name, scope]
         return dataclasses.replace(instruction, target=target)
-    raise ValueError(f"line {instruction.line}: no label {name}")
+    raise ValueError(f'line {instruction.line}: no label {name}')
 
 
 def _operands(text):
   """Splits at the commas outside of brackets and braces."""
   found, depth, start = [], 0, 0
   for at, char in enumerate(text):
-    depth += (char in "[{") - (char in "]}")
-    if char == "," and depth == 0:
+    depth += (char in '[{') - (char in ']}')
+    if char == ',' and depth == 0:
       found.append(text[start:at].strip())
       start = at + 1
   found.append(text[start:].strip())

@@ -69,7 +69,7 @@ class Memory:
     self.clock[warp, warp] += 1
 
   def read(self, warp, cells, at):
-    self._check_written("reads what is written", warp, cells, at)
+    self._check_written('reads what is written', warp, cells, at)
     self._mark_read(warp, cells, at)
 
   def write(self, warp, cells, at):
@@ -91,7 +91,7 @@ class Memory:
 
   def start(self, warp, cells, at):
     """A read begins that goes on after its instruction."""
-    self._check_written("reads what is written", warp, cells, at)
+    self._check_written('reads what is written', warp, cells, at)
     late = cells[~self._fenced[cells]]
     if late.size:
       cell = late[0]
@@ -122,7 +122,7 @@ class Memory:
 
   def _check_write(self, warp, cells, at, replicas):
     self._check_written(
-      "writes over what is written", warp, cells, at, replicas
+      'writes over what is written', warp, cells, at, replicas
     )
     for other in range(self.warps):
       if other != warp:

@@ -47,7 +47,7 @@ def _exact(name, is_signed, x, bits):
 
 def binary(name, is_signed, bits, a, b):
   """add, sub, mul (low half), and, or, xor, min, max, div, rem."""
-  if name in ("min", "max", "div", "rem"):
+  if name in ('min', 'max', 'div', 'rem'):
     a, b = _exact(name, is_signed, (a, b), bits)
     return wrap(_ORDERED[name](a, b), bits)
   return wrap(_WRAPPING[name](a, b), bits)
@@ -55,7 +55,7 @@ def binary(name, is_signed, bits, a, b):
 
 def wide_product(is_signed, bits, a, b):
   """The whole product, of 2 * bits."""
-  a, b = _exact("mul", is_signed, (a, b), bits)
+  a, b = _exact('mul', is_signed, (a, b), bits)
   return wrap(a * b, 2 * bits)
 
 
@@ -66,10 +66,10 @@ def shift(name, is_signed, bits, a, by):
     most = np.minimum(by, np.uint64(63))
   else:
     most = min(by, 63)
-  if name == "shr" and is_signed:
+  if name == 'shr' and is_signed:
     most = most.astype(np.int64) if isinstance(most, np.ndarray) else most
     return wrap(signed(a, bits) >> most, bits)
-  moved = a << most if name == "shl" else a >> most
+  moved = a << most if name == 'shl' else a >> most
   if isinstance(by, np.ndarray):
     return wrap(np.where(by < bits, moved, 0), bits)
   return wrap(moved, bits) if by < bits else 0
@@ -124,28 +124,28 @@ def _quotient(a, b):
 
 
 _WRAPPING = {
-  "add": operator.add,
-  "sub": operator.sub,
-  "mul": operator.mul,
-  "and": operator.and_,
-  "or": operator.or_,
-  "xor": operator.xor,
+  'add': operator.add,
+  'sub': operator.sub,
+  'mul': operator.mul,
+  'and': operator.and_,
+  'or': operator.or_,
+  'xor': operator.xor,
 }
 _ORDERED = {
-  "min": np.minimum,
-  "max": np.maximum,
-  "div": _quotient,
-  "rem": lambda a, b: a - b * _quotient(a, b),
+  'min': np.minimum,
+  'max': np.maximum,
+  'div': _quotient,
+  'rem': lambda a, b: a - b * _quotient(a, b),
 }
 _COMPARE = {
-  "eq": operator.eq,
-  "ne": operator.ne,
-  "lt": operator.lt,
-  "le": operator.le,
-  "gt": operator.gt,
-  "ge": operator.ge,
-  "lo": operator.lt,
-  "ls": operator.le,
-  "hi": operator.gt,
-  "hs": operator.ge,
+  'eq': operator.eq,
+  'ne': operator.ne,
+  'lt': operator.lt,
+  'le': operator.le,
+  'gt': operator.gt,
+  'ge': operator.ge,
+  'lo': operator.lt,
+  'ls': operator.le,
+  'hi': operator.gt,
+  'hs': operator.ge,
 }
