@@ -108,7 +108,8 @@ def copy(machine, warp, instruction, lanes):
   elif action == 'wait_group':
     _finish(machine, warp, warp.sends, int(operands[0]))
   elif action == 'tensor' and 'mbarrier' in op:
-    target, _, barrier = operands
+    target, source, barrier = operands
+    machine.fetched.append(_coordinates(warp, source))
     barrier = warp.one_address(instruction, barrier)
     target = warp.one_address(instruction, target)
     size = warp.expected.pop(barrier)
@@ -122,6 +123,13 @@ def copy(machine, warp, instruction, lanes):
     _start(machine, warp, warp.sends, cells)
   else:
     raise Unsupported(instruction)
+
+
+def _coordinates(warp, source):
+  """Of a copy, the fastest one first; None for what is not known."""
+  inside = re.search(r'\{(.*)\}', source)[1]
+  found = (values.plain(warp.value(x.strip())) for x in inside.split(','))
+  return tuple(found)
 
 
 def _cells(starts, size):

@@ -16,6 +16,7 @@ CELL = 2  # bytes
 SIZE = 1 << 18  # what a descriptor of the tensor cores can address
 COPIES = 64  # agents that copy, at most
 WARPS = 4  # of a warpgroup
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Memory:
     self._read_at = np.zeros((warps, cells), np.int64)
     self._busy = np.zeros((warps, cells), np.int64)
     self._busy_at = np.zeros((warps, cells), np.int64)
-    self._fenced = np.ones(cells, bool)
+    # When the writer's fence let TMA and the tensor cores see it.
+    self._visible = np.zeros(cells, np.int64)
     self._unfenced = [[] for _ in range(warps)]
     self._by = np.zeros((-(-warps // WARPS), cells), bool)
 
@@ -79,7 +81,7 @@ class Memory:
     )
     self._check_write(warp, cells, at, replicas)
     self._mark_written(warp, self.clock[warp, warp], cells, at)
-    self._fenced[cells] = False
+    self._visible[cells] = _NEVER
     self._unfenced[warp].append(cells)
     self._by[warp // WARPS, cells] = True
 
@@ -87,16 +89,13 @@ class Memory:
     """A write by TMA that `warp` starts: the agent's at its `time`."""
     self._check_write(warp, cells, at, False)
     self._mark_written(agent, time, cells, at)
-    self._fenced[cells] = True
+    self._visible[cells] = time
 
   def start(self, warp, cells, at):
     """A read begins that goes on after its instruction."""
-    self._check_written('reads what is written', warp, cells, at)
-    late = cells[~self._fenced[cells]]
-    if late.size:
-      cell = late[0]
-      self._report('reads without a fence what is written', cell, at, warp,
-                   self._written_at[cell], self._writer[cell])  # fmt: skip
+    if not self._check_written('reads what is written', warp, cells, at):
+      self._check_written('reads without a fence what is written', warp, cells,
+                          at, times=self._visible)  # fmt: skip
     self._busy[warp, cells] += 1
     self._busy_at[warp, cells] = at
 
@@ -106,9 +105,10 @@ class Memory:
     self._mark_read(warp, cells, at)
 
   def fence(self, warp):
-    """What the warp stored may be read by TMA and the tensor cores."""
+    """Those who know that may read by TMA what the warp stored before."""
     for cells in self._unfenced[warp]:
-      self._fenced[cells[self._writer[cells] == warp]] = True
+      mine = cells[self._writer[cells] == warp]
+      self._visible[mine] = self.clock[warp, warp]
     self._unfenced[warp].clear()
 
   def _mark_read(self, warp, cells, at):
@@ -133,13 +133,16 @@ class Memory:
                        self._busy[other, cells] > 0, at, warp,
                        self._busy_at[other], other)  # fmt: skip
 
-  def _check_written(self, what, warp, cells, at, replicas=False):
+  def _check_written(self, what, warp, cells, at, replicas=False, times=None):
+    """Reports a write that the warp does not know of; whether there is one."""
+    times = self._written if times is None else times
     known = self.clock[warp][self._writer[cells]]
-    late = cells[(self._written[cells] > known) & ~np.asarray(replicas)]
+    late = cells[(times[cells] > known) & ~np.asarray(replicas)]
     if late.size:
       cell = late[0]
       self._report(what, cell, at, warp, self._written_at[cell],
                    self._writer[cell])  # fmt: skip
+    return late.size > 0
 
   def _report_any(self, what, cells, late, at, warp, other_at, other):
     if late.any():

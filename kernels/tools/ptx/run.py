@@ -41,11 +41,14 @@ class Report:
     stores: instructions that stored to shared memory.
     shared_bytes: bytes that several warpgroups stored to, ordered or not.
     races: list of races.Race.
+    fetched: the coordinates of every copy to shared memory, the one that runs
+      fastest in memory first.
   """
 
   stores: int
   shared_bytes: int
   races: list
+  fetched: list
 
 
 def run(kernel, block=(0, 0, 0)):
@@ -67,11 +70,12 @@ class _Machine:
     barriers: address -> order.Barrier.
     named: number of a barrier -> the warps that wait there.
     stores: indices of the instructions that stored to shared memory.
+    fetched: see Report.
     moved: whether anything happened that other warps may wait for.
   """
 
   def __init__(self, kernel, block):
-    self.kernel, self.stores = kernel, set()
+    self.kernel, self.stores, self.fetched = kernel, set(), []
     count = -(-kernel.threads // values.LANES)
     self.warps = [state.Warp(i, kernel, block) for i in range(count)]
     self.memory = races.Memory(count)
@@ -89,7 +93,8 @@ class _Machine:
       if not self.moved:
         raise Deadlock(f'{self.kernel.name}: {", ".join(self._places())}')
     found = list(self.memory.found.values())
-    return Report(len(self.stores), self.memory.shared_bytes, found)
+    shared = self.memory.shared_bytes
+    return Report(len(self.stores), shared, found, self.fetched)
 
   def _places(self):
     for warp in self.warps:

@@ -39,23 +39,22 @@ def plain(x):
   return x
 
 
-def _exact(name, is_signed, x, bits):
-  """Operands as integers that the operation can be done on."""
-  del name
+def _numbers(is_signed, bits, *x):
+  """Operands with their sign, if they have one."""
   return [signed(v, bits) if is_signed else v for v in x]
 
 
 def binary(name, is_signed, bits, a, b):
   """add, sub, mul (low half), and, or, xor, min, max, div, rem."""
   if name in ('min', 'max', 'div', 'rem'):
-    a, b = _exact(name, is_signed, (a, b), bits)
+    a, b = _numbers(is_signed, bits, a, b)
     return wrap(_ORDERED[name](a, b), bits)
   return wrap(_WRAPPING[name](a, b), bits)
 
 
 def wide_product(is_signed, bits, a, b):
   """The whole product, of 2 * bits."""
-  a, b = _exact('mul', is_signed, (a, b), bits)
+  a, b = _numbers(is_signed, bits, a, b)
   return wrap(a * b, 2 * bits)
 
 
@@ -101,7 +100,7 @@ def logic(bits, a, b, c, table):
 
 def compare(name, is_signed, bits, a, b):
   """eq, ne, lt, le, gt, ge, and lo, ls, hi, hs without sign."""
-  a, b = _exact(name, is_signed, (a, b), bits)
+  a, b = _numbers(is_signed, bits, a, b)
   return _COMPARE[name](a, b)
 
 
@@ -113,6 +112,12 @@ def choose(condition, a, b):
     if a is None or b is None:
       return None
     return plain(np.where(condition, lanes(a), lanes(b)))
+  return a if condition else b
+
+
+def _either(condition, a, b):
+  if isinstance(condition, np.ndarray):
+    return np.where(condition, a, b)
   return a if condition else b
 
 
@@ -132,8 +137,8 @@ _WRAPPING = {
   'xor': operator.xor,
 }
 _ORDERED = {
-  'min': np.minimum,
-  'max': np.maximum,
+  'min': lambda a, b: _either(a < b, a, b),
+  'max': lambda a, b: _either(a > b, a, b),
   'div': _quotient,
   'rem': lambda a, b: a - b * _quotient(a, b),
 }
