@@ -119,7 +119,18 @@ def mask_rows(mask_BxL):
   return jnp.pad(mask_BxL.astype(jnp.float32), ((0, 0), (0, pad)))
 
 
-def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret):
+def call(
+  name,
+  kernel,
+  ins,
+  outs,
+  *,
+  blocks,
+  scratch,
+  warpgroups,
+  interpret,
+  products,
+):
   """Runs a kernel whose operands and results may be absent.
 
   Args:
@@ -131,6 +142,8 @@ def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret):
     scratch: name -> scratch type, or None.
     warpgroups: per block.
     interpret: None to compile, else the interpreter's parameters.
+    products: how many times the first input [B, L, H, Dh] is multiplied by
+      [Dh, Dh], or as much work.
 
   Returns:
     name -> array or None, for every output.
@@ -149,10 +162,12 @@ def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret):
     )
 
   b, h, parts = blocks
+  arrays = [ins[name] for name in in_names]
+  results = [outs[name] for name in out_names]
   body.__name__ = name
   results = plgpu.kernel(
     body,
-    out_type=[outs[name] for name in out_names],
+    out_type=results,
     scratch_types={n: x for n, x in scratch.items() if x is not None},
     grid=(parts, b * h),
     grid_names=('part', 'bh'),
@@ -165,9 +180,23 @@ def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret):
       # `Tools.publish` has the barriers that the stores need.
       unsafe_no_auto_barriers=True,
     ),
-  )(*(ins[name] for name in in_names))
+    **_cost(arrays, results, products),
+  )(*arrays)
   found = dict(zip(out_names, results, strict=True))
   return {name: found.get(name) for name in outs}
+
+
+def _cost(arrays, results, products):
+  """What XLA is told of a kernel; jax 0.10 cannot tell it."""
+  if 'cost_estimate' not in inspect.signature(plgpu.kernel).parameters:
+    return {}
+  x = arrays[0]
+  cost = pl.CostEstimate(
+    flops=round(2 * products * x.size * x.shape[-1]),
+    bytes_accessed=sum(a.size * a.dtype.itemsize for a in arrays + results),
+    transcendentals=0,
+  )
+  return {'cost_estimate': cost}
 
 
 def row(x_R):

@@ -94,6 +94,7 @@ def sums(x, y, mask, plan, slopes=None):
     scratch=scratch,
     warpgroups=w,
     interpret=plan.interpret,
+    products=1,
   )
   return outs['xy'], outs['z']
 

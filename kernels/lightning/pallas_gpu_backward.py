@@ -65,6 +65,8 @@ def run(q, k, v, mask, slopes, saved, do, after, want_dinitial, plan):
     scratch=_scratch(tools, plan.warpgroups, stages, mask is not None),
     warpgroups=plan.warpgroups,
     interpret=plan.interpret,
+    # Of the states, and inside a chunk; of every other one with the next.
+    products=4 + 6 * hopper.TILE / d,
   )
   return tuple(outs[name] for name in ('dq', 'dk', 'dv', 'dinitial'))
 

@@ -121,6 +121,7 @@ def _caller(q, mask, options, plan):
       scratch=kernel.scratch(tools, plan, mask is not None),
       warpgroups=plan.warpgroups,
       interpret=options.interpret,
+      products=kernel.products,
     )
 
   return call

@@ -310,13 +310,17 @@ def _key_gradients(ins, outs, scratch, *, plan, options, tools):
 
 
 outputs = types.SimpleNamespace(
-  name='outputs', body=_outputs, scratch=_outputs_scratch
+  name='outputs', body=_outputs, scratch=_outputs_scratch, products=1
 )
 query_gradients = types.SimpleNamespace(
   name='query_gradients',
   body=_query_gradients,
   scratch=_query_gradients_scratch,
+  products=2,
 )
 key_gradients = types.SimpleNamespace(
-  name='key_gradients', body=_key_gradients, scratch=_key_gradients_scratch
+  name='key_gradients',
+  body=_key_gradients,
+  scratch=_key_gradients_scratch,
+  products=2,
 )

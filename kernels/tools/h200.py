@@ -263,7 +263,10 @@ def main():
   reason = missing()
   if reason:
     sys.exit(reason)
+  import jax
+
   rows = reports(ops, widths)
+  print(f'JAX {jax.__version__}\n')
   print('| op | pass | Dh | mask | new kernels: registers | spilled bytes '
         '| copies | seconds |')  # fmt: skip
   print('|' + '---|' * 8)
