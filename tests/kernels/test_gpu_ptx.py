@@ -337,9 +337,11 @@ def test_blocks_fetch_every_tile_once_and_neighbours_neighbouring_heads(
     tensors = 2 if kernel.name == 'sums' else 1
     fetched = []
     for part, bh in itertools.product(range(parts), range(b * h)):
-      found = run.run(kernel, (bh, part, 0)).fetched
-      assert {coordinates[3] for coordinates in found} == {bh % h}
-      fetched += found
+      report = run.run(kernel, (bh, part, 0))
+      assert not report.races
+      heads = {coordinates[3] for coordinates in report.fetched}
+      assert heads == {bh % h}
+      fetched += report.fetched
     tiles = itertools.product(
       [0], range(width // 64), range(0, length, 64), range(h), range(b)
     )
