@@ -23,9 +23,11 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
+from kernels import dispatch
+
 TILE = 64
 WIDTHS = (64, 128)
-SM_COUNT = 132
+SM_COUNT = 132  # of an H200
 MATRIX = plgpu.Layout.WGMMA
 ROWS = MATRIX.reduce(1)  # [64], one number per row of a tile
 COLS = MATRIX.reduce(0)  # [64], one number per column of a tile
@@ -65,8 +67,18 @@ def _check_interpreter():
     )
 
 
+def _local_gpus():
+  return [d for d in jax.local_devices() if d.platform in ('gpu', 'cuda')]
+
+
+def sm_count():
+  """SMs of the GPU that is here; of an H200 where a program is for another."""
+  devices = _local_gpus() if dispatch.target_is_local() else []
+  return getattr(devices[0], 'core_count', SM_COUNT) if devices else SM_COUNT
+
+
 def _check_device():
-  devices = [d for d in jax.local_devices() if d.platform in ('gpu', 'cuda')]
+  devices = _local_gpus()
   capability = getattr(devices[0], 'compute_capability', '') if devices else ''
   if capability != '9.0':
     raise NotImplementedError(
@@ -84,7 +96,7 @@ def splits(pairs, chunks, per_sm):
 
   The fewest parts within 5% of the best use of the SMs.
   """
-  slots = SM_COUNT * per_sm
+  slots = sm_count() * per_sm
 
   def use(parts):
     blocks = pairs * parts
@@ -107,7 +119,18 @@ def mask_rows(mask_BxL):
   return jnp.pad(mask_BxL.astype(jnp.float32), ((0, 0), (0, pad)))
 
 
-def call(name, kernel, ins, outs, *, grid, scratch, warpgroups, interpret):
+def call(
+  name,
+  kernel,
+  ins,
+  outs,
+  *,
+  blocks,
+  scratch,
+  warpgroups,
+  interpret,
+  products,
+):
   """Runs a kernel whose operands and results may be absent.
 
   Args:
@@ -115,10 +138,12 @@ def call(name, kernel, ins, outs, *, grid, scratch, warpgroups, interpret):
     kernel: called with three namespaces of references: inputs, outputs (None
       for what is absent) and scratch.
     ins, outs: name -> array, name -> jax.ShapeDtypeStruct; or None.
-    grid: axis name -> size.
+    blocks: (B, H, parts), one block for each; see `place`.
     scratch: name -> scratch type, or None.
     warpgroups: per block.
     interpret: None to compile, else the interpreter's parameters.
+    products: how many times the first input [B, L, H, Dh] is multiplied by
+      [Dh, Dh], or as much work.
 
   Returns:
     name -> array or None, for every output.
@@ -136,13 +161,16 @@ def call(name, kernel, ins, outs, *, grid, scratch, warpgroups, interpret):
       ),
     )
 
+  b, h, parts = blocks
+  arrays = [ins[name] for name in in_names]
+  results = [outs[name] for name in out_names]
   body.__name__ = name
   results = plgpu.kernel(
     body,
-    out_type=[outs[name] for name in out_names],
+    out_type=results,
     scratch_types={n: x for n, x in scratch.items() if x is not None},
-    grid=tuple(grid.values()),
-    grid_names=tuple(grid),
+    grid=(parts, b * h),
+    grid_names=('part', 'bh'),
     num_threads=warpgroups,
     thread_name='wg',
     interpret=interpret,
@@ -151,11 +179,24 @@ def call(name, kernel, ins, outs, *, grid, scratch, warpgroups, interpret):
       approx_math=True,
       # `Tools.publish` has the barriers that the stores need.
       unsafe_no_auto_barriers=True,
-      reduction_scratch_bytes=1024,
     ),
-  )(*(ins[name] for name in in_names))
+    **_cost(arrays, results, products),
+  )(*arrays)
   found = dict(zip(out_names, results, strict=True))
   return {name: found.get(name) for name in outs}
+
+
+def _cost(arrays, results, products):
+  """What XLA is told of a kernel; jax 0.10 cannot tell it."""
+  if 'cost_estimate' not in inspect.signature(plgpu.kernel).parameters:
+    return {}
+  x = arrays[0]
+  cost = pl.CostEstimate(
+    flops=round(2 * products * x.size * x.shape[-1]),
+    bytes_accessed=sum(a.size * a.dtype.itemsize for a in arrays + results),
+    transcendentals=0,
+  )
+  return {'cost_estimate': cost}
 
 
 def row(x_R):
@@ -193,11 +234,17 @@ def numbers(count):
   return [zero + t for t in range(count)]
 
 
-def place(warpgroups, *axes):
-  """The indices of this block along `axes`, and of this warpgroup in it."""
+def place(warpgroups, heads):
+  """(b, h, part) of this block, and w of this warpgroup in it.
+
+  The last axis of a grid runs fastest, and h fastest in it: the heads of a
+  row lie side by side in memory, and are read at about the same time.
+  """
+  bh = lax.axis_index('bh')
+  b, h = lax.div(bh, jnp.int32(heads)), lax.rem(bh, jnp.int32(heads))
   alone = warpgroups == 1
   w = numbers(1)[0] if alone else lax.axis_index('wg')
-  return *map(lax.axis_index, axes), w
+  return b, h, lax.axis_index('part'), w
 
 
 def tile(t):
@@ -233,6 +280,22 @@ class Tools:
       transforms=(plgpu.TilingTransform((TILE,)), _SWIZZLE),
     )
     return plgpu.RefUnion(self.tiles(*lead), lines)
+
+  def factors(self, count, copies):
+    """Scratch: vectors [64] that rows are weighted by, see `weighted_sum`.
+
+    `copies` vectors for each of `count` warpgroups: the first of 8 rows of a
+    tile [8 copies, 64]. That row lies in one piece, whatever the swizzle: it
+    is stored to as numbers, of the other view.
+    """
+    if self.simulate:
+      return plgpu.SMEM((count, 8 * copies, TILE), jnp.bfloat16)
+    tiling = plgpu.TilingTransform((8, TILE))
+    shape = (count, 8 * copies, TILE)
+    return plgpu.RefUnion(
+      plgpu.SMEM(shape, jnp.bfloat16, transforms=(tiling, _SWIZZLE)),
+      plgpu.SMEM(shape, jnp.bfloat16),
+    )
 
   def views(self, ref):
     """(as tiles, as lines for TMA) of `moved` scratch."""
@@ -289,8 +352,8 @@ class Tools:
           plgpu.wgmma(acc, a, b)
       return tuple(acc[...] for acc in accs)
 
-    acc = plgpu.ACC((TILE, TILE), jnp.float32)
-    return pl.run_scoped(run, *[acc] * len(groups))
+    accs = (plgpu.ACC((TILE, g[0][1].shape[1]), jnp.float32) for g in groups)
+    return pl.run_scoped(run, *accs)
 
   def product(self, *terms):
     return self.products(terms)[0]

@@ -80,6 +80,7 @@ def sums(x, y, mask, plan, slopes=None):
     'x': tools.moved(stages, w),
     'y': tools.moved(stages, w),
     'mask': plgpu.SMEM((stages, hopper.TILE), jnp.float32) if masked else None,
+    'ones': tools.factors(w, 1) if plan.normalize else None,
     'full': barrier(num_arrivals=2 * w + masked),
     'free': barrier(num_arrivals=w),
     'met': plgpu.Barrier(num_arrivals=w),
@@ -89,16 +90,17 @@ def sums(x, y, mask, plan, slopes=None):
     functools.partial(_kernel, plan=plan, tools=tools),
     ins,
     outs,
-    grid={'h': h, 'part': plan.parts, 'b': b},
+    blocks=(b, h, plan.parts),
     scratch=scratch,
     warpgroups=w,
     interpret=plan.interpret,
+    products=1,
   )
   return outs['xy'], outs['z']
 
 
 def _kernel(ins, outs, scratch, *, plan, tools):
-  b, h, part, w = hopper.place(plan.warpgroups, 'b', 'h', 'part')
+  b, h, part, w = hopper.place(plan.warpgroups, ins.x.shape[2])
   first = part * plan.per_part
   count = hopper.chunk_count(plan.length)
   steps = plan.per_part
@@ -127,15 +129,18 @@ def _kernel(ins, outs, scratch, *, plan, tools):
   all_tiles = hopper.numbers(plan.warpgroups)
   slope = None if ins.slopes is None else ins.slopes[h]
 
-  def step(t, carry):
-    sums, z = carry
+  if plan.normalize:
+    ones, numbers = (view.at[w] for view in tools.views(scratch.ones))
+    tools.publish((numbers, jnp.ones(numbers.shape, jnp.bfloat16)))
+
+  def step(t, sums):
     slot, n = ring.slot(t), chunk(t)
     plgpu.barrier_wait(scratch.full.at[slot])
     ring.release(t - 1)
     x, y = tiles_x.at[slot], tiles_y.at[slot]
     mask = None if ins.mask is None else scratch.mask.at[slot]
     rows = jnp.minimum(plan.length - n * hopper.TILE, hopper.TILE)
-    x_w, z = _prepare(x.at[w], mask, z, n, rows, slope, plan, tools)
+    x_w = _prepare(x.at[w], mask, n, rows, slope, plan, tools)
     stores = [] if x_w is None else [(x.at[w], x_w)]
     if mask is not None:
       valid = tools.valid(mask, n, plan.length)
@@ -147,32 +152,33 @@ def _kernel(ins, outs, scratch, *, plan, tools):
       left = chunks.over(slope, rows)
       sums = tuple(s * left for s in sums)
     terms = [[(hopper.turned(x.at[i]), y.at[w])] for i in all_tiles]
-    return tools.add(*zip(sums, terms, strict=True)), z
+    if plan.normalize:
+      terms.append([(hopper.turned(x.at[w]), hopper.turned(ones))])
+    return tools.add(*zip(sums, terms, strict=True))
 
-  zero = tools.zeros()
-  carry = (zero,) * plan.warpgroups, zero if plan.normalize else None
-  xy, z = lax.fori_loop(0, steps, step, carry)
-  for i, xy_i in enumerate(xy):
-    outs.xy[b, h, part, hopper.tile(i), hopper.tile(w)] = xy_i
+  sums = (tools.zeros(),) * plan.warpgroups
   if plan.normalize:
-    outs.z[b, h, part, hopper.tile(w)] = jnp.sum(z, axis=0)
+    sums = *sums, tools.zeros((hopper.TILE, 8))
+  sums = lax.fori_loop(0, steps, step, sums)
+  for i in range(plan.warpgroups):
+    outs.xy[b, h, part, hopper.tile(i), hopper.tile(w)] = sums[i]
+  if plan.normalize:
+    # Every column is z.
+    outs.z[b, h, part, hopper.tile(w)] = jnp.sum(sums[-1], axis=1) / 8
 
 
-def _prepare(x, mask, z, n, rows, slope, plan, tools):
-  """phi, mask and decay of a tile: (new tile or None, new z)."""
+def _prepare(x, mask, n, rows, slope, plan, tools):
+  """phi, mask and decay of a tile: a new tile, or None if it stays."""
   plain = plan.feature_map == 'identity' and slope is None
   if plain and mask is None and not plan.normalize:
-    return None, z
+    return None
   x = features.apply(plan.feature_map, tools.load(x))
   if mask is not None or plan.normalize:
     x = hopper.keep(tools.valid(mask, n, plan.length), x)
-  if plan.normalize:
-    # Of the rounded values, like the sum that it divides.
-    z = z + x.astype(jnp.bfloat16).astype(jnp.float32)
   if slope is None:
-    return x, z
+    return x
   if plan.reverse:
     weight = chunks.from_start(slope, tools.index()) * plan.scale
   else:
     weight = chunks.to_end(slope, tools.index(), rows)
-  return x * hopper.row(weight), z
+  return x * hopper.row(weight)

@@ -79,9 +79,10 @@ class Plan:
 
 def _parts(blocks, pairs):
   """One part, unless that leaves more than half of the SMs empty."""
-  if 2 * blocks > hopper.SM_COUNT:
+  sms = hopper.sm_count()
+  if 2 * blocks > sms:
     return 1
-  parts = max(1, min(pairs // 2, hopper.SM_COUNT // blocks))
+  parts = max(1, min(pairs // 2, sms // blocks))
   return -(-pairs // -(-pairs // parts))
 
 

@@ -61,10 +61,12 @@ def run(q, k, v, mask, slopes, saved, do, after, want_dinitial, plan):
       'dv': grad,
       'dinitial': dinitial if want_dinitial else None,
     },
-    grid={'h': h, 'part': plan.parts, 'b': b},
+    blocks=(b, h, plan.parts),
     scratch=_scratch(tools, plan.warpgroups, stages, mask is not None),
     warpgroups=plan.warpgroups,
     interpret=plan.interpret,
+    # Of the states, and inside a chunk; of every other one with the next.
+    products=4 + 6 * hopper.TILE / d,
   )
   return tuple(outs[name] for name in ('dq', 'dk', 'dv', 'dinitial'))
 
@@ -125,7 +127,7 @@ class _Block:
 
   def __init__(self, ins, outs, scratch, plan, tools):
     self.b, self.h, self.part, self.w = hopper.place(
-      plan.warpgroups, 'b', 'h', 'part'
+      plan.warpgroups, plan.shape[2]
     )
     self.ins, self.outs, self.scratch = ins, outs, scratch
     self.plan, self.tools = plan, tools
@@ -224,9 +226,10 @@ class _Chunk:
     self.tools, self.scratch = block.tools, block.scratch
     self.slot, self.n = block.ring.slot(t), block._number(t)
     # Indices that the compiler does not know: it would hoist the matrix
-    # descriptor of every tile out of the loop and fill the registers. A
-    # slope is never negative.
-    self.zero = jnp.where(block.slope * t.astype(jnp.float32) < 0, 1, 0)
+    # descriptor of every tile out of the loop and fill the registers. Zero
+    # for every slope, negative ones and NaN included.
+    below = jnp.abs(block.slope) * t.astype(jnp.float32) < 0
+    self.zero = jnp.where(below, 1, 0)
     self.w = block.w + self.zero
     self.numbers = [i + self.zero for i in block.numbers]
     self.members = hopper.numbers(2)

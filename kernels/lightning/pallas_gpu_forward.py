@@ -59,7 +59,7 @@ def run(q, k, v, mask, slopes, before, return_state, save, plan):
       'final': final if return_state else None,
       'saved': saved if save else None,
     },
-    grid={'h': h, 'part': plan.parts, 'b': b},
+    blocks=(b, h, plan.parts),
     scratch={
       'q': tools.moved(stages, w),
       'k': tools.moved(stages, w),
@@ -74,12 +74,14 @@ def run(q, k, v, mask, slopes, before, return_state, save, plan):
     },
     warpgroups=w,
     interpret=plan.interpret,
+    # The state, and two of a chunk with itself.
+    products=2 + 2 * hopper.TILE / d,
   )
   return outs['o'], outs['final'], outs['saved']
 
 
 def _kernel(ins, outs, scratch, *, plan, tools, stages):
-  b, h, part, w = hopper.place(plan.warpgroups, 'b', 'h', 'part')
+  b, h, part, w = hopper.place(plan.warpgroups, plan.shape[2])
   length = plan.shape[1]
   first, steps = part * 2 * plan.per_part, 2 * plan.per_part
   count = hopper.chunk_count(length)

@@ -117,10 +117,11 @@ def _caller(q, mask, options, plan):
       functools.partial(kernel.body, plan=plan, options=options, tools=tools),
       {**ins, 'mask': mask},
       outs,
-      grid={'h': h, 'part': plan.parts, 'b': b},
+      blocks=(b, h, plan.parts),
       scratch=kernel.scratch(tools, plan, mask is not None),
       warpgroups=plan.warpgroups,
       interpret=options.interpret,
+      products=kernel.products,
     )
 
   return call

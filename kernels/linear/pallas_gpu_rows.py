@@ -35,7 +35,7 @@ class _Walk:
 
   def __init__(self, ins, scratch, names, plan, tools):
     self.b, self.h, self.part, self.w = hopper.place(
-      plan.warpgroups, 'b', 'h', 'part'
+      plan.warpgroups, getattr(ins, names[0]).shape[2]
     )
     self.ins, self.scratch, self.names = ins, scratch, names
     self.plan, self.tools = plan, tools
@@ -45,9 +45,7 @@ class _Walk:
     if count % self.steps:
       self.steps = jnp.minimum(self.steps, count - self.first)
     self.views = {n: tools.views(getattr(scratch, n)) for n in names}
-    self.ring = hopper.Ring(
-      plan.stages, self.steps, self._fetch, scratch.free
-    )
+    self.ring = hopper.Ring(plan.stages, self.steps, self._fetch, scratch.free)
 
   def _fetch(self, step, slot):
     n, full = self.first + step, self.scratch.full.at[slot]
@@ -178,6 +176,7 @@ def _query_gradients_scratch(tools, plan, masked):
     'kv': tools.tiles(w, w),
     'norm': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
     'num': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
+    'factors': tools.factors(w, 2) if plan.normalize else None,
     'dq': tools.moved(w),
   }
 
@@ -189,14 +188,16 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
   walk.ring.start()
   kv = scratch.kv.at[w]  # row w of S
   tools.publish(*((kv.at[i], walk.tile_sum(ins.kv, w, i)) for i in numbers))
-  z = walk.column_sum(ins.z) if plan.normalize else None
+  if plan.normalize:
+    z = walk.column_sum(ins.z)
+    factors, factor_rows = (v.at[w] for v in tools.views(scratch.factors))
+    tools.publish((factor_rows, jnp.zeros(factor_rows.shape, jnp.bfloat16)))
   dq_views = tools.views(scratch.dq)
 
   def over_tiles(ref):
     return sum(tools.load(ref.at[i], hopper.ROWS) for i in numbers)
 
-  def step(chunk, carry):
-    dkv, dz = carry
+  def step(chunk, sums):
     q_w, do_w = chunk.q.at[w], chunk.do.at[w]
     if ins.mask is not None:
       tools.publish((do_w, hopper.keep(chunk.valid(), tools.load(do_w))))
@@ -211,6 +212,7 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
       x = tools.load(q_w)
       f = features.apply(plan.feature_map, x)
       valid = chunk.valid()
+      stores = []
       if plan.normalize:
         norm = jnp.sum(f * hopper.col(z), axis=1)
         num = jnp.sum(f * dq, axis=1)
@@ -220,35 +222,44 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
         )
         walk.meet()
         norm = over_tiles(scratch.norm.at[at]) + options.eps
-        num = over_tiles(scratch.num.at[at])
+        ratio = -over_tiles(scratch.num.at[at]) / norm
         inverse = options.scale / norm
-        dnorm = -num * inverse / norm
         if valid is not None:
           inverse = jnp.where(valid > 0, inverse, 0.0)
-          dnorm = jnp.where(valid > 0, dnorm, 0.0)
-        dz = dz + hopper.keep(valid, f) * hopper.row(dnorm)
-        dq = dq * hopper.row(inverse) + hopper.row(dnorm) * hopper.col(z)
+          ratio = jnp.where(valid > 0, ratio, 0.0)
+        dq = dq * hopper.row(inverse)
+        dq = dq + hopper.row(ratio * inverse) * hopper.col(z)
         f = f * hopper.row(inverse)
+        stores = _split(ratio, factor_rows)
       else:
         dq = dq * options.scale
       dq = hopper.keep(valid, dq * features.slope(plan.feature_map, x))
       f = hopper.keep(valid, f)
       plgpu.wait_smem_to_gmem(0, wait_read_only=True)
-      tools.publish((q_w, f))
+      tools.publish((q_w, f), *stores)
       walk.write(chunk, (dq_views, dq, outs.dq))
       walk.meet()
     terms = [[(hopper.turned(chunk.q.at[i]), do_w)] for i in numbers]
-    return tools.add(*zip(dkv, terms, strict=True)), dz
+    if plan.normalize:
+      terms.append([(hopper.turned(q_w), hopper.turned(factors))])
+    return tools.add(*zip(sums, terms, strict=True))
 
-  zero = tools.zeros()
-  carry = (zero,) * plan.warpgroups, zero if plan.normalize else None
-  dkv, dz = walk.run(step, carry)
-  scale = 1.0 if plan.normalize else options.scale
-  for i, dkv_i in enumerate(dkv):
-    outs.dkv[b, h, part, hopper.tile(i), hopper.tile(w)] = dkv_i * scale
+  sums = (tools.zeros(),) * plan.warpgroups
   if plan.normalize:
-    outs.dz[b, h, part, hopper.tile(w)] = jnp.sum(dz, axis=0)
+    sums = *sums, tools.zeros((hopper.TILE, 16))
+  sums = walk.run(step, sums)
+  scale = 1.0 if plan.normalize else options.scale
+  for i in range(plan.warpgroups):
+    dkv = sums[i] * scale
+    outs.dkv[b, h, part, hopper.tile(i), hopper.tile(w)] = dkv
+  if plan.normalize:
+    outs.dz[b, h, part, hopper.tile(w)] = jnp.sum(sums[-1], axis=1)
   plgpu.wait_smem_to_gmem(0)
+
+
+def _split(x, rows):
+  """Stores of x into rows 0 and 8, as two bf16 numbers that add up to it."""
+  return [(rows.at[0], x), (rows.at[8], x - _rounded(x))]
 
 
 def _key_gradients_scratch(tools, plan, masked):
@@ -299,13 +310,17 @@ def _key_gradients(ins, outs, scratch, *, plan, options, tools):
 
 
 outputs = types.SimpleNamespace(
-  name='outputs', body=_outputs, scratch=_outputs_scratch
+  name='outputs', body=_outputs, scratch=_outputs_scratch, products=1
 )
 query_gradients = types.SimpleNamespace(
   name='query_gradients',
   body=_query_gradients,
   scratch=_query_gradients_scratch,
+  products=2,
 )
 key_gradients = types.SimpleNamespace(
-  name='key_gradients', body=_key_gradients, scratch=_key_gradients_scratch
+  name='key_gradients',
+  body=_key_gradients,
+  scratch=_key_gradients_scratch,
+  products=2,
 )

@@ -111,12 +111,25 @@ def compiled(function, *arguments):
   """Compiles for an H200, in an `ENVIRONMENT` process.
 
   Args:
-    function: to be traced with `kernels.target('gpu')`.
-    *arguments: trees of jax.ShapeDtypeStruct.
+    function, *arguments: see `captured`.
 
   Returns:
     The jax.stages.Compiled, a list of `Kernel` for the Mosaic kernels in it
     that this process had not compiled before, and the seconds it took.
+  """
+  program, text, seconds = captured(function, *arguments)
+  return program, _parse(text), seconds
+
+
+def captured(function, *arguments):
+  """Compiles for an H200 and keeps what compilers print.
+
+  Args:
+    function: to be traced with `kernels.target('gpu')`.
+    *arguments: trees of jax.ShapeDtypeStruct.
+
+  Returns:
+    The jax.stages.Compiled, the text, and the seconds it took.
   """
   import jax
 
@@ -130,8 +143,7 @@ def compiled(function, *arguments):
   start = time.perf_counter()
   with kernels.target('gpu'), _Output() as output:
     program = jax.jit(function).lower(*arguments).compile()
-  seconds = time.perf_counter() - start
-  return program, _parse(output.text), seconds
+  return program, output.text, time.perf_counter() - start
 
 
 class _Output:
@@ -251,7 +263,10 @@ def main():
   reason = missing()
   if reason:
     sys.exit(reason)
+  import jax
+
   rows = reports(ops, widths)
+  print(f'JAX {jax.__version__}\n')
   print('| op | pass | Dh | mask | new kernels: registers | spilled bytes '
         '| copies | seconds |')  # fmt: skip
   print('|' + '---|' * 8)

@@ -1,9 +1,17 @@
 """The Hopper kernels compiled for an H200, on a machine without one."""
 
 import functools
+import inspect
+import math
+import types
 
+import jax
 import pytest
 
+pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
+
+import kernels
+from kernels import hopper
 from kernels.tools import h200
 
 PTXAS = """
@@ -41,6 +49,40 @@ def test_without_the_wheels_the_command_says_what_is_missing(monkeypatch):
   monkeypatch.setattr('sys.argv', ['h200'])
   with pytest.raises(SystemExit, match='no wheels'):
     h200.main()
+
+
+@pytest.mark.parametrize('op', KERNELS)
+def test_xla_is_told_what_a_kernel_costs(op, monkeypatch):
+  """Tensors moved, as many as the README says, and products of tiles."""
+  kernel = hopper.plgpu.kernel
+  if 'cost_estimate' not in inspect.signature(kernel).parameters:
+    pytest.skip(f'jax {jax.__version__} cannot be told')
+  told = []
+
+  def record(*args, cost_estimate, **options):
+    told.append(cost_estimate)
+    return kernel(*args, cost_estimate=cost_estimate, **options)
+
+  monkeypatch.setattr(hopper.plgpu, 'kernel', record)
+  shape, width = (32, 4096, 4), 128
+  function, arguments = h200.program(op, 'backward', width, True, shape)
+  with kernels.target('gpu'):
+    jax.eval_shape(function, *arguments)
+  size = math.prod(shape) * width
+  moved = sum(cost.bytes_accessed for cost in told) / (2 * size)
+  assert 4 + 7 < moved < 4 + 7 + (2.2 if op == 'lightning' else 0.5)
+  # Forward q S and k^T v; backward four, and those inside a chunk.
+  products = 6 + (2 + 6) * 64 / width if op == 'lightning' else 6
+  assert sum(cost.flops for cost in told) == 2 * size * width * products
+
+
+def test_sms_are_counted_where_the_gpu_is_here(monkeypatch):
+  gpu = types.SimpleNamespace(platform='gpu', core_count=114)
+  assert hopper.sm_count() == hopper.SM_COUNT
+  monkeypatch.setattr(jax, 'local_devices', lambda: [gpu])
+  assert hopper.sm_count() == 114
+  with kernels.target('gpu'):
+    assert hopper.sm_count() == hopper.SM_COUNT
 
 
 @pytest.mark.full

@@ -164,3 +164,24 @@ def test_many_parts_are_added_up_outside_the_kernels():
   x = jnp.ones((1, 2, linear.IN_KERNEL_PARTS + 1, 3, 3))
   assert linear._few_parts(x).shape == (1, 2, 1, 3, 3)
   assert linear._few_parts(x[:, :, 1:]).shape[2] == linear.IN_KERNEL_PARTS
+
+
+def test_a_traced_negative_slope_stays_in_bounds(simulator):
+  """Nothing can check it, and the gradients are those of XLA."""
+  arrays = errors.operands('lightning', Case(130, 1, 64, 'bfloat16', 'full'))[0]
+  q, k, v, do = arrays[:4]
+
+  def gradients(kernel, slopes):
+    def attend(q, k, v):
+      return kernels.lightning_attention(
+        q, k, v, slopes=slopes, scale=0.1, kernel=kernel
+      )
+
+    return jax.vjp(attend, q, k, v)[1](do)
+
+  slopes = jnp.full(q.shape[2], -0.01, jnp.float32)
+  with simulator():
+    got = jax.jit(lambda s: gradients('pallas_gpu', s))(slopes)
+  want = jax.jit(lambda s: gradients('xla', s))(slopes)
+  for g, w in zip(got, want, strict=True):
+    assert relative_rms(g, w) < errors.bound('dq', 'bfloat16')

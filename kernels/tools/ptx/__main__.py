@@ -1,0 +1,55 @@
+"""Prints the races in the GPU kernels; see `kernels.tools.ptx`.
+
+Fails if there is one. Needs the wheels that `kernels.tools.h200` needs, and
+like it starts itself again in a process of its own.
+"""
+
+import argparse
+import json
+import sys
+
+from kernels.tools import h200
+from kernels.tools.ptx import compiled
+
+SHOWN = 3  # races of a kernel
+HEADER = (
+  '| op | pass | Dh | mask | L | kernel | warpgroups | instructions that store '
+  'to shared memory | bytes shared by two warpgroups | races |'
+)
+
+
+def main():
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('--ops', default='linear,simpletron,lightning')
+  parser.add_argument('--widths', default='64,128')
+  parser.add_argument('--rows', action='store_true', help=argparse.SUPPRESS)
+  args = parser.parse_args()
+  ops = args.ops.split(',')
+  widths = [int(width) for width in args.widths.split(',')]
+  if args.rows:
+    for op in ops:
+      for width in widths:
+        for row in compiled.rows(op, width):
+          print(json.dumps(row), flush=True)
+    return
+  reason = h200.missing()
+  if reason:
+    sys.exit(reason)
+  found = compiled.reports(ops, widths)
+  print(HEADER)
+  print('|' + '---|' * 10)
+  for row in found:
+    print(
+      f'| {row["op"]} | {row["pass"]} | {row["width"]} '
+      f'| {"yes" if row["masked"] else "no"} | {row["length"]} '
+      f'| {row["kernel"]} | {row["warpgroups"]} | {row["stores"]} '
+      f'| {row["shared_bytes"]} | {len(row["races"])} |'
+    )
+  for row in found:
+    for race in row['races'][:SHOWN]:
+      print(f'{row["kernel"]}, Dh {row["width"]}, L {row["length"]}: {race}')
+  sys.exit(1 if any(row['races'] for row in found) else 0)
+
+
+if __name__ == '__main__':
+  main()

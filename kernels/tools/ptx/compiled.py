@@ -1,0 +1,83 @@
+"""The PTX of the Mosaic kernels in a program, and what runs of it find."""
+
+import json
+import os
+import subprocess
+import sys
+
+from kernels.tools import h200
+from kernels.tools.ptx import parse, run
+
+# B, L, H: a ragged end, longer than the ring; and few heads, cut into parts.
+SHAPES = ((32, 449, 4), (1, 1088, 2))
+ENVIRONMENT = {**h200.ENVIRONMENT, 'MOSAIC_GPU_DUMP_PTX': '1'}
+
+
+def kernels(function, *arguments):
+  """Compiles for an H200 and reads the PTX.
+
+  Args:
+    function, *arguments: see `h200.captured`.
+
+  Returns:
+    A list of parse.Kernel: those that this process had not compiled before.
+
+  Raises:
+    RuntimeError: MOSAIC_GPU_DUMP_PTX is not set.
+  """
+  if not os.environ.get('MOSAIC_GPU_DUMP_PTX'):
+    raise RuntimeError('MOSAIC_GPU_DUMP_PTX=1 must be set to see any PTX')
+  _, text, _ = h200.captured(function, *arguments)
+  return parse.kernels(text)
+
+
+def rows(op, width):
+  """Yields what a run found in each kernel of an op, as dictionaries."""
+  for shape in SHAPES:
+    for masked in (False, True):
+      for which in h200.PASSES:
+        function, arguments = h200.program(op, which, width, masked, shape)
+        for kernel in kernels(function, *arguments):
+          report = run.run(kernel)
+          yield {
+            'op': op,
+            'pass': which,
+            'width': width,
+            'masked': masked,
+            'length': shape[1],
+            'kernel': kernel.name,
+            'warpgroups': kernel.warpgroups,
+            'stores': report.stores,
+            'shared_bytes': report.shared_bytes,
+            'races': [describe(kernel, race) for race in report.races],
+          }
+
+
+def reports(ops, widths):
+  """`rows` of a process of its own, for all ops and widths.
+
+  Raises:
+    RuntimeError: the process failed; the message is the end of its output.
+  """
+  command = [sys.executable, '-m', 'kernels.tools.ptx', '--rows']
+  command += ['--ops', ','.join(ops), '--widths', ','.join(map(str, widths))]
+  done = subprocess.run(
+    command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True
+  )
+  if done.returncode:
+    raise RuntimeError(done.stderr[-4000:])
+  return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def describe(kernel, race):
+  """A race in words: the two warps, the place, the two instructions."""
+  second, first = (kernel.code[i] for i in (race.second, race.first))
+  return (
+    f'warp {race.warps[0]} {race.what} by {_agent(kernel, race.warps[1])}, '
+    f'byte {race.address}: line {second.line} `{second.text}`, '
+    f'line {first.line} `{first.text}`'
+  )
+
+
+def _agent(kernel, number):
+  return f'warp {number}' if 32 * number < kernel.threads else 'TMA'

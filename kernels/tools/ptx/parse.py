@@ -1,0 +1,183 @@
+"""Reads PTX, the assembly language of NVIDIA's virtual machine.
+
+Of each kernel: its instructions, labels, shared variables and threads, as
+far as `kernels.tools.ptx.run` needs them. PTX ISA: docs.nvidia.com/cuda.
+"""
+
+import dataclasses
+import functools
+import re
+
+_NOTES = re.compile(r'//[^\n]*|^[ \t]*\.(loc|file)\b[^\n]*', re.MULTILINE)
+_LABEL = re.compile(r'([\w$]+):(?!:)')
+_GUARD = re.compile(r'@(!?)([%\w]+)\s*')
+_REGISTER = re.compile(r'%[\w.]+|\b[pP]\d*\b')
+_SHARED = re.compile(r'\.shared.*?([\w$]+)\s*(?:\[(\d*)\])?\s*$', re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+  """One instruction.
+
+  Attributes:
+    line: its number in the text, from 1.
+    text: as written.
+    guard: the predicate register that it depends on, or None.
+    negated: whether it runs where the guard is false.
+    op: the parts of its name, without dots.
+    operands: as written; vectors keep their braces, addresses their brackets.
+    target: where a branch goes, as an index of instructions.
+  """
+
+  line: int
+  text: str
+  guard: str | None
+  negated: bool
+  op: tuple
+  operands: tuple
+  target: int | None = None
+
+  @functools.cached_property
+  def results(self):
+    """The registers in the first operand: what most instructions write."""
+    first = self.operands[0] if self.operands else ''
+    return () if '[' in first else tuple(_REGISTER.findall(first))
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+  """One entry of a PTX module.
+
+  Attributes:
+    name: without the ending that Mosaic gives it.
+    threads: of a block.
+    shared: names of variables in shared memory -> their addresses.
+    code: the instructions.
+  """
+
+  name: str
+  threads: int
+  shared: dict
+  code: tuple
+
+  @property
+  def warpgroups(self):
+    return -(-self.threads // 128)
+
+
+def kernels(text):
+  """The kernels in a text, which may hold several modules and other lines.
+
+  Raises:
+    ValueError: a kernel does not say how many threads it has, a branch goes
+      nowhere, or a bracket is never closed.
+  """
+  return [_kernel(text, m) for m in re.finditer(r'\.entry\s+([\w$]+)', text)]
+
+
+def _kernel(text, entry):
+  start = text.index('{', text.index(')', entry.end()))
+  head = text[entry.start() : start]
+  threads = re.search(r'\.(?:max|req)ntid\s+(\d+)', head)
+  if threads is None:
+    raise ValueError(f'{entry[1]}: no .maxntid, how many threads are there?')
+  reader = _Reader(text, start)
+  return Kernel(
+    re.sub('_mosaic_gpu_kernel$', '', entry[1]),
+    int(threads[1]),
+    reader.shared,
+    reader.code(),
+  )
+
+
+class _Reader:
+  """Reads the statements from a brace to the one that closes it."""
+
+  def __init__(self, text, start):
+    # Without comments and notes for debuggers; their lines stay.
+    self.text, self.at = _NOTES.sub('', text[start:]), 0
+    self.first_line = text.count('\n', 0, start) + 1
+    self.shared, self.shared_end = {}, 0
+    self.instructions, self.labels = [], {}
+    self.scopes, self.opened = [], 0
+    while self.at == 0 or self.scopes:
+      self._statement()
+
+  def code(self):
+    return tuple(self._with_target(i, s) for i, s in self.instructions)
+
+  def _statement(self):
+    self._skip_space()
+    if self.at == len(self.text):
+      raise ValueError('a kernel has no end')
+    char = self.text[self.at]
+    if char == '{':
+      self.opened += 1
+      self.scopes.append(self.opened)
+      self.at += 1
+    elif char == '}':
+      self.scopes.pop()
+      self.at += 1
+    elif label := _LABEL.match(self.text, self.at):
+      self.labels[label[1], self.scopes[-1]] = len(self.instructions)
+      self.at = label.end()
+    else:
+      self._instruction()
+
+  def _skip_space(self):
+    while self.at < len(self.text) and self.text[self.at].isspace():
+      self.at += 1
+
+  def _instruction(self):
+    line = self.first_line + self.text.count('\n', 0, self.at)
+    end = self.text.index(';', self.at)
+    text = ' '.join(self.text[self.at : end].split())
+    self.at = end + 1
+    if not text:
+      return
+    if text.startswith('.'):
+      self._directive(text)
+      return
+    guard = _GUARD.match(text)
+    rest = text[guard.end() :] if guard else text
+    name, _, operands = rest.partition(' ')
+    self.instructions.append((
+      Instruction(
+        line,
+        text,
+        guard[2] if guard else None,
+        bool(guard and guard[1]),
+        tuple(part for part in re.split(r'\.|::', name) if part),
+        _operands(operands),
+      ),
+      tuple(self.scopes),
+    ))  # fmt: skip
+
+  def _directive(self, text):
+    variable = _SHARED.match(text)
+    if variable:
+      # Of dynamic size if none is given: it is the last one.
+      self.shared[variable[1]] = self.shared_end
+      self.shared_end += int(variable[2] or 0)
+
+  def _with_target(self, instruction, scopes):
+    if instruction.op[0] != 'bra':
+      return instruction
+    name = instruction.operands[0]
+    for scope in reversed(scopes):
+      if (name, scope) in self.labels:
+        target = self.labels[name, scope]
+        return dataclasses.replace(instruction, target=target)
+    raise ValueError(f'line {instruction.line}: no label {name}')
+
+
+def _operands(text):
+  """Splits at the commas outside of brackets and braces."""
+  found, depth, start = [], 0, 0
+  for at, char in enumerate(text):
+    depth += (char in '[{') - (char in ']}')
+    if char == ',' and depth == 0:
+      found.append(text[start:at].strip())
+      start = at + 1
+  found.append(text[start:].strip())
+  return tuple(x for x in found if x)

@@ -1,0 +1,154 @@
+"""Who touched shared memory when: finds accesses that nothing orders.
+
+Every warp has a vector clock, as in FastTrack (Flanagan and Freund, PLDI 2009,
+section 3): what it knows of the others' time. A barrier passes knowledge on.
+Two accesses to one place, at least one a write, race unless the later warp
+knows of the earlier one. Copies by TMA are agents of their own, one per
+barrier that they report to. Reads that go on after their instruction (TMA,
+tensor cores) keep their place busy until they are waited for.
+"""
+
+import dataclasses
+
+import numpy as np
+
+CELL = 2  # bytes
+SIZE = 1 << 18  # what a descriptor of the tensor cores can address
+COPIES = 64  # agents that copy, at most
+WARPS = 4  # of a warpgroup
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclasses.dataclass(frozen=True)
+class Race:
+  """Two accesses to one place.
+
+  Attributes:
+    what: what went wrong, to be followed by the two accesses.
+    address: in bytes, of shared memory.
+    second, first: indices of the instructions.
+    warps: of the two; a copy by TMA has numbers from the warps' count on.
+  """
+
+  what: str
+  address: int
+  second: int
+  first: int
+  warps: tuple
+
+
+class Memory:
+  """Shared memory of one block, without its contents.
+
+  `cells` of the methods are indices of pairs of bytes, `at` is the index of an
+  instruction.
+  """
+
+  def __init__(self, warps):
+    cells, agents = SIZE // CELL, warps + COPIES
+    self.warps, self.found = warps, {}
+    self.clock = np.zeros((warps, agents), np.int64)
+    self.clock[:, :warps] += np.eye(warps, dtype=np.int64)
+    self._writer = np.zeros(cells, np.int64)
+    self._written = np.zeros(cells, np.int64)  # 0 = never
+    self._written_at = np.zeros(cells, np.int64)
+    self._read = np.zeros((warps, cells), np.int64)
+    self._read_at = np.zeros((warps, cells), np.int64)
+    self._busy = np.zeros((warps, cells), np.int64)
+    self._busy_at = np.zeros((warps, cells), np.int64)
+    # When the writer's fence let TMA and the tensor cores see it.
+    self._visible = np.zeros(cells, np.int64)
+    self._unfenced = [[] for _ in range(warps)]
+    self._by = np.zeros((-(-warps // WARPS), cells), bool)
+
+  @property
+  def shared_bytes(self):
+    """How many bytes more than one warpgroup stored to, in any order."""
+    return CELL * int((self._by.sum(axis=0) > 1).sum())
+
+  def tick(self, warp):
+    """What the warp does from now on, it has not told anybody yet."""
+    self.clock[warp, warp] += 1
+
+  def read(self, warp, cells, at):
+    self._check_written('reads what is written', warp, cells, at)
+    self._mark_read(warp, cells, at)
+
+  def write(self, warp, cells, at):
+    """A store by a warp."""
+    replicas = (self._written_at[cells] == at) & (
+      self._writer[cells] // WARPS == warp // WARPS
+    )
+    self._check_write(warp, cells, at, replicas)
+    self._mark_written(warp, self.clock[warp, warp], cells, at)
+    self._visible[cells] = _NEVER
+    self._unfenced[warp].append(cells)
+    self._by[warp // WARPS, cells] = True
+
+  def copy(self, warp, agent, time, cells, at):
+    """A write by TMA that `warp` starts: the agent's at its `time`."""
+    self._check_write(warp, cells, at, False)
+    self._mark_written(agent, time, cells, at)
+    self._visible[cells] = time
+
+  def start(self, warp, cells, at):
+    """A read begins that goes on after its instruction."""
+    if not self._check_written('reads what is written', warp, cells, at):
+      self._check_written('reads without a fence what is written', warp, cells,
+                          at, times=self._visible)  # fmt: skip
+    self._busy[warp, cells] += 1
+    self._busy_at[warp, cells] = at
+
+  def end(self, warp, cells, at):
+    """That read has been waited for."""
+    self._busy[warp, cells] -= 1
+    self._mark_read(warp, cells, at)
+
+  def fence(self, warp):
+    """Those who know that may read by TMA what the warp stored before."""
+    for cells in self._unfenced[warp]:
+      mine = cells[self._writer[cells] == warp]
+      self._visible[mine] = self.clock[warp, warp]
+    self._unfenced[warp].clear()
+
+  def _mark_read(self, warp, cells, at):
+    self._read[warp, cells] = self.clock[warp, warp]
+    self._read_at[warp, cells] = at
+
+  def _mark_written(self, agent, time, cells, at):
+    self._writer[cells] = agent
+    self._written[cells] = time
+    self._written_at[cells] = at
+
+  def _check_write(self, warp, cells, at, replicas):
+    self._check_written(
+      'writes over what is written', warp, cells, at, replicas
+    )
+    for other in range(self.warps):
+      if other != warp:
+        late = self._read[other, cells] > self.clock[warp, other]
+        self._report_any('writes over what is read', cells, late, at, warp,
+                         self._read_at[other], other)  # fmt: skip
+      self._report_any('writes over what is still read', cells,
+                       self._busy[other, cells] > 0, at, warp,
+                       self._busy_at[other], other)  # fmt: skip
+
+  def _check_written(self, what, warp, cells, at, replicas=False, times=None):
+    """Reports a write that the warp does not know of; whether there is one."""
+    times = self._written if times is None else times
+    known = self.clock[warp][self._writer[cells]]
+    late = cells[(times[cells] > known) & ~np.asarray(replicas)]
+    if late.size:
+      cell = late[0]
+      self._report(what, cell, at, warp, self._written_at[cell],
+                   self._writer[cell])  # fmt: skip
+    return late.size > 0
+
+  def _report_any(self, what, cells, late, at, warp, other_at, other):
+    if late.any():
+      cell = cells[late][0]
+      self._report(what, cell, at, warp, other_at[cell], other)
+
+  def _report(self, what, cell, at, warp, first, other):
+    race = Race(what, CELL * int(cell), at, int(first), (warp, int(other)))
+    self.found.setdefault((what, at, race.first), race)
