@@ -1,0 +1,239 @@
+"""The Triton kernels of linear attention.
+
+Each works on blocks of rows of one (b, h): `sums` and `query_gradients` walk
+over the blocks of a part of the sequence, the others take one block each.
+Where S is cut into blocks of columns, `sums` has a program for each, and the
+others walk over them.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+
+from kernels import triton
+from kernels.linear import features
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """The static numbers of a kernel.
+
+  Attributes:
+    shape: triton.Shape.
+    parts, per_part: of L, and the blocks of rows in one (the last may have
+      fewer).
+    options: LinearOptions.
+    tools: triton.Tools.
+  """
+
+  shape: triton.Shape
+  parts: int
+  per_part: int
+  options: Any
+  tools: triton.Tools
+
+  def phi(self, x):
+    return features.apply(self.options.feature_map, x)
+
+  def slope(self, x):
+    return features.slope(self.options.feature_map, x)
+
+  def over_columns(self, step, carry=0):
+    """step(block, carry) -> carry for every block of columns; None if one."""
+    blocks = self.shape.column_blocks
+    if blocks == 1:
+      return step(None, carry)
+    return lax.fori_loop(0, blocks, step, carry)
+
+
+class _Walk:
+  """The place of a program, and its walk over the blocks of its part.
+
+  Attributes:
+    at: triton.Place.
+    pair: number of the (b, h).
+    part: number of the part among all of all pairs.
+    block: of columns, None where there is one.
+  """
+
+  def __init__(self, plan, by_columns=False):
+    shape = plan.shape
+    h, part, b = (pl.program_id(axis) for axis in range(3))
+    self.block = None
+    if by_columns and shape.column_blocks > 1:
+      self.block = lax.rem(h, jnp.int32(shape.column_blocks))
+      h = lax.div(h, jnp.int32(shape.column_blocks))
+    self.at = triton.Place(shape, b, h)
+    self.pair = b * shape.heads + h
+    self.part = self.pair * plan.parts + part
+    self.first = part * plan.per_part
+    self.steps = plan.per_part
+    if shape.blocks % plan.per_part:
+      self.steps = jnp.minimum(self.steps, shape.blocks - self.first)
+
+  def run(self, step, carry):
+    """step(n, carry) -> carry for every block n of rows."""
+    return lax.fori_loop(
+      0, self.steps, lambda t, carry: step(self.first + t, carry), carry
+    )
+
+
+def sums(ins, outs, *, plan, names, scale):
+  """scale * x^T y and the sum of x, over a part.
+
+  Inputs x, y, z, mask; outputs xy, total. x is phi(x), with z divided by its
+  norm phi(x) . z + eps.
+
+  Args:
+    names: of x and y, where they are in one array.
+    scale: a number.
+  """
+  walk = _Walk(plan, by_columns=True)
+  at, dtype, shape = walk.at, ins.x.dtype, plan.shape
+  z = None if ins.z is None else at.load_row(ins.z, walk.pair)
+
+  def step(n, carry):
+    xy, total = carry
+    valid = at.valid(ins.mask, n)
+    f = plan.phi(at.load(ins.x, n, valid, names[0]))
+    y = at.load(ins.y, n, valid, names[1], walk.block)
+    if z is not None:
+      f = f * _inverse(f, z, plan)[:, None]
+    f = triton.keep(valid, f).astype(dtype)
+    if outs.total is not None:
+      # Of the rounded values, like the sum that it divides.
+      total = total + jnp.sum(f.astype(jnp.float32), axis=0)
+    return xy + plan.tools.dot(f, y, turn_a=True), total
+
+  total = None if outs.total is None else _zeros(shape.lanes)
+  xy, total = walk.run(step, (_zeros(shape.lanes, shape.columns), total))
+  at.store_state(outs.xy, walk.part, xy * scale, columns=walk.block)
+  if outs.total is not None:
+    # The programs of other blocks of columns write the same.
+    at.store_row(outs.total, walk.part, total)
+
+
+def outputs(ins, outs, *, plan):
+  """o from q, S and z; inputs q, kv, z, mask."""
+  walk = _Walk(plan)
+  at, n = walk.at, walk.first
+  valid = at.valid(ins.mask, n)
+  f = plan.phi(at.load(ins.q, n, valid, 'q')).astype(ins.q.dtype)
+  inverse = plan.options.scale
+  if ins.z is not None:
+    z = at.load_row(ins.z, walk.pair)
+    inverse = _inverse(f.astype(jnp.float32), z, plan)[:, None]
+
+  def step(block, carry):
+    kv = at.load_state(ins.kv, walk.pair, columns=block)
+    o = plan.tools.dot(f, kv.astype(f.dtype)) * inverse
+    at.store(outs.o, n, valid, o, block=block)
+    return carry
+
+  plan.over_columns(step)
+
+
+def query_gradients(ins, outs, *, plan):
+  """dq, and over a part the sums dS, dz and that of dq.
+
+  Inputs q, do, kv, z, mask; outputs dq, and dkv, dz, dbias or None.
+  """
+  walk = _Walk(plan)
+  at, options, shape = walk.at, plan.options, plan.shape
+  dtype = ins.q.dtype
+  z = None if ins.z is None else at.load_row(ins.z, walk.pair)
+
+  def step(n, carry):
+    dkv, dz, dbias = carry
+    valid = at.valid(ins.mask, n)
+    x = at.load(ins.q, n, valid, 'q')
+    f, do = plan.phi(x), None
+    if shape.column_blocks == 1:
+      do = at.load(ins.do, n, valid)
+
+    def add(block, dq):
+      part = at.load(ins.do, n, valid, block=block) if do is None else do
+      kv = at.load_state(ins.kv, walk.pair, columns=block)
+      return dq + plan.tools.dot(part, kv.astype(dtype), turn_b=True)
+
+    dq = plan.over_columns(add, _zeros(shape.rows, shape.lanes))
+    if z is None:
+      dq = dq * options.scale
+    else:
+      inverse = _inverse(f, z, plan)
+      # Of what the products made in float32, not of their operand do.
+      dnorm = -jnp.sum(f * dq, axis=1) * inverse * inverse / options.scale
+      if valid is not None:
+        inverse = jnp.where(valid, inverse, 0.0)
+        dnorm = jnp.where(valid, dnorm, 0.0)
+      dz = dz + jnp.sum(f * dnorm[:, None], axis=0)
+      dq = dq * inverse[:, None] + dnorm[:, None] * z[None]
+      f = f * inverse[:, None]
+    dq = triton.keep(valid, dq * plan.slope(x))
+    at.store(outs.dq, n, valid, dq, 'q')
+    if dbias is not None:
+      dbias = dbias + jnp.sum(dq, axis=0)
+    if dkv is not None:
+      f = triton.keep(valid, f).astype(dtype)
+      dkv = dkv + plan.tools.dot(f, do, turn_a=True)
+    return dkv, dz, dbias
+
+  lanes = shape.lanes
+  carry = (
+    None if outs.dkv is None else _zeros(lanes, lanes),
+    None if outs.dz is None else _zeros(lanes),
+    None if outs.dbias is None else _zeros(lanes),
+  )
+  dkv, dz, dbias = walk.run(step, carry)
+  if dkv is not None:
+    scale = options.scale if z is None else 1.0
+    at.store_state(outs.dkv, walk.part, dkv * scale)
+  for ref, x in ((outs.dz, dz), (outs.dbias, dbias)):
+    if ref is not None:
+      at.store_row(ref, walk.part, x)
+
+
+def key_gradients(ins, outs, *, plan):
+  """dk and dv from k, v, dS and dz.
+
+  Inputs k, v, dkv, dz, mask, and `taken`, which becomes dk; outputs dk, dv
+  (None: in the array of dk) and dbias: the sums of dk and dv over the block,
+  or None.
+  """
+  walk = _Walk(plan)
+  at, shape, n = walk.at, plan.shape, walk.first
+  valid = at.valid(ins.mask, n)
+  x = at.load(ins.k, n, valid, 'k')
+  f = plan.phi(x).astype(x.dtype)
+  dv_ref = outs.dk if outs.dv is None else outs.dv
+
+  def step(block, dk):
+    v = at.load(ins.v, n, valid, 'v', block)
+    dkv = at.load_state(ins.dkv, walk.pair, columns=block).astype(x.dtype)
+    dv = triton.keep(valid, plan.tools.dot(f, dkv))
+    at.store(dv_ref, n, valid, dv, 'v', block)
+    if outs.dbias is not None:
+      total = jnp.sum(dv, axis=0)
+      at.store_row(outs.dbias, 2 * walk.part + 1, total, block)
+    return dk + plan.tools.dot(v, dkv, turn_b=True)
+
+  dk = plan.over_columns(step, _zeros(shape.rows, shape.lanes))
+  if ins.dz is not None:
+    dk = dk + at.load_row(ins.dz, walk.pair)[None]
+  dk = triton.keep(valid, dk * plan.slope(x))
+  at.store(outs.dk, n, valid, dk, 'k')
+  if outs.dbias is not None:
+    at.store_row(outs.dbias, 2 * walk.part, jnp.sum(dk, axis=0))
+
+
+def _inverse(f, z, plan):
+  """scale / (f . z + eps): [rows]."""
+  norm = jnp.sum(f * z[None], axis=1) + plan.options.eps
+  return plan.options.scale / norm
+
+
+def _zeros(*shape):
+  return jnp.zeros(shape, jnp.float32)
