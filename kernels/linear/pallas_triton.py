@@ -74,14 +74,20 @@ class _Size:
   stages: int
 
 
-def _sizes(width, dtype):
-  """_Size of kernels that sum over rows, and of those of one block each."""
+def _size(kernel, width, dtype):
+  """The `_Size` of a kernel: no register spilled on any card."""
   lanes, exact = triton.padded(width), dtype == jnp.float32
-  if lanes * (2 if exact else 1) <= 64:
-    return _Size(64, lanes, 4, 3), _Size(128, lanes, 4, 1)
-  if lanes * (2 if exact else 1) <= 128:
-    return _Size(64, lanes, 8, 2), _Size(128, lanes, 8, 1)
-  return _Size(32, 32 if exact else 64, 8, 2), _Size(64, 32, 8, 1)
+  walks = kernel in ('sums', 'query_gradients')
+  match lanes * (2 if exact else 1):
+    case 16 | 32 | 64:
+      return _Size(32 if walks else 64, lanes, 4, 3)
+    case 128 if exact:
+      return _Size(32 if kernel == 'outputs' else 16, lanes, 4, 2)
+    case 128:
+      return _Size(64 if kernel == 'outputs' else 32, lanes, 8, 2)
+    case 256:
+      return _Size(16 if exact else 32, 64, 8, 2)
+  return _Size(16, 32, 8, 2)
 
 
 class _Call:
@@ -95,8 +101,8 @@ class _Call:
 
   def sums(self, x, y, z, names):
     """What the parts sum to: [B, H, parts, Dh, Dh], [B, H, parts, Dh]."""
-    walk, _ = _sizes(self.d, self.inputs.dtype)
-    plan, grid = self._plan(walk, by_columns=True)
+    size = _size('sums', self.d, self.inputs.dtype)
+    plan, grid = self._plan(size, by_columns=True)
     scale = 1.0
     if z is None and names[0] == 'q':
       scale = self.options.scale
@@ -107,7 +113,7 @@ class _Call:
       kernel,
       plan,
       grid,
-      walk,
+      size,
       {'x': x, 'y': y, 'z': _two(z)},
       {
         'xy': self._states(plan),
@@ -118,7 +124,7 @@ class _Call:
 
   def outputs(self, q, kv, z):
     """o [B L, H Dh]."""
-    _, size = _sizes(self.d, self.inputs.dtype)
+    size = _size('outputs', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
     outs = self._run(
       'outputs',
@@ -136,7 +142,7 @@ class _Call:
 
     Packed, dq is one of three in an array [B L, 3 H Dh].
     """
-    size, _ = _sizes(self.d, self.inputs.dtype)
+    size = _size('query_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size)
     whole = plan.shape.column_blocks == 1
     outs = self._run(
@@ -166,7 +172,7 @@ class _Call:
     Args:
       taken: the array with dq, which is also that of dk and dv; or None.
     """
-    _, size = _sizes(self.d, self.inputs.dtype)
+    size = _size('key_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
     apart = taken is None
     outs = self._run(

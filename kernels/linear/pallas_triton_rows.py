@@ -75,10 +75,17 @@ class _Walk:
       self.steps = jnp.minimum(self.steps, shape.blocks - self.first)
 
   def run(self, step, carry):
-    """step(n, carry) -> carry for every block n of rows."""
-    return lax.fori_loop(
-      0, self.steps, lambda t, carry: step(self.first + t, carry), carry
-    )
+    """step(n, again, carry) -> carry for every block n of rows.
+
+    `again` is n too. Triton does not know it, and so computes where to store
+    what it loaded some steps before, rather than keep the addresses.
+    """
+
+    def body(t, carry):
+      again, carry = carry
+      return again + 1, step(self.first + t, again, carry)
+
+    return lax.fori_loop(0, self.steps, body, (self.first, carry))[1]
 
 
 def sums(ins, outs, *, plan, names, scale):
@@ -95,8 +102,8 @@ def sums(ins, outs, *, plan, names, scale):
   at, dtype, shape = walk.at, ins.x.dtype, plan.shape
   z = None if ins.z is None else at.load_row(ins.z, walk.pair)
 
-  def step(n, carry):
-    xy, total = carry
+  def step(n, _, carry):
+    yx, total = carry
     valid = at.valid(ins.mask, n)
     f = plan.phi(at.load(ins.x, n, valid, names[0]))
     y = at.load(ins.y, n, valid, names[1], walk.block)
@@ -106,11 +113,11 @@ def sums(ins, outs, *, plan, names, scale):
     if outs.total is not None:
       # Of the rounded values, like the sum that it divides.
       total = total + jnp.sum(f.astype(jnp.float32), axis=0)
-    return xy + plan.tools.dot(f, y, turn_a=True), total
+    return yx + plan.tools.dot(y, f, turn_a=True), total
 
   total = None if outs.total is None else _zeros(shape.lanes)
-  xy, total = walk.run(step, (_zeros(shape.lanes, shape.columns), total))
-  at.store_state(outs.xy, walk.part, xy * scale, columns=walk.block)
+  yx, total = walk.run(step, (_zeros(shape.columns, shape.lanes), total))
+  at.store_state(outs.xy, walk.part, yx.T * scale, columns=walk.block)
   if outs.total is not None:
     # The programs of other blocks of columns write the same.
     at.store_row(outs.total, walk.part, total)
@@ -146,7 +153,7 @@ def query_gradients(ins, outs, *, plan):
   dtype = ins.q.dtype
   z = None if ins.z is None else at.load_row(ins.z, walk.pair)
 
-  def step(n, carry):
+  def step(n, again, carry):
     dkv, dz, dbias = carry
     valid = at.valid(ins.mask, n)
     x = at.load(ins.q, n, valid, 'q')
@@ -157,9 +164,9 @@ def query_gradients(ins, outs, *, plan):
     def add(block, dq):
       part = at.load(ins.do, n, valid, block=block) if do is None else do
       kv = at.load_state(ins.kv, walk.pair, columns=block)
-      return dq + plan.tools.dot(part, kv.astype(dtype), turn_b=True)
+      return dq + plan.tools.dot(kv.astype(dtype), part, turn_b=True)
 
-    dq = plan.over_columns(add, _zeros(shape.rows, shape.lanes))
+    dq = plan.over_columns(add, _zeros(shape.lanes, shape.rows)).T
     if z is None:
       dq = dq * options.scale
     else:
@@ -173,12 +180,12 @@ def query_gradients(ins, outs, *, plan):
       dq = dq * inverse[:, None] + dnorm[:, None] * z[None]
       f = f * inverse[:, None]
     dq = triton.keep(valid, dq * plan.slope(x))
-    at.store(outs.dq, n, valid, dq, 'q')
+    at.store(outs.dq, again, valid, dq, 'q')
     if dbias is not None:
       dbias = dbias + jnp.sum(dq, axis=0)
     if dkv is not None:
       f = triton.keep(valid, f).astype(dtype)
-      dkv = dkv + plan.tools.dot(f, do, turn_a=True)
+      dkv = dkv + plan.tools.dot(do, f, turn_a=True)
     return dkv, dz, dbias
 
   lanes = shape.lanes
@@ -190,7 +197,7 @@ def query_gradients(ins, outs, *, plan):
   dkv, dz, dbias = walk.run(step, carry)
   if dkv is not None:
     scale = options.scale if z is None else 1.0
-    at.store_state(outs.dkv, walk.part, dkv * scale)
+    at.store_state(outs.dkv, walk.part, dkv.T * scale)
   for ref, x in ((outs.dz, dz), (outs.dbias, dbias)):
     if ref is not None:
       at.store_row(ref, walk.part, x)
