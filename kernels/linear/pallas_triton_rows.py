@@ -7,6 +7,7 @@ others walk over them.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax.numpy as jnp
@@ -216,18 +217,28 @@ def key_gradients(ins, outs, *, plan):
   x = at.load(ins.k, n, valid, 'k')
   f = plan.phi(x).astype(x.dtype)
   dv_ref = outs.dk if outs.dv is None else outs.dv
+  load = functools.partial(at.load_state, ins.dkv, walk.pair)
+  whole = load() if shape.column_blocks == 1 else None
 
-  def step(block, dk):
-    v = at.load(ins.v, n, valid, 'v', block)
-    dkv = at.load_state(ins.dkv, walk.pair, columns=block).astype(x.dtype)
-    dv = triton.keep(valid, plan.tools.dot(f, dkv))
+  def state(block):
+    dkv = load(columns=block) if whole is None else whole
+    return dkv.astype(x.dtype)
+
+  def values(block, carry):
+    dv = triton.keep(valid, plan.tools.dot(f, state(block)))
     at.store(dv_ref, n, valid, dv, 'v', block)
     if outs.dbias is not None:
       total = jnp.sum(dv, axis=0)
       at.store_row(outs.dbias, 2 * walk.part + 1, total, block)
-    return dk + plan.tools.dot(v, dkv, turn_b=True)
+    return carry
 
-  dk = plan.over_columns(step, _zeros(shape.rows, shape.lanes))
+  def keys(block, dk):
+    v = at.load(ins.v, n, valid, 'v', block)
+    return dk + plan.tools.dot(v, state(block), turn_b=True)
+
+  # One after the other: phi(k) leaves the registers before dk enters.
+  plan.over_columns(values)
+  dk = plan.over_columns(keys, _zeros(shape.rows, shape.lanes))
   if ins.dz is not None:
     dk = dk + at.load_row(ins.dz, walk.pair)[None]
   dk = triton.keep(valid, dk * plan.slope(x))
