@@ -47,8 +47,8 @@ def supported(shape, dtype, interpret, local):
   del dtype  # both that the operations accept
   if shape[-1] not in WIDTHS:
     raise NotImplementedError(
-      f'pallas_triton supports head widths Dh (last dimension of q, k, v) '
-      f'from {WIDTHS[0]} to {WIDTHS[-1]}, got {shape[-1]}'
+      f"pallas_triton supports head widths Dh (last dimension of q, k, v) "
+      f"from {WIDTHS[0]} to {WIDTHS[-1]}, got {shape[-1]}"
     )
   if interpret is None and local:
     _check_device()
@@ -56,21 +56,21 @@ def supported(shape, dtype, interpret, local):
 
 def _check_device():
   device = _local_gpu()
-  capability = getattr(device, 'compute_capability', None)
+  capability = getattr(device, "compute_capability", None)
   try:
     good = float(capability) >= CAPABILITY
   except (TypeError, ValueError):
     good = False
   if not good:
     raise NotImplementedError(
-      f'pallas_triton needs an NVIDIA device of compute capability '
-      f'{CAPABILITY} or above, got {capability or jax.default_backend()}'
+      f"pallas_triton needs an NVIDIA device of compute capability "
+      f"{CAPABILITY} or above, got {capability or jax.default_backend()}"
     )
 
 
 def _local_gpu():
   for device in jax.local_devices():
-    if device.platform in ('gpu', 'cuda'):
+    if device.platform in ("gpu", "cuda"):
       return device
   return None
 
@@ -82,9 +82,9 @@ def cores():
   of the local one; else `CORES`.
   """
   abstract = jax.sharding.get_abstract_mesh().abstract_device
-  count = getattr(abstract, 'num_cores', None)
+  count = getattr(abstract, "num_cores", None)
   if count is None and dispatch.target_is_local():
-    count = getattr(_local_gpu(), 'core_count', None)
+    count = getattr(_local_gpu(), "core_count", None)
   return count or CORES
 
 
@@ -180,7 +180,9 @@ class Tools:
     """a @ b in float32, of the transposed operands where asked for."""
     if not self.simulate:
       exact = lax.DotAlgorithmPreset.TF32_TF32_F32_X3
-      return _dot(a, b, turn_a, turn_b, exact if a.dtype == jnp.float32 else None)
+      return _dot(
+        a, b, turn_a, turn_b, exact if a.dtype == jnp.float32 else None
+      )
     dot = functools.partial(
       _dot, turn_a=turn_a, turn_b=turn_b, precision=lax.Precision.HIGHEST
     )
@@ -242,7 +244,7 @@ class Shape:
     return -(-self.lanes // self.columns)
 
 
-SLOTS = {'q': 0, 'k': 1, 'v': 2}
+SLOTS = {"q": 0, "k": 1, "v": 2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,7 +273,7 @@ class Place:
       return plt.load(tokens)
     return plt.load(tokens, mask=inside, other=False)
 
-  def load(self, ref, n, valid, name='', block=None):
+  def load(self, ref, n, valid, name="", block=None):
     """Rows of block n, 0 where they do not count: [rows, lanes or columns].
 
     Args:
@@ -284,7 +286,7 @@ class Place:
     view, mask = self._view(ref, n, valid, name, block)
     return _load(view, mask)
 
-  def store(self, ref, n, valid, x, name='', block=None):
+  def store(self, ref, n, valid, x, name="", block=None):
     """Writes rows of block n: 0 for those that do not count."""
     if valid is not None:
       x = jnp.where(valid[:, None], x, 0.0)
@@ -301,7 +303,7 @@ class Place:
   def _view(self, ref, n, valid, name, block):
     shape = self.shape
     slot = SLOTS[name] if name and shape.packed else 0
-    first, size, lanes = _columns(shape, block)
+    first, size, lanes = self._columns(block)
     first = (slot * shape.heads + self.h) * shape.width + first
     view = ref.at[pl.ds(self._row(n), shape.rows), pl.ds(first, size)]
     return view, _both(valid, lanes)
@@ -316,8 +318,8 @@ class Place:
     plt.store(view, x.astype(ref.dtype), mask=mask)
 
   def _state(self, ref, index, rows, columns):
-    first, size, inside = _columns(self.shape, rows)
-    left, width, lanes = _columns(self.shape, columns)
+    first, size, inside = self._columns(rows)
+    left, width, lanes = self._columns(columns)
     top = index * self.shape.width + first
     return ref.at[pl.ds(top, size), pl.ds(left, width)], _both(inside, lanes)
 
@@ -330,25 +332,28 @@ class Place:
     plt.store(view, x.astype(ref.dtype), mask=mask)
 
   def _vector(self, ref, index, block=None):
-    first, size, lanes = _columns(self.shape, block)
+    first, size, lanes = self._columns(block)
     return ref.at[index, pl.ds(first, size)], lanes
 
-
-def _columns(shape, block):
-  """(first, how many, bool for those that exist or None) of a block."""
-  size, first = shape.lanes, 0
-  if block is not None:
-    size, first = shape.columns, block * shape.columns
-  if shape.width % size == 0:
-    return first, size, None
-  return first, size, _iota(size) < shape.width - first
+  def _columns(self, block):
+    """(first, how many, bool for those that exist or None) of a block."""
+    size, first = self.shape.lanes, 0
+    if block is not None:
+      size, first = self.shape.columns, block * self.shape.columns
+    if self.shape.width % size == 0:
+      return first, size, None
+    # Jax 0.12 refuses a slice that it can see to leave the array.
+    first = first + self.b * 0
+    return first, size, _iota(size) < self.shape.width - first
 
 
 def _both(rows, columns):
   """bool [R, C] or something that broadcasts to it; None where all count."""
   if rows is None or columns is None:
-    return columns[None] if rows is None and columns is not None else (
-      None if rows is None else rows[:, None]
+    return (
+      columns[None]
+      if rows is None and columns is not None
+      else (None if rows is None else rows[:, None])
     )
   return rows[:, None] & columns[None]
 

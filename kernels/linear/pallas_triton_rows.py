@@ -129,7 +129,7 @@ def outputs(ins, outs, *, plan):
   walk = _Walk(plan)
   at, n = walk.at, walk.first
   valid = at.valid(ins.mask, n)
-  f = plan.phi(at.load(ins.q, n, valid, 'q')).astype(ins.q.dtype)
+  f = plan.phi(at.load(ins.q, n, valid, "q")).astype(ins.q.dtype)
   inverse = plan.options.scale
   if ins.z is not None:
     z = at.load_row(ins.z, walk.pair)
@@ -157,7 +157,7 @@ def query_gradients(ins, outs, *, plan):
   def step(n, again, carry):
     dkv, dz, dbias = carry
     valid = at.valid(ins.mask, n)
-    x = at.load(ins.q, n, valid, 'q')
+    x = at.load(ins.q, n, valid, "q")
     f, do = plan.phi(x), None
     if shape.column_blocks == 1:
       do = at.load(ins.do, n, valid)
@@ -181,7 +181,7 @@ def query_gradients(ins, outs, *, plan):
       dq = dq * inverse[:, None] + dnorm[:, None] * z[None]
       f = f * inverse[:, None]
     dq = triton.keep(valid, dq * plan.slope(x))
-    at.store(outs.dq, again, valid, dq, 'q')
+    at.store(outs.dq, again, valid, dq, "q")
     if dbias is not None:
       dbias = dbias + jnp.sum(dq, axis=0)
     if dkv is not None:
@@ -214,7 +214,7 @@ def key_gradients(ins, outs, *, plan):
   walk = _Walk(plan)
   at, shape, n = walk.at, plan.shape, walk.first
   valid = at.valid(ins.mask, n)
-  x = at.load(ins.k, n, valid, 'k')
+  x = at.load(ins.k, n, valid, "k")
   f = plan.phi(x).astype(x.dtype)
   dv_ref = outs.dk if outs.dv is None else outs.dv
   load = functools.partial(at.load_state, ins.dkv, walk.pair)
@@ -226,14 +226,14 @@ def key_gradients(ins, outs, *, plan):
 
   def values(block, carry):
     dv = triton.keep(valid, plan.tools.dot(f, state(block)))
-    at.store(dv_ref, n, valid, dv, 'v', block)
+    at.store(dv_ref, n, valid, dv, "v", block)
     if outs.dbias is not None:
       total = jnp.sum(dv, axis=0)
       at.store_row(outs.dbias, 2 * walk.part + 1, total, block)
     return carry
 
   def keys(block, dk):
-    v = at.load(ins.v, n, valid, 'v', block)
+    v = at.load(ins.v, n, valid, "v", block)
     return dk + plan.tools.dot(v, state(block), turn_b=True)
 
   # One after the other: phi(k) leaves the registers before dk enters.
@@ -242,7 +242,7 @@ def key_gradients(ins, outs, *, plan):
   if ins.dz is not None:
     dk = dk + at.load_row(ins.dz, walk.pair)[None]
   dk = triton.keep(valid, dk * plan.slope(x))
-  at.store(outs.dk, n, valid, dk, 'k')
+  at.store(outs.dk, n, valid, dk, "k")
   if outs.dbias is not None:
     at.store_row(outs.dbias, 2 * walk.part, jnp.sum(dk, axis=0))
 
