@@ -12,7 +12,7 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import dispatch, triton
+from kernels import dispatch, triton, triton_blocks
 from kernels.linear import pallas_triton_rows as rows
 from kernels.linear.options import check_value_width
 
@@ -30,7 +30,7 @@ def forward(inputs, options, save):
   """(out, final state or None, sums or None); see `kernels.vjp`."""
   q, k, v = triton.qkv(inputs)
   call = _Call(inputs, options)
-  kv, z = call.sums(k, v, None, ("k", "v"))
+  kv, z = call.sums(k, v, None, ('k', 'v'))
   kv, z = call.totals(kv, z, inputs.state)
   final = None
   if options.return_state:
@@ -49,7 +49,7 @@ def backward(inputs, saved, do, dfinal, options):
   do = triton.flat(do)
   dq, dkv, dz, dq_bias = call.query_gradients(q, do, kv, z)
   if dkv is None:
-    dkv, _ = call.sums(q, do, z, ("q", ""))
+    dkv, _ = call.sums(q, do, z, ('q', ''))
   dkv, dz = call.totals(dkv, dz, dfinal)
   dstate = (dkv, dz) if options.normalize else dkv
   dk, dv, dkv_bias = call.key_gradients(
@@ -76,15 +76,15 @@ class _Size:
 
 def _size(kernel, width, dtype):
   """The `_Size` of a kernel: no register spilled on any card."""
-  lanes, exact = triton.padded(width), dtype == jnp.float32
+  lanes, exact = triton_blocks.padded(width), dtype == jnp.float32
   match lanes * (2 if exact else 1):
     case 16 | 32 | 64:
-      return _Size(64 if kernel == "outputs" else 32, lanes, 4, 3)
+      return _Size(64 if kernel == 'outputs' else 32, lanes, 4, 3)
     case 128 if exact:
-      return _Size(32 if kernel == "outputs" else 16, lanes, 4, 2)
+      return _Size(32 if kernel == 'outputs' else 16, lanes, 4, 2)
     case 128:
-      columns = 64 if kernel == "key_gradients" else lanes
-      return _Size(64 if kernel == "outputs" else 32, columns, 8, 2)
+      columns = 64 if kernel == 'key_gradients' else lanes
+      return _Size(64 if kernel == 'outputs' else 32, columns, 8, 2)
     case 256:
       return _Size(16 if exact else 32, 64, 8, 2 if exact else 3)
   return _Size(16, 32, 8, 2)
@@ -101,70 +101,70 @@ class _Call:
 
   def sums(self, x, y, z, names):
     """What the parts sum to: [B, H, parts, Dh, Dh], [B, H, parts, Dh]."""
-    size = _size("sums", self.d, self.inputs.dtype)
+    size = _size('sums', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, by_columns=True)
     scale = 1.0
-    if z is None and names[0] == "q":
+    if z is None and names[0] == 'q':
       scale = self.options.scale
     total = self.options.normalize and z is None
     kernel = functools.partial(rows.sums, names=names, scale=scale)
     outs = self._run(
-      "sums",
+      'sums',
       kernel,
       plan,
       grid,
       size,
-      {"x": x, "y": y, "z": _two(z)},
+      {'x': x, 'y': y, 'z': _two(z)},
       {
-        "xy": self._states(plan),
-        "total": self._vectors(plan) if total else None,
+        'xy': self._states(plan),
+        'total': self._vectors(plan) if total else None,
       },
     )
-    return self._by_part(plan, outs["xy"]), self._by_part(plan, outs["total"])
+    return self._by_part(plan, outs['xy']), self._by_part(plan, outs['total'])
 
   def outputs(self, q, kv, z):
     """o [B L, H Dh]."""
-    size = _size("outputs", self.d, self.inputs.dtype)
+    size = _size('outputs', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
     outs = self._run(
-      "outputs",
+      'outputs',
       rows.outputs,
       plan,
       grid,
       size,
-      {"q": q, "kv": _two(kv), "z": _two(z)},
-      {"o": self._rows(1)},
+      {'q': q, 'kv': _two(kv), 'z': _two(z)},
+      {'o': self._rows(1)},
     )
-    return outs["o"]
+    return outs['o']
 
   def query_gradients(self, q, do, kv, z):
     """dq, dS or None where it has to be made apart, dz, and that of the bias.
 
     Packed, dq is one of three in an array [B L, 3 H Dh].
     """
-    size = _size("query_gradients", self.d, self.inputs.dtype)
+    size = _size('query_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size)
     whole = plan.shape.column_blocks == 1
     outs = self._run(
-      "query_gradients",
+      'query_gradients',
       rows.query_gradients,
       plan,
       grid,
       size,
-      {"q": q, "do": do, "kv": _two(kv), "z": _two(z)},
+      {'q': q, 'do': do, 'kv': _two(kv), 'z': _two(z)},
       {
-        "dq": self._rows(3 if self.inputs.packed else 1),
-        "dkv": self._states(plan) if whole else None,
-        "dz": self._vectors(plan) if self.options.normalize else None,
-        "dbias": self._vectors(plan) if self.inputs.bias is not None else None,
+        'dq': self._rows(3 if self.inputs.packed else 1),
+        'dkv': self._states(plan) if whole else None,
+        'dz': self._vectors(plan) if self.options.normalize else None,
+        'dbias': self._vectors(plan) if self.inputs.bias is not None else None,
       },
     )
     dkv, dz, dbias = (
-      self._by_part(plan, outs[name]) for name in ("dkv", "dz", "dbias")
+      self._by_part(plan, outs[name]) for name in ('dkv', 'dz', 'dbias')
     )
     if dbias is not None:
       dbias = jnp.sum(dbias, axis=(0, 2))
-    return outs["dq"], dkv, dz, dbias
+    return outs['dq'], dkv, dz, dbias
 
   def key_gradients(self, k, v, dkv, dz, taken):
     """dk, dv, and float32 [2, H, Dh] of the bias.
@@ -172,30 +172,30 @@ class _Call:
     Args:
       taken: the array with dq, which is also that of dk and dv; or None.
     """
-    size = _size("key_gradients", self.d, self.inputs.dtype)
+    size = _size('key_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
     apart = taken is None
     outs = self._run(
-      "key_gradients",
+      'key_gradients',
       rows.key_gradients,
       plan,
       grid,
       size,
-      {"k": k, "v": v, "dkv": _two(dkv), "dz": _two(dz), "taken": taken},
+      {'k': k, 'v': v, 'dkv': _two(dkv), 'dz': _two(dz), 'taken': taken},
       {
-        "dk": self._rows(1 if apart else 3),
-        "dv": self._rows(1) if apart else None,
-        "dbias": self._vectors(plan, 2)
+        'dk': self._rows(1 if apart else 3),
+        'dv': self._rows(1) if apart else None,
+        'dbias': self._vectors(plan, 2)
         if self.inputs.bias is not None
         else None,
       },
-      alias=() if apart else ("taken", "dk"),
+      alias=() if apart else ('taken', 'dk'),
     )
-    dbias = outs["dbias"]
+    dbias = outs['dbias']
     if dbias is not None:
       dbias = dbias.reshape(self.b, self.h, plan.parts, 2, self.d)
       dbias = jnp.moveaxis(jnp.sum(dbias, axis=(0, 2)), 1, 0)
-    return outs["dk"], outs["dv"], dbias
+    return outs['dk'], outs['dv'], dbias
 
   def totals(self, kv, z, first):
     """S and z: the sums of the parts, and what was there before."""
@@ -206,15 +206,15 @@ class _Call:
     )
 
   def _plan(self, size, single=False, by_columns=False):
-    shape = triton.Shape(
+    shape = triton_blocks.Shape(
       *self.inputs.shape, self.inputs.packed, size.rows, size.columns
     )
     programs = self.h * (shape.column_blocks if by_columns else 1)
     parts, per_part = shape.blocks, 1
     if not single:
       parts, per_part = triton.cut(self.length, self.b * programs, size.rows)
-    tools = triton.Tools(self.options.interpret is not None)
-    plan = rows.Plan(shape, parts, per_part, self.options, tools)
+    tools = triton_blocks.Tools(self.options.interpret is not None)
+    plan = triton_blocks.Plan(shape, parts, per_part, self.options, tools)
     return plan, (programs, parts, self.b)
 
   def _run(self, name, kernel, plan, grid, size, ins, outs, alias=()):
@@ -222,7 +222,7 @@ class _Call:
     return triton.call(
       name,
       functools.partial(kernel, plan=plan),
-      {**ins, "mask": self.mask},
+      {**ins, 'mask': self.mask},
       {n: x if x is None else like(*x) for n, x in outs.items()},
       grid=grid,
       warps=size.warps,

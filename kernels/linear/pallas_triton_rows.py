@@ -6,87 +6,20 @@ Where S is cut into blocks of columns, `sums` has a program for each, and the
 others walk over them.
 """
 
-import dataclasses
 import functools
-from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
-from jax.experimental import pallas as pl
 
-from kernels import triton
 from kernels.linear import features
+from kernels.triton_blocks import Walk, keep, zeros
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-  """The static numbers of a kernel.
-
-  Attributes:
-    shape: triton.Shape.
-    parts, per_part: of L, and the blocks of rows in one (the last may have
-      fewer).
-    options: LinearOptions.
-    tools: triton.Tools.
-  """
-
-  shape: triton.Shape
-  parts: int
-  per_part: int
-  options: Any
-  tools: triton.Tools
-
-  def phi(self, x):
-    return features.apply(self.options.feature_map, x)
-
-  def slope(self, x):
-    return features.slope(self.options.feature_map, x)
-
-  def over_columns(self, step, carry=0):
-    """step(block, carry) -> carry for every block of columns; None if one."""
-    blocks = self.shape.column_blocks
-    if blocks == 1:
-      return step(None, carry)
-    return lax.fori_loop(0, blocks, step, carry)
+def _phi(plan, x):
+  return features.apply(plan.options.feature_map, x)
 
 
-class _Walk:
-  """The place of a program, and its walk over the blocks of its part.
-
-  Attributes:
-    at: triton.Place.
-    pair: number of the (b, h).
-    part: number of the part among all of all pairs.
-    block: of columns, None where there is one.
-  """
-
-  def __init__(self, plan, by_columns=False):
-    shape = plan.shape
-    h, part, b = (pl.program_id(axis) for axis in range(3))
-    self.block = None
-    if by_columns and shape.column_blocks > 1:
-      self.block = lax.rem(h, jnp.int32(shape.column_blocks))
-      h = lax.div(h, jnp.int32(shape.column_blocks))
-    self.at = triton.Place(shape, b, h)
-    self.pair = b * shape.heads + h
-    self.part = self.pair * plan.parts + part
-    self.first = part * plan.per_part
-    self.steps = plan.per_part
-    if shape.blocks % plan.per_part:
-      self.steps = jnp.minimum(self.steps, shape.blocks - self.first)
-
-  def run(self, step, carry):
-    """step(n, again, carry) -> carry for every block n of rows.
-
-    `again` is n too. Triton does not know it, and so computes where to store
-    what it loaded some steps before, rather than keep the addresses.
-    """
-
-    def body(t, carry):
-      again, carry = carry
-      return again + 1, step(self.first + t, again, carry)
-
-    return lax.fori_loop(0, self.steps, body, (self.first, carry))[1]
+def _slope(plan, x):
+  return features.slope(plan.options.feature_map, x)
 
 
 def sums(ins, outs, *, plan, names, scale):
@@ -99,25 +32,25 @@ def sums(ins, outs, *, plan, names, scale):
     names: of x and y, where they are in one array.
     scale: a number.
   """
-  walk = _Walk(plan, by_columns=True)
+  walk = Walk(plan, by_columns=True)
   at, dtype, shape = walk.at, ins.x.dtype, plan.shape
   z = None if ins.z is None else at.load_row(ins.z, walk.pair)
 
   def step(n, _, carry):
     yx, total = carry
     valid = at.valid(ins.mask, n)
-    f = plan.phi(at.load(ins.x, n, valid, names[0]))
+    f = _phi(plan, at.load(ins.x, n, valid, names[0]))
     y = at.load(ins.y, n, valid, names[1], walk.block)
     if z is not None:
       f = f * _inverse(f, z, plan)[:, None]
-    f = triton.keep(valid, f).astype(dtype)
+    f = keep(valid, f).astype(dtype)
     if outs.total is not None:
       # Of the rounded values, like the sum that it divides.
       total = total + jnp.sum(f.astype(jnp.float32), axis=0)
     return yx + plan.tools.dot(y, f, turn_a=True), total
 
-  total = None if outs.total is None else _zeros(shape.lanes)
-  yx, total = walk.run(step, (_zeros(shape.columns, shape.lanes), total))
+  total = None if outs.total is None else zeros(shape.lanes)
+  yx, total = walk.run(step, (zeros(shape.columns, shape.lanes), total))
   at.store_state(outs.xy, walk.part, yx.T * scale, columns=walk.block)
   if outs.total is not None:
     # The programs of other blocks of columns write the same.
@@ -126,10 +59,10 @@ def sums(ins, outs, *, plan, names, scale):
 
 def outputs(ins, outs, *, plan):
   """o from q, S and z; inputs q, kv, z, mask."""
-  walk = _Walk(plan)
+  walk = Walk(plan)
   at, n = walk.at, walk.first
   valid = at.valid(ins.mask, n)
-  f = plan.phi(at.load(ins.q, n, valid, "q")).astype(ins.q.dtype)
+  f = _phi(plan, at.load(ins.q, n, valid, 'q')).astype(ins.q.dtype)
   inverse = plan.options.scale
   if ins.z is not None:
     z = at.load_row(ins.z, walk.pair)
@@ -149,7 +82,7 @@ def query_gradients(ins, outs, *, plan):
 
   Inputs q, do, kv, z, mask; outputs dq, and dkv, dz, dbias or None.
   """
-  walk = _Walk(plan)
+  walk = Walk(plan)
   at, options, shape = walk.at, plan.options, plan.shape
   dtype = ins.q.dtype
   z = None if ins.z is None else at.load_row(ins.z, walk.pair)
@@ -157,8 +90,8 @@ def query_gradients(ins, outs, *, plan):
   def step(n, again, carry):
     dkv, dz, dbias = carry
     valid = at.valid(ins.mask, n)
-    x = at.load(ins.q, n, valid, "q")
-    f, do = plan.phi(x), None
+    x = at.load(ins.q, n, valid, 'q')
+    f, do = _phi(plan, x), None
     if shape.column_blocks == 1:
       do = at.load(ins.do, n, valid)
 
@@ -167,7 +100,7 @@ def query_gradients(ins, outs, *, plan):
       kv = at.load_state(ins.kv, walk.pair, columns=block)
       return dq + plan.tools.dot(kv.astype(dtype), part, turn_b=True)
 
-    dq = plan.over_columns(add, _zeros(shape.lanes, shape.rows)).T
+    dq = plan.over_columns(add, zeros(shape.lanes, shape.rows)).T
     if z is None:
       dq = dq * options.scale
     else:
@@ -180,20 +113,20 @@ def query_gradients(ins, outs, *, plan):
       dz = dz + jnp.sum(f * dnorm[:, None], axis=0)
       dq = dq * inverse[:, None] + dnorm[:, None] * z[None]
       f = f * inverse[:, None]
-    dq = triton.keep(valid, dq * plan.slope(x))
-    at.store(outs.dq, again, valid, dq, "q")
+    dq = keep(valid, dq * _slope(plan, x))
+    at.store(outs.dq, again, valid, dq, 'q')
     if dbias is not None:
       dbias = dbias + jnp.sum(dq, axis=0)
     if dkv is not None:
-      f = triton.keep(valid, f).astype(dtype)
+      f = keep(valid, f).astype(dtype)
       dkv = dkv + plan.tools.dot(do, f, turn_a=True)
     return dkv, dz, dbias
 
   lanes = shape.lanes
   carry = (
-    None if outs.dkv is None else _zeros(lanes, lanes),
-    None if outs.dz is None else _zeros(lanes),
-    None if outs.dbias is None else _zeros(lanes),
+    None if outs.dkv is None else zeros(lanes, lanes),
+    None if outs.dz is None else zeros(lanes),
+    None if outs.dbias is None else zeros(lanes),
   )
   dkv, dz, dbias = walk.run(step, carry)
   if dkv is not None:
@@ -211,11 +144,11 @@ def key_gradients(ins, outs, *, plan):
   (None: in the array of dk) and dbias: the sums of dk and dv over the block,
   or None.
   """
-  walk = _Walk(plan)
+  walk = Walk(plan)
   at, shape, n = walk.at, plan.shape, walk.first
   valid = at.valid(ins.mask, n)
-  x = at.load(ins.k, n, valid, "k")
-  f = plan.phi(x).astype(x.dtype)
+  x = at.load(ins.k, n, valid, 'k')
+  f = _phi(plan, x).astype(x.dtype)
   dv_ref = outs.dk if outs.dv is None else outs.dv
   load = functools.partial(at.load_state, ins.dkv, walk.pair)
   whole = load() if shape.column_blocks == 1 else None
@@ -225,24 +158,24 @@ def key_gradients(ins, outs, *, plan):
     return dkv.astype(x.dtype)
 
   def values(block, carry):
-    dv = triton.keep(valid, plan.tools.dot(f, state(block)))
-    at.store(dv_ref, n, valid, dv, "v", block)
+    dv = keep(valid, plan.tools.dot(f, state(block)))
+    at.store(dv_ref, n, valid, dv, 'v', block)
     if outs.dbias is not None:
       total = jnp.sum(dv, axis=0)
       at.store_row(outs.dbias, 2 * walk.part + 1, total, block)
     return carry
 
   def keys(block, dk):
-    v = at.load(ins.v, n, valid, "v", block)
+    v = at.load(ins.v, n, valid, 'v', block)
     return dk + plan.tools.dot(v, state(block), turn_b=True)
 
   # One after the other: phi(k) leaves the registers before dk enters.
   plan.over_columns(values)
-  dk = plan.over_columns(keys, _zeros(shape.rows, shape.lanes))
+  dk = plan.over_columns(keys, zeros(shape.rows, shape.lanes))
   if ins.dz is not None:
     dk = dk + at.load_row(ins.dz, walk.pair)[None]
-  dk = triton.keep(valid, dk * plan.slope(x))
-  at.store(outs.dk, n, valid, dk, "k")
+  dk = keep(valid, dk * _slope(plan, x))
+  at.store(outs.dk, n, valid, dk, 'k')
   if outs.dbias is not None:
     at.store_row(outs.dbias, 2 * walk.part, jnp.sum(dk, axis=0))
 
@@ -251,7 +184,3 @@ def _inverse(f, z, plan):
   """scale / (f . z + eps): [rows]."""
   norm = jnp.sum(f * z[None], axis=1) + plan.options.eps
   return plan.options.scale / norm
-
-
-def _zeros(*shape):
-  return jnp.zeros(shape, jnp.float32)

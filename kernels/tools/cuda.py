@@ -57,13 +57,13 @@ class Card:
   clock: float
   threads: int = 2048
   fpus: int = 128
-  alias: str = ""
+  alias: str = ''
 
   @property
   def arch(self):
     """The name that ptxas has for it, such as 'sm_90a'."""
     major, minor = self.capability
-    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+    return f'sm_{major}{minor}{"a" if major >= 9 else ""}'
 
   def target(self):
     """The text of XLA's GpuTargetConfigProto."""
@@ -72,7 +72,7 @@ class Card:
       kind=self.kind,
       major=major,
       minor=minor,
-      features="feature_extension: ACCELERATED_FEATURES" * (major >= 9),
+      features='feature_extension: ACCELERATED_FEATURES' * (major >= 9),
       cores=self.cores,
       fpus=self.fpus,
       threads=self.threads,
@@ -95,10 +95,10 @@ class Card:
       raise RuntimeError(reason)
     try:
       topology = topologies.get_topology_desc(
-        platform="cuda", target_config=self.target(), topology="1x1x1"
+        platform='cuda', target_config=self.target(), topology='1x1x1'
       )
     except Exception as error:  # jax raises several kinds
-      raise RuntimeError(f"no {self.kind} to compile for: {error}") from error
+      raise RuntimeError(f'no {self.kind} to compile for: {error}') from error
     return topology.devices[0]
 
   @contextlib.contextmanager
@@ -111,7 +111,7 @@ class Card:
     import jax
     from jax.sharding import AbstractDevice, AbstractMesh
 
-    device = AbstractDevice(self.alias or self.kind, self.cores, "gpu")
+    device = AbstractDevice(self.alias or self.kind, self.cores, 'gpu')
     mesh = AbstractMesh((), (), abstract_device=device)
     with jax.sharding.use_abstract_mesh(mesh):
       yield

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.triton')
 
 import kernels
-from kernels import dispatch, triton
+from kernels import dispatch, triton, triton_blocks
 from kernels.tools import cuda, errors, h200, triton_report
 from kernels.tools.errors import Case
 from kernels.tools.rms import relative_rms
@@ -89,7 +89,7 @@ def _broken(case, op):
 def test_the_simulator_finds_faults(op, simulated, monkeypatch):
   """The tests above can fail."""
   case = Case(70, 2, 48, 'float32', 'empty', 1)
-  place = triton.Place
+  place = triton_blocks.Place
   with monkeypatch.context() as fault:  # masked tokens, rows behind the end
     fault.setattr(place, 'valid', lambda *_: None)
     assert _broken(case, op)
@@ -99,9 +99,7 @@ def test_the_simulator_finds_faults(op, simulated, monkeypatch):
     assert _broken(case, op)
   with monkeypatch.context() as fault:  # lanes that belong to the next head
     columns = place._columns
-    fault.setattr(
-      place, '_columns', lambda *args: (*columns(*args)[:2], None)
-    )
+    fault.setattr(place, '_columns', lambda *args: (*columns(*args)[:2], None))
     assert _broken(case, op)
   with monkeypatch.context() as fault:  # a part left out
     fault.setattr(triton, 'cut', lambda length, pairs, rows, **_: (1, 1))
@@ -112,9 +110,9 @@ def test_the_simulator_finds_faults(op, simulated, monkeypatch):
 @pytest.mark.parametrize('op', OPS)
 def test_a_single_tf32_product_is_not_enough(op, simulated, monkeypatch):
   case = Case(70, 2, 48, 'float32', 'full', 1)
-  split = triton._split
+  split = triton_blocks._split
   monkeypatch.setattr(
-    triton, '_split', lambda x: (split(x)[0], jnp.zeros_like(x))
+    triton_blocks, '_split', lambda x: (split(x)[0], jnp.zeros_like(x))
   )
   assert _broken(case, op)
 
@@ -134,7 +132,9 @@ def _close(got, want, bound=1e-5):
   'op',
   ['linear', *(pytest.param(op, marks=pytest.mark.full) for op in OPS[1:])],
 )
-@pytest.mark.parametrize('width', (32, pytest.param(144, marks=pytest.mark.full)))
+@pytest.mark.parametrize(
+  'width', (32, pytest.param(144, marks=pytest.mark.full))
+)
 def test_packed_is_apart_and_sums_the_gradient_of_the_bias(
   op, width, simulated
 ):
