@@ -141,7 +141,7 @@ class Place:
       ref: in two dimensions.
       n: the block of rows.
       valid: what `valid` gave.
-      name: 'q', 'k' or 'v', or '' of an array of its own.
+      name: 'q', 'k' or 'v', or another of an array of its own.
       block: the block of columns, or None for all.
     """
     view, mask = self._view(ref, n, valid, name, block)
@@ -163,7 +163,7 @@ class Place:
 
   def _view(self, ref, n, valid, name, block):
     shape = self.shape
-    slot = SLOTS[name] if name and shape.packed else 0
+    slot = SLOTS.get(name, 0) if shape.packed else 0
     first, size, lanes = self._columns(block)
     first = (slot * shape.heads + self.h) * shape.width + first
     view = ref.at[pl.ds(self._row(n), shape.rows), pl.ds(first, size)]
