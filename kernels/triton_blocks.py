@@ -142,7 +142,7 @@ class Place:
       n: the block of rows.
       valid: what `valid` gave.
       name: 'q', 'k' or 'v', or another of an array of its own.
-      block: the block of columns, or None for all.
+      block: of columns, (the first, how many), or None for all.
     """
     view, mask = self._view(ref, n, valid, name, block)
     return _load(view, mask)
@@ -170,7 +170,7 @@ class Place:
     return view, _both(valid, lanes)
 
   def load_state(self, ref, index, rows=None, columns=None):
-    """A block of state `index` of [N Dh, Dh]; all where None is given."""
+    """Rows and columns, each as `load`'s block, of state `index`."""
     view, mask = self._state(ref, index, rows, columns)
     return _load(view, mask)
 
@@ -197,10 +197,8 @@ class Place:
     return ref.at[index, pl.ds(first, size)], lanes
 
   def _columns(self, block):
-    """(first, how many, bool for those that exist or None) of a block."""
-    size, first = self.shape.lanes, 0
-    if block is not None:
-      size, first = self.shape.columns, block * self.shape.columns
+    """(first, how many, bool for those that exist or None) of columns."""
+    first, size = block or (0, self.shape.lanes)
     if self.shape.width % size == 0:
       return first, size, None
     # Jax 0.12 refuses a slice that it can see to leave the array.
@@ -259,10 +257,15 @@ class Plan:
 
   def over_columns(self, step, carry=0):
     """step(block, carry) -> carry for every block of columns; None if one."""
-    blocks = self.shape.column_blocks
-    if blocks == 1:
+    size = self.shape.columns
+    if self.shape.column_blocks == 1:
       return step(None, carry)
-    return lax.fori_loop(0, blocks, step, carry)
+    return lax.fori_loop(
+      0,
+      self.shape.column_blocks,
+      lambda i, carry: step((i * size, size), carry),
+      carry,
+    )
 
 
 class Walk:
@@ -281,7 +284,8 @@ class Walk:
     h, part, b = (pl.program_id(axis) for axis in range(3))
     self.block = None
     if by_columns and shape.column_blocks > 1:
-      self.block = lax.rem(h, jnp.int32(shape.column_blocks))
+      block = lax.rem(h, jnp.int32(shape.column_blocks))
+      self.block = block * shape.columns, shape.columns
       h = lax.div(h, jnp.int32(shape.column_blocks))
     self.at = Place(shape, b, h)
     self.pair = b * shape.heads + h

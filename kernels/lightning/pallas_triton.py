@@ -58,10 +58,10 @@ def backward(inputs, saved, do, dfinal, options):
 
 
 def _size(width, dtype):
-  """Rows and columns of a block, warps, stages: no register spilled."""
+  """Rows and columns of a block, depth, warps and stages."""
   lanes, exact = triton_blocks.padded(width), dtype == jnp.float32
   del exact
-  return 64, min(lanes, 64), 4, 2
+  return 64, min(lanes, 64), lanes, 4, 2
 
 
 class _Call:
@@ -72,7 +72,7 @@ class _Call:
     names = ('q', 'k', 'v')
     self.arrays = dict(zip(names, triton.qkv(inputs), strict=True))
     self.arrays['do'] = triton.flat(do)
-    rows, columns, self.warps, self.stages = _size(
+    rows, columns, self.depth, self.warps, self.stages = _size(
       inputs.shape[3], inputs.dtype
     )
     shape = triton_blocks.Shape(*inputs.shape, inputs.packed, rows, columns)
@@ -143,7 +143,9 @@ class _Call:
     }
     outs = triton.call(
       f'lightning_{which}' if rows else f'lightning_{which}_states',
-      functools.partial(pallas_triton_walk.walk, plan=plan, which=which),
+      functools.partial(
+        pallas_triton_walk.walk, plan=plan, which=which, depth=self.depth
+      ),
       {
         **{n: x if n in names else None for n, x in self.arrays.items()},
         'mask': None if inputs.mask is None else inputs.mask.reshape(-1),

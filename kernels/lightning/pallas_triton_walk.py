@@ -48,18 +48,26 @@ PASSES = {
 }
 
 
-def walk(ins, outs, *, plan, which):
+def walk(ins, outs, *, plan, which, depth):
   """A pass of `PASSES`, or of its state alone.
 
   Inputs: 'q', 'k', 'v', 'do' that it needs, 'mask', 'slopes', and 'first',
   float32 [B H parts Dh, Dh]: the state on the near side of every part, or None.
   Outputs or None: 'rows', the result; 'last', in the form of 'first', the state
   on the far side; 'dbias' [B H parts, Dh], the sums of the result.
+
+  Args:
+    plan: triton_blocks.Plan.
+    which: of `PASSES`.
+    depth: columns of x and y that a product sums over at a time.
   """
   this = PASSES[which]
   program = Walk(plan, by_columns=True)
   at, tools, shape = program.at, plan.tools, plan.shape
   columns, silu = program.block, plan.options.activation == 'silu'
+  slices = [None]
+  if depth < shape.lanes:
+    slices = [(first, depth) for first in range(0, shape.lanes, depth)]
   slope = plt.load(ins.slopes.at[at.h])
   i = _index(shape.rows)
   within = _within(slope, i, this.back) * plan.options.scale
@@ -70,20 +78,26 @@ def walk(ins, outs, *, plan, which):
     return _silu(x) if silu and name != 'do' else x
 
   def step(n, again, carry):
-    state, dbias = carry
+    states, dbias = carry
     valid = at.valid(ins.mask, n)
     exist = shape.rows
     if shape.length % shape.rows:
       exist = jnp.minimum(shape.length - n * shape.rows, shape.rows)
     end = chunks.to_end(slope, i, exist)
     reads, writes = (end, start) if this.back else (start, end)
-    y, c = load(this.y, n, valid), load(this.c, n, valid, columns)
-    dtype = y.dtype
+    ys = [load(this.y, n, valid, block) for block in slices]
+    c = load(this.c, n, valid, columns)
     if outs.rows is not None:
-      x = load(this.x, n, valid)
-      scores = tools.dot(x, y, turn_b=True) * within
-      o = tools.dot(x, state.astype(dtype)) * reads[:, None]
-      o = o + tools.dot(scores.astype(dtype), c)
+      scores, o = (
+        zeros(shape.rows, shape.rows),
+        zeros(shape.rows, shape.columns),
+      )
+      for block, y, state in zip(slices, ys, states, strict=True):
+        x = load(this.x, n, valid, block)
+        scores = scores + tools.dot(x, y, turn_b=True)
+        o = o + tools.dot(x, state.astype(x.dtype))
+      scores = (scores * within).astype(c.dtype)
+      o = o * reads[:, None] + tools.dot(scores, c)
       if silu and this.out:
         raw = at.load(getattr(ins, this.out), again, valid, this.out, columns)
         o = o * _silu_slope(raw)
@@ -91,34 +105,43 @@ def walk(ins, outs, *, plan, which):
       at.store(outs.rows, again, valid, o, this.out, columns)
       if dbias is not None:
         dbias = dbias + jnp.sum(o, axis=0)
-    c = (c.astype(jnp.float32) * writes[:, None]).astype(dtype)
-    state = state * chunks.over(slope, exist)
-    return state + tools.dot(y, c, turn_a=True), dbias
+    c = (c.astype(jnp.float32) * writes[:, None]).astype(c.dtype)
+    left = chunks.over(slope, exist)
+    states = tuple(
+      state * left + tools.dot(y, c, turn_a=True)
+      for y, state in zip(ys, states, strict=True)
+    )
+    return states, dbias
 
-  state = _first(ins.first, program, this.turned)
+  states = tuple(
+    _first(ins.first, program, block, this.turned) for block in slices
+  )
   dbias = None if outs.dbias is None else zeros(shape.columns)
-  state, dbias = program.run(step, (state, dbias), this.back)
+  states, dbias = program.run(step, (states, dbias), this.back)
   if outs.last is not None:
-    _store_last(outs.last, state, program, this.turned)
+    for block, state in zip(slices, states, strict=True):
+      _store_last(outs.last, state, program, block, this.turned)
   if dbias is not None:
     at.store_row(outs.dbias, program.part, dbias, columns)
 
 
-def _first(ref, program, turned):
-  """The state that a part starts from: [lanes, columns]."""
-  shape = program.at.shape
+def _first(ref, program, block, turned):
+  """The state that a part starts from, of a slice of y: [slice, columns]."""
+  at, part, columns = program.at, program.part, program.block
   if ref is None:
-    return zeros(shape.lanes, shape.columns)
+    height = at.shape.lanes if block is None else block[1]
+    return zeros(height, at.shape.columns)
   if turned:
-    return program.at.load_state(ref, program.part, rows=program.block).T
-  return program.at.load_state(ref, program.part, columns=program.block)
+    return at.load_state(ref, part, rows=columns, columns=block).T
+  return at.load_state(ref, part, rows=block, columns=columns)
 
 
-def _store_last(ref, state, program, turned):
+def _store_last(ref, state, program, block, turned):
+  at, part, columns = program.at, program.part, program.block
   if turned:
-    program.at.store_state(ref, program.part, state.T, rows=program.block)
+    at.store_state(ref, part, state.T, rows=columns, columns=block)
   else:
-    program.at.store_state(ref, program.part, state, columns=program.block)
+    at.store_state(ref, part, state, rows=block, columns=columns)
 
 
 def _within(slope, i, back):
