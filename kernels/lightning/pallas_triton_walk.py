@@ -1,0 +1,172 @@
+"""The Triton kernel of lightning attention: one recurrence, four times.
+
+Its output and all its gradients are sums over the tokens on one side,
+  o_i  = sum_{j <= i} w_ij (q_i . k_j) v_j
+  dq_i = sum_{j <= i} w_ij (do_i . v_j) k_j
+  dv_j = sum_{i >= j} w_ij (k_j . q_i) do_i
+  dk_j = sum_{i >= j} w_ij (v_j . do_i) q_i      w_ij = scale exp(-s (i - j)),
+that is, of x, y and c, `sum (x . y) c`. A program walks over blocks of rows,
+forwards or backwards, with the state `sum y^T c` of a block of columns of c in
+registers: S of o, S^T of dq, dS of dv, dS^T of dk. See `kernels.chunks`.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental.pallas import triton as plt
+
+from kernels import chunks
+from kernels.triton_blocks import Walk, keep, zeros
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+  """One of the four.
+
+  Attributes:
+    x, y, c: the names of its operands: 'q', 'k', 'v' or 'do'.
+    out: the operand whose shape and place the result has, and through whose
+      activation its gradient goes.
+    back: walks from the last row to the first.
+    turned: the state is S or dS transposed.
+  """
+
+  x: str
+  y: str
+  c: str
+  out: str
+  back: bool
+  turned: bool
+
+
+PASSES = {
+  'o': Pass('q', 'k', 'v', '', False, False),
+  'dq': Pass('do', 'v', 'k', 'q', False, True),
+  'dv': Pass('k', 'q', 'do', 'v', True, False),
+  'dk': Pass('v', 'do', 'q', 'k', True, True),
+}
+
+
+def walk(ins, outs, *, plan, which, depth):
+  """A pass of `PASSES`, or of its state alone.
+
+  Inputs: 'q', 'k', 'v', 'do' that it needs, 'mask', 'slopes', and 'first',
+  float32 [B H parts Dh, Dh]: the state on the near side of every part, or None.
+  Outputs or None: 'rows', the result; 'last', in the form of 'first', the state
+  on the far side; 'dbias' [B H parts, Dh], the sums of the result.
+
+  Args:
+    plan: triton_blocks.Plan.
+    which: of `PASSES`.
+    depth: columns of x and y that a product sums over at a time.
+  """
+  this = PASSES[which]
+  program = Walk(plan, by_columns=True)
+  at, tools, shape = program.at, plan.tools, plan.shape
+  columns, silu = program.block, plan.options.activation == 'silu'
+  slices = [None]
+  if depth < shape.lanes:
+    slices = [(first, depth) for first in range(0, shape.lanes, depth)]
+  slope = plt.load(ins.slopes.at[at.h])
+  i = _index(shape.rows)
+  within = _within(slope, i, this.back) * plan.options.scale
+  start = chunks.from_start(slope, i) * plan.options.scale
+
+  def load(name, n, valid, block=None):
+    x = at.load(getattr(ins, name), n, valid, name, block)
+    return _silu(x) if silu and name != 'do' else x
+
+  def step(n, again, carry):
+    states, dbias = carry
+    valid = at.valid(ins.mask, n)
+    exist = shape.rows
+    if shape.length % shape.rows:
+      exist = jnp.minimum(shape.length - n * shape.rows, shape.rows)
+    end = chunks.to_end(slope, i, exist)
+    reads, writes = (end, start) if this.back else (start, end)
+    ys = [load(this.y, n, valid, block) for block in slices]
+    c = load(this.c, n, valid, columns)
+    if outs.rows is not None:
+      scores, o = (
+        zeros(shape.rows, shape.rows),
+        zeros(shape.rows, shape.columns),
+      )
+      for block, y, state in zip(slices, ys, states, strict=True):
+        x = load(this.x, n, valid, block)
+        scores = scores + tools.dot(x, y, turn_b=True)
+        o = o + tools.dot(x, state.astype(x.dtype))
+      scores = (scores * within).astype(c.dtype)
+      o = o * reads[:, None] + tools.dot(scores, c)
+      if silu and this.out:
+        raw = at.load(getattr(ins, this.out), again, valid, this.out, columns)
+        o = o * _silu_slope(raw)
+      o = keep(valid, o)
+      at.store(outs.rows, again, valid, o, this.out, columns)
+      if dbias is not None:
+        dbias = dbias + jnp.sum(o, axis=0)
+    c = (c.astype(jnp.float32) * writes[:, None]).astype(c.dtype)
+    left = chunks.over(slope, exist)
+    states = tuple(
+      state * left + tools.dot(y, c, turn_a=True)
+      for y, state in zip(ys, states, strict=True)
+    )
+    return states, dbias
+
+  states = tuple(
+    _first(ins.first, program, block, this.turned) for block in slices
+  )
+  dbias = None if outs.dbias is None else zeros(shape.columns)
+  states, dbias = program.run(step, (states, dbias), this.back)
+  if outs.last is not None:
+    for block, state in zip(slices, states, strict=True):
+      _store_last(outs.last, state, program, block, this.turned)
+  if dbias is not None:
+    at.store_row(outs.dbias, program.part, dbias, columns)
+
+
+def _first(ref, program, block, turned):
+  """The state that a part starts from, of a slice of y: [slice, columns]."""
+  at, part, columns = program.at, program.part, program.block
+  if ref is None:
+    height = at.shape.lanes if block is None else block[1]
+    return zeros(height, at.shape.columns)
+  if turned:
+    return at.load_state(ref, part, rows=columns, columns=block).T
+  return at.load_state(ref, part, rows=block, columns=columns)
+
+
+def _store_last(ref, state, program, block, turned):
+  at, part, columns = program.at, program.part, program.block
+  if turned:
+    at.store_state(ref, part, state.T, rows=columns, columns=block)
+  else:
+    at.store_state(ref, part, state, rows=block, columns=columns)
+
+
+def _within(slope, i, back):
+  """exp(-s |i - j|) where row i of x sees row j of y, else 0."""
+  rows, cols = i[:, None], i[None]
+  return chunks.within(slope, cols, rows) if back else chunks.within(
+    slope, rows, cols
+  )  # fmt: skip
+
+
+def _index(size):
+  return lax.broadcasted_iota(jnp.int32, (size,), 0)
+
+
+def _sigmoid(x):
+  return 1.0 / (1.0 + jnp.exp(-x))
+
+
+def _silu(x):
+  wide = x.astype(jnp.float32)
+  return (wide * _sigmoid(wide)).astype(x.dtype)
+
+
+def _silu_slope(x):
+  """silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))), float32."""
+  x = x.astype(jnp.float32)
+  part = _sigmoid(x)
+  return part * (1.0 + x * (1.0 - part))

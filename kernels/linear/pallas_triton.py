@@ -1,0 +1,265 @@
+"""Linear attention in Triton: two kernels forward, two backward.
+
+Forward, one kernel sums S = phi(k)^T v and z = sum phi(k) over parts of the
+sequence, the next writes the outputs. Backward, one reads q and do, writes dq
+and sums dS and dz, the next reads k and v and writes dk and dv: 4 and 7
+tensors moved. Where S is too wide for the registers of a program, programs sum
+a block of its columns each, and dS has a kernel of its own (9 tensors).
+"""
+
+import dataclasses
+import functools
+
+import jax.numpy as jnp
+
+from kernels import dispatch, triton, triton_blocks
+from kernels.linear import pallas_triton_rows as rows
+from kernels.linear.options import check_value_width
+
+
+def supported(shape, dtype, value_width=None, state=False):
+  """Raises NotImplementedError for what `forward` cannot take."""
+  del state  # takes them and returns them
+  check_value_width(shape, value_width)
+  triton.supported(
+    shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
+  )
+
+
+def forward(inputs, options, save):
+  """(out, final state or None, sums or None); see `kernels.vjp`."""
+  q, k, v = triton.qkv(inputs)
+  call = _Call(inputs, options)
+  kv, z = call.sums(k, v, None, ('k', 'v'))
+  kv, z = call.totals(kv, z, inputs.state)
+  final = None
+  if options.return_state:
+    final = (kv, z) if options.normalize else kv
+  kv = kv.astype(inputs.dtype)
+  o = call.outputs(q, kv, z)
+  saved = (kv, z) if save else None
+  return o.reshape(inputs.shape), final, saved
+
+
+def backward(inputs, saved, do, dfinal, options):
+  """(gradients of q, k, v; of the bias; of the initial state)."""
+  q, k, v = triton.qkv(inputs)
+  call = _Call(inputs, options)
+  kv, z = saved
+  do = triton.flat(do)
+  dq, dkv, dz, dq_bias = call.query_gradients(q, do, kv, z)
+  if dkv is None:
+    dkv, _ = call.sums(q, do, z, ('q', ''))
+  dkv, dz = call.totals(dkv, dz, dfinal)
+  dstate = (dkv, dz) if options.normalize else dkv
+  dk, dv, dkv_bias = call.key_gradients(
+    k, v, dkv.astype(inputs.dtype), dz, dq if inputs.packed else None
+  )
+  dbias = None
+  if inputs.bias is not None:
+    dbias = jnp.concatenate([dq_bias[None], dkv_bias])
+  if inputs.packed:
+    return (dk.reshape(inputs.arrays[0].shape),), dbias, dstate
+  grads = tuple(x.reshape(inputs.shape) for x in (dq, dk, dv))
+  return grads, dbias, dstate
+
+
+@dataclasses.dataclass(frozen=True)
+class _Size:
+  """What a program takes on: rows and columns of a block, warps, stages."""
+
+  rows: int
+  columns: int
+  warps: int
+  stages: int
+
+
+def _size(kernel, width, dtype):
+  """The `_Size` of a kernel: no register spilled on any card."""
+  lanes, exact = triton_blocks.padded(width), dtype == jnp.float32
+  match lanes * (2 if exact else 1):
+    case 16 | 32 | 64:
+      return _Size(64 if kernel == 'outputs' else 32, lanes, 4, 3)
+    case 128 if exact:
+      return _Size(32 if kernel == 'outputs' else 16, lanes, 4, 2)
+    case 128:
+      columns = 64 if kernel == 'key_gradients' else lanes
+      return _Size(64 if kernel == 'outputs' else 32, columns, 8, 2)
+    case 256:
+      return _Size(16 if exact else 32, 64, 8, 2 if exact else 3)
+  return _Size(16, 32, 8, 2)
+
+
+class _Call:
+  """The kernels on the arrays of a call."""
+
+  def __init__(self, inputs, options):
+    self.inputs, self.options = inputs, options
+    self.b, self.length, self.h, self.d = inputs.shape
+    mask = inputs.mask
+    self.mask = None if mask is None else mask.reshape(-1)
+
+  def sums(self, x, y, z, names):
+    """What the parts sum to: [B, H, parts, Dh, Dh], [B, H, parts, Dh]."""
+    size = _size('sums', self.d, self.inputs.dtype)
+    plan, grid = self._plan(size, by_columns=True)
+    scale = 1.0
+    if z is None and names[0] == 'q':
+      scale = self.options.scale
+    total = self.options.normalize and z is None
+    kernel = functools.partial(rows.sums, names=names, scale=scale)
+    outs = self._run(
+      'sums',
+      kernel,
+      plan,
+      grid,
+      size,
+      {'x': x, 'y': y, 'z': _two(z)},
+      {
+        'xy': self._states(plan),
+        'total': self._vectors(plan) if total else None,
+      },
+    )
+    return self._by_part(plan, outs['xy']), self._by_part(plan, outs['total'])
+
+  def outputs(self, q, kv, z):
+    """o [B L, H Dh]."""
+    size = _size('outputs', self.d, self.inputs.dtype)
+    plan, grid = self._plan(size, single=True)
+    outs = self._run(
+      'outputs',
+      rows.outputs,
+      plan,
+      grid,
+      size,
+      {'q': q, 'kv': _two(kv), 'z': _two(z)},
+      {'o': self._rows(1)},
+    )
+    return outs['o']
+
+  def query_gradients(self, q, do, kv, z):
+    """dq, dS or None where it has to be made apart, dz, and that of the bias.
+
+    Packed, dq is one of three in an array [B L, 3 H Dh].
+    """
+    size = _size('query_gradients', self.d, self.inputs.dtype)
+    plan, grid = self._plan(size)
+    whole = plan.shape.column_blocks == 1
+    outs = self._run(
+      'query_gradients',
+      rows.query_gradients,
+      plan,
+      grid,
+      size,
+      {'q': q, 'do': do, 'kv': _two(kv), 'z': _two(z)},
+      {
+        'dq': self._rows(3 if self.inputs.packed else 1),
+        'dkv': self._states(plan) if whole else None,
+        'dz': self._vectors(plan) if self.options.normalize else None,
+        'dbias': self._vectors(plan) if self.inputs.bias is not None else None,
+      },
+    )
+    dkv, dz, dbias = (
+      self._by_part(plan, outs[name]) for name in ('dkv', 'dz', 'dbias')
+    )
+    if dbias is not None:
+      dbias = jnp.sum(dbias, axis=(0, 2))
+    return outs['dq'], dkv, dz, dbias
+
+  def key_gradients(self, k, v, dkv, dz, taken):
+    """dk, dv, and float32 [2, H, Dh] of the bias.
+
+    Args:
+      taken: the array with dq, which is also that of dk and dv; or None.
+    """
+    size = _size('key_gradients', self.d, self.inputs.dtype)
+    plan, grid = self._plan(size, single=True)
+    apart = taken is None
+    outs = self._run(
+      'key_gradients',
+      rows.key_gradients,
+      plan,
+      grid,
+      size,
+      {'k': k, 'v': v, 'dkv': _two(dkv), 'dz': _two(dz), 'taken': taken},
+      {
+        'dk': self._rows(1 if apart else 3),
+        'dv': self._rows(1) if apart else None,
+        'dbias': self._vectors(plan, 2)
+        if self.inputs.bias is not None
+        else None,
+      },
+      alias=() if apart else ('taken', 'dk'),
+    )
+    dbias = outs['dbias']
+    if dbias is not None:
+      dbias = dbias.reshape(self.b, self.h, plan.parts, 2, self.d)
+      dbias = jnp.moveaxis(jnp.sum(dbias, axis=(0, 2)), 1, 0)
+    return outs['dk'], outs['dv'], dbias
+
+  def totals(self, kv, z, first):
+    """S and z: the sums of the parts, and what was there before."""
+    pair = first if self.options.normalize else (first, None)
+    return tuple(
+      _total(x, before)
+      for x, before in zip((kv, z), pair or (None,) * 2, strict=True)
+    )
+
+  def _plan(self, size, single=False, by_columns=False):
+    shape = triton_blocks.Shape(
+      *self.inputs.shape, self.inputs.packed, size.rows, size.columns
+    )
+    programs = self.h * (shape.column_blocks if by_columns else 1)
+    parts, per_part = shape.blocks, 1
+    if not single:
+      parts, per_part = triton.cut(self.length, self.b * programs, size.rows)
+    tools = triton_blocks.Tools(self.options.interpret is not None)
+    plan = triton_blocks.Plan(shape, parts, per_part, self.options, tools)
+    return plan, (programs, parts, self.b)
+
+  def _run(self, name, kernel, plan, grid, size, ins, outs, alias=()):
+    like = functools.partial(dispatch.like, self.inputs.arrays[0])
+    return triton.call(
+      name,
+      functools.partial(kernel, plan=plan),
+      {**ins, 'mask': self.mask},
+      {n: x if x is None else like(*x) for n, x in outs.items()},
+      grid=grid,
+      warps=size.warps,
+      stages=size.stages,
+      interpret=self.options.interpret,
+      alias=alias,
+    )
+
+  def _rows(self, count):
+    shape = self.b * self.length, count * self.h * self.d
+    return shape, self.inputs.dtype
+
+  def _states(self, plan):
+    rows_of_all = self.b * self.h * plan.parts * self.d
+    return (rows_of_all, self.d), jnp.float32
+
+  def _vectors(self, plan, count=1):
+    shape = self.b * self.h * plan.parts * count, self.d
+    return shape, jnp.float32
+
+  def _by_part(self, plan, x):
+    """[B, H, parts, Dh] or [B, H, parts, Dh, Dh] of two dimensions."""
+    if x is None:
+      return None
+    states = x.shape[0] // (self.b * self.h * plan.parts)
+    shape = (self.b, self.h, plan.parts, states, self.d)
+    return x.reshape(shape if states > 1 else (*shape[:3], self.d))
+
+
+def _two(x):
+  """[..., Dh] in two dimensions."""
+  return None if x is None else x.reshape(-1, x.shape[-1])
+
+
+def _total(x, before):
+  """Sums over the parts, axis 2, and adds `before`."""
+  if x is None:
+    return None
+  x = x[:, :, 0] if x.shape[2] == 1 else jnp.sum(x, axis=2)
+  return x if before is None else x + before

@@ -1,0 +1,231 @@
+"""Registers and spills of the Triton kernels, for cards that are not here.
+
+  python -m kernels.tools.triton_report --cards a100,h200 --widths 32,64,128
+
+compiles every program, lets ptxas report on the PTX that XLA wrote, prints a
+table, and fails if a kernel spills or a program copies an operand. Needs the
+wheels of the extra `aot_cuda`. The command starts itself again in a process of
+its own for every card: XLA reads where to write PTX once.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from kernels.tools import h200
+from kernels.tools.cuda import CARDS
+
+OPS = ('linear', 'simpletron', 'lightning')
+SHAPE = (8, 4001, 4)  # B, L, H: a CLS token in front of 4,000
+FLAGS = '--xla_gpu_autotune_level=0 --xla_dump_emitter_re=ptx'
+_ENTRY = re.compile(
+  r"Compiling entry function '(?P<name>\w+)'.*?"
+  r'(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, '
+  r'(?P<loads>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers',
+  re.DOTALL,
+)
+_PRODUCT = re.compile(r'\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*')
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+  """What became of one kernel.
+
+  Attributes:
+    name: its name.
+    registers: of a thread.
+    spills: bytes of a thread, stored and loaded.
+    products: kinds of instructions on tensor cores, as PTX calls them.
+    copies: asynchronous copies to shared memory.
+  """
+
+  name: str
+  registers: int
+  spills: int
+  products: tuple
+  copies: int
+
+
+def ptxas():
+  """The path of ptxas, of the wheel where there is one; None if none."""
+  import importlib.util
+  import shutil
+
+  found = importlib.util.find_spec('nvidia.cu13')
+  for folder in found.submodule_search_locations if found else ():
+    path = pathlib.Path(folder) / 'bin' / 'ptxas'
+    if path.exists():
+      return str(path)
+  return shutil.which('ptxas')
+
+
+def read(ptx, verbose):
+  """The `Kernel`s of a PTX file and of what `ptxas -v` says of it."""
+  bodies = {}
+  for body in re.split(r'\.entry\s+', ptx)[1:]:
+    bodies[re.match(r'\w+', body).group(0)] = body
+  return [
+    Kernel(
+      entry['name'],
+      int(entry['registers']),
+      int(entry['stores']) + int(entry['loads']),
+      tuple(sorted(set(_PRODUCT.findall(bodies[entry['name']])))),
+      len(re.findall(r'\bcp\.async\.c[ag]\b', bodies[entry['name']])),
+    )
+    for entry in _ENTRY.finditer(verbose)
+  ]
+
+
+def programs(op, width, dtype, packed, masked):
+  """A training step's program, and a description of its arguments."""
+  import jax
+  import jax.numpy as jnp
+
+  import kernels
+
+  b, length, h = SHAPE
+  x = jax.ShapeDtypeStruct((b, length, h, width), dtype)
+  mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
+  if packed:
+    attend = getattr(kernels, f'{op}_attention_packed')
+    arrays = [jax.ShapeDtypeStruct((b, length, 3, h, width), dtype)]
+  else:
+    attend = getattr(kernels, f'{op}_attention')
+    arrays = [x] * 3
+
+  def step(arrays, do, mask):
+    def forward(*arrays):
+      return attend(*arrays, mask=mask, kernel='pallas_triton')
+
+    out, pull = jax.vjp(forward, *arrays)
+    return out, pull(do)
+
+  return step, (arrays, x, mask)
+
+
+def compiled(card, function, arguments, folder):
+  """The program for a card and its `Kernel`s.
+
+  Args:
+    card: cuda.Card.
+    function, arguments: to be lowered.
+    folder: where XLA writes PTX, as `--xla_dump_to` of this process says.
+  """
+  import jax
+
+  import kernels
+
+  place = jax.sharding.SingleDeviceSharding(card.device())
+  arguments = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments
+  )
+  before = set(folder.glob('*.ptx'))
+  with kernels.target('gpu'), card.lowering():
+    program = jax.jit(function).lower(*arguments).compile()
+  found = []
+  for path in set(folder.glob('*.ptx')) - before:
+    ptx = path.read_text()
+    if '.entry' not in ptx:
+      continue
+    said = subprocess.run(
+      [ptxas(), '-v', '--gpu-name', card.arch, str(path), '-o', '/dev/null'],
+      capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found += read(ptx, said.stderr + said.stdout)
+  return program, found
+
+
+def _rows(args, folder):
+  """One JSON line per program, of a process with its own --xla_dump_to."""
+  for op in args.ops.split(','):
+    for width in map(int, args.widths.split(',')):
+      for dtype in args.dtypes.split(','):
+        for packed, masked in ((True, True), (False, False)):
+          row = {'op': op, 'width': width, 'dtype': dtype, 'packed': packed}
+          print(json.dumps(row | _row(args.card, folder, **row, masked=masked)),
+                flush=True)  # fmt: skip
+
+
+def _row(card, folder, op, width, dtype, packed, masked):
+  function, arguments = programs(op, width, dtype, packed, masked)
+  card = CARDS[card]
+  program, found = compiled(card, function, arguments, folder)
+  moved = re.findall(
+    r'= \w+\[([\d,]*)\]\S* (?:copy|transpose)\(', program.as_text()
+  )
+  operand = SHAPE[0] * SHAPE[1] * SHAPE[2] * width
+  sizes = [math.prod(map(int, filter(None, x.split(',')))) for x in moved]
+  found = [dataclasses.asdict(kernel) for kernel in found if kernel.products]
+  if not found:
+    raise RuntimeError('XLA wrote no PTX with a product of matrices')
+  return {
+    'masked': masked,
+    'kernels': found,
+    'copies': sum(size >= operand for size in sizes),
+  }
+
+
+def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
+  """The rows of a process of its own, as dictionaries.
+
+  Raises:
+    RuntimeError: the process failed; the message is the end of its output.
+  """
+  with tempfile.TemporaryDirectory() as folder:
+    command = [sys.executable, '-m', 'kernels.tools.triton_report']
+    command += ['--card', card, '--dump', folder, '--ops', ','.join(ops)]
+    command += ['--widths', ','.join(map(str, widths))]
+    command += ['--dtypes', ','.join(dtypes)]
+    flags = f'{FLAGS} --xla_dump_to={folder}'
+    env = {**os.environ, **h200.ENVIRONMENT, 'XLA_FLAGS': flags}
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+  if done.returncode:
+    raise RuntimeError(done.stderr[-4000:])
+  return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def main():
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('--cards', default='a100,l40s,h200,b200,rtx5090')
+  parser.add_argument('--ops', default=','.join(OPS))
+  parser.add_argument('--widths', default='32,64,128')
+  parser.add_argument('--dtypes', default='bfloat16,float32')
+  parser.add_argument('--card', help=argparse.SUPPRESS)
+  parser.add_argument('--dump', help=argparse.SUPPRESS)
+  args = parser.parse_args()
+  if args.card:
+    _rows(args, pathlib.Path(args.dump))
+    return
+  reason = h200.missing()
+  if reason:
+    sys.exit(reason)
+  print('| card | op | Dh | dtype | packed, mask | kernels: registers '
+        '| spilled bytes | copies |')  # fmt: skip
+  print('|' + '---|' * 8)
+  bad = False
+  for card in args.cards.split(','):
+    rows = reports(
+      card, args.ops.split(','), args.widths.split(','), args.dtypes.split(',')
+    )
+    for row in rows:
+      found = row['kernels']
+      spilled = {k['name']: k['spills'] for k in found if k['spills']}
+      bad |= bool(spilled) or row['copies'] > 0
+      registers = ', '.join(f'{k["name"]} {k["registers"]}' for k in found)
+      packed = 'yes' if row['packed'] else 'no'
+      print(
+        f'| {card} | {row["op"]} | {row["width"]} | {row["dtype"]} | {packed} '
+        f'| {registers} | {spilled or 0} | {row["copies"]} |', flush=True
+      )  # fmt: skip
+  sys.exit(bad)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,332 @@
+"""The Triton kernels in Pallas' interpreter, and compiled for cards not here.
+
+The interpreter runs the bodies that a GPU runs. Arrays that no program has
+written, and what lies behind the end of one, hold NaN; the rows of a sequence
+lie behind those of the one before, so that a block that runs over its end
+meets them. Products of float32 split their operands as TF32x3 does.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip('jax.experimental.pallas.triton')
+
+import kernels
+from kernels import dispatch, triton, triton_blocks
+from kernels.tools import cuda, errors, h200, triton_report
+from kernels.tools.errors import Case
+from kernels.tools.rms import relative_rms
+
+OPS = tuple(errors.FUNCTIONS)
+PACKED = {
+  'linear': kernels.linear_attention_packed,
+  'simpletron': kernels.simpletron_attention_packed,
+  'lightning': kernels.lightning_attention_packed,
+}
+# (op, case, into how many parts L is cut; None = what the kernels choose)
+QUICK = [
+  ('linear', Case(70, 2, 48, 'float32', 'empty', 1), None),
+  ('linear', Case(260, 1, 64, 'bfloat16', 'ragged', 2, 1), 3),
+  ('simpletron', Case(127, 1, 32, 'bfloat16', 'full', 0, 1), None),
+]
+WIDTHS = (16, 32, 48, 64, 80, 128, 256)
+LENGTHS = (1, 63, 64, 65, 127, 500)
+MASKS = ('full', 'ragged', 'empty')
+
+
+def _cases():
+  """Every width in both dtypes, all lengths, masks and part counts in turn."""
+  for n, width in enumerate(WIDTHS):
+    for m, dtype in enumerate(('float32', 'bfloat16')):
+      for op in OPS:
+        i = 2 * n + m + OPS.index(op)
+        heads = 3 if width < 128 else 1
+        yield op, Case(
+          LENGTHS[i % 6], heads, width, dtype, MASKS[i % 3], i
+        ), (None, 2)[i % 2]  # fmt: skip
+
+
+@pytest.fixture
+def simulated():
+  with kernels.target('gpu', interpret=True):
+    yield
+
+
+def _cut(monkeypatch, parts):
+  if parts is None:
+    return
+
+  def cut(length, pairs, rows, **_):
+    blocks = -(-length // rows)
+    per_part = -(-blocks // parts)
+    return -(-blocks // per_part), per_part
+
+  monkeypatch.setattr(triton, 'cut', cut)
+
+
+@pytest.mark.parametrize(
+  'op, case, parts',
+  QUICK + [pytest.param(*c, marks=pytest.mark.full) for c in _cases()],
+  ids=str,
+)
+def test_errors(op, case, parts, simulated, monkeypatch):
+  _cut(monkeypatch, parts)
+  found = errors.measure(op, 'pallas_triton', case)
+  assert errors.within(found, case.dtype), (op, case, found)
+
+
+def _broken(case, op):
+  found = errors.measure(op, 'pallas_triton', case)
+  return not errors.within(found, case.dtype)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('op', OPS)
+def test_the_simulator_finds_faults(op, simulated, monkeypatch):
+  """The tests above can fail."""
+  case = Case(70, 2, 48, 'float32', 'empty', 1)
+  place = triton_blocks.Place
+  with monkeypatch.context() as fault:  # masked tokens, rows behind the end
+    fault.setattr(place, 'valid', lambda *_: None)
+    assert _broken(case, op)
+  with monkeypatch.context() as fault:  # a block of rows in the wrong place
+    row = place._row
+    fault.setattr(place, '_row', lambda self, n: row(self, n) + 1)
+    assert _broken(case, op)
+  with monkeypatch.context() as fault:  # lanes that belong to the next head
+    columns = place._columns
+    fault.setattr(place, '_columns', lambda *args: (*columns(*args)[:2], None))
+    assert _broken(case, op)
+  with monkeypatch.context() as fault:  # a part left out
+    fault.setattr(triton, 'cut', lambda length, pairs, rows, **_: (1, 1))
+    assert _broken(case, op)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('op', OPS)
+def test_a_single_tf32_product_is_not_enough(op, simulated, monkeypatch):
+  case = Case(70, 2, 48, 'float32', 'full', 1)
+  split = triton_blocks._split
+  monkeypatch.setattr(
+    triton_blocks, '_split', lambda x: (split(x)[0], jnp.zeros_like(x))
+  )
+  assert _broken(case, op)
+
+
+def _arrays(op, length=70, width=32, heads=2, dtype='float32', **more):
+  case = Case(length, heads, width, dtype, 'ragged', 3, **more)
+  (q, k, v, do), named, dfinal = errors.operands(op, case)
+  return tuple(map(jnp.nan_to_num, (q, k, v, do))), named, dfinal
+
+
+def _close(got, want, bound=1e-5):
+  for x, y in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+    assert relative_rms(x, y) < bound
+
+
+@pytest.mark.parametrize(
+  'op',
+  ['linear', *(pytest.param(op, marks=pytest.mark.full) for op in OPS[1:])],
+)
+@pytest.mark.parametrize(
+  'width', (32, pytest.param(144, marks=pytest.mark.full))
+)
+def test_packed_is_apart_and_sums_the_gradient_of_the_bias(
+  op, width, simulated
+):
+  (q, k, v, do), named, _ = _arrays(op, width=width)
+  named.pop('initial_state', None)
+  qkv = jnp.stack([q, k, v], axis=2)
+  bias = jnp.ones(qkv.shape[2:])
+
+  @functools.partial(jax.jit, static_argnums=0)
+  def run(function, do, *args):
+    call = functools.partial(function, kernel='pallas_triton', **named)
+    out, pull = jax.vjp(call, *args)
+    return out, pull(do)
+
+  def packed(qkv, bias, **options):
+    return PACKED[op](qkv, bias=bias, **options)
+
+  out, (dqkv, dbias) = run(packed, do, qkv, bias)
+  want, grads = run(errors.FUNCTIONS[op], do, q, k, v)
+  np.testing.assert_array_equal(out, want)
+  np.testing.assert_array_equal(dqkv, jnp.stack(grads, axis=2))
+  _close(dbias, dqkv.sum((0, 1)))
+
+
+def _in_two(attend, normalize, q, k, v, mask, state):
+  """A sequence in two halves, the second from the state of the first."""
+  half = q.shape[1] // 2
+  first = (x[:, :half] for x in (q, k, v))
+  rest = (x[:, half:] for x in (q, k, v))
+  a, state = attend(*first, mask=mask[:, :half], initial_state=state)
+  b, state = attend(*rest, mask=mask[:, half:], initial_state=state)
+  return jnp.concatenate([a, b], axis=1), state
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_states_and_their_gradients(op, simulated):
+  """Against plain XLA; of lightning, in two halves and the whole."""
+  (q, k, v, _), named, _ = _arrays(op)
+  mask, rng = named['mask'], np.random.default_rng(0)
+  b, _, h, d = q.shape
+  state = jnp.asarray(rng.random((b, h, d, d)), jnp.float32)
+  if op == 'linear':
+    state = state, jnp.asarray(rng.random((b, h, d)), jnp.float32)
+
+  def run(kernel, halves):
+    def attend(q, k, v, **more):
+      return errors.FUNCTIONS[op](
+        q, k, v, kernel=kernel, return_state=True, **more
+      )
+
+    def whole(q, k, v, state):
+      if halves:
+        return _in_two(attend, op == 'linear', q, k, v, mask, state)
+      return attend(q, k, v, mask=mask, initial_state=state)
+
+    @jax.jit
+    def both(*args):
+      out, pull = jax.vjp(whole, *args)
+      return out, pull(jax.tree.map(jnp.cos, out))
+
+    return both(q, k, v, state)
+
+  _close(run('pallas_triton', False), run('xla', False))
+  if op == 'lightning':
+    _close(run('pallas_triton', True), run('pallas_triton', False))
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_under_transformations(op, simulated):
+  """vmap, remat, and a mesh of two devices give what a plain call gives."""
+  arrays, named, _ = _arrays(op, length=33, width=16, batch=4)
+  q, k, v, do = arrays
+  attend = functools.partial(
+    errors.FUNCTIONS[op], kernel='pallas_triton',
+    **{n: x for n, x in named.items() if n == 'slopes'},
+  )  # fmt: skip
+
+  def both(function):
+    @jax.jit
+    def run(q, k, v, do):
+      out, pull = jax.vjp(function, q, k, v)
+      return out, *pull(do)
+
+    return run
+
+  want = both(attend)(q, k, v, do)
+  mapped = jax.vmap(both(attend))(*(x[:, None] for x in arrays))
+  _close([x[:, 0] for x in mapped], want)
+  _close(both(jax.remat(attend))(*arrays), want)
+  mesh = jax.make_mesh(
+    (2,), ('data',), (jax.sharding.AxisType.Auto,), devices=jax.devices()[:2]
+  )
+  _close(both(kernels.sharded(attend, mesh))(*arrays), want)
+
+
+def test_relu_without_eps_and_normaliser(simulated):
+  """A ragged end must not divide 0 by 0."""
+  case = Case(70, 2, 32, 'float32', 'full', 3)
+  arrays, _, _ = errors.operands('linear', case)
+
+  @functools.partial(jax.jit, static_argnums=0)
+  def run(kernel, q, k, v, do):
+    call = functools.partial(
+      kernels.linear_attention, feature_map='relu', eps=0.0, kernel=kernel
+    )
+    out, pull = jax.vjp(call, q, k, v)
+    return out, *pull(do)
+
+  _close(run('pallas_triton', *arrays), run('xla', *arrays))
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_refusals_name_the_argument(op):
+  supported = dispatch.backend(op, 'pallas_triton').supported
+  with kernels.target('gpu'):
+    for width in (16, 48, 256):
+      supported((1, 100, 2, width), jnp.float32)
+    for width in (8, 257):
+      with pytest.raises(NotImplementedError, match=f'Dh .* got {width}'):
+        supported((1, 100, 2, width), jnp.bfloat16)
+  with pytest.raises(NotImplementedError, match='compute capability'):
+    supported((1, 100, 2, 64), jnp.bfloat16)
+
+
+def test_older_devices_are_refused(monkeypatch):
+  for capability, good in (('7.5', False), ('8.0', True), ('12.0', True)):
+    device = type('Gpu', (), {'compute_capability': capability})()
+    monkeypatch.setattr(triton, '_local_gpu', lambda d=device: d)
+    if good:
+      triton._check_device()
+    else:
+      with pytest.raises(NotImplementedError, match='8.0 or above, got 7.5'):
+        triton._check_device()
+
+
+@pytest.mark.parametrize('pairs', (1, 8, 128, 1024))
+@pytest.mark.parametrize('length', (1, 32, 33, 500, 4001, 65536))
+def test_parts_cover_the_sequence_and_fill_the_device(pairs, length):
+  blocks = -(-length // 32)
+  for card in cuda.CARDS.values():
+    with card.lowering():
+      assert triton.cores() == card.cores
+      parts, per_part = triton.cut(length, pairs, 32)
+    assert (parts - 1) * per_part < blocks <= parts * per_part
+    assert parts == 1 or per_part >= 4
+    if blocks // 4 * pairs >= 4 * card.cores:
+      assert parts * pairs >= 2 * card.cores
+
+
+PTX = """
+.visible .entry good(.param .u64 x)
+{ cp.async.cg.shared.global [a], [b], 16, 16;
+  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {a}, {b}, {c}, {d}; }
+.visible .entry bad(.param .u64 x)
+{ wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {a}, b, c, p, 1, 1; }
+"""
+PTXAS = """
+ptxas info    : Compiling entry function 'good' for 'sm_80'
+ptxas info    : Function properties for good
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 91 registers, used 1 barriers
+ptxas info    : Compiling entry function 'bad' for 'sm_90a'
+ptxas info    : Function properties for bad
+    24 bytes stack frame, 20 bytes spill stores, 16 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers
+"""
+
+
+def test_reports_are_read():
+  good, bad = triton_report.read(PTX, PTXAS)
+  product = 'mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32'
+  assert good == triton_report.Kernel('good', 91, 0, (product,), 1)
+  product = 'wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32'
+  assert bad == triton_report.Kernel('bad', 255, 36, (product,), 0)
+
+
+# Bytes that a kernel of the float32 programs at Dh 256 may spill.
+SPILLS = 64
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('card', ('a100', 'l40s', 'h200', 'b200', 'rtx5090'))
+def test_compiled(card):
+  reason = h200.missing() or (None if triton_report.ptxas() else 'no ptxas')
+  if reason:
+    pytest.skip(reason)
+  for row in triton_report.reports(card, widths=(48, 64, 128, 256)):
+    wide = row['dtype'] == 'float32' and row['width'] == 256
+    assert row['copies'] == 0, row
+    for kernel in row['kernels']:
+      assert kernel['spills'] <= (SPILLS if wide else 0), row
+      assert kernel['products'], row
+      kind = 'tf32' if row['dtype'] == 'float32' else 'bf16|f16'
+      for product in kernel['products']:
+        assert np.any([k in product for k in kind.split('|')]), row
