@@ -179,6 +179,7 @@ def call(
       approx_math=True,
       # `Tools.publish` has the barriers that the stores need.
       unsafe_no_auto_barriers=True,
+      # No reduction_scratch_bytes: warpgroups would share them in a race.
     ),
     **_cost(arrays, results, products),
   )(*arrays)
@@ -282,11 +283,12 @@ class Tools:
     return plgpu.RefUnion(self.tiles(*lead), lines)
 
   def factors(self, count, copies):
-    """Scratch: vectors [64] that rows are weighted by, see `weighted_sum`.
+    """Scratch: factors [64] of rows, for products that sum over rows.
 
-    `copies` vectors for each of `count` warpgroups: the first of 8 rows of a
-    tile [8 copies, 64]. That row lies in one piece, whatever the swizzle: it
-    is stored to as numbers, of the other view.
+    Such a product needs no scratch in common, as a sum in registers does. Its
+    right operand is the transposed tile [8 copies, 64], one for each of
+    `count` warpgroups. A swizzle leaves every eighth row in one piece, so a
+    vector is stored there as it is, in the second of the two `views`.
     """
     if self.simulate:
       return plgpu.SMEM((count, 8 * copies, TILE), jnp.bfloat16)
@@ -298,7 +300,7 @@ class Tools:
     )
 
   def views(self, ref):
-    """(as tiles, as lines for TMA) of `moved` scratch."""
+    """(as tiles, as lines) of `moved` or `factors` scratch."""
     return (ref, ref) if self.simulate else ref
 
   def as_layout(self, x, layout):

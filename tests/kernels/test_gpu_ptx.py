@@ -284,18 +284,45 @@ def test_a_sum_across_warps_by_two_warpgroups_races(scratch, monkeypatch):
   assert {w // 4 for race in found[2] for w in race.warps} == {0, 1}
 
 
+def _meet_nobody(monkeypatch):
+  monkeypatch.setattr(hopper, 'meet', lambda *_: None)
+
+
+def _fence_nothing(monkeypatch):
+  monkeypatch.setattr(hopper.plgpu, 'commit_smem', lambda: None)
+
+
+def _send_without_waiting(monkeypatch):
+  monkeypatch.setattr(
+    hopper.plgpu, 'wait_smem_to_gmem', lambda *_, **options: None
+  )
+
+
+def _free_slots_too_early(monkeypatch):
+  release = hopper.Ring.release
+  early = lambda self, step: release(self, step + 1)
+  monkeypatch.setattr(hopper.Ring, 'release', early)
+
+
 @pytest.mark.full
-@pytest.mark.parametrize('fault', ('no meeting', 'no fence'))
+@pytest.mark.parametrize(
+  'fault, width, said',
+  [
+    (_meet_nobody, 128, 'reads what is written'),
+    (_fence_nothing, 64, 'reads what is written'),
+    (_send_without_waiting, 64, 'writes over what is still read'),
+    (_free_slots_too_early, 64, 'writes over what is written'),
+  ],
+)
 @pytest.mark.parametrize('op', ('linear', 'lightning'))
-def test_a_missing_barrier_or_fence_is_found(op, fault, monkeypatch):
+def test_a_fault_in_a_kernel_is_found(op, fault, width, said, monkeypatch):
   _need_compiler(monkeypatch)
-  if fault == 'no meeting':
-    monkeypatch.setattr(hopper, 'meet', lambda *_: None)
-  else:
-    monkeypatch.setattr(hopper.plgpu, 'commit_smem', lambda: None)
-  program = h200.program(op, 'backward', 128, True, (2, 321, 2))
-  found = [run.run(k).races for k in compiled.kernels(program[0], *program[1])]
-  assert any(found)
+  fault(monkeypatch)
+  program = h200.program(op, 'backward', width, True, (2, 641, 2))
+  found = set()
+  for kernel in compiled.kernels(program[0], *program[1]):
+    found |= {race.what for race in run.run(kernel).races}
+  assert said in found, found
 
 
 @functools.cache

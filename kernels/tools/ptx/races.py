@@ -94,8 +94,13 @@ class Memory:
   def start(self, warp, cells, at):
     """A read begins that goes on after its instruction."""
     if not self._check_written('reads what is written', warp, cells, at):
-      self._check_written('reads without a fence what is written', warp, cells,
-                          at, times=self._visible)  # fmt: skip
+      self._check_written(
+        'reads without a fence what is written',
+        warp,
+        cells,
+        at,
+        times=self._visible,
+      )
     self._busy[warp, cells] += 1
     self._busy_at[warp, cells] = at
 
@@ -127,11 +132,24 @@ class Memory:
     for other in range(self.warps):
       if other != warp:
         late = self._read[other, cells] > self.clock[warp, other]
-        self._report_any('writes over what is read', cells, late, at, warp,
-                         self._read_at[other], other)  # fmt: skip
-      self._report_any('writes over what is still read', cells,
-                       self._busy[other, cells] > 0, at, warp,
-                       self._busy_at[other], other)  # fmt: skip
+        self._report_any(
+          'writes over what is read',
+          cells,
+          late,
+          at,
+          warp,
+          self._read_at[other],
+          other,
+        )
+      self._report_any(
+        'writes over what is still read',
+        cells,
+        self._busy[other, cells] > 0,
+        at,
+        warp,
+        self._busy_at[other],
+        other,
+      )
 
   def _check_written(self, what, warp, cells, at, replicas=False, times=None):
     """Reports a write that the warp does not know of; whether there is one."""
@@ -140,8 +158,9 @@ class Memory:
     late = cells[(times[cells] > known) & ~np.asarray(replicas)]
     if late.size:
       cell = late[0]
-      self._report(what, cell, at, warp, self._written_at[cell],
-                   self._writer[cell])  # fmt: skip
+      self._report(
+        what, cell, at, warp, self._written_at[cell], self._writer[cell]
+      )
     return late.size > 0
 
   def _report_any(self, what, cells, late, at, warp, other_at, other):
