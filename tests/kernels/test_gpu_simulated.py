@@ -127,12 +127,16 @@ def test_refusals_name_the_argument(op):
 
 
 @pytest.mark.parametrize('op', OPS)
-def test_auto_falls_back_to_xla(op):
+def test_auto_takes_the_best_that_can_run(op):
   with kernels.target('gpu'):
-    shape = (1, 100, 2, 64)
-    assert kernels.resolve(op, 'auto', shape, jnp.bfloat16) == 'pallas_gpu'
-    assert kernels.resolve(op, 'auto', shape, jnp.float32) == 'xla'
-    assert kernels.resolve(op, 'auto', (1, 9, 1, 40), jnp.bfloat16) == 'xla'
+    for width, dtype, kernel in (
+      (64, jnp.bfloat16, 'pallas_gpu'),
+      (64, jnp.float32, 'pallas_triton'),
+      (40, jnp.bfloat16, 'pallas_triton'),
+      (512, jnp.bfloat16, 'xla'),
+    ):
+      shape = (1, 100, 2, width)
+      assert kernels.resolve(op, 'auto', shape, dtype) == kernel
 
 
 @pytest.mark.parametrize('pairs', (1, 8, 48, 128, 200, 1024))
