@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import kernels
+from kernels import tpu
 from kernels.tools import aot, hlo
 from kernels.tools.errors import FUNCTIONS
 
@@ -103,3 +104,86 @@ def test_vmap_over_slopes_compiles():
     program = jax.jit(jax.vmap(attend, in_axes=(0, None))).lower(slopes, x)
     text = program.compile().as_text()
   assert text.count('custom_call_target="tpu_custom_call"') == 1
+
+
+@pytest.mark.parametrize('op', ('linear', 'lightning'))
+@pytest.mark.parametrize(
+  'heads, width, dtype',
+  [
+    (1, 1, 'bfloat16'),
+    (4, 7, 'float32'),
+    (8, 48, 'bfloat16'),
+    (8, 80, 'bfloat16'),
+    (4, 96, 'float32'),
+    (2, 192, 'bfloat16'),
+    (1, 512, 'float32'),
+    (2, 1024, 'bfloat16'),
+  ],
+)
+def test_any_head_width_compiles_with_all_there_is(op, heads, width, dtype):
+  """Packed, biases, states; fills registers or not."""
+  text = _everything('v5e', op, (2, 1000, heads, width), dtype)
+  assert text.count('custom_call_target="tpu_custom_call"') == 2
+  if heads * width % 128 == 0 and heads * width <= 1024:
+    tensor = 2 * 1000 * heads * width * jnp.dtype(dtype).itemsize
+    assert not hlo.copies(text, tensor)
+
+
+@pytest.mark.parametrize('length', (4096, 2001))
+@pytest.mark.parametrize('op', ('linear', 'lightning'))
+def test_two_cores_compile(op, length, monkeypatch):
+  """Both kernels of either pass; a ragged array of gradients is put together.
+
+  (The simulator cannot continue one, so no kernel does.)
+  """
+  monkeypatch.setattr(tpu, 'cores', lambda: 2)
+  text = _everything('v5p', op, (1, length, 2, 128), 'bfloat16')
+  assert text.count('custom_call_target="tpu_custom_call"') == 4
+  tensor = length * 256 * 2
+  if (op, length) != ('linear', 2001):
+    assert not hlo.copies(text, tensor)
+
+
+def _everything(target, op, shape, dtype):
+  """Both passes of a packed call with bias and states, compiled."""
+  try:
+    place = jax.sharding.SingleDeviceSharding(aot.device(target))
+  except aot.Unavailable as reason:
+    pytest.skip(str(reason))
+
+  def array(*shape, dtype='float32'):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+
+  b, length, h, d = shape
+  state = array(b, h, d, d)
+  if op == 'linear':
+    state = state, array(b, h, d)
+  options = {'activation': 'silu'} if op == 'lightning' else {}
+  attend = getattr(kernels, f'{op}_attention_packed')
+
+  def both(qkv, bias, state, mask, do, last):
+    def forward(qkv, bias, state):
+      out, last = attend(
+        qkv.reshape(b, length, 3, h, d),
+        bias=bias,
+        mask=mask,
+        initial_state=state,
+        return_state=True,
+        kernel='pallas_tpu',
+        **options,
+      )
+      return out.reshape(b, length, h * d), last
+
+    out, pull = jax.vjp(forward, qkv, bias, state)
+    return out, pull((do, last))
+
+  with kernels.target('tpu'):
+    lowered = jax.jit(both).lower(
+      array(b, length, 3 * h * d, dtype=dtype),
+      array(3, h, d),
+      state,
+      array(b, length, dtype=bool),
+      array(b, length, h * d, dtype=dtype),
+      state,
+    )
+  return lowered.compile().as_text()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels import tpu
+from kernels import dispatch, tpu
 from kernels.lightning import reference as lightning
 from kernels.linear import reference as linear
 from kernels.tools import errors
@@ -87,7 +87,7 @@ ALONE = [
   pytest.param(Call('linear', 'elu1', 1, 300, 1, 48, 'bfloat16'), marks=full),
   pytest.param(Call('simpletron', '', 1, 512, 1, 128, seed=1), marks=full),
   pytest.param(Call('lightning', 'silu', 1, 500, 2, 64), marks=full),
-  Call('lightning', 'identity', 1, 300, 1, 32, seed=1),
+  pytest.param(Call('lightning', 'identity', 1, 300, 1, 32, seed=1), marks=full),
   pytest.param(Call('lightning', 'silu', 1, 300, 2, 64, 'bfloat16'), marks=full),
 ]
 
@@ -104,7 +104,7 @@ def test_two_cores_against_float64(call, monkeypatch):
   monkeypatch.setattr(tpu, 'MAX_ROWS', 128)
   monkeypatch.setattr(tpu, 'cores', lambda: 2)
   grids = _recorded(monkeypatch)
-  _check(call, _run(call, packed=True))
+  _check(call, _run(call, packed=True, cores=2))
   assert len(grids) == 4 and {2} == {grid[0] for grid in grids} - {1}
 
 
@@ -127,28 +127,29 @@ def test_packed_is_what_apart_is(call):
     np.testing.assert_array_equal(x, want[name], name)
 
 
+WIDTHS = [
+  (1, 1, 'bfloat16'),
+  (3, 7, 'float32'),
+  (1, 16, 'bfloat16'),
+  (6, 24, 'bfloat16'),
+  (6, 48, 'float32'),
+  (2, 80, 'bfloat16'),
+  (4, 96, 'float32'),
+  (2, 192, 'bfloat16'),
+  (1, 512, 'float32'),
+]
+
+
 @pytest.mark.full
+@pytest.mark.parametrize('heads, width, dtype', WIDTHS)
 @pytest.mark.parametrize('op', tuple(errors.FUNCTIONS))
-@pytest.mark.parametrize(
-  'heads, width, dtype',
-  [
-    (1, 1, 'bfloat16'),
-    (3, 7, 'float32'),
-    (1, 16, 'bfloat16'),
-    (8, 48, 'float32'),
-    (2, 80, 'bfloat16'),
-    (4, 96, 'float32'),
-    (2, 192, 'bfloat16'),
-    (1, 512, 'float32'),
-    (16, 24, 'bfloat16'),
-  ],
-)
 def test_any_head_width(op, heads, width, dtype):
   case = errors.Case(65, heads, width, dtype, 'ragged', 3, 1)
-  if op == 'lightning' and heads > len(errors.SLOPES):
-    pytest.skip('fewer slopes than heads')
   with errors.simulated('pallas_tpu'):
     found = errors.measure(op, 'pallas_tpu', case)
+  if (op, width) == ('linear', 1):
+    # phi(q) in numerator and denominator: dq is what is left of eps.
+    del found['dq']
   assert errors.within(found, dtype), found
 
 
@@ -185,7 +186,7 @@ def test_a_state_makes_two_calls_one(normalize):
     assert relative_rms(x, y) < 1e-5
 
 
-def _run(call, packed):
+def _run(call, packed, cores=1):
   """name -> array: results and gradients of everything, simulated."""
   (q, k, v, do), mask, state, last = call.arrays()
   name = f'{call.op}_attention' + ('_packed' if packed else '')
@@ -210,6 +211,9 @@ def _run(call, packed):
   arrays = (jnp.stack([q, k, v], axis=2),) if packed else (q, k, v)
   bias = jnp.ones((3, call.heads, call.width)) if packed else None
   with errors.simulated('pallas_tpu', call.seed):
+    simulator = dispatch.interpret_params()
+  simulator = dataclasses.replace(simulator, num_cores_or_threads=cores)
+  with kernels.target('tpu', interpret=simulator):
     (out, final), (grads, dbias, dstate) = both(last, do, arrays, bias, state)
   _no_races()
   dq, dk, dv = (grads[0][:, :, i] for i in range(3)) if packed else grads
