@@ -124,7 +124,7 @@ def test_other_feature_maps(feature_map, kernel):
     )
   mask = np.asarray(named['mask'])
   want = errors.REFERENCES['linear'](*arrays[:3], mask, arrays[3], **options)
-  for x, y in zip(got, want, strict=True):
+  for x, y in zip(got, want[:4], strict=True):
     assert relative_rms(x, y) < 1e-5
 
 
