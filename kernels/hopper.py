@@ -14,8 +14,11 @@ overlapping views and no tensor-core operand in registers: `Tools.simulate`.
 """
 
 import dataclasses
+import functools
 import inspect
+import math
 import types
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -119,6 +122,66 @@ def mask_rows(mask_BxL):
   return jnp.pad(mask_BxL.astype(jnp.float32), ((0, 0), (0, pad)))
 
 
+@dataclasses.dataclass(frozen=True)
+class Heads:
+  """Some heads of an array with more: `first` to `first + count - 1`.
+
+  Attributes:
+    array: [B, L, any, Dh], or a description of one.
+    first, count: which heads.
+  """
+
+  array: Any
+  first: int
+  count: int
+
+  @property
+  def shape(self):
+    b, length, _, d = self.array.shape
+    return b, length, self.count, d
+
+  @property
+  def dtype(self):
+    return self.array.dtype
+
+
+def whole(x):
+  """The array that an operand lies in."""
+  return x.array if isinstance(x, Heads) else x
+
+
+def operands(inputs):
+  """q, k and v of `kernels.inputs.Inputs`: arrays, or `Heads` of one."""
+  if not inputs.packed:
+    return inputs.arrays
+  return _thirds(_joined(inputs.arrays[0]), inputs.shape[2])
+
+
+def gradients_like(inputs):
+  """Descriptions of the gradients of `operands`."""
+  like = functools.partial(dispatch.like, inputs.arrays[0], dtype=inputs.dtype)
+  if not inputs.packed:
+    return tuple(like(inputs.shape) for _ in range(3))
+  b, length, h, d = inputs.shape
+  return _thirds(like((b, length, 3 * h, d)), h)
+
+
+def gradients(inputs, dq, dk, dv):
+  """The results of `gradients_like` as `kernels.vjp` wants them."""
+  if not inputs.packed:
+    return dq, dk, dv
+  return (dq.reshape(inputs.arrays[0].shape),)
+
+
+def _joined(qkv_BxLx3xHxD):
+  b, length, _, h, d = qkv_BxLx3xHxD.shape
+  return qkv_BxLx3xHxD.reshape(b, length, 3 * h, d)
+
+
+def _thirds(x, h):
+  return tuple(Heads(x, i * h, h) for i in range(3))
+
+
 def call(
   name,
   kernel,
@@ -131,13 +194,16 @@ def call(
   interpret,
   products,
 ):
-  """Runs a kernel whose operands and results may be absent.
+  """Runs a kernel whose operands and results may be absent, or `Heads`.
 
   Args:
     name: for profilers.
     kernel: called with three namespaces of references: inputs, outputs (None
       for what is absent) and scratch.
-    ins, outs: name -> array, name -> jax.ShapeDtypeStruct; or None.
+    ins: name -> array, or `Heads` of one, or None.
+    outs: name -> jax.ShapeDtypeStruct, or `Heads` of one, or None. An array
+      in the place of its description is updated: the result is the array with
+      what the kernel has written, in the same memory.
     blocks: (B, H, parts), one block for each; see `place`.
     scratch: name -> scratch type, or None.
     warpgroups: per block.
@@ -146,55 +212,133 @@ def call(
       [Dh, Dh], or as much work.
 
   Returns:
-    name -> array or None, for every output.
+    name -> array or None, for every output; the whole array for `Heads`.
   """
-  in_names = [name for name, x in ins.items() if x is not None]
-  out_names = [name for name, x in outs.items() if x is not None]
+  arrays, sources = _distinct(ins)
+  results, targets = _distinct(outs)
+  old = [x for x in results if not isinstance(x, jax.ShapeDtypeStruct)]
+  new = [x for x in results if isinstance(x, jax.ShapeDtypeStruct)]
+  targets = {
+    n: _index(old + new, results[place]) for n, place in targets.items()
+  }
 
   def body(*refs, **scratch_refs):
-    found = dict(zip(in_names + out_names, refs, strict=True))
+    sent = refs[len(arrays) :]
     kernel(
-      types.SimpleNamespace(**{name: found.get(name) for name in ins}),
-      types.SimpleNamespace(**{name: found.get(name) for name in outs}),
       types.SimpleNamespace(
-        **{name: scratch_refs.get(name) for name in scratch}
+        **{n: _seen(x, refs, sources.get(n)) for n, x in ins.items()}
       ),
+      types.SimpleNamespace(
+        **{n: _seen(x, sent, targets.get(n)) for n, x in outs.items()}
+      ),
+      types.SimpleNamespace(**{n: scratch_refs.get(n) for n in scratch}),
     )
 
   b, h, parts = blocks
-  arrays = [ins[name] for name in in_names]
-  results = [outs[name] for name in out_names]
   body.__name__ = name
-  results = plgpu.kernel(
+  run = functools.partial(
+    _in_place if old else _run,
     body,
-    out_type=results,
-    scratch_types={n: x for n, x in scratch.items() if x is not None},
-    grid=(parts, b * h),
-    grid_names=('part', 'bh'),
-    num_threads=warpgroups,
-    thread_name='wg',
-    interpret=interpret,
-    compiler_params=plgpu.CompilerParams(
-      lowering_semantics=plgpu.LoweringSemantics.Warpgroup,
-      approx_math=True,
-      # `Tools.publish` has the barriers that the stores need.
-      unsafe_no_auto_barriers=True,
-      # No reduction_scratch_bytes: warpgroups would share them in a race.
-    ),
-    **_cost(arrays, results, products),
-  )(*arrays)
-  found = dict(zip(out_names, results, strict=True))
-  return {name: found.get(name) for name in outs}
+    new,
+    {n: x for n, x in scratch.items() if x is not None},
+    {
+      'grid': (parts, b * h),
+      'grid_names': ('part', 'bh'),
+      'num_threads': warpgroups,
+      'thread_name': 'wg',
+    },
+    {
+      'interpret': interpret,
+      'compiler_params': plgpu.CompilerParams(
+        lowering_semantics=plgpu.LoweringSemantics.Warpgroup,
+        approx_math=True,
+        # `Tools.publish` has the barriers that the stores need.
+        unsafe_no_auto_barriers=True,
+        # No reduction_scratch_bytes: warpgroups would share them in a race.
+      ),
+      **_cost(ins, outs, products),
+    },
+  )
+  results = run(arrays, old)
+  return {
+    n: None if x is None else results[targets[n]] for n, x in outs.items()
+  }
 
 
-def _cost(arrays, results, products):
+def _distinct(named):
+  """(arrays, name -> its place among them): none twice, none absent."""
+  arrays, places = [], {}
+  for name, x in named.items():
+    if x is not None:
+      if _index(arrays, whole(x)) is None:
+        arrays.append(whole(x))
+      places[name] = _index(arrays, whole(x))
+  return arrays, places
+
+
+def _index(arrays, x):
+  return next((i for i, y in enumerate(arrays) if y is x), None)
+
+
+def _seen(x, refs, place):
+  """The reference to an operand, None if it is absent."""
+  if x is None:
+    return None
+  if isinstance(x, Heads):
+    return refs[place].at[:, :, pl.ds(x.first, x.count)]
+  return refs[place]
+
+
+def _run(body, new, scratch, mesh, params, arrays, old):
+  """The results [*new] of a kernel."""
+  del old  # there is none
+  run = plgpu.kernel(
+    body, out_type=new, scratch_types=scratch, **mesh, **params
+  )
+  return run(*arrays)
+
+
+def _in_place(body, new, scratch, mesh, params, arrays, old):
+  """The results [*old, *new] of a kernel that updates `old`.
+
+  plgpu.kernel takes no mutable arrays; what it does besides is to allocate
+  scratch memory, and to have a rule for vmap.
+  """
+
+  def with_scratch(*refs):
+    allocated = functools.partial(body, *refs)
+    pl.run_scoped(allocated, **scratch, collective_axes=mesh['thread_name'])
+
+  run = pl.kernel(
+    with_scratch,
+    out_type=new,
+    mesh=plgpu.Mesh(**mesh),
+    name=body.__name__,
+    **params,
+  )
+
+  @jax.custom_batching.sequential_vmap
+  def update(arrays, old):
+    def stateful(refs):
+      results = run(*arrays, *refs[: len(old)])
+      for ref, x in zip(refs[len(old) :], results, strict=True):
+        ref[...] = x
+
+    first = [jnp.zeros(x.shape, x.dtype) for x in new]
+    return pl.run_state(stateful)([*old, *first])
+
+  return update(arrays, old)
+
+
+def _cost(ins, outs, products):
   """What XLA is told of a kernel; jax 0.10 cannot tell it."""
   if 'cost_estimate' not in inspect.signature(plgpu.kernel).parameters:
     return {}
-  x = arrays[0]
+  moved = [x for x in (*ins.values(), *outs.values()) if x is not None]
+  x = moved[0]
   cost = pl.CostEstimate(
-    flops=round(2 * products * x.size * x.shape[-1]),
-    bytes_accessed=sum(a.size * a.dtype.itemsize for a in arrays + results),
+    flops=round(2 * products * math.prod(x.shape) * x.shape[-1]),
+    bytes_accessed=sum(math.prod(x.shape) * x.dtype.itemsize for x in moved),
     transcendentals=0,
   )
   return {'cost_estimate': cost}

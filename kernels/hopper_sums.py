@@ -55,7 +55,7 @@ def sums(x, y, mask, plan, slopes=None):
   """Sums over each part.
 
   Args:
-    x, y: bf16 [B, L, H, Dh].
+    x, y: bf16 [B, L, H, Dh], arrays or `hopper.Heads`.
     mask: bool [B, L] or None.
     plan: Plan.
     slopes: float32 [H] or None. With slopes, row j of a part of n rows
@@ -66,7 +66,7 @@ def sums(x, y, mask, plan, slopes=None):
     (float32 [B, H, parts, Dh, Dh], float32 [B, H, parts, Dh] or None).
   """
   b, _, h, d = x.shape
-  like = functools.partial(dispatch.like, x, dtype=jnp.float32)
+  like = functools.partial(dispatch.like, hopper.whole(x), dtype=jnp.float32)
   outs = {
     'xy': like((b, h, plan.parts, d, d)),
     'z': like((b, h, plan.parts, d)) if plan.normalize else None,

@@ -88,7 +88,7 @@ def _parts(blocks, pairs):
 
 def forward(inputs, options, save):
   """(out, final state or None, states in front of the pairs or None)."""
-  (q, k, v), mask = inputs.apart(), inputs.mask
+  (q, k, v), mask = hopper.operands(inputs), inputs.mask
   slopes, initial_state = inputs.slopes, inputs.state
   plan = Plan.of(q.shape, options)
   before = None
@@ -104,7 +104,7 @@ def forward(inputs, options, save):
 
 def backward(inputs, saved, do, dfinal_state, options):
   """(gradients of q, k, v; None; gradient of the initial state or None)."""
-  (q, k, v), mask = inputs.apart(), inputs.mask
+  (q, k, v), mask = hopper.operands(inputs), inputs.mask
   slopes, initial_state = inputs.slopes, inputs.state
   plan = Plan.of(q.shape, options)
   after = None
@@ -113,19 +113,8 @@ def backward(inputs, saved, do, dfinal_state, options):
   if plan.parts > 1:
     sums = plan.sums(q, do, mask, slopes, reverse=True)
     after = _gradients_after(sums, slopes, dfinal_state, plan)
-  *grads, dinitial = pallas_gpu_backward.run(
-    q,
-    k,
-    v,
-    mask,
-    slopes,
-    saved,
-    do,
-    after,
-    initial_state is not None,
-    plan,
-  )
-  return tuple(grads), None, dinitial
+  grads, dinitial = pallas_gpu_backward.run(inputs, saved, do, after, plan)
+  return grads, None, dinitial
 
 
 def _states_before(sums, slopes, initial_state, plan):

@@ -24,22 +24,25 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 from kernels import chunks, dispatch, hopper
 
 
-def run(q, k, v, mask, slopes, saved, do, after, want_dinitial, plan):
-  """(dq, dk, dv, gradient of the initial state or None).
+def run(inputs, saved, do, after, plan):
+  """(gradients of q, k and v, gradient of the initial state or None).
 
   Args:
-    q, k, v, do: bf16 [B, L, H, Dh].
-    mask: bool [B, L] or None.
-    slopes: float32 [H].
+    inputs: `kernels.inputs.Inputs`.
     saved: bf16 [B, H, pairs, Dh, Dh], the state in front of every pair.
+    do: bf16 [B, L, H, Dh].
     after: float32 [B, H, parts, Dh, Dh], the gradient of the state behind
       every part; None = zeros, with one part.
-    want_dinitial: also return float32 [B, H, Dh, Dh].
     plan: pallas_gpu.Plan.
+
+  Returns:
+    What `hopper.gradients` returns; float32 [B, H, Dh, Dh].
   """
   b, _, h, d = plan.shape
-  grad = dispatch.like(q, q.shape, q.dtype)
-  dinitial = dispatch.like(q, (b, h, d, d), jnp.float32)
+  q, k, v = hopper.operands(inputs)
+  names = 'dq', 'dk', 'dv'
+  grads = dict(zip(names, hopper.gradients_like(inputs), strict=True))
+  dinitial = dispatch.like(do, (b, h, d, d), jnp.float32)
   tools = hopper.Tools(plan.interpret is not None)
   stages = min(4 if plan.warpgroups == 1 else 2, 2 * plan.per_part)
   outs = hopper.call(
@@ -51,24 +54,20 @@ def run(q, k, v, mask, slopes, saved, do, after, want_dinitial, plan):
       'v': v,
       'do': do,
       'saved': saved,
-      'mask': hopper.mask_rows(mask),
-      'slopes': slopes,
+      'mask': hopper.mask_rows(inputs.mask),
+      'slopes': inputs.slopes,
       'after': after,
     },
-    {
-      'dq': grad,
-      'dk': grad,
-      'dv': grad,
-      'dinitial': dinitial if want_dinitial else None,
-    },
+    {**grads, 'dinitial': None if inputs.state is None else dinitial},
     blocks=(b, h, plan.parts),
-    scratch=_scratch(tools, plan.warpgroups, stages, mask is not None),
+    scratch=_scratch(tools, plan.warpgroups, stages, inputs.mask is not None),
     warpgroups=plan.warpgroups,
     interpret=plan.interpret,
     # Of the states, and inside a chunk; of every other one with the next.
     products=4 + 6 * hopper.TILE / d,
   )
-  return tuple(outs[name] for name in ('dq', 'dk', 'dv', 'dinitial'))
+  grads = hopper.gradients(inputs, *(outs[name] for name in names))
+  return grads, outs['dinitial']
 
 
 def _scratch(tools, w, stages, masked):

@@ -23,7 +23,7 @@ def run(q, k, v, mask, slopes, before, return_state, save, plan):
   """(out, final state or None, saved states or None).
 
   Args:
-    q, k, v: bf16 [B, L, H, Dh].
+    q, k, v: bf16 [B, L, H, Dh], arrays or `hopper.Heads`.
     mask: bool [B, L] or None.
     slopes: float32 [H].
     before: float32 [B, H, parts, Dh, Dh], the state in front of every part;
@@ -36,7 +36,7 @@ def run(q, k, v, mask, slopes, before, return_state, save, plan):
   """
   b, length, h, d = plan.shape
   w = plan.warpgroups
-  like = functools.partial(dispatch.like, q)
+  like = functools.partial(dispatch.like, hopper.whole(q))
   tools = hopper.Tools(plan.interpret is not None)
   masked = mask is not None
   stages = min(STAGES, 2 * plan.per_part)

@@ -14,15 +14,15 @@ import jax.numpy as jnp
 
 from kernels import dispatch, hopper, hopper_sums
 from kernels.linear import pallas_gpu_rows as rows
-from kernels.linear.options import check_state, check_value_width
+from kernels.linear.options import check_value_width
 
 IN_KERNEL_PARTS = 4
 
 
 def supported(shape, dtype, value_width=None, state=False):
   """Raises NotImplementedError for what `forward` cannot take."""
+  del state
   check_value_width(shape, value_width)
-  check_state(state)
   hopper.supported(
     shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
   )
@@ -30,7 +30,7 @@ def supported(shape, dtype, value_width=None, state=False):
 
 def forward(inputs, options, save):
   """(out, final state or None, sums or None); see `kernels.vjp`."""
-  (q, k, v), mask = inputs.apart(), inputs.mask
+  (q, k, v), mask = hopper.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   warpgroups = d // hopper.TILE
   parts = _parts(q.shape)
@@ -43,19 +43,25 @@ def forward(inputs, options, save):
     interpret=options.interpret,
     stages=_stages(parts, length),
   )
-  kv, z = map(_few_parts, hopper_sums.sums(k, v, mask, plan))
+  sums = hopper_sums.sums(k, v, mask, plan)
+  sums = _few_parts(_with_state(sums, inputs.state, options))
+  final = None
+  if options.return_state:
+    sums = _added(sums)
+    final = _state(sums, options)
+  kv, z = sums
   call = _caller(q, mask, options, plan)
   outs = call(
     rows.outputs,
     {'q': q, 'kv': kv, 'z': z},
-    {'o': dispatch.like(q, q.shape, q.dtype)},
+    {'o': dispatch.like(hopper.whole(q), q.shape, q.dtype)},
   )
-  return outs['o'], None, (kv, z) if save else None
+  return outs['o'], final, sums if save else None
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """(gradients of q, k, v; None; None)."""
-  (q, k, v), mask = inputs.apart(), inputs.mask
+  """(gradients of q, k, v; None; gradient of the initial state or None)."""
+  (q, k, v), mask = hopper.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   kv, z = saved
   parts = _parts(q.shape)
@@ -66,25 +72,37 @@ def backward(inputs, saved, do, dfinal, options):
     normalize=options.normalize,
     stages=_stages(parts, length),
   )
-  like = functools.partial(dispatch.like, q)
+  like = functools.partial(dispatch.like, hopper.whole(q))
+  dq, dk, dv = hopper.gradients_like(inputs)
   norm = like((b, h, parts, d), jnp.float32) if options.normalize else None
   call = _caller(q, mask, options, plan)
   outs = call(
     rows.query_gradients,
     {'q': q, 'do': do, 'kv': kv, 'z': z},
     {
-      'dq': like(q.shape, q.dtype),
+      'dq': dq,
       'dkv': like((b, h, parts, d, d), jnp.float32),
       'dz': norm,
     },
   )
-  dq, dkv, dz = outs['dq'], *map(_few_parts, (outs['dkv'], outs['dz']))
+  dsums = _with_state((outs['dkv'], outs['dz']), dfinal, options)
+  dsums = _few_parts(dsums)
+  dstate = None
+  if inputs.state is not None:
+    dsums = _added(dsums)
+    dstate = _state(dsums, options)
+  dq, (dkv, dz) = outs['dq'], dsums
+  if inputs.packed:
+    # All three are one array, of which dq is written.
+    dk, dv = (dataclasses.replace(x, array=dq) for x in (dk, dv))
   outs = call(
     rows.key_gradients,
     {'k': k, 'v': v, 'dkv': dkv, 'dz': dz},
-    {'dk': like(q.shape, q.dtype), 'dv': like(q.shape, q.dtype)},
+    {'dk': dk, 'dv': dv},
   )
-  return (dq, outs['dk'], outs['dv']), None, None
+  if inputs.packed:
+    dq = outs['dk']
+  return hopper.gradients(inputs, dq, outs['dk'], outs['dv']), None, dstate
 
 
 def _parts(shape):
@@ -97,11 +115,33 @@ def _stages(parts, length):
   return max(1, min(4, -(-hopper.chunk_count(length) // parts)))
 
 
-def _few_parts(x):
+def _with_state(sums, state, options):
+  """(S, z) [B, H, parts, ...] and a state, if any, as one part more."""
+  if state is None:
+    return sums
+  state = state if options.normalize else (state, None)
+  return tuple(
+    None if x is None else jnp.concatenate([x, y[:, :, None]], axis=2)
+    for x, y in zip(sums, state, strict=True)
+  )
+
+
+def _few_parts(sums):
   """Adds up the parts where the kernels would spend long on reading them."""
-  if x is None or x.shape[2] <= IN_KERNEL_PARTS:
-    return x
-  return jnp.sum(x, axis=2, keepdims=True)
+  return sums if sums[0].shape[2] <= IN_KERNEL_PARTS else _added(sums)
+
+
+def _added(sums):
+  """(S, z) as one part."""
+  return tuple(
+    None if x is None else jnp.sum(x, axis=2, keepdims=True) for x in sums
+  )
+
+
+def _state(sums, options):
+  """One part of (S, z) as a call takes and returns it."""
+  kv, z = (None if x is None else x[:, :, 0] for x in sums)
+  return (kv, z) if options.normalize else kv
 
 
 def _caller(q, mask, options, plan):

@@ -10,6 +10,7 @@ is imported, so the command starts itself again in a process of its own.
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -49,6 +50,8 @@ ENVIRONMENT = {
 }
 SHAPE = (32, 4001, 4)  # B, L, H: a CLS token in front of 4,000
 PASSES = ('forward', 'backward')
+# (a mask, one array of q, k and v)
+FORMS = ((False, False), (True, False), (True, True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,36 +182,46 @@ def _parse(text):
   ]
 
 
-def program(op, which, width, masked, shape=SHAPE):
+def program(op, which, width, masked, shape=SHAPE, packed=False):
   """(function, arguments) of an op; `which` of `PASSES`.
 
-  The backward program is forward and backward, as in training.
+  The backward program is forward and backward, as in training. Packed
+  operands have a bias and, of lightning attention, SiLU, as in a layer.
   """
   import jax
   import jax.numpy as jnp
 
   import kernels
 
-  attend = getattr(kernels, f'{op}_attention')
   b, length, h = shape
   x = jax.ShapeDtypeStruct((b, length, h, width), jnp.bfloat16)
   mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
+  name, arrays, named, options = f'{op}_attention', (x, x, x), {}, {}
+  if packed:
+    name += '_packed'
+    arrays = (jax.ShapeDtypeStruct((b, length, 3, h, width), jnp.bfloat16),)
+    named['bias'] = jax.ShapeDtypeStruct((3, h, width), jnp.float32)
+    if op == 'lightning':
+      options['activation'] = 'silu'
+  attend = functools.partial(
+    getattr(kernels, name), kernel='pallas_gpu', **options
+  )
 
-  def forward(q, k, v, mask):
-    return attend(q, k, v, mask=mask, kernel='pallas_gpu')
+  def forward(mask, arrays, named):
+    return attend(*arrays, mask=mask, **named)
 
-  def both(q, k, v, do, mask):
-    out, pull = jax.vjp(lambda *x: forward(*x, mask), q, k, v)
+  def both(mask, do, *operands):
+    out, pull = jax.vjp(functools.partial(forward, mask), *operands)
     return out, *pull(do)
 
   if which == 'forward':
-    return forward, (x, x, x, mask)
-  return both, (x, x, x, x, mask)
+    return forward, (mask, arrays, named)
+  return both, (mask, x, arrays, named)
 
 
-def _report(op, which, width, masked):
+def _report(op, which, width, masked, packed):
   """One row: what came of compiling one program."""
-  function, arguments = program(op, which, width, masked)
+  function, arguments = program(op, which, width, masked, packed=packed)
   executable, found, seconds = compiled(function, *arguments)
   b, length, h = SHAPE
   tensor = 2 * b * length * h * width
@@ -220,6 +233,7 @@ def _report(op, which, width, masked):
     'pass': which,
     'width': width,
     'masked': masked,
+    'packed': packed,
     'calls': len(re.findall(r'custom_call_target="mosaic_gpu', text)),
     'kernels': [dataclasses.asdict(kernel) for kernel in found],
     'copies': len(moves),
@@ -255,9 +269,9 @@ def main():
   if args.rows:
     for op in ops:
       for width in widths:
-        for masked in (False, True):
+        for masked, packed in FORMS:
           for which in PASSES:
-            row = _report(op, which, width, masked)
+            row = _report(op, which, width, masked, packed)
             print(json.dumps(row), flush=True)
     return
   reason = missing()
@@ -267,16 +281,16 @@ def main():
 
   rows = reports(ops, widths)
   print(f'JAX {jax.__version__}\n')
-  print('| op | pass | Dh | mask | new kernels: registers | spilled bytes '
-        '| copies | seconds |')  # fmt: skip
-  print('|' + '---|' * 8)
+  print('| op | pass | Dh | mask | packed | new kernels: registers '
+        '| spilled bytes | copies | seconds |')  # fmt: skip
+  print('|' + '---|' * 9)
   for row in rows:
     found = row['kernels']
     registers = ', '.join(f'{k["name"]} {k["registers"]}' for k in found)
-    mask = 'yes' if row['masked'] else 'no'
+    forms = ('yes' if row[key] else 'no' for key in ('masked', 'packed'))
     print(
-      f'| {row["op"]} | {row["pass"]} | {row["width"]} | {mask} | {registers} '
-      f'| {_spilled(row)} | {row["copies"]} | {row["seconds"]} |'
+      f'| {row["op"]} | {row["pass"]} | {row["width"]} | {" | ".join(forms)} '
+      f'| {registers} | {_spilled(row)} | {row["copies"]} | {row["seconds"]} |'
     )
   sys.exit(1 if any(map(_spilled, rows)) else 0)
 

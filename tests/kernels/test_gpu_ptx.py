@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kernels import hopper
+from kernels.lightning import pallas_gpu as lightning
 from kernels.linear import pallas_gpu as linear
 from kernels.tools import h200
 from kernels.tools.ptx import compiled, parse, run, values
@@ -349,27 +350,50 @@ def test_no_races_in_the_compiled_kernels(op, width):
     assert row['shared_bytes'] == 0, row
 
 
+# Which of q, k and v a kernel fetches, and whether the gradient.
+FETCHED = {
+  'sums': ('kv', False),
+  'outputs': ('q', False),
+  'query_gradients': ('q', True),
+  'key_gradients': ('kv', False),
+  'new_body': ('kv', False),  # so JAX names a kernel that updates an array
+  'lightning_forward': ('qkv', False),
+  'lightning_backward': ('qkv', True),
+}
+
+
 @pytest.mark.full
+@pytest.mark.parametrize('packed', (False, True))
+@pytest.mark.parametrize('op', ('linear', 'lightning'))
 def test_blocks_fetch_every_tile_once_and_neighbours_neighbouring_heads(
-  monkeypatch,
+  op, packed, monkeypatch
 ):
+  """Of packed operands, a block fetches the heads of its q, k and v alone."""
   _need_compiler(monkeypatch)
   b, length, h, width = shape = (2, 577, 3, 128)
-  function, arguments = h200.program(
-    'linear', 'forward', width, False, shape[:3]
-  )
-  parts = linear._parts(shape)
-  assert parts > 1
-  for kernel in compiled.kernels(function, *arguments):
-    tensors = 2 if kernel.name == 'sums' else 1
+  parts = linear._parts(shape) if op == 'linear' else 1
+  assert (parts > 1) == (op == 'linear')
+  monkeypatch.setattr(lightning, '_parts', lambda *_: 1)
+  program = h200.program(op, 'backward', width, False, shape[:3], packed)
+  found = compiled.kernels(program[0], *program[1])
+  names = {kernel.name for kernel in found}
+  assert len(names) == len(found) == (4 if op == 'linear' else 2)
+  for kernel in found:
+    operands, do = FETCHED[kernel.name]
+    first = ['qkv'.index(x) * h * packed for x in operands] + [0] * do
+    each = itertools.product(
+      first, range(width // 64), range(0, length, 64), range(h), range(b)
+    )
+    tiles = [(0, col, row, n + head, i) for n, col, row, head, i in each]
+    if kernel.name == 'lightning_backward':
+      pairs = range(b * h * -(-length // 128))  # the states, of 2 x 2 tiles
+      tiles += itertools.product([0], [0], range(2), (0, 8), pairs)
     fetched = []
     for part, bh in itertools.product(range(parts), range(b * h)):
       report = run.run(kernel, (bh, part, 0))
       assert not report.races
-      heads = {coordinates[3] for coordinates in report.fetched}
-      assert heads == {bh % h}
       fetched += report.fetched
-    tiles = itertools.product(
-      [0], range(width // 64), range(0, length, 64), range(h), range(b)
-    )
-    assert sorted(fetched) == sorted([*tiles] * tensors)
+      if kernel.name != 'lightning_backward':
+        heads = {coordinates[3] for coordinates in report.fetched}
+        assert heads == {bh % h + n for n in first}
+    assert sorted(fetched) == sorted(tiles), kernel.name

@@ -13,8 +13,8 @@ from kernels.tools.ptx import compiled
 
 SHOWN = 3  # races of a kernel
 HEADER = (
-  '| op | pass | Dh | mask | L | kernel | warpgroups | instructions that store '
-  'to shared memory | bytes shared by two warpgroups | races |'
+  '| op | pass | Dh | mask | packed | L | kernel | warpgroups | instructions '
+  'that store to shared memory | bytes shared by two warpgroups | races |'
 )
 
 
@@ -37,11 +37,11 @@ def main():
     sys.exit(reason)
   found = compiled.reports(ops, widths)
   print(HEADER)
-  print('|' + '---|' * 10)
+  print('|' + '---|' * 11)
   for row in found:
     print(
       f'| {row["op"]} | {row["pass"]} | {row["width"]} '
-      f'| {"yes" if row["masked"] else "no"} | {row["length"]} '
+      f'| {_yes(row["masked"])} | {_yes(row["packed"])} | {row["length"]} '
       f'| {row["kernel"]} | {row["warpgroups"]} | {row["stores"]} '
       f'| {row["shared_bytes"]} | {len(row["races"])} |'
     )
@@ -49,6 +49,10 @@ def main():
     for race in row['races'][:SHOWN]:
       print(f'{row["kernel"]}, Dh {row["width"]}, L {row["length"]}: {race}')
   sys.exit(1 if any(row['races'] for row in found) else 0)
+
+
+def _yes(flag):
+  return 'yes' if flag else 'no'
 
 
 if __name__ == '__main__':

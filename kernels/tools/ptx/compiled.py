@@ -34,9 +34,11 @@ def kernels(function, *arguments):
 def rows(op, width):
   """Yields what a run found in each kernel of an op, as dictionaries."""
   for shape in SHAPES:
-    for masked in (False, True):
+    for masked, packed in h200.FORMS:
       for which in h200.PASSES:
-        function, arguments = h200.program(op, which, width, masked, shape)
+        function, arguments = h200.program(
+          op, which, width, masked, shape, packed
+        )
         for kernel in kernels(function, *arguments):
           report = run.run(kernel)
           yield {
@@ -44,6 +46,7 @@ def rows(op, width):
             'pass': which,
             'width': width,
             'masked': masked,
+            'packed': packed,
             'length': shape[1],
             'kernel': kernel.name,
             'warpgroups': kernel.warpgroups,
