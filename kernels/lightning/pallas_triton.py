@@ -59,9 +59,22 @@ def backward(inputs, saved, do, dfinal, options):
 
 def _size(width, dtype):
   """Rows and columns of a block, depth, warps and stages."""
-  lanes, exact = triton_blocks.padded(width), dtype == jnp.float32
-  del exact
-  return 64, min(lanes, 64), lanes, 4, 2
+  lanes = triton_blocks.padded(width)
+  if dtype == jnp.float32:
+    match lanes:
+      case 16 | 32:
+        return 32, lanes, lanes, 4, 2
+      case 64:
+        return 32, 32, 16, 4, 2
+      case 128:
+        return 16, 32, 16, 4, 2
+    return 16, 16, 64, 4, 1
+  match lanes:
+    case 16 | 32 | 64:
+      return 64, lanes, lanes, 4, 2
+    case 128:
+      return 32, 128, 64, 8, 2
+  return 32, 32, 256, 8, 2
 
 
 class _Call:
