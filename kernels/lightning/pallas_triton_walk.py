@@ -17,7 +17,7 @@ from jax import lax
 from jax.experimental.pallas import triton as plt
 
 from kernels import chunks
-from kernels.triton_blocks import Walk, keep, zeros
+from kernels.triton_blocks import Walk, keep, settled, zeros
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def walk(ins, outs, *, plan, which, depth):
 
   def load(name, n, valid, block=None):
     x = at.load(getattr(ins, name), n, valid, name, block)
-    return _silu(x) if silu and name != 'do' else x
+    return settled(_silu(x), n) if silu and name != 'do' else x
 
   def step(n, again, carry):
     states, dbias = carry
