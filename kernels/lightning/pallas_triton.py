@@ -62,16 +62,14 @@ def _size(width, dtype):
   lanes = triton_blocks.padded(width)
   if dtype == jnp.float32:
     match lanes:
-      case 16 | 32:
-        return 32, lanes, lanes, 4, 2
-      case 64:
-        return 32, 32, 16, 4, 2
+      case 16 | 32 | 64:
+        return 32, lanes, 32, 4, 2
       case 128:
-        return 16, 32, 16, 4, 2
-    return 16, 16, 64, 4, 1
+        return 32, 64, 32, 8, 2
+    return 16, 16, 32, 4, 2
   match lanes:
     case 16 | 32 | 64:
-      return 64, lanes, lanes, 4, 2
+      return 32, lanes, lanes, 4, 2
     case 128:
       return 32, 128, 64, 8, 2
   return 32, 32, 256, 8, 2
