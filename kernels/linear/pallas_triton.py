@@ -91,7 +91,7 @@ def _size(kernel, width, dtype):
       return _Size(64 if kernel == 'outputs' else 32, lanes, 4, 3)
     case 128:
       columns = 64 if kernel == 'key_gradients' else lanes
-      return _Size(64 if kernel == 'outputs' else 32, columns, 8, 2)
+      return _Size(64 if kernel == 'outputs' else 32, columns, 8, 3)
   return _Size(32, 64, 8, 3)
 
 

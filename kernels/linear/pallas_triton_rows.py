@@ -87,6 +87,8 @@ def query_gradients(ins, outs, *, plan):
   walk = Walk(plan)
   at, options, shape = walk.at, plan.options, plan.shape
   dtype = ins.q.dtype
+  load = functools.partial(at.load_state, ins.kv, walk.pair)
+  whole = load() if shape.column_blocks == 1 else None
   z = None if ins.z is None else at.load_row(ins.z, walk.pair)
 
   def step(n, again, carry):
@@ -99,7 +101,7 @@ def query_gradients(ins, outs, *, plan):
 
     def add(block, dq):
       part = at.load(ins.do, n, valid, block=block) if do is None else do
-      kv = at.load_state(ins.kv, walk.pair, columns=block)
+      kv = load(columns=block) if whole is None else whole
       return dq + plan.tools.dot(kv.astype(dtype), part, turn_b=True)
 
     dq = plan.over_columns(add, zeros(shape.lanes, shape.rows)).T
