@@ -90,7 +90,7 @@ class _Call:
     self.programs = shape.heads * shape.column_blocks
     tools = triton_blocks.Tools(options.interpret is not None)
     self.plan = triton_blocks.Plan(
-      shape, *_parts(shape, self.programs), options, tools
+      shape, *_parts(shape, self.programs, self.warps), options, tools
     )
 
   def before(self):
@@ -188,9 +188,9 @@ def _two(shape):
   return math.prod(shape[:-1]), shape[-1]
 
 
-def _parts(shape, programs):
+def _parts(shape, programs, warps):
   """One part, unless that leaves part of the device empty."""
   pairs = shape.batch * programs
   if pairs >= triton.cores():
     return 1, shape.blocks
-  return triton.cut(shape.length, pairs, shape.rows, per_core=2)
+  return triton.cut(shape.length, pairs, shape.rows, per_core=8 // warps)

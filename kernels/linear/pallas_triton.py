@@ -217,7 +217,9 @@ class _Call:
     programs = self.h * (shape.column_blocks if by_columns else 1)
     parts, per_part = shape.blocks, 1
     if not single:
-      parts, per_part = triton.cut(self.length, self.b * programs, size.rows)
+      parts, per_part = triton.cut(
+        self.length, self.b * programs, size.rows, per_core=8 // size.warps
+      )
     tools = triton_blocks.Tools(self.options.interpret is not None)
     plan = triton_blocks.Plan(shape, parts, per_part, self.options, tools)
     return plan, (programs, parts, self.b)
