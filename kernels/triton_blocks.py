@@ -232,6 +232,20 @@ def zeros(*shape):
   return jnp.zeros(shape, jnp.float32)
 
 
+def settled(x, n):
+  """x, a function of what was loaded, made once.
+
+  Triton makes what follows a load elementwise in the layout of every operand
+  that it ends in, each time anew and for all warps, unless something that
+  differs by row comes in between: here a choice that always falls on x.
+
+  Args:
+    x: [R, C].
+    n: >= 0, traced.
+  """
+  return keep(_iota(x.shape[0]) + n >= 0, x)
+
+
 def keep(valid, x):
   """x, with 0 in the rows that do not count."""
   return x if valid is None else jnp.where(valid[:, None], x, 0.0)
