@@ -29,10 +29,13 @@ def attend(inputs, options, segment_ids, num_segments):
     first = inputs.state if options.normalize else (inputs.state, 0.0)
     kv, z = kv + first[0], z + first[1]
   mine = c.of_chunks(kv).astype(dtype)
+  if options.normalize:
+    # The gradients of numerator and normaliser nearly cancel: do not round.
+    phi_q, mine = phi_q.astype(jnp.float32), mine.astype(jnp.float32)
   out = products.einsum('bpchd,bphde->bpche', phi_q, mine) * options.scale
   if options.normalize:
     norm = products.einsum(
-      'bpchd,bphde->bpche', phi_q.astype(jnp.float32), c.of_chunks(z)[..., None]
+      'bpchd,bphde->bpche', phi_q, c.of_chunks(z)[..., None]
     )
     out = out / jnp.where(c.kept_BxPxC[..., None, None], norm + options.eps, 1)
   state = None
