@@ -81,6 +81,8 @@ CALLS = _cases(
   [
     Call('linear', 'elu1', 2, 150, 2, 64, 'bfloat16', 1),
     Call('linear', 'relu', 1, 40, 3, 48),
+    Call('linear', 'elu1', 2, 300, 1, 16, seed=1),
+    Call('linear', 'elu1', 2, 300, 3, 48, 'bfloat16'),
     Call('linear', 'elu1', 2, 300, 4, 128, seed=2),
     Call('simpletron', '', 2, 200, 2, 64, 'bfloat16'),
     Call('simpletron', '', 1, 7, 1, 7),
