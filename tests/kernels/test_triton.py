@@ -35,7 +35,7 @@ QUICK = [
   ('simpletron', Case(127, 1, 32, 'bfloat16', 'full', 0, 1), None),
   ('lightning', Case(70, 2, 48, 'float32', 'empty', 1), 2),
 ]
-WIDTHS = (16, 32, 48, 64, 80, 128, 256)
+WIDTHS = (16, 32, 48, 64, 80, 128, 160, 256)
 LENGTHS = (1, 63, 64, 65, 127, 500)
 MASKS = ('full', 'ragged', 'empty')
 
@@ -134,7 +134,7 @@ def _close(got, want, bound=1e-5):
   'op',
   ['linear', *(pytest.param(op, marks=FULL) for op in OPS[1:])],
 )
-@pytest.mark.parametrize('width', (32, pytest.param(144, marks=FULL)))
+@pytest.mark.parametrize('width', (32, pytest.param(160, marks=FULL)))
 def test_packed_is_apart_and_sums_the_gradient_of_the_bias(
   op, width, simulated
 ):
