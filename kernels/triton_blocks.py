@@ -102,7 +102,7 @@ class Shape:
 
   @property
   def column_blocks(self):
-    return -(-self.lanes // self.columns)
+    return -(-self.width // self.columns)
 
 
 SLOTS = {'q': 0, 'k': 1, 'v': 2}

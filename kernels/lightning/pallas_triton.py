@@ -63,7 +63,7 @@ def _size(width, dtype):
   if dtype == jnp.float32:
     match lanes:
       case 16 | 32 | 64:
-        return 32, lanes, 32, 4, 2
+        return 32, min(lanes, 32), lanes, 4, 2
       case 128:
         return 32, 64, 32, 8, 2
     return 16, 16, 32, 4, 2

@@ -67,7 +67,7 @@ def walk(ins, outs, *, plan, which, depth):
   columns, silu = program.block, plan.options.activation == 'silu'
   slices = [None]
   if depth < shape.lanes:
-    slices = [(first, depth) for first in range(0, shape.lanes, depth)]
+    slices = [(first, depth) for first in range(0, shape.width, depth)]
   i = _index(shape.rows)
 
   def load(name, n, valid, block=None):

@@ -84,14 +84,15 @@ def _size(kernel, width, dtype):
       case 64:
         return _Size(32 if kernel == 'outputs' else 16, lanes, 4, 2)
       case 128:
-        return _Size(32, 64, 8, 2)
+        return _Size(16 if kernel == 'key_gradients' else 32, 64, 8, 2)
     return _Size(16, 32, 8, 2)
   match lanes:
     case 16 | 32 | 64:
       return _Size(64 if kernel == 'outputs' else 32, lanes, 4, 3)
     case 128:
-      columns = 64 if kernel == 'key_gradients' else lanes
-      return _Size(64 if kernel == 'outputs' else 32, columns, 8, 3)
+      if kernel == 'key_gradients':
+        return _Size(32, 64, 8, 2)
+      return _Size(64 if kernel == 'outputs' else 32, lanes, 8, 3)
   return _Size(32, 64, 8, 3)
 
 
