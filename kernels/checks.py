@@ -141,5 +141,23 @@ def check_pair(name, x):
     )
 
 
+def check_segments(segment_ids, num_segments, shape):
+  """Raises ValueError unless both are None, or int32 [B, L] and an int > 0."""
+  if segment_ids is None:
+    if num_segments is not None:
+      raise ValueError('num_segments needs segment_ids')
+    return
+  if _dtype(segment_ids) != 'int32' or jnp.shape(segment_ids) != shape[:2]:
+    raise ValueError(
+      f'segment_ids must be int32 [B, L] = {tuple(shape[:2])}, '
+      f'got {_dtype(segment_ids)} {jnp.shape(segment_ids)}'
+    )
+  if not isinstance(num_segments, int) or num_segments < 1:
+    raise ValueError(
+      'num_segments must be an int of 1 or more, the number of segments in a '
+      f'row, got {num_segments!r}'
+    )
+
+
 def _dtype(x):
   return str(getattr(x, 'dtype', type(x).__name__))

@@ -71,7 +71,8 @@ def resolve(op, kernel, shape, dtype, **needs):
     dtype: dtype of q.
     **needs: what else the call asks of a kernel: `value_width` (int, where it
       is not Dh) of 'linear' and 'softmax', `state` (bool: takes or returns
-      one) of 'linear' and 'simpletron', `dropout_rate` of 'softmax'.
+      one) of 'linear' and 'simpletron', `segments` (bool: several sequences
+      in a row) of all but 'softmax', whose `dropout_rate` it is.
 
   Returns:
     One of `OPS[op]`. Where 'auto' finds none of the device's own that can run,
@@ -158,6 +159,12 @@ def _warn_once(message):
 
 
 def _require(op, kernel, shape, dtype, needs):
+  needs = dict(needs)
+  if needs.pop('segments', False):
+    raise NotImplementedError(
+      f"{op}: kernel='{kernel}' takes no segment_ids: use "
+      f"kernel='{OPS[op][0]}' or 'auto'"
+    )
   needed = _PLATFORM.get(kernel, platform())
   if platform() != needed:
     raise NotImplementedError(

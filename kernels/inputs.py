@@ -50,14 +50,26 @@ class Inputs(NamedTuple):
     return tuple(self.arrays[0][:, :, i] for i in range(3))
 
 
+def with_variable_bias(inputs):
+  """The same for plain XLA, which differentiates by itself: bias included."""
+  if inputs.bias is None:
+    return inputs
+  nothing = inputs.bias - jax.lax.stop_gradient(inputs.bias)
+  arrays = tuple(x + nothing.astype(x.dtype) for x in inputs.arrays)
+  return inputs._replace(arrays=arrays, bias=None)
+
+
 def activated(inputs):
   """`Inputs` with SiLU done outside the kernel, and so differentiated."""
+  inputs = with_variable_bias(inputs)
   arrays = inputs.arrays
-  if inputs.bias is not None:
-    # The gradient of the bias is that of what comes before the activation.
-    nothing = inputs.bias - jax.lax.stop_gradient(inputs.bias)
-    arrays = [x + nothing.astype(x.dtype) for x in arrays]
-  return inputs._replace(arrays=tuple(map(jax.nn.silu, arrays)), bias=None)
+  if inputs.mask is not None:  # what is masked may be NaN, its gradient not
+    arrays = [jnp.where(_beside(inputs.mask, x), x, 0) for x in arrays]
+  return inputs._replace(arrays=tuple(map(jax.nn.silu, arrays)))
+
+
+def _beside(mask_BxL, x):
+  return mask_BxL.reshape(*mask_BxL.shape, *(1,) * (x.ndim - 2))
 
 
 def gradients(inputs, arrays, bias, state):

@@ -118,6 +118,10 @@ class Tiling:
 
     return pl.BlockSpec((1, self.rows, self.lanes), index)
 
+  def row(self, where):
+    """Of [B, L, 3 * H * Dh], whole rows: where all heads are in one block."""
+    return dataclasses.replace(self, heads=3 * self.heads).tile(where)
+
   def tokens(self, where):
     """Of the mask, [B, 1, L]."""
 
@@ -187,7 +191,7 @@ def flat(x):
   return x.reshape(*x.shape[:2], -1)
 
 
-def stays_packed(inputs, tiles):
+def by_columns(inputs, tiles):
   """Whether inputs are packed and groups of heads are blocks of them."""
   return inputs.packed and tiles.lanes % LANES == 0
 
@@ -198,7 +202,7 @@ def columns(inputs, tiles):
   Packed inputs are read as they lie where a group fills registers; where it
   does not (H * Dh no multiple of 128) they are copied apart.
   """
-  if stays_packed(inputs, tiles):
+  if by_columns(inputs, tiles):
     qkv = flat(inputs.arrays[0])
     return [(qkv, i * tiles.groups) for i in range(3)]
   return [(flat(x), 0) for x in inputs.apart()]

@@ -31,9 +31,9 @@ def call(
   Args:
     kernel: called with two namespaces of references, inputs and outputs (None
       for what is absent), and the scratch references.
-    ins: name -> (BlockSpec, array or None).
-    outs: name -> (BlockSpec, jax.ShapeDtypeStruct or None). One array may have
-      several names with a blank between them.
+    ins: name -> (BlockSpec, array or None). One array may have several names,
+      with blanks between them.
+    outs: name -> (BlockSpec, jax.ShapeDtypeStruct or None), likewise.
     grid, semantics: the grid and the dimension semantics of its axes.
     scratch: shapes of float32 scratch memory.
     interpret: None to compile, else the interpreter's parameters.
@@ -45,9 +45,11 @@ def call(
   """
 
   def body(in_refs, out_refs, *scratch_refs):
-    out_refs = {n: x for names, x in out_refs.items() for n in names.split()}
-    refs = (types.SimpleNamespace(**x) for x in (in_refs, out_refs))
-    kernel(*refs, *scratch_refs)
+    kernel(named(in_refs), named(out_refs), *scratch_refs)
+
+  def named(refs):
+    apart = {n: x for names, x in refs.items() for n in names.split()}
+    return types.SimpleNamespace(**apart)
 
   def present(pairs):
     return {n: None if x is None else spec for n, (spec, x) in pairs.items()}

@@ -15,6 +15,7 @@ from kernels import dispatch
 
 WIDTHS = range(16, 257)
 CAPABILITY = 8.0  # Ampere: bfloat16 and TF32 tensor cores, asynchronous copies
+LEAST = 256  # rows in a part
 CORES = 108  # of an A100, for programs whose device is not known
 
 
@@ -70,22 +71,30 @@ def cores():
   return count or CORES
 
 
-def cut(length, pairs, rows, per_core=4, least=4):
+def cut(length, pairs, rows, per_core):
   """Into how many parts to cut L, so that the programs fill the device.
+
+  The fewest parts within 5% of the best use of the multiprocessors, and none
+  so short that its float32 state outweighs its rows.
 
   Args:
     length: L.
     pairs: programs per part.
     rows: of a block.
-    per_core: programs that one multiprocessor should have.
-    least: blocks in a part.
+    per_core: programs that one multiprocessor runs at once.
 
   Returns:
     (parts, blocks per part); no part is empty, the last may be shorter.
   """
-  blocks = -(-length // rows)
-  wanted = -(-per_core * cores() // pairs)
-  parts = max(1, min(wanted, blocks // least))
+  blocks, slots = -(-length // rows), per_core * cores()
+
+  def use(parts):
+    waves = -(-pairs * parts // slots)
+    return pairs * blocks / (waves * slots * -(-blocks // parts))
+
+  most = max(1, min(length // LEAST, 2 * -(-slots // pairs)))
+  best = max(map(use, range(1, most + 1)))
+  parts = next(n for n in range(1, most + 1) if use(n) >= 0.95 * best)
   per_part = -(-blocks // parts)
   return -(-blocks // per_part), per_part
 

@@ -102,7 +102,7 @@ class Shape:
 
   @property
   def column_blocks(self):
-    return -(-self.lanes // self.columns)
+    return -(-self.width // self.columns)
 
 
 SLOTS = {'q': 0, 'k': 1, 'v': 2}
@@ -230,6 +230,20 @@ def _iota(size):
 
 def zeros(*shape):
   return jnp.zeros(shape, jnp.float32)
+
+
+def settled(x, n):
+  """x, a function of what was loaded, made once.
+
+  Triton makes what follows a load elementwise in the layout of every operand
+  that it ends in, each time anew and for all warps, unless something that
+  differs by row comes in between: here a choice that always falls on x.
+
+  Args:
+    x: [R, C].
+    n: >= 0, traced.
+  """
+  return keep(_iota(x.shape[0]) + n >= 0, x)
 
 
 def keep(valid, x):

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from kernels import checks, chunks, dispatch, vjp
-from kernels.inputs import Inputs, activated
+from kernels.inputs import Inputs, activated, with_variable_bias
+from kernels.lightning import segments
 from kernels.lightning.options import ACTIVATIONS, LightningOptions
 
 
@@ -33,6 +34,11 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
       'silu' (x sigmoid(x)), which the kernels do as they load them.
     initial_state: float32 [B, H, Dh, Dh] (key by value width), None = zeros.
     return_state: also return the state after the last token.
+    segment_ids: int32 [B, L] or None: tokens see those of their own id only,
+      so that a row may hold several sequences, back to back. Ids are 0 to
+      num_segments - 1, those of one id neighbours; others, such as -1, are of
+      padding, which acts as masked and costs no products. Plain XLA only.
+    num_segments: N, an int; with it states have an axis N behind B.
 
   Returns:
     [B, L, H, Dh] in the dtype of q; with return_state a pair of it and the
@@ -72,13 +78,17 @@ def _attend(
   activation='identity',
   initial_state=None,
   return_state=False,
+  segment_ids=None,
+  num_segments=None,
 ):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   b, _, h, d = inputs.shape
   checks.check_mask(mask, arrays[0])
+  checks.check_segments(segment_ids, num_segments, inputs.shape)
+  lead = (b,) if segment_ids is None else (b, num_segments)
   if initial_state is not None:
     checks.check_float32(
-      'initial_state', initial_state, (b, h, d, d), '[B, H, Dh, Dh]'
+      'initial_state', initial_state, (*lead, h, d, d), '[B, H, Dh, Dh]'
     )
   if activation not in ACTIVATIONS:
     raise ValueError(
@@ -94,8 +104,18 @@ def _attend(
     return_state=bool(return_state),
     interpret=dispatch.interpret_params(),
   )
-  name = dispatch.resolve('lightning', kernel, inputs.shape, inputs.dtype)
+  name = dispatch.resolve(
+    'lightning',
+    kernel,
+    inputs.shape,
+    inputs.dtype,
+    segments=segment_ids is not None,
+  )
   inputs = inputs._replace(slopes=slopes)
+  if segment_ids is not None:
+    inputs = with_variable_bias(inputs)
+    out, state = segments.attend(inputs, options, segment_ids, num_segments)
+    return (out, state) if return_state else out
   activates = getattr(dispatch.backend('lightning', name), 'ACTIVATES', False)
   if activation == 'silu' and not activates:
     inputs = activated(inputs)

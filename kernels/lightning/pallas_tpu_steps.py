@@ -23,8 +23,8 @@ class Steps:
     tiles: `kernels.tpu.Tiling`.
     options: `LightningOptions`.
     dtype: of q, k and v.
-    packed: whether q, k and v are one block, 'qkv', as wide as a row of them,
-      and so are their gradients.
+    packed: whether q, k and v are one block, as wide as a row of them, and so
+      are their gradients.
     part: the first part of the sequence that the grid has (`Tiling.parts`).
   """
 
@@ -67,9 +67,9 @@ class Steps:
     return self.tiles.rows // self.chunk
 
   def operands(self, inputs, where, names=NAMES):
-    """name -> (BlockSpec, array) of q, k and v, or of 'qkv'."""
+    """name -> (BlockSpec, array) of q, k and v, for `kernels.tpu.call`."""
     if self.packed:
-      return {'qkv': (self._wide(where), tpu.flat(inputs.arrays[0]))}
+      return {'q k v': (self.tiles.row(where), tpu.flat(inputs.arrays[0]))}
     arrays = dict(zip(NAMES, inputs.arrays, strict=True))
     return {n: (self.tiles.tile(where), tpu.flat(arrays[n])) for n in names}
 
@@ -79,13 +79,8 @@ class Steps:
     shape = t.batch, t.length, t.num_heads * t.width
     if self.packed:
       shape = *shape[:2], 3 * shape[2]
-      return {'dq dk dv': (self._wide(where), like(shape, self.dtype))}
+      return {'dq dk dv': (self.tiles.row(where), like(shape, self.dtype))}
     return {n: (t.tile(where), like(shape, self.dtype)) for n in GRADIENTS}
-
-  def _wide(self, where):
-    return dataclasses.replace(self.tiles, heads=3 * self.tiles.heads).tile(
-      where
-    )
 
   def start(self, state_scr, state):
     """The state that a walk starts from: 0, or a block of `state`."""
@@ -155,9 +150,8 @@ class Steps:
     """The reference that holds an array, and the lanes of a head in it."""
     t = self.tiles
     first = which * t.num_heads * t.width if self.packed else 0
-    name = 'qkv' if self.packed and names is NAMES else names[which]
     lane = tpu.head_lanes(t, first)[head][1]
-    return getattr(refs, name), lane
+    return getattr(refs, names[which]), lane
 
   def _activated(self, x):
     if self.options.activation != 'silu':

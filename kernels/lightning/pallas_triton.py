@@ -59,9 +59,20 @@ def backward(inputs, saved, do, dfinal, options):
 
 def _size(width, dtype):
   """Rows and columns of a block, depth, warps and stages."""
-  lanes, exact = triton_blocks.padded(width), dtype == jnp.float32
-  del exact
-  return 64, min(lanes, 64), lanes, 4, 2
+  lanes = triton_blocks.padded(width)
+  if dtype == jnp.float32:
+    match lanes:
+      case 16 | 32 | 64:
+        return 32, min(lanes, 32), lanes, 4, 2
+      case 128:
+        return 32, 64, 32, 8, 2
+    return 16, 16, 32, 4, 2
+  match lanes:
+    case 16 | 32 | 64:
+      return 32, lanes, lanes, 4, 2
+    case 128:
+      return 32, 128, 64, 8, 2
+  return 32, 32, 256, 8, 2
 
 
 class _Call:
@@ -79,7 +90,7 @@ class _Call:
     self.programs = shape.heads * shape.column_blocks
     tools = triton_blocks.Tools(options.interpret is not None)
     self.plan = triton_blocks.Plan(
-      shape, *_parts(shape, self.programs), options, tools
+      shape, *_parts(shape, self.programs, self.warps), options, tools
     )
 
   def before(self):
@@ -177,9 +188,9 @@ def _two(shape):
   return math.prod(shape[:-1]), shape[-1]
 
 
-def _parts(shape, programs):
+def _parts(shape, programs, warps):
   """One part, unless that leaves part of the device empty."""
   pairs = shape.batch * programs
   if pairs >= triton.cores():
     return 1, shape.blocks
-  return triton.cut(shape.length, pairs, shape.rows, per_core=2)
+  return triton.cut(shape.length, pairs, shape.rows, per_core=8 // warps)

@@ -17,7 +17,7 @@ from jax import lax
 from jax.experimental.pallas import triton as plt
 
 from kernels import chunks
-from kernels.triton_blocks import Walk, keep, zeros
+from kernels.triton_blocks import Walk, keep, settled, zeros
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,18 +67,20 @@ def walk(ins, outs, *, plan, which, depth):
   columns, silu = program.block, plan.options.activation == 'silu'
   slices = [None]
   if depth < shape.lanes:
-    slices = [(first, depth) for first in range(0, shape.lanes, depth)]
-  slope = plt.load(ins.slopes.at[at.h])
+    slices = [(first, depth) for first in range(0, shape.width, depth)]
   i = _index(shape.rows)
-  within = _within(slope, i, this.back) * plan.options.scale
-  start = chunks.from_start(slope, i) * plan.options.scale
 
   def load(name, n, valid, block=None):
     x = at.load(getattr(ins, name), n, valid, name, block)
-    return _silu(x) if silu and name != 'do' else x
+    if silu and name != 'do':
+      x = _silu(x)
+    return settled(x, n) if silu or x.dtype == jnp.float32 else x
 
   def step(n, again, carry):
     states, dbias = carry
+    # Loaded here, or Triton keeps the decays in registers all the way.
+    slope = plt.load(ins.slopes.at[at.h])
+    start = chunks.from_start(slope, i) * plan.options.scale
     valid = at.valid(ins.mask, n)
     exist = shape.rows
     if shape.length % shape.rows:
@@ -96,6 +98,7 @@ def walk(ins, outs, *, plan, which, depth):
         x = load(this.x, n, valid, block)
         scores = scores + tools.dot(x, y, turn_b=True)
         o = o + tools.dot(x, state.astype(x.dtype))
+      within = _within(slope, i, this.back) * plan.options.scale
       scores = (scores * within).astype(c.dtype)
       o = o * reads[:, None] + tools.dot(scores, c)
       if silu and this.out:

@@ -1,8 +1,8 @@
 """Linear attention: the public functions and their dispatch."""
 
 from kernels import checks, dispatch, vjp
-from kernels.inputs import Inputs
-from kernels.linear import features
+from kernels.inputs import Inputs, with_variable_bias
+from kernels.linear import features, segments
 from kernels.linear.options import LinearOptions
 
 
@@ -28,6 +28,11 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
     initial_state: (S_0, z_0), float32 [B, H, Dh, E] and [B, H, Dh], what
       earlier tokens summed to; S_0 alone without `normalize`; None = zeros.
     return_state: also return (S, z), or S alone, in the same form.
+    segment_ids: int32 [B, L] or None: tokens see those of their own id only,
+      so that a row may hold several sequences, back to back. Ids are 0 to
+      num_segments - 1, those of one id neighbours; others, such as -1, are of
+      padding, which acts as masked and costs no products. Plain XLA only.
+    num_segments: N, an int; with it states have an axis N behind B.
 
   Returns:
     [B, L, H, E], the shape of v, in the dtype of q; with return_state a pair
@@ -72,21 +77,25 @@ def _attend(
   eps=1e-6,
   initial_state=None,
   return_state=False,
+  segment_ids=None,
+  num_segments=None,
 ):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   b, _, h, d = inputs.shape
   checks.check_mask(mask, arrays[0])
+  checks.check_segments(segment_ids, num_segments, inputs.shape)
+  lead = (b,) if segment_ids is None else (b, num_segments)
   if feature_map not in features.NAMES:
     raise ValueError(
       f'feature_map must be one of {features.NAMES}, got {feature_map!r}'
     )
   width = d if value_width is None else value_width
-  sums = 'initial_state', (b, h, d, width), '[B, H, Dh, Dh]'
+  sums = 'initial_state', (*lead, h, d, width), '[B, H, Dh, Dh]'
   if initial_state is not None and normalize:
     checks.check_pair('initial_state', initial_state)
     checks.check_float32('initial_state[0]', initial_state[0], *sums[1:])
     checks.check_float32(
-      'initial_state[1]', initial_state[1], (b, h, d), '[B, H, Dh]'
+      'initial_state[1]', initial_state[1], (*lead, h, d), '[B, H, Dh]'
     )
   elif initial_state is not None:
     checks.check_float32(*sums[:1], initial_state, *sums[1:])
@@ -105,6 +114,11 @@ def _attend(
     inputs.dtype,
     value_width=width,
     state=initial_state is not None or options.return_state,
+    segments=segment_ids is not None,
   )
-  out, state = vjp.attend('linear', name, options, inputs)
+  if segment_ids is not None:
+    inputs = with_variable_bias(inputs)
+    out, state = segments.attend(inputs, options, segment_ids, num_segments)
+  else:
+    out, state = vjp.attend('linear', name, options, inputs)
   return (out, state) if return_state else out

@@ -15,7 +15,13 @@ from jax.experimental import pallas as pl
 from kernels import dispatch, tpu
 from kernels.linear.options import check_value_width
 from kernels.linear.pallas_tpu_backward import backward
-from kernels.linear.pallas_tpu_steps import Steps, call, pair, unpaired
+from kernels.linear.pallas_tpu_steps import (
+  call,
+  operands,
+  pair,
+  plan,
+  unpaired,
+)
 
 __all__ = ['backward', 'forward', 'supported']
 
@@ -30,10 +36,10 @@ def supported(shape, dtype, value_width=None, state=False):
 def forward(inputs, options, save):
   """(out, final state or None, sums or None); see `kernels.vjp`.
 
-  Packed inputs are read as they lie where H * Dh is a multiple of 128; where
-  it is not they are copied apart.
+  Packed inputs are read as they lie. Where H * Dh is no multiple of 128, a
+  block is as wide as a row of all three and either sweep reads it.
   """
-  steps = Steps(tpu.tiling(inputs.shape, inputs.dtype), options, inputs.dtype)
+  steps = plan(inputs, options)
   run = _halves if steps.tiles.parts > 1 else _sweeps
   out, sums, kv, z = run(steps, inputs, save)
   return (
@@ -47,8 +53,7 @@ def _sweeps(steps, inputs, save):
   """(out, S, S in the dtype of q, z), what is not needed None."""
   tiles, options, dtype = steps.tiles, steps.options, steps.dtype
   last = tiles.blocks - 1
-  q, k, v = tpu.columns(inputs, tiles)
-  like = functools.partial(dispatch.like, q[0])
+  like = functools.partial(dispatch.like, inputs.arrays[0])
   b, length, h, d = inputs.shape
   both = lambda b, g, s, n: (b, g, n)
   state = lambda x, rows=None: (tiles.state(both, rows), x)
@@ -56,9 +61,7 @@ def _sweeps(steps, inputs, save):
   second = lambda b, g, s, n: (b, g, n * s)
   kv, z = pair(inputs.state, options)
   ins = {
-    'q': (tiles.tile(second, q[1]), q[0]),
-    'k': (tiles.tile(first, k[1]), k[0]),
-    'v': (tiles.tile(first, v[1]), v[0]),
+    **operands(steps, inputs, second, first, first, both),
     'mask': (tiles.tokens(both), tpu.mask_rows(inputs.mask)),
     'kv': state(kv),
     'z': state(z, 1),

@@ -14,16 +14,23 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from kernels import dispatch, tpu
-from kernels.linear.pallas_tpu_steps import Steps, call, pair, unpaired
+from kernels.linear.pallas_tpu_steps import (
+  call,
+  operands,
+  pair,
+  plan,
+  unpaired,
+)
 
 
 def backward(inputs, saved, do, dfinal, options):
   """(gradients of q, k, v; of the bias or None; of the initial state or None).
 
-  See `kernels.vjp`. The gradients of packed inputs are one array where the
-  forward pass reads them as one, else three.
+  See `kernels.vjp`. The gradients of packed inputs are one array. Where H * Dh
+  is no multiple of 128 its blocks are whole rows: dq waits for dk and dv, and
+  q and the gradient of the output are read by both sweeps.
   """
-  steps = Steps(tpu.tiling(inputs.shape, inputs.dtype), options, inputs.dtype)
+  steps = plan(inputs, options)
   run = _halves if steps.tiles.parts > 1 else _sweeps
   outs, dkv, dz = run(steps, inputs, saved, do, pair(dfinal, options))
   dstate = None
@@ -35,9 +42,8 @@ def backward(inputs, saved, do, dfinal, options):
 def _sweeps(steps, inputs, saved, do, dfinal):
   """(results of the kernel, gradients of the initial S and z or None)."""
   tiles, blocks, last = steps.tiles, steps.tiles.blocks, steps.tiles.blocks - 1
-  b, _, h, d = inputs.shape
-  q, k, v = tpu.columns(inputs, tiles)
-  like = functools.partial(dispatch.like, q[0])
+  b, length, h, d = inputs.shape
+  like = functools.partial(dispatch.like, inputs.arrays[0])
   queries = lambda b, g, t: (b, g, jnp.minimum(t, last))
   keys = lambda b, g, t: (b, g, _block(t, blocks))
   # v is of use to the first step of a block alone: it makes room early.
@@ -45,10 +51,8 @@ def _sweeps(steps, inputs, saved, do, dfinal):
   both = lambda b, g, t: (b, g, jnp.where(t < blocks, t, _block(t, blocks)))
   state = lambda x, rows=None: (tiles.state(both, rows), x)
   ins = {
-    'q': (tiles.tile(queries, q[1]), q[0]),
-    'k': (tiles.tile(keys, k[1]), k[0]),
-    'v': (tiles.tile(values, v[1]), v[0]),
-    'do': (tiles.tile(queries), tpu.flat(do)),
+    **operands(steps, inputs, queries, keys, values, both),
+    'do': (tiles.tile(both if steps.rows else queries), tpu.flat(do)),
     'mask': (tiles.tokens(both), tpu.mask_rows(inputs.mask)),
     'kv': state(saved[0]),
     'z': state(saved[1], 1),
@@ -64,16 +68,17 @@ def _sweeps(steps, inputs, saved, do, dfinal):
     'dz': state(z, 1),
     'bias': tpu.bias_sums(inputs, tiles, both, b),
   }
-  if tpu.stays_packed(inputs, tiles):
 
-    def column(b, g, t):
-      which = jnp.where(t < blocks, 0, 1 + _which(t, blocks))
-      return b, which * tiles.groups + g, both(b, g, t)[2]
+  def column(b, g, t):
+    which = jnp.where(t < blocks, 0, 1 + _which(t, blocks))
+    return b, which * tiles.groups + g, both(b, g, t)[2]
 
-    outs['dq dk dv'] = tiles.tile(column), like(q[0].shape, q[0].dtype)
+  if inputs.packed:
+    where = tiles.row(keys) if steps.rows else tiles.tile(column)
+    outs['dq dk dv'] = where, like((b, length, 3 * h * d), steps.dtype)
   else:
     for name, where in (('dq', queries), ('dk', keys), ('dv', keys)):
-      outs[name] = tiles.tile(where), like(q[0].shape, q[0].dtype)
+      outs[name] = tiles.tile(where), like((b, length, h * d), steps.dtype)
   outs = call(
     steps,
     _sweeps_kernel,
@@ -108,7 +113,7 @@ def _sweeps_kernel(ins, outs, dkv, dz, *, steps):
 
   @pl.when(t < blocks)
   def _():
-    steps.queries(ins, outs, t, dkv, dz)
+    steps.queries(ins, outs, t, (dkv, dz), store=not steps.rows)
 
   @pl.when(t == blocks)
   def _():
@@ -119,6 +124,8 @@ def _sweeps_kernel(ins, outs, dkv, dz, *, steps):
 
   @pl.when((t >= blocks) & (which == 0))
   def _():
+    if steps.rows:
+      steps.queries(ins, outs, block, None)
     steps.keys(ins, outs, block, dkv, dz)
 
   @pl.when((t >= blocks) & (which == 1))
@@ -136,7 +143,7 @@ def _halves(steps, inputs, saved, do, dfinal):
   mask = tiles.tokens(tiles.half), tpu.mask_rows(inputs.mask)
   bias = tpu.bias_sums(inputs, tiles, part, tiles.parts)
   # The simulator cannot go on with an array of which the last block is ragged.
-  packed = tpu.stays_packed(inputs, tiles) and not tiles.ragged
+  packed = tpu.by_columns(inputs, tiles) and not tiles.ragged
   columns = 3 * h * d if packed else h * d
   grad = like((1, tiles.length, columns), steps.dtype)
   outs = call(
@@ -215,7 +222,7 @@ def _queries_kernel(ins, outs, dkv, dz, *, steps):
 
   @pl.when(block < steps.tiles.blocks)
   def _():
-    steps.queries(ins, outs, block, dkv, dz)
+    steps.queries(ins, outs, block, (dkv, dz))
 
   outs.dkv[0] = dkv[...]
   if outs.dz is not None:

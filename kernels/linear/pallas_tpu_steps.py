@@ -17,11 +17,24 @@ class Steps:
   which a step uses those that it needs; `block` is the number of the block in
   its sequence. kv, z, dkv, dz are references of float32 sums: [heads, Dh, Dh]
   and [heads, 1, Dh].
+
+  Attributes:
+    tiles: `kernels.tpu.Tiling`.
+    options: `LinearOptions`.
+    dtype: of q, k and v.
+    rows: whether q, k and v are one block, as wide as a row of them, and so
+      are their gradients: packed, with H * Dh no multiple of a register.
   """
 
   tiles: tpu.Tiling
   options: object
   dtype: object
+  rows: bool = False
+
+  def of(self, which, lane):
+    """The lanes of q, k or v (0, 1, 2) in its block."""
+    first = which * self.tiles.lanes if self.rows else 0
+    return slice(first + lane.start, first + lane.stop)
 
   def phi(self, x):
     return features.apply(self.options.feature_map, x)
@@ -39,8 +52,10 @@ class Steps:
     valid = self._valid(ins, block)
     _, _, tn = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
-      k = tpu.keep(valid, self.phi(ins.k[0, :, lane])).astype(self.dtype)
-      kv[h] += tn(k, tpu.keep(valid, ins.v[0, :, lane]))
+      k = tpu.keep(valid, self.phi(ins.k[0, :, self.of(1, lane)])).astype(
+        self.dtype
+      )
+      kv[h] += tn(k, tpu.keep(valid, ins.v[0, :, self.of(2, lane)]))
       if self.options.normalize:
         z[h] += jnp.sum(k.astype(jnp.float32), axis=0, keepdims=True)
 
@@ -49,18 +64,21 @@ class Steps:
     valid = self._valid(ins, block)
     nn, _, _ = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
-      q = self.phi(ins.q[0, :, lane]).astype(self.dtype)
+      q = self.phi(ins.q[0, :, self.of(0, lane)]).astype(self.dtype)
       o = nn(q, kv[h].astype(self.dtype)) * self.options.scale
       if self.options.normalize:
         o = o / self._norm(q, z[h])
       outs.o[0, :, lane] = tpu.keep(valid, o).astype(self.dtype)
 
-  def queries(self, ins, outs, block, dkv, dz):
-    """Backward: dq; adds up dS and dz, both without the scale."""
+  def queries(self, ins, outs, block, sums, store=True):
+    """Backward: dq; adds up dS and dz, both without the scale.
+
+    Either may be left out: `sums` are (dkv, dz) or None.
+    """
     valid = self._valid(ins, block)
     nn, nt, tn = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
-      x = tpu.keep(valid, ins.q[0, :, lane])
+      x = tpu.keep(valid, ins.q[0, :, self.of(0, lane)])
       do = tpu.keep(valid, ins.do[0, :, lane])
       q, kv = self.phi(x).astype(self.dtype), ins.kv[0, h]
       dq = nt(do, kv)
@@ -71,11 +89,14 @@ class Steps:
         num = jnp.sum(do.astype(jnp.float32) * nn(q, kv), axis=1, keepdims=True)
         dnorm = tpu.keep(valid, -num / (norm * norm))
         dq = dq / norm + dnorm * ins.z[0, h]
-        dz[h] += jnp.sum(q * dnorm, axis=0, keepdims=True)
+        if sums is not None:
+          sums[1][h] += jnp.sum(q * dnorm, axis=0, keepdims=True)
         q = tpu.keep(valid, self.phi(x) / norm).astype(self.dtype)
-      dkv[h] += tn(q, do)
-      dq = tpu.keep(valid, dq * self.slope(x)) * self.options.scale
-      self._store(outs, 0, lane, dq)
+      if sums is not None:
+        sums[0][h] += tn(q, do)
+      if store:
+        dq = tpu.keep(valid, dq * self.slope(x)) * self.options.scale
+        self._store(outs, 0, lane, dq)
 
   def finish(self, sums, gradients):
     """Backward: dS and dz from their sums and the gradient of the final state.
@@ -91,11 +112,11 @@ class Steps:
     valid = self._valid(ins, block)
     _, nt, _ = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
-      v = tpu.keep(valid, ins.v[0, :, lane])
+      v = tpu.keep(valid, ins.v[0, :, self.of(2, lane)])
       dk = nt(v, dkv[h].astype(self.dtype))
       if self.options.normalize:
         dk += dz[h]
-      dk = tpu.keep(valid, dk * self.slope(ins.k[0, :, lane]))
+      dk = tpu.keep(valid, dk * self.slope(ins.k[0, :, self.of(1, lane)]))
       self._store(outs, 1, lane, dk)
 
   def values(self, ins, outs, block, dkv):
@@ -103,15 +124,14 @@ class Steps:
     valid = self._valid(ins, block)
     nn, _, _ = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
-      k = self.phi(ins.k[0, :, lane]).astype(self.dtype)
+      k = self.phi(ins.k[0, :, self.of(1, lane)]).astype(self.dtype)
       dv = nn(k, dkv[h].astype(self.dtype))
       self._store(outs, 2, lane, tpu.keep(valid, dv))
 
   def _store(self, outs, which, lane, grad):
     """Rounds a gradient, and adds it to that of the bias as it was before."""
-    getattr(outs, ('dq', 'dk', 'dv')[which])[0, :, lane] = grad.astype(
-      self.dtype
-    )
+    ref = getattr(outs, ('dq', 'dk', 'dv')[which])
+    ref[0, :, self.of(which, lane)] = grad.astype(self.dtype)
     if outs.bias is not None:
       row = slice(which, which + 1)
       outs.bias[0, row, lane] += jnp.sum(grad, axis=0, keepdims=True)
@@ -125,6 +145,30 @@ class Steps:
     """phi(q) . z + eps as [rows, 1]."""
     norm = jnp.sum(q_RxDh.astype(jnp.float32) * z_1xDh, axis=1, keepdims=True)
     return norm + self.options.eps
+
+
+def plan(inputs, options):
+  """The `Steps` of a call, forward and backward."""
+  tiles = tpu.tiling(inputs.shape, inputs.dtype)
+  rows = inputs.packed and not tpu.by_columns(inputs, tiles)
+  return Steps(tiles, options, inputs.dtype, rows and tiles.parts == 1)
+
+
+def operands(steps, inputs, q, k, v, row):
+  """name -> (BlockSpec, array) of q, k and v, for `kernels.tpu.call`.
+
+  Args:
+    steps, inputs: `Steps`, `kernels.inputs.Inputs`.
+    q, k, v: the blocks of each, for `Tiling.tile`.
+    row: the blocks of whole rows, where `steps.rows`.
+  """
+  if steps.rows:
+    return {'q k v': (steps.tiles.row(row), tpu.flat(inputs.arrays[0]))}
+  arrays = tpu.columns(inputs, steps.tiles)
+  return {
+    name: (steps.tiles.tile(where, first), x)
+    for name, where, (x, first) in zip('qkv', (q, k, v), arrays, strict=True)
+  }
 
 
 def pair(state, options):

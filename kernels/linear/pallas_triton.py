@@ -76,18 +76,24 @@ class _Size:
 
 def _size(kernel, width, dtype):
   """The `_Size` of a kernel: no register spilled on any card."""
-  lanes, exact = triton_blocks.padded(width), dtype == jnp.float32
-  match lanes * (2 if exact else 1):
+  lanes = triton_blocks.padded(width)
+  if dtype == jnp.float32:
+    match lanes:
+      case 16 | 32:
+        return _Size(64 if kernel == 'outputs' else 32, lanes, 4, 3)
+      case 64:
+        return _Size(32 if kernel == 'outputs' else 16, lanes, 4, 2)
+      case 128:
+        return _Size(16 if kernel == 'key_gradients' else 32, 64, 8, 2)
+    return _Size(16, 32, 8, 2)
+  match lanes:
     case 16 | 32 | 64:
       return _Size(64 if kernel == 'outputs' else 32, lanes, 4, 3)
-    case 128 if exact:
-      return _Size(32 if kernel == 'outputs' else 16, lanes, 4, 2)
     case 128:
-      columns = 64 if kernel == 'key_gradients' else lanes
-      return _Size(64 if kernel == 'outputs' else 32, columns, 8, 2)
-    case 256:
-      return _Size(16 if exact else 32, 64, 8, 2 if exact else 3)
-  return _Size(16, 32, 8, 2)
+      if kernel == 'key_gradients':
+        return _Size(32, 64, 8, 2)
+      return _Size(64 if kernel == 'outputs' else 32, lanes, 8, 3)
+  return _Size(32, 64, 8, 3)
 
 
 class _Call:
@@ -212,7 +218,9 @@ class _Call:
     programs = self.h * (shape.column_blocks if by_columns else 1)
     parts, per_part = shape.blocks, 1
     if not single:
-      parts, per_part = triton.cut(self.length, self.b * programs, size.rows)
+      parts, per_part = triton.cut(
+        self.length, self.b * programs, size.rows, per_core=8 // size.warps
+      )
     tools = triton_blocks.Tools(self.options.interpret is not None)
     plan = triton_blocks.Plan(shape, parts, per_part, self.options, tools)
     return plan, (programs, parts, self.b)

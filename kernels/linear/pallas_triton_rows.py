@@ -11,11 +11,13 @@ import functools
 import jax.numpy as jnp
 
 from kernels.linear import features
-from kernels.triton_blocks import Walk, keep, zeros
+from kernels.triton_blocks import Walk, keep, settled, zeros
 
 
-def _phi(plan, x):
-  return features.apply(plan.options.feature_map, x)
+def _phi(plan, x, n):
+  """phi(x) in float32; x holds rows of block n."""
+  f = features.apply(plan.options.feature_map, x)
+  return f if plan.options.feature_map == 'identity' else settled(f, n)
 
 
 def _slope(plan, x):
@@ -39,7 +41,7 @@ def sums(ins, outs, *, plan, names, scale):
   def step(n, _, carry):
     yx, total = carry
     valid = at.valid(ins.mask, n)
-    f = _phi(plan, at.load(ins.x, n, valid, names[0]))
+    f = _phi(plan, at.load(ins.x, n, valid, names[0]), n)
     y = at.load(ins.y, n, valid, names[1], walk.block)
     if z is not None:
       f = f * _inverse(f, z, plan)[:, None]
@@ -62,7 +64,7 @@ def outputs(ins, outs, *, plan):
   walk = Walk(plan)
   at, n = walk.at, walk.first
   valid = at.valid(ins.mask, n)
-  f = _phi(plan, at.load(ins.q, n, valid, 'q')).astype(ins.q.dtype)
+  f = _phi(plan, at.load(ins.q, n, valid, 'q'), n).astype(ins.q.dtype)
   inverse = plan.options.scale
   if ins.z is not None:
     z = at.load_row(ins.z, walk.pair)
@@ -85,19 +87,21 @@ def query_gradients(ins, outs, *, plan):
   walk = Walk(plan)
   at, options, shape = walk.at, plan.options, plan.shape
   dtype = ins.q.dtype
+  load = functools.partial(at.load_state, ins.kv, walk.pair)
+  whole = load() if shape.column_blocks == 1 else None
   z = None if ins.z is None else at.load_row(ins.z, walk.pair)
 
   def step(n, again, carry):
     dkv, dz, dbias = carry
     valid = at.valid(ins.mask, n)
     x = at.load(ins.q, n, valid, 'q')
-    f, do = _phi(plan, x), None
+    f, do = _phi(plan, x, n), None
     if shape.column_blocks == 1:
       do = at.load(ins.do, n, valid)
 
     def add(block, dq):
       part = at.load(ins.do, n, valid, block=block) if do is None else do
-      kv = at.load_state(ins.kv, walk.pair, columns=block)
+      kv = load(columns=block) if whole is None else whole
       return dq + plan.tools.dot(kv.astype(dtype), part, turn_b=True)
 
     dq = plan.over_columns(add, zeros(shape.lanes, shape.rows)).T
@@ -148,7 +152,7 @@ def key_gradients(ins, outs, *, plan):
   at, shape, n = walk.at, plan.shape, walk.first
   valid = at.valid(ins.mask, n)
   x = at.load(ins.k, n, valid, 'k')
-  f = _phi(plan, x).astype(x.dtype)
+  f = _phi(plan, x, n).astype(x.dtype)
   dv_ref = outs.dk if outs.dv is None else outs.dv
   load = functools.partial(at.load_state, ins.dkv, walk.pair)
   whole = load() if shape.column_blocks == 1 else None

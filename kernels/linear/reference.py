@@ -8,25 +8,43 @@ import numpy as np
 
 
 def attention(
-  q, k, v, mask, do, *, feature_map='elu1', normalize=True, scale=1.0, eps=1e-6
+  q,
+  k,
+  v,
+  mask,
+  do,
+  *,
+  feature_map='elu1',
+  normalize=True,
+  scale=1.0,
+  eps=1e-6,
+  initial_state=None,
+  dfinal=None,
 ):
-  """(out, dq, dk, dv), [B, L, H, Dh] float64 each.
+  """(out, dq, dk, dv, final state, gradient of the initial state), float64.
 
   Args:
     q, k, v: [B, L, H, Dh]; masked tokens may hold anything.
     mask: bool [B, L], True = token.
     do: [B, L, H, Dh], the gradient of the output.
     feature_map, normalize, scale, eps: see `kernels.linear_attention`.
+    initial_state, dfinal: pairs of [B, H, Dh, Dh] and [B, H, Dh], the sums of
+      S and z before, and the gradients of those after; None for zeros. The
+      final state and the gradient come in the same form.
   """
   q, k, v, do = (zero_masked(x, mask) for x in (q, k, v, do))
   keep_BxLx1x1 = np.asarray(mask)[:, :, None, None]
   phi_q, slope_q = _phi(feature_map, q)
   phi_k, slope_k = _phi(feature_map, k)
   phi_k = phi_k * keep_BxLx1x1
-  state = np.einsum('blhd,blhe->bhde', phi_k, v)
+  before, after = (
+    (0.0, 0.0) if x is None else [np.asarray(y, np.float64) for y in x]
+    for x in (initial_state, dfinal)
+  )
+  state = before[0] + np.einsum('blhd,blhe->bhde', phi_k, v)
   out = scale * np.einsum('blhd,bhde->blhe', phi_q, state)
   norm = np.ones_like(out[..., :1])
-  total = phi_k.sum(axis=1)
+  total = before[1] + phi_k.sum(axis=1)
   if normalize:
     norm = np.einsum('blhd,bhd->blh', phi_q, total)[..., None] + eps
     norm = np.where(keep_BxLx1x1, norm, 1.0)
@@ -34,12 +52,13 @@ def attention(
   dnum = scale * do / norm
   dnorm = -(do * out).sum(-1, keepdims=True) / norm * normalize
   dphi_q = np.einsum('blhe,bhde->blhd', dnum, state) + dnorm * total[:, None]
-  dstate = np.einsum('blhd,blhe->bhde', phi_q, dnum)
-  dtotal = (phi_q * dnorm).sum(axis=1)
+  dstate = after[0] + np.einsum('blhd,blhe->bhde', phi_q, dnum)
+  dtotal = after[1] + (phi_q * dnorm).sum(axis=1)
   dphi_k = np.einsum('blhe,bhde->blhd', v, dstate) + dtotal[:, None]
   dv = np.einsum('blhd,bhde->blhe', phi_k, dstate)
   results = out, dphi_q * slope_q, dphi_k * slope_k, dv
-  return tuple(x * keep_BxLx1x1 for x in results)
+  states = (state, total), (dstate, dtotal)
+  return *(x * keep_BxLx1x1 for x in results), *states
 
 
 def zero_masked(x_BxLxHxDh, mask):

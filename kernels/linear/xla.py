@@ -1,11 +1,10 @@
 """Linear attention in plain XLA; the compiler may partition it freely.
 
-A processor's matrix products want the heads in front. There the operands are
-put in that order once for each pass, [B, H, L, Dh], with the feature map and
-the mask on the way; left to itself XLA would transpose them for every product.
+A processor's matrix products want the heads in front. There, and without a
+feature map, the operands are put in that order once for each pass, [B, H, L,
+Dh]; left to itself XLA would transpose them for every product.
 """
 
-import jax
 import jax.numpy as jnp
 
 from kernels import dispatch, products
@@ -14,7 +13,7 @@ from kernels.linear import features
 
 def forward(inputs, options, save):
   """(out, final state or None, (S, z, out) or None); see `kernels.vjp`."""
-  order = _Order(inputs)
+  order = _Order(inputs, options)
   t, dtype = order.letters, inputs.dtype
   phi_q, phi_k, v = _features(order, inputs, options)
   kv_BxHxDxE = products.einsum(f'{t}d,{t}e->bhde', phi_k, v)
@@ -29,7 +28,7 @@ def forward(inputs, options, save):
   out = products.einsum(f'{t}d,bhde->{t}e', phi_q, kv_BxHxDxE) * options.scale
   if options.normalize:
     out = out / order.norm(phi_q, z_BxHxD, options.eps)
-  out = order.outward(out).astype(dtype)
+  (out,) = order.outward(out.astype(dtype))
   return out, final, (kv_BxHxDxE, z_BxHxD, out) if save else None
 
 
@@ -41,16 +40,14 @@ def backward(inputs, saved, do, dfinal, options):
     dS = scale * sum_i u_i^T do_i,  dz = -sum_i delta_i u_i
     dphi(q_i) = (scale * do_i S^T - delta_i z) / norm_i.
   """
-  order = _Order(inputs)
+  order = _Order(inputs, options)
   t, dtype = order.letters, inputs.dtype
   kv, z_BxHxD, out = saved
   phi_q, phi_k, v = _features(order, inputs, options, round_features=False)
   slope_q, slope_k = (
     features.slope_from(options.feature_map, phi) for phi in (phi_q, phi_k)
   )
-  do, out = order.inward(do, out) if options.normalize else (
-    *order.inward(do), None
-  )  # fmt: skip
+  do, out = order.inward(do, out)
   dphi_q = products.einsum(f'{t}e,bhde->{t}d', do, kv) * options.scale
   dz = 0.0
   if options.normalize:
@@ -73,7 +70,7 @@ def backward(inputs, saved, do, dfinal, options):
     dphi_k = dphi_k + order.each(dz)
   dv = products.einsum(f'{t}d,bhde->{t}e', phi_k.astype(dtype), dkv)
   grads = dphi_q * slope_q, dphi_k * slope_k, dv
-  return tuple(order.outward(x).astype(dtype) for x in grads), None, dstate
+  return order.outward(*(x.astype(dtype) for x in grads)), None, dstate
 
 
 def _features(order, inputs, options, round_features=True):
@@ -97,24 +94,26 @@ class _Order:
     letters: of the first three axes inside, for einsum.
   """
 
-  def __init__(self, inputs):
-    self.heads_first = dispatch.platform() == 'cpu'
+  def __init__(self, inputs, options):
+    # Joined with a feature map the transposes cost more than they save.
+    plain = options.feature_map == 'identity'
+    self.heads_first = dispatch.platform() == 'cpu' and plain
     self.mask = inputs.mask
     self.tokens, self.letters = (2, 'bhl') if self.heads_first else (1, 'blh')
 
   def inward(self, *arrays):
     """The arrays in order, 0 where a token is masked."""
     arrays = tuple(_keep(self.mask, x, 1) for x in arrays)
+    return self._turned(arrays)
+
+  def outward(self, *arrays):
+    """[B, L, H, D] again, 0 where a token is masked."""
+    return tuple(_keep(self.mask, x, 1) for x in self._turned(arrays))
+
+  def _turned(self, arrays):
     if not self.heads_first:
       return arrays
-    arrays = tuple(jnp.swapaxes(x, 1, 2) for x in arrays)
-    return jax.lax.optimization_barrier(arrays)
-
-  def outward(self, x):
-    """[B, L, H, D] again, 0 where a token is masked."""
-    if self.heads_first:
-      x = jnp.swapaxes(x, 1, 2)
-    return _keep(self.mask, x, 1)
+    return tuple(jnp.swapaxes(x, 1, 2) for x in arrays)
 
   def each(self, x_BxHxD):
     """The same for every token."""

@@ -1,7 +1,8 @@
 """SimpleTRON attention: linear attention with identity features."""
 
 from kernels import checks, dispatch, vjp
-from kernels.inputs import Inputs
+from kernels.inputs import Inputs, with_variable_bias
+from kernels.linear import segments
 from kernels.linear.options import LinearOptions
 
 
@@ -24,6 +25,8 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
     initial_state: S_0, float32 [B, H, Dh, Dh], what earlier tokens summed to;
       None = zeros.
     return_state: also return S.
+    segment_ids, num_segments: see `linear_attention`; scale's L is that of
+      the row.
 
   Returns:
     [B, L, H, Dh] in the dtype of q; with return_state a pair of it and S,
@@ -61,13 +64,17 @@ def _attend(
   scale=None,
   initial_state=None,
   return_state=False,
+  segment_ids=None,
+  num_segments=None,
 ):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   checks.check_mask(mask, arrays[0])
   b, length, h, d = inputs.shape
+  checks.check_segments(segment_ids, num_segments, inputs.shape)
+  lead = (b,) if segment_ids is None else (b, num_segments)
   if initial_state is not None:
     checks.check_float32(
-      'initial_state', initial_state, (b, h, d, d), '[B, H, Dh, Dh]'
+      'initial_state', initial_state, (*lead, h, d, d), '[B, H, Dh, Dh]'
     )
   scale = length**-0.5 if scale is None else scale
   options = linear_options(
@@ -79,8 +86,13 @@ def _attend(
     inputs.shape,
     inputs.dtype,
     state=initial_state is not None or options.return_state,
+    segments=segment_ids is not None,
   )
-  out, state = vjp.attend('linear', name, options, inputs)
+  if segment_ids is not None:
+    inputs = with_variable_bias(inputs)
+    out, state = segments.attend(inputs, options, segment_ids, num_segments)
+  else:
+    out, state = vjp.attend('linear', name, options, inputs)
   return (out, state) if return_state else out
 
 

@@ -5,22 +5,32 @@ import numpy as np
 from kernels.linear.reference import zero_masked
 
 
-def attention(q, k, v, mask, do, *, scale=None):
-  """(out, dq, dk, dv), [B, L, H, Dh] float64 each.
+def attention(
+  q, k, v, mask, do, *, scale=None, initial_state=None, dfinal=None
+):
+  """(out, dq, dk, dv, final state, gradient of the initial state), float64.
 
   Args:
     q, k, v: [B, L, H, Dh]; masked tokens may hold anything.
     mask: bool [B, L], True = token.
     do: [B, L, H, Dh], the gradient of the output.
     scale: L**-0.5 unless given.
+    initial_state, dfinal: [B, H, Dh, Dh], the sum before and the gradient of
+      the one after; None for zeros.
   """
   scale = np.shape(q)[1] ** -0.5 if scale is None else scale
   q, k, v, do = (zero_masked(x, mask) for x in (q, k, v, do))
-  state = scale * np.einsum('blhd,blhe->bhde', k, v)
-  dstate = scale * np.einsum('blhd,blhe->bhde', q, do)
+  before, after = (
+    0.0 if x is None else np.asarray(x, np.float64)
+    for x in (initial_state, dfinal)
+  )
+  state = before + np.einsum('blhd,blhe->bhde', k, v)
+  dstate = after + scale * np.einsum('blhd,blhe->bhde', q, do)
   return (
-    np.einsum('blhd,bhde->blhe', q, state),
-    np.einsum('blhe,bhde->blhd', do, state),
+    scale * np.einsum('blhd,bhde->blhe', q, state),
+    scale * np.einsum('blhe,bhde->blhd', do, state),
     np.einsum('blhe,bhde->blhd', v, dstate),
     np.einsum('blhd,bhde->blhe', k, dstate),
+    state,
+    dstate,
   )

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import kernels
 from kernels import dispatch
 from kernels.lightning import reference as lightning
 from kernels.lightning.api import lightning_attention
@@ -38,7 +39,12 @@ REFERENCES = {
   'lightning': lightning.attention,
   'softmax': softmax.attention,
 }
-GRADIENTS = ('dq', 'dk', 'dv', 'dstate')
+GRADIENTS = ('dq', 'dk', 'dv', 'dstate', 'dbias')
+# Of a call: nothing more than q, k, v; with an initial and a final state
+# (lightning attention always has them); q, k, v in one array, with the gradient
+# of a bias; several sequences in a row.
+FORMS = ('plain', 'state', 'packed', 'segments')
+SEGMENTS = 3
 SLOPES = (0.0, 1e-4, 8.0, 0.1, 0.5, 1.0)
 
 
@@ -56,6 +62,7 @@ class Case:
   mask: str = 'ragged'  # 'full', 'ragged' or 'empty' (one all-false row)
   seed: int = 0
   batch: int = 2
+  form: str = 'plain'  # 'state', 'packed' or 'segments'; see FORMS
 
 
 def bound(name, dtype):
@@ -84,34 +91,60 @@ def operands(op, case):
     arrays.append(jnp.asarray(x, case.dtype))
   named, dfinal = {'mask': jnp.asarray(mask)}, None
   if op == 'lightning':
-    state = rng.standard_normal((2, b, h, d, d)).astype(np.float32)
     named['slopes'] = jnp.asarray(np.roll(SLOPES, case.seed)[:h], jnp.float32)
-    named['initial_state'] = jnp.asarray(state[0])
-    dfinal = jnp.asarray(state[1])
+  if op == 'lightning' or case.form == 'state':
+    named['initial_state'], dfinal = (
+      _state(op, rng.standard_normal((b, h, d, d))) for _ in range(2)
+    )
   return arrays, named, dfinal
 
 
-def run(op, kernel, arrays, named, dfinal):
+def _state(op, sums):
+  sums = jnp.asarray(sums, jnp.float32)
+  # Of linear attention also the normaliser's, which is positive.
+  return (sums, jnp.abs(sums[..., 0])) if op == 'linear' else sums
+
+
+def run(op, kernel, arrays, named, dfinal, form='plain'):
   """name -> float64 array: what a kernel computes."""
-  q, k, v, do = arrays
+  do = arrays[3]
   keys = [key for key in named if key == 'initial_state']
   rest = {key: x for key, x in named.items() if key not in keys}
-  static = {'return_state': True} if op == 'lightning' else {}
+  static = {'return_state': True} if keys else {}
+  function, operands = EVERY[op], arrays[:3]
+  if form == 'packed':
+    function = getattr(kernels, f'{op}_attention_packed')
+    h, d = arrays[0].shape[2:]
+    operands = [jnp.stack(operands, axis=2), jnp.zeros((3, h, d))]
 
-  def attend(q, k, v, *state):
+  def attend(operands, state):
+    if form == 'packed':
+      operands, rest['bias'] = operands[:1], operands[1]
     more = dict(zip(keys, state, strict=True))
-    return EVERY[op](q, k, v, kernel=kernel, **rest, **more, **static)
+    return function(*operands, kernel=kernel, **rest, **more, **static)
 
   @jax.jit
   def both(do, dfinal, *args):
     out, pull = jax.vjp(attend, *args)
-    return out, pull(do if dfinal is None else (do, dfinal))
+    return out, *pull(do if dfinal is None else (do, dfinal))
 
-  out, grads = both(do, dfinal, q, k, v, *(named[key] for key in keys))
-  out = out if isinstance(out, tuple) else (out,)
-  names = ['out', 'state'][: len(out)] + list(GRADIENTS[: len(grads)])
-  values = (np.asarray(x, np.float64) for x in (*out, *grads))
-  return dict(zip(names, values, strict=True))
+  out, grads, dstate = both(do, dfinal, operands, [named[k] for k in keys])
+  found = {'out': out}
+  if keys:
+    found = {'out': out[0], 'state': out[1], 'dstate': dstate[0]}
+  if form == 'packed':
+    found['dbias'] = grads[1]
+    grads = [grads[0][:, :, i] for i in range(3)]
+  found |= dict(zip(GRADIENTS, grads, strict=False))
+  return {name: _flat(x) for name, x in found.items()}
+
+
+def _flat(x):
+  """float64, the parts of a state side by side."""
+  parts = [np.asarray(y, np.float64) for y in jax.tree.leaves(x)]
+  if len(parts) == 1:
+    return parts[0]
+  return np.concatenate([y.ravel() for y in parts])
 
 
 def expected(op, arrays, named, dfinal):
@@ -119,11 +152,36 @@ def expected(op, arrays, named, dfinal):
   named = dict(named)
   mask = np.asarray(named.pop('mask'))
   q, k, v, do = arrays
-  if op == 'lightning':
+  if dfinal is not None:
     named['dfinal'] = dfinal
   values = REFERENCES[op](q, k, v, mask, do, **named)
   names = ('out', 'dq', 'dk', 'dv', 'state', 'dstate')
-  return dict(zip(names, values, strict=False))
+  found = {n: _flat(x) for n, x in zip(names, values, strict=False)}
+  found['dbias'] = np.stack([found[n].sum((0, 1)) for n in GRADIENTS[:3]])
+  return found
+
+
+def expected_of_segments(op, arrays, named, ids):
+  """The same for several sequences in a row, each by itself.
+
+  Args:
+    op, arrays, named: as `operands` gives them.
+    ids: int [B, L], the segment of each token.
+  """
+  named = {k: x for k, x in named.items() if k != 'initial_state'}
+  mask = np.asarray(named.pop('mask'))
+  if op == 'simpletron':  # the scale is that of the whole row
+    named['scale'] = arrays[0].shape[1] ** -0.5
+  names = ('out', *GRADIENTS[:3])
+  found = {name: np.zeros(arrays[0].shape) for name in names}
+  for b in range(len(ids)):
+    for segment in np.unique(ids[b]):
+      at = ids[b] == segment
+      q, k, v, do = (x[b : b + 1, at] for x in arrays)
+      values = REFERENCES[op](q, k, v, mask[b : b + 1, at], do, **named)
+      for name, x in zip(names, values, strict=False):
+        found[name][b, at] = x[0]
+  return found
 
 
 def measure(op, kernel, case):
@@ -131,8 +189,16 @@ def measure(op, kernel, case):
   must be 0. Runs inside whatever `kernels.target` is entered.
   """
   arrays, named, dfinal = operands(op, case)
-  got = run(op, kernel, arrays, named, dfinal)
-  want = expected(op, arrays, named, dfinal)
+  if case.form == 'segments':
+    ids = np.arange(case.length) * SEGMENTS // case.length
+    ids = np.broadcast_to(ids, (case.batch, case.length)).astype(np.int32)
+    named.pop('initial_state', None)
+    more = {'segment_ids': jnp.asarray(ids), 'num_segments': SEGMENTS}
+    got = run(op, kernel, arrays, named | more, None)
+    want = expected_of_segments(op, arrays, named, ids)
+  else:
+    got = run(op, kernel, arrays, named, dfinal, case.form)
+    want = expected(op, arrays, named, dfinal)
   errors = {name: relative_rms(got[name], want[name]) for name in got}
   if op in ('linear', 'softmax') and case.length == 1:
     # One token attends to itself alone: nothing depends on q and k but for
@@ -148,12 +214,17 @@ def measure(op, kernel, case):
 
 def simulated(kernel, seed=0):
   """Context in which a kernel runs here: its device, or simulated."""
-  platforms = {'pallas_tpu': 'tpu', 'pallas_gpu': 'gpu', 'splash': 'tpu'}
+  platforms = {
+    'pallas_tpu': 'tpu',
+    'splash': 'tpu',
+    'pallas_gpu': 'gpu',
+    'pallas_triton': 'gpu',
+  }
   platform = platforms.get(kernel)
   if platform in (None, jax.default_backend()):
     return contextlib.nullcontext()
-  if kernel == 'splash':
-    # The simulator does not take its kernels under vmap.
+  if kernel in ('splash', 'pallas_triton'):
+    # The simulators do not take the one under vmap, and have no Triton.
     return dispatch.target(platform, interpret=True)
   return dispatch.target(platform, interpret=_interpreter(platform, seed))
 
@@ -180,25 +251,28 @@ def _interpreter(platform, seed):
   return params()
 
 
-def table(cases, kernels=None):
+def table(cases, names=None):
   """Markdown lines of the errors, and whether all are within bounds.
 
   Args:
     cases: what to measure.
-    kernels: names of kernels; all by default.
+    names: of kernels; all by default.
   """
-  names = ('out', 'state', *GRADIENTS, 'masked')
+  columns = ('out', 'state', *GRADIENTS, 'masked')
   lines = [
-    '| op | dtype | kernel | ' + ' | '.join(names) + ' | bound |',
-    '|' + '---|' * (len(names) + 4),
+    '| op | Dh | dtype | form | kernel | ' + ' | '.join(columns) + ' | bound |',
+    '|' + '---|' * (len(columns) + 6),
   ]
   good = True
   for op in EVERY:
     for case in cases:
       for kernel in dispatch.OPS[op]:
-        if kernels and kernel not in kernels:
+        if names and kernel not in names:
           continue
-        start = f'| {op} | {case.dtype} | {kernel} | '
+        if not _has_form(op, kernel, case.form):
+          continue
+        cells = op, str(case.width), case.dtype, case.form, kernel
+        start = '| ' + ' | '.join(cells) + ' | '
         try:
           with simulated(kernel):
             errors = measure(op, kernel, case)
@@ -206,11 +280,20 @@ def table(cases, kernels=None):
           lines.append(start + f'not run: {reason} |')
           continue
         good &= within(errors, case.dtype)
-        cells = (f'{errors[n]:.1e}' if n in errors else '' for n in names)
+        cells = (f'{errors[n]:.1e}' if n in errors else '' for n in columns)
         out, dq = bound('out', case.dtype), bound('dq', case.dtype)
         limits = f'{out:.0e} / {dq:.0e}'
         lines.append(start + ' | '.join(cells) + f' | {limits} |')
   return lines, good
+
+
+def _has_form(op, kernel, form):
+  """Whether a row of the table says something that no other row says."""
+  if form == 'plain':
+    return True
+  if op == 'softmax' or (op, form) == ('lightning', 'state'):
+    return False
+  return form != 'segments' or kernel == dispatch.OPS[op][0]
 
 
 def within(errors, dtype):
@@ -224,11 +307,17 @@ def main():
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--length', type=int, default=Case.length)
   parser.add_argument('--heads', type=int, default=Case.heads)
-  parser.add_argument('--width', type=int, default=Case.width)
+  parser.add_argument('--widths', default=str(Case.width), help='by commas')
+  parser.add_argument('--forms', default=','.join(FORMS), help='by commas')
   parser.add_argument('--kernels', help='names, by commas; all by default')
   args = parser.parse_args()
-  shape = {n: getattr(args, n) for n in ('length', 'heads', 'width')}
-  cases = [Case(dtype=d, **shape) for d in ('float32', 'bfloat16')]
+  shape = {n: getattr(args, n) for n in ('length', 'heads')}
+  cases = [
+    Case(width=int(width), dtype=dtype, form=form, **shape)
+    for width in args.widths.split(',')
+    for form in args.forms.split(',')
+    for dtype in ('float32', 'bfloat16')
+  ]
   lines, good = table(cases, args.kernels and args.kernels.split(','))
   print(f'Relative RMS errors against float64, {shape}, device '
         f'{jax.default_backend()}', end='\n\n')  # fmt: skip

@@ -31,6 +31,14 @@ _MOVES = {
   'copy', 'transpose', 'reshape', 'slice', 'dynamic-slice',
   'concatenate', 'pad', 'dynamic-update-slice', 'reverse', 'gather',
 }  # fmt: skip
+# What GPU kernels read and write of packed arrays, in thirds. The kernel of the
+# last gradients gets the array with the first, to write to, not to read.
+_OF_THREE = {
+  'sums': (2, 0),
+  'outputs': (1, 0),
+  'query_gradients': (1, 1),
+  'key_gradients': (2, 2),
+}
 _SLICES = ('dynamic-slice', 'slice', 'gather')
 
 
@@ -96,10 +104,16 @@ def _size(dtype, dims, layout):
   return math.prod(dims) * _SIZES[dtype]
 
 
-def count(text):
-  """(bytes moved, kernels launched) of a compiled program's text."""
+def count(text, packed=0):
+  """(bytes moved, kernels launched) of a compiled program.
+
+  Args:
+    text: of the program.
+    packed: bytes of an array that holds q, k and v, or their gradients, side
+      by side. Of such a one the GPU kernels touch what `_OF_THREE` says.
+  """
   computations, entry = parse(text)
-  return _walk(computations, entry)
+  return _walk(computations, entry, packed)
 
 
 def copies(text, least):
@@ -136,7 +150,7 @@ def _only_moves(computations, o):
   return body <= _MOVES | _FREE | {'convert'} and bool(body & _MOVES)
 
 
-def _walk(computations, name):
+def _walk(computations, name, packed):
   shapes = {o.name: o.shape for o in computations[name]}
   moved = launched = 0
   used = {operand for o in computations[name] for operand in o.operands}
@@ -152,10 +166,10 @@ def _walk(computations, name):
     inner = _inner(o)
     if inner:
       times, body = inner
-      m, n = _walk(computations, body)
+      m, n = _walk(computations, body, packed)
       moved, launched = moved + times * m, launched + times * n
     else:
-      moved += _moved(computations, shapes, o)
+      moved += _moved(computations, shapes, o, packed)
       launched += 1
   return moved, launched
 
@@ -170,11 +184,10 @@ def _inner(o):
   return None
 
 
-def _moved(computations, shapes, o):
-  names = o.operands
+def _moved(computations, shapes, o, packed=0):
   if o.op == 'custom-call':
-    names = list(dict.fromkeys(names))
-  reads = [size(shapes.get(name, '')) for name in names]
+    return _moved_by_call(shapes, o, packed)
+  reads = [size(shapes.get(name, '')) for name in o.operands]
   write = size(o.shape)
   if o.op == 'copy-start':
     # (destination, source, context): the source is no result.
@@ -195,6 +208,20 @@ def _moved(computations, shapes, o):
     ]  # fmt: skip
     write = _written(body, write)
   return sum(reads) + write
+
+
+def _moved_by_call(shapes, o, packed):
+  reads = [size(shapes.get(name, '')) for name in dict.fromkeys(o.operands)]
+  writes = [_size(*found.groups()) for found in _SHAPE.finditer(o.shape)]
+  if 'custom_call_target="__cublas' in o.rest:
+    del writes[1:]  # its workspace
+  kernel = re.search(f'/({"|".join(_OF_THREE)})/', o.rest)
+  if packed and kernel:
+    read, written = _OF_THREE[kernel.group(1)]
+    rest = [x for x in reads if x != packed]
+    reads = rest + [packed * read // 3] * (len(rest) < len(reads))
+    writes = [x * written // 3 if x == packed else x for x in writes]
+  return sum(reads) + sum(writes)
 
 
 def _read(body, index, whole):

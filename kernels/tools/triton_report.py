@@ -84,7 +84,11 @@ def read(ptx, verbose):
 
 
 def programs(op, width, dtype, packed, masked):
-  """A training step's program, and a description of its arguments."""
+  """A training step's program, and a description of its arguments.
+
+  Packed, it is what a model runs: with the gradient of a bias and, of
+  lightning attention, SiLU.
+  """
   import jax
   import jax.numpy as jnp
 
@@ -93,16 +97,25 @@ def programs(op, width, dtype, packed, masked):
   b, length, h = SHAPE
   x = jax.ShapeDtypeStruct((b, length, h, width), dtype)
   mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
+  options = {'kernel': 'pallas_triton'}
   if packed:
     attend = getattr(kernels, f'{op}_attention_packed')
-    arrays = [jax.ShapeDtypeStruct((b, length, 3, h, width), dtype)]
+    arrays = [
+      jax.ShapeDtypeStruct((b, length, 3, h, width), dtype),
+      jax.ShapeDtypeStruct((3, h, width), jnp.float32),
+    ]
+    if op == 'lightning':
+      options['activation'] = 'silu'
   else:
     attend = getattr(kernels, f'{op}_attention')
     arrays = [x] * 3
 
   def step(arrays, do, mask):
     def forward(*arrays):
-      return attend(*arrays, mask=mask, kernel='pallas_triton')
+      q, *rest = arrays
+      if packed:
+        return attend(q, bias=rest[0], mask=mask, **options)
+      return attend(q, *rest, mask=mask, **options)
 
     out, pull = jax.vjp(forward, *arrays)
     return out, pull(do)

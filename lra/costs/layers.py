@@ -122,9 +122,9 @@ def measure(name: str, direction: str, heads: int, head_width: int,
     'launches': kernels launched.
   """
   text = program(name, direction, heads, head_width, target, kernel).as_text()
-  moved, launches = hlo.count(text)
   width = heads * head_width
   tensor = 2 * BATCH * LENGTH * width
+  moved, launches = hlo.count(text, packed=3 * tensor)
   return {'moved': moved, 'ratio': moved / floor(name, direction, width),
           'tensors': moved / tensor, 'copies': hlo.copies(text, tensor),
           'launches': launches}

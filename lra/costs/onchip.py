@@ -38,7 +38,10 @@ LARGE = {
                for seed, (length, mask) in enumerate(
                    ((1000, 'ragged'), (65, 'empty'), (4096, 'full')))
                for width in (32, 64, 128, 256)
-               for dtype in ('float32', 'bfloat16')],
+               for dtype in ('float32', 'bfloat16')] + [
+                   Case(1000, 4, 64, dtype, 'ragged', form=form)
+                   for dtype in ('float32', 'bfloat16')
+                   for form in errors.FORMS[1:]],
     'kernels': {**benchmark.LARGE, 'widths': (32, 64, 128)},
     'layers': {'batch': 32, 'length': 4096, 'heads': layers.HEADS,
                'calls': 30},
@@ -118,7 +121,7 @@ def _races(_):
     return {'skipped': 'compute-sanitizer is not installed'}
   own = [name for name in kernels.OPS['linear'] if name.startswith('pallas')]
   command = [sys.executable, '-m', 'kernels.tools.errors', '--length=300',
-             '--heads=2', '--width=128', f'--kernels={",".join(own)}']
+             '--heads=2', '--widths=128', f'--kernels={",".join(own)}']
   found = {}
   for tool, pattern in SANITIZERS.items():
     done = subprocess.run(

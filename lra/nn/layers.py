@@ -12,6 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+import kernels
 from lra.errors import UserError
 
 KERNEL_INIT = nn.initializers.xavier_uniform()
@@ -19,12 +20,12 @@ QKV = ('query', 'key', 'value')
 
 
 class Projection(nn.Module):
-  """A dense layer from axes `ins` to axes `outs`, as one product of matrices.
+  """A dense layer from axes `ins` to axes `outs`.
 
   Parameters have the shapes, names and initial values of `nn.DenseGeneral`:
-  kernel float32 [*ins, *outs], bias float32 [*outs]. What is multiplied is
-  [B, L, ins] by [ins, outs], flat, so that accelerators have no reason to lay
-  out the result [B, L, H, Dh] in another way than its neighbours want it.
+  kernel float32 [*ins, *outs], bias float32 [*outs]. What accelerators multiply
+  is [B, L, ins] by [ins, outs], flat, so that they have no reason to lay out
+  the result [B, L, H, Dh] in another way than its neighbours want it.
 
   Attributes:
     ins, outs: sizes of the last axes that it takes and makes.
@@ -50,9 +51,17 @@ class Projection(nn.Module):
 
   def __call__(self, x: jax.Array) -> jax.Array:
     """[B, L, *ins] -> [B, L, *outs] in `dtype`."""
+    if kernels.platform() == 'cpu':  # which is slower with flat gradients
+      return self._many_axes(x)
     kernel, bias = self.weights()
     y = product(x.reshape(*x.shape[:2], -1), kernel, bias, self.dtype)
     return y.reshape(*y.shape[:2], *self.outs)
+
+  def _many_axes(self, x):
+    axes = range(x.ndim - len(self.ins), x.ndim), range(len(self.ins))
+    y = jax.lax.dot_general(
+        x.astype(self.dtype), self.kernel.astype(self.dtype), (axes, ((), ())))
+    return y if self.bias is None else y + self.bias.astype(self.dtype)
 
 
 def product(x_BxLxD: jax.Array, kernel_DxE: jax.Array,
@@ -127,11 +136,11 @@ def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
     UserError: the heads do not divide `qkv_width`.
   """
   heads = num_heads, head_width(qkv_width, num_heads)
-  kernels, biases = zip(*(
+  weights, biases = zip(*(
       Projection(x_BxLxD.shape[-1:], heads, dtype, use_bias, name=name)
       .weights() for name in QKV), strict=True)
   bias_E = jnp.concatenate(biases) if use_bias else None
-  qkv_BxLxE = product(x_BxLxD, jnp.concatenate(kernels, axis=1),
+  qkv_BxLxE = product(x_BxLxD, jnp.concatenate(weights, axis=1),
                       jax.lax.stop_gradient(bias_E), dtype)
   qkv = qkv_BxLxE.reshape(*x_BxLxD.shape[:2], 3, *heads)
   return qkv, None if bias_E is None else bias_E.reshape(3, *heads)

@@ -4,11 +4,10 @@
 
 The norm's own scale is folded into W by the caller. A compiler that joins
 what comes before and after a product with it (a TPU's does) moves nothing
-else than the product, but for one reading of o for the mean. With e_i = r_i
-dy_i the gradients are
+else than the product, but for one reading of o for the mean. The gradients are
 
-  dW = sum_i o_i^T e_i
-  do_i = e_i W^T - r_i^2 (dy_i . (y_i - b)) o_i / E
+  dW = sum_i (r_i o_i)^T dy_i
+  do_i = r_i (dy_i W^T) - r_i^2 (dy_i . (y_i - b)) o_i / E
 
 where dy . (y - b) stands for the gradient of r, which needs no unscaled
 product.
@@ -20,6 +19,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.layout import Layout, with_layout_constraint
 
 EPS = 1e-6  # that of flax.linen.RMSNorm
 
@@ -50,12 +50,13 @@ def _backward(eps, residuals, dy_NxD):
   dtype = o_NxE.dtype
   dy32_NxD = dy_NxD.astype(jnp.float32)
   dot_Nx1 = jnp.sum(dy32_NxD * (y_NxD - b_D), -1, keepdims=True)
-  e_NxD = (dy32_NxD * r_Nx1).astype(dtype)
   factor_Nx1 = jnp.square(r_Nx1) * dot_Nx1 / o_NxE.shape[-1]
-  do_NxE = _dot(e_NxD, w_ExD.T) - factor_Nx1 * o_NxE
-  dw_ExD = _dot(o_NxE.T, e_NxD)
+  do_NxE = _dot(dy_NxD, w_ExD.T) * r_Nx1 - factor_Nx1 * o_NxE
+  # Left to itself a TPU's compiler puts the tokens last, and copies.
+  do_NxE = with_layout_constraint(do_NxE.astype(dtype), Layout((0, 1)))
+  dw_ExD = _dot((o_NxE * r_Nx1).astype(dtype).T, dy_NxD)
   db_D = dy32_NxD.sum(0)
-  return do_NxE.astype(dtype), dw_ExD.astype(dtype), db_D.astype(dtype)
+  return do_NxE, dw_ExD.astype(dtype), db_D.astype(dtype)
 
 
 _rows.defvjp(_forward, _backward)

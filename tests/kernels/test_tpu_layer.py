@@ -49,6 +49,13 @@ def test_a_layer_moves_what_its_parts_must(
   assert FLOOR[direction] <= moved <= MOST[direction] * FLOOR[direction]
 
 
+@pytest.mark.parametrize('direction', FLOOR)
+@pytest.mark.parametrize('op', OPS)
+def test_a_layer_narrower_than_a_register_holds_no_copy(op, direction):
+  text = _without_prefetches(_program('v5e', op, 2, 32, direction))
+  assert not hlo.copies(text, BATCH * LENGTH * 64)
+
+
 def test_operands_apart_are_copied_and_seen():
   """The test above can fail: three views of one product are copies."""
   op = kernels.linear_attention

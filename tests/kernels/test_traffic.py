@@ -87,6 +87,16 @@ def test_two_cores_move_no_more(op, direction, monkeypatch):
   assert large == (traffic.TENSORS[direction] + extra) * tensor
 
 
+def test_rows_of_no_whole_registers_are_moved_once_a_sweep(monkeypatch):
+  """Packed, H * Dh = 64: both sweeps of linear attention read all of a row."""
+  shape = 2, 4096, 4, 16
+  tensor = np.prod(shape) * 2
+  for direction, least in (('fwd', 2 * 3 + 1), ('bwd', 2 * 4 + 3)):
+    (moved,) = _traffic('linear', direction, 'packed', shape, monkeypatch)
+    large = sum(n for n in moved.values() if n >= tensor)
+    assert large == least * tensor, direction
+
+
 def _traffic(op, direction, form, shape, monkeypatch):
   """Bytes moved by name, of every kernel of a pass."""
   calls = []

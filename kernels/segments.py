@@ -1,0 +1,146 @@
+"""Several sequences in one row: chunks that never cross from one to the next.
+
+A row of L tokens holds up to N segments, told apart by `segment_ids`. Each is
+cut into chunks of C tokens from its own first token on, so a row has at most
+L / C + N of them, and sequences packed back to back cost what their tokens
+cost. A chunk is gathered, whatever its first row; its rows behind the end of
+its segment are zeros.
+
+Shapes: B rows, L tokens, N segments, P chunks, C tokens of a chunk.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+
+CHUNK = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunks:
+  """The chunks of every row.
+
+  Attributes:
+    segment_BxP: int32, the segment of each chunk; N for chunks not needed.
+    rows_BxP: int32, how many tokens of its segment it holds.
+    first_BxP, last_BxP: bool, whether it is that of its segment.
+    index_BxPxC: int32, the token in each place.
+    kept_BxPxC: bool, whether there is one, and the mask lets it take part.
+    place_BxL: int32, where a token is: chunk times C plus its row there.
+    token_BxL: bool, whether a token is in a segment and takes part.
+    empty_BxN: bool, whether a segment has no token.
+  """
+
+  segment_BxP: jax.Array
+  rows_BxP: jax.Array
+  first_BxP: jax.Array
+  last_BxP: jax.Array
+  index_BxPxC: jax.Array
+  kept_BxPxC: jax.Array
+  place_BxL: jax.Array
+  token_BxL: jax.Array
+  empty_BxN: jax.Array
+
+  def split(self, x_BxLxHxD):
+    """[B, P, C, H, D], 0 where no token takes part."""
+    b, p, c = self.index_BxPxC.shape
+    index = self.index_BxPxC.reshape(b, p * c, 1, 1)
+    x = jnp.take_along_axis(x_BxLxHxD, index, axis=1, mode='clip')
+    return self.keep(x.reshape(b, p, c, *x_BxLxHxD.shape[2:]))
+
+  def keep(self, x_BxPxCxHxD):
+    """The same, 0 where no token takes part."""
+    return jnp.where(self.kept_BxPxC[..., None, None], x_BxPxCxHxD, 0)
+
+  def join(self, x_BxPxCxHxD):
+    """Back again: [B, L, H, D], 0 for tokens that take no part."""
+    b, _, _, h, d = x_BxPxCxHxD.shape
+    index = self.place_BxL[..., None, None]
+    x = jnp.take_along_axis(
+      x_BxPxCxHxD.reshape(b, -1, h, d), index, axis=1, mode='clip'
+    )
+    return jnp.where(self.token_BxL[..., None, None], x, 0)
+
+  def of_segments(self, x):
+    """Sums over the chunks of each segment: [B, P, ...] -> [B, N, ...]."""
+    count = self.empty_BxN.shape[1]
+    total = functools.partial(jax.ops.segment_sum, num_segments=count + 1)
+    return jax.vmap(total)(x, self.segment_BxP)[:, :count]
+
+  def of_chunks(self, x):
+    """What the segment of a chunk has: [B, N, ...] -> [B, P, ...]."""
+    index = _wide(self.segment_BxP, x)
+    return jnp.take_along_axis(x, index, axis=1, mode='clip')
+
+  def chosen(self, which, x, other):
+    """jnp.where of bool [B, P] or [B, N] and arrays with more axes."""
+    return jnp.where(_wide(which, x), x, other)
+
+
+def _wide(x, like):
+  """x with axes of size 1 behind, as many axes as `like`."""
+  return x.reshape(*x.shape, *(1,) * (like.ndim - x.ndim))
+
+
+def chunks(segment_ids, num_segments, mask=None, chunk=CHUNK):
+  """The `Chunks` of int32 [B, L] ids.
+
+  Args:
+    segment_ids: 0 to num_segments - 1; tokens of one id are neighbours. Other
+      ids, such as -1, are of padding. Segments may be empty.
+    num_segments: N, static.
+    mask: bool [B, L] or None: False takes a token out of all sums, but leaves
+      it in its place.
+    chunk: C.
+  """
+  row = functools.partial(_row, count=num_segments, chunk=chunk)
+  found = Chunks(**jax.vmap(row)(segment_ids))
+  if mask is None:
+    return found
+  flat = found.index_BxPxC.reshape(len(mask), -1)
+  kept = jnp.take_along_axis(mask, flat, axis=1)
+  return dataclasses.replace(
+    found,
+    kept_BxPxC=found.kept_BxPxC & kept.reshape(found.kept_BxPxC.shape),
+    token_BxL=found.token_BxL & mask,
+  )
+
+
+def _row(ids, *, count, chunk):
+  """The fields of `Chunks` for one row."""
+  length = len(ids)
+  token = (ids >= 0) & (ids < count)
+  ids = jnp.where(token, ids, count)
+  at_L, c_C = jnp.arange(length), jnp.arange(chunk)
+  p_P = jnp.arange(-(-length // chunk) + count)
+  size_N, start_N = (
+    reduce(x, ids, count + 1)[:count]
+    for reduce, x in (
+      (jax.ops.segment_sum, jnp.ones_like(ids)),
+      (jax.ops.segment_min, at_L),
+    )
+  )
+  chunks_N = -(-size_N // chunk)
+  ends_N = jnp.cumsum(chunks_N)
+  before_N = ends_N - chunks_N
+  segment_P = jnp.searchsorted(ends_N, p_P, side='right')
+  own_P = jnp.minimum(segment_P, count - 1)
+  number_P = p_P - before_N[own_P]  # within its segment
+  rows_P = jnp.clip(size_N[own_P] - number_P * chunk, 0, chunk)
+  rows_P = jnp.where(segment_P < count, rows_P, 0)
+  index_PxC = (start_N[own_P] + number_P * chunk)[:, None] + c_C
+  own_L = jnp.minimum(ids, count - 1)
+  place_L = before_N[own_L] * chunk + at_L - start_N[own_L]
+  return {
+    'segment_BxP': segment_P,
+    'rows_BxP': rows_P,
+    'first_BxP': number_P == 0,
+    'last_BxP': (rows_P > 0) & (number_P == chunks_N[own_P] - 1),
+    'index_BxPxC': jnp.clip(index_PxC, 0, length - 1),
+    'kept_BxPxC': c_C < rows_P[:, None],
+    'place_BxL': jnp.where(token, place_L, 0),
+    'token_BxL': token,
+    'empty_BxN': size_N == 0,
+  }

@@ -1,0 +1,180 @@
+"""Several sequences in one row against the same ones, one by one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import kernels
+from kernels.tools import errors
+from kernels.tools.rms import relative_rms
+
+OPS = tuple(errors.FUNCTIONS)
+H, D = 2, 16
+# Rows of 200 tokens: sizes of the segments, with -n for padding. Segments of
+# one token, of whole chunks, an empty one, and ids that do not start at 0.
+ROWS = [
+  ((0, 70), (1, 64), (2, 1), (None, 20), (4, 45)),
+  ((None, 3), (2, 190), (None, 7)),
+]
+COUNT = 5
+
+
+def _ids():
+  rows = []
+  for row in ROWS:
+    rows.append(np.concatenate([
+      np.full(n, -1 if s is None else s) for s, n in row]))  # fmt: skip
+  return np.stack(rows).astype(np.int32)
+
+
+def _arrays(dtype='float32', state=True):
+  rng = np.random.default_rng(0)
+  ids = _ids()
+  x = rng.standard_normal((4, *ids.shape, H, D))
+  x[:, ids < 0] = np.nan  # padding may hold anything
+  mask = rng.random(ids.shape) < 0.8
+  x[:, ~mask] = np.nan
+  q, k, v, do = (jnp.asarray(a, dtype) for a in x)
+  states = rng.random((2, len(ids), COUNT, H, D, D)).astype(np.float32)
+  return ids, mask, (q, k, v, jnp.nan_to_num(do)), states
+
+
+def _options(op, state):
+  if op == 'lightning':
+    return {'slopes': np.float32([0.1, 1.0]), 'initial_state': state}
+  if op == 'simpletron':
+    return {'scale': 0.3, 'initial_state': state}
+  return {'initial_state': (state, state[..., 0])}
+
+
+def _whole(op, arrays, mask, ids, options, dfinal):
+  attend = errors.FUNCTIONS[op]
+  static = {k: options[k] for k in options if k != 'initial_state'}
+
+  def call(q, k, v, state):
+    return attend(
+      q, k, v, mask=mask, segment_ids=ids, num_segments=COUNT,
+      initial_state=state, return_state=True, **static,
+    )  # fmt: skip
+
+  @jax.jit
+  def both(q, k, v, do, state):
+    out, pull = jax.vjp(call, q, k, v, state)
+    return out, pull((do, jax.tree.map(lambda x, d: d, out[1], dfinal)))
+
+  return both(*arrays, options['initial_state'])
+
+
+def _one_by_one(op, arrays, mask, ids, options, dfinal):
+  """The same by the plain function, each segment a batch of one."""
+  attend = errors.FUNCTIONS[op]
+  static = {k: options[k] for k in options if k != 'initial_state'}
+  state = options['initial_state']
+  out, *grads = (np.zeros(arrays[0].shape) for _ in range(4))
+  final, dstate = (jax.tree.map(np.array, x) for x in (state, dfinal))
+  for b, s in np.ndindex(len(ids), COUNT):
+    at = np.flatnonzero(ids[b] == s)
+    if not at.size:
+      continue
+    q, k, v, do = (x[b : b + 1, at] for x in arrays)
+
+    def call(q, k, v, state):
+      return attend(
+        q, k, v, mask=mask[b : b + 1, at], initial_state=state,
+        return_state=True, kernel='xla', **static,
+      )  # fmt: skip
+
+    def pick(tree):
+      return jax.tree.map(lambda x: jnp.asarray(x[b, s][None]), tree)
+
+    (o, last), pull = jax.vjp(call, q, k, v, pick(state))
+    *g, ds = pull((do, pick(dfinal)))
+    for whole, part in zip((out, *grads), (o, *g), strict=True):
+      whole[b, at] = part[0]
+    for whole, part in ((final, last), (dstate, ds)):
+      for x, y in zip(*map(jax.tree.leaves, (whole, part)), strict=True):
+        x[b, s] = y[0]
+  return (out, final), (*grads, dstate)
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_segments_are_sequences_of_their_own(op):
+  ids, mask, arrays, (first, last) = _arrays()
+  options, dfinal = _options(op, first), _options(op, last)['initial_state']
+  got = _whole(op, arrays, mask, ids, options, dfinal)
+  want = _one_by_one(op, arrays, mask, ids, options, dfinal)
+  for x, y in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+    assert np.isfinite(x).all()
+    assert relative_rms(x, y) < 1e-5
+  off = (ids < 0) | ~mask
+  for x in (got[0][0], *got[1][:3]):
+    assert not np.asarray(x)[off].any()
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_bfloat16(op):
+  ids, mask, arrays, _ = _arrays('bfloat16')
+  call = errors.FUNCTIONS[op]
+  options = {'mask': mask, 'segment_ids': ids, 'num_segments': COUNT}
+  got = call(*arrays[:3], **options)
+  want = call(*(x.astype(jnp.float32) for x in arrays[:3]), **options)
+  assert got.dtype == jnp.bfloat16
+  assert relative_rms(got, want) < errors.bound('out', 'bfloat16')
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_packed_with_its_bias(op):
+  """The gradient of the bias is the sum of that of qkv over the tokens."""
+  ids, mask, (q, k, v, do), _ = _arrays()
+  qkv = jnp.stack([q, k, v], axis=2)
+  function = getattr(kernels, f'{op}_attention_packed')
+  more = {'activation': 'silu'} if op == 'lightning' else {}
+
+  def call(qkv, bias):
+    return function(
+      qkv, bias=bias, mask=mask, segment_ids=ids, num_segments=COUNT, **more
+    )
+
+  out, pull = jax.vjp(call, qkv, jnp.ones((3, H, D)))
+  dqkv, dbias = pull(do)
+  plain = errors.FUNCTIONS[op](
+    q, k, v, mask=mask, segment_ids=ids, num_segments=COUNT, **more
+  )
+  np.testing.assert_array_equal(out, plain)
+  assert relative_rms(dbias, np.asarray(dqkv).sum((0, 1))) < 1e-5
+
+
+def test_products_do_not_grow_with_the_number_of_segments():
+  """Two short sequences cost what one of their length together costs."""
+  x = jnp.ones((1, 1024, H, D))
+
+  def flops(count):
+    ids = jnp.repeat(jnp.arange(count, dtype=jnp.int32), 1024 // count)[None]
+    run = jax.jit(lambda q: kernels.lightning_attention(
+      q, q, q, segment_ids=ids, num_segments=count))  # fmt: skip
+    return run.lower(x).compile().cost_analysis()['flops']
+
+  assert flops(4) < 1.3 * flops(1)
+
+
+def test_refusals():
+  x = jnp.ones((1, 8, 1, 8))
+  ids = jnp.zeros((1, 8), jnp.int32)
+  attend = kernels.linear_attention
+  for word, options in (
+    ('^segment_ids must be int32', {'segment_ids': ids[0]}),
+    ('^segment_ids must be int32', {'segment_ids': ids > 0}),
+    ('^num_segments must be an int', {'segment_ids': ids}),
+    ('^num_segments must be an int', {'segment_ids': ids, 'num_segments': 0}),
+    ('^num_segments needs', {'num_segments': 1}),
+  ):
+    with pytest.raises(ValueError, match=word):
+      attend(x, x, x, **options)
+  with kernels.target('tpu', interpret=True):
+    with pytest.raises(NotImplementedError, match='takes no segment_ids'):
+      attend(
+        x, x, x, segment_ids=ids, num_segments=1, kernel='pallas_tpu'
+      )  # fmt: skip
+    out = attend(x, x, x, segment_ids=ids, num_segments=1)
+  np.testing.assert_allclose(out, attend(x, x, x), rtol=1e-6)
