@@ -216,11 +216,11 @@ def call(
   """
   arrays, sources = _distinct(ins)
   results, targets = _distinct(outs)
-  old = [x for x in results if not isinstance(x, jax.ShapeDtypeStruct)]
-  new = [x for x in results if isinstance(x, jax.ShapeDtypeStruct)]
-  targets = {
-    n: _index(old + new, results[place]) for n, place in targets.items()
-  }
+  fresh = [isinstance(x, jax.ShapeDtypeStruct) for x in results]
+  order = sorted(range(len(results)), key=lambda i: fresh[i])
+  targets = {n: order.index(place) for n, place in targets.items()}
+  old = [x for x, is_fresh in zip(results, fresh, strict=True) if not is_fresh]
+  new = [x for x, is_fresh in zip(results, fresh, strict=True) if is_fresh]
 
   def body(*refs, **scratch_refs):
     sent = refs[len(arrays) :]
@@ -266,18 +266,17 @@ def call(
 
 
 def _distinct(named):
-  """(arrays, name -> its place among them): none twice, none absent."""
+  """(arrays, name -> its place): none absent, `Heads` of one array once."""
   arrays, places = [], {}
   for name, x in named.items():
-    if x is not None:
-      if _index(arrays, whole(x)) is None:
-        arrays.append(whole(x))
-      places[name] = _index(arrays, whole(x))
+    if x is None:
+      continue
+    same = [i for i, y in enumerate(arrays) if y is whole(x)]
+    if not same or not isinstance(x, Heads):
+      same = [len(arrays)]
+      arrays.append(whole(x))
+    places[name] = same[0]
   return arrays, places
-
-
-def _index(arrays, x):
-  return next((i for i, y in enumerate(arrays) if y is x), None)
 
 
 def _seen(x, refs, place):

@@ -13,6 +13,7 @@ from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import chunks, dispatch, hopper
+from kernels.lightning import silu
 from kernels.linear import features
 
 
@@ -28,6 +29,7 @@ class Plan:
     normalize: also sum phi(x).
     reverse: decay towards the first row (gradients), not the last.
     scale: of x, only with decay.
+    silu: 'x', 'xy' or '': of which SiLU is taken first, only with decay.
     interpret: the interpreter's parameters or None.
     stages: slots of the ring.
     chunks_per_part: 0 cuts L evenly.
@@ -40,6 +42,7 @@ class Plan:
   normalize: bool = False
   reverse: bool = False
   scale: float = 1.0
+  silu: str = ''
   interpret: object = None
   stages: int = 4
   chunks_per_part: int = 0
@@ -142,9 +145,13 @@ def _kernel(ins, outs, scratch, *, plan, tools):
     rows = jnp.minimum(plan.length - n * hopper.TILE, hopper.TILE)
     x_w = _prepare(x.at[w], mask, n, rows, slope, plan, tools)
     stores = [] if x_w is None else [(x.at[w], x_w)]
-    if mask is not None:
-      valid = tools.valid(mask, n, plan.length)
-      stores.append((y.at[w], hopper.keep(valid, tools.load(y.at[w]))))
+    if mask is not None or 'y' in plan.silu:
+      y_w = tools.load(y.at[w])
+      if 'y' in plan.silu:
+        y_w = silu.silu(y_w)
+      if mask is not None:
+        y_w = hopper.keep(tools.valid(mask, n, plan.length), y_w)
+      stores.append((y.at[w], y_w))
     if stores:
       tools.publish(*stores)
       hopper.meet(scratch.met, plan.warpgroups)
@@ -173,6 +180,8 @@ def _prepare(x, mask, n, rows, slope, plan, tools):
   if plain and mask is None and not plan.normalize:
     return None
   x = features.apply(plan.feature_map, tools.load(x))
+  if 'x' in plan.silu:
+    x = silu.silu(x)
   if mask is not None or plan.normalize:
     x = hopper.keep(tools.valid(mask, n, plan.length), x)
   if slope is None:

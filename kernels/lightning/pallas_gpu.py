@@ -15,6 +15,8 @@ from kernels import chunks, dispatch, hopper, hopper_sums
 from kernels.lightning import pallas_gpu_backward, pallas_gpu_forward
 
 PAIR = 2 * hopper.TILE
+# SiLU of q, k and v is done as they arrive.
+ACTIVATES = True
 
 
 def supported(shape, dtype):
@@ -33,6 +35,7 @@ class Plan:
     parts: into how many parts L is cut.
     per_part: pairs of chunks in a part (the last may have fewer).
     scale: of the result.
+    silu: whether SiLU of q, k and v is taken first.
     interpret: the interpreter's parameters or None.
   """
 
@@ -40,6 +43,7 @@ class Plan:
   parts: int
   per_part: int
   scale: float
+  silu: bool
   interpret: object
 
   @classmethod
@@ -48,7 +52,8 @@ class Plan:
     pairs = -(-length // PAIR)
     parts = _parts(b * h, pairs)
     per_part = -(-pairs // parts)
-    return cls(shape, parts, per_part, options.scale, options.interpret)
+    silu = options.activation == 'silu'
+    return cls(shape, parts, per_part, options.scale, silu, options.interpret)
 
   @property
   def warpgroups(self):
@@ -70,6 +75,7 @@ class Plan:
       parts=self.parts,
       reverse=reverse,
       scale=self.scale,
+      silu=('x' if reverse else 'xy') if self.silu else '',
       interpret=self.interpret,
       stages=min(4, 2 * self.per_part),
       chunks_per_part=2 * self.per_part,
@@ -104,14 +110,13 @@ def forward(inputs, options, save):
 
 def backward(inputs, saved, do, dfinal_state, options):
   """(gradients of q, k, v; None; gradient of the initial state or None)."""
-  (q, k, v), mask = hopper.operands(inputs), inputs.mask
-  slopes, initial_state = inputs.slopes, inputs.state
-  plan = Plan.of(q.shape, options)
+  plan, slopes = Plan.of(inputs.shape, options), inputs.slopes
   after = None
   if dfinal_state is not None:
     after = dfinal_state[:, :, None]
   if plan.parts > 1:
-    sums = plan.sums(q, do, mask, slopes, reverse=True)
+    q, *_ = hopper.operands(inputs)
+    sums = plan.sums(q, do, inputs.mask, slopes, reverse=True)
     after = _gradients_after(sums, slopes, dfinal_state, plan)
   grads, dinitial = pallas_gpu_backward.run(inputs, saved, do, after, plan)
   return grads, None, dinitial

@@ -12,6 +12,10 @@ lower one, which are already on their way. Per chunk, in the words of
   dS = over * dS + q^T (from_start * do)
 Warpgroup w makes columns 64 w to 64 w + 63 of each. With two warpgroups, the
 first makes A and the second G.
+
+With SiLU, q, k and v are what becomes of the operands as they arrive. The
+gradients need the operands themselves: each warpgroup has its columns brought
+a second time, into tiles that are not needed any more.
 """
 
 import functools
@@ -22,6 +26,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import chunks, dispatch, hopper
+from kernels.lightning import silu
 
 
 def run(inputs, saved, do, after, plan):
@@ -60,7 +65,7 @@ def run(inputs, saved, do, after, plan):
     },
     {**grads, 'dinitial': None if inputs.state is None else dinitial},
     blocks=(b, h, plan.parts),
-    scratch=_scratch(tools, plan.warpgroups, stages, inputs.mask is not None),
+    scratch=_scratch(tools, plan, stages, inputs.mask is not None),
     warpgroups=plan.warpgroups,
     interpret=plan.interpret,
     # Of the states, and inside a chunk; of every other one with the next.
@@ -70,7 +75,8 @@ def run(inputs, saved, do, after, plan):
   return grads, outs['dinitial']
 
 
-def _scratch(tools, w, stages, masked):
+def _scratch(tools, plan, stages, masked):
+  w = plan.warpgroups
   state_stages = 2 if w == 1 else 1
   barrier = functools.partial(plgpu.Barrier, num_barriers=stages)
   state_barrier = functools.partial(plgpu.Barrier, num_barriers=state_stages)
@@ -90,6 +96,10 @@ def _scratch(tools, w, stages, masked):
     'free': barrier(num_arrivals=w),
     'state_full': state_barrier(num_arrivals=w * w),
     'state_free': state_barrier(num_arrivals=w),
+    'v_again': plgpu.Barrier(num_barriers=w) if plan.silu else None,
+    'qk_again': (
+      plgpu.Barrier(num_arrivals=2, num_barriers=w) if plan.silu else None
+    ),
     'met': plgpu.Barrier(num_arrivals=w),
     'done': plgpu.Barrier(num_arrivals=w),
   }
@@ -242,9 +252,9 @@ class _Chunk:
   def run(self, dstate):
     block, tools, w = self.block, self.tools, self.w
     if self.upper:
-      self._take(block.right, self.scratch.right_full, self.slot)
-    self._take(block.left, self.scratch.left_full, self.slot)
-    self._meet_if_masked()
+      self._take(block.right, self.scratch.right_full, self.slot, (0, 1))
+    self._take(block.left, self.scratch.left_full, self.slot, (0,))
+    self._meet_if_changed()
     self._publish_scores()
     # What the last chunk sent has been read: its tiles may be used again.
     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
@@ -260,30 +270,86 @@ class _Chunk:
     end = hopper.row(chunks.to_end(block.slope, block.rows, exist))
     # Results take the place of tiles that only this warpgroup still needed,
     # or that nobody needs any more.
-    tools.publish((self.do_start, self._dv(end)))
+    if block.plan.silu:
+      plgpu.commit_smem()
+      self._again('v', block.do_start_lines.at[w], self.scratch.v_again)
+    dv = self._dv(end)
+    if block.plan.silu:
+      plgpu.barrier_wait(self.scratch.v_again.at[w])
+      dv = self._before_silu(dv, self.do_start)
+    tools.publish((self.do_start, dv))
     self._send(block.do_start_lines.at[w], block.outs.dv)
     dk = self._dk(end)
     block.meet()
     new = [self.dstate.at[i, w] for i in self.numbers]
-    tools.publish((self.q.at[w], dk), *zip(new, dstate, strict=True))
-    self._send(block.left_lines.at[self.slot, 0, w], block.outs.dk)
-    tools.publish((self.k.at[w], self._dq()))
+    stores = (self.q.at[w], dk), *zip(new, dstate, strict=True)
+    if block.plan.silu:
+      plgpu.wait_smem_to_gmem(0, wait_read_only=True)
+      tools.publish(*stores)
+      v_lines = block.right_lines.at[self.slot, 1, w]
+      self._again('k', v_lines, self.scratch.qk_again)
+      self._again('q', block.do_start_lines.at[w], self.scratch.qk_again)
+      dq = self._dq()
+      plgpu.barrier_wait(self.scratch.qk_again.at[w])
+      dq = self._before_silu(dq, self.do_start)
+      tools.publish((self.k.at[w], dq))
+      dk = self._before_silu(tools.load(self.q.at[w]), self.v.at[w])
+      tools.publish((self.q.at[w], dk))
+      self._send(block.left_lines.at[self.slot, 0, w], block.outs.dk)
+    else:
+      tools.publish(*stores)
+      self._send(block.left_lines.at[self.slot, 0, w], block.outs.dk)
+      tools.publish((self.k.at[w], self._dq()))
     self._send(block.right_lines.at[self.slot, 0, w], block.outs.dq)
     block.chunk_done()
     return dstate
 
-  def _take(self, tiles, full, slot):
-    """Waits for two tensors of a slot and clears their masked rows."""
-    plgpu.barrier_wait(full.at[slot])
-    if self.block.ins.mask is None:
-      return
-    valid = self.tools.load(self.scratch.mask.at[slot], hopper.ROWS)
-    refs = [tiles.at[slot, m, self.w] for m in self.members]
-    values = [hopper.keep(valid, self.tools.load(ref)) for ref in refs]
-    self.tools.publish(*zip(refs, values, strict=True))
+  def _again(self, name, lines, full):
+    """Brings this warpgroup's columns of an operand into a free tile."""
+    block = self.block
+    source = getattr(block.ins, name)
+    columns = hopper.tile(block.w)
+    plgpu.copy_gmem_to_smem(
+      source.at[block.b, hopper.at(self.n), block.h, columns],
+      lines,
+      full.at[self.w],
+    )
 
-  def _meet_if_masked(self):
-    if self.block.ins.mask is not None:
+  def _before_silu(self, grad, operand):
+    """The gradient of an operand from that of its SiLU."""
+    slope = silu.slope(self.tools.load(operand))
+    # Masked rows of the operand may hold NaN; their gradients are 0.
+    slope = jnp.where(grad == 0, 0.0, slope)
+    return (grad.astype(jnp.float32) * slope).astype(jnp.bfloat16)
+
+  def _valid(self, slot):
+    if self.block.ins.mask is None:
+      return None
+    return self.tools.load(self.scratch.mask.at[slot], hopper.ROWS)
+
+  def _take(self, tiles, full, slot, operands):
+    """Waits for two tensors of a slot: SiLU, and 0 in masked rows.
+
+    `operands` says which of the two are operands, and so have SiLU.
+    """
+    plgpu.barrier_wait(full.at[slot])
+    if not self._changes():
+      return
+    valid = self._valid(slot)
+    for m, member in enumerate(self.members):
+      activate = self.block.plan.silu and m in operands
+      if valid is not None or activate:
+        ref = tiles.at[slot, member, self.w]
+        x = self.tools.load(ref)
+        x = silu.silu(x) if activate else x
+        self.tools.publish((ref, hopper.keep(valid, x)))
+
+  def _changes(self):
+    """Whether operands are not used as they arrive."""
+    return self.block.ins.mask is not None or self.block.plan.silu
+
+  def _meet_if_changed(self):
+    if self._changes():
       self.block.meet()
 
   def _publish_scores(self):
@@ -354,8 +420,8 @@ class _Chunk:
     """(do v^T) * to_end for the lower chunk of the pair, and its keys."""
     block, tools = self.block, self.tools
     low = block.ring.slot(self.t + 1)
-    self._take(block.right, self.scratch.right_full, low)
-    self._meet_if_masked()
+    self._take(block.right, self.scratch.right_full, low, (0, 1))
+    self._meet_if_changed()
     k_low, v_low = (block.right.at[low, m] for m in self.members)
     ahead = tools.product(
       *((self.do.at[i], hopper.turned(v_low.at[i])) for i in self.numbers)

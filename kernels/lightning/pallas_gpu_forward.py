@@ -15,6 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import chunks, dispatch, hopper
+from kernels.lightning import silu
 
 STAGES = 3
 
@@ -119,7 +120,10 @@ def _kernel(ins, outs, scratch, *, plan, tools, stages):
     valid = None
     if ins.mask is not None:
       valid = tools.valid(scratch.mask.at[slot], n, length)
-      _clear_masked((k.at[w], v.at[w]), valid, tools)
+    if ins.mask is not None or plan.silu:
+      _prepare((k.at[w], v.at[w]), valid, plan, tools)
+      if plan.silu:
+        _prepare((q.at[w],), None, plan, tools)
       hopper.meet(scratch.met, plan.warpgroups)
     if outs.saved is not None:
       _save(outs.saved, state_s, numbers, b, h, n, w)
@@ -174,9 +178,13 @@ def _first_state(before, b, h, part, i, w, tools):
   return tools.load_global(before, where)
 
 
-def _clear_masked(refs, valid, tools):
-  values = [hopper.keep(valid, tools.load(ref)) for ref in refs]
-  tools.publish(*zip(refs, values, strict=True))
+def _prepare(refs, valid, plan, tools):
+  """SiLU of tiles, with 0 in masked rows, in their place; one by one."""
+  for ref in refs:
+    x = tools.load(ref)
+    if plan.silu:
+      x = silu.silu(x)
+    tools.publish((ref, hopper.keep(valid, x)))
 
 
 def _save(saved, state_s, numbers, b, h, n, w):

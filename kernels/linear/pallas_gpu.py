@@ -60,7 +60,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """(gradients of q, k, v; None; gradient of the initial state or None)."""
+  """(gradients of q, k, v; of the bias; of the initial state)."""
   (q, k, v), mask = hopper.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   kv, z = saved
@@ -74,7 +74,9 @@ def backward(inputs, saved, do, dfinal, options):
   )
   like = functools.partial(dispatch.like, hopper.whole(q))
   dq, dk, dv = hopper.gradients_like(inputs)
-  norm = like((b, h, parts, d), jnp.float32) if options.normalize else None
+  row = like((b, h, parts, d), jnp.float32)
+  norm = row if options.normalize else None
+  bias = None if inputs.bias is None else row
   call = _caller(q, mask, options, plan)
   outs = call(
     rows.query_gradients,
@@ -83,8 +85,10 @@ def backward(inputs, saved, do, dfinal, options):
       'dq': dq,
       'dkv': like((b, h, parts, d, d), jnp.float32),
       'dz': norm,
+      'bias_q': bias,
     },
   )
+  bias_q = outs['bias_q']
   dsums = _with_state((outs['dkv'], outs['dz']), dfinal, options)
   dsums = _few_parts(dsums)
   dstate = None
@@ -98,11 +102,15 @@ def backward(inputs, saved, do, dfinal, options):
   outs = call(
     rows.key_gradients,
     {'k': k, 'v': v, 'dkv': dkv, 'dz': dz},
-    {'dk': dk, 'dv': dv},
+    {'dk': dk, 'dv': dv, 'bias_k': bias, 'bias_v': bias},
   )
   if inputs.packed:
     dq = outs['dk']
-  return hopper.gradients(inputs, dq, outs['dk'], outs['dv']), None, dstate
+  grads = hopper.gradients(inputs, dq, outs['dk'], outs['dv'])
+  if bias is not None:
+    sums = bias_q, outs['bias_k'], outs['bias_v']
+    bias = jnp.stack([x.sum((0, 2)) for x in sums])
+  return grads, bias, dstate
 
 
 def _parts(shape):

@@ -4,7 +4,6 @@ Against float64, by the calls and equations of the TPU kernels' tests; races
 are found.
 """
 
-import dataclasses
 import functools
 
 import jax

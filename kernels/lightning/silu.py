@@ -1,0 +1,23 @@
+"""SiLU, x sigmoid(x), and its derivative, in float32."""
+
+import math
+
+import jax.numpy as jnp
+
+_LOG2_E = math.log2(math.e)
+
+
+def silu(x):
+  x = x.astype(jnp.float32)
+  return x * _sigmoid(x)
+
+
+def slope(x):
+  """silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x)))."""
+  x = x.astype(jnp.float32)
+  part = _sigmoid(x)
+  return part * (1 + x * (1 - part))
+
+
+def _sigmoid(x):
+  return 1 / (1 + jnp.exp2(x * -_LOG2_E))
