@@ -109,7 +109,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal_state, options):
-  """(gradients of q, k, v; None; gradient of the initial state or None)."""
+  """(gradients of q, k, v; of the bias; of the initial state)."""
   plan, slopes = Plan.of(inputs.shape, options), inputs.slopes
   after = None
   if dfinal_state is not None:
@@ -118,8 +118,7 @@ def backward(inputs, saved, do, dfinal_state, options):
     q, *_ = hopper.operands(inputs)
     sums = plan.sums(q, do, inputs.mask, slopes, reverse=True)
     after = _gradients_after(sums, slopes, dfinal_state, plan)
-  grads, dinitial = pallas_gpu_backward.run(inputs, saved, do, after, plan)
-  return grads, None, dinitial
+  return pallas_gpu_backward.run(inputs, saved, do, after, plan)
 
 
 def _states_before(sums, slopes, initial_state, plan):

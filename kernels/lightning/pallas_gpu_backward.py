@@ -25,12 +25,13 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import chunks, dispatch, hopper
+from kernels import chunks, dispatch, hopper, hopper_columns
+from kernels.hopper_columns import Columns
 from kernels.lightning import silu
 
 
 def run(inputs, saved, do, after, plan):
-  """(gradients of q, k and v, gradient of the initial state or None).
+  """(gradients of q, k and v, of the bias, of the initial state).
 
   Args:
     inputs: `kernels.inputs.Inputs`.
@@ -41,13 +42,20 @@ def run(inputs, saved, do, after, plan):
     plan: pallas_gpu.Plan.
 
   Returns:
-    What `hopper.gradients` returns; float32 [B, H, Dh, Dh].
+    What `hopper.gradients` returns; float32 [3, H, Dh], or None where there
+    is no bias or, with two warpgroups, no register left to sum it; float32
+    [B, H, Dh, Dh] or None.
   """
   b, _, h, d = plan.shape
   q, k, v = hopper.operands(inputs)
   names = 'dq', 'dk', 'dv'
   grads = dict(zip(names, hopper.gradients_like(inputs), strict=True))
-  dinitial = dispatch.like(do, (b, h, d, d), jnp.float32)
+  like = functools.partial(dispatch.like, do)
+  dinitial = like((b, h, d, d), jnp.float32)
+  bias = (None,) * 3
+  if plan.warpgroups == 1:
+    bias = hopper_columns.like(inputs, plan.parts, like)
+  bias = dict(zip(('bias_q', 'bias_k', 'bias_v'), bias, strict=True))
   tools = hopper.Tools(plan.interpret is not None)
   stages = min(4 if plan.warpgroups == 1 else 2, 2 * plan.per_part)
   outs = hopper.call(
@@ -63,7 +71,11 @@ def run(inputs, saved, do, after, plan):
       'slopes': inputs.slopes,
       'after': after,
     },
-    {**grads, 'dinitial': None if inputs.state is None else dinitial},
+    {
+      **grads,
+      **bias,
+      'dinitial': None if inputs.state is None else dinitial,
+    },
     blocks=(b, h, plan.parts),
     scratch=_scratch(tools, plan, stages, inputs.mask is not None),
     warpgroups=plan.warpgroups,
@@ -72,7 +84,8 @@ def run(inputs, saved, do, after, plan):
     products=4 + 6 * hopper.TILE / d,
   )
   grads = hopper.gradients(inputs, *(outs[name] for name in names))
-  return grads, outs['dinitial']
+  bias = hopper_columns.total([outs[name] for name in bias])
+  return grads, bias, outs['dinitial']
 
 
 def _scratch(tools, plan, stages, masked):
@@ -100,6 +113,7 @@ def _scratch(tools, plan, stages, masked):
     'qk_again': (
       plgpu.Barrier(num_arrivals=2, num_barriers=w) if plan.silu else None
     ),
+    'ones': tools.factors(1, 1) if w == 1 else None,
     'met': plgpu.Barrier(num_arrivals=w),
     'done': plgpu.Barrier(num_arrivals=w),
   }
@@ -115,11 +129,15 @@ def _kernel(ins, outs, scratch, *, plan, tools):
   first = [scratch.dstate.at[i, block.w] for i in block.numbers]
   tools.publish(*zip(first, dstate, strict=True))
 
-  def pair(p, dstate):
-    dstate = block.chunk(p, 2 * p, dstate, upper=True)
-    return block.chunk(p, 2 * p + 1, dstate, upper=False)
+  def pair(p, carry):
+    carry = block.chunk(p, 2 * p, *carry, upper=True)
+    return block.chunk(p, 2 * p + 1, *carry, upper=False)
 
-  dstate = lax.fori_loop(0, block.pairs, pair, dstate)
+  carry = dstate, block.columns.zeros()
+  dstate, bias = lax.fori_loop(0, block.pairs, pair, carry)
+  if bias:
+    targets = outs.bias_q, outs.bias_k, outs.bias_v
+    block.columns.store(bias, targets, (block.b, block.h, block.part))
   if outs.dinitial is not None:
 
     @pl.when(block.part == 0)
@@ -157,6 +175,8 @@ class _Block:
       self._fetch_state,
       scratch.state_free,
     )
+    count = 0 if outs.bias_q is None else 3
+    self.columns = Columns(tools, scratch.ones, self.w, count)
     self.slope = ins.slopes[self.h]
     self.rows = tools.index()
     within = chunks.within(self.slope, tools.index(0), tools.index(1))
@@ -216,9 +236,9 @@ class _Block:
     if self.plan.warpgroups > 1:
       pl.when(t > 0)(lambda: plgpu.barrier_wait(self.scratch.done))
 
-  def chunk(self, p, t, dstate, upper):
-    """One chunk; `upper` of a pair or not. Returns the new dS."""
-    return _Chunk(self, p, t, upper).run(dstate)
+  def chunk(self, p, t, dstate, bias, upper):
+    """One chunk; `upper` of a pair or not. Returns the new dS and sums."""
+    return _Chunk(self, p, t, upper).run(dstate, bias)
 
 
 class _Chunk:
@@ -249,7 +269,8 @@ class _Chunk:
     self.dstate = self.scratch.dstate
     self.do_start = block.do_start.at[self.w]
 
-  def run(self, dstate):
+  def run(self, dstate, bias):
+    """(dS, sums for the bias of q, k, v) after this chunk."""
     block, tools, w = self.block, self.tools, self.w
     if self.upper:
       self._take(block.right, self.scratch.right_full, self.slot, (0, 1))
@@ -278,6 +299,8 @@ class _Chunk:
       plgpu.barrier_wait(self.scratch.v_again.at[w])
       dv = self._before_silu(dv, self.do_start)
     tools.publish((self.do_start, dv))
+    # Here, for the tile is used again.
+    bias = *bias[:2], *block.columns.add(bias[2:], self.do_start)
     self._send(block.do_start_lines.at[w], block.outs.dv)
     dk = self._dk(end)
     block.meet()
@@ -301,8 +324,9 @@ class _Chunk:
       self._send(block.left_lines.at[self.slot, 0, w], block.outs.dk)
       tools.publish((self.k.at[w], self._dq()))
     self._send(block.right_lines.at[self.slot, 0, w], block.outs.dq)
+    sums = block.columns.add(bias[:2], self.k.at[w], self.q.at[w])
     block.chunk_done()
-    return dstate
+    return dstate, (*sums, *bias[2:])
 
   def _again(self, name, lines, full):
     """Brings this warpgroup's columns of an operand into a free tile."""

@@ -12,7 +12,7 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import dispatch, hopper, hopper_sums
+from kernels import dispatch, hopper, hopper_columns, hopper_sums
 from kernels.linear import pallas_gpu_rows as rows
 from kernels.linear.options import check_value_width
 
@@ -74,9 +74,8 @@ def backward(inputs, saved, do, dfinal, options):
   )
   like = functools.partial(dispatch.like, hopper.whole(q))
   dq, dk, dv = hopper.gradients_like(inputs)
-  row = like((b, h, parts, d), jnp.float32)
-  norm = row if options.normalize else None
-  bias = None if inputs.bias is None else row
+  norm = like((b, h, parts, d), jnp.float32) if options.normalize else None
+  bias_q, bias_k, bias_v = hopper_columns.like(inputs, parts, like)
   call = _caller(q, mask, options, plan)
   outs = call(
     rows.query_gradients,
@@ -85,7 +84,7 @@ def backward(inputs, saved, do, dfinal, options):
       'dq': dq,
       'dkv': like((b, h, parts, d, d), jnp.float32),
       'dz': norm,
-      'bias_q': bias,
+      'bias_q': bias_q,
     },
   )
   bias_q = outs['bias_q']
@@ -102,14 +101,12 @@ def backward(inputs, saved, do, dfinal, options):
   outs = call(
     rows.key_gradients,
     {'k': k, 'v': v, 'dkv': dkv, 'dz': dz},
-    {'dk': dk, 'dv': dv, 'bias_k': bias, 'bias_v': bias},
+    {'dk': dk, 'dv': dv, 'bias_k': bias_k, 'bias_v': bias_v},
   )
   if inputs.packed:
     dq = outs['dk']
   grads = hopper.gradients(inputs, dq, outs['dk'], outs['dv'])
-  if bias is not None:
-    sums = bias_q, outs['bias_k'], outs['bias_v']
-    bias = jnp.stack([x.sum((0, 2)) for x in sums])
+  bias = hopper_columns.total((bias_q, outs['bias_k'], outs['bias_v']))
   return grads, bias, dstate
 
 

@@ -12,6 +12,7 @@ from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import hopper
+from kernels.hopper_columns import Columns
 from kernels.linear import features
 
 
@@ -117,42 +118,6 @@ class _Walk:
       )
 
 
-class _Columns:
-  """Sums over the rows of what a block writes: the gradient of a bias.
-
-  A product with ones, of the bfloat16 tiles that are sent, makes them.
-  """
-
-  def __init__(self, walk, count, wanted):
-    self.walk, self.tools, self.count = walk, walk.tools, count * wanted
-    if wanted:
-      ones, numbers = walk.tools.views(walk.scratch.ones)
-      self.ones = ones.at[walk.w]
-      numbers = numbers.at[walk.w]
-      self.tools.publish((numbers, jnp.ones(numbers.shape, jnp.bfloat16)))
-
-  def zeros(self):
-    return (self.tools.zeros((hopper.TILE, 8)),) * self.count
-
-  def add(self, sums, *views):
-    """The sums with the tiles of a chunk, just written."""
-    if not sums:
-      return sums
-    return self.tools.add(
-      *(
-        (x, [(hopper.turned(tiles.at[self.walk.w]), hopper.turned(self.ones))])
-        for x, (tiles, _) in zip(sums, views, strict=True)
-      )
-    )
-
-  def store(self, sums, *targets):
-    walk = self.walk
-    for x, target in zip(sums, targets, strict=False):
-      # Every column is the sum.
-      where = walk.b, walk.h, walk.part, hopper.tile(walk.w)
-      target[where] = jnp.sum(x, axis=1) / 8
-
-
 def _plain(plan):
   return plan.feature_map == 'identity' and not plan.normalize
 
@@ -230,7 +195,8 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
     factors, factor_rows = (v.at[w] for v in tools.views(scratch.factors))
     tools.publish((factor_rows, jnp.zeros(factor_rows.shape, jnp.bfloat16)))
   dq_views = tools.views(scratch.dq)
-  columns = _Columns(walk, 1, outs.bias_q is not None)
+  wanted = outs.bias_q is not None
+  columns = Columns(tools, scratch.ones, w, int(wanted))
 
   def over_tiles(ref):
     return sum(tools.load(ref.at[i], hopper.ROWS) for i in numbers)
@@ -282,13 +248,14 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
     if plan.normalize:
       terms.append([(hopper.turned(q_w), hopper.turned(factors))])
     sums = tools.add(*zip(sums, terms, strict=True))
-    return sums, columns.add(bias, dq_views)
+    return sums, columns.add(bias, dq_views[0].at[w])
 
   sums = (tools.zeros(),) * plan.warpgroups
   if plan.normalize:
     sums = *sums, tools.zeros((hopper.TILE, 16))
   sums, bias = walk.run(step, (sums, columns.zeros()))
-  columns.store(bias, outs.bias_q)
+  if wanted:
+    columns.store(bias, [outs.bias_q], (b, h, part))
   scale = 1.0 if plan.normalize else options.scale
   for i in range(plan.warpgroups):
     dkv = sums[i] * scale
@@ -326,7 +293,8 @@ def _key_gradients(ins, outs, scratch, *, plan, options, tools):
   walk.meet()
   dz = walk.column_sum(ins.dz) if plan.normalize else None
   dk_views, dv_views = tools.views(scratch.dk), tools.views(scratch.dv)
-  columns = _Columns(walk, 2, outs.bias_k is not None)
+  wanted = outs.bias_k is not None
+  columns = Columns(tools, scratch.ones, w, 2 * wanted)
 
   def step(chunk, bias):
     mapped = plan.feature_map != 'identity'
@@ -343,15 +311,17 @@ def _key_gradients(ins, outs, scratch, *, plan, options, tools):
       dk = dk + hopper.col(dz)
     if mapped:
       dk = dk * features.slope(plan.feature_map, x)
-    if ins.mask is not None or bias:
+    if ins.mask is not None or wanted:
       # Rows behind the end are not written, but would be summed.
       valid = chunk.valid()
       dk, dv = hopper.keep(valid, dk), hopper.keep(valid, dv)
     walk.write(chunk, (dk_views, dk, outs.dk), (dv_views, dv, outs.dv))
-    return columns.add(bias, dk_views, dv_views)
+    return columns.add(bias, dk_views[0].at[w], dv_views[0].at[w])
 
   bias = walk.run(step, columns.zeros())
-  columns.store(bias, outs.bias_k, outs.bias_v)
+  if wanted:
+    where = walk.b, walk.h, walk.part
+    columns.store(bias, [outs.bias_k, outs.bias_v], where)
   plgpu.wait_smem_to_gmem(0)
 
 
