@@ -26,7 +26,8 @@ ROOMS = {
     'lra.training': ('lra.objectives', 'lra.report', 'lra.models', 'lra.nn',
                      'lra.data', 'jax', *GROUND),
     'lra.costs': ('lra.training', 'lra.report', 'lra.models', 'lra.nn',
-                  'lra.data', 'lra.command', 'jax', *GROUND),
+                  'lra.data', 'lra.command', 'kernels', 'kernels.tools', 'jax',
+                  *GROUND),
 }
 _HALL = ('lra', 'jax')  # main and sweep: everything
 FILES = {

@@ -58,7 +58,7 @@ def backward(inputs, saved, do, dfinal, options):
 
 
 def _size(width, dtype):
-  """Rows and columns of a block, depth, warps and stages."""
+  """(rows, columns of a block, depth of a slice, warps, stages)."""
   lanes = triton_blocks.padded(width)
   if dtype == jnp.float32:
     match lanes:

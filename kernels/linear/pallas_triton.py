@@ -75,7 +75,7 @@ class _Size:
 
 
 def _size(kernel, width, dtype):
-  """The `_Size` of a kernel: no register spilled on any card."""
+  """The `_Size` of a kernel: what fits its registers and 99 KiB shared."""
   lanes = triton_blocks.padded(width)
   if dtype == jnp.float32:
     match lanes:

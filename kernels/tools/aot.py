@@ -4,6 +4,7 @@ TPU programs need the package `libtpu`, H200 programs the CUDA plugin of JAX;
 neither needs the hardware.
 """
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -61,6 +62,15 @@ def device(target):
   except Exception as error:  # JAX raises several kinds
     raise Unavailable(f'libtpu has no {target}: {error}') from error
   return topology.devices[0]
+
+
+def lowering(target):
+  """A context in which programs are lowered for a target."""
+  if target != 'h200':
+    return contextlib.nullcontext()
+  from kernels.tools import cuda
+
+  return cuda.CARDS[target].lowering()
 
 
 def platform(target):

@@ -98,7 +98,7 @@ def program(name: str, direction: str, heads: int, head_width: int,
   x = jax.ShapeDtypeStruct((batch, length, width), jnp.bfloat16)
   mask = jax.ShapeDtypeStruct((batch, length), bool)
 
-  with kernels.target(aot.platform(target)):
+  with kernels.target(aot.platform(target)), aot.lowering(target):
     params = jax.eval_shape(functools.partial(mixer.init, train=False),
                             jax.random.key(0), x, mask)
     arguments = jax.tree.map(placed, (params, x, mask))

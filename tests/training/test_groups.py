@@ -70,7 +70,8 @@ def test_clipping_does_not_count_frozen_gradients():
                          1, **fields)
   square = sum(np.sum((np.asarray(after[n], np.float64) - before[n])**2)
                for n in before)
-  assert np.sqrt(square) == pytest.approx(0.1 * 1e-3, rel=1e-4)
+  # Rounding of the parameters is 1e-4 of so small an update.
+  assert np.sqrt(square) == pytest.approx(0.1 * 1e-3, rel=1e-3)
 
 
 @pytest.mark.parametrize('groups,words', [
