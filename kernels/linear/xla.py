@@ -28,8 +28,10 @@ def forward(inputs, options, save):
   out = products.einsum(f'{t}d,bhde->{t}e', phi_q, kv_BxHxDxE) * options.scale
   if options.normalize:
     out = out / order.norm(phi_q, z_BxHxD, options.eps)
-  (out,) = order.outward(out.astype(dtype))
-  return out, final, (kv_BxHxDxE, z_BxHxD, out) if save else None
+  (out,) = order.outward(out)
+  # Unrounded, or the gradients of bfloat16 would lose what nearly cancels.
+  saved = (kv_BxHxDxE, z_BxHxD, out if options.normalize else None)
+  return out.astype(dtype), final, saved if save else None
 
 
 def backward(inputs, saved, do, dfinal, options):
@@ -47,14 +49,13 @@ def backward(inputs, saved, do, dfinal, options):
   slope_q, slope_k = (
     features.slope_from(options.feature_map, phi) for phi in (phi_q, phi_k)
   )
-  do, out = order.inward(do, out)
+  (do,) = order.inward(do)
   dphi_q = products.einsum(f'{t}e,bhde->{t}d', do, kv) * options.scale
   dz = 0.0
   if options.normalize:
     norm = order.norm(phi_q.astype(dtype), z_BxHxD, options.eps)
-    delta = jnp.sum(
-      do.astype(jnp.float32) * out, axis=-1, keepdims=True
-    )
+    (out,) = order.inward(out)
+    delta = jnp.sum(do.astype(jnp.float32) * out, axis=-1, keepdims=True)
     dphi_q = (dphi_q - delta * order.each(z_BxHxD)) / norm
     phi_q = phi_q / norm
     dz = -products.einsum(f'{t}d,{t}e->bhde', phi_q, delta)[..., 0]

@@ -30,11 +30,11 @@ def test_no_copies_and_hardly_more_than_the_floor(
 
 
 @pytest.mark.full
-def test_plain_xla_copies_and_moves_more():
+def test_plain_xla_moves_more():
   """The test above can fail: the same layer without its kernel does."""
   _require('v5e')
   found = layers.measure('linear_transformer', 'both', 4, 64, 'v5e', 'xla')
-  assert found['copies'] and found['ratio'] > 1.5
+  assert found['ratio'] > 1.5
 
 
 def test_floor_of_a_layer_counted_by_hand():
