@@ -2,9 +2,9 @@
 
 A row of L tokens holds up to N segments, told apart by `segment_ids`. Each is
 cut into chunks of C tokens from its own first token on, so a row has at most
-L / C + N of them, and sequences packed back to back cost what their tokens
-cost. A chunk is gathered, whatever its first row; its rows behind the end of
-its segment are zeros.
+L / C + N of them. So many are computed, needed or not: sequences packed back
+to back cost little more than their tokens. A chunk is gathered, whatever its
+first row; its rows behind the end of its segment are zeros.
 
 Shapes: B rows, L tokens, N segments, P chunks, C tokens of a chunk.
 """

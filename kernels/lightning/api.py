@@ -25,7 +25,7 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
   Args:
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
       float32 products run at the highest precision.
-    kernel: 'xla', 'pallas_tpu', 'pallas_gpu', or 'auto' for the device's own
+    kernel: one of `kernels.OPS['lightning']`, or 'auto': the device's own
       where it supports the operands, else 'xla'.
     slopes: [H], finite, >= 0; None = 2**(-8 (h + 1) / H). No gradient.
     mask: bool [B, L], True = token; None = all True. No gradient.
@@ -37,7 +37,8 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
     segment_ids: int32 [B, L] or None: tokens see those of their own id only,
       so that a row may hold several sequences, back to back. Ids are 0 to
       num_segments - 1, those of one id neighbours; others, such as -1, are of
-      padding, which acts as masked and costs no products. Plain XLA only.
+      padding, which acts as masked. What a row costs is a matter of its L
+      and N, whatever it holds. Plain XLA only.
     num_segments: N, an int; with it states have an axis N behind B.
 
   Returns:
@@ -116,8 +117,7 @@ def _attend(
     inputs = with_variable_bias(inputs)
     out, state = segments.attend(inputs, options, segment_ids, num_segments)
     return (out, state) if return_state else out
-  activates = getattr(dispatch.backend('lightning', name), 'ACTIVATES', False)
-  if activation == 'silu' and not activates:
+  if activation == 'silu' and name == 'xla':
     inputs = activated(inputs)
     options = dataclasses.replace(options, activation='identity')
   out, state = vjp.attend('lightning', name, options, inputs)

@@ -15,8 +15,6 @@ from kernels import chunks, dispatch, hopper, hopper_sums
 from kernels.lightning import pallas_gpu_backward, pallas_gpu_forward
 
 PAIR = 2 * hopper.TILE
-# SiLU of q, k and v is done as they arrive.
-ACTIVATES = True
 
 
 def supported(shape, dtype):

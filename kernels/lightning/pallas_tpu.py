@@ -24,8 +24,6 @@ from kernels.lightning.pallas_tpu_steps import Steps, call, scalars
 # Packed inputs: the widest row of q, and the largest state of all heads.
 MAX_ROW = 2048
 MAX_STATE = 1024 * 1024
-# SiLU of q, k and v is done as they are loaded.
-ACTIVATES = True
 
 
 def supported(shape, dtype):

@@ -18,8 +18,6 @@ from kernels import chunks, dispatch, triton, triton_blocks
 from kernels.lightning import pallas_triton_walk
 from kernels.linear.options import check_value_width
 
-ACTIVATES = True
-
 
 def supported(shape, dtype, value_width=None, state=False):
   """Raises NotImplementedError for what `forward` cannot take."""

@@ -1,8 +1,8 @@
 """Linear attention: the public functions and their dispatch."""
 
-from kernels import checks, dispatch, vjp
-from kernels.inputs import Inputs, with_variable_bias
-from kernels.linear import features, segments
+from kernels import checks, dispatch
+from kernels.inputs import Inputs
+from kernels.linear import call, features
 from kernels.linear.options import LinearOptions
 
 
@@ -19,7 +19,7 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
       float32 products run at the highest precision. 'xla' also takes values
       of another width than the features: v [B, L, H, E].
-    kernel: 'xla', 'pallas_tpu', 'pallas_gpu', or 'auto' for the device's own
+    kernel: one of `kernels.OPS['linear']`, or 'auto': the device's own
       where it supports the operands, else 'xla'.
     mask: bool [B, L], True = token; None = all True. Has no gradient.
     feature_map: phi, 'elu1' (elu(x) + 1, the default), 'relu' or 'identity'.
@@ -31,7 +31,8 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
     segment_ids: int32 [B, L] or None: tokens see those of their own id only,
       so that a row may hold several sequences, back to back. Ids are 0 to
       num_segments - 1, those of one id neighbours; others, such as -1, are of
-      padding, which acts as masked and costs no products. Plain XLA only.
+      padding, which acts as masked. What a row costs is a matter of its L
+      and N, whatever it holds. Plain XLA only.
     num_segments: N, an int; with it states have an axis N behind B.
 
   Returns:
@@ -107,18 +108,6 @@ def _attend(
     return_state=bool(return_state),
     interpret=dispatch.interpret_params(),
   )
-  name = dispatch.resolve(
-    'linear',
-    kernel,
-    inputs.shape,
-    inputs.dtype,
-    value_width=width,
-    state=initial_state is not None or options.return_state,
-    segments=segment_ids is not None,
+  return call.run(
+    'linear', kernel, options, inputs, segment_ids, num_segments, width
   )
-  if segment_ids is not None:
-    inputs = with_variable_bias(inputs)
-    out, state = segments.attend(inputs, options, segment_ids, num_segments)
-  else:
-    out, state = vjp.attend('linear', name, options, inputs)
-  return (out, state) if return_state else out

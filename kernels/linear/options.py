@@ -21,12 +21,3 @@ def check_value_width(shape, value_width):
       'the Pallas kernels need features as wide as the values, got '
       f"{shape[-1]} and {value_width}: use kernel='xla' or 'auto'"
     )
-
-
-def check_state(state):
-  """Raises NotImplementedError for a call with states, coming or going."""
-  if state:
-    raise NotImplementedError(
-      'this Pallas kernel takes and returns no state of linear attention: '
-      "use kernel='xla' or 'auto'"
-    )

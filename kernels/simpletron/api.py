@@ -1,8 +1,8 @@
 """SimpleTRON attention: linear attention with identity features."""
 
-from kernels import checks, dispatch, vjp
-from kernels.inputs import Inputs, with_variable_bias
-from kernels.linear import segments
+from kernels import checks, dispatch
+from kernels.inputs import Inputs
+from kernels.linear import call
 from kernels.linear.options import LinearOptions
 
 
@@ -18,7 +18,7 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
   Args:
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
       float32 products run at the highest precision.
-    kernel: 'xla', 'pallas_tpu', 'pallas_gpu', or 'auto' for the device's own
+    kernel: one of `kernels.OPS['simpletron']`, or 'auto': the device's own
       where it supports the operands, else 'xla'.
     mask: bool [B, L], True = token; None = all True. Has no gradient.
     scale: a Python number; None = L**-0.5, with the L of q, mask or not.
@@ -80,20 +80,9 @@ def _attend(
   options = linear_options(
     checks.check_number('scale', scale), bool(return_state)
   )
-  name = dispatch.resolve(
-    'simpletron',
-    kernel,
-    inputs.shape,
-    inputs.dtype,
-    state=initial_state is not None or options.return_state,
-    segments=segment_ids is not None,
+  return call.run(
+    'simpletron', kernel, options, inputs, segment_ids, num_segments
   )
-  if segment_ids is not None:
-    inputs = with_variable_bias(inputs)
-    out, state = segments.attend(inputs, options, segment_ids, num_segments)
-  else:
-    out, state = vjp.attend('linear', name, options, inputs)
-  return (out, state) if return_state else out
 
 
 def linear_options(scale, return_state=False):

@@ -3,7 +3,7 @@
   python -m kernels.tools.h200 --ops lightning --widths 64,128
 
 prints registers and spills of every kernel, as ptxas reports them, and fails
-if one spills. Needs the wheels of the extra `aot_cuda`: the CUDA plugin of
+if one spills. Needs the wheels of the extra `aot-cuda`: the CUDA plugin of
 the installed jax, and ptxas. Environment variables have to be set before jax
 is imported, so the command starts itself again in a process of its own.
 """
@@ -19,29 +19,6 @@ import sys
 import tempfile
 import time
 
-# XLA's GpuTargetConfigProto; the limits are those of the data sheet.
-TARGET = """
-gpu_device_info {
-  threads_per_block_limit: 1024 threads_per_warp: 32
-  shared_memory_per_block: 49152 shared_memory_per_core: 233472
-  shared_memory_per_block_optin: 232448
-  threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128
-  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535
-  block_dim_limit_z: 65535
-  thread_dim_limit_x: 1024 thread_dim_limit_y: 1024 thread_dim_limit_z: 64
-  memory_bandwidth: 4800000000000 l2_cache_size: 52428800
-  clock_rate_ghz: 1.98 device_memory_size: 151397597184
-  cuda_compute_capability { major: 9 feature_extension: ACCELERATED_FEATURES }
-  registers_per_core_limit: 65536 registers_per_block_limit: 65536
-  device_vendor: "NVIDIA Corporation" device_address_bits: 64
-  name: "NVIDIA H200"
-  driver_version: "13.0.0" runtime_version: "13.0.0"
-  compile_time_toolkit_version: "13.0.0" dnn_version: "9.12.0"
-}
-platform_name: "CUDA"
-dnn_version_info { major: 9 minor: 12 patch: 0 }
-device_description_str: "NVIDIA H200"
-"""
 ENVIRONMENT = {
   'JAX_PLATFORMS': 'cpu',
   'CUDA_VISIBLE_DEVICES': '',
@@ -75,12 +52,12 @@ def missing():
   find = importlib.util.find_spec
   # Asking for a submodule imports its parent, which may not be there.
   if not (find('jax_plugins') and find('jax_plugins.xla_cuda13')):
-    return 'jax-cuda13-plugin is not installed (extra aot_cuda)'
+    return 'jax-cuda13-plugin is not installed (extra aot-cuda)'
   found = importlib.metadata.version('jax-cuda13-plugin')
   if found != jax.__version__:
     return f'jax-cuda13-plugin is {found}, jax is {jax.__version__}'
   if importlib.util.find_spec('nvidia.cu13') is None:
-    return 'nvidia-cuda-nvcc is not installed (extra aot_cuda)'
+    return 'nvidia-cuda-nvcc is not installed (extra aot-cuda)'
   return None
 
 
@@ -93,21 +70,12 @@ def device():
   Raises:
     RuntimeError: the wheels are missing or do not work; says why.
   """
-  reason = missing()
-  if reason:
-    raise RuntimeError(reason)
   if not os.path.exists('/proc/driver/nvidia'):
     for name in ('CUDA_VISIBLE_DEVICES', 'XLA_FLAGS'):
       os.environ.setdefault(name, ENVIRONMENT[name])
-  from jax.experimental import topologies
+  from kernels.tools import cuda
 
-  try:
-    topology = topologies.get_topology_desc(
-      platform='cuda', target_config=TARGET, topology='1x1x1'
-    )
-  except Exception as error:  # jax raises several kinds
-    raise RuntimeError(f'no H200 to compile for: {error}') from error
-  return topology.devices[0]
+  return cuda.CARDS['h200'].device()
 
 
 def compiled(function, *arguments):
@@ -243,30 +211,48 @@ def _report(op, which, width, masked, packed):
 
 
 def reports(ops, widths):
-  """The rows of a process of its own, as dictionaries.
+  """The rows of a process of its own; see `rows_of`."""
+  return rows_of('kernels.tools.h200', ENVIRONMENT, ops, widths)
+
+
+def rows_of(module, environment, ops, widths):
+  """What `python -m module --rows` prints, as dictionaries.
+
+  Args:
+    module: a command that takes what `arguments` reads.
+    environment: variables that its process needs besides those of this one.
+    ops, widths: its lists.
 
   Raises:
     RuntimeError: the process failed; the message is the end of its output.
   """
-  command = [sys.executable, '-m', 'kernels.tools.h200', '--rows']
+  command = [sys.executable, '-m', module, '--rows']
   command += ['--ops', ','.join(ops), '--widths', ','.join(map(str, widths))]
   done = subprocess.run(
-    command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True
+    command,
+    env={**os.environ, **environment},
+    capture_output=True,
+    text=True,
   )
   if done.returncode:
     raise RuntimeError(done.stderr[-4000:])
   return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def main():
-  parser = argparse.ArgumentParser(description=__doc__)
+def arguments(description):
+  """(ops, widths, whether to print rows only) of the command line."""
+  parser = argparse.ArgumentParser(description=description)
   parser.add_argument('--ops', default='linear,simpletron,lightning')
   parser.add_argument('--widths', default='64,128')
   parser.add_argument('--rows', action='store_true', help=argparse.SUPPRESS)
   args = parser.parse_args()
-  ops = args.ops.split(',')
   widths = [int(width) for width in args.widths.split(',')]
-  if args.rows:
+  return args.ops.split(','), widths, args.rows
+
+
+def main():
+  ops, widths, rows_only = arguments(__doc__)
+  if rows_only:
     for op in ops:
       for width in widths:
         for masked, packed in FORMS:

@@ -4,7 +4,7 @@
 
 compiles every program, lets ptxas report on the PTX that XLA wrote, prints a
 table, and fails if a kernel spills or a program copies an operand. Needs the
-wheels of the extra `aot_cuda`. The command starts itself again in a process of
+wheels of the extra `aot-cuda`. The command starts itself again in a process of
 its own for every card: XLA reads where to write PTX once.
 """
 

@@ -145,7 +145,8 @@ def tables(targets: list[str]) -> list[str]:
           'moved / floor', 'copies', 'launches', 'XLA: moved / T', 'copies']
   return [
       f'bfloat16, B {BATCH}, L {LENGTH:,}, D = H Dh, a mask. T = bytes of one '
-      '[B, L, D].', '', table(head, rows), *reasons]
+      '[B, L, D]. Products for a GPU are cuBLASLt\'s.', '', table(head, rows),
+      *reasons]
 
 
 def _row(target, name, direction, heads, head_width):

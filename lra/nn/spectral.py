@@ -31,7 +31,7 @@ class SpectralMixer(HeadMixer):
     num_features: M, all features of a head.
     redraw: whether each training step draws its own noise, from the 'dropout'
       stream; evaluation uses that of initialisation.
-    kernel: 'auto', 'xla', 'pallas_gpu' or 'pallas_tpu'.
+    kernel: 'auto' or one of `kernels.OPS['linear']`.
 
   Raises:
     UserError: the heads do not divide the width, or too few features.

@@ -53,7 +53,7 @@ def test_what_the_sanitizer_says(tmp_path, monkeypatch):
       'case $2 in racecheck) echo "= RACECHECK SUMMARY: 3 hazards" ;;\n'
       '*) echo "= ERROR SUMMARY: 0 errors" ;; esac\n')
   program.chmod(0o755)
-  monkeypatch.setenv('PATH', str(tmp_path), prepend=':')
+  monkeypatch.setenv('PATH', str(tmp_path))
   monkeypatch.setattr(onchip.sys, 'prefix', str(tmp_path))
   found = onchip._races(None)
   assert [found[tool]['found'] for tool in onchip.SANITIZERS] == [3, 0, 0]

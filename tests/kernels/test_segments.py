@@ -141,7 +141,8 @@ def test_packed_with_its_bias(op):
   plain = errors.FUNCTIONS[op](
     q, k, v, mask=mask, segment_ids=ids, num_segments=COUNT, **more
   )
-  np.testing.assert_array_equal(out, plain)
+  # Not bit for bit: a processor may join products and sums otherwise.
+  assert relative_rms(out, plain) < 1e-6
   assert relative_rms(dbias, np.asarray(dqkv).sum((0, 1))) < 1e-5
 
 

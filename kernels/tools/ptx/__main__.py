@@ -4,7 +4,6 @@ Fails if there is one. Needs the wheels that `kernels.tools.h200` needs, and
 like it starts itself again in a process of its own.
 """
 
-import argparse
 import json
 import sys
 
@@ -19,14 +18,8 @@ HEADER = (
 
 
 def main():
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--ops', default='linear,simpletron,lightning')
-  parser.add_argument('--widths', default='64,128')
-  parser.add_argument('--rows', action='store_true', help=argparse.SUPPRESS)
-  args = parser.parse_args()
-  ops = args.ops.split(',')
-  widths = [int(width) for width in args.widths.split(',')]
-  if args.rows:
+  ops, widths, rows_only = h200.arguments(__doc__)
+  if rows_only:
     for op in ops:
       for width in widths:
         for row in compiled.rows(op, width):

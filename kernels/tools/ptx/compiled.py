@@ -1,9 +1,6 @@
 """The PTX of the Mosaic kernels in a program, and what runs of it find."""
 
-import json
 import os
-import subprocess
-import sys
 
 from kernels.tools import h200
 from kernels.tools.ptx import parse, run
@@ -57,19 +54,8 @@ def rows(op, width):
 
 
 def reports(ops, widths):
-  """`rows` of a process of its own, for all ops and widths.
-
-  Raises:
-    RuntimeError: the process failed; the message is the end of its output.
-  """
-  command = [sys.executable, '-m', 'kernels.tools.ptx', '--rows']
-  command += ['--ops', ','.join(ops), '--widths', ','.join(map(str, widths))]
-  done = subprocess.run(
-    command, env={**os.environ, **ENVIRONMENT}, capture_output=True, text=True
-  )
-  if done.returncode:
-    raise RuntimeError(done.stderr[-4000:])
-  return [json.loads(line) for line in done.stdout.splitlines()]
+  """`rows` of a process of its own; see `h200.rows_of`."""
+  return h200.rows_of('kernels.tools.ptx', ENVIRONMENT, ops, widths)
 
 
 def describe(kernel, race):
