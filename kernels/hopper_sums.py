@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import chunks, dispatch, hopper
+from kernels import chunks, dispatch, hopper, hopper_call
 from kernels.lightning import silu
 from kernels.linear import features
 
@@ -50,7 +50,7 @@ class Plan:
   @property
   def per_part(self):
     """Chunks in a part; the last part may have fewer."""
-    even = -(-hopper.chunk_count(self.length) // self.parts)
+    even = -(-hopper_call.chunk_count(self.length) // self.parts)
     return self.chunks_per_part or even
 
 
@@ -58,7 +58,7 @@ def sums(x, y, mask, plan, slopes=None):
   """Sums over each part.
 
   Args:
-    x, y: bf16 [B, L, H, Dh], arrays or `hopper.Heads`.
+    x, y: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
     mask: bool [B, L] or None.
     plan: Plan.
     slopes: float32 [H] or None. With slopes, row j of a part of n rows
@@ -69,12 +69,14 @@ def sums(x, y, mask, plan, slopes=None):
     (float32 [B, H, parts, Dh, Dh], float32 [B, H, parts, Dh] or None).
   """
   b, _, h, d = x.shape
-  like = functools.partial(dispatch.like, hopper.whole(x), dtype=jnp.float32)
+  like = functools.partial(
+    dispatch.like, hopper_call.whole(x), dtype=jnp.float32
+  )
   outs = {
     'xy': like((b, h, plan.parts, d, d)),
     'z': like((b, h, plan.parts, d)) if plan.normalize else None,
   }
-  ins = {'x': x, 'y': y, 'mask': hopper.mask_rows(mask), 'slopes': slopes}
+  ins = {'x': x, 'y': y, 'mask': hopper_call.mask_rows(mask), 'slopes': slopes}
   w, stages = plan.warpgroups, plan.stages
   tools = hopper.Tools(plan.interpret is not None)
   barrier = functools.partial(plgpu.Barrier, num_barriers=stages)
@@ -88,7 +90,7 @@ def sums(x, y, mask, plan, slopes=None):
     'free': barrier(num_arrivals=w),
     'met': plgpu.Barrier(num_arrivals=w),
   }
-  outs = hopper.call(
+  outs = hopper_call.call(
     'sums',
     functools.partial(_kernel, plan=plan, tools=tools),
     ins,
@@ -105,7 +107,7 @@ def sums(x, y, mask, plan, slopes=None):
 def _kernel(ins, outs, scratch, *, plan, tools):
   b, h, part, w = hopper.place(plan.warpgroups, ins.x.shape[2])
   first = part * plan.per_part
-  count = hopper.chunk_count(plan.length)
+  count = hopper_call.chunk_count(plan.length)
   steps = plan.per_part
   if count % steps:
     steps = jnp.minimum(steps, count - first)

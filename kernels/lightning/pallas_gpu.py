@@ -11,7 +11,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from kernels import chunks, dispatch, hopper, hopper_sums
+from kernels import chunks, dispatch, hopper, hopper_call, hopper_sums
 from kernels.lightning import pallas_gpu_backward, pallas_gpu_forward
 
 PAIR = 2 * hopper.TILE
@@ -19,7 +19,7 @@ PAIR = 2 * hopper.TILE
 
 def supported(shape, dtype):
   """Raises NotImplementedError for what `forward` cannot take."""
-  hopper.supported(
+  hopper_call.supported(
     shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
   )
 
@@ -83,7 +83,7 @@ class Plan:
 
 def _parts(blocks, pairs):
   """One part, unless that leaves more than half of the SMs empty."""
-  sms = hopper.sm_count()
+  sms = hopper_call.sm_count()
   if 2 * blocks > sms:
     return 1
   parts = max(1, min(pairs // 2, sms // blocks))
@@ -92,7 +92,7 @@ def _parts(blocks, pairs):
 
 def forward(inputs, options, save):
   """(out, final state or None, states in front of the pairs or None)."""
-  (q, k, v), mask = hopper.operands(inputs), inputs.mask
+  (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   slopes, initial_state = inputs.slopes, inputs.state
   plan = Plan.of(q.shape, options)
   before = None
@@ -113,7 +113,7 @@ def backward(inputs, saved, do, dfinal_state, options):
   if dfinal_state is not None:
     after = dfinal_state[:, :, None]
   if plan.parts > 1:
-    q, *_ = hopper.operands(inputs)
+    q, *_ = hopper_call.operands(inputs)
     sums = plan.sums(q, do, inputs.mask, slopes, reverse=True)
     after = _gradients_after(sums, slopes, dfinal_state, plan)
   return pallas_gpu_backward.run(inputs, saved, do, after, plan)

@@ -25,7 +25,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import chunks, dispatch, hopper, hopper_columns
+from kernels import chunks, dispatch, hopper, hopper_call, hopper_columns
 from kernels.hopper_columns import Columns
 from kernels.lightning import silu
 
@@ -42,14 +42,14 @@ def run(inputs, saved, do, after, plan):
     plan: pallas_gpu.Plan.
 
   Returns:
-    What `hopper.gradients` returns; float32 [3, H, Dh], or None where there
-    is no bias or, with two warpgroups, no register left to sum it; float32
-    [B, H, Dh, Dh] or None.
+    What `hopper_call.gradients` returns; float32 [3, H, Dh], or None where
+    there is no bias or, with two warpgroups, no register left to sum it;
+    float32 [B, H, Dh, Dh] or None.
   """
   b, _, h, d = plan.shape
-  q, k, v = hopper.operands(inputs)
+  q, k, v = hopper_call.operands(inputs)
   names = 'dq', 'dk', 'dv'
-  grads = dict(zip(names, hopper.gradients_like(inputs), strict=True))
+  grads = dict(zip(names, hopper_call.gradients_like(inputs), strict=True))
   like = functools.partial(dispatch.like, do)
   dinitial = like((b, h, d, d), jnp.float32)
   bias = (None,) * 3
@@ -58,7 +58,7 @@ def run(inputs, saved, do, after, plan):
   bias = dict(zip(('bias_q', 'bias_k', 'bias_v'), bias, strict=True))
   tools = hopper.Tools(plan.interpret is not None)
   stages = min(4 if plan.warpgroups == 1 else 2, 2 * plan.per_part)
-  outs = hopper.call(
+  outs = hopper_call.call(
     'lightning_backward',
     functools.partial(_kernel, plan=plan, tools=tools),
     {
@@ -67,7 +67,7 @@ def run(inputs, saved, do, after, plan):
       'v': v,
       'do': do,
       'saved': saved,
-      'mask': hopper.mask_rows(inputs.mask),
+      'mask': hopper_call.mask_rows(inputs.mask),
       'slopes': inputs.slopes,
       'after': after,
     },
@@ -83,7 +83,7 @@ def run(inputs, saved, do, after, plan):
     # Of the states, and inside a chunk; of every other one with the next.
     products=4 + 6 * hopper.TILE / d,
   )
-  grads = hopper.gradients(inputs, *(outs[name] for name in names))
+  grads = hopper_call.gradients(inputs, *(outs[name] for name in names))
   bias = hopper_columns.total([outs[name] for name in bias])
   return grads, bias, outs['dinitial']
 

@@ -14,7 +14,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import chunks, dispatch, hopper
+from kernels import chunks, dispatch, hopper, hopper_call
 from kernels.lightning import silu
 
 STAGES = 3
@@ -24,7 +24,7 @@ def run(q, k, v, mask, slopes, before, return_state, save, plan):
   """(out, final state or None, saved states or None).
 
   Args:
-    q, k, v: bf16 [B, L, H, Dh], arrays or `hopper.Heads`.
+    q, k, v: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
     mask: bool [B, L] or None.
     slopes: float32 [H].
     before: float32 [B, H, parts, Dh, Dh], the state in front of every part;
@@ -37,21 +37,21 @@ def run(q, k, v, mask, slopes, before, return_state, save, plan):
   """
   b, length, h, d = plan.shape
   w = plan.warpgroups
-  like = functools.partial(dispatch.like, hopper.whole(q))
+  like = functools.partial(dispatch.like, hopper_call.whole(q))
   tools = hopper.Tools(plan.interpret is not None)
   masked = mask is not None
   stages = min(STAGES, 2 * plan.per_part)
   numbers = plgpu.SMEM((stages, hopper.TILE), jnp.float32)
   final = like((b, h, d, d), jnp.float32)
   saved = like((b, h, plan.pairs, d, d), jnp.bfloat16)
-  outs = hopper.call(
+  outs = hopper_call.call(
     'lightning_forward',
     functools.partial(_kernel, plan=plan, tools=tools, stages=stages),
     {
       'q': q,
       'k': k,
       'v': v,
-      'mask': hopper.mask_rows(mask),
+      'mask': hopper_call.mask_rows(mask),
       'slopes': slopes,
       'before': before,
     },
@@ -85,7 +85,7 @@ def _kernel(ins, outs, scratch, *, plan, tools, stages):
   b, h, part, w = hopper.place(plan.warpgroups, plan.shape[2])
   length = plan.shape[1]
   first, steps = part * 2 * plan.per_part, 2 * plan.per_part
-  count = hopper.chunk_count(length)
+  count = hopper_call.chunk_count(length)
   if count % steps:
     steps = jnp.minimum(steps, count - first)
   numbers = hopper.numbers(plan.warpgroups)

@@ -12,7 +12,7 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import dispatch, hopper, hopper_columns, hopper_sums
+from kernels import dispatch, hopper, hopper_call, hopper_columns, hopper_sums
 from kernels.linear import pallas_gpu_rows as rows
 from kernels.linear.options import check_value_width
 
@@ -23,14 +23,14 @@ def supported(shape, dtype, value_width=None, state=False):
   """Raises NotImplementedError for what `forward` cannot take."""
   del state
   check_value_width(shape, value_width)
-  hopper.supported(
+  hopper_call.supported(
     shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
   )
 
 
 def forward(inputs, options, save):
   """(out, final state or None, sums or None); see `kernels.vjp`."""
-  (q, k, v), mask = hopper.operands(inputs), inputs.mask
+  (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   warpgroups = d // hopper.TILE
   parts = _parts(q.shape)
@@ -54,14 +54,14 @@ def forward(inputs, options, save):
   outs = call(
     rows.outputs,
     {'q': q, 'kv': kv, 'z': z},
-    {'o': dispatch.like(hopper.whole(q), q.shape, q.dtype)},
+    {'o': dispatch.like(hopper_call.whole(q), q.shape, q.dtype)},
   )
   return outs['o'], final, sums if save else None
 
 
 def backward(inputs, saved, do, dfinal, options):
   """(gradients of q, k, v; of the bias; of the initial state)."""
-  (q, k, v), mask = hopper.operands(inputs), inputs.mask
+  (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   kv, z = saved
   parts = _parts(q.shape)
@@ -72,8 +72,8 @@ def backward(inputs, saved, do, dfinal, options):
     normalize=options.normalize,
     stages=_stages(parts, length),
   )
-  like = functools.partial(dispatch.like, hopper.whole(q))
-  dq, dk, dv = hopper.gradients_like(inputs)
+  like = functools.partial(dispatch.like, hopper_call.whole(q))
+  dq, dk, dv = hopper_call.gradients_like(inputs)
   norm = like((b, h, parts, d), jnp.float32) if options.normalize else None
   bias_q, bias_k, bias_v = hopper_columns.like(inputs, parts, like)
   call = _caller(q, mask, options, plan)
@@ -105,7 +105,7 @@ def backward(inputs, saved, do, dfinal, options):
   )
   if inputs.packed:
     dq = outs['dk']
-  grads = hopper.gradients(inputs, dq, outs['dk'], outs['dv'])
+  grads = hopper_call.gradients(inputs, dq, outs['dk'], outs['dv'])
   bias = hopper_columns.total((bias_q, outs['bias_k'], outs['bias_v']))
   return grads, bias, dstate
 
@@ -113,11 +113,11 @@ def backward(inputs, saved, do, dfinal, options):
 def _parts(shape):
   b, length, h, d = shape
   per_sm = 2 if d == hopper.TILE else 1
-  return hopper.splits(b * h, hopper.chunk_count(length), per_sm)
+  return hopper_call.splits(b * h, hopper_call.chunk_count(length), per_sm)
 
 
 def _stages(parts, length):
-  return max(1, min(4, -(-hopper.chunk_count(length) // parts)))
+  return max(1, min(4, -(-hopper_call.chunk_count(length) // parts)))
 
 
 def _with_state(sums, state, options):
@@ -152,12 +152,12 @@ def _state(sums, options):
 def _caller(q, mask, options, plan):
   """Calls a kernel of `pallas_gpu_rows` on the grid of `plan`."""
   b, _, h, _ = q.shape
-  mask = hopper.mask_rows(mask)
+  mask = hopper_call.mask_rows(mask)
   tools = hopper.Tools(options.interpret is not None)
   plan = dataclasses.replace(plan, feature_map=options.feature_map)
 
   def call(kernel, ins, outs):
-    return hopper.call(
+    return hopper_call.call(
       kernel.name,
       functools.partial(kernel.body, plan=plan, options=options, tools=tools),
       {**ins, 'mask': mask},

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import hopper
+from kernels import hopper, hopper_call
 from kernels.hopper_columns import Columns
 from kernels.linear import features
 
@@ -42,7 +42,7 @@ class _Walk:
     self.plan, self.tools = plan, tools
     self.numbers = hopper.numbers(plan.warpgroups)
     self.first = self.part * plan.per_part
-    count, self.steps = hopper.chunk_count(plan.length), plan.per_part
+    count, self.steps = hopper_call.chunk_count(plan.length), plan.per_part
     if count % self.steps:
       self.steps = jnp.minimum(self.steps, count - self.first)
     self.views = {n: tools.views(getattr(scratch, n)) for n in names}

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
 import kernels
-from kernels import hopper
+from kernels import hopper, hopper_call
 from kernels.tools import h200
 
 PTXAS = """
@@ -78,11 +78,11 @@ def test_xla_is_told_what_a_kernel_costs(op, monkeypatch):
 
 def test_sms_are_counted_where_the_gpu_is_here(monkeypatch):
   gpu = types.SimpleNamespace(platform='gpu', core_count=114)
-  assert hopper.sm_count() == hopper.SM_COUNT
+  assert hopper_call.sm_count() == hopper_call.SM_COUNT
   monkeypatch.setattr(jax, 'local_devices', lambda: [gpu])
-  assert hopper.sm_count() == 114
+  assert hopper_call.sm_count() == 114
   with kernels.target('gpu'):
-    assert hopper.sm_count() == hopper.SM_COUNT
+    assert hopper_call.sm_count() == hopper_call.SM_COUNT
 
 
 @pytest.mark.full

@@ -15,7 +15,7 @@ import test_tpu_packed as packed
 pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
 import kernels
-from kernels import hopper
+from kernels import hopper_call
 from kernels.hopper_columns import Columns
 from kernels.lightning import pallas_gpu as lightning
 from kernels.lightning import silu
@@ -44,7 +44,7 @@ CALLS = [
 def simulator():
   """The interpreter's parameters; it stops at a race."""
   try:
-    hopper.supported((1, 1, 1, 64), jnp.bfloat16, 'any', False)
+    hopper_call.supported((1, 1, 1, 64), jnp.bfloat16, 'any', False)
   except NotImplementedError as reason:
     pytest.skip(str(reason))
   from jax.experimental.pallas import mosaic_gpu as plgpu
@@ -55,7 +55,7 @@ def simulator():
 @pytest.mark.parametrize('call, parts', CALLS, ids=str)
 def test_packed_against_float64(call, parts, simulator, monkeypatch):
   if parts is not None:
-    monkeypatch.setattr(hopper, 'splits', lambda *_: parts)
+    monkeypatch.setattr(hopper_call, 'splits', lambda *_: parts)
     monkeypatch.setattr(lightning, '_parts', lambda *_: parts)
   _check(call, _run(call, simulator))
 
@@ -171,9 +171,9 @@ def test_a_state_makes_two_calls_one(simulator):
 
 
 def _swap_keys_and_values(monkeypatch):
-  thirds = hopper._thirds
+  thirds = hopper_call._thirds
   swapped = lambda *args: [thirds(*args)[i] for i in (0, 2, 1)]
-  monkeypatch.setattr(hopper, '_thirds', swapped)
+  monkeypatch.setattr(hopper_call, '_thirds', swapped)
 
 
 def _forget_the_derivative(monkeypatch):

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
 import kernels
-from kernels import dispatch, hopper
+from kernels import dispatch, hopper, hopper_call
 from kernels.lightning import pallas_gpu as lightning
 from kernels.linear import pallas_gpu as linear
 from kernels.tools import errors
@@ -47,7 +47,7 @@ CASES = [
 def simulator():
   """Context of the interpreter, which stops at a race."""
   try:
-    hopper.supported((1, 1, 1, 64), jnp.bfloat16, 'any', False)
+    hopper_call.supported((1, 1, 1, 64), jnp.bfloat16, 'any', False)
   except NotImplementedError as reason:
     pytest.skip(str(reason))
   from jax.experimental.pallas import mosaic_gpu as plgpu
@@ -61,7 +61,7 @@ def simulator():
 
 def _cut(monkeypatch, parts):
   if parts is not None:
-    monkeypatch.setattr(hopper, 'splits', lambda *_: parts)
+    monkeypatch.setattr(hopper_call, 'splits', lambda *_: parts)
     monkeypatch.setattr(lightning, '_parts', lambda *_: parts)
 
 
@@ -143,10 +143,10 @@ def test_auto_takes_the_best_that_can_run(op):
 @pytest.mark.parametrize('chunks', (1, 3, 16, 63, 64, 1025))
 def test_parts_cover_the_sequence_and_fill_the_device(pairs, chunks):
   for per_sm in (1, 2):
-    parts = hopper.splits(pairs, chunks, per_sm)
+    parts = hopper_call.splits(pairs, chunks, per_sm)
     per = -(-chunks // parts)
     assert (parts - 1) * per < chunks <= parts * per  # none empty, all there
-    slots = hopper.SM_COUNT * per_sm
+    slots = hopper_call.SM_COUNT * per_sm
     if parts > 1:
       assert per >= 4
     if chunks >= 64:
@@ -156,7 +156,7 @@ def test_parts_cover_the_sequence_and_fill_the_device(pairs, chunks):
 
 def test_lightning_cuts_only_what_leaves_the_device_empty():
   assert lightning._parts(128, 32) == 1
-  assert lightning._parts(8, 512) * 8 > 0.9 * hopper.SM_COUNT
+  assert lightning._parts(8, 512) * 8 > 0.9 * hopper_call.SM_COUNT
   assert lightning._parts(1, 1) == 1
   for pairs in range(1, 70):
     parts = lightning._parts(4, pairs)

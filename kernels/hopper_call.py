@@ -1,0 +1,326 @@
+"""Calls of the Mosaic-GPU kernels for Hopper: what runs where, on which arrays.
+
+`kernels.hopper` has what their bodies share.
+"""
+
+import dataclasses
+import functools
+import inspect
+import math
+import types
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from kernels import dispatch
+from kernels.hopper import TILE
+
+WIDTHS = (64, 128)
+SM_COUNT = 132  # of an H200
+
+
+def supported(shape, dtype, interpret, local):
+  """Raises NotImplementedError for what the Hopper kernels cannot take.
+
+  Args:
+    shape, dtype: of q.
+    interpret: the interpreter's parameters or None.
+    local: False when the program is for a device that is not here.
+  """
+  if shape[-1] not in WIDTHS:
+    raise NotImplementedError(
+      f'pallas_gpu supports head widths Dh (last dimension of q, k, v) '
+      f'in {WIDTHS}, got {shape[-1]}'
+    )
+  if jnp.dtype(dtype) != jnp.bfloat16:
+    raise NotImplementedError(
+      f'pallas_gpu supports bfloat16 q, k, v, got {jnp.dtype(dtype)}'
+    )
+  if interpret is not None:
+    _check_interpreter()
+  elif local:
+    _check_device()
+
+
+def _check_interpreter():
+  if not hasattr(plgpu, 'InterpretGPUParams'):
+    raise NotImplementedError(
+      f'the GPU interpreter of jax {jax.__version__} cannot run '
+      'pallas_gpu (transposed operands of wgmma): use jax 0.11 or later'
+    )
+
+
+def _local_gpus():
+  return [d for d in jax.local_devices() if d.platform in ('gpu', 'cuda')]
+
+
+def sm_count():
+  """SMs of the GPU that is here; of an H200 where a program is for another."""
+  devices = _local_gpus() if dispatch.target_is_local() else []
+  return getattr(devices[0], 'core_count', SM_COUNT) if devices else SM_COUNT
+
+
+def _check_device():
+  devices = _local_gpus()
+  capability = getattr(devices[0], 'compute_capability', '') if devices else ''
+  if capability != '9.0':
+    raise NotImplementedError(
+      f'pallas_gpu needs a device of compute capability 9.0 (Hopper), '
+      f'got {capability or jax.default_backend()}'
+    )
+
+
+def chunk_count(length):
+  return -(-length // TILE)
+
+
+def splits(pairs, chunks, per_sm):
+  """How many parts to cut L into so that (b, h, part) fills the device.
+
+  The fewest parts within 5% of the best use of the SMs.
+  """
+  slots = sm_count() * per_sm
+
+  def use(parts):
+    blocks = pairs * parts
+    per = -(-chunks // parts)
+    return blocks / (-(-blocks // slots) * slots) * chunks / (per * parts)
+
+  most = max(1, min(chunks // 4, 2 * -(-slots // pairs)))
+  best = max(use(parts) for parts in range(1, most + 1))
+  parts = next(p for p in range(1, most + 1) if use(p) >= 0.95 * best)
+  per = -(-chunks // parts)
+  return -(-chunks // per)
+
+
+def mask_rows(mask_BxL):
+  """float32 [B, chunks * 64], 0 behind the end; None stays None."""
+  if mask_BxL is None:
+    return None
+  length = mask_BxL.shape[1]
+  pad = chunk_count(length) * TILE - length
+  return jnp.pad(mask_BxL.astype(jnp.float32), ((0, 0), (0, pad)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Heads:
+  """Some heads of an array with more: `first` to `first + count - 1`.
+
+  Attributes:
+    array: [B, L, any, Dh], or a description of one.
+    first, count: which heads.
+  """
+
+  array: Any
+  first: int
+  count: int
+
+  @property
+  def shape(self):
+    b, length, _, d = self.array.shape
+    return b, length, self.count, d
+
+  @property
+  def dtype(self):
+    return self.array.dtype
+
+
+def whole(x):
+  """The array that an operand lies in."""
+  return x.array if isinstance(x, Heads) else x
+
+
+def operands(inputs):
+  """q, k and v of `kernels.inputs.Inputs`: arrays, or `Heads` of one."""
+  if not inputs.packed:
+    return inputs.arrays
+  return _thirds(_joined(inputs.arrays[0]), inputs.shape[2])
+
+
+def gradients_like(inputs):
+  """Descriptions of the gradients of `operands`."""
+  like = functools.partial(dispatch.like, inputs.arrays[0], dtype=inputs.dtype)
+  if not inputs.packed:
+    return tuple(like(inputs.shape) for _ in range(3))
+  b, length, h, d = inputs.shape
+  return _thirds(like((b, length, 3 * h, d)), h)
+
+
+def gradients(inputs, dq, dk, dv):
+  """The results of `gradients_like` as `kernels.vjp` wants them."""
+  if not inputs.packed:
+    return dq, dk, dv
+  return (dq.reshape(inputs.arrays[0].shape),)
+
+
+def _joined(qkv_BxLx3xHxD):
+  b, length, _, h, d = qkv_BxLx3xHxD.shape
+  return qkv_BxLx3xHxD.reshape(b, length, 3 * h, d)
+
+
+def _thirds(x, h):
+  return tuple(Heads(x, i * h, h) for i in range(3))
+
+
+def call(
+  name,
+  kernel,
+  ins,
+  outs,
+  *,
+  blocks,
+  scratch,
+  warpgroups,
+  interpret,
+  products,
+):
+  """Runs a kernel whose operands and results may be absent, or `Heads`.
+
+  Args:
+    name: for profilers.
+    kernel: called with three namespaces of references: inputs, outputs (None
+      for what is absent) and scratch.
+    ins: name -> array, or `Heads` of one, or None.
+    outs: name -> jax.ShapeDtypeStruct, or `Heads` of one, or None. An array
+      in the place of its description is updated: the result is the array with
+      what the kernel has written, in the same memory.
+    blocks: (B, H, parts), one block for each; see `place`.
+    scratch: name -> scratch type, or None.
+    warpgroups: per block.
+    interpret: None to compile, else the interpreter's parameters.
+    products: how many times the first input [B, L, H, Dh] is multiplied by
+      [Dh, Dh], or as much work.
+
+  Returns:
+    name -> array or None, for every output; the whole array for `Heads`.
+  """
+  arrays, sources = _distinct(ins)
+  results, targets = _distinct(outs)
+  fresh = [isinstance(x, jax.ShapeDtypeStruct) for x in results]
+  order = sorted(range(len(results)), key=lambda i: fresh[i])
+  targets = {n: order.index(place) for n, place in targets.items()}
+  old = [x for x, is_fresh in zip(results, fresh, strict=True) if not is_fresh]
+  new = [x for x, is_fresh in zip(results, fresh, strict=True) if is_fresh]
+
+  def body(*refs, **scratch_refs):
+    sent = refs[len(arrays) :]
+    kernel(
+      types.SimpleNamespace(
+        **{n: _seen(x, refs, sources.get(n)) for n, x in ins.items()}
+      ),
+      types.SimpleNamespace(
+        **{n: _seen(x, sent, targets.get(n)) for n, x in outs.items()}
+      ),
+      types.SimpleNamespace(**{n: scratch_refs.get(n) for n in scratch}),
+    )
+
+  b, h, parts = blocks
+  body.__name__ = name
+  run = functools.partial(
+    _in_place if old else _run,
+    body,
+    new,
+    {n: x for n, x in scratch.items() if x is not None},
+    {
+      'grid': (parts, b * h),
+      'grid_names': ('part', 'bh'),
+      'num_threads': warpgroups,
+      'thread_name': 'wg',
+    },
+    {
+      'interpret': interpret,
+      'compiler_params': plgpu.CompilerParams(
+        lowering_semantics=plgpu.LoweringSemantics.Warpgroup,
+        approx_math=True,
+        # `Tools.publish` has the barriers that the stores need.
+        unsafe_no_auto_barriers=True,
+        # No reduction_scratch_bytes: warpgroups would share them in a race.
+      ),
+      **_cost(ins, outs, products),
+    },
+  )
+  results = run(arrays, old)
+  return {
+    n: None if x is None else results[targets[n]] for n, x in outs.items()
+  }
+
+
+def _distinct(named):
+  """(arrays, name -> its place): none absent, `Heads` of one array once."""
+  arrays, places = [], {}
+  for name, x in named.items():
+    if x is None:
+      continue
+    same = [i for i, y in enumerate(arrays) if y is whole(x)]
+    if not same or not isinstance(x, Heads):
+      same = [len(arrays)]
+      arrays.append(whole(x))
+    places[name] = same[0]
+  return arrays, places
+
+
+def _seen(x, refs, place):
+  """The reference to an operand, None if it is absent."""
+  if x is None:
+    return None
+  if isinstance(x, Heads):
+    return refs[place].at[:, :, pl.ds(x.first, x.count)]
+  return refs[place]
+
+
+def _run(body, new, scratch, mesh, params, arrays, old):
+  """The results [*new] of a kernel."""
+  del old  # there is none
+  run = plgpu.kernel(
+    body, out_type=new, scratch_types=scratch, **mesh, **params
+  )
+  return run(*arrays)
+
+
+def _in_place(body, new, scratch, mesh, params, arrays, old):
+  """The results [*old, *new] of a kernel that updates `old`.
+
+  plgpu.kernel takes no mutable arrays; what it does besides is to allocate
+  scratch memory, and to have a rule for vmap.
+  """
+
+  def with_scratch(*refs):
+    allocated = functools.partial(body, *refs)
+    pl.run_scoped(allocated, **scratch, collective_axes=mesh['thread_name'])
+
+  run = pl.kernel(
+    with_scratch,
+    out_type=new,
+    mesh=plgpu.Mesh(**mesh),
+    name=body.__name__,
+    **params,
+  )
+
+  @jax.custom_batching.sequential_vmap
+  def update(arrays, old):
+    def stateful(refs):
+      results = run(*arrays, *refs[: len(old)])
+      for ref, x in zip(refs[len(old) :], results, strict=True):
+        ref[...] = x
+
+    first = [jnp.zeros(x.shape, x.dtype) for x in new]
+    return pl.run_state(stateful)([*old, *first])
+
+  return update(arrays, old)
+
+
+def _cost(ins, outs, products):
+  """What XLA is told of a kernel; jax 0.10 cannot tell it."""
+  if 'cost_estimate' not in inspect.signature(plgpu.kernel).parameters:
+    return {}
+  moved = [x for x in (*ins.values(), *outs.values()) if x is not None]
+  x = moved[0]
+  cost = pl.CostEstimate(
+    flops=round(2 * products * math.prod(x.shape) * x.shape[-1]),
+    bytes_accessed=sum(math.prod(x.shape) * x.dtype.itemsize for x in moved),
+    transcendentals=0,
+  )
+  return {'cost_estimate': cost}
