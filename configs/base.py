@@ -11,6 +11,7 @@ are given too.
 
 import collections
 from collections.abc import Callable
+from typing import Any
 
 import ml_collections
 from ml_collections.config_dict import FieldReference
@@ -39,7 +40,10 @@ def get_config(arg: str = 'listops') -> ml_collections.ConfigDict:
     ValueError: unknown task, option or protocol, or a field that the protocol
       should have set.
   """
-  task, protocol = _parse(arg)
+  return _make(*_parse(arg))
+
+
+def _make(task, protocol):
   config = _defaults()
   config.task, config.protocol = task, protocol
   config.update(PROTOCOLS[protocol][task])
@@ -54,6 +58,26 @@ def get_config(arg: str = 'listops') -> ml_collections.ConfigDict:
     if key not in group:
       group[key] = follow(config.encoder)
   return config
+
+
+def settings(task: str, protocol: str) -> dict[str, Any]:
+  """What a protocol says of a task: {dotted field: value}, without a model.
+
+  Raises:
+    ValueError: there is no such protocol, or it does not know the task.
+  """
+  if protocol not in PROTOCOLS:
+    raise ValueError(
+        f'Unknown protocol {protocol!r}: choose one of {", ".join(PROTOCOLS)}, '
+        'or add it to configs/protocols.py.')
+  _check_task(task, protocol)
+  config = _make(task, protocol).copy_and_resolve_references()
+  values = {}
+  for name in FIELDS:
+    group, key = _group(config, name)
+    values[name] = group[key]
+  del values['model.name']
+  return values
 
 
 def _group(config, name):
@@ -72,11 +96,15 @@ def _parse(arg):
           f'Unknown config option {option!r}: after the task only '
           f'protocol={"|".join(PROTOCOLS)} is understood.')
     protocol = value
+  _check_task(task, protocol)
+  return task, protocol
+
+
+def _check_task(task, protocol):
   known = PROTOCOLS[protocol]
   if task not in known:
     raise ValueError(
         f'Unknown task {task!r}: choose one of {", ".join(sorted(known))}.')
-  return task, protocol
 
 
 def _defaults():

@@ -9,11 +9,18 @@ value that describes what was done before it existed is left out.
 import hashlib
 import json
 import pathlib
+from typing import Any
 
 from lra import fields
 
 # Fields that name a machine or a repetition, not an experiment.
 MACHINE_FIELDS = ('seed', 'data_dir')
+# Fields that a protocol leaves to whoever runs it: besides those above, what
+# fits a run to a machine and changes its speed and memory.
+FREE_FIELDS = (
+    *MACHINE_FIELDS, 'dtype', 'train.microbatch_size', 'train.eval_batch_size',
+    'train.log_every', 'train.checkpoint_minutes', 'encoder.remat',
+    'model.kernel')
 
 
 def flatten(config: dict, prefix: str = '') -> dict:
@@ -83,6 +90,21 @@ def differences(ours: dict, theirs: dict) -> list[str]:
       name for name in set().union(*flat)
       if _plain_or(flat[0].get(name, missing)) != _plain_or(
           flat[1].get(name, missing)))
+
+
+def changes(config: dict, protocol: dict[str, Any]) -> dict[str, Any]:
+  """What a config changes of its protocol: {field: the protocol's value}.
+
+  Args:
+    config: a whole config as plain values.
+    protocol: {dotted field: value} as the protocol has them; fields that the
+      config has not, such as the heads of a mixer without heads, are no change,
+      and FREE_FIELDS are none either.
+  """
+  ours = flatten(config)
+  return {name: _plain(value) for name, value in sorted(protocol.items())
+          if name in ours and name not in FREE_FIELDS
+          and _plain(ours[name]) != _plain(value)}
 
 
 def _plain_or(value):

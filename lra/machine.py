@@ -7,26 +7,52 @@ import platform
 import resource
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib import metadata
 
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
+# Folders of a checkout from which Python is imported.
+_SOURCES = ('lra', 'configs', 'kernels', 'data_prep')
 
 
-def git_state() -> dict:
-  """Commit of this checkout and whether it differs from it."""
-  def git(*args):
-    try:
-      return subprocess.run(
-          ('git', *args), cwd=pathlib.Path(__file__).parent, text=True,
-          capture_output=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-      return None
+def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
+  """The commit of this checkout, and whether what runs differs from it.
 
+  Args:
+    files: files that run, wherever they lie; those which are not in the commit
+      make it differ.
+
+  Returns:
+    `git_commit`, and `git_dirty`: whether a file of the commit was modified,
+    or Python was added to its packages. Both None where this is no checkout,
+    but an installed package, for example.
+  """
+  if _git('ls-files', '--error-unmatch', '--', __file__) is None:
+    return {'git_commit': None, 'git_dirty': None}
   # What a finished run writes itself does not count.
-  changes = git('status', '--porcelain', '--untracked-files=no', '--',
-                ':(top)', ':(top,exclude)leaderboard.md',
-                ':(top,exclude)lra/results')
-  return {'git_commit': git('rev-parse', 'HEAD'), 'git_dirty': bool(changes)}
+  modified = _git('status', '--porcelain', '--untracked-files=no', '--',
+                  ':(top)', ':(top,exclude)leaderboard.md',
+                  ':(top,exclude)lra/results')
+  added = _git('ls-files', '--others', '--exclude-standard', '--',
+               *(f':(top,glob){name}/**/*.py' for name in _SOURCES))
+  foreign = any(
+      _git('ls-files', '--error-unmatch', '--', str(path.resolve())) is None
+      for path in files)
+  dirty = modified != '' or added != '' or foreign
+  return {'git_commit': _git('rev-parse', 'HEAD'), 'git_dirty': dirty}
+
+
+def _git(*args):
+  """What git says in this folder, None where it fails."""
+  # Variables such as GIT_DIR, set for hooks, name another repository.
+  env = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
+  try:
+    return subprocess.run(
+        ('git', '--no-optional-locks', *args), env=env,
+        cwd=pathlib.Path(__file__).resolve().parent, text=True,
+        capture_output=True, check=True).stdout.strip()
+  except (OSError, subprocess.CalledProcessError):
+    return None
 
 
 def environment() -> dict:

@@ -8,10 +8,12 @@ too small; 75 stopped early, the same command continues.
 import pathlib
 
 from absl import flags
+from ml_collections import config_flags
 
 from lra import command, identity
 from lra.errors import UserError
 from lra.report import result as result_lib
+from lra.terminal import say
 from lra.training.run import check_config
 
 EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': 75}
@@ -25,8 +27,11 @@ MAX_MINUTES = flags.DEFINE_float(
     'max_minutes', None, 'Checkpoint and stop after so many minutes.',
     lower_bound=0)
 RECORD = flags.DEFINE_boolean(
-    'record', True, 'Put a finished run on the leaderboard: copy its result '
-    'to --results_dir and regenerate leaderboard.md.')
+    'record', None, 'Put a finished run on the leaderboard: copy its result '
+    'to --results_dir and regenerate leaderboard.md. Done by default where the '
+    'settings are those of the protocol.')
+REPLACE = flags.DEFINE_boolean(
+    'replace', False, 'Record a run in the place of an earlier record of it.')
 RESULTS_DIR = flags.DEFINE_string(
     'results_dir', str(_ROOT / 'lra' / 'results'), 'Where the leaderboard\'s '
     'records are.')
@@ -53,7 +58,8 @@ def main() -> int:
     print(listing())
     return 0
   if LEADERBOARD.value:
-    write_leaderboard()
+    from lra.report import publish
+    publish.regenerate(_place())
     return 0
   if SWEEP.value:
     return run_sweep()
@@ -74,8 +80,9 @@ def run_sweep() -> int:
     print(sweep.summary(entries))
     return 0
   extra = tuple(
-      flags.FLAGS[name].serialize()
-      for name in ('record', 'results_dir', 'page', 'compile_cache'))
+      flags.FLAGS[name].serialize() for name in (
+          'record', 'replace', 'results_dir', 'page', 'compile_cache')
+      if flags.FLAGS[name].value is not None)
   done = sweep.run(entries, extra=extra, max_minutes=MAX_MINUTES.value)
   return 0 if done else EXIT['stopped']
 
@@ -95,19 +102,66 @@ def listing() -> str:
 
 def train(config) -> int:
   """Trains to the end, a stop or a failure; returns the exit code."""
+  from lra import protocol
+  from lra.report import publish, rows
+  from lra.training import provenance
   values = config.to_dict()
   folder = pathlib.Path(WORKDIR.value or identity.run_folder(values))
+  made_by = config_flags.get_config_filename(flags.FLAGS['config'])
+  changes = protocol.changes(values, made_by)
+  recorded = RECORD.value
+  if recorded is None:
+    recorded = REPLACE.value or not changes
+  if recorded:
+    publish.check(_place())
   result = result_lib.read_if_there(folder / 'result.json')
   if result is None or not result.finished:
+    provenance.begin(
+        provenance.Command(protocol.file_of(made_by), changes))
     from lra.training import train as train_lib
     result = train_lib.train(config, folder, MAX_MINUTES.value)
   else:
-    check_config(folder, values)
+    check_finished(folder, values, result)
     print(f'{folder} is finished already.')
   print(summary(result, folder))
-  if RECORD.value and result.finished:
-    publish(result)
+  if result.finished and recorded:
+    if result.changes is None:
+      result = result.model_copy(update={'changes': changes})
+    publish.publish(result, _place(), replace=REPLACE.value)
+  elif result.finished and RECORD.value is None:
+    print(f'Not on the leaderboard, since the settings are not those of the '
+          f'protocol {result.protocol} ({rows.departures(changes, values)}): '
+          '--record adds it, in a table of its own.')
   return EXIT[result.status]
+
+
+def check_finished(folder: pathlib.Path, config: dict,
+                   result: result_lib.Result) -> None:
+  """Makes sure that a finished run is this one, and that its curves are drawn.
+
+  Raises:
+    UserError: the folder, or the result in it, is of another run.
+  """
+  from lra.report import curves, rows
+  check_config(folder, config)
+  differ = identity.differences(config, result.config)
+  if differ:
+    raise UserError(
+        f'{folder / "result.json"} is the result of another run (it differs in '
+        f'{rows.listed(differ)}): delete it, or choose another --workdir.')
+  metrics, drawn = folder / 'metrics.jsonl', folder / 'curves.png'
+  if metrics.exists() and not drawn.exists():  # killed in between
+    try:
+      curves.plot(metrics, drawn, result.floors)
+    except UserError as e:  # the result is sound without them
+      say(f'No curves: {e}')
+
+
+def _place():
+  """Where the flags want the leaderboard."""
+  from lra.report import publish
+  return publish.Place(
+      pathlib.Path(RESULTS_DIR.value), pathlib.Path(PAGE.value))
 
 
 def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
@@ -133,24 +187,3 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
                  f'{result.peak_memory_bytes / 2**30:.2f} GiB on '
                  f'{result.device}')
   return '\n'.join(lines)
-
-
-def publish(result: result_lib.Result) -> None:
-  """Adds a finished result to the records and regenerates the page."""
-  path = pathlib.Path(RESULTS_DIR.value, 'runs') / result.record_path
-  if result_lib.read_if_there(path) not in (None, result):
-    print(f'The leaderboard has this run already: delete {path} to replace '
-          'it.')
-    return
-  path.parent.mkdir(parents=True, exist_ok=True)
-  result_lib.write(path, result)
-  write_leaderboard()
-
-
-def write_leaderboard() -> None:
-  """Regenerates the page from the records of --results_dir."""
-  from lra.report import leaderboard
-  results = pathlib.Path(RESULTS_DIR.value)
-  leaderboard.write(PAGE.value, results / 'runs', results / 'floors',
-                    results / 'published.csv', results / 'figures')
-  print(f'wrote {PAGE.value}')

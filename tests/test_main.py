@@ -1,5 +1,7 @@
 """The command line: what a user gets wrong is one sentence."""
 
+import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -49,6 +51,7 @@ def _one_sentence(done, *words):
     ([MINI, '--config.train.microbatch_size=7'], ['microbatch_size=7', '32']),
     ([MINI, '--config.model.num_heads=7'], ['num_heads=7', '64']),
     ([MINI, '--config.model.qkv_width=32'], ['qkv_width=32', '64']),
+    ([MINI, '--config.protocol=bogus'], ["'bogus'", 'nystrom']),
     ([MINI, '--config.encoder.pooling=max'], ["'max'", 'mean']),
     ([MINI, '--config.dtype=float8'], ["'float8'", 'bfloat16']),
     ([MINI, '--config.model.kernel=pallas_gpu'], ['pallas_gpu', 'xla']),
@@ -99,28 +102,102 @@ def test_divergence(mini_data, tmp_path):
   assert 'Traceback' not in done.stderr and 'learning_rate' in done.stdout
 
 
-def _results(tmp_path):
-  folder = tmp_path / 'results'
-  folder.mkdir()
-  shutil.copy(ROOT / 'lra' / 'results' / 'published.csv', folder)
-  return folder
+CHANGED = 'Protocol `simpletron`, settings changed from the protocol:'
 
 
-def test_finished_run_gets_its_row(mini_data, tmp_path):
-  results, page = _results(tmp_path), tmp_path / 'page.md'
-  flags = [f'--results_dir={results}', f'--page={page}']
-  done = _run(*TINY, f'--config.data_dir={mini_data}', *flags,
-              f'--workdir={tmp_path / "run"}')
+def test_a_run_that_changes_its_protocol_is_recorded_on_request(
+    mini_data, tmp_path):
+  results, page = tmp_path / 'results', tmp_path / 'page.md'
+  place = [f'--results_dir={results}', f'--page={page}']
+  flags = [*TINY, f'--config.data_dir={mini_data}', *place]
+  first = [*flags, f'--workdir={tmp_path / "run"}']
+  done = _run(*first)
   assert done.returncode == 0, done.stderr
+  last = done.stdout.splitlines()[-1]
+  for word in ('Not on the leaderboard', 'train.steps 4 instead of 4000',
+               'encoder.width 16 instead of 64', '--record'):
+    assert word in last
+  assert not results.exists() and not page.exists()
+
+  curves = tmp_path / 'run' / 'curves.png'
+  drawn = curves.read_bytes()
+  curves.unlink()  # as a kill after the result leaves it
+  done = _run(*first, '--record')
+  assert done.returncode == 0 and 'finished already' in done.stdout
+  assert curves.read_bytes() == drawn
+  record, = (results / 'runs').rglob('*.json')
+  kept = json.loads(record.read_text())
+  assert kept['changes']['train.steps'] == 4000
+  for kind, name in (('model', 'lra/models'), ('config', 'configs')):
+    source = (ROOT / name / 'simpletron.py').read_bytes()
+    assert kept[f'{kind}_sha256'] == hashlib.sha256(source).hexdigest()
   text = page.read_text()
-  assert 'simpletron' in text.split('Published results')[0]
+  row = text.split(CHANGED)[1].splitlines()[4]
+  assert row.startswith('| simpletron | ') and 'train.steps 4 instead' in row
+
+  second = [*flags, f'--workdir={tmp_path / "again"}', '--record']
+  done = _run(*second)
+  assert done.returncode == 0 and page.read_text() == text
+  for word in ('has this run already', 'test accuracy %', 'steps/s', 'commit',
+               '--replace'):
+    assert word in done.stderr
+  assert json.loads(record.read_text()) == kept
+  assert _run(*second, '--replace').returncode == 0
+  assert json.loads(record.read_text()) == json.loads(
+      (tmp_path / 'again' / 'result.json').read_text()) != kept
+  _spoil_and_regenerate(record, page, place)
+
+
+def _spoil_and_regenerate(record, page, place):
+  text = page.read_text()
   page.unlink()
-  assert _run('--leaderboard', *flags).returncode == 0
+  assert _run('--leaderboard', *place).returncode == 0
   assert page.read_text() == text
-  record = next((results / 'runs').rglob('*.json'))
   record.write_text(record.read_text()[:100])
-  _one_sentence(_run('--leaderboard', *flags), record.name)
-  assert page.read_text() == text
+  done = _run('--leaderboard', *place)
+  assert done.returncode == 0, done.stderr
+  assert f'left out: runs/listops_mini/{record.name}: ' in done.stderr
+  assert f'* `runs/listops_mini/{record.name}`: it is damaged' in (
+      page.read_text())
+
+
+def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
+  """One that has ended already: it would take half a minute."""
+  flags = [MINI, f'--config.data_dir={mini_data}',
+           f'--results_dir={tmp_path / "results"}',
+           f'--page={tmp_path / "page.md"}', f'--workdir={tmp_path / "run"}']
+  kept, = (ROOT / 'lra/results/runs/listops_mini').glob('simpletron-*.json')
+  (tmp_path / 'run').mkdir()
+  result = json.loads(kept.read_text())
+  result['config']['data_dir'] = str(mini_data)
+  (tmp_path / 'run' / 'result.json').write_text(json.dumps(result))
+  (tmp_path / 'run' / 'config.json').write_text(json.dumps(result['config']))
+  done = _run(*flags, '--norecord')
+  assert done.returncode == 0 and not (tmp_path / 'results').exists()
+  (tmp_path / 'run' / 'metrics.jsonl').write_text('damaged\n\n')
+  done = _run(*flags)
+  assert done.returncode == 0, done.stderr
+  assert 'metrics.jsonl, line 1 is not a log point' in done.stderr
+  assert 'Not on the leaderboard' not in done.stdout
+  record, = (tmp_path / 'results').rglob('*.json')
+  assert record.name == kept.name
+  assert json.loads(record.read_text())['changes'] == {}
+  assert '| simpletron | –' in (tmp_path / 'page.md').read_text()
+  # The result of another run in this one's folder is not published.
+  result['config']['train']['weight_decay'] = 0.2
+  (tmp_path / 'run' / 'result.json').write_text(json.dumps(result))
+  _one_sentence(_run(*flags), 'result.json', 'train.weight_decay')
+
+
+@pytest.mark.parametrize('flag, word', [
+    ('results_dir', 'results_dir'), ('page', 'page')])
+def test_where_nothing_can_be_recorded_nothing_is_trained(
+    tmp_path, flag, word):
+  (tmp_path / 'file').touch()
+  _one_sentence(
+      _run(MINI, f'--{flag}={tmp_path / "file" / "x"}',
+           f'--workdir={tmp_path / "run"}'), f'--{word}')
+  assert not (tmp_path / 'run').exists()
 
 
 def test_list():

@@ -29,13 +29,13 @@ ROOMS = {
                   'lra.data', 'lra.command', 'kernels', 'kernels.tools', 'jax',
                   *GROUND),
 }
-_HALL = ('lra', 'jax')  # main and sweep: everything
+_HALL = ('lra', 'jax')  # main, sweep and protocol: everything
 FILES = {
     'lra.tasks': ('lra.errors',), 'lra.fields': (), 'lra.errors': (),
     'lra.files': ('lra.errors',), 'lra.identity': ('lra.fields',),
     'lra.terminal': (), 'lra.machine': ('jax',), 'lra.main': _HALL,
     'lra.command': ('lra.errors', 'lra.machine', 'jax'),
-    'lra.sweep': _HALL, 'run_lra': _HALL, 'lra': (),
+    'lra.protocol': _HALL, 'lra.sweep': _HALL, 'run_lra': _HALL, 'lra': (),
 }
 MOST = 8  # siblings that a file of lra imports, `main` and `train` apart
 

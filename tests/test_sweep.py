@@ -75,7 +75,8 @@ def _start(folder, data_dir):
       'train.warmup_steps=0\n'))
   return subprocess.Popen(
       [sys.executable, str(ROOT / 'run_lra.py'), '--sweep=sweep.txt',
-       '--results_dir=results', '--page=page.md', '--compile_cache=xla'],
+       '--record', '--results_dir=results', '--page=page.md',
+       '--compile_cache=xla'],
       cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
       env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT),
            'TFDS_DATA_DIR': str(data_dir)})

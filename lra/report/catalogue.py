@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from lra import files, models
 from lra.report.formats import count
-from lra.report.markdown import code, table
+from lra.report.markdown import Markup, code, table
 
 MODELS = models.FOLDER
 REFERENCE = 'transformer'
@@ -168,9 +168,10 @@ def readme(entries: Iterable[Entry]) -> str:
   """Returns the text of lra/models/README.md for these models."""
   parts = [_TITLE]
   for family, members in families(entries).items():
-    lines = [[f'[`{e.name}`]({e.name}.py)', f'**{e.title}**: {e.summary}',
+    lines = [[Markup(f'[`{e.name}`]({e.name}.py)'),
+              Markup(f'**{e.title}**: {e.summary}'),
               code(e.equation), code(e.cost), ', '.join(e.kernels),
-              'mixes padding' if e.mixes_padding else '', e.source]
+              'mixes padding' if e.mixes_padding else '', Markup(e.source)]
              for e in members]
     header = ['model', 'what', 'equation', 'cost', 'kernels', 'padding',
               'source']

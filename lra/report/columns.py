@@ -4,7 +4,16 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from lra.report.formats import count, gib, percent, points, quantity, ratio
+from lra.report.formats import (
+  count,
+  decimals,
+  gib,
+  percent,
+  points,
+  quantity,
+  ratio,
+)
+from lra.report.rows import departures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,15 +67,32 @@ def _seeds(row):
 
 
 def _commits(row):
-  return ' / '.join(sorted({
-      run.git_commit[:8] + (' (modified)' if run.git_dirty else '')
-      for run in row.runs if run.git_commit}))
+  return ' / '.join(sorted({_version(run) for run in row.runs} - {''}))
+
+
+def _version(run):
+  """The commit; where that does not say what ran, the files by their hashes."""
+  if run.git_commit and not run.git_dirty:
+    return run.git_commit[:8]
+  files = ', '.join(
+      f'{what} {digest[:8]}' for what, digest in (
+          ('model', run.model_sha256), ('config', run.config_sha256))
+      if digest)
+  if not run.git_commit:
+    return files
+  return f'{run.git_commit[:8]} (modified{files and ": "}{files})'
+
+
+def _changes(row):
+  return departures(row.changes, row.config)
 
 
 def _notes(row):
   notes = [_failure(run) for run in row.runs if run.status != 'ok']
   if row.heavy:
     notes.append(f'{100 * (row.ratio - 1):+.1f}% parameters')
+  if len(set(row.values('model_sha256'))) > 1:
+    notes.append("seeds ran different versions of the model's file")
   if row.foreign:
     notes.append(
         f'data {row.data[:8]}, floors are of data {row.foreign[:8]}')
@@ -88,6 +114,7 @@ def _best_steps(row):
 # Of a `rows.Row`.
 SCORES = (
     _texts('model', lambda row: row.model),
+    _texts('changed from the protocol', _changes),
     _texts('variant', lambda row: row.variant),
     _texts('pooling', _setting('encoder', 'pooling')),
     _texts('head', _setting('encoder', 'head')),
@@ -109,14 +136,16 @@ SCORES = (
 )
 # What only tasks of two documents have.
 PAIRS = ('head',)
+# What only tables of runs with changed settings have.
+CHANGED = ('changed from the protocol',)
 
 # Of a `rows.Row` with finished runs.
 DETAILS = (
     _texts('model', lambda row: row.model),
     _texts('variant', lambda row: row.variant),
-    _texts('protocol', lambda row: row.protocol),
+    _texts('protocol', lambda row: row.table.title),
     Column('val accuracy %', _average('val', 'accuracy')),
-    Column('test loss', lambda row: f'{row.average("test", "loss"):.4f}'),
+    Column('test loss', lambda row: decimals(row.average('test', 'loss'))),
     Column('macro precision %', _average('test', 'precision')),
     Column('macro recall %', _average('test', 'recall')),
     Column('macro F1 %', _average('test', 'f1')),

@@ -11,6 +11,7 @@ from matplotlib import figure
 from lra import files
 from lra.errors import UserError
 from lra.report.figures import COLOURS, DASHES, FLOOR, style
+from lra.report.formats import plain
 
 _LOOKS = {
     'train': {'color': COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
@@ -57,7 +58,7 @@ def _draw_floors(ax, floors):
   for (name, value), dash in zip(sorted(floors.items()), 9 * DASHES,
                                  strict=False):
     ax.axhline(100 * value, linestyle=dash, color=FLOOR, linewidth=1.2,
-               label=f'floor: {name} {100 * value:.2f}')
+               label=f'floor: {plain(name, 60)} {100 * value:.2f}')
 
 
 def _draw(ax, points, field, scale):

@@ -7,6 +7,7 @@ with one version of matplotlib.
 import contextlib
 import io
 import math
+import warnings
 
 import matplotlib
 import matplotlib.style
@@ -14,23 +15,30 @@ from matplotlib import figure, ticker
 
 from lra import tasks
 from lra.report import rows
+from lra.report.formats import plain
 
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
            '#000000')
 DASHES = ('--', ':', '-.', (0, (6, 2, 1, 2, 1, 2)), (0, (1, 4)))
 MARKERS = 'osD^vP*X'
 FLOOR = '#666666'
+# Steps per second of no run there could be: an axis has an end.
+SLOWEST = 1e-9
 _STYLE = {
     'font.size': 9, 'axes.grid': True, 'grid.color': '#e6e6e6',
     'axes.axisbelow': True, 'axes.spines.top': False,
     'axes.spines.right': False, 'legend.frameon': False,
+    'text.parse_math': False,
 }
 
 
 @contextlib.contextmanager
 def style():
   """Our looks, untouched by the user's own matplotlib settings."""
-  with matplotlib.rc_context(), matplotlib.style.context(['default', _STYLE]):
+  with (warnings.catch_warnings(), matplotlib.rc_context(),
+        matplotlib.style.context(['default', _STYLE])):
+    # Letters that a font has not, points that all are one.
+    warnings.simplefilter('ignore', UserWarning)
     matplotlib.rcParams['svg.hashsalt'] = 'lra'
     matplotlib.rcParams['svg.fonttype'] = 'none'
     yield
@@ -51,19 +59,19 @@ def draw(board: rows.TaskBoard) -> dict[str, bytes]:
 
 def _accuracy(board):
   """One line per row: a filled mark for the mean, open ones for seeds."""
-  shown = [row for members in board.protocols().values() for row in members
+  shown = [row for members in board.tables().values() for row in members
            if row.finished]
-  colours = dict(zip(board.protocols(), _cycle(COLOURS), strict=False))
+  colours = dict(zip(board.tables(), _cycle(COLOURS), strict=False))
   fig = figure.Figure(figsize=(8, 1.6 + 0.22 * len(shown)),
                       layout='constrained')
   ax = fig.subplots()
   for y, row in enumerate(shown):
-    colour = colours[row.protocol]
+    colour = colours[row.table]
     ax.plot([100 * a for a in row.accuracies], [y] * len(row.accuracies), 'o',
             markersize=5, markerfacecolor='none', color=colour, alpha=0.6)
     ax.plot(100 * row.mean, y, 'o', markersize=7, color=colour)
-  for name, colour in colours.items():
-    ax.plot([], [], 'o', color=colour, label=f'protocol {name}')
+  for table, colour in colours.items():
+    ax.plot([], [], 'o', color=colour, label=f'protocol {table.title}')
   _draw_floors(board.floors, ax.axvline)
   ax.set_yticks(range(len(shown)), [_label(row) for row in shown])
   ax.set_ylim(len(shown) - 0.5, -0.5)
@@ -75,13 +83,13 @@ def _accuracy(board):
 
 def _speed(board):
   """One point per row and device."""
-  several = len(board.protocols()) > 1
-  points = [(speed, 100 * row.mean, device,
-             f'{row.model}, {row.protocol}' if several else row.model)
+  several = len(board.tables()) > 1
+  points = [(speed, 100 * row.mean, _legend(device),
+             f'{row.model}, {row.table.title}' if several else row.model)
             for row in board.rows if row.finished
             for device, speed in zip(
                 row.devices, row.per_device('steps_per_s'), strict=True)
-            if speed]
+            if speed and speed > SLOWEST]
   fig = figure.Figure(figsize=(8, 4.5 + 0.08 * len(points)),
                       layout='constrained')
   ax = fig.subplots()
@@ -109,12 +117,16 @@ def _speed(board):
 def _draw_floors(floors, line):
   for floor, dash in zip(floors, _cycle(DASHES), strict=False):
     line(100 * floor.accuracy, linestyle=dash, color=FLOOR, linewidth=1.2,
-         label=f'floor: {floor.name} {100 * floor.accuracy:.2f}')
+         label=f'floor: {plain(floor.name, 60)} {100 * floor.accuracy:.2f}')
 
 
 def _label(row):
-  text = row.model + (f' ({row.variant})' if row.variant else '')
-  return text if len(text) <= 48 else text[:47] + '…'
+  return plain(row.model + (f' ({row.variant})' if row.variant else ''), 48)
+
+
+def _legend(text):
+  """A name for the legend, which shows none that begins with a line."""
+  return plain(text, 48).lstrip('_') or 'unnamed'
 
 
 def _cycle(values):

@@ -1,13 +1,15 @@
 """Floors of a task: scores that need no neural network."""
 
 import pathlib
+from typing import Annotated
+
+from pydantic import Field
 
 from data_prep import floors as measured
 from lra import tasks
 from lra.data.prepared import Prepared
-from lra.errors import UserError
 from lra.report import record
-from lra.report.record import Fraction, Record, TaskName, Text
+from lra.report.record import File, Fraction, Record, TaskName, Text
 
 
 class MeasuredFloor(Record):
@@ -16,23 +18,24 @@ class MeasuredFloor(Record):
   how: Text
 
 
-class Floors(Record):
+class Floors(File):
   """The floors of a task, measured on the data with this fingerprint."""
   task: TaskName
   fingerprint: Text
-  floors: dict[str, MeasuredFloor]
+  floors: Annotated[
+      dict[Text, MeasuredFloor], Field(max_length=record.MAX_FLOORS)]
 
 
 def read(path: pathlib.Path) -> Floors:
   """Returns the record in `path`, which is named like its task.
 
   Raises:
-    UserError: it is not a sound record; names the file and the field.
+    Unsound: it is not a sound record; names the file and the field.
   """
   kept = record.read(path, Floors.model_validate, 'floors')
   if kept.task != path.stem:
-    raise UserError(f'{path} holds the floors of {kept.task!r}: rename it to '
-                    f'{kept.task}.json or make it again.')
+    raise record.Unsound(path, 'floors', (
+        f'it has the floors of {kept.task} and should be {kept.task}.json'))
   return kept
 
 

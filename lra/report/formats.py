@@ -1,6 +1,26 @@
-"""Fixed formats of numbers on the page, independent of the locale."""
+"""Fixed formats on the page, independent of the locale."""
+
+import unicodedata
 
 NONE = '–'
+# Categories of Unicode: line ends and controls become a blank; what is
+# invisible or no letter at all is left out.
+_BLANK = ('Cc', 'Zl', 'Zp')
+_NOTHING = ('Cf', 'Cs')
+
+
+def plain(text: str, most: int = 300) -> str:
+  """`text` on one line, of visible letters, cut to at most so many."""
+  text = ' '.join(''.join(map(_visible, text[:4 * most])).split())
+  return text if len(text) <= most else text[:most - 1] + '…'
+
+
+def _visible(letter):
+  kind = unicodedata.category(letter)
+  if kind in _BLANK:
+    return ' '
+  # The last two of each plane are no letters, and XML forbids them.
+  return '' if kind in _NOTHING or ord(letter) & 0xFFFE == 0xFFFE else letter
 
 
 def percent(fraction: float | None) -> str:
@@ -22,6 +42,13 @@ def count(number: int | None) -> str:
 
 def gib(num_bytes: float | None) -> str:
   return NONE if num_bytes is None else f'{num_bytes / 2**30:.2f}'
+
+
+def decimals(number: float | None) -> str:
+  """Four digits after the point, as far as they mean anything."""
+  if number is None:
+    return NONE
+  return f'{number:.4f}' if number < 1e6 else f'{number:.3g}'
 
 
 def quantity(number: float | None) -> str:

@@ -6,6 +6,7 @@ order of the files, the locale or the time zone. Nothing here imports jax.
 
 import os
 import pathlib
+import urllib.parse
 
 from lra import files
 from lra.report import columns, figures, published, rows
@@ -31,6 +32,10 @@ protocols are not comparable and have tables of their own. "x Transformer" \
 is the parameter count over that of the Transformer of the same task and \
 protocol; a row above 1.10 breaks the arena's limit and says so. Steps per \
 second exclude compilation and evaluation and compare only on one device.
+
+A run whose settings are not those of its protocol is in a table of its own, \
+which names them; seeds, data folders and what only fits a run to a machine \
+are free. "Modified" beside a commit: what ran is not what is in it.
 """
 
 _ADD = """\
@@ -41,7 +46,8 @@ python run_lra.py --config=configs/simpletron.py:listops_mini
 python run_lra.py --leaderboard
 ```
 
-A run's small `result.json`, committed as \
+A run that changes its protocol's settings is added by `--record`. A run's \
+small `result.json`, committed as \
 `lra/results/runs/<task>/<model>-<config hash>-s<seed>.json`, is one seed of \
 one row.
 """
@@ -57,42 +63,53 @@ paper's table.
 """
 
 
+# Of records that are left out the page names so many.
+_NAMED = 50
+
+
 def render(runs_dir: str | os.PathLike = RESULTS / 'runs',
            floors_dir: str | os.PathLike = RESULTS / 'floors',
-           published_csv: str | os.PathLike = RESULTS / 'published.csv',
+           published_csv: str | os.PathLike | None = RESULTS / 'published.csv',
            figures_url: str = FIGURES) -> str:
   """Returns the page.
 
   Args:
     runs_dir: folder of result records, searched recursively; may be missing.
     floors_dir: folder of floors records, `<task>.json`; may be missing.
-    published_csv: the published results.
+    published_csv: the published results, None for none.
     figures_url: where the page finds its figures.
 
   Raises:
-    UserError: a record or a published row is not sound; names its file.
+    UserError: a published row is not sound; names its line.
   """
-  boards = rows.load(pathlib.Path(runs_dir), pathlib.Path(floors_dir))
-  return _page(boards, published.read(pathlib.Path(published_csv)), figures_url)
+  boards, left_out = rows.load(
+      pathlib.Path(runs_dir), pathlib.Path(floors_dir))
+  return _page(boards, left_out, _papers(published_csv), figures_url)
 
 
 def write(page: str | os.PathLike = PAGE,
           runs_dir: str | os.PathLike = RESULTS / 'runs',
           floors_dir: str | os.PathLike = RESULTS / 'floors',
-          published_csv: str | os.PathLike = RESULTS / 'published.csv',
-          figures_dir: str | os.PathLike = RESULTS / 'figures') -> None:
+          published_csv: str | os.PathLike | None = RESULTS / 'published.csv',
+          figures_dir: str | os.PathLike = RESULTS / 'figures'
+          ) -> list[rows.LeftOut]:
   """Writes the page and its figures, and removes figures it no longer has.
 
   Every input is checked and every file is ready before the first is replaced.
+  Of several writers the last one wins: see `lra.report.publish`.
+
+  Returns:
+    The records that are not on the page, which names them too.
 
   Raises:
     UserError: as `render`, or a file cannot be written.
   """
   page, folder = pathlib.Path(page), pathlib.Path(figures_dir)
-  boards = rows.load(pathlib.Path(runs_dir), pathlib.Path(floors_dir))
-  url = pathlib.Path(
-      os.path.relpath(folder.resolve(), page.resolve().parent)).as_posix()
-  text = _page(boards, published.read(pathlib.Path(published_csv)), url)
+  boards, left_out = rows.load(
+      pathlib.Path(runs_dir), pathlib.Path(floors_dir))
+  url = urllib.parse.quote(pathlib.Path(
+      os.path.relpath(folder.resolve(), page.resolve().parent)).as_posix())
+  text = _page(boards, left_out, _papers(published_csv), url)
   contents = {folder / name: data
               for board in boards if board.finished
               for name, data in figures.draw(board).items()}
@@ -100,15 +117,33 @@ def write(page: str | os.PathLike = PAGE,
   files.write_all({**contents, page: text.encode()})
   for path in stale:
     path.unlink(missing_ok=True)
+  return left_out
 
 
-def _page(boards, papers, url):
-  parts = [_INTRO]
+def _papers(path):
+  return published.read(pathlib.Path(path)) if path else []
+
+
+def _page(boards, left_out, papers, url):
+  parts = [_INTRO, *_left_out(left_out)]
   for title, mini in (('Full tasks', False), ('Mini tasks', True)):
     group = [b for b in boards if b.task.mini == mini]
     parts += [f'## {title}\n', *_group(group, mini, url)]
-  parts += [_ADD, *_published(papers)]
+  parts.append(_ADD)
+  if papers:
+    parts += _published(papers)
   return '\n'.join(parts)
+
+
+def _left_out(records):
+  """Which records are not on the page, and why."""
+  if not records:
+    return []
+  lines = [f'* {md.code(r.name)}: {md.escape(r.why)}' for r in records[:_NAMED]]
+  if len(records) > _NAMED:
+    lines.append(f'* and {len(records) - _NAMED} more')
+  many = f'{len(records)} records are' if len(records) > 1 else '1 record is'
+  return [f'**{many} left out of this page:**\n', *lines, '']
 
 
 def _group(boards, mini, url):
@@ -128,14 +163,17 @@ def _group(boards, mini, url):
 def _overview(boards):
   """Mean accuracies, one column per task, floors above the scores."""
   titles = [b.task.title for b in boards]
-  lines = [['*highest floor*', '', *(percent(b.highest) for b in boards)]]
+  lines = [[md.Markup('*highest floor*'), '',
+            *(percent(b.highest) for b in boards)]]
   for protocol, model in sorted(
-      {(r.protocol, r.model) for b in boards for r in b.rows}):
+      {(r.protocol, r.model) for b in boards for r in b.rows
+       if not r.changes}):
     usual = [b.usual(protocol, model) for b in boards]
     lines.append([model, protocol, *(percent(r and r.mean) for r in usual)])
   return (md.table(['model', 'protocol', *titles], lines, right=titles) +
           '\n\nMean test accuracy; of a model run in several configurations, '
-          'the one with the most seeds, then the most steps.\n')
+          'the one with the most seeds, then the most steps. Only runs with '
+          'the settings of their protocol.\n')
 
 
 def _task(board, url):
@@ -143,10 +181,14 @@ def _task(board, url):
   parts = [f'### {task.title}\n',
            _table(columns.FLOORS, board.floors) if board.floors
            else 'No floor has been computed for this task.\n']
-  shown = [c for c in columns.SCORES
-           if task.dual or c.name not in columns.PAIRS]
-  for protocol, members in board.protocols().items():
-    parts += [f'Protocol {md.code(protocol)}:\n', _table(shown, members)]
+  for table, members in board.tables().items():
+    without = () if task.dual else columns.PAIRS
+    changed = ', settings changed from the protocol'
+    if not table.changed:
+      without, changed = (*without, *columns.CHANGED), ''
+    shown = [c for c in columns.SCORES if c.name not in without]
+    parts += [f'Protocol {md.code(table.protocol)}{changed}:\n',
+              _table(shown, members)]
   if not board.rows:
     parts.append('No run yet.\n')
   if board.finished:
@@ -172,7 +214,7 @@ def _published(papers):
   titles = list(published.SCORES.values())
   for protocol in sorted({p.protocol for p in papers}):
     lines = [[p.model, *(p.scores[name] for name in published.SCORES), p.source,
-              f'[{p.arxiv}](https://arxiv.org/abs/{p.arxiv})', p.evidence]
+              md.link(p.arxiv, f'https://arxiv.org/abs/{p.arxiv}'), p.evidence]
              for p in papers if p.protocol == protocol]
     header = ['model', *titles, 'source', 'arXiv', 'evidence']
     parts += [f'### Published: {md.code(protocol)}\n',

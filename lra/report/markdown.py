@@ -1,8 +1,17 @@
-"""Markdown: tables and code spans."""
+"""Markdown: tables, code spans, and text that stays text.
 
+What comes from a record may hold anything. Here it becomes inert in whatever
+reads the page: no markup, no HTML, no link, and nothing that ends its line.
+"""
+
+import re
 from collections.abc import Container, Iterable, Sequence
 
-from lra.report.formats import NONE
+from lra.report.formats import NONE, plain
+
+
+class Markup(str):
+  """Text that is markdown already."""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]],
@@ -11,28 +20,48 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]],
 
   Args:
     header: the names of the columns.
-    rows: a text for each column; '' is shown as `NONE`.
+    rows: a text for each column, escaped unless it is `Markup`; '' is shown as
+      `NONE`.
     right: names of the columns that are aligned to the right.
   """
   marks = ['--:' if name in right else ':--' for name in header]
-  lines = [header, marks, *([escape(cell) for cell in row] for row in rows)]
+  lines = [header, marks, *([_cell(cell) for cell in row] for row in rows)]
   return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
 
 
-def escape(text: str) -> str:
-  """Makes `text` one table cell: no bar, no line break, never empty."""
+def _cell(text):
+  text = text if isinstance(text, Markup) else escape(text)
   return ' '.join(text.split()).replace('|', '\\|') or NONE
 
 
-def code(text: str) -> str:
+def escape(text: str) -> Markup:
+  """`text` as markdown that shows it, on one line, at most 300 letters."""
+  text = re.sub(r'([\\`*\[\]~$])', r'\\\1', plain(text))
+  # Between letters it is no markup, and names are full of it.
+  text = re.sub(r'_(?![^\W_])|(?<![^\W_])_', r'\\_', text)
+  for mark, entity in (('&', '&amp;'), ('<', '&lt;'), ('>', '&gt;')):
+    text = text.replace(mark, entity)
+  # GitHub makes links of addresses.
+  text = re.sub(r'://', r':\\//', text)
+  return Markup(re.sub(r'\b(www)\.', r'\1\\.', text, flags=re.IGNORECASE))
+
+
+def code(text: str) -> Markup:
   """`text` as a code span, whatever backticks it holds."""
+  text = plain(text, most=1000)
   if not text:
-    return ''
-  if '`' in text:
-    return f'`` {text} ``'
-  return f'`{text}`'
+    return Markup()
+  if '`' not in text:
+    return Markup(f'`{text}`')
+  fence = '`' * (1 + max(map(len, re.findall('`+', text))))
+  return Markup(f'{fence} {text} {fence}')
 
 
-def strong(text: str) -> str:
+def strong(text: str) -> Markup:
   """`text` in bold."""
-  return f'**{text}**' if text else ''
+  return Markup(f'**{escape(text)}**' if text else '')
+
+
+def link(text: str, address: str) -> Markup:
+  """`text` as a link to an address that is ours."""
+  return Markup(f'[{escape(text)}]({address})')

@@ -1,10 +1,12 @@
 """Records: JSON files of a fixed form, refused where they do not have it.
 
-The common part of `result` and `floors`: strict types, and one sentence that
-names the file and the field.
+The common part of `result` and `floors`: strict types, bounds that no honest
+record reaches, and one sentence that names the file and the field.
 """
 
+import math
 import pathlib
+import re
 import reprlib
 from collections.abc import Callable
 from typing import Annotated, TypeVar
@@ -14,6 +16,27 @@ from pydantic import AfterValidator, Field
 
 from lra import files, tasks
 from lra.errors import UserError
+from lra.report.formats import plain
+
+# A record is some kilobytes; more is no record.
+MAX_BYTES = 2**20
+MAX_DEPTH = 20
+MAX_FLOORS = 32
+_SURROGATE = re.compile('[\ud800-\udfff]')
+
+
+class Unsound(UserError):
+  """A file that is not the record it should be.
+
+  Attributes:
+    why: the reason in a few words, without the file's name.
+  """
+
+  def __init__(self, path: pathlib.Path, kind: str, why: str):
+    super().__init__(
+        f'{plain(str(path))} is not a sound {kind} record ({why}): restore it, '
+        'make it again or delete it, then repeat the command.')
+    self.why = why
 
 
 class Record(pydantic.BaseModel):
@@ -25,10 +48,49 @@ class Record(pydantic.BaseModel):
       strict=True, frozen=True, extra='allow', allow_inf_nan=False)
 
 
+class File(Record):
+  """A record that is a file of its own: all of it can be written as JSON."""
+
+  @pydantic.model_validator(mode='before')
+  @classmethod
+  def _can_be_kept(cls, fields):
+    """Holds what has no described type to the bounds as well."""
+    level = [('', fields)]
+    for _ in range(MAX_DEPTH):
+      level = [inner for item in level for inner in _inside(*item)]
+      if not level:
+        return fields
+    raise ValueError(f'it is nested more than {MAX_DEPTH} deep')
+
+
+def _inside(name, value):
+  """(name, value) in a value; ValueError for one that JSON cannot keep."""
+  if isinstance(value, dict):
+    parts = [(f'{name}.{key}'.lstrip('.')[:100], inner)
+             for key, inner in value.items()]
+    return parts + [(name, key) for key in value]
+  if isinstance(value, list | tuple):
+    return [(name, inner) for inner in value]
+  if (isinstance(value, float) and not math.isfinite(value)) or (
+      isinstance(value, str) and _SURROGATE.search(value)):
+    raise ValueError(
+        f"field '{plain(name, most=100)}' is {plain(reprlib.repr(value))}: it "
+        'can be no part of a file')
+  return ()
+
+
 def _not_blank(text):
-  if not text.strip():
+  if not plain(text):
     raise ValueError('it should say something')
   return text
+
+
+def _like(pattern, sentence):
+  def check(text):
+    if not re.fullmatch(pattern, text):
+      raise ValueError(sentence)
+    return text
+  return check
 
 
 def _known(task):
@@ -37,10 +99,15 @@ def _known(task):
   return task
 
 
-Text = Annotated[str, AfterValidator(_not_blank)]
+Text = Annotated[str, Field(max_length=1000), AfterValidator(_not_blank)]
+# Part of the name of a file.
+Name = Annotated[str, AfterValidator(_like(
+    '[a-z0-9_]{1,64}', 'it should be of a-z, 0-9 and _, 64 at most'))]
+Digest = Annotated[str, AfterValidator(_like(
+    '[0-9a-f]{64}', 'it should be 64 hexadecimal digits'))]
 TaskName = Annotated[str, AfterValidator(_known)]
-Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=10**18)]
+Amount = Annotated[float, Field(ge=0, le=1e18)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 R = TypeVar('R', bound=Record)
@@ -55,22 +122,40 @@ def read(path: pathlib.Path, parse: Callable[[object], R], kind: str) -> R:
     kind: what it is a record of, for the error.
 
   Raises:
-    UserError: the file is not such a record; names the file and the field.
+    Unsound: the file is not such a record; names the file and the field.
   """
   try:
-    return parse(files.read_json(path))
+    return parse(_content(path))
   except pydantic.ValidationError as error:
-    raise UserError(
-        f'{path} is not a sound {kind} record ({reason(error)}): restore it, '
-        'make it again or delete it, then repeat the command.') from error
+    why, cause = reason(error), error
+  except UserError as error:
+    why, cause = f'it is damaged: {_told(error.__cause__)}', error
+  except RecursionError as error:
+    why, cause = f'it is nested more than {MAX_DEPTH} deep', error
+  except ValueError as error:
+    why, cause = str(error), error
+  raise Unsound(path, kind, why) from cause
+
+
+def _told(error):
+  """What was wrong with a file, without the file's name."""
+  return plain(str(getattr(error, 'strerror', None) or error))
+
+
+def _content(path):
+  if path.exists() and not path.is_file():  # reading a pipe would wait
+    raise ValueError('it is not a file')
+  if path.exists() and path.stat().st_size > MAX_BYTES:
+    raise ValueError(f'it has more than {MAX_BYTES:,} bytes')
+  return files.read_json(path)
 
 
 def reason(error: pydantic.ValidationError) -> str:
   """What is wrong first, in a few words that name the field."""
   first = error.errors(include_url=False)[0]
-  field = f"field '{'.'.join(map(str, first['loc']))}'"
+  field = f"field '{plain('.'.join(map(str, first['loc'])), most=100)}'"
   what = first['msg'].removeprefix('Value error, ')
-  what = what.replace('Input should', 'it should')
+  what = plain(what.replace('Input should', 'it should'))
   if first['type'] == 'model_type':
     what = 'it should be a JSON object'
   if first['type'] == 'missing':
@@ -79,4 +164,4 @@ def reason(error: pydantic.ValidationError) -> str:
     return what
   if isinstance(first['input'], dict | list):
     return f'{field}: {what}'
-  return f'{field} is {reprlib.repr(first["input"])}: {what}'
+  return f'{field} is {plain(reprlib.repr(first["input"]))}: {what}'

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import reprlib
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -9,16 +10,34 @@ from pydantic import AfterValidator, Field
 
 from lra import files, identity, tasks
 from lra.errors import UserError
+from lra.fields import FIELDS
 from lra.report import record
-from lra.report.record import Amount, Count, Fraction, Record, TaskName, Text
+from lra.report.formats import plain
+from lra.report.record import (
+  Amount,
+  Count,
+  Digest,
+  File,
+  Fraction,
+  Name,
+  Record,
+  TaskName,
+  Text,
+)
 
 CLASSIFICATION = 'classification'
+_NAME = pydantic.TypeAdapter(Name)
 # A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')
+# The fields of a config that are fields themselves.
+_GROUPS = sorted({name.split('.')[0] for name in FIELDS if '.' in name})
 
 
 def _plain(config):
   """The config as JSON keeps it, so that tuples become lists."""
+  for group in _GROUPS:
+    if not isinstance(config.get(group, {}), dict):
+      raise ValueError(f"its '{group}' is not an object")
   return json.loads(json.dumps(config, allow_nan=False))
 
 
@@ -45,7 +64,7 @@ class ClassificationScores(Scores):
     confusion: [C, C], number of examples of each true class (rows) that were
       given each class (columns).
   """
-  loss: Amount
+  loss: Annotated[float, Field(ge=0, le=1e300)]
   accuracy: Fraction
   precision: Fraction
   recall: Fraction
@@ -71,7 +90,7 @@ class ClassificationScores(Scores):
     return self
 
 
-class Result(Record):
+class Result(File):
   """One run: one config and one seed.
 
   Attributes:
@@ -94,21 +113,27 @@ class Result(Record):
     num_devices: how many of them.
     dtype: what was computed in.
     kernel: the kernel that the mixers ran.
-    git_commit, git_dirty: version of the code, and whether it was modified.
+    git_commit, git_dirty: version of the code, and whether what ran was
+      modified or is not in it; None outside of a checkout.
+    model_sha256, config_sha256: of the files that the model and the config
+      were read from; None where that is not known.
+    changes: the settings that were not the protocol's, {field of the config:
+      what the protocol says}; kept here, since a protocol may change later.
+      None where nobody has compared them.
     data_fingerprint: hash of the prepared data set.
     config: the whole config, as plain JSON values.
   """
   status: Literal['ok', 'diverged', 'oom', 'stopped']
   objective: Text = CLASSIFICATION
   task: TaskName
-  model: Text
-  protocol: Text
+  model: Name
+  protocol: Name
   seed: Count
   steps: Count
   best_step: Count | None
   val: Scores | None
   test: Scores | None
-  floors: dict[str, Fraction]
+  floors: Annotated[dict[Text, Fraction], Field(max_length=record.MAX_FLOORS)]
   num_params: Count | None
   mixer_params: Count | None
   steps_per_s: Amount | None
@@ -123,6 +148,9 @@ class Result(Record):
   kernel: Text | None
   git_commit: Text | None
   git_dirty: bool | None
+  model_sha256: Digest | None = None
+  config_sha256: Digest | None = None
+  changes: dict[str, Any] | None = None
   data_fingerprint: Text
   config: Config
 
@@ -133,8 +161,11 @@ class Result(Record):
 
   @property
   def record_path(self) -> pathlib.Path:
-    """Where its record is kept, seen from the folder of all records."""
-    name = f'{self.model}-{identity.run_name(self.config)}.json'
+    """Where its record is kept, seen from the folder of all records.
+
+    Made of checked names, so that it cannot lead out of that folder.
+    """
+    name = f'{self.model}-{identity.config_hash(self.config)}-s{self.seed}.json'
     return pathlib.Path(self.task, name)
 
   @pydantic.model_validator(mode='after')
@@ -151,15 +182,13 @@ class Result(Record):
 
   @pydantic.model_validator(mode='after')
   def _agrees_with_its_config(self):
-    model = self.config.get('model') or {}
-    if not isinstance(model, dict):
-      raise ValueError("field 'config.model' is not an object")
-    said = {**self.config, 'model': model.get('name')}
+    said = {**self.config, 'model': self.config.get('model', {}).get('name')}
     for name in ('task', 'model', 'protocol', 'seed'):
       ours, theirs = getattr(self, name), said.get(name)
       if theirs is not None and theirs != ours:
         raise ValueError(
-            f"field '{name}' is {ours!r} but its config says {theirs!r}")
+            f"field '{name}' is {ours!r} but its config says "
+            f'{reprlib.repr(theirs)}')
     return self
 
 
@@ -177,6 +206,19 @@ class ClassificationResult(Result):
         raise ValueError(
             f"field '{split}.confusion' is not {classes} x {classes}")
     return self
+
+
+def check_name(field: str, value: str) -> None:
+  """Raises UserError where no result may have a model or protocol so called.
+
+  Before a run begins, that is: its result could not be kept.
+  """
+  try:
+    _NAME.validate_python(value)
+  except pydantic.ValidationError as error:
+    raise UserError(
+        f'The {field} is called {plain(reprlib.repr(value))}: rename it, with '
+        'a-z, 0-9 and _ only, at most 64 of them.') from error
 
 
 def validate(fields: dict) -> Result:

@@ -3,6 +3,9 @@
 A row is every seed of one task, model, protocol, configuration and data set.
 Two configurations of a model are two rows, named by the fields in which they
 differ. Only the runs of classifiers are shown: the others have no accuracy.
+
+A record that is not sound, or contradicts another, is left out and named; it
+is never the end of the others.
 """
 
 import collections
@@ -12,13 +15,17 @@ import math
 import pathlib
 
 from lra import fields, identity, tasks
-from lra.errors import UserError
 from lra.report import floors as floors_lib
 from lra.report import result
 from lra.report.catalogue import REFERENCE
+from lra.report.formats import plain
+from lra.report.record import Unsound
 from lra.report.result import Result
 
 _SIZES = ('num_layers', 'width', 'mlp_width')
+# A row names no more fields than these, each with a value no longer.
+_NAMED = 12
+_LETTERS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +34,18 @@ class Floor:
   name: str
   accuracy: float
   how: str
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftOut:
+  """A record that is not shown.
+
+  Attributes:
+    name: its file, seen from the folder of the results.
+    why: what is wrong with it, or with which other it cannot agree.
+  """
+  name: str
+  why: str
 
 
 @dataclasses.dataclass
@@ -54,6 +73,13 @@ class Row:
   protocol = property(lambda self: self.runs[0].protocol)
   data = property(lambda self: self.runs[0].data_fingerprint)
   config = property(lambda self: self.runs[0].config)
+  table = property(lambda self: Table(self.protocol, bool(self.changes)))
+
+  @property
+  def changes(self) -> dict:
+    """{field: the protocol's value} where its settings are others."""
+    return {name: value for run in self.runs
+            for name, value in (run.changes or {}).items()}
 
   @property
   def finished(self) -> list[Result]:
@@ -106,6 +132,22 @@ class Row:
                  .values(field)) for name in self.devices]
 
 
+@dataclasses.dataclass(frozen=True, order=True)
+class Table:
+  """What the rows of one table have in common.
+
+  Attributes:
+    protocol: its name.
+    changed: whether their settings are not those of the protocol.
+  """
+  protocol: str
+  changed: bool = False
+
+  @property
+  def title(self) -> str:
+    return self.protocol + (', settings changed' if self.changed else '')
+
+
 @dataclasses.dataclass
 class TaskBoard:
   """What is known of one task: its floors, lowest first, and its rows."""
@@ -123,15 +165,16 @@ class TaskBoard:
     """Accuracy of the highest floor."""
     return max((floor.accuracy for floor in self.floors), default=None)
 
-  def protocols(self) -> dict[str, list[Row]]:
-    by_protocol = {}
-    for row in sorted(self.rows, key=lambda r: r.protocol):
-      by_protocol.setdefault(row.protocol, []).append(row)
-    return by_protocol
+  def tables(self) -> dict[Table, list[Row]]:
+    by_table = {}
+    for row in sorted(self.rows, key=lambda r: r.table):
+      by_table.setdefault(row.table, []).append(row)
+    return by_table
 
   def usual(self, protocol: str, model: str) -> Row | None:
     """The model's row for an overview: its accuracy does not decide."""
-    mine = [r for r in self.rows if (r.protocol, r.model) == (protocol, model)]
+    mine = [r for r in self.rows
+            if (r.table, r.model) == (Table(protocol), model)]
     return max(mine, default=None, key=lambda r: (
         not r.foreign, len(r.finished), r.largest('steps'), r.variant))
 
@@ -146,61 +189,107 @@ def mean(values) -> float | None:
   return math.fsum(values) / len(values) if values else None
 
 
-def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path) -> list[TaskBoard]:
-  """Returns a TaskBoard for each task with records, in the order of TASKS.
+def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path
+         ) -> tuple[list[TaskBoard], list[LeftOut]]:
+  """Makes a TaskBoard for each task with records, in the order of TASKS.
 
   Rows are by mean test accuracy, highest first, then by name.
 
-  Raises:
-    UserError: a record is not sound, or two records contradict each other.
+  Returns:
+    The boards, and the records which are not on them: those that are not
+    sound, or contradict others.
   """
-  runs = {path: run for path, run in _read(runs_dir, result.read).items()
+  runs, left_out = _read(runs_dir, result.read)
+  measured, unsound = _read(floors_dir, floors_lib.read)
+  floors = {record.task: record for record in measured.values()}
+  left_out += unsound
+  runs = {path: run for path, run in runs.items()
           if run.objective == result.CLASSIFICATION}
-  floors = {record.task: record
-            for record in _read(floors_dir, floors_lib.read).values()}
-  _check_totals(runs)
+  for find in (_repeated, _short):
+    for path, why in find(runs, runs_dir).items():
+      left_out.append(LeftOut(_name(path, runs_dir), why))
+      del runs[path]
   groups = _group(runs)
   boards = []
   for task in tasks.TASKS.values():
     mine = [row for row in groups if row.task == task.name]
     if mine or task.name in floors:
       boards.append(_board(task, mine, floors.get(task.name)))
-  return boards
+  return boards, left_out
 
 
 def _read(directory, read):
-  """Every record under a folder, by path."""
-  found = sorted(directory.rglob('*.json'), key=lambda p: p.as_posix())
-  return {path: read(path) for path in found if not path.name.startswith('.')}
+  """Every record under a folder, by path, and those that are none."""
+  records, left_out = {}, []
+  for path in sorted(directory.rglob('*.json'), key=lambda p: p.as_posix()):
+    if not path.name.startswith('.'):
+      try:
+        records[path] = read(path)
+      except Unsound as error:
+        left_out.append(LeftOut(_name(path, directory), error.why))
+  return records, left_out
 
 
-def _check_totals(runs):
-  """Every run on the same data must have been tested on as many examples."""
-  seen = {}
+def _name(path, directory):
+  return plain(f'{directory.name}/{path.relative_to(directory).as_posix()}')
+
+
+def _repeated(runs, directory):
+  """Records of a run that has another one: {path: what is wrong}.
+
+  The one whose file has the name of its run is shown.
+  """
+  found = collections.defaultdict(list)
   for path, run in runs.items():
-    if run.test is None:
-      continue
-    total = run.test.examples
-    key = run.task, run.data_fingerprint
-    other, expected = seen.setdefault(key, (path, total))
-    if total != expected:
-      raise UserError(
-          f'{path} counts {total} test examples but {other} {expected} on the '
-          'same data: run again or delete the one that missed some.')
+    found[_key(run), run.seed].append(path)
+  wrong = {}
+  for paths in found.values():
+    shown = min(paths, key=lambda path: (
+        path != directory / runs[path].record_path, path.as_posix()))
+    for path in paths:
+      if path != shown:
+        agrees = 'the same' if runs[path] == runs[shown] else 'another'
+        wrong[path] = (
+            f'it is of the same run (config and seed) as '
+            f'{_name(shown, directory)}, which is shown and says {agrees}: '
+            'delete one of them')
+  return wrong
+
+
+def _short(runs, directory):
+  """Records that miss test examples of their data: {path: what is wrong}.
+
+  Every run on the same data must have been tested on as many. Most records
+  decide how many there are; the larger number, where no more have either.
+  """
+  found = collections.defaultdict(list)
+  for path, run in runs.items():
+    if run.test is not None:
+      found[run.task, run.data_fingerprint].append(path)
+  wrong = {}
+  for paths in found.values():
+    totals = collections.Counter(runs[path].test.examples for path in paths)
+    usual = max(totals, key=lambda total: (totals[total], total))
+    for path in paths:
+      total = runs[path].test.examples
+      if total != usual:
+        wrong[path] = (
+            f'it counts {total} test examples but others {usual} on the same '
+            'data: make the run again or delete it')
+  return wrong
+
+
+def _key(run):
+  """What the seeds of a row have in common."""
+  return (run.task, run.model, run.protocol, run.data_fingerprint,
+          json.dumps(_identity(run), sort_keys=True))
 
 
 def _group(runs):
   groups = collections.defaultdict(dict)
-  for path, run in runs.items():
-    key = (run.task, run.model, run.protocol, run.data_fingerprint,
-           json.dumps(_identity(run), sort_keys=True))
-    seeds = groups[key]
-    if run.seed in seeds:
-      raise UserError(
-          f'{path} and {seeds[run.seed][0]} are the same run (same config '
-          'and seed): delete one of them.')
-    seeds[run.seed] = path, run
-  rows = [Row([run for _, (_, run) in sorted(seeds.items())])
+  for run in runs.values():
+    groups[_key(run)][run.seed] = run
+  rows = [Row([run for _, run in sorted(seeds.items())])
           for _, seeds in sorted(groups.items())]
   _name_variants(rows)
   return rows
@@ -214,22 +303,54 @@ def _identity(run):
 def _name_variants(rows):
   families = collections.defaultdict(list)
   for row in rows:
-    families[row.task, row.model, row.protocol].append(row)
+    families[row.task, row.model, row.table].append(row)
   for family in families.values():
     settings = [_described(row) for row in family]
     differing = sorted(name for name in set().union(*settings)
                        if len({s.get(name, 'unset') for s in settings}) > 1)
+    # What is changed from the protocol has a column of its own.
+    changed = set().union(*(row.changes for row in family))
     for row, mine in zip(family, settings, strict=True):
-      row.variant = ', '.join(
-          f'{name}={mine.get(name, "unset")}' for name in differing)
+      row.variant = listed(
+          f'{plain(name, _LETTERS)}={plain(mine.get(name, "unset"), _LETTERS)}'
+          for name in differing if name not in changed)
 
 
 def _described(row):
   """{field: its value as text}, of every field that can tell rows apart."""
   values = fields.added(row.model) | _identity(row.runs[0])
-  texts = {name: value if isinstance(value, str) else json.dumps(value)
-           for name, value in values.items()}
-  return texts | {'data': row.data[:8]}
+  return {**{name: shown(value) for name, value in values.items()},
+          'data': row.data[:8]}
+
+
+def shown(value) -> str:
+  """A value of a config as text."""
+  return value if isinstance(value, str) else json.dumps(value)
+
+
+def listed(texts) -> str:
+  """Some texts as one, which says how many of them it leaves out."""
+  texts = list(texts)
+  more = [f'{len(texts) - _NAMED} more'] if len(texts) > _NAMED else []
+  return ', '.join(texts[:_NAMED] + more)
+
+
+def departures(changes: dict, config: dict) -> str:
+  """Which settings are not the protocol's, by field.
+
+  Args:
+    changes: {field: the protocol's value}.
+    config: the config that has other values.
+  """
+  ours = identity.flatten(config)
+  return listed(
+      f'{plain(name, _LETTERS)} {_short_value(ours.get(name, "unset"))} '
+      f'instead of {_short_value(value)}'
+      for name, value in sorted(changes.items()))
+
+
+def _short_value(value):
+  return plain(shown(value), _LETTERS)
 
 
 def _board(task, rows, measured):
@@ -271,7 +392,7 @@ def _floors(rows, measured):
 
 
 def _compare_with_transformer(rows):
-  reference = _reference(rows)
+  reference = _reference([r for r in rows if not r.changes] or rows)
   for row in rows:
     if reference and row.params:
       row.ratio = row.params / reference

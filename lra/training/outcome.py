@@ -1,9 +1,10 @@
-"""What a run says of itself: identity of model and machine, and its result."""
+"""What a run says of itself: model, machine and origin, and its result."""
 
 import jax.numpy as jnp
 
 from lra import machine
-from lra.training import build
+from lra.report import result
+from lra.training import build, provenance
 from lra.training.program import Program, count_parameters
 
 
@@ -20,8 +21,16 @@ def kernel(program: Program) -> str:
 
 
 def identity(program: Program) -> dict:
-  """Parameter counts, device and kernel, as kept in env.json and results."""
-  return {'kernel': kernel(program), 'device': machine.device_name(),
+  """Origin, parameter counts, device and kernel; for env.json and results.
+
+  Raises:
+    UserError: the run could not be kept under the name of its model.
+  """
+  name = program.config.model.name
+  result.check_name('model', name)
+  result.check_name('protocol', program.config.protocol)
+  return {**provenance.of_model(name),
+          'kernel': kernel(program), 'device': machine.device_name(),
           'num_devices': program.mesh.size, 'dtype': program.dtype,
           **count_parameters(program.state_shape)}
 
@@ -53,4 +62,4 @@ def outcome(program: Program, status: str, step: int, progress,
       'train_seconds': progress.train_seconds,
       'eval_seconds': progress.eval_seconds,
       'compile_seconds': progress.compile_seconds,
-      **machine.git_state(), 'config': config.to_dict(), **fields}
+      'config': config.to_dict(), **fields}

@@ -82,6 +82,12 @@ def test_without_accuracy_the_loss_has_the_whole_figure(tmp_path, monkeypatch):
   assert drawn == ['loss']
 
 
+@pytest.mark.parametrize('name', [
+    r'$\frac$', '\x00\x1b\ud800', 'x' * 10**6, '<b>\n'])
+def test_a_floor_may_be_called_anything(tmp_path, name):
+  assert draw(tmp_path, ''.join(LINES), {name: 0.5}).startswith(b'\x89PNG')
+
+
 def test_a_missing_file_is_named(tmp_path):
   with pytest.raises(UserError, match='Cannot read .*metrics.jsonl'):
     curves.plot(tmp_path / 'metrics.jsonl', tmp_path / 'curves.png')

@@ -299,9 +299,10 @@ def test_the_committed_page_is_current():
 
 
 def test_committed_figures_are_those_of_the_page():
-  drawn = {name for board in rows.load(leaderboard.RESULTS / 'runs',
-                                       leaderboard.RESULTS / 'floors')
-           if board.finished
+  boards, left_out = rows.load(
+      leaderboard.RESULTS / 'runs', leaderboard.RESULTS / 'floors')
+  assert not left_out
+  drawn = {name for board in boards if board.finished
            for name in leaderboard.figures.names(board.task)}
   folder = leaderboard.RESULTS / 'figures'
   assert {p.name for p in folder.glob('*.svg')} == drawn

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from lra.errors import UserError
-from lra.report import leaderboard, result
+from lra.report import leaderboard, result, rows
 
 _DATA = pathlib.Path(__file__).parent / 'data'
 RUN = json.loads((_DATA / 'result.json').read_text())
@@ -35,17 +35,20 @@ class Place:
     return path
 
   def write(self):
-    leaderboard.write(self.page, self.runs, self.floors,
-                      figures_dir=self.figures)
+    return leaderboard.write(self.page, self.runs, self.floors,
+                             figures_dir=self.figures)
 
-  def refuses(self):
-    """Asserts that no page is made; returns the sentence that says why."""
-    self.page.write_text('before')
-    with pytest.raises(UserError) as error:
-      self.write()
-    assert self.page.read_text() == 'before' and not self.figures.exists()
-    assert '\n' not in str(error.value)
-    return str(error.value)
+  def leaves_out(self, name):
+    """Asserts that one record is left out of the page; returns why."""
+    _, (left_out,) = rows.load(self.runs, self.floors)
+    assert left_out.name == name and '\n' not in left_out.why
+    page = leaderboard.render(self.runs, self.floors)
+    assert f'* `{name}`: ' in page
+    (self.runs.parent / name).unlink()
+    again = leaderboard.render(self.runs, self.floors)
+    start, end = page.index('**1 record is'), page.index('## Full tasks')
+    assert page[:start] + page[end:] == again  # nothing else is different
+    return left_out.why
 
 
 @pytest.fixture
@@ -97,7 +100,9 @@ SPOILT = [
     (change('task', value='chess'), "'chess': it should be one of listops, "),
     (change('model', value='other'), "config says 'transformer'"),
     (change('config', 'seed', value=3), 'config says 3'),
-    (change('config', 'model', value='x'), "'config.model' is not an object"),
+    (change('config', 'model', value='x'), "its 'model' is not an object"),
+    (change('config', 'encoder', value=[1]), "its 'encoder' is not an object"),
+    (change('config', 'train', value=None), "its 'train' is not an object"),
     (change('config', value=[]), "field 'config'"),
     (change('floors', 'majority', value=50), "'floors.majority' is 50"),
     (change('num_params', value=0), "'num_params' is 0"),
@@ -114,23 +119,23 @@ SPOILT = [
 
 
 @pytest.mark.parametrize('spoil, reason', SPOILT)
-def test_a_spoilt_record_is_named_and_nothing_is_written(
+def test_a_spoilt_record_is_named_and_the_others_are_shown(
     place, spoil, reason):
   bad = copy.deepcopy(RUN)
   spoil(bad)
   path = place.runs / 'bad.json'
   path.write_text(json.dumps(bad))
-  sentence = place.refuses()
-  assert str(path) in sentence
-  assert any(r in sentence for r in reason.split('|'))
+  with pytest.raises(UserError, match=re.escape(str(path))):
+    result.read(path)
+  why = place.leaves_out('runs/bad.json')
+  assert any(r in why for r in reason.split('|'))
 
 
 @pytest.mark.parametrize('data', [
     b'', b'{"task": "text_mini"', b'[]', b'null', b'\xff'])
 def test_a_file_that_is_no_record_is_named(place, data):
   (place.runs / 'bad.json').write_bytes(data)
-  assert re.search('bad.json is (damaged|not a sound result)',
-                   place.refuses())
+  assert re.search('damaged|JSON object', place.leaves_out('runs/bad.json'))
 
 
 @pytest.mark.parametrize('spoil, reason', SPOILT)
@@ -189,7 +194,7 @@ def test_a_missing_result_is_none_and_a_damaged_one_is_named(tmp_path):
   path = tmp_path / 'result.json'
   assert result.read_if_there(path) is None
   path.write_text('{"torn')
-  with pytest.raises(UserError, match='result.json is damaged'):
+  with pytest.raises(UserError, match='result.json is not a sound .*damaged'):
     result.read_if_there(path)
 
 
@@ -220,17 +225,39 @@ def test_only_classifiers_are_on_the_page(place):
   assert place.page.read_text('utf-8') == before
 
 
-def test_the_same_run_twice_is_refused(place):
-  path = place.put('twice.json', {**copy.deepcopy(RUN), 'seed': 1})
-  sentence = place.refuses()
-  assert f'{path} and ' in sentence and 'are the same run' in sentence
+@pytest.mark.parametrize('steps, says', [(2000, 'the same'), (1999, 'another')])
+def test_of_two_records_of_a_run_one_is_shown(place, steps, says):
+  run = {**copy.deepcopy(RUN), 'seed': 1}
+  place.put('twice.json', {**run, 'steps': steps})
+  assert place.leaves_out('runs/twice.json') == (
+      'it is of the same run (config and seed) as runs/good.json, which is '
+      f'shown and says {says}: delete one of them')
 
 
-def test_a_run_that_missed_examples_is_refused(place):
+def test_of_two_records_of_a_run_the_one_with_its_name_is_shown(place):
+  run = {**copy.deepcopy(RUN), 'seed': 1}
+  run['config']['seed'] = 1
+  path = place.runs / result.validate(run).record_path
+  path.parent.mkdir()
+  path.write_text(json.dumps(run))
+  assert 'runs/text_mini/transformer-' in place.leaves_out('runs/good.json')
+
+
+def test_a_run_that_missed_examples_is_left_out(place):
   bad = copy.deepcopy(RUN)
   bad['test'] |= {'confusion': [[65, 35], [34, 65]], 'accuracy': 130 / 199}
   place.put('short.json', bad)
-  assert 'counts 199 test examples but ' in place.refuses()
+  assert 'counts 199 test examples but others 200 on' in place.leaves_out(
+      'runs/short.json')
+
+
+def test_many_that_count_alike_outvote_one(place):
+  bad = copy.deepcopy(RUN)
+  bad['test'] |= {'confusion': [[65, 35], [36, 65]], 'accuracy': 130 / 201}
+  place.put('more.json', bad)
+  place.put('third.json', {**copy.deepcopy(RUN), 'seed': 2})
+  assert 'counts 201 test examples but others 200 on' in place.leaves_out(
+      'runs/more.json')
 
 
 @pytest.mark.parametrize('spoil, reason', [
@@ -238,11 +265,10 @@ def test_a_run_that_missed_examples_is_refused(place):
     (lambda r: r['floors']['majority'].pop('how'), 'majority.how'),
     (change('floors', 'majority', 'accuracy', value=50.0), 'majority.accuracy'),
     (change('task', value='chess'), "'task' is 'chess'"),
-    (change('task', value='text'), 'rename it to text.json'),
+    (change('task', value='text'), 'should be text.json'),
 ])
-def test_a_spoilt_floors_record_is_named(place, spoil, reason):
+def test_a_spoilt_floors_record_is_named_and_left_out(place, spoil, reason):
   bad = copy.deepcopy(FLOORS)
   spoil(bad)
   (place.floors / 'text_mini.json').write_text(json.dumps(bad))
-  sentence = place.refuses()
-  assert 'text_mini.json' in sentence and reason in sentence
+  assert reason in place.leaves_out('floors/text_mini.json')

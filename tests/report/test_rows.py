@@ -19,7 +19,8 @@ def load(folder, *configs):
     run = copy.deepcopy(RUN) | {'seed': seed}
     run['config'] = config | {'seed': seed}
     (folder / f'{seed}.json').write_text(json.dumps(run))
-  boards = rows.load(folder, folder / 'none')
+  boards, left_out = rows.load(folder, folder / 'none')
+  assert not left_out
   return [row for board in boards for row in board.rows]
 
 

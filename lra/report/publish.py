@@ -1,0 +1,199 @@
+"""Puts finished runs on the leaderboard, one process at a time.
+
+The page is made from all records. Of two processes that each read the records,
+add one and write the page, the slower would write a page without the other's
+row; so all of this happens under a lock beside the records.
+"""
+
+import contextlib
+import dataclasses
+import pathlib
+import tempfile
+from collections.abc import Iterator
+
+import filelock
+
+from lra.errors import UserError
+from lra.report import leaderboard, published, result
+from lra.report.formats import percent, points, quantity
+from lra.report.record import Unsound
+from lra.report.result import Result
+from lra.terminal import say
+
+LOCK = '.leaderboard.lock'
+# A page takes seconds; whoever holds the lock longer is stopped or hangs.
+PATIENCE_SECONDS = 600
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+  """Where a leaderboard is.
+
+  Attributes:
+    results: folder of its records (`runs/`, `floors/`, `published.csv`) and
+      figures; missing parts are made, the published results are those of this
+      package where there are no others.
+    page: the file to write.
+  """
+  results: pathlib.Path
+  page: pathlib.Path
+
+  @property
+  def published(self) -> pathlib.Path | None:
+    """The published results, None where there are none."""
+    for folder in (self.results, leaderboard.RESULTS):
+      if (folder / 'published.csv').exists():
+        return folder / 'published.csv'
+    return None
+
+  def path(self, run: Result) -> pathlib.Path:
+    """Where the record of a run is."""
+    return self.results / 'runs' / run.record_path
+
+
+def check(place: Place) -> None:
+  """Finds before a run what would keep its result from being published.
+
+  Raises:
+    UserError: the folder or the page cannot be written, or the published
+      results are not sound.
+  """
+  for folder, flag in ((place.results / 'runs', 'results_dir'),
+                       (place.page.absolute().parent, 'page')):
+    try:
+      folder.mkdir(parents=True, exist_ok=True)
+      with tempfile.TemporaryFile(dir=folder):
+        pass
+    except OSError as error:
+      raise UserError(
+          f'Cannot write to {folder} ({error.strerror}): choose another '
+          f'--{flag}, or --norecord.') from error
+  if place.page.is_dir():
+    raise UserError(f'{place.page} is a folder: choose another --page.')
+  if place.published:
+    published.read(place.published)
+
+
+def publish(run: Result, place: Place, *, replace: bool = False) -> None:
+  """Adds a finished run to the records and makes the page again.
+
+  Where there is a record of the same run already, which says something else,
+  both are compared and nothing is changed.
+
+  Args:
+    run: its result.
+    place: where the leaderboard is.
+    replace: put the new record in the old one's place.
+
+  Raises:
+    UserError: a file cannot be written, or the lock is not to be had.
+  """
+  path = place.path(run)
+  with _locked(place):
+    told = '' if replace else _told_otherwise(run, path)
+    if told:
+      say(f'{told}\nNothing was changed: --replace puts this run in its place.')
+      return
+    if not path.exists() or replace:
+      result.write(path, run)
+    _write(place)
+
+
+def regenerate(place: Place) -> None:
+  """Makes the page again from the records.
+
+  Raises:
+    UserError: as `publish`.
+  """
+  with _locked(place):
+    _write(place)
+
+
+def _write(place):
+  _clear(place)
+  left_out = leaderboard.write(
+      place.page, place.results / 'runs', place.results / 'floors',
+      place.published, place.results / 'figures')
+  for record in left_out:
+    say(f'left out: {record.name}: {record.why}')
+  print(f'wrote {place.page}')
+
+
+def _clear(place):
+  """Removes what a writer that was killed has left; nobody else writes now."""
+  for folder in ('runs', 'figures'):
+    for path in (place.results / folder).rglob('.tmp-*'):
+      with contextlib.suppress(OSError):
+        path.unlink()
+
+
+@contextlib.contextmanager
+def _locked(place) -> Iterator[None]:
+  """Holds the lock of a place."""
+  path = place.results / LOCK
+  try:
+    place.results.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(path)
+    try:
+      lock.acquire(timeout=0)
+    except filelock.Timeout:
+      say(f'Another process is writing the leaderboard: waiting for {path}.')
+      lock.acquire(timeout=PATIENCE_SECONDS)
+  except filelock.Timeout as error:
+    raise UserError(
+        f'Another process has kept {path} for {PATIENCE_SECONDS // 60} minutes:'
+        ' end it and repeat the command.') from error
+  except OSError as error:
+    raise UserError(
+        f'Cannot write to {place.results} ({error.strerror or error}): choose '
+        'another --results_dir.') from error
+  try:
+    yield
+  finally:
+    lock.release()
+
+
+def _told_otherwise(run, path):
+  """What a record says of this run, if something else; '' if not."""
+  try:
+    before = result.read_if_there(path)
+  except Unsound as error:
+    return f'There is a record of this run, {path}, but {error.why}.'
+  if before is None or _kept(before) == _kept(run):
+    return ''
+  return f'{path} has this run already:\n{compare(before, run)}'
+
+
+def _kept(run):
+  """What a run has said; what it changes may have been found out later."""
+  return run.model_dump(exclude={'changes'})
+
+
+def compare(before: Result, now: Result) -> str:
+  """A small table of two results of one run."""
+  lines = [('', 'recorded', 'now', 'difference'),
+           ('status', before.status, now.status, '')]
+  a, b = (getattr(run.test, 'accuracy', None) for run in (before, now))
+  gain = '' if None in (a, b) else f'{points(b - a)} points'
+  lines.append(('test accuracy %', percent(a), percent(b), gain))
+  a, b = before.steps_per_s, now.steps_per_s
+  lines += [
+      ('steps/s', quantity(a), quantity(b), f'{b / a - 1:+.1%}' if a and b
+       else ''),
+      ('commit', *map(_commit, (before, now)), ''),
+      ('model file', *(_digest(run.model_sha256) for run in (before, now)), ''),
+      ('config file', *(_digest(run.config_sha256) for run in (before, now)),
+       '')]
+  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+  return '\n'.join('  ' + '  '.join(
+      cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+  ).rstrip() for line in lines)
+
+
+def _commit(run):
+  commit = (run.git_commit or 'unknown')[:8]
+  return f'{commit} (modified)' if run.git_dirty else commit
+
+
+def _digest(text):
+  return (text or 'unknown')[:8]

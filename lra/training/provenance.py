@@ -1,0 +1,57 @@
+"""What a run is made by: a commit, the model's and the config's file, and what
+of its settings is not the protocol's.
+"""
+
+import dataclasses
+import hashlib
+import pathlib
+from typing import Any
+
+from lra import machine, models
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+  """What only the command that makes a run knows of it.
+
+  Attributes:
+    config_file: the file that its config was made by, None for none.
+    changes: settings that are not the protocol's, {field: the protocol's
+      value}; None where nobody has compared them.
+  """
+  config_file: pathlib.Path | None = None
+  changes: dict[str, Any] | None = None
+
+
+_command = Command()
+
+
+def begin(command: Command) -> None:
+  """Says by which command this process makes its run."""
+  global _command
+  _command = command
+
+
+def of_model(name: str) -> dict:
+  """Where a run of this model comes from, as its result keeps it.
+
+  To be asked for when a run begins: files may change while it lasts.
+
+  Returns:
+    `git_commit`, `git_dirty`, `model_sha256`, `config_sha256`, `changes`; see
+    `lra.report.result.Result`.
+  """
+  files = {'model': models.FOLDER / f'{name}.py',
+           'config': _command.config_file}
+  return {
+      **machine.git_state([path for path in files.values() if path]),
+      **{f'{kind}_sha256': _sha256(path) for kind, path in files.items()},
+      'changes': _command.changes}
+
+
+def _sha256(path):
+  """Hex digest of a file, None where there is none to read."""
+  try:
+    return path and hashlib.sha256(path.read_bytes()).hexdigest()
+  except OSError:
+    return None

@@ -1,0 +1,285 @@
+"""Records may hold anything: the page stays a page and the figures figures."""
+
+import copy
+import html.parser
+import json
+import os
+import pathlib
+import time
+import xml.etree.ElementTree as ET
+
+import markdown_it
+import pytest
+
+from lra.errors import UserError
+from lra.report import leaderboard, publish, result
+
+_DATA = pathlib.Path(__file__).parent / 'data'
+FLOORS = json.loads((_DATA / 'floors.json').read_text())
+RUN = json.loads((_DATA / 'result.json').read_text())
+RUN |= {'model_sha256': '0' * 64, 'config_sha256': 'f' * 64,
+        'changes': {'train.steps': 4000}, 'later': 'field', 'num_devices': 2}
+RUN['config'] |= {'encoder': {'pooling': 'cls', 'head': 'concat'}}
+RUN['config']['train']['select'] = 'best'
+
+TEXTS = {
+    'script': '<script>alert(1)</script>',
+    'image': '<img src=x onerror=alert(1)>',
+    'details': '</details></summary><h1>',
+    'comment': '<!-- <![CDATA[ ]]> --> <?php',
+    'entity': '&lt;script&gt;alert(1)&#60;/script&#62;',
+    'link': '[click](javascript:alert(1)) ![x](https://evil.example/x.png)',
+    'reference': '[x]: javascript:alert(1)\n\n[x] [x][x] [^1]',
+    'address': 'https://evil.example www.evil.example <https://evil.example>',
+    'code': '`` ` ``` <b>',
+    'marks': '**a** __b__ ~~c~~ _d_ *e* \\*f\\* # g',
+    'cells': 'a|b\\|c\\\\|d',
+    'lines': 'a\n\n# heading\n\n```\n* item\r\n| x | y |\u2028---\x85z',
+    'controls': '\x00\x01\x08\x1b[31m\x7f\x9b\u202egnp.exe\ufeff\ufffe\uffff',
+    'math': r'$\frac$ $x_1^{$ \$ $$',
+    'path': '../../../../../../tmp/evil',
+    'surrogate': 'a\ud800b\udfff',
+    'long': 'x' * 900,
+    'marked': '_hidden',
+}
+VALUES = {
+    'huge': 10**400, 'many': 10**18, 'large': 1e300, 'small': 5e-324,
+    'inf': 1e999, 'negative': -1, 'true': True, 'null': None, 'list': [[]],
+    'object': {'a': {}}, 'deep': json.loads('[' * 200 + ']' * 200),
+    'blank': ' \t\u200b', 'megabyte': 'x' * 2**20}
+
+
+def leaves(value, path=()):
+  """The places in a record: of each value, and of each name of a field."""
+  yield path, False
+  items = (value.items() if isinstance(value, dict)
+           else enumerate(value) if isinstance(value, list) else ())
+  for key, inner in items:
+    yield from leaves(inner, (*path, key))
+    if isinstance(value, dict):
+      yield (*path, key), True
+
+
+def spoilt(record, path, is_name, value):
+  """The record with one value, or the name of one field, in another's place."""
+  if not path:
+    return value
+  changed = copy.deepcopy(record)
+  place = changed
+  for key in path[:-1]:
+    place = place[key]
+  if is_name:
+    place[str(value)] = place.pop(path[-1])
+  else:
+    place[path[-1]] = value
+  return changed
+
+
+class Page(html.parser.HTMLParser):
+  """What a browser makes of a page: its tags, links and text."""
+
+  def __init__(self, text):
+    super().__init__()
+    self.tags, self.attributes, self.open, self.text = set(), [], [], []
+    parser = markdown_it.MarkdownIt('commonmark').enable(
+        ['table', 'strikethrough'])
+    parser.validateLink = lambda address: True  # it would hide bad ones
+    self.feed(parser.render(text))
+    self.close()
+    assert not self.open
+
+  def handle_starttag(self, tag, attributes):
+    self.tags.add(tag)
+    self.attributes += attributes
+    self.open.append(tag)
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_startendtag(self, tag, attributes):
+    self.handle_starttag(tag, attributes)
+    self.open.pop()
+
+  def handle_data(self, data):
+    self.text.append(data)
+
+  def handle_comment(self, data):
+    raise AssertionError(data)
+
+  handle_decl = handle_pi = unknown_decl = handle_comment
+
+  def check(self):
+    """Only what the page itself is made of."""
+    assert self.tags <= {
+        'h1', 'h2', 'h3', 'p', 'table', 'thead', 'tbody', 'tr', 'th', 'td',
+        'code', 'pre', 'em', 'strong', 'a', 'img', 'details', 'summary', 'ul',
+        'li'}, self.tags
+    for name, value in self.attributes:
+      assert name in ('href', 'src', 'alt', 'style'), name
+      if name == 'href':
+        assert value.startswith('https://arxiv.org/abs/')
+      if name == 'src':
+        assert value.startswith('figures/')
+
+
+class Place:
+  """A leaderboard of one sound record and others."""
+
+  def __init__(self, folder):
+    self.folder = folder
+    self.place = publish.Place(folder / 'results', folder / 'results/page.md')
+    self.runs, self.floors = (
+        self.place.results / name for name in ('runs', 'floors'))
+    self.number = 0
+    self.put(RUN)
+    self.floors.mkdir()
+    (self.floors / 'text_mini.json').write_text(json.dumps(FLOORS))
+
+  def put(self, record):
+    """Adds a record; one that is sound gets a seed of its own."""
+    if isinstance(record, dict) and record.get('seed') == 0:
+      record = copy.deepcopy(record) | {'seed': self.number}
+      if isinstance(record.get('config'), dict):
+        record['config']['seed'] = self.number
+    path = self.runs / f'{self.number}.json'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record))
+    self.number += 1
+    return path
+
+  def make(self):
+    """Makes and checks everything; returns the page's text and its HTML."""
+    publish.regenerate(self.place)
+    made = self.check(self.place.page.read_text('utf-8'))
+    self.check_figures()
+    assert [p.name for p in self.folder.iterdir()] == ['results']
+    return made
+
+  def render(self):
+    return leaderboard.render(self.runs, self.floors, figures_url='figures')
+
+  def check(self, text):
+    """Returns a page's text and its HTML."""
+    page = Page(text)
+    page.check()
+    assert 'transformer' in page.text and '://evil' not in text
+    return text, page
+
+  def check_figures(self):
+    figures = sorted((self.place.results / 'figures').iterdir())
+    assert [p.name for p in figures] == [
+        'text_mini_accuracy.svg', 'text_mini_speed.svg']
+    for path in figures:
+      for element in ET.fromstring(path.read_bytes()).iter():
+        tag = element.tag.split('}')[-1]
+        assert tag not in ('script', 'image', 'foreignObject', 'a')
+        assert not any(name.startswith('on') for name in element.attrib)
+
+
+@pytest.fixture
+def place(tmp_path):
+  return Place(tmp_path)
+
+
+def _spoil_all(place, value):
+  """A record for each place that a value can be put into."""
+  for path, is_name in leaves(RUN):
+    if 'confusion' not in path[:-1]:
+      place.put(spoilt(RUN, path, is_name, value))
+
+
+@pytest.mark.parametrize('text', TEXTS.values(), ids=TEXTS)
+def test_hostile_text_in_each_field_in_turn(place, text):
+  _spoil_all(place, text)
+  page, _ = place.check(place.render())
+  assert place.number > 80 and 'records are left out' in page
+
+
+@pytest.mark.parametrize('value', VALUES.values(), ids=VALUES)
+def test_hostile_values_in_each_field_in_turn(place, value):
+  _spoil_all(place, value)
+  start = time.monotonic()
+  place.check(place.render())
+  assert time.monotonic() - start < 60
+
+
+DRAWN = ('script', 'controls', 'math', 'marked', 'long', 'lines')
+FREE = ('device', 'dtype', 'kernel', 'git_commit', 'data_fingerprint')
+
+
+@pytest.mark.parametrize('name', sorted(set(TEXTS) - {'surrogate'}))
+def test_hostile_text_in_all_free_fields_is_shown_as_it_is(place, name):
+  text = TEXTS[name]
+  run = copy.deepcopy(RUN) | {field: text for field in FREE}
+  run |= {'later': text, text: text, 'floors': {text: 0.5},
+          'changes': {text: text, 'train.steps': text}}
+  run['config'] |= {text: text, 'encoder': {
+      'pooling': text, 'head': text, text: {text: text}}}
+  run['config']['model'] |= {'name': 'transformer', text: text}
+  place.put(run)
+  run['config'][text] = 'another'
+  place.put(run)
+  floors = copy.deepcopy(FLOORS)
+  floors['fingerprint'] = text
+  floors['floors'] = {text: {'accuracy': 0.5, 'how': text}}
+  (place.floors / 'text_mini.json').write_text(json.dumps(floors))
+  page, shown = place.make() if name in DRAWN else place.check(place.render())
+  assert 'left out' not in page
+  if name in ('script', 'image', 'details', 'entity', 'link', 'cells', 'math',
+              'marks', 'address', 'code', 'path'):
+    assert ' '.join(text.split()) in ''.join(shown.text)
+
+
+@pytest.mark.parametrize('name', [
+    '../../../../x/evil', '/tmp/evil', 'a/b', 'a\\b', '..', '.', 'a.json',
+    'Model', 'm\n', 'm ', 'ä', 'a' * 65, '', '%2e%2e', 'a\0b', '~', '$HOME'])
+@pytest.mark.parametrize('field', ['model', 'protocol', 'task'])
+def test_no_name_leads_out_of_the_folder(tmp_path, field, name):
+  run = copy.deepcopy(RUN) | {field: name}
+  if field == 'model':
+    run['config']['model']['name'] = name
+  else:
+    run['config'][field] = name
+  with pytest.raises(UserError, match=f"field '{field}'"):
+    result.validate(run)
+  path = tmp_path / 'result.json'
+  path.write_text(json.dumps(run))
+  with pytest.raises(UserError, match=f"field '{field}'"):
+    result.read(path)
+
+
+def test_a_record_lies_in_the_folder_of_its_task():
+  run = result.validate(RUN)
+  assert run.record_path.parent == pathlib.Path('text_mini')
+  assert run.record_path.name.startswith('transformer-')
+
+
+@pytest.mark.parametrize('make, why', [
+    (lambda path: path.mkdir(), 'not a file'), (os.mkfifo, 'not a file'),
+    (lambda path: path.symlink_to('nowhere'), 'JSON object'),
+    (lambda path: path.symlink_to('/dev/zero'), 'not a file'),
+    (lambda path: path.symlink_to(path), 'damaged'),
+    (lambda path: path.write_bytes(b'[' * 10**5), 'deep|damaged'),
+    (lambda path: path.write_bytes(b' ' * 2**21), 'more than 1,048,576 bytes'),
+    (lambda path: path.write_bytes(b'9' * 5000), 'damaged|JSON object'),
+])
+def test_what_is_no_file_of_json_is_left_out(place, make, why):
+  make(place.runs / 'odd.json')
+  page, _ = place.make()
+  line, = (x for x in page.splitlines() if x.startswith('* `runs/odd.json`'))
+  assert any(w in line for w in why.split('|')), line
+
+
+def test_the_name_of_a_bad_file_is_text_too(place):
+  for name in ('<script>x', '`a` [b](c)', 'new\nline', 'a' * 200):
+    (place.runs / f'{name}.json').write_text('{}')
+  (place.runs / b'\xff.json'.decode('utf-8', 'surrogateescape')).touch()
+  page, shown = place.make()
+  assert '5 records are left out' in page
+  assert 'runs/<script>x.json' in shown.text
+
+
+def test_the_committed_page_has_nothing_else_in_it():
+  page = Page(leaderboard.render(figures_url='figures'))
+  page.check()
+  assert {'details', 'table', 'a', 'img'} <= page.tags

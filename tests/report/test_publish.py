@@ -1,0 +1,277 @@
+"""Publishing: nothing lost between processes, nothing replaced unasked."""
+
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+import filelock
+import pytest
+
+from lra.errors import UserError
+from lra.report import leaderboard, publish, result, rows
+
+ROOT = pathlib.Path(leaderboard.__file__).resolve().parents[2]
+RUN = json.loads(
+    (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
+
+
+def run(seed=0, **changes):
+  fields = copy.deepcopy(RUN) | {'seed': seed} | changes
+  fields['config']['seed'] = seed
+  return result.validate(fields)
+
+
+@pytest.fixture
+def place(tmp_path):
+  return publish.Place(tmp_path / 'results', tmp_path / 'page.md')
+
+
+def changed_run(**changes):
+  """A run of 300 steps that is not as its protocol says."""
+  fields = copy.deepcopy(RUN) | {'changes': changes, 'steps': 300}
+  fields['config']['train']['steps'] = 300
+  return result.validate(fields)
+
+
+def text(place):
+  return place.page.read_text('utf-8')
+
+
+# A publisher; the first of them stops between its reading of the records and
+# its writing of the page, until it is let go on.
+RACER = """
+import json, pathlib, sys, time
+from lra.report import leaderboard, publish, result
+folder, number = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+fields = json.loads((folder / 'run.json').read_text())
+fields['seed'] = fields['config']['seed'] = number
+load = leaderboard.rows.load
+
+def stop(*folders):
+  made = load(*folders)
+  (folder / 'read').touch()
+  while not (folder / 'go').exists():
+    time.sleep(0.01)
+  return made
+
+if number == 0:
+  leaderboard.rows.load = stop
+publish.publish(result.validate(fields),
+                publish.Place(folder / 'results', folder / 'page.md'))
+"""
+
+
+def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
+  """The first to read the records is the last to be done with its page."""
+  (tmp_path / 'run.json').write_text(json.dumps(RUN))
+
+  def start(number):
+    return subprocess.Popen(
+        [sys.executable, '-c', RACER, str(tmp_path), str(number)], cwd=ROOT,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+  racers = [start(0)]
+  while not (tmp_path / 'read').exists():
+    assert racers[0].poll() is None, racers[0].stderr.read()
+    time.sleep(0.01)
+  racers += [start(1), start(2)]
+  # The others wait, and say so; without a lock they would end.
+  told = [next((line for line in racer.stderr if 'waiting' in line), '')
+          for racer in racers[1:]]
+  (tmp_path / 'go').touch()
+  for racer in racers:
+    racer.communicate()
+  assert [racer.returncode for racer in racers] == [0, 0, 0]
+  assert len(list((place.results / 'runs').rglob('*.json'))) == 3
+  assert '| transformer | – | – | 65.00 | 65.00 | +15.00 | 3 |' in text(place)
+  assert text(place) == leaderboard.render(
+      place.results / 'runs', place.results / 'floors', place.published,
+      'results/figures')
+  assert all('Another process is writing the leaderboard' in x for x in told)
+
+
+def test_a_lock_that_is_never_let_go_is_named(place, monkeypatch, capfd):
+  monkeypatch.setattr(publish, 'PATIENCE_SECONDS', 0.2)
+  place.results.mkdir()
+  with filelock.FileLock(place.results / publish.LOCK, is_singleton=False):
+    with pytest.raises(UserError, match=publish.LOCK):
+      publish.publish(run(), place)
+  assert 'waiting' in capfd.readouterr().err
+  assert not place.page.exists() and not (place.results / 'runs').exists()
+  publish.publish(run(), place)
+  assert '| transformer |' in text(place)
+
+
+def test_a_holder_that_was_killed_keeps_nobody(place):
+  place.results.mkdir()
+  holder = subprocess.Popen(
+      [sys.executable, '-c', 'import filelock, sys, time\n'
+       'filelock.FileLock(sys.argv[1]).acquire()\nprint(flush=True)\n'
+       'time.sleep(99)', str(place.results / publish.LOCK)],
+      stdout=subprocess.PIPE)
+  holder.stdout.readline()
+  holder.kill()
+  holder.wait()
+  publish.publish(run(), place)
+  assert '| transformer |' in text(place)
+
+
+def test_an_empty_folder_becomes_a_leaderboard(place):
+  publish.check(place)
+  publish.publish(run(), place)
+  page = text(place)
+  assert '| transformer |' in page and '### Published: `lra`' in page
+  assert (place.results / 'runs' / run().record_path).exists()
+  assert {p.name for p in place.results.iterdir()} <= {
+      'runs', 'figures', publish.LOCK}
+
+
+def test_a_folder_has_its_own_published_results_where_it_has_any(place):
+  place.results.mkdir()
+  (place.results / 'published.csv').write_text(
+      ','.join(leaderboard.published.COLUMNS) + '\n')
+  publish.publish(run(), place)
+  assert 'Published' not in text(place)
+
+
+@pytest.mark.parametrize('spoil, words', [
+    (lambda p: p.results.write_text(''), ['--results_dir']),
+    (lambda p: p.page.mkdir(), ['--page']),
+    (lambda p: (p.results.mkdir(), (p.results / 'runs').touch()),
+     ['--results_dir']),
+    (lambda p: (p.results.mkdir(),
+                (p.results / 'published.csv').write_text('a,b\n')),
+     ['published.csv, line 1']),
+])
+def test_what_would_fail_afterwards_is_found_before(place, spoil, words):
+  spoil(place)
+  with pytest.raises(UserError) as error:
+    publish.check(place)
+  assert all(word in str(error.value) for word in words)
+
+
+def test_a_page_in_a_file_is_found_before(tmp_path):
+  (tmp_path / 'file').touch()
+  with pytest.raises(UserError, match='--page'):
+    publish.check(publish.Place(tmp_path / 'r', tmp_path / 'file' / 'p.md'))
+
+
+def test_the_same_result_again_makes_the_page_again(place):
+  publish.publish(run(), place)
+  before = text(place)
+  place.page.unlink()
+  publish.publish(run(), place)
+  assert text(place) == before
+
+
+def test_another_result_of_a_run_is_compared_and_replaced_on_request(
+    place, capfd):
+  old = run(git_commit='a' * 40, steps_per_s=10.0)
+  publish.publish(old, place)
+  before = text(place)
+  test = RUN['test'] | {'accuracy': 0.7, 'confusion': [[70, 30], [30, 70]]}
+  new = run(test=test, git_commit='b' * 40, git_dirty=True, steps_per_s=12.5,
+            model_sha256='c' * 64)
+  publish.publish(new, place)
+  told = capfd.readouterr().err
+  path = place.path(old)
+  assert f'{path} has this run already:' in told and '--replace' in told
+  table = [' '.join(line.split()) for line in told.splitlines()]
+  for line in ('recorded now difference',
+               'test accuracy % 65.00 70.00 +5.00 points',
+               'steps/s 10.0 12.5 +25.0%',
+               'commit aaaaaaaa bbbbbbbb (modified)',
+               'model file unknown cccccccc'):
+    assert line in table, told
+  assert text(place) == before and result.read(path) == old
+  publish.publish(new, place, replace=True)
+  assert result.read(path) == new and '70.00' in text(place)
+  assert len(list((place.results / 'runs').rglob('*.json'))) == 1
+
+
+def test_results_that_cannot_be_compared_in_numbers_are_compared(place, capfd):
+  publish.publish(run(), place)
+  publish.publish(run(status='diverged', test=None, steps_per_s=None), place)
+  told = capfd.readouterr().err
+  assert 'diverged' in told and '--replace' in told
+
+
+def test_a_damaged_record_is_replaced_on_request_only(place, capfd):
+  path = place.path(run())
+  path.parent.mkdir(parents=True)
+  path.write_text('{"torn')
+  publish.publish(run(), place)
+  assert 'damaged' in capfd.readouterr().err
+  assert path.read_text() == '{"torn'
+  publish.publish(run(), place, replace=True)
+  assert result.read(path) == run() and '| transformer |' in text(place)
+
+
+def test_what_a_run_changes_may_be_found_out_later(place):
+  """A record made before changes were kept is the same run's."""
+  publish.publish(run(), place)
+  publish.publish(run(changes={'train.steps': 4000}), place)
+  assert 'instead of' not in text(place)
+
+
+def test_what_a_killed_publisher_left_is_removed(place):
+  for folder in ('runs/text_mini', 'figures'):
+    (place.results / folder).mkdir(parents=True)
+    (place.results / folder / '.tmp-abc').touch()
+  publish.regenerate(place)
+  assert not list(place.results.rglob('.tmp-*'))
+
+
+def test_changed_settings_are_named_and_stand_apart(place):
+  publish.publish(run(), place)
+  publish.publish(changed_run(
+      **{'train.steps': 4000, 'train.learning_rate': 0.5}), place)
+  same, changed = text(place).split('### Text mini')[1].split(
+      'Protocol `simpletron`, settings changed from the protocol:')
+  assert same.count('| transformer |') == 1 and 'changed' not in same
+  assert ('| transformer | train.learning_rate unset instead of 0.5, '
+          'train.steps 300 instead of 4000 |') in changed
+  assert '| transformer | – | simpletron, settings changed |' in changed
+  overview = text(place).split('### Text mini')[0]
+  assert overview.count('| transformer |') == 1
+  boards, _ = rows.load(place.results / 'runs', place.results / 'floors')
+  row, = (r for r in boards[0].rows if r.changes)
+  assert row.table.changed and not row.variant
+
+
+def test_only_runs_of_the_protocol_are_in_the_overview(place):
+  publish.publish(changed_run(**{'train.steps': 4000}), place)
+  overview = text(place).split('### Text mini')[0]
+  assert '| transformer |' not in overview
+  assert '| transformer | train.steps 300 instead' in text(place)
+
+
+def test_a_changed_transformer_is_not_the_measure(place):
+  publish.publish(run(), place)
+  wide = changed_run(**{'train.steps': 9})
+  publish.publish(wide.model_copy(update={'num_params': 9000}), place)
+  assert '| 9,000 | 9.00 |' in text(place)
+  assert '| 1,000 | 1.00 |' in text(place)
+
+
+def test_the_page_says_what_ran_where_the_commit_does_not(place):
+  digests = {'model_sha256': 'a' * 64, 'config_sha256': 'b' * 64}
+  publish.publish(run(git_commit='c' * 40, **digests), place)
+  assert '| cccccccc |' in text(place)
+  publish.publish(run(git_commit='c' * 40, git_dirty=True, **digests), place,
+                  replace=True)
+  assert ('| cccccccc (modified: model aaaaaaaa, config bbbbbbbb) |'
+          in text(place))
+  publish.publish(run(git_commit=None, git_dirty=None, **digests), place,
+                  replace=True)
+  assert '| model aaaaaaaa, config bbbbbbbb |' in text(place)
+
+
+def test_seeds_of_different_code_are_said_to_be(place):
+  publish.publish(run(model_sha256='a' * 64), place)
+  assert 'different versions' not in text(place)
+  publish.publish(run(seed=1, model_sha256='b' * 64), place)
+  assert "**seeds ran different versions of the model's file**" in text(place)

@@ -1,0 +1,128 @@
+"""Where the code comes from: a commit, a modified one, or no checkout."""
+
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from lra import machine
+
+
+def git(folder, *args):
+  subprocess.run(
+      ('git', '-c', 'user.name=a', '-c', 'user.email=a@b', *args), cwd=folder,
+      check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+  """A small checkout with a copy of `lra.machine`, all committed."""
+  root = tmp_path / 'checkout'
+  for name in ('lra/models/known.py', 'lra/results/runs/x.json', 'lra/nn/a.py',
+               'configs/known.py', 'leaderboard.md', 'notes.txt'):
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text('1\n')
+  shutil.copy(machine.__file__, root / 'lra')
+  (root / '.gitignore').write_text('ignored*\n/runs/\n')
+  git(root, 'init', '-q')
+  git(root, 'add', '-A')
+  git(root, 'commit', '-qm', 'all')
+  return root
+
+
+def state(root, *names):
+  """What the checkout's own `machine` says of itself."""
+  spec = importlib.util.spec_from_file_location(
+      'machine_of_checkout', root / 'lra/machine.py')
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module.git_state([root / name for name in names])
+
+
+def dirty(root, *names):
+  return state(root, *names)['git_dirty']
+
+
+def put(root, name, text='2\n'):
+  (root / name).parent.mkdir(parents=True, exist_ok=True)
+  (root / name).write_text(text)
+
+
+def test_a_commit_as_it_is(checkout):
+  head = subprocess.run(
+      ('git', 'rev-parse', 'HEAD'), cwd=checkout, check=True, text=True,
+      capture_output=True).stdout.strip()
+  assert state(checkout, 'lra/models/known.py', 'configs/known.py') == {
+      'git_commit': head, 'git_dirty': False}
+
+
+@pytest.mark.parametrize('name', [
+    'lra/models/new.py', 'configs/new.py', 'configs/mine/new.py',
+    'kernels/new.py', 'data_prep/new.py', 'lra/nn/a.py', 'configs/known.py',
+    'lra/models/known.py', 'notes.txt'])
+def test_untracked_python_and_modified_files_count(checkout, name):
+  put(checkout, name)
+  assert dirty(checkout) is True
+
+
+def test_a_staged_file_counts(checkout):
+  put(checkout, 'configs/new.py')
+  git(checkout, 'add', 'configs/new.py')
+  assert dirty(checkout) is True
+
+
+def test_a_deleted_file_counts(checkout):
+  (checkout / 'lra/nn/a.py').unlink()
+  assert dirty(checkout) is True
+
+
+@pytest.mark.parametrize('name', [
+    'leaderboard.md', 'lra/results/runs/x.json', 'lra/results/runs/y.json',
+    'runs/a/config.json', 'scratch.txt', 'lra/notes.txt'])
+def test_what_runs_write_and_what_does_not_run_does_not_count(checkout, name):
+  put(checkout, name)
+  assert dirty(checkout) is False
+
+
+@pytest.mark.parametrize('name', [
+    'lra/models/ignored.py', 'configs/ignored.py', '../elsewhere.py'])
+def test_a_file_that_runs_counts_wherever_it_is(checkout, name):
+  put(checkout, name)
+  assert dirty(checkout) is False
+  assert dirty(checkout, name) is True
+
+
+def test_a_link_to_a_tracked_file_is_that_file(checkout, tmp_path):
+  (tmp_path / 'configs').symlink_to(checkout / 'configs')
+  assert dirty(checkout, '../configs/known.py') is False
+
+
+def test_an_installed_package_has_no_commit_of_whatever_is_around_it(checkout):
+  """A virtual environment inside of some checkout."""
+  package = checkout / 'ignored_venv/lra'
+  shutil.copytree(checkout / 'lra', package)
+  assert state(package.parent) == {'git_commit': None, 'git_dirty': None}
+  git(checkout, 'config', 'x.y', 'z')
+  shutil.rmtree(checkout / '.git')
+  assert state(checkout) == {'git_commit': None, 'git_dirty': None}
+
+
+def test_a_repository_named_by_the_environment_is_not_meant(
+    checkout, tmp_path, monkeypatch):
+  monkeypatch.setenv('GIT_DIR', str(tmp_path))
+  monkeypatch.setenv('GIT_WORK_TREE', str(tmp_path))
+  assert dirty(checkout) is False
+
+
+def test_without_git_nothing_is_claimed(checkout, monkeypatch):
+  monkeypatch.setenv('PATH', os.devnull)
+  assert state(checkout) == {'git_commit': None, 'git_dirty': None}
+
+
+def test_this_checkout_has_a_commit():
+  if not (pathlib.Path(machine.__file__).parents[1] / '.git').exists():
+    pytest.skip('not a git checkout')
+  assert len(machine.git_state()['git_commit']) == 40

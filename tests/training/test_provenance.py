@@ -1,0 +1,36 @@
+"""What a result says of the files that made it."""
+
+import hashlib
+
+import pytest
+
+from lra import models
+from lra.training import provenance
+
+
+@pytest.fixture(autouse=True)
+def no_command(monkeypatch):
+  monkeypatch.setattr(provenance, '_command', provenance.Command())
+
+
+def test_without_a_command_the_model_is_known():
+  made = provenance.of_model('transformer')
+  source = (models.FOLDER / 'transformer.py').read_bytes()
+  assert made['model_sha256'] == hashlib.sha256(source).hexdigest()
+  assert made['config_sha256'] is None and made['changes'] is None
+
+
+def test_the_config_file_of_the_command_is_hashed_and_looked_up(tmp_path):
+  """It is in no commit, wherever it lies."""
+  path = tmp_path / 'mine.py'
+  path.write_text('x')
+  provenance.begin(provenance.Command(path, {'train.steps': 4000}))
+  made = provenance.of_model('transformer')
+  assert made['config_sha256'] == hashlib.sha256(b'x').hexdigest()
+  assert made['changes'] == {'train.steps': 4000}
+  assert made['git_dirty'] in (True, None)
+  assert (made['git_dirty'] is None) == (made['git_commit'] is None)
+
+
+def test_a_model_without_a_file_has_no_hash():
+  assert provenance.of_model('nobody')['model_sha256'] is None
