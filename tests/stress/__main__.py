@@ -14,6 +14,7 @@ import argparse
 import collections
 import contextlib
 import itertools
+import math
 import os
 import pathlib
 import signal
@@ -65,7 +66,8 @@ class Bench:
       folder = self._make(work, f'{name}-{work.name}')
       begin = time.monotonic()
       code = self.start(work, folder).wait()
-      self.seconds[work.name] = time.monotonic() - begin
+      self.seconds[work.name] = min(  # of a machine that does other things
+          time.monotonic() - begin, self.seconds.get(work.name, math.inf))
       if code:
         sys.exit(f'{work.name} ends with {code} undisturbed: '
                  + (folder / 'stderr').read_text()[-2000:])
