@@ -5,6 +5,13 @@ python -m data_prep --task=text --describe
 python -m data_prep --task=text --floors
 """
 
+from lra import signals, streams
+
+if __name__ == '__main__':  # before what takes long to import
+  streams.keep()
+  signals.listen()
+
+# ruff: noqa: E402
 import argparse
 import pathlib
 import sys
@@ -15,20 +22,23 @@ from lra import tasks
 from lra.errors import UserError
 
 _USER_ERROR = 2
-_INTERRUPTED = 130
 
 
 def main(argv=None) -> int:
   """Runs the command line; returns the exit code."""
   args = _parser().parse_args(argv)
   try:
-    _run(args)
+    with signals.interrupting():
+      _run(args)
   except UserError as e:
     print(f'error: {e}', file=sys.stderr)
     return _USER_ERROR
+  except signals.Stop:
+    print('stopped; the same command starts again', file=sys.stderr)
+    return signals.STOPPED
   except KeyboardInterrupt:
     print('\ninterrupted; nothing was prepared', file=sys.stderr)
-    return _INTERRUPTED
+    return signals.INTERRUPTED
   return 0
 
 

@@ -11,7 +11,7 @@ from absl import app, flags
 from absl import logging as absl_logging
 from ml_collections import config_flags
 
-from lra import machine
+from lra import machine, signals
 from lra.errors import UserError
 
 USER_ERROR = 2  # exit code of what a user can mend
@@ -35,6 +35,8 @@ def run(command) -> None:
     app.run(lambda argv: sys.exit(command()), flags_parser=_parse_flags)
   except UserError as e:
     fail(str(e))
+  except signals.Stop:
+    sys.exit(signals.STOPPED)
   except Exception as e:
     if not machine.disk_full(e):
       raise
@@ -84,6 +86,7 @@ def quiet_libraries() -> None:
   """Keeps libraries off the screen: what they log, they raise as well."""
   absl_logging.set_verbosity(absl_logging.FATAL)
   logging.getLogger('jax').setLevel(logging.ERROR)
+  sys.unraisablehook = _without_late_writers(sys.unraisablehook)
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   find = importlib.util.find_spec
   no_tpu = not any(pathlib.Path('/dev').glob('accel*')) and not any(
@@ -91,6 +94,16 @@ def quiet_libraries() -> None:
   if find('libtpu') and no_tpu and not find('jax_plugins'):
     # libtpu, which the ahead-of-time tests need, would look for its TPU.
     os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+
+
+def _without_late_writers(hook):
+  """An unraisablehook that leaves out what follows from a failed checkpoint.
+
+  Where a write or a read fails, Orbax closes its event loop; tensorstore's
+  threads, which end later, call it in vain, one traceback each.
+  """
+  return lambda unraisable: (
+      str(unraisable.exc_value) == 'Event loop is closed' or hook(unraisable))
 
 
 def use_compile_cache(folder: str | None = None) -> None:

@@ -6,6 +6,7 @@ import pathlib
 import tempfile
 from collections.abc import Mapping
 
+from lra import signals
 from lra.errors import UserError
 
 
@@ -21,6 +22,11 @@ def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:
   Raises:
     UserError: a file cannot be written.
   """
+  with signals.unbroken():
+    _write_all(contents)
+
+
+def _write_all(contents):
   staged = []
   try:
     for path, data in contents.items():
@@ -65,7 +71,7 @@ def read_json(path: pathlib.Path):
                       parse_constant=_refuse_constant)
   except (FileNotFoundError, NotADirectoryError):
     return None
-  except (OSError, ValueError) as e:
+  except (OSError, ValueError, RecursionError) as e:
     raise UserError(
         f'{path} is damaged ({getattr(e, "strerror", None) or e}): restore it '
         'or delete it, then repeat the command.') from e

@@ -83,8 +83,19 @@ def run_sweep() -> int:
       flags.FLAGS[name].serialize() for name in (
           'record', 'replace', 'results_dir', 'page', 'compile_cache')
       if flags.FLAGS[name].value is not None)
-  done = sweep.run(entries, extra=extra, max_minutes=MAX_MINUTES.value)
+  done = sweep.run(entries, extra=extra, max_minutes=MAX_MINUTES.value,
+                   recorded=_recorded)
   return 0 if done else EXIT['stopped']
+
+
+def _recorded(result):
+  """Whether a finished run is on the page, where it is to be there."""
+  place = _place()
+  record = place.path(result)
+  wanted = not result.changes if RECORD.value is None else RECORD.value
+  return not wanted or (
+      record.exists() and place.page.exists() and
+      place.page.stat().st_mtime >= record.stat().st_mtime)
 
 
 def listing() -> str:

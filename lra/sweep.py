@@ -12,19 +12,22 @@ interrupted goes on, and one that fails does not stop the others.
 
 import ctypes
 import dataclasses
+import math
 import pathlib
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 from absl import flags
 from ml_collections import config_flags
 
-from lra import identity
+from lra import identity, signals
 from lra.errors import UserError
 from lra.report import result as result_lib
+from lra.report.result import Result
 
 _RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
 _PR_SET_PDEATHSIG = 1
@@ -102,43 +105,50 @@ def _config(chosen):
 
 
 def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
-        max_minutes: float | None = None) -> bool:
+        max_minutes: float | None = None,
+        recorded: Callable[[Result], bool] = lambda result: True) -> bool:
   """Runs what is not finished; returns whether all of it is then.
 
   Args:
     entries: the runs.
     extra: flags for each of them.
     max_minutes: stop, with a checkpoint, after so long.
+    recorded: whether a finished run is on the leaderboard if it should be; a
+      run that was killed before that is called again, to record it.
   """
-  deadline = time.monotonic() + 60 * max_minutes if max_minutes else None
-  for i, entry in enumerate(entries, 1):
-    if entry.status() in result_lib.FINISHED:
-      continue
-    left = () if deadline is None else (
-        f'--max_minutes={max(deadline - time.monotonic(), 0) / 60:.4f}',)
-    if deadline and time.monotonic() >= deadline:
-      break
-    print(f'[{i}/{len(entries)}] {entry.title}', flush=True)
-    if _call(*entry.flags, *extra, *left) == 75 and not left:
-      break  # Ctrl-C or SIGTERM, not this sweep's own time limit
-  print(summary(entries))
-  return all(e.status() in result_lib.FINISHED for e in entries)
+  deadline = (None if max_minutes is None
+              else time.monotonic() + 60 * max_minutes)
+  with signals.later('once the run under way has stopped'):
+    for i, entry in enumerate(entries, 1):
+      if _finished(entry, recorded):
+        continue
+      seconds = math.inf if deadline is None else deadline - time.monotonic()
+      if signals.reason() or seconds <= 0:
+        break
+      left = () if deadline is None else (
+          f'--max_minutes={seconds / 60:.4f}',)
+      print(f'[{i}/{len(entries)}] {entry.title}', flush=True)
+      if _call(*entry.flags, *extra, *left) == signals.STOPPED and not left:
+        break  # a signal to the run, not this sweep's own time limit
+    print(summary(entries))
+    return all(_finished(e, recorded) for e in entries)
+
+
+def _finished(entry, recorded):
+  """Whether a run is; one whose result is damaged is not."""
+  try:
+    result = result_lib.read_if_there(entry.folder / 'result.json')
+  except UserError:
+    return False  # the run itself says so
+  return result is not None and result.finished and recorded(result)
 
 
 def _call(*arguments) -> int:
-  """Runs run_lra.py; a signal that ends the sweep reaches it too."""
+  """Runs run_lra.py; signals that end the sweep reach it too."""
   child = subprocess.Popen(
       [sys.executable, str(_RUN), *arguments], preexec_fn=_die_with_parent)
-  before = signal.signal(
-      signal.SIGTERM, lambda *_: child.send_signal(signal.SIGTERM))
-  try:
-    while True:
-      try:
-        return child.wait()
-      except KeyboardInterrupt:
-        pass  # the terminal has told the child, which checkpoints and ends
-  finally:
-    signal.signal(signal.SIGTERM, before)
+  with signals.passed_on_to(child):
+    return child.wait()
 
 
 def _die_with_parent():

@@ -1,10 +1,13 @@
 """The terminal: progress bars, messages, and the wish to stop."""
 
+import contextlib
 import signal
 import sys
 import time
 
 import tqdm
+
+from lra import signals
 
 
 def say(message: str) -> None:
@@ -22,28 +25,30 @@ def bar(*, total: int, done: int = 0, what: str, unit: str = 'step'):
 
 
 class StopRequest:
-  """Context in which SIGTERM and Ctrl-C ask for a stop between steps.
+  """Context in which a signal or a deadline asks for a stop between steps.
 
-  A second Ctrl-C interrupts at once.
-
-  Attributes:
-    reason: why to stop, '' while there is no reason.
+  In a command the signals are those of `lra.signals`. Elsewhere, as in a
+  notebook, they are SIGTERM and Ctrl-C, whose second one interrupts at once.
   """
 
   def __init__(self, max_minutes: float | None):
     self._deadline = (
         None if max_minutes is None else time.monotonic() + 60 * max_minutes)
     self._reason = ''
-    self._before = {}
+    self._context = contextlib.ExitStack()
 
   def __enter__(self):
-    for name in (signal.SIGTERM, signal.SIGINT):
-      self._before[name] = signal.signal(name, self._on_signal)
+    if signals.listening():
+      self._context.enter_context(
+          signals.later('after this step, with a checkpoint'))
+    else:
+      for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.signal(number, self._on_signal)
+        self._context.callback(signal.signal, number, before)
     return self
 
   def __exit__(self, *exc):
-    for name, handler in self._before.items():
-      signal.signal(name, handler)
+    self._context.close()
 
   def _on_signal(self, number, frame):
     if self._reason and number == signal.SIGINT:
@@ -52,7 +57,12 @@ class StopRequest:
 
   @property
   def reason(self) -> str:
-    if not self._reason and self._deadline is not None:
-      if time.monotonic() >= self._deadline:
-        self._reason = 'time limit'
+    """Why to stop, '' while there is no reason."""
+    late = self._deadline is not None and time.monotonic() >= self._deadline
+    self._reason = self._reason or signals.reason() or (
+        'time limit' if late else '')
     return self._reason
+
+  def checkpoint(self) -> bool:
+    """Whether a checkpoint is asked for since the last call."""
+    return signals.hung_up()

@@ -9,8 +9,9 @@ ROOT = pathlib.Path(__file__).parent.parent
 OURS = ('lra', 'configs', 'kernels', 'data_prep')
 # What every room of lra may use: no room, no jax at import.
 GROUND = ('lra.tasks', 'lra.fields', 'lra.identity', 'lra.errors', 'lra.files',
-          'lra.terminal', 'lra.machine')
-_PREP = ('lra.tasks', 'lra.errors', 'lra.files', 'lra.terminal')
+          'lra.terminal', 'lra.machine', 'lra.signals')
+_PREP = ('lra.tasks', 'lra.errors', 'lra.files', 'lra.terminal', 'lra.signals',
+         'lra.streams')
 # Rooms from the ground up: a room may import those named here and itself.
 ROOMS = {
     'kernels': ('jax',),
@@ -32,9 +33,10 @@ ROOMS = {
 _HALL = ('lra', 'jax')  # main, sweep and protocol: everything
 FILES = {
     'lra.tasks': ('lra.errors',), 'lra.fields': (), 'lra.errors': (),
-    'lra.files': ('lra.errors',), 'lra.identity': ('lra.fields',),
-    'lra.terminal': (), 'lra.machine': ('jax',), 'lra.main': _HALL,
-    'lra.command': ('lra.errors', 'lra.machine', 'jax'),
+    'lra.files': ('lra.errors', 'lra.signals'), 'lra.identity': ('lra.fields',),
+    'lra.signals': (), 'lra.streams': (), 'lra.terminal': ('lra.signals',),
+    'lra.machine': ('jax',), 'lra.main': _HALL,
+    'lra.command': ('lra.errors', 'lra.machine', 'lra.signals', 'jax'),
     'lra.protocol': _HALL, 'lra.sweep': _HALL, 'run_lra': _HALL, 'lra': (),
 }
 MOST = 8  # siblings that a file of lra imports, `main` and `train` apart

@@ -58,6 +58,38 @@ def test_a_run_may_not_be_named_twice(tmp_path, monkeypatch):
     sweep.read(_write(tmp_path, line + line))
 
 
+@pytest.fixture
+def calls(monkeypatch, tmp_path):
+  """The flags of the runs a sweep starts; each ends at once, with 0."""
+  made = []
+  monkeypatch.setattr(sweep, '_call', lambda *flags: made.append(flags) or 0)
+  return made
+
+
+def _entry(folder, content=None):
+  folder.mkdir()
+  if content is not None:
+    (folder / 'result.json').write_text(content)
+  return sweep.Entry((f'--config={folder.name}',), folder)
+
+
+def test_a_finished_run_without_its_record_is_called_again(tmp_path, calls):
+  record = next((ROOT / 'lra/results/runs').rglob('*.json')).read_text()
+  entry = _entry(tmp_path / 'a', record)
+  assert sweep.run([entry]) and not calls
+  on_page = []
+  assert not sweep.run([entry], recorded=lambda result: on_page)
+  assert len(calls) == 1
+  on_page.append(True)
+  assert sweep.run([entry], recorded=lambda result: on_page)
+  assert len(calls) == 1
+
+
+def test_no_minutes_are_no_time(tmp_path, calls):
+  assert not sweep.run([_entry(tmp_path / 'a')], max_minutes=0)
+  assert not calls
+
+
 @pytest.mark.parametrize('path', sorted((ROOT / 'configs/sweeps').iterdir()))
 def test_sweeps_of_the_repository(path, monkeypatch):
   monkeypatch.chdir(ROOT)

@@ -2,75 +2,141 @@
 
 `checkpoints/last` holds the whole state with the run's progress (JSON);
 `checkpoints/best` holds the parameters to be scored. Orbax writes to a
-temporary folder and renames it, so a kill leaves the previous checkpoint.
+temporary folder and renames it, so a kill leaves the previous checkpoint. It
+has no checksums of its own for arrays: the progress holds those of the state,
+of the best parameters it names and of itself. Two states are kept, with what
+they name, and a damaged one gives way to the one before.
 """
 
+import contextlib
+import hashlib
+import json
+import os
 import pathlib
+import shutil
 from typing import Any
 
+import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
+from lra import machine
 from lra.errors import UserError
+from lra.terminal import say
 
-# Names and shapes of what is in a checkpoint; 1 had other names of layers.
-LAYOUT = 2
+# Names and shapes of what is in a checkpoint; 1 had other names of layers, 2
+# had no checksums.
+LAYOUT = 3
+_READABLE = (2, 3)
+
+
+class _Damaged(Exception):
+  """A folder, `path`, does not hold what was saved, for the reason `why`."""
+
+  def __init__(self, path: pathlib.Path, why: str):
+    super().__init__(f'{path} is damaged ({why})')
+    self.path = path
 
 
 class Checkpoints:
-  """The two checkpoint folders of a run directory."""
+  """The two checkpoint folders of a run directory.
+
+  Raises:
+    UserError: they cannot be made.
+  """
 
   def __init__(self, folder: pathlib.Path):
-    options = lambda keep: ocp.CheckpointManagerOptions(
-        max_to_keep=keep, create=True, cleanup_tmp_directories=True,
-        enable_async_checkpointing=True)
-    folder = folder.resolve()
-    self._last = ocp.CheckpointManager(folder / 'last', options=options(1))
-    # Two: the newest may be of a validation that a kill made undone.
-    self._best = ocp.CheckpointManager(folder / 'best', options=options(2))
+    self.folder = folder.resolve()
+    for path in (self.folder, self.folder / 'last', self.folder / 'best'):
+      if path.exists() and not path.is_dir():
+        raise UserError(
+            f'{path} is not a folder: move it away, then repeat the command.')
+    self._last = self._manager('last', keep=2)
+    self._best = self._manager('best', keep=None)
+    self._best_sums = {}  # step -> checksum of the best parameters
+    self._names = {}  # step of a state -> step of the best that it names
+
+  def _manager(self, name, keep):
+    return ocp.CheckpointManager(
+        self.folder / name, options=ocp.CheckpointManagerOptions(
+            max_to_keep=keep, create=True, cleanup_tmp_directories=True,
+            enable_async_checkpointing=True))
 
   def save_last(self, step: int, state: Any, progress: dict) -> None:
-    """Saves the state of `step` unless it is there; returns while writing."""
+    """Saves the state of `step` unless it is there; returns while writing.
+
+    Args:
+      step: updates made.
+      state: a tree of arrays.
+      progress: what is kept with it, as plain JSON values; `best_step` is the
+        step of the best parameters.
+    """
     # Best first: `progress` may name a best step that must exist on restart.
     self._best.wait_until_finished()
-    if step not in self._last.all_steps():
-      self._last.save(step, args=ocp.args.Composite(
-          state=ocp.args.StandardSave(state),
-          memory=ocp.args.JsonSave({**progress, 'layout': LAYOUT})))
+    if step in self._last.all_steps():
+      return
+    best = progress.get('best_step')
+    memory = json.loads(json.dumps({
+        **progress, 'layout': LAYOUT,
+        'checksums': [checksum(state), self._best_sums.get(best)]}))
+    self._last.save(step, args=ocp.args.Composite(
+        state=ocp.args.StandardSave(state),
+        memory=ocp.args.JsonSave({**memory, 'checksum': _of_json(memory)})))
+    self._names[step] = best
+    self._forget({self._names.get(s) for s in self._last.all_steps()})
 
   def save_best(self, step: int, params: Any) -> None:
     """Saves what evaluation needs; a stale one of the same step goes."""
     if step in self._best.all_steps():
       self._best.delete(step)
+    self._best_sums[step] = checksum(params)
     self._best.save(step, args=ocp.args.StandardSave(params))
 
-  def restore_last(self, like: Any) -> tuple[Any, dict] | None:
-    """(state, progress) of the newest checkpoint, None where there is none.
+  def restore_last(self, like: Any,
+                   like_best: Any = None) -> tuple[Any, dict] | None:
+    """(state, progress) of the newest sound checkpoint, None if there is none.
+
+    Newer ones that are damaged, or that name best parameters which are, are
+    moved to `damaged`; it is said which.
 
     Args:
       like: a state of the same shapes, dtypes and shardings.
+      like_best: the same for what `save_best` saves; None to leave it unread.
 
     Raises:
-      UserError: the checkpoint cannot be read, or is of an earlier version.
+      UserError: no checkpoint can be read, or one is of an earlier version.
     """
-    step = self._last.latest_step()
-    if step is None:
-      return None
-    progress = self._read(self._last, step, ocp.args.Composite(
-        memory=ocp.args.JsonRestore()))['memory']
-    if progress.pop('layout', 1) != LAYOUT:
+    damaged = []
+    steps = sorted(self._last.all_steps(), reverse=True)
+    for step in steps:
+      try:
+        progress, sums = self._memory(step)
+        state = self._state(step, like, sums)
+        self._best_sums[progress.get('best_step')] = sums[1]
+        if like_best is not None and sums[1] is not None:
+          self._sound_best(progress['best_step'], like_best)
+      except _Damaged as e:
+        damaged.append(e)
+        continue
+      self._go_back_to(step, damaged)
+      return state, progress
+    if damaged:
       raise UserError(
-          f'The checkpoint in {self._last.directory} was written by an earlier '
-          'version, whose layers had other names: choose another --workdir, '
-          'or delete the run directory to start over.')
-    got = self._read(self._last, step, ocp.args.Composite(
-        state=ocp.args.StandardRestore(like)))
-    return got['state'], progress
+          f'{"; ".join(map(str, damaged))}, and there is no other checkpoint: '
+          f'restore it, or delete {self.folder} to start this run again.')
+    return None
 
   def restore_best(self, step: int, like: Any) -> Any:
-    """What `save_best` saved at `step`; raises UserError if unreadable."""
-    return self._read(self._best, step, ocp.args.StandardRestore(like))
+    """What `save_best` saved at `step`; raises UserError if it is damaged."""
+    try:
+      return self._sound_best(step, like)
+    except _Damaged as e:
+      raise UserError(
+          f'{e}: the same command goes on from the checkpoint before it.'
+      ) from e
 
   def wait(self) -> None:
+    """Waits until all is on disk."""
     self._best.wait_until_finished()
     self._last.wait_until_finished()
 
@@ -79,11 +145,99 @@ class Checkpoints:
     self._best.close()
     self._last.close()
 
-  def _read(self, manager, step, args):
-    try:
-      return manager.restore(step, args=args)
-    except Exception as e:
-      raise UserError(
-          f'Checkpoint {step} in {manager.directory} cannot be read '
-          f'({type(e).__name__}): delete the run directory to start over.'
-      ) from e
+  def _memory(self, step):
+    """(progress, checksums) of a state; checksums of layout 2 are None."""
+    path = self.folder / 'last' / str(step) / 'memory'
+    memory = _read(path, lambda: self._last.restore(step, args=(
+        ocp.args.Composite(memory=ocp.args.JsonRestore())))['memory'])
+    if not isinstance(memory, dict):
+      raise _Damaged(path, 'it is no JSON object')
+    layout = memory.pop('layout', 1)
+    if layout == 2 and 'checksum' not in memory:
+      return memory, (None, None)
+    if layout in _READABLE:
+      of_all = memory.pop('checksum', None)
+      if of_all != _of_json({**memory, 'layout': layout}):
+        raise _Damaged(path, _OTHER)
+      return memory, memory.pop('checksums')
+    raise UserError(
+        f'The checkpoint {path.parent} was written by another version of this '
+        'program: choose another --workdir, or delete '
+        f'{self.folder} to start this run again.')
+
+  def _state(self, step, like, sums):
+    path = self.folder / 'last' / str(step) / 'state'
+    state = _read(path, lambda: self._last.restore(step, args=(
+        ocp.args.Composite(state=ocp.args.StandardRestore(like))))['state'])
+    _check(path, state, sums[0])
+    return state
+
+  def _sound_best(self, step, like):
+    path = self.folder / 'best' / str(step)
+    best = _read(path, lambda: self._best.restore(
+        step, args=ocp.args.StandardRestore(like)))
+    _check(path, best, self._best_sums.get(step))
+    return best
+
+  def _go_back_to(self, step, damaged):
+    """Moves newer states away if damaged; drops what comes again."""
+    for error in damaged:
+      say(f'{error}: it is moved to {self.folder / "damaged"}, and the run '
+          f'goes on from step {step}.')
+      if error.path.is_relative_to(self.folder / 'best'):
+        self._move_away(error.path)
+    for newer in filter(lambda s: s > step, self._last.all_steps()):
+      self._move_away(self.folder / 'last' / str(newer))
+    self._last.reload()
+    self._best.reload()
+    for kept in self._last.all_steps():
+      with contextlib.suppress(_Damaged, UserError):
+        self._names[kept] = self._memory(kept)[0].get('best_step')
+    for newer in filter(lambda s: s > step, self._best.all_steps()):
+      self._best.delete(newer)  # of a validation that a kill made undone
+
+  def _move_away(self, path):
+    target = self.folder / 'damaged' / f'{path.parent.name}-{path.name}'
+    shutil.rmtree(target, ignore_errors=True)
+    target.parent.mkdir(exist_ok=True)
+    os.replace(path, target)
+
+  def _forget(self, named):
+    """Drops best parameters that no state names."""
+    for step in self._best.all_steps():
+      if step not in named:
+        self._best.delete(step)
+
+
+_OTHER = 'its content is not what was saved'
+
+
+def _read(path, read):
+  """What `read()` gives, or `_Damaged`."""
+  try:
+    return read()
+  except Exception as e:
+    if isinstance(e, MemoryError) or machine.out_of_memory(e):
+      raise
+    raise _Damaged(path, type(e).__name__) from e
+
+
+def _check(path, tree, expected):
+  if expected is not None and checksum(tree) != expected:
+    raise _Damaged(path, _OTHER)
+
+
+def checksum(tree: Any) -> str:
+  """Of names, dtypes, shapes and values of the arrays in a tree."""
+  summed = hashlib.blake2b(digest_size=16)
+  for name, x in jax.tree_util.tree_leaves_with_path(tree):
+    x = np.asarray(jax.device_get(x))
+    summed.update(
+        f'{jax.tree_util.keystr(name)} {x.dtype} {x.shape}'.encode())
+    summed.update(x.tobytes())
+  return summed.hexdigest()
+
+
+def _of_json(value):
+  text = json.dumps(value, sort_keys=True)
+  return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

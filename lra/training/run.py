@@ -9,16 +9,49 @@ from lra.errors import UserError
 from lra.files import read_json, write_json
 from lra.report import result
 from lra.report.result import Result
+from lra.terminal import say
 
 
 def check_config(folder: pathlib.Path, config: dict) -> None:
   """Raises UserError where `folder` is of a run with another config."""
-  theirs = read_json(folder / 'config.json')
-  differ = [] if theirs is None else identity.differences(config, theirs)
+  path = folder / 'config.json'
+  theirs = read_json(path)
+  if theirs is None and not path.exists():
+    return
+  if not _is_config(theirs):
+    raise UserError(
+        f'{path} is not the config of a run: restore it, or delete it if the '
+        'run is one of this config.')
+  differ = identity.differences(config, theirs)
   if differ:
     raise UserError(
         f'{folder} belongs to a run with another config (it differs '
         f'in {", ".join(differ)}): choose another --workdir.')
+
+
+def _is_config(value):
+  model = value.get('model', {}) if isinstance(value, dict) else None
+  return isinstance(model, dict) and 'task' in value and isinstance(
+      model.get('name', ''), str)
+
+
+def environment(folder: pathlib.Path) -> dict:
+  """What env.json says of a run's machine and data; empty without the file.
+
+  Raises:
+    UserError: the file is damaged.
+  """
+  path = folder / 'env.json'
+  value = read_json(path)
+  if value is None and not path.exists():
+    return {}
+  if not isinstance(value, dict) or (
+      value.get('dtype') not in ('float32', 'bfloat16')) or (
+          not isinstance(value.get('data_fingerprint'), str)):
+    raise UserError(
+        f'{path} does not say what a run was begun on: restore it, or delete '
+        'it if that was a machine of this kind and this data.')
+  return value
 
 
 class Run:
@@ -74,18 +107,34 @@ class Run:
       validated_step: the last step whose validation counts; one that was
         logged and then undone by a kill comes again.
     """
-    if not self.metrics_path.exists():
-      return
-    kept = []
-    for line in self.metrics_path.read_text(encoding='utf-8').splitlines():
+    last = {'train': step, 'val': validated_step, 'test': -1}
+    kept, lost = {}, []
+    lines = self._lines()
+    for number, line in enumerate(lines, 1):
       try:
         point = json.loads(line)
-        last = {'train': step, 'val': validated_step, 'test': -1}
+        key = point['split'], point['step']
         if point['step'] <= last[point['split']]:
-          kept.append(line + '\n')
-      except (ValueError, KeyError, TypeError):
-        continue
-    files.write_all({self.metrics_path: ''.join(kept).encode()})
+          kept.setdefault(key, line + '\n')
+      except (ValueError, KeyError, TypeError, RecursionError):
+        if number < len(lines):  # a kill tears the last line only
+          lost.append(str(number))
+    if lost:
+      say(f'{self.metrics_path}: what cannot be read is dropped (line '
+          f'{", ".join(lost)}).')
+    if lines:
+      files.write_all({self.metrics_path: ''.join(kept.values()).encode()})
+
+  def _lines(self):
+    try:
+      text = self.metrics_path.read_text(encoding='utf-8', errors='replace')
+    except FileNotFoundError:
+      return []
+    except OSError as e:
+      raise UserError(
+          f'Cannot read {self.metrics_path} ({e.strerror}): move it away, then '
+          'repeat the command.') from e
+    return text.split('\n')
 
   def write_result(self, fields: dict) -> Result:
     """Writes result.json, never over a finished one; returns it.

@@ -10,16 +10,15 @@ import time
 
 import jax
 
-from lra import files, machine
+from lra import files, machine, signals
 from lra.data import batches, prepared
 from lra.errors import UserError
 from lra.report import curves, floors
 from lra.report.result import Result
 from lra.terminal import StopRequest, bar, say
-from lra.training import evaluate, optim, outcome, program
+from lra.training import evaluate, optim, outcome, program, run
 from lra.training.checkpoint import Checkpoints
 from lra.training.clock import Clock
-from lra.training.run import Run
 
 # Updates sent off before the first of them is done: enough to hide the making
 # of a batch, few enough that a stop is a matter of a step or two.
@@ -41,6 +40,24 @@ class Progress:
   train_seconds: float = 0.0
   eval_seconds: float = 0.0
   compile_seconds: float = 0.0
+
+  @classmethod
+  def of(cls, fields: dict, where: pathlib.Path) -> 'Progress':
+    """Progress as read from a checkpoint.
+
+    Args:
+      fields: names and values.
+      where: the checkpoints, for the error.
+
+    Raises:
+      UserError: a field is unknown or missing.
+    """
+    if fields.keys() != {f.name for f in dataclasses.fields(cls)}:
+      raise UserError(
+          f'The checkpoints in {where} remember other things of a run '
+          f'({", ".join(sorted(fields))}) than this version of the program: '
+          'choose another --workdir, or delete them to start this run again.')
+    return cls(**fields)
 
 
 def train(config, folder: pathlib.Path,
@@ -74,7 +91,8 @@ def train(config, folder: pathlib.Path,
             trainer.save()
           if trainer.step == t.steps or stop.reason:
             break
-          if trainer.minutes_since_save() > t.checkpoint_minutes:
+          if stop.checkpoint() or (
+              trainer.minutes_since_save() > t.checkpoint_minutes):
             trainer.save()
           trainer.update(trainer.batch(trainer.step))
           shown.update()
@@ -110,14 +128,16 @@ class Trainer:
     progress: what is kept with the state in each checkpoint.
   """
 
+  @signals.at_once()
   def __init__(self, config, folder: pathlib.Path):
     self.config = config
     # A run that was begun on another kind of machine stays what it is.
-    began = files.read_json(folder / 'env.json') or {}
+    began = run.environment(folder)
     self.program = program.make(config, dtype=began.get('dtype'))
     self.identity = outcome.identity(self.program)
-    self.run = Run(folder, config.to_dict())
-    self.data = prepared.load(config.task, config.data_dir or None)
+    self.run = run.Run(folder, config.to_dict())
+    with signals.interrupting():
+      self.data = prepared.load(config.task, config.data_dir or None)
     if config.train.include_val:
       self.data = prepared.fold_val_into_train(self.data)
     self.floors = floors.of_data(self.program.objective.task, self.data)
@@ -136,26 +156,28 @@ class Trainer:
     return f'{self.config.model.name} on {self.config.task}'
 
   def _restore(self):
-    restored = self.checkpoints.restore_last(self.program.state_shape)
+    restored = self.checkpoints.restore_last(
+        self.program.state_shape, self._scored_shape())
     if restored is None:
       self.state, self.progress = self.program.init(), Progress()
     else:
       self.state, progress = restored
-      self.progress = Progress(**progress)
+      self.progress = Progress.of(progress, self.checkpoints.folder)
     self.step = int(self.state.step)
     self.run.rewind(self.step, self.progress.validated_step)
 
   def _write_environment(self):
     path = self.run.folder / 'env.json'
-    before = files.read_json(path)
     ours = self.data.fingerprint
-    if before and before['data_fingerprint'] != ours and self.step:
+    before = run.environment(self.run.folder).get('data_fingerprint', ours)
+    if before != ours and self.step:
       raise UserError(
           f'{self.run.folder} was trained on other data than is prepared now '
           '(env.json has its fingerprint): choose another --workdir.')
     files.write_json(path, {
         **machine.environment(), **self.identity, 'data_fingerprint': ours})
 
+  @signals.at_once()
   def compile(self) -> None:
     """Compiles the training and the evaluation step."""
     self._train_step, a = program.timed(self.program.compile_train)
@@ -284,6 +306,10 @@ class Trainer:
     params = self.state.params if self.state.ema is None else self.state.ema
     return {'params': params, 'constants': self.state.constants}
 
+  def _scored_shape(self):
+    shape = self.program.state_shape
+    return {'params': shape.params, 'constants': shape.constants}
+
   def minutes_since_save(self) -> float:
     return (time.monotonic() - self._saved_at) / 60
 
@@ -304,23 +330,23 @@ class Trainer:
     scored = self._scored()
     if self.config.train.select == 'best' and self.progress.best_val:
       self.checkpoints.wait()
-      shape = self.program.state_shape
       scored = self.checkpoints.restore_best(
-          self.progress.best_step,
-          {'params': shape.params, 'constants': shape.constants})
+          self.progress.best_step, self._scored_shape())
     return self.evaluate(scored, 'test', stop)
 
   def finish(self, status: str, test: dict | None) -> Result:
-    """Writes and returns the result; draws the curves."""
+    """Draws the curves; writes and returns the result, which is the end."""
     fields = outcome.outcome(
         self.program, status, self.step, self.progress, test=test,
         floors=self.floors, data_fingerprint=self.data.fingerprint,
         **self.identity)
-    made = self.run.write_result(fields)
     if self.run.metrics_path.exists():
-      curves.plot(
-          self.run.metrics_path, self.run.folder / 'curves.png', self.floors)
-    return made
+      try:
+        curves.plot(
+            self.run.metrics_path, self.run.folder / 'curves.png', self.floors)
+      except UserError as e:
+        say(f'No curves are drawn: {e}')
+    return self.run.write_result(fields)
 
   def close(self) -> None:
     """Waits for checkpoints to be written; lets go of the directory."""

@@ -1,4 +1,7 @@
-"""Checkpoints: what is on disk when."""
+"""Checkpoints: what is on disk when, and what becomes of damage."""
+
+import pathlib
+import shutil
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -45,7 +48,7 @@ def test_a_checkpoint_of_earlier_names_is_refused_in_one_sentence(
     old.save_last(4, state, {'best_step': 4})
     old.close()
   now = Checkpoints(tmp_path)
-  with pytest.raises(UserError, match='earlier version.*--workdir'):
+  with pytest.raises(UserError, match='another version.*--workdir'):
     now.restore_last(state)
   now.close()
 
@@ -60,3 +63,183 @@ def test_state_and_progress_come_back(tmp_path):
   checkpoints.close()
   np.testing.assert_array_equal(back['w'], state['w'])
   assert progress == {'best_step': 3}
+
+
+def _state(step):
+  rng = np.random.default_rng(step)
+  return {'w': rng.standard_normal(3000, np.float32), 'step': np.array(step)}
+
+
+@pytest.fixture(scope='module')
+def two(tmp_path_factory) -> pathlib.Path:
+  """Checkpoints of steps 4 and 8, each with its own best parameters."""
+  folder = tmp_path_factory.mktemp('two')
+  checkpoints = Checkpoints(folder)
+  for step in (4, 8):
+    checkpoints.save_best(step, _state(-step % 100))
+    checkpoints.save_last(step, _state(step), {'best_step': step, 'val': 0.5})
+  checkpoints.close()
+  return folder
+
+
+def _restored(folder):
+  """(step, progress, state, best) of what can be restored."""
+  checkpoints = Checkpoints(folder)
+  try:
+    state, progress = checkpoints.restore_last(_state(0), _state(0))
+    step = progress['best_step']
+    return step, progress, state, checkpoints.restore_best(step, _state(0))
+  finally:
+    checkpoints.close()
+
+
+def _assert_is(restored, step):
+  number, progress, state, best = restored
+  assert (number, progress) == (step, {'best_step': step, 'val': 0.5})
+  for got, want in ((state, _state(step)), (best, _state(-step % 100))):
+    for name in ('w', 'step'):
+      np.testing.assert_array_equal(got[name], want[name])
+
+
+def _files(folder, step):
+  return sorted(
+      p.relative_to(folder) for kind in ('best', 'last')
+      for p in (folder / kind / str(step)).rglob('*') if p.is_file())
+
+
+def _flip(path, place):
+  data = bytearray(path.read_bytes())
+  at = int(place * (len(data) - 1))
+  data[at] ^= 1
+  path.write_bytes(data)
+
+
+@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
+def test_a_flipped_bit_is_never_taken_for_what_was_saved(
+    two, tmp_path, capfd):
+  """In each file in turn: the newest is sound, or the one before is used."""
+  used = []
+  for file in _files(two, 8):
+    for place in (0.1, 0.5, 0.9):
+      folder = tmp_path / str(len(used))
+      shutil.copytree(two, folder)
+      _flip(folder / file, place)
+      restored = _restored(folder)
+      used.append(restored[0])
+      _assert_is(restored, restored[0])
+      said = capfd.readouterr().err
+      if restored[0] == 4:
+        assert ' is damaged' in said and 'goes on from step 4' in said
+        assert f'/{file.parts[0]}/8' in said
+      else:
+        assert 'damaged' not in said
+  assert used.count(4) >= len(used) // 4, used
+
+
+def test_the_arrays_themselves_are_summed(two, tmp_path, capfd):
+  """Where the damage is a sound file with other numbers."""
+  for kind in ('best', 'last'):
+    folder = tmp_path / kind
+    shutil.copytree(two, folder)
+    other = tmp_path / f'other-{kind}'
+    checkpoints = Checkpoints(other)
+    wrong = {**_state(8 if kind == 'last' else 92), 'step': np.array(9)}
+    checkpoints.save_best(8, wrong)
+    checkpoints.save_last(8, wrong, {'best_step': 8})
+    checkpoints.close()
+    item = {'best': 'best/8', 'last': 'last/8/state'}[kind]
+    shutil.rmtree(folder / item)
+    shutil.copytree(other / item, folder / item)
+    _assert_is(_restored(folder), 4)
+    assert item in capfd.readouterr().err
+
+
+def test_the_progress_is_summed(two, tmp_path, capfd):
+  shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+  memory = tmp_path / 'last/8/memory/metadata'
+  memory.write_text(memory.read_text().replace('"val": 0.5', '"val": 0.7'))
+  _assert_is(_restored(tmp_path), 4)
+  assert 'last/8/memory is damaged' in capfd.readouterr().err
+
+
+def test_the_run_goes_on_from_the_one_before(two, tmp_path):
+  """And saves what was damaged anew."""
+  shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+  shutil.rmtree(tmp_path / 'last/8/state')
+  checkpoints = Checkpoints(tmp_path)
+  checkpoints.restore_last(_state(0), _state(0))
+  assert [p.name for p in (tmp_path / 'damaged').iterdir()] == ['last-8']
+  checkpoints.save_best(8, _state(92))
+  checkpoints.save_last(8, _state(8), {'best_step': 8, 'val': 0.5})
+  checkpoints.close()
+  _assert_is(_restored(tmp_path), 8)
+
+
+def test_what_a_kept_state_names_is_kept(tmp_path):
+  checkpoints = Checkpoints(tmp_path)
+  for step, best in ((2, 2), (4, 2), (6, 6), (8, 6), (10, 10), (12, 10)):
+    if best == step:
+      checkpoints.save_best(step, _state(-step % 100))
+    checkpoints.save_last(step, _state(step), {'best_step': best, 'val': 0.5})
+  checkpoints.wait()
+  kept = {kind: sorted(
+      int(p.name) for p in (tmp_path / kind).iterdir() if p.name.isdigit())
+      for kind in ('last', 'best')}
+  checkpoints.close()
+  assert kept['last'] == [10, 12] and {10} <= set(kept['best']) <= {6, 10}
+
+
+def test_all_damaged_is_one_sentence_that_names_each(two, tmp_path):
+  shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+  (tmp_path / 'last/8/memory/metadata').write_text('[]')
+  shutil.rmtree(tmp_path / 'best/4')
+  with pytest.raises(UserError, match='last/8/memory is damaged.*best/4 is '
+                     'damaged.*restore it, or delete'):
+    _restored(tmp_path)
+  assert not (tmp_path / 'damaged').exists()
+  assert (tmp_path / 'last/8').exists()
+
+
+@pytest.mark.parametrize('name', ['', 'last', 'best'])
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path, name):
+  folder = tmp_path / 'checkpoints'
+  if name:
+    folder.mkdir()
+  (folder / name).touch()
+  with pytest.raises(UserError, match=f'{name} is not a folder'):
+    Checkpoints(folder)
+
+
+def test_checkpoints_without_checksums_are_still_read(tmp_path, monkeypatch):
+  checkpoints = Checkpoints(tmp_path)
+  save = ocp.args.JsonSave
+  monkeypatch.setattr(ocp.args, 'JsonSave', lambda memory: save(
+      {'best_step': 3, 'layout': 2}))
+  checkpoints.save_last(4, _state(4), {'best_step': 3})
+  checkpoints.close()
+  now = Checkpoints(tmp_path)
+  state, progress = now.restore_last(_state(0), _state(0))
+  now.close()
+  np.testing.assert_array_equal(state['w'], _state(4)['w'])
+  assert progress == {'best_step': 3}
+
+
+def test_damage_to_the_best_is_found_when_it_is_scored(tmp_path):
+  checkpoints = Checkpoints(tmp_path)
+  checkpoints.save_best(4, _state(4))
+  checkpoints.wait()
+  largest = max((tmp_path / 'best/4').rglob('*'), key=lambda p: (
+      p.is_file() and p.stat().st_size))
+  _flip(largest, 0.5)
+  with pytest.raises(UserError, match='best/4 is damaged.*same command'):
+    checkpoints.restore_best(4, _state(0))
+  checkpoints.close()
+
+
+@pytest.mark.parametrize('name,make', [
+    ('7', pathlib.Path.mkdir), ('7', pathlib.Path.touch),
+    ('x', pathlib.Path.mkdir), ('x', pathlib.Path.touch)])
+def test_what_is_no_checkpoint_is_not_used(two, tmp_path, name, make):
+  shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+  make(tmp_path / 'last' / name)
+  _assert_is(_restored(tmp_path), 8)

@@ -47,5 +47,45 @@ def test_damaged_files_are_named(tmp_path, name):
   made = run.Run(tmp_path, CONFIG)
   made.close()
   (tmp_path / name).write_text('{"torn')
-  with pytest.raises(UserError, match=f'{name} is damaged'):
+  with pytest.raises(UserError, match=f'{name} is (damaged|not a sound)'):
     made.result() if name == 'result.json' else run.Run(tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize('content', [
+    '{}', '[]', '3', 'null', '{"task": "a", "model": 3}',
+    '{"task": "a", "model": {"name": []}}', 99999 * '['])
+def test_a_foreign_config_is_one_sentence(tmp_path, content):
+  (tmp_path / 'config.json').write_text(content)
+  with pytest.raises(UserError, match='config.json is (not|damaged)'):
+    run.Run(tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize('line', [
+    '[]', '3', '{"step": "a", "split": "val"}', '{"step": 1, "split": []}',
+    '{"split": "val"}', '{"step": 1, "split": "dev"}', 99999 * '[', '\x00',
+    '{"step": {}, "split": "train"}', ''])
+def test_odd_metrics_are_dropped_and_that_is_said(tmp_path, line, capfd):
+  made = run.Run(tmp_path, CONFIG)
+  made.log(step=1, split='train', loss=0.5)
+  with open(made.metrics_path, 'a') as f:
+    f.write(line + '\n')
+  made.log(step=2, split='train', loss=0.5)
+  made.rewind(2, validated_step=0)
+  points = [json.loads(x) for x in made.metrics_path.read_text().splitlines()]
+  assert [p['step'] for p in points] == [1, 2]
+  assert 'metrics.jsonl' in (said := capfd.readouterr().err) and '2' in said
+
+
+def test_rewind_keeps_one_of_two_equal_lines(tmp_path):
+  made = run.Run(tmp_path, CONFIG)
+  for _ in range(2):
+    made.log(step=1, split='train', loss=0.5)
+  made.rewind(2, validated_step=0)
+  assert made.metrics_path.read_text().count('\n') == 1
+
+
+def test_a_folder_in_the_place_of_the_metrics_is_named(tmp_path):
+  made = run.Run(tmp_path, CONFIG)
+  made.metrics_path.mkdir()
+  with pytest.raises(UserError, match='metrics.jsonl'):
+    made.rewind(0, validated_step=0)

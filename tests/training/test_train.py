@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import small
 from lra import command, files, main
 from lra.data import prepared
 from lra.errors import UserError
-from lra.training import build, evaluate, train
+from lra.training import build, evaluate, run, train
 from lra.training.checkpoint import Checkpoints
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -274,16 +275,100 @@ def test_where_a_run_diverged_does_not_depend_on_the_clock(
   assert steps == [5, 5]
 
 
-def test_damaged_checkpoint_is_one_sentence(mini_data, tmp_path):
-  c = _config(mini_data)
-  train.train(c, tmp_path)
-  (tmp_path / 'result.json').unlink()
-  last = tmp_path / 'checkpoints' / 'last' / '6'
-  for path in sorted(last.rglob('*'), reverse=True):
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    whole, mini_data, tmp_path, monkeypatch, capfd):
+  with monkeypatch.context() as patch:
+    _stop_at(patch, 5)
+    train.train(_config(mini_data), tmp_path)
+  for path in (tmp_path / 'checkpoints/last/5/state').rglob('*'):
     if path.is_file():
       path.write_bytes(b'')
-  with pytest.raises(UserError, match='cannot be read'):
-    train.Trainer(c, tmp_path)
+  capfd.readouterr()
+  train.train(_config(mini_data), tmp_path)
+  assert 'last/5/state is damaged' in capfd.readouterr().err
+  _assert_same_run(whole, tmp_path, _config(mini_data), 4)
+
+
+def test_without_a_sound_checkpoint_there_is_one_sentence(
+    whole, mini_data, tmp_path):
+  shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+  for path in (tmp_path / 'checkpoints/last').rglob('*'):
+    if path.is_file():
+      path.write_bytes(b'')
+  with pytest.raises(UserError, match='last/6/memory is damaged.*last/4'):
+    train.Trainer(_config(mini_data), tmp_path)
+
+
+def test_a_checkpoint_of_other_fields_is_one_sentence(
+    mini_data, tmp_path, monkeypatch):
+  with monkeypatch.context() as patch:
+    patch.setattr(train.dataclasses, 'asdict', lambda progress: {'a': 1})
+    _stop_at(patch, 3)
+    train.train(_config(mini_data), tmp_path)
+  with pytest.raises(UserError, match='other things'):
+    train.Trainer(_config(mini_data), tmp_path)
+
+
+class _Killed(BaseException):
+  """Ends a run where nothing catches it."""
+
+
+def _kill_after(patch, lines):
+  """Ends a run after so many lines of its metrics."""
+  log, left = run.Run.log, [lines]
+
+  def log_and_die(self, **fields):
+    log(self, **fields)
+    left[0] -= 1
+    if not left[0]:
+      raise _Killed
+
+  patch.setattr(run.Run, 'log', log_and_die)
+
+
+def test_each_log_line_is_there_once(whole, mini_data, tmp_path, monkeypatch):
+  """Killed, stopped in a validation, killed after that and after the test."""
+  c = _config(mini_data)
+
+  def kill_after(lines):
+    with monkeypatch.context() as patch, pytest.raises(_Killed):
+      _kill_after(patch, lines)
+      train.train(c, tmp_path)
+
+  kill_after(3)
+  with monkeypatch.context() as patch:
+    _stop_at(patch, 6)
+    assert train.train(c, tmp_path).status == 'stopped'
+  kill_after(1)
+  assert _metrics(tmp_path)[-1]['split'] == 'val'
+  kill_after(2)
+  assert _metrics(tmp_path)[-1]['split'] == 'test'
+  train.train(c, tmp_path)
+  _assert_same_run(whole, tmp_path, c, 4)
+
+
+def test_a_run_killed_before_its_result_still_draws_its_curves(
+    whole, mini_data, tmp_path, monkeypatch):
+  shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+  for name in ('result.json', 'curves.png'):
+    (tmp_path / name).unlink()
+
+  def die(*args):
+    raise _Killed
+
+  with monkeypatch.context() as patch, pytest.raises(_Killed):
+    patch.setattr(run.Run, 'write_result', die)
+    train.train(_config(mini_data), tmp_path)
+  assert (tmp_path / 'curves.png').exists()
+
+
+@pytest.mark.parametrize('content', ['{}', '[]', '3', 'null', '"a"', (
+    '{"dtype": "int4", "data_fingerprint": "x"}'), '{"dtype": "float32"}'])
+def test_a_foreign_environment_is_one_sentence(
+    mini_data, tmp_path, content):
+  (tmp_path / 'env.json').write_text(content)
+  with pytest.raises(UserError, match='env.json does not say'):
+    train.Trainer(_config(mini_data), tmp_path)
 
 
 def _command(folder, data_dir, cache):

@@ -1,0 +1,224 @@
+"""What SIGINT, SIGTERM and SIGHUP do to a command, from its first moment on.
+
+The signals are blocked, and a thread waits for them. It hears them at once,
+also while the main thread is compiling, and says what will come of them:
+
+* While nothing is being made that would be lost, the process ends at once.
+* Work within `later` looks at `reason` and ends when it can.
+* Work within `interrupting` is broken off by the exception `Stop`.
+
+A second Ctrl-C ends the process at once, whatever it does. A terminal that is
+closed ends nothing: it only asks for a checkpoint (`hung_up`).
+"""
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import time
+
+STOPPED = 75  # exit code of what stopped early: the same command continues
+INTERRUPTED = 130  # exit code after a second Ctrl-C
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# What a signal does; the words are those of the message.
+_AT_ONCE, _LATER, _INTERRUPT = 'at once', 'later', 'interrupt'
+
+
+class Stop(KeyboardInterrupt):  # noqa: N818
+  """A signal broke off what is within `interrupting`."""
+
+
+class _State:
+  """What the listening thread and the main thread share, under `lock`."""
+
+  def __init__(self):
+    self.lock = threading.Lock()
+    self.listening = False
+    self.modes = [(_AT_ONCE, '')]
+    self.reason = ''
+    self.hung_up = False
+    self.has_terminal = False
+    self.child = None
+
+
+_state = _State()
+
+
+def listen() -> None:
+  """Begins to listen, until the process ends.
+
+  To be called from the main thread, before a library starts a thread. A signal
+  that is ignored, as `nohup` does with SIGHUP, stays so.
+  """
+  heard = [s for s in _SIGNALS if signal.getsignal(s) != signal.SIG_IGN]
+  signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+  signal.signal(signal.SIGUSR1, _interrupt)
+  _state.has_terminal = _terminal_answers()
+  _state.listening = True
+  threading.Thread(target=_wait, args=(heard,), daemon=True).start()
+
+
+def listening() -> bool:
+  """Whether `listen` has been called."""
+  return _state.listening
+
+
+def reason() -> str:
+  """Name of the signal that asks for a stop, '' while there is none."""
+  return _state.reason
+
+
+def hung_up() -> bool:
+  """Whether the terminal was closed since this was asked last."""
+  with _state.lock:
+    asked, _state.hung_up = _state.hung_up, False
+  return asked
+
+
+@contextlib.contextmanager
+def later(when: str):
+  """Context of work that ends itself once there is a `reason`.
+
+  Args:
+    when: how the message goes on after 'will stop'.
+  """
+  with _mode(_LATER, when):
+    yield
+
+
+@contextlib.contextmanager
+def unbroken():
+  """Context of short work that is not left half done.
+
+  A signal that comes meanwhile does what it would have done before.
+  """
+  before = _state.reason
+  with _mode(_LATER, 'in a moment'):
+    yield
+  if _state.reason and not before:
+    _act()
+
+
+@contextlib.contextmanager
+def at_once():
+  """Context of work that may be dropped, within `later`."""
+  with _mode(_AT_ONCE, ''):
+    _act()
+    yield
+
+
+@contextlib.contextmanager
+def interrupting():
+  """Context of work that is broken off by `Stop`, so that it can tidy up."""
+  with _mode(_INTERRUPT, 'in a moment'):
+    _act()
+    yield
+    _act()
+
+
+@contextlib.contextmanager
+def passed_on_to(child):
+  """Context in which signals reach a `subprocess.Popen` as well.
+
+  SIGINT goes as SIGTERM: a terminal has sent the child its own, and a second
+  one would end it at once.
+  """
+  with _state.lock:
+    _state.child = child
+    if _state.reason:
+      child.send_signal(signal.SIGTERM)
+  try:
+    yield
+  finally:
+    with _state.lock:
+      _state.child = None
+
+
+@contextlib.contextmanager
+def _mode(what, when):
+  with _state.lock:
+    _state.modes.append((what, when))
+  try:
+    yield
+  finally:
+    with _state.lock:
+      _state.modes.pop()
+
+
+def _act():
+  """In the main thread: what a signal that was heard meant to do here."""
+  if _state.reason:
+    what, _ = _state.modes[-1]
+    if what == _INTERRUPT:
+      raise Stop
+    if what == _AT_ONCE:
+      os._exit(STOPPED)
+
+
+def _interrupt(*_):
+  if _state.modes[-1][0] == _INTERRUPT and _state.reason:
+    raise Stop
+
+
+def _wait(heard):
+  """The thread: hears the signals, one after another."""
+  while True:
+    number = signal.sigwait(heard)
+    with _state.lock:
+      if number == signal.SIGHUP and _terminal_is_gone():
+        _state.hung_up = True
+        _pass_on(number)
+      elif not _state.reason:
+        _state.reason = signal.Signals(number).name
+        _first(number)
+      elif number == signal.SIGINT:
+        _say('Stopped at once.')
+        _end(INTERRUPTED)
+
+
+def _first(number):
+  what, when = _state.modes[-1]
+  if what == _AT_ONCE:
+    _say(f'{_state.reason}: stopped; the same command continues.')
+    _end(STOPPED)
+  _say(f'{_state.reason}: will stop {when}; Ctrl-C stops at once.')
+  _pass_on(number)
+  if what == _INTERRUPT:
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+
+def _pass_on(number):
+  if _state.child is not None:
+    _state.child.send_signal(
+        signal.SIGTERM if number == signal.SIGINT else number)
+
+
+def _end(code):
+  if _state.child is not None:
+    _state.child.kill()
+  os._exit(code)
+
+
+def _say(message):
+  """One line on stderr; a terminal or pipe that takes nothing is let be."""
+  clear = '\r\x1b[K' if os.isatty(2) else '\r'
+  with contextlib.suppress(OSError):
+    if select.select([], [2], [], 0.2)[1]:
+      os.write(2, f'{clear}{message}\n'.encode())
+
+
+def _terminal_is_gone():
+  if not _state.has_terminal:
+    return False
+  time.sleep(0.05)  # the signal may come while the terminal is being closed
+  return not _terminal_answers()
+
+
+def _terminal_answers():
+  try:
+    os.close(os.open('/dev/tty', os.O_RDWR | os.O_NOCTTY))
+  except OSError:
+    return False
+  return True

@@ -1,0 +1,119 @@
+"""The commands that are killed, and what they leave behind to compare."""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+import re
+import shutil
+import sys
+from collections.abc import Callable
+
+import data_prep
+from data_prep.content import fingerprint
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+_RUN = (sys.executable, str(ROOT / 'run_lra.py'), '--results_dir=results',
+        '--page=page.md')
+_TINY = {
+    'seq_len': 24, 'encoder.num_layers': 1, 'encoder.width': 16,
+    'encoder.mlp_width': 16, 'model.qkv_width': 16, 'model.num_heads': 2,
+    'train.batch_size': 4, 'train.microbatch_size': 4,
+    'train.eval_batch_size': 100, 'train.log_every': 10,
+    'train.checkpoint_minutes': 0.01}
+# What a clock or the memory has measured; a sweep's runs differ in no other.
+_MEASURED = re.compile(r'seconds$|per_s$|_bytes$')
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+  """A command, run in a folder of its own.
+
+  Attributes:
+    name: for the table.
+    command: its arguments; paths are seen from the folder.
+    make: makes the folder ready, given it and the folder shared by all.
+    outputs: what is to be compared: name -> value.
+  """
+  name: str
+  command: tuple[str, ...]
+  make: Callable[[pathlib.Path, pathlib.Path], None]
+  outputs: Callable[[pathlib.Path], dict]
+
+
+def works() -> list[Work]:
+  """The four of them."""
+  flags = (f'--config.{k}={v}' for k, v in _TINY.items())
+  return [
+      Work('train', (
+          *_RUN, '--record', '--workdir=run', '--compile_cache=../cache',
+          '--config=configs/simpletron.py:listops_mini', *flags,
+          '--config.train.steps=400', '--config.train.eval_every=50'),
+           _with_results, _of_runs),
+      Work('sweep', (
+          *_RUN, '--record', '--sweep=sweep.txt', '--compile_cache=../cache'),
+           _with_sweep, _of_runs),
+      Work('prepare', (
+          sys.executable, '-m', 'data_prep', '--task=listops_mini',
+          '--data_dir=data'), lambda folder, shared: None, _of_data),
+      Work('publish', (*_RUN, '--leaderboard'), _with_records, _of_files),
+  ]
+
+
+def _with_results(folder, shared):
+  (folder / 'configs').symlink_to(ROOT / 'configs')
+  (folder / 'results').mkdir()
+  shutil.copy(ROOT / 'lra/results/published.csv', folder / 'results')
+
+
+def _with_sweep(folder, shared):
+  _with_results(folder, shared)
+  changes = ' '.join(f'{k}={v}' for k, v in _TINY.items())
+  (folder / 'sweep.txt').write_text(
+      f'configs/simpletron.py:listops_mini seeds=0-1 {changes} '
+      'train.steps=100 train.eval_every=20\n')
+
+
+def _with_records(folder, shared):
+  shutil.copytree(ROOT / 'lra/results', folder / 'results')
+  shutil.rmtree(folder / 'results/figures', ignore_errors=True)
+
+
+def _of_files(folder):
+  """Hash of each file but the hidden ones, by its path."""
+  return {
+      str(path.relative_to(folder)): hashlib.sha256(
+          path.read_bytes()).hexdigest()
+      for path in sorted(folder.rglob('*'))
+      if path.is_file() and not path.name.startswith(('.', 'stderr'))}
+
+
+def _of_data(folder):
+  """Fingerprint of what can be read, and the files: their bytes may differ."""
+  content = data_prep.read('listops_mini', folder / 'data')
+  return {'fingerprint': fingerprint(content.splits),
+          'files': sorted(_of_files(folder)),
+          **{k: v for k, v in _of_files(folder).items() if 'json' in k}}
+
+
+def _of_runs(folder):
+  """Results, records and metrics without measured numbers; the page's form."""
+  found = {}
+  for path in sorted(folder.rglob('*.json*')):
+    name = str(path.relative_to(folder))
+    if path.name in ('result.json', 'config.json') or 'results' in name:
+      found[name] = _timeless(json.loads(path.read_text()))
+    if path.name == 'metrics.jsonl':
+      found[name] = [
+          _timeless(json.loads(x)) for x in path.read_text().splitlines()]
+  for path in [folder / 'page.md', *folder.rglob('curves.png')]:
+    found[str(path.relative_to(folder))] = path.exists() and (
+        path.suffix == '.png' or re.sub(r'[\d.,]+', '#', path.read_text()))
+  return found
+
+
+def _timeless(value):
+  if isinstance(value, dict):
+    return {k: _timeless(v) for k, v in value.items()
+            if not _MEASURED.search(k)}
+  return value
