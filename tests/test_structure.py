@@ -15,7 +15,7 @@ _PREP = ('lra.tasks', 'lra.errors', 'lra.files', 'lra.terminal')
 ROOMS = {
     'kernels': ('jax',),
     'kernels.tools': ('kernels', 'jax'),
-    'configs': ('lra.tasks', 'lra.fields'),
+    'configs': ('lra.tasks', 'lra.fields', 'lra.errors'),
     'data_prep': _PREP,
     'lra.nn': ('kernels', 'jax', *GROUND),
     'lra.models': ('lra.nn', 'kernels', 'jax', *GROUND),
@@ -34,7 +34,9 @@ FILES = {
     'lra.tasks': ('lra.errors',), 'lra.fields': (), 'lra.errors': (),
     'lra.files': ('lra.errors',), 'lra.identity': ('lra.fields',),
     'lra.terminal': (), 'lra.machine': ('jax',), 'lra.main': _HALL,
-    'lra.command': ('lra.errors', 'lra.machine', 'jax'),
+    'lra.config_flag': ('lra.objectives', 'lra.training', 'lra.tasks',
+                        'lra.fields', 'lra.errors'),
+    'lra.command': ('lra.errors', 'lra.machine', 'lra.config_flag', 'jax'),
     'lra.protocol': _HALL, 'lra.sweep': _HALL, 'run_lra': _HALL, 'lra': (),
 }
 MOST = 8  # siblings that a file of lra imports, `main` and `train` apart
