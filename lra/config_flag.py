@@ -124,7 +124,8 @@ def _explain(path, error):
     lines, reason = [error.lineno] if error.filename == path else lines, (
         error.msg)
   where = f'{path}, line {lines[-1]}' if lines else path
-  return f'{where}: {type(error).__name__}: {" ".join(reason.split())}.'
+  reason = ' '.join(f'{type(error).__name__}: {reason}'.split())
+  return f'{where}: {reason.removesuffix(":")}.'
 
 
 def _names(config, prefix=''):

@@ -173,7 +173,7 @@ REVIEWED = [
     _made('own.py, line 7|ModuleNotFoundError|nothing_like', 'import '
           'nothing_like_this'),
     _made("own.py, line 7|NameError|'unknown'", 'config.seed = unknown'),
-    _made('own.py, line 7|AssertionError', 'assert False'),
+    _made('own.py, line 7: AssertionError.', 'assert False'),
     _made('own.py|config.train.steps', 'del config.train.steps'),
     _file('own.py|dict', 'def get_config(arg):\n  return {}\n'),
     _file('own.py|NoneType', 'def get_config(arg):\n  return None\n'),
