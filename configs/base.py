@@ -18,6 +18,7 @@ from ml_collections.config_dict import FieldReference
 
 from configs.protocols import ARGUMENTS, PROTOCOLS
 from lra import tasks
+from lra.errors import UserError
 from lra.fields import FIELDS
 
 _Op = collections.namedtuple('_Op', ['fn', 'args'])
@@ -30,15 +31,15 @@ _FOLLOWING = {
 }
 
 
-def get_config(arg: str = 'listops') -> ml_collections.ConfigDict:
+def get_config(arg: str = '') -> ml_collections.ConfigDict:
   """Returns the config of a task under a protocol, without a model.
 
   Args:
     arg: `<task>` or `<task>,protocol=<protocol>`.
 
   Raises:
-    ValueError: unknown task, option or protocol, or a field that the protocol
-      should have set.
+    UserError: no or an unknown task, option or protocol, or a field that the
+      protocol should have set.
   """
   return _make(*_parse(arg))
 
@@ -50,7 +51,7 @@ def _make(task, protocol):
   for name in FIELDS:
     group, key = _group(config, name)
     if key not in group and name not in _FOLLOWING:
-      raise ValueError(
+      raise UserError(
           f'The protocol {protocol} says nothing of {name} for {task}: add it '
           'in configs/protocols.py.')
   for name, follow in _FOLLOWING.items():
@@ -64,10 +65,10 @@ def settings(task: str, protocol: str) -> dict[str, Any]:
   """What a protocol says of a task: {dotted field: value}, without a model.
 
   Raises:
-    ValueError: there is no such protocol, or it does not know the task.
+    UserError: there is no such protocol, or it does not know the task.
   """
   if protocol not in PROTOCOLS:
-    raise ValueError(
+    raise UserError(
         f'Unknown protocol {protocol!r}: choose one of {", ".join(PROTOCOLS)}, '
         'or add it to configs/protocols.py.')
   _check_task(task, protocol)
@@ -92,7 +93,7 @@ def _parse(arg):
   for option in options:
     key, _, value = option.partition('=')
     if key != 'protocol' or value not in PROTOCOLS:
-      raise ValueError(
+      raise UserError(
           f'Unknown config option {option!r}: after the task only '
           f'protocol={"|".join(PROTOCOLS)} is understood.')
     protocol = value
@@ -103,8 +104,9 @@ def _parse(arg):
 def _check_task(task, protocol):
   known = PROTOCOLS[protocol]
   if task not in known:
-    raise ValueError(
-        f'Unknown task {task!r}: choose one of {", ".join(sorted(known))}.')
+    what = f'Unknown task {task!r}' if task else (
+        '--config=configs/<model>.py:<task> has no task')
+    raise UserError(f'{what}: choose one of {", ".join(sorted(known))}.')
 
 
 def _defaults():

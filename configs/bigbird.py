@@ -13,7 +13,7 @@ sees them all.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'bigbird'
   config.model.block_size = base.by_size(config, 64, mini=8)

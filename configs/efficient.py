@@ -10,7 +10,7 @@ The head is as wide as the encoder, so there are no settings of heads.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'efficient'
   config.model.kernel = 'auto'

@@ -10,7 +10,7 @@ Dh features, as in the paper's released code for Dh = 64 and 32.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'fastfood_prf'
   config.model.num_features = base.num_features(

@@ -11,7 +11,7 @@ a sine of each; one of the frequencies is the constant's.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'fastfood_rks'
   config.model.num_features = base.num_features(

@@ -9,7 +9,7 @@ code for Dh = 64 and 32; on the mini tasks no more than there are tokens.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'generative_prf'
   config.model.num_features = base.num_features(

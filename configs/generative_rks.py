@@ -12,7 +12,7 @@ lra/results/speed.md.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'generative_rks'
   config.model.num_features = base.num_features(

@@ -10,7 +10,7 @@ code has one Gaussian for each head, here there are two.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'gmm_prf'
   config.model.num_features = base.num_features(

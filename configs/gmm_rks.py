@@ -13,7 +13,7 @@ each head, here there are two.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'gmm_rks'
   config.model.num_features = base.num_features(

@@ -12,7 +12,7 @@ change of it: the row stands apart, and is recorded with --record only.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'lightning'
   config.model.kernel = 'auto'

@@ -8,7 +8,7 @@ Costs about 27 seconds on two cores and reaches 45.8 % (floor 22.3 %).
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'linear_transformer'
   config.model.kernel = 'auto'

@@ -11,7 +11,7 @@ more than twice the Transformer's.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'linformer'
   config.model.num_landmarks = base.by_size(config, 256, mini=16)

@@ -12,7 +12,7 @@ heard add --config.encoder.pooling=mean.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'local'
   config.model.block_size = base.by_size(config, 50, mini=16)

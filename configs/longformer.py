@@ -10,7 +10,7 @@ the global one.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'longformer'
   config.model.window = base.by_size(config, 512, mini=64)

@@ -10,7 +10,7 @@ The paper adds no setting to those of the protocol.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'optimised'
   config.model.kernel = 'auto'

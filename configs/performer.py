@@ -12,7 +12,7 @@ keys themselves: nothing is drawn, and the kernel is another than the softmax's.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'performer'
   config.model.num_features = base.num_features(config, 256)

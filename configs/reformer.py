@@ -11,7 +11,7 @@ buckets and chunks of L / 10; Nystromformer's has two rounds, as does
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'reformer'
   config.model.rounds = base.argument(config, 'hash_rounds')

@@ -8,7 +8,7 @@ Costs about 26 seconds on two cores and reaches 49.0 % (floor 22.3 %).
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'simpletron_res'
   config.model.kernel = 'auto'

@@ -8,7 +8,7 @@ Costs about 29 seconds on two cores and reaches 48.7 % (floor 22.3 %).
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'simpletron_resl'
   config.model.kernel = 'auto'

@@ -13,7 +13,7 @@ model, to keep the parameters near the Transformer's.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'sinkhorn'
   config.model.block_size = base.by_size(config, 50, mini=16)

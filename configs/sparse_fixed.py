@@ -13,7 +13,7 @@ CLS token see and be seen by all, as does `protocol=lra`.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'sparse_fixed'
   config.model.stride = 0  # the root of the length

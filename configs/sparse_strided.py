@@ -12,7 +12,7 @@ see and be seen by all.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'sparse_strided'
   config.model.stride = 0  # the root of the length

@@ -11,7 +11,7 @@ length is that of the task.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'super'
   config.model.kernel = 'auto'

@@ -11,7 +11,7 @@ to dot-product attention, with rank 32 where it is factorised.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'synthesizer'
   # dense, random, factorised_dense or factorised_random.

@@ -12,7 +12,7 @@ weights are dropped at rate 0.1.
 from configs import base
 
 
-def get_config(arg='listops'):
+def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'transformer'
   config.model.kernel = 'auto'

@@ -17,7 +17,9 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path:
   """Prepares the data set of a task unless that has been done.
 
   An interrupted preparation leaves nothing behind that looks prepared; of two
-  at the same time the second waits for the first.
+  at the same time the second waits for the first. What an older definition of
+  the data set has made is made again, where that needs nothing but what is
+  here.
 
   Args:
     task_name: a name of `lra.tasks`.
@@ -31,19 +33,26 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path:
 
   Raises:
     UserError: unknown task, missing or malformed source, a directory that
-      cannot be written, or data already prepared from another source.
+      cannot be written, or data that is there, but damaged, or made by an older
+      definition or from another source.
   """
-  builder = make_builder(task_name, data_dir)
-  if source:
-    builder.source = pathlib.Path(source).expanduser().absolute()
+  builder = _with_source(task_name, data_dir, source)
   path = pathlib.Path(builder.data_dir)
   try:
-    if not path.exists():
+    if not _is_prepared(builder):
       builder.identify_source()  # a missing source should leave no trace
+      if not (data_dir or os.environ.get('TFDS_DATA_DIR')):
+        print(f'Preparing {task_name} in {path}; TFDS_DATA_DIR chooses another '
+              'place.', file=sys.stderr)
       with _lock(path.parent):
-        if not path.exists():
+        if not _is_prepared(_with_source(task_name, data_dir, source)):
           _remove_leftovers(path)
-          builder.download_and_prepare()
+          builder = _with_source(task_name, data_dir, source)
+          try:
+            builder.download_and_prepare()
+          except BaseException:
+            _remove_traces(path)
+            raise
   except (OSError, RuntimeError) as e:
     raise UserError(
         f'Cannot prepare {task_name} in {path} ({_reason(e)}): choose a '
@@ -66,12 +75,46 @@ def make_builder(task_name: str, data_dir=None):
       data_dir or os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets')
   root = root.expanduser().absolute()
   try:
-    return module.BUILDER(data_dir=root, config=task.variant,
-                          file_format='array_record')
+    builder = module.BUILDER(data_dir=root, config=task.variant,
+                             file_format='array_record')
+    dict(builder.info.metadata or {})  # reads it
+    return builder
   except Exception as e:
     raise UserError(
         f'The data set in {root / task.dataset / task.variant} cannot be read '
         f'({e}): delete that directory and run the command again.') from e
+
+
+def _with_source(task_name, data_dir, source):
+  builder = make_builder(task_name, data_dir)
+  if source:
+    builder.source = pathlib.Path(source).expanduser().absolute()
+  return builder
+
+
+def _is_prepared(builder):
+  """Whether the data set is there; False too where it is to be made again.
+
+  Raises:
+    UserError: it is there, but damaged, or of an older definition and cannot
+      be made again from what is here.
+  """
+  path = pathlib.Path(builder.data_dir)
+  if not path.exists():
+    return False
+  made = builder.info.metadata or {}
+  for fact in ('fingerprint', 'source'):
+    if fact not in made:
+      raise UserError(f'The data set in {path} is damaged (it lacks its {fact}'
+                      '): delete that directory and run the command again.')
+  if made.get('definition') == builder.definition():
+    return True
+  if builder.source or builder.GENERATED and made.get('source') is None:
+    return False
+  raise UserError(
+      f'The data set in {path} was made by an older version of data_prep: '
+      f'make it again by python -m data_prep --task={builder.task_name} '
+      '--source=..., as it was made.')
 
 
 def read(task_name: str, data_dir=None):
@@ -99,9 +142,18 @@ def _lock(directory):
 
 
 def _remove_leftovers(path):
-  """Removes what preparations that were killed have left beside `path`."""
+  """Removes what is at `path`, and what killed preparations left beside it."""
+  if path.exists():
+    path.rename(path.with_name(f'incomplete.old_{path.name}'))
   for leftover in path.parent.glob(f'incomplete.*_{path.name}'):
     shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _remove_traces(path):
+  """Removes what TFDS writes before there is a data set, if there is none."""
+  folder = path.parent.parent
+  if not any(folder.glob('*/*/dataset_info.json')):
+    shutil.rmtree(folder / '.config', ignore_errors=True)
 
 
 def _reason(error):

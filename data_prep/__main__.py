@@ -26,10 +26,9 @@ _USER_ERROR = 2
 
 def main(argv=None) -> int:
   """Runs the command line; returns the exit code."""
-  args = _parser().parse_args(argv)
   try:
     with signals.interrupting():
-      _run(args)
+      _run(_parser().parse_args(argv))
   except UserError as e:
     print(f'error: {e}', file=sys.stderr)
     return _USER_ERROR
@@ -42,8 +41,15 @@ def main(argv=None) -> int:
   return 0
 
 
+class _Parser(argparse.ArgumentParser):
+  """A parser whose errors are those of everything else."""
+
+  def error(self, message):
+    raise UserError(f'{message}: see python -m data_prep --help.')
+
+
 def _parser():
-  parser = argparse.ArgumentParser(
+  parser = _Parser(
       prog='python -m data_prep', description=__doc__,
       formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--task', required=True,

@@ -13,12 +13,15 @@ tells, so such rows wait until all others have been read.
 import ast
 import hashlib
 import pathlib
+import re
 
 from data_prep.progress import progress
 from data_prep.tables import bad_row, read_lines
 
 FILES = {'train': 'new_aan_pairs.train.tsv', 'val': 'new_aan_pairs.eval.tsv',
          'test': 'new_aan_pairs.test.tsv'}
+_LITERAL = re.compile(
+    rb"""b(?:'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+")""", re.DOTALL)
 _LABELS = {b'0': 0, b'1': 1, b'0.0': 0, b'1.0': 1}
 
 
@@ -150,6 +153,8 @@ def _part(documents, first, second, texts):
 def _text(raw):
   if raw[:2] in (b"b'", b'b"') and raw[-1:] == raw[1:2] and len(raw) > 2:
     try:
+      if not _LITERAL.fullmatch(raw):
+        raise ValueError('an unescaped quote')
       return ast.literal_eval(raw.decode('utf-8'))
     except (SyntaxError, ValueError) as e:
       raise ValueError(f'a bytes literal that cannot be read ({e})') from None

@@ -7,6 +7,7 @@ their own. Nothing here needs TensorFlow.
 
 import abc
 import dataclasses
+import json
 import pathlib
 
 import numpy as np
@@ -28,10 +29,15 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
   Attributes:
     DUAL: whether examples are pairs of documents.
+    DEFINITION: number of the definition, to be raised whenever the same source
+      would come to other content.
+    GENERATED: whether the usual origin is a computation, without files.
     source: files the data is made from, or None for the usual origin.
   """
   VERSION = tfds.core.Version('1.0.0')
   DUAL = False
+  DEFINITION = 1
+  GENERATED = False
   # TFDS would look for checksums beside the code, by way of a package
   # (importlib_resources) that it does not install.
   code_path = None
@@ -40,6 +46,15 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   @abc.abstractmethod
   def make(self, dl_manager) -> Content:
     """Returns the data of `self.builder_config`, made from `self.source`."""
+
+  @abc.abstractmethod
+  def parameters(self) -> dict:
+    """What `self.builder_config` stands for: sizes, cuts, seeds."""
+
+  def definition(self) -> dict:
+    """JSON value that tells data of this definition from that of others."""
+    return json.loads(json.dumps(
+        {'number': self.DEFINITION, **self.parameters()}))
 
   def identify_source(self):
     """JSON value that tells data of one source from that of another."""
@@ -65,7 +80,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     content = self.make(dl_manager)
     self.info.metadata.update(
         content.info, fingerprint=fingerprint(content.splits),
-        source=self.identify_source())
+        source=self.identify_source(), definition=self.definition())
     splits = _apart(content.splits)
     self._bar = progress(
         total=sum(map(len, splits.values())), unit=' records',

@@ -48,6 +48,12 @@ class Listops(Builder):
           name='mini', description='small enough for two CPU cores'),
   ]
 
+  GENERATED = True
+
+  def parameters(self):
+    return {'seed': _SEED, 'tokens': trees.TOKENS,
+            **dataclasses.asdict(VARIANTS[self.builder_config.name])}
+
   def make(self, dl_manager):
     if self.source:
       return import_official(self.source)

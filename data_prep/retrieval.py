@@ -38,6 +38,11 @@ class Retrieval(Builder):
           name='rfc_mini', description='RFC citations, 512 bytes, fewer pairs'),
   ]
 
+  def parameters(self):
+    mini = self.builder_config.name == 'rfc_mini'
+    return {'bytes_kept': MINI_BYTES if mini else BYTES,
+            'pairs': MINI_PAIRS if mini else None}
+
   def make(self, dl_manager):
     paths = self._paths()
     if self.builder_config.name == 'aan':
@@ -120,7 +125,10 @@ def _read_documents(path):
     try:
       document = json.loads(row)
       name, text = document['id'], document['text'].encode('utf-8')
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
+      if not isinstance(name, str):
+        raise TypeError('the id is no text')
+    except (ValueError, KeyError, TypeError, AttributeError,
+            RecursionError) as e:
       raise bad_row(path, line, f'not an object with id and text ({e})'
                     ) from None
     if texts.setdefault(name, text) != text:

@@ -38,19 +38,22 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
   """Numbers (from 1) and bytes of the lines, without their ends.
 
   Raises:
-    UserError: a damaged archive, or a line too long for a table.
+    UserError: a damaged archive, a line too long for a table, or a file that
+      cannot be read.
   """
   opener = gzip.open if path.suffix == '.gz' else open
   line = 0
-  with opener(path, 'rb') as f:
-    try:
+  try:
+    with opener(path, 'rb') as f:
       while row := f.readline(_LONGEST_ROW):
         line += 1
         if len(row) == _LONGEST_ROW:
           raise bad_row(path, line, f'longer than {_LONGEST_ROW} bytes')
         yield line, row.rstrip(b'\r\n')
-    except (EOFError, gzip.BadGzipFile, zlib.error) as e:
-      raise bad_row(path, line + 1, f'damaged archive ({e})') from e
+  except (EOFError, gzip.BadGzipFile, zlib.error) as e:
+    raise bad_row(path, line + 1, f'damaged archive ({e})') from e
+  except OSError as e:
+    raise bad_row(path, line + 1, f'cannot be read ({e.strerror})') from e
 
 
 def read_rows(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:

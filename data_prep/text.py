@@ -47,6 +47,10 @@ class Text(Builder):
       size=84_125_825, filename='aclImdb_v1.tar.gz', checksum=(
           'c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe'))}
 
+  def parameters(self):
+    cut, sizes = VARIANTS[self.builder_config.name]
+    return {'bytes_kept': cut, 'sizes': sizes, 'val': VAL_REVIEWS}
+
   def make(self, dl_manager):
     source = self.source or self._download(dl_manager)
     return _content(read_reviews(source), *VARIANTS[self.builder_config.name])
@@ -100,20 +104,38 @@ def _read_directory(source):
   root = source / 'aclImdb' if (source / 'aclImdb').is_dir() else source
   paths = [(f, p) for f in FOLDERS for p in sorted((root / f).glob('*.txt'))]
   reviews = {folder: {} for folder in FOLDERS}
-  for folder, path in progress(paths, desc='reading', unit=' reviews'):
-    reviews[folder][path.name] = path.read_bytes()
+  total = 0
+  try:
+    for folder, path in progress(paths, desc='reading', unit=' reviews'):
+      if path.is_file():
+        total = _add(total, path.stat().st_size, path)
+        reviews[folder][path.name] = path.read_bytes()
+  except OSError as e:
+    raise UserError(f'{path} cannot be read ({e.strerror}): unpack the archive '
+                    'again.') from e
   return reviews
+
+
+def _add(total, size, name):
+  """The sum; refused, before anything that large is read, beyond the known."""
+  total += size
+  if total > TOTAL_BYTES:
+    raise UserError(f'With {name} the reviews have {total} bytes instead of '
+                    f'{TOTAL_BYTES}: download or unpack them again.')
+  return total
 
 
 def _read_archive(source):
   reviews = {folder: {} for folder in FOLDERS}
   bar = progress(desc=f'reading {source.name}', unit=' reviews',
                   total=len(FOLDERS) * REVIEWS_PER_FOLDER)
+  total = 0
   try:
     with bar, tarfile.open(source, 'r|*') as archive:
       for member in archive:
         match = _MEMBER.fullmatch(member.name)
         if match and member.isfile():
+          total = _add(total, member.size, f'{source}:{member.name}')
           text = archive.extractfile(member).read()
           reviews[match.group(1)][match.group(2)] = text
           bar.update()

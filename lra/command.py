@@ -9,20 +9,15 @@ import sys
 
 from absl import app, flags
 from absl import logging as absl_logging
-from ml_collections import config_flags
 
-from lra import machine, signals
+from lra import config_flag, machine, signals
 from lra.errors import UserError
 
 USER_ERROR = 2  # exit code of what a user can mend
 
-_NO_CONFIG = (
-    'The file of --config cannot be read: it has the form '
-    'configs/<model>.py:<task>, and --list shows the models.')
+_LONGEST = 1000  # characters of a sentence about flags
 
-CONFIG = config_flags.DEFINE_config_file(
-    'config', None, 'configs/<model>.py:<task>[,protocol=<name>]; fields are '
-    'changed like --config.train.steps=100.', lock_config=True)
+CONFIG = config_flag.define()
 CACHE = flags.DEFINE_string(
     'compile_cache', '~/.cache/lra/xla', 'Where compiled programs are kept '
     'between runs; empty for nowhere.')
@@ -55,31 +50,32 @@ def _parse_flags(argv):
   """Parses flags; what a config or flag gets wrong is one sentence."""
   try:
     rest = flags.FLAGS(argv)
-  except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as e:
+  except UserError:
+    raise
+  except Exception as e:  # of absl, or of Python's reading of a value
     raise UserError(_one_line(e)) from e
-  except OSError as e:
-    raise UserError(_NO_CONFIG) from e
   if len(rest) > 1:
     raise UserError(f'Unknown argument {rest[1]!r}: flags begin with --.')
   return rest
 
 
 def _one_line(error):
-  """The last line of an error, which is the one that explains it."""
-  text = str(error.args[0] if error.args else error)
-  text = text.replace('\\n', ' ').replace("\\'", "'").strip('\'" \n')
-  if 'Traceback' in text:  # of the config file, as config_flags tells it
-    text = re.sub(r'^\w+(?=: )', 'The config cannot be made',
-                  text.splitlines()[-1])
-  return ' '.join(text.split())
+  """What an error says, without line breaks and not without end."""
+  text = ' '.join(str(error.args[0] if error.args else '').split())
+  if not isinstance(error, flags.Error):
+    text = f'the flags cannot be read ({type(error).__name__}: {text})'
+  text = re.sub(r"\('(.*)', ('.*')\)$", r'\1 \2', text)  # of absl, for a bool
+  half = _LONGEST // 2
+  return text if len(text) <= _LONGEST else f'{text[:half]} ... {text[-half:]}'
 
 
 def config():
-  """The value of --config or None; UserError where it names no file."""
-  try:
-    return CONFIG.value and CONFIG.value.copy_and_resolve_references()
-  except OSError as e:
-    raise UserError(_NO_CONFIG) from e
+  """The config of --config, ready to run, or None.
+
+  Raises:
+    UserError: it cannot be run; names the field.
+  """
+  return config_flag.resolve(CONFIG.value)
 
 
 def quiet_libraries() -> None:

@@ -5,7 +5,8 @@ is checked against them, and `lra.identity` leaves out of a run's hash what
 was declared after the first records were made.
 
 The other arguments of a mixer are not here: they are whatever fields the class
-`Mixer` of `lra/models/<config.model.name>.py` declares.
+`Mixer` of `lra/models/<config.model.name>.py` declares, with their ranges
+(`argument`).
 """
 
 import dataclasses
@@ -13,6 +14,12 @@ from typing import Any
 
 # In `Field.before`: the field is as old as the first records.
 ALWAYS = object()
+
+# The largest steps and seeds, int32 on the devices; and the largest float32.
+COUNT = 2**31 - 1
+LARGEST = 3e38
+# More than any machine holds of sequences, their positions, or a layer's units.
+MANY = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +33,8 @@ class Field:
     low, high: inclusive range of a number, None for no limit.
     above, below: the same, the limit itself excluded.
     choices: the values it may have, () for any.
+    letters: regular expression of each character of a text, '' for any, none
+      included.
     before: what earlier versions did, which had no such field, as a value of
       it; ALWAYS where the field is as old as the first records. A field that
       is declared now needs one, or old records are no longer found.
@@ -37,6 +46,7 @@ class Field:
   above: float | None = None
   below: float | None = None
   choices: tuple = ()
+  letters: str = ''
   before: Any = ALWAYS
 
   @property
@@ -53,9 +63,10 @@ class Field:
 FIELDS = {
     'seed': Field(
         0, 'Of the initial parameters, the order of the examples and dropout.',
-        low=0, high=2**31 - 1),
+        low=0, high=COUNT),
     'task': Field(str, 'Name of a task of lra/tasks.py.'),
-    'protocol': Field(str, 'The protocol that filled this config.'),
+    'protocol': Field(str, 'The protocol that filled this config.',
+                      letters='[a-z0-9_]'),
     'objective': Field(
         'classification', 'What is learnt: a file of lra/objectives.',
         before='classification'),
@@ -71,34 +82,37 @@ FIELDS = {
         '', 'Where prepared data is; empty means $TFDS_DATA_DIR or the default '
         'of TFDS.'),
     'seq_len': Field(
-        0, 'Tokens kept of each sequence; 0 means all the task has.', low=0),
+        0, 'Tokens kept of each sequence; 0 means all the task has.', low=0,
+        high=MANY),
 
-    'train.steps': Field(int, 'Updates of the parameters.', low=1),
-    'train.batch_size': Field(32, 'Examples of an update.', low=1),
+    'train.steps': Field(int, 'Updates of the parameters.', low=1, high=COUNT),
+    'train.batch_size': Field(32, 'Examples of an update.', low=1, high=MANY),
     'train.microbatch_size': Field(
         8, 'Examples per forward and backward pass; gradients are summed over '
-        'a batch. Changes memory and speed, not the result.', low=1),
+        'a batch. Changes memory and speed, not the result.', low=1, high=MANY),
     'train.eval_batch_size': Field(
-        32, 'Examples per forward pass in evaluation.', low=1),
+        32, 'Examples per forward pass in evaluation.', low=1, high=MANY),
     'train.eval_every': Field(int, 'Steps from one validation to the next.',
-                              low=1),
+                              low=1, high=COUNT),
     'train.log_every': Field(50, 'Steps from one line of the log to the next.',
-                             low=1),
+                             low=1, high=COUNT),
     'train.checkpoint_minutes': Field(
         5.0, 'At least one checkpoint in so many minutes, besides that of each '
-        'validation.', low=0),
+        'validation.', low=0, high=COUNT),
     'train.learning_rate': Field(
         float, 'The base of the schedule rsqrt; of the others, the highest '
-        'rate.', low=0),
+        'rate.', low=0, high=LARGEST),
     'train.warmup_steps': Field(
-        int, 'Steps in which the rate grows in proportion to the step.', low=0),
+        int, 'Steps in which the rate grows in proportion to the step.', low=0,
+        high=COUNT),
     'train.weight_decay': Field(
         0.1, 'Of weight matrices and tables only; adam and sgd add it to the '
-        'gradient, the others apply it beside theirs.', low=0),
+        'gradient, the others apply it beside theirs.', low=0, high=LARGEST),
     'train.b1': Field(0.9, 'Decay of the mean of gradients.', low=0, below=1),
     'train.b2': Field(0.999, 'Decay of the mean of squared gradients.',
                       low=0, below=1),
-    'train.eps': Field(1e-8, 'Added to the root of the mean square.', above=0),
+    'train.eps': Field(1e-8, 'Added to the root of the mean square.', above=0,
+                       high=LARGEST),
     'train.include_val': Field(
         False, 'True trains on the validation examples too and validates on '
         'nothing.'),
@@ -121,7 +135,7 @@ FIELDS = {
     'optim.clip_norm': Field(
         0.0, 'The largest norm of all gradients together, before the '
         'optimizer; longer ones are shortened to it. 0 for no limit.',
-        low=0, before=0.0),
+        low=0, high=LARGEST, before=0.0),
     'optim.groups': Field(
         (), "Parameters that are trained differently: pairs of a regular "
         "expression and dict(learning_rate=..., weight_decay=...), {} for the "
@@ -133,12 +147,12 @@ FIELDS = {
         'evaluation uses; 0 evaluates the parameters themselves.',
         low=0, below=1, before=0.0),
 
-    'encoder.num_layers': Field(int, 'Blocks.', low=1),
+    'encoder.num_layers': Field(int, 'Blocks.', low=1, high=1000),
     'encoder.width': Field(int, 'D, of the embedding and between blocks.',
-                           low=1),
+                           low=1, high=MANY),
     'encoder.mlp_width': Field(
         int, "F, of the hidden layer of each block's MLP and of the output "
-        "head.", low=1),
+        "head.", low=1, high=MANY),
     'encoder.dropout': Field(0.1, 'Rate in the embedding and in each block.',
                              low=0, below=1),
     'encoder.pooling': Field(
@@ -155,7 +169,7 @@ FIELDS = {
     'encoder.head_layers': Field(
         0, 'Hidden layers of the output head, the first mlp_width wide, each '
         'other half the one before; 0 is two for pairs, one otherwise.',
-        low=0, before=0),
+        low=0, high=20, before=0),
     'encoder.positions': Field(
         'learned', 'Added to the embedding.',
         choices=('learned', 'sinusoidal')),
@@ -164,17 +178,28 @@ FIELDS = {
         'after.'),
     'encoder.embedding_std': Field(
         float, 'Standard deviation of the initial embedding; width**-0.5 '
-        'unless a protocol says otherwise.', low=0),
+        'unless a protocol says otherwise.', low=0, high=LARGEST),
     'encoder.remat': Field(
         False, 'Whether the backward pass computes blocks again instead of '
         'keeping what is inside them.'),
 
     'model.name': Field('', 'The mixer: its file in lra/models.'),
-    'model.num_heads': Field(int, 'H.', low=1),
+    'model.num_heads': Field(int, 'H.', low=1, high=MANY),
     'model.qkv_width': Field(
         int, 'H * Dh, all heads together; encoder.width unless a config says '
-        'otherwise.', low=1),
+        'otherwise.', low=1, high=MANY),
 }
+
+
+def argument(default: float, **limits) -> Any:
+  """Declares an argument of a mixer: `size: int = argument(64, low=1, ...)`.
+
+  Args:
+    default: its value where a config says nothing.
+    **limits: low, high, above and below of its `Field`.
+  """
+  return dataclasses.field(default=default, metadata=limits)
+
 
 # Arguments that mixers got after there were records of them:
 # model -> argument -> the value that describes what it did before.

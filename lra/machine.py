@@ -68,6 +68,17 @@ def cpu_count() -> int:
       os, 'sched_getaffinity') else os.cpu_count()
 
 
+def memory() -> int:
+  """Bytes of memory that this process may use, as far as that is known."""
+  limits = [os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')]
+  for name in ('memory.max', 'memory/memory.limit_in_bytes'):  # of a container
+    try:
+      limits.append(int(pathlib.Path('/sys/fs/cgroup', name).read_text()))
+    except (OSError, ValueError):  # there is none, or it is "max"
+      continue
+  return min(limits)
+
+
 def device_name() -> str:
   """Kind of the first device; a CPU says its number of cores."""
   import jax

@@ -5,6 +5,7 @@ user to mend, in one sentence; 3 the run diverged; 4 the device's memory was
 too small; 75 stopped early, the same command continues.
 """
 
+import math
 import pathlib
 
 from absl import flags
@@ -45,6 +46,12 @@ SWEEP = flags.DEFINE_string(
 DRY_RUN = flags.DEFINE_boolean(
     'dry_run', False, 'With --sweep: only say what there is to run.')
 LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
+flags.register_validator(
+    'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
+    'it must be a finite number of at least 0')
+flags.register_multi_flags_validator(
+    ['dry_run', 'sweep'], lambda values: values['sweep'] or (
+        not values['dry_run']), '--dry_run needs --sweep=FILE')
 
 
 def run() -> None:
@@ -89,13 +96,10 @@ def run_sweep() -> int:
 
 
 def _recorded(result):
-  """Whether a finished run is on the page, where it is to be there."""
-  place = _place()
-  record = place.path(result)
+  """Whether nothing is left to publish of a finished run."""
+  from lra.report import publish
   wanted = not result.changes if RECORD.value is None else RECORD.value
-  return not wanted or (
-      record.exists() and place.page.exists() and
-      place.page.stat().st_mtime >= record.stat().st_mtime)
+  return not wanted or publish.done(result, _place())
 
 
 def listing() -> str:

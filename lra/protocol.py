@@ -4,11 +4,9 @@ import pathlib
 from typing import Any
 
 from absl import flags
-from ml_collections import config_flags
 
 from configs import base
-from lra import identity
-from lra.errors import UserError
+from lra import config_flag, identity
 
 
 def changes(config: dict, made_by: str) -> dict[str, Any]:
@@ -24,10 +22,7 @@ def changes(config: dict, made_by: str) -> dict[str, Any]:
   Raises:
     UserError: the protocol does not exist, or knows nothing of the task.
   """
-  try:
-    said = base.settings(config['task'], config['protocol'])
-  except ValueError as error:
-    raise UserError(str(error)) from error
+  said = base.settings(config['task'], config['protocol'])
   made = make([f'--config={made_by}']).to_dict()
   own = identity.flatten({'model': made.get('model', {})})
   return identity.changes(config, {**own, **said})
@@ -41,7 +36,6 @@ def file_of(made_by: str) -> pathlib.Path:
 def make(arguments: list[str]):
   """The config that such a command line makes, --config and --config.*."""
   argv, values = ['protocol', *arguments], flags.FlagValues()
-  config = config_flags.DEFINE_config_file(
-      'config', flag_values=values, sys_argv=argv)
+  config = config_flag.define(values, argv)
   values(argv)
   return config.value.copy_and_resolve_references()

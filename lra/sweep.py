@@ -14,6 +14,7 @@ import ctypes
 import dataclasses
 import math
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -22,15 +23,16 @@ import time
 from collections.abc import Callable
 
 from absl import flags
-from ml_collections import config_flags
 
-from lra import identity, signals
+from lra import config_flag, identity, signals
 from lra.errors import UserError
+from lra.fields import COUNT
 from lra.report import result as result_lib
 from lra.report.result import Result
 
 _RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
 _PR_SET_PDEATHSIG = 1
+MOST_SEEDS = 1000  # of a line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +46,18 @@ class Entry:
     return ' '.join(f.removeprefix('--config').lstrip('=.')
                     for f in self.flags)
 
+  def result(self) -> tuple[result_lib.Result | None, str]:
+    """Its result, None before there is one, and what is wrong with the file."""
+    try:
+      return result_lib.read_if_there(self.folder / 'result.json'), ''
+    except UserError as e:
+      return None, str(e)
+
   def status(self) -> str:
-    """`new`, `started`, or the status of its result."""
-    result = result_lib.read_if_there(self.folder / 'result.json')
-    if result:
-      return result.status
+    """`new`, `started`, `damaged`, or the status of its result."""
+    result, problem = self.result()
+    if result or problem:
+      return result.status if result else 'damaged'
     return 'started' if (self.folder / 'config.json').exists() else 'new'
 
 
@@ -56,52 +65,66 @@ def read(path: pathlib.Path) -> list[Entry]:
   """The runs of a sweep file, in its order.
 
   Raises:
-    UserError: the file cannot be read, or a line (named) makes no config.
+    UserError: the file cannot be read, has no run or one twice, or a line
+      (named) makes no config.
   """
   try:
-    lines = path.read_text(encoding='utf-8').splitlines()
+    lines = path.read_bytes().splitlines()
   except OSError as e:
     raise UserError(
         f'Cannot read the sweep {path} ({e.strerror}): give a file of '
         'configs/sweeps/.') from e
-  entries = []
+  entries, line_of = [], {}
   for number, line in enumerate(lines, 1):
-    words = shlex.split(line, comments=True)
-    if words:
-      try:
-        entries += _entries(words)
-      except (flags.Error, AttributeError, KeyError, TypeError, ValueError,
-              OSError, UserError) as e:
-        last = str(e).strip().splitlines()[-1]
-        raise UserError(f'{path}, line {number}: {last}') from e
-  repeated = {e.folder for e in entries if entries.count(e) > 1}
-  if repeated:
-    raise UserError(f'{path} names the run {min(repeated)} twice: remove one.')
+    try:
+      made = list(_entries(shlex.split(line.decode('utf-8'), comments=True)))
+    except (flags.Error, ValueError, UserError) as e:
+      raise UserError(
+          f'{path}, line {number}: {" ".join(str(e).split())}') from e
+    for entry in made:
+      if entry.folder in line_of:
+        raise UserError(
+            f'{path}, line {number}: the run {entry.folder} is that of line '
+            f'{line_of[entry.folder]}: remove one.')
+      line_of[entry.folder] = number
+    entries += made
+  if not entries:
+    raise UserError(f'{path} has no run: write lines such as '
+                    'configs/transformer.py:listops_mini seeds=0-4.')
   return entries
 
 
 def _entries(words):
-  changes = [w for w in words[1:] if not w.startswith('seeds=')]
-  seeds = [w.removeprefix('seeds=') for w in words[1:]
-           if w.startswith('seeds=')] or ['0']
-  for seed in _seeds(seeds[-1]):
-    chosen = (f'--config={words[0]}', *(f'--config.{c}' for c in changes),
-              f'--config.seed={seed}')
+  seeds = [w.removeprefix('seeds=') for w in words if w.startswith('seeds=')]
+  changes = [f'--config.{w}' for w in words[1:] if not w.startswith('seeds=')]
+  if len(seeds) > 1 or any(c.startswith('--config.seed=') for c in changes):
+    raise UserError('give all seeds at once, as in seeds=0,3 or seeds=0-4.')
+  for seed in _seeds(seeds[0] if seeds else '0') if words else ():
+    chosen = f'--config={words[0]}', *changes, f'--config.seed={seed}'
     yield Entry(chosen, identity.run_folder(_config(chosen).to_dict()))
 
 
 def _seeds(text):
+  """The seeds of `0`, `0,3` or `0-4`."""
+  seeds = []
   for part in text.split(','):
-    first, _, last = part.partition('-')
-    yield from range(int(first), int(last or first) + 1)
+    found = re.fullmatch(r'(\d+)(?:-(\d+))?', part)
+    first = last = int(found[1]) if found else COUNT + 1
+    if found and found[2]:
+      last = int(found[2])
+    if not first <= last <= COUNT or last - first >= MOST_SEEDS:
+      raise UserError(
+          f'seeds={text} is not possible: write 0, or 0,3, or 0-4, numbers up '
+          f'to {COUNT}, at most {MOST_SEEDS} of them.')
+    seeds += range(first, last + 1)
+  return seeds
 
 
 def _config(chosen):
   argv, values = ['sweep', *chosen], flags.FlagValues()
-  config = config_flags.DEFINE_config_file(
-      'config', lock_config=True, flag_values=values, sys_argv=argv)
+  config = config_flag.define(values, argv)
   values(argv)
-  return config.value.copy_and_resolve_references()
+  return config_flag.resolve(config.value)
 
 
 def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
@@ -135,11 +158,8 @@ def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
 
 
 def _finished(entry, recorded):
-  """Whether a run is; one whose result is damaged is not."""
-  try:
-    result = result_lib.read_if_there(entry.folder / 'result.json')
-  except UserError:
-    return False  # the run itself says so
+  """Whether a run is; of a damaged result the run itself says so."""
+  result, _ = entry.result()
   return result is not None and result.finished and recorded(result)
 
 
@@ -158,12 +178,13 @@ def _die_with_parent():
 
 
 def summary(entries: list[Entry]) -> str:
-  """One line per run: status, test accuracy, what it is."""
+  """One line per run: status, test accuracy, what it is, what is damaged."""
   lines = []
   for entry in entries:
-    result = result_lib.read_if_there(entry.folder / 'result.json')
+    result, problem = entry.result()
     accuracy = getattr(result and result.test, 'accuracy', None)
     score = '      –' if accuracy is None else f'{accuracy:7.2%}'
-    lines.append(f'{entry.status():9}{score}  {entry.title}')
+    lines.append(f'{entry.status():9}{score}  {entry.title}'
+                 f'{problem and ": " + problem}')
   done = sum(e.status() in result_lib.FINISHED for e in entries)
   return '\n'.join([*lines, f'{done} of {len(entries)} runs are finished.'])

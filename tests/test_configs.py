@@ -15,6 +15,7 @@ import pytest
 import small
 from configs import base, protocols
 from lra import fields, identity, models, tasks
+from lra.errors import UserError
 from lra.training import step
 
 MODELS = sorted(
@@ -80,9 +81,9 @@ def test_a_protocol_speaks_of_every_task_and_of_declared_fields(protocol):
 def test_what_a_protocol_forgets_is_named(monkeypatch):
   monkeypatch.setitem(protocols.PROTOCOLS, 'hasty', {'listops': dict(
       train=dict(steps=1))})
-  with pytest.raises(ValueError, match='hasty says nothing of train.eval_ev'):
+  with pytest.raises(UserError, match='hasty says nothing of train.eval_ev'):
     base.get_config('listops,protocol=hasty')
-  with pytest.raises(ValueError, match="Unknown task 'text': .*listops"):
+  with pytest.raises(UserError, match="Unknown task 'text': .*listops"):
     base.get_config('text,protocol=hasty')
 
 

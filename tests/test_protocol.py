@@ -86,9 +86,15 @@ def test_a_file_that_sets_what_the_protocol_says_changes_it(tmp_path):
       'train.steps': 4000, 'model.num_features': 8}
 
 
+def renamed(**names):
+  """A config in whose file these names were put, and what it changes."""
+  config = protocol.make([f'--config={SIMPLETRON}']).to_dict()
+  return protocol.changes({**config, **names}, SIMPLETRON)
+
+
 def test_a_name_of_another_protocol_or_task_is_held_against_that_one():
   assert {'train.b2', 'train.select', 'encoder.positions'} <= set(
-      made(SIMPLETRON, protocol='lra'))
+      renamed(protocol='lra'))
   assert {'train.steps', 'encoder.num_layers'} <= set(
       made(SIMPLETRON, task='text_mini'))
 
@@ -98,7 +104,7 @@ def test_a_name_of_another_protocol_or_task_is_held_against_that_one():
     ('task', 'text,protocol=lra')])
 def test_a_protocol_that_there_is_not_is_one_sentence(field, value):
   with pytest.raises(UserError, match='Unknown|understood'):
-    made(SIMPLETRON, **{field: value})
+    renamed(**{field: value})
 
 
 def test_settings_are_those_of_every_config_of_the_protocol():

@@ -16,7 +16,7 @@ _PREP = ('lra.tasks', 'lra.errors', 'lra.files', 'lra.terminal', 'lra.signals',
 ROOMS = {
     'kernels': ('jax',),
     'kernels.tools': ('kernels', 'jax'),
-    'configs': ('lra.tasks', 'lra.fields'),
+    'configs': ('lra.tasks', 'lra.fields', 'lra.errors'),
     'data_prep': _PREP,
     'lra.nn': ('kernels', 'jax', *GROUND),
     'lra.models': ('lra.nn', 'kernels', 'jax', *GROUND),
@@ -36,7 +36,10 @@ FILES = {
     'lra.files': ('lra.errors', 'lra.signals'), 'lra.identity': ('lra.fields',),
     'lra.signals': (), 'lra.streams': (), 'lra.terminal': ('lra.signals',),
     'lra.machine': ('jax',), 'lra.main': _HALL,
-    'lra.command': ('lra.errors', 'lra.machine', 'lra.signals', 'jax'),
+    'lra.config_flag': ('lra.objectives', 'lra.training', 'lra.tasks',
+                        'lra.fields', 'lra.errors'),
+    'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
+                    'lra.config_flag', 'jax'),
     'lra.protocol': _HALL, 'lra.sweep': _HALL, 'run_lra': _HALL, 'lra': (),
 }
 MOST = 8  # siblings that a file of lra imports, `main` and `train` apart

@@ -43,7 +43,7 @@ def test_a_line_is_a_config_with_seeds_and_changes(tmp_path, monkeypatch):
     ('configs/simpletron.py:listops_mini train.stepz=7', 'stepz'),
     ('configs/simpletron.py:nothing', 'nothing'),
     ('configs/nobody.py:listops', 'nobody'),
-    ('configs/simpletron.py:listops seeds=x', "'x'"),
+    ('configs/simpletron.py:listops seeds=x', 'seeds=x'),
 ])
 def test_a_bad_line_is_named(tmp_path, monkeypatch, line, word):
   monkeypatch.chdir(ROOT)
@@ -51,11 +51,45 @@ def test_a_bad_line_is_named(tmp_path, monkeypatch, line, word):
     sweep.read(_write(tmp_path, f'# first\n{line}\n'))
 
 
-def test_a_run_may_not_be_named_twice(tmp_path, monkeypatch):
+@pytest.mark.parametrize('again', ['', ' data_dir=elsewhere', ' seeds=1,0'])
+def test_a_run_may_not_be_named_twice(tmp_path, monkeypatch, again):
   monkeypatch.chdir(ROOT)
-  line = 'configs/simpletron.py:listops_mini\n'
-  with pytest.raises(UserError, match='twice'):
-    sweep.read(_write(tmp_path, line + line))
+  line = 'configs/simpletron.py:listops_mini'
+  with pytest.raises(UserError, match='line 3: .*line 1: remove one'):
+    sweep.read(_write(tmp_path, f'{line}\n\n{line}{again}\n'))
+
+
+def _sweep(tmp_path, monkeypatch, seeds):
+  """A sweep whose runs are noted, not made."""
+  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
+  monkeypatch.chdir(tmp_path)
+  called = []
+  monkeypatch.setattr(
+      sweep, '_call', lambda *flags: called.append(flags) or 0)
+  return sweep.read(_write(
+      tmp_path, f'configs/simpletron.py:listops_mini seeds={seeds}\n')), called
+
+
+@pytest.mark.parametrize('content', ['', '{}', '[]', 'null', '{"status": 3}'])
+def test_a_damaged_result_is_named_and_ends_nothing(
+    tmp_path, monkeypatch, capsys, content):
+  entries, called = _sweep(tmp_path, monkeypatch, '0-2')
+  damaged = entries[1].folder / 'result.json'
+  damaged.parent.mkdir(parents=True)
+  damaged.write_text(content)
+  assert not sweep.run(entries)
+  assert [f[-1] for f in called] == [f'--config.seed={s}' for s in range(3)]
+  summary = capsys.readouterr().out.splitlines()[-4:]
+  assert [line.split()[0] for line in summary] == ['new', 'damaged', 'new', '0']
+  assert str(damaged) in summary[1]
+
+
+def test_no_minutes_are_no_runs(tmp_path, monkeypatch, capsys):
+  entries, called = _sweep(tmp_path, monkeypatch, '0-1')
+  assert not sweep.run(entries, max_minutes=0)
+  assert not called and '0 of 2' in capsys.readouterr().out
+  sweep.run(entries)
+  assert len(called) == 2
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ Source: Zaheer et al. 2020, arXiv 2007.14062, section 2 and appendix D
 
 import zlib
 
+from lra import fields
 from lra.errors import UserError
 from lra.nn import patterns
 from lra.nn.pattern_mixer import PatternMixer
@@ -43,11 +44,11 @@ class Mixer(PatternMixer):
   Raises:
     UserError: window_blocks is even, or the heads do not divide the width.
   """
-  block_size: int = 64
-  window_blocks: int = 3
-  global_blocks: int = 2
-  random_blocks: int = 3
-  pattern_seed: int = 0
+  block_size: int = fields.argument(64, low=1, high=fields.MANY)
+  window_blocks: int = fields.argument(3, low=1, high=fields.MANY)
+  global_blocks: int = fields.argument(2, low=0, high=fields.MANY)
+  random_blocks: int = fields.argument(3, low=0, high=fields.MANY)
+  pattern_seed: int = fields.argument(0, low=0, high=fields.COUNT)
   layer: int = 0
 
   def patterns(self, length: int) -> tuple[patterns.Pattern, ...]:

@@ -12,6 +12,7 @@ Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
 """
 
+from lra import fields
 from lra.nn import spectral
 
 FAMILY = 'kernel'
@@ -26,7 +27,7 @@ class Mixer(spectral.SpectralMixer):
   Attributes: those of `SpectralMixer`, and
     num_components: C, the Gaussians of a head.
   """
-  num_components: int = 2
+  num_components: int = fields.argument(2, low=1, high=fields.MANY)
 
   def density(self, num_frequencies, head_width, train):
     """See `SpectralMixer.density`."""

@@ -16,6 +16,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 import kernels
+from lra import fields
 from lra.errors import UserError
 from lra.nn.mixer import HeadMixer
 
@@ -40,7 +41,7 @@ class Mixer(HeadMixer):
     UserError: unknown sharing, unknown or unsupported kernel, or the heads do
       not divide the width.
   """
-  num_landmarks: int = 256
+  num_landmarks: int = fields.argument(256, low=1, high=fields.MANY)
   sharing: str = 'kv'
   kernel: str = 'auto'
 

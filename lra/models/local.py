@@ -9,6 +9,7 @@ Equation: softmax over { j : floor(j / b) = floor(i / b) } of q_i k_j / sqrt(Dh)
 Source: Tay et al. 2020 (Long Range Arena), arXiv 2011.04006, released code
 """
 
+from lra import fields
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern
 
@@ -23,7 +24,7 @@ class Mixer(PatternMixer):
   Attributes: those of `HeadMixer`, and
     block_size: b, positions in a block; the last block may be shorter.
   """
-  block_size: int = 50
+  block_size: int = fields.argument(50, low=1, high=fields.MANY)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
     """The pattern of all heads."""

@@ -18,6 +18,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra import fields
 from lra.nn import block_sparse, layers, partials
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window
@@ -35,14 +36,15 @@ class Mixer(PatternMixer):
     dilation: positions from one of these to the next.
     num_global: number of first tokens that are global.
   """
-  window: int = 512
-  dilation: int = 1
-  num_global: int = 1
+  window: int = fields.argument(512, low=0, high=fields.MANY)
+  dilation: int = fields.argument(1, low=1, high=fields.MANY)
+  num_global: int = fields.argument(1, low=0, high=fields.MANY)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
     """The pattern of all heads."""
+    radius = min(self.window // 2, length)  # beyond it there is nothing
     return (sliding_window(
-        self.window // 2, dilation=self.dilation, global_keys=self.num_global,
+        radius, dilation=self.dilation, global_keys=self.num_global,
         global_queries=self.num_global),)
 
   @nn.compact

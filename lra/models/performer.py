@@ -21,7 +21,7 @@ Source: Choromanski et al. 2021, arXiv 2009.14794, Lemma 1, sections 2.3, 2.4
 
 import jax.numpy as jnp
 
-from lra.errors import UserError
+from lra import fields
 from lra.nn import features
 from lra.nn.mixer import HeadMixer
 
@@ -45,20 +45,18 @@ class Mixer(HeadMixer):
     kernel: 'auto' or one of `KERNELS`.
 
   Raises:
-    UserError: eps is negative, or the heads do not divide the width.
+    UserError: the heads do not divide the width.
   """
-  num_features: int = 256
+  num_features: int = fields.argument(256, low=1, high=fields.MANY)
   orthogonal: bool = True
   redraw: bool = False
-  eps: float = 0.0
+  eps: float = fields.argument(0.0, low=0, high=fields.LARGEST)
   kernel: str = 'auto'
 
   op = 'linear'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     """See `HeadMixer.mix`."""
-    if self.eps < 0:
-      raise UserError(f'config.model.eps={self.eps} must be 0 or more.')
     omega_HxMxDh = self._frequencies(q_BxLxHxDh.shape[-1], train)
     scale = q_BxLxHxDh.shape[-1]**-0.25
     if self.eps:

@@ -21,6 +21,7 @@ Source: Kitaev et al. 2020, arXiv 2001.04451, section 2 and eq. 2-4
 import jax
 import jax.numpy as jnp
 
+from lra import fields
 from lra.errors import UserError
 from lra.nn import layers, partials
 from lra.nn.block_sparse import neighbours
@@ -42,12 +43,11 @@ class Mixer(HeadMixer):
     num_buckets: even; the paper takes 2 L / chunk_size.
 
   Raises:
-    UserError: num_buckets is odd, another size is not positive, or the heads do
-      not divide the width.
+    UserError: num_buckets is odd, or the heads do not divide the width.
   """
-  rounds: int = 4
-  chunk_size: int = 64
-  num_buckets: int = 64
+  rounds: int = fields.argument(4, low=1, high=256)
+  chunk_size: int = fields.argument(64, low=1, high=fields.MANY)
+  num_buckets: int = fields.argument(64, low=2, high=fields.MANY)
 
   def project(self, x_BxLxD):
     """Queries, the same as keys, and values, each [B, L, H, Dh]."""
@@ -59,10 +59,8 @@ class Mixer(HeadMixer):
 
   def mix(self, qk_BxLxHxDh, _, v_BxLxHxDh, mask_BxL, *, train):
     """See `HeadMixer.mix`; the keys are made of the queries."""
-    if self.num_buckets < 2 or self.num_buckets % 2:
+    if self.num_buckets % 2:
       raise UserError('config.model.num_buckets must be even.')
-    if min(self.rounds, self.chunk_size) < 1:
-      raise UserError('config.model.rounds and chunk_size must be 1 or more.')
     buckets_BxHxRxL = hash_buckets(
         qk_BxLxHxDh, self._rotations(qk_BxLxHxDh.shape[-1], train))
     return lsh_attention(

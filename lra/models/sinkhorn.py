@@ -22,7 +22,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.errors import UserError
+from lra import fields
 from lra.nn import partials
 from lra.nn.block_sparse import from_blocks, to_blocks
 from lra.nn.mixer import HeadMixer
@@ -44,20 +44,17 @@ class Mixer(HeadMixer):
     sort_width: width of the sorting network's hidden layer.
 
   Raises:
-    UserError: a size is not positive, or the heads do not divide the width.
+    UserError: the heads do not divide the width.
   """
-  block_size: int = 50
-  iterations: int = 7
-  temperature: float = 0.75
-  sort_width: int = 64
+  block_size: int = fields.argument(50, low=1, high=fields.MANY)
+  iterations: int = fields.argument(7, low=1, high=fields.MANY)
+  temperature: float = fields.argument(0.75, above=0, high=fields.LARGEST)
+  sort_width: int = fields.argument(64, low=1, high=fields.MANY)
 
   @nn.compact
   def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
                train: bool) -> jax.Array:
     """See `HeadMixer.__call__`."""
-    if min(self.block_size, self.iterations) < 1 or self.temperature <= 0:
-      raise UserError('config.model.block_size and iterations must be 1 or '
-                      'more and temperature above 0.')
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = self.project(x_BxLxD)
     scores_BxHxNxN = self._scores(x_BxLxD, mask_BxL) / self.temperature
     if train:

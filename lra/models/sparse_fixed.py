@@ -17,6 +17,7 @@ Source: Child et al. 2019, arXiv 1904.10509, section 4.3
 
 import math
 
+from lra import fields
 from lra.errors import UserError
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern
@@ -39,9 +40,9 @@ class Mixer(PatternMixer):
   Raises:
     UserError: fewer than two heads, or they do not divide the width.
   """
-  stride: int = 0
-  summary: int = 8
-  num_global: int = 0
+  stride: int = fields.argument(0, low=0, high=fields.MANY)
+  summary: int = fields.argument(8, low=1, high=fields.MANY)
+  num_global: int = fields.argument(0, low=0, high=fields.MANY)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
     """The patterns of the two halves of the heads."""

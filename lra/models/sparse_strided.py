@@ -17,6 +17,7 @@ Source: Child et al. 2019, arXiv 1904.10509, section 4.3
 
 import math
 
+from lra import fields
 from lra.errors import UserError
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window
@@ -38,15 +39,15 @@ class Mixer(PatternMixer):
   Raises:
     UserError: fewer than two heads, or they do not divide the width.
   """
-  stride: int = 0
-  num_global: int = 0
+  stride: int = fields.argument(0, low=0, high=fields.MANY)
+  num_global: int = fields.argument(0, low=0, high=fields.MANY)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
     """The patterns of the two halves of the heads."""
     if self.num_heads < 2:
       raise UserError('The heads are split between two patterns: '
                       'config.model.num_heads must be 2 or more.')
-    stride = self.stride or math.isqrt(length - 1) + 1
+    stride = min(self.stride or math.isqrt(length - 1) + 1, length)
     tokens = dict(global_keys=self.num_global, global_queries=self.num_global)
     return (sliding_window(stride - 1, **tokens),
             Pattern(block=-(-length // stride), dilation=stride, **tokens))

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 
 import kernels
 from kernels.softmax import dense
+from lra import fields
 from lra.errors import UserError
 from lra.nn import layers
 from lra.nn.mixer import resolve_kernel
@@ -58,7 +59,7 @@ class Mixer(nn.Module):
   num_heads: int = 8
   qkv_width: int = 512
   variant: str = 'dense'
-  rank: int = 32
+  rank: int = fields.argument(32, low=1, high=fields.MANY)
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
 

@@ -11,6 +11,7 @@ Source: Vaswani et al. 2017, arXiv 1706.03762, eq. 1 and section 3.2.2
 """
 
 import kernels
+from lra import fields
 from lra.errors import UserError
 from lra.nn.mixer import HeadMixer
 
@@ -30,7 +31,7 @@ class Mixer(HeadMixer):
     attention_dropout: rate at which weights are dropped; `dense` only.
   """
   kernel: str = 'auto'
-  attention_dropout: float = 0.0
+  attention_dropout: float = fields.argument(0.0, low=0, below=1)
 
   op = 'softmax'
 

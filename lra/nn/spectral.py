@@ -17,6 +17,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from lra import fields
 from lra.errors import UserError
 from lra.nn import features, layers
 from lra.nn.mixer import HeadMixer
@@ -36,7 +37,7 @@ class SpectralMixer(HeadMixer):
   Raises:
     UserError: the heads do not divide the width, or too few features.
   """
-  num_features: int = 256
+  num_features: int = fields.argument(256, low=2, high=fields.MANY)
   redraw: bool = False
   kernel: str = 'auto'
 
@@ -154,7 +155,14 @@ def fastfood(mixer: SpectralMixer, num_frequencies: int, head_width: int,
   that each row starts as N(0, I). The released code starts them near 0. The
   transform is applied to the identity once per step, not to every token:
   as a matrix product of width Dh it is the faster form there.
+
+  Raises:
+    UserError: no frequencies.
   """
+  if num_frequencies < 1:
+    raise UserError(
+        f'config.model.num_features={mixer.num_features} is too few for a '
+        'cosine, a sine and a constant: raise it.')
   width = 1 << max(head_width - 1, 0).bit_length()
   blocks = -(-num_frequencies // width)
   shape = (mixer.num_heads, blocks, width)

@@ -99,6 +99,19 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
     _write(place)
 
 
+def done(run: Result, place: Place) -> bool:
+  """Whether `publish` would change nothing: it may be killed in between.
+
+  Where the record says something else of the run, it stays.
+  """
+  path = place.path(run)
+  if not path.exists():
+    return False
+  return bool(_told_otherwise(run, path)) or (
+      place.page.exists() and
+      place.page.stat().st_mtime >= path.stat().st_mtime)
+
+
 def regenerate(place: Place) -> None:
   """Makes the page again from the records.
 

@@ -13,9 +13,7 @@ from lra import models
 from lra.errors import UserError
 from lra.nn.encoder import Encoder
 from lra.tasks import Task
-
-# Fields of a mixer which the encoder fills in.
-_GIVEN = ('dtype', 'layer', 'num_layers', 'parent', 'name')
+from lra.training import check
 
 
 def sequence_length(config, task: Task) -> int:
@@ -67,21 +65,11 @@ def make_mixer(module, model):
   has no field for its place is not told it.
 
   Raises:
-    UserError: the mixer lacks `dtype`, or an argument of the config.
+    UserError: what `check.check_arguments` raises.
   """
   arguments = model.to_dict()
-  name = arguments.pop('name')
-  fields = module.Mixer.__dataclass_fields__
-  if 'dtype' not in fields:
-    raise UserError(
-        f'The Mixer of lra/models/{name}.py has no dtype: add the field '
-        '"dtype: jnp.dtype = jnp.float32" and give it to its layers.')
-  known = set(fields) - set(_GIVEN)
-  unknown = sorted(set(arguments) - known)
-  if unknown:
-    raise UserError(
-        f'config.model.{unknown[0]} means nothing to {name}: its arguments '
-        f'are {", ".join(sorted(known))}.')
+  check.check_arguments(module.Mixer, model.name, arguments)
+  del arguments['name']
   return functools.partial(_mixer, module.Mixer, arguments)
 
 

@@ -1,20 +1,32 @@
-"""A config against `lra.fields`, before any work is done with it."""
+"""A config against what is declared of it, before any work is done with it.
 
+Declared are the fields of `lra.fields` and the arguments of each mixer.
+"""
+
+import dataclasses
 import math
 import re
 
-from lra import identity, tasks
+from ml_collections import ConfigDict
+from ml_collections.config_dict import FieldReference
+
+from lra import models, tasks
 from lra.errors import UserError
-from lra.fields import FIELDS, Field
+from lra.fields import COUNT, FIELDS, Field
 
 # What a group of `config.optim.groups` may have of its own.
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
 
+# Of a mixer, what the encoder fills in.
+GIVEN = ('dtype', 'layer', 'num_layers', 'parent', 'name')
+
+_LONGEST = 100  # characters of a value in a sentence
+_LIMITS = ('low', 'high', 'above', 'below')
 _KINDS = {bool: 'True or False', str: 'text', tuple: 'a tuple',
           int: 'a whole number', float: 'a finite number'}
 
 
-def check(config, num_devices: int) -> None:
+def check(config, num_devices: int = 1) -> None:
   """Checks every field, and which of them must fit together.
 
   Args:
@@ -24,21 +36,87 @@ def check(config, num_devices: int) -> None:
   Raises:
     UserError: one sentence that names the field and what it may be.
   """
-  flat = identity.flatten(config.to_dict())
-  for name, value in flat.items():
-    if name in FIELDS:
-      _check_field(name, value, FIELDS[name])
-    elif not name.startswith('model.'):
-      raise UserError(
-          f'config.{name} is unknown: declare it in lra/fields.py.')
+  flat, failed = _flatten(config)
   for name in FIELDS:
-    if name not in flat and not name.startswith('model.'):
+    optional = name.startswith('model.') and name != 'model.name'
+    if name not in flat and name not in failed and not optional:
       raise UserError(
           f'config.{name} is missing: begin with configs/base.py, get_config.')
+    if name in flat:
+      _check_field(name, flat[name], FIELDS[name])
+  for name in flat:
+    if name not in FIELDS and not name.startswith('model.'):
+      raise UserError(
+          f'config.{name} is unknown: declare it in lra/fields.py.')
+  check_arguments(models.module(config.model.name).Mixer, config.model.name, {
+      name.removeprefix('model.'): value for name, value in flat.items()
+      if name.startswith('model.')})
+  for name, error in failed.items():
+    raise UserError(
+        f'config.{name} does not follow from the other fields '
+        f'({type(error).__name__}: {error}): set it too.')
   _check_task(config)
   _check_train(config.train, num_devices)
   _check_optim(config.optim)
   _check_model(config)
+
+
+def _flatten(config, prefix=''):
+  """Values by name, and the errors of those that cannot be computed."""
+  flat, failed = {}, {}
+  for key, value in config.items(preserve_field_references=True):
+    name = f'{prefix}{key}'
+    try:
+      value = value.get() if isinstance(value, FieldReference) else value
+    except Exception as e:  # whatever the function of a config file raises
+      failed[name] = e
+    else:
+      found = ({name: value}, {}) if not isinstance(value, ConfigDict) else (
+          _flatten(value, f'{name}.'))
+      flat.update(found[0])
+      failed.update(found[1])
+  return flat, failed
+
+
+def check_arguments(mixer: type, model: str, arguments: dict) -> None:
+  """Checks `config.model` against the fields that a mixer declares.
+
+  Args:
+    mixer: the class.
+    model: its name.
+    arguments: what the config says of it, `name` included.
+
+  Raises:
+    UserError: the mixer lacks `dtype`, or an argument is unknown to it or not
+      in its range.
+  """
+  declared = {f.name: f for f in dataclasses.fields(mixer)}
+  if 'dtype' not in declared:
+    raise UserError(
+        f'The Mixer of lra/models/{model}.py has no dtype: add the field '
+        '"dtype: jnp.dtype = jnp.float32" and give it to its layers.')
+  known = sorted(set(declared) - set(GIVEN))
+  for name, value in arguments.items():
+    if name != 'name' and name not in known:
+      raise UserError(
+          f'config.model.{name} means nothing to {model}: its arguments '
+          f'are {", ".join(known)}.')
+    if f'model.{name}' not in FIELDS:
+      field = _declared(declared[name])
+      if field:
+        _check_field(f'model.{name}', value, field)
+
+
+def _declared(argument: dataclasses.Field) -> Field | None:
+  """What a mixer says of one of its arguments; None for any value."""
+  kind = {t.__name__: t for t in _KINDS}.get(
+      getattr(argument.type, '__name__', argument.type))
+  if kind is None:
+    return None
+  limits = {k: v for k, v in argument.metadata.items() if k in _LIMITS}
+  if kind is int and not limits:
+    limits = dict(low=-COUNT, high=COUNT)
+  return Field(kind, '', **limits)
 
 
 def check_choice(field: str, value, choices) -> None:
@@ -53,16 +131,26 @@ def _check_field(name: str, value, field: Field):
   if field.choices:
     return check_choice(f'config.{name}', value, field.choices)
   limits = _limits(field)
-  if not _is(value, field.type) or not _inside(value, field):
+  if not _is(value, field.type) or not _inside(value, field) or (
+      field.letters and not re.fullmatch(f'{field.letters}+', value)):
     raise UserError(
-        f'config.{name}={value} is not possible: it must be '
+        f'config.{name}={_shown(value)} is not possible: it must be '
         f'{_KINDS[field.type]}{limits and " " + limits}.')
+
+
+def _shown(value):
+  """The value on one short line."""
+  try:
+    text = ' '.join(str(value).split())
+  except ValueError:  # a number of thousands of digits
+    text = f'a {type(value).__name__}'
+  return text if len(text) <= _LONGEST else f'{text[:_LONGEST]}...'
 
 
 def _is(value, kind):
   if kind is float:
-    return (isinstance(value, (int, float)) and not isinstance(value, bool)
-            and math.isfinite(value))
+    return isinstance(value, float) and math.isfinite(value) or (
+        type(value) is int)
   if kind is tuple:  # which JSON calls a list
     return isinstance(value, (tuple, list))
   return type(value) is kind
@@ -78,10 +166,13 @@ def _inside(value, field):
 
 def _limits(field):
   """The range of a field in words, '' where it has none."""
-  words = {'of at least': field.low, 'of at most': field.high,
-           'above': field.above, 'below': field.below}
-  return ' and '.join(
+  words = {'at least': field.low, 'above': field.above,
+           'at most': field.high, 'below': field.below}
+  if field.letters:
+    return f'of {field.letters}'
+  said = ' and '.join(
       f'{word} {limit}' for word, limit in words.items() if limit is not None)
+  return f'of {said}' if said.startswith('at') else said
 
 
 def _check_task(config):
@@ -145,13 +236,19 @@ def _group_problem(group):
   for name, value in own.items():
     if name not in GROUP_FIELDS:
       return f'with {name!r}, which is none of {" and ".join(GROUP_FIELDS)}'
-    if not _is(value, float) or value < 0:
-      return f'whose {name} is not a finite number of at least 0'
+    field = FIELDS[f'train.{name}']
+    if not _is(value, float) or not _inside(value, field):
+      return f'whose {name} is not a finite number {_limits(field)}'
   return ''
 
 
 def _check_model(config):
   encoder, model = config.encoder, config.model
+  if encoder.mlp_width >> max(encoder.head_layers - 1, 0) == 0:
+    raise UserError(
+        f'config.encoder.head_layers={encoder.head_layers} halves '
+        f'config.encoder.mlp_width={encoder.mlp_width} to nothing: choose '
+        'fewer.')
   if encoder.mean_over != 'tokens' and encoder.pooling != 'mean':
     raise UserError(
         f'config.encoder.mean_over={encoder.mean_over} means nothing to '

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from lra import objectives, tasks
 from lra.objectives.base import Objective
-from lra.training import build, check, optim, step
+from lra.training import build, check, fits, optim, step
 
 
 def make_mesh(devices=None):
@@ -51,8 +51,14 @@ class Program:
 
   @functools.cached_property
   def state_shape(self) -> step.TrainState:
-    """Shapes, dtypes and shardings of a state."""
+    """Shapes, dtypes and shardings of a state.
+
+    Raises:
+      UserError: it cannot be held in memory.
+    """
     shapes = jax.eval_shape(self._init, 0)
+    fits.check_state(shapes, sizes(shapes.params),
+                     self.config.encoder.width, self.mesh)
     return jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(
             x.shape, x.dtype, sharding=self._replicated), shapes)
@@ -99,9 +105,11 @@ class Program:
 
   def _compile(self, function, *shapes, donate_argnums=()):
     with jax.set_mesh(self.mesh):
-      return jax.jit(
+      compiled = jax.jit(
           function, donate_argnums=donate_argnums,
           out_shardings=self._replicated).lower(*shapes).compile()
+    fits.check_compiled(compiled, self.mesh)
+    return compiled
 
   @property
   def _replicated(self):
@@ -134,6 +142,7 @@ def make(config, devices=None, dtype: str | None = None) -> Program:
   task = tasks.get(config.task)
   mesh = make_mesh(devices)
   check.check(config, mesh.size)
+  fits.check_batches(config, mesh)
   objective = objectives.get(config.objective)(
       config, task, build.sequence_length(config, task))
   dtype = dtype or build.computing_dtype(config)

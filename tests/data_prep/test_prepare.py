@@ -1,5 +1,6 @@
 """Preparing: once, all or nothing, alone, and with one sentence if it fails."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -12,6 +13,8 @@ import pytest
 
 import data_prep
 from data_prep import builder as builder_lib
+from data_prep import listops, trees
+from lra import tasks
 from lra.data import prepared
 from lra.errors import UserError
 
@@ -193,6 +196,102 @@ def test_damaged_files(copy, name, spoil):
     prepared.load('listops', data_dir)
   assert str(path.parent) in str(e.value)
   assert '\n' not in str(e.value)
+
+
+@pytest.mark.parametrize('name,content', [
+    ('metadata.json', b'[]'), ('metadata.json', b'{}'),
+    ('metadata.json', b'{"fingerprint": 3}'), ('metadata.json', b'\xff'),
+    ('dataset_info.json', b'{}'), ('dataset_info.json', b'[]'),
+    ('dataset_info.json', b'null'),
+    ('listops-val.array_record-00000-of-00001', b''),
+    ('listops-val.array_record-00000-of-00001', b'x' * 70_000),
+])
+def test_files_of_other_content(copy, name, content):
+  data_dir, path = copy
+  (path / name).write_bytes(content)
+  with pytest.raises(UserError) as e:
+    prepared.load('listops', data_dir)
+  assert str(path.parent) in str(e.value) and '\n' not in str(e.value)
+
+
+@pytest.mark.parametrize('make', [pathlib.Path.mkdir, pathlib.Path.touch])
+def test_no_data_set_at_all(tmp_path, make):
+  path = tmp_path / 'listops' / 'lra' / '1.0.0'
+  path.parent.mkdir(parents=True)
+  make(path)
+  with pytest.raises(UserError, match='listops/lra/1.0.0 is damaged'):
+    prepared.load('listops', tmp_path)
+
+
+@pytest.fixture
+def few(monkeypatch):
+  """The variant lra of ListOps has a few short expressions."""
+  few = listops.Variant(trees.Process(3, 3, 2, 9), (6, 2, 2))
+  monkeypatch.setitem(listops.VARIANTS, 'lra', few)
+  return few
+
+
+def _sizes(data_dir):
+  data = prepared.load('listops', data_dir)
+  return {name: len(split) for name, split in data.splits.items()}
+
+
+def test_what_an_older_definition_generated_is_generated_again(
+    few, tmp_path, monkeypatch):
+  assert _sizes(tmp_path) == {'train': 6, 'val': 2, 'test': 2}
+  other = dataclasses.replace(few, sizes=(4, 3, 1))
+  monkeypatch.setitem(listops.VARIANTS, 'lra', other)
+  assert _sizes(tmp_path) == {'train': 4, 'val': 3, 'test': 1}
+  before = prepared.load('listops', tmp_path)
+  monkeypatch.setattr(listops.Listops, 'DEFINITION', 2)
+  again = prepared.load('listops', tmp_path)
+  assert again.info['definition']['number'] == 2
+  assert again.fingerprint == before.fingerprint
+  folder = tmp_path / 'listops' / 'lra'
+  assert sorted(p.name for p in folder.iterdir()) == ['.lock', '1.0.0']
+
+
+def test_what_knows_no_definition_is_of_an_older_one(few, tmp_path):
+  path = data_prep.prepare('listops', tmp_path) / 'metadata.json'
+  metadata = json.loads(path.read_text())
+  path.write_text(json.dumps(
+      {k: v for k, v in metadata.items() if k != 'definition'}))
+  data_prep.prepare('listops', tmp_path)
+  assert json.loads(path.read_text()) == metadata
+
+
+def test_what_was_imported_is_refused_until_it_is_imported_again(
+    copy, monkeypatch):
+  data_dir, path = copy
+  monkeypatch.setattr(listops.Listops, 'DEFINITION', 2)
+  before = {p: p.read_bytes() for p in path.iterdir()}
+  with pytest.raises(UserError, match='older version.*--task=listops --source'):
+    prepared.load('listops', data_dir)
+  assert before == {p: p.read_bytes() for p in path.iterdir()}
+  data = prepared.load('listops', data_dir, OFFICIAL)
+  assert len(data.splits['train']) == 3
+  assert len(prepared.load('listops', data_dir).splits['train']) == 3
+
+
+@pytest.mark.parametrize('task', sorted(tasks.TASKS))
+def test_a_definition_says_what_its_data_is_made_with(task, tmp_path):
+  definition = data_prep.make_builder(task, tmp_path).definition()
+  assert definition == json.loads(json.dumps(definition))
+  assert definition['number'] == 1 and len(definition) > 1
+
+
+def test_a_place_that_nobody_chose_is_said(few, tmp_path, monkeypatch, capsys):
+  monkeypatch.delenv('TFDS_DATA_DIR', raising=False)
+  monkeypatch.setenv('HOME', str(tmp_path))
+  path = data_prep.prepare('listops')
+  said = [line for line in capsys.readouterr().err.splitlines()
+          if 'Preparing' in line]
+  assert len(said) == 1 and f'{path};' in said[0]
+  data_prep.prepare('listops')
+  data_prep.prepare('listops', tmp_path / 'chosen')
+  monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path / 'environment'))
+  data_prep.prepare('listops')
+  assert 'Preparing' not in capsys.readouterr().err
 
 
 def test_altered_bytes(copy):

@@ -5,11 +5,9 @@ import functools
 import jax
 import mixer_oracle
 import numpy as np
-import pytest
 import sparse_oracle
 
 import small
-from lra.errors import UserError
 from lra.models import sinkhorn
 from lra.models.sinkhorn import Mixer
 
@@ -147,9 +145,3 @@ def test_padding_is_never_seen():
   got, want = (np.asarray(apply(y))[mask]
                for y in (np.where(mask[..., None], x, np.float32(9)), x))
   np.testing.assert_array_equal(got, want)
-
-
-def test_impossible_temperature_is_refused():
-  x, mask = mixer_oracle.ragged(20, width=12)
-  with pytest.raises(UserError, match='temperature above 0'):
-    mixer_oracle.shapes(SMALL(temperature=0.0), x, mask)

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -275,3 +276,20 @@ def test_seeds_of_different_code_are_said_to_be(place):
   assert 'different versions' not in text(place)
   publish.publish(run(seed=1, model_sha256='b' * 64), place)
   assert "**seeds ran different versions of the model's file**" in text(place)
+
+
+def test_what_a_kill_left_undone_is_known(place):
+  """Neither record nor page; the record alone; both; the record of another."""
+  mine, other = run(), run(steps_per_s=1.0)
+  assert not publish.done(mine, place)
+  publish.publish(mine, place)
+  assert publish.done(mine, place)
+  record = place.path(mine)
+  os.utime(place.page, (0, 0))
+  assert not publish.done(mine, place)
+  result.write(record, other)  # newer than the page, as in a fresh checkout
+  os.utime(place.page, (0, 0))
+  assert publish.done(mine, place)
+  place.page.unlink()
+  record.unlink()
+  assert not publish.done(mine, place)

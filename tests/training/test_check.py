@@ -1,12 +1,15 @@
 """Checks of a config: each is one sentence that names the field."""
 
+import dataclasses
 import importlib
 import math
 
+import flax.linen as nn
+import jax.numpy as jnp
 import pytest
 
 from configs import protocols
-from lra import fields, tasks
+from lra import fields, models, tasks
 from lra.errors import UserError
 from lra.training import check
 
@@ -56,7 +59,7 @@ def test_every_number_is_held_to_its_range(name):
   if field.low is not None:
     wrong.append(field.low - 1)
   if field.high is not None:
-    wrong.append(field.high + 1)
+    wrong.append(field.high + 1 if field.type is int else 2 * field.high)
   wrong += [x for x in (field.above, field.below) if x is not None]
   for value in wrong:
     limits = [x for x in (field.low, field.high, field.above, field.below)
@@ -70,7 +73,53 @@ def test_every_number_is_held_to_its_range(name):
       try:
         check.check(c, 1)
       except UserError as e:  # another field's, or a rule of two fields
-        assert f'config.{name}={limit} is not possible' not in str(e)
+        assert f'config.{name}={limit} is not possible: it' not in str(e)
+
+
+def _numbers(model):
+  """The arguments of a mixer that are numbers and no fields of all configs."""
+  return [f for f in dataclasses.fields(models.module(model).Mixer)
+          if f.type in (int, float) and f.name not in check.GIVEN
+          and f'model.{f.name}' not in fields.FIELDS]
+
+
+ARGUMENTS = [(m, f) for m in models.names() for f in _numbers(m)]
+
+
+@pytest.mark.parametrize('model,argument', ARGUMENTS, ids=lambda x: getattr(
+    x, 'name', x))
+def test_every_number_of_a_mixer_is_held_to_its_range(model, argument):
+  limits = argument.metadata
+  low, high = (limits.get(a, limits.get(b)) for a, b in (
+      ('low', 'above'), ('high', 'below')))
+  assert low is not None and high is not None, 'declare both ends'
+  wrong = [low if 'above' in limits else low - 1,
+           high if 'below' in limits else 2 * high + 1, True, 'x']
+  wrong += [1.5] if argument.type is int else [math.nan, math.inf]
+  mixer = models.module(model).Mixer
+  for value in wrong:
+    with pytest.raises(UserError) as e:
+      check.check_arguments(mixer, model, {argument.name: value})
+    assert f'config.model.{argument.name}=' in str(e.value)
+    assert f'{low}' in str(e.value) and f'{high}' in str(e.value)
+  for value in (argument.default, *(
+      limits[end] for end in ('low', 'high') if end in limits)):
+    check.check_arguments(mixer, model, {argument.name: value})
+
+
+def test_arguments_without_a_range_are_finite_and_whole_where_they_should_be():
+  class Mixer(nn.Module):
+    slope: float = 1.0
+    count: int = 3
+    anything: dict | None = None
+    dtype: jnp.dtype = jnp.float32
+
+  for name, value in (('slope', math.nan), ('slope', 'x'), ('count', 1.5),
+                      ('count', 2**31), ('count', -2**31)):
+    with pytest.raises(UserError, match=rf'config\.model\.{name}='):
+      check.check_arguments(Mixer, 'own', {name: value})
+  check.check_arguments(Mixer, 'own', {
+      'slope': -3, 'count': -3, 'anything': {'a': 1}})
 
 
 @pytest.mark.parametrize('name', [

@@ -1,0 +1,155 @@
+"""The flag --config: a file, a task and changes of fields make a config.
+
+Whatever the file or a change gets wrong is a UserError of one sentence, and
+is found before any work is done.
+"""
+
+import difflib
+import pathlib
+import re
+import sys
+import traceback
+import types
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from lra.errors import UserError
+from lra.fields import FIELDS
+
+_FORM = ('--config has the form configs/<model>.py:<task>, and --list shows '
+         'the models and tasks')
+
+
+def define(values: flags.FlagValues = flags.FLAGS,
+           argv: list[str] | None = None) -> flags.FlagHolder:
+  """Defines --config.
+
+  Args:
+    values: the flags that it joins.
+    argv: the arguments that change fields; those of the process by default.
+
+  Returns:
+    What holds the config once flags are parsed, locked and with references.
+  """
+  holder = config_flags.DEFINE_config_file(
+      'config', None, 'configs/<model>.py:<task>[,protocol=<name>]; fields are '
+      'changed like --config.train.steps=100.', lock_config=True,
+      flag_values=values, sys_argv=argv)
+  values['config'].parser = _Parser(argv)
+  return holder
+
+
+def resolve(config: ConfigDict | None) -> ConfigDict | None:
+  """The config without references, checked as far as no device is needed.
+
+  Raises:
+    UserError: no run can be made of it; the message names the field.
+  """
+  if config is None:
+    return None
+  from lra import objectives, tasks
+  from lra.training import build, check
+  check.check(config)
+  objectives.get(config.objective)
+  config = config.copy_and_resolve_references()
+  build.encoder(config, tasks.get(config.task), 'float32')
+  return config
+
+
+class _Parser(flags.ArgumentParser):
+  """Makes the config of `<file>:<argument>`."""
+
+  def __init__(self, argv):
+    super().__init__()
+    self._argv = argv
+
+  def parse(self, path):
+    """See `flags.ArgumentParser.parse`."""
+    path, *argument = path.split(':', 1)
+    try:
+      config = _get_config(path)(*argument)
+      if isinstance(config, ConfigDict):
+        config.lock()  # which computes what is derived
+    except UserError:
+      raise
+    except (Exception, SystemExit) as e:  # whatever somebody's file may do
+      raise UserError(_explain(path, e)) from e
+    if not isinstance(config, ConfigDict):
+      raise UserError(
+          f'{path}: get_config returns {type(config).__name__} instead of a '
+          'config: begin with configs/base.py, get_config, and return it.')
+    names = _names(config)
+    for name in FIELDS:
+      if name not in names and not (
+          name.startswith('model.') and name != 'model.name'):
+        raise UserError(
+            f'{path}: get_config leaves out config.{name}: begin with '
+            'configs/base.py, get_config.')
+    for argument in sys.argv if self._argv is None else self._argv:
+      found = re.match(r'--?(?:no)?config\.([^=]*)=?(.*)', argument, re.DOTALL)
+      if found:
+        _check_change(*found.groups(), names)
+    return config
+
+  def flag_type(self):
+    """See `flags.ArgumentParser.flag_type`."""
+    return 'config'
+
+
+def _get_config(path):
+  """The function of a config file; nothing is written beside it."""
+  if not path:
+    raise UserError(f'--config= names no file: {_FORM}.')
+  try:
+    code = pathlib.Path(path).read_bytes()
+  except OSError as e:
+    raise UserError(
+        f'{path} cannot be read ({e.strerror}): {_FORM}.') from e
+  module = types.ModuleType('config_file')
+  module.__file__ = path
+  sys.modules[module.__name__] = module
+  exec(compile(code, path, 'exec'), module.__dict__)
+  if not callable(getattr(module, 'get_config', None)):
+    raise UserError(f'{path} has no function get_config: {_FORM}.')
+  return module.get_config
+
+
+def _explain(path, error):
+  """File, line and reason of what was raised while a config was made."""
+  lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+           if frame.filename == path]
+  reason = str(error)
+  if isinstance(error, SyntaxError):
+    lines, reason = [error.lineno] if error.filename == path else lines, (
+        error.msg)
+  where = f'{path}, line {lines[-1]}' if lines else path
+  reason = ' '.join(f'{type(error).__name__}: {reason}'.split())
+  return f'{where}: {reason.removesuffix(":")}.'
+
+
+def _names(config, prefix=''):
+  """Names of all fields, such as train.steps."""
+  names = []
+  for key, value in config.items(preserve_field_references=True):
+    names += _names(value, f'{prefix}{key}.') if isinstance(
+        value, ConfigDict) else [f'{prefix}{key}']
+  return names
+
+
+def _check_change(name, value, names):
+  """Whether an argument changes a field of these names, and may."""
+  if name == 'protocol':
+    raise UserError(
+        f'--config.protocol={value!r} would change the name of the protocol '
+        'and none of its settings: choose one after the task, as in '
+        '--config=configs/<model>.py:<task>,protocol=nystrom.')
+  if any(f'{n}.'.startswith(f'{name}.') for n in names):
+    return
+  group, _, last = name.rpartition('.')
+  close = [n for n in names if n.rpartition('.')[2] == last]
+  close += difflib.get_close_matches(name, names, cutoff=0.75)
+  known = [n for n in names if n.rpartition('.')[0] == group] or names
+  hint = (f'did you mean config.{close[0]}?' if close else
+          f'there are {", ".join(sorted(known))}.')
+  raise UserError(f'--config.{name} changes no field of the config: {hint}')
