@@ -197,6 +197,8 @@ class Checkpoints:
       self._best.delete(newer)  # of a validation that a kill made undone
 
   def _move_away(self, path):
+    if not path.exists():
+      return
     target = self.folder / 'damaged' / f'{path.parent.name}-{path.name}'
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(exist_ok=True)
