@@ -51,16 +51,22 @@ class Checkpoints:
       if path.exists() and not path.is_dir():
         raise UserError(
             f'{path} is not a folder: move it away, then repeat the command.')
-    self._last = self._manager('last', keep=2)
-    self._best = self._manager('best', keep=None)
+    # Without its handlers Orbax asks the first folder that it reads, which
+    # may be damaged, whether there are several items.
+    self._last = self._manager('last', keep=2, handlers={
+        'state': ocp.StandardCheckpointHandler(),
+        'memory': ocp.JsonCheckpointHandler()})
+    self._best = self._manager(
+        'best', keep=None, handlers=ocp.StandardCheckpointHandler())
     self._best_sums = {}  # step -> checksum of the best parameters
     self._names = {}  # step of a state -> step of the best that it names
 
-  def _manager(self, name, keep):
+  def _manager(self, name, keep, handlers):
+    options = ocp.CheckpointManagerOptions(
+        max_to_keep=keep, create=True, cleanup_tmp_directories=True,
+        enable_async_checkpointing=True)
     return ocp.CheckpointManager(
-        self.folder / name, options=ocp.CheckpointManagerOptions(
-            max_to_keep=keep, create=True, cleanup_tmp_directories=True,
-            enable_async_checkpointing=True))
+        self.folder / name, item_handlers=handlers, options=options)
 
   def save_last(self, step: int, state: Any, progress: dict) -> None:
     """Saves the state of `step` unless it is there; returns while writing.

@@ -154,12 +154,14 @@ def test_the_arrays_themselves_are_summed(two, tmp_path, capfd):
     assert item in capfd.readouterr().err
 
 
-@pytest.mark.parametrize('name', ['best/8', 'last/8/state', 'last/8/memory'])
+@pytest.mark.parametrize('name', [
+    'best/8', 'best/8/default', 'last/8/state', 'last/8/memory'])
 def test_what_is_missing_is_damaged(two, tmp_path, name, capfd):
   shutil.copytree(two, tmp_path, dirs_exist_ok=True)
   shutil.rmtree(tmp_path / name)
   _assert_is(_restored(tmp_path), 4)
-  assert f'{name} is damaged' in capfd.readouterr().err
+  assert f'{name.removesuffix("/default")} is damaged' in (
+      capfd.readouterr().err)
   _assert_is(_restored(tmp_path), 4)
 
 
