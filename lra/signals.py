@@ -15,6 +15,7 @@ import contextlib
 import os
 import select
 import signal
+import sys
 import threading
 import time
 
@@ -55,6 +56,7 @@ def listen() -> None:
   heard = [s for s in _SIGNALS if signal.getsignal(s) != signal.SIG_IGN]
   signal.pthread_sigmask(signal.SIG_BLOCK, heard)
   signal.signal(signal.SIGUSR1, _interrupt)
+  sys.unraisablehook = _interrupting_again(sys.unraisablehook)
   _state.has_terminal = _terminal_answers()
   _state.listening = True
   threading.Thread(target=_wait, args=(heard,), daemon=True).start()
@@ -162,6 +164,21 @@ def _interrupt(*_):
     raise Stop
 
 
+def _interrupt_main():
+  signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+
+def _interrupting_again(hook):
+  """An unraisablehook: `Stop` may be raised where nobody can catch it."""
+  def again(unraisable):
+    if unraisable.exc_type is Stop:  # a callback of the garbage collector
+      threading.Timer(0.1, _interrupt_main).start()
+    else:
+      hook(unraisable)
+
+  return again
+
+
 def _wait(heard):
   """The thread: hears the signals, one after another."""
   while True:
@@ -186,7 +203,7 @@ def _first(number):
   _say(f'{_state.reason}: will stop {when}; Ctrl-C stops at once.')
   _pass_on(number)
   if what == _INTERRUPT:
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+    _interrupt_main()
 
 
 def _pass_on(number):

@@ -94,6 +94,22 @@ def test_what_is_interrupted_tidies_up(tmp_path):
   assert process.returncode == signals.STOPPED and 'tidied' in out
 
 
+def test_an_interruption_that_is_swallowed_comes_again():
+  """By a callback of the garbage collector, as JAX has one."""
+  process = _start(
+      'import gc, time\n'
+      'def callback(*_): print("ready"); time.sleep(1)\n'
+      'try:\n'
+      '  with signals.interrupting():\n'
+      '    gc.callbacks.append(callback); gc.collect(); gc.callbacks.clear()\n'
+      '    time.sleep(60)\n'
+      'except signals.Stop:\n'
+      '  raise SystemExit(signals.STOPPED)')
+  process.send_signal(signal.SIGTERM)
+  code, lines = _end(process)
+  assert code == signals.STOPPED and len(lines) == 1, lines
+
+
 def test_short_work_is_not_left_half_done(tmp_path):
   process = _start(
       'import pathlib, time\n'
