@@ -2,6 +2,7 @@
 
 Usage: python -m tests.stress [--minutes=30] [--seed=0] [--kills=N]
                               [--only=train,sweep,prepare,publish]
+                              [--rounds=3,7]
 
 A round starts one command, does something to it at a random moment, starts it
 again, and so on; at last it is left to end. Its outputs are then those of an
@@ -122,6 +123,7 @@ def main() -> int:
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--kills', type=int, default=10**9)
   parser.add_argument('--only', default='train,sweep,prepare,publish')
+  parser.add_argument('--rounds', help='these only, by their numbers')
   args = parser.parse_args()
   signal.signal(signal.SIGINT, signal.default_int_handler)
   chosen = [w for w in works() if w.name in args.only.split(',')]
@@ -134,7 +136,9 @@ def main() -> int:
       bench.undisturbed(work)
       print(f'{work.name}: {bench.seconds[work.name]:.1f} s undisturbed',
             flush=True)
-    for number in itertools.count():
+    numbers = map(int, args.rounds.split(',')) if args.rounds else (
+        itertools.count())
+    for number in numbers:
       left = args.kills - tried.total()
       if time.monotonic() >= end or left <= 0:
         break
