@@ -18,12 +18,14 @@ import itertools
 import math
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
+from lra.errors import UserError
 from tests.stress import kills
 from tests.stress.works import ROOT, Work, works
 
@@ -96,7 +98,10 @@ class Bench:
     if code:
       wrong.append(f'exit code {code} at last: '
                    + (folder / 'stderr').read_text()[-500:])
-    return done, wrong + self._differences(work, folder)
+    wrong += self._differences(work, folder)
+    if not wrong:
+      shutil.rmtree(folder)
+    return done, wrong
 
   def _end(self, process, action, folder):
     try:
@@ -110,7 +115,10 @@ class Bench:
     return [f'{action}: {what}: {errors[-1500:]}'] if what else []
 
   def _differences(self, work, folder):
-    want, got = self.expected[work.name], work.outputs(folder)
+    try:
+      want, got = self.expected[work.name], work.outputs(folder)
+    except (OSError, UserError, ValueError) as e:
+      return [f'its outputs cannot be read: {e}']
     return [f'{name} differs' for name in sorted(want.keys() | got.keys())
             if want.get(name) != got.get(name)]
 
@@ -127,34 +135,46 @@ def main() -> int:
   args = parser.parse_args()
   signal.signal(signal.SIGINT, signal.default_int_handler)
   chosen = [w for w in works() if w.name in args.only.split(',')]
-  tried, kept = collections.Counter(), collections.Counter()
-  by_action = collections.Counter()
-  end = time.monotonic() + 60 * args.minutes
+  rounds = []
   with (tempfile.TemporaryDirectory(prefix='stress-') as folder,
-        contextlib.closing(Bench(pathlib.Path(folder))) as bench):
+        contextlib.closing(Bench(pathlib.Path(folder))) as bench,
+        contextlib.suppress(KeyboardInterrupt)):
     for work in chosen:
       bench.undisturbed(work)
       print(f'{work.name}: {bench.seconds[work.name]:.1f} s undisturbed',
             flush=True)
-    numbers = map(int, args.rounds.split(',')) if args.rounds else (
-        itertools.count())
-    for number in numbers:
-      left = args.kills - tried.total()
+    end = time.monotonic() + 60 * args.minutes
+    for number in (map(int, args.rounds.split(',')) if args.rounds
+                   else itertools.count()):
+      left = args.kills - sum(len(done) for _, done, _ in rounds)
       if time.monotonic() >= end or left <= 0:
         break
       work = chosen[number % len(chosen)]
       done, wrong = bench.round(work, number, args.seed, left)
-      tried[work.name] += len(done)
-      kept[work.name] += 0 if wrong else len(done)
-      by_action.update(done)
+      rounds.append((work.name, done, wrong))
       print(f'round {number} {work.name}: {", ".join(done)}: '
             f'{"; ".join(wrong) or "identical"}', flush=True)
-  print('\n| work | kills tried | identical |\n| :-- | --: | --: |')
-  for name in tried:
-    print(f'| {name} | {tried[name]} | {kept[name]} |')
-  print(f'| all | {tried.total()} | {kept.total()} |\n')
-  print(', '.join(f'{n} {a}' for a, n in sorted(by_action.items())))
-  return int(kept != tried)
+  print(table(rounds))
+  return int(any(wrong for _, _, wrong in rounds))
+
+
+def table(rounds: list[tuple[str, list[str], list[str]]]) -> str:
+  """Kills of each work and of each kind.
+
+  Args:
+    rounds: name of the work, actions done, and what is wrong, of each.
+  """
+  tried, kept, kinds = (collections.Counter() for _ in range(3))
+  for name, done, wrong in rounds:
+    kinds.update(done)
+    for row in (name, 'all'):
+      tried[row] += len(done)
+      kept[row] += 0 if wrong else len(done)
+  rows = [f'| {name} | {n} | {kept[name]} |'
+          for name, n in sorted(tried.items(), key=lambda x: x[0] == 'all')]
+  return '\n'.join([
+      '', '| work | kills tried | identical |', '| :-- | --: | --: |', *rows,
+      '', ', '.join(f'{n} {kind}' for kind, n in sorted(kinds.items()))])
 
 
 if __name__ == '__main__':
