@@ -72,15 +72,17 @@ def _commits(row):
 
 def _version(run):
   """The commit; where that does not say what ran, the files by their hashes."""
-  if run.git_commit and not run.git_dirty:
-    return run.git_commit[:8]
+  commits = run.git_commits or [run.git_commit or '']
+  commit = ' + '.join(text[:8] for text in commits)
+  if commit and not run.git_dirty:
+    return commit
   files = ', '.join(
       f'{what} {digest[:8]}' for what, digest in (
           ('model', run.model_sha256), ('config', run.config_sha256))
       if digest)
-  if not run.git_commit:
+  if not commit:
     return files
-  return f'{run.git_commit[:8]} (modified{files and ": "}{files})'
+  return f'{commit} (modified{files and ": "}{files})'
 
 
 def _changes(row):

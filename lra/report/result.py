@@ -115,6 +115,7 @@ class Result(File):
     kernel: the kernel that the mixers ran.
     git_commit, git_dirty: version of the code, and whether what ran was
       modified or is not in it; None outside of a checkout.
+    git_commits: all versions, where a run was continued under another one.
     model_sha256, config_sha256: of the files that the model and the config
       were read from; None where that is not known.
     changes: the settings that were not the protocol's, {field of the config:
@@ -148,6 +149,7 @@ class Result(File):
   kernel: Text | None
   git_commit: Text | None
   git_dirty: bool | None
+  git_commits: list[Text] = []
   model_sha256: Digest | None = None
   config_sha256: Digest | None = None
   changes: dict[str, Any] | None = None

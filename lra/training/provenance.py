@@ -49,6 +49,30 @@ def of_model(name: str) -> dict:
       'changes': _command.changes}
 
 
+def continued(before: dict, now: dict) -> dict:
+  """Where a run comes from that other processes have begun.
+
+  Args:
+    before: what env.json says of it, with what `of_model` gave them.
+    now: what `of_model` gives this process.
+
+  Returns:
+    `now` and, where there were several, `git_commits`, the first one first;
+    `git_dirty` of any of them, and where the file of the model or the config
+    was another one.
+  """
+  commits = before.get('git_commits') or [before.get('git_commit')]
+  commits = list(dict.fromkeys(c for c in (*commits, now['git_commit']) if c))
+  other = any(
+      before.get(name) not in (None, now[name])
+      for name in ('model_sha256', 'config_sha256'))
+  dirty = now['git_dirty']
+  if dirty is not None:
+    dirty = bool(dirty or before.get('git_dirty') or other)
+  return {**now, 'git_dirty': dirty,
+          'git_commits': commits if len(commits) > 1 else []}
+
+
 def _sha256(path):
   """Hex digest of a file, None where there is none to read."""
   try:

@@ -16,7 +16,7 @@ from lra.errors import UserError
 from lra.report import curves, floors
 from lra.report.result import Result
 from lra.terminal import StopRequest, bar, say
-from lra.training import evaluate, optim, outcome, program, run
+from lra.training import evaluate, optim, outcome, program, provenance, run
 from lra.training.checkpoint import Checkpoints
 from lra.training.clock import Clock
 
@@ -143,6 +143,8 @@ class Trainer:
     self.floors = floors.of_data(self.program.objective.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self._restore()
+    if self.step:
+      self.identity |= provenance.continued(began, self.identity)
     self._write_environment()
     self._seed = self.program.put_seed()
     self._learning_rate = optim.schedule(config)

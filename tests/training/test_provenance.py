@@ -34,3 +34,23 @@ def test_the_config_file_of_the_command_is_hashed_and_looked_up(tmp_path):
 
 def test_a_model_without_a_file_has_no_hash():
   assert provenance.of_model('nobody')['model_sha256'] is None
+
+
+NOW = {'git_commit': 'b', 'git_dirty': False, 'model_sha256': '2',
+       'config_sha256': None, 'kernel': 'xla'}
+
+
+@pytest.mark.parametrize('before, commits, dirty', [
+    ({}, [], False),
+    ({'git_commit': 'b', 'git_dirty': False, 'model_sha256': '2'}, [], False),
+    ({'git_commit': 'a', 'git_dirty': False, 'model_sha256': '2'}, ['a', 'b'],
+     False),
+    ({'git_commit': 'a', 'git_dirty': True}, ['a', 'b'], True),
+    ({'git_commit': 'b', 'git_dirty': False, 'model_sha256': '1'}, [], True),
+    ({'git_commit': 'c', 'git_commits': ['b', 'c'], 'git_dirty': False},
+     ['b', 'c'], False),
+    ({'git_commit': None, 'git_dirty': None}, [], False)])
+def test_a_resumed_run_says_what_all_its_processes_were(
+    before, commits, dirty):
+  made = provenance.continued(before, NOW)
+  assert made == {**NOW, 'git_commits': commits, 'git_dirty': dirty}

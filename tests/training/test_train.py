@@ -101,8 +101,13 @@ def test_six_steps_equal_three_and_three(
   assert (stopped.status, stopped.steps) == ('stopped', 3)
   assert stopped.test is None
   assert (tmp_path / 'checkpoints' / 'last' / '3').is_dir()
-  train.train(_config(mini_data), tmp_path)
+  environment = files.read_json(tmp_path / 'env.json')
+  files.write_json(
+      tmp_path / 'env.json', {**environment, 'git_commit': 'older'})
+  resumed = train.train(_config(mini_data), tmp_path)
   _assert_same_run(whole, tmp_path, _config(mini_data), 4)
+  if environment['git_commit']:  # in a checkout
+    assert resumed.git_commits == ['older', environment['git_commit']]
 
 
 def test_a_run_keeps_the_dtype_it_began_with(
