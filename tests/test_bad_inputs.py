@@ -418,7 +418,9 @@ def _run(fork, case, folder):
   assert _files(folder) == before
 
 
-@pytest.mark.parametrize('case', [*REVIEWED, *OWN, *_limits()], ids=str)
+@pytest.mark.parametrize('case', [
+    *REVIEWED, *OWN, *(pytest.param(case, marks=pytest.mark.full)
+                       for case in _limits())], ids=str)
 def test_bad_input_is_one_sentence_and_leaves_nothing(case, fork, tmp_path):
   _run(fork, case, tmp_path)
 
