@@ -1,5 +1,6 @@
 """The run directory: config, environment, metrics, result; all atomic."""
 
+import contextlib
 import fcntl
 import json
 import pathlib
@@ -66,6 +67,7 @@ class Run:
 
   def __init__(self, folder: pathlib.Path, config: dict):
     self.folder = folder
+    self._made = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
       folder.mkdir(parents=True, exist_ok=True)
       self._lock = open(folder / '.lock', 'w')
@@ -79,8 +81,18 @@ class Run:
           f'Cannot write to the run directory {folder} ({e.strerror}): choose '
           'another with --workdir.') from e
     check_config(folder, config)
-    if not (folder / 'config.json').exists():
+    self._new = not (folder / 'config.json').exists()
+    if self._new:
       write_json(folder / 'config.json', config)
+
+  def undo(self) -> None:
+    """Removes what this object has made: nothing else was done in it."""
+    if self._new:
+      for name in ('config.json', '.lock'):
+        (self.folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # what others use by now
+      for path in self._made:
+        path.rmdir()
 
   def close(self) -> None:
     """Lets go of the directory."""

@@ -136,8 +136,7 @@ class Trainer:
     self.program = program.make(config, dtype=began.get('dtype'))
     self.identity = outcome.identity(self.program)
     self.run = run.Run(folder, config.to_dict())
-    with signals.interrupting():
-      self.data = prepared.load(config.task, config.data_dir or None)
+    self.data = self._load()
     if config.train.include_val:
       self.data = prepared.fold_val_into_train(self.data)
     self.floors = floors.of_data(self.program.objective.task, self.data)
@@ -156,6 +155,15 @@ class Trainer:
   @property
   def title(self) -> str:
     return f'{self.config.model.name} on {self.config.task}'
+
+  def _load(self):
+    try:
+      with signals.interrupting():
+        return prepared.load(
+            self.config.task, self.config.data_dir or None)
+    except UserError:
+      self.run.undo()
+      raise
 
   def _restore(self):
     restored = self.checkpoints.restore_last(

@@ -110,6 +110,17 @@ def test_six_steps_equal_three_and_three(
     assert resumed.git_commits == ['older', environment['git_commit']]
 
 
+def test_without_sound_data_no_run_directory_is_left(mini_data, tmp_path):
+  data = tmp_path / 'data'
+  shutil.copytree(mini_data, data)
+  next(data.rglob('*.array_record*')).write_bytes(b'')
+  before = sorted(tmp_path.rglob('*'))
+  with pytest.raises(UserError, match='is damaged'):
+    train.train(_config(data), tmp_path / 'runs' / 'mine')
+  assert [p for p in sorted(tmp_path.rglob('*')) if p.name != '.lock'] == [
+      p for p in before if p.name != '.lock']
+
+
 def test_a_run_keeps_the_dtype_it_began_with(
     mini_data, tmp_path, monkeypatch):
   """dtype=auto, begun on an accelerator and continued on a processor."""
