@@ -6,6 +6,7 @@ from kernels.lightning.api import (
   lightning_attention_packed,
 )
 from kernels.linear.api import linear_attention, linear_attention_packed
+from kernels.norm_project.api import norm_project
 from kernels.simpletron.api import (
   simpletron_attention,
   simpletron_attention_packed,
@@ -19,6 +20,7 @@ __all__ = [
   'lightning_attention_packed',
   'linear_attention',
   'linear_attention_packed',
+  'norm_project',
   'platform',
   'resolve',
   'sharded',

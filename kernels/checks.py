@@ -116,6 +116,17 @@ def check_packed(qkv, bias):
     check_float32('bias', bias, shape[2:], '[3, H, Dh]')
 
 
+def check_tokens(name, x):
+  """Raises ValueError unless x is a non-empty array [B, L, E] in `DTYPES`."""
+  shape = jnp.shape(x)
+  if len(shape) != 3 or 0 in shape:
+    raise ValueError(
+      f'{name} must be a non-empty array [B, L, E], got shape {shape}'
+    )
+  if _dtype(x) not in DTYPES:
+    raise ValueError(f'{name} must be {" or ".join(DTYPES)}, got {_dtype(x)}')
+
+
 def check_float32(name, x, shape, axes):
   """Raises ValueError unless x is a float32 array of that shape.
 

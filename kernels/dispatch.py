@@ -16,6 +16,7 @@ OPS = {
   'simpletron': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
   'lightning': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
   'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
+  'norm_project': ('xla', 'pallas_triton'),
 }
 # SimpleTRON is linear attention with identity features and no normaliser.
 _RUNS = {'simpletron': 'linear'}
@@ -27,7 +28,7 @@ _PLATFORM = {
   'cudnn': 'gpu',
 }
 # Keyword arguments that every device of a mesh gets whole.
-_REPLICATED = ('slopes', 'bias')
+_REPLICATED = ('slopes', 'bias', 'weight')
 
 # (platform, interpreter parameters) set by `target`, else None.
 _target = contextvars.ContextVar('kernels_target', default=None)
@@ -67,8 +68,8 @@ def resolve(op, kernel, shape, dtype, **needs):
     op: one of `OPS`.
     kernel: one of `OPS[op]`, or 'auto' (None means the same) for the best that
       can run: the device's own where it supports the operands.
-    shape: (B, L, H, Dh) of q.
-    dtype: dtype of q.
+    shape: (B, L, H, Dh) of q; of 'norm_project' (B, L, E) of o.
+    dtype: dtype of q, or of o.
     **needs: what else the call asks of a kernel: `value_width` (int, where it
       is not Dh) of 'linear' and 'softmax', `state` (bool: takes or returns
       one) of 'linear' and 'simpletron', `segments` (bool: several sequences
@@ -192,9 +193,9 @@ def sharded(function, mesh=None, axis='data'):
   """`function` (an op of this package) split over the batch under a mesh.
 
   Pallas calls cannot be partitioned by the compiler, so they run inside
-  `jax.shard_map`. The positional arguments (q, k, v, or qkv) and the keyword
-  arguments that are arrays are split over mesh axis `axis` along B, slopes
-  and bias are replicated, results are split along B.
+  `jax.shard_map`. The positional arguments (q, k, v, or qkv, or o) and the keyword
+  arguments that are arrays are split over mesh axis `axis` along B, slopes,
+  bias and weight are replicated, results are split along B.
 
   Args:
     function: an op of this package.

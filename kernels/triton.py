@@ -33,6 +33,11 @@ def supported(shape, dtype, interpret, local):
       f'pallas_triton supports head widths Dh (last dimension of q, k, v) '
       f'from {WIDTHS[0]} to {WIDTHS[-1]}, got {shape[-1]}'
     )
+  check_device(interpret, local)
+
+
+def check_device(interpret, local):
+  """Raises NotImplementedError for a device that is too old."""
   if interpret is None and local:
     _check_device()
 

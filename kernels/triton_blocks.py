@@ -184,9 +184,9 @@ class Place:
     top = index * self.shape.width + first
     return ref.at[pl.ds(top, size), pl.ds(left, width)], _both(inside, lanes)
 
-  def load_row(self, ref, index):
-    """Row `index` of [N, Dh]: [lanes]."""
-    return _load(*self._vector(ref, index))
+  def load_row(self, ref, index, block=None):
+    """Row `index` of [N, Dh]: [lanes], or a block of columns."""
+    return _load(*self._vector(ref, index, block))
 
   def store_row(self, ref, index, x, block=None):
     view, mask = self._vector(ref, index, block)

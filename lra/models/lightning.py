@@ -20,7 +20,6 @@ import kernels
 from lra.errors import UserError
 from lra.nn import layers
 from lra.nn.linear_mixer import LinearMixer
-from lra.nn.norm_project import norm_project
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'
@@ -91,7 +90,7 @@ class Mixer(LinearMixer):
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
     """Norm over all heads, gate and output projection: [B, L, D]."""
-    if kernels.platform() == 'tpu' and not self.gate:
+    if self._at_once(o_BxLxHxDh):
       return self._merge_at_once(o_BxLxHxDh, x_BxLxD)
     o_BxLxHxDh = nn.RMSNorm(
         reduction_axes=(-2, -1), feature_axes=(-2, -1), dtype=self.dtype,
@@ -102,16 +101,28 @@ class Mixer(LinearMixer):
           self.qkv_bias))
     return super().merge(o_BxLxHxDh, x_BxLxD)
 
+  def _at_once(self, o_BxLxHxDh):
+    """Whether the norm costs less inside the product than before it.
+
+    On a TPU always: its compiler joins them. On a GPU with a kernel for it.
+    """
+    if self.gate or kernels.platform() == 'cpu':
+      return False
+    if kernels.platform() == 'tpu':
+      return True
+    return self.kernel != 'xla' and 'xla' != kernels.resolve(
+        'norm_project', 'auto', (*o_BxLxHxDh.shape[:2], self.qkv_width),
+        self.dtype)
+
   def _merge_at_once(self, o_BxLxHxDh, x_BxLxD):
     """The same, with the norm inside the product."""
     heads = o_BxLxHxDh.shape[2:]
     scale_E = _Scale(heads, name='norm')().reshape(-1)
     kernel_ExD, bias_D = layers.Projection(
         heads, x_BxLxD.shape[-1:], self.dtype, name='out').weights()
-    return norm_project(
+    return kernels.sharded(kernels.norm_project)(
         o_BxLxHxDh.reshape(*o_BxLxHxDh.shape[:2], -1),
-        (scale_E[:, None] * kernel_ExD).astype(self.dtype),
-        bias_D.astype(self.dtype))
+        weight=scale_E[:, None] * kernel_ExD, bias=bias_D)
 
 
 class _Scale(nn.Module):

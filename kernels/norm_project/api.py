@@ -1,0 +1,47 @@
+"""RMS norm and projection in one: the public function and its dispatch."""
+
+import jax.numpy as jnp
+
+from kernels import checks, dispatch
+from kernels.norm_project import vjp
+
+
+def norm_project(o, *, weight, bias, eps=1e-6, kernel='auto'):
+  """An RMS norm (arXiv 1910.07467, equation 4) and the projection after it.
+
+    y_i = r_i (o_i W) + b,  r_i = (mean_e o_ie^2 + eps)^(-1/2)
+
+  The norm's own scale is a factor of the rows of W, which the caller
+  multiplies in. No normalised copy of o is written.
+
+  Args:
+    o: [B, L, E], float32 or bfloat16. Means and sums are float32.
+    weight: W, float32 [E, D]; multiplied in the dtype of o.
+    bias: b, float32 [D].
+    eps: a Python number.
+    kernel: one of `kernels.OPS['norm_project']`, or 'auto': the device's own
+      where it supports the operands, else 'xla', whose float32 products have
+      JAX's default precision.
+
+  Returns:
+    y, [B, L, D] in the dtype of o.
+
+  Raises:
+    ValueError: an argument has the wrong shape, dtype or value.
+    NotImplementedError: a named kernel cannot run; says why.
+  """
+  checks.check_tokens('o', o)
+  width = jnp.shape(weight)[-1:]
+  checks.check_float32('weight', weight, (o.shape[-1], *width), '[E, D]')
+  checks.check_float32('bias', bias, width, '[D]')
+  eps = checks.check_number('eps', eps)
+  name = dispatch.resolve('norm_project', kernel, o.shape, o.dtype)
+  y_NxD = vjp.run(
+    name,
+    eps,
+    dispatch.interpret_params(),
+    o.reshape(-1, o.shape[-1]),
+    weight,
+    bias,
+  )
+  return y_NxD.reshape(*o.shape[:2], -1)

@@ -1,0 +1,137 @@
+"""RMS norm and projection in Triton: one kernel forward, one backward.
+
+Forward reads o and writes y. Backward reads dy and o, writes do and r dy, and
+leaves dW = o^T (r dy) to a plain product. With t = dy W^T in the registers of
+a program,
+
+  do_i = r_i t_i - r_i^3 (t_i . o_i) / E o_i
+
+needs a whole row of t; where that is too wide, a program makes its blocks of
+columns twice, for the sum and for the result.
+"""
+
+import dataclasses
+import functools
+
+import jax.numpy as jnp
+
+from kernels import dispatch, triton
+from kernels.norm_project import pallas_triton_rows as rows
+from kernels.triton_blocks import Shape, Tools, padded
+
+
+def supported(shape, dtype):
+  """Raises NotImplementedError where the device is too old."""
+  del shape, dtype  # every width, and both dtypes that there are
+  triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
+
+
+def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
+  """(y, what `backward` needs or None); see `kernels.norm_project.vjp`."""
+  size = _forward_size(w_ExD.shape[1], o_NxE.dtype)
+  plan = rows.Plan(*_shapes(o_NxE, w_ExD, size), eps, _tools(interpret))
+  outs = _run(
+    'norm_project',
+    rows.outputs,
+    plan,
+    size,
+    plan.o.blocks * plan.y.column_blocks,
+    {'o': o_NxE, 'weight': w_ExD, 'bias': b_D[None]},
+    {
+      'y': ((o_NxE.shape[0], w_ExD.shape[1]), o_NxE.dtype),
+      'r': ((o_NxE.shape[0],), jnp.float32) if save else None,
+    },
+    interpret,
+  )
+  return outs['y'], (o_NxE, w_ExD, outs['r']) if save else None
+
+
+def backward(saved, dy_NxD, eps, interpret):
+  """Gradients of o in its dtype, of W and b in float32."""
+  o_NxE, w_ExD, r_N = saved
+  size = _backward_size(o_NxE.shape[1], o_NxE.dtype)
+  whole = o_NxE.shape[1] <= size.whole
+  plan = rows.Plan(
+    *_shapes(o_NxE, w_ExD, size), eps, _tools(interpret), whole
+  )
+  outs = _run(
+    'norm_project_gradients',
+    rows.gradients,
+    plan,
+    size,
+    plan.o.blocks,
+    {'dy': dy_NxD, 'o': o_NxE, 'weight': w_ExD, 'r': r_N},
+    {
+      'do': (o_NxE.shape, o_NxE.dtype),
+      'scaled': (dy_NxD.shape, dy_NxD.dtype),
+      'dbias': ((plan.o.blocks, w_ExD.shape[1]), jnp.float32),
+    },
+    interpret,
+  )
+  dw_ExD = jnp.dot(
+    o_NxE.T, outs['scaled'], preferred_element_type=jnp.float32
+  )
+  return outs['do'], dw_ExD, outs['dbias'].sum(0)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Size:
+  """Of a program: rows; columns of o, W and y at a time; warps and stages.
+
+  Backward, also the width of o up to which a program has whole rows of t.
+  """
+
+  rows: int
+  o: int
+  y: int
+  warps: int
+  stages: int
+  whole: int = 0
+
+
+def _forward_size(width, dtype):
+  """A block of y, and how many columns of o a step multiplies."""
+  if dtype == jnp.float32:
+    return _Size(64, 32, min(padded(width), 64), 4, 2)
+  return _Size(128, 64, min(padded(width), 128), 8, 3)
+
+
+def _backward_size(width, dtype):
+  """A block of t, and how many columns of dy a step multiplies."""
+  lanes = padded(width)
+  if dtype == jnp.float32:
+    return _Size(32, min(lanes, 128), 32, 8, 2, 256)
+  columns = min(lanes, 128 if width <= 512 else 256)
+  return _Size(64, columns, 32, 8 if lanes > 128 else 4, 3, 512)
+
+
+def _shapes(o_NxE, w_ExD, size):
+  """The blocks of o, W and y: each is a single sequence of a single head."""
+  (n, e), d = o_NxE.shape, w_ExD.shape[1]
+
+  def shape(length, width, rows, columns):
+    return Shape(1, length, 1, width, False, rows, columns)
+
+  return (
+    shape(n, e, size.rows, size.o),
+    shape(e, d, size.o, size.y),
+    shape(n, d, size.rows, size.y),
+  )
+
+
+def _tools(interpret):
+  return Tools(interpret is not None)
+
+
+def _run(name, kernel, plan, size, programs, ins, outs, interpret):
+  like = functools.partial(dispatch.like, ins['o'])
+  return triton.call(
+    name,
+    functools.partial(kernel, plan=plan),
+    ins,
+    {n: x if x is None else like(*x) for n, x in outs.items()},
+    grid=(programs,),
+    warps=size.warps,
+    stages=size.stages,
+    interpret=interpret,
+  )
