@@ -193,9 +193,9 @@ def sharded(function, mesh=None, axis='data'):
   """`function` (an op of this package) split over the batch under a mesh.
 
   Pallas calls cannot be partitioned by the compiler, so they run inside
-  `jax.shard_map`. The positional arguments (q, k, v, or qkv, or o) and the keyword
-  arguments that are arrays are split over mesh axis `axis` along B, slopes,
-  bias and weight are replicated, results are split along B.
+  `jax.shard_map`. The positional arguments (q, k, v, or qkv, or o) and the
+  keyword arguments that are arrays are split over mesh axis `axis` along B,
+  slopes, bias and weight are replicated, results are split along B.
 
   Args:
     function: an op of this package.

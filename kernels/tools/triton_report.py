@@ -87,7 +87,8 @@ def programs(op, width, dtype, packed, masked):
   """A training step's program, and a description of its arguments.
 
   Packed, it is what a model runs: with the gradient of a bias and, of
-  lightning attention, SiLU.
+  lightning attention, SiLU. A norm and its projection have H heads of that
+  width, whose number D equals.
   """
   import jax
   import jax.numpy as jnp
@@ -95,6 +96,8 @@ def programs(op, width, dtype, packed, masked):
   import kernels
 
   b, length, h = SHAPE
+  if op == 'norm_project':
+    return _norm_project(h * width, dtype)
   x = jax.ShapeDtypeStruct((b, length, h, width), dtype)
   mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
   options = {'kernel': 'pallas_triton'}
@@ -121,6 +124,28 @@ def programs(op, width, dtype, packed, masked):
     return out, pull(do)
 
   return step, (arrays, x, mask)
+
+
+def _norm_project(width, dtype):
+  """`programs` of RMS norm and projection; E and D are `width`."""
+  import jax
+  import jax.numpy as jnp
+
+  import kernels
+
+  def step(o, weight, bias, dy):
+    def forward(o, weight, bias):
+      return kernels.norm_project(
+        o, weight=weight, bias=bias, kernel='pallas_triton'
+      )
+
+    y, pull = jax.vjp(forward, o, weight, bias)
+    return y, pull(dy)
+
+  o = jax.ShapeDtypeStruct((*SHAPE[:2], width), dtype)
+  weight = jax.ShapeDtypeStruct((width, width), jnp.float32)
+  bias = jax.ShapeDtypeStruct((width,), jnp.float32)
+  return step, (o, weight, bias, o)
 
 
 def compiled(card, function, arguments, folder):
@@ -160,10 +185,15 @@ def _rows(args, folder):
   for op in args.ops.split(','):
     for width in map(int, args.widths.split(',')):
       for dtype in args.dtypes.split(','):
-        for packed, masked in ((True, True), (False, False)):
+        for packed, masked in _forms(op):
           row = {'op': op, 'width': width, 'dtype': dtype, 'packed': packed}
           print(json.dumps(row | _row(args.card, folder, **row, masked=masked)),
                 flush=True)  # fmt: skip
+
+
+def _forms(op):
+  """Whether q, k, v are packed, and whether there is a mask."""
+  return ((False, False), (True, True))[: 1 if op == 'norm_project' else 2]
 
 
 def _row(card, folder, op, width, dtype, packed, masked):
@@ -207,7 +237,7 @@ def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
 def main():
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--cards', default='a100,l40s,h200,b200,rtx5090')
-  parser.add_argument('--ops', default=','.join(OPS))
+  parser.add_argument('--ops', default=','.join((*OPS, 'norm_project')))
   parser.add_argument('--widths', default='32,64,128')
   parser.add_argument('--dtypes', default='bfloat16,float32')
   parser.add_argument('--card', help=argparse.SUPPRESS)

@@ -224,7 +224,7 @@ def test_compiled(card):
   if reason:
     pytest.skip(reason)
   rows = triton_report.reports(card, ('norm_project',), COMPILED[card])
-  assert len(rows) == 2 * len(COMPILED[card])
+  assert len(rows) == 2 * len(COMPILED[card])  # two dtypes
   for row in rows:
     assert row['copies'] == 0, row
     names = {kernel['name'] for kernel in row['kernels']}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kernels
+from kernels.norm_project import vjp as norm_project
 from kernels.tools import errors
 from kernels.tools.rms import relative_rms
 from lra.models import lightning, linear_transformer, simpletron
@@ -39,6 +40,11 @@ def _run(mixer, params):
   return y, gradients
 
 
+def _close(got, want):
+  for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+    assert relative_rms(np.asarray(x), np.asarray(y)) < 1e-5
+
+
 @pytest.mark.parametrize('name', MIXERS)
 def test_the_packed_way_is_the_plain_way(name, monkeypatch):
   """Biases included, whose gradients come from the kernels."""
@@ -54,8 +60,42 @@ def test_the_packed_way_is_the_plain_way(name, monkeypatch):
   with errors.simulated('pallas_tpu'):
     got = _run(mixer, params)
   assert seen
-  for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-    assert relative_rms(np.asarray(x), np.asarray(y)) < 1e-5
+  _close(got, want)
+
+
+@pytest.mark.parametrize('direction', (
+    'causal', pytest.param('bidirectional', marks=pytest.mark.full)))
+def test_on_a_gpu_lightning_norms_inside_the_projection(
+    direction, monkeypatch):
+  """As its plain form does before it."""
+  mixer = MIXERS['lightning'].clone(direction=direction)
+  params = mixer.init(jax.random.key(1), X, MASK, train=False)
+  params = jax.tree.map(lambda p: p + 0.1, params)
+  want = _run(mixer.clone(kernel='xla'), params)
+  seen = []
+  run = norm_project.run
+  monkeypatch.setattr(
+      norm_project, 'run',
+      lambda kernel, *args: seen.append(kernel) or run(kernel, *args))
+  with errors.simulated('pallas_triton'):
+    _close(_run(mixer, params), want)
+    assert set(seen) == {'pallas_triton'}
+    del seen[:]
+    jax.eval_shape(lambda: _run(mixer.clone(kernel='xla'), params))
+  assert not seen
+
+
+@pytest.mark.full
+def test_on_a_gpu_over_a_mesh_lightning_is_what_it_is_on_one():
+  mixer = MIXERS['lightning']
+  params = mixer.init(jax.random.key(1), X, MASK, train=False)
+  mesh = jax.make_mesh((2,), ('data',),
+                       axis_types=(jax.sharding.AxisType.Auto,))
+  with errors.simulated('pallas_triton'):
+    want = _run(mixer, params)
+    with jax.set_mesh(mesh):
+      got = _run(mixer, params)
+  _close(got, want)
 
 
 @pytest.mark.parametrize('name', ('linear_transformer', 'lightning'))
@@ -68,5 +108,4 @@ def test_over_a_mesh_biases_get_the_gradient_of_the_whole_batch(name):
     want = _run(mixer, params)
     with jax.set_mesh(mesh):
       got = _run(mixer, params)
-  for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-    assert relative_rms(np.asarray(x), np.asarray(y)) < 1e-5
+  _close(got, want)
