@@ -51,9 +51,7 @@ def backward(saved, dy_NxD, eps, interpret):
   o_NxE, w_ExD, r_N = saved
   size = _backward_size(o_NxE.shape[1], o_NxE.dtype)
   whole = o_NxE.shape[1] <= size.whole
-  plan = rows.Plan(
-    *_shapes(o_NxE, w_ExD, size), eps, _tools(interpret), whole
-  )
+  plan = rows.Plan(*_shapes(o_NxE, w_ExD, size), eps, _tools(interpret), whole)
   outs = _run(
     'norm_project_gradients',
     rows.gradients,
@@ -68,9 +66,7 @@ def backward(saved, dy_NxD, eps, interpret):
     },
     interpret,
   )
-  dw_ExD = jnp.dot(
-    o_NxE.T, outs['scaled'], preferred_element_type=jnp.float32
-  )
+  dw_ExD = jnp.dot(o_NxE.T, outs['scaled'], preferred_element_type=jnp.float32)
   return outs['do'], dw_ExD, outs['dbias'].sum(0)
 
 

@@ -110,7 +110,7 @@ def gradients(ins, outs, *, plan):
     at_o.store(outs.do, n, None, do, block=_block(plan.o, c))
 
   if plan.whole:
-    blocks = tuple(n * 0 + c for c in range(plan.o.column_blocks))
+    blocks = tuple(range(plan.o.column_blocks))
     ts = products(blocks)
     dot = sum(
       jnp.sum(t * load(c), axis=1) for c, t in zip(blocks, ts, strict=True)

@@ -110,9 +110,9 @@ class Mixer(LinearMixer):
       return False
     if kernels.platform() == 'tpu':
       return True
-    return self.kernel != 'xla' and 'xla' != kernels.resolve(
-        'norm_project', 'auto', (*o_BxLxHxDh.shape[:2], self.qkv_width),
-        self.dtype)
+    shape = (*o_BxLxHxDh.shape[:2], self.qkv_width)
+    return self.kernel != 'xla' and kernels.resolve(
+        'norm_project', 'auto', shape, self.dtype) != 'xla'
 
   def _merge_at_once(self, o_BxLxHxDh, x_BxLxD):
     """The same, with the norm inside the product."""
