@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-ACTIONS = ('KILL', 'TERM', 'INT', 'INT INT', 'HUP', 'STOP CONT')
+ACTIONS = ('KILL', 'KILL', 'TERM', 'INT', 'INT INT', 'HUP', 'STOP CONT')
 # What ends the interpreter before the first line of the command is run. Later
 # no signal raises the KeyboardInterrupt that Python then shows.
 _UNHEARD = (-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP)

@@ -20,7 +20,7 @@ _TINY = {
     'encoder.mlp_width': 16, 'model.qkv_width': 16, 'model.num_heads': 2,
     'train.batch_size': 4, 'train.microbatch_size': 4,
     'train.eval_batch_size': 100, 'train.log_every': 10,
-    'train.checkpoint_minutes': 0.01}
+    'train.checkpoint_minutes': 0.03}
 # What a clock or the memory has measured; a sweep's runs differ in no other.
 _MEASURED = re.compile(r'seconds$|per_s$|_bytes$')
 
@@ -48,7 +48,7 @@ def works() -> list[Work]:
       Work('train', (
           *_RUN, '--record', '--workdir=run', '--compile_cache=../cache',
           '--config=configs/simpletron.py:listops_mini', *flags,
-          '--config.train.steps=400', '--config.train.eval_every=50'),
+          '--config.train.steps=2000', '--config.train.eval_every=250'),
            _with_results, _of_runs),
       Work('sweep', (
           *_RUN, '--record', '--sweep=sweep.txt', '--compile_cache=../cache'),
@@ -71,7 +71,7 @@ def _with_sweep(folder, shared):
   changes = ' '.join(f'{k}={v}' for k, v in _TINY.items())
   (folder / 'sweep.txt').write_text(
       f'configs/simpletron.py:listops_mini seeds=0-1 {changes} '
-      'train.steps=100 train.eval_every=20\n')
+      'train.steps=400 train.eval_every=100\n')
 
 
 def _with_records(folder, shared):
