@@ -2,7 +2,8 @@
 
 Exit codes: 0 done; 1 a bug of ours, with its traceback; 2 something for the
 user to mend, in one sentence; 3 the run diverged; 4 the device's memory was
-too small; 75 stopped early, the same command continues.
+too small; 75 stopped early, the same command continues; 130 ended by a second
+Ctrl-C.
 """
 
 import math
