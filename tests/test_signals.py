@@ -17,7 +17,7 @@ from lra import files, signals
 
 ROOT = pathlib.Path(__file__).parent.parent
 _BEGIN = (
-    'import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\n'
+    'import signal\n'
     'from lra import signals, streams; streams.keep(); signals.listen()\n')
 # Gives the session that a process leads the terminal that is its stdin.
 _LEAD = ('import fcntl, os, sys, termios\n'
@@ -27,6 +27,18 @@ _LEAD = ('import fcntl, os, sys, termios\n'
 _BUSY = ('import hashlib\n'
          'def busy(): hashlib.pbkdf2_hmac("sha256", b"a", b"b", 10**8)\n')
 _ENV = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)}
+
+
+@pytest.fixture(autouse=True)
+def heard():
+  """What nohup or a shell's & ignores, processes of a test do not."""
+  before = {}
+  for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+      before[number] = signal.signal(number, lambda *_: None)
+  yield
+  for number, handler in before.items():
+    signal.signal(number, handler)
 
 
 def _start(code, **options):
