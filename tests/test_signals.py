@@ -31,11 +31,13 @@ _ENV = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)}
 
 @pytest.fixture(autouse=True)
 def heard():
-  """What nohup or a shell's & ignores, processes of a test do not."""
-  before = {}
-  for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    if signal.getsignal(number) == signal.SIG_IGN:
-      before[number] = signal.signal(number, lambda *_: None)
+  """What nohup, a shell's & or a library ignores, processes of a test do not.
+
+  Python does not know what a library has set, as libtpu does with SIGHUP: only
+  to set a handler is sure.
+  """
+  before = {number: signal.signal(number, lambda *_: None)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
   yield
   for number, handler in before.items():
     signal.signal(number, handler)
