@@ -44,18 +44,23 @@ def check_keys_and_values(q, k, v):
 def _check_arrays(q, k, v, dtypes):
   """Non-empty arrays of four axes, of one dtype out of `dtypes`."""
   for name, x in (('q', q), ('k', k), ('v', v)):
-    shape = jnp.shape(x)
-    if len(shape) != 4 or 0 in shape:
-      raise ValueError(
-        f'{name} must be a non-empty array [B, L, H, Dh], got shape {shape}'
-      )
-    if _dtype(x) not in dtypes:
-      raise ValueError(f'{name} must be {" or ".join(dtypes)}, got {_dtype(x)}')
+    _check_array(name, x, '[B, L, H, Dh]', len(jnp.shape(x)) == 4, dtypes)
   for name, x in (('k', k), ('v', v)):
     if _dtype(x) != _dtype(q):
       raise ValueError(
         f'{name} must have the dtype of q, {_dtype(q)}, got {_dtype(x)}'
       )
+
+
+def _check_array(name, x, axes, fits, dtypes=DTYPES):
+  """A non-empty array whose shape `fits` `axes`, of one dtype of `dtypes`."""
+  shape = jnp.shape(x)
+  if not fits or 0 in shape:
+    raise ValueError(
+      f'{name} must be a non-empty array {axes}, got shape {shape}'
+    )
+  if _dtype(x) not in dtypes:
+    raise ValueError(f'{name} must be {" or ".join(dtypes)}, got {_dtype(x)}')
 
 
 def check_mask(mask, k):
@@ -106,25 +111,15 @@ def check_slopes(slopes, num_heads):
 def check_packed(qkv, bias):
   """Raises ValueError unless qkv is [B, L, 3, H, Dh] and bias fits it."""
   shape = jnp.shape(qkv)
-  if len(shape) != 5 or shape[2] != 3 or 0 in shape:
-    raise ValueError(
-      f'qkv must be a non-empty array [B, L, 3, H, Dh], got shape {shape}'
-    )
-  if _dtype(qkv) not in DTYPES:
-    raise ValueError(f'qkv must be {" or ".join(DTYPES)}, got {_dtype(qkv)}')
+  fits = len(shape) == 5 and shape[2] == 3
+  _check_array('qkv', qkv, '[B, L, 3, H, Dh]', fits)
   if bias is not None:
     check_float32('bias', bias, shape[2:], '[3, H, Dh]')
 
 
 def check_tokens(name, x):
   """Raises ValueError unless x is a non-empty array [B, L, E] in `DTYPES`."""
-  shape = jnp.shape(x)
-  if len(shape) != 3 or 0 in shape:
-    raise ValueError(
-      f'{name} must be a non-empty array [B, L, E], got shape {shape}'
-    )
-  if _dtype(x) not in DTYPES:
-    raise ValueError(f'{name} must be {" or ".join(DTYPES)}, got {_dtype(x)}')
+  _check_array(name, x, '[B, L, E]', len(jnp.shape(x)) == 3)
 
 
 def check_float32(name, x, shape, axes):

@@ -40,6 +40,14 @@ def define(values: flags.FlagValues = flags.FLAGS,
   return holder
 
 
+def made_by(arguments: list[str]) -> ConfigDict:
+  """The config of arguments --config and --config.*, with references."""
+  argv, values = ['config', *arguments], flags.FlagValues()
+  holder = define(values, argv)
+  values(argv)
+  return holder.value
+
+
 def resolve(config: ConfigDict | None) -> ConfigDict | None:
   """The config without references, checked as far as no device is needed.
 

@@ -3,8 +3,6 @@
 import pathlib
 from typing import Any
 
-from absl import flags
-
 from configs import base
 from lra import config_flag, identity
 
@@ -23,19 +21,12 @@ def changes(config: dict, made_by: str) -> dict[str, Any]:
     UserError: the protocol does not exist, or knows nothing of the task.
   """
   said = base.settings(config['task'], config['protocol'])
-  made = make([f'--config={made_by}']).to_dict()
-  own = identity.flatten({'model': made.get('model', {})})
+  made = config_flag.made_by([f'--config={made_by}'])
+  own = identity.flatten({
+      'model': made.copy_and_resolve_references().to_dict().get('model', {})})
   return identity.changes(config, {**own, **said})
 
 
 def file_of(made_by: str) -> pathlib.Path:
   """The file that --config named."""
   return pathlib.Path(made_by.split(':', 1)[0])
-
-
-def make(arguments: list[str]):
-  """The config that such a command line makes, --config and --config.*."""
-  argv, values = ['protocol', *arguments], flags.FlagValues()
-  config = config_flag.define(values, argv)
-  values(argv)
-  return config.value.copy_and_resolve_references()

@@ -101,7 +101,8 @@ def _entries(words):
     raise UserError('give all seeds at once, as in seeds=0,3 or seeds=0-4.')
   for seed in _seeds(seeds[0] if seeds else '0') if words else ():
     chosen = f'--config={words[0]}', *changes, f'--config.seed={seed}'
-    yield Entry(chosen, identity.run_folder(_config(chosen).to_dict()))
+    yield Entry(chosen, identity.run_folder(config_flag.resolve(
+        config_flag.made_by(chosen)).to_dict()))
 
 
 def _seeds(text):
@@ -118,13 +119,6 @@ def _seeds(text):
           f'to {COUNT}, at most {MOST_SEEDS} of them.')
     seeds += range(first, last + 1)
   return seeds
-
-
-def _config(chosen):
-  argv, values = ['sweep', *chosen], flags.FlagValues()
-  config = config_flag.define(values, argv)
-  values(argv)
-  return config_flag.resolve(config.value)
 
 
 def run(entries: list[Entry], *, extra: tuple[str, ...] = (),

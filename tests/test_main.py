@@ -9,17 +9,13 @@ import subprocess
 import sys
 
 import pytest
+import tiny
 
 from lra import command, main
 
 ROOT = pathlib.Path(__file__).parent.parent
 MINI = '--config=configs/simpletron.py:listops_mini'
-TINY = [
-    MINI, '--config.seq_len=24', '--config.encoder.num_layers=1',
-    '--config.encoder.width=16', '--config.encoder.mlp_width=16',
-    '--config.model.qkv_width=16', '--config.model.num_heads=2',
-    '--config.train.batch_size=4', '--config.train.microbatch_size=4',
-    '--config.train.steps=4']
+TINY = [MINI, *tiny.flags(**{'train.steps': 4})]
 
 
 def _run(*flags, cwd=ROOT):

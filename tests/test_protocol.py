@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from configs import base
-from lra import identity, protocol
+from lra import config_flag, identity, protocol
 from lra.errors import UserError
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -26,9 +26,13 @@ def at_home(monkeypatch):
 
 def made(made_by, **changes):
   """A config and what it changes, as plain values."""
-  config = protocol.make([f'--config={made_by}', *(
-      f'--config.{name}={value}' for name, value in changes.items())])
-  return protocol.changes(config.to_dict(), made_by)
+  return protocol.changes(_config(made_by, **changes), made_by)
+
+
+def _config(made_by, **changes):
+  return config_flag.made_by([f'--config={made_by}', *(
+      f'--config.{name}={value}' for name, value in changes.items())
+  ]).copy_and_resolve_references().to_dict()
 
 
 @pytest.mark.parametrize('model', MODELS)
@@ -88,8 +92,7 @@ def test_a_file_that_sets_what_the_protocol_says_changes_it(tmp_path):
 
 def renamed(**names):
   """A config in whose file these names were put, and what it changes."""
-  config = protocol.make([f'--config={SIMPLETRON}']).to_dict()
-  return protocol.changes({**config, **names}, SIMPLETRON)
+  return protocol.changes({**_config(SIMPLETRON), **names}, SIMPLETRON)
 
 
 def test_a_name_of_another_protocol_or_task_is_held_against_that_one():

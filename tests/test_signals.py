@@ -12,6 +12,7 @@ import threading
 import time
 
 import pytest
+import tiny
 
 from lra import files, signals
 
@@ -235,12 +236,8 @@ def test_what_a_failed_checkpoint_leaves_undone_is_not_shown():
 
 # The same with runs.
 
-_TINY = {
-    'seq_len': 24, 'encoder.num_layers': 1, 'encoder.width': 16,
-    'encoder.mlp_width': 16, 'model.qkv_width': 16, 'model.num_heads': 2,
-    'train.batch_size': 4, 'train.microbatch_size': 4,
-    'train.eval_batch_size': 100, 'train.eval_every': 50,
-    'train.log_every': 10}
+_TINY = {'train.eval_batch_size': 100, 'train.eval_every': 50,
+         'train.log_every': 10}
 
 
 @pytest.fixture(scope='module')
@@ -263,7 +260,7 @@ def _flags(place, data, name, **changes):
       f'--workdir={place / name / "run"}', f'--page={place / name / "page.md"}',
       f'--compile_cache={place / "cache"}',
       '--config=configs/simpletron.py:listops_mini',
-      *(f'--config.{k}={v}' for k, v in fields.items())]
+      *tiny.flags(**fields)]
 
 
 def _finished(place, name):
@@ -315,13 +312,19 @@ def _drain(terminal):
       pass
 
 
+def _training(place, data, name):
+  """A long run without a terminal that has begun to train."""
+  process = subprocess.Popen(
+      _flags(place, data, name, **{'train.steps': 10**6}), cwd=place, env=_ENV,
+      text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+      start_new_session=True)
+  _wait_for(place / name / 'run' / 'metrics.jsonl', process)
+  return process
+
+
 @pytest.mark.full
 def test_hang_up_without_a_terminal_checkpoints_and_stops(place, mini_data):
-  command = _flags(place, mini_data, 'hup', **{'train.steps': 10**6})
-  process = subprocess.Popen(
-      command, cwd=place, env=_ENV, text=True, stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE, start_new_session=True)
-  _wait_for(place / 'hup' / 'run' / 'metrics.jsonl', process)
+  process = _training(place, mini_data, 'hup')
   process.send_signal(signal.SIGHUP)
   _, errors = process.communicate()
   assert process.returncode == signals.STOPPED
@@ -333,11 +336,7 @@ def test_hang_up_without_a_terminal_checkpoints_and_stops(place, mini_data):
 
 @pytest.mark.full
 def test_a_second_ctrl_c_in_training_shows_no_traceback(place, mini_data):
-  command = _flags(place, mini_data, 'twice', **{'train.steps': 10**6})
-  process = subprocess.Popen(
-      command, cwd=place, env=_ENV, text=True, stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE, start_new_session=True)
-  _wait_for(place / 'twice' / 'run' / 'metrics.jsonl', process)
+  process = _training(place, mini_data, 'twice')
   process.send_signal(signal.SIGINT)
   assert any('SIGINT: will stop' in line for line in process.stderr)
   process.send_signal(signal.SIGINT)
@@ -353,10 +352,9 @@ def test_a_sweep_passes_signals_on(number, place, mini_data):
   folder = place / number.name
   folder.mkdir()
   (folder / 'configs').symlink_to(ROOT / 'configs')
-  fields = {**_TINY, 'train.steps': 10**6}
+  changes = tiny.words(**_TINY, **{'train.steps': 10**6})
   (folder / 'sweep.txt').write_text(
-      'configs/simpletron.py:listops_mini seeds=0-1 '
-      + ' '.join(f'{k}={v}' for k, v in fields.items()))
+      f'configs/simpletron.py:listops_mini seeds=0-1 {changes}')
   process = subprocess.Popen(
       [sys.executable, str(ROOT / 'run_lra.py'), '--sweep=sweep.txt',
        '--norecord', f'--compile_cache={place / "cache"}'], cwd=folder,

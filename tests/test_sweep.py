@@ -8,15 +8,15 @@ import sys
 import time
 
 import pytest
+import tiny
 
 from lra import files, sweep
 from lra.errors import UserError
 
 ROOT = pathlib.Path(__file__).parent.parent
-TINY = ('train.steps=40 train.eval_every=10 train.log_every=5 seq_len=24 '
-        'encoder.num_layers=1 encoder.width=16 encoder.mlp_width=16 '
-        'model.qkv_width=16 model.num_heads=2 train.batch_size=4 '
-        'train.microbatch_size=4 train.checkpoint_minutes=0.001')
+TINY = tiny.words(**{
+    'train.steps': 40, 'train.eval_every': 10, 'train.log_every': 5,
+    'train.checkpoint_minutes': 0.001})
 
 
 def _write(tmp_path, text):

@@ -9,7 +9,7 @@ import pathlib
 import urllib.parse
 
 from lra import files
-from lra.report import columns, figures, published, rows
+from lra.report import columns, figures, published, records, rows
 from lra.report import markdown as md
 from lra.report.formats import percent
 
@@ -92,7 +92,7 @@ def write(page: str | os.PathLike = PAGE,
           floors_dir: str | os.PathLike = RESULTS / 'floors',
           published_csv: str | os.PathLike | None = RESULTS / 'published.csv',
           figures_dir: str | os.PathLike = RESULTS / 'figures'
-          ) -> list[rows.LeftOut]:
+          ) -> list[records.LeftOut]:
   """Writes the page and its figures, and removes figures it no longer has.
 
   Every input is checked and every file is ready before the first is replaced.

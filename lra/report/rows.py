@@ -3,9 +3,6 @@
 A row is every seed of one task, model, protocol, configuration and data set.
 Two configurations of a model are two rows, named by the fields in which they
 differ. Only the runs of classifiers are shown: the others have no accuracy.
-
-A record that is not sound, or contradicts another, is left out and named; it
-is never the end of the others.
 """
 
 import collections
@@ -15,11 +12,9 @@ import math
 import pathlib
 
 from lra import fields, identity, tasks
-from lra.report import floors as floors_lib
-from lra.report import result
+from lra.report import records
 from lra.report.catalogue import REFERENCE
 from lra.report.formats import plain
-from lra.report.record import Unsound
 from lra.report.result import Result
 
 _SIZES = ('num_layers', 'width', 'mlp_width')
@@ -34,18 +29,6 @@ class Floor:
   name: str
   accuracy: float
   how: str
-
-
-@dataclasses.dataclass(frozen=True)
-class LeftOut:
-  """A record that is not shown.
-
-  Attributes:
-    name: its file, seen from the folder of the results.
-    why: what is wrong with it, or with which other it cannot agree.
-  """
-  name: str
-  why: str
 
 
 @dataclasses.dataclass
@@ -190,7 +173,7 @@ def mean(values) -> float | None:
 
 
 def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path
-         ) -> tuple[list[TaskBoard], list[LeftOut]]:
+         ) -> tuple[list[TaskBoard], list[records.LeftOut]]:
   """Makes a TaskBoard for each task with records, in the order of TASKS.
 
   Rows are by mean test accuracy, highest first, then by name.
@@ -199,105 +182,26 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path
     The boards, and the records which are not on them: those that are not
     sound, or contradict others.
   """
-  runs, left_out = _read(runs_dir, result.read)
-  measured, unsound = _read(floors_dir, floors_lib.read)
-  floors = {record.task: record for record in measured.values()}
-  left_out += unsound
-  runs = {path: run for path, run in runs.items()
-          if run.objective == result.CLASSIFICATION}
-  for find in (_repeated, _short):
-    for path, why in find(runs, runs_dir).items():
-      left_out.append(LeftOut(_name(path, runs_dir), why))
-      del runs[path]
+  runs, left_out = records.of_classifiers(runs_dir)
+  measured, unsound = records.of_floors(floors_dir)
+  floors = {record.task: record for record in measured}
   groups = _group(runs)
   boards = []
   for task in tasks.TASKS.values():
     mine = [row for row in groups if row.task == task.name]
     if mine or task.name in floors:
       boards.append(_board(task, mine, floors.get(task.name)))
-  return boards, left_out
-
-
-def _read(directory, read):
-  """Every record under a folder, by path, and those that are none."""
-  records, left_out = {}, []
-  for path in sorted(directory.rglob('*.json'), key=lambda p: p.as_posix()):
-    if not path.name.startswith('.'):
-      try:
-        records[path] = read(path)
-      except Unsound as error:
-        left_out.append(LeftOut(_name(path, directory), error.why))
-  return records, left_out
-
-
-def _name(path, directory):
-  return plain(f'{directory.name}/{path.relative_to(directory).as_posix()}')
-
-
-def _repeated(runs, directory):
-  """Records of a run that has another one: {path: what is wrong}.
-
-  The one whose file has the name of its run is shown.
-  """
-  found = collections.defaultdict(list)
-  for path, run in runs.items():
-    found[_key(run), run.seed].append(path)
-  wrong = {}
-  for paths in found.values():
-    shown = min(paths, key=lambda path: (
-        path != directory / runs[path].record_path, path.as_posix()))
-    for path in paths:
-      if path != shown:
-        agrees = 'the same' if runs[path] == runs[shown] else 'another'
-        wrong[path] = (
-            f'it is of the same run (config and seed) as '
-            f'{_name(shown, directory)}, which is shown and says {agrees}: '
-            'delete one of them')
-  return wrong
-
-
-def _short(runs, directory):
-  """Records that miss test examples of their data: {path: what is wrong}.
-
-  Every run on the same data must have been tested on as many. Most records
-  decide how many there are; the larger number, where no more have either.
-  """
-  found = collections.defaultdict(list)
-  for path, run in runs.items():
-    if run.test is not None:
-      found[run.task, run.data_fingerprint].append(path)
-  wrong = {}
-  for paths in found.values():
-    totals = collections.Counter(runs[path].test.examples for path in paths)
-    usual = max(totals, key=lambda total: (totals[total], total))
-    for path in paths:
-      total = runs[path].test.examples
-      if total != usual:
-        wrong[path] = (
-            f'it counts {total} test examples but others {usual} on the same '
-            'data: make the run again or delete it')
-  return wrong
-
-
-def _key(run):
-  """What the seeds of a row have in common."""
-  return (run.task, run.model, run.protocol, run.data_fingerprint,
-          json.dumps(_identity(run), sort_keys=True))
+  return boards, left_out + unsound
 
 
 def _group(runs):
   groups = collections.defaultdict(dict)
-  for run in runs.values():
-    groups[_key(run)][run.seed] = run
+  for run in runs:
+    groups[records.key(run)][run.seed] = run
   rows = [Row([run for _, run in sorted(seeds.items())])
           for _, seeds in sorted(groups.items())]
   _name_variants(rows)
   return rows
-
-
-def _identity(run):
-  """What tells configurations apart: {dotted field: value}."""
-  return identity.flatten(identity.identity(run.config))
 
 
 def _name_variants(rows):
@@ -318,7 +222,7 @@ def _name_variants(rows):
 
 def _described(row):
   """{field: its value as text}, of every field that can tell rows apart."""
-  values = fields.added(row.model) | _identity(row.runs[0])
+  values = fields.added(row.model) | records.settings(row.runs[0])
   return {**{name: shown(value) for name, value in values.items()},
           'data': row.data[:8]}
 

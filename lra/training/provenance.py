@@ -69,8 +69,8 @@ def continued(before: dict, now: dict) -> dict:
   dirty = now['git_dirty']
   if dirty is not None:
     dirty = bool(dirty or before.get('git_dirty') or other)
-  return {**now, 'git_dirty': dirty,
-          'git_commits': commits if len(commits) > 1 else []}
+  several = {'git_commits': commits} if len(commits) > 1 else {}
+  return {**now, 'git_dirty': dirty, **several}
 
 
 def _sha256(path):

@@ -37,7 +37,7 @@ TEXTS = {
     'lines': 'a\n\n# heading\n\n```\n* item\r\n| x | y |\u2028---\x85z',
     'controls': '\x00\x01\x08\x1b[31m\x7f\x9b\u202egnp.exe\ufeff\ufffe\uffff',
     'math': r'$\frac$ $x_1^{$ \$ $$',
-    'path': '../../../../../../tmp/evil',
+    'path': '../../../../../../evil',
     'surrogate': 'a\ud800b\udfff',
     'long': 'x' * 900,
     'marked': '_hidden',
@@ -231,7 +231,7 @@ def test_hostile_text_in_all_free_fields_is_shown_as_it_is(place, name):
 
 
 @pytest.mark.parametrize('name', [
-    '../../../../x/evil', '/tmp/evil', 'a/b', 'a\\b', '..', '.', 'a.json',
+    '../../../../x/evil', '/evil', 'a/b', 'a\\b', '..', '.', 'a.json',
     'Model', 'm\n', 'm ', 'ä', 'a' * 65, '', '%2e%2e', 'a\0b', '~', '$HOME'])
 @pytest.mark.parametrize('field', ['model', 'protocol', 'task'])
 def test_no_name_leads_out_of_the_folder(tmp_path, field, name):

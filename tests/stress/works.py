@@ -11,16 +11,13 @@ from collections.abc import Callable
 
 import data_prep
 from data_prep.content import fingerprint
+from tests import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _RUN = (sys.executable, str(ROOT / 'run_lra.py'), '--results_dir=results',
         '--page=page.md')
-_TINY = {
-    'seq_len': 24, 'encoder.num_layers': 1, 'encoder.width': 16,
-    'encoder.mlp_width': 16, 'model.qkv_width': 16, 'model.num_heads': 2,
-    'train.batch_size': 4, 'train.microbatch_size': 4,
-    'train.eval_batch_size': 100, 'train.log_every': 10,
-    'train.checkpoint_minutes': 0.03}
+_TINY = {'train.eval_batch_size': 100, 'train.log_every': 10,
+         'train.checkpoint_minutes': 0.03}
 # What a clock or the memory has measured; a sweep's runs differ in no other.
 _MEASURED = re.compile(r'seconds$|per_s$|_bytes$')
 
@@ -43,12 +40,12 @@ class Work:
 
 def works() -> list[Work]:
   """The four of them."""
-  flags = (f'--config.{k}={v}' for k, v in _TINY.items())
+  flags = tiny.flags(**_TINY, **{
+      'train.steps': 2000, 'train.eval_every': 250})
   return [
       Work('train', (
           *_RUN, '--record', '--workdir=run', '--compile_cache=../cache',
-          '--config=configs/simpletron.py:listops_mini', *flags,
-          '--config.train.steps=2000', '--config.train.eval_every=250'),
+          '--config=configs/simpletron.py:listops_mini', *flags),
            _with_results, _of_runs),
       Work('sweep', (
           *_RUN, '--record', '--sweep=sweep.txt', '--compile_cache=../cache'),
@@ -68,10 +65,10 @@ def _with_results(folder, shared):
 
 def _with_sweep(folder, shared):
   _with_results(folder, shared)
-  changes = ' '.join(f'{k}={v}' for k, v in _TINY.items())
+  changes = tiny.words(**_TINY, **{
+      'train.steps': 400, 'train.eval_every': 100})
   (folder / 'sweep.txt').write_text(
-      f'configs/simpletron.py:listops_mini seeds=0-1 {changes} '
-      'train.steps=400 train.eval_every=100\n')
+      f'configs/simpletron.py:listops_mini seeds=0-1 {changes}\n')
 
 
 def _with_records(folder, shared):

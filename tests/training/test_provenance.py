@@ -53,4 +53,5 @@ NOW = {'git_commit': 'b', 'git_dirty': False, 'model_sha256': '2',
 def test_a_resumed_run_says_what_all_its_processes_were(
     before, commits, dirty):
   made = provenance.continued(before, NOW)
-  assert made == {**NOW, 'git_commits': commits, 'git_dirty': dirty}
+  several = {'git_commits': commits} if commits else {}
+  assert made == {**NOW, **several, 'git_dirty': dirty}

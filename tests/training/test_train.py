@@ -13,6 +13,7 @@ import time
 import jax
 import numpy as np
 import pytest
+import tiny
 
 import data_prep
 import small
@@ -392,13 +393,10 @@ def _command(folder, data_dir, cache):
       sys.executable, 'run_lra.py', '--norecord', f'--workdir={folder}',
       f'--compile_cache={cache}',
       '--config=configs/simpletron.py:listops_mini',
-      f'--config.data_dir={data_dir}', '--config.seq_len=24',
-      '--config.encoder.num_layers=1', '--config.encoder.width=16',
-      '--config.encoder.mlp_width=16', '--config.model.qkv_width=16',
-      '--config.model.num_heads=2', '--config.train.batch_size=4',
-      '--config.train.microbatch_size=4', '--config.train.eval_batch_size=4',
-      '--config.train.steps=300', '--config.train.eval_every=50',
-      '--config.train.log_every=10', '--config.train.checkpoint_minutes=0.001']
+      *tiny.flags(**{
+          'data_dir': data_dir, 'train.eval_batch_size': 4,
+          'train.steps': 300, 'train.eval_every': 50, 'train.log_every': 10,
+          'train.checkpoint_minutes': 0.001})]
 
 
 def _run(command, **kwargs):

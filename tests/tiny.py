@@ -1,0 +1,18 @@
+"""The smallest run that trains, for commands in processes of their own."""
+
+_FIELDS = {
+    'seq_len': 24, 'encoder.num_layers': 1, 'encoder.width': 16,
+    'encoder.mlp_width': 16, 'model.qkv_width': 16, 'model.num_heads': 2,
+    'train.batch_size': 4, 'train.microbatch_size': 4}
+
+
+def flags(**changes) -> list[str]:
+  """--config.<field>=<value> of all fields, these besides or instead."""
+  return [f'--config.{name}={value}'
+          for name, value in (_FIELDS | changes).items()]
+
+
+def words(**changes) -> str:
+  """The same for a line of a sweep."""
+  return ' '.join(
+      f'{name}={value}' for name, value in (_FIELDS | changes).items())
