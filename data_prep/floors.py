@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from data_prep import parts
 from data_prep.content import Content, Split
 from lra import tasks
 from lra.errors import UserError
@@ -25,17 +26,8 @@ def majority_floor(train: Split, test: Split) -> float:
 
 
 def first_operator_floor(train: Split, test: Split) -> float:
-  """Accuracy on `test` of guessing from an expression's first token alone.
-
-  For each first token the guess is its commonest label in `train`.
-  """
-  counts = np.zeros((256, train.labels.max() + 1), np.int64)
-  np.add.at(counts, (_first_tokens(train), train.labels), 1)
-  return float(np.mean(counts.argmax(1)[_first_tokens(test)] == test.labels))
-
-
-def _first_tokens(split):
-  return split.tokens[split.offsets[:-1]]
+  """Accuracy on `test` of guessing from an expression's first token alone."""
+  return float(np.mean(parts.by_first_token(train, test) == test.labels))
 
 
 def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
@@ -47,13 +39,14 @@ def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
 def _quick(task):
   floors = {'majority': majority_floor}
   if task.dataset == 'listops':
-    floors['first operator'] = first_operator_floor
+    floors[parts.FIRST_OPERATOR] = first_operator_floor
   return floors
 
 
 _HOW = {
     'majority': 'the commonest label of train',
-    'first operator': 'the commonest label of train for each first operator',
+    parts.FIRST_OPERATOR: 'the commonest label of train for each first '
+                          'operator',
 }
 
 

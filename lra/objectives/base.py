@@ -80,6 +80,18 @@ class Objective(abc.ABC):
     logged.
     """
 
+  def analysis(self, counts: Sequence[Any], train: Split,
+               test: Split) -> dict[str, Any]:
+    """What else a result says of the test split; JSON values.
+
+    Args:
+      counts: of all examples of `test`, in their order.
+      train: the examples that were learnt from.
+      test: those that were scored.
+    """
+    del counts, train, test
+    return {}
+
   @abc.abstractmethod
   def better(self, scores: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
     """Whether `scores` of a validation beat the best ones so far."""

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from data_prep import parts
 from lra.data import batches
 from lra.nn import heads
 from lra.objectives import base
@@ -47,15 +48,20 @@ class Objective(base.Objective):
 
   def count(self, outputs, batch):
     loss, _ = weighted_loss(outputs, batch['labels'], batch['weights'])
-    return confusion(outputs, batch, self.task.num_classes), loss
+    return (confusion(outputs, batch, self.task.num_classes), loss,
+            jnp.argmax(outputs, axis=-1))
 
   def scores(self, counts):
     C = self.task.num_classes
     total, losses = np.zeros((C, C), np.int64), []
-    for matrix, loss in counts:
+    for matrix, loss, _ in counts:
       total += np.asarray(matrix)
       losses.append(np.float64(loss))
     return scores(total, float(np.sum(losses)))
+
+  def analysis(self, counts, train, test):
+    predicted = np.concatenate([batch for _, _, batch in counts])[:len(test)]
+    return parts.accuracies(self.task.dataset, predicted, train, test)
 
   def better(self, scores, best):
     return scores['accuracy'] > best['accuracy']

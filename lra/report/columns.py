@@ -13,7 +13,7 @@ from lra.report.formats import (
   quantity,
   ratio,
 )
-from lra.report.rows import departures
+from lra.report.rows import departures, mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,6 +159,42 @@ DETAILS = (
     Column('eval s', _per_device(quantity, 'eval_seconds')),
     Column('compile s', _per_device(quantity, 'compile_seconds')),
 )
+
+
+
+def made_of(rows) -> list[Column]:
+  """What the accuracies of `rows.Row`s are made of; nothing where none says.
+
+  Shares of the answers that a simple rule gives too, then accuracies on the
+  kinds of examples, means over seeds.
+  """
+  scores = [run.test for row in rows for run in row.finished]
+  rules = sorted({name for test in scores for name in test.agreement})
+  kinds = sorted({(name, len(value), value) for test in scores
+                  for name, values in test.parts.items() for value in values})
+  if not (rules or kinds):
+    return []
+  return [
+      *DETAILS[:3], Column('mean %', lambda row: percent(row.mean)),
+      *(Column(f'as {rule} %', _over_seeds(
+          lambda test, rule=rule: test.agreement.get(rule)))
+        for rule in rules),
+      *(Column(f'{name} {value} %', _over_seeds(
+          lambda test, name=name, value=value: _accuracy(test, name, value)))
+        for name, _, value in kinds)]
+
+
+def _over_seeds(score):
+  def text(row):
+    scores = [score(run.test) for run in row.finished]
+    return percent(mean([s for s in scores if s is not None]))
+  return text
+
+
+def _accuracy(test, name, value):
+  part = test.parts.get(name, {}).get(value)
+  return part and part.accuracy
+
 
 # Of a `rows.Floor`.
 FLOORS = (

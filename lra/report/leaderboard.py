@@ -199,6 +199,11 @@ def _task(board, url):
         '<details><summary>Precision, recall, F1 and times (means over '
         f'seeds)</summary>\n\n{_table(columns.DETAILS, board.finished)}\n'
         '</details>\n')
+    made_of = columns.made_of(board.finished)
+    if made_of:
+      parts.append(
+          '<details><summary>What the accuracies are made of</summary>\n\n'
+          f'{_table(made_of, board.finished)}\n</details>\n')
   return parts
 
 

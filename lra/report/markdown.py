@@ -19,13 +19,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]],
   """A table.
 
   Args:
-    header: the names of the columns.
+    header: the names of the columns, escaped likewise.
     rows: a text for each column, escaped unless it is `Markup`; '' is shown as
       `NONE`.
     right: names of the columns that are aligned to the right.
   """
   marks = ['--:' if name in right else ':--' for name in header]
-  lines = [header, marks, *([_cell(cell) for cell in row] for row in rows)]
+  lines = [[_cell(name) for name in header], marks,
+           *([_cell(cell) for cell in row] for row in rows)]
   return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
 
 

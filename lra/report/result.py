@@ -26,6 +26,8 @@ from lra.report.record import (
 )
 
 CLASSIFICATION = 'classification'
+# Properties of examples, values of one and rules; more is no record.
+_MOST = 32
 _NAME = pydantic.TypeAdapter(Name)
 # A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')
@@ -54,6 +56,12 @@ class Scores(Record):
   loss: float
 
 
+class Part(Record):
+  """The examples of one kind: how many, and the accuracy on them."""
+  examples: Count
+  accuracy: Fraction
+
+
 class ClassificationScores(Scores):
   """Scores of a classifier on one split.
 
@@ -63,6 +71,10 @@ class ClassificationScores(Scores):
       over the classes.
     confusion: [C, C], number of examples of each true class (rows) that were
       given each class (columns).
+    parts: property of the examples -> its value -> those that have it; of the
+      test split of some tasks.
+    agreement: name of a simple rule -> share of the examples on which it gives
+      the same class, right or wrong.
   """
   loss: Annotated[float, Field(ge=0, le=1e300)]
   accuracy: Fraction
@@ -70,6 +82,10 @@ class ClassificationScores(Scores):
   recall: Fraction
   f1: Fraction
   confusion: list[list[Count]]
+  parts: Annotated[dict[Text, Annotated[
+      dict[Text, Part], Field(max_length=_MOST)]], Field(max_length=_MOST)] = {}
+  agreement: Annotated[
+      dict[Text, Fraction], Field(max_length=_MOST)] = {}
 
   @property
   def examples(self) -> int:

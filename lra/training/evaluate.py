@@ -1,4 +1,4 @@
-"""The scores of a split."""
+"""What the scores of a split are made from."""
 
 import functools
 from collections.abc import Callable
@@ -13,8 +13,8 @@ AHEAD = 2  # batches sent off before the first of them is done
 
 
 def evaluate(eval_step: Callable, program: Program, scored, split: Split,
-             tick: Callable[[], bool] = lambda: True) -> dict | None:
-  """Scores of a split, every example counted once.
+             tick: Callable[[], bool] = lambda: True) -> list | None:
+  """Counts of a split, every example once.
 
   Args:
     eval_step: `program.compile_eval()`.
@@ -24,7 +24,7 @@ def evaluate(eval_step: Callable, program: Program, scored, split: Split,
     tick: called after each batch was sent off; False ends the evaluation.
 
   Returns:
-    What `Objective.scores` says; None where `tick` ended it.
+    What `Objective.scores` takes; None where `tick` ended it.
   """
   under_way, counts = [], []
   config = program.config
@@ -36,4 +36,4 @@ def evaluate(eval_step: Callable, program: Program, scored, split: Split,
       counts.append(jax.device_get(under_way.pop(0)))
     if not tick():
       return None
-  return program.objective.scores(counts + jax.device_get(under_way))
+  return counts + jax.device_get(under_way)

@@ -299,10 +299,14 @@ class Trainer:
         shown.update()
         return not stop.reason
 
-      scores = evaluate.evaluate(
+      counts = evaluate.evaluate(
           self._eval_step, self.program, scored, examples, tick)
-    if scores is None:
+    if counts is None:
       return None
+    scores = self.program.objective.scores(counts)
+    if split == 'test':
+      scores |= self.program.objective.analysis(
+          counts, self.data.splits['train'], examples)
     seconds = time.perf_counter() - start
     self.progress.eval_seconds += seconds
     numbers = {k: scores[k] for k in ('loss', 'accuracy') if k in scores}

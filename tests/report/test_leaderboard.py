@@ -210,6 +210,22 @@ def test_several_devices_keep_their_speeds_apart(tmp_path):
           '| cudnn / xla | c0ffee12 / c0ffee12 (modified) |') in text
 
 
+def test_what_accuracies_are_made_of_is_a_mean_over_seeds(tmp_path):
+  def parts(share, depth):
+    return dict(agreement={'first token': share}, parts={'depth': {
+        '10': {'examples': 150, 'accuracy': depth},
+        '9': {'examples': 50, 'accuracy': 0.5}}})
+  text = Place(tmp_path, [
+      make(test=scores(130, 70, **parts(0.25, 0.5))),
+      make(seed=1, test=scores(140, 60, **parts(0.75, 0.75))),
+      make('simpletron')]).render()
+  assert ('| model | variant | protocol | mean % | as first token % '
+          '| depth 9 % | depth 10 % |') in text
+  assert ('| transformer | – | simpletron | 67.50 | 50.00 | 50.00 | 62.50 |'
+          ) in text
+  assert '| simpletron | – | simpletron | 65.00 | – | – | – |' in text
+
+
 def test_a_wide_transformer_does_not_become_the_budget(tmp_path):
   wide = make(params=9000)
   wide['config']['encoder']['width'] = 640

@@ -30,9 +30,9 @@ def test_scores_equal_scikit_learn(classes):
 @pytest.mark.parametrize('task', ['listops', 'retrieval_rfc'])
 def test_batch_size_does_not_change_scores(task):
   rng = np.random.default_rng(1)
-  results = []
+  results, predicted = [], []
   n, dual = 37, task != 'listops'
-  lengths = rng.integers(0, 30, n)
+  lengths = rng.integers(1, 30, n)
   offsets = np.concatenate([[0], np.cumsum(lengths)])
   split = Split(
       rng.integers(0, 15, offsets[-1]).astype(np.uint8), offsets,
@@ -43,7 +43,15 @@ def test_batch_size_does_not_change_scores(task):
     p = small.make(c)
     state = p.init()
     scored = {'params': state.params, 'constants': state.constants}
-    results.append(evaluate.evaluate(p.compile_eval(), p, scored, split))
+    counts = evaluate.evaluate(p.compile_eval(), p, scored, split)
+    results.append(p.objective.scores(counts))
+    predicted.append(p.objective.analysis(counts, split, split))
+  assert predicted[0] == predicted[1]
+  if not dual:
+    parts = predicted[0]['parts']['root operator'].values()
+    assert sum(part['examples'] for part in parts) == n
+    assert sum(part['examples'] * part['accuracy'] for part in parts
+               ) / n == pytest.approx(results[0]['accuracy'])
   for other in results[1:]:
     assert other['confusion'] == results[0]['confusion']
     assert other['loss'] == pytest.approx(results[0]['loss'], rel=1e-5)

@@ -205,8 +205,10 @@ def test_the_saved_best_is_what_is_scored(contradicted):
   checkpoints.close()
   last = {'params': last.params, 'constants': last.constants}
   test = prepared.load(c.task, c.data_dir).splits['test']
-  best, last = (evaluate.evaluate(p.compile_eval(), p, scored, test)['loss']
-                for scored in (best, last))
+  best, last = (
+      p.objective.scores(
+          evaluate.evaluate(p.compile_eval(), p, scored, test))['loss']
+      for scored in (best, last))
   assert result['test']['loss'] == pytest.approx(best, rel=1e-5)
   assert best != pytest.approx(last, rel=1e-2)
 
@@ -248,8 +250,8 @@ def test_the_average_of_the_weights_is_scored(contradicted, tmp_path):
   p = small.make(c, 4)
   start = p.init()
   val = prepared.load(c.task, c.data_dir).splits['val']
-  scores = evaluate.evaluate(p.compile_eval(), p, {
-      'params': start.params, 'constants': start.constants}, val)
+  scores = p.objective.scores(evaluate.evaluate(p.compile_eval(), p, {
+      'params': start.params, 'constants': start.constants}, val))
   assert losses[0] == pytest.approx(scores['loss'], rel=1e-5)
 
 
