@@ -41,8 +41,8 @@ def test_batch_size_does_not_change_scores(task):
   for batch_size in (5, 64):
     c = small.config('transformer', task, eval_batch_size=batch_size)
     p = small.make(c)
-    state = p.init()
-    scored = {'params': state.params, 'constants': state.constants}
+    scored = {'params': small.random_params(p),
+              'constants': p.init().constants}
     counts = evaluate.evaluate(p.compile_eval(), p, scored, split)
     results.append(p.objective.scores(counts))
     predicted.append(p.objective.analysis(counts, split, split))
