@@ -1,5 +1,6 @@
 """Scores against scikit-learn; evaluation counts each example once."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -41,12 +42,13 @@ def test_batch_size_does_not_change_scores(task):
   for batch_size in (5, 64):
     c = small.config('transformer', task, eval_batch_size=batch_size)
     p = small.make(c)
-    scored = {'params': small.random_params(p),
+    scored = {'params': jax.tree.map(lambda x: 3 * x, small.random_params(p)),
               'constants': p.init().constants}
     counts = evaluate.evaluate(p.compile_eval(), p, scored, split)
     results.append(p.objective.scores(counts))
     predicted.append(p.objective.analysis(counts, split, split))
   assert predicted[0] == predicted[1]
+  assert (np.array(results[0]['confusion']).sum(0) > 0).sum() > 1
   if not dual:
     parts = predicted[0]['parts']['root operator'].values()
     assert sum(part['examples'] for part in parts) == n
