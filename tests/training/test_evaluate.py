@@ -48,8 +48,9 @@ def test_batch_size_does_not_change_scores(task):
     results.append(p.objective.scores(counts))
     predicted.append(p.objective.analysis(counts, split, split))
   assert predicted[0] == predicted[1]
-  assert (np.array(results[0]['confusion']).sum(0) > 0).sum() > 1
   if not dual:
+    answers = np.sum(results[0]['confusion'], axis=0)
+    assert np.count_nonzero(answers) > 1
     parts = predicted[0]['parts']['root operator'].values()
     assert sum(part['examples'] for part in parts) == n
     assert sum(part['examples'] * part['accuracy'] for part in parts
