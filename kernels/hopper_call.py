@@ -237,7 +237,8 @@ def call(
         approx_math=True,
         # `Tools.publish` has the barriers that the stores need.
         unsafe_no_auto_barriers=True,
-        # No reduction_scratch_bytes: warpgroups would share them in a race.
+        # Warpgroups would share the scratch of a reduction, in a race.
+        reduction_scratch_bytes=0,
       ),
       **_cost(ins, outs, products),
     },

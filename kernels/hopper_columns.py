@@ -5,6 +5,7 @@ tokens: a product with ones, of the bfloat16 tiles on their way out.
 """
 
 import jax.numpy as jnp
+from jax.experimental import pallas as pl
 
 from kernels import hopper
 
@@ -14,26 +15,39 @@ class Columns:
 
   Args:
     tools: hopper.Tools.
-    ones: scratch memory `Tools.factors(warpgroups, 1)`; None if 0.
+    ones: scratch memory `Tools.factors(n, 1)`; None if `count` is 0. With
+      n = 1 the first warpgroup fills it for all, and the block must meet
+      before a sum; else every warpgroup has its own.
     w: this warpgroup.
     count: of how many tensors.
   """
 
   def __init__(self, tools, ones, w, count):
     self.tools, self.w, self.count = tools, w, count
-    if count:
-      self.ones, numbers = (view.at[w] for view in tools.views(ones))
+    if not count:
+      return
+    self.tiles, numbers = tools.views(ones)
+    copies = numbers.shape[0]
+    self.own = w if copies > 1 else hopper.numbers(1)[0]
+    numbers = numbers.at[self.own]
+
+    @pl.when((w == 0) | (copies > 1))
+    def _():
       tools.publish((numbers, jnp.ones(numbers.shape, jnp.bfloat16)))
 
   def zeros(self):
     """float32 tiles [64, 8] in registers; every column will be the sum."""
     return (self.tools.zeros((hopper.TILE, 8)),) * self.count
 
-  def add(self, sums, *tiles):
-    """The sums with tiles that have been published."""
+  def add(self, sums, *tiles, zero=0):
+    """The sums with tiles that have been published.
+
+    A `zero` that the compiler does not know keeps it from making the address
+    of the ones ahead of a loop.
+    """
     if not self.count:
       return sums
-    ones = hopper.turned(self.ones)
+    ones = hopper.turned(self.tiles.at[self.own + zero])
     return self.tools.add(
       *(
         (x, [(hopper.turned(tile), ones)])
@@ -43,6 +57,8 @@ class Columns:
 
   def store(self, sums, targets, where):
     """Writes to `where` of targets [..., Dh]: this warpgroup's columns."""
+    if not self.count:
+      return
     for x, target in zip(sums, targets, strict=True):
       target[(*where, hopper.tile(self.w))] = jnp.sum(x, axis=1) / 8
 

@@ -13,10 +13,13 @@ def silu(x):
 
 
 def slope(x):
-  """silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x)))."""
+  """silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))).
+
+  In the order that needs the fewest registers.
+  """
   x = x.astype(jnp.float32)
   part = _sigmoid(x)
-  return part * (1 + x * (1 - part))
+  return part + part * (x - x * part)
 
 
 def _sigmoid(x):

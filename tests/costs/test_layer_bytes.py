@@ -10,8 +10,8 @@ ALL = [(name, direction, *heads) for name in layers.MODELS
 FEW = [(name, 'both', 8, 64) for name in layers.MODELS]
 CASES = ([('v5e', *case) for case in ALL] + [('v6e', *case) for case in FEW]
          + [('h200', *case) for case in FEW]
-         + [('h200', 'lightning', direction, 4, 64)
-            for direction in layers.PASSES])
+         + [('h200', 'lightning', direction, 4, width)
+            for direction in layers.PASSES for width in (64, 128)])
 
 
 def _require(target):

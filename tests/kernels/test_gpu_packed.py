@@ -35,6 +35,7 @@ CALLS = [
   pytest.param(Call('simpletron', '', 2, 200, 2, 64), 2, marks=full),
   pytest.param(Call('simpletron', '', 1, 65, 2, 128, seed=1), None, marks=full),
   pytest.param(Call('lightning', 'silu', 1, 300, 2, 128), None, marks=full),
+  pytest.param(Call('lightning', 'silu', 1, 200, 2, 128), 2, marks=full),
   pytest.param(Call('lightning', 'silu', 1, 450, 2, 64, seed=1), 2, marks=full),
   pytest.param(Call('lightning', 'identity', 2, 65, 3, 64), None, marks=full),
 ]
@@ -181,7 +182,17 @@ def _forget_the_derivative(monkeypatch):
 
 
 def _sum_nothing(monkeypatch):
-  monkeypatch.setattr(Columns, 'add', lambda self, sums, *_: sums)
+  add = lambda self, sums, *tiles, zero=0: sums
+  monkeypatch.setattr(Columns, 'add', add)
+
+
+def _sum_the_last_chunk_alone(monkeypatch):
+  store = Columns.store
+
+  def store_in_one_place(self, sums, targets, where):
+    store(self, sums, targets, (*where[:2], where[2] * 0))
+
+  monkeypatch.setattr(Columns, 'store', store_in_one_place)
 
 
 def _forget_the_state(monkeypatch):
@@ -190,19 +201,20 @@ def _forget_the_state(monkeypatch):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-  'fault, op',
+  'fault, op, width',
   [
-    (_swap_keys_and_values, 'linear'),
-    (_swap_keys_and_values, 'lightning'),
-    (_forget_the_derivative, 'lightning'),
-    (_sum_nothing, 'linear'),
-    (_sum_nothing, 'lightning'),
-    (_forget_the_state, 'linear'),
+    (_swap_keys_and_values, 'linear', 64),
+    (_swap_keys_and_values, 'lightning', 64),
+    (_forget_the_derivative, 'lightning', 64),
+    (_sum_nothing, 'linear', 64),
+    (_sum_nothing, 'lightning', 64),
+    (_sum_the_last_chunk_alone, 'lightning', 128),
+    (_forget_the_state, 'linear', 64),
   ],
 )
-def test_a_fault_is_found(fault, op, simulator, monkeypatch):
+def test_a_fault_is_found(fault, op, width, simulator, monkeypatch):
   form = {'linear': 'elu1', 'lightning': 'silu'}[op]
-  call = Call(op, form, 1, 70, 2, 64)
+  call = Call(op, form, 1, 70, 2, width)
   _check(call, _run(call, simulator))
   fault(monkeypatch)
   with pytest.raises(AssertionError):

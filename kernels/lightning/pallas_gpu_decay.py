@@ -1,0 +1,40 @@
+"""The decay inside a chunk, as the Hopper kernel backward multiplies by it."""
+
+from kernels import chunks
+
+
+class Decay:
+  """`chunks.within` and `chunks.from_start` of a tile, times the scale.
+
+  Args:
+    tools: hopper.Tools.
+    slope: of the head.
+    scale: of the result.
+    kept: whether they stay in registers, 34 of a thread; otherwise they are
+      made anew for every chunk.
+  """
+
+  def __init__(self, tools, slope, scale, kept):
+    self.tools, self.slope, self.scale = tools, slope, scale
+    self._kept = None
+    if kept:
+      self._kept = self._within(0), self._from_start(0)
+
+  def within(self, zero):
+    """Float32 tile [64, 64]; `zero` is 0, unknown to the compiler.
+
+    With a 0 that it knew it would make the tile once, and keep it.
+    """
+    return self._kept[0] if self._kept else self._within(zero)
+
+  def from_start(self, zero):
+    """Float32 [64]; `zero` as above."""
+    return self._kept[1] if self._kept else self._from_start(zero)
+
+  def _within(self, zero):
+    rows, cols = self.tools.index(0) + zero, self.tools.index(1)
+    return chunks.within(self.slope, rows, cols) * self.scale
+
+  def _from_start(self, zero):
+    rows = self.tools.index() + zero
+    return chunks.from_start(self.slope, rows) * self.scale
