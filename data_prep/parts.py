@@ -1,6 +1,6 @@
 """Kinds of examples of a data set, and simple rules to compare answers with.
 
-What an accuracy is made of: that of ListOps is mostly the answers which its
+An accuracy is made of them: that of ListOps is mostly the answers which its
 first operator suggests.
 """
 
@@ -48,33 +48,3 @@ def depths(split: Split) -> np.ndarray:
 KINDS = {'listops': {'root operator': root_operators, 'depth': depths}}
 # Of a data set: name of a rule -> its answers on `test`, given `train`.
 RULES = {'listops': {FIRST_OPERATOR: by_first_token}}
-
-
-def accuracies(dataset: str, predicted: np.ndarray, train: Split,
-               test: Split) -> dict:
-  """What the accuracy of these answers is made of.
-
-  Args:
-    dataset: name of the data set.
-    predicted: an answer for each example of `test`, int [N].
-    train: what the rules are made from.
-    test: the examples.
-
-  Returns:
-    Nothing for most data sets; of others `parts`, {property: {value: examples
-    and accuracy}}, and `agreement`, {rule: share of the examples on which it
-    has the same answer}.
-  """
-  if dataset not in KINDS:
-    return {}
-  right = predicted == test.labels
-  parts = {}
-  for name, kind in KINDS[dataset].items():
-    values = kind(test)
-    parts[name] = {
-        str(value): {'examples': int((values == value).sum()),
-                     'accuracy': float(right[values == value].mean())}
-        for value in np.unique(values)}
-  return {'parts': parts, 'agreement': {
-      name: float(np.mean(rule(train, test) == predicted))
-      for name, rule in RULES[dataset].items()}}

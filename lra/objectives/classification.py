@@ -4,8 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from data_prep import parts
-from lra.data import batches
+from lra.data import batches, parts
 from lra.nn import heads
 from lra.objectives import base
 
