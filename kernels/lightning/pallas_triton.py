@@ -1,21 +1,27 @@
-"""Lightning attention in Triton: one kernel, in a pass for every result.
+"""Lightning attention in Triton: one kernel forward, one to three backward.
 
 Forward, a program walks over the blocks of rows of one (b, h) with the state
-of the recurrence in registers: 4 tensors moved. Backward, three passes of the
-same kernel make dq forwards and dv and dk backwards, each from the states that
-it makes anew, so that nothing is saved for them: 12 tensors, or 15 with SiLU.
-Where B * H leaves the device empty, L is cut into parts: a pass first makes
-what every part adds to the state, so that all parts can start at once (2
-tensors more, forward and backward).
+of the recurrence in registers: 4 tensors moved. Backward, as many gradients at
+once as the registers of a program allow:
+
+  all: 7 tensors, and forward and backward the states in front of all blocks,
+    Dh / rows of a tensor each time;
+  dq, then dk and dv: 10 tensors, or 11 with SiLU, from states made anew;
+  dq, dk, dv, a pass of the forward kernel each: 12 tensors, or 15.
+
+Where B * H leaves most of the device empty, L is cut into parts: a pass first
+makes what every part adds to the state, so that all parts can start at once
+(2 tensors more, forward and backward).
 """
 
+import dataclasses
 import functools
 import math
 
 import jax.numpy as jnp
 
 from kernels import chunks, dispatch, triton, triton_blocks
-from kernels.lightning import pallas_triton_walk
+from kernels.lightning import pallas_triton_gradients, pallas_triton_walk
 from kernels.linear.options import check_value_width
 
 
@@ -29,48 +35,81 @@ def supported(shape, dtype, value_width=None, state=False):
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, states in front of the parts or None)."""
+  """(out, final state or None, what `backward` needs or None).
+
+  That is the states in front of all blocks of rows, in the dtype of q, where
+  one kernel makes all gradients; else those in front of all parts.
+  """
   call = _Call(inputs, options)
-  first = call.before()
-  outs = call('o', first, last=options.return_state)
+  first, blocks = call.before(), save and call.size.together == 'qkv'
+  outs = call('o', first, last=options.return_state, save=blocks)
   final = outs['last'][:, :, -1] if options.return_state else None
-  return outs['rows'].reshape(inputs.shape), final, first if save else None
+  saved = outs['saved'] if blocks else first
+  return outs['rows'].reshape(inputs.shape), final, saved if save else None
 
 
 def backward(inputs, saved, do, dfinal, options):
   """(gradients of q, k, v; of the bias; of the initial state)."""
   call = _Call(inputs, options, do)
   after = call.after(dfinal)
-  dq = call('dq', saved)
-  dv = call('dv', after, taken=dq['rows'], last=inputs.state is not None)
-  dk = call('dk', after, taken=dv['rows'])
-  dstate = None if inputs.state is None else dv['last'][:, :, 0]
-  dbias = None
-  if inputs.bias is not None:
-    dbias = jnp.stack([x['dbias'] for x in (dq, dk, dv)])
-  if inputs.packed:
-    grads = (dk['rows'].reshape(inputs.arrays[0].shape),)
+  if call.size.together == 'qkv':
+    rows, sums, last = call.together(after, saved=saved)
   else:
-    grads = tuple(x['rows'].reshape(inputs.shape) for x in (dq, dk, dv))
-  return grads, dbias, dstate
+    dq = call('dq', saved)
+    if call.size.together:
+      rows, sums, last = call.together(after, taken=dq['rows'])
+    else:
+      dk = call('dk', after, taken=dq['rows'])
+      dv = call('dv', after, taken=dk['rows'], last=inputs.state is not None)
+      rows, last = (dk['rows'], dv['rows']), dv['last']
+      sums = dk['dbias'], dv['dbias']
+    rows, sums = (dq['rows'], *rows), (dq['dbias'], *sums)
+  if inputs.packed:
+    rows = rows[-1:]  # one array, each time with more in it
+  dbias = None if inputs.bias is None else jnp.stack(sums)
+  dstate = None if inputs.state is None else last[:, :, 0]
+  shape = inputs.arrays[0].shape
+  return tuple(x.reshape(shape) for x in rows), dbias, dstate
+
+
+@dataclasses.dataclass(frozen=True)
+class _Size:
+  """What a program takes on.
+
+  Attributes:
+    rows, columns: of a block.
+    depth: columns of a slice of q, k and v that a product sums over.
+    warps, stages: of a pass of one result.
+    together: the gradients that one kernel makes: 'qkv', 'kv' or ''.
+    together_warps: of that kernel.
+  """
+
+  rows: int
+  columns: int
+  depth: int
+  warps: int
+  stages: int
+  together: str = ''
+  together_warps: int = 8
 
 
 def _size(width, dtype):
-  """(rows, columns of a block, depth of a slice, warps, stages)."""
   lanes = triton_blocks.padded(width)
   if dtype == jnp.float32:
     match lanes:
       case 16 | 32 | 64:
-        return 32, min(lanes, 32), lanes, 4, 2
+        return _Size(32, min(lanes, 32), lanes, 4, 2)
       case 128:
-        return 32, 64, 32, 8, 2
-    return 16, 16, 32, 4, 2
+        return _Size(32, 64, 32, 8, 2)
+    return _Size(16, 16, 32, 4, 2)
   match lanes:
-    case 16 | 32 | 64:
-      return 32, lanes, lanes, 4, 2
+    case 16 | 32:
+      return _Size(64, lanes, lanes, 4, 2, 'qkv')
+    case 64:
+      return _Size(32, lanes, lanes, 4, 2, 'kv')
     case 128:
-      return 32, 128, 64, 8, 2
-  return 32, 32, 256, 8, 2
+      return _Size(32, 128, 64, 8, 2)
+  return _Size(32, 32, 256, 8, 2)
 
 
 class _Call:
@@ -81,14 +120,14 @@ class _Call:
     names = ('q', 'k', 'v')
     self.arrays = dict(zip(names, triton.qkv(inputs), strict=True))
     self.arrays['do'] = triton.flat(do)
-    rows, columns, self.depth, self.warps, self.stages = _size(
-      inputs.shape[3], inputs.dtype
+    self.size = _size(inputs.shape[3], inputs.dtype)
+    shape = triton_blocks.Shape(
+      *inputs.shape, inputs.packed, self.size.rows, self.size.columns
     )
-    shape = triton_blocks.Shape(*inputs.shape, inputs.packed, rows, columns)
     self.programs = shape.heads * shape.column_blocks
     tools = triton_blocks.Tools(options.interpret is not None)
     self.plan = triton_blocks.Plan(
-      shape, *_parts(shape, self.programs, self.warps), options, tools
+      shape, *_parts(shape, self.programs, self.size.warps), options, tools
     )
 
   def before(self):
@@ -126,69 +165,136 @@ class _Call:
     x = chunks.prefix(x, self.inputs.slopes * self._rows)
     return jnp.swapaxes(x, 1, 2)
 
-  def __call__(self, which, first, rows=True, last=False, taken=None):
-    """'rows', 'last' and 'dbias' of a pass; see `pallas_triton_walk.walk`.
+  def __call__(
+    self, which, first, rows=True, last=False, save=False, taken=None
+  ):
+    """'rows', 'last', 'saved', 'dbias' of `pallas_triton_walk.walk`.
 
     Args:
       which: of `pallas_triton_walk.PASSES`.
       first: float32 [B, H, parts, Dh, Dh] or None.
-      rows, last: whether these are wanted.
+      rows, last, save: whether these are wanted.
       taken: packed, the array that the result is written into.
     """
-    inputs, plan = self.inputs, self.plan
-    b, length, h, d = inputs.shape
+    inputs, size = self.inputs, self.size
     this = pallas_triton_walk.PASSES[which]
     packed = inputs.packed and bool(this.out)
     names = {this.x, this.y, this.c} if rows else {this.y, this.c}
     if rows and this.out and self.options.activation == 'silu':
       names.add(this.out)
-    like = functools.partial(dispatch.like, inputs.arrays[0])
-    states, total = (b, h, plan.parts, d, d), (b, h, plan.parts, d)
     dbias = rows and this.out and inputs.bias is not None
-    outs = {
-      'rows': (b * length, (3 if packed else 1) * h * d) if rows else None,
-      'last': _two(states) if last else None,
-      'dbias': _two(total) if dbias else None,
-    }
-    outs = triton.call(
+    outs = self._run(
       f'lightning_{which}' if rows else f'lightning_{which}_states',
       functools.partial(
-        pallas_triton_walk.walk, plan=plan, which=which, depth=self.depth
+        pallas_triton_walk.walk, which=which, depth=size.depth
       ),
+      size.warps,
       {
         **{n: x if n in names else None for n, x in self.arrays.items()},
-        'mask': None if inputs.mask is None else inputs.mask.reshape(-1),
-        'slopes': inputs.slopes,
-        'first': None if first is None else first.reshape(-1, d),
+        'first': first,
         'taken': taken if packed else None,
       },
       {
-        n: None
-        if x is None
-        else like(x, inputs.dtype if n == 'rows' else jnp.float32)
-        for n, x in outs.items()
+        'rows': self._rows_like(packed) if rows else None,
+        'last': self._states() if last else None,
+        'saved': self._saved() if save else None,
+        'dbias': self._sums() if dbias else None,
       },
-      grid=(self.programs, plan.parts, b),
-      warps=self.warps,
-      stages=self.stages,
-      interpret=self.options.interpret,
       alias=('taken', 'rows') if packed and taken is not None else (),
     )
-    if last:
-      outs['last'] = outs['last'].reshape(states)
     if dbias:
-      outs['dbias'] = jnp.sum(outs['dbias'].reshape(total), axis=(0, 2))
+      outs['dbias'] = jnp.sum(outs['dbias'], axis=(0, 2))
     return outs
 
+  def together(self, after, saved=None, taken=None):
+    """(rows, sums, last) of the gradients that one kernel makes.
 
-def _two(shape):
-  """The shape in two dimensions."""
-  return math.prod(shape[:-1]), shape[-1]
+    rows: an array of each gradient or, packed, of all; sums: float32 [H, Dh]
+    of each, where there is a bias; last: float32 [B, H, parts, Dh, Dh], dS in
+    front of every part, where there is a state.
+
+    Args:
+      after: float32 [B, H, parts, Dh, Dh], dS behind every part, or None.
+      saved: [B, H, blocks, Dh, Dh], S in front of every block, for dq.
+      taken: packed, the array that holds dq already.
+    """
+    inputs, names = self.inputs, self.size.together
+    packed = inputs.packed
+    apart = [] if packed else [f'd{x}' for x in names]
+    outs = self._run(
+      'lightning_gradients',
+      functools.partial(pallas_triton_gradients.gradients, names=names),
+      self.size.together_warps,
+      {
+        **self.arrays,
+        'first': after,
+        'saved': saved,
+        'taken': taken if packed else None,
+      },
+      {
+        **{n: self._rows_like() for n in apart},
+        'rows': self._rows_like(packed) if packed else None,
+        'last': None if inputs.state is None else self._states(),
+        'dbias': None if inputs.bias is None else self._sums(len(names)),
+      },
+      alias=('taken', 'rows') if packed and taken is not None else (),
+    )
+    sums = ()
+    if inputs.bias is not None:
+      sums = jnp.moveaxis(jnp.sum(outs['dbias'], axis=(0, 2)), 1, 0)
+    return tuple(outs[n] for n in apart or ['rows']), sums, outs['last']
+
+  def _run(self, name, kernel, warps, ins, outs, alias=()):
+    """`triton.call`; what has more than two dimensions is seen in two."""
+    inputs, plan = self.inputs, self.plan
+    like = functools.partial(dispatch.like, inputs.arrays[0])
+    found = triton.call(
+      name,
+      functools.partial(kernel, plan=plan),
+      {
+        **{n: x if x is None else _two(x) for n, x in ins.items()},
+        'mask': None if inputs.mask is None else inputs.mask.reshape(-1),
+        'slopes': inputs.slopes,
+      },
+      {
+        n: None if x is None else like((math.prod(x[0][:-1]), x[0][-1]), x[1])
+        for n, x in outs.items()
+      },
+      grid=(self.programs, plan.parts, inputs.shape[0]),
+      warps=warps,
+      stages=self.size.stages,
+      interpret=self.options.interpret,
+      alias=alias,
+    )
+    return {
+      n: x if x is None else x.reshape(outs[n][0]) for n, x in found.items()
+    }
+
+  def _rows_like(self, packed=False):
+    b, length, h, d = self.inputs.shape
+    return (b * length, (3 if packed else 1) * h * d), self.inputs.dtype
+
+  def _states(self):
+    b, _, h, d = self.inputs.shape
+    return (b, h, self.plan.parts, d, d), jnp.float32
+
+  def _saved(self):
+    b, _, h, d = self.inputs.shape
+    return (b, h, self.plan.shape.blocks, d, d), self.inputs.dtype
+
+  def _sums(self, *count):
+    b, _, h, d = self.inputs.shape
+    return (b, h, self.plan.parts, *count, d), jnp.float32
+
+
+def _two(x):
+  """[..., Dh] in two dimensions."""
+  return x.reshape(-1, x.shape[-1])
 
 
 def _parts(shape, programs, warps):
-  """One part, unless that leaves part of the device empty."""
+  """One part, unless that leaves more than half of the device empty."""
   pairs = shape.batch * programs
-  if pairs >= triton.cores():
+  if 2 * pairs > triton.cores():
     return 1, shape.blocks
   return triton.cut(shape.length, pairs, shape.rows, per_core=8 // warps)

@@ -13,10 +13,8 @@ registers: S of o, S^T of dq, dS of dv, dS^T of dk. See `kernels.chunks`.
 import dataclasses
 
 import jax.numpy as jnp
-from jax import lax
-from jax.experimental.pallas import triton as plt
 
-from kernels import chunks
+from kernels.lightning.pallas_triton_decays import decays
 from kernels.triton_blocks import Walk, keep, settled, zeros
 
 
@@ -54,7 +52,8 @@ def walk(ins, outs, *, plan, which, depth):
   Inputs: 'q', 'k', 'v', 'do' that it needs, 'mask', 'slopes', and 'first',
   float32 [B H parts Dh, Dh]: the state on the near side of every part, or None.
   Outputs or None: 'rows', the result; 'last', in the form of 'first', the state
-  on the far side; 'dbias' [B H parts, Dh], the sums of the result.
+  on the far side; 'saved' [B H blocks Dh, Dh], the state on the near side of
+  every block, of 'o' alone; 'dbias' [B H parts, Dh], the sums of the result.
 
   Args:
     plan: triton_blocks.Plan.
@@ -68,7 +67,6 @@ def walk(ins, outs, *, plan, which, depth):
   slices = [None]
   if depth < shape.lanes:
     slices = [(first, depth) for first in range(0, shape.width, depth)]
-  i = _index(shape.rows)
 
   def load(name, n, valid, block=None):
     x = at.load(getattr(ins, name), n, valid, name, block)
@@ -78,15 +76,15 @@ def walk(ins, outs, *, plan, which, depth):
 
   def step(n, again, carry):
     states, dbias = carry
-    # Loaded here, or Triton keeps the decays in registers all the way.
-    slope = plt.load(ins.slopes.at[at.h])
-    start = chunks.from_start(slope, i) * plan.options.scale
+    sees = decays(ins.slopes, at, n, plan.options.scale)
     valid = at.valid(ins.mask, n)
-    exist = shape.rows
-    if shape.length % shape.rows:
-      exist = jnp.minimum(shape.length - n * shape.rows, shape.rows)
-    end = chunks.to_end(slope, i, exist)
-    reads, writes = (end, start) if this.back else (start, end)
+    if outs.saved is not None:
+      index = program.pair * shape.blocks + again
+      for block, state in zip(slices, states, strict=True):
+        at.store_state(outs.saved, index, state, block, columns)
+    reads, writes = sees.start, sees.end
+    if this.back:
+      reads, writes = writes, reads
     ys = [load(this.y, n, valid, block) for block in slices]
     c = load(this.c, n, valid, columns)
     if outs.rows is not None:
@@ -98,8 +96,7 @@ def walk(ins, outs, *, plan, which, depth):
         x = load(this.x, n, valid, block)
         scores = scores + tools.dot(x, y, turn_b=True)
         o = o + tools.dot(x, state.astype(x.dtype))
-      within = _within(slope, i, this.back) * plan.options.scale
-      scores = (scores * within).astype(c.dtype)
+      scores = (scores * sees.within(this.back)).astype(c.dtype)
       o = o * reads[:, None] + tools.dot(scores, c)
       if silu and this.out:
         raw = at.load(getattr(ins, this.out), again, valid, this.out, columns)
@@ -109,7 +106,7 @@ def walk(ins, outs, *, plan, which, depth):
       if dbias is not None:
         dbias = dbias + jnp.sum(o, axis=0)
     c = (c.astype(jnp.float32) * writes[:, None]).astype(c.dtype)
-    left = chunks.over(slope, exist)
+    left = sees.over()
     states = tuple(
       state * left + tools.dot(y, c, turn_a=True)
       for y, state in zip(ys, states, strict=True)
@@ -145,18 +142,6 @@ def _store_last(ref, state, program, block, turned):
     at.store_state(ref, part, state.T, rows=columns, columns=block)
   else:
     at.store_state(ref, part, state, rows=block, columns=columns)
-
-
-def _within(slope, i, back):
-  """exp(-s |i - j|) where row i of x sees row j of y, else 0."""
-  rows, cols = i[:, None], i[None]
-  return chunks.within(slope, cols, rows) if back else chunks.within(
-    slope, rows, cols
-  )  # fmt: skip
-
-
-def _index(size):
-  return lax.broadcasted_iota(jnp.int32, (size,), 0)
 
 
 def _sigmoid(x):

@@ -32,6 +32,16 @@ def test_no_copies_and_hardly_more_than_the_floor(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize('direction, most', (('forward', 1.01), ('both', 1.08)))
+def test_in_triton_lightning_makes_all_gradients_at_once(direction, most):
+  """Head width 32, which the kernels for Hopper leave to Triton."""
+  _require('h200')
+  found = layers.measure('lightning', direction, 4, 32, 'h200')
+  assert not found['copies']
+  assert found['ratio'] <= most, found
+
+
+@pytest.mark.full
 def test_plain_xla_moves_more():
   """The test above can fail: the same layer without its kernel does."""
   _require('v5e')

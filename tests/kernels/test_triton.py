@@ -17,6 +17,7 @@ pytest.importorskip('jax.experimental.pallas.triton')
 
 import kernels
 from kernels import dispatch, triton, triton_blocks
+from kernels.lightning import pallas_triton as lightning
 from kernels.tools import cuda, errors, h200, triton_report
 from kernels.tools.errors import Case
 from kernels.tools.rms import relative_rms
@@ -34,6 +35,7 @@ QUICK = [
   ('linear', Case(260, 1, 64, 'bfloat16', 'ragged', 2, 1), 3),
   ('simpletron', Case(127, 1, 32, 'bfloat16', 'full', 0, 1), None),
   ('lightning', Case(70, 2, 48, 'float32', 'empty', 1), 2),
+  ('lightning', Case(150, 2, 32, 'bfloat16', 'ragged', 3), 2),
 ]
 WIDTHS = (16, 32, 48, 64, 80, 128, 160, 256)
 LENGTHS = (1, 63, 64, 65, 127, 500)
@@ -257,6 +259,30 @@ def test_silu_in_the_kernel_is_silu_outside(packed, simulated):
     _close(np.asarray(x)[mask], np.asarray(y)[mask])
 
 
+@pytest.mark.parametrize(
+  'width, form, parts',
+  ((32, 'packed', 2), (48, 'packed', None), (16, 'plain', None)),
+)
+def test_silu_where_several_gradients_are_made_at_once(
+  width, form, parts, simulated, monkeypatch
+):
+  """In bfloat16, against float64: activation, states and sums for a bias."""
+  _cut(monkeypatch, parts)
+  case = Case(150, 2, width, 'bfloat16', 'ragged', 3)
+  arrays, named, dfinal = errors.operands('lightning', case)
+  exact = [np.nan_to_num(np.asarray(x, np.float64)) for x in arrays]
+  sigmoids = [1 / (1 + np.exp(-x)) for x in exact[:3]]
+  active = [x * y for x, y in zip(exact, sigmoids, strict=False)]
+  want = errors.expected('lightning', [*active, exact[3]], named, dfinal)
+  for name, x, y in zip(('dq', 'dk', 'dv'), exact, sigmoids, strict=False):
+    want[name] = want[name] * y * (1 + x * (1 - y))
+  want['dbias'] = np.stack([want[n].sum((0, 1)) for n in ('dq', 'dk', 'dv')])
+  named['activation'] = 'silu'
+  got = errors.run('lightning', 'pallas_triton', arrays, named, dfinal, form)
+  for name, x in got.items():
+    assert relative_rms(x, want[name]) <= errors.bound(name, case.dtype), name
+
+
 def _mapped(attend, arrays):
   out, grads = jax.vmap(_with_gradients(attend))(*(x[:, None] for x in arrays))
   return out[:, 0], tuple(x[:, 0] for x in grads)
@@ -349,6 +375,16 @@ def test_parts_cover_the_sequence_and_fill_the_device(pairs, length):
     assert parts == 1 or per_part * 32 >= triton.LEAST
     if length // triton.LEAST * pairs >= 2 * card.cores:
       assert parts * pairs >= 1.5 * card.cores
+
+
+def test_lightning_cuts_only_what_leaves_most_of_the_device_empty():
+  """Every further part costs two tensors, forward and backward."""
+  for batch, cut in ((32, False), (8, True)):
+    shape = triton_blocks.Shape(batch, 4096, 4, 32, True, 64, 32)
+    with cuda.CARDS['h200'].lowering():
+      parts, per_part = lightning._parts(shape, 4, 4)
+    assert (parts > 1) == cut
+    assert (parts - 1) * per_part < 64 <= parts * per_part
 
 
 PTX = """

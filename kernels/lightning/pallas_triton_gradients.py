@@ -1,0 +1,86 @@
+"""The Triton kernel of several gradients of lightning attention at once.
+
+A program walks over blocks of rows from the last to the first with dS, the
+gradient of the state behind a block, in registers. S, the state in front of
+it, is what the forward pass saved. With w_ij = scale exp(-s (i - j)) for
+i >= j, P = (q k^T) w and G = (do v^T) w,
+
+  dq = G k + scale from_start (do S^T)
+  dk = G^T q + to_end (v dS^T)
+  dv = P^T do + to_end (k dS)
+  dS <- over dS + scale (from_start q)^T do
+
+See `kernels.chunks`. Every operand is read once, every result written once.
+"""
+
+import jax.numpy as jnp
+
+from kernels.lightning import silu
+from kernels.lightning.pallas_triton_decays import decays
+from kernels.triton_blocks import Walk, settled, zeros
+
+
+def gradients(ins, outs, *, plan, names):
+  """The gradients of `names` over a part, and dS in front of it.
+
+  Inputs: 'q', 'k', 'v', 'do', 'mask', 'slopes'; 'first', float32
+  [B H parts Dh, Dh]: dS behind every part, or None; 'saved',
+  [B H blocks Dh, Dh]: S in front of every block, for dq.
+  Outputs or None: 'rows', which has all results in its columns, or else each
+  in its own, 'dq', 'dk', 'dv'; 'last', in the form of 'first'; 'dbias'
+  [B H parts N, Dh], the sums of the N results.
+
+  Args:
+    plan: triton_blocks.Plan, whose blocks have all columns.
+    names: 'qkv', or 'kv' for those of k and v alone.
+  """
+  walk = Walk(plan)
+  at, shape, dot = walk.at, plan.shape, plan.tools.dot
+  active = plan.options.activation == 'silu'
+
+  def step(n, again, carry):
+    ds, sums = carry
+    sees = decays(ins.slopes, at, n, plan.options.scale)
+    start, end = sees.start[:, None], sees.end[:, None]
+    valid = at.valid(ins.mask, n)
+    raw = {x: at.load(getattr(ins, x), n, valid, x) for x in 'qkv'}
+    q, k, v = (silu.silu(x).astype(x.dtype) if active else x
+               for x in raw.values())  # fmt: skip
+    # Settled, they are brought to a product when it is their turn. As loaded,
+    # they would all be, in every form, before the first.
+    q, k, v, do = (settled(x, n) for x in (q, k, v, at.load(ins.do, n, valid)))
+    dtype, totals = do.dtype, []
+
+    def write(name, x):
+      if active:
+        x = x * silu.slope(raw[name])
+      ref = getattr(outs, f'd{name}') if outs.rows is None else outs.rows
+      at.store(ref, again, valid, x, name)
+      totals.append(jnp.sum(x, axis=0))
+
+    g = (dot(do, v, turn_b=True) * sees.within()).astype(dtype)
+    if 'q' in names:
+      s = at.load_state(ins.saved, walk.pair * shape.blocks + n)
+      write('q', dot(do, s, turn_b=True) * start + dot(g, k))
+    ds_small = ds.astype(dtype)
+    dk = dot(v, ds_small, turn_b=True) * end
+    write('k', dk + dot(g, q, turn_a=True))
+    p = (dot(q, k, turn_b=True) * sees.within()).astype(dtype)
+    write('v', dot(k, ds_small) * end + dot(p, do, turn_a=True))
+    do = (do.astype(jnp.float32) * start).astype(dtype)
+    ds = ds * sees.over() + dot(q, do, turn_a=True)
+    if sums is not None:
+      sums = tuple(x + y for x, y in zip(sums, totals, strict=True))
+    return ds, sums
+
+  ds = zeros(shape.lanes, shape.lanes)
+  if ins.first is not None:
+    ds = at.load_state(ins.first, walk.part)
+  sums = None
+  if outs.dbias is not None:
+    sums = (zeros(shape.lanes),) * len(names)
+  ds, sums = walk.run(step, (ds, sums), reverse=True)
+  if outs.last is not None:
+    at.store_state(outs.last, walk.part, ds)
+  for i, x in enumerate(sums or ()):
+    at.store_row(outs.dbias, len(names) * walk.part + i, x)
