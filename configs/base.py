@@ -16,7 +16,7 @@ from typing import Any
 import ml_collections
 from ml_collections.config_dict import FieldReference
 
-from configs.protocols import ARGUMENTS, PROTOCOLS
+from configs.protocols import ARGUMENTS, PROTOCOLS, TASK_ARGUMENTS
 from lra import tasks
 from lra.errors import UserError
 from lra.fields import FIELDS
@@ -89,7 +89,7 @@ def _group(config, name):
 
 def _parse(arg):
   task, *options = arg.split(',')
-  protocol = 'simpletron'
+  protocol = _default_protocol(task)
   for option in options:
     key, _, value = option.partition('=')
     if key != 'protocol' or value not in PROTOCOLS:
@@ -101,11 +101,21 @@ def _parse(arg):
   return task, protocol
 
 
+def _default_protocol(task):
+  """The first that has the task."""
+  return next((p for p, known in PROTOCOLS.items() if task in known),
+              next(iter(PROTOCOLS)))
+
+
 def _check_task(task, protocol):
   known = PROTOCOLS[protocol]
   if task not in known:
     what = f'Unknown task {task!r}' if task else (
         '--config=configs/<model>.py:<task> has no task')
+    if task in tasks.TASKS:
+      what = f'The protocol {protocol} has no {task}'
+    else:
+      known = set().union(*PROTOCOLS.values())
     raise UserError(f'{what}: choose one of {", ".join(sorted(known))}.')
 
 
@@ -177,4 +187,5 @@ def num_features(config, wanted):
 
 def argument(config, name: str):
   """The protocol's value of an argument that several mixers have."""
-  return ARGUMENTS[config.protocol][name]
+  own = TASK_ARGUMENTS.get((config.protocol, config.task), {})
+  return own.get(name, ARGUMENTS[config.protocol][name])

@@ -1,12 +1,13 @@
 """What each protocol says of each task: PROTOCOLS[protocol][task].
 
 Only what differs from the defaults of `lra/fields.py`, in groups as in the
-config. Another protocol is one more dict with an entry for every task.
+config. Another protocol is one more dict, with an entry for every mini task and
+every full one that it knows; a task's default is the first that has it.
 
-* `simpletron` (the default): SimpleTRON, Yorsh et al. 2021, arXiv 2111.15588,
-  appendix A.
+* `simpletron`: SimpleTRON, Yorsh et al. 2021, arXiv 2111.15588, appendix A; it
+  has no images.
 * `lra`: the released code of Long Range Arena, Tay et al. 2020,
-  arXiv 2011.04006.
+  arXiv 2011.04006; of images the settings of its Transformer.
 * `nystrom`: the released code of Nystromformer, Xiong et al. 2021,
   arXiv 2102.03902, folder LRA: small enough for processors. It computes in
   float16 where it can, here in float32; divides sums of tokens by the number
@@ -50,6 +51,22 @@ _MINI = dict(
         encoder=dict(num_layers=1, width=64, mlp_width=128, dropout=0.0,
                      pooling='mean', head='nli'),
         model=dict(num_heads=2)))
+
+_MINI['image_mini'] = dict(
+    dtype='float32',
+    train=dict(steps=1500, warmup_steps=100, learning_rate=0.02,
+               eval_every=250, microbatch_size=8, eval_batch_size=16),
+    encoder=dict(num_layers=2, width=64, mlp_width=128, dropout=0.0,
+                 pooling='mean'),
+    model=dict(num_heads=2))
+
+_MINI['pathfinder_mini'] = dict(
+    dtype='float32', mask_black=True,
+    train=dict(steps=4000, warmup_steps=200, learning_rate=0.03,
+               eval_every=500, microbatch_size=32, eval_batch_size=32),
+    encoder=dict(num_layers=2, width=32, mlp_width=64, dropout=0.0,
+                 pooling='mean', positions='sinusoidal'),
+    model=dict(num_heads=2))
 
 _SIMPLETRON_RETRIEVAL = dict(
     train=dict(steps=15_000, warmup_steps=8000, learning_rate=0.05,
@@ -100,6 +117,44 @@ _LRA = dict(
     retrieval_rfc=_LRA_RETRIEVAL,
     **{task: _join(mini, _LRA_RECIPE) for task, mini in _MINI.items()})
 
+# Images: a cosine from the first epoch to the last.
+_LRA_IMAGES = _join(_LRA_RECIPE, dict(
+    train=dict(learning_rate=1e-3, weight_decay=0.0, microbatch_size=32,
+               eval_batch_size=64),
+    optim=dict(schedule='cosine'),
+    encoder=dict(positions='learned', mlp_width=32, width=32),
+    model=dict(num_heads=4)))
+
+
+def _epochs(count: int, examples: int, batch_size: int) -> dict:
+  """`train` of so many epochs; one to warm up, validation after each."""
+  steps = examples // batch_size
+  return dict(train=dict(
+      batch_size=batch_size, steps=count * steps, warmup_steps=steps,
+      eval_every=steps))
+
+
+_LRA.update(
+    image=_join(_LRA_IMAGES, _epochs(200, 45_000, 256), dict(
+        train=dict(learning_rate=5e-4),
+        encoder=dict(num_layers=1, mlp_width=64, dropout=0.3),
+        model=dict(num_heads=1))),
+    pathfinder=_join(_LRA_IMAGES, _epochs(200, 160_000, 512), dict(
+        encoder=dict(num_layers=4, dropout=0.2, pooling='mean',
+                     positions='sinusoidal'),
+        model=dict(qkv_width=16))),
+    pathfinder64=_join(_LRA_IMAGES, _epochs(200, 160_000, 256), dict(
+        train=dict(microbatch_size=8, eval_batch_size=16),
+        encoder=dict(num_layers=2))),
+    pathx=_join(_LRA_IMAGES, _epochs(200, 160_000, 64), dict(
+        train=dict(microbatch_size=2, eval_batch_size=4),
+        optim=dict(clip_norm=1.0),
+        encoder=dict(num_layers=1, pooling='mean'),
+        model=dict(num_heads=2, qkv_width=16))),
+    pathx256=_join(_LRA_IMAGES, _epochs(100, 160_000, 32), dict(
+        train=dict(microbatch_size=1, eval_batch_size=1),
+        encoder=dict(num_layers=2))))
+
 _NYSTROM_RECIPE = dict(
     train=dict(learning_rate=1e-4, weight_decay=0.0, eps=1e-6),
     # torch's OneCycleLR: down to the peak over 25 * 10**4
@@ -125,6 +180,12 @@ _NYSTROM = dict(
                    microbatch_size=4, eval_batch_size=8))),
     retrieval=_NYSTROM_RETRIEVAL,
     retrieval_rfc=_NYSTROM_RETRIEVAL,
+    image=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
+        train=dict(steps=35_000, warmup_steps=175, eval_every=175,
+                   batch_size=256, microbatch_size=8, eval_batch_size=16))),
+    pathfinder=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
+        train=dict(steps=62_400, warmup_steps=312, eval_every=312,
+                   batch_size=256, microbatch_size=8, eval_batch_size=16))),
     **{task: _join(mini, _NYSTROM_RECIPE) for task, mini in _MINI.items()})
 
 PROTOCOLS = {'simpletron': _SIMPLETRON, 'lra': _LRA, 'nystrom': _NYSTROM}
@@ -140,3 +201,5 @@ ARGUMENTS = {
                 num_global=1),
     'nystrom': dict(_ARGUMENTS, attention_dropout=0.1, hash_rounds=2),
 }
+# What a protocol decides otherwise on one task.
+TASK_ARGUMENTS = {('lra', 'image'): dict(attention_dropout=0.2)}

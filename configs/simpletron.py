@@ -12,4 +12,6 @@ def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'simpletron'
   config.model.kernel = 'auto'
+  # Heads are added to the residual stream as they are.
+  config.model.qkv_width = config.encoder.get_oneway_ref('width')
   return config

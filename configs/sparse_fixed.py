@@ -16,6 +16,8 @@ from configs import base
 def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'sparse_fixed'
+  # Half of the heads for each pattern.
+  config.model.num_heads = max(config.model.num_heads, 2)
   config.model.stride = 0  # the root of the length
   config.model.summary = base.by_size(config, 8, mini=2)
   config.model.num_global = base.argument(config, 'num_global')

@@ -17,7 +17,8 @@ import pathlib
 import sys
 
 import data_prep
-from data_prep import describe, floors
+from data_prep import describe, floors, sheet
+from data_prep.kinds import KINDS
 from lra import tasks
 from lra.errors import UserError
 
@@ -74,6 +75,10 @@ def _run(args):
   content = data_prep.read(args.task, args.data_dir)
   if args.describe:
     print(describe.describe(args.task, content))
+    if KINDS[tasks.get(args.task).dataset].image:
+      sheet_path = path.parent / 'examples.png'
+      sheet.write(content.splits['train'], sheet_path)
+      print(f'examples are drawn in {sheet_path}')
   if args.floors:
     record = floors.measure(args.task, content)
     for name, floor in record['floors'].items():

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from data_prep import listops
 from data_prep.content import SPLITS, Content, Split
+from data_prep.kinds import KINDS
 from lra import tasks
 
 _BINS = 10
@@ -66,9 +66,5 @@ def _example(task, split: Split, i: int):
 
 def decode(task: tasks.Task, tokens: bytes) -> str:
   """Token codes as text, cut short, on one line."""
-  if task.dataset == 'listops':
-    text = listops.decode(tokens)
-  else:
-    # The cut may have gone through a character.
-    text = ' '.join(tokens.decode('utf-8', errors='replace').split())
+  text = KINDS[task.dataset].show(tokens)
   return text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...'

@@ -10,69 +10,42 @@ import pathlib
 import time
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
-from data_prep import parts
 from data_prep.content import Content, Split
+from data_prep.kinds import KINDS
 from lra import tasks
 from lra.errors import UserError
 
 RECORDS = pathlib.Path(__file__).parent.parent / 'lra' / 'results' / 'floors'
 
 
-def majority_floor(train: Split, test: Split) -> float:
-  """Accuracy on `test` of the commonest label of `train`."""
-  return float(np.mean(test.labels == np.bincount(train.labels).argmax()))
-
-
-def first_operator_floor(train: Split, test: Split) -> float:
-  """Accuracy on `test` of guessing from an expression's first token alone."""
-  return float(np.mean(parts.by_first_token(train, test) == test.labels))
-
-
 def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
   """The floors that cost no time: name -> accuracy, a fraction."""
+  kind = KINDS[tasks.get(task_name).dataset]
   return {name: floor(splits['train'], splits['test'])
-          for name, floor in _quick(tasks.get(task_name)).items()}
-
-
-def _quick(task):
-  floors = {'majority': majority_floor}
-  if task.dataset == 'listops':
-    floors[parts.FIRST_OPERATOR] = first_operator_floor
-  return floors
-
-
-_HOW = {
-    'majority': 'the commonest label of train',
-    parts.FIRST_OPERATOR: 'the commonest label of train for each first '
-                          'operator',
-}
+          for name, (floor, _) in kind.quick.items()}
 
 
 def measure(task_name: str, content: Content) -> dict:
   """The floors record of a task.
 
   Returns:
-    task, fingerprint, and floors: name -> accuracy, how, seconds.
+    task, fingerprint and origin of its data, and floors: name -> accuracy,
+    how, seconds.
 
   Raises:
     UserError: scikit-learn is not installed, where the task needs it.
   """
   task = tasks.get(task_name)
-  floors = {}
-  for name, floor in _quick(task).items():
+  kind = KINDS[task.dataset]
+  floors = {
+      name: _timed(lambda s, floor=floor, how=how: (
+          floor(s['train'], s['test']), how), content)
+      for name, (floor, how) in kind.quick.items()}
+  for name, floor in kind.slow.items():
     floors[name] = _timed(
-        lambda s, floor=floor, name=name: (
-            floor(s['train'], s['test']), _HOW[name]), content)
-  if task.dataset != 'listops':
-    linear = _import_linear()
-    if task.dual:
-      floors['TF-IDF cosine'] = _timed(linear.tfidf_cosine, content)
-    else:
-      floors['byte n-grams'] = _timed(linear.byte_ngrams, content)
+        lambda s, floor=floor: floor(s, task.variant), content)
   return {'task': task_name, 'fingerprint': content.info['fingerprint'],
-          'floors': floors}
+          'origin': content.info['origin'], 'floors': floors}
 
 
 def _timed(floor: Callable, content):
@@ -80,15 +53,6 @@ def _timed(floor: Callable, content):
   accuracy, how = floor(content.splits)
   return {'accuracy': accuracy, 'how': how,
           'seconds': round(time.monotonic() - start, 1)}
-
-
-def _import_linear():
-  try:
-    from data_prep import linear
-  except ImportError as e:
-    raise UserError("The linear floors need scikit-learn: run pip install "
-                    "-e '.[floors]'.") from e
-  return linear
 
 
 def write(record: dict, directory: pathlib.Path = RECORDS) -> pathlib.Path:

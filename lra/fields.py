@@ -78,6 +78,9 @@ FIELDS = {
     'mask_padding': Field(
         True, 'False lets padding take part in attention, as the released '
         'code of SimpleTRON does.'),
+    'mask_black': Field(
+        False, 'True takes black pixels for padding, as the released code of '
+        'Long Range Arena does.', before=False),
     'data_dir': Field(
         '', 'Where prepared data is; empty means $TFDS_DATA_DIR or the default '
         'of TFDS.'),

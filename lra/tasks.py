@@ -23,6 +23,7 @@ class Task:
     num_classes: C.
     dual: whether an example is a pair of documents.
     title: column title on the leaderboard.
+    image: whether tokens are the pixels of an image, row by row.
     mini: whether this is a laptop version, sized for two processor cores, with
       a leaderboard table of its own.
   """
@@ -35,6 +36,7 @@ class Task:
   dual: bool = False
   title: str = ''
   mini: bool = False
+  image: bool = False
 
 
 TASKS = {t.name: t for t in (
@@ -48,6 +50,19 @@ TASKS = {t.name: t for t in (
          title='Retrieval'),
     Task('retrieval_rfc', 'retrieval', 'rfc', 4000, 257, 2, dual=True,
          title='RFC citations'),
+    Task('image', 'image', 'lra', 1024, 257, 10, image=True, title='Image'),
+    Task('image_mini', 'image', 'mini', 256, 257, 10, mini=True, image=True,
+         title='Image mini'),
+    Task('pathfinder', 'pathfinder', '32', 1024, 257, 2, image=True,
+         title='Pathfinder'),
+    Task('pathfinder_mini', 'pathfinder', 'mini', 256, 257, 2, mini=True,
+         image=True, title='Pathfinder mini'),
+    Task('pathfinder64', 'pathfinder', '64', 4096, 257, 2,
+         image=True, title='Pathfinder 64'),
+    Task('pathx', 'pathfinder', '128', 16_384, 257, 2, image=True,
+         title='Path-X'),
+    Task('pathx256', 'pathfinder', '256', 65_536, 257, 2, image=True,
+         title='Path-256'),
     Task('retrieval_rfc_mini', 'retrieval', 'rfc_mini', 512, 257, 2,
          dual=True, mini=True, title='RFC citations mini'),
 )}

@@ -10,8 +10,8 @@ OURS = ('lra', 'configs', 'kernels', 'data_prep')
 # What every room of lra may use: no room, no jax at import.
 GROUND = ('lra.tasks', 'lra.fields', 'lra.identity', 'lra.errors', 'lra.files',
           'lra.terminal', 'lra.machine', 'lra.signals')
-_PREP = ('lra.tasks', 'lra.errors', 'lra.files', 'lra.terminal', 'lra.signals',
-         'lra.streams')
+_PREP = ('lra.tasks', 'lra.errors', 'lra.files', 'lra.machine', 'lra.terminal',
+         'lra.signals', 'lra.streams')
 # Rooms from the ground up: a room may import those named here and itself.
 ROOMS = {
     'kernels': ('jax',),

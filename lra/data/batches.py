@@ -10,8 +10,15 @@ from lra.data.prepared import Split
 Batch = dict[str, np.ndarray]
 
 
-def gather(split: Split, indices, seq_len: int) -> Batch:
+def gather(split: Split, indices, seq_len: int, *,
+           mask_black: bool = False) -> Batch:
   """Examples `indices` as arrays.
+
+  Args:
+    split: where they are.
+    indices: int [B].
+    seq_len: L.
+    mask_black: whether code 0 becomes padding; a black pixel is id 1 otherwise.
 
   Returns:
     tokens int16 [B, L] (pairs: [B, 2, L]), the heads of the sequences as
@@ -29,6 +36,8 @@ def gather(split: Split, indices, seq_len: int) -> Batch:
   tokens = codes.astype(np.int16)
   tokens += 1
   tokens *= np.arange(seq_len) < lengths[:, None]
+  if mask_black:
+    tokens *= codes > 0
   return {'tokens': tokens.reshape(*documents.shape, seq_len),
           'labels': split.labels[indices].astype(np.int32),
           'weights': np.ones(indices.shape, np.float32)}

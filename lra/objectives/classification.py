@@ -28,7 +28,8 @@ class Objective(base.Objective):
 
   def batch(self, split, indices, *, seed, step):
     del seed, step  # nothing is drawn
-    return batches.gather(split, indices, self.seq_len)
+    return batches.gather(split, indices, self.seq_len,
+                          mask_black=self.config.mask_black)
 
   def shapes(self, *lead):
     pair = (2,) if self.task.dual else ()

@@ -118,6 +118,7 @@ SCORES = (
     _texts('model', lambda row: row.model),
     _texts('changed from the protocol', _changes),
     _texts('variant', lambda row: row.variant),
+    _texts('data', _distinct('data_origin')),
     _texts('pooling', _setting('encoder', 'pooling')),
     _texts('head', _setting('encoder', 'head')),
     Column('mean %', lambda row: percent(row.mean)),
@@ -140,6 +141,8 @@ SCORES = (
 PAIRS = ('head',)
 # What only tables of runs with changed settings have.
 CHANGED = ('changed from the protocol',)
+# What only tables of runs have that say what their data was made of.
+ORIGIN = ('data',)
 
 # Of a `rows.Row` with finished runs.
 DETAILS = (

@@ -19,9 +19,14 @@ class MeasuredFloor(Record):
 
 
 class Floors(File):
-  """The floors of a task, measured on the data with this fingerprint."""
+  """The floors of a task, measured on the data with this fingerprint.
+
+  Attributes:
+    origin: what the data was made of; None in old records.
+  """
   task: TaskName
   fingerprint: Text
+  origin: Text | None = None
   floors: Annotated[
       dict[Text, MeasuredFloor], Field(max_length=record.MAX_FLOORS)]
 

@@ -186,6 +186,8 @@ def _task(board, url):
     changed = ', settings changed from the protocol'
     if not table.changed:
       without, changed = (*without, *columns.CHANGED), ''
+    if not any(row.values('data_origin') for row in members):
+      without = (*without, *columns.ORIGIN)
     shown = [c for c in columns.SCORES if c.name not in without]
     parts += [f'Protocol {md.code(table.protocol)}{changed}:\n',
               _table(shown, members)]

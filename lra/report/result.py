@@ -138,6 +138,8 @@ class Result(File):
       what the protocol says}; kept here, since a protocol may change later.
       None where nobody has compared them.
     data_fingerprint: hash of the prepared data set.
+    data_origin: what that was made of, which may only stand in for the task's
+      own data; None where nobody has said.
     config: the whole config, as plain JSON values.
   """
   status: Literal['ok', 'diverged', 'oom', 'stopped']
@@ -170,6 +172,7 @@ class Result(File):
   config_sha256: Digest | None = None
   changes: dict[str, Any] | None = None
   data_fingerprint: Text
+  data_origin: Text | None = None
   config: Config
 
   @property

@@ -282,7 +282,8 @@ def _floors(rows, measured):
   known = {}
   if measured:
     for name, floor in measured.floors.items():
-      floors.append(Floor(name, floor.accuracy, floor.how))
+      of = f'; data: {measured.origin}' if measured.origin else ''
+      floors.append(Floor(name, floor.accuracy, floor.how + of))
       known[name, measured.fingerprint] = [floor.accuracy]
   for row in rows:
     for run in row.runs:

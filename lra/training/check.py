@@ -177,6 +177,10 @@ def _limits(field):
 
 def _check_task(config):
   task, L = tasks.get(config.task), config.seq_len
+  if config.mask_black and not task.image:
+    raise UserError(
+        f'config.mask_black=True means nothing to {task.name}, which has no '
+        'pixels: set it to False.')
   if L > task.seq_len:
     raise UserError(
         f'config.seq_len={L} is not possible: {task.name} has sequences of '

@@ -44,7 +44,8 @@ def outcome(program: Program, status: str, step: int, progress,
     status: ok, diverged, oom or stopped.
     step: updates made.
     progress: `train.Progress` of the run.
-    **fields: `test`, `floors`, `data_fingerprint` and those of `identity`.
+    **fields: `test`, `floors`, `data_fingerprint`, `data_origin` and those of
+      `identity`.
   """
   config, objective = program.config, program.objective
   best = config.train.select == 'best' and progress.best_val is not None

@@ -353,7 +353,7 @@ class Trainer:
     fields = outcome.outcome(
         self.program, status, self.step, self.progress, test=test,
         floors=self.floors, data_fingerprint=self.data.fingerprint,
-        **self.identity)
+        data_origin=self.data.info.get('origin'), **self.identity)
     if self.run.metrics_path.exists():
       try:
         curves.plot(

@@ -24,6 +24,14 @@ def test_gather_is_byte_plus_one_padded_and_cut():
   np.testing.assert_array_equal(batch['labels'], [1, 1, 0])
 
 
+def test_black_is_a_token_or_padding():
+  split = Split(np.array([0, 255, 0, 7], np.uint8), np.array([0, 4]),
+                np.array([1], np.int32))
+  for mask_black, tokens in ((False, [1, 256, 1, 8]), (True, [0, 256, 0, 8])):
+    batch = batches.gather(split, [0], 4, mask_black=mask_black)
+    np.testing.assert_array_equal(batch['tokens'], [tokens])
+
+
 def test_gather_pairs():
   split = _split([3, 5, 2], pairs=np.array([[2, 0], [1, 1]], np.int32))
   tokens = batches.gather(split, [1, 0], 4)['tokens']

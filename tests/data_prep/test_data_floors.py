@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_prep import floors, listops, trees
+from data_prep import floors, kinds, listops, pathfinder, trees
 from data_prep.content import Content, fingerprint, split_of
 from lra.errors import UserError
 from lra.report import floors as floors_lib
@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 
 def test_majority():
   train = split_of([b''] * 5, [2, 1, 1, 0, 1])
-  assert floors.majority_floor(train, split_of([b''] * 4, [1, 1, 2, 1])) == 0.75
+  assert kinds.majority(train, split_of([b''] * 4, [1, 1, 2, 1])) == 0.75
 
 
 def test_first_operator():
@@ -23,7 +23,7 @@ def test_first_operator():
   test = split_of(
       [b'\x0a\x09', b'\x0a\x09', b'\x0b\x09', b'\x0b\x09', b'\x0b\x09'],
       [0, 9, 9, 0, 9])
-  assert floors.first_operator_floor(train, test) == 0.6
+  assert kinds.first_operator(train, test) == 0.6
 
 
 def test_mini_floors(mini_data):
@@ -115,20 +115,30 @@ def test_tfidf_cosine_finds_common_words():
   assert 'fitted on train' in how
 
 
+def image_splits(size):
+  labels = RNG.integers(0, 10, size)
+  images = RNG.integers(0, 256, (size, 16, 16), np.uint8)
+  return pathfinder.images_split(images, labels)
+
+
 @pytest.mark.parametrize('task, make', [
     ('listops', lambda: listops.generate(listops.Variant(
         trees.Process(3, 3, 5, 20), (200, 30, 20))).splits),
     ('text_mini', lambda: {s: text_splits(60) for s in
                            ('train', 'val', 'test')}),
+    ('image_mini', lambda: {s: image_splits(60) for s in
+                            ('train', 'val', 'test')}),
     ('retrieval_rfc', pair_splits)])
 def test_record(tmp_path, task, make, monkeypatch):
   linear = pytest.importorskip('data_prep.linear')
   monkeypatch.setattr(linear, '_FEATURES', 1 << 10)
   splits = make()
-  content = Content(splits, {'fingerprint': fingerprint(splits)})
+  content = Content(splits, {'fingerprint': fingerprint(splits),
+                             'origin': 'made up'})
   path = floors.write(floors.measure(task, content), tmp_path / 'floors')
   record = floors_lib.read(path)
   assert record.fingerprint == fingerprint(splits)
+  assert record.origin == 'made up'
   assert len(record.floors) == 2
   assert [p.name for p in path.parent.iterdir()] == [f'{task}.json']
 

@@ -130,6 +130,20 @@ class Place:
                       self.figures)
 
 
+def test_what_data_was_made_of_is_in_its_row(tmp_path):
+  floors = {**FLOORS, 'origin': 'copies of reviews'}
+  plain = Place(tmp_path / 'plain', RUNS).render()
+  assert '| variant | data |' not in plain and '; data:' not in plain
+  said = [{**run, 'data_origin': 'copies of reviews'} for run in RUNS]
+  page = Place(tmp_path / 'said', said, (floors,)).render()
+  assert '| model | variant | data | pooling |' in page
+  assert '| simpletron | – | copies of reviews | cls |' in page
+  assert '| logistic regression; data: copies of reviews |' in page
+  mixed = Place(tmp_path / 'mixed', [RUNS[0], said[3]]).render()
+  assert '| transformer | – | – | cls |' in mixed
+  assert '| simpletron | – | copies of reviews | cls |' in mixed
+
+
 def test_tables_are_those_written_by_hand(tmp_path):
   text = Place(tmp_path, RUNS).render()
   assert SCORES in text

@@ -1,0 +1,208 @@
+"""Readers of CIFAR-10, wherever it comes from: RGB images and labels.
+
+The official archives (python and binary version) or the folders they unpack
+to, a data set that TFDS has prepared, and folders or archives of image files,
+one folder per class.
+"""
+
+import collections
+import io
+import pathlib
+import pickle
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+from PIL import Image
+
+from data_prep.progress import progress
+from lra.errors import UserError
+
+CLASSES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog',
+           'horse', 'ship', 'truck')
+LAYOUTS = (
+    '--source must be cifar-10-python.tar.gz, cifar-10-binary.tar.gz, cifar10 '
+    'as prepared by TFDS, or a folder or archive with folders of images, '
+    'train/airplane and so on')
+SIDE = 32
+COUNTS = {'train': 50_000, 'test': 10_000}
+
+_PIXELS = 3 * SIDE * SIDE
+_LARGEST = 1 << 28  # bytes of a member of an archive that is worth reading
+_PYTHON = re.compile(r'(?:data_batch_[1-5]|test_batch)')
+_BINARY = re.compile(r'(?:data_batch_[1-5]|test_batch)\.bin')
+_FILE = re.compile(
+    rf'(?:.*/)?(train|test)/({"|".join(CLASSES)})/[^/]+\.(png|jpg|jpeg)',
+    re.IGNORECASE)
+_TFDS = re.compile(r'cifar10-(train|test)\.(tfrecord|array_record)-\d+-of-\d+')
+
+
+def read(source: pathlib.Path) -> tuple[dict[str, list], str]:
+  """All images of a source.
+
+  Args:
+    source: an archive or a directory.
+
+  Returns:
+    'train' and 'test' -> [(uint8 [32, 32, 3], label), ...]; and what they
+    were stored as: 'python', 'binary', 'tfds', 'png' or 'jpeg'.
+
+  Raises:
+    UserError: no such source, damaged, or not all images are there.
+  """
+  found = {split: [] for split in COUNTS}
+  kinds = collections.Counter()
+  bar = progress(total=sum(COUNTS.values()), unit=' images',
+                 desc=f'reading {source.name}')
+  with bar:
+    for path, data in _files(source):
+      kind, split, images = _images(path, data)
+      found[split] += images
+      kinds[kind] += len(images)
+      bar.update(len(images))
+  if not kinds:
+    raise UserError(f'{source} has no images of CIFAR-10: {LAYOUTS}.')
+  for split, count in COUNTS.items():
+    if len(found[split]) != count:
+      raise UserError(
+          f'{source} has {len(found[split]):,} images of {split} instead of '
+          f'{count:,}: download or unpack it again.')
+  if len(kinds) > 1:
+    raise UserError(f'{source} mixes {" and ".join(sorted(kinds))} images: '
+                    'keep one kind.')
+  return found, *kinds
+
+
+def _files(source) -> Iterator[tuple[str, bytes]]:
+  """Names and contents of the files that hold images."""
+  if source.is_dir():
+    for path in sorted(p for p in source.rglob('*') if p.is_file()):
+      name = path.relative_to(source.parent).as_posix()
+      if _kind(name):
+        try:
+          yield name, path.read_bytes()
+        except OSError as e:
+          raise UserError(f'{path} cannot be read ({e.strerror}): unpack the '
+                          'images again.') from e
+    return
+  try:
+    with tarfile.open(source, 'r|*') as archive:
+      for member in archive:
+        if member.isfile() and _kind(member.name):
+          if member.size > _LARGEST:
+            raise UserError(f'{source} has a file {member.name} of '
+                            f'{member.size:,} bytes, which is no image of '
+                            'CIFAR-10: download it again.')
+          yield member.name, archive.extractfile(member).read()
+  except (tarfile.TarError, EOFError, OSError, zlib.error) as e:
+    raise UserError(f'{source} is damaged or not an archive ({e}): download '
+                    'it again.') from e
+
+
+def _kind(path):
+  """What a file is by its name, '' if nothing of ours."""
+  name = path.rpartition('/')[2]
+  if _PYTHON.fullmatch(name):
+    return 'python'
+  if _BINARY.fullmatch(name):
+    return 'binary'
+  if _TFDS.fullmatch(name):
+    return 'tfds'
+  match = _FILE.fullmatch(path)
+  if match:
+    return 'png' if match.group(3).lower() == 'png' else 'jpeg'
+  return ''
+
+
+def _images(path, data):
+  """(kind, split, [(image, label), ...]) of a file."""
+  kind = _kind(path)
+  split = 'test' if 'test' in path.rpartition('/')[2] else 'train'
+  try:
+    if kind == 'python':
+      return kind, split, list(_of_python(data))
+    if kind == 'binary':
+      return kind, split, list(_of_binary(data))
+    if kind == 'tfds':
+      return kind, split, list(_of_tfds(path, data))
+    split, label, _ = _FILE.fullmatch(path).groups()
+    return kind, split.lower(), [
+        (_decoded(data), CLASSES.index(label.lower()))]
+  except Exception as e:  # decoders of damaged bytes raise anything
+    raise UserError(f'{path} is damaged ({e}): download or unpack it again.'
+                    ) from e
+
+
+def _of_python(data):
+  batch = _Unpickler(io.BytesIO(data), encoding='bytes').load()
+  pixels, labels = np.asarray(batch[b'data'], np.uint8), batch[b'labels']
+  return _planes(pixels, labels)
+
+
+class _Unpickler(pickle.Unpickler):
+  """Reads arrays and plain values, and calls nothing else."""
+
+  _ALLOWED = {('numpy.core.multiarray', '_reconstruct'), ('numpy', 'ndarray'),
+              ('numpy', 'dtype')}
+
+  def find_class(self, module, name):
+    if (module, name) not in self._ALLOWED:
+      raise pickle.UnpicklingError(f'it asks for {module}.{name}')
+    if name == '_reconstruct':
+      module = 'numpy._core.multiarray'
+    return super().find_class(module, name)
+
+
+def _of_binary(data):
+  rows = np.frombuffer(data, np.uint8).reshape(-1, _PIXELS + 1)
+  return _planes(rows[:, 1:], rows[:, 0])
+
+
+def _planes(pixels, labels):
+  """Images of rows that hold a plane of each colour."""
+  images = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+  for image, label in zip(images, labels, strict=True):
+    if not 0 <= label < len(CLASSES):
+      raise ValueError(f'a label is {label}')
+    yield np.ascontiguousarray(image), int(label)
+
+
+def _decoded(data):
+  with Image.open(io.BytesIO(data)) as image:
+    if image.size != (SIDE, SIDE):
+      raise ValueError('it has {} x {} pixels'.format(*image.size))
+    return np.asarray(image.convert('RGB'))
+
+
+def _of_tfds(path, data):
+  from tensorflow_datasets.proto import tf_example_pb2
+  for record in _records(path, data):
+    feature = tf_example_pb2.Example.FromString(record).features.feature
+    yield (_decoded(feature['image'].bytes_list.value[0]),
+           feature['label'].int64_list.value[0])
+
+
+def _records(path, data):
+  """The records of a file of TFDS."""
+  if '.array_record-' not in path:
+    # TFRecord: length (8 bytes), its checksum (4), data, their checksum (4).
+    place = 0
+    while place < len(data):
+      length = int.from_bytes(data[place:place + 8], 'little')
+      record = data[place + 12:place + 12 + length]
+      if len(record) < length:
+        raise EOFError('it ends within a record')
+      yield record
+      place += length + 16
+    return
+  import tempfile
+
+  from array_record.python import array_record_module
+  with tempfile.NamedTemporaryFile() as f:  # it reads paths only
+    f.write(data)
+    f.flush()
+    reader = array_record_module.ArrayRecordReader(f.name)
+    yield from reader.read_all()
+    reader.close()

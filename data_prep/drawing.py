@@ -1,0 +1,174 @@
+"""Draws Pathfinder images on all cores; what was drawn survives a kill.
+
+Parts of the images are kept in files until all are there, so that the same
+call goes on where it was stopped.
+"""
+
+import dataclasses
+import errno
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+import zlib
+
+import numpy as np
+
+from data_prep import stamps
+from data_prep.progress import progress
+from lra import machine
+from lra.errors import UserError
+
+_PART = 500  # images that are kept together
+_LOOK_SECONDS = 0.1  # between two looks at what is done
+_ERRNO = 50  # what exit codes add to the number of a file error
+_COMMAND = ('import json, sys; sys.path[:] = json.loads(sys.argv[1]); '
+            'from data_prep import drawing; drawing.work()')
+_NAMES = ('images', 'labels', 'attempts', 'placed')
+
+
+def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
+         processes: int | None = None) -> tuple[np.ndarray, ...]:
+  """The first images of a law and a seed, whatever the number of processes.
+
+  Args:
+    law: what to draw.
+    seed: of all images.
+    total: N, how many.
+    folder: for the parts that are done; it belongs to this very call.
+    processes: how many draw at a time; one for each core by default.
+
+  Returns:
+    uint8 [N, side, side]; labels, uint8 [N]; attempts at each image's target
+    snakes, int64 [N]; how many of its distractors found room, uint8 [N].
+
+  Raises:
+    UserError: numba is not installed, a part is damaged, or a process ended.
+    OSError: a part cannot be written.
+  """
+  _check_numba()
+  folder.mkdir(parents=True, exist_ok=True)
+  parts = {range(start, min(start + _PART, total)): folder / f'{start}.npz'
+           for start in range(0, total, _PART)}
+  _draw_missing(law, seed, parts, processes or machine.cpu_count())
+  drawn = (np.zeros((total, law.side, law.side), np.uint8),
+           np.zeros(total, np.uint8), np.zeros(total, np.int64),
+           np.zeros(total, np.uint8))
+  for numbers, path in parts.items():
+    for whole, part in zip(drawn, _load(path, len(numbers)), strict=True):
+      whole[numbers.start:numbers.stop] = part
+  return drawn
+
+
+def _check_numba():
+  try:
+    import numba  # noqa: F401
+  except ImportError as e:
+    raise UserError(
+        "Drawing Pathfinder images needs numba: run pip install -e "
+        "'.[pathfinder]', or give the official images with --source.") from e
+
+
+def _draw_missing(law, seed, parts, processes):
+  missing = {numbers: path for numbers, path in parts.items()
+             if not path.exists()}
+  total, left = sum(map(len, parts)), sum(map(len, missing))
+  bar = progress(total=total, initial=total - left, unit=' images',
+                 desc=f'drawing {law.side} x {law.side}')
+  work, running = list(missing.items()), []
+  with bar:
+    try:
+      for i in range(min(processes, len(work))):
+        running.append(_start(law, seed, work[i::processes]))
+      while missing:
+        time.sleep(_LOOK_SECONDS)
+        _check_ends(running)
+        for numbers in [n for n, path in missing.items() if path.exists()]:
+          del missing[numbers]
+          bar.update(len(numbers))
+    finally:
+      for process in running:
+        process.terminate()
+        process.wait()
+
+
+def _start(law, seed, work):
+  """A process that draws the parts of `work`.
+
+  Not by `multiprocessing`, whose helper lets through the signals that
+  `lra.signals` keeps from the main thread.
+  """
+  task = {'law': dataclasses.asdict(law), 'seed': seed, 'parent': os.getpid(),
+          'parts': [[n.start, n.stop, str(path)] for n, path in work]}
+  process = subprocess.Popen(
+      [sys.executable, '-c', _COMMAND, json.dumps(sys.path)],
+      stdin=subprocess.PIPE, text=True)
+  try:
+    with process.stdin:
+      json.dump(task, process.stdin)
+  except BrokenPipeError:
+    pass  # it has ended, which is seen later
+  except BaseException:
+    process.kill()
+    raise
+  return process
+
+
+def _check_ends(processes):
+  for process in processes:
+    code = process.poll() or 0
+    if code > _ERRNO:
+      raise OSError(code - _ERRNO, os.strerror(code - _ERRNO))
+    if code > 0:
+      raise AssertionError('a process that drew images failed, see above')
+    if code < 0:
+      raise UserError(
+          f'A process that drew images was killed by signal {-code}: run the '
+          'same command again, which goes on.')
+
+
+def work() -> None:
+  """What such a process does; its exit code tells which file error ended it."""
+  # The first process hears the others, and terminates this one.
+  signal.signal(signal.SIGINT, signal.SIG_IGN)
+  signal.signal(signal.SIGTERM, signal.SIG_DFL)
+  signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+  task = json.load(sys.stdin)
+  from data_prep.snakes import Artist
+  law = task['law'] | {'margins': tuple(task['law']['margins'])}
+  artist = Artist(stamps.Law(**law), task['seed'])
+  for start, stop, path in task['parts']:
+    if os.getppid() != task['parent']:
+      return
+    drawn = zip(*map(artist.draw, range(start, stop)), strict=True)
+    try:
+      _keep(pathlib.Path(path),
+            dict(zip(_NAMES, map(np.stack, drawn), strict=True)))
+    except OSError as e:
+      sys.exit(_ERRNO + (e.errno or errno.EIO))
+
+
+def _keep(path, arrays):
+  new = path.with_suffix(f'.{os.getpid()}.npz')
+  try:
+    np.savez_compressed(new, **arrays)
+    new.replace(path)
+  finally:
+    new.unlink(missing_ok=True)
+
+
+def _load(path, count):
+  try:
+    with np.load(path) as part:
+      arrays = [part[name] for name in _NAMES]
+    if any(len(array) != count for array in arrays):
+      raise ValueError(f'it has not {count} images')
+  except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile,
+          zlib.error) as e:
+    raise UserError(f'{path} is damaged ({e}): delete it and run the command '
+                    'again.') from e
+  return arrays

@@ -1,0 +1,118 @@
+"""Image: CIFAR-10 in grey, pixel by pixel, ten classes.
+
+A source is whatever `data_prep.cifar` reads. Images of one content give one
+data set, whatever they were stored as: examples stand in the order of hashes
+of their pixels, and the first 5,000 of train, as many of each label, are the
+validation split.
+"""
+
+import hashlib
+import logging
+import pathlib
+import urllib.request
+
+import numpy as np
+import tensorflow_datasets as tfds
+from tensorflow_datasets.core.download import checksums
+
+from data_prep import cifar
+from data_prep.builder import Builder
+from data_prep.content import Content
+from data_prep.pathfinder import images_split
+from data_prep.subset import choose, duplicates
+from lra.errors import UserError
+
+URL = 'https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz'
+ANSWER_SECONDS = 20  # that the server has to say that it is there
+VAL_IMAGES = 5000
+WEIGHTS = np.float32([0.2989, 0.587, 0.114])  # of red, green and blue
+
+
+class Image(Builder):
+  """Grey CIFAR-10 of Long Range Arena (arXiv 2011.04006)."""
+  BUILDER_CONFIGS = [
+      tfds.core.BuilderConfig(name='lra', description='32 x 32 pixels'),
+      tfds.core.BuilderConfig(name='mini', description='16 x 16 pixels'),
+  ]
+  url_infos = {URL: checksums.UrlInfo(
+      size=170_498_071, filename='cifar-10-python.tar.gz', checksum=(
+          '6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce'))}
+
+  def parameters(self):
+    return {'val': VAL_IMAGES, 'mini': self.builder_config.name == 'mini'}
+
+  def make(self, dl_manager):
+    source = self.source or self._download(dl_manager)
+    images, stored = cifar.read(source)
+    return content(images, stored, mini=self.builder_config.name == 'mini')
+
+  def identify_source(self):
+    if self.source and not self.source.exists():
+      raise UserError(f'{self.source} does not exist: {cifar.LAYOUTS}.')
+    return None  # whatever it is, its images say what they are
+
+  def _download(self, dl_manager):
+    logging.getLogger('urllib3').setLevel(logging.ERROR)
+    try:
+      # Without a network, TFDS would try again for many minutes.
+      request = urllib.request.Request(URL, method='HEAD')
+      urllib.request.urlopen(request, timeout=ANSWER_SECONDS).close()
+      return pathlib.Path(dl_manager.download(URL))
+    except Exception as e:
+      raise UserError(
+          f'CIFAR-10 could not be downloaded ({type(e).__name__}): fetch {URL} '
+          f'by other means and run python -m data_prep '
+          f'--task={self.task_name} --source=.../cifar-10-python.tar.gz.'
+          ) from e
+
+
+BUILDER = Image
+
+
+def content(images: dict[str, list], stored: str, *, mini: bool) -> Content:
+  """The data set of the images of `cifar.read`.
+
+  Args:
+    images: 'train' and 'test' -> [(uint8 [32, 32, 3], label), ...].
+    stored: what they were stored as.
+    mini: whether four pixels become one.
+  """
+  train, test = _sorted(images['train']), _sorted(images['test'])
+  keys, pixels, labels = train
+  chosen = np.zeros(len(keys), bool)
+  chosen[choose(keys, labels, VAL_IMAGES)] = True
+  parts = {'train': (pixels[~chosen], labels[~chosen]),
+           'val': (pixels[chosen], labels[chosen]), 'test': test[1:]}
+  splits = {name: images_split(_quarter(grey(p)) if mini else grey(p), y)
+            for name, (p, y) in parts.items()}
+  return Content(splits, {
+      'origin': f'CIFAR-10, images stored as {stored}',
+      'val': f'{VAL_IMAGES} images of train, stratified, by hash of pixels',
+      'duplicates': duplicates(splits)})
+
+
+def _sorted(examples):
+  """(hashes, uint8 [N, 32, 32, 3], labels), in the order of the hashes."""
+  hashes = [hashlib.sha256(image).hexdigest() for image, _ in examples]
+  order = sorted(range(len(hashes)), key=lambda i: (hashes[i], examples[i][1]))
+  return ([hashes[i] for i in order], np.stack([examples[i][0] for i in order]),
+          np.array([examples[i][1] for i in order]))
+
+
+def grey(images: np.ndarray) -> np.ndarray:
+  """uint8 [..., 3] to uint8 [...], as tf.image.rgb_to_grayscale does.
+
+  The released code of Long Range Arena calls that. It goes by way of fractions
+  of 255 and back by 255.5, rounding down.
+  """
+  shares = images.astype(np.float32) / np.float32(255)
+  # In this order; that of a matrix product is the processor's choice.
+  red, green, blue = np.moveaxis(shares * WEIGHTS, -1, 0)
+  return np.uint8(np.floor((red + green + blue) * np.float32(255.5)))
+
+
+def _quarter(images):
+  """Means of 2 x 2 pixels, rounded."""
+  n, h, w = images.shape
+  blocks = images.reshape(n, h // 2, 2, w // 2, 2).astype(np.float32)
+  return np.uint8(np.round(blocks.mean((2, 4))))

@@ -1,0 +1,92 @@
+"""What there is to say of each data set: examples as text, floors."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from data_prep import parts
+from lra.errors import UserError
+
+
+def majority(train, test) -> float:
+  """Accuracy on `test` of the commonest label of `train`."""
+  return float(np.mean(test.labels == np.bincount(train.labels).argmax()))
+
+
+def first_operator(train, test) -> float:
+  """Accuracy on `test` of guessing from an expression's first token alone."""
+  return float(np.mean(parts.by_first_token(train, test) == test.labels))
+
+
+_MAJORITY = {'majority': (majority, 'the commonest label of train')}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+  """What is special of a data set.
+
+  Attributes:
+    show: token codes of a document -> text.
+    quick: name -> (function, how): floors that cost no time; the function
+      takes train and test and returns an accuracy.
+    slow: name -> function: the others; it takes the splits and the task's
+      variant and returns an accuracy and how it was made.
+    image: whether documents are square images.
+  """
+  show: Callable[[bytes], str]
+  quick: Mapping[str, tuple[Callable, str]] = dataclasses.field(
+      default_factory=lambda: _MAJORITY)
+  slow: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
+  image: bool = False
+
+
+def _expression(tokens):
+  from data_prep import listops
+  return listops.decode(tokens)
+
+
+def _text(tokens):
+  # The cut may have gone through a character.
+  return ' '.join(tokens.decode('utf-8', errors='replace').split())
+
+
+def _pixels(tokens):
+  return ' '.join(map(str, tokens))
+
+
+def _linear(name):
+  def floor(splits, variant):
+    del variant
+    try:
+      from data_prep import linear
+    except ImportError as e:
+      raise UserError("The linear floors need scikit-learn: run pip install "
+                      "-e '.[floors]'.") from e
+    return getattr(linear, name)(splits)
+  return floor
+
+
+def _ridge(splits, variant):
+  del variant
+  from data_prep import pixels
+  return pixels.ridge(splits)
+
+
+def _marker_distance(splits, variant):
+  from data_prep import pathfinder, pixels
+  return pixels.marker_distance(
+      splits, pathfinder.VARIANTS[variant].law.marker_radius)
+
+
+KINDS = {
+    'listops': Kind(_expression, {**_MAJORITY, parts.FIRST_OPERATOR: (
+        first_operator,
+        'the commonest label of train for each first operator')}),
+    'text': Kind(_text, slow={'byte n-grams': _linear('byte_ngrams')}),
+    'retrieval': Kind(_text, slow={'TF-IDF cosine': _linear('tfidf_cosine')}),
+    'image': Kind(_pixels, slow={'ridge on pixels': _ridge}, image=True),
+    'pathfinder': Kind(_pixels, slow={
+        'ridge on pixels': _ridge, 'marker distance': _marker_distance},
+        image=True),
+}

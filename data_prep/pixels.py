@@ -1,0 +1,102 @@
+"""Floors of image tasks: linear on pixels, and the distance of the discs."""
+
+import math
+
+import numpy as np
+from scipy import ndimage
+
+_SIDE = 32  # of the images that ridge regression sees
+_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)
+_AT_ONCE = 2000
+
+
+def ridge(splits):
+  """Ridge regression of the classes on grey values.
+
+  Returns:
+    Its accuracy on test, and how it was made.
+  """
+  train, val, test = (splits[s] for s in ('train', 'val', 'test'))
+  classes = int(train.labels.max()) + 1
+  gram, right = 0.0, 0.0
+  for rows, labels in _blocks(train):
+    gram = gram + rows.T @ rows
+    right = right + rows.T @ np.eye(classes)[labels]
+  best = None
+  for penalty in _PENALTIES:
+    scaled = penalty * np.trace(gram) / len(gram)
+    weights = np.linalg.solve(gram + scaled * np.eye(len(gram)), right)
+    score = _accuracy(weights, val)
+    if best is None or score > best[0]:
+      best = score, penalty, weights
+  _, penalty, weights = best
+  seen = min(_SIDE, _side(train))
+  return _accuracy(weights, test), (
+      f'ridge regression of the classes on the grey values of {seen} x {seen} '
+      f'pixels, penalty {penalty} of the mean square by validation')
+
+
+def _blocks(split):
+  """(float64 [N, pixels + 1], labels) of some images at a time."""
+  for start in range(0, len(split), _AT_ONCE):
+    images = images_of(split, start, start + _AT_ONCE).astype(np.float64) / 255
+    by = max(1, images.shape[1] // _SIDE)
+    n, side = len(images), images.shape[1] // by
+    small = images.reshape(n, side, by, side, by).mean((2, 4)).reshape(n, -1)
+    yield (np.concatenate([small, np.ones((n, 1))], 1),
+           split.labels[start:start + _AT_ONCE])
+
+
+def _accuracy(weights, split):
+  hits = [(rows @ weights).argmax(1) == labels
+          for rows, labels in _blocks(split)]
+  return float(np.concatenate(hits).mean())
+
+
+def images_of(split, start: int, stop: int) -> np.ndarray:
+  """Square images `start` to `stop` - 1 of a split, uint8 [N, H, H]."""
+  stop, side = min(stop, len(split)), _side(split)
+  flat = split.tokens[split.offsets[start]:split.offsets[stop]]
+  return flat.reshape(stop - start, side, side)
+
+
+def _side(split):
+  return math.isqrt(int(split.offsets[1] - split.offsets[0]))
+
+
+def marker_distance(splits, radius: float):
+  """Discs near each other are on one curve, or the other way round.
+
+  Args:
+    splits: of Pathfinder images.
+    radius: of the discs, in pixels.
+
+  Returns:
+    Accuracy on test of the better threshold, and how it was made.
+  """
+  far, labels = _distances(splits['train'], radius), splits['train'].labels
+  best = max((float(np.mean((far >= t) == (labels == sign))), t, sign)
+              for t in np.unique(far) for sign in (0, 1))
+  _, threshold, sign = best
+  test = splits['test']
+  guess = (_distances(test, radius) >= threshold) == sign
+  return float(np.mean(guess == test.labels)), (
+      f'whether the two brightest discs are {threshold:.1f} pixels or more '
+      'apart, by train')
+
+
+def _distances(split, radius):
+  reach = math.ceil(radius)
+  y, x = np.mgrid[-reach:reach + 1, -reach:reach + 1]
+  disc = (y ** 2 + x ** 2 <= radius ** 2).astype(np.float32)
+  found = []
+  for start in range(0, len(split), _AT_ONCE):
+    for image in images_of(split, start, start + _AT_ONCE):
+      bright = ndimage.correlate(image.astype(np.float32), disc,
+                                 mode='constant')
+      a = np.unravel_index(bright.argmax(), bright.shape)
+      bright[max(0, a[0] - 2 * reach):a[0] + 2 * reach + 1,
+             max(0, a[1] - 2 * reach):a[1] + 2 * reach + 1] = -1
+      b = np.unravel_index(bright.argmax(), bright.shape)
+      found.append(math.dist(a, b))
+  return np.array(found)

@@ -1,0 +1,347 @@
+"""Draws Pathfinder images by the law of Long Range Arena's, compiled.
+
+An image shows two long dashed curves, the target snakes, some short ones, and
+two discs at the ends of target snakes: at those of one snake (label 1) or of
+both (label 0). The law is that of the program that made the arena's images
+(Linsley et al. 2018, arXiv 1805.08315), with what look like its mistakes.
+
+M is a map of where paint is, 0 to 1, with room around it.
+"""
+
+import math
+
+import numba
+import numpy as np
+
+from data_prep import stamps
+
+_FREE = 0.3  # M at most, for a first paddle
+_FULL = 1.8  # M and the mask of a new paddle together
+_LEAST = 1e-4  # weights of all places for a new paddle together
+_ROOM = 0.01  # of the pixels, below which no distractor is tried
+_TRIES = 3  # for the tail of a first paddle
+_BLIND = 30  # draws of a place before all are looked at
+_MANY = 1_000_000  # attempts at one image
+
+
+class Artist:
+  """Draws the images of a law: a pure function of seed and number.
+
+  Args:
+    law: its parameters.
+    seed: of all images.
+  """
+
+  def __init__(self, law: stamps.Law, seed: int = 0):
+    self.law, self.seed = law, seed
+    self._tables = [_tables(law, margin) for margin in law.margins]
+    self._marker = stamps.marker(law)
+
+  def draw(self, number: int) -> tuple[np.ndarray, int, int, int]:
+    """Image `number`.
+
+    Returns:
+      uint8 [side, side]; its label; attempts at its target snakes; how many
+      distractors found room.
+    """
+    law = self.law
+    rng = np.random.default_rng([self.seed, number])
+    tables = self._tables[int(rng.random() * len(self._tables))]
+    image, tips, ends, attempts, placed = _scene(
+        rng, tables, law.side, law.padding, law.seed_distance,
+        law.contour_length, law.continuity, law.distractor_length,
+        law.distractors, law.snake_contrast * law.paddle_contrast,
+        law.snake_contrast, law.paddle_retries + 1, law.distractor_retries + 1)
+    if attempts > _MANY:
+      raise RuntimeError(f'no room for target snakes under {law}')
+    label, snake = int(rng.random() * 2), int(rng.random() * 2)
+    other = snake if label else 1 - snake
+    for y, x in (tips[snake], ends[other]):
+      _paint(image, self._marker, y, x, 1.0)
+    return _grey(image), label, attempts, placed
+
+
+def _grey(image):
+  """uint8, the darkest pixel 0 and the brightest 255."""
+  low, high = image.min(), image.max()
+  return np.uint8(np.round((image - low) * (255 / (high - low))))
+
+
+def _tables(law, margin):
+  """What the compiled functions read, as one tuple of arrays and numbers."""
+  seeds = stamps.first(law, margin)
+  ring, phi, paddles = stamps.ring(law, margin)
+  near = np.argwhere(stamps.disc(margin)) - margin
+  return (law.paddle_length, margin, seeds.phi, seeds.lines, seeds.masks,
+          seeds.usable, seeds.near, seeds.counts, ring, phi, paddles.lines,
+          paddles.masks, near)
+
+
+_compiled = numba.njit(cache=True)
+
+
+@_compiled
+def _moved(y, x, phi, distance):
+  return (math.ceil(y + distance * math.sin(phi)),
+          math.ceil(x + distance * math.cos(phi)))
+
+
+@_compiled
+def _inside(y, x, side):
+  return 0 <= y < side and 0 <= x < side
+
+
+@_compiled
+def _paint(image, stamp, y, x, contrast):
+  """image <- max(image, contrast * stamp around (y, x))."""
+  side, half = len(image), len(stamp) // 2
+  for i in range(max(0, half - y), min(len(stamp), side + half - y)):
+    for j in range(max(0, half - x), min(len(stamp), side + half - x)):
+      value = contrast * stamp[i, j]
+      if value > image[y + i - half, x + j - half]:
+        image[y + i - half, x + j - half] = value
+
+
+@_compiled
+def _fits(m, stamp, y, x):
+  """Whether M and a mask around (y, x) stay under _FULL together."""
+  side, half = len(m), len(stamp) // 2
+  for i in range(max(0, half - y), min(len(stamp), side + half - y)):
+    for j in range(max(0, half - x), min(len(stamp), side + half - x)):
+      if m[y + i - half, x + j - half] + stamp[i, j] >= _FULL:
+        return False
+  return True
+
+
+@_compiled
+def _free(m, y, x, near, count, border):
+  """Whether a first paddle may have its tail at (y, x)."""
+  side = len(m)
+  for k in range(count):
+    i, j = y + near[k, 0], x + near[k, 1]
+    if not _inside(i, j, side):
+      continue
+    edge = min(i, j, side - 1 - i, side - 1 - j)
+    if edge < border or m[i, j] > _FREE:
+      return False
+  return True
+
+
+@_compiled
+def _first(rng, m, tables, border, found):
+  """A first paddle: (ok, orientation, tail y, x, pivot y, x).
+
+  Args:
+    rng: numpy.random.Generator.
+    m: M.
+    tables: of `_tables`.
+    border: rows and columns at the edges that are closed.
+    found: int64 [side * side, 2], scratch memory.
+  """
+  length, margin, phis, _, _, usable, near, counts = tables[:8]
+  side = len(m)
+  which = int(rng.random() * len(phis))
+  if not usable[which]:
+    return False, which, 0, 0, 0, 0
+  for _ in range(_TRIES):
+    ok, y, x = _place(rng, m, near[which], counts[which], border,
+                      max(0, border - length - margin), found)
+    if not ok:
+      break
+    ok, py, px = _pivot(y, x, phis[which], length, margin, side)
+    if ok:
+      return True, which, y, x, py, px
+  return False, which, 0, 0, 0, 0
+
+
+@_compiled
+def _place(rng, m, near, count, border, start, found):
+  """A free place for a tail, each as likely: (whether there is one, y, x).
+
+  A blind draw finds one quickly where much is free; the others are left to a
+  search. Free places are `start` pixels or more from the edges.
+  """
+  side = len(m)
+  for _ in range(_BLIND):
+    y = start + int(rng.random() * (side - 2 * start))
+    x = start + int(rng.random() * (side - 2 * start))
+    if _free(m, y, x, near, count, border):
+      return True, y, x
+  total = 0
+  for y in range(start, side - start):
+    for x in range(start, side - start):
+      if _free(m, y, x, near, count, border):
+        found[total, 0], found[total, 1] = y, x
+        total += 1
+  if not total:
+    return False, 0, 0
+  place = int(rng.random() * total)
+  return True, found[place, 0], found[place, 1]
+
+
+@_compiled
+def _pivot(y, x, phi, length, margin, side):
+  """(whether head and pivot of a first paddle are inside, the pivot)."""
+  hy, hx = _moved(y, x, phi, length)
+  py, px = _moved(hy, hx, phi + math.pi, length + margin)
+  return _inside(hy, hx, side) and _inside(py, px, side), py, px
+
+
+@_compiled
+def _next(rng, m, tables, pivot, phi, continuity, draws, weights):
+  """The next paddle of a snake: (its place in the ring or -1, new pivot).
+
+  Its far end is drawn in proportion to `weights`, which favour going straight
+  on and keep away from paint.
+  """
+  length, margin = tables[:2]
+  ring, phis, _, masks, near = tables[8:]
+  side = len(m)
+  py, px = _moved(pivot[0], pivot[1], phi, length + 2 * margin)
+  total = 0.0
+  for k in range(len(ring)):
+    y, x = py + ring[k, 0], px + ring[k, 1]
+    weights[k] = 0.0
+    if _inside(y, x, side):
+      turn = abs(phis[k] - phi)
+      turn = min(turn, 2 * math.pi - turn)
+      straight = max(math.cos(min(continuity * turn, math.pi / 2)), 0.0)
+      paint = 0.0
+      for n in range(len(near)):
+        i, j = y + near[n, 0], x + near[n, 1]
+        if _inside(i, j, side):
+          paint = max(paint, m[i, j])
+      weights[k] = (1 - paint) * straight ** 2
+    total += weights[k]
+  if total < _LEAST:
+    return -1, py, px
+  for _ in range(draws):
+    left, k = rng.random() * total, -1
+    while left >= 0 and k < len(ring) - 1:
+      k += 1
+      left -= weights[k]
+    if _fits(m, masks[k], py + ring[k, 0], px + ring[k, 1]):
+      return k, py, px
+  return -1, py, px
+
+
+@_compiled
+def _grow(rng, image, m, tables, snake, contrast, continuity, draws, weights):
+  """Adds a paddle to a snake; whether there was room.
+
+  `snake` is float64 [8]: pivot y and x, orientation, tip y and x, and the
+  mask of the last paddle: 0 of `first` or 1 of `ring`, and its number.
+  """
+  k, py, px = _next(rng, m, tables, (int(snake[0]), int(snake[1])), snake[2],
+                    continuity, draws, weights)
+  if k < 0:
+    return False
+  ring, phis, lines = tables[8:11]
+  y, x = py + ring[k, 0], px + ring[k, 1]
+  _paint(image, lines[k], y, x, contrast)
+  _keep_off(m, tables, snake)
+  snake[0], snake[1], snake[2] = py, px, phis[k]
+  snake[3], snake[4], snake[5], snake[6] = y, x, 1, k
+  return True
+
+
+@_compiled
+def _keep_off(m, tables, snake):
+  """Enters the last paddle of a snake into M."""
+  masks = tables[11] if snake[5] else tables[4]
+  _paint(m, masks[int(snake[6])], int(snake[3]), int(snake[4]), 1.0)
+
+
+@_compiled
+def _begin(image, tables, snake, which, y, x, py, px, contrast):
+  _paint(image, tables[3][which], y, x, contrast)
+  snake[0], snake[1], snake[2] = py, px, tables[2][which]
+  snake[3], snake[4], snake[5], snake[6] = y, x, 0, which
+
+
+@_compiled
+def _pair(rng, image, m, tables, distance, paddles, continuity, contrast,
+          draws, tips, snakes, found, weights):
+  """Two target snakes on an empty image; whether they found room."""
+  length, margin, phis = tables[:3]
+  side = len(m)
+  ok, which, y, x, py, px = _first(rng, m, tables, 2 * distance, found)
+  if not ok:
+    return False
+  tips[0, 0], tips[0, 1] = y, x
+  _begin(image, tables, snakes[0], which, y, x, py, px, contrast)
+  for attempt in range(_TRIES):
+    turn = math.radians(int(rng.random() * 360))
+    y = round(tips[0, 0] + distance * math.sin(turn))
+    x = round(tips[0, 1] + distance * math.cos(turn))
+    which = int(rng.random() * len(phis))
+    ok, py, px = _pivot(y, x, phis[which], length, margin, side)
+    if ok and _inside(y, x, side):
+      break
+    if attempt == _TRIES - 1:
+      return False
+  tips[1, 0], tips[1, 1] = y, x
+  _begin(image, tables, snakes[1], which, y, x, py, px, contrast)
+  for _ in range(paddles - 1):
+    for s in range(2):
+      if not _grow(rng, image, m, tables, snakes[s], contrast, continuity,
+                   draws, weights):
+        return False
+  _keep_off(m, tables, snakes[1])
+  return True
+
+
+@_compiled
+def _distractor(rng, image, m, tables, paddles, continuity, contrast, draws,
+                snake, found, weights):
+  """One distractor; whether it found room. Where not, it leaves traces."""
+  ok, which, y, x, py, px = _first(rng, m, tables, 1, found)
+  if not ok:
+    return False
+  _begin(image, tables, snake, which, y, x, py, px, contrast)
+  for _ in range(paddles - 1):
+    if not _grow(rng, image, m, tables, snake, contrast, continuity, draws,
+                 weights):
+      return False
+  _keep_off(m, tables, snake)
+  return True
+
+
+@_compiled
+def _scene(rng, tables, side, padding, distance, contour, continuity, short,
+           distractors, bright, contrast, draws, attempts_each):
+  """Snakes without markers.
+
+  Returns:
+    float32 [side, side]; int64 [2, 2], where the target snakes begin, and
+    where they end; attempts; distractors that found room.
+  """
+  image = np.zeros((side, side), np.float32)
+  empty = np.ones((side, side), np.float32)
+  empty[padding:side - padding, padding:side - padding] = 0
+  m = empty.copy()
+  tips, ends = np.zeros((2, 2), np.int64), np.zeros((2, 2), np.int64)
+  snakes = np.zeros((2, 8))
+  found = np.zeros((side * side, 2), np.int64)
+  weights = np.zeros(len(tables[8]))
+  attempts = 1
+  while not _pair(rng, image, m, tables, distance, contour, continuity, bright,
+                  draws, tips, snakes, found, weights):
+    image[:], m[:] = 0, empty
+    attempts += 1
+    if attempts > _MANY:
+      return image, tips, ends, attempts, 0
+  for s in range(2):
+    ends[s, 0], ends[s, 1] = int(snakes[s, 3]), int(snakes[s, 4])
+  placed = 0
+  for _ in range(distractors):
+    for _ in range(attempts_each):
+      if np.sum(m <= _FREE) < _ROOM * m.size:
+        break
+      image_try, m_try = image.copy(), m.copy()
+      if _distractor(rng, image_try, m_try, tables, short, continuity, contrast,
+                     draws, snakes[0], found, weights):
+        image, m = image_try, m_try
+        placed += 1
+        break
+  return image, tips, ends, attempts, placed

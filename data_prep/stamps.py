@@ -1,0 +1,176 @@
+"""The stamps that Pathfinder images are made of: paddles and markers.
+
+A paddle is a short line. Its stamp is an image of it, drawn larger and made
+smaller, with the paddle's tail at the centre; its mask is the same of the line
+and what is too near to it. Coordinates are (y, x), an orientation phi points
+to (sin phi, cos phi).
+"""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+from PIL import Image, ImageDraw
+from scipy import ndimage
+
+
+@dataclasses.dataclass(frozen=True)
+class Law:
+  """The parameters of a Pathfinder set.
+
+  Attributes:
+    side: of the square image, in pixels.
+    padding: width of the border that paddles keep free of.
+    antialias: how many times larger lines are drawn before they shrink.
+    margins: distances between paddles; each image has one of them.
+    seed_distance: from the first paddle of one target snake to that of the
+      other.
+    marker_radius: of the two discs.
+    contour_length: paddles of a target snake.
+    paddle_length, paddle_thickness: in pixels.
+    continuity: how straight snakes are; larger is straighter.
+    distractor_length: paddles of a distractor.
+    distractors: how many are tried; some find no room.
+    snake_contrast: grey of distractors, before the image is rescaled.
+    paddle_contrast: what the targets' grey is multiplied by besides.
+    paddle_retries, distractor_retries: draws after the first.
+  """
+  side: int
+  padding: int
+  antialias: int
+  margins: tuple[int, ...]
+  seed_distance: int
+  marker_radius: float
+  contour_length: int
+  paddle_length: int
+  paddle_thickness: float
+  continuity: float
+  distractor_length: int
+  distractors: int
+  snake_contrast: float
+  paddle_contrast: float = 1.0
+  paddle_retries: int = 2
+  distractor_retries: int = 4
+
+
+# Those of Long Range Arena's Pathfinder (arXiv 2011.04006), with 14 paddles to
+# a target: its hard set, the only one that the arena scores.
+LAWS = {
+    32: Law(32, 1, 2, (1,), 7, 1.5, 14, 2, 0.5, 1.0, 4, 5, 2.0, 0.75),
+    64: Law(64, 1, 2, (1,), 12, 2.5, 14, 5, 1, 1.8, 4, 5, 0.8),
+    128: Law(128, 1, 2, (2, 3), 20, 3, 14, 5, 1.5, 1.8, 4, 8, 0.9),
+    256: Law(256, 22, 2, (3,), 27, 5, 14, 5, 2, 1.8, 4, 7, 1.0),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Stamps:
+  """All stamps of a law and one of its margins.
+
+  Attributes:
+    phi: float64 [N], orientations.
+    lines, masks: float32 [N, S, S], 0 to 1, the tail in the middle.
+    usable: bool [N], whether a first paddle may have this orientation.
+    near: int64 [N, K, 2], offsets from a tail that a first paddle needs free.
+    counts: int64 [N], how many of `near` count.
+  """
+  phi: np.ndarray
+  lines: np.ndarray
+  masks: np.ndarray
+  usable: np.ndarray
+  near: np.ndarray
+  counts: np.ndarray
+
+
+@functools.cache
+def first(law: Law, margin: int) -> Stamps:
+  """The stamps of first paddles: one for each whole degree."""
+  return _stamps(law, margin, np.radians(np.arange(-180, 180)))
+
+
+@functools.cache
+def ring(law: Law, margin: int) -> tuple[np.ndarray, np.ndarray, Stamps]:
+  """Where the next paddle may end, seen from the pivot, and its stamps.
+
+  Returns:
+    Offsets int64 [N, 2] of its far end; its direction, float64 [N]; its stamps,
+    which lie from the far end back to the pivot.
+  """
+  radius = law.paddle_length + margin
+  count = math.ceil(2 * math.pi * radius)
+  angles = np.arange(count) / radius
+  points = np.stack([np.sin(angles), np.cos(angles)], 1) * radius
+  # Of a point beside the pivot, wherever that is in the image.
+  points = np.unique(np.floor(points).astype(np.int64), axis=0)
+  phi = np.arctan2(points[:, 0], points[:, 1])
+  return points, phi, _stamps(law, margin, phi + math.pi)
+
+
+@functools.cache
+def marker(law: Law) -> np.ndarray:
+  """A disc, float32 [S, S], 0 to 1, its centre in the middle."""
+  aa, half = law.antialias, math.ceil(law.marker_radius) + 2
+  y, x = np.mgrid[:(2 * half + 1) * aa, :(2 * half + 1) * aa] - half * aa
+  inside = y ** 2 + x ** 2 <= (law.marker_radius * aa) ** 2
+  return _shrunk(inside * np.uint8(255), aa)
+
+
+def disc(radius: int) -> np.ndarray:
+  """bool [2 R + 1, 2 R + 1], True within `radius` of the middle."""
+  y, x = np.mgrid[-radius:radius + 1, -radius:radius + 1]
+  return y ** 2 + x ** 2 <= radius ** 2
+
+
+def _stamps(law, margin, phi):
+  both = [_paddle(law, margin, p) for p in phi]
+  lines, masks = (np.stack(part) for part in zip(*both, strict=True))
+  near = [_near(law, margin, mask) for mask in masks]
+  most = max(map(len, near))
+  table = np.zeros((len(phi), most, 2), np.int64)
+  for i, offsets in enumerate(near):
+    table[i, :len(offsets)] = offsets
+  return Stamps(phi, lines, masks, np.array([_usable(n) for n in near]), table,
+                np.array([len(n) for n in near]))
+
+
+def _paddle(law, margin, phi):
+  """The line and the mask of a paddle, float32 [S, S] each."""
+  aa = law.antialias
+  half = law.paddle_length + math.ceil(law.paddle_thickness) + margin
+  side, middle = 2 * half * aa + 1, half * aa
+  y = math.ceil(middle + law.paddle_length * aa * math.sin(phi))
+  x = math.ceil(middle + law.paddle_length * aa * math.cos(phi))
+  canvas = Image.new('L', (side, side))
+  ImageDraw.Draw(canvas).line(
+      (middle, middle, x, y), fill=255, width=round(law.paddle_thickness * aa))
+  line = np.asarray(canvas)
+  mask = ndimage.grey_dilation(line, footprint=disc(margin * aa))
+  return tuple(_resized(part, 2 * half + 1) for part in (line, mask))
+
+
+def _shrunk(image, factor):
+  return _resized(image, len(image) // factor)
+
+
+def _resized(image, side):
+  small = Image.fromarray(image).resize((side, side), Image.Resampling.LANCZOS)
+  return np.asarray(small, np.float32) / 255
+
+
+def _near(law, margin, mask):
+  """The offsets that a mask fills wholly, on a window around its tail.
+
+  The tail lies one pixel off the middle of the window in either direction. It
+  looks like a mistake of the program that made the arena's images, but decides
+  which orientations a first paddle can have: 30 of 360 at 32 x 32.
+  """
+  reach = law.paddle_length + margin
+  offsets = np.argwhere(mask == 1) - len(mask) // 2 + 1
+  return offsets[(abs(offsets) <= reach).all(1)]
+
+
+def _usable(offsets):
+  """Whether some offset stays in the image from each of its corners."""
+  return all((offsets * side >= 0).all(1).any()
+             for side in ((1, 1), (1, -1), (-1, 1), (-1, -1)))

@@ -1,0 +1,307 @@
+"""Grey CIFAR-10: every form it comes in, and what is wrong with some."""
+
+import io
+import pickle
+import struct
+import tarfile
+import zlib
+
+import numpy as np
+import pytest
+from array_record.python import array_record_module
+from PIL import Image
+from tensorflow_datasets.proto import tf_example_pb2
+
+from data_prep import __main__ as command
+from data_prep import cifar, image
+from data_prep.content import fingerprint
+from lra.errors import UserError
+
+COUNTS = {'train': 40, 'test': 10}
+# As tf.image.rgb_to_grayscale of TensorFlow 2.21 has them.
+GREYS = [((95, 130, 194), 127), ((217, 207, 235), 213), ((15, 163, 33), 104),
+         ((215, 217, 130), 206), ((248, 189, 16), 187), ((69, 184, 232), 155),
+         ((205, 78, 169), 126), ((61, 125, 10), 92), ((29, 240, 66), 157),
+         ((19, 182, 39), 117), ((0, 0, 0), 0), ((255, 255, 255), 255)]
+
+
+@pytest.fixture
+def examples(monkeypatch):
+  """'train' and 'test' -> uint8 [N, 32, 32, 3], labels."""
+  monkeypatch.setattr(cifar, 'COUNTS', COUNTS)
+  monkeypatch.setattr(image, 'VAL_IMAGES', 10)
+  rng = np.random.default_rng(0)
+  return {split: (rng.integers(0, 256, (n, 32, 32, 3), np.uint8),
+                  np.arange(n) % 10) for split, n in COUNTS.items()}
+
+
+class Python2Pickler(pickle._Pickler):
+  """Writes strings as the Python of the official files did: one kind only."""
+  dispatch = dict(pickle._Pickler.dispatch)
+
+  def save_bytes(self, text):
+    size = len(text)
+    self.write(b'U' + bytes([size]) + text if size < 256 else
+               b'T' + struct.pack('<i', size) + text)
+
+  dispatch[bytes] = save_bytes
+  dispatch[str] = lambda self, text: self.save_bytes(text.encode())
+
+
+def batch_of(images, labels):
+  """A file of the official python version."""
+  planes = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(
+      len(images), -1)
+  file = io.BytesIO()
+  Python2Pickler(file, 2).dump(
+      {'batch_label': 'b', 'labels': labels.tolist(), 'data': planes})
+  return file.getvalue().replace(b'numpy._core.', b'numpy.core.')
+
+
+def binary_of(images, labels):
+  planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
+  return np.concatenate(
+      [labels[:, None].astype(np.uint8), planes], 1).tobytes()
+
+
+def encoded(pixels, kind):
+  file = io.BytesIO()
+  Image.fromarray(pixels).save(file, kind)
+  return file.getvalue()
+
+
+def record_of(pixels, label):
+  example = tf_example_pb2.Example()
+  feature = example.features.feature
+  feature['image'].bytes_list.value.append(encoded(pixels, 'PNG'))
+  feature['label'].int64_list.value.append(int(label))
+  data = example.SerializeToString()
+  return data
+
+
+def tfrecord_of(records):
+  return b''.join(struct.pack('<Q', len(data)) + b'crc.' + data + b'crc.'
+                  for data in records)
+
+
+def array_record_of(records, path):
+  writer = array_record_module.ArrayRecordWriter(str(path), 'group_size:1')
+  for data in records:
+    writer.write(data)
+  writer.close()
+  return path.read_bytes()
+
+
+def files_of(kind, examples, scratch=None):
+  """name -> content of a source of some kind."""
+  files = {}
+  for split, (images, labels) in examples.items():
+    parts = np.array_split(np.arange(len(labels)), 5 if split == 'train' else 1)
+    for i, part in enumerate(parts, 1):
+      name = f'data_batch_{i}' if split == 'train' else 'test_batch'
+      if kind == 'python':
+        files[f'cifar-10-batches-py/{name}'] = batch_of(
+            images[part], labels[part])
+      elif kind == 'binary':
+        files[f'cifar-10-batches-bin/{name}.bin'] = binary_of(
+            images[part], labels[part])
+      elif kind in ('tfrecord', 'array_record'):
+        shard = f'cifar10-{split}.{kind}-{i - 1:05}-of-{len(parts):05}'
+        records = [record_of(images[k], labels[k]) for k in part]
+        files[f'3.0.2/{shard}'] = (
+            tfrecord_of(records) if kind == 'tfrecord' else
+            array_record_of(records, scratch / 'records'))
+      else:
+        for k in part:
+          folder = f'cifar10/{split}/{cifar.CLASSES[labels[k]]}'
+          files[f'{folder}/{k:04}.{"jpg" if kind == "jpeg" else kind}'] = (
+              encoded(images[k], kind.upper()))
+  return files
+
+
+def write_archive(path, files):
+  with tarfile.open(path, 'w:gz') as archive:
+    for name, data in {'cifar/readme.html': b'', **files}.items():
+      member = tarfile.TarInfo(name)
+      member.size = len(data)
+      archive.addfile(member, io.BytesIO(data))
+  return path
+
+
+def write_folder(path, files):
+  for name, data in files.items():
+    (path / name).parent.mkdir(parents=True, exist_ok=True)
+    (path / name).write_bytes(data)
+  return path
+
+
+def made(source, mini=False):
+  images, stored = cifar.read(source)
+  return image.content(images, stored, mini=mini), stored
+
+
+@pytest.mark.parametrize('write', [write_archive, write_folder])
+@pytest.mark.parametrize('kind', [
+    'python', 'binary', 'tfrecord', 'array_record', 'png'])
+def test_every_form_gives_the_same_data(tmp_path, examples, kind, write):
+  """Those of the arrays themselves, split and in grey."""
+  content, stored = made(write(
+      tmp_path / 'source', files_of(kind, examples, tmp_path)))
+  assert stored == ('tfds' if 'record' in kind else kind)
+  pairs = {split: list(zip(*part, strict=True))
+           for split, part in examples.items()}
+  assert fingerprint(content.splits) == fingerprint(
+      image.content(pairs, kind, mini=False).splits)
+  assert [len(content.splits[s]) for s in ('train', 'val', 'test')] == [
+      30, 10, 10]
+  assert np.bincount(content.splits['val'].labels).tolist() == [1] * 10
+  seen = {split.document(i): split.labels[i]
+          for split in content.splits.values() for i in range(len(split))}
+  for split, (images, labels) in examples.items():
+    for pixels, label in zip(image.grey(images), labels, strict=True):
+      assert seen[pixels.tobytes()] == label, split
+
+
+def test_jpeg_copies_are_said(tmp_path, examples):
+  content, _ = made(write_archive(tmp_path / 'a', files_of('jpeg', examples)))
+  assert 'stored as jpeg' in content.info['origin']
+
+
+def test_grey_is_that_of_the_released_code():
+  colours, greys = zip(*GREYS, strict=True)
+  assert image.grey(np.uint8(colours)).tolist() == list(greys)
+
+
+def test_mini_images_are_means_of_four_pixels(tmp_path, examples):
+  content, _ = made(write_folder(tmp_path, files_of('binary', examples)), True)
+  large, _ = made(write_folder(tmp_path, files_of('binary', examples)))
+  small = np.frombuffer(content.splits['test'].document(3), np.uint8)
+  whole = np.frombuffer(large.splits['test'].document(3), np.uint8)
+  whole = whole.reshape(32, 32).astype(float)
+  for y in range(16):
+    for x in range(16):
+      mean = whole[2 * y:2 * y + 2, 2 * x:2 * x + 2].mean()
+      assert abs(small[16 * y + x] - mean) <= 0.5
+
+
+def evil(files):
+  class Call:
+    def __reduce__(self):
+      return (print, ('called',))
+  files['cifar-10-batches-py/data_batch_1'] = pickle.dumps(
+      {b'data': Call(), b'labels': []}, 2)
+
+
+def shorten(name):
+  def change(files):
+    path = next(n for n in files if n.endswith(name))
+    files[path] = files[path][:-100]
+  return change
+
+
+def remove(files):
+  files.pop(next(iter(files)))
+
+
+def mislabel(files):
+  path = 'cifar-10-batches-bin/test_batch.bin'
+  files[path] = b'\x0b' + files[path][1:]
+
+
+def garble(files):
+  path = next(n for n in files if 'test' in n)
+  files[path] = files[path].replace(b'image', b'\xff\xff\xff\xff\xff')
+
+
+def swell(files):
+  """An image that says it has a billion pixels."""
+  path = next(n for n in files if n.endswith('.png'))
+  size = struct.pack('>4s2I5B', b'IHDR', 31_623, 31_623, 8, 2, 0, 0, 0)
+  files[path] = (files[path][:12] + size
+                 + struct.pack('>I', zlib.crc32(size)) + files[path][33:])
+
+
+def enlarge(files):
+  path = next(iter(files))
+  files[path] = encoded(np.zeros((8, 9, 3), np.uint8), 'PNG')
+
+
+def mix(files):
+  path = next(n for n in files if n.endswith('.png'))
+  del files[path]
+  files[path.replace('.png', '.jpg')] = encoded(
+      np.zeros((32, 32, 3), np.uint8), 'JPEG')
+
+
+@pytest.mark.parametrize('kind, change, sentence', [
+    ('python', evil, 'data_batch_1 is damaged (it asks for '),
+    ('python', shorten('data_batch_2'), 'data_batch_2 is damaged'),
+    ('binary', shorten('data_batch_3.bin'), 'data_batch_3.bin is damaged'),
+    ('binary', mislabel, 'test_batch.bin is damaged (a label is 11)'),
+    ('tfrecord', shorten('00002-of-00005'), '00002-of-00005 is damaged'),
+    ('tfrecord', garble, '00000-of-00001 is damaged'),
+    ('png', shorten('0007.png'), '0007.png is damaged'),
+    ('png', remove, 'has 39 images of train instead of 40'),
+    ('png', enlarge, 'is damaged (it has 9 x 8 pixels)'),
+    ('png', swell, '.png is damaged ('),
+    ('png', dict.clear, 'has no images of CIFAR-10: --source must be cifar-10'),
+    ('png', mix, 'mixes jpeg and png images'),
+])
+def test_what_is_wrong_is_named(tmp_path, examples, capsys, kind, change,
+                                sentence):
+  files = files_of(kind, examples)
+  change(files)
+  with pytest.raises(UserError) as caught:
+    made(write_archive(tmp_path / 'source', files))
+  assert sentence in str(caught.value)
+  assert '\n' not in str(caught.value)
+  assert 'called' not in capsys.readouterr().out
+
+
+def test_a_huge_member_is_not_read(tmp_path, examples):
+  path = tmp_path / 'bomb.tar'
+  member = tarfile.TarInfo('cifar-10-batches-py/data_batch_1')
+  member.size = 1 << 40
+  path.write_bytes(member.tobuf())
+  with pytest.raises(UserError, match='1,099,511,627,776 bytes'):
+    cifar.read(path)
+
+
+@pytest.mark.parametrize('change, sentence', [
+    (dict.clear, 'has no images of CIFAR-10: '),
+    (remove, 'has 39 images of train instead of 40: '),
+    (shorten('0007.png'), '0007.png is damaged (')])
+def test_a_bad_source_is_one_sentence_and_leaves_no_data(
+    tmp_path, examples, capsys, change, sentence):
+  files = files_of('png', examples)
+  change(files)
+  write_folder(tmp_path / 'cifar10', {'readme.html': b'', **files})
+  assert command.main(['--task=image', f'--source={tmp_path / "cifar10"}',
+                       f'--data_dir={tmp_path / "data"}']) == 2
+  error = capsys.readouterr().err.rpartition('\r')[2].strip().splitlines()
+  assert error[-1].startswith('error: ') and sentence in error[-1]
+  folder = tmp_path / 'data' / 'image' / 'lra'
+  assert [p.name for p in folder.iterdir()] == ['.lock']
+
+
+def test_describe_draws_a_sheet_of_the_first_examples(
+    tmp_path, examples, capsys):
+  write_folder(tmp_path, files_of('png', examples))
+  assert command.main([
+      '--task=image', f'--source={tmp_path / "cifar10"}', '--describe',
+      f'--data_dir={tmp_path / "data"}']) == 0
+  assert 'origin: CIFAR-10, images stored as png' in capsys.readouterr().out
+  content, _ = made(tmp_path / 'cifar10')
+  with Image.open(tmp_path / 'data' / 'image' / 'lra' / 'examples.png') as f:
+    drawn = np.asarray(f)
+  first = np.frombuffer(content.splits['train'].document(0), np.uint8)
+  found = [(y, x) for y in range(30) for x in range(20)
+           if (drawn[y:y + 96:3, x:x + 96:3] == first.reshape(32, 32)).all()]
+  assert found
+
+
+def test_no_archive(tmp_path, examples):
+  path = tmp_path / 'page.html'
+  path.write_text('<html>')
+  with pytest.raises(UserError, match='page.html is damaged or not an arch'):
+    cifar.read(path)
