@@ -132,7 +132,7 @@ def generate(variant: Variant, partial: pathlib.Path,
   if len(images) < total:
     raise ValueError(f'{variant.spare} spare images are not enough')
   return _content(images, labels, variant.sizes, {
-      'origin': f'drawn by the released law with seed {_SEED}',
+      'origin': f'drawn with seed {_SEED}, not the released images',
       'law': dataclasses.asdict(variant.law),
       'attempts_per_image': round(float(attempts.mean()), 1),
       'distractors_per_image': round(float(placed.mean()), 3)})
