@@ -13,6 +13,7 @@ every full one that it knows; a task's default is the first that has it.
   float16 where it can, here in float32; divides sums of tokens by the number
   of all positions (`config.encoder.mean_over = 'positions'`), here by that of
   tokens; and validates Text on its test split, here on a part of train.
+* `probes`: ours, for tasks of `data_prep.probes`: minutes on two cores.
 """
 
 
@@ -188,7 +189,29 @@ _NYSTROM = dict(
                    batch_size=256, microbatch_size=8, eval_batch_size=16))),
     **{task: _join(mini, _NYSTROM_RECIPE) for task, mini in _MINI.items()})
 
-PROTOCOLS = {'simpletron': _SIMPLETRON, 'lra': _LRA, 'nystrom': _NYSTROM}
+
+def _probe(steps: int, **train) -> dict:
+  """Settings of a probe: no dropout, for there is always more data."""
+  return dict(
+      dtype='float32', objective='token_classification',
+      train=dict(steps=steps, warmup_steps=100, learning_rate=3e-3,
+                 weight_decay=0.0, batch_size=64, microbatch_size=64,
+                 eval_batch_size=100, eval_every=100) | train,
+      optim=dict(schedule='cosine'),
+      encoder=dict(num_layers=2, width=32, mlp_width=64, dropout=0.0,
+                   pooling='mean'),
+      model=dict(num_heads=1))
+
+
+_PROBES = dict(
+    mqar=_probe(2000),
+    selective_copying=_probe(2000),
+    parity=_probe(1500),
+    permutations_3=_probe(1500),
+    permutations_5=_probe(1500))
+
+PROTOCOLS = {'simpletron': _SIMPLETRON, 'lra': _LRA, 'nystrom': _NYSTROM,
+             'probes': _PROBES}
 
 # Arguments of several mixers which a protocol decides: see `base.argument`.
 # num_global: tokens at the front which a sparse pattern lets see, and be seen
@@ -200,6 +223,7 @@ ARGUMENTS = {
     'lra': dict(_ARGUMENTS, qkv_bias=False, attention_dropout=0.1,
                 num_global=1),
     'nystrom': dict(_ARGUMENTS, attention_dropout=0.1, hash_rounds=2),
+    'probes': _ARGUMENTS,
 }
 # What a protocol decides otherwise on one task.
 TASK_ARGUMENTS = {('lra', 'image'): dict(attention_dropout=0.2)}

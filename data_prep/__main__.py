@@ -17,8 +17,7 @@ import pathlib
 import sys
 
 import data_prep
-from data_prep import describe, floors, sheet
-from data_prep.kinds import KINDS
+from data_prep import describe, floors, kinds, sheet
 from lra import tasks
 from lra.errors import UserError
 
@@ -75,7 +74,7 @@ def _run(args):
   content = data_prep.read(args.task, args.data_dir)
   if args.describe:
     print(describe.describe(args.task, content))
-    if KINDS[tasks.get(args.task).dataset].image:
+    if kinds.of(tasks.get(args.task)).image:
       sheet_path = path.parent / 'examples.png'
       sheet.write(content.splits['train'], sheet_path)
       print(f'examples are drawn in {sheet_path}')

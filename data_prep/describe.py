@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from data_prep import kinds, probes
 from data_prep.content import SPLITS, Content, Split
-from data_prep.kinds import KINDS
 from lra import tasks
 
 _BINS = 10
@@ -21,7 +21,8 @@ def describe(task_name: str, content: Content) -> str:
   lines += [_size(name, content.splits[name]) for name in SPLITS]
   lines += ['', f'labels of {", ".join(SPLITS)}, in percent']
   lines += _labels(task, content.splits)
-  what = 'documents' if task.dual else 'train examples'
+  what = 'train examples' if content.splits['train'].pairs is None else (
+      'documents')
   lines += ['', f'lengths of {what}, in tokens']
   lines += histogram(np.diff(content.splits['train'].offsets))
   lines += ['', 'facts']
@@ -42,9 +43,11 @@ def _size(name, split):
 
 
 def _labels(task, splits):
+  found = [probes.asked(splits[name])[1] if task.probe else splits[name].labels
+           for name in SPLITS]
   shares = np.stack([
-      np.bincount(splits[name].labels, minlength=task.num_classes)
-      / len(splits[name]) for name in SPLITS], 1)
+      np.bincount(labels, minlength=task.num_classes) / len(labels)
+      for labels in found], 1)
   return [f'  {label}: ' + '  '.join(f'{100 * s:5.2f}' for s in row)
           for label, row in enumerate(shares)]
 
@@ -60,11 +63,12 @@ def histogram(lengths: np.ndarray) -> list[str]:
 
 def _example(task, split: Split, i: int):
   documents = [i] if split.pairs is None else split.pairs[i].tolist()
-  lines = [f'train example {i}, label {split.labels[i]}']
+  said = ', and what is asked' if task.probe else f', label {split.labels[i]}'
+  lines = [f'train example {i}{said}']
   return lines + [f'  {decode(task, split.document(d))}' for d in documents]
 
 
 def decode(task: tasks.Task, tokens: bytes) -> str:
   """Token codes as text, cut short, on one line."""
-  text = KINDS[task.dataset].show(tokens)
+  text = kinds.of(task).show(tokens)
   return text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...'

@@ -10,8 +10,8 @@ import pathlib
 import time
 from collections.abc import Callable, Mapping
 
+from data_prep import kinds
 from data_prep.content import Content, Split
-from data_prep.kinds import KINDS
 from lra import tasks
 from lra.errors import UserError
 
@@ -20,7 +20,7 @@ RECORDS = pathlib.Path(__file__).parent.parent / 'lra' / 'results' / 'floors'
 
 def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
   """The floors that cost no time: name -> accuracy, a fraction."""
-  kind = KINDS[tasks.get(task_name).dataset]
+  kind = kinds.of(tasks.get(task_name))
   return {name: floor(splits['train'], splits['test'])
           for name, (floor, _) in kind.quick.items()}
 
@@ -36,7 +36,7 @@ def measure(task_name: str, content: Content) -> dict:
     UserError: scikit-learn is not installed, where the task needs it.
   """
   task = tasks.get(task_name)
-  kind = KINDS[task.dataset]
+  kind = kinds.of(task)
   floors = {
       name: _timed(lambda s, floor=floor, how=how: (
           floor(s['train'], s['test']), how), content)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from data_prep import parts
+from lra import tasks
 from lra.errors import UserError
 
 
@@ -55,6 +56,17 @@ def _pixels(tokens):
   return ' '.join(map(str, tokens))
 
 
+def _codes(tokens):
+  return ' '.join(str(code) if code else '.' for code in tokens)
+
+
+def _probe(name):
+  def floor(train, test):
+    from data_prep import probes
+    return getattr(probes, name)(train, test)
+  return floor
+
+
 def _linear(name):
   def floor(splits, variant):
     del variant
@@ -79,7 +91,8 @@ def _marker_distance(splits, variant):
       splits, pathfinder.VARIANTS[variant].law.marker_radius)
 
 
-KINDS = {
+_ASKED = {'majority': (_probe('majority'), 'the class most asked for in train')}
+_KINDS = {
     'listops': Kind(_expression, {**_MAJORITY, parts.FIRST_OPERATOR: (
         first_operator,
         'the commonest label of train for each first operator')}),
@@ -89,4 +102,12 @@ KINDS = {
     'pathfinder': Kind(_pixels, slow={
         'ridge on pixels': _ridge, 'marker distance': _marker_distance},
         image=True),
+    'probes': Kind(_codes, _ASKED),
+    'mqar': Kind(_codes, {**_ASKED, 'any value': (
+        _probe('any_value'), 'the first value of the sequence')}),
 }
+
+
+def of(task: tasks.Task) -> Kind:
+  """What is special of the data set of a task, or of the task itself."""
+  return _KINDS.get(task.name) or _KINDS[task.dataset]

@@ -156,6 +156,9 @@ FIELDS = {
     'encoder.mlp_width': Field(
         int, "F, of the hidden layer of each block's MLP and of the output "
         "head.", low=1, high=MANY),
+    'encoder.conv_width': Field(
+        0, 'Tokens that a causal convolution, one of each channel, joins '
+        'before each mixer; 0 for no convolution.', low=0, high=64, before=0),
     'encoder.dropout': Field(0.1, 'Rate in the embedding and in each block.',
                              low=0, below=1),
     'encoder.pooling': Field(

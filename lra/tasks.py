@@ -24,6 +24,9 @@ class Task:
     dual: whether an example is a pair of documents.
     title: column title on the leaderboard.
     image: whether tokens are the pixels of an image, row by row.
+    probe: whether a class is asked for at some of the tokens instead of one of
+      the whole sequence; its second document says where and which. Probes are
+      mini tasks with a leaderboard table of their own.
     mini: whether this is a laptop version, sized for two processor cores, with
       a leaderboard table of its own.
   """
@@ -37,6 +40,18 @@ class Task:
   title: str = ''
   mini: bool = False
   image: bool = False
+  probe: bool = False
+
+
+  @property
+  def group(self) -> str:
+    """'full', 'mini' or 'probe': its part of the leaderboard."""
+    return 'probe' if self.probe else 'mini' if self.mini else 'full'
+
+
+def _probe(name, seq_len, vocab_size, num_classes, title):
+  return Task(name, 'probes', name, seq_len, vocab_size, num_classes,
+              title=title, mini=True, probe=True)
 
 
 TASKS = {t.name: t for t in (
@@ -65,6 +80,11 @@ TASKS = {t.name: t for t in (
          title='Path-256'),
     Task('retrieval_rfc_mini', 'retrieval', 'rfc_mini', 512, 257, 2,
          dual=True, mini=True, title='RFC citations mini'),
+    _probe('mqar', 128, 129, 64, 'Associative recall'),
+    _probe('selective_copying', 64, 17, 14, 'Selective copying'),
+    _probe('parity', 32, 3, 2, 'Parity'),
+    _probe('permutations_3', 12, 7, 6, 'Permutations of three'),
+    _probe('permutations_5', 12, 121, 5, 'Permutations of five'),
 )}
 
 

@@ -43,6 +43,33 @@ class Mlp(nn.Module):
     return Dropout(self.dropout)(y_BxLxD, deterministic=not train)
 
 
+class ShortConvolution(nn.Module):
+  """Each channel's own weighted sum of a token and those just before it.
+
+    y_t = sum_i w_i x_(t - i),  i = 0 ... width - 1
+
+  Elementwise in the channels, zero before the first token: the short
+  convolution of Poli et al. 2023, arXiv 2302.10866, section 3.1, and of the
+  recurrent mechanisms since.
+
+  Attributes:
+    width: number of tokens in a sum.
+  """
+  width: int
+
+  @nn.compact
+  def __call__(self, x_BxLxD):
+    weight_KxD = self.param(
+        'kernel', nn.initializers.normal(self.width ** -0.5),
+        (self.width, x_BxLxD.shape[-1])).astype(x_BxLxD.dtype)
+    length = x_BxLxD.shape[1]
+    padded = jnp.pad(x_BxLxD, ((0, 0), (self.width - 1, 0), (0, 0)))
+    # Shifts and products: a processor's grouped convolution is far slower.
+    return sum(
+        weight_D * padded[:, self.width - 1 - i:][:, :length]
+        for i, weight_D in enumerate(weight_KxD))
+
+
 class Block(nn.Module):
   """x + mixer(norm(x)), then x + mlp(norm(x)).
 
@@ -50,11 +77,12 @@ class Block(nn.Module):
     mixer: makes the mixer, given `dtype`, `layer`, `num_layers` and `name`.
     layer: the block's place in the encoder, 0 first.
     num_layers: number of blocks.
-    mlp_width, dropout, dtype: as in `Encoder`.
+    conv_width, mlp_width, dropout, dtype: as in `Encoder`.
   """
   mixer: Callable[..., nn.Module]
   layer: int
   num_layers: int
+  conv_width: int
   mlp_width: int
   dropout: float
   dtype: jnp.dtype
@@ -62,6 +90,8 @@ class Block(nn.Module):
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, train: bool):
     y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_mixer')(x_BxLxD)
+    if self.conv_width:
+      y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
     y_BxLxD = self.mixer(
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
         name='mixer')(y_BxLxD, mask_BxL, train=train)
@@ -77,8 +107,9 @@ class Encoder(nn.Module):
   """Token ids or continuous values -> one vector per position.
 
   Parameters are named `embedding`, `cls`, `positions`, `block_<i>/norm_mixer`,
-  `block_<i>/mixer`, `block_<i>/norm_mlp`, `block_<i>/mlp/up`,
-  `block_<i>/mlp/down` and `norm`; weight transfer relies on these names.
+  `block_<i>/conv`, `block_<i>/mixer`, `block_<i>/norm_mlp`,
+  `block_<i>/mlp/up`, `block_<i>/mlp/down` and `norm`; weight transfer relies on
+  these names.
 
   Attributes:
     mixer: makes a mixer, given `dtype`, `layer`, `num_layers` and `name`.
@@ -86,6 +117,7 @@ class Encoder(nn.Module):
     num_layers: number of blocks.
     width: D.
     mlp_width: F.
+    conv_width: of a `ShortConvolution` before each mixer; 0 for none.
     dropout: rate after the embedding, the mixers and both layers of each MLP.
     positions: `learned` or `sinusoidal`.
     prepend_cls: whether a learned CLS token comes before the sequence.
@@ -110,6 +142,7 @@ class Encoder(nn.Module):
   remat: bool
   mask_padding: bool
   dtype: jnp.dtype
+  conv_width: int = 0
 
   @nn.compact
   def __call__(self, inputs, mask_BxL=None, *, train: bool):
@@ -135,6 +168,7 @@ class Encoder(nn.Module):
     for i in range(self.num_layers):
       x_BxNxD = block(
           mixer=self.mixer, layer=i, num_layers=self.num_layers,
+          conv_width=self.conv_width,
           mlp_width=self.mlp_width, dropout=self.dropout, dtype=self.dtype,
           name=f'block_{i}')(x_BxNxD, seen_BxN, train)
     return nn.LayerNorm(dtype=self.dtype, name='norm')(x_BxNxD), mask_BxN

@@ -102,3 +102,18 @@ class Classifier(nn.Module):
     flat = inputs.reshape(-1, *inputs.shape[-lead:])
     x_RxNxD, mask_RxN = self.encoder(flat, train=train)
     return self.head(x_RxNxD, mask_RxN, pairs=pairs)
+
+
+class TokenClassifier(nn.Module):
+  """An encoder and a layer: sequences in, class scores of each token out.
+
+  Parameters of the layer are named `logits`; it computes in float32.
+  """
+  encoder: Encoder
+  num_classes: int
+
+  @nn.compact
+  def __call__(self, inputs, *, train: bool):
+    """Returns float32 [B, L, C] for ids [B, L]; `train` turns dropout on."""
+    x_BxLxD, _ = self.encoder(inputs, train=train)
+    return nn.Dense(self.num_classes, dtype=jnp.float32, name='logits')(x_BxLxD)

@@ -5,6 +5,7 @@ import numpy as np
 import optax
 
 from lra.data import batches, parts
+from lra.errors import UserError
 from lra.nn import heads
 from lra.objectives import base
 
@@ -18,6 +19,10 @@ class Objective(base.Objective):
   sums = ('loss', 'correct')
 
   def model(self, encoder, dtype):
+    if self.task.probe:
+      raise UserError(
+          f'config.objective=classification: {self.task.name} asks for a class '
+          'of single tokens; choose token_classification.')
     settings = self.config.encoder
     layers = settings.head_layers or (2 if self.task.dual else 1)
     return heads.Classifier(encoder=encoder, head=heads.ClassifierHead(

@@ -52,6 +52,19 @@ small `result.json`, committed as \
 one row.
 """
 
+# The group of a task -> the title of its part and what is said there.
+_GROUPS = {
+    'full': ('Full tasks', []),
+    'mini': ('Mini tasks', [
+        'Small versions of the tasks for a laptop; not Long Range Arena '
+        'scores.\n']),
+    'probe': ('Probes', [
+        'Not of Long Range Arena: generated sequences that ask for one ability '
+        'each, which its tasks do not tell apart; `data_prep/probes.py` says '
+        'how. Accuracies are of single tokens that are asked for a class, and '
+        '"test examples" counts these.\n']),
+}
+
 _PUBLISHED = """\
 ## Published results
 
@@ -126,9 +139,9 @@ def _papers(path):
 
 def _page(boards, left_out, papers, url):
   parts = [_INTRO, *_left_out(left_out)]
-  for title, mini in (('Full tasks', False), ('Mini tasks', True)):
-    group = [b for b in boards if b.task.mini == mini]
-    parts += [f'## {title}\n', *_group(group, mini, url)]
+  for name, (title, what) in _GROUPS.items():
+    group = [b for b in boards if b.task.group == name]
+    parts += [f'## {title}\n', *what, *_group(group, url)]
   parts.append(_ADD)
   if papers:
     parts += _published(papers)
@@ -146,11 +159,8 @@ def _left_out(records):
   return [f'**{many} left out of this page:**\n', *lines, '']
 
 
-def _group(boards, mini, url):
+def _group(boards, url):
   parts = []
-  if mini:
-    parts.append('Small versions of the tasks for a laptop; not Long Range '
-                 'Arena scores.\n')
   if not any(b.rows for b in boards):
     parts.append('No run yet: see "Add a row" below.\n')
   else:

@@ -33,7 +33,7 @@ def of_classifiers(folder: pathlib.Path) -> tuple[list[Result], list[LeftOut]]:
   """The results under a folder whose scores have an accuracy."""
   runs, left_out = _read(folder, result.read)
   runs = {path: run for path, run in runs.items()
-          if run.objective == result.CLASSIFICATION}
+          if run.objective in result.CLASSIFIERS}
   for find in (_repeated, _short):
     for path, why in find(runs, folder).items():
       left_out.append(LeftOut(_name(path, folder), why))

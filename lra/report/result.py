@@ -26,6 +26,8 @@ from lra.report.record import (
 )
 
 CLASSIFICATION = 'classification'
+# Objectives whose scores are those of classes.
+CLASSIFIERS = (CLASSIFICATION, 'token_classification')
 # Properties of examples, values of one and rules; more is no record.
 _MOST = 32
 _NAME = pydantic.TypeAdapter(Name)
@@ -274,5 +276,5 @@ def read_if_there(path: pathlib.Path) -> Result | None:
 
 def _result(fields):
   other = (isinstance(fields, dict) and
-           fields.get('objective', CLASSIFICATION) != CLASSIFICATION)
+           fields.get('objective', CLASSIFICATION) not in CLASSIFIERS)
   return (Result if other else ClassificationResult).model_validate(fields)

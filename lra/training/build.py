@@ -51,6 +51,7 @@ def encoder(config, task: Task, dtype: str) -> Encoder:
   return Encoder(
       mixer=mixer, vocab_size=task.vocab_size,
       num_layers=settings.num_layers, width=settings.width,
+      conv_width=settings.conv_width,
       mlp_width=settings.mlp_width, dropout=settings.dropout,
       positions=settings.positions, prepend_cls=settings.pooling == 'cls',
       cls_has_position=settings.cls_has_position,

@@ -1,0 +1,206 @@
+"""Probes: small tasks that ask for one ability of a mechanism each.
+
+An example is a pair of documents of equal length: a sequence, and what is asked
+at each of its tokens. The code 0 of the second one asks nothing, the code c + 1
+asks for the class c.
+
+* `mqar`: multi-query associative recall (Arora et al. 2023, arXiv 2312.04927,
+  section 3.1). Pairs of a key and a value, then keys again: what was the
+  value?
+* `selective_copying` (Gu and Dao 2023, arXiv 2312.00752, section 4.1.1).
+  Symbols among noise, then as many places that ask for them in their order.
+* `parity`, `permutations_3`, `permutations_5`: state tracking (Merrill et al.
+  2024, arXiv 2404.08819, section 3). A sequence of elements of a group; asked
+  is their product so far, of five things only where it has put the first: in
+  training at every token, which teaches the short products first, in validation
+  and test at the last one only, since the first few are easy.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from data_prep.builder import Builder
+from data_prep.content import SPLITS, Content, Split
+
+_SEED = 0
+# Exponent of how early a key is asked for again; Arora et al., section 3.1.
+_EARLY = 0.01
+
+# Codes of selective copying: noise, the place of an answer, then symbols.
+NOISE, ASK, SYMBOLS = 0, 1, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+  """A probe and its size.
+
+  Attributes:
+    draw: (rng, examples, L, **sizes) -> tokens and answers, uint8 [N, L] each.
+    length: L.
+    sizes: what else `draw` must know.
+    last: whether validation and test ask at the last token only.
+    counts: examples of train, val and test.
+  """
+  draw: Callable
+  length: int
+  sizes: dict
+  last: bool = False
+  counts: tuple[int, int, int] = (128_000, 1000, 2000)
+
+
+def draw_recall(rng, count, length, symbols, pairs):
+  """Keys and values, then some of the keys again, most of them soon.
+
+  Codes: 0 is blank, below `symbols / 2` are keys, from there on values, whose
+  classes are counted from 0.
+  """
+  half = symbols // 2
+  keys = 1 + _some(rng, count, half - 1, pairs)
+  values = half + _some(rng, count, half, pairs)
+  tokens = np.zeros((count, length), np.uint8)
+  answers = np.zeros((count, length), np.uint8)
+  tokens[:, 0:2 * pairs:2], tokens[:, 1:2 * pairs:2] = keys, values
+  slots = (length - 2 * pairs) // 2
+  early = _EARLY * np.arange(1, slots + 1) ** (_EARLY - 1)
+  places = 2 * pairs + 2 * _some(rng, count, slots, pairs, early)
+  np.put_along_axis(tokens, places, keys, 1)
+  np.put_along_axis(answers, places, values - half + 1, 1)
+  return tokens, answers
+
+
+def draw_copying(rng, count, length, symbols, copied):
+  """Symbols among noise, then their order asked for at the end."""
+  wanted = rng.integers(0, symbols, (count, copied))
+  places = np.sort(_some(rng, count, length - copied, copied), 1)
+  tokens = np.full((count, length), NOISE, np.uint8)
+  tokens[:, -copied:] = ASK
+  np.put_along_axis(tokens, places, (SYMBOLS + wanted).astype(np.uint8), 1)
+  answers = np.zeros((count, length), np.uint8)
+  answers[:, -copied:] = wanted + 1
+  return tokens, answers
+
+
+def draw_products(rng, count, length, group, classes=None):
+  """Elements of a group, and at each token the product of those so far.
+
+  Args:
+    group: its table; entry (a, b) is the element that a and then b come to.
+    classes: the class of each element; by default its number.
+  """
+  group = np.asarray(group)
+  classes = np.arange(len(group)) if classes is None else np.asarray(classes)
+  tokens = rng.integers(0, len(group), (count, length))
+  answers = np.zeros_like(tokens)
+  product = np.zeros(count, np.int64)
+  for t in range(length):
+    product = group[product, tokens[:, t]]
+    answers[:, t] = classes[product] + 1
+  return tokens.astype(np.uint8), answers.astype(np.uint8)
+
+
+def permutations(degree: int) -> list[tuple[int, ...]]:
+  """All of so many things; element i of one is where it puts thing i."""
+  return list(itertools.permutations(range(degree)))
+
+
+def table(elements: list[tuple[int, ...]]) -> list[list[int]]:
+  """Of a group of permutations, for `draw_products`; 0 is the identity."""
+  number = {element: i for i, element in enumerate(elements)}
+  return [[number[tuple(b[x] for x in a)] for b in elements] for a in elements]
+
+
+def _some(rng, count, choices, wanted, weights=None):
+  """`wanted` different numbers below `choices` for each example, any order.
+
+  With weights, as drawn one after the other with these chances: the largest of
+  log weight + Gumbel noise.
+  """
+  noise = rng.gumbel(size=(count, choices))
+  if weights is not None:
+    noise += np.log(weights)
+  return np.argsort(-noise, axis=1)[:, :wanted]
+
+
+VARIANTS = {
+    'mqar': Variant(draw_recall, 128, dict(symbols=128, pairs=32)),
+    'selective_copying': Variant(
+        draw_copying, 64, dict(symbols=14, copied=8)),
+    'parity': Variant(
+        draw_products, 32, dict(group=table(permutations(2))), last=True),
+    'permutations_3': Variant(
+        draw_products, 12, dict(group=table(permutations(3))), last=True),
+    'permutations_5': Variant(
+        draw_products, 12, dict(
+            group=table(permutations(5)),
+            classes=[element[0] for element in permutations(5)]), last=True),
+}
+
+
+class Probes(Builder):
+  """Tasks that ask for one ability each, drawn from a seed."""
+  BUILDER_CONFIGS = [
+      tfds.core.BuilderConfig(name=name, description=f'{v.length} tokens')
+      for name, v in VARIANTS.items()]
+  DUAL = True
+  GENERATED = True
+
+  def parameters(self):
+    variant = VARIANTS[self.builder_config.name]
+    return {'seed': _SEED, **{
+        name: value for name, value in dataclasses.asdict(variant).items()
+        if name != 'draw'}}
+
+  def make(self, dl_manager):
+    return generate(VARIANTS[self.builder_config.name])
+
+
+BUILDER = Probes
+
+
+def generate(variant: Variant) -> Content:
+  """The data set of a variant, always the same; its labels mean nothing."""
+  documents, splits, first = [], {}, 0
+  for stream, (name, count) in enumerate(
+      zip(SPLITS, variant.counts, strict=True)):
+    rng = np.random.default_rng([_SEED, stream])
+    tokens, answers = variant.draw(
+        rng, count, variant.length, **variant.sizes)
+    if variant.last and name != 'train':
+      answers[:, :-1] = 0
+    documents.append(np.stack([tokens, answers], 1).reshape(-1))
+    splits[name] = first + np.arange(2 * count).reshape(count, 2)
+    first += 2 * count
+  tokens = np.concatenate(documents)
+  offsets = np.arange(0, len(tokens) + 1, variant.length)
+  return Content({
+      name: Split(tokens, offsets, np.zeros(len(pairs), np.int32),
+                  pairs.astype(np.int32))
+      for name, pairs in splits.items()},
+      {'origin': f'generated with seed {_SEED}'})
+
+
+def asked(split: Split) -> tuple[np.ndarray, np.ndarray]:
+  """(number of its example, class) of all that is asked, int [asked] each."""
+  length = split.offsets[1] - split.offsets[0]
+  answers = split.tokens.reshape(-1, length)[split.pairs[:, 1]]
+  example, place = np.nonzero(answers)
+  return example, answers[example, place].astype(np.int64) - 1
+
+
+def majority(train: Split, test: Split) -> float:
+  """Accuracy on `test` of the class that `train` asks for most."""
+  return float(np.mean(
+      asked(test)[1] == np.bincount(asked(train)[1]).argmax()))
+
+
+def any_value(train: Split, test: Split) -> float:
+  """Accuracy on `test` of the first value of each sequence of `mqar`."""
+  del train
+  variant = VARIANTS['mqar']
+  example, wanted = asked(test)
+  tokens = test.tokens.reshape(-1, variant.length)[test.pairs[example, 0]]
+  return float(np.mean(tokens[:, 1] - variant.sizes['symbols'] // 2 == wanted))
