@@ -13,7 +13,7 @@ from lra import tasks
 from lra.errors import UserError
 
 
-def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path:
+def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
   """Prepares the data set of a task unless that has been done.
 
   An interrupted preparation leaves nothing behind that looks prepared; of two
@@ -29,13 +29,19 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path:
       be made from files.
 
   Returns:
-    The directory of the prepared data set.
+    The directory of the prepared data set; None of a probe, which is drawn
+    wherever it is read.
 
   Raises:
     UserError: unknown task, missing or malformed source, a directory that
       cannot be written, or data that is there, but damaged, or made by an older
       definition or from another source.
   """
+  if tasks.get(task_name).probe:
+    if source:
+      raise UserError(f'{task_name} is drawn, not prepared from files: leave '
+                      'out --source.')
+    return None
   builder = _with_source(task_name, data_dir, source)
   path = pathlib.Path(builder.data_dir)
   try:
@@ -123,6 +129,10 @@ def read(task_name: str, data_dir=None):
   Raises:
     UserError: it is damaged.
   """
+  task = tasks.get(task_name)
+  if task.probe:
+    from data_prep import probes
+    return probes.generate(probes.VARIANTS[task.variant])
   from data_prep import builder
   return builder.read(make_builder(task_name, data_dir))
 

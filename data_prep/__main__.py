@@ -68,7 +68,8 @@ def _parser():
 
 def _run(args):
   path = data_prep.prepare(args.task, args.data_dir, args.source)
-  print(f'{args.task} is prepared in {path}')
+  print(f'{args.task} is prepared in {path}' if path else
+        f'{args.task} needs no preparing: it is drawn whenever it is read')
   if not (args.describe or args.floors):
     return
   content = data_prep.read(args.task, args.data_dir)

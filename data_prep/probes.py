@@ -2,7 +2,8 @@
 
 An example is a pair of documents of equal length: a sequence, and what is asked
 at each of its tokens. The code 0 of the second one asks nothing, the code c + 1
-asks for the class c.
+asks for the class c. Nothing is stored: all is drawn anew, from one seed,
+wherever it is wanted, which takes a second.
 
 * `mqar`: multi-query associative recall (Arora et al. 2023, arXiv 2312.04927,
   section 3.1). Pairs of a key and a value, then keys again: what was the
@@ -21,10 +22,8 @@ import itertools
 from collections.abc import Callable
 
 import numpy as np
-import tensorflow_datasets as tfds
 
-from data_prep.builder import Builder
-from data_prep.content import SPLITS, Content, Split
+from data_prep.content import SPLITS, Content, Split, fingerprint
 
 _SEED = 0
 # Exponent of how early a key is asked for again; Arora et al., section 3.1.
@@ -140,27 +139,6 @@ VARIANTS = {
 }
 
 
-class Probes(Builder):
-  """Tasks that ask for one ability each, drawn from a seed."""
-  BUILDER_CONFIGS = [
-      tfds.core.BuilderConfig(name=name, description=f'{v.length} tokens')
-      for name, v in VARIANTS.items()]
-  DUAL = True
-  GENERATED = True
-
-  def parameters(self):
-    variant = VARIANTS[self.builder_config.name]
-    return {'seed': _SEED, **{
-        name: value for name, value in dataclasses.asdict(variant).items()
-        if name != 'draw'}}
-
-  def make(self, dl_manager):
-    return generate(VARIANTS[self.builder_config.name])
-
-
-BUILDER = Probes
-
-
 def generate(variant: Variant) -> Content:
   """The data set of a variant, always the same; its labels mean nothing."""
   documents, splits, first = [], {}, 0
@@ -176,11 +154,12 @@ def generate(variant: Variant) -> Content:
     first += 2 * count
   tokens = np.concatenate(documents)
   offsets = np.arange(0, len(tokens) + 1, variant.length)
-  return Content({
+  splits = {
       name: Split(tokens, offsets, np.zeros(len(pairs), np.int32),
                   pairs.astype(np.int32))
-      for name, pairs in splits.items()},
-      {'origin': f'generated with seed {_SEED}'})
+      for name, pairs in splits.items()}
+  return Content(splits, {'origin': f'generated with seed {_SEED}',
+                          'fingerprint': fingerprint(splits)})
 
 
 def asked(split: Split) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,7 @@
 """The shared encoder: pooling, padding, dropout, parameters, heads."""
 
+import itertools
+
 import encoder_reference
 import flax.linen as nn
 import jax
@@ -279,3 +281,26 @@ def test_names_that_weight_transfer_relies_on():
       block + 'norm_mlp', block + 'mlp/up', block + 'mlp/down',
       *(f'{block}mixer/{name}' for name in ('query', 'key', 'value', 'out')),
       'head/hidden_0', 'head/logits'}
+
+
+def test_a_short_convolution_joins_a_token_and_those_before_it():
+  """Against loops in float64."""
+  rng = np.random.default_rng(0)
+  x = rng.standard_normal((2, 7, 3))
+  weight = rng.standard_normal((4, 3))
+  got = encoder.ShortConvolution(4).apply(
+      {'params': {'kernel': weight.astype(np.float32)}}, x.astype(np.float32))
+  want = np.zeros_like(x)
+  for t, i in itertools.product(range(7), range(4)):
+    if t >= i:
+      want[:, t] += weight[i] * x[:, t - i]
+  np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_convolution_is_before_each_mixer_where_it_is_asked_for():
+  names = []
+  for width in (0, 4):
+    c = small.config('simpletron', 'listops')
+    c.encoder.conv_width = width
+    names.append(set(program.sizes(small.make(c).state_shape.params)))
+  assert names[1] - names[0] == {'encoder/block_0/conv/kernel'}

@@ -1,0 +1,120 @@
+"""Probes, solved again in plain Python, one example at a time."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import data_prep
+from data_prep import describe, floors, probes
+from data_prep.content import fingerprint
+from lra.errors import UserError
+
+
+def _examples(variant, split, count=100):
+  """(tokens, what is asked) of the first examples."""
+  made = probes.generate(variant).splits[split]
+  return [tuple(list(made.document(d)) for d in pair)
+          for pair in made.pairs[:count]]
+
+
+def _small(name, **changes):
+  return probes.dataclasses.replace(
+      probes.VARIANTS[name], counts=(300, 200, 200), **changes)
+
+
+@pytest.mark.parametrize('split', ['train', 'test'])
+def test_what_is_asked_of_recall_is_what_a_dictionary_says(split):
+  variant = _small('mqar')
+  n, half = variant.sizes['pairs'], variant.sizes['symbols'] // 2
+  for tokens, asked in _examples(variant, split):
+    known = dict(zip(tokens[0:2 * n:2], tokens[1:2 * n:2], strict=True))
+    assert len(known) == len(set(known.values())) == n
+    assert all(0 < key < half <= value < 2 * half
+               for key, value in known.items())
+    queries = {t: key for t, key in enumerate(tokens) if t >= 2 * n and key}
+    assert sorted(queries.values()) == sorted(known)
+    assert not any(t % 2 for t in queries)
+    assert asked == [known[queries[t]] - half + 1 if t in queries else 0
+                     for t in range(variant.length)]
+
+
+def test_recall_asks_early_as_if_drawn_one_after_the_other():
+  """Against numpy's own choice without replacement, place by place."""
+  rng, slots, wanted, count = np.random.default_rng(0), 12, 4, 4000
+  chances = 0.01 * np.arange(1, slots + 1) ** (0.01 - 1)
+  found = np.bincount(
+      probes._some(rng, count, slots, wanted, chances).ravel(), minlength=slots)
+  expected = np.bincount(np.concatenate([
+      rng.choice(slots, wanted, replace=False, p=chances / chances.sum())
+      for _ in range(count)]), minlength=slots)
+  assert found[0] > 2 * found[-1]
+  share = (found + expected) / 2 / count
+  error = np.sqrt(2 * share * (1 - share) / count)
+  assert np.all(np.abs(found - expected) / count < 5 * error)
+
+
+def test_what_is_asked_of_copying_are_the_symbols_in_their_order():
+  variant = _small('selective_copying')
+  n = variant.sizes['copied']
+  for tokens, asked in _examples(variant, 'val'):
+    assert tokens[-n:] == n * [probes.ASK]
+    symbols = [t for t in tokens[:-n] if t != probes.NOISE]
+    assert len(symbols) == n and probes.ASK not in symbols
+    assert asked == (len(tokens) - n) * [0] + [
+        t - probes.SYMBOLS + 1 for t in symbols]
+
+
+@pytest.mark.parametrize('name, degree', [
+    ('parity', 2), ('permutations_3', 3), ('permutations_5', 5)])
+def test_what_is_asked_of_permutations_is_where_things_end(name, degree):
+  """Things are moved about, one permutation after the other."""
+  elements = list(itertools.permutations(range(degree)))
+  for split in ('train', 'test'):
+    for tokens, asked in _examples(_small(name), split, 50):
+      places = list(range(degree))  # of each thing
+      expected = []
+      for token in tokens:
+        places = [elements[token][place] for place in places]
+        expected.append(1 + (places[0] if degree == 5
+                             else elements.index(tuple(places))))
+      if split == 'test':
+        expected[:-1] = [0] * (len(tokens) - 1)
+      assert asked == expected
+
+
+def test_parity_is_that_of_the_ones():
+  for tokens, asked in _examples(_small('parity'), 'train', 20):
+    assert asked == [1 + sum(tokens[:t + 1]) % 2 for t in range(len(tokens))]
+
+
+@pytest.mark.parametrize('name', probes.VARIANTS)
+def test_splits_differ_and_are_always_the_same(name):
+  one, other = (probes.generate(_small(name)) for _ in range(2))
+  assert fingerprint(one.splits) == fingerprint(other.splits)
+  first = [one.splits[s].document(one.splits[s].pairs[0, 0])
+           for s in ('train', 'val', 'test')]
+  assert len(set(first)) == 3
+
+
+def test_floors():
+  recall = probes.generate(_small('mqar')).splits
+  pairs = probes.VARIANTS['mqar'].sizes['pairs']
+  # Each value is asked for once, so the first one is right as often as that.
+  assert probes.any_value(recall['train'], recall['test']) == (
+      pytest.approx(1 / pairs))
+  tracking = probes.generate(_small('permutations_3')).splits
+  assert probes.majority(tracking['train'], tracking['test']) == (
+      pytest.approx(1 / 6, abs=0.08))
+
+
+def test_nothing_is_stored_and_all_described(tmp_path):
+  assert data_prep.prepare('parity', tmp_path) is None
+  assert not list(tmp_path.iterdir())
+  with pytest.raises(UserError, match='leave out --source'):
+    data_prep.prepare('parity', tmp_path, tmp_path)
+  content = data_prep.read('parity')
+  text = describe.describe('parity', content)
+  assert 'and what is asked' in text and 'labels of train, val, test' in text
+  assert floors.quick('parity', content.splits)['majority'] == (
+      pytest.approx(0.5, abs=0.06))

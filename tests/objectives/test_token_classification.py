@@ -1,0 +1,77 @@
+"""Classes of tokens: against float64 by hand, and in a whole run."""
+
+import numpy as np
+import pytest
+
+import small
+from data_prep.content import Split
+from lra import files
+from lra.errors import UserError
+from lra.objectives import token_classification
+from lra.training import train
+
+
+def _split():
+  """Two examples of 4 tokens: asked are class 2 of the second token of the one
+  and classes 0 and 1 of the last two of the other.
+  """
+  codes = [[3, 0, 5, 1], [0, 3, 0, 0], [2, 2, 1, 0], [0, 0, 1, 2]]
+  return Split(np.array(codes, np.uint8).reshape(-1), np.arange(0, 17, 4),
+               np.zeros(2, np.int32), np.array([[0, 1], [2, 3]], np.int32))
+
+
+@pytest.fixture
+def objective():
+  c = small.config('transformer', 'parity')
+  c.seq_len = 4
+  return token_classification.Objective(c, small.tasks.get('parity'), 4)
+
+
+def test_a_batch_says_what_is_asked_where(objective):
+  batch = objective.batch(_split(), np.array([1, 0]), seed=0, step=0)
+  assert batch['tokens'].tolist() == [[3, 3, 2, 1], [4, 1, 6, 2]]
+  assert batch['weights'].tolist() == [[0, 0, 1, 1], [0, 1, 0, 0]]
+  asked = batch['labels'][batch['weights'] > 0]
+  assert asked.tolist() == [0, 1, 2]
+
+
+def test_loss_and_scores_count_what_is_asked_and_nothing_else(objective):
+  batch = objective.batch(_split(), np.array([0, 1]), seed=0, step=0)
+  batch['labels'] = batch['labels'] % 2  # two classes
+  logits = np.random.default_rng(0).standard_normal((2, 4, 2))
+  losses, right = [], 0
+  for b, t in ((0, 1), (1, 2), (1, 3)):
+    label = batch['labels'][b, t]
+    losses.append(np.log(np.exp(logits[b, t]).sum()) - logits[b, t, label])
+    right += logits[b, t].argmax() == label
+  sums = objective.loss(logits.astype(np.float32), batch)
+  assert float(sums['weight']) == 3 and float(sums['correct']) == right
+  assert float(sums['loss']) == pytest.approx(sum(losses), rel=1e-5)
+  scores = objective.scores([
+      objective.count(logits.astype(np.float32), batch)])
+  assert np.sum(scores['confusion']) == 3
+  assert scores['accuracy'] == pytest.approx(right / 3)
+
+
+@pytest.mark.parametrize('task, changes, word', [
+    ('parity', {'objective': 'classification'}, 'token_classification'),
+    ('listops', {'objective': 'token_classification'}, 'classification'),
+    ('parity', {'pooling': 'cls'}, 'mean')])
+def test_what_does_not_fit_is_one_sentence(task, changes, word):
+  c = small.config('transformer', task)
+  c.objective = changes.get('objective', c.objective)
+  c.encoder.pooling = changes.get('pooling', c.encoder.pooling)
+  with pytest.raises(UserError, match=f'choose {word}'):
+    small.make(c)
+
+
+def test_a_run_is_scored_by_the_last_tokens(tmp_path):
+  c = small.config('simpletron', 'parity', steps=4, eval_every=2,
+                   eval_batch_size=100)
+  c.seq_len = 0
+  train.train(c, tmp_path / 'run')
+  result = files.read_json(tmp_path / 'run' / 'result.json')
+  assert result['status'] == 'ok'
+  assert np.sum(result['test']['confusion']) == 2000
+  assert 0.4 < result['test']['accuracy'] < 0.6
+  assert result['floors']['majority'] == pytest.approx(0.5, abs=0.06)
