@@ -1,8 +1,8 @@
 """What each protocol says of each task: PROTOCOLS[protocol][task].
 
 Only what differs from the defaults of `lra/fields.py`, in groups as in the
-config. Another protocol is one more dict, with an entry for every mini task and
-every full one that it knows; a task's default is the first that has it.
+config. Another protocol is one more dict, with an entry for every mini task
+(but of probes) and every full one that it knows; a task's default is the first that has it.
 
 * `simpletron`: SimpleTRON, Yorsh et al. 2021, arXiv 2111.15588, appendix A; it
   has no images.

@@ -67,9 +67,11 @@ def test_the_settings_of_the_first_records_are_still_the_same(task, model):
 
 
 @pytest.mark.parametrize('protocol', protocols.PROTOCOLS)
-def test_a_protocol_speaks_of_the_minis_and_of_declared_fields(protocol):
+def test_a_protocol_speaks_of_a_group_and_of_declared_fields(protocol):
   settings = protocols.PROTOCOLS[protocol]
-  missing = {t.name for t in tasks.TASKS.values() if t.mini} - set(settings)
+  group = 'probe' if protocol == 'probes' else 'mini'
+  missing = {t.name for t in tasks.TASKS.values()
+             if t.group == group} - set(settings)
   assert not missing, (
       f'Add {min(missing)} to the protocol {protocol} in configs/protocols.py.')
   for task in settings:
