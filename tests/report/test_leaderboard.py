@@ -257,7 +257,7 @@ def test_empty_state_says_how_to_add_a_row(tmp_path):
   place = Place(tmp_path, floors=())
   place.write()
   text = place.page.read_text('utf-8')
-  assert text.count('No run yet') == 2
+  assert text.count('No run yet') == 3
   assert 'python run_lra.py --config=configs/simpletron.py:listops_mini' in text
   assert '| Mega | 63.14 |' in text
   assert not place.figures.exists()
