@@ -1,7 +1,7 @@
 """Kinds of examples of a data set, and simple rules to compare answers with.
 
-An accuracy is made of them: that of ListOps is mostly the answers which its
-first operator suggests.
+They show what an accuracy is made of, as on ListOps how far it is the answers
+which the first operator suggests.
 """
 
 import numpy as np

@@ -60,8 +60,8 @@ _GROUPS = {
         'scores.\n']),
     'probe': ('Probes', [
         'Not of Long Range Arena: generated sequences that ask for one ability '
-        'each, which its tasks do not tell apart; `data_prep/probes.py` says '
-        'how. Accuracies are of single tokens that are asked for a class, and '
+        'each; `data_prep/probes.py` says how. Accuracies are of single tokens '
+        'that are asked for a class, and '
         '"test examples" counts these.\n']),
 }
 
