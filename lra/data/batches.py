@@ -62,7 +62,8 @@ def train_indices(size: int, batch_size: int, seed: int, step: int):
 
 
 def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
-                microbatch_size: int, seed: int, step: int) -> Batch:
+                microbatch_size: int, seed: int, step: int,
+                lengths: np.ndarray | None = None) -> Batch:
   """The batch of `step`, as microbatches: arrays [N, microbatch_size, ...].
 
   Args:
@@ -72,9 +73,13 @@ def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
     microbatch_size: examples of one forward and backward pass.
     seed: seed of the order of examples.
     step: updates made before, from 0.
+    lengths: [size] of the examples, by which those of a batch are sorted, so
+      that each microbatch has similar ones; None leaves them as drawn.
   """
-  batch = make(train_indices(size, batch_size, seed, step), seed=seed,
-               step=step)
+  indices = train_indices(size, batch_size, seed, step)
+  if lengths is not None:
+    indices = indices[np.argsort(lengths[indices], kind='stable')]
+  batch = make(indices, seed=seed, step=step)
   return {k: v.reshape(-1, microbatch_size, *v.shape[1:])
           for k, v in batch.items()}
 

@@ -28,6 +28,7 @@ FAMILY = 'sparse'
 COST = 'O(L b (w + g + r) D) for blocks of b'
 GROWTH = {'time': 1, 'memory': 1}
 MIXES_PADDING = True  # the random graph depends on the padded length
+NEEDS_PADDING = True  # so none of it is cut off
 
 
 class Mixer(PatternMixer):

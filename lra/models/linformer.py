@@ -53,7 +53,7 @@ class Mixer(HeadMixer):
       raise UserError(f'Unknown config.model.sharing {self.sharing!r}: choose '
                       f'one of {", ".join(SHARING)}.')
     mask_BxLx1x1 = mask_BxL[:, :, None, None]
-    length = mask_BxL.shape[1]
+    length = mask_BxL.shape[1]  # the whole, or what is left where it is cut
     e_GxLxM = self._projection('E', length)
     f_GxLxM = (e_GxLxM if self.sharing == 'kv' else
                self._projection('F', length))
@@ -67,8 +67,8 @@ class Mixer(HeadMixer):
     groups = self.num_heads if self.sharing == 'none' else 1
     init = nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=1, out_axis=2, batch_axis=0)
-    shape = (groups, length, self.num_landmarks)
-    return self.param(name, init, shape).astype(self.dtype)
+    shape = (groups, self.full_length or length, self.num_landmarks)
+    return self.param(name, init, shape)[:, :length].astype(self.dtype)
 
 
 def _compress(x_BxLxHxDh, e_GxLxM):

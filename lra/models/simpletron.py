@@ -3,7 +3,7 @@
 The paper's "Simple" layer: the heads, side by side, are the output; there is
 neither an inner skip nor an output projection. Its two variants are
 `simpletron_res` and `simpletron_resl`. L in the scale counts padded positions
-too, as in the released code. That code masks no padding either:
+too, as in the released code, also those that `config.train.lengths` cuts off. That code masks no padding either:
 `config.mask_padding = False` reproduces it.
 
 Equation: (1/sqrt(L)) Q (K^T V) per head
@@ -44,6 +44,10 @@ class Mixer(LinearMixer):
           f'config.encoder.width={width}: SimpleTRON adds its heads to the '
           'residual stream as they are.')
     return super().kernel_for(length, width)
+
+  def options(self):
+    """See `LinearMixer.options`."""
+    return {'scale': self.full_length and self.full_length ** -0.5}
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
     """The heads side by side, [B, L, D], with what the variants add."""

@@ -32,6 +32,7 @@ COST = 'O(L b D + (L / b)^2 b D) for blocks of b'
 # The [N, N] permutations of N = L / b blocks are small beside the tokens.
 GROWTH = {'time': 2, 'memory': 1}
 MIXES_PADDING = True  # the sorting network is made for one padded length
+NEEDS_PADDING = True  # so none of it is cut off
 
 
 class Mixer(HeadMixer):

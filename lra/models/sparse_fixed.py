@@ -49,7 +49,8 @@ class Mixer(PatternMixer):
     if self.num_heads < 2:
       raise UserError('The heads are split between two patterns: '
                       'config.model.num_heads must be 2 or more.')
-    stride = self.stride or math.isqrt(length - 1) + 1
+    full = self.full_length or length
+    stride = self.stride or math.isqrt(full - 1) + 1
     tokens = dict(global_keys=self.num_global, global_queries=self.num_global)
     return (Pattern(block=stride, **tokens),
             Pattern(offsets=(), summary=(stride, min(self.summary, stride)),

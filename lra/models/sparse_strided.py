@@ -47,7 +47,8 @@ class Mixer(PatternMixer):
     if self.num_heads < 2:
       raise UserError('The heads are split between two patterns: '
                       'config.model.num_heads must be 2 or more.')
-    stride = min(self.stride or math.isqrt(length - 1) + 1, length)
+    full = self.full_length or length
+    stride = min(self.stride or math.isqrt(full - 1) + 1, length)
     tokens = dict(global_keys=self.num_global, global_queries=self.num_global)
     return (sliding_window(stride - 1, **tokens),
             Pattern(block=-(-length // stride), dilation=stride, **tokens))

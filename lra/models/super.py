@@ -20,6 +20,7 @@ COST = ('O(L^2 D) time, O(L^2) memory for Wa; 2 (D^2 + D) + L^2 + L '
 GROWTH = {'time': 2, 'memory': 2}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 MIXES_PADDING = True  # Wa is made for one padded length
+NEEDS_PADDING = True  # so none of it is cut off
 
 
 class Mixer(efficient.Mixer):

@@ -36,6 +36,7 @@ COST = ('O(L^2 D) time; O(L) memory dense and factorised_random, else '
 GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 MIXES_PADDING = True  # the parameters are made for one padded length
+NEEDS_PADDING = True  # so none of it is cut off
 VARIANTS = ('dense', 'random', 'factorised_dense', 'factorised_random')
 
 

@@ -74,14 +74,17 @@ class Block(nn.Module):
   """x + mixer(norm(x)), then x + mlp(norm(x)).
 
   Attributes:
-    mixer: makes the mixer, given `dtype`, `layer`, `num_layers` and `name`.
+    mixer: makes the mixer, given `dtype`, `layer`, `num_layers`, `full_length`
+      and `name`.
     layer: the block's place in the encoder, 0 first.
     num_layers: number of blocks.
+    full_length: N of uncut sequences, CLS included.
     conv_width, mlp_width, dropout, dtype: as in `Encoder`.
   """
   mixer: Callable[..., nn.Module]
   layer: int
   num_layers: int
+  full_length: int
   conv_width: int
   mlp_width: int
   dropout: float
@@ -94,7 +97,7 @@ class Block(nn.Module):
       y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
     y_BxLxD = self.mixer(
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
-        name='mixer')(y_BxLxD, mask_BxL, train=train)
+        full_length=self.full_length, name='mixer')(y_BxLxD, mask_BxL, train=train)
     x_BxLxD = x_BxLxD + Dropout(self.dropout)(
         y_BxLxD, deterministic=not train)
     y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_mlp')(x_BxLxD)
@@ -112,7 +115,8 @@ class Encoder(nn.Module):
   these names.
 
   Attributes:
-    mixer: makes a mixer, given `dtype`, `layer`, `num_layers` and `name`.
+    mixer: makes a mixer, given `dtype`, `layer`, `num_layers`, `full_length`
+      and `name`.
     vocab_size: number of ids; id 0 is padding.
     num_layers: number of blocks.
     width: D.
@@ -128,6 +132,8 @@ class Encoder(nn.Module):
       memory.
     mask_padding: whether mixers are told which positions are padding.
     dtype: computing dtype; parameters are float32.
+    full_length: L of uncut sequences, which parameters are made for; None
+      where no input is cut.
   """
   mixer: Callable[..., nn.Module]
   vocab_size: int
@@ -143,13 +149,15 @@ class Encoder(nn.Module):
   mask_padding: bool
   dtype: jnp.dtype
   conv_width: int = 0
+  full_length: int | None = None
 
   @nn.compact
   def __call__(self, inputs, mask_BxL=None, *, train: bool):
     """Encodes sequences.
 
     Args:
-      inputs: integer ids [B, L], or continuous values, float [B, L, V].
+      inputs: integer ids [B, L], or continuous values, float [B, L, V]; they
+        may be cut, all alike, where only padding follows.
       mask_BxL: bool, True at tokens; None means every id but 0, and every
         position of continuous values.
       train: whether dropout is on.
@@ -161,13 +169,15 @@ class Encoder(nn.Module):
     if mask_BxL is None:
       mask_BxL = (inputs > 0 if inputs.ndim == 2
                   else jnp.ones(inputs.shape[:2], bool))
-    x_BxNxD, mask_BxN = self._with_positions(self._embed(inputs), mask_BxL)
+    x_BxNxD, mask_BxN = self._with_positions(
+        self._embed(inputs), mask_BxL, self._full(inputs))
     x_BxNxD = Dropout(self.dropout)(x_BxNxD, deterministic=not train)
     block = nn.remat(Block, static_argnums=(3,)) if self.remat else Block
     seen_BxN = mask_BxN if self.mask_padding else jnp.ones_like(mask_BxN)
     for i in range(self.num_layers):
       x_BxNxD = block(
           mixer=self.mixer, layer=i, num_layers=self.num_layers,
+          full_length=self._full(inputs) + self.prepend_cls,
           conv_width=self.conv_width,
           mlp_width=self.mlp_width, dropout=self.dropout, dtype=self.dtype,
           name=f'block_{i}')(x_BxNxD, seen_BxN, train)
@@ -180,12 +190,16 @@ class Encoder(nn.Module):
                       embedding_init=init, name='embedding')(inputs)
     return nn.Dense(self.width, dtype=self.dtype, name='embedding')(inputs)
 
-  def _with_positions(self, x_BxLxD, mask_BxL):
+  def _full(self, inputs):
+    return self.full_length or inputs.shape[1]
+
+  def _with_positions(self, x_BxLxD, mask_BxL, full_length):
     first, after = (self.prepend_cls and self.cls_has_position,
                     self.prepend_cls and not self.cls_has_position)
     if first:
       x_BxLxD, mask_BxL = self._prepend_cls(x_BxLxD, mask_BxL)
-    x_BxLxD = x_BxLxD + self._positions(x_BxLxD.shape[1])
+    table_LxD = self._positions(full_length + first)
+    x_BxLxD = x_BxLxD + table_LxD[:x_BxLxD.shape[1]]
     if after:
       x_BxLxD, mask_BxL = self._prepend_cls(x_BxLxD, mask_BxL)
     return x_BxLxD, mask_BxL

@@ -24,6 +24,8 @@ class HeadMixer(nn.Module):
     qkv_bias: whether the input projections have biases; the LRA release has
       none.
     dtype: computing dtype; parameters are float32.
+    full_length: L of uncut sequences, for what depends on it; None where no
+      input is cut.
     op: the operation of package `kernels` that does the work, a class
       attribute; a mixer that names one has a field `kernel: str = 'auto'`.
 
@@ -35,6 +37,7 @@ class HeadMixer(nn.Module):
   qkv_width: int = 512
   qkv_bias: bool = True
   dtype: jnp.dtype = jnp.float32
+  full_length: int | None = None
 
   op = ''
 

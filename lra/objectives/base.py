@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from lra.data.prepared import Split
@@ -55,6 +57,19 @@ class Objective(abc.ABC):
   def inputs(self, batch: Mapping[str, Any]):
     """What of a batch the model reads."""
     return batch['tokens']
+
+  def used(self, batch) -> jax.Array:
+    """int32 []: the length at which nothing but padding is cut off."""
+    tokens = batch['tokens']
+    return jnp.max(jnp.where(
+        tokens > 0, 1 + jnp.arange(tokens.shape[-1], dtype=jnp.int32), 0))
+
+  def cut(self, batch, length: int):
+    """The batch with the sequences' first `length` tokens.
+
+    An objective with other arrays of one entry a token cuts these too.
+    """
+    return {**batch, 'tokens': batch['tokens'][..., :length]}
 
   @abc.abstractmethod
   def loss(self, outputs, batch) -> dict[str, Any]:

@@ -37,6 +37,9 @@ class Objective(classification.Objective):
     return {'tokens': both[:, 0], 'labels': np.maximum(asked - 1, 0),
             'weights': (asked > 0).astype(np.float32)}
 
+  def cut(self, batch, length):
+    return {name: x_BxL[..., :length] for name, x_BxL in batch.items()}
+
   def shapes(self, *lead):
     tokens = (*lead, self.seq_len)
     return {'tokens': (tokens, np.dtype(np.int16)),

@@ -21,6 +21,24 @@ def sequence_length(config, task: Task) -> int:
   return config.seq_len or task.seq_len
 
 
+def lengths(config, task: Task) -> tuple[int, ...]:
+  """Lengths that sequences may be computed at, rising, the full one last.
+
+  Only the full one where padding takes part in what is computed: as tokens,
+  in the size of a mean, or in the mixer.
+
+  Args:
+    config: a checked config.
+    task: its task.
+  """
+  full = sequence_length(config, task)
+  padding_counts = (
+      not config.mask_padding or config.encoder.mean_over != 'tokens'
+      or getattr(models.module(config.model.name), 'NEEDS_PADDING', False))
+  shorter = {n for n in config.train.lengths if n < full}
+  return (*(() if padding_counts else sorted(shorter)), full)
+
+
 def computing_dtype(config) -> str:
   """'float32' or 'bfloat16': what `config.dtype` comes to on this machine."""
   if config.dtype != 'auto':
@@ -56,14 +74,15 @@ def encoder(config, task: Task, dtype: str) -> Encoder:
       positions=settings.positions, prepend_cls=settings.pooling == 'cls',
       cls_has_position=settings.cls_has_position,
       embedding_std=settings.embedding_std, remat=settings.remat,
-      mask_padding=config.mask_padding, dtype=jnp.dtype(dtype))
+      mask_padding=config.mask_padding, dtype=jnp.dtype(dtype),
+      full_length=sequence_length(config, task))
 
 
 def make_mixer(module, model):
   """The mixer of a config's `model`, as a function of what the encoder gives.
 
-  The function takes `dtype`, `layer`, `num_layers` and `name`; a mixer that
-  has no field for its place is not told it.
+  The function takes `dtype`, `layer`, `num_layers`, `full_length` and `name`;
+  a mixer is told what it has a field for.
 
   Raises:
     UserError: what `check.check_arguments` raises.

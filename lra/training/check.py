@@ -12,13 +12,13 @@ from ml_collections.config_dict import FieldReference
 
 from lra import models, tasks
 from lra.errors import UserError
-from lra.fields import COUNT, FIELDS, Field
+from lra.fields import COUNT, FIELDS, MANY, Field
 
 # What a group of `config.optim.groups` may have of its own.
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
 
 # Of a mixer, what the encoder fills in.
-GIVEN = ('dtype', 'layer', 'num_layers', 'parent', 'name')
+GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
 
 _LONGEST = 100  # characters of a value in a sentence
 _LIMITS = ('low', 'high', 'above', 'below')
@@ -197,6 +197,10 @@ def _check_train(train, num_devices):
         f'config.train.microbatch_size={train.microbatch_size} does not '
         f'divide config.train.batch_size={train.batch_size}: choose a '
         'divisor.')
+  if not all(type(n) is int and 0 < n <= MANY for n in train.lengths):
+    raise UserError(
+        f'config.train.lengths={_shown(train.lengths)} is not possible: give '
+        f'whole numbers of 1 to {MANY}, or () for the full length only.')
   for name in ('microbatch_size', 'eval_batch_size'):
     if train[name] % num_devices:
       raise UserError(

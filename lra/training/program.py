@@ -63,6 +63,11 @@ class Program:
         lambda x: jax.ShapeDtypeStruct(
             x.shape, x.dtype, sharding=self._replicated), shapes)
 
+  @property
+  def lengths(self) -> tuple[int, ...]:
+    """Lengths that batches are computed at."""
+    return build.lengths(self.config, self.objective.task)
+
   def batch_sharding(self, *, micro: bool) -> NamedSharding:
     """How the arrays of a batch are split over the devices.
 
@@ -90,7 +95,8 @@ class Program:
     count = t.batch_size // t.microbatch_size
     return self._compile(
         functools.partial(
-            step.train_step, self.model, self.objective, self.tx),
+            step.train_step, self.model, self.objective, self.tx,
+            at=self.lengths),
         self.state_shape, self._batch_shape(count, t.microbatch_size),
         jax.ShapeDtypeStruct((), jnp.int32, sharding=self._replicated),
         donate_argnums=0)
@@ -99,7 +105,8 @@ class Program:
     """(params, constants, numpy batch) -> `Objective.count`, compiled."""
     shape = self.state_shape
     return self._compile(
-        functools.partial(step.eval_step, self.model, self.objective),
+        functools.partial(step.eval_step, self.model, self.objective,
+                          at=self.lengths),
         shape.params, shape.constants,
         self._batch_shape(self.config.train.eval_batch_size))
 

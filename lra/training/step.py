@@ -3,6 +3,7 @@
 Pure functions of arrays, compiled once by the caller.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import optax
 
 from lra.objectives.base import Objective
+from lra.training import lengths
 
 INIT, DROPOUT = 0, 1  # random streams
 
@@ -59,7 +61,8 @@ def init_state(model: nn.Module, objective: Objective, tx, seed,
       opt_state=tx.init(params), ema=ema, sums=zero_sums(objective))
 
 
-def batch_gradient(model, objective: Objective, params, constants, batch, key):
+def batch_gradient(model, objective: Objective, params, constants, batch, key,
+                   at: tuple[int, ...] = ()):
   """Gradient of a batch given as microbatches, as if it were one.
 
   Losses and gradients of the microbatches are summed, then divided once by
@@ -73,12 +76,15 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key):
     batch: the objective's arrays with two leading axes, [N, B, ...] of N
       microbatches.
     key: random key of this step.
+    at: lengths that a microbatch may be computed at, see `lengths`; () for its
+      own only.
 
   Returns:
     (gradient, the objective's sums over the batch).
   """
 
-  def loss(params, micro, key):
+  @functools.partial(jax.grad, has_aux=True)
+  def gradient(params, micro, key):
     outputs = model.apply(
         {'params': params, **constants}, objective.inputs(micro), train=True,
         rngs={'dropout': key})
@@ -88,8 +94,9 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key):
   def add(carry, item):
     grads, sums = carry
     index, micro = item
-    new, more = jax.grad(loss, has_aux=True)(
-        params, micro, jax.random.fold_in(key, index))
+    new, more = lengths.at_fitting(
+        lambda micro, key: gradient(params, micro, key), objective, at, micro,
+        jax.random.fold_in(key, index))
     return (jax.tree.map(jnp.add, grads, new),
             jax.tree.map(jnp.add, sums, more)), None
 
@@ -99,9 +106,9 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key):
   return jax.tree.map(lambda g: g / sums['weight'], grads), sums
 
 
-def train_step(model, objective: Objective, tx, state: TrainState, batch,
-               seed):
-  """One update; `batch` as in `batch_gradient`, `seed` int32 [].
+def train_step(model, objective: Objective, tx, state: TrainState, batch, seed,
+               at: tuple[int, ...] = ()):
+  """One update; `batch` and `at` as in `batch_gradient`, `seed` int32 [].
 
   Returns:
     (state, step): the number of updates made stands apart too, as what a
@@ -109,7 +116,7 @@ def train_step(model, objective: Objective, tx, state: TrainState, batch,
   """
   key = jax.random.fold_in(stream(seed, DROPOUT), state.step)
   grads, sums = batch_gradient(
-      model, objective, state.params, state.constants, batch, key)
+      model, objective, state.params, state.constants, batch, key, at)
   updates, opt_state = tx.update(grads, state.opt_state, state.params)
   params = optax.apply_updates(state.params, updates)
   decay = objective.config.optim.ema
@@ -123,8 +130,18 @@ def train_step(model, objective: Objective, tx, state: TrainState, batch,
   return state, state.step
 
 
-def eval_step(model, objective: Objective, params, constants, batch):
-  """What the objective counts of a batch; see `Objective.count`."""
-  outputs = model.apply(
-      {'params': params, **constants}, objective.inputs(batch), train=False)
-  return objective.count(outputs, batch)
+def eval_step(model, objective: Objective, params, constants, batch,
+              at: tuple[int, ...] = ()):
+  """What the objective counts of a batch; see `Objective.count`.
+
+  Args:
+    model, objective, params, constants, at: as in `batch_gradient`.
+    batch: the objective's arrays, [B, ...].
+  """
+
+  def count(batch):
+    outputs = model.apply(
+        {'params': params, **constants}, objective.inputs(batch), train=False)
+    return objective.count(outputs, batch)
+
+  return lengths.at_fitting(count, objective, at, batch)

@@ -139,6 +139,9 @@ class Trainer:
     self.data = self._load()
     if config.train.include_val:
       self.data = prepared.fold_val_into_train(self.data)
+    self._lengths = None
+    if len(self.program.lengths) > 1:
+      self._sort()
     self.floors = floors.of_data(self.program.objective.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self._restore()
@@ -164,6 +167,14 @@ class Trainer:
     except UserError:
       self.run.undo()
       raise
+
+  def _sort(self):
+    """Examples in an order of which little padding is computed."""
+    splits = self.data.splits
+    self._lengths = prepared.lengths(splits['train'])
+    self.data = dataclasses.replace(self.data, splits={
+        **splits, **{name: prepared.by_length(splits[name])
+                     for name in ('val', 'test')}})
 
   def _restore(self):
     restored = self.checkpoints.restore_last(
@@ -200,7 +211,7 @@ class Trainer:
     return batches.train_batch(
         functools.partial(self.program.objective.batch, split), len(split),
         batch_size=t.batch_size, microbatch_size=t.microbatch_size,
-        seed=self.config.seed, step=number)
+        seed=self.config.seed, step=number, lengths=self._lengths)
 
   def send(self, batch):
     """Sends off the bare compiled step; returns what to wait for."""

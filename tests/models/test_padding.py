@@ -1,13 +1,15 @@
-"""Padding more leaves true outputs as they are, for every model but some."""
+"""Padding more or less leaves true outputs as they are, but for some models."""
 
 import functools
 
 import jax
+import jax.numpy as jnp
 import mixer_oracle
 import numpy as np
 import pytest
 
 import small
+from lra import models
 from lra.costs import tables
 from lra.report import catalogue
 
@@ -40,3 +42,25 @@ def test_longer_padding_changes_no_true_output(name):
   short, long = run(variables, x, mask), run(variables, longer, wide)
   got = np.asarray(long)[:, :150][mask]
   small.assert_close(got, np.asarray(short)[mask])
+
+
+@pytest.mark.parametrize('name', [
+    name for name in models.names()
+    if not getattr(models.module(name), 'NEEDS_PADDING', False)])
+def test_what_is_cut_off_was_padding(name):
+  """Outputs and gradients, of parameters made for the full length."""
+  x, mask = mixer_oracle.ragged(150, 97, 1, width=16, length=250)
+  mixer = tables.mixer(name, width=16, heads=2)
+  if hasattr(mixer, 'full_length'):
+    mixer = mixer.clone(full_length=250)
+  variables = dict(mixer_oracle.init(mixer, x, mask))
+  params = variables.pop('params')
+
+  def loss(params, x, mask):
+    y = mixer.apply({'params': params, **variables}, x, mask, train=False)
+    y = jnp.where(mask[..., None], y, 0)
+    return jnp.sum(jnp.sin(y)), y[:, :150]
+
+  run = mixer_oracle.quick_jit(jax.grad(loss, has_aux=True))
+  small.assert_close(
+      run(params, x[:, :150], mask[:, :150]), run(params, x, mask))

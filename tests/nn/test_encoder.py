@@ -226,10 +226,12 @@ def _encoder(seen, **fields):
   class Recorder(nn.Module):
     layer: int
     num_layers: int
+    full_length: int
     dtype: jnp.dtype
 
     def __call__(self, x, mask, *, train):
-      seen.append((self.layer, self.num_layers, np.asarray(mask).all()))
+      seen.append((self.layer, self.num_layers, self.full_length,
+                   np.asarray(mask).all()))
       return x
 
   return encoder.Encoder(
@@ -245,7 +247,7 @@ def test_each_mixer_is_told_its_place():
   seen = []
   _encoder(seen).init(
       jax.random.key(0), jnp.ones((2, 5), jnp.int32), train=False)
-  assert [(i, n) for i, n, _ in seen] == [(0, 3), (1, 3), (2, 3)]
+  assert [place for *place, _ in seen] == [[0, 3, 5], [1, 3, 5], [2, 3, 5]]
 
 
 def test_continuous_values_are_embedded_and_all_seen():
@@ -255,7 +257,7 @@ def test_continuous_values_are_embedded_and_all_seen():
   variables = module.init(jax.random.key(0), values, train=False)
   x, mask = module.apply(variables, values, train=False)
   assert x.shape == (1, 3, 4) and np.asarray(mask).all()
-  assert all(everything for _, _, everything in seen)
+  assert all(everything for *_, everything in seen)
   kernel = variables['params']['embedding']['kernel']
   assert kernel.shape == (2, 4)
   twice, _ = module.apply(variables, 2 * values, train=False)
@@ -268,7 +270,7 @@ def test_a_mask_may_be_given():
   mask = np.array([[True, True, False]])
   _encoder(seen, num_layers=1).init(
       jax.random.key(0), values, mask, train=False)
-  assert not seen[0][2]
+  assert not seen[0][-1]
 
 
 def test_names_that_weight_transfer_relies_on():

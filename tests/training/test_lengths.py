@@ -1,0 +1,127 @@
+"""Cutting padding off changes what is computed, not what comes out."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+import small
+from lra.data import prepared
+from lra.data.prepared import Split
+from lra.errors import UserError
+from lra.training import build, check, evaluate, lengths, step, train
+
+
+def _split(task, n=24):
+  """Examples of 1 to 24 tokens."""
+  rng = np.random.default_rng(0)
+  sizes = rng.permutation(n) + 1
+  offsets = np.concatenate([[0], np.cumsum(sizes)])
+  pairs = rng.integers(0, n, (n, 2)).astype(np.int32) if task.dual else None
+  return Split(rng.integers(0, 15, offsets[-1]).astype(np.uint8), offsets,
+               rng.integers(0, 2, n).astype(np.int32), pairs)
+
+
+def _program(task, at, model='transformer', **train):
+  c = small.config(model, task, lengths=at, batch_size=16,
+                   microbatch_size=4, **train)
+  c.encoder.dropout = 0.0
+  c.encoder.pooling = 'mean'
+  return small.make(c)
+
+
+@functools.cache
+def _updated(task, at, model='transformer'):
+  """Parameters and sums after an update, from one start."""
+  p = _program(task, at, model)
+  split = _split(p.objective.task)
+  batch = train.batches.train_batch(
+      functools.partial(p.objective.batch, split), len(split), batch_size=16,
+      microbatch_size=4, seed=0, step=0, lengths=prepared.lengths(split))
+  state, _ = p.compile_train()(p.init(), batch, p.put_seed())
+  return jax.device_get((state.params, state.sums))
+
+
+@pytest.mark.parametrize('task, model', [
+    ('listops', 'transformer'), ('listops', 'linformer'),
+    ('retrieval_rfc', 'simpletron')])
+def test_an_update_stays_the_same(task, model):
+  got, want = _updated(task, (7, 16), model), _updated(task, (), model)
+  small.assert_close(got, want)
+
+
+def test_scores_stay_the_same():
+  scores = []
+  for at in ((), (7, 16)):
+    p = _program('listops', at, eval_batch_size=5)
+    split = prepared.by_length(_split(p.objective.task))
+    state = p.init()
+    scored = {'params': small.random_params(p), 'constants': state.constants}
+    counts = evaluate.evaluate(p.compile_eval(), p, scored, split)
+    scores.append(p.objective.scores(counts))
+  assert scores[0]['confusion'] == scores[1]['confusion']
+  assert scores[0]['loss'] == pytest.approx(scores[1]['loss'], rel=1e-5)
+
+
+def test_the_shortest_length_that_holds_all_tokens_is_chosen():
+  """Padding may stand between tokens, as black pixels do."""
+  objective = _program('listops', ()).objective
+
+  def chosen(*places):
+    tokens = np.zeros((2, 24), np.int16)
+    tokens[1, list(places)] = 3
+    return int(lengths.at_fitting(
+        lambda batch: np.int32(batch['tokens'].shape[-1]), objective,
+        (7, 16, 24), {'tokens': tokens}))
+
+  assert [chosen(), chosen(6), chosen(0, 7), chosen(15), chosen(3, 16),
+          chosen(23)] == [7, 7, 16, 16, 24, 24]
+
+
+def test_less_is_computed():
+  """Counted by XLA: a third of the length takes less than half the work."""
+  flops = []
+  for at in (24, 8):
+    p = _program('listops', ())
+    f = jax.jit(functools.partial(step.eval_step, p.model, p.objective))
+    state, batch = p.init(), small.batch(small.tasks.get('listops'), 4, 24)
+    batch = p.objective.cut(batch, at)
+    flops.append(f.lower(state.params, state.constants, batch).compile(
+    ).cost_analysis()['flops'])
+  assert flops[1] < flops[0] / 2
+
+
+@pytest.mark.parametrize('model, changes, want', [
+    ('transformer', {}, (7, 16, 24)),
+    ('bigbird', {}, (24,)),
+    ('transformer', {'mask_padding': False}, (24,)),
+    ('transformer', {'mean_over': 'positions'}, (24,)),
+    ('transformer', {'seq_len': 16}, (7, 16))])
+def test_only_padding_that_takes_no_part_is_cut(model, changes, want):
+  c = small.config(model, 'listops', lengths=(16, 7, 30))
+  for name, value in changes.items():
+    (c.encoder if name in c.encoder else c)[name] = value
+  assert build.lengths(c, small.tasks.get('listops')) == want
+
+
+@pytest.mark.parametrize('at', [(0,), (-3, 5), (1.5,), ('7',), (True,)])
+def test_a_length_that_is_none_is_refused(at):
+  with pytest.raises(UserError, match='config.train.lengths'):
+    check.check(small.config('transformer', 'listops', lengths=at))
+
+
+@pytest.mark.parametrize('task', ['listops', 'retrieval_rfc'])
+def test_sorting_a_split_keeps_its_examples(task):
+  split = _split(small.tasks.get(task))
+  made = prepared.by_length(split)
+  sizes = prepared.lengths(made)
+  assert (np.diff(sizes) >= 0).all() and len(made) == len(split)
+
+  def examples(split):
+    of = (split.pairs if split.pairs is not None
+          else np.arange(len(split))[:, None])
+    return sorted((*(split.document(i) for i in row), label)
+                  for row, label in zip(of, split.labels.tolist(), strict=True))
+
+  assert examples(made) == examples(split)
