@@ -84,14 +84,16 @@ def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
           for k, v in batch.items()}
 
 
-def eval_batches(make: Callable[..., Batch], size: int, *, batch_size: int,
-                 seed: int = 0) -> Iterator[Batch]:
+def eval_batches(make: Callable[..., Batch], order: np.ndarray, *,
+                 batch_size: int, seed: int = 0) -> Iterator[Batch]:
   """Every example once; the last batch is filled up with weight 0.
 
-  Args: as `train_batch`; the steps are -1, -2, ...
+  Args: as `train_batch`; the steps are -1, -2, ..., and
+    order: int [N], the examples as they come.
   """
+  size = len(order)
   for number, start in enumerate(range(0, size, batch_size), 1):
     places = np.arange(start, start + batch_size)
-    batch = make(np.minimum(places, size - 1), seed=seed, step=-number)
+    batch = make(order[np.minimum(places, size - 1)], seed=seed, step=-number)
     batch['weights'][places >= size] = 0
     yield batch

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 import data_prep
-from data_prep.content import Split, split_of
+from data_prep.content import Split
 
 __all__ = ['Prepared', 'Split', 'fold_val_into_train', 'load']
 
@@ -47,15 +47,6 @@ def lengths(split: Split) -> np.ndarray:
   """Tokens of each example, int64 [N]; of pairs those of the longer one."""
   documents = np.diff(split.offsets)
   return documents if split.pairs is None else documents[split.pairs].max(1)
-
-
-def by_length(split: Split) -> Split:
-  """The same examples, the shortest first."""
-  order = np.argsort(lengths(split), kind='stable')
-  if split.pairs is not None:
-    return dataclasses.replace(
-        split, labels=split.labels[order], pairs=split.pairs[order])
-  return split_of([split.document(i) for i in order], split.labels[order])
 
 
 def fold_val_into_train(prepared: Prepared) -> Prepared:

@@ -95,16 +95,17 @@ class Objective(abc.ABC):
     logged.
     """
 
-  def analysis(self, counts: Sequence[Any], train: Split,
+  def analysis(self, counts: Sequence[Any], order: np.ndarray, train: Split,
                test: Split) -> dict[str, Any]:
     """What else a result says of the test split; JSON values.
 
     Args:
-      counts: of all examples of `test`, in their order.
+      counts: of all examples of `test`.
+      order: int [N], which of them they count, one after the other.
       train: the examples that were learnt from.
       test: those that were scored.
     """
-    del counts, train, test
+    del counts, order, train, test
     return {}
 
   @abc.abstractmethod

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from lra import bits
 from lra.data import batches, parts
 from lra.errors import UserError
 from lra.nn import heads
@@ -64,9 +65,12 @@ class Objective(base.Objective):
       losses.append(np.float64(loss))
     return scores(total, float(np.sum(losses)))
 
-  def analysis(self, counts, train, test):
-    predicted = np.concatenate([batch for _, _, batch in counts])[:len(test)]
-    return parts.accuracies(self.task.dataset, predicted, train, test)
+  def analysis(self, counts, order, train, test):
+    predicted = np.empty(len(order), np.int64)
+    predicted[order] = np.concatenate(
+        [batch for _, _, batch in counts])[:len(order)]
+    return {'correct': bits.pack(predicted == test.labels),
+            **parts.accuracies(self.task.dataset, predicted, train, test)}
 
   def better(self, scores, best):
     return scores['accuracy'] > best['accuracy']

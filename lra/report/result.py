@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import AfterValidator, Field
 
-from lra import files, identity, tasks
+from lra import bits, files, identity, tasks
 from lra.errors import UserError
 from lra.fields import FIELDS
 from lra.report import record
@@ -77,6 +77,8 @@ class ClassificationScores(Scores):
       test split of some tasks.
     agreement: name of a simple rule -> share of the examples on which it gives
       the same class, right or wrong.
+    correct: of each example in the order of the prepared data, whether its
+      class was found, see `lra.bits`; '' where nobody has kept it.
   """
   loss: Annotated[float, Field(ge=0, le=1e300)]
   accuracy: Fraction
@@ -88,6 +90,7 @@ class ClassificationScores(Scores):
       dict[Text, Part], Field(max_length=_MOST)]], Field(max_length=_MOST)] = {}
   agreement: Annotated[
       dict[Text, Fraction], Field(max_length=_MOST)] = {}
+  correct: str = ''
 
   @property
   def examples(self) -> int:
@@ -105,6 +108,9 @@ class ClassificationScores(Scores):
     if abs(hits / self.examples - self.accuracy) > 1e-6:
       raise ValueError(f"'confusion' gives accuracy {hits / self.examples:.6f} "
                        f"but 'accuracy' is {self.accuracy:.6f}")
+    if self.correct and bits.unpack(
+        self.correct, self.examples).sum() != hits:
+      raise ValueError(f"'correct' does not hold {hits} correct answers")
     return self
 
 

@@ -4,12 +4,23 @@ import functools
 from collections.abc import Callable
 
 import jax
+import numpy as np
 
 from lra.data import batches
-from lra.data.prepared import Split
+from lra.data.prepared import Split, lengths
 from lra.training.program import Program
 
 AHEAD = 2  # batches sent off before the first of them is done
+
+
+def order(program: Program, split: Split) -> np.ndarray:
+  """The examples of a split as they are evaluated, int [N].
+
+  By length where batches of short ones cost less.
+  """
+  if len(program.lengths) == 1:
+    return np.arange(len(split))
+  return np.argsort(lengths(split), kind='stable')
 
 
 def evaluate(eval_step: Callable, program: Program, scored, split: Split,
@@ -24,12 +35,13 @@ def evaluate(eval_step: Callable, program: Program, scored, split: Split,
     tick: called after each batch was sent off; False ends the evaluation.
 
   Returns:
-    What `Objective.scores` takes; None where `tick` ended it.
+    What `Objective.scores` takes, of the examples in their `order`; None
+    where `tick` ended it.
   """
   under_way, counts = [], []
   config = program.config
   for batch in batches.eval_batches(
-      functools.partial(program.objective.batch, split), len(split),
+      functools.partial(program.objective.batch, split), order(program, split),
       batch_size=config.train.eval_batch_size, seed=config.seed):
     under_way.append(eval_step(scored['params'], scored['constants'], batch))
     if len(under_way) > AHEAD:

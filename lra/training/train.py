@@ -141,7 +141,7 @@ class Trainer:
       self.data = prepared.fold_val_into_train(self.data)
     self._lengths = None
     if len(self.program.lengths) > 1:
-      self._sort()
+      self._lengths = prepared.lengths(self.data.splits['train'])
     self.floors = floors.of_data(self.program.objective.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self._restore()
@@ -167,14 +167,6 @@ class Trainer:
     except UserError:
       self.run.undo()
       raise
-
-  def _sort(self):
-    """Examples in an order of which little padding is computed."""
-    splits = self.data.splits
-    self._lengths = prepared.lengths(splits['train'])
-    self.data = dataclasses.replace(self.data, splits={
-        **splits, **{name: prepared.by_length(splits[name])
-                     for name in ('val', 'test')}})
 
   def _restore(self):
     restored = self.checkpoints.restore_last(
@@ -317,7 +309,8 @@ class Trainer:
     scores = self.program.objective.scores(counts)
     if split == 'test':
       scores |= self.program.objective.analysis(
-          counts, self.data.splits['train'], examples)
+          counts, evaluate.order(self.program, examples),
+          self.data.splits['train'], examples)
     seconds = time.perf_counter() - start
     self.progress.eval_seconds += seconds
     numbers = {k: scores[k] for k in ('loss', 'accuracy') if k in scores}

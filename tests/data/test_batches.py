@@ -72,7 +72,7 @@ def test_batch_is_a_function_of_seed_and_step():
 def test_eval_batches_count_every_example_once(batch_size):
   split = _split([3] * 10)
   found = list(batches.eval_batches(
-      _gather(split, 3), 10, batch_size=batch_size))
+      _gather(split, 3), np.arange(10), batch_size=batch_size))
   assert all(len(b['labels']) == batch_size for b in found)
   weights = np.concatenate([b['weights'] for b in found])
   tokens = np.concatenate([b['tokens'] for b in found])[weights > 0]

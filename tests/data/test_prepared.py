@@ -70,7 +70,7 @@ def test_fold_val_into_train():
   assert len(folded['val']) == 0
   assert folded['test'] is SPLITS['test']
   assert not list(batches.eval_batches(
-      lambda *_: None, len(folded['val']), batch_size=2))
+      lambda *_: None, np.arange(len(folded['val'])), batch_size=2))
 
 
 def test_fold_val_into_train_of_pairs():

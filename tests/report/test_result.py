@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from lra import bits
 from lra.errors import UserError
 from lra.report import leaderboard, result, rows
 
@@ -90,6 +91,11 @@ SPOILT = [
     (change('test', 'confusion', value=[[65, 71], [65, -1]]),
      "'test.confusion.1.1' is -1"),
     (change('val', 'confusion', value=[[6, 4], [True, 6]]), 'confusion.1.0'),
+    (change('test', 'correct', value=bits.pack([True] * 200)),
+     'does not hold 130 correct'),
+    (change('test', 'correct', value=bits.pack([True] * 130)),
+     'does not hold 200 bits'),
+    (change('test', 'correct', value='AB?='), "'test'"),
     (change('test', 'confusion', value=[[0, 0], [0, 0]]), 'no example'),
     (change('test', value=None), "'test' is null but the status is 'ok'"),
     (change('test', value=[]), "'test': it should be a JSON object"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import small
+from lra import bits
 from lra.data.prepared import Split
 from lra.objectives import classification
 from lra.training import evaluate
@@ -45,7 +46,8 @@ def test_batch_size_does_not_change_scores(task):
     scored = {'params': state.params, 'constants': state.constants}
     counts = evaluate.evaluate(p.compile_eval(), p, scored, split)
     results.append(p.objective.scores(counts))
-    predicted.append(p.objective.analysis(counts, split, split))
+    predicted.append(p.objective.analysis(
+        counts, evaluate.order(p, split), split, split))
   assert predicted[0] == predicted[1]
   for other in results[1:]:
     assert other['confusion'] == results[0]['confusion']
@@ -55,12 +57,14 @@ def test_batch_size_does_not_change_scores(task):
       confusion.sum(axis=1)[:2], np.bincount(split.labels, minlength=2))
 
 
-def test_an_analysis_has_the_examples_in_their_order():
+def test_an_analysis_has_the_examples_in_the_order_of_the_data():
   """What fills up the last batch is no example."""
   codes = np.array([10, 1, 14, 11, 2, 14, 12, 3, 14], np.uint8)
   split = Split(codes, np.arange(0, 10, 3), np.array([1, 2, 3], np.int32))
   objective = small.make(small.config('transformer', 'listops')).objective
-  counts = [(None, None, np.array(batch)) for batch in ((1, 2), (4, 2))]
-  roots = objective.analysis(counts, split, split)['parts']['root operator']
+  counts = [(None, None, np.array(batch)) for batch in ((4, 1), (2, 2))]
+  found = objective.analysis(counts, np.array([2, 0, 1]), split, split)
+  assert bits.unpack(found['correct'], 3).tolist() == [True, True, False]
+  roots = found['parts']['root operator']
   assert {name: part['accuracy'] for name, part in roots.items()} == {
       'MIN': 1, 'MAX': 1, 'MED': 0}

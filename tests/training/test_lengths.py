@@ -55,12 +55,17 @@ def test_scores_stay_the_same():
   scores = []
   for at in ((), (7, 16)):
     p = _program('listops', at, eval_batch_size=5)
-    split = prepared.by_length(_split(p.objective.task))
+    split = _split(p.objective.task)
     state = p.init()
     scored = {'params': small.random_params(p), 'constants': state.constants}
     counts = evaluate.evaluate(p.compile_eval(), p, scored, split)
-    scores.append(p.objective.scores(counts))
+    order = evaluate.order(p, split)
+    scores.append({**p.objective.scores(counts),
+                   **p.objective.analysis(counts, order, split, split)})
+    if at:
+      assert (np.diff(prepared.lengths(split)[order]) >= 0).all()
   assert scores[0]['confusion'] == scores[1]['confusion']
+  assert scores[0]['correct'] == scores[1]['correct']
   assert scores[0]['loss'] == pytest.approx(scores[1]['loss'], rel=1e-5)
 
 
@@ -109,19 +114,3 @@ def test_only_padding_that_takes_no_part_is_cut(model, changes, want):
 def test_a_length_that_is_none_is_refused(at):
   with pytest.raises(UserError, match='config.train.lengths'):
     check.check(small.config('transformer', 'listops', lengths=at))
-
-
-@pytest.mark.parametrize('task', ['listops', 'retrieval_rfc'])
-def test_sorting_a_split_keeps_its_examples(task):
-  split = _split(small.tasks.get(task))
-  made = prepared.by_length(split)
-  sizes = prepared.lengths(made)
-  assert (np.diff(sizes) >= 0).all() and len(made) == len(split)
-
-  def examples(split):
-    of = (split.pairs if split.pairs is not None
-          else np.arange(len(split))[:, None])
-    return sorted((*(split.document(i) for i in row), label)
-                  for row, label in zip(of, split.labels.tolist(), strict=True))
-
-  assert examples(made) == examples(split)
