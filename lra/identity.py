@@ -19,8 +19,8 @@ MACHINE_FIELDS = ('seed', 'data_dir')
 # fits a run to a machine and changes its speed and memory.
 FREE_FIELDS = (
     *MACHINE_FIELDS, 'dtype', 'train.microbatch_size', 'train.eval_batch_size',
-    'train.lengths', 'train.log_every', 'train.checkpoint_minutes', 'encoder.remat',
-    'model.kernel')
+    'train.lengths', 'train.log_every', 'train.checkpoint_minutes',
+    'encoder.remat', 'model.kernel')
 
 
 def flatten(config: dict, prefix: str = '') -> dict:

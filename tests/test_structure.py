@@ -34,7 +34,8 @@ _HALL = ('lra', 'jax')  # main, sweep and protocol: everything
 FILES = {
     'lra.tasks': ('lra.errors',), 'lra.fields': (), 'lra.errors': (),
     'lra.files': ('lra.errors', 'lra.signals'), 'lra.identity': ('lra.fields',),
-    'lra.bits': (), 'lra.signals': (), 'lra.streams': (), 'lra.terminal': ('lra.signals',),
+    'lra.bits': (), 'lra.signals': (), 'lra.streams': (),
+    'lra.terminal': ('lra.signals',),
     'lra.machine': ('jax',), 'lra.main': _HALL,
     'lra.config_flag': ('lra.objectives', 'lra.training', 'lra.tasks',
                         'lra.fields', 'lra.errors'),

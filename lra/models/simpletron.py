@@ -3,8 +3,8 @@
 The paper's "Simple" layer: the heads, side by side, are the output; there is
 neither an inner skip nor an output projection. Its two variants are
 `simpletron_res` and `simpletron_resl`. L in the scale counts padded positions
-too, as in the released code, also those that `config.train.lengths` cuts off. That code masks no padding either:
-`config.mask_padding = False` reproduces it.
+too, as in the released code, also those that `config.train.lengths` cuts off.
+That code masks no padding either: `config.mask_padding = False` reproduces it.
 
 Equation: (1/sqrt(L)) Q (K^T V) per head
 Source: Yorsh et al. 2021, arXiv 2111.15588, section 3

@@ -97,7 +97,8 @@ class Block(nn.Module):
       y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
     y_BxLxD = self.mixer(
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
-        full_length=self.full_length, name='mixer')(y_BxLxD, mask_BxL, train=train)
+        full_length=self.full_length,
+        name='mixer')(y_BxLxD, mask_BxL, train=train)
     x_BxLxD = x_BxLxD + Dropout(self.dropout)(
         y_BxLxD, deterministic=not train)
     y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_mlp')(x_BxLxD)

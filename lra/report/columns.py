@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lra.report.formats import (
+  NONE,
   count,
   decimals,
   gib,
@@ -13,7 +14,8 @@ from lra.report.formats import (
   quantity,
   ratio,
 )
-from lra.report.rows import departures, mean
+from lra.report.row import mean
+from lra.report.rows import departures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,12 +26,12 @@ class Column:
     name: its heading.
     text: what it says of a row, without any markup; '' for nothing.
     number: whether it is aligned to the right.
-    strong: whether what it says should catch the eye.
+    strong: whether what it says of a row should catch the eye.
   """
   name: str
   text: Callable[[Any], str]
   number: bool = True
-  strong: bool = False
+  strong: Callable[[Any], bool] = lambda item: False
 
 
 def _texts(name, text, **options):
@@ -53,12 +55,25 @@ def _per_device(show, field):
 
 
 def _average(split, field):
-  return lambda row: percent(row.average(split, field))
+  return lambda row: percent(row.average(split, field), row.digits)
+
+
+def accuracy(row) -> str:
+  """Its mean accuracy in percent, with the digits that its interval leaves."""
+  return percent(row.mean, row.digits)
+
+
+def _interval(row):
+  known = row.interval
+  if known is None:
+    return NONE
+  ends = ' to '.join(percent(x, row.digits) for x in (known.low, known.high))
+  return ends if known.over_seeds else f'{ends} *'
 
 
 def _above_floor(row):
   return points(None if row.mean is None or row.floor is None
-                else row.mean - row.floor)
+                else row.mean - row.floor, row.digits)
 
 
 def _seeds(row):
@@ -113,60 +128,59 @@ def _best_steps(row):
   return ' / '.join(map(count, sorted(steps)))
 
 
-# Of a `rows.Row`.
+# Of a `row.Row`.
 SCORES = (
+    _texts('group', lambda row: row.letters),
     _texts('model', lambda row: row.model),
-    _texts('changed from the protocol', _changes),
     _texts('variant', lambda row: row.variant),
-    _texts('data', _distinct('data_origin')),
-    _texts('pooling', _setting('encoder', 'pooling')),
-    _texts('head', _setting('encoder', 'head')),
-    Column('mean %', lambda row: percent(row.mean)),
-    Column('best %', lambda row: percent(row.best)),
+    Column('accuracy %', accuracy),
+    Column('95% interval', _interval),
     Column('above floor', _above_floor),
     Column('seeds', _seeds),
-    Column('params', lambda row: count(row.params)),
-    Column('x Transformer', lambda row: ratio(row.ratio)),
-    Column('mixer params', _largest('mixer_params')),
-    Column('steps', _largest('steps')),
-    Column('steps/s', _per_device(quantity, 'steps_per_s')),
-    Column('peak GiB', _per_device(gib, 'peak_memory_bytes')),
-    _texts('device', lambda row: ' / '.join(row.devices)),
-    _texts('dtype', _distinct('dtype')),
-    _texts('kernel', _distinct('kernel')),
-    _texts('commit', _commits),
-    _texts('notes', _notes, strong=True),
+    Column('parameters', lambda row: count(row.params),
+           strong=lambda row: row.heavy),
+    _texts('changed from the protocol', _changes),
+    _texts('notes', _notes, strong=lambda row: True),
 )
+# What a table has only where a row says something there.
+OPTIONAL = ('variant', 'changed from the protocol', 'data', 'notes')
 # What only tasks of two documents have.
 PAIRS = ('head',)
-# What only tables of runs with changed settings have.
-CHANGED = ('changed from the protocol',)
-# What only tables of runs have that say what their data was made of.
-ORIGIN = ('data',)
 
-# Of a `rows.Row` with finished runs.
+# Of a `row.Row`.
 DETAILS = (
     _texts('model', lambda row: row.model),
     _texts('variant', lambda row: row.variant),
     _texts('protocol', lambda row: row.table.title),
+    Column('best %', lambda row: percent(row.best, row.digits)),
     Column('val accuracy %', _average('val', 'accuracy')),
     Column('test loss', lambda row: decimals(row.average('test', 'loss'))),
     Column('macro precision %', _average('test', 'precision')),
     Column('macro recall %', _average('test', 'recall')),
     Column('macro F1 %', _average('test', 'f1')),
-    Column('test examples', lambda row: count(row.finished[0].test.examples)),
+    Column('test examples', lambda row: count(
+        row.sample and row.sample.examples)),
+    _texts('data', _distinct('data_origin')),
+    _texts('pooling', _setting('encoder', 'pooling')),
+    _texts('head', _setting('encoder', 'head')),
+    Column('x Transformer', lambda row: ratio(row.ratio)),
+    Column('mixer parameters', _largest('mixer_params')),
+    Column('steps', _largest('steps')),
     _texts('checkpoint', _setting('train', 'select')),
     Column('best step', _best_steps),
-    Column('tokens/s', _per_device(quantity, 'tokens_per_s')),
     Column('train s', _per_device(quantity, 'train_seconds')),
     Column('eval s', _per_device(quantity, 'eval_seconds')),
     Column('compile s', _per_device(quantity, 'compile_seconds')),
+    Column('peak GiB', _per_device(gib, 'peak_memory_bytes')),
+    _texts('device', lambda row: ' / '.join(row.devices)),
+    _texts('dtype', _distinct('dtype')),
+    _texts('kernel', _distinct('kernel')),
+    _texts('commit', _commits),
 )
 
 
-
 def made_of(rows) -> list[Column]:
-  """What the accuracies of `rows.Row`s are made of; nothing where none says.
+  """What the accuracies of `row.Row`s are made of; nothing where none says.
 
   Shares of the answers that a simple rule gives too, then accuracies on the
   kinds of examples, means over seeds.
@@ -178,7 +192,7 @@ def made_of(rows) -> list[Column]:
   if not (rules or kinds):
     return []
   return [
-      *DETAILS[:3], Column('mean %', lambda row: percent(row.mean)),
+      *DETAILS[:3], Column('accuracy %', accuracy),
       *(Column(f'as {rule} %', _over_seeds(
           lambda test, rule=rule: test.agreement.get(rule)))
         for rule in rules),
@@ -190,7 +204,7 @@ def made_of(rows) -> list[Column]:
 def _over_seeds(score):
   def text(row):
     scores = [score(run.test) for run in row.finished]
-    return percent(mean([s for s in scores if s is not None]))
+    return percent(mean([s for s in scores if s is not None]), row.digits)
   return text
 
 
@@ -198,6 +212,20 @@ def _accuracy(test, name, value):
   part = test.parts.get(name, {}).get(value)
   return part and part.accuracy
 
+
+# Of a `published.Compared`.
+COMPARED = (
+    _texts('model', lambda item: item.row.model),
+    Column('here %', lambda item: accuracy(item.row)),
+    Column('95% interval', lambda item: _interval(item.row)),
+    Column('seeds', lambda item: _seeds(item.row)),
+    Column('published %', lambda item: percent(item.accuracy)),
+    Column('deviation', lambda item: points(item.deviation, item.row.digits)),
+    _texts('published is', lambda item: (
+        'inside the interval' if item.inside else 'outside the interval')),
+    _texts('as', lambda item: f'{item.paper.model}, {item.paper.source}, '
+           f'{item.paper.evidence}'),
+)
 
 # Of a `rows.Floor`.
 FLOORS = (

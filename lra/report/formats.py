@@ -23,13 +23,23 @@ def _visible(letter):
   return '' if kind in _NOTHING or ord(letter) & 0xFFFE == 0xFFFE else letter
 
 
-def percent(fraction: float | None) -> str:
-  return NONE if fraction is None else f'{100 * fraction:.2f}'
+def percent(fraction: float | None, after: int = 2) -> str:
+  """A fraction as percentage, with so many digits after the point."""
+  return NONE if fraction is None else f'{100 * fraction:.{after}f}'
 
 
-def points(difference: float | None) -> str:
+def digits(low: float, high: float) -> int:
+  """Digits after the point of percentages known to be in [low, high].
+
+  One more than the interval's half width, a fraction, leaves certain.
+  """
+  half = 50 * (high - low)
+  return 1 if half >= 1 else 2
+
+
+def points(difference: float | None, after: int = 2) -> str:
   """A signed difference of fractions in percentage points."""
-  return NONE if difference is None else f'{100 * difference:+.2f}'
+  return NONE if difference is None else f'{100 * difference:+.{after}f}'
 
 
 def ratio(number: float | None) -> str:

@@ -11,7 +11,7 @@ import urllib.parse
 from lra import files
 from lra.report import columns, figures, published, records, rows
 from lra.report import markdown as md
-from lra.report.formats import percent
+from lra.report.formats import NONE, percent
 
 _HERE = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = _HERE / 'results'
@@ -25,13 +25,20 @@ Generated from `lra/results/` by `python run_lra.py --leaderboard`; never \
 edited by hand.
 
 Accuracies are percentages of the whole test split, each example counted once; \
-it is read once, at the end of a run. Mean and best are over seeds. "Above \
-floor" is the mean minus the task's highest floor, in points: what is not \
-above it has not beaten a method without a neural network. Rows of different \
-protocols are not comparable and have tables of their own. "x Transformer" \
-is the parameter count over that of the Transformer of the same task and \
-protocol; a row above 1.10 breaks the arena's limit and says so. Steps per \
-second exclude compilation and evaluation and compare only on one device.
+it is read once, at the end of a run. They are means over seeds with their 95% \
+interval (Student's t); of a single seed (\\*) the interval is that of its \
+test examples alone (Wilson) and says nothing of other seeds. Rows of a table \
+which have a letter of "group" in common cannot be told apart: at 5% for all \
+pairs of the table together (Holm), by Welch's test over seeds where both rows \
+have three or more, else by McNemar's exact test of the examples of the first \
+seed of each, or by Fisher's where a record does not say which examples were \
+right.
+
+"Above floor" is the accuracy minus the task's highest floor, in points: what \
+is not above it has not beaten a method without a neural network. Rows of \
+different protocols are not comparable and have tables of their own. \
+Parameters in bold are more than 110% of those of the Transformer of the same \
+task and protocol, which is the arena's limit.
 
 A run whose settings are not those of its protocol is in a table of its own, \
 which names them; seeds, data folders and what only fits a run to a machine \
@@ -141,7 +148,7 @@ def _page(boards, left_out, papers, url):
   parts = [_INTRO, *_left_out(left_out)]
   for name, (title, what) in _GROUPS.items():
     group = [b for b in boards if b.task.group == name]
-    parts += [f'## {title}\n', *what, *_group(group, url)]
+    parts += [f'## {title}\n', *what, *_group(group, papers, url)]
   parts.append(_ADD)
   if papers:
     parts += _published(papers)
@@ -159,15 +166,25 @@ def _left_out(records):
   return [f'**{many} left out of this page:**\n', *lines, '']
 
 
-def _group(boards, url):
-  parts = []
-  if not any(b.rows for b in boards):
-    parts.append('No run yet: see "Add a row" below.\n')
-  else:
-    parts.append(_overview(boards))
-  for board in boards:
-    parts += _task(board, url)
-  return parts
+def _group(boards, papers, url):
+  begun = [b for b in boards if b.rows]
+  parts = [_overview(begun) if begun
+           else 'No run yet: see "Add a row" below.\n']
+  for board in begun:
+    parts += _task(board, papers, url)
+  waiting = [f'* {b.task.title}: {_floors_in_words(b)}.'
+             for b in boards if not b.rows]
+  if begun and waiting:
+    parts.append('### No run yet\n')
+  return parts + waiting + [''] * bool(waiting)
+
+
+def _floors_in_words(board):
+  """The highest floor of a task that has no table yet."""
+  if not board.floors:
+    return 'no floor has been computed'
+  floor = board.floors[-1]
+  return f'highest floor {percent(floor.accuracy)} % ({md.escape(floor.name)})'
 
 
 def _overview(boards):
@@ -179,37 +196,36 @@ def _overview(boards):
       {(r.protocol, r.model) for b in boards for r in b.rows
        if not r.changes}):
     usual = [b.usual(protocol, model) for b in boards]
-    lines.append([model, protocol, *(percent(r and r.mean) for r in usual)])
+    lines.append([model, protocol, *(
+        columns.accuracy(r) if r else NONE for r in usual)])
   return (md.table(['model', 'protocol', *titles], lines, right=titles) +
           '\n\nMean test accuracy; of a model run in several configurations, '
           'the one with the most seeds, then the most steps. Only runs with '
           'the settings of their protocol.\n')
 
 
-def _task(board, url):
+def _task(board, papers, url):
   task = board.task
   parts = [f'### {task.title}\n',
            _table(columns.FLOORS, board.floors) if board.floors
            else 'No floor has been computed for this task.\n']
   for table, members in board.tables().items():
-    without = () if task.dual else columns.PAIRS
-    changed = ', settings changed from the protocol'
+    changed = ', settings changed from the protocol' if table.changed else ''
+    under = _all_under_a_floor(members, board.floors)
+    parts += [f'Protocol {md.code(table.protocol)}{changed}:{under}\n',
+              _table(columns.SCORES, members)]
     if not table.changed:
-      without, changed = (*without, *columns.CHANGED), ''
-    if not any(row.values('data_origin') for row in members):
-      without = (*without, *columns.ORIGIN)
-    shown = [c for c in columns.SCORES if c.name not in without]
-    parts += [f'Protocol {md.code(table.protocol)}{changed}:\n',
-              _table(shown, members)]
-  if not board.rows:
-    parts.append('No run yet.\n')
+      parts += _against_papers(published.compare(
+          members, papers, task.name, table.protocol))
+  details = [c for c in columns.DETAILS
+             if task.dual or c.name not in columns.PAIRS]
   if board.finished:
     parts.append('\n'.join(
         f'![{task.title}: {what}]({url}/{name})'
         for name, what in figures.names(task).items()) + '\n')
     parts.append(
         '<details><summary>Precision, recall, F1 and times (means over '
-        f'seeds)</summary>\n\n{_table(columns.DETAILS, board.finished)}\n'
+        f'seeds)</summary>\n\n{_table(details, board.rows)}\n'
         '</details>\n')
     made_of = columns.made_of(board.finished)
     if made_of:
@@ -219,8 +235,29 @@ def _task(board, url):
   return parts
 
 
+def _all_under_a_floor(rows, floors):
+  """A sentence for a table of which no row is above every floor, or ''."""
+  best = max((row.mean for row in rows if row.finished), default=None)
+  above = [f for f in floors if best is not None and f.accuracy >= best]
+  if not above:
+    return ''
+  return (f' no row is above the floor {md.escape(above[-1].name)} '
+          f'({percent(above[-1].accuracy)} %), so no model has learnt here '
+          'what a method without a neural network finds.')
+
+
+def _against_papers(compared):
+  """The table of rows that have a published counterpart, if any has."""
+  if not compared:
+    return []
+  return ['Against the published results of this protocol:\n',
+          _table(columns.COMPARED, compared)]
+
+
 def _table(shown, items):
-  lines = [[md.strong(c.text(item)) if c.strong else c.text(item)
+  shown = [c for c in shown if c.name not in columns.OPTIONAL or any(
+      c.text(item) not in ('', NONE) for item in items)]
+  lines = [[md.strong(c.text(item)) if c.strong(item) else c.text(item)
             for c in shown] for item in items]
   numbers = {c.name for c in shown if c.number}
   return md.table([c.name for c in shown], lines, right=numbers) + '\n'

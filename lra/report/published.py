@@ -6,12 +6,14 @@ import pathlib
 import re
 
 from lra.errors import UserError
+from lra.report.row import Row
 
 # Column of the file -> its title on the page.
 SCORES = {'listops': 'ListOps', 'text': 'Text', 'retrieval': 'Retrieval',
           'image': 'Image', 'pathfinder': 'Pathfinder', 'pathx': 'Path-X',
           'average': 'Average'}
-COLUMNS = ('model', *SCORES, 'protocol', 'source', 'arxiv', 'evidence')
+COLUMNS = ('model', *SCORES, 'protocol', 'source', 'arxiv', 'evidence',
+           'here')
 EVIDENCE = ('primary', 'secondary')
 
 
@@ -28,6 +30,7 @@ class Published:
     arxiv: identifier of the model's paper.
     evidence: 'primary' (read in the source) or 'secondary' (in another's
       table).
+    here: the model of this repository that is the same mechanism, or ''.
   """
   model: str
   scores: dict[str, str]
@@ -35,6 +38,7 @@ class Published:
   source: str
   arxiv: str
   evidence: str
+  here: str = ''
 
 
 def read(path: pathlib.Path) -> list[Published]:
@@ -75,6 +79,8 @@ def _parse(fields):
   if row['evidence'] not in EVIDENCE:
     raise ValueError(
         f'evidence {row["evidence"]!r} is not {" or ".join(EVIDENCE)}')
+  if row['here'] and not re.fullmatch('[a-z0-9_]+', row['here']):
+    raise ValueError(f"here {row['here']!r} is not the name of a model")
   scores = {name: row.pop(name) for name in SCORES}
   return Published(scores=scores, **row)
 
@@ -84,3 +90,31 @@ def _check_score(name, text):
     return
   if not re.fullmatch(r'\d{1,3}(\.\d+)?', text) or float(text) > 100:
     raise ValueError(f'{name} {text!r} is not a percentage, FAIL or empty')
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+  """A row beside what was published of the same mechanism and protocol."""
+  row: Row
+  paper: Published
+  accuracy: float
+
+  @property
+  def deviation(self) -> float:
+    """Ours minus theirs, a fraction."""
+    return self.row.mean - self.accuracy
+
+  @property
+  def inside(self) -> bool:
+    """Whether the published value is in our 95% interval."""
+    return self.row.interval.low <= self.accuracy <= self.row.interval.high
+
+
+def compare(members: list[Row], papers: list[Published], task: str,
+            protocol: str) -> list[Compared]:
+  """Finished rows of a task and a protocol that have published counterparts."""
+  return [
+      Compared(row, paper, float(paper.scores[task]) / 100)
+      for row in members if row.finished for paper in papers
+      if (paper.here, paper.protocol) == (row.model, protocol)
+      and paper.scores.get(task) not in (None, '', 'FAIL')]

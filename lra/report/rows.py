@@ -8,14 +8,13 @@ differ. Only the runs of classifiers are shown: the others have no accuracy.
 import collections
 import dataclasses
 import json
-import math
 import pathlib
 
 from lra import fields, identity, tasks
-from lra.report import records
+from lra.report import records, statistics
 from lra.report.catalogue import REFERENCE
 from lra.report.formats import plain
-from lra.report.result import Result
+from lra.report.row import Row, Table
 
 _SIZES = ('num_layers', 'width', 'mlp_width')
 # A row names no more fields than these, each with a value no longer.
@@ -29,106 +28,6 @@ class Floor:
   name: str
   accuracy: float
   how: str
-
-
-@dataclasses.dataclass
-class Row:
-  """The seeds of one configuration.
-
-  Attributes:
-    runs: their results, by seed.
-    variant: the config fields that tell it from the model's other rows, or ''.
-    floor: accuracy of the highest floor of the row's data, or None.
-    foreign: fingerprint of the task's floors where the row's differs, or ''.
-    ratio: parameters over the reference Transformer's, or None.
-    heavy: whether that ratio is above 1.1.
-  """
-  runs: list[Result]
-  variant: str = ''
-  floor: float | None = None
-  foreign: str = ''
-  ratio: float | None = None
-  heavy: bool = False
-
-  # What is the same in every run of the row.
-  task = property(lambda self: self.runs[0].task)
-  model = property(lambda self: self.runs[0].model)
-  protocol = property(lambda self: self.runs[0].protocol)
-  data = property(lambda self: self.runs[0].data_fingerprint)
-  config = property(lambda self: self.runs[0].config)
-  table = property(lambda self: Table(self.protocol, bool(self.changes)))
-
-  @property
-  def changes(self) -> dict:
-    """{field: the protocol's value} where its settings are others."""
-    return {name: value for run in self.runs
-            for name, value in (run.changes or {}).items()}
-
-  @property
-  def finished(self) -> list[Result]:
-    return [run for run in self.runs if run.status == 'ok']
-
-  @property
-  def accuracies(self) -> list[float]:
-    return [run.test.accuracy for run in self.finished]
-
-  @property
-  def mean(self) -> float | None:
-    return mean(self.accuracies)
-
-  @property
-  def best(self) -> float | None:
-    return max(self.accuracies, default=None)
-
-  @property
-  def params(self) -> int | None:
-    return self.largest('num_params')
-
-  @property
-  def devices(self) -> list[str]:
-    return sorted({device(run) for run in self.runs})
-
-  def values(self, field: str) -> list:
-    """The field of every run that has it."""
-    found = (getattr(run, field) for run in self.runs)
-    return [value for value in found if value is not None]
-
-  def largest(self, field: str) -> int | None:
-    return max(self.values(field), default=None)
-
-  def distinct(self, field: str) -> list[str]:
-    return sorted(set(self.values(field)))
-
-  def setting(self, section: str, name: str) -> str:
-    """What its config says, '' where it says nothing."""
-    value = (self.config.get(section) or {}).get(name)
-    return '' if value is None else str(value)
-
-  def average(self, split: str, field: str) -> float | None:
-    """Mean of a score over the finished runs that have this split."""
-    scores = [getattr(run, split) for run in self.finished]
-    return mean([getattr(s, field) for s in scores if s is not None])
-
-  def per_device(self, field: str) -> list[float | None]:
-    """Mean of `field` on each of `devices`."""
-    return [mean(Row([run for run in self.runs if device(run) == name])
-                 .values(field)) for name in self.devices]
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class Table:
-  """What the rows of one table have in common.
-
-  Attributes:
-    protocol: its name.
-    changed: whether their settings are not those of the protocol.
-  """
-  protocol: str
-  changed: bool = False
-
-  @property
-  def title(self) -> str:
-    return self.protocol + (', settings changed' if self.changed else '')
 
 
 @dataclasses.dataclass
@@ -160,16 +59,6 @@ class TaskBoard:
             if (r.table, r.model) == (Table(protocol), model)]
     return max(mine, default=None, key=lambda r: (
         not r.foreign, len(r.finished), r.largest('steps'), r.variant))
-
-
-def device(run: Result) -> str:
-  """What a run was made on, with the number of devices where several."""
-  several = f'{run.num_devices} x ' if run.num_devices > 1 else ''
-  return several + run.device
-
-
-def mean(values) -> float | None:
-  return math.fsum(values) / len(values) if values else None
 
 
 def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path
@@ -263,7 +152,24 @@ def _board(task, rows, measured):
     _compare_with_transformer([r for r in rows if r.protocol == protocol])
   rows.sort(key=lambda r: (r.mean is None, -(r.mean or 0), r.model, r.variant,
                            r.protocol))
-  return TaskBoard(task, _floors(rows, measured), rows)
+  board = TaskBoard(task, _floors(rows, measured), rows)
+  for table in board.tables().values():
+    finished = [row for row in table if row.finished]
+    if finished:
+      _tell_apart(finished)
+  return board
+
+
+def _tell_apart(rows):
+  """Letters for those of one data set: that of the floors, or the commonest."""
+  data = collections.Counter(
+      row.data for row in rows if not row.foreign) or collections.Counter(
+          row.data for row in rows)
+  same = [row for row in rows if row.data == data.most_common(1)[0][0]]
+  found = statistics.letters(len(same), statistics.apart(
+      [row.sample for row in same]))
+  for row, letters in zip(same, found, strict=True):
+    row.letters = letters
 
 
 def _compare_with_floors(rows, measured):

@@ -87,7 +87,8 @@ def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
     racer.communicate()
   assert [racer.returncode for racer in racers] == [0, 0, 0]
   assert len(list((place.results / 'runs').rglob('*.json'))) == 3
-  assert '| transformer | – | – | 65.00 | 65.00 | +15.00 | 3 |' in text(place)
+  assert ('| a | transformer | 65.00 | 65.00 to 65.00 | +15.00 | 3 |'
+          in text(place))
   assert text(place) == leaderboard.render(
       place.results / 'runs', place.results / 'floors', place.published,
       'results/figures')
@@ -189,7 +190,7 @@ def test_another_result_of_a_run_is_compared_and_replaced_on_request(
     assert line in table, told
   assert text(place) == before and result.read(path) == old
   publish.publish(new, place, replace=True)
-  assert result.read(path) == new and '70.00' in text(place)
+  assert result.read(path) == new and '| 70.0 |' in text(place)
   assert len(list((place.results / 'runs').rglob('*.json'))) == 1
 
 
@@ -233,9 +234,9 @@ def test_changed_settings_are_named_and_stand_apart(place):
   same, changed = text(place).split('### Text mini')[1].split(
       'Protocol `simpletron`, settings changed from the protocol:')
   assert same.count('| transformer |') == 1 and 'changed' not in same
-  assert ('| transformer | train.learning_rate unset instead of 0.5, '
-          'train.steps 300 instead of 4000 |') in changed
-  assert '| transformer | – | simpletron, settings changed |' in changed
+  assert ('| train.learning_rate unset instead of 0.5, train.steps 300 '
+          'instead of 4000 |') in changed
+  assert '| transformer | simpletron, settings changed |' in changed
   overview = text(place).split('### Text mini')[0]
   assert overview.count('| transformer |') == 1
   boards, _ = rows.load(place.results / 'runs', place.results / 'floors')
@@ -247,15 +248,15 @@ def test_only_runs_of_the_protocol_are_in_the_overview(place):
   publish.publish(changed_run(**{'train.steps': 4000}), place)
   overview = text(place).split('### Text mini')[0]
   assert '| transformer |' not in overview
-  assert '| transformer | train.steps 300 instead' in text(place)
+  assert '| train.steps 300 instead' in text(place)
 
 
 def test_a_changed_transformer_is_not_the_measure(place):
   publish.publish(run(), place)
   wide = changed_run(**{'train.steps': 9})
   publish.publish(wide.model_copy(update={'num_params': 9000}), place)
-  assert '| 9,000 | 9.00 |' in text(place)
-  assert '| 1,000 | 1.00 |' in text(place)
+  assert '| 1 | **9,000** |' in text(place) and '| 9.00 |' in text(place)
+  assert '| 1 | 1,000 |' in text(place)
 
 
 def test_the_page_says_what_ran_where_the_commit_does_not(place):

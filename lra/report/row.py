@@ -1,0 +1,145 @@
+"""A row of the leaderboard: every seed of one configuration of a model."""
+
+import dataclasses
+import functools
+import math
+
+from lra import bits
+from lra.report import statistics
+from lra.report.formats import digits
+from lra.report.result import Result
+from lra.report.statistics import Interval, Sample
+
+
+@dataclasses.dataclass
+class Row:
+  """The seeds of one configuration.
+
+  Attributes:
+    runs: their results, by seed.
+    variant: the config fields that tell it from the model's other rows, or ''.
+    floor: accuracy of the highest floor of the row's data, or None.
+    foreign: fingerprint of the task's floors where the row's differs, or ''.
+    letters: letters that it has in common with the rows of its table which
+      cannot be told apart from it, '' without a finished run.
+    ratio: parameters over the reference Transformer's, or None.
+    heavy: whether that ratio is above 1.1.
+  """
+  runs: list[Result]
+  variant: str = ''
+  floor: float | None = None
+  foreign: str = ''
+  letters: str = ''
+  ratio: float | None = None
+  heavy: bool = False
+
+  # What is the same in every run of the row.
+  task = property(lambda self: self.runs[0].task)
+  model = property(lambda self: self.runs[0].model)
+  protocol = property(lambda self: self.runs[0].protocol)
+  data = property(lambda self: self.runs[0].data_fingerprint)
+  config = property(lambda self: self.runs[0].config)
+  table = property(lambda self: Table(self.protocol, bool(self.changes)))
+
+  @property
+  def changes(self) -> dict:
+    """{field: the protocol's value} where its settings are others."""
+    return {name: value for run in self.runs
+            for name, value in (run.changes or {}).items()}
+
+  @property
+  def finished(self) -> list[Result]:
+    return [run for run in self.runs if run.status == 'ok']
+
+  @property
+  def accuracies(self) -> list[float]:
+    return [run.test.accuracy for run in self.finished]
+
+  @property
+  def mean(self) -> float | None:
+    return mean(self.accuracies)
+
+  @property
+  def sample(self) -> Sample | None:
+    """Its test scores for statistics, None without a finished run."""
+    if not self.finished:
+      return None
+    test = self.finished[0].test
+    return Sample(
+        tuple(self.accuracies), test.examples,
+        bits.unpack(test.correct, test.examples) if test.correct else None)
+
+  @functools.cached_property
+  def interval(self) -> Interval | None:
+    """The 95% interval of its accuracy."""
+    return self.sample and statistics.interval(self.sample)
+
+  @property
+  def digits(self) -> int:
+    """Digits after the point that its percentages deserve."""
+    return 2 if self.interval is None else digits(
+        self.interval.low, self.interval.high)
+
+  @property
+  def best(self) -> float | None:
+    return max(self.accuracies, default=None)
+
+  @property
+  def params(self) -> int | None:
+    return self.largest('num_params')
+
+  @property
+  def devices(self) -> list[str]:
+    return sorted({device(run) for run in self.runs})
+
+  def values(self, field: str) -> list:
+    """The field of every run that has it."""
+    found = (getattr(run, field) for run in self.runs)
+    return [value for value in found if value is not None]
+
+  def largest(self, field: str) -> int | None:
+    return max(self.values(field), default=None)
+
+  def distinct(self, field: str) -> list[str]:
+    return sorted(set(self.values(field)))
+
+  def setting(self, section: str, name: str) -> str:
+    """What its config says, '' where it says nothing."""
+    value = (self.config.get(section) or {}).get(name)
+    return '' if value is None else str(value)
+
+  def average(self, split: str, field: str) -> float | None:
+    """Mean of a score over the finished runs that have this split."""
+    scores = [getattr(run, split) for run in self.finished]
+    return mean([getattr(s, field) for s in scores if s is not None])
+
+  def per_device(self, field: str) -> list[float | None]:
+    """Mean of `field` on each of `devices`."""
+    return [mean(Row([run for run in self.runs if device(run) == name])
+                 .values(field)) for name in self.devices]
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Table:
+  """What the rows of one table have in common.
+
+  Attributes:
+    protocol: its name.
+    changed: whether their settings are not those of the protocol.
+  """
+  protocol: str
+  changed: bool = False
+
+  @property
+  def title(self) -> str:
+    return self.protocol + (', settings changed' if self.changed else '')
+
+
+def device(run: Result) -> str:
+  """What a run was made on, with the number of devices where several."""
+  several = f'{run.num_devices} x ' if run.num_devices > 1 else ''
+  return several + run.device
+
+
+def mean(values) -> float | None:
+  return math.fsum(values) / len(values) if values else None
