@@ -26,17 +26,20 @@ def check_qkv(q, k, v, any_value_width=False):
 
 
 def check_keys_and_values(q, k, v):
-  """Raises ValueError unless [B, L, H, Dh], [B, S, H, Dh], [B, S, H, Dv]."""
+  """Raises ValueError unless [B, L, H, Dh], [B, S, G, Dh], [B, S, G, Dv].
+
+  G must divide H.
+  """
   _check_arrays(q, k, v, SOFTMAX_DTYPES)
   b, _, h, d = jnp.shape(q)
-  if (jnp.shape(k)[0], *jnp.shape(k)[2:]) != (b, h, d):
+  if (jnp.shape(k)[0], jnp.shape(k)[3]) != (b, d) or h % jnp.shape(k)[2]:
     raise ValueError(
-      f'k must be [B, S, H, Dh] with the B, H, Dh of q, {(b, h, d)}, '
-      f'got {jnp.shape(k)}'
+      'k must be [B, S, G, Dh] with the B and Dh of q and a G that divides '
+      f'its H, {(b, d, h)}, got {jnp.shape(k)}'
     )
   if jnp.shape(v)[:3] != jnp.shape(k)[:3]:
     raise ValueError(
-      f'v must be [B, S, H, Dv] with the B, S, H of k, {jnp.shape(k)[:3]}, '
+      f'v must be [B, S, G, Dv] with the B, S, G of k, {jnp.shape(k)[:3]}, '
       f'got {jnp.shape(v)}'
     )
 

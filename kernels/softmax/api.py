@@ -25,8 +25,9 @@ def softmax_attention(
   Args:
     q: [B, L, H, Dh], float32, bfloat16 or float16. Statistics and sums are
       float32 whatever the dtype.
-    k: [B, S, H, Dh] in the dtype of q.
-    v: [B, S, H, Dv] in the dtype of q.
+    k: [B, S, G, Dh] in the dtype of q; G divides H, and each H / G heads of
+      queries in a row read one head of keys and values, which is not copied.
+    v: [B, S, G, Dv] in the dtype of q.
     mask: bool [B, S], True = key takes part; None = all do. Has no gradient.
     scale: a Python number; None = Dh**-0.5.
     kernel: 'dense' keeps the weights [B, H, L, S]; 'chunked' makes them again
@@ -54,12 +55,33 @@ def softmax_attention(
     if dropout_key is None:
       raise ValueError('dropout_key must be given where dropout_rate > 0')
     options |= {'dropout_rate': dropout_rate, 'dropout_key': dropout_key}
+  heads = q.shape[2]
+  rows = _as_rows(q, k.shape[2])
   name = dispatch.resolve(
     'softmax',
     kernel,
-    q.shape,
+    rows.shape,
     q.dtype,
     value_width=v.shape[-1],
     dropout_rate=dropout_rate,
   )
-  return dispatch.backend('softmax', name).attend(q, k, v, mask, **options)
+  out = dispatch.backend('softmax', name).attend(rows, k, v, mask, **options)
+  return _as_heads(out, heads)
+
+
+def _as_rows(q_BxLxHxDh, groups):
+  """[B, L H / G, G, Dh]: heads that read one head of keys are more queries."""
+  batch, length, heads, width = q_BxLxHxDh.shape
+  if heads == groups:
+    return q_BxLxHxDh
+  q = q_BxLxHxDh.reshape(batch, length, groups, -1, width)
+  return q.swapaxes(2, 3).reshape(batch, -1, groups, width)
+
+
+def _as_heads(out_BxNxGxDv, heads):
+  """`_as_rows` undone."""
+  batch, rows, groups, width = out_BxNxGxDv.shape
+  if heads == groups:
+    return out_BxNxGxDv
+  out = out_BxNxGxDv.reshape(batch, -1, heads // groups, groups, width)
+  return out.swapaxes(2, 3).reshape(batch, -1, heads, width)

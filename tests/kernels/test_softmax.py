@@ -98,6 +98,42 @@ def test_without_a_mask_all_keys_take_part(kernel):
   _check(attend, q, k, v, np.ones((3, 30), bool), 8**-0.5)
 
 
+@pytest.mark.parametrize('groups', (1, 2))
+@pytest.mark.parametrize('kernel', ('dense', 'chunked'))
+def test_heads_in_a_row_share_a_head_of_keys(kernel, groups):
+  """As if keys and values were repeated; their gradients are then summed."""
+  rng = np.random.default_rng(0)
+  q, k, v, do = (
+    rng.normal(size=(3, *shape)).astype(np.float32)
+    for shape in ((17, 6, 8), (40, groups, 8), (40, groups, 5), (17, 6, 5))
+  )
+  mask = _mask(40, 40, 11, 0)
+  attend = functools.partial(
+    kernels.softmax_attention, mask=jnp.asarray(mask), kernel=kernel
+  )
+  got = _with_gradients(attend)(do, q, k, v)
+  repeated = (np.repeat(x, 6 // groups, axis=2) for x in (k, v))
+  out, dq, *dkv = reference.attention(q, *repeated, mask, do)
+  want = [out, dq] + [
+    x.reshape(3, 40, groups, -1, x.shape[-1]).sum(3) for x in dkv
+  ]
+  for x, y in zip(got, want, strict=True):
+    assert x.shape == y.shape and relative_rms(x, y) < 1e-5
+
+
+def test_shared_keys_and_values_are_not_copied():
+  """Sixteen heads of copies would be more than all there is."""
+  q = jax.ShapeDtypeStruct((1, 64, 16, 32), jnp.float32)
+  k = jax.ShapeDtypeStruct((1, 8192, 1, 32), jnp.float32)
+  compiled = (
+    jax.jit(functools.partial(kernels.softmax_attention, kernel='chunked'))
+    .lower(q, k, k)
+    .compile()
+  )
+  copies = 2 * 16 * 8192 * 32 * 4
+  assert compiled.memory_analysis().temp_size_in_bytes < copies / 2
+
+
 @pytest.mark.parametrize('kernel', ('dense', 'chunked'))
 def test_a_sequence_without_keys_gives_exactly_zero(kernel):
   q, k, v = _inputs(20, 30)
@@ -223,9 +259,10 @@ def test_impossible_kernels_are_refused(kind, kernel, platform, needs, words):
     ('^k must be a non-empty array', (X, X[:, :0], X[:, :0]), {}),
     ('^q must be float32 or .*, got int32', (X.astype(jnp.int32),) * 3, {}),
     ('^k must have the dtype of q', (X, X.astype('bfloat16'), X), {}),
-    ('^k must be .* with the B, H, Dh of q', (X, X[..., :9], X), {}),
-    ('^k must be .* with the B, H, Dh of q', (X, X[:, :, :1], X), {}),
-    ('^v must be .* with the B, S, H of k', (X, X, X[:, :7]), {}),
+    ('^k must be .* with the B and Dh of q', (X, X[..., :9], X), {}),
+    ('^k must be .* with the B and Dh of q', (X[:, :, :1], X, X), {}),
+    ('^v must be .* with the B, S, G of k', (X, X, X[:, :7]), {}),
+    ('^v must be .* with the B, S, G of k', (X, X[:, :, :1], X), {}),
     ('^mask must be bool', (X[:, :3], X, X), {'mask': X[:, :, 0, 0]}),
     ('^mask must be bool', (X, X, X), {'mask': jnp.ones((2, 7), bool)}),
     ('^scale must be finite', (X, X, X), {'scale': np.inf}),
