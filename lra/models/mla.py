@@ -1,0 +1,110 @@
+"""Multi-head latent attention: keys and values from one low-rank latent.
+
+Each token leaves a latent c of width R and one rotated key of width Dr; keys and
+values of all heads are linear in c. Here they are never made: the key matrix of
+a head is applied to its query, the value matrix to what the head has read, so
+that attention runs over the latents themselves as one shared head. That is the
+same function, with dot products of R + Dr instead of Dh + Dr numbers. Queries
+are low-rank too (rank R, as released models scale both alike) unless
+`query_rank` says otherwise. RMS norms on both latents as in the released code,
+which the paper's equations leave out.
+
+Equation: c_j = X_j W_DKV, k_j = [c_j W_UK; RoPE(X_j W_KR)], v_j = c_j W_UV,
+  q_i = [c'_i W_UQ; RoPE(c'_i W_QR)], c'_i = X_i W_DQ,
+  softmax(q_i k_j^T / sqrt(Dh + Dr)) v_j per head, then an output projection
+Source: DeepSeek-AI 2024, arXiv 2405.04434, eq. 9-19; 2024, arXiv 2412.19437,
+  eq. 1-11
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+import kernels
+from lra import fields
+from lra.errors import UserError
+from lra.nn import layers, rotary
+from lra.nn.mixer import resolve_kernel
+
+FAMILY = 'dense'
+COST = 'O(L^2 H (R + Dr)) time; O(L^2) memory dense, else O(L)'
+GROWTH = {'time': 2, 'memory': 1}
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+
+
+class Mixer(nn.Module):
+  """Multi-head latent attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes:
+    num_heads: H.
+    qkv_width: H * Dh, width of the values of all heads.
+    kv_rank: R, width of the latent of keys and values.
+    query_rank: width of the latent of queries.
+    rotary_width: Dr, even; width of the rotated part of queries and keys.
+    kernel: 'auto' or one of `KERNELS`.
+    dtype: computing dtype; parameters are float32.
+
+  Raises:
+    UserError: Dr is odd, the heads do not divide the width, or the kernel is
+      unknown or cannot run here.
+  """
+  num_heads: int = 8
+  qkv_width: int = 512
+  kv_rank: int = fields.argument(64, low=1, high=fields.MANY)
+  query_rank: int = fields.argument(64, low=1, high=fields.MANY)
+  rotary_width: int = fields.argument(16, low=2, high=fields.MANY)
+  kernel: str = 'auto'
+  dtype: jnp.dtype = jnp.float32
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+    del train  # nothing is dropped out here
+    self.kernel_for(*x_BxLxD.shape[1:])
+    if self.rotary_width % 2:
+      raise UserError(
+          f'config.model.rotary_width={self.rotary_width} cannot be turned in '
+          'pairs: choose an even number.')
+    c_BxLxR = self._latent(x_BxLxD, self.kv_rank, 'kv')
+    down_BxLxRq = self._latent(x_BxLxD, self.query_rank, 'query')
+    Dh = layers.head_width(self.qkv_width, self.num_heads)
+    q_BxLxHxDh = self._heads(down_BxLxRq, Dh, 'query_up')
+    turned = [rotary.rotate(self._heads(x, self.rotary_width, name, heads))
+              for x, name, heads in (
+                  (down_BxLxRq, 'query_rotary', self.num_heads),
+                  (x_BxLxD, 'key_rotary', 1))]
+    key_RxHxDh, value_RxHxDh = (self._up(name, Dh) for name in (
+        'key_up', 'value_up'))
+    q_BxLxHxR = jnp.einsum('blhd,rhd->blhr', q_BxLxHxDh, key_RxHxDh)
+    c_BxLx1xR = c_BxLxR[:, :, None]
+    o_BxLxHxR = kernels.sharded(kernels.softmax_attention)(
+        jnp.concatenate([q_BxLxHxR, turned[0]], -1),
+        jnp.concatenate([c_BxLx1xR, turned[1]], -1), c_BxLx1xR,
+        mask=mask_BxL, scale=(Dh + self.rotary_width) ** -0.5,
+        kernel=self.kernel)
+    o_BxLxHxDh = jnp.einsum('blhr,rhd->blhd', o_BxLxHxR, value_RxHxDh)
+    return layers.merge_heads_and_project(
+        o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
+
+  def kernel_for(self, length: int, width: int) -> str:
+    """See `HeadMixer.kernel_for`."""
+    shape = (1, length * self.num_heads, 1, self.kv_rank + self.rotary_width)
+    return resolve_kernel('softmax', self.kernel, shape, self.dtype,
+                          value_width=self.kv_rank)
+
+  def _latent(self, x_BxLxD, rank, name):
+    down = nn.Dense(rank, use_bias=False, dtype=self.dtype,
+                    kernel_init=layers.KERNEL_INIT, name=f'{name}_down')
+    return nn.RMSNorm(dtype=self.dtype, name=f'{name}_norm')(down(x_BxLxD))
+
+  def _heads(self, x_BxLxR, width, name, heads=None):
+    heads = heads or self.num_heads
+    return layers.project_heads(x_BxLxR, heads, heads * width, self.dtype,
+                                name, False)
+
+  def _up(self, name, width):
+    heads = self.num_heads, width
+    weight_RxE, _ = layers.Projection(
+        (self.kv_rank,), heads, self.dtype, False, name=name).weights()
+    return weight_RxE.reshape(-1, *heads).astype(self.dtype)

@@ -1,0 +1,40 @@
+"""Rotary positions: queries and keys turned by angles that grow with position.
+
+A dot product of turned vectors depends on positions through their distance
+only. Su et al. 2021, arXiv 2104.09864, eq. 13-15, with channel i paired with
+i + width / 2 instead of its neighbour: the same up to the order of channels,
+without a stride.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+BASE = 10_000.0
+
+
+def angles(length: int, width: int, base: float = BASE) -> np.ndarray:
+  """Angle of each position and pair, p * base^(-2 i / width), float64 [L, W/2].
+
+  Raises:
+    ValueError: the width is odd.
+  """
+  if width % 2:
+    raise ValueError(f'{width} channels cannot be paired: choose an even width')
+  rates = base ** (-np.arange(0, width, 2) / width)
+  return np.arange(length)[:, None] * rates
+
+
+def rotate(x_BxLxHxW: jax.Array, base: float = BASE) -> jax.Array:
+  """The vectors of position p turned by the angles of p, in their dtype.
+
+  Raises:
+    ValueError: the width W is odd.
+  """
+  length, width = x_BxLxHxW.shape[1], x_BxLxHxW.shape[3]
+  angle_Lx1xP = angles(length, width, base)[:, None]
+  cos, sin = (jnp.asarray(f(angle_Lx1xP), jnp.float32) for f in (
+      np.cos, np.sin))
+  a, b = jnp.split(x_BxLxHxW.astype(jnp.float32), 2, axis=-1)
+  turned = jnp.concatenate([a * cos - b * sin, a * sin + b * cos], -1)
+  return turned.astype(x_BxLxHxW.dtype)

@@ -1,0 +1,45 @@
+"""The rotary Transformer in float64, and that it does see distances."""
+
+import mixer_oracle
+import numpy as np
+import pytest
+
+from lra.errors import UserError
+from lra.models.transformer_rotary import Mixer
+
+
+def _turn(xp, x):
+  L, W = x.shape[1], x.shape[3]
+  angle = np.outer(np.arange(L), 10_000.0 ** (-np.arange(0, W, 2) / W))
+  z = (x[..., :W // 2] + 1j * x[..., W // 2:]) * np.exp(1j * angle)[:, None]
+  return xp.concatenate([z.real, z.imag], -1)
+
+
+def oracle(xp, params, x, mask):
+  q, k, v = (mixer_oracle.heads(xp, x, params[name])
+             for name in ('query', 'key', 'value'))
+  o = mixer_oracle.attention(
+      xp, _turn(xp, q), _turn(xp, k), v, mask, q.shape[-1]**-0.5)
+  return mixer_oracle.merge(xp, o, params['out'])
+
+
+def test_equals_float64():
+  x, mask = mixer_oracle.ragged(61, 20, 0, width=24)
+  mixer_oracle.check(Mixer(num_heads=3, qkv_width=12), oracle, x, mask)
+
+
+def test_the_order_of_tokens_matters():
+  """Without positions, tokens in another order give the same in that order."""
+  x, mask = mixer_oracle.ragged(20, width=8)
+  mixer = Mixer(num_heads=2, qkv_width=8)
+  variables = mixer_oracle.init(mixer, x, mask)
+  order = np.random.default_rng(0).permutation(20)
+  y = mixer_oracle.apply(mixer, variables, x, mask)
+  z = mixer_oracle.apply(mixer, variables, x[:, order], mask)
+  assert np.abs(y[:, order] - z).max() > 0.01
+
+
+def test_heads_of_odd_width_are_refused():
+  x, mask = mixer_oracle.ragged(4, width=12)
+  with pytest.raises(UserError, match='Heads 3 wide'):
+    mixer_oracle.shapes(Mixer(num_heads=2, qkv_width=6), x, mask)

@@ -1,0 +1,35 @@
+"""Rotary positions as complex numbers, and what they are for."""
+
+import numpy as np
+import pytest
+
+from lra.nn import rotary
+
+RNG = np.random.default_rng(0)
+
+
+def test_pairs_are_turned_as_complex_numbers():
+  x = RNG.normal(size=(2, 50, 3, 8)).astype(np.float32)
+  got = np.asarray(rotary.rotate(x), np.float64)
+  for p in (0, 1, 49):
+    for i in range(4):
+      turn = np.exp(1j * p * 10_000 ** (-2 * i / 8))
+      z = (x[:, p, :, i] + 1j * x[:, p, :, i + 4]) * turn
+      np.testing.assert_allclose(got[:, p, :, i], z.real, atol=2e-6)
+      np.testing.assert_allclose(got[:, p, :, i + 4], z.imag, atol=2e-6)
+
+
+def test_products_depend_on_the_distance_only():
+  q, k = (np.tile(RNG.normal(size=(1, 1, 1, 16)), (1, 40, 1, 1)) for _ in 'ab')
+  turned = [np.asarray(rotary.rotate(x.astype(np.float32)), np.float64)[0, :, 0]
+            for x in (q, k)]
+  products = turned[0] @ turned[1].T
+  for distance in (-7, 0, 13):
+    along = np.diagonal(products, distance)
+    np.testing.assert_allclose(along, along[0], atol=1e-4)
+  assert np.ptp(products[0]) > 0.1
+
+
+def test_an_odd_width_is_refused():
+  with pytest.raises(ValueError, match='5 channels'):
+    rotary.angles(3, 5)
