@@ -56,9 +56,9 @@ _MINI = dict(
 
 _MINI['image_mini'] = dict(
     dtype='float32',
-    train=dict(steps=1500, warmup_steps=100, learning_rate=0.02,
-               eval_every=250, microbatch_size=8, eval_batch_size=16),
-    encoder=dict(num_layers=2, width=64, mlp_width=128, dropout=0.0,
+    train=dict(steps=4000, warmup_steps=200, learning_rate=0.03,
+               eval_every=500, microbatch_size=16, eval_batch_size=32),
+    encoder=dict(num_layers=2, width=32, mlp_width=64, dropout=0.0,
                  pooling='mean'),
     model=dict(num_heads=2))
 

@@ -17,15 +17,18 @@ def pytest_addoption(parser):
       '--full', action='store_true',
       help='also the exhaustive tests: every model on every task, programs '
       'for hardware that is not here, growth of memory, kills')
+  parser.addoption(
+      '--optimised', action='store_true',
+      help='programs compiled for speed, as users have them')
 
 
 def pytest_configure(config):
   """Most of the time goes into compiling: less optimising halves it.
 
-  `--full` compiles as users do. XLA reads the variable at its first use; the
-  processes that tests start inherit it.
+  `--optimised` compiles as users do. XLA reads the variable at its first use;
+  the processes that tests start inherit it.
   """
-  if not config.getoption('--full'):
+  if not config.getoption('--optimised'):
     os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
 
 

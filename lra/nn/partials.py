@@ -50,8 +50,16 @@ def partial_softmax(q: jax.Array, k: jax.Array, v: jax.Array, *,
   """
   logits = scale * jnp.einsum(
       '...qd,...kd->...qk', q, k, preferred_element_type=jnp.float32)
-  if bias is not None:
-    logits += bias
+  return weigh(logits if bias is None else logits + bias, v)
+
+
+def weigh(logits: jax.Array, v: jax.Array) -> Partial:
+  """Softmax of given logits over the given keys, not normalised.
+
+  Args:
+    logits: float32 [..., Q, K].
+    v: [..., K, Dh].
+  """
   # The merged result does not depend on the maxima: constants to autodiff.
   # Bounded below, they make exp() zero for rows without any allowed key.
   top = jnp.maximum(jax.lax.stop_gradient(logits.max(-1)), FORBIDDEN / 2)

@@ -1,0 +1,15 @@
+"""Additive attention (arXiv 1409.0473): logits from the tanh of query plus key.
+
+python run_lra.py --config=configs/additive.py:listops_mini
+
+It has no settings of its own: heads and widths are the Transformer's.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'additive'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
+  return config

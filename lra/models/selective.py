@@ -1,0 +1,96 @@
+"""Selective attention: tokens may mark others as no longer of use.
+
+The logits of the first head, where positive, say how much token i wants token j
+to be forgotten; what all tokens before i together want is taken off i's logits
+of j, in all heads. No parameters are added. The paper is causal, with the first
+token (BOS) and a token itself spared. Here `direction` causal is the paper;
+bidirectional lets all tokens be attended to, and sums the selections of the
+tokens before i as the paper does, for all j.
+
+Equation: F_ij = sum over k < i of S_kj, S_kj = relu(q^1_k k^1_j / sqrt(Dh)), 0
+  for j = 0 and j = k and where k may not see j;
+  softmax_j(q_i k_j / sqrt(Dh) - F_ij) v_j per head, then an output projection
+Source: Leviathan et al. 2024, arXiv 2410.02703, section 3
+"""
+
+import jax
+import jax.numpy as jnp
+
+from lra.errors import UserError
+from lra.nn import partials
+from lra.nn.mixer import HeadMixer
+
+FAMILY = 'dense'
+COST = 'O(L^2 D) time, O(L) memory'
+GROWTH = {'time': 2, 'memory': 1}
+DIRECTIONS = ('causal', 'bidirectional')
+ROWS = 128  # queries at a time
+
+
+class Mixer(HeadMixer):
+  """Selective attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    direction: 'causal' or 'bidirectional', which says what may be attended to.
+
+  Raises:
+    UserError: an unknown direction, or the heads do not divide the width.
+  """
+  direction: str = 'bidirectional'
+
+  @property
+  def causal(self) -> bool:
+    """Whether a position sees nothing that comes after it."""
+    return self.direction == 'causal'
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    if self.direction not in DIRECTIONS:
+      raise UserError(
+          f'config.model.direction={self.direction!r} is not possible: choose '
+          f'one of {", ".join(DIRECTIONS)}.')
+    return attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL,
+                  causal=self.causal)
+
+
+def attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, causal: bool,
+           rows: int = ROWS):
+  """[B, L, H, Dh] by blocks of `rows` queries, with memory linear in L.
+
+  A block hands on to the next what its queries want forgotten, float32 [B, L];
+  the backward pass computes a block again.
+  """
+  B, L, H, Dh = q_BxLxHxDh.shape
+  rows = min(rows, L)
+  padding = -L % rows
+  q = jnp.pad(q_BxLxHxDh, ((0, 0), (0, padding), (0, 0), (0, 0)))
+  asks = jnp.pad(mask_BxL, ((0, 0), (0, padding)))
+  blocks = (q.reshape(B, -1, rows, H, Dh).swapaxes(0, 1),
+            asks.reshape(B, -1, rows).swapaxes(0, 1),
+            jnp.arange(L + padding).reshape(-1, rows))
+  key_L, v_BxHxLxDh = jnp.arange(L), v_BxLxHxDh.swapaxes(1, 2)
+
+  @jax.checkpoint
+  def one(forgotten_BxL, block):
+    q_BxRxHxDh, asks_BxR, place_R = block
+    logits_BxHxRxL = Dh**-0.5 * jnp.einsum(
+        'brhd,blhd->bhrl', q_BxRxHxDh, k_BxLxHxDh,
+        preferred_element_type=jnp.float32)
+    seen_RxL = (key_L <= place_R[:, None]) | (not causal)
+    spared_RxL = (key_L == 0) | (key_L == place_R[:, None]) | ~seen_RxL
+    select_BxRxL = jnp.where(
+        spared_RxL | ~asks_BxR[..., None] | ~mask_BxL[:, None],
+        0, jax.nn.relu(logits_BxHxRxL[:, 0]))
+    until_BxRxL = forgotten_BxL[:, None] + jnp.cumsum(select_BxRxL, axis=1)
+    before_BxRxL = jnp.concatenate(
+        [forgotten_BxL[:, None], until_BxRxL[:, :-1]], axis=1)
+    allowed = mask_BxL[:, None, None] & seen_RxL
+    bias_BxHxRxL = partials.forbid(allowed) - before_BxRxL[:, None]
+    o_BxHxRxDh = partials.normalise(
+        partials.weigh(logits_BxHxRxL + bias_BxHxRxL, v_BxHxLxDh))
+    return until_BxRxL[:, -1], o_BxHxRxDh.astype(v_BxLxHxDh.dtype)
+
+  start = jnp.zeros((B, L), jnp.float32)
+  _, o_NxBxHxRxDh = jax.lax.scan(one, start, blocks)
+  o_BxNxRxHxDh = o_NxBxHxRxDh.transpose(1, 0, 3, 2, 4)
+  return o_BxNxRxHxDh.reshape(B, -1, H, Dh)[:, :L]
