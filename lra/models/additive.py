@@ -1,9 +1,9 @@
 """Additive attention: queries and keys are added, not multiplied.
 
-The logit of a pair is a learned weighted sum of the tanh of query plus key; each
-head has weights of its own. Memory is linear in L: keys come in tiles, and a
-tile's logits are computed again in the backward pass; time is that of Dh tanh
-for each pair and head, by far the most of all models. The paper's one query is
+The logit of a pair is a learned weighted sum of the tanh of query plus key;
+each head has weights of its own. Memory is linear in L: keys come in tiles, and
+a tile's logits are computed again in the backward pass. Time is that of Dh tanh
+for each pair and head, where others have Dh products. The paper's one query is
 a decoder's state; here every token is one.
 
 Equation: softmax_j(w_h . tanh(q_i + k_j)) v_j per head h, then an output

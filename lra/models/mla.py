@@ -1,13 +1,12 @@
 """Multi-head latent attention: keys and values from one low-rank latent.
 
-Each token leaves a latent c of width R and one rotated key of width Dr; keys and
-values of all heads are linear in c. Here they are never made: the key matrix of
-a head is applied to its query, the value matrix to what the head has read, so
-that attention runs over the latents themselves as one shared head. That is the
-same function, with dot products of R + Dr instead of Dh + Dr numbers. Queries
-are low-rank too (rank R, as released models scale both alike) unless
-`query_rank` says otherwise. RMS norms on both latents as in the released code,
-which the paper's equations leave out.
+Each token leaves a latent c of width R and one rotated key of width Dr; keys
+and values of all heads are linear in c. Here they are never made: the key
+matrix of a head is applied to its query, the value matrix to what the head has
+read, so that attention runs over the latents themselves as one shared head.
+That is the same function, with dot products of R + Dr instead of Dh + Dr
+numbers. Queries come from a latent too. Both latents have an RMS norm, as in
+the released code, which the paper's equations leave out.
 
 Equation: c_j = X_j W_DKV, k_j = [c_j W_UK; RoPE(X_j W_KR)], v_j = c_j W_UV,
   q_i = [c'_i W_UQ; RoPE(c'_i W_QR)], c'_i = X_i W_DQ,

@@ -34,6 +34,6 @@ class Mixer(transformer.Mixer):
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = super().project(x_BxLxD)
     if q_BxLxHxDh.shape[-1] % 2:
       raise UserError(
-          f'Heads {q_BxLxHxDh.shape[-1]} wide cannot be turned in pairs: choose '
-          'config.model.qkv_width and num_heads for an even width.')
+          f'Heads {q_BxLxHxDh.shape[-1]} wide cannot be turned in pairs: '
+          'choose config.model.qkv_width and num_heads for an even width.')
     return rotary.rotate(q_BxLxHxDh), rotary.rotate(k_BxLxHxDh), v_BxLxHxDh

@@ -68,6 +68,17 @@ def test_batch_is_a_function_of_seed_and_step():
   assert not np.array_equal(a['tokens'], make(1, 10)['tokens'])
 
 
+def test_a_batch_sorted_by_length_has_the_same_examples():
+  lengths = np.random.default_rng(0).permutation(50) + 1
+  split = _split(lengths)
+  make = lambda lengths: batches.train_batch(
+      _gather(split, 50), 50, batch_size=8, microbatch_size=4, seed=0, step=2,
+      lengths=lengths)['tokens'].reshape(8, 50)
+  found = (make(lengths) > 0).sum(1)
+  assert (np.diff(found) > 0).all()
+  assert set(found) == set((make(None) > 0).sum(1))
+
+
 @pytest.mark.parametrize('batch_size', [1, 4, 10, 16])
 def test_eval_batches_count_every_example_once(batch_size):
   split = _split([3] * 10)

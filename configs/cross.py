@@ -1,0 +1,18 @@
+"""Cross attention (arXiv 1810.00825): latents read the tokens and write back.
+
+python run_lra.py --config=configs/cross.py:listops_mini
+
+64 latents, of the 16 to 128 that the paper tries; the mini tasks have 16, a
+summary that is shorter than their sequences.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'cross'
+  config.model.num_latents = base.by_size(config, 64, mini=16)
+  config.model.kernel = 'auto'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
+  return config

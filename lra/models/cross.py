@@ -1,0 +1,62 @@
+"""Cross attention: learned latents read the sequence and write back to it.
+
+Two cross attentions with M latents between them. A latent reads all tokens,
+each token reads all latents; no token sees another but through these. It is the
+induced attention of Set Transformers without the MLP and norms inside, which
+the block has around it; a Perceiver reads alike but does not write back.
+
+Equation: Z' = softmax(Z (X Wk)^T / sqrt(Dh)) X Wv,
+  softmax(X Wq (Z' Wk')^T / sqrt(Dh)) Z' Wv' per head, then an output
+  projection; Z: [M, H, Dh] learned, Wk' and Wv' of each head
+Source: Lee et al. 2019, arXiv 1810.00825, eq. 9-10; Jaegle et al. 2021,
+  arXiv 2103.03206, section 3.1
+"""
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+import kernels
+from lra import fields
+from lra.nn import layers
+from lra.nn.mixer import HeadMixer
+
+FAMILY = 'low-rank'
+COST = 'O(L M D) time, O(L) memory'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+
+
+class Mixer(HeadMixer):
+  """Cross attention both ways: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  A sequence whose mask is all False reads no value at all.
+
+  Attributes: those of `HeadMixer`, and
+    num_latents: M.
+    kernel: 'auto' or one of `KERNELS`.
+
+  Raises:
+    UserError: the heads do not divide the width, or the kernel is unknown or
+      cannot run here.
+  """
+  num_latents: int = fields.argument(64, low=1, high=fields.MANY)
+  kernel: str = 'auto'
+
+  op = 'softmax'
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    B, _, H, Dh = q_BxLxHxDh.shape
+    attend = kernels.sharded(kernels.softmax_attention)
+    # Unit normal, so that the latents do not all read alike at first.
+    latents_MxHxDh = self.param(
+        'latents', nn.initializers.normal(1.0), (self.num_latents, H, Dh))
+    z_BxMxHxDh = jnp.broadcast_to(
+        latents_MxHxDh.astype(self.dtype), (B, self.num_latents, H, Dh))
+    read_BxMxHxDh = attend(z_BxMxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
+                           kernel=self.kernel)
+    key_BxMxHxDh, value_BxMxHxDh = (
+        jnp.einsum('bmhd,hde->bmhe', read_BxMxHxDh, self.param(
+            name, layers.KERNEL_INIT, (H, Dh, Dh)).astype(self.dtype))
+        for name in ('latent_key', 'latent_value'))
+    return attend(q_BxLxHxDh, key_BxMxHxDh, value_BxMxHxDh, kernel=self.kernel)
