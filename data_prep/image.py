@@ -83,7 +83,7 @@ def content(images: dict[str, list], stored: str, *, mini: bool) -> Content:
   chosen[choose(keys, labels, VAL_IMAGES)] = True
   parts = {'train': (pixels[~chosen], labels[~chosen]),
            'val': (pixels[chosen], labels[chosen]), 'test': test[1:]}
-  splits = {name: images_split(_quarter(grey(p)) if mini else grey(p), y)
+  splits = {name: images_split(quarter(grey(p)) if mini else grey(p), y)
             for name, (p, y) in parts.items()}
   return Content(splits, {
       'origin': f'CIFAR-10, images stored as {stored}',
@@ -111,7 +111,7 @@ def grey(images: np.ndarray) -> np.ndarray:
   return np.uint8(np.floor((red + green + blue) * np.float32(255.5)))
 
 
-def _quarter(images):
+def quarter(images):
   """Means of 2 x 2 pixels, rounded."""
   n, h, w = images.shape
   blocks = images.reshape(n, h // 2, 2, w // 2, 2).astype(np.float32)

@@ -1,0 +1,12 @@
+"""Long Range Arena: any attention mechanism on any of its tasks.
+
+`lra.load(run directory)` gives a trained model that predicts and evaluates.
+"""
+
+__all__ = ['load']
+
+
+def load(folder):
+  """The trained model of a run directory; see `lra.api.load`."""
+  from lra import api
+  return api.load(folder)

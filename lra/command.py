@@ -23,11 +23,18 @@ CACHE = flags.DEFINE_string(
     'between runs; empty for nowhere.')
 
 
-def run(command) -> None:
-  """Runs `command()` with flags parsed; user errors become one sentence."""
+def run(command, usage=lambda: '') -> None:
+  """Runs `command` with flags parsed; user errors become one sentence.
+
+  Args:
+    command: function of the words that follow the flags; gives the exit code.
+    usage: called once the flags are parsed: which words must follow them, such
+      as 'A B', or '' for none.
+  """
   quiet_libraries()
   try:
-    app.run(lambda argv: sys.exit(command()), flags_parser=_parse_flags)
+    app.run(lambda argv: sys.exit(command(*argv[1:])),
+            flags_parser=lambda argv: _parse_flags(argv, usage))
   except UserError as e:
     fail(str(e))
   except signals.Stop:
@@ -46,7 +53,7 @@ def fail(sentence: str) -> None:
   sys.exit(USER_ERROR)
 
 
-def _parse_flags(argv):
+def _parse_flags(argv, usage):
   """Parses flags; what a config or flag gets wrong is one sentence."""
   try:
     rest = flags.FLAGS(argv)
@@ -54,8 +61,14 @@ def _parse_flags(argv):
     raise
   except Exception as e:  # of absl, or of Python's reading of a value
     raise UserError(_one_line(e)) from e
-  if len(rest) > 1:
+  wanted = usage().split()
+  if len(rest) > 1 and not wanted:
     raise UserError(f'Unknown argument {rest[1]!r}: flags begin with --.')
+  if len(rest) - 1 != len(wanted):
+    raise UserError(
+        f'After the flags must follow {" ".join(wanted)}, and there '
+        f'{"is" if len(rest) == 2 else "are"} {" ".join(rest[1:]) or "none"}: '
+        'give as many.')
   return rest
 
 

@@ -46,6 +46,15 @@ SWEEP = flags.DEFINE_string(
     'configs/sweeps/mini.txt, one after another; see lra/sweep.py.')
 DRY_RUN = flags.DEFINE_boolean(
     'dry_run', False, 'With --sweep: only say what there is to run.')
+EVALUATE = flags.DEFINE_string(
+    'evaluate', None, 'Score the model of a run directory on its test split.')
+PREDICT = flags.DEFINE_string(
+    'predict', None, 'Classes of the examples in a file, one a line (of pairs '
+    'of texts a tab between them, of images their files): '
+    '--predict=FILE RUN.')
+COMPARE = flags.DEFINE_boolean(
+    'compare', False, 'What differs between two runs, directories or records: '
+    '--compare A B.')
 LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
 flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
@@ -54,14 +63,22 @@ flags.register_multi_flags_validator(
     ['dry_run', 'sweep'], lambda values: values['sweep'] or (
         not values['dry_run']), '--dry_run needs --sweep=FILE')
 
-
 def run() -> None:
   """Entry point of `run_lra.py`."""
-  command.run(main)
+  command.run(main, _usage)
 
 
-def main() -> int:
-  """Does what the flags ask; returns the exit code."""
+def _usage():
+  """The words that must follow the flags."""
+  return 'A B' if COMPARE.value else 'RUN' if PREDICT.value else ''
+
+
+def main(*words: str) -> int:
+  """Does what the flags ask; returns the exit code.
+
+  Args:
+    *words: what follows the flags.
+  """
   if LIST.value:
     print(listing())
     return 0
@@ -71,6 +88,10 @@ def main() -> int:
     return 0
   if SWEEP.value:
     return run_sweep()
+  if EVALUATE.value or PREDICT.value or COMPARE.value:
+    from lra import inspection
+    print(_asked(inspection, [pathlib.Path(word) for word in words]))
+    return 0
   chosen = command.config()
   if chosen is None:
     raise UserError(
@@ -78,6 +99,15 @@ def main() -> int:
         '--sweep=FILE, --leaderboard or --list.')
   command.use_compile_cache()
   return train(chosen)
+
+
+def _asked(inspection, paths):
+  """What --evaluate, --predict or --compare ask."""
+  if EVALUATE.value:
+    return inspection.evaluate(pathlib.Path(EVALUATE.value))
+  if COMPARE.value:
+    return inspection.compare(*paths)
+  return inspection.predict(pathlib.Path(PREDICT.value), *paths)
 
 
 def run_sweep() -> int:

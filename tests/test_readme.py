@@ -40,7 +40,7 @@ def test_new_models_of_the_readme_train(mini_data, tmp_path):
         ('git', '-c', 'user.name=a', '-c', 'user.email=a@b', *command.split()),
         cwd=tmp_path, check=True)
   readme = (ROOT / 'README.md').read_text()
-  mean, config, aft = re.findall(r'```python\n(.*?)```', readme, re.S)
+  _, mean, config, aft = re.findall(r'```python\n(.*?)```', readme, re.S)
   (tmp_path / 'lra/models/mean.py').write_text(mean)
   (tmp_path / 'configs/mean.py').write_text(config)
   (tmp_path / 'lra/models/aft.py').write_text(aft)

@@ -41,7 +41,10 @@ FILES = {
                         'lra.fields', 'lra.errors'),
     'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
                     'lra.config_flag', 'jax'),
-    'lra.protocol': _HALL, 'lra.sweep': _HALL, 'run_lra': _HALL, 'lra': (),
+    'lra.protocol': _HALL, 'lra.sweep': _HALL, 'run_lra': _HALL,
+    'lra.api': ('lra.data', 'lra.errors', 'lra.training', 'data_prep',
+                'jax'), 'lra.inspection': _HALL,
+    'lra': ('lra.api',),
 }
 MOST = 8  # siblings that a file of lra imports, `main` and `train` apart
 

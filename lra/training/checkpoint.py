@@ -41,12 +41,17 @@ class _Damaged(Exception):
 class Checkpoints:
   """The two checkpoint folders of a run directory.
 
+  Args:
+    folder: where they are.
+    read_only: whether nothing there may change, as a run may be writing.
+
   Raises:
     UserError: they cannot be made.
   """
 
-  def __init__(self, folder: pathlib.Path):
+  def __init__(self, folder: pathlib.Path, *, read_only: bool = False):
     self.folder = folder.resolve()
+    self._read_only = read_only
     for path in (self.folder, self.folder / 'last', self.folder / 'best'):
       if path.exists() and not path.is_dir():
         raise UserError(
@@ -62,9 +67,11 @@ class Checkpoints:
     self._names = {}  # step of a state -> step of the best that it names
 
   def _manager(self, name, keep, handlers):
+    writes = not self._read_only
     options = ocp.CheckpointManagerOptions(
-        max_to_keep=keep, create=True, cleanup_tmp_directories=True,
-        enable_async_checkpointing=True)
+        max_to_keep=keep if writes else None, create=writes,
+        cleanup_tmp_directories=writes, enable_async_checkpointing=writes,
+        read_only=self._read_only)
     return ocp.CheckpointManager(
         self.folder / name, item_handlers=handlers, options=options)
 
@@ -103,7 +110,8 @@ class Checkpoints:
     """(state, progress) of the newest sound checkpoint, None if there is none.
 
     Newer ones that are damaged, or that name best parameters which are, are
-    moved to `damaged`; it is said which.
+    moved to `damaged`; it is said which. Where nothing may change they are
+    passed over.
 
     Args:
       like: a state of the same shapes, dtypes and shardings.
@@ -124,7 +132,8 @@ class Checkpoints:
       except _Damaged as e:
         damaged.append(e)
         continue
-      self._go_back_to(step, damaged)
+      if not self._read_only:
+        self._go_back_to(step, damaged)
       return state, progress
     if damaged:
       raise UserError(

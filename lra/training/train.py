@@ -19,6 +19,7 @@ from lra.terminal import StopRequest, bar, say
 from lra.training import evaluate, optim, outcome, program, provenance, run
 from lra.training.checkpoint import Checkpoints
 from lra.training.clock import Clock
+from lra.training.progress import Progress, chosen, scored_of
 
 # Updates sent off before the first of them is done: enough to hide the making
 # of a batch, few enough that a stop is a matter of a step or two.
@@ -27,37 +28,6 @@ AHEAD = 2
 
 class Diverged(Exception):
   """The loss is not finite."""
-
-
-@dataclasses.dataclass
-class Progress:
-  """What a run remembers besides the state; kept in each checkpoint."""
-  validated_step: int = 0
-  best_step: int = 0
-  best_val: dict | None = None
-  last_val: dict | None = None
-  timed_steps: int = 0
-  train_seconds: float = 0.0
-  eval_seconds: float = 0.0
-  compile_seconds: float = 0.0
-
-  @classmethod
-  def of(cls, fields: dict, where: pathlib.Path) -> 'Progress':
-    """Progress as read from a checkpoint.
-
-    Args:
-      fields: names and values.
-      where: the checkpoints, for the error.
-
-    Raises:
-      UserError: a field is unknown or missing.
-    """
-    if fields.keys() != {f.name for f in dataclasses.fields(cls)}:
-      raise UserError(
-          f'The checkpoints in {where} remember other things of a run '
-          f'({", ".join(sorted(fields))}) than this version of the program: '
-          'choose another --workdir, or delete them to start this run again.')
-    return cls(**fields)
 
 
 def train(config, folder: pathlib.Path,
@@ -170,7 +140,7 @@ class Trainer:
 
   def _restore(self):
     restored = self.checkpoints.restore_last(
-        self.program.state_shape, self._scored_shape())
+        self.program.state_shape, scored_of(self.program.state_shape))
     if restored is None:
       self.state, self.progress = self.program.init(), Progress()
     else:
@@ -269,7 +239,7 @@ class Trainer:
     """
     self._stop_clock()
     if len(self.data.splits['val']):
-      scores = self.evaluate(self._scored(), 'val', stop)
+      scores = self.evaluate(scored_of(self.state), 'val', stop)
       if scores is None:
         return False
       _check_finite(scores['loss'])
@@ -278,7 +248,7 @@ class Trainer:
       best = self.progress.best_val
       if best is None or self.program.objective.better(scores, best):
         self.progress.best_val, self.progress.best_step = scores, self.step
-        self.checkpoints.save_best(self.step, self._scored())
+        self.checkpoints.save_best(self.step, scored_of(self.state))
     self.progress.validated_step = self.step
     return True
 
@@ -320,14 +290,6 @@ class Trainer:
         seconds=self.progress.train_seconds)
     return scores
 
-  def _scored(self):
-    params = self.state.params if self.state.ema is None else self.state.ema
-    return {'params': params, 'constants': self.state.constants}
-
-  def _scored_shape(self):
-    shape = self.program.state_shape
-    return {'params': shape.params, 'constants': shape.constants}
-
   def minutes_since_save(self) -> float:
     return (time.monotonic() - self._saved_at) / 60
 
@@ -345,11 +307,8 @@ class Trainer:
 
   def score(self, stop: StopRequest) -> dict | None:
     """The one reading of the test split, with the chosen checkpoint."""
-    scored = self._scored()
-    if self.config.train.select == 'best' and self.progress.best_val:
-      self.checkpoints.wait()
-      scored = self.checkpoints.restore_best(
-          self.progress.best_step, self._scored_shape())
+    self.checkpoints.wait()
+    scored = chosen(self.program, self.state, self.progress, self.checkpoints)
     return self.evaluate(scored, 'test', stop)
 
   def finish(self, status: str, test: dict | None) -> Result:

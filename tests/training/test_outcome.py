@@ -3,7 +3,8 @@
 import pytest
 
 import small
-from lra.training import outcome, train
+from lra.training import outcome
+from lra.training.progress import Progress
 
 
 @pytest.mark.parametrize('task, tokens', [
@@ -11,7 +12,7 @@ from lra.training import outcome, train
 def test_rates_closed_form(task, tokens):
   """Ten steps in five seconds; both documents of a pair are read."""
   p = small.make(small.config('simpletron', task))
-  progress = train.Progress(timed_steps=10, train_seconds=5.0)
-  got = outcome.outcome(p, 'ok', 10, progress)
+  got = outcome.outcome(
+      p, 'ok', 10, Progress(timed_steps=10, train_seconds=5.0))
   assert got['steps_per_s'] == pytest.approx(2)
   assert got['tokens_per_s'] == pytest.approx(2 * tokens)

@@ -1,0 +1,88 @@
+"""Examples that somebody has -> the codes that data sets are made of."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from data_prep.content import Split, split_of
+from lra.errors import UserError
+from lra.tasks import Task
+
+SENTIMENTS = ('negative', 'positive')
+YES_NO = ('no', 'yes')
+
+
+def names(task: Task) -> tuple[str, ...]:
+  """What the classes of a task are called, in their order."""
+  if task.dataset == 'text':
+    return SENTIMENTS
+  if task.dataset == 'image':
+    from data_prep.cifar import CLASSES
+    return CLASSES
+  return YES_NO if task.num_classes == 2 else tuple(
+      map(str, range(task.num_classes)))
+
+
+def split(task: Task, examples: Sequence) -> Split:
+  """Examples as a data set has them, all with the label 0.
+
+  Args:
+    task: what they are examples of.
+    examples: expressions, texts, pairs of texts, or images; see
+      `lra.api.Trained.predict`.
+
+  Raises:
+    UserError: an example is not of the task's form; says which.
+  """
+  encoded = [_encoded(task, i, x) for i, x in enumerate(examples)]
+  labels = np.zeros(len(encoded), np.int32)
+  if not task.dual:
+    return split_of(encoded, labels)
+  documents = [document for pair in encoded for document in pair]
+  return split_of(documents, labels, np.arange(len(documents)).reshape(-1, 2))
+
+
+def _encoded(task, number, example):
+  try:
+    if task.image:
+      return _image(task, example)
+    if not task.dual:
+      return _text(task, example)
+    first, second = example
+    return _text(task, first), _text(task, second)
+  except (TypeError, ValueError, OSError) as e:
+    raise UserError(
+        f'Example {number} is none of {task.name} ({e}): see the help of '
+        'lra.api.Trained.predict for what it must be.') from e
+
+
+def _text(task, text):
+  if not isinstance(text, str | bytes):
+    raise TypeError(f'it is a {type(text).__name__}, not a text')
+  if task.dataset == 'listops':
+    from data_prep import listops
+    codes = listops.encode(text if isinstance(text, str) else text.decode())
+    listops.evaluate(codes)  # half an expression has no value to be found
+    return codes
+  return text.encode() if isinstance(text, str) else text
+
+
+def _image(task, image):
+  """Grey values row by row, of an array or a file."""
+  from data_prep import image as image_lib
+  if isinstance(image, str | os.PathLike):
+    from PIL import Image
+    image = np.asarray(Image.open(image))
+  image = np.asarray(image)
+  side = int(task.seq_len ** 0.5)
+  if image.dtype != np.uint8 or image.ndim not in (2, 3) or (
+      image.ndim == 3 and image.shape[2] != 3):
+    raise ValueError('it is not uint8 [S, S] or [S, S, 3]')
+  values = image_lib.grey(image) if image.ndim == 3 else image
+  if values.shape == (2 * side, 2 * side) and task.name == 'image_mini':
+    values = image_lib.quarter(values[None])[0]
+  if values.shape != (side, side):
+    raise ValueError(f'it is {" x ".join(map(str, values.shape))} pixels, not '
+                     f'{side} x {side}')
+  return values.tobytes()

@@ -1,0 +1,134 @@
+"""Trained models from Python: `lra.load(folder)`, then predict and evaluate."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from data_prep import encode
+from lra.data import prepared
+from lra.errors import UserError
+from lra.training import evaluate, program, restore
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+  """What a model says of an example.
+
+  Attributes:
+    label: the likeliest class, from 0.
+    name: what that class is called.
+    probabilities: float32 [C].
+  """
+  label: int
+  name: str
+  probabilities: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+  """A model with trained parameters.
+
+  Attributes:
+    config: the whole config, a ConfigDict.
+    program: its compiled functions, on one device.
+    params, constants: the model's variables.
+    step: updates that made the parameters.
+  """
+  config: Any
+  program: program.Program
+  params: Any
+  constants: Any
+  step: int
+
+  def predict(self, examples: Sequence) -> list[Prediction]:
+    """Classes of examples in their own form.
+
+    Args:
+      examples: of ListOps expressions such as '[MAX 2 9 [MIN 4 7 ] 0 ]'; of
+        Text str or bytes; of Retrieval pairs of them; of images uint8 arrays,
+        [S, S] or [S, S, 3], or files. What is longer than the model's
+        sequences is cut, as in training.
+
+    Raises:
+      UserError: an example is not what the task wants, or the task has no
+        classes of whole examples; names the example.
+    """
+    task = self.program.objective.task
+    if task.probe or self.config.objective != 'classification':
+      raise UserError(
+          f'{task.name} with config.objective={self.config.objective} gives no '
+          'example a class: only classification is predicted.')
+    if isinstance(examples, str | bytes):
+      raise UserError('predict wants a list of examples: put this one in [ ].')
+    if not len(examples):
+      return []
+    split = encode.split(task, examples)
+    names = encode.names(task)
+    return [Prediction(int(p.argmax()), names[int(p.argmax())], p)
+            for p in self._probabilities(split)]
+
+  def evaluate(self, split: str = 'test', data_dir=None) -> dict[str, Any]:
+    """Scores of a split of the task's data: accuracy, loss and others.
+
+    Args:
+      split: 'val' or 'test'; 'train' takes long.
+      data_dir: where prepared data is; by default where the config says.
+
+    Raises:
+      UserError: there is no such split, or its data cannot be prepared.
+    """
+    data = prepared.load(
+        self.config.task, data_dir or self.config.data_dir or None)
+    if split not in data.splits:
+      raise UserError(f'There is no split {split!r}: choose one of '
+                      f'{", ".join(data.splits)}.')
+    scored = {'params': self.params, 'constants': self.constants}
+    counts = evaluate.evaluate(
+        self._eval_step, self.program, scored, data.splits[split])
+    return self.program.objective.scores(counts)
+
+  @functools.cached_property
+  def _eval_step(self):
+    return self.program.compile_eval()
+
+  @functools.cached_property
+  def _apply(self):
+    def probabilities(variables, inputs):
+      logits = self.program.model.apply(variables, inputs, train=False)
+      return jax.nn.softmax(logits)
+    return jax.jit(probabilities)
+
+  def _probabilities(self, split):
+    """float32 [N, C], batch by batch."""
+    size, found = self.config.train.eval_batch_size, []
+    variables = {'params': self.params, **self.constants}
+    objective = self.program.objective
+    for start in range(0, len(split), size):
+      places = np.minimum(np.arange(start, start + size), len(split) - 1)
+      batch = objective.batch(split, places, seed=0, step=-1)
+      found.append(jax.device_get(
+          self._apply(variables, objective.inputs(batch))))
+    return np.concatenate(found)[:len(split)]
+
+
+def load(folder: str | os.PathLike) -> Trained:
+  """The model of a run, with the parameters that its test score is of.
+
+  Of a run that is not finished: the best so far. Nothing in the folder is
+  changed, so that a run may be under way in it.
+
+  Args:
+    folder: a run directory, as `runs/<task>/<model>/<config hash>-s<seed>`.
+
+  Raises:
+    UserError: it is no run directory, has no checkpoint yet, or is damaged.
+  """
+  made, scored, step = restore.scored(pathlib.Path(folder))
+  return Trained(
+      made.config, made, scored['params'], scored['constants'], step)

@@ -1,0 +1,124 @@
+"""What can be asked of finished runs: scores, predictions, comparisons."""
+
+import pathlib
+
+from lra import identity
+from lra.errors import UserError
+from lra.report import result as results
+from lra.report import statistics
+from lra.report.formats import percent, points
+from lra.report.result import Result
+from lra.report.row import Row
+from lra.report.rows import listed, shown
+
+_LINE = 60  # characters of an example that are printed
+
+
+def evaluate(folder: pathlib.Path) -> str:
+  """Test scores of the model of a run directory, beside the recorded ones."""
+  from lra import api
+  trained = api.load(folder)
+  scores = trained.evaluate('test')
+  numbers = {name: value for name, value in scores.items()
+             if isinstance(value, float)}
+  recorded = results.read_if_there(folder / 'result.json')
+  lines = [f'{trained.config.model.name} on {trained.config.task}, parameters '
+           f'of step {trained.step}']
+  for name, value in numbers.items():
+    before = recorded and recorded.test and getattr(recorded.test, name, None)
+    known = '' if before is None else f'  (recorded {before:.4f})'
+    lines.append(f'  {name:10}{value:8.4f}{known}')
+  return '\n'.join(lines)
+
+
+def predict(path: pathlib.Path, folder: pathlib.Path) -> str:
+  """A line of class, probability and example for each line of a file.
+
+  Raises:
+    UserError: the file cannot be read, or what `api.load` and
+      `api.Trained.predict` raise.
+  """
+  from lra import api
+  try:
+    lines = path.read_text(encoding='utf-8').splitlines()
+  except (OSError, ValueError) as e:
+    raise UserError(
+        f'{path} cannot be read ({e}): give a text file with one example a '
+        'line.') from e
+  trained = api.load(folder)
+  dual = trained.program.objective.task.dual
+  examples = [line.split('\t') if dual else line for line in lines if line]
+  return '\n'.join(
+      f'{p.name}\t{p.probabilities[p.label]:.4f}\t{_short(example)}'
+      for p, example in zip(trained.predict(examples), examples, strict=True))
+
+
+def _short(example):
+  text = example if isinstance(example, str) else ' | '.join(example)
+  return text if len(text) <= _LINE else f'{text[:_LINE - 1]}…'
+
+
+def compare(first: pathlib.Path, second: pathlib.Path) -> str:
+  """Fields that differ, scores with intervals, and whether they can be told
+  apart.
+
+  Args:
+    first, second: run directories with a result, or records.
+
+  Raises:
+    UserError: one cannot be read, is not finished or is no classifier's, or
+      they are of different test splits.
+  """
+  runs = [_result(path) for path in (first, second)]
+  a, b = runs
+  if (a.task, a.data_fingerprint) != (b.task, b.data_fingerprint):
+    raise UserError(
+        f'{first} is of {a.task} (data {a.data_fingerprint[:8]}) and {second} '
+        f'of {b.task} (data {b.data_fingerprint[:8]}): only runs of one test '
+        'split can be compared.')
+  flat = [identity.flatten(r.config) for r in runs]
+  lines = [f'{"":34}{"A":>22}{"B":>22}']
+  lines += [
+      f'{name:34}{_value(flat[0], name):>22}{_value(flat[1], name):>22}'
+      for name in sorted({*flat[0], *flat[1]})
+      if _value(flat[0], name) != _value(flat[1], name)]
+  samples = [Row([r]).sample for r in runs]
+  known = [statistics.interval(s) for s in samples]
+  lines.append(f'{"test accuracy %":34}' + ''.join(
+      f'{percent(s.accuracies[0]):>22}' for s in samples))
+  lines.append(f'{"95% interval over test examples":34}' + ''.join(
+      f'{percent(i.low) + " to " + percent(i.high):>22}' for i in known))
+  return '\n'.join([*lines, *_verdict(*samples)])
+
+
+def _value(flat, name):
+  return listed([shown(flat[name])]) if name in flat else 'unset'
+
+
+def _verdict(a, b):
+  p = statistics.p_value(a, b)
+  difference = points(b.accuracies[0] - a.accuracies[0])
+  paired = a.correct is not None and b.correct is not None
+  yield f'B - A: {difference} points'
+  if paired:
+    only_a, only_b = (int((x.correct & ~y.correct).sum())
+                      for x, y in ((a, b), (b, a)))
+    yield f'right in A only: {only_a:,}; in B only: {only_b:,}'
+  test = ('McNemar, exact, on the same examples' if paired else
+          "Fisher, exact: a record does not say which examples were right")
+  verdict = 'can' if p < 1 - statistics.CONFIDENCE else 'cannot'
+  yield (f'p = {p:.3g} ({test}): these two runs {verdict} be told apart at 5%; '
+         'other seeds may differ.')
+
+
+def _result(path) -> Result:
+  path = path / 'result.json' if path.is_dir() else path
+  if not path.exists():
+    raise UserError(f'{path} does not exist: give a run directory that has a '
+                    'result.json, or a record.')
+  result = results.read(path)
+  if result.status != 'ok' or not hasattr(result.test, 'accuracy'):
+    raise UserError(
+        f'{path} has no test accuracy (status {result.status}, objective '
+        f'{result.objective}): compare finished classifiers.')
+  return result

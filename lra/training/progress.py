@@ -1,0 +1,58 @@
+"""What a run remembers besides its state, and which parameters it scores."""
+
+import dataclasses
+import pathlib
+
+from lra.errors import UserError
+from lra.training.checkpoint import Checkpoints
+from lra.training.program import Program
+
+
+@dataclasses.dataclass
+class Progress:
+  """What a run remembers besides the state; kept in each checkpoint."""
+  validated_step: int = 0
+  best_step: int = 0
+  best_val: dict | None = None
+  last_val: dict | None = None
+  timed_steps: int = 0
+  train_seconds: float = 0.0
+  eval_seconds: float = 0.0
+  compile_seconds: float = 0.0
+
+  @classmethod
+  def of(cls, fields: dict, where: pathlib.Path) -> 'Progress':
+    """Progress as read from a checkpoint.
+
+    Args:
+      fields: names and values.
+      where: the checkpoints, for the error.
+
+    Raises:
+      UserError: a field is unknown or missing.
+    """
+    if fields.keys() != {f.name for f in dataclasses.fields(cls)}:
+      raise UserError(
+          f'The checkpoints in {where} remember other things of a run '
+          f'({", ".join(sorted(fields))}) than this version of the program: '
+          'choose another --workdir, or delete them to start this run again.')
+    return cls(**fields)
+
+
+def scored_of(state) -> dict:
+  """`params` and `constants` that a state, or its shape, is scored with."""
+  params = state.params if state.ema is None else state.ema
+  return {'params': params, 'constants': state.constants}
+
+
+def chosen(program: Program, state, progress: Progress,
+           checkpoints: Checkpoints) -> dict:
+  """What the test split is scored with: the best on validation, or the last.
+
+  Raises:
+    UserError: the best parameters are damaged.
+  """
+  if program.config.train.select == 'best' and progress.best_val:
+    return checkpoints.restore_best(
+        progress.best_step, scored_of(program.state_shape))
+  return scored_of(state)

@@ -1,0 +1,52 @@
+"""The scored parameters of a run directory, without a change to it."""
+
+import pathlib
+
+import jax
+from absl import logging
+from ml_collections import ConfigDict
+
+from lra import files, tasks
+from lra.errors import UserError
+from lra.training import program, run
+from lra.training.checkpoint import Checkpoints
+from lra.training.progress import Progress, chosen
+
+
+def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
+  """The program of a run on one device, what it scores, and of which step.
+
+  Raises:
+    UserError: it is no run directory, has no checkpoint yet, or is damaged.
+  """
+  values = files.read_json(folder / 'config.json')
+  if not isinstance(values, dict) or values.get('task') not in tasks.TASKS:
+    raise UserError(
+        f'{folder} is not the directory of a run: give one that has '
+        'config.json, such as runs/listops_mini/simpletron/<config hash>-s0.')
+  made = program.make(ConfigDict(values), jax.devices()[:1],
+                      dtype=run.environment(folder).get('dtype'))
+  level = logging.get_verbosity()
+  logging.set_verbosity(logging.ERROR)  # Orbax warns of reading only
+  try:
+    return made, *_restored(made, folder / 'checkpoints')
+  finally:
+    logging.set_verbosity(level)
+
+
+def _restored(made, folder):
+  """(what is scored, the step that it is of)."""
+  whole = all((folder / name).is_dir() for name in ('last', 'best'))
+  checkpoints = Checkpoints(folder, read_only=True) if whole else None
+  try:
+    restored = checkpoints and checkpoints.restore_last(made.state_shape)
+    if restored is None:
+      raise UserError(f'{folder.parent} has no checkpoint yet: let the run go '
+                      'on until its first validation.')
+    state, progress = restored[0], Progress.of(restored[1], folder)
+    found = chosen(made, state, progress, checkpoints)
+    best = made.config.train.select == 'best' and progress.best_val
+    return found, progress.best_step if best else int(state.step)
+  finally:
+    if checkpoints:
+      checkpoints.close()

@@ -1,0 +1,192 @@
+"""Trained models from Python and the command line, against their records."""
+
+import json
+import pathlib
+import re
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+from test_main import MINI, _one_sentence, _run
+
+import lra
+import small
+from data_prep import encode, listops
+from lra import bits, files, inspection, tasks
+from lra.data import prepared
+from lra.errors import UserError
+from lra.training import train
+
+
+@pytest.fixture(scope='module')
+def folder(mini_data, tmp_path_factory):
+  """A finished run whose last parameters are not those that were scored."""
+  c = small.config('transformer', 'listops_mini', steps=200, eval_every=50,
+                   learning_rate=0.1, warmup_steps=50, batch_size=32,
+                   microbatch_size=32, eval_batch_size=48)
+  c.data_dir, c.seq_len, c.encoder.pooling = str(mini_data), 0, 'mean'
+  where = tmp_path_factory.mktemp('api') / 'run'
+  train.train(c, where)
+  return where
+
+
+@pytest.fixture(scope='module')
+def trained(folder):
+  return lra.load(folder)
+
+
+def _expressions(mini_data, count):
+  split = prepared.load('listops_mini', mini_data).splits['test']
+  return split, [listops.decode(split.document(i)) for i in range(count)]
+
+
+def test_predictions_are_right_where_the_record_says_so(
+    folder, trained, mini_data):
+  split, texts = _expressions(mini_data, 150)
+  found = trained.predict(texts)
+  test = files.read_json(folder / 'result.json')['test']
+  right = bits.unpack(test['correct'], len(split))[:150]
+  assert [p.label == y for p, y in zip(
+      found, split.labels.tolist(), strict=False)] == right.tolist()
+  assert len({p.name for p in found}) > 1
+  for p in found:
+    assert p.probabilities.shape == (10,) and p.name == str(p.label)
+    assert p.probabilities.sum() == pytest.approx(1, abs=1e-5)
+    assert p.label == p.probabilities.argmax()
+
+
+def test_evaluation_equals_the_recorded_score(folder, trained, mini_data):
+  test = files.read_json(folder / 'result.json')['test']
+  scores = trained.evaluate('test', mini_data)
+  assert scores['confusion'] == test['confusion']
+  assert scores['loss'] == pytest.approx(test['loss'], rel=1e-6)
+  assert trained.step == files.read_json(folder / 'result.json')['best_step']
+  with pytest.raises(UserError, match="no split 'dev'"):
+    trained.evaluate('dev', mini_data)
+
+
+def test_the_readme_says_it_as_it_is(folder, mini_data, monkeypatch):
+  readme = (pathlib.Path(__file__).parents[1] / 'README.md').read_text()
+  text = re.findall(r'```python\n(import lra\n.*?)```', readme, re.S)[0]
+  text = text.replace('runs/listops_mini/simpletron/<config hash>-s0',
+                      str(folder))
+  monkeypatch.chdir(mini_data)  # where runs/ is does not matter
+  exec(text, {})
+
+
+def test_nothing_in_the_folder_changes(folder):
+  def state():
+    return {path: path.stat().st_mtime_ns for path in folder.rglob('*')}
+  before = state()
+  lra.load(folder).predict(['[MAX 2 9 ]'])
+  assert state() == before
+
+
+@pytest.mark.parametrize('examples, words', [
+    (['[MAX 2 9 ]', '[MAX 2 x ]'], "Example 1 is none of listops_mini.*'x'"),
+    (['[MAX 2 9'], 'not one complete expression'),
+    ([3], 'Example 0'),
+    ('[MAX 2 9 ]', r'put this one in \[ \]')])
+def test_what_is_no_example_is_named(trained, examples, words):
+  with pytest.raises(UserError, match=words):
+    trained.predict(examples)
+
+
+def test_no_examples_have_no_predictions(trained):
+  assert trained.predict([]) == []
+
+
+@pytest.mark.parametrize('name, spoil, words', [
+    ('none', None, 'is not the directory of a run'),
+    ('new', 'checkpoints', 'has no checkpoint yet'),
+    ('empty', 'checkpoints/last', 'has no checkpoint yet')])
+def test_a_folder_without_a_model_is_named(
+    folder, tmp_path, name, spoil, words):
+
+  if spoil:
+    shutil.copytree(folder, tmp_path / name)
+    shutil.rmtree(tmp_path / name / spoil)
+  with pytest.raises(UserError, match=words):
+    lra.load(tmp_path / name)
+
+
+def test_texts_pairs_and_images_become_what_data_sets_hold(tmp_path):
+  rng = np.random.default_rng(0)
+  text = encode.split(tasks.get('text'), ['Ünï', b'\x00\xff'])
+  assert [text.document(i) for i in (0, 1)] == [
+      'Ünï'.encode(), b'\x00\xff']
+  pair = encode.split(tasks.get('retrieval_rfc'), [('a', 'b'), ('c', 'd')])
+  assert [pair.document(i) for i in pair.pairs[1]] == [b'c', b'd']
+  grey = rng.integers(0, 256, (32, 32), np.uint8)
+  Image.fromarray(grey).save(tmp_path / 'x.png')
+  for image in (grey, tmp_path / 'x.png'):
+    split = encode.split(tasks.get('image'), [image])
+    assert split.document(0) == grey.tobytes()
+  # 0.2989 R + 0.587 G + 0.114 B of one colour is that colour, but for rounding.
+  colour = np.repeat(grey[..., None], 3, axis=-1)
+  codes = encode.split(tasks.get('image'), [colour]).tokens.reshape(32, 32)
+  assert np.abs(codes.astype(int) - grey).max() <= 1
+  small_one = encode.split(tasks.get('image_mini'), [grey]).tokens
+  np.testing.assert_allclose(
+      small_one.reshape(16, 16), grey.reshape(16, 2, 16, 2).mean((1, 3)),
+      atol=0.5)
+  with pytest.raises(UserError, match='32 x 32 pixels, not 64 x 64'):
+    encode.split(tasks.get('pathfinder64'), [grey])
+
+
+def test_classes_have_their_names():
+  assert encode.names(tasks.get('text_mini')) == ('negative', 'positive')
+  assert encode.names(tasks.get('image'))[3] == 'cat'
+  assert encode.names(tasks.get('listops'))[7] == '7'
+  for task in tasks.TASKS.values():
+    assert len(encode.names(task)) == task.num_classes
+
+
+def test_the_command_line_evaluates_and_predicts(folder, mini_data, tmp_path):
+  _, texts = _expressions(mini_data, 3)
+  (tmp_path / 'x.txt').write_text('\n'.join(texts) + '\n')
+  done = _run(f'--predict={tmp_path / "x.txt"}', str(folder))
+  assert done.returncode == 0, done.stderr
+  lines = [line.split('\t') for line in done.stdout.splitlines()]
+  want = lra.load(folder).predict(texts)
+  assert [line[0] for line in lines] == [p.name for p in want]
+  assert [line[2][:20] for line in lines] == [text[:20] for text in texts]
+  accuracy = files.read_json(folder / 'result.json')['test']['accuracy']
+  assert f'{accuracy:.4f}  (recorded {accuracy:.4f})' in (
+      inspection.evaluate(folder))
+
+
+def _record(path, right, **changes):
+  """A finished run of 10 answers, with what its config changes."""
+  record = json.loads((pathlib.Path(__file__).parent / 'report' / 'data'
+                       / 'result.json').read_text())
+  record['test'] |= {
+      'accuracy': sum(right) / 10, 'correct': bits.pack(right),
+      'confusion': [[sum(right), 10 - sum(right)], [0, 0]]}
+  record['config']['train'] |= changes
+  path.write_text(json.dumps(record))
+  return path
+
+
+def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
+  a = _record(tmp_path / 'a.json', [True] * 9 + [False])
+  b = _record(tmp_path / 'b.json', [False] * 9 + [True], learning_rate=7.5)
+  lines = inspection.compare(a, b).splitlines()
+  assert lines[1].split() == ['train.learning_rate', 'unset', '7.5']
+  assert 'B - A: -80.00 points' in lines
+  assert 'right in A only: 9; in B only: 1' in lines
+  # 2 (1 + 10) / 2^10
+  assert lines[-1].startswith('p = 0.0215 (McNemar, exact')
+  assert 'can be told apart' in lines[-1]
+  assert 'cannot be told apart' in inspection.compare(a, a)
+
+
+@pytest.mark.parametrize('flags, words', [
+    (['--compare', 'a.json'], ['A B', 'a.json']),
+    (['--compare', 'a.json', 'b.json'], ['a.json', 'does not exist']),
+    (['--predict=x.txt'], ['RUN']),
+    (['--evaluate=nowhere'], ['nowhere', 'config.json']),
+    ([MINI, 'word'], ['word', '--'])])
+def test_bad_requests_are_one_sentence(flags, words):
+  _one_sentence(_run(*flags), *words)
