@@ -11,7 +11,7 @@ of each head, divided by sqrt(Dh) as elsewhere here, and values are projected.
 Equation: a_ij = exp(-(j - p_i)^2 / (2 sigma^2)) times the softmax over
   { j : |j - p_i| <= D } of q_i k_j / sqrt(Dh), sigma = D / 2,
   p_i = L sigmoid(v^T tanh(W x_i)), L the number of tokens
-Source: Luong et al. 2015, arXiv 1508.04025, eq. 8-10
+Source: Luong et al. 2015, arXiv 1508.04025, section 3.2, eq. 9-10
 """
 
 import flax.linen as nn
