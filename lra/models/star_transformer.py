@@ -4,9 +4,11 @@ Within one mixer, in each of T rounds, every token's satellite attends to its
 neighbours, itself, its embedding (the mixer's input) and the relay; then the
 relay attends to itself and all satellites. The relay begins as the mean of the
 embeddings. Neighbours are those among the tokens: padding is left out, and the
-first and the last token are neighbours. (The released code has no ring: beyond
-the ends it puts zeros, which are attended to.) The output is the satellites'
-last state; the relay's last update, which nothing would read, is left out.
+first and the last token are neighbours. The output is the satellites' last
+state; the relay's last update, which nothing would read, is left out. (The
+released code has no ring: beyond the ends it puts zeros, which are attended
+to. It normalises satellites before they attend, has a leaky ReLU, and pools
+the relay with them.)
 
 Rounds have projections of their own, as in the released code, so T rounds have
 2T - 1 times the parameters of a Transformer's mixer.
