@@ -25,7 +25,11 @@ from lra.nn.patterns import Pattern
 
 
 class Heads(NamedTuple):
-  """Queries, keys and values, each [B, L, H, Dh]."""
+  """Queries, keys and values, each [B, L, H, Dh].
+
+  Keys and values may be fewer, [B, L, G, Dh]: consecutive groups of H / G
+  queries then share them.
+  """
   q: jax.Array
   k: jax.Array
   v: jax.Array
@@ -43,6 +47,9 @@ def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
     [B, L, H, Dh] in the dtype of `v`, 0 at queries that see no token.
   """
   B, L, H, _ = qkv.q.shape
+  num_logits = B * H * L * pattern.num_keys(L)
+  qkv = Heads(*(jnp.moveaxis(x, 2, 0) for x in qkv))
+  tables = _tables(pattern, H)
 
   def one_head(qkv, table_NxR):
     rows = jax.vmap(lambda qkv, mask_L: _sequence(
@@ -53,15 +60,31 @@ def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
     return jnp.concatenate(
         [_rows(few, mask_BxL), rows[:, pattern.global_queries:]], 1)
 
-  o_HxBxLxDh = partials.over_heads(
-      one_head, Heads(*(jnp.moveaxis(x, 2, 0) for x in qkv)),
-      _tables(pattern, H), num_logits=B * H * L * pattern.num_keys(L))
+  def one_group(qkv, tables_JxNxR):
+    # Keys and values are outside what is mapped: not copied for each head.
+    return partials.over_heads(
+        lambda q, table_NxR: one_head(qkv._replace(q=q), table_NxR),
+        qkv.q, tables_JxNxR, num_logits=num_logits)
+
+  groups = len(qkv.k)
+  if groups == H:
+    o_HxBxLxDh = partials.over_heads(
+        one_head, qkv, tables, num_logits=num_logits)
+  else:
+    q, tables = jax.tree.map(
+        lambda x: x.reshape(groups, H // groups, *x.shape[1:]),
+        (qkv.q, tables))
+    o_HxBxLxDh = jax.vmap(one_group)(qkv._replace(q=q), tables).reshape(
+        qkv.q.shape)
   return jnp.moveaxis(o_HxBxLxDh, 0, 2)
 
 
 def attend_in_groups(qkv: Heads, mask_BxL: jax.Array,
                      patterns: tuple[Pattern, ...]) -> jax.Array:
-  """`attend` with the heads dealt out evenly, in order, to the patterns."""
+  """`attend` with the heads dealt out evenly, in order, to the patterns.
+
+  Keys may be fewer than queries under a single pattern only.
+  """
   groups = np.array_split(np.arange(qkv.q.shape[2]), len(patterns))
   return jnp.concatenate([
       attend(Heads(*(x[:, :, g[0]:g[-1] + 1] for x in qkv)), mask_BxL, pattern)
@@ -133,10 +156,12 @@ def _window(qkv, mask_L, pattern) -> Partial:
   q, k, v, mask = (to_blocks(x, pattern.block, pattern.dilation)
                    for x in (*qkv, mask_L))
   allowed_ExNx1xK = neighbours(mask, offsets)[:, :, None]
+  i = np.arange(pattern.block)
+  j = np.concatenate([i + o * pattern.block for o in offsets])
   if pattern.radius is not None:
-    i = np.arange(pattern.block)
-    j = np.concatenate([i + o * pattern.block for o in offsets])
     allowed_ExNx1xK &= np.abs(i[:, None] - j) <= pattern.radius
+  if pattern.causal:
+    allowed_ExNx1xK &= j <= i[:, None]
   part = partial_softmax(
       q, neighbours(k, offsets), neighbours(v, offsets), scale=_scale(q),
       bias=forbid(allowed_ExNx1xK))

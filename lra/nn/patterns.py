@@ -25,6 +25,7 @@ class Pattern:
     offsets: the window, as blocks relative to the query's own: (0,) is the own
       block, (-1, 0, 1) that and its neighbours, () none.
     radius: if given, only |i - j| <= radius * dilation of the window is seen.
+    causal: whether only j <= i of the window is seen.
     dilation: positions between neighbours of the window: it and its blocks
       then consist of positions equal modulo `dilation`.
     global_keys: number of first positions that are seen by all queries.
@@ -41,6 +42,7 @@ class Pattern:
   block: int = 64
   offsets: tuple[int, ...] = (0,)
   radius: int | None = None
+  causal: bool = False
   dilation: int = 1
   global_keys: int = 0
   global_queries: int = 0
@@ -97,7 +99,7 @@ class Pattern:
     seen &= (i - j) % self.dilation == 0
     if self.radius is not None:
       seen &= np.abs(i - j) <= self.radius * self.dilation
-    return seen
+    return seen & (j <= i) if self.causal else seen
 
   def _random(self, i, j, head):
     if not self.random_blocks:
@@ -108,15 +110,22 @@ class Pattern:
     return seen_NxN[i // self.block, j // self.block]
 
 
-def sliding_window(radius: int, **others) -> Pattern:
-  """|i - j| <= radius * dilation; `others` are fields of `Pattern`."""
+def sliding_window(radius: int, *, causal: bool = False, **others) -> Pattern:
+  """|i - j| <= radius * dilation; `others` are fields of `Pattern`.
+
+  Args:
+    radius: neighbours on either side.
+    causal: whether only those before the query are seen, and itself.
+    **others: as in `Pattern`.
+  """
   # Blocks of half the radius compute 5/4 of the window's keys, each copied
   # five times; smaller ones compute fewer, but copy more. 16: tiny blocks
   # would make tiny matrix products.
   block = max(16, -(-radius // 2))
   reach = -(-radius // block)
-  return Pattern(block=block, offsets=tuple(range(-reach, reach + 1)),
-                 radius=radius, **others)
+  last = 0 if causal else reach
+  return Pattern(block=block, offsets=tuple(range(-reach, last + 1)),
+                 radius=radius, causal=causal, **others)
 
 
 def random_blocks(num_blocks: int, num_random: int, *, reach: int,

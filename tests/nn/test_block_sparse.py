@@ -1,5 +1,6 @@
 """The sparse core against dense softmax."""
 
+import dataclasses
 import functools
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import sparse_oracle
 
+import small
 from lra.nn import block_sparse, partials
 from lra.nn.patterns import Pattern, sliding_window
 
@@ -79,6 +81,7 @@ def test_bfloat16_sums_in_float32():
 @pytest.mark.parametrize('pattern', [
     sliding_window(20, global_keys=4, global_queries=4),
     Pattern(block=4, offsets=(-3, 0, 2), dilation=5),
+    Pattern(block=4, offsets=(-2, 0, 1), causal=True, dilation=3),
     Pattern(block=8, offsets=(), summary=(6, 6), global_keys=1)])
 def test_any_length(pattern, length):
   qkv, mask = draw(length, max(length - 5, 0), length=length)
@@ -109,3 +112,42 @@ def test_random_blocks_of_another_length_are_refused():
   qkv, mask = draw(20, length=20, dtype=np.float32)
   with pytest.raises(ValueError, match='8 blocks'):
     attend(*qkv, mask, EVERYTHING)
+
+
+@pytest.mark.parametrize('one_by_one', [
+    False, mixer_oracle.full(True)])
+@pytest.mark.parametrize('groups', [1, 2])
+def test_queries_that_share_keys(monkeypatch, groups, one_by_one):
+  """As if the keys and values of a group were copied for each query head."""
+  if one_by_one:
+    monkeypatch.setattr(partials, 'MANY_LOGITS', 0)
+  rng = np.random.default_rng(0)
+  q = rng.normal(size=(2, 61, 4, 4)).astype(np.float32)
+  k, v = rng.normal(size=(2, 2, 61, groups, 4)).astype(np.float32)
+  mask = np.arange(61) < np.array([61, 30])[:, None]
+  pattern = dataclasses.replace(
+      EVERYTHING, random_blocks=2 * EVERYTHING.random_blocks)
+
+  def loss(q, k, v):
+    o = block_sparse.attend(block_sparse.Heads(q, k, v), mask, pattern)
+    return jnp.sin(o).sum(), o
+
+  def copied(q, k, v):
+    return loss(q, *(jnp.repeat(x, 4 // groups, axis=2) for x in (k, v)))
+
+  got, want = (jax.jit(jax.grad(f, (0, 1, 2), has_aux=True))(q, k, v)
+               for f in (loss, copied))
+  small.assert_close(got, want)
+
+
+def test_shared_keys_are_not_copied():
+  """Blocks of neighbours of one head of keys, not of all heads."""
+  def temporaries(heads):
+    q, k = (jax.ShapeDtypeStruct((1, 512, h, 64), jnp.float32)
+            for h in (8, heads))
+    mask = jax.ShapeDtypeStruct((1, 512), bool)
+    return jax.jit(lambda q, k, v, mask: block_sparse.attend(
+        block_sparse.Heads(q, k, v), mask, sliding_window(16))).lower(
+            q, k, k, mask).compile().memory_analysis().temp_size_in_bytes
+
+  assert temporaries(1) < 0.6 * temporaries(8)

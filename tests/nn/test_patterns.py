@@ -22,7 +22,8 @@ def sees(p, i, j):
   place_i, place_j = i // p.dilation, j // p.dilation
   return (i % p.dilation == j % p.dilation and
           place_j // p.block - place_i // p.block in p.offsets and
-          (p.radius is None or abs(place_i - place_j) <= p.radius))
+          (p.radius is None or abs(place_i - place_j) <= p.radius) and
+          (not p.causal or j <= i))
 
 
 @pytest.mark.parametrize('pattern', [
@@ -33,6 +34,8 @@ def sees(p, i, j):
     Pattern(block=10, random_blocks=RANDOM, global_keys=1, global_queries=2),
     patterns.sliding_window(37),
     patterns.sliding_window(5, dilation=2),
+    patterns.sliding_window(5, causal=True, dilation=2),
+    Pattern(block=6, offsets=(-1, 0, 1), causal=True, global_keys=2),
 ])
 def test_mask_is_the_definition(pattern):
   want = sparse_oracle.matrix(40, lambda i, j: sees(pattern, i, j))

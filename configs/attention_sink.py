@@ -1,0 +1,20 @@
+"""Attention sinks (arXiv 2309.17453): a window and the first tokens.
+
+python run_lra.py --config=configs/attention_sink.py:listops_mini
+
+4 sinks, as in the paper (section 3.2), and the window of
+`configs/sliding_window.py`. Under CLS pooling the CLS token hears its
+neighbours only; to let the whole sequence be heard add
+--config.encoder.pooling=mean.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'attention_sink'
+  config.model.radius = base.by_size(config, 256, mini=32)
+  config.model.num_sinks = 4
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
+  return config

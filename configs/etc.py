@@ -1,0 +1,20 @@
+"""ETC (arXiv 2004.08483): a window with relative positions, global tokens.
+
+python run_lra.py --config=configs/etc.py:listops_mini
+
+84 positions on either side and distances told apart up to 12, as in the
+authors' base model. The global token is CLS, or without it the first.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'etc'
+  config.model.radius = base.by_size(config, 84, mini=16)
+  config.model.num_global = 1
+  config.model.max_distance = 12
+  config.model.sharing = 'all'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
+  return config

@@ -1,0 +1,28 @@
+"""Routing Transformer (arXiv 2003.05997): attention within k-means clusters.
+
+python run_lra.py --config=configs/routing.py:listops_mini
+
+About sqrt(L) clusters of L / clusters queries and keys, which costs least
+(section 4.1), and half of the heads local, as in the paper.
+"""
+
+import math
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'routing'
+  length = base.length(config)
+  config.model.num_clusters = base.derived(
+      lambda L: max(math.isqrt(L), 1), length)
+  config.model.cluster_size = base.derived(
+      lambda L, clusters: -(-L // clusters), length,
+      config.model.get_ref('num_clusters'))
+  config.model.iterations = 3
+  config.model.local_heads = base.derived(
+      lambda heads: heads // 2, config.model.get_ref('num_heads'))
+  config.model.radius = base.by_size(config, 64, mini=16)
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
+  return config

@@ -1,0 +1,18 @@
+"""Sliding window, multi-query (arXiv 1911.02150): one key-value head.
+
+python run_lra.py --config=configs/sliding_window_mqa.py:listops_mini
+
+The window is that of `configs/sliding_window.py`. Under CLS pooling the CLS
+token hears its neighbours only; to let the whole sequence be heard add
+--config.encoder.pooling=mean.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'sliding_window_mqa'
+  config.model.radius = base.by_size(config, 256, mini=32)
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
+  return config

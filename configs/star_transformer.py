@@ -1,0 +1,17 @@
+"""Star-Transformer (arXiv 1902.09113): a ring of neighbours, and a relay.
+
+python run_lra.py --config=configs/star_transformer.py:listops_mini
+
+Two rounds in each mixer: in the second the satellites hear what the relay has
+chosen from all of them.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'star_transformer'
+  config.model.rounds = 2
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
+  return config

@@ -1,0 +1,60 @@
+"""DuoAttention: each head mixes full attention with sinks and a window.
+
+A gate per head, learned, says how much of a head is full attention and how much
+the streaming kind, which sees a window and the first tokens. The paper trains
+the gates of a finished model, with a penalty on their sum, and then makes each
+head one or the other; here they are trained with the rest and stay mixed, so
+all heads are computed both ways: the cost is that of full attention, quadratic
+in L. They are sigmoids, begun at 1/2, where the authors' code clips what is
+begun at 1; and the window looks both ways, where theirs looks back.
+
+Equation: alpha_h softmax(Q K^T / sqrt(Dh)) V + (1 - alpha_h) softmax over
+  { j : |i - j| <= w or j < s } of q_i k_j / sqrt(Dh), alpha_h = sigmoid(g_h)
+Source: Xiao et al. 2024, arXiv 2410.10819, section 2.2
+"""
+
+import flax.linen as nn
+import jax
+
+import kernels
+from lra import fields
+from lra.nn import block_sparse
+from lra.nn.mixer import HeadMixer
+from lra.nn.patterns import Pattern, sliding_window
+
+FAMILY = 'dense'
+COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L w)'
+GROWTH = {'time': 2, 'memory': 1}
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+
+
+class Mixer(HeadMixer):
+  """Full and streaming attention: x [B, L, D], mask [B, L] -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    radius: w, positions seen on either side by streaming attention.
+    num_sinks: s, first positions that it sees too.
+    kernel: of full attention, 'auto' or one of `KERNELS`.
+  """
+  radius: int = fields.argument(256, low=0, high=fields.MANY)
+  num_sinks: int = fields.argument(4, low=0, high=fields.MANY)
+  kernel: str = 'auto'
+
+  op = 'softmax'
+
+  def streaming(self, length: int) -> Pattern:
+    """What the streaming part of all heads sees."""
+    return sliding_window(
+        min(self.radius, length), global_keys=self.num_sinks)
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    full_BxLxHxDh = kernels.sharded(kernels.softmax_attention)(
+        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL, kernel=self.kernel)
+    near_BxLxHxDh = block_sparse.attend(
+        block_sparse.Heads(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh), mask_BxL,
+        self.streaming(mask_BxL.shape[1]))
+    alpha_Hx1 = jax.nn.sigmoid(
+        self.param('gate', nn.initializers.zeros, (self.num_heads, 1)))
+    o_BxLxHxDh = alpha_Hx1 * full_BxLxHxDh + (1 - alpha_Hx1) * near_BxLxHxDh
+    return o_BxLxHxDh.astype(self.dtype)

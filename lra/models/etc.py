@@ -1,0 +1,189 @@
+"""ETC: a window with relative positions, and global tokens, in four pieces.
+
+The first `num_global` tokens (the CLS token) are the global input, all others
+the long input. Long tokens see the long ones in their window and the global
+ones; global tokens see everything. A key is seen through a learned vector for
+its relation to the query: its distance, cut off at k, among long tokens and
+among global ones; one vector for each of the other two pieces. The paper adds
+global tokens to the input, one for each sentence where there are sentences;
+here there are none to tell, so they are taken from the front.
+
+`sharing` says which of the four pieces have projections of their own: `all`
+share one set; with `sides` the pieces of long queries share one, those of
+global queries another; with `none` each piece has its own keys and values. All
+share the output projection.
+
+Equation: softmax over { j : |i - j| <= r or j global } of
+  q_i (k_j + a_ij) / sqrt(Dh), all j where i is global; a_ij = a_clip(j - i, k)
+  between tokens of one kind
+Source: Ainslie et al. 2020, arXiv 2004.08483, sections 3.1 and 3.2
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lra import fields
+from lra.errors import UserError
+from lra.nn import layers, partials
+from lra.nn.block_sparse import Heads, from_blocks, neighbours, to_blocks
+from lra.nn.mixer import HeadMixer
+from lra.nn.patterns import sliding_window
+
+FAMILY = 'sparse'
+COST = 'O(L r D)'
+GROWTH = {'time': 1, 'memory': 1}
+SHARING = ('all', 'sides', 'none')
+# Whose queries see whose keys.
+PIECES = (('long', 'long'), ('long', 'global'),
+          ('global', 'long'), ('global', 'global'))
+
+
+class Mixer(HeadMixer):
+  """Global-local attention: x [B, L, D], mask [B, L] -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    radius: r, positions that a long token sees on either side.
+    num_global: number of first tokens that are global.
+    max_distance: k, beyond which distances are not told apart.
+    sharing: 'all', 'sides' or 'none'.
+
+  Raises:
+    UserError: unknown sharing, or the heads do not divide the width.
+  """
+  radius: int = fields.argument(84, low=0, high=fields.MANY)
+  num_global: int = fields.argument(1, low=0, high=fields.MANY)
+  max_distance: int = fields.argument(12, low=0, high=fields.MANY)
+  sharing: str = 'all'
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """See `HeadMixer.__call__`."""
+    pieces = self._pieces(x_BxLxD)
+    labels = {side: self._labels(side, pieces['long', 'long'].q)
+              for side in ('long', 'global')}
+    B, L, H, _ = pieces['long', 'long'].q.shape
+
+    def one_head(pieces, labels):
+      return jax.vmap(lambda pieces, mask_L: _sequence(
+          pieces, labels, mask_L, min(self.radius, L)))(pieces, mask_BxL)
+
+    o_HxBxLxDh = partials.over_heads(
+        one_head,
+        jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), pieces),
+        jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), labels),
+        num_logits=B * H * L * (2 * self.radius + 1 + self.num_global))
+    return self.merge(jnp.moveaxis(o_HxBxLxDh, 0, 2), x_BxLxD)
+
+  def _pieces(self, x_BxLxD):
+    """Queries, keys and values of each of `PIECES`."""
+    if self.sharing not in SHARING:
+      raise UserError(f'Unknown config.model.sharing {self.sharing!r}: choose '
+                      f'one of {", ".join(SHARING)}.')
+    inputs = {'long': x_BxLxD, 'global': x_BxLxD[:, :self.num_global]}
+    heads = self.num_heads, layers.head_width(self.qkv_width, self.num_heads)
+    made = {}
+
+    def project(side, name):
+      if name not in made:
+        made[name] = layers.Projection(
+            x_BxLxD.shape[-1:], heads, self.dtype, self.qkv_bias, name=name)
+      return made[name](inputs[side])
+
+    def piece(queries, keys):
+      own = '' if self.sharing == 'all' else f'{queries}_'
+      own_keys = f'{own}{keys}_' if self.sharing == 'none' else own
+      return Heads(project(queries, f'{own}query'),
+                   project(keys, f'{own_keys}key'),
+                   project(keys, f'{own_keys}value'))
+
+    return {pair: piece(*pair) for pair in PIECES}
+
+  def _labels(self, side, q_BxLxHxDh):
+    """Vectors a by distance, from -k on; the last is of the other side's keys.
+
+    [2 k + 2, H, Dh] for the queries of one side.
+    """
+    shape = (2 * self.max_distance + 2, *q_BxLxHxDh.shape[2:])
+    return self.param(f'{side}_labels', nn.initializers.normal(0.02),
+                      shape).astype(self.dtype)
+
+
+def _sequence(pieces, labels, mask_L, radius):
+  """One head of one sequence: [L, Dh]."""
+  v_LxDh = pieces['long', 'long'].v
+  M = len(pieces['global', 'global'].q)
+  long_L = mask_L & (np.arange(len(mask_L)) >= M)
+  parts = [_window(pieces['long', 'long'], labels['long'][:-1], long_L, radius)]
+  if not M:
+    return partials.normalise(parts[0]).astype(v_LxDh.dtype)
+  parts.append(_other(pieces['long', 'global'], labels['long'], mask_L[:M]))
+  rows_LxDh = partials.normalise(partials.merge(parts))
+  top_MxDh = partials.normalise(partials.merge([
+      _globals(pieces['global', 'global'], labels['global'][:-1], mask_L[:M]),
+      _other(pieces['global', 'long'], labels['global'], long_L)]))
+  return jnp.concatenate([top_MxDh, rows_LxDh[M:]]).astype(v_LxDh.dtype)
+
+
+def _scores(q, labels_VxDh):
+  """q a / sqrt(Dh) for all labels, float32 [..., V]."""
+  return q.shape[-1]**-0.5 * jnp.einsum(
+      '...d,vd->...v', q, labels_VxDh, preferred_element_type=jnp.float32)
+
+
+def _attend(qkv, bias) -> partials.Partial:
+  return partials.partial_softmax(
+      *qkv, scale=qkv.q.shape[-1]**-0.5, bias=bias)
+
+
+def _other(qkv, labels_VxDh, mask_K):
+  """Keys of the other side, which all have the last label."""
+  score_Qx1 = _scores(qkv.q, labels_VxDh[-1:])
+  return _attend(qkv, score_Qx1 + partials.forbid(mask_K))
+
+
+def _globals(qkv, labels_VxDh, mask_M):
+  """Global tokens among themselves."""
+  i, k = np.arange(len(mask_M)), len(labels_VxDh) // 2
+  label_MxM = np.clip(i - i[:, None], -k, k) + k
+  return _attend(qkv, jnp.take_along_axis(
+      _scores(qkv.q, labels_VxDh), label_MxM, -1) + partials.forbid(mask_M))
+
+
+def _window(qkv, labels_VxDh, mask_L, radius):
+  """Long tokens among themselves, within the radius."""
+  pattern = sliding_window(radius)
+  offsets, block = pattern.fitting_offsets(len(mask_L)), pattern.block
+  q, k, v, mask = (to_blocks(x, block) for x in (*qkv, mask_L))
+  i = np.arange(block)
+  apart_IxK = np.concatenate([i + o * block for o in offsets]) - i[:, None]
+  allowed_ExNxIxK = neighbours(mask, offsets)[:, :, None] & (
+      np.abs(apart_IxK) <= radius)
+  part = _attend(
+      Heads(q, neighbours(k, offsets), neighbours(v, offsets)),
+      _by_distance(_scores(q, labels_VxDh), apart_IxK) +
+      partials.forbid(allowed_ExNxIxK))
+  return jax.tree.map(lambda x: from_blocks(x, len(mask_L)), part)
+
+
+def _by_distance(scores_xIxV, apart_IxK):
+  """Scores of labels -> those of pairs, [..., I, V] -> [..., I, K].
+
+  The distances of one row are those of the row above, less one: a row of all of
+  them, cut a place further left in each, by reshaping. Gathering is slow on a
+  CPU.
+  """
+  block, keys = apart_IxK.shape
+  k = scores_xIxV.shape[-1] // 2
+  first, last = apart_IxK[-1, 0], apart_IxK[0, -1]
+  low, high = max(first, -k), min(last, k)
+  lead = scores_xIxV.shape[:-1]
+  row = jnp.concatenate([
+      jnp.broadcast_to(scores_xIxV[..., :1], (*lead, low - first)),
+      scores_xIxV[..., low + k:high + k + 1],
+      # One more than there are distances, so that rows shift.
+      jnp.broadcast_to(scores_xIxV[..., -1:], (*lead, last - high + 1))], -1)
+  flat = row.reshape(*lead[:-1], -1)[..., block - 1:-1]
+  return flat.reshape(*lead, -1)[..., :keys]

@@ -1,0 +1,135 @@
+"""Local-p attention: each token predicts where to look, and looks around it.
+
+Every head of every token predicts a centre among the tokens, which are counted
+from 0, padding left out; it attends to those within D of the centre, and a
+Gaussian around the centre weighs what softmax gave them. The centre is learned
+through the Gaussian; which tokens are in the window has no gradient. Luong's
+decoder attends so, with one head, to the states of an encoder; here a sequence
+attends to itself. The score is Luong's general one, h^T W s, with W = Wq Wk^T
+of each head, divided by sqrt(Dh) as elsewhere here, and values are projected.
+
+Equation: a_ij = exp(-(j - p_i)^2 / (2 sigma^2)) times the softmax over
+  { j : |j - p_i| <= D } of q_i k_j / sqrt(Dh), sigma = D / 2,
+  p_i = L sigmoid(v^T tanh(W x_i)), L the number of tokens
+Source: Luong et al. 2015, arXiv 1508.04025, section 3.2, eq. 9-10
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra import fields
+from lra.nn import layers, partials, tokens
+from lra.nn.mixer import HeadMixer
+
+FAMILY = 'sparse'
+COST = 'O(L D^2 + L w D) for windows of w'
+GROWTH = {'time': 1, 'memory': 1}
+
+CHUNK = 128  # queries whose windows are in memory at a time
+
+
+class Mixer(HeadMixer):
+  """Local-p attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    half_width: D of the equation, tokens seen on either side of the centre.
+  """
+  half_width: int = fields.argument(10, low=1, high=fields.MANY)
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """See `HeadMixer.__call__`."""
+    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = self.project(x_BxLxD)
+    o_BxLxHxDh = local_attention(
+        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL,
+        self._centres(x_BxLxD, mask_BxL), self.half_width)
+    return self.merge(o_BxLxHxDh, x_BxLxD)
+
+  def _centres(self, x_BxLxD, mask_BxL):
+    """p, float32 [B, L, H].
+
+    In float32 throughout: a place among thousands has more digits than a
+    bfloat16.
+    """
+    hidden_BxLxHxDh = jnp.tanh(layers.project_heads(
+        x_BxLxD, self.num_heads, self.qkv_width, jnp.float32, 'centre',
+        self.qkv_bias))
+    H, Dh = hidden_BxLxHxDh.shape[2:]
+    score_HxDh = self.param(
+        'centre_score', nn.initializers.normal(Dh**-0.5), (H, Dh))
+    share_BxLxH = jax.nn.sigmoid(
+        jnp.einsum('blhk,hk->blh', hidden_BxLxHxDh, score_HxDh))
+    return mask_BxL.sum(1)[:, None, None] * share_BxLxH
+
+
+def local_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
+                    v_BxLxHxDh: jax.Array, mask_BxL: jax.Array,
+                    centre_BxLxH: jax.Array, half_width: int) -> jax.Array:
+  """Attention around given centres; no more than `CHUNK` windows at a time.
+
+  Args:
+    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: logits are scaled by Dh**-0.5.
+    mask_BxL: bool, True = token; other keys are neither seen nor counted.
+    centre_BxLxH: float32, in units of tokens, the first of which is at 0.
+    half_width: tokens seen on either side of a centre.
+
+  Returns:
+    [B, L, H, Dh] in the dtype of `v`; 0 where there is no token.
+  """
+  L = mask_BxL.shape[1]
+  order_BxL, _, count_B = tokens.first(mask_BxL)
+  # In float32, as are the sums over windows of their gradients.
+  k_BxHxLxDh, v_BxHxLxDh = (
+      tokens.take(x, order_BxL).swapaxes(1, 2).astype(jnp.float32)
+      for x in (k_BxLxHxDh, v_BxLxHxDh))
+  size = min(2 * half_width + 1, L)
+
+  @jax.checkpoint
+  def chunk(q_BxHxCxDh, centre_BxHxC):
+    start_BxHxC = jnp.clip(
+        jnp.ceil(centre_BxHxC - half_width), 0, L - size).astype(jnp.int32)
+    k, v = (_windows(x, start_BxHxC, size) for x in (k_BxHxLxDh, v_BxHxLxDh))
+    j_BxHxCxW = start_BxHxC[..., None] + jnp.arange(size)
+    apart_BxHxCxW = j_BxHxCxW - centre_BxHxC[..., None]
+    seen_BxHxCxW = (jnp.abs(apart_BxHxCxW) <= half_width) & (
+        j_BxHxCxW < count_B[:, None, None, None])
+    logits_BxHxCxW = jnp.einsum(
+        'bhcd,bhcwd->bhcw', q_BxHxCxDh.astype(jnp.float32), k
+    ) * q_BxHxCxDh.shape[-1]**-0.5
+    weights_BxHxCxW = jax.nn.softmax(
+        logits_BxHxCxW + partials.forbid(seen_BxHxCxW))
+    gauss_BxHxCxW = jnp.exp(-2 * jnp.square(apart_BxHxCxW / half_width))
+    weights_BxHxCxW *= jnp.where(seen_BxHxCxW, gauss_BxHxCxW, 0)
+    return jnp.einsum('bhcw,bhcwd->bhcd', weights_BxHxCxW, v)
+
+  o_BxHxLxDh = _over_chunks(chunk, q_BxLxHxDh.swapaxes(1, 2),
+                            centre_BxLxH.swapaxes(1, 2))
+  return o_BxHxLxDh.swapaxes(1, 2).astype(v_BxLxHxDh.dtype)
+
+
+def _windows(x_BxHxLxDh, start_BxHxC, size):
+  """[B, H, C, W, Dh]: W = `size` positions from each start on."""
+  def one(x_LxDh, start):
+    return jax.lax.dynamic_slice_in_dim(x_LxDh, start, size)
+
+  return jax.vmap(jax.vmap(jax.vmap(one, (None, 0))))(x_BxHxLxDh, start_BxHxC)
+
+
+def _over_chunks(function, *arrays_BxHxL):
+  """A function of C queries, [B, H, C, ...], for all L, one chunk at a time."""
+  L = arrays_BxHxL[0].shape[2]
+  chunk = min(CHUNK, L)
+
+  def split(x_BxHxL):
+    B, H, _, *rest = x_BxHxL.shape
+    padded = jnp.pad(
+        x_BxHxL, ((0, 0), (0, 0), (0, -L % chunk), *[(0, 0)] * len(rest)))
+    return jnp.moveaxis(padded.reshape(B, H, -1, chunk, *rest), 2, 0)
+
+  o_NxBxHxC = jax.lax.map(
+      lambda x: function(*x), tuple(split(x) for x in arrays_BxHxL))
+  o_BxHxNxC = jnp.moveaxis(o_NxBxHxC, 0, 2)
+  B, H, _, _, *rest = o_BxHxNxC.shape
+  return o_BxHxNxC.reshape(B, H, -1, *rest)[:, :, :L]

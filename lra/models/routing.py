@@ -1,0 +1,169 @@
+"""Routing Transformer: attention within clusters of queries and keys.
+
+Queries and keys are normalised and clustered by k-means with shared centroids;
+each cluster takes the w queries and the w keys nearest to its centroid, whether
+or not another is nearer to them, and these attend to each other. A query in
+several clusters receives the mean of their outputs, one in none receives 0. As
+in the paper some heads see a window instead.
+
+The centroids differ from the paper's. There they are one set for all
+sequences, moved by a running average of training's tokens. A mixer here keeps
+no state from step to step, so each sequence has its own: from directions drawn
+once, kept in `constants`, a few steps of k-means over its own tokens. Nothing
+of this has a gradient, here as there: queries and keys learn by the attention
+in their clusters.
+
+Equation: mean over { c : i in Q_c } of the softmax over { j in K_c } of
+  q_i k_j / sqrt(Dh), of values v_j; Q_c, K_c the w tokens with the largest
+  mu_c q_i, mu_c k_j, q and k after LayerNorm without parameters
+Source: Roy et al. 2020, arXiv 2003.05997, section 4.1 and algorithm 1
+"""
+
+import jax
+import jax.numpy as jnp
+
+from lra import fields
+from lra.errors import UserError
+from lra.nn import block_sparse, partials
+from lra.nn.block_sparse import Heads
+from lra.nn.mixer import HeadMixer
+from lra.nn.patterns import sliding_window
+
+FAMILY = 'sparse'
+COST = 'O(L c D + c w^2 D) for c clusters of w: O(L sqrt(L) D) at its best'
+GROWTH = {'time': 1.5, 'memory': 1.5}
+
+
+class Mixer(HeadMixer):
+  """Attention within clusters: x [B, L, D], mask [B, L] -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    num_clusters: c.
+    cluster_size: w; the paper takes L / c.
+    iterations: steps of k-means.
+    local_heads: how many heads, the first ones, see a window instead.
+    radius: positions that these see on either side.
+
+  Raises:
+    UserError: no head is left, or the heads do not divide the width.
+  """
+  num_clusters: int = fields.argument(64, low=1, high=fields.MANY)
+  cluster_size: int = fields.argument(64, low=1, high=fields.MANY)
+  iterations: int = fields.argument(3, low=0, high=1000)
+  local_heads: int = fields.argument(0, low=0, high=fields.MANY)
+  radius: int = fields.argument(64, low=0, high=fields.MANY)
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    local, L = self.local_heads, mask_BxL.shape[1]
+    if local >= self.num_heads:
+      raise UserError(
+          f'config.model.local_heads={local} leaves none of '
+          f'config.model.num_heads={self.num_heads} to route: choose fewer.')
+    qkv = Heads(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh)
+    near, far = (Heads(*(x[:, :, part] for x in qkv)) for part in (
+        slice(local), slice(local, None)))
+    o_BxLxHxDh = clustered_attention(
+        _normalise(far.q), _normalise(far.k), far.v, mask_BxL,
+        self._directions(far.q.shape), self.cluster_size, self.iterations)
+    if not local:
+      return o_BxLxHxDh
+    near_BxLxHxDh = block_sparse.attend(
+        near, mask_BxL, sliding_window(min(self.radius, L)))
+    return jnp.concatenate([near_BxLxHxDh, o_BxLxHxDh], 2)
+
+  def _directions(self, shape):
+    """Where the centroids begin, [H, C, Dh]."""
+    *_, H, Dh = shape
+    return self.variable(
+        'constants', 'directions', lambda: _unit(jax.random.normal(
+            self.make_rng('params'), (H, self.num_clusters, Dh)))).value
+
+
+def clustered_attention(
+    q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
+    mask_BxL: jax.Array, directions_HxCxDh: jax.Array, size: int,
+    iterations: int) -> jax.Array:
+  """Attention within clusters of normalised queries and keys.
+
+  Args:
+    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: logits are scaled by Dh**-0.5.
+    mask_BxL: bool, True = token; others are in no cluster.
+    directions_HxCxDh: float32, where the centroids begin.
+    size: most queries, and most keys, of a cluster.
+    iterations: steps of k-means.
+
+  Returns:
+    [B, L, H, Dh] in the dtype of `v`; 0 at queries in no cluster.
+  """
+  B, L, H, _ = q_BxLxHxDh.shape
+  C, size = directions_HxCxDh.shape[1], min(size, L)
+
+  def one_head(qkv, directions_CxDh):
+    def sequence(qkv, mask_L):
+      centroids_CxDh = kmeans(
+          jnp.concatenate([qkv.q, qkv.k]), jnp.tile(mask_L, 2),
+          directions_CxDh, iterations)
+      return _sequence(qkv, mask_L, centroids_CxDh, size)
+
+    return jax.vmap(sequence)(qkv, mask_BxL)
+
+  o_HxBxLxDh = partials.over_heads(
+      one_head, Heads(*(jnp.moveaxis(x, 2, 0) for x in (
+          q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh))),
+      directions_HxCxDh, num_logits=B * H * C * (size**2 + L))
+  return jnp.moveaxis(o_HxBxLxDh, 0, 2)
+
+
+def kmeans(x_TxDh: jax.Array, mask_T: jax.Array, centroids_CxDh: jax.Array,
+           iterations: int) -> jax.Array:
+  """Spherical k-means: centroids of length 1, float32; without a gradient.
+
+  A centroid moves to the direction of the sum of the vectors that it has the
+  largest product with; one without vectors stays.
+  """
+  x_TxDh = jnp.where(mask_T[:, None], jax.lax.stop_gradient(
+      x_TxDh.astype(jnp.float32)), 0)
+
+  def step(_, centroids_CxDh):
+    scores_TxC = x_TxDh @ centroids_CxDh.T
+    own_TxC = scores_TxC == scores_TxC.max(1, keepdims=True)
+    own_TxC &= mask_T[:, None]
+    sums_CxDh = own_TxC.astype(jnp.float32).T @ x_TxDh
+    return jnp.where(own_TxC.any(0)[:, None], _unit(sums_CxDh), centroids_CxDh)
+
+  return jax.lax.fori_loop(0, iterations, step, centroids_CxDh)
+
+
+def _sequence(qkv, mask_L, centroids_CxDh, size):
+  """One head of one sequence: [L, Dh]."""
+
+  def nearest(x_LxDh):
+    scores_CxL = centroids_CxDh @ jax.lax.stop_gradient(
+        x_LxDh.astype(jnp.float32)).T
+    return jax.lax.top_k(
+        jnp.where(mask_L, scores_CxL, -jnp.inf), size)[1]
+
+  queries_CxW, keys_CxW = nearest(qkv.q), nearest(qkv.k)
+  part = partials.partial_softmax(
+      qkv.q[queries_CxW], qkv.k[keys_CxW], qkv.v[keys_CxW],
+      scale=qkv.q.shape[-1]**-0.5,
+      bias=partials.forbid(mask_L[keys_CxW])[:, None])
+  here_CxW = mask_L[queries_CxW]
+  o_CxWxDh = jnp.where(here_CxW[..., None], partials.normalise(part), 0)
+  sum_LxDh = jnp.zeros(qkv.q.shape, jnp.float32).at[queries_CxW].add(o_CxWxDh)
+  times_L = jnp.zeros(mask_L.shape, jnp.float32).at[queries_CxW].add(here_CxW)
+  return (sum_LxDh / jnp.maximum(times_L, 1)[:, None]).astype(qkv.v.dtype)
+
+
+def _normalise(x):
+  """LayerNorm over the last axis, without parameters, in float32 arithmetic."""
+  y = x.astype(jnp.float32)
+  y -= y.mean(-1, keepdims=True)
+  return (y * jax.lax.rsqrt(jnp.square(y).mean(-1, keepdims=True) + 1e-6)
+          ).astype(x.dtype)
+
+
+def _unit(x):
+  square = jnp.square(x).sum(-1, keepdims=True)
+  return x * jax.lax.rsqrt(jnp.maximum(square, 1e-12))

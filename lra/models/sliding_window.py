@@ -1,0 +1,33 @@
+"""Sliding window: every position sees its neighbours on both sides.
+
+The window of Longformer without its global tokens, and of Mistral, which looks
+back only, for generation: LRA's tasks are an encoder's, so here it looks both
+ways. One layer reaches w positions away, n layers n w; with CLS pooling the
+class is guessed from what reaches the first position.
+
+Equation: softmax over { j : |i - j| <= w } of q_i k_j / sqrt(Dh)
+Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
+  arXiv 2310.06825, section 2
+"""
+
+from lra import fields
+from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.patterns import Pattern, sliding_window
+
+FAMILY = 'sparse'
+COST = 'O(L w D)'
+GROWTH = {'time': 1, 'memory': 1}
+
+
+class Mixer(PatternMixer):
+  """Attention to neighbours: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    radius: w, positions seen on either side.
+  """
+  radius: int = fields.argument(256, low=0, high=fields.MANY)
+
+  def patterns(self, length: int) -> tuple[Pattern, ...]:
+    """The pattern of all heads."""
+    # Beyond the length there is nothing.
+    return (sliding_window(min(self.radius, length)),)

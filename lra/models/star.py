@@ -1,0 +1,38 @@
+"""Star Attention: blocks that see themselves and the first, the anchor.
+
+Phase 1: every token attends to its own block and to the anchor block. Phase 2:
+the query tokens attend to all. The paper computes this by merging the
+softmaxes of the machines that hold the blocks, by their log-sum-exp, which is
+the softmax over all keys; so it is computed here. The paper's query comes after
+the context, which does not see it, and both look back only. Here the query
+tokens are the first ones, the CLS token for instance, part of the anchor block;
+and both phases look both ways.
+
+Equation: softmax over { j : floor(j / b) in {floor(i / b), 0} } of
+  q_i k_j / sqrt(Dh); all j where i < query tokens
+Source: Acharya et al. 2024, arXiv 2411.17116, section 2 and algorithms 1-2
+"""
+
+from lra import fields
+from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.patterns import Pattern
+
+FAMILY = 'sparse'
+COST = 'O(L b D)'
+GROWTH = {'time': 1, 'memory': 1}
+
+
+class Mixer(PatternMixer):
+  """Own and anchor block: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    block_size: b, positions in a block, the anchor block among them.
+    num_queries: first positions, which see everything.
+  """
+  block_size: int = fields.argument(512, low=1, high=fields.MANY)
+  num_queries: int = fields.argument(1, low=0, high=fields.MANY)
+
+  def patterns(self, length: int) -> tuple[Pattern, ...]:
+    """The pattern of all heads."""
+    return (Pattern(block=self.block_size, global_keys=self.block_size,
+                    global_queries=self.num_queries),)

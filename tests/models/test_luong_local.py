@@ -1,0 +1,70 @@
+"""Local-p attention against its equation over all pairs."""
+
+import mixer_oracle
+import numpy as np
+import pytest
+
+import small
+from lra.models import luong_local
+from lra.models.luong_local import Mixer
+
+
+def _oracle(half_width):
+  def oracle(xp, params, x, mask):
+    q, k, v = (mixer_oracle.heads(xp, x, params[name])
+               for name in ('query', 'key', 'value'))
+    hidden = xp.tanh(mixer_oracle.heads(xp, x, params['centre']))
+    share = 1 / (1 + xp.exp(-(hidden * params['centre_score']).sum(-1)))
+    outs = []
+    for b, row in enumerate(mask):
+      at = np.flatnonzero(row)  # token n is at position at[n]
+      apart = np.arange(len(at)) - (len(at) * share[b])[..., None]
+      seen = abs(apart) <= half_width
+      logits = xp.einsum('lhd,shd->lhs', q[b], k[b, at]) * q.shape[-1]**-0.5
+      e = xp.where(seen, xp.exp(logits), 0)
+      weights = e / e.sum(-1, keepdims=True) * xp.exp(
+          -apart**2 / (2 * (half_width / 2)**2))
+      outs.append(xp.einsum('lhs,shd->lhd', weights, v[b, at]))
+    return mixer_oracle.merge(xp, xp.stack(outs), params['out'])
+
+  return oracle
+
+
+def _draw(mixer):
+  """Tokens with holes between them, and centres all over the sequence."""
+  x, mask = mixer_oracle.ragged(61, 40, 1, width=12)
+  mask &= (np.arange(61) % 7 != 3) | (np.arange(61) < 1)
+  variables = mixer_oracle.init(mixer, x, mask)
+  variables['params']['centre_score'] *= 4
+  return x, mask, variables
+
+
+@pytest.mark.parametrize('half_width,chunk', [
+    (3, 16), mixer_oracle.full(1, 128), mixer_oracle.full(40, 7),
+    mixer_oracle.full(2**20, 128)])
+def test_equals_the_equation(monkeypatch, half_width, chunk):
+  monkeypatch.setattr(luong_local, 'CHUNK', chunk)
+  mixer = Mixer(num_heads=2, qkv_width=8, half_width=half_width)
+  x, mask, variables = _draw(mixer)
+  mixer_oracle.check(mixer, _oracle(half_width), x, mask, variables=variables)
+
+
+def test_centres_are_places_among_the_tokens(monkeypatch):
+  mixer = Mixer(num_heads=2, qkv_width=8)
+  x, mask, variables = _draw(mixer)
+  centres = []
+  monkeypatch.setattr(
+      luong_local, 'local_attention',
+      lambda q, k, v, mask, centre, half_width: centres.append(centre) or v)
+  mixer.apply(variables, x, mask, train=False)
+  for row, tokens in zip(np.asarray(centres[0]), mask, strict=True):
+    assert 0 < row[tokens].min() and row[tokens].max() < tokens.sum()
+  assert np.ptp(np.asarray(centres[0])[0][mask[0]]) > 10
+
+
+def test_a_sequence_without_tokens_reads_nothing():
+  mixer = Mixer(num_heads=2, qkv_width=8)
+  x, mask, variables = _draw(mixer)
+  got = mixer_oracle.apply(mixer, variables, x, np.zeros_like(mask))
+  small.assert_close(
+      got, np.broadcast_to(variables['params']['out']['bias'], got.shape))

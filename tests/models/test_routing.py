@@ -1,0 +1,122 @@
+"""Routing attention against dense softmax within the clusters it defines."""
+
+import jax
+import mixer_oracle
+import numpy as np
+import pytest
+import sparse_oracle
+
+import small
+from lra.errors import UserError
+from lra.models import routing
+from lra.models.routing import Mixer
+
+
+def _norm(xp, x):
+  x = x - x.mean(-1, keepdims=True)
+  return x / xp.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+
+
+def _kmeans(x, centroids, iterations):
+  """x [T, Dh], centroids [C, Dh]; one vector after another."""
+  for _ in range(iterations):
+    sums = np.zeros_like(centroids)
+    for vector in x:
+      sums[np.argmax(centroids @ vector)] += vector
+    size = np.linalg.norm(sums, axis=1, keepdims=True)
+    centroids = np.where(size > 0, sums / np.where(size > 0, size, 1),
+                         centroids)
+  return centroids
+
+
+def members_of(params, directions, x, mask, mixer):
+  """Who is in which cluster: queries and keys, each bool [C, B, H, L]."""
+  q, k = (_norm(np, mixer_oracle.heads(np, np.float64(x), params[name]))
+          [:, :, mixer.local_heads:] for name in ('query', 'key'))
+  B, L, H, _ = q.shape
+  members = np.zeros((2, mixer.num_clusters, B, H, L), bool)
+  for b, h in np.ndindex(B, H):
+    at = np.flatnonzero(mask[b])
+    centroids = _kmeans(
+        np.concatenate([q[b, at, h], k[b, at, h]]), np.float64(directions[h]),
+        mixer.iterations)
+    for c, centroid in enumerate(centroids):
+      for kind, y in enumerate((q, k)):
+        order = np.argsort(-(y[b, at, h] @ centroid))
+        members[kind, c, b, h, at[order[:mixer.cluster_size]]] = True
+  return members
+
+
+def _oracle(members, mixer):
+  local = mixer.local_heads
+  near = sparse_oracle.matrix(61, lambda i, j: abs(i - j) <= mixer.radius)
+
+  def oracle(xp, params, x, mask):
+    q, k, v = (mixer_oracle.heads(xp, x, params[name])
+               for name in ('query', 'key', 'value'))
+    o = [sparse_oracle.attend(
+        xp, q[:, :, :local], k[:, :, :local], v[:, :, :local],
+        near & mask[:, None, None, :])]
+    queries, keys = members
+    total = sum(sparse_oracle.attend(
+        xp, _norm(xp, q[:, :, local:]), _norm(xp, k[:, :, local:]),
+        v[:, :, local:], queries[c][..., None] & keys[c][..., None, :])
+                for c in range(len(queries)))
+    times = queries.sum(0).swapaxes(1, 2)[..., None]
+    o.append(total / np.maximum(times, 1))
+    return mixer_oracle.merge(xp, xp.concatenate(o, 2), params['out'])
+
+  return oracle
+
+
+@pytest.mark.parametrize('local,clusters,size', [
+    (1, 4, 9), mixer_oracle.full(0, 3, 30)])
+def test_equals_softmax_within_the_clusters(local, clusters, size):
+  x, mask = mixer_oracle.ragged(*sparse_oracle.LENGTHS, width=12)
+  mixer = Mixer(num_heads=3 if local else 2, qkv_width=12, local_heads=local,
+                num_clusters=clusters, cluster_size=size, radius=5)
+  variables = mixer_oracle.init(mixer, x, mask)
+  members = members_of(
+      variables['params'], variables['constants']['directions'], x, mask, mixer)
+  times = members[0].sum(0)[0]
+  assert times.min() == 0 and times.max() > 1
+  mixer_oracle.check(mixer, _oracle(members, mixer), x, mask,
+                     variables=variables)
+
+
+def test_one_cluster_of_all_is_attention_to_all():
+  rng = np.random.default_rng(0)
+  q, k, v = rng.normal(size=(3, 2, 20, 2, 4))
+  mask = np.arange(20) < np.array([20, 13])[:, None]
+  got = jax.jit(routing.clustered_attention, static_argnums=(5, 6))(
+      *np.float32([q, k, v]), mask, np.ones((2, 1, 4), np.float32), 30, 1)
+  want = sparse_oracle.attend(np, q, k, v, mask[:, None, None, :])
+  mixer_oracle.close(np.asarray(got)[mask], want[mask], 1e-5, 'outputs')
+
+
+def test_centroids_find_the_clusters_that_there_are():
+  rng = np.random.default_rng(0)
+  centres = np.eye(4)[:3]
+  x = np.repeat(centres, 20, 0) + 0.05 * rng.normal(size=(60, 4))
+  start = np.float32(centres + 0.4 * rng.normal(size=(3, 4)))
+  got = jax.jit(routing.kmeans, static_argnums=3)(
+      np.float32(x), np.arange(60) < 59, start, 3)
+  np.testing.assert_allclose(np.sum(got * centres, 1), 1, atol=0.01)
+  np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, atol=1e-5)
+
+
+def test_directions_are_constants_and_of_length_one():
+  x, mask = mixer_oracle.ragged(20, width=12)
+  mixer = Mixer(num_heads=2, qkv_width=12, num_clusters=5)
+  variables = mixer_oracle.init(mixer, x, mask)
+  directions = np.asarray(variables['constants']['directions'])
+  assert directions.shape == (2, 5, 6)
+  small.assert_close(np.linalg.norm(directions, axis=-1), np.ones((2, 5)))
+  assert set(variables['params']) == {'query', 'key', 'value', 'out'}
+
+
+def test_a_head_must_be_left_to_route():
+  x, mask = mixer_oracle.ragged(20, width=12)
+  with pytest.raises(UserError, match='local_heads=2'):
+    mixer_oracle.shapes(Mixer(num_heads=2, qkv_width=12, local_heads=2), x,
+                        mask)
