@@ -17,7 +17,7 @@ ENTRIES = catalogue.read()
 # Parameters, patterns or angles of one padded length, as their docstrings say;
 # and SimpleTRON, whose scale counts the padded positions too.
 MIXES_PADDING = {
-    'bigbird', 'cosformer', 'linformer', 'mlp_mixer', 'simpletron',
+    'bigbird', 'cosformer', 'fnet', 'linformer', 'mlp_mixer', 'simpletron',
     'simpletron_res', 'simpletron_resl', 'sinkhorn', 'sparse_fixed',
     'sparse_strided', 'super', 'synthesizer'}
 
