@@ -35,14 +35,14 @@ def init(mixer, x, mask, seed=0, noise=0.1):
   rng = np.random.default_rng(seed)
   params = jax.tree.map(
       lambda p: np.asarray(p) + noise * rng.normal(size=p.shape).astype('f'),
-      variables['params'])
+      variables.get('params', {}))
   return {**variables, 'params': params}
 
 
 def shapes(mixer, x, mask):
   """Shapes of the mixer's parameters, without computing them."""
   return jax.eval_shape(functools.partial(mixer.init, train=False),
-                        jax.random.key(0), x, mask)['params']
+                        jax.random.key(0), x, mask).get('params', {})
 
 
 def attention(xp, q, k, v, mask, scale):

@@ -14,11 +14,12 @@ from lra.costs import tables
 from lra.report import catalogue
 
 ENTRIES = catalogue.read()
-# Parameters or patterns of one padded length, as their docstrings say; and
-# SimpleTRON, whose scale counts the padded positions too.
+# Parameters, patterns or angles of one padded length, as their docstrings say;
+# and SimpleTRON, whose scale counts the padded positions too.
 MIXES_PADDING = {
-    'bigbird', 'linformer', 'simpletron', 'simpletron_res', 'simpletron_resl',
-    'sinkhorn', 'sparse_fixed', 'sparse_strided', 'super', 'synthesizer'}
+    'bigbird', 'cosformer', 'fnet', 'linformer', 'mlp_mixer', 'simpletron',
+    'simpletron_res', 'simpletron_resl', 'sinkhorn', 'sparse_fixed',
+    'sparse_strided', 'super', 'synthesizer'}
 
 
 def test_the_exceptions_say_so():

@@ -1,0 +1,21 @@
+"""Attention-augmented convolution (arXiv 1904.09925): both side by side.
+
+python run_lra.py --config=configs/aa_conv.py:listops_mini
+
+A quarter of the channels is attention's, with queries twice as wide as values:
+the paper's relation of the two, and the convolution's width of 3. (The paper's
+own shares differ by network; a tenth and a fifth are its commonest.)
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'aa_conv'
+  config.model.value_share = 0.25
+  config.model.key_share = 0.5
+  config.model.conv_width = 3
+  config.model.kernel = 'auto'
+  del config.model.qkv_width  # follows from the shares
+  return config

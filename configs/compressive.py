@@ -1,0 +1,24 @@
+"""Compressive Transformer (arXiv 1911.05507): older segments as summaries.
+
+python run_lra.py --config=configs/compressive.py:listops_mini
+
+A quarter as many summaries as inputs, within the paper's rates of 2 to 4; four
+older segments of 128 tokens, so that summaries are as many as a segment has
+positions, as in the paper. The mini tasks have segments of 8.
+
+The first position of a causal model sees nothing, so sequences are pooled over
+their tokens instead of read from CLS. Where the protocol reads CLS, this is a
+change of it: the row stands apart, and is recorded with --record only.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'compressive'
+  config.model.segment_size = base.by_size(config, 128, mini=8)
+  config.model.memory_segments = 4
+  config.model.rate = 4
+  config.encoder.pooling = 'mean'
+  return config

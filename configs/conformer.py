@@ -1,0 +1,18 @@
+"""Conformer (arXiv 2005.08100): self-attention, then a gated convolution.
+
+python run_lra.py --config=configs/conformer.py:listops_mini
+
+The paper's kernel of 32 positions as the nearest odd one, so that it reaches as
+far to both sides.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'conformer'
+  config.model.conv_width = 31
+  config.model.conv_expansion = 1
+  config.model.kernel = 'auto'
+  return config

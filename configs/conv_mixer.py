@@ -1,0 +1,16 @@
+"""ConvMixer (arXiv 2201.09792): a depth-wise convolution over positions.
+
+python run_lra.py --config=configs/conv_mixer.py:listops_mini
+
+K = 9, the width of the paper's largest kernels.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'conv_mixer'
+  config.model.conv_width = 9
+  del config.model.num_heads, config.model.qkv_width  # there are no heads
+  return config

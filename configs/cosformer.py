@@ -1,0 +1,13 @@
+"""cosFormer (arXiv 2202.08791): ReLU features, faded by a cosine of distance.
+
+python run_lra.py --config=configs/cosformer.py:listops_mini
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'cosformer'
+  config.model.kernel = 'auto'
+  return config

@@ -1,0 +1,17 @@
+"""FNet (arXiv 2105.03824): a Fourier transform in place of attention.
+
+python run_lra.py --config=configs/fnet.py:listops_mini
+
+The mixer has no parameters; those of a model are its embedding, MLPs and head.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'fnet'
+  # False for sums as in the paper, where a norm follows them.
+  config.model.orthonormal = True
+  del config.model.num_heads, config.model.qkv_width  # there are no heads
+  return config

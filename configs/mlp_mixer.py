@@ -1,0 +1,17 @@
+"""MLP-Mixer (arXiv 2105.01601): a perceptron across positions.
+
+python run_lra.py --config=configs/mlp_mixer.py:listops_mini
+
+256 hidden units, as in the paper's small models (196 positions there). The mini
+tasks have 32.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'mlp_mixer'
+  config.model.hidden = base.by_size(config, 256, mini=32)
+  del config.model.num_heads, config.model.qkv_width  # there are no heads
+  return config

@@ -1,0 +1,13 @@
+"""Efficient attention (arXiv 1812.01243): two softmaxes, Q (K^T V).
+
+python run_lra.py --config=configs/shen.py:listops_mini
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'shen'
+  config.model.kernel = 'auto'
+  return config

@@ -1,0 +1,92 @@
+"""Attention-augmented convolution: some channels attended, the rest convolved.
+
+The output's D channels are the heads of softmax attention, mixed by a
+projection of their own, beside those of an ordinary convolution of the input.
+`value_share` of them are attention's; queries and keys together have a width of
+`key_share` D each. Both are rounded to whole channels in each head. The paper's
+relative positions, of images, are left out: the encoder has positions. Padded
+inputs of the convolution are zeroed, as what lies beyond both ends.
+
+Equation: [conv_K(X), softmax(Q K^T / sqrt(dk / H)) V per head, projected],
+  K x D x (1 - v) D weights in conv, dk = k D channels in Q, v D in V
+Source: Bello et al. 2020, arXiv 1904.09925, section 3.2, without eq. 2 and 3
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+import kernels
+from lra import fields
+from lra.nn import layers
+from lra.nn.mixer import resolve_kernel
+
+FAMILY = 'dense'
+COST = 'O(L^2 D + L K D^2) time; O(L^2) memory dense, else O(L)'
+GROWTH = {'time': 2, 'memory': 1}
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+
+
+class Mixer(nn.Module):
+  """Attention beside convolution: x [B, L, D], mask [B, L] -> [B, L, D].
+
+  Attributes:
+    num_heads: H.
+    value_share: of the D output channels, attention's; 1 for no convolution.
+    key_share: channels of all queries, relative to D.
+    conv_width: K, positions that a sum of the convolution has.
+    kernel: 'auto' or one of `KERNELS`.
+    dtype: computing dtype; parameters are float32.
+
+  Raises:
+    UserError: the kernel is unknown or cannot run here.
+  """
+  num_heads: int = 8
+  value_share: float = fields.argument(0.25, above=0, high=1)
+  key_share: float = fields.argument(0.5, above=0, high=64)
+  conv_width: int = fields.argument(3, low=1, high=1024)
+  kernel: str = 'auto'
+  dtype: jnp.dtype = jnp.float32
+
+  def widths(self, width: int) -> tuple[int, int]:
+    """Channels of a head's queries and of its values, where D is `width`."""
+    return tuple(max(1, round(share * width / self.num_heads))
+                 for share in (self.key_share, self.value_share))
+
+  def kernel_for(self, length: int, width: int) -> str:
+    """The kernel that runs for x [B, length, width]."""
+    key_width, value_width = self.widths(width)
+    return resolve_kernel(
+        'softmax', self.kernel, (1, length, self.num_heads, key_width),
+        self.dtype, value_width=value_width)
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+    width = x_BxLxD.shape[-1]
+    self.kernel_for(x_BxLxD.shape[1], width)  # an impossible one is refused
+    key_width, value_width = self.widths(width)
+    q_BxLxHxDk, k_BxLxHxDk, v_BxLxHxDv = (
+        layers.project_heads(x_BxLxD, self.num_heads, self.num_heads * size,
+                             self.dtype, name)
+        for name, size in zip(layers.QKV, (key_width, key_width, value_width),
+                              strict=True))
+    o_BxLxHxDv = kernels.sharded(kernels.softmax_attention)(
+        q_BxLxHxDk, k_BxLxHxDk, v_BxLxHxDv, mask=mask_BxL, kernel=self.kernel)
+    attended = min(self.num_heads * value_width, width)
+    o_BxLxE = layers.merge_heads_and_project(o_BxLxHxDv, attended, self.dtype)
+    if attended == width:
+      return o_BxLxE
+    return jnp.concatenate(
+        [self._convolve(x_BxLxD, mask_BxL, width - attended), o_BxLxE], -1)
+
+  def _convolve(self, x_BxLxD, mask_BxL, channels):
+    """An ordinary convolution, as one product of K neighbours side by side."""
+    length, before = x_BxLxD.shape[1], self.conv_width // 2
+    x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0)
+    padded = jnp.pad(
+        x_BxLxD, ((0, 0), (before, self.conv_width - 1 - before), (0, 0)))
+    near_BxLxE = jnp.concatenate(
+        [padded[:, i:i + length] for i in range(self.conv_width)], -1)
+    return nn.Dense(channels, dtype=self.dtype, name='conv')(near_BxLxE)

@@ -1,0 +1,132 @@
+"""Compressive Transformer: own segment, the one before, older ones compressed.
+
+A query sees its own segment up to itself, all of the segment before, and the
+`memory_segments` before that through summaries: a strided convolution makes one
+vector of each `rate` inputs, which keys and values are projected from as from
+any other. All memories are of the layer's own input in the same sequence, so
+segments are computed side by side. Gradients reach the summaries and what they
+are made of; the paper stops them and trains the convolution by a loss of its
+own, since its memories outlive a training step. Its relative positions are left
+out: the encoder has positions. A summary exists where one of its inputs is a
+token; padded inputs count as zeros.
+
+Causal, as in the paper: a sequence is pooled over its tokens or read at its
+last, and CLS pooling is refused.
+
+Equation: softmax over { j <= i in the segment of i or the one before } and the
+  summaries of the R segments before these, of q_i k / sqrt(Dh);
+  summary_n = sum_m X_(c n + m) W_m + b, m = 0 ... c - 1
+Source: Rae et al. 2020, arXiv 1911.05507, section 3, Algorithm 1
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra import fields
+from lra.errors import UserError
+from lra.nn import layers, partials
+from lra.nn.block_sparse import neighbours
+from lra.nn.mixer import HeadMixer
+
+FAMILY = 'sparse'
+COST = 'O(L (S + R S / c) D)'
+GROWTH = {'time': 1, 'memory': 1}
+
+
+class Mixer(HeadMixer):
+  """Attention with memories: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    segment_size: S, positions of a segment and of its plain memory.
+    memory_segments: R, how many older segments are seen as summaries; 0 for
+      none, which is Transformer-XL's attention.
+    rate: c, inputs of a summary; divides S.
+
+  Raises:
+    UserError: rate does not divide segment_size, or the heads do not divide
+      the width.
+  """
+  segment_size: int = fields.argument(128, low=1, high=fields.MANY)
+  memory_segments: int = fields.argument(4, low=0, high=1024)
+  rate: int = fields.argument(4, low=1, high=fields.MANY)
+
+  causal = True
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """See `HeadMixer.__call__`."""
+    if self.segment_size % self.rate:
+      raise UserError(
+          f'config.model.rate={self.rate} must divide '
+          f'config.model.segment_size={self.segment_size}.')
+    batch, length, _ = x_BxLxD.shape
+    fill = [(0, 0), (0, -length % self.segment_size)]
+    mask_BxP = jnp.pad(mask_BxL, fill)
+    x_BxPxD = jnp.where(
+        mask_BxP[..., None], jnp.pad(x_BxLxD, [*fill, (0, 0)]), 0)
+    sources = [(x_BxPxD, mask_BxP)]
+    if self.memory_segments:
+      sources.append(self._compress(x_BxPxD, mask_BxP))
+    # One projection for both: keys of a summary are made as of an input.
+    sizes = [mask.shape[1] for _, mask in sources]
+    x_BxExD = jnp.concatenate([x for x, _ in sources], 1)
+    k_BxExHxDh, v_BxExHxDh = (self._heads(x_BxExD, name)
+                              for name in ('key', 'value'))
+    (k_BxPxHxDh, *k_old), (v_BxPxHxDh, *v_old) = (
+        jnp.split(y, sizes[:1], axis=1) if self.memory_segments else [y]
+        for y in (k_BxExHxDh, v_BxExHxDh))
+    blocks = self._heads(x_BxPxD, 'query'), k_BxPxHxDh, v_BxPxHxDh, mask_BxP
+    old = (*k_old, *v_old, sources[1][1]) if self.memory_segments else None
+    o_BxPxHxDh = _attend(blocks, old, self.segment_size, self.memory_segments)
+    return self.merge(o_BxPxHxDh[:, :length], x_BxLxD)
+
+  def _heads(self, x_BxLxD, name):
+    return layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
+                                self.dtype, name, self.qkv_bias)
+
+  def _compress(self, x_BxPxD, mask_BxP):
+    """Summaries [B, P / c, D], and which there are, bool [B, P / c]."""
+    batch, _, width = x_BxPxD.shape
+    x_BxNxE = x_BxPxD.reshape(batch, -1, self.rate * width)
+    return (nn.Dense(width, dtype=self.dtype, name='compress')(x_BxNxE),
+            mask_BxP.reshape(batch, -1, self.rate).any(-1))
+
+
+def _attend(blocks, old, size, reach):
+  """[B, P, H, Dh] from queries, keys, values and mask, and old summaries."""
+  q_BxPxHxDh, _, _, mask_BxP = blocks
+  batch, length, heads, width = q_BxPxHxDh.shape
+  before_1x1xSx2S = jnp.tril(jnp.ones((size, 2 * size), bool), size)
+
+  def one_head(now, past):
+    q_BxPxDh, k_BxPxDh, v_BxPxDh = now
+    parts = [partials.partial_softmax(
+        _split(q_BxPxDh, size), *(neighbours(_split(y, size), (-1, 0))
+                                  for y in (k_BxPxDh, v_BxPxDh)),
+        scale=width**-0.5, bias=partials.forbid(before_1x1xSx2S & neighbours(
+            _split(mask_BxP, size), (-1, 0))[:, :, None]))]
+    if old is not None:
+      some = old[2].shape[1] * size // length  # summaries of a segment
+      offsets = tuple(range(-reach - 1, -1))
+      parts.append(partials.partial_softmax(
+          _split(q_BxPxDh, size), *(neighbours(_split(y, some), offsets)
+                                    for y in past),
+          scale=width**-0.5, bias=partials.forbid(
+              neighbours(_split(old[2], some), offsets)[:, :, None])))
+    o_BxNxSxDh = partials.normalise(partials.merge(parts))
+    return o_BxNxSxDh.reshape(batch, length, width).astype(v_BxPxDh.dtype)
+
+  num_keys = 2 * size + (0 if old is None else reach * old[2].shape[1] * size
+                         // length)
+  o_HxBxPxDh = partials.over_heads(
+      one_head, tuple(jnp.moveaxis(y, 2, 0) for y in blocks[:3]),
+      () if old is None else tuple(jnp.moveaxis(y, 2, 0) for y in old[:2]),
+      num_logits=batch * heads * length * num_keys)
+  return jnp.moveaxis(o_HxBxPxDh, 0, 2)
+
+
+def _split(x_BxP, size):
+  """[B, P, ...] -> [B, N, size, ...]."""
+  return x_BxP.reshape(len(x_BxP), -1, size, *x_BxP.shape[2:])

@@ -1,0 +1,93 @@
+"""Conformer: self-attention, then a convolution of gated features.
+
+The two middle modules of the paper's block as one mixer. The encoder has the
+outer norm and skip and one MLP after the mixer, not two halves of one around it
+("macaron"), and its positions, not the paper's relative ones. The convolution
+reads the normalised input plus the attention's output, where the paper has the
+block's input itself plus that output. A layer norm stands where the paper has a
+batch norm, whose statistics would join the examples of a microbatch and count
+padding. Positions of padding are zeroed before the convolution.
+
+Equation: A + P2 swish(LayerNorm(conv_K(glu(P1 LayerNorm(X + A))))),
+  A = softmax(Q K^T / sqrt(Dh)) V Wo, glu([a, b]) = a sigmoid(b)
+Source: Gulati et al. 2020, arXiv 2005.08100, sections 2.1, 2.2, Figure 2
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+import kernels
+from lra import fields
+from lra.nn import convolution
+from lra.nn.mixer import HeadMixer
+
+FAMILY = 'dense'
+COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
+GROWTH = {'time': 2, 'memory': 1}
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+
+
+class Mixer(HeadMixer):
+  """Attention and convolution: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    conv_width: K, positions that a sum of the convolution has.
+    conv_expansion: channels of the convolution, as a multiple of D.
+    kernel: 'auto' or one of `KERNELS`.
+
+  Raises:
+    UserError: the heads do not divide the width, or the kernel is unknown or
+      cannot run here.
+  """
+  conv_width: int = fields.argument(31, low=1, high=fields.MANY)
+  conv_expansion: int = fields.argument(1, low=1, high=64)
+  kernel: str = 'auto'
+
+  op = 'softmax'
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """See `HeadMixer.__call__`."""
+    attended_BxLxD = super().__call__(x_BxLxD, mask_BxL, train=train)
+    return attended_BxLxD + Convolution(
+        self.conv_width, self.conv_expansion * x_BxLxD.shape[-1], self.dtype,
+        name='conv')(x_BxLxD + attended_BxLxD, mask_BxL)
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    return kernels.sharded(kernels.softmax_attention)(
+        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL, kernel=self.kernel)
+
+
+class Convolution(nn.Module):
+  """The convolution module: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes:
+    conv_width: K.
+    channels: C, of the convolution.
+    dtype: computing dtype; parameters are float32.
+  """
+  conv_width: int
+  channels: int
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x_BxLxD, mask_BxL):
+    y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_in')(x_BxLxD)
+    value_BxLxC, gate_BxLxC = (
+        nn.Dense(self.channels, dtype=self.dtype, name=name)(y_BxLxD)
+        for name in ('value', 'gate'))
+    y_BxLxC = jnp.where(
+        mask_BxL[..., None], value_BxLxC * nn.sigmoid(gate_BxLxC), 0)
+    weight_KxC = self.param(
+        'depthwise', nn.initializers.normal(self.conv_width**-0.5),
+        (self.conv_width, self.channels))
+    bias_C = self.param(
+        'depthwise_bias', nn.initializers.zeros, (self.channels,))
+    y_BxLxC = convolution.depthwise(y_BxLxC, weight_KxC) + bias_C.astype(
+        self.dtype)
+    y_BxLxC = nn.swish(
+        nn.LayerNorm(dtype=self.dtype, name='norm')(y_BxLxC))
+    return nn.Dense(x_BxLxD.shape[-1], dtype=self.dtype, name='out')(y_BxLxC)

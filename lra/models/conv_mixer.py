@@ -1,0 +1,48 @@
+"""ConvMixer: a depth-wise convolution over positions, GELU and a norm.
+
+Only the half of the paper's layer that mixes positions, in one dimension: the
+encoder has the skips and the other half, its MLP, in place of the pointwise
+convolution. A layer norm stands where the paper has a batch norm, whose
+statistics would join the examples of a microbatch and count padding. Padded
+inputs are zeroed, as what lies beyond both ends.
+
+Equation: LayerNorm(gelu(conv_K(X) + b)), each channel its own K weights
+Source: Trockman and Kolter 2022, arXiv 2201.09792, section 2, Figure 3
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra import fields
+from lra.nn import convolution
+
+FAMILY = 'no attention'
+COST = 'O(L K D)'
+GROWTH = {'time': 1, 'memory': 1}
+
+
+class Mixer(nn.Module):
+  """Depth-wise convolution: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes:
+    conv_width: K, positions that a sum has.
+    dtype: computing dtype; parameters are float32.
+  """
+  conv_width: int = fields.argument(9, low=1, high=fields.MANY)
+  dtype: jnp.dtype = jnp.float32
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+    width = x_BxLxD.shape[-1]
+    weight_KxD = self.param(
+        'conv', nn.initializers.normal(self.conv_width**-0.5),
+        (self.conv_width, width))
+    bias_D = self.param('bias', nn.initializers.zeros, (width,))
+    x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(self.dtype)
+    y_BxLxD = convolution.depthwise(x_BxLxD, weight_KxD) + bias_D.astype(
+        self.dtype)
+    return nn.LayerNorm(dtype=self.dtype, name='norm')(
+        nn.gelu(y_BxLxD, approximate=False))

@@ -1,0 +1,54 @@
+"""cosFormer: ReLU features whose products fade with distance as a cosine.
+
+cos(a - b) = cos a cos b + sin a sin b makes the weight of two positions a
+product of features, so that attention stays linear in L. N, which sets how fast
+weights fade, is the padded length, also where `config.train.lengths` cuts
+padding off: the content of padding changes no output, its amount does. A query
+without any product above 0 with the keys gets 0; the normaliser has 1e-6 added,
+where the released code has a floor instead.
+
+Equation: sum_j w_ij v_j / sum_j w_ij,
+  w_ij = relu(q_i) . relu(k_j) cos(pi/2 (i - j) / N)
+Source: Qin et al. 2022, arXiv 2202.08791, eq. 9 to 11
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lra.nn import features
+from lra.nn.mixer import HeadMixer
+
+FAMILY = 'linear'
+COST = 'O(L D Dh)'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+MIXES_PADDING = True  # N is the padded length
+
+
+class Mixer(HeadMixer):
+  """cosFormer attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    kernel: 'auto' or one of `KERNELS`.
+  """
+  kernel: str = 'auto'
+
+  op = 'linear'
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    length = mask_BxL.shape[1]
+    angle_Lx1x1 = np.pi / 2 * np.arange(length)[:, None, None] / (
+        self.full_length or length)
+    parts = np.cos(angle_Lx1x1), np.sin(angle_Lx1x1)
+
+    def phi(y_BxLxHxDh):
+      y_BxLxHxDh = jax.nn.relu(y_BxLxHxDh.astype(jnp.float32))
+      return jnp.concatenate(
+          [y_BxLxHxDh * np.float32(part) for part in parts],
+          -1).astype(self.dtype)
+
+    return features.linear_attend(
+        phi(q_BxLxHxDh), phi(k_BxLxHxDh), v_BxLxHxDh, mask_BxL,
+        kernel=self.kernel)

@@ -1,0 +1,119 @@
+"""Infini-attention: attention within segments beside a memory of earlier ones.
+
+A segment's queries attend to their own segment, causally, and read a memory of
+all segments before it: a matrix per head that linear attention fills, which
+stores of a value only what the memory does not give for its key already (the
+delta rule; `delta` False stores all of it). A learned gate per head mixes the
+two. The first segment reads an empty memory, which gives 0.
+
+Causal, as in the paper: a position sees nothing after it, so a sequence is
+pooled over its tokens or read at its last, and CLS pooling is refused. The
+last segment's memory holds everything but itself.
+
+Equation: O = g A_mem + (1 - g) softmax(Q K^T / sqrt(Dh)) V, g = sigmoid(beta),
+  A_mem = s(Q) M / (s(Q) z), then M += s(K)^T (V - s(K) M / (s(K) z)),
+  z += sum_t s(K_t), s(x) = elu(x) + 1; segment by segment, per head
+Source: Munkhdalai et al. 2024, arXiv 2404.07143, eq. 3 to 10
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra import fields
+from lra.nn.mixer import HeadMixer
+
+FAMILY = 'sparse'
+COST = 'O(L (S + Dh) D)'
+GROWTH = {'time': 1, 'memory': 1}
+
+EPS = 1e-6  # added to the memory's normalisers, which are 0 at first
+
+
+class Mixer(HeadMixer):
+  """Infini-attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    segment_size: S, positions of a segment.
+    delta: whether the delta rule decides what is stored.
+
+  Raises:
+    UserError: the heads do not divide the width.
+  """
+  segment_size: int = fields.argument(256, low=1, high=fields.MANY)
+  delta: bool = True
+
+  causal = True
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    batch, length, heads, width = q_BxLxHxDh.shape
+    size = min(self.segment_size, length)
+    beta_H = self.param('beta', nn.initializers.zeros, (heads,))
+
+    def split(x_BxL):
+      """[B, L, ...] -> [N, B, S, ...], filled up with zeros."""
+      x_BxL = jnp.pad(
+          x_BxL, [(0, 0), (0, -length % size)] + [(0, 0)] * (x_BxL.ndim - 2))
+      return jnp.moveaxis(
+          x_BxL.reshape(batch, -1, size, *x_BxL.shape[2:]), 1, 0)
+
+    def step(memory, segment):
+      q_BxSxHxDh, k_BxSxHxDh, v_BxSxHxDh, mask_BxS = segment
+      read_BxSxHxDh = _read(memory, _feature(q_BxSxHxDh))
+      near_BxSxHxDh = _attend(q_BxSxHxDh, k_BxSxHxDh, v_BxSxHxDh, mask_BxS)
+      gate_Hx1 = jax.nn.sigmoid(beta_H)[:, None]
+      o_BxSxHxDh = gate_Hx1 * read_BxSxHxDh + (1 - gate_Hx1) * near_BxSxHxDh
+      return (_store(memory, k_BxSxHxDh, v_BxSxHxDh, mask_BxS, self.delta),
+              o_BxSxHxDh.astype(self.dtype))
+
+    empty = (jnp.zeros((batch, heads, width, width)),
+             jnp.zeros((batch, heads, width)))
+    _, o_NxBxSxHxDh = jax.lax.scan(
+        jax.checkpoint(step), empty,
+        tuple(map(split, (q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL))))
+    return jnp.moveaxis(o_NxBxSxHxDh, 0, 1).reshape(
+        batch, -1, heads, width)[:, :length]
+
+
+def _feature(x):
+  """elu(x) + 1 in float32."""
+  return jax.nn.elu(x.astype(jnp.float32)) + 1
+
+
+def _read(memory, phi_BxSxHxDh):
+  """What the memory (M, z) gives for features: float32 [B, S, H, Dh]."""
+  m_BxHxDhxDh, z_BxHxDh = memory
+  norm_BxSxH = _product('bshd,bhd->bsh', phi_BxSxHxDh, z_BxHxDh) + EPS
+  return _product('bshd,bhde->bshe', phi_BxSxHxDh, m_BxHxDhxDh) / (
+      norm_BxSxH[..., None])
+
+
+def _store(memory, k_BxSxHxDh, v_BxSxHxDh, mask_BxS, delta):
+  """The memory after a segment."""
+  m_BxHxDhxDh, z_BxHxDh = memory
+  mask_BxSx1x1 = mask_BxS[:, :, None, None]
+  phi_BxSxHxDh = jnp.where(mask_BxSx1x1, _feature(k_BxSxHxDh), 0)
+  v_BxSxHxDh = jnp.where(mask_BxSx1x1, v_BxSxHxDh, 0).astype(jnp.float32)
+  if delta:
+    v_BxSxHxDh -= _read(memory, phi_BxSxHxDh)
+  return (m_BxHxDhxDh + _product('bshd,bshe->bhde', phi_BxSxHxDh, v_BxSxHxDh),
+          z_BxHxDh + phi_BxSxHxDh.sum(1))
+
+
+def _attend(q_BxSxHxDh, k_BxSxHxDh, v_BxSxHxDh, mask_BxS):
+  """Causal softmax attention within a segment; 0 without a key."""
+  size, width = q_BxSxHxDh.shape[1], q_BxSxHxDh.shape[-1]
+  logits_BxHxSxS = width**-0.5 * jnp.einsum(
+      'bshd,bthd->bhst', q_BxSxHxDh, k_BxSxHxDh,
+      preferred_element_type=jnp.float32)
+  seen_BxHxSxS = mask_BxS[:, None, None] & jnp.tril(
+      jnp.ones((size, size), bool))
+  weights_BxHxSxS = jnp.where(seen_BxHxSxS, jax.nn.softmax(
+      jnp.where(seen_BxHxSxS, logits_BxHxSxS, -1e30)), 0)
+  return jnp.einsum('bhst,bthd->bshd', weights_BxHxSxS.astype(v_BxSxHxDh.dtype),
+                    v_BxSxHxDh, preferred_element_type=jnp.float32)
+
+
+def _product(subscripts, x, y):
+  return jnp.einsum(subscripts, x, y, precision='highest')

@@ -1,0 +1,160 @@
+"""Nystromformer: softmax attention through landmarks, means of segments.
+
+A sequence of n tokens has m = min(M, n) landmarks: its tokens, padding left
+out, are cut into m segments whose lengths differ by one at most, and a landmark
+is the mean of a segment. Landmarks that a short sequence has no tokens for take
+no part. So neither the content of padding nor its amount changes anything. The
+pseudo-inverse of the landmarks' own attention is found by iteration, in
+float32, because it magnifies rounding. The values pass by through a depth-wise
+convolution, one for each head.
+
+The released code for Long Range Arena cuts the padded length into segments, so
+that padding is averaged into landmarks, and takes softmax attention itself
+where there are as many landmarks as positions. It starts the iteration from the
+largest column sum in the whole batch (`pinv_init` original), which lets
+examples change each other's outputs; `exact`, here the default, takes that of
+each head and sequence.
+
+Equation: softmax(Q K~^T / s) softmax(Q~ K~^T / s)^+ softmax(Q~ K^T / s) V +
+  conv(V) per head, s = sqrt(Dh), Q~ and K~ means of segments; output projection
+Source: Xiong et al. 2021, arXiv 2102.03902, eq. 9, 13 and 14, Algorithm 1;
+  released code
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+import kernels
+from kernels.softmax import dense
+from lra import fields
+from lra.errors import UserError
+from lra.nn import convolution
+from lra.nn.mixer import HeadMixer
+
+FAMILY = 'low-rank'
+COST = 'O(L M D)'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+INITS = ('original', 'exact')
+
+
+class Mixer(HeadMixer):
+  """Nystrom attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    num_landmarks: M.
+    pinv_steps: iterations of the pseudo-inverse.
+    pinv_init: what its first guess is scaled by, the largest column sum of all
+      ('original'), or of each head and sequence ('exact').
+    conv_width: width of the convolution of the values; 0 for none.
+    kernel: how landmarks read the tokens, 'auto' or one of `KERNELS`.
+
+  Raises:
+    UserError: unknown pinv_init, unknown or unsupported kernel, or the heads
+      do not divide the width.
+  """
+  num_landmarks: int = fields.argument(64, low=1, high=2**14)
+  pinv_steps: int = fields.argument(6, low=1, high=100)
+  pinv_init: str = 'exact'
+  conv_width: int = fields.argument(35, low=0, high=fields.MANY)
+  kernel: str = 'auto'
+
+  op = 'softmax'
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    if self.pinv_init not in INITS:
+      raise UserError(f'Unknown config.model.pinv_init {self.pinv_init!r}: '
+                      f'choose one of {", ".join(INITS)}.')
+    scale = q_BxLxHxDh.shape[-1]**-0.5
+    mean_BxLxM, mask_BxM = segments(
+        mask_BxL, min(self.num_landmarks, mask_BxL.shape[1]))
+    q_BxMxHxDh, k_BxMxHxDh = (
+        _product('blm,blhd->bmhd', mean_BxLxM,
+                 jnp.where(mask_BxL[:, :, None, None], y, 0))
+        for y in (q_BxLxHxDh, k_BxLxHxDh))
+    read_BxMxHxDh = kernels.sharded(kernels.softmax_attention)(
+        q_BxMxHxDh.astype(self.dtype), k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
+        kernel=self.kernel)
+
+    def attend(queries):
+      logits_BxHxLxM = scale * _product('blhd,bmhd->bhlm', queries, k_BxMxHxDh)
+      return dense.masked_softmax(logits_BxHxLxM, mask_BxM)
+
+    between_BxHxMxM = jnp.where(
+        mask_BxM[:, None, :, None], attend(q_BxMxHxDh), 0)
+    inverse_BxHxMxM = pseudo_inverse(
+        between_BxHxMxM, self.pinv_steps, self.pinv_init == 'exact')
+    o_BxLxHxDh = _product(
+        'bhlm,bmhd->blhd', attend(q_BxLxHxDh),
+        _product('bhmn,bnhd->bmhd', inverse_BxHxMxM, read_BxMxHxDh))
+    return o_BxLxHxDh.astype(self.dtype) + self._pass(v_BxLxHxDh, mask_BxL)
+
+  def _pass(self, v_BxLxHxDh, mask_BxL):
+    """The convolution of the values, or 0."""
+    if not self.conv_width:
+      return 0
+    weight_KxHx1 = self.param(
+        'conv', nn.initializers.variance_scaling(
+            1 / 3, 'fan_in', 'uniform', in_axis=0, out_axis=2, batch_axis=1),
+        (self.conv_width, self.num_heads, 1))
+    v_BxLxHxDh = jnp.where(mask_BxL[:, :, None, None], v_BxLxHxDh, 0)
+    return convolution.depthwise(v_BxLxHxDh, jnp.broadcast_to(
+        weight_KxHx1, (self.conv_width, *v_BxLxHxDh.shape[2:])))
+
+
+def segments(mask_BxL: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
+  """Cuts the tokens of each sequence into segments of almost one length.
+
+  Args:
+    mask_BxL: bool, True = token.
+    most: M; a sequence of n tokens has min(M, n) segments.
+
+  Returns:
+    (weights [B, L, M] float32 that take means of segments, mask [B, M] bool of
+    the segments that there are).
+  """
+  tokens_Bx1 = mask_BxL.sum(1, keepdims=True)
+  count_Bx1 = jnp.minimum(tokens_Bx1, most)
+  segment_BxL = ((jnp.cumsum(mask_BxL, 1) - 1) * count_Bx1
+                 // jnp.maximum(tokens_Bx1, 1))
+  inside_BxLxM = mask_BxL[..., None] & (
+      segment_BxL[..., None] == jnp.arange(most))
+  size_Bx1xM = jnp.maximum(inside_BxLxM.sum(1, keepdims=True), 1)
+  return inside_BxLxM / size_Bx1xM, jnp.arange(most) < count_Bx1
+
+
+def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
+  """The Moore-Penrose inverse by a cubic iteration, float32 [B, H, M, M].
+
+    Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4,  Z_0 = A^T / |A|_1
+
+  Rows of A sum to 1 at most, so |A|_1, the largest column sum, is all of the
+  first guess's scale (Xiong et al. 2021, eq. 14). Rows and columns of zeros
+  stay zeros.
+
+  Args:
+    a_BxHxMxM: rows of softmax, float32.
+    steps: iterations.
+    exact: |A|_1 of each matrix; else the largest of them for all.
+  """
+  identity_MxM = jnp.eye(a_BxHxMxM.shape[-1])
+  columns_BxHxM = a_BxHxMxM.sum(-2)
+  norm = (columns_BxHxM.max(-1)[..., None, None] if exact else
+          columns_BxHxM.max())
+  z_BxHxMxM = a_BxHxMxM.swapaxes(-1, -2) / jnp.where(norm > 0, norm, 1)
+  for _ in range(steps):
+    az_BxHxMxM = _product('bhij,bhjk->bhik', a_BxHxMxM, z_BxHxMxM)
+    inner_BxHxMxM = 7 * identity_MxM - az_BxHxMxM
+    for constant in (15, 13):
+      inner_BxHxMxM = constant * identity_MxM - _product(
+          'bhij,bhjk->bhik', az_BxHxMxM, inner_BxHxMxM)
+    z_BxHxMxM = _product('bhij,bhjk->bhik', z_BxHxMxM, inner_BxHxMxM) / 4
+  return z_BxHxMxM
+
+
+def _product(subscripts, x, y):
+  """An einsum in float32 proper."""
+  return jnp.einsum(subscripts, x.astype(jnp.float32), y.astype(jnp.float32),
+                    precision='highest')

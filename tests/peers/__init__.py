@@ -1,0 +1,1 @@
+"""Mixers beside other people's implementations, on the same weights."""
