@@ -40,11 +40,7 @@ def _config(made_by, **changes):
 def test_a_model_as_it_is_changes_nothing_but_what_its_file_says(model):
   for task in ('listops', 'text_mini', 'retrieval_rfc,protocol=nystrom'):
     expected = {}
-<<<<<<< HEAD
-    if model in ('lightning', 'ngram') and task == 'listops':
-=======
     if model in CAUSAL and task == 'listops':
->>>>>>> 777a4c0cb241d45d52fa7f4b9a636922d894d3ea
       expected = {'encoder.pooling': 'cls'}
     assert made(f'configs/{model}.py:{task}') == expected
 
