@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
 MODELS = sorted(p.stem for p in (ROOT / 'configs').glob('*.py')
                 if p.stem not in ('__init__', 'base', 'protocols'))
-CAUSAL = ('compressive', 'infini', 'lightning')  # not read from CLS
+CAUSAL = ('compressive', 'infini', 'lightning', 'ngram')  # not read from CLS
 
 
 # Of how config_flags loads a file.
