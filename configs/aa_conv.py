@@ -3,8 +3,8 @@
 python run_lra.py --config=configs/aa_conv.py:listops_mini
 
 A quarter of the channels is attention's, with queries twice as wide as values:
-the paper's relation of the two, and the convolution's width of 3. (The paper's
-own shares differ by network; a tenth and a fifth are its commonest.)
+the paper's relation of the two, and a convolution of width 3. (The paper's
+shares differ by network.)
 """
 
 from configs import base

@@ -2,7 +2,7 @@
 
 python run_lra.py --config=configs/conv_mixer.py:listops_mini
 
-K = 9, the width of the paper's largest kernels.
+K = 9, as in the paper's ConvMixer-1536/20.
 """
 
 from configs import base

@@ -2,8 +2,8 @@
 
 python run_lra.py --config=configs/mlp_mixer.py:listops_mini
 
-256 hidden units, as in the paper's small models (196 positions there). The mini
-tasks have 32.
+256 hidden units, as in the paper's small models, whose images have 49 or 196
+positions. The mini tasks have 32.
 """
 
 from configs import base

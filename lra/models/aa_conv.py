@@ -2,14 +2,15 @@
 
 The output's D channels are the heads of softmax attention, mixed by a
 projection of their own, beside those of an ordinary convolution of the input.
-`value_share` of them are attention's; queries and keys together have a width of
-`key_share` D each. Both are rounded to whole channels in each head. The paper's
+`value_share` of them are attention's; the queries of all heads, and the keys,
+have `key_share` D channels. Each head's are rounded to whole ones. The paper's
 relative positions, of images, are left out: the encoder has positions. Padded
 inputs of the convolution are zeroed, as what lies beyond both ends.
 
 Equation: [conv_K(X), softmax(Q K^T / sqrt(dk / H)) V per head, projected],
   K x D x (1 - v) D weights in conv, dk = k D channels in Q, v D in V
-Source: Bello et al. 2020, arXiv 1904.09925, section 3.2, without eq. 2 and 3
+Source: Bello et al. 2020, arXiv 1904.09925, section 3, without the
+  relative positions
 """
 
 import flax.linen as nn

@@ -7,7 +7,7 @@ statistics would join the examples of a microbatch and count padding. Padded
 inputs are zeroed, as what lies beyond both ends.
 
 Equation: LayerNorm(gelu(conv_K(X) + b)), each channel its own K weights
-Source: Trockman and Kolter 2022, arXiv 2201.09792, section 2, Figure 3
+Source: Trockman and Kolter 2022, arXiv 2201.09792, section 2
 """
 
 import flax.linen as nn

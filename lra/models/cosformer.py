@@ -9,7 +9,7 @@ where the released code has a floor instead.
 
 Equation: sum_j w_ij v_j / sum_j w_ij,
   w_ij = relu(q_i) . relu(k_j) cos(pi/2 (i - j) / N)
-Source: Qin et al. 2022, arXiv 2202.08791, eq. 9 to 11
+Source: Qin et al. 2022, arXiv 2202.08791, section 3.2
 """
 
 import jax

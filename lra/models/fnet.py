@@ -14,7 +14,7 @@ is real, so half of the channels' frequencies are enough: the other half are the
 same at the opposite position.
 
 Equation: Re(F_L X F_D), F the matrices of the discrete Fourier transform
-Source: Lee-Thorp et al. 2021, arXiv 2105.03824, eq. 3
+Source: Lee-Thorp et al. 2021, arXiv 2105.03824, section 3
 """
 
 import flax.linen as nn

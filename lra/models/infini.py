@@ -13,7 +13,7 @@ last segment's memory holds everything but itself.
 Equation: O = g A_mem + (1 - g) softmax(Q K^T / sqrt(Dh)) V, g = sigmoid(beta),
   A_mem = s(Q) M / (s(Q) z), then M += s(K)^T (V - s(K) M / (s(K) z)),
   z += sum_t s(K_t), s(x) = elu(x) + 1; segment by segment, per head
-Source: Munkhdalai et al. 2024, arXiv 2404.07143, eq. 3 to 10
+Source: Munkhdalai et al. 2024, arXiv 2404.07143, eq. 3 to 6
 """
 
 import flax.linen as nn

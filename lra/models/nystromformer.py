@@ -17,7 +17,7 @@ each head and sequence.
 
 Equation: softmax(Q K~^T / s) softmax(Q~ K~^T / s)^+ softmax(Q~ K^T / s) V +
   conv(V) per head, s = sqrt(Dh), Q~ and K~ means of segments; output projection
-Source: Xiong et al. 2021, arXiv 2102.03902, eq. 9, 13 and 14, Algorithm 1;
+Source: Xiong et al. 2021, arXiv 2102.03902, section 3, Algorithm 1;
   released code
 """
 
@@ -131,7 +131,7 @@ def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
     Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4,  Z_0 = A^T / |A|_1
 
   Rows of A sum to 1 at most, so |A|_1, the largest column sum, is all of the
-  first guess's scale (Xiong et al. 2021, eq. 14). Rows and columns of zeros
+  first guess's scale (Xiong et al. 2021, section 3). Rows and columns of zeros
   stay zeros.
 
   Args:

@@ -6,14 +6,15 @@ of each feature (`sigma` in the parameters) stretches the frequencies, as in the
 paper. `gated` is the paper's causal variant for recency: a gate per head and
 position, read from the input, lets earlier tokens fade.
 
-The paper draws frequencies of a training step from a fixed pool of 200; here
-they are drawn anew, or kept (`redraw`). An estimated weight may be negative, so
-a sum of few may come near 0, unlike the softmax's; 1e-6 is added to it.
+Frequencies are drawn anew for each training step, or kept (`redraw`). An
+estimated weight may be negative, so a sum of few may come near 0, unlike the
+softmax's; 1e-6 is added to it.
 
 Equation: phi(q_i) sum_j phi(k_j)^T v_j / phi(q_i) sum_j phi(k_j),
   phi(x) = [cos(w_m . x), sin(w_m . x)] / sqrt(M), x of length 1, w = sigma
   N(0, I); gated: S_t = g_t S_(t-1) + (1 - g_t) phi(k_t)^T v_t, sums likewise
-Source: Peng et al. 2021, arXiv 2103.02143, eq. 4 to 7
+Source: Peng et al. 2021, arXiv 2103.02143, sections 3.1 (features,
+  attention) and 3.2 (gates)
 """
 
 import flax.linen as nn

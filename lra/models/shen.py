@@ -7,7 +7,7 @@ mixes these summaries by its own weights. (Named after its first author:
 
 Equation: softmax_features(Q) (softmax_positions(K)^T V) per head, then an
   output projection
-Source: Shen et al. 2018, arXiv 1812.01243, eq. 3 and 5
+Source: Shen et al. 2018, arXiv 1812.01243, section 3
 """
 
 import jax
