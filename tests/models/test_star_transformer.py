@@ -53,10 +53,12 @@ def _oracle(rounds):
 @pytest.mark.parametrize('rounds', [2, mixer_oracle.full(1),
                                     mixer_oracle.full(3)])
 def test_equals_the_update_rule(rounds):
-  x, mask = mixer_oracle.ragged(9, 6, 2, 1, 0, width=6)
+  x, mask = mixer_oracle.ragged(9, 6, 2, 1, 0, width=16)
   mask &= np.arange(9) != 3  # a hole: its neighbours become neighbours
+  # Where ReLU leaves little, LayerNorm divides by little: gradients are of
+  # differences of float32 numbers, times up to a hundred in each round.
   mixer_oracle.check(Mixer(num_heads=2, qkv_width=4, rounds=rounds),
-                     _oracle(rounds), x, mask)
+                     _oracle(rounds), x, mask, tolerance=1e-4)
 
 
 def test_two_rounds_reach_everywhere_and_one_does_not():
