@@ -7,15 +7,12 @@ validation split.
 """
 
 import hashlib
-import logging
-import pathlib
-import urllib.request
 
 import numpy as np
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
-from data_prep import cifar
+from data_prep import cifar, download
 from data_prep.builder import Builder
 from data_prep.content import Content
 from data_prep.pathfinder import images_split
@@ -23,7 +20,6 @@ from data_prep.subset import choose, duplicates
 from lra.errors import UserError
 
 URL = 'https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz'
-ANSWER_SECONDS = 20  # that the server has to say that it is there
 VAL_IMAGES = 5000
 WEIGHTS = np.float32([0.2989, 0.587, 0.114])  # of red, green and blue
 
@@ -42,7 +38,9 @@ class Image(Builder):
     return {'val': VAL_IMAGES, 'mini': self.builder_config.name == 'mini'}
 
   def make(self, dl_manager):
-    source = self.source or self._download(dl_manager)
+    source = self.source or download.fetch(
+        dl_manager, URL, 'cifar-10-python.tar.gz', 'CIFAR-10',
+        self.task_name)
     images, stored = cifar.read(source)
     return content(images, stored, mini=self.builder_config.name == 'mini')
 
@@ -50,20 +48,6 @@ class Image(Builder):
     if self.source and not self.source.exists():
       raise UserError(f'{self.source} does not exist: {cifar.LAYOUTS}.')
     return None  # whatever it is, its images say what they are
-
-  def _download(self, dl_manager):
-    logging.getLogger('urllib3').setLevel(logging.ERROR)
-    try:
-      # Without a network, TFDS would try again for many minutes.
-      request = urllib.request.Request(URL, method='HEAD')
-      urllib.request.urlopen(request, timeout=ANSWER_SECONDS).close()
-      return pathlib.Path(dl_manager.download(URL))
-    except Exception as e:
-      raise UserError(
-          f'CIFAR-10 could not be downloaded ({type(e).__name__}): fetch {URL} '
-          f'by other means and run python -m data_prep '
-          f'--task={self.task_name} --source=.../cifar-10-python.tar.gz.'
-          ) from e
 
 
 BUILDER = Image

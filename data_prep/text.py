@@ -6,16 +6,15 @@ split: 2,500 reviews of train, as many of each label, become one here. Which
 ones is fixed by a hash of their file names.
 """
 
-import logging
 import pathlib
 import re
 import tarfile
-import urllib.request
 import zlib
 
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
+from data_prep import download
 from data_prep.builder import Builder
 from data_prep.content import Content, split_of
 from data_prep.progress import progress
@@ -27,7 +26,6 @@ FOLDERS = ('train/neg', 'train/pos', 'test/neg', 'test/pos')
 REVIEWS_PER_FOLDER = 12_500
 TOTAL_BYTES = 65_477_753
 VAL_REVIEWS = 2500
-ANSWER_SECONDS = 20  # that the server has to say that it is there
 
 # Bytes kept of a review; reviews of train, val and test, or all there are.
 VARIANTS = {'lra': (4000, None), 'mini': (512, (20_000, 1000, 5000))}
@@ -52,7 +50,8 @@ class Text(Builder):
     return {'bytes_kept': cut, 'sizes': sizes, 'val': VAL_REVIEWS}
 
   def make(self, dl_manager):
-    source = self.source or self._download(dl_manager)
+    source = self.source or download.fetch(
+        dl_manager, URL, 'aclImdb_v1.tar.gz', 'IMDB reviews', self.task_name)
     return _content(read_reviews(source), *VARIANTS[self.builder_config.name])
 
   def identify_source(self):
@@ -60,19 +59,6 @@ class Text(Builder):
       raise UserError(f'{self.source} does not exist: --source of text must be '
                       'aclImdb_v1.tar.gz or the directory it unpacks to.')
     return None  # whatever it is, its reviews are the same
-
-  def _download(self, dl_manager):
-    logging.getLogger('urllib3').setLevel(logging.ERROR)
-    try:
-      # Without a network, TFDS would try again for many minutes.
-      request = urllib.request.Request(URL, method='HEAD')
-      urllib.request.urlopen(request, timeout=ANSWER_SECONDS).close()
-      return pathlib.Path(dl_manager.download(URL))
-    except Exception as e:
-      raise UserError(
-          f'The IMDB reviews could not be downloaded ({type(e).__name__}): '
-          f'fetch {URL} by other means and run python -m data_prep '
-          f'--task={self.task_name} --source=.../aclImdb_v1.tar.gz.') from e
 
 
 BUILDER = Text
