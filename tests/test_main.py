@@ -129,7 +129,8 @@ def test_a_run_that_changes_its_protocol_is_recorded_on_request(
     assert kept[f'{kind}_sha256'] == hashlib.sha256(source).hexdigest()
   text = page.read_text()
   row = text.split(CHANGED)[1].splitlines()[4]
-  assert row.startswith('| a | simpletron | ') and 'train.steps 4 instead' in row
+  assert row.startswith('| a | simpletron | ')
+  assert 'train.steps 4 instead' in row
 
   second = [*flags, f'--workdir={tmp_path / "again"}', '--record']
   done = _run(*second)
