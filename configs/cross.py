@@ -2,8 +2,8 @@
 
 python run_lra.py --config=configs/cross.py:listops_mini
 
-64 latents, of the 16 to 128 that the paper tries; the mini tasks have 16, a
-summary that is shorter than their sequences.
+64 latents; the mini tasks have 16, a summary that is shorter than their
+sequences.
 """
 
 from configs import base

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from data_prep import encode
-from lra.data import prepared
+from lra.data import batches, prepared
 from lra.errors import UserError
 from lra.training import evaluate, program, restore
 
@@ -35,16 +35,19 @@ class Trained:
   """A model with trained parameters.
 
   Attributes:
-    config: the whole config, a ConfigDict.
-    program: its compiled functions, on one device.
+    program: the compiled functions of its config, on one device.
     params, constants: the model's variables.
     step: updates that made the parameters.
   """
-  config: Any
   program: program.Program
   params: Any
   constants: Any
   step: int
+
+  @property
+  def config(self):
+    """The whole config, a ConfigDict."""
+    return self.program.config
 
   def predict(self, examples: Sequence) -> list[Prediction]:
     """Classes of examples in their own form.
@@ -106,14 +109,13 @@ class Trained:
 
   def _probabilities(self, split):
     """float32 [N, C], batch by batch."""
-    size, found = self.config.train.eval_batch_size, []
     variables = {'params': self.params, **self.constants}
     objective = self.program.objective
-    for start in range(0, len(split), size):
-      places = np.minimum(np.arange(start, start + size), len(split) - 1)
-      batch = objective.batch(split, places, seed=0, step=-1)
-      found.append(jax.device_get(
-          self._apply(variables, objective.inputs(batch))))
+    found = [
+        jax.device_get(self._apply(variables, objective.inputs(batch)))
+        for batch in batches.eval_batches(
+            functools.partial(objective.batch, split), np.arange(len(split)),
+            batch_size=self.config.train.eval_batch_size)]
     return np.concatenate(found)[:len(split)]
 
 
@@ -130,5 +132,4 @@ def load(folder: str | os.PathLike) -> Trained:
     UserError: it is no run directory, has no checkpoint yet, or is damaged.
   """
   made, scored, step = restore.scored(pathlib.Path(folder))
-  return Trained(
-      made.config, made, scored['params'], scored['constants'], step)
+  return Trained(made, scored['params'], scored['constants'], step)

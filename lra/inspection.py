@@ -9,7 +9,7 @@ from lra.report import statistics
 from lra.report.formats import percent, points
 from lra.report.result import Result
 from lra.report.row import Row
-from lra.report.rows import listed, shown
+from lra.report.rows import shown
 
 _LINE = 60  # characters of an example that are printed
 
@@ -92,7 +92,7 @@ def compare(first: pathlib.Path, second: pathlib.Path) -> str:
 
 
 def _value(flat, name):
-  return listed([shown(flat[name])]) if name in flat else 'unset'
+  return shown(flat[name]) if name in flat else 'unset'
 
 
 def _verdict(a, b):

@@ -64,6 +64,16 @@ def weigh(xp, weights, v):
   return xp.einsum('bhls,bshd->blhd', weights, v)
 
 
+def turn(xp, x):
+  """Rotary positions of [B, L, H, W]: channels i and i + W/2 of position p as a
+  complex number times exp(i p 10000^(-2i/W)).
+  """
+  L, W = x.shape[1], x.shape[3]
+  angle = np.outer(np.arange(L), 10_000.0 ** (-np.arange(0, W, 2) / W))
+  z = (x[..., :W // 2] + 1j * x[..., W // 2:]) * np.exp(1j * angle)[:, None]
+  return xp.concatenate([z.real, z.imag], -1)
+
+
 def heads(xp, x, dense):
   """A projection into heads, [B, L, D] -> [B, L, H, Dh]."""
   out = xp.einsum('bld,dhe->blhe', x, dense['kernel'])

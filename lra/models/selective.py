@@ -21,7 +21,7 @@ from lra.nn import partials
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'dense'
-COST = 'O(L^2 D) time, O(L) memory'
+COST = 'O(L^2 D) time, O(L D + L^2 / 128) memory'
 GROWTH = {'time': 2, 'memory': 1}
 DIRECTIONS = ('causal', 'bidirectional')
 ROWS = 128  # queries at a time
@@ -55,10 +55,10 @@ class Mixer(HeadMixer):
 
 def attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, causal: bool,
            rows: int = ROWS):
-  """[B, L, H, Dh] by blocks of `rows` queries, with memory linear in L.
+  """[B, L, H, Dh] by blocks of `rows` queries.
 
   A block hands on to the next what its queries want forgotten, float32 [B, L];
-  the backward pass computes a block again.
+  that is kept for each block, the rest is computed again in the backward pass.
   """
   B, L, H, Dh = q_BxLxHxDh.shape
   rows = min(rows, L)

@@ -59,7 +59,7 @@ class Row:
   def mean(self) -> float | None:
     return mean(self.accuracies)
 
-  @property
+  @functools.cached_property
   def sample(self) -> Sample | None:
     """Its test scores for statistics, None without a finished run."""
     if not self.finished:

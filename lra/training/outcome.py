@@ -48,7 +48,7 @@ def outcome(program: Program, status: str, step: int, progress,
       `identity`.
   """
   config, objective = program.config, program.objective
-  best = config.train.select == 'best' and progress.best_val is not None
+  best = progress.scores_best(config)
   speed = progress.timed_steps / max(progress.train_seconds, 1e-9)
   documents = 2 if objective.task.dual else 1
   tokens = config.train.batch_size * objective.seq_len * documents

@@ -38,6 +38,10 @@ class Progress:
           'choose another --workdir, or delete them to start this run again.')
     return cls(**fields)
 
+  def scores_best(self, config) -> bool:
+    """Whether the best parameters are scored on test, not the last."""
+    return config.train.select == 'best' and self.best_val is not None
+
 
 def scored_of(state) -> dict:
   """`params` and `constants` that a state, or its shape, is scored with."""
@@ -52,7 +56,7 @@ def chosen(program: Program, state, progress: Progress,
   Raises:
     UserError: the best parameters are damaged.
   """
-  if program.config.train.select == 'best' and progress.best_val:
+  if progress.scores_best(program.config):
     return checkpoints.restore_best(
         progress.best_step, scored_of(program.state_shape))
   return scored_of(state)

@@ -45,8 +45,8 @@ def _restored(made, folder):
                       'on until its first validation.')
     state, progress = restored[0], Progress.of(restored[1], folder)
     found = chosen(made, state, progress, checkpoints)
-    best = made.config.train.select == 'best' and progress.best_val
-    return found, progress.best_step if best else int(state.step)
+    return found, (progress.best_step if progress.scores_best(made.config)
+                   else int(state.step))
   finally:
     if checkpoints:
       checkpoints.close()

@@ -109,9 +109,8 @@ class Trainer:
     self.data = self._load()
     if config.train.include_val:
       self.data = prepared.fold_val_into_train(self.data)
-    self._lengths = None
-    if len(self.program.lengths) > 1:
-      self._lengths = prepared.lengths(self.data.splits['train'])
+    self._lengths = (prepared.lengths(self.data.splits['train'])
+                     if len(self.program.lengths) > 1 else None)
     self.floors = floors.of_data(self.program.objective.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self._restore()

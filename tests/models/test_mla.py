@@ -1,7 +1,6 @@
 """Multi-head latent attention with keys and values made, in float64."""
 
 import mixer_oracle
-import numpy as np
 import pytest
 
 from lra.errors import UserError
@@ -13,14 +12,6 @@ def _norm(xp, x, params):
   return x / xp.sqrt(mean + 1e-6) * params['scale']
 
 
-def _turn(xp, x):
-  """Pairs of channels as complex numbers, times e^(i angle)."""
-  L, W = x.shape[1], x.shape[3]
-  angle = np.outer(np.arange(L), 10_000.0 ** (-np.arange(0, W, 2) / W))
-  z = (x[..., :W // 2] + 1j * x[..., W // 2:]) * np.exp(1j * angle)[:, None]
-  return xp.concatenate([z.real, z.imag], -1)
-
-
 def oracle(xp, params, x, mask):
   """Equations 9-19: a key and a value of each head and token."""
   latent = lambda name: _norm(
@@ -28,9 +19,10 @@ def oracle(xp, params, x, mask):
   up = lambda c, name: mixer_oracle.heads(xp, c, params[name])
   c, cq = latent('kv'), latent('query')
   q = xp.concatenate(
-      [up(cq, 'query_up'), _turn(xp, up(cq, 'query_rotary'))], -1)
+      [up(cq, 'query_up'), mixer_oracle.turn(xp, up(cq, 'query_rotary'))], -1)
   content = up(c, 'key_up')
-  turned = _turn(xp, up(x, 'key_rotary'))  # one head, for all of them
+  # One head, for all of them.
+  turned = mixer_oracle.turn(xp, up(x, 'key_rotary'))
   H = content.shape[2]
   k = xp.concatenate([content, xp.concatenate([turned] * H, 2)], -1)
   o = mixer_oracle.attention(

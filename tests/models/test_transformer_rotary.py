@@ -8,18 +8,11 @@ from lra.errors import UserError
 from lra.models.transformer_rotary import Mixer
 
 
-def _turn(xp, x):
-  L, W = x.shape[1], x.shape[3]
-  angle = np.outer(np.arange(L), 10_000.0 ** (-np.arange(0, W, 2) / W))
-  z = (x[..., :W // 2] + 1j * x[..., W // 2:]) * np.exp(1j * angle)[:, None]
-  return xp.concatenate([z.real, z.imag], -1)
-
-
 def oracle(xp, params, x, mask):
   q, k, v = (mixer_oracle.heads(xp, x, params[name])
              for name in ('query', 'key', 'value'))
-  o = mixer_oracle.attention(
-      xp, _turn(xp, q), _turn(xp, k), v, mask, q.shape[-1]**-0.5)
+  q, k = (mixer_oracle.turn(xp, part) for part in (q, k))
+  o = mixer_oracle.attention(xp, q, k, v, mask, q.shape[-1]**-0.5)
   return mixer_oracle.merge(xp, o, params['out'])
 
 

@@ -11,6 +11,7 @@ RNG = np.random.default_rng(0)
 def test_pairs_are_turned_as_complex_numbers():
   x = RNG.normal(size=(2, 50, 3, 8)).astype(np.float32)
   got = np.asarray(rotary.rotate(x), np.float64)
+  # Six roundings to float32 of numbers below 4.
   for p in (0, 1, 49):
     for i in range(4):
       turn = np.exp(1j * p * 10_000 ** (-2 * i / 8))
@@ -24,6 +25,7 @@ def test_products_depend_on_the_distance_only():
   turned = [np.asarray(rotary.rotate(x.astype(np.float32)), np.float64)[0, :, 0]
             for x in (q, k)]
   products = turned[0] @ turned[1].T
+  # Sums of 16 products of float32 numbers below 4.
   for distance in (-7, 0, 13):
     along = np.diagonal(products, distance)
     np.testing.assert_allclose(along, along[0], atol=1e-4)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import small
+from lra import bits
 from lra.data import prepared
 from lra.data.prepared import Split
 from lra.errors import UserError
@@ -23,18 +24,18 @@ def _split(task, n=24):
                rng.integers(0, 2, n).astype(np.int32), pairs)
 
 
-def _program(task, at, model='transformer', **train):
+def _program(task, at, model='transformer', devices=1, **train):
   c = small.config(model, task, lengths=at, batch_size=16,
                    microbatch_size=4, **train)
   c.encoder.dropout = 0.0
   c.encoder.pooling = 'mean'
-  return small.make(c)
+  return small.make(c, devices)
 
 
 @functools.cache
-def _updated(task, at, model='transformer'):
+def _updated(task, at, model='transformer', devices=1):
   """Parameters and sums after an update, from one start."""
-  p = _program(task, at, model)
+  p = _program(task, at, model, devices)
   split = _split(p.objective.task)
   batch = train.batches.train_batch(
       functools.partial(p.objective.batch, split), len(split), batch_size=16,
@@ -43,12 +44,31 @@ def _updated(task, at, model='transformer'):
   return jax.device_get((state.params, state.sums))
 
 
-@pytest.mark.parametrize('task, model', [
-    ('listops', 'transformer'), ('listops', 'linformer'),
-    ('retrieval_rfc', 'simpletron')])
-def test_an_update_stays_the_same(task, model):
-  got, want = _updated(task, (7, 16), model), _updated(task, (), model)
-  small.assert_close(got, want)
+@pytest.mark.parametrize('task, model, devices', [
+    ('listops', 'transformer', 1), ('listops', 'linformer', 1),
+    ('listops', 'transformer', 4), ('retrieval_rfc', 'simpletron', 1)])
+def test_an_update_stays_the_same(task, model, devices):
+  got = _updated(task, (7, 16), model, devices)
+  small.assert_close(got, _updated(task, (), model))
+
+
+def test_a_whole_run_stays_the_same(mini_data, tmp_path):
+  """Its order of examples, its validation and what was right of the test."""
+  results = []
+  for at in ((), (8, 16)):
+    c = small.config(
+        'transformer', 'listops_mini', lengths=at, steps=20, eval_every=10,
+        batch_size=8, microbatch_size=4, eval_batch_size=40)
+    c.data_dir, c.seq_len = str(mini_data), 0
+    c.encoder.dropout, c.encoder.pooling = 0.0, 'mean'
+    results.append(train.train(c, tmp_path / f'run{len(at)}'))
+  a, b = results
+  assert a.best_step == b.best_step
+  assert a.test.loss == pytest.approx(b.test.loss, rel=1e-3)
+  # An example on the edge may fall to either side.
+  differ = bits.unpack(a.test.correct, a.test.examples) != bits.unpack(
+      b.test.correct, b.test.examples)
+  assert differ.mean() < 0.02 and 0.05 < a.test.accuracy < 1
 
 
 def test_scores_stay_the_same():
