@@ -48,7 +48,8 @@ def _updated(task, at, model='transformer', devices=1):
     ('listops', 'transformer', 1), ('listops', 'linformer', 1),
     ('listops', 'transformer', 4), ('retrieval_rfc', 'simpletron', 1)])
 def test_an_update_stays_the_same(task, model, devices):
-  got = _updated(task, (7, 16), model, devices)
+  at = (7, 16) if (model, devices) == ('transformer', 1) else (16,)
+  got = _updated(task, at, model, devices)
   small.assert_close(got, _updated(task, (), model))
 
 

@@ -1,0 +1,15 @@
+"""ALiBi (arXiv 2108.12409): attention that fades with distance.
+
+python run_lra.py --config=configs/transformer_alibi.py:listops_mini
+
+It has no settings of its own.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'transformer_alibi'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
+  return config

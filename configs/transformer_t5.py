@@ -1,0 +1,17 @@
+"""T5 attention (arXiv 1910.10683): a learned bias for each distance.
+
+python run_lra.py --config=configs/transformer_t5.py:listops_mini
+
+32 buckets up to a distance of 128, as in the paper.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  config = base.get_config(arg)
+  config.model.name = 'transformer_t5'
+  config.model.num_buckets = 32
+  config.model.max_distance = 128
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
+  return config

@@ -1,0 +1,65 @@
+"""T5 attention: a learned number for each head and bucket of distances.
+
+Half of the buckets are for keys before the query, half for those after. Of a
+half the first buckets are one distance each, the others grow geometrically, and
+the last takes in all that is farther than `max_distance`. T5 shares its numbers
+between layers and divides by no sqrt(Dh), for its initial queries are that much
+smaller; here a layer has its own, and the logits are scaled.
+
+Equation: softmax_j(q_i k_j / sqrt(Dh) + b_(h, bucket(j - i))) v_j per head, an
+  output projection; bucket(d) = |d| below n = buckets / 4, else min(2 n - 1,
+  n + floor(n log(|d| / n) / log(max_distance / n))), plus 2 n where d > 0
+Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1, and its released code
+"""
+
+import flax.linen as nn
+import numpy as np
+
+from lra import fields
+from lra.errors import UserError
+from lra.nn import relative
+from lra.nn.mixer import HeadMixer
+
+FAMILY = 'dense'
+COST = 'O(L^2 D) time, O(L) memory'
+GROWTH = {'time': 2, 'memory': 1}
+
+
+class Mixer(HeadMixer):
+  """T5's relative attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `HeadMixer`, and
+    num_buckets: of distances, in both directions together; a multiple of 4.
+    max_distance: where the last bucket begins.
+
+  Raises:
+    UserError: the buckets are no multiple of 4, or they reach max_distance one
+      distance at a time.
+  """
+  num_buckets: int = fields.argument(32, low=4)
+  max_distance: int = fields.argument(128, low=2)
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    if self.num_buckets % 4 or self.max_distance <= self.num_buckets // 4:
+      raise UserError(
+          f'config.model.num_buckets={self.num_buckets} is not possible: '
+          'choose a multiple of 4, below 4 max_distance.')
+    bias_KxH = self.param(
+        'relative_bias', nn.initializers.normal(self.qkv_width**-0.5),
+        (self.num_buckets, self.num_heads))
+    bucket_S = buckets(relative.distances(q_BxLxHxDh.shape[1]),
+                       self.num_buckets, self.max_distance)
+    return relative.attend(
+        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, bias_KxH[bucket_S].T,
+        scale=q_BxLxHxDh.shape[-1]**-0.5)
+
+
+def buckets(distance: np.ndarray, num_buckets: int,
+            max_distance: int) -> np.ndarray:
+  """The bucket of each distance, key minus query: integers of its shape."""
+  half, near = num_buckets // 2, num_buckets // 4
+  far = np.abs(distance)
+  growth = np.log(np.maximum(far, 1) / near) / np.log(max_distance / near)
+  grown = np.minimum(near + np.floor(near * growth), half - 1)
+  return np.where(far < near, far, grown).astype(int) + half * (distance > 0)
