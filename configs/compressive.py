@@ -11,6 +11,8 @@ their tokens instead of read from CLS. Where the protocol reads CLS, this is a
 change of it: the row stands apart, and is recorded with --record only.
 """
 
+import math
+
 from configs import base
 
 
@@ -19,6 +21,6 @@ def get_config(arg=''):
   config.model.name = 'compressive'
   config.model.segment_size = base.by_size(config, 128, mini=8)
   config.model.memory_segments = 4
-  config.model.rate = 4
+  config.model.rate = math.gcd(4, config.model.segment_size)
   config.encoder.pooling = 'mean'
   return config
