@@ -4,8 +4,8 @@ python run_lra.py --config=configs/compressive.py:listops_mini
 
 A quarter as many summaries as inputs, within the paper's rates of 2 to 4, of
 four older segments of 128 tokens: a query sees as many summaries as a segment
-has positions. The mini tasks have segments of 8, short probes of 6, a summary of
-two inputs.
+has positions. The mini tasks have segments of 8, short probes of 6 and their
+summaries of two inputs.
 
 The first position of a causal model sees nothing, so sequences are pooled over
 their tokens instead of read from CLS. Where the protocol reads CLS, this is a

@@ -44,6 +44,15 @@ LEADERBOARD = flags.DEFINE_boolean(
 SWEEP = flags.DEFINE_string(
     'sweep', None, 'Run the configs and seeds of a file, such as '
     'configs/sweeps/mini.txt, one after another; see lra/sweep.py.')
+SHARD = flags.DEFINE_string(
+    'shard', None, 'With --sweep: only a part of its runs, such as 2/5 for the '
+    'second of five machines.')
+SEEDS = flags.DEFINE_string(
+    'seeds', None, 'Seeds to train, in one process: 0-4 or 0,3.')
+AT_ONCE = flags.DEFINE_integer(
+    'at_once', None, 'With --seeds: how many train at the same time; by '
+    'default of mini tasks four on each core of a processor, else one.',
+    lower_bound=1)
 DRY_RUN = flags.DEFINE_boolean(
     'dry_run', False, 'With --sweep: only say what there is to run.')
 EVALUATE = flags.DEFINE_string(
@@ -59,9 +68,15 @@ LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
 flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
     'it must be a finite number of at least 0')
+for _flag, _needed in (('dry_run', 'sweep'), ('shard', 'sweep'),
+                       ('at_once', 'seeds'), ('seeds', 'config')):
+  flags.register_multi_flags_validator(
+      [_flag, _needed], lambda values, flag=_flag, needed=_needed: (
+          values[needed] or not values[flag]),
+      f'--{_flag} needs --{_needed}')
 flags.register_multi_flags_validator(
-    ['dry_run', 'sweep'], lambda values: values['sweep'] or (
-        not values['dry_run']), '--dry_run needs --sweep=FILE')
+    ['seeds', 'workdir'], lambda values: None in values.values(),
+    '--seeds makes a run directory for each: leave out --workdir')
 
 def run() -> None:
   """Entry point of `run_lra.py`."""
@@ -114,6 +129,8 @@ def run_sweep() -> int:
   """Runs or describes --sweep; 0 once every run of it is finished."""
   from lra import sweep
   entries = sweep.read(pathlib.Path(SWEEP.value))
+  if SHARD.value:
+    entries = sweep.shard(entries, SHARD.value)
   if DRY_RUN.value:
     print(sweep.summary(entries))
     return 0
@@ -147,38 +164,82 @@ def listing() -> str:
 
 
 def train(config) -> int:
-  """Trains to the end, a stop or a failure; returns the exit code."""
+  """Trains to the end, a stop or a failure; returns the exit code.
+
+  With --seeds that of all runs: of a stop, else of the first that failed.
+  """
   from lra import protocol
-  from lra.report import publish, rows
+  from lra.report import publish
   from lra.training import provenance
-  values = config.to_dict()
-  folder = pathlib.Path(WORKDIR.value or identity.run_folder(values))
   made_by = config_flags.get_config_filename(flags.FLAGS['config'])
-  changes = protocol.changes(values, made_by)
+  changes = protocol.changes(config.to_dict(), made_by)
   recorded = RECORD.value
   if recorded is None:
     recorded = REPLACE.value or not changes
   if recorded:
     publish.check(_place())
-  result = result_lib.read_if_there(folder / 'result.json')
-  if result is None or not result.finished:
-    provenance.begin(
-        provenance.Command(protocol.file_of(made_by), changes))
-    from lra.training import train as train_lib
-    result = train_lib.train(config, folder, MAX_MINUTES.value)
-  else:
-    check_finished(folder, values, result)
-    print(f'{folder} is finished already.')
-  print(summary(result, folder))
-  if result.finished and recorded:
+  provenance.begin(provenance.Command(protocol.file_of(made_by), changes))
+  codes = []
+  for (_, folder), result in _trained(_runs(config)):
+    codes.append(EXIT['stopped' if result is None else result.status])
+    if result:
+      print(summary(result, folder))
+      if result.finished:
+        _record(result, changes, recorded)
+  return max(codes, key=lambda code: (code == EXIT['stopped'], code))
+
+
+def _runs(config):
+  """The (config, folder) of each seed that is asked for."""
+  if SEEDS.value is None:
+    values = config.to_dict()
+    return [(config, pathlib.Path(
+        WORKDIR.value or identity.run_folder(values)))]
+  if 'seed' in config_flags.get_override_values(flags.FLAGS['config']):
+    raise UserError('--seeds and --config.seed say both which seed to run: '
+                    'leave one out.')
+  from lra import seeds
+  runs = []
+  for seed in seeds.parse(SEEDS.value):
+    one = config.copy_and_resolve_references()
+    one.seed = seed
+    runs.append((one, identity.run_folder(one.to_dict())))
+  return runs
+
+
+def _trained(runs):
+  """Each run with its result: of those that are finished already, the rest."""
+  from lra.training import together
+  from lra.training import train as train_lib
+  left = []
+  for config, folder in runs:
+    result = result_lib.read_if_there(folder / 'result.json')
+    if result is None or not result.finished:
+      left.append((config, folder))
+    else:
+      check_finished(folder, config.to_dict(), result)
+      print(f'{folder} is finished already.')
+      yield (config, folder), result
+  if len(left) == 1:
+    yield left[0], train_lib.train(*left[0], MAX_MINUTES.value)
+  elif left:
+    at_once = AT_ONCE.value or together.how_many(left[0][0])
+    yield from together.train_together(
+        left, at_once=at_once, max_minutes=MAX_MINUTES.value)
+
+
+def _record(result, changes, recorded):
+  """Puts a finished run on the leaderboard, or says how to."""
+  from lra.report import publish, rows
+  if recorded:
     if result.changes is None:
       result = result.model_copy(update={'changes': changes})
     publish.publish(result, _place(), replace=REPLACE.value)
-  elif result.finished and RECORD.value is None:
+  elif RECORD.value is None:
     print(f'Not on the leaderboard, since the settings are not those of the '
-          f'protocol {result.protocol} ({rows.departures(changes, values)}): '
+          f'protocol {result.protocol} '
+          f'({rows.departures(changes, result.config)}): '
           '--record adds it, in a table of its own.')
-  return EXIT[result.status]
 
 
 def check_finished(folder: pathlib.Path, config: dict,

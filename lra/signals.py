@@ -7,6 +7,8 @@ also while the main thread is compiling, and says what will come of them:
 * Work within `later` looks at `reason` and ends when it can.
 * Work within `interrupting` is broken off by the exception `Stop`.
 
+What it is is for the main thread to say; the work of others ends with its.
+
 A second Ctrl-C ends the process at once, whatever it does. A terminal that is
 closed ends nothing: it only asks for a checkpoint (`hung_up`).
 """
@@ -140,6 +142,9 @@ def passed_on_to(child):
 
 @contextlib.contextmanager
 def _mode(what, when):
+  if not _in_main():
+    yield
+    return
   with _state.lock:
     _state.modes.append((what, when))
   try:
@@ -151,12 +156,16 @@ def _mode(what, when):
 
 def _act():
   """In the main thread: what a signal that was heard meant to do here."""
-  if _state.reason:
+  if _state.reason and _in_main():
     what, _ = _state.modes[-1]
     if what == _INTERRUPT:
       raise Stop
     if what == _AT_ONCE:
       os._exit(STOPPED)
+
+
+def _in_main():
+  return threading.current_thread() is threading.main_thread()
 
 
 def _interrupt(*_):

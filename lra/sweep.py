@@ -2,16 +2,19 @@
 
 Each line of the file is the flags of one run without their dashes,
 
-    configs/transformer.py:listops_mini seeds=0-4 train.steps=1000
+    configs/transformer.py:listops_mini seeds=0-4 train.steps=[500,1000]
 
 the config first, then, in any order, seeds (`0`, `0,3` or `0-4`; 0 if not
-said) and config fields to change. `#` begins a comment. Every run is a process
-of its own in its usual run directory: what is finished is skipped, what was
-interrupted goes on, and one that fails does not stop the others.
+said) and config fields to change; of values in brackets each is a run, of
+several such fields each combination. `#` begins a comment. A process makes the
+seeds of one config, each in its usual run directory: what is finished is
+skipped, what was interrupted goes on, and one that fails does not stop the
+others.
 """
 
 import ctypes
 import dataclasses
+import itertools
 import math
 import pathlib
 import re
@@ -25,14 +28,13 @@ from collections.abc import Callable
 from absl import flags
 
 from lra import config_flag, identity, signals
+from lra import seeds as seeds_lib
 from lra.errors import UserError
-from lra.fields import COUNT
 from lra.report import result as result_lib
 from lra.report.result import Result
 
 _RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
 _PR_SET_PDEATHSIG = 1
-MOST_SEEDS = 1000  # of a line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +44,17 @@ class Entry:
   folder: pathlib.Path
 
   @property
+  def config_flags(self) -> tuple[str, ...]:
+    """Its flags but for the seed."""
+    return self.flags[:-1]
+
+  @property
+  def seed(self) -> str:
+    return self.flags[-1].removeprefix('--config.seed=')
+
+  @property
   def title(self) -> str:
-    return ' '.join(f.removeprefix('--config').lstrip('=.')
-                    for f in self.flags)
+    return _title(self.flags)
 
   def result(self) -> tuple[result_lib.Result | None, str]:
     """Its result, None before there is one, and what is wrong with the file."""
@@ -96,29 +106,55 @@ def read(path: pathlib.Path) -> list[Entry]:
 
 def _entries(words):
   seeds = [w.removeprefix('seeds=') for w in words if w.startswith('seeds=')]
-  changes = [f'--config.{w}' for w in words[1:] if not w.startswith('seeds=')]
-  if len(seeds) > 1 or any(c.startswith('--config.seed=') for c in changes):
+  changes = [w for w in words[1:] if not w.startswith('seeds=')]
+  if len(seeds) > 1 or any(c.startswith('seed=') for c in changes):
     raise UserError('give all seeds at once, as in seeds=0,3 or seeds=0-4.')
-  for seed in _seeds(seeds[0] if seeds else '0') if words else ():
-    chosen = f'--config={words[0]}', *changes, f'--config.seed={seed}'
-    yield Entry(chosen, identity.run_folder(config_flag.resolve(
-        config_flag.made_by(chosen)).to_dict()))
+  if not words:
+    return
+  numbers = seeds_lib.parse(seeds[0] if seeds else '0')
+  for one in itertools.product(*map(_values, changes)):
+    for seed in numbers:
+      chosen = (f'--config={words[0]}', *(f'--config.{c}' for c in one),
+                f'--config.seed={seed}')
+      yield Entry(chosen, identity.run_folder(config_flag.resolve(
+          config_flag.made_by(chosen)).to_dict()))
 
 
-def _seeds(text):
-  """The seeds of `0`, `0,3` or `0-4`."""
-  seeds = []
-  for part in text.split(','):
-    found = re.fullmatch(r'(\d+)(?:-(\d+))?', part)
-    first = last = int(found[1]) if found else COUNT + 1
-    if found and found[2]:
-      last = int(found[2])
-    if not first <= last <= COUNT or last - first >= MOST_SEEDS:
-      raise UserError(
-          f'seeds={text} is not possible: write 0, or 0,3, or 0-4, numbers up '
-          f'to {COUNT}, at most {MOST_SEEDS} of them.')
-    seeds += range(first, last + 1)
-  return seeds
+def _values(change):
+  """`field=a` and `field=b` of `field=[a,b]`; a change itself without these."""
+  name, _, value = change.partition('=')
+  if not (value.startswith('[') and value.endswith(']')):
+    return [change]
+  # Commas within parentheses, brackets or braces part nothing.
+  parts = re.findall(r'(?:[^,()\[\]{}]|\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\})+',
+                     value[1:-1])
+  if not parts:
+    raise UserError(f'{change} has no value: write some in the brackets.')
+  return [f'{name}={part.strip()}' for part in parts]
+
+
+def shard(entries: list[Entry], part: str) -> list[Entry]:
+  """Every n-th config from the i-th on, with all its seeds.
+
+  Args:
+    entries: the runs of a sweep.
+    part: 'i/n', i from 1 to n.
+
+  Raises:
+    UserError: `part` has another form.
+  """
+  found = re.fullmatch(r'(\d{1,9})/(\d{1,9})', part)
+  i, n = map(int, found.groups()) if found else (0, 0)
+  if not 1 <= i <= n:
+    raise UserError(f'--shard={part} is not possible: write 1/3, 2/3 and 3/3 '
+                    'on three machines.')
+  return [entry for group in _by_config(entries)[i - 1::n] for entry in group]
+
+
+def _by_config(entries):
+  """Entries that differ in their seed only, together, in order."""
+  return [list(group) for _, group in itertools.groupby(
+      entries, lambda entry: entry.config_flags)]
 
 
 def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
@@ -136,19 +172,28 @@ def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
   deadline = (None if max_minutes is None
               else time.monotonic() + 60 * max_minutes)
   with signals.later('once the run under way has stopped'):
-    for i, entry in enumerate(entries, 1):
-      if _finished(entry, recorded):
+    for group in _by_config(entries):
+      left = [e for e in group if not _finished(e, recorded)]
+      if not left:
         continue
       seconds = math.inf if deadline is None else deadline - time.monotonic()
       if signals.reason() or seconds <= 0:
         break
-      left = () if deadline is None else (
+      limit = () if deadline is None else (
           f'--max_minutes={seconds / 60:.4f}',)
-      print(f'[{i}/{len(entries)}] {entry.title}', flush=True)
-      if _call(*entry.flags, *extra, *left) == signals.STOPPED and not left:
+      ready = sum(e.status() in result_lib.FINISHED for e in entries)
+      seeds = ','.join(e.seed for e in left)
+      print(f'[{ready} of {len(entries)} runs are finished] '
+            f'{_title(left[0].config_flags)} seeds={seeds}', flush=True)
+      code = _call(*left[0].config_flags, f'--seeds={seeds}', *extra, *limit)
+      if code == signals.STOPPED and not limit:
         break  # a signal to the run, not this sweep's own time limit
     print(summary(entries))
     return all(_finished(e, recorded) for e in entries)
+
+
+def _title(flags_of_run):
+  return ' '.join(f.removeprefix('--config').lstrip('=.') for f in flags_of_run)
 
 
 def _finished(entry, recorded):

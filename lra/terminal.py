@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import sys
+import threading
 import time
 
 import tqdm
@@ -41,7 +42,7 @@ class StopRequest:
     if signals.listening():
       self._context.enter_context(
           signals.later('after this step, with a checkpoint'))
-    else:
+    elif threading.current_thread() is threading.main_thread():
       for number in (signal.SIGTERM, signal.SIGINT):
         before = signal.signal(number, self._on_signal)
         self._context.callback(signal.signal, number, before)

@@ -41,6 +41,7 @@ FILES = {
                         'lra.fields', 'lra.errors'),
     'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
                     'lra.config_flag', 'jax'),
+    'lra.seeds': ('lra.errors', 'lra.fields'),
     'lra.protocol': _HALL, 'lra.sweep': _HALL, 'run_lra': _HALL,
     'lra.api': ('lra.data', 'lra.errors', 'lra.training', 'data_prep',
                 'jax'), 'lra.inspection': _HALL,

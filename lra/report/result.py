@@ -135,6 +135,7 @@ class Result(File):
     train_seconds, eval_seconds, compile_seconds: where the time went.
     device: the kind of device, as people call it.
     num_devices: how many of them.
+    runs_at_once: how many runs shared them: speed and memory are of all.
     dtype: what was computed in.
     kernel: the kernel that the mixers ran.
     git_commit, git_dirty: version of the code, and whether what ran was
@@ -171,6 +172,7 @@ class Result(File):
   compile_seconds: Amount | None
   device: Text
   num_devices: Annotated[int, Field(ge=1)] = 1
+  runs_at_once: Annotated[int, Field(ge=1)] = 1
   dtype: Text
   kernel: Text | None
   git_commit: Text | None

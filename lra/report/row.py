@@ -136,9 +136,10 @@ class Table:
 
 
 def device(run: Result) -> str:
-  """What a run was made on, with the number of devices where several."""
+  """What a run was made on: how many devices, and runs that shared them."""
   several = f'{run.num_devices} x ' if run.num_devices > 1 else ''
-  return several + run.device
+  shared = f', {run.runs_at_once} runs at once' if run.runs_at_once > 1 else ''
+  return several + run.device + shared
 
 
 def mean(values) -> float | None:

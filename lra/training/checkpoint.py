@@ -71,7 +71,10 @@ class Checkpoints:
     options = ocp.CheckpointManagerOptions(
         max_to_keep=keep if writes else None, create=writes,
         cleanup_tmp_directories=writes, enable_async_checkpointing=writes,
-        read_only=self._read_only)
+        read_only=self._read_only,
+        # In the background Orbax would wait for a signal that has one name in
+        # the whole process, where other runs may save at the same time.
+        async_options=ocp.AsyncOptions(create_directories_asynchronously=False))
     return ocp.CheckpointManager(
         self.folder / name, item_handlers=handlers, options=options)
 

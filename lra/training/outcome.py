@@ -44,8 +44,8 @@ def outcome(program: Program, status: str, step: int, progress,
     status: ok, diverged, oom or stopped.
     step: updates made.
     progress: `train.Progress` of the run.
-    **fields: `test`, `floors`, `data_fingerprint`, `data_origin` and those of
-      `identity`.
+    **fields: `test`, `floors`, `data_fingerprint`, `data_origin`,
+      `runs_at_once` and those of `identity`.
   """
   config, objective = program.config, program.objective
   best = progress.scores_best(config)

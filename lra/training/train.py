@@ -20,6 +20,7 @@ from lra.training import evaluate, optim, outcome, program, provenance, run
 from lra.training.checkpoint import Checkpoints
 from lra.training.clock import Clock
 from lra.training.progress import Progress, chosen, scored_of
+from lra.training.shared import Shared
 
 # Updates sent off before the first of them is done: enough to hide the making
 # of a batch, few enough that a stop is a matter of a step or two.
@@ -30,8 +31,8 @@ class Diverged(Exception):
   """The loss is not finite."""
 
 
-def train(config, folder: pathlib.Path,
-          max_minutes: float | None = None) -> Result:
+def train(config, folder: pathlib.Path, max_minutes: float | None = None,
+          shared: Shared | None = None) -> Result:
   """Trains to the end, a stop or a failure, and scores.
 
   A run that was interrupted goes on from its newest checkpoint.
@@ -40,6 +41,7 @@ def train(config, folder: pathlib.Path,
     config: the whole config, without references.
     folder: the run directory.
     max_minutes: stop, with a checkpoint, after so long.
+    shared: what other runs of this process have made already.
 
   Returns:
     The result, which is in the run directory too.
@@ -51,7 +53,7 @@ def train(config, folder: pathlib.Path,
   """
   t = config.train
   with StopRequest(max_minutes) as stop, contextlib.closing(
-      Trainer(config, folder)) as trainer:
+      Trainer(config, folder, shared)) as trainer:
     status, test = 'stopped', None
     try:
       trainer.compile()
@@ -99,8 +101,10 @@ class Trainer:
   """
 
   @signals.at_once()
-  def __init__(self, config, folder: pathlib.Path):
+  def __init__(self, config, folder: pathlib.Path,
+               shared: Shared | None = None):
     self.config = config
+    self._shared = shared or Shared()
     # A run that was begun on another kind of machine stays what it is.
     began = run.environment(folder)
     self.program = program.make(config, dtype=began.get('dtype'))
@@ -126,13 +130,14 @@ class Trainer:
 
   @property
   def title(self) -> str:
-    return f'{self.config.model.name} on {self.config.task}'
+    seed = f', seed {self.config.seed}' if self.config.seed else ''
+    return f'{self.config.model.name} on {self.config.task}{seed}'
 
   def _load(self):
     try:
       with signals.interrupting():
-        return prepared.load(
-            self.config.task, self.config.data_dir or None)
+        return self._shared.once('data', lambda: prepared.load(
+            self.config.task, self.config.data_dir or None))
     except UserError:
       self.run.undo()
       raise
@@ -162,9 +167,10 @@ class Trainer:
   @signals.at_once()
   def compile(self) -> None:
     """Compiles the training and the evaluation step."""
-    self._train_step, a = program.timed(self.program.compile_train)
-    self._eval_step, b = program.timed(self.program.compile_eval)
-    self.progress.compile_seconds += a + b
+    (self._train_step, self._eval_step), seconds = program.timed(
+        lambda: self._shared.once('steps', lambda: (
+            self.program.compile_train(), self.program.compile_eval())))
+    self.progress.compile_seconds += seconds
 
   def batch(self, number: int):
     """The batch of step `number`, as microbatches."""
@@ -315,7 +321,8 @@ class Trainer:
     fields = outcome.outcome(
         self.program, status, self.step, self.progress, test=test,
         floors=self.floors, data_fingerprint=self.data.fingerprint,
-        data_origin=self.data.info.get('origin'), **self.identity)
+        data_origin=self.data.info.get('origin'),
+        runs_at_once=self._shared.runs_at_once, **self.identity)
     if self.run.metrics_path.exists():
       try:
         curves.plot(

@@ -219,9 +219,11 @@ def test_foreign_data_is_flagged_and_not_averaged(tmp_path):
 def test_several_devices_keep_their_speeds_apart(tmp_path):
   runs = [make(), make(seed=1, device='GPU', num_devices=8, kernel='cudnn',
                        steps_per_s=1234.5, git_dirty=True),
-          make(seed=2, steps_per_s=13.34)]
+          make(seed=2, steps_per_s=13.34),
+          make(seed=3, runs_at_once=3)]
   text = Place(tmp_path, runs).render()
-  assert ('| 1.50 / 1.50 | 8 x GPU / CPU | float32 '
+  assert ('| 1.50 / 1.50 / 1.50 '
+          '| 8 x GPU / CPU / CPU, 3 runs at once | float32 '
           '| cudnn / xla | c0ffee12 / c0ffee12 (modified) |') in text
 
 

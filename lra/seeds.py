@@ -1,0 +1,30 @@
+"""Several seeds of one config, as `0`, `0,3` or `0-4`."""
+
+import re
+
+from lra.errors import UserError
+from lra.fields import COUNT
+
+MOST = 1000  # seeds at a time
+
+
+def parse(text: str) -> list[int]:
+  """The seeds of `0`, `0,3` or `0-4`, in this order.
+
+  Raises:
+    UserError: the text is of another form, or names a seed twice.
+  """
+  seeds = []
+  for part in text.split(','):
+    found = re.fullmatch(r'(\d+)(?:-(\d+))?', part)
+    first = last = int(found[1]) if found else COUNT + 1
+    if found and found[2]:
+      last = int(found[2])
+    if not first <= last <= COUNT or last - first >= MOST:
+      raise UserError(
+          f'seeds={text} is not possible: write 0, or 0,3, or 0-4, numbers up '
+          f'to {COUNT}, at most {MOST} of them.')
+    seeds += range(first, last + 1)
+  if len(set(seeds)) < len(seeds):
+    raise UserError(f'seeds={text} names a seed twice: name each once.')
+  return seeds

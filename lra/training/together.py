@@ -1,0 +1,74 @@
+"""Runs of one config that differ in their seed, in one process.
+
+They share data and compiled steps, and some train at the same time: a small
+model's steps are too short to keep all cores of a processor busy.
+"""
+
+import pathlib
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
+
+import jax
+
+from lra import machine, signals, tasks
+from lra.report.result import Result
+from lra.training import train
+from lra.training.shared import Shared
+
+Run = tuple[Any, pathlib.Path]  # a config and its run directory
+
+
+def how_many(config) -> int:
+  """How many runs to train at the same time: more than one of mini tasks only.
+
+  On a processor several for each core, so that none is idle before the last
+  has ended; other devices are kept busy by one, and full-length runs would
+  share the memory.
+  """
+  small = tasks.get(config.task).mini and jax.default_backend() == 'cpu'
+  return 4 * machine.cpu_count() if small else 1
+
+
+def train_together(runs: list[Run], *, at_once: int,
+                   max_minutes: float | None = None
+                   ) -> Iterator[tuple[Run, Result | None]]:
+  """Trains all runs; gives each when it ends, with its result.
+
+  One that fails does not end the others.
+
+  Args:
+    runs: that differ in their seeds and directories only.
+    at_once: how many train at the same time.
+    max_minutes: stop all of them, with checkpoints, after so long.
+
+  Yields:
+    A run and what `train.train` gives; None for one that a stop kept from
+    being begun.
+
+  Raises:
+    Exception: what the first of the runs that failed raised, once all have
+      ended; see `train.train`.
+  """
+  at_once = min(at_once, len(runs))
+  shared, errors = Shared(at_once), []
+  deadline = (None if max_minutes is None
+              else time.monotonic() + 60 * max_minutes)
+
+  def one(config, folder):
+    left = None if deadline is None else (deadline - time.monotonic()) / 60
+    if signals.reason() or (left is not None and left <= 0):
+      return None
+    return train.train(config, folder, left, shared)
+
+  with signals.later('after their steps, with checkpoints'), (
+      futures.ThreadPoolExecutor(at_once)) as pool:
+    waiting = {pool.submit(one, *run): run for run in runs}
+    for done in futures.as_completed(waiting):
+      if error := done.exception():
+        errors.append(error)
+      else:
+        yield waiting[done], done.result()
+  if errors:
+    raise errors[0]

@@ -1,0 +1,65 @@
+"""Seeds of one config in one process, and each alone."""
+
+import json
+
+import numpy as np
+import pytest
+
+import small
+from lra.errors import UserError
+from lra.training import program, together, train
+
+
+def _config(mini_data, seed, **options):
+  c = small.config('transformer', 'listops_mini', steps=20, eval_every=10,
+                   log_every=5, batch_size=8, microbatch_size=4, **options)
+  c.data_dir, c.seq_len, c.seed = str(mini_data), 0, seed
+  return c
+
+
+def _lines(folder):
+  """The log without what a clock has measured."""
+  return [{k: v for k, v in json.loads(line).items()
+           if k not in ('seconds', 'examples_per_s')}
+          for line in (folder / 'metrics.jsonl').read_text().splitlines()]
+
+
+@pytest.mark.parametrize('at_once', [1, 3])
+def test_each_seed_is_what_it_is_alone(mini_data, tmp_path, monkeypatch,
+                                       at_once):
+  compiled = []
+  compile_train = program.Program.compile_train
+  monkeypatch.setattr(
+      program.Program, 'compile_train',
+      lambda self: compiled.append(self) or compile_train(self))
+  runs = [(_config(mini_data, seed), tmp_path / f's{seed}')
+          for seed in range(3)]
+  results = {folder.name: result for (_, folder), result in
+             together.train_together(runs, at_once=at_once)}
+  assert len(compiled) == 1
+  assert [results[f's{seed}'].seed for seed in range(3)] == [0, 1, 2]
+  assert {r.runs_at_once for r in results.values()} == {at_once}
+  train.train(_config(mini_data, 1), tmp_path / 'alone')
+  assert _lines(tmp_path / 's1') == _lines(tmp_path / 'alone')
+  assert _lines(tmp_path / 's1') != _lines(tmp_path / 's2')
+  assert np.array_equal(results['s1'].test.confusion, train.train(
+      _config(mini_data, 1), tmp_path / 'alone').test.confusion)
+
+
+def test_one_that_fails_ends_no_other(mini_data, tmp_path):
+  runs = [(_config(mini_data, seed), tmp_path / f's{seed}')
+          for seed in range(3)]
+  (tmp_path / 's1').write_text('no folder')
+  results = []
+  with pytest.raises((UserError, OSError)):
+    for _, result in together.train_together(runs, at_once=1):
+      results.append(result.status)
+  assert results == ['ok', 'ok']
+
+
+def test_no_minutes_begin_nothing(mini_data, tmp_path):
+  runs = [(_config(mini_data, seed), tmp_path / f's{seed}')
+          for seed in range(2)]
+  assert [result for _, result in together.train_together(
+      runs, at_once=2, max_minutes=0)] == [None, None]
+  assert not list(tmp_path.iterdir())
