@@ -12,15 +12,14 @@ import pathlib
 from absl import flags
 from ml_collections import config_flags
 
-from lra import command, identity
+from lra import command, identity, place
 from lra.errors import UserError
 from lra.report import result as result_lib
 from lra.terminal import say
+from lra.training import writers
 from lra.training.run import check_config
 
 EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': 75}
-
-_ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Run directory; by default runs/<task>/<model>/'
@@ -35,10 +34,9 @@ RECORD = flags.DEFINE_boolean(
 REPLACE = flags.DEFINE_boolean(
     'replace', False, 'Record a run in the place of an earlier record of it.')
 RESULTS_DIR = flags.DEFINE_string(
-    'results_dir', str(_ROOT / 'lra' / 'results'), 'Where the leaderboard\'s '
-    'records are.')
+    'results_dir', str(place.results()), 'Where the leaderboard\'s records are.')
 PAGE = flags.DEFINE_string(
-    'page', str(_ROOT / 'leaderboard.md'), 'The leaderboard to write.')
+    'page', str(place.page()), 'The leaderboard to write.')
 LEADERBOARD = flags.DEFINE_boolean(
     'leaderboard', False, 'Regenerate the leaderboard from its records.')
 SWEEP = flags.DEFINE_string(
@@ -55,6 +53,12 @@ PREDICT = flags.DEFINE_string(
 COMPARE = flags.DEFINE_boolean(
     'compare', False, 'What differs between two runs, directories or records: '
     '--compare A B.')
+LOG = flags.DEFINE_list(
+    'log', [], 'What the run logs to besides metrics.jsonl, in its directory: '
+    'csv, tensorboard, wandb.')
+PROFILE = flags.DEFINE_string(
+    'profile', None, 'Trace the updates FIRST:LAST, such as 20:30, into the '
+    'run directory\'s profile/.')
 LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
 flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
@@ -62,6 +66,10 @@ flags.register_validator(
 flags.register_multi_flags_validator(
     ['dry_run', 'sweep'], lambda values: values['sweep'] or (
         not values['dry_run']), '--dry_run needs --sweep=FILE')
+flags.register_multi_flags_validator(
+    ['profile', 'sweep'], lambda values: not (
+        values['sweep'] and values['profile']),
+    '--profile is of one run, not of a --sweep')
 
 def run() -> None:
   """Entry point of `run_lra.py`."""
@@ -113,14 +121,15 @@ def _asked(inspection, paths):
 def run_sweep() -> int:
   """Runs or describes --sweep; 0 once every run of it is finished."""
   from lra import sweep
-  entries = sweep.read(pathlib.Path(SWEEP.value))
+  writers.check(LOG.value)
+  entries = sweep.read(place.found(SWEEP.value))
   if DRY_RUN.value:
     print(sweep.summary(entries))
     return 0
   extra = tuple(
       flags.FLAGS[name].serialize() for name in (
-          'record', 'replace', 'results_dir', 'page', 'compile_cache')
-      if flags.FLAGS[name].value is not None)
+          'record', 'replace', 'results_dir', 'page', 'compile_cache', 'log')
+      if flags.FLAGS[name].value not in (None, []))
   done = sweep.run(entries, extra=extra, max_minutes=MAX_MINUTES.value,
                    recorded=_recorded)
   return 0 if done else EXIT['stopped']
@@ -151,6 +160,11 @@ def train(config) -> int:
   from lra import protocol
   from lra.report import publish, rows
   from lra.training import provenance
+  writers.check(LOG.value)
+  profiled = range(0)
+  if PROFILE.value is not None:
+    from lra.training import profile
+    profiled = profile.steps(PROFILE.value, config.train.steps)
   values = config.to_dict()
   folder = pathlib.Path(WORKDIR.value or identity.run_folder(values))
   made_by = config_flags.get_config_filename(flags.FLAGS['config'])
@@ -165,7 +179,8 @@ def train(config) -> int:
     provenance.begin(
         provenance.Command(protocol.file_of(made_by), changes))
     from lra.training import train as train_lib
-    result = train_lib.train(config, folder, MAX_MINUTES.value)
+    result = train_lib.train(
+        config, folder, MAX_MINUTES.value, LOG.value, profiled)
   else:
     check_finished(folder, values, result)
     print(f'{folder} is finished already.')
@@ -174,6 +189,7 @@ def train(config) -> int:
     if result.changes is None:
       result = result.model_copy(update={'changes': changes})
     publish.publish(result, _place(), replace=REPLACE.value)
+    print(f'Records are in {RESULTS_DIR.value}.')
   elif result.finished and RECORD.value is None:
     print(f'Not on the leaderboard, since the settings are not those of the '
           f'protocol {result.protocol} ({rows.departures(changes, values)}): '

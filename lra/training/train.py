@@ -7,6 +7,7 @@ import functools
 import math
 import pathlib
 import time
+from collections.abc import Sequence
 
 import jax
 
@@ -16,7 +17,15 @@ from lra.errors import UserError
 from lra.report import curves, floors
 from lra.report.result import Result
 from lra.terminal import StopRequest, bar, say
-from lra.training import evaluate, optim, outcome, program, provenance, run
+from lra.training import (
+    evaluate,
+    optim,
+    outcome,
+    profile,
+    program,
+    provenance,
+    run,
+)
 from lra.training.checkpoint import Checkpoints
 from lra.training.clock import Clock
 from lra.training.progress import Progress, chosen, scored_of
@@ -30,8 +39,8 @@ class Diverged(Exception):
   """The loss is not finite."""
 
 
-def train(config, folder: pathlib.Path,
-          max_minutes: float | None = None) -> Result:
+def train(config, folder: pathlib.Path, max_minutes: float | None = None,
+          log: Sequence[str] = (), profiled: range = range(0)) -> Result:
   """Trains to the end, a stop or a failure, and scores.
 
   A run that was interrupted goes on from its newest checkpoint.
@@ -40,6 +49,8 @@ def train(config, folder: pathlib.Path,
     config: the whole config, without references.
     folder: the run directory.
     max_minutes: stop, with a checkpoint, after so long.
+    log: what is logged to besides metrics.jsonl; see `writers.WRITERS`.
+    profiled: updates, from 1, that a trace in `profile/` is made of.
 
   Returns:
     The result, which is in the run directory too.
@@ -51,7 +62,7 @@ def train(config, folder: pathlib.Path,
   """
   t = config.train
   with StopRequest(max_minutes) as stop, contextlib.closing(
-      Trainer(config, folder)) as trainer:
+      Trainer(config, folder, log, profiled)) as trainer:
     status, test = 'stopped', None
     try:
       trainer.compile()
@@ -99,7 +110,8 @@ class Trainer:
   """
 
   @signals.at_once()
-  def __init__(self, config, folder: pathlib.Path):
+  def __init__(self, config, folder: pathlib.Path, log: Sequence[str] = (),
+               profiled: range = range(0)):
     self.config = config
     # A run that was begun on another kind of machine stays what it is.
     began = run.environment(folder)
@@ -123,6 +135,9 @@ class Trainer:
     self._clock = Clock(self.progress.train_seconds)
     self._logged_seconds = self._clock.seconds
     self._saved_at = time.monotonic()
+    self._profile = profile.Profile(
+        folder / 'profile', profiled, self._stop_clock)
+    self.run.log_to(log)
 
   @property
   def title(self) -> str:
@@ -181,11 +196,12 @@ class Trainer:
 
   def update(self, batch) -> None:
     """Sends off one update; waits while more than AHEAD are under way."""
-    self._clock.start()
-    self._under_way.append(self.send(batch))
-    if len(self._under_way) > AHEAD:
-      self._under_way.popleft().block_until_ready()
-    self.step += 1
+    with self._profile.update(self.step + 1):
+      self._clock.start()
+      self._under_way.append(self.send(batch))
+      if len(self._under_way) > AHEAD:
+        self._under_way.popleft().block_until_ready()
+      self.step += 1
     self.progress.timed_steps += 1
 
   def _stop_clock(self):
@@ -325,9 +341,11 @@ class Trainer:
     return self.run.write_result(fields)
 
   def close(self) -> None:
-    """Waits for checkpoints to be written; lets go of the directory."""
-    self.checkpoints.close()
-    self.run.close()
+    """Waits for all to be written; lets go of the directory."""
+    with contextlib.ExitStack() as last:
+      last.callback(self.run.close)
+      last.callback(self.checkpoints.close)
+      self._profile.close()
 
 
 def _shown(scores):
