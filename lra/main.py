@@ -34,7 +34,8 @@ RECORD = flags.DEFINE_boolean(
 REPLACE = flags.DEFINE_boolean(
     'replace', False, 'Record a run in the place of an earlier record of it.')
 RESULTS_DIR = flags.DEFINE_string(
-    'results_dir', str(place.results()), 'Where the leaderboard\'s records are.')
+    'results_dir', str(place.results()), 'Where the leaderboard\'s records '
+    'are.')
 PAGE = flags.DEFINE_string(
     'page', str(place.page()), 'The leaderboard to write.')
 LEADERBOARD = flags.DEFINE_boolean(

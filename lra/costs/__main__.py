@@ -6,8 +6,7 @@ and the compiled step alone on a batch that is already there, and prints
 seconds per step of both, the loop's overhead and the peak memory.
 
 `--memory` and `--speed` write the tables of all models, `memory.md` and
-`speed.md`, to --out, and `--parameters` what `run_lra.py --list` shows,
-`parameters.csv`; `--layers` that of the bytes which layers move on
+`speed.md`, to --out; `--layers` that of the bytes which layers move on
 accelerators that need not be here, `layers.md`. `--onchip` measures errors and
 times of the kernels on an accelerator that is.
 """
@@ -27,8 +26,6 @@ ROUNDS = flags.DEFINE_integer(
     lower_bound=1)
 MEMORY = flags.DEFINE_bool('memory', False, 'Table of memory of all models.')
 SPEED = flags.DEFINE_bool('speed', False, 'Table of step times of all models.')
-PARAMETERS = flags.DEFINE_bool(
-    'parameters', False, 'Table of parameters of all models, for --list.')
 LAYERS = flags.DEFINE_list(
     'layers', None, 'Table of bytes moved by layers, compiled for these '
     'targets, such as v5e,v6e,h200.')
@@ -43,7 +40,7 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs import layers, loop, onchip, parameters, tables
+  from lra.costs import layers, loop, onchip, tables
   made = {'memory': tables.memory if MEMORY.value else None,
           'speed': tables.speed if SPEED.value else None,
           'layers': LAYERS.value and (lambda: layers.tables(LAYERS.value))}
@@ -52,8 +49,6 @@ def main() -> int:
       text = '\n'.join(make()) + '\n'
       files.write_all({pathlib.Path(OUT.value) / f'{name}.md': text.encode()})
       print(text)
-  if PARAMETERS.value:
-    print(parameters.write(pathlib.Path(OUT.value)))
   if ONCHIP.value:
     stages = onchip.STAGES if STAGES.value is None else STAGES.value
     unknown = set(stages) - set(onchip.STAGES)
@@ -61,13 +56,13 @@ def main() -> int:
       raise UserError(f'--stages has no {sorted(unknown)[0]!r}: choose from '
                       f'{", ".join(onchip.STAGES)}.')
     onchip.run(pathlib.Path(ONCHIP.value), stages)
-  if ONCHIP.value or PARAMETERS.value or any(made.values()):
+  if ONCHIP.value or any(made.values()):
     return 0
   config = command.config()
   if config is None:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
-        '--memory, --speed, --parameters, --layers or --onchip.')
+        '--memory, --speed, --layers or --onchip.')
   command.use_compile_cache()
   print(json.dumps(
       loop.measure(config, steps=STEPS.value, rounds=ROUNDS.value), indent=1))

@@ -1,7 +1,7 @@
 """Parameters of every model on every task, counted without computing them.
 
-Counting takes seconds, so `run_lra.py --list` reads what `python -m lra.costs
---parameters` has counted, and counts what is missing there: new models.
+Counting takes seconds, so `run_lra.py --list` reads what `python -m
+lra.costs.parameters` has counted, and counts what is missing there: new models.
 """
 
 import csv
@@ -10,7 +10,7 @@ import io
 import pathlib
 from collections.abc import Iterable
 
-from lra import files
+from lra import files, place
 from lra.report import catalogue
 
 TASKS = ('listops', 'text', 'retrieval')
@@ -85,3 +85,7 @@ def write(folder: pathlib.Path, names: Iterable[str] | None = None
   rows.writerows([name, *count(name).values()] for name in names)
   files.write_all({folder / NAME: out.getvalue().encode()})
   return folder / NAME
+
+
+if __name__ == '__main__':
+  print(write(place.results()))

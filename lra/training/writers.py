@@ -158,8 +158,8 @@ class WeightsAndBiases:
           settings=wandb.Settings(console='off', silent=True))
     except wandb.Error as e:
       raise UserError(
-          f'wandb cannot begin ({" ".join(str(e).split())}): run `wandb login`, '
-          'or set WANDB_MODE=offline.') from e
+          f'wandb cannot begin ({" ".join(str(e).split())}): run `wandb '
+          'login`, or set WANDB_MODE=offline.') from e
     offline = f'offline: `wandb sync {self._run.sync_dir}` uploads it'
     say(f'wandb: {offline if self._run.offline else self._run.url}')
     # Its own count of steps rises with each point; of a step there are several.
