@@ -87,9 +87,8 @@ class TensorBoard:
     self.folder = folder / 'tensorboard'
     self._began = (folder / 'config.json').stat().st_mtime
     self._files = {}
-    self._old = sorted(self.folder.glob('*/events.out.tfevents.*'))
-    for path in self._old:
-      path.unlink()
+    for path in self.folder.glob('*/events.out.tfevents.*'):
+      os.truncate(path, 0)  # a TensorBoard that is open would miss a file
     for point in points:
       self._add(point)
     self._flush()
@@ -128,7 +127,7 @@ class TensorBoard:
       from tensorboardX.proto.event_pb2 import Event, SessionLog
       (self.folder / split).mkdir(parents=True, exist_ok=True)
       self._files[split] = EventsWriter(str(self.folder / split / 'events'))
-      # A TensorBoard that has read the files before forgets what it has read.
+      # What is open then forgets what it has read from the files before.
       self._files[split].write_event(Event(
           step=0, wall_time=self._began,
           session_log=SessionLog(status=SessionLog.START)))

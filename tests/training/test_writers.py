@@ -3,9 +3,11 @@
 import csv
 import errno
 import importlib
+import itertools
 import json
 import os
 import struct
+import types
 
 import pytest
 
@@ -55,16 +57,26 @@ def _of_csv(folder):
 
 
 def _of_tensorboard(folder):
-  from tensorboard.backend.event_processing import event_accumulator
-  found = []
+  found = {}
   for path in (folder / 'tensorboard').iterdir():
-    events = event_accumulator.EventAccumulator(
-        str(path), size_guidance={'scalars': 0})
-    events.Reload()
-    found += [(path.name, event.step, name, event.value)
-              for name in events.Tags()['scalars']
-              for event in events.Scalars(name)]
-  return _once(found)
+    full = [file for file in path.iterdir() if file.stat().st_size]
+    assert len(full) == 1, 'others would be read too'
+    found |= _shown(_tensorboard(path), path.name)
+  return found
+
+
+def _tensorboard(folder):
+  """What TensorBoard shows of a folder."""
+  from tensorboard.backend.event_processing import event_accumulator
+  return event_accumulator.EventAccumulator(
+      str(folder), size_guidance={'scalars': 0})
+
+
+def _shown(events, split):
+  events.Reload()
+  return _once(
+      (split, event.step, name, event.value)
+      for name in events.Tags()['scalars'] for event in events.Scalars(name))
 
 
 def _of_wandb(folder):
@@ -114,6 +126,16 @@ def _offline(monkeypatch, tmp_path_factory):
   monkeypatch.setenv('WANDB_MODE', 'offline')
   for name in ('WANDB_CONFIG_DIR', 'WANDB_CACHE_DIR', 'WANDB_DATA_DIR'):
     monkeypatch.setenv(name, str(tmp_path_factory.mktemp('wandb')))
+
+
+@pytest.fixture(autouse=True)
+def _another_second(monkeypatch):
+  """Event files are named by the second: each has its own."""
+  if importlib.util.find_spec('tensorboardX'):
+    from tensorboardX import event_file_writer
+    seconds = itertools.count(1_000_000_000)
+    monkeypatch.setattr(event_file_writer, 'time', types.SimpleNamespace(
+        time=lambda: next(seconds)))
 
 
 def _point(step, split='train', **numbers):
@@ -189,6 +211,22 @@ def test_a_run_that_is_stopped_and_goes_on(mini_data, tmp_path, monkeypatch):
     for key, value in found.items():
       if name != 'wandb' or key[2] not in measured:
         assert value == pytest.approx(logged[key], rel=1e-6), (name, key)
+
+
+@pytest.mark.skipif(importlib.util.find_spec('tensorboard') is None,
+                    reason='tensorboard is not installed')
+def test_a_tensorboard_that_is_open_shows_each_point_once(tmp_path):
+  made = run.Run(tmp_path, CONFIG)
+  made.log_to(['tensorboard'])
+  _log(made, 1, 2, 3)
+  shown = _tensorboard(tmp_path / 'tensorboard' / 'train')
+  assert len(_shown(shown, 'train')) == 9
+  made.close()
+  made = run.Run(tmp_path, CONFIG)
+  made.rewind(1, validated_step=0)
+  made.log_to(['tensorboard'])
+  _log(made, 2)
+  assert _shown(shown, 'train') == pytest.approx(_logged(tmp_path), rel=1e-6)
 
 
 def test_what_was_logged_before_is_written_too(tmp_path):
