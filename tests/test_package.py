@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from importlib import metadata
 
 import pytest
 import tiny
@@ -18,10 +17,8 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGES = ('lra', 'configs', 'kernels', 'data_prep')
 MINI = ['--config=configs/simpletron.py:listops_mini', *tiny.flags(**{
     'train.steps': 3, 'train.eval_batch_size': 100})]
-NEWEST = int(metadata.version('setuptools').split('.')[0])
-
-pytestmark = [pytest.mark.full, pytest.mark.skipif(
-    NEWEST < 77, reason=f'setuptools {NEWEST} is older than 77')]
+pytestmark = pytest.mark.full
+pytest.importorskip('setuptools', '77', 'setuptools 77 is not installed')
 
 
 def _pip(*arguments):

@@ -107,11 +107,10 @@ class TensorBoard:
     from tensorboardX.proto.event_pb2 import Event
     from tensorboardX.proto.summary_pb2 import Summary
     self._file(point['split']).write_event(Event(
-        wall_time=self._began + point['seconds'], step=point['step'],
+        wall_time=self._began + point.get('seconds', 0), step=point['step'],
         summary=Summary(value=[
             Summary.Value(tag=name, simple_value=value)
-            for name, value in point.items()
-            if name not in ('step', 'split')])))
+            for name, value in _numbers(point).items()])))
 
   def _flush(self):
     for file in self._files.values():
@@ -137,8 +136,9 @@ class TensorBoard:
 class WeightsAndBiases:
   """A run of wandb, the same one after a stop: `wandb.json` has its id.
 
-  What wandb was given cannot be taken back. `wandb.json` counts the points,
-  just before they are given: one may be lost by a kill, none is there twice.
+  What wandb was given cannot be taken back, so `wandb.json` counts the points
+  just before they are given: none is there twice. A `kill -9` loses those that
+  wandb, a process of its own, has not written yet: the last second or so.
   """
 
   def __init__(self, folder: pathlib.Path, config: dict,
@@ -175,14 +175,20 @@ class WeightsAndBiases:
       return
     self._kept['points'] = self._number
     files.write_json(self._path, self._kept)
-    named = {f'{point["split"]}/{name}': value for name, value in point.items()
-             if name not in ('step', 'split')}
+    named = {f'{point["split"]}/{name}': value
+             for name, value in _numbers(point).items()}
     self._run.log({'step': point['step'], **named}, step=self._number,
                   commit=True)
 
   def close(self) -> None:
     """See `Writer`."""
     self._run.finish()
+
+
+def _numbers(point):
+  """What is measured at a point."""
+  return {name: value for name, value in point.items()
+          if name != 'step' and isinstance(value, int | float)}
 
 
 def _is_kept(value):
@@ -219,8 +225,12 @@ def make(names: Sequence[str], folder: pathlib.Path, config: dict,
   try:
     for name in dict.fromkeys(names):
       made.append(WRITERS[name](folder, config, points))
-  except BaseException:
+  except BaseException as e:
     for writer in made:
       writer.close()
+    if isinstance(e, OSError):
+      raise UserError(
+          f'--log={name} cannot write to {e.filename or folder} ({e.strerror}): '
+          'make room for it, or leave it out.') from e
     raise
   return made

@@ -269,6 +269,26 @@ def test_a_full_disk_under_tensorboard(tmp_path):
   assert caught.value.errno == errno.ENOSPC
 
 
+@pytest.mark.skipif(importlib.util.find_spec('tensorboardX') is None,
+                    reason='tensorboardX is not installed')
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path):
+  (tmp_path / 'tensorboard').touch()
+  made = run.Run(tmp_path, CONFIG)
+  _log(made, 1)
+  with pytest.raises(UserError, match='--log=tensorboard cannot write to .*/te'):
+    made.log_to(['csv', 'tensorboard'])
+
+
+def test_numbers_only_are_logged_elsewhere(tmp_path):
+  """Whatever somebody has added to a line."""
+  made = run.Run(tmp_path, CONFIG)
+  made.log(step=1, split='train', loss=0.5, note='mine')
+  made.log_to([name for name in ('csv', 'tensorboard')
+               if importlib.util.find_spec(_READERS[name][1])])
+  assert (tmp_path / 'metrics.csv').read_text() == (
+      'step,split,loss,note\n1,train,0.5,mine\n')
+
+
 @pytest.mark.parametrize('name, library', [
     ('tensorboard', 'tensorboardX'), ('wandb', 'wandb')])
 def test_a_library_that_is_not_installed_is_named(name, library, monkeypatch):
