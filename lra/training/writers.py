@@ -230,7 +230,7 @@ def make(names: Sequence[str], folder: pathlib.Path, config: dict,
       writer.close()
     if isinstance(e, OSError):
       raise UserError(
-          f'--log={name} cannot write to {e.filename or folder} ({e.strerror}): '
-          'make room for it, or leave it out.') from e
+          f'--log={name} cannot write to {e.filename or folder} '
+          f'({e.strerror}): make room for it, or leave it out.') from e
     raise
   return made

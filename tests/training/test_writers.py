@@ -275,7 +275,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path):
   (tmp_path / 'tensorboard').touch()
   made = run.Run(tmp_path, CONFIG)
   _log(made, 1)
-  with pytest.raises(UserError, match='--log=tensorboard cannot write to .*/te'):
+  with pytest.raises(UserError, match='--log=tensorboard cannot write to'):
     made.log_to(['csv', 'tensorboard'])
 
 
