@@ -2,8 +2,14 @@
 
 from lra import signals, streams
 
-if __name__ == '__main__':
+
+def run() -> None:
+  """The command `lra`, which is `python run_lra.py`."""
   streams.keep()
   signals.listen()
   from lra import main  # takes long: signals are heard by then
   main.run()
+
+
+if __name__ == '__main__':
+  run()

@@ -18,7 +18,7 @@ import sys
 
 import data_prep
 from data_prep import describe, floors, kinds, sheet
-from lra import tasks
+from lra import place, tasks
 from lra.errors import UserError
 
 _USER_ERROR = 2
@@ -62,7 +62,8 @@ def _parser():
   parser.add_argument('--floors', action='store_true',
                       help='score trivial and linear methods, keep a record')
   parser.add_argument('--floors_dir', type=pathlib.Path,
-                      default=floors.RECORDS, help='where records go')
+                      default=place.results() / 'floors',
+                      help='where records go')
   return parser
 
 

@@ -14,6 +14,7 @@ import types
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from lra import place
 from lra.errors import UserError
 from lra.fields import FIELDS
 
@@ -75,6 +76,7 @@ class _Parser(flags.ArgumentParser):
   def parse(self, path):
     """See `flags.ArgumentParser.parse`."""
     path, *argument = path.split(':', 1)
+    path = path and str(place.config_file(path))
     try:
       config = _get_config(path)(*argument)
       if isinstance(config, ConfigDict):

@@ -12,15 +12,14 @@ import pathlib
 from absl import flags
 from ml_collections import config_flags
 
-from lra import command, identity
+from lra import command, identity, place
 from lra.errors import UserError
 from lra.report import result as result_lib
 from lra.terminal import say
+from lra.training import writers
 from lra.training.run import check_config
 
 EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': 75}
-
-_ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Run directory; by default runs/<task>/<model>/'
@@ -35,10 +34,10 @@ RECORD = flags.DEFINE_boolean(
 REPLACE = flags.DEFINE_boolean(
     'replace', False, 'Record a run in the place of an earlier record of it.')
 RESULTS_DIR = flags.DEFINE_string(
-    'results_dir', str(_ROOT / 'lra' / 'results'), 'Where the leaderboard\'s '
-    'records are.')
+    'results_dir', str(place.results()), 'Where the leaderboard\'s records '
+    'are.')
 PAGE = flags.DEFINE_string(
-    'page', str(_ROOT / 'leaderboard.md'), 'The leaderboard to write.')
+    'page', str(place.page()), 'The leaderboard to write.')
 LEADERBOARD = flags.DEFINE_boolean(
     'leaderboard', False, 'Regenerate the leaderboard from its records.')
 SWEEP = flags.DEFINE_string(
@@ -64,6 +63,12 @@ PREDICT = flags.DEFINE_string(
 COMPARE = flags.DEFINE_boolean(
     'compare', False, 'What differs between two runs, directories or records: '
     '--compare A B.')
+LOG = flags.DEFINE_list(
+    'log', [], 'What the run logs to besides metrics.jsonl, in its directory: '
+    'csv, tensorboard, wandb.')
+PROFILE = flags.DEFINE_string(
+    'profile', None, 'Trace the updates FIRST:LAST, such as 20:30, into the '
+    'run directory\'s profile/.')
 LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
 flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
@@ -77,6 +82,10 @@ for _flag, _needed in (('dry_run', 'sweep'), ('shard', 'sweep'),
 flags.register_multi_flags_validator(
     ['seeds', 'workdir'], lambda values: None in values.values(),
     '--seeds makes a run directory for each: leave out --workdir')
+for _flag in ('sweep', 'seeds'):
+  flags.register_multi_flags_validator(
+      ['profile', _flag], lambda values: None in values.values(),
+      f'--profile is of one run, not of --{_flag}')
 
 def run() -> None:
   """Entry point of `run_lra.py`."""
@@ -128,7 +137,8 @@ def _asked(inspection, paths):
 def run_sweep() -> int:
   """Runs or describes --sweep; 0 once every run of it is finished."""
   from lra import sweep
-  entries = sweep.read(pathlib.Path(SWEEP.value))
+  writers.check(LOG.value)
+  entries = sweep.read(place.found(SWEEP.value))
   if SHARD.value:
     entries = sweep.shard(entries, SHARD.value)
   if DRY_RUN.value:
@@ -136,8 +146,8 @@ def run_sweep() -> int:
     return 0
   extra = tuple(
       flags.FLAGS[name].serialize() for name in (
-          'record', 'replace', 'results_dir', 'page', 'compile_cache')
-      if flags.FLAGS[name].value is not None)
+          'record', 'replace', 'results_dir', 'page', 'compile_cache', 'log')
+      if flags.FLAGS[name].value not in (None, []))
   done = sweep.run(entries, extra=extra, max_minutes=MAX_MINUTES.value,
                    recorded=_recorded)
   return 0 if done else EXIT['stopped']
@@ -171,6 +181,11 @@ def train(config) -> int:
   from lra import protocol
   from lra.report import publish
   from lra.training import provenance
+  writers.check(LOG.value)
+  options = {'max_minutes': MAX_MINUTES.value, 'log': LOG.value}
+  if PROFILE.value is not None:
+    from lra.training import profile
+    options['profiled'] = profile.steps(PROFILE.value, config.train.steps)
   made_by = config_flags.get_config_filename(flags.FLAGS['config'])
   changes = protocol.changes(config.to_dict(), made_by)
   recorded = RECORD.value
@@ -180,7 +195,7 @@ def train(config) -> int:
     publish.check(_place())
   provenance.begin(provenance.Command(protocol.file_of(made_by), changes))
   codes = []
-  for (_, folder), result in _trained(_runs(config)):
+  for (_, folder), result in _trained(_runs(config), options):
     codes.append(EXIT['stopped' if result is None else result.status])
     if result:
       print(summary(result, folder))
@@ -207,10 +222,8 @@ def _runs(config):
   return runs
 
 
-def _trained(runs):
-  """Each run with its result: of those that are finished already, the rest."""
-  from lra.training import together
-  from lra.training import train as train_lib
+def _trained(runs, options):
+  """Each run with its result: those that are finished already come first."""
   left = []
   for config, folder in runs:
     result = result_lib.read_if_there(folder / 'result.json')
@@ -220,12 +233,15 @@ def _trained(runs):
       check_finished(folder, config.to_dict(), result)
       print(f'{folder} is finished already.')
       yield (config, folder), result
+  if not left:
+    return
+  from lra.training import together
+  from lra.training import train as train_lib
   if len(left) == 1:
-    yield left[0], train_lib.train(*left[0], MAX_MINUTES.value)
-  elif left:
+    yield left[0], train_lib.train(*left[0], **options)
+  else:
     at_once = AT_ONCE.value or together.how_many(left[0][0])
-    yield from together.train_together(
-        left, at_once=at_once, max_minutes=MAX_MINUTES.value)
+    yield from together.train_together(left, at_once=at_once, **options)
 
 
 def _record(result, changes, recorded):

@@ -4,7 +4,7 @@ import pathlib
 from typing import Any
 
 from configs import base
-from lra import config_flag, identity
+from lra import config_flag, identity, place
 
 
 def changes(config: dict, made_by: str) -> dict[str, Any]:
@@ -29,4 +29,4 @@ def changes(config: dict, made_by: str) -> dict[str, Any]:
 
 def file_of(made_by: str) -> pathlib.Path:
   """The file that --config named."""
-  return pathlib.Path(made_by.split(':', 1)[0])
+  return place.config_file(made_by.split(':', 1)[0])

@@ -328,6 +328,13 @@ OWN = [
           '--config.encoder.num_layers=3'),
     # sweeps
     _command('nothing.txt|No such file', '--sweep=nothing.txt'),
+    _command('configs/nobody.py|No such file', '--config=nobody:listops'),
+    _mini('--log=paper|csv, tensorboard, wandb', '--log=csv,paper'),
+    _command('--log=paper', '--sweep=configs/sweeps/mini.txt', '--log=paper'),
+    _mini('--profile=3 |1 to 4000', '--profile=3'),
+    _mini('--profile=20:30 |1 to 25', '--profile=20:30', 'train.steps=25'),
+    _command('--profile|--sweep', '--sweep=configs/sweeps/mini.txt',
+             '--profile=1:2'),
     _command('configs|directory', '--sweep=configs'),
     _sweep('s.txt has no run', '# nothing\n\n'),
     _sweep('line 1|all seeds at once',

@@ -9,9 +9,9 @@ ROOT = pathlib.Path(__file__).parent.parent
 OURS = ('lra', 'configs', 'kernels', 'data_prep')
 # What every room of lra may use: no room, no jax at import.
 GROUND = ('lra.tasks', 'lra.fields', 'lra.identity', 'lra.errors', 'lra.files',
-          'lra.terminal', 'lra.machine', 'lra.signals', 'lra.bits')
+          'lra.terminal', 'lra.machine', 'lra.signals', 'lra.bits', 'lra.place')
 _PREP = ('lra.tasks', 'lra.errors', 'lra.files', 'lra.machine', 'lra.terminal',
-         'lra.signals', 'lra.streams')
+         'lra.signals', 'lra.streams', 'lra.place')
 # Rooms from the ground up: a room may import those named here and itself.
 ROOMS = {
     'kernels': ('jax',),
@@ -34,11 +34,11 @@ _HALL = ('lra', 'jax')  # main, sweep and protocol: everything
 FILES = {
     'lra.tasks': ('lra.errors',), 'lra.fields': (), 'lra.errors': (),
     'lra.files': ('lra.errors', 'lra.signals'), 'lra.identity': ('lra.fields',),
-    'lra.bits': (), 'lra.signals': (), 'lra.streams': (),
+    'lra.bits': (), 'lra.place': (), 'lra.signals': (), 'lra.streams': (),
     'lra.terminal': ('lra.signals',),
     'lra.machine': ('jax',), 'lra.main': _HALL,
     'lra.config_flag': ('lra.objectives', 'lra.training', 'lra.tasks',
-                        'lra.fields', 'lra.errors'),
+                        'lra.fields', 'lra.errors', 'lra.place'),
     'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
                     'lra.config_flag', 'jax'),
     'lra.seeds': ('lra.errors', 'lra.fields'),

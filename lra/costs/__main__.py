@@ -16,7 +16,7 @@ import pathlib
 
 from absl import flags
 
-from lra import command, files
+from lra import command, files, place
 from lra.errors import UserError
 
 STEPS = flags.DEFINE_integer(
@@ -35,8 +35,7 @@ ONCHIP = flags.DEFINE_string(
 STAGES = flags.DEFINE_list(
     'stages', None, 'What --onchip does; all by default.')
 OUT = flags.DEFINE_string(
-    'out', str(pathlib.Path(__file__).parents[1] / 'results'),
-    'Where the tables go.')
+    'out', str(place.results()), 'Where the tables go.')
 
 
 def main() -> int:

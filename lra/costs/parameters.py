@@ -1,13 +1,21 @@
-"""Parameters of every model on every task, counted without computing them."""
+"""Parameters of every model on every task, counted without computing them.
 
+Counting takes seconds, so `run_lra.py --list` reads what `python -m
+lra.costs.parameters` has counted, and counts what is missing there: new models.
+"""
+
+import csv
 import importlib
+import io
+import pathlib
+from collections.abc import Iterable
 
-import jax
-
+from lra import files, place
 from lra.report import catalogue
-from lra.training import program, step
 
 TASKS = ('listops', 'text', 'retrieval')
+NAME = 'parameters.csv'
+COUNTED = pathlib.Path(__file__).resolve().parents[1] / 'results' / NAME
 
 
 def parameters(model: str, task: str) -> int:
@@ -15,6 +23,9 @@ def parameters(model: str, task: str) -> int:
 
   One block is traced and counted `num_layers` times: all are alike.
   """
+  import jax  # takes a second, which reading the counts does not need
+
+  from lra.training import program, step
   config = importlib.import_module(f'configs.{model}').get_config(task)
   config = config.copy_and_resolve_references()
   layers, config.encoder.num_layers = config.encoder.num_layers, 1
@@ -35,14 +46,46 @@ def table() -> tuple[dict[str, dict[str, int]], list[str]]:
   """Parameters of all models on `TASKS`, as far as they can be built.
 
   Returns:
-    model -> task -> parameters; and a sentence for each model whose file or
-    config fails, which is left out.
+    model -> task -> parameters, read where they were counted before; and a
+    sentence for each model whose file or config fails, which is left out.
   """
-  found, problems = {}, []
+  known, problems = read(), []
+  found = {}
   for entry in catalogue.read():
     try:
-      found[entry.name] = {t: parameters(entry.name, t) for t in TASKS}
+      found[entry.name] = known.get(entry.name) or count(entry.name)
     except Exception as error:  # whatever a file under way may raise
       reason = ' '.join(str(error).split()) or type(error).__name__
       problems.append(f'{entry.name} cannot be built: {reason}')
   return found, problems
+
+
+def count(model: str) -> dict[str, int]:
+  """Task -> parameters of a model."""
+  return {task: parameters(model, task) for task in TASKS}
+
+
+def read(path: pathlib.Path = COUNTED) -> dict[str, dict[str, int]]:
+  """Model -> task -> parameters, as counted before; {} where nothing was."""
+  try:
+    rows = list(csv.DictReader(io.StringIO(path.read_text(encoding='utf-8'))))
+    return {row['model']: {task: int(row[task]) for task in TASKS}
+            for row in rows}
+  except (OSError, ValueError, KeyError, TypeError):
+    return {}  # all is counted then
+
+
+def write(folder: pathlib.Path, names: Iterable[str] | None = None
+          ) -> pathlib.Path:
+  """Counts models, by default all, and writes `parameters.csv`; its path."""
+  names = [e.name for e in catalogue.read()] if names is None else names
+  out = io.StringIO()
+  rows = csv.writer(out, lineterminator='\n')
+  rows.writerow(['model', *TASKS])
+  rows.writerows([name, *count(name).values()] for name in names)
+  files.write_all({folder / NAME: out.getvalue().encode()})
+  return folder / NAME
+
+
+if __name__ == '__main__':
+  print(write(place.results()))

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import pathlib
+from collections.abc import Sequence
 
 from lra import files, identity
 from lra.errors import UserError
@@ -11,6 +12,7 @@ from lra.files import read_json, write_json
 from lra.report import result
 from lra.report.result import Result
 from lra.terminal import say
+from lra.training import writers
 
 
 def check_config(folder: pathlib.Path, config: dict) -> None:
@@ -66,7 +68,7 @@ class Run:
   """
 
   def __init__(self, folder: pathlib.Path, config: dict):
-    self.folder = folder
+    self.folder, self._config, self._writers = folder, config, []
     self._made = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
       folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +98,11 @@ class Run:
 
   def close(self) -> None:
     """Lets go of the directory."""
-    self._lock.close()
+    try:
+      for writer in self._writers:
+        writer.close()
+    finally:
+      self._lock.close()
 
   @property
   def metrics_path(self) -> pathlib.Path:
@@ -107,9 +113,24 @@ class Run:
     return result.read_if_there(self.folder / 'result.json')
 
   def log(self, **fields) -> None:
-    """Appends one object to metrics.jsonl."""
+    """Appends one object to metrics.jsonl, then to the other writers."""
     with open(self.metrics_path, 'a', encoding='utf-8') as f:
       f.write(json.dumps(fields) + '\n')
+    for writer in self._writers:
+      writer.write(fields)
+
+  def log_to(self, names: Sequence[str]) -> None:
+    """Logs to writers too, which take what was logged so far; after `rewind`.
+
+    Args:
+      names: those of `writers.WRITERS`.
+
+    Raises:
+      UserError: one of them cannot begin.
+    """
+    points = [json.loads(line) for line in self._lines() if line] if (
+        names) else []
+    self._writers = writers.make(names, self.folder, self._config, points)
 
   def rewind(self, step: int, validated_step: int) -> None:
     """Drops metrics that will be logged again, and a line torn by a kill.

@@ -32,7 +32,7 @@ def how_many(config) -> int:
 
 
 def train_together(runs: list[Run], *, at_once: int,
-                   max_minutes: float | None = None
+                   max_minutes: float | None = None, **options
                    ) -> Iterator[tuple[Run, Result | None]]:
   """Trains all runs; gives each when it ends, with its result.
 
@@ -42,6 +42,7 @@ def train_together(runs: list[Run], *, at_once: int,
     runs: that differ in their seeds and directories only.
     at_once: how many train at the same time.
     max_minutes: stop all of them, with checkpoints, after so long.
+    **options: of `train.train`, the same for each.
 
   Yields:
     A run and what `train.train` gives; None for one that a stop kept from
@@ -60,7 +61,7 @@ def train_together(runs: list[Run], *, at_once: int,
     left = None if deadline is None else (deadline - time.monotonic()) / 60
     if signals.reason() or (left is not None and left <= 0):
       return None
-    return train.train(config, folder, left, shared)
+    return train.train(config, folder, left, shared=shared, **options)
 
   with signals.later('after their steps, with checkpoints'), (
       futures.ThreadPoolExecutor(at_once)) as pool:

@@ -7,6 +7,7 @@ import functools
 import math
 import pathlib
 import time
+from collections.abc import Sequence
 
 import jax
 
@@ -16,7 +17,15 @@ from lra.errors import UserError
 from lra.report import curves, floors
 from lra.report.result import Result
 from lra.terminal import StopRequest, bar, say
-from lra.training import evaluate, optim, outcome, program, provenance, run
+from lra.training import (
+    evaluate,
+    optim,
+    outcome,
+    profile,
+    program,
+    provenance,
+    run,
+)
 from lra.training.checkpoint import Checkpoints
 from lra.training.clock import Clock
 from lra.training.progress import Progress, chosen, scored_of
@@ -32,6 +41,7 @@ class Diverged(Exception):
 
 
 def train(config, folder: pathlib.Path, max_minutes: float | None = None,
+          log: Sequence[str] = (), profiled: range = range(0),
           shared: Shared | None = None) -> Result:
   """Trains to the end, a stop or a failure, and scores.
 
@@ -41,6 +51,8 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
     config: the whole config, without references.
     folder: the run directory.
     max_minutes: stop, with a checkpoint, after so long.
+    log: what is logged to besides metrics.jsonl; see `writers.WRITERS`.
+    profiled: updates, from 1, that a trace in `profile/` is made of.
     shared: what other runs of this process have made already.
 
   Returns:
@@ -53,7 +65,7 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
   """
   t = config.train
   with StopRequest(max_minutes) as stop, contextlib.closing(
-      Trainer(config, folder, shared)) as trainer:
+      Trainer(config, folder, log, profiled, shared)) as trainer:
     status, test = 'stopped', None
     try:
       trainer.compile()
@@ -101,8 +113,8 @@ class Trainer:
   """
 
   @signals.at_once()
-  def __init__(self, config, folder: pathlib.Path,
-               shared: Shared | None = None):
+  def __init__(self, config, folder: pathlib.Path, log: Sequence[str] = (),
+               profiled: range = range(0), shared: Shared | None = None):
     self.config = config
     self._shared = shared or Shared()
     # A run that was begun on another kind of machine stays what it is.
@@ -127,6 +139,9 @@ class Trainer:
     self._clock = Clock(self.progress.train_seconds)
     self._logged_seconds = self._clock.seconds
     self._saved_at = time.monotonic()
+    self._profile = profile.Profile(
+        folder / 'profile', profiled, self._stop_clock)
+    self.run.log_to(log)
 
   @property
   def title(self) -> str:
@@ -187,11 +202,12 @@ class Trainer:
 
   def update(self, batch) -> None:
     """Sends off one update; waits while more than AHEAD are under way."""
-    self._clock.start()
-    self._under_way.append(self.send(batch))
-    if len(self._under_way) > AHEAD:
-      self._under_way.popleft().block_until_ready()
-    self.step += 1
+    with self._profile.update(self.step + 1):
+      self._clock.start()
+      self._under_way.append(self.send(batch))
+      if len(self._under_way) > AHEAD:
+        self._under_way.popleft().block_until_ready()
+      self.step += 1
     self.progress.timed_steps += 1
 
   def _stop_clock(self):
@@ -332,9 +348,11 @@ class Trainer:
     return self.run.write_result(fields)
 
   def close(self) -> None:
-    """Waits for checkpoints to be written; lets go of the directory."""
-    self.checkpoints.close()
-    self.run.close()
+    """Waits for all to be written; lets go of the directory."""
+    with contextlib.ExitStack() as last:
+      last.callback(self.run.close)
+      last.callback(self.checkpoints.close)
+      self._profile.close()
 
 
 def _shown(scores):

@@ -1,10 +1,13 @@
 """Parameters counted from one block are those of the whole model."""
 
 import importlib
+import subprocess
+import sys
 
 import pytest
 
 import small
+from lra import models
 from lra.costs import parameters
 from lra.training import program
 
@@ -25,3 +28,48 @@ def test_retrieval_transformer_by_hand():
   head = (2 * D + 1) * F + (F + 1) * F // 2 + (F // 2 + 1) * 2
   assert parameters.parameters('transformer', 'retrieval') == (
       (257 + 4000 + 1) * D + 4 * block + 2 * D + head)
+
+
+QUICK = 'cross', 'linformer'
+_RUN = 'python -m lra.costs.parameters'
+
+
+@pytest.mark.parametrize('model', [
+    pytest.param(m, marks=[] if m in QUICK else [pytest.mark.full])
+    for m in models.names()])
+def test_the_committed_counts_are_true(model):
+  committed = parameters.read()
+  if model not in committed and len(committed) > 1:
+    pytest.skip(f'{model} is counted whenever it is listed, until `{_RUN}`')
+  assert committed[model] == parameters.count(model), f'run `{_RUN}`'
+
+
+def test_a_model_that_was_not_counted_is(tmp_path, monkeypatch):
+  path = parameters.write(tmp_path, ['local'])
+  assert path.read_text().startswith('model,listops,text,retrieval\nlocal,')
+  counted = parameters.read(path)
+  assert counted == {'local': parameters.read()['local']}
+  asked = []
+  monkeypatch.setattr(parameters, 'read', lambda: counted)
+  monkeypatch.setattr(
+      parameters, 'parameters', lambda *of: asked.append(of) or 7)
+  found, problems = parameters.table()
+  assert not problems and list(found) == list(models.names())
+  assert found['local'] == counted['local']
+  assert found['gqa'] == dict.fromkeys(parameters.TASKS, 7)
+  assert not any(model == 'local' for model, _ in asked)
+
+
+@pytest.mark.parametrize('text', [
+    '', 'model,listops\na,3\n', 'model,listops,text,retrieval\na,b,c,d\n',
+    'model,listops,text,retrieval\na\n', '\0'])
+def test_a_damaged_table_is_counted_again(tmp_path, text):
+  (tmp_path / 'parameters.csv').write_text(text)
+  assert parameters.read(tmp_path / 'parameters.csv') == {}
+  assert parameters.read(tmp_path / 'none.csv') == {}
+
+
+def test_listing_needs_no_jax():
+  code = ("import sys; from lra import main; main.listing(); "
+          "assert 'jax' not in sys.modules")
+  subprocess.run([sys.executable, '-c', code], check=True)

@@ -49,6 +49,7 @@ def test_an_argument_that_the_mixer_does_not_have():
 def test_a_model_that_cannot_be_built_harms_no_other(monkeypatch):
   entries = [e for e in catalogue.read() if e.name in ('local', 'transformer')]
   monkeypatch.setattr(parameters.catalogue, 'read', lambda: entries)
+  monkeypatch.setattr(parameters, 'read', dict)
   whole = parameters.parameters
 
   def fail_for_local(model, task):

@@ -1,0 +1,41 @@
+"""Where the program lies, in a checkout or installed, and what is beside it."""
+
+import os
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def installed() -> bool:
+  """Whether pip has put this package here; a checkout is not touched by it."""
+  return any(ROOT.glob('lra-*.dist-info'))
+
+
+def results() -> pathlib.Path:
+  """Folder of records unless told otherwise: nothing installed is changed."""
+  return pathlib.Path('results') if installed() else ROOT / 'lra' / 'results'
+
+
+def page() -> pathlib.Path:
+  """The leaderboard unless told otherwise."""
+  return pathlib.Path('' if installed() else ROOT) / 'leaderboard.md'
+
+
+def found(path: str | os.PathLike) -> pathlib.Path:
+  """A file as it is named, or else the one of `configs/` that comes with this.
+
+  Args:
+    path: a path from the current folder, such as `configs/sweeps/mini.txt`.
+  """
+  path = pathlib.Path(path)
+  ours = ROOT / path
+  named = path.parts[:1] == ('configs',) and '..' not in path.parts
+  there = os.path.exists(path) or not named or not os.path.isfile(ours)
+  return path if there else ours
+
+
+def config_file(name: str) -> pathlib.Path:
+  """The file that --config names: a path, or `simpletron` for its config."""
+  if name.isidentifier() and not os.path.exists(name):
+    name = f'configs/{name}.py'
+  return found(name)

@@ -1,0 +1,71 @@
+"""A trace of some updates: `--profile=FIRST:LAST`."""
+
+import contextlib
+import pathlib
+import re
+from collections.abc import Callable
+
+import jax
+
+from lra.errors import UserError
+from lra.terminal import say
+
+STEP = 'update'  # what a trace calls an update; its number is `step_num`
+
+
+def steps(text: str, total: int) -> range:
+  """The updates of `20:30`, both of them too; the first of a run is 1.
+
+  Args:
+    text: the value of --profile.
+    total: updates of the run.
+
+  Raises:
+    UserError: it is not of that form, or the run has no such updates.
+  """
+  found = re.fullmatch(r'(\d{1,18}):(\d{1,18})', text, re.ASCII)
+  first, last = map(int, found.groups()) if found else (0, 0)
+  if not 1 <= first <= last <= total:
+    raise UserError(
+        f'--profile={text} is not possible: give the first and the last of the '
+        f'updates 1 to {total} (config.train.steps), as in --profile=20:30.')
+  return range(first, last + 1)
+
+
+class Profile:
+  """The trace of a run.
+
+  Args:
+    folder: where it is written.
+    steps: the updates that are traced; empty for none.
+    wait: called before it begins and ends; returns once the device is idle.
+  """
+
+  def __init__(self, folder: pathlib.Path, steps: range,
+               wait: Callable[[], None]):
+    self._folder, self._steps, self._wait = folder, steps, wait
+    self._running = False
+
+  @contextlib.contextmanager
+  def update(self, step: int):
+    """Context in which update `step` is sent off."""
+    if step not in self._steps:
+      yield
+      return
+    if not self._running:
+      self._wait()
+      jax.profiler.start_trace(self._folder, create_perfetto_trace=True)
+      self._running = True
+    with jax.profiler.StepTraceAnnotation(STEP, step_num=step):
+      yield
+    if step == self._steps[-1]:
+      self._wait()
+      self.close()
+
+  def close(self) -> None:
+    """Writes what was traced, also of a run that ends before the last."""
+    if self._running:
+      self._running = False
+      jax.profiler.stop_trace()
+      say(f'The profile is in {self._folder}: open it with TensorBoard and its '
+          'plugin xprof, or perfetto_trace.json.gz at ui.perfetto.dev.')

@@ -1,0 +1,237 @@
+"""Where log points go besides metrics.jsonl: `--log=csv,tensorboard,wandb`.
+
+What a run has logged is what metrics.jsonl keeps: a run that goes on first
+drops from there what it will make again. A writer is made with the points that
+are left and holds exactly these, so each is there once after any stop or kill,
+also where a run was begun without the writer.
+"""
+
+import csv
+import importlib.util
+import io
+import os
+import pathlib
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from lra import files, identity
+from lra.errors import UserError
+from lra.terminal import say
+
+Point = Mapping[str, Any]  # `step`, `split` and numbers
+
+
+class Writer(Protocol):
+  """What takes the log points of a run.
+
+  Args:
+    folder: the run directory.
+    config: the whole config, as plain values.
+    points: what was logged before.
+  """
+
+  def __init__(self, folder: pathlib.Path, config: dict,
+               points: Sequence[Point]):
+    ...
+
+  def write(self, point: Point) -> None:
+    """Takes one more point; raises OSError where there is no room for it."""
+
+  def close(self) -> None:
+    """Ends the writing."""
+
+
+class CsvFile:
+  """`metrics.csv`: one row a point, empty where a point has no such number."""
+
+  def __init__(self, folder: pathlib.Path, config: dict,
+               points: Sequence[Point]):
+    self.path = folder / 'metrics.csv'
+    self._points, self._columns = list(points), ['step', 'split']
+    self._write_all()
+
+  def write(self, point: Point) -> None:
+    """See `Writer`."""
+    self._points.append(point)
+    if not point.keys() <= set(self._columns):
+      self._write_all()
+      return
+    with open(self.path, 'a', encoding='utf-8', newline='') as f:
+      self._rows(f).writerow(point)
+
+  def close(self) -> None:
+    """See `Writer`."""
+
+  def _rows(self, file):
+    return csv.DictWriter(file, self._columns, lineterminator='\n')
+
+  def _write_all(self):
+    self._columns = list(dict.fromkeys(
+        name for p in ({'step': 0, 'split': ''}, *self._points) for name in p))
+    text = io.StringIO()
+    self._rows(text).writeheader()
+    self._rows(text).writerows(self._points)
+    files.write_all({self.path: text.getvalue().encode()})
+
+
+class TensorBoard:
+  """`tensorboard/<split>/`: event files, a run of TensorBoard for each split.
+
+  Times of day are those of a run that was never stopped: its beginning plus
+  its seconds of training. Each point is on disk when `write` returns.
+  """
+
+  def __init__(self, folder: pathlib.Path, config: dict,
+               points: Sequence[Point]):
+    self.folder = folder / 'tensorboard'
+    self._began = (folder / 'config.json').stat().st_mtime
+    self._files = {}
+    for path in self.folder.glob('*/events.out.tfevents.*'):
+      os.truncate(path, 0)  # a TensorBoard that is open would miss a file
+    for point in points:
+      self._add(point)
+    self._flush()
+
+  def write(self, point: Point) -> None:
+    """See `Writer`."""
+    self._add(point)
+    self._flush()
+
+  def close(self) -> None:
+    """See `Writer`."""
+    for file in self._files.values():
+      file.close()
+
+  def _add(self, point):
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.summary_pb2 import Summary
+    self._file(point['split']).write_event(Event(
+        wall_time=self._began + point.get('seconds', 0), step=point['step'],
+        summary=Summary(value=[
+            Summary.Value(tag=name, simple_value=value)
+            for name, value in _numbers(point).items()])))
+
+  def _flush(self):
+    for file in self._files.values():
+      file.flush()
+
+  def _file(self, split):
+    """The event file of a split, not the library's queue and thread.
+
+    An error of the file system would end that thread, and nobody would know.
+    """
+    if split not in self._files:
+      from tensorboardX.event_file_writer import EventsWriter
+      from tensorboardX.proto.event_pb2 import Event, SessionLog
+      (self.folder / split).mkdir(parents=True, exist_ok=True)
+      self._files[split] = EventsWriter(str(self.folder / split / 'events'))
+      # What is open then forgets what it has read from the files before.
+      self._files[split].write_event(Event(
+          step=0, wall_time=self._began,
+          session_log=SessionLog(status=SessionLog.START)))
+    return self._files[split]
+
+
+class WeightsAndBiases:
+  """A run of wandb, the same one after a stop: `wandb.json` has its id.
+
+  What wandb was given cannot be taken back, so `wandb.json` counts the points
+  just before they are given: none is there twice. A `kill -9` loses those that
+  wandb, a process of its own, has not written yet: the last second or so.
+  """
+
+  def __init__(self, folder: pathlib.Path, config: dict,
+               points: Sequence[Point]):
+    import wandb
+    self._path = folder / 'wandb.json'
+    kept = files.read_json(self._path)
+    self._kept = kept if _is_kept(kept) else {
+        'id': secrets.token_hex(4), 'points': 0}
+    try:
+      self._run = wandb.init(
+          dir=folder, id=self._kept['id'], resume='allow', config=config,
+          reinit='create_new',  # beside other runs of this process
+          project=os.environ.get('WANDB_PROJECT', 'lra'),
+          name=f'{config["model"]["name"]} {identity.run_name(config)}',
+          group=config['task'],
+          settings=wandb.Settings(console='off', silent=True))
+    except wandb.Error as e:
+      raise UserError(
+          f'wandb cannot begin ({" ".join(str(e).split())}): run `wandb '
+          'login`, or set WANDB_MODE=offline.') from e
+    offline = f'offline: `wandb sync {self._run.sync_dir}` uploads it'
+    say(f'wandb: {offline if self._run.offline else self._run.url}')
+    # Its own count of steps rises with each point; of a step there are several.
+    self._run.define_metric('step')
+    self._run.define_metric('*', step_metric='step')
+    self._number = 0
+    for point in points:
+      self.write(point)
+
+  def write(self, point: Point) -> None:
+    """See `Writer`."""
+    self._number += 1
+    if self._number <= self._kept['points']:
+      return
+    self._kept['points'] = self._number
+    files.write_json(self._path, self._kept)
+    named = {f'{point["split"]}/{name}': value
+             for name, value in _numbers(point).items()}
+    self._run.log({'step': point['step'], **named}, step=self._number,
+                  commit=True)
+
+  def close(self) -> None:
+    """See `Writer`."""
+    self._run.finish()
+
+
+def _numbers(point):
+  """What is measured at a point."""
+  return {name: value for name, value in point.items()
+          if name != 'step' and isinstance(value, int | float)}
+
+
+def _is_kept(value):
+  return isinstance(value, dict) and isinstance(
+      value.get('id'), str) and isinstance(value.get('points'), int)
+
+
+WRITERS: dict[str, type[Writer]] = {
+    'csv': CsvFile, 'tensorboard': TensorBoard, 'wandb': WeightsAndBiases}
+_LIBRARIES = {'tensorboard': 'tensorboardX', 'wandb': 'wandb'}
+
+
+def check(names: Sequence[str]) -> None:
+  """Raises UserError where a name is unknown or its library not installed."""
+  for name in names:
+    if name not in WRITERS:
+      raise UserError(f'--log={name} is not possible: choose from '
+                      f'{", ".join(WRITERS)}.')
+    library = _LIBRARIES.get(name)
+    if library and importlib.util.find_spec(library) is None:
+      raise UserError(f'--log={name} needs {library}, which is not installed: '
+                      f'pip install "lra[{name}]".')
+
+
+def make(names: Sequence[str], folder: pathlib.Path, config: dict,
+         points: Sequence[Point]) -> list[Writer]:
+  """Writers of these names, with what was logged before; see `Writer`.
+
+  Raises:
+    UserError: as `check`; or a writer cannot begin.
+  """
+  check(names)
+  made = []
+  try:
+    for name in dict.fromkeys(names):
+      made.append(WRITERS[name](folder, config, points))
+  except BaseException as e:
+    for writer in made:
+      writer.close()
+    if isinstance(e, OSError):
+      raise UserError(
+          f'--log={name} cannot write to {e.filename or folder} '
+          f'({e.strerror}): make room for it, or leave it out.') from e
+    raise
+  return made

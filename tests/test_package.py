@@ -1,0 +1,103 @@
+"""The wheel has all that the README uses, and works in an empty folder."""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+import tiny
+
+from lra import files
+
+ROOT = pathlib.Path(__file__).parent.parent
+PACKAGES = ('lra', 'configs', 'kernels', 'data_prep')
+MINI = ['--config=configs/simpletron.py:listops_mini', *tiny.flags(**{
+    'train.steps': 3, 'train.eval_batch_size': 100})]
+pytestmark = pytest.mark.full
+pytest.importorskip('setuptools', '77', 'setuptools 77 is not installed')
+
+
+def _pip(*arguments):
+  done = subprocess.run(
+      [sys.executable, '-m', 'pip', '--quiet', *arguments], text=True,
+      capture_output=True, check=False)
+  assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope='module')
+def wheel(tmp_path_factory):
+  """A wheel, built from a copy: building leaves things in the sources."""
+  folder = tmp_path_factory.mktemp('wheel')
+  for name in PACKAGES:
+    shutil.copytree(ROOT / name, folder / 'source' / name,
+                    ignore=shutil.ignore_patterns('__pycache__', '.*'))
+  for name in ('run_lra.py', 'setup.cfg', 'pyproject.toml', 'README.md',
+               'LICENSE'):
+    shutil.copy(ROOT / name, folder / 'source')
+  _pip('wheel', '--no-deps', '--no-build-isolation', '--wheel-dir',
+       str(folder), str(folder / 'source'))
+  made, = folder.glob('*.whl')
+  return made
+
+
+def test_every_file_but_the_figures_is_in_it(wheel):
+  ours = {str(path.relative_to(ROOT)) for name in PACKAGES
+          for path in (ROOT / name).rglob('*')
+          if path.is_file() and '__pycache__' not in path.parts
+          and not path.name.startswith('.')}
+  ours = {name for name in ours if not name.startswith('lra/results/figures/')}
+  packed = {name for name in zipfile.ZipFile(wheel).namelist()
+            if '.dist-info/' not in name}
+  assert packed == {*ours, 'run_lra.py'}
+
+
+def _hashes(folder):
+  return {str(path.relative_to(folder)):
+          hashlib.sha256(path.read_bytes()).hexdigest()
+          for path in folder.rglob('*') if path.is_file()}
+
+
+def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
+  site, here = tmp_path / 'site', tmp_path / 'here'
+  here.mkdir()
+  _pip('install', '--no-deps', '--no-index', '--no-compile', '--target',
+       str(site), str(wheel))
+  before = _hashes(site)
+
+  def run(*command):
+    done = subprocess.run(
+        command, cwd=here, text=True, capture_output=True, check=False,
+        env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(site),
+             'PYTHONDONTWRITEBYTECODE': '1', 'HOME': str(tmp_path / 'home'),
+             'TFDS_DATA_DIR': str(here / 'data')})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+  lra = lambda *arguments: run(str(site / 'bin' / 'lra'), *arguments)
+  assert 'simpletron' in lra('--list')
+  run(sys.executable, '-m', 'data_prep', '--task=listops_mini')
+  said = lra(*MINI, '--record')
+  assert 'Records are in results' in said and 'wrote leaderboard.md' in said
+  record, = (here / 'results' / 'runs' / 'listops_mini').iterdir()
+  assert '| a | simpletron |' in (here / 'leaderboard.md').read_text()
+  # An installed package is in no commit, whichever repository it lies in.
+  kept = files.read_json(record)
+  assert kept['git_commit'] is None
+  assert kept['config_sha256'] == before['configs/simpletron.py']
+  short = ['--config=simpletron:listops_mini', *MINI[1:]]
+  assert 'finished already' in lra(*short, '--norecord')
+
+  (here / 'sweep.txt').write_text(' '.join([
+      'configs/simpletron.py:listops_mini seeds=0-1',
+      *(flag.removeprefix('--config.') for flag in MINI[1:])]))
+  assert '2 of 2 runs are finished' in lra('--sweep=sweep.txt', '--norecord')
+  assert 'runs are finished' in lra(
+      '--sweep=configs/sweeps/mini.txt', '--dry_run')
+  (here / 'leaderboard.md').unlink()
+  lra('--leaderboard')
+  assert '| a | simpletron |' in (here / 'leaderboard.md').read_text()
+  assert _hashes(site) == before

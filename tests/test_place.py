@@ -1,0 +1,45 @@
+"""Files are found by the names that the README uses, in any folder."""
+
+import pathlib
+
+import pytest
+
+from lra import place
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  return tmp_path
+
+
+def test_what_comes_with_the_program_is_found(elsewhere):
+  ours = place.ROOT / 'configs'
+  assert place.found('configs/sweeps/mini.txt') == ours / 'sweeps/mini.txt'
+  for name in ('simpletron', 'configs/simpletron.py'):
+    assert place.config_file(name) == ours / 'simpletron.py'
+
+
+def test_what_is_in_the_current_folder_comes_first(elsewhere):
+  (elsewhere / 'configs').mkdir()
+  (elsewhere / 'configs' / 'simpletron.py').touch()
+  for name in ('simpletron', 'configs/simpletron.py'):
+    assert place.config_file(name) == pathlib.Path('configs/simpletron.py')
+  (elsewhere / 'simpletron').touch()
+  assert place.config_file('simpletron') == pathlib.Path('simpletron')
+
+
+@pytest.mark.parametrize('name', [
+    'run_lra.py', 'lra/main.py', 'configs/../setup.cfg', 'a/' * 999,
+    'configs/nobody.py', 'simpletron.py', '/configs/simpletron.py'])
+def test_nothing_else_is(elsewhere, name):
+  assert place.config_file(name) == pathlib.Path(name)
+
+
+def test_an_installed_package_keeps_nothing_in_itself(tmp_path, monkeypatch):
+  assert place.results() == place.ROOT / 'lra' / 'results'
+  assert place.page() == place.ROOT / 'leaderboard.md'
+  monkeypatch.setattr(place, 'ROOT', tmp_path)
+  (tmp_path / 'lra-1.dist-info').mkdir()
+  assert place.results() == pathlib.Path('results')
+  assert place.page() == pathlib.Path('leaderboard.md')

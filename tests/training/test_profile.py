@@ -1,0 +1,50 @@
+"""A trace of the updates that were asked for, and of no others."""
+
+import gzip
+import json
+
+import pytest
+
+import small
+from lra.errors import UserError
+from lra.training import profile, train
+
+
+def _traced(folder):
+  """Numbers of the updates in the trace that Perfetto opens."""
+  path, = folder.glob('plugins/profile/*/perfetto_trace.json.gz')
+  assert list(path.parent.glob('*.xplane.pb'))  # what XProf opens
+  events = json.loads(gzip.decompress(path.read_bytes()))['traceEvents']
+  return sorted(int(event['args']['step_num']) for event in events
+                if event.get('name', '').split('#')[0] == profile.STEP)
+
+
+def test_these_updates_are_in_the_trace(mini_data, tmp_path, capfd):
+  c = small.config('simpletron', 'listops_mini', steps=6, eval_every=6)
+  c.data_dir = str(mini_data)
+  train.train(c, tmp_path, profiled=range(3, 6))
+  assert _traced(tmp_path / 'profile') == [3, 4, 5]
+  assert f'profile is in {tmp_path / "profile"}' in capfd.readouterr().err
+
+
+def test_a_run_that_ends_before_keeps_what_there_is(tmp_path):
+  p = profile.Profile(tmp_path, range(1, 9), lambda: None)
+  for step in (1, 2):
+    with p.update(step):
+      pass
+  p.close()
+  p.close()
+  assert _traced(tmp_path) == [1, 2]
+
+
+def test_the_form():
+  assert profile.steps('20:30', 30) == range(20, 31)
+  assert profile.steps('6:6', 6) == range(6, 7)
+
+
+@pytest.mark.parametrize('text', [
+    '', '3', '3:', ':3', '3-5', '0:2', '5:3', '5:7', '-1:3', 'a:b', '1:2:3',
+    '1.0:2', f'1:{10**30}', '٣:٤'])
+def test_what_is_no_part_of_the_run_is_refused(text):
+  with pytest.raises(UserError, match=r'--profile=.*1 to 6 \(config'):
+    profile.steps(text, 6)

@@ -1,0 +1,313 @@
+"""What --log has written, read by others' readers, after stops and kills."""
+
+import csv
+import errno
+import importlib
+import itertools
+import json
+import os
+import struct
+import types
+
+import pytest
+
+import small
+from lra.errors import UserError
+from lra.training import run, train, writers
+
+CONFIG = {'seed': 0, 'task': 'listops_mini', 'data_dir': '',
+          'model': {'name': 'simpletron'}, 'train': {'steps': 6}}
+
+
+class _Killed(BaseException):
+  """Ends a run where nothing catches it."""
+
+
+def _needs(name):
+  library = _READERS[name][1]
+  slow = [pytest.mark.full] if name == 'wandb' else []  # a service starts
+  return pytest.param(name, marks=[*slow, pytest.mark.skipif(
+      importlib.util.find_spec(library) is None,
+      reason=f'{library} is not installed')])
+
+
+def _logged(folder):
+  """(split, step, name) -> value, of metrics.jsonl; each must be there once."""
+  return _once(
+      (point['split'], point['step'], name, value)
+      for point in map(json.loads, (
+          folder / 'metrics.jsonl').read_text().splitlines())
+      for name, value in point.items() if name not in ('split', 'step'))
+
+
+def _once(found):
+  values = {}
+  for split, step, name, value in found:
+    assert (split, step, name) not in values, 'it is there twice'
+    values[split, step, name] = value
+  return values
+
+
+def _of_csv(folder):
+  with open(folder / 'metrics.csv', newline='') as f:
+    return _once(
+        (row['split'], int(row['step']), name, float(value))
+        for row in csv.DictReader(f) for name, value in row.items()
+        if value and name not in ('split', 'step'))
+
+
+def _of_tensorboard(folder):
+  found = {}
+  for path in (folder / 'tensorboard').iterdir():
+    full = [file for file in path.iterdir() if file.stat().st_size]
+    assert len(full) == 1, 'others would be read too'
+    found |= _shown(_tensorboard(path), path.name)
+  return found
+
+
+def _tensorboard(folder):
+  """What TensorBoard shows of a folder."""
+  from tensorboard.backend.event_processing import event_accumulator
+  return event_accumulator.EventAccumulator(
+      str(folder), size_guidance={'scalars': 0})
+
+
+def _shown(events, split):
+  events.Reload()
+  return _once(
+      (split, event.step, name, event.value)
+      for name in events.Tags()['scalars'] for event in events.Scalars(name))
+
+
+def _of_wandb(folder):
+  """The histories in all files of the run, which has one id."""
+  from wandb.proto import wandb_internal_pb2
+  found, ids = [], set()
+  for path in folder.glob('wandb/offline-run-*/*.wandb'):
+    ids.add(path.stem)
+    for data in _leveldb(path.read_bytes()):
+      record = wandb_internal_pb2.Record.FromString(data)
+      if record.WhichOneof('record_type') == 'history':
+        row = {item.key or item.nested_key[0]: json.loads(item.value_json)
+               for item in record.history.item}
+        found += [(*name.split('/'), row['step'], value)
+                  for name, value in row.items() if '/' in name]
+  assert len(ids) == 1
+  return _once((split, step, name, value)
+               for split, name, step, value in found)
+
+
+def _leveldb(data):
+  """Records of a log of LevelDB after wandb's seven bytes.
+
+  In blocks of 32 KiB: checksum (4 bytes), length (2), type (1) and content;
+  types 1 to 4 are all of a record, its beginning, middle and end.
+  """
+  at, record = 7, b''
+  while at + 7 <= len(data):
+    if 2**15 - at % 2**15 < 7:  # too short for another head
+      at += 2**15 - at % 2**15
+      continue
+    length, kind = struct.unpack('<4xHB', data[at:at + 7])
+    record += data[at + 7:at + 7 + length]
+    at += 7 + length
+    if kind in (1, 4):
+      yield record
+      record = b''
+
+
+_READERS = {'csv': (_of_csv, 'csv'),
+            'tensorboard': (_of_tensorboard, 'tensorboard'),
+            'wandb': (_of_wandb, 'wandb')}
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch, tmp_path_factory):
+  monkeypatch.setenv('WANDB_MODE', 'offline')
+  for name in ('WANDB_CONFIG_DIR', 'WANDB_CACHE_DIR', 'WANDB_DATA_DIR'):
+    monkeypatch.setenv(name, str(tmp_path_factory.mktemp('wandb')))
+
+
+@pytest.fixture(autouse=True)
+def _another_second(monkeypatch):
+  """Event files are named by the second: each has its own."""
+  if importlib.util.find_spec('tensorboardX'):
+    from tensorboardX import event_file_writer
+    seconds = itertools.count(1_000_000_000)
+    monkeypatch.setattr(event_file_writer, 'time', types.SimpleNamespace(
+        time=lambda: next(seconds)))
+
+
+def _point(step, split='train', **numbers):
+  return {'step': step, 'split': split, 'loss': 1 / (1 + step),
+          'seconds': 0.5 * step, **numbers}
+
+
+def _log(made, *steps):
+  for step in steps:
+    made.log(**_point(step, learning_rate=0.1))
+
+
+@pytest.mark.parametrize('name', [_needs(name) for name in _READERS])
+def test_each_point_is_there_once_after_stops(name, tmp_path):
+  """Killed at 6 and again at 5, its checkpoints of 4 and, without 4's
+  validation, of 4; once it runs without the writer.
+  """
+  made = run.Run(tmp_path, CONFIG)
+  made.log_to([name])
+  _log(made, 1, 2, 3, 4)
+  made.log(**_point(4, 'val', accuracy=0.25))
+  _log(made, 5, 6)
+  made.log(**_point(6, 'test', accuracy=0.5))
+  made.close()
+  made = run.Run(tmp_path, CONFIG)
+  made.rewind(4, validated_step=2)
+  _log(made, 5)
+  made.close()
+  made = run.Run(tmp_path, CONFIG)
+  made.rewind(5, validated_step=2)
+  made.log_to([name])
+  made.log(**_point(5, 'val', accuracy=0.25))
+  _log(made, 6)
+  made.log(**_point(6, 'test', accuracy=0.5, other=3))
+  made.close()
+  found, logged = _READERS[name][0](tmp_path), _logged(tmp_path)
+  if name == 'wandb':  # what it was given stays, also where it was undone
+    for key in [k for k in found if k not in logged]:
+      assert key[:2] == ('val', 4)
+      del found[key]
+    logged = {key: value for key, value in logged.items()
+              if key[:2] != ('val', 5) and key[2] != 'other'}
+  assert found == pytest.approx(logged, rel=1e-6)
+
+
+@pytest.mark.full
+def test_a_run_that_is_stopped_and_goes_on(mini_data, tmp_path, monkeypatch):
+  """A kill in the loop itself, without a checkpoint since."""
+  names = [name for name in _READERS
+           if importlib.util.find_spec(_READERS[name][1])]
+  c = small.config('simpletron', 'listops_mini', steps=6, eval_every=2,
+                   log_every=1)
+  c.data_dir = str(mini_data)
+  log, left = run.Run.log, [6]
+
+  def log_and_die(self, **fields):
+    log(self, **fields)
+    left[0] -= 1
+    if not left[0]:
+      raise _Killed
+
+  with monkeypatch.context() as patch, pytest.raises(_Killed):
+    patch.setattr(run.Run, 'log', log_and_die)
+    train.train(c, tmp_path, None, names)
+  before = (tmp_path / 'metrics.jsonl').read_text().count('\n')
+  assert before == 6
+  assert train.train(c, tmp_path, None, names).status == 'ok'
+  logged = _logged(tmp_path)
+  measured = ('seconds', 'examples_per_s')  # of wandb those of the first time
+  for name in names:
+    found = _READERS[name][0](tmp_path)
+    assert found.keys() == logged.keys(), name
+    for key, value in found.items():
+      if name != 'wandb' or key[2] not in measured:
+        assert value == pytest.approx(logged[key], rel=1e-6), (name, key)
+
+
+@pytest.mark.skipif(importlib.util.find_spec('tensorboard') is None,
+                    reason='tensorboard is not installed')
+def test_a_tensorboard_that_is_open_shows_each_point_once(tmp_path):
+  made = run.Run(tmp_path, CONFIG)
+  made.log_to(['tensorboard'])
+  _log(made, 1, 2, 3)
+  shown = _tensorboard(tmp_path / 'tensorboard' / 'train')
+  assert len(_shown(shown, 'train')) == 9
+  made.close()
+  made = run.Run(tmp_path, CONFIG)
+  made.rewind(1, validated_step=0)
+  made.log_to(['tensorboard'])
+  _log(made, 2)
+  assert _shown(shown, 'train') == pytest.approx(_logged(tmp_path), rel=1e-6)
+
+
+def test_what_was_logged_before_is_written_too(tmp_path):
+  made = run.Run(tmp_path, CONFIG)
+  _log(made, 1, 2)
+  made.log_to(['csv'])
+  _log(made, 3)
+  assert _of_csv(tmp_path) == _logged(tmp_path)
+  assert (tmp_path / 'metrics.csv').read_text().splitlines()[:2] == [
+      'step,split,loss,seconds,learning_rate', '1,train,0.5,0.5,0.1']
+
+
+def test_a_full_disk_ends_a_run_as_that_of_the_metrics_does(tmp_path):
+  made = run.Run(tmp_path, CONFIG)
+  made.log_to(['csv'])
+  _log(made, 1)
+  for path in (tmp_path / 'metrics.csv', made.metrics_path):
+    path.unlink()
+    path.symlink_to('/dev/full')
+    with pytest.raises(OSError) as caught:
+      _log(made, 2)
+    assert caught.value.errno == errno.ENOSPC
+
+
+@pytest.mark.skipif(importlib.util.find_spec('tensorboardX') is None,
+                    reason='tensorboardX is not installed')
+def test_a_full_disk_under_tensorboard(tmp_path):
+  made = run.Run(tmp_path, CONFIG)
+  made.log_to(['tensorboard'])
+  _log(made, 1)
+  path, = (tmp_path / 'tensorboard').rglob('events*')
+  full = os.open('/dev/full', os.O_WRONLY)
+  for descriptor in os.listdir('/proc/self/fd'):
+    link = f'/proc/self/fd/{descriptor}'
+    if os.path.exists(link) and os.path.samefile(link, path):
+      os.dup2(full, int(descriptor))
+  os.close(full)
+  with pytest.raises(OSError) as caught:
+    _log(made, 2)
+  assert caught.value.errno == errno.ENOSPC
+
+
+@pytest.mark.skipif(importlib.util.find_spec('tensorboardX') is None,
+                    reason='tensorboardX is not installed')
+def test_a_file_in_the_place_of_the_folder_is_named(tmp_path):
+  (tmp_path / 'tensorboard').touch()
+  made = run.Run(tmp_path, CONFIG)
+  _log(made, 1)
+  with pytest.raises(UserError, match='--log=tensorboard cannot write to'):
+    made.log_to(['csv', 'tensorboard'])
+
+
+def test_numbers_only_are_logged_elsewhere(tmp_path):
+  """Whatever somebody has added to a line."""
+  made = run.Run(tmp_path, CONFIG)
+  made.log(step=1, split='train', loss=0.5, note='mine')
+  made.log_to([name for name in ('csv', 'tensorboard')
+               if importlib.util.find_spec(_READERS[name][1])])
+  assert (tmp_path / 'metrics.csv').read_text() == (
+      'step,split,loss,note\n1,train,0.5,mine\n')
+
+
+@pytest.mark.parametrize('name, library', [
+    ('tensorboard', 'tensorboardX'), ('wandb', 'wandb')])
+def test_a_library_that_is_not_installed_is_named(name, library, monkeypatch):
+  find = importlib.util.find_spec
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda x: (
+      None if x == library else find(x)))
+  with pytest.raises(UserError, match=rf'{library}.*"lra\[{name}\]"'):
+    writers.check(['csv', name])
+
+
+@pytest.mark.skipif(importlib.util.find_spec('wandb') is None,
+                    reason='wandb is not installed')
+def test_wandb_that_cannot_begin_is_one_sentence(tmp_path, monkeypatch):
+  import wandb
+
+  def refuse(**settings):
+    raise wandb.errors.UsageError('No API key configured.\nLog in.')
+
+  monkeypatch.setattr(wandb, 'init', refuse)
+  made = run.Run(tmp_path, CONFIG)
+  with pytest.raises(UserError, match='No API key configured. Log in.*offline'):
+    made.log_to(['csv', 'wandb'])
