@@ -251,6 +251,7 @@ def _record(result, changes, recorded):
     if result.changes is None:
       result = result.model_copy(update={'changes': changes})
     publish.publish(result, _place(), replace=REPLACE.value)
+    print(f'Records are in {RESULTS_DIR.value}.')
   elif RECORD.value is None:
     print(f'Not on the leaderboard, since the settings are not those of the '
           f'protocol {result.protocol} '
