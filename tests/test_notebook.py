@@ -1,6 +1,6 @@
 """The notebook of lra/examples runs, and shows what it says."""
 
-import importlib
+import importlib.util
 import os
 import pathlib
 

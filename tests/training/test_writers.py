@@ -2,7 +2,7 @@
 
 import csv
 import errno
-import importlib
+import importlib.util
 import itertools
 import json
 import os
