@@ -29,7 +29,7 @@ def run(command, usage=lambda: '') -> None:
   Args:
     command: function of the words that follow the flags; gives the exit code.
     usage: called once the flags are parsed: which words must follow them, such
-      as 'A B', or '' for none.
+      as 'A B', 'A ...' for one or more, or '' for none.
   """
   quiet_libraries()
   try:
@@ -64,6 +64,8 @@ def _parse_flags(argv, usage):
   wanted = usage().split()
   if len(rest) > 1 and not wanted:
     raise UserError(f'Unknown argument {rest[1]!r}: flags begin with --.')
+  if wanted[-1:] == ['...'] and len(rest) > 1:
+    return rest
   if len(rest) - 1 != len(wanted):
     raise UserError(
         f'After the flags must follow {" ".join(wanted)}, and there '

@@ -40,6 +40,12 @@ PAGE = flags.DEFINE_string(
     'page', str(place.page()), 'The leaderboard to write.')
 LEADERBOARD = flags.DEFINE_boolean(
     'leaderboard', False, 'Regenerate the leaderboard from its records.')
+HTML = flags.DEFINE_string(
+    'html', None, 'With --leaderboard: also write it as one page for browsers, '
+    '<html>/index.html.')
+CURVES = flags.DEFINE_string(
+    'curves', None, 'Draw the validation accuracies of run directories, seeds '
+    'of one config as one line: --curves=FIGURE.png RUN RUN ...')
 SWEEP = flags.DEFINE_string(
     'sweep', None, 'Run the configs and seeds of a file, such as '
     'configs/sweeps/mini.txt, one after another; see lra/sweep.py.')
@@ -74,7 +80,8 @@ flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
     'it must be a finite number of at least 0')
 for _flag, _needed in (('dry_run', 'sweep'), ('shard', 'sweep'),
-                       ('at_once', 'seeds'), ('seeds', 'config')):
+                       ('at_once', 'seeds'), ('seeds', 'config'),
+                       ('html', 'leaderboard')):
   flags.register_multi_flags_validator(
       [_flag, _needed], lambda values, flag=_flag, needed=_needed: (
           values[needed] or not values[flag]),
@@ -86,6 +93,9 @@ for _flag in ('sweep', 'seeds'):
   flags.register_multi_flags_validator(
       ['profile', _flag], lambda values: None in values.values(),
       f'--profile is of one run, not of --{_flag}')
+flags.register_validator(
+    'html', lambda folder: folder != '', 'it must name a folder')
+
 
 def run() -> None:
   """Entry point of `run_lra.py`."""
@@ -94,6 +104,8 @@ def run() -> None:
 
 def _usage():
   """The words that must follow the flags."""
+  if CURVES.value:
+    return 'RUN ...'
   return 'A B' if COMPARE.value else 'RUN' if PREDICT.value else ''
 
 
@@ -107,8 +119,16 @@ def main(*words: str) -> int:
     print(listing())
     return 0
   if LEADERBOARD.value:
+    from lra import repeat
     from lra.report import publish
-    publish.regenerate(_place())
+    publish.regenerate(
+        _place(), pathlib.Path(HTML.value) if HTML.value else None,
+        repeat.command)
+    return 0
+  if CURVES.value:
+    from lra.report import curve_set
+    curve_set.plot([pathlib.Path(word) for word in words], CURVES.value)
+    print(f'wrote {CURVES.value}')
     return 0
   if SWEEP.value:
     return run_sweep()

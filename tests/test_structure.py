@@ -43,6 +43,7 @@ FILES = {
                     'lra.config_flag', 'jax'),
     'lra.seeds': ('lra.errors', 'lra.fields'),
     'lra.protocol': _HALL, 'lra.sweep': _HALL, 'run_lra': _HALL,
+    'lra.repeat': _HALL,
     'lra.api': ('lra.data', 'lra.errors', 'lra.training', 'data_prep',
                 'jax'), 'lra.inspection': _HALL,
     'lra': ('lra.api',),

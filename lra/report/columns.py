@@ -14,6 +14,7 @@ from lra.report.formats import (
   quantity,
   ratio,
 )
+from lra.report.published import SCORES as SCORE_TITLES
 from lra.report.row import mean
 from lra.report.rows import departures
 
@@ -27,15 +28,35 @@ class Column:
     text: what it says of a row, without any markup; '' for nothing.
     number: whether it is aligned to the right.
     strong: whether what it says of a row should catch the eye.
+    value: what rows are sorted by: of a column of numbers a number, None for
+      nothing; of others the text itself.
+    link: the address, ours, that the text leads to; None for none.
   """
   name: str
   text: Callable[[Any], str]
-  number: bool = True
-  strong: Callable[[Any], bool] = lambda item: False
+  number: bool
+  strong: Callable[[Any], bool]
+  value: Callable[[Any], float | str | None]
+  link: Callable[[Any], str] | None = None
 
 
-def _texts(name, text, **options):
-  return Column(name, text, number=False, **options)
+def _never(item):
+  return False
+
+
+def _texts(name, text, strong=_never):
+  return Column(name, text, False, strong, value=text)
+
+
+def _numbers(name, value, show, strong=_never):
+  """A column of one number of each row, which `show` makes a text of."""
+  return Column(name, lambda item: show(value(item)), True, strong, value)
+
+
+def _percents(name, value):
+  """A column of fractions of `row.Row`s, as percentages."""
+  return Column(name, lambda row: percent(value(row), row.digits), True, _never,
+                value)
 
 
 def _setting(section, name):
@@ -47,20 +68,22 @@ def _distinct(field):
 
 
 def _largest(field):
-  return lambda row: count(row.largest(field))
+  return lambda row: row.largest(field)
 
 
-def _per_device(show, field):
-  return lambda row: ' / '.join(map(show, row.per_device(field)))
+def _per_device(name, show, field):
+  """Means on each device; rows are sorted by that on the first."""
+  return Column(
+      name, lambda row: ' / '.join(map(show, row.per_device(field))), True,
+      _never, lambda row: row.per_device(field)[0])
 
 
 def _average(split, field):
-  return lambda row: percent(row.average(split, field), row.digits)
+  return lambda row: row.average(split, field)
 
 
-def accuracy(row) -> str:
-  """Its mean accuracy in percent, with the digits that its interval leaves."""
-  return percent(row.mean, row.digits)
+def _mean(row):
+  return row.mean
 
 
 def _interval(row):
@@ -71,9 +94,13 @@ def _interval(row):
   return ends if known.over_seeds else f'{ends} *'
 
 
+def _low(row):
+  return row.interval and row.interval.low
+
+
 def _above_floor(row):
-  return points(None if row.mean is None or row.floor is None
-                else row.mean - row.floor, row.digits)
+  return (None if row.mean is None or row.floor is None
+          else row.mean - row.floor)
 
 
 def _seeds(row):
@@ -124,21 +151,27 @@ def _failure(run):
 
 
 def _best_steps(row):
-  steps = {run.best_step for run in row.finished} - {None}
-  return ' / '.join(map(count, sorted(steps)))
+  return sorted({run.best_step for run in row.finished} - {None})
 
+
+_ACCURACY = _percents('accuracy %', _mean)
+_INTERVAL = Column('95% interval', _interval, True, _never, _low)
+_ABOVE_FLOOR = Column(
+    'above floor', lambda row: points(_above_floor(row), row.digits), True,
+    _never, _above_floor)
+_SEEDS = Column('seeds', _seeds, True, _never, lambda row: len(row.finished))
 
 # Of a `row.Row`.
 SCORES = (
     _texts('group', lambda row: row.letters),
     _texts('model', lambda row: row.model),
     _texts('variant', lambda row: row.variant),
-    Column('accuracy %', accuracy),
-    Column('95% interval', _interval),
-    Column('above floor', _above_floor),
-    Column('seeds', _seeds),
-    Column('parameters', lambda row: count(row.params),
-           strong=lambda row: row.heavy),
+    _ACCURACY,
+    _INTERVAL,
+    _ABOVE_FLOOR,
+    _SEEDS,
+    _numbers('parameters', lambda row: row.params, count,
+             strong=lambda row: row.heavy),
     _texts('changed from the protocol', _changes),
     _texts('notes', _notes, strong=lambda row: True),
 )
@@ -152,26 +185,28 @@ DETAILS = (
     _texts('model', lambda row: row.model),
     _texts('variant', lambda row: row.variant),
     _texts('protocol', lambda row: row.table.title),
-    Column('best %', lambda row: percent(row.best, row.digits)),
-    Column('val accuracy %', _average('val', 'accuracy')),
-    Column('test loss', lambda row: decimals(row.average('test', 'loss'))),
-    Column('macro precision %', _average('test', 'precision')),
-    Column('macro recall %', _average('test', 'recall')),
-    Column('macro F1 %', _average('test', 'f1')),
-    Column('test examples', lambda row: count(
-        row.sample and row.sample.examples)),
+    _texts('family', lambda row: row.family),
+    _percents('best %', lambda row: row.best),
+    _percents('val accuracy %', _average('val', 'accuracy')),
+    _numbers('test loss', _average('test', 'loss'), decimals),
+    _percents('macro precision %', _average('test', 'precision')),
+    _percents('macro recall %', _average('test', 'recall')),
+    _percents('macro F1 %', _average('test', 'f1')),
+    _numbers('test examples', lambda row: row.sample and row.sample.examples,
+             count),
     _texts('data', _distinct('data_origin')),
     _texts('pooling', _setting('encoder', 'pooling')),
     _texts('head', _setting('encoder', 'head')),
-    Column('x Transformer', lambda row: ratio(row.ratio)),
-    Column('mixer parameters', _largest('mixer_params')),
-    Column('steps', _largest('steps')),
+    _numbers('x Transformer', lambda row: row.ratio, ratio),
+    _numbers('mixer parameters', _largest('mixer_params'), count),
+    _numbers('steps', _largest('steps'), count),
     _texts('checkpoint', _setting('train', 'select')),
-    Column('best step', _best_steps),
-    Column('train s', _per_device(quantity, 'train_seconds')),
-    Column('eval s', _per_device(quantity, 'eval_seconds')),
-    Column('compile s', _per_device(quantity, 'compile_seconds')),
-    Column('peak GiB', _per_device(gib, 'peak_memory_bytes')),
+    Column('best step', lambda row: ' / '.join(map(count, _best_steps(row))),
+           True, _never, lambda row: min(_best_steps(row), default=None)),
+    _per_device('train s', quantity, 'train_seconds'),
+    _per_device('eval s', quantity, 'eval_seconds'),
+    _per_device('compile s', quantity, 'compile_seconds'),
+    _per_device('peak GiB', gib, 'peak_memory_bytes'),
     _texts('device', lambda row: ' / '.join(row.devices)),
     _texts('dtype', _distinct('dtype')),
     _texts('kernel', _distinct('kernel')),
@@ -192,20 +227,20 @@ def made_of(rows) -> list[Column]:
   if not (rules or kinds):
     return []
   return [
-      *DETAILS[:3], Column('accuracy %', accuracy),
-      *(Column(f'as {rule} %', _over_seeds(
+      *DETAILS[:3], _ACCURACY,
+      *(_percents(f'as {rule} %', _over_seeds(
           lambda test, rule=rule: test.agreement.get(rule)))
         for rule in rules),
-      *(Column(f'{name} {value} %', _over_seeds(
+      *(_percents(f'{name} {value} %', _over_seeds(
           lambda test, name=name, value=value: _accuracy(test, name, value)))
         for name, _, value in kinds)]
 
 
 def _over_seeds(score):
-  def text(row):
+  def value(row):
     scores = [score(run.test) for run in row.finished]
-    return percent(mean([s for s in scores if s is not None]), row.digits)
-  return text
+    return mean([s for s in scores if s is not None])
+  return value
 
 
 def _accuracy(test, name, value):
@@ -213,14 +248,53 @@ def _accuracy(test, name, value):
   return part and part.accuracy
 
 
+def _of(field, column):
+  """The column, of items that hold a row, or None for nothing."""
+  def about(function, nothing):
+    def ask(item):
+      row = getattr(item, field)
+      return nothing if row is None else function(row)
+    return ask
+  return dataclasses.replace(
+      column, text=about(column.text, ''), strong=about(column.strong, False),
+      value=about(column.value, None))
+
+
+# Of a `content.Best`.
+BEST = (
+    _texts('task', lambda best: best.board.task.title),
+    _of('row', _texts('best model', lambda row: row.model)),
+    _of('row', _ACCURACY),
+    _numbers('highest floor %', lambda best: best.board.highest, percent),
+    *(_of('row', column) for column in (_ABOVE_FLOOR, _INTERVAL, _SEEDS)),
+    _of('row', _texts('protocol', lambda row: row.protocol)),
+)
+
+
+def overview(tasks) -> list[Column]:
+  """Of `content.Line`s: their accuracies, a column for each task."""
+  return [
+      _texts('model', lambda line: line.model, strong=_is_floor),
+      _texts('protocol', lambda line: line.protocol),
+      *(Column(
+          task.title, lambda line, task=task: percent(*line.scores[task.name]),
+          True, _is_floor, lambda line, task=task: line.scores[task.name][0])
+        for task in tasks)]
+
+
+def _is_floor(line):
+  return line.is_floor
+
+
 # Of a `published.Compared`.
 COMPARED = (
-    _texts('model', lambda item: item.row.model),
-    Column('here %', lambda item: accuracy(item.row)),
-    Column('95% interval', lambda item: _interval(item.row)),
-    Column('seeds', lambda item: _seeds(item.row)),
-    Column('published %', lambda item: percent(item.accuracy)),
-    Column('deviation', lambda item: points(item.deviation, item.row.digits)),
+    _of('row', SCORES[1]),
+    _of('row', dataclasses.replace(_ACCURACY, name='here %')),
+    _of('row', _INTERVAL),
+    _of('row', _SEEDS),
+    _numbers('published %', lambda item: item.accuracy, percent),
+    Column('deviation', lambda item: points(item.deviation, item.row.digits),
+           True, _never, lambda item: item.deviation),
     _texts('published is', lambda item: (
         'inside the interval' if item.inside else 'outside the interval')),
     _texts('as', lambda item: f'{item.paper.model}, {item.paper.source}, '
@@ -230,6 +304,18 @@ COMPARED = (
 # Of a `rows.Floor`.
 FLOORS = (
     _texts('floor', lambda floor: floor.name),
-    Column('accuracy %', lambda floor: percent(floor.accuracy)),
+    _numbers('accuracy %', lambda floor: floor.accuracy, percent),
     _texts('how', lambda floor: floor.how),
+)
+
+# Of a `published.Published`.
+PUBLISHED = (
+    dataclasses.replace(
+        _texts('model', lambda paper: paper.model),
+        link=lambda paper: f'https://arxiv.org/abs/{paper.arxiv}'),
+    *(Column(title, lambda paper, name=name: paper.scores[name], True, _never,
+             lambda paper, name=name: paper.score(name))
+      for name, title in SCORE_TITLES.items()),
+    _texts('source', lambda paper: paper.source + (
+        '' if paper.evidence == 'primary' else f', {paper.evidence}')),
 )

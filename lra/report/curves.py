@@ -38,7 +38,7 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
   Raises:
     UserError: the metrics cannot be read, or the figure cannot be written.
   """
-  points = _read(pathlib.Path(metrics_jsonl_path))
+  points = read(pathlib.Path(metrics_jsonl_path))
   with _ALONE, style():
     fig = figure.Figure(figsize=(9, 3.6), layout='constrained')
     scored = floors or any('accuracy' in point for point in points.values())
@@ -74,8 +74,12 @@ def _draw(ax, points, field, scale):
               label=split, **look)
 
 
-def _read(path):
-  """Returns {(split, step): object}."""
+def read(path: pathlib.Path) -> dict:
+  """Returns the log points of a run: {(split, step): object}.
+
+  Raises:
+    UserError: the file cannot be read, or a line before its last is not one.
+  """
   try:
     lines = path.read_text(encoding='utf-8', errors='replace').splitlines()
   except OSError as error:

@@ -1,27 +1,36 @@
-"""Figures of the leaderboard: accuracy with floors, accuracy against speed.
+"""Figures of the leaderboard: accuracies with intervals, floors and speed.
 
 SVG without dates or random ids, so that the same records give the same bytes
 with one version of matplotlib.
 """
 
+import collections
 import contextlib
 import io
 import math
 import warnings
+from collections.abc import Sequence
 
 import matplotlib
 import matplotlib.style
 from matplotlib import figure, ticker
 
-from lra import tasks
-from lra.report import rows
+from lra.report import labels
+from lra.report.catalogue import FAMILIES
 from lra.report.formats import plain
+from lra.report.rows import TaskBoard
 
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
            '#000000')
 DASHES = ('--', ':', '-.', (0, (6, 2, 1, 2, 1, 2)), (0, (1, 4)))
 MARKERS = 'osD^vP*X'
 FLOOR = '#666666'
+OVERVIEW = 'full_tasks.svg'
+# Colour of each family; one of none has the last.
+_FAMILY = dict(zip(FAMILIES, COLOURS, strict=False))
+_OTHER = '#8c8c8c'
+# Area of the largest mark, in square points.
+_LARGEST = 400
 # Steps per second of no run there could be: an axis has an end.
 SLOWEST = 1e-9
 _STYLE = {
@@ -44,74 +53,186 @@ def style():
     yield
 
 
-def names(task: tasks.Task) -> dict[str, str]:
-  """File name -> what it shows, of each figure of `task`."""
-  return {f'{task.name}_accuracy.svg': 'test accuracy of each row and floors',
-          f'{task.name}_speed.svg': 'test accuracy against steps per second'}
+def overview(boards: Sequence[TaskBoard]) -> dict[str, str]:
+  """File name -> what it shows, of the figure of all full tasks, if any."""
+  shows = 'test accuracies and the highest floor of each full task'
+  return {OVERVIEW: shows} if any(b.rows for b in _full(boards)) else {}
 
 
-def draw(board: rows.TaskBoard) -> dict[str, bytes]:
-  """Returns file name -> SVG of each figure of a task with finished runs."""
+def names(board: TaskBoard) -> dict[str, str]:
+  """File name -> what it shows, of each figure of a task."""
+  name, title = board.task.name, board.task.title
+  found = {}
+  if board.finished:
+    found[f'{name}_accuracy.svg'] = (
+        f'{title}: test accuracy of each row, with its interval, and floors')
+  if _measured_alike(board):
+    found[f'{name}_speed.svg'] = (
+        f'{title}: test accuracy against steps per second, areas are memory')
+  return found
+
+
+def draw(boards: Sequence[TaskBoard]) -> dict[str, bytes]:
+  """Returns file name -> SVG of each figure of the page."""
   with style():
-    return dict(zip(names(board.task), (_accuracy(board), _speed(board)),
-                    strict=True))
+    drawn = {name: _overview(boards) for name in overview(boards)}
+    for board in boards:
+      drawn |= dict(zip(names(board), (
+          draw(board) for draw in (_accuracy, _speed)), strict=False))
+  return drawn
+
+
+def _full(boards):
+  return [b for b in boards if b.task.group == 'full'
+          and (b.floors or b.finished)]
+
+
+def _overview(boards):
+  """One line per task: a mark for each row, a bar for the highest floor."""
+  boards = _full(boards)
+  protocols = sorted({row.protocol for b in boards for row in b.rows})
+  marks = dict(zip(protocols, _cycle(MARKERS), strict=False))
+  fig = figure.Figure(figsize=(8, 1.4 + 0.38 * len(boards)),
+                      layout='constrained')
+  ax = fig.subplots()
+  shown = []
+  for y, board in enumerate(boards):
+    if board.floors:
+      ax.plot([100 * board.highest] * 2, [y - 0.33, y + 0.33], color=FLOOR,
+              linewidth=3, solid_capstyle='butt')
+    rows = [row for row in board.finished if not row.changes]
+    shown += rows
+    for row in reversed(rows):
+      _bar(ax, row, y)
+      ax.plot(100 * row.mean, y, marks[row.protocol], markersize=6,
+              color=colour(row.family), markeredgecolor='white',
+              markeredgewidth=0.5)
+    if rows:
+      ax.annotate(_label(rows[0]), (100 * rows[0].mean, y), (0, 6),
+                  textcoords='offset points', ha='center', fontsize=8)
+  ax.set_yticks(range(len(boards)), [b.task.title for b in boards])
+  ax.set_ylim(len(boards) - 0.4, -0.7)
+  ax.set_xlim(0, 100)
+  ax.set_xlabel('test accuracy, %; the best row of each task is named')
+  ax.plot([], [], color=FLOOR, linewidth=3, label='highest floor')
+  _name_families(ax, shown)
+  for protocol in protocols if len(protocols) > 1 else ():
+    ax.plot([], [], marks[protocol], color='white', markeredgecolor='black',
+            label=f'protocol {protocol}')
+  fig.legend(loc='outside lower center', ncols=5)
+  return _svg(fig)
 
 
 def _accuracy(board):
   """One line per row: a filled mark for the mean, open ones for seeds."""
-  shown = [row for members in board.tables().values() for row in members
-           if row.finished]
-  colours = dict(zip(board.tables(), _cycle(COLOURS), strict=False))
-  fig = figure.Figure(figsize=(8, 1.6 + 0.22 * len(shown)),
-                      layout='constrained')
+  tables = {key: [row for row in members if row.finished]
+            for key, members in board.tables().items()}
+  tables = {key: members for key, members in tables.items() if members}
+  lines = sum(map(len, tables.values())) + len(tables)
+  fig = figure.Figure(figsize=(8, 1.6 + 0.2 * lines), layout='constrained')
   ax = fig.subplots()
-  for y, row in enumerate(shown):
-    colour = colours[row.table]
-    ax.plot([100 * a for a in row.accuracies], [y] * len(row.accuracies), 'o',
-            markersize=5, markerfacecolor='none', color=colour, alpha=0.6)
-    ax.plot(100 * row.mean, y, 'o', markersize=7, color=colour)
-  for table, colour in colours.items():
-    ax.plot([], [], 'o', color=colour, label=f'protocol {table.title}')
+  ticks = []
+  for key, members in tables.items():
+    ticks.append((len(ticks), f'{plain(key.title, 48)}:'))
+    for row in members:
+      y = len(ticks)
+      ticks.append((y, _label(row)))
+      _bar(ax, row, y)
+      if len(row.accuracies) > 1:
+        ax.plot([100 * a for a in row.accuracies], [y] * len(row.accuracies),
+                'o', markersize=4, markerfacecolor='none', alpha=0.7,
+                color=colour(row.family))
+      ax.plot(100 * row.mean, y, 'o', markersize=6, color=colour(row.family))
+  _name_families(ax, [row for members in tables.values() for row in members])
   _draw_floors(board.floors, ax.axvline)
-  ax.set_yticks(range(len(shown)), [_label(row) for row in shown])
-  ax.set_ylim(len(shown) - 0.5, -0.5)
+  ax.set_yticks(*zip(*ticks, strict=True))
+  for tick, (_, text) in zip(ax.get_yticklabels(), ticks, strict=True):
+    if text.endswith(':'):
+      tick.set_fontweight('bold')
+  ax.grid(axis='y', visible=False)
+  ax.set_ylim(lines - 0.4, -0.6)
+  ax.xaxis.set_major_locator(ticker.MaxNLocator(steps=[1, 2, 5, 10]))
   ax.set_xlabel('test accuracy, %')
-  ax.set_title(f'{board.task.title}: filled = mean, open = single seeds')
+  seeds = any(len(row.accuracies) > 1 for row in board.finished)
+  ax.set_title(f'{board.task.title}: accuracy with its 95% interval'
+               + '; open marks are single seeds' * seeds)
   fig.legend(loc='outside lower center', ncols=2)
   return _svg(fig)
 
 
+def _measured_alike(board):
+  """Rows of one table whose speed and memory are of one device: the most.
+
+  Returns:
+    (device, [(row, steps per second, bytes)]); None where fewer than three
+    can be compared.
+  """
+  found = collections.defaultdict(list)
+  for row in board.finished:
+    for device, speed, memory in zip(
+        row.devices, row.per_device('steps_per_s'),
+        row.per_device('peak_memory_bytes'), strict=True):
+      if speed and speed > SLOWEST and memory:
+        found[row.table, device].append((row, speed, memory))
+  if not found:
+    return None
+  (_, device), points = max(
+      found.items(), key=lambda item: (
+          not item[0][0].changed, len(item[1]), item[0]))
+  return (device, points) if len(points) > 2 else None
+
+
 def _speed(board):
-  """One point per row and device."""
-  several = len(board.tables()) > 1
-  points = [(speed, 100 * row.mean, _legend(device),
-             f'{row.model}, {row.table.title}' if several else row.model)
-            for row in board.rows if row.finished
-            for device, speed in zip(
-                row.devices, row.per_device('steps_per_s'), strict=True)
-            if speed and speed > SLOWEST]
-  fig = figure.Figure(figsize=(8, 4.5 + 0.08 * len(points)),
-                      layout='constrained')
+  """One mark per row: accuracy against speed, its area is the memory."""
+  device, points = _measured_alike(board)
+  most = max(memory for _, _, memory in points)
+  areas = [max(_LARGEST * memory / most, 4) for _, _, memory in points]
+  fig = figure.Figure(figsize=(8, 5), layout='constrained')
   ax = fig.subplots()
-  devices = sorted({p[2] for p in points})
-  for marker, colour, device in zip(_cycle(MARKERS), _cycle(COLOURS), devices,
-                                    strict=False):
-    mine = [p for p in points if p[2] == device]
-    ax.plot([p[0] for p in mine], [p[1] for p in mine], marker,
-            color=colour, markersize=5, label=device)
+  ax.scatter([speed for _, speed, _ in points],
+             [100 * row.mean for row, _, _ in points], areas,
+             [colour(row.family) for row, _, _ in points], alpha=0.55,
+             edgecolors='black', linewidths=0.5)
   ax.set_xscale('log')
   ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
   ax.xaxis.set_major_formatter(lambda value, _: f'{value:g}')
   ax.xaxis.set_minor_formatter(ticker.NullFormatter())
   ax.margins(0.12)
-  _draw_floors(board.floors, ax.axhline)
-  ax.set_xlabel('steps/s, without compilation and evaluation')
-  ax.set_ylabel('mean test accuracy, %')
-  ax.set_title(f'{board.task.title}: accuracy against speed')
-  fig.legend(loc='outside lower center', ncols=2)
-  fig.draw_without_rendering()
-  _place_labels(ax, points)
+  _name_families(ax, [row for row, _, _ in points])
+  ax.scatter([], [], _LARGEST, 'white', edgecolors='black', linewidths=0.5,
+             label=f'{most / 2**30:.3g} GiB')
+  ax.scatter([], [], _LARGEST / 4, 'white', edgecolors='black', linewidths=0.5,
+             label=f'{most / 2**32:.3g} GiB')
+  ax.set_xlabel(f'steps/s on {plain(device, 48)}, as each run found it, '
+                'without compilation and evaluation')
+  ax.set_ylabel('test accuracy, %')
+  ax.set_title(f'{board.task.title}, {points[0][0].table.title}: accuracy, '
+               'speed and peak memory (area)')
+  fig.legend(loc='outside lower center', ncols=8)
+  labels.place(
+      ax, [(speed, 100 * row.mean) for row, speed, _ in points],
+      [_label(row) for row, _, _ in points],
+      [math.sqrt(area / math.pi) for area in areas])
   return _svg(fig)
+
+
+def colour(family: str) -> str:
+  """The colour of a family of mechanisms."""
+  return _FAMILY.get(family, _OTHER)
+
+
+def _bar(ax, row, y):
+  """The interval of a row."""
+  ax.plot([100 * row.interval.low, 100 * row.interval.high], [y, y],
+          color=colour(row.family), linewidth=1.5, alpha=0.5)
+
+
+def _name_families(ax, rows):
+  """What the colours of rows mean, for the legend."""
+  shown = {row.family for row in rows}
+  for family in sorted(shown, key=lambda name: (
+      [*FAMILIES, name].index(name), name)):
+    ax.plot([], [], 'o', color=colour(family), label=_legend(family))
 
 
 def _draw_floors(floors, line):
@@ -132,46 +253,6 @@ def _legend(text):
 def _cycle(values):
   """`values` over and over, but not without end."""
   return [values[i % len(values)] for i in range(100)]
-
-
-def _place_labels(ax, points):
-  """Names beside their points, moved apart where they would collide.
-
-  Sizes are estimated from the number of letters, since measured ones depend
-  on the fonts of the machine.
-  """
-  height = 10.0
-  to_pixels = ax.transData.transform
-  marks = [tuple(to_pixels(p[:2])) for p in points]
-  taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in marks]
-  for (speed, score, _, name), (x, y) in zip(points, marks, strict=True):
-    width = 6.0 * len(name)
-    dx, dy = _free_offset(x, y, width, height, taken)
-    taken.append((x + dx, y + dy, x + dx + width, y + dy + height))
-    scale = 72 / ax.figure.dpi
-    far = math.hypot(max(dx, -dx - width, 0), max(dy, -dy - height, 0)) > 12
-    ax.annotate(
-        name, (speed, score), (dx * scale, dy * scale),
-        textcoords='offset points', fontsize=7, color='#333333',
-        arrowprops={'arrowstyle': '-', 'lw': 0.4, 'color': '#999999'}
-        if far else None)
-
-
-def _free_offset(x, y, width, height, taken):
-  """Offset of the nearest of some places that overlap nothing taken."""
-  def overlap(offset):
-    left, low = x + offset[0], y + offset[1]
-    return sum(
-        max(0, min(left + width, b[2]) - max(left, b[0]))
-        * max(0, min(low + height, b[3]) - max(low, b[1])) for b in taken)
-  places = []
-  for gap in (6, 16, 28, 42, 58, 76):
-    places += [
-        (gap, -height / 2), (-gap - width, -height / 2),
-        (-width / 2, gap), (-width / 2, -gap - height),
-        (gap, gap), (gap, -gap - height),
-        (-gap - width, gap), (-gap - width, -gap - height)]
-  return min(places, key=overlap)
 
 
 def _svg(fig):

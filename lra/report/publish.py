@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import pathlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import filelock
 
@@ -112,21 +112,28 @@ def done(run: Result, place: Place) -> bool:
       place.page.stat().st_mtime >= path.stat().st_mtime)
 
 
-def regenerate(place: Place) -> None:
+def regenerate(place: Place, html: pathlib.Path | None = None,
+               command: Callable[[Result], str] | None = None) -> None:
   """Makes the page again from the records.
+
+  Args:
+    place: where the leaderboard is.
+    html, command: see `leaderboard.write`.
 
   Raises:
     UserError: as `publish`.
   """
   with _locked(place):
-    _write(place)
+    _write(place, html=html, command=command)
+  if html:
+    print(f'wrote {html / "index.html"}')
 
 
-def _write(place):
+def _write(place, **options):
   _clear(place)
   left_out = leaderboard.write(
       place.page, place.results / 'runs', place.results / 'floors',
-      place.published, place.results / 'figures')
+      place.published, place.results / 'figures', **options)
   for record in left_out:
     say(f'left out: {record.name}: {record.why}')
   print(f'wrote {place.page}')

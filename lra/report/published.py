@@ -40,6 +40,11 @@ class Published:
   evidence: str
   here: str = ''
 
+  def score(self, task: str) -> float | None:
+    """A fraction; None for a task without a score or that was not learnt."""
+    text = self.scores.get(task, '')
+    return None if text in ('', 'FAIL') else float(text) / 100
+
 
 def read(path: pathlib.Path) -> list[Published]:
   """Returns the rows of `path` in the order of the file.
@@ -114,7 +119,7 @@ def compare(members: list[Row], papers: list[Published], task: str,
             protocol: str) -> list[Compared]:
   """Finished rows of a task and a protocol that have published counterparts."""
   return [
-      Compared(row, paper, float(paper.scores[task]) / 100)
+      Compared(row, paper, paper.score(task))
       for row in members if row.finished for paper in papers
       if (paper.here, paper.protocol) == (row.model, protocol)
-      and paper.scores.get(task) not in (None, '', 'FAIL')]
+      and paper.score(task) is not None]

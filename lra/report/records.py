@@ -29,8 +29,13 @@ class LeftOut:
   why: str
 
 
-def of_classifiers(folder: pathlib.Path) -> tuple[list[Result], list[LeftOut]]:
-  """The results under a folder whose scores have an accuracy."""
+def of_classifiers(folder: pathlib.Path
+                   ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
+  """The results under a folder whose scores have an accuracy.
+
+  Returns:
+    Each result with its file, as in `LeftOut`, and what is left out.
+  """
   runs, left_out = _read(folder, result.read)
   runs = {path: run for path, run in runs.items()
           if run.objective in result.CLASSIFIERS}
@@ -38,7 +43,7 @@ def of_classifiers(folder: pathlib.Path) -> tuple[list[Result], list[LeftOut]]:
     for path, why in find(runs, folder).items():
       left_out.append(LeftOut(_name(path, folder), why))
       del runs[path]
-  return list(runs.values()), left_out
+  return [(_name(path, folder), run) for path, run in runs.items()], left_out
 
 
 def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:

@@ -17,6 +17,8 @@ class Row:
 
   Attributes:
     runs: their results, by seed.
+    records: the file of each, seen from the folder of the results.
+    family: what kind of mechanism the model is, see `lra.report.catalogue`.
     variant: the config fields that tell it from the model's other rows, or ''.
     floor: accuracy of the highest floor of the row's data, or None.
     foreign: fingerprint of the task's floors where the row's differs, or ''.
@@ -26,6 +28,8 @@ class Row:
     heavy: whether that ratio is above 1.1.
   """
   runs: list[Result]
+  records: list[str] = dataclasses.field(default_factory=list)
+  family: str = ''
   variant: str = ''
   floor: float | None = None
   foreign: str = ''

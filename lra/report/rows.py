@@ -11,12 +11,14 @@ import json
 import pathlib
 
 from lra import fields, identity, tasks
-from lra.report import records, statistics
+from lra.report import catalogue, records, statistics
 from lra.report.catalogue import REFERENCE
 from lra.report.formats import plain
 from lra.report.row import Row, Table
 
 _SIZES = ('num_layers', 'width', 'mlp_width')
+# The family of a model that has no file here.
+OTHER = 'other'
 # A row names no more fields than these, each with a value no longer.
 _NAMED = 12
 _LETTERS = 60
@@ -85,10 +87,14 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path
 
 def _group(runs):
   groups = collections.defaultdict(dict)
-  for run in runs:
-    groups[records.key(run)][run.seed] = run
-  rows = [Row([run for _, run in sorted(seeds.items())])
-          for _, seeds in sorted(groups.items())]
+  for name, run in runs:
+    groups[records.key(run)][run.seed] = run, name
+  families = {entry.name: entry.family for entry in catalogue.read()}
+  rows = []
+  for _, seeds in sorted(groups.items()):
+    found, names = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)
+    rows.append(Row(list(found), list(names),
+                    families.get(found[0].model, OTHER)))
   _name_variants(rows)
   return rows
 

@@ -132,6 +132,9 @@ class Place:
         self.place.results / name for name in ('runs', 'floors'))
     self.number = 0
     self.put(RUN)
+    for model in ('local', 'linformer'):  # three can be drawn together
+      config = {**RUN['config'], 'model': {'name': model}}
+      self.put({**RUN, 'model': model, 'config': config})
     self.floors.mkdir()
     (self.floors / 'text_mini.json').write_text(json.dumps(FLOORS))
 

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 
@@ -91,7 +92,7 @@ FLOOR_TABLE = """\
 | majority | 50.00 | the commonest label |
 | n-grams | 68.00 | logistic regression |
 """
-DETAIL = ('| transformer | train.steps=2000 | simpletron | 65.5 | 60.0 '
+DETAIL = ('| transformer | train.steps=2000 | simpletron | dense | 65.5 | 60.0 '
           '| 0.5000 | 62.5 | 50.0 | 55.0 | 200 | cls | 1.00 | 300 | 2,000 '
           '| best | 1,500 | 160 | 4.50 | 8.25 | 1.50 | CPU | float32 | xla '
           '| c0ffee12 |')
@@ -125,9 +126,9 @@ class Place:
   def render(self):
     return leaderboard.render(self.runs, self.floors, self.csv, 'figures')
 
-  def write(self):
+  def write(self, **options):
     leaderboard.write(self.page, self.runs, self.floors, self.csv,
-                      self.figures)
+                      self.figures, **options)
 
 
 def test_what_data_was_made_of_is_in_its_row(tmp_path):
@@ -160,7 +161,7 @@ def test_overview_has_floors_first_and_the_row_with_most_seeds(tmp_path):
   assert """\
 | model | protocol | Text mini | RFC citations mini |
 | :-- | :-- | --: | --: |
-| *highest floor* | – | 68.00 | 50.00 |
+| **highest floor** | – | **68.00** | **50.00** |
 | linear_transformer | simpletron | – | – |
 | simpletron | simpletron | 70.0 | – |
 | transformer | simpletron | 65.3 | 51.0 |
@@ -172,6 +173,34 @@ def test_overview_does_not_choose_by_accuracy(tmp_path):
   text = Place(tmp_path, [make(seed=0, right=110), make(seed=1, right=112),
                           lucky]).render()
   assert '| transformer | simpletron | 55.5 |' in text
+
+
+def test_best_rows_of_full_tasks_come_first(tmp_path):
+  other = make('performer', task='retrieval', right=150, protocol='lra')
+  other['config']['protocol'] = 'lra'
+  changed = make('local', task='retrieval', right=190,
+                 changes={'train.steps': 5000})
+  floors = {**FLOORS, 'task': 'text'}
+  text = Place(tmp_path, [
+      *RUNS, make('longformer', task='retrieval', right=140),
+      make('reformer', task='retrieval', right=120), other, changed,
+  ], (FLOORS, floors)).render()
+  best = """\
+| task | best model | accuracy % | highest floor % | above floor \
+| 95% interval | seeds | protocol |
+| :-- | :-- | --: | --: | --: | --: | --: | :-- |
+| Text | – | – | 68.00 | – | – | – | – |
+| Retrieval | performer | 75.0 | 50.00 | +25.0 | 68.6 to 80.5 \\* | 1 | lra |
+| Retrieval | longformer | 70.0 | 50.00 | +20.0 | 63.3 to 75.9 \\* | 1 \
+| simpletron |
+"""
+  assert text.index(best) < text.index('full_tasks.svg') < text.index('## Full')
+  assert text.index('## Full') < text.index('## Reading the tables')
+
+
+def test_speed_is_in_no_table(tmp_path):
+  for line in Place(tmp_path, RUNS).render().splitlines():
+    assert not (line.startswith('|') and 'steps/s' in line)
 
 
 def test_full_and_mini_tasks_are_apart_and_pairs_name_their_head(tmp_path):
@@ -201,8 +230,9 @@ def test_published_rows_stay_in_their_own_tables(tmp_path):
   ours, theirs = text.split('## Published results')
   assert '63.14' not in ours and 'simpletron |' not in theirs
   lra, mega = theirs.split('### Published: `mega`')
-  assert '| Transformer | 36.37 | 64.27 | 57.46 | – |' in lra
-  assert '| Mega | 63.14 | 90.4 | 91.25 | – | – | FAIL | – | Table 1 |' in mega
+  assert ('| [Transformer](https://arxiv.org/abs/2011.04006) | 36.37 | 64.27 '
+          '| 57.46 | – |') in lra
+  assert ('| 63.14 | 90.4 | 91.25 | – | – | FAIL | – | Table 1 |') in mega
   assert 'Mega' not in lra.split('### Published: `lra`')[1]
 
 
@@ -262,7 +292,7 @@ def test_empty_state_says_how_to_add_a_row(tmp_path):
   text = place.page.read_text('utf-8')
   assert text.count('No run yet') == 3 and '### No run yet' not in text
   assert 'python run_lra.py --config=configs/simpletron.py:listops_mini' in text
-  assert '| Mega | 63.14 |' in text
+  assert '[Mega](https://arxiv.org/abs/2209.10655) | 63.14 |' in text
   assert not place.figures.exists()
 
 
@@ -274,29 +304,34 @@ def test_floors_show_before_the_first_run(tmp_path):
 def test_bytes_depend_on_nothing_but_the_records(tmp_path):
   places = [Place(tmp_path / name) for name in 'ab']
   for seed, place in enumerate(places):
-    runs = copy.deepcopy(RUNS)
+    runs = copy.deepcopy([*RUNS, make('performer', right=120)])
     random.Random(seed).shuffle(runs)
     for i, run in enumerate(runs):
       items = list(run.items())
       random.Random(i + seed).shuffle(items)
       place.put(dict(items), f'text_mini/{(i * 5 + seed) % 7}.json')
   a, b = places
-  a.write()
-  code = ('import sys; from lra.report import leaderboard; '
-          'leaderboard.write(*sys.argv[1:])')
+  a.write(html=a.folder / 'html', command=lambda run: f'run {run.model}')
+  code = ('import pathlib, sys; from lra.report import leaderboard; '
+          'leaderboard.write(*sys.argv[2:], html=pathlib.Path(sys.argv[1]), '
+          "command=lambda run: f'run {run.model}')")
   subprocess.run(
       [sys.executable, '-c', code, *map(str, (
-          b.page, b.runs, b.floors, b.csv, b.figures))],
+          b.folder / 'html', b.page, b.runs, b.floors, b.csv, b.figures))],
       check=True, cwd=ROOT, env={
           **os.environ, 'TZ': 'Asia/Tokyo', 'LC_ALL': 'C', 'LANG': 'C',
           'PYTHONHASHSEED': '7', 'PYTHONUTF8': '0'})
   assert a.page.read_bytes() == b.page.read_bytes()
+  # The names of the records' files are on the page, and differ.
+  pages = [re.sub(rb'runs/text_mini/\d\.json', b'', (
+      place.folder / 'html' / 'index.html').read_bytes()) for place in places]
+  assert pages[0] == pages[1]
   names = sorted(p.name for p in a.figures.iterdir())
   assert names == ['text_mini_accuracy.svg', 'text_mini_speed.svg']
   for name in names:
     data = (a.figures / name).read_bytes()
     assert data == (b.figures / name).read_bytes()
-    assert b'simpletron' in data and b'n-grams' in data
+    assert b'performer' in data
     assert f'](figures/{name})' in a.page.read_text('utf-8')
 
 
@@ -314,7 +349,8 @@ def test_figures_of_a_task_without_runs_are_removed(tmp_path):
   stale.touch()
   place.write()
   assert not stale.exists()
-  assert len(list(place.figures.iterdir())) == 2
+  assert [p.name for p in place.figures.iterdir()] == [
+      'text_mini_accuracy.svg']
 
 
 def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
@@ -335,7 +371,8 @@ def test_committed_figures_are_those_of_the_page():
   boards, left_out = rows.load(
       leaderboard.RESULTS / 'runs', leaderboard.RESULTS / 'floors')
   assert not left_out
-  drawn = {name for board in boards if board.finished
-           for name in leaderboard.figures.names(board.task)}
+  drawn = {name for board in boards
+           for name in leaderboard.figures.names(board)}
+  drawn |= set(leaderboard.figures.overview(boards))
   folder = leaderboard.RESULTS / 'figures'
   assert {p.name for p in folder.glob('*.svg')} == drawn

@@ -12,7 +12,7 @@ import filelock
 import pytest
 
 from lra.errors import UserError
-from lra.report import leaderboard, publish, result, rows
+from lra.report import leaderboard, publish, published, result, rows
 
 ROOT = pathlib.Path(leaderboard.__file__).resolve().parents[2]
 RUN = json.loads(
@@ -45,11 +45,11 @@ def text(place):
 # its writing of the page, until it is let go on.
 RACER = """
 import json, pathlib, sys, time
-from lra.report import leaderboard, publish, result
+from lra.report import content, publish, result
 folder, number = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 fields = json.loads((folder / 'run.json').read_text())
 fields['seed'] = fields['config']['seed'] = number
-load = leaderboard.rows.load
+load = content.rows.load
 
 def stop(*folders):
   made = load(*folders)
@@ -59,7 +59,7 @@ def stop(*folders):
   return made
 
 if number == 0:
-  leaderboard.rows.load = stop
+  content.rows.load = stop
 publish.publish(result.validate(fields),
                 publish.Place(folder / 'results', folder / 'page.md'))
 """
@@ -134,7 +134,7 @@ def test_an_empty_folder_becomes_a_leaderboard(place):
 def test_a_folder_has_its_own_published_results_where_it_has_any(place):
   place.results.mkdir()
   (place.results / 'published.csv').write_text(
-      ','.join(leaderboard.published.COLUMNS) + '\n')
+      ','.join(published.COLUMNS) + '\n')
   publish.publish(run(), place)
   assert 'Published' not in text(place)
 

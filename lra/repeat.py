@@ -1,0 +1,102 @@
+"""The command line that makes a recorded run again."""
+
+import functools
+import json
+import pathlib
+import shlex
+from typing import Any
+
+import configs
+from lra import config_flag, fields, identity
+from lra.errors import UserError
+from lra.report.result import Result
+
+_CONFIGS = pathlib.Path(configs.__file__).parent
+# What the argument of --config says.
+_SAID = ('task', 'protocol', 'model.name')
+# A field may follow another that follows another.
+_ROUNDS = 4
+
+
+def command(run: Result) -> str:
+  """The shell command that makes the run again, as far as configs go.
+
+  The config file of its model, and each field that this file makes otherwise,
+  except where the data is. Versions of the code are not its matter.
+
+  Args:
+    run: what a record says of it.
+
+  Returns:
+    The command, or a sentence that begins with "No command" and says why this
+    version of the code has none.
+  """
+  made = f'{run.model}.py:{run.task},protocol={run.protocol}'
+  try:
+    flags = _flags(run, made)
+  except UserError as error:
+    return f'No command makes it again here: {error}'
+  return shlex.join(
+      ['python', 'run_lra.py', f'--config=configs/{made}', *flags])
+
+
+def _flags(run, made):
+  """The flags that change what a file makes into the config of a run."""
+  wanted = _wanted(run)
+  changes = {'seed': run.seed}
+  for _ in range(_ROUNDS):
+    flags = [f'--config.{name}={_text(value)}'
+             for name, value in sorted(changes.items())]
+    ours = _made(made, tuple(flags))
+    missing = sorted(name for name in set(_fields(run)) - set(ours)
+                     if name not in _SAID)
+    if missing:
+      raise UserError(f'this version has no field {missing[0]}.')
+    differ = {name: value for name, value in wanted.items()
+              if name in ours and ours[name] != value}
+    if not differ:
+      return _shown(flags)
+    changes |= differ
+  raise UserError(f'{sorted(differ)[0]} cannot be set.')
+
+
+def _shown(flags):
+  """The same flags, where a reader can see all of each."""
+  for flag in flags:
+    if not flag.isprintable():
+      raise UserError(f'{flag.split("=")[0]!r} has a value that a command line '
+                      'cannot show.')
+  return flags
+
+
+def _fields(run: Result) -> dict[str, Any]:
+  """{dotted field: value} of its config, but for where its data was."""
+  return {name: value for name, value in identity.flatten(run.config).items()
+          if name != 'data_dir'}
+
+
+def _wanted(run):
+  """What the config must be: later fields as the run had them unasked."""
+  later = json.loads(json.dumps(fields.added(run.model)))
+  return {name: value for name, value in (later | _fields(run)).items()
+          if name not in _SAID}
+
+
+@functools.lru_cache(maxsize=1000)
+def _made(made, flags):
+  """{dotted field: value} of the config that these flags make."""
+  config = config_flag.made_by([f'--config={_CONFIGS / made}', *flags])
+  values = config.copy_and_resolve_references().to_dict()
+  return identity.flatten(json.loads(json.dumps(values)))
+
+
+def _text(value):
+  """A value as the flag of its field reads it."""
+  return value if isinstance(value, str) else repr(_tuples(value))
+
+
+def _tuples(value):
+  """JSON's lists as the tuples that they are in configs."""
+  if isinstance(value, dict):
+    return {key: _tuples(inner) for key, inner in value.items()}
+  return tuple(map(_tuples, value)) if isinstance(value, list) else value

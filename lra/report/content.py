@@ -1,0 +1,256 @@
+"""What is on the leaderboard's page, whatever draws it: tables, in order."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lra.report import columns, published, rows
+from lra.report.columns import Column
+from lra.report.formats import NONE, percent
+from lra.report.published import Published
+from lra.report.records import LeftOut
+from lra.report.row import Row
+from lra.report.row import Table as Key
+from lra.report.rows import Floor, TaskBoard
+
+TITLE = 'Long Range Arena leaderboard'
+# Code is between backticks.
+WHAT = (
+    'Test accuracies of attention mechanisms on the tasks of Long Range Arena, '
+    'each beside its task\'s highest floor: what a method without a neural '
+    'network scores. A mechanism that is not above the floor has not learnt '
+    'the task.')
+BEST = ('The best row of each full task and protocol. Scores of different '
+        'protocols are not comparable.')
+OVERVIEW = (
+    'Mean test accuracy; of a model run in several configurations, the one '
+    'with the most seeds, then the most steps. Only runs with the settings of '
+    'their protocol.')
+EXPLANATIONS = (
+    'Accuracies are percentages of the whole test split, read once at the end '
+    'of a run: means over seeds with their 95% interval (Student\'s t). Of a '
+    'single seed, marked by a star, the interval is that of its test examples '
+    'alone (Wilson) and says nothing of other seeds.',
+    'Rows of a table with a letter of "group" in common cannot be told apart, '
+    'at 5% for all pairs together (Holm): by Welch\'s test where both have '
+    'three seeds or more, else by McNemar\'s exact test of the examples of the '
+    'first seed of each, or Fisher\'s where a record does not say which '
+    'examples were right.',
+    '"Above floor" is the accuracy minus the highest floor, in points. '
+    'Parameters in bold are more than 110% of the Transformer\'s of the same '
+    'task and protocol, which is the arena\'s limit.',
+    'A run whose settings are not its protocol\'s is in a table of its own, '
+    'which names them; seeds, data folders and what only fits a run to a '
+    'machine are free. "Modified" beside a commit: what ran is not what is in '
+    'it.')
+GROUPS = {
+    'full': ('Full tasks', ''),
+    'mini': ('Mini tasks', (
+        'Small versions of the tasks for a laptop; not Long Range Arena '
+        'scores.')),
+    'probe': ('Probes', (
+        'Not of Long Range Arena: generated sequences that ask for one ability '
+        'each; `data_prep/probes.py` says how. Accuracies are of single tokens '
+        'that are asked for a class, and "test examples" counts these.')),
+}
+PUBLISHED = (
+    'Percentages as their sources print them, in no order of merit. Pooling, '
+    'heads, vocabularies and budgets differ between protocols, so these are '
+    'compared within one protocol only (within `mixed` not even there) and '
+    'never ranked with the rows above. FAIL: not learnt. Secondary: read in '
+    'another paper\'s table.')
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """A table.
+
+  Attributes:
+    columns: what it says of each item.
+    items: what it has a row of, in order.
+    pinned: how many of the first items stay at the top, whatever the order.
+  """
+  columns: Sequence[Column]
+  items: Sequence[Any]
+  pinned: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+  """The best row of a task and a protocol; None where no run is finished."""
+  board: TaskBoard
+  row: Row | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+  """A line of an overview.
+
+  Attributes:
+    model, protocol: what has these scores.
+    scores: task -> accuracy, None for none, and its digits after the point.
+    is_floor: whether it is that of the highest floors.
+  """
+  model: str
+  protocol: str
+  scores: Mapping[str, tuple[float | None, int]]
+  is_floor: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+  """The rows of a task that can be compared.
+
+  Attributes:
+    key: what they have in common.
+    warning: a floor that no row is above, if there is one.
+    table: of the rows.
+    compared: beside what was published, None for nothing.
+  """
+  key: Key
+  warning: Floor | None
+  table: Table
+  compared: Table | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+  """The tasks of one part of the page: those with rows, and the others."""
+  name: str
+  begun: list[TaskBoard]
+  waiting: list[TaskBoard]
+
+  title = property(lambda self: GROUPS[self.name][0])
+  what = property(lambda self: GROUPS[self.name][1])
+
+  @property
+  def overview(self) -> Table:
+    """Mean accuracies, one column for each task, floors above the scores."""
+    boards = self.begun
+    floors = Line('highest floor', '', {
+        b.task.name: (b.highest, 2) for b in boards}, is_floor=True)
+    pairs = sorted({(r.protocol, r.model) for b in boards for r in b.rows
+                    if not r.changes})
+    lines = [Line(model, protocol, {
+        b.task.name: _score(b.usual(protocol, model)) for b in boards})
+        for protocol, model in pairs]
+    return Table(columns.overview([b.task for b in boards]), [floors, *lines],
+                 pinned=1)
+
+
+def _score(row):
+  return (row.mean, row.digits) if row else (None, 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Content:
+  """All that the page is made of.
+
+  Attributes:
+    boards: of the tasks that have rows or floors.
+    papers: the published results.
+    left_out: the records that are not shown.
+  """
+  boards: list[TaskBoard]
+  papers: list[Published]
+  left_out: list[LeftOut]
+
+  @functools.cached_property
+  def groups(self) -> list[Group]:
+    return [Group(name, *([b for b in self.boards if b.task.group == name
+                           and bool(b.rows) == begun]
+                          for begun in (True, False))) for name in GROUPS]
+
+  @property
+  def best(self) -> Table:
+    """The best rows of the full tasks."""
+    lines = []
+    for board in self.boards:
+      if board.task.group == 'full':
+        rows = [members[0] for key, members in board.tables().items()
+                if not key.changed and members[0].finished]
+        lines += [Best(board, row) for row in rows or [None]]
+    return Table(columns.BEST, lines)
+
+  def scores(self, board: TaskBoard) -> list[Scores]:
+    """The tables of a task."""
+    found = []
+    for key, members in board.tables().items():
+      compared = [] if key.changed else published.compare(
+          members, self.papers, board.task.name, key.protocol)
+      found.append(Scores(
+          key, _floor_above_all(members, board.floors),
+          _said(columns.SCORES, members),
+          _said(columns.COMPARED, compared) if compared else None))
+    return found
+
+  @property
+  def published(self) -> dict[str, Table]:
+    """The published results by protocol."""
+    return {name: Table(columns.PUBLISHED, [
+        paper for paper in self.papers if paper.protocol == name])
+        for name in sorted({paper.protocol for paper in self.papers})}
+
+
+def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
+         published_csv: pathlib.Path | None) -> Content:
+  """Reads what the page is made of.
+
+  Args:
+    runs_dir: folder of result records, searched recursively; may be missing.
+    floors_dir: folder of floors records, `<task>.json`; may be missing.
+    published_csv: the published results, None for none.
+
+  Raises:
+    UserError: a published row is not sound; names its line.
+  """
+  boards, left_out = rows.load(runs_dir, floors_dir)
+  papers = published.read(published_csv) if published_csv else []
+  return Content(boards, papers, left_out)
+
+
+def floors(board: TaskBoard) -> Table | None:
+  """The floors of a task, lowest first; None where there are none."""
+  return Table(columns.FLOORS, board.floors) if board.floors else None
+
+
+def details(board: TaskBoard) -> Table:
+  """What else is known of each row of a task."""
+  return _said([c for c in columns.DETAILS
+                if board.task.dual or c.name not in columns.PAIRS], board.rows)
+
+
+def made_of(board: TaskBoard) -> Table | None:
+  """What the accuracies of a task are made of; None where nobody says."""
+  found = columns.made_of(board.finished)
+  return _said(found, board.finished) if found else None
+
+
+def highest_floor(board: TaskBoard) -> str:
+  """The highest floor of a task, in words."""
+  if not board.floors:
+    return 'no floor has been computed'
+  floor = board.floors[-1]
+  return f'highest floor {percent(floor.accuracy)} % ({floor.name})'
+
+
+def no_row_is_above(floor: Floor) -> str:
+  """What it means that no row of a table is above a floor."""
+  return (f'no row is above the floor {floor.name} '
+          f'({percent(floor.accuracy)} %), so no model has learnt here what a '
+          'method without a neural network finds.')
+
+
+def _said(shown: Iterable[Column], items: Sequence) -> Table:
+  """A table without the optional columns that say nothing of any item."""
+  return Table([c for c in shown if c.name not in columns.OPTIONAL or any(
+      c.text(item) not in ('', NONE) for item in items)], items)
+
+
+def _floor_above_all(rows, floors):
+  """The highest floor that no row is above, None where there is none."""
+  best = max((row.mean for row in rows if row.finished), default=None)
+  above = [f for f in floors if best is not None and f.accuracy >= best]
+  return above[-1] if above else None

@@ -1,0 +1,168 @@
+"""Draws the validation accuracy of several runs in one figure."""
+
+import collections
+import dataclasses
+import io
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from matplotlib import figure
+
+from lra import fields, files, identity
+from lra.errors import UserError
+from lra.report import curves, result
+from lra.report.figures import COLOURS, DASHES, FLOOR, style
+from lra.report.formats import plain
+
+_NO_DATES = {'png': {'Software': None},
+             'svg': {'Date': None, 'Creator': None, 'Format': None}}
+_LONGEST = 90  # letters of a line's name
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A run directory.
+
+  Attributes:
+    folder: where it is.
+    config: the whole config, as plain JSON values.
+    scores: step -> accuracy on the validation split, a fraction.
+    floors: name -> accuracy, of a finished run.
+  """
+  folder: pathlib.Path
+  config: dict
+  scores: Mapping[int, float]
+  floors: Mapping[str, float]
+
+
+def read(folder: pathlib.Path) -> Run:
+  """Returns what can be drawn of a run, finished or not.
+
+  Raises:
+    UserError: the folder is no run, or has no validation accuracy.
+  """
+  config = files.read_json(folder / 'config.json')
+  if not isinstance(config, dict) or not isinstance(
+      config.get('model'), dict) or not {'task', 'seed'} <= set(config):
+    raise UserError(
+        f'{folder} is no run, since it has no config.json of one: give '
+        'directories like runs/<task>/<model>/<config hash>-s<seed>.')
+  points = curves.read(folder / 'metrics.jsonl')
+  scores = {step: point['accuracy'] for (split, step), point in points.items()
+            if split == 'val' and point.get('accuracy') is not None}
+  if not scores:
+    raise UserError(
+        f'{folder} has no validation accuracy yet: leave it out.')
+  return Run(folder, config, scores, _floors(folder))
+
+
+def _floors(folder):
+  try:
+    done = result.read_if_there(folder / 'result.json')
+  except UserError:
+    return {}
+  return done.floors if done else {}
+
+
+def plot(folders: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
+  """Writes the validation accuracies of runs against steps, atomically.
+
+  Runs that differ in their seed only are one line, their mean at the steps
+  that all of them have, in a band from the least to the largest.
+
+  Args:
+    folders: run directories, finished or not.
+    out: the figure to write, .png or .svg.
+
+  Raises:
+    UserError: a folder is no run or given twice, or the figure cannot be
+      written.
+  """
+  out = pathlib.Path(out)
+  form = out.suffix[1:].lower()
+  if form not in _NO_DATES:
+    raise UserError(f'{out} is neither .png nor .svg: choose one of them.')
+  lines = _lines([read(folder) for folder in folders])
+  data = io.BytesIO()
+  with style():
+    _draw(lines).savefig(data, format=form, dpi=110, metadata=_NO_DATES[form])
+  files.write_all({out: data.getvalue()})
+
+
+def _lines(runs):
+  """{name: its runs, by seed}."""
+  found = collections.defaultdict(dict)
+  for run in runs:
+    seeds = found[identity.config_hash(run.config)]
+    other = seeds.setdefault(run.config['seed'], run)
+    if other is not run:
+      raise UserError(
+          f'{run.folder} and {other.folder} are of one config and one seed: '
+          'leave one of them out.')
+  groups = [[seeds[seed] for seed in sorted(seeds)] for seeds in found.values()]
+  return dict(zip(_names(groups), groups, strict=True))
+
+
+def _names(groups):
+  """A name of each group of runs: its model, and what tells it from others."""
+  configs = [group[0].config for group in groups]
+  names = []
+  for config in configs:
+    alike = [c for c in configs
+             if c['model'].get('name') == config['model'].get('name')]
+    settings = [_settings(c) for c in alike]
+    mine = _settings(config)
+    differing = [f'{name}={mine.get(name, "unset")}' for name in sorted(
+        set().union(*settings)) if len({s.get(name) for s in settings}) > 1]
+    more = [config['task']] * (len({c['task'] for c in configs}) > 1)
+    more += [text for text in differing if not text.startswith('task=')]
+    names.append(', '.join([str(config['model'].get('name')), *more]))
+  return names
+
+
+def _settings(config):
+  """{dotted field: value as text}, with fields that the run did not know."""
+  values = fields.added(config['model'].get('name', ''))
+  values |= identity.flatten(identity.identity(config))
+  return {name: json.dumps(value) for name, value in values.items()}
+
+
+def _draw(lines):
+  fig = figure.Figure(figsize=(8, 4.2 + 0.2 * len(lines)), layout='constrained')
+  ax = fig.subplots()
+  for number, (name, runs) in enumerate(lines.items()):
+    colour = COLOURS[number % len(COLOURS)]
+    dash = ('-', *DASHES)[number // len(COLOURS) % (1 + len(DASHES))]
+    steps = sorted(set.intersection(*(set(run.scores) for run in runs)))
+    scores = [[100 * run.scores[step] for run in runs] for step in steps]
+    seeds = f' ({len(runs)} seeds)' if len(runs) > 1 else ''
+    ax.plot(steps, [sum(values) / len(values) for values in scores], dash,
+            color=colour, marker='o', markersize=3,
+            label=plain(name, _LONGEST) + seeds)
+    if seeds:
+      ax.fill_between(steps, list(map(min, scores)), list(map(max, scores)),
+                      color=colour, alpha=0.2, linewidth=0)
+  runs = [run for group in lines.values() for run in group]
+  _draw_floor(ax, runs)
+  ax.set_xlabel('step')
+  ax.set_ylabel('validation accuracy, %')
+  ax.set_title(_title(runs, any(len(group) > 1 for group in lines.values())))
+  fig.legend(loc='outside lower center', ncols=2 if len(lines) > 4 else 1)
+  return fig
+
+
+def _draw_floor(ax, runs):
+  """The highest floor, where all runs are of one task."""
+  floors = {name: value for run in runs for name, value in run.floors.items()}
+  if floors and len({run.config['task'] for run in runs}) == 1:
+    name = max(floors, key=floors.get)
+    ax.axhline(100 * floors[name], linestyle='--', color=FLOOR, linewidth=1.2,
+               label=f'floor: {plain(name, 60)} {100 * floors[name]:.2f}')
+
+
+def _title(runs, bands):
+  names = sorted({str(run.config['task']) for run in runs})
+  return plain(', '.join(names), _LONGEST) + (
+      ': means, bands from the least to the largest seed' if bands else '')

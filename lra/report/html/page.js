@@ -1,0 +1,107 @@
+'use strict';
+// Sorting, filters, records of a row, and the theme. Without this script the
+// page shows everything.
+(function () {
+  const all = (selector, root) => [
+    ...(root || document).querySelectorAll(selector)];
+  const status = document.getElementById('status');
+  const words = new Intl.Collator('en', {numeric: true, sensitivity: 'base'});
+
+  function key(body, place) {
+    return body.rows[0].cells[place].dataset.key;
+  }
+
+  // Numbers by number, text by text; nothing comes last in both directions.
+  function sort(heading) {
+    const table = heading.closest('table');
+    const place = heading.cellIndex;
+    const number = heading.dataset.kind === 'number';
+    const now = heading.getAttribute('aria-sort');
+    const down = now === 'none' ? number : now === 'ascending';
+    const order = down ? 'descending' : 'ascending';
+    const bodies = all('tbody:not(.pinned)', table);
+    const compare = (a, b) => {
+      const x = key(a, place), y = key(b, place);
+      if (x === '' || y === '') return (x === '') - (y === '');
+      const apart = number ? Number(x) - Number(y) : words.compare(x, y);
+      return down ? -apart : apart;
+    };
+    bodies.sort(compare).forEach((body) => table.append(body));
+    all('th', table).forEach(
+        (other) => other.setAttribute('aria-sort', other === heading ? order :
+            'none'));
+    status.value = `sorted by ${heading.textContent}, ${order}`;
+  }
+
+  const form = document.getElementById('filters');
+  const rows = all('tbody').filter((body) => Object.keys(body.dataset).length);
+
+  function matches(body, wanted) {
+    const {task, family, protocol, model} = wanted;
+    const about = body.dataset;
+    const agrees = (name, value) => !value || about[name] === undefined ||
+        about[name] === value;
+    return agrees('task', task) && agrees('protocol', protocol) &&
+        (!family || about.family === family) &&
+        (!model || (about.model || '').toLowerCase().includes(model));
+  }
+
+  function filter() {
+    const wanted = Object.fromEntries(new FormData(form));
+    wanted.model = wanted.model.trim().toLowerCase();
+    rows.forEach((body) => { body.hidden = !matches(body, wanted); });
+    all('.box').forEach((box) => {
+      const mine = all('tbody', box).filter((body) => rows.includes(body));
+      box.hidden = mine.length > 0 && mine.every((body) => body.hidden);
+    });
+    all('.scores').forEach((part) => {
+      part.hidden = all('.box', part).every((box) => box.hidden);
+    });
+    all('section.task').forEach((part) => {
+      const mine = all('.scores', part);
+      part.hidden = mine.length > 0 && mine.every((scores) => scores.hidden);
+    });
+    const counted = rows.filter((body) => body.closest('.scores') &&
+        body.querySelector('.more'));
+    const left = counted.filter((body) => !body.hidden).length;
+    status.value = left === counted.length ? `${left} rows` :
+        `${left} of ${counted.length} rows`;
+  }
+
+  document.addEventListener('click', (event) => {
+    const button = event.target.closest('button');
+    if (!button) return;
+    if (button.parentElement.tagName === 'TH') sort(button.parentElement);
+    if (button.classList.contains('more')) {
+      const open = button.closest('tbody').classList.toggle('open');
+      button.setAttribute('aria-expanded', open);
+    }
+  });
+  all('button.more').forEach((button) => {
+    button.setAttribute('aria-expanded', false);
+  });
+  form.addEventListener('input', filter);
+  form.addEventListener('reset', () => setTimeout(filter));
+  form.addEventListener('submit', (event) => event.preventDefault());
+  filter();
+
+  const root = document.documentElement;
+  const theme = document.getElementById('theme');
+  const dark = matchMedia('(prefers-color-scheme: dark)');
+  const isDark = () => root.dataset.theme ?
+      root.dataset.theme === 'dark' : dark.matches;
+  const tell = () => { theme.setAttribute('aria-pressed', isDark()); };
+  try {
+    const kept = localStorage.getItem('theme');
+    if (kept === 'dark' || kept === 'light') root.dataset.theme = kept;
+  } catch (error) { /* a browser may keep nothing for files */ }
+  theme.addEventListener('click', () => {
+    root.dataset.theme = isDark() ? 'light' : 'dark';
+    try {
+      localStorage.setItem('theme', root.dataset.theme);
+    } catch (error) { /* as above */ }
+    tell();
+  });
+  dark.addEventListener('change', tell);
+  tell();
+})();

@@ -1,0 +1,106 @@
+"""Names beside the points of a figure, moved apart where they would collide."""
+
+import math
+from collections.abc import Sequence
+
+from matplotlib import axes
+from matplotlib.backends import backend_agg
+
+_GAPS = (2, 8, 16, 26, 38, 52, 70, 90, 115)
+_DIRECTIONS = 16
+_ROUNDS = 10
+
+
+def place(ax: axes.Axes, points: Sequence[tuple[float, float]],
+          names: Sequence[str], radii: Sequence[float]) -> list:
+  """Writes a name beside each point, with a line to it where it is far.
+
+  Names keep clear of each other, of the points, and of the edges, as far as
+  there is room. The same points give the same places.
+
+  Args:
+    ax: where; its limits must not change any more.
+    points: of each name, in the units of the axes.
+    names: a text each.
+    radii: of the mark of each point, in printer's points.
+
+  Returns:
+    The texts.
+  """
+  renderer = backend_agg.FigureCanvasAgg(ax.figure).get_renderer()
+  ax.figure.draw_without_rendering()
+  scale = ax.figure.dpi / 72
+  texts = [ax.annotate(
+      name, point, (0, 0), textcoords='offset points', fontsize=7,
+      color='#333333', va='bottom')
+           for name, point in zip(names, points, strict=True)]
+  sizes = []
+  for text in texts:
+    box = text.get_window_extent(renderer)
+    sizes.append((box.width, box.height))
+  centres = [tuple(ax.transData.transform(point)) for point in points]
+  marks = [(x - r * scale, y - r * scale, x + r * scale, y + r * scale)
+           for (x, y), r in zip(centres, radii, strict=True)]
+  frame = ax.get_window_extent(renderer).extents
+  boxes = _apart(centres, marks, sizes, tuple(frame))
+  for text, box, (x, y), mark in zip(texts, boxes, centres, marks, strict=True):
+    text.set_position(((box[0] - x) / scale, (box[1] - y) / scale))
+    if _distance(box, x, y) > (mark[2] - mark[0]) / 2 + 6 * scale:
+      near = (min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3]))
+      ax.annotate(
+          '', (x, y), ((near[0] - x) / scale, (near[1] - y) / scale),
+          textcoords='offset points', annotation_clip=False, arrowprops={
+              'arrowstyle': '-', 'lw': 0.4, 'color': '#999999', 'shrinkA': 0,
+              'shrinkB': 0})
+  return texts
+
+
+def _apart(centres, marks, sizes, frame):
+  """A box of each name: each in turn takes the best place beside the others.
+
+  Until no name moves.
+  """
+  places = [list(_places(*centre, mark, size)) for centre, mark, size in zip(
+      centres, marks, sizes, strict=True)]
+  boxes = [options[0] for options in places]
+  for _ in range(_ROUNDS):
+    before = list(boxes)
+    for i, options in enumerate(places):
+      others = marks + boxes[:i] + boxes[i + 1:]
+      boxes[i] = min(options, key=lambda box: (
+          sum(_overlap(box, other) for other in others)
+          + 10 * _outside(box, frame)
+          + 0.2 * _distance(box, *centres[i])))
+    if boxes == before:
+      break
+  return boxes
+
+
+def _places(x, y, mark, size):
+  """Boxes around a point, the nearest first."""
+  width, height = size
+  radius = (mark[2] - mark[0]) / 2
+  for gap in _GAPS:
+    for k in range(_DIRECTIONS):
+      angle = 2 * math.pi * k / _DIRECTIONS
+      along, up = math.cos(angle), math.sin(angle)
+      left = x + along * (radius + gap) + (along - 1) / 2 * width
+      low = y + up * (radius + gap) + (up - 1) / 2 * height
+      yield left, low, left + width, low + height
+
+
+def _overlap(a, b):
+  """The area that two boxes have in common."""
+  return (max(0, min(a[2], b[2]) - max(a[0], b[0]))
+          * max(0, min(a[3], b[3]) - max(a[1], b[1])))
+
+
+def _outside(box, frame):
+  """The area of a box that is not in a frame."""
+  return (box[2] - box[0]) * (box[3] - box[1]) - _overlap(box, frame)
+
+
+def _distance(box, x, y):
+  """How far a box is from a point."""
+  return math.hypot(max(box[0] - x, 0, x - box[2]),
+                    max(box[1] - y, 0, y - box[3]))

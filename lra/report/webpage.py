@@ -1,0 +1,123 @@
+"""Draws the leaderboard as one HTML page that needs nothing beside it.
+
+The same tables as `leaderboard.md` (`lra.report.content`), to be sorted,
+filtered and searched in a browser. The bytes are a function of the records and
+of what `command` says of them. What comes from a record is escaped, all of it:
+the templates of `html/` are filled with autoescape.
+"""
+
+import base64
+import pathlib
+import re
+from collections.abc import Callable, Mapping
+
+import jinja2
+from markupsafe import Markup, escape
+
+from lra.report import catalogue, content, figures, rows
+from lra.report.content import Best, Content, Line
+from lra.report.formats import NONE, plain
+from lra.report.published import Compared, Published
+from lra.report.result import Result
+from lra.report.row import Row
+
+_FOLDER = pathlib.Path(__file__).parent / 'html'
+# Longest text of a cell, and longest command.
+_LONG = 300
+_LONGEST = 20_000
+
+
+def render(found: Content, drawn: Mapping[str, bytes],
+           command: Callable[[Result], str]) -> str:
+  """Returns the page.
+
+  Args:
+    found: what is on it.
+    drawn: its figures, see `figures.draw`.
+    command: the command line that repeats a run.
+  """
+  environment = jinja2.Environment(
+      loader=jinja2.FileSystemLoader(_FOLDER), autoescape=True,
+      undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+      keep_trailing_newline=True)
+  environment.filters |= {'shown': _shown, 'coded': _coded}
+  families = {entry.name: entry.family for entry in catalogue.read()}
+  return environment.get_template('page.html').render(
+      content=content, page=found, choices=_choices(found), figures=figures,
+      address=lambda name: _address(drawn[name]), kind=_kind, key=_key,
+      records=lambda item: _records(item, command),
+      about=lambda item: _about(item, families),
+      style=_part('page.css'), script=_part('page.js'))
+
+
+def _part(name):
+  """A part of the page that is ours."""
+  return Markup((_FOLDER / name).read_text(encoding='utf-8'))
+
+
+def _shown(text, most=_LONG):
+  """What a cell shows."""
+  return plain(text, most) or NONE
+
+
+def _coded(text):
+  """A text of ours whose code is between backticks."""
+  parts = re.split('`([^`]*)`', text)
+  return Markup().join(
+      Markup('<code>{}</code>').format(part) if i % 2 else escape(part)
+      for i, part in enumerate(parts))
+
+
+def _address(svg):
+  """A figure as an address that holds all of it: as an image it is inert."""
+  return 'data:image/svg+xml;base64,' + base64.b64encode(svg).decode()
+
+
+def _kind(column):
+  return 'number' if column.number else 'text'
+
+
+def _key(column, item):
+  """What a cell is sorted by, '' for nothing, which is always last."""
+  value = column.value(item)
+  if value is None:
+    return ''
+  return repr(float(value)) if column.number else plain(value, _LONG)
+
+
+def _records(item, command):
+  """(file, status, command) of each seed of a row."""
+  return [(plain(name), f'seed {run.seed}, {run.status}',
+           plain(command(run), _LONGEST))
+          for name, run in zip(item.records, item.runs, strict=True)]
+
+
+def _about(item, families):
+  """What the filters ask of an item: {filter: value}; {} for no filter."""
+  if isinstance(item, Best):
+    row = item.row
+    return {'task': item.board.task.name, **(_about(row, {}) if row else {})}
+  if isinstance(item, Compared):
+    return _about(item.row, {})
+  if isinstance(item, Row):
+    return {'task': item.task, 'model': item.model, 'family': item.family,
+            'protocol': item.protocol}
+  if isinstance(item, Line) and not item.is_floor:
+    return {'model': item.model, 'protocol': item.protocol,
+            'family': families.get(item.model, rows.OTHER)}
+  if isinstance(item, Published):
+    return {'model': item.model, 'protocol': item.protocol,
+            'family': families.get(item.here, rows.OTHER)}
+  return {}
+
+
+def _choices(found):
+  """Filter -> its choices, (value, title)."""
+  shown = [row for board in found.boards for row in board.rows]
+  families = {row.family for row in shown}
+  protocols = {row.protocol for row in shown}
+  protocols |= {paper.protocol for paper in found.papers}
+  return {
+      'task': [(b.task.name, b.task.title) for b in found.boards if b.rows],
+      'family': [(name, name) for name in sorted(families)],
+      'protocol': [(name, name) for name in sorted(protocols)]}

@@ -1,0 +1,228 @@
+"""The leaderboard as HTML in a browser: sorting, filters, themes, widths.
+
+Needs `pip install -e '.[browser]'` and a Chromium of the machine's own.
+"""
+
+import re
+import shutil
+
+import markdown_it
+import pytest
+
+from lra.report import leaderboard
+
+PATIENCE = 300_000  # milliseconds
+# Of a page as wide as GitHub's, in its letters.
+GITHUB = """
+body { font: 16px/1.5 sans-serif; width: 1012px; margin: 0; }
+table { display: block; width: max-content; max-width: 100%; overflow: auto;
+        border-collapse: collapse; }
+td, th { padding: 6px 13px; border: 1px solid #ccc; }
+code { font-size: 85%; }
+"""
+
+
+@pytest.fixture(scope='module')
+def chromium():
+  driver = pytest.importorskip(
+      'playwright.sync_api', reason='no browser driver: pip install playwright')
+  path = shutil.which('chromium') or shutil.which('google-chrome')
+  if path is None:
+    pytest.skip('no Chromium: apt-get install chromium')
+  with driver.sync_playwright() as playwright:
+    browser = playwright.chromium.launch(
+        executable_path=path, args=['--no-sandbox'], timeout=PATIENCE)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope='module')
+def site(tmp_path_factory):
+  """The committed leaderboard, made somewhere else."""
+  folder = tmp_path_factory.mktemp('site')
+  leaderboard.write(
+      folder / 'page.md', figures_dir=folder / 'figures', html=folder,
+      command=lambda run: f'python run_lra.py --config={run.model}')
+  return folder
+
+
+@pytest.fixture
+def page(chromium, site):
+  """A function of a window that opens the page in it."""
+  opened = []
+  def visit(width=1012, scheme='light', script=True, name='index.html'):
+    context = chromium.new_context(
+        viewport={'width': width, 'height': 900}, color_scheme=scheme,
+        java_script_enabled=script, offline=True)
+    context.set_default_timeout(PATIENCE)
+    shown = context.new_page()
+    wrong = []
+    shown.on('pageerror', lambda error: wrong.append(str(error)))
+    shown.on('request', lambda request: wrong.append(request.url)
+             if not request.url.startswith(('file:', 'data:')) else None)
+    shown.goto((site / name).as_uri())
+    opened.append((context, wrong))
+    return shown
+  yield visit
+  for context, wrong in opened:
+    context.close()
+    assert not wrong
+
+
+TABLE = 'ListOps mini: protocol simpletron'
+
+
+def column(shown, name, label=TABLE):
+  """The texts of a column, of the rows that are seen, from above."""
+  return shown.evaluate("""([label, name]) => {
+    const box = document.querySelector(`[aria-label="${label}"]`);
+    const place = [...box.querySelectorAll('th')].findIndex(
+        (th) => th.textContent === name);
+    return [...box.querySelectorAll('tbody')].filter((body) =>
+        body.offsetHeight && !body.className.includes('pinned')).map(
+            (body) => body.rows[0].cells[place].textContent);
+  }""", [label, name])
+
+
+def heading(shown, name, label=TABLE):
+  return shown.locator(f'[aria-label="{label}"] th', has_text=name).first
+
+
+@pytest.mark.full
+def test_a_heading_sorts_numbers_by_number(page):
+  shown = page()
+  before = column(shown, 'parameters')
+  numbers = sorted((int(x.replace(',', '')) for x in before), reverse=True)
+  assert len(numbers) > 20 and {len(str(n)) for n in numbers} == {5, 6}
+  for order in ('descending', 'ascending'):
+    heading(shown, 'parameters').locator('button').click()
+    assert heading(shown, 'parameters').get_attribute('aria-sort') == order
+    assert heading(shown, 'accuracy').get_attribute('aria-sort') == 'none'
+    assert [int(x.replace(',', '')) for x in column(shown, 'parameters')] == (
+        numbers)
+    numbers.reverse()
+  assert shown.locator('#status').inner_text().startswith(
+      'sorted by parameters, ascending')
+
+
+@pytest.mark.full
+def test_keys_sort_texts_and_nothing_comes_last(page):
+  shown = page()
+  button = heading(shown, 'model').locator('button')
+  button.focus()
+  shown.keyboard.press('Enter')
+  names = column(shown, 'model')
+  assert names == sorted(names) and len(set(names)) > 20
+  shown.keyboard.press('Space')
+  assert column(shown, 'model') == names[::-1]
+  overview = 'Mini tasks: mean accuracies, %'
+  for _ in range(2):
+    heading(shown, 'ListOps mini', overview).locator('button').click()
+    values = column(shown, 'ListOps mini', overview)
+    known = [float(value) for value in values if value != '–']
+    assert values[len(known):] == ['–'] * (len(values) - len(known)) != []
+    assert known in (sorted(known), sorted(known)[::-1])
+  first = shown.locator(f'[aria-label="{overview}"] tbody').first
+  assert 'highest floor' in first.inner_text()
+
+
+def seen(shown):
+  """{(task, model)} of the rows of scores that are seen."""
+  return {tuple(pair) for pair in shown.evaluate("""() =>
+      [...document.querySelectorAll('.scores tbody')].filter(
+          (body) => body.offsetHeight && body.querySelector('.more')).map(
+              (body) => [body.dataset.task, body.dataset.model])""")}
+
+
+@pytest.mark.full
+def test_filters_and_search(page):
+  shown = page()
+  everything = seen(shown)
+  assert f'{len(everything)} rows' == shown.locator('#status').inner_text()
+  shown.select_option('[name=task]', 'text_mini')
+  assert seen(shown) == {pair for pair in everything if pair[0] == 'text_mini'}
+  assert not shown.locator('#listops_mini').is_visible()
+  shown.select_option('[name=family]', 'kernel')
+  kernels = seen(shown)
+  assert ('text_mini', 'performer') in kernels and len(kernels) < 10
+  shown.fill('[name=model]', 'GENERATIVE')
+  assert seen(shown) == {('text_mini', 'generative_prf'),
+                         ('text_mini', 'generative_rks')}
+  assert shown.locator('#status').inner_text() == (
+      f'2 of {len(everything)} rows')
+  shown.click('[type=reset]')
+  assert seen(shown) == everything
+  shown.select_option('[name=protocol]', 'nystrom')
+  assert seen(shown) and {task for task, _ in seen(shown)} == {'listops'}
+  shown.fill('[name=model]', 'nobody at all')
+  assert not seen(shown)
+
+
+@pytest.mark.full
+def test_a_row_shows_its_record(page):
+  shown = page()
+  row = shown.locator('.scores tbody', has_text='sinkhorn').first
+  button = row.locator('button.more')
+  assert button.get_attribute('aria-expanded') == 'false'
+  assert not row.locator('pre').is_visible()
+  button.click()
+  assert button.get_attribute('aria-expanded') == 'true'
+  assert row.locator('pre').inner_text() == (
+      'python run_lra.py --config=sinkhorn')
+  assert re.search(r'runs/\w+/sinkhorn-\w{8}-s0\.json', row.inner_text())
+  heading(shown, 'model').locator('button').click()
+  assert row.locator('pre').is_visible()
+
+
+def brightness(shown):
+  colour = shown.evaluate('getComputedStyle(document.body).backgroundColor')
+  return sum(map(int, re.findall(r'\d+', colour)[:3])) / 3
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('scheme', ['light', 'dark'])
+def test_themes(page, scheme):
+  shown = page(scheme=scheme)
+  dark = scheme == 'dark'
+  assert (brightness(shown) < 60) == dark
+  for now in (not dark, dark):
+    shown.click('#theme')
+    assert (brightness(shown) < 60) == now
+    assert shown.locator('#theme').get_attribute('aria-pressed') == (
+        str(now).lower())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('width', [390, 1012])
+def test_the_page_is_never_wider_than_the_window(page, width):
+  shown = page(width)
+  shown.evaluate("""() => {
+    document.querySelectorAll('button.more').forEach((b) => b.click());
+    document.querySelectorAll('details').forEach((d) => { d.open = true; });
+  }""")
+  assert shown.evaluate('document.documentElement.scrollWidth') <= width
+  if width == 1012:
+    assert shown.evaluate("""() => [...document.querySelectorAll('.box')]
+        .filter((box) => !box.closest('details') && box.offsetHeight &&
+                         box.scrollWidth > box.clientWidth)
+        .map((box) => box.getAttribute('aria-label'))""") == []
+
+
+@pytest.mark.full
+def test_without_scripts_everything_is_shown(page):
+  shown = page(script=False)
+  assert shown.locator('pre').first.is_visible()
+  assert not shown.locator('#filters').is_visible()
+
+
+@pytest.mark.full
+def test_tables_of_the_markdown_page_fit(page, site):
+  body = markdown_it.MarkdownIt('commonmark').enable('table').render(
+      (site / 'page.md').read_text('utf-8'))
+  (site / 'page.html').write_text(
+      f'<meta charset="utf-8"><style>{GITHUB}</style>{body}')
+  shown = page(name='page.html')
+  assert shown.evaluate("""() => [...document.querySelectorAll('table')]
+      .filter((table) => !table.closest('details') &&
+                         table.scrollWidth > table.clientWidth)
+      .map((table) => table.rows[0].innerText)""") == []

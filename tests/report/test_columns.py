@@ -1,0 +1,56 @@
+"""Columns: what rows are sorted by is what their cells say."""
+
+import re
+
+import pytest
+
+from lra.report import content, leaderboard
+from lra.report.formats import NONE
+
+
+@pytest.fixture(scope='module')
+def tables():
+  """Every table of the committed page."""
+  found = content.load(
+      leaderboard.RESULTS / 'runs', leaderboard.RESULTS / 'floors',
+      leaderboard.RESULTS / 'published.csv')
+  tables = [found.best, *found.published.values(),
+            *(group.overview for group in found.groups)]
+  for board in found.boards:
+    tables += [content.floors(board), content.details(board),
+               content.made_of(board)]
+    for scores in found.scores(board):
+      tables += [scores.table, scores.compared]
+  return [table for table in tables if table]
+
+
+def first_number(text):
+  found = re.search(r'[+-]?[\d,]+(\.\d+)?', text)
+  return float(found[0].replace(',', '')) if found else None
+
+
+def test_numbers_are_sorted_as_they_are_written(tables):
+  seen = set()
+  for table in tables:
+    for column in table.columns:
+      if column.number:
+        values = [(column.value(item), first_number(column.text(item)))
+                  for item in table.items]
+        for value, written in values:
+          assert (value is None) == (written is None), column.name
+        known = sorted(pair for pair in values if pair[0] is not None)
+        written = [number for _, number in known]
+        assert written == sorted(written), column.name
+        seen |= {column.name} if len(set(written)) > 1 else set()
+  assert {'accuracy %', '95% interval', 'above floor', 'parameters', 'train s',
+          'peak GiB', 'best step', 'test loss', 'ListOps mini',
+          'Average'} <= seen
+
+
+def test_texts_are_sorted_by_themselves(tables):
+  for table in tables:
+    for column in table.columns:
+      if not column.number:
+        assert all(column.value(item) == column.text(item)
+                   or column.text(item) in ('', NONE)
+                   for item in table.items), column.name

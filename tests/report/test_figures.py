@@ -1,0 +1,114 @@
+"""Figures: what is drawn is what the rows say."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from matplotlib import colors
+from test_leaderboard import FLOORS, RUNS, Place, make
+
+from lra.report import figures, rows
+
+THREE = [make(model, right=right, steps_per_s=speed, peak_memory_bytes=memory)
+         for model, right, speed, memory in (
+             ('transformer', 130, 10.0, 4 * 2**30),
+             ('simpletron', 140, 40.0, 2**30),
+             ('local', 120, 20.0, 2 * 2**30))]
+
+
+@pytest.fixture
+def board(tmp_path):
+  def make_board(runs, task='text_mini'):
+    place = Place(tmp_path, runs, ({**FLOORS, 'task': task},))
+    boards, left_out = rows.load(place.runs, place.floors)
+    assert not left_out
+    return boards[0]
+  return make_board
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+  """The axes of a figure instead of its bytes."""
+  monkeypatch.setattr(figures, '_svg', lambda fig: fig.axes[0])
+  def draw(function, *arguments):
+    with figures.style():
+      return function(*arguments)
+  return draw
+
+
+def colour(artist):
+  return colors.to_hex(artist.get_color()).upper()
+
+
+def test_intervals_means_seeds_and_floors_are_drawn(board, drawn):
+  found = board(RUNS)
+  ax = drawn(figures._accuracy, found)
+  names = [tick.get_text() for tick in ax.get_yticklabels()]
+  assert names == [
+      'simpletron:', 'simpletron', 'transformer (train.steps=2000)',
+      'transformer (train.steps=100)']
+  lines = [(line, *map(list, line.get_data())) for line in ax.lines]
+  for y, row in enumerate(found.finished, 1):
+    bar, = [x for _, x, ys in lines if ys == [y, y] and x not in (
+        [100 * a for a in row.accuracies],)]
+    assert bar == [100 * row.interval.low, 100 * row.interval.high]
+    mean, = [line for line, x, ys in lines
+             if (x, ys) == ([100 * row.mean], [y])]
+    family = {'simpletron': 'linear', 'transformer': 'dense'}[row.model]
+    assert colour(mean) == figures.colour(family)
+  assert [x for _, x, ys in lines if ys == [2, 2]][-1] == [65.0, 65.5]
+  floors = [line.get_xdata()[0] for line in ax.lines
+            if colour(line) == figures.FLOOR and len(line.get_xdata()) == 2]
+  assert floors == [50, 68]
+
+
+def test_families_have_colours_of_their_own():
+  known = [figures.colour(name) for name in (*figures.FAMILIES, 'unheard of')]
+  assert len(set(known)) == len(known)
+
+
+def test_areas_are_memory_and_places_speed_and_accuracy(board, drawn):
+  ax = drawn(figures._speed, board(THREE))
+  marks = ax.collections[0]
+  assert [tuple(xy) for xy in marks.get_offsets()] == [
+      (40, 70), (10, 65), (20, 60)]
+  areas = marks.get_sizes()
+  assert areas[1] / areas[0] == pytest.approx(4)
+  assert areas[1] / areas[2] == pytest.approx(2)
+
+
+def test_three_rows_of_one_device_are_compared(board):
+  assert list(figures.names(board(THREE))) == [
+      'text_mini_accuracy.svg', 'text_mini_speed.svg']
+
+
+@pytest.mark.parametrize('change', [
+    {'device': 'GPU'}, {'num_devices': 2}, {'steps_per_s': None},
+    {'peak_memory_bytes': None}, {'changes': {'train.steps': 9}}])
+def test_speeds_of_other_devices_or_tables_are_not_drawn(board, change):
+  found = board([*THREE[:2], {**THREE[2], **change}])
+  assert list(figures.names(found)) == ['text_mini_accuracy.svg']
+  assert list(figures.draw([found])) == ['text_mini_accuracy.svg']
+
+
+def test_all_full_tasks_are_in_one_figure(board, drawn):
+  found = board([{**json.loads(json.dumps(run)), 'task': 'text', 'config': {
+      **run['config'], 'task': 'text'}} for run in THREE], 'text')
+  assert list(figures.names(found)) == ['text_accuracy.svg', 'text_speed.svg']
+  ax = drawn(figures._overview, [found])
+  floor = ax.lines[0]
+  assert list(floor.get_xdata()) == [68, 68]
+  means = {line.get_xdata()[0] for line in ax.lines
+           if len(line.get_xdata()) == 1}
+  assert means == {70, 65, 60}
+  assert [text.get_text() for text in ax.texts] == ['simpletron']
+
+
+def test_only_full_tasks_with_rows_have_that_figure(board):
+  assert figures.overview([board(THREE)]) == {}
+
+
+def test_figures_are_svg_without_dates(board):
+  for data in figures.draw([board(THREE)]).values():
+    root = ET.fromstring(data)
+    assert root.tag.endswith('svg') and b'date' not in data.lower()

@@ -1,0 +1,66 @@
+"""Names beside points: measured, they keep clear of each other."""
+
+import itertools
+
+import numpy as np
+import pytest
+from matplotlib import figure
+from matplotlib.backends import backend_agg
+
+from lra.report import figures, labels
+from lra.report.formats import plain
+
+
+def placed(points, names, area):
+  """(boxes of the names, circles of the marks, the axes' box), in pixels."""
+  with figures.style():
+    fig = figure.Figure(figsize=(8, 5), layout='constrained')
+    ax = fig.subplots()
+    ax.scatter(*zip(*points, strict=True), area)
+    ax.margins(0.12)
+    radius = (area / np.pi) ** 0.5
+    texts = labels.place(ax, points, names, [radius] * len(points))
+    renderer = backend_agg.FigureCanvasAgg(fig).get_renderer()
+    fig.draw_without_rendering()
+    pixels = radius * fig.dpi / 72
+    marks = [(x, y, pixels) for x, y in ax.transData.transform(points)]
+    boxes = [text.get_window_extent(renderer).extents for text in texts]
+    return boxes, marks, ax.get_window_extent(renderer).extents
+
+
+def overlap(a, b):
+  """Length of the shorter side of what two boxes share, in pixels."""
+  return min(min(a[2], b[2]) - max(a[0], b[0]),
+             min(a[3], b[3]) - max(a[1], b[1]))
+
+
+def gap(box, mark):
+  """Between a box and a circle; negative where they overlap."""
+  x, y, radius = mark
+  return np.hypot(max(box[0] - x, 0, x - box[2]),
+                  max(box[1] - y, 0, y - box[3])) - radius
+
+
+@pytest.mark.parametrize('seed', range(2))
+def test_names_overlap_nothing(seed):
+  draw = np.random.default_rng(seed)
+  points = [tuple(p) for p in draw.normal(size=(25, 2))]
+  names = [f'mechanism_{"x" * n}' for n in draw.integers(0, 9, 25)]
+  boxes, marks, frame = placed(points, names, area=120)
+  for a, b in itertools.combinations(boxes, 2):
+    assert overlap(a, b) < 1
+  for box in boxes:
+    assert min(gap(box, mark) for mark in marks) > -1
+    assert overlap(box, frame) >= min(
+        box[2] - box[0], box[3] - box[1]) - 1
+
+
+def test_the_same_points_have_the_same_places():
+  points, names = [(0, 0), (0.01, 0), (0, 0.01)], ['a', 'bb', 'ccc']
+  a, b = (np.array(placed(points, names, 100)[0]) for _ in range(2))
+  np.testing.assert_array_equal(a, b)
+
+
+def test_one_name_is_beside_its_point():
+  (box,), (mark,), _ = placed([(1, 1)], [plain('alone')], 100)
+  assert 0 < gap(box, mark) < 10

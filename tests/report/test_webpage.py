@@ -1,0 +1,251 @@
+"""The leaderboard as HTML: the same tables, all of it text."""
+
+import copy
+import html.parser
+import json
+import re
+
+import markdown_it
+import pytest
+from commands import Commands
+from test_leaderboard import FLOORS, RUNS, Place, make
+
+from lra.errors import UserError
+from lra.report import content, leaderboard
+
+VOID = ('meta', 'img', 'input', 'br', 'hr')
+EVIL = '<script>alert(1)</script>"\'><img src=x onerror=alert(1)> {{ 7 * 7 }} &'
+MORE = [make('simpletron', task='mqar', right=150, test={
+    'accuracy': 1.0, 'loss': 0.5, 'precision': 0.6, 'recall': 0.5, 'f1': 0.5,
+    'confusion': [[i == j for j in range(64)] for i in range(64)]}, val=None)]
+for _run in MORE:
+  _run['test']['confusion'] = [
+      list(map(int, line)) for line in _run['test']['confusion']]
+
+
+class Page(html.parser.HTMLParser):
+  """What a browser makes of a page.
+
+  Attributes:
+    tables: (heading cells, rows); a row is its cells and its attributes.
+    figures: the addresses of the images.
+    files, commands: of the records.
+  """
+
+  def __init__(self, text):
+    super().__init__()
+    self.open, self.tables, self.figures = [], [], []
+    self.files, self.commands, self.scripts = [], [], []
+    self.attributes, self.text = [], []
+    self._cell = self._body = None
+    self.feed(text)
+    self.close()
+    assert not self.open
+
+  def handle_starttag(self, tag, attributes):
+    attributes = dict(attributes)
+    self.attributes += [(tag, *item) for item in attributes.items()]
+    if tag not in VOID:
+      self.open.append((tag, attributes))
+    if tag == 'img':
+      self.figures.append(attributes['src'])
+    if tag == 'pre':
+      self.commands.append('')
+    if tag == 'table':
+      self.tables.append(([], []))
+    if tag == 'tbody':
+      self._body = attributes
+    if tag == 'tr' and 'tbody' in dict(self.open) and (
+        attributes.get('class') != 'records'):
+      self.tables[-1][1].append(([], self._body, []))
+    if tag in ('th', 'td') and 'colspan' not in attributes:
+      self._cell = []
+      if tag == 'td':
+        self.tables[-1][1][-1][2].append(attributes.get('data-key'))
+
+  def handle_startendtag(self, tag, attributes):
+    self.handle_starttag(tag, attributes)
+
+  def handle_endtag(self, tag):
+    assert self.open.pop()[0] == tag
+    if tag in ('th', 'td') and self._cell is not None:
+      cells = (self.tables[-1][0] if tag == 'th'
+               else self.tables[-1][1][-1][0])
+      cells.append(' '.join(''.join(self._cell).split()))
+      self._cell = None
+
+  def handle_data(self, data):
+    tag, attributes = self.open[-1] if self.open else ('', {})
+    if tag not in ('script', 'style'):
+      self.text.append(data)
+    if tag == 'script':
+      self.scripts.append(data)
+    if self._cell is not None:
+      self._cell.append(data)
+    if tag == 'code' and attributes.get('class') == 'file':
+      self.files.append(data)
+    if 'pre' in dict(self.open):
+      self.commands[-1] += data
+
+  def cells(self):
+    """The tables as texts."""
+    return [(head, [cells for cells, _, _ in rows])
+            for head, rows in self.tables]
+
+
+def write(place, command=lambda run: f'python {run.model} --seed={run.seed}'):
+  """The page of a place, as text."""
+  place.write(html=place.folder / 'html', command=command)
+  assert [p.name for p in (place.folder / 'html').iterdir()] == ['index.html']
+  return (place.folder / 'html' / 'index.html').read_text('utf-8')
+
+
+def test_tables_are_those_of_the_markdown_page(tmp_path):
+  place = Place(tmp_path, [*RUNS, *MORE], (
+      FLOORS, {**FLOORS, 'task': 'listops'}))
+  ours = Page(write(place))
+  theirs = Page(markdown_it.MarkdownIt('commonmark').enable('table').render(
+      place.page.read_text('utf-8')))
+  assert len(ours.tables) == len(theirs.tables) > 8
+  assert ours.cells() == theirs.cells()
+  assert len(ours.figures) == len(theirs.figures) > 1
+
+
+def test_each_record_is_there_once_with_its_command(tmp_path):
+  place = Place(tmp_path, [*RUNS, *MORE])
+  page = Page(write(place))
+  assert sorted(page.files) == sorted(
+      f'runs/{path.relative_to(place.runs).as_posix()}'
+      for path in place.runs.rglob('*.json'))
+  assert sorted(page.commands) == sorted(
+      f'python {run["model"]} --seed={run["seed"]}' for run in [*RUNS, *MORE])
+
+
+def test_every_record_of_ours_is_there_once():
+  found = content.load(leaderboard.RESULTS / 'runs',
+                       leaderboard.RESULTS / 'floors', None)
+  drawn = {name: b'' for board in found.boards for name in (
+      *leaderboard.figures.names(board),
+      *leaderboard.figures.overview(found.boards))}
+  page = Page(leaderboard.webpage.render(found, drawn, lambda run: 'x'))
+  runs = leaderboard.RESULTS / 'runs'
+  assert sorted(page.files) == sorted(
+      f'runs/{path.relative_to(runs).as_posix()}'
+      for path in runs.rglob('*.json'))
+
+
+def spoilt():
+  run = copy.deepcopy(RUNS[0])
+  run |= {field: EVIL for field in (
+      'device', 'dtype', 'kernel', 'git_commit', 'data_fingerprint',
+      'data_origin')}
+  run |= {'floors': {EVIL: 0.5}, 'changes': {EVIL: EVIL},
+          'model': 'unheard_of'}
+  run['config'] |= {EVIL: EVIL, 'encoder': {'pooling': EVIL, 'head': EVIL},
+                    'model': {'name': 'unheard_of'}}
+  return run
+
+
+def test_what_records_say_is_text(tmp_path):
+  floors = {**FLOORS, 'fingerprint': EVIL, 'origin': EVIL,
+            'floors': {EVIL: {'accuracy': 0.5, 'how': EVIL}}}
+  place = Place(tmp_path, [*RUNS, spoilt()], (floors,))
+  place.put({EVIL: EVIL}, f'{EVIL.replace("/", "|")}.json')
+  text = write(place, command=lambda run: EVIL)
+  page, plain = Page(text), Page(write(Place(tmp_path / 'plain', RUNS)))
+  assert ''.join(page.text).count(EVIL) > 10
+  assert f'runs/{EVIL.replace("/", "|")}.json' in ''.join(page.text)
+  assert page.scripts == plain.scripts and len(page.scripts) == 2
+  known = {(tag, name) for tag, name, _ in plain.attributes}
+  known |= {('details', 'class')}  # of what is left out
+  for tag, name, value in page.attributes:
+    assert (tag, name) in known
+    assert name != 'href' or value.startswith('https://arxiv.org/abs/')
+    assert name != 'src' or value.startswith('data:image/svg+xml;base64,')
+  assert not re.search(r'url\(|@import|http-equiv', text)
+
+
+def test_one_other_score_changes_its_row_and_figure_only(tmp_path):
+  runs = [*RUNS[:2], make('local', right=120), make('simpletron', right=100),
+          *MORE]
+  other = copy.deepcopy(runs)
+  other[2] = make('local', right=121)
+  pages = [Page(write(Place(tmp_path / name, made)))
+           for name, made in (('a', runs), ('b', other))]
+  changed = set()
+  for (head, rows), (head_b, rows_b) in zip(
+      *(page.tables for page in pages), strict=True):
+    assert head == head_b
+    for row, row_b in zip(rows, rows_b, strict=True):
+      for name, *cell in zip(head, zip(row[0], row[2], strict=True),
+                             zip(row_b[0], row_b[2], strict=True), strict=True):
+        if cell[0] != cell[1]:
+          changed.add((row[1].get('data-model'), name))
+  assert changed == {('local', name) for name in (
+      'Text mini', 'accuracy %', '95% interval', 'above floor', 'best %')}
+  assert pages[0].files == pages[1].files
+  differ = [a != b for a, b in zip(
+      pages[0].figures, pages[1].figures, strict=True)]
+  assert sum(differ) == 2 and len(differ) == 3  # accuracy and speed of the task
+
+
+def test_rows_say_what_filters_ask_for(tmp_path):
+  page = Page(write(Place(tmp_path, [*RUNS, spoilt()])))
+  about = [attributes for _, rows in page.tables for _, attributes, _ in rows]
+  wanted = {'data-task': 'text_mini', 'data-model': 'simpletron',
+            'data-family': 'linear', 'data-protocol': 'simpletron'}
+  assert wanted in about
+  assert {**wanted, 'data-model': 'unheard_of', 'data-family': 'other'} in about
+  assert {'data-model': 'Mega', 'data-protocol': 'mega',
+          'data-family': 'other'} in about
+  assert {'data-model': 'Transformer', 'data-protocol': 'lra',
+          'data-family': 'dense'} in about
+  choices = {value for tag, name, value in page.attributes
+             if (tag, name) == ('option', 'value')}
+  assert {'text_mini', 'linear', 'dense', 'other', 'simpletron'} <= choices
+
+
+def test_without_a_record_there_still_is_a_page(tmp_path):
+  page = Page(write(Place(tmp_path, floors=())))
+  assert not page.files and 'No run yet.' in page.text
+
+
+def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
+  place = Place(tmp_path, RUNS)
+  place.write()
+  before = place.page.read_bytes()
+  place.put(make('local'), 'text_mini/another.json')
+  (tmp_path / 'html').touch()
+  with pytest.raises(UserError, match='Cannot write .*html') as error:
+    place.write(html=tmp_path / 'html', command=lambda run: '')
+  assert '\n' not in str(error.value)
+  assert place.page.read_bytes() == before
+  assert not list(tmp_path.rglob('.tmp-*'))
+
+
+def test_on_the_command_line(tmp_path):
+  place = Place(tmp_path, RUNS[:1])
+  where = [f'--results_dir={tmp_path}', f'--page={place.page}']
+  commands = Commands()
+  try:
+    alone = commands.run('run_lra', '--html=site', *where, cwd=tmp_path)
+    nowhere = commands.run(
+        'run_lra', '--leaderboard', '--html=', *where, cwd=tmp_path)
+    assert not (tmp_path / 'site').exists() and not place.page.exists()
+    done = commands.run(
+        'run_lra', '--leaderboard', '--html=site', *where, cwd=tmp_path)
+  finally:
+    commands.close()
+  for wrong, words in ((alone, '--html needs --leaderboard'),
+                       (nowhere, 'it must name a folder')):
+    assert wrong.returncode == 2 and words in wrong.stderr
+    assert len(wrong.stderr.splitlines()) == 1
+  assert done.returncode == 0, done.stderr
+  page = Page((tmp_path / 'site' / 'index.html').read_text('utf-8'))
+  # The record has a config that is far from whole: what it says is kept.
+  command, = page.commands
+  assert command.startswith(
+      'python run_lra.py --config=configs/transformer.py:text_mini,'
+      'protocol=simpletron --config.')
+  assert '--config.train.steps=2000' in command
+  assert json.dumps(RUNS[0]['config']['data_dir'])[1:-1] not in command
