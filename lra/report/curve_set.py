@@ -159,7 +159,8 @@ def _draw_floor(ax, runs):
   if floors and len({run.config['task'] for run in runs}) == 1:
     name = max(floors, key=floors.get)
     ax.axhline(100 * floors[name], linestyle='--', color=FLOOR, linewidth=1.2,
-               label=f'floor: {plain(name, 60)} {100 * floors[name]:.2f}')
+               label=f'floor on test: {plain(name, 60)} '
+               f'{100 * floors[name]:.2f}')
 
 
 def _title(runs, bands):

@@ -23,7 +23,6 @@ from lra.report.rows import TaskBoard
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
            '#000000')
 DASHES = ('--', ':', '-.', (0, (6, 2, 1, 2, 1, 2)), (0, (1, 4)))
-MARKERS = 'osD^vP*X'
 FLOOR = '#666666'
 OVERVIEW = 'full_tasks.svg'
 # Colour of each family; one of none has the last.
@@ -88,39 +87,43 @@ def _full(boards):
 
 
 def _overview(boards):
-  """One line per task: a mark for each row, a bar for the highest floor."""
-  boards = _full(boards)
-  protocols = sorted({row.protocol for b in boards for row in b.rows})
-  marks = dict(zip(protocols, _cycle(MARKERS), strict=False))
-  fig = figure.Figure(figsize=(8, 1.4 + 0.38 * len(boards)),
+  """One line per task and protocol: a mark for each row, a bar for the floor.
+
+  The best row has its name and its interval.
+  """
+  lines = [(board, *line) for board in _full(boards)
+           for line in _comparable(board) or [(board.task.title, [])]]
+  fig = figure.Figure(figsize=(8, 1.4 + 0.38 * len(lines)),
                       layout='constrained')
   ax = fig.subplots()
-  shown = []
-  for y, board in enumerate(boards):
+  for y, (board, _, rows) in enumerate(lines):
     if board.floors:
       ax.plot([100 * board.highest] * 2, [y - 0.33, y + 0.33], color=FLOOR,
               linewidth=3, solid_capstyle='butt')
-    rows = [row for row in board.finished if not row.changes]
-    shown += rows
     for row in reversed(rows):
-      _bar(ax, row, y)
-      ax.plot(100 * row.mean, y, marks[row.protocol], markersize=6,
+      ax.plot(100 * row.mean, y, 'o', markersize=6, alpha=0.7,
               color=colour(row.family), markeredgecolor='white',
               markeredgewidth=0.5)
     if rows:
+      _bar(ax, rows[0], y)
       ax.annotate(_label(rows[0]), (100 * rows[0].mean, y), (0, 6),
                   textcoords='offset points', ha='center', fontsize=8)
-  ax.set_yticks(range(len(boards)), [b.task.title for b in boards])
-  ax.set_ylim(len(boards) - 0.4, -0.7)
+  ax.set_yticks(range(len(lines)), [plain(name, 60) for _, name, _ in lines])
+  ax.set_ylim(len(lines) - 0.4, -0.7)
   ax.set_xlim(0, 100)
-  ax.set_xlabel('test accuracy, %; the best row of each task is named')
+  ax.set_xlabel('test accuracy, %; the best row of each line is named')
   ax.plot([], [], color=FLOOR, linewidth=3, label='highest floor')
-  _name_families(ax, shown)
-  for protocol in protocols if len(protocols) > 1 else ():
-    ax.plot([], [], marks[protocol], color='white', markeredgecolor='black',
-            label=f'protocol {protocol}')
-  fig.legend(loc='outside lower center', ncols=5)
+  _name_families(ax, [row for _, _, rows in lines for row in rows])
+  fig.legend(loc='outside lower center', ncols=7)
   return _svg(fig)
+
+
+def _comparable(board):
+  """(name, finished rows) of each protocol of a task, as the protocol says."""
+  found = [(f'{board.task.title}, {key.protocol}',
+            [row for row in members if row.finished])
+           for key, members in board.tables().items() if not key.changed]
+  return [(name, rows) for name, rows in found if rows]
 
 
 def _accuracy(board):

@@ -102,6 +102,24 @@ def test_all_full_tasks_are_in_one_figure(board, drawn):
            if len(line.get_xdata()) == 1}
   assert means == {70, 65, 60}
   assert [text.get_text() for text in ax.texts] == ['simpletron']
+  assert [tick.get_text() for tick in ax.get_yticklabels()] == [
+      'Text, simpletron']
+  best = found.rows[0].interval
+  assert [100 * best.low, 100 * best.high] in [
+      list(line.get_xdata()) for line in ax.lines]
+
+
+def test_protocols_are_lines_apart(board, drawn):
+  other = {**THREE[0], 'protocol': 'lra'}
+  found = board([{**json.loads(json.dumps(run)), 'task': 'text', 'config': {
+      **run['config'], 'task': 'text', 'protocol': run['protocol']}}
+      for run in (other, *THREE[1:])], 'text')
+  ax = drawn(figures._overview, [found])
+  assert [tick.get_text() for tick in ax.get_yticklabels()] == [
+      'Text, lra', 'Text, simpletron']
+  marks = {tuple(line.get_xydata()[0]) for line in ax.lines
+           if len(line.get_xdata()) == 1}
+  assert marks == {(65, 0), (70, 1), (60, 1)}
 
 
 def test_only_full_tasks_with_rows_have_that_figure(board):
