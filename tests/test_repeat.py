@@ -56,6 +56,15 @@ def test_changed_fields(fields):
   assert not identity.differences(config, run.config)
 
 
+def test_a_field_that_the_run_did_not_know_is_as_it_was_then():
+  run = changed()
+  assert config_of(repeat.command(run))['train']['lengths']
+  del run.config['train']['lengths']
+  config = config_of(repeat.command(run))
+  assert not config['train']['lengths']
+  assert not identity.differences(config, run.config)
+
+
 def test_only_what_the_file_makes_otherwise_is_said():
   flags = shlex.split(repeat.command(changed(seed=3, encoder__dropout=0.25)))
   assert flags[-2:] == ['--config.encoder.dropout=0.25', '--config.seed=3']

@@ -11,13 +11,13 @@ from lra.report import figures, labels
 from lra.report.formats import plain
 
 
-def placed(points, names, area):
+def placed(points, names, area, margin=0.12):
   """(boxes of the names, circles of the marks, the axes' box), in pixels."""
   with figures.style():
     fig = figure.Figure(figsize=(8, 5), layout='constrained')
     ax = fig.subplots()
     ax.scatter(*zip(*points, strict=True), area)
-    ax.margins(0.12)
+    ax.margins(margin)
     radius = (area / np.pi) ** 0.5
     texts = labels.place(ax, points, names, [radius] * len(points))
     renderer = backend_agg.FigureCanvasAgg(fig).get_renderer()
@@ -53,6 +53,15 @@ def test_names_overlap_nothing(seed):
     assert min(gap(box, mark) for mark in marks) > -1
     assert overlap(box, frame) >= min(
         box[2] - box[0], box[3] - box[1]) - 1
+
+
+def test_names_at_the_edges_stay_inside():
+  names = ['a long name at the edge'] * 4
+  boxes, _, frame = placed(
+      [(0, 0), (1, 1), (0, 1), (1, 0)], names, area=100, margin=0.02)
+  for left, low, right, high in boxes:
+    assert frame[0] - 1 < left < right < frame[2] + 1
+    assert frame[1] - 1 < low < high < frame[3] + 1
 
 
 def test_the_same_points_have_the_same_places():

@@ -170,9 +170,10 @@ def test_one_other_score_changes_its_row_and_figure_only(tmp_path):
           *MORE]
   other = copy.deepcopy(runs)
   other[2] = make('local', right=121)
-  pages = [Page(write(Place(tmp_path / name, made)))
+  texts = [write(Place(tmp_path / name, made))
            for name, made in (('a', runs), ('b', other))]
-  changed = set()
+  pages = list(map(Page, texts))
+  changed, cells = set(), 0
   for (head, rows), (head_b, rows_b) in zip(
       *(page.tables for page in pages), strict=True):
     assert head == head_b
@@ -181,12 +182,15 @@ def test_one_other_score_changes_its_row_and_figure_only(tmp_path):
                              zip(row_b[0], row_b[2], strict=True), strict=True):
         if cell[0] != cell[1]:
           changed.add((row[1].get('data-model'), name))
+          cells += 1
   assert changed == {('local', name) for name in (
       'Text mini', 'accuracy %', '95% interval', 'above floor', 'best %')}
   assert pages[0].files == pages[1].files
   differ = [a != b for a, b in zip(
       pages[0].figures, pages[1].figures, strict=True)]
   assert sum(differ) == 2 and len(differ) == 3  # accuracy and speed of the task
+  lines = [text.splitlines() for text in texts]
+  assert cells + 2 == sum(a != b for a, b in zip(*lines, strict=True))
 
 
 def test_rows_say_what_filters_ask_for(tmp_path):
