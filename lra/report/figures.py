@@ -106,8 +106,10 @@ def _overview(boards):
               markeredgewidth=0.5)
     if rows:
       _bar(ax, rows[0], y)
+      below = board.highest is not None and rows[0].mean < board.highest
       ax.annotate(_label(rows[0]), (100 * rows[0].mean, y), (0, 6),
-                  textcoords='offset points', ha='center', fontsize=8)
+                  textcoords='offset points', fontsize=8,
+                  ha='right' if below else 'left')  # away from the floor
   ax.set_yticks(range(len(lines)), [plain(name, 60) for _, name, _ in lines])
   ax.set_ylim(len(lines) - 0.4, -0.7)
   ax.set_xlim(0, 100)

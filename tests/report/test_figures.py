@@ -109,6 +109,16 @@ def test_all_full_tasks_are_in_one_figure(board, drawn):
       list(line.get_xdata()) for line in ax.lines]
 
 
+@pytest.mark.parametrize('right', [132, 140])
+def test_the_best_name_keeps_clear_of_the_floor(board, drawn, right):
+  run = make('longformer', task='text', right=right)  # the floor is 136
+  ax = drawn(figures._overview, [board([run], 'text')])
+  ax.figure.draw_without_rendering()
+  name, floor = ax.texts[0].get_window_extent(), ax.lines[0].get_xdata()[0]
+  place = ax.transData.transform((floor, 0))[0]
+  assert not name.x0 < place < name.x1
+
+
 def test_protocols_are_lines_apart(board, drawn):
   other = {**THREE[0], 'protocol': 'lra'}
   found = board([{**json.loads(json.dumps(run)), 'task': 'text', 'config': {
