@@ -11,7 +11,7 @@ import sys
 import pytest
 import tiny
 
-from lra import command, main
+from lra import command, launch
 
 ROOT = pathlib.Path(__file__).parent.parent
 MINI = '--config=configs/simpletron.py:listops_mini'
@@ -94,7 +94,7 @@ def test_divergence(mini_data, tmp_path):
   done = _run(*TINY, f'--config.data_dir={mini_data}', '--norecord',
               '--config.train.learning_rate=1e30',
               '--config.train.warmup_steps=0', f'--workdir={tmp_path}')
-  assert done.returncode == main.EXIT['diverged'], done.stderr
+  assert done.returncode == launch.EXIT['diverged'], done.stderr
   assert 'Traceback' not in done.stderr and 'learning_rate' in done.stdout
 
 

@@ -17,7 +17,7 @@ import tiny
 
 import data_prep
 import small
-from lra import command, files, main
+from lra import command, files, launch
 from lra.data import prepared
 from lra.errors import UserError
 from lra.training import build, evaluate, run, train
@@ -457,7 +457,7 @@ def test_sigterm_checkpoints_and_says_so(mini_data, tmp_path):
     time.sleep(0.01)
   process.send_signal(signal.SIGTERM)
   _, errors = process.communicate()
-  assert process.returncode == main.EXIT['stopped'], errors
+  assert process.returncode == launch.EXIT['stopped'], errors
   assert 'Traceback' not in errors
   result = files.read_json(tmp_path / 'run' / 'result.json')
   assert result['status'] == 'stopped' and 0 < result['steps'] < 300

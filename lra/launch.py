@@ -1,0 +1,156 @@
+"""What --config asks for: its runs, what is said of them, their records."""
+
+import pathlib
+
+from absl import flags
+from ml_collections import config_flags
+
+from lra import identity, options
+from lra.errors import UserError
+from lra.report import result as result_lib
+from lra.terminal import say
+from lra.training import writers
+from lra.training.run import check_config
+
+EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': 75}
+
+
+def train(config) -> int:
+  """Trains to the end, a stop or a failure; returns the exit code.
+
+  With --seeds that of all runs: of a stop, else of the first that failed.
+  """
+  from lra import protocol
+  from lra.report import publish
+  from lra.training import provenance
+  writers.check(options.LOG.value)
+  how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value}
+  if options.PROFILE.value is not None:
+    from lra.training import profile
+    how['profiled'] = profile.steps(
+        options.PROFILE.value, config.train.steps)
+  made_by = config_flags.get_config_filename(flags.FLAGS['config'])
+  changes = protocol.changes(config.to_dict(), made_by)
+  recorded = options.RECORD.value
+  if recorded is None:
+    recorded = options.REPLACE.value or not changes
+  if recorded:
+    publish.check(place())
+  provenance.begin(provenance.Command(protocol.file_of(made_by), changes))
+  codes = []
+  for (_, folder), result in _trained(_runs(config), how):
+    codes.append(EXIT['stopped' if result is None else result.status])
+    if result:
+      print(summary(result, folder))
+      if result.finished:
+        _record(result, changes, recorded)
+  return max(codes, key=lambda code: (code == EXIT['stopped'], code))
+
+
+def _runs(config):
+  """The (config, folder) of each seed that is asked for."""
+  if options.SEEDS.value is None:
+    values = config.to_dict()
+    return [(config, pathlib.Path(
+        options.WORKDIR.value or identity.run_folder(values)))]
+  if 'seed' in config_flags.get_override_values(flags.FLAGS['config']):
+    raise UserError('--seeds and --config.seed say both which seed to run: '
+                    'leave one out.')
+  from lra import seeds
+  runs = []
+  for seed in seeds.parse(options.SEEDS.value):
+    one = config.copy_and_resolve_references()
+    one.seed = seed
+    runs.append((one, identity.run_folder(one.to_dict())))
+  return runs
+
+
+def _trained(runs, how):
+  """Each run with its result: those that are finished already come first."""
+  left = []
+  for config, folder in runs:
+    result = result_lib.read_if_there(folder / 'result.json')
+    if result is None or not result.finished:
+      left.append((config, folder))
+    else:
+      check_finished(folder, config.to_dict(), result)
+      print(f'{folder} is finished already.')
+      yield (config, folder), result
+  if not left:
+    return
+  from lra.training import together
+  from lra.training import train as train_lib
+  if len(left) == 1:
+    yield left[0], train_lib.train(*left[0], **how)
+  else:
+    at_once = options.AT_ONCE.value or together.how_many(left[0][0])
+    yield from together.train_together(left, at_once=at_once, **how)
+
+
+def _record(result, changes, recorded):
+  """Puts a finished run on the leaderboard, or says how to."""
+  from lra.report import publish, rows
+  if recorded:
+    if result.changes is None:
+      result = result.model_copy(update={'changes': changes})
+    publish.publish(result, place(), replace=options.REPLACE.value)
+    print(f'Records are in {options.RESULTS_DIR.value}.')
+  elif options.RECORD.value is None:
+    print(f'Not on the leaderboard, since the settings are not those of the '
+          f'protocol {result.protocol} '
+          f'({rows.departures(changes, result.config)}): '
+          '--record adds it, in a table of its own.')
+
+
+def check_finished(folder: pathlib.Path, config: dict,
+                   result: result_lib.Result) -> None:
+  """Makes sure that a finished run is this one, and that its curves are drawn.
+
+  Raises:
+    UserError: the folder, or the result in it, is of another run.
+  """
+  from lra.report import curves, rows
+  check_config(folder, config)
+  differ = identity.differences(config, result.config)
+  if differ:
+    raise UserError(
+        f'{folder / "result.json"} is the result of another run (it differs in '
+        f'{rows.listed(differ)}): delete it, or choose another --workdir.')
+  metrics, drawn = folder / 'metrics.jsonl', folder / 'curves.png'
+  if metrics.exists() and not drawn.exists():  # killed in between
+    try:
+      curves.plot(metrics, drawn, result.floors)
+    except UserError as e:  # the result is sound without them
+      say(f'No curves: {e}')
+
+
+def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
+  """What a user wants to know of a result, in a few lines."""
+  lines = [f'{result.status}: {folder}']
+  if result.status == 'diverged':
+    lines.append(
+        f'The loss was not finite by step {result.steps}: try a smaller '
+        'config.train.learning_rate, in a new run directory.')
+  if result.status == 'oom':
+    lines.append('The device has too little memory: choose a smaller '
+                 'config.train.microbatch_size or config.encoder.remat=True.')
+  if result.test:
+    accuracy = getattr(result.test, 'accuracy', None)
+    score = (f'loss {result.test.loss:.4f}' if accuracy is None
+             else f'accuracy {accuracy:.2%}')
+    lines.append(f'test {score} (checkpoint of step {result.best_step})')
+    for name, value in sorted(
+        result.floors.items(), key=lambda item: -item[1]):
+      lines.append(f'  floor {value:.2%}  {name}')
+  if result.train_seconds:
+    lines.append(f'{result.steps_per_s:.2f} steps/s, peak memory '
+                 f'{result.peak_memory_bytes / 2**30:.2f} GiB on '
+                 f'{result.device}')
+  return '\n'.join(lines)
+
+
+def place():
+  """Where the flags want the leaderboard."""
+  from lra.report import publish
+  return publish.Place(
+      pathlib.Path(options.RESULTS_DIR.value), pathlib.Path(options.PAGE.value))

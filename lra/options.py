@@ -1,0 +1,82 @@
+"""The flags of `run_lra.py`, but for --config and --compile_cache."""
+
+import math
+
+from absl import flags
+
+from lra import place
+
+WORKDIR = flags.DEFINE_string(
+    'workdir', None, 'Run directory; by default runs/<task>/<model>/'
+    '<config hash>-s<seed>.')
+MAX_MINUTES = flags.DEFINE_float(
+    'max_minutes', None, 'Checkpoint and stop after so many minutes.',
+    lower_bound=0)
+RECORD = flags.DEFINE_boolean(
+    'record', None, 'Put a finished run on the leaderboard: copy its result '
+    'to --results_dir and regenerate leaderboard.md. Done by default where the '
+    'settings are those of the protocol.')
+REPLACE = flags.DEFINE_boolean(
+    'replace', False, 'Record a run in the place of an earlier record of it.')
+RESULTS_DIR = flags.DEFINE_string(
+    'results_dir', str(place.results()), 'Where the leaderboard\'s records '
+    'are.')
+PAGE = flags.DEFINE_string(
+    'page', str(place.page()), 'The leaderboard to write.')
+LEADERBOARD = flags.DEFINE_boolean(
+    'leaderboard', False, 'Regenerate the leaderboard from its records.')
+HTML = flags.DEFINE_string(
+    'html', None, 'With --leaderboard: also write it as one page for browsers, '
+    '<html>/index.html.')
+CURVES = flags.DEFINE_string(
+    'curves', None, 'Draw the validation accuracies of run directories, seeds '
+    'of one config as one line: --curves=FIGURE.png RUN RUN ...')
+SWEEP = flags.DEFINE_string(
+    'sweep', None, 'Run the configs and seeds of a file, such as '
+    'configs/sweeps/mini.txt, one after another; see lra/sweep.py.')
+SHARD = flags.DEFINE_string(
+    'shard', None, 'With --sweep: only a part of its runs, such as 2/5 for the '
+    'second of five machines.')
+SEEDS = flags.DEFINE_string(
+    'seeds', None, 'Seeds to train, in one process: 0-4 or 0,3.')
+AT_ONCE = flags.DEFINE_integer(
+    'at_once', None, 'With --seeds: how many train at the same time; by '
+    'default of mini tasks four on each core of a processor, else one.',
+    lower_bound=1)
+DRY_RUN = flags.DEFINE_boolean(
+    'dry_run', False, 'With --sweep: only say what there is to run.')
+EVALUATE = flags.DEFINE_string(
+    'evaluate', None, 'Score the model of a run directory on its test split.')
+PREDICT = flags.DEFINE_string(
+    'predict', None, 'Classes of the examples in a file, one a line (of pairs '
+    'of texts a tab between them, of images their files): '
+    '--predict=FILE RUN.')
+COMPARE = flags.DEFINE_boolean(
+    'compare', False, 'What differs between two runs, directories or records: '
+    '--compare A B.')
+LOG = flags.DEFINE_list(
+    'log', [], 'What the run logs to besides metrics.jsonl, in its directory: '
+    'csv, tensorboard, wandb.')
+PROFILE = flags.DEFINE_string(
+    'profile', None, 'Trace the updates FIRST:LAST, such as 20:30, into the '
+    'run directory\'s profile/.')
+LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
+flags.register_validator(
+    'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
+    'it must be a finite number of at least 0')
+for _flag, _needed in (('dry_run', 'sweep'), ('shard', 'sweep'),
+                       ('at_once', 'seeds'), ('seeds', 'config'),
+                       ('html', 'leaderboard')):
+  flags.register_multi_flags_validator(
+      [_flag, _needed], lambda values, flag=_flag, needed=_needed: (
+          values[needed] or not values[flag]),
+      f'--{_flag} needs --{_needed}')
+flags.register_multi_flags_validator(
+    ['seeds', 'workdir'], lambda values: None in values.values(),
+    '--seeds makes a run directory for each: leave out --workdir')
+for _flag in ('sweep', 'seeds'):
+  flags.register_multi_flags_validator(
+      ['profile', _flag], lambda values: None in values.values(),
+      f'--profile is of one run, not of --{_flag}')
+flags.register_validator(
+    'html', lambda folder: folder != '', 'it must name a folder')
