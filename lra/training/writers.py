@@ -155,7 +155,9 @@ class WeightsAndBiases:
           project=os.environ.get('WANDB_PROJECT', 'lra'),
           name=f'{config["model"]["name"]} {identity.run_name(config)}',
           group=config['task'],
-          settings=wandb.Settings(console='off', silent=True))
+          # Seeds that train together are runs of one process.
+          settings=wandb.Settings(
+              console='off', silent=True, reinit='create_new'))
     except wandb.Error as e:
       raise UserError(
           f'wandb cannot begin ({" ".join(str(e).split())}): run `wandb '
