@@ -155,9 +155,7 @@ class WeightsAndBiases:
           project=os.environ.get('WANDB_PROJECT', 'lra'),
           name=f'{config["model"]["name"]} {identity.run_name(config)}',
           group=config['task'],
-          # Seeds that train together are runs of one process.
-          settings=wandb.Settings(
-              console='off', silent=True, reinit='create_new'))
+          settings=wandb.Settings(console='off', silent=True))
     except wandb.Error as e:
       raise UserError(
           f'wandb cannot begin ({" ".join(str(e).split())}): run `wandb '
