@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import struct
+import time
 import types
 
 import pytest
@@ -81,12 +82,10 @@ def _shown(events, split):
 
 def _of_wandb(folder):
   """The histories in all files of the run, which has one id."""
-  from wandb.proto import wandb_internal_pb2
   found, ids = [], set()
   for path in folder.glob('wandb/offline-run-*/*.wandb'):
     ids.add(path.stem)
-    for data in _leveldb(path.read_bytes()):
-      record = wandb_internal_pb2.Record.FromString(data)
+    for record in _wandb_records(path):
       if record.WhichOneof('record_type') == 'history':
         row = {item.key or item.nested_key[0]: json.loads(item.value_json)
                for item in record.history.item}
@@ -95,6 +94,17 @@ def _of_wandb(folder):
   assert len(ids) == 1
   return _once((split, step, name, value)
                for split, name, step, value in found)
+
+
+def _wandb_records(path):
+  """The records of a run that was closed, once wandb has written the last."""
+  from wandb.proto.wandb_internal_pb2 import Record
+  for _ in range(600):
+    records = [Record.FromString(data) for data in _leveldb(path.read_bytes())]
+    if any(r.WhichOneof('record_type') == 'exit' for r in records):
+      return records
+    time.sleep(0.1)
+  raise AssertionError(f'{path} has no end')
 
 
 def _leveldb(data):
@@ -179,6 +189,21 @@ def test_each_point_is_there_once_after_stops(name, tmp_path):
     logged = {key: value for key, value in logged.items()
               if key[:2] != ('val', 5) and key[2] != 'other'}
   assert found == pytest.approx(logged, rel=1e-6)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(importlib.util.find_spec('wandb') is None,
+                    reason='wandb is not installed')
+def test_two_runs_of_wandb_in_one_process_are_two(tmp_path):
+  both = [run.Run(tmp_path / name, CONFIG) for name in 'ab']
+  for made in both:
+    made.log_to(['wandb'])
+  for step, made in enumerate(both):
+    _log(made, 1 + step, 3 + step)
+  for made in both:
+    made.close()
+  for made in both:
+    assert _of_wandb(made.folder) == _logged(made.folder)
 
 
 @pytest.mark.full
