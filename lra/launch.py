@@ -37,13 +37,15 @@ def train(config) -> int:
   if recorded:
     publish.check(place())
   provenance.begin(provenance.Command(protocol.file_of(made_by), changes))
-  codes = []
+  codes, finished = [], []
   for (_, folder), result in _trained(_runs(config), how):
     codes.append(EXIT['stopped' if result is None else result.status])
     if result:
       print(summary(result, folder))
       if result.finished:
+        finished.append(result)
         _record(result, changes, recorded)
+  print(over_seeds(finished), end='')
   return max(codes, key=lambda code: (code == EXIT['stopped'], code))
 
 
@@ -100,6 +102,20 @@ def _record(result, changes, recorded):
           f'protocol {result.protocol} '
           f'({rows.departures(changes, result.config)}): '
           '--record adds it, in a table of its own.')
+
+
+def over_seeds(results: list[result_lib.Result]) -> str:
+  """A line with the mean of several seeds and its interval, '' for fewer."""
+  tests = [r.test for r in results if getattr(r.test, 'confusion', None)]
+  if len(tests) < 2:
+    return ''
+  from lra.report import statistics
+  sample = statistics.Sample(
+      tuple(test.accuracy for test in tests), tests[0].examples)
+  known = statistics.interval(sample)
+  mean = sum(sample.accuracies) / len(tests)
+  return (f'{len(tests)} seeds: test accuracy {mean:.2%} (95% interval of the '
+          f'mean {known.low:.2%} to {known.high:.2%})\n')
 
 
 def check_finished(folder: pathlib.Path, config: dict,
