@@ -4,7 +4,7 @@ import math
 
 from absl import flags
 
-from lra import place
+from lra import command, place
 
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Run directory; by default runs/<task>/<model>/'
@@ -65,7 +65,7 @@ flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
     'it must be a finite number of at least 0')
 for _flag, _needed in (('dry_run', 'sweep'), ('shard', 'sweep'),
-                       ('at_once', 'seeds'), ('seeds', 'config'),
+                       ('at_once', 'seeds'), ('seeds', command.CONFIG.name),
                        ('html', 'leaderboard')):
   flags.register_multi_flags_validator(
       [_flag, _needed], lambda values, flag=_flag, needed=_needed: (

@@ -37,7 +37,7 @@ FILES = {
     'lra.bits': (), 'lra.place': (), 'lra.signals': (), 'lra.streams': (),
     'lra.terminal': ('lra.signals',),
     'lra.machine': ('jax',), 'lra.main': _HALL, 'lra.launch': _HALL,
-    'lra.options': ('lra.place',),
+    'lra.options': ('lra.command', 'lra.place'),
     'lra.config_flag': ('lra.objectives', 'lra.training', 'lra.tasks',
                         'lra.fields', 'lra.errors', 'lra.place'),
     'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
