@@ -11,6 +11,11 @@ import pytest
 
 jax.config.update('jax_num_cpu_devices', 4)
 
+_QUICK = ['--xla_backend_optimization_level=0',
+          '--xla_cpu_parallel_codegen_split_count=1']
+if jax.__version_info__ < (0, 11):  # later versions have one emitter only
+  _QUICK.append('--xla_cpu_use_fusion_emitters=false')
+
 
 def pytest_addoption(parser):
   parser.addoption(
@@ -23,13 +28,13 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-  """Most of the time goes into compiling: less optimising halves it.
+  """Most of the time goes into compiling: less optimising takes half of it.
 
   `--optimised` compiles as users do. XLA reads the variable at its first use;
   the processes that tests start inherit it.
   """
   if not config.getoption('--optimised'):
-    os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
+    os.environ.setdefault('XLA_FLAGS', ' '.join(_QUICK))
 
 
 def pytest_collection_modifyitems(config, items):

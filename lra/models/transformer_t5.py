@@ -36,8 +36,8 @@ class Mixer(HeadMixer):
     UserError: the buckets are no multiple of 4, or they reach max_distance one
       distance at a time.
   """
-  num_buckets: int = fields.argument(32, low=4)
-  max_distance: int = fields.argument(128, low=2)
+  num_buckets: int = fields.argument(32, low=4, high=fields.MANY)
+  max_distance: int = fields.argument(128, low=2, high=fields.MANY)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     """See `HeadMixer.mix`."""
