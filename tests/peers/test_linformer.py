@@ -18,8 +18,9 @@ def test_linformer(check, sharing):
     e = params['E'][0]
     f = e if sharing == 'kv' else params['F'][0]
     return peer.call(module, {
-        'to_q': peer.linear(params['query']), 'to_k': peer.linear(params['key']),
-        'to_v': peer.linear(params['value']), '': {'proj_k': e, 'proj_v': f},
+        **{f'to_{name[0]}': peer.linear(params[name])
+           for name in ('query', 'key', 'value')},
+        '': {'proj_k': e, 'proj_v': f},
         'to_out': peer.linear(params['out'], 2)}, x)
 
   check('linformer', Mixer(

@@ -147,6 +147,15 @@ def test_t5(check):
       qkv_bias=False), theirs, *RAGGED)
 
 
+@pytest.mark.parametrize('buckets,farthest', [(32, 128), (8, 12), (64, 500)])
+def test_buckets_of_t5(buckets, farthest):
+  distance = np.arange(-1000, 1001)
+  want = load('t5').T5Attention._relative_position_bucket(
+      torch.tensor(distance), num_buckets=buckets, max_distance=farthest)
+  np.testing.assert_array_equal(
+      transformer_t5.buckets(distance, buckets, farthest), want)
+
+
 @pytest.mark.parametrize('layer', [0, 1])
 def test_lightning_minimax(check, layer):
   package = load('minimax')
