@@ -129,8 +129,7 @@ def test_t5(check):
   """It divides by no sqrt(Dh): the queries' projection is divided for it."""
   package = load('t5')
   module = package.T5Attention(package.T5Config(
-      d_model=16, d_kv=8, num_heads=2, relative_attention_num_buckets=8,
-      relative_attention_max_distance=12, attn_implementation='eager',
+      d_model=16, d_kv=8, num_heads=2, attn_implementation='eager',
       dropout_rate=0.0), has_relative_attention_bias=True)
 
   def theirs(params, x, mask):
@@ -142,9 +141,9 @@ def test_t5(check):
         'relative_attention_bias': {'weight': params['relative_bias']}},
                                    x, mask=bias(mask))[0]
 
-  check('transformers', transformer_t5.Mixer(
-      num_heads=2, qkv_width=16, num_buckets=8, max_distance=12,
-      qkv_bias=False), theirs, *RAGGED)
+  check('transformers',
+        transformer_t5.Mixer(num_heads=2, qkv_width=16, qkv_bias=False),
+        theirs, *mixer_oracle.ragged(150, 97, width=16))  # two blocks
 
 
 @pytest.mark.parametrize('buckets,farthest', [(32, 128), (8, 12), (64, 500)])

@@ -6,7 +6,7 @@ from lra.models import selective, transformer_alibi
 from peers import peer
 
 torch = peer.torch
-X, MASK = mixer_oracle.ragged(24, 17, width=16)
+X, MASK = mixer_oracle.ragged(150, 97, width=16)  # in two blocks of queries
 
 
 def test_alibi(check):
