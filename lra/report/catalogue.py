@@ -1,9 +1,11 @@
 """What the files of `lra/models` say of their models, without importing them.
 
-`python -m lra.report.catalogue` writes `lra/models/README.md` from it.
+`python -m lra.report.catalogue` writes `lra/models/README.md` from it, and from
+what tests/peers measured.
 """
 
 import ast
+import csv
 import dataclasses
 import os
 import pathlib
@@ -15,6 +17,7 @@ from lra.report.formats import count
 from lra.report.markdown import Markup, code, table
 
 MODELS = models.FOLDER
+PEERS = MODELS.parent / 'results' / 'peers.csv'
 REFERENCE = 'transformer'
 # Order of the sections; a family not named here follows them by name.
 FAMILIES = ('dense', 'local', 'sparse', 'low-rank', 'linear', 'kernel')
@@ -31,6 +34,14 @@ B batch, L length, H heads, D model width, Dh head width, M landmarks, \
 features or other budget of the model. Kernels are the values of \
 `config.model.kernel` besides `auto`. A model marked "mixes padding" mixes \
 all positions by definition, so the amount of padding can change its scores.
+"""
+_PEERS = """\
+## Beside other implementations
+
+Largest ||ours - theirs|| / ||theirs|| on the same parameters, in float32 on a \
+processor: of outputs, and of gradients of all parameters and of the input. \
+What a package does differently, and what of it is compared, its test says. \
+`pytest tests/peers --peers-table` measures.
 """
 
 
@@ -164,8 +175,21 @@ def families(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
   return {name: members for name, members in known.items() if members}
 
 
-def readme(entries: Iterable[Entry]) -> str:
-  """Returns the text of lra/models/README.md for these models."""
+def read_peers(path: str | os.PathLike = PEERS) -> list[dict[str, str]]:
+  """Returns the rows of a table that tests/peers wrote, by column."""
+  with open(path, encoding='utf-8', newline='') as f:
+    return list(csv.DictReader(f))
+
+
+def readme(entries: Iterable[Entry],
+           peers: Iterable[Mapping[str, str]] = ()) -> str:
+  """Returns the text of lra/models/README.md.
+
+  Args:
+    entries: the models.
+    peers: see `read_peers`; those of other models are left out.
+  """
+  entries = list(entries)
   parts = [_TITLE]
   for family, members in families(entries).items():
     lines = [[Markup(f'[`{e.name}`]({e.name}.py)'),
@@ -177,13 +201,37 @@ def readme(entries: Iterable[Entry]) -> str:
               'source']
     parts += [f'## {family.capitalize()}\n',
               table(header, lines) + '\n']
-  return '\n'.join(parts)
+  return '\n'.join(parts + _beside(entries, peers))
+
+
+def _beside(entries, peers):
+  """The section on other implementations; none without any."""
+  names = [e.name for e in entries]
+  rows = sorted((row for row in peers if row['model'] in names),
+                key=lambda row: (row['model'], row['package']))
+  if not rows:
+    return []
+  lines = [[code(row['model']), f'{row["package"]} {row["version"]}',
+            row['output'], row['gradient'], _link(row['test'])]
+           for row in rows]
+  header = ['model', 'package', 'outputs', 'gradients', 'test']
+  compared = {row['model'] for row in rows}
+  alone = ', '.join(code(name) for name in names if name not in compared)
+  return [_PEERS, table(header, lines, right=header[2:4]) + '\n', *(
+      [f'No package was found with the same function as {alone}.\n']
+      if alone else [])]
+
+
+def _link(test):
+  """`file.function` of tests/peers."""
+  file, _, function = test.partition('.')
+  return Markup(f'[`{function}`](../../tests/peers/{file}.py)')
 
 
 def write_readme(folder: str | os.PathLike = MODELS) -> pathlib.Path:
   """Writes README.md into `folder`, atomically, and returns its path."""
   path = pathlib.Path(folder) / 'README.md'
-  files.write_all({path: readme(read(folder)).encode()})
+  files.write_all({path: readme(read(folder), read_peers()).encode()})
   return path
 
 

@@ -1,42 +1,48 @@
-"""The convolution module beside conformer's, its batch norm replaced."""
+"""The Conformer beside conformer's convolution, after PyTorch's attention.
 
-import numpy as np
-import pytest
+A layer norm stands in the place of the convolution's batch norm.
+"""
 
-pytest.importorskip('torch', reason='peers are PyTorch modules')
-import jax.numpy as jnp
-import torch
+import mixer_oracle
 
-from lra.models.conformer import Convolution
-from peers import torch_peer
+from lra.models.conformer import Mixer
+from peers import peer
+
+torch = peer.torch
 
 
-class _ChannelNorm(torch.nn.Module):
-  """A layer norm of [B, C, L] over C, without parameters."""
+class _ChannelNorm(torch.nn.LayerNorm):
+  """A layer norm of [B, C, L] over C."""
 
   def forward(self, x):
-    y = torch.nn.functional.layer_norm(
-        x.transpose(1, 2), x.shape[1:2], eps=1e-6)
-    return y.transpose(1, 2)
+    return super().forward(x.transpose(1, 2)).transpose(1, 2)
 
 
-def test_conformer():
-  peers = pytest.importorskip('conformer.conformer', reason='the peer')
-  torch.manual_seed(0)
-  net = peers.ConformerConvModule(dim=8, expansion_factor=2, kernel_size=7).net
-  net[0].eps, net[5] = 1e-6, _ChannelNorm()
-  both = torch_peer.dense(net[2])
-  params = {name: {part: np.split(p, 2, axis=-1)[i]
-                   for part, p in both.items()}
-            for i, name in enumerate(('value', 'gate'))}
-  conv = net[4].conv
-  params |= {
-      'norm_in': {'scale': np.ones(8, 'f'), 'bias': np.zeros(8, 'f')},
-      'norm': {'scale': np.ones(16, 'f'), 'bias': np.zeros(16, 'f')},
-      'depthwise': torch_peer.array(conv.weight)[:, 0].T,
-      'depthwise_bias': torch_peer.array(conv.bias),
-      'out': torch_peer.dense(net[7])}
-  mask = np.ones((2, 21), bool)
-  module = Convolution(conv_width=7, channels=16, dtype=jnp.float32)
-  torch_peer.check(lambda x: module.apply({'params': params}, x, mask), net,
-                   torch_peer.inputs(2, 21, 8))
+def test_conformer(check):
+  package = peer.load('conformer.conformer', 'conformer')
+  net = package.ConformerConvModule(
+      dim=8, expansion_factor=2, kernel_size=7).net
+  net[0].eps, net[5] = 1e-6, _ChannelNorm(16, eps=1e-6)
+  attended = peer.around(
+      lambda q, k, v, _: torch.nn.functional.scaled_dot_product_attention(
+          q, k, v))
+
+  def norm(params):
+    return {'weight': params['scale'], 'bias': params['bias']}
+
+  def theirs(params, x, mask):
+    conv, y = params['conv'], attended(params, x, mask)
+    gated = [peer.linear(conv[name]) for name in ('value', 'gate')]
+    out = peer.linear(conv['out'])
+    return y + peer.call(net, {
+        '0': norm(conv['norm_in']),
+        '2': {'weight': torch.cat([z['weight'] for z in gated])[..., None],
+              'bias': torch.cat([z['bias'] for z in gated])},
+        '4.conv': {'weight': conv['depthwise'].T[:, None],
+                   'bias': conv['depthwise_bias']},
+        '5': norm(conv['norm']),
+        '7': {**out, 'weight': out['weight'][..., None]}}, x + y)
+
+  check('conformer', Mixer(
+      num_heads=2, qkv_width=8, conv_width=7, conv_expansion=2), theirs,
+        *mixer_oracle.ragged(21, 21, width=8))

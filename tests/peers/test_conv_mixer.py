@@ -3,30 +3,27 @@
 Its batch norm is left out; a layer norm of PyTorch stands in its place.
 """
 
-import numpy as np
-import pytest
-
-pytest.importorskip('torch', reason='peers are PyTorch modules')
-import torch
+import mixer_oracle
 
 from lra.models.conv_mixer import Mixer
-from peers import torch_peer
+from peers import peer
+
+torch = peer.torch
 
 
-def test_timm():
-  peers = pytest.importorskip('timm.models.convmixer', reason='the peer')
-  torch.manual_seed(0)
-  conv, gelu, _ = peers.ConvMixer(dim=8, depth=1, kernel_size=9).blocks[0][0].fn
-  params = {
-      'conv': torch_peer.array(conv.weight)[:, 0, :, 4].T,  # of 9 by 9
-      'bias': torch_peer.array(conv.bias),
-      'norm': {'scale': np.ones(8, 'f'), 'bias': np.zeros(8, 'f')}}
-  mixer, mask = Mixer(conv_width=9), np.ones((2, 21), bool)
+def test_timm(check):
+  package = peer.load('timm.models.convmixer', 'timm')
+  conv, gelu, _ = package.ConvMixer(
+      dim=8, depth=1, kernel_size=9).blocks[0][0].fn
 
-  def peer(x):
-    y = gelu(conv(x.transpose(1, 2)[..., None]))[..., 0].transpose(1, 2)
-    return torch.nn.functional.layer_norm(y, (8,), eps=1e-6)
+  def theirs(params, x, mask):
+    middle = params['conv'].T[:, None, :, None]  # of 9 by 9
+    weight = torch.nn.functional.pad(middle, (4, 4))
+    y = gelu(peer.call(conv, {'': {'weight': weight, 'bias': params['bias']}},
+                       x.transpose(1, 2)[..., None]))
+    return torch.nn.functional.layer_norm(
+        y[..., 0].transpose(1, 2), (8,), params['norm']['scale'],
+        params['norm']['bias'], eps=1e-6)
 
-  torch_peer.check(
-      lambda x: mixer.apply({'params': params}, x, mask, train=False), peer,
-      torch_peer.inputs(2, 21, 8))
+  check('timm', Mixer(conv_width=9), theirs,
+        *mixer_oracle.ragged(21, 21, width=8))

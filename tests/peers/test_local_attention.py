@@ -1,22 +1,28 @@
-"""Windows against the package local-attention, on the same weights."""
+"""Windows and blocks beside local-attention."""
 
 import mixer_oracle
 import pytest
 
-from lra.models import ngram, sliding_window
+from lra.models import local, ngram, sliding_window, sliding_window_mqa
+from peers import peer
 
-torch_mixer = pytest.importorskip('torch_mixer', reason='it needs PyTorch')
-local_attention = pytest.importorskip(
-    'local_attention', reason='the package local-attention is not installed')
+HEADS = {'num_heads': 2, 'qkv_width': 8}
+WINDOW = {'window_size': 5, 'exact_windowsize': True}
 
 
-@pytest.mark.parametrize('mixer,causal', [
-    (sliding_window.Mixer(num_heads=2, qkv_width=8, radius=5), False),
-    (ngram.Mixer(num_heads=2, qkv_width=8, order=6), True)])
-def test_window_of_the_exact_size(mixer, causal):
-  x, mask = mixer_oracle.ragged(40, 23, width=12)
-  peer = local_attention.LocalAttention(
-      window_size=5, causal=causal, exact_windowsize=True)
-  torch_mixer.check(
-      mixer, lambda q, k, v, mask: peer(q, k, v, mask=mask),
-      mixer_oracle.init(mixer, x, mask), x, mask)
+@pytest.mark.parametrize('mixer,options', [
+    (sliding_window.Mixer(**HEADS, radius=5), WINDOW),
+    (sliding_window_mqa.Mixer(**HEADS, radius=5), WINDOW),
+    (ngram.Mixer(**HEADS, order=6), {**WINDOW, 'causal': True}),
+    (local.Mixer(**HEADS, block_size=5),
+     {'window_size': 5, 'look_backward': 0, 'look_forward': 0})])
+def test_local_attention(check, mixer, options):
+  package = peer.load('local_attention', 'local-attention')
+  attention = package.LocalAttention(**options)
+
+  def attend(q, k, v, mask):
+    k, v = (y.expand(q.shape) for y in (k, v))
+    return attention(q, k, v, mask=mask)
+
+  check('local-attention', mixer, peer.around(attend),
+        *mixer_oracle.ragged(40, 23, width=12))

@@ -1,30 +1,28 @@
-"""The token-mixing perceptron beside timm's."""
+"""The token-mixing perceptron beside timm's.
+
+Its default is the exact GELU; the paper's code has the approximate one.
+"""
 
 import functools
 
-import numpy as np
-import pytest
-
-pytest.importorskip('torch', reason='peers are PyTorch modules')
-import torch
+import mixer_oracle
 
 from lra.models.mlp_mixer import Mixer
-from peers import torch_peer
+from peers import peer
+
+torch = peer.torch
 
 
-def test_timm():
-  peers = pytest.importorskip('timm.models.mlp_mixer', reason='the peer')
-  torch.manual_seed(0)
-  # Their default is the exact GELU; the paper's code has the approximate one.
-  peer = peers.MixerBlock(
-      dim=8, seq_len=21,
-      act_layer=functools.partial(torch.nn.GELU, approximate='tanh')).mlp_tokens
-  params = {}
-  for name, layer in (('up', peer.fc1), ('down', peer.fc2)):
-    for part, p in torch_peer.dense(layer).items():
-      params[f'{name}_{part}'] = p
-  mixer, mask = Mixer(hidden=4), np.ones((2, 21), bool)
-  torch_peer.check(
-      lambda x: mixer.apply({'params': params}, x, mask, train=False),
-      lambda x: peer(x.transpose(1, 2)).transpose(1, 2),
-      torch_peer.inputs(2, 21, 8))
+def test_timm(check):
+  package = peer.load('timm.models.mlp_mixer', 'timm')
+  module = package.MixerBlock(dim=8, seq_len=21, act_layer=functools.partial(
+      torch.nn.GELU, approximate='tanh')).mlp_tokens
+
+  def theirs(params, x, mask):
+    parts = {layer: {'weight': params[f'{name}_kernel'].T,
+                     'bias': params[f'{name}_bias']}
+             for layer, name in (('fc1', 'up'), ('fc2', 'down'))}
+    return peer.call(module, parts, x.transpose(1, 2)).transpose(1, 2)
+
+  check('timm', Mixer(hidden=4), theirs,
+        *mixer_oracle.ragged(21, 21, width=8))

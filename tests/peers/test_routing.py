@@ -1,4 +1,4 @@
-"""Clusters against the package routing-transformer, on the same weights.
+"""Clusters beside routing-transformer.
 
 It has the paper's running average: the centroids here are given to it. It
 routes padding too, so there is none; and it divides the sum over clusters by
@@ -9,17 +9,17 @@ import jax
 import jax.numpy as jnp
 import mixer_oracle
 import numpy as np
-import pytest
 
 from lra.models import routing
+from peers import peer
 
-torch_mixer = pytest.importorskip('torch_mixer', reason='it needs PyTorch')
-package = pytest.importorskip(
-    'routing_transformer.routing_transformer',
-    reason='the package routing-transformer is not installed')
+torch = peer.torch
 
 
-def test_attention_within_the_same_clusters():
+def test_routing_transformer(check):
+  """Attention within the same clusters."""
+  package = peer.load('routing_transformer.routing_transformer',
+                      'routing-transformer')
   x, mask = mixer_oracle.ragged(40, width=12)
   mixer = routing.Mixer(num_heads=2, qkv_width=12, num_clusters=4,
                         cluster_size=9)
@@ -30,14 +30,15 @@ def test_attention_within_the_same_clusters():
       jnp.concatenate([q[0, :, h], k[0, :, h]]), np.ones(80, bool),
       variables['constants']['directions'][h], mixer.iterations)
                for h in range(2)]
-  torch = torch_mixer.torch
-  peer = package.KmeansAttention(
+  attention = package.KmeansAttention(
       num_clusters=4, window_size=9, num_heads=2, head_dim=6).eval()
-  peer.kmeans.means.copy_(torch.tensor(np.asarray(jax.device_get(centroids))))
-  peer.kmeans.initted.fill_(True)
+  attention.kmeans.means.copy_(
+      torch.tensor(np.asarray(jax.device_get(centroids))))
+  attention.kmeans.initted.fill_(True)
 
   def attend(q, k, v, mask):
     q, k = (torch.nn.functional.layer_norm(y, (6,), eps=1e-6) for y in (q, k))
-    return peer(q, k, v)[0]
+    return attention(q, k, v)[0]
 
-  torch_mixer.check(mixer, attend, variables, x, mask, tolerance=2e-5)
+  check('routing-transformer', mixer, peer.around(attend), x, mask,
+        variables=variables, tolerance=2e-5)

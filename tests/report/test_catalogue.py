@@ -90,6 +90,33 @@ def test_readme_is_the_one_written_by_hand(folder):
   assert path.read_text('utf-8').endswith(README)
 
 
+PEERS = """\
+test,model,package,version,output,gradient
+test_b.test_foo,foo,b_pack,2.0,1.0e-07,2.0e-07
+test_a.test_foo,foo,a-pack,1.0,3.0e-07,4.0e-07
+test_a.test_other,other,a-pack,1.0,3.0e-07,4.0e-07
+"""
+BESIDE = """
+| model | package | outputs | gradients | test |
+| :-- | :-- | --: | --: | :-- |
+| `foo` | a-pack 1.0 | 3.0e-07 | 4.0e-07 \
+| [`test_foo`](../../tests/peers/test_a.py) |
+| `foo` | b_pack 2.0 | 1.0e-07 | 2.0e-07 \
+| [`test_foo`](../../tests/peers/test_b.py) |
+
+No package was found with the same function as `bar`.
+"""
+
+
+def test_other_implementations_are_listed_where_there_are_any(folder, tmp_path):
+  (tmp_path / 'peers.csv').write_text(PEERS)
+  peers = catalogue.read_peers(tmp_path / 'peers.csv')
+  bar, foo = catalogue.read(folder)
+  assert catalogue.readme([bar, foo], peers).endswith(BESIDE)
+  assert 'No package' not in catalogue.readme([foo], peers)
+  assert catalogue.readme([bar], peers) == catalogue.readme([bar])
+
+
 TABLE = """\
 model  family  cost      kernels          listops    text
 bar    dense   O(L D^2)  xla, pallas_tpu        -  67,890
@@ -160,6 +187,7 @@ def test_the_committed_readme_is_current():
   committed = [e for e in catalogue.read()
                if f'{e.name}.py' in listed.stdout.split()]
   text = (catalogue.MODELS / 'README.md').read_text('utf-8')
-  assert text in (catalogue.readme(committed),
-                  catalogue.readme(catalogue.read())), (
+  peers = catalogue.read_peers()
+  assert text in (catalogue.readme(committed, peers),
+                  catalogue.readme(catalogue.read(), peers)), (
       'run `python -m lra.report.catalogue` and commit what it writes')

@@ -1,0 +1,131 @@
+"""A mixer beside the same function in PyTorch, on the same parameters.
+
+The parameters are ours: they are reshaped for the other implementation within
+PyTorch, so that gradients of all of them can be compared, and of the input.
+"""
+
+import importlib.metadata
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+torch = pytest.importorskip(
+    'torch', reason='PyTorch, of the extra [peers], is not installed')
+
+
+def load(module, package):
+  """A module of a package; the test that asks for it is skipped without."""
+  return pytest.importorskip(
+      module, reason=f'{package}, of the extra [peers], is not installed')
+
+
+def version(package):
+  """The installed version, without what a build adds to it."""
+  return importlib.metadata.version(package).partition('+')[0]
+
+
+def linear(dense, ins=1):
+  """Weight [outs, ins] and bias [outs] of a dense layer.
+
+  Args:
+    dense: kernel [*ins, *outs], bias [*outs] or none.
+    ins: number of axes that it takes.
+  """
+  kernel = dense['kernel']
+  found = {'weight': kernel.reshape(math.prod(kernel.shape[:ins]), -1).T}
+  return {**found, 'bias': dense['bias'].reshape(-1)} if (
+      'bias' in dense) else found
+
+
+def call(module, parts, *args, **kwargs):
+  """Applies a module with all of its parameters replaced.
+
+  Args:
+    module: of PyTorch.
+    parts: name of a layer -> its parameters by name; or '' -> those of none.
+    *args, **kwargs: of the module.
+  """
+  state = {f'{layer}.{name}' if layer else name: p
+           for layer, params in parts.items() for name, p in params.items()}
+  assert set(state) == {name for name, _ in module.named_parameters()}
+  return torch.func.functional_call(module, state, args, kwargs)
+
+
+def heads(x, dense):
+  """[B, L, D] -> [B, H, L, Dh]."""
+  out = torch.einsum('bld,dhe->bhle', x, dense['kernel'])
+  return out + dense['bias'][:, None] if 'bias' in dense else out
+
+
+def merge(o, dense):
+  """[B, H, L, Dh] -> [B, L, D]."""
+  return torch.einsum('bhle,hed->bld', o, dense['kernel']) + dense['bias']
+
+
+def around(attend):
+  """The projections of a `HeadMixer` around attention in PyTorch.
+
+  Args:
+    attend: function of q, k, v, each [B, H, L, Dh], and mask [B, L], bool:
+      the heads' outputs, [B, H, L, Dh].
+
+  Returns:
+    What `compare` takes as `theirs`.
+  """
+  def theirs(params, x, mask):
+    qkv = (heads(x, params[name]) for name in ('query', 'key', 'value'))
+    return merge(attend(*qkv, mask), params['out'])
+  return theirs
+
+
+def compare(mixer, theirs, variables, x, mask, tolerance):
+  """Relative differences of outputs at tokens, and of all gradients.
+
+  Args:
+    mixer: a mixer of `lra.models`.
+    theirs: the function in PyTorch of parameters, x and mask: [B, L, D].
+    variables: of the mixer.
+    x, mask: numpy.
+    tolerance: of both differences.
+
+  Returns:
+    Two numbers; see `difference`.
+  """
+  rest = {k: v for k, v in variables.items() if k != 'params'}
+  weights = np.random.default_rng(1).normal(size=x.shape).astype(np.float32)
+  weights *= mask[..., None]
+
+  def loss(params, x):
+    y = mixer.apply({'params': params, **rest}, x, mask, train=False)
+    return jnp.sum(y * weights), y
+
+  wanted = variables.get('params', {}), x
+  (_, y), grads = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(
+      *wanted)
+  tensors = jax.tree.map(
+      lambda a: torch.tensor(np.asarray(a), requires_grad=True), wanted)
+  their_y = theirs(*tensors, torch.tensor(mask))
+  (their_y * torch.tensor(weights)).sum().backward()
+  their_grads = jax.tree.map(lambda a: a.grad.numpy(), tensors)
+  found = (difference([np.asarray(y)[mask]], [their_y.detach().numpy()[mask]]),
+           difference(jax.tree.leaves(grads), jax.tree.leaves(their_grads)))
+  assert max(found) <= tolerance, (
+      f'outputs differ by {found[0]:.1e}, gradients by {found[1]:.1e}')
+  return found
+
+
+def difference(got, want):
+  """The largest ||got - want|| / ||want|| of lists of arrays.
+
+  An array of less than a tenth of the norm of all is held against that tenth:
+  some gradients, as of the biases of keys in a softmax, are rounding alone.
+  """
+  assert [x.shape for x in got] == [y.shape for y in want]
+  norm = np.linalg.norm([np.linalg.norm(y) for y in want])
+  return float(max(
+      np.linalg.norm(np.subtract(x, y, dtype=np.float64))
+      / max(np.linalg.norm(y), norm / 10)
+      for x, y in zip(got, want, strict=True)))

@@ -1,0 +1,28 @@
+"""Linformer beside the package of that name, which has one E for all heads."""
+
+import mixer_oracle
+import pytest
+
+from lra.models.linformer import Mixer
+from peers import peer
+
+
+@pytest.mark.parametrize('sharing', ['headwise', 'kv'])
+def test_linformer(check, sharing):
+  """With `kv` it is given E twice: its own sharing makes keys values too."""
+  package = peer.load('linformer.linformer', 'linformer')
+  module = package.LinformerSelfAttention(dim=16, seq_len=24, k=5, heads=2)
+  x, mask = mixer_oracle.ragged(24, 24, width=16)
+
+  def theirs(params, x, mask):
+    e = params['E'][0]
+    f = e if sharing == 'kv' else params['F'][0]
+    return peer.call(module, {
+        **{f'to_{name[0]}': peer.linear(params[name])
+           for name in ('query', 'key', 'value')},
+        '': {'proj_k': e, 'proj_v': f},
+        'to_out': peer.linear(params['out'], 2)}, x)
+
+  check('linformer', Mixer(
+      num_heads=2, qkv_width=16, num_landmarks=5, sharing=sharing,
+      qkv_bias=False), theirs, x, mask)

@@ -1,0 +1,36 @@
+"""Softmax attention beside PyTorch's own."""
+
+import mixer_oracle
+import pytest
+
+from lra.models import gqa, mqa, transformer
+from peers import peer
+
+torch = peer.torch
+X, MASK = mixer_oracle.ragged(24, 17, width=16)
+
+
+def test_multihead_attention(check):
+  # In training, for else it may take a path without gradients.
+  module = torch.nn.MultiheadAttention(16, 2, batch_first=True).train()
+
+  def theirs(params, x, mask):
+    layers = [peer.linear(params[name]) for name in ('query', 'key', 'value')]
+    joined = {f'in_proj_{part}': torch.cat([layer[part] for layer in layers])
+              for part in ('weight', 'bias')}
+    return peer.call(
+        module, {'': joined, 'out_proj': peer.linear(params['out'], 2)},
+        x, x, x, key_padding_mask=~mask, need_weights=False)[0]
+
+  check('torch', transformer.Mixer(num_heads=2, qkv_width=16), theirs, X, MASK)
+
+
+@pytest.mark.parametrize('mixer', [
+    gqa.Mixer(num_heads=4, qkv_width=16, num_kv_heads=2),
+    mqa.Mixer(num_heads=4, qkv_width=16)])
+def test_grouped_heads(check, mixer):
+  def attend(q, k, v, mask):
+    return torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask[:, None, None], enable_gqa=True)
+
+  check('torch', mixer, peer.around(attend), X, MASK)
