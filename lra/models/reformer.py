@@ -135,7 +135,7 @@ def _sequence(qk_LxDh, v_LxDh, mask_L, buckets_RxL, chunk):
   sorted_qk_RxPxDh = qk_PxDh[order_RxP]
   part = partials.partial_softmax(
       _chunks(sorted_qk_RxPxDh, chunk),
-      _with_previous(_unit(sorted_qk_RxPxDh), chunk),
+      _with_previous(layers.unit(sorted_qk_RxPxDh), chunk),
       _with_previous(v_PxDh[order_RxP], chunk), scale=qk_LxDh.shape[-1]**-0.5,
       bias=_bias(order_RxP, slot_RxP, buckets_RxP, mask_P, chunk))
   rounds = [jax.tree.map(lambda x: x[r].reshape(-1, *x.shape[3:])[slot_RxP[r]],
@@ -181,9 +181,3 @@ def _bias(order_RxL, slot_RxL, buckets_RxL, mask_L, chunk):
     times += (apart == 0) | (apart == 1)
   return (partials.forbid(allowed) + SELF * pairs(jnp.equal, order_RxL) -
           jnp.log(jnp.maximum(times, 1)))
-
-
-def _unit(x):
-  """Vectors of length 1 in float32 arithmetic; 0 stays 0."""
-  square = jnp.square(x.astype(jnp.float32)).sum(-1, keepdims=True)
-  return (x * jax.lax.rsqrt(jnp.maximum(square, 1e-12))).astype(x.dtype)

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from lra import fields
 from lra.errors import UserError
-from lra.nn import features
+from lra.nn import features, layers
 from lra.nn.gated_sums import gated_sums
 from lra.nn.mixer import HeadMixer
 
@@ -89,7 +89,7 @@ class Mixer(HeadMixer):
         q_BxLxHxDh.shape[-1], train)
     weight_HxM = jnp.full(omega_HxMxDh.shape[:2], 1 / self.num_features)
     phi_q_BxLxHxF, phi_k_BxLxHxF = (
-        features.trigonometric(_unit(y), omega_HxMxDh, weight_HxM)
+        features.trigonometric(layers.unit(y), omega_HxMxDh, weight_HxM)
         for y in (q_BxLxHxDh, k_BxLxHxDh))
     if not self.gated:
       return features.linear_attend(
@@ -123,10 +123,3 @@ class Mixer(HeadMixer):
     if self.redraw and train:
       return features.gaussian_frequencies(self.make_rng('dropout'), *shape)
     return kept.value
-
-
-def _unit(x):
-  """Vectors of length 1, in float32 arithmetic; 0 stays 0."""
-  x32 = x.astype(jnp.float32)
-  square = jnp.square(x32).sum(-1, keepdims=True)
-  return (x32 * jax.lax.rsqrt(jnp.maximum(square, 1e-12))).astype(x.dtype)

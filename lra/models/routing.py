@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from lra import fields
 from lra.errors import UserError
-from lra.nn import block_sparse, partials
+from lra.nn import block_sparse, layers, partials
 from lra.nn.block_sparse import Heads
 from lra.nn.mixer import HeadMixer
 from lra.nn.patterns import sliding_window
@@ -76,7 +76,7 @@ class Mixer(HeadMixer):
     """Where the centroids begin, [H, C, Dh]."""
     *_, H, Dh = shape
     return self.variable(
-        'constants', 'directions', lambda: _unit(jax.random.normal(
+        'constants', 'directions', lambda: layers.unit(jax.random.normal(
             self.make_rng('params'), (H, self.num_clusters, Dh)))).value
 
 
@@ -130,7 +130,8 @@ def kmeans(x_TxDh: jax.Array, mask_T: jax.Array, centroids_CxDh: jax.Array,
     own_TxC = scores_TxC == scores_TxC.max(1, keepdims=True)
     own_TxC &= mask_T[:, None]
     sums_CxDh = own_TxC.astype(jnp.float32).T @ x_TxDh
-    return jnp.where(own_TxC.any(0)[:, None], _unit(sums_CxDh), centroids_CxDh)
+    return jnp.where(
+        own_TxC.any(0)[:, None], layers.unit(sums_CxDh), centroids_CxDh)
 
   return jax.lax.fori_loop(0, iterations, step, centroids_CxDh)
 
@@ -162,8 +163,3 @@ def _normalise(x):
   y -= y.mean(-1, keepdims=True)
   return (y * jax.lax.rsqrt(jnp.square(y).mean(-1, keepdims=True) + 1e-6)
           ).astype(x.dtype)
-
-
-def _unit(x):
-  square = jnp.square(x).sum(-1, keepdims=True)
-  return x * jax.lax.rsqrt(jnp.maximum(square, 1e-12))

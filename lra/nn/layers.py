@@ -152,3 +152,14 @@ def merge_heads_and_project(o_BxLxHxDh: jax.Array, features: int,
   """The output projection over all heads: [B, L, H, Dh] -> [B, L, D]."""
   return Projection(o_BxLxHxDh.shape[2:], (features,), dtype, use_bias,
                     name='out')(o_BxLxHxDh)
+
+
+def unit(x: jax.Array) -> jax.Array:
+  """Vectors of length 1 over the last axis, in float32 arithmetic.
+
+  One shorter than 1e-6 stays as it is, 0 for example: divided by its length,
+  its gradient would be more than a million times that of the result.
+  """
+  square = jnp.square(x.astype(jnp.float32)).sum(-1, keepdims=True)
+  factor = jax.lax.rsqrt(jnp.where(square > 1e-12, square, 1.0))
+  return (x * factor).astype(x.dtype)

@@ -39,7 +39,9 @@ def attend(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
   padding = -L % rows
   q = jnp.pad(q_BxLxHxDh, ((0, 0), (0, padding), (0, 0), (0, 0)))
   q_NxBxHxRxDh = q.reshape(B, -1, rows, H, Dh).transpose(1, 0, 3, 2, 4)
-  k_BxHxLxDh, v_BxHxLxDh = k_BxLxHxDh.swapaxes(1, 2), v_BxLxHxDh.swapaxes(1, 2)
+  # In float32 the gradients of all blocks are summed in it too.
+  keys, values = (x.swapaxes(1, 2).astype(jnp.float32)
+                  for x in (k_BxLxHxDh, v_BxLxHxDh))
   forbidden_Bx1x1xL = partials.forbid(mask_BxL)[:, None, None]
   # Queries that pad the last block are as far from the keys as any.
   bias_HxS = jnp.pad(bias_HxS, ((0, 0), (padding, 0)))
@@ -51,6 +53,7 @@ def attend(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
     own_HxS = jax.lax.dynamic_slice_in_dim(
         bias_HxS, L + padding - rows - start, L + rows - 1, axis=1)
     bias_BxHxRxL = along_diagonals(own_HxS, rows) + forbidden_Bx1x1xL
+    k_BxHxLxDh, v_BxHxLxDh = keys.astype(q.dtype), values.astype(q.dtype)
     part = partials.partial_softmax(
         q_BxHxRxDh, k_BxHxLxDh, v_BxHxLxDh, scale=scale, bias=bias_BxHxRxL)
     return partials.normalise(part).astype(v_BxLxHxDh.dtype)

@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -41,3 +42,21 @@ def test_no_key_no_output():
   run = functools.partial(relative.attend, scale=1.0)
   mask = np.zeros((1, 5), bool)
   assert not np.asarray(run(x, x, x, mask, np.ones((1, 9), 'f'))).any()
+
+
+def test_gradients_of_keys_are_summed_in_float32():
+  """Of bfloat16 inputs, in 64 blocks as well as in one."""
+  q, k, v, g = (RNG.normal(size=(1, 256, 1, 8)).astype(jnp.bfloat16)
+                for _ in range(4))
+  bias, mask = np.zeros((1, 511), np.float32), np.ones((1, 256), bool)
+
+  def loss(v, rows, dtype):
+    out = relative.attend(*(x.astype(dtype) for x in (q, k, v)), mask, bias,
+                          scale=0.1, rows=rows)
+    return (out.astype(jnp.float32) * g.astype(np.float32)).sum()
+
+  run = jax.jit(jax.grad(loss), static_argnums=(1, 2))
+  exact = np.asarray(run(v.astype(np.float32), 256, jnp.float32))
+  errors = [np.linalg.norm(np.asarray(run(v, rows, jnp.bfloat16), 'f') - exact)
+            for rows in (256, 4)]
+  assert errors[1] < 1.5 * errors[0], errors
