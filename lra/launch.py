@@ -1,5 +1,6 @@
 """What --config asks for: its runs, what is said of them, their records."""
 
+import contextlib
 import pathlib
 
 from absl import flags
@@ -18,7 +19,11 @@ EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': 75}
 def train(config) -> int:
   """Trains to the end, a stop or a failure; returns the exit code.
 
-  With --seeds that of all runs: of a stop, else of the first that failed.
+  With --seeds that of all runs: of a stop, else the largest of theirs.
+
+  Raises:
+    UserError: something is to be mended; of several runs the first one's, once
+      all have ended.
   """
   from lra import protocol
   from lra.report import publish
@@ -31,22 +36,32 @@ def train(config) -> int:
         options.PROFILE.value, config.train.steps)
   made_by = config_flags.get_config_filename(flags.FLAGS['config'])
   changes = protocol.changes(config.to_dict(), made_by)
-  recorded = options.RECORD.value
-  if recorded is None:
-    recorded = options.REPLACE.value or not changes
+  recorded = to_record(changes)
   if recorded:
     publish.check(place())
   provenance.begin(provenance.Command(protocol.file_of(made_by), changes))
-  codes, finished = [], []
-  for (_, folder), result in _trained(_runs(config), how):
+  codes, finished, errors = [], [], []
+  for (_, folder), result in _trained(_runs(config), how, errors):
     codes.append(EXIT['stopped' if result is None else result.status])
-    if result:
-      print(summary(result, folder))
-      if result.finished:
-        finished.append(result)
+    if result is None:
+      print(f'not begun: {folder}')
+      continue
+    print(summary(result, folder))
+    if result.finished:
+      finished.append(result)
+      with _kept(errors, folder):
         _record(result, changes, recorded)
   print(over_seeds(finished), end='')
+  if errors:
+    raise errors[0]
   return max(codes, key=lambda code: (code == EXIT['stopped'], code))
+
+
+def to_record(changes: dict | None) -> bool:
+  """Whether flags want a record of a run that changes this of its protocol."""
+  if options.RECORD.value is not None:
+    return options.RECORD.value
+  return options.REPLACE.value or not changes
 
 
 def _runs(config):
@@ -67,22 +82,35 @@ def _runs(config):
   return runs
 
 
-def _trained(runs, how):
+@contextlib.contextmanager
+def _kept(errors, folder):
+  """Context whose UserError is kept, and said where there are several runs."""
+  try:
+    yield
+  except UserError as error:
+    errors.append(error)
+    if options.SEEDS.value is not None:
+      say(f'{folder}: {error}')
+
+
+def _trained(runs, how, errors):
   """Each run with its result: those that are finished already come first."""
-  left = []
+  left, done = [], []
   for config, folder in runs:
-    result = result_lib.read_if_there(folder / 'result.json')
-    if result is None or not result.finished:
-      left.append((config, folder))
-    else:
-      check_finished(folder, config.to_dict(), result)
-      print(f'{folder} is finished already.')
-      yield (config, folder), result
+    with _kept(errors, folder):
+      result = result_lib.read_if_there(folder / 'result.json')
+      if result is None or not result.finished:
+        left.append((config, folder))
+      else:
+        check_finished(folder, config.to_dict(), result)
+        print(f'{folder} is finished already.')
+        done.append(((config, folder), result))
+  yield from done
   if not left:
     return
   from lra.training import together
   from lra.training import train as train_lib
-  if len(left) == 1:
+  if len(runs) == 1:
     yield left[0], train_lib.train(*left[0], **how)
   else:
     at_once = options.AT_ONCE.value or together.how_many(left[0][0])

@@ -96,9 +96,8 @@ def run_sweep() -> int:
 def _recorded(result):
   """Whether nothing is left to publish of a finished run."""
   from lra.report import publish
-  asked = options.RECORD.value
-  wanted = not result.changes if asked is None else asked
-  return not wanted or publish.done(result, launch.place())
+  return not launch.to_record(result.changes) or publish.done(
+      result, launch.place(), replace=options.REPLACE.value)
 
 
 def listing() -> str:

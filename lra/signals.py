@@ -7,10 +7,10 @@ also while the main thread is compiling, and says what will come of them:
 * Work within `later` looks at `reason` and ends when it can.
 * Work within `interrupting` is broken off by the exception `Stop`.
 
-What it is is for the main thread to say; the work of others ends with its.
+Only the main thread's contexts count: work of other threads looks at `reason`.
 
 A second Ctrl-C ends the process at once, whatever it does. A terminal that is
-closed ends nothing: it only asks for a checkpoint (`hung_up`).
+closed ends nothing: it only asks for a checkpoint (`hang_ups`).
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class _State:
     self.listening = False
     self.modes = [(_AT_ONCE, '')]
     self.reason = ''
-    self.hung_up = False
+    self.hang_ups = 0
     self.has_terminal = False
     self.child = None
 
@@ -74,11 +74,9 @@ def reason() -> str:
   return _state.reason
 
 
-def hung_up() -> bool:
-  """Whether the terminal was closed since this was asked last."""
-  with _state.lock:
-    asked, _state.hung_up = _state.hung_up, False
-  return asked
+def hang_ups() -> int:
+  """How often the terminal was closed."""
+  return _state.hang_ups
 
 
 @contextlib.contextmanager
@@ -194,7 +192,7 @@ def _wait(heard):
     number = signal.sigwait(heard)
     with _state.lock:
       if number == signal.SIGHUP and _terminal_is_gone():
-        _state.hung_up = True
+        _state.hang_ups += 1
         _pass_on(number)
       elif not _state.reason:
         _state.reason = signal.Signals(number).name

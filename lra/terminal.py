@@ -35,7 +35,7 @@ class StopRequest:
   def __init__(self, max_minutes: float | None):
     self._deadline = (
         None if max_minutes is None else time.monotonic() + 60 * max_minutes)
-    self._reason = ''
+    self._reason, self._hang_ups = '', signals.hang_ups()
     self._context = contextlib.ExitStack()
 
   def __enter__(self):
@@ -66,4 +66,5 @@ class StopRequest:
 
   def checkpoint(self) -> bool:
     """Whether a checkpoint is asked for since the last call."""
-    return signals.hung_up()
+    seen, self._hang_ups = self._hang_ups, signals.hang_ups()
+    return self._hang_ups > seen

@@ -90,6 +90,24 @@ def test_truncated_data(mini_data, tmp_path):
            f'--workdir={tmp_path / "run"}'), 'damaged', 'delete')
 
 
+def test_a_damaged_result_keeps_no_other_seed_from_training(
+    mini_data, tmp_path):
+  """What is wrong is said, the others train, and a mean is theirs."""
+  command = [*TINY, f'--config.data_dir={mini_data}', '--norecord',
+             '--seeds=0-2']
+  first = _run(*command, '--max_minutes=0', cwd=tmp_path)
+  assert first.returncode == launch.EXIT['stopped'], first.stderr
+  assert first.stdout.count('not begun: ') == 3
+  folder = first.stdout.split('not begun: ')[2].split()[0]
+  damaged = tmp_path / folder / 'result.json'
+  damaged.parent.mkdir(parents=True)
+  damaged.write_text('{}')
+  done = _run(*command, cwd=tmp_path)
+  assert done.returncode == 2 and 'Traceback' not in done.stderr
+  assert done.stderr.splitlines()[-1].startswith(f'error: {folder}/result')
+  assert done.stdout.count('ok: ') == 2 and '2 seeds: test' in done.stdout
+
+
 def test_divergence(mini_data, tmp_path):
   done = _run(*TINY, f'--config.data_dir={mini_data}', '--norecord',
               '--config.train.learning_rate=1e30',

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import pathlib
-import threading
 from collections.abc import Mapping
 
 from matplotlib import figure
@@ -14,7 +13,6 @@ from lra.errors import UserError
 from lra.report.figures import COLOURS, DASHES, FLOOR, style
 from lra.report.formats import plain
 
-_ALONE = threading.Lock()  # matplotlib's style is that of the process
 _LOOKS = {
     'train': {'color': COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
     'val': {'color': COLOURS[1], 'marker': 'o', 'markersize': 4},
@@ -39,7 +37,7 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
     UserError: the metrics cannot be read, or the figure cannot be written.
   """
   points = read(pathlib.Path(metrics_jsonl_path))
-  with _ALONE, style():
+  with style():
     fig = figure.Figure(figsize=(9, 3.6), layout='constrained')
     scored = floors or any('accuracy' in point for point in points.values())
     axes = fig.subplots(1, 2 if scored else 1, squeeze=False)[0]

@@ -8,6 +8,7 @@ import collections
 import contextlib
 import io
 import math
+import threading
 import warnings
 from collections.abc import Sequence
 
@@ -40,10 +41,16 @@ _STYLE = {
 }
 
 
+_ALONE = threading.RLock()
+
+
 @contextlib.contextmanager
 def style():
-  """Our looks, untouched by the user's own matplotlib settings."""
-  with (warnings.catch_warnings(), matplotlib.rc_context(),
+  """Our looks, untouched by the user's own matplotlib settings.
+
+  They are those of the process: one thread at a time has them.
+  """
+  with (_ALONE, warnings.catch_warnings(), matplotlib.rc_context(),
         matplotlib.style.context(['default', _STYLE])):
     # Letters that a font has not, points that all are one.
     warnings.simplefilter('ignore', UserWarning)

@@ -99,15 +99,17 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
     _write(place)
 
 
-def done(run: Result, place: Place) -> bool:
+def done(run: Result, place: Place, *, replace: bool = False) -> bool:
   """Whether `publish` would change nothing: it may be killed in between.
 
-  Where the record says something else of the run, it stays.
+  Where the record says something else of the run it stays, unless `replace`.
   """
   path = place.path(run)
   if not path.exists():
     return False
-  return bool(_told_otherwise(run, path)) or (
+  if _told_otherwise(run, path):
+    return not replace
+  return (
       place.page.exists() and
       place.page.stat().st_mtime >= path.stat().st_mtime)
 

@@ -131,11 +131,12 @@ class Result(File):
       mixers alone; never None where the status is 'ok'.
     steps_per_s, tokens_per_s: training speed without compilation and
       evaluation.
-    peak_memory_bytes: the most that was in use at once, in bytes.
+    peak_memory_bytes: the most that its process had in use at once, in bytes.
     train_seconds, eval_seconds, compile_seconds: where the time went.
     device: the kind of device, as people call it.
     num_devices: how many of them.
-    runs_at_once: how many runs shared them: speed and memory are of all.
+    runs_at_once: how many runs of a process shared them: its memory is that
+      of all, its speed its own beside the others.
     dtype: what was computed in.
     kernel: the kernel that the mixers ran.
     git_commit, git_dirty: version of the code, and whether what ran was

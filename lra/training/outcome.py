@@ -6,6 +6,7 @@ from lra import machine
 from lra.report import result
 from lra.training import build, provenance
 from lra.training.program import Program, count_parameters
+from lra.training.shared import Shared
 
 
 def kernel(program: Program) -> str:
@@ -20,8 +21,11 @@ def kernel(program: Program) -> str:
   return runs(program.objective.seq_len + cls, config.encoder.width)
 
 
-def identity(program: Program) -> dict:
+def identity(program: Program, shared: Shared) -> dict:
   """Origin, parameter counts, device and kernel; for env.json and results.
+
+  The origin is that of the process, whose first run asks for it: what is edited
+  later is not what runs.
 
   Raises:
     UserError: the run could not be kept under the name of its model.
@@ -29,7 +33,8 @@ def identity(program: Program) -> dict:
   name = program.config.model.name
   result.check_name('model', name)
   result.check_name('protocol', program.config.protocol)
-  return {**provenance.of_model(name),
+  return {**shared.once('origin', lambda: provenance.of_model(name)),
+          'runs_at_once': shared.runs_at_once,
           'kernel': kernel(program), 'device': machine.device_name(),
           'num_devices': program.mesh.size, 'dtype': program.dtype,
           **count_parameters(program.state_shape)}
@@ -44,8 +49,8 @@ def outcome(program: Program, status: str, step: int, progress,
     status: ok, diverged, oom or stopped.
     step: updates made.
     progress: `train.Progress` of the run.
-    **fields: `test`, `floors`, `data_fingerprint`, `data_origin`,
-      `runs_at_once` and those of `identity`.
+    **fields: `test`, `floors`, `data_fingerprint`, `data_origin` and those of
+      `identity`.
   """
   config, objective = program.config, program.objective
   best = progress.scores_best(config)

@@ -10,10 +10,11 @@ class Shared:
 
   Attributes:
     runs_at_once: how many of the runs train at the same time.
+    several: whether there is more than one run.
   """
 
-  def __init__(self, runs_at_once: int = 1):
-    self.runs_at_once = runs_at_once
+  def __init__(self, runs_at_once: int = 1, *, several: bool = False):
+    self.runs_at_once, self.several = runs_at_once, several
     self._lock = threading.RLock()
     self._made = {}
 

@@ -13,11 +13,14 @@ from typing import Any
 import jax
 
 from lra import machine, signals, tasks
+from lra.data import prepared
 from lra.report.result import Result
+from lra.terminal import say
 from lra.training import train
 from lra.training.shared import Shared
 
 Run = tuple[Any, pathlib.Path]  # a config and its run directory
+MOST = 16  # at the same time, unless more are asked for
 
 
 def how_many(config) -> int:
@@ -28,7 +31,7 @@ def how_many(config) -> int:
   share the memory.
   """
   small = tasks.get(config.task).mini and jax.default_backend() == 'cpu'
-  return 4 * machine.cpu_count() if small else 1
+  return min(4 * machine.cpu_count(), MOST) if small else 1
 
 
 def train_together(runs: list[Run], *, at_once: int,
@@ -36,7 +39,7 @@ def train_together(runs: list[Run], *, at_once: int,
                    ) -> Iterator[tuple[Run, Result | None]]:
   """Trains all runs; gives each when it ends, with its result.
 
-  One that fails does not end the others.
+  One that fails does not end the others; what is wrong is said at once.
 
   Args:
     runs: that differ in their seeds and directories only.
@@ -49,11 +52,12 @@ def train_together(runs: list[Run], *, at_once: int,
     being begun.
 
   Raises:
+    UserError: the data cannot be prepared.
     Exception: what the first of the runs that failed raised, once all have
       ended; see `train.train`.
   """
   at_once = min(at_once, len(runs))
-  shared, errors = Shared(at_once), []
+  shared, errors = Shared(at_once, several=len(runs) > 1), []
   deadline = (None if max_minutes is None
               else time.monotonic() + 60 * max_minutes)
 
@@ -61,15 +65,32 @@ def train_together(runs: list[Run], *, at_once: int,
     left = None if deadline is None else (deadline - time.monotonic()) / 60
     if signals.reason() or (left is not None and left <= 0):
       return None
-    return train.train(config, folder, left, shared=shared, **options)
+    try:
+      return train.train(config, folder, left, shared=shared, **options)
+    except Exception as error:
+      errors.append(error)
+      say(f'{folder}: {error}')
+      return error
 
+  for run, result in _ended(one, runs, at_once, shared):
+    if not isinstance(result, Exception):
+      yield run, result
+  if errors:
+    raise errors[0]
+
+
+def _ended(one, runs, at_once, shared):
+  """Runs as they end; in the main thread where there is one at a time."""
+  if at_once == 1:
+    for run in runs:
+      yield run, one(*run)
+    return
+  config = runs[0][0]
+  with signals.interrupting():  # other threads are not interrupted
+    shared.once('data', lambda: prepared.load(
+        config.task, config.data_dir or None))
   with signals.later('after their steps, with checkpoints'), (
       futures.ThreadPoolExecutor(at_once)) as pool:
     waiting = {pool.submit(one, *run): run for run in runs}
     for done in futures.as_completed(waiting):
-      if error := done.exception():
-        errors.append(error)
-      else:
-        yield waiting[done], done.result()
-  if errors:
-    raise errors[0]
+      yield waiting[done], done.result()

@@ -86,7 +86,8 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
         test = trainer.score(stop)
       if test is None:
         trainer.save()
-        say(f'Stopped at step {trainer.step} ({stop.reason}): the same '
+        say(f'{trainer.title}: stopped at step {trainer.step} '
+            f'({stop.reason}): the same '
             'command continues from here.')
       else:
         status = 'ok'
@@ -120,7 +121,7 @@ class Trainer:
     # A run that was begun on another kind of machine stays what it is.
     began = run.environment(folder)
     self.program = program.make(config, dtype=began.get('dtype'))
-    self.identity = outcome.identity(self.program)
+    self.identity = outcome.identity(self.program, self._shared)
     self.run = run.Run(folder, config.to_dict())
     self.data = self._load()
     if config.train.include_val:
@@ -132,6 +133,8 @@ class Trainer:
     self._restore()
     if self.step:
       self.identity |= provenance.continued(began, self.identity)
+      self.identity['runs_at_once'] = max(
+          self.identity['runs_at_once'], began.get('runs_at_once', 1))
     self._write_environment()
     self._seed = self.program.put_seed()
     self._learning_rate = optim.schedule(config)
@@ -145,8 +148,13 @@ class Trainer:
 
   @property
   def title(self) -> str:
-    seed = f', seed {self.config.seed}' if self.config.seed else ''
-    return f'{self.config.model.name} on {self.config.task}{seed}'
+    return f'{self.config.model.name} on {self.config.task}{self._which}'
+
+  @property
+  def _which(self):
+    """Which of several runs of a process says something."""
+    several = self.config.seed or self._shared.several
+    return f', seed {self.config.seed}' if several else ''
 
   def _load(self):
     try:
@@ -182,8 +190,8 @@ class Trainer:
   @signals.at_once()
   def compile(self) -> None:
     """Compiles the training and the evaluation step."""
-    (self._train_step, self._eval_step), seconds = program.timed(
-        lambda: self._shared.once('steps', lambda: (
+    (self._train_step, self._eval_step), seconds = self._shared.once(
+        f'steps in {self.program.dtype}', lambda: program.timed(lambda: (
             self.program.compile_train(), self.program.compile_eval())))
     self.progress.compile_seconds += seconds
 
@@ -264,7 +272,7 @@ class Trainer:
       if scores is None:
         return False
       _check_finite(scores['loss'])
-      say(f'step {self.step}: validation {_shown(scores)}')
+      say(f'step {self.step}{self._which}: validation {_shown(scores)}')
       self.progress.last_val = scores
       best = self.progress.best_val
       if best is None or self.program.objective.better(scores, best):
@@ -337,8 +345,7 @@ class Trainer:
     fields = outcome.outcome(
         self.program, status, self.step, self.progress, test=test,
         floors=self.floors, data_fingerprint=self.data.fingerprint,
-        data_origin=self.data.info.get('origin'),
-        runs_at_once=self._shared.runs_at_once, **self.identity)
+        data_origin=self.data.info.get('origin'), **self.identity)
     if self.run.metrics_path.exists():
       try:
         curves.plot(
@@ -353,6 +360,7 @@ class Trainer:
       last.callback(self.run.close)
       last.callback(self.checkpoints.close)
       self._profile.close()
+    self.state = None  # its memory is for the next run of this process
 
 
 def _shown(scores):

@@ -11,7 +11,7 @@ from lra.training import program, together, train
 
 
 def _config(mini_data, seed, **options):
-  c = small.config('transformer', 'listops_mini', steps=20, eval_every=10,
+  c = small.config('transformer', 'listops_mini', steps=10, eval_every=5,
                    log_every=5, batch_size=8, microbatch_size=4, **options)
   c.data_dir, c.seq_len, c.seed = str(mini_data), 0, seed
   c.encoder.dropout = 0.1  # its noise is of the seed too
@@ -40,6 +40,8 @@ def test_each_seed_is_what_it_is_alone(mini_data, tmp_path, monkeypatch,
   assert len(compiled) == 1
   assert [results[f's{seed}'].seed for seed in range(3)] == [0, 1, 2]
   assert {r.runs_at_once for r in results.values()} == {at_once}
+  seconds, = {r.compile_seconds for r in results.values()}
+  assert seconds > 0.01  # those of the one compilation
   train.train(_config(mini_data, 1), tmp_path / 'alone')
   assert _lines(tmp_path / 's1') == _lines(tmp_path / 'alone')
   assert _lines(tmp_path / 's1') != _lines(tmp_path / 's2')
@@ -47,15 +49,36 @@ def test_each_seed_is_what_it_is_alone(mini_data, tmp_path, monkeypatch,
       _config(mini_data, 1), tmp_path / 'alone').test.confusion)
 
 
-def test_one_that_fails_ends_no_other(mini_data, tmp_path):
+@pytest.mark.parametrize('at_once', [1, 3])
+def test_one_that_fails_ends_no_other(mini_data, tmp_path, capsys, at_once):
   runs = [(_config(mini_data, seed), tmp_path / f's{seed}')
           for seed in range(3)]
-  (tmp_path / 's1').write_text('no folder')
+  (tmp_path / 's1').mkdir()
+  (tmp_path / 's1/env.json').write_text('damaged')
   results = []
-  with pytest.raises((UserError, OSError)):
-    for _, result in together.train_together(runs, at_once=1):
+  with pytest.raises(UserError, match='s1/env.json'):
+    for _, result in together.train_together(runs, at_once=at_once):
       results.append(result.status)
   assert results == ['ok', 'ok']
+  assert f'{tmp_path}/s1: ' in capsys.readouterr().err
+
+
+def test_a_run_begun_in_another_dtype_lends_it_to_no_other(
+    mini_data, tmp_path, monkeypatch):
+  """And all are of the files that this process has read."""
+  asked = []
+  monkeypatch.setattr(train.provenance, 'of_model', lambda name: asked.append(
+      name) or {'git_commit': None, 'git_dirty': None})
+  runs = [(_config(mini_data, seed), tmp_path / f's{seed}')
+          for seed in range(2)]
+  (tmp_path / 's0').mkdir()
+  (tmp_path / 's0/env.json').write_text(
+      '{"dtype": "bfloat16", "data_fingerprint": ""}')
+  dtypes = {run[0].seed: result.dtype for run, result in
+            together.train_together(runs, at_once=1)}
+  assert dtypes == {0: 'bfloat16', 1: 'float32'} and len(asked) == 1
+  train.train(_config(mini_data, 1), tmp_path / 'alone')
+  assert _lines(tmp_path / 's1') == _lines(tmp_path / 'alone')
 
 
 def test_no_minutes_begin_nothing(mini_data, tmp_path):
