@@ -11,10 +11,9 @@ import pytest
 
 jax.config.update('jax_num_cpu_devices', 4)
 
-_QUICK = ['--xla_backend_optimization_level=0',
-          '--xla_cpu_parallel_codegen_split_count=1']
-if jax.__version_info__ < (0, 11):  # later versions have one emitter only
-  _QUICK.append('--xla_cpu_use_fusion_emitters=false')
+# Later versions have one emitter only and refuse the flag.
+_EMITTERS = ('--xla_cpu_use_fusion_emitters=false'
+             if jax.__version_info__ < (0, 11) else '')
 
 
 def pytest_addoption(parser):
@@ -30,11 +29,16 @@ def pytest_addoption(parser):
 def pytest_configure(config):
   """Most of the time goes into compiling: less optimising takes half of it.
 
-  `--optimised` compiles as users do. XLA reads the variable at its first use;
-  the processes that tests start inherit it.
+  `--optimised` compiles as users do. XLA reads the variable once; processes
+  that tests start inherit it, but for what libtpu, another XLA, would refuse.
   """
-  if not config.getoption('--optimised'):
-    os.environ.setdefault('XLA_FLAGS', ' '.join(_QUICK))
+  if config.getoption('--optimised') or 'XLA_FLAGS' in os.environ:
+    return
+  quick = ('--xla_backend_optimization_level=0 '
+           '--xla_cpu_parallel_codegen_split_count=1')
+  os.environ['XLA_FLAGS'] = f'{quick} {_EMITTERS}'
+  jax.block_until_ready(jax.jit(lambda x: x + 1)(0))
+  os.environ['XLA_FLAGS'] = quick
 
 
 def pytest_collection_modifyitems(config, items):
