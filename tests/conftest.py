@@ -32,10 +32,12 @@ def pytest_configure(config):
   `--optimised` compiles as users do. XLA reads the variable once; processes
   that tests start inherit it, but for what libtpu, another XLA, would refuse.
   """
-  if config.getoption('--optimised') or 'XLA_FLAGS' in os.environ:
-    return
   quick = ('--xla_backend_optimization_level=0 '
            '--xla_cpu_parallel_codegen_split_count=1')
+  # The workers of xdist have inherited it.
+  if config.getoption('--optimised') or (
+      os.environ.get('XLA_FLAGS', quick) != quick):
+    return
   os.environ['XLA_FLAGS'] = f'{quick} {_EMITTERS}'
   jax.block_until_ready(jax.jit(lambda x: x + 1)(0))
   os.environ['XLA_FLAGS'] = quick
