@@ -328,7 +328,7 @@ def test_hang_up_without_a_terminal_checkpoints_and_stops(place, mini_data):
   process.send_signal(signal.SIGHUP)
   _, errors = process.communicate()
   assert process.returncode == signals.STOPPED
-  assert 'SIGHUP: will stop' in errors and 'Stopped at step' in errors
+  assert 'SIGHUP: will stop' in errors and 'stopped at step' in errors
   result = files.read_json(place / 'hup' / 'run' / 'result.json')
   assert result['status'] == 'stopped' and (
       place / f'hup/run/checkpoints/last/{result["steps"]}').is_dir()
