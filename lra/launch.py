@@ -6,14 +6,14 @@ import pathlib
 from absl import flags
 from ml_collections import config_flags
 
-from lra import identity, options
+from lra import identity, options, signals
 from lra.errors import UserError
 from lra.report import result as result_lib
 from lra.terminal import say
 from lra.training import writers
 from lra.training.run import check_config
 
-EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': 75}
+EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED}
 
 
 def train(config) -> int:

@@ -41,7 +41,8 @@ SEEDS = flags.DEFINE_string(
     'seeds', None, 'Seeds to train, in one process: 0-4 or 0,3.')
 AT_ONCE = flags.DEFINE_integer(
     'at_once', None, 'With --seeds: how many train at the same time; by '
-    'default of mini tasks four on each core of a processor, else one.',
+    'default of mini tasks four on each core of a processor, at most 16, else '
+    'one.',
     lower_bound=1)
 DRY_RUN = flags.DEFINE_boolean(
     'dry_run', False, 'With --sweep: only say what there is to run.')

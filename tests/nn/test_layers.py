@@ -75,9 +75,10 @@ def test_a_packed_bias_is_no_variable_of_the_product():
 def test_unit_vectors_and_the_gradient_at_zero():
   rng = np.random.default_rng(0)
   x = rng.normal(size=(5, 8)).astype(np.float32)
-  x[2] = 0
+  x[1] = 0  # and what it is multiplied by is not
   got = np.asarray(layers.unit(jnp.asarray(x)), np.float64)
   lengths = np.linalg.norm(x.astype(np.float64), axis=-1, keepdims=True)
+  # A sum of eight squares, a root and a product of float32 numbers below 1.
   np.testing.assert_allclose(
       got, x / np.where(lengths > 0, lengths, 1), rtol=1e-5, atol=1e-6)
   grads = jax.grad(lambda x: (layers.unit(x) * x[::-1]).sum())(jnp.asarray(x))

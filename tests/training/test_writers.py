@@ -18,6 +18,9 @@ from lra.training import run, train, writers
 
 CONFIG = {'seed': 0, 'task': 'listops_mini', 'data_dir': '',
           'model': {'name': 'simpletron'}, 'train': {'steps': 6}}
+needs_tensorboardx = pytest.mark.skipif(
+    importlib.util.find_spec('tensorboardX') is None,
+    reason='tensorboardX is not installed')
 
 
 class _Killed(BaseException):
@@ -276,8 +279,7 @@ def test_a_full_disk_ends_a_run_as_that_of_the_metrics_does(tmp_path):
     assert caught.value.errno == errno.ENOSPC
 
 
-@pytest.mark.skipif(importlib.util.find_spec('tensorboardX') is None,
-                    reason='tensorboardX is not installed')
+@needs_tensorboardx
 def test_a_full_disk_under_tensorboard(tmp_path):
   made = run.Run(tmp_path, CONFIG)
   made.log_to(['tensorboard'])
@@ -294,8 +296,7 @@ def test_a_full_disk_under_tensorboard(tmp_path):
   assert caught.value.errno == errno.ENOSPC
 
 
-@pytest.mark.skipif(importlib.util.find_spec('tensorboardX') is None,
-                    reason='tensorboardX is not installed')
+@needs_tensorboardx
 def test_a_file_in_the_place_of_the_folder_is_named(tmp_path):
   (tmp_path / 'tensorboard').touch()
   made = run.Run(tmp_path, CONFIG)
