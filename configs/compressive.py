@@ -22,6 +22,9 @@ def get_config(arg=''):
   config.model.name = 'compressive'
   config.model.segment_size = base.by_size(config, 128, mini=8)
   config.model.memory_segments = 4
-  config.model.rate = math.gcd(4, config.model.segment_size)
+  config.model.rate = base.derived(
+      lambda size: math.gcd(4, size), config.model.get_ref('segment_size'))
+  config.model.compression = 'convolution'  # or mean or max
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   config.encoder.pooling = 'mean'
   return config

@@ -15,4 +15,5 @@ def get_config(arg=''):
   config.model.conv_width = 31
   config.model.conv_expansion = 1
   config.model.kernel = 'auto'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

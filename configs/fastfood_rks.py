@@ -19,4 +19,5 @@ def get_config(arg=''):
   # True draws another permutation for each training step, as released.
   config.model.redraw = False
   config.model.kernel = 'auto'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

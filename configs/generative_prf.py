@@ -16,4 +16,5 @@ def get_config(arg=''):
       config, 4 * base.head_width(config))
   config.model.redraw = True
   config.model.kernel = 'auto'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -21,4 +21,5 @@ def get_config(arg=''):
   config.model.num_components = 2
   config.model.redraw = True
   config.model.kernel = 'auto'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

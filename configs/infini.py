@@ -18,5 +18,6 @@ def get_config(arg=''):
   config.model.name = 'infini'
   config.model.segment_size = base.by_size(config, 256, mini=8)
   config.model.delta = True
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   config.encoder.pooling = 'mean'
   return config

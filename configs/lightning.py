@@ -22,5 +22,6 @@ def get_config(arg=''):
   # does; False is the same in every layer (Qin et al., arXiv 2401.04658).
   config.model.decay_by_depth = False
   config.model.gate = False
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   config.encoder.pooling = 'mean'
   return config

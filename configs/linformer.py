@@ -18,4 +18,5 @@ def get_config(arg=''):
   # none, headwise or kv: what the projections along length share.
   config.model.sharing = 'kv'
   config.model.kernel = 'auto'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -19,4 +19,5 @@ def get_config(arg=''):
   config.model.pinv_init = 'exact'
   config.model.conv_width = 35
   config.model.kernel = 'auto'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -14,4 +14,5 @@ def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'optimised'
   config.model.kernel = 'auto'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -21,4 +21,5 @@ def get_config(arg=''):
   # Added to every feature; the authors' code and the LRA release pass 1e-6.
   config.model.eps = 0.0
   config.model.kernel = 'auto'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

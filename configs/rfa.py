@@ -2,9 +2,9 @@
 
 python run_lra.py --config=configs/rfa.py:listops_mini
 
-M = 64 frequencies, drawn anew for each training step. On the mini tasks there
-are no more than tokens. The gated variant is causal: it needs
---config.encoder.pooling=mean, too.
+M = 64 frequencies (the number is ours), drawn anew for each training step. On
+the mini tasks there are no more than tokens. The gated variant is causal: it
+needs --config.encoder.pooling=mean, too.
 """
 
 from configs import base
@@ -14,8 +14,10 @@ def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'rfa'
   config.model.num_features = base.num_features(config, 64)
+  config.model.feature_map = 'gaussian'  # or arccos
   config.model.gated = False
   config.model.chunk_size = base.by_size(config, 64, mini=16)  # if gated
   config.model.redraw = True
   config.model.kernel = 'auto'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

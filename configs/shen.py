@@ -9,5 +9,7 @@ from configs import base
 def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'shen'
+  config.model.normalization = 'softmax'  # or scaling
   config.model.kernel = 'auto'
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

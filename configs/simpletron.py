@@ -14,4 +14,5 @@ def get_config(arg=''):
   config.model.kernel = 'auto'
   # Heads are added to the residual stream as they are.
   config.model.qkv_width = config.encoder.get_oneway_ref('width')
+  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

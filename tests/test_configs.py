@@ -118,6 +118,13 @@ def test_nystrom_is_what_its_release_does():
     assert _real(model, 'text', 'nystrom').model[name] == value
 
 
+@pytest.mark.parametrize('model', [
+    m for m in MODELS if hasattr(models.module(m).Mixer, 'qkv_bias')])
+def test_a_protocol_decides_whether_projections_have_biases(model):
+  assert [_fresh(model, f'listops,protocol={p}').model.qkv_bias
+          for p in ('lra', 'nystrom')] == [False, True]
+
+
 @pytest.mark.parametrize('model', MODELS)
 def test_derived_values_follow_the_width(model):
   c = _fresh(model, 'listops_mini')

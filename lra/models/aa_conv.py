@@ -3,13 +3,15 @@
 The output's D channels are the heads of softmax attention, mixed by a
 projection of their own, beside those of an ordinary convolution of the input.
 `value_share` of them are attention's; the queries of all heads, and the keys,
-have `key_share` D channels. Each head's are rounded to whole ones. The paper's
+have `key_share` D channels. Each head's are rounded to whole ones, at least
+one, so that the shares of a narrow model with many heads are coarse; the paper
+gives each head at least 20 channels of keys, here the share alone decides. Its
 relative positions, of images, are left out: the encoder has positions. Padded
 inputs of the convolution are zeroed, as what lies beyond both ends.
 
 Equation: [conv_K(X), softmax(Q K^T / sqrt(dk / H)) V per head, projected],
   K x D x (1 - v) D weights in conv, dk = k D channels in Q, v D in V
-Source: Bello et al. 2020, arXiv 1904.09925, section 3, without the
+Source: Bello et al. 2019, arXiv 1904.09925, section 3, without the
   relative positions
 """
 

@@ -1,21 +1,23 @@
 """Compressive Transformer: own segment, the one before, older ones compressed.
 
 A query sees its own segment up to itself, all of the segment before, and the
-`memory_segments` before that through summaries: a strided convolution makes one
-vector of each `rate` inputs, which keys and values are projected from as from
-any other. All memories are of the layer's own input in the same sequence, so
-segments are computed side by side. Gradients reach the summaries and what they
-are made of; the paper stops them and trains the convolution by a loss of its
-own, since its memories outlive a training step. Its relative positions are left
-out: the encoder has positions. A summary exists where one of its inputs is a
-token; padded inputs count as zeros.
+`memory_segments` before that through summaries: a strided convolution, or their
+mean or maximum, makes one vector of each `rate` inputs, which keys and values
+are projected from as from any other. All memories are of the layer's own input
+in the same sequence, so segments are computed side by side. Gradients reach the
+summaries and what they are made of; the paper stops them and trains the
+convolution by a loss of its own, since its memories outlive a training step.
+Its relative positions are left out: the encoder has positions. A summary exists
+where one of its inputs is a token; a padded input counts as zeros in a
+convolution, and not at all in a mean or maximum.
 
 Causal, as in the paper: a sequence is pooled over its tokens or read at its
 last, and CLS pooling is refused.
 
 Equation: softmax over { j <= i in the segment of i or the one before } and the
   summaries of the R segments before these, of q_i k / sqrt(Dh);
-  summary_n = sum_m X_(c n + m) W_m + b, m = 0 ... c - 1
+  summary_n = sum_m X_(c n + m) W_m + b, or the mean or maximum of X_(c n + m),
+  m = 0 ... c - 1
 Source: Rae et al. 2020, arXiv 1911.05507, section 3, Algorithm 1
 """
 
@@ -32,24 +34,28 @@ from lra.nn.mixer import HeadMixer
 FAMILY = 'sparse'
 COST = 'O(L (S + R S / c) D)'
 GROWTH = {'time': 1, 'memory': 1}
+COMPRESSIONS = ('convolution', 'mean', 'max')
 
 
 class Mixer(HeadMixer):
   """Attention with memories: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    segment_size: S, positions of a segment and of its plain memory.
+    segment_size: S, positions of a segment and of its plain memory; a shorter
+      sequence is one segment.
     memory_segments: R, how many older segments are seen as summaries; 0 for
       none, which is Transformer-XL's attention.
     rate: c, inputs of a summary; divides S.
+    compression: how a summary is made, one of `COMPRESSIONS`.
 
   Raises:
-    UserError: rate does not divide segment_size, or the heads do not divide
-      the width.
+    UserError: rate does not divide segment_size, unknown compression, or the
+      heads do not divide the width.
   """
   segment_size: int = fields.argument(128, low=1, high=fields.MANY)
   memory_segments: int = fields.argument(4, low=0, high=1024)
   rate: int = fields.argument(4, low=1, high=fields.MANY)
+  compression: str = 'convolution'
 
   causal = True
 
@@ -61,8 +67,13 @@ class Mixer(HeadMixer):
       raise UserError(
           f'config.model.rate={self.rate} must divide '
           f'config.model.segment_size={self.segment_size}.')
-    batch, length, _ = x_BxLxD.shape
-    fill = [(0, 0), (0, -length % self.segment_size)]
+    if self.compression not in COMPRESSIONS:
+      raise UserError(
+          f'Unknown config.model.compression {self.compression!r}: choose one '
+          f'of {", ".join(COMPRESSIONS)}.')
+    length = x_BxLxD.shape[1]
+    size = min(self.segment_size, length + -length % self.rate)
+    fill = [(0, 0), (0, -length % size)]
     mask_BxP = jnp.pad(mask_BxL, fill)
     x_BxPxD = jnp.where(
         mask_BxP[..., None], jnp.pad(x_BxLxD, [*fill, (0, 0)]), 0)
@@ -79,7 +90,7 @@ class Mixer(HeadMixer):
         for y in (k_BxExHxDh, v_BxExHxDh))
     blocks = self._heads(x_BxPxD, 'query'), k_BxPxHxDh, v_BxPxHxDh, mask_BxP
     old = (*k_old, *v_old, sources[1][1]) if self.memory_segments else None
-    o_BxPxHxDh = _attend(blocks, old, self.segment_size, self.memory_segments)
+    o_BxPxHxDh = _attend(blocks, old, size, self.memory_segments)
     return self.merge(o_BxPxHxDh[:, :length], x_BxLxD)
 
   def _heads(self, x_BxLxD, name):
@@ -89,9 +100,20 @@ class Mixer(HeadMixer):
   def _compress(self, x_BxPxD, mask_BxP):
     """Summaries [B, P / c, D], and which there are, bool [B, P / c]."""
     batch, _, width = x_BxPxD.shape
-    x_BxNxE = x_BxPxD.reshape(batch, -1, self.rate * width)
-    return (nn.Dense(width, dtype=self.dtype, name='compress')(x_BxNxE),
-            mask_BxP.reshape(batch, -1, self.rate).any(-1))
+    x_BxNxCxD = x_BxPxD.reshape(batch, -1, self.rate, width)
+    mask_BxNxC = mask_BxP.reshape(batch, -1, self.rate)
+    there_BxN = mask_BxNxC.any(-1)
+    if self.compression == 'convolution':
+      x_BxNxE = x_BxNxCxD.reshape(batch, -1, self.rate * width)
+      return (nn.Dense(width, dtype=self.dtype, name='compress')(x_BxNxE),
+              there_BxN)
+    if self.compression == 'mean':
+      count_BxNx1 = jnp.maximum(mask_BxNxC.sum(-1, keepdims=True), 1)
+      sum_BxNxD = x_BxNxCxD.sum(2, dtype=jnp.float32)  # padding is 0
+      return (sum_BxNxD / count_BxNx1).astype(x_BxPxD.dtype), there_BxN
+    top_BxNxD = x_BxNxCxD.max(
+        2, where=mask_BxNxC[..., None], initial=-jnp.inf)
+    return jnp.where(there_BxN[..., None], top_BxNxD, 0), there_BxN
 
 
 def _attend(blocks, old, size, reach):

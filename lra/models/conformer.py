@@ -40,7 +40,7 @@ class Mixer(HeadMixer):
     UserError: the heads do not divide the width, or the kernel is unknown or
       cannot run here.
   """
-  conv_width: int = fields.argument(31, low=1, high=fields.MANY)
+  conv_width: int = fields.argument(31, low=1, high=1024)
   conv_expansion: int = fields.argument(1, low=1, high=64)
   kernel: str = 'auto'
 

@@ -29,7 +29,7 @@ class Mixer(nn.Module):
     conv_width: K, positions that a sum has.
     dtype: computing dtype; parameters are float32.
   """
-  conv_width: int = fields.argument(9, low=1, high=fields.MANY)
+  conv_width: int = fields.argument(9, low=1, high=1024)
   dtype: jnp.dtype = jnp.float32
 
   @nn.compact

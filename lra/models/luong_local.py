@@ -1,7 +1,7 @@
 """Local-p attention: each token predicts where to look, and looks around it.
 
 Every head of every token predicts a centre among the tokens, which are counted
-from 0, padding left out; it attends to those within D of the centre, and a
+from 0, padding left out; it attends to those within w of the centre, and a
 Gaussian around the centre weighs what softmax gave them. The centre is learned
 through the Gaussian; which tokens are in the window has no gradient. Luong's
 decoder attends so, with one head, to the states of an encoder; here a sequence
@@ -9,7 +9,7 @@ attends to itself. The score is Luong's general one, h^T W s, with W = Wq Wk^T
 of each head, divided by sqrt(Dh) as elsewhere here, and values are projected.
 
 Equation: a_ij = exp(-(j - p_i)^2 / (2 sigma^2)) times the softmax over
-  { j : |j - p_i| <= D } of q_i k_j / sqrt(Dh), sigma = D / 2,
+  { j : |j - p_i| <= w } of q_i k_j / sqrt(Dh), sigma = w / 2,
   p_i = L sigmoid(v^T tanh(W x_i)), L the number of tokens
 Source: Luong et al. 2015, arXiv 1508.04025, section 3.2, eq. 9-10
 """
@@ -23,7 +23,7 @@ from lra.nn import layers, partials, tokens
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'sparse'
-COST = 'O(L D^2 + L w D) for windows of w'
+COST = 'O(L D^2 + L w D)'
 GROWTH = {'time': 1, 'memory': 1}
 
 CHUNK = 128  # queries whose windows are in memory at a time
@@ -33,7 +33,7 @@ class Mixer(HeadMixer):
   """Local-p attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    half_width: D of the equation, tokens seen on either side of the centre.
+    half_width: w (the paper's D), tokens seen on either side of the centre.
   """
   half_width: int = fields.argument(10, low=1, high=fields.MANY)
 

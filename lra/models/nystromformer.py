@@ -33,7 +33,7 @@ from lra.nn import convolution
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'low-rank'
-COST = 'O(L M D)'
+COST = 'O(L M D + H M^3)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 INITS = ('original', 'exact')
@@ -44,7 +44,8 @@ class Mixer(HeadMixer):
 
   Attributes: those of `HeadMixer`, and
     num_landmarks: M.
-    pinv_steps: iterations of the pseudo-inverse.
+    pinv_steps: iterations of the pseudo-inverse; where landmarks are alike,
+      many of them magnify rounding without end.
     pinv_init: what its first guess is scaled by, the largest column sum of all
       ('original'), or of each head and sequence ('exact').
     conv_width: width of the convolution of the values; 0 for none.
@@ -55,9 +56,9 @@ class Mixer(HeadMixer):
       do not divide the width.
   """
   num_landmarks: int = fields.argument(64, low=1, high=2**14)
-  pinv_steps: int = fields.argument(6, low=1, high=100)
+  pinv_steps: int = fields.argument(6, low=1, high=20)
   pinv_init: str = 'exact'
-  conv_width: int = fields.argument(35, low=0, high=fields.MANY)
+  conv_width: int = fields.argument(35, low=0, high=1024)
   kernel: str = 'auto'
 
   op = 'softmax'

@@ -6,15 +6,20 @@ of each feature (`sigma` in the parameters) stretches the frequencies, as in the
 paper. `gated` is the paper's causal variant for recency: a gate per head and
 position, read from the input, lets earlier tokens fade.
 
-Frequencies are drawn anew for each training step, or kept (`redraw`). An
-estimated weight may be negative, so a sum of few may come near 0, unlike the
-softmax's; 1e-6 is added to it.
+Frequencies are drawn anew for each training step, or kept (`redraw`).
+
+A Gaussian weight is estimated with an error of up to 1 / sqrt(M) and may be
+negative; and so may a sum of weights, the more often the larger sigma. A sum
+keeps its sign, but counts as no smaller in size than a hundredth of what it
+would be if each weight were 1: far below the error, and enough that nothing is
+divided by almost 0. The paper's other features (`arccos`) are never negative.
 
 Equation: phi(q_i) sum_j phi(k_j)^T v_j / phi(q_i) sum_j phi(k_j),
-  phi(x) = [cos(w_m . x), sin(w_m . x)] / sqrt(M), x of length 1, w = sigma
-  N(0, I); gated: S_t = g_t S_(t-1) + (1 - g_t) phi(k_t)^T v_t, sums likewise
-Source: Peng et al. 2021, arXiv 2103.02143, sections 3.1 (features,
-  attention) and 3.2 (gates)
+  phi(x) = [cos(w_m . x), sin(w_m . x)] / sqrt(M) or, arccos,
+  max(w_m . x, 0) / sqrt(M), x of length 1, w = sigma N(0, I); gated:
+  S_t = g_t S_(t-1) + (1 - g_t) phi(k_t)^T v_t, sums likewise
+Source: Peng et al. 2021, arXiv 2103.02143, sections 2 (both features),
+  3.1 (attention) and 3.2 (gates); Cho and Saul 2009, the arc-cosine kernel
 """
 
 import flax.linen as nn
@@ -32,7 +37,9 @@ COST = 'O(L M D)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
-EPS = 1e-6  # added to normalisers
+FEATURE_MAPS = ('gaussian', 'arccos')
+FLOOR = 0.01  # of normalisers, relative to weights of 1
+EPS = 1e-6  # and in itself, for gates that take almost nothing
 
 
 class Mixer(HeadMixer):
@@ -41,7 +48,9 @@ class Mixer(HeadMixer):
   The frequencies drawn at initialisation are kept in collection 'constants'.
 
   Attributes: those of `HeadMixer`, and
-    num_features: M, frequencies; a query or key has 2 M features.
+    num_features: M, frequencies; a query or key has 2 M features, M of
+      arccos.
+    feature_map: one of `FEATURE_MAPS`.
     gated: the causal variant with gates; without, every token sees all.
     chunk_size: positions that the gated variant computes at once.
     redraw: whether each training step draws its own frequencies, from the
@@ -49,10 +58,11 @@ class Mixer(HeadMixer):
     kernel: 'auto' or one of `KERNELS`; gated, 'auto' or 'xla'.
 
   Raises:
-    UserError: the heads do not divide the width, or the kernel is unknown or
-      cannot run here.
+    UserError: unknown feature_map, the heads do not divide the width, or the
+      kernel is unknown or cannot run here.
   """
   num_features: int = fields.argument(64, low=1, high=fields.MANY)
+  feature_map: str = 'gaussian'
   gated: bool = False
   chunk_size: int = fields.argument(64, low=1, high=fields.MANY)
   redraw: bool = False
@@ -83,24 +93,41 @@ class Mixer(HeadMixer):
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, gate_BxLxH, mask_BxL, *,
           train):
     """See `HeadMixer.mix`."""
+    phi_q_BxLxHxF, phi_k_BxLxHxF = self._features(
+        q_BxLxHxDh, k_BxLxHxDh, train)
+    if self.gated:
+      sums, norm, most = self._gated(
+          phi_q_BxLxHxF, phi_k_BxLxHxF, v_BxLxHxDh, gate_BxLxH, mask_BxL)
+    else:
+      sums = features.linear_sums(
+          phi_q_BxLxHxF, phi_k_BxLxHxF, v_BxLxHxDh, mask_BxL,
+          kernel=self.kernel)
+      norm = features.normaliser(phi_q_BxLxHxF, phi_k_BxLxHxF, mask_BxL)
+      most = mask_BxL.sum(1)[:, None, None, None]
+    return (sums / _off_zero(norm, most)).astype(self.dtype)
+
+  def _features(self, q_BxLxHxDh, k_BxLxHxDh, train):
+    """phi of queries and of keys, each [B, L, H, 2 M] or [B, L, H, M]."""
+    if self.feature_map not in FEATURE_MAPS:
+      raise UserError(
+          f'Unknown config.model.feature_map {self.feature_map!r}: choose one '
+          f'of {", ".join(FEATURE_MAPS)}.')
     sigma_HxDh = self.param(
         'sigma', nn.initializers.ones, q_BxLxHxDh.shape[2:])
     omega_HxMxDh = sigma_HxDh[:, None] * self._frequencies(
         q_BxLxHxDh.shape[-1], train)
     weight_HxM = jnp.full(omega_HxMxDh.shape[:2], 1 / self.num_features)
-    phi_q_BxLxHxF, phi_k_BxLxHxF = (
-        features.trigonometric(layers.unit(y), omega_HxMxDh, weight_HxM)
-        for y in (q_BxLxHxDh, k_BxLxHxDh))
-    if not self.gated:
-      return features.linear_attend(
-          phi_q_BxLxHxF, phi_k_BxLxHxF, v_BxLxHxDh, mask_BxL,
-          kernel=self.kernel, eps=EPS)
-    return self._gated(
-        phi_q_BxLxHxF, phi_k_BxLxHxF, v_BxLxHxDh, gate_BxLxH, mask_BxL)
+    phi = (features.trigonometric if self.feature_map == 'gaussian' else
+           features.arc_cosine)
+    return tuple(phi(layers.unit(y), omega_HxMxDh, weight_HxM)
+                 for y in (q_BxLxHxDh, k_BxLxHxDh))
 
   def _gated(self, phi_q_BxLxHxF, phi_k_BxLxHxF, v_BxLxHxDh, gate_BxLxH,
              mask_BxL):
-    """Numerator and normaliser are one sum: the values have a 1 appended."""
+    """Sums, normalisers, and what these are if each weight is 1.
+
+    Sum and normaliser are one sum: the values have a 1 appended.
+    """
     mask_BxLx1 = mask_BxL[..., None]
     gate_BxLxH = gate_BxLxH.astype(jnp.float32)
     # A padded position leaves the sums as they are.
@@ -112,8 +139,9 @@ class Mixer(HeadMixer):
     sums_BxLxHxE = gated_sums(
         phi_q_BxLxHxF, phi_k_BxLxHxF, take_BxLxH[..., None] * v_BxLxHxE,
         keep_BxLxH, self.chunk_size)
-    return (sums_BxLxHxE[..., :-1] / (sums_BxLxHxE[..., -1:] + EPS)).astype(
-        self.dtype)
+    most_BxLxH = -jnp.expm1(jnp.cumsum(keep_BxLxH, 1))
+    return (sums_BxLxHxE[..., :-1], sums_BxLxHxE[..., -1:],
+            most_BxLxH[..., None])
 
   def _frequencies(self, head_width, train):
     shape = (self.num_heads, self.num_features, head_width)
@@ -123,3 +151,9 @@ class Mixer(HeadMixer):
     if self.redraw and train:
       return features.gaussian_frequencies(self.make_rng('dropout'), *shape)
     return kept.value
+
+
+def _off_zero(norm, most):
+  """`norm`, but no smaller in size than a part of `most`; its sign is kept."""
+  least = jnp.maximum(FLOOR * most, EPS)
+  return jnp.where(norm < 0, -1, 1) * jnp.maximum(jnp.abs(norm), least)

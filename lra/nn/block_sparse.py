@@ -61,9 +61,12 @@ def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
         [_rows(few, mask_BxL), rows[:, pattern.global_queries:]], 1)
 
   def one_group(qkv, tables_JxNxR):
-    # Keys and values are outside what is mapped: not copied for each head.
+    # Keys and values are outside what is mapped: not copied for each head. In
+    # float32, since the gradients of all heads are added up in their dtype.
+    k, v = (x.astype(jnp.float32) for x in (qkv.k, qkv.v))
     return partials.over_heads(
-        lambda q, table_NxR: one_head(qkv._replace(q=q), table_NxR),
+        lambda q, table_NxR: one_head(
+            Heads(q, k.astype(qkv.k.dtype), v.astype(qkv.v.dtype)), table_NxR),
         qkv.q, tables_JxNxR, num_logits=num_logits)
 
   groups = len(qkv.k)

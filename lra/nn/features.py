@@ -8,6 +8,7 @@ frequencies omega of a kernel are samples of its spectral density, one row
 Shapes: B batch, L length, H heads, Dh head width, F frequencies, M features.
 """
 
+import functools
 import math
 
 import jax
@@ -74,6 +75,21 @@ def trigonometric(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
   parts = _cos_and_sin(_project(x_BxLxHxDh, omega_HxFxDh))
   return jnp.concatenate([amplitude_HxF * part for part in parts],
                          -1).astype(x_BxLxHxDh.dtype)
+
+
+def arc_cosine(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
+               weight_HxF: jax.Array) -> jax.Array:
+  """phi_f(x) = sqrt(w_f) max(omega_f . x, 0), the features of a kernel.
+
+  For omega of N(0, I) and w = 1 / F the expectation of phi(x) . phi(y) is
+  |x| |y| (sin t + (pi - t) cos t) / (2 pi), t the angle between x and y: half
+  the arc-cosine kernel of order 1 (Cho and Saul 2009, section 2.1).
+
+  Returns:
+    [B, L, H, F] in the dtype of `x`.
+  """
+  return (jnp.sqrt(weight_HxF) * jax.nn.relu(
+      _project(x_BxLxHxDh, omega_HxFxDh))).astype(x_BxLxHxDh.dtype)
 
 
 def with_constant(omega_HxFxDh: jax.Array, weight_HxF: jax.Array
@@ -161,6 +177,34 @@ def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
                   kernel: str = 'auto', eps: float = 1e-6) -> jax.Array:
   """phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j) + eps): [B, L, H, Dh].
 
+  Masked positions take no part and give 0.
+
+  Raises:
+    NotImplementedError: the named kernel cannot run here.
+  """
+  if _by_parts(phi_q_BxLxHxM, v_BxLxHxDh, kernel):
+    sums_BxLxHxDh = linear_sums(
+        phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL, kernel=kernel)
+    norm_BxLxHx1 = normaliser(phi_q_BxLxHxM, phi_k_BxLxHxM, mask_BxL)
+    return (sums_BxLxHxDh / (norm_BxLxHx1 + eps)).astype(v_BxLxHxDh.dtype)
+  return kernels.sharded(kernels.linear_attention)(
+      phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask=mask_BxL,
+      feature_map='identity', eps=eps, kernel=kernel)
+
+
+def normaliser(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
+               mask_BxL: jax.Array) -> jax.Array:
+  """phi(Q) sum_j phi(K_j) over tokens j: float32 [B, L, H, 1]."""
+  total_Bx1xHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
+      1, keepdims=True, dtype=jnp.float32)
+  return (phi_q_BxLxHxM * total_Bx1xHxM).sum(-1, keepdims=True)
+
+
+def linear_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
+                v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
+                kernel: str = 'auto') -> jax.Array:
+  """phi(Q) (phi(K)^T V), not normalised: float32 [B, L, H, Dh].
+
   The Pallas kernels take features as wide as the values. For them M features
   are M / Dh heads of that width whose results add up; zero features fill the
   last head. Masked positions take no part and give 0.
@@ -168,17 +212,11 @@ def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
   Raises:
     NotImplementedError: the named kernel cannot run here.
   """
-  attend = kernels.sharded(kernels.linear_attention)
-  runs = kernels.resolve('linear', kernel, v_BxLxHxDh.shape, v_BxLxHxDh.dtype)
-  if phi_q_BxLxHxM.shape != v_BxLxHxDh.shape and runs != 'xla':
-    return _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
-                            mask_BxL, kernel, eps)
-  return attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask=mask_BxL,
-                feature_map='identity', eps=eps, kernel=kernel)
-
-
-def _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
-                     mask_BxL, kernel, eps):
+  attend = functools.partial(
+      kernels.sharded(kernels.linear_attention), mask=mask_BxL,
+      feature_map='identity', normalize=False, kernel=kernel)
+  if not _by_parts(phi_q_BxLxHxM, v_BxLxHxDh, kernel):
+    return attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh).astype(jnp.float32)
   batch, length, heads, width = v_BxLxHxDh.shape
   q_BxLxPxDh, k_BxLxPxDh = (
       _as_heads(phi, width) for phi in (phi_q_BxLxHxM, phi_k_BxLxHxM))
@@ -186,14 +224,14 @@ def _attend_by_parts(attend, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh,
   v_BxLxHxNxDh = jnp.broadcast_to(
       v_BxLxHxDh[:, :, :, None], (batch, length, heads, parts, width))
   sums_BxLxPxDh = attend(
-      q_BxLxPxDh, k_BxLxPxDh, v_BxLxHxNxDh.reshape(q_BxLxPxDh.shape),
-      mask=mask_BxL, feature_map='identity', normalize=False, kernel=kernel)
-  sum_BxLxHxDh = sums_BxLxPxDh.reshape(v_BxLxHxNxDh.shape).astype(
-      jnp.float32).sum(3)
-  total_Bx1xHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
-      1, keepdims=True, dtype=jnp.float32)
-  norm_BxLxHx1 = (phi_q_BxLxHxM * total_Bx1xHxM).sum(-1, keepdims=True)
-  return (sum_BxLxHxDh / (norm_BxLxHx1 + eps)).astype(v_BxLxHxDh.dtype)
+      q_BxLxPxDh, k_BxLxPxDh, v_BxLxHxNxDh.reshape(q_BxLxPxDh.shape))
+  return sums_BxLxPxDh.reshape(v_BxLxHxNxDh.shape).astype(jnp.float32).sum(3)
+
+
+def _by_parts(phi_BxLxHxM, v_BxLxHxDh, kernel):
+  """Whether the kernel that runs needs features as wide as values."""
+  runs = kernels.resolve('linear', kernel, v_BxLxHxDh.shape, v_BxLxHxDh.dtype)
+  return phi_BxLxHxM.shape != v_BxLxHxDh.shape and runs != 'xla'
 
 
 @jax.custom_vjp

@@ -12,7 +12,8 @@ from lra.errors import UserError
 from lra.models.compressive import Mixer
 
 
-def oracle(xp, params, x, mask, size=6, reach=2, rate=3):
+def oracle(xp, params, x, mask, size=6, reach=2, rate=3,
+           compression='convolution'):
   n = x.shape[1]
   whole = -(-n // size) * size
   zeros = xp.zeros((len(x), whole - n, x.shape[2]))
@@ -22,9 +23,7 @@ def oracle(xp, params, x, mask, size=6, reach=2, rate=3):
   apart = i[:, None] // size - i // size
   seen = [(apart <= 1) & (apart >= 0) & (i[:, None] >= i)]
   if reach:
-    groups = inputs.reshape(len(x), -1, rate * x.shape[2])
-    summaries = (groups @ params['compress']['kernel']
-                 + params['compress']['bias'])
+    summaries = _summaries(xp, params, inputs, there, rate, compression)
     inputs = xp.concatenate([inputs, summaries], 1)
     there = np.concatenate(
         [there, there.reshape(len(x), -1, rate).any(-1)], 1)
@@ -38,16 +37,47 @@ def oracle(xp, params, x, mask, size=6, reach=2, rate=3):
   return mixer_oracle.merge(xp, o[:, :n], params['out'])
 
 
-@pytest.mark.parametrize('reach', [2, 0])
-def test_equals_float64(reach):
+def _summaries(xp, params, inputs, there, rate, compression):
+  """Of each `rate` inputs, one at a time; what is of padding alone is 0."""
+  if compression == 'convolution':
+    groups = inputs.reshape(len(inputs), -1, rate * inputs.shape[2])
+    return groups @ params['compress']['kernel'] + params['compress']['bias']
+  reduce = {'mean': lambda x: x.mean(0), 'max': lambda x: x.max(0)}[compression]
+  nothing = xp.zeros(inputs.shape[2])
+  return xp.stack([xp.stack([
+      reduce(x[i:i + rate][m[i:i + rate]]) if m[i:i + rate].any() else nothing
+      for i in range(0, len(m), rate)])
+      for x, m in zip(inputs, there, strict=True)])
+
+
+@pytest.mark.parametrize(('reach', 'compression'), [
+    (2, 'convolution'), (2, 'mean'), (2, 'max'), (0, 'convolution')])
+def test_equals_float64(reach, compression):
   x, mask = mixer_oracle.ragged(32, 20, 0, width=16)
   mask[0, 5:8] = False  # padding may stand between tokens
   mixer = Mixer(num_heads=2, qkv_width=12, segment_size=6,
-                memory_segments=reach, rate=3)
-  mixer_oracle.check(mixer, functools.partial(oracle, reach=reach), x, mask)
+                memory_segments=reach, rate=3, compression=compression)
+  mixer_oracle.check(
+      mixer, functools.partial(oracle, reach=reach, compression=compression), x,
+      mask)
+
+
+def test_a_short_sequence_is_one_segment_of_its_own_length():
+  x, mask = mixer_oracle.ragged(10, 7, width=16)
+  long, short = (Mixer(num_heads=2, qkv_width=12, segment_size=size, rate=4)
+                 for size in (1024, 12))
+  variables = mixer_oracle.init(long, x, mask)
+  np.testing.assert_array_equal(
+      *(mixer_oracle.apply(m, variables, x, mask) for m in (long, short)))
+  memory = [jax.jit(functools.partial(m.apply, train=False)).lower(
+      variables, x, mask).compile().memory_analysis().temp_size_in_bytes
+      for m in (long, short)]
+  assert memory[0] == memory[1]
 
 
 def test_a_rate_that_does_not_divide_the_segment_is_refused():
   x, mask = mixer_oracle.ragged(4, width=16)
   with pytest.raises(UserError, match='config.model.rate=3'):
     Mixer(segment_size=8, rate=3).init(jax.random.key(0), x, mask, train=False)
+  with pytest.raises(UserError, match='model.compression .sum.'):
+    Mixer(compression='sum').init(jax.random.key(0), x, mask, train=False)

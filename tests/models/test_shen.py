@@ -1,26 +1,43 @@
 """Efficient attention against its equation in float64."""
 
+import functools
+
+import jax
 import mixer_oracle
 import numpy as np
+import pytest
 
+from lra.errors import UserError
 from lra.models.shen import Mixer
 
 
-def oracle(xp, params, x, mask):
+def oracle(xp, params, x, mask, normalization='softmax'):
   q, k, v = (mixer_oracle.heads(xp, x, params[name])
              for name in ('query', 'key', 'value'))
-  q = xp.exp(q) / xp.exp(q).sum(-1, keepdims=True)
-  e = xp.exp(k) * mask[:, :, None, None]
-  total = e.sum(1, keepdims=True)
-  k = e / xp.where(total > 0, total, 1)
+  if normalization == 'softmax':
+    q = xp.exp(q) / xp.exp(q).sum(-1, keepdims=True)
+    e = xp.exp(k) * mask[:, :, None, None]
+    total = e.sum(1, keepdims=True)
+    k = e / xp.where(total > 0, total, 1)
+  else:
+    k = k * (mask / np.maximum(mask.sum(1, keepdims=True), 1))[..., None, None]
   o = xp.einsum('blhd,bshd,bshe->blhe', q, k, v)
   # no output of the heads at padding
   return mixer_oracle.merge(xp, o * mask[:, :, None, None], params['out'])
 
 
-def test_equals_float64():
+@pytest.mark.parametrize('normalization', ['softmax', 'scaling'])
+def test_equals_float64(normalization):
   x, mask = mixer_oracle.ragged(31, 12, 0, width=16)
-  mixer_oracle.check(Mixer(num_heads=2, qkv_width=12), oracle, x, mask)
+  mixer_oracle.check(
+      Mixer(num_heads=2, qkv_width=12, normalization=normalization),
+      functools.partial(oracle, normalization=normalization), x, mask)
+
+
+def test_an_unknown_normalization_is_refused():
+  x, mask = mixer_oracle.ragged(4, width=16)
+  with pytest.raises(UserError, match='model.normalization .mean.'):
+    Mixer(normalization='mean').init(jax.random.key(0), x, mask, train=False)
 
 
 def test_large_keys_do_not_overflow():

@@ -151,3 +151,32 @@ def test_shared_keys_are_not_copied():
             q, k, k, mask).compile().memory_analysis().temp_size_in_bytes
 
   assert temporaries(1) < 0.6 * temporaries(8)
+
+
+@pytest.mark.parametrize('one_by_one', [False, True])
+def test_gradients_of_shared_keys_are_added_up_in_float32(
+    monkeypatch, one_by_one):
+  """Of 64 heads that share bfloat16 keys: each gradient is rounded once more.
+
+  One after another or all at once; added up in bfloat16, the error of the sums
+  would be several times as large.
+  """
+  if one_by_one:
+    monkeypatch.setattr(partials, 'MANY_LOGITS', 0)
+  rng = np.random.default_rng(0)
+  q, k, v = (jnp.bfloat16(rng.normal(size=(1, 24, heads, 4)))
+             for heads in (64, 1, 1))
+  weights = jnp.float32(rng.uniform(0.5, 1.5, q.shape))
+
+  def loss(k, v):
+    o = block_sparse.attend(
+        block_sparse.Heads(q, k, v), jnp.ones((1, 24), bool), sliding_window(5))
+    return (o * weights).sum()
+
+  got = jax.jit(jax.grad(loss, (0, 1)))(k, v)
+  q = q.astype(jnp.float32)
+  want = jax.jit(jax.grad(loss, (0, 1)))(
+      k.astype(jnp.float32), v.astype(jnp.float32))
+  for a, b in zip(got, want, strict=True):
+    error = np.abs(np.float32(a) - b).max() / np.abs(b).max()
+    assert error < 2**-7
