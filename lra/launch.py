@@ -103,6 +103,9 @@ def _trained(runs, how, errors):
         left.append((config, folder))
       else:
         check_finished(folder, config.to_dict(), result)
+        if 'profiled' in how:
+          from lra.training import profile
+          profile.check(how['profiled'], result.steps, folder)
         print(f'{folder} is finished already.')
         done.append(((config, folder), result))
   yield from done

@@ -86,7 +86,8 @@ def run_sweep() -> int:
     return 0
   extra = tuple(
       flags.FLAGS[name].serialize() for name in (
-          'record', 'replace', 'results_dir', 'page', 'compile_cache', 'log')
+          'record', 'replace', 'results_dir', 'page', 'compile_cache', 'log',
+          'at_once')
       if flags.FLAGS[name].value not in (None, []))
   done = sweep.run(entries, extra=extra, max_minutes=options.MAX_MINUTES.value,
                    recorded=_recorded)

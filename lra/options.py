@@ -40,9 +40,9 @@ SHARD = flags.DEFINE_string(
 SEEDS = flags.DEFINE_string(
     'seeds', None, 'Seeds to train, in one process: 0-4 or 0,3.')
 AT_ONCE = flags.DEFINE_integer(
-    'at_once', None, 'With --seeds: how many train at the same time; by '
-    'default of mini tasks four on each core of a processor, at most 16, else '
-    'one.',
+    'at_once', None, 'With --seeds or --sweep: how many seeds of a config '
+    'train at the same time; by default of mini tasks four on each core of a '
+    'processor, at most 16, else one.',
     lower_bound=1)
 DRY_RUN = flags.DEFINE_boolean(
     'dry_run', False, 'With --sweep: only say what there is to run.')
@@ -66,12 +66,16 @@ flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
     'it must be a finite number of at least 0')
 for _flag, _needed in (('dry_run', 'sweep'), ('shard', 'sweep'),
-                       ('at_once', 'seeds'), ('seeds', command.CONFIG.name),
+                       ('seeds', command.CONFIG.name),
                        ('html', 'leaderboard')):
   flags.register_multi_flags_validator(
       [_flag, _needed], lambda values, flag=_flag, needed=_needed: (
           values[needed] or not values[flag]),
       f'--{_flag} needs --{_needed}')
+flags.register_multi_flags_validator(
+    ['at_once', 'seeds', 'sweep'], lambda values: (
+        values['at_once'] is None or values['seeds'] or values['sweep']),
+    '--at_once needs --seeds or --sweep')
 flags.register_multi_flags_validator(
     ['seeds', 'workdir'], lambda values: None in values.values(),
     '--seeds makes a run directory for each: leave out --workdir')

@@ -36,6 +36,8 @@ def found(path: str | os.PathLike) -> pathlib.Path:
 
 def config_file(name: str) -> pathlib.Path:
   """The file that --config names: a path, or `simpletron` for its config."""
-  if name.isidentifier() and not os.path.exists(name):
-    name = f'configs/{name}.py'
+  if name.isidentifier() and not os.path.isfile(name):
+    config = found(f'configs/{name}.py')
+    if os.path.isfile(config) or not os.path.exists(name):
+      return config
   return found(name)

@@ -17,12 +17,16 @@ def say(message: str) -> None:
 
 
 def bar(*, total: int, done: int = 0, what: str, unit: str = 'step'):
-  """A bar on stderr; without a terminal, a line every half minute."""
+  """A bar on stderr; without a terminal, a line every half minute.
+
+  On a terminal the bars of several runs stand below each other.
+  """
   quiet = not sys.stderr.isatty()
   return tqdm.tqdm(
       total=total, initial=done, desc=what, unit=unit, file=sys.stderr,
       leave=unit == 'step', mininterval=30 if quiet else 0.2,
-      delay=30 if quiet and unit != 'step' else 0, dynamic_ncols=not quiet)
+      delay=30 if quiet and unit != 'step' else 0, dynamic_ncols=not quiet,
+      position=0 if quiet else None)
 
 
 class StopRequest:

@@ -337,7 +337,7 @@ OWN = [
     _mini('--seeds and --config.seed', '--seeds=0-1', 'seed=3'),
     _mini('--seeds|leave out --workdir', '--seeds=0-1', '--workdir=here'),
     _mini('seeds=1-0 is not possible', '--seeds=1-0'),
-    _mini('--at_once needs --seeds', '--at_once=2'),
+    _mini('--at_once needs --seeds or --sweep', '--at_once=2'),
     _mini('--shard needs --sweep', '--shard=1/2'),
     _command('--profile|--sweep', '--sweep=configs/sweeps/mini.txt',
              '--profile=1:2'),

@@ -220,3 +220,12 @@ def test_list():
   assert done.returncode == 0
   for name in ('transformer', 'simpletron_resl', 'listops_mini'):
     assert name in done.stdout
+
+
+def test_help_begins_with_what_the_program_does(tmp_path):
+  """Also as the command `lra`, whose file has no docstring."""
+  done = subprocess.run(
+      [sys.executable, '-c', 'import run_lra; run_lra.run()', '--helpshort'],
+      cwd=tmp_path, text=True, capture_output=True, check=False,
+      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
+  assert done.stdout.startswith('Trains a model on a task'), done.stderr

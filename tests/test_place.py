@@ -25,6 +25,9 @@ def test_what_is_in_the_current_folder_comes_first(elsewhere):
   (elsewhere / 'configs' / 'simpletron.py').touch()
   for name in ('simpletron', 'configs/simpletron.py'):
     assert place.config_file(name) == pathlib.Path('configs/simpletron.py')
+  (elsewhere / 'simpletron').mkdir()
+  assert place.config_file('simpletron').parent == pathlib.Path('configs')
+  (elsewhere / 'simpletron').rmdir()
   (elsewhere / 'simpletron').touch()
   assert place.config_file('simpletron') == pathlib.Path('simpletron')
 

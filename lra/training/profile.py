@@ -32,6 +32,24 @@ def steps(text: str, total: int) -> range:
   return range(first, last + 1)
 
 
+def check(wanted: range, done: int, folder: pathlib.Path) -> None:
+  """Makes sure that a run has all of the wanted updates still before it.
+
+  Args:
+    wanted: of `steps`, or empty for no trace.
+    done: updates that the run has made.
+    folder: its directory.
+
+  Raises:
+    UserError: it has made some of the wanted ones.
+  """
+  if wanted and wanted[0] <= done:
+    raise UserError(
+        f'{folder} has made {done} updates already, so --profile={wanted[0]}:'
+        f'{wanted[-1]} is too late: trace later ones, or choose another '
+        '--workdir.')
+
+
 class Profile:
   """The trace of a run.
 

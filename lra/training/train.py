@@ -131,6 +131,7 @@ class Trainer:
     self.floors = floors.of_data(self.program.objective.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self._restore()
+    profile.check(profiled, self.step, folder)
     if self.step:
       self.identity |= provenance.continued(began, self.identity)
       self.identity['runs_at_once'] = max(
