@@ -7,6 +7,7 @@ Ctrl-C.
 """
 
 import pathlib
+import sys
 
 from absl import flags
 
@@ -76,13 +77,13 @@ def _asked(inspection, paths):
 
 def run_sweep() -> int:
   """Runs or describes --sweep; 0 once every run of it is finished."""
-  from lra import sweep
+  from lra import progress, sweep
   writers.check(options.LOG.value)
   entries = sweep.read(place.found(options.SWEEP.value))
   if options.SHARD.value:
     entries = sweep.shard(entries, options.SHARD.value)
-  if options.DRY_RUN.value:
-    print(sweep.summary(entries))
+  if options.STATUS.value:
+    progress.show(entries, sys.stdout)
     return 0
   extra = tuple(
       flags.FLAGS[name].serialize() for name in (
@@ -91,6 +92,7 @@ def run_sweep() -> int:
       if flags.FLAGS[name].value not in (None, []))
   done = sweep.run(entries, extra=extra, max_minutes=options.MAX_MINUTES.value,
                    recorded=_recorded)
+  print(progress.table([progress.of(entry) for entry in entries]))
   return 0 if done else signals.STOPPED
 
 

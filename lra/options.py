@@ -44,8 +44,9 @@ AT_ONCE = flags.DEFINE_integer(
     'train at the same time; by default of mini tasks four on each core of a '
     'processor, at most 16, else one.',
     lower_bound=1)
-DRY_RUN = flags.DEFINE_boolean(
-    'dry_run', False, 'With --sweep: only say what there is to run.')
+STATUS = flags.DEFINE_boolean(
+    'status', False, 'With --sweep: only say where its runs stand; on a '
+    'terminal until all are finished, or Ctrl-C.')
 EVALUATE = flags.DEFINE_string(
     'evaluate', None, 'Score the model of a run directory on its test split.')
 PREDICT = flags.DEFINE_string(
@@ -65,7 +66,7 @@ LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
 flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
     'it must be a finite number of at least 0')
-for _flag, _needed in (('dry_run', 'sweep'), ('shard', 'sweep'),
+for _flag, _needed in (('status', 'sweep'), ('shard', 'sweep'),
                        ('seeds', command.CONFIG.name),
                        ('html', 'leaderboard')):
   flags.register_multi_flags_validator(

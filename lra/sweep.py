@@ -188,7 +188,6 @@ def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
       code = _call(*left[0].config_flags, f'--seeds={seeds}', *extra, *limit)
       if code == signals.STOPPED and not limit:
         break  # a signal to the run, not this sweep's own time limit
-    print(summary(entries))
     return all(_finished(e, recorded) for e in entries)
 
 
@@ -215,15 +214,3 @@ def _die_with_parent():
   if sys.platform == 'linux':
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
-
-def summary(entries: list[Entry]) -> str:
-  """One line per run: status, test accuracy, what it is, what is damaged."""
-  lines = []
-  for entry in entries:
-    result, problem = entry.result()
-    accuracy = getattr(result and result.test, 'accuracy', None)
-    score = '      –' if accuracy is None else f'{accuracy:7.2%}'
-    lines.append(f'{entry.status():9}{score}  {entry.title}'
-                 f'{problem and ": " + problem}')
-  done = sum(e.status() in result_lib.FINISHED for e in entries)
-  return '\n'.join([*lines, f'{done} of {len(entries)} runs are finished.'])

@@ -75,7 +75,7 @@ def _made(words, line, *changes):
 
 def _sweep(words, content):
   content = content if isinstance(content, bytes) else content.encode()
-  return Case(tuple(words.split('|')), ('--sweep=s.txt', '--dry_run'),
+  return Case(tuple(words.split('|')), ('--sweep=s.txt', '--status'),
               {'s.txt': content})
 
 
@@ -291,7 +291,7 @@ OWN = [
     _mini('nonsense', '--nonsense'),
     _mini('--max_minutes=-1', '--max_minutes=-1'),
     _mini('--max_minutes=soon', '--max_minutes=soon'),
-    _mini('--dry_run needs --sweep', '--dry_run'),
+    _mini('--status needs --sweep', '--status'),
     _command('--config', '--config.train.steps=3',
              '--config=configs/simpletron.py:listops_mini'),
     _command('names no file', '--config='),

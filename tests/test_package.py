@@ -96,7 +96,7 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
       *(flag.removeprefix('--config.') for flag in MINI[1:])]))
   assert '2 of 2 runs are finished' in lra('--sweep=sweep.txt', '--norecord')
   assert 'runs are finished' in lra(
-      '--sweep=configs/sweeps/mini.txt', '--dry_run')
+      '--sweep=configs/sweeps/mini.txt', '--status')
   (here / 'leaderboard.md').unlink()
   lra('--leaderboard')
   assert '| a | simpletron |' in (here / 'leaderboard.md').read_text()

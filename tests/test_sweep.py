@@ -74,23 +74,19 @@ def _sweep(tmp_path, monkeypatch, seeds):
 
 
 @pytest.mark.parametrize('content', ['', '{}', '[]', 'null', '{"status": 3}'])
-def test_a_damaged_result_is_named_and_ends_nothing(
-    tmp_path, monkeypatch, capsys, content):
+def test_a_damaged_result_ends_nothing(tmp_path, monkeypatch, content):
   entries, called = _sweep(tmp_path, monkeypatch, '0-2')
   damaged = entries[1].folder / 'result.json'
   damaged.parent.mkdir(parents=True)
   damaged.write_text(content)
   assert not sweep.run(entries)
   assert [f[-1] for f in called] == ['--seeds=0,1,2']
-  summary = capsys.readouterr().out.splitlines()[-4:]
-  assert [line.split()[0] for line in summary] == ['new', 'damaged', 'new', '0']
-  assert str(damaged) in summary[1]
 
 
-def test_no_minutes_are_no_runs(tmp_path, monkeypatch, capsys):
+def test_no_minutes_are_no_runs(tmp_path, monkeypatch):
   entries, called = _sweep(tmp_path, monkeypatch, '0-1')
   assert not sweep.run(entries, max_minutes=0)
-  assert not called and '0 of 2' in capsys.readouterr().out
+  assert not called
   sweep.run(entries)
   assert len(called) == 1
 
