@@ -84,7 +84,8 @@ def device_name() -> str:
   import jax
   device = jax.devices()[0]
   if device.platform == 'cpu':
-    return f'cpu ({cpu_count()} cores)'
+    cores = cpu_count()
+    return f'cpu ({cores} core{"s" * (cores > 1)})'
   return device.device_kind
 
 
