@@ -154,6 +154,12 @@ def _best_steps(row):
   return sorted({run.best_step for run in row.finished} - {None})
 
 
+def _learnt_step(row):
+  """Of the seed that took longest, None where one has not got there."""
+  steps = [run.learnt_step for run in row.runs]
+  return None if None in steps else max(steps, default=None)
+
+
 _ACCURACY = _percents('accuracy %', _mean)
 _INTERVAL = Column('95% interval', _interval, True, _never, _low)
 _ABOVE_FLOOR = Column(
@@ -170,13 +176,15 @@ SCORES = (
     _INTERVAL,
     _ABOVE_FLOOR,
     _SEEDS,
+    _numbers('steps to 95%', _learnt_step, count),
     _numbers('parameters', lambda row: row.params, count,
              strong=lambda row: row.heavy),
     _texts('changed from the protocol', _changes),
     _texts('notes', _notes, strong=lambda row: True),
 )
 # What a table has only where a row says something there.
-OPTIONAL = ('variant', 'changed from the protocol', 'data', 'notes')
+OPTIONAL = ('variant', 'steps to 95%', 'changed from the protocol', 'data',
+            'notes')
 # What only tasks of two documents have.
 PAIRS = ('head',)
 

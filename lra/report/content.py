@@ -40,7 +40,9 @@ EXPLANATIONS = (
     'examples were right.',
     '"Above floor" is the accuracy minus the highest floor, in points. '
     'Parameters in bold are more than 110% of the Transformer\'s of the same '
-    'task and protocol, which is the arena\'s limit.',
+    'task and protocol, which is the arena\'s limit. "Steps to 95%": the first '
+    'validated step with so high an accuracy on validation, of the slowest '
+    'seed.',
     'A run whose settings are not its protocol\'s is in a table of its own, '
     'which names them; seeds, data folders and what only fits a run to a '
     'machine are free. "Modified" beside a commit: what ran is not what is in '

@@ -13,6 +13,7 @@ from lra.errors import UserError
 from lra.report.figures import COLOURS, DASHES, FLOOR, style
 from lra.report.formats import plain
 
+LEARNT = 0.95  # accuracy on validation
 _LOOKS = {
     'train': {'color': COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
     'val': {'color': COLOURS[1], 'marker': 'o', 'markersize': 4},
@@ -70,6 +71,17 @@ def _draw(ax, points, field, scale):
     if steps:
       ax.plot(steps, [float('nan') if v is None else scale * v for v in values],
               label=split, **look)
+
+
+def learnt_step(points: dict) -> int | None:
+  """The first step whose accuracy on validation was `LEARNT` or more, or None.
+
+  Args:
+    points: as `read` gives them.
+  """
+  return min((step for (split, step), point in points.items()
+              if split == 'val' and (point.get('accuracy') or 0) >= LEARNT),
+             default=None)
 
 
 def read(path: pathlib.Path) -> dict:

@@ -124,6 +124,8 @@ class Result(File):
     task, model, protocol, seed: as in `config`.
     steps: updates made.
     best_step: step of the parameters that were tested, if any.
+    learnt_step: the first step whose accuracy on the validation split was 95%
+      or more; None where there was none, or nobody has noted it.
     val: scores of those parameters on the validation split, None without one.
     test: scores on the test split; never None where the status is 'ok'.
     floors: name -> accuracy of a method without a neural network.
@@ -160,6 +162,7 @@ class Result(File):
   seed: Count
   steps: Count
   best_step: Count | None
+  learnt_step: Count | None = None
   val: Scores | None
   test: Scores | None
   floors: Annotated[dict[Text, Fraction], Field(max_length=record.MAX_FLOORS)]

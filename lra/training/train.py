@@ -347,10 +347,11 @@ class Trainer:
         self.program, status, self.step, self.progress, test=test,
         floors=self.floors, data_fingerprint=self.data.fingerprint,
         data_origin=self.data.info.get('origin'), **self.identity)
-    if self.run.metrics_path.exists():
+    path = self.run.metrics_path
+    if path.exists():
       try:
-        curves.plot(
-            self.run.metrics_path, self.run.folder / 'curves.png', self.floors)
+        fields['learnt_step'] = curves.learnt_step(curves.read(path))
+        curves.plot(path, self.run.folder / 'curves.png', self.floors)
       except UserError as e:
         say(f'No curves are drawn: {e}')
     return self.run.write_result(fields)

@@ -35,6 +35,17 @@ def test_same_metrics_give_the_same_bytes(tmp_path):
   assert draw(tmp_path, text) == draw(tmp_path, text)
 
 
+@pytest.mark.parametrize(('scores', 'step'), [
+    ([], None), ([0.9, 0.949], None), ([0.9, 0.95, 1.0], 200),
+    ([0.96, 0.2], 100), ([None, 1.0], 200)])
+def test_the_first_step_with_95_percent_on_validation(tmp_path, scores, step):
+  path = tmp_path / 'metrics.jsonl'
+  path.write_text(log('train', 50, accuracy=1.0) + ''.join(
+      log('val', 100 * i, accuracy=score)
+      for i, score in enumerate(scores, 1)) + log('test', 900, accuracy=1.0))
+  assert curves.learnt_step(curves.read(path)) == step
+
+
 def test_a_torn_last_line_is_left_out(tmp_path):
   whole = draw(tmp_path, ''.join(LINES))
   assert draw(tmp_path, ''.join(LINES) + log('train', 1100)[:30]) == whole

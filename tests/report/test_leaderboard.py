@@ -272,6 +272,16 @@ def test_what_accuracies_are_made_of_is_a_mean_over_seeds(tmp_path):
   assert '| simpletron | simpletron | 65.0 | – | – | – |' in text
 
 
+@pytest.mark.parametrize(('steps', 'text'), [
+    ([900, 1200], '1,200'), ([900, None], None)])
+def test_steps_to_95_percent_are_those_of_the_slowest_seed(
+    tmp_path, steps, text):
+  page = Place(tmp_path, [make(seed=seed, learnt_step=step)
+                          for seed, step in enumerate(steps)]).render()
+  assert ('| steps to 95% |' in page) == (text is not None)
+  assert text is None or f'| 2 | {text} | 1,000 |' in page
+
+
 def test_a_wide_transformer_does_not_become_the_budget(tmp_path):
   wide = make(params=9000)
   wide['config']['encoder']['width'] = 640

@@ -159,6 +159,11 @@ def test_result_says_what_ran(whole):
   assert (whole / 'curves.png').read_bytes()[:4] == b'\x89PNG'
 
 
+def test_when_it_has_learnt_is_noted(mini_data, tmp_path, monkeypatch):
+  monkeypatch.setattr(train.curves, 'LEARNT', 0.01)
+  assert train.train(_config(mini_data), tmp_path).learnt_step == 2
+
+
 def test_last_checkpoint_can_be_scored(mini_data, tmp_path):
   c = _config(mini_data, select='last')
   result = train.train(c, tmp_path)
