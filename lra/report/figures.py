@@ -29,6 +29,8 @@ OVERVIEW = 'full_tasks.svg'
 # Colour of each family; one of none has the last.
 _FAMILY = dict(zip(FAMILIES, COLOURS, strict=False))
 _OTHER = '#8c8c8c'
+# Rows in a figure; there is no room for the names of more.
+MOST = 80
 # Area of the largest mark, in square points.
 _LARGEST = 400
 # Steps per second of no run there could be: an axis has an end.
@@ -137,9 +139,7 @@ def _comparable(board):
 
 def _accuracy(board):
   """One line per row: a filled mark for the mean, open ones for seeds."""
-  tables = {key: [row for row in members if row.finished]
-            for key, members in board.tables().items()}
-  tables = {key: members for key, members in tables.items() if members}
+  tables = _first(board)
   lines = sum(map(len, tables.values())) + len(tables)
   fig = figure.Figure(figsize=(8, 1.6 + 0.2 * lines), layout='constrained')
   ax = fig.subplots()
@@ -167,9 +167,25 @@ def _accuracy(board):
   ax.set_xlabel('test accuracy, %')
   seeds = any(len(row.accuracies) > 1 for row in board.finished)
   ax.set_title(f'{board.task.title}: accuracy with its 95% interval'
-               + '; open marks are single seeds' * seeds)
+               + '; open marks are single seeds' * seeds
+               + _left_out(board.finished))
   fig.legend(loc='outside lower center', ncols=2)
   return _svg(fig)
+
+
+def _first(board):
+  """{table: its finished rows, the best first}, `MOST` rows in all."""
+  tables, left = {}, MOST
+  for key, members in board.tables().items():
+    rows = [row for row in members if row.finished][:left]
+    if rows:
+      tables[key] = rows
+    left -= len(rows)
+  return tables
+
+
+def _left_out(rows):
+  return f'; {MOST} of {len(rows)} rows' if len(rows) > MOST else ''
 
 
 def _measured_alike(board):
@@ -197,6 +213,7 @@ def _measured_alike(board):
 def _speed(board):
   """One mark per row: accuracy against speed, its area is the memory."""
   device, points = _measured_alike(board)
+  rows, points = [row for row, _, _ in points], points[:MOST]
   most = max(memory for _, _, memory in points)
   areas = [max(_LARGEST * memory / most, 4) for _, _, memory in points]
   fig = figure.Figure(figsize=(8, 5), layout='constrained')
@@ -219,7 +236,7 @@ def _speed(board):
                 'without compilation and evaluation')
   ax.set_ylabel('test accuracy, %')
   ax.set_title(f'{board.task.title}, {points[0][0].table.title}: accuracy, '
-               'speed and peak memory (area)')
+               f'speed and peak memory (area){_left_out(rows)}')
   fig.legend(loc='outside lower center', ncols=8)
   labels.place(
       ax, [(speed, 100 * row.mean) for row, speed, _ in points],

@@ -5,12 +5,13 @@ examples alone. From two on the interval is that of the mean over seeds.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 CONFIDENCE = 0.95
 # From so many seeds of both on, seeds are compared, else examples.
@@ -67,25 +68,69 @@ def p_value(a: Sample, b: Sample) -> float:
   where these were not kept, Fisher's exact test of the numbers of correct
   answers, which finds less.
   """
-  if min(len(a.accuracies), len(b.accuracies)) >= SEEDS and (
-      np.ptp(a.accuracies) or np.ptp(b.accuracies)):
-    return float(stats.ttest_ind(
-        a.accuracies, b.accuracies, equal_var=False).pvalue)
-  if a.correct is not None and b.correct is not None and (
-      a.examples == b.examples):
-    only_a = int((a.correct & ~b.correct).sum())
-    only_b = int((b.correct & ~a.correct).sum())
-    if not only_a + only_b:
-      return 1.0
-    return float(stats.binomtest(only_a, only_a + only_b).pvalue)
-  table = [[right, s.examples - right] for s in (a, b)
-           for right in [round(s.accuracies[0] * s.examples)]]
-  return float(stats.fisher_exact(table).pvalue)
+  return float(p_values([a, b])[0, 1])
+
+
+def p_values(samples: Sequence[Sample]) -> np.ndarray:
+  """`p_value` of each two samples, float64 [N, N]; 1 on the diagonal.
+
+  All at once: a page has tens of thousands of pairs.
+  """
+  p = np.ones((len(samples),) * 2)
+  seeds = np.array([len(s.accuracies) for s in samples])
+  welch = np.minimum.outer(seeds, seeds) >= SEEDS
+  steady = np.array([not np.ptp(s.accuracies) for s in samples], bool)
+  welch &= ~np.logical_and.outer(steady, steady)
+  left = ~welch
+  for examples in {s.examples for s in samples if s.correct is not None}:
+    kept = [i for i, s in enumerate(samples)
+            if s.correct is not None and s.examples == examples]
+    block = np.ix_(kept, kept)
+    p[block] = np.where(left[block], _mcnemar(
+        np.array([samples[i].correct for i in kept])), p[block])
+    left[block] = False
+  p = np.where(welch, _welch(samples), p)
+  for i, j in np.argwhere(np.triu(left, 1)):
+    p[i, j] = p[j, i] = _fisher(*(
+        (round(s.accuracies[0] * s.examples), s.examples)
+        for s in (samples[i], samples[j])))
+  return p
+
+
+def _welch(samples):
+  """Student's t by the variances of both, with Satterthwaite's degrees."""
+  count = np.array([float(len(s.accuracies)) for s in samples])
+  mean = np.array([np.mean(s.accuracies) for s in samples])
+  square = np.array([np.var(s.accuracies, ddof=1) if len(s.accuracies) > 1
+                     else 0.0 for s in samples]) / count
+  both = np.add.outer(square, square)
+  freedom = square**2 / np.maximum(count - 1, 1)
+  with np.errstate(divide='ignore', invalid='ignore'):
+    t = np.subtract.outer(mean, mean) / np.sqrt(both)
+    degrees = both**2 / np.add.outer(freedom, freedom)
+  return 2 * special.stdtr(degrees, -np.abs(t))
+
+
+def _mcnemar(correct_NxE):
+  """Binomial test of the examples which one of two has right, at 1/2."""
+  right = correct_NxE.astype(np.float32)  # counts are exact up to 2**24
+  only = np.rint(right @ (1 - right).T)
+  of_both = only + only.T
+  p = 2 * special.bdtr(np.minimum(only, only.T), of_both.astype(int), 0.5)
+  return np.where(of_both > 0, np.minimum(p, 1.0), 1.0)
+
+
+@functools.cache
+def _fisher(a, b):
+  """Of two (correct, examples)."""
+  return float(stats.fisher_exact(
+      [[right, examples - right] for right, examples in (a, b)]).pvalue)
 
 
 def apart(samples: Sequence[Sample]) -> set[tuple[int, int]]:
   """Pairs (i, j), i < j, that differ: at 5% for all pairs together (Holm)."""
-  found = sorted((p_value(samples[i], samples[j]), i, j) for i, j in
+  p = p_values(samples)
+  found = sorted((p[i, j], i, j) for i, j in
                  itertools.combinations(range(len(samples)), 2))
   different = set()
   for place, (p, i, j) in enumerate(found):

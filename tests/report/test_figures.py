@@ -77,6 +77,18 @@ def test_areas_are_memory_and_places_speed_and_accuracy(board, drawn):
   assert areas[1] / areas[2] == pytest.approx(2)
 
 
+def test_of_many_rows_the_best_are_drawn_and_the_others_counted(board, drawn):
+  found = board([make(right=right, steps=right) for right in range(50, 150)])
+  lines, points = (drawn(draw, found) for draw in (
+      figures._accuracy, figures._speed))
+  best = [f'transformer (train.steps={n})' for n in range(149, 69, -1)]
+  assert [t.get_text() for t in lines.get_yticklabels()][1:] == best
+  assert sorted(points.collections[0].get_offsets()[:, 1]) == pytest.approx(
+      [n / 2 for n in range(70, 150)])
+  for ax in (lines, points):
+    assert ax.get_title().endswith('; 80 of 100 rows')
+
+
 def test_three_rows_of_one_device_are_compared(board):
   assert list(figures.names(board(THREE))) == [
       'text_mini_accuracy.svg', 'text_mini_speed.svg']

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from lra.report import statistics
 from lra.report.statistics import Sample
@@ -105,3 +106,31 @@ def test_letters_begin_with_the_first_row():
   many = statistics.letters(
       30, set(itertools.combinations(range(30), 2)))
   assert many[25:28] == ['z', 'aa', 'ab']
+
+
+@pytest.mark.filterwarnings('ignore:Precision loss')
+def test_all_pairs_at_once_are_the_pairs_one_by_one():
+  """Against SciPy, a pair at a time: each kind of sample beside each other."""
+  rng = np.random.default_rng(0)
+  samples = []
+  for seeds, examples, kept, spread in itertools.product(
+      (1, 2, 3, 5), (200, 300), (False, True), (0.0, 0.02)):
+    correct = rng.random(examples) < rng.uniform(0.4, 0.6)
+    accuracies = (correct.mean(), *(
+        correct.mean() + spread * rng.normal(size=seeds - 1)))
+    samples.append(Sample(accuracies, examples, correct if kept else None))
+  got = statistics.p_values(samples)
+  for (i, a), (j, b) in itertools.combinations(enumerate(samples), 2):
+    if min(len(a.accuracies), len(b.accuracies)) >= 3 and len(
+        {*a.accuracies}) + len({*b.accuracies}) > 2:
+      want = stats.ttest_ind(a.accuracies, b.accuracies, equal_var=False).pvalue
+    elif a.correct is not None and b.correct is not None and (
+        a.examples == b.examples):
+      only = (a.correct & ~b.correct).sum(), (b.correct & ~a.correct).sum()
+      want = stats.binomtest(only[0], sum(only)).pvalue
+    else:
+      want = stats.fisher_exact([
+          [n, s.examples - n] for s in (a, b)
+          for n in [round(s.accuracies[0] * s.examples)]]).pvalue
+    assert got[i, j] == pytest.approx(want, rel=1e-6), (a, b)
+    assert got[j, i] == got[i, j] and got[i, i] == 1
