@@ -7,13 +7,9 @@ Ctrl-C.
 """
 
 import pathlib
-import sys
 
-from absl import flags
-
-from lra import command, launch, options, place, signals
+from lra import command, launch, options
 from lra.errors import UserError
-from lra.training import writers
 
 
 def run() -> None:
@@ -52,7 +48,8 @@ def main(*words: str) -> int:
     print(f'wrote {options.CURVES.value}')
     return 0
   if options.SWEEP.value:
-    return run_sweep()
+    from lra import launch_sweep
+    return launch_sweep.run()
   if options.EVALUATE.value or options.PREDICT.value or options.COMPARE.value:
     from lra import inspection
     print(_asked(inspection, [pathlib.Path(word) for word in words]))
@@ -73,34 +70,6 @@ def _asked(inspection, paths):
   if options.COMPARE.value:
     return inspection.compare(*paths)
   return inspection.predict(pathlib.Path(options.PREDICT.value), *paths)
-
-
-def run_sweep() -> int:
-  """Runs or describes --sweep; 0 once every run of it is finished."""
-  from lra import progress, sweep
-  writers.check(options.LOG.value)
-  entries = sweep.read(place.found(options.SWEEP.value))
-  if options.SHARD.value:
-    entries = sweep.shard(entries, options.SHARD.value)
-  if options.STATUS.value:
-    progress.show(entries, sys.stdout)
-    return 0
-  extra = tuple(
-      flags.FLAGS[name].serialize() for name in (
-          'record', 'replace', 'results_dir', 'page', 'compile_cache', 'log',
-          'at_once')
-      if flags.FLAGS[name].value not in (None, []))
-  done = sweep.run(entries, extra=extra, max_minutes=options.MAX_MINUTES.value,
-                   recorded=_recorded)
-  print(progress.table([progress.of(entry) for entry in entries]))
-  return 0 if done else signals.STOPPED
-
-
-def _recorded(result):
-  """Whether nothing is left to publish of a finished run."""
-  from lra.report import publish
-  return not launch.to_record(result.changes) or publish.done(
-      result, launch.place(), replace=options.REPLACE.value)
 
 
 def listing() -> str:

@@ -37,6 +37,22 @@ SWEEP = flags.DEFINE_string(
 SHARD = flags.DEFINE_string(
     'shard', None, 'With --sweep: only a part of its runs, such as 2/5 for the '
     'second of five machines.')
+EXECUTOR = flags.DEFINE_enum(
+    'executor', None, ('slurm', 'local'), 'With --sweep: make it in jobs, of '
+    'Slurm or of this machine.')
+JOBS = flags.DEFINE_integer(
+    'jobs', None, 'With --executor: how many jobs at the same time; by default '
+    'one for each config with Slurm, and two on this machine.', lower_bound=1)
+PARTITION = flags.DEFINE_string(
+    'partition', None, 'With --executor=slurm: where its jobs run.')
+HOURS = flags.DEFINE_float(
+    'hours', 4.0, 'With --executor=slurm: of each job, before it is queued '
+    'again and goes on.', lower_bound=0.1, upper_bound=10_000)
+GPUS = flags.DEFINE_integer(
+    'gpus', 0, 'With --executor: GPUs of each job.', lower_bound=0)
+CPUS = flags.DEFINE_integer(
+    'cpus', None, 'With --executor: processor cores of each job.',
+    lower_bound=1)
 SEEDS = flags.DEFINE_string(
     'seeds', None, 'Seeds to train, in one process: 0-4 or 0,3.')
 AT_ONCE = flags.DEFINE_integer(
@@ -68,7 +84,9 @@ flags.register_validator(
     'it must be a finite number of at least 0')
 for _flag, _needed in (('status', 'sweep'), ('shard', 'sweep'),
                        ('seeds', command.CONFIG.name),
-                       ('html', 'leaderboard')):
+                       ('html', 'leaderboard'), ('executor', 'sweep'),
+                       ('jobs', 'executor'), ('partition', 'executor'),
+                       ('gpus', 'executor'), ('cpus', 'executor')):
   flags.register_multi_flags_validator(
       [_flag, _needed], lambda values, flag=_flag, needed=_needed: (
           values[needed] or not values[flag]),
@@ -84,5 +102,8 @@ for _flag in ('sweep', 'seeds'):
   flags.register_multi_flags_validator(
       ['profile', _flag], lambda values: None in values.values(),
       f'--profile is of one run, not of --{_flag}')
+flags.register_multi_flags_validator(
+    ['executor', 'shard'], lambda values: None in values.values(),
+    '--executor makes the parts itself: leave out --shard')
 flags.register_validator(
     'html', lambda folder: folder != '', 'it must name a folder')

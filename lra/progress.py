@@ -1,6 +1,7 @@
 """Where the runs of a sweep stand: `run_lra.py --sweep=FILE --status`."""
 
 import dataclasses
+import math
 import os
 import shutil
 import time
@@ -127,6 +128,34 @@ def _time(seconds):
           f'{minute}:{second:02}')
 
 
+class Live:
+  """The table on a terminal, drawn again over itself.
+
+  Args:
+    entries: the runs.
+    out: where; nothing is drawn where that is no terminal.
+  """
+
+  def __init__(self, entries: Sequence[Entry], out: TextIO):
+    self._entries, self._out = entries, out
+    self._lines, self._drawn = 0, -math.inf
+
+  def draw(self) -> bool:
+    """Draws it if it is time to; returns whether all are finished."""
+    if not self._out.isatty() or (
+        time.monotonic() - self._drawn < EVERY_SECONDS):
+      return False
+    standings = [of(entry) for entry in self._entries]
+    width, height = shutil.get_terminal_size()
+    lines = [line[:width - 1] for line in table(
+        standings, max(height - 4, 1)).split('\n')]
+    # Up to the last table's first line, and nothing left below.
+    up = f'\x1b[{self._lines}A\x1b[J' if self._lines else ''
+    print(up + '\n'.join(lines), file=self._out, flush=True)
+    self._lines, self._drawn = len(lines), time.monotonic()
+    return all(s.finished for s in standings)
+
+
 def show(entries: Sequence[Entry], out: TextIO) -> None:
   """Prints the table; on a terminal again and again until all are finished.
 
@@ -135,16 +164,6 @@ def show(entries: Sequence[Entry], out: TextIO) -> None:
   if not out.isatty():
     print(table([of(entry) for entry in entries]), file=out)
     return
-  back = 0
-  while True:
-    standings = [of(entry) for entry in entries]
-    width, height = shutil.get_terminal_size()
-    lines = [line[:width - 1] for line in table(
-        standings, max(height - 4, 1)).split('\n')]
-    # Up to the last table's first line, and nothing left below.
-    up = f'\x1b[{back}A\x1b[J' if back else ''
-    print(up + '\n'.join(lines), file=out, flush=True)
-    back = len(lines)
-    if all(s.finished for s in standings):
-      return
+  live = Live(entries, out)
+  while not live.draw():
     time.sleep(EVERY_SECONDS)

@@ -246,3 +246,18 @@ def _terminal_answers():
   except OSError:
     return False
   return True
+
+
+@contextlib.contextmanager
+def unblocked():
+  """Context whose new processes hear signals as other programs do.
+
+  A signal that comes meanwhile ends this process at once.
+  """
+  handler = signal.signal(signal.SIGINT, signal.SIG_DFL)
+  mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+  try:
+    yield
+  finally:
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    signal.signal(signal.SIGINT, handler)

@@ -148,10 +148,10 @@ def shard(entries: list[Entry], part: str) -> list[Entry]:
   if not 1 <= i <= n:
     raise UserError(f'--shard={part} is not possible: write 1/3, 2/3 and 3/3 '
                     'on three machines.')
-  return [entry for group in _by_config(entries)[i - 1::n] for entry in group]
+  return [entry for group in by_config(entries)[i - 1::n] for entry in group]
 
 
-def _by_config(entries):
+def by_config(entries: list[Entry]) -> list[list[Entry]]:
   """Entries that differ in their seed only, together, in order."""
   return [list(group) for _, group in itertools.groupby(
       entries, lambda entry: entry.config_flags)]
@@ -160,21 +160,20 @@ def _by_config(entries):
 def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
         max_minutes: float | None = None,
         recorded: Callable[[Result], bool] = lambda result: True) -> bool:
-  """Runs what is not finished; returns whether all of it is then.
+  """Runs what is left to do; returns whether nothing is left then.
 
   Args:
     entries: the runs.
     extra: flags for each of them.
     max_minutes: stop, with a checkpoint, after so long.
-    recorded: whether a finished run is on the leaderboard if it should be; a
-      run that was killed before that is called again, to record it.
+    recorded: see `left`.
   """
   deadline = (None if max_minutes is None
               else time.monotonic() + 60 * max_minutes)
   with signals.later('once the run under way has stopped'):
-    for group in _by_config(entries):
-      left = [e for e in group if not _finished(e, recorded)]
-      if not left:
+    for group in by_config(entries):
+      to_do = left(group, recorded)
+      if not to_do:
         continue
       seconds = math.inf if deadline is None else deadline - time.monotonic()
       if signals.reason() or seconds <= 0:
@@ -182,23 +181,31 @@ def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
       limit = () if deadline is None else (
           f'--max_minutes={seconds / 60:.4f}',)
       ready = sum(e.status() in result_lib.FINISHED for e in entries)
-      seeds = ','.join(e.seed for e in left)
+      seeds = ','.join(e.seed for e in to_do)
       print(f'[{ready} of {len(entries)} runs are finished] '
-            f'{_title(left[0].config_flags)} seeds={seeds}', flush=True)
-      code = _call(*left[0].config_flags, f'--seeds={seeds}', *extra, *limit)
+            f'{_title(to_do[0].config_flags)} seeds={seeds}', flush=True)
+      code = _call(*to_do[0].config_flags, f'--seeds={seeds}', *extra, *limit)
       if code == signals.STOPPED and not limit:
         break  # a signal to the run, not this sweep's own time limit
-    return all(_finished(e, recorded) for e in entries)
+    return not left(entries, recorded)
 
 
 def _title(flags_of_run):
   return ' '.join(f.removeprefix('--config').lstrip('=.') for f in flags_of_run)
 
 
-def _finished(entry, recorded):
-  """Whether a run is; of a damaged result the run itself says so."""
-  result, _ = entry.result()
-  return result is not None and result.finished and recorded(result)
+def left(entries: list[Entry], recorded: Callable[[Result], bool]
+         ) -> list[Entry]:
+  """The runs with something left to do.
+
+  Args:
+    entries: runs; of a damaged result the run itself says that it is.
+    recorded: whether a finished run is on the leaderboard if it should be; a
+      run that was killed before that is called again, to record it.
+  """
+  results = ((entry, entry.result()[0]) for entry in entries)
+  return [entry for entry, result in results if not (
+      result is not None and result.finished and recorded(result))]
 
 
 def _call(*arguments) -> int:

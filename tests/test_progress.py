@@ -99,6 +99,7 @@ def test_a_terminal_sees_it_until_all_are_finished(entries, monkeypatch):
     (entries['begun'].folder / 'result.json').write_text(RECORD.read_text())
 
   monkeypatch.setattr(progress.time, 'sleep', sleep)
+  monkeypatch.setattr(progress, 'EVERY_SECONDS', 0)
   progress.show(chosen, out)
   first, second = out.getvalue().split('\x1b[4A\x1b[J')
   assert first.endswith('1 of 2 runs are finished.\n')

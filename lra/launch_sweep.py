@@ -1,0 +1,79 @@
+"""What --sweep asks for: its runs, in this process or in jobs, and a table."""
+
+import pathlib
+import sys
+
+from absl import flags
+
+from lra import launch, options, place, progress, signals, sweep
+from lra.training import writers
+
+# Of this command, and of those that make its parts.
+_PASSED_ON = ('record', 'replace', 'results_dir', 'page', 'compile_cache',
+              'log', 'at_once')
+
+
+def run() -> int:
+  """Runs or describes --sweep; 0 once every run of it is finished.
+
+  Of jobs of Slurm 0 once they are queued.
+
+  Raises:
+    UserError: there is no such sweep, or no such job.
+  """
+  writers.check(options.LOG.value)
+  entries = sweep.read(place.found(options.SWEEP.value))
+  if options.SHARD.value:
+    entries = sweep.shard(entries, options.SHARD.value)
+  if options.STATUS.value:
+    progress.show(entries, sys.stdout)
+    return 0
+  extra = tuple(flags.FLAGS[name].serialize() for name in _PASSED_ON
+                if flags.FLAGS[name].value not in (None, []))
+  if options.EXECUTOR.value:
+    waited = _submit(entries, extra)
+    if not waited:
+      return 0
+  else:
+    sweep.run(entries, extra=extra, max_minutes=options.MAX_MINUTES.value,
+              recorded=_recorded)
+  print(progress.table([progress.of(entry) for entry in entries]))
+  return signals.STOPPED if sweep.left(entries, _recorded) else 0
+
+
+def _submit(entries, extra):
+  """Makes jobs of what is left; returns whether they have ended by now."""
+  from lra import cluster
+  executor, jobs = options.EXECUTOR.value, options.JOBS.value
+  cluster.check(executor)
+  configs = len(sweep.by_config(entries))
+  local = executor == 'local'
+  parts = min(jobs or 2, configs) if local else configs
+  shards = [f'{i}/{parts}' for i in range(1, parts + 1)]
+  shards = [shard for shard in shards
+            if sweep.left(sweep.shard(entries, shard), _recorded)]
+  if not shards:
+    return True
+  name = options.SWEEP.value
+  folder = pathlib.Path('runs', 'jobs', pathlib.Path(name).stem)
+  limit = options.MAX_MINUTES.value
+  if limit is not None:
+    extra = (*extra, f'--max_minutes={limit}')
+  made = cluster.submit(
+      executor, folder, [
+          (f'--sweep={name}', f'--shard={shard}', *extra) for shard in shards],
+      at_once=jobs or parts, cpus=options.CPUS.value, gpus=options.GPUS.value,
+      partition=options.PARTITION.value,
+      hours=cluster.LONGEST_HOURS if local else options.HOURS.value)
+  print(f'{len(made)} jobs: {" ".join(job.job_id for job in made)}; their logs '
+        f'are in {folder}. --status shows where the runs stand.', flush=True)
+  if local:
+    cluster.wait(made, progress.Live(entries, sys.stdout).draw)
+  return local
+
+
+def _recorded(result):
+  """Whether nothing is left to publish of a finished run."""
+  from lra.report import publish
+  return not launch.to_record(result.changes) or publish.done(
+      result, launch.place(), replace=options.REPLACE.value)

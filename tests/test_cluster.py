@@ -1,0 +1,173 @@
+"""Sweeps as jobs: of this machine, and of a real Slurm where there is one."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import slurm
+import tiny
+
+from lra import cluster, files
+from lra.errors import UserError
+
+ROOT = pathlib.Path(__file__).parent.parent
+MODELS = ('simpletron', 'linear_transformer', 'local')
+pytest.importorskip('submitit', reason='submitit is not installed')
+
+
+def _flags(**changes):
+  return tiny.words(**{
+      'train.steps': 1000, 'train.eval_every': 250, 'train.log_every': 50,
+      'train.eval_batch_size': 100, 'train.checkpoint_minutes': 0.02,
+      **changes})
+
+
+def _sweep(folder, data_dir, *flags, **environment):
+  """The command, in a folder with a sweep of six runs."""
+  folder.mkdir(exist_ok=True)
+  if not (folder / 'configs').exists():
+    (folder / 'configs').symlink_to(ROOT / 'configs')
+  (folder / 'sweep.txt').write_text(''.join(
+      f'configs/{model}.py:listops_mini seeds=0-1 {_flags()}\n'
+      for model in MODELS))
+  return subprocess.Popen(
+      [sys.executable, str(ROOT / 'run_lra.py'), '--sweep=sweep.txt',
+       '--norecord', '--compile_cache=xla', *flags], cwd=folder, text=True,
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={
+          **os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT),
+          'TFDS_DATA_DIR': str(data_dir), **environment})
+
+
+def _end(process):
+  out, errors = process.communicate(timeout=300)
+  assert 'Traceback' not in errors, errors
+  return process.returncode, out, errors
+
+
+def _results(folder):
+  """Runs -> what they have come to; of a sweep of six."""
+  return {path.parent.relative_to(folder): (result['status'], result['test'])
+          for path in folder.glob('runs/*/*/*/result.json')
+          for result in [files.read_json(path)]}
+
+
+@pytest.fixture(scope='module')
+def whole(mini_data, tmp_path_factory):
+  """The results of the sweep in one process."""
+  folder = tmp_path_factory.mktemp('whole')
+  code, out, errors = _end(_sweep(folder, mini_data))
+  assert code == 0, errors
+  results = _results(folder)
+  assert len(results) == 6 and {s for s, _ in results.values()} == {'ok'}
+  return results
+
+
+@pytest.mark.full
+def test_jobs_here_are_stopped_and_go_on(mini_data, tmp_path, whole):
+  flags = '--executor=local', '--jobs=2', '--cpus=1'
+  process = _sweep(tmp_path, mini_data, *flags)
+  while len(list(tmp_path.glob('runs/listops_mini/*/*/metrics.jsonl'))) < 3:
+    assert process.poll() is None, process.communicate()
+    time.sleep(0.05)
+  process.send_signal(signal.SIGTERM)
+  code, out, errors = _end(process)
+  assert code == 75 and out.startswith('2 jobs: '), (out, errors)
+  assert 'the same command goes on' in errors
+  assert 'stopped' in {status for status, _ in _results(tmp_path).values()}
+  code, out, errors = _end(_sweep(tmp_path, mini_data, *flags))
+  assert code == 0 and out.endswith('6 of 6 runs are finished.\n'), errors
+  # Of one core of the machine: sums in another order.
+  assert _results(tmp_path).keys() == whole.keys()
+  code, out, _ = _end(_sweep(tmp_path, mini_data, *flags))
+  assert code == 0 and 'jobs: ' not in out
+
+
+@pytest.fixture
+def cluster_here(tmp_path_factory):
+  why = slurm.missing()
+  if why:
+    pytest.skip(why)
+  made = slurm.Slurm(tmp_path_factory.mktemp('slurm'))
+  yield made
+  made.close()
+
+
+def _wait(found):
+  deadline = time.monotonic() + 240
+  while not found():
+    assert time.monotonic() < deadline
+    time.sleep(0.1)
+
+
+@pytest.mark.full
+def test_jobs_of_slurm_are_disturbed_and_end_the_same(
+    mini_data, tmp_path, whole, cluster_here):
+  """One is preempted, one queued again, one cancelled and submitted again."""
+  def submit():
+    code, out, errors = _end(_sweep(
+        tmp_path, mini_data, '--executor=slurm', '--hours=1',
+        '--partition=main', **cluster_here.environment))
+    assert code == 0, errors
+    return out.split(';')[0].split()[2:]
+
+  def logged(model):
+    return list(tmp_path.glob(f'runs/listops_mini/{model}/*/metrics.jsonl'))
+
+  jobs = submit()
+  assert len(jobs) == 3
+  for job, model, disturb in zip(jobs, MODELS, (
+      ('scancel', '--signal=USR2'), ('scontrol', 'requeue'), ('scancel',)),
+      strict=True):
+    _wait(lambda model=model: len(logged(model)) == 2)
+    cluster_here.ask(*disturb, job)
+  # Slurm lets what is queued again wait for two minutes; not here.
+  def ended():
+    for job in cluster_here.jobs():
+      cluster_here.ask('scontrol', 'update', f'JobId={job}', 'StartTime=now')
+    return not cluster_here.jobs()
+
+  _wait(ended)
+  results = _results(tmp_path)
+  by_model = {model: {status for run, (status, _) in results.items()
+                      if run.parts[2] == model} for model in MODELS}
+  assert by_model == {MODELS[0]: {'ok'}, MODELS[1]: {'ok'},
+                      MODELS[2]: {'stopped'}}
+  assert len(submit()) == 1  # what is left
+  _wait(ended)
+  assert _results(tmp_path) == whole
+
+
+def test_without_slurm_is_one_sentence(monkeypatch):
+  monkeypatch.setenv('PATH', '')
+  with pytest.raises(UserError, match='srun.*--executor=local'):
+    cluster.check('slurm')
+  cluster.check('local')
+
+
+def test_without_submitit_is_one_sentence(monkeypatch):
+  monkeypatch.setattr(cluster.importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(UserError, match=r"pip install 'lra\[slurm\]'"):
+    cluster.check('local')
+
+
+@pytest.mark.parametrize(('visible', 'gpus', 'want'), [
+    (None, 0, [None] * 3), ('3,5', 0, ['3,5'] * 3), ('3,5', 1, ['3', '5', '3']),
+    (None, 2, ['0,1', '2,3', '4,5'])])
+def test_jobs_here_have_gpus_of_their_own(monkeypatch, visible, gpus, want):
+  monkeypatch.delenv('CUDA_VISIBLE_DEVICES', raising=False)
+  if visible:
+    monkeypatch.setenv('CUDA_VISIBLE_DEVICES', visible)
+  assert [cluster._here(index, None, gpus)['environment'][
+      'CUDA_VISIBLE_DEVICES'] for index in range(3)] == want
+
+
+def test_jobs_here_have_cores_of_their_own(monkeypatch):
+  monkeypatch.setattr(
+      cluster.os, 'sched_getaffinity', lambda pid: {4, 5, 6}, raising=False)
+  assert [cluster._here(index, 2, 0)['cores'] for index in range(3)] == [
+      [4, 5], [4, 6], [5, 6]]
+  assert cluster._here(0, None, 0)['cores'] == ()
