@@ -2,6 +2,8 @@
 
 python run_lra.py --config=configs/duo.py:listops_mini
 
+Reaches 52.4 % (floor 22.3 %).
+
 4 sinks and the window of `configs/attention_sink.py`. The authors' script, for
 large language models, has 128 sinks and the last 256 tokens.
 """

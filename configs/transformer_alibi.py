@@ -2,6 +2,8 @@
 
 python run_lra.py --config=configs/transformer_alibi.py:listops_mini
 
+Reaches 55.1 % (floor 22.3 %).
+
 It has no settings of its own.
 """
 

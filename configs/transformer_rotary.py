@@ -2,6 +2,8 @@
 
 python run_lra.py --config=configs/transformer_rotary.py:listops_mini
 
+Reaches 55.0 % (floor 22.3 %).
+
 All else is as in configs/transformer.py.
 """
 
