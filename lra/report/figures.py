@@ -237,7 +237,7 @@ def _speed(board):
   ax.set_ylabel('test accuracy, %')
   ax.set_title(f'{board.task.title}, {points[0][0].table.title}: accuracy, '
                f'speed and peak memory (area){_left_out(rows)}')
-  fig.legend(loc='outside lower center', ncols=8)
+  fig.legend(loc='outside lower center', ncols=5)
   labels.place(
       ax, [(speed, 100 * row.mean) for row, speed, _ in points],
       [_label(row) for row, _, _ in points],
