@@ -56,8 +56,9 @@ _MINI = dict(
 
 _MINI['image_mini'] = dict(
     dtype='float32',
-    train=dict(steps=4000, warmup_steps=200, learning_rate=0.03,
-               eval_every=500, microbatch_size=16, eval_batch_size=32),
+    train=dict(steps=2000, warmup_steps=200, learning_rate=0.004,
+               eval_every=500, microbatch_size=8, eval_batch_size=16),
+    optim=dict(schedule='cosine'),
     encoder=dict(num_layers=2, width=32, mlp_width=64, dropout=0.0,
                  pooling='mean'),
     model=dict(num_heads=2))
@@ -65,7 +66,7 @@ _MINI['image_mini'] = dict(
 _MINI['pathfinder_mini'] = dict(
     dtype='float32', mask_black=True,
     train=dict(steps=4000, warmup_steps=200, learning_rate=0.03,
-               eval_every=500, microbatch_size=32, eval_batch_size=32),
+               eval_every=500, microbatch_size=8, eval_batch_size=16),
     encoder=dict(num_layers=2, width=32, mlp_width=64, dropout=0.0,
                  pooling='mean', positions='sinusoidal'),
     model=dict(num_heads=2))
