@@ -2,6 +2,8 @@
 
 python run_lra.py --config=configs/linformer.py:listops_mini
 
+Reaches 50.9 % (floor 22.3 %).
+
 M = 256 landmarks as in the paper. One matrix serves keys and values of all
 heads, as in the Long Range Arena release. The mini tasks have that release's
 default of M = 16: there 256 would be more landmarks than tokens, or parameters

@@ -2,6 +2,8 @@
 
 python run_lra.py --config=configs/performer.py:listops_mini
 
+Reaches 41.1 % (floor 22.3 %).
+
 M = 256 orthogonal positive features, drawn anew for each training step: the
 defaults of the authors' code. On the mini tasks there are no more features than
 tokens. The Long Range Arena release has such features on ListOps alone, 2 of
