@@ -64,6 +64,13 @@ def to_record(changes: dict | None) -> bool:
   return options.REPLACE.value or not changes
 
 
+def is_recorded(result: result_lib.Result) -> bool:
+  """Whether nothing is left to publish of a finished run."""
+  from lra.report import publish
+  return not to_record(result.changes) or publish.done(
+      result, place(), replace=options.REPLACE.value)
+
+
 def _runs(config):
   """The (config, folder) of each seed that is asked for."""
   if options.SEEDS.value is None:

@@ -36,9 +36,9 @@ def run() -> int:
       return 0
   else:
     sweep.run(entries, extra=extra, max_minutes=options.MAX_MINUTES.value,
-              recorded=_recorded)
+              recorded=launch.is_recorded)
   print(progress.table([progress.of(entry) for entry in entries]))
-  return signals.STOPPED if sweep.left(entries, _recorded) else 0
+  return signals.STOPPED if sweep.left(entries, launch.is_recorded) else 0
 
 
 def _submit(entries, extra):
@@ -51,7 +51,7 @@ def _submit(entries, extra):
   parts = min(jobs or 2, configs) if local else configs
   shards = [f'{i}/{parts}' for i in range(1, parts + 1)]
   shards = [shard for shard in shards
-            if sweep.left(sweep.shard(entries, shard), _recorded)]
+            if sweep.left(sweep.shard(entries, shard), launch.is_recorded)]
   if not shards:
     return True
   name = options.SWEEP.value
@@ -70,10 +70,3 @@ def _submit(entries, extra):
   if local:
     cluster.wait(made, progress.Live(entries, sys.stdout).draw)
   return local
-
-
-def _recorded(result):
-  """Whether nothing is left to publish of a finished run."""
-  from lra.report import publish
-  return not launch.to_record(result.changes) or publish.done(
-      result, launch.place(), replace=options.REPLACE.value)
