@@ -20,7 +20,6 @@ from lra import signals
 from lra.errors import UserError
 from lra.terminal import say
 
-EXECUTORS = ('slurm', 'local')
 LONGEST_HOURS = 10_000
 # A job that is queued again this often has been running for years.
 _TIMES = 10_000
@@ -101,7 +100,7 @@ def submit(executor: str, folder: pathlib.Path,
   """Submits a job for each part.
 
   Args:
-    executor: one of `EXECUTORS`; see `check`.
+    executor: 'slurm' or 'local'; see `check`.
     folder: where jobs keep their logs; every node must see it.
     parts: arguments of run_lra.py for each job.
     at_once: how many jobs of an array run at the same time.

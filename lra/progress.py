@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
+import tqdm
+
 from lra import files
 from lra.errors import UserError
 from lra.report import curves
@@ -51,17 +53,19 @@ class Standing:
 
 def of(entry: Entry) -> Standing:
   """How far the run of a sweep's entry is, by the files of its directory."""
-  title, status = entry.title, entry.status()
+  title = entry.title
   result, problem = entry.result()
-  if result is not None and result.finished:
+  if problem:
+    return Standing(title, 'damaged', problem=problem)
+  if result is None and not (entry.folder / 'config.json').exists():
+    return Standing(title, 'new')
+  try:
+    if result is None or not result.finished:
+      return _under_way(entry, title, result.status if result else 'started')
     return Standing(
-        title, status, result.steps, result.config['train']['steps'],
+        title, result.status, result.steps, result.config['train']['steps'],
         *(getattr(scores, 'accuracy', None)
           for scores in (result.val, result.test)))
-  if problem or status == 'new':
-    return Standing(title, status, problem=problem)
-  try:
-    return _under_way(entry, title, status)
   except (UserError, KeyError, TypeError) as error:
     return Standing(title, 'damaged', problem=str(error))
 
@@ -119,13 +123,7 @@ def _cells(s):
 
 
 def _time(seconds):
-  """Hours, minutes and seconds, as 1:02:03 or 2:03."""
-  if seconds is None:
-    return NONE
-  minutes, second = divmod(round(seconds), 60)
-  hours, minute = divmod(minutes, 60)
-  return (f'{hours:,}:{minute:02}:{second:02}' if hours else
-          f'{minute}:{second:02}')
+  return NONE if seconds is None else tqdm.tqdm.format_interval(seconds)
 
 
 class Live:

@@ -74,7 +74,7 @@ def test_the_table(entries):
   assert [line.split()[0] for line in lines[1:-1]] == [
       'new', 'started', 'started', 'damaged', 'ok', 'damaged']
   assert lines[3].split()[1:] == [
-      '100', 'of', '500', '40.00', '–', '2:40', *lines[3].split()[7:]]
+      '100', 'of', '500', '40.00', '–', '02:40', *lines[3].split()[7:]]
   assert lines[3].endswith('ago  running seed=0')
   assert lines[-1] == '1 of 6 runs are finished.'
 

@@ -96,7 +96,7 @@ def test_what_was_ended_goes_on_to_the_same_end(
   assert _scores(tmp_path) == _scores(whole)
 
 
-def test_a_second_ctrl_c_ends_all_at_once(mini_data, tmp_path):
+def test_ctrl_c_twice_is_an_end_without_a_traceback(mini_data, tmp_path):
   process = _start(tmp_path, mini_data)
   _wait_for_two(tmp_path, process, 3)
   process.send_signal(signal.SIGINT)
