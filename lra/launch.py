@@ -6,7 +6,7 @@ import pathlib
 from absl import flags
 from ml_collections import config_flags
 
-from lra import identity, options, signals
+from lra import distributed, identity, options, signals
 from lra.errors import UserError
 from lra.report import result as result_lib
 from lra.terminal import say
@@ -38,11 +38,13 @@ def train(config) -> int:
   changes = protocol.changes(config.to_dict(), made_by)
   recorded = to_record(changes)
   if recorded:
-    publish.check(place())
+    distributed.told(lambda: publish.check(place()))
   provenance.begin(provenance.Command(protocol.file_of(made_by), changes))
   codes, finished, errors = [], [], []
   for (_, folder), result in _trained(_runs(config), how, errors):
     codes.append(EXIT['stopped' if result is None else result.status])
+    if not distributed.leads():
+      continue
     if result is None:
       print(f'not begun: {folder}')
       continue
@@ -51,7 +53,8 @@ def train(config) -> int:
       finished.append(result)
       with _kept(errors, folder):
         _record(result, changes, recorded)
-  print(over_seeds(finished), end='')
+  if distributed.leads():
+    print(over_seeds(finished), end='')
   if errors:
     raise errors[0]
   return max(codes, key=lambda code: (code == EXIT['stopped'], code))
@@ -105,7 +108,9 @@ def _trained(runs, how, errors):
   left, done = [], []
   for config, folder in runs:
     with _kept(errors, folder):
-      result = result_lib.read_if_there(folder / 'result.json')
+      result = distributed.in_turn(
+          lambda folder=folder: result_lib.read_if_there(
+              folder / 'result.json'))
       if result is None or not result.finished:
         left.append((config, folder))
       else:
@@ -123,7 +128,8 @@ def _trained(runs, how, errors):
   if len(runs) == 1:
     yield left[0], train_lib.train(*left[0], **how)
   else:
-    at_once = options.AT_ONCE.value or together.how_many(left[0][0])
+    at_once = 1 if distributed.several() else (
+        options.AT_ONCE.value or together.how_many(left[0][0]))
     yield from together.train_together(left, at_once=at_once, **how)
 
 

@@ -54,6 +54,10 @@ def main(*words: str) -> int:
     from lra import inspection
     print(_asked(inspection, [pathlib.Path(word) for word in words]))
     return 0
+  if options.DISTRIBUTED.value:
+    from lra import distributed
+    distributed.begin(options.COORDINATOR.value, options.NUM_PROCESSES.value,
+                      options.PROCESS_ID.value)
   chosen = command.config()
   if chosen is None:
     raise UserError(

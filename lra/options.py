@@ -37,6 +37,18 @@ SWEEP = flags.DEFINE_string(
 SHARD = flags.DEFINE_string(
     'shard', None, 'With --sweep: only a part of its runs, such as 2/5 for the '
     'second of five machines.')
+DISTRIBUTED = flags.DEFINE_boolean(
+    'distributed', False, 'This is one of several processes of a run. Under '
+    'Slurm, Open MPI, GKE and on TPU pods they find each other.')
+COORDINATOR = flags.DEFINE_string(
+    'coordinator', None, 'With --distributed, elsewhere: HOST:PORT of the '
+    'first process.')
+NUM_PROCESSES = flags.DEFINE_integer(
+    'num_processes', None, 'With --coordinator: how many processes there are.',
+    lower_bound=1)
+PROCESS_ID = flags.DEFINE_integer(
+    'process_id', None, 'With --coordinator: which one this is, from 0.',
+    lower_bound=0)
 EXECUTOR = flags.DEFINE_enum(
     'executor', None, ('slurm', 'local'), 'With --sweep: make it in jobs, of '
     'Slurm or of this machine.')
@@ -86,7 +98,10 @@ for _flag, _needed in (('status', 'sweep'), ('shard', 'sweep'),
                        ('seeds', command.CONFIG.name),
                        ('html', 'leaderboard'), ('executor', 'sweep'),
                        ('jobs', 'executor'), ('partition', 'executor'),
-                       ('gpus', 'executor'), ('cpus', 'executor')):
+                       ('gpus', 'executor'), ('cpus', 'executor'),
+                       ('coordinator', 'distributed'),
+                       ('num_processes', 'coordinator'),
+                       ('coordinator', 'num_processes')):
   flags.register_multi_flags_validator(
       [_flag, _needed], lambda values, flag=_flag, needed=_needed: (
           values[needed] or not values[flag]),
@@ -102,6 +117,10 @@ for _flag in ('sweep', 'seeds'):
   flags.register_multi_flags_validator(
       ['profile', _flag], lambda values: None in values.values(),
       f'--profile is of one run, not of --{_flag}')
+for _flag in ('sweep', 'at_once'):
+  flags.register_multi_flags_validator(
+      ['distributed', _flag], lambda values: not all(values.values()),
+      f'--distributed is of one run at a time: leave out --{_flag}')
 flags.register_multi_flags_validator(
     ['executor', 'shard'], lambda values: None in values.values(),
     '--executor makes the parts itself: leave out --shard')

@@ -11,9 +11,19 @@ import tqdm
 from lra import signals
 
 
+_quiet = False
+
+
+def be_quiet() -> None:
+  """This process says nothing and shows no bar: another one does."""
+  global _quiet
+  _quiet = True
+
+
 def say(message: str) -> None:
   """One line that does not tear the bar."""
-  tqdm.tqdm.write(message, file=sys.stderr)
+  if not _quiet:
+    tqdm.tqdm.write(message, file=sys.stderr)
 
 
 def bar(*, total: int, done: int = 0, what: str, unit: str = 'step'):
@@ -26,7 +36,7 @@ def bar(*, total: int, done: int = 0, what: str, unit: str = 'step'):
       total=total, initial=done, desc=what, unit=unit, file=sys.stderr,
       leave=unit == 'step', mininterval=30 if quiet else 0.2,
       delay=30 if quiet and unit != 'step' else 0, dynamic_ncols=not quiet,
-      position=0 if quiet else None)
+      position=0 if quiet else None, disable=_quiet)
 
 
 class StopRequest:
@@ -68,7 +78,7 @@ class StopRequest:
         'time limit' if late else '')
     return self._reason
 
-  def checkpoint(self) -> bool:
-    """Whether a checkpoint is asked for since the last call."""
+  def checkpoint(self, due: bool = False) -> bool:
+    """Whether a checkpoint is `due`, or asked for since the last call."""
     seen, self._hang_ups = self._hang_ups, signals.hang_ups()
-    return self._hang_ups > seen
+    return due or self._hang_ups > seen

@@ -9,7 +9,8 @@ ROOT = pathlib.Path(__file__).parent.parent
 OURS = ('lra', 'configs', 'kernels', 'data_prep')
 # What every room of lra may use: no room, no jax at import.
 GROUND = ('lra.tasks', 'lra.fields', 'lra.identity', 'lra.errors', 'lra.files',
-          'lra.terminal', 'lra.machine', 'lra.signals', 'lra.bits', 'lra.place')
+          'lra.terminal', 'lra.machine', 'lra.signals', 'lra.bits', 'lra.place',
+          'lra.distributed')
 _PREP = ('lra.tasks', 'lra.errors', 'lra.files', 'lra.machine', 'lra.terminal',
          'lra.signals', 'lra.streams', 'lra.place')
 # Rooms from the ground up: a room may import those named here and itself.
@@ -36,7 +37,8 @@ FILES = {
     'lra.files': ('lra.errors', 'lra.signals'), 'lra.identity': ('lra.fields',),
     'lra.bits': (), 'lra.place': (), 'lra.signals': (), 'lra.streams': (),
     'lra.terminal': ('lra.signals',),
-    'lra.machine': ('jax',), 'lra.main': _HALL, 'lra.launch': _HALL,
+    'lra.machine': ('jax',),
+    'lra.distributed': ('lra.errors', 'lra.signals', 'lra.terminal', 'jax'), 'lra.main': _HALL, 'lra.launch': _HALL,
     'lra.options': ('lra.command', 'lra.place'),
     'lra.config_flag': ('lra.objectives', 'lra.training', 'lra.tasks',
                         'lra.fields', 'lra.errors', 'lra.place'),

@@ -63,7 +63,8 @@ def train_indices(size: int, batch_size: int, seed: int, step: int):
 
 def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
                 microbatch_size: int, seed: int, step: int,
-                lengths: np.ndarray | None = None) -> Batch:
+                lengths: np.ndarray | None = None,
+                rows: slice = slice(None)) -> Batch:
   """The batch of `step`, as microbatches: arrays [N, microbatch_size, ...].
 
   Args:
@@ -75,25 +76,28 @@ def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
     step: updates made before, from 0.
     lengths: [size] of the examples, by which those of a batch are sorted, so
       that each microbatch has similar ones; None leaves them as drawn.
+    rows: the examples of each microbatch to make; by default all.
   """
   indices = train_indices(size, batch_size, seed, step)
   if lengths is not None:
     indices = indices[np.argsort(lengths[indices], kind='stable')]
-  batch = make(indices, seed=seed, step=step)
-  return {k: v.reshape(-1, microbatch_size, *v.shape[1:])
-          for k, v in batch.items()}
+  indices = indices.reshape(-1, microbatch_size)[:, rows]
+  batch = make(indices.reshape(-1), seed=seed, step=step)
+  return {k: v.reshape(*indices.shape, *v.shape[1:]) for k, v in batch.items()}
 
 
 def eval_batches(make: Callable[..., Batch], order: np.ndarray, *,
-                 batch_size: int, seed: int = 0) -> Iterator[Batch]:
+                 batch_size: int, seed: int = 0, rows: slice = slice(None)
+                 ) -> Iterator[Batch]:
   """Every example once; the last batch is filled up with weight 0.
 
   Args: as `train_batch`; the steps are -1, -2, ..., and
     order: int [N], the examples as they come.
+    rows: the examples of each batch to make.
   """
   size = len(order)
   for number, start in enumerate(range(0, size, batch_size), 1):
-    places = np.arange(start, start + batch_size)
+    places = np.arange(start, start + batch_size)[rows]
     batch = make(order[np.minimum(places, size - 1)], seed=seed, step=-number)
     batch['weights'][places >= size] = 0
     yield batch

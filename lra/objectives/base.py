@@ -43,6 +43,9 @@ class Objective(abc.ABC):
             step: int) -> dict[str, np.ndarray]:
     """Examples `indices` of a split as arrays; a pure function.
 
+    What it makes of an example must not depend on the others: of several
+    processes each makes a part of a batch.
+
     Args:
       split: the examples.
       indices: int [B].

@@ -136,7 +136,8 @@ class Result(File):
     peak_memory_bytes: the most that its process had in use at once, in bytes.
     train_seconds, eval_seconds, compile_seconds: where the time went.
     device: the kind of device, as people call it.
-    num_devices: how many of them.
+    num_devices: how many of them, of all processes.
+    num_processes: that made the run together.
     runs_at_once: how many runs of a process shared them: its memory is that
       of all, its speed its own beside the others.
     dtype: what was computed in.
@@ -176,6 +177,7 @@ class Result(File):
   compile_seconds: Amount | None
   device: Text
   num_devices: Annotated[int, Field(ge=1)] = 1
+  num_processes: Annotated[int, Field(ge=1)] = 1
   runs_at_once: Annotated[int, Field(ge=1)] = 1
   dtype: Text
   kernel: Text | None

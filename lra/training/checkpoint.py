@@ -20,7 +20,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from lra import machine
+from lra import distributed, machine
+from lra.distributed import leads
 from lra.errors import UserError
 from lra.terminal import say
 
@@ -206,6 +207,7 @@ class Checkpoints:
         self._move_away(error.path)
     for newer in filter(lambda s: s > step, self._last.all_steps()):
       self._move_away(self.folder / 'last' / str(newer))
+    distributed.in_turn(lambda: None)  # the leader has moved them
     self._last.reload()
     self._best.reload()
     for kept in self._last.all_steps():
@@ -215,7 +217,7 @@ class Checkpoints:
       self._best.delete(newer)  # of a validation that a kill made undone
 
   def _move_away(self, path):
-    if not path.exists():
+    if not (leads() and path.exists()):
       return
     target = self.folder / 'damaged' / f'{path.parent.name}-{path.name}'
     shutil.rmtree(target, ignore_errors=True)

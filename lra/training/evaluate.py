@@ -42,8 +42,10 @@ def evaluate(eval_step: Callable, program: Program, scored, split: Split,
   config = program.config
   for batch in batches.eval_batches(
       functools.partial(program.objective.batch, split), order(program, split),
-      batch_size=config.train.eval_batch_size, seed=config.seed):
-    under_way.append(eval_step(scored['params'], scored['constants'], batch))
+      batch_size=config.train.eval_batch_size, seed=config.seed,
+      rows=program.rows(config.train.eval_batch_size)):
+    under_way.append(eval_step(
+        scored['params'], scored['constants'], program.put(batch, micro=False)))
     if len(under_way) > AHEAD:
       counts.append(jax.device_get(under_way.pop(0)))
     if not tick():

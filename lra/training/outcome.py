@@ -1,5 +1,6 @@
 """What a run says of itself: model, machine and origin, and its result."""
 
+import jax
 import jax.numpy as jnp
 
 from lra import machine
@@ -36,7 +37,8 @@ def identity(program: Program, shared: Shared) -> dict:
   return {**shared.once('origin', lambda: provenance.of_model(name)),
           'runs_at_once': shared.runs_at_once,
           'kernel': kernel(program), 'device': machine.device_name(),
-          'num_devices': program.mesh.size, 'dtype': program.dtype,
+          'num_devices': program.mesh.size,
+          'num_processes': jax.process_count(), 'dtype': program.dtype,
           **count_parameters(program.state_shape)}
 
 

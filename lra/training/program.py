@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from lra import objectives, tasks
+from lra import distributed, objectives, tasks
 from lra.objectives.base import Objective
 from lra.training import build, check, fits, optim, step
 
@@ -77,6 +77,28 @@ class Program:
     """
     return NamedSharding(self.mesh, P(None, 'data') if micro else P('data'))
 
+  def rows(self, size: int) -> slice:
+    """Which of the examples of a batch, or microbatch, this process makes."""
+    if not distributed.several():
+      return slice(None)
+    pieces = self.batch_sharding(micro=False).addressable_devices_indices_map(
+        (size,)).values()
+    ends = [piece.indices(size)[:2] for (piece,) in pieces]
+    return slice(min(low for low, _ in ends), max(high for _, high in ends))
+
+  def put(self, batch, *, micro: bool):
+    """A batch as the compiled steps take it, of what this process has made.
+
+    Args:
+      batch: numpy arrays of this process's `rows`.
+      micro: see `batch_sharding`.
+    """
+    if not distributed.several():
+      return batch
+    return {name: jax.make_array_from_process_local_data(
+        self.batch_sharding(micro=micro and name != distributed.WISHES), x)
+            for name, x in batch.items()}
+
   def put_seed(self):
     """The config's seed on the devices, int32 []."""
     return jax.device_put(np.int32(self.config.seed), self._replicated)
@@ -89,15 +111,22 @@ class Program:
   def compile_train(self):
     """(state, numpy batch, seed) -> (state, step made), compiled.
 
-    Donates the state. Examples are split over `data`.
+    Donates the state. Examples are split over `data`. Of several processes
+    the batch has `distributed.WISHES` of each device besides; what any of them
+    wishes is the second output.
     """
     t = self.config.train
     count = t.batch_size // t.microbatch_size
+    update = functools.partial(
+        step.train_step, self.model, self.objective, self.tx, at=self.lengths)
+    shapes = self._batch_shape(count, t.microbatch_size)
+    if distributed.several():
+      shapes[distributed.WISHES] = jax.ShapeDtypeStruct(
+          (self.mesh.size, 2), jnp.int32,
+          sharding=self.batch_sharding(micro=False))
+      update = _with_wishes(update)
     return self._compile(
-        functools.partial(
-            step.train_step, self.model, self.objective, self.tx,
-            at=self.lengths),
-        self.state_shape, self._batch_shape(count, t.microbatch_size),
+        update, self.state_shape, shapes,
         jax.ShapeDtypeStruct((), jnp.int32, sharding=self._replicated),
         donate_argnums=0)
 
@@ -133,6 +162,17 @@ class Program:
              in self.objective.shapes(rows).items()}
     return step.init_state(self.model, self.objective, self.tx, seed,
                            self.objective.inputs(batch))
+
+
+def _with_wishes(update):
+  """`update`, whose second output is what any process wishes."""
+  def with_wishes(state, batch, seed):
+    batch = dict(batch)
+    wishes = batch.pop(distributed.WISHES)
+    state, _ = update(state, batch, seed)
+    return state, wishes.max(0)
+
+  return with_wishes
 
 
 def make(config, devices=None, dtype: str | None = None) -> Program:

@@ -179,3 +179,40 @@ class Run:
     if before is None or not before.finished:
       result.write(self.folder / 'result.json', made)
     return made
+
+
+class Follower:
+  """What a process that does not lead has of a run directory: nothing to write.
+
+  The methods are those of `Run`.
+
+  Raises:
+    UserError: the directory is of another config.
+  """
+
+  def __init__(self, folder: pathlib.Path, config: dict):
+    self.folder = folder
+    check_config(folder, config)
+
+  @property
+  def metrics_path(self) -> pathlib.Path:
+    return self.folder / 'metrics.jsonl'
+
+  def log(self, **fields) -> None:
+    pass
+
+  def log_to(self, names: Sequence[str]) -> None:
+    pass
+
+  def rewind(self, step: int, validated_step: int) -> None:
+    pass
+
+  def undo(self) -> None:
+    pass
+
+  def close(self) -> None:
+    pass
+
+  def write_result(self, fields: dict) -> Result:
+    """The result that the leader writes."""
+    return result.validate(fields)

@@ -10,9 +10,11 @@ import time
 from collections.abc import Sequence
 
 import jax
+import numpy as np
 
-from lra import files, machine, signals
+from lra import distributed, files, machine, signals
 from lra.data import batches, prepared
+from lra.distributed import SharedStop, leads, several
 from lra.errors import UserError
 from lra.report import curves, floors
 from lra.report.result import Result
@@ -64,9 +66,10 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
       `Checkpoints`.
   """
   t = config.train
-  with StopRequest(max_minutes) as stop, contextlib.closing(
+  with StopRequest(max_minutes) as own, contextlib.closing(
       Trainer(config, folder, log, profiled, shared)) as trainer:
     status, test = 'stopped', None
+    stop = trainer.heard = SharedStop(own) if several() else own
     try:
       trainer.compile()
       with bar(total=t.steps, done=trainer.step, what=trainer.title) as shown:
@@ -75,8 +78,8 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
             trainer.save()
           if trainer.step == t.steps or stop.reason:
             break
-          if stop.checkpoint() or (
-              trainer.minutes_since_save() > t.checkpoint_minutes):
+          if stop.checkpoint(
+              due=trainer.minutes_since_save() > t.checkpoint_minutes):
             trainer.save()
           trainer.update(trainer.batch(trainer.step))
           shown.update()
@@ -94,6 +97,8 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
     except Diverged:
       status = 'diverged'
     except jax.errors.JaxRuntimeError as e:
+      if several() and not machine.out_of_memory(e):
+        distributed.abandon(trainer.title, e)
       if not machine.out_of_memory(e):
         raise
       status = 'oom'
@@ -111,19 +116,22 @@ class Trainer:
     state: parameters, optimizer and sums, on the devices.
     step: updates sent off so far.
     progress: what is kept with the state in each checkpoint.
+    heard: of several processes, the stops that all of them know of.
   """
 
   @signals.at_once()
   def __init__(self, config, folder: pathlib.Path, log: Sequence[str] = (),
                profiled: range = range(0), shared: Shared | None = None):
     self.config = config
-    self._shared = shared or Shared()
+    self._shared, self.heard = shared or Shared(), None
     # A run that was begun on another kind of machine stays what it is.
-    began = run.environment(folder)
+    began = distributed.told(lambda: run.environment(folder))
     self.program = program.make(config, dtype=began.get('dtype'))
     self.identity = outcome.identity(self.program, self._shared)
-    self.run = run.Run(folder, config.to_dict())
-    self.data = self._load()
+    self.run = distributed.in_turn(
+        lambda: (run.Run if leads() else run.Follower)(
+            folder, config.to_dict()))
+    self.data = distributed.in_turn(self._load)
     if config.train.include_val:
       self.data = prepared.fold_val_into_train(self.data)
     self._lengths = (prepared.lengths(self.data.splits['train'])
@@ -185,8 +193,9 @@ class Trainer:
       raise UserError(
           f'{self.run.folder} was trained on other data than is prepared now '
           '(env.json has its fingerprint): choose another --workdir.')
-    files.write_json(path, {
-        **machine.environment(), **self.identity, 'data_fingerprint': ours})
+    if leads():
+      files.write_json(path, {
+          **machine.environment(), **self.identity, 'data_fingerprint': ours})
 
   @signals.at_once()
   def compile(self) -> None:
@@ -202,11 +211,17 @@ class Trainer:
     return batches.train_batch(
         functools.partial(self.program.objective.batch, split), len(split),
         batch_size=t.batch_size, microbatch_size=t.microbatch_size,
-        seed=self.config.seed, step=number, lengths=self._lengths)
+        seed=self.config.seed, step=number, lengths=self._lengths,
+        rows=self.program.rows(t.microbatch_size))
 
   def send(self, batch):
     """Sends off the bare compiled step; returns what to wait for."""
-    self.state, done = self._train_step(self.state, batch, self._seed)
+    if several():
+      own = np.zeros(2, np.int32) if self.heard is None else self.heard.wishes()
+      batch = {**batch, distributed.WISHES: np.tile(
+          own, (jax.local_device_count(), 1))}
+    self.state, done = self._train_step(
+        self.state, self.program.put(batch, micro=True), self._seed)
     return done
 
   def update(self, batch) -> None:
@@ -215,7 +230,9 @@ class Trainer:
       self._clock.start()
       self._under_way.append(self.send(batch))
       if len(self._under_way) > AHEAD:
-        self._under_way.popleft().block_until_ready()
+        done = self._under_way.popleft().block_until_ready()
+        if several() and self.heard is not None:
+          self.heard.hear(done)
       self.step += 1
     self.progress.timed_steps += 1
 
@@ -347,8 +364,10 @@ class Trainer:
         self.program, status, self.step, self.progress, test=test,
         floors=self.floors, data_fingerprint=self.data.fingerprint,
         data_origin=self.data.info.get('origin'), **self.identity)
+    fields['peak_memory_bytes'] = int(
+        distributed.gathered(fields['peak_memory_bytes']).max())
     path = self.run.metrics_path
-    if path.exists():
+    if leads() and path.exists():
       try:
         fields['learnt_step'] = curves.learnt_step(curves.read(path))
         curves.plot(path, self.run.folder / 'curves.png', self.floors)

@@ -1,0 +1,185 @@
+"""One run made by several processes, each with its own devices.
+
+The processes do the same in the same order. The first of them, the leader, has
+the run directory: it alone locks, logs and publishes, and what the others need
+of it they are told. What only one of them may know, a signal or the time, goes
+with each batch through the devices, so that all hear it at the same update.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from lra import signals, terminal
+from lra.errors import UserError
+
+# Without a sign of life for so long a process counts as dead.
+HEARTBEAT_SECONDS = 30
+WISHES = 'wishes'  # of a batch: int32 [devices, 2]
+
+
+def begin(coordinator: str | None = None, processes: int | None = None,
+          process: int | None = None) -> None:
+  """Meets the other processes; before anything else that JAX does.
+
+  Without arguments JAX asks Slurm, Open MPI, the TPU pod or GKE.
+
+  Args:
+    coordinator: 'host:port' of the first process.
+    processes: how many there are.
+    process: which one this is, from 0.
+
+  Raises:
+    UserError: they cannot meet.
+  """
+  if os.environ.get('JAX_PLATFORMS') == 'cpu':
+    jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  try:
+    jax.distributed.initialize(
+        coordinator, processes, process,
+        heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
+  except (RuntimeError, ValueError) as e:
+    raise UserError(
+        f'--distributed: the processes cannot meet ({" ".join(str(e).split())}'
+        '): give --coordinator=HOST:PORT, --num_processes and --process_id, or '
+        'start them by Slurm or Open MPI.') from e
+  if not leads():
+    terminal.be_quiet()
+
+
+def several() -> bool:
+  """Whether the run has more than one process."""
+  return jax.process_count() > 1
+
+
+def leads() -> bool:
+  """Whether this process is the leader."""
+  return jax.process_index() == 0
+
+
+def told(make: Callable[[], Any]) -> Any:
+  """What `make` gives the leader, in every process.
+
+  Args:
+    make: called in the leader only; gives plain JSON values.
+
+  Raises:
+    UserError: in every process, what it raises in the leader.
+  """
+  if not several():
+    return make()
+  said = {}
+  if leads():
+    try:
+      said = {'value': make()}
+    except UserError as e:
+      said = {'error': str(e)}
+  said = json.loads(_from_leader(json.dumps(said).encode()).decode())
+  if 'error' in said:
+    raise UserError(said['error'])
+  return said['value']
+
+
+def in_turn(make: Callable[[], Any]) -> Any:
+  """What `make` gives each process; the others begin once the leader has ended.
+
+  Raises:
+    UserError: what it raises in this process, or in another.
+  """
+  if not several():
+    return make()
+  made = []
+  if leads():
+    told(lambda: made.append(make()))
+  else:
+    told(lambda: None)
+    try:
+      made.append(make())
+    except UserError as e:
+      made.append(e)
+  failed = isinstance(made[0], UserError)
+  if any(gathered(failed)):
+    raise made[0] if failed else UserError(
+        'Another process of this run has failed: its message says why.')
+  return made[0]
+
+
+def gathered(number: float) -> np.ndarray:
+  """The numbers of all processes, float64 [processes]."""
+  if not several():
+    return np.array([number], np.float64)
+  from jax.experimental import multihost_utils
+  # As bits: JAX has no float64 here.
+  bits = np.array([number], np.float64).view(np.int32)
+  return np.asarray(multihost_utils.process_allgather(bits)).reshape(
+      jax.process_count(), 2).view(np.float64)[:, 0]
+
+
+def _from_leader(data):
+  from jax.experimental import multihost_utils
+  size = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
+  padded = np.zeros(size, np.uint8)
+  padded[:len(data) if leads() else 0] = np.frombuffer(
+      data if leads() else b'', np.uint8)
+  return np.asarray(
+      multihost_utils.broadcast_one_to_all(padded)).astype(np.uint8).tobytes()
+
+
+class SharedStop:
+  """A `terminal.StopRequest` that all processes of a run hear alike.
+
+  What a process has been asked for goes out with its next batch (`wishes`) and
+  counts for all once that update's answer is read (`hear`).
+
+  Args:
+    own: this process's.
+  """
+
+  def __init__(self, own):
+    self._own, self._heard, self._save = own, '', False
+    self._wanted = self._asked = False
+
+  @property
+  def reason(self) -> str:
+    """Why to stop, '' while there is no reason that all know of."""
+    return self._heard
+
+  def checkpoint(self, due: bool) -> bool:
+    """Whether all have heard that a checkpoint is due.
+
+    Args:
+      due: whether it is by the leader's clock.
+    """
+    wanted = self._own.checkpoint(due and leads())
+    self._wanted = self._wanted or (wanted and not self._asked)
+    heard, self._save = self._save, False
+    return heard
+
+  def wishes(self) -> np.ndarray:
+    """What this process wishes, int32 [2]."""
+    self._asked = self._asked or self._wanted
+    wishes = np.array([bool(self._own.reason), self._wanted], np.int32)
+    self._wanted = False
+    return wishes
+
+  def hear(self, wishes) -> None:
+    """Takes in what any of them has wished, int32 [2]."""
+    stop, save = np.asarray(wishes)
+    if stop:
+      self._heard = self._own.reason or 'another process'
+    if save:
+      self._save, self._asked = True, False
+
+
+def abandon(title: str, error: Exception) -> None:
+  """Ends this process at once, since the others are not to be reached."""
+  why = str(error).split('\n', 1)[0][:300]
+  print(f'error: {title}: another process of this run has ended ({why}): start '
+        'all of them again; the run goes on from its last checkpoint.',
+        file=sys.stderr, flush=True)
+  os._exit(signals.STOPPED)  # at the usual exit it would wait for the others
