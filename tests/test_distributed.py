@@ -1,0 +1,143 @@
+"""One run on several processes of this machine, which talk by Gloo."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tiny
+
+from lra import files, launch
+
+ROOT = pathlib.Path(__file__).parent.parent
+DEVICES = 4
+STEPS = 240
+pytestmark = pytest.mark.full
+
+
+def _port():
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    return free.getsockname()[1]
+
+
+def _start(folder, data_dir, count, **changes):
+  """The processes of a run in `folder`, with `DEVICES` devices together."""
+  meet = f'--coordinator=127.0.0.1:{_port()}', f'--num_processes={count}'
+  return [subprocess.Popen(
+      [sys.executable, str(ROOT / 'run_lra.py'), '--norecord',
+       f'--workdir={folder}', f'--compile_cache={folder.parent / "xla"}',
+       f'--config={ROOT}/configs/simpletron.py:listops_mini',
+       *(['--distributed', *meet, f'--process_id={i}'] if count > 1 else []),
+       *tiny.flags(**{
+           'data_dir': data_dir, 'train.batch_size': 8,
+           'train.eval_batch_size': 200, 'train.steps': STEPS,
+           'train.eval_every': 80, 'train.log_every': 20,
+           'train.checkpoint_minutes': 0.03, **changes})],
+      text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={
+          **os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT),
+          'XLA_FLAGS': '--xla_force_host_platform_device_count='
+                       f'{DEVICES // count}'}) for i in range(count)]
+
+
+def _end(processes):
+  """(exit code, stdout, stderr) of each."""
+  ended = [(*process.communicate(timeout=300), process.returncode)
+           for process in processes]
+  return [(code, out, errors) for out, errors, code in ended]
+
+
+def _ends_well(processes):
+  for code, _, errors in _end(processes):
+    assert code == 0, errors
+
+
+def _metrics(folder):
+  return [json.loads(line)
+          for line in (folder / 'metrics.jsonl').read_text().splitlines()]
+
+
+def _wait_for_step(folder, processes, step):
+  while True:
+    assert all(p.poll() is None for p in processes), _end(processes)
+    if (folder / 'metrics.jsonl').exists() and any(
+        point['step'] >= step for point in _metrics(folder)):
+      return
+    time.sleep(0.05)
+
+
+def _same(folder, whole):
+  """The same run: sums of four devices are rounded in another order."""
+  ours, theirs = _metrics(folder), _metrics(whole)
+  assert [(p['split'], p['step']) for p in ours] == [
+      (p['split'], p['step']) for p in theirs]
+  for a, b in zip(ours, theirs, strict=True):
+    np.testing.assert_allclose(a['loss'], b['loss'], rtol=1e-4)
+  a, b = (files.read_json(f / 'result.json') for f in (folder, whole))
+  assert (a['status'], a['best_step'], a['num_devices']) == (
+      b['status'], b['best_step'], b['num_devices'])
+  assert abs(a['test']['accuracy'] - b['test']['accuracy']) < 0.01
+  return a
+
+
+@pytest.fixture(scope='module')
+def whole(mini_data, tmp_path_factory):
+  folder = tmp_path_factory.mktemp('whole') / 'run'
+  _ends_well(_start(folder, mini_data, 1))
+  return folder
+
+
+@pytest.mark.parametrize('count', [2, 4])
+def test_several_processes_make_the_run_of_one(
+    mini_data, tmp_path, whole, count):
+  processes = _start(tmp_path / 'run', mini_data, count)
+  (code, out, _), *others = _end(processes)
+  assert code == 0 and out.startswith(f'ok: {tmp_path}')
+  for code, out, errors in others:
+    assert code == 0 and not out and 'step' not in errors, errors
+  assert _same(tmp_path / 'run', whole)['num_processes'] == count
+
+
+def test_a_stop_of_one_is_a_stop_of_all_and_another_number_goes_on(
+    mini_data, tmp_path, whole):
+  folder = tmp_path / 'run'
+  processes = _start(folder, mini_data, 2)
+  _wait_for_step(folder, processes, 60)
+  processes[1].send_signal(signal.SIGTERM)
+  for code, _, errors in _end(processes):
+    assert code == launch.EXIT['stopped'], errors
+  stopped = files.read_json(folder / 'result.json')
+  assert stopped['status'] == 'stopped' and 60 <= stopped['steps'] < STEPS
+  _ends_well(_start(folder, mini_data, 4))
+  _same(folder, whole)
+
+
+@pytest.mark.parametrize('victim', [0, 1])
+def test_the_end_of_one_is_the_end_of_all_within_a_minute(
+    mini_data, tmp_path, whole, victim):
+  folder = tmp_path / 'run'
+  processes = _start(folder, mini_data, 2)
+  _wait_for_step(folder, processes, 100)
+  processes[victim].kill()
+  killed = time.monotonic()
+  code, _, errors = _end(processes)[1 - victim]
+  assert time.monotonic() - killed < 60
+  assert code != 0
+  assert 'another process of this run has ended' in errors
+  _ends_well(_start(folder, mini_data, 2))
+  _same(folder, whole)
+
+
+def test_what_the_leader_finds_wrong_ends_all(mini_data, tmp_path):
+  folder = tmp_path / 'run'
+  folder.mkdir()
+  (folder / 'env.json').write_text('damaged')
+  for code, _, errors in _end(_start(folder, mini_data, 2)):
+    assert code == 2 and 'env.json is damaged' in errors, errors
+    assert 'Traceback' not in errors
