@@ -6,8 +6,10 @@ of it they are told. What only one of them may know, a signal or the time, goes
 with each batch through the devices, so that all hear it at the same update.
 """
 
+import ctypes
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +22,8 @@ from lra.errors import UserError
 
 # Without a sign of life for so long a process counts as dead.
 HEARTBEAT_SECONDS = 30
+_AGAIN = (': start all of them again; the run goes on from its last '
+          'checkpoint.\n')
 WISHES = 'wishes'  # of a batch: int32 [devices, 2]
 
 
@@ -39,6 +43,7 @@ def begin(coordinator: str | None = None, processes: int | None = None,
   """
   if os.environ.get('JAX_PLATFORMS') == 'cpu':
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+    _keep_stdout()  # Gloo writes there whom it has met
   try:
     jax.distributed.initialize(
         coordinator, processes, process,
@@ -50,6 +55,22 @@ def begin(coordinator: str | None = None, processes: int | None = None,
         'start them by Slurm or Open MPI.') from e
   if not leads():
     terminal.be_quiet()
+  # JAX aborts a process that no longer hears the others, and tells no Python.
+  ctypes.CDLL(None).signal(signal.SIGABRT, _aborted)
+
+
+def _keep_stdout():
+  """What is not written by Python goes to stderr."""
+  sys.stdout.flush()
+  ours = os.dup(1)
+  os.dup2(2, 1)
+  sys.stdout = os.fdopen(ours, 'w', buffering=1)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _aborted(number):
+  os.write(2, f'error: another process of this run has ended{_AGAIN}'.encode())
+  os._exit(1)
 
 
 def several() -> bool:
@@ -179,7 +200,6 @@ class SharedStop:
 def abandon(title: str, error: Exception) -> None:
   """Ends this process at once, since the others are not to be reached."""
   why = str(error).split('\n', 1)[0][:300]
-  print(f'error: {title}: another process of this run has ended ({why}): start '
-        'all of them again; the run goes on from its last checkpoint.',
-        file=sys.stderr, flush=True)
+  print(f'error: {title}: another process of this run has ended ({why}){_AGAIN}',
+        file=sys.stderr, end='', flush=True)
   os._exit(signals.STOPPED)  # at the usual exit it would wait for the others
