@@ -70,7 +70,7 @@ def _keep_stdout():
 @ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _aborted(number):
   os.write(2, f'error: another process of this run has ended{_AGAIN}'.encode())
-  os._exit(1)
+  os._exit(signals.STOPPED)
 
 
 def several() -> bool:
