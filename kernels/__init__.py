@@ -1,12 +1,14 @@
 """Attention kernels: plain XLA, Pallas for TPU and Hopper GPUs, cuDNN."""
 
-from kernels.dispatch import OPS, explain, platform, resolve, sharded, target
+from kernels.dispatch import OPS, explain, platform, resolve, target
 from kernels.lightning.api import (
   lightning_attention,
   lightning_attention_packed,
 )
 from kernels.linear.api import linear_attention, linear_attention_packed
+from kernels.meshes import over_tokens, sharded
 from kernels.norm_project.api import norm_project
+from kernels.rows import keys as row_keys
 from kernels.simpletron.api import (
   simpletron_attention,
   simpletron_attention_packed,
@@ -21,8 +23,10 @@ __all__ = [
   'linear_attention',
   'linear_attention_packed',
   'norm_project',
+  'over_tokens',
   'platform',
   'resolve',
+  'row_keys',
   'sharded',
   'simpletron_attention',
   'simpletron_attention_packed',

@@ -1,4 +1,4 @@
-"""Which kernel runs, on what, and how it meets meshes."""
+"""Which kernel runs, and on what."""
 
 import contextlib
 import contextvars
@@ -7,7 +7,6 @@ import importlib
 import logging
 
 import jax
-from jax.sharding import PartitionSpec
 
 # The kernels of every operation. The first takes everything that the public
 # function accepts; 'auto' takes the last that can run.
@@ -27,8 +26,6 @@ _PLATFORM = {
   'splash': 'tpu',
   'cudnn': 'gpu',
 }
-# Keyword arguments that every device of a mesh gets whole.
-_REPLICATED = ('slopes', 'bias', 'weight')
 
 # (platform, interpreter parameters) set by `target`, else None.
 _target = contextvars.ContextVar('kernels_target', default=None)
@@ -187,56 +184,3 @@ def like(x, shape, dtype):
     if value is not None:
       kwargs[name] = value
   return jax.ShapeDtypeStruct(shape, dtype, **kwargs)
-
-
-def sharded(function, mesh=None, axis='data'):
-  """`function` (an op of this package) split over the batch under a mesh.
-
-  Pallas calls cannot be partitioned by the compiler, so they run inside
-  `jax.shard_map`. The positional arguments (q, k, v, or qkv, or o) and the
-  keyword arguments that are arrays are split over mesh axis `axis` along B,
-  slopes, bias and weight are replicated, results are split along B.
-
-  Args:
-    function: an op of this package.
-    mesh: jax.sharding.Mesh; None takes the ambient one of `jax.set_mesh`.
-    axis: name of the mesh axis that splits the batch.
-
-  Returns:
-    A function with the arguments of `function`. It is plain `function` where
-    there is no mesh, where the axis has one device or is already split by an
-    enclosing shard_map, for a batch that the axis does not divide, and for a
-    call with a `dropout_key`: what is drawn must not depend on the mesh, and
-    what drops is plain XLA, which the compiler partitions.
-  """
-  if mesh is None:
-    mesh = jax.sharding.get_abstract_mesh()
-  devices = mesh.shape.get(axis, 1) if not mesh.empty else 1
-  if devices == 1 or axis in getattr(mesh, 'manual_axes', ()):
-    return function
-
-  @functools.wraps(function)
-  def call(*operands, **options):
-    batch = operands[0].shape[0]
-    if batch % devices or options.get('dropout_key') is not None:
-      return function(*operands, **options)
-    arrays = {n: x for n, x in options.items() if _is_array(x)}
-    static = {n: x for n, x in options.items() if n not in arrays}
-    split = PartitionSpec(axis)
-    specs = {n: PartitionSpec() if n in _REPLICATED else split for n in arrays}
-    local = jax.shard_map(
-      lambda operands, arrays: function(*operands, **arrays, **static),
-      mesh=mesh,
-      in_specs=(split, specs),
-      out_specs=split,
-      check_vma=False,
-    )
-    return local(operands, arrays)
-
-  return call
-
-
-def _is_array(x):
-  """Whether x is an array or a tree of them (such as a state)."""
-  leaves = jax.tree.leaves(x)
-  return bool(leaves) and all(getattr(leaf, 'ndim', 0) for leaf in leaves)

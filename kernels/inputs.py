@@ -61,11 +61,19 @@ def with_variable_bias(inputs):
 
 def activated(inputs):
   """`Inputs` with SiLU done outside the kernel, and so differentiated."""
-  inputs = with_variable_bias(inputs)
-  arrays = inputs.arrays
-  if inputs.mask is not None:  # what is masked may be NaN, its gradient not
-    arrays = [jnp.where(_beside(inputs.mask, x), x, 0) for x in arrays]
-  return inputs._replace(arrays=tuple(map(jax.nn.silu, arrays)))
+  inputs = masked(with_variable_bias(inputs))
+  return inputs._replace(arrays=tuple(map(jax.nn.silu, inputs.arrays)))
+
+
+def masked(inputs):
+  """The same with zeros at masked tokens, which may be NaN."""
+  if inputs.mask is None:
+    return inputs
+  return inputs._replace(
+    arrays=tuple(
+      jnp.where(_beside(inputs.mask, x), x, 0) for x in inputs.arrays
+    )
+  )
 
 
 def _beside(mask_BxL, x):

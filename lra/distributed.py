@@ -24,7 +24,7 @@ from lra.errors import UserError
 HEARTBEAT_SECONDS = 30
 _AGAIN = (': start all of them again; the run goes on from its last '
           'checkpoint.\n')
-WISHES = 'wishes'  # of a batch: int32 [devices, 2]
+WISHES = 'wishes'  # of a batch: int32 [2], of all int32 [devices, 2]
 
 
 def begin(coordinator: str | None = None, processes: int | None = None,
@@ -141,6 +141,14 @@ def gathered(number: float) -> np.ndarray:
       jax.process_count(), 2).view(np.float64)[:, 0]
 
 
+def whole(x) -> np.ndarray:
+  """An array of all processes, in each of them; all must ask for it."""
+  if getattr(x, 'is_fully_replicated', True) or x.is_fully_addressable:
+    return np.asarray(jax.device_get(x))
+  from jax.experimental import multihost_utils
+  return np.asarray(multihost_utils.process_allgather(x, tiled=True))
+
+
 def _from_leader(data):
   from jax.experimental import multihost_utils
   size = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
@@ -200,6 +208,6 @@ class SharedStop:
 def abandon(title: str, error: Exception) -> None:
   """Ends this process at once, since the others are not to be reached."""
   why = str(error).split('\n', 1)[0][:300]
-  print(f'error: {title}: another process of this run has ended ({why}){_AGAIN}',
-        file=sys.stderr, end='', flush=True)
+  print(f'error: {title}: another process of this run has ended ({why})'
+        f'{_AGAIN}', file=sys.stderr, end='', flush=True)
   os._exit(signals.STOPPED)  # at the usual exit it would wait for the others

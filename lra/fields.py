@@ -88,6 +88,17 @@ FIELDS = {
         0, 'Tokens kept of each sequence; 0 means all the task has.', low=0,
         high=MANY),
 
+    'mesh.data': Field(
+        -1, 'Devices that split the examples of a microbatch between them; -1 '
+        'for all that the other axes of the mesh leave.', low=-1, high=MANY,
+        before=-1),
+    'mesh.fsdp': Field(
+        1, 'Devices that do so too, and split parameters and optimizer state '
+        'as well.', low=-1, high=MANY, before=1),
+    'mesh.sequence': Field(
+        1, 'Devices that split the tokens of each sequence, for mechanisms of '
+        'linear attention.', low=-1, high=MANY, before=1),
+
     'train.steps': Field(int, 'Updates of the parameters.', low=1, high=COUNT),
     'train.batch_size': Field(32, 'Examples of an update.', low=1, high=MANY),
     'train.microbatch_size': Field(

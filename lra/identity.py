@@ -14,13 +14,14 @@ from typing import Any
 from lra import fields
 
 # Fields that name a machine or a repetition, not an experiment.
-MACHINE_FIELDS = ('seed', 'data_dir')
+MACHINE_FIELDS = ('seed', 'data_dir', 'mesh')
 # Fields that a protocol leaves to whoever runs it: besides those above, what
 # fits a run to a machine and changes its speed and memory.
 FREE_FIELDS = (
-    *MACHINE_FIELDS, 'dtype', 'train.microbatch_size', 'train.eval_batch_size',
-    'train.lengths', 'train.log_every', 'train.checkpoint_minutes',
-    'encoder.remat', 'model.kernel')
+    *MACHINE_FIELDS, 'mesh.data', 'mesh.fsdp', 'mesh.sequence', 'dtype',
+    'train.microbatch_size', 'train.eval_batch_size', 'train.lengths',
+    'train.log_every', 'train.checkpoint_minutes', 'encoder.remat',
+    'model.kernel')
 
 
 def flatten(config: dict, prefix: str = '') -> dict:

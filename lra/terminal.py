@@ -10,7 +10,6 @@ import tqdm
 
 from lra import signals
 
-
 _quiet = False
 
 

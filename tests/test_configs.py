@@ -223,7 +223,7 @@ def _gradient(model, kind, devices=1, **options):
   with jax.set_mesh(p.mesh):
     grads, sums = f(
         state.params, state.constants,
-        jax.device_put(batch, p.batch_sharding(micro=True)),
+        jax.device_put(batch, p.batch_shardings(micro=True)),
         jax.random.key(c.seed))
   return p, jax.device_get(grads), {k: float(v) for k, v in sums.items()}
 

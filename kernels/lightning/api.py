@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from kernels import checks, chunks, dispatch, vjp
-from kernels.inputs import Inputs, activated, with_variable_bias
+from kernels import sequence as sequence_lib
+from kernels.inputs import Inputs, activated, masked, with_variable_bias
 from kernels.lightning import segments
 from kernels.lightning.options import ACTIVATIONS, LightningOptions
 
@@ -40,6 +41,7 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
       padding, which acts as masked. What a row costs is a matter of its L
       and N, whatever it holds. Plain XLA only.
     num_segments: N, an int; with it states have an axis N behind B.
+    sequence: see `kernels.linear_attention`.
 
   Returns:
     [B, L, H, Dh] in the dtype of q; with return_state a pair of it and the
@@ -81,6 +83,7 @@ def _attend(
   return_state=False,
   segment_ids=None,
   num_segments=None,
+  sequence=None,
 ):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   b, _, h, d = inputs.shape
@@ -113,6 +116,21 @@ def _attend(
     segments=segment_ids is not None,
   )
   inputs = inputs._replace(slopes=slopes)
+  if sequence is not None:
+    sequence_lib.check(
+      sequence,
+      initial_state=initial_state,
+      return_state=return_state,
+      segment_ids=segment_ids,
+    )
+    whole = (
+      activated(inputs)
+      if activation == 'silu'
+      else masked(with_variable_bias(inputs))
+    )
+    inputs = inputs._replace(
+      state=sequence_lib.state_before(sequence, *whole.apart()[1:], slopes)
+    )
   if segment_ids is not None:
     inputs = with_variable_bias(inputs)
     out, state = segments.attend(inputs, options, segment_ids, num_segments)

@@ -34,6 +34,9 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
       padding, which acts as masked. What a row costs is a matter of its L
       and N, whatever it holds. Plain XLA only.
     num_segments: N, an int; with it states have an axis N behind B.
+    sequence: a `kernels.sequence.Sequence` where the tokens are one device's
+      part of longer sequences, as `kernels.sharded` splits them; no state
+      is taken or returned then, and there are no segments.
 
   Returns:
     [B, L, H, E], the shape of v, in the dtype of q; with return_state a pair
@@ -80,6 +83,7 @@ def _attend(
   return_state=False,
   segment_ids=None,
   num_segments=None,
+  sequence=None,
 ):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   b, _, h, d = inputs.shape
@@ -109,5 +113,12 @@ def _attend(
     interpret=dispatch.interpret_params(),
   )
   return call.run(
-    'linear', kernel, options, inputs, segment_ids, num_segments, width
+    'linear',
+    kernel,
+    options,
+    inputs,
+    segment_ids,
+    num_segments,
+    width,
+    sequence=sequence,
   )

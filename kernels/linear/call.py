@@ -1,12 +1,22 @@
 """From checked arrays to the kernel: what linear and SimpleTRON share."""
 
+import jax.numpy as jnp
+
 from kernels import dispatch, vjp
-from kernels.inputs import with_variable_bias
-from kernels.linear import segments
+from kernels import sequence as sequence_lib
+from kernels.inputs import masked, with_variable_bias
+from kernels.linear import features, segments
 
 
 def run(
-  op, kernel, options, inputs, segment_ids, num_segments, value_width=None
+  op,
+  kernel,
+  options,
+  inputs,
+  segment_ids,
+  num_segments,
+  value_width=None,
+  sequence=None,
 ):
   """The output, or with `options.return_state` a pair of it and the state.
 
@@ -17,7 +27,16 @@ def run(
     inputs: `kernels.inputs.Inputs`.
     segment_ids, num_segments: see `kernels.segments.chunks`, or both None.
     value_width: of v, where it is not Dh.
+    sequence: `kernels.sequence.Sequence` or None.
   """
+  if sequence is not None:
+    sequence_lib.check(
+      sequence,
+      initial_state=inputs.state,
+      return_state=options.return_state,
+      segment_ids=segment_ids,
+    )
+    inputs = inputs._replace(state=_elsewhere(inputs, options, sequence))
   needs = {} if value_width is None else {'value_width': value_width}
   name = dispatch.resolve(
     op,
@@ -34,3 +53,13 @@ def run(
   else:
     out, state = vjp.attend('linear', name, options, inputs)
   return (out, state) if options.return_state else out
+
+
+def _elsewhere(inputs, options, sequence):
+  """The initial state of a part of a sequence: the sums of the others."""
+  _, k, v = masked(with_variable_bias(inputs)).apart()
+  phi_k = features.apply(options.feature_map, k).astype(k.dtype)
+  if inputs.mask is not None:
+    phi_k = jnp.where(inputs.mask[:, :, None, None], phi_k, 0)
+  sums = sequence_lib.sums_elsewhere(sequence, phi_k, v)
+  return sums if options.normalize else sums[0]

@@ -27,6 +27,7 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
     return_state: also return S.
     segment_ids, num_segments: see `linear_attention`; scale's L is that of
       the row.
+    sequence: see `linear_attention`; scale's L is that of the whole.
 
   Returns:
     [B, L, H, Dh] in the dtype of q; with return_state a pair of it and S,
@@ -66,6 +67,7 @@ def _attend(
   return_state=False,
   segment_ids=None,
   num_segments=None,
+  sequence=None,
 ):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   checks.check_mask(mask, arrays[0])
@@ -76,12 +78,19 @@ def _attend(
     checks.check_float32(
       'initial_state', initial_state, (*lead, h, d, d), '[B, H, Dh, Dh]'
     )
-  scale = length**-0.5 if scale is None else scale
+  if scale is None:
+    scale = (length if sequence is None else sequence.length) ** -0.5
   options = linear_options(
     checks.check_number('scale', scale), bool(return_state)
   )
   return call.run(
-    'simpletron', kernel, options, inputs, segment_ids, num_segments
+    'simpletron',
+    kernel,
+    options,
+    inputs,
+    segment_ids,
+    num_segments,
+    sequence=sequence,
   )
 
 

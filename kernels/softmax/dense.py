@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from kernels import rows
+
 
 def attend(q, k, v, mask, *, scale, dropout_rate=0.0, dropout_key=None):
   """[B, L, H, Dv]; see `api.softmax_attention`."""
@@ -41,7 +43,10 @@ def masked_softmax(logits_BxHxLxS, mask_BxS):
 def drop(weights_BxHxLxS, rate, key):
   """Zeros at `rate`, the rest divided by 1 - rate: `flax.linen.Dropout`."""
   keep = 1.0 - rate
-  kept_BxHxLxS = jax.random.bernoulli(key, keep, weights_BxHxLxS.shape)
+  keys_B = rows.keys(key, weights_BxHxLxS.shape[0])
+  kept_BxHxLxS = jax.vmap(
+    lambda key: jax.random.bernoulli(key, keep, weights_BxHxLxS.shape[1:])
+  )(keys_B)
   return jnp.where(kept_BxHxLxS, weights_BxHxLxS / keep, 0)
 
 

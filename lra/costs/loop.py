@@ -34,7 +34,7 @@ def measure(config, *, steps: int, rounds: int) -> dict:
             config, pathlib.Path(folder))) as trainer):
     trainer.compile()
     batch = jax.device_put(
-        trainer.batch(0), trainer.program.batch_sharding(micro=True))
+        trainer.batch(0), trainer.program.batch_shardings(micro=True))
     with bar(total=config.train.steps, what='benchmark') as shown:
 
       def looped():

@@ -34,6 +34,8 @@ class Mixer(HeadMixer):
   """
   kernel: str = 'auto'
 
+  splits_sequences = True
+
   op = 'linear'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

@@ -53,6 +53,8 @@ class Mixer(HeadMixer):
   eps: float = fields.argument(0.0, low=0, high=fields.LARGEST)
   kernel: str = 'auto'
 
+  splits_sequences = True
+
   op = 'linear'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

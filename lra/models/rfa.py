@@ -68,6 +68,8 @@ class Mixer(HeadMixer):
   redraw: bool = False
   kernel: str = 'auto'
 
+  splits_sequences = True
+
   op = 'linear'
 
   @property

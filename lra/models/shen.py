@@ -39,6 +39,8 @@ class Mixer(HeadMixer):
   normalization: str = 'softmax'
   kernel: str = 'auto'
 
+  splits_sequences = True
+
   op = 'linear'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):

@@ -22,6 +22,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+import kernels
 from lra import fields
 from lra.nn import partials
 from lra.nn.block_sparse import from_blocks, to_blocks
@@ -59,8 +60,9 @@ class Mixer(HeadMixer):
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = self.project(x_BxLxD)
     scores_BxHxNxN = self._scores(x_BxLxD, mask_BxL) / self.temperature
     if train:
-      scores_BxHxNxN += jax.random.gumbel(
-          self.make_rng('dropout'), scores_BxHxNxN.shape) / self.temperature
+      keys_B = kernels.row_keys(self.make_rng('dropout'), len(x_BxLxD))
+      scores_BxHxNxN += jax.vmap(lambda key: jax.random.gumbel(
+          key, scores_BxHxNxN.shape[1:]))(keys_B) / self.temperature
     block_mask_BxN = _blocks(mask_BxL, self.block_size).any(-1)
     sort_BxHxNxN = sinkhorn(scores_BxHxNxN, block_mask_BxN, self.iterations)
     o_BxLxHxDh = sorted_attention(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh,

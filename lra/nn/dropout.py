@@ -1,14 +1,17 @@
-"""Dropout from half as many random words as elements.
+"""Dropout from half as many random words as elements, and of each example.
 
 Threefry, JAX's generator, takes 20 rounds for a word of 32 bits, one for each
 element in `flax.linen.Dropout`, which is much of a small model's step on a
 processor. Sixteen bits decide an element as well: the rate is then a multiple
-of 2^-16, and what is kept is divided by exactly the share that is.
+of 2^-16, and what is kept is divided by exactly the share that is. Each
+example has a key of its own, so that no split of a batch changes what is drawn.
 """
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+
+import kernels
 
 LEVELS = 2**16
 
@@ -32,17 +35,19 @@ class Dropout(nn.Module):
 
 
 def drop(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
-  """x with zeros at `rate`, the rest divided by the share that is kept."""
+  """x [B, ...] with zeros at `rate`, the rest divided by the share kept."""
   threshold = min(round(rate * LEVELS), LEVELS - 1)
-  kept = random_levels(key, x.shape) >= jnp.uint16(threshold)
+  keys_B = kernels.row_keys(key, x.shape[0])
+  kept = jax.vmap(lambda key: random_levels(key, x.shape[1:]))(
+      keys_B) >= jnp.uint16(threshold)
   return jnp.where(kept, x / (1 - threshold / LEVELS), 0).astype(x.dtype)
 
 
 def random_levels(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
   """Independent uniform integers, uint16, two from each word of the key.
 
-  The two are neighbours along the last axis, so that a batch over several
-  devices stays where it is.
+  The two are neighbours along the last axis, so that tokens over several
+  devices stay where they are.
   """
   *lead, width = shape
   words = jax.random.bits(key, (*lead, -(-width // 2)), jnp.uint32)

@@ -11,6 +11,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
+import kernels
 from lra.nn.dropout import Dropout
 
 
@@ -25,6 +26,18 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
   angle = np.arange(length)[:, None] * rate
   table = np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)
   return table[:, :width].astype(np.float32)
+
+
+class Embedding(nn.Embed):
+  """A vector of each id: [B, L] -> [B, L, D]."""
+
+  def __call__(self, ids_BxL):
+    (table_VxD,) = self.promote_dtype(self.embedding, dtype=self.dtype)
+    return kernels.over_tokens(_rows_of)(ids_BxL, table_VxD)
+
+
+def _rows_of(ids, table):
+  return jnp.take(table, ids, axis=0)
 
 
 class Mlp(nn.Module):
@@ -187,8 +200,8 @@ class Encoder(nn.Module):
   def _embed(self, inputs):
     init = nn.initializers.normal(self.embedding_std)
     if inputs.ndim == 2:
-      return nn.Embed(self.vocab_size, self.width, dtype=self.dtype,
-                      embedding_init=init, name='embedding')(inputs)
+      return Embedding(self.vocab_size, self.width, dtype=self.dtype,
+                       embedding_init=init, name='embedding')(inputs)
     return nn.Dense(self.width, dtype=self.dtype, name='embedding')(inputs)
 
   def _full(self, inputs):

@@ -29,6 +29,8 @@ class LinearMixer(HeadMixer):
   """
   kernel: str = 'auto'
 
+  splits_sequences = True
+
   def options(self) -> dict:
     """Keyword arguments of the operation, besides mask and kernel."""
     return {}

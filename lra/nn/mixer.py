@@ -40,6 +40,8 @@ class HeadMixer(nn.Module):
   full_length: int | None = None
 
   op = ''
+  # Whether its tokens may lie on several devices: nothing but sums over them.
+  splits_sequences = False
 
   def mix(self, q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
           v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,

@@ -41,6 +41,8 @@ class SpectralMixer(HeadMixer):
   redraw: bool = False
   kernel: str = 'auto'
 
+  splits_sequences = True
+
   op = 'linear'
   positive = False  # True: exponential features; False: cosines and sines
 

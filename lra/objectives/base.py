@@ -28,11 +28,13 @@ class Objective(abc.ABC):
     task: its task.
     seq_len: L, tokens per sequence without CLS.
     sums: names of what `loss` sums up besides `weight`.
+    of_tokens: names of the arrays whose last axis are the tokens.
   """
   config: Any
   task: Task
   seq_len: int
   sums: ClassVar[tuple[str, ...]] = ('loss',)
+  of_tokens: ClassVar[tuple[str, ...]] = ('tokens',)
 
   @abc.abstractmethod
   def model(self, encoder: Encoder, dtype) -> nn.Module:
@@ -68,11 +70,9 @@ class Objective(abc.ABC):
         tokens > 0, 1 + jnp.arange(tokens.shape[-1], dtype=jnp.int32), 0))
 
   def cut(self, batch, length: int):
-    """The batch with the sequences' first `length` tokens.
-
-    An objective with other arrays of one entry a token cuts these too.
-    """
-    return {**batch, 'tokens': batch['tokens'][..., :length]}
+    """The batch with the sequences' first `length` tokens."""
+    return {**batch, **{
+        name: batch[name][..., :length] for name in self.of_tokens}}
 
   @abc.abstractmethod
   def loss(self, outputs, batch) -> dict[str, Any]:

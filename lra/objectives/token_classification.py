@@ -15,6 +15,7 @@ class Objective(classification.Objective):
   Batches hold tokens int16 [B, L], labels int32 [B, L] and weights float32
   [B, L], 0 where nothing is asked. Every answer counts alike.
   """
+  of_tokens = ('tokens', 'labels', 'weights')
 
   def model(self, encoder, dtype):
     del dtype  # the scores are computed in float32
@@ -36,9 +37,6 @@ class Objective(classification.Objective):
     asked = both[:, 1].astype(np.int32) - 1
     return {'tokens': both[:, 0], 'labels': np.maximum(asked - 1, 0),
             'weights': (asked > 0).astype(np.float32)}
-
-  def cut(self, batch, length):
-    return {name: x_BxL[..., :length] for name, x_BxL in batch.items()}
 
   def analysis(self, counts, order, train, test):
     del counts, order, train, test  # answers of one sequence go together

@@ -26,12 +26,11 @@ _KINDS = {bool: 'True or False', str: 'text', tuple: 'a tuple',
           int: 'a whole number', float: 'a finite number'}
 
 
-def check(config, num_devices: int = 1) -> None:
+def check(config) -> None:
   """Checks every field, and which of them must fit together.
 
   Args:
     config: a whole config, references resolved or not.
-    num_devices: that share a microbatch.
 
   Raises:
     UserError: one sentence that names the field and what it may be.
@@ -56,9 +55,40 @@ def check(config, num_devices: int = 1) -> None:
         f'config.{name} does not follow from the other fields '
         f'({type(error).__name__}: {error}): set it too.')
   _check_task(config)
-  _check_train(config.train, num_devices)
+  _check_train(config.train)
   _check_optim(config.optim)
   _check_model(config)
+
+
+def check_mesh(config, mesh: dict[str, int], mixer: type) -> None:
+  """Checks that what is computed can be split over a mesh.
+
+  Args:
+    config: one that `check` has passed.
+    mesh: axis -> devices along it.
+    mixer: the class of its mixer.
+
+  Raises:
+    UserError: names the field.
+  """
+  train, share = config.train, mesh['data'] * mesh['fsdp']
+  for name in ('microbatch_size', 'eval_batch_size'):
+    if train[name] % share:
+      raise UserError(
+          f'config.train.{name}={train[name]} cannot be split over '
+          f'{share} devices: choose a multiple of {share}.')
+  count = mesh['sequence']
+  if count > 1 and not getattr(mixer, 'splits_sequences', False):
+    raise UserError(
+        f'config.mesh.sequence={count} is not possible with '
+        f'{config.model.name}, whose tokens need all others: set it to 1, or '
+        'choose a mechanism of linear attention such as simpletron or '
+        'lightning.')
+  length = config.seq_len or tasks.get(config.task).seq_len
+  if length % count:
+    raise UserError(
+        f'config.mesh.sequence={count} does not divide the {length} tokens of '
+        f'{config.task}: choose a divisor, or another config.seq_len.')
 
 
 def _flatten(config, prefix=''):
@@ -187,7 +217,7 @@ def _check_task(config):
         f'{task.seq_len} tokens; choose 1 to {task.seq_len}, or 0 for all.')
 
 
-def _check_train(train, num_devices):
+def _check_train(train):
   if train.include_val and train.select == 'best':
     raise UserError(
         'config.train.include_val leaves nothing to choose the best '
@@ -201,11 +231,6 @@ def _check_train(train, num_devices):
     raise UserError(
         f'config.train.lengths={_shown(train.lengths)} is not possible: give '
         f'whole numbers of 1 to {MANY}, or () for the full length only.')
-  for name in ('microbatch_size', 'eval_batch_size'):
-    if train[name] % num_devices:
-      raise UserError(
-          f'config.train.{name}={train[name]} cannot be split over '
-          f'{num_devices} devices: choose a multiple of {num_devices}.')
 
 
 def _check_optim(optim):

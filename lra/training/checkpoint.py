@@ -17,7 +17,6 @@ import shutil
 from typing import Any
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 
 from lra import distributed, machine
@@ -253,7 +252,7 @@ def checksum(tree: Any) -> str:
   """Of names, dtypes, shapes and values of the arrays in a tree."""
   summed = hashlib.blake2b(digest_size=16)
   for name, x in jax.tree_util.tree_leaves_with_path(tree):
-    x = np.asarray(jax.device_get(x))
+    x = distributed.whole(x)
     summed.update(
         f'{jax.tree_util.keystr(name)} {x.dtype} {x.shape}'.encode())
     summed.update(x.tobytes())

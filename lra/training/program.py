@@ -11,17 +11,9 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from lra import distributed, objectives, tasks
+from lra import distributed, models, objectives, tasks
 from lra.objectives.base import Objective
-from lra.training import build, check, fits, optim, step
-
-
-def make_mesh(devices=None):
-  """All devices along one axis, `data`; parameters are replicated."""
-  devices = jax.devices() if devices is None else devices
-  return jax.make_mesh(
-      (len(devices),), ('data',), devices=devices,
-      axis_types=(jax.sharding.AxisType.Auto,))
+from lra.training import build, check, fits, mesh, optim, step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +25,7 @@ class Program:
     objective: what it is trained for.
     model: the objective's inputs to its outputs.
     tx: the optimizer.
-    mesh: the devices, along `data`.
+    mesh: the devices, as `lra.training.mesh` has them.
     dtype: 'float32' or 'bfloat16': what is computed in.
   """
   config: Any
@@ -44,10 +36,10 @@ class Program:
   dtype: str
 
   def init(self) -> step.TrainState:
-    """A fresh state of `config.seed`, replicated over the mesh."""
+    """A fresh state of `config.seed`."""
+    shardings = jax.tree.map(lambda x: x.sharding, self.state_shape)
     with jax.set_mesh(self.mesh):
-      return jax.jit(
-          self._init, out_shardings=self._replicated)(self.config.seed)
+      return jax.jit(self._init, out_shardings=shardings)(self.config.seed)
 
   @functools.cached_property
   def state_shape(self) -> step.TrainState:
@@ -61,28 +53,35 @@ class Program:
                      self.config.encoder.width, self.mesh)
     return jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(
-            x.shape, x.dtype, sharding=self._replicated), shapes)
+            x.shape, x.dtype, sharding=mesh.of_state(self.mesh, x.shape)),
+        shapes)
 
   @property
   def lengths(self) -> tuple[int, ...]:
-    """Lengths that batches are computed at."""
-    return build.lengths(self.config, self.objective.task)
+    """Lengths that batches are computed at: of a mesh of examples only, since
+    devices that wait for one another must choose the same."""
+    lengths = build.lengths(self.config, self.objective.task)
+    together = self.mesh.size > self.mesh.shape['data']
+    return lengths[-1:] if together else lengths
 
-  def batch_sharding(self, *, micro: bool) -> NamedSharding:
-    """How the arrays of a batch are split over the devices.
+  def batch_shardings(self, *, micro: bool) -> dict[str, NamedSharding]:
+    """How the arrays of a batch are split over the devices, by name.
 
     Args:
       micro: whether the batch comes as microbatches, [N, B, ...]; else it is
         [B, ...].
     """
-    return NamedSharding(self.mesh, P(None, 'data') if micro else P('data'))
+    return {name: mesh.of_examples(
+        self.mesh, micro=micro, tokens=name in self.objective.of_tokens)
+            for name in self.objective.shapes(1)}
 
   def rows(self, size: int) -> slice:
     """Which of the examples of a batch, or microbatch, this process makes."""
     if not distributed.several():
       return slice(None)
-    pieces = self.batch_sharding(micro=False).addressable_devices_indices_map(
-        (size,)).values()
+    pieces = mesh.of_examples(
+        self.mesh, micro=False, tokens=False).addressable_devices_indices_map(
+            (size,)).values()
     ends = [piece.indices(size)[:2] for (piece,) in pieces]
     return slice(min(low for low, _ in ends), max(high for _, high in ends))
 
@@ -90,14 +89,30 @@ class Program:
     """A batch as the compiled steps take it, of what this process has made.
 
     Args:
-      batch: numpy arrays of this process's `rows`.
-      micro: see `batch_sharding`.
+      batch: numpy arrays of this process's `rows`, and what it wishes.
+      micro: see `batch_shardings`.
     """
     if not distributed.several():
       return batch
-    return {name: jax.make_array_from_process_local_data(
-        self.batch_sharding(micro=micro and name != distributed.WISHES), x)
-            for name, x in batch.items()}
+    t = self.config.train
+    count = t.microbatch_size if micro else t.eval_batch_size
+    first, axis = self.rows(count).start, int(micro)
+
+    def piece(x, index):
+      low, high, _ = index[axis].indices(count)
+      return x[(*index[:axis], slice(low - first, high - first),
+                *index[axis + 1:])]
+
+    arrays = {
+        name: jax.make_array_from_callback(
+            (*batch[name].shape[:axis], count, *batch[name].shape[axis + 1:]),
+            sharding, functools.partial(piece, batch[name]))
+        for name, sharding in self.batch_shardings(micro=micro).items()}
+    if distributed.WISHES in batch:
+      arrays[distributed.WISHES] = jax.make_array_from_callback(
+          (self.mesh.size, 2), self._each_device,
+          lambda _: batch[distributed.WISHES][None])
+    return arrays
 
   def put_seed(self):
     """The config's seed on the devices, int32 []."""
@@ -111,7 +126,7 @@ class Program:
   def compile_train(self):
     """(state, numpy batch, seed) -> (state, step made), compiled.
 
-    Donates the state. Examples are split over `data`. Of several processes
+    Donates the state. Of several processes
     the batch has `distributed.WISHES` of each device besides; what any of them
     wishes is the second output.
     """
@@ -122,13 +137,14 @@ class Program:
     shapes = self._batch_shape(count, t.microbatch_size)
     if distributed.several():
       shapes[distributed.WISHES] = jax.ShapeDtypeStruct(
-          (self.mesh.size, 2), jnp.int32,
-          sharding=self.batch_sharding(micro=False))
+          (self.mesh.size, 2), jnp.int32, sharding=self._each_device)
       update = _with_wishes(update)
     return self._compile(
         update, self.state_shape, shapes,
         jax.ShapeDtypeStruct((), jnp.int32, sharding=self._replicated),
-        donate_argnums=0)
+        donate_argnums=0,
+        out=(jax.tree.map(lambda x: x.sharding, self.state_shape),
+             self._replicated))
 
   def compile_eval(self):
     """(params, constants, numpy batch) -> `Objective.count`, compiled."""
@@ -139,11 +155,11 @@ class Program:
         shape.params, shape.constants,
         self._batch_shape(self.config.train.eval_batch_size))
 
-  def _compile(self, function, *shapes, donate_argnums=()):
+  def _compile(self, function, *shapes, donate_argnums=(), out=None):
     with jax.set_mesh(self.mesh):
       compiled = jax.jit(
           function, donate_argnums=donate_argnums,
-          out_shardings=self._replicated).lower(*shapes).compile()
+          out_shardings=out or self._replicated).lower(*shapes).compile()
     fits.check_compiled(compiled, self.mesh)
     return compiled
 
@@ -151,9 +167,13 @@ class Program:
   def _replicated(self):
     return NamedSharding(self.mesh, P())
 
+  @property
+  def _each_device(self):
+    return NamedSharding(self.mesh, P(mesh.AXES))
+
   def _batch_shape(self, *lead):
-    sharding = self.batch_sharding(micro=len(lead) == 2)
-    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+    shardings = self.batch_shardings(micro=len(lead) == 2)
+    return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=shardings[name])
             for name, (shape, dtype) in self.objective.shapes(*lead).items()}
 
   def _init(self, seed):
@@ -187,9 +207,11 @@ def make(config, devices=None, dtype: str | None = None) -> Program:
     UserError: the config cannot be run; the message names the field.
   """
   task = tasks.get(config.task)
-  mesh = make_mesh(devices)
-  check.check(config, mesh.size)
-  fits.check_batches(config, mesh)
+  check.check(config)
+  over = mesh.make(config.mesh, devices)
+  check.check_mesh(
+      config, over.shape, models.module(config.model.name).Mixer)
+  fits.check_batches(config, over)
   objective = objectives.get(config.objective)(
       config, task, build.sequence_length(config, task))
   dtype = dtype or build.computing_dtype(config)
@@ -197,7 +219,7 @@ def make(config, devices=None, dtype: str | None = None) -> Program:
       config=config, objective=objective,
       model=objective.model(build.encoder(config, task, dtype),
                             jnp.dtype(dtype)),
-      tx=optim.make(config), mesh=mesh, dtype=dtype)
+      tx=optim.make(config), mesh=over, dtype=dtype)
 
 
 def timed(function, *args):

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 
 from lra import files, tasks
 from lra.errors import UserError
-from lra.training import program, run
+from lra.training import mesh, program, run
 from lra.training.checkpoint import Checkpoints
 from lra.training.progress import Progress, chosen
 
@@ -24,8 +24,9 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
     raise UserError(
         f'{folder} is not the directory of a run: give one that has '
         'config.json, such as runs/listops_mini/simpletron/<config hash>-s0.')
-  made = program.make(ConfigDict(values), jax.devices()[:1],
-                      dtype=run.environment(folder).get('dtype'))
+  made = program.make(
+      ConfigDict({**values, 'mesh': mesh.ONE_DEVICE}), jax.devices()[:1],
+      dtype=run.environment(folder).get('dtype'))
   level = logging.get_verbosity()
   logging.set_verbosity(logging.ERROR)  # Orbax warns of reading only
   try:

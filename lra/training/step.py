@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import PartitionSpec as P
 
 from lra.objectives.base import Objective
-from lra.training import lengths
+from lra.training import lengths, mesh
 
 INIT, DROPOUT = 0, 1  # random streams
 
@@ -66,7 +67,9 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
   """Gradient of a batch given as microbatches, as if it were one.
 
   Losses and gradients of the microbatches are summed, then divided once by
-  the summed weights; each microbatch has a dropout key of its own.
+  the summed weights; each microbatch has a dropout key of its own. The devices
+  along `data` of the mesh that is set each sum up their own examples of all
+  microbatches, and meet once, after the last.
 
   Args:
     model: inputs to outputs.
@@ -81,6 +84,26 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
 
   Returns:
     (gradient, the objective's sums over the batch).
+  """
+  summed = functools.partial(_summed, model, objective, at)
+  devices = jax.sharding.get_abstract_mesh()
+  if not devices.empty and devices.shape[mesh.DATA] > 1:
+    own = summed
+
+    def summed(*args):
+      return jax.lax.psum(own(*args), mesh.DATA)
+
+    summed = jax.shard_map(
+        summed, in_specs=(P(), P(), P(None, mesh.DATA), P()), out_specs=P(),
+        axis_names={mesh.DATA}, check_vma=False)
+  grads, sums = summed(params, constants, batch, key)
+  return jax.tree.map(lambda g: g / sums['weight'], grads), sums
+
+
+def _summed(model, objective, at, params, constants, batch, key):
+  """(sums of gradients, the objective's sums) over the examples that are here.
+
+  Args: as in `batch_gradient`.
   """
 
   @functools.partial(jax.grad, has_aux=True)
@@ -97,13 +120,13 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
     new, more = lengths.at_fitting(
         lambda micro, key: gradient(params, micro, key), objective, at, micro,
         jax.random.fold_in(key, index))
-    return (jax.tree.map(jnp.add, grads, new),
+    return (mesh.keep_split(jax.tree.map(jnp.add, grads, new)),
             jax.tree.map(jnp.add, sums, more)), None
 
-  start = (jax.tree.map(jnp.zeros_like, params), zero_sums(objective))
+  start = (mesh.keep_split(jax.tree.map(jnp.zeros_like, params)),
+           zero_sums(objective))
   count = len(batch['weights'])
-  (grads, sums), _ = jax.lax.scan(add, start, (jnp.arange(count), batch))
-  return jax.tree.map(lambda g: g / sums['weight'], grads), sums
+  return jax.lax.scan(add, start, (jnp.arange(count), batch))[0]
 
 
 def train_step(model, objective: Objective, tx, state: TrainState, batch, seed,

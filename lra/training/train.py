@@ -218,8 +218,7 @@ class Trainer:
     """Sends off the bare compiled step; returns what to wait for."""
     if several():
       own = np.zeros(2, np.int32) if self.heard is None else self.heard.wishes()
-      batch = {**batch, distributed.WISHES: np.tile(
-          own, (jax.local_device_count(), 1))}
+      batch = {**batch, distributed.WISHES: own}
     self.state, done = self._train_step(
         self.state, self.program.put(batch, micro=True), self._seed)
     return done

@@ -33,7 +33,7 @@ def _gradient(model, microbatch, *, weighted=32, rows=32, devices=1):
   with jax.set_mesh(p.mesh):
     grads, sums = f(
         state.params, state.constants,
-        jax.device_put(micro, p.batch_sharding(micro=True)),
+        jax.device_put(micro, p.batch_shardings(micro=True)),
         jax.random.key(0))
   return jax.device_get((grads, sums))
 

@@ -1,0 +1,178 @@
+"""How an operation meets a mesh: over examples, and over tokens."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+
+from kernels.lightning import api as lightning
+from kernels.linear import api as linear
+from kernels.norm_project.api import norm_project
+from kernels.rows import BATCH_AXES, manual
+from kernels.sequence import Sequence
+from kernels.simpletron import api as simpletron
+
+SEQUENCE_AXIS = 'sequence'
+
+# They take `sequence`, where tokens lie on several devices.
+_OVER_TOKENS = (
+  linear.linear_attention,
+  linear.linear_attention_packed,
+  simpletron.simpletron_attention,
+  simpletron.simpletron_attention_packed,
+  lightning.lightning_attention,
+  lightning.lightning_attention_packed,
+)
+# Keyword arguments that every device of a mesh gets whole.
+_REPLICATED = ('slopes', 'bias', 'weight')
+
+
+def sharded(function, mesh=None):
+  """`function` (an op of this package) split over a mesh.
+
+  Pallas calls cannot be partitioned by the compiler, so they run inside
+  `jax.shard_map`. The positional arguments (q, k, v, or qkv, or o) and the
+  keyword arguments that are arrays are split over the mesh axes `data` and
+  `fsdp` along B; slopes, bias and weight are replicated, results are split
+  along B. Over the axis `sequence` the linear operations and `norm_project`
+  are split along L, which need not divide by it; see `kernels.sequence`.
+
+  Args:
+    function: an op of this package.
+    mesh: jax.sharding.Mesh; None takes the ambient one of `jax.set_mesh`.
+
+  Returns:
+    A function with the arguments of `function`. It is plain `function` where
+    there is no mesh, and where the axes have one device or are already split
+    by an enclosing shard_map. The batch is not split where its axes do not
+    divide it. A call with a `dropout_key` is plain: it is XLA, which the
+    compiler partitions.
+  """
+  if mesh is None:
+    mesh = jax.sharding.get_abstract_mesh()
+  free = _free(mesh)
+  if not free:
+    return function
+
+  @functools.wraps(function)
+  def call(*operands, **options):
+    batch, length = operands[0].shape[:2]
+    over = tuple(a for a in BATCH_AXES if a in free)
+    count = _size(mesh, over)
+    if batch % count:
+      over, count = (), 1
+    tokens = (
+      SEQUENCE_AXIS
+      if SEQUENCE_AXIS in free
+      and (function in _OVER_TOKENS or function is norm_project)
+      else None
+    )
+    if (count == 1 and not tokens) or options.get('dropout_key') is not None:
+      return function(*operands, **options)
+    if tokens:
+      options, operands = _filled(
+        function, operands, options, -length % mesh.shape[tokens]
+      )
+      if function in _OVER_TOKENS:
+        options['sequence'] = Sequence(tokens, mesh.shape[tokens], length)
+    arrays = {n: x for n, x in options.items() if _is_array(x)}
+    static = {n: x for n, x in options.items() if n not in arrays}
+    split = PartitionSpec(over or None, tokens)
+    by_batch = PartitionSpec(over or None)
+    specs = {
+      n: PartitionSpec()
+      if n in _REPLICATED
+      else split
+      if n == 'mask'
+      else by_batch
+      for n in arrays
+    }
+    local = jax.shard_map(
+      lambda operands, arrays: function(*operands, **arrays, **static),
+      mesh=mesh,
+      in_specs=(split, specs),
+      out_specs=split if tokens else by_batch,
+      axis_names=set(mesh.axis_names) - set(manual(mesh)),
+      check_vma=False,
+    )
+    out = local(operands, arrays)
+    return out[:, :length] if tokens else out
+
+  return call
+
+
+def over_tokens(function):
+  """`function` of each device's tokens, where a mesh splits sequences.
+
+  For what the compiler would gather all tokens for, such as the gradient of a
+  table that is read token by token.
+
+  Args:
+    function: (x [B, L, ...], *arrays) -> [B, L, ...], each entry of its own
+      token and of the arrays, which every device has whole.
+
+  Returns:
+    A function with the same arguments, `function` itself without such a mesh.
+    B and L divide by the axes of the mesh.
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  free = _free(mesh)
+  if SEQUENCE_AXIS not in free:
+    return function
+  split = PartitionSpec(
+    tuple(a for a in BATCH_AXES if a in free) or None, SEQUENCE_AXIS
+  )
+
+  def call(x, *arrays):
+    return jax.shard_map(
+      function,
+      mesh=mesh,
+      in_specs=(split, *(PartitionSpec() for _ in arrays)),
+      out_specs=split,
+      axis_names=set(mesh.axis_names) - set(manual(mesh)),
+      check_vma=False,
+    )(x, *arrays)
+
+  return call
+
+
+def _free(mesh):
+  """Axes of several devices that no shard_map has split yet."""
+  return (
+    []
+    if mesh.empty
+    else [
+      axis
+      for axis in (*BATCH_AXES, SEQUENCE_AXIS)
+      if mesh.shape.get(axis, 1) > 1 and axis not in manual(mesh)
+    ]
+  )
+
+
+def _size(mesh, axes):
+  size = 1
+  for axis in axes:
+    size *= mesh.shape[axis]
+  return size
+
+
+def _filled(function, operands, options, rows):
+  """(options, operands) with so many masked tokens more."""
+  if not rows:
+    return dict(options), operands
+  if function in _OVER_TOKENS and options.get('mask') is None:
+    options = {**options, 'mask': jnp.ones(operands[0].shape[:2], bool)}
+  if options.get('mask') is not None:
+    options = {**options, 'mask': _fill(options['mask'], rows)}
+  return dict(options), tuple(_fill(x, rows) for x in operands)
+
+
+def _fill(x, rows):
+  return jnp.pad(x, [(0, 0), (0, rows)] + [(0, 0)] * (x.ndim - 2))
+
+
+def _is_array(x):
+  """Whether x is an array or a tree of them (such as a state)."""
+  leaves = jax.tree.leaves(x)
+  return bool(leaves) and all(getattr(leaf, 'ndim', 0) for leaf in leaves)

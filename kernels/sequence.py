@@ -1,0 +1,97 @@
+"""The linear operations on tokens that lie on several devices.
+
+Each device of a mesh axis has a part of every sequence. What its tokens need
+of the other parts is a state, [B, H, Dh, E], whatever the length: it begins
+from that, and the rest of the work is its own.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from kernels import chunks, products
+
+
+class Sequence(NamedTuple):
+  """Where the other tokens are, inside `jax.shard_map`.
+
+  Attributes:
+    axis: name of the mesh axis; its first device has the first tokens, all
+      have equally many.
+    devices: how many there are along it.
+    length: L of the whole sequence.
+  """
+
+  axis: str
+  devices: int
+  length: int
+
+
+def check(sequence, **absent):
+  """Refuses what only whole sequences have.
+
+  Raises:
+    NotImplementedError: one of `absent` is there.
+  """
+  for name, value in absent.items():
+    if sequence is not None and value is not None and value is not False:
+      raise NotImplementedError(
+        f'{name} is not possible where tokens lie on several devices: leave '
+        'it out, or set the mesh axis of sequences to 1'
+      )
+
+
+def sums_elsewhere(sequence, phi_k, v):
+  """(S, z) over the tokens of the other devices: one all-reduce.
+
+    S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)
+
+  Args:
+    sequence: Sequence.
+    phi_k: [B, L', H, Dh], zeros at masked tokens.
+    v: [B, L', H, E].
+
+  Returns:
+    float32 [B, H, Dh, E] and [B, H, Dh].
+  """
+  own = (
+    products.einsum('blhd,blhe->bhde', phi_k, v),
+    jnp.sum(phi_k, axis=1, dtype=jnp.float32),
+  )
+  whole = lax.psum(own, sequence.axis)
+  return jax.tree.map(jnp.subtract, whole, own)
+
+
+def state_before(sequence, k, v, slopes_H):
+  """What the tokens of the devices in front of this one have summed to.
+
+    S = sum_j exp(-s (n - 1 - j)) k_j^T v_j over the n tokens in front
+
+  It is handed on in 1 + log2(devices) steps, each twice as far.
+
+  Args:
+    sequence: Sequence.
+    k, v: [B, L', H, Dh], zeros at masked tokens.
+    slopes_H: s, float32 [H].
+
+  Returns:
+    float32 [B, H, Dh, Dh], zeros on the first device.
+  """
+  length = k.shape[1]
+  end_LxH = chunks.to_end(slopes_H, jnp.arange(length)[:, None], length)
+  k_end = (k * end_LxH[..., None]).astype(k.dtype)
+  state = products.einsum('blhd,blhe->bhde', k_end, v)
+  state, reach = _from_before(sequence, state, 1), 1
+  while reach < sequence.devices:
+    left_H = chunks.over(slopes_H, length * reach)
+    state += left_H[:, None, None] * _from_before(sequence, state, reach)
+    reach *= 2
+  return state
+
+
+def _from_before(sequence, x, distance):
+  """x of the device so many before this one, zeros where there is none."""
+  pairs = [(i, i + distance) for i in range(sequence.devices - distance)]
+  return lax.ppermute(x, sequence.axis, pairs)
