@@ -10,7 +10,7 @@ from kernels.lightning import api as lightning
 from kernels.linear import api as linear
 from kernels.norm_project.api import norm_project
 from kernels.rows import BATCH_AXES, manual
-from kernels.sequence import Sequence
+from kernels.sequence import Sequence, check_whole
 from kernels.simpletron import api as simpletron
 
 SEQUENCE_AXIS = 'sequence'
@@ -58,7 +58,7 @@ def sharded(function, mesh=None):
   @functools.wraps(function)
   def call(*operands, **options):
     batch, length = operands[0].shape[:2]
-    over = tuple(a for a in BATCH_AXES if a in free)
+    over = _over_batch(mesh)
     count = _size(mesh, over)
     if batch % count:
       over, count = (), 1
@@ -71,6 +71,7 @@ def sharded(function, mesh=None):
     if (count == 1 and not tokens) or options.get('dropout_key') is not None:
       return function(*operands, **options)
     if tokens:
+      check_whole(**options)
       options, operands = _filled(
         function, operands, options, -length % mesh.shape[tokens]
       )
@@ -120,9 +121,7 @@ def over_tokens(function):
   free = _free(mesh)
   if SEQUENCE_AXIS not in free:
     return function
-  split = PartitionSpec(
-    tuple(a for a in BATCH_AXES if a in free) or None, SEQUENCE_AXIS
-  )
+  split = PartitionSpec(_over_batch(mesh) or None, SEQUENCE_AXIS)
 
   def call(x, *arrays):
     return jax.shard_map(
@@ -147,6 +146,13 @@ def _free(mesh):
       for axis in (*BATCH_AXES, SEQUENCE_AXIS)
       if mesh.shape.get(axis, 1) > 1 and axis not in manual(mesh)
     ]
+  )
+
+
+def _over_batch(mesh):
+  """The axes of the batch, those of one device too: nothing is summed there."""
+  return tuple(
+    a for a in BATCH_AXES if a in mesh.axis_names and a not in manual(mesh)
   )
 
 

@@ -29,14 +29,21 @@ class Sequence(NamedTuple):
   length: int
 
 
-def check(sequence, **absent):
+def check_whole(
+  *, initial_state=None, return_state=False, segment_ids=None, **_
+):
   """Refuses what only whole sequences have.
 
   Raises:
-    NotImplementedError: one of `absent` is there.
+    NotImplementedError: names it.
   """
-  for name, value in absent.items():
-    if sequence is not None and value is not None and value is not False:
+  asked = {
+    'initial_state': initial_state is not None,
+    'return_state': return_state,
+    'segment_ids': segment_ids is not None,
+  }
+  for name, there in asked.items():
+    if there:
       raise NotImplementedError(
         f'{name} is not possible where tokens lie on several devices: leave '
         'it out, or set the mesh axis of sequences to 1'

@@ -24,6 +24,9 @@ from lra.errors import UserError
 HEARTBEAT_SECONDS = 30
 _AGAIN = (': start all of them again; the run goes on from its last '
           'checkpoint.\n')
+# One may prepare data, or compile, so long before the others go on.
+MEETING_SECONDS = 24 * 3600
+_state = {'meetings': 0}
 WISHES = 'wishes'  # of a batch: int32 [2], of all int32 [devices, 2]
 
 
@@ -83,6 +86,20 @@ def leads() -> bool:
   return jax.process_index() == 0
 
 
+def meet() -> None:
+  """Waits until all processes are here, however long one takes.
+
+  On processors what they tell each other through their devices must come
+  within half a minute, or it is given up.
+  """
+  if several():
+    # Orbax and Flax ask this client too: JAX has no public name for it.
+    from jax._src.distributed import global_state
+    _state['meetings'] += 1
+    global_state.client.wait_at_barrier(
+        f'lra_{_state["meetings"]}', timeout_in_ms=1000 * MEETING_SECONDS)
+
+
 def told(make: Callable[[], Any]) -> Any:
   """What `make` gives the leader, in every process.
 
@@ -135,6 +152,7 @@ def gathered(number: float) -> np.ndarray:
   if not several():
     return np.array([number], np.float64)
   from jax.experimental import multihost_utils
+  meet()
   # As bits: JAX has no float64 here.
   bits = np.array([number], np.float64).view(np.int32)
   return np.asarray(multihost_utils.process_allgather(bits)).reshape(
@@ -151,6 +169,7 @@ def whole(x) -> np.ndarray:
 
 def _from_leader(data):
   from jax.experimental import multihost_utils
+  meet()
   size = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
   padded = np.zeros(size, np.uint8)
   padded[:len(data) if leads() else 0] = np.frombuffer(

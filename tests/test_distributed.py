@@ -93,18 +93,20 @@ def whole(mini_data, tmp_path_factory):
   return folder
 
 
-def test_a_stop_of_one_is_a_stop_of_all_and_another_number_goes_on(
+def test_a_stop_of_one_is_a_stop_of_all_and_another_mesh_goes_on(
     mini_data, tmp_path, whole):
   folder = tmp_path / 'run'
-  processes = _start(folder, mini_data, 2)
+  # Of the state each process has a half, and nobody the whole.
+  processes = _start(folder, mini_data, 2, **{'mesh.fsdp': 4})
   _wait_for_step(folder, processes, 30)
   processes[1].send_signal(signal.SIGTERM)
   for code, _, errors in _end(processes):
     assert code == launch.EXIT['stopped'], errors
   stopped = files.read_json(folder / 'result.json')
   assert stopped['status'] == 'stopped' and 30 <= stopped['steps'] < STEPS
-  (code, out, _), *others = _end(_start(folder, mini_data, 4))
-  assert code == 0 and out.startswith(f'ok: {folder}')
+  (code, out, errors), *others = _end(
+      _start(folder, mini_data, 4, **{'mesh.sequence': 2}))
+  assert code == 0 and out.startswith(f'ok: {folder}'), (errors, others)
   for code, out, errors in others:
     assert code == 0 and not out and 'step' not in errors, errors
   assert _same(folder, whole)['num_processes'] == 4

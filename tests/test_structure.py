@@ -26,7 +26,7 @@ ROOMS = {
     'lra.report': ('lra.models', 'lra.data', 'data_prep', *GROUND),
     'lra.objectives': ('lra.nn', 'lra.data', 'jax', *GROUND),
     'lra.training': ('lra.objectives', 'lra.report', 'lra.models', 'lra.nn',
-                     'lra.data', 'jax', *GROUND),
+                     'lra.data', 'kernels', 'jax', *GROUND),
     'lra.costs': ('lra.training', 'lra.report', 'lra.models', 'lra.nn',
                   'lra.data', 'lra.command', 'kernels', 'kernels.tools', 'jax',
                   *GROUND),

@@ -117,8 +117,7 @@ def _attend(
   )
   inputs = inputs._replace(slopes=slopes)
   if sequence is not None:
-    sequence_lib.check(
-      sequence,
+    sequence_lib.check_whole(
       initial_state=initial_state,
       return_state=return_state,
       segment_ids=segment_ids,

@@ -30,8 +30,7 @@ def run(
     sequence: `kernels.sequence.Sequence` or None.
   """
   if sequence is not None:
-    sequence_lib.check(
-      sequence,
+    sequence_lib.check_whole(
       initial_state=inputs.state,
       return_state=options.return_state,
       segment_ids=segment_ids,

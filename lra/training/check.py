@@ -60,13 +60,12 @@ def check(config) -> None:
   _check_model(config)
 
 
-def check_mesh(config, mesh: dict[str, int], mixer: type) -> None:
+def check_mesh(config, mesh: dict[str, int]) -> None:
   """Checks that what is computed can be split over a mesh.
 
   Args:
     config: one that `check` has passed.
     mesh: axis -> devices along it.
-    mixer: the class of its mixer.
 
   Raises:
     UserError: names the field.
@@ -78,6 +77,7 @@ def check_mesh(config, mesh: dict[str, int], mixer: type) -> None:
           f'config.train.{name}={train[name]} cannot be split over '
           f'{share} devices: choose a multiple of {share}.')
   count = mesh['sequence']
+  mixer = models.module(config.model.name).Mixer
   if count > 1 and not getattr(mixer, 'splits_sequences', False):
     raise UserError(
         f'config.mesh.sequence={count} is not possible with '

@@ -1,4 +1,5 @@
 """The devices of a run as a mesh, and which part of an array each one has.
+Of several processes each makes the parts of its devices.
 
   data      splits the examples of a microbatch
   fsdp      splits them too, and each large array of the state along its
@@ -6,14 +7,17 @@
   sequence  splits the tokens
 """
 
+import functools
 import math
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from kernels.meshes import SEQUENCE_AXIS
 from kernels.rows import BATCH_AXES
+from lra import distributed
 from lra.errors import UserError
 
 AXES = (*BATCH_AXES, SEQUENCE_AXIS)
@@ -34,7 +38,7 @@ def make(sizes, devices=None):
   """
   devices = jax.devices() if devices is None else devices
   shape = [sizes[name] for name in AXES]
-  if shape.count(-1) == 1:
+  if shape.count(-1) == 1 and 0 not in shape:
     shape[shape.index(-1)] = max(
         len(devices) // math.prod(n for n in shape if n != -1), 1)
   if min(shape) < 1 or math.prod(shape) != len(devices):
@@ -73,6 +77,74 @@ def keep_split(tree):
     return tree
   return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(
       x, _of_state(count, x.shape)), tree)
+
+
+def rows(mesh, size: int) -> slice:
+  """Which of `size` examples of a batch, or microbatch, this process makes."""
+  if not distributed.several():
+    return slice(None)
+  pieces = of_examples(
+      mesh, micro=False, tokens=False).addressable_devices_indices_map(
+          (size,)).values()
+  ends = [piece.indices(size)[:2] for (piece,) in pieces]
+  return slice(min(low for low, _ in ends), max(high for _, high in ends))
+
+
+def joined(batch, shardings, size: int, axis: int):
+  """A batch of all processes from what this one has made; of one, itself.
+
+  Args:
+    batch: numpy arrays of its `rows`; may have `distributed.WISHES`.
+    shardings: of the others, by name.
+    size: examples of all processes.
+    axis: the axis of the examples.
+  """
+  if not distributed.several():
+    return batch
+  over = next(iter(shardings.values())).mesh
+  first = rows(over, size).start
+
+  def piece(x, index):
+    low, high, _ = index[axis].indices(size)
+    return x[(*index[:axis], slice(low - first, high - first),
+              *index[axis + 1:])]
+
+  arrays = {name: jax.make_array_from_callback(
+      (*x.shape[:axis], size, *x.shape[axis + 1:]), shardings[name],
+      functools.partial(piece, x))
+            for name, x in batch.items() if name != distributed.WISHES}
+  if distributed.WISHES in batch:
+    own = batch[distributed.WISHES][None]
+    arrays[distributed.WISHES] = jax.make_array_from_callback(
+        (over.size, 2), _each_device(over), lambda _: own)
+  return arrays
+
+
+def with_wishes(mesh, update, shapes):
+  """An update, and the shapes of its batch, with what processes wish.
+
+  Of several processes its second output is what any of them wishes.
+
+  Args:
+    mesh: the devices.
+    update: (state, batch, seed) -> (state, anything).
+    shapes: of the batch, by name.
+  """
+  if not distributed.several():
+    return update, shapes
+
+  def with_wishes(state, batch, seed):
+    batch = dict(batch)
+    wishes = batch.pop(distributed.WISHES)
+    state, _ = update(state, batch, seed)
+    return state, wishes.max(0)
+
+  return with_wishes, {**shapes, distributed.WISHES: jax.ShapeDtypeStruct(
+      (mesh.size, 2), jnp.int32, sharding=_each_device(mesh))}
+
+
+def _each_device(mesh):
+  return NamedSharding(mesh, P(AXES))
 
 
 def _of_state(count, shape):

@@ -11,8 +11,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from lra import distributed, models, objectives, tasks
-from lra.objectives.base import Objective
+from lra import objectives, tasks
 from lra.training import build, check, fits, mesh, optim, step
 
 
@@ -29,7 +28,7 @@ class Program:
     dtype: 'float32' or 'bfloat16': what is computed in.
   """
   config: Any
-  objective: Objective
+  objective: objectives.Objective
   model: Any
   tx: Any
   mesh: Any
@@ -77,13 +76,7 @@ class Program:
 
   def rows(self, size: int) -> slice:
     """Which of the examples of a batch, or microbatch, this process makes."""
-    if not distributed.several():
-      return slice(None)
-    pieces = mesh.of_examples(
-        self.mesh, micro=False, tokens=False).addressable_devices_indices_map(
-            (size,)).values()
-    ends = [piece.indices(size)[:2] for (piece,) in pieces]
-    return slice(min(low for low, _ in ends), max(high for _, high in ends))
+    return mesh.rows(self.mesh, size)
 
   def put(self, batch, *, micro: bool):
     """A batch as the compiled steps take it, of what this process has made.
@@ -92,27 +85,10 @@ class Program:
       batch: numpy arrays of this process's `rows`, and what it wishes.
       micro: see `batch_shardings`.
     """
-    if not distributed.several():
-      return batch
     t = self.config.train
-    count = t.microbatch_size if micro else t.eval_batch_size
-    first, axis = self.rows(count).start, int(micro)
-
-    def piece(x, index):
-      low, high, _ = index[axis].indices(count)
-      return x[(*index[:axis], slice(low - first, high - first),
-                *index[axis + 1:])]
-
-    arrays = {
-        name: jax.make_array_from_callback(
-            (*batch[name].shape[:axis], count, *batch[name].shape[axis + 1:]),
-            sharding, functools.partial(piece, batch[name]))
-        for name, sharding in self.batch_shardings(micro=micro).items()}
-    if distributed.WISHES in batch:
-      arrays[distributed.WISHES] = jax.make_array_from_callback(
-          (self.mesh.size, 2), self._each_device,
-          lambda _: batch[distributed.WISHES][None])
-    return arrays
+    return mesh.joined(
+        batch, self.batch_shardings(micro=micro),
+        t.microbatch_size if micro else t.eval_batch_size, axis=int(micro))
 
   def put_seed(self):
     """The config's seed on the devices, int32 []."""
@@ -135,10 +111,7 @@ class Program:
     update = functools.partial(
         step.train_step, self.model, self.objective, self.tx, at=self.lengths)
     shapes = self._batch_shape(count, t.microbatch_size)
-    if distributed.several():
-      shapes[distributed.WISHES] = jax.ShapeDtypeStruct(
-          (self.mesh.size, 2), jnp.int32, sharding=self._each_device)
-      update = _with_wishes(update)
+    update, shapes = mesh.with_wishes(self.mesh, update, shapes)
     return self._compile(
         update, self.state_shape, shapes,
         jax.ShapeDtypeStruct((), jnp.int32, sharding=self._replicated),
@@ -167,10 +140,6 @@ class Program:
   def _replicated(self):
     return NamedSharding(self.mesh, P())
 
-  @property
-  def _each_device(self):
-    return NamedSharding(self.mesh, P(mesh.AXES))
-
   def _batch_shape(self, *lead):
     shardings = self.batch_shardings(micro=len(lead) == 2)
     return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=shardings[name])
@@ -182,17 +151,6 @@ class Program:
              in self.objective.shapes(rows).items()}
     return step.init_state(self.model, self.objective, self.tx, seed,
                            self.objective.inputs(batch))
-
-
-def _with_wishes(update):
-  """`update`, whose second output is what any process wishes."""
-  def with_wishes(state, batch, seed):
-    batch = dict(batch)
-    wishes = batch.pop(distributed.WISHES)
-    state, _ = update(state, batch, seed)
-    return state, wishes.max(0)
-
-  return with_wishes
 
 
 def make(config, devices=None, dtype: str | None = None) -> Program:
@@ -209,8 +167,7 @@ def make(config, devices=None, dtype: str | None = None) -> Program:
   task = tasks.get(config.task)
   check.check(config)
   over = mesh.make(config.mesh, devices)
-  check.check_mesh(
-      config, over.shape, models.module(config.model.name).Mixer)
+  check.check_mesh(config, over.shape)
   fits.check_batches(config, over)
   objective = objectives.get(config.objective)(
       config, task, build.sequence_length(config, task))

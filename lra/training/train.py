@@ -204,6 +204,7 @@ class Trainer:
         f'steps in {self.program.dtype}', lambda: program.timed(lambda: (
             self.program.compile_train(), self.program.compile_eval())))
     self.progress.compile_seconds += seconds
+    distributed.meet()
 
   def batch(self, number: int):
     """The batch of step `number`, as microbatches."""

@@ -28,7 +28,8 @@ def _refuse(changes, *words, devices=1):
     with part.ignore_type(), part.unlocked():
       part[key] = value
   with pytest.raises(UserError) as e:
-    check.check(c, devices)
+    check.check(c)
+    check.check_mesh(c, {'data': devices, 'fsdp': 1, 'sequence': 1})
   sentence = str(e.value)
   assert sentence.endswith('.') and '\n' not in sentence
   for word in (*changes, *words):
@@ -39,13 +40,13 @@ def _refuse(changes, *words, devices=1):
     (task, protocol) for protocol, known in protocols.PROTOCOLS.items()
     for task in known])
 def test_every_protocol_passes(task, protocol):
-  check.check(_config(f'{task},protocol={protocol}'), 1)
-  check.check(_config(f'{task},protocol={protocol}', 'super'), 1)
+  check.check(_config(f'{task},protocol={protocol}'))
+  check.check(_config(f'{task},protocol={protocol}', 'super'))
 
 
 def test_references_need_not_be_resolved():
   check.check(
-      importlib.import_module('configs.reformer').get_config('listops'), 1)
+      importlib.import_module('configs.reformer').get_config('listops'))
 
 
 NUMBERS = {n: f for n, f in fields.FIELDS.items() if f.type in (int, float)}
@@ -72,7 +73,7 @@ def test_every_number_is_held_to_its_range(name):
       group, _, key = name.rpartition('.')
       (c[group] if group else c)[key] = limit
       try:
-        check.check(c, 1)
+        check.check(c)
       except UserError as e:  # another field's, or a rule of two fields
         assert f'config.{name}={limit} is not possible: it' not in str(e)
 
@@ -142,7 +143,7 @@ def test_unknown_and_missing_fields():
   c = _config()
   del c.optim.ema
   with pytest.raises(UserError, match='config.optim.ema is missing'):
-    check.check(c, 1)
+    check.check(c)
 
 
 @pytest.mark.parametrize('changes,words', [
@@ -167,18 +168,18 @@ def test_fields_that_do_not_fit_together(changes, words):
     c = _config()
     c.task = changes['task']
     with pytest.raises(UserError, match=f'{words[0]}.*{words[1]}'):
-      check.check(c, 1)
+      check.check(c)
   else:
     _refuse(changes, *words)
 
 
 def test_devices_share_a_microbatch():
   _refuse({'train.microbatch_size': 1}, '2 devices', devices=2)
-  check.check(_config(), 2)
+  check.check_mesh(_config(), {'data': 2, 'fsdp': 1, 'sequence': 1})
 
 
 def test_groups_that_are_sound():
   c = _config()
   c.optim.groups = (('.*/bias', dict(weight_decay=0.0)), ('mixer', {}),
                     ('.*', None))
-  check.check(c, 1)
+  check.check(c)

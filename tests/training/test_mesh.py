@@ -1,0 +1,135 @@
+"""A run over the axes of a mesh is the run on one device."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+import small
+from lra import models
+from lra.errors import UserError
+from lra.training import mesh, program, step
+
+SPLITTING = sorted(
+    name for name in models.names()
+    if getattr(models.module(name).Mixer, 'splits_sequences', False))
+MESHES = {
+    'data': {'data': 4}, 'fsdp': {'data': 1, 'fsdp': 4},
+    'both': {'data': 2, 'fsdp': 2}, 'sequence': {'data': 1, 'sequence': 4},
+    'data_sequence': {'data': 2, 'sequence': 2},
+    'fsdp_sequence': {'data': 1, 'fsdp': 2, 'sequence': 2}}
+
+
+def _config(model, sizes, pooling='mean', **train):
+  c = small.config(model, 'listops', batch_size=16, microbatch_size=8,
+                   eval_batch_size=8, **train)
+  c.unlock()
+  c.encoder.width = c.encoder.mlp_width = 32
+  if 'qkv_width' in c.model:
+    c.model.qkv_width = 32
+  c.encoder.pooling = pooling
+  c.encoder.dropout = 0.2
+  c.mesh.update(sizes)
+  return c
+
+
+def _program(model, sizes=None, pooling='mean'):
+  count = 4 if sizes else 1
+  return program.make(
+      _config(model, sizes or {}, pooling), jax.devices()[:count])
+
+
+def _batch(p, micro=True):
+  batch = small.batch(small.tasks.get('listops'), 8, 24, lead=(2,))
+  batch['weights'] *= np.arange(8) < 7
+  if not micro:
+    batch = {name: x[0] for name, x in batch.items()}
+  return jax.device_put(batch, p.batch_shardings(micro=micro))
+
+
+@functools.cache
+def _gradient(model, sizes=None, pooling='mean'):
+  p = _program(model, MESHES.get(sizes), pooling)
+  state = p.init()
+  f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
+  with jax.set_mesh(p.mesh):
+    grads, sums = f(state.params, state.constants, _batch(p),
+                    jax.random.key(0))
+  return jax.device_get((grads, sums))
+
+
+def _same(model, sizes, pooling='mean'):
+  for got, want in zip(_gradient(model, sizes, pooling),
+                       _gradient(model, None, pooling), strict=True):
+    small.assert_close(got, want)
+
+
+@pytest.mark.parametrize('pooling', ['mean', 'cls'])
+@pytest.mark.parametrize('sizes', MESHES)
+def test_gradients_with_dropout_are_those_of_one_device(sizes, pooling):
+  _same('simpletron', sizes, pooling)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('model', SPLITTING)
+def test_each_mixer_that_splits_sequences_does(model):
+  _same(model, 'sequence')
+  _same(model, 'fsdp_sequence')
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('model', ['transformer', 'sinkhorn', 'performer'])
+def test_what_mixers_draw_does_not_depend_on_the_mesh(model):
+  _same(model, 'data')
+  _same(model, 'fsdp')
+
+
+@pytest.mark.parametrize('sizes', MESHES)
+def test_evaluation_is_that_of_one_device(sizes):
+  counts = []
+  for p in (_program('simpletron', MESHES[sizes]), _program('simpletron')):
+    state = p.init()
+    counts.append(jax.device_get(p.compile_eval()(
+        state.params, state.constants, _batch(p, micro=False))))
+  (ours, our_loss, _), (theirs, their_loss, _) = counts
+  np.testing.assert_array_equal(ours, theirs)
+  np.testing.assert_allclose(our_loss, their_loss, rtol=1e-5)
+
+
+def test_fsdp_splits_parameters_and_optimizer_between_the_devices():
+  p = _program('simpletron', MESHES['fsdp'])
+  compiled, state = p.compile_train(), p.init()
+  state, _ = compiled(state, _batch(p), p.put_seed())
+  for name in ('params', 'opt_state'):
+    arrays = jax.tree.leaves(getattr(state, name))
+    whole = sum(x.size for x in arrays)
+    here = sum(x.addressable_shards[0].data.size for x in arrays)
+    assert here < 0.5 * whole, name  # the small ones are everywhere
+    for x in arrays:
+      assert x.sharding == mesh.of_state(p.mesh, x.shape)
+
+
+@pytest.mark.parametrize('sizes, complaint', [
+    ({'data': 3}, 'data=3, fsdp=1, sequence=1 is not possible on 4 devices'),
+    ({'fsdp': 3}, 'fsdp=3, sequence=1 is not possible on 4 devices'),
+    ({'data': -1, 'fsdp': -1}, 'fsdp=-1'), ({'sequence': 0}, 'sequence=0'),
+    ({'data': 1, 'sequence': 4}, 'not possible with transformer')])
+def test_what_is_not_possible_is_said(sizes, complaint):
+  with pytest.raises(UserError, match=complaint):
+    _program('transformer', sizes)
+
+
+def test_the_tokens_must_divide():
+  c = _config('simpletron', {'data': 1, 'sequence': 4})
+  c.seq_len = 22
+  with pytest.raises(UserError, match='does not divide the 22 tokens'):
+    program.make(c)
+
+
+def test_lengths_are_chosen_by_devices_that_do_not_wait_for_each_other():
+  c = _config('simpletron', {})
+  c.train.lengths = (12,)
+  assert program.make(c).lengths == (12, 24)
+  c.mesh.update(MESHES['sequence'])
+  assert program.make(c).lengths == (24,)
