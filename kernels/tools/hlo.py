@@ -8,6 +8,7 @@ and an array that it takes several times (q, k and v of one product) as read
 once; that it moves no block twice is for its own tests to show.
 """
 
+import collections
 import dataclasses
 import math
 import re
@@ -262,3 +263,58 @@ def _written(body, whole):
     else:
       total += size(o.shape)
   return min(total, whole) if len(roots) == 1 else total
+
+
+COLLECTIVES = (
+  'all-reduce',
+  'all-gather',
+  'reduce-scatter',
+  'all-to-all',
+  'collective-permute',
+)
+
+
+def collectives(text):
+  """What devices tell each other in one run of a compiled program.
+
+  Args:
+    text: of the program, for one of the devices.
+
+  Returns:
+    {(operation, bytes of its result on a device, devices that take part):
+    times that it runs}. Groups of one device tell each other nothing.
+  """
+  computations, entry = parse(text)
+  return _collectives(computations, entry)
+
+
+def _collectives(computations, name):
+  found = collections.Counter()
+  for o in computations[name]:
+    inner = _inner(o)
+    kind = o.op.removesuffix('-start')
+    if inner:
+      times, body = inner
+      for key, count in _collectives(computations, body).items():
+        found[key] += times * count
+    elif kind in COLLECTIVES and (devices := _devices(o)) > 1:
+      found[kind, size(o.shape), devices] += 1
+  return found
+
+
+def _devices(o):
+  """How many devices a collective joins."""
+  if pairs := re.search(r'source_target_pairs=\{(.*?)\}\}', o.rest):
+    return len(set(re.findall(r'\d+', pairs.group(1))))
+  if listed := re.search(r'replica_groups=\{\{([\d,]*)\}', o.rest):
+    return len(listed.group(1).split(','))
+  # [groups,devices of each]<=[...]
+  if iota := re.search(r'replica_groups=\[\d+,(\d+)\]', o.rest):
+    return int(iota.group(1))
+  # mesh['a'=4,'b'=2], device_ids=(...) {'a'}
+  named = re.search(r'replica_groups=mesh\[(.*?)\].*?\{(.*?)\}', o.rest)
+  if not named:
+    raise ValueError(f'The groups of this collective are unknown: {o.rest}')
+  sizes = dict(re.findall(r"'(\w+)'=(\d+)", named.group(1)))
+  over = re.findall(r"'(\w+)'", named.group(2))
+  return math.prod(int(sizes[name]) for name in over)

@@ -7,7 +7,8 @@ seconds per step of both, the loop's overhead and the peak memory.
 
 `--memory` and `--speed` write the tables of all models, `memory.md` and
 `speed.md`, to --out; `--layers` that of the bytes which layers move on
-accelerators that need not be here, `layers.md`. `--onchip` measures errors and
+accelerators that need not be here, `layers.md`; `--collectives` what the
+devices of a config's mesh tell each other. `--onchip` measures errors and
 times of the kernels on an accelerator that is.
 """
 
@@ -29,6 +30,9 @@ SPEED = flags.DEFINE_bool('speed', False, 'Table of step times of all models.')
 LAYERS = flags.DEFINE_list(
     'layers', None, 'Table of bytes moved by layers, compiled for these '
     'targets, such as v5e,v6e,h200.')
+COLLECTIVES = flags.DEFINE_list(
+    'collectives', None, 'What a step of --config tells between so many '
+    'devices, such as 8,64,256.')
 ONCHIP = flags.DEFINE_string(
     'onchip', None, 'Errors, races and times of kernels and layers on the '
     'device that is here, into this JSON file.')
@@ -40,10 +44,13 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs import layers, loop, onchip, tables
+  from lra.costs import collectives, layers, loop, onchip, tables
+  config = command.config()
   made = {'memory': tables.memory if MEMORY.value else None,
           'speed': tables.speed if SPEED.value else None,
-          'layers': LAYERS.value and (lambda: layers.tables(LAYERS.value))}
+          'layers': LAYERS.value and (lambda: layers.tables(LAYERS.value)),
+          'collectives': COLLECTIVES.value and config is None and (
+              lambda: collectives.tables(COLLECTIVES.value))}
   for name, make in made.items():
     if make:
       text = '\n'.join(make()) + '\n'
@@ -58,11 +65,13 @@ def main() -> int:
     onchip.run(pathlib.Path(ONCHIP.value), stages)
   if ONCHIP.value or any(made.values()):
     return 0
-  config = command.config()
   if config is None:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
         '--memory, --speed, --layers or --onchip.')
+  if COLLECTIVES.value:
+    print('\n'.join(collectives.report(config, COLLECTIVES.value)))
+    return 0
   command.use_compile_cache()
   print(json.dumps(
       loop.measure(config, steps=STEPS.value, rounds=ROUNDS.value), indent=1))

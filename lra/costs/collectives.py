@@ -1,0 +1,154 @@
+"""What the devices of a mesh tell each other in a step, and how long that takes
+on paper.
+
+`python -m lra.costs --collectives=8,64,256 --config=...` compiles the training
+step for so many devices, which need not be here, and reads from the program
+what each of them sends; without a config it writes `collectives.md`.
+
+Times are computed, not measured: a ring's bytes over one link, beside the
+program's operations at a chip's highest rate. A real step computes slower than
+that and sends while it computes, so what is left of each device's speed is what
+it keeps at least; the wait for a first byte is left out. Over `data` and `fsdp`
+the batch grows with the devices, over `sequence` each has less to do.
+"""
+
+import dataclasses
+import importlib
+
+import jax
+import numpy as np
+
+from kernels.tools import hlo
+from lra.errors import UserError
+from lra.report.markdown import table
+from lra.training import mesh, program
+
+# A TPU v5e chip: 197 TFLOP/s in bfloat16 and 1,600 Gbit/s over four links each
+# way (cloud.google.com/tpu/docs/v5e). A 400 Gbit/s port of InfiniBand NDR
+# beside a GPU is as fast as one of these links.
+OPERATIONS_PER_S = 197e12
+BYTES_PER_S = 1600e9 / 8 / 4
+
+TASK = 'pathx'
+CASES = {'simpletron': ('data', 'fsdp', 'sequence'), 'lightning': ('sequence',)}
+
+# Bytes that a device sends, over those of the result that it gets, of n.
+_SENT = {
+    'all-reduce': lambda n: 2 * (n - 1) / n,
+    'all-gather': lambda n: (n - 1) / n,
+    'reduce-scatter': lambda n: n - 1,
+    'all-to-all': lambda n: (n - 1) / n,
+    'collective-permute': lambda n: 1,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+  """A training step of one of several devices.
+
+  Attributes:
+    shape: axis of the mesh -> devices.
+    told: (kind, bytes of the result, devices) -> times, see
+      `hlo.collectives`.
+    operations: floating-point operations of the device.
+  """
+  shape: dict[str, int]
+  told: dict[tuple[str, int, int], int]
+  operations: float
+
+  @property
+  def bytes_sent(self) -> float:
+    """Bytes that the device sends in a step, in rings."""
+    return sum(times * size * _SENT[kind](n)
+               for (kind, size, n), times in self.told.items())
+
+  @property
+  def seconds(self) -> tuple[float, float]:
+    """Of computing at the highest rate, and of sending over one link."""
+    return self.operations / OPERATIONS_PER_S, self.bytes_sent / BYTES_PER_S
+
+
+def compiled(config, devices: int) -> Step:
+  """The step of a config on so many devices.
+
+  The microbatch is that of one device that has whole sequences: it grows with
+  the devices that split examples, and the batch with it.
+
+  Args:
+    config: a whole config, with its mesh.
+    devices: how many of them; the processor must be able to pretend them.
+
+  Raises:
+    UserError: the config cannot be run so.
+  """
+  whole = _made(config, devices, config.train.batch_size)
+  one = _made(config, devices, config.train.microbatch_size)
+  count = config.train.batch_size // config.train.microbatch_size
+  # XLA counts what is in a loop once.
+  operations = count * one.compile_train().cost_analysis()['flops']
+  return Step(dict(whole.mesh.shape),
+              hlo.collectives(whole.compile_train().as_text()), operations)
+
+
+def _made(config, devices, batch):
+  config = config.copy_and_resolve_references()
+  shape = mesh.make(config.mesh, jax.devices()[:devices]).shape
+  share = int(np.prod([shape[name] for name in mesh.BATCH_AXES]))
+  config.train.batch_size = share * batch
+  config.train.microbatch_size *= share
+  config.train.eval_batch_size = config.train.microbatch_size
+  return program.make(config, jax.devices()[:devices], dtype='float32')
+
+
+def tables(counts: list[str]) -> list[str]:
+  """Lines of Markdown: `report` of each of `CASES`, on meshes of each axis."""
+  lines = ['# What devices tell each other in a training step', '',
+           *__doc__.split('\n\n', 1)[1].strip().splitlines()]
+  for model, axes in CASES.items():
+    config = importlib.import_module(f'configs.{model}').get_config(TASK)
+    for axis in axes:
+      config.mesh.update({name: -1 if name == axis else 1
+                          for name in mesh.AXES})
+      lines += ['', *report(config, counts)]
+  return lines
+
+
+def report(config, counts: list[str]) -> list[str]:
+  """Lines of Markdown: the collectives of the smallest mesh, then the sizes.
+
+  Args:
+    config: a whole config.
+    counts: numbers of devices, as words.
+
+  Raises:
+    UserError: a number is none, or the config cannot be run so.
+  """
+  if not all(word.isdigit() and 1 < int(word) <= 4096 for word in counts):
+    raise UserError('--collectives takes numbers of devices, 2 to 4096, such '
+                    'as 8,64,256.')
+  numbers = sorted(map(int, counts))
+  jax.config.update('jax_num_cpu_devices', numbers[-1])
+  steps = [compiled(config, n) for n in numbers]
+  first = table(
+      ['what', 'bytes', 'devices', 'times a step'],
+      [[kind, f'{size:,}', str(n), str(times)]
+       for (kind, size, n), times in sorted(steps[0].told.items())])
+  sizes = table(
+      ['devices', 'mesh', 'MB sent a step', 'ms to send', 'ms to compute',
+       'speed kept at least'], [_row(step) for step in steps])
+  name = f'{config.model.name} on {config.task}'
+  axes = ', '.join(f'{n} {axis}' for axis, n in config.mesh.items() if n != 1)
+  axes = axes.replace('-1 ', '') or 'one device'
+  return [f'## {name} over {axes}', '',
+          f'One of {numbers[0]} devices is told:', '', first, '',
+          f'Computed, at {BYTES_PER_S / 1e9:.0f} GB/s and '
+          f'{OPERATIONS_PER_S / 1e12:.0f} TFLOP/s:', '', sizes]
+
+
+def _row(step):
+  computing, sending = step.seconds
+  axes = ' x '.join(f'{n} {name}' for name, n in step.shape.items() if n > 1)
+  return [str(int(np.prod(list(step.shape.values())))), axes,
+          f'{step.bytes_sent / 1e6:.2f}', f'{1e3 * sending:.3f}',
+          f'{1e3 * computing:.3f}',
+          f'{computing / (computing + sending):.0%}']

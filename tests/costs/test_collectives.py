@@ -1,0 +1,133 @@
+"""What eight devices tell each other in a step, against the formulas."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import pytest
+
+import small
+from kernels.tools import hlo
+from lra.costs import collectives
+
+TESTS = pathlib.Path(__file__).parents[1]
+LAYERS, HEADS, WIDTH, LENGTH, MICRO, COUNT = 2, 2, 32, 64, 4, 3
+STATE = 4 * MICRO * HEADS * (WIDTH // HEADS) ** 2  # bytes, of one layer
+ACTIVATION = 4 * MICRO * LENGTH * WIDTH  # bytes, of whole sequences
+MESHES = {'data': ('simpletron', {'data': -1}),
+          'fsdp': ('simpletron', {'data': 1, 'fsdp': -1}),
+          'sequence': ('simpletron', {'data': 1, 'sequence': -1}),
+          'causal': ('lightning', {'data': 1, 'sequence': -1})}
+# In a process of its own, whose processor pretends eight devices.
+SCRIPT = """
+import json, sys
+import jax
+jax.config.update('jax_num_cpu_devices', 8)
+from costs import test_collectives as test
+from lra.costs import collectives
+steps = {name: collectives.compiled(test.config(*case), 8)
+         for name, case in test.MESHES.items()}
+print(json.dumps({name: [[*key, times] for key, times in step.told.items()]
+                  for name, step in steps.items()}))
+"""
+
+
+def config(model, sizes):
+  c = small.config(model, 'listops', batch_size=MICRO * COUNT,
+                   microbatch_size=MICRO)
+  c.unlock()
+  c.seq_len, c.encoder.num_layers = LENGTH, LAYERS
+  c.encoder.width = c.encoder.mlp_width = c.model.qkv_width = WIDTH
+  c.encoder.pooling = 'mean'
+  c.mesh.update(sizes)
+  return c
+
+
+@pytest.fixture(scope='module')
+def told():
+  made = subprocess.run(
+      [sys.executable, '-c', SCRIPT], text=True, capture_output=True,
+      env={**os.environ, 'PYTHONPATH': f'{TESTS}:{TESTS.parent}'})
+  assert made.returncode == 0, made.stderr
+  return {name: [tuple(row) for row in rows]
+          for name, rows in json.loads(made.stdout).items()}
+
+
+def _entries(model='simpletron'):
+  p = small.make(config(model, {}))
+  return sum(x.size for x in jax.tree.leaves(p.state_shape.params))
+
+
+@pytest.mark.full
+def test_data_reduces_the_gradients_once_and_nothing_else(told):
+  sums = 3  # loss, correct answers, weight
+  assert told['data'] == [('all-reduce', 4 * (_entries() + sums), 8, 1)]
+
+
+@pytest.mark.full
+def test_fsdp_gathers_parameters_and_no_activations(told):
+  gathered = sum(size for kind, size, _, times in told['fsdp']
+                 if kind == 'all-gather' for _ in range(times)
+                 if size >= 4 * 1024)
+  # Those of at least 1,024 entries, each once; some for each microbatch.
+  assert 4 * _entries() / 2 < gathered < 3 * 4 * _entries()
+  whole = MICRO * 8 * LENGTH * WIDTH * 4
+  assert all(size < whole / 2 for _, size, _, _ in told['fsdp'])
+
+
+@pytest.mark.full
+def test_sequence_sums_one_state_a_layer_and_pass(told):
+  rows = {(kind, size): times for kind, size, _, times in told['sequence']}
+  assert rows['all-reduce', STATE] == 2 * LAYERS * COUNT
+  assert not any(kind == 'collective-permute' for kind, _ in rows)
+
+
+@pytest.mark.full
+def test_sequence_hands_a_causal_state_on_in_log_steps(told):
+  rows = {(kind, size): times for kind, size, _, times in told['causal']}
+  assert rows['collective-permute', STATE] == 2 * LAYERS * COUNT * (1 + 3)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('name', ['sequence', 'causal'])
+def test_no_device_is_told_whole_sequences(told, name):
+  gathers = [size for kind, size, _, _ in told[name]
+             if kind in ('all-gather', 'all-to-all')]
+  positions = 4 * LENGTH * WIDTH  # a parameter, without a batch
+  assert positions < ACTIVATION and max(gathers) <= positions
+
+
+def test_collectives_of_a_program_are_counted():
+  text = """
+add.1 (a: f32[], b: f32[]) -> f32[] {
+  ROOT c = f32[] add(a, b)
+}
+
+body.2 (p: (s32[], f32[4])) -> (s32[], f32[4]) {
+  r = f32[4] all-reduce(x), replica_groups=[2,4]<=[8], to_apply=%add.1
+  ROOT t = (s32[], f32[4]) tuple(i, r)
+}
+
+ENTRY main.3 (x: f32[4]) -> f32[4] {
+  w = (s32[], f32[4]) while(s), condition=%cond.9, body=%body.2, \
+backend_config={"known_trip_count":{"n":"5"}}
+  g = f32[8] all-gather(x), replica_groups=mesh['a'=2,'b'=4] {'a'}
+  n = f32[4] all-reduce(x), replica_groups={{0},{1}}, to_apply=%add.1
+  p = f32[2] collective-permute(x), source_target_pairs={{0,1},{1,2}}
+  ROOT o = f32[4] all-reduce(x), replica_groups={{0,2},{1,3}}, to_apply=%add.1
+}
+"""
+  assert hlo.collectives(text) == {
+      ('all-reduce', 16, 4): 5, ('all-gather', 32, 2): 1,
+      ('collective-permute', 8, 3): 1, ('all-reduce', 16, 2): 1}
+
+
+def test_a_ring_sends_what_a_ring_sends():
+  step = collectives.Step(
+      {}, {('all-reduce', 1000, 5): 2, ('all-gather', 1000, 4): 1,
+           ('reduce-scatter', 100, 4): 1, ('collective-permute', 7, 3): 1}, 0)
+  # In shares of a fifth, eight times; of a quarter, three times.
+  assert step.bytes_sent == 2 * 8 * 200 + 3 * 250 + 3 * 100 + 7
