@@ -95,16 +95,17 @@ def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
   assert all('Another process is writing the leaderboard' in x for x in told)
 
 
-def test_a_lock_that_is_never_let_go_is_named(place, monkeypatch, capfd):
+@pytest.mark.parametrize('lock', [publish.LOCK, publish.RECORDS_LOCK])
+def test_a_lock_that_is_never_let_go_is_named(place, monkeypatch, capfd, lock):
   monkeypatch.setattr(publish, 'PATIENCE_SECONDS', 0.2)
   place.results.mkdir()
-  with filelock.FileLock(place.results / publish.LOCK, is_singleton=False):
-    with pytest.raises(UserError, match=publish.LOCK):
+  with filelock.FileLock(place.results / lock, is_singleton=False):
+    with pytest.raises(UserError, match=lock):
       publish.publish(run(), place)
   assert 'waiting' in capfd.readouterr().err
-  # Its record is there, which the next page will have.
-  assert place.path(run()).exists() and not place.page.exists()
-  assert not publish.done(run(), place)
+  # A record that is there already will be on the next page.
+  assert place.path(run()).exists() == (lock == publish.LOCK)
+  assert not place.page.exists() and not publish.done(run(), place)
   publish.publish(run(), place)
   assert '| transformer |' in text(place)
 
