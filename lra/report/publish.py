@@ -1,12 +1,17 @@
-"""Puts finished runs on the leaderboard, one process at a time.
+"""Puts finished runs on the leaderboard, whoever else does so meanwhile.
 
-The page is made from all records. Of two processes that each read the records,
-add one and write the page, the slower would write a page without the other's
-row; so all of this happens under a lock beside the records.
+The page is made from all records. Of two processes that each read the records
+and write the page, the slower would write a page without the other's row; so
+this happens under a lock beside the records. A page takes seconds, a record
+next to nothing: it has a lock of its own, and a mark beside it until a page
+that was begun later is there. Who finds its mark gone has nothing to write, so
+many who publish at once wait for two pages, not for as many as they are.
 """
 
 import contextlib
 import dataclasses
+import hashlib
+import os
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,8 +26,12 @@ from lra.report.result import Result
 from lra.terminal import say
 
 LOCK = '.leaderboard.lock'
+RECORDS_LOCK = '.leaderboard.records.lock'
+_MARK = '.new'
 # A page takes seconds; whoever holds the lock longer is stopped or hangs.
 PATIENCE_SECONDS = 600
+# Nobody need be told of a shorter wait.
+_MOMENT_SECONDS = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,14 +98,19 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
     UserError: a file cannot be written, or the lock is not to be had.
   """
   path = place.path(run)
-  with _locked(place):
+  with _locked(place, RECORDS_LOCK):
     told = '' if replace else _told_otherwise(run, path)
     if told:
       say(f'{told}\nNothing was changed: --replace puts this run in its place.')
       return
+    mark = _mark(place, run)
     if not path.exists() or replace:
       result.write(path, run)
-    _write(place)
+  with _locked(place):
+    if mark.exists():
+      _write(place)
+    else:
+      print(f'{place.page} has this run: another process has written it')
 
 
 def done(run: Result, place: Place, *, replace: bool = False) -> bool:
@@ -110,7 +124,7 @@ def done(run: Result, place: Place, *, replace: bool = False) -> bool:
   if _told_otherwise(run, path):
     return not replace
   return (
-      place.page.exists() and
+      place.page.exists() and not _marks(place, run) and
       place.page.stat().st_mtime >= path.stat().st_mtime)
 
 
@@ -131,13 +145,40 @@ def regenerate(place: Place, html: pathlib.Path | None = None,
     print(f'wrote {html / "index.html"}')
 
 
+def _mark(place, run):
+  """Makes a mark: the record of a run is newer than the page."""
+  try:
+    handle, name = tempfile.mkstemp(
+        _MARK, _mark_name(place, run), place.results)
+  except OSError as error:
+    raise _cannot_write(place, error) from error
+  os.close(handle)
+  return pathlib.Path(name)
+
+
+def _marks(place, run=None):
+  """The marks of a run, or of all that wait for the page."""
+  return list(place.results.glob(f'{_mark_name(place, run)}*{_MARK}'))
+
+
+def _mark_name(place, run):
+  """How a mark begins: which page, which run."""
+  page = hashlib.sha256(str(place.page.absolute()).encode()).hexdigest()[:8]
+  name = f'{"-".join(run.record_path.with_suffix("").parts)}.' if run else ''
+  return f'.leaderboard.{page}.{name}'
+
+
 def _write(place, **options):
-  _clear(place)
+  with _locked(place, RECORDS_LOCK):
+    _clear(place)
+    marks = _marks(place)
   left_out = leaderboard.write(
       place.page, place.results / 'runs', place.results / 'floors',
       place.published, place.results / 'figures', **options)
   for record in left_out:
     say(f'left out: {record.name}: {record.why}')
+  for mark in marks:
+    mark.unlink(missing_ok=True)
   print(f'wrote {place.page}')
 
 
@@ -150,14 +191,14 @@ def _clear(place):
 
 
 @contextlib.contextmanager
-def _locked(place) -> Iterator[None]:
-  """Holds the lock of a place."""
-  path = place.results / LOCK
+def _locked(place, name=LOCK) -> Iterator[None]:
+  """Holds a lock of a place; the one of the page is taken first."""
+  path = place.results / name
   try:
     place.results.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path)
     try:
-      lock.acquire(timeout=0)
+      lock.acquire(timeout=_MOMENT_SECONDS)
     except filelock.Timeout:
       say(f'Another process is writing the leaderboard: waiting for {path}.')
       lock.acquire(timeout=PATIENCE_SECONDS)
@@ -166,13 +207,17 @@ def _locked(place) -> Iterator[None]:
         f'Another process has kept {path} for {PATIENCE_SECONDS // 60} minutes:'
         ' end it and repeat the command.') from error
   except OSError as error:
-    raise UserError(
-        f'Cannot write to {place.results} ({error.strerror or error}): choose '
-        'another --results_dir.') from error
+    raise _cannot_write(place, error) from error
   try:
     yield
   finally:
     lock.release()
+
+
+def _cannot_write(place, error):
+  return UserError(
+      f'Cannot write to {place.results} ({error.strerror or error}): choose '
+      'another --results_dir.')
 
 
 def _told_otherwise(run, path):

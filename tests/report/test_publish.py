@@ -95,14 +95,17 @@ def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
   assert all('Another process is writing the leaderboard' in x for x in told)
 
 
-def test_a_lock_that_is_never_let_go_is_named(place, monkeypatch, capfd):
+@pytest.mark.parametrize('lock', [publish.LOCK, publish.RECORDS_LOCK])
+def test_a_lock_that_is_never_let_go_is_named(place, monkeypatch, capfd, lock):
   monkeypatch.setattr(publish, 'PATIENCE_SECONDS', 0.2)
   place.results.mkdir()
-  with filelock.FileLock(place.results / publish.LOCK, is_singleton=False):
-    with pytest.raises(UserError, match=publish.LOCK):
+  with filelock.FileLock(place.results / lock, is_singleton=False):
+    with pytest.raises(UserError, match=lock):
       publish.publish(run(), place)
   assert 'waiting' in capfd.readouterr().err
-  assert not place.page.exists() and not (place.results / 'runs').exists()
+  # A record that is there already will be on the next page.
+  assert place.path(run()).exists() == (lock == publish.LOCK)
+  assert not place.page.exists() and not publish.done(run(), place)
   publish.publish(run(), place)
   assert '| transformer |' in text(place)
 
@@ -128,7 +131,7 @@ def test_an_empty_folder_becomes_a_leaderboard(place):
   assert '| transformer |' in page and '### Published: `lra`' in page
   assert (place.results / 'runs' / run().record_path).exists()
   assert {p.name for p in place.results.iterdir()} <= {
-      'runs', 'figures', publish.LOCK}
+      'runs', 'figures', publish.LOCK, publish.RECORDS_LOCK}
 
 
 def test_a_folder_has_its_own_published_results_where_it_has_any(place):
@@ -277,6 +280,49 @@ def test_seeds_of_different_code_are_said_to_be(place):
   assert 'different versions' not in text(place)
   publish.publish(run(seed=1, model_sha256='b' * 64), place)
   assert "**seeds ran different versions of the model's file**" in text(place)
+
+
+def test_a_page_that_was_begun_before_a_record_does_not_have_it(
+    place, monkeypatch):
+  """Of another process, it is finished after the record is written."""
+  publish.publish(run(), place)
+  mine = run(seed=1)
+  load = leaderboard.content.rows.load
+
+  def read(*folders):
+    made = load(*folders)
+    monkeypatch.setattr(leaderboard.content.rows, 'load', load)
+    monkeypatch.setattr(publish, '_MOMENT_SECONDS', 0)
+    monkeypatch.setattr(publish, 'PATIENCE_SECONDS', 0)
+    with pytest.raises(UserError, match=publish.LOCK):
+      publish.publish(mine, place)  # as if it were killed while it waits
+    return made
+
+  monkeypatch.setattr(leaderboard.content.rows, 'load', read)
+  publish.regenerate(place)
+  assert place.page.stat().st_mtime >= place.path(mine).stat().st_mtime
+  assert '| 2 |' not in text(place) and not publish.done(mine, place)
+  assert publish.done(run(), place)
+  publish.regenerate(place)
+  assert '| 2 |' in text(place) and publish.done(mine, place)
+
+
+def test_what_waits_for_one_page_is_not_on_another(place, monkeypatch):
+  other = publish.Place(place.results, place.page.with_name('other.md'))
+  write = publish._write
+
+  def killed(*_):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(publish, '_write', killed)
+  with pytest.raises(KeyboardInterrupt):
+    publish.publish(run(), place)
+  monkeypatch.setattr(publish, '_write', write)
+  publish.regenerate(other)
+  assert not publish._marks(other) and len(publish._marks(place)) == 1
+  assert '| transformer |' in text(other) and not place.page.exists()
+  publish.regenerate(place)
+  assert not publish._marks(place) and text(place) == text(other)
 
 
 def test_what_a_kill_left_undone_is_known(place):

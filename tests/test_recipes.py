@@ -1,0 +1,138 @@
+"""What the recipes name is there: files, extras, flags, the command."""
+
+import configparser
+import importlib
+import pathlib
+import re
+import subprocess
+
+import pytest
+import yaml
+from absl import flags
+
+from lra import config_flag, main, options  # noqa: F401  define the flags
+
+ROOT = pathlib.Path(__file__).parent.parent
+RECIPES = ROOT / 'lra' / 'recipes'
+DOCKERFILE = (RECIPES / 'Dockerfile').read_text()
+README = (RECIPES / 'README.md').read_text()
+SBATCH = (RECIPES / 'run.sbatch').read_text()
+
+
+def _setup():
+  parser = configparser.ConfigParser()
+  parser.read(ROOT / 'setup.cfg')
+  return parser
+
+
+def _words(instruction):
+  """The words of each line of the Dockerfile that begins so."""
+  return [line.split()[1:] for line in DOCKERFILE.splitlines()
+          if line.startswith(f'{instruction} ')]
+
+
+def _copied():
+  return {source for *words, _ in _words('COPY') for source in words
+          if not words[0].startswith('--from')}
+
+
+def test_what_the_image_is_made_of_is_there():
+  copied = _copied()
+  assert {'lra', 'configs', 'setup.cfg'} <= copied
+  assert [name for name in copied if not (ROOT / name).exists()] == []
+
+
+def test_the_build_sees_what_it_copies_and_no_more():
+  lines = (RECIPES / 'Dockerfile.dockerignore').read_text().splitlines()
+  assert [line for line in lines if line[0] != '#'][0] == '*'
+  assert {line[1:] for line in lines if line[0] == '!'} == _copied()
+
+
+def test_every_package_is_in_the_image():
+  packages = {name.rstrip('*') for name in _setup()[
+      'options.packages.find']['include'].split()}
+  modules = {f'{name}.py' for name in _setup()[
+      'options']['py_modules'].split()}
+  assert packages | modules <= _copied()
+
+
+def test_the_entry_point_is_a_command():
+  (entry,), = _words('ENTRYPOINT')
+  name, = yaml.safe_load(entry)
+  commands = dict(line.split(' = ') for line in _setup()[
+      'options.entry_points']['console_scripts'].strip().splitlines())
+  module, function = commands[name].split(':')
+  assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_its_python_is_new_enough():
+  oldest = _setup()['options']['python_requires'].removeprefix('>=')
+  version, = re.findall(r'^ARG PYTHON=(.*)$', DOCKERFILE, re.M)
+  assert [*map(int, version.split('.'))] >= [*map(int, oldest.split('.'))]
+
+
+def test_extras_are_those_of_the_package():
+  text = DOCKERFILE + README
+  named = {extra for found in re.findall(
+      r'EXTRAS=([\w,-]+)|lra\[([\w,-]+)\]|\*\.whl\)\[([\w,-]+)\]|`\[([\w-]+)\]`',
+      text) for group in found for extra in group.split(',') if extra}
+  assert {'cuda13', 'tpu', 'slurm'} <= named
+  assert named <= set(_setup()['options.extras_require'])
+
+
+def _commands():
+  """Words of what the code blocks and the script pass to `lra`."""
+  blocks = re.findall(r'```\w*\n(.*?)```', README, re.S)
+  text = '\n'.join(blocks).replace('\\\n', ' ')
+  text = re.sub(r'\n +--', ' --', text) + SBATCH
+  return [line.split() for line in re.findall(
+      r'(?:^|[ /])(?:lra|run\.sbatch|lra-cuda) (--.*)$', text, re.M)]
+
+
+def test_flags_are_those_of_the_command():
+  commands = _commands()
+  assert len(commands) > 8
+  named = {word.removeprefix('--').split('=')[0].strip('"\'')
+           for words in commands for word in words if word.startswith('--')}
+  assert {'distributed', 'coordinator', 'num_processes', 'process_id',
+          'executor', 'config'} <= named
+  assert named <= set(flags.FLAGS)
+
+
+def test_configs_and_files_that_are_named_are_there():
+  text = README + SBATCH
+  configs = re.findall(r'configs/[\w/]+\.\w+', text)
+  links = re.findall(r'\]\((?!https:)([^)]+)\)', README)
+  assert configs and links
+  assert [name for name in configs if not (ROOT / name).exists()] == []
+  assert [name for name in links if not (RECIPES / name).exists()] == []
+
+
+def test_the_manifest_is_one_that_can_be_read():
+  block, = re.findall(r'```yaml\n(.*?)```', README, re.S)
+  service, job = yaml.safe_load_all(block)
+  container, = job['spec']['template']['spec']['containers']
+  command, = container['args']
+  count = job['spec']['completions']
+  assert count == job['spec']['parallelism']
+  assert f'--num_processes={count} ' in command
+  subdomain = job['spec']['template']['spec']['subdomain']
+  first = f'{job["metadata"]["name"]}-0.{subdomain}'
+  assert f'--coordinator={first}:' in command
+  assert service['metadata']['name'] == subdomain
+  volumes = {mount['mountPath'] for mount in container['volumeMounts']}
+  assert volumes == {path for words in _words('VOLUME') for path in words}
+
+
+def test_a_stop_has_the_exit_code_that_is_waited_for():
+  from lra import signals
+  assert f'"$code" = {signals.STOPPED} ' in SBATCH
+  assert f'exit code {signals.STOPPED}' in README
+  assert f'values: [{signals.STOPPED}]' in README
+
+
+@pytest.mark.parametrize('name', ['run.sbatch'])
+def test_the_script_is_a_script(name):
+  done = subprocess.run(['bash', '-n', str(RECIPES / name)], check=False,
+                        capture_output=True, text=True)
+  assert done.returncode == 0 and not done.stderr
