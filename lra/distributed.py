@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from lra import signals, terminal
@@ -44,6 +43,7 @@ def begin(coordinator: str | None = None, processes: int | None = None,
   Raises:
     UserError: they cannot meet.
   """
+  import jax
   if os.environ.get('JAX_PLATFORMS') == 'cpu':
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
     _keep_stdout()  # Gloo writes there whom it has met
@@ -78,11 +78,13 @@ def _aborted(number):
 
 def several() -> bool:
   """Whether the run has more than one process."""
+  import jax
   return jax.process_count() > 1
 
 
 def leads() -> bool:
   """Whether this process is the leader."""
+  import jax
   return jax.process_index() == 0
 
 
@@ -151,6 +153,7 @@ def gathered(number: float) -> np.ndarray:
   """The numbers of all processes, float64 [processes]."""
   if not several():
     return np.array([number], np.float64)
+  import jax
   from jax.experimental import multihost_utils
   meet()
   # As bits: JAX has no float64 here.
@@ -161,6 +164,7 @@ def gathered(number: float) -> np.ndarray:
 
 def whole(x) -> np.ndarray:
   """An array of all processes, in each of them; all must ask for it."""
+  import jax
   if getattr(x, 'is_fully_replicated', True) or x.is_fully_addressable:
     return np.asarray(jax.device_get(x))
   from jax.experimental import multihost_utils

@@ -64,7 +64,7 @@ def _submit(entries, extra):
           (f'--sweep={name}', f'--shard={shard}', *extra) for shard in shards],
       at_once=jobs or parts, cpus=options.CPUS.value, gpus=options.GPUS.value,
       partition=options.PARTITION.value,
-      hours=cluster.LONGEST_HOURS if local else options.HOURS.value)
+      hours=cluster.LONGEST_HOURS if local else options.HOURS.value or 4)
   print(f'{len(made)} jobs: {" ".join(job.job_id for job in made)}; their logs '
         f'are in {folder}. --status shows where the runs stand.', flush=True)
   if local:

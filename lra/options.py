@@ -58,8 +58,8 @@ JOBS = flags.DEFINE_integer(
 PARTITION = flags.DEFINE_string(
     'partition', None, 'With --executor=slurm: where its jobs run.')
 HOURS = flags.DEFINE_float(
-    'hours', 4.0, 'With --executor=slurm: of each job, before it is queued '
-    'again and goes on.', lower_bound=0.1, upper_bound=10_000)
+    'hours', None, 'With --executor=slurm: of each job, before it is queued '
+    'again and goes on; 4 by default.', lower_bound=0.1, upper_bound=10_000)
 GPUS = flags.DEFINE_integer(
     'gpus', 0, 'With --executor: GPUs of each job.', lower_bound=0)
 CPUS = flags.DEFINE_integer(
@@ -97,8 +97,8 @@ flags.register_validator(
 for _flag, _needed in (('status', 'sweep'), ('shard', 'sweep'),
                        ('seeds', command.CONFIG.name),
                        ('html', 'leaderboard'), ('executor', 'sweep'),
-                       ('jobs', 'executor'), ('partition', 'executor'),
-                       ('gpus', 'executor'), ('cpus', 'executor'),
+                       ('jobs', 'executor'), ('gpus', 'executor'),
+                       ('cpus', 'executor'),
                        ('coordinator', 'distributed'),
                        ('num_processes', 'coordinator'),
                        ('coordinator', 'num_processes')):
@@ -106,6 +106,11 @@ for _flag, _needed in (('status', 'sweep'), ('shard', 'sweep'),
       [_flag, _needed], lambda values, flag=_flag, needed=_needed: (
           values[needed] or not values[flag]),
       f'--{_flag} needs --{_needed}')
+for _flag in ('partition', 'hours'):
+  flags.register_multi_flags_validator(
+      [_flag, 'executor'], lambda values, flag=_flag: (
+          values[flag] is None or values['executor'] == 'slurm'),
+      f'--{_flag} is of jobs of Slurm: it needs --executor=slurm')
 flags.register_multi_flags_validator(
     ['at_once', 'seeds', 'sweep'], lambda values: (
         values['at_once'] is None or values['seeds'] or values['sweep']),

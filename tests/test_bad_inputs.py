@@ -339,6 +339,10 @@ OWN = [
     _mini('seeds=1-0 is not possible', '--seeds=1-0'),
     _mini('--at_once needs --seeds or --sweep', '--at_once=2'),
     _mini('--shard needs --sweep', '--shard=1/2'),
+    _mini('--coordinator needs --distributed', '--coordinator=here:1'),
+    _mini('--num_processes needs --coordinator', '--num_processes=2'),
+    _mini('config.mesh with data=-1, fsdp=3, sequence=1 is not possible on 1 '
+          'device:', '--config.mesh.fsdp=3'),
     _command('--profile|--sweep', '--sweep=configs/sweeps/mini.txt',
              '--profile=1:2'),
     _command('configs|directory', '--sweep=configs'),

@@ -17,7 +17,7 @@ import pathlib
 
 from absl import flags
 
-from lra import command, files, place
+from lra import command, place
 from lra.errors import UserError
 
 STEPS = flags.DEFINE_integer(
@@ -53,9 +53,7 @@ def main() -> int:
               lambda: collectives.tables(COLLECTIVES.value))}
   for name, make in made.items():
     if make:
-      text = '\n'.join(make()) + '\n'
-      files.write_all({pathlib.Path(OUT.value) / f'{name}.md': text.encode()})
-      print(text)
+      print(tables.write(pathlib.Path(OUT.value) / f'{name}.md', make()))
   if ONCHIP.value:
     stages = onchip.STAGES if STAGES.value is None else STAGES.value
     unknown = set(stages) - set(onchip.STAGES)

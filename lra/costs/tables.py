@@ -5,6 +5,7 @@
 
 import functools
 import importlib
+import pathlib
 import statistics
 import sys
 import time
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra import machine, models
+from lra import files, machine, models
 from lra.report import catalogue
 from lra.report.formats import NONE, quantity
 from lra.report.markdown import code, table
@@ -67,6 +68,13 @@ def compile_gradient(module, length: int, width: int = WIDTH):
 def temporary_bytes(compiled) -> int:
   """Temporary memory of a compiled program, in bytes."""
   return compiled.memory_analysis().temp_size_in_bytes
+
+
+def write(path: pathlib.Path, lines: list[str]) -> str:
+  """Writes lines as a file; returns its text."""
+  text = '\n'.join(lines) + '\n'
+  files.write_all({path: text.encode()})
+  return text
 
 
 def memory() -> list[str]:

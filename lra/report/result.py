@@ -133,7 +133,8 @@ class Result(File):
       mixers alone; never None where the status is 'ok'.
     steps_per_s, tokens_per_s: training speed without compilation and
       evaluation.
-    peak_memory_bytes: the most that its process had in use at once, in bytes.
+    peak_memory_bytes: the most that its process had in use at once, in bytes;
+      of several processes that of the one with the most.
     train_seconds, eval_seconds, compile_seconds: where the time went.
     device: the kind of device, as people call it.
     num_devices: how many of them, of all processes.

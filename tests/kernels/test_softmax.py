@@ -182,7 +182,10 @@ def test_dropout_is_that_of_flax():
 
   def flax(q, k, v):
     weights = dense.weights(q, k, mask, scale=8**-0.5)
-    weights = nn.Dropout(0.3, deterministic=False).apply({}, weights, rng=key)
+    drop = nn.Dropout(0.3, deterministic=False)
+    weights = jax.vmap(lambda w, key: drop.apply({}, w, rng=key))(
+      weights, kernels.row_keys(key, len(weights))
+    )
     return dense.apply_weights(weights, v)
 
   attend = functools.partial(

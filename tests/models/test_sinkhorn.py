@@ -114,13 +114,14 @@ def test_noise_is_added_before_the_temperature_divides(monkeypatch):
   """The training output, given the noise."""
   x, mask = mixer_oracle.ragged(40, 23, width=12)
   variables = mixer_oracle.init(SMALL(), x, mask)
-  noise = np.random.default_rng(0).gumbel(size=(2, 2, 5, 5))
+  noise = np.random.default_rng(0).gumbel(size=(2, 5, 5))  # of each example
   monkeypatch.setattr(
       jax.random, 'gumbel', lambda key, shape: np.float32(noise))
   got = jax.jit(functools.partial(SMALL().apply, train=True))(
       variables, x, mask, rngs={'dropout': jax.random.key(0)})
   exact = jax.tree.map(np.float64, variables['params'])
-  want = oracle(np, exact, x.astype(np.float64), mask, noise)
+  want = oracle(np, exact, x.astype(np.float64), mask,
+                np.stack([noise] * 2))
   mixer_oracle.close(np.asarray(got)[mask], want[mask], 1e-5, 'outputs')
 
 
