@@ -45,7 +45,8 @@ def make(sizes, devices=None):
     said = ', '.join(f'{name}={sizes[name]}' for name in AXES)
     raise UserError(
         f'config.mesh with {said} is not possible on {len(devices)} '
-        f'device{"s" * (len(devices) > 1)}: choose numbers whose product they are, one of them -1 for the rest.')
+        f'device{"s" * (len(devices) > 1)}: choose numbers whose product they '
+        'are, one of them -1 for the rest.')
   return jax.make_mesh(
       shape, AXES, devices=devices, axis_types=(AxisType.Auto,) * len(AXES))
 
