@@ -364,8 +364,9 @@ class Trainer:
         self.program, status, self.step, self.progress, test=test,
         floors=self.floors, data_fingerprint=self.data.fingerprint,
         data_origin=self.data.info.get('origin'), **self.identity)
-    fields['peak_memory_bytes'] = int(
-        distributed.gathered(fields['peak_memory_bytes']).max())
+    if status != 'oom':  # which may be of this process alone: nobody waits
+      fields['peak_memory_bytes'] = int(
+          distributed.gathered(fields['peak_memory_bytes']).max())
     path = self.run.metrics_path
     if leads() and path.exists():
       try:
