@@ -70,12 +70,16 @@ def of_state(mesh, shape: tuple[int, ...]) -> NamedSharding:
   return NamedSharding(mesh, _of_state(mesh.shape[FSDP], shape))
 
 
-def keep_split(tree):
-  """The arrays, split as those of the state in the mesh that is set."""
+def keep_split(tree, *axes: str):
+  """The arrays, split as those of the state, if any of `axes` does split.
+
+  In the mesh that is set. What the compiler has split otherwise, such as the
+  gradient of a table of positions over `sequence`, moves once, here.
+  """
   mesh = jax.sharding.get_abstract_mesh()
-  count = 1 if mesh.empty else mesh.shape.get(FSDP, 1)
-  if count == 1:
+  if mesh.empty or all(mesh.shape.get(axis, 1) == 1 for axis in axes):
     return tree
+  count = mesh.shape[FSDP]
   return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(
       x, _of_state(count, x.shape)), tree)
 

@@ -97,7 +97,8 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
         summed, in_specs=(P(), P(), P(None, mesh.DATA), P()), out_specs=P(),
         axis_names={mesh.DATA}, check_vma=False)
   grads, sums = summed(params, constants, batch, key)
-  return jax.tree.map(lambda g: g / sums['weight'], grads), sums
+  grads = jax.tree.map(lambda g: g / sums['weight'], grads)
+  return mesh.keep_split(grads, mesh.FSDP, mesh.SEQUENCE_AXIS), sums
 
 
 def _summed(model, objective, at, params, constants, batch, key):
@@ -120,10 +121,10 @@ def _summed(model, objective, at, params, constants, batch, key):
     new, more = lengths.at_fitting(
         lambda micro, key: gradient(params, micro, key), objective, at, micro,
         jax.random.fold_in(key, index))
-    return (mesh.keep_split(jax.tree.map(jnp.add, grads, new)),
+    return (mesh.keep_split(jax.tree.map(jnp.add, grads, new), mesh.FSDP),
             jax.tree.map(jnp.add, sums, more)), None
 
-  start = (mesh.keep_split(jax.tree.map(jnp.zeros_like, params)),
+  start = (mesh.keep_split(jax.tree.map(jnp.zeros_like, params), mesh.FSDP),
            zero_sums(objective))
   count = len(batch['weights'])
   return jax.lax.scan(add, start, (jnp.arange(count), batch))[0]

@@ -96,8 +96,10 @@ def test_sequence_hands_a_causal_state_on_in_log_steps(told):
 def test_no_device_is_told_whole_sequences(told, name):
   gathers = [size for kind, size, _, _ in told[name]
              if kind in ('all-gather', 'all-to-all')]
-  positions = 4 * LENGTH * WIDTH  # a parameter, without a batch
-  assert positions < ACTIVATION and max(gathers) <= positions
+  # The gradient of the positions, once.
+  assert sorted(gathers) == [4 * LENGTH * WIDTH] and ACTIVATION > gathers[0]
+  assert [times for kind, _, _, times in told[name]
+          if kind == 'all-gather'] == [1]
 
 
 def test_collectives_of_a_program_are_counted():
