@@ -81,13 +81,17 @@ def compiled(config, devices: int) -> Step:
   Raises:
     UserError: the config cannot be run so.
   """
-  whole = _made(config, devices, config.train.batch_size)
   one = _made(config, devices, config.train.microbatch_size)
   count = config.train.batch_size // config.train.microbatch_size
   # XLA counts what is in a loop once.
   operations = count * one.compile_train().cost_analysis()['flops']
-  return Step(dict(whole.mesh.shape),
-              hlo.collectives(whole.compile_train().as_text()), operations)
+  return Step(dict(one.mesh.shape), told(config, devices), operations)
+
+
+def told(config, devices: int) -> dict[tuple[str, int, int], int]:
+  """`Step.told` of the same step; see `compiled`."""
+  made = _made(config, devices, config.train.batch_size)
+  return hlo.collectives(made.compile_train().as_text())
 
 
 def _made(config, devices, batch):

@@ -28,10 +28,10 @@ import jax
 jax.config.update('jax_num_cpu_devices', 8)
 from costs import test_collectives as test
 from lra.costs import collectives
-steps = {name: collectives.compiled(test.config(*case), 8)
-         for name, case in test.MESHES.items()}
-print(json.dumps({name: [[*key, times] for key, times in step.told.items()]
-                  for name, step in steps.items()}))
+told = {name: collectives.told(test.config(*case), 8)
+        for name, case in test.MESHES.items()}
+print(json.dumps({name: [[*key, times] for key, times in found.items()]
+                  for name, found in told.items()}))
 """
 
 

@@ -75,7 +75,6 @@ def test_gradients_with_dropout_are_those_of_one_device(sizes, pooling):
 @pytest.mark.parametrize('model', SPLITTING)
 def test_each_mixer_that_splits_sequences_does(model):
   _same(model, 'sequence')
-  _same(model, 'fsdp_sequence')
 
 
 @pytest.mark.full
