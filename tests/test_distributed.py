@@ -48,9 +48,13 @@ def _start(folder, data_dir, count, **changes):
 
 
 def _end(processes):
-  """(exit code, stdout, stderr) of each."""
-  ended = [(*process.communicate(timeout=300), process.returncode)
-           for process in processes]
+  """(exit code, stdout, stderr) of each; none is left behind."""
+  try:
+    ended = [(*process.communicate(timeout=300), process.returncode)
+             for process in processes]
+  finally:
+    for process in processes:
+      process.kill()
   return [(code, out, errors) for out, errors, code in ended]
 
 
