@@ -50,7 +50,8 @@ def begin(coordinator: str | None = None, processes: int | None = None,
   try:
     jax.distributed.initialize(
         coordinator, processes, process,
-        heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
+        heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+        shutdown_timeout_seconds=HEARTBEAT_SECONDS)
   except (RuntimeError, ValueError) as e:
     raise UserError(
         f'--distributed: the processes cannot meet ({" ".join(str(e).split())}'
@@ -207,9 +208,10 @@ class SharedStop:
     Args:
       due: whether it is by the leader's clock.
     """
-    wanted = self._own.checkpoint(due and leads())
-    self._wanted = self._wanted or (wanted and not self._asked)
     heard, self._save = self._save, False
+    # What has been heard is saved now: the clock still says that it is due.
+    wanted = self._own.checkpoint(due and leads() and not heard)
+    self._wanted = self._wanted or (wanted and not self._asked)
     return heard
 
   def wishes(self) -> np.ndarray:
@@ -226,6 +228,13 @@ class SharedStop:
       self._heard = self._own.reason or 'another process'
     if save:
       self._save, self._asked = True, False
+
+
+def lost(error: Exception) -> bool:
+  """Whether a device's error says that another process is not to be reached."""
+  words = ('gloo', 'nccl', 'unavailable', 'deadline', 'timeout', 'timed out',
+           'connection', 'heartbeat', 'peer')
+  return any(word in str(error).lower() for word in words)
 
 
 def abandon(title: str, error: Exception) -> None:

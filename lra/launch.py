@@ -55,6 +55,7 @@ def train(config) -> int:
         _record(result, changes, recorded)
   if distributed.leads():
     print(over_seeds(finished), end='')
+  distributed.meet()  # the leader may have waited for the page
   if errors:
     raise errors[0]
   return max(codes, key=lambda code: (code == EXIT['stopped'], code))
@@ -118,7 +119,8 @@ def _trained(runs, how, errors):
         if 'profiled' in how:
           from lra.training import profile
           profile.check(how['profiled'], result.steps, folder)
-        print(f'{folder} is finished already.')
+        if distributed.leads():
+          print(f'{folder} is finished already.')
         done.append(((config, folder), result))
   yield from done
   if not left:

@@ -51,18 +51,20 @@ def make(sizes, devices=None):
       shape, AXES, devices=devices, axis_types=(AxisType.Auto,) * len(AXES))
 
 
-def of_examples(mesh, *, micro: bool, tokens: bool) -> NamedSharding:
+def of_examples(mesh, *, micro: bool, between: int | None = None
+                ) -> NamedSharding:
   """How an array of a batch is split.
 
   Args:
     mesh: the devices.
     micro: whether it comes as microbatches, [N, B, ...]; else it is [B, ...].
-    tokens: whether its last axis are the tokens.
+    between: how many axes are between examples and tokens, as of pairs, where
+      the last axis are the tokens; None where it has no tokens.
   """
   lead = (None, BATCH_AXES) if micro else (BATCH_AXES,)
-  if not tokens or mesh.shape[SEQUENCE_AXIS] == 1:
+  if between is None or mesh.shape[SEQUENCE_AXIS] == 1:
     return NamedSharding(mesh, P(*lead))
-  return NamedSharding(mesh, P(*lead, SEQUENCE_AXIS))
+  return NamedSharding(mesh, P(*lead, *(None,) * between, SEQUENCE_AXIS))
 
 
 def of_state(mesh, shape: tuple[int, ...]) -> NamedSharding:
@@ -88,9 +90,8 @@ def rows(mesh, size: int) -> slice:
   """Which of `size` examples of a batch, or microbatch, this process makes."""
   if not distributed.several():
     return slice(None)
-  pieces = of_examples(
-      mesh, micro=False, tokens=False).addressable_devices_indices_map(
-          (size,)).values()
+  pieces = of_examples(mesh, micro=False).addressable_devices_indices_map(
+      (size,)).values()
   ends = [piece.indices(size)[:2] for (piece,) in pieces]
   return slice(min(low for low, _ in ends), max(high for _, high in ends))
 

@@ -56,10 +56,15 @@ class Program:
         shapes)
 
   @property
+  def all_lengths(self) -> tuple[int, ...]:
+    """`build.lengths`: with several, examples go by their length."""
+    return build.lengths(self.config, self.objective.task)
+
+  @property
   def lengths(self) -> tuple[int, ...]:
     """Lengths that batches are computed at: of a mesh of examples only, since
     devices that wait for one another must choose the same."""
-    lengths = build.lengths(self.config, self.objective.task)
+    lengths = self.all_lengths
     together = self.mesh.size > self.mesh.shape['data']
     return lengths[-1:] if together else lengths
 
@@ -71,8 +76,9 @@ class Program:
         [B, ...].
     """
     return {name: mesh.of_examples(
-        self.mesh, micro=micro, tokens=name in self.objective.of_tokens)
-            for name in self.objective.shapes(1)}
+        self.mesh, micro=micro, between=(
+            len(shape) - 2 if name in self.objective.of_tokens else None))
+            for name, (shape, _) in self.objective.shapes(1).items()}
 
   def rows(self, size: int) -> slice:
     """Which of the examples of a batch, or microbatch, this process makes."""

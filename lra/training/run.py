@@ -192,6 +192,10 @@ class Follower:
 
   def __init__(self, folder: pathlib.Path, config: dict):
     self.folder = folder
+    if not (folder / 'config.json').exists():
+      raise UserError(
+          f'{folder} of the first process is not to be seen here: give all '
+          'processes a --workdir that they share.')
     check_config(folder, config)
 
   @property

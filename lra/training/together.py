@@ -12,9 +12,8 @@ from typing import Any
 
 import jax
 
-from lra import machine, signals, tasks
+from lra import distributed, machine, signals, tasks
 from lra.data import prepared
-from lra.report.result import Result
 from lra.terminal import say
 from lra.training import train
 from lra.training.shared import Shared
@@ -36,7 +35,7 @@ def how_many(config) -> int:
 
 def train_together(runs: list[Run], *, at_once: int,
                    max_minutes: float | None = None, **options
-                   ) -> Iterator[tuple[Run, Result | None]]:
+                   ) -> Iterator[tuple[Run, train.Result | None]]:
   """Trains all runs; gives each when it ends, with its result.
 
   One that fails does not end the others; what is wrong is said at once.
@@ -63,11 +62,14 @@ def train_together(runs: list[Run], *, at_once: int,
 
   def one(config, folder):
     left = None if deadline is None else (deadline - time.monotonic()) / 60
-    if signals.reason() or (left is not None and left <= 0):
+    late = left is not None and left <= 0
+    if distributed.gathered(bool(signals.reason()) or late).any():
       return None
     try:
       return train.train(config, folder, left, shared=shared, **options)
     except Exception as error:
+      if distributed.several():
+        raise  # the others may not have failed, and wait for this process
       errors.append(error)
       say(f'{folder}: {error}')
       return error

@@ -67,7 +67,8 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
   """
   t = config.train
   with StopRequest(max_minutes) as own, contextlib.closing(
-      Trainer(config, folder, log, profiled, shared)) as trainer:
+      Trainer(config, folder, log, profiled if leads() else range(0),
+              shared)) as trainer:
     status, test = 'stopped', None
     stop = trainer.heard = SharedStop(own) if several() else own
     try:
@@ -97,7 +98,7 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
     except Diverged:
       status = 'diverged'
     except jax.errors.JaxRuntimeError as e:
-      if several() and not machine.out_of_memory(e):
+      if several() and distributed.lost(e):
         distributed.abandon(trainer.title, e)
       if not machine.out_of_memory(e):
         raise
@@ -132,10 +133,12 @@ class Trainer:
         lambda: (run.Run if leads() else run.Follower)(
             folder, config.to_dict()))
     self.data = distributed.in_turn(self._load)
+    theirs = distributed.told(lambda: self.data.fingerprint)
+    distributed.in_turn(lambda: self._check_same(theirs))
     if config.train.include_val:
       self.data = prepared.fold_val_into_train(self.data)
     self._lengths = (prepared.lengths(self.data.splits['train'])
-                     if len(self.program.lengths) > 1 else None)
+                     if len(self.program.all_lengths) > 1 else None)
     self.floors = floors.of_data(self.program.objective.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self._restore()
@@ -173,6 +176,12 @@ class Trainer:
     except UserError:
       self.run.undo()
       raise
+
+  def _check_same(self, fingerprint):
+    if self.data.fingerprint != fingerprint:
+      raise UserError(
+          f'{self.config.task} is other data here than for the first process: '
+          'give all of them one config.data_dir, or prepare it anew.')
 
   def _restore(self):
     restored = self.checkpoints.restore_last(

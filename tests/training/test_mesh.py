@@ -133,3 +133,23 @@ def test_lengths_are_chosen_by_devices_that_do_not_wait_for_each_other():
   assert program.make(c).lengths == (12, 24)
   c.mesh.update(MESHES['sequence'])
   assert program.make(c).lengths == (24,)
+
+
+def test_of_pairs_the_tokens_are_split_and_not_the_pair():
+  c = small.config('simpletron', 'retrieval')
+  c.unlock()
+  c.mesh.update(MESHES['sequence'])
+  p = program.make(c)
+  for micro, lead in ((True, (None,)), (False, ())):
+    spec = p.batch_shardings(micro=micro)['tokens'].spec
+    assert spec == jax.P(*lead, ('data', 'fsdp'), None, 'sequence')
+  counts = []
+  for sizes in (MESHES['sequence'], {}):
+    c.mesh.update({**mesh.ONE_DEVICE, **sizes})
+    p = program.make(c, jax.devices()[:4 if sizes else 1])
+    state = p.init()
+    batch = small.batch(small.tasks.get('retrieval'), 4, 24)
+    batch = jax.device_put(batch, p.batch_shardings(micro=False))
+    counts.append(jax.device_get(p.compile_eval()(
+        state.params, state.constants, batch))[1])
+  np.testing.assert_allclose(*counts, rtol=1e-5)
