@@ -11,9 +11,7 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from lra import config_flag, machine, signals
-from lra.errors import UserError
-
-USER_ERROR = 2  # exit code of what a user can mend
+from lra.errors import USER_ERROR, UserError
 
 _LONGEST = 1000  # characters of a sentence about flags
 

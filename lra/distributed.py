@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lra import signals, terminal
-from lra.errors import UserError
+from lra.errors import USER_ERROR, UserError
 
 # Without a sign of life for so long a process counts as dead.
 HEARTBEAT_SECONDS = 30
@@ -25,7 +25,7 @@ _AGAIN = (': start all of them again; the run goes on from its last '
           'checkpoint.\n')
 # One may prepare data, or compile, so long before the others go on.
 MEETING_SECONDS = 24 * 3600
-_state = {'meetings': 0}
+_state = {'meetings': 0, 'code': None}
 WISHES = 'wishes'  # of a batch: int32 [2], of all int32 [devices, 2]
 
 
@@ -73,8 +73,23 @@ def _keep_stdout():
 
 @ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _aborted(number):
-  os.write(2, f'error: another process of this run has ended{_AGAIN}'.encode())
-  os._exit(signals.STOPPED)
+  if _state['code'] is None:
+    os.write(
+        2, f'error: another process of this run has ended{_AGAIN}'.encode())
+  os._exit(signals.STOPPED if _state['code'] is None else _state['code'])
+
+
+def ending(run: Callable[[], int]) -> int:
+  """The exit code that `run` gives; also where the others do not end with it.
+
+  At the exit JAX waits for them, and aborts the process if they do not come.
+  """
+  try:
+    _state['code'] = code = run()
+  except Exception as e:
+    _state['code'] = USER_ERROR if isinstance(e, UserError) else 1
+    raise
+  return code
 
 
 def several() -> bool:

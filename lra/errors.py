@@ -1,5 +1,7 @@
 """The error a user can mend, as opposed to a bug of ours."""
 
+USER_ERROR = 2  # exit code
+
 
 class UserError(Exception):
   """Something the user can fix: one sentence that says what to do.

@@ -58,6 +58,12 @@ def main(*words: str) -> int:
     from lra import distributed
     distributed.begin(options.COORDINATOR.value, options.NUM_PROCESSES.value,
                       options.PROCESS_ID.value)
+    return distributed.ending(_train)
+  return _train()
+
+
+def _train():
+  """Trains --config; returns the exit code."""
   chosen = command.config()
   if chosen is None:
     raise UserError(
