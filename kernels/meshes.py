@@ -1,6 +1,7 @@
 """How an operation meets a mesh: over examples, and over tokens."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +60,7 @@ def sharded(function, mesh=None):
   def call(*operands, **options):
     batch, length = operands[0].shape[:2]
     over = _over_batch(mesh)
-    count = _size(mesh, over)
+    count = math.prod(mesh.shape[axis] for axis in over)
     if batch % count:
       over, count = (), 1
     tokens = (
@@ -154,13 +155,6 @@ def _over_batch(mesh):
   return tuple(
     a for a in BATCH_AXES if a in mesh.axis_names and a not in manual(mesh)
   )
-
-
-def _size(mesh, axes):
-  size = 1
-  for axis in axes:
-    size *= mesh.shape[axis]
-  return size
 
 
 def _filled(function, operands, options, rows):

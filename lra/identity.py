@@ -18,10 +18,9 @@ MACHINE_FIELDS = ('seed', 'data_dir', 'mesh')
 # Fields that a protocol leaves to whoever runs it: besides those above, what
 # fits a run to a machine and changes its speed and memory.
 FREE_FIELDS = (
-    *MACHINE_FIELDS, 'mesh.data', 'mesh.fsdp', 'mesh.sequence', 'dtype',
-    'train.microbatch_size', 'train.eval_batch_size', 'train.lengths',
-    'train.log_every', 'train.checkpoint_minutes', 'encoder.remat',
-    'model.kernel')
+    *MACHINE_FIELDS, 'dtype', 'train.microbatch_size', 'train.eval_batch_size',
+    'train.lengths', 'train.log_every', 'train.checkpoint_minutes',
+    'encoder.remat', 'model.kernel')
 
 
 def flatten(config: dict, prefix: str = '') -> dict:
@@ -105,6 +104,7 @@ def changes(config: dict, protocol: dict[str, Any]) -> dict[str, Any]:
   ours = flatten(config)
   return {name: _plain(value) for name, value in sorted(protocol.items())
           if name in ours and name not in FREE_FIELDS
+          and name.partition('.')[0] not in MACHINE_FIELDS
           and _plain(ours[name]) != _plain(value)}
 
 

@@ -85,16 +85,12 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
   Returns:
     (gradient, the objective's sums over the batch).
   """
-  summed = functools.partial(_summed, model, objective, at)
+  own = summed = functools.partial(_summed, model, objective, at)
   devices = jax.sharding.get_abstract_mesh()
   if not devices.empty and devices.shape[mesh.DATA] > 1:
-    own = summed
-
-    def summed(*args):
-      return jax.lax.psum(own(*args), mesh.DATA)
-
     summed = jax.shard_map(
-        summed, in_specs=(P(), P(), P(None, mesh.DATA), P()), out_specs=P(),
+        lambda *args: jax.lax.psum(own(*args), mesh.DATA),
+        in_specs=(P(), P(), P(None, mesh.DATA), P()), out_specs=P(),
         axis_names={mesh.DATA}, check_vma=False)
   grads, sums = summed(params, constants, batch, key)
   grads = jax.tree.map(lambda g: g / sums['weight'], grads)

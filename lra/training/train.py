@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 
 import jax
-import numpy as np
 
 from lra import distributed, files, machine, signals
 from lra.data import batches, prepared
@@ -70,7 +69,8 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
       Trainer(config, folder, log, profiled if leads() else range(0),
               shared)) as trainer:
     status, test = 'stopped', None
-    stop = trainer.heard = SharedStop(own) if several() else own
+    trainer.heard = SharedStop(own) if several() else None
+    stop = trainer.heard or own
     try:
       trainer.compile()
       with bar(total=t.steps, done=trainer.step, what=trainer.title) as shown:
@@ -98,11 +98,11 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
     except Diverged:
       status = 'diverged'
     except jax.errors.JaxRuntimeError as e:
-      if several() and distributed.lost(e):
-        distributed.abandon(trainer.title, e)
-      if not machine.out_of_memory(e):
-        raise
       status = 'oom'
+      if not machine.out_of_memory(e):
+        if several() and distributed.lost(e):
+          distributed.abandon(trainer.title, e)
+        raise
     return trainer.finish(status, test)
 
 
@@ -226,9 +226,8 @@ class Trainer:
 
   def send(self, batch):
     """Sends off the bare compiled step; returns what to wait for."""
-    if several():
-      own = np.zeros(2, np.int32) if self.heard is None else self.heard.wishes()
-      batch = {**batch, distributed.WISHES: own}
+    if self.heard:
+      batch = {**batch, distributed.WISHES: self.heard.wishes()}
     self.state, done = self._train_step(
         self.state, self.program.put(batch, micro=True), self._seed)
     return done
@@ -240,7 +239,7 @@ class Trainer:
       self._under_way.append(self.send(batch))
       if len(self._under_way) > AHEAD:
         done = self._under_way.popleft().block_until_ready()
-        if several() and self.heard is not None:
+        if self.heard:
           self.heard.hear(done)
       self.step += 1
     self.progress.timed_steps += 1

@@ -21,7 +21,13 @@ MESHES = {
     'fsdp_sequence': {'data': 1, 'fsdp': 2, 'sequence': 2}}
 
 
-def _config(model, sizes, pooling='mean', **train):
+# Options under which a mixer that splits sequences is another one.
+OTHERWISE = {
+    'rfa': {'gated': True}, 'lightning': {'direction': 'bidirectional'},
+    'shen': {'normalization': 'scaling'}}
+
+
+def _config(model, sizes, pooling='mean', otherwise=False, **train):
   c = small.config(model, 'listops', batch_size=16, microbatch_size=8,
                    eval_batch_size=8, **train)
   c.unlock()
@@ -30,14 +36,15 @@ def _config(model, sizes, pooling='mean', **train):
     c.model.qkv_width = 32
   c.encoder.pooling = pooling
   c.encoder.dropout = 0.2
+  c.model.update(OTHERWISE[model] if otherwise else {})
   c.mesh.update(sizes)
   return c
 
 
-def _program(model, sizes=None, pooling='mean'):
+def _program(model, sizes=None, pooling='mean', otherwise=False):
   count = 4 if sizes else 1
   return program.make(
-      _config(model, sizes or {}, pooling), jax.devices()[:count])
+      _config(model, sizes or {}, pooling, otherwise), jax.devices()[:count])
 
 
 def _batch(p, micro=True):
@@ -49,8 +56,8 @@ def _batch(p, micro=True):
 
 
 @functools.cache
-def _gradient(model, sizes=None, pooling='mean'):
-  p = _program(model, MESHES.get(sizes), pooling)
+def _gradient(model, sizes=None, **options):
+  p = _program(model, MESHES.get(sizes), **options)
   state = p.init()
   f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
   with jax.set_mesh(p.mesh):
@@ -59,9 +66,9 @@ def _gradient(model, sizes=None, pooling='mean'):
   return jax.device_get((grads, sums))
 
 
-def _same(model, sizes, pooling='mean'):
-  for got, want in zip(_gradient(model, sizes, pooling),
-                       _gradient(model, None, pooling), strict=True):
+def _same(model, sizes, **options):
+  for got, want in zip(_gradient(model, sizes, **options),
+                       _gradient(model, None, **options), strict=True):
     small.assert_close(got, want)
 
 
@@ -69,13 +76,19 @@ def _same(model, sizes, pooling='mean'):
     *((sizes, 'mean') for sizes in MESHES), ('fsdp', 'cls'),
     ('data_sequence', 'cls')])
 def test_gradients_with_dropout_are_those_of_one_device(sizes, pooling):
-  _same('simpletron', sizes, pooling)
+  _same('simpletron', sizes, pooling=pooling)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize('model', SPLITTING)
 def test_each_mixer_that_splits_sequences_does(model):
   _same(model, 'sequence')
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('model', OTHERWISE)
+def test_so_does_each_with_other_options(model):
+  _same(model, 'sequence', otherwise=True)
 
 
 @pytest.mark.full
