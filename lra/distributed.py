@@ -3,7 +3,7 @@
 The processes do the same in the same order. The first of them, the leader, has
 the run directory: it alone locks, logs and publishes, and what the others need
 of it they are told. What only one of them may know, a signal or the time, goes
-with each batch through the devices, so that all hear it at the same update.
+through the devices behind each batch, so that all hear it after the same one.
 """
 
 import ctypes
@@ -26,7 +26,6 @@ _AGAIN = (': start all of them again; the run goes on from its last '
 # One may prepare data, or compile, so long before the others go on.
 MEETING_SECONDS = 24 * 3600
 _state = {'meetings': 0, 'code': None}
-WISHES = 'wishes'  # of a batch: int32 [2], of all int32 [devices, 2]
 
 
 def begin(coordinator: str | None = None, processes: int | None = None,
@@ -201,15 +200,16 @@ def _from_leader(data):
 class SharedStop:
   """A `terminal.StopRequest` that all processes of a run hear alike.
 
-  What a process has been asked for goes out with its next batch (`wishes`) and
-  counts for all once that update's answer is read (`hear`).
+  What a process has been asked for goes out behind its next batch (`ask`) and
+  counts for all once the answer to that is read (`hear`).
 
   Args:
     own: this process's.
+    send: `mesh.largest` of the run's devices.
   """
 
-  def __init__(self, own):
-    self._own, self._heard, self._save = own, '', False
+  def __init__(self, own, send):
+    self._own, self._send, self._heard, self._save = own, send, '', False
     self._wanted = self._asked = False
 
   @property
@@ -229,16 +229,20 @@ class SharedStop:
     self._wanted = self._wanted or (wanted and not self._asked)
     return heard
 
-  def wishes(self) -> np.ndarray:
-    """What this process wishes, int32 [2]."""
+  def ask(self, after):
+    """Sends off what this process wishes; returns the answer, for `hear`.
+
+    Args:
+      after: arrays that a batch will give, before the answer.
+    """
     self._asked = self._asked or self._wanted
     wishes = np.array([bool(self._own.reason), self._wanted], np.int32)
     self._wanted = False
-    return wishes
+    return self._send(wishes, after)
 
-  def hear(self, wishes) -> None:
+  def hear(self, answer) -> None:
     """Takes in what any of them has wished, int32 [2]."""
-    stop, save = np.asarray(wishes)
+    stop, save = np.asarray(answer)
     if stop:
       self._heard = self._own.reason or 'another process'
     if save:

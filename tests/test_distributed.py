@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+import tensorstore
 import tiny
 
 from lra import files, launch
@@ -115,6 +116,51 @@ def test_a_stop_of_one_is_a_stop_of_all_and_another_mesh_goes_on(
   for code, out, errors in others:
     assert code == 0 and not out and 'step' not in errors, errors
   assert _same(folder, whole)['num_processes'] == 4
+
+
+def test_a_stop_during_a_validation_ends_it(mini_data, tmp_path):
+  folder = tmp_path / 'run'
+  processes = _start(folder, mini_data, 2, **{
+      'train.eval_batch_size': 4, 'train.log_every': 20})
+  _wait_for_step(folder, processes, 20)  # which is validated, for seconds
+  processes[1].send_signal(signal.SIGTERM)
+  for code, _, errors in _end(processes):
+    assert code == launch.EXIT['stopped'], errors
+  assert files.read_json(folder / 'result.json')['steps'] == 20
+  assert {p['split'] for p in _metrics(folder)} == {'train'}
+
+
+def _damage_newest(folder, quarter):
+  """Spoils a part of a kernel in the newest state; returns both states."""
+  states = sorted((folder / 'checkpoints' / 'last').iterdir(),
+                  key=lambda path: int(path.name))
+  assert len(states) == 2
+  arrays = tensorstore.KvStore.open({
+      'driver': 'ocdbt', 'base': f'file://{states[-1]}/state/'}).result()
+  name = f'params.encoder.block_0.mlp.up.kernel/0.{quarter}'
+  assert arrays.read(name).result().value
+  arrays.write(name, b'spoiled').result()
+  return states
+
+
+@pytest.mark.parametrize('quarter', [0, 3])  # the leader's, the other's
+def test_what_one_cannot_read_is_damaged_for_all(mini_data, tmp_path, quarter):
+  folder = tmp_path / 'run'
+  # As large as an array must be to be split.
+  changes = {'mesh.fsdp': 4, 'train.steps': 20, 'encoder.mlp_width': 64}
+  started = _start(folder, mini_data, 2, **changes)
+  _wait_for_step(folder, started, 15)
+  started[0].send_signal(signal.SIGTERM)
+  _end(started)
+  before, newest = _damage_newest(folder, quarter)
+  ended = _end(_start(folder, mini_data, 2, **changes))
+  for code, _, errors in ended:
+    assert code == 0, errors
+  said = ended[0][2]
+  assert f'{newest}/state is damaged' in said
+  assert ('another process cannot read it' in said) == (quarter == 3), said
+  assert f'goes on from step {before.name}' in said
+  assert files.read_json(folder / 'result.json')['steps'] == 20
 
 
 def test_the_end_of_one_is_the_end_of_all_within_a_minute(

@@ -13,6 +13,11 @@ class _Own:
     return due
 
 
+def _stop(own):
+  """Of a run with one process."""
+  return SharedStop(own, lambda wishes, after: wishes)
+
+
 def _run(stop, own, *, steps, due_after=None, asked_at=None):
   """Steps of saves, and of the stop, as the training loop has them."""
   saves, sent, last = [], [], 0
@@ -23,7 +28,7 @@ def _run(stop, own, *, steps, due_after=None, asked_at=None):
     if stop.checkpoint(bool(due_after) and step - last > due_after):
       saves.append(step)
       last = step
-    sent.append(stop.wishes())
+    sent.append(stop.ask(step))
     if len(sent) > DELAY:
       stop.hear(sent.pop(0))
   return saves, None
@@ -31,19 +36,19 @@ def _run(stop, own, *, steps, due_after=None, asked_at=None):
 
 def test_each_checkpoint_that_is_due_is_made_once():
   own = _Own()
-  saves, stopped = _run(SharedStop(own), own, steps=100, due_after=20)
+  saves, stopped = _run(_stop(own), own, steps=100, due_after=20)
   assert stopped is None
   assert [b - a for a, b in zip([0, *saves], saves, strict=False)] == [24] * 4
 
 
 def test_a_stop_counts_once_all_have_heard_it():
   own = _Own()
-  stop = SharedStop(own)
+  stop = _stop(own)
   assert _run(stop, own, steps=100, asked_at=10) == ([], 10 + DELAY + 1)
   assert stop.reason == 'SIGTERM'
 
 
 def test_the_stop_of_another_is_a_stop():
-  stop = SharedStop(_Own())
+  stop = _stop(_Own())
   stop.hear([1, 0])
   assert stop.reason == 'another process'

@@ -56,17 +56,12 @@ class Checkpoints:
       if path.exists() and not path.is_dir():
         raise UserError(
             f'{path} is not a folder: move it away, then repeat the command.')
-    # Without its handlers Orbax asks the first folder that it reads, which
-    # may be damaged, whether there are several items.
-    self._last = self._manager('last', keep=2, handlers={
-        'state': ocp.StandardCheckpointHandler(),
-        'memory': ocp.JsonCheckpointHandler()})
-    self._best = self._manager(
-        'best', keep=None, handlers=ocp.StandardCheckpointHandler())
+    self._last = self._manager('last', keep=2)
+    self._best = self._manager('best', keep=None)
     self._best_sums = {}  # step -> checksum of the best parameters
     self._names = {}  # step of a state -> step of the best that it names
 
-  def _manager(self, name, keep, handlers):
+  def _manager(self, name, keep):
     writes = not self._read_only
     options = ocp.CheckpointManagerOptions(
         max_to_keep=keep if writes else None, create=writes,
@@ -75,8 +70,7 @@ class Checkpoints:
         # In the background Orbax would wait for a signal that has one name in
         # the whole process, where other runs may save at the same time.
         async_options=ocp.AsyncOptions(create_directories_asynchronously=False))
-    return ocp.CheckpointManager(
-        self.folder / name, item_handlers=handlers, options=options)
+    return ocp.CheckpointManager(self.folder / name, options=options)
 
   def save_last(self, step: int, state: Any, progress: dict) -> None:
     """Saves the state of `step` unless it is there; returns while writing.
@@ -124,7 +118,8 @@ class Checkpoints:
       UserError: no checkpoint can be read, or one is of an earlier version.
     """
     damaged = []
-    steps = sorted(self._last.all_steps(), reverse=True)
+    steps = distributed.told(
+        lambda: sorted(self._last.all_steps(), reverse=True))
     for step in steps:
       try:
         progress, sums = self._memory(step)
@@ -166,8 +161,8 @@ class Checkpoints:
   def _memory(self, step):
     """(progress, checksums) of a state; checksums of layout 2 are None."""
     path = self.folder / 'last' / str(step) / 'memory'
-    memory = _read(path, lambda: self._last.restore(step, args=(
-        ocp.args.Composite(memory=ocp.args.JsonRestore())))['memory'])
+    memory = _read(
+        path, ocp.JsonCheckpointHandler(), ocp.args.JsonRestore())
     if not isinstance(memory, dict):
       raise _Damaged(path, 'it is no JSON object')
     layout = memory.pop('layout', 1)
@@ -185,15 +180,15 @@ class Checkpoints:
 
   def _state(self, step, like, sums):
     path = self.folder / 'last' / str(step) / 'state'
-    state = _read(path, lambda: self._last.restore(step, args=(
-        ocp.args.Composite(state=ocp.args.StandardRestore(like))))['state'])
+    state = _read(
+        path, ocp.StandardCheckpointHandler(), ocp.args.StandardRestore(like))
     _check(path, state, sums[0])
     return state
 
   def _sound_best(self, step, like):
     path = self.folder / 'best' / str(step)
-    best = _read(path, lambda: self._best.restore(
-        step, args=ocp.args.StandardRestore(like)))
+    best = _read(path / 'default', ocp.StandardCheckpointHandler(),
+                 ocp.args.StandardRestore(like), of=path)
     _check(path, best, self._best_sums.get(step))
     return best
 
@@ -233,14 +228,25 @@ class Checkpoints:
 _OTHER = 'its content is not what was saved'
 
 
-def _read(path, read):
-  """What `read()` gives, or `_Damaged`."""
+def _read(path, handler, args, of=None):
+  """What is in a folder; `_Damaged` (`of` it) where any process cannot read it.
+
+  Each reads its parts alone: a manager would wait for one that has failed.
+  """
+  error, me = None, jax.process_index()
+  alone = ocp.options.MultiprocessingOptions(
+      primary_host=me, active_processes={me}, barrier_sync_key_prefix=str(me))
   try:
-    return read()
+    with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
+      content = reader.restore(path, args=args)
   except Exception as e:
     if isinstance(e, MemoryError) or machine.out_of_memory(e):
       raise
-    raise _Damaged(path, type(e).__name__) from e
+    error = e
+  if distributed.gathered(error is not None).any():
+    raise _Damaged(of or path, type(error).__name__ if error else (
+        'another process cannot read it')) from error
+  return content
 
 
 def _check(path, tree, expected):

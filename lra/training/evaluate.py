@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,7 +25,7 @@ def order(program: Program, split: Split) -> np.ndarray:
 
 
 def evaluate(eval_step: Callable, program: Program, scored, split: Split,
-             tick: Callable[[], bool] = lambda: True) -> list | None:
+             tick: Callable[[Any], bool] = lambda counted: True) -> list | None:
   """Counts of a split, every example once.
 
   Args:
@@ -32,7 +33,8 @@ def evaluate(eval_step: Callable, program: Program, scored, split: Split,
     program: the program of that step.
     scored: `params` and `constants` of the model.
     split: the examples.
-    tick: called after each batch was sent off; False ends the evaluation.
+    tick: called with what each batch that was sent off will give; False ends
+      the evaluation.
 
   Returns:
     What `Objective.scores` takes, of the examples in their `order`; None
@@ -46,8 +48,8 @@ def evaluate(eval_step: Callable, program: Program, scored, split: Split,
       rows=program.rows(config.train.eval_batch_size)):
     under_way.append(eval_step(
         scored['params'], scored['constants'], program.put(batch, micro=False)))
+    if not tick(under_way[-1]):
+      return None
     if len(under_way) > AHEAD:
       counts.append(jax.device_get(under_way.pop(0)))
-    if not tick():
-      return None
   return counts + jax.device_get(under_way)

@@ -11,7 +11,6 @@ import functools
 import math
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -100,7 +99,7 @@ def joined(batch, shardings, size: int, axis: int):
   """A batch of all processes from what this one has made; of one, itself.
 
   Args:
-    batch: numpy arrays of its `rows`; may have `distributed.WISHES`.
+    batch: numpy arrays of its `rows`.
     shardings: of the others, by name.
     size: examples of all processes.
     axis: the axis of the examples.
@@ -115,42 +114,27 @@ def joined(batch, shardings, size: int, axis: int):
     return x[(*index[:axis], slice(low - first, high - first),
               *index[axis + 1:])]
 
-  arrays = {name: jax.make_array_from_callback(
+  return {name: jax.make_array_from_callback(
       (*x.shape[:axis], size, *x.shape[axis + 1:]), shardings[name],
-      functools.partial(piece, x))
-            for name, x in batch.items() if name != distributed.WISHES}
-  if distributed.WISHES in batch:
-    own = batch[distributed.WISHES][None]
-    arrays[distributed.WISHES] = jax.make_array_from_callback(
-        (over.size, 2), _each_device(over), lambda _: own)
-  return arrays
+      functools.partial(piece, x)) for name, x in batch.items()}
 
 
-def with_wishes(mesh, update, shapes):
-  """An update, and the shapes of its batch, with what processes wish.
+def largest(mesh):
+  """What processes tell each other through their devices, beside their work.
 
-  Of several processes its second output is what any of them wishes.
-
-  Args:
-    mesh: the devices.
-    update: (state, batch, seed) -> (state, anything).
-    shapes: of the batch, by name.
+  Returns:
+    (own int32 [n], after) -> int32 [n], the largest of all processes', on the
+    devices; sent off, and told once the arrays `after` are there.
   """
-  if not distributed.several():
-    return update, shapes
+  compiled = jax.jit(lambda own, after: own.max(0), keep_unused=True,
+                     out_shardings=NamedSharding(mesh, P()))
 
-  def with_wishes(state, batch, seed):
-    batch = dict(batch)
-    wishes = batch.pop(distributed.WISHES)
-    state, _ = update(state, batch, seed)
-    return state, wishes.max(0)
+  def send(own, after):
+    return compiled(jax.make_array_from_callback(
+        (mesh.size, *own.shape), NamedSharding(mesh, P(AXES)),
+        lambda _: own[None]), after)
 
-  return with_wishes, {**shapes, distributed.WISHES: jax.ShapeDtypeStruct(
-      (mesh.size, 2), jnp.int32, sharding=_each_device(mesh))}
-
-
-def _each_device(mesh):
-  return NamedSharding(mesh, P(AXES))
+  return send
 
 
 def _of_state(count, shape):

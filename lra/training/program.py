@@ -88,7 +88,7 @@ class Program:
     """A batch as the compiled steps take it, of what this process has made.
 
     Args:
-      batch: numpy arrays of this process's `rows`, and what it wishes.
+      batch: numpy arrays of this process's `rows`.
       micro: see `batch_shardings`.
     """
     t = self.config.train
@@ -108,18 +108,14 @@ class Program:
   def compile_train(self):
     """(state, numpy batch, seed) -> (state, step made), compiled.
 
-    Donates the state. Of several processes
-    the batch has `distributed.WISHES` of each device besides; what any of them
-    wishes is the second output.
+    Donates the state.
     """
     t = self.config.train
     count = t.batch_size // t.microbatch_size
     update = functools.partial(
         step.train_step, self.model, self.objective, self.tx, at=self.lengths)
-    shapes = self._batch_shape(count, t.microbatch_size)
-    update, shapes = mesh.with_wishes(self.mesh, update, shapes)
     return self._compile(
-        update, self.state_shape, shapes,
+        update, self.state_shape, self._batch_shape(count, t.microbatch_size),
         jax.ShapeDtypeStruct((), jnp.int32, sharding=self._replicated),
         donate_argnums=0,
         out=(jax.tree.map(lambda x: x.sharding, self.state_shape),

@@ -20,6 +20,7 @@ from lra.report.result import Result
 from lra.terminal import StopRequest, bar, say
 from lra.training import (
     evaluate,
+    mesh,
     optim,
     outcome,
     profile,
@@ -69,8 +70,7 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
       Trainer(config, folder, log, profiled if leads() else range(0),
               shared)) as trainer:
     status, test = 'stopped', None
-    trainer.heard = SharedStop(own) if several() else None
-    stop = trainer.heard or own
+    stop = trainer.listen(own)
     try:
       trainer.compile()
       with bar(total=t.steps, done=trainer.step, what=trainer.title) as shown:
@@ -158,6 +158,12 @@ class Trainer:
         folder / 'profile', profiled, self._stop_clock)
     self.run.log_to(log)
 
+  def listen(self, own: StopRequest) -> StopRequest | SharedStop:
+    """The stops that count: this process's, or what all of several know of."""
+    if several():
+      self.heard = SharedStop(own, mesh.largest(self.program.mesh))
+    return self.heard or own
+
   @property
   def title(self) -> str:
     return f'{self.config.model.name} on {self.config.task}{self._which}'
@@ -226,8 +232,6 @@ class Trainer:
 
   def send(self, batch):
     """Sends off the bare compiled step; returns what to wait for."""
-    if self.heard:
-      batch = {**batch, distributed.WISHES: self.heard.wishes()}
     self.state, done = self._train_step(
         self.state, self.program.put(batch, micro=True), self._seed)
     return done
@@ -236,13 +240,21 @@ class Trainer:
     """Sends off one update; waits while more than AHEAD are under way."""
     with self._profile.update(self.step + 1):
       self._clock.start()
-      self._under_way.append(self.send(batch))
-      if len(self._under_way) > AHEAD:
-        done = self._under_way.popleft().block_until_ready()
-        if self.heard:
-          self.heard.hear(done)
+      self._wait_behind(self.send(batch))
       self.step += 1
     self.progress.timed_steps += 1
+
+  def _wait_behind(self, sent):
+    """Waits while more than AHEAD are under way, of which `sent` is the last.
+
+    Of several processes all hear then what any of them wished when that one
+    was sent.
+    """
+    self._under_way.append(self.heard.ask(sent) if self.heard else sent)
+    if len(self._under_way) > AHEAD:
+      done = jax.block_until_ready(self._under_way.popleft())
+      if self.heard:
+        self.heard.hear(done)
 
   def _stop_clock(self):
     """Ends a stretch of training time, once the device has done its work."""
@@ -323,8 +335,9 @@ class Trainer:
     with bar(total=-(-len(examples) // size), what=split,
              unit='batch') as shown:
 
-      def tick():
+      def tick(counted):
         shown.update()
+        self._wait_behind(counted)
         return not stop.reason
 
       counts = evaluate.evaluate(
