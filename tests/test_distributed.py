@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import tensorstore
 import tiny
 
+import data_prep
 from lra import files, launch
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -28,16 +30,26 @@ def _port():
     return free.getsockname()[1]
 
 
-def _start(folder, data_dir, count, **changes):
-  """The processes of a run in `folder`, with `DEVICES` devices together."""
+def _start(folder, data_dir, count, task='listops_mini', **changes):
+  """The processes of a run, with `DEVICES` devices together.
+
+  Args:
+    folder, data_dir: of the run; or a list, with one for each process.
+    count: how many processes.
+    task: of the config.
+    **changes: fields of the config.
+  """
+  folders, data_dirs = (x if isinstance(x, list) else [x] * count
+                        for x in (folder, data_dir))
   meet = f'--coordinator=127.0.0.1:{_port()}', f'--num_processes={count}'
   return [subprocess.Popen(
       [sys.executable, str(ROOT / 'run_lra.py'), '--norecord',
-       f'--workdir={folder}', f'--compile_cache={folder.parent / "xla"}',
-       f'--config={ROOT}/configs/simpletron.py:listops_mini',
+       f'--workdir={folders[i]}',
+       f'--compile_cache={folders[0].parent / "xla"}',
+       f'--config={ROOT}/configs/simpletron.py:{task}',
        *(['--distributed', *meet, f'--process_id={i}'] if count > 1 else []),
        *tiny.flags(**{
-           'data_dir': data_dir, 'train.batch_size': 8,
+           'data_dir': data_dirs[i], 'train.batch_size': 8,
            'train.eval_batch_size': 200, 'train.steps': STEPS,
            'train.eval_every': 20, 'train.log_every': 5,
            'train.checkpoint_minutes': 0.03, **changes})],
@@ -177,6 +189,32 @@ def test_the_end_of_one_is_the_end_of_all_within_a_minute(
     assert 'another process of this run has ended' in errors
   _ends_well(_start(folder, mini_data, 2))
   _same(folder, whole)
+
+
+def _fail(processes):
+  """What the leader and the other of two say that end for a user's error."""
+  (first, _, leader), (second, _, other) = _end(processes)
+  assert (first, second) == (2, 2), leader + other
+  assert 'Another process of this run has failed' in leader
+  assert 'Traceback' not in leader + other
+  return other
+
+
+def test_all_have_one_folder_and_the_same_data(mini_data, tmp_path):
+  assert 'give all processes a --workdir that they share' in _fail(
+      _start([tmp_path / 'run', tmp_path / 'elsewhere'], mini_data, 2))
+  assert not list(tmp_path.glob('*/config.json'))
+  source = ROOT / 'tests' / 'fixtures' / 'listops'
+  for name, left_out in (('one', 0), ('two', 1)):
+    shutil.copytree(source, tmp_path / name)
+    lines = (source / 'basic_train.tsv').read_text('utf-8').splitlines(True)
+    (tmp_path / name / 'basic_train.tsv').write_text(
+        ''.join(lines[:len(lines) - left_out]), 'utf-8')
+    data_prep.prepare('listops', tmp_path / f'{name}_prepared', tmp_path / name)
+  assert 'listops is other data here than for the first process' in _fail(
+      _start(tmp_path / 'run', [tmp_path / 'one_prepared',
+                                tmp_path / 'two_prepared'], 2, 'listops'))
+  assert not list(tmp_path.glob('*/config.json'))
 
 
 def test_what_the_leader_finds_wrong_ends_all(mini_data, tmp_path):

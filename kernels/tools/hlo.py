@@ -10,7 +10,9 @@ once; that it moves no block twice is for its own tests to show.
 
 import collections
 import dataclasses
+import functools
 import math
+import operator
 import re
 
 _SIZES = {
@@ -61,6 +63,13 @@ class Operation:
       if not depth:
         break
     return re.findall(r'%([\w.\-]+)', self.rest[:end])
+
+  @property
+  def branches(self):
+    listed = re.search(r'branch_computations=\{(.*?)\}', self.rest)
+    named = re.findall(r'(?:true|false)_computation=(%?[\w.\-]+)', self.rest)
+    names = listed.group(1).split(',') if listed else named
+    return [name.strip().removeprefix('%') for name in names]
 
   def called(self, key):
     found = re.search(key + r'=%?([\w.\-]+)', self.rest)
@@ -282,7 +291,8 @@ def collectives(text):
 
   Returns:
     {(operation, bytes of its result on a device, devices that take part):
-    times that it runs}. Groups of one device tell each other nothing.
+    times that it runs}. Groups of one device tell each other nothing. What
+    stands in branches counts as often as in the branch that has most of it.
   """
   computations, entry = parse(text)
   return _collectives(computations, entry)
@@ -293,7 +303,11 @@ def _collectives(computations, name):
   for o in computations[name]:
     inner = _inner(o)
     kind = o.op.removesuffix('-start')
-    if inner:
+    if o.op == 'conditional':
+      found += functools.reduce(
+        operator.or_, (_collectives(computations, b) for b in o.branches)
+      )
+    elif inner:
       times, body = inner
       for key, count in _collectives(computations, body).items():
         found[key] += times * count

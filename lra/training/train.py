@@ -129,12 +129,16 @@ class Trainer:
     began = distributed.told(lambda: run.environment(folder))
     self.program = program.make(config, dtype=began.get('dtype'))
     self.identity = outcome.identity(self.program, self._shared)
-    self.run = distributed.in_turn(
-        lambda: (run.Run if leads() else run.Follower)(
-            folder, config.to_dict()))
-    self.data = distributed.in_turn(self._load)
-    theirs = distributed.told(lambda: self.data.fingerprint)
-    distributed.in_turn(lambda: self._check_same(theirs))
+    self.run = self.data = None
+    try:
+      distributed.in_turn(lambda: self._open(folder))
+      distributed.in_turn(self._load)
+      theirs = distributed.told(lambda: self.data.fingerprint)
+      distributed.in_turn(lambda: self._check_same(theirs))
+    except UserError:
+      if self.run:
+        self.run.undo()
+      raise
     if config.train.include_val:
       self.data = prepared.fold_val_into_train(self.data)
     self._lengths = (prepared.lengths(self.data.splits['train'])
@@ -174,14 +178,14 @@ class Trainer:
     several = self.config.seed or self._shared.several
     return f', seed {self.config.seed}' if several else ''
 
+  def _open(self, folder):
+    self.run = (run.Run if leads() else run.Follower)(
+        folder, self.config.to_dict())
+
   def _load(self):
-    try:
-      with signals.interrupting():
-        return self._shared.once('data', lambda: prepared.load(
-            self.config.task, self.config.data_dir or None))
-    except UserError:
-      self.run.undo()
-      raise
+    with signals.interrupting():
+      self.data = self._shared.once('data', lambda: prepared.load(
+          self.config.task, self.config.data_dir or None))
 
   def _check_same(self, fingerprint):
     if self.data.fingerprint != fingerprint:

@@ -7,7 +7,10 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import pytest
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 
 import small
 from kernels.tools import hlo
@@ -125,6 +128,26 @@ backend_config={"known_trip_count":{"n":"5"}}
   assert hlo.collectives(text) == {
       ('all-reduce', 16, 4): 5, ('all-gather', 32, 2): 1,
       ('collective-permute', 8, 3): 1, ('all-reduce', 16, 2): 1}
+
+
+@pytest.mark.parametrize('branches', [2, 3])
+def test_the_branch_that_tells_most_counts(branches):
+  """As XLA writes them: of two branches true and false, or a list."""
+  mesh = jax.make_mesh((4,), ('x',), axis_types=(AxisType.Auto,))
+
+  def told(times):
+    def branch(x):
+      for _ in range(times):
+        x = jax.lax.psum(jnp.sin(x), 'x')
+      return x
+    return branch
+
+  step = jax.shard_map(
+      lambda i, x: jax.lax.switch(i, list(map(told, range(branches))), x),
+      mesh=mesh, in_specs=(P(), P('x')), out_specs=P('x'), check_vma=False)
+  program = jax.jit(step).lower(0, jnp.zeros(8)).compile()
+  assert hlo.collectives(program.as_text()) == {
+      ('all-reduce', 8, 4): branches - 1}
 
 
 def test_a_ring_sends_what_a_ring_sends():
