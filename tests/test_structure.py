@@ -53,7 +53,7 @@ FILES = {
                 'jax'), 'lra.inspection': _HALL,
     'lra': ('lra.api',),
 }
-# Siblings that a file of lra imports, `main`, `launch` and `train` apart.
+# Siblings that a file of lra imports, `main`, `launch` and `trainer` apart.
 MOST = 8
 
 
@@ -124,7 +124,7 @@ def test_the_rooms_have_no_circle():
     'path', [p for p in _files() if p.parts[0] == 'lra'], ids=str)
 def test_no_file_knows_everybody(path):
   siblings = {n for n in _imports(path) if n.split('.')[0] == 'lra'}
-  if _module(path) not in ('lra.main', 'lra.launch', 'lra.training.train'):
+  if _module(path) not in ('lra.main', 'lra.launch', 'lra.training.trainer'):
     assert len(siblings) <= MOST, f'{path} imports {sorted(siblings)}'
 
 

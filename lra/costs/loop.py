@@ -10,7 +10,7 @@ import jax
 
 from lra import machine
 from lra.terminal import bar
-from lra.training import train
+from lra.training.trainer import Trainer
 
 
 def measure(config, *, steps: int, rounds: int) -> dict:
@@ -30,7 +30,7 @@ def measure(config, *, steps: int, rounds: int) -> dict:
   with config.unlocked():
     config.train.steps = config.train.eval_every = steps * (2 * rounds + 2)
   with (tempfile.TemporaryDirectory() as folder,
-        contextlib.closing(train.Trainer(
+        contextlib.closing(Trainer(
             config, pathlib.Path(folder))) as trainer):
     trainer.compile()
     batch = jax.device_put(

@@ -8,7 +8,7 @@ import pytest
 
 import small
 from lra import bits
-from lra.data import prepared
+from lra.data import batches, prepared
 from lra.data.prepared import Split
 from lra.errors import UserError
 from lra.training import build, check, evaluate, lengths, step, train
@@ -37,7 +37,7 @@ def _updated(task, at, model='transformer', devices=1):
   """Parameters and sums after an update, from one start."""
   p = _program(task, at, model, devices)
   split = _split(p.objective.task)
-  batch = train.batches.train_batch(
+  batch = batches.train_batch(
       functools.partial(p.objective.batch, split), len(split), batch_size=16,
       microbatch_size=4, seed=0, step=0, lengths=prepared.lengths(split))
   state, _ = p.compile_train()(p.init(), batch, p.put_seed())

@@ -7,7 +7,7 @@ import pytest
 
 import small
 from lra.errors import UserError
-from lra.training import program, together, train
+from lra.training import program, provenance, together, train
 
 
 def _config(mini_data, seed, **options):
@@ -67,7 +67,7 @@ def test_a_run_begun_in_another_dtype_lends_it_to_no_other(
     mini_data, tmp_path, monkeypatch):
   """And all are of the files that this process has read."""
   asked = []
-  monkeypatch.setattr(train.provenance, 'of_model', lambda name: asked.append(
+  monkeypatch.setattr(provenance, 'of_model', lambda name: asked.append(
       name) or {'git_commit': None, 'git_dirty': None})
   runs = [(_config(mini_data, seed), tmp_path / f's{seed}')
           for seed in range(2)]

@@ -1,5 +1,6 @@
 """Runs: stopped and killed ones go on as if nothing had happened."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ import small
 from lra import command, files, launch
 from lra.data import prepared
 from lra.errors import UserError
+from lra.report import curves
 from lra.training import build, evaluate, run, train
 from lra.training.checkpoint import Checkpoints
 
@@ -160,7 +162,7 @@ def test_result_says_what_ran(whole):
 
 
 def test_when_it_has_learnt_is_noted(mini_data, tmp_path, monkeypatch):
-  monkeypatch.setattr(train.curves, 'LEARNT', 0.01)
+  monkeypatch.setattr(curves, 'LEARNT', 0.01)
   assert train.train(_config(mini_data), tmp_path).learnt_step == 2
 
 
@@ -326,7 +328,7 @@ def test_without_a_sound_checkpoint_there_is_one_sentence(
 def test_a_checkpoint_of_other_fields_is_one_sentence(
     mini_data, tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
-    patch.setattr(train.dataclasses, 'asdict', lambda progress: {'a': 1})
+    patch.setattr(dataclasses, 'asdict', lambda progress: {'a': 1})
     _stop_at(patch, 3)
     train.train(_config(mini_data), tmp_path)
   with pytest.raises(UserError, match='other things'):

@@ -1,0 +1,358 @@
+"""A run while it is made: what it has loaded, and what can be done to it."""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import math
+import pathlib
+import time
+from collections.abc import Sequence
+
+import jax
+
+from lra import distributed, files, machine, signals
+from lra.data import batches, prepared
+from lra.distributed import SharedStop, leads, several
+from lra.errors import UserError
+from lra.report import curves, floors
+from lra.report.result import Result
+from lra.terminal import StopRequest, bar, say
+from lra.training import (
+    evaluate,
+    mesh,
+    optim,
+    outcome,
+    profile,
+    program,
+    provenance,
+    run,
+)
+from lra.training.checkpoint import Checkpoints
+from lra.training.clock import Clock
+from lra.training.progress import Progress, chosen, scored_of
+from lra.training.shared import Shared
+
+# Updates sent off before the first of them is done: enough to hide the making
+# of a batch, few enough that a stop is a matter of a step or two.
+AHEAD = 2
+
+
+class Diverged(Exception):
+  """The loss is not finite."""
+
+
+class Trainer:
+  """A run while it is made: its directory and all that was loaded for it.
+
+  `train` puts its methods in order; each says what it does to the run.
+
+  Attributes:
+    config: the whole config.
+    program: its compiled functions.
+    state: parameters, optimizer and sums, on the devices.
+    step: updates sent off so far.
+    progress: what is kept with the state in each checkpoint.
+    heard: of several processes, the stops that all of them know of.
+  """
+
+  @signals.at_once()
+  def __init__(self, config, folder: pathlib.Path, log: Sequence[str] = (),
+               profiled: range = range(0), shared: Shared | None = None):
+    self.config = config
+    self._shared, self.heard = shared or Shared(), None
+    # A run that was begun on another kind of machine stays what it is.
+    began = distributed.told(lambda: run.environment(folder))
+    self.program = program.make(config, dtype=began.get('dtype'))
+    self.identity = outcome.identity(self.program, self._shared)
+    self.run = self.data = None
+    try:
+      distributed.in_turn(lambda: self._open(folder))
+      distributed.in_turn(self._load)
+      theirs = distributed.told(lambda: self.data.fingerprint)
+      distributed.in_turn(lambda: self._check_same(theirs))
+    except UserError:
+      if self.run:
+        self.run.undo()
+      raise
+    if config.train.include_val:
+      self.data = prepared.fold_val_into_train(self.data)
+    self._lengths = (prepared.lengths(self.data.splits['train'])
+                     if len(self.program.all_lengths) > 1 else None)
+    self.floors = floors.of_data(self.program.objective.task, self.data)
+    self.checkpoints = Checkpoints(folder / 'checkpoints')
+    self._restore()
+    profile.check(profiled, self.step, folder)
+    if self.step:
+      self.identity |= provenance.continued(began, self.identity)
+      self.identity['runs_at_once'] = max(
+          self.identity['runs_at_once'], began.get('runs_at_once', 1))
+    self._write_environment()
+    self._seed = self.program.put_seed()
+    self._learning_rate = optim.schedule(config)
+    self._under_way = collections.deque()
+    self._clock = Clock(self.progress.train_seconds)
+    self._logged_seconds = self._clock.seconds
+    self._saved_at = time.monotonic()
+    self._profile = profile.Profile(
+        folder / 'profile', profiled, self._stop_clock)
+    self.run.log_to(log)
+
+  def listen(self, own: StopRequest) -> StopRequest | SharedStop:
+    """The stops that count: this process's, or what all of several know of."""
+    if several():
+      self.heard = SharedStop(own, mesh.largest(self.program.mesh))
+    return self.heard or own
+
+  @property
+  def title(self) -> str:
+    return f'{self.config.model.name} on {self.config.task}{self._which}'
+
+  @property
+  def _which(self):
+    """Which of several runs of a process says something."""
+    several = self.config.seed or self._shared.several
+    return f', seed {self.config.seed}' if several else ''
+
+  def _open(self, folder):
+    self.run = (run.Run if leads() else run.Follower)(
+        folder, self.config.to_dict())
+
+  def _load(self):
+    with signals.interrupting():
+      self.data = self._shared.once('data', lambda: prepared.load(
+          self.config.task, self.config.data_dir or None))
+
+  def _check_same(self, fingerprint):
+    if self.data.fingerprint != fingerprint:
+      raise UserError(
+          f'{self.config.task} is other data here than for the first process: '
+          'give all of them one config.data_dir, or prepare it anew.')
+
+  def _restore(self):
+    restored = self.checkpoints.restore_last(
+        self.program.state_shape, scored_of(self.program.state_shape))
+    if restored is None:
+      self.state, self.progress = self.program.init(), Progress()
+    else:
+      self.state, progress = restored
+      self.progress = Progress.of(progress, self.checkpoints.folder)
+    self.step = int(self.state.step)
+    self.run.rewind(self.step, self.progress.validated_step)
+
+  def _write_environment(self):
+    path = self.run.folder / 'env.json'
+    ours = self.data.fingerprint
+    before = run.environment(self.run.folder).get('data_fingerprint', ours)
+    if before != ours and self.step:
+      raise UserError(
+          f'{self.run.folder} was trained on other data than is prepared now '
+          '(env.json has its fingerprint): choose another --workdir.')
+    if leads():
+      files.write_json(path, {
+          **machine.environment(), **self.identity, 'data_fingerprint': ours})
+
+  @signals.at_once()
+  def compile(self) -> None:
+    """Compiles the training and the evaluation step."""
+    (self._train_step, self._eval_step), seconds = self._shared.once(
+        f'steps in {self.program.dtype}', lambda: program.timed(lambda: (
+            self.program.compile_train(), self.program.compile_eval())))
+    self.progress.compile_seconds += seconds
+    distributed.meet()
+
+  def batch(self, number: int):
+    """The batch of step `number`, as microbatches."""
+    t, split = self.config.train, self.data.splits['train']
+    return batches.train_batch(
+        functools.partial(self.program.objective.batch, split), len(split),
+        batch_size=t.batch_size, microbatch_size=t.microbatch_size,
+        seed=self.config.seed, step=number, lengths=self._lengths,
+        rows=self.program.rows(t.microbatch_size))
+
+  def send(self, batch):
+    """Sends off the bare compiled step; returns what to wait for."""
+    self.state, done = self._train_step(
+        self.state, self.program.put(batch, micro=True), self._seed)
+    return done
+
+  def update(self, batch) -> None:
+    """Sends off one update; waits while more than AHEAD are under way."""
+    with self._profile.update(self.step + 1):
+      self._clock.start()
+      self._wait_behind(self.send(batch))
+      self.step += 1
+    self.progress.timed_steps += 1
+
+  def _wait_behind(self, sent):
+    """Waits while more than AHEAD are under way, of which `sent` is the last.
+
+    Of several processes all hear then what any of them wished when that one
+    was sent.
+    """
+    self._under_way.append(self.heard.ask(sent) if self.heard else sent)
+    if len(self._under_way) > AHEAD:
+      done = jax.block_until_ready(self._under_way.popleft())
+      if self.heard:
+        self.heard.hear(done)
+
+  def _stop_clock(self):
+    """Ends a stretch of training time, once the device has done its work."""
+    jax.block_until_ready(self.state)
+    self._clock.stop()
+    self.progress.train_seconds = self._clock.seconds
+
+  def log(self) -> str:
+    """Logs the training since the last log point; returns it for the bar.
+
+    Raises:
+      Diverged: the loss is not finite.
+    """
+    self._stop_clock()
+    self._clock.start()
+    sums = {k: float(v) for k, v in jax.device_get(self.state.sums).items()}
+    metrics = self.program.objective.metrics(sums)
+    _check_finite(metrics['loss'])
+    speed = self._examples_per_s(sums)
+    self.run.log(
+        step=self.step, split='train', **metrics,
+        learning_rate=float(self._learning_rate(self.step - 1)),
+        examples_per_s=speed, seconds=self._clock.seconds)
+    self.state = self.program.reset_sums(self.state)
+    return ', '.join([
+        f'loss {metrics["loss"]:.3f}',
+        *(f'acc {v:.1%}' for k, v in metrics.items() if k == 'accuracy'),
+        f'{speed:.0f} ex/s'])
+
+  def _examples_per_s(self, sums):
+    seconds = self._clock.seconds - self._logged_seconds
+    self._logged_seconds = self._clock.seconds
+    return sums['weight'] / seconds
+
+  def validation_due(self) -> bool:
+    """Whether this step is to be validated and has not been."""
+    t, step = self.config.train, self.step
+    due = step and (step % t.eval_every == 0 or step == t.steps)
+    return bool(due) and self.progress.validated_step != step
+
+  def validate(self, stop: StopRequest) -> bool:
+    """Scores the validation split; keeps the parameters if best so far.
+
+    Returns:
+      False where a stop was asked for meanwhile; nothing is kept then.
+
+    Raises:
+      Diverged: the loss is not finite.
+    """
+    self._stop_clock()
+    if len(self.data.splits['val']):
+      scores = self.evaluate(scored_of(self.state), 'val', stop)
+      if scores is None:
+        return False
+      _check_finite(scores['loss'])
+      say(f'step {self.step}{self._which}: validation {_shown(scores)}')
+      self.progress.last_val = scores
+      best = self.progress.best_val
+      if best is None or self.program.objective.better(scores, best):
+        self.progress.best_val, self.progress.best_step = scores, self.step
+        self.checkpoints.save_best(self.step, scored_of(self.state))
+    self.progress.validated_step = self.step
+    return True
+
+  def evaluate(self, scored, split: str, stop: StopRequest) -> dict | None:
+    """Scores of a split, logged; its time is not training time.
+
+    Args:
+      scored: `params` and `constants` of the model.
+      split: name of the split.
+      stop: a stop asked for ends the evaluation.
+
+    Returns:
+      The objective's scores, None after a stop.
+    """
+    examples, size = self.data.splits[split], self.config.train.eval_batch_size
+    start = time.perf_counter()
+    with bar(total=-(-len(examples) // size), what=split,
+             unit='batch') as shown:
+
+      def tick(counted):
+        shown.update()
+        self._wait_behind(counted)
+        return not stop.reason
+
+      counts = evaluate.evaluate(
+          self._eval_step, self.program, scored, examples, tick)
+    if counts is None:
+      return None
+    scores = self.program.objective.scores(counts)
+    if split == 'test':
+      scores |= self.program.objective.analysis(
+          counts, evaluate.order(self.program, examples),
+          self.data.splits['train'], examples)
+    seconds = time.perf_counter() - start
+    self.progress.eval_seconds += seconds
+    numbers = {k: scores[k] for k in ('loss', 'accuracy') if k in scores}
+    self.run.log(
+        step=self.step, split=split, **numbers,
+        examples_per_s=len(examples) / seconds,
+        seconds=self.progress.train_seconds)
+    return scores
+
+  def minutes_since_save(self) -> float:
+    return (time.monotonic() - self._saved_at) / 60
+
+  def save(self) -> None:
+    """Checkpoints the state, unless its loss is not finite.
+
+    Such a state is worthless. That the run has diverged is said by the next
+    log point, so that the step in its result does not depend on the clock.
+    """
+    self._stop_clock()
+    self._saved_at = time.monotonic()
+    if math.isfinite(float(self.state.sums['loss'])):
+      self.checkpoints.save_last(
+          self.step, self.state, dataclasses.asdict(self.progress))
+
+  def score(self, stop: StopRequest) -> dict | None:
+    """The one reading of the test split, with the chosen checkpoint."""
+    self.checkpoints.wait()
+    scored = chosen(self.program, self.state, self.progress, self.checkpoints)
+    return self.evaluate(scored, 'test', stop)
+
+  def finish(self, status: str, test: dict | None) -> Result:
+    """Draws the curves; writes and returns the result, which is the end."""
+    fields = outcome.outcome(
+        self.program, status, self.step, self.progress, test=test,
+        floors=self.floors, data_fingerprint=self.data.fingerprint,
+        data_origin=self.data.info.get('origin'), **self.identity)
+    if status != 'oom':  # which may be of this process alone: nobody waits
+      fields['peak_memory_bytes'] = int(
+          distributed.gathered(fields['peak_memory_bytes']).max())
+    path = self.run.metrics_path
+    if leads() and path.exists():
+      try:
+        fields['learnt_step'] = curves.learnt_step(curves.read(path))
+        curves.plot(path, self.run.folder / 'curves.png', self.floors)
+      except UserError as e:
+        say(f'No curves are drawn: {e}')
+    return self.run.write_result(fields)
+
+  def close(self) -> None:
+    """Waits for all to be written; lets go of the directory."""
+    with contextlib.ExitStack() as last:
+      last.callback(self.run.close)
+      last.callback(self.checkpoints.close)
+      self._profile.close()
+    self.state = None  # its memory is for the next run of this process
+
+
+def _shown(scores):
+  """Scores for the terminal."""
+  accuracy = scores.get('accuracy')
+  first = '' if accuracy is None else f'accuracy {accuracy:.2%}, '
+  return f'{first}loss {scores["loss"]:.4f}'
+
+
+def _check_finite(loss):
+  if not math.isfinite(loss):
+    raise Diverged
