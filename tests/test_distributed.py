@@ -142,21 +142,20 @@ def test_a_stop_during_a_validation_ends_it(mini_data, tmp_path):
   assert {p['split'] for p in _metrics(folder)} == {'train'}
 
 
-def _damage_newest(folder, quarter):
-  """Spoils a part of a kernel in the newest state; returns both states."""
+def _damage_newest(folder):
+  """Spoils the last quarter of a kernel in the newest state; returns both."""
   states = sorted((folder / 'checkpoints' / 'last').iterdir(),
                   key=lambda path: int(path.name))
   assert len(states) == 2
   arrays = tensorstore.KvStore.open({
       'driver': 'ocdbt', 'base': f'file://{states[-1]}/state/'}).result()
-  name = f'params.encoder.block_0.mlp.up.kernel/0.{quarter}'
+  name = 'params.encoder.block_0.mlp.up.kernel/0.3'
   assert arrays.read(name).result().value
   arrays.write(name, b'spoiled').result()
   return states
 
 
-@pytest.mark.parametrize('quarter', [0, 3])  # the leader's, the other's
-def test_what_one_cannot_read_is_damaged_for_all(mini_data, tmp_path, quarter):
+def test_what_one_cannot_read_is_damaged_for_all(mini_data, tmp_path):
   folder = tmp_path / 'run'
   # As large as an array must be to be split.
   changes = {'mesh.fsdp': 4, 'train.steps': 20, 'encoder.mlp_width': 64}
@@ -164,13 +163,13 @@ def test_what_one_cannot_read_is_damaged_for_all(mini_data, tmp_path, quarter):
   _wait_for_step(folder, started, 15)
   started[0].send_signal(signal.SIGTERM)
   _end(started)
-  before, newest = _damage_newest(folder, quarter)
+  before, newest = _damage_newest(folder)
   ended = _end(_start(folder, mini_data, 2, **changes))
   for code, _, errors in ended:
     assert code == 0, errors
   said = ended[0][2]
   assert f'{newest}/state is damaged' in said
-  assert ('another process cannot read it' in said) == (quarter == 3), said
+  assert 'another process cannot read it' in said
   assert f'goes on from step {before.name}' in said
   assert files.read_json(folder / 'result.json')['steps'] == 20
 
