@@ -261,4 +261,11 @@ def abandon(title: str, error: Exception) -> None:
   why = str(error).split('\n', 1)[0][:300]
   print(f'error: {title}: another process of this run has ended ({why})'
         f'{_AGAIN}', file=sys.stderr, end='', flush=True)
-  os._exit(signals.STOPPED)  # at the usual exit it would wait for the others
+  leave(signals.STOPPED)
+
+
+def leave(code: int) -> None:
+  """Ends this process at once: at the usual exit it would wait for the others.
+  """
+  sys.stdout.flush()
+  os._exit(code)

@@ -99,7 +99,7 @@ def changes(config: dict, protocol: dict[str, Any]) -> dict[str, Any]:
     config: a whole config as plain values.
     protocol: {dotted field: value} as the protocol has them; fields that the
       config has not, such as the heads of a mixer without heads, are no change,
-      and FREE_FIELDS are none either.
+      and neither are FREE_FIELDS and what is in them.
   """
   ours = flatten(config)
   return {name: _plain(value) for name, value in sorted(protocol.items())

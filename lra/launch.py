@@ -43,6 +43,10 @@ def train(config) -> int:
   codes, finished, errors = [], [], []
   for (_, folder), result in _trained(_runs(config), how, errors):
     codes.append(EXIT['stopped' if result is None else result.status])
+    if codes[-1] == EXIT['oom'] and distributed.several():
+      if distributed.leads():
+        print(summary(result, folder))
+      distributed.leave(codes[-1])  # the others may have memory, and go on
     if not distributed.leads():
       continue
     if result is None:
@@ -109,9 +113,7 @@ def _trained(runs, how, errors):
   left, done = [], []
   for config, folder in runs:
     with _kept(errors, folder):
-      result = distributed.in_turn(
-          lambda folder=folder: result_lib.read_if_there(
-              folder / 'result.json'))
+      result = _result(folder)
       if result is None or not result.finished:
         left.append((config, folder))
       else:
@@ -133,6 +135,20 @@ def _trained(runs, how, errors):
     at_once = 1 if distributed.several() else (
         options.AT_ONCE.value or together.how_many(left[0][0]))
     yield from together.train_together(left, at_once=at_once, **how)
+
+
+def _result(folder):
+  """The result in a run directory, None if there is none.
+
+  The leader looks: where a folder is shared, what another machine has missed
+  there once it goes on missing for a while.
+  """
+  def look():
+    found = result_lib.read_if_there(folder / 'result.json')
+    return found and found.model_dump(exclude_unset=True)
+
+  fields = distributed.told(look)
+  return fields and result_lib.validate(fields)
 
 
 def _record(result, changes, recorded):

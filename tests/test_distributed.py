@@ -162,7 +162,8 @@ def test_what_one_cannot_read_is_damaged_for_all(mini_data, tmp_path):
   started = _start(folder, mini_data, 2, **changes)
   _wait_for_step(folder, started, 15)
   started[0].send_signal(signal.SIGTERM)
-  _end(started)
+  for code, _, errors in _end(started):
+    assert code == launch.EXIT['stopped'], errors
   before, newest = _damage_newest(folder)
   ended = _end(_start(folder, mini_data, 2, **changes))
   for code, _, errors in ended:

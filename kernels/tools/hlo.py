@@ -69,6 +69,8 @@ class Operation:
     listed = re.search(r'branch_computations=\{(.*?)\}', self.rest)
     named = re.findall(r'(?:true|false)_computation=(%?[\w.\-]+)', self.rest)
     names = listed.group(1).split(',') if listed else named
+    if not names:
+      raise ValueError(f'The branches of this are unknown: {self.rest}')
     return [name.strip().removeprefix('%') for name in names]
 
   def called(self, key):
@@ -304,9 +306,8 @@ def _collectives(computations, name):
     inner = _inner(o)
     kind = o.op.removesuffix('-start')
     if o.op == 'conditional':
-      found += functools.reduce(
-        operator.or_, (_collectives(computations, b) for b in o.branches)
-      )
+      branches = (_collectives(computations, b) for b in o.branches)
+      found += functools.reduce(operator.or_, branches)
     elif inner:
       times, body = inner
       for key, count in _collectives(computations, body).items():

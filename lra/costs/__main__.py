@@ -6,10 +6,10 @@ and the compiled step alone on a batch that is already there, and prints
 seconds per step of both, the loop's overhead and the peak memory.
 
 `--memory` and `--speed` write the tables of all models, `memory.md` and
-`speed.md`, to --out; `--layers` that of the bytes which layers move on
-accelerators that need not be here, `layers.md`; `--collectives` what the
-devices of a config's mesh tell each other. `--onchip` measures errors and
-times of the kernels on an accelerator that is.
+`speed.md` with `speed.json`, to --out; `--layers` that of the bytes which
+layers move on accelerators that need not be here, `layers.md`; `--collectives`
+what the devices of a config's mesh tell each other. `--onchip` measures errors
+and times of the kernels on an accelerator that is.
 """
 
 import json
@@ -47,7 +47,8 @@ def main() -> int:
   from lra.costs import collectives, layers, loop, onchip, tables
   config = command.config()
   made = {'memory': tables.memory if MEMORY.value else None,
-          'speed': tables.speed if SPEED.value else None,
+          'speed': SPEED.value and (
+              lambda: tables.speed(pathlib.Path(OUT.value))),
           'layers': LAYERS.value and (lambda: layers.tables(LAYERS.value)),
           'collectives': COLLECTIVES.value and config is None and (
               lambda: collectives.tables(COLLECTIVES.value))}

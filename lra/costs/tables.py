@@ -9,6 +9,8 @@ import pathlib
 import statistics
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +25,7 @@ from lra.training.build import make_mixer
 
 LENGTHS = (4096, 8192)
 WIDTH, HEADS = 128, 4
+SLOW_SECONDS = 30  # of a step that is timed once
 # Exponent of L in a model's memory -> by how much its temporaries may grow
 # when L doubles; with L^2 there is no limit to hold.
 LIMITS = {1: 2.3, 1.5: 3.1, 2: None}
@@ -100,56 +103,93 @@ def memory() -> list[str]:
             rows)]
 
 
-def speed(width: int = 256, rounds: int = 3, shapes=((8, 2000), (4, 4000))
-          ) -> list[str]:
-  """Lines of markdown: a training step of every model, timed in turns.
+def speed(out: pathlib.Path) -> list[str]:
+  """Lines of Markdown: a training step of every model, timed in turns.
+
+  Args:
+    out: folder of `speed.json`, which they and the figures of the leaderboard
+      are made from.
+  """
+  measured = measure_speed()
+  files.write_json(out / 'speed.json', measured)
+  return speed_lines(measured)
+
+
+def measure_speed(width: int = 256, rounds: int = 3,
+                  shapes: Sequence[tuple[int, int]] = ((4, 4000),)
+                  ) -> dict[str, Any]:
+  """Times a training step of every model, in turns.
 
   Args:
     width: D; the MLP is four times as wide.
     rounds: they go over all models, so that a slow minute of the machine
       touches all of them.
-    shapes: pairs (batch, L), each a column; as many tokens in each show what
-      length alone does.
+    shapes: pairs (batch, L), each a column.
+
+  Returns:
+    What `report.speeds` reads: of each model the medians of its seconds, and
+    the temporary bytes of the compiled step, at each shape.
   """
-  columns = [_medians(*shape, width, rounds) for shape in shapes]
-  rows = []
-  for entry in catalogue.read():
-    cells = [(c[entry.name], c['transformer']) for c in columns]
-    rows.append([entry.name, code(entry.cost), *(
-        text for s, base in cells
-        for text in (quantity(s), f'{s / base:.2f}'))])
-  rows.sort(key=lambda row: columns[-1][row[0]])
+  columns = [_column(*shape, width, rounds) for shape in shapes]
+  return {
+      'device': machine.device_name(), 'jax': jax.__version__, 'width': width,
+      'rounds': rounds, 'shapes': [list(shape) for shape in shapes],
+      'models': {name: {'seconds': [column[name][0] for column in columns],
+                        'bytes': [column[name][1] for column in columns]}
+                 for name in columns[0]}}
+
+
+def speed_lines(measured: dict[str, Any]) -> list[str]:
+  """Lines of Markdown of what `measure_speed` returns, the fastest first."""
+  found = measured['models']
+  rows = [[entry.name, code(entry.cost), *(
+      text for s, base, size in zip(
+          found[entry.name]['seconds'], found['transformer']['seconds'],
+          found[entry.name]['bytes'], strict=True)
+      for text in (quantity(s), f'{s / base:.2f}', f'{size / 2**20:,.0f}'))]
+          for entry in catalogue.read()]
+  rows.sort(key=lambda row: found[row[0]]['seconds'][-1])
   return [
       '# Speed of the models', '',
-      f'Seconds of one training step of two blocks on {_device()}, and their '
-      'ratio to the Transformer\'s: compare the ratios, not the seconds. '
-      f'Width {width}, {HEADS} heads, MLP {4 * width}, float32, no padding, '
-      'the settings of `configs/<model>.py:text`; median of '
-      f'{rounds} rounds over all models. Projections and MLP are in every '
-      'row. Where cost is linear in L, the number M of features, landmarks or '
-      'keys per query decides from which L on a model is the faster one. '
-      'Written by `python -m lra.costs --speed`.', '',
+      f'Seconds of one training step of two blocks on {measured["device"]}, '
+      f'JAX {measured["jax"]}, their ratio to the Transformer\'s, and MiB that '
+      'the step needs beside its arguments: compare the ratios, not the '
+      f'seconds. Width {measured["width"]}, {HEADS} heads, MLP '
+      f'{4 * measured["width"]}, float32, no padding, the settings of '
+      f'`configs/<model>.py:text`; median of {measured["rounds"]} rounds over '
+      f'all models, of one that takes {SLOW_SECONDS} s a single step. '
+      'Projections and MLP are in every row. Where cost is linear in L, the '
+      'number M of features, landmarks or keys per query decides from which L '
+      'on a model is the faster one. Written by `python -m lra.costs --speed`.',
+      '',
       table(['model', 'cost', *(
-          text for batch, length in shapes for text in
-          (f'{batch} x {length:,}', 'ratio'))], rows)]
+          text for batch, length in measured['shapes'] for text in
+          (f'{batch} x {length:,}', 'ratio', 'MiB'))], rows)]
 
 
-def _medians(batch, length, width, rounds):
-  """Seconds of a step by model."""
-  steps, seconds = {}, {}
+def _column(batch, length, width, rounds):
+  """(seconds, temporary bytes) of a step by model."""
+  steps, sizes, seconds = {}, {}, {}
   for entry in catalogue.read():
     _say(f'L {length}: compiling {entry.name}')
-    steps[entry.name] = _training_step(entry.name, batch, length, width)
-    steps[entry.name]()  # warm up
+    steps[entry.name], sizes[entry.name] = _training_step(
+        entry.name, batch, length, width)
+    first = steps[entry.name]()  # warms up
+    if first > SLOW_SECONDS:
+      seconds[entry.name] = [first]
+      _say(f'{entry.name}: {first:.0f} s, which is not repeated')
+  repeated = [name for name in steps if name not in seconds]
   for number in range(rounds):
-    for name, step in steps.items():
-      seconds.setdefault(name, []).append(step())
-      _say(f'L {length}, round {number + 1}: {name} {seconds[name][-1]:.2f} s')
-  return {name: statistics.median(x) for name, x in seconds.items()}
+    for name in repeated:
+      seconds.setdefault(name, []).append(steps[name]())
+      _say(
+          f'L {length}, round {number + 1}: {name} {seconds[name][-1]:.2f} s')
+  return {name: (statistics.median(x), sizes[name])
+          for name, x in seconds.items()}
 
 
 def _training_step(name, batch, length, width):
-  """A function that makes one step and returns its seconds."""
+  """(a function that makes one step and returns its seconds, its bytes)."""
   config = _text_config(name, width, HEADS)
   config.dtype = 'float32'
   config.seq_len = length
@@ -172,7 +212,7 @@ def _training_step(name, batch, length, width):
     done.block_until_ready()
     return time.perf_counter() - start
 
-  return step
+  return step, temporary_bytes(compiled)
 
 
 def _device():

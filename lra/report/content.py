@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lra.report import columns, published, rows
+from lra.report import columns, published, rows, speeds
 from lra.report.columns import Column
 from lra.report.formats import NONE, percent
 from lra.report.published import Published
@@ -14,6 +14,7 @@ from lra.report.records import LeftOut
 from lra.report.row import Row
 from lra.report.row import Table as Key
 from lra.report.rows import Floor, TaskBoard
+from lra.report.speeds import Speeds
 
 TITLE = 'Long Range Arena leaderboard'
 # Code is between backticks.
@@ -55,7 +56,11 @@ GROUPS = {
     'probe': ('Probes', (
         'Not of Long Range Arena: generated sequences that ask for one ability '
         'each; `data_prep/probes.py` says how. Accuracies are of single tokens '
-        'that are asked for a class, and "test examples" counts these.')),
+        'that are asked for a class, and "test examples" counts these. Parity '
+        'and permutations take a recurrence that is not linear or has negative '
+        'or complex eigenvalues (Grazzi et al. 2024, arXiv 2411.12537). No '
+        'mechanism here has one: scores at the floor are what to expect of '
+        'them.')),
 }
 PUBLISHED = (
     'Percentages as their sources print them, in no order of merit. Pooling, '
@@ -154,10 +159,12 @@ class Content:
     boards: of the tasks that have rows or floors.
     papers: the published results.
     left_out: the records that are not shown.
+    speeds: of the models, timed side by side; None where nobody did.
   """
   boards: list[TaskBoard]
   papers: list[Published]
   left_out: list[LeftOut]
+  speeds: Speeds | None
 
   @functools.cached_property
   def groups(self) -> list[Group]:
@@ -197,20 +204,24 @@ class Content:
 
 
 def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
-         published_csv: pathlib.Path | None) -> Content:
+         published_csv: pathlib.Path | None,
+         speed_json: pathlib.Path | None) -> Content:
   """Reads what the page is made of.
 
   Args:
     runs_dir: folder of result records, searched recursively; may be missing.
     floors_dir: folder of floors records, `<task>.json`; may be missing.
     published_csv: the published results, None for none.
+    speed_json: see `speeds.read`; None for none.
 
   Raises:
-    UserError: a published row is not sound; names its line.
+    UserError: a published row is not sound, and names its line; or
+      `speed_json` is not.
   """
   boards, left_out = rows.load(runs_dir, floors_dir)
   papers = published.read(published_csv) if published_csv else []
-  return Content(boards, papers, left_out)
+  return Content(boards, papers, left_out,
+                 speeds.read(speed_json) if speed_json else None)
 
 
 def floors(board: TaskBoard) -> Table | None:

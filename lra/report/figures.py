@@ -4,7 +4,6 @@ SVG without dates or random ids, so that the same records give the same bytes
 with one version of matplotlib.
 """
 
-import collections
 import contextlib
 import io
 import math
@@ -20,6 +19,7 @@ from lra.report import labels
 from lra.report.catalogue import FAMILIES
 from lra.report.formats import plain
 from lra.report.rows import TaskBoard
+from lra.report.speeds import Speeds
 
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
            '#000000')
@@ -33,8 +33,6 @@ _OTHER = '#8c8c8c'
 MOST = 80
 # Area of the largest mark, in square points.
 _LARGEST = 400
-# Steps per second of no run there could be: an axis has an end.
-SLOWEST = 1e-9
 _STYLE = {
     'font.size': 9, 'axes.grid': True, 'grid.color': '#e6e6e6',
     'axes.axisbelow': True, 'axes.spines.top': False,
@@ -67,26 +65,34 @@ def overview(boards: Sequence[TaskBoard]) -> dict[str, str]:
   return {OVERVIEW: shows} if any(b.rows for b in _full(boards)) else {}
 
 
-def names(board: TaskBoard) -> dict[str, str]:
+def names(board: TaskBoard, speeds: Speeds | None) -> dict[str, str]:
   """File name -> what it shows, of each figure of a task."""
   name, title = board.task.name, board.task.title
   found = {}
   if board.finished:
     found[f'{name}_accuracy.svg'] = (
         f'{title}: test accuracy of each row, with its interval, and floors')
-  if _measured_alike(board):
+  if _timed(board, speeds):
     found[f'{name}_speed.svg'] = (
-        f'{title}: test accuracy against steps per second, areas are memory')
+        f'{title}: test accuracy against speed, areas are memory')
   return found
 
 
-def draw(boards: Sequence[TaskBoard]) -> dict[str, bytes]:
-  """Returns file name -> SVG of each figure of the page."""
+def draw(boards: Sequence[TaskBoard], speeds: Speeds | None
+         ) -> dict[str, bytes]:
+  """File name -> SVG of each figure of the page.
+
+  Args:
+    boards: the tasks.
+    speeds: of the models; None draws no figure of speed.
+  """
   with style():
     drawn = {name: _overview(boards) for name in overview(boards)}
     for board in boards:
-      drawn |= dict(zip(names(board), (
-          draw(board) for draw in (_accuracy, _speed)), strict=False))
+      drawn |= dict(zip(names(board, speeds), (
+          draw() for draw in (lambda b=board: _accuracy(b),
+                              lambda b=board: _speed(b, speeds))),
+                        strict=False))
   return drawn
 
 
@@ -188,59 +194,50 @@ def _left_out(rows):
   return f'; {MOST} of {len(rows)} rows' if len(rows) > MOST else ''
 
 
-def _measured_alike(board):
-  """Rows of one table whose speed and memory are of one device: the most.
-
-  Returns:
-    (device, [(row, steps per second, bytes)]); None where fewer than three
-    can be compared.
-  """
-  found = collections.defaultdict(list)
-  for row in board.finished:
-    for device, speed, memory in zip(
-        row.devices, row.per_device('steps_per_s'),
-        row.per_device('peak_memory_bytes'), strict=True):
-      if speed and speed > SLOWEST and memory:
-        found[row.table, device].append((row, speed, memory))
-  if not found:
-    return None
-  (_, device), points = max(
-      found.items(), key=lambda item: (
-          not item[0][0].changed, len(item[1]), item[0]))
-  return (device, points) if len(points) > 2 else None
+def _timed(board, speeds):
+  """Rows whose models were timed, of the protocol with most; [] of fewer
+  than three."""
+  if not speeds:
+    return []
+  tables = [[row for row in members
+             if row.finished and row.model in speeds.faster]
+            for key, members in board.tables().items() if not key.changed]
+  rows = max(tables, key=len, default=[])
+  return rows if len(rows) > 2 else []
 
 
-def _speed(board):
+def _speed(board, speeds):
   """One mark per row: accuracy against speed, its area is the memory."""
-  device, points = _measured_alike(board)
-  rows, points = [row for row, _, _ in points], points[:MOST]
-  most = max(memory for _, _, memory in points)
-  areas = [max(_LARGEST * memory / most, 4) for _, _, memory in points]
+  rows = _timed(board, speeds)
+  shown = rows[:MOST]
+  faster, memory = ([of[row.model] for row in shown]
+                    for of in (speeds.faster, speeds.memory))
+  most = max(memory)
+  areas = [max(_LARGEST * size / most, 4) for size in memory]
   fig = figure.Figure(figsize=(8, 5), layout='constrained')
   ax = fig.subplots()
-  ax.scatter([speed for _, speed, _ in points],
-             [100 * row.mean for row, _, _ in points], areas,
-             [colour(row.family) for row, _, _ in points], alpha=0.55,
+  ax.scatter(faster, [100 * row.mean for row in shown], areas,
+             [colour(row.family) for row in shown], alpha=0.55,
              edgecolors='black', linewidths=0.5)
   ax.set_xscale('log')
   ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
   ax.xaxis.set_major_formatter(lambda value, _: f'{value:g}')
   ax.xaxis.set_minor_formatter(ticker.NullFormatter())
   ax.margins(0.12)
-  _name_families(ax, [row for row, _, _ in points])
+  _name_families(ax, shown)
   ax.scatter([], [], _LARGEST, 'white', edgecolors='black', linewidths=0.5,
              label=f'{most / 2**30:.3g} GiB')
   ax.scatter([], [], _LARGEST / 4, 'white', edgecolors='black', linewidths=0.5,
              label=f'{most / 2**32:.3g} GiB')
-  ax.set_xlabel(f'steps/s on {plain(device, 48)}, as each run found it, '
-                'without compilation and evaluation')
+  ax.set_xlabel('training steps in the time of one of the Transformer, '
+                f'{plain(speeds.what, 60)}')
   ax.set_ylabel('test accuracy, %')
-  ax.set_title(f'{board.task.title}, {points[0][0].table.title}: accuracy, '
-               f'speed and peak memory (area){_left_out(rows)}')
+  ax.set_title(f'{board.task.title}, {shown[0].table.title}: accuracy, '
+               f'speed and memory of that step (area){_left_out(rows)}')
   fig.legend(loc='outside lower center', ncols=5)
   labels.place(
-      ax, [(speed, 100 * row.mean) for row, speed, _ in points],
-      [_label(row) for row, _, _ in points],
+      ax, [(x, 100 * row.mean) for x, row in zip(faster, shown, strict=True)],
+      [_label(row) for row in shown],
       [math.sqrt(area / math.pi) for area in areas])
   return _svg(fig)
 

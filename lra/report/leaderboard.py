@@ -44,17 +44,21 @@ _NAMED = 50
 def render(runs_dir: str | os.PathLike = RESULTS / 'runs',
            floors_dir: str | os.PathLike = RESULTS / 'floors',
            published_csv: str | os.PathLike | None = RESULTS / 'published.csv',
-           figures_url: str = FIGURES) -> str:
+           figures_url: str = FIGURES,
+           speed_json: str | os.PathLike | None = RESULTS / 'speed.json'
+           ) -> str:
   """Returns the page.
 
   Args:
-    runs_dir, floors_dir, published_csv: see `content.load`.
+    runs_dir, floors_dir, published_csv, speed_json: see `content.load`.
     figures_url: where the page finds its figures.
 
   Raises:
-    UserError: a published row is not sound; names its line.
+    UserError: a published row is not sound, and names its line; or the speeds
+      are not.
   """
-  return _page(_load(runs_dir, floors_dir, published_csv), figures_url)
+  return _page(
+      _load(runs_dir, floors_dir, published_csv, speed_json), figures_url)
 
 
 def write(page: str | os.PathLike = PAGE,
@@ -62,6 +66,7 @@ def write(page: str | os.PathLike = PAGE,
           floors_dir: str | os.PathLike = RESULTS / 'floors',
           published_csv: str | os.PathLike | None = RESULTS / 'published.csv',
           figures_dir: str | os.PathLike = RESULTS / 'figures',
+          speed_json: str | os.PathLike | None = RESULTS / 'speed.json',
           html: pathlib.Path | None = None,
           command: Callable[[Result], str] | None = None
           ) -> list[records.LeftOut]:
@@ -72,7 +77,7 @@ def write(page: str | os.PathLike = PAGE,
 
   Args:
     page: the file to write.
-    runs_dir, floors_dir, published_csv: see `content.load`.
+    runs_dir, floors_dir, published_csv, speed_json: see `content.load`.
     figures_dir: folder of the figures.
     html: a folder for the page as HTML, `index.html`; None for none.
     command: needed for that, see `webpage.render`.
@@ -84,11 +89,11 @@ def write(page: str | os.PathLike = PAGE,
     UserError: as `render`, or a file cannot be written.
   """
   page, folder = pathlib.Path(page), pathlib.Path(figures_dir)
-  found = _load(runs_dir, floors_dir, published_csv)
+  found = _load(runs_dir, floors_dir, published_csv, speed_json)
   url = urllib.parse.quote(pathlib.Path(
       os.path.relpath(folder.resolve(), page.resolve().parent)).as_posix())
   text = _page(found, url)
-  drawn = figures.draw(found.boards)
+  drawn = figures.draw(found.boards, found.speeds)
   contents = {folder / name: data for name, data in drawn.items()}
   if html:
     contents[html / 'index.html'] = webpage.render(
@@ -100,10 +105,10 @@ def write(page: str | os.PathLike = PAGE,
   return found.left_out
 
 
-def _load(runs_dir, floors_dir, published_csv):
+def _load(runs_dir, floors_dir, *optional):
   return content.load(
       pathlib.Path(runs_dir), pathlib.Path(floors_dir),
-      pathlib.Path(published_csv) if published_csv else None)
+      *(pathlib.Path(path) if path else None for path in optional))
 
 
 def _page(found, url):
@@ -164,7 +169,7 @@ def _task(board, found, url):
       parts += ['Against the published results of this protocol:\n',
                 _table(scores.compared)]
   if board.finished:
-    parts += _figures(figures.names(board), url)
+    parts += _figures(figures.names(board, found.speeds), url)
     parts += _folded('Precision, recall, F1 and times (means over seeds)',
                      content.details(board))
     parts += _folded('What the accuracies are made of', content.made_of(board))

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import filelock
 
 from lra.errors import UserError
-from lra.report import leaderboard, published, result
+from lra.report import leaderboard, published, result, speeds
 from lra.report.formats import percent, points, quantity
 from lra.report.record import Unsound
 from lra.report.result import Result
@@ -39,9 +39,9 @@ class Place:
   """Where a leaderboard is.
 
   Attributes:
-    results: folder of its records (`runs/`, `floors/`, `published.csv`) and
-      figures; missing parts are made, the published results are those of this
-      package where there are no others.
+    results: folder of its records (`runs/`, `floors/`, `published.csv`,
+      `speed.json`) and figures; missing parts are made, the published results
+      and the speeds are those of this package where there are no others.
     page: the file to write.
   """
   results: pathlib.Path
@@ -50,9 +50,17 @@ class Place:
   @property
   def published(self) -> pathlib.Path | None:
     """The published results, None where there are none."""
+    return self._found('published.csv')
+
+  @property
+  def speeds(self) -> pathlib.Path | None:
+    """The speeds of the models, None where nobody has measured them."""
+    return self._found('speed.json')
+
+  def _found(self, name):
     for folder in (self.results, leaderboard.RESULTS):
-      if (folder / 'published.csv').exists():
-        return folder / 'published.csv'
+      if (folder / name).exists():
+        return folder / name
     return None
 
   def path(self, run: Result) -> pathlib.Path:
@@ -65,7 +73,7 @@ def check(place: Place) -> None:
 
   Raises:
     UserError: the folder or the page cannot be written, or the published
-      results are not sound.
+      results or the speeds are not sound.
   """
   for folder, flag in ((place.results / 'runs', 'results_dir'),
                        (place.page.absolute().parent, 'page')):
@@ -81,6 +89,8 @@ def check(place: Place) -> None:
     raise UserError(f'{place.page} is a folder: choose another --page.')
   if place.published:
     published.read(place.published)
+  if place.speeds:
+    speeds.read(place.speeds)
 
 
 def publish(run: Result, place: Place, *, replace: bool = False) -> None:
@@ -174,7 +184,7 @@ def _write(place, **options):
     marks = _marks(place)
   left_out = leaderboard.write(
       place.page, place.results / 'runs', place.results / 'floors',
-      place.published, place.results / 'figures', **options)
+      place.published, place.results / 'figures', place.speeds, **options)
   for record in left_out:
     say(f'left out: {record.name}: {record.why}')
   for mark in marks:

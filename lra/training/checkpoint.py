@@ -118,9 +118,7 @@ class Checkpoints:
       UserError: no checkpoint can be read, or one is of an earlier version.
     """
     damaged = []
-    steps = distributed.told(
-        lambda: sorted(self._last.all_steps(), reverse=True))
-    for step in steps:
+    for step in reversed(_steps(self._last)):
       try:
         progress, sums = self._memory(step)
         state = self._state(step, like, sums)
@@ -161,8 +159,9 @@ class Checkpoints:
   def _memory(self, step):
     """(progress, checksums) of a state; checksums of layout 2 are None."""
     path = self.folder / 'last' / str(step) / 'memory'
-    memory = _read(
-        path, ocp.JsonCheckpointHandler(), ocp.args.JsonRestore())
+    memory, why = distributed.told(lambda: _json(path))
+    if why:
+      raise _Damaged(path, why)
     if not isinstance(memory, dict):
       raise _Damaged(path, 'it is no JSON object')
     layout = memory.pop('layout', 1)
@@ -179,18 +178,11 @@ class Checkpoints:
         f'{self.folder} to start this run again.')
 
   def _state(self, step, like, sums):
-    path = self.folder / 'last' / str(step) / 'state'
-    state = _read(
-        path, ocp.StandardCheckpointHandler(), ocp.args.StandardRestore(like))
-    _check(path, state, sums[0])
-    return state
+    return _read(self.folder / 'last' / str(step) / 'state', like, sums[0])
 
   def _sound_best(self, step, like):
     path = self.folder / 'best' / str(step)
-    best = _read(path / 'default', ocp.StandardCheckpointHandler(),
-                 ocp.args.StandardRestore(like), of=path)
-    _check(path, best, self._best_sums.get(step))
-    return best
+    return _read(path, like, self._best_sums.get(step), item='default')
 
   def _go_back_to(self, step, damaged):
     """Moves newer states away if damaged; drops what comes again."""
@@ -204,10 +196,10 @@ class Checkpoints:
     distributed.in_turn(lambda: None)  # the leader has moved them
     self._last.reload()
     self._best.reload()
-    for kept in self._last.all_steps():
+    for kept in _steps(self._last):
       with contextlib.suppress(_Damaged, UserError):
         self._names[kept] = self._memory(kept)[0].get('best_step')
-    for newer in filter(lambda s: s > step, self._best.all_steps()):
+    for newer in filter(lambda s: s > step, _steps(self._best)):
       self._best.delete(newer)  # of a validation that a kill made undone
 
   def _move_away(self, path):
@@ -228,30 +220,79 @@ class Checkpoints:
 _OTHER = 'its content is not what was saved'
 
 
-def _read(path, handler, args, of=None):
-  """What is in a folder; `_Damaged` (`of` it) where any process cannot read it.
+def _steps(manager):
+  """The steps that the leader sees."""
+  return distributed.told(lambda: sorted(manager.all_steps()))
 
-  Each reads its parts alone: a manager would wait for one that has failed.
-  """
-  error, me = None, jax.process_index()
-  alone = ocp.options.MultiprocessingOptions(
-      primary_host=me, active_processes={me}, barrier_sync_key_prefix=str(me))
+
+def _json(path):
+  """(the JSON of a folder, why there is none)."""
   try:
-    with ocp.Checkpointer(handler, multiprocessing_options=alone) as reader:
-      content = reader.restore(path, args=args)
+    with _reader(ocp.JsonCheckpointHandler()) as reader:
+      return reader.restore(path, args=ocp.args.JsonRestore()), ''
   except Exception as e:
-    if isinstance(e, MemoryError) or machine.out_of_memory(e):
-      raise
-    error = e
-  if distributed.gathered(error is not None).any():
-    raise _Damaged(of or path, type(error).__name__ if error else (
-        'another process cannot read it')) from error
-  return content
+    _check_is_damage(path, e)
+    return None, type(e).__name__
 
 
-def _check(path, tree, expected):
-  if expected is not None and checksum(tree) != expected:
+def _read(path, like, expected, item=''):
+  """The arrays that are in a folder.
+
+  Each process reads its parts; what is wrong for one of them is so for all.
+
+  Args:
+    path: the folder, which is damaged or not.
+    like: arrays of the same shapes, dtypes and shardings.
+    expected: their checksum, None if nobody knows.
+    item: where in the folder they are.
+
+  Raises:
+    _Damaged: the arrays are not those.
+    UserError: a process may not read them, which says nothing of them.
+  """
+  why, tree = '', None
+
+  def read():
+    nonlocal why, tree
+    try:
+      with _reader(ocp.StandardCheckpointHandler()) as reader:
+        tree = reader.restore(
+            path / item, args=ocp.args.StandardRestore(like))
+    except Exception as e:
+      _check_is_damage(path, e)
+      why = type(e).__name__
+
+  distributed.in_turn(read)
+  if distributed.gathered(bool(why)).any():
+    raise _Damaged(path, why or 'another process cannot read it')
+  if expected is not None and distributed.gathered(
+      checksum(tree) != expected).any():
     raise _Damaged(path, _OTHER)
+  return tree
+
+
+def _reader(handler):
+  """Reads alone: a manager would wait for a process that has failed."""
+  me = jax.process_index()
+  return ocp.Checkpointer(
+      handler, multiprocessing_options=ocp.options.MultiprocessingOptions(
+          primary_host=me, active_processes={me}))
+
+
+# How errors of storage begin that say nothing of what is stored.
+_STORAGE = ('PERMISSION_DENIED', 'UNAVAILABLE', 'DEADLINE_EXCEEDED')
+
+
+def _check_is_damage(path, error):
+  """Raises what else kept a folder from being read, and leaves it alone."""
+  if isinstance(error, MemoryError) or machine.out_of_memory(error):
+    raise error
+  missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+  if isinstance(error, OSError) and not missing or (
+      str(error).startswith(_STORAGE)):
+    raise UserError(
+        f'Cannot read {path} ({" ".join(str(error).split())[:200]}): see to '
+        'it, then repeat the command.') from error
 
 
 def checksum(tree: Any) -> str:

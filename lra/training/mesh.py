@@ -100,7 +100,7 @@ def joined(batch, shardings, size: int, axis: int):
 
   Args:
     batch: numpy arrays of its `rows`.
-    shardings: of the others, by name.
+    shardings: of its arrays, by name.
     size: examples of all processes.
     axis: the axis of the examples.
   """

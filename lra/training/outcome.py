@@ -50,7 +50,7 @@ def outcome(program: Program, status: str, step: int, progress,
     program: what was trained.
     status: ok, diverged, oom or stopped.
     step: updates made.
-    progress: `train.Progress` of the run.
+    progress: `progress.Progress` of the run.
     **fields: `test`, `floors`, `data_fingerprint`, `data_origin` and those of
       `identity`.
   """

@@ -3,7 +3,9 @@
 import contextlib
 import fcntl
 import json
+import os
 import pathlib
+import time
 from collections.abc import Sequence
 
 from lra import files, identity
@@ -181,6 +183,22 @@ class Run:
     return made
 
 
+# So long another machine may not see a file that the first one has made.
+APPEARS_SECONDS = 5
+
+
+def _appears(path):
+  """Whether a file that another process has made is to be seen, or soon is."""
+  last = time.monotonic() + APPEARS_SECONDS
+  while not path.exists() and time.monotonic() < last:
+    time.sleep(0.2)
+    for folder in path.parents:
+      with contextlib.suppress(OSError):
+        os.listdir(folder)  # NFS asks its server again
+        break
+  return path.exists()
+
+
 class Follower:
   """What a process that does not lead has of a run directory: nothing to write.
 
@@ -192,7 +210,7 @@ class Follower:
 
   def __init__(self, folder: pathlib.Path, config: dict):
     self.folder = folder
-    if not (folder / 'config.json').exists():
+    if not _appears(folder / 'config.json'):
       raise UserError(
           f'{folder} of the first process is not to be seen here: give all '
           'processes a --workdir that they share.')

@@ -33,8 +33,8 @@ from lra.training.clock import Clock
 from lra.training.progress import Progress, chosen, scored_of
 from lra.training.shared import Shared
 
-# Updates sent off before the first of them is done: enough to hide the making
-# of a batch, few enough that a stop is a matter of a step or two.
+# Batches sent off before the first of them is done: enough to hide the making
+# of one, few enough that a stop is a matter of a step or two.
 AHEAD = 2
 
 

@@ -1,37 +1,57 @@
-"""The table of step times."""
+"""The table of step times, and what figures read of it."""
 
 import pytest
 
+from lra import files
 from lra.costs import tables
-from lra.report import catalogue
+from lra.errors import UserError
+from lra.report import catalogue, speeds
 
 
 @pytest.fixture
 def two_models(monkeypatch):
   entries = [e for e in catalogue.read() if e.name in ('local', 'transformer')]
-  monkeypatch.setattr(tables.catalogue, 'read', lambda: entries)
+  monkeypatch.setattr(catalogue, 'read', lambda: entries)
 
 
 def test_speed_has_a_row_per_model_and_a_ratio_per_length(
-    two_models, monkeypatch):
+    two_models, monkeypatch, tmp_path):
   """Medians of the rounds: local takes 1, transformer 2, at L 32 half."""
 
   def training_step(name, batch, length, width):
     assert (batch, length) in ((2, 16), (1, 32)) and width == 8
     seconds = 16 / length * {'local': 1, 'transformer': 2}[name]
-    warm_up_and_rounds = iter([100, seconds, 3 * seconds, seconds])
-    return lambda: next(warm_up_and_rounds)
+    warm_up_and_rounds = iter([20, seconds, 3 * seconds, seconds])
+    return lambda: next(warm_up_and_rounds), length * 2**20
 
   monkeypatch.setattr(tables, '_training_step', training_step)
-  lines = tables.speed(width=8, rounds=3, shapes=((2, 16), (1, 32)))
-  header, _, *rows = lines[-1].splitlines()
+  measured = tables.measure_speed(width=8, rounds=3, shapes=((2, 16), (1, 32)))
+  header, _, *rows = tables.speed_lines(measured)[-1].splitlines()
   cells = [[c.strip() for c in row.strip('|').split('|')] for row in rows]
   assert [c.strip() for c in header.strip('|').split('|')] == [
-      'model', 'cost', '2 x 16', 'ratio', '1 x 32', 'ratio']
+      'model', 'cost', '2 x 16', 'ratio', 'MiB', '1 x 32', 'ratio', 'MiB']
   assert [(c[0], *map(float, c[2:])) for c in cells] == [
-      ('local', 1, 0.5, 0.5, 0.5), ('transformer', 2, 1, 1, 1)]
+      ('local', 1, 0.5, 16, 0.5, 0.5, 32), ('transformer', 2, 1, 16, 1, 1, 32)]
+  files.write_json(tmp_path / 'speed.json', measured)
+  found = speeds.read(tmp_path / 'speed.json')
+  assert found.faster == {'local': 2, 'transformer': 1}
+  assert set(found.memory.values()) == {32 * 2**20}
+  assert found.what.startswith('1 x 32 tokens on cpu')
+
+
+@pytest.mark.parametrize('value', [
+    None, [], {}, {'shapes': []}, {'shapes': [[1, 2]], 'models': {}},
+    {'shapes': [[1, 2]], 'device': 'cpu', 'models': {
+        'transformer': {'seconds': [0], 'bytes': [1]}}}])
+def test_no_speeds_are_said_to_be_none(tmp_path, value):
+  path = tmp_path / 'speed.json'
+  if value is not None:
+    files.write_json(path, value)
+  with pytest.raises(UserError, match='speed.json holds no speeds of models'):
+    speeds.read(path)
 
 
 @pytest.mark.full
 def test_a_training_step_is_timed():
-  assert tables._training_step('local', 2, 16, 8)() > 0
+  step, size = tables._training_step('local', 2, 16, 8)
+  assert step() > 0 and size > 0

@@ -48,13 +48,13 @@ def _check(op, kernel, case, seed=0):
 
 
 def _cases(every):
-  """(op, case): the quick ones, and with --full all or every so many."""
+  """(op, case): the quick ones, and with --full all, or those of a slice."""
   return [
     *((op, case) for op in OPS for case in QUICK),
     *(
       pytest.param(op, case, marks=pytest.mark.full)
       for op in OPS
-      for case in CASES[:: every.get(op, 1)]
+      for case in CASES[every.get(op, slice(None))]
     ),
   ]
 
@@ -73,7 +73,12 @@ def test_forms_of_a_call(op, case):
 
 @pytest.mark.parametrize(
   'op, case',
-  _cases({'simpletron': 3}),  # it runs the kernels of linear attention
+  # SimpleTRON runs the kernels of linear attention.
+  _cases({
+    'linear': slice(0, None, 2),
+    'lightning': slice(1, None, 2),
+    'simpletron': slice(0, None, 3),
+  }),
   ids=str,
 )
 def test_pallas_tpu(op, case, monkeypatch):

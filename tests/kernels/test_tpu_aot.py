@@ -110,18 +110,17 @@ def test_vmap_over_slopes_compiles():
   assert text.count('custom_call_target="tpu_custom_call"') == 1
 
 
-@pytest.mark.parametrize('op', ('linear', 'lightning'))
 @pytest.mark.parametrize(
-  'heads, width, dtype',
+  'op, heads, width, dtype',
   [
-    (1, 1, 'bfloat16'),
-    (4, 7, 'float32'),
-    (8, 48, 'bfloat16'),
-    (8, 80, 'bfloat16'),
-    (4, 96, 'float32'),
-    (2, 192, 'bfloat16'),
-    (1, 512, 'float32'),
-    (2, 1024, 'bfloat16'),
+    ('linear', 1, 1, 'bfloat16'),
+    ('lightning', 4, 7, 'float32'),
+    ('linear', 8, 48, 'bfloat16'),
+    ('lightning', 8, 80, 'bfloat16'),
+    ('linear', 4, 96, 'float32'),
+    ('lightning', 2, 192, 'bfloat16'),
+    ('linear', 1, 512, 'float32'),
+    ('lightning', 2, 1024, 'bfloat16'),
   ],
 )
 def test_any_head_width_compiles_with_all_there_is(op, heads, width, dtype):

@@ -43,12 +43,15 @@ MASKS = ('full', 'ragged', 'empty')
 
 
 def _cases():
-  """Every width in both dtypes, all lengths, masks and part counts in turn."""
+  """Every width and all lengths, masks and part counts in turn; each operation
+  has each width in one of the dtypes."""
   for n, width in enumerate(WIDTHS):
     for m, dtype in enumerate(('float32', 'bfloat16')):
       for op in OPS:
         i = 2 * n + m + OPS.index(op)
         heads = 3 if width < 128 else 1
+        if (n + m + OPS.index(op)) % 2:
+          continue
         yield op, Case(
           LENGTHS[i % 6], heads, width, dtype, MASKS[i % 3], i
         ), (None, 2)[i % 2]  # fmt: skip

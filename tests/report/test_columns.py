@@ -13,7 +13,7 @@ def tables():
   """Every table of the committed page."""
   found = content.load(
       leaderboard.RESULTS / 'runs', leaderboard.RESULTS / 'floors',
-      leaderboard.RESULTS / 'published.csv')
+      leaderboard.RESULTS / 'published.csv', None)
   tables = [found.best, *found.published.values(),
             *(group.overview for group in found.groups)]
   for board in found.boards:

@@ -1,5 +1,6 @@
 """Figures: what is drawn is what the rows say."""
 
+import dataclasses
 import json
 import xml.etree.ElementTree as ET
 
@@ -8,12 +9,13 @@ from matplotlib import colors
 from test_leaderboard import FLOORS, RUNS, Place, make
 
 from lra.report import figures, rows
+from lra.report.speeds import Speeds
 
-THREE = [make(model, right=right, steps_per_s=speed, peak_memory_bytes=memory)
-         for model, right, speed, memory in (
-             ('transformer', 130, 10.0, 4 * 2**30),
-             ('simpletron', 140, 40.0, 2**30),
-             ('local', 120, 20.0, 2 * 2**30))]
+THREE = [make(model, right=right) for model, right in (
+    ('transformer', 130), ('simpletron', 140), ('local', 120))]
+SPEEDS = Speeds('4 x 4,000 tokens on CPU',
+                {'transformer': 1.0, 'simpletron': 4.0, 'local': 2.0},
+                {'transformer': 2**32, 'simpletron': 2**30, 'local': 2**31})
 
 
 @pytest.fixture
@@ -68,20 +70,22 @@ def test_families_have_colours_of_their_own():
 
 
 def test_areas_are_memory_and_places_speed_and_accuracy(board, drawn):
-  ax = drawn(figures._speed, board(THREE))
+  ax = drawn(figures._speed, board(THREE), SPEEDS)
   marks = ax.collections[0]
   assert [tuple(xy) for xy in marks.get_offsets()] == [
-      (40, 70), (10, 65), (20, 60)]
+      (4, 70), (1, 65), (2, 60)]
   areas = marks.get_sizes()
   assert areas[1] / areas[0] == pytest.approx(4)
   assert areas[1] / areas[2] == pytest.approx(2)
 
 
 def test_of_many_rows_the_best_are_drawn_and_the_others_counted(board, drawn):
-  found = board([make(right=right, steps=right) for right in range(50, 150)])
-  lines, points = (drawn(draw, found) for draw in (
-      figures._accuracy, figures._speed))
-  best = [f'transformer (train.steps={n})' for n in range(149, 69, -1)]
+  found = board([make(f'model{right}', right=right)
+                 for right in range(50, 150)])
+  ones = {f'model{right}': 1 for right in range(50, 150)}
+  lines = drawn(figures._accuracy, found)
+  points = drawn(figures._speed, found, Speeds('', ones, ones))
+  best = [f'model{n}' for n in range(149, 69, -1)]
   assert [t.get_text() for t in lines.get_yticklabels()][1:] == best
   assert sorted(points.collections[0].get_offsets()[:, 1]) == pytest.approx(
       [n / 2 for n in range(70, 150)])
@@ -89,24 +93,26 @@ def test_of_many_rows_the_best_are_drawn_and_the_others_counted(board, drawn):
     assert ax.get_title().endswith('; 80 of 100 rows')
 
 
-def test_three_rows_of_one_device_are_compared(board):
-  assert list(figures.names(board(THREE))) == [
+def test_three_rows_whose_models_were_timed_are_compared(board):
+  assert list(figures.names(board(THREE), SPEEDS)) == [
       'text_mini_accuracy.svg', 'text_mini_speed.svg']
 
 
-@pytest.mark.parametrize('change', [
-    {'device': 'GPU'}, {'num_devices': 2}, {'steps_per_s': None},
-    {'peak_memory_bytes': None}, {'changes': {'train.steps': 9}}])
-def test_speeds_of_other_devices_or_tables_are_not_drawn(board, change):
-  found = board([*THREE[:2], {**THREE[2], **change}])
-  assert list(figures.names(found)) == ['text_mini_accuracy.svg']
-  assert list(figures.draw([found])) == ['text_mini_accuracy.svg']
+@pytest.mark.parametrize(('third', 'speeds'), [
+    (make('longformer'), SPEEDS), (THREE[2], None),
+    ({**THREE[2], 'changes': {'train.steps': 9}}, SPEEDS),
+    ({**THREE[2], 'changes': {'model.block_size': 9}}, SPEEDS)])
+def test_what_was_not_timed_is_not_drawn(board, third, speeds):
+  found = board([*THREE[:2], third])
+  assert list(figures.names(found, speeds)) == ['text_mini_accuracy.svg']
+  assert list(figures.draw([found], speeds)) == ['text_mini_accuracy.svg']
 
 
 def test_all_full_tasks_are_in_one_figure(board, drawn):
   found = board([{**json.loads(json.dumps(run)), 'task': 'text', 'config': {
       **run['config'], 'task': 'text'}} for run in THREE], 'text')
-  assert list(figures.names(found)) == ['text_accuracy.svg', 'text_speed.svg']
+  assert list(figures.names(found, SPEEDS)) == [
+      'text_accuracy.svg', 'text_speed.svg']
   ax = drawn(figures._overview, [found])
   floor = ax.lines[0]
   assert list(floor.get_xdata()) == [68, 68]
@@ -149,6 +155,7 @@ def test_only_full_tasks_with_rows_have_that_figure(board):
 
 
 def test_figures_are_svg_without_dates(board):
-  for data in figures.draw([board(THREE)]).values():
+  hostile = dataclasses.replace(SPEEDS, what='<script>$\\frac{')
+  for data in figures.draw([board(THREE)], hostile).values():
     root = ET.fromstring(data)
     assert root.tag.endswith('svg') and b'date' not in data.lower()

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from lra.errors import UserError
-from lra.report import leaderboard, published, rows
+from lra.report import leaderboard, published, rows, speeds
 
 ROOT = pathlib.Path(leaderboard.__file__).resolve().parents[2]
 HEADER = ','.join(published.COLUMNS)
@@ -96,6 +96,10 @@ DETAIL = ('| transformer | train.steps=2000 | simpletron | dense | 65.5 | 60.0 '
           '| 0.5000 | 62.5 | 50.0 | 55.0 | 200 | cls | 1.00 | 300 | 2,000 '
           '| best | 1,500 | 160 | 4.50 | 8.25 | 1.50 | CPU | float32 | xla '
           '| c0ffee12 |')
+SPEEDS = {'device': 'CPU', 'shapes': [[4, 4000]], 'models': {
+    model: {'seconds': [seconds], 'bytes': [2**30]} for model, seconds in {
+        'transformer': 4.0, 'simpletron': 1.0, 'local': 2.0,
+        'performer': 3.0}.items()}}
 
 
 class Place:
@@ -105,11 +109,13 @@ class Place:
     self.folder = folder
     self.runs, self.floors = folder / 'runs', folder / 'floors'
     self.csv = folder / 'published.csv'
+    self.speeds = folder / 'speed.json'
     self.page = folder / 'leaderboard.md'
     self.figures = folder / 'figures'
     for i, run in enumerate(runs):
       self.put(run, f'{run["task"]}/run{i}.json')
     self.floors.mkdir(parents=True)
+    self.speeds.write_text(json.dumps(SPEEDS))
     for record in floors:
       (self.floors / f'{record["task"]}.json').write_text(json.dumps(record))
     self.csv.write_text(
@@ -124,11 +130,12 @@ class Place:
     return path
 
   def render(self):
-    return leaderboard.render(self.runs, self.floors, self.csv, 'figures')
+    return leaderboard.render(
+        self.runs, self.floors, self.csv, 'figures', self.speeds)
 
   def write(self, **options):
     leaderboard.write(self.page, self.runs, self.floors, self.csv,
-                      self.figures, **options)
+                      self.figures, self.speeds, **options)
 
 
 def test_what_data_was_made_of_is_in_its_row(tmp_path):
@@ -327,7 +334,8 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
           "command=lambda run: f'run {run.model}')")
   subprocess.run(
       [sys.executable, '-c', code, *map(str, (
-          b.folder / 'html', b.page, b.runs, b.floors, b.csv, b.figures))],
+          b.folder / 'html', b.page, b.runs, b.floors, b.csv, b.figures,
+          b.speeds))],
       check=True, cwd=ROOT, env={
           **os.environ, 'TZ': 'Asia/Tokyo', 'LC_ALL': 'C', 'LANG': 'C',
           'PYTHONHASHSEED': '7', 'PYTHONUTF8': '0'})
@@ -360,7 +368,7 @@ def test_figures_of_a_task_without_runs_are_removed(tmp_path):
   place.write()
   assert not stale.exists()
   assert [p.name for p in place.figures.iterdir()] == [
-      'text_mini_accuracy.svg']
+      'text_mini_accuracy.svg', 'text_mini_speed.svg']
 
 
 def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
@@ -382,7 +390,8 @@ def test_committed_figures_are_those_of_the_page():
       leaderboard.RESULTS / 'runs', leaderboard.RESULTS / 'floors')
   assert not left_out
   drawn = {name for board in boards
-           for name in leaderboard.figures.names(board)}
+           for name in leaderboard.figures.names(
+               board, speeds.read(leaderboard.RESULTS / 'speed.json'))}
   drawn |= set(leaderboard.figures.overview(boards))
   folder = leaderboard.RESULTS / 'figures'
   assert {p.name for p in folder.glob('*.svg')} == drawn

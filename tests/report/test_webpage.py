@@ -123,9 +123,9 @@ def test_each_record_is_there_once_with_its_command(tmp_path):
 
 def test_every_record_of_ours_is_there_once():
   found = content.load(leaderboard.RESULTS / 'runs',
-                       leaderboard.RESULTS / 'floors', None)
+                       leaderboard.RESULTS / 'floors', None, None)
   drawn = {name: b'' for board in found.boards for name in (
-      *leaderboard.figures.names(board),
+      *leaderboard.figures.names(board, None),
       *leaderboard.figures.overview(found.boards))}
   page = Page(leaderboard.webpage.render(found, drawn, lambda run: 'x'))
   runs = leaderboard.RESULTS / 'runs'

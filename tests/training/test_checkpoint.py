@@ -136,6 +136,28 @@ def test_a_flipped_bit_is_never_taken_for_what_was_saved(
   assert used.count(4) >= len(used) // 4, used
 
 
+@pytest.mark.parametrize('item', ['memory', 'state'])
+@pytest.mark.parametrize('error', [
+    PermissionError(13, 'Permission denied'), OSError(116, 'Stale handle'),
+    ValueError('PERMISSION_DENIED: Error opening "d/1"')])
+def test_what_may_not_be_read_is_not_damaged(
+    two, tmp_path, monkeypatch, error, item):
+  folder = tmp_path / 'copy'
+  shutil.copytree(two, folder)
+  restore = ocp.Checkpointer.restore
+
+  def refused(self, path, **kwargs):
+    if item in path.parts:
+      raise error
+    return restore(self, path, **kwargs)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(ocp.Checkpointer, 'restore', refused)
+    with pytest.raises(UserError, match=f'Cannot read .*8/{item}'):
+      _restored(folder)
+  _assert_is(_restored(folder), 8)
+
+
 def test_the_arrays_themselves_are_summed(two, tmp_path, capfd):
   """Where the damage is a sound file with other numbers."""
   for kind in ('best', 'last'):

@@ -85,6 +85,13 @@ def test_each_mixer_that_splits_sequences_does(model):
   _same(model, 'sequence')
 
 
+def test_the_largest_of_what_devices_are_told_is_heard():
+  sizes = {'data': 2, 'fsdp': 1, 'sequence': 2}
+  send = mesh.largest(mesh.make(sizes, jax.devices()[:4]))
+  heard = send(np.array([0, 1], np.int32), {'after': np.zeros(3)})
+  np.testing.assert_array_equal(heard, [0, 1])
+
+
 @pytest.mark.full
 @pytest.mark.parametrize('model', OTHERWISE)
 def test_so_does_each_with_other_options(model):

@@ -25,9 +25,16 @@ def _lines(folder):
           for line in (folder / 'metrics.jsonl').read_text().splitlines()]
 
 
+@pytest.fixture(scope='module')
+def alone(mini_data, tmp_path_factory):
+  """Folder and result of seed 1, trained by itself."""
+  folder = tmp_path_factory.mktemp('alone')
+  return folder, train.train(_config(mini_data, 1), folder)
+
+
 @pytest.mark.parametrize('at_once', [1, 3])
 def test_each_seed_is_what_it_is_alone(mini_data, tmp_path, monkeypatch,
-                                       at_once):
+                                       alone, at_once):
   compiled = []
   compile_train = program.Program.compile_train
   monkeypatch.setattr(
@@ -42,11 +49,11 @@ def test_each_seed_is_what_it_is_alone(mini_data, tmp_path, monkeypatch,
   assert {r.runs_at_once for r in results.values()} == {at_once}
   seconds, = {r.compile_seconds for r in results.values()}
   assert seconds > 0.01  # those of the one compilation
-  train.train(_config(mini_data, 1), tmp_path / 'alone')
-  assert _lines(tmp_path / 's1') == _lines(tmp_path / 'alone')
+  folder, result = alone
+  assert _lines(tmp_path / 's1') == _lines(folder)
   assert _lines(tmp_path / 's1') != _lines(tmp_path / 's2')
-  assert np.array_equal(results['s1'].test.confusion, train.train(
-      _config(mini_data, 1), tmp_path / 'alone').test.confusion)
+  assert np.array_equal(
+      results['s1'].test.confusion, result.test.confusion)
 
 
 @pytest.mark.parametrize('at_once', [1, 3])
@@ -64,7 +71,7 @@ def test_one_that_fails_ends_no_other(mini_data, tmp_path, capsys, at_once):
 
 
 def test_a_run_begun_in_another_dtype_lends_it_to_no_other(
-    mini_data, tmp_path, monkeypatch):
+    mini_data, tmp_path, monkeypatch, alone):
   """And all are of the files that this process has read."""
   asked = []
   monkeypatch.setattr(provenance, 'of_model', lambda name: asked.append(
@@ -77,8 +84,7 @@ def test_a_run_begun_in_another_dtype_lends_it_to_no_other(
   dtypes = {run[0].seed: result.dtype for run, result in
             together.train_together(runs, at_once=1)}
   assert dtypes == {0: 'bfloat16', 1: 'float32'} and len(asked) == 1
-  train.train(_config(mini_data, 1), tmp_path / 'alone')
-  assert _lines(tmp_path / 's1') == _lines(tmp_path / 'alone')
+  assert _lines(tmp_path / 's1') == _lines(alone[0])
 
 
 def test_no_minutes_begin_nothing(mini_data, tmp_path):
