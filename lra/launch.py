@@ -44,8 +44,7 @@ def train(config) -> int:
   for (_, folder), result in _trained(_runs(config), how, errors):
     codes.append(EXIT['stopped' if result is None else result.status])
     if codes[-1] == EXIT['oom'] and distributed.several():
-      if distributed.leads():
-        print(summary(result, folder))
+      print(summary(result, folder))
       distributed.leave(codes[-1])  # the others may have memory, and go on
     if not distributed.leads():
       continue
