@@ -192,10 +192,16 @@ def test_the_docstring_says_what_the_command_reaches(model):
   assert line in doc, f'the record says: {line}'
 
 
-@pytest.mark.parametrize('protocol', [
-    'simpletron', *(pytest.param(name, marks=pytest.mark.full)
-                    for name in protocols.PROTOCOLS if name != 'simpletron')])
-@pytest.mark.parametrize('model', MODELS)
+OTHERS = [name for name in protocols.PROTOCOLS if name != 'simpletron']
+
+
+@pytest.mark.parametrize('model, protocol', [
+    *((model, 'simpletron') for model in MODELS),
+    # Of the other protocols the models have one each, in turn.
+    *(pytest.param(model, OTHERS[i % len(OTHERS)], marks=pytest.mark.full)
+      for i, model in enumerate(MODELS)),
+    *(pytest.param('transformer', name, marks=pytest.mark.full)
+      for name in OTHERS)])
 def test_full_size_config_has_a_program_for_every_task(model, protocol):
   """At its length and widths; two blocks stand for all of them."""
   seen = set()

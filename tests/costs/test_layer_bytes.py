@@ -5,10 +5,13 @@ import pytest
 from kernels.tools import aot
 from lra.costs import layers
 
-ALL = [(name, direction, *heads) for name in layers.MODELS
-       for direction in layers.PASSES for heads in layers.HEADS]
+# Lightning with all heads, the others with every second choice of them.
+SOME = [(name, 'both', *heads) for i, name in enumerate(layers.MODELS)
+        for j, heads in enumerate(layers.HEADS)
+        if name == 'lightning' or (i + j) % 2]
+SOME += [(name, 'forward', 4, 64) for name in layers.MODELS]
 FEW = [(name, 'both', 8, 64) for name in layers.MODELS]
-CASES = ([('v5e', *case) for case in ALL] + [('v6e', *case) for case in FEW]
+CASES = ([('v5e', *case) for case in SOME] + [('v6e', *case) for case in FEW]
          + [('h200', *case) for case in FEW]
          + [('h200', 'lightning', direction, 4, width)
             for direction in layers.PASSES for width in (64, 128)])
