@@ -108,6 +108,11 @@ def test_what_was_not_timed_is_not_drawn(board, third, speeds):
   assert list(figures.draw([found], speeds)) == ['text_mini_accuracy.svg']
 
 
+def test_settings_that_were_not_timed_are_not_drawn(board):
+  found = board([{**run, 'changes': {'model.block_size': 9}} for run in THREE])
+  assert list(figures.names(found, SPEEDS)) == ['text_mini_accuracy.svg']
+
+
 def test_all_full_tasks_are_in_one_figure(board, drawn):
   found = board([{**json.loads(json.dumps(run)), 'task': 'text', 'config': {
       **run['config'], 'task': 'text'}} for run in THREE], 'text')
