@@ -99,8 +99,12 @@ def memory() -> list[str]:
       'of `configs/<model>.py:text`. The limit is what its cost in L allows; '
       'none where memory is quadratic by definition. '
       'Written by `python -m lra.costs --memory`.', '',
-      table(['model', *(f'L = {n:,}' for n in LENGTHS), 'ratio', 'limit'],
-            rows)]
+      _numbers(['model'], [*(f'L = {n:,}' for n in LENGTHS), 'ratio', 'limit'],
+               rows)]
+
+
+def _numbers(words, numbers, rows):
+  return table([*words, *numbers], rows, right=numbers)
 
 
 def speed(out: pathlib.Path) -> list[str]:
@@ -162,9 +166,9 @@ def speed_lines(measured: dict[str, Any]) -> list[str]:
       'number M of features, landmarks or keys per query decides from which L '
       'on a model is the faster one. Written by `python -m lra.costs --speed`.',
       '',
-      table(['model', 'cost', *(
+      _numbers(['model', 'cost'], [
           text for batch, length in measured['shapes'] for text in
-          (f'{batch} x {length:,}', 'ratio', 'MiB'))], rows)]
+          (f'{batch} x {length:,}', 'ratio', 'MiB')], rows)]
 
 
 def _column(batch, length, width, rounds):
