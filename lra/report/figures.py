@@ -195,26 +195,27 @@ def _left_out(rows):
 
 
 def _timed(board, speeds):
-  """Rows whose models were timed, of the protocol with most; [] of fewer
-  than three."""
+  """A row of each model that was timed, of the protocol with most; [] of
+  fewer than three: models were timed in one configuration only."""
   if not speeds:
     return []
-  tables = [[row for row in members
-             if row.finished and row.model in speeds.faster]
+  tables = [[row for row in members if row.finished
+             and row.model in speeds.faster
+             and row is board.usual(key.protocol, row.model)]
             for key, members in board.tables().items() if not key.changed]
   rows = max(tables, key=len, default=[])
   return rows if len(rows) > 2 else []
 
 
 def _speed(board, speeds):
-  """One mark per row: accuracy against speed, its area is the memory."""
+  """One mark per model: accuracy against speed, its area is the memory."""
   rows = _timed(board, speeds)
   shown = rows[:MOST]
   faster, memory = ([of[row.model] for row in shown]
                     for of in (speeds.faster, speeds.memory))
   most = max(memory)
   areas = [max(_LARGEST * size / most, 4) for size in memory]
-  fig = figure.Figure(figsize=(8, 5), layout='constrained')
+  fig = figure.Figure(figsize=(8, 4 + 0.06 * len(shown)), layout='constrained')
   ax = fig.subplots()
   ax.scatter(faster, [100 * row.mean for row in shown], areas,
              [colour(row.family) for row in shown], alpha=0.55,
@@ -237,7 +238,7 @@ def _speed(board, speeds):
   fig.legend(loc='outside lower center', ncols=5)
   labels.place(
       ax, [(x, 100 * row.mean) for x, row in zip(faster, shown, strict=True)],
-      [_label(row) for row in shown],
+      [plain(row.model, 48) for row in shown],
       [math.sqrt(area / math.pi) for area in areas])
   return _svg(fig)
 

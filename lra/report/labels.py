@@ -44,14 +44,15 @@ def place(ax: axes.Axes, points: Sequence[tuple[float, float]],
            for (x, y), r in zip(centres, radii, strict=True)]
   frame = ax.get_window_extent(renderer).extents
   boxes = _apart(centres, marks, sizes, tuple(frame))
-  for text, box, (x, y), mark in zip(texts, boxes, centres, marks, strict=True):
+  for text, point, box, (x, y), radius in zip(
+      texts, points, boxes, centres, radii, strict=True):
     text.set_position(((box[0] - x) / scale, (box[1] - y) / scale))
-    if _distance(box, x, y) > (mark[2] - mark[0]) / 2 + 6 * scale:
+    if _distance(box, x, y) > (radius + 6) * scale:
       near = (min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3]))
       ax.annotate(
-          '', (x, y), ((near[0] - x) / scale, (near[1] - y) / scale),
-          textcoords='offset points', annotation_clip=False, arrowprops={
-              'arrowstyle': '-', 'lw': 0.4, 'color': '#999999', 'shrinkA': 0,
+          '', point, ((near[0] - x) / scale, (near[1] - y) / scale),
+          textcoords='offset points', arrowprops={
+              'arrowstyle': '-', 'lw': 0.5, 'color': '#555555', 'shrinkA': 0,
               'shrinkB': 0})
   return texts
 

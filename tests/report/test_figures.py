@@ -79,6 +79,16 @@ def test_areas_are_memory_and_places_speed_and_accuracy(board, drawn):
   assert areas[1] / areas[2] == pytest.approx(2)
 
 
+def test_a_model_has_one_mark_whatever_its_configurations(board, drawn):
+  """Its speed is that of one configuration: the row with most steps has it."""
+  better = make('simpletron', right=150, steps=100)
+  ax = drawn(figures._speed, board([*THREE, better]), SPEEDS)
+  assert [tuple(xy) for xy in ax.collections[0].get_offsets()] == [
+      (4, 70), (1, 65), (2, 60)]
+  names = [text.get_text() for text in ax.texts]
+  assert sorted(filter(None, names)) == ['local', 'simpletron', 'transformer']
+
+
 def test_of_many_rows_the_best_are_drawn_and_the_others_counted(board, drawn):
   found = board([make(f'model{right}', right=right)
                  for right in range(50, 150)])

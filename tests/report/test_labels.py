@@ -41,6 +41,32 @@ def gap(box, mark):
                   max(box[1] - y, 0, y - box[3])) - radius
 
 
+def test_lines_lead_from_far_names_to_their_points():
+  """In a crowd some names are far from their points; each has its line."""
+  draw = np.random.default_rng(0)
+  points = 10 ** draw.normal(size=(40, 2))
+  with figures.style():
+    fig = figure.Figure(figsize=(8, 5), layout='constrained')
+    ax = fig.subplots()
+    ax.scatter(*points.T, 100)
+    ax.set_xscale('log')
+    ax.set_yscale('log')
+    texts = labels.place(ax, points, ['a_long_mechanism'] * 40, [6] * 40)
+    renderer = backend_agg.FigureCanvasAgg(fig).get_renderer()
+    fig.draw_without_rendering()
+  boxes = [text.get_window_extent(renderer).extents for text in texts]
+  lines = [child.arrow_patch for child in ax.texts if child.arrow_patch]
+  ends = [line.get_path().vertices[[0, -1]] for line in lines]
+  led = 0
+  for box, centre in zip(boxes, ax.transData.transform(points), strict=True):
+    mine = [name for name, point in ends if np.hypot(*(point - centre)) < 1
+            and gap(box, (*name, 0)) < 1]
+    far = gap(box, (*centre, 0)) > (6 + 6) * fig.dpi / 72
+    assert len(mine) == far
+    led += far
+  assert len(lines) == led > 5
+
+
 @pytest.mark.parametrize('seed', range(2))
 def test_names_overlap_nothing(seed):
   draw = np.random.default_rng(seed)

@@ -368,7 +368,7 @@ def test_figures_of_a_task_without_runs_are_removed(tmp_path):
   place.write()
   assert not stale.exists()
   assert [p.name for p in place.figures.iterdir()] == [
-      'text_mini_accuracy.svg', 'text_mini_speed.svg']
+      'text_mini_accuracy.svg']
 
 
 def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
