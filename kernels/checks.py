@@ -77,6 +77,24 @@ def check_mask(mask, k):
     )
 
 
+def check_distances(bias, q, k):
+  """Raises ValueError unless bias is None or float32 [H, L + S - 1], G = H."""
+  if bias is None:
+    return
+  length, heads = jnp.shape(q)[1:3]
+  keys, groups = jnp.shape(k)[1:3]
+  shape = (heads, length + keys - 1)
+  if _dtype(bias) != 'float32' or jnp.shape(bias) != shape:
+    raise ValueError(
+      f'bias must be float32 [H, L + S - 1] = {shape}, '
+      f'got {_dtype(bias)} {jnp.shape(bias)}'
+    )
+  if groups != heads:
+    raise ValueError(
+      f'bias needs a head of keys for each of the {heads} heads, got {groups}'
+    )
+
+
 def check_number(name, value):
   """A finite Python float, or ValueError: the kernels compile it in."""
   if isinstance(value, jax.core.Tracer):

@@ -70,7 +70,8 @@ def resolve(op, kernel, shape, dtype, **needs):
     **needs: what else the call asks of a kernel: `value_width` (int, where it
       is not Dh) of 'linear' and 'softmax', `state` (bool: takes or returns
       one) of 'linear' and 'simpletron', `segments` (bool: several sequences
-      in a row) of all but 'softmax', whose `dropout_rate` it is.
+      in a row) of all but 'softmax', whose `dropout_rate` and `bias` (bool:
+      of distances) it is.
 
   Returns:
     One of `OPS[op]`. Where 'auto' finds none of the device's own that can run,

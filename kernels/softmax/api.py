@@ -10,13 +10,14 @@ def softmax_attention(
   *,
   mask=None,
   scale=None,
+  bias=None,
   kernel='auto',
   dropout_rate=0.0,
   dropout_key=None,
 ):
   """Softmax attention, arXiv 1706.03762 (Vaswani 2017), equation 1.
 
-    out_i = sum_j softmax_j(scale * q_i . k_j) v_j
+    out_i = sum_j softmax_j(scale * q_i . k_j + bias_(j - i)) v_j
 
   Not causal. Masked keys take no part; a sequence without any key gives
   zeros. Masked keys and values must be finite. Every query gets an output:
@@ -30,6 +31,9 @@ def softmax_attention(
     v: [B, S, G, Dv] in the dtype of q.
     mask: bool [B, S], True = key takes part; None = all do. Has no gradient.
     scale: a Python number; None = Dh**-0.5.
+    bias: float32 [H, L + S - 1], added to the logits of each head by the
+      distance j - i of key from query, 1 - L ... S - 1; None = none. Needs
+      G = H, and 'dense' or 'chunked'.
     kernel: 'dense' keeps the weights [B, H, L, S]; 'chunked' makes them again
       in tiles, with memory linear in L and S; so do 'splash', JAX's splash
       attention on TPU, and 'cudnn', for 16-bit operands on an NVIDIA GPU.
@@ -48,6 +52,7 @@ def softmax_attention(
   """
   checks.check_keys_and_values(q, k, v)
   checks.check_mask(mask, k)
+  checks.check_distances(bias, q, k)
   scale = q.shape[-1] ** -0.5 if scale is None else scale
   options = {'scale': checks.check_number('scale', scale)}
   dropout_rate = checks.check_rate('dropout_rate', dropout_rate)
@@ -55,6 +60,8 @@ def softmax_attention(
     if dropout_key is None:
       raise ValueError('dropout_key must be given where dropout_rate > 0')
     options |= {'dropout_rate': dropout_rate, 'dropout_key': dropout_key}
+  if bias is not None:
+    options['bias'] = bias
   heads = q.shape[2]
   rows = _as_rows(q, k.shape[2])
   name = dispatch.resolve(
@@ -64,6 +71,7 @@ def softmax_attention(
     q.dtype,
     value_width=v.shape[-1],
     dropout_rate=dropout_rate,
+    bias=bias is not None,
   )
   out = dispatch.backend('softmax', name).attend(rows, k, v, mask, **options)
   return _as_heads(out, heads)

@@ -5,6 +5,7 @@ running maximum, normaliser and output (Milakov & Gimelshein 2018, arXiv
 1805.02867; Rabe & Staats 2021, arXiv 2112.05682). Backward: the weights of a
 tile are recomputed from the saved log-sum-exp (Dao et al. 2022, arXiv
 2205.14135, Algorithm 4). Memory is linear in the lengths; the result is exact.
+A bias of distances is spread over the tiles of one block of queries at a time.
 
 The batch axis is never merged with another, so a batch sharded over devices
 stays where it is.
@@ -18,15 +19,17 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from kernels.softmax import distances
+
 # A tile of float32 logits of one head is then 1 MiB: measured on a CPU, larger
 # tiles are not faster and smaller ones leave the matrix products short.
 BLOCK = 512
 _MASKED = -1e30  # exp(_MASKED - x) is 0, and differences of two are finite
 
 
-def supported(shape, dtype, value_width=None, dropout_rate=0.0):
+def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
   """Raises NotImplementedError for what `attend` cannot take."""
-  del shape, dtype, value_width
+  del shape, dtype, value_width, bias
   if dropout_rate:
     raise NotImplementedError(
       "kernel='chunked' keeps no attention weights to drop: use "
@@ -34,7 +37,7 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0):
     )
 
 
-def attend(q, k, v, mask, *, scale, block=BLOCK):
+def attend(q, k, v, mask, *, scale, bias=None, block=BLOCK):
   """[B, L, H, Dv] by tiles of at most `block` rows and columns.
 
   See `api.softmax_attention`; reverse-mode differentiable.
@@ -47,8 +50,10 @@ def attend(q, k, v, mask, *, scale, block=BLOCK):
   q_NxBxHxIxDh = _blocks(q, rows).swapaxes(2, 3)
   k_MxBxHxJxDh = _blocks(k, cols).swapaxes(2, 3)
   v_MxBxHxJxDv = _blocks(v, cols).swapaxes(2, 3)
+  if bias is not None:
+    bias = jnp.pad(bias, ((0, 0), (-length % rows, -keys % cols)))
   out_NxBxHxIxDv = _attend(
-    scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ
+    scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, bias
   )
   out_BxNxIxHxDv = out_NxBxHxIxDv.transpose(1, 0, 3, 2, 4)
   batch, _, _, heads, width = out_BxNxIxHxDv.shape
@@ -70,33 +75,78 @@ def _blocks(x_BxLx, size):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ):
-  out_NxBxHxIxDv, _ = _forward(
-    scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ
-  )
-  return out_NxBxHxIxDv
+def _attend(scale, q, k, v, mask, bias):
+  """[N, B, H, I, Dv] of blocks; bias is [H, N I + M J - 1], or None."""
+  return _forward(scale, q, k, v, mask, bias)[0]
 
 
 def _dot(equation, x, y):
   return jnp.einsum(equation, x, y, preferred_element_type=jnp.float32)
 
 
-def _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ):
+def _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ):
   logits_BxHxIxJ = scale * _dot('bhid,bhjd->bhij', q_BxHxIxDh, k_BxHxJxDh)
+  if bias_HxIxJ is not None:
+    logits_BxHxIxJ += bias_HxIxJ
   return jnp.where(mask_BxJ[:, None, None], logits_BxHxIxJ, _MASKED)
 
 
-def _forward(scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ):
+def _over_batch(x_BxHxIxJ):
+  """The sum, as a product: XLA would make x anew, by itself, for a plain sum."""
+  return _dot(
+    'bhij,b->hij', x_BxHxIxJ, jnp.ones(len(x_BxHxIxJ), x_BxHxIxJ.dtype)
+  )
+
+
+def _starts(q_NxBxHxIxDh):
+  """int32 [N], of each block of queries: the bias of its last to key 0."""
+  count, rows = q_NxBxHxIxDh.shape[::3]
+  return (count - 1 - jnp.arange(count)) * rows
+
+
+def _tiles(bias_HxC, start, rows, k_MxBxHxJxDh):
+  """[M, H, I, J] of the I queries at `start`; None of None.
+
+  Made before the scan over keys: XLA would fuse it with a tile's exponentials,
+  into a loop that a processor does not vectorise.
+  """
+  if bias_HxC is None:
+    return None
+  count, cols = k_MxBxHxJxDh.shape[::3]
+  own = jax.lax.dynamic_slice_in_dim(
+    bias_HxC, start, rows + count * cols - 1, axis=1
+  )
+  bias_HxIxS = distances.along_diagonals(own, rows)
+  return bias_HxIxS.reshape(-1, rows, count, cols).transpose(2, 0, 1, 3)
+
+
+def _add_tiles(bias_HxC, start, tiles_MxHxIxJ):
+  """`_tiles` transposed: the sum of each distance is added to its entry."""
+  if bias_HxC is None:
+    return None
+  _, heads, rows, _ = tiles_MxHxIxJ.shape
+  tiles_HxIxS = tiles_MxHxIxJ.transpose(1, 2, 0, 3).reshape(heads, rows, -1)
+  own = distances.sum_diagonals(tiles_HxIxS)
+  own += jax.lax.dynamic_slice_in_dim(bias_HxC, start, own.shape[1], axis=1)
+  return jax.lax.dynamic_update_slice_in_dim(bias_HxC, own, start, axis=1)
+
+
+def _forward(
+  scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, bias_HxC
+):
   """Returns the output and the log-sum-exp [N, B, H, I, 1] in float32."""
   has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
   dtype, width = v_MxBxHxJxDv.dtype, v_MxBxHxJxDv.shape[-1]
 
-  def one_query_block(_, q_BxHxIxDh):
+  def one_query_block(_, block):
+    start, q_BxHxIxDh = block
 
     def one_key_block(carry, block):
       out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1 = carry
-      k_BxHxJxDh, v_BxHxJxDv, mask_BxJ = block
-      logits_BxHxIxJ = _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ)
+      k_BxHxJxDh, v_BxHxJxDv, mask_BxJ, bias_HxIxJ = block
+      logits_BxHxIxJ = _logits(
+        scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ
+      )
       new_BxHxIx1 = jnp.maximum(
         max_BxHxIx1, logits_BxHxIxJ.max(-1, keepdims=True)
       )
@@ -110,14 +160,15 @@ def _forward(scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ):
       )
       return (out_BxHxIxDv, new_BxHxIx1, sum_BxHxIx1), None
 
+    tiles = _tiles(bias_HxC, start, q_BxHxIxDh.shape[2], k_MxBxHxJxDh)
     zero_BxHxIx1 = jnp.zeros((*q_BxHxIxDh.shape[:-1], 1), jnp.float32)
-    start = (
+    empty = (
       jnp.zeros((*q_BxHxIxDh.shape[:-1], width), jnp.float32),
       zero_BxHxIx1 + _MASKED,
       zero_BxHxIx1,
     )
     (out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1), _ = jax.lax.scan(
-      one_key_block, start, (k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ)
+      one_key_block, empty, (k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, tiles)
     )
     # Without any key all weights were exp(_MASKED - _MASKED) = 1.
     out_BxHxIxDv = jnp.where(has_key_Bx1x1x1, out_BxHxIxDv / sum_BxHxIx1, 0)
@@ -126,35 +177,38 @@ def _forward(scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ):
       max_BxHxIx1 + jnp.log(sum_BxHxIx1),
     )
 
-  return jax.lax.scan(one_query_block, None, q_NxBxHxIxDh)[1]
+  blocks = (_starts(q_NxBxHxIxDh), q_NxBxHxIxDh)
+  return jax.lax.scan(one_query_block, None, blocks)[1]
 
 
-def _forward_and_residuals(scale, q, k, v, mask):
-  out, lse = _forward(scale, q, k, v, mask)
-  return out, (q, k, v, mask, out, lse)
+def _forward_and_residuals(scale, q, k, v, mask, bias):
+  out, lse = _forward(scale, q, k, v, mask, bias)
+  return out, (q, k, v, mask, bias, out, lse)
 
 
 def _backward(scale, residuals, g_NxBxHxIxDv):
-  q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, out, lse = residuals
+  q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, *rest = residuals
+  bias_HxC, out, lse = rest
   has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
   g_NxBxHxIxDv = jnp.where(has_key_Bx1x1x1, g_NxBxHxIxDv, 0)
   # sum_j weights_ij dweights_ij, which is out_i . dout_i
   inner_NxBxHxIx1 = _dot('nbhid,nbhid->nbhi', g_NxBxHxIxDv, out)[..., None]
 
-  def one_query_block(dkv, block):
-    q_BxHxIxDh, g_BxHxIxDv, lse_BxHxIx1, inner_BxHxIx1 = block
+  def one_query_block(sums, block):
+    *dkv, dbias_HxC = sums
+    start, q_BxHxIxDh, g_BxHxIxDv, lse_BxHxIx1, inner_BxHxIx1 = block
 
     def one_key_block(carry, block):
       dq_BxHxIxDh, dk_MxBxHxJxDh, dv_MxBxHxJxDv = carry
-      index, k_BxHxJxDh, v_BxHxJxDv, mask_BxJ = block
+      index, k_BxHxJxDh, v_BxHxJxDv, mask_BxJ, bias_HxIxJ = block
       weights_BxHxIxJ = jnp.exp(
-        _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ) - lse_BxHxIx1
+        _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ)
+        - lse_BxHxIx1
       )
       dweights_BxHxIxJ = _dot('bhid,bhjd->bhij', g_BxHxIxDv, v_BxHxJxDv)
-      dlogits_BxHxIxJ = scale * (
-        weights_BxHxIxJ * (dweights_BxHxIxJ - inner_BxHxIx1)
-      )
-      dlogits_BxHxIxJ = dlogits_BxHxIxJ.astype(k_BxHxJxDh.dtype)
+      dlogits_BxHxIxJ = weights_BxHxIxJ * (dweights_BxHxIxJ - inner_BxHxIx1)
+      dbias_HxIxJ = None if bias_HxIxJ is None else _over_batch(dlogits_BxHxIxJ)
+      dlogits_BxHxIxJ = (scale * dlogits_BxHxIxJ).astype(k_BxHxJxDh.dtype)
       dq_BxHxIxDh += _dot('bhij,bhjd->bhid', dlogits_BxHxIxJ, k_BxHxJxDh)
       dk_MxBxHxJxDh = dk_MxBxHxJxDh.at[index].add(
         _dot('bhij,bhid->bhjd', dlogits_BxHxIxJ, q_BxHxIxDh)
@@ -166,28 +220,40 @@ def _backward(scale, residuals, g_NxBxHxIxDv):
           g_BxHxIxDv,
         )
       )
-      return (dq_BxHxIxDh, dk_MxBxHxJxDh, dv_MxBxHxJxDv), None
+      return (dq_BxHxIxDh, dk_MxBxHxJxDh, dv_MxBxHxJxDv), dbias_HxIxJ
 
-    start = jnp.zeros(q_BxHxIxDh.shape, jnp.float32)
-    (dq_BxHxIxDh, *dkv), _ = jax.lax.scan(
+    tiles = _tiles(bias_HxC, start, q_BxHxIxDh.shape[2], k_MxBxHxJxDh)
+    (dq_BxHxIxDh, *dkv), dtiles = jax.lax.scan(
       one_key_block,
-      (start, *dkv),
-      (jnp.arange(len(k_MxBxHxJxDh)), k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ),
+      (jnp.zeros(q_BxHxIxDh.shape, jnp.float32), *dkv),
+      (
+        jnp.arange(len(k_MxBxHxJxDh)),
+        k_MxBxHxJxDh,
+        v_MxBxHxJxDv,
+        mask_MxBxJ,
+        tiles,
+      ),
     )
-    return tuple(dkv), dq_BxHxIxDh.astype(q_BxHxIxDh.dtype)
+    sums = (*dkv, _add_tiles(dbias_HxC, start, dtiles))
+    return sums, dq_BxHxIxDh.astype(q_BxHxIxDh.dtype)
 
-  start = (
+  zeros = (
     jnp.zeros(k_MxBxHxJxDh.shape, jnp.float32),
     jnp.zeros(v_MxBxHxJxDv.shape, jnp.float32),
+    None if bias_HxC is None else jnp.zeros_like(bias_HxC),
   )
-  (dk_MxBxHxJxDh, dv_MxBxHxJxDv), dq_NxBxHxIxDh = jax.lax.scan(
-    one_query_block, start, (q_NxBxHxIxDh, g_NxBxHxIxDv, lse, inner_NxBxHxIx1)
+  starts = _starts(q_NxBxHxIxDh)
+  (dk_MxBxHxJxDh, dv_MxBxHxJxDv, dbias_HxC), dq_NxBxHxIxDh = jax.lax.scan(
+    one_query_block,
+    zeros,
+    (starts, q_NxBxHxIxDh, g_NxBxHxIxDv, lse, inner_NxBxHxIx1),
   )
   return (
     dq_NxBxHxIxDh,
     dk_MxBxHxJxDh.astype(k_MxBxHxJxDh.dtype),
     dv_MxBxHxJxDv.astype(v_MxBxHxJxDv.dtype),
     None,
+    dbias_HxC,
   )
 
 

@@ -19,12 +19,16 @@ import jax.numpy as jnp
 from kernels import dispatch
 
 
-def supported(shape, dtype, value_width=None, dropout_rate=0.0):
+def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
   """Raises NotImplementedError for what `attend` cannot take.
 
   For a GPU that is not here (`kernels.target`) one of compute capability 8.0
   or later is assumed.
   """
+  if bias:
+    raise NotImplementedError(
+      "kernel='cudnn' takes no bias of distances: use 'chunked' or 'dense'"
+    )
   if dropout_rate:
     raise NotImplementedError(
       "kernel='cudnn' keeps no attention weights to drop: use kernel='dense' "

@@ -4,17 +4,20 @@ import jax
 import jax.numpy as jnp
 
 from kernels import rows
+from kernels.softmax import distances
 
 
-def attend(q, k, v, mask, *, scale, dropout_rate=0.0, dropout_key=None):
+def attend(
+  q, k, v, mask, *, scale, bias=None, dropout_rate=0.0, dropout_key=None
+):
   """[B, L, H, Dv]; see `api.softmax_attention`."""
-  weights_BxHxLxS = weights(q, k, mask, scale=scale)
+  weights_BxHxLxS = weights(q, k, mask, scale=scale, bias=bias)
   if dropout_rate:
     weights_BxHxLxS = drop(weights_BxHxLxS, dropout_rate, dropout_key)
   return apply_weights(weights_BxHxLxS, v)
 
 
-def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale):
+def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale, bias=None):
   """The attention weights themselves, float32 [B, H, L, S]."""
   logits_BxHxLxS = scale * jnp.einsum(
     'blhd,bshd->bhls',
@@ -22,6 +25,8 @@ def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale):
     k_BxSxHxDh,
     preferred_element_type=jnp.float32,
   )
+  if bias is not None:
+    logits_BxHxLxS += distances.along_diagonals(bias, q_BxLxHxDh.shape[1])
   return masked_softmax(logits_BxHxLxS, mask_BxS)
 
 

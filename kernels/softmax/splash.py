@@ -26,8 +26,12 @@ BLOCKS = ((512, 256), (256, 512))
 _LANES = 128
 
 
-def supported(shape, dtype, value_width=None, dropout_rate=0.0):
+def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
   """Raises NotImplementedError for what `attend` cannot take."""
+  if bias:
+    raise NotImplementedError(
+      "kernel='splash' takes no bias of distances: use 'chunked' or 'dense'"
+    )
   if dropout_rate:
     raise NotImplementedError(
       "kernel='splash' keeps no attention weights to drop: use kernel='dense' "

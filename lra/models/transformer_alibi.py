@@ -13,7 +13,7 @@ Source: Press et al. 2021, arXiv 2108.12409, section 3
 import jax.numpy as jnp
 import numpy as np
 
-from lra.nn import relative
+import kernels
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'dense'
@@ -33,8 +33,8 @@ class Mixer(HeadMixer):
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     """See `HeadMixer.mix`."""
     slope_H = 2.0 ** (-8 * np.arange(1, self.num_heads + 1) / self.num_heads)
-    far_S = np.abs(relative.distances(q_BxLxHxDh.shape[1]))
-    return relative.attend(
-        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL,
-        jnp.asarray(-slope_H[:, None] * far_S, jnp.float32),
-        scale=q_BxLxHxDh.shape[-1]**-0.5)
+    length = q_BxLxHxDh.shape[1]
+    far_S = np.abs(np.arange(1 - length, length))
+    return kernels.sharded(kernels.softmax_attention)(
+        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
+        bias=jnp.asarray(-slope_H[:, None] * far_S, jnp.float32))

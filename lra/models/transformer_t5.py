@@ -15,9 +15,9 @@ Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1, and its released code
 import flax.linen as nn
 import numpy as np
 
+import kernels
 from lra import fields
 from lra.errors import UserError
-from lra.nn import relative
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'dense'
@@ -48,11 +48,12 @@ class Mixer(HeadMixer):
     bias_KxH = self.param(
         'relative_bias', nn.initializers.normal(self.qkv_width**-0.5),
         (self.num_buckets, self.num_heads))
-    bucket_S = buckets(relative.distances(q_BxLxHxDh.shape[1]),
+    length = q_BxLxHxDh.shape[1]
+    bucket_S = buckets(np.arange(1 - length, length),
                        self.num_buckets, self.max_distance)
-    return relative.attend(
-        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, bias_KxH[bucket_S].T,
-        scale=q_BxLxHxDh.shape[-1]**-0.5)
+    return kernels.sharded(kernels.softmax_attention)(
+        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
+        bias=bias_KxH[bucket_S].T)
 
 
 def buckets(distance: np.ndarray, num_buckets: int,

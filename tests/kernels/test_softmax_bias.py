@@ -1,0 +1,159 @@
+"""Softmax attention with a bias for each distance, against float64."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+import kernels
+from kernels.softmax import chunked, distances, reference
+from kernels.tools.rms import relative_rms
+
+X = jnp.ones((2, 8, 2, 32))
+BIAS = jnp.zeros((2, 15))
+NAMES = ('out', 'dq', 'dk', 'dv', 'dbias')
+
+
+def _inputs(length, keys, dtype=np.float32):
+  """(q, k, v, bias, mask, do): three sequences, the last without a key."""
+  rng = np.random.default_rng(0)
+  q, k, v, do = (
+    rng.normal(size=(3, n, 2, d)).astype(dtype)
+    for n, d in ((length, 8), (keys, 8), (keys, 5), (length, 5))
+  )
+  bias = 2 * rng.normal(size=(2, length + keys - 1)).astype(np.float32)
+  mask = np.arange(keys) < np.array([keys, (keys + 1) // 2, 0])[:, None]
+  return q, k, v, bias, mask, do
+
+
+def _with_gradients(attend):
+  @jax.jit
+  def both(do, *args):
+    out, pull = jax.vjp(attend, *args)
+    return out, *pull(do)
+
+  return both
+
+
+def _dense(q, k, v, mask, *, scale, bias):
+  return kernels.softmax_attention(
+    q, k, v, mask=mask, scale=scale, bias=bias, kernel='dense'
+  )
+
+
+@pytest.mark.parametrize(
+  'attend', [functools.partial(chunked.attend, block=16), _dense]
+)
+@pytest.mark.parametrize('length, keys', [(1, 9), (17, 40), (65, 33)])
+def test_equals_float64(attend, length, keys):
+  q, k, v, bias, mask, do = _inputs(length, keys)
+  got = _with_gradients(
+    lambda q, k, v, bias: attend(
+      q, k, v, jnp.asarray(mask), scale=0.7, bias=bias
+    )
+  )(do, q, k, v, bias)
+  want = reference.attention(q, k, v, mask, do, scale=0.7, bias=bias)
+  for name, x, y in zip(NAMES, got, want, strict=True):
+    assert x.shape == y.shape and x.dtype == np.float32
+    assert relative_rms(x, y) < 1e-5, name
+
+
+def test_the_bias_of_the_reference_is_of_key_minus_query():
+  """Pair by pair, and its gradient by differences."""
+  q, k, v, bias, mask, do = _inputs(4, 3)
+  out, *_, dbias = reference.attention(q, k, v, mask, do, bias=bias)
+  i, j = 2, 0
+  logits = 8**-0.5 * k[0, :, 1] @ q[0, i, 1] + bias[1, 3 - i : 6 - i]
+  assert logits[j] == 8**-0.5 * k[0, j, 1] @ q[0, i, 1] + bias[1, 3 + j - i]
+  weights = np.exp(logits) / np.exp(logits).sum()
+  np.testing.assert_allclose(out[0, i, 1], weights @ v[0, :, 1], rtol=1e-5)
+  for entry in np.ndindex(bias.shape):
+    low, high = (
+      (reference.attention(q, k, v, mask, do, bias=moved)[0] * do).sum()
+      for moved in (_moved(bias, entry, -1e-5), _moved(bias, entry, 1e-5))
+    )
+    np.testing.assert_allclose(
+      dbias[entry], (high - low) / 2e-5, rtol=1e-5, atol=1e-8
+    )
+
+
+def _moved(x, entry, by):
+  x = x.astype(np.float64)
+  x[entry] += by
+  return x
+
+
+def test_rows_are_moved_on_by_one_and_summed_back():
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(2, 4 + 7 - 1)).astype(np.float32)
+  spread = np.asarray(distances.along_diagonals(x, 4))
+  summed = np.asarray(distances.sum_diagonals(jnp.asarray(spread)))
+  want = np.zeros_like(x)
+  for i, j in np.ndindex(4, 7):
+    np.testing.assert_array_equal(spread[:, i, j], x[:, 3 - i + j])
+    want[:, 3 - i + j] += spread[:, i, j]
+  np.testing.assert_allclose(summed, want, rtol=1e-6)
+
+
+def test_gradients_are_summed_in_float32():
+  """Of bfloat16 operands, as exactly over 64 blocks as over one."""
+  q, k, v, bias, mask, do = _inputs(256, 256, jnp.bfloat16)
+  want = reference.attention(q, k, v, mask, do, scale=0.1, bias=bias)
+  errors = []
+  for block in (256, 4):
+    got = _with_gradients(
+      lambda q, k, v, bias, block=block: chunked.attend(
+        q, k, v, jnp.asarray(mask), scale=0.1, bias=bias, block=block
+      )
+    )(do, q, k, v, bias)
+    assert [x.dtype for x in got] == 4 * [jnp.bfloat16] + [jnp.float32]
+    errors.append([relative_rms(x, y) for x, y in zip(got, want, strict=True)])
+  assert max(errors[0]) < 1e-2
+  for name, one, many in zip(NAMES, *errors, strict=True):
+    assert many < 1.5 * one, name
+
+
+def test_sharded_over_the_batch_it_is_whole_on_every_device():
+  mesh = jax.make_mesh((3,), ('data',), axis_types=(AxisType.Auto,))
+  q, k, v, bias, mask, do = _inputs(20, 24)
+  got, want = (
+    _with_gradients(
+      lambda q, k, v, bias, f=f: f(q, k, v, mask=jnp.asarray(mask), bias=bias)
+    )(do, q, k, v, bias)
+    for f in (
+      kernels.sharded(kernels.softmax_attention, mesh),
+      kernels.softmax_attention,
+    )
+  )
+  for name, x, y in zip(NAMES, got, want, strict=True):
+    assert relative_rms(x, y) < 1e-6, name
+
+
+@pytest.mark.parametrize('platform', ['cpu', 'gpu', 'tpu'])
+def test_auto_is_chunked_on_every_device(platform):
+  def resolve(kernel):
+    return kernels.resolve('softmax', kernel, X.shape, jnp.bfloat16, bias=True)
+
+  with kernels.target(platform):
+    assert resolve('auto') == 'chunked'
+    assert resolve('dense') == 'dense'
+    for name in {'gpu': ['cudnn'], 'tpu': ['splash']}.get(platform, []):
+      with pytest.raises(NotImplementedError, match='no bias of distances'):
+        resolve(name)
+
+
+@pytest.mark.parametrize(
+  'bias, k, words',
+  [
+    (BIAS[:, 1:], X, r'float32 \[H, L \+ S - 1\] = \(2, 15\), got .*14'),
+    (BIAS[:1], X, r'got float32 \(1, 15\)'),
+    (BIAS.astype('bfloat16'), X, 'got bfloat16'),
+    (BIAS, X[:, :, :1], 'a head of keys for each of the 2 heads, got 1'),
+  ],
+)
+def test_arguments(bias, k, words):
+  with pytest.raises(ValueError, match=f'^bias .*{words}'):
+    kernels.softmax_attention(X, k, k, bias=bias)
