@@ -16,13 +16,11 @@ import numpy as np
 import pytest
 import tiny
 
-import data_prep
 import small
 from lra import command, files, launch
-from lra.data import prepared
 from lra.errors import UserError
 from lra.report import curves
-from lra.training import build, evaluate, run, train
+from lra.training import build, run, train
 from lra.training.checkpoint import Checkpoints
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -166,120 +164,12 @@ def test_when_it_has_learnt_is_noted(mini_data, tmp_path, monkeypatch):
   assert train.train(_config(mini_data), tmp_path).learnt_step == 2
 
 
-def test_last_checkpoint_can_be_scored(mini_data, tmp_path):
-  c = _config(mini_data, select='last')
-  result = train.train(c, tmp_path)
-  last = [x for x in _metrics(tmp_path) if x['split'] == 'val'][-1]
-  assert result.best_step == 6
-  assert result.val.accuracy == last['accuracy']
-
-
-@pytest.fixture(scope='module')
-def contradicted(tmp_path_factory):
-  """A config, and the folder of its run, whose best is not its last.
-
-  Every training label is 1 and every validation label 0: the more is learnt,
-  the worse. The splits differ in size.
-  """
-  folder = tmp_path_factory.mktemp('contradicted')
-  expressions = {
-      'train': [(f'[MIN 1 {i} {j} ]', 1)
-                for i in range(1, 7) for j in range(1, 7)],
-      'val': [(f'[MIN 0 {i} ]', 0) for i in range(10)],
-      'test': [(f'[MAX {i} {j} ]', i) for j in range(2) for i in range(1, 9)]}
-  for split, rows in expressions.items():
-    (folder / f'basic_{split}.tsv').write_text('Source\tTarget\n' + ''.join(
-        f'{source}\t{target}\n' for source, target in rows))
-  data_prep.prepare('listops', folder / 'data', folder)
-  c = small.config(
-      'simpletron', 'listops', steps=6, eval_every=2, log_every=2,
-      learning_rate=0.05, warmup_steps=0)
-  c.data_dir = str(folder / 'data')
-  assert train.train(c, folder / 'run').status == 'ok'
-  return c, folder / 'run'
-
-
-def test_the_saved_best_is_what_is_scored(contradicted):
-  c, folder = contradicted
-  result = files.read_json(folder / 'result.json')
-  assert result['best_step'] < result['steps']
-  p = small.make(c, 4)
-  shape = p.state_shape
-  checkpoints = Checkpoints(folder / 'checkpoints')
-  best = checkpoints.restore_best(result['best_step'], {
-      'params': shape.params, 'constants': shape.constants})
-  last, _ = checkpoints.restore_last(shape)
-  checkpoints.close()
-  last = {'params': last.params, 'constants': last.constants}
-  test = prepared.load(c.task, c.data_dir).splits['test']
-  best, last = (
-      p.objective.scores(
-          evaluate.evaluate(p.compile_eval(), p, scored, test))['loss']
-      for scored in (best, last))
-  assert result['test']['loss'] == pytest.approx(best, rel=1e-5)
-  assert best != pytest.approx(last, rel=1e-2)
-
-
-def test_scores_are_of_the_split_they_name(contradicted):
-  c, folder = contradicted
-  result = files.read_json(folder / 'result.json')
-  splits = prepared.load(c.task, c.data_dir).splits
-  assert len({len(split) for split in splits.values()}) == 3
-  for name in ('val', 'test'):
-    labels = np.bincount(splits[name].labels, minlength=10)
-    assert np.sum(result[name]['confusion'], axis=1).tolist() == (
-        labels.tolist())
-
-
-def test_a_logged_loss_is_of_the_steps_since_the_last_one(
-    contradicted, tmp_path):
-  c, folder = contradicted
-  c = c.copy_and_resolve_references()
-  c.train.log_every = 1
-  train.train(c, tmp_path)
-  two, one = ([x for x in _metrics(f) if x['split'] == 'train']
-              for f in (folder, tmp_path))
-  assert [x['step'] for x in two] == [2, 4, 6]
-  for field in ('loss', 'accuracy'):
-    means = np.reshape([x[field] for x in one], (3, 2)).mean(axis=1)
-    assert [x[field] for x in two] == pytest.approx(means, rel=1e-5)
-  assert two[1]['loss'] != pytest.approx(two[0]['loss'], rel=1e-2)
-
-
-def test_the_average_of_the_weights_is_scored(contradicted, tmp_path):
-  """With a decay of almost 1 it stays where the parameters began."""
-  c, _ = contradicted
-  c = c.copy_and_resolve_references()
-  c.optim.ema = 1 - 1e-7
-  train.train(c, tmp_path)
-  losses = [x['loss'] for x in _metrics(tmp_path) if x['split'] == 'val']
-  assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
-  p = small.make(c, 4)
-  start = p.init()
-  val = prepared.load(c.task, c.data_dir).splits['val']
-  scores = p.objective.scores(evaluate.evaluate(p.compile_eval(), p, {
-      'params': start.params, 'constants': start.constants}, val))
-  assert losses[0] == pytest.approx(scores['loss'], rel=1e-5)
-
-
 def test_the_last_step_is_validated(mini_data, tmp_path):
   c = _config(mini_data)
   c.train.steps, c.train.eval_every = 3, 2
   result = train.train(c, tmp_path)
   steps = [x['step'] for x in _metrics(tmp_path) if x['split'] == 'val']
   assert steps == [2, 3] and result.steps == 3
-
-
-def test_each_seed_has_its_own_order_of_examples(contradicted, tmp_path):
-  c, _ = contradicted
-  batches = []
-  for seed in (0, 1):
-    c = c.copy_and_resolve_references()
-    c.seed = seed
-    trainer = train.Trainer(c, tmp_path / str(seed))
-    batches.append(trainer.batch(0)['tokens'])
-    trainer.run.close()
-  assert not np.array_equal(*batches)
 
 
 def test_divergence_is_a_result(mini_data, tmp_path):
