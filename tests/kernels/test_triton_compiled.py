@@ -1,4 +1,4 @@
-"""The Triton kernels compiled for cards that are not here, and what was made."""
+"""The Triton kernels compiled for cards that are not here; what was made."""
 
 import pytest
 
