@@ -98,39 +98,6 @@ def _over_batch(x_BxHxIxJ):
   )
 
 
-def _starts(q_NxBxHxIxDh):
-  """int32 [N], of each block of queries: the bias of its last to key 0."""
-  count, rows = q_NxBxHxIxDh.shape[::3]
-  return (count - 1 - jnp.arange(count)) * rows
-
-
-def _tiles(bias_HxC, start, rows, k_MxBxHxJxDh):
-  """[M, H, I, J] of the I queries at `start`; None of None.
-
-  Made before the scan over keys: XLA would fuse it with a tile's exponentials,
-  into a loop that a processor does not vectorise.
-  """
-  if bias_HxC is None:
-    return None
-  count, cols = k_MxBxHxJxDh.shape[::3]
-  own = jax.lax.dynamic_slice_in_dim(
-    bias_HxC, start, rows + count * cols - 1, axis=1
-  )
-  bias_HxIxS = distances.along_diagonals(own, rows)
-  return bias_HxIxS.reshape(-1, rows, count, cols).transpose(2, 0, 1, 3)
-
-
-def _add_tiles(bias_HxC, start, tiles_MxHxIxJ):
-  """`_tiles` transposed: the sum of each distance is added to its entry."""
-  if bias_HxC is None:
-    return None
-  _, heads, rows, _ = tiles_MxHxIxJ.shape
-  tiles_HxIxS = tiles_MxHxIxJ.transpose(1, 2, 0, 3).reshape(heads, rows, -1)
-  own = distances.sum_diagonals(tiles_HxIxS)
-  own += jax.lax.dynamic_slice_in_dim(bias_HxC, start, own.shape[1], axis=1)
-  return jax.lax.dynamic_update_slice_in_dim(bias_HxC, own, start, axis=1)
-
-
 def _forward(
   scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, bias_HxC
 ):
@@ -160,7 +127,7 @@ def _forward(
       )
       return (out_BxHxIxDv, new_BxHxIx1, sum_BxHxIx1), None
 
-    tiles = _tiles(bias_HxC, start, q_BxHxIxDh.shape[2], k_MxBxHxJxDh)
+    tiles = distances.tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh)
     zero_BxHxIx1 = jnp.zeros((*q_BxHxIxDh.shape[:-1], 1), jnp.float32)
     empty = (
       jnp.zeros((*q_BxHxIxDh.shape[:-1], width), jnp.float32),
@@ -177,7 +144,7 @@ def _forward(
       max_BxHxIx1 + jnp.log(sum_BxHxIx1),
     )
 
-  blocks = (_starts(q_NxBxHxIxDh), q_NxBxHxIxDh)
+  blocks = (distances.starts(q_NxBxHxIxDh), q_NxBxHxIxDh)
   return jax.lax.scan(one_query_block, None, blocks)[1]
 
 
@@ -222,7 +189,7 @@ def _backward(scale, residuals, g_NxBxHxIxDv):
       )
       return (dq_BxHxIxDh, dk_MxBxHxJxDh, dv_MxBxHxJxDv), dbias_HxIxJ
 
-    tiles = _tiles(bias_HxC, start, q_BxHxIxDh.shape[2], k_MxBxHxJxDh)
+    tiles = distances.tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh)
     (dq_BxHxIxDh, *dkv), dtiles = jax.lax.scan(
       one_key_block,
       (jnp.zeros(q_BxHxIxDh.shape, jnp.float32), *dkv),
@@ -234,7 +201,7 @@ def _backward(scale, residuals, g_NxBxHxIxDv):
         tiles,
       ),
     )
-    sums = (*dkv, _add_tiles(dbias_HxC, start, dtiles))
+    sums = (*dkv, distances.add_tiles(dbias_HxC, start, dtiles))
     return sums, dq_BxHxIxDh.astype(q_BxHxIxDh.dtype)
 
   zeros = (
@@ -242,7 +209,7 @@ def _backward(scale, residuals, g_NxBxHxIxDv):
     jnp.zeros(v_MxBxHxJxDv.shape, jnp.float32),
     None if bias_HxC is None else jnp.zeros_like(bias_HxC),
   )
-  starts = _starts(q_NxBxHxIxDh)
+  starts = distances.starts(q_NxBxHxIxDh)
   (dk_MxBxHxJxDh, dv_MxBxHxJxDv, dbias_HxC), dq_NxBxHxIxDh = jax.lax.scan(
     one_query_block,
     zeros,
