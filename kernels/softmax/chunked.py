@@ -45,7 +45,9 @@ def attend(q, k, v, mask, *, scale, bias=None, block=BLOCK):
   length, keys = q.shape[1], k.shape[1]
   if mask is None:
     mask = jnp.ones(k.shape[:2], bool)
-  rows, cols = block_size(length, block), block_size(keys, block)
+  # A bias is kept for a block of queries and all keys: for half as many then.
+  rows = block_size(length, block if bias is None else -(-block // 2))
+  cols = block_size(keys, block)
   mask_MxBxJ = _blocks(mask, cols)
   q_NxBxHxIxDh = _blocks(q, rows).swapaxes(2, 3)
   k_MxBxHxJxDh = _blocks(k, cols).swapaxes(2, 3)
