@@ -44,63 +44,63 @@ REVIEWED = [
     mini('config.encoder.embedding_std=nan', 'encoder.embedding_std=nan'),
     mini('config.encoder.embedding_std=inf', 'encoder.embedding_std=inf'),
     mini('config.train.checkpoint_minutes=nan',
-          'train.checkpoint_minutes=nan'),
+         'train.checkpoint_minutes=nan'),
     mini('config.train.checkpoint_minutes=inf',
-          'train.checkpoint_minutes=inf'),
+         'train.checkpoint_minutes=inf'),
     mini('config.train.learning_rate=-1|at least 0',
-          'train.learning_rate=-1'),
+         'train.learning_rate=-1'),
     mini('config.train.warmup_steps=-10|at least 0',
-          'train.warmup_steps=-10'),
+         'train.warmup_steps=-10'),
     mini('config.train.b2=2|below 1', 'train.b2=2'),
     mini('config.train.eps=-1|above 0', 'train.eps=-1'),
     mini('config.encoder.embedding_std=-1|at least 0',
-          'encoder.embedding_std=-1'),
+         'encoder.embedding_std=-1'),
     mini('config.train.checkpoint_minutes=-1|at least 0',
-          'train.checkpoint_minutes=-1'),
+         'train.checkpoint_minutes=-1'),
     mini('--config.protocol|after the task', 'protocol=bogus'),
     mini('--config.protocol|after the task', 'protocol='),
     mini('--max_minutes=nan|finite', '--max_minutes=nan'),
     mini('eval_batch_size=1000000000|at most', 'train.eval_batch_size=1'
-          '000000000'),
+         '000000000'),
     mini('--config.train.foo|train.steps', 'train.foo=1'),
     mini("--config.train.steps=many|'many'", 'train.steps=many'),
     command('nowhere.py|No such file', '--config=nowhere.py:listops'),
     own_line('own.py, line 7|RuntimeError: no luck',
-          'raise RuntimeError("no luck")'),
+             'raise RuntimeError("no luck")'),
     own_line('own.py, line 7|SyntaxError', 'config.seed ='),
     own_line('own.py, line 7|ModuleNotFoundError|nothing_like', 'import '
-          'nothing_like_this'),
+             'nothing_like_this'),
     own_line("own.py, line 7|NameError|'unknown'", 'config.seed = unknown'),
     own_line('own.py, line 7: AssertionError.', 'assert False'),
     own_line('own.py|config.train.steps', 'del config.train.steps'),
     own_file('own.py|dict', 'def get_config(arg):\n  return {}\n'),
     own_file('own.py|NoneType', 'def get_config(arg):\n  return None\n'),
     command('README.md, line 3|SyntaxError', '--config=README.md',
-             README_md=b'# A title\n\nNo Python at all.\n'),
+            README_md=b'# A title\n\nNo Python at all.\n'),
     command('text_mini|has no task', '--config=configs/simpletron.py'),
     sweep('s.txt, line 2|No closing quotation',
-           '# first\nconfigs/simpletron.py:listops_mini "x\n'),
+          '# first\nconfigs/simpletron.py:listops_mini "x\n'),
     sweep('s.txt, line 2|utf-8', b'# first\nconfigs/\xff.py\n'),
     sweep('s.txt, line 1|seeds=5-1',
-           'configs/simpletron.py:listops_mini seeds=5-1\n'),
+          'configs/simpletron.py:listops_mini seeds=5-1\n'),
     sweep('s.txt, line 1|seeds=0-99999999999',
-           'configs/simpletron.py:listops_mini seeds=0-99999999999\n'),
+          'configs/simpletron.py:listops_mini seeds=0-99999999999\n'),
     sweep('s.txt, line 2|line 1|remove one', (
         'configs/simpletron.py:listops_mini data_dir=here\n'
         'configs/simpletron.py:listops_mini data_dir=there\n')),
     sweep("s.txt, line 1|Unknown model 'nobody'",
-           'configs/simpletron.py:listops_mini model.name=nobody\n'),
+          'configs/simpletron.py:listops_mini model.name=nobody\n'),
     sweep('s.txt, line 1|config.train.b2=2',
-           'configs/simpletron.py:listops_mini train.b2=2\n'),
+          'configs/simpletron.py:listops_mini train.b2=2\n'),
     aan('a bytes literal that cannot be read',
-         b"1\tQ1\tQ2\tb'a', b'b'\ttext"),
+        b"1\tQ1\tQ2\tb'a', b'b'\ttext"),
     aan('a bytes literal that cannot be read',
-         b"1\tQ1\tQ2\tb'' " + 200_000 * b'-' + b"b''\ttext"),
+        b"1\tQ1\tQ2\tb'' " + 200_000 * b'-' + b"b''\ttext"),
     rfc('documents.jsonl, line 2|not an object with id and text',
-         '{"id": [1], "text": "x"}'),
+        '{"id": [1], "text": "x"}'),
     rfc('documents.jsonl, line 2|not an object with id and text', NESTED),
     archive('train/pos/0_9.txt|2147483648 bytes instead of',
-             tar('aclImdb/train/pos/0_9.txt', 2**31, b'good')),
+            tar('aclImdb/train/pos/0_9.txt', 2**31, b'good')),
 ]
 
 OWN = [
@@ -108,7 +108,7 @@ OWN = [
     mini('config.encoder.width=10000000|at most', 'encoder.width=10000000'),
     mini('GiB|config.encoder.width=1000000', 'encoder.width=1000000'),
     mini('eval_batch_size=1000000|GiB', 'train.eval_batch_size=1000000',
-          'encoder.mlp_width=1000000'),
+         'encoder.mlp_width=1000000'),
     mini('num_layers=1000000000|at most', 'encoder.num_layers=1000000000'),
     mini('seq_len=1000000000|at most', 'seq_len=1000000000'),
     mini('seq_len=33|32 tokens', 'seq_len=33'),
@@ -127,19 +127,19 @@ OWN = [
     mini('model.iterations=0', 'model.iterations=0', model='sinkhorn'),
     mini('model.eps=-1', 'model.eps=-1', model='performer'),
     mini('model.num_features=100000000|at most',
-          'model.num_features=100000000', model='performer'),
+         'model.num_features=100000000', model='performer'),
     mini('model.num_components=0', 'model.num_components=0',
-          model='gmm_prf'),
+         model='gmm_prf'),
     mini('too few for 1000', 'model.num_components=1000', model='gmm_rks'),
     mini('model.num_landmarks=0', 'model.num_landmarks=0',
-          model='linformer'),
+         model='linformer'),
     mini('num_features=3 is too few', 'model.num_features=3',
-          model='fastfood_rks'),
+         model='fastfood_rks'),
     mini("'all'|headwise", 'model.sharing=all', model='linformer'),
     mini('model.block_size=0', 'model.block_size=0', model='local'),
     mini('model.window=-1', 'model.window=-1', model='longformer'),
     mini('window_blocks must be odd', 'model.window_blocks=2',
-          model='bigbird'),
+         model='bigbird'),
     mini('window_blocks=2.5', 'model.window_blocks=2.5', model='bigbird'),
     mini('model.pattern_seed=-1', 'model.pattern_seed=-1', model='bigbird'),
     mini('num_heads must be 2', 'model.num_heads=1', model='sparse_fixed'),
@@ -147,9 +147,9 @@ OWN = [
     mini('model.stride=-1', 'model.stride=-1', model='sparse_strided'),
     mini('model.rank=0', 'model.rank=0', model='synthesizer'),
     mini('attention_dropout=1', 'model.attention_dropout=1',
-          model='transformer'),
+         model='transformer'),
     mini('attention_dropout=0|dense', 'model.attention_dropout=0.1',
-          'model.kernel=chunked', model='transformer'),
+         'model.kernel=chunked', model='transformer'),
     mini("'up'|bidirectional", 'model.direction=up', model='lightning'),
     mini('pooling=cls|lightning', 'encoder.pooling=cls', model='lightning'),
     mini('qkv_width=32|64', 'model.qkv_width=32'),
@@ -174,7 +174,7 @@ OWN = [
     mini('final_fraction=0.5|rsqrt', 'optim.final_fraction=0.5'),
     mini('optim.groups', 'optim.groups=(((('),
     mini('optim.groups|learning_rate', 'optim.groups=((".*",{"learning_rate":'
-          '-1.0}),)'),
+         '-1.0}),)'),
     mini('include_val', 'train.include_val=True'),
     mini('--config.train.steps', '--config.train.steps=' + '9' * 5000),
     # the command line
@@ -185,28 +185,28 @@ OWN = [
     command('--leaderboard|maybe', '--leaderboard=maybe'),
     mini("--config.train.ste", 'train.ste\udcff=3'),
     command("'extra'", '--config=configs/simpletron.py:listops_mini', '--',
-             'extra'),
+            'extra'),
     mini('nonsense', '--nonsense'),
     mini('--max_minutes=-1', '--max_minutes=-1'),
     mini('--max_minutes=soon', '--max_minutes=soon'),
     mini('--status needs --sweep', '--status'),
     command('--config', '--config.train.steps=3',
-             '--config=configs/simpletron.py:listops_mini'),
+            '--config=configs/simpletron.py:listops_mini'),
     command('names no file', '--config='),
     command('configs cannot be read|directory', '--config=configs'),
     command("'listop'|text_mini", '--config=configs/simpletron.py:listop'),
     command('has no task', '--config=configs/simpletron.py:'),
     command('protocol=x|nystrom',
-             '--config=configs/simpletron.py:listops,protocol=x'),
+            '--config=configs/simpletron.py:listops,protocol=x'),
     command("Unknown model ''", '--config=configs/base.py:listops_mini'),
     command('configs/protocols.py has no function get_config',
-             '--config=configs/protocols.py:listops_mini'),
+            '--config=configs/protocols.py:listops_mini'),
     # config files
     own_file('has no function get_config', ''),
     own_file('has no function get_config', 'get_config = 3'),
     own_file('own.py|TypeError', 'def get_config():\n  pass\n'),
     own_file('own.py, line 2|RecursionError',
-          'def get_config(arg):\n  return get_config(arg)\n'),
+         'def get_config(arg):\n  return get_config(arg)\n'),
     own_file('own.py|SyntaxError', b'def get_config(arg):\n  "\xff"\n'),
     own_file('own.py|SyntaxError', b'\0'),
     own_line('own.py, line 7|SystemExit', 'raise SystemExit(0)'),
@@ -217,13 +217,13 @@ OWN = [
     own_line('config.speed is unknown', 'config.speed = object()'),
     own_line('config.train.steps=|at most', 'config.train.steps = 10**5000'),
     own_line('own.py, line 7|OverflowError',
-          'config.train.learning_rate = 10**400'),
+         'config.train.learning_rate = 10**400'),
     own_line('config.protocol=', 'config.protocol = "a/../b"'),
     own_line('config.protocol=', 'config.protocol = ""'),
     own_line('own.py, line 7|ZeroDivisionError',
-          f'{DERIVED}; config.encoder.num_layers = 3'),
+         f'{DERIVED}; config.encoder.num_layers = 3'),
     own_line('config.seed does not follow|ZeroDivisionError', DERIVED,
-          '--config.encoder.num_layers=3'),
+         '--config.encoder.num_layers=3'),
     # sweeps
     command('nothing.txt|No such file', '--sweep=nothing.txt'),
     command('configs/nobody.py|No such file', '--config=nobody:listops'),
@@ -240,26 +240,26 @@ OWN = [
     mini('--coordinator needs --distributed', '--coordinator=here:1'),
     mini('--num_processes needs --coordinator', '--num_processes=2'),
     mini('config.mesh with data=-1, fsdp=3, sequence=1 is not possible on 1 '
-          'device:', '--config.mesh.fsdp=3'),
+         'device:', '--config.mesh.fsdp=3'),
     command('--profile|--sweep', '--sweep=configs/sweeps/mini.txt',
-             '--profile=1:2'),
+            '--profile=1:2'),
     command('configs|directory', '--sweep=configs'),
     sweep('s.txt has no run', '# nothing\n\n'),
     sweep('line 1|all seeds at once',
-           'configs/simpletron.py:listops_mini seed=3\n'),
+          'configs/simpletron.py:listops_mini seed=3\n'),
     sweep('line 1|all seeds at once',
-           'configs/simpletron.py:listops_mini seeds=1 seeds=2\n'),
+          'configs/simpletron.py:listops_mini seeds=1 seeds=2\n'),
     *(sweep(f'line 1|seeds={seeds}',
-             f'configs/simpletron.py:listops_mini seeds={seeds}\n')
+            f'configs/simpletron.py:listops_mini seeds={seeds}\n')
       for seeds in ('', 'x', '-1', '1-', '0,,1', '9999999999', '0-1000')),
     sweep('line 2|line 1', 'configs/simpletron.py:listops_mini seeds=0-2\n'
-           'configs/simpletron.py:listops_mini seeds=2\n'),
+          'configs/simpletron.py:listops_mini seeds=2\n'),
     sweep('line 1|nowhere.py', 'nowhere.py:listops\n'),
     sweep('line 1|has no task', 'configs/simpletron.py\n'),
     sweep('line 1|stepz|train.steps',
-           'configs/simpletron.py:listops_mini train.stepz=3\n'),
+          'configs/simpletron.py:listops_mini train.stepz=3\n'),
     sweep('line 1|--config.train.steps',
-           'configs/simpletron.py:listops_mini train.steps\n'),
+          'configs/simpletron.py:listops_mini train.steps\n'),
     # sources
     aan('4 columns instead of 5', b'1\tQ1\tQ2\ttext'),
     aan("b'2'", b'2\tQ1\tQ2\ta\tb'),
@@ -273,11 +273,11 @@ OWN = [
     source('documents.jsonl does not exist', 'retrieval_rfc', {'x': b''}),
     listops('basic_val.tsv, line 1|header', val=b'7\t7\n'),
     listops('basic_val.tsv, line 2|stray bracket',
-             val=b'Source\tTarget\n]\t7\n'),
+            val=b'Source\tTarget\n]\t7\n'),
     listops("basic_val.tsv, line 2|'[AVG'",
-             val=b'Source\tTarget\n[AVG 1 ]\t1\n'),
+            val=b'Source\tTarget\n[AVG 1 ]\t1\n'),
     listops('basic_val.tsv, line 2|utf-8',
-             val=b'Source\tTarget\n\xff\t7\n'),
+            val=b'Source\tTarget\n\xff\t7\n'),
     listops('basic_val.tsv, line 1|no expressions', val=b''),
     archive('a.tar.gz is damaged', b'no archive'),
     archive('a.tar.gz is damaged', gzip.compress(b'no archive')[:-9]),
@@ -303,15 +303,15 @@ def fork():
 def _files(folder):
   """Path -> content of what is there but for locks; links are not followed."""
   return {p: p.read_bytes() if p.stat().st_size < 1e6 else p.stat()
-          for root, _, names in os.walk(folder)
-          for p in (pathlib.Path(root, name) for name in names)
-          if p.name != '.lock' and p.is_file()}
+         for root, _, names in os.walk(folder)
+         for p in (pathlib.Path(root, name) for name in names)
+         if p.name != '.lock' and p.is_file()}
 
 
 def _assert_one_sentence(done, words):
   assert done.returncode == USER_ERROR, done
   lines = [line for line in done.stderr.splitlines()
-           if line.strip() and not line.startswith(PROGRESS)]
+          if line.strip() and not line.startswith(PROGRESS)]
   assert len(lines) == 1 and lines[0].startswith('error: '), done.stderr
   for word in words:
     assert word in lines[0], f'{word!r} is not in {lines[0]!r}'
@@ -335,7 +335,7 @@ def _run(fork, case, folder):
 
 @pytest.mark.parametrize('case', [
     *REVIEWED, *OWN, *(pytest.param(case, marks=pytest.mark.full)
-                       for case in limits())], ids=str)
+                      for case in limits())], ids=str)
 def test_bad_input_is_one_sentence_and_leaves_nothing(case, fork, tmp_path):
   _run(fork, case, tmp_path)
 
@@ -348,7 +348,7 @@ def test_a_process_of_its_own_says_the_same(case, tmp_path):
         [sys.executable, str(commands.ROOT / 'run_lra.py'), *arguments],
         cwd=cwd, text=True, capture_output=True, check=False,
         env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'HOME': HOME,
-             'PYTHONPATH': str(commands.ROOT)})
+            'PYTHONPATH': str(commands.ROOT)})
     return commands.Done(done.returncode, done.stdout, done.stderr)
 
   _run(run, case, tmp_path)

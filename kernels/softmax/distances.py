@@ -40,8 +40,8 @@ def starts(q_NxBxHxIxDh):
 def tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh):
   """[M, H, I, J] of the block of queries whose bias begins at `start`.
 
-  To be made before a scan over the keys: within it XLA would fuse this with a
-  tile's exponentials, into a loop that a processor does not vectorise.
+  To be made before a scan over the keys: tile by tile within it, attention took
+  half as long again on a processor.
   """
   if bias_HxC is None:
     return None

@@ -199,11 +199,12 @@ def _timed(board, speeds):
   fewer than three: models were timed in one configuration only."""
   if not speeds:
     return []
-  tables = [[row for row in members if row.finished
-             and row.model in speeds.faster
-             and row is board.usual(key.protocol, row.model)]
+  tables = [[board.usual(key.protocol, model)
+             for model in {row.model for row in members} & set(speeds.faster)]
             for key, members in board.tables().items() if not key.changed]
-  rows = max(tables, key=len, default=[])
+  rows = max(([row for row in table if row.finished] for table in tables),
+             key=len, default=[])
+  rows.sort(key=lambda row: (-row.mean, row.model))
   return rows if len(rows) > 2 else []
 
 

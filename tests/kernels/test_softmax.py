@@ -36,7 +36,7 @@ def _mask(keys, *lengths):
   return np.arange(keys) < np.array(lengths)[:, None]
 
 
-def _with_gradients(attend):
+def with_gradients(attend):
   @jax.jit
   def both(do, *args):
     out, pull = jax.vjp(attend, *args)
@@ -48,7 +48,7 @@ def _with_gradients(attend):
 def _check(attend, q, k, v, mask, scale, bound=1e-5):
   rng = np.random.default_rng(1)
   do = rng.normal(size=(*q.shape[:3], v.shape[-1])).astype(v.dtype)
-  got = _with_gradients(attend)(do, q, k, v)
+  got = with_gradients(attend)(do, q, k, v)
   want = reference.attention(q, k, v, mask, do, scale=scale)
   for name, x, y in zip(('out', 'dq', 'dk', 'dv'), got, want, strict=True):
     assert x.dtype == q.dtype
@@ -67,7 +67,7 @@ def test_chunked(length, keys):
 def test_one_key_gives_its_value_and_no_gradient_of_the_weights(kernel):
   q, k, v = _inputs(3, 1)
   attend = functools.partial(kernels.softmax_attention, kernel=kernel)
-  out, dq, dk, dv = _with_gradients(attend)(np.ones_like(q), q, k, v)
+  out, dq, dk, dv = with_gradients(attend)(np.ones_like(q), q, k, v)
   assert relative_rms(out, np.broadcast_to(v, out.shape)) < 1e-6
   assert max(np.abs(dq).max(), np.abs(dk).max()) < 1e-5
   assert relative_rms(dv, np.full(dv.shape, 3)) < 1e-6
@@ -111,7 +111,7 @@ def test_heads_in_a_row_share_a_head_of_keys(kernel, groups):
   attend = functools.partial(
     kernels.softmax_attention, mask=jnp.asarray(mask), kernel=kernel
   )
-  got = _with_gradients(attend)(do, q, k, v)
+  got = with_gradients(attend)(do, q, k, v)
   repeated = (np.repeat(x, 6 // groups, axis=2) for x in (k, v))
   out, dq, *dkv = reference.attention(q, *repeated, mask, do)
   want = [out, dq] + [
@@ -141,7 +141,7 @@ def test_a_sequence_without_keys_gives_exactly_zero(kernel):
   attend = functools.partial(
     kernels.softmax_attention, mask=mask, kernel=kernel
   )
-  for x in _with_gradients(attend)(np.ones_like(q), q, k, v):
+  for x in with_gradients(attend)(np.ones_like(q), q, k, v):
     np.testing.assert_array_equal(x[2], 0)
     assert np.any(x[0])
 
@@ -378,7 +378,7 @@ def test_cudnn_takes_any_mask_and_any_length(twin, kind, length, keys):
 def test_cudnn_under_vmap_and_remat(twin):
   q, k, v = (jnp.stack([x, 2 * x]) for x in _inputs(9, 9))
   mask = np.random.default_rng(6).random((2, 3, 9)) < 0.5
-  attend = _with_gradients(
+  attend = with_gradients(
     lambda q, k, v, mask: jax.checkpoint(kernels.softmax_attention)(
       q, k, v, mask=mask
     )

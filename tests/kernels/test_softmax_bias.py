@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
+from test_softmax import with_gradients
 
 import kernels
 from kernels.softmax import chunked, distances, reference
@@ -29,15 +30,6 @@ def _inputs(length, keys, dtype=np.float32):
   return q, k, v, bias, mask, do
 
 
-def _with_gradients(attend):
-  @jax.jit
-  def both(do, *args):
-    out, pull = jax.vjp(attend, *args)
-    return out, *pull(do)
-
-  return both
-
-
 def _dense(q, k, v, mask, *, scale, bias):
   return kernels.softmax_attention(
     q, k, v, mask=mask, scale=scale, bias=bias, kernel='dense'
@@ -50,7 +42,7 @@ def _dense(q, k, v, mask, *, scale, bias):
 @pytest.mark.parametrize('length, keys', [(1, 9), (17, 40), (65, 33)])
 def test_equals_float64(attend, length, keys):
   q, k, v, bias, mask, do = _inputs(length, keys)
-  got = _with_gradients(
+  got = with_gradients(
     lambda q, k, v, bias: attend(
       q, k, v, jnp.asarray(mask), scale=0.7, bias=bias
     )
@@ -63,13 +55,15 @@ def test_equals_float64(attend, length, keys):
 
 def test_the_bias_of_the_reference_is_of_key_minus_query():
   """Pair by pair, and its gradient by differences."""
-  q, k, v, bias, mask, do = _inputs(4, 3)
+  *arrays, mask, do = _inputs(4, 3)
+  q, k, v, bias = (x.astype(np.float64) for x in arrays)
   out, *_, dbias = reference.attention(q, k, v, mask, do, bias=bias)
-  i, j = 2, 0
-  logits = 8**-0.5 * k[0, :, 1] @ q[0, i, 1] + bias[1, 3 - i : 6 - i]
-  assert logits[j] == 8**-0.5 * k[0, j, 1] @ q[0, i, 1] + bias[1, 3 + j - i]
+  i = 2
+  logits = np.array(
+    [8**-0.5 * k[0, j, 1] @ q[0, i, 1] + bias[1, 3 + j - i] for j in range(3)]
+  )
   weights = np.exp(logits) / np.exp(logits).sum()
-  np.testing.assert_allclose(out[0, i, 1], weights @ v[0, :, 1], rtol=1e-5)
+  np.testing.assert_allclose(out[0, i, 1], weights @ v[0, :, 1], rtol=1e-9)
   for entry in np.ndindex(bias.shape):
     low, high = (
       (reference.attention(q, k, v, mask, do, bias=moved)[0] * do).sum()
@@ -81,7 +75,7 @@ def test_the_bias_of_the_reference_is_of_key_minus_query():
 
 
 def _moved(x, entry, by):
-  x = x.astype(np.float64)
+  x = x.copy()
   x[entry] += by
   return x
 
@@ -99,12 +93,12 @@ def test_rows_are_moved_on_by_one_and_summed_back():
 
 
 def test_gradients_are_summed_in_float32():
-  """Of bfloat16 operands, as exactly over 64 blocks as over one."""
+  """Of bfloat16 operands, as exactly over many blocks as over few."""
   q, k, v, bias, mask, do = _inputs(256, 256, jnp.bfloat16)
   want = reference.attention(q, k, v, mask, do, scale=0.1, bias=bias)
   errors = []
   for block in (256, 4):
-    got = _with_gradients(
+    got = with_gradients(
       lambda q, k, v, bias, block=block: chunked.attend(
         q, k, v, jnp.asarray(mask), scale=0.1, bias=bias, block=block
       )
@@ -120,7 +114,7 @@ def test_sharded_over_the_batch_it_is_whole_on_every_device():
   mesh = jax.make_mesh((3,), ('data',), axis_types=(AxisType.Auto,))
   q, k, v, bias, mask, do = _inputs(20, 24)
   got, want = (
-    _with_gradients(
+    with_gradients(
       lambda q, k, v, bias, f=f: f(q, k, v, mask=jnp.asarray(mask), bias=bias)
     )(do, q, k, v, bias)
     for f in (
