@@ -113,11 +113,13 @@ class Scores:
   Attributes:
     key: what they have in common.
     warning: a floor that no row is above, if there is one.
+    twins: sets of rows whose test scores are equal in every seed.
     table: of the rows.
     compared: beside what was published, None for nothing.
   """
   key: Key
   warning: Floor | None
+  twins: list[list[Row]]
   table: Table
   compared: Table | None
 
@@ -190,7 +192,7 @@ class Content:
       compared = [] if key.changed else published.compare(
           members, self.papers, board.task.name, key.protocol)
       found.append(Scores(
-          key, _floor_above_all(members, board.floors),
+          key, _floor_above_all(members, board.floors), _twins(members),
           _said(columns.SCORES, members),
           _said(columns.COMPARED, compared) if compared else None))
     return found
@@ -256,6 +258,14 @@ def no_row_is_above(floor: Floor) -> str:
           'method without a neural network finds.')
 
 
+def equal_scores(twins: Sequence[Row]) -> str:
+  """What it means that the test scores of rows are equal."""
+  names = ' and '.join(f'{row.model} ({row.variant})' if row.variant
+                       else row.model for row in twins)
+  return (f'{names} have the same loss and the same right answers in every '
+          'seed: with these settings they are one model.')
+
+
 def _said(shown: Iterable[Column], items: Sequence) -> Table:
   """A table without the optional columns that say nothing of any item."""
   return Table([c for c in shown if c.name not in columns.OPTIONAL or any(
@@ -267,3 +277,13 @@ def _floor_above_all(rows, floors):
   best = max((row.mean for row in rows if row.finished), default=None)
   above = [f for f in floors if best is not None and f.accuracy >= best]
   return above[-1] if above else None
+
+
+def _twins(rows):
+  """Sets of two rows or more with equal test scores."""
+  same = {}
+  for row in rows:
+    kept = [(run.seed, run.test.loss, run.test.correct) for run in row.finished]
+    if kept and all(correct for _, _, correct in kept):
+      same.setdefault(tuple(kept), []).append(row)
+  return [twins for twins in same.values() if len(twins) > 1]

@@ -164,7 +164,9 @@ def _task(board, found, url):
     warning = (f' {md.escape(content.no_row_is_above(scores.warning))}'
                if scores.warning else '')
     parts += [f'Protocol {md.code(scores.key.protocol)}{changed}:{warning}\n',
-              _table(scores.table)]
+              _table(scores.table),
+              *(f'{md.escape(content.equal_scores(twins))}\n'
+                for twins in scores.twins)]
     if scores.compared:
       parts += ['Against the published results of this protocol:\n',
                 _table(scores.compared)]

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from lra import bits
 from lra.errors import UserError
 from lra.report import leaderboard, published, rows, speeds
 
@@ -161,6 +162,26 @@ def test_tables_are_those_written_by_hand(tmp_path):
   assert text.index('## Mini tasks') < text.index(SCORES)
   assert SCORES not in text[text.index('## Published'):]
   assert text.endswith('\n') and not text.endswith('\n\n')
+
+
+def test_models_that_give_the_same_answers_are_named_together(tmp_path):
+  def one(model, seed=0, swapped=False, **changed):
+    flags = [True] * 130 + [False] * 70
+    flags = flags[::-1] if swapped else flags
+    return make(model, seed, test=scores(
+        130, 70, correct=bits.pack(flags), **changed))
+
+  def sentence(*runs):
+    where = tmp_path / str(len(list(tmp_path.iterdir())))
+    return re.findall('^(.*) have the same loss and the same right answers',
+                      Place(where, runs).render(), re.MULTILINE)
+
+  assert sentence(one('mqa'), one('gqa')) == ['gqa and mqa']
+  assert not sentence(one('mqa'), one('gqa', swapped=True))
+  assert not sentence(one('mqa'), one('gqa', loss=0.25))
+  assert not sentence(make('mqa'), make('gqa'))  # who says which were right?
+  assert not sentence(one('mqa'), one('gqa'), one('mqa', 1),
+                      one('gqa', 1, swapped=True))
 
 
 def test_overview_has_floors_first_and_the_row_with_most_seeds(tmp_path):
