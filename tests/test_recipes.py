@@ -2,8 +2,10 @@
 
 import configparser
 import importlib
+import os
 import pathlib
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -136,3 +138,24 @@ def test_the_script_is_a_script(name):
   done = subprocess.run(['bash', '-n', str(RECIPES / name)], check=False,
                         capture_output=True, text=True)
   assert done.returncode == 0 and not done.stderr
+
+
+@pytest.mark.parametrize(('code', 'restarts', 'again'), [
+    (75, None, True), (75, 99, True), (75, 100, False), (0, None, False),
+    (2, None, False)])
+def test_what_was_stopped_is_queued_again_but_not_for_ever(
+    tmp_path, code, restarts, again):
+  asked = tmp_path / 'asked'
+  for name, does in (('srun', f'exit {code}'),
+                     ('scontrol', f'echo "$@" > {shlex.quote(str(asked))}')):
+    (tmp_path / name).write_text(f'#!/bin/sh\n{does}\n')
+    (tmp_path / name).chmod(0o755)
+  environment = {'PATH': f'{tmp_path}:{os.environ["PATH"]}',
+                 'SLURM_JOB_ID': '7'}
+  if restarts is not None:
+    environment['SLURM_RESTART_COUNT'] = str(restarts)
+  done = subprocess.run(['bash', str(RECIPES / 'run.sbatch')], check=False,
+                        env=environment)
+  assert done.returncode == code
+  assert (asked.read_text() if asked.exists() else '') == (
+      'requeue 7\n' if again else '')
