@@ -9,7 +9,7 @@ from lra.report import statistics
 from lra.report.formats import percent, points
 from lra.report.result import Result
 from lra.report.row import Row
-from lra.report.rows import shown
+from lra.report.variants import shown
 
 _LINE = 60  # characters of an example that are printed
 

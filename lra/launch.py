@@ -152,7 +152,7 @@ def _result(folder):
 
 def _record(result, changes, recorded):
   """Puts a finished run on the leaderboard, or says how to."""
-  from lra.report import publish, rows
+  from lra.report import publish, variants
   if recorded:
     if result.changes is None:
       result = result.model_copy(update={'changes': changes})
@@ -161,7 +161,7 @@ def _record(result, changes, recorded):
   elif options.RECORD.value is None:
     print(f'Not on the leaderboard, since the settings are not those of the '
           f'protocol {result.protocol} '
-          f'({rows.departures(changes, result.config)}): '
+          f'({variants.departures(changes, result.config)}): '
           '--record adds it, in a table of its own.')
 
 
@@ -186,13 +186,13 @@ def check_finished(folder: pathlib.Path, config: dict,
   Raises:
     UserError: the folder, or the result in it, is of another run.
   """
-  from lra.report import curves, rows
+  from lra.report import curves, variants
   check_config(folder, config)
   differ = identity.differences(config, result.config)
   if differ:
     raise UserError(
         f'{folder / "result.json"} is the result of another run (it differs in '
-        f'{rows.listed(differ)}): delete it, or choose another --workdir.')
+        f'{variants.listed(differ)}): delete it, or choose another --workdir.')
   metrics, drawn = folder / 'metrics.jsonl', folder / 'curves.png'
   if metrics.exists() and not drawn.exists():  # killed in between
     try:

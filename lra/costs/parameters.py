@@ -11,7 +11,8 @@ import pathlib
 from collections.abc import Iterable
 
 from lra import files, place
-from lra.report import catalogue
+from lra.report import budgets, catalogue
+from lra.report.catalogue import REFERENCE
 
 TASKS = ('listops', 'text', 'retrieval')
 NAME = 'parameters.csv'
@@ -19,7 +20,7 @@ COUNTED = pathlib.Path(__file__).resolve().parents[1] / 'results' / NAME
 
 
 def parameters(model: str, task: str) -> int:
-  """Trainable parameters of `configs/<model>.py:<task>`.
+  """Trainable parameters of `configs/<model>.py:<task>[,protocol=...]`.
 
   One block is traced and counted `num_layers` times: all are alike.
   """
@@ -77,15 +78,35 @@ def read(path: pathlib.Path = COUNTED) -> dict[str, dict[str, int]]:
 
 def write(folder: pathlib.Path, names: Iterable[str] | None = None
           ) -> pathlib.Path:
-  """Counts models, by default all, and writes `parameters.csv`; its path."""
+  """Counts models, by default all, and the Transformer of each protocol.
+
+  Returns:
+    The path of `parameters.csv`, beside which `budgets.csv` is written.
+  """
   names = [e.name for e in catalogue.read()] if names is None else names
-  out = io.StringIO()
-  rows = csv.writer(out, lineterminator='\n')
-  rows.writerow(['model', *TASKS])
-  rows.writerows([name, *count(name).values()] for name in names)
-  files.write_all({folder / NAME: out.getvalue().encode()})
+  files.write_all({
+      folder / NAME: _csv(
+          ['model', *TASKS], ([name, *count(name).values()] for name in names)),
+      folder / budgets.NAME: _csv(budgets.COLUMNS, (
+          [*of, number] for of, number in count_budgets().items()))})
   return folder / NAME
 
 
+def count_budgets() -> dict[tuple[str, str], int]:
+  """(protocol, task) -> parameters of its Transformer."""
+  known = importlib.import_module('configs.protocols').PROTOCOLS
+  return {(protocol, task): parameters(
+      REFERENCE, f'{task},protocol={protocol}')
+          for protocol, tasks in known.items() for task in tasks}
+
+
+def _csv(header, rows):
+  out = io.StringIO()
+  writer = csv.writer(out, lineterminator='\n')
+  writer.writerow(header)
+  writer.writerows(rows)
+  return out.getvalue().encode()
+
+
 if __name__ == '__main__':
-  print(write(place.results()))
+  print(f'wrote {write(place.results())} and {budgets.NAME} beside it')

@@ -16,7 +16,7 @@ from lra.report.formats import (
 )
 from lra.report.published import SCORES as SCORE_TITLES
 from lra.report.row import mean
-from lra.report.rows import departures
+from lra.report.variants import departures
 
 
 @dataclasses.dataclass(frozen=True)

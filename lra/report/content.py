@@ -23,8 +23,10 @@ WHAT = (
     'each beside its task\'s highest floor: what a method without a neural '
     'network scores. A mechanism that is not above the floor has not learnt '
     'the task.')
-BEST = ('The best row of each full task and protocol. Scores of different '
-        'protocols are not comparable.')
+BEST = (
+    'The best row of each full task and protocol, of those with at most 110% '
+    'of the Transformer\'s parameters. Scores of different protocols are not '
+    'comparable.')
 OVERVIEW = (
     'Mean test accuracy; of a model run in several configurations, the one '
     'with the most seeds, then the most steps. Only runs with the settings of '
@@ -86,7 +88,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-  """The best row of a task and a protocol; None where no run is finished."""
+  """The best row of a task and a protocol; None where none is finished."""
   board: TaskBoard
   row: Row | None
 
@@ -180,9 +182,10 @@ class Content:
     lines = []
     for board in self.boards:
       if board.task.group == 'full':
-        rows = [members[0] for key, members in board.tables().items()
-                if not key.changed and members[0].finished]
-        lines += [Best(board, row) for row in rows or [None]]
+        found = [rows.best(members) for key, members
+                 in board.tables().items() if not key.changed]
+        lines += [Best(board, row) for row in filter(None, found)] or [
+            Best(board, None)]
     return Table(columns.BEST, lines)
 
   def scores(self, board: TaskBoard) -> list[Scores]:

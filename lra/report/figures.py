@@ -18,7 +18,7 @@ from matplotlib import figure, ticker
 from lra.report import labels
 from lra.report.catalogue import FAMILIES
 from lra.report.formats import plain
-from lra.report.rows import TaskBoard
+from lra.report.rows import TaskBoard, best
 from lra.report.speeds import Speeds
 
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
@@ -104,7 +104,7 @@ def _full(boards):
 def _overview(boards):
   """One line per task and protocol: a mark for each row, a bar for the floor.
 
-  The best row has its name and its interval.
+  The best row within the budget has its name and its interval.
   """
   lines = [(board, *line) for board in _full(boards)
            for line in _comparable(board) or [(board.task.title, [])]]
@@ -119,16 +119,18 @@ def _overview(boards):
       ax.plot(100 * row.mean, y, 'o', markersize=6, alpha=0.7,
               color=colour(row.family), markeredgecolor='white',
               markeredgewidth=0.5)
-    if rows:
-      _bar(ax, rows[0], y)
-      below = board.highest is not None and rows[0].mean < board.highest
-      ax.annotate(_label(rows[0]), (100 * rows[0].mean, y), (0, 6),
+    first = best(rows)
+    if first:
+      _bar(ax, first, y)
+      below = board.highest is not None and first.mean < board.highest
+      ax.annotate(_label(first), (100 * first.mean, y), (0, 6),
                   textcoords='offset points', fontsize=8,
                   ha='right' if below else 'left')  # away from the floor
   ax.set_yticks(range(len(lines)), [plain(name, 60) for _, name, _ in lines])
   ax.set_ylim(len(lines) - 0.4, -0.7)
   ax.set_xlim(0, 100)
-  ax.set_xlabel('test accuracy, %; the best row of each line is named')
+  ax.set_xlabel('test accuracy, %; the best row of each line within the budget '
+                'of parameters is named')
   ax.plot([], [], color=FLOOR, linewidth=3, label='highest floor')
   _name_families(ax, [row for _, _, rows in lines for row in rows])
   fig.legend(loc='outside lower center', ncols=7)

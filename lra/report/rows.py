@@ -7,21 +7,15 @@ differ. Only the runs of classifiers are shown: the others have no accuracy.
 
 import collections
 import dataclasses
-import json
 import pathlib
+from collections.abc import Iterable
 
-from lra import fields, identity, tasks
-from lra.report import catalogue, records, statistics
-from lra.report.catalogue import REFERENCE
-from lra.report.formats import plain
+from lra import tasks
+from lra.report import budgets, catalogue, records, statistics, variants
 from lra.report.row import Row, Table
 
-_SIZES = ('num_layers', 'width', 'mlp_width')
 # The family of a model that has no file here.
 OTHER = 'other'
-# A row names no more fields than these, each with a value no longer.
-_NAMED = 12
-_LETTERS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +57,11 @@ class TaskBoard:
         not r.foreign, len(r.finished), r.largest('steps'), r.variant))
 
 
+def best(members: Iterable[Row]) -> Row | None:
+  """The first finished row, best first, with parameters within the budget."""
+  return next((r for r in members if r.finished and not r.heavy), None)
+
+
 def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path
          ) -> tuple[list[TaskBoard], list[records.LeftOut]]:
   """Makes a TaskBoard for each task with records, in the order of TASKS.
@@ -77,11 +76,13 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path
   measured, unsound = records.of_floors(floors_dir)
   floors = {record.task: record for record in measured}
   groups = _group(runs)
+  counted = budgets.read()
   boards = []
   for task in tasks.TASKS.values():
     mine = [row for row in groups if row.task == task.name]
     if mine or task.name in floors:
-      boards.append(_board(task, mine, floors.get(task.name)))
+      boards.append(
+          _board(task, mine, floors.get(task.name), counted))
   return boards, left_out + unsound
 
 
@@ -95,67 +96,15 @@ def _group(runs):
     found, names = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)
     rows.append(Row(list(found), list(names),
                     families.get(found[0].model, OTHER)))
-  _name_variants(rows)
+  variants.name(rows)
   return rows
 
 
-def _name_variants(rows):
-  families = collections.defaultdict(list)
-  for row in rows:
-    families[row.task, row.model, row.table].append(row)
-  for family in families.values():
-    settings = [_described(row) for row in family]
-    differing = sorted(name for name in set().union(*settings)
-                       if len({s.get(name, 'unset') for s in settings}) > 1)
-    # What is changed from the protocol has a column of its own.
-    changed = set().union(*(row.changes for row in family))
-    for row, mine in zip(family, settings, strict=True):
-      row.variant = listed(
-          f'{plain(name, _LETTERS)}={plain(mine.get(name, "unset"), _LETTERS)}'
-          for name in differing if name not in changed)
-
-
-def _described(row):
-  """{field: its value as text}, of every field that can tell rows apart."""
-  values = fields.added(row.model) | records.settings(row.runs[0])
-  return {**{name: shown(value) for name, value in values.items()},
-          'data': row.data[:8]}
-
-
-def shown(value) -> str:
-  """A value of a config as text."""
-  return value if isinstance(value, str) else json.dumps(value)
-
-
-def listed(texts) -> str:
-  """Some texts as one, which says how many of them it leaves out."""
-  texts = list(texts)
-  more = [f'{len(texts) - _NAMED} more'] if len(texts) > _NAMED else []
-  return ', '.join(texts[:_NAMED] + more)
-
-
-def departures(changes: dict, config: dict) -> str:
-  """Which settings are not the protocol's, by field.
-
-  Args:
-    changes: {field: the protocol's value}.
-    config: the config that has other values.
-  """
-  ours = identity.flatten(config)
-  return listed(
-      f'{plain(name, _LETTERS)} {_short_value(ours.get(name, "unset"))} '
-      f'instead of {_short_value(value)}'
-      for name, value in sorted(changes.items()))
-
-
-def _short_value(value):
-  return plain(shown(value), _LETTERS)
-
-
-def _board(task, rows, measured):
+def _board(task, rows, measured, counted):
   _compare_with_floors(rows, measured)
   for protocol in {row.protocol for row in rows}:
-    _compare_with_transformer([r for r in rows if r.protocol == protocol])
+    budgets.compare([r for r in rows if r.protocol == protocol],
+                    counted.get((protocol, task.name)))
   rows.sort(key=lambda r: (r.mean is None, -(r.mean or 0), r.model, r.variant,
                            r.protocol))
   board = TaskBoard(task, _floors(rows, measured), rows)
@@ -206,27 +155,3 @@ def _floors(rows, measured):
           floors.append(Floor(
               name, accuracy, f'computed by the runs on data {row.data[:8]}'))
   return sorted(floors, key=lambda f: (f.accuracy, f.name, f.how))
-
-
-def _compare_with_transformer(rows):
-  reference = _reference([r for r in rows if not r.changes] or rows)
-  for row in rows:
-    if reference and row.params:
-      row.ratio = row.params / reference
-      row.heavy = 10 * row.params > 11 * reference
-
-
-def _reference(rows):
-  """Parameters of the Transformer whose encoder most of the rows share.
-
-  A protocol may have been tried with several encoder sizes; the usual one
-  sets the budget. Ties: more finished seeds, then fewer parameters.
-  """
-  def sizes(row):
-    return [row.setting('encoder', name) for name in _SIZES]
-  candidates = [r for r in rows if r.model == REFERENCE and r.params]
-  if not candidates:
-    return None
-  usual = max(candidates, key=lambda c: (
-      sum(sizes(r) == sizes(c) for r in rows), len(c.finished), -c.params))
-  return usual.params

@@ -7,8 +7,11 @@ import sys
 import pytest
 
 import small
+from configs import transformer
+from configs.protocols import PROTOCOLS
 from lra import models
 from lra.costs import parameters
+from lra.report import budgets
 from lra.training import program
 
 
@@ -44,6 +47,20 @@ def test_the_committed_counts_are_true(model):
   assert committed[model] == parameters.count(model), f'run `{_RUN}`'
 
 
+def test_every_protocol_has_a_counted_transformer():
+  known = budgets.read()
+  assert set(known) == {(protocol, task) for protocol, of in PROTOCOLS.items()
+                        for task in of}
+  whole = program.count_parameters(small.make(
+      transformer.get_config('pathfinder,protocol=nystrom')).state_shape)
+  assert known['nystrom', 'pathfinder'] == whole['num_params']
+
+
+@pytest.mark.full
+def test_the_committed_budgets_are_true():
+  assert budgets.read() == parameters.count_budgets(), f'run `{_RUN}`'
+
+
 def test_a_model_that_was_not_counted_is(tmp_path, monkeypatch):
   path = parameters.write(tmp_path, ['local'])
   assert path.read_text().startswith('model,listops,text,retrieval\nlocal,')
@@ -67,6 +84,8 @@ def test_a_damaged_table_is_counted_again(tmp_path, text):
   (tmp_path / 'parameters.csv').write_text(text)
   assert parameters.read(tmp_path / 'parameters.csv') == {}
   assert parameters.read(tmp_path / 'none.csv') == {}
+  assert budgets.read(tmp_path / 'parameters.csv') == {}
+  assert budgets.read(tmp_path / 'none.csv') == {}
 
 
 def test_listing_needs_no_jax():

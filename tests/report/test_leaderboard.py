@@ -226,6 +226,25 @@ def test_best_rows_of_full_tasks_come_first(tmp_path):
   assert text.index('## Full') < text.index('## Reading the tables')
 
 
+def test_what_is_too_large_is_not_the_best_row(tmp_path):
+  # 157,634 parameters has the nystrom protocol's Transformer on pathfinder.
+  def row(model, right, params):
+    run = make(model, task='pathfinder', right=right, params=params,
+               protocol='nystrom')
+    run['config']['protocol'] = 'nystrom'
+    return run
+
+  def best(*runs):
+    page = Place(tmp_path / str(len(list(tmp_path.iterdir()))), runs).render()
+    return re.findall(r'^\| Pathfinder \| (\S+) \|', page, re.MULTILINE)
+
+  large, small = row('super', 150, 173_398), row('local', 120, 173_397)
+  assert best(small) == best(large, small) == ['local']
+  assert best(large) == ['–']
+  # A row of the Transformer counts more than what was counted.
+  assert best(large, small, row('transformer', 110, 170_000)) == ['super']
+
+
 def test_speed_is_in_no_table(tmp_path):
   for line in Place(tmp_path, RUNS).render().splitlines():
     assert not (line.startswith('|') and 'steps/s' in line)

@@ -1,0 +1,68 @@
+"""Which settings tell rows apart, in words."""
+
+import collections
+import json
+from collections.abc import Iterable
+
+from lra import fields, identity
+from lra.report import records
+from lra.report.formats import plain
+from lra.report.row import Row
+
+# A row names no more fields than these, each with a value no longer.
+_NAMED = 12
+_LETTERS = 60
+
+
+def name(rows: Iterable[Row]) -> None:
+  """Gives each row the settings that tell it from its model's other rows."""
+  families = collections.defaultdict(list)
+  for row in rows:
+    families[row.task, row.model, row.table].append(row)
+  for family in families.values():
+    settings = [_described(row) for row in family]
+    differing = sorted(name for name in set().union(*settings)
+                       if len({s.get(name, 'unset') for s in settings}) > 1)
+    # What is changed from the protocol has a column of its own.
+    changed = set().union(*(row.changes for row in family))
+    for row, mine in zip(family, settings, strict=True):
+      row.variant = listed(
+          f'{plain(name, _LETTERS)}={plain(mine.get(name, "unset"), _LETTERS)}'
+          for name in differing if name not in changed)
+
+
+def _described(row):
+  """{field: its value as text}, of every field that can tell rows apart."""
+  values = fields.added(row.model) | records.settings(row.runs[0])
+  return {**{name: shown(value) for name, value in values.items()},
+          'data': row.data[:8]}
+
+
+def shown(value) -> str:
+  """A value of a config as text."""
+  return value if isinstance(value, str) else json.dumps(value)
+
+
+def listed(texts) -> str:
+  """Some texts as one, which says how many of them it leaves out."""
+  texts = list(texts)
+  more = [f'{len(texts) - _NAMED} more'] if len(texts) > _NAMED else []
+  return ', '.join(texts[:_NAMED] + more)
+
+
+def departures(changes: dict, config: dict) -> str:
+  """Which settings are not the protocol's, by field.
+
+  Args:
+    changes: {field: the protocol's value}.
+    config: the config that has other values.
+  """
+  ours = identity.flatten(config)
+  return listed(
+      f'{plain(name, _LETTERS)} {_short_value(ours.get(name, "unset"))} '
+      f'instead of {_short_value(value)}'
+      for name, value in sorted(changes.items()))
+
+
+def _short_value(value):
+  return plain(shown(value), _LETTERS)
