@@ -2,6 +2,7 @@
 
 import functools
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,6 +51,37 @@ def test_equals_float64(attend, length, keys):
   want = reference.attention(q, k, v, mask, do, scale=0.7, bias=bias)
   for name, x, y in zip(NAMES, got, want, strict=True):
     assert x.shape == y.shape and x.dtype == np.float32
+    assert relative_rms(x, y) < 1e-5, name
+
+
+def test_dropout_is_that_of_flax():
+  """Of weights whose biases are written pair by pair."""
+  q, k, v, bias, mask, do = _inputs(12, 16)
+  mask[-1, 0] = True
+  key = jax.random.key(3)
+
+  def flax(q, k, v, bias):
+    i, j = np.indices((12, 16))
+    logits = 8**-0.5 * jnp.einsum('blhd,bshd->bhls', q, k)
+    weights = jax.nn.softmax(
+      logits + bias[:, 11 + j - i], where=mask[:, None, None]
+    )
+    drop = nn.Dropout(0.3, deterministic=False)
+    weights = jax.vmap(lambda w, key: drop.apply({}, w, rng=key))(
+      weights, kernels.row_keys(key, len(weights))
+    )
+    return jnp.einsum('bhls,bshd->blhd', weights, v)
+
+  ours = functools.partial(
+    kernels.softmax_attention, mask=mask, dropout_rate=0.3, dropout_key=key
+  )
+  got, want = (
+    with_gradients(lambda q, k, v, bias, f=f: f(q, k, v, bias=bias))(
+      do, q, k, v, bias
+    )
+    for f in (ours, flax)
+  )
+  for name, x, y in zip(NAMES, got, want, strict=True):
     assert relative_rms(x, y) < 1e-5, name
 
 
