@@ -74,6 +74,15 @@ def pytest_terminal_summary(terminalreporter):
                     for name, (n, m) in sorted(counts.items())) + ')')
 
 
+@pytest.fixture(scope='module')
+def compile_once(tmp_path_factory):
+  """What a file's tests compile twice is compiled once."""
+  from lra import command
+  command.use_compile_cache(tmp_path_factory.mktemp('xla'))
+  yield
+  jax.config.update('jax_compilation_cache_dir', None)
+
+
 @pytest.fixture(scope='session')
 def mini_data(tmp_path_factory) -> pathlib.Path:
   """A data directory with `listops_mini` prepared."""

@@ -2,23 +2,17 @@
 
 import json
 
-import jax
 import numpy as np
 import pytest
 
 import data_prep
 import small
-from lra import command, files
+from lra import files
 from lra.data import prepared
 from lra.training import evaluate, train
 from lra.training.checkpoint import Checkpoints
 
-
-@pytest.fixture(scope='module', autouse=True)
-def _compile_once(tmp_path_factory):
-  command.use_compile_cache(tmp_path_factory.mktemp('xla'))
-  yield
-  jax.config.update('jax_compilation_cache_dir', None)
+pytestmark = pytest.mark.usefixtures('compile_once')
 
 
 def _logged(folder, split):

@@ -17,12 +17,13 @@ import pytest
 import tiny
 
 import small
-from lra import command, files, launch
+from lra import files, launch
 from lra.errors import UserError
 from lra.report import curves
 from lra.training import build, run, train
 from lra.training.checkpoint import Checkpoints
 
+pytestmark = pytest.mark.usefixtures('compile_once')
 ROOT = pathlib.Path(__file__).parents[2]
 _CLOCK = ('seconds', 'examples_per_s')
 
@@ -76,13 +77,6 @@ def _stop_at(monkeypatch, step):
 
   monkeypatch.setattr(train, 'StopRequest', StopAt)
   monkeypatch.setattr(train, 'Trainer', Trainer)
-
-
-@pytest.fixture(scope='module', autouse=True)
-def _compile_once(tmp_path_factory):
-  command.use_compile_cache(tmp_path_factory.mktemp('xla'))
-  yield
-  jax.config.update('jax_compilation_cache_dir', None)
 
 
 @pytest.fixture(scope='module')
