@@ -1,0 +1,97 @@
+"""Which rows the page names: overviews, the best, twins, the budget."""
+
+import re
+
+from test_leaderboard import FLOORS, RUNS, Place, make, scores
+
+from lra import bits
+
+
+def test_models_that_give_the_same_answers_are_named_together(tmp_path):
+  def one(model, seed=0, swapped=False, **changed):
+    flags = [True] * 130 + [False] * 70
+    flags = flags[::-1] if swapped else flags
+    return make(model, seed, test=scores(
+        130, 70, correct=bits.pack(flags), **changed))
+
+  def sentence(*runs):
+    where = tmp_path / str(len(list(tmp_path.iterdir())))
+    return re.findall('^(.*) have the same loss and the same right answers',
+                      Place(where, runs).render(), re.MULTILINE)
+
+  assert sentence(one('mqa'), one('gqa')) == ['gqa and mqa']
+  assert not sentence(one('mqa'), one('gqa', swapped=True))
+  assert not sentence(one('mqa'), one('gqa', loss=0.25))
+  assert not sentence(make('mqa'), make('gqa'))  # who says which were right?
+  assert not sentence(one('mqa'), one('gqa'), one('mqa', 1),
+                      one('gqa', 1, swapped=True))
+
+
+def test_overview_has_floors_first_and_the_row_with_most_seeds(tmp_path):
+  runs = [*RUNS, make(task='retrieval_rfc_mini', right=102)]
+  assert """\
+| model | protocol | Text mini | RFC citations mini |
+| :-- | :-- | --: | --: |
+| **highest floor** | – | **68.00** | **50.00** |
+| linear_transformer | simpletron | – | – |
+| simpletron | simpletron | 70.0 | – |
+| transformer | simpletron | 65.3 | 51.0 |
+""" in Place(tmp_path, runs).render()
+
+
+def test_overview_does_not_choose_by_accuracy(tmp_path):
+  lucky = make(right=190, steps=9000)
+  text = Place(tmp_path, [make(seed=0, right=110), make(seed=1, right=112),
+                          lucky]).render()
+  assert '| transformer | simpletron | 55.5 |' in text
+
+
+def test_best_rows_of_full_tasks_come_first(tmp_path):
+  other = make('performer', task='retrieval', right=150, protocol='lra')
+  other['config']['protocol'] = 'lra'
+  changed = make('local', task='retrieval', right=190,
+                 changes={'train.steps': 5000})
+  floors = {**FLOORS, 'task': 'text'}
+  text = Place(tmp_path, [
+      *RUNS, make('longformer', task='retrieval', right=140),
+      make('reformer', task='retrieval', right=120), other, changed,
+  ], (FLOORS, floors)).render()
+  best = """\
+| task | best model | accuracy % | highest floor % | above floor \
+| 95% interval | seeds | protocol |
+| :-- | :-- | --: | --: | --: | --: | --: | :-- |
+| Text | – | – | 68.00 | – | – | – | – |
+| Retrieval | performer | 75.0 | 50.00 | +25.0 | 68.6 to 80.5 \\* | 1 | lra |
+| Retrieval | longformer | 70.0 | 50.00 | +20.0 | 63.3 to 75.9 \\* | 1 \
+| simpletron |
+"""
+  assert text.index(best) < text.index('full_tasks.svg') < text.index('## Full')
+  assert text.index('## Full') < text.index('## Reading the tables')
+
+
+def test_what_is_too_large_is_not_the_best_row(tmp_path):
+  # 157,634 parameters has the nystrom protocol's Transformer on pathfinder.
+  def row(model, right, params):
+    run = make(model, task='pathfinder', right=right, params=params,
+               protocol='nystrom')
+    run['config']['protocol'] = 'nystrom'
+    return run
+
+  def best(*runs):
+    page = Place(tmp_path / str(len(list(tmp_path.iterdir()))), runs).render()
+    return re.findall(r'^\| Pathfinder \| (\S+) \|', page, re.MULTILINE)
+
+  large, small = row('super', 150, 173_398), row('local', 120, 173_397)
+  assert best(small) == best(large, small) == ['local']
+  assert best(large) == ['–']
+  # A row of the Transformer counts more than what was counted.
+  assert best(large, small, row('transformer', 110, 170_000)) == ['super']
+
+
+def test_a_wide_transformer_does_not_become_the_budget(tmp_path):
+  wide = make(params=9000)
+  wide['config']['encoder']['width'] = 640
+  text = Place(tmp_path, [*RUNS, wide]).render()
+  assert '; +10.1% parameters** |' in text
+  assert '| **9,000** |' in text and '| 9.00 |' in text
+  assert '**+800.0% parameters**' in text
