@@ -50,7 +50,7 @@ def test_the_committed_counts_are_true(model):
 def test_every_protocol_has_a_counted_transformer():
   known = budgets.read()
   assert set(known) == {(protocol, task) for protocol, of in PROTOCOLS.items()
-                        for task in of}
+                        for task in of}, f'run `{_RUN}`'
   whole = program.count_parameters(small.make(
       transformer.get_config('pathfinder,protocol=nystrom')).state_shape)
   assert known['nystrom', 'pathfinder'] == whole['num_params']
