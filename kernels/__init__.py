@@ -8,6 +8,7 @@ from kernels.lightning.api import (
 from kernels.linear.api import linear_attention, linear_attention_packed
 from kernels.meshes import over_tokens, sharded
 from kernels.norm_project.api import norm_project
+from kernels.random_bits import draw as draw_words
 from kernels.rows import keys as row_keys
 from kernels.simpletron.api import (
   simpletron_attention,
@@ -17,6 +18,7 @@ from kernels.softmax.api import softmax_attention
 
 __all__ = [
   'OPS',
+  'draw_words',
   'explain',
   'lightning_attention',
   'lightning_attention_packed',

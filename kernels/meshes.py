@@ -52,8 +52,8 @@ def sharded(function, mesh=None):
   """
   if mesh is None:
     mesh = jax.sharding.get_abstract_mesh()
-  free = _free(mesh)
-  if not free:
+  axes = free(mesh)
+  if not axes:
     return function
 
   @functools.wraps(function)
@@ -65,7 +65,7 @@ def sharded(function, mesh=None):
       over, count = (), 1
     tokens = (
       SEQUENCE_AXIS
-      if SEQUENCE_AXIS in free
+      if SEQUENCE_AXIS in axes
       and (function in _OVER_TOKENS or function is norm_project)
       else None
     )
@@ -119,8 +119,8 @@ def over_tokens(function):
     B and L divide by the axes of the mesh.
   """
   mesh = jax.sharding.get_abstract_mesh()
-  free = _free(mesh)
-  if SEQUENCE_AXIS not in free:
+  axes = free(mesh)
+  if SEQUENCE_AXIS not in axes:
     return function
   split = PartitionSpec(_over_batch(mesh) or None, SEQUENCE_AXIS)
 
@@ -137,7 +137,7 @@ def over_tokens(function):
   return call
 
 
-def _free(mesh):
+def free(mesh):
   """Axes of several devices that no shard_map has split yet."""
   return (
     []

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from kernels import rows
+from kernels import random_bits
 from kernels.softmax import distances
 
 
@@ -48,10 +48,10 @@ def masked_softmax(logits_BxHxLxS, mask_BxS):
 def drop(weights_BxHxLxS, rate, key):
   """Zeros at `rate`, the rest divided by 1 - rate: `flax.linen.Dropout`."""
   keep = 1.0 - rate
-  keys_B = rows.keys(key, weights_BxHxLxS.shape[0])
-  kept_BxHxLxS = jax.vmap(
-    lambda key: jax.random.bernoulli(key, keep, weights_BxHxLxS.shape[1:])
-  )(keys_B)
+  B, *shape = weights_BxHxLxS.shape
+  kept_BxHxLxS = random_bits.draw(
+    key, B, shape, lambda words: random_bits.uniform(words) < keep
+  )
   return jnp.where(kept_BxHxLxS, weights_BxHxLxS / keep, 0)
 
 

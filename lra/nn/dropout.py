@@ -37,19 +37,17 @@ class Dropout(nn.Module):
 def drop(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
   """x [B, ...] with zeros at `rate`, the rest divided by the share kept."""
   threshold = min(round(rate * LEVELS), LEVELS - 1)
-  keys_B = kernels.row_keys(key, x.shape[0])
-  kept = jax.vmap(lambda key: random_levels(key, x.shape[1:]))(
-      keys_B) >= jnp.uint16(threshold)
+  *lead, width = x.shape[1:]
+  words = kernels.draw_words(key, len(x), (*lead, -(-width // 2)))
+  kept = _halves(words)[..., :width] >= jnp.uint16(threshold)
   return jnp.where(kept, x / (1 - threshold / LEVELS), 0).astype(x.dtype)
 
 
-def random_levels(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-  """Independent uniform integers, uint16, two from each word of the key.
+def _halves(words):
+  """Both halves of each word, [..., N] uint32 -> [..., 2 N] uint16.
 
-  The two are neighbours along the last axis, so that tokens over several
-  devices stay where they are.
+  Neighbours along the last axis, so that tokens over several devices stay
+  where they are.
   """
-  *lead, width = shape
-  words = jax.random.bits(key, (*lead, -(-width // 2)), jnp.uint32)
-  levels = jax.lax.bitcast_convert_type(words, jnp.uint16)
-  return levels.reshape(*lead, -1)[..., :width]
+  halves = jax.lax.bitcast_convert_type(words, jnp.uint16)
+  return halves.reshape(*words.shape[:-1], -1)

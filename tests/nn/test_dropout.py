@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import kernels
 from lra.nn import dropout
 
 SHAPE = (64, 128, 63)  # an odd width: half a word is left over
@@ -36,16 +37,15 @@ def test_elements_are_uncorrelated(axis, lag, seed):
   assert abs(products.mean()) < 5 / products.size**0.5
 
 
-def test_levels_are_uniform_and_pairs_of_them_too():
-  """Chi-square of 64 classes, and of 32 x 32 for the halves of a word."""
-  levels = np.asarray(dropout.random_levels(jax.random.key(5), (2**19,)))
-  assert levels.dtype == np.uint16
-  high, low = levels[::2] >> 11, levels[1::2] >> 11
-  for classes, count in ((levels >> 10, 64), (high * 32 + low, 1024)):
-    found = np.bincount(classes, minlength=count)
-    expected = classes.size / count
-    chi = ((found - expected) ** 2 / expected).sum()
-    assert abs(chi - (count - 1)) < 5 * (2 * (count - 1)) ** 0.5
+@pytest.mark.parametrize('width', (8, 63))
+def test_an_element_is_decided_by_its_half_of_a_word(width):
+  """Against numpy's view of the words of `jax.random`, row by row."""
+  key, rate = jax.random.key(5), 0.3
+  kept = np.asarray(dropout.drop(key, jnp.ones((3, 17, width)), rate)) != 0
+  for row, row_key in zip(kept, kernels.row_keys(key, 3), strict=True):
+    words = jax.random.bits(row_key, (17, -(-width // 2)), jnp.uint32)
+    levels = np.asarray(words).astype('<u4').view('<u2')[:, :width]
+    np.testing.assert_array_equal(row, levels >= round(rate * 65536))
 
 
 def test_keys_draw_masks_of_their_own():

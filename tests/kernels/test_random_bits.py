@@ -1,0 +1,91 @@
+"""Words of each row: those of `jax.random`, whoever draws them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+from kernels import dispatch, random_bits, rows
+
+SHAPES = ((7,), (1001,), (3, 5), (2, 4, 9), (0, 3))
+
+
+def _jax_draws(key, count, shape):
+  return np.stack(
+    [jax.random.bits(row, shape, jnp.uint32) for row in rows.keys(key, count)]
+  )
+
+
+def _is_loop(draw, *args):
+  """Whether a loop over rows draws, not JAX's generator."""
+  text = str(jax.make_jaxpr(draw)(*args))
+  assert ('scan[' in text) != ('random_bits[' in text)
+  return 'scan[' in text
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+@pytest.mark.parametrize('seed, count', [(0, 3), (2**31 + 5, 1)])
+def test_words_are_those_of_jax(shape, seed, count):
+  key = jax.random.key(seed)
+  draw = jax.jit(lambda key: random_bits.draw(key, count, shape))
+  assert _is_loop(draw, key)
+  np.testing.assert_array_equal(draw(key), _jax_draws(key, count, shape))
+
+
+@pytest.mark.parametrize('rate', (0.0, 0.1, 0.5, 0.9, 1.0))
+def test_a_comparison_of_uniform_words_is_bernoulli(rate):
+  key, shape = jax.random.key(3), (2, 50, 31)
+  found = random_bits.draw(
+    key, 2, shape, lambda words: random_bits.uniform(words) < rate
+  )
+  want = [jax.random.bernoulli(row, rate, shape) for row in rows.keys(key, 2)]
+  np.testing.assert_array_equal(found, np.stack(want))
+
+
+def test_uniform_words_are_those_of_jax():
+  key = jax.random.key(8)
+  np.testing.assert_array_equal(
+    random_bits.uniform(jax.random.bits(key, (4099,), jnp.uint32)),
+    jax.random.uniform(key, (4099,)),
+  )
+
+
+def test_an_accelerator_draws_by_jax():
+  key = jax.random.key(0)
+  for platform in ('gpu', 'tpu', 'cpu'):
+    with dispatch.target(platform):
+      draw = lambda key: random_bits.draw(key, 3, (4, 5))  # noqa: E731
+      assert _is_loop(draw, key) == (platform == 'cpu')
+
+
+def test_other_generators_and_raw_keys_draw_by_jax():
+  with jax.threefry_partitionable(False):
+    key = jax.random.key(1)
+    np.testing.assert_array_equal(
+      random_bits.draw(key, 2, (5, 3)), _jax_draws(key, 2, (5, 3))
+    )
+  for key in (jax.random.key(1, impl='rbg'), jax.random.PRNGKey(1)):
+    np.testing.assert_array_equal(
+      random_bits.draw(key, 2, (5, 3)).shape, (2, 5, 3)
+    )
+    assert not _is_loop(lambda key: random_bits.draw(key, 2, (5, 3)), key)
+
+
+@pytest.mark.parametrize('axis', ('data', 'sequence'))
+def test_devices_that_split_a_batch_draw_what_one_draws(axis):
+  key = jax.random.key(6)
+  mesh = jax.make_mesh((2,), (axis,), axis_types=(AxisType.Auto,))
+  draw = lambda key: random_bits.draw(key, 4, (6, 8))  # noqa: E731
+  with jax.set_mesh(mesh):
+    assert not _is_loop(draw, key)
+    words = jax.jit(draw)(key)
+  np.testing.assert_array_equal(words, draw(key))
+
+
+@pytest.mark.parametrize('seed', (0, 1))
+def test_neighbouring_keys_and_rows_are_independent(seed):
+  """Bits agree half of the time, to five standard errors."""
+  words = np.asarray(random_bits.draw(jax.random.key(seed), 4, (4096,)))
+  differ = np.unpackbits((words[1:] ^ words[:-1]).view(np.uint8))
+  assert abs(differ.mean() - 0.5) < 5 * 0.5 / differ.size**0.5
