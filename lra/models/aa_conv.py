@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import kernels
 from lra import fields
 from lra.nn import layers
+from lra.nn.contraction import Dense
 from lra.nn.mixer import resolve_kernel
 
 FAMILY = 'dense'
@@ -92,4 +93,4 @@ class Mixer(nn.Module):
         x_BxLxD, ((0, 0), (before, self.conv_width - 1 - before), (0, 0)))
     near_BxLxE = jnp.concatenate(
         [padded[:, i:i + length] for i in range(self.conv_width)], -1)
-    return nn.Dense(channels, dtype=self.dtype, name='conv')(near_BxLxE)
+    return Dense(channels, dtype=self.dtype, name='conv')(near_BxLxE)

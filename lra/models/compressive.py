@@ -29,6 +29,7 @@ from lra import fields
 from lra.errors import UserError
 from lra.nn import layers, partials
 from lra.nn.block_sparse import neighbours
+from lra.nn.contraction import Dense
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'sparse'
@@ -105,7 +106,7 @@ class Mixer(HeadMixer):
     there_BxN = mask_BxNxC.any(-1)
     if self.compression == 'convolution':
       x_BxNxE = x_BxNxCxD.reshape(batch, -1, self.rate * width)
-      return (nn.Dense(width, dtype=self.dtype, name='compress')(x_BxNxE),
+      return (Dense(width, dtype=self.dtype, name='compress')(x_BxNxE),
               there_BxN)
     if self.compression == 'mean':
       count_BxNx1 = jnp.maximum(mask_BxNxC.sum(-1, keepdims=True), 1)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import kernels
 from lra import fields
 from lra.nn import convolution
+from lra.nn.contraction import Dense
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'dense'
@@ -77,7 +78,7 @@ class Convolution(nn.Module):
   def __call__(self, x_BxLxD, mask_BxL):
     y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_in')(x_BxLxD)
     value_BxLxC, gate_BxLxC = (
-        nn.Dense(self.channels, dtype=self.dtype, name=name)(y_BxLxD)
+        Dense(self.channels, dtype=self.dtype, name=name)(y_BxLxD)
         for name in ('value', 'gate'))
     y_BxLxC = jnp.where(
         mask_BxL[..., None], value_BxLxC * nn.sigmoid(gate_BxLxC), 0)
@@ -90,4 +91,4 @@ class Convolution(nn.Module):
         self.dtype)
     y_BxLxC = nn.swish(
         nn.LayerNorm(dtype=self.dtype, name='norm')(y_BxLxC))
-    return nn.Dense(x_BxLxD.shape[-1], dtype=self.dtype, name='out')(y_BxLxC)
+    return Dense(x_BxLxD.shape[-1], dtype=self.dtype, name='out')(y_BxLxC)

@@ -23,6 +23,7 @@ import kernels
 from lra import fields
 from lra.errors import UserError
 from lra.nn import layers, rotary
+from lra.nn.contraction import Dense
 from lra.nn.mixer import resolve_kernel
 
 FAMILY = 'dense'
@@ -93,7 +94,7 @@ class Mixer(nn.Module):
                           value_width=self.kv_rank)
 
   def _latent(self, x_BxLxD, rank, name):
-    down = nn.Dense(rank, use_bias=False, dtype=self.dtype,
+    down = Dense(rank, use_bias=False, dtype=self.dtype,
                     kernel_init=layers.KERNEL_INIT, name=f'{name}_down')
     return nn.RMSNorm(dtype=self.dtype, name=f'{name}_norm')(down(x_BxLxD))
 

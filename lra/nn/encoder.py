@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import kernels
+from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 
 
@@ -49,9 +50,9 @@ class Mlp(nn.Module):
   @nn.compact
   def __call__(self, x_BxLxD, *, train: bool):
     y_BxLxF = nn.gelu(
-        nn.Dense(self.width, dtype=self.dtype, name='up')(x_BxLxD))
+        Dense(self.width, dtype=self.dtype, name='up')(x_BxLxD))
     y_BxLxF = Dropout(self.dropout)(y_BxLxF, deterministic=not train)
-    y_BxLxD = nn.Dense(
+    y_BxLxD = Dense(
         x_BxLxD.shape[-1], dtype=self.dtype, name='down')(y_BxLxF)
     return Dropout(self.dropout)(y_BxLxD, deterministic=not train)
 
