@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
+from lra.nn import contraction
 
 TINY = 1e-30  # keeps 0 / 0 away and changes no quotient of normal numbers
 
@@ -275,8 +276,13 @@ _cos_and_sin.defvjp(_cos_and_sin_forward, _cos_and_sin_backward)
 
 def _project(x_BxLxHxDh, omega_HxFxDh):
   """omega_f . x in float32: [B, L, H, F]."""
-  return jnp.einsum('blhd,hfd->blhf', x_BxLxHxDh,
-                    omega_HxFxDh.astype(x_BxLxHxDh.dtype),
+  omega_HxFxDh = omega_HxFxDh.astype(x_BxLxHxDh.dtype)
+  if kernels.platform() == 'cpu':  # which copies for products of all heads
+    return jnp.stack([
+        contraction.einsum('bld,fd->blf', x_BxLxHxDh[:, :, h], omega_FxDh,
+                           dtype=jnp.float32)
+        for h, omega_FxDh in enumerate(omega_HxFxDh)], 2)
+  return jnp.einsum('blhd,hfd->blhf', x_BxLxHxDh, omega_HxFxDh,
                     preferred_element_type=jnp.float32)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import kernels
 import small
+from lra.nn import contraction
 from lra.nn.contraction import Dense
 
 B, L, INS, OUTS = 3, 50, 6, 9
@@ -38,6 +39,24 @@ def test_values_and_gradients_are_those_of_the_equation(lead):
           g.reshape(-1, OUTS).sum(0))
   for a, b in zip(found, want, strict=True):
     small.assert_close(a, b)
+
+
+@pytest.mark.parametrize('dtype', (np.float32, jnp.bfloat16))
+def test_another_order_of_the_weights_and_another_dtype(dtype):
+  """A float32 result of bfloat16, whose products are exact in float32."""
+  x, kernel, _, g = _arrays()
+  x, kernel = jnp.asarray(x, dtype), jnp.asarray(kernel.T, dtype)
+  y, pull = jax.vjp(lambda x, kernel: contraction.einsum(
+      'bli,oi->blo', x, kernel, dtype=jnp.float32), x, kernel)
+  dx, dkernel = pull(jnp.asarray(g))
+  assert y.dtype == jnp.float32
+  assert dx.dtype == dkernel.dtype == dtype
+  x, kernel, g = (np.asarray(a, np.float64) for a in (x, kernel, g))
+  small.assert_close(y, x @ kernel.T)
+  tolerance = 1e-5 if dtype == np.float32 else 0.01  # they are rounded
+  small.assert_close(dx, g @ kernel, tolerance)
+  small.assert_close(
+      dkernel, g.reshape(-1, OUTS).T @ x.reshape(-1, INS), tolerance)
 
 
 def test_it_makes_the_parameters_of_flax():
