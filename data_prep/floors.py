@@ -10,9 +10,11 @@ import pathlib
 import time
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from data_prep import kinds
 from data_prep.content import Content, Split
-from lra import tasks
+from lra import bits, tasks
 from lra.errors import UserError
 
 RECORDS = pathlib.Path(__file__).parent.parent / 'lra' / 'results' / 'floors'
@@ -21,7 +23,7 @@ RECORDS = pathlib.Path(__file__).parent.parent / 'lra' / 'results' / 'floors'
 def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
   """The floors that cost no time: name -> accuracy, a fraction."""
   kind = kinds.of(tasks.get(task_name))
-  return {name: floor(splits['train'], splits['test'])
+  return {name: float(np.mean(floor(splits['train'], splits['test'])))
           for name, (floor, _) in kind.quick.items()}
 
 
@@ -30,29 +32,32 @@ def measure(task_name: str, content: Content) -> dict:
 
   Returns:
     task, fingerprint and origin of its data, and floors: name -> accuracy,
-    how, seconds.
+    how, seconds; and examples, of test, and correct: `lra.bits` of which of
+    them are right, but not of probes, where an example has many answers.
 
   Raises:
     UserError: scikit-learn is not installed, where the task needs it.
   """
   task = tasks.get(task_name)
   kind = kinds.of(task)
-  floors = {
-      name: _timed(lambda s, floor=floor, how=how: (
-          floor(s['train'], s['test']), how), content)
+  methods = {name: lambda s, floor=floor, how=how: (
+      floor(s['train'], s['test']), how)
       for name, (floor, how) in kind.quick.items()}
-  for name, floor in kind.slow.items():
-    floors[name] = _timed(
-        lambda s, floor=floor: floor(s, task.variant), content)
+  methods |= {name: lambda s, floor=floor: floor(s, task.variant)
+              for name, floor in kind.slow.items()}
   return {'task': task_name, 'fingerprint': content.info['fingerprint'],
-          'origin': content.info['origin'], 'floors': floors}
+          'origin': content.info['origin'],
+          'floors': {name: _score(method, content.splits, not task.probe)
+                     for name, method in methods.items()}}
 
 
-def _timed(floor: Callable, content):
+def _score(method: Callable, splits, keep_right):
   start = time.monotonic()
-  accuracy, how = floor(content.splits)
-  return {'accuracy': accuracy, 'how': how,
-          'seconds': round(time.monotonic() - start, 1)}
+  right, how = method(splits)
+  score = {'accuracy': float(np.mean(right)), 'how': how,
+           'seconds': round(time.monotonic() - start, 1)}
+  return score | ({'examples': len(right), 'correct': bits.pack(right)}
+                  if keep_right else {})
 
 
 def write(record: dict, directory: pathlib.Path = RECORDS) -> pathlib.Path:

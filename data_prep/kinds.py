@@ -10,14 +10,14 @@ from lra import tasks
 from lra.errors import UserError
 
 
-def majority(train, test) -> float:
-  """Accuracy on `test` of the commonest label of `train`."""
-  return float(np.mean(test.labels == np.bincount(train.labels).argmax()))
+def majority(train, test) -> np.ndarray:
+  """Where the commonest label of `train` is right on `test`, bool [N]."""
+  return test.labels == np.bincount(train.labels).argmax()
 
 
-def first_operator(train, test) -> float:
-  """Accuracy on `test` of guessing from an expression's first token alone."""
-  return float(np.mean(parts.by_first_token(train, test) == test.labels))
+def first_operator(train, test) -> np.ndarray:
+  """Where the guess from an expression's first token is right, bool [N]."""
+  return parts.by_first_token(train, test) == test.labels
 
 
 _MAJORITY = {'majority': (majority, 'the commonest label of train')}
@@ -30,9 +30,10 @@ class Kind:
   Attributes:
     show: token codes of a document -> text.
     quick: name -> (function, how): floors that cost no time; the function
-      takes train and test and returns an accuracy.
+      takes train and test and says of each answer on test whether it is right,
+      or how probably, bool or float64 [N].
     slow: name -> function: the others; it takes the splits and the task's
-      variant and returns an accuracy and how it was made.
+      variant and returns whether each answer is right and how it was made.
     image: whether documents are square images.
   """
   show: Callable[[bytes], str]
@@ -91,7 +92,8 @@ def _marker_distance(splits, variant):
       splits, pathfinder.VARIANTS[variant].law.marker_radius)
 
 
-_ASKED = {'majority': (_probe('majority'), 'the class most asked for in train')}
+_ASKED = {'majority': (_probe('majority'), 'the class most asked for in train'),
+          'chance': (_probe('chance'), 'one of the classes, by lot')}
 _KINDS = {
     'listops': Kind(_expression, {**_MAJORITY, parts.FIRST_OPERATOR: (
         first_operator,
@@ -103,8 +105,16 @@ _KINDS = {
         'ridge on pixels': _ridge, 'marker distance': _marker_distance},
         image=True),
     'probes': Kind(_codes, _ASKED),
-    'mqar': Kind(_codes, {**_ASKED, 'any value': (
-        _probe('any_value'), 'the first value of the sequence')}),
+    'mqar': Kind(_codes, {
+        **_ASKED,
+        'any value': (
+            _probe('any_value'), 'the first value of the sequence'),
+        'place': (_probe('by_place'), (
+            'the value of the pair that a question at this place is most '
+            'often about in train'))}),
+    'selective_copying': Kind(_codes, {**_ASKED, 'commonest symbol': (
+        _probe('commonest_symbol'),
+        'the symbol that the sequence has most of, at every place')}),
 }
 
 

@@ -17,7 +17,7 @@ def byte_ngrams(splits):
   """Logistic regression on hashed byte n-grams.
 
   Returns:
-    Its accuracy on test, and how it was made.
+    Where it is right on test, bool [N], and how it was made.
   """
   train, val, test = (ngram_features(splits[s]) for s in splits)
   best = None
@@ -29,7 +29,7 @@ def byte_ngrams(splits):
       best = score, c, model
   _, c, model = best
   sizes = ', '.join(map(str, _NGRAMS))
-  return model.score(test, splits['test'].labels), (
+  return model.predict(test) == splits['test'].labels, (
       f'logistic regression on log counts of byte {sizes}-grams hashed to '
       f'{_FEATURES} features, rows of length 1, C = {c} by validation')
 
@@ -77,7 +77,7 @@ def tfidf_cosine(splits):
   documents is most, is settled on val.
 
   Returns:
-    Its accuracy on test, and how it was made.
+    Where it is right on test, bool [N], and how it was made.
   """
   train = splits['train']
   words = [train.document(i).decode('latin-1')
@@ -89,11 +89,11 @@ def tfidf_cosine(splits):
     except ValueError:  # few documents: no word is that rare
       continue
     threshold = best_threshold(_cosines(table, train.pairs), train.labels)
-    score = _agreement(table, splits['val'], threshold)
+    score = np.mean(_right(table, splits['val'], threshold))
     if best is None or score > best[0]:
       best = score, share, threshold, table
   _, share, threshold, table = best
-  return _agreement(table, splits['test'], threshold), (
+  return _right(table, splits['test'], threshold), (
       'cosine of the TF-IDF vectors (sublinear) of the two documents\' words, '
       f'weights and threshold ({threshold:.3f}) fitted on train, without words '
       f'of more than {share:.0%} of the documents by validation')
@@ -106,9 +106,8 @@ def _tfidf(words, fitted, commonest):
   return vectors.transform(words)
 
 
-def _agreement(table, split, threshold):
-  guess = _cosines(table, split.pairs) >= threshold
-  return float(np.mean(guess == split.labels))
+def _right(table, split, threshold):
+  return (_cosines(table, split.pairs) >= threshold) == split.labels
 
 
 def _cosines(table, pairs):

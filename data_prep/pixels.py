@@ -14,7 +14,7 @@ def ridge(splits):
   """Ridge regression of the classes on grey values.
 
   Returns:
-    Its accuracy on test, and how it was made.
+    Where it is right on test, bool [N], and how it was made.
   """
   train, val, test = (splits[s] for s in ('train', 'val', 'test'))
   classes = int(train.labels.max()) + 1
@@ -26,12 +26,12 @@ def ridge(splits):
   for penalty in _PENALTIES:
     scaled = penalty * np.trace(gram) / len(gram)
     weights = np.linalg.solve(gram + scaled * np.eye(len(gram)), right)
-    score = _accuracy(weights, val)
+    score = _right(weights, val).mean()
     if best is None or score > best[0]:
       best = score, penalty, weights
   _, penalty, weights = best
   seen = min(_SIDE, _side(train))
-  return _accuracy(weights, test), (
+  return _right(weights, test), (
       f'ridge regression of the classes on the grey values of {seen} x {seen} '
       f'pixels, penalty {penalty} of the mean square by validation')
 
@@ -47,10 +47,9 @@ def _blocks(split):
            split.labels[start:start + _AT_ONCE])
 
 
-def _accuracy(weights, split):
-  hits = [(rows @ weights).argmax(1) == labels
-          for rows, labels in _blocks(split)]
-  return float(np.concatenate(hits).mean())
+def _right(weights, split):
+  return np.concatenate([(rows @ weights).argmax(1) == labels
+                         for rows, labels in _blocks(split)])
 
 
 def images_of(split, start: int, stop: int) -> np.ndarray:
@@ -72,7 +71,8 @@ def marker_distance(splits, radius: float):
     radius: of the discs, in pixels.
 
   Returns:
-    Accuracy on test of the better threshold, and how it was made.
+    Where the better threshold is right on test, bool [N], and how it was
+    made.
   """
   far, labels = _distances(splits['train'], radius), splits['train'].labels
   best = max((float(np.mean((far >= t) == (labels == sign))), t, sign)
@@ -80,7 +80,7 @@ def marker_distance(splits, radius: float):
   _, threshold, sign = best
   test = splits['test']
   guess = (_distances(test, radius) >= threshold) == sign
-  return float(np.mean(guess == test.labels)), (
+  return guess == test.labels, (
       f'whether the two brightest discs are {threshold:.1f} pixels or more '
       'apart, by train')
 

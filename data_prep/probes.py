@@ -29,6 +29,9 @@ _SEED = 0
 # Exponent of how early a key is asked for again; Arora et al., section 3.1.
 _EARLY = 0.01
 
+# Floors are fitted on so many sequences, which is more than test has.
+_FITTED = 20_000
+
 # Codes of selective copying: noise, the place of an answer, then symbols.
 NOISE, ASK, SYMBOLS = 0, 1, 2
 
@@ -170,16 +173,68 @@ def asked(split: Split) -> tuple[np.ndarray, np.ndarray]:
   return example, answers[example, place].astype(np.int64) - 1
 
 
-def majority(train: Split, test: Split) -> float:
-  """Accuracy on `test` of the class that `train` asks for most."""
-  return float(np.mean(
-      asked(test)[1] == np.bincount(asked(train)[1]).argmax()))
+# Floors: where a rule is right, of all that `test` asks, bool [asked].
 
 
-def any_value(train: Split, test: Split) -> float:
-  """Accuracy on `test` of the first value of each sequence of `mqar`."""
+def majority(train: Split, test: Split) -> np.ndarray:
+  """The class that `train` asks for most."""
+  return asked(test)[1] == np.bincount(asked(train)[1]).argmax()
+
+
+def chance(train: Split, test: Split) -> np.ndarray:
+  """One of the classes, by lot: how probably it is right, float64 [asked]."""
+  return np.full(len(asked(test)[1]), 1 / (1 + asked(train)[1].max()))
+
+
+def any_value(train: Split, test: Split) -> np.ndarray:
+  """The first value of each sequence of `mqar`."""
   del train
-  variant = VARIANTS['mqar']
-  example, wanted = asked(test)
-  tokens = test.tokens.reshape(-1, variant.length)[test.pairs[example, 0]]
-  return float(np.mean(tokens[:, 1] - variant.sizes['symbols'] // 2 == wanted))
+  values, wanted, _ = _recall(test)
+  return values[:, 0] == wanted
+
+
+def by_place(train: Split, test: Split) -> np.ndarray:
+  """The value of the pair that `train` asks for most at this place of `mqar`.
+
+  Early pairs are asked for early, so that a place says something of the pair.
+  """
+  values, wanted, place = _recall(train)
+  length = VARIANTS['mqar'].length
+  asked_of = np.zeros((length, values.shape[1]), np.int64)
+  np.add.at(asked_of, (place, (values == wanted[:, None]).argmax(1)), 1)
+  values, wanted, place = _recall(test)
+  pair = asked_of.argmax(1)[place]
+  return np.take_along_axis(values, pair[:, None], 1)[:, 0] == wanted
+
+
+def commonest_symbol(train: Split, test: Split) -> np.ndarray:
+  """The symbol that each sequence of `selective_copying` has most of."""
+  del train
+  sequences, example, _, wanted = _questions(test)
+  symbols = np.arange(VARIANTS['selective_copying'].sizes['symbols'])
+  counts = (sequences[:, :, None] == SYMBOLS + symbols).sum(1)
+  return counts.argmax(1)[example] == wanted
+
+
+def _recall(split):
+  """What `mqar` asks in the first sequences of a split.
+
+  Returns:
+    All values of the sequence of each question, as classes, int64 [asked,
+    pairs]; the wanted one, and the place of the question, int64 [asked] each.
+  """
+  sizes = VARIANTS['mqar'].sizes
+  sequences, example, place, wanted = _questions(split)
+  values = sequences[:, 1:2 * sizes['pairs']:2] - sizes['symbols'] // 2
+  return values[example], wanted, place
+
+
+def _questions(split):
+  """(sequences [N, L], number of its sequence, place and class of each that is
+  asked, int64 [asked] each) of the first `_FITTED` of a split."""
+  length = split.offsets[1] - split.offsets[0]
+  codes = split.tokens.reshape(-1, length)[split.pairs[:_FITTED]]
+  sequences, answers = codes[:, 0].astype(np.int64), codes[:, 1]
+  example, place = np.nonzero(answers)
+  return (sequences, example, place,
+          answers[example, place].astype(np.int64) - 1)

@@ -12,7 +12,7 @@ GROUND = ('lra.tasks', 'lra.fields', 'lra.identity', 'lra.errors', 'lra.files',
           'lra.terminal', 'lra.machine', 'lra.signals', 'lra.bits', 'lra.place',
           'lra.distributed')
 _PREP = ('lra.tasks', 'lra.errors', 'lra.files', 'lra.machine', 'lra.terminal',
-         'lra.signals', 'lra.streams', 'lra.place')
+         'lra.signals', 'lra.streams', 'lra.bits', 'lra.place')
 # Rooms from the ground up: a room may import those named here and itself.
 ROOMS = {
     'kernels': ('jax',),

@@ -14,6 +14,7 @@ from lra.report.formats import (
   quantity,
   ratio,
 )
+from lra.report.published import AVERAGES
 from lra.report.published import SCORES as SCORE_TITLES
 from lra.report.row import mean
 from lra.report.variants import departures
@@ -99,8 +100,9 @@ def _low(row):
 
 
 def _above_floor(row):
-  return (None if row.mean is None or row.floor is None
-          else row.mean - row.floor)
+  text = points(row.above_floor, row.digits)
+  by_chance = row.above_floor is not None and not row.off_floor
+  return f'{text} n.s.' if by_chance else text
 
 
 def _seeds(row):
@@ -143,6 +145,13 @@ def _notes(row):
   return '; '.join(notes)
 
 
+def _answers(row):
+  """Whether records say which examples were right."""
+  if row.sample is None:
+    return ''
+  return 'not kept' if row.sample.correct is None else 'kept'
+
+
 def _failure(run):
   what = {'diverged': f'diverged at step {run.steps:,}',
           'oom': 'ran out of memory',
@@ -163,8 +172,7 @@ def _learnt_step(row):
 _ACCURACY = _percents('accuracy %', _mean)
 _INTERVAL = Column('95% interval', _interval, True, _never, _low)
 _ABOVE_FLOOR = Column(
-    'above floor', lambda row: points(_above_floor(row), row.digits), True,
-    _never, _above_floor)
+    'above floor', _above_floor, True, _never, lambda row: row.above_floor)
 _SEEDS = Column('seeds', _seeds, True, _never, lambda row: len(row.finished))
 
 # Of a `row.Row`.
@@ -202,6 +210,7 @@ DETAILS = (
     _percents('macro F1 %', _average('test', 'f1')),
     _numbers('test examples', lambda row: row.sample and row.sample.examples,
              count),
+    _texts('answers', _answers),
     _texts('data', _distinct('data_origin')),
     _texts('pooling', _setting('encoder', 'pooling')),
     _texts('head', _setting('encoder', 'head')),
@@ -231,7 +240,8 @@ def made_of(rows) -> list[Column]:
   scores = [run.test for row in rows for run in row.finished]
   rules = sorted({name for test in scores for name in test.agreement})
   kinds = sorted({(name, len(value), value) for test in scores
-                  for name, values in test.parts.items() for value in values})
+                  for name, values in test.parts.items() for value in values
+                  if len(values) > 1})
   if not (rules or kinds):
     return []
   return [
@@ -285,13 +295,18 @@ def overview(tasks) -> list[Column]:
       _texts('model', lambda line: line.model, strong=_is_floor),
       _texts('protocol', lambda line: line.protocol),
       *(Column(
-          task.title, lambda line, task=task: percent(*line.scores[task.name]),
-          True, _is_floor, lambda line, task=task: line.scores[task.name][0])
+          task.title, lambda line, task=task: line.scores[task.name].text,
+          True, _is_floor,
+          lambda line, task=task: line.scores[task.name].accuracy)
         for task in tasks)]
 
 
 def _is_floor(line):
   return line.is_floor
+
+
+def _deviation(item):
+  return ' to '.join(points(x, item.row.digits) for x in item.bounds)
 
 
 # Of a `published.Compared`.
@@ -303,8 +318,9 @@ COMPARED = (
     _numbers('published %', lambda item: item.accuracy, percent),
     Column('deviation', lambda item: points(item.deviation, item.row.digits),
            True, _never, lambda item: item.deviation),
-    _texts('published is', lambda item: (
-        'inside the interval' if item.inside else 'outside the interval')),
+    Column('its 95% interval', _deviation, True, _never,
+           lambda item: item.bounds[0]),
+    _texts('here is', lambda item: item.verdict),
     _texts('as', lambda item: f'{item.paper.model}, {item.paper.source}, '
            f'{item.paper.evidence}'),
 )
@@ -324,6 +340,8 @@ PUBLISHED = (
     *(Column(title, lambda paper, name=name: paper.scores[name], True, _never,
              lambda paper, name=name: paper.score(name))
       for name, title in SCORE_TITLES.items()),
+    *(_numbers(f'mean of {len(tasks)}', lambda paper, tasks=tasks: paper.mean(
+        tasks), percent) for tasks in AVERAGES),
     _texts('source', lambda paper: paper.source + (
         '' if paper.evidence == 'primary' else f', {paper.evidence}')),
 )

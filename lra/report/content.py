@@ -19,18 +19,24 @@ from lra.report.speeds import Speeds
 TITLE = 'Long Range Arena leaderboard'
 # Code is between backticks.
 WHAT = (
-    'Test accuracies of attention mechanisms on the tasks of Long Range Arena, '
-    'each beside its task\'s highest floor: what a method without a neural '
-    'network scores. A mechanism that is not above the floor has not learnt '
-    'the task.')
+    'Test accuracies of attention mechanisms, and of what is used in their '
+    'place, on the tasks of Long Range Arena, each beside its task\'s highest '
+    'floor: what a method without a neural network scores. A mechanism that '
+    'is not above the floor, or by chance (n.s.), has not learnt the task.')
 BEST = (
     'The best row of each full task and protocol, of those with at most 110% '
     'of the Transformer\'s parameters. Scores of different protocols are not '
     'comparable.')
 OVERVIEW = (
     'Mean test accuracy; of a model run in several configurations, the one '
-    'with the most seeds, then the most steps. Only runs with the settings of '
-    'their protocol.')
+    'with the most seeds, then the most steps, then the highest accuracy on '
+    'validation. Only runs with the settings of their protocol. †: more than '
+    '110% of the Transformer\'s parameters.')
+COMPARED = (
+    'Against the published results of this protocol. These are on other test '
+    'examples: the interval of the deviation takes them as one run on as many '
+    'as here (Newcombe 1998). Where this protocol is not quite theirs, '
+    '`configs/protocols.py` says so.')
 EXPLANATIONS = (
     'Accuracies are percentages of the whole test split, read once at the end '
     'of a run: means over seeds with their 95% interval (Student\'s t). Of a '
@@ -39,13 +45,17 @@ EXPLANATIONS = (
     'Rows of a table with a letter of "group" in common cannot be told apart, '
     'at 5% for all pairs together (Holm): by Welch\'s test where both have '
     'three seeds or more, else by McNemar\'s exact test of the examples of the '
-    'first seed of each, or Fisher\'s where a record does not say which '
-    'examples were right.',
-    '"Above floor" is the accuracy minus the highest floor, in points. '
-    'Parameters in bold are more than 110% of the Transformer\'s of the same '
-    'task and protocol, which is the arena\'s limit. "Steps to 95%": the first '
-    'validated step with so high an accuracy on validation, of the slowest '
-    'seed.',
+    'first seed of each, or Fisher\'s, which finds less, where a record does '
+    'not say which examples were right ("answers" is "not kept"). By examples '
+    'of one seed two trained networks are told apart: other seeds of the same '
+    'two mechanisms may come in another order.',
+    '"Above floor" is the accuracy minus the highest floor, in points; "n.s." '
+    'where it cannot be told from the floor, by the same tests, at 5% for all '
+    'rows of the table together. "As first operator": how often the answer is '
+    'that of the floor of this name. Parameters in bold are more than 110% of '
+    'the Transformer\'s of the same task and protocol, which is the arena\'s '
+    'limit. "Steps to 95%": the first validated step with so high an accuracy '
+    'on validation, of the slowest seed.',
     'A run whose settings are not its protocol\'s is in a table of its own, '
     'which names them; seeds, data folders and what only fits a run to a '
     'machine are free. "Modified" beside a commit: what ran is not what is in '
@@ -68,8 +78,10 @@ PUBLISHED = (
     'Percentages as their sources print them, in no order of merit. Pooling, '
     'heads, vocabularies and budgets differ between protocols, so these are '
     'compared within one protocol only (within `mixed` not even there) and '
-    'never ranked with the rows above. FAIL: not learnt. Secondary: read in '
-    'another paper\'s table.')
+    'never ranked with the rows above. FAIL: not learnt. The means are made '
+    'here, of the five tasks without Path-X and of all six, where one that was '
+    'not learnt counts 50. Secondary: read in another paper\'s table. '
+    'Recalled: not read again in the paper.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,17 +106,30 @@ class Best:
 
 
 @dataclasses.dataclass(frozen=True)
+class Score:
+  """An accuracy, a fraction, or None; its digits after the point; and whether
+  the model has more than 110% of the Transformer's parameters."""
+  accuracy: float | None
+  digits: int = 2
+  heavy: bool = False
+
+  @property
+  def text(self) -> str:
+    return percent(self.accuracy, self.digits) + (' †' if self.heavy else '')
+
+
+@dataclasses.dataclass(frozen=True)
 class Line:
   """A line of an overview.
 
   Attributes:
     model, protocol: what has these scores.
-    scores: task -> accuracy, None for none, and its digits after the point.
+    scores: of each task.
     is_floor: whether it is that of the highest floors.
   """
   model: str
   protocol: str
-  scores: Mapping[str, tuple[float | None, int]]
+  scores: Mapping[str, 'Score']
   is_floor: bool = False
 
 
@@ -114,7 +139,7 @@ class Scores:
 
   Attributes:
     key: what they have in common.
-    warning: a floor that no row is above, if there is one.
+    warning: the highest floor, if no row is above it.
     twins: sets of rows whose test scores are equal in every seed.
     table: of the rows.
     compared: beside what was published, None for nothing.
@@ -141,7 +166,7 @@ class Group:
     """Mean accuracies, one column for each task, floors above the scores."""
     boards = self.begun
     floors = Line('highest floor', '', {
-        b.task.name: (b.highest, 2) for b in boards}, is_floor=True)
+        b.task.name: Score(b.highest) for b in boards}, is_floor=True)
     pairs = sorted({(r.protocol, r.model) for b in boards for r in b.rows
                     if not r.changes})
     lines = [Line(model, protocol, {
@@ -152,7 +177,7 @@ class Group:
 
 
 def _score(row):
-  return (row.mean, row.digits) if row else (None, 2)
+  return Score(row.mean, row.digits, row.heavy) if row else Score(None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +220,7 @@ class Content:
       compared = [] if key.changed else published.compare(
           members, self.papers, board.task.name, key.protocol)
       found.append(Scores(
-          key, _floor_above_all(members, board.floors), _twins(members),
+          key, _floor_of_all(members, board.floors), _twins(members),
           _said(columns.SCORES, members),
           _said(columns.COMPARED, compared) if compared else None))
     return found
@@ -257,8 +282,9 @@ def highest_floor(board: TaskBoard) -> str:
 def no_row_is_above(floor: Floor) -> str:
   """What it means that no row of a table is above a floor."""
   return (f'no row is above the floor {floor.name} '
-          f'({percent(floor.accuracy)} %), so no model has learnt here what a '
-          'method without a neural network finds.')
+          f'({percent(floor.accuracy)} %) by more than chance, so no model is '
+          'known to have learnt more here than a method without a neural '
+          'network finds.')
 
 
 def equal_scores(twins: Sequence[Row]) -> str:
@@ -275,11 +301,12 @@ def _said(shown: Iterable[Column], items: Sequence) -> Table:
       c.text(item) not in ('', NONE) for item in items)], items)
 
 
-def _floor_above_all(rows, floors):
-  """The highest floor that no row is above, None where there is none."""
-  best = max((row.mean for row in rows if row.finished), default=None)
-  above = [f for f in floors if best is not None and f.accuracy >= best]
-  return above[-1] if above else None
+def _floor_of_all(rows, floors):
+  """The highest floor where no row is above its own by more than chance."""
+  compared = [row for row in rows if row.above_floor is not None]
+  if not compared or any(r.off_floor and r.above_floor > 0 for r in compared):
+    return None
+  return floors[-1]
 
 
 def _twins(rows):

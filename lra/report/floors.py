@@ -3,19 +3,49 @@
 import pathlib
 from typing import Annotated
 
+import pydantic
 from pydantic import Field
 
 from data_prep import floors as measured
-from lra import tasks
+from lra import bits, tasks
 from lra.data.prepared import Prepared
 from lra.report import record
-from lra.report.record import File, Fraction, Record, TaskName, Text
+from lra.report.record import Count, File, Fraction, Record, TaskName, Text
+from lra.report.statistics import Sample
 
 
 class MeasuredFloor(Record):
-  """What one method scores: its accuracy, a fraction, and how it works."""
+  """What one method scores.
+
+  Attributes:
+    accuracy: a fraction.
+    how: how it works.
+    examples: of test; None in old records and where not each is one answer.
+    correct: `lra.bits` of which of them it has right, or None likewise.
+  """
   accuracy: Fraction
   how: Text
+  examples: Count | None = None
+  correct: str | None = None
+
+  @pydantic.model_validator(mode='after')
+  def _counts_agree(self):
+    if (self.examples is None) != (self.correct is None):
+      raise ValueError("it has one of 'examples' and 'correct', not both")
+    if self.correct is not None:
+      right = int(bits.unpack(self.correct, self.examples).sum())
+      if right != round(self.accuracy * self.examples):
+        raise ValueError(
+            f"field 'correct' has {right} right answers, which is not the "
+            'accuracy')
+    return self
+
+  def sample(self, examples: int) -> Sample:
+    """Its score for statistics; `examples`: how many test has, if unknown."""
+    if self.correct is None:
+      return Sample((self.accuracy,), examples)
+    return Sample((self.accuracy,), self.examples,
+                  bits.unpack(self.correct, self.examples))
 
 
 class Floors(File):

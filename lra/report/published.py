@@ -4,17 +4,22 @@ import csv
 import dataclasses
 import pathlib
 import re
+from collections.abc import Sequence
 
 from lra.errors import UserError
+from lra.report import statistics
 from lra.report.row import Row
+from lra.report.statistics import Sample
 
 # Column of the file -> its title on the page.
 SCORES = {'listops': 'ListOps', 'text': 'Text', 'retrieval': 'Retrieval',
-          'image': 'Image', 'pathfinder': 'Pathfinder', 'pathx': 'Path-X',
-          'average': 'Average'}
-COLUMNS = ('model', *SCORES, 'protocol', 'source', 'arxiv', 'evidence',
-           'here')
-EVIDENCE = ('primary', 'secondary')
+          'image': 'Image', 'pathfinder': 'Pathfinder', 'pathx': 'Path-X'}
+# The tasks of the arena's own mean, and of later papers'.
+AVERAGES = (tuple(SCORES)[:5], tuple(SCORES))
+COLUMNS = ('model', *SCORES, 'average', 'protocol', 'source', 'arxiv',
+           'evidence', 'here')
+EVIDENCE = ('primary', 'secondary', 'recalled')
+GUESS = 0.5  # what a task that was not learnt counts in a mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +33,14 @@ class Published:
     protocol: training and scoring rules; rows compare only within one.
     source: where the numbers are printed.
     arxiv: identifier of the model's paper.
-    evidence: 'primary' (read in the source) or 'secondary' (in another's
-      table).
+    average: as printed in the source, over tasks of its choice, or ''.
+    evidence: 'primary' (read in the source), 'secondary' (in another's
+      table) or 'recalled' (not read again).
     here: the model of this repository that is the same mechanism, or ''.
   """
   model: str
   scores: dict[str, str]
+  average: str
   protocol: str
   source: str
   arxiv: str
@@ -44,6 +51,13 @@ class Published:
     """A fraction; None for a task without a score or that was not learnt."""
     text = self.scores.get(task, '')
     return None if text in ('', 'FAIL') else float(text) / 100
+
+  def mean(self, names: Sequence[str]) -> float | None:
+    """Of tasks, a fraction; None where one has no score."""
+    if not all(self.scores[name] for name in names):
+      return None
+    return sum(GUESS if self.scores[name] == 'FAIL' else self.score(name)
+               for name in names) / len(names)
 
 
 def read(path: pathlib.Path) -> list[Published]:
@@ -77,7 +91,7 @@ def _parse(fields):
   for name in ('model', 'protocol', 'source'):
     if not row[name].strip():
       raise ValueError(f'{name} is empty')
-  for name in SCORES:
+  for name in (*SCORES, 'average'):
     _check_score(name, row[name])
   if not re.fullmatch(r'\d{4}\.\d{4,5}', row['arxiv']):
     raise ValueError(f'arxiv {row["arxiv"]!r} is not like 2011.04006')
@@ -110,9 +124,15 @@ class Compared:
     return self.row.mean - self.accuracy
 
   @property
-  def inside(self) -> bool:
-    """Whether the published value is in our 95% interval."""
-    return self.row.interval.low <= self.accuracy <= self.row.interval.high
+  def bounds(self) -> tuple[float, float]:
+    """The deviation's 95% interval: theirs is one run's, on other examples."""
+    return statistics.difference(self.row.sample, Sample(
+        (self.accuracy,), self.row.sample.examples))
+
+  @property
+  def verdict(self) -> str:
+    low, high = self.bounds
+    return 'lower' if high < 0 else 'higher' if low > 0 else 'not told apart'
 
 
 def compare(members: list[Row], papers: list[Published], task: str,

@@ -20,7 +20,9 @@ class Row:
     records: the file of each, seen from the folder of the results.
     family: what kind of mechanism the model is, see `lra.report.catalogue`.
     variant: the config fields that tell it from the model's other rows, or ''.
-    floor: accuracy of the highest floor of the row's data, or None.
+    floor: score of the highest floor of the row's data, or None.
+    off_floor: whether its accuracy is another than that floor's, at 5% for all
+      rows of its table together.
     foreign: fingerprint of the task's floors where the row's differs, or ''.
     letters: letters that it has in common with the rows of its table which
       cannot be told apart from it, '' without a finished run.
@@ -31,7 +33,8 @@ class Row:
   records: list[str] = dataclasses.field(default_factory=list)
   family: str = ''
   variant: str = ''
-  floor: float | None = None
+  floor: Sample | None = None
+  off_floor: bool = False
   foreign: str = ''
   letters: str = ''
   ratio: float | None = None
@@ -77,6 +80,12 @@ class Row:
   def interval(self) -> Interval | None:
     """The 95% interval of its accuracy."""
     return self.sample and statistics.interval(self.sample)
+
+  @property
+  def above_floor(self) -> float | None:
+    """Its accuracy minus that of the highest floor, a fraction."""
+    return None if self.mean is None or self.floor is None else (
+        self.mean - self.floor.accuracies[0])
 
   @property
   def digits(self) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from lra import tasks
 from lra.report import budgets, catalogue, records, statistics, variants
 from lra.report.row import Row, Table
+from lra.report.statistics import Sample
 
 # The family of a model that has no file here.
 OTHER = 'other'
@@ -50,11 +51,12 @@ class TaskBoard:
     return by_table
 
   def usual(self, protocol: str, model: str) -> Row | None:
-    """The model's row for an overview: its accuracy does not decide."""
+    """The model's row for an overview: that on test does not decide."""
     mine = [r for r in self.rows
             if (r.table, r.model) == (Table(protocol), model)]
     return max(mine, default=None, key=lambda r: (
-        not r.foreign, len(r.finished), r.largest('steps'), r.variant))
+        not r.foreign, len(r.finished), r.largest('steps'),
+        r.average('val', 'accuracy') or 0.0, r.variant))
 
 
 def best(members: Iterable[Row]) -> Row | None:
@@ -112,6 +114,7 @@ def _board(task, rows, measured, counted):
     finished = [row for row in table if row.finished]
     if finished:
       _tell_apart(finished)
+      _tell_from_floors(finished)
   return board
 
 
@@ -129,12 +132,24 @@ def _tell_apart(rows):
 
 def _compare_with_floors(rows, measured):
   for row in rows:
-    floors = [f for run in row.runs for f in run.floors.values()]
+    examples = row.sample.examples if row.sample else 0
+    floors = [Sample((accuracy,), examples) for run in row.runs
+              for accuracy in run.floors.values()]
     if measured and measured.fingerprint != row.data:
       row.foreign = measured.fingerprint
     elif measured:
-      floors += [f.accuracy for f in measured.floors.values()]
-    row.floor = max(floors, default=None)
+      floors += [floor.sample(examples) for floor in measured.floors.values()]
+    # Of equal ones that whose answers are known.
+    row.floor = max(floors, default=None, key=lambda f: (
+        round(f.accuracies[0], 9), f.correct is not None))
+
+
+def _tell_from_floors(rows):
+  rows = [row for row in rows if row.floor]
+  found = statistics.differ([
+      statistics.p_value_of_rule(row.sample, row.floor) for row in rows])
+  for row, is_another in zip(rows, found, strict=True):
+    row.off_floor = is_another
 
 
 def _floors(rows, measured):

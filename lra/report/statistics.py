@@ -127,17 +127,46 @@ def _fisher(a, b):
       [[right, examples - right] for right, examples in (a, b)]).pvalue)
 
 
+def p_value_of_rule(sample: Sample, rule: Sample) -> float:
+  """How probable such a difference from a rule is where there is none.
+
+  A rule has no seeds: Student's t-test of those of the sample if it has
+  `SEEDS` or more, else `p_value`.
+  """
+  if len(sample.accuracies) >= SEEDS and np.ptp(sample.accuracies):
+    return float(stats.ttest_1samp(
+        sample.accuracies, rule.accuracies[0]).pvalue)
+  return p_value(sample, rule)
+
+
+def differ(p: Sequence[float]) -> list[bool]:
+  """Which of several tests find a difference: at 5% for all together (Holm)."""
+  order = np.argsort(p, kind='stable')
+  bounds = (1 - CONFIDENCE) / (len(order) - np.arange(len(order)))
+  found = np.zeros(len(order), bool)
+  found[order] = np.logical_and.accumulate(np.asarray(p)[order] <= bounds)
+  return found.tolist()
+
+
 def apart(samples: Sequence[Sample]) -> set[tuple[int, int]]:
-  """Pairs (i, j), i < j, that differ: at 5% for all pairs together (Holm)."""
+  """Pairs (i, j), i < j, that differ, at 5% for all pairs together."""
   p = p_values(samples)
-  found = sorted((p[i, j], i, j) for i, j in
-                 itertools.combinations(range(len(samples)), 2))
-  different = set()
-  for place, (p, i, j) in enumerate(found):
-    if p > (1 - CONFIDENCE) / (len(found) - place):
-      break
-    different.add((i, j))
-  return different
+  pairs = list(itertools.combinations(range(len(samples)), 2))
+  found = differ([p[pair] for pair in pairs])
+  return {pair for pair, is_one in zip(pairs, found, strict=True) if is_one}
+
+
+def difference(a: Sample, b: Sample) -> tuple[float, float]:
+  """The 95% interval of the difference of two means, a's minus b's.
+
+  From the interval of each (Newcombe 1998, Statistics in Medicine 17, 873,
+  method 10, which is that of Wilson's intervals).
+  """
+  of_a, of_b = interval(a), interval(b)
+  mean_a, mean_b = np.mean(a.accuracies), np.mean(b.accuracies)
+  below = math.hypot(mean_a - of_a.low, of_b.high - mean_b)
+  above = math.hypot(of_a.high - mean_a, mean_b - of_b.low)
+  return (float(mean_a - mean_b - below), float(mean_a - mean_b + above))
 
 
 def letters(count: int, different: set[tuple[int, int]]) -> list[str]:

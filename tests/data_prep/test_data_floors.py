@@ -5,6 +5,7 @@ import pytest
 
 from data_prep import floors, kinds, listops, pathfinder, trees
 from data_prep.content import Content, fingerprint, split_of
+from lra import bits
 from lra.errors import UserError
 from lra.report import floors as floors_lib
 
@@ -13,7 +14,8 @@ RNG = np.random.default_rng(0)
 
 def test_majority():
   train = split_of([b''] * 5, [2, 1, 1, 0, 1])
-  assert kinds.majority(train, split_of([b''] * 4, [1, 1, 2, 1])) == 0.75
+  right = kinds.majority(train, split_of([b''] * 4, [1, 1, 2, 1]))
+  assert right.tolist() == [True, True, False, True]
 
 
 def test_first_operator():
@@ -23,7 +25,8 @@ def test_first_operator():
   test = split_of(
       [b'\x0a\x09', b'\x0a\x09', b'\x0b\x09', b'\x0b\x09', b'\x0b\x09'],
       [0, 9, 9, 0, 9])
-  assert kinds.first_operator(train, test) == 0.6
+  assert kinds.first_operator(train, test).tolist() == [
+      True, False, True, False, True]
 
 
 def test_mini_floors(mini_data):
@@ -88,8 +91,8 @@ def test_byte_ngrams_learn_what_is_linear(monkeypatch):
   linear = pytest.importorskip('data_prep.linear')
   monkeypatch.setattr(linear, '_FEATURES', 1 << 10)
   splits = {s: text_splits(60) for s in ('train', 'val', 'test')}
-  accuracy, how = linear.byte_ngrams(splits)
-  assert accuracy == 1
+  right, how = linear.byte_ngrams(splits)
+  assert right.all() and len(right) == 60
   assert 'logistic regression' in how
 
 
@@ -110,8 +113,8 @@ def pair_splits():
 
 def test_tfidf_cosine_finds_common_words():
   linear = pytest.importorskip('data_prep.linear')
-  accuracy, how = linear.tfidf_cosine(pair_splits())
-  assert accuracy > 0.97
+  right, how = linear.tfidf_cosine(pair_splits())
+  assert right.mean() > 0.97
   assert 'fitted on train' in how
 
 
@@ -140,6 +143,9 @@ def test_record(tmp_path, task, make, monkeypatch):
   assert record.fingerprint == fingerprint(splits)
   assert record.origin == 'made up'
   assert len(record.floors) == 2
+  for floor in record.floors.values():
+    right = bits.unpack(floor.correct, len(splits['test']))
+    assert right.mean() == pytest.approx(floor.accuracy)
   assert [p.name for p in path.parent.iterdir()] == [f'{task}.json']
 
 

@@ -101,11 +101,46 @@ def test_floors():
   recall = probes.generate(_small('mqar')).splits
   pairs = probes.VARIANTS['mqar'].sizes['pairs']
   # Each value is asked for once, so the first one is right as often as that.
-  assert probes.any_value(recall['train'], recall['test']) == (
-      pytest.approx(1 / pairs))
+  right = probes.any_value(recall['train'], recall['test'])
+  assert right.mean() == pytest.approx(1 / pairs)
   tracking = probes.generate(_small('permutations_3')).splits
-  assert probes.majority(tracking['train'], tracking['test']) == (
-      pytest.approx(1 / 6, abs=0.08))
+  right = probes.majority(tracking['train'], tracking['test'])
+  assert right.mean() == pytest.approx(1 / 6, abs=0.08)
+  assert probes.chance(tracking['train'], tracking['test']).mean() == (
+      pytest.approx(1 / 6))
+
+
+def test_floor_by_place():
+  """By a dictionary: at each place the pair that train asks for most there."""
+  variant = _small('mqar')
+  splits, n = probes.generate(variant).splits, variant.sizes['pairs']
+  half = variant.sizes['symbols'] // 2
+  asked_of = {}
+  for tokens, asked in _examples(variant, 'train', 300):
+    for place, value in enumerate(asked):
+      if value:
+        pair = tokens[1:2 * n:2].index(value - 1 + half)
+        asked_of.setdefault(place, [0] * n)[pair] += 1
+  right = []
+  for tokens, asked in _examples(variant, 'test', 200):
+    for place, value in enumerate(asked):
+      if value:
+        counts = asked_of.get(place, [1])
+        pair = counts.index(max(counts))
+        right.append(tokens[1 + 2 * pair] - half + 1 == value)
+  assert probes.by_place(splits['train'], splits['test']).tolist() == right
+
+
+def test_floor_of_the_commonest_symbol():
+  variant = _small('selective_copying')
+  splits, right = probes.generate(variant).splits, []
+  for tokens, asked in _examples(variant, 'test', 200):
+    symbols = sorted(t for t in tokens if t >= probes.SYMBOLS)
+    guess = max(symbols, key=symbols.count)
+    right += [guess - probes.SYMBOLS == a - 1 for a in asked if a]
+  found = probes.commonest_symbol(splits['train'], splits['test'])
+  assert found.tolist() == right
+  assert found.mean() > 0.2
 
 
 def test_nothing_is_stored_and_all_described(tmp_path):

@@ -34,7 +34,7 @@ def test_overview_has_floors_first_and_the_row_with_most_seeds(tmp_path):
 | :-- | :-- | --: | --: |
 | **highest floor** | – | **68.00** | **50.00** |
 | linear_transformer | simpletron | – | – |
-| simpletron | simpletron | 70.0 | – |
+| simpletron | simpletron | 70.0 † | – |
 | transformer | simpletron | 65.3 | 51.0 |
 """ in Place(tmp_path, runs).render()
 
@@ -95,3 +95,31 @@ def test_a_wide_transformer_does_not_become_the_budget(tmp_path):
   assert '; +10.1% parameters** |' in text
   assert '| **9,000** |' in text and '| 9.00 |' in text
   assert '**+800.0% parameters**' in text
+
+
+def test_a_floor_is_compared_by_the_same_examples(tmp_path):
+  """Ten points above: 20 to 0 examples say so, 110 to 90 do not."""
+  flags = [True] * 100 + [False] * 100
+
+  def line(answers):
+    floors = {'task': 'text_mini', 'fingerprint': 'feed00000000', 'floors': {
+        'rule': {'accuracy': 0.5, 'how': 'by hand', 'examples': 200,
+                 'correct': bits.pack(flags)}}}
+    run = make(test=scores(110, 90, correct=bits.pack(answers)))
+    return Place(tmp_path / str(sum(answers[:100])), [run], (floors,)).render()
+
+  same = line([True] * 110 + [False] * 90)
+  assert '| +5.0 | 1 |' in same and 'no row is above' not in same
+  other = line([True] * 10 + [False] * 90 + [True] * 100)
+  assert '| +5.0 n.s. | 1 |' in other
+  assert 'no row is above the floor rule (50.00 %) by more than' in other
+
+
+def test_of_equal_rows_validation_decides_for_the_overview(tmp_path):
+  def run(width, right, val):
+    one = make(right=right, val=scores(val, 200 - val))
+    one['config']['encoder']['width'] = width
+    return one
+
+  text = Place(tmp_path, [run(32, 120, 130), run(64, 140, 110)]).render()
+  assert '| transformer | simpletron | 60.0 |' in text

@@ -134,3 +134,32 @@ def test_all_pairs_at_once_are_the_pairs_one_by_one():
           for n in [round(s.accuracies[0] * s.examples)]]).pvalue
     assert got[i, j] == pytest.approx(want, rel=1e-6), (a, b)
     assert got[j, i] == got[i, j] and got[i, i] == 1
+
+
+def test_the_interval_of_a_difference_is_newcombes():
+  """His table II: 56 of 70 against 48 of 80, method 10."""
+  low, high = statistics.difference(Sample((56 / 70,), 70),
+                                    Sample((48 / 80,), 80))
+  assert (low, high) == (pytest.approx(0.0524, abs=5e-5),
+                         pytest.approx(0.3339, abs=5e-5))
+  # The other way round it is the same.
+  assert statistics.difference(Sample((48 / 80,), 80), Sample((56 / 70,), 70)
+                               ) == pytest.approx((-high, -low))
+
+
+def test_a_rule_has_no_seeds():
+  """Student's t: (0.50 - 0.48) / (0.01 / sqrt(3)), two degrees of freedom."""
+  three = Sample((0.49, 0.50, 0.51), 2000)
+  t = 0.02 / (0.01 / math.sqrt(3))
+  assert statistics.p_value_of_rule(three, Sample((0.48,), 2000)) == (
+      pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-6))
+  one, rule = Sample((0.5,), 2000), Sample((0.48,), 2000)
+  assert statistics.p_value_of_rule(one, rule) == statistics.p_value(one, rule)
+
+
+def test_holm_stops_at_the_first_that_is_not_found():
+  """Of four: 5%/4 = 0.0125, 5%/3 = 0.0167, 5%/2, 5%."""
+  assert statistics.differ([0.04, 0.012, 0.017, 0.03]) == [
+      False, True, False, False]
+  assert statistics.differ([0.04, 0.012, 0.016, 0.025]) == [True] * 4
+  assert statistics.differ([]) == []
