@@ -11,6 +11,7 @@ from lra.tasks import Task
 
 SENTIMENTS = ('negative', 'positive')
 YES_NO = ('no', 'yes')
+_WHY = 200  # letters that are said of what is wrong
 
 
 def names(task: Task) -> tuple[str, ...]:
@@ -24,6 +25,22 @@ def names(task: Task) -> tuple[str, ...]:
       map(str, range(task.num_classes)))
 
 
+class NoExample(UserError):
+  """Something that is no example of a task.
+
+  Attributes:
+    number: its place among the examples, from 0.
+    why: what is wrong with it, in a few words.
+  """
+
+  def __init__(self, task: Task, number: int, why: str):
+    super().__init__(
+        f'Example {number}, counted from 0, is none of {task.name} ({why}): '
+        'see the help of lra.api.Trained.predict for what it must be.')
+    self.number = number
+    self.why = why
+
+
 def split(task: Task, examples: Sequence) -> Split:
   """Examples as a data set has them, all with the label 0.
 
@@ -33,7 +50,7 @@ def split(task: Task, examples: Sequence) -> Split:
       `lra.api.Trained.predict`.
 
   Raises:
-    UserError: an example is not of the task's form; says which.
+    NoExample: one is not of the task's form.
   """
   encoded = [_encoded(task, i, x) for i, x in enumerate(examples)]
   labels = np.zeros(len(encoded), np.int32)
@@ -49,12 +66,13 @@ def _encoded(task, number, example):
       return _image(task, example)
     if not task.dual:
       return _text(task, example)
-    first, second = example
-    return _text(task, first), _text(task, second)
+    if len(example) != 2:
+      raise ValueError(f'it has {len(example)} texts instead of two')
+    return _text(task, example[0]), _text(task, example[1])
   except (TypeError, ValueError, OSError) as e:
-    raise UserError(
-        f'Example {number} is none of {task.name} ({e}): see the help of '
-        'lra.api.Trained.predict for what it must be.') from e
+    why = str(e)
+    raise NoExample(
+        task, number, why if len(why) <= _WHY else f'{why[:_WHY]}…') from e
 
 
 def _text(task, text):
@@ -69,11 +87,15 @@ def _text(task, text):
 
 
 def _image(task, image):
-  """Grey values row by row, of an array or a file."""
+  """Grey values row by row, of an array, a PIL image or a file."""
+  from PIL import Image
+
   from data_prep import image as image_lib
   if isinstance(image, str | os.PathLike):
-    from PIL import Image
-    image = np.asarray(Image.open(image))
+    image = Image.open(image)
+  if isinstance(image, Image.Image):
+    # Palettes, transparency and single bits are ways to store, not to see.
+    image = image.convert('L' if image.mode in ('1', 'L') else 'RGB')
   image = np.asarray(image)
   side = int(task.seq_len ** 0.5)
   if image.dtype != np.uint8 or image.ndim not in (2, 3) or (

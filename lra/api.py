@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -49,14 +49,14 @@ class Trained:
     """The whole config, a ConfigDict."""
     return self.program.config
 
-  def predict(self, examples: Sequence) -> list[Prediction]:
+  def predict(self, examples: Iterable) -> list[Prediction]:
     """Classes of examples in their own form.
 
     Args:
       examples: of ListOps expressions such as '[MAX 2 9 [MIN 4 7 ] 0 ]'; of
-        Text str or bytes; of Retrieval pairs of them; of images uint8 arrays,
-        [S, S] or [S, S, 3], or files. What is longer than the model's
-        sequences is cut, as in training.
+        Text str or bytes; of Retrieval pairs of them; of images files, PIL
+        images or uint8 arrays, [S, S] or [S, S, 3]. What is longer than the
+        model's sequences is cut, as in training.
 
     Raises:
       UserError: an example is not what the task wants, or the task has no
@@ -69,7 +69,8 @@ class Trained:
           'example a class: only classification is predicted.')
     if isinstance(examples, str | bytes):
       raise UserError('predict wants a list of examples: put this one in [ ].')
-    if not len(examples):
+    examples = list(examples)
+    if not examples:
       return []
     split = encode.split(task, examples)
     names = encode.names(task)

@@ -150,7 +150,8 @@ FIELDS = {
         0.0, 'Where the schedules cosine and linear end, as a fraction of '
         'train.learning_rate.', low=0, high=1, before=0.0),
     'optim.momentum': Field(
-        0.9, 'Of the optimizers sgd and muon.', low=0, below=1, before=0.9),
+        0.9, "Of the optimizers sgd and muon, whose authors take 0.95.", low=0,
+        below=1, before=0.9),
     'optim.clip_norm': Field(
         0.0, 'The largest norm of all gradients together, before the '
         'optimizer; longer ones are shortened to it. 0 for no limit.',

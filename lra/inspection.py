@@ -34,27 +34,47 @@ def evaluate(folder: pathlib.Path) -> str:
 def predict(path: pathlib.Path, folder: pathlib.Path) -> str:
   """A line of class, probability and example for each line of a file.
 
+  Empty lines stay empty.
+
   Raises:
-    UserError: the file cannot be read, or what `api.load` and
-      `api.Trained.predict` raise.
+    UserError: the file cannot be read or a line is no example, or what
+      `api.load` and `api.Trained.predict` raise.
   """
+  from data_prep.encode import NoExample
   from lra import api
+  lines = _lines(path)
+  trained = api.load(folder)
+  dual = trained.program.objective.task.dual
+  places = [i for i, line in enumerate(lines) if line]
+  examples = [lines[i].split('\t') if dual else lines[i] for i in places]
   try:
-    lines = path.read_text(encoding='utf-8').splitlines()
+    found = trained.predict(examples)
+  except NoExample as e:
+    raise UserError(
+        f'{path}, line {places[e.number] + 1} is no example of '
+        f'{trained.config.task} ({e.why}): correct that line.') from e
+  said = dict(zip(places, found, strict=True))
+  return '\n'.join(
+      f'{said[i].name}\t{said[i].probabilities[said[i].label]:.4f}\t'
+      f'{_short(line)}' if i in said else '' for i, line in enumerate(lines))
+
+
+def _lines(path):
+  """The lines of a text file, which end with \\n or \\r\\n and nothing else."""
+  try:
+    text = path.read_bytes().decode('utf-8-sig')
   except (OSError, ValueError) as e:
     raise UserError(
         f'{path} cannot be read ({e}): give a text file with one example a '
         'line.') from e
-  trained = api.load(folder)
-  dual = trained.program.objective.task.dual
-  examples = [line.split('\t') if dual else line for line in lines if line]
-  return '\n'.join(
-      f'{p.name}\t{p.probabilities[p.label]:.4f}\t{_short(example)}'
-      for p, example in zip(trained.predict(examples), examples, strict=True))
+  lines = [line.removesuffix('\r') for line in text.split('\n')]
+  if not any(lines):
+    raise UserError(f'{path} is empty: write one example a line.')
+  return lines if lines[-1] else lines[:-1]
 
 
-def _short(example):
-  text = example if isinstance(example, str) else ' | '.join(example)
+def _short(line):
+  text = ' | '.join(line.split('\t'))
   return text if len(text) <= _LINE else f'{text[:_LINE - 1]}…'
 
 

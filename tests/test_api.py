@@ -99,7 +99,8 @@ def test_a_damaged_newest_state_is_passed_over(folder, trained, tmp_path):
 
 
 @pytest.mark.parametrize('examples, words', [
-    (['[MAX 2 9 ]', '[MAX 2 x ]'], "Example 1 is none of listops_mini.*'x'"),
+    (['[MAX 2 9 ]', '[MAX 2 x ]'], "Example 1, .*none of listops_mini.*'x'"),
+    (['[MAX 2 ' + 'x' * 5000], "Example 0, .{,400}$"),
     (['[MAX 2 9'], 'not one complete expression'),
     ([3], 'Example 0'),
     ('[MAX 2 9 ]', r'put this one in \[ \]')])
@@ -110,6 +111,23 @@ def test_what_is_no_example_is_named(trained, examples, words):
 
 def test_no_examples_have_no_predictions(trained):
   assert trained.predict([]) == []
+  assert len(trained.predict(text for text in ['[MAX 2 9 ]'])) == 1
+
+
+def test_a_run_older_than_a_field_is_what_it_was(folder, trained, tmp_path):
+  copy = tmp_path / 'run'
+  shutil.copytree(folder, copy)
+  values = files.read_json(copy / 'config.json')
+  del values['encoder']['mean_over'], values['optim'], values['mask_black']
+  (copy / 'config.json').write_text(json.dumps(values))
+  same = lra.load(copy)
+  assert same.config.encoder.mean_over == 'tokens'
+  found, want = (x.predict(['[MAX 2 9 ]'])[0] for x in (same, trained))
+  np.testing.assert_array_equal(found.probabilities, want.probabilities)
+  del values['encoder']
+  (copy / 'config.json').write_text(json.dumps(values))
+  with pytest.raises(UserError, match='run/config.json is not the config'):
+    lra.load(copy)
 
 
 @pytest.mark.parametrize('name, spoil, words', [
@@ -150,6 +168,22 @@ def test_texts_pairs_and_images_become_what_data_sets_hold(tmp_path):
     encode.split(tasks.get('pathfinder64'), [grey])
 
 
+def test_how_a_picture_is_stored_does_not_matter(tmp_path):
+  red = Image.new('RGB', (32, 32), (200, 30, 30))
+  red.putpixel((3, 4), (0, 90, 250))
+  seen = {encode.split(tasks.get('image'), [np.asarray(red)]).document(0)}
+  palette = red.quantize(4)
+  for name, image in {'p.png': palette, 'p.gif': palette, 'c.png': red,
+                      'a.png': red.convert('RGBA')}.items():
+    image.save(tmp_path / name)
+    for given in (image, tmp_path / name):
+      seen.add(encode.split(tasks.get('image'), [given]).document(0))
+  assert len(seen) == 1
+  bits_only = Image.new('1', (32, 32), 1)
+  white = encode.split(tasks.get('image'), [bits_only]).document(0)
+  assert set(white) == {255}
+
+
 def test_classes_have_their_names():
   assert encode.names(tasks.get('text_mini')) == ('negative', 'positive')
   assert encode.names(tasks.get('image'))[3] == 'cat'
@@ -170,6 +204,20 @@ def test_the_command_line_evaluates_and_predicts(folder, mini_data, tmp_path):
   accuracy = files.read_json(folder / 'result.json')['test']['accuracy']
   assert f'{accuracy:.4f}  (recorded {accuracy:.4f})' in (
       inspection.evaluate(folder))
+
+
+def test_lines_of_a_file_are_those_of_the_answer(folder, tmp_path):
+  """Of a file with a mark at its start, another system's ends, empty lines."""
+  path = tmp_path / 'x.txt'
+  path.write_bytes('\ufeff[MAX 2 9 ]\r\n\r\n[MIN 2\u2028 9 ]\n'.encode())
+  lines = inspection.predict(path, folder).split('\n')
+  assert len(lines) == 3 and lines[1] == ''
+  assert lines[0].endswith('\t[MAX 2 9 ]') and '[MIN 2' in lines[2]
+  for text, words in (('[MAX 2 9 ]\n\n[MAX y ]\n', "x.txt, line 3 .*'y'"),
+                      ('\n\n', 'x.txt is empty')):
+    path.write_text(text)
+    with pytest.raises(UserError, match=words):
+      inspection.predict(path, folder)
 
 
 def _record(path, right, **changes):

@@ -54,7 +54,8 @@ def read(folder: pathlib.Path) -> Run:
             if split == 'val' and point.get('accuracy') is not None}
   if not scores:
     raise UserError(
-        f'{folder} has no validation accuracy yet: leave it out.')
+        f'{folder} has no validation accuracy, not yet or by its config: '
+        'leave it out.')
   return Run(folder, config, scores, _floors(folder))
 
 

@@ -112,10 +112,13 @@ def _rule(config, learning_rate=None, weight_decay=None):
       'lion': lambda: optax.lion(
           rate, b1=train.b1, b2=train.b2, weight_decay=decay,
           mask=decay_mask),
-      'muon': lambda: contrib.muon(
-          rate, eps=train.eps, weight_decay=decay,
-          weight_decay_mask=decay_mask, adam_b1=train.b1, adam_b2=train.b2,
-          adam_weight_decay=decay),
+      # At the rate -1 it is a direction. Its own decay knows no mask for what
+      # it leaves to Adam.
+      'muon': lambda: optax.chain(
+          contrib.muon(-1.0, beta=optim.momentum, eps=train.eps,
+                       adam_b1=train.b1, adam_b2=train.b2),
+          optax.add_decayed_weights(decay, mask=decay_mask),
+          optax.scale_by_learning_rate(rate)),
   }[optim.name]()
 
 

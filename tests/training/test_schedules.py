@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import optax.contrib
 import pytest
 
 import small
@@ -93,6 +94,44 @@ def test_l2_decay_of_adam_joins_the_gradient():
       jax.tree.map(jnp.zeros_like, params), tx.init(params), params)
   np.testing.assert_allclose(updates['kernel'], -RATE * 0.25 * 4, rtol=1e-6)
   np.testing.assert_array_equal(updates['bias'], 0)
+
+
+@pytest.mark.parametrize('momentum', [0.0, 0.5, 0.95])
+def test_muon_is_that_of_optax_with_this_momentum(momentum):
+  c = _config(name='muon', schedule='constant', momentum=momentum)
+  c.train.weight_decay, c.train.warmup_steps = 0.0, 0
+  ours = optim.make(c)
+  theirs = optax.contrib.muon(
+      RATE, beta=momentum, eps=c.train.eps, adam_b1=c.train.b1,
+      adam_b2=c.train.b2)
+  rng = np.random.default_rng(0)
+  params = {'kernel': jnp.ones((4, 4)), 'bias': jnp.ones(4)}
+  states = [ours.init(params), theirs.init(params)]
+  for _ in range(3):
+    grads = {name: jnp.asarray(rng.normal(size=p.shape), jnp.float32)
+             for name, p in params.items()}
+    found = []
+    for i, tx in enumerate((ours, theirs)):
+      updates, states[i] = tx.update(grads, states[i], params)
+      found.append(updates)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(
+        a, b, rtol=1e-5, atol=1e-7), *found)
+
+
+@pytest.mark.parametrize('name', ['adamw', 'lion', 'muon'])
+def test_decay_is_of_matrices_and_tables_only(name):
+  """Without a gradient: -rate * decay * weight."""
+  c = _config(name=name, schedule='constant')
+  c.train.weight_decay, c.train.warmup_steps = 0.25, 0
+  tx = optim.make(c)
+  shapes = {'kernel': (2, 2), 'heads': (2, 2, 2), 'bias': (2,), 'scale': (2,)}
+  params = {name: jnp.full(shape, 4.0) for name, shape in shapes.items()}
+  updates, _ = tx.update(
+      jax.tree.map(jnp.zeros_like, params), tx.init(params), params)
+  for name, update in updates.items():
+    decayed = name in ('kernel', 'heads')
+    np.testing.assert_allclose(
+        update, -RATE * 0.25 * 4 if decayed else 0, rtol=1e-6)
 
 
 def test_average_of_the_weights():
