@@ -107,10 +107,10 @@ FIELDS = {
     'train.eval_batch_size': Field(
         32, 'Examples per forward pass in evaluation.', low=1, high=MANY),
     'train.lengths': Field(
-        (), 'Shorter lengths than that of the task: a microbatch is cut to the '
-        'shortest that holds all its tokens, the rest of its padding is not '
-        'computed. Changes speed and what dropout draws, not the result; '
-        'mechanisms that need padding ignore it.', before=()),
+        (), 'Shorter lengths than that of the task, others are ignored: a '
+        'microbatch is cut to the shortest that holds all its tokens, the rest '
+        'of its padding is not computed. Changes speed and what dropout draws, '
+        'not the result; mechanisms that need padding ignore it.', before=()),
     'train.eval_every': Field(int, 'Steps from one validation to the next.',
                               low=1, high=COUNT),
     'train.log_every': Field(50, 'Steps from one line of the log to the next.',

@@ -218,7 +218,7 @@ def _beside(entries, peers):
   compared = {row['model'] for row in rows}
   alone = ', '.join(code(name) for name in names if name not in compared)
   return [_PEERS, table(header, lines, right=header[2:4]) + '\n', *(
-      [f'No package was found with the same function as {alone}.\n']
+      [f'Without a known package of the same function: {alone}.\n']
       if alone else [])]
 
 

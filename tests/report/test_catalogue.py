@@ -104,7 +104,7 @@ BESIDE = """
 | `foo` | b_pack 2.0 | 1.0e-07 | 2.0e-07 \
 | [`test_foo`](../../tests/peers/test_b.py) |
 
-No package was found with the same function as `bar`.
+Without a known package of the same function: `bar`.
 """
 
 
