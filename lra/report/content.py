@@ -33,10 +33,9 @@ OVERVIEW = (
     'validation. Only runs with the settings of their protocol. †: more than '
     '110% of the Transformer\'s parameters.')
 COMPARED = (
-    'Against the published results of this protocol. These are on other test '
-    'examples: the interval of the deviation takes them as one run on as many '
-    'as here (Newcombe 1998). Where this protocol is not quite theirs, '
-    '`configs/protocols.py` says so.')
+    'Published results are on other test examples: the interval of the '
+    'deviation takes each as one run on as many as here (Newcombe 1998). Where '
+    'the protocol is not quite theirs, `configs/protocols.py` says so.')
 EXPLANATIONS = (
     'Accuracies are percentages of the whole test split, read once at the end '
     'of a run: means over seeds with their 95% interval (Student\'s t). Of a '

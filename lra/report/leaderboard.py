@@ -168,7 +168,8 @@ def _task(board, found, url):
               *(f'{md.escape(content.equal_scores(twins))}\n'
                 for twins in scores.twins)]
     if scores.compared:
-      parts += [f'{content.COMPARED}\n', _table(scores.compared)]
+      parts += ['Against the published results of this protocol:\n',
+                _table(scores.compared), f'{content.COMPARED}\n']
   if board.finished:
     parts += _figures(figures.names(board, found.speeds), url)
     parts += _folded('Precision, recall, F1 and times (means over seeds)',
