@@ -37,3 +37,23 @@ def test_tiles_are_one_softmax(tile):
   run = lambda tile: jax.jit(functools.partial(additive.attend, tile=tile))(
       q, k, v, weight, mask)
   small.assert_close(run(tile), run(64))
+
+
+@pytest.mark.parametrize('size', [15, 38, 500])
+def test_large_queries_and_keys(size):
+  """Opposite ones cancel; the tanh of the largest sums is 1 or -1."""
+  rng = np.random.default_rng(0)
+  q, k = (size * rng.choice([-1, 1], (1, 20, 1, 4)) for _ in range(2))
+  # A query between -1 and 1 away from the opposite of a key.
+  q = q + rng.uniform(-1, 1, q.shape) * (size < 40)
+  v = rng.normal(size=(1, 20, 1, 3))
+  weight, mask = rng.normal(size=(1, 4)), np.ones((1, 20), bool)
+  arguments = [np.float32(x) for x in (q, k, v, weight)]
+  found, pull = jax.vjp(
+      lambda *args: additive.attend(*args, mask, tile=7), *arguments)
+  logits = np.einsum('bijhd,hd->bhij', np.tanh(
+      np.float64(arguments[0])[:, :, None] + k[:, None]), weight)
+  p = np.exp(logits - logits.max(-1, keepdims=True))
+  small.assert_close(found, np.einsum(
+      'bhij,bjhe->bihe', p / p.sum(-1, keepdims=True), v))
+  assert all(np.isfinite(x).all() for x in pull(np.ones_like(found)))
