@@ -14,7 +14,7 @@ MAX_MINUTES = flags.DEFINE_float(
     lower_bound=0)
 RECORD = flags.DEFINE_boolean(
     'record', None, 'Put a finished run on the leaderboard: copy its result '
-    'to --results_dir and regenerate leaderboard.md. Done by default where the '
+    'to --results_dir and make --page again. Done by default where the '
     'settings are those of the protocol.')
 REPLACE = flags.DEFINE_boolean(
     'replace', False, 'Record a run in the place of an earlier record of it.')
@@ -22,7 +22,8 @@ RESULTS_DIR = flags.DEFINE_string(
     'results_dir', str(place.results()), 'Where the leaderboard\'s records '
     'are.')
 PAGE = flags.DEFINE_string(
-    'page', str(place.page()), 'The leaderboard to write.')
+    'page', None, 'The leaderboard to write; by default leaderboard.md, of '
+    'another --results_dir the one in that folder.')
 LEADERBOARD = flags.DEFINE_boolean(
     'leaderboard', False, 'Regenerate the leaderboard from its records.')
 HTML = flags.DEFINE_string(

@@ -183,6 +183,8 @@ OWN = [
     mini('optim.groups', f'optim.groups={"(" * 100_000}'),
     command("flagfile|'nowhere'", '--flagfile=nowhere'),
     command('--leaderboard|maybe', '--leaderboard=maybe'),
+    command('resutls has no records|--results_dir', '--leaderboard',
+            '--results_dir=resutls'),
     mini("--config.train.ste", 'train.ste\udcff=3'),
     command("'extra'", '--config=configs/simpletron.py:listops_mini', '--',
             'extra'),
