@@ -6,10 +6,10 @@ Each line of the file is the flags of one run without their dashes,
 
 the config first, then, in any order, seeds (`0`, `0,3` or `0-4`; 0 if not
 said) and config fields to change; of values in brackets each is a run, of
-several such fields each combination. `#` begins a comment. A process makes the
-seeds of one config, each in its usual run directory: what is finished is
-skipped, what was interrupted goes on, and one that fails does not stop the
-others.
+several such fields each combination; see lra/grid.py for quotes. `#` begins a
+comment. A process makes the seeds of one config, each in its usual run
+directory: what is finished is skipped, what was interrupted goes on, and one
+that fails does not stop the others.
 """
 
 import ctypes
@@ -18,7 +18,6 @@ import itertools
 import math
 import pathlib
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from collections.abc import Callable
 
 from absl import flags
 
-from lra import config_flag, identity, signals
+from lra import config_flag, grid, identity, signals
 from lra import seeds as seeds_lib
 from lra.errors import UserError
 from lra.report import result as result_lib
@@ -87,7 +86,7 @@ def read(path: pathlib.Path) -> list[Entry]:
   entries, line_of = [], {}
   for number, line in enumerate(lines, 1):
     try:
-      made = list(_entries(shlex.split(line.decode('utf-8'), comments=True)))
+      made = list(_entries(grid.words(line.decode('utf-8'))))
     except (flags.Error, ValueError, UserError) as e:
       raise UserError(
           f'{path}, line {number}: {" ".join(str(e).split())}') from e
@@ -112,25 +111,12 @@ def _entries(words):
   if not words:
     return
   numbers = seeds_lib.parse(seeds[0] if seeds else '0')
-  for one in itertools.product(*map(_values, changes)):
+  for one in itertools.product(*map(grid.values, changes)):
     for seed in numbers:
       chosen = (f'--config={words[0]}', *(f'--config.{c}' for c in one),
                 f'--config.seed={seed}')
       yield Entry(chosen, identity.run_folder(config_flag.resolve(
           config_flag.made_by(chosen)).to_dict()))
-
-
-def _values(change):
-  """`field=a` and `field=b` of `field=[a,b]`; a change itself without these."""
-  name, _, value = change.partition('=')
-  if not (value.startswith('[') and value.endswith(']')):
-    return [change]
-  # Commas within parentheses, brackets or braces part nothing.
-  parts = re.findall(r'(?:[^,()\[\]{}]|\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\})+',
-                     value[1:-1])
-  if not parts:
-    raise UserError(f'{change} has no value: write some in the brackets.')
-  return [f'{name}={part.strip()}' for part in parts]
 
 
 def shard(entries: list[Entry], part: str) -> list[Entry]:

@@ -45,6 +45,7 @@ FILES = {
                         'lra.fields', 'lra.errors', 'lra.place'),
     'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
                     'lra.config_flag', 'jax'),
+    'lra.grid': ('lra.errors',),
     'lra.seeds': ('lra.errors', 'lra.fields'),
     'lra.cluster': _HALL, 'lra.launch_sweep': _HALL, 'lra.progress': _HALL,
     'lra.protocol': _HALL, 'lra.repeat': _HALL, 'lra.sweep': _HALL,

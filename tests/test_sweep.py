@@ -47,6 +47,8 @@ def test_a_line_is_a_config_with_seeds_and_changes(tmp_path, monkeypatch):
     ('configs/simpletron.py:listops seeds=1,0-2', 'seed twice'),
     ('configs/simpletron.py:listops train.steps=[]', 'no value'),
     ('configs/simpletron.py:listops train.steps=[1,x]', 'train.steps'),
+    ('configs/simpletron.py:listops train.steps=[1,,2]', 'an empty value'),
+    ('configs/simpletron.py:listops train.lengths=[(1,()]', 'closes with ]'),
 ])
 def test_a_bad_line_is_named(tmp_path, monkeypatch, line, word):
   monkeypatch.chdir(ROOT)
@@ -111,6 +113,18 @@ def test_values_in_brackets_are_runs_of_their_own(tmp_path, monkeypatch):
       'train.learning_rate=0.1 train.lengths=(500,1000) seed=0',
       'train.learning_rate=0.1 train.lengths=(500,1000) seed=1',
       'train.learning_rate=0.1 train.lengths=() seed=0']
+
+
+def test_values_in_brackets_are_whole(tmp_path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  groups = '(("encoder/.*",None),(".*",{}))'
+  entries = sweep.read(_write(tmp_path, (
+      f'configs/simpletron.py:listops optim.groups=[{groups}, ()]\n'
+      'configs/simpletron.py:text train.learning_rate=[0.1, 0.2]\n')))
+  assert [entry.flags[1] for entry in entries] == [
+      f'--config.optim.groups={groups}', '--config.optim.groups=()',
+      '--config.train.learning_rate=0.1', '--config.train.learning_rate=0.2']
+  assert len({entry.folder for entry in entries}) == 4
 
 
 def test_shards_are_all_runs_once(tmp_path, monkeypatch):
