@@ -12,6 +12,7 @@ directory: what is finished is skipped, what was interrupted goes on, and one
 that fails does not stop the others.
 """
 
+import codecs
 import ctypes
 import dataclasses
 import itertools
@@ -78,7 +79,7 @@ def read(path: pathlib.Path) -> list[Entry]:
       (named) makes no config.
   """
   try:
-    lines = path.read_bytes().splitlines()
+    lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
   except OSError as e:
     raise UserError(
         f'Cannot read the sweep {path} ({e.strerror}): give a file of '

@@ -56,6 +56,14 @@ def test_a_bad_line_is_named(tmp_path, monkeypatch, line, word):
     sweep.read(_write(tmp_path, f'# first\n{line}\n'))
 
 
+def test_a_byte_order_mark_is_no_part_of_a_line(tmp_path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  path = tmp_path / 'sweep.txt'
+  path.write_text('configs/simpletron.py:listops_mini\n', 'utf-8-sig')
+  entry, = sweep.read(path)
+  assert entry.flags[0] == '--config=configs/simpletron.py:listops_mini'
+
+
 @pytest.mark.parametrize('again', ['', ' data_dir=elsewhere', ' seeds=1,0'])
 def test_a_run_may_not_be_named_twice(tmp_path, monkeypatch, again):
   monkeypatch.chdir(ROOT)
