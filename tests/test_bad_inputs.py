@@ -200,6 +200,9 @@ OWN = [
     command('has no task', '--config=configs/simpletron.py:'),
     command('protocol=x|nystrom',
             '--config=configs/simpletron.py:listops,protocol=x'),
+    command('listops_mini,protocol=lra,protocol=simpletron|name one',
+            '--config=configs/simpletron.py:listops_mini,protocol=lra,'
+            'protocol=simpletron'),
     command("Unknown model ''", '--config=configs/base.py:listops_mini'),
     command('configs/protocols.py has no function get_config',
             '--config=configs/protocols.py:listops_mini'),
