@@ -23,7 +23,7 @@ def run() -> int:
   """
   writers.check(options.LOG.value)
   entries = sweep.read(place.found(options.SWEEP.value))
-  if options.SHARD.value:
+  if options.SHARD.value is not None:
     entries = sweep.shard(entries, options.SHARD.value)
   if options.STATUS.value:
     progress.show(entries, sys.stdout)

@@ -95,6 +95,15 @@ LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
 flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
     'it must be a finite number of at least 0')
+for _flag, _what in (
+    ('workdir', 'a folder'), ('results_dir', 'a folder'), ('page', 'a file'),
+    ('html', 'a folder'), ('curves', 'a file'), ('sweep', 'a file'),
+    ('shard', 'a part, such as 2/5'), ('coordinator', 'HOST:PORT'),
+    ('partition', 'a partition'), ('seeds', 'seeds, such as 0-4'),
+    ('evaluate', 'a run directory'), ('predict', 'a file'),
+    ('profile', 'updates, such as 20:30')):
+  flags.register_validator(
+      _flag, lambda value: value != '', f'it must name {_what}')
 for _flag, _needed in (('status', 'sweep'), ('shard', 'sweep'),
                        ('seeds', command.CONFIG.name),
                        ('html', 'leaderboard'), ('executor', 'sweep'),
@@ -130,5 +139,3 @@ for _flag in ('sweep', 'at_once'):
 flags.register_multi_flags_validator(
     ['executor', 'shard'], lambda values: None in values.values(),
     '--executor makes the parts itself: leave out --shard')
-flags.register_validator(
-    'html', lambda folder: folder != '', 'it must name a folder')

@@ -242,6 +242,11 @@ OWN = [
     mini('seeds=1-0 is not possible', '--seeds=1-0'),
     mini('--at_once needs --seeds or --sweep', '--at_once=2'),
     mini('--shard needs --sweep', '--shard=1/2'),
+    *(mini(f'--{flag}=|it must name', f'--{flag}=') for flag in (
+        'workdir', 'results_dir', 'page', 'html', 'curves', 'sweep', 'shard',
+        'coordinator', 'partition', 'seeds', 'evaluate', 'predict', 'profile')),
+    command('--shard=|it must name', '--sweep=configs/sweeps/mini.txt',
+            '--shard='),
     mini('--coordinator needs --distributed', '--coordinator=here:1'),
     mini('--num_processes needs --coordinator', '--num_processes=2'),
     mini('config.mesh with data=-1, fsdp=3, sequence=1 is not possible on 1 '
