@@ -1,10 +1,12 @@
 """The flags of `run_lra.py`, but for --config and --compile_cache."""
 
+import itertools
 import math
 
 from absl import flags
 
 from lra import command, place
+from lra.errors import UserError
 
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Run directory; by default runs/<task>/<model>/'
@@ -104,17 +106,15 @@ for _flag, _what in (
     ('profile', 'updates, such as 20:30')):
   flags.register_validator(
       _flag, lambda value: value != '', f'it must name {_what}')
-for _flag, _needed in (('status', 'sweep'), ('shard', 'sweep'),
-                       ('seeds', command.CONFIG.name),
-                       ('html', 'leaderboard'), ('executor', 'sweep'),
-                       ('jobs', 'executor'), ('gpus', 'executor'),
+for _flag, _needed in (('jobs', 'executor'), ('gpus', 'executor'),
                        ('cpus', 'executor'),
                        ('coordinator', 'distributed'),
                        ('num_processes', 'coordinator'),
+                       ('process_id', 'coordinator'),
                        ('coordinator', 'num_processes')):
   flags.register_multi_flags_validator(
       [_flag, _needed], lambda values, flag=_flag, needed=_needed: (
-          values[needed] or not values[flag]),
+          values[needed] or values[flag] == flags.FLAGS[flag].default),
       f'--{_flag} needs --{_needed}')
 for _flag in ('partition', 'hours'):
   flags.register_multi_flags_validator(
@@ -128,14 +128,51 @@ flags.register_multi_flags_validator(
 flags.register_multi_flags_validator(
     ['seeds', 'workdir'], lambda values: None in values.values(),
     '--seeds makes a run directory for each: leave out --workdir')
-for _flag in ('sweep', 'seeds'):
-  flags.register_multi_flags_validator(
-      ['profile', _flag], lambda values: None in values.values(),
-      f'--profile is of one run, not of --{_flag}')
-for _flag in ('sweep', 'at_once'):
-  flags.register_multi_flags_validator(
-      ['distributed', _flag], lambda values: not all(values.values()),
-      f'--distributed is of one run at a time: leave out --{_flag}')
+flags.register_multi_flags_validator(
+    ['profile', 'seeds'], lambda values: None in values.values(),
+    '--profile is of one run, not of --seeds')
+flags.register_multi_flags_validator(
+    ['distributed', 'at_once'], lambda values: not all(values.values()),
+    '--distributed is of one run at a time: leave out --at_once')
 flags.register_multi_flags_validator(
     ['executor', 'shard'], lambda values: None in values.values(),
     '--executor makes the parts itself: leave out --shard')
+
+_RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
+         'replace', 'results_dir')
+# Commands by the flag that asks for them, and the other flags of each.
+COMMANDS = {
+    'list': (),
+    'leaderboard': ('html', 'page', 'results_dir'),
+    'curves': (),
+    'sweep': ('cpus', 'executor', 'gpus', 'hours', 'jobs', 'partition', 'shard',
+              'status', *_RUNS),
+    'evaluate': (),
+    'predict': (),
+    'compare': (),
+    command.CONFIG.name: (
+        'coordinator', 'distributed', 'num_processes', 'process_id', 'profile',
+        'seeds', 'workdir', *_RUNS),
+}
+
+
+def check() -> None:
+  """Makes sure that all flags are of one command.
+
+  Raises:
+    UserError: two commands are asked for, or a flag is of another one.
+  """
+  names = dict.fromkeys((*COMMANDS, *itertools.chain(*COMMANDS.values())))
+  given = [name for name in names
+           if flags.FLAGS[name].value != flags.FLAGS[name].default]
+  asked = [name for name in COMMANDS if name in given]
+  if len(asked) > 1:
+    raise UserError(f'--{asked[0]} and --{asked[1]} are commands of their own: '
+                    'leave out one of them.')
+  for name in given:
+    takers = [taker for taker in COMMANDS if name in COMMANDS[taker]]
+    if name not in asked and not set(takers) & set(asked):
+      needed = ' or '.join(f'--{taker}' for taker in takers)
+      raise UserError(f'--{name} needs {needed}' + ''.join(
+          f' and means nothing to --{other}: leave out one of them'
+          for other in asked) + '.')

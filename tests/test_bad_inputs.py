@@ -247,6 +247,19 @@ OWN = [
         'coordinator', 'partition', 'seeds', 'evaluate', 'predict', 'profile')),
     command('--shard=|it must name', '--sweep=configs/sweeps/mini.txt',
             '--shard='),
+    mini('--sweep and --config|leave out one', '--sweep=s.txt', '--status',
+         '--workdir=q', 'train.steps=3'),
+    mini('--leaderboard and --config|leave out one', '--leaderboard'),
+    command('--evaluate and --compare|leave out one', '--evaluate=run',
+            '--compare', 'a', 'b'),
+    command('--workdir needs --config and means nothing to --sweep',
+            '--sweep=configs/sweeps/mini.txt', '--workdir=q'),
+    command('--max_minutes needs --sweep or --config|--leaderboard',
+            '--leaderboard', '--max_minutes=1'),
+    command('--record needs --sweep or --config.', '--record'),
+    mini('--html needs --leaderboard and means nothing to --config',
+         '--html=site'),
+    mini('--process_id needs --coordinator', '--process_id=0'),
     mini('--coordinator needs --distributed', '--coordinator=here:1'),
     mini('--num_processes needs --coordinator', '--num_processes=2'),
     mini('config.mesh with data=-1, fsdp=3, sequence=1 is not possible on 1 '
@@ -336,7 +349,8 @@ def _run(fork, case, folder):
     (folder / name).write_bytes(content)
   before = _files(folder)
   arguments = case.arguments
-  if case.program == 'run_lra' and '--' not in arguments:
+  runs = any(a.startswith(('--config=', '--sweep=')) for a in arguments)
+  if case.program == 'run_lra' and runs and '--' not in arguments:
     arguments = *arguments, '--norecord'
   done = fork(case.program, *arguments, cwd=folder, HOME=str(folder))
   _assert_one_sentence(done, case.words)

@@ -34,7 +34,7 @@ def _one_sentence(done, *words):
 
 
 @pytest.mark.parametrize('flags,words', [
-    ([], ['--config', '--list']),
+    ([], ['--workdir needs --config']),
     (['--config=configs/nobody.py:listops'], ['configs/<model>.py']),
     (['--config=configs/nobody.py:listops', '--config.seed=1'],
      ['configs/<model>.py']),

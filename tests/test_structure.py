@@ -40,7 +40,7 @@ FILES = {
     'lra.machine': ('jax',),
     'lra.distributed': ('lra.errors', 'lra.signals', 'lra.terminal', 'jax'),
     'lra.main': _HALL, 'lra.launch': _HALL,
-    'lra.options': ('lra.command', 'lra.place'),
+    'lra.options': ('lra.command', 'lra.errors', 'lra.place'),
     'lra.config_flag': ('lra.objectives', 'lra.training', 'lra.tasks',
                         'lra.fields', 'lra.errors', 'lra.place'),
     'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
