@@ -97,6 +97,8 @@ def _parse(arg):
           f'Unknown config option {option!r}: after the task only '
           f'protocol={"|".join(PROTOCOLS)} is understood.')
     protocol = value
+  if len(options) > 1:
+    raise UserError(f'{arg} names {len(options)} protocols: name one.')
   _check_task(task, protocol)
   return task, protocol
 

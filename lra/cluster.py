@@ -157,12 +157,15 @@ def _here(index, cpus, gpus):
   }) if cores else ()}
 
 
-def wait(jobs: Sequence, show: Callable[[], None]) -> None:
+def wait(jobs: Sequence, show: Callable[[], None]) -> bool:
   """Waits for jobs of this machine; a signal stops them, with checkpoints.
 
   Args:
     jobs: those of `submit`.
     show: called now and then.
+
+  Returns:
+    Whether one was stopped before its end, by a signal or a time limit.
   """
   with signals.later('once the jobs have stopped'):
     told = False
@@ -175,3 +178,6 @@ def wait(jobs: Sequence, show: Callable[[], None]) -> None:
       time.sleep(0.2)
   if told:
     say('The jobs have stopped: the same command goes on.')
+  return told or any(
+      job.exception() is None and job.result() == signals.STOPPED
+      for job in jobs)

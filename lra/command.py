@@ -30,6 +30,7 @@ def run(command, usage=lambda: '') -> None:
       as 'A B', 'A ...' for one or more, or '' for none.
   """
   quiet_libraries()
+  _show_flags()
   try:
     app.run(lambda argv: sys.exit(command(*argv[1:])),
             flags_parser=lambda argv: _parse_flags(argv, usage))
@@ -51,10 +52,20 @@ def fail(sentence: str) -> None:
   sys.exit(USER_ERROR)
 
 
+def _show_flags():
+  """Makes the flags of this package those that --help lists."""
+  for module, defined in flags.FLAGS.flags_by_module_dict().items():
+    if module.startswith('lra.'):
+      for flag in defined:
+        flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
+
+
 def _parse_flags(argv, usage):
   """Parses flags; what a config or flag gets wrong is one sentence."""
   try:
     rest = flags.FLAGS(argv)
+  except SystemExit:  # of --help and the like, which absl calls a failure
+    sys.exit(0)
   except UserError:
     raise
   except Exception as e:  # of absl, or of Python's reading of a value

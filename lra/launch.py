@@ -7,6 +7,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from lra import distributed, identity, options, signals
+from lra import place as place_lib
 from lra.errors import UserError
 from lra.report import result as result_lib
 from lra.terminal import say
@@ -229,5 +230,6 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
 def place():
   """Where the flags want the leaderboard."""
   from lra.report import publish
-  return publish.Place(
-      pathlib.Path(options.RESULTS_DIR.value), pathlib.Path(options.PAGE.value))
+  results = pathlib.Path(options.RESULTS_DIR.value)
+  page = options.PAGE.value or place_lib.page_of(results)
+  return publish.Place(results, pathlib.Path(page))

@@ -19,11 +19,11 @@ def run() -> int:
   Of jobs of Slurm 0 once they are queued.
 
   Raises:
-    UserError: there is no such sweep, or no such job.
+    UserError: there is no such sweep, or no such job; or runs have failed.
   """
   writers.check(options.LOG.value)
   entries = sweep.read(place.found(options.SWEEP.value))
-  if options.SHARD.value:
+  if options.SHARD.value is not None:
     entries = sweep.shard(entries, options.SHARD.value)
   if options.STATUS.value:
     progress.show(entries, sys.stdout)
@@ -31,18 +31,26 @@ def run() -> int:
   extra = tuple(flags.FLAGS[name].serialize() for name in _PASSED_ON
                 if flags.FLAGS[name].value not in (None, []))
   if options.EXECUTOR.value:
-    waited = _submit(entries, extra)
-    if not waited:
+    stopped = _submit(entries, extra)
+    if stopped is None:
       return 0
   else:
-    sweep.run(entries, extra=extra, max_minutes=options.MAX_MINUTES.value,
-              recorded=launch.is_recorded)
-  print(progress.table([progress.of(entry) for entry in entries]))
-  return signals.STOPPED if sweep.left(entries, launch.is_recorded) else 0
+    stopped = sweep.run(
+        entries, extra=extra, max_minutes=options.MAX_MINUTES.value,
+        recorded=launch.is_recorded)
+  print(progress.table([progress.of(entry) for entry in entries]), flush=True)
+  left = sweep.left(entries, launch.is_recorded)
+  if left and not stopped:
+    raise sweep.failure(left, len(entries))
+  return signals.STOPPED if left else 0
 
 
 def _submit(entries, extra):
-  """Makes jobs of what is left; returns whether they have ended by now."""
+  """Makes jobs of what is left.
+
+  Returns:
+    Whether they were stopped; None if they are queued and may not have begun.
+  """
   from lra import cluster
   executor, jobs = options.EXECUTOR.value, options.JOBS.value
   cluster.check(executor)
@@ -53,7 +61,7 @@ def _submit(entries, extra):
   shards = [shard for shard in shards
             if sweep.left(sweep.shard(entries, shard), launch.is_recorded)]
   if not shards:
-    return True
+    return False
   name = options.SWEEP.value
   folder = pathlib.Path('runs', 'jobs', pathlib.Path(name).stem)
   limit = options.MAX_MINUTES.value
@@ -67,6 +75,6 @@ def _submit(entries, extra):
       hours=cluster.LONGEST_HOURS if local else options.HOURS.value or 4)
   print(f'{len(made)} jobs: {" ".join(job.job_id for job in made)}; their logs '
         f'are in {folder}. --status shows where the runs stand.', flush=True)
-  if local:
-    cluster.wait(made, progress.Live(entries, sys.stdout).draw)
-  return local
+  if not local:
+    return None
+  return cluster.wait(made, progress.Live(entries, sys.stdout).draw)

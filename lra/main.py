@@ -32,6 +32,7 @@ def main(*words: str) -> int:
   Args:
     *words: what follows the flags.
   """
+  options.check()
   if options.LIST.value:
     print(listing())
     return 0

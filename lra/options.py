@@ -1,10 +1,12 @@
 """The flags of `run_lra.py`, but for --config and --compile_cache."""
 
+import itertools
 import math
 
 from absl import flags
 
 from lra import command, place
+from lra.errors import UserError
 
 WORKDIR = flags.DEFINE_string(
     'workdir', None, 'Run directory; by default runs/<task>/<model>/'
@@ -14,7 +16,7 @@ MAX_MINUTES = flags.DEFINE_float(
     lower_bound=0)
 RECORD = flags.DEFINE_boolean(
     'record', None, 'Put a finished run on the leaderboard: copy its result '
-    'to --results_dir and regenerate leaderboard.md. Done by default where the '
+    'to --results_dir and make --page again. Done by default where the '
     'settings are those of the protocol.')
 REPLACE = flags.DEFINE_boolean(
     'replace', False, 'Record a run in the place of an earlier record of it.')
@@ -22,7 +24,8 @@ RESULTS_DIR = flags.DEFINE_string(
     'results_dir', str(place.results()), 'Where the leaderboard\'s records '
     'are.')
 PAGE = flags.DEFINE_string(
-    'page', str(place.page()), 'The leaderboard to write.')
+    'page', None, 'The leaderboard to write; by default leaderboard.md, of '
+    'another --results_dir the one in that folder.')
 LEADERBOARD = flags.DEFINE_boolean(
     'leaderboard', False, 'Regenerate the leaderboard from its records.')
 HTML = flags.DEFINE_string(
@@ -94,17 +97,24 @@ LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
 flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
     'it must be a finite number of at least 0')
-for _flag, _needed in (('status', 'sweep'), ('shard', 'sweep'),
-                       ('seeds', command.CONFIG.name),
-                       ('html', 'leaderboard'), ('executor', 'sweep'),
-                       ('jobs', 'executor'), ('gpus', 'executor'),
+for _flag, _what in (
+    ('workdir', 'a folder'), ('results_dir', 'a folder'), ('page', 'a file'),
+    ('html', 'a folder'), ('curves', 'a file'), ('sweep', 'a file'),
+    ('shard', 'a part, such as 2/5'), ('coordinator', 'HOST:PORT'),
+    ('partition', 'a partition'), ('seeds', 'seeds, such as 0-4'),
+    ('evaluate', 'a run directory'), ('predict', 'a file'),
+    ('profile', 'updates, such as 20:30')):
+  flags.register_validator(
+      _flag, lambda value: value != '', f'it must name {_what}')
+for _flag, _needed in (('jobs', 'executor'), ('gpus', 'executor'),
                        ('cpus', 'executor'),
                        ('coordinator', 'distributed'),
                        ('num_processes', 'coordinator'),
+                       ('process_id', 'coordinator'),
                        ('coordinator', 'num_processes')):
   flags.register_multi_flags_validator(
       [_flag, _needed], lambda values, flag=_flag, needed=_needed: (
-          values[needed] or not values[flag]),
+          values[needed] or values[flag] == flags.FLAGS[flag].default),
       f'--{_flag} needs --{_needed}')
 for _flag in ('partition', 'hours'):
   flags.register_multi_flags_validator(
@@ -118,16 +128,51 @@ flags.register_multi_flags_validator(
 flags.register_multi_flags_validator(
     ['seeds', 'workdir'], lambda values: None in values.values(),
     '--seeds makes a run directory for each: leave out --workdir')
-for _flag in ('sweep', 'seeds'):
-  flags.register_multi_flags_validator(
-      ['profile', _flag], lambda values: None in values.values(),
-      f'--profile is of one run, not of --{_flag}')
-for _flag in ('sweep', 'at_once'):
-  flags.register_multi_flags_validator(
-      ['distributed', _flag], lambda values: not all(values.values()),
-      f'--distributed is of one run at a time: leave out --{_flag}')
+flags.register_multi_flags_validator(
+    ['profile', 'seeds'], lambda values: None in values.values(),
+    '--profile is of one run, not of --seeds')
+flags.register_multi_flags_validator(
+    ['distributed', 'at_once'], lambda values: not all(values.values()),
+    '--distributed is of one run at a time: leave out --at_once')
 flags.register_multi_flags_validator(
     ['executor', 'shard'], lambda values: None in values.values(),
     '--executor makes the parts itself: leave out --shard')
-flags.register_validator(
-    'html', lambda folder: folder != '', 'it must name a folder')
+
+_RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
+         'replace', 'results_dir')
+# Commands by the flag that asks for them, and the other flags of each.
+COMMANDS = {
+    'list': (),
+    'leaderboard': ('html', 'page', 'results_dir'),
+    'curves': (),
+    'sweep': ('cpus', 'executor', 'gpus', 'hours', 'jobs', 'partition', 'shard',
+              'status', *_RUNS),
+    'evaluate': (),
+    'predict': (),
+    'compare': (),
+    command.CONFIG.name: (
+        'coordinator', 'distributed', 'num_processes', 'process_id', 'profile',
+        'seeds', 'workdir', *_RUNS),
+}
+
+
+def check() -> None:
+  """Makes sure that all flags are of one command.
+
+  Raises:
+    UserError: two commands are asked for, or a flag is of another one.
+  """
+  names = dict.fromkeys((*COMMANDS, *itertools.chain(*COMMANDS.values())))
+  given = [name for name in names
+           if flags.FLAGS[name].value != flags.FLAGS[name].default]
+  asked = [name for name in COMMANDS if name in given]
+  if len(asked) > 1:
+    raise UserError(f'--{asked[0]} and --{asked[1]} are commands of their own: '
+                    'leave out one of them.')
+  for name in given:
+    takers = [taker for taker in COMMANDS if name in COMMANDS[taker]]
+    if name not in asked and not set(takers) & set(asked):
+      needed = ' or '.join(f'--{taker}' for taker in takers)
+      raise UserError(f'--{name} needs {needed}' + ''.join(
+          f' and means nothing to --{other}: leave out one of them'
+          for other in asked) + '.')

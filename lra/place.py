@@ -21,6 +21,15 @@ def page() -> pathlib.Path:
   return pathlib.Path('' if installed() else ROOT) / 'leaderboard.md'
 
 
+def page_of(folder: pathlib.Path) -> pathlib.Path:
+  """The leaderboard of a folder of records, unless told otherwise.
+
+  In the folder, so that records of your own do not replace the page of others.
+  """
+  ours = folder.resolve() == results().resolve()
+  return page() if ours else folder / 'leaderboard.md'
+
+
 def found(path: str | os.PathLike) -> pathlib.Path:
   """A file as it is named, or else the one of `configs/` that comes with this.
 

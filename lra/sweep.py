@@ -6,19 +6,19 @@ Each line of the file is the flags of one run without their dashes,
 
 the config first, then, in any order, seeds (`0`, `0,3` or `0-4`; 0 if not
 said) and config fields to change; of values in brackets each is a run, of
-several such fields each combination. `#` begins a comment. A process makes the
-seeds of one config, each in its usual run directory: what is finished is
-skipped, what was interrupted goes on, and one that fails does not stop the
-others.
+several such fields each combination; see lra/grid.py for quotes. `#` begins a
+comment. A process makes the seeds of one config, each in its usual run
+directory: what is finished is skipped, what was interrupted goes on, and one
+that fails does not stop the others.
 """
 
+import codecs
 import ctypes
 import dataclasses
 import itertools
 import math
 import pathlib
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -27,10 +27,11 @@ from collections.abc import Callable
 
 from absl import flags
 
-from lra import config_flag, identity, signals
+from lra import config_flag, grid, identity, signals
 from lra import seeds as seeds_lib
 from lra.errors import UserError
 from lra.report import result as result_lib
+from lra.report import variants
 from lra.report.result import Result
 
 _RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
@@ -39,9 +40,10 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-  """One run: its command-line flags and where it lives."""
+  """One run: its command-line flags, where it lives, its line in the file."""
   flags: tuple[str, ...]
   folder: pathlib.Path
+  line: int = 0
 
   @property
   def config_flags(self) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ def read(path: pathlib.Path) -> list[Entry]:
       (named) makes no config.
   """
   try:
-    lines = path.read_bytes().splitlines()
+    lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
   except OSError as e:
     raise UserError(
         f'Cannot read the sweep {path} ({e.strerror}): give a file of '
@@ -87,7 +89,7 @@ def read(path: pathlib.Path) -> list[Entry]:
   entries, line_of = [], {}
   for number, line in enumerate(lines, 1):
     try:
-      made = list(_entries(shlex.split(line.decode('utf-8'), comments=True)))
+      made = list(_entries(grid.words(line.decode('utf-8')), number))
     except (flags.Error, ValueError, UserError) as e:
       raise UserError(
           f'{path}, line {number}: {" ".join(str(e).split())}') from e
@@ -104,7 +106,7 @@ def read(path: pathlib.Path) -> list[Entry]:
   return entries
 
 
-def _entries(words):
+def _entries(words, line):
   seeds = [w.removeprefix('seeds=') for w in words if w.startswith('seeds=')]
   changes = [w for w in words[1:] if not w.startswith('seeds=')]
   if len(seeds) > 1 or any(c.startswith('seed=') for c in changes):
@@ -112,25 +114,12 @@ def _entries(words):
   if not words:
     return
   numbers = seeds_lib.parse(seeds[0] if seeds else '0')
-  for one in itertools.product(*map(_values, changes)):
+  for one in itertools.product(*map(grid.values, changes)):
     for seed in numbers:
       chosen = (f'--config={words[0]}', *(f'--config.{c}' for c in one),
                 f'--config.seed={seed}')
-      yield Entry(chosen, identity.run_folder(config_flag.resolve(
-          config_flag.made_by(chosen)).to_dict()))
-
-
-def _values(change):
-  """`field=a` and `field=b` of `field=[a,b]`; a change itself without these."""
-  name, _, value = change.partition('=')
-  if not (value.startswith('[') and value.endswith(']')):
-    return [change]
-  # Commas within parentheses, brackets or braces part nothing.
-  parts = re.findall(r'(?:[^,()\[\]{}]|\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\})+',
-                     value[1:-1])
-  if not parts:
-    raise UserError(f'{change} has no value: write some in the brackets.')
-  return [f'{name}={part.strip()}' for part in parts]
+      config = config_flag.resolve(config_flag.made_by(chosen))
+      yield Entry(chosen, identity.run_folder(config.to_dict()), line)
 
 
 def shard(entries: list[Entry], part: str) -> list[Entry]:
@@ -160,7 +149,9 @@ def by_config(entries: list[Entry]) -> list[list[Entry]]:
 def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
         max_minutes: float | None = None,
         recorded: Callable[[Result], bool] = lambda result: True) -> bool:
-  """Runs what is left to do; returns whether nothing is left then.
+  """Runs what is left to do; returns whether it was stopped before its end.
+
+  By a signal or a time limit; a run that fails stops no other.
 
   Args:
     entries: the runs.
@@ -168,6 +159,7 @@ def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
     max_minutes: stop, with a checkpoint, after so long.
     recorded: see `left`.
   """
+  stopped = False
   deadline = (None if max_minutes is None
               else time.monotonic() + 60 * max_minutes)
   with signals.later('once the run under way has stopped'):
@@ -177,7 +169,7 @@ def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
         continue
       seconds = math.inf if deadline is None else deadline - time.monotonic()
       if signals.reason() or seconds <= 0:
-        break
+        return True
       limit = () if deadline is None else (
           f'--max_minutes={seconds / 60:.4f}',)
       ready = sum(e.status() in result_lib.FINISHED for e in entries)
@@ -185,9 +177,10 @@ def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
       print(f'[{ready} of {len(entries)} runs are finished] '
             f'{_title(to_do[0].config_flags)} seeds={seeds}', flush=True)
       code = _call(*to_do[0].config_flags, f'--seeds={seeds}', *extra, *limit)
-      if code == signals.STOPPED and not limit:
+      stopped = stopped or code == signals.STOPPED
+      if stopped and not limit:
         break  # a signal to the run, not this sweep's own time limit
-    return not left(entries, recorded)
+    return stopped or bool(signals.reason())
 
 
 def _title(flags_of_run):
@@ -206,6 +199,16 @@ def left(entries: list[Entry], recorded: Callable[[Result], bool]
   results = ((entry, entry.result()[0]) for entry in entries)
   return [entry for entry, result in results if not (
       result is not None and result.finished and recorded(result))]
+
+
+def failure(failed: list[Entry], total: int) -> UserError:
+  """The error of runs that have failed, of so many; names their lines."""
+  lines = sorted({entry.line for entry in failed})
+  have = 'has' if len(failed) == 1 else 'have'
+  return UserError(
+      f'{len(failed)} of {total} runs {have} failed (line'
+      f'{"s" * (len(lines) > 1)} {variants.listed(map(str, lines))} of the '
+      'sweep): mend what was said of each, and repeat the command.')
 
 
 def _call(*arguments) -> int:

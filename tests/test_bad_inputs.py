@@ -183,6 +183,8 @@ OWN = [
     mini('optim.groups', f'optim.groups={"(" * 100_000}'),
     command("flagfile|'nowhere'", '--flagfile=nowhere'),
     command('--leaderboard|maybe', '--leaderboard=maybe'),
+    command('resutls has no records|--results_dir', '--leaderboard',
+            '--results_dir=resutls'),
     mini("--config.train.ste", 'train.ste\udcff=3'),
     command("'extra'", '--config=configs/simpletron.py:listops_mini', '--',
             'extra'),
@@ -198,6 +200,9 @@ OWN = [
     command('has no task', '--config=configs/simpletron.py:'),
     command('protocol=x|nystrom',
             '--config=configs/simpletron.py:listops,protocol=x'),
+    command('listops_mini,protocol=lra,protocol=simpletron|name one',
+            '--config=configs/simpletron.py:listops_mini,protocol=lra,'
+            'protocol=simpletron'),
     command("Unknown model ''", '--config=configs/base.py:listops_mini'),
     command('configs/protocols.py has no function get_config',
             '--config=configs/protocols.py:listops_mini'),
@@ -237,6 +242,24 @@ OWN = [
     mini('seeds=1-0 is not possible', '--seeds=1-0'),
     mini('--at_once needs --seeds or --sweep', '--at_once=2'),
     mini('--shard needs --sweep', '--shard=1/2'),
+    *(mini(f'--{flag}=|it must name', f'--{flag}=') for flag in (
+        'workdir', 'results_dir', 'page', 'html', 'curves', 'sweep', 'shard',
+        'coordinator', 'partition', 'seeds', 'evaluate', 'predict', 'profile')),
+    command('--shard=|it must name', '--sweep=configs/sweeps/mini.txt',
+            '--status', '--shard='),
+    mini('--sweep and --config|leave out one', '--sweep=s.txt', '--status',
+         '--workdir=q', 'train.steps=3'),
+    mini('--leaderboard and --config|leave out one', '--leaderboard'),
+    command('--evaluate and --compare|leave out one', '--evaluate=run',
+            '--compare', 'a', 'b'),
+    command('--workdir needs --config and means nothing to --sweep',
+            '--sweep=configs/sweeps/mini.txt', '--status', '--workdir=q'),
+    command('--max_minutes needs --sweep or --config|--leaderboard',
+            '--leaderboard', '--max_minutes=1'),
+    command('--record needs --sweep or --config.', '--record'),
+    mini('--html needs --leaderboard and means nothing to --config',
+         '--html=site'),
+    mini('--process_id needs --coordinator', '--process_id=0'),
     mini('--coordinator needs --distributed', '--coordinator=here:1'),
     mini('--num_processes needs --coordinator', '--num_processes=2'),
     mini('config.mesh with data=-1, fsdp=3, sequence=1 is not possible on 1 '
@@ -326,7 +349,8 @@ def _run(fork, case, folder):
     (folder / name).write_bytes(content)
   before = _files(folder)
   arguments = case.arguments
-  if case.program == 'run_lra' and '--' not in arguments:
+  runs = any(a.startswith(('--config=', '--sweep=')) for a in arguments)
+  if case.program == 'run_lra' and runs and '--' not in arguments:
     arguments = *arguments, '--norecord'
   done = fork(case.program, *arguments, cwd=folder, HOME=str(folder))
   _assert_one_sentence(done, case.words)

@@ -1,8 +1,37 @@
-"""What is said of several seeds."""
+"""Where records go, and what is said of several seeds."""
 
+import json
+import pathlib
 import types
 
+from absl import flags
+from absl.testing import flagsaver
+
 from lra import launch
+from lra import place as place_lib
+from lra.report import publish, result
+
+RUN = pathlib.Path(__file__).parent / 'report' / 'data' / 'result.json'
+
+
+def _place(*arguments):
+  """Where these arguments want the leaderboard."""
+  with flagsaver.flagsaver():
+    flags.FLAGS(['lra', *arguments])
+    return launch.place()
+
+
+def test_another_folder_of_records_has_a_page_of_its_own(tmp_path):
+  own = tmp_path / 'own'
+  place = _place(f'--results_dir={own}')
+  assert place.page == own / 'leaderboard.md'
+  publish.publish(result.validate(json.loads(RUN.read_text())), place)
+  assert '](figures/' in place.page.read_text()
+  assert list((own / 'figures').iterdir())
+  there = _place(f'--results_dir={own}', '--page=there.md')
+  assert there.page == pathlib.Path('there.md')
+  for ours in ([], [f'--results_dir={place_lib.results()}']):
+    assert _place(*ours).page == place_lib.page()
 
 
 def _result(accuracy):

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import sys
 import pytest
 import tiny
 
-from lra import command, launch
+from lra import command, launch, options
 
 ROOT = pathlib.Path(__file__).parent.parent
 MINI = '--config=configs/simpletron.py:listops_mini'
@@ -34,7 +35,7 @@ def _one_sentence(done, *words):
 
 
 @pytest.mark.parametrize('flags,words', [
-    ([], ['--config', '--list']),
+    ([], ['--workdir needs --config']),
     (['--config=configs/nobody.py:listops'], ['configs/<model>.py']),
     (['--config=configs/nobody.py:listops', '--config.seed=1'],
      ['configs/<model>.py']),
@@ -222,10 +223,19 @@ def test_list():
     assert name in done.stdout
 
 
-def test_help_begins_with_what_the_program_does(tmp_path):
+@pytest.mark.parametrize('program, flag', [
+    (['-c', 'import run_lra; run_lra.run()'], '--helpshort'),
+    ([str(ROOT / 'run_lra.py')], '--help')])
+def test_help_says_what_the_program_does_and_lists_its_flags(
+    tmp_path, program, flag):
   """Also as the command `lra`, whose file has no docstring."""
   done = subprocess.run(
-      [sys.executable, '-c', 'import run_lra; run_lra.run()', '--helpshort'],
+      [sys.executable, *program, flag],
       cwd=tmp_path, text=True, capture_output=True, check=False,
       env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
+  assert done.returncode == 0, done.stderr
   assert done.stdout.startswith('Trains a model on a task'), done.stderr
+  listed = re.findall(r'^  --(?:\[no\])?(\w+):', done.stdout, re.M)
+  assert set(listed) == {
+      name for taker, taken in options.COMMANDS.items()
+      for name in (taker, *taken)}

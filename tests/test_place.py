@@ -46,3 +46,11 @@ def test_an_installed_package_keeps_nothing_in_itself(tmp_path, monkeypatch):
   (tmp_path / 'lra-1.dist-info').mkdir()
   assert place.results() == pathlib.Path('results')
   assert place.page() == pathlib.Path('leaderboard.md')
+
+
+def test_records_elsewhere_have_their_page_beside_them(elsewhere, monkeypatch):
+  own = pathlib.Path('own')
+  assert place.page_of(own) == own / 'leaderboard.md'
+  assert place.page_of(place.results()) == place.page()
+  monkeypatch.chdir(place.ROOT)
+  assert place.page_of(pathlib.Path('lra/results')) == place.page()

@@ -1,5 +1,6 @@
 """Sweeps: the file, and a sweep killed and started again."""
 
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -7,11 +8,12 @@ import subprocess
 import sys
 import time
 
+import commands
 import pytest
 import tiny
 
-from lra import files, models, sweep
-from lra.errors import UserError
+from lra import files, models, signals, sweep
+from lra.errors import USER_ERROR, UserError
 
 ROOT = pathlib.Path(__file__).parent.parent
 TINY = tiny.words(**{
@@ -47,11 +49,21 @@ def test_a_line_is_a_config_with_seeds_and_changes(tmp_path, monkeypatch):
     ('configs/simpletron.py:listops seeds=1,0-2', 'seed twice'),
     ('configs/simpletron.py:listops train.steps=[]', 'no value'),
     ('configs/simpletron.py:listops train.steps=[1,x]', 'train.steps'),
+    ('configs/simpletron.py:listops train.steps=[1,,2]', 'an empty value'),
+    ('configs/simpletron.py:listops train.lengths=[(1,()]', 'closes with ]'),
 ])
 def test_a_bad_line_is_named(tmp_path, monkeypatch, line, word):
   monkeypatch.chdir(ROOT)
   with pytest.raises(UserError, match=f'line 2: .*{word}'):
     sweep.read(_write(tmp_path, f'# first\n{line}\n'))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_line(tmp_path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  path = tmp_path / 'sweep.txt'
+  path.write_text('configs/simpletron.py:listops_mini\n', 'utf-8-sig')
+  entry, = sweep.read(path)
+  assert entry.flags[0] == '--config=configs/simpletron.py:listops_mini'
 
 
 @pytest.mark.parametrize('again', ['', ' data_dir=elsewhere', ' seeds=1,0'])
@@ -79,15 +91,15 @@ def test_a_damaged_result_ends_nothing(tmp_path, monkeypatch, content):
   damaged = entries[1].folder / 'result.json'
   damaged.parent.mkdir(parents=True)
   damaged.write_text(content)
-  assert not sweep.run(entries)
+  sweep.run(entries)
   assert [f[-1] for f in called] == ['--seeds=0,1,2']
 
 
 def test_no_minutes_are_no_runs(tmp_path, monkeypatch):
   entries, called = _sweep(tmp_path, monkeypatch, '0-1')
-  assert not sweep.run(entries, max_minutes=0)
+  assert sweep.run(entries, max_minutes=0)
   assert not called
-  sweep.run(entries)
+  assert not sweep.run(entries)
   assert len(called) == 1
 
 
@@ -113,6 +125,18 @@ def test_values_in_brackets_are_runs_of_their_own(tmp_path, monkeypatch):
       'train.learning_rate=0.1 train.lengths=() seed=0']
 
 
+def test_values_in_brackets_are_whole(tmp_path, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  groups = '(("encoder/.*",None),(".*",{}))'
+  entries = sweep.read(_write(tmp_path, (
+      f'configs/simpletron.py:listops optim.groups=[{groups}, ()]\n'
+      'configs/simpletron.py:text train.learning_rate=[0.1, 0.2]\n')))
+  assert [entry.flags[1] for entry in entries] == [
+      f'--config.optim.groups={groups}', '--config.optim.groups=()',
+      '--config.train.learning_rate=0.1', '--config.train.learning_rate=0.2']
+  assert len({entry.folder for entry in entries}) == 4
+
+
 def test_shards_are_all_runs_once(tmp_path, monkeypatch):
   monkeypatch.chdir(ROOT)
   entries = sweep.read(_write(tmp_path, (
@@ -126,12 +150,42 @@ def test_shards_are_all_runs_once(tmp_path, monkeypatch):
       sweep.shard(entries, part)
 
 
+@pytest.fixture(scope='module')
+def fork():
+  """Runs commands; see `commands.Commands`."""
+  made = commands.Commands()
+  yield made.run
+  made.close()
+
+
 @pytest.fixture
 def calls(monkeypatch, tmp_path):
   """The flags of the runs a sweep starts; each ends at once, with 0."""
   made = []
   monkeypatch.setattr(sweep, '_call', lambda *flags: made.append(flags) or 0)
   return made
+
+
+def test_runs_that_failed_are_counted_and_their_lines_named(
+    fork, mini_data, tmp_path):
+  """The others are made; those that never began are still new."""
+  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
+  line = f'configs/simpletron.py:listops_mini {TINY}'
+  _write(tmp_path, (
+      f'{line} seeds=0-1 data_dir=/dev/null/no\n# why\n'
+      f'{line} train.learning_rate=1e30 train.warmup_steps=0 '
+      f'data_dir={mini_data}\n'))
+  command = '--sweep=sweep.txt', '--norecord', '--compile_cache='
+  done = fork('run_lra', *command, cwd=tmp_path)
+  assert done.returncode == USER_ERROR, done.stderr
+  assert done.stderr.splitlines()[-1].startswith(
+      'error: 2 of 3 runs have failed (line 1 of the sweep): mend ')
+  assert done.stdout.endswith('1 of 3 runs are finished.\n')
+  again = fork('run_lra', *command, '--status', cwd=tmp_path)
+  assert [row.split()[0] for row in again.stdout.splitlines()[1:4]] == [
+      'new', 'new', 'diverged']
+  stopped = fork('run_lra', *command, '--max_minutes=0', cwd=tmp_path)
+  assert stopped.returncode == signals.STOPPED and not stopped.stderr
 
 
 def _entry(folder, content=None):
@@ -144,18 +198,33 @@ def _entry(folder, content=None):
 def test_a_finished_run_without_its_record_is_called_again(tmp_path, calls):
   record = next((ROOT / 'lra/results/runs').rglob('*.json')).read_text()
   entry = _entry(tmp_path / 'a', record)
-  assert sweep.run([entry]) and not calls
+  sweep.run([entry])
+  assert not calls and not sweep.left([entry], lambda result: True)
   on_page = []
-  assert not sweep.run([entry], recorded=lambda result: on_page)
-  assert len(calls) == 1
+  sweep.run([entry], recorded=lambda result: on_page)
+  assert len(calls) == 1 and sweep.left([entry], lambda result: on_page)
   on_page.append(True)
-  assert sweep.run([entry], recorded=lambda result: on_page)
+  sweep.run([entry], recorded=lambda result: on_page)
   assert len(calls) == 1
 
 
 def test_no_minutes_are_no_time(tmp_path, calls):
-  assert not sweep.run([_entry(tmp_path / 'a')], max_minutes=0)
+  assert sweep.run([_entry(tmp_path / 'a')], max_minutes=0)
   assert not calls
+
+
+@pytest.mark.parametrize('minutes, codes, stopped, made', [
+    (None, (2, 0, 4), False, 3), (None, (-9, 1, 3), False, 3),
+    (None, (2, 75, 0), True, 2), (60, (2, 75, 0), True, 3)])
+def test_only_a_stop_is_one_and_failures_end_nothing(
+    tmp_path, monkeypatch, minutes, codes, stopped, made):
+  entries = [_entry(tmp_path / name) for name in 'abc']
+  left = list(codes)
+  monkeypatch.setattr(sweep, '_call', lambda *_: left.pop(0))
+  assert sweep.run(
+      [dataclasses.replace(entry, flags=(*entry.flags, '--config.seed=0'))
+       for entry in entries], max_minutes=minutes) is stopped
+  assert len(left) == 3 - made
 
 
 @pytest.mark.parametrize('path', sorted((ROOT / 'configs/sweeps').iterdir()))

@@ -147,8 +147,12 @@ def regenerate(place: Place, html: pathlib.Path | None = None,
     html, command: see `leaderboard.write`.
 
   Raises:
-    UserError: as `publish`.
+    UserError: as `publish`, or there are no records.
   """
+  if not (place.results / 'runs').is_dir():
+    raise UserError(
+        f'{place.results} has no records, which would be in runs/: choose '
+        'another --results_dir, or record a run there first.')
   with _locked(place):
     _write(place, html=html, command=command)
   if html:

@@ -222,6 +222,12 @@ def test_what_a_run_changes_may_be_found_out_later(place):
   assert 'instead of' not in text(place)
 
 
+def test_a_folder_without_records_makes_no_page(place):
+  with pytest.raises(UserError, match='no records.*--results_dir'):
+    publish.regenerate(place)
+  assert not place.results.exists() and not place.page.exists()
+
+
 def test_what_a_killed_publisher_left_is_removed(place):
   for folder in ('runs/text_mini', 'figures'):
     (place.results / folder).mkdir(parents=True)

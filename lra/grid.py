@@ -1,0 +1,74 @@
+"""The words of a sweep's line, and the values of `field=[a,b]`.
+
+Quotes are those of a shell, but in brackets, where they belong to a value as
+Python reads it, and whitespace parts no words.
+"""
+
+import re
+import shlex
+
+from lra.errors import UserError
+
+_CLOSING = {'(': ')', '[': ']', '{': '}'}
+# A text in quotes, a character behind a backslash, or one character.
+_TOKEN = re.compile(
+    r'''"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|.''', re.DOTALL)
+
+
+def words(line: str) -> list[str]:
+  """The words of a line; `#` begins a comment.
+
+  Raises:
+    UserError: a bracket or a quote has no other one.
+  """
+  return [word for word in _parts(line, ' \t\f\v', comments=True)
+          if word is not None]
+
+
+def values(change: str) -> list[str]:
+  """`field=a` and `field=b` of `field=[a,b]`; a change itself without these.
+
+  Raises:
+    UserError: a value is empty, or a bracket or a quote has no other one.
+  """
+  name, _, value = change.partition('=')
+  if not (value.startswith('[') and value.endswith(']')):
+    return [change]
+  parts = [part and part.strip() for part in _parts(value[1:-1], ',')]
+  if not all(parts):
+    what = 'an empty value' if any(parts) else 'no value'
+    raise UserError(f'{change} has {what}: write values with a comma between '
+                    'two of them.')
+  return [f'{name}={part}' for part in parts]
+
+
+def _parts(text, separators, comments=False):
+  """Parts of a text between separators that no bracket or quote encloses.
+
+  None where there is nothing, not even an empty text in quotes.
+  """
+  parts, closing = [None], []
+  for token in _TOKEN.findall(text):
+    if comments and token == '#':
+      break
+    if not closing and token in separators:
+      parts.append(None)
+      continue
+    parts[-1] = (parts[-1] or '') + _plain(token, text, bool(closing))
+    if token in _CLOSING:
+      closing.append(_CLOSING[token])
+    elif token in _CLOSING.values() and (
+        not closing or closing.pop() != token):
+      raise UserError(f'{text} closes with {token} what it has not opened.')
+  if closing:
+    raise UserError(f'{text} opens a bracket that no {closing[-1]} closes.')
+  return parts
+
+
+def _plain(token, text, enclosed):
+  """A token without the quotes or the backslash that a shell would remove."""
+  if token in ('"', "'"):
+    raise UserError(f'No closing quotation: {text} has one {token} too many.')
+  if token[0] in '"\'':
+    return token if enclosed else shlex.split(token)[0]
+  return token[-1]
