@@ -83,9 +83,12 @@ def ending(run: Callable[[], int]) -> int:
 
   At the exit JAX waits for them, and aborts the process if they do not come.
   """
+  import jax
   try:
     _state['code'] = code = run()
   except Exception as e:
+    if isinstance(e, jax.errors.JaxRuntimeError) and lost(e):
+      abandon(e)
     _state['code'] = USER_ERROR if isinstance(e, UserError) else 1
     raise
   return code
@@ -256,11 +259,11 @@ def lost(error: Exception) -> bool:
   return any(word in str(error).lower() for word in words)
 
 
-def abandon(title: str, error: Exception) -> None:
+def abandon(error: Exception) -> None:
   """Ends this process at once, since the others are not to be reached."""
   why = str(error).split('\n', 1)[0][:300]
-  print(f'error: {title}: another process of this run has ended ({why})'
-        f'{_AGAIN}', file=sys.stderr, end='', flush=True)
+  print(f'error: another process of this run has ended ({why}){_AGAIN}',
+        file=sys.stderr, end='', flush=True)
   leave(signals.STOPPED)
 
 

@@ -1,5 +1,6 @@
 """One run on several processes of this machine, which talk by Gloo."""
 
+import functools
 import json
 import os
 import pathlib
@@ -178,15 +179,25 @@ def test_what_one_cannot_read_is_damaged_for_all(mini_data, tmp_path):
 def test_the_end_of_one_is_the_end_of_all_within_a_minute(
     mini_data, tmp_path, whole):
   folder = tmp_path / 'run'
-  for victim, step in ((0, 10), (1, 35)):
+
+  def begun(processes):
+    while not (folder / 'env.json').exists():
+      assert all(p.poll() is None for p in processes), _end(processes)
+      time.sleep(0.01)
+
+  def at(step):
+    return functools.partial(_wait_for_step, folder, step=step)
+
+  for victim, wait in ((1, begun), (0, at(10)), (1, at(35))):
     processes = _start(folder, mini_data, 2)
-    _wait_for_step(folder, processes, step)
+    wait(processes=processes)
     processes[victim].kill()
     killed = time.monotonic()
     code, _, errors = _end(processes)[1 - victim]
     assert time.monotonic() - killed < 60
-    assert code == launch.EXIT['stopped']
+    assert code == launch.EXIT['stopped'], errors
     assert 'another process of this run has ended' in errors
+    assert 'Traceback' not in errors
   _ends_well(_start(folder, mini_data, 2))
   _same(folder, whole)
 

@@ -73,6 +73,6 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
       status = 'oom'
       if not machine.out_of_memory(e):
         if several() and distributed.lost(e):
-          distributed.abandon(trainer.title, e)
+          distributed.abandon(e)
         raise
     return trainer.finish(status, test)
