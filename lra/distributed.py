@@ -107,17 +107,10 @@ def leads() -> bool:
 
 
 def meet() -> None:
-  """Waits until all processes are here, however long one takes.
-
-  On processors what they tell each other through their devices must come
-  within half a minute, or it is given up.
-  """
+  """Waits until all processes are here, however long one takes."""
   if several():
-    # Orbax and Flax ask this client too: JAX has no public name for it.
-    from jax._src.distributed import global_state
-    _state['meetings'] += 1
-    global_state.client.wait_at_barrier(
-        f'lra_{_state["meetings"]}', timeout_in_ms=1000 * MEETING_SECONDS)
+    _client().wait_at_barrier(
+        _next('meeting'), timeout_in_ms=1000 * MEETING_SECONDS)
 
 
 def told(make: Callable[[], Any]) -> Any:
@@ -137,7 +130,7 @@ def told(make: Callable[[], Any]) -> Any:
       said = {'value': make()}
     except UserError as e:
       said = {'error': str(e)}
-  said = json.loads(_from_leader(json.dumps(said).encode()).decode())
+  said = _posted(said, [0])[0]
   if 'error' in said:
     raise UserError(said['error'])
   return said['value']
@@ -172,12 +165,8 @@ def gathered(number: float) -> np.ndarray:
   if not several():
     return np.array([number], np.float64)
   import jax
-  from jax.experimental import multihost_utils
-  meet()
-  # As bits: JAX has no float64 here.
-  bits = np.array([number], np.float64).view(np.int32)
-  return np.asarray(multihost_utils.process_allgather(bits)).reshape(
-      jax.process_count(), 2).view(np.float64)[:, 0]
+  return np.array(
+      _posted(float(number), range(jax.process_count())), np.float64)
 
 
 def whole(x) -> np.ndarray:
@@ -189,15 +178,32 @@ def whole(x) -> np.ndarray:
   return np.asarray(multihost_utils.process_allgather(x, tiled=True))
 
 
-def _from_leader(data):
-  from jax.experimental import multihost_utils
+def _posted(value, wanted):
+  """The values, plain JSON, that the processes `wanted` post; all must ask.
+
+  They go through the service at which the processes met: what goes through the
+  devices must come within half a minute on processors, or it is given up.
+  """
+  import jax
+  name = _next('post')
+  if jax.process_index() in wanted:
+    _client().key_value_set(
+        f'{name}/{jax.process_index()}', json.dumps(value))
   meet()
-  size = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
-  padded = np.zeros(size, np.uint8)
-  padded[:len(data) if leads() else 0] = np.frombuffer(
-      data if leads() else b'', np.uint8)
-  return np.asarray(
-      multihost_utils.broadcast_one_to_all(padded)).astype(np.uint8).tobytes()
+  return [json.loads(_client().blocking_key_value_get(
+      f'{name}/{process}', 1000 * MEETING_SECONDS)) for process in wanted]
+
+
+def _next(kind):
+  """A name that each process gives to the same meeting."""
+  _state['meetings'] += 1
+  return f'lra_{kind}_{_state["meetings"]}'
+
+
+def _client():
+  # Orbax and Flax ask this client too: JAX has no public name for it.
+  from jax._src.distributed import global_state
+  return global_state.client
 
 
 class SharedStop:

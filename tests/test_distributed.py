@@ -82,9 +82,16 @@ def _metrics(folder):
           for line in (folder / 'metrics.jsonl').read_text().splitlines()]
 
 
+def _alive(processes):
+  """Fails with what each says in the end, once one has ended."""
+  if any(p.poll() is not None for p in processes):
+    pytest.fail('\n'.join(f'exit code {code}: {errors[-4000:]}'
+                          for code, _, errors in _end(processes)))
+
+
 def _wait_for_step(folder, processes, step):
   while True:
-    assert all(p.poll() is None for p in processes), _end(processes)
+    _alive(processes)
     if (folder / 'metrics.jsonl').exists() and any(
         point['step'] >= step for point in _metrics(folder)):
       return
@@ -182,7 +189,7 @@ def test_the_end_of_one_is_the_end_of_all_within_a_minute(
 
   def begun(processes):
     while not (folder / 'env.json').exists():
-      assert all(p.poll() is None for p in processes), _end(processes)
+      _alive(processes)
       time.sleep(0.01)
 
   def at(step):

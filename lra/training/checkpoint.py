@@ -63,10 +63,17 @@ class Checkpoints:
 
   def _manager(self, name, keep):
     writes = not self._read_only
+    if writes and leads():
+      (self.folder / name).mkdir(parents=True, exist_ok=True)
+    distributed.meet()
     options = ocp.CheckpointManagerOptions(
-        max_to_keep=keep if writes else None, create=writes,
+        max_to_keep=keep if writes else None, create=False,
         cleanup_tmp_directories=writes, enable_async_checkpointing=writes,
         read_only=self._read_only,
+        # Processes that are named wait for each other by the service at which
+        # they met; else through their devices, as training does.
+        multiprocessing_options=ocp.options.MultiprocessingOptions(
+            active_processes=set(range(jax.process_count()))),
         # In the background Orbax would wait for a signal that has one name in
         # the whole process, where other runs may save at the same time.
         async_options=ocp.AsyncOptions(create_directories_asynchronously=False))

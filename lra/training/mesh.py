@@ -11,6 +11,7 @@ import functools
 import math
 
 import jax
+import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -117,6 +118,18 @@ def joined(batch, shardings, size: int, axis: int):
   return {name: jax.make_array_from_callback(
       (*x.shape[:axis], size, *x.shape[axis + 1:]), shardings[name],
       functools.partial(piece, x)) for name, x in batch.items()}
+
+
+def everywhere(tree, sharding):
+  """Numbers that all processes have alike, as arrays on all devices.
+
+  `jax.device_put` would have the processes compare them.
+  """
+  def put(x):
+    x = np.asarray(x)
+    return jax.make_array_from_callback(x.shape, sharding, lambda _: x)
+
+  return jax.tree.map(put, tree)
 
 
 def largest(mesh):

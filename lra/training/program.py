@@ -98,11 +98,11 @@ class Program:
 
   def put_seed(self):
     """The config's seed on the devices, int32 []."""
-    return jax.device_put(np.int32(self.config.seed), self._replicated)
+    return mesh.everywhere(np.int32(self.config.seed), self._replicated)
 
   def reset_sums(self, state: step.TrainState) -> step.TrainState:
     """The state after a log point: its sums start again at zero."""
-    return state.replace(sums=jax.device_put(
+    return state.replace(sums=mesh.everywhere(
         step.zero_sums(self.objective), self._replicated))
 
   def compile_train(self):
