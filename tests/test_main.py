@@ -182,7 +182,8 @@ def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
   flags = [MINI, f'--config.data_dir={mini_data}',
            f'--results_dir={tmp_path / "results"}',
            f'--page={tmp_path / "page.md"}', f'--workdir={tmp_path / "run"}']
-  kept, = (ROOT / 'lra/results/runs/listops_mini').glob('simpletron-*.json')
+  kept, = (ROOT / 'lra/results/runs/listops_mini').glob(
+      'simpletron-*-s0.json')
   (tmp_path / 'run').mkdir()
   result = json.loads(kept.read_text())
   result['config']['data_dir'] = str(mini_data)
