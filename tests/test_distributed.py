@@ -73,8 +73,15 @@ def _end(processes):
 
 
 def _ends_well(processes):
-  for code, _, errors in _end(processes):
-    assert code == 0, errors
+  ended = _end(processes)
+  if any(code for code, _, _ in ended):
+    pytest.fail(_said(ended))
+
+
+def _said(ended):
+  """The end of what each of the processes said, all of them."""
+  return '\n'.join(f'exit code {code}: {errors[-6000:]}'
+                   for code, _, errors in ended)
 
 
 def _metrics(folder):
@@ -85,8 +92,7 @@ def _metrics(folder):
 def _alive(processes):
   """Fails with what each says in the end, once one has ended."""
   if any(p.poll() is not None for p in processes):
-    pytest.fail('\n'.join(f'exit code {code}: {errors[-4000:]}'
-                          for code, _, errors in _end(processes)))
+    pytest.fail(_said(_end(processes)))
 
 
 def _wait_for_step(folder, processes, step):

@@ -23,10 +23,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def _fill(folder, count):
-  """So many records: every mini record with other seeds and learning rates."""
+  """So many records: first mini ones with other seeds and learning rates."""
   known = [json.loads(path.read_text())
            for task in ('listops_mini', 'text_mini')
-           for path in sorted((RECORDS / task).iterdir())]
+           for path in sorted((RECORDS / task).glob('*-s0.json'))]
   for number in range(count):
     repeat, index = divmod(number, len(known))
     record = copy.deepcopy(known[index])
