@@ -31,20 +31,22 @@ def _port():
     return free.getsockname()[1]
 
 
-def _start(folder, data_dir, count, task='listops_mini', **changes):
+def _start(folder, data_dir, count, task='listops_mini', first='', **changes):
   """The processes of a run, with `DEVICES` devices together.
 
   Args:
     folder, data_dir: of the run; or a list, with one for each process.
     count: how many processes.
     task: of the config.
+    first: Python that each does before.
     **changes: fields of the config.
   """
   folders, data_dirs = (x if isinstance(x, list) else [x] * count
                         for x in (folder, data_dir))
   meet = f'--coordinator=127.0.0.1:{_port()}', f'--num_processes={count}'
   return [subprocess.Popen(
-      [sys.executable, str(ROOT / 'run_lra.py'), '--norecord',
+      [sys.executable, '-c', f'{first}\nimport run_lra\nrun_lra.run()',
+       '--norecord',
        f'--workdir={folders[i]}',
        f'--compile_cache={folders[0].parent / "xla"}',
        f'--config={ROOT}/configs/simpletron.py:{task}',
@@ -154,6 +156,27 @@ def test_a_stop_during_a_validation_ends_it(mini_data, tmp_path):
     assert code == launch.EXIT['stopped'], errors
   assert files.read_json(folder / 'result.json')['steps'] == 20
   assert {p['split'] for p in _metrics(folder)} == {'train'}
+
+
+# The leader ends what the processes write; its storage is slow.
+_SLOW = """
+import sys, time
+from orbax.checkpoint import checkpoint_manager
+end = checkpoint_manager.CheckpointManager._finalize_checkpoint
+def late(*args):
+  time.sleep(2 * ('--process_id=0' in sys.argv))
+  return end(*args)
+checkpoint_manager.CheckpointManager._finalize_checkpoint = late
+"""
+
+
+def test_slow_storage_is_waited_for(mini_data, tmp_path):
+  folder = tmp_path / 'run'
+  # Each validation finds the state of the one before still being written.
+  _ends_well(_start(folder, mini_data, 2, first=_SLOW, **{
+      'train.steps': 5, 'train.eval_every': 1, 'train.log_every': 1,
+      'optim.schedule': 'constant', 'train.warmup_steps': 0}))
+  assert files.read_json(folder / 'result.json')['best_step'] > 1
 
 
 def _damage_newest(folder):

@@ -104,6 +104,8 @@ class Checkpoints:
 
   def save_best(self, step: int, params: Any) -> None:
     """Saves what evaluation needs; a stale one of the same step goes."""
+    # Where processes wait for each other Orbax gives both folders one name.
+    self._last.wait_until_finished()
     if step in self._best.all_steps():
       self._best.delete(step)
     self._best_sums[step] = checksum(params)
