@@ -24,6 +24,12 @@ from lra.errors import UserError
 _DOCUMENTS = 'documents'
 
 
+class _Info(tfds.core.DatasetInfo):
+
+  def initialize_from_bucket(self) -> None:
+    """Asks nobody: no bucket has these, and TFDS leaves a folder for asking."""
+
+
 class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   """Writes the `Content` its subclass makes and checks what it wrote.
 
@@ -71,7 +77,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
                 'label': tfds.features.Scalar(np.int64)}
     if self.DUAL:
       features['pair'] = tfds.features.Tensor(shape=(2,), dtype=np.int32)
-    return tfds.core.DatasetInfo(
+    return _Info(
         builder=self, features=tfds.features.FeaturesDict(features),
         description=self.__doc__, disable_shuffling=True,
         metadata=tfds.core.MetadataDict())

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -69,6 +70,13 @@ def test_files_are_array_record_and_info_is_kept(data):
   assert len(info['fingerprint']) == 64
   assert info['source']['basic_val.tsv'] == (
       OFFICIAL / 'basic_val.tsv').stat().st_size
+
+
+def test_nothing_is_left_elsewhere(tmp_path, monkeypatch):
+  (tmp_path / 'temporary').mkdir()
+  monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path / 'temporary'))
+  prepare(tmp_path / 'prepared')
+  assert not list((tmp_path / 'temporary').iterdir())
 
 
 def test_tfds_reads_it_too(data):
