@@ -101,7 +101,8 @@ class Trainer:
   def listen(self, own: StopRequest) -> StopRequest | SharedStop:
     """The stops that count: this process's, or what all of several know of."""
     if several():
-      self.heard = SharedStop(own, mesh.largest(self.program.mesh))
+      self.heard = SharedStop(own, self._shared.once(
+          'largest', lambda: mesh.largest(self.program.mesh)))
     return self.heard or own
 
   @property
