@@ -4,8 +4,8 @@ import pathlib
 
 from lra import identity
 from lra.errors import UserError
+from lra.report import pairs
 from lra.report import result as results
-from lra.report import statistics
 from lra.report.formats import percent, points
 from lra.report.result import Result
 from lra.report.row import Row
@@ -102,8 +102,8 @@ def compare(first: pathlib.Path, second: pathlib.Path) -> str:
       f'{name:34}{_value(flat[0], name):>22}{_value(flat[1], name):>22}'
       for name in sorted({*flat[0], *flat[1]})
       if _value(flat[0], name) != _value(flat[1], name)]
-  samples = [Row([r]).sample for r in runs]
-  known = [statistics.interval(s) for s in samples]
+  rows = [Row([r]) for r in runs]
+  samples, known = [r.sample for r in rows], [r.interval for r in rows]
   lines.append(f'{"test accuracy %":34}' + ''.join(
       f'{percent(s.accuracies[0]):>22}' for s in samples))
   lines.append(f'{"95% interval over test examples":34}' + ''.join(
@@ -116,7 +116,7 @@ def _value(flat, name):
 
 
 def _verdict(a, b):
-  p = statistics.p_value(a, b)
+  p = pairs.p_value(a, b)
   difference = points(b.accuracies[0] - a.accuracies[0])
   paired = a.correct is not None and b.correct is not None
   yield f'B - A: {difference} points'
@@ -126,7 +126,7 @@ def _verdict(a, b):
     yield f'right in A only: {only_a:,}; in B only: {only_b:,}'
   test = ('McNemar, exact, on the same examples' if paired else
           "Fisher, exact: a record does not say which examples were right")
-  verdict = 'can' if p < 1 - statistics.CONFIDENCE else 'cannot'
+  verdict = 'can' if p < 0.05 else 'cannot'
   yield (f'p = {p:.3g} ({test}): these two runs {verdict} be told apart at 5%; '
          'other seeds may differ.')
 

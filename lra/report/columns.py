@@ -12,6 +12,7 @@ from lra.report.formats import (
   percent,
   points,
   quantity,
+  ranges,
   ratio,
 )
 from lra.report.published import AVERAGES
@@ -169,6 +170,20 @@ def _learnt_step(row):
   return None if None in steps else max(steps, default=None)
 
 
+def _ranks(row):
+  return ranges(range(row.rank.first, row.rank.last + 1)) if row.rank else NONE
+
+
+def _place(row):
+  return row.rank and row.rank.place
+
+
+def _like(row):
+  return ranges(row.rank.like) if row.rank else NONE
+
+
+_RANK = Column(
+    'rank', _ranks, True, _never, lambda row: row.rank and row.rank.first)
 _ACCURACY = _percents('accuracy %', _mean)
 _INTERVAL = Column('95% interval', _interval, True, _never, _low)
 _ABOVE_FLOOR = Column(
@@ -177,7 +192,7 @@ _SEEDS = Column('seeds', _seeds, True, _never, lambda row: len(row.finished))
 
 # Of a `row.Row`.
 SCORES = (
-    _texts('group', lambda row: row.letters),
+    _RANK,
     _texts('model', lambda row: row.model),
     _texts('variant', lambda row: row.variant),
     _ACCURACY,
@@ -201,6 +216,8 @@ DETAILS = (
     _texts('model', lambda row: row.model),
     _texts('variant', lambda row: row.variant),
     _texts('protocol', lambda row: row.table.title),
+    _numbers('place', _place, count),
+    _texts('not told from places', _like),
     _texts('family', lambda row: row.family),
     _percents('best %', lambda row: row.best),
     _percents('val accuracy %', _average('val', 'accuracy')),

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lra.report import columns, published, rows, speeds
+from lra.report import columns, pairs, published, rows, speeds
 from lra.report.columns import Column
 from lra.report.formats import NONE, percent
 from lra.report.published import Published
@@ -41,13 +41,19 @@ EXPLANATIONS = (
     'of a run: means over seeds with their 95% interval (Student\'s t). Of a '
     'single seed, marked by a star, the interval is that of its test examples '
     'alone (Wilson) and says nothing of other seeds.',
-    'Rows of a table with a letter of "group" in common cannot be told apart, '
-    'at 5% for all pairs together (Holm): by Welch\'s test where both have '
-    'three seeds or more, else by McNemar\'s exact test of the examples of the '
-    'first seed of each, or Fisher\'s, which finds less, where a record does '
-    'not say which examples were right ("answers" is "not kept"). By examples '
-    'of one seed two trained networks are told apart: other seeds of the same '
-    'two mechanisms may come in another order.',
+    '"Rank" is between which places of its table a row belongs: below the rows '
+    'that are told to be better, above those that are told to be worse, at 5% '
+    'for all pairs together (Holm); the details name the places of the rows '
+    'that it is not told from. Where a sentence below a table says how far '
+    'seeds are apart, rows are told apart by it, those of one seed too '
+    '(Student\'s t with one standard deviation for all rows, on these test '
+    'examples). Where too few rows have several seeds for that, or where some '
+    'spread more than others (Bartlett\'s test at 1%), it is by Welch\'s test '
+    'where both have three seeds or more, else by McNemar\'s exact test of the '
+    'examples of the first seed of each, or Fisher\'s, which finds less, where '
+    'a record does not say which examples were right ("answers" is "not '
+    'kept"). By examples of one seed two trained networks are told apart: '
+    'other seeds of the same two mechanisms may come in another order.',
     '"Above floor" is the accuracy minus the highest floor, in points; "n.s." '
     'where it cannot be told from the floor, by the same tests, at 5% for all '
     'rows of the table together. "As first operator": how often the answer is '
@@ -140,12 +146,14 @@ class Scores:
     key: what they have in common.
     warning: the highest floor, if no row is above it.
     twins: sets of rows whose test scores are equal in every seed.
+    spread: how far seeds are apart, None where that is not known.
     table: of the rows.
     compared: beside what was published, None for nothing.
   """
   key: Key
   warning: Floor | None
   twins: list[list[Row]]
+  spread: pairs.Spread | None
   table: Table
   compared: Table | None
 
@@ -220,7 +228,7 @@ class Content:
           members, self.papers, board.task.name, key.protocol)
       found.append(Scores(
           key, _floor_of_all(members, board.floors), _twins(members),
-          _said(columns.SCORES, members),
+          board.spreads.get(key), _said(columns.SCORES, members),
           _said(columns.COMPARED, compared) if compared else None))
     return found
 
@@ -284,6 +292,13 @@ def no_row_is_above(floor: Floor) -> str:
           f'({percent(floor.accuracy)} %) by more than chance, so no model is '
           'known to have learnt more here than a method without a neural '
           'network finds.')
+
+
+def seeds_differ(spread: pairs.Spread) -> str:
+  """How far the seeds of a row are apart."""
+  return (f'Seeds of one row differ by {percent(spread.deviation)} points: the '
+          f'standard deviation within the {spread.rows} rows of several seeds '
+          f'({spread.degrees} degrees of freedom).')
 
 
 def equal_scores(twins: Sequence[Row]) -> str:

@@ -1,6 +1,7 @@
 """Fixed formats on the page, independent of the locale."""
 
 import unicodedata
+from collections.abc import Iterable
 
 NONE = '–'
 # Categories of Unicode: line ends and controls become a blank; what is
@@ -48,6 +49,17 @@ def ratio(number: float | None) -> str:
 
 def count(number: int | None) -> str:
   return NONE if number is None else f'{number:,}'
+
+
+def ranges(numbers: Iterable[int]) -> str:
+  """Rising numbers, those that follow each other as one: 1–3, 5."""
+  runs = []
+  for number in numbers:
+    if runs and number == runs[-1][1] + 1:
+      runs[-1][1] = number
+    else:
+      runs.append([number, number])
+  return ', '.join(f'{a}–{b}' if a < b else f'{a}' for a, b in runs)
 
 
 def gib(num_bytes: float | None) -> str:

@@ -165,6 +165,8 @@ def _task(board, found, url):
                if scores.warning else '')
     parts += [f'Protocol {md.code(scores.key.protocol)}{changed}:{warning}\n',
               _table(scores.table),
+              *([f'{md.escape(content.seeds_differ(scores.spread))}\n']
+                if scores.spread else []),
               *(f'{md.escape(content.equal_scores(twins))}\n'
                 for twins in scores.twins)]
     if scores.compared:

@@ -7,6 +7,7 @@ import math
 from lra import bits
 from lra.report import statistics
 from lra.report.formats import digits
+from lra.report.ranks import Rank
 from lra.report.result import Result
 from lra.report.statistics import Interval, Sample
 
@@ -24,8 +25,8 @@ class Row:
     off_floor: whether its accuracy is another than that floor's, at 5% for all
       rows of its table together.
     foreign: fingerprint of the task's floors where the row's differs, or ''.
-    letters: letters that it has in common with the rows of its table which
-      cannot be told apart from it, '' without a finished run.
+    rank: what is known of its rank among the rows of its table, None without
+      a finished run or on other data than these.
     ratio: parameters over the reference Transformer's, or None.
     heavy: whether that ratio is above 1.1.
   """
@@ -36,7 +37,7 @@ class Row:
   floor: Sample | None = None
   off_floor: bool = False
   foreign: str = ''
-  letters: str = ''
+  rank: Rank | None = None
   ratio: float | None = None
   heavy: bool = False
 

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Iterable
 
 from lra import tasks
-from lra.report import budgets, catalogue, records, statistics, variants
+from lra.report import budgets, catalogue, ranks, records, variants
 from lra.report.row import Row, Table
 from lra.report.statistics import Sample
 
@@ -29,10 +29,18 @@ class Floor:
 
 @dataclasses.dataclass
 class TaskBoard:
-  """What is known of one task: its floors, lowest first, and its rows."""
+  """What is known of one task.
+
+  Attributes:
+    task: the task.
+    floors: its floors, lowest first.
+    rows: its rows, by mean accuracy.
+    spreads: how far seeds are apart in its tables, where that is known.
+  """
   task: tasks.Task
   floors: list[Floor]
   rows: list[Row]
+  spreads: dict[Table, ranks.Spread] = dataclasses.field(default_factory=dict)
 
   @property
   def finished(self) -> list[Row]:
@@ -110,24 +118,25 @@ def _board(task, rows, measured, counted):
   rows.sort(key=lambda r: (r.mean is None, -(r.mean or 0), r.model, r.variant,
                            r.protocol))
   board = TaskBoard(task, _floors(rows, measured), rows)
-  for table in board.tables().values():
+  for key, table in board.tables().items():
     finished = [row for row in table if row.finished]
     if finished:
-      _tell_apart(finished)
-      _tell_from_floors(finished)
+      same = _of_one_data_set(finished)
+      found, common = ranks.of_table([row.sample for row in same])
+      for row, rank in zip(same, found, strict=True):
+        row.rank = rank
+      if common:
+        board.spreads[key] = common
+      _tell_from_floors(finished, common)
   return board
 
 
-def _tell_apart(rows):
-  """Letters for those of one data set: that of the floors, or the commonest."""
+def _of_one_data_set(rows):
+  """The rows with the data of the floors, or else with the commonest."""
   data = collections.Counter(
       row.data for row in rows if not row.foreign) or collections.Counter(
           row.data for row in rows)
-  same = [row for row in rows if row.data == data.most_common(1)[0][0]]
-  found = statistics.letters(len(same), statistics.apart(
-      [row.sample for row in same]))
-  for row, letters in zip(same, found, strict=True):
-    row.letters = letters
+  return [row for row in rows if row.data == data.most_common(1)[0][0]]
 
 
 def _compare_with_floors(rows, measured):
@@ -144,10 +153,10 @@ def _compare_with_floors(rows, measured):
         round(f.accuracies[0], 9), f.correct is not None))
 
 
-def _tell_from_floors(rows):
+def _tell_from_floors(rows, common):
   rows = [row for row in rows if row.floor]
-  found = statistics.differ([
-      statistics.p_value_of_rule(row.sample, row.floor) for row in rows])
+  found = ranks.off_rules(
+      [(row.sample, row.floor) for row in rows], common)
   for row, is_another in zip(rows, found, strict=True):
     row.off_floor = is_another
 

@@ -27,6 +27,26 @@ def test_models_that_give_the_same_answers_are_named_together(tmp_path):
                       one('gqa', 1, swapped=True))
 
 
+def test_a_table_says_how_far_seeds_are_apart(tmp_path):
+  """130, 131, 132 of 200, and two examples more: deviations of half a percent.
+
+  On other data it would be another spread.
+  """
+  def rows(model, more, data='feed00000000'):
+    return [make(model, seed, right=130 + seed + more, data_fingerprint=data)
+            for seed in range(3)]
+
+  def sentences(name, runs):
+    return re.findall('^Seeds of one row .*', Place(
+        tmp_path / name, runs).render(), re.MULTILINE)
+
+  assert sentences('same', rows('local', 0) + rows('mqa', 2)) == [
+      'Seeds of one row differ by 0.50 points: the standard deviation within '
+      'the 2 rows of several seeds (4 degrees of freedom).']
+  assert not sentences('few', rows('local', 0))
+  assert not sentences('foreign', rows('local', 0) + rows('mqa', 2, 'beef'))
+
+
 def test_overview_has_floors_first_and_the_row_with_most_seeds(tmp_path):
   runs = [*RUNS, make(task='retrieval_rfc_mini', right=102)]
   assert """\

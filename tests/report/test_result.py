@@ -60,7 +60,7 @@ def place(tmp_path):
 def test_sound_records_make_a_page(place):
   place.put('other.json', copy.deepcopy(RUN))
   place.write()
-  assert '| a | transformer | 65.00 | 65.00 to 65.00 | +15.00 | 2 |' in (
+  assert '| 1 | transformer | 65.00 | 65.00 to 65.00 | +15.00 | 2 |' in (
       place.page.read_text('utf-8'))
 
 
