@@ -148,7 +148,7 @@ def test_a_run_that_changes_its_protocol_is_recorded_on_request(
     assert kept[f'{kind}_sha256'] == hashlib.sha256(source).hexdigest()
   text = page.read_text()
   row = text.split(CHANGED)[1].splitlines()[4]
-  assert row.startswith('| a | simpletron | ')
+  assert row.startswith('| 1 | simpletron | ')
   assert 'train.steps 4 instead' in row
 
   second = [*flags, f'--workdir={tmp_path / "again"}', '--record']
@@ -199,7 +199,7 @@ def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
   record, = (tmp_path / 'results').rglob('*.json')
   assert record.name == kept.name
   assert json.loads(record.read_text())['changes'] == {}
-  assert '| a | simpletron |' in (tmp_path / 'page.md').read_text()
+  assert '| 1 | simpletron |' in (tmp_path / 'page.md').read_text()
   # The result of another run in this one's folder is not published.
   result['config']['train']['weight_decay'] = 0.2
   (tmp_path / 'run' / 'result.json').write_text(json.dumps(result))

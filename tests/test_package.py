@@ -83,7 +83,7 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
   said = lra(*MINI, '--record')
   assert 'Records are in results' in said and 'wrote leaderboard.md' in said
   record, = (here / 'results' / 'runs' / 'listops_mini').iterdir()
-  assert '| a | simpletron |' in (here / 'leaderboard.md').read_text()
+  assert '| 1 | simpletron |' in (here / 'leaderboard.md').read_text()
   # An installed package is in no commit, whichever repository it lies in.
   kept = files.read_json(record)
   assert kept['git_commit'] is None
@@ -99,5 +99,5 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
       '--sweep=configs/sweeps/mini.txt', '--status')
   (here / 'leaderboard.md').unlink()
   lra('--leaderboard')
-  assert '| a | simpletron |' in (here / 'leaderboard.md').read_text()
+  assert '| 1 | simpletron |' in (here / 'leaderboard.md').read_text()
   assert _hashes(site) == before
