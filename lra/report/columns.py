@@ -184,6 +184,7 @@ def _like(row):
 
 _RANK = Column(
     'rank', _ranks, True, _never, lambda row: row.rank and row.rank.first)
+_NAME = _texts('model', lambda row: row.name)
 _ACCURACY = _percents('accuracy %', _mean)
 _INTERVAL = Column('95% interval', _interval, True, _never, _low)
 _ABOVE_FLOOR = Column(
@@ -193,8 +194,7 @@ _SEEDS = Column('seeds', _seeds, True, _never, lambda row: len(row.finished))
 # Of a `row.Row`.
 SCORES = (
     _RANK,
-    _texts('model', lambda row: row.model),
-    _texts('variant', lambda row: row.variant),
+    _NAME,
     _ACCURACY,
     _INTERVAL,
     _ABOVE_FLOOR,
@@ -206,15 +206,13 @@ SCORES = (
     _texts('notes', _notes, strong=lambda row: True),
 )
 # What a table has only where a row says something there.
-OPTIONAL = ('variant', 'steps to 95%', 'changed from the protocol', 'data',
-            'notes')
+OPTIONAL = ('steps to 95%', 'changed from the protocol', 'data', 'notes')
 # What only tasks of two documents have.
 PAIRS = ('head',)
 
 # Of a `row.Row`.
 DETAILS = (
-    _texts('model', lambda row: row.model),
-    _texts('variant', lambda row: row.variant),
+    _NAME,
     _texts('protocol', lambda row: row.table.title),
     _numbers('place', _place, count),
     _texts('not told from places', _like),
@@ -262,7 +260,7 @@ def made_of(rows) -> list[Column]:
   if not (rules or kinds):
     return []
   return [
-      *DETAILS[:3], _ACCURACY,
+      *DETAILS[:2], _ACCURACY,
       *(_percents(f'as {rule} %', _over_seeds(
           lambda test, rule=rule: test.agreement.get(rule)))
         for rule in rules),
@@ -298,7 +296,7 @@ def _of(field, column):
 # Of a `content.Best`.
 BEST = (
     _texts('task', lambda best: best.board.task.title),
-    _of('row', _texts('best model', lambda row: row.model)),
+    _of('row', dataclasses.replace(_NAME, name='best model')),
     _of('row', _ACCURACY),
     _numbers('highest floor %', lambda best: best.board.highest, percent),
     *(_of('row', column) for column in (_ABOVE_FLOOR, _INTERVAL, _SEEDS)),
@@ -328,7 +326,7 @@ def _deviation(item):
 
 # Of a `published.Compared`.
 COMPARED = (
-    _of('row', SCORES[1]),
+    _of('row', _NAME),
     _of('row', dataclasses.replace(_ACCURACY, name='here %')),
     _of('row', _INTERVAL),
     _of('row', _SEEDS),

@@ -303,8 +303,7 @@ def seeds_differ(spread: pairs.Spread) -> str:
 
 def equal_scores(twins: Sequence[Row]) -> str:
   """What it means that the test scores of rows are equal."""
-  names = ' and '.join(f'{row.model} ({row.variant})' if row.variant
-                       else row.model for row in twins)
+  names = ' and '.join(row.name for row in twins)
   return (f'{names} have the same loss and the same right answers in every '
           'seed: with these settings they are one model.')
 

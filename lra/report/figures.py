@@ -272,7 +272,7 @@ def _draw_floors(floors, line):
 
 
 def _label(row):
-  return plain(row.model + (f' ({row.variant})' if row.variant else ''), 48)
+  return plain(row.name, 48)
 
 
 def _legend(text):

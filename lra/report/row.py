@@ -50,6 +50,11 @@ class Row:
   table = property(lambda self: Table(self.protocol, bool(self.changes)))
 
   @property
+  def name(self) -> str:
+    """The model, in brackets what tells it from the model's other rows."""
+    return f'{self.model} ({self.variant})' if self.variant else self.model
+
+  @property
   def changes(self) -> dict:
     """{field: the protocol's value} where its settings are others."""
     return {name: value for run in self.runs

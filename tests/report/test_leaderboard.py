@@ -75,16 +75,16 @@ FLOORS = {
 # floor is 68%, of which 110 alone differ (Fisher, p = 0.01, below 5% / 3);
 # 1101 parameters are more than 10% above 1000, 1100 are not.
 SCORES = """\
-| rank | model | variant | accuracy % | 95% interval | above floor | seeds \
+| rank | model | accuracy % | 95% interval | above floor | seeds \
 | parameters | notes |
-| --: | :-- | :-- | --: | --: | --: | --: | --: | :-- |
-| 1–2 | simpletron | – | 70.0 | 63.3 to 75.9 \\* | +2.0 n.s. | 1 of 2 \
+| --: | :-- | --: | --: | --: | --: | --: | :-- |
+| 1–2 | simpletron | 70.0 | 63.3 to 75.9 \\* | +2.0 n.s. | 1 of 2 \
 | **1,101** | **seed 1 diverged at step 2,000; +10.1% parameters** |
-| 1–3 | transformer | train.steps=2000 | 65.3 | 62.1 to 68.4 | -2.7 n.s. | 2 \
+| 1–3 | transformer (train.steps=2000) | 65.3 | 62.1 to 68.4 | -2.7 n.s. | 2 \
 | 1,000 | – |
-| 2–3 | transformer | train.steps=100 | 55.0 | 48.1 to 61.7 \\* | -13.0 | 1 \
+| 2–3 | transformer (train.steps=100) | 55.0 | 48.1 to 61.7 \\* | -13.0 | 1 \
 | 1,000 | – |
-| – | linear_transformer | – | – | – | – | 0 of 1 | 1,100 \
+| – | linear_transformer | – | – | – | 0 of 1 | 1,100 \
 | **seed 0 ran out of memory** |
 """
 FLOOR_TABLE = """\
@@ -93,7 +93,7 @@ FLOOR_TABLE = """\
 | majority | 50.00 | the commonest label |
 | n-grams | 68.00 | logistic regression |
 """
-DETAIL = ('| transformer | train.steps=2000 | simpletron | 2 | 1–3 | dense '
+DETAIL = ('| transformer (train.steps=2000) | simpletron | 2 | 1–3 | dense '
           '| 65.5 | 60.0 | 0.5000 | 62.5 | 50.0 | 55.0 | 200 | not kept | cls '
           '| 1.00 | 300 | 2,000 | best | 1,500 | 160 | 4.50 | 8.25 | 1.50 | '
           'CPU | float32 | xla | c0ffee12 |')
@@ -208,8 +208,8 @@ def test_foreign_data_is_flagged_and_not_averaged(tmp_path):
                  floors={'majority': 0.55})
   text = Place(tmp_path, [*RUNS[:2], foreign]).render()
   assert '**data beef0000, floors are of data feed0000**' in text
-  assert '| – | transformer | data=beef0000 | 95.0 |' in text
-  assert '| 1 | transformer | data=feed0000 | 65.3 |' in text
+  assert '| – | transformer (data=beef0000) | 95.0 |' in text
+  assert '| 1 | transformer (data=feed0000) | 65.3 |' in text
   assert '| majority | 55.00 | computed by the runs on data beef0000 |' in text
 
 
