@@ -106,7 +106,7 @@ def quiet_libraries() -> None:
   """Keeps libraries off the screen: what they log, they raise as well."""
   absl_logging.set_verbosity(absl_logging.FATAL)
   logging.getLogger('jax').setLevel(logging.ERROR)
-  sys.unraisablehook = _without_late_writers(sys.unraisablehook)
+  sys.unraisablehook = _without_late_workers(sys.unraisablehook)
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   find = importlib.util.find_spec
   no_tpu = not any(pathlib.Path('/dev').glob('accel*')) and not any(
@@ -116,14 +116,20 @@ def quiet_libraries() -> None:
     os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 
 
-def _without_late_writers(hook):
+def _without_late_workers(hook):
   """An unraisablehook that leaves out what follows from a failed checkpoint.
 
   Where a write or a read fails, Orbax closes its event loop; tensorstore's
-  threads, which end later, call it in vain, one traceback each.
+  threads, which end later, call it in vain, one traceback each. What else it
+  was reading fails as it is dropped, with two thousand characters each.
   """
-  return lambda unraisable: (
-      str(unraisable.exc_value) == 'Event loop is closed' or hook(unraisable))
+  def shown(unraisable):
+    code = getattr(unraisable.object, 'cr_code', None)  # of a coroutine
+    dropped = code and 'orbax' in pathlib.Path(code.co_filename).parts
+    if not dropped and str(unraisable.exc_value) != 'Event loop is closed':
+      hook(unraisable)
+
+  return shown
 
 
 def use_compile_cache(folder: str | None = None) -> None:

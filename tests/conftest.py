@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
@@ -10,6 +11,8 @@ import jax
 import pytest
 
 jax.config.update('jax_num_cpu_devices', 4)
+# A shell's jobs in the background ignore Ctrl-C, and so would their children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Later versions have one emitter only and refuse the flag.
 _EMITTERS = ('--xla_cpu_use_fusion_emitters=false'

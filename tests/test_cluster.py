@@ -21,7 +21,7 @@ pytest.importorskip('submitit', reason='submitit is not installed')
 
 def _flags(**changes):
   return tiny.words(**{
-      'train.steps': 600, 'train.eval_every': 200, 'train.log_every': 50,
+      'train.steps': 300, 'train.eval_every': 100, 'train.log_every': 50,
       'train.eval_batch_size': 100, 'train.checkpoint_minutes': 0.02,
       **changes})
 

@@ -234,14 +234,15 @@ def _gradient(model, kind, devices=1, **options):
   return p, jax.device_get(grads), {k: float(v) for k, v in sums.items()}
 
 
-@pytest.mark.parametrize('model, kind', [
-    *((model, 'listops') for model in MODELS),
-    *(pytest.param(model, 'retrieval', marks=pytest.mark.full)
+@pytest.mark.parametrize('model, kind, devices', [
+    *((model, 'listops', 1 + i % 2) for i, model in enumerate(MODELS)),
+    *(pytest.param(model, 'retrieval', 2, marks=pytest.mark.full)
       for model in ('simpletron', 'transformer'))])
-def test_forward_and_backward(model, kind):
-  """In bfloat16, with remat, on two devices and from another seed."""
+def test_forward_and_backward(model, kind, devices):
+  """In bfloat16, from another seed; on two devices, or with remat, in turn."""
   p, grads, sums = _gradient(
-      model, kind, dtype='bfloat16', remat=True, devices=2, seed=1)
+      model, kind, dtype='bfloat16', remat=devices == 1, devices=devices,
+      seed=1)
   assert sums['weight'] == 4
   # A fresh model knows nothing: its loss is near that of a uniform guess.
   assert 0.2 < sums['loss'] / 4 / np.log(p.objective.task.num_classes) < 5

@@ -18,7 +18,7 @@ SEEDS = 3
 pytestmark = pytest.mark.full
 
 
-def _start(folder, data_dir):
+def _start(folder, data_dir, steps=300):
   folder.mkdir(exist_ok=True)
   return subprocess.Popen(
       [sys.executable, str(ROOT / 'run_lra.py'), f'--seeds=0-{SEEDS - 1}',
@@ -26,7 +26,7 @@ def _start(folder, data_dir):
        f'--config={ROOT}/configs/simpletron.py:listops_mini',
        *tiny.flags(**{
            'data_dir': data_dir, 'train.eval_batch_size': 100,
-           'train.steps': 600, 'train.eval_every': 100, 'train.log_every': 10,
+           'train.steps': steps, 'train.eval_every': 50, 'train.log_every': 10,
            'train.checkpoint_minutes': 0.01})],
       cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
       env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
@@ -87,7 +87,7 @@ def test_what_was_ended_goes_on_to_the_same_end(
     assert errors.count('(SIGTERM): the same command continues') == 2
     assert out.count('not begun: ') == SEEDS - 2
     stopped = [files.read_json(p) for p in tmp_path.rglob('result.json')]
-    assert [(r['status'], 0 < r['steps'] < 600) for r in stopped] == [
+    assert [(r['status'], 0 < r['steps'] < 300) for r in stopped] == [
         ('stopped', True)] * 2
   assert _logs(tmp_path) != _logs(whole)
   code, _, errors = _end(_start(tmp_path, mini_data))
@@ -97,7 +97,7 @@ def test_what_was_ended_goes_on_to_the_same_end(
 
 
 def test_ctrl_c_twice_is_an_end_without_a_traceback(mini_data, tmp_path):
-  process = _start(tmp_path, mini_data)
+  process = _start(tmp_path, mini_data, steps=10**6)
   _wait_for_two(tmp_path, process, 3)
   process.send_signal(signal.SIGINT)
   process.send_signal(signal.SIGINT)

@@ -228,10 +228,20 @@ def test_what_a_failed_checkpoint_leaves_undone_is_not_shown():
           'class Late:\n'
           '  def __init__(self, what): self.what = what\n'
           '  def __del__(self): raise RuntimeError(self.what)\n'
-          'Late("Event loop is closed"); Late("something else")')
+          'Late("Event loop is closed"); Late("something else")\n'
+          'reading = """async def read(other):\n'
+          '  try: await other\n'
+          '  finally: raise RuntimeError("late")"""\n'
+          'class Other:\n'
+          '  def __await__(self): yield\n'
+          'for library in "orbax", "tidy":\n'
+          '  names = {}\n'
+          '  exec(compile(reading, f"/{library}/read.py", "exec"), names)\n'
+          '  names["read"](Other()).send(None)')
   done = subprocess.run([sys.executable, '-c', code], env=_ENV, text=True,
                         capture_output=True, check=True)
   assert 'something else' in done.stderr and 'loop' not in done.stderr
+  assert '/tidy/' in done.stderr and '/orbax/' not in done.stderr
 
 
 # The same with runs.

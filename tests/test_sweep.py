@@ -250,7 +250,7 @@ def _start(folder, data_dir):
   return subprocess.Popen(
       [sys.executable, str(ROOT / 'run_lra.py'), '--sweep=sweep.txt',
        '--record', '--results_dir=results', '--page=page.md',
-       '--compile_cache=xla'],
+       f'--compile_cache={folder.parent / "xla"}'],
       cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
       env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT),
            'TFDS_DATA_DIR': str(data_dir)})

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special, stats
+import scipy
 
 from lra.report.statistics import Sample
 
@@ -67,7 +67,7 @@ def _bartlett(squares, degrees):
   pooled = np.average(squares, weights=degrees)
   found = total * np.log(pooled) - (degrees * np.log(squares)).sum()
   correction = 1 + ((1 / degrees).sum() - 1 / total) / (3 * (groups - 1))
-  return stats.chi2.sf(found / correction, groups - 1)
+  return scipy.stats.chi2.sf(found / correction, groups - 1)
 
 
 def p_value(a: Sample, b: Sample) -> float:
@@ -118,7 +118,7 @@ def _student(samples, common):
   share = np.array([1 / len(s.accuracies) for s in samples])
   t = np.subtract.outer(mean, mean) / (
       common.deviation * np.sqrt(np.add.outer(share, share)))
-  return 2 * special.stdtr(common.degrees, -np.abs(t))
+  return 2 * scipy.special.stdtr(common.degrees, -np.abs(t))
 
 
 def _welch(samples):
@@ -132,7 +132,7 @@ def _welch(samples):
   with np.errstate(divide='ignore', invalid='ignore'):
     t = np.subtract.outer(mean, mean) / np.sqrt(both)
     degrees = both**2 / np.add.outer(freedom, freedom)
-  return 2 * special.stdtr(degrees, -np.abs(t))
+  return 2 * scipy.special.stdtr(degrees, -np.abs(t))
 
 
 def _mcnemar(correct_NxE):
@@ -140,14 +140,14 @@ def _mcnemar(correct_NxE):
   right = correct_NxE.astype(np.float32)  # counts are exact up to 2**24
   only = np.rint(right @ (1 - right).T)
   of_both = only + only.T
-  p = 2 * special.bdtr(np.minimum(only, only.T), of_both.astype(int), 0.5)
+  p = 2 * scipy.special.bdtr(np.minimum(only, only.T), of_both.astype(int), 0.5)
   return np.where(of_both > 0, np.minimum(p, 1.0), 1.0)
 
 
 @functools.cache
 def _fisher(a, b):
   """Of two (correct, examples)."""
-  return float(stats.fisher_exact(
+  return float(scipy.stats.fisher_exact(
       [[right, examples - right] for right, examples in (a, b)]).pvalue)
 
 
@@ -162,8 +162,8 @@ def p_value_of_rule(sample: Sample, rule: Sample,
   if common:
     t = (np.mean(sample.accuracies) - rule.accuracies[0]) / (
         common.deviation / np.sqrt(seeds))
-    return float(2 * special.stdtr(common.degrees, -abs(t)))
+    return float(2 * scipy.special.stdtr(common.degrees, -abs(t)))
   if seeds >= SEEDS and np.ptp(sample.accuracies):
-    return float(stats.ttest_1samp(
+    return float(scipy.stats.ttest_1samp(
         sample.accuracies, rule.accuracies[0]).pvalue)
   return p_value(sample, rule)

@@ -8,7 +8,7 @@ import dataclasses
 import math
 
 import numpy as np
-from scipy import stats
+import scipy  # its parts load when they are used, a second later
 
 CONFIDENCE = 0.95
 
@@ -45,11 +45,11 @@ def interval(sample: Sample) -> Interval:
   """The interval of a mean: Student's t over seeds, Wilson's of one seed."""
   seeds = np.array(sample.accuracies)
   if len(seeds) > 1:
-    half = (stats.t.ppf((1 + CONFIDENCE) / 2, len(seeds) - 1)
+    half = (scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(seeds) - 1)
             * seeds.std(ddof=1) / math.sqrt(len(seeds)))
     low, high = seeds.mean() - half, seeds.mean() + half
   else:
-    low, high = stats.binomtest(
+    low, high = scipy.stats.binomtest(
         round(seeds[0] * sample.examples), sample.examples).proportion_ci(
             CONFIDENCE, method='wilson')
   return Interval(max(float(low), 0.0), min(float(high), 1.0), len(seeds) > 1)

@@ -288,7 +288,7 @@ def _command(folder, data_dir, cache):
       '--config=configs/simpletron.py:listops_mini',
       *tiny.flags(**{
           'data_dir': data_dir, 'train.eval_batch_size': 4,
-          'train.steps': 300, 'train.eval_every': 50, 'train.log_every': 10,
+          'train.steps': 120, 'train.eval_every': 20, 'train.log_every': 10,
           'train.checkpoint_minutes': 0.001})]
 
 
@@ -350,4 +350,4 @@ def test_sigterm_checkpoints_and_says_so(mini_data, tmp_path):
   assert process.returncode == launch.EXIT['stopped'], errors
   assert 'Traceback' not in errors
   result = files.read_json(tmp_path / 'run' / 'result.json')
-  assert result['status'] == 'stopped' and 0 < result['steps'] < 300
+  assert result['status'] == 'stopped' and 0 < result['steps'] < 120
