@@ -67,7 +67,7 @@ def whole(mini_data, tmp_path_factory):
 
 
 @pytest.mark.full
-def test_jobs_here_are_stopped_and_go_on(mini_data, tmp_path, whole):
+def test_jobs_here_are_stopped_and_go_on(mini_data, tmp_path):
   flags = '--executor=local', '--jobs=2', '--cpus=1'
   process = _sweep(tmp_path, mini_data, *flags)
   while len(list(tmp_path.glob('runs/listops_mini/*/*/metrics.jsonl'))) < 3:
@@ -80,8 +80,8 @@ def test_jobs_here_are_stopped_and_go_on(mini_data, tmp_path, whole):
   assert 'stopped' in {status for status, _ in _results(tmp_path).values()}
   code, out, errors = _end(_sweep(tmp_path, mini_data, *flags))
   assert code == 0 and out.endswith('6 of 6 runs are finished.\n'), errors
-  # Of one core of the machine: sums in another order.
-  assert _results(tmp_path).keys() == whole.keys()
+  results = _results(tmp_path)
+  assert len(results) == 6 and {s for s, _ in results.values()} == {'ok'}
   code, out, _ = _end(_sweep(tmp_path, mini_data, *flags))
   assert code == 0 and 'jobs: ' not in out
 
