@@ -201,7 +201,7 @@ def _training_step(name, batch, length, width):
       {'num_layers': 2, 'width': width, 'mlp_width': 4 * width})
   config.train.batch_size = config.train.microbatch_size = batch
   made = program.make(config, jax.devices()[:1])
-  compiled, seed = made.compile_train(), made.put_seed()
+  compiled, given = made.compile_train(), made.put_given()
   rng = np.random.default_rng(0)
   data = {
       'tokens': rng.integers(1, 257, (1, batch, length)).astype(np.int16),
@@ -212,7 +212,7 @@ def _training_step(name, batch, length, width):
   def step():
     nonlocal state
     start = time.perf_counter()
-    state, done = compiled(state, data, seed)
+    state, done = compiled(state, data, given)
     done.block_until_ready()
     return time.perf_counter() - start
 

@@ -123,9 +123,10 @@ def _overview(boards):
     if first:
       _bar(ax, first, y)
       below = board.highest is not None and first.mean < board.highest
-      ax.annotate(_label(first), (100 * first.mean, y), (0, 6),
+      ax.annotate(_label(first), (100 * first.mean, y),
+                  (-4 if below else 4, 6),  # points, away from the floor
                   textcoords='offset points', fontsize=8,
-                  ha='right' if below else 'left')  # away from the floor
+                  ha='right' if below else 'left')
   ax.set_yticks(range(len(lines)), [plain(name, 60) for _, name, _ in lines])
   ax.set_ylim(len(lines) - 0.4, -0.7)
   ax.set_xlim(0, 100)

@@ -76,28 +76,46 @@ def path_name(path) -> str:
   return '/'.join(str(key.key) for key in path)
 
 
-def make(config) -> optax.GradientTransformation:
+def numbers(config) -> dict[str, np.ndarray]:
+  """What compiled steps take as arguments, so that a grid compiles once.
+
+  Returns:
+    `learning_rate` and `weight_decay`, float32 [G]: those of each of the G
+    `config.optim.groups`, which is one of all parameters where none is given.
+  """
+  groups = config.optim.groups or (('.*', {}),)
+  return {name: np.array([(options or {}).get(name, config.train[name])
+                          for _, options in groups], np.float32)
+          for name in ('learning_rate', 'weight_decay')}
+
+
+def make(config, given=None) -> optax.GradientTransformation:
   """The optimizer of a config: clipping, groups, update rule, weight decay.
 
   Gradients of frozen parameters count neither in the clipped norm nor in the
   update. `init` raises UserError where `config.optim.groups` leaves a
   parameter out or has a group without parameters.
+
+  Args:
+    config: the whole config.
+    given: like its `numbers`, in place of them; may be traced.
   """
-  optim = config.optim
+  optim, given = config.optim, given or numbers(config)
+  rules = [_rule(config, *values) for values in zip(
+      given['learning_rate'], given['weight_decay'], strict=True)]
   parts = []
   if optim.groups:
     parts.append(_frozen_to_zero(optim.groups))
   if optim.clip_norm:
     parts.append(optax.clip_by_global_norm(optim.clip_norm))
-  parts.append(_grouped(config) if optim.groups else _rule(config))
+  parts.append(_grouped(optim.groups, rules) if optim.groups else rules[0])
   return optax.chain(*parts) if len(parts) > 1 else parts[0]
 
 
-def _rule(config, learning_rate=None, weight_decay=None):
+def _rule(config, learning_rate, decay):
   """The update rule of one group."""
   train, optim = config.train, config.optim
   rate = schedule(config, learning_rate)
-  decay = train.weight_decay if weight_decay is None else weight_decay
   # L2: the decay joins the gradient, as in torch.optim.Adam and SGD.
   coupled = lambda rule: optax.chain(
       optax.add_decayed_weights(decay, mask=decay_mask), rule)
@@ -157,9 +175,9 @@ def _frozen_to_zero(groups):
           lambda number: groups[number][1] is None, labels(params, groups)))
 
 
-def _grouped(config):
-  groups = config.optim.groups
-  rules = {number: optax.set_to_zero() if options is None
-           else _rule(config, **options)
-           for number, (_, options) in enumerate(groups)}
-  return optax.partition(rules, lambda params: labels(params, groups))
+def _grouped(groups, rules):
+  """Each group by its rule, but for those that are frozen."""
+  by_number = {number: optax.set_to_zero() if options is None
+               else rules[number]
+               for number, (_, options) in enumerate(groups)}
+  return optax.partition(by_number, lambda params: labels(params, groups))

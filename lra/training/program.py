@@ -96,9 +96,18 @@ class Program:
         batch, self.batch_shardings(micro=micro),
         t.microbatch_size if micro else t.eval_batch_size, axis=int(micro))
 
-  def put_seed(self):
-    """The config's seed on the devices, int32 []."""
-    return mesh.everywhere(np.int32(self.config.seed), self._replicated)
+  def put_given(self):
+    """What a step is given of the config, on the devices.
+
+    Returns:
+      `seed`, int32 [], and what `optim.numbers` has. Configs that differ in
+      these only have one compiled step.
+    """
+    return mesh.everywhere(self._given, self._replicated)
+
+  @property
+  def _given(self):
+    return {'seed': np.int32(self.config.seed), **optim.numbers(self.config)}
 
   def reset_sums(self, state: step.TrainState) -> step.TrainState:
     """The state after a log point: its sums start again at zero."""
@@ -106,17 +115,23 @@ class Program:
         step.zero_sums(self.objective), self._replicated))
 
   def compile_train(self):
-    """(state, numpy batch, seed) -> (state, step made), compiled.
+    """(state, numpy batch, `put_given()`) -> (state, step made), compiled.
 
     Donates the state.
     """
     t = self.config.train
     count = t.batch_size // t.microbatch_size
-    update = functools.partial(
-        step.train_step, self.model, self.objective, self.tx, at=self.lengths)
+
+    def update(state, batch, given):
+      return step.train_step(
+          self.model, self.objective, optim.make(self.config, given), state,
+          batch, given['seed'], at=self.lengths)
+
+    given = jax.tree.map(lambda x: jax.ShapeDtypeStruct(
+        x.shape, x.dtype, sharding=self._replicated), self._given)
     return self._compile(
         update, self.state_shape, self._batch_shape(count, t.microbatch_size),
-        jax.ShapeDtypeStruct((), jnp.int32, sharding=self._replicated),
+        given,
         donate_argnums=0,
         out=(jax.tree.map(lambda x: x.sharding, self.state_shape),
              self._replicated))

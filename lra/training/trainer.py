@@ -88,7 +88,7 @@ class Trainer:
       self.identity['runs_at_once'] = max(
           self.identity['runs_at_once'], began.get('runs_at_once', 1))
     self._write_environment()
-    self._seed = self.program.put_seed()
+    self._given = self.program.put_given()
     self._learning_rate = optim.schedule(config)
     self._under_way = collections.deque()
     self._clock = Clock(self.progress.train_seconds)
@@ -174,7 +174,7 @@ class Trainer:
   def send(self, batch):
     """Sends off the bare compiled step; returns what to wait for."""
     self.state, done = self._train_step(
-        self.state, self.program.put(batch, micro=True), self._seed)
+        self.state, self.program.put(batch, micro=True), self._given)
     return done
 
   def update(self, batch) -> None:

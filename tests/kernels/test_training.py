@@ -26,7 +26,7 @@ def _losses(model, kernel, devices=1, steps=3):
     state, train, losses = p.init(), p.compile_train(), []
     for seed in range(steps):
       batch = small.batch(p.objective.task, 4, 24, seed, lead=(1,))
-      state, _ = train(state, batch, p.put_seed())
+      state, _ = train(state, batch, p.put_given())
       losses.append(float(jax.device_get(state.sums['loss'])))
       state = p.reset_sums(state)
   return losses

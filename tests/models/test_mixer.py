@@ -51,7 +51,7 @@ def test_a_mixer_of_ten_lines_trains(monkeypatch):
   before = jax.device_get(state.params)
   state, _ = program.compile_train()(
       state, small.batch(tasks.get('listops'), 4, 24, lead=(1,)),
-      program.put_seed())
+      program.put_given())
   after = jax.device_get(state.params)
   for name in ('query', 'key', 'value', 'out'):
     old, new = (p['encoder']['block_0']['mixer'][name]['kernel']

@@ -21,7 +21,7 @@ def _steps(groups, count=3, **optim_fields):
   before = _arrays(state)
   for seed in range(count):
     batch = small.batch(p.objective.task, 4, 24, seed=seed, lead=(1,))
-    state, _ = compiled(state, batch, p.put_seed())
+    state, _ = compiled(state, batch, p.put_given())
   return before, _arrays(state)
 
 

@@ -40,7 +40,7 @@ def _updated(task, at, model='transformer', devices=1):
   batch = batches.train_batch(
       functools.partial(p.objective.batch, split), len(split), batch_size=16,
       microbatch_size=4, seed=0, step=0, lengths=prepared.lengths(split))
-  state, _ = p.compile_train()(p.init(), batch, p.put_seed())
+  state, _ = p.compile_train()(p.init(), batch, p.put_given())
   return jax.device_get((state.params, state.sums))
 
 

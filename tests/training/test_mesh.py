@@ -120,7 +120,7 @@ def test_evaluation_is_that_of_one_device(sizes):
 def test_fsdp_splits_parameters_and_optimizer_between_the_devices():
   p = _program('simpletron', MESHES['fsdp'])
   compiled, state = p.compile_train(), p.init()
-  state, _ = compiled(state, _batch(p), p.put_seed())
+  state, _ = compiled(state, _batch(p), p.put_given())
   for name in ('params', 'opt_state'):
     arrays = jax.tree.leaves(getattr(state, name))
     whole = sum(x.size for x in arrays)

@@ -143,7 +143,7 @@ def test_average_of_the_weights():
   trace = [jax.device_get(state.params)]
   batch = small.batch(p.objective.task, 4, 24, lead=(1,))
   for _ in range(3):
-    state, _ = compiled(state, batch, p.put_seed())
+    state, _ = compiled(state, batch, p.put_given())
     trace.append(jax.device_get(state.params))
 
   def expected(*x):

@@ -10,7 +10,7 @@ import pytest
 
 import small
 from lra.objectives import classification
-from lra.training import step
+from lra.training import program, step
 
 
 def _batch(weighted, rows):
@@ -103,11 +103,30 @@ def test_each_step_of_a_run_has_its_own_dropout():
   def loss(number):
     state = jax.tree.map(jnp.copy, start)  # the step may reuse its memory
     state = state.replace(step=state.step + number)
-    state, _ = train(state, batch, p.put_seed())
+    state, _ = train(state, batch, p.put_given())
     return float(state.sums['loss'])
 
   assert loss(0) == loss(0)
   assert loss(0) != loss(1)
+
+
+def test_a_grid_of_rates_and_decays_is_one_program(monkeypatch):
+  """And so are its seeds; what is static is another."""
+  monkeypatch.setattr(
+      program.Program, '_compile', lambda _, function, *shapes, **options:
+      jax.jit(function).lower(*shapes).as_text())
+
+  def lowered(groups=(), seed=0, **train):
+    c = small.config('simpletron', 'listops', **train)
+    c.seed, c.optim.groups, c.optim.schedule = seed, groups, 'cosine'
+    return small.make(c).compile_train()
+
+  first = lowered()
+  assert first == lowered(seed=7, learning_rate=0.5, weight_decay=0.0)
+  assert first != lowered(warmup_steps=3)
+  groups = (('head/.*', {'learning_rate': 0.5}), ('.*', {'weight_decay': 0.2}))
+  assert lowered(groups) == lowered(
+      (('head/.*', {'weight_decay': 0.1}), ('.*', {})), learning_rate=0.3)
 
 
 def test_weighted_loss_closed_form():
