@@ -1,9 +1,10 @@
-"""The words of a sweep's line, and the values of `field=[a,b]`.
+"""The words of a sweep's line or of --grid, and the values of `field=[a,b]`.
 
 Quotes are those of a shell, but in brackets, where they belong to a value as
 Python reads it, and whitespace parts no words.
 """
 
+import itertools
 import re
 import shlex
 
@@ -23,6 +24,19 @@ def words(line: str) -> list[str]:
   """
   return [word for word in _parts(line, ' \t\f\v', comments=True)
           if word is not None]
+
+
+def combinations(line: str) -> list[tuple[str, ...]]:
+  """Each combination of the values of a line's words, `field=a` and others.
+
+  Raises:
+    UserError: there is no word, or as `words` and `values`.
+  """
+  changes = words(line)
+  if not changes:
+    raise UserError('--grid has no field: write one such as '
+                    '--grid=train.learning_rate=[0.02,0.05].')
+  return list(itertools.product(*map(values, changes)))
 
 
 def values(change: str) -> list[str]:

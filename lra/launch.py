@@ -6,7 +6,15 @@ import pathlib
 from absl import flags
 from ml_collections import config_flags
 
-from lra import distributed, identity, options, signals
+from lra import (
+    config_flag,
+    distributed,
+    grid,
+    identity,
+    options,
+    seeds,
+    signals,
+)
 from lra import place as place_lib
 from lra.errors import UserError
 from lra.report import result as result_lib
@@ -20,7 +28,7 @@ EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED}
 def train(config) -> int:
   """Trains to the end, a stop or a failure; returns the exit code.
 
-  With --seeds that of all runs: of a stop, else the largest of theirs.
+  With --seeds or --grid that of all runs: of a stop, else the largest.
 
   Raises:
     UserError: something is to be mended; of several runs the first one's, once
@@ -35,14 +43,16 @@ def train(config) -> int:
     from lra.training import profile
     how['profiled'] = profile.steps(
         options.PROFILE.value, config.train.steps)
+  runs = _runs(config)
   made_by = config_flags.get_config_filename(flags.FLAGS['config'])
-  changes = protocol.changes(config.to_dict(), made_by)
-  recorded = to_record(changes)
-  if recorded:
+  changes = {folder: protocol.changes(one.to_dict(), made_by)
+             for one, folder in runs}
+  if any(map(to_record, changes.values())):
     distributed.told(lambda: publish.check(place()))
-  provenance.begin(provenance.Command(protocol.file_of(made_by), changes))
+  provenance.begin(provenance.Command(
+      protocol.file_of(made_by), lambda one: protocol.changes(one, made_by)))
   codes, finished, errors = [], [], []
-  for (_, folder), result in _trained(_runs(config), how, errors):
+  for (_, folder), result in _trained(runs, how, errors):
     codes.append(EXIT['stopped' if result is None else result.status])
     if codes[-1] == EXIT['oom'] and distributed.several():
       print(summary(result, folder))
@@ -56,9 +66,9 @@ def train(config) -> int:
     if result.finished:
       finished.append(result)
       with _kept(errors, folder):
-        _record(result, changes, recorded)
+        _record(result, changes[folder], to_record(changes[folder]))
   if distributed.leads():
-    print(over_seeds(finished), end='')
+    print(_over_grid(finished), end='')
   distributed.meet()  # the leader may have waited for the page
   if errors:
     raise errors[0]
@@ -80,21 +90,54 @@ def is_recorded(result: result_lib.Result) -> bool:
 
 
 def _runs(config):
-  """The (config, folder) of each seed that is asked for."""
-  if options.SEEDS.value is None:
+  """The (config, folder) of each run that is asked for."""
+  asked = config_flags.get_override_values(flags.FLAGS['config'])
+  if options.SEEDS.value is None and not options.GRID.value:
     values = config.to_dict()
     return [(config, pathlib.Path(
         options.WORKDIR.value or identity.run_folder(values)))]
-  if 'seed' in config_flags.get_override_values(flags.FLAGS['config']):
+  if options.SEEDS.value is None:
+    numbers = [config.seed]
+  elif 'seed' in asked:
     raise UserError('--seeds and --config.seed say both which seed to run: '
                     'leave one out.')
-  from lra import seeds
-  runs = []
-  for seed in seeds.parse(options.SEEDS.value):
-    one = config.copy_and_resolve_references()
-    one.seed = seed
-    runs.append((one, identity.run_folder(one.to_dict())))
-  return runs
+  else:
+    numbers = seeds.parse(options.SEEDS.value)
+  runs = {}
+  for made in _configs(config, asked):
+    for seed in numbers:
+      one = made.copy_and_resolve_references()
+      one.seed = seed
+      folder = identity.run_folder(one.to_dict())
+      if folder in runs:
+        raise UserError(f'--grid makes one run twice, {folder}: name each '
+                        'value once.')
+      runs[folder] = one
+  return [(one, folder) for folder, one in runs.items()]
+
+
+def _configs(config, asked):
+  """The configs of --grid, each with what `--config.` flags change as well.
+
+  Args:
+    config: the one of --config.
+    asked: {field: value} of these flags.
+  """
+  file = config_flags.get_config_filename(flags.FLAGS['config'])
+  given = [f'--config={file}', *(
+      f'--config.{name}={value if isinstance(value, str) else repr(value)}'
+      for name, value in asked.items())]
+  made = []
+  for words in options.GRID.value:
+    for changes in grid.combinations(words):
+      if any(change.startswith('seed=') for change in changes):
+        raise UserError('--grid is not of seeds: give them as --seeds=0-4.')
+      try:
+        made.append(config_flag.resolve(config_flag.made_by(
+            [*given, *(f'--config.{change}' for change in changes)])))
+      except (flags.Error, ValueError) as e:
+        raise UserError(f'--grid: {" ".join(str(e).split())}') from e
+  return made or [config]
 
 
 @contextlib.contextmanager
@@ -104,7 +147,7 @@ def _kept(errors, folder):
     yield
   except UserError as error:
     errors.append(error)
-    if options.SEEDS.value is not None:
+    if options.SEEDS.value is not None or options.GRID.value:
       say(f'{folder}: {error}')
 
 
@@ -164,6 +207,22 @@ def _record(result, changes, recorded):
           f'protocol {result.protocol} '
           f'({variants.departures(changes, result.config)}): '
           '--record adds it, in a table of its own.')
+
+
+def _over_grid(results):
+  """`over_seeds` of each config, after what it changes where there are some."""
+  groups = {}
+  for result in results:
+    groups.setdefault(identity.config_hash(result.config), []).append(result)
+  if len(groups) == 1:
+    return over_seeds(results)
+  flat = [identity.flatten(group[0].config) for group in groups.values()]
+  varied = [name for name in flat[0] if name != 'seed' and any(
+      other.get(name) != flat[0][name] for other in flat)]
+  return ''.join(
+      f'{", ".join(f"{name} {values.get(name)}" for name in varied)}: {line}'
+      for values, line in zip(
+          flat, map(over_seeds, groups.values()), strict=True) if line)
 
 
 def over_seeds(results: list[result_lib.Result]) -> str:

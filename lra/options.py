@@ -70,10 +70,14 @@ CPUS = flags.DEFINE_integer(
     lower_bound=1)
 SEEDS = flags.DEFINE_string(
     'seeds', None, 'Seeds to train, in one process: 0-4 or 0,3.')
+GRID = flags.DEFINE_multi_string(
+    'grid', [], 'Values of fields to train, in one process: '
+    'train.learning_rate=[0.02,0.05], or several fields with spaces between '
+    'them. Rates and weight decays share one compiled step.')
 AT_ONCE = flags.DEFINE_integer(
-    'at_once', None, 'With --seeds or --sweep: how many seeds of a config '
-    'train at the same time; by default of mini tasks four on each core of a '
-    'processor, at most 16, else one.',
+    'at_once', None, 'With --seeds, --grid or --sweep: how many runs of a '
+    'process train at the same time; by default of mini tasks four on each '
+    'core of a processor, at most 16, else one.',
     lower_bound=1)
 STATUS = flags.DEFINE_boolean(
     'status', False, 'With --sweep: only say where its runs stand; on a '
@@ -122,15 +126,17 @@ for _flag in ('partition', 'hours'):
           values[flag] is None or values['executor'] == 'slurm'),
       f'--{_flag} is of jobs of Slurm: it needs --executor=slurm')
 flags.register_multi_flags_validator(
-    ['at_once', 'seeds', 'sweep'], lambda values: (
-        values['at_once'] is None or values['seeds'] or values['sweep']),
-    '--at_once needs --seeds or --sweep')
-flags.register_multi_flags_validator(
-    ['seeds', 'workdir'], lambda values: None in values.values(),
-    '--seeds makes a run directory for each: leave out --workdir')
-flags.register_multi_flags_validator(
-    ['profile', 'seeds'], lambda values: None in values.values(),
-    '--profile is of one run, not of --seeds')
+    ['at_once', 'seeds', 'sweep', 'grid'], lambda values: (
+        values['at_once'] is None or values['seeds'] or values['sweep'] or
+        values['grid']),
+    '--at_once needs --seeds, --grid or --sweep')
+for _flag in ('seeds', 'grid'):
+  flags.register_multi_flags_validator(
+      [_flag, 'workdir'], lambda values: not all(values.values()),
+      f'--{_flag} makes a run directory for each: leave out --workdir')
+  flags.register_multi_flags_validator(
+      ['profile', _flag], lambda values: not all(values.values()),
+      f'--profile is of one run, not of --{_flag}')
 flags.register_multi_flags_validator(
     ['distributed', 'at_once'], lambda values: not all(values.values()),
     '--distributed is of one run at a time: leave out --at_once')
@@ -151,8 +157,8 @@ COMMANDS = {
     'predict': (),
     'compare': (),
     command.CONFIG.name: (
-        'coordinator', 'distributed', 'num_processes', 'process_id', 'profile',
-        'seeds', 'workdir', *_RUNS),
+        'coordinator', 'distributed', 'grid', 'num_processes', 'process_id',
+        'profile', 'seeds', 'workdir', *_RUNS),
 }
 
 

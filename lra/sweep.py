@@ -7,9 +7,10 @@ Each line of the file is the flags of one run without their dashes,
 the config first, then, in any order, seeds (`0`, `0,3` or `0-4`; 0 if not
 said) and config fields to change; of values in brackets each is a run, of
 several such fields each combination; see lra/grid.py for quotes. `#` begins a
-comment. A process makes the seeds of one config, each in its usual run
-directory: what is finished is skipped, what was interrupted goes on, and one
-that fails does not stop the others.
+comment. A process makes the seeds of one config, and of those of its line that
+share its compiled step, each in its usual run directory: what is finished is
+skipped, what was interrupted goes on, and one that fails does not stop the
+others.
 """
 
 import codecs
@@ -36,6 +37,8 @@ from lra.report.result import Result
 
 _RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
 _PR_SET_PDEATHSIG = 1
+# Changes that leave the compiled step as it is.
+_GIVEN = ('--config.train.learning_rate=', '--config.train.weight_decay=')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,28 +166,51 @@ def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
   deadline = (None if max_minutes is None
               else time.monotonic() + 60 * max_minutes)
   with signals.later('once the run under way has stopped'):
-    for group in by_config(entries):
-      to_do = left(group, recorded)
-      if not to_do:
-        continue
+    for made, seeds in _calls(entries, recorded):
       seconds = math.inf if deadline is None else deadline - time.monotonic()
       if signals.reason() or seconds <= 0:
         return True
       limit = () if deadline is None else (
           f'--max_minutes={seconds / 60:.4f}',)
       ready = sum(e.status() in result_lib.FINISHED for e in entries)
-      seeds = ','.join(e.seed for e in to_do)
-      print(f'[{ready} of {len(entries)} runs are finished] '
-            f'{_title(to_do[0].config_flags)} seeds={seeds}', flush=True)
-      code = _call(*to_do[0].config_flags, f'--seeds={seeds}', *extra, *limit)
+      print(f'[{ready} of {len(entries)} runs are finished] {_title(made)} '
+            f'seeds={seeds}', flush=True)
+      code = _call(*made, f'--seeds={seeds}', *extra, *limit)
       stopped = stopped or code == signals.STOPPED
       if stopped and not limit:
         break  # a signal to the run, not this sweep's own time limit
     return stopped or bool(signals.reason())
 
 
+def _calls(entries, recorded):
+  """What is left to do as (flags, seeds) of processes, each when it is due.
+
+  One makes the configs of a line that share a compiled step, where the same
+  seeds of them are left.
+  """
+  groups = {}
+  for entry in entries:
+    shape = [f for f in entry.config_flags if not f.startswith(_GIVEN)]
+    groups.setdefault((entry.line, *shape), []).append(entry)
+  for (_, *shape), group in groups.items():
+    by_seeds = {}
+    for config in by_config(left(group, recorded)):
+      by_seeds.setdefault(','.join(e.seed for e in config), []).append(
+          config[0].config_flags)
+    for seeds, configs in by_seeds.items():
+      if len(configs) == 1:
+        yield configs[0], seeds
+      else:
+        yield (*shape, *map(_grid, configs)), seeds
+
+
+def _grid(config_flags):
+  changes = [f for f in config_flags if f.startswith(_GIVEN)]
+  return f'--grid={_title(changes)}'
+
+
 def _title(flags_of_run):
-  return ' '.join(f.removeprefix('--config').lstrip('=.') for f in flags_of_run)
+  return ' '.join(re.sub('^--(config|grid)[=.]', '', f) for f in flags_of_run)
 
 
 def left(entries: list[Entry], recorded: Callable[[Result], bool]

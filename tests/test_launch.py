@@ -4,6 +4,9 @@ import json
 import pathlib
 import types
 
+import commands
+import pytest
+import tiny
 from absl import flags
 from absl.testing import flagsaver
 
@@ -46,3 +49,29 @@ def test_several_seeds_have_a_mean_and_its_interval():
       '74.84%)\n')
   assert not launch.over_seeds([_result(0.4)])
   assert not launch.over_seeds([types.SimpleNamespace(test=None)] * 2)
+
+
+@pytest.fixture
+def fork():
+  """Runs commands; see `commands.Commands`."""
+  made = commands.Commands()
+  yield made.run
+  made.close()
+
+
+def test_each_run_of_a_grid_says_what_it_changes(fork, mini_data, tmp_path):
+  """The rate 0.05 is the protocol's."""
+  done = fork(
+      'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+      *tiny.flags(**{'data_dir': mini_data, 'train.steps': 4}), '--seeds=0-1',
+      '--grid=train.learning_rate=[0.05,0.2]', '--norecord', '--compile_cache=',
+      cwd=tmp_path)
+  assert done.returncode == 0, done.stderr
+  runs = [json.loads(path.read_text())
+          for path in tmp_path.glob('runs/*/*/*/result.json')]
+  assert sorted((run['config']['train']['learning_rate'], run['seed'],
+                 run['changes'].get('train.learning_rate'))
+                for run in runs) == [
+      (0.05, 0, None), (0.05, 1, None), (0.2, 0, 0.05), (0.2, 1, 0.05)]
+  for rate in (0.05, 0.2):
+    assert f'\ntrain.learning_rate {rate}: 2 seeds: test' in done.stdout

@@ -113,6 +113,28 @@ def test_only_unfinished_seeds_run(tmp_path, monkeypatch):
   assert [f[-1] for f in called] == ['--seeds=0,3']
 
 
+def test_configs_that_share_a_compiled_step_share_a_process(
+    tmp_path, monkeypatch):
+  """Of one line, where the same seeds are left to do."""
+  _, called = _sweep(tmp_path, monkeypatch, '0')
+  config = 'configs/simpletron.py:listops_mini'
+  entries = sweep.read(_write(tmp_path, (
+      f'{config} seeds=0-1 train.learning_rate=[0.1,0.2,0.3] '
+      f'train.steps=[10,20]\n{config} train.learning_rate=0.4\n')))
+  done = next(e for e in entries if '=0.3' in e.title and '=10' in e.title)
+  done.folder.mkdir(parents=True)
+  (done.folder / 'result.json').write_text(
+      next((ROOT / 'lra/results/runs').rglob('*.json')).read_text())
+  sweep.run(entries)
+  first, rate = f'--config={config}', 'train.learning_rate'
+  grids = [f'--grid={rate}=0.{n}' for n in (1, 2, 3)]
+  assert called == [
+      (first, '--config.train.steps=10', *grids[:2], '--seeds=0,1'),
+      (first, f'--config.{rate}=0.3', '--config.train.steps=10', '--seeds=1'),
+      (first, '--config.train.steps=20', *grids, '--seeds=0,1'),
+      (first, f'--config.{rate}=0.4', '--seeds=0')]
+
+
 def test_values_in_brackets_are_runs_of_their_own(tmp_path, monkeypatch):
   monkeypatch.chdir(ROOT)
   entries = sweep.read(_write(tmp_path, (

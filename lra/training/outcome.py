@@ -31,10 +31,12 @@ def identity(program: Program, shared: Shared) -> dict:
   Raises:
     UserError: the run could not be kept under the name of its model.
   """
-  name = program.config.model.name
+  config = program.config
+  name = config.model.name
   result.check_name('model', name)
-  result.check_name('protocol', program.config.protocol)
-  return {**shared.once('origin', lambda: provenance.of_model(name)),
+  result.check_name('protocol', config.protocol)
+  return {**shared.once(f'origin of {name}', lambda: provenance.of_model(name)),
+          'changes': provenance.changes(config.to_dict()),
           'runs_at_once': shared.runs_at_once,
           'kernel': kernel(program), 'device': machine.device_name(),
           'num_devices': program.mesh.size,

@@ -5,6 +5,7 @@ of its settings is not the protocol's.
 import dataclasses
 import hashlib
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 from lra import machine, models
@@ -16,11 +17,11 @@ class Command:
 
   Attributes:
     config_file: the file that its config was made by, None for none.
-    changes: settings that are not the protocol's, {field: the protocol's
-      value}; None where nobody has compared them.
+    changes: a config, as plain values, to its settings that are not the
+      protocol's, {field: the protocol's value}; None where nobody compares.
   """
   config_file: pathlib.Path | None = None
-  changes: dict[str, Any] | None = None
+  changes: Callable[[dict], dict[str, Any]] | None = None
 
 
 _command = Command()
@@ -38,15 +39,19 @@ def of_model(name: str) -> dict:
   To be asked for when a run begins: files may change while it lasts.
 
   Returns:
-    `git_commit`, `git_dirty`, `model_sha256`, `config_sha256`, `changes`; see
+    `git_commit`, `git_dirty`, `model_sha256`, `config_sha256`; see
     `lra.report.result.Result`.
   """
   files = {'model': models.FOLDER / f'{name}.py',
            'config': _command.config_file}
   return {
       **machine.git_state([path for path in files.values() if path]),
-      **{f'{kind}_sha256': _sha256(path) for kind, path in files.items()},
-      'changes': _command.changes}
+      **{f'{kind}_sha256': _sha256(path) for kind, path in files.items()}}
+
+
+def changes(config: dict) -> dict[str, Any] | None:
+  """What a config of this process changes of its protocol, if that is known."""
+  return _command.changes and _command.changes(config)
 
 
 def continued(before: dict, now: dict) -> dict:

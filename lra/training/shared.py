@@ -1,7 +1,7 @@
-"""What runs of one process that differ in their seed only make once."""
+"""What runs of one process have in common, and make once."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -10,11 +10,12 @@ class Shared:
 
   Attributes:
     runs_at_once: how many of the runs train at the same time.
-    several: whether there is more than one run.
+    varied: names of the fields in which their configs differ, such as
+      `train.learning_rate`.
   """
 
-  def __init__(self, runs_at_once: int = 1, *, several: bool = False):
-    self.runs_at_once, self.several = runs_at_once, several
+  def __init__(self, runs_at_once: int = 1, *, varied: Sequence[str] = ()):
+    self.runs_at_once, self.varied = runs_at_once, tuple(varied)
     self._lock = threading.RLock()
     self._made = {}
 

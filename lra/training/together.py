@@ -1,7 +1,8 @@
-"""Runs of one config that differ in their seed, in one process.
+"""Runs of one config, of other seeds or with other values, in one process.
 
-They share data and compiled steps, and some train at the same time: a small
-model's steps are too short to keep all cores of a processor busy.
+They share data and, where these are the same, compiled steps. Some train at
+the same time: a small model's steps are too short to keep all cores of a
+processor busy.
 """
 
 import pathlib
@@ -12,7 +13,7 @@ from typing import Any
 
 import jax
 
-from lra import distributed, machine, signals, tasks
+from lra import distributed, identity, machine, signals, tasks
 from lra.data import prepared
 from lra.terminal import say
 from lra.training import train
@@ -41,7 +42,7 @@ def train_together(runs: list[Run], *, at_once: int,
   One that fails does not end the others; what is wrong is said at once.
 
   Args:
-    runs: that differ in their seeds and directories only.
+    runs: of one model and task, each in a directory of its own.
     at_once: how many train at the same time.
     max_minutes: stop all of them, with checkpoints, after so long.
     **options: of `train.train`, the same for each.
@@ -56,7 +57,7 @@ def train_together(runs: list[Run], *, at_once: int,
       ended; see `train.train`.
   """
   at_once = min(at_once, len(runs))
-  shared, errors = Shared(at_once, several=len(runs) > 1), []
+  shared, errors = Shared(at_once, varied=_varied(runs)), []
   deadline = (None if max_minutes is None
               else time.monotonic() + 60 * max_minutes)
 
@@ -81,6 +82,13 @@ def train_together(runs: list[Run], *, at_once: int,
     raise errors[0]
 
 
+def _varied(runs):
+  """Names of the fields in which the configs differ."""
+  flat = [identity.flatten(config.to_dict()) for config, _ in runs]
+  return [name for name in flat[0]
+          if any(other.get(name) != flat[0][name] for other in flat)]
+
+
 def _ended(one, runs, at_once, shared):
   """Runs as they end; in the main thread where there is one at a time."""
   if at_once == 1:
@@ -89,7 +97,7 @@ def _ended(one, runs, at_once, shared):
     return
   config = runs[0][0]
   with signals.interrupting():  # other threads are not interrupted
-    shared.once('data', lambda: prepared.load(
+    shared.once(f'data in {config.data_dir}', lambda: prepared.load(
         config.task, config.data_dir or None))
   with signals.later('after their steps, with checkpoints'), (
       futures.ThreadPoolExecutor(at_once)) as pool:

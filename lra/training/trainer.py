@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import jax
 
-from lra import distributed, files, machine, signals
+from lra import distributed, files, identity, machine, signals
 from lra.data import batches, prepared
 from lra.distributed import SharedStop, leads, several
 from lra.errors import UserError
@@ -112,8 +112,12 @@ class Trainer:
   @property
   def _which(self):
     """Which of several runs of a process says something."""
-    several = self.config.seed or self._shared.several
-    return f', seed {self.config.seed}' if several else ''
+    varied = [name for name in self._shared.varied if name != 'seed']
+    values = identity.flatten(self.config.to_dict())
+    named = [f', {name} {values[name]}' for name in varied if name in values]
+    if self.config.seed or 'seed' in self._shared.varied:
+      named.append(f', seed {self.config.seed}')
+    return ''.join(named)
 
   def _open(self, folder):
     self.run = (run.Run if leads() else run.Follower)(
@@ -121,8 +125,9 @@ class Trainer:
 
   def _load(self):
     with signals.interrupting():
-      self.data = self._shared.once('data', lambda: prepared.load(
-          self.config.task, self.config.data_dir or None))
+      folder = self.config.data_dir
+      self.data = self._shared.once(f'data in {folder}', lambda: prepared.load(
+          self.config.task, folder or None))
 
   def _check_same(self, fingerprint):
     if self.data.fingerprint != fingerprint:
@@ -157,7 +162,7 @@ class Trainer:
   def compile(self) -> None:
     """Compiles the training and the evaluation step."""
     (self._train_step, self._eval_step), seconds = self._shared.once(
-        f'steps in {self.program.dtype}', lambda: program.timed(lambda: (
+        self.program.shape, lambda: program.timed(lambda: (
             self.program.compile_train(), self.program.compile_eval())))
     self.progress.compile_seconds += seconds
     distributed.meet()

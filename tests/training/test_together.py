@@ -56,6 +56,31 @@ def test_each_seed_is_what_it_is_alone(mini_data, tmp_path, monkeypatch,
       results['s1'].test.confusion, result.test.confusion)
 
 
+def test_rates_share_a_compiled_step_and_widths_have_their_own(
+    mini_data, tmp_path, monkeypatch, alone):
+  compiled = []
+  compile_train = program.Program.compile_train
+  monkeypatch.setattr(
+      program.Program, 'compile_train',
+      lambda self: compiled.append(self) or compile_train(self))
+  configs = {
+      'plain': _config(mini_data, 1),
+      'slow': _config(mini_data, 1, learning_rate=1e-3, weight_decay=0.0),
+      'wide': _config(mini_data, 1)}
+  configs['wide'].encoder.mlp_width = 32
+  results = {folder.name: result for (_, folder), result in
+             together.train_together(
+                 [(c, tmp_path / name) for name, c in configs.items()],
+                 at_once=2)}
+  assert len(compiled) == 2
+  assert _lines(tmp_path / 'plain') == _lines(alone[0])
+  for name in ('slow', 'wide'):
+    train.train(configs[name], tmp_path / f'{name}_alone')
+    assert _lines(tmp_path / name) == _lines(tmp_path / f'{name}_alone')
+    assert results[name].config == json.loads(
+        json.dumps(configs[name].to_dict()))
+
+
 @pytest.mark.parametrize('at_once', [1, 3])
 def test_one_that_fails_ends_no_other(mini_data, tmp_path, capsys, at_once):
   runs = [(_config(mini_data, seed), tmp_path / f's{seed}')
