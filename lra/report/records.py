@@ -10,7 +10,7 @@ import json
 import pathlib
 
 from lra import identity
-from lra.report import floors, result
+from lra.report import floors, protocols, result
 from lra.report.floors import Floors
 from lra.report.formats import plain
 from lra.report.record import Unsound
@@ -43,7 +43,8 @@ def of_classifiers(folder: pathlib.Path
     for path, why in find(runs, folder).items():
       left_out.append(LeftOut(_name(path, folder), why))
       del runs[path]
-  return [(_name(path, folder), run) for path, run in runs.items()], left_out
+  return [(_name(path, folder), protocols.compared(run))
+          for path, run in runs.items()], left_out
 
 
 def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:
