@@ -1,9 +1,10 @@
 """Which runs are the same experiment: the identity of a config and its hash.
 
-Two runs with one identity share a leaderboard row and differ in their seed at
-most. The identity of a config does not change when the code gains a field: a
-field that was declared later than the first records (`lra.fields`) and has the
-value that describes what was done before it existed is left out.
+Two runs with one identity differ in their seed at most. They share a row of the
+leaderboard, as do runs that differ in FITTING_FIELDS. The identity of a config
+does not change when the code gains a field: a field that was declared later
+than the first records (`lra.fields`) and has the value that describes what was
+done before it existed is left out.
 """
 
 import hashlib
@@ -15,12 +16,15 @@ from lra import fields
 
 # Fields that name a machine or a repetition, not an experiment.
 MACHINE_FIELDS = ('seed', 'data_dir', 'mesh')
-# Fields that a protocol leaves to whoever runs it: besides those above, what
-# fits a run to a machine and changes its speed and memory.
-FREE_FIELDS = (
-    *MACHINE_FIELDS, 'dtype', 'train.microbatch_size', 'train.eval_batch_size',
-    'train.lengths', 'train.log_every', 'train.checkpoint_minutes',
-    'encoder.remat', 'model.kernel')
+# Fields that fit a run to a machine: they change its speed and memory, and what
+# it keeps, but no score. They are in the hash, since a run is continued with
+# the same ones; rows of the leaderboard do not tell them apart.
+FITTING_FIELDS = (
+    'train.microbatch_size', 'train.eval_batch_size', 'train.lengths',
+    'train.log_every', 'train.checkpoint_minutes', 'encoder.remat')
+# Fields that a protocol leaves to whoever runs it: those above, and what
+# changes how numbers are rounded too.
+FREE_FIELDS = (*MACHINE_FIELDS, *FITTING_FIELDS, 'dtype', 'model.kernel')
 
 
 def flatten(config: dict, prefix: str = '') -> dict:

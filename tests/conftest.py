@@ -86,6 +86,13 @@ def compile_once(tmp_path_factory):
   jax.config.update('jax_compilation_cache_dir', None)
 
 
+@pytest.fixture
+def no_protocols(monkeypatch):
+  """Records that were made up are not held against what protocols say."""
+  from lra.report import protocols
+  monkeypatch.setattr(protocols, 'says', lambda task, protocol: {})
+
+
 @pytest.fixture(scope='session')
 def mini_data(tmp_path_factory) -> pathlib.Path:
   """A data directory with `listops_mini` prepared."""

@@ -10,7 +10,7 @@ import json
 import pathlib
 
 from lra import identity
-from lra.report import floors, result
+from lra.report import floors, protocols, result
 from lra.report.floors import Floors
 from lra.report.formats import plain
 from lra.report.record import Unsound
@@ -39,11 +39,12 @@ def of_classifiers(folder: pathlib.Path
   runs, left_out = _read(folder, result.read)
   runs = {path: run for path, run in runs.items()
           if run.objective in result.CLASSIFIERS}
-  for find in (_repeated, _short):
+  for find in (_repeated, _copied, _short):
     for path, why in find(runs, folder).items():
       left_out.append(LeftOut(_name(path, folder), why))
       del runs[path]
-  return [(_name(path, folder), run) for path, run in runs.items()], left_out
+  return [(_name(path, folder), protocols.compared(run))
+          for path, run in runs.items()], left_out
 
 
 def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:
@@ -53,8 +54,10 @@ def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:
 
 
 def settings(run: Result) -> dict:
-  """What tells configurations apart: {dotted field: value}."""
-  return identity.flatten(identity.identity(run.config))
+  """What tells rows apart: {dotted field: value}, no FITTING_FIELDS."""
+  flat = identity.flatten(identity.identity(run.config))
+  return {name: value for name, value in flat.items()
+          if name not in identity.FITTING_FIELDS}
 
 
 def key(run: Result) -> tuple:
@@ -82,7 +85,9 @@ def _name(path, directory):
 def _repeated(runs, directory):
   """Records of a run that has another one: {path: what is wrong}.
 
-  The one whose file has the name of its run is shown.
+  A seed of a row is one run, however it was fitted to a machine. The one whose
+  file has the name of its run is shown; of several the first by name, those
+  first that have ended. No score decides, or repeating would raise them.
   """
   found = collections.defaultdict(list)
   for path, run in runs.items():
@@ -90,15 +95,56 @@ def _repeated(runs, directory):
   wrong = {}
   for paths in found.values():
     shown = min(paths, key=lambda path: (
-        path != directory / runs[path].record_path, path.as_posix()))
+        path != directory / runs[path].record_path,
+        not runs[path].finished, path.as_posix()))
     for path in paths:
       if path != shown:
-        agrees = 'the same' if runs[path] == runs[shown] else 'another'
-        wrong[path] = (
-            f'it is of the same run (config and seed) as '
-            f'{_name(shown, directory)}, which is shown and says {agrees}: '
-            'delete one of them')
+        wrong[path] = _repeats(runs[path], runs[shown], _name(shown, directory))
   return wrong
+
+
+def _repeats(run, shown, name):
+  """How a run is the one that is shown, in a sentence."""
+  differ = identity.differences(run.config, shown.config)
+  if differ:
+    return (f'it repeats the seed of {name}, which is shown, with another '
+            f'{" and ".join(differ)}, which is no other row: delete one of '
+            'them')
+  agrees = 'the same' if run == shown else 'another'
+  return (f'it is of the same run (config and seed) as {name}, which is shown '
+          f'and says {agrees}: delete one of them')
+
+
+def _copied(runs, directory):
+  """Records with all scores of another seed: {path: what is wrong}.
+
+  Two seeds may give the same answers, but hardly with the same loss. The lowest
+  seed is shown: which of them was made does not show, and it is the one that
+  every row begins with.
+  """
+  found = collections.defaultdict(list)
+  for path, run in sorted(runs.items(), key=lambda item: item[1].seed):
+    if run.test is not None:
+      found[key(run), run.test.loss, str(run.test.confusion)].append(path)
+  wrong = {}
+  for paths in found.values():
+    shown = []
+    for path in paths:
+      of = next((o for o in shown if _same_answers(runs[o], runs[path])), None)
+      if of is None:
+        shown.append(path)
+      else:
+        wrong[path] = (
+            f'it has the loss and the answers of {_name(of, directory)}, which '
+            f'is seed {runs[of].seed}, to the last digit: make the run again '
+            'or delete it')
+  return wrong
+
+
+def _same_answers(a, b):
+  """Whether nothing that was kept of single examples tells two runs apart."""
+  both = {a.test.correct, b.test.correct}
+  return len(both) == 1 or '' in both
 
 
 def _short(runs, directory):

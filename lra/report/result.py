@@ -149,12 +149,14 @@ class Result(File):
     model_sha256, config_sha256: of the files that the model and the config
       were read from; None where that is not known.
     changes: the settings that were not the protocol's, {field of the config:
-      what the protocol says}; kept here, since a protocol may change later.
+      what the protocol says}; kept here, since a protocol may be lost later.
       None where nobody has compared them.
     data_fingerprint: hash of the prepared data set.
     data_origin: what that was made of, which may only stand in for the task's
       own data; None where nobody has said.
-    config: the whole config, as plain JSON values.
+    config: the whole config, as plain JSON values; it says task, model,
+      protocol and seed as well, and the updates that were asked for, which are
+      `steps` where the status is 'ok'.
   """
   status: Literal['ok', 'diverged', 'oom', 'stopped']
   objective: Text = CLASSIFICATION
@@ -211,6 +213,11 @@ class Result(File):
     for name in ('test', 'num_params', 'mixer_params'):
       if self.status == 'ok' and getattr(self, name) is None:
         raise ValueError(f"field '{name}' is null but the status is 'ok'")
+    asked = self.config.get('train', {}).get('steps')
+    if self.status == 'ok' and asked is not None and self.steps != asked:
+      raise ValueError(
+          f"field 'steps' is {self.steps} but the status is 'ok' and its "
+          f'config asks for {reprlib.repr(asked)}')
     if self.status == 'ok' and not self.num_params:
       raise ValueError("field 'num_params' is 0")
     both = self.num_params is not None and self.mixer_params is not None
@@ -220,10 +227,14 @@ class Result(File):
 
   @pydantic.model_validator(mode='after')
   def _agrees_with_its_config(self):
-    said = {**self.config, 'model': self.config.get('model', {}).get('name')}
+    said = identity.flatten(self.config)
+    for name in ('task', 'model.name', 'protocol', 'seed', 'train.steps'):
+      if said.get(name) is None:
+        raise ValueError(f"its config says nothing of '{name}'")
     for name in ('task', 'model', 'protocol', 'seed'):
-      ours, theirs = getattr(self, name), said.get(name)
-      if theirs is not None and theirs != ours:
+      ours = getattr(self, name)
+      theirs = said['model.name' if name == 'model' else name]
+      if theirs != ours:
         raise ValueError(
             f"field '{name}' is {ours!r} but its config says "
             f'{reprlib.repr(theirs)}')

@@ -139,15 +139,26 @@ def _of_one_data_set(rows):
   return [row for row in rows if row.data == data.most_common(1)[0][0]]
 
 
+def _measured(row, measured):
+  """Whether floors were measured on the data of a row.
+
+  What its runs say of floors does not count then: a method may have changed
+  since, and a record can say anything.
+  """
+  return bool(measured and measured.floors
+              and measured.fingerprint == row.data)
+
+
 def _compare_with_floors(rows, measured):
   for row in rows:
     examples = row.sample.examples if row.sample else 0
-    floors = [Sample((accuracy,), examples) for run in row.runs
-              for accuracy in run.floors.values()]
     if measured and measured.fingerprint != row.data:
       row.foreign = measured.fingerprint
-    elif measured:
-      floors += [floor.sample(examples) for floor in measured.floors.values()]
+    if _measured(row, measured):
+      floors = [floor.sample(examples) for floor in measured.floors.values()]
+    else:
+      floors = [Sample((accuracy,), examples) for run in row.runs
+                for accuracy in run.floors.values()]
     # Of equal ones that whose answers are known.
     row.floor = max(floors, default=None, key=lambda f: (
         round(f.accuracies[0], 9), f.correct is not None))
@@ -162,15 +173,16 @@ def _tell_from_floors(rows, common):
 
 
 def _floors(rows, measured):
-  """The measured floors, and those which only the runs know."""
+  """The measured floors, and those that runs on other data know."""
   floors = []
   known = {}
   if measured:
     for name, floor in measured.floors.items():
       of = f'; data: {measured.origin}' if measured.origin else ''
       floors.append(Floor(name, floor.accuracy, floor.how + of))
-      known[name, measured.fingerprint] = [floor.accuracy]
   for row in rows:
+    if _measured(row, measured):
+      continue
     for run in row.runs:
       for name, accuracy in run.floors.items():
         values = known.setdefault((name, row.data), [])

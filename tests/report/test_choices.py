@@ -2,9 +2,12 @@
 
 import re
 
+import pytest
 from test_leaderboard import FLOORS, RUNS, Place, make, scores
 
 from lra import bits
+
+pytestmark = pytest.mark.usefixtures('no_protocols')
 
 
 def test_models_that_give_the_same_answers_are_named_together(tmp_path):

@@ -11,6 +11,7 @@ from test_leaderboard import FLOORS, RUNS, Place, make
 from lra.report import figures, rows
 from lra.report.speeds import Speeds
 
+pytestmark = pytest.mark.usefixtures('no_protocols')
 THREE = [make(model, right=right) for model, right in (
     ('transformer', 130), ('simpletron', 140), ('local', 120))]
 SPEEDS = Speeds('4 x 4,000 tokens on CPU',

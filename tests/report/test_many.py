@@ -32,6 +32,7 @@ def _fill(folder, count):
     record = copy.deepcopy(known[index])
     config = record['config']
     record['seed'] = config['seed'] = 10 + repeat % 50
+    record['test']['loss'] += repeat / 100  # with the same it were a copy
     config['train']['learning_rate'] = 0.01 + 0.01 * (repeat // 50)
     path = folder / 'runs' / record['task'] / (
         f'{record["model"]}-{identity.run_name(config)}.json')

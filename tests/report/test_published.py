@@ -9,6 +9,7 @@ from lra import models
 from lra.errors import UserError
 from lra.report import leaderboard, published
 
+pytestmark = pytest.mark.usefixtures('no_protocols')
 HEADER = ','.join(published.COLUMNS)
 GOOD = 'X,1.0,,,,,FAIL,,lra,"here, there",2011.04006,primary,'
 

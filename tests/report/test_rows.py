@@ -9,6 +9,7 @@ import pytest
 from lra import fields, identity
 from lra.report import leaderboard, result, rows
 
+pytestmark = pytest.mark.usefixtures('no_protocols')
 RUN = json.loads(
     (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
 
@@ -18,6 +19,7 @@ def load(folder, *configs):
   for seed, config in enumerate(configs):
     run = copy.deepcopy(RUN) | {'seed': seed}
     run['config'] = config | {'seed': seed}
+    run['test']['loss'] += seed / 100  # with the same it were a copy
     (folder / f'{seed}.json').write_text(json.dumps(run))
   boards, left_out = rows.load(folder, folder / 'none')
   assert not left_out
@@ -76,3 +78,33 @@ def test_without_declaration_a_field_names_two_rows(tmp_path):
 def test_data_directory_and_seed_are_no_other_row(tmp_path):
   row, = load(tmp_path, old(), old() | {'data_dir': 'elsewhere'})
   assert len(row.runs) == 2 and row.variant == ''
+
+
+def floors_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
+  """The board of a run that claims floors, where one was measured."""
+  runs, measured = tmp_path / 'runs', tmp_path / 'floors'
+  for folder in (runs, measured):
+    folder.mkdir()
+  (runs / 'run.json').write_text(json.dumps(RUN | {'floors': claims}))
+  (measured / 'text_mini.json').write_text(json.dumps({
+      'task': 'text_mini', 'fingerprint': fingerprint,
+      'floors': {'majority': {'accuracy': 0.5, 'how': 'the commonest'}}}))
+  (board,), left_out = rows.load(runs, measured)
+  assert not left_out
+  return board
+
+
+@pytest.mark.parametrize('claims', [
+    {'<b>f</b>': 0.999}, {'majority': 0.999}, {'majority': 0.1}, {}])
+def test_a_floor_that_a_run_claims_does_not_count_beside_measured_ones(
+    tmp_path, claims):
+  board = floors_of(tmp_path, claims)
+  assert [(f.name, f.accuracy) for f in board.floors] == [('majority', 0.5)]
+  assert board.rows[0].floor.accuracies == (0.5,)
+
+
+def test_on_other_data_the_floors_of_runs_are_all_there_are(tmp_path):
+  board = floors_of(tmp_path, {'mine': 0.6}, 'beef00000000')
+  assert [(f.name, f.accuracy) for f in board.floors] == [
+      ('majority', 0.5), ('mine', 0.6)]
+  assert board.rows[0].floor.accuracies == (0.6,)

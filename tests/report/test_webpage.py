@@ -13,6 +13,7 @@ from test_leaderboard import FLOORS, RUNS, Place, make
 from lra.errors import UserError
 from lra.report import content, leaderboard
 
+pytestmark = pytest.mark.usefixtures('no_protocols')
 VOID = ('meta', 'img', 'input', 'br', 'hr')
 EVIL = '<script>alert(1)</script>"\'><img src=x onerror=alert(1)> {{ 7 * 7 }} &'
 MORE = [make('simpletron', task='mqar', right=150, test={
