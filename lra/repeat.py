@@ -16,6 +16,7 @@ from lra.report.result import Result
 _CONFIGS = pathlib.Path(configs.__file__).parent
 # What the argument of --config says.
 _SAID = ('task', 'protocol', 'model.name')
+_NONE = 'No command makes it again here: '
 _SEED = '--config.seed='
 # A field may follow another that follows another.
 _ROUNDS = 4
@@ -39,8 +40,11 @@ def command(run: Result, seeds: Sequence[int] = ()) -> str:
   how = f'{run.task},protocol={run.protocol}'
   try:
     flags = _flags(run, f'{run.model}.py:{how}')
+  except UserError as error:
+    # Wherever this checkout is, a page says the same.
+    return _NONE + str(error).replace(f'{_CONFIGS}/', 'configs/')
   except Exception as error:  # whatever a record's values do to a config
-    return f'No command makes it again here: {error}'
+    return f'{_NONE}its config cannot be made ({type(error).__name__}).'
   if seeds:
     flags = [flag for flag in flags if not flag.startswith(_SEED)]
     flags.append(f'{_SEED}{seeds[0]}' if len(seeds) == 1

@@ -109,9 +109,16 @@ def test_what_cannot_be_made_again_is_a_sentence(update, words):
   run = changed().model_copy(update=update)
   said = repeat.command(run)
   assert said.startswith('No command makes it again here: ') and words in said
+  assert str(ROOT) not in said
 
 
 def test_a_field_of_another_version_is_named():
   assert 'no field encoder.gone' in repeat.command(changed(encoder__gone=1))
   assert 'No command' in repeat.command(changed(encoder__pooling='--x\ny'))
   assert 'No command' in repeat.command(changed(encoder__pooling='x  y'))
+
+
+def test_values_that_no_flag_takes_are_a_sentence():
+  assert repeat.command(changed(train__steps='many')) == (
+      'No command makes it again here: its config cannot be made '
+      '(IllegalFlagValueError).')
