@@ -20,7 +20,7 @@ import numpy as np
 
 from data_prep import stamps
 from data_prep.progress import progress
-from lra import machine
+from lra import machine, place
 from lra.errors import UserError
 
 _PART = 500  # images that are kept together
@@ -69,8 +69,9 @@ def _check_numba():
     import numba  # noqa: F401
   except ImportError as e:
     raise UserError(
-        "Drawing Pathfinder images needs numba: run pip install -e "
-        "'.[pathfinder]', or give the official images with --source.") from e
+        'Drawing Pathfinder images needs numba: run '
+        f'{place.extra("pathfinder")}, or give the official images with '
+        '--source.') from e
 
 
 def _draw_missing(law, seed, parts, processes):

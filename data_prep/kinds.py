@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from data_prep import parts
-from lra import tasks
+from lra import place, tasks
 from lra.errors import UserError
 
 
@@ -74,8 +74,8 @@ def _linear(name):
     try:
       from data_prep import linear
     except ImportError as e:
-      raise UserError("The linear floors need scikit-learn: run pip install "
-                      "-e '.[floors]'.") from e
+      raise UserError('The linear floors need scikit-learn: run '
+                      f'{place.extra("floors")}.') from e
     return getattr(linear, name)(splits)
   return floor
 

@@ -235,8 +235,9 @@ def over_seeds(results: list[result_lib.Result]) -> str:
       tuple(test.accuracy for test in tests), tests[0].examples)
   known = statistics.interval(sample)
   mean = sum(sample.accuracies) / len(tests)
-  return (f'{len(tests)} seeds: test accuracy {mean:.2%} (95% interval of the '
-          f'mean {known.low:.2%} to {known.high:.2%})\n')
+  of = 'of the mean' if known.over_seeds else 'by the test examples alone'
+  return (f'{len(tests)} seeds: test accuracy {mean:.2%} (95% interval {of} '
+          f'{known.low:.2%} to {known.high:.2%})\n')
 
 
 def check_finished(folder: pathlib.Path, config: dict,
@@ -288,7 +289,8 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
 
 def place():
   """Where the flags want the leaderboard."""
+  from lra import repeat
   from lra.report import publish
   results = pathlib.Path(options.RESULTS_DIR.value)
   page = options.PAGE.value or place_lib.page_of(results)
-  return publish.Place(results, pathlib.Path(page))
+  return publish.Place(results, pathlib.Path(page), repeat.command)

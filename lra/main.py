@@ -37,11 +37,9 @@ def main(*words: str) -> int:
     print(listing())
     return 0
   if options.LEADERBOARD.value:
-    from lra import repeat
     from lra.report import publish
     html = options.HTML.value
-    publish.regenerate(
-        launch.place(), html and pathlib.Path(html), repeat.command)
+    publish.regenerate(launch.place(), html and pathlib.Path(html))
     return 0
   if options.CURVES.value:
     from lra.report import curve_set

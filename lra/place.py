@@ -11,6 +11,22 @@ def installed() -> bool:
   return any(ROOT.glob('lra-*.dist-info'))
 
 
+def program() -> tuple[str, ...]:
+  """The words that start the program."""
+  return ('lra',) if installed() else ('python', 'run_lra.py')
+
+
+def config_said(model: str) -> str:
+  """What --config says of a model's file, see `config_file`."""
+  return model if installed() else f'configs/{model}.py'
+
+
+def extra(name: str) -> str:
+  """The command that installs an optional part of this package."""
+  return "pip install " + (
+      f"'lra[{name}]'" if installed() else f"-e '.[{name}]'")
+
+
 def results() -> pathlib.Path:
   """Folder of records unless told otherwise: nothing installed is changed."""
   return pathlib.Path('results') if installed() else ROOT / 'lra' / 'results'

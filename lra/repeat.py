@@ -4,21 +4,25 @@ import functools
 import json
 import pathlib
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import configs
-from lra import config_flag, fields, identity
+from lra import config_flag, fields, identity, place
+from lra import seeds as seeds_lib
 from lra.errors import UserError
 from lra.report.result import Result
 
 _CONFIGS = pathlib.Path(configs.__file__).parent
 # What the argument of --config says.
 _SAID = ('task', 'protocol', 'model.name')
+_NONE = 'No command makes it again here: '
+_SEED = '--config.seed='
 # A field may follow another that follows another.
 _ROUNDS = 4
 
 
-def command(run: Result) -> str:
+def command(run: Result, seeds: Sequence[int] = ()) -> str:
   """The shell command that makes the run again, as far as configs go.
 
   The config file of its model, and each field that this file makes otherwise,
@@ -26,18 +30,27 @@ def command(run: Result) -> str:
 
   Args:
     run: what a record says of it.
+    seeds: of one or more runs that the command makes instead, rising; the
+      run's own where there are none.
 
   Returns:
     The command, or a sentence that begins with "No command" and says why this
     version of the code has none.
   """
-  made = f'{run.model}.py:{run.task},protocol={run.protocol}'
+  how = f'{run.task},protocol={run.protocol}'
   try:
-    flags = _flags(run, made)
+    flags = _flags(run, f'{run.model}.py:{how}')
   except UserError as error:
-    return f'No command makes it again here: {error}'
-  return shlex.join(
-      ['python', 'run_lra.py', f'--config=configs/{made}', *flags])
+    # Wherever this checkout is, a page says the same.
+    return _NONE + str(error).replace(f'{_CONFIGS}/', 'configs/')
+  except Exception as error:  # whatever a record's values do to a config
+    return f'{_NONE}its config cannot be made ({type(error).__name__}).'
+  if seeds:
+    flags = [flag for flag in flags if not flag.startswith(_SEED)]
+    flags.append(f'{_SEED}{seeds[0]}' if len(seeds) == 1
+                 else f'--seeds={seeds_lib.text(seeds)}')
+  config = f'--config={place.config_said(run.model)}:{how}'
+  return shlex.join([*place.program(), config, *flags])
 
 
 def _flags(run, made):
@@ -63,7 +76,7 @@ def _flags(run, made):
 def _shown(flags):
   """The same flags, where a reader can see all of each."""
   for flag in flags:
-    if not flag.isprintable():
+    if not flag.isprintable() or '  ' in flag:
       raise UserError(f'{flag.split("=")[0]!r} has a value that a command line '
                       'cannot show.')
   return flags

@@ -1,6 +1,7 @@
 """Several seeds of one config, as `0`, `0,3` or `0-4`."""
 
 import re
+from collections.abc import Iterable
 
 from lra.errors import UserError
 from lra.fields import COUNT
@@ -28,3 +29,14 @@ def parse(text: str) -> list[int]:
   if len(set(seeds)) < len(seeds):
     raise UserError(f'seeds={text} names a seed twice: name each once.')
   return seeds
+
+
+def text(seeds: Iterable[int]) -> str:
+  """Rising seeds as `parse` reads them, those that follow each other as one."""
+  runs = []
+  for seed in seeds:
+    if runs and seed == runs[-1][1] + 1 and seed - runs[-1][0] < MOST:
+      runs[-1][1] = seed
+    else:
+      runs.append([seed, seed])
+  return ','.join(f'{a}-{b}' if a < b else f'{a}' for a, b in runs)

@@ -47,6 +47,9 @@ def test_several_seeds_have_a_mean_and_its_interval():
   assert launch.over_seeds([_result(x) for x in (0.4, 0.5, 0.6)]) == (
       '3 seeds: test accuracy 50.00% (95% interval of the mean 25.16% to '
       '74.84%)\n')
+  assert launch.over_seeds([_result(1.0)] * 2) == (
+      '2 seeds: test accuracy 100.00% (95% interval by the test examples alone '
+      '96.30% to 100.00%)\n')
   assert not launch.over_seeds([_result(0.4)])
   assert not launch.over_seeds([types.SimpleNamespace(test=None)] * 2)
 

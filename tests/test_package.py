@@ -3,6 +3,8 @@
 import hashlib
 import os
 import pathlib
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -99,5 +101,10 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
       '--sweep=configs/sweeps/mini.txt', '--status')
   (here / 'leaderboard.md').unlink()
   lra('--leaderboard')
-  assert '| 1 | simpletron |' in (here / 'leaderboard.md').read_text()
+  page = (here / 'leaderboard.md').read_text()
+  assert '| 1 | simpletron |' in page and 'run_lra' not in page
+  assert 'Generated from `results/` by `lra --leaderboard`;' in page
+  shown, = re.findall(r'\[0\]\((\S+)\) \| `(lra --config=.*)` \|', page)
+  assert shown[0] == str(record.relative_to(here))
+  assert 'finished already' in lra(*shlex.split(shown[1])[1:], '--norecord')
   assert _hashes(site) == before

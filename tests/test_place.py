@@ -1,10 +1,13 @@
 """Files are found by the names that the README uses, in any folder."""
 
 import pathlib
+import sys
 
 import pytest
 
+from data_prep import drawing, kinds
 from lra import place
+from lra.errors import UserError
 
 
 @pytest.fixture
@@ -46,6 +49,20 @@ def test_an_installed_package_keeps_nothing_in_itself(tmp_path, monkeypatch):
   (tmp_path / 'lra-1.dist-info').mkdir()
   assert place.results() == pathlib.Path('results')
   assert place.page() == pathlib.Path('leaderboard.md')
+
+
+def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
+  assert place.extra('floors') == "pip install -e '.[floors]'"
+  monkeypatch.setattr(place, 'ROOT', tmp_path)
+  (tmp_path / 'lra-1.dist-info').mkdir()
+  assert place.extra('floors') == "pip install 'lra[floors]'"
+  for name in ('numba', 'data_prep.linear'):
+    monkeypatch.setitem(sys.modules, name, None)
+  monkeypatch.delattr('data_prep.linear', raising=False)
+  with pytest.raises(UserError, match=r"run pip install 'lra\[pathfinder\]',"):
+    drawing._check_numba()
+  with pytest.raises(UserError, match=r"run pip install 'lra\[floors\]'\.$"):
+    kinds._linear('any')({}, '')
 
 
 def test_records_elsewhere_have_their_page_beside_them(elsewhere, monkeypatch):

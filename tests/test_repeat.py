@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from lra import config_flag, identity, repeat
+from lra import config_flag, identity, place, repeat, seeds
 from lra.report import leaderboard, result
 
 ROOT = leaderboard.PAGE.parent
@@ -73,6 +73,31 @@ def test_only_what_the_file_makes_otherwise_is_said():
   assert len(flags) == 5
 
 
+def test_seeds_of_one_command():
+  run = changed(seed=3, encoder__dropout=0.25)
+  flags = shlex.split(repeat.command(run, [0, 1, 2, 5]))
+  assert flags[-2:] == ['--config.encoder.dropout=0.25', '--seeds=0-2,5']
+  assert len(flags) == 5
+  assert set(shlex.split(repeat.command(run, [3]))) == set(
+      shlex.split(repeat.command(run)))
+
+
+@pytest.mark.parametrize('numbers, text', [
+    ([0], '0'), ([0, 1], '0-1'), ([0, 2, 3, 4], '0,2-4'),
+    (list(range(1500)), '0-999,1000-1499')])
+def test_seeds_as_text(numbers, text):
+  assert seeds.text(numbers) == text and seeds.parse(text) == numbers
+
+
+def test_an_installed_program_has_another_name(monkeypatch):
+  run = changed(seed=3)
+  monkeypatch.setattr(place, 'installed', lambda: True)
+  assert shlex.split(repeat.command(run)) == [
+      'lra', '--config=simpletron:listops,protocol=nystrom', '--config.seed=3']
+  assert place.config_file('simpletron').samefile(
+      place.ROOT / 'configs' / 'simpletron.py')
+
+
 def test_where_data_was_is_nobody_elses_matter():
   assert '/home' not in repeat.command(changed(data_dir='/home/somebody'))
 
@@ -84,8 +109,16 @@ def test_what_cannot_be_made_again_is_a_sentence(update, words):
   run = changed().model_copy(update=update)
   said = repeat.command(run)
   assert said.startswith('No command makes it again here: ') and words in said
+  assert str(ROOT) not in said
 
 
 def test_a_field_of_another_version_is_named():
   assert 'no field encoder.gone' in repeat.command(changed(encoder__gone=1))
   assert 'No command' in repeat.command(changed(encoder__pooling='--x\ny'))
+  assert 'No command' in repeat.command(changed(encoder__pooling='x  y'))
+
+
+def test_values_that_no_flag_takes_are_a_sentence():
+  assert repeat.command(changed(train__steps='many')) == (
+      'No command makes it again here: its config cannot be made '
+      '(IllegalFlagValueError).')

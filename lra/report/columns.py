@@ -304,8 +304,11 @@ BEST = (
 )
 
 
-def overview(tasks) -> list[Column]:
-  """Of `content.Line`s: their accuracies, a column for each task."""
+def overview(tasks, averages) -> list[Column]:
+  """Of `content.Line`s: their accuracies, a column for each task.
+
+  And one of the mean over each of the sets of tasks in `averages`, names.
+  """
   return [
       _texts('model', lambda line: line.model, strong=_is_floor),
       _texts('protocol', lambda line: line.protocol),
@@ -313,7 +316,12 @@ def overview(tasks) -> list[Column]:
           task.title, lambda line, task=task: line.scores[task.name].text,
           True, _is_floor,
           lambda line, task=task: line.scores[task.name].accuracy)
-        for task in tasks)]
+        for task in tasks),
+      *(Column(
+          f'mean of {len(names)}', lambda line, names=names: line.mean(
+              names).text, True, _is_floor,
+          lambda line, names=names: line.mean(names).accuracy)
+        for names in averages)]
 
 
 def _is_floor(line):

@@ -11,7 +11,7 @@ from lra.report.columns import Column
 from lra.report.formats import NONE, percent
 from lra.report.published import Published
 from lra.report.records import LeftOut
-from lra.report.row import Row
+from lra.report.row import Row, mean
 from lra.report.row import Table as Key
 from lra.report.rows import Floor, TaskBoard
 from lra.report.speeds import Speeds
@@ -40,7 +40,8 @@ EXPLANATIONS = (
     'Accuracies are percentages of the whole test split, read once at the end '
     'of a run: means over seeds with their 95% interval (Student\'s t). Of a '
     'single seed, marked by a star, the interval is that of its test examples '
-    'alone (Wilson) and says nothing of other seeds.',
+    'alone (Wilson) and says nothing of other seeds; so is that of seeds which '
+    'all have the same accuracy.',
     '"Rank" is between which places of its table a row belongs: below the rows '
     'that are told to be better, above those that are told to be worse, at 5% '
     'for all pairs together (Holm); the details name the places of the rows '
@@ -61,6 +62,10 @@ EXPLANATIONS = (
     'the Transformer\'s of the same task and protocol, which is the arena\'s '
     'limit. "Steps to 95%": the first validated step with so high an accuracy '
     'on validation, of the slowest seed.',
+    '"Mean of 5", of full tasks, is Long Range Arena\'s average over ListOps, '
+    'Text, Retrieval, Image and Pathfinder, "mean of 6" that with Path-X too: '
+    'of models with a score on each of them, under one protocol. RFC citations '
+    'do not stand in for Retrieval.',
     'A run whose settings are not its protocol\'s is in a table of its own, '
     'which names them; seeds, data folders and what only fits a run to a '
     'machine are free. "Modified" beside a commit: what ran is not what is in '
@@ -134,8 +139,16 @@ class Line:
   """
   model: str
   protocol: str
-  scores: Mapping[str, 'Score']
+  scores: Mapping[str, Score]
   is_floor: bool = False
+
+  def mean(self, names: Sequence[str]) -> Score:
+    """Over tasks; a score of nothing where one of them has none."""
+    scores = [self.scores.get(name, Score(None)) for name in names]
+    found = [score.accuracy for score in scores]
+    return Score(None) if None in found else Score(
+        mean(found), min(score.digits for score in scores),
+        any(score.heavy for score in scores))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +173,8 @@ class Scores:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-  """The tasks of one part of the page: those with rows, and the others."""
+  """The tasks of one part of the page: those with rows, and those of the others
+  that are named there."""
   name: str
   begun: list[TaskBoard]
   waiting: list[TaskBoard]
@@ -170,7 +184,10 @@ class Group:
 
   @property
   def overview(self) -> Table:
-    """Mean accuracies, one column for each task, floors above the scores."""
+    """Mean accuracies, one column for each task, floors above the scores.
+
+    And their means over tasks as published ones have, once a line has all.
+    """
     boards = self.begun
     floors = Line('highest floor', '', {
         b.task.name: Score(b.highest) for b in boards}, is_floor=True)
@@ -179,8 +196,10 @@ class Group:
     lines = [Line(model, protocol, {
         b.task.name: _score(b.usual(protocol, model)) for b in boards})
         for protocol, model in pairs]
-    return Table(columns.overview([b.task for b in boards]), [floors, *lines],
-                 pinned=1)
+    averages = [names for names in published.AVERAGES if any(
+        line.mean(names).accuracy is not None for line in lines)]
+    return Table(columns.overview([b.task for b in boards], averages),
+                 [floors, *lines], pinned=1)
 
 
 def _score(row):
@@ -204,16 +223,24 @@ class Content:
 
   @functools.cached_property
   def groups(self) -> list[Group]:
+    said = {board.task.name for board in self.waiting}
     return [Group(name, *([b for b in self.boards if b.task.group == name
-                           and bool(b.rows) == begun]
+                           and bool(b.rows) == begun
+                           and b.task.name not in said]
                           for begun in (True, False))) for name in GROUPS]
 
   @property
+  def waiting(self) -> list[TaskBoard]:
+    """The full tasks without rows, if others have some: named below `best`."""
+    full = [board for board in self.boards if board.task.group == 'full']
+    return [b for b in full if not b.rows] if any(b.rows for b in full) else []
+
+  @property
   def best(self) -> Table:
-    """The best rows of the full tasks."""
+    """The best rows of the full tasks that have rows."""
     lines = []
     for board in self.boards:
-      if board.task.group == 'full':
+      if board.task.group == 'full' and board.rows:
         found = [rows.best(members) for key, members
                  in board.tables().items() if not key.changed]
         lines += [Best(board, row) for row in filter(None, found)] or [
@@ -278,12 +305,13 @@ def made_of(board: TaskBoard) -> Table | None:
   return _said(found, board.finished) if found else None
 
 
-def highest_floor(board: TaskBoard) -> str:
-  """The highest floor of a task, in words."""
+def with_floor(board: TaskBoard) -> str:
+  """A task and its highest floor, in words."""
   if not board.floors:
-    return 'no floor has been computed'
+    return f'{board.task.title} (no floor has been computed)'
   floor = board.floors[-1]
-  return f'highest floor {percent(floor.accuracy)} % ({floor.name})'
+  return (f'{board.task.title} (highest floor {percent(floor.accuracy)} %, '
+          f'{floor.name})')
 
 
 def no_row_is_above(floor: Floor) -> str:

@@ -13,7 +13,7 @@ from matplotlib import figure
 from lra import fields, files, identity
 from lra.errors import UserError
 from lra.report import curves, result
-from lra.report.figures import COLOURS, DASHES, FLOOR, style
+from lra.report.figures import COLOURS, DASHES, FLOOR, legend, style
 from lra.report.formats import plain
 
 _NO_DATES = {'png': {'Software': None},
@@ -150,7 +150,7 @@ def _draw(lines):
   ax.set_xlabel('step')
   ax.set_ylabel('validation accuracy, %')
   ax.set_title(_title(runs, any(len(group) > 1 for group in lines.values())))
-  fig.legend(loc='outside lower center', ncols=2 if len(lines) > 4 else 1)
+  legend(fig, 2 if len(lines) > 4 else 1)
   return fig
 
 

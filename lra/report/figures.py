@@ -33,6 +33,9 @@ _OTHER = '#8c8c8c'
 MOST = 80
 # Area of the largest mark, in square points.
 _LARGEST = 400
+# Of marks that may lie on each other; the legend's are made alike, since a
+# colour that shines through is another colour.
+_ALPHA = 0.8
 _STYLE = {
     'font.size': 9, 'axes.grid': True, 'grid.color': '#e6e6e6',
     'axes.axisbelow': True, 'axes.spines.top': False,
@@ -116,7 +119,7 @@ def _overview(boards):
       ax.plot([100 * board.highest] * 2, [y - 0.33, y + 0.33], color=FLOOR,
               linewidth=3, solid_capstyle='butt')
     for row in reversed(rows):
-      ax.plot(100 * row.mean, y, 'o', markersize=6, alpha=0.7,
+      ax.plot(100 * row.mean, y, 'o', markersize=6, alpha=_ALPHA,
               color=colour(row.family), markeredgecolor='white',
               markeredgewidth=0.5)
     first = best(rows)
@@ -133,8 +136,8 @@ def _overview(boards):
   ax.set_xlabel('test accuracy, %; the best row of each line within the budget '
                 'of parameters is named')
   ax.plot([], [], color=FLOOR, linewidth=3, label='highest floor')
-  _name_families(ax, [row for _, _, rows in lines for row in rows])
-  fig.legend(loc='outside lower center', ncols=7)
+  _name_families(ax, [row for _, _, rows in lines for row in rows], _ALPHA)
+  legend(fig, 7)
   return _svg(fig)
 
 
@@ -178,7 +181,7 @@ def _accuracy(board):
   ax.set_title(f'{board.task.title}: accuracy with its 95% interval'
                + '; open marks are single seeds' * seeds
                + _left_out(board.finished))
-  fig.legend(loc='outside lower center', ncols=2)
+  legend(fig, 2)
   return _svg(fig)
 
 
@@ -222,14 +225,14 @@ def _speed(board, speeds):
   fig = figure.Figure(figsize=(8, 4 + 0.06 * len(shown)), layout='constrained')
   ax = fig.subplots()
   ax.scatter(faster, [100 * row.mean for row in shown], areas,
-             [colour(row.family) for row in shown], alpha=0.55,
-             edgecolors='black', linewidths=0.5)
+             [colour(row.family) for row in shown], alpha=_ALPHA,
+             edgecolors='white', linewidths=0.5)
   ax.set_xscale('log')
   ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
   ax.xaxis.set_major_formatter(lambda value, _: f'{value:g}')
   ax.xaxis.set_minor_formatter(ticker.NullFormatter())
   ax.margins(0.12)
-  _name_families(ax, shown)
+  _name_families(ax, shown, _ALPHA)
   ax.scatter([], [], _LARGEST, 'white', edgecolors='black', linewidths=0.5,
              label=f'{most / 2**30:.3g} GiB')
   ax.scatter([], [], _LARGEST / 4, 'white', edgecolors='black', linewidths=0.5,
@@ -239,7 +242,7 @@ def _speed(board, speeds):
   ax.set_ylabel('test accuracy, %')
   ax.set_title(f'{board.task.title}, {shown[0].table.title}: accuracy, '
                f'speed and memory of that step (area){_left_out(rows)}')
-  fig.legend(loc='outside lower center', ncols=5)
+  legend(fig, 5)
   labels.place(
       ax, [(x, 100 * row.mean) for x, row in zip(faster, shown, strict=True)],
       [plain(row.model, 48) for row in shown],
@@ -258,12 +261,31 @@ def _bar(ax, row, y):
           color=colour(row.family), linewidth=1.5, alpha=0.5)
 
 
-def _name_families(ax, rows):
+def legend(fig: figure.Figure, columns: int) -> None:
+  """Puts a legend below a figure, in so many columns or as many as have room.
+
+  Letters are smaller where even one column has not.
+  """
+  size = _STYLE['font.size']
+  while True:
+    made = fig.legend(loc='outside lower center', ncols=columns, fontsize=size)
+    wide = made.get_window_extent().width / fig.bbox.width
+    if wide <= 1:
+      return
+    made.remove()
+    if columns > 1:
+      columns -= 1
+    else:
+      size *= 0.98 / wide
+
+
+def _name_families(ax, rows, alpha=1):
   """What the colours of rows mean, for the legend."""
   shown = {row.family for row in rows}
   for family in sorted(shown, key=lambda name: (
       [*FAMILIES, name].index(name), name)):
-    ax.plot([], [], 'o', color=colour(family), label=_legend(family))
+    ax.plot([], [], 'o', color=colour(family), label=_legend(family),
+            alpha=alpha, markeredgecolor='white' if alpha < 1 else None)
 
 
 def _draw_floors(floors, line):

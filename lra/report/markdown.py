@@ -47,9 +47,9 @@ def escape(text: str) -> Markup:
   return Markup(re.sub(r'\b(www)\.', r'\1\\.', text, flags=re.IGNORECASE))
 
 
-def code(text: str) -> Markup:
-  """`text` as a code span, whatever backticks it holds."""
-  text = plain(text, most=1000)
+def code(text: str, most: int = 1000) -> Markup:
+  """`text` as a code span of so many letters, whatever backticks it holds."""
+  text = plain(text, most)
   if not text:
     return Markup()
   if '`' not in text:

@@ -14,7 +14,7 @@ import hashlib
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import filelock
 
@@ -43,9 +43,11 @@ class Place:
       `speed.json`) and figures; missing parts are made, the published results
       and the speeds are those of this package where there are no others.
     page: the file to write.
+    command: see `leaderboard.write`.
   """
   results: pathlib.Path
   page: pathlib.Path
+  command: leaderboard.Command | None = None
 
   @property
   def published(self) -> pathlib.Path | None:
@@ -138,13 +140,12 @@ def done(run: Result, place: Place, *, replace: bool = False) -> bool:
       place.page.stat().st_mtime >= path.stat().st_mtime)
 
 
-def regenerate(place: Place, html: pathlib.Path | None = None,
-               command: Callable[[Result], str] | None = None) -> None:
+def regenerate(place: Place, html: pathlib.Path | None = None) -> None:
   """Makes the page again from the records.
 
   Args:
     place: where the leaderboard is.
-    html, command: see `leaderboard.write`.
+    html: see `leaderboard.write`.
 
   Raises:
     UserError: as `publish`, or there are no records.
@@ -154,7 +155,7 @@ def regenerate(place: Place, html: pathlib.Path | None = None,
         f'{place.results} has no records, which would be in runs/: choose '
         'another --results_dir, or record a run there first.')
   with _locked(place):
-    _write(place, html=html, command=command)
+    _write(place, html)
   if html:
     print(f'wrote {html / "index.html"}')
 
@@ -182,13 +183,14 @@ def _mark_name(place, run):
   return f'.leaderboard.{page}.{name}'
 
 
-def _write(place, **options):
+def _write(place, html=None):
   with _locked(place, RECORDS_LOCK):
     _clear(place)
     marks = _marks(place)
   left_out = leaderboard.write(
       place.page, place.results / 'runs', place.results / 'floors',
-      place.published, place.results / 'figures', place.speeds, **options)
+      place.published, place.results / 'figures', place.speeds, html,
+      place.command)
   for record in left_out:
     say(f'left out: {record.name}: {record.why}')
   for mark in marks:

@@ -1,7 +1,8 @@
 """Intervals of accuracies.
 
 One seed says nothing about other seeds: its interval is that of the test
-examples alone. From two on the interval is that of the mean over seeds.
+examples alone. From two on the interval is that of the mean over seeds, unless
+all have the same accuracy: that is no sign that others have it too.
 """
 
 import dataclasses
@@ -33,8 +34,8 @@ class Interval:
 
   Attributes:
     low, high: fractions.
-    over_seeds: whether it is that of the mean over seeds; else of one seed's
-      accuracy over test examples.
+    over_seeds: whether it is that of the mean over seeds; else of one accuracy
+      over test examples, that of a seed or of all seeds.
   """
   low: float
   high: float
@@ -42,9 +43,10 @@ class Interval:
 
 
 def interval(sample: Sample) -> Interval:
-  """The interval of a mean: Student's t over seeds, Wilson's of one seed."""
+  """The interval of a mean: Student's t over seeds, else Wilson's."""
   seeds = np.array(sample.accuracies)
-  if len(seeds) > 1:
+  over_seeds = bool((seeds != seeds[0]).any())
+  if over_seeds:
     half = (scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(seeds) - 1)
             * seeds.std(ddof=1) / math.sqrt(len(seeds)))
     low, high = seeds.mean() - half, seeds.mean() + half
@@ -52,7 +54,7 @@ def interval(sample: Sample) -> Interval:
     low, high = scipy.stats.binomtest(
         round(seeds[0] * sample.examples), sample.examples).proportion_ci(
             CONFIDENCE, method='wilson')
-  return Interval(max(float(low), 0.0), min(float(high), 1.0), len(seeds) > 1)
+  return Interval(max(float(low), 0.0), min(float(high), 1.0), over_seeds)
 
 
 def difference(a: Sample, b: Sample) -> tuple[float, float]:

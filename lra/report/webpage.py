@@ -9,7 +9,7 @@ the templates of `html/` are filled with autoescape.
 import base64
 import pathlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import jinja2
 from markupsafe import Markup, escape
@@ -18,23 +18,23 @@ from lra.report import catalogue, content, figures, rows
 from lra.report.content import Best, Content, Line
 from lra.report.formats import NONE, plain
 from lra.report.published import Compared, Published
-from lra.report.result import Result
 from lra.report.row import Row
+from lra.report.site import LONGEST, Command, made
 
 _FOLDER = pathlib.Path(__file__).parent / 'html'
-# Longest text of a cell, and longest command.
+# Longest text of a cell.
 _LONG = 300
-_LONGEST = 20_000
 
 
-def render(found: Content, drawn: Mapping[str, bytes],
-           command: Callable[[Result], str]) -> str:
+def render(found: Content, drawn: Mapping[str, bytes], runs_url: str,
+           command: Command) -> str:
   """Returns the page.
 
   Args:
     found: what is on it.
     drawn: its figures, see `figures.draw`.
-    command: the command line that repeats a run.
+    runs_url: the address of the folder of its records.
+    command: the command line that repeats runs.
   """
   environment = jinja2.Environment(
       loader=jinja2.FileSystemLoader(_FOLDER), autoescape=True,
@@ -45,7 +45,7 @@ def render(found: Content, drawn: Mapping[str, bytes],
   return environment.get_template('page.html').render(
       content=content, page=found, choices=_choices(found), figures=figures,
       address=lambda name: _address(drawn[name]), kind=_kind, key=_key,
-      records=lambda item: _records(item, command),
+      records=lambda item: _records(item, runs_url, command),
       about=lambda item: _about(item, families),
       style=_part('page.css'), script=_part('page.js'))
 
@@ -85,11 +85,12 @@ def _key(column, item):
   return repr(float(value)) if column.number else plain(value, _LONG)
 
 
-def _records(item, command):
-  """(file, status, command) of each seed of a row."""
-  return [(plain(name), f'seed {run.seed}, {run.status}',
-           plain(command(run), _LONGEST))
-          for name, run in zip(item.records, item.runs, strict=True)]
+def _records(item, runs_url, command):
+  """(seeds, command) of a row; of each seed (file, address, status)."""
+  return [([(plain(name), url, f'seed {run.seed}, {run.status}')
+            for name, url, run in group.records],
+           plain(group.command, LONGEST))
+          for group in made(item, runs_url, command)]
 
 
 def _about(item, families):

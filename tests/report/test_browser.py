@@ -42,7 +42,7 @@ def site(tmp_path_factory):
   folder = tmp_path_factory.mktemp('site')
   leaderboard.write(
       folder / 'page.md', figures_dir=folder / 'figures', html=folder,
-      command=lambda run: f'python run_lra.py --config={run.model}')
+      command=lambda run, seeds: f'python run_lra.py --config={run.model}')
   return folder
 
 

@@ -72,6 +72,22 @@ def test_lines_are_named_by_what_differs(tmp_path, axes):
   assert len({colors.to_hex(line.get_color()) for line in ax.lines}) == 3
 
 
+@pytest.mark.parametrize('fields, columns', [
+    (['width'], 2), (['width', 'mlp_width'], 1), (['W' * 90], 1)])
+def test_no_name_is_cut_off(tmp_path, axes, fields, columns):
+  folders = [make(tmp_path / f'{i}') for i in range(5)]
+  for i, folder in enumerate(folders):
+    config = json.loads((folder / 'config.json').read_text())
+    config['encoder'] = {field: 64 + i for field in fields}
+    (folder / 'config.json').write_text(json.dumps(config))
+  figure = axes(*folders).figure
+  legend, = figure.legends
+  box = legend.get_window_extent()
+  assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+  assert 0 <= box.y0 < box.y1 <= figure.bbox.height
+  assert legend._ncols == columns
+
+
 def test_tasks_are_named_where_there_are_two(tmp_path, axes):
   ax = axes(make(tmp_path / 'a'), make(tmp_path / 'b', task='text'))
   assert set(lines(ax)) == {'transformer, text', 'transformer, text_mini'}

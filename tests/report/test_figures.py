@@ -80,6 +80,16 @@ def test_areas_are_memory_and_places_speed_and_accuracy(board, drawn):
   assert areas[1] / areas[2] == pytest.approx(2)
 
 
+def test_marks_have_the_colours_of_the_legend(board, drawn):
+  """As they are seen: what shines through is the same in both."""
+  ax = drawn(figures._speed, board(THREE), SPEEDS)
+  legend, = ax.figure.legends
+  named = {colors.to_hex(handle.get_color()): handle.get_alpha()
+           for handle in legend.legend_handles if hasattr(handle, 'get_color')}
+  marks = ax.collections[0].get_facecolors()
+  assert {colors.to_hex(mark): mark[3] for mark in marks} == named
+
+
 def test_a_model_has_one_mark_whatever_its_configurations(board, drawn):
   """Its speed is that of one configuration: the row with most steps has it."""
   better = make('simpletron', right=150, steps=100)

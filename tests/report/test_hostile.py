@@ -5,12 +5,14 @@ import html.parser
 import json
 import os
 import pathlib
+import re
 import time
 import xml.etree.ElementTree as ET
 
 import markdown_it
 import pytest
 
+from lra import repeat
 from lra.errors import UserError
 from lra.report import leaderboard, publish, result
 
@@ -117,9 +119,10 @@ class Page(html.parser.HTMLParser):
     for name, value in self.attributes:
       assert name in ('href', 'src', 'alt', 'style'), name
       if name == 'href':
-        assert value.startswith('https://arxiv.org/abs/')
+        assert re.match(r'https://arxiv\.org/abs/\d+\.\d+$|'
+                        r'(lra/results/)?runs/[\w/.-]+\.json$', value)
       if name == 'src':
-        assert value.startswith('figures/')
+        assert re.match(r'(lra/results/)?figures/\w+\.svg$', value)
 
 
 class Place:
@@ -127,7 +130,8 @@ class Place:
 
   def __init__(self, folder):
     self.folder = folder
-    self.place = publish.Place(folder / 'results', folder / 'results/page.md')
+    self.place = publish.Place(
+        folder / 'results', folder / 'results/page.md', repeat.command)
     self.runs, self.floors = (
         self.place.results / name for name in ('runs', 'floors'))
     self.number = 0
@@ -159,14 +163,17 @@ class Place:
     return made
 
   def render(self):
-    return leaderboard.render(self.runs, self.floors, figures_url='figures')
+    return leaderboard.render(
+        self.place.page, self.runs, self.floors,
+        figures_dir=self.place.results / 'figures', command=repeat.command)
 
   def check(self, text):
     """Returns a page's text and its HTML."""
     page = Page(text)
     page.check()
     assert any(cell.startswith('transformer') for cell in page.text)
-    assert '://evil' not in text
+    commands = re.compile(r'(`+) ?python run_lra.*?\1 \|$', re.MULTILINE)
+    assert '://evil' not in commands.sub('', text)
     return text, page
 
   def check_figures(self):
@@ -283,6 +290,6 @@ def test_the_name_of_a_bad_file_is_text_too(place):
 
 
 def test_the_committed_page_has_nothing_else_in_it():
-  page = Page(leaderboard.render(figures_url='figures'))
+  page = Page(leaderboard.render(command=repeat.command))
   page.check()
   assert {'details', 'table', 'a', 'img'} <= page.tags

@@ -26,6 +26,14 @@ def test_the_interval_of_one_seed_is_wilsons():
         1.959964**2 * end * (1 - end) / n, rel=1e-4)
 
 
+@pytest.mark.parametrize('accuracy', [0.37, 1.0])
+def test_equal_seeds_have_the_interval_of_one(accuracy):
+  """Student's would have no width at all, whatever the other seeds do."""
+  found = statistics.interval(Sample((accuracy,) * 3, 1000))
+  assert found == statistics.interval(Sample((accuracy,), 1000))
+  assert not found.over_seeds and found.high - found.low > 0.003
+
+
 @pytest.mark.parametrize('accuracy', [0.0, 1.0])
 def test_no_interval_leaves_the_possible(accuracy):
   found = statistics.interval(Sample((accuracy,), 10))

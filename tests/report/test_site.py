@@ -1,0 +1,107 @@
+"""Records and commands on the page are those of the place where it is."""
+
+import re
+
+import pytest
+from test_leaderboard import RUNS, Place, make
+
+from lra import place as place_lib
+from lra.report import leaderboard, site
+
+HEAD = '| model | protocol | records by seed | command |\n'
+
+
+def command(run, seeds):
+  """As `repeat.command`: one run differs in more than its seed."""
+  odd = ' --odd' if run.seed == 2 else ''
+  return f'run {run.model}{odd} {",".join(map(str, seeds))}'
+
+
+def records(page):
+  """The lines of the tables of records, as cells."""
+  tables = page.split(HEAD)[1:]
+  return [line.strip('|').split(' | ') for table in tables
+          for line in table.split('\n\n')[0].splitlines()[1:]]
+
+
+def test_each_record_is_reached_from_its_row(tmp_path):
+  place = Place(tmp_path / 'a', RUNS)
+  place.page = tmp_path / 'b' / 'page.md'
+  place.write(command=command)
+  lines = records(place.page.read_text('utf-8'))
+  assert [[cell.strip() for cell in line[:2]] for line in lines] == [
+      ['simpletron', 'simpletron'],
+      ['transformer (train.steps=2000)', 'simpletron'],
+      ['transformer (train.steps=100)', 'simpletron'],
+      ['linear_transformer', 'simpletron']]
+  links = [re.findall(r'\[(\d)\]\(([^)]*)\)', line[2]) for line in lines]
+  assert [[seed for seed, _ in found] for found in links] == [
+      ['0', '1'], ['0', '1'], ['0'], ['0']]
+  reached = [(place.page.parent / path).resolve()
+             for found in links for _, path in found]
+  assert sorted(reached) == sorted(place.runs.rglob('*.json'))
+
+
+def test_seeds_that_differ_in_more_have_another_command(tmp_path):
+  place = Place(tmp_path, [make(seed=seed) for seed in range(4)])
+  lines = records(place.render(command))
+  assert [re.findall(r'\[(\d)\]', line[2]) for line in lines] == [
+      ['0', '1', '3'], ['2']]
+  assert [line[3].strip() for line in lines] == [
+      '`run transformer 0,1,3`', '`run transformer --odd 2`']
+
+
+def test_without_commands_there_are_the_records(tmp_path):
+  line, = records(Place(tmp_path, [make()]).render())
+  assert 'run0.json' in line[2] and line[3].strip() == '–'
+
+
+def test_what_has_no_command_is_a_sentence(tmp_path):
+  line, = records(Place(tmp_path, [make()]).render(
+      lambda run, seeds: 'No command makes it again here: *gone*.'))
+  assert line[3].strip() == r'No command makes it again here: \*gone\*.'
+
+
+def test_a_folder_of_any_name_is_an_address(tmp_path):
+  place = Place(tmp_path / 'a b(c)', [make()])
+  place.page = tmp_path / 'page.md'
+  assert '[0](a%20b%28c%29/runs/text_mini/run0.json)' in place.render()
+  assert site.address(tmp_path / 'javascript:x', tmp_path) == 'javascript%3Ax'
+
+
+def test_the_page_of_the_checkout_says_what_needs_no_flags():
+  page = leaderboard.render()
+  assert ('Generated from `lra/results/` by `python run_lra.py --leaderboard`; '
+          'never') in page
+  assert 'run_lra.py --config=configs/simpletron.py:listops_mini\n' in page
+  assert ('committed as `lra/results/runs/<task>/<model>-<config hash>-s<seed>'
+          '.json`') in page
+  assert 'DIR' not in page
+
+
+@pytest.mark.parametrize('name, flags, told', [
+    ('leaderboard.md', '--results_dir=DIR', 'DIR is the folder with `runs/`'),
+    ('../page.md', '--results_dir=DIR --page=PAGE',
+     'DIR is the folder with `own/runs/` and PAGE is this file')])
+def test_a_page_elsewhere_says_what_flags_it_needs(tmp_path, name, flags, told):
+  place = Place(tmp_path / 'own', RUNS)
+  place.page = tmp_path / 'own' / name
+  page = place.render()
+  said = f'by `python run_lra.py --leaderboard {flags}`, where {told}; never'
+  assert f'Generated from records {said}' in page
+  assert (f'run_lra.py --config=configs/simpletron.py:listops_mini {flags}\n'
+          in page)
+  assert f'kept as {told.split()[5][:-1]}<task>/' in page
+  assert 'lra/results' not in page and 'committed' not in page
+
+
+def test_the_page_of_an_installed_program_has_its_commands(
+    tmp_path, monkeypatch):
+  place = Place(tmp_path / 'results', RUNS)
+  place.page = tmp_path / 'leaderboard.md'
+  monkeypatch.setattr(place_lib, 'installed', lambda: True)
+  page = place.render()
+  assert 'Generated from `results/` by `lra --leaderboard`; never' in page
+  assert '\nlra --config=simpletron:listops_mini\nlra --leaderboard\n' in page
+  assert 'kept as `results/runs/<task>/' in page
+  assert 'run_lra' not in page and 'lra/results' not in page
