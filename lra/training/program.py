@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import time
 from typing import Any
 
@@ -12,12 +11,8 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from lra import identity, objectives, tasks
+from lra import objectives, tasks
 from lra.training import build, check, fits, mesh, optim, step
-
-# What steps are given as they run, or never see.
-_GIVEN = ('seed', 'data_dir', 'train.learning_rate', 'train.weight_decay',
-          'train.eval_every', 'train.log_every', 'train.checkpoint_minutes')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,14 +33,6 @@ class Program:
   tx: Any
   mesh: Any
   dtype: str
-
-  @property
-  def shape(self) -> str:
-    """Equal for programs whose compiled steps are the same."""
-    values = identity.flatten(self.config.to_dict())
-    return json.dumps([self.dtype, {
-        name: value for name, value in values.items()
-        if name not in _GIVEN}], sort_keys=True)
 
   def init(self) -> step.TrainState:
     """A fresh state of `config.seed`."""

@@ -1,8 +1,28 @@
 """What runs of one process have in common, and make once."""
 
+import json
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from lra import identity
+
+# What compiled steps are given as they run, or never see.
+_GIVEN = ('seed', 'data_dir', 'train.learning_rate', 'train.weight_decay',
+          'train.eval_every', 'train.log_every', 'train.checkpoint_minutes')
+
+
+def shape(config, dtype: str) -> str:
+  """Equal for configs whose compiled steps are the same.
+
+  Args:
+    config: the whole config.
+    dtype: what is computed in.
+  """
+  values = identity.flatten(config.to_dict())
+  return json.dumps([dtype, {
+      name: value for name, value in values.items()
+      if name not in _GIVEN}], sort_keys=True)
 
 
 class Shared:
@@ -14,8 +34,12 @@ class Shared:
       `train.learning_rate`.
   """
 
-  def __init__(self, runs_at_once: int = 1, *, varied: Sequence[str] = ()):
-    self.runs_at_once, self.varied = runs_at_once, tuple(varied)
+  def __init__(self, runs_at_once: int = 1, configs: Sequence = ()):
+    self.runs_at_once = runs_at_once
+    first, *others = [
+        identity.flatten(c.to_dict()) for c in configs] or [{}]
+    self.varied = [name for name in first if any(
+        other.get(name) != first[name] for other in others)]
     self._lock = threading.RLock()
     self._made = {}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from lra import distributed, identity, machine, signals, tasks
+from lra import distributed, machine, signals, tasks
 from lra.data import prepared
 from lra.terminal import say
 from lra.training import train
@@ -57,7 +57,7 @@ def train_together(runs: list[Run], *, at_once: int,
       ended; see `train.train`.
   """
   at_once = min(at_once, len(runs))
-  shared, errors = Shared(at_once, varied=_varied(runs)), []
+  shared, errors = Shared(at_once, [config for config, _ in runs]), []
   deadline = (None if max_minutes is None
               else time.monotonic() + 60 * max_minutes)
 
@@ -80,13 +80,6 @@ def train_together(runs: list[Run], *, at_once: int,
       yield run, result
   if errors:
     raise errors[0]
-
-
-def _varied(runs):
-  """Names of the fields in which the configs differ."""
-  flat = [identity.flatten(config.to_dict()) for config, _ in runs]
-  return [name for name in flat[0]
-          if any(other.get(name) != flat[0][name] for other in flat)]
 
 
 def _ended(one, runs, at_once, shared):

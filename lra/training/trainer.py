@@ -31,7 +31,7 @@ from lra.training import (
 from lra.training.checkpoint import Checkpoints
 from lra.training.clock import Clock
 from lra.training.progress import Progress, chosen, scored_of
-from lra.training.shared import Shared
+from lra.training.shared import Shared, shape
 
 # Batches sent off before the first of them is done: enough to hide the making
 # of one, few enough that a stop is a matter of a step or two.
@@ -162,7 +162,7 @@ class Trainer:
   def compile(self) -> None:
     """Compiles the training and the evaluation step."""
     (self._train_step, self._eval_step), seconds = self._shared.once(
-        self.program.shape, lambda: program.timed(lambda: (
+        shape(self.config, self.program.dtype), lambda: program.timed(lambda: (
             self.program.compile_train(), self.program.compile_eval())))
     self.progress.compile_seconds += seconds
     distributed.meet()

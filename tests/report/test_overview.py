@@ -5,6 +5,7 @@ from test_leaderboard import FLOORS, Place, make
 
 from lra import tasks as tasks_lib
 
+pytestmark = pytest.mark.usefixtures('no_protocols')
 FIVE = ('listops', 'text', 'retrieval', 'image', 'pathfinder')
 
 

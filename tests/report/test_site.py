@@ -8,6 +8,7 @@ from test_leaderboard import RUNS, Place, make
 from lra import place as place_lib
 from lra.report import leaderboard, site
 
+pytestmark = pytest.mark.usefixtures('no_protocols')
 HEAD = '| model | protocol | records by seed | command |\n'
 
 
