@@ -8,5 +8,7 @@ __all__ = ['load']
 
 def load(folder):
   """The trained model of a run directory; see `lra.api.load`."""
+  from lra import machine
+  machine.skip_tpu()  # before JAX is imported
   from lra import api
   return api.load(folder)

@@ -4,9 +4,12 @@ import json
 import pathlib
 import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+import tiny
 from PIL import Image
 from test_main import MINI, _one_sentence, _run
 
@@ -81,6 +84,15 @@ def test_nothing_in_the_folder_changes(folder):
   before = state()
   lra.load(folder).predict(['[MAX 2 9 ]'])
   assert state() == before
+
+
+@tiny.needs_libtpu
+def test_a_model_is_loaded_without_a_word_on_stderr(folder):
+  done = subprocess.run(
+      [sys.executable, '-c', 'import lra, sys; lra.load(sys.argv[1])',
+       str(folder)], text=True, capture_output=True, check=True,
+      env=tiny.without_platforms())
+  assert not done.stderr
 
 
 def test_a_damaged_newest_state_is_passed_over(folder, trained, tmp_path):
