@@ -321,7 +321,10 @@ def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
   b = _record(tmp_path / 'b.json', [False] * 9 + [True], learning_rate=7.5)
   lines = inspection.compare(a, b).splitlines()
   assert lines[1].split() == ['train.learning_rate', 'unset', '7.5']
-  assert 'B - A: -80.00 points' in lines
+  # Wilson's interval of 9 of 10, in any calculator of it.
+  assert lines[2].split('%')[1].split() == ['90.0', '10.0']
+  assert '59.6 to 98.2' in lines[3]
+  assert 'B - A: -80.0 points' in lines
   assert 'right in A only: 9; in B only: 1' in lines
   # 2 (1 + 10) / 2^10
   assert lines[-1].startswith('p = 0.0215 (McNemar, exact')
