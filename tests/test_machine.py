@@ -144,3 +144,13 @@ def test_the_platform_is_chosen_where_nobody_has_chosen_it(
       [sys.executable, '-c', code], text=True, capture_output=True, check=True,
       env={**tiny.without_platforms(), **given})
   assert done.stdout == f'{chosen}\n'
+
+
+@tiny.needs_libtpu
+def test_commands_of_costs_say_nothing_of_a_tpu():
+  code = ('from lra.costs import parameters\n'
+          'print(parameters.parameters("local", "listops"))')
+  done = subprocess.run(
+      [sys.executable, '-c', code], text=True, capture_output=True, check=True,
+      env=tiny.without_platforms())
+  assert int(done.stdout) > 0 and not done.stderr
