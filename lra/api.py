@@ -127,10 +127,13 @@ def load(folder: str | os.PathLike) -> Trained:
   changed, so that a run may be under way in it.
 
   Args:
-    folder: a run directory, as `runs/<task>/<model>/<config hash>-s<seed>`.
+    folder: a run directory, as `runs/<task>/<model>/<config hash>-s<seed>`, or
+      for other parameters one of its checkpoints: `checkpoints/best`,
+      `checkpoints/last` or a step in these.
 
   Raises:
-    UserError: it is no run directory, has no checkpoint yet, or is damaged.
+    UserError: it is neither, has no checkpoint yet, is damaged, or its config
+      is another than that of the checkpoint.
   """
   made, scored, step = restore.scored(pathlib.Path(folder))
   return Trained(made, scored['params'], scored['constants'], step)

@@ -1,6 +1,5 @@
 """What the project's commands share: --config, one-sentence errors, caches."""
 
-import importlib.util
 import logging
 import os
 import pathlib
@@ -108,12 +107,7 @@ def quiet_libraries() -> None:
   logging.getLogger('jax').setLevel(logging.ERROR)
   sys.unraisablehook = _without_late_workers(sys.unraisablehook)
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-  find = importlib.util.find_spec
-  no_tpu = not any(pathlib.Path('/dev').glob('accel*')) and not any(
-      pathlib.Path('/dev').glob('vfio/*'))
-  if find('libtpu') and no_tpu and not find('jax_plugins'):
-    # libtpu, which the ahead-of-time tests need, would look for its TPU.
-    os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+  machine.skip_tpu()
 
 
 def _without_late_workers(hook):

@@ -103,21 +103,27 @@ def compare(first: pathlib.Path, second: pathlib.Path) -> str:
       for name in sorted({*flat[0], *flat[1]})
       if _value(flat[0], name) != _value(flat[1], name)]
   rows = [Row([r]) for r in runs]
-  samples, known = [r.sample for r in rows], [r.interval for r in rows]
   lines.append(f'{"test accuracy %":34}' + ''.join(
-      f'{percent(s.accuracies[0]):>22}' for s in samples))
+      f'{percent(row.mean, row.digits):>22}' for row in rows))
   lines.append(f'{"95% interval over test examples":34}' + ''.join(
-      f'{percent(i.low) + " to " + percent(i.high):>22}' for i in known))
-  return '\n'.join([*lines, *_verdict(*samples)])
+      f'{_interval(row):>22}' for row in rows))
+  return '\n'.join([*lines, *_verdict(*rows)])
+
+
+def _interval(row):
+  return ' to '.join(percent(end, row.digits) for end in (
+      row.interval.low, row.interval.high))
 
 
 def _value(flat, name):
   return shown(flat[name]) if name in flat else 'unset'
 
 
-def _verdict(a, b):
+def _verdict(*rows):
+  a, b = (row.sample for row in rows)
   p = pairs.p_value(a, b)
-  difference = points(b.accuracies[0] - a.accuracies[0])
+  difference = points(b.accuracies[0] - a.accuracies[0],
+                      min(row.digits for row in rows))
   paired = a.correct is not None and b.correct is not None
   yield f'B - A: {difference} points'
   if paired:

@@ -230,14 +230,16 @@ def over_seeds(results: list[result_lib.Result]) -> str:
   tests = [r.test for r in results if getattr(r.test, 'confusion', None)]
   if len(tests) < 2:
     return ''
-  from lra.report import statistics
+  from lra.report import formats, statistics
   sample = statistics.Sample(
       tuple(test.accuracy for test in tests), tests[0].examples)
   known = statistics.interval(sample)
-  mean = sum(sample.accuracies) / len(tests)
+  after = formats.digits(known.low, known.high)
+  mean, low, high = (f'{formats.percent(x, after)}%' for x in (
+      sum(sample.accuracies) / len(tests), known.low, known.high))
   of = 'of the mean' if known.over_seeds else 'by the test examples alone'
-  return (f'{len(tests)} seeds: test accuracy {mean:.2%} (95% interval {of} '
-          f'{known.low:.2%} to {known.high:.2%})\n')
+  return (f'{len(tests)} seeds: test accuracy {mean} (95% interval {of} {low} '
+          f'to {high})\n')
 
 
 def check_finished(folder: pathlib.Path, config: dict,

@@ -22,9 +22,14 @@ def run() -> int:
     UserError: there is no such sweep, or no such job; or runs have failed.
   """
   writers.check(options.LOG.value)
-  entries = sweep.read(place.found(options.SWEEP.value))
-  if options.SHARD.value is not None:
-    entries = sweep.shard(entries, options.SHARD.value)
+  whole = sweep.read(place.found(options.SWEEP.value))
+  part = options.SHARD.value
+  entries = whole if part is None else sweep.shard(whole, part)
+  if not entries:
+    configs = len(sweep.by_config(whole))
+    print(f'--shard={part} has no run: the sweep has only {configs} '
+          f'config{"s" * (configs > 1)}, and a part has whole configs.')
+    return 0
   if options.STATUS.value:
     progress.show(entries, sys.stdout)
     return 0

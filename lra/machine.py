@@ -1,6 +1,7 @@
 """The machine a run is made on: its checkout, versions, device and limits."""
 
 import errno
+import importlib.util
 import os
 import pathlib
 import platform
@@ -77,6 +78,20 @@ def memory() -> int:
     except (OSError, ValueError):  # there is none, or it is "max"
       continue
   return min(limits)
+
+
+def skip_tpu() -> None:
+  """Has JAX not look for a TPU where there is libtpu, but no accelerator.
+
+  libtpu, which the ahead-of-time tests need, would complain on stderr. What
+  JAX_PLATFORMS says already counts, and so does a JAX that is imported.
+  """
+  find = importlib.util.find_spec
+  devices = pathlib.Path('/dev')
+  accelerators = find('jax_plugins') or any(devices.glob('accel*')) or any(
+      devices.glob('vfio/*'))
+  if find('libtpu') and not accelerators and 'jax' not in sys.modules:
+    os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 
 
 def device_name() -> str:

@@ -83,7 +83,8 @@ STATUS = flags.DEFINE_boolean(
     'status', False, 'With --sweep: only say where its runs stand; on a '
     'terminal until all are finished, or Ctrl-C.')
 EVALUATE = flags.DEFINE_string(
-    'evaluate', None, 'Score the model of a run directory on its test split.')
+    'evaluate', None, 'Score the model of a run directory, or of a checkpoint '
+    'in it, on its test split.')
 PREDICT = flags.DEFINE_string(
     'predict', None, 'Classes of the examples in a file, one a line (of pairs '
     'of texts a tab between them, of images their files): '

@@ -4,9 +4,12 @@ import json
 import pathlib
 import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+import tiny
 from PIL import Image
 from test_main import MINI, _one_sentence, _run
 
@@ -16,6 +19,7 @@ from data_prep import encode, listops
 from lra import bits, files, inspection, tasks
 from lra.data import prepared
 from lra.errors import UserError
+from lra.objectives import classification
 from lra.training import train
 
 
@@ -27,7 +31,10 @@ def folder(mini_data, tmp_path_factory):
                    microbatch_size=32, eval_batch_size=48)
   c.data_dir, c.seq_len, c.encoder.pooling = str(mini_data), 0, 'mean'
   where = tmp_path_factory.mktemp('api') / 'run'
-  train.train(c, where)
+  better = iter([True, True, False])  # the third validation of four is the best
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(classification.Objective, 'better', lambda *_: next(better))
+    train.train(c, where)
   return where
 
 
@@ -81,6 +88,83 @@ def test_nothing_in_the_folder_changes(folder):
   before = state()
   lra.load(folder).predict(['[MAX 2 9 ]'])
   assert state() == before
+
+
+@tiny.needs_libtpu
+def test_a_model_is_loaded_without_a_word_on_stderr(folder):
+  done = subprocess.run(
+      [sys.executable, '-c', 'import lra, sys; lra.load(sys.argv[1])',
+       str(folder)], text=True, capture_output=True, check=True,
+      env=tiny.without_platforms())
+  assert not done.stderr
+
+
+def test_each_checkpoint_of_a_run_is_a_model(folder, trained, mini_data):
+  """Scores on validation say which: the run has logged them step by step."""
+  logged = {
+      point['step']: point['loss'] for point in map(json.loads, (
+          folder / 'metrics.jsonl').read_text().splitlines())
+      if point['split'] == 'val'}
+  places = folder / 'checkpoints'
+  best = int(max((places / 'best').iterdir(), key=lambda p: int(p.name)).name)
+  wanted = {places: trained.step, places / 'best': best, places / 'last': 200,
+            **{path: int(path.name) for path in places.glob('*/*')}}
+  assert trained.step == best == 150 and len(wanted) >= 6
+  for place, step in wanted.items():
+    model = lra.load(place)
+    assert model.step == step
+    assert model.evaluate('val', mini_data)['loss'] == pytest.approx(
+        logged[step], rel=1e-6), place
+  assert len(set(logged.values())) == len(logged)
+  assert 'recorded' not in inspection.evaluate(places / 'last')
+
+
+@pytest.mark.parametrize('name', [
+    'checkpoints/best/7', 'checkpoints/first', 'checkpoints/last/x',
+    'result.json', 'checkpoints/last/200/state', '..'])
+def test_what_is_no_checkpoint_is_named(folder, name):
+  with pytest.raises(UserError, match='is not the directory of a run, nor .*'
+                     'checkpoints/best, checkpoints/last or a step'):
+    lra.load(folder / name)
+
+
+def test_a_damaged_best_is_not_scored(folder, trained, tmp_path):
+  """Nor is anything to be deleted: the run may be finished."""
+  copy = tmp_path / 'run'
+  shutil.copytree(folder, copy)
+  best = copy / 'checkpoints/best' / str(trained.step)
+  largest = max(best.rglob('d/*'), key=lambda path: path.stat().st_size)
+  data = bytearray(largest.read_bytes())
+  data[len(data) // 2] ^= 1
+  largest.write_bytes(data)
+  for damage in (None, shutil.rmtree):
+    if damage:
+      damage(best)
+    for place in (copy, best.parent, *(() if damage else (best,))):
+      with pytest.raises(UserError, match=(
+          f'best/{trained.step} is damaged .*restore it from a copy, or give '
+          'another of the checkpoints')):
+        lra.load(place)
+  assert lra.load(copy / 'checkpoints/last').step == 200
+
+
+@pytest.mark.parametrize('section, field, value, words', [
+    ('encoder', 'num_layers', 2, 'it has no params/encoder/block_1/'),
+    ('encoder', 'mlp_width', 24, r'params/.* is \[.*16.*\] in it, and \[.*24'),
+    ('optim', 'name', 'sgd', 'it has opt_state/.*, which the config')])
+def test_a_config_that_is_not_the_checkpoints_is_no_damage(
+    folder, trained, tmp_path, section, field, value, words):
+  copy = tmp_path / 'run'
+  shutil.copytree(folder, copy)
+  values = files.read_json(copy / 'config.json')
+  values[section][field] = value
+  (copy / 'config.json').write_text(json.dumps(values))
+  with pytest.raises(UserError, match=f'is not of this config: {words}') as e:
+    lra.load(copy)
+  assert 'Undo' in str(e.value) and 'delete' not in str(e.value)
+  if section == 'encoder':
+    with pytest.raises(UserError, match='best/.* is not of this config'):
+      lra.load(copy / 'checkpoints/best' / str(trained.step))
 
 
 def test_a_damaged_newest_state_is_passed_over(folder, trained, tmp_path):
@@ -237,7 +321,10 @@ def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
   b = _record(tmp_path / 'b.json', [False] * 9 + [True], learning_rate=7.5)
   lines = inspection.compare(a, b).splitlines()
   assert lines[1].split() == ['train.learning_rate', 'unset', '7.5']
-  assert 'B - A: -80.00 points' in lines
+  # Wilson's interval of 9 of 10, in any calculator of it.
+  assert lines[2].split('%')[1].split() == ['90.0', '10.0']
+  assert '59.6 to 98.2' in lines[3]
+  assert 'B - A: -80.0 points' in lines
   assert 'right in A only: 9; in B only: 1' in lines
   # 2 (1 + 10) / 2^10
   assert lines[-1].startswith('p = 0.0215 (McNemar, exact')

@@ -45,11 +45,15 @@ def _result(accuracy):
 def test_several_seeds_have_a_mean_and_its_interval():
   """t of 2 degrees at 97.5% is 4.3027, in any table; 4.3027 x 0.1 / sqrt 3."""
   assert launch.over_seeds([_result(x) for x in (0.4, 0.5, 0.6)]) == (
-      '3 seeds: test accuracy 50.00% (95% interval of the mean 25.16% to '
-      '74.84%)\n')
+      '3 seeds: test accuracy 50.0% (95% interval of the mean 25.2% to '
+      '74.8%)\n')
+  # The same of a spread of 0.001: the interval leaves one more digit certain.
+  assert launch.over_seeds([_result(x) for x in (0.499, 0.5, 0.501)]) == (
+      '3 seeds: test accuracy 50.00% (95% interval of the mean 49.75% to '
+      '50.25%)\n')
   assert launch.over_seeds([_result(1.0)] * 2) == (
-      '2 seeds: test accuracy 100.00% (95% interval by the test examples alone '
-      '96.30% to 100.00%)\n')
+      '2 seeds: test accuracy 100.0% (95% interval by the test examples alone '
+      '96.3% to 100.0%)\n')
   assert not launch.over_seeds([_result(0.4)])
   assert not launch.over_seeds([types.SimpleNamespace(test=None)] * 2)
 

@@ -5,8 +5,10 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
+import tiny
 
 from lra import machine
 
@@ -126,3 +128,29 @@ def test_this_checkout_has_a_commit():
   if not (pathlib.Path(machine.__file__).parents[1] / '.git').exists():
     pytest.skip('not a git checkout')
   assert len(machine.git_state()['git_commit']) == 40
+
+
+@tiny.needs_libtpu
+@pytest.mark.parametrize('before, given, chosen', [
+    ('', {}, 'cpu'), ('', {'JAX_PLATFORMS': 'cpu,tpu'}, 'cpu,tpu'),
+    ('', {'JAX_PLATFORMS': ''}, ''), ('import jax', {}, 'None')])
+def test_the_platform_is_chosen_where_nobody_has_chosen_it(
+    before, given, chosen):
+  if any(pathlib.Path('/dev').glob('accel*')):
+    pytest.skip('a TPU is here')
+  code = (f'{before}\nimport os\nfrom lra import machine\n'
+          'machine.skip_tpu()\nprint(os.environ.get("JAX_PLATFORMS"))')
+  done = subprocess.run(
+      [sys.executable, '-c', code], text=True, capture_output=True, check=True,
+      env={**tiny.without_platforms(), **given})
+  assert done.stdout == f'{chosen}\n'
+
+
+@tiny.needs_libtpu
+def test_commands_of_costs_say_nothing_of_a_tpu():
+  code = ('from lra.costs import parameters\n'
+          'print(parameters.parameters("local", "listops"))')
+  done = subprocess.run(
+      [sys.executable, '-c', code], text=True, capture_output=True, check=True,
+      env=tiny.without_platforms())
+  assert int(done.stdout) > 0 and not done.stderr

@@ -53,7 +53,7 @@ FILES = {
     'run_lra': _HALL,
     'lra.api': ('lra.data', 'lra.errors', 'lra.training', 'data_prep',
                 'jax'), 'lra.inspection': _HALL,
-    'lra': ('lra.api',),
+    'lra': ('lra.api', 'lra.machine'),
 }
 # Siblings that a file of lra imports, `main`, `launch` and `trainer` apart.
 MOST = 8

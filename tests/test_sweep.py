@@ -210,6 +210,18 @@ def test_runs_that_failed_are_counted_and_their_lines_named(
   assert stopped.returncode == signals.STOPPED and not stopped.stderr
 
 
+@pytest.mark.parametrize('more', [[], ['--status']])
+def test_a_part_without_runs_says_so(fork, tmp_path, more):
+  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
+  _write(tmp_path, 'configs/simpletron.py:listops_mini train.steps=[7,8]\n')
+  done = fork(
+      'run_lra', '--sweep=sweep.txt', '--shard=3/3', *more, cwd=tmp_path)
+  assert done.returncode == 0 and not done.stderr
+  assert done.stdout == (
+      '--shard=3/3 has no run: the sweep has only 2 configs, and a part has '
+      'whole configs.\n')
+
+
 def _entry(folder, content=None):
   folder.mkdir()
   if content is not None:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernels import chunks, dispatch
-from kernels.tools import errors, peers, timing, traffic
+from kernels.tools import device, errors, peers, timing, traffic
 from kernels.tools.errors import FUNCTIONS
 
 PASSES = ('fwd', 'fwd+bwd')
@@ -261,6 +261,7 @@ def main(argv=None):
   if args.table:
     record = json.loads(args.table.read_text(encoding='utf-8'))
   else:
+    device.skip_tpu()
     record = run(SMALL if jax.default_backend() == 'cpu' else LARGE)
   if args.json:
     args.json.parent.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,7 @@ from kernels.simpletron import reference as simpletron
 from kernels.simpletron.api import simpletron_attention
 from kernels.softmax import reference as softmax
 from kernels.softmax.api import softmax_attention
+from kernels.tools import device
 from kernels.tools.rms import relative_rms, rms
 
 FUNCTIONS = {
@@ -311,6 +312,7 @@ def main():
   parser.add_argument('--forms', default=','.join(FORMS), help='by commas')
   parser.add_argument('--kernels', help='names, by commas; all by default')
   args = parser.parse_args()
+  device.skip_tpu()
   shape = {n: getattr(args, n) for n in ('length', 'heads')}
   cases = [
     Case(width=int(width), dtype=dtype, form=form, **shape)

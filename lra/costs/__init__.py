@@ -1,0 +1,3 @@
+from lra import machine
+
+machine.skip_tpu()  # the modules here are commands, and import JAX

@@ -3,7 +3,8 @@
 `python -m lra.costs --config=configs/simpletron.py:listops_mini` runs, in
 turns, the loop that `run_lra.py` runs (data, dispatch, logging, progress bar)
 and the compiled step alone on a batch that is already there, and prints
-seconds per step of both, the loop's overhead and the peak memory.
+seconds per step of both, the loop's overhead and the peak memory. It takes
+about 20 seconds beside compiling, unless --rounds says how long.
 
 `--memory` and `--speed` write the tables of all models, `memory.md` and
 `speed.md` with `speed.json`, to --out; `--layers` that of the bytes which
@@ -21,9 +22,11 @@ from lra import command, place
 from lra.errors import UserError
 
 STEPS = flags.DEFINE_integer(
-    'steps', 100, 'Steps per stretch.', lower_bound=1)
+    'steps', 100, 'Steps per stretch; without --rounds at most so many.',
+    lower_bound=1)
 ROUNDS = flags.DEFINE_integer(
-    'rounds', 25, 'Stretches of the loop; medians are reported.',
+    'rounds', None, 'Stretches of the loop, of which medians are reported; by '
+    'default as many as take about 20 seconds, but three at least.',
     lower_bound=1)
 MEMORY = flags.DEFINE_bool('memory', False, 'Table of memory of all models.')
 SPEED = flags.DEFINE_bool('speed', False, 'Table of step times of all models.')

@@ -31,11 +31,14 @@ _READABLE = (2, 3)
 
 
 class _Damaged(Exception):
-  """A folder, `path`, does not hold what was saved, for the reason `why`."""
+  """A folder, `path`, does not hold what was saved, for the reason `why`.
 
-  def __init__(self, path: pathlib.Path, why: str):
+  Or it holds something else than is wanted, as `differs` says, '' if not.
+  """
+
+  def __init__(self, path: pathlib.Path, why: str, differs: str = ''):
     super().__init__(f'{path} is damaged ({why})')
-    self.path = path
+    self.path, self.differs = path, differs
 
 
 class Checkpoints:
@@ -112,7 +115,8 @@ class Checkpoints:
     self._best.save(step, args=ocp.args.StandardSave(params))
 
   def restore_last(self, like: Any,
-                   like_best: Any = None) -> tuple[Any, dict] | None:
+                   like_best: Any = None,
+                   only: int | None = None) -> tuple[Any, dict] | None:
     """(state, progress) of the newest sound checkpoint, None if there is none.
 
     Newer ones that are damaged, or that name best parameters which are, are
@@ -122,12 +126,16 @@ class Checkpoints:
     Args:
       like: a state of the same shapes, dtypes and shardings.
       like_best: the same for what `save_best` saves; None to leave it unread.
+      only: the step to restore; None for the newest.
 
     Raises:
-      UserError: no checkpoint can be read, or one is of an earlier version.
+      UserError: no checkpoint can be read, or one is of an earlier version or
+        of another config.
     """
     damaged = []
     for step in reversed(_steps(self._last)):
+      if only not in (None, step):
+        continue
       try:
         progress, sums = self._memory(step)
         state = self._state(step, like, sums)
@@ -141,9 +149,7 @@ class Checkpoints:
         self._go_back_to(step, damaged)
       return state, progress
     if damaged:
-      raise UserError(
-          f'{"; ".join(map(str, damaged))}, and there is no other checkpoint: '
-          f'restore it, or delete {self.folder} to start this run again.')
+      raise self._unreadable(damaged)
     return None
 
   def restore_best(self, step: int, like: Any) -> Any:
@@ -151,9 +157,29 @@ class Checkpoints:
     try:
       return self._sound_best(step, like)
     except _Damaged as e:
+      if self._read_only or e.differs:
+        raise self._unreadable([e]) from e
       raise UserError(
           f'{e}: the same command goes on from the checkpoint before it.'
       ) from e
+
+  def _unreadable(self, damaged):
+    """The error of checkpoints without a sound one among them."""
+    other = next((e for e in damaged if e.differs), None)
+    if other:
+      elsewhere = '' if self._read_only else ', or choose another --workdir'
+      return UserError(
+          f'{other.path} is not of this config: {other.differs}. Undo what was '
+          'changed since, in config.json or in the code of the model'
+          f'{elsewhere}.')
+    what = '; '.join(map(str, damaged))
+    if self._read_only:
+      return UserError(
+          f'{what}: restore it from a copy, or give another of the checkpoints '
+          f'in {self.folder}.')
+    return UserError(
+        f'{what}, and there is no other checkpoint: restore it, or delete '
+        f'{self.folder} to start this run again.')
 
   def wait(self) -> None:
     """Waits until all is on disk."""
@@ -190,6 +216,8 @@ class Checkpoints:
     return _read(self.folder / 'last' / str(step) / 'state', like, sums[0])
 
   def _sound_best(self, step, like):
+    if step not in self._best_sums:
+      self._recall()
     path = self.folder / 'best' / str(step)
     return _read(path, like, self._best_sums.get(step), item='default')
 
@@ -205,11 +233,17 @@ class Checkpoints:
     distributed.in_turn(lambda: None)  # the leader has moved them
     self._last.reload()
     self._best.reload()
-    for kept in _steps(self._last):
-      with contextlib.suppress(_Damaged, UserError):
-        self._names[kept] = self._memory(kept)[0].get('best_step')
+    self._recall()
     for newer in filter(lambda s: s > step, _steps(self._best)):
       self._best.delete(newer)  # of a validation that a kill made undone
+
+  def _recall(self):
+    """Reads which best parameters the states name, and their checksums."""
+    for kept in _steps(self._last):
+      with contextlib.suppress(_Damaged, UserError):
+        progress, sums = self._memory(kept)
+        self._names[kept] = best = progress.get('best_step')
+        self._best_sums.setdefault(best, sums[1])
 
   def _move_away(self, path):
     if not (leads() and path.exists()):
@@ -273,11 +307,41 @@ def _read(path, like, expected, item=''):
 
   distributed.in_turn(read)
   if distributed.gathered(bool(why)).any():
-    raise _Damaged(path, why or 'another process cannot read it')
+    raise _Damaged(path, why or 'another process cannot read it',
+                   _difference(path / item, like))
   if expected is not None and distributed.gathered(
       checksum(tree) != expected).any():
-    raise _Damaged(path, _OTHER)
+    raise _Damaged(path, _OTHER, _difference(path / item, like))
   return tree
+
+
+def _difference(path, like):
+  """How arrays in a folder differ in name or shape, '' if they do not.
+
+  Nor where nothing says how: what is damaged may say anything.
+  """
+  try:
+    theirs = _shapes(ocp.StandardCheckpointHandler().metadata(path).tree)
+  except Exception:
+    return ''
+  ours = _shapes(like)
+  differ = sorted({name for name, _ in theirs.items() ^ ours.items()},
+                  key=lambda name: (not name.startswith('params/'), name))
+  for name in differ[:1]:
+    if name not in theirs:
+      return f'it has no {name}'
+    if name not in ours:
+      return f'it has {name}, which the config does not have'
+    return (f'{name} is {list(theirs[name])} in it, and {list(ours[name])} by '
+            'the config')
+  return ''
+
+
+def _shapes(tree):
+  """Shapes of arrays by name, such as params/encoder/block_0/mlp/kernel."""
+  return {
+      jax.tree_util.keystr(name, simple=True, separator='/'): tuple(x.shape)
+      for name, x in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def _reader(handler):

@@ -1,6 +1,7 @@
-"""The scored parameters of a run directory, without a change to it."""
+"""Parameters of a run, without a change to it: the scored, or others."""
 
 import pathlib
+import re
 
 import jax
 from absl import logging
@@ -10,32 +11,55 @@ from lra import fields, files
 from lra.errors import UserError
 from lra.training import mesh, program, run
 from lra.training.checkpoint import Checkpoints
-from lra.training.progress import Progress, chosen
+from lra.training.progress import Progress, chosen, scored_of
 
 
 def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
-  """The program of a run on one device, what it scores, and of which step.
+  """The program of a run on one device, what is scored, and of which step.
+
+  Args:
+    folder: a run directory, or in it checkpoints/best or checkpoints/last, or
+      a step of these, for those parameters.
 
   Raises:
-    UserError: it is no run directory, has no checkpoint yet, or is damaged.
+    UserError: it is none of these, has no checkpoint yet, is damaged, or was
+      saved by another config.
   """
-  values = files.read_json(folder / 'config.json')
-  if not isinstance(values, dict) or 'task' not in values:
-    raise UserError(
-        f'{folder} is not the directory of a run: give one that has '
-        'config.json, such as runs/listops_mini/simpletron/<config hash>-s0.')
+  run_folder, kind, step = _place(folder)
   try:
-    made = program.make(_config(values), jax.devices()[:1],
-                        dtype=run.environment(folder).get('dtype'))
+    made = program.make(
+        _config(files.read_json(run_folder / 'config.json')), jax.devices()[:1],
+        dtype=run.environment(run_folder).get('dtype'))
   except UserError as e:
-    raise UserError(
-        f'{folder / "config.json"} is not the config of a run here: {e}') from e
+    raise UserError(f'{run_folder / "config.json"} is not the config of a run '
+                    f'here: {e}') from e
   level = logging.get_verbosity()
   logging.set_verbosity(logging.ERROR)  # Orbax warns of reading only
+  checkpoints = Checkpoints(run_folder / 'checkpoints', read_only=True)
   try:
-    return made, *_restored(made, folder / 'checkpoints')
+    return made, *_restored(made, checkpoints, kind, step)
   finally:
+    checkpoints.close()
     logging.set_verbosity(level)
+
+
+def _place(folder):
+  """(run directory, '', 'best' or 'last', None or a step) that a path means."""
+  path = folder.resolve()
+  for run_folder in (path, *path.parents[:3]):
+    inside = path.relative_to(run_folder).parts
+    room, kind, step = (*inside, *('checkpoints', '', '')[len(inside):])
+    if room != 'checkpoints' or kind not in ('', 'best', 'last') or (
+        step and not (re.fullmatch('[0-9]+', step) and path.is_dir())):
+      continue
+    values = files.read_json(run_folder / 'config.json')
+    if isinstance(values, dict) and 'task' in values:
+      return run_folder, kind, int(step) if step else None
+  raise UserError(
+      f'{folder} is not the directory of a run, nor a checkpoint in one: give '
+      'one that has config.json, such as '
+      'runs/listops_mini/simpletron/<config hash>-s0, or its checkpoints/best, '
+      'checkpoints/last or a step that is in these.')
 
 
 def _config(values):
@@ -50,20 +74,24 @@ def _config(values):
   return ConfigDict({**values, 'mesh': mesh.ONE_DEVICE})
 
 
-def _restored(made, folder):
+def _restored(made, checkpoints, kind, step):
   """(what is scored, the step that it is of)."""
-  whole = all((folder / name).is_dir() for name in ('last', 'best'))
-  checkpoints = Checkpoints(folder, read_only=True) if whole else None
-  try:
-    restored = checkpoints and checkpoints.restore_last(made.state_shape)
-    if restored is None:
-      raise UserError(
-          f'{folder} has no checkpoint yet, or not both of last and best: let '
-          'the run go on until its first validation.')
-    state, progress = restored[0], Progress.of(restored[1], folder)
-    found = chosen(made, state, progress, checkpoints)
-    return found, (progress.best_step if progress.scores_best(made.config)
-                   else int(state.step))
-  finally:
-    if checkpoints:
-      checkpoints.close()
+  shape, folder = made.state_shape, checkpoints.folder
+  if kind == 'best' and step is not None:
+    return checkpoints.restore_best(step, scored_of(shape)), step
+  restored = checkpoints.restore_last(shape, only=step)
+  if restored is None:
+    raise UserError(f'{folder} has no checkpoint yet: let the run go on until '
+                    'its first validation.')
+  state, progress = restored[0], Progress.of(restored[1], folder)
+  if kind == 'last':
+    return scored_of(state), int(state.step)
+  if kind == 'best':
+    if progress.best_val is None:
+      raise UserError(f'{folder / kind} is empty, since nothing was validated: '
+                      f'give {folder / "last"}.')
+    return (checkpoints.restore_best(progress.best_step, scored_of(shape)),
+            progress.best_step)
+  found = chosen(made, state, progress, checkpoints)
+  return found, (progress.best_step if progress.scores_best(made.config)
+                 else int(state.step))

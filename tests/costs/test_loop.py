@@ -1,8 +1,13 @@
 """What a config costs, measured on a toy run."""
 
+import types
+
+import pytest
+
 import small
 from lra.costs import loop
 from lra.training import program
+from lra.training.trainer import Trainer
 
 
 def test_measure_says_what_ran_and_how_long_a_step_took(mini_data):
@@ -11,7 +16,35 @@ def test_measure_says_what_ran_and_how_long_a_step_took(mini_data):
   got = loop.measure(config, steps=2, rounds=2)
   expected = program.count_parameters(program.make(config).state_shape)
   assert {k: got[k] for k in expected} == expected
-  assert (got['model'], got['task'], got['num_devices'], got['steps']) == (
-      'local', 'listops_mini', 4, 2)
+  assert (got['model'], got['task'], got['num_devices']) == (
+      'local', 'listops_mini', 4)
+  assert (got['steps'], got['rounds']) == (2, 2)
   assert got['loop_s_per_step'] > 0 and got['bare_s_per_step'] > 0
   assert got['overhead'] > -1 and got['peak_memory_bytes'] > 2**20
+
+
+@pytest.mark.parametrize('seconds, rounds, made', [
+    # 2 steps to warm up, 2 bare ones, then rounds of 4 steps: 20 s and 21 s.
+    (1, None, (2, 4)), (0.75, None, (2, 6)),
+    # A step is longer than a stretch may be, and three rounds are more than
+    # the time: all the same they are made.
+    (9, None, (1, 3)),
+    (9, 4, (2, 4)), (1, 1, (2, 1))])
+def test_measuring_ends_in_time_unless_rounds_are_asked_for(
+    mini_data, monkeypatch, seconds, rounds, made):
+  clock = 0.0
+  send = Trainer.send
+
+  def sent(self, batch):
+    nonlocal clock
+    clock += seconds
+    return send(self, batch)
+
+  monkeypatch.setattr(Trainer, 'send', sent)
+  monkeypatch.setattr(
+      loop, 'time', types.SimpleNamespace(perf_counter=lambda: clock))
+  config = small.config('local', 'listops_mini')
+  config.data_dir = str(mini_data)
+  got = loop.measure(config, steps=2, rounds=rounds)
+  assert (got['steps'], got['rounds']) == made
+  assert got['loop_s_per_step'] == got['bare_s_per_step'] == seconds

@@ -1,8 +1,11 @@
 """The benchmark runs here, at small sizes, and writes what it prints."""
 
 import json
+import subprocess
+import sys
 
 import pytest
+import tiny
 
 from kernels.tools import benchmark
 from kernels.tools.errors import FUNCTIONS
@@ -52,3 +55,17 @@ def test_the_table_comes_from_the_file(written, capsys):
   record = json.loads(written.read_text())
   assert printed == '\n'.join(benchmark.render(record)) + '\n'
   assert printed.count('| linear | fwd | 64 | 8 | xla') == 2
+
+
+@tiny.needs_libtpu
+def test_nothing_is_said_of_devices_that_are_not_here():
+  code = 'from kernels.tools import benchmark as b\n'
+  code += f'b.SMALL = {TINY}\nb.main([])'
+  done = subprocess.run(
+    [sys.executable, '-c', code],
+    text=True,
+    capture_output=True,
+    check=True,
+    env=tiny.without_platforms(),
+  )
+  assert not done.stderr and '| linear | fwd |' in done.stdout

@@ -50,7 +50,8 @@ def test_a_record_that_hides_its_changes_is_not_in_the_main_table(tmp_path):
   run = copy.deepcopy(RUN) | {'steps': 300, 'changes': {}}
   run['config']['train']['steps'] = 300
   (tmp_path / 'run.json').write_text(json.dumps(run))
-  page = leaderboard.render(tmp_path, tmp_path / 'none')
+  page = leaderboard.render(
+      tmp_path / 'page.md', tmp_path, tmp_path / 'none')
   assert 'Protocol `simpletron`, settings changed' in page
   assert 'Protocol `simpletron`:' not in page
   assert '| train.steps 300 instead of 800 |' in page

@@ -176,6 +176,19 @@ def test_the_arrays_themselves_are_summed(two, tmp_path, capfd):
     assert item in capfd.readouterr().err
 
 
+def test_the_best_of_a_step_are_summed_without_their_state(two, tmp_path):
+  """Where that of another step lies in the place of one."""
+  shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+  shutil.rmtree(tmp_path / 'best/8/default')
+  shutil.copytree(two / 'best/4/default', tmp_path / 'best/8/default')
+  checkpoints = Checkpoints(tmp_path, read_only=True)
+  with pytest.raises(UserError, match='best/8 is damaged.*content .*copy'):
+    checkpoints.restore_best(8, _state(0))
+  best = checkpoints.restore_best(4, _state(0))
+  np.testing.assert_array_equal(best['w'], _state(96)['w'])
+  checkpoints.close()
+
+
 @pytest.mark.parametrize('name', [
     'best/8', 'best/8/default', 'last/8/state', 'last/8/memory'])
 def test_what_is_missing_is_damaged(two, tmp_path, name, capfd):
@@ -231,6 +244,20 @@ def test_all_damaged_is_one_sentence_that_names_each(two, tmp_path):
     _restored(tmp_path)
   assert not (tmp_path / 'damaged').exists()
   assert (tmp_path / 'last/8').exists()
+
+
+def test_arrays_that_are_others_are_not_called_damaged(two):
+  """As where the code of a model has changed: nothing is to be deleted."""
+  checkpoints = Checkpoints(two)
+  with pytest.raises(UserError, match=(
+      r'last/8/state is not of this config: it has w, which .*--workdir')):
+    checkpoints.restore_last({'step': np.array(0)})
+  with pytest.raises(UserError, match='it has no v'):
+    checkpoints.restore_last({**_state(0), 'v': np.zeros(3)})
+  with pytest.raises(UserError, match=r'w is \[.*\] in it, and \[2, 9\]'):
+    checkpoints.restore_last({**_state(0), 'w': np.zeros((2, 9))})
+  checkpoints.close()
+  assert not (two / 'damaged').exists()
 
 
 @pytest.mark.parametrize('name', ['', 'last', 'best'])
