@@ -218,6 +218,8 @@ DETAILS = (
     _texts('not told from places', _like),
     _texts('family', lambda row: row.family),
     _percents('best %', lambda row: row.best),
+    Column('standard deviation', lambda row: percent(row.deviation, 2), True,
+           _never, lambda row: row.deviation),
     _percents('val accuracy %', _average('val', 'accuracy')),
     _numbers('test loss', _average('test', 'loss'), decimals),
     _percents('macro precision %', _average('test', 'precision')),

@@ -104,6 +104,11 @@ class Row:
     return max(self.accuracies, default=None)
 
   @property
+  def deviation(self) -> float | None:
+    """Standard deviation of its seeds' accuracies; see `statistics`."""
+    return self.sample and statistics.deviation(self.sample)
+
+  @property
   def params(self) -> int | None:
     return self.largest('num_params')
 

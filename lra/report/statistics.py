@@ -42,6 +42,16 @@ class Interval:
   over_seeds: bool
 
 
+def deviation(sample: Sample) -> float | None:
+  """Standard deviation of the accuracies of seeds, a fraction.
+
+  That of a sample: squares are divided by one less than there are seeds. None
+  of a single seed.
+  """
+  seeds = sample.accuracies
+  return float(np.std(seeds, ddof=1)) if len(seeds) > 1 else None
+
+
 def interval(sample: Sample) -> Interval:
   """The interval of a mean: Student's t over seeds, else Wilson's."""
   seeds = np.array(sample.accuracies)

@@ -26,6 +26,13 @@ def test_the_interval_of_one_seed_is_wilsons():
         1.959964**2 * end * (1 - end) / n, rel=1e-4)
 
 
+def test_the_deviation_is_that_of_a_sample():
+  """By hand: of 0.4, 0.5 and 0.9 the squares sum to 0.14."""
+  three = Sample((0.4, 0.5, 0.9), 100)
+  assert statistics.deviation(three) == pytest.approx(math.sqrt(0.07))
+  assert statistics.deviation(Sample((0.4,), 100)) is None
+
+
 @pytest.mark.parametrize('accuracy', [0.37, 1.0])
 def test_equal_seeds_have_the_interval_of_one(accuracy):
   """Student's would have no width at all, whatever the other seeds do."""
