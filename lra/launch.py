@@ -214,7 +214,7 @@ def _over_grid(results):
   groups = {}
   for result in results:
     groups.setdefault(identity.config_hash(result.config), []).append(result)
-  if len(groups) == 1:
+  if len(groups) <= 1:
     return over_seeds(results)
   flat = [identity.flatten(group[0].config) for group in groups.values()]
   varied = [name for name in flat[0] if name != 'seed' and any(

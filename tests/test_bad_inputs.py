@@ -246,7 +246,7 @@ OWN = [
     mini('--grid has no field', '--grid='),
     mini('--grid is not of seeds', '--grid=seed=[0,1]'),
     mini('--grid makes one run twice', '--grid=train.steps=[3,3]'),
-    mini('--config.train.rate|learning_rate', '--grid=train.rate=[1,2]'),
+    mini('--config.train.rate changes no field', '--grid=train.rate=[1,2]'),
     mini('--grid|train.steps', '--grid=train.steps=[some,3]'),
     mini('config.train.learning_rate=-1', '--grid=train.learning_rate=[1,-1]'),
     command('--grid needs --config and means nothing to --sweep',
