@@ -81,7 +81,13 @@
     button.setAttribute('aria-expanded', false);
   });
   form.addEventListener('input', filter);
-  form.addEventListener('reset', () => setTimeout(filter));
+  form.addEventListener('reset', (event) => {
+    event.preventDefault();  // it would come after the rows are chosen
+    [...form.elements].filter((field) => field.name).forEach((field) => {
+      field.value = '';
+    });
+    filter();
+  });
   form.addEventListener('submit', (event) => event.preventDefault());
   filter();
 
