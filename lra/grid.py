@@ -26,16 +26,12 @@ def words(line: str) -> list[str]:
           if word is not None]
 
 
-def combinations(line: str) -> list[tuple[str, ...]]:
-  """Each combination of the values of a line's words, `field=a` and others.
+def combinations(changes: list[str]) -> list[tuple[str, ...]]:
+  """Each combination of the `values` of several changes.
 
   Raises:
-    UserError: there is no word, or as `words` and `values`.
+    UserError: see `values`.
   """
-  changes = words(line)
-  if not changes:
-    raise UserError('--grid has no field: write one such as '
-                    '--grid=train.learning_rate=[0.02,0.05].')
   return list(itertools.product(*map(values, changes)))
 
 

@@ -96,6 +96,13 @@ def differences(ours: dict, theirs: dict) -> list[str]:
           flat[1].get(name, missing)))
 
 
+def varied(configs: list[dict]) -> list[str]:
+  """Names of the fields in which configs, as plain values, differ."""
+  first, *others = [flatten(config) for config in configs] or [{}]
+  return [name for name in first
+          if any(other.get(name) != first[name] for other in others)]
+
+
 def changes(config: dict, protocol: dict[str, Any]) -> dict[str, Any]:
   """What a config changes of its protocol: {field: the protocol's value}.
 

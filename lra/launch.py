@@ -128,7 +128,11 @@ def _configs(config, asked):
       f'--config.{name}={value if isinstance(value, str) else repr(value)}'
       for name, value in asked.items())]
   made = []
-  for words in options.GRID.value:
+  for line in options.GRID.value:
+    words = grid.words(line)
+    if not words:
+      raise UserError('--grid has no field: write one such as '
+                      '--grid=train.learning_rate=[0.02,0.05].')
     for changes in grid.combinations(words):
       if any(change.startswith('seed=') for change in changes):
         raise UserError('--grid is not of seeds: give them as --seeds=0-4.')
@@ -216,9 +220,9 @@ def _over_grid(results):
     groups.setdefault(identity.config_hash(result.config), []).append(result)
   if len(groups) <= 1:
     return over_seeds(results)
-  flat = [identity.flatten(group[0].config) for group in groups.values()]
-  varied = [name for name in flat[0] if name != 'seed' and any(
-      other.get(name) != flat[0][name] for other in flat)]
+  configs = [group[0].config for group in groups.values()]
+  flat = map(identity.flatten, configs)
+  varied = [name for name in identity.varied(configs) if name != 'seed']
   return ''.join(
       f'{", ".join(f"{name} {values.get(name)}" for name in varied)}: {line}'
       for values, line in zip(

@@ -1,5 +1,6 @@
 """Which settings of a run are not those of its protocol."""
 
+import functools
 import pathlib
 from typing import Any
 
@@ -21,10 +22,18 @@ def changes(config: dict, made_by: str) -> dict[str, Any]:
     UserError: the protocol does not exist, or knows nothing of the task.
   """
   said = base.settings(config['task'], config['protocol'])
+  return identity.changes(config, {**_own(made_by), **said})
+
+
+@functools.lru_cache(maxsize=1)
+def _own(made_by):
+  """The arguments that a config file gives its mixer, by dotted name.
+
+  As this process has read it first: the file may change while its runs last.
+  """
   made = config_flag.made_by([f'--config={made_by}'])
-  own = identity.flatten({
+  return identity.flatten({
       'model': made.copy_and_resolve_references().to_dict().get('model', {})})
-  return identity.changes(config, {**own, **said})
 
 
 def file_of(made_by: str) -> pathlib.Path:

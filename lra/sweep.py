@@ -117,7 +117,7 @@ def _entries(words, line):
   if not words:
     return
   numbers = seeds_lib.parse(seeds[0] if seeds else '0')
-  for one in itertools.product(*map(grid.values, changes)):
+  for one in grid.combinations(changes):
     for seed in numbers:
       chosen = (f'--config={words[0]}', *(f'--config.{c}' for c in one),
                 f'--config.seed={seed}')

@@ -36,10 +36,7 @@ class Shared:
 
   def __init__(self, runs_at_once: int = 1, configs: Sequence = ()):
     self.runs_at_once = runs_at_once
-    first, *others = [
-        identity.flatten(c.to_dict()) for c in configs] or [{}]
-    self.varied = [name for name in first if any(
-        other.get(name) != first[name] for other in others)]
+    self.varied = identity.varied([config.to_dict() for config in configs])
     self._lock = threading.RLock()
     self._made = {}
 
