@@ -68,6 +68,12 @@ def _plain(value):
   return json.loads(json.dumps(value))
 
 
+def experiment(config: dict) -> dict:
+  """A config's identity without FITTING_FIELDS: {dotted field: value}."""
+  return {name: value for name, value in flatten(identity(config)).items()
+          if name not in FITTING_FIELDS}
+
+
 def config_hash(config: dict) -> str:
   """Eight hex digits of a config's identity."""
   text = json.dumps(identity(config), sort_keys=True)

@@ -70,8 +70,9 @@ def _floors(folder):
 def plot(folders: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
   """Writes the validation accuracies of runs against steps, atomically.
 
-  Runs that differ in their seed only are one line, their mean at the steps
-  that all of them have, in a band from the least to the largest.
+  Runs of one experiment (`lra.identity`) that differ in their seed are one
+  line, their mean at the steps that all of them have, in a band from the least
+  to the largest.
 
   Args:
     folders: run directories, finished or not.
@@ -94,27 +95,52 @@ def plot(folders: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
 
 def _lines(runs):
   """{name: its runs, by seed}."""
-  found = collections.defaultdict(dict)
-  for run in runs:
-    seeds = found[identity.config_hash(run.config)]
-    other = seeds.setdefault(run.config['seed'], run)
-    if other is not run:
-      raise UserError(
-          f'{run.folder} and {other.folder} are of one config and one seed: '
-          'leave one of them out.')
-  groups = [[seeds[seed] for seed in sorted(seeds)] for seeds in found.values()]
+  experiments = _by(runs, lambda run: json.dumps(
+      identity.experiment(run.config), sort_keys=True))
+  groups = []
+  for group in experiments:
+    # A seed that was run with other lengths or batches too is compared.
+    groups += [group] if len(_seeds(group)) == len(group) else _by(
+        group, lambda run: identity.config_hash(run.config))
+  for group in groups:
+    for run in group:
+      other = _seeds(group)[run.config['seed']]
+      if other is not run:
+        raise UserError(
+            f'{run.folder} and {other.folder} are of one config and one seed: '
+            'leave one of them out.')
+    group.sort(key=lambda run: run.config['seed'])
   return dict(zip(_names(groups), groups, strict=True))
+
+
+def _by(runs, key):
+  """Runs of one key together, keys in the order of their first."""
+  groups = collections.defaultdict(list)
+  for run in runs:
+    groups[key(run)].append(run)
+  return list(groups.values())
+
+
+def _seeds(group):
+  return {run.config['seed']: run for run in group}
 
 
 def _names(groups):
   """A name of each group of runs: its model, and what tells it from others."""
   configs = [group[0].config for group in groups]
+  names = _named(configs, identity.experiment)
+  if len(set(names)) < len(names):
+    names = _named(configs, lambda c: identity.flatten(identity.identity(c)))
+  return names
+
+
+def _named(configs, settings_of):
   names = []
   for config in configs:
     alike = [c for c in configs
              if c['model'].get('name') == config['model'].get('name')]
-    settings = [_settings(c) for c in alike]
-    mine = _settings(config)
+    settings = [_settings(c, settings_of) for c in alike]
+    mine = _settings(config, settings_of)
     differing = [f'{name}={mine.get(name, "unset")}' for name in sorted(
         set().union(*settings)) if len({s.get(name) for s in settings}) > 1]
     more = [config['task']] * (len({c['task'] for c in configs}) > 1)
@@ -123,10 +149,10 @@ def _names(groups):
   return names
 
 
-def _settings(config):
+def _settings(config, settings_of):
   """{dotted field: value as text}, with fields that the run did not know."""
   values = fields.added(config['model'].get('name', ''))
-  values |= identity.flatten(identity.identity(config))
+  values |= settings_of(config)
   return {name: json.dumps(value) for name, value in values.items()}
 
 

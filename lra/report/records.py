@@ -53,17 +53,10 @@ def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:
   return list(measured.values()), left_out
 
 
-def settings(run: Result) -> dict:
-  """What tells rows apart: {dotted field: value}, no FITTING_FIELDS."""
-  flat = identity.flatten(identity.identity(run.config))
-  return {name: value for name, value in flat.items()
-          if name not in identity.FITTING_FIELDS}
-
-
 def key(run: Result) -> tuple:
   """What the seeds of a row have in common."""
   return (run.task, run.model, run.protocol, run.data_fingerprint,
-          json.dumps(settings(run), sort_keys=True))
+          json.dumps(identity.experiment(run.config), sort_keys=True))
 
 
 def _read(directory, read):

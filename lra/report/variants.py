@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterable
 
 from lra import fields, identity
-from lra.report import records
 from lra.report.formats import plain
 from lra.report.row import Row
 
@@ -33,7 +32,7 @@ def name(rows: Iterable[Row]) -> None:
 
 def _described(row):
   """{field: its value as text}, of every field that can tell rows apart."""
-  values = fields.added(row.model) | records.settings(row.runs[0])
+  values = fields.added(row.model) | identity.experiment(row.runs[0].config)
   return {**{name: shown(value) for name, value in values.items()},
           'data': row.data[:8]}
 

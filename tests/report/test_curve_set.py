@@ -58,6 +58,26 @@ def test_seeds_are_one_line_at_the_steps_of_all(tmp_path, axes):
   assert 'bands' in ax.get_title() and 'text_mini:' in ax.get_title()
 
 
+def fit(folder, **train):
+  """Gives a run other FITTING_FIELDS."""
+  path = folder / 'config.json'
+  path.write_text(json.dumps(json.loads(path.read_text()) | {'train': train}))
+  return folder
+
+
+def test_seeds_that_were_fitted_to_other_machines_are_one_line(tmp_path, axes):
+  ax = axes(fit(make(tmp_path / 'a', 0, SCORES[0]), microbatch_size=2),
+            fit(make(tmp_path / 'b', 1, SCORES[1]), microbatch_size=4))
+  assert set(lines(ax)) == {'transformer (2 seeds)'}
+
+
+def test_one_seed_with_other_fittings_is_compared(tmp_path, axes):
+  ax = axes(*(fit(make(tmp_path / f'{n}{seed}', seed), microbatch_size=n)
+              for n in (2, 4) for seed in (0, 1)))
+  assert set(lines(ax)) == {
+      f'transformer, train.microbatch_size={n} (2 seeds)' for n in (2, 4)}
+
+
 def test_one_seed_has_no_band(tmp_path, axes):
   ax = axes(make(tmp_path / 'a'))
   assert not ax.collections and 'bands' not in ax.get_title()

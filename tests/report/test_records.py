@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from lra import bits, identity, repeat
-from lra.report import leaderboard, records, result, rows
+from lra.report import leaderboard, result, rows
 
 RUN = json.loads(
     (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
@@ -153,4 +153,4 @@ def test_the_command_of_a_fitted_run_says_how():
   command = repeat.command(run.model_copy(update={'config': config}))
   assert '--config.train.microbatch_size=1' in command
   assert '--config.train.log_every=7' in command
-  assert not set(records.settings(run)) & set(FITTED)
+  assert not set(identity.experiment(run.config)) & set(FITTED)
