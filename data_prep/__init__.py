@@ -184,5 +184,6 @@ def _check_source(task_name, data_dir, builder):
   metadata = make_builder(task_name, data_dir).info.metadata or {}
   if metadata.get('source') != builder.identify_source():
     raise UserError(
-        f'{builder.data_dir} was prepared from another source: delete that '
-        f'directory or choose another --data_dir to use {builder.source}.')
+        f'{builder.data_dir} was prepared from another source '
+        f'({metadata.get("origin", "unknown")}): delete that directory or '
+        f'choose another --data_dir to use {builder.source}.')

@@ -7,6 +7,7 @@ one folder per class.
 
 import collections
 import io
+import os
 import pathlib
 import pickle
 import re
@@ -75,17 +76,34 @@ def read(source: pathlib.Path) -> tuple[dict[str, list], str]:
   return found, *kinds
 
 
+def identify(source: pathlib.Path) -> dict[str, int]:
+  """Sizes that tell a source from another: its bytes, and files of a folder."""
+  if not source.is_dir():
+    return {source.name: source.stat().st_size}
+  sizes = [path.stat().st_size for path, _ in _in_folder(source)]
+  return {'files': len(sizes), 'bytes': sum(sizes)}
+
+
+def _in_folder(source) -> Iterator[tuple[pathlib.Path, str]]:
+  """Paths and names of the files that hold images; links are followed."""
+  for folder, folders, files in os.walk(source, followlinks=True):
+    folders.sort()
+    for file in sorted(files):
+      path = pathlib.Path(folder, file)
+      name = path.relative_to(source.parent).as_posix()
+      if _kind(name) and path.is_file():
+        yield path, name
+
+
 def _files(source) -> Iterator[tuple[str, bytes]]:
   """Names and contents of the files that hold images."""
   if source.is_dir():
-    for path in sorted(p for p in source.rglob('*') if p.is_file()):
-      name = path.relative_to(source.parent).as_posix()
-      if _kind(name):
-        try:
-          yield name, path.read_bytes()
-        except OSError as e:
-          raise UserError(f'{path} cannot be read ({e.strerror}): unpack the '
-                          'images again.') from e
+    for path, name in _in_folder(source):
+      try:
+        yield name, path.read_bytes()
+      except OSError as e:
+        raise UserError(f'{path} cannot be read ({e.strerror}): unpack the '
+                        'images again.') from e
     return
   try:
     with tarfile.open(source, 'r|*') as archive:
@@ -173,6 +191,8 @@ def _decoded(data):
   with Image.open(io.BytesIO(data)) as image:
     if image.size != (SIDE, SIDE):
       raise ValueError('it has {} x {} pixels'.format(*image.size))
+    if image.mode.startswith(('I', 'F')):  # which `convert` would cut to 8 bits
+      raise ValueError('it has more than 8 bits a colour')
     return np.asarray(image.convert('RGB'))
 
 

@@ -23,7 +23,7 @@ from data_prep.progress import progress
 from lra import machine, place
 from lra.errors import UserError
 
-_PART = 500  # images that are kept together
+_PART = 500  # images of 32 x 32 pixels that are kept together
 _LOOK_SECONDS = 0.1  # between two looks at what is done
 _ERRNO = 50  # what exit codes add to the number of a file error
 _COMMAND = ('import json, sys; sys.path[:] = json.loads(sys.argv[1]); '
@@ -52,8 +52,10 @@ def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
   """
   _check_numba()
   folder.mkdir(parents=True, exist_ok=True)
-  parts = {range(start, min(start + _PART, total)): folder / f'{start}.npz'
-           for start in range(0, total, _PART)}
+  # The time of an image grows with its pixels: a part takes some seconds.
+  size = max(_PART * 32 * 32 // law.side ** 2, min(_PART, 10))
+  parts = {range(start, min(start + size, total)): folder / f'{start}.npz'
+           for start in range(0, total, size)}
   _draw_missing(law, seed, parts, processes or machine.cpu_count())
   drawn = (np.zeros((total, law.side, law.side), np.uint8),
            np.zeros(total, np.uint8), np.zeros(total, np.int64),

@@ -47,7 +47,7 @@ class Image(Builder):
   def identify_source(self):
     if self.source and not self.source.exists():
       raise UserError(f'{self.source} does not exist: {cifar.LAYOUTS}.')
-    return None  # whatever it is, its images say what they are
+    return cifar.identify(self.source) if self.source else None
 
 
 BUILDER = Image

@@ -28,6 +28,7 @@ HARD = 'curv_contour_length_14'
 _FOLDERS = ('metadata', 'imgs')
 _LABEL = 3  # which field of a line of metadata; the last one that is read
 _SEED = 0
+_FEWEST = 10  # images of which a tenth is one
 # One image of the release is an empty file.
 _KNOWN_EMPTY = 'pathfinder32/curv_baseline/imgs/0/sample_172.png'
 
@@ -125,7 +126,8 @@ def generate(variant: Variant, partial: pathlib.Path,
   total = sum(variant.sizes)
   images, labels, attempts, placed = drawing.draw(
       variant.law, _SEED, total + variant.spare, partial, processes)
-  images = _coarse(images, variant.greys)
+  if variant.greys < 256:
+    images = _coarse(images, variant.greys)
   if variant.spare:
     kept = _first_of_each(images)[:total]
     images, labels = images[kept], labels[kept]
@@ -158,6 +160,9 @@ def import_official(folder: pathlib.Path, side: int) -> Content:
     UserError: a table or an image is missing or wrong; names it.
   """
   rows = [row for path in _tables(folder) for row in _read_table(path)]
+  if len(rows) < _FEWEST:
+    raise UserError(f'{folder / "metadata"} lists {len(rows)} images, too few '
+                    'for three splits: unpack the release again.')
   images = np.zeros((len(rows), side, side), np.uint8)
   kept = np.ones(len(rows), bool)
   for i, (name, _) in enumerate(progress(
@@ -177,12 +182,19 @@ def import_official(folder: pathlib.Path, side: int) -> Content:
 
 def _tables(folder):
   """The tables of a folder in the order of their numbers."""
-  paths = sorted((p for p in (folder / 'metadata').glob('*.npy')
-                  if p.stem.isdigit()), key=lambda p: int(p.stem))
-  if not paths:
+  numbers = sorted(int(p.stem) for p in (folder / 'metadata').glob('*.npy')
+                   if p.stem.isdecimal() and p.stem.isascii())
+  if not numbers:
     raise UserError(f'{folder / "metadata"} has no tables 0.npy, 1.npy, ...: '
                     'unpack the release again.')
-  return paths
+  with_images = {int(p.name) for p in (folder / 'imgs').iterdir()
+                 if p.name.isdecimal() and p.name.isascii()}
+  missing = (with_images | set(range(numbers[0], numbers[-1]))) - set(numbers)
+  if missing:
+    raise UserError(f'{folder / "metadata" / f"{min(missing)}.npy"} is missing'
+                    ', so that some images are in no table: unpack the release '
+                    'again.')
+  return [folder / 'metadata' / f'{number}.npy' for number in numbers]
 
 
 def _read_table(path):
@@ -191,6 +203,10 @@ def _read_table(path):
     lines = path.read_text(encoding='ascii').splitlines()
   except ValueError as e:
     raise bad_row(path, 1, 'it is not the text of the release') from e
+  except OSError as e:
+    raise bad_row(path, 1, f'cannot be read ({e.strerror})') from e
+  if not lines:
+    raise bad_row(path, 1, 'the table is empty')
   for number, line in enumerate(lines, 1):
     fields = line.split()
     if len(fields) <= _LABEL:
@@ -211,6 +227,8 @@ def _read_image(path, side):
         raise UserError(
             f'{path} has {width} x {height} pixels instead of {side} x {side}: '
             'choose the task of its size.')
+      if image.mode.startswith(('I', 'F')):  # which `convert` cuts to 8 bits
+        raise ValueError('it has more than 8 bits a pixel')
       return np.asarray(image.convert('L'))
   except (OSError, SyntaxError, ValueError,
           Image.DecompressionBombError) as e:

@@ -12,6 +12,7 @@ from array_record.python import array_record_module
 from PIL import Image
 from tensorflow_datasets.proto import tf_example_pb2
 
+import data_prep
 from data_prep import __main__ as command
 from data_prep import cifar, image
 from data_prep.content import fingerprint
@@ -226,6 +227,12 @@ def enlarge(files):
   files[path] = encoded(np.zeros((8, 9, 3), np.uint8), 'PNG')
 
 
+def deepen(files):
+  """Grey of 16 bits, which Pillow cuts to 8 when asked for colours."""
+  path = next(iter(files))
+  files[path] = encoded(np.full((32, 32), 4000, np.uint16), 'PNG')
+
+
 def mix(files):
   path = next(n for n in files if n.endswith('.png'))
   del files[path]
@@ -244,6 +251,7 @@ def mix(files):
     ('png', remove, 'has 39 images of train instead of 40'),
     ('png', enlarge, 'is damaged (it has 9 x 8 pixels)'),
     ('png', swell, '.png is damaged ('),
+    ('png', deepen, '.png is damaged (it has more than 8 bits a colour)'),
     ('png', dict.clear, 'has no images of CIFAR-10: --source must be cifar-10'),
     ('png', mix, 'mixes jpeg and png images'),
 ])
@@ -282,6 +290,38 @@ def test_a_bad_source_is_one_sentence_and_leaves_no_data(
   assert error[-1].startswith('error: ') and sentence in error[-1]
   folder = tmp_path / 'data' / 'image' / 'lra'
   assert [p.name for p in folder.iterdir()] == ['.lock']
+
+
+def test_another_source_is_not_taken_for_the_first(tmp_path, examples):
+  write_folder(tmp_path / 'copies', files_of('jpeg', examples))
+  first = write_archive(tmp_path / 'first.tar.gz', files_of('png', examples))
+  data_prep.prepare('image', tmp_path / 'data', first)
+  data_prep.prepare('image', tmp_path / 'data', first)
+  data_prep.prepare('image', tmp_path / 'data')
+  with pytest.raises(UserError, match='another source .*stored as png'):
+    data_prep.prepare('image', tmp_path / 'data', tmp_path / 'copies')
+
+
+def test_a_folder_with_other_images_is_another_source(tmp_path, examples):
+  source = tmp_path / 'cifar10'
+  write_folder(tmp_path, files_of('png', examples))
+  data_prep.prepare('image', tmp_path / 'data', source)
+  data_prep.prepare('image', tmp_path / 'data', source)
+  path = next(source.rglob('*.png'))
+  path.write_bytes(path.read_bytes() + b'.')
+  with pytest.raises(UserError, match='another source'):
+    data_prep.prepare('image', tmp_path / 'data', source)
+
+
+def test_links_to_folders_are_followed(tmp_path, examples):
+  files = files_of('png', examples)
+  write_folder(tmp_path / 'there', files)
+  (tmp_path / 'linked').mkdir()
+  for split in COUNTS:
+    (tmp_path / 'linked' / split).symlink_to(tmp_path / 'there/cifar10' / split)
+  content, _ = made(tmp_path / 'linked')
+  there, _ = made(tmp_path / 'there')
+  assert fingerprint(content.splits) == fingerprint(there.splits)
 
 
 def test_describe_draws_a_sheet_of_the_first_examples(

@@ -117,6 +117,22 @@ def test_the_mini_images_are_distinct_and_of_four_greys(tmp_path):
   assert content.splits['train'].labels[0] == label
 
 
+@pytest.mark.parametrize('side, count', [(32, 500), (128, 31), (256, 10)])
+def test_parts_of_larger_images_have_fewer(
+    tmp_path, monkeypatch, side, count):
+  """So that the bar moves, and little is lost, whatever the size."""
+  asked = []
+  monkeypatch.setattr(drawing, '_draw_missing',
+                      lambda law, seed, parts, _: asked.append(parts))
+  monkeypatch.setattr(drawing, '_load', lambda path, count: [
+      np.zeros((count, side, side)), *[np.zeros(count)] * 3])
+  drawing.draw(stamps.LAWS[side], 0, 501, tmp_path)
+  parts, = asked
+  assert [i for numbers in parts for i in numbers] == list(range(501))
+  assert max(map(len, parts)) == count
+  assert len(set(parts.values())) == len(parts)
+
+
 @pytest.mark.parametrize('content', [
     b'', b'PK\x03\x04', 'another'])
 def test_a_damaged_part_is_named(tmp_path, content):
@@ -254,6 +270,13 @@ def test_the_empty_image_of_the_release_is_left_out(tmp_path):
       folder, 32).splits.values())) == 20
 
 
+def test_files_that_are_no_tables_are_passed_over(tmp_path):
+  write_official(tmp_path)
+  for name in ('\u00b23.npy', 'notes.npy', '.hidden.npy'):
+    (tmp_path / 'metadata' / name).write_text('?')
+  assert len(pathfinder.import_official(tmp_path, 32).splits['train']) == 16
+
+
 def break_line(text):
   def change(folder):
     path = folder / 'metadata' / '2.npy'
@@ -285,6 +308,22 @@ def truncate(folder):
     (break_line(LINE.format(i=2, j=4, label=7)), 'line 5: the label is 7'),
     (break_line(LINE.format(i='../..', j=4, label=1)),
      'is outside of its folder'),
+    (lambda f: (f / 'metadata/1.npy').unlink(),
+     'metadata/1.npy is missing, so that some images are in no table'),
+    (lambda f: [shutil.rmtree(f / 'imgs/2'),
+                (f / 'metadata/2.npy').rename(f / 'metadata/3.npy')],
+     'metadata/2.npy is missing'),
+    (lambda f: (f / 'metadata/2.npy').write_text(''),
+     'metadata/2.npy, line 1: the table is empty'),
+    (lambda f: [(f / 'metadata/2.npy').unlink(),
+                (f / 'metadata/2.npy').mkdir()],
+     'metadata/2.npy, line 1: cannot be read (Is a directory)'),
+    (lambda f: [(f / f'metadata/{i}.npy').write_text(
+        LINE.format(i=i, j=0, label=1)) for i in (1, 2)],
+     'metadata lists 2 images, too few for three splits'),
+    (lambda f: Image.fromarray(np.full((32, 32), 4000, np.uint16)).save(
+        f / 'imgs/1/sample_0.png'),
+     'sample_0.png cannot be read (it has more than 8 bits a pixel)'),
 ])
 def test_what_is_wrong_is_named(tmp_path, change, sentence):
   write_official(tmp_path)
