@@ -18,5 +18,7 @@ def get_config(arg=''):
   config.model.name = 'attention_sink'
   config.model.radius = base.by_size(config, 256, mini=32)
   config.model.num_sinks = 4
+  # True turns queries and keys by position, as the paper's models does.
+  config.model.rotary = False
   config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

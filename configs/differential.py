@@ -16,5 +16,7 @@ def get_config(arg=''):
   config.model.name = 'differential'
   config.model.num_heads = max(config.model.num_heads, 2)
   config.model.kernel = 'auto'
+  # True turns queries and keys by position, as the released code does.
+  config.model.rotary = False
   config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -4,8 +4,8 @@ python run_lra.py --config=configs/rfa.py:listops_mini
 
 Reaches 42.8 % (floor 22.3 %).
 
-M = 64 frequencies (the number is ours), drawn anew for each training step. On
-the mini tasks there are no more than tokens. The gated variant is causal: it
+M = 64 frequencies, as in the authors' code, drawn anew for each training step.
+On the mini tasks there are no more than tokens. The gated variant is causal: it
 needs --config.encoder.pooling=mean, too.
 """
 

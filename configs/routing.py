@@ -26,5 +26,6 @@ def get_config(arg=''):
   config.model.local_heads = base.derived(
       lambda heads: heads // 2, config.model.get_ref('num_heads'))
   config.model.radius = base.by_size(config, 64, mini=16)
+  config.model.scaled = False  # True divides logits by the root of the width
   config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -16,5 +16,7 @@ def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'sliding_window_mqa'
   config.model.radius = base.by_size(config, 256, mini=32)
+  # True turns queries and keys by position, as Mistral does.
+  config.model.rotary = False
   config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -19,5 +19,7 @@ def get_config(arg=''):
       config, base.derived(lambda L: max(min(512, L // 4), 1),
                            base.length(config)), mini=32)
   config.model.num_queries = 1
+  # True turns queries and keys by position, as the paper's models does.
+  config.model.rotary = False
   config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -17,5 +17,7 @@ def get_config(arg=''):
   # dense, random, factorised_dense or factorised_random.
   config.model.variant = 'dense'
   config.model.rank = 32  # of factorised_random
+  # False keeps the logits of the random variants as they were drawn.
+  config.model.trainable = True
   config.model.kernel = 'auto'
   return config

@@ -14,4 +14,5 @@ def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'transformer_alibi'
   config.model.qkv_bias = base.argument(config, 'qkv_bias')
+  config.model.attention_dropout = base.argument(config, 'attention_dropout')
   return config

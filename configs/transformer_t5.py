@@ -16,4 +16,5 @@ def get_config(arg=''):
   config.model.num_buckets = 32
   config.model.max_distance = 128
   config.model.qkv_bias = base.argument(config, 'qkv_bias')
+  config.model.attention_dropout = base.argument(config, 'attention_dropout')
   return config

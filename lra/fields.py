@@ -194,8 +194,9 @@ FIELDS = {
         'other half the one before; 0 is two for pairs, one otherwise.',
         low=0, high=20, before=0),
     'encoder.positions': Field(
-        'learned', 'Added to the embedding.',
-        choices=('learned', 'sinusoidal')),
+        'learned', 'Added to the embedding; none for mixers that see positions '
+        'themselves, such as transformer_rotary.',
+        choices=('learned', 'sinusoidal', 'none')),
     'encoder.cls_has_position': Field(
         False, 'Whether the CLS token is there before positions are added, or '
         'after.'),
@@ -232,7 +233,14 @@ ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
         'gmm_prf', 'gmm_rks', 'linformer', 'optimised', 'simpletron',
         'simpletron_res', 'simpletron_resl')},
     'lightning': {'qkv_bias': True, 'decay_by_depth': False},
-    'performer': {'qkv_bias': True, 'eps': 0.0},
+    'performer': {'qkv_bias': True, 'eps': 0.0, 'feature_map': 'exp'},
+    **{model: {'rotary': False} for model in (
+        'attention_sink', 'differential', 'duo', 'sliding_window',
+        'sliding_window_mqa', 'star')},
+    **{model: {'attention_dropout': 0.0} for model in (
+        'transformer_alibi', 'transformer_t5')},
+    'routing': {'scaled': True},
+    'synthesizer': {'trainable': True},
 }
 
 

@@ -7,8 +7,9 @@ are projected from as from any other. All memories are of the layer's own input
 in the same sequence, so segments are computed side by side. Gradients reach the
 summaries and what they are made of; the paper stops them and trains the
 convolution by a loss of its own, since its memories outlive a training step.
-Its relative positions are left out: the encoder has positions. A summary exists
-where one of its inputs is a token; a padded input counts as zeros in a
+Its relative positions are left out: the encoder has positions; so are two of
+its compressions, dilated convolutions and the most used memories. A summary
+exists where one of its inputs is a token; a padded input counts as zeros in a
 convolution, and not at all in a mean or maximum.
 
 Causal, as in the paper: a sequence is pooled over its tokens or read at its

@@ -5,7 +5,8 @@ product of features, so that attention stays linear in L. N, which sets how fast
 weights fade, is the padded length, also where `config.train.lengths` cuts
 padding off: the content of padding changes no output, its amount does. A query
 without any product above 0 with the keys gets 0; the normaliser has 1e-6 added,
-where the released code has a floor instead.
+where the released code has a floor instead. That code's causal form is left
+out.
 
 Equation: sum_j w_ij v_j / sum_j w_ij,
   w_ij = relu(q_i) . relu(k_j) cos(pi/2 (i - j) / N)

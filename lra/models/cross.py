@@ -2,8 +2,9 @@
 
 Two cross attentions with M latents between them. A latent reads all tokens,
 each token reads all latents; no token sees another but through these. It is the
-induced attention of Set Transformers without the MLP and norms inside, which
-the block has around it; a Perceiver reads alike but does not write back.
+induced attention of Set Transformers without the MLP, norms and skip inside,
+which the block has around it, and with the latents' keys and values made head
+by head; a Perceiver reads alike but does not write back.
 
 Equation: Z' = softmax(Z (X Wk)^T / sqrt(Dh)) X Wv,
   softmax(X Wq (Z' Wk')^T / sqrt(Dh)) Z' Wv' per head, then an output

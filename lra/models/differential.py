@@ -2,7 +2,8 @@
 
 Each head has two softmaxes with values of their own width twice as wide as
 theirs: H heads here are H / 2 of the paper's, so that the sizes are those of
-the Transformer. The paper's is causal; here both softmaxes see all tokens.
+the Transformer. The paper's is causal; here both softmaxes see all tokens. The
+released code turns queries and keys by their positions: `rotary`.
 
 Equation: (softmax(Q1 K1^T / sqrt(Dh)) - lambda softmax(Q2 K2^T / sqrt(Dh))) V,
   lambda = exp(a1 . b1) - exp(a2 . b2) + l, l = 0.8 - 0.6 exp(-0.3 (layer - 1))
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 
 import kernels
 from lra.errors import UserError
-from lra.nn.mixer import HeadMixer
+from lra.nn.rotary import RotaryMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
@@ -25,10 +26,10 @@ GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class Mixer(HeadMixer):
+class Mixer(RotaryMixer):
   """Differential attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, with an even num_heads, and
+  Attributes: those of `RotaryMixer`, with an even num_heads, and
     kernel: 'auto' or one of `KERNELS`.
     layer: index of the layer, from 0.
 

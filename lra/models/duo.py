@@ -6,7 +6,8 @@ the gates of a finished model, with a penalty on their sum, and then makes each
 head one or the other; here they are trained with the rest and stay mixed, so
 all heads are computed both ways: the cost is that of full attention, quadratic
 in L. They are sigmoids, begun at 1/2, where the authors' code clips what is
-begun at 1; and the window looks both ways, where theirs looks back.
+begun at 1; and the window looks both ways, where theirs looks back. Its models
+turn queries and keys by their positions: `rotary`.
 
 Equation: alpha_h softmax(Q K^T / sqrt(Dh)) V + (1 - alpha_h) softmax over
   { j : |i - j| <= w or j < s } of q_i k_j / sqrt(Dh), alpha_h = sigmoid(g_h)
@@ -19,8 +20,8 @@ import jax
 import kernels
 from lra import fields
 from lra.nn import block_sparse
-from lra.nn.mixer import HeadMixer
 from lra.nn.patterns import Pattern, sliding_window
+from lra.nn.rotary import RotaryMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L w)'
@@ -28,10 +29,10 @@ GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class Mixer(HeadMixer):
+class Mixer(RotaryMixer):
   """Full and streaming attention: x [B, L, D], mask [B, L] -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `RotaryMixer`, and
     radius: w, positions seen on either side by streaming attention.
     num_sinks: s, first positions that it sees too.
     kernel: of full attention, 'auto' or one of `KERNELS`.
@@ -42,10 +43,10 @@ class Mixer(HeadMixer):
 
   op = 'softmax'
 
-  def streaming(self, length: int) -> Pattern:
-    """What the streaming part of all heads sees."""
-    return sliding_window(
-        min(self.radius, length), global_keys=self.num_sinks)
+  def patterns(self, length: int) -> tuple[Pattern, ...]:
+    """What the streaming part of all heads sees; the other sees everything."""
+    return (sliding_window(
+        min(self.radius, length), global_keys=self.num_sinks),)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     """See `HeadMixer.mix`."""
@@ -53,7 +54,7 @@ class Mixer(HeadMixer):
         q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL, kernel=self.kernel)
     near_BxLxHxDh = block_sparse.attend(
         block_sparse.Heads(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh), mask_BxL,
-        self.streaming(mask_BxL.shape[1]))
+        *self.patterns(mask_BxL.shape[1]))
     alpha_Hx1 = jax.nn.sigmoid(
         self.param('gate', nn.initializers.zeros, (self.num_heads, 1)))
     o_BxLxHxDh = alpha_Hx1 * full_BxLxHxDh + (1 - alpha_Hx1) * near_BxLxHxDh

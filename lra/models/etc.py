@@ -11,7 +11,10 @@ here there are none to tell, so they are taken from the front.
 `sharing` says which of the four pieces have projections of their own: `all`
 share one set; with `sides` the pieces of long queries share one, those of
 global queries another; with `none` each piece has its own keys and values. All
-share the output projection.
+share the output projection. The authors' code has one for each side by default,
+adds a learned number of each relation and head to the logits, which the paper's
+equations have not, and starts the vectors at the size of keys (a standard
+deviation of 0.5), where here they start at 0.02.
 
 Equation: softmax over { j : |i - j| <= r or j global } of
   q_i (k_j + a_ij) / sqrt(Dh), all j where i is global; a_ij = a_clip(j - i, k)
@@ -29,7 +32,7 @@ from lra.errors import UserError
 from lra.nn import layers, partials
 from lra.nn.block_sparse import Heads, from_blocks, neighbours, to_blocks
 from lra.nn.mixer import HeadMixer
-from lra.nn.patterns import sliding_window
+from lra.nn.patterns import Pattern, sliding_window
 
 FAMILY = 'sparse'
 COST = 'O(L r D)'
@@ -56,6 +59,12 @@ class Mixer(HeadMixer):
   num_global: int = fields.argument(1, low=0, high=fields.MANY)
   max_distance: int = fields.argument(12, low=0, high=fields.MANY)
   sharing: str = 'all'
+
+  def patterns(self, length: int) -> tuple[Pattern, ...]:
+    """Who sees whom, in all heads."""
+    return (sliding_window(
+        min(self.radius, length), global_keys=self.num_global,
+        global_queries=self.num_global),)
 
   @nn.compact
   def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,

@@ -14,14 +14,20 @@ Features are stabilised by factors that cancel exactly. The released code adds
 weights; the releases pass 1e-6 (google-research/performer and Long Range
 Arena, `numerical_stabilizer` of make_fast_softmax_attention).
 
+`feature_map` 'relu' is the paper's other kernel, Performer-ReLU, and estimates
+no softmax: phi_m(x) = (max(w_m . x, 0) + 1e-3) / sqrt(M), with the constant of
+the authors' code.
+
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi_m(x) = exp(w_m . x - |x|^2 / 2) / sqrt(M), x scaled by Dh^(-1/4)
-Source: Choromanski et al. 2021, arXiv 2009.14794, Lemma 1, sections 2.3, 2.4
+Source: Choromanski et al. 2021, arXiv 2009.14794, Lemma 1, sections 2.3, 2.4;
+  section 4.3 for 'relu'
 """
 
 import jax.numpy as jnp
 
 from lra import fields
+from lra.errors import UserError
 from lra.nn import features
 from lra.nn.mixer import HeadMixer
 
@@ -29,6 +35,8 @@ FAMILY = 'kernel'
 COST = 'O(L M D)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
+FEATURE_MAPS = ('exp', 'relu')
+RELU_EPS = 1e-3
 
 
 class Mixer(HeadMixer):
@@ -38,17 +46,20 @@ class Mixer(HeadMixer):
 
   Attributes: those of `HeadMixer`, and
     num_features: M.
+    feature_map: one of `FEATURE_MAPS`.
     orthogonal: whether frequencies are orthogonal or independent.
     redraw: whether each training step draws its own frequencies, from the
       'dropout' stream; evaluation uses those of initialisation.
-    eps: added to every feature, whose largest is about 1; 0 for none.
+    eps: added to every feature of exp, whose largest is about 1; 0 for none.
     kernel: 'auto' or one of `KERNELS`.
 
   Raises:
-    UserError: the heads do not divide the width.
+    UserError: unknown feature_map, eps with relu, or the heads do not divide
+      the width.
   """
   num_features: int = fields.argument(256, low=1, high=fields.MANY)
   orthogonal: bool = True
+  feature_map: str = 'exp'
   redraw: bool = False
   eps: float = fields.argument(0.0, low=0, high=fields.LARGEST)
   kernel: str = 'auto'
@@ -59,8 +70,15 @@ class Mixer(HeadMixer):
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     """See `HeadMixer.mix`."""
+    if self.feature_map not in FEATURE_MAPS:
+      raise UserError(
+          f'Unknown config.model.feature_map {self.feature_map!r}: choose one '
+          f'of {", ".join(FEATURE_MAPS)}.')
     omega_HxMxDh = self._frequencies(q_BxLxHxDh.shape[-1], train)
     scale = q_BxLxHxDh.shape[-1]**-0.25
+    if self.feature_map == 'relu':
+      return self._relu(scale * q_BxLxHxDh, scale * k_BxLxHxDh, v_BxLxHxDh,
+                        mask_BxL, omega_HxMxDh)
     if self.eps:
       phi_q_BxLxHxM, phi_k_BxLxHxM = features.pair_with_eps(
           scale * q_BxLxHxDh, scale * k_BxLxHxDh, omega_HxMxDh, mask_BxL,
@@ -74,6 +92,19 @@ class Mixer(HeadMixer):
           for y in (q_BxLxHxDh, k_BxLxHxDh)), mask_BxL, self.dtype)
     return features.linear_attend(
         phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL, kernel=self.kernel)
+
+  def _relu(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, omega_HxMxDh):
+    if self.eps:
+      raise UserError(f'config.model.eps={self.eps} belongs to exponential '
+                      'features: set it to 0 or config.model.feature_map=exp.')
+    weight_HxM = jnp.full(omega_HxMxDh.shape[:2], 1 / self.num_features)
+    least = RELU_EPS / self.num_features**0.5
+    phi_q_BxLxHxM, phi_k_BxLxHxM = (
+        features.arc_cosine(y, omega_HxMxDh, weight_HxM) + least
+        for y in (q_BxLxHxDh, k_BxLxHxDh))
+    return features.linear_attend(
+        phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
+        kernel=self.kernel, eps=features.TINY)
 
   def _frequencies(self, head_width, train):
     draw = (features.orthogonal_frequencies if self.orthogonal else

@@ -14,6 +14,10 @@ keeps its sign, but counts as no smaller in size than a hundredth of what it
 would be if each weight were 1: far below the error, and enough that nothing is
 divided by almost 0. The paper's other features (`arccos`) are never negative.
 
+The authors' code differs: a fixed pool of frequencies to draw from, a
+temperature, features times 0.1, and normalisers of at least 1 (of 0.001 in its
+causal form). It has neither the gates nor the arc-cosine features.
+
 Equation: phi(q_i) sum_j phi(k_j)^T v_j / phi(q_i) sum_j phi(k_j),
   phi(x) = [cos(w_m . x), sin(w_m . x)] / sqrt(M) or, arccos,
   max(w_m . x, 0) / sqrt(M), x of length 1, w = sigma N(0, I); gated:

@@ -11,11 +11,17 @@ sequences, moved by a running average of training's tokens. A mixer here keeps
 no state from step to step, so each sequence has its own: from directions drawn
 once, kept in `constants`, a few steps of k-means over its own tokens. Nothing
 of this has a gradient, here as there: queries and keys learn by the attention
-in their clusters.
+in their clusters. The authors' code adds a loss that draws the centroids to the
+tokens, which such centroids do not need.
+
+Logits are products of normalised vectors as they are, as in algorithm 1 and in
+the authors' code, where the normalisation undoes the division by sqrt(Dh) that
+comes before it; `scaled` divides them, as other implementations do, which makes
+the weights of a fresh model nearly equal.
 
 Equation: mean over { c : i in Q_c } of the softmax over { j in K_c } of
-  q_i k_j / sqrt(Dh), of values v_j; Q_c, K_c the w tokens with the largest
-  mu_c q_i, mu_c k_j, q and k after LayerNorm without parameters
+  q_i k_j, of values v_j; Q_c, K_c the w tokens with the largest mu_c q_i,
+  mu_c k_j, q and k after LayerNorm without parameters
 Source: Roy et al. 2020, arXiv 2003.05997, section 4.1 and algorithm 1
 """
 
@@ -43,6 +49,7 @@ class Mixer(HeadMixer):
     iterations: steps of k-means.
     local_heads: how many heads, the first ones, see a window instead.
     radius: positions that these see on either side.
+    scaled: whether logits within clusters are divided by sqrt(Dh).
 
   Raises:
     UserError: no head is left, or the heads do not divide the width.
@@ -52,6 +59,7 @@ class Mixer(HeadMixer):
   iterations: int = fields.argument(3, low=0, high=1000)
   local_heads: int = fields.argument(0, low=0, high=fields.MANY)
   radius: int = fields.argument(64, low=0, high=fields.MANY)
+  scaled: bool = False
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     """See `HeadMixer.mix`."""
@@ -65,7 +73,8 @@ class Mixer(HeadMixer):
         slice(local), slice(local, None)))
     o_BxLxHxDh = clustered_attention(
         _normalise(far.q), _normalise(far.k), far.v, mask_BxL,
-        self._directions(far.q.shape), self.cluster_size, self.iterations)
+        self._directions(far.q.shape), self.cluster_size, self.iterations,
+        far.q.shape[-1]**-0.5 if self.scaled else 1.0)
     if not local:
       return o_BxLxHxDh
     near_BxLxHxDh = block_sparse.attend(
@@ -83,15 +92,16 @@ class Mixer(HeadMixer):
 def clustered_attention(
     q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
     mask_BxL: jax.Array, directions_HxCxDh: jax.Array, size: int,
-    iterations: int) -> jax.Array:
+    iterations: int, scale: float) -> jax.Array:
   """Attention within clusters of normalised queries and keys.
 
   Args:
-    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: logits are scaled by Dh**-0.5.
+    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: queries, keys and values.
     mask_BxL: bool, True = token; others are in no cluster.
     directions_HxCxDh: float32, where the centroids begin.
     size: most queries, and most keys, of a cluster.
     iterations: steps of k-means.
+    scale: of logits.
 
   Returns:
     [B, L, H, Dh] in the dtype of `v`; 0 at queries in no cluster.
@@ -104,7 +114,7 @@ def clustered_attention(
       centroids_CxDh = kmeans(
           jnp.concatenate([qkv.q, qkv.k]), jnp.tile(mask_L, 2),
           directions_CxDh, iterations)
-      return _sequence(qkv, mask_L, centroids_CxDh, size)
+      return _sequence(qkv, mask_L, centroids_CxDh, size, scale)
 
     return jax.vmap(sequence)(qkv, mask_BxL)
 
@@ -136,7 +146,7 @@ def kmeans(x_TxDh: jax.Array, mask_T: jax.Array, centroids_CxDh: jax.Array,
   return jax.lax.fori_loop(0, iterations, step, centroids_CxDh)
 
 
-def _sequence(qkv, mask_L, centroids_CxDh, size):
+def _sequence(qkv, mask_L, centroids_CxDh, size, scale):
   """One head of one sequence: [L, Dh]."""
 
   def nearest(x_LxDh):
@@ -148,8 +158,7 @@ def _sequence(qkv, mask_L, centroids_CxDh, size):
   queries_CxW, keys_CxW = nearest(qkv.q), nearest(qkv.k)
   part = partials.partial_softmax(
       qkv.q[queries_CxW], qkv.k[keys_CxW], qkv.v[keys_CxW],
-      scale=qkv.q.shape[-1]**-0.5,
-      bias=partials.forbid(mask_L[keys_CxW])[:, None])
+      scale=scale, bias=partials.forbid(mask_L[keys_CxW])[:, None])
   here_CxW = mask_L[queries_CxW]
   o_CxWxDh = jnp.where(here_CxW[..., None], partials.normalise(part), 0)
   sum_LxDh = jnp.zeros(qkv.q.shape, jnp.float32).at[queries_CxW].add(o_CxWxDh)

@@ -3,7 +3,8 @@
 The window of Longformer without its global tokens, and of Mistral, which looks
 back only, for generation: LRA's tasks are an encoder's, so here it looks both
 ways. One layer reaches w positions away, n layers n w; with CLS pooling the
-class is guessed from what reaches the first position.
+class is guessed from what reaches the first position. Mistral turns queries and
+keys by their positions: `rotary`.
 
 Equation: softmax over { j : |i - j| <= w } of q_i k_j / sqrt(Dh)
 Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
@@ -13,16 +14,17 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
 from lra import fields
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window
+from lra.nn.rotary import RotaryMixer
 
 FAMILY = 'sparse'
 COST = 'O(L w D)'
 GROWTH = {'time': 1, 'memory': 1}
 
 
-class Mixer(PatternMixer):
+class Mixer(RotaryMixer, PatternMixer):
   """Attention to neighbours: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `RotaryMixer`, and
     radius: w, positions seen on either side.
   """
   radius: int = fields.argument(256, low=0, high=fields.MANY)

@@ -28,7 +28,7 @@ class Mixer(sliding_window.Mixer):
     """Queries [B, L, H, Dh], keys and values [B, L, 1, Dh]."""
     width = layers.head_width(self.qkv_width, self.num_heads)
     query, key, value = layers.QKV
-    return (
+    return self.turn(
         layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
                              self.dtype, query, self.qkv_bias),
         *(layers.project_heads(x_BxLxD, 1, width, self.dtype, name,

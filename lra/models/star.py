@@ -6,7 +6,8 @@ softmaxes of the machines that hold the blocks, by their log-sum-exp, which is
 the softmax over all keys; so it is computed here. The paper's query comes after
 the context, which does not see it, and both look back only. Here the query
 tokens are the first ones, the CLS token for instance, part of the anchor block;
-and both phases look both ways.
+and both phases look both ways. Its models turn queries and keys by their
+positions: `rotary`.
 
 Equation: softmax over { j : floor(j / b) in {floor(i / b), 0} } of
   q_i k_j / sqrt(Dh); all j where i < query tokens
@@ -16,16 +17,17 @@ Source: Acharya et al. 2024, arXiv 2411.17116, section 2 and algorithms 1-2
 from lra import fields
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern
+from lra.nn.rotary import RotaryMixer
 
 FAMILY = 'sparse'
 COST = 'O(L b D)'
 GROWTH = {'time': 1, 'memory': 1}
 
 
-class Mixer(PatternMixer):
+class Mixer(RotaryMixer, PatternMixer):
   """Own and anchor block: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `RotaryMixer`, and
     block_size: b, positions in a block, the anchor block among them.
     num_queries: first positions, which see everything.
   """

@@ -4,7 +4,8 @@ Variants: `dense` predicts row i of the logits from x_i alone by a two-layer
 perceptron; `random` learns the logits [L, L] of each head as parameters;
 `factorised_dense` predicts A_i [a] and B_i [b], a b >= L, and takes
 A_i[j div b] B_i[j mod b]; `factorised_random` learns the logits as R1 R2^T of
-rank k. Exact for these equations. The paper's mixtures, among them the
+rank k; `trainable` False keeps what the two random ones drew, the paper's
+fixed variants. Exact for these equations. The paper's mixtures, among them the
 random + dot-product one of the Long Range Arena release, are left out.
 
 The parameters belong to one length L. Padded inputs are masked as keys, so the
@@ -49,18 +50,21 @@ class Mixer(nn.Module):
       layers.
     variant: one of `VARIANTS`.
     rank: k of `factorised_random`.
+    trainable: whether the logits of the random variants are learned; else they
+      are parameters too, without a gradient.
     kernel: 'auto' or one of `KERNELS`; 'auto' or 'dense' where the variant
       is `random` or `factorised_dense`.
     dtype: computing dtype; parameters are float32.
 
   Raises:
-    UserError: unknown variant, unknown or unsupported kernel, or the heads do
-      not divide the width.
+    UserError: unknown variant, one without random logits is not `trainable`,
+      unknown or unsupported kernel, or the heads do not divide the width.
   """
   num_heads: int = 8
   qkv_width: int = 512
   variant: str = 'dense'
   rank: int = fields.argument(32, low=1, high=fields.MANY)
+  trainable: bool = True
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
 
@@ -69,6 +73,9 @@ class Mixer(nn.Module):
     if self.variant not in VARIANTS:
       raise UserError(f'Unknown config.model.variant {self.variant!r}: choose '
                       f'one of {", ".join(VARIANTS)}.')
+    if not self.trainable and 'random' not in self.variant:
+      raise UserError(f'config.model.variant={self.variant} draws no logits to '
+                      'keep: leave config.model.trainable=True.')
     head_width = layers.head_width(self.qkv_width, self.num_heads)
     if self.variant in ('dense', 'factorised_random'):
       row_width = head_width + 1 if self.variant == 'dense' else self.rank
@@ -124,15 +131,20 @@ class Mixer(nn.Module):
         1.0, 'fan_avg', 'uniform', in_axis=2, out_axis=0, batch_axis=1)
     shape = (length, self.num_heads, self.rank)
     return tuple(
-        jnp.broadcast_to(self.param(name, init, shape).astype(self.dtype),
+        jnp.broadcast_to(self._drawn(name, init, shape).astype(self.dtype),
                          (batch, *shape)) for name in ('R1', 'R2'))
+
+  def _drawn(self, name, init, shape):
+    """Logits of a random variant, or a factor of them."""
+    drawn = self.param(name, init, shape)
+    return drawn if self.trainable else jax.lax.stop_gradient(drawn)
 
   def _random(self, v_BxLxHxDh, mask_BxL):
     """Softmax of one table for the whole batch, each with its own keys."""
     length = v_BxLxHxDh.shape[1]
     init = nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=1, out_axis=2, batch_axis=0)
-    logits_HxLxL = self.param('R', init, (self.num_heads, length, length))
+    logits_HxLxL = self._drawn('R', init, (self.num_heads, length, length))
     # One maximum for all masks: rows would underflow only if their true keys
     # lay 80 below the padded ones.
     e_HxLxL = jnp.exp(logits_HxLxL - jax.lax.stop_gradient(

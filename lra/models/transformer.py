@@ -10,10 +10,8 @@ Equation: softmax(Q K^T / sqrt(Dh)) V per head, then an output projection
 Source: Vaswani et al. 2017, arXiv 1706.03762, eq. 1 and section 3.2.2
 """
 
-import kernels
-from lra import fields
 from lra.errors import UserError
-from lra.nn.mixer import HeadMixer
+from lra.nn.softmax_mixer import SoftmaxMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
@@ -21,17 +19,13 @@ GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class Mixer(HeadMixer):
+class Mixer(SoftmaxMixer):
   """Softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  A sequence whose mask is all False reads no value at all.
-
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `SoftmaxMixer`, and
     kernel: 'auto' or one of `KERNELS`.
-    attention_dropout: rate at which weights are dropped; `dense` only.
   """
   kernel: str = 'auto'
-  attention_dropout: float = fields.argument(0.0, low=0, below=1)
 
   op = 'softmax'
 
@@ -43,12 +37,3 @@ class Mixer(HeadMixer):
           'drop: use dense or set config.model.attention_dropout=0.')
     return super().kernel_for(
         length, width, dropout_rate=self.attention_dropout)
-
-  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
-    rate = self.attention_dropout
-    drop = {'dropout_rate': rate, 'dropout_key': self.make_rng('dropout')} if (
-        rate and train) else {}
-    return kernels.sharded(kernels.softmax_attention)(
-        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
-        kernel='dense' if rate else self.kernel, **drop)

@@ -2,8 +2,8 @@
 
 The paper is causal; in both directions the distance counts without its sign, as
 its authors advise for encoders. It takes away the positions that are added to
-the embedding; here they stay as in all models, unless they are learned and
-remain near the zeros they begin at.
+the embedding; here they stay as in all models, unless
+`config.encoder.positions` is 'none'.
 
 Equation: softmax_j(q_i k_j / sqrt(Dh) - m_h |i - j|) v_j per head, m_h =
   2^(-8 h / H) for h = 1 ... H, then an output projection
@@ -13,28 +13,24 @@ Source: Press et al. 2021, arXiv 2108.12409, section 3
 import jax.numpy as jnp
 import numpy as np
 
-import kernels
-from lra.nn.mixer import HeadMixer
+from lra.nn.softmax_mixer import SoftmaxMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L) memory'
 GROWTH = {'time': 2, 'memory': 1}
 
 
-class Mixer(HeadMixer):
+class Mixer(SoftmaxMixer):
   """Attention with linear biases: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Where H is no power of 2 the slopes are those of the equation too; the release
   takes every other slope of the next power for the heads beyond the last one.
 
-  Attributes: those of `HeadMixer`.
+  Attributes: those of `SoftmaxMixer`.
   """
 
-  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
+  def bias(self, length):
+    """See `SoftmaxMixer.bias`."""
     slope_H = 2.0 ** (-8 * np.arange(1, self.num_heads + 1) / self.num_heads)
-    length = q_BxLxHxDh.shape[1]
     far_S = np.abs(np.arange(1 - length, length))
-    return kernels.sharded(kernels.softmax_attention)(
-        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
-        bias=jnp.asarray(-slope_H[:, None] * far_S, jnp.float32))
+    return jnp.asarray(-slope_H[:, None] * far_S, jnp.float32)

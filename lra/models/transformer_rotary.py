@@ -2,17 +2,16 @@
 
 Vectors of position p are turned by angles proportional to p, so that logits
 depend on how far apart two tokens are. The paper takes away the positions that
-are added to the embedding; here they stay as in all models, unless they are
-learned and remain near the zeros they begin at.
+are added to the embedding; here they stay as in all models, unless
+`config.encoder.positions` is 'none'.
 
 Equation: softmax(R(Q) R(K)^T / sqrt(Dh)) V per head, R turns channel pair i of
   position p by p 10000^(-2i/Dh); then an output projection
 Source: Su et al. 2021, arXiv 2104.09864, eq. 16
 """
 
-from lra.errors import UserError
 from lra.models import transformer
-from lra.nn import rotary
+from lra.nn.rotary import RotaryMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
@@ -20,7 +19,7 @@ GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class Mixer(transformer.Mixer):
+class Mixer(RotaryMixer, transformer.Mixer):
   """Rotary softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `transformer.Mixer`.
@@ -28,12 +27,4 @@ class Mixer(transformer.Mixer):
   Raises:
     UserError: heads of odd width, or what `transformer.Mixer` raises.
   """
-
-  def project(self, x_BxLxD):
-    """See `HeadMixer.project`; queries and keys are turned."""
-    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = super().project(x_BxLxD)
-    if q_BxLxHxDh.shape[-1] % 2:
-      raise UserError(
-          f'Heads {q_BxLxHxDh.shape[-1]} wide cannot be turned in pairs: '
-          'choose config.model.qkv_width and num_heads for an even width.')
-    return rotary.rotate(q_BxLxHxDh), rotary.rotate(k_BxLxHxDh), v_BxLxHxDh
+  rotary: bool = True

@@ -15,20 +15,19 @@ Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1, and its released code
 import flax.linen as nn
 import numpy as np
 
-import kernels
 from lra import fields
 from lra.errors import UserError
-from lra.nn.mixer import HeadMixer
+from lra.nn.softmax_mixer import SoftmaxMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L) memory'
 GROWTH = {'time': 2, 'memory': 1}
 
 
-class Mixer(HeadMixer):
+class Mixer(SoftmaxMixer):
   """T5's relative attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `SoftmaxMixer`, and
     num_buckets: of distances, in both directions together; a multiple of 4.
     max_distance: where the last bucket begins.
 
@@ -39,8 +38,8 @@ class Mixer(HeadMixer):
   num_buckets: int = fields.argument(32, low=4, high=fields.MANY)
   max_distance: int = fields.argument(128, low=2, high=fields.MANY)
 
-  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
+  def bias(self, length):
+    """See `SoftmaxMixer.bias`."""
     if self.num_buckets % 4 or self.max_distance <= self.num_buckets // 4:
       raise UserError(
           f'config.model.num_buckets={self.num_buckets} is not possible: '
@@ -48,12 +47,9 @@ class Mixer(HeadMixer):
     bias_KxH = self.param(
         'relative_bias', nn.initializers.normal(self.qkv_width**-0.5),
         (self.num_buckets, self.num_heads))
-    length = q_BxLxHxDh.shape[1]
     bucket_S = buckets(np.arange(1 - length, length),
                        self.num_buckets, self.max_distance)
-    return kernels.sharded(kernels.softmax_attention)(
-        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
-        bias=bias_KxH[bucket_S].T)
+    return bias_KxH[bucket_S].T
 
 
 def buckets(distance: np.ndarray, num_buckets: int,

@@ -138,7 +138,7 @@ class Encoder(nn.Module):
     mlp_width: F.
     conv_width: of a `ShortConvolution` before each mixer; 0 for none.
     dropout: rate after the embedding, the mixers and both layers of each MLP.
-    positions: `learned` or `sinusoidal`.
+    positions: `learned`, `sinusoidal` or `none`.
     prepend_cls: whether a learned CLS token comes before the sequence.
     cls_has_position: whether it is there when positions are added, or comes
       after.
@@ -213,8 +213,9 @@ class Encoder(nn.Module):
                     self.prepend_cls and not self.cls_has_position)
     if first:
       x_BxLxD, mask_BxL = self._prepend_cls(x_BxLxD, mask_BxL)
-    table_LxD = self._positions(full_length + first)
-    x_BxLxD = x_BxLxD + table_LxD[:x_BxLxD.shape[1]]
+    if self.positions != 'none':
+      table_LxD = self._positions(full_length + first)
+      x_BxLxD = x_BxLxD + table_LxD[:x_BxLxD.shape[1]]
     if after:
       x_BxLxD, mask_BxL = self._prepend_cls(x_BxLxD, mask_BxL)
     return x_BxLxD, mask_BxL

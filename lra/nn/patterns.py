@@ -3,7 +3,7 @@
 One `Pattern` configures the computation (`lra.nn.block_sparse`) and spells
 itself out as a boolean [L, L] matrix. To draw a model's pattern as a PNG:
 
-  python -m lra.models.patterns --model=bigbird --length=1024 --out=bigbird.png
+  python -m lra.costs.patterns --model=bigbird --length=1024 --out=bigbird.png
 """
 
 import dataclasses

@@ -10,6 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lra.errors import UserError
+from lra.nn.mixer import HeadMixer
+
 BASE = 10_000.0
 
 
@@ -38,3 +41,34 @@ def rotate(x_BxLxHxW: jax.Array, base: float = BASE) -> jax.Array:
   a, b = jnp.split(x_BxLxHxW.astype(jnp.float32), 2, axis=-1)
   turned = jnp.concatenate([a * cos - b * sin, a * sin + b * cos], -1)
   return turned.astype(x_BxLxHxW.dtype)
+
+
+class RotaryMixer(HeadMixer):
+  """A `HeadMixer` whose queries and keys may be turned.
+
+  A subclass that replaces `project` passes its result through `turn`.
+
+  Attributes: those of `HeadMixer`, and
+    rotary: whether they are turned, besides the positions of the embedding;
+      `config.encoder.positions='none'` leaves those out.
+
+  Raises:
+    UserError: heads of odd width are to be turned.
+  """
+  rotary: bool = False
+
+  def project(self, x_BxLxD: jax.Array
+              ) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """See `HeadMixer.project`."""
+    return self.turn(*super().project(x_BxLxD))
+
+  def turn(self, q_BxLxHxDh: jax.Array, k_BxLxGxDh: jax.Array,
+           v_BxLxGxDh: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Queries and keys turned if `rotary`, and the values as they are."""
+    if not self.rotary:
+      return q_BxLxHxDh, k_BxLxGxDh, v_BxLxGxDh
+    if q_BxLxHxDh.shape[-1] % 2:
+      raise UserError(
+          f'Heads {q_BxLxHxDh.shape[-1]} wide cannot be turned in pairs: '
+          'choose config.model.qkv_width and num_heads for an even width.')
+    return rotate(q_BxLxHxDh), rotate(k_BxLxGxDh), v_BxLxGxDh

@@ -23,6 +23,14 @@ def test_command_draws_a_png(model, panels, tmp_path, capsys):
   assert len(np.unique(picture.reshape(-1, 4), axis=0)) > 3
 
 
+@pytest.mark.parametrize('model', ['duo', 'etc'])
+def test_patterns_beside_other_attention_can_be_drawn(model):
+  pattern, = patterns.of_model(model, 100, {'radius': 5})
+  seen = pattern.kinds(100) > 0
+  assert seen[60, 55] and not seen[60, 54] and seen[60, 0]
+  assert seen[0, 60] == (model == 'etc')
+
+
 def test_command_sets_fields_and_names_the_file(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   drawn = []

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import small
+from lra.errors import UserError
 from lra.models.performer import Mixer
 
 
@@ -56,6 +57,40 @@ def test_equals_the_estimate_of_its_frequencies(orthogonal):
     return xp.where(empty, params['out']['bias'], y)
 
   mixer_oracle.check(mixer, oracle, x, mask, variables=variables)
+
+
+def _relu(xp, params, x, mask, omega):
+  """Section 4.3: (max(w . x, 0) + 0.001) / sqrt(M), features one by one."""
+
+  def log_kernel(q, k):
+    phi_q, phi_k = (
+        (xp.maximum(xp.einsum('blhd,hmd->blhm', y, omega), 0) + 1e-3)
+        / omega.shape[1]**0.5 for y in (q, k))
+    return xp.log(xp.einsum('blhm,bshm->bhls', phi_q, phi_k))
+
+  return _attend(xp, params, x, mask, log_kernel)
+
+
+def test_relu_features():
+  x, mask = mixer_oracle.ragged(43, 20, 0, width=16)
+  mixer = Mixer(num_heads=2, qkv_width=12, num_features=13, feature_map='relu')
+  variables = mixer_oracle.init(mixer, x, mask)
+  omega = np.asarray(variables['constants']['omega'], np.float64)
+
+  def oracle(xp, params, x, mask):
+    y = _relu(xp, params, x, mask, omega)
+    return xp.where(~mask.any(1)[:, None, None], params['out']['bias'], y)
+
+  mixer_oracle.check(mixer, oracle, x, mask, variables=variables)
+
+
+@pytest.mark.parametrize('options, words', [
+    ({'feature_map': 'elu'}, "feature_map 'elu': choose one of exp, relu"),
+    ({'feature_map': 'relu', 'eps': 0.1}, 'eps=0.1 belongs to exponential')])
+def test_what_it_cannot_do_is_refused(options, words):
+  x, mask = mixer_oracle.ragged(4, width=16)
+  with pytest.raises(UserError, match=words):
+    mixer_oracle.shapes(Mixer(num_heads=2, qkv_width=12, **options), x, mask)
 
 
 def _with_eps(xp, params, x, mask, omega, eps):

@@ -58,8 +58,10 @@ def _oracle(members, mixer):
         xp, q[:, :, :local], k[:, :, :local], v[:, :, :local],
         near & mask[:, None, None, :])]
     queries, keys = members
+    # The oracle divides logits by sqrt(Dh); algorithm 1 does not.
+    undone = 1 if mixer.scaled else q.shape[-1]**0.5
     total = sum(sparse_oracle.attend(
-        xp, _norm(xp, q[:, :, local:]), _norm(xp, k[:, :, local:]),
+        xp, undone * _norm(xp, q[:, :, local:]), _norm(xp, k[:, :, local:]),
         v[:, :, local:], queries[c][..., None] & keys[c][..., None, :])
                 for c in range(len(queries)))
     times = queries.sum(0).swapaxes(1, 2)[..., None]
@@ -69,12 +71,14 @@ def _oracle(members, mixer):
   return oracle
 
 
-@pytest.mark.parametrize('local,clusters,size', [
-    (1, 4, 9), mixer_oracle.full(0, 3, 30)])
-def test_equals_softmax_within_the_clusters(local, clusters, size):
+@pytest.mark.parametrize('local,clusters,size,scaled', [
+    (1, 4, 9, False), mixer_oracle.full(0, 3, 30, False),
+    mixer_oracle.full(1, 4, 9, True)])
+def test_equals_softmax_within_the_clusters(local, clusters, size, scaled):
   x, mask = mixer_oracle.ragged(*sparse_oracle.LENGTHS, width=12)
   mixer = Mixer(num_heads=3 if local else 2, qkv_width=12, local_heads=local,
-                num_clusters=clusters, cluster_size=size, radius=5)
+                num_clusters=clusters, cluster_size=size, radius=5,
+                scaled=scaled)
   variables = mixer_oracle.init(mixer, x, mask)
   members = members_of(
       variables['params'], variables['constants']['directions'], x, mask, mixer)
@@ -89,7 +93,8 @@ def test_one_cluster_of_all_is_attention_to_all():
   q, k, v = rng.normal(size=(3, 2, 20, 2, 4))
   mask = np.arange(20) < np.array([20, 13])[:, None]
   got = jax.jit(routing.clustered_attention, static_argnums=(5, 6))(
-      *np.float32([q, k, v]), mask, np.ones((2, 1, 4), np.float32), 30, 1)
+      *np.float32([q, k, v]), mask, np.ones((2, 1, 4), np.float32), 30, 1,
+      4**-0.5)
   want = sparse_oracle.attend(np, q, k, v, mask[:, None, None, :])
   mixer_oracle.close(np.asarray(got)[mask], want[mask], 1e-5, 'outputs')
 

@@ -93,8 +93,32 @@ def test_numbers_of_parameters():
     assert sum(matrices) == count, variant
 
 
+@pytest.mark.parametrize('variant, drawn', [
+    ('random', {'R'}), ('factorised_random', {'R1', 'R2'})])
+def test_fixed_logits_have_no_gradient(variant, drawn):
+  """Section 3.1.2 and 3.1.4: trainable or fixed; all else is the same."""
+  x, mask = mixer_oracle.ragged(11, width=16)
+  learned, fixed = (_mixer(variant, trainable=t) for t in (True, False))
+  variables = mixer_oracle.init(learned, x, mask)
+
+  def gradient(mixer):
+    return jax.grad(lambda params: (mixer.apply(
+        {'params': params}, x, mask, train=False) ** 2).sum())(
+            variables['params'])
+
+  np.testing.assert_array_equal(*(
+      mixer_oracle.apply(m, variables, x, mask) for m in (learned, fixed)))
+  want, got = gradient(learned), gradient(fixed)
+  for name in want:
+    for a, b in zip(*map(jax.tree.leaves, (want[name], got[name])),
+                    strict=True):
+      assert np.abs(a).max() > 0
+      np.testing.assert_array_equal(b, 0 * a if name in drawn else a)
+
+
 @pytest.mark.parametrize('options', [
-    {'variant': 'local'}, {'variant': 'random', 'kernel': 'chunked'}])
+    {'variant': 'local'}, {'variant': 'random', 'kernel': 'chunked'},
+    {'variant': 'dense', 'trainable': False}])
 def test_what_it_cannot_do_is_refused(options):
   x, mask = mixer_oracle.ragged(4, width=16)
   with pytest.raises(UserError, match='variant'):

@@ -8,6 +8,7 @@ import pytest
 
 import small
 from lra.errors import UserError
+from lra.models import transformer, transformer_alibi, transformer_t5
 from lra.models.transformer import Mixer
 
 
@@ -55,9 +56,11 @@ def test_longer_padding_changes_nothing(kernel):
   small.assert_close(long[mask], short[mask])
 
 
-def test_dropout_drops_weights_in_training_only_and_is_unbiased():
+@pytest.mark.parametrize('module', [
+    transformer, transformer_alibi, mixer_oracle.full(transformer_t5)])
+def test_dropout_drops_weights_in_training_only_and_is_unbiased(module):
   x, mask = mixer_oracle.ragged(12, 5, width=8)
-  mixer = Mixer(num_heads=2, qkv_width=8, attention_dropout=0.5)
+  mixer = module.Mixer(num_heads=2, qkv_width=8, attention_dropout=0.5)
   variables = mixer_oracle.init(mixer, x, mask)
   still = mixer_oracle.apply(mixer, variables, x, mask)
 

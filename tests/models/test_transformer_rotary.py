@@ -2,9 +2,7 @@
 
 import mixer_oracle
 import numpy as np
-import pytest
 
-from lra.errors import UserError
 from lra.models.transformer_rotary import Mixer
 
 
@@ -30,9 +28,3 @@ def test_the_order_of_tokens_matters():
   y = mixer_oracle.apply(mixer, variables, x, mask)
   z = mixer_oracle.apply(mixer, variables, x[:, order], mask)
   assert np.abs(y[:, order] - z).max() > 0.01
-
-
-def test_heads_of_odd_width_are_refused():
-  x, mask = mixer_oracle.ragged(4, width=12)
-  with pytest.raises(UserError, match='Heads 3 wide'):
-    mixer_oracle.shapes(Mixer(num_heads=2, qkv_width=6), x, mask)

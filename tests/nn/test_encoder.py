@@ -180,6 +180,23 @@ def test_more_padding_never_changes_scores(model, pooling):
   small.assert_close(_apply(c, tokens), _apply(c2, longer))
 
 
+def test_without_positions_tokens_have_no_order():
+  """But for a mixer that sees it: the last token read, others exchanged."""
+  def scores(model, order):
+    c = small.config(model, 'listops')
+    c.encoder.positions, c.encoder.pooling = 'none', 'last'
+    tokens = small.batch(small.tasks.get('listops'), 4, 24)['tokens'].copy()
+    tokens[tokens == 0] = 1
+    assert 'positions' not in str(small.make(c).state_shape.params)
+    return _apply(c, tokens[:, order])
+  order = np.r_[7:23, :7, 23]
+  small.assert_close(scores('transformer', np.arange(24)),
+                     scores('transformer', order))
+  stay, moved = (scores('transformer_rotary', o) for o in (
+      np.arange(24), order))
+  assert np.abs(stay - moved).max() > 1e-4
+
+
 def test_unmasked_padding_takes_part():
   p, params, tokens, reference = _reference_case(
       'listops', dict(pooling='mean'))

@@ -1,8 +1,13 @@
 """Rotary positions as complex numbers, and what they are for."""
 
+import jax.numpy as jnp
+import mixer_oracle
 import numpy as np
 import pytest
 
+import small
+from lra import models
+from lra.errors import UserError
 from lra.nn import rotary
 
 RNG = np.random.default_rng(0)
@@ -35,3 +40,43 @@ def test_products_depend_on_the_distance_only():
 def test_an_odd_width_is_refused():
   with pytest.raises(ValueError, match='5 channels'):
     rotary.angles(3, 5)
+
+
+TURNING = [name for name in models.names()
+           if hasattr(models.module(name).Mixer, 'rotary')]
+
+
+def test_who_can_be_turned():
+  """Those whose papers turn queries and keys."""
+  assert set(TURNING) == {
+      'attention_sink', 'differential', 'duo', 'sliding_window',
+      'sliding_window_mqa', 'star', 'transformer_rotary'}
+
+
+@pytest.mark.parametrize('name', TURNING)
+def test_turned_queries_and_keys_are_what_is_mixed(name):
+  mixer = models.module(name).Mixer
+
+  class Turned(mixer):
+
+    def project(self, x_BxLxD):
+      q, k, v = super().project(x_BxLxD)
+      return mixer_oracle.turn(jnp, q), mixer_oracle.turn(jnp, k), v
+
+  x, mask = mixer_oracle.ragged(61, 20, width=24)
+  sizes = {'num_heads': 4, 'qkv_width': 16}
+  variables = mixer_oracle.init(mixer(**sizes), x, mask)
+  plain, turned, want = (
+      mixer_oracle.apply(m, variables, x, mask)[mask] for m in (
+          mixer(**sizes, rotary=False), mixer(**sizes, rotary=True),
+          Turned(**sizes, rotary=False)))
+  small.assert_close(turned, want)
+  assert np.abs(turned - plain).max() > 1e-2
+
+
+@pytest.mark.parametrize('name', TURNING)
+def test_heads_of_odd_width_cannot_be_turned(name):
+  x, mask = mixer_oracle.ragged(4, width=12)
+  with pytest.raises(UserError, match='Heads 3 wide'):
+    mixer_oracle.shapes(models.module(name).Mixer(
+        num_heads=2, qkv_width=6, rotary=True), x, mask)

@@ -1,6 +1,7 @@
 """Clusters beside routing-transformer.
 
 It has the paper's running average: the centroids here are given to it. It
+divides logits by sqrt(Dh), which the paper's algorithm does not. It
 routes padding too, so there is none; and it divides the sum over clusters by
 their number plus 1e-5, hence the tolerance.
 """
@@ -22,7 +23,7 @@ def test_routing_transformer(check):
                       'routing-transformer')
   x, mask = mixer_oracle.ragged(40, width=12)
   mixer = routing.Mixer(num_heads=2, qkv_width=12, num_clusters=4,
-                        cluster_size=9)
+                        cluster_size=9, scaled=True)
   variables = mixer_oracle.init(mixer, x, mask)
   q, k = (routing._normalise(jnp.asarray(mixer_oracle.heads(
       np, x, variables['params'][name]))) for name in ('query', 'key'))

@@ -1,0 +1,37 @@
+"""Softmax attention over all positions: what its variants share."""
+
+import jax
+
+import kernels
+from lra import fields
+from lra.nn.mixer import HeadMixer
+
+
+class SoftmaxMixer(HeadMixer):
+  """Softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  A sequence whose mask is all False reads no value at all.
+
+  Attributes: those of `HeadMixer`, and
+    attention_dropout: rate at which weights are dropped; by kernel `dense`
+      only, which holds them all.
+    kernel: 'auto' or one of `kernels.OPS['softmax']`; a field only of a
+      subclass that declares it.
+  """
+  attention_dropout: float = fields.argument(0.0, low=0, below=1)
+
+  kernel = 'auto'
+
+  def bias(self, length: int) -> jax.Array | None:
+    """Added to logits by head and distance, float32 [H, 2 L - 1], or None."""
+    del length
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`."""
+    rate = self.attention_dropout
+    drop = {'dropout_rate': rate, 'dropout_key': self.make_rng('dropout')} if (
+        rate and train) else {}
+    return kernels.sharded(kernels.softmax_attention)(
+        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
+        bias=self.bias(q_BxLxHxDh.shape[1]),
+        kernel='dense' if rate else self.kernel, **drop)
