@@ -44,7 +44,57 @@ def depths(split: Split) -> np.ndarray:
       np.cumsum(steps[split.tokens]), split.offsets[:-1])
 
 
+def deciding_depths(split: Split) -> np.ndarray:
+  """How deep one must read each expression to be sure of its value, int64 [N].
+
+  The least d such that the value is the same whatever stands inside more than
+  d operators: 1 where the digits next to the outermost operator decide, as a 9
+  does for MAX. A lone digit has 0.
+  """
+  deepest = int(depths(split).max(initial=0))
+  return np.array([
+      _deciding_depth(split.document(i), deepest) for i in range(len(split))])
+
+
+def _deciding_depth(document, deepest):
+  """Of one expression; its least and largest value for each depth read."""
+  depth, waiting, bounds = 0, [], []
+  for token in document:
+    if token < trees.DIGITS:
+      bounds.append(np.full((2, deepest + 1), token))
+    elif token < trees.CLOSE:
+      waiting.append((token, bounds))
+      depth, bounds = depth + 1, []
+    else:
+      operator, before = waiting.pop()
+      value = _bounds(operator, np.array(bounds))
+      value[:, :depth] = [[0], [trees.DIGITS - 1]]  # not read
+      depth, bounds = depth - 1, [*before, value]
+  low, high = bounds[0]
+  return int(np.argmax(low == high))
+
+
+def _bounds(operator, arguments_Ax2xD):
+  """Least and largest value of an operator, [2, D], from its arguments'.
+
+  All but SM grow with each argument; a sum that is not known may be anything.
+  """
+  if operator == trees.MIN:
+    return arguments_Ax2xD.min(0)
+  if operator == trees.MAX:
+    return arguments_Ax2xD.max(0)
+  if operator == trees.MED:
+    ordered = np.sort(arguments_Ax2xD, 0)
+    middle = len(ordered) // 2
+    return (ordered[middle] + ordered[-middle - 1]) // 2
+  low, high = arguments_Ax2xD.sum(0) % trees.DIGITS
+  known = (arguments_Ax2xD[:, 0] == arguments_Ax2xD[:, 1]).all(0)
+  return np.stack([np.where(known, low, 0),
+                   np.where(known, high, trees.DIGITS - 1)])
+
+
 # Of a data set: name of a property -> its value for each example.
-KINDS = {'listops': {'root operator': root_operators, 'depth': depths}}
+KINDS = {'listops': {'root operator': root_operators, 'depth': depths,
+                     'decided at depth': deciding_depths}}
 # Of a data set: name of a rule -> its answers on `test`, given `train`.
 RULES = {'listops': {FIRST_OPERATOR: by_first_token}}

@@ -1,5 +1,9 @@
 """Kinds of expressions, against their texts."""
 
+import itertools
+
+import pytest
+
 from data_prep import listops, parts
 from data_prep.content import split_of
 
@@ -18,6 +22,46 @@ def test_operators_and_depths():
   split = _split([e for e, _, _ in EXPRESSIONS], [0] * len(EXPRESSIONS))
   assert parts.root_operators(split).tolist() == [o for _, o, _ in EXPRESSIONS]
   assert parts.depths(split).tolist() == [d for _, _, d in EXPRESSIONS]
+
+
+@pytest.mark.parametrize('expression, depth', [
+    ('7', 0), ('[MAX 1 2 ]', 1), ('[MAX 9 [SM 1 2 ] ]', 1),
+    ('[MAX 8 [SM 1 2 ] ]', 2), ('[MIN [MAX 3 [SM 1 1 ] ] 0 4 ]', 1),
+    ('[MIN [MAX 3 [SM 1 1 ] ] 3 4 ]', 2), ('[SM 0 [MIN 0 [MAX 5 ] ] ]', 2),
+    ('[SM 0 [MIN 1 [MAX 5 ] ] ]', 3),
+    ('[MED 4 4 4 [SM 1 1 ] [MAX 2 [MIN 3 3 ] ] ]', 1),
+    ('[MED 4 5 4 [SM 1 1 ] [MAX 2 [MIN 3 3 ] ] ]', 2),
+    ('[MED 4 5 4 5 [SM 1 1 ] [MAX 2 [MIN 3 3 ] ] ]', 2)])
+def test_deciding_depths(expression, depth):
+  assert parts.deciding_depths(_split([expression], [0])).tolist() == [depth]
+
+
+def test_deciding_depths_by_trying_all_that_is_not_read():
+  """Operators around more than d operators become each digit in turn."""
+  variant = listops.Variant(listops.trees.Process(4, 3, 1, 40), (150, 1, 1))
+  split = listops.generate(variant).splits['train']
+
+  def values(words, limit):
+    """All values of what begins at words[0], which is taken away."""
+    word = words.pop(0)
+    if not word.startswith('['):
+      return {int(word)}
+    arguments = []
+    while words[0] != ']':
+      arguments.append(values(words, limit - 1))
+    words.pop(0)
+    if limit == 0:
+      return set(range(10))
+    return {listops.evaluate(listops.encode(
+        f'{word} {" ".join(map(str, some))} ]'))
+            for some in itertools.product(*arguments)}
+
+  found = parts.deciding_depths(split)
+  for i, depth in enumerate(found):
+    words = listops.decode(split.document(i)).split()
+    tried = [len(values(list(words), d)) == 1 for d in range(5)]
+    assert tried.index(True) == depth, words
+  assert set(found) >= {1, 2, 3}
 
 
 def test_operators_and_depths_of_generated_expressions():
