@@ -1,0 +1,66 @@
+"""What a compiled step costs, on tokens that are drawn instead of data."""
+
+import time
+
+import jax
+import numpy as np
+
+from lra import machine
+from lra.terminal import bar
+from lra.training import outcome, program
+from lra.training.shared import Shared
+
+SECONDS = 20  # after which no other step is begun
+
+
+def measure(config, *, steps: int) -> dict:
+  """Times steps on one batch of full length, without a data set.
+
+  Args:
+    config: what to train; nothing of it is kept.
+    steps: how many at most; as many as begin within `SECONDS`, and one at
+      least. One more comes first to warm up.
+
+  Returns:
+    JSON fields: the median seconds of a step, steps made, bytes that the
+    compiler sets aside for a step besides its arguments, peak memory in bytes,
+    compile seconds and what ran where.
+
+  Raises:
+    UserError: the config cannot be run; the message names the field.
+  """
+  made = program.make(config)
+  step, compile_seconds = program.timed(made.compile_train)
+  state, given = made.init(), made.put_given()
+  batch = made.put(_draw(made), micro=True)
+  seconds, start = [], time.perf_counter()
+  with bar(total=steps + 1, what='benchmark') as shown:
+    while len(seconds) <= steps and (
+        len(seconds) < 2 or time.perf_counter() - start < SECONDS):
+      (state, _), took = program.timed(
+          lambda state: jax.block_until_ready(step(state, batch, given)), state)
+      seconds.append(took)
+      shown.update()
+  t = config.train
+  return {
+      'task': config.task, 'model': config.model.name,
+      'length': made.objective.seq_len, 'batch_size': t.batch_size,
+      'microbatch_size': t.microbatch_size, 'drawn_tokens': True,
+      **outcome.identity(made, Shared()), 'steps': len(seconds) - 1,
+      'bare_s_per_step': float(np.median(seconds[1:])),
+      'step_bytes': step.memory_analysis().temp_size_in_bytes,
+      'compile_seconds': compile_seconds,
+      'peak_memory_bytes': machine.peak_memory()}
+
+
+def _draw(made):
+  """A batch of this process: no padding, classes at random, all weights 1."""
+  t, task = made.config.train, made.objective.task
+  rng = np.random.default_rng(0)
+  rows = range(t.microbatch_size)[made.rows(t.microbatch_size)]
+  lead = t.batch_size // t.microbatch_size, len(rows)
+  draw = {'tokens': lambda shape: rng.integers(1, task.vocab_size, shape),
+          'labels': lambda shape: rng.integers(0, task.num_classes, shape),
+          'weights': np.ones}
+  return {name: draw[name](shape).astype(dtype) for name, (shape, dtype)
+          in made.objective.shapes(*lead).items()}
