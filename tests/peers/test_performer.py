@@ -40,3 +40,26 @@ def test_performer_pytorch(check, monkeypatch, eps):
 
   check('performer-pytorch', mixer, peer.around(attend), x, mask,
         variables=variables)
+
+
+def test_relu_features(check):
+  """Its generalized attention; it divides no feature by sqrt(M)."""
+  package = peer.load('performer_pytorch.performer_pytorch',
+                      'performer-pytorch')
+  x, mask = mixer_oracle.ragged(24, 24, width=16)
+  mixer = Mixer(num_heads=2, qkv_width=16, num_features=12, feature_map='relu')
+  variables = mixer_oracle.init(mixer, x, mask)
+  omega = np.array(variables['constants']['omega'])
+
+  def one_head(q, k, v, omega):
+    q, k = (package.generalized_kernel(y[:, None], projection_matrix=omega)
+            for y in (q, k))
+    return package.linear_attention(q, k, v[:, None])[:, 0]
+
+  def attend(q, k, v, mask):
+    return torch.stack([
+        one_head(q[:, h], k[:, h], v[:, h], torch.tensor(omega[h]))
+        for h in range(2)], 1)
+
+  check('performer-pytorch', mixer, peer.around(attend), x, mask,
+        variables=variables)

@@ -94,16 +94,17 @@ def test_latent_deepseek_v3(check):
         theirs, *RAGGED)
 
 
-def test_differential_diffllama(check):
+@pytest.mark.parametrize('rotary', [False, True])
+def test_differential_diffllama(check, rotary):
   """Its pairs are heads p and p + H / 2, ours 2 p and 2 p + 1.
 
-  Its positions are turned off. Its norm has no scale: that goes into the
-  output projection.
+  Its norm has no scale: that goes into the output projection.
   """
   package = load('diffllama')
-  module = package.DiffLlamaAttention(package.DiffLlamaConfig(
+  config = package.DiffLlamaConfig(
       hidden_size=16, num_attention_heads=4, num_key_value_heads=4,
-      attention_bias=True, attn_implementation='eager', rms_norm_eps=1e-5), 2)
+      attention_bias=True, attn_implementation='eager', rms_norm_eps=1e-5)
+  module = package.DiffLlamaAttention(config, 2)
 
   def apart(dense):
     return {name: torch.cat([p[..., 0::2, :], p[..., 1::2, :]], -2)
@@ -115,14 +116,16 @@ def test_differential_diffllama(check):
            * scale.reshape(2, 4).repeat(2, 1)[..., None]}
     lambdas = {f'lambda_{name[0]}{i + 1}': params[f'lambda_{name}'][i]
                for name in ('query', 'key') for i in range(2)}
-    still = torch.ones(1, 24, 4), torch.zeros(1, 24, 4)
+    turned = package.DiffLlamaRotaryEmbedding(config)(
+        x, torch.arange(24)[None]) if rotary else (
+            torch.ones(1, 24, 4), torch.zeros(1, 24, 4))
     return peer.call(module, {
         '': lambdas, 'o_proj': peer.linear(out, 2),
         **{f'{name[0]}_proj': peer.linear(apart(params[name]))
-           for name in ('query', 'key', 'value')}}, x, still, bias(mask))[0]
+           for name in ('query', 'key', 'value')}}, x, turned, bias(mask))[0]
 
-  check('transformers', differential.Mixer(num_heads=4, qkv_width=16, layer=2),
-        theirs, *RAGGED)
+  check('transformers', differential.Mixer(
+      num_heads=4, qkv_width=16, layer=2, rotary=rotary), theirs, *RAGGED)
 
 
 def test_t5(check):
