@@ -40,8 +40,10 @@ Where `nystrom` is known not to be what that code does:
 * Linformer: there one projection for each head, N(0, 0.02), which all layers,
   keys and values share; here one for all heads of a layer.
 * Performer has ReLU features there and here (`configs/performer.py`).
-* Nystromformer: it scales the first guess of the inverse by the batch's largest
-  sum (`config.model.pinv_init = 'original'`), here each head by its own.
+* Nystromformer: it averages padding into landmarks, here tokens alone; and it
+  scales the first guess of the inverse by the batch's largest sum
+  (`config.model.pinv_init = 'original'`), here each head and sequence by its
+  own.
 * Linear Transformer, which is not in the paper's table: there not divided by
   the sums of weights but by the root of the length, here as in its own paper.
 """

@@ -101,7 +101,7 @@ NOTES = {
         '`longformer` do with them is not tried here, and little of what '
         '`star` does with its first block.'),
     'mqar': (
-        'A convolution joins each token to the three before it, in every row. '
+        'A convolution of the protocol joins each token to the three before. '
         'What makes linear attention recall is not measured. `lightning` '
         'differs from `linear_transformer` in four things at once: it is '
         'causal; its features (SiLU) may be negative; it does not divide by a '
