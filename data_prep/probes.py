@@ -1,13 +1,18 @@
 """Probes: small tasks that ask for one ability of a mechanism each.
 
+The papers train causal models on them. Here a mechanism that is not causal sees
+both directions: at a question also the questions after it.
+
 An example is a pair of documents of equal length: a sequence, and what is asked
 at each of its tokens. The code 0 of the second one asks nothing, the code c + 1
 asks for the class c. Nothing is stored: all is drawn anew, from one seed,
 wherever it is wanted, which takes a second.
 
 * `mqar`: multi-query associative recall (Arora et al. 2023, arXiv 2312.04927,
-  section 3.1). Pairs of a key and a value, then keys again: what was the
-  value?
+  section 3.1). Pairs of a key and a value, then the keys again: what was the
+  value? There they come again after gaps, most of them short; here 32 pairs
+  leave room for 32 questions, all of it taken, so that gaps are hardly drawn
+  (`draw_recall`).
 * `selective_copying` (Gu and Dao 2023, arXiv 2312.00752, section 4.1.1).
   Symbols among noise, then as many places that ask for them in their order.
 * `parity`, `permutations_3`, `permutations_5`: state tracking (Merrill et al.
@@ -55,7 +60,12 @@ class Variant:
 
 
 def draw_recall(rng, count, length, symbols, pairs):
-  """Keys and values, then some of the keys again, most of them soon.
+  """Keys and values, then the keys again, each once, early slots first.
+
+  Where there are more slots than keys, the later ones are mostly blank: that is
+  the law of Arora et al. of gaps. In `VARIANTS['mqar']` there are as many slots
+  as keys, all are filled, and the law has no say but in the order: an early key
+  is likelier in an early slot.
 
   Codes: 0 is blank, below `symbols / 2` are keys, from there on values, whose
   classes are counted from 0.

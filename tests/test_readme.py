@@ -9,6 +9,9 @@ import shutil
 import subprocess
 import sys
 
+from configs.protocols import PROTOCOLS
+from lra import tasks
+
 ROOT = pathlib.Path(__file__).parent.parent
 
 
@@ -40,12 +43,34 @@ def test_new_models_of_the_readme_train(mini_data, tmp_path):
         ('git', '-c', 'user.name=a', '-c', 'user.email=a@b', *command.split()),
         cwd=tmp_path, check=True)
   readme = (ROOT / 'README.md').read_text()
-  _, mean, config, aft = re.findall(r'```python\n(.*?)```', readme, re.S)
-  (tmp_path / 'lra/models/mean.py').write_text(mean)
-  (tmp_path / 'configs/mean.py').write_text(config)
-  (tmp_path / 'lra/models/aft.py').write_text(aft)
-  (tmp_path / 'configs/aft.py').write_text(
-      config.replace("'mean'", "'aft'").replace(
-          '  del config.model.num_heads  # this mixer has no heads\n', ''))
+  _, *files = re.findall(r'```python\n(.*?)```', readme, re.S)
+  names = ('lra/models/mean.py', 'configs/mean.py',
+           'lra/models/aft.py', 'configs/aft.py')
+  for name, text in zip(names, files, strict=True):
+    (tmp_path / name).write_text(text)
   for name in ('mean', 'aft'):
     _train(tmp_path, mini_data, name)
+
+
+def test_the_table_of_protocols_is_theirs():
+  """Each task has the protocols that its line says, the default first."""
+  readme = (ROOT / 'README.md').read_text()
+  header, _, *lines = [
+      [cell.strip() for cell in line.strip('| \n').split('|')]
+      for line in re.search(
+          r'^\| task \| `simpletron`(?:.*\n)+?(?=\n)', readme, re.M)[0]
+      .splitlines()]
+  assert [name.strip('`') for name in header[1:]] == list(PROTOCOLS)
+  seen = set()
+  for names, *cells in lines:
+    named = {t for t in tasks.TASKS if f'`{t}`' in names}
+    if not named or '_mini' in names:
+      group = 'mini' if '_mini' in names else 'probe'
+      named = {t.name for t in tasks.TASKS.values() if t.group == group}
+    for task in named:
+      has = [task in known for known in PROTOCOLS.values()]
+      expected = ['yes' if known else '–' for known in has]
+      expected[has.index(True)] = 'default'
+      assert cells == expected, task
+    seen |= named
+  assert seen == set(tasks.TASKS)

@@ -76,7 +76,7 @@ def test_its_python_is_new_enough():
 def test_extras_are_those_of_the_package():
   text = DOCKERFILE + README
   named = {extra for found in re.findall(
-      r'EXTRAS=([\w,-]+)|lra\[([\w,-]+)\]|\*\.whl\)\[([\w,-]+)\]|`\[([\w-]+)\]`',
+      r'EXTRAS=([\w,-]+)|\.\[([\w,-]+)\]|\*\.whl\)\[([\w,-]+)\]|`\[([\w-]+)\]`',
       text) for group in found for extra in group.split(',') if extra}
   assert {'cuda13', 'tpu', 'slurm'} <= named
   assert named <= set(_setup()['options.extras_require'])

@@ -14,6 +14,7 @@ import tiny
 
 from lra import files, models, signals, sweep
 from lra.errors import USER_ERROR, UserError
+from lra.report import published
 
 ROOT = pathlib.Path(__file__).parent.parent
 TINY = tiny.words(**{
@@ -265,11 +266,40 @@ def test_only_a_stop_is_one_and_failures_end_nothing(
 def test_sweeps_of_the_repository(path, monkeypatch):
   monkeypatch.chdir(ROOT)
   entries = sweep.read(path)
-  assert len(entries) >= 60
-  if path.stem in ('mini', 'nystrom'):
+  assert len(entries) >= 36
+  if path.stem in ('mini', 'nystrom', 'probes'):
     # --config=configs/<model>.py:<task>
     assert {pathlib.Path(entry.flags[0].split(':')[0]).stem
             for entry in entries} == set(models.names())
+
+
+def test_the_sweep_of_nystrom_makes_recorded_runs_again(monkeypatch):
+  """Its lines have what fitted these runs to a machine, which is in the hash.
+
+  A seed may have been recorded twice, of which the sweep makes one.
+  """
+  monkeypatch.chdir(ROOT)
+  named = {'-'.join(entry.folder.parts[1:]) for entry in sweep.read(
+      ROOT / 'configs/sweeps/nystrom.txt')}
+  made = {}
+  for path in (ROOT / 'lra/results/runs').glob('*/*.json'):
+    run = files.read_json(path)
+    if run['protocol'] == 'nystrom' and run['task'] in ('listops', 'text'):
+      made.setdefault((run['task'], run['model'], run['seed']), []).append(
+          f'{run["task"]}-{path.stem}' in named)
+  assert len(made) > 12
+  # Seed 0 of simpletron has other lengths now than its first record.
+  missing = {run for run, found in made.items() if not any(found)}
+  assert missing <= {('listops', 'simpletron', 0)}
+
+
+def test_the_sweep_of_the_arena_has_its_six_tasks_under_one_protocol(
+    monkeypatch):
+  monkeypatch.chdir(ROOT)
+  entries = sweep.read(ROOT / 'configs/sweeps/lra.txt')
+  tasks = {entry.folder.parts[1] for entry in entries}
+  assert tasks == set(published.SCORES)
+  assert all(entry.flags[0].endswith(',protocol=lra') for entry in entries)
 
 
 def _start(folder, data_dir):

@@ -26,8 +26,9 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
           length: int = LENGTH) -> int:
   """Bytes that the parts of a layer move at least, in bfloat16.
 
-  Every part, a product or the kernel, reads its operands and writes its
-  results once. In units of T, one [B, L, width]:
+  Every part, a product or the kernel, reads its operands from device memory and
+  writes its results to it once. A compiler for TPUs that keeps an array in
+  on-chip memory between two parts moves less. In units of T, one [B, L, width]:
 
     forward   x -> qkv 1 + 3, kernel 3 + 1; with an output projection 1 + 1
     backward  kernel q, k, v, do 4 + 3, dx 3 + 1, dW 1 + 3; with an output
@@ -131,7 +132,11 @@ def measure(name: str, direction: str, heads: int, head_width: int,
 
 
 def tables(targets: list[str]) -> list[str]:
-  """Lines of markdown: every layer by its own kernel, beside plain XLA's."""
+  """Lines of markdown: every layer by its own kernel, beside plain XLA's.
+
+  Args:
+    targets: of `kernels.tools.aot.TARGETS`.
+  """
   rows, reasons = [], []
   for target in targets:
     try:
@@ -143,10 +148,21 @@ def tables(targets: list[str]) -> list[str]:
              for heads in HEADS for direction in PASSES]
   head = ['target', 'layer', 'H x Dh', 'pass', 'moved / T', 'floor / T',
           'moved / floor', 'copies', 'launches', 'XLA: moved / T', 'copies']
+  return [*heading(targets), table(head, rows), *reasons]
+
+
+def heading(targets: list[str]) -> list[str]:
+  """What the table is of: lines above it."""
   return [
+      '# Bytes that layers move', '',
       f'bfloat16, B {BATCH}, L {LENGTH:,}, D = H Dh, a mask. T = bytes of one '
-      '[B, L, D]. Products for a GPU are cuBLASLt\'s.', '', table(head, rows),
-      *reasons]
+      '[B, L, D]. Products for a GPU are cuBLASLt\'s. Moved is what the '
+      'compiled program reads from and writes to device memory. The floor is '
+      'of parts that each read and write it once; it does not know on-chip '
+      'memory, in which the compilers for TPUs keep an array between two parts '
+      'where it fits, which is not counted: there moved can be below the '
+      'floor. Written by '
+      f'`python -m lra.costs --layers={",".join(targets)}`.', '']
 
 
 def _row(target, name, direction, heads, head_width):

@@ -92,15 +92,22 @@ def memory() -> list[str]:
     rows.append([
         entry.name, *(f'{n / 2**20:,.1f}' for n in (half, whole)),
         f'{whole / half:.2f}', NONE if most is None else f'{most:.1f}'])
+  return [*memory_heading(_device()), _numbers(
+      ['model'], [*(f'L = {n:,}' for n in LENGTHS), 'ratio', 'limit'], rows)]
+
+
+def memory_heading(device: str) -> list[str]:
+  """What the table of memory is of: lines above it."""
   return [
       '# Memory of the models', '',
       f'Temporary MiB of one mixer, forward and backward, compiled for '
-      f'{_device()}; B 1, width {WIDTH}, {HEADS} heads, float32, the settings '
+      f'{device}; B 1, width {WIDTH}, {HEADS} heads, float32, the settings '
       'of `configs/<model>.py:text`. The limit is what its cost in L allows; '
-      'none where memory is quadratic by definition. '
-      'Written by `python -m lra.costs --memory`.', '',
-      _numbers(['model'], [*(f'L = {n:,}' for n in LENGTHS), 'ratio', 'limit'],
-               rows)]
+      'none where memory is quadratic by definition. Memory may shrink where L '
+      'doubles: above 2^23 logits of all heads together (`MANY_LOGITS` of '
+      '`lra/nn/partials.py`) bigbird, reformer, compressive and others compute '
+      'their heads one after the other. '
+      'Written by `python -m lra.costs --memory`.', '']
 
 
 def _numbers(words, numbers, rows):

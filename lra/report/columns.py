@@ -65,8 +65,16 @@ def _setting(section, name):
   return lambda row: row.setting(section, name)
 
 
-def _distinct(field):
-  return lambda row: ' / '.join(row.distinct(field))
+def _by_seed(texts):
+  """Texts of the seeds of a row in their order; one where all are the same."""
+  texts = list(texts)
+  if len(set(texts)) < 2:
+    return texts[0] if texts else ''
+  return ' / '.join(text or NONE for text in texts)
+
+
+def _each(field):
+  return lambda row: _by_seed(getattr(run, field) or '' for run in row.runs)
 
 
 def _largest(field):
@@ -74,10 +82,14 @@ def _largest(field):
 
 
 def _per_device(name, show, field):
-  """Means on each device; rows are sorted by that on the first."""
+  """The mean if all seeds ran on one device, otherwise that of each seed."""
   return Column(
-      name, lambda row: ' / '.join(map(show, row.per_device(field))), True,
-      _never, lambda row: row.per_device(field)[0])
+      name, lambda row: _by_seed(map(show, row.per_device(field))), True,
+      _never, lambda row: _first(row.per_device(field)))
+
+
+def _first(values):
+  return next((value for value in values if value is not None), None)
 
 
 def _average(split, field):
@@ -112,7 +124,7 @@ def _seeds(row):
 
 
 def _commits(row):
-  return ' / '.join(sorted({_version(run) for run in row.runs} - {''}))
+  return _by_seed(map(_version, row.runs))
 
 
 def _version(run):
@@ -161,7 +173,7 @@ def _failure(run):
 
 
 def _best_steps(row):
-  return sorted({run.best_step for run in row.finished} - {None})
+  return [run.best_step for run in row.runs]
 
 
 def _learnt_step(row):
@@ -228,22 +240,22 @@ DETAILS = (
     _numbers('test examples', lambda row: row.sample and row.sample.examples,
              count),
     _texts('answers', _answers),
-    _texts('data', _distinct('data_origin')),
+    _texts('data', _each('data_origin')),
     _texts('pooling', _setting('encoder', 'pooling')),
     _texts('head', _setting('encoder', 'head')),
     _numbers('x Transformer', lambda row: row.ratio, ratio),
     _numbers('mixer parameters', _largest('mixer_params'), count),
     _numbers('steps', _largest('steps'), count),
     _texts('checkpoint', _setting('train', 'select')),
-    Column('best step', lambda row: ' / '.join(map(count, _best_steps(row))),
-           True, _never, lambda row: min(_best_steps(row), default=None)),
+    Column('best step', lambda row: _by_seed(map(count, _best_steps(row))),
+           True, _never, lambda row: _first(_best_steps(row))),
     _per_device('train s', quantity, 'train_seconds'),
     _per_device('eval s', quantity, 'eval_seconds'),
     _per_device('compile s', quantity, 'compile_seconds'),
     _per_device('peak GiB', gib, 'peak_memory_bytes'),
-    _texts('device', lambda row: ' / '.join(row.devices)),
-    _texts('dtype', _distinct('dtype')),
-    _texts('kernel', _distinct('kernel')),
+    _texts('device', lambda row: _by_seed(row.devices)),
+    _texts('dtype', _each('dtype')),
+    _texts('kernel', _each('kernel')),
     _texts('commit', _commits),
 )
 
@@ -269,6 +281,16 @@ def made_of(rows) -> list[Column]:
       *(_percents(f'{name} {value} %', _over_seeds(
           lambda test, name=name, value=value: _accuracy(test, name, value)))
         for name, _, value in kinds)]
+
+
+def alike(rows) -> dict[str, str]:
+  """Property of the examples -> its value, where runs know of one only."""
+  known = {}
+  for run in (run for row in rows for run in row.finished):
+    for name, values in run.test.parts.items():
+      known.setdefault(name, set()).update(values)
+  return {name: values.pop() for name, values in sorted(known.items())
+          if len(values) == 1}
 
 
 def _over_seeds(score):

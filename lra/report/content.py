@@ -22,7 +22,8 @@ WHAT = (
     'Test accuracies of attention mechanisms, and of what is used in their '
     'place, on the tasks of Long Range Arena, each beside its task\'s highest '
     'floor: what a method without a neural network scores. A mechanism that '
-    'is not above the floor, or by chance (n.s.), has not learnt the task.')
+    'is not above the floor, or by chance (n.s.), is not known to have learnt '
+    'more of the task than such a method finds.')
 BEST = (
     'The best row of each full task and protocol, of those with at most 110% '
     'of the Transformer\'s parameters. Scores of different protocols are not '
@@ -62,6 +63,10 @@ EXPLANATIONS = (
     'the Transformer\'s of the same task and protocol, which is the arena\'s '
     'limit. "Steps to 95%": the first validated step with so high an accuracy '
     'on validation, of the slowest seed.',
+    'In the details, "a / b / c" is of the seeds of a row in their order, one '
+    'for each, "–" of one without; a single value is that of all of them. '
+    'Times and memory are means where all seeds ran on one device, otherwise '
+    'of each seed as well.',
     '"Mean of 5", of full tasks, is Long Range Arena\'s average over ListOps, '
     'Text, Retrieval, Image and Pathfinder, "mean of 6" that with Path-X too: '
     'of models with a score on each of them, under one protocol. RFC citations '
@@ -69,7 +74,8 @@ EXPLANATIONS = (
     'A run whose settings are not its protocol\'s is in a table of its own, '
     'which names them; seeds, data folders and what only fits a run to a '
     'machine are free. "Modified" beside a commit: what ran is not what is in '
-    'it.')
+    'it. The file of a model may have changed since a record was made: to '
+    'repeat a run exactly, check out its commit first.')
 GROUPS = {
     'full': ('Full tasks', ''),
     'mini': ('Mini tasks', (
@@ -78,11 +84,37 @@ GROUPS = {
     'probe': ('Probes', (
         'Not of Long Range Arena: generated sequences that ask for one ability '
         'each; `data_prep/probes.py` says how. Accuracies are of single tokens '
-        'that are asked for a class, and "test examples" counts these. Parity '
-        'and permutations take a recurrence that is not linear or has negative '
-        'or complex eigenvalues (Grazzi et al. 2024, arXiv 2411.12537). No '
-        'mechanism here has one: scores at the floor are what to expect of '
-        'them.')),
+        'that are asked for a class, and "test examples" counts these. The '
+        'papers that they are from train causal models; here all rows but '
+        'those of causal mechanisms, as `lightning`, see both directions. A '
+        'recurrence that tracks parity or permutations is not linear or has '
+        'negative or complex eigenvalues (Grazzi et al. 2024, arXiv '
+        '2411.12537). No mechanism here has one: expect scores near the floor. '
+        'A few points above it are more than chance, and far from the task.')),
+}
+# Task -> what its scores need to be read.
+NOTES = {
+    'pathfinder_mini': (
+        'Black pixels are padding in this task, and the first row of pixels is '
+        'black in all but one of 1,000 images: the first positions hold no '
+        'token. What `attention_sink`, `bigbird`, `duo`, `etc` and '
+        '`longformer` do with them is not tried here, and little of what '
+        '`star` does with its first block.'),
+    'mqar': (
+        'A convolution of the protocol joins each token to the three before. '
+        'What makes linear attention recall is not measured. `lightning` '
+        'differs from `linear_transformer` in four things at once: it is '
+        'causal; its features (SiLU) may be negative; it does not divide by a '
+        'sum of weights; and it normalises what it reads (RMS). Its decay, '
+        '0.4% a token with one head, is hardly one, and it has no gate. '
+        '`simpletron` has neither features nor a norm. A guess: 32 pairs fill '
+        'a state of 32 x 32 numbers, so that what positive features add from '
+        'the other pairs hides the one that is wanted.'),
+    'selective_copying': (
+        'A place asks for the symbol of its number: a model must count symbols '
+        'and fetch by the count. A row between the highest floor and all of it '
+        'has learnt a part in the steps of the protocol; whether more steps '
+        'would teach it the rest has not been tried.'),
 }
 PUBLISHED = (
     'Percentages as their sources print them, in no order of merit. Pooling, '
@@ -232,7 +264,7 @@ class Content:
   @property
   def waiting(self) -> list[TaskBoard]:
     """The full tasks without rows, if others have some: named below `best`."""
-    full = [board for board in self.boards if board.task.group == 'full']
+    full = rows.full(self.boards)
     return [b for b in full if not b.rows] if any(b.rows for b in full) else []
 
   @property
@@ -303,6 +335,13 @@ def made_of(board: TaskBoard) -> Table | None:
   """What the accuracies of a task are made of; None where nobody says."""
   found = columns.made_of(board.finished)
   return _said(found, board.finished) if found else None
+
+
+def alike(board: TaskBoard) -> str:
+  """What all examples of test have in common, '' for nothing."""
+  return ' '.join(
+      f'All examples of test have {name} {value}: it tells none apart.'
+      for name, value in columns.alike(board.finished).items())
 
 
 def with_floor(board: TaskBoard) -> str:

@@ -7,6 +7,7 @@ with one version of matplotlib.
 import contextlib
 import io
 import math
+import textwrap
 import threading
 import warnings
 from collections.abc import Sequence
@@ -33,9 +34,21 @@ _OTHER = '#8c8c8c'
 MOST = 80
 # Area of the largest mark, in square points.
 _LARGEST = 400
+# Of the overview: accuracies that are no further apart would hide each other,
+# and how far above their line, in lines, marks may be drawn instead.
+_APART = 0.012
+_LEVELS = (0.0, 0.18, -0.18, 0.36, -0.36)
 # Of marks that may lie on each other; the legend's are made alike, since a
 # colour that shines through is another colour.
 _ALPHA = 0.8
+# Marks of accuracies: of a mean, of its seeds, of a row that has one seed.
+_MEAN = dict(marker='o', linestyle='none', markersize=6)
+_SEED = dict(marker='o', linestyle='none', markersize=4,
+             markerfacecolor='none', alpha=0.7)
+_SINGLE = dict(marker='o', linestyle='none', markersize=6.5,
+               markerfacecolor='white', markeredgewidth=1.5)
+# Of a title that one line of a figure holds.
+_LETTERS = 88
 _STYLE = {
     'font.size': 9, 'axes.grid': True, 'grid.color': '#e6e6e6',
     'axes.axisbelow': True, 'axes.spines.top': False,
@@ -110,25 +123,28 @@ def _overview(boards):
   The best row within the budget has its name and its interval.
   """
   lines = [(board, *line) for board in _full(boards)
-           for line in _comparable(board) or [(board.task.title, [])]]
-  fig = figure.Figure(figsize=(8, 1.4 + 0.38 * len(lines)),
+           for line in _comparable(board) or [
+               (f'{board.task.title}, no run', [])]]
+  fig = figure.Figure(figsize=(8, 1.4 + 0.5 * len(lines)),
                       layout='constrained')
   ax = fig.subplots()
   for y, (board, _, rows) in enumerate(lines):
     if board.floors:
-      ax.plot([100 * board.highest] * 2, [y - 0.33, y + 0.33], color=FLOOR,
+      ax.plot([100 * board.highest] * 2, [y - 0.42, y + 0.42], color=FLOOR,
               linewidth=3, solid_capstyle='butt')
-    for row in reversed(rows):
-      ax.plot(100 * row.mean, y, 'o', markersize=6, alpha=_ALPHA,
+    first = best(rows)
+    rows = sorted(rows, key=lambda row: row is not first)  # it keeps its place
+    for row, up in zip(rows, _beside([row.mean for row in rows]), strict=True):
+      ax.plot(100 * row.mean, y - up, 'o', markersize=6, alpha=_ALPHA,
               color=colour(row.family), markeredgecolor='white',
               markeredgewidth=0.5)
-    first = best(rows)
     if first:
       _bar(ax, first, y)
+      # Where its interval ends, away from the floor.
       below = board.highest is not None and first.mean < board.highest
-      ax.annotate(_label(first), (100 * first.mean, y),
-                  (-4 if below else 4, 6),  # points, away from the floor
-                  textcoords='offset points', fontsize=8,
+      end = first.interval.low if below else first.interval.high
+      ax.annotate(_label(first), (100 * end, y), (-5 if below else 5, 0),
+                  textcoords='offset points', fontsize=8, va='center',
                   ha='right' if below else 'left')
   ax.set_yticks(range(len(lines)), [plain(name, 60) for _, name, _ in lines])
   ax.set_ylim(len(lines) - 0.4, -0.7)
@@ -141,6 +157,21 @@ def _overview(boards):
   return _svg(fig)
 
 
+def _beside(means):
+  """How far above its line each mark is drawn, so that none hides another.
+
+  Each in turn takes the nearest place that is free; 0 where none is.
+  """
+  taken, ups = set(), []
+  for mean in means:
+    up = next((up for up in _LEVELS if all(
+        abs(mean - other) > _APART for other, there in taken if there == up)),
+              0.0)
+    taken.add((mean, up))
+    ups.append(up)
+  return ups
+
+
 def _comparable(board):
   """(name, finished rows) of each protocol of a task, as the protocol says."""
   found = [(f'{board.task.title}, {key.protocol}',
@@ -150,7 +181,8 @@ def _comparable(board):
 
 
 def _accuracy(board):
-  """One line per row: a filled mark for the mean, open ones for seeds."""
+  """One line per row: a filled mark for the mean of seeds, small open ones for
+  these, a large open one for a row of one seed."""
   tables = _first(board)
   lines = sum(map(len, tables.values())) + len(tables)
   fig = figure.Figure(figsize=(8, 1.6 + 0.2 * lines), layout='constrained')
@@ -162,12 +194,15 @@ def _accuracy(board):
       y = len(ticks)
       ticks.append((y, _label(row)))
       _bar(ax, row, y)
-      if len(row.accuracies) > 1:
+      several = len(row.accuracies) > 1
+      if several:
         ax.plot([100 * a for a in row.accuracies], [y] * len(row.accuracies),
-                'o', markersize=4, markerfacecolor='none', alpha=0.7,
-                color=colour(row.family))
-      ax.plot(100 * row.mean, y, 'o', markersize=6, color=colour(row.family))
-  _name_families(ax, [row for members in tables.values() for row in members])
+                color=colour(row.family), **_SEED)
+      ax.plot(100 * row.mean, y, color=colour(row.family),
+              **(_MEAN if several else _SINGLE))
+  shown = [row for members in tables.values() for row in members]
+  _name_families(ax, shown)
+  _name_marks(ax, shown)
   _draw_floors(board.floors, ax.axvline)
   ax.set_yticks(*zip(*ticks, strict=True))
   for tick, (_, text) in zip(ax.get_yticklabels(), ticks, strict=True):
@@ -177,10 +212,8 @@ def _accuracy(board):
   ax.set_ylim(lines - 0.4, -0.6)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(steps=[1, 2, 5, 10]))
   ax.set_xlabel('test accuracy, %')
-  seeds = any(len(row.accuracies) > 1 for row in board.finished)
-  ax.set_title(f'{board.task.title}: accuracy with its 95% interval'
-               + '; open marks are single seeds' * seeds
-               + _left_out(board.finished))
+  _title(fig, f'{board.task.title}: accuracy with its 95% interval'
+         f'{_left_out(board.finished)}')
   legend(fig, 2)
   return _svg(fig)
 
@@ -240,8 +273,8 @@ def _speed(board, speeds):
   ax.set_xlabel('training steps in the time of one of the Transformer, '
                 f'{plain(speeds.what, 60)}')
   ax.set_ylabel('test accuracy, %')
-  ax.set_title(f'{board.task.title}, {shown[0].table.title}: accuracy, '
-               f'speed and memory of that step (area){_left_out(rows)}')
+  _title(fig, f'{board.task.title}, {plain(shown[0].table.title, 48)}: '
+         f'accuracy, speed and memory of that step (area){_left_out(rows)}')
   legend(fig, 5)
   labels.place(
       ax, [(x, 100 * row.mean) for x, row in zip(faster, shown, strict=True)],
@@ -286,6 +319,20 @@ def _name_families(ax, rows, alpha=1):
       [*FAMILIES, name].index(name), name)):
     ax.plot([], [], 'o', color=colour(family), label=_legend(family),
             alpha=alpha, markeredgecolor='white' if alpha < 1 else None)
+
+
+def _name_marks(ax, rows):
+  """What the shapes of marks mean, for the legend."""
+  several = [len(row.accuracies) > 1 for row in rows]
+  marks = [('mean of several seeds', _MEAN), ('its seeds', _SEED)]
+  for name, mark in (marks * any(several)
+                     + [('one seed', _SINGLE)] * (not all(several))):
+    ax.plot([], [], color='black', label=name, **mark)
+
+
+def _title(fig, text):
+  """In the middle of the figure, in as many lines as it takes."""
+  fig.suptitle('\n'.join(textwrap.wrap(text, _LETTERS)), fontsize='large')
 
 
 def _draw_floors(floors, line):

@@ -10,6 +10,11 @@ from matplotlib.backends import backend_agg
 _GAPS = (2, 8, 16, 26, 38, 52, 70, 90, 115)
 _DIRECTIONS = 16
 _ROUNDS = 10
+# In printer's points: a name that is so far from its mark has a line to it, and
+# one that another mark is as near to, give or take so much.
+_FAR, _CLEAR = 6, 2
+# What a line across a name or a mark costs, in pixels of names on each other.
+_CROSSED = 40
 
 
 def place(ax: axes.Axes, points: Sequence[tuple[float, float]],
@@ -44,11 +49,15 @@ def place(ax: axes.Axes, points: Sequence[tuple[float, float]],
            for (x, y), r in zip(centres, radii, strict=True)]
   frame = ax.get_window_extent(renderer).extents
   boxes = _apart(centres, marks, sizes, tuple(frame))
-  for text, point, box, (x, y), radius in zip(
-      texts, points, boxes, centres, radii, strict=True):
+  gaps = np.array([_distance(boxes, x, y) - radius * scale
+                   for (x, y), radius in zip(centres, radii, strict=True)])
+  for i, (text, point, box, (x, y)) in enumerate(
+      zip(texts, points, boxes, centres, strict=True)):
     text.set_position(((box[0] - x) / scale, (box[1] - y) / scale))
-    if _distance(box, x, y) > (radius + 6) * scale:
-      near = (min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3]))
+    others = np.delete(gaps[:, i], i)
+    alike = (others < gaps[i, i] + _CLEAR * scale).any()
+    if gaps[i, i] > _FAR * scale or alike:
+      near = _nearest(box, x, y)
       ax.annotate(
           '', point, ((near[0] - x) / scale, (near[1] - y) / scale),
           textcoords='offset points', arrowprops={
@@ -73,7 +82,11 @@ def _apart(centres, marks, sizes, frame):
       others = np.concatenate([marks, boxes[:i], boxes[i + 1:]])
       # One after another: another order of the sum is another sum.
       shared = np.cumsum(_overlap(options[:, None], others), axis=1)[:, -1]
-      boxes[i] = options[np.argmin(shared + alone[i])]
+      lines = _crosses(*_line(options, *centres[i]), np.concatenate(
+          [np.delete(x, i, axis=0) for x in (marks, boxes)])).sum(1)
+      lines += _crosses(*(np.delete(ends, i, axis=0) for ends in _line(
+          boxes, *np.transpose(centres))), options).sum(0)
+      boxes[i] = options[np.argmin(shared + alone[i] + _CROSSED * lines)]
     if np.array_equal(boxes, before):
       break
   return boxes
@@ -97,6 +110,31 @@ def _overlap(a, b):
   low = np.maximum(a[..., :2], b[..., :2])
   high = np.minimum(a[..., 2:], b[..., 2:])
   return np.maximum(high - low, 0).prod(-1)
+
+
+def _nearest(boxes, x, y):
+  """The points of boxes [..., 4] that are nearest to a point."""
+  return np.stack([np.clip(x, boxes[..., 0], boxes[..., 2]),
+                   np.clip(y, boxes[..., 1], boxes[..., 3])], -1)
+
+
+def _line(boxes, x, y):
+  """Both ends of the lines from boxes [..., 4] to points, [..., 2] each."""
+  near = _nearest(boxes, x, y)
+  x, y, _ = np.broadcast_arrays(x, y, near[..., 0])
+  return near, np.stack([x, y], -1)
+
+
+def _crosses(start, end, boxes):
+  """Whether each line [N, 2] to [N, 2] crosses each box [M, 4]: [N, M]."""
+  # Where along a line it is between the sides of a box, in x and in y.
+  step = (end - start)[:, None]
+  step = np.where(step == 0, 1e-9, step)
+  one = (boxes[None, :, :2] - start[:, None]) / step
+  other = (boxes[None, :, 2:] - start[:, None]) / step
+  first = np.minimum(one, other).max(-1)
+  last = np.maximum(one, other).min(-1)
+  return (first < last) & (last > 0) & (first < 1)
 
 
 def _outside(boxes, frame):

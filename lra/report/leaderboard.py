@@ -178,7 +178,8 @@ def _no_run(boards):
 
 def _task(board, found, site):
   floors = content.floors(board)
-  parts = [f'### {board.task.title}\n',
+  note = content.NOTES.get(board.task.name)
+  parts = [f'### {board.task.title}\n', *([f'{note}\n'] if note else []),
            _table(floors) if floors
            else 'No floor has been computed for this task.\n']
   for scores in found.scores(board):
@@ -201,7 +202,9 @@ def _task(board, found, site):
                      _table(content.details(board)))
     made_of = content.made_of(board)
     if made_of:
-      parts += _folded('What the accuracies are made of', _table(made_of))
+      alike = content.alike(board)
+      parts += _folded('What the accuracies are made of', _table(made_of) + (
+          f'\n{md.escape(alike)}\n' if alike else ''))
   return parts
 
 

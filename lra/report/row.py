@@ -114,7 +114,8 @@ class Row:
 
   @property
   def devices(self) -> list[str]:
-    return sorted({device(run) for run in self.runs})
+    """What each seed was made on."""
+    return [device(run) for run in self.runs]
 
   def values(self, field: str) -> list:
     """The field of every run that has it."""
@@ -123,9 +124,6 @@ class Row:
 
   def largest(self, field: str) -> int | None:
     return max(self.values(field), default=None)
-
-  def distinct(self, field: str) -> list[str]:
-    return sorted(set(self.values(field)))
 
   def setting(self, section: str, name: str) -> str:
     """What its config says, '' where it says nothing."""
@@ -138,9 +136,10 @@ class Row:
     return mean([getattr(s, field) for s in scores if s is not None])
 
   def per_device(self, field: str) -> list[float | None]:
-    """Mean of `field` on each of `devices`."""
-    return [mean(Row([run for run in self.runs if device(run) == name])
-                 .values(field)) for name in self.devices]
+    """The mean of `field` if there is one device, otherwise each seed's."""
+    if len(set(self.devices)) == 1:
+      return [mean(self.values(field))]
+    return [getattr(run, field) for run in self.runs]
 
 
 @dataclasses.dataclass(frozen=True, order=True)

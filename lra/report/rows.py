@@ -72,6 +72,13 @@ def best(members: Iterable[Row]) -> Row | None:
   return next((r for r in members if r.finished and not r.heavy), None)
 
 
+def full(boards: Iterable[TaskBoard]) -> list[TaskBoard]:
+  """Of every full task its board, an empty one where `boards` has none."""
+  known = {board.task.name: board for board in boards}
+  return [known.get(task.name) or TaskBoard(task, [], [])
+          for task in tasks.TASKS.values() if task.group == 'full']
+
+
 def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path
          ) -> tuple[list[TaskBoard], list[records.LeftOut]]:
   """Makes a TaskBoard for each task with records, in the order of TASKS.

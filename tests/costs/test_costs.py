@@ -1,10 +1,14 @@
 """The table of step times, and what figures read of it."""
 
+import pathlib
+import re
+
 import pytest
 
 from lra import files
-from lra.costs import tables
+from lra.costs import layers, tables
 from lra.errors import UserError
+from lra.nn import partials
 from lra.report import catalogue, speeds
 
 
@@ -55,3 +59,25 @@ def test_no_speeds_are_said_to_be_none(tmp_path, value):
 def test_a_training_step_is_timed():
   step, size = tables._training_step('local', 2, 16, 8)
   assert step() > 0 and size > 0
+
+
+def test_committed_tables_say_what_their_commands_would():
+  """Their headings, that is: the numbers are not measured again."""
+  folder = pathlib.Path(tables.__file__).parents[1] / 'results'
+  memory, moved = ((folder / f'{name}.md').read_text('utf-8')
+                   for name in ('memory', 'layers'))
+  device, = re.findall('compiled for (.*?); B 1', memory)
+  assert memory.startswith('\n'.join(tables.memory_heading(device)) + '\n| ')
+  targets, = re.findall('--layers=([a-z0-9,]+)`', moved)
+  assert moved.startswith(
+      '\n'.join(layers.heading(targets.split(','))) + '\n| ')
+  assert partials.MANY_LOGITS == 2**23 and '2^23' in memory
+
+
+def test_less_than_the_floor_is_moved_on_tpus_alone():
+  """As the heading of the table explains."""
+  lines = (pathlib.Path(tables.__file__).parents[1] / 'results/layers.md'
+           ).read_text('utf-8').split('| :-- |\n')[1].splitlines()
+  below = {line.split(' | ')[0].strip('| ') for line in lines
+           if float(line.split(' | ')[6]) < 1}
+  assert below == {'v5e', 'v6e'}

@@ -110,6 +110,9 @@ def test_the_mini_images_are_distinct_and_of_four_greys(tmp_path):
           for i in range(len(split))]
   assert len(set(seen)) == len(seen) == 700
   assert set(b''.join(seen)) == {0, 85, 170, 255}
+  # What the page and configs/protocols.py say of their first positions.
+  assert not any(any(image[:4]) for image in seen)
+  assert sum(any(image[:16]) for image in seen) <= 2
   artist = snakes.Artist(mini.law)
   image, label, *_ = artist.draw(0)
   first = np.frombuffer(seen[0], np.uint8).astype(int)

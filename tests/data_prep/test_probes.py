@@ -39,6 +39,19 @@ def test_what_is_asked_of_recall_is_what_a_dictionary_says(split):
                      for t in range(variant.length)]
 
 
+def test_recall_fills_all_its_slots_and_asks_early_pairs_early():
+  """As its docstring says: gaps are not drawn, an order is."""
+  variant = probes.VARIANTS['mqar']
+  n = variant.sizes['pairs']
+  tokens, _ = probes.draw_recall(
+      np.random.default_rng(0), 400, variant.length, **variant.sizes)
+  questions = tokens[:, 2 * n::2]
+  assert questions.all() and not tokens[:, 2 * n + 1::2].any()
+  pair = (questions[:, :, None] == tokens[:, None, 0:2 * n:2]).argmax(2)
+  first, last = pair[:, :8].mean(), pair[:, -8:].mean()
+  assert first < 10 and last > 18
+
+
 def test_recall_asks_early_as_if_drawn_one_after_the_other():
   """Against numpy's own choice without replacement, place by place."""
   rng, slots, wanted, count = np.random.default_rng(0), 12, 4, 4000

@@ -8,6 +8,7 @@ import pytest
 from matplotlib import colors
 from test_leaderboard import FLOORS, RUNS, Place, make
 
+from lra import tasks
 from lra.report import figures, rows
 from lra.report.speeds import Speeds
 
@@ -111,7 +112,42 @@ def test_of_many_rows_the_best_are_drawn_and_the_others_counted(board, drawn):
   assert sorted(points.collections[0].get_offsets()[:, 1]) == pytest.approx(
       [n / 2 for n in range(70, 150)])
   for ax in (lines, points):
-    assert ax.get_title().endswith('; 80 of 100 rows')
+    title = ' '.join(ax.figure.get_suptitle().split())
+    assert title.endswith('; 80 of 100 rows')
+
+
+def test_titles_are_in_the_middle_of_their_figure(board, drawn):
+  """However wide the names of rows are, and in as many lines as it takes."""
+  other = make('simpletron', right=150, steps=100)
+  other['config']['encoder']['positions'] = 'x' * 40
+  found = board([*THREE, other])
+  for ax in (drawn(figures._accuracy, found),
+             drawn(figures._speed, found, SPEEDS)):
+    fig = ax.figure
+    for text in (fig.get_suptitle(), 'a long title ' * 12):
+      figures._title(fig, text)
+      fig.draw_without_rendering()
+      box = fig._suptitle.get_window_extent()
+      assert 0 < box.x0 and box.x1 < fig.bbox.width
+      assert (box.x0 + box.x1) / 2 == pytest.approx(fig.bbox.width / 2, abs=1)
+
+
+def test_a_row_of_one_seed_looks_other_than_a_mean(board, drawn):
+  ax = drawn(figures._accuracy, board(RUNS))
+  legend, = ax.figure.legends
+  named = [text.get_text() for text in legend.get_texts()]
+  assert named[2:5] == ['mean of several seeds', 'its seeds', 'one seed']
+  like = {text: handle for text, handle in zip(
+      named, legend.legend_handles, strict=True)}
+  def looks(line):
+    return (line.get_markersize(), colors.to_hex(
+        line.get_markerfacecolor(), keep_alpha=True) if
+        line.get_markerfacecolor() == 'white' else 'its own')
+  marks = {tuple(line.get_xydata()[0].round(9)): looks(line)
+           for line in ax.lines if len(line.get_xdata()) == 1}
+  single, mean = looks(like['one seed']), looks(like['mean of several seeds'])
+  assert single != mean
+  assert marks == {(70, 1): single, (65.25, 2): mean, (55, 3): single}
 
 
 def test_three_rows_whose_models_were_timed_are_compared(board):
@@ -151,6 +187,29 @@ def test_all_full_tasks_are_in_one_figure(board, drawn):
   best = found.rows[0].interval
   assert [100 * best.low, 100 * best.high] in [
       list(line.get_xdata()) for line in ax.lines]
+
+
+def test_marks_of_one_line_do_not_hide_each_other(board, drawn):
+  runs = [make(f'model{right}', task='text', right=right)
+          for right in (150, 149, 149, 148, 120)]
+  for name, run in zip('abcde', runs, strict=True):
+    run['model'] = run['config']['model']['name'] = name
+  ax = drawn(figures._overview, [board(runs, 'text')])
+  marks = [tuple(line.get_xydata()[0]) for line in ax.lines
+           if len(line.get_xdata()) == 1]
+  assert sorted(x for x, _ in marks) == [60, 74, 74.5, 74.5, 75]
+  assert (75, 0) in marks and (60, 0) in marks  # the best, and one alone
+  assert len({y for x, y in marks if x > 70}) == 4
+  assert all(abs(y) < 0.5 for _, y in marks)
+
+
+def test_a_full_task_without_a_run_says_so(board, drawn, tmp_path):
+  found = board([make(task='text')], 'text')
+  none = rows.TaskBoard(
+      tasks.get('image'), [rows.Floor('ridge', 0.3, 'how')], [])
+  ax = drawn(figures._overview, [found, none])
+  assert [tick.get_text() for tick in ax.get_yticklabels()] == [
+      'Text, simpletron', 'Image, no run']
 
 
 @pytest.mark.parametrize('right', [132, 140])

@@ -222,15 +222,25 @@ def test_foreign_data_is_flagged_and_not_averaged(tmp_path):
   assert '| majority | 55.00 | computed by the runs on data beef0000 |' in text
 
 
-def test_several_devices_keep_their_speeds_apart(tmp_path):
-  runs = [make(), make(seed=1, device='GPU', num_devices=8, kernel='cudnn',
-                       steps_per_s=1234.5, git_dirty=True),
-          make(seed=2, steps_per_s=13.34),
-          make(seed=3, runs_at_once=3)]
+def test_what_differs_between_seeds_is_in_their_order(tmp_path):
+  runs = [make(best_step=2000, train_seconds=300.0, git_commit='ffff00001234'),
+          make(seed=1, best_step=500, train_seconds=5.0, device='GPU',
+               num_devices=8, kernel='cudnn', git_dirty=True),
+          make(seed=2, status='oom', train_seconds=None),
+          make(seed=3, runs_at_once=3, peak_memory_bytes=2**29)]
+  runs[2]['config']['train']['steps'] = 2000
   text = Place(tmp_path, runs).render()
-  assert ('| 1.50 / 1.50 / 1.50 '
-          '| 8 x GPU / CPU / CPU, 3 runs at once | float32 '
-          '| cudnn / xla | c0ffee12 / c0ffee12 (modified) |') in text
+  assert ('| best | 2,000 / 500 / – / 1,500 | 300 / 5.00 / – / 160 | 4.50 '
+          '| 8.25 | 1.50 / 1.50 / 1.50 / 0.50 '
+          '| CPU / 8 x GPU / CPU / CPU, 3 runs at once | float32 '
+          '| xla / cudnn / xla / xla | ffff0000 / c0ffee12 (modified) '
+          '/ c0ffee12 / c0ffee12 |') in text
+
+
+def test_on_one_device_times_are_means(tmp_path):
+  text = Place(tmp_path, [
+      make(train_seconds=100.0), make(seed=1, train_seconds=200.0)]).render()
+  assert '| best | 1,500 | 150 | 4.50 | 8.25 | 1.50 | CPU |' in text
 
 
 def test_what_accuracies_are_made_of_is_a_mean_over_seeds(tmp_path):
@@ -245,8 +255,30 @@ def test_what_accuracies_are_made_of_is_a_mean_over_seeds(tmp_path):
       make('simpletron')]).render()
   assert ('| model | protocol | accuracy % | as first token % '
           '| depth 9 % | depth 10 % |') in text
+  assert 'All examples' not in text
   assert '| transformer | simpletron | 67.5 | 50.0 | 50.0 | 62.5 |' in text
   assert '| simpletron | simpletron | 65.0 | – | – | – |' in text
+
+
+def test_what_all_examples_have_in_common_is_said_once(tmp_path):
+  parts = {'depth': {'9': {'examples': 200, 'accuracy': 0.65}},
+           'operator': {'MAX': {'examples': 100, 'accuracy': 0.65},
+                        'MIN': {'examples': 100, 'accuracy': 0.65}}}
+  text = Place(tmp_path, [make(test=scores(130, 70, parts=parts)),
+                          make('simpletron')]).render()
+  assert '| accuracy % | operator MAX % | operator MIN % |' in text
+  assert text.count(
+      '\n\nAll examples of test have depth 9: it tells none apart.\n\n') == 1
+
+
+def test_what_scores_need_to_be_read_is_under_their_task(tmp_path):
+  text = Place(tmp_path, RUNS).render()
+  assert 'Black pixels' not in text
+  images = {**FLOORS, 'task': 'pathfinder_mini'}
+  text = Place(tmp_path / 'images', [
+      make(task='pathfinder_mini')], (images,)).render()
+  note, = re.findall('### Pathfinder mini\n\n(.*)\n', text)
+  assert note.startswith('Black pixels') and '`bigbird`' in note
 
 
 @pytest.mark.parametrize(('steps', 'text'), [

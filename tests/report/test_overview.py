@@ -76,8 +76,11 @@ def test_full_tasks_without_a_run_are_named_below_the_first_table(tmp_path):
       'listops', 'text', 'image')).render()
   best, rest = text.split('## Full tasks')
   assert '\n| ListOps | transformer |' in best and '| – |' not in best
-  assert ('\n\nNo run yet: Text (highest floor 68.00 %, n-grams), Image '
-          '(highest floor 68.00 %, n-grams).\n\n') in best
+  none = '(no floor has been computed)'
+  assert ('\n\nNo run yet: Text (highest floor 68.00 %, n-grams), Retrieval '
+          f'{none}, RFC citations {none}, Image (highest floor 68.00 %, '
+          f'n-grams), Pathfinder {none}, Pathfinder 64 {none}, Path-X {none}, '
+          f'Path-256 {none}.\n\n') in best
   assert 'No run yet' not in rest.split('## Mini tasks')[0]
 
 
