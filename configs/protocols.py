@@ -39,7 +39,11 @@ Where `nystrom` is known not to be what that code does:
   1e-6.
 * Linformer: there one projection for each head, N(0, 0.02), which all layers,
   keys and values share; here one for all heads of a layer.
-* Performer has ReLU features there and here (`configs/performer.py`).
+* Performer: its 256 ReLU features are exponential ones, as here, since its
+  library is not asked for the kernel that has them; it divides queries and keys
+  by Dh^(1/4) twice, here once.
+* Reformer: there logits are not divided by sqrt(Dh), and tokens of neighbouring
+  chunks see each other whatever their buckets.
 * Nystromformer: it averages padding into landmarks, here tokens alone; and it
   scales the first guess of the inverse by the batch's largest sum
   (`config.model.pinv_init = 'original'`), here each head and sequence by its
