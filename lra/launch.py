@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+from collections.abc import Iterable
 
 from absl import flags
 from ml_collections import config_flags
@@ -171,6 +172,7 @@ def _trained(runs, how, errors):
         if distributed.leads():
           print(f'{folder} is finished already.')
         done.append(((config, folder), result))
+  _warn_of_edits(left, done)
   yield from done
   if not left:
     return
@@ -182,6 +184,28 @@ def _trained(runs, how, errors):
     at_once = 1 if distributed.several() else (
         options.AT_ONCE.value or together.how_many(left[0][0]))
     yield from together.train_together(left, at_once=at_once, **how)
+
+
+def warn_of_edits(
+    results: Iterable[tuple[pathlib.Path, result_lib.Result | None]]) -> None:
+  """Names finished runs that are not of the model's file as it is now."""
+  from lra.training import provenance
+  provenance.warn_of_edits(
+      ((folder, result.model, result.model_sha256)
+       for folder, result in results if result and result.finished),
+      provenance.FINISHED)
+
+
+def _warn_of_edits(left, done):
+  """The same, and of stopped runs that go on with another file."""
+  from lra.training import provenance
+  if not distributed.leads():
+    return
+  warn_of_edits((folder, result) for (_, folder), result in done)
+  provenance.warn_of_edits(
+      ((folder, config.model.name, provenance.of_folder(folder))
+       for config, folder in left
+       if any(folder.glob('checkpoints/last/[0-9]*'))), provenance.GOES_ON)
 
 
 def _result(folder):

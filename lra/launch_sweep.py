@@ -30,6 +30,7 @@ def run() -> int:
     print(f'--shard={part} has no run: the sweep has only {configs} '
           f'config{"s" * (configs > 1)}, and a part has whole configs.')
     return 0
+  launch.warn_of_edits((entry.folder, entry.result()[0]) for entry in entries)
   if options.STATUS.value:
     progress.show(entries, sys.stdout)
     return 0
