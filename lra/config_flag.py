@@ -156,10 +156,25 @@ def _check_change(name, value, names):
         '--config=configs/<model>.py:<task>,protocol=nystrom.')
   if any(f'{n}.'.startswith(f'{name}.') for n in names):
     return
-  group, _, last = name.rpartition('.')
-  close = [n for n in names if n.rpartition('.')[2] == last]
-  close += difflib.get_close_matches(name, names, cutoff=0.75)
-  known = [n for n in names if n.rpartition('.')[0] == group] or names
-  hint = (f'did you mean config.{close[0]}?' if close else
-          f'there are {", ".join(sorted(known))}.')
+  known = [n for n in names if n.rpartition('.')[0] == name.rpartition('.')[0]]
+  close = _meant(name, known) or _meant(name, names)
+  hint = (f'did you mean config.{close}?' if close else
+          f'there are {", ".join(sorted(known or names))}.')
   raise UserError(f'--config.{name} changes no field of the config: {hint}')
+
+
+def _meant(name, names):
+  """The one of some fields that a wrong name is likeliest to mean, or ''.
+
+  That field of another group; else one with such initials, as lr has; else
+  what is spelt alike, or has it as a part, as learning_rate has rate.
+  """
+  last = name.rpartition('.')[2]
+  fields = {n.rpartition('.')[2]: n for n in reversed(names)}
+  initials = [n for n in fields if '_' in n and last == ''.join(
+      word[:1] for word in n.split('_'))]
+  alike = difflib.get_close_matches(last, fields, cutoff=0.75)
+  parts = sorted((n for n in fields if len(last) > 3 and last in n),
+                 key=lambda n: (not n.startswith(last), len(n)))
+  found = [last] * (last in fields) + initials + alike + parts
+  return fields[found[0]] if found else ''

@@ -130,18 +130,23 @@ def _configs(config, asked):
       for name, value in asked.items())]
   made = []
   for line in options.GRID.value:
-    words = grid.words(line)
+    words = grid.check(grid.words(line))
     if not words:
       raise UserError('--grid has no field: write one such as '
                       '--grid=train.learning_rate=[0.02,0.05].')
     for changes in grid.combinations(words):
-      if any(change.startswith('seed=') for change in changes):
+      names = [change.partition('=')[0] for change in changes]
+      if 'seed' in names:
         raise UserError('--grid is not of seeds: give them as --seeds=0-4.')
+      for name in filter(asked.__contains__, names):
+        raise UserError(f'--grid and --config.{name} say both what '
+                        f'{name} is: leave out one of them.')
       try:
         made.append(config_flag.resolve(config_flag.made_by(
             [*given, *(f'--config.{change}' for change in changes)])))
-      except (flags.Error, ValueError) as e:
-        raise UserError(f'--grid: {" ".join(str(e).split())}') from e
+      except (flags.Error, ValueError, UserError) as e:
+        said = ' '.join(str(e).split())
+        raise UserError(f'--grid: {said}{grid.hint(changes, said)}') from e
   return made or [config]
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 
 from absl import flags
 
@@ -167,12 +168,15 @@ def check() -> None:
   """Makes sure that all flags are of one command.
 
   Raises:
-    UserError: two commands are asked for, or a flag is of another one.
+    UserError: two commands are asked for, a flag is of another one, or two
+      contradict each other.
   """
   names = dict.fromkeys((*COMMANDS, *itertools.chain(*COMMANDS.values())))
   given = [name for name in names
            if flags.FLAGS[name].value != flags.FLAGS[name].default]
   asked = [name for name in COMMANDS if name in given]
+  if {'--record', '--norecord'} <= set(sys.argv):
+    raise UserError('--record and --norecord: leave out one of them.')
   if len(asked) > 1:
     raise UserError(f'--{asked[0]} and --{asked[1]} are commands of their own: '
                     'leave out one of them.')

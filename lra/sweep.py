@@ -91,11 +91,14 @@ def read(path: pathlib.Path) -> list[Entry]:
         'configs/sweeps/.') from e
   entries, line_of = [], {}
   for number, line in enumerate(lines, 1):
+    words = []
     try:
-      made = list(_entries(grid.words(line.decode('utf-8')), number))
+      words = grid.words(line.decode('utf-8'))
+      made = list(_entries(words, number))
     except (flags.Error, ValueError, UserError) as e:
-      raise UserError(
-          f'{path}, line {number}: {" ".join(str(e).split())}') from e
+      said = ' '.join(str(e).split())
+      raise UserError(f'{path}, line {number}: {said}'
+                      f'{grid.hint(words[1:], said)}') from e
     for entry in made:
       if entry.folder in line_of:
         raise UserError(
@@ -117,6 +120,7 @@ def _entries(words, line):
   if not words:
     return
   numbers = seeds_lib.parse(seeds[0] if seeds else '0')
+  grid.check([words[0], *changes])
   for one in grid.combinations(changes):
     for seed in numbers:
       chosen = (f'--config={words[0]}', *(f'--config.{c}' for c in one),
