@@ -8,14 +8,13 @@ import difflib
 import pathlib
 import re
 import sys
-import traceback
 import types
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from lra import place
-from lra.errors import UserError
+from lra.errors import UserError, explained
 from lra.fields import FIELDS
 
 _FORM = ('--config has the form configs/<model>.py:<task>, and --list shows '
@@ -84,7 +83,7 @@ class _Parser(flags.ArgumentParser):
     except UserError:
       raise
     except (Exception, SystemExit) as e:  # whatever somebody's file may do
-      raise UserError(_explain(path, e)) from e
+      raise UserError(explained(path, e)) from e
     if not isinstance(config, ConfigDict):
       raise UserError(
           f'{path}: get_config returns {type(config).__name__} instead of a '
@@ -123,19 +122,6 @@ def _get_config(path):
   if not callable(getattr(module, 'get_config', None)):
     raise UserError(f'{path} has no function get_config: {_FORM}.')
   return module.get_config
-
-
-def _explain(path, error):
-  """File, line and reason of what was raised while a config was made."""
-  lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
-           if frame.filename == path]
-  reason = str(error)
-  if isinstance(error, SyntaxError):
-    lines, reason = [error.lineno] if error.filename == path else lines, (
-        error.msg)
-  where = f'{path}, line {lines[-1]}' if lines else path
-  reason = ' '.join(f'{type(error).__name__}: {reason}'.split())
-  return f'{where}: {reason.removesuffix(":")}.'
 
 
 def _names(config, prefix=''):
