@@ -45,6 +45,7 @@ def train(config) -> int:
     how['profiled'] = profile.steps(
         options.PROFILE.value, config.train.steps)
   runs = _runs(config)
+  _warn_of_form({one.model.name for one, _ in runs})
   made_by = config_flags.get_config_filename(flags.FLAGS['config'])
   changes = {folder: protocol.changes(one.to_dict(), made_by)
              for one, folder in runs}
@@ -74,6 +75,14 @@ def train(config) -> int:
   if errors:
     raise errors[0]
   return max(codes, key=lambda code: (code == EXIT['stopped'], code))
+
+
+def _warn_of_form(names):
+  """Says which models' files are not of the form that --list reads."""
+  from lra.report import catalogue
+  for problem in filter(None, map(catalogue.problem, sorted(names))):
+    if distributed.leads():
+      say(f'{problem} Until then --list leaves the model out.')
 
 
 def to_record(changes: dict | None) -> bool:

@@ -164,6 +164,8 @@ def test_a_bad_model_is_one_sentence_and_harms_no_other(
     folder, old, new, reason):
   (folder / 'aaa.py').write_text(BAR.replace(old, new))
   sentence, = catalogue.problems(folder)
+  assert catalogue.problem('aaa', folder) == sentence
+  assert not catalogue.problem('bar', folder)
   assert sentence.startswith(f'{folder / "aaa.py"}: ')
   assert any(r in sentence for r in reason.split('|'))
   assert '\n' not in sentence
