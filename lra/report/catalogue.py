@@ -4,6 +4,7 @@
 what tests/peers measured.
 """
 
+import argparse
 import ast
 import csv
 import dataclasses
@@ -279,5 +280,13 @@ def _against(number, reference):
   return count(number) + ratio
 
 
-if __name__ == '__main__':
+def main() -> None:
+  """Writes README.md beside the models."""
+  argparse.ArgumentParser(
+      prog='python -m lra.report.catalogue', description=main.__doc__
+  ).parse_args()
   print(write_readme())
+
+
+if __name__ == '__main__':
+  main()

@@ -1,6 +1,7 @@
 """The catalogue made from the files of the models, without importing them."""
 
 import subprocess
+import sys
 
 import pytest
 
@@ -193,3 +194,14 @@ def test_the_committed_readme_is_current():
   assert text in (catalogue.readme(committed, peers),
                   catalogue.readme(catalogue.read(), peers)), (
       'run `python -m lra.report.catalogue` and commit what it writes')
+
+
+@pytest.mark.parametrize('argument, code', [('--help', 0), ('--all', 2)])
+def test_asking_for_help_writes_nothing(monkeypatch, capsys, argument, code):
+  monkeypatch.setattr(sys, 'argv', ['catalogue', argument])
+  monkeypatch.setattr(catalogue, 'write_readme', lambda *_: 1 / 0)
+  with pytest.raises(SystemExit) as end:
+    catalogue.main()
+  said = capsys.readouterr()
+  assert end.value.code == code
+  assert 'usage: python -m lra.' in said.out + said.err
