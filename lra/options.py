@@ -81,8 +81,12 @@ AT_ONCE = flags.DEFINE_integer(
     'core of a processor, at most 16, else one.',
     lower_bound=1)
 STATUS = flags.DEFINE_boolean(
-    'status', False, 'With --sweep: only say where its runs stand; on a '
-    'terminal until all are finished, or Ctrl-C.')
+    'status', False, 'With --sweep: only say where its runs stand, and which '
+    'have a record in --results_dir; on a terminal until all are finished, or '
+    'Ctrl-C.')
+MISSING = flags.DEFINE_boolean(
+    'missing', False, 'With --sweep: leave out the runs that have a record in '
+    '--results_dir, whoever has made it.')
 EVALUATE = flags.DEFINE_string(
     'evaluate', None, 'Score the model of a run directory, or of a checkpoint '
     'in it, on its test split.')
@@ -153,8 +157,8 @@ COMMANDS = {
     'list': (),
     'leaderboard': ('html', 'page', 'results_dir'),
     'curves': (),
-    'sweep': ('cpus', 'executor', 'gpus', 'hours', 'jobs', 'partition', 'shard',
-              'status', *_RUNS),
+    'sweep': ('cpus', 'executor', 'gpus', 'hours', 'jobs', 'missing',
+              'partition', 'shard', 'status', *_RUNS),
     'evaluate': (),
     'predict': (),
     'compare': (),

@@ -43,10 +43,18 @@ _GIVEN = ('--config.train.learning_rate=', '--config.train.weight_decay=')
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-  """One run: its command-line flags, where it lives, its line in the file."""
+  """One run of a sweep.
+
+  Attributes:
+    flags: of its command line.
+    folder: where it lives.
+    line: of it in the file.
+    repetition: see `identity.repetition`.
+  """
   flags: tuple[str, ...]
   folder: pathlib.Path
   line: int = 0
+  repetition: str = ''
 
   @property
   def config_flags(self) -> tuple[str, ...]:
@@ -125,8 +133,9 @@ def _entries(words, line):
     for seed in numbers:
       chosen = (f'--config={words[0]}', *(f'--config.{c}' for c in one),
                 f'--config.seed={seed}')
-      config = config_flag.resolve(config_flag.made_by(chosen))
-      yield Entry(chosen, identity.run_folder(config.to_dict()), line)
+      config = config_flag.resolve(config_flag.made_by(chosen)).to_dict()
+      yield Entry(chosen, identity.run_folder(config), line,
+                  identity.repetition(config))
 
 
 def shard(entries: list[Entry], part: str) -> list[Entry]:

@@ -266,6 +266,7 @@ OWN = [
     command('--grid needs --config and means nothing to --sweep',
             '--sweep=configs/sweeps/mini.txt', '--status', '--grid=seed=1'),
     mini('--shard needs --sweep', '--shard=1/2'),
+    mini('--missing needs --sweep', '--missing'),
     *(mini(f'--{flag}=|it must name', f'--{flag}=') for flag in (
         'workdir', 'results_dir', 'page', 'html', 'curves', 'sweep', 'shard',
         'coordinator', 'partition', 'seeds', 'evaluate', 'predict', 'profile')),
