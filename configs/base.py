@@ -110,15 +110,18 @@ def _default_protocol(task):
 
 
 def _check_task(task, protocol):
-  known = PROTOCOLS[protocol]
-  if task not in known:
-    what = f'Unknown task {task!r}' if task else (
-        '--config=configs/<model>.py:<task> has no task')
-    if task in tasks.TASKS:
-      what = f'The protocol {protocol} has no {task}'
-    else:
-      known = set().union(*PROTOCOLS.values())
-    raise UserError(f'{what}: choose one of {", ".join(sorted(known))}.')
+  if task in PROTOCOLS[protocol]:
+    return
+  if task in tasks.TASKS:
+    others = [f'protocol={p}' for p, known in PROTOCOLS.items()
+              if task in known]
+    raise UserError(f'The protocol {protocol} has no {task}: ' + (
+        f'choose {" or ".join(others)} for it.' if others else
+        'add it in configs/protocols.py.'))
+  what = f'Unknown task {task!r}' if task else (
+      '--config=configs/<model>.py:<task> has no task')
+  known = set().union(*PROTOCOLS.values())
+  raise UserError(f'{what}: choose one of {", ".join(sorted(known))}.')
 
 
 def _defaults():

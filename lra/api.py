@@ -13,7 +13,7 @@ import numpy as np
 from data_prep import encode
 from lra.data import batches, prepared
 from lra.errors import UserError
-from lra.training import evaluate, program, restore
+from lra.training import evaluate, program, provenance, restore
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +124,8 @@ def load(folder: str | os.PathLike) -> Trained:
   """The model of a run, with the parameters that its test score is of.
 
   Of a run that is not finished: the best so far. Nothing in the folder is
-  changed, so that a run may be under way in it.
+  changed, so that a run may be under way in it. Where the model's file is
+  another one than the run began with, stderr says so.
 
   Args:
     folder: a run directory, as `runs/<task>/<model>/<config hash>-s<seed>`, or
@@ -135,5 +136,11 @@ def load(folder: str | os.PathLike) -> Trained:
     UserError: it is neither, has no checkpoint yet, is damaged, or its config
       is another than that of the checkpoint.
   """
-  made, scored, step = restore.scored(pathlib.Path(folder))
+  folder = pathlib.Path(folder)
+  made, scored, step = restore.scored(folder)
+  model = made.config.model.name
+  provenance.warn_of_edits(
+      ((place, model, provenance.of_folder(place))
+       for place in (folder, *folder.absolute().parents[:3])
+       if (place / 'config.json').exists()), provenance.LOADED)
   return Trained(made, scored['params'], scored['constants'], step)

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from lra import signals
+from lra import place, signals
 from lra.errors import UserError
 from lra.terminal import say
 
@@ -84,8 +84,8 @@ def check(executor: str) -> None:
     UserError: submitit or Slurm is not installed.
   """
   if not importlib.util.find_spec('submitit'):
-    raise UserError(f"--executor={executor} needs submitit: pip install "
-                    "'lra[slurm]'.")
+    raise UserError(f'--executor={executor} needs submitit, which is not '
+                    f'installed: {place.extra("slurm")}.')
   from submitit.slurm import slurm
   if executor == 'slurm' and not slurm.SlurmExecutor.affinity() > 0:
     raise UserError('--executor=slurm needs the command srun, which is not '

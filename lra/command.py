@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import sys
+from typing import NamedTuple
 
 from absl import app, flags
 from absl import logging as absl_logging
@@ -14,19 +15,32 @@ from lra.errors import USER_ERROR, UserError
 
 _LONGEST = 1000  # characters of a sentence about flags
 
+
+class Words(NamedTuple):
+  """The words that must follow the flags.
+
+  Attributes:
+    flag: the one that asks for them, '' where none does.
+    what: they are.
+    form: such as 'A B', or 'A A ...' for one or more.
+  """
+  flag: str = ''
+  what: str = ''
+  form: str = ''
+
+
 CONFIG = config_flag.define()
 CACHE = flags.DEFINE_string(
     'compile_cache', '~/.cache/lra/xla', 'Where compiled programs are kept '
     'between runs; empty for nowhere.')
 
 
-def run(command, usage=lambda: '') -> None:
+def run(command, usage=Words) -> None:
   """Runs `command` with flags parsed; user errors become one sentence.
 
   Args:
     command: function of the words that follow the flags; gives the exit code.
-    usage: called once the flags are parsed: which words must follow them, such
-      as 'A B', 'A ...' for one or more, or '' for none.
+    usage: called once the flags are parsed: the `Words` that must follow them.
   """
   quiet_libraries()
   _show_flags()
@@ -69,16 +83,17 @@ def _parse_flags(argv, usage):
     raise
   except Exception as e:  # of absl, or of Python's reading of a value
     raise UserError(_one_line(e)) from e
-  wanted = usage().split()
+  needed = usage()
+  wanted = needed.form.split()
   if len(rest) > 1 and not wanted:
     raise UserError(f'Unknown argument {rest[1]!r}: flags begin with --.')
   if wanted[-1:] == ['...'] and len(rest) > 1:
     return rest
   if len(rest) - 1 != len(wanted):
     raise UserError(
-        f'After the flags must follow {" ".join(wanted)}, and there '
-        f'{"is" if len(rest) == 2 else "are"} {" ".join(rest[1:]) or "none"}: '
-        'give as many.')
+        f'--{needed.flag} needs {needed.what} after the flags '
+        f'({needed.form}), and there {"is" if len(rest) == 2 else "are"} '
+        f'{" ".join(rest[1:]) or "none"}.')
   return rest
 
 

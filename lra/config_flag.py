@@ -8,14 +8,13 @@ import difflib
 import pathlib
 import re
 import sys
-import traceback
 import types
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from lra import place
-from lra.errors import UserError
+from lra.errors import UserError, explained
 from lra.fields import FIELDS
 
 _FORM = ('--config has the form configs/<model>.py:<task>, and --list shows '
@@ -84,7 +83,7 @@ class _Parser(flags.ArgumentParser):
     except UserError:
       raise
     except (Exception, SystemExit) as e:  # whatever somebody's file may do
-      raise UserError(_explain(path, e)) from e
+      raise UserError(explained(path, e)) from e
     if not isinstance(config, ConfigDict):
       raise UserError(
           f'{path}: get_config returns {type(config).__name__} instead of a '
@@ -125,19 +124,6 @@ def _get_config(path):
   return module.get_config
 
 
-def _explain(path, error):
-  """File, line and reason of what was raised while a config was made."""
-  lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
-           if frame.filename == path]
-  reason = str(error)
-  if isinstance(error, SyntaxError):
-    lines, reason = [error.lineno] if error.filename == path else lines, (
-        error.msg)
-  where = f'{path}, line {lines[-1]}' if lines else path
-  reason = ' '.join(f'{type(error).__name__}: {reason}'.split())
-  return f'{where}: {reason.removesuffix(":")}.'
-
-
 def _names(config, prefix=''):
   """Names of all fields, such as train.steps."""
   names = []
@@ -156,10 +142,25 @@ def _check_change(name, value, names):
         '--config=configs/<model>.py:<task>,protocol=nystrom.')
   if any(f'{n}.'.startswith(f'{name}.') for n in names):
     return
-  group, _, last = name.rpartition('.')
-  close = [n for n in names if n.rpartition('.')[2] == last]
-  close += difflib.get_close_matches(name, names, cutoff=0.75)
-  known = [n for n in names if n.rpartition('.')[0] == group] or names
-  hint = (f'did you mean config.{close[0]}?' if close else
-          f'there are {", ".join(sorted(known))}.')
+  known = [n for n in names if n.rpartition('.')[0] == name.rpartition('.')[0]]
+  close = _meant(name, known) or _meant(name, names)
+  hint = (f'did you mean config.{close}?' if close else
+          f'there are {", ".join(sorted(known or names))}.')
   raise UserError(f'--config.{name} changes no field of the config: {hint}')
+
+
+def _meant(name, names):
+  """The one of some fields that a wrong name is likeliest to mean, or ''.
+
+  That field of another group; else one with such initials, as lr has; else
+  what is spelt alike, or has it as a part, as learning_rate has rate.
+  """
+  last = name.rpartition('.')[2]
+  fields = {n.rpartition('.')[2]: n for n in reversed(names)}
+  initials = [n for n in fields if '_' in n and last == ''.join(
+      word[:1] for word in n.split('_'))]
+  alike = difflib.get_close_matches(last, fields, cutoff=0.75)
+  parts = sorted((n for n in fields if len(last) > 3 and last in n),
+                 key=lambda n: (not n.startswith(last), len(n)))
+  found = [last] * (last in fields) + initials + alike + parts
+  return fields[found[0]] if found else ''

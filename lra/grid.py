@@ -7,6 +7,7 @@ Python reads it, and whitespace parts no words.
 import itertools
 import re
 import shlex
+from collections.abc import Iterable
 
 from lra.errors import UserError
 
@@ -24,6 +25,33 @@ def words(line: str) -> list[str]:
   """
   return [word for word in _parts(line, ' \t\f\v', comments=True)
           if word is not None]
+
+
+def check(words: list[str]) -> list[str]:
+  """The words of a line, none of which is a flag or repeats a field.
+
+  Raises:
+    UserError: one is, or does.
+  """
+  for word in words:
+    if word.startswith('-'):
+      plain = re.sub(r'^-+(config[.=]|grid=)?', '', word)
+      raise UserError(f'{word} is a flag: write {plain} here.')
+  names = [word.partition('=')[0] for word in words]
+  for name in names:
+    if names.count(name) > 1:
+      raise UserError(f'{name} is given twice: name it once, several values as '
+                      f'{name}=[a,b].')
+  return words
+
+
+def hint(changes: Iterable[str], problem: str) -> str:
+  """What to add to a problem that one of some changes is, '' for nothing."""
+  for change in changes:
+    name, _, value = change.partition('=')
+    if name in problem and ',' in value and value[0] not in '([{':
+      return f' (several values go in brackets: {name}=[{value}])'
+  return ''
 
 
 def combinations(changes: list[str]) -> list[tuple[str, ...]]:

@@ -74,6 +74,12 @@ def experiment(config: dict) -> dict:
           if name not in FITTING_FIELDS}
 
 
+def repetition(config: dict) -> str:
+  """Equal for configs that are one seed of one experiment."""
+  return json.dumps(
+      [experiment(config), config['seed']], sort_keys=True)
+
+
 def config_hash(config: dict) -> str:
   """Eight hex digits of a config's identity."""
   text = json.dumps(identity(config), sort_keys=True)

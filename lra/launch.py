@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+from collections.abc import Iterable
 
 from absl import flags
 from ml_collections import config_flags
@@ -44,6 +45,7 @@ def train(config) -> int:
     how['profiled'] = profile.steps(
         options.PROFILE.value, config.train.steps)
   runs = _runs(config)
+  _warn_of_form({one.model.name for one, _ in runs})
   made_by = config_flags.get_config_filename(flags.FLAGS['config'])
   changes = {folder: protocol.changes(one.to_dict(), made_by)
              for one, folder in runs}
@@ -73,6 +75,14 @@ def train(config) -> int:
   if errors:
     raise errors[0]
   return max(codes, key=lambda code: (code == EXIT['stopped'], code))
+
+
+def _warn_of_form(names):
+  """Says which models' files are not of the form that --list reads."""
+  from lra.report import catalogue
+  for problem in filter(None, map(catalogue.problem, sorted(names))):
+    if distributed.leads():
+      say(f'{problem} Until then --list leaves the model out.')
 
 
 def to_record(changes: dict | None) -> bool:
@@ -129,18 +139,23 @@ def _configs(config, asked):
       for name, value in asked.items())]
   made = []
   for line in options.GRID.value:
-    words = grid.words(line)
+    words = grid.check(grid.words(line))
     if not words:
       raise UserError('--grid has no field: write one such as '
                       '--grid=train.learning_rate=[0.02,0.05].')
     for changes in grid.combinations(words):
-      if any(change.startswith('seed=') for change in changes):
+      names = [change.partition('=')[0] for change in changes]
+      if 'seed' in names:
         raise UserError('--grid is not of seeds: give them as --seeds=0-4.')
+      for name in filter(asked.__contains__, names):
+        raise UserError(f'--grid and --config.{name} say both what '
+                        f'{name} is: leave out one of them.')
       try:
         made.append(config_flag.resolve(config_flag.made_by(
             [*given, *(f'--config.{change}' for change in changes)])))
-      except (flags.Error, ValueError) as e:
-        raise UserError(f'--grid: {" ".join(str(e).split())}') from e
+      except (flags.Error, ValueError, UserError) as e:
+        said = ' '.join(str(e).split())
+        raise UserError(f'--grid: {said}{grid.hint(changes, said)}') from e
   return made or [config]
 
 
@@ -171,6 +186,7 @@ def _trained(runs, how, errors):
         if distributed.leads():
           print(f'{folder} is finished already.')
         done.append(((config, folder), result))
+  _warn_of_edits(left, done)
   yield from done
   if not left:
     return
@@ -182,6 +198,28 @@ def _trained(runs, how, errors):
     at_once = 1 if distributed.several() else (
         options.AT_ONCE.value or together.how_many(left[0][0]))
     yield from together.train_together(left, at_once=at_once, **how)
+
+
+def warn_of_edits(
+    results: Iterable[tuple[pathlib.Path, result_lib.Result | None]]) -> None:
+  """Names finished runs that are not of the model's file as it is now."""
+  from lra.training import provenance
+  provenance.warn_of_edits(
+      ((folder, result.model, result.model_sha256)
+       for folder, result in results if result and result.finished),
+      provenance.FINISHED)
+
+
+def _warn_of_edits(left, done):
+  """The same, and of stopped runs that go on with another file."""
+  from lra.training import provenance
+  if not distributed.leads():
+    return
+  warn_of_edits((folder, result) for (_, folder), result in done)
+  provenance.warn_of_edits(
+      ((folder, config.model.name, provenance.of_folder(folder))
+       for config, folder in left
+       if any(folder.glob('checkpoints/last/[0-9]*'))), provenance.GOES_ON)
 
 
 def _result(folder):

@@ -30,13 +30,23 @@ def run() -> int:
     print(f'--shard={part} has no run: the sweep has only {configs} '
           f'config{"s" * (configs > 1)}, and a part has whole configs.')
     return 0
+  records = _records(entries) if (
+      options.STATUS.value or options.MISSING.value) else {}
+  if options.MISSING.value:
+    others = [e for e in entries if e.repetition not in records]
+    print(f'{len(entries) - len(others)} of {len(entries)} runs are left out: '
+          f'{options.RESULTS_DIR.value} has a record of each.', flush=True)
+    if not others:
+      return 0
+    entries = others
+  launch.warn_of_edits((entry.folder, entry.result()[0]) for entry in entries)
   if options.STATUS.value:
-    progress.show(entries, sys.stdout)
+    progress.show(entries, sys.stdout, records)
     return 0
   extra = tuple(flags.FLAGS[name].serialize() for name in _PASSED_ON
                 if flags.FLAGS[name].value not in (None, []))
   if options.EXECUTOR.value:
-    stopped = _submit(entries, extra)
+    stopped = _submit(whole, entries, extra)
     if stopped is None:
       return 0
   else:
@@ -50,8 +60,15 @@ def run() -> int:
   return signals.STOPPED if left else 0
 
 
-def _submit(entries, extra):
-  """Makes jobs of what is left.
+def _records(entries):
+  return progress.recorded(
+      entries, pathlib.Path(options.RESULTS_DIR.value) / 'runs')
+
+
+def _submit(whole, entries, extra):
+  """Makes jobs of what is left of these entries of the whole sweep.
+
+  A job counts its part in the whole: records appear while it waits.
 
   Returns:
     Whether they were stopped; None if they are queued and may not have begun.
@@ -59,12 +76,13 @@ def _submit(entries, extra):
   from lra import cluster
   executor, jobs = options.EXECUTOR.value, options.JOBS.value
   cluster.check(executor)
-  configs = len(sweep.by_config(entries))
+  configs = len(sweep.by_config(whole))
   local = executor == 'local'
   parts = min(jobs or 2, configs) if local else configs
   shards = [f'{i}/{parts}' for i in range(1, parts + 1)]
+  left = set(sweep.left(entries, launch.is_recorded))
   shards = [shard for shard in shards
-            if sweep.left(sweep.shard(entries, shard), launch.is_recorded)]
+            if not left.isdisjoint(sweep.shard(whole, shard))]
   if not shards:
     return False
   name = options.SWEEP.value
@@ -72,6 +90,8 @@ def _submit(entries, extra):
   limit = options.MAX_MINUTES.value
   if limit is not None:
     extra = (*extra, f'--max_minutes={limit}')
+  if options.MISSING.value:
+    extra = (*extra, '--missing')
   made = cluster.submit(
       executor, folder, [
           (f'--sweep={name}', f'--shard={shard}', *extra) for shard in shards],

@@ -20,10 +20,12 @@ def run() -> None:
 def _usage():
   """The words that must follow the flags."""
   if options.CURVES.value:
-    return 'RUN ...'
+    return command.Words('curves', 'run directories', 'RUN RUN ...')
   if options.COMPARE.value:
-    return 'A B'
-  return 'RUN' if options.PREDICT.value else ''
+    return command.Words('compare', 'two run directories or records', 'A B')
+  if options.PREDICT.value:
+    return command.Words('predict', 'a run directory', 'RUN')
+  return command.Words()
 
 
 def main(*words: str) -> int:
@@ -82,13 +84,23 @@ def _asked(inspection, paths):
 
 
 def listing() -> str:
-  """Models, by family, with their parameters on each task; and tasks."""
-  from lra import tasks
+  """Models, by family, with their parameters on tasks; tasks, with protocols.
+
+  The parameters are those of the protocol that a task takes unless told.
+  """
+  from lra import protocol, tasks
   from lra.costs import parameters
   from lra.report import catalogue
   counts, problems = parameters.table()
   lines = [
       f'{t.name:20}{t.seq_len:5} tokens{" x 2" if t.dual else "":5}'
-      f'{t.num_classes:3} classes' for t in tasks.TASKS.values()]
-  return catalogue.listing(counts) + '\n'.join(
-      [*problems, 'tasks', *lines])
+      f'{t.num_classes:3} classes  {", ".join(protocol.of_task(t.name))}'
+      for t in tasks.TASKS.values()]
+  taken = dict.fromkeys(protocol.of_task(t)[0] for t in parameters.TASKS)
+  return '\n'.join([
+      f'models; under {", ".join(parameters.TASKS)} their parameters (protocol '
+      f'{", ".join(taken)}) and how many times the '
+      f'{catalogue.REFERENCE}\'s these are',
+      catalogue.listing(counts) + '\n'.join([
+          *problems, 'tasks, and their protocols, the first unless another is '
+          'asked for', *lines])])

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 
 from absl import flags
 
@@ -80,8 +81,12 @@ AT_ONCE = flags.DEFINE_integer(
     'core of a processor, at most 16, else one.',
     lower_bound=1)
 STATUS = flags.DEFINE_boolean(
-    'status', False, 'With --sweep: only say where its runs stand; on a '
-    'terminal until all are finished, or Ctrl-C.')
+    'status', False, 'With --sweep: only say where its runs stand, and which '
+    'have a record in --results_dir; on a terminal until all are finished, or '
+    'Ctrl-C.')
+MISSING = flags.DEFINE_boolean(
+    'missing', False, 'With --sweep: leave out the runs that have a record in '
+    '--results_dir, whoever has made it.')
 EVALUATE = flags.DEFINE_string(
     'evaluate', None, 'Score the model of a run directory, or of a checkpoint '
     'in it, on its test split.')
@@ -152,8 +157,8 @@ COMMANDS = {
     'list': (),
     'leaderboard': ('html', 'page', 'results_dir'),
     'curves': (),
-    'sweep': ('cpus', 'executor', 'gpus', 'hours', 'jobs', 'partition', 'shard',
-              'status', *_RUNS),
+    'sweep': ('cpus', 'executor', 'gpus', 'hours', 'jobs', 'missing',
+              'partition', 'shard', 'status', *_RUNS),
     'evaluate': (),
     'predict': (),
     'compare': (),
@@ -167,12 +172,15 @@ def check() -> None:
   """Makes sure that all flags are of one command.
 
   Raises:
-    UserError: two commands are asked for, or a flag is of another one.
+    UserError: two commands are asked for, a flag is of another one, or two
+      contradict each other.
   """
   names = dict.fromkeys((*COMMANDS, *itertools.chain(*COMMANDS.values())))
   given = [name for name in names
            if flags.FLAGS[name].value != flags.FLAGS[name].default]
   asked = [name for name in COMMANDS if name in given]
+  if {'--record', '--norecord'} <= set(sys.argv):
+    raise UserError('--record and --norecord: leave out one of them.')
   if len(asked) > 1:
     raise UserError(f'--{asked[0]} and --{asked[1]} are commands of their own: '
                     'leave out one of them.')

@@ -1,22 +1,26 @@
 """Where the runs of a sweep stand: `run_lra.py --sweep=FILE --status`."""
 
+import contextlib
 import dataclasses
 import math
 import os
+import pathlib
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TextIO
 
 import tqdm
 
-from lra import files
+from lra import files, identity
 from lra.errors import UserError
 from lra.report import curves
 from lra.report.formats import NONE, count, percent
-from lra.report.result import FINISHED
+from lra.report.result import FINISHED, Result, read
 from lra.sweep import Entry
 
+EMPTY = MappingProxyType({})
 EVERY_SECONDS = 5
 _HEAD = ('', 'step', 'val %', 'test %', 'left', 'last line', 'run')
 
@@ -27,7 +31,8 @@ class Standing:
 
   Attributes:
     title: its config and seed.
-    status: `new`, `started`, `damaged`, or the status of its result.
+    status: `new`, `recorded` (elsewhere), `started`, `damaged`, or the status
+      of its result.
     step, steps: updates made, and those it is to make; None where unknown.
     val: of a finished run the accuracy on validation of what was tested, of
       another the best so far.
@@ -51,23 +56,55 @@ class Standing:
     return self.status in FINISHED
 
 
-def of(entry: Entry) -> Standing:
-  """How far the run of a sweep's entry is, by the files of its directory."""
+def recorded(
+    entries: Sequence[Entry], folder: pathlib.Path) -> dict[str, Result]:
+  """Finished records of runs of a sweep, by `Entry.repetition`.
+
+  Whoever has made them, and however they were fitted to a machine.
+
+  Args:
+    entries: the runs.
+    folder: of all records, as lra/results/runs.
+  """
+  wanted, found = {entry.repetition for entry in entries}, {}
+  for task in sorted({entry.folder.parent.parent.name for entry in entries}):
+    for path in sorted((folder / task).rglob('*.json')):
+      with contextlib.suppress(UserError):  # which the page names
+        result = read(path)
+        name = identity.repetition(result.config)
+        if result.finished and name in wanted:
+          found.setdefault(name, result)
+  return found
+
+
+def of(entry: Entry, records: Mapping[str, Result] = EMPTY) -> Standing:
+  """How far the run of a sweep's entry is, by the files of its directory.
+
+  Args:
+    entry: the run.
+    records: those of `recorded`, for a run that was not begun here.
+  """
   title = entry.title
   result, problem = entry.result()
   if problem:
     return Standing(title, 'damaged', problem=problem)
   if result is None and not (entry.folder / 'config.json').exists():
-    return Standing(title, 'new')
+    known = records.get(entry.repetition)
+    return Standing(title, 'new') if known is None else (
+        _finished(title, 'recorded', known))
   try:
     if result is None or not result.finished:
       return _under_way(entry, title, result.status if result else 'started')
-    return Standing(
-        title, result.status, result.steps, result.config['train']['steps'],
-        *(getattr(scores, 'accuracy', None)
-          for scores in (result.val, result.test)))
+    return _finished(title, result.status, result)
   except (UserError, KeyError, TypeError) as error:
     return Standing(title, 'damaged', problem=str(error))
+
+
+def _finished(title, status, result):
+  return Standing(
+      title, status, result.steps, result.config['train']['steps'],
+      *(getattr(scores, 'accuracy', None)
+        for scores in (result.val, result.test)))
 
 
 def _under_way(entry, title, status):
@@ -105,12 +142,14 @@ def table(standings: Sequence[Standing], most: int | None = None) -> str:
   if len(chosen) < len(standings):
     lines.append(f'and {len(standings) - len(chosen)} more')
   done = sum(s.finished for s in standings)
+  elsewhere = sum(s.status == 'recorded' for s in standings)
+  more = f' and {elsewhere} more recorded' if elsewhere else ''
   return '\n'.join([
-      *lines, f'{done} of {len(standings)} runs are finished.'])
+      *lines, f'{done} of {len(standings)} runs are finished{more}.'])
 
 
 def _rank(standing):
-  if standing.finished:
+  if standing.finished or standing.status == 'recorded':
     return 1
   return 2 if standing.status == 'new' else 0
 
@@ -132,10 +171,12 @@ class Live:
   Args:
     entries: the runs.
     out: where; nothing is drawn where that is no terminal.
+    records: see `of`.
   """
 
-  def __init__(self, entries: Sequence[Entry], out: TextIO):
-    self._entries, self._out = entries, out
+  def __init__(self, entries: Sequence[Entry], out: TextIO,
+               records: Mapping[str, Result] = EMPTY):
+    self._entries, self._out, self._records = entries, out, records
     self._lines, self._drawn = 0, -math.inf
 
   def draw(self) -> bool:
@@ -143,7 +184,7 @@ class Live:
     if not self._out.isatty() or (
         time.monotonic() - self._drawn < EVERY_SECONDS):
       return False
-    standings = [of(entry) for entry in self._entries]
+    standings = [of(entry, self._records) for entry in self._entries]
     width, height = shutil.get_terminal_size()
     lines = [line[:width - 1] for line in table(
         standings, max(height - 4, 1)).split('\n')]
@@ -154,14 +195,15 @@ class Live:
     return all(s.finished for s in standings)
 
 
-def show(entries: Sequence[Entry], out: TextIO) -> None:
+def show(entries: Sequence[Entry], out: TextIO,
+         records: Mapping[str, Result] = EMPTY) -> None:
   """Prints the table; on a terminal again and again until all are finished.
 
   Ctrl-C ends that, and nothing else.
   """
   if not out.isatty():
-    print(table([of(entry) for entry in entries]), file=out)
+    print(table([of(entry, records) for entry in entries]), file=out)
     return
-  live = Live(entries, out)
+  live = Live(entries, out, records)
   while not live.draw():
     time.sleep(EVERY_SECONDS)

@@ -36,6 +36,11 @@ def _own(made_by):
       'model': made.copy_and_resolve_references().to_dict().get('model', {})})
 
 
+def of_task(task: str) -> list[str]:
+  """Names of the protocols that a task has, the one it takes first."""
+  return [name for name, known in base.PROTOCOLS.items() if task in known]
+
+
 def file_of(made_by: str) -> pathlib.Path:
   """The file that --config named."""
   return place.config_file(made_by.split(':', 1)[0])

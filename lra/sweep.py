@@ -43,10 +43,18 @@ _GIVEN = ('--config.train.learning_rate=', '--config.train.weight_decay=')
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-  """One run: its command-line flags, where it lives, its line in the file."""
+  """One run of a sweep.
+
+  Attributes:
+    flags: of its command line.
+    folder: where it lives.
+    line: of it in the file.
+    repetition: see `identity.repetition`.
+  """
   flags: tuple[str, ...]
   folder: pathlib.Path
   line: int = 0
+  repetition: str = ''
 
   @property
   def config_flags(self) -> tuple[str, ...]:
@@ -91,11 +99,14 @@ def read(path: pathlib.Path) -> list[Entry]:
         'configs/sweeps/.') from e
   entries, line_of = [], {}
   for number, line in enumerate(lines, 1):
+    words = []
     try:
-      made = list(_entries(grid.words(line.decode('utf-8')), number))
+      words = grid.words(line.decode('utf-8'))
+      made = list(_entries(words, number))
     except (flags.Error, ValueError, UserError) as e:
-      raise UserError(
-          f'{path}, line {number}: {" ".join(str(e).split())}') from e
+      said = ' '.join(str(e).split())
+      raise UserError(f'{path}, line {number}: {said}'
+                      f'{grid.hint(words[1:], said)}') from e
     for entry in made:
       if entry.folder in line_of:
         raise UserError(
@@ -117,12 +128,14 @@ def _entries(words, line):
   if not words:
     return
   numbers = seeds_lib.parse(seeds[0] if seeds else '0')
+  grid.check([words[0], *changes])
   for one in grid.combinations(changes):
     for seed in numbers:
       chosen = (f'--config={words[0]}', *(f'--config.{c}' for c in one),
                 f'--config.seed={seed}')
-      config = config_flag.resolve(config_flag.made_by(chosen))
-      yield Entry(chosen, identity.run_folder(config.to_dict()), line)
+      config = config_flag.resolve(config_flag.made_by(chosen)).to_dict()
+      yield Entry(chosen, identity.run_folder(config), line,
+                  identity.repetition(config))
 
 
 def shard(entries: list[Entry], part: str) -> list[Entry]:

@@ -333,9 +333,11 @@ def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
 
 
 @pytest.mark.parametrize('flags, words', [
-    (['--compare', 'a.json'], ['A B', 'a.json']),
+    (['--compare', 'a.json'], ['--compare needs two run', 'A B', 'a.json.']),
+    (['--curves=x.png'], ['--curves needs run directories after the flags',
+                          'RUN RUN ...', 'there are none.']),
     (['--compare', 'a.json', 'b.json'], ['a.json', 'does not exist']),
-    (['--predict=x.txt'], ['RUN']),
+    (['--predict=x.txt'], ['--predict needs a run directory']),
     (['--evaluate=nowhere'], ['nowhere', 'config.json']),
     ([MINI, 'word'], ['word', '--'])])
 def test_bad_requests_are_one_sentence(flags, words):

@@ -150,7 +150,7 @@ def test_without_slurm_is_one_sentence(monkeypatch):
 
 def test_without_submitit_is_one_sentence(monkeypatch):
   monkeypatch.setattr(cluster.importlib.util, 'find_spec', lambda name: None)
-  with pytest.raises(UserError, match=r"pip install 'lra\[slurm\]'"):
+  with pytest.raises(UserError, match=r"pip install -e '.\[slurm\]'"):
     cluster.check('local')
 
 

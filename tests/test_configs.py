@@ -85,8 +85,12 @@ def test_each_task_has_a_protocol_and_takes_the_first():
                  protocols.PROTOCOLS[p])
     assert base.get_config(task).protocol == first
   assert base.get_config('pathx').protocol == 'lra'
-  with pytest.raises(UserError, match='The protocol nystrom has no pathx: '):
+  with pytest.raises(UserError, match=(
+      r'The protocol nystrom has no pathx: choose protocol=lra for it\.')):
     base.get_config('pathx,protocol=nystrom')
+  with pytest.raises(UserError, match=(
+      r'simpletron has no image: choose protocol=lra or protocol=nystrom for')):
+    base.get_config('image,protocol=simpletron')
 
 
 def test_what_a_protocol_forgets_is_named(monkeypatch):
@@ -94,7 +98,7 @@ def test_what_a_protocol_forgets_is_named(monkeypatch):
       train=dict(steps=1))})
   with pytest.raises(UserError, match='hasty says nothing of train.eval_ev'):
     base.get_config('listops,protocol=hasty')
-  with pytest.raises(UserError, match='hasty has no text: .*listops'):
+  with pytest.raises(UserError, match='hasty has no text: .*protocol=lra'):
     base.get_config('text,protocol=hasty')
 
 

@@ -82,3 +82,51 @@ def test_each_run_of_a_grid_says_what_it_changes(fork, mini_data, tmp_path):
       (0.05, 0, None), (0.05, 1, None), (0.2, 0, 0.05), (0.2, 1, 0.05)]
   for rate in (0.05, 0.2):
     assert f'\ntrain.learning_rate {rate}: 2 seeds: test' in done.stdout
+
+
+def _forget(folder, name):
+  """As if the model's file had been another one when this was written."""
+  path = folder / name
+  kept = json.loads(path.read_text())
+  path.write_text(json.dumps(kept | {'model_sha256': '0' * 64}))
+
+
+def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
+    fork, mini_data, tmp_path):
+  """Finished, stopped, evaluated, in a sweep: each says so and goes on."""
+  (tmp_path / 'configs').symlink_to(commands.ROOT / 'configs')
+  line = 'configs/simpletron.py:listops_mini ' + tiny.words(**{
+      'data_dir': mini_data, 'train.steps': 4})
+  (tmp_path / 's.txt').write_text(line)
+  first, *fields = line.split()
+  train = [f'--config={first}', *(f'--config.{field}' for field in fields),
+           '--norecord', '--compile_cache=']
+  sweep = ['--sweep=s.txt', '--norecord']
+
+  def said(*arguments, code=0):
+    done = fork('run_lra', *arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    return [line for line in done.stderr.splitlines()
+            if 'is another file than' in line]
+
+  assert not said(*train, '--max_minutes=0', code=75)
+  folder, = (path.parent for path in tmp_path.glob('runs/*/*/*/config.json'))
+  _forget(folder, 'env.json')
+  warned, = said(*train)
+  name = folder.relative_to(tmp_path)
+  assert warned.startswith(
+      f'lra/models/simpletron.py is another file than {name} was made with: ')
+  assert 'goes on with the new file, delete the folder' in warned
+  evaluate = [f'--evaluate={folder}']
+  for command in (train, evaluate, sweep, [*sweep, '--status']):
+    assert not said(*command)
+  for file in ('env.json', 'result.json'):
+    _forget(folder, file)
+  for command, words in (
+      (train, 'the score is of the old file, delete the folder'),
+      (sweep, 'the score is of the old file, delete the folder'),
+      ([*sweep, '--status'], 'the score is of the old file'),
+      (evaluate, 'may not be those that were recorded'),
+      ([f'--evaluate={folder}/checkpoints/last'], 'may not be those')):
+    warned, = said(*command)
+    assert words in warned, command

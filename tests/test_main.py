@@ -222,6 +222,11 @@ def test_list():
   assert done.returncode == 0
   for name in ('transformer', 'simpletron_resl', 'listops_mini'):
     assert name in done.stdout
+  lines = done.stdout.splitlines()
+  assert 'under listops, text, retrieval their parameters (protocol simple' in (
+      lines[0])
+  assert any(re.match(r'image .* 10 classes  lra, nystrom$', line)
+             for line in lines)
 
 
 @pytest.mark.parametrize('program, flag', [

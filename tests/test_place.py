@@ -1,13 +1,15 @@
 """Files are found by the names that the README uses, in any folder."""
 
+import importlib.util
 import pathlib
 import sys
 
 import pytest
 
 from data_prep import drawing, kinds
-from lra import place
+from lra import cluster, place
 from lra.errors import UserError
+from lra.training import writers
 
 
 @pytest.fixture
@@ -63,6 +65,15 @@ def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
     drawing._check_numba()
   with pytest.raises(UserError, match=r"run pip install 'lra\[floors\]'\.$"):
     kinds._linear('any')({}, '')
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(UserError, match=r"installed: pip install 'lra\[slurm\]'"):
+    cluster.check('local')
+  with pytest.raises(UserError, match=r"installed: pip install 'lra\[wandb\]'"):
+    writers.check(['wandb'])
+  monkeypatch.undo()
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(UserError, match=r"pip install -e '\.\[wandb\]'"):
+    writers.check(['wandb'])
 
 
 def test_records_elsewhere_have_their_page_beside_them(elsewhere, monkeypatch):

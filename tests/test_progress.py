@@ -112,3 +112,42 @@ def test_a_file_gets_it_once(entries):
   progress.show([entries['begun']], out)
   assert out.getvalue().endswith('0 of 1 runs are finished.\n')
   assert '\x1b' not in out.getvalue()
+
+
+def _recorded_elsewhere(folder):
+  """Of seed 0 a record from another machine, of seed 1 a stopped run."""
+  folder = folder / 'listops_mini'
+  folder.mkdir(parents=True)
+  record = json.loads(RECORD.read_text())
+  record['seed'] = record['config']['seed'] = 0
+  record['config']['train']['microbatch_size'] = 2
+  (folder / 'other.json').write_text(json.dumps(record))
+  (folder / 'damaged.json').write_text('{')
+  stopped = record | {'status': 'stopped', 'seed': 1}
+  stopped['config'] = record['config'] | {'seed': 1}
+  (folder / 'stopped.json').write_text(json.dumps(stopped))
+
+
+def test_runs_that_have_a_record_are_no_new_ones(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
+  (tmp_path / 's.txt').write_text(
+      'configs/simpletron.py:listops_mini seeds=0-2')
+  entries = sweep.read(tmp_path / 's.txt')
+  runs = tmp_path / 'results/runs'
+  assert not progress.recorded(entries, runs)
+  _recorded_elsewhere(runs)
+  records = progress.recorded(entries, runs)
+  at = [progress.of(entry, records) for entry in entries]
+  assert [s.status for s in at] == ['recorded', 'new', 'new']
+  assert at[0].test == result_lib.read(RECORD).test.accuracy
+  assert progress.of(entries[0]).status == 'new'
+  out = io.StringIO()
+  progress.show(entries, out, records)
+  assert out.getvalue().endswith(
+      '0 of 3 runs are finished and 1 more recorded.\n')
+  # What was begun here goes on here.
+  entries[0].folder.mkdir(parents=True)
+  (entries[0].folder / 'config.json').write_text(
+      json.dumps({'train': {'steps': 500}}))
+  assert progress.of(entries[0], records).status == 'started'

@@ -15,8 +15,12 @@ from lra import tasks
 ROOT = pathlib.Path(__file__).parent.parent
 
 
-def _train(folder, data_dir, name):
-  model = folder / f'lra/models/{name}.py'
+def _hash(text):
+  return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _train(folder, data_dir, name, made_with):
+  """Trains a model of this hash; returns what is said of its file."""
   done = subprocess.run(
       [sys.executable, 'run_lra.py',
        f'--config=configs/{name}.py:listops_mini',
@@ -30,7 +34,9 @@ def _train(folder, data_dir, name):
   kept = json.loads(record.read_text())
   # Its files are not in the commit yet, and the record says so.
   assert kept['git_commit'] and kept['git_dirty'] is True
-  assert kept['model_sha256'] == hashlib.sha256(model.read_bytes()).hexdigest()
+  assert kept['model_sha256'] == made_with
+  return '\n'.join(
+      line for line in done.stderr.splitlines() if 'lra/models/' in line)
 
 
 def test_new_models_of_the_readme_train(mini_data, tmp_path):
@@ -48,8 +54,16 @@ def test_new_models_of_the_readme_train(mini_data, tmp_path):
            'lra/models/aft.py', 'configs/aft.py')
   for name, text in zip(names, files, strict=True):
     (tmp_path / name).write_text(text)
-  for name in ('mean', 'aft'):
-    _train(tmp_path, mini_data, name)
+  mean, _, aft, _ = files
+  for name, text in (('mean', mean), ('aft', aft)):
+    assert not _train(tmp_path, mini_data, name, _hash(text))
+  # An edited file is not the one that was trained, nor one without its family
+  # in order.
+  (tmp_path / 'lra/models/mean.py').write_text(
+      mean.replace("FAMILY = 'linear'\n", ''))
+  said = _train(tmp_path, mini_data, 'mean', _hash(mean))
+  assert 'the constant FAMILY, ' in said and 'Until then --list leaves' in said
+  assert 'lra/models/mean.py is another file than runs/' in said
 
 
 def test_the_table_of_protocols_is_theirs():

@@ -11,8 +11,10 @@ import time
 import commands
 import pytest
 import tiny
+from absl import flags
+from absl.testing import flagsaver
 
-from lra import files, models, signals, sweep
+from lra import cluster, files, launch_sweep, models, signals, sweep
 from lra.errors import USER_ERROR, UserError
 from lra.report import published
 
@@ -221,6 +223,54 @@ def test_a_part_without_runs_says_so(fork, tmp_path, more):
   assert done.stdout == (
       '--shard=3/3 has no run: the sweep has only 2 configs, and a part has '
       'whole configs.\n')
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch):
+  """A sweep of three configs, the first seed of the first two recorded."""
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
+  runs = tmp_path / 'results/runs/listops_mini'
+  runs.mkdir(parents=True)
+  names = 'fnet', 'simpletron', 'transformer'
+  for name in names[:2]:
+    kept, = (ROOT / 'lra/results/runs/listops_mini').glob(f'{name}-*-s0.json')
+    shutil.copy(kept, runs)
+  return _write(tmp_path, ''.join(
+      f'configs/{name}.py:listops_mini seeds=0-{number}\n'
+      for number, name in enumerate(names)))
+
+
+MISSING = ['--sweep=sweep.txt', '--results_dir=results', '--missing']
+
+
+def test_recorded_runs_are_left_out_on_request(fork, recorded, tmp_path):
+  done = fork('run_lra', *MISSING[:2], '--status', cwd=tmp_path)
+  assert [row.split()[0] for row in done.stdout.splitlines()[1:-1]] == [
+      'recorded', 'recorded', *['new'] * 4]
+  done = fork('run_lra', *MISSING, '--status', cwd=tmp_path)
+  first, *table = done.stdout.splitlines()
+  assert first == '2 of 6 runs are left out: results has a record of each.'
+  assert [row.split()[-2:] for row in table[1:-1]] == [
+      ['configs/simpletron.py:listops_mini', 'seed=1'],
+      *(['configs/transformer.py:listops_mini', f'seed={i}'] for i in range(3))]
+  done = fork('run_lra', *MISSING, '--shard=1/3', cwd=tmp_path)
+  assert done.returncode == 0, done.stderr
+  assert done.stdout == (
+      '1 of 1 runs are left out: results has a record of each.\n')
+
+
+def test_jobs_of_what_is_missing_count_their_parts_in_the_whole(
+    recorded, monkeypatch):
+  made = []
+  monkeypatch.setattr(cluster, 'check', lambda executor: None)
+  monkeypatch.setattr(
+      cluster, 'submit', lambda *of, **_: made.extend(of[2]) or [])
+  with flagsaver.flagsaver():
+    flags.FLAGS(['lra', *MISSING, '--executor=slurm'])
+    assert launch_sweep.run() == 0
+  assert [(job[1], job[-1]) for job in made] == [
+      ('--shard=2/3', '--missing'), ('--shard=3/3', '--missing')]
 
 
 def _entry(folder, content=None):

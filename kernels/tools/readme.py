@@ -5,6 +5,7 @@
 and so with `h200`, and with `bytes` of `kernels.tools.benchmark --bytes`.
 """
 
+import argparse
 import pathlib
 import re
 import sys
@@ -29,10 +30,17 @@ def put(text, section, table):
 
 
 def main():
+  parser = argparse.ArgumentParser(
+    prog='python -m kernels.tools.readme',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument('section', help='between whose marks the table goes')
+  section = parser.parse_args().section
   try:
     text = README.read_text(encoding='utf-8')
     README.write_text(
-      put(text, ' '.join(sys.argv[1:]), sys.stdin.read()), encoding='utf-8'
+      put(text, section, sys.stdin.read()), encoding='utf-8'
     )
   except ValueError as error:
     sys.exit(f'Nothing written: {error}.')

@@ -4,6 +4,7 @@ Counting takes seconds, so `run_lra.py --list` reads what `python -m
 lra.costs.parameters` has counted, and counts what is missing there: new models.
 """
 
+import argparse
 import csv
 import importlib
 import io
@@ -108,5 +109,13 @@ def _csv(header, rows):
   return out.getvalue().encode()
 
 
-if __name__ == '__main__':
+def main() -> None:
+  """Counts all models and writes lra/results/parameters.csv and budgets.csv."""
+  argparse.ArgumentParser(
+      prog='python -m lra.costs.parameters', description=main.__doc__
+  ).parse_args()
   print(f'wrote {write(place.results())} and {budgets.NAME} beside it')
+
+
+if __name__ == '__main__':
+  main()

@@ -4,12 +4,13 @@ A model's file defines `Mixer`. Nothing is registered elsewhere, and every file
 here is a model: what models share is in `lra/nn`.
 """
 
+import dataclasses
 import importlib
 import os
 import pathlib
 import types
 
-from lra.errors import UserError
+from lra.errors import UserError, explained
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 
@@ -24,10 +25,24 @@ def module(name: str) -> types.ModuleType:
   """Imports the file of model `name`.
 
   Raises:
-    UserError: no such model; the message lists the known ones.
+    UserError: no such model, where the message lists the known ones; or its
+      file cannot be imported, or defines no Mixer.
   """
-  if name not in names():
+  known = names(FOLDER)
+  if name not in known:
     raise UserError(
         f'Unknown model {name!r}: config.model.name is one of '
-        f'{", ".join(names())}.')
-  return importlib.import_module(f'lra.models.{name}')
+        f'{", ".join(known)}.')
+  said = f'lra/models/{name}.py'
+  try:
+    made = importlib.import_module(f'lra.models.{name}')
+  except UserError:
+    raise
+  except (Exception, SystemExit) as e:  # whatever somebody's file may do
+    raise UserError(
+        explained(str(FOLDER / f'{name}.py'), e, said)) from e
+  mixer = getattr(made, 'Mixer', None)
+  if not (isinstance(mixer, type) and dataclasses.is_dataclass(mixer)):
+    raise UserError(f'{said} has no mixer: define a class Mixer(nn.Module), or '
+                    'one that is derived from lra.nn.mixer.HeadMixer.')
+  return made

@@ -4,6 +4,7 @@
 what tests/peers measured.
 """
 
+import argparse
 import ast
 import csv
 import dataclasses
@@ -87,14 +88,24 @@ def problems(folder: str | os.PathLike = MODELS) -> list[str]:
   return [e for e in _read(folder) if isinstance(e, str)]
 
 
+def problem(name: str, folder: str | os.PathLike = MODELS) -> str:
+  """Returns the sentence for one model, '' where `read` has it."""
+  found = _one(name, folder)
+  return found if isinstance(found, str) else ''
+
+
 def _read(folder):
   """Of each model its entry, or a sentence."""
   for name in models.names(folder):
-    path = pathlib.Path(folder) / f'{name}.py'
-    try:
-      yield _entry(path)
-    except _Problem as problem:
-      yield f'{path}: {problem}.'
+    yield _one(name, folder)
+
+
+def _one(name, folder):
+  path = pathlib.Path(folder) / f'{name}.py'
+  try:
+    return _entry(path)
+  except _Problem as problem:
+    return f'{path}: {problem}.'
 
 
 def _entry(path):
@@ -269,5 +280,13 @@ def _against(number, reference):
   return count(number) + ratio
 
 
-if __name__ == '__main__':
+def main() -> None:
+  """Writes README.md beside the models."""
+  argparse.ArgumentParser(
+      prog='python -m lra.report.catalogue', description=main.__doc__
+  ).parse_args()
   print(write_readme())
+
+
+if __name__ == '__main__':
+  main()

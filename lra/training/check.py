@@ -250,10 +250,6 @@ def _check_optim(optim):
           f'config.optim.groups has the group {group!r}, {problem}: give pairs '
           'of a regular expression and dict(learning_rate=..., '
           'weight_decay=...), or None for frozen.')
-  if optim.groups and all(own is None for _, own in optim.groups):
-    raise UserError(
-        'config.optim.groups freezes every parameter: leave one to be trained, '
-        "as by a last group ('.*', {}).")
 
 
 def _group_problem(group):

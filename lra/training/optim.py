@@ -146,7 +146,8 @@ def labels(params, groups):
   The first group whose regular expression matches the whole name counts.
 
   Raises:
-    UserError: a parameter is in no group, or a group has no parameter.
+    UserError: a parameter is in no group, a group has no parameter, or all
+      are frozen.
   """
   patterns = [re.compile(pattern) for pattern, _ in groups]
 
@@ -166,6 +167,10 @@ def labels(params, groups):
         f'config.optim.groups: no parameter is named like '
         f'{groups[min(unused)][0]!r}, or earlier groups have them all: '
         'correct it; names are like encoder/block_0/mixer/query/kernel.')
+  if all(own is None for _, own in groups):
+    raise UserError(
+        'config.optim.groups freezes every parameter: leave one to be trained, '
+        "as by a last group ('.*', {}).")
   return tree
 
 

@@ -5,10 +5,20 @@ of its settings is not the protocol's.
 import dataclasses
 import hashlib
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from lra import machine, models
+from lra import files, machine, models
+from lra.errors import UserError
+from lra.terminal import say
+
+_NAMED = 3  # run directories in a sentence
+# What is to be known of runs whose model's file was edited since.
+FINISHED = 'the score is of the old file, delete the folder to train anew'
+GOES_ON = ('training goes on with the new file, delete the folder to train '
+           'anew')
+LOADED = ('the new file computes with parameters that the old one has trained, '
+          'so scores may not be those that were recorded')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,11 +52,10 @@ def of_model(name: str) -> dict:
     `git_commit`, `git_dirty`, `model_sha256`, `config_sha256`; see
     `lra.report.result.Result`.
   """
-  files = {'model': models.FOLDER / f'{name}.py',
-           'config': _command.config_file}
+  made_by = {'model': _file_of(name), 'config': _command.config_file}
   return {
-      **machine.git_state([path for path in files.values() if path]),
-      **{f'{kind}_sha256': _sha256(path) for kind, path in files.items()}}
+      **machine.git_state([path for path in made_by.values() if path]),
+      **{f'{kind}_sha256': _sha256(path) for kind, path in made_by.items()}}
 
 
 def changes(config: dict) -> dict[str, Any] | None:
@@ -76,6 +85,44 @@ def continued(before: dict, now: dict) -> dict:
     dirty = bool(dirty or before.get('git_dirty') or other)
   several = {'git_commits': commits} if len(commits) > 1 else {}
   return {**now, 'git_dirty': dirty, **several}
+
+
+def of_folder(folder: pathlib.Path) -> str | None:
+  """The `model_sha256` that a run directory has kept, None for none."""
+  try:
+    kept = files.read_json(folder / 'env.json')
+  except UserError:
+    return None  # whoever needs the file says what is wrong with it
+  return kept.get('model_sha256') if isinstance(kept, dict) else None
+
+
+def warn_of_edits(
+    runs: Iterable[tuple[pathlib.Path, str, str | None]], what: str) -> None:
+  """Names runs whose model's file is another one now.
+
+  The config's file is no matter: what it changes is another config, of which
+  the run would not be.
+
+  Args:
+    runs: run directory, model and `model_sha256` of each; of one that has not
+      kept the hash nothing is said.
+    what: FINISHED, GOES_ON or LOADED.
+  """
+  edited = {}
+  for folder, model, digest in runs:
+    if None not in (digest, now := _sha256(_file_of(model))) and digest != now:
+      edited.setdefault(model, []).append(str(folder))
+  for model, folders in edited.items():
+    named = ', '.join(folders[:_NAMED])
+    if len(folders) > _NAMED:
+      named += f' and {len(folders) - _NAMED} more'
+    were = 'were' if len(folders) > 1 else 'was'
+    say(f'lra/models/{model}.py is another file than {named} {were} made with: '
+        f'{what}.')
+
+
+def _file_of(name):
+  return models.FOLDER / f'{name}.py'
 
 
 def _sha256(path):

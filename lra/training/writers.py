@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from lra import files, identity
+from lra import files, identity, place
 from lra.errors import UserError
 from lra.terminal import say
 
@@ -211,7 +211,7 @@ def check(names: Sequence[str]) -> None:
     library = _LIBRARIES.get(name)
     if library and importlib.util.find_spec(library) is None:
       raise UserError(f'--log={name} needs {library}, which is not installed: '
-                      f'pip install "lra[{name}]".')
+                      f'{place.extra(name)}.')
 
 
 def make(names: Sequence[str], folder: pathlib.Path, config: dict,

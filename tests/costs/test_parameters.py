@@ -92,3 +92,14 @@ def test_listing_needs_no_jax():
   code = ("import sys; from lra import main; main.listing(); "
           "assert 'jax' not in sys.modules")
   subprocess.run([sys.executable, '-c', code], check=True)
+
+
+@pytest.mark.parametrize('argument, code', [('--help', 0), ('--all', 2)])
+def test_asking_for_help_writes_nothing(monkeypatch, capsys, argument, code):
+  monkeypatch.setattr(sys, 'argv', ['parameters', argument])
+  monkeypatch.setattr(parameters, 'write', lambda *_: 1 / 0)
+  with pytest.raises(SystemExit) as end:
+    parameters.main()
+  said = capsys.readouterr()
+  assert end.value.code == code
+  assert 'usage: python -m lra.' in said.out + said.err

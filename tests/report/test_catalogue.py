@@ -1,6 +1,7 @@
 """The catalogue made from the files of the models, without importing them."""
 
 import subprocess
+import sys
 
 import pytest
 
@@ -164,6 +165,8 @@ def test_a_bad_model_is_one_sentence_and_harms_no_other(
     folder, old, new, reason):
   (folder / 'aaa.py').write_text(BAR.replace(old, new))
   sentence, = catalogue.problems(folder)
+  assert catalogue.problem('aaa', folder) == sentence
+  assert not catalogue.problem('bar', folder)
   assert sentence.startswith(f'{folder / "aaa.py"}: ')
   assert any(r in sentence for r in reason.split('|'))
   assert '\n' not in sentence
@@ -191,3 +194,14 @@ def test_the_committed_readme_is_current():
   assert text in (catalogue.readme(committed, peers),
                   catalogue.readme(catalogue.read(), peers)), (
       'run `python -m lra.report.catalogue` and commit what it writes')
+
+
+@pytest.mark.parametrize('argument, code', [('--help', 0), ('--all', 2)])
+def test_asking_for_help_writes_nothing(monkeypatch, capsys, argument, code):
+  monkeypatch.setattr(sys, 'argv', ['catalogue', argument])
+  monkeypatch.setattr(catalogue, 'write_readme', lambda *_: 1 / 0)
+  with pytest.raises(SystemExit) as end:
+    catalogue.main()
+  said = capsys.readouterr()
+  assert end.value.code == code
+  assert 'usage: python -m lra.' in said.out + said.err

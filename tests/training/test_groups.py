@@ -78,6 +78,8 @@ def test_clipping_does_not_count_frozen_gradients():
     ((('encoder/.*', {}),), ['head/hidden_0/', "('.*', {})"]),
     ((('nothing', {}), ('.*', {})), ["'nothing'", 'encoder/block_0']),
     ((('kernel', {}), ('.*', {})), ["'kernel'", 'no parameter']),
+    ((('encoder/.*', None), ('.*', None)), ['freezes every parameter']),
+    ((('zzz', None),), ['says nothing of parameter', "('.*', {})"]),
     ((('[', {}),), ["'['", 'cannot be read']),
     ((('.*', {'rate': 1}),), ["'rate'", 'learning_rate']),
     ((('.*', {'learning_rate': -1}),), ['-1', 'at least 0']),

@@ -56,3 +56,28 @@ def test_a_resumed_run_says_what_all_its_processes_were(
   made = provenance.continued(before, NOW)
   several = {'git_commits': commits} if commits else {}
   assert made == {**NOW, **several, 'git_dirty': dirty}
+
+
+def test_runs_of_an_older_file_are_named(tmp_path, monkeypatch, capsys):
+  """Runs that have kept no hash, and those of a lost file, are not."""
+  monkeypatch.setattr(models, 'FOLDER', tmp_path)
+  (tmp_path / 'mine.py').write_text('x')
+  now = hashlib.sha256(b'x').hexdigest()
+  runs = [(tmp_path / name, 'mine', digest) for name, digest in (
+      ('a', now), ('b', None), *((c, '0' * 64) for c in 'cdefg'))]
+  provenance.warn_of_edits(
+      [*runs, (tmp_path / 'h', 'lost', now)], provenance.FINISHED)
+  c, d, e = (tmp_path / name for name in 'cde')
+  assert capsys.readouterr().err == (
+      f'lra/models/mine.py is another file than {c}, {d}, {e} and 2 more were '
+      'made with: the score is of the old file, delete the folder to train '
+      'anew.\n')
+  provenance.warn_of_edits(runs[:2], provenance.FINISHED)
+  assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize('content', ['', '[]', '{}', None])
+def test_a_folder_without_a_hash_has_none(tmp_path, content):
+  if content is not None:
+    (tmp_path / 'env.json').write_text(content)
+  assert provenance.of_folder(tmp_path) is None
