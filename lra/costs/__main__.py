@@ -4,9 +4,9 @@
 turns, the loop that `run_lra.py` runs (data, dispatch, logging, progress bar)
 and the compiled step alone on a batch that is already there, and prints
 seconds per step of both, the loop's overhead and the peak memory. It takes
-about 20 seconds beside compiling, unless --rounds says how long. `--drawn` times
-the compiled step on random tokens of full length, without a data set, such as
-that of Path-X, which takes hours to draw.
+about 20 seconds beside compiling, unless --rounds says how long. `--drawn`
+times the compiled step on random tokens of full length, without a data set,
+such as that of Path-X, which takes hours to draw.
 
 `--memory` and `--speed` write the tables of all models, `memory.md` and
 `speed.md` with `speed.json`, to --out; `--layers` that of the bytes which
@@ -52,7 +52,7 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs import collectives, layers, loop, onchip, step, tables
+  from lra.costs import collectives, layers, loop, onchip, tables
   config = command.config()
   made = {'memory': tables.memory if MEMORY.value else None,
           'speed': SPEED.value and (
@@ -80,11 +80,9 @@ def main() -> int:
     print('\n'.join(collectives.report(config, COLLECTIVES.value)))
     return 0
   command.use_compile_cache()
-  if DRAWN.value:
-    measured = step.measure(config, steps=STEPS.value)
-  else:
-    measured = loop.measure(config, steps=STEPS.value, rounds=ROUNDS.value)
-  print(json.dumps(measured, indent=1))
+  print(json.dumps(loop.measure(
+      config, steps=STEPS.value, rounds=ROUNDS.value, drawn=DRAWN.value),
+                   indent=1))
   return 0
 
 

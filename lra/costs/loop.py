@@ -9,6 +9,7 @@ import time
 import jax
 
 from lra import machine
+from lra.costs import step
 from lra.terminal import bar
 from lra.training.trainer import Trainer
 
@@ -17,7 +18,8 @@ SECONDS = 20
 LEAST_ROUNDS = 3
 
 
-def measure(config, *, steps: int, rounds: int | None = None) -> dict:
+def measure(config, *, steps: int, rounds: int | None = None,
+            drawn: bool = False) -> dict:
   """Times loop and bare step alternately.
 
   Args:
@@ -26,12 +28,15 @@ def measure(config, *, steps: int, rounds: int | None = None) -> dict:
     rounds: stretches of the loop, each between two of the bare step; if not
       one, another comes first to warm up. None: as many as take about
       `SECONDS`, but `LEAST_ROUNDS` at least, of as few steps as that needs.
+    drawn: times the step alone, without data: `step.measure`.
 
   Returns:
     JSON fields: seconds per step of both (medians), the loop's overhead (the
     median ratio of a stretch to its two neighbours, minus one), steps and
     rounds made, peak memory in bytes, compile seconds and what ran where.
   """
+  if drawn:
+    return step.measure(config, steps=steps)
   with (tempfile.TemporaryDirectory() as folder,
         contextlib.closing(Trainer(
             config, pathlib.Path(folder))) as trainer):
