@@ -36,12 +36,17 @@ def root_operators(split: Split) -> np.ndarray:
 
 def depths(split: Split) -> np.ndarray:
   """How many operators are around the innermost token, int64 [N]."""
+  # Each expression closes what it opens, so that the next one begins at 0.
+  return np.maximum.reduceat(
+      np.cumsum(_steps()[split.tokens]), split.offsets[:-1])
+
+
+def _steps():
+  """How many operators more are around what follows a token, by its code."""
   steps = np.zeros(len(trees.TOKENS), np.int64)
   steps[[trees.MIN, trees.MAX, trees.MED, trees.SM]] = 1
   steps[trees.CLOSE] = -1
-  # Each expression closes what it opens, so that the next one begins at 0.
-  return np.maximum.reduceat(
-      np.cumsum(steps[split.tokens]), split.offsets[:-1])
+  return steps
 
 
 def deciding_depths(split: Split) -> np.ndarray:
@@ -49,15 +54,16 @@ def deciding_depths(split: Split) -> np.ndarray:
 
   The least d such that the value is the same whatever stands inside more than
   d operators: 1 where the digits next to the outermost operator decide, as a 9
-  does for MAX. A lone digit has 0.
+  does for MAX. A lone digit has 0, and what is no expression -1.
   """
-  deepest = int(depths(split).max(initial=0))
   return np.array([
-      _deciding_depth(split.document(i), deepest) for i in range(len(split))])
+      _deciding_depth(split.document(i)) for i in range(len(split))])
 
 
-def _deciding_depth(document, deepest):
+def _deciding_depth(document):
   """Of one expression; its least and largest value for each depth read."""
+  tokens = np.frombuffer(document, np.uint8)
+  deepest = max(np.cumsum(_steps()[tokens]).max(initial=0), 0)
   depth, waiting, bounds = 0, [], []
   for token in document:
     if token < trees.DIGITS:
@@ -65,11 +71,15 @@ def _deciding_depth(document, deepest):
     elif token < trees.CLOSE:
       waiting.append((token, bounds))
       depth, bounds = depth + 1, []
+    elif not (waiting and bounds):
+      return -1
     else:
       operator, before = waiting.pop()
       value = _bounds(operator, np.array(bounds))
       value[:, :depth] = [[0], [trees.DIGITS - 1]]  # not read
       depth, bounds = depth - 1, [*before, value]
+  if waiting or len(bounds) != 1:
+    return -1
   low, high = bounds[0]
   return int(np.argmax(low == high))
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from data_prep import listops, parts
+from data_prep import listops, parts, trees
 from data_prep.content import split_of
 
 EXPRESSIONS = (
@@ -34,6 +34,15 @@ def test_operators_and_depths():
     ('[MED 4 5 4 5 [SM 1 1 ] [MAX 2 [MIN 3 3 ] ] ]', 2)])
 def test_deciding_depths(expression, depth):
   assert parts.deciding_depths(_split([expression], [0])).tolist() == [depth]
+
+
+@pytest.mark.parametrize('tokens', [
+    [trees.MAX, trees.CLOSE], [trees.MAX, 1], [1, trees.CLOSE], [1, 2], []])
+def test_what_is_no_expression_is_decided_nowhere(tokens):
+  """A score must not be lost for it."""
+  split = split_of([bytes([*tokens]), listops.encode('[MAX 1 [SM 1 1 ] ]')],
+                   [0, 0])
+  assert parts.deciding_depths(split).tolist() == [-1, 2]
 
 
 def test_deciding_depths_by_trying_all_that_is_not_read():

@@ -22,7 +22,9 @@ README = pathlib.Path(__file__).parents[2] / 'README.md'
 
 def _aft():
   """The README's model of the common form."""
-  *_, text = re.findall(r'```python\n(.*?)```', README.read_text(), re.S)
+  *_, text = (code for code in re.findall(
+      r'```python\n(.*?)```', README.read_text(), re.S)
+              if 'class Mixer(HeadMixer)' in code)
   module = types.ModuleType('aft')
   exec(text, module.__dict__)
   return module
