@@ -96,9 +96,9 @@ GROUPS = {
 NOTES = {
     'listops': (
         '"Decided at depth d" is of expressions whose value is certain once '
-        'what stands inside at most d operators is read: of the 2,000 of test, '
-        '382 at depth 1, by the digits next to the outermost operator, 456 at '
-        '2, 301 at 3, 231 at 4, 630 deeper. Rows near the floor answer nearly '
+        'what stands inside at most d operators is read: of the 2,000 drawn '
+        'for test 382 at depth 1, by the digits next to the outermost '
+        'operator, 456 at 2, 301 at 3, 231 at 4, 630 deeper. Rows near the floor answer nearly '
         'all of the first kind, a third of the second, and of the others not '
         'many more than by guessing: what they have learnt is to read the '
         'outermost operator and its own digits.'),
