@@ -98,10 +98,10 @@ NOTES = {
         '"Decided at depth d" is of expressions whose value is certain once '
         'what stands inside at most d operators is read: of the 2,000 drawn '
         'for test 382 at depth 1, by the digits next to the outermost '
-        'operator, 456 at 2, 301 at 3, 231 at 4, 630 deeper. Rows near the floor answer nearly '
-        'all of the first kind, a third of the second, and of the others not '
-        'many more than by guessing: what they have learnt is to read the '
-        'outermost operator and its own digits.'),
+        'operator, 456 at 2, 301 at 3, 231 at 4, 630 deeper. Rows near the '
+        'floor answer nearly all of the first kind, a third of the second, and '
+        'of the others not many more than by guessing: what they have learnt '
+        'is to read the outermost operator and its own digits.'),
     'pathfinder_mini': (
         'Black pixels are padding in this task, and the first row of pixels is '
         'black in all but one of 1,000 images: the first positions hold no '
