@@ -1,9 +1,9 @@
 """The columns of the leaderboard's tables, as data for whatever draws them."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from lra.report.column import Column, Table
 from lra.report.formats import (
   NONE,
   count,
@@ -19,27 +19,6 @@ from lra.report.published import AVERAGES
 from lra.report.published import SCORES as SCORE_TITLES
 from lra.report.row import mean
 from lra.report.variants import departures
-
-
-@dataclasses.dataclass(frozen=True)
-class Column:
-  """One column of a table.
-
-  Attributes:
-    name: its heading.
-    text: what it says of a row, without any markup; '' for nothing.
-    number: whether it is aligned to the right.
-    strong: whether what it says of a row should catch the eye.
-    value: what rows are sorted by: of a column of numbers a number, None for
-      nothing; of others the text itself.
-    link: the address, ours, that the text leads to; None for none.
-  """
-  name: str
-  text: Callable[[Any], str]
-  number: bool
-  strong: Callable[[Any], bool]
-  value: Callable[[Any], float | str | None]
-  link: Callable[[Any], str] | None = None
 
 
 def _never(item):
@@ -317,7 +296,7 @@ def _of(field, column):
       value=about(column.value, None))
 
 
-# Of a `content.Best`.
+# Of an `overview.Best`.
 BEST = (
     _texts('task', lambda best: best.board.task.title),
     _of('row', dataclasses.replace(_NAME, name='best model')),
@@ -329,7 +308,7 @@ BEST = (
 
 
 def overview(tasks, averages) -> list[Column]:
-  """Of `content.Line`s: their accuracies, a column for each task.
+  """Of `overview.Line`s: their accuracies, a column for each task.
 
   And one of the mean over each of the sets of tasks in `averages`, names.
   """
@@ -392,3 +371,9 @@ PUBLISHED = (
     _texts('source', lambda paper: paper.source + (
         '' if paper.evidence == 'primary' else f', {paper.evidence}')),
 )
+
+
+def told(shown: Iterable[Column], items: Sequence) -> Table:
+  """A table without the optional columns that say nothing of any item."""
+  return Table([c for c in shown if c.name not in OPTIONAL or any(
+      c.text(item) not in ('', NONE) for item in items)], items)

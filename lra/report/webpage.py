@@ -14,11 +14,9 @@ from collections.abc import Mapping
 import jinja2
 from markupsafe import Markup, escape
 
-from lra.report import catalogue, content, figures, rows
-from lra.report.content import Best, Content, Line
+from lra.report import content, figures, filters, overview, texts
+from lra.report.content import Content
 from lra.report.formats import NONE, plain
-from lra.report.published import Compared, Published
-from lra.report.row import Row
 from lra.report.site import LONGEST, Command, made
 
 _FOLDER = pathlib.Path(__file__).parent / 'html'
@@ -41,12 +39,12 @@ def render(found: Content, drawn: Mapping[str, bytes], runs_url: str,
       undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
       keep_trailing_newline=True)
   environment.filters |= {'shown': _shown, 'coded': _coded}
-  families = {entry.name: entry.family for entry in catalogue.read()}
   return environment.get_template('page.html').render(
-      content=content, page=found, choices=_choices(found), figures=figures,
+      content=content, overview=overview, texts=texts, page=found,
+      choices=filters.choices(found), figures=figures,
       address=lambda name: _address(drawn[name]), kind=_kind, key=_key,
       records=lambda item: _records(item, runs_url, command),
-      about=lambda item: _about(item, families),
+      about=filters.asker(),
       style=_part('page.css'), script=_part('page.js'))
 
 
@@ -91,34 +89,3 @@ def _records(item, runs_url, command):
             for name, url, run in group.records],
            plain(group.command, LONGEST))
           for group in made(item, runs_url, command)]
-
-
-def _about(item, families):
-  """What the filters ask of an item: {filter: value}; {} for no filter."""
-  if isinstance(item, Best):
-    row = item.row
-    return {'task': item.board.task.name, **(_about(row, {}) if row else {})}
-  if isinstance(item, Compared):
-    return _about(item.row, {})
-  if isinstance(item, Row):
-    return {'task': item.task, 'model': item.model, 'family': item.family,
-            'protocol': item.protocol}
-  if isinstance(item, Line) and not item.is_floor:
-    return {'model': item.model, 'protocol': item.protocol,
-            'family': families.get(item.model, rows.OTHER)}
-  if isinstance(item, Published):
-    return {'model': item.model, 'protocol': item.protocol,
-            'family': families.get(item.here, rows.OTHER)}
-  return {}
-
-
-def _choices(found):
-  """Filter -> its choices, (value, title)."""
-  shown = [row for board in found.boards for row in board.rows]
-  families = {row.family for row in shown}
-  protocols = {row.protocol for row in shown}
-  protocols |= {paper.protocol for paper in found.papers}
-  return {
-      'task': [(b.task.name, b.task.title) for b in found.boards if b.rows],
-      'family': [(name, name) for name in sorted(families)],
-      'protocol': [(name, name) for name in sorted(protocols)]}

@@ -1,0 +1,87 @@
+"""The tables of a task's rows, and what is said of each."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from lra.report import columns, published
+from lra.report.column import Table
+from lra.report.formats import percent
+from lra.report.published import Published
+from lra.report.row import Table as Key
+from lra.report.rows import TaskBoard
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+  """The rows of a task that can be compared.
+
+  Attributes:
+    key: what they have in common.
+    warning: what it means that no row is above the highest floor, '' where one
+      is.
+    table: of the rows.
+    notes: sentences about the rows: how far seeds are apart, where that is
+      known; which models give the same answers.
+    compared: beside what was published, None for nothing.
+  """
+  key: Key
+  warning: str
+  table: Table
+  notes: list[str]
+  compared: Table | None
+
+
+def of(board: TaskBoard, papers: Sequence[Published]) -> list[Scores]:
+  """The tables of a task, beside those of the published results `papers`."""
+  found = []
+  for key, members in board.tables().items():
+    compared = [] if key.changed else published.compare(
+        members, papers, board.task.name, key.protocol)
+    floor, spread = _floor_of_all(members, board.floors), board.spreads.get(key)
+    found.append(Scores(
+        key, _no_row_is_above(floor) if floor else '',
+        columns.told(columns.SCORES, members),
+        [*([_seeds_differ(spread)] if spread else []),
+         *map(_equal_scores, _twins(members))],
+        columns.told(columns.COMPARED, compared) if compared else None))
+  return found
+
+
+def _no_row_is_above(floor):
+  """What it means that no row of a table is above a floor."""
+  return (f'no row is above the floor {floor.name} '
+          f'({percent(floor.accuracy)} %) by more than chance, so no model is '
+          'known to have learnt more here than a method without a neural '
+          'network finds.')
+
+
+def _seeds_differ(spread):
+  """How far the seeds of a row are apart."""
+  return (f'Seeds of one row differ by {percent(spread.deviation)} points: the '
+          f'standard deviation within the {spread.rows} rows of several seeds '
+          f'({spread.degrees} degrees of freedom).')
+
+
+def _equal_scores(twins):
+  """What it means that the test scores of rows are equal."""
+  names = ' and '.join(row.name for row in twins)
+  return (f'{names} have the same loss and the same right answers in every '
+          'seed: with these settings they are one model.')
+
+
+def _floor_of_all(rows, floors):
+  """The highest floor where no row is above its own by more than chance."""
+  compared = [row for row in rows if row.above_floor is not None]
+  if not compared or any(r.off_floor and r.above_floor > 0 for r in compared):
+    return None
+  return floors[-1]
+
+
+def _twins(rows):
+  """Sets of two rows or more with equal test scores."""
+  same = {}
+  for row in rows:
+    kept = [(run.seed, run.test.loss, run.test.correct) for run in row.finished]
+    if kept and all(correct for _, _, correct in kept):
+      same.setdefault(tuple(kept), []).append(row)
+  return [twins for twins in same.values() if len(twins) > 1]

@@ -1,0 +1,117 @@
+"""What the page says beside its tables; code is between backticks."""
+
+TITLE = 'Long Range Arena leaderboard'
+WHAT = (
+    'Test accuracies of attention mechanisms, and of what is used in their '
+    'place, on the tasks of Long Range Arena, each beside its task\'s highest '
+    'floor: what a method without a neural network scores. A mechanism that '
+    'is not above the floor, or by chance (n.s.), is not known to have learnt '
+    'more of the task than such a method finds.')
+BEST = (
+    'The best row of each full task and protocol, of those with at most 110% '
+    'of the Transformer\'s parameters. Scores of different protocols are not '
+    'comparable.')
+OVERVIEW = (
+    'Mean test accuracy; of a model run in several configurations, the one '
+    'with the most seeds, then the most steps, then the highest accuracy on '
+    'validation. Only runs with the settings of their protocol. †: more than '
+    '110% of the Transformer\'s parameters.')
+COMPARED = (
+    'Published results are on other test examples: the interval of the '
+    'deviation takes each as one run on as many as here (Newcombe 1998). Where '
+    'the protocol is not quite theirs, `configs/protocols.py` says so.')
+EXPLANATIONS = (
+    'Accuracies are percentages of the whole test split, read once at the end '
+    'of a run: means over seeds with their 95% interval (Student\'s t). Of a '
+    'single seed, marked by a star, the interval is that of its test examples '
+    'alone (Wilson) and says nothing of other seeds; so is that of seeds which '
+    'all have the same accuracy.',
+    '"Rank" is between which places of its table a row belongs: below the rows '
+    'that are told to be better, above those that are told to be worse, at 5% '
+    'for all pairs together (Holm); the details name the places of the rows '
+    'that it is not told from. Where a sentence below a table says how far '
+    'seeds are apart, rows are told apart by it, those of one seed too '
+    '(Student\'s t with one standard deviation for all rows, on these test '
+    'examples). Where too few rows have several seeds for that, or where some '
+    'spread more than others (Bartlett\'s test at 1%), it is by Welch\'s test '
+    'where both have three seeds or more, else by McNemar\'s exact test of the '
+    'examples of the first seed of each, or Fisher\'s, which finds less, where '
+    'a record does not say which examples were right ("answers" is "not '
+    'kept"). By examples of one seed two trained networks are told apart: '
+    'other seeds of the same two mechanisms may come in another order.',
+    '"Above floor" is the accuracy minus the highest floor, in points; "n.s." '
+    'where it cannot be told from the floor, by the same tests, at 5% for all '
+    'rows of the table together. "As first operator": how often the answer is '
+    'that of the floor of this name. Parameters in bold are more than 110% of '
+    'the Transformer\'s of the same task and protocol, which is the arena\'s '
+    'limit. "Steps to 95%": the first validated step with so high an accuracy '
+    'on validation, of the slowest seed.',
+    'In the details, "a / b / c" is of the seeds of a row in their order, one '
+    'for each, "–" of one without; a single value is that of all of them. '
+    'Times and memory are means where all seeds ran on one device, otherwise '
+    'of each seed as well.',
+    '"Mean of 5", of full tasks, is Long Range Arena\'s average over ListOps, '
+    'Text, Retrieval, Image and Pathfinder, "mean of 6" that with Path-X too: '
+    'of models with a score on each of them, under one protocol. RFC citations '
+    'do not stand in for Retrieval.',
+    'A run whose settings are not its protocol\'s is in a table of its own, '
+    'which names them; seeds, data folders and what only fits a run to a '
+    'machine are free. "Modified" beside a commit: what ran is not what is in '
+    'it. The file of a model may have changed since a record was made: to '
+    'repeat a run exactly, check out its commit first.')
+GROUPS = {
+    'full': ('Full tasks', ''),
+    'mini': ('Mini tasks', (
+        'Small versions of the tasks for a laptop; not Long Range Arena '
+        'scores.')),
+    'probe': ('Probes', (
+        'Not of Long Range Arena: generated sequences that ask for one ability '
+        'each; `data_prep/probes.py` says how. Accuracies are of single tokens '
+        'that are asked for a class, and "test examples" counts these. The '
+        'papers that they are from train causal models; here all rows but '
+        'those of causal mechanisms, as `lightning`, see both directions. A '
+        'recurrence that tracks parity or permutations is not linear or has '
+        'negative or complex eigenvalues (Grazzi et al. 2024, arXiv '
+        '2411.12537). No mechanism here has one: expect scores near the floor. '
+        'A few points above it are more than chance, and far from the task.')),
+}
+# Task -> what its scores need to be read.
+NOTES = {
+    'listops': (
+        '"Decided at depth d" is of expressions whose value is certain once '
+        'what stands inside at most d operators is read: of the 2,000 drawn '
+        'for test 382 at depth 1, by the digits next to the outermost '
+        'operator, 456 at 2, 301 at 3, 231 at 4, 630 deeper. Rows near the '
+        'floor answer nearly all of the first kind, a third of the second, and '
+        'of the others not many more than by guessing: what they have learnt '
+        'is to read the outermost operator and its own digits.'),
+    'pathfinder_mini': (
+        'Black pixels are padding in this task, and the first row of pixels is '
+        'black in all but one of 1,000 images: the first positions hold no '
+        'token. What `attention_sink`, `bigbird`, `duo`, `etc` and '
+        '`longformer` do with them is not tried here, and little of what '
+        '`star` does with its first block.'),
+    'mqar': (
+        'A convolution of the protocol joins each token to the three before. '
+        'What makes linear attention recall is not measured. `lightning` '
+        'differs from `linear_transformer` in four things at once: it is '
+        'causal; its features (SiLU) may be negative; it does not divide by a '
+        'sum of weights; and it normalises what it reads (RMS). Its decay, '
+        '0.4% a token with one head, is hardly one, and it has no gate. '
+        '`simpletron` has neither features nor a norm. A guess: 32 pairs fill '
+        'a state of 32 x 32 numbers, so that what positive features add from '
+        'the other pairs hides the one that is wanted.'),
+    'selective_copying': (
+        'A place asks for the symbol of its number: a model must count symbols '
+        'and fetch by the count. A row between the highest floor and all of it '
+        'has learnt a part in the steps of the protocol; whether more steps '
+        'would teach it the rest has not been tried.'),
+}
+PUBLISHED = (
+    'Percentages as their sources print them, in no order of merit. Pooling, '
+    'heads, vocabularies and budgets differ between protocols, so these are '
+    'compared within one protocol only (within `mixed` not even there) and '
+    'never ranked with the rows above. FAIL: not learnt. The means are made '
+    'here, of the five tasks without Path-X and of all six, where one that was '
+    'not learnt counts 50. Secondary: read in another paper\'s table. '
+    'Recalled: not read again in the paper.')
