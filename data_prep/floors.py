@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from data_prep import kinds
+from data_prep import kinds, parts
 from data_prep.content import Content, Split
 from lra import bits, tasks
 from lra.errors import UserError
@@ -47,17 +47,20 @@ def measure(task_name: str, content: Content) -> dict:
               for name, floor in kind.slow.items()}
   return {'task': task_name, 'fingerprint': content.info['fingerprint'],
           'origin': content.info['origin'],
-          'floors': {name: _score(method, content.splits, not task.probe)
+          'floors': {name: _score(method, content.splits, task)
                      for name, method in methods.items()}}
 
 
-def _score(method: Callable, splits, keep_right):
+def _score(method: Callable, splits, task):
   start = time.monotonic()
   right, how = method(splits)
   score = {'accuracy': float(np.mean(right)), 'how': how,
            'seconds': round(time.monotonic() - start, 1)}
-  return score | ({'examples': len(right), 'correct': bits.pack(right)}
-                  if keep_right else {})
+  if not task.probe:
+    score |= {'examples': len(right), 'correct': bits.pack(right)}
+    made_of = parts.accuracies(task.dataset, right, splits['test'])
+    score |= {'parts': made_of} if made_of else {}
+  return score
 
 
 def write(record: dict, directory: pathlib.Path = RECORDS) -> pathlib.Path:

@@ -108,3 +108,25 @@ KINDS = {'listops': {'root operator': root_operators, 'depth': depths,
                      'decided at depth': deciding_depths}}
 # Of a data set: name of a rule -> its answers on `test`, given `train`.
 RULES = {'listops': {FIRST_OPERATOR: by_first_token}}
+
+
+def accuracies(dataset: str, right: np.ndarray, test: Split) -> dict:
+  """Accuracies on the kinds of examples of a data set.
+
+  Args:
+    dataset: its name.
+    right: of each example of `test` whether its answer is right, bool [N].
+    test: the examples.
+
+  Returns:
+    {property: {value: {'examples': how many have it, 'accuracy': a fraction}}};
+    of most data sets {}.
+  """
+  found = {}
+  for name, kind in KINDS.get(dataset, {}).items():
+    values = kind(test)
+    found[name] = {
+        str(value): {'examples': int((values == value).sum()),
+                     'accuracy': float(right[values == value].mean())}
+        for value in np.unique(values)}
+  return found

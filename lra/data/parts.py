@@ -23,14 +23,8 @@ def accuracies(dataset: str, predicted: np.ndarray, train: Split,
   """
   if dataset not in parts.KINDS:
     return {}
-  right = predicted == test.labels
-  found = {}
-  for name, kind in parts.KINDS[dataset].items():
-    values = kind(test)
-    found[name] = {
-        str(value): {'examples': int((values == value).sum()),
-                     'accuracy': float(right[values == value].mean())}
-        for value in np.unique(values)}
-  return {'parts': found, 'agreement': {
-      name: float(np.mean(rule(train, test) == predicted))
-      for name, rule in parts.RULES[dataset].items()}}
+  return {
+      'parts': parts.accuracies(dataset, predicted == test.labels, test),
+      'agreement': {
+          name: float(np.mean(rule(train, test) == predicted))
+          for name, rule in parts.RULES[dataset].items()}}

@@ -17,7 +17,6 @@ from lra.report.formats import (
 )
 from lra.report.published import AVERAGES
 from lra.report.published import SCORES as SCORE_TITLES
-from lra.report.row import mean
 from lra.report.variants import departures
 
 
@@ -239,51 +238,6 @@ DETAILS = (
 )
 
 
-def made_of(rows) -> list[Column]:
-  """What the accuracies of `row.Row`s are made of; nothing where none says.
-
-  Shares of the answers that a simple rule gives too, then accuracies on the
-  kinds of examples, means over seeds.
-  """
-  scores = [run.test for row in rows for run in row.finished]
-  rules = sorted({name for test in scores for name in test.agreement})
-  kinds = sorted({(name, len(value), value) for test in scores
-                  for name, values in test.parts.items() for value in values
-                  if len(values) > 1})
-  if not (rules or kinds):
-    return []
-  return [
-      *DETAILS[:2], _ACCURACY,
-      *(_percents(f'as {rule} %', _over_seeds(
-          lambda test, rule=rule: test.agreement.get(rule)))
-        for rule in rules),
-      *(_percents(f'{name} {value} %', _over_seeds(
-          lambda test, name=name, value=value: _accuracy(test, name, value)))
-        for name, _, value in kinds)]
-
-
-def alike(rows) -> dict[str, str]:
-  """Property of the examples -> its value, where runs know of one only."""
-  known = {}
-  for run in (run for row in rows for run in row.finished):
-    for name, values in run.test.parts.items():
-      known.setdefault(name, set()).update(values)
-  return {name: values.pop() for name, values in sorted(known.items())
-          if len(values) == 1}
-
-
-def _over_seeds(score):
-  def value(row):
-    scores = [score(run.test) for run in row.finished]
-    return mean([s for s in scores if s is not None])
-  return value
-
-
-def _accuracy(test, name, value):
-  part = test.parts.get(name, {}).get(value)
-  return part and part.accuracy
-
-
 def _of(field, column):
   """The column, of items that hold a row, or None for nothing."""
   def about(function, nothing):
@@ -304,6 +258,7 @@ BEST = (
     _numbers('highest floor %', lambda best: best.board.highest, percent),
     *(_of('row', column) for column in (_ABOVE_FLOOR, _INTERVAL, _SEEDS)),
     _of('row', _texts('protocol', lambda row: row.protocol)),
+    _numbers('models', lambda best: best.models or None, count),
 )
 
 

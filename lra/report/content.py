@@ -88,16 +88,3 @@ def details(board: TaskBoard) -> Table:
   """What else is known of each row of a task."""
   return columns.told([c for c in columns.DETAILS
                 if board.task.dual or c.name not in columns.PAIRS], board.rows)
-
-
-def made_of(board: TaskBoard) -> Table | None:
-  """What the accuracies of a task are made of; None where nobody says."""
-  found = columns.made_of(board.finished)
-  return columns.told(found, board.finished) if found else None
-
-
-def alike(board: TaskBoard) -> str:
-  """What all examples of test have in common, '' for nothing."""
-  return ' '.join(
-      f'All examples of test have {name} {value}: it tells none apart.'
-      for name, value in columns.alike(board.finished).items())

@@ -5,6 +5,7 @@ from typing import Any
 
 from lra.report import catalogue, rows
 from lra.report.content import Content
+from lra.report.makeup import MadeOf
 from lra.report.overview import Best, Line
 from lra.report.published import Compared, Published
 from lra.report.row import Row
@@ -24,8 +25,8 @@ def _about(item, families):
   if isinstance(item, Best):
     row = item.row
     return {'task': item.board.task.name, **(_about(row, {}) if row else {})}
-  if isinstance(item, Compared):
-    return _about(item.row, {})
+  if isinstance(item, (Compared, MadeOf)):
+    return _about(item.row, {}) if item.row else {}
   if isinstance(item, Row):
     return {'task': item.task, 'model': item.model, 'family': item.family,
             'protocol': item.protocol}

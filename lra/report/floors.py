@@ -11,6 +11,7 @@ from lra import bits, tasks
 from lra.data.prepared import Prepared
 from lra.report import record
 from lra.report.record import Count, File, Fraction, Record, TaskName, Text
+from lra.report.result import Parts
 from lra.report.statistics import Sample
 
 
@@ -22,11 +23,13 @@ class MeasuredFloor(Record):
     how: how it works.
     examples: of test; None in old records and where not each is one answer.
     correct: `lra.bits` of which of them it has right, or None likewise.
+    parts: as those of `result.ClassificationScores`.
   """
   accuracy: Fraction
   how: Text
   examples: Count | None = None
   correct: str | None = None
+  parts: Parts = {}
 
   @pydantic.model_validator(mode='after')
   def _counts_agree(self):
@@ -45,7 +48,7 @@ class MeasuredFloor(Record):
     if self.correct is None:
       return Sample((self.accuracy,), examples)
     return Sample((self.accuracy,), self.examples,
-                  bits.unpack(self.correct, self.examples))
+                  bits.unpack(self.correct, self.examples)[None])
 
 
 class Floors(File):

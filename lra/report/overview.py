@@ -12,22 +12,37 @@ from lra.report.rows import TaskBoard
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-  """The best row of a task and a protocol; None where none is finished."""
+  """The best row of a task and a protocol; None where none is finished.
+
+  Attributes:
+    board: the task's.
+    row: that row.
+    models: of how many models it is the best.
+  """
   board: TaskBoard
   row: Row | None
+  models: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-  """An accuracy, a fraction, or None; its digits after the point; and whether
-  the model has more than 110% of the Transformer's parameters."""
+  """A mean over seeds.
+
+  Attributes:
+    accuracy: a fraction, or None.
+    digits: after the point.
+    heavy: whether the model has more than 110% of the Transformer's parameters.
+    failed: whether seeds are missing in it, which did not finish.
+  """
   accuracy: float | None
   digits: int = 2
   heavy: bool = False
+  failed: bool = False
 
   @property
   def text(self) -> str:
-    return percent(self.accuracy, self.digits) + (' †' if self.heavy else '')
+    marks = '†' * self.heavy + '‡' * self.failed
+    return percent(self.accuracy, self.digits) + (marks and f' {marks}')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +65,8 @@ class Line:
     found = [score.accuracy for score in scores]
     return Score(None) if None in found else Score(
         mean(found), min(score.digits for score in scores),
-        any(score.heavy for score in scores))
+        any(score.heavy for score in scores),
+        any(score.failed for score in scores))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +101,8 @@ class Group:
 
 
 def _score(row):
-  return Score(row.mean, row.digits, row.heavy) if row else Score(None)
+  return Score(row.mean, row.digits, row.heavy, bool(row.finished) and len(
+      row.finished) < len(row.runs)) if row else Score(None)
 
 
 def best(boards: Iterable[TaskBoard]) -> Table:
@@ -93,10 +110,11 @@ def best(boards: Iterable[TaskBoard]) -> Table:
   lines = []
   for board in boards:
     if board.task.group == 'full' and board.rows:
-      found = [rows.best(members) for key, members
-               in board.tables().items() if not key.changed]
-      lines += [Best(board, row) for row in filter(None, found)] or [
-          Best(board, None)]
+      found = [
+          Best(board, rows.best(members), len({
+              row.model for row in members if row.finished}))
+          for key, members in board.tables().items() if not key.changed]
+      lines += [best for best in found if best.row] or [Best(board, None)]
   return Table(columns.BEST, lines)
 
 
@@ -109,8 +127,8 @@ def groups(boards: Iterable[TaskBoard]) -> list[Group]:
 
 def with_floor(board: TaskBoard) -> str:
   """A task and its highest floor, in words."""
-  if not board.floors:
+  floor = board.highest_floor
+  if not floor:
     return f'{board.task.title} (no floor has been computed)'
-  floor = board.floors[-1]
   return (f'{board.task.title} (highest floor {percent(floor.accuracy)} %, '
           f'{floor.name})')

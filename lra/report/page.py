@@ -3,7 +3,7 @@
 import pathlib
 
 from lra import place
-from lra.report import content, figures, overview, texts
+from lra.report import content, figures, makeup, overview, texts
 from lra.report import markdown as md
 from lra.report import site as sites
 from lra.report.content import Content
@@ -125,9 +125,9 @@ def _task(board, found, site):
     parts += _figures(figures.names(board, found.speeds), site)
     parts += _folded('Precision, recall, F1 and times (means over seeds)',
                      _table(content.details(board)))
-    made_of = content.made_of(board)
+    made_of = makeup.table(board)
     if made_of:
-      alike = content.alike(board)
+      alike = makeup.alike(board)
       parts += _folded('What the accuracies are made of', _table(made_of) + (
           f'\n{md.escape(alike)}\n' if alike else ''))
   return parts

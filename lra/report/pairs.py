@@ -13,61 +13,83 @@ import scipy
 
 from lra.report.statistics import Sample
 
-# From so many seeds of both on, Welch's test compares seeds.
-SEEDS = 3
 # Fewer degrees of freedom say too little of a spread.
 _DEGREES = 4
-# Rows spread alike until a test finds so improbable a difference.
-_ALIKE = 0.01
+# Weights and variances among which the likeliest are looked for.
+_WEIGHTS = np.geomspace(0.5, 1000, 200)
+_SCALES = np.geomspace(1e-3, 10, 400)
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
   """How far seeds of one row are apart, of all rows of a table together.
 
+  Variances of rows are taken for draws of one distribution: a row's inverse
+  variance is chi-squared with `weight` degrees of freedom over `weight` times
+  the square of `deviation` (Smyth 2004, Statistical Applications in Genetics
+  and Molecular Biology 3, 3). The variance of a row is then estimated by its
+  own seeds and, as if they were `weight` seeds more, by those of all rows.
+
   Attributes:
-    deviation: the pooled standard deviation, a fraction.
-    degrees: its degrees of freedom: the seeds minus the rows.
+    deviation: the standard deviation of a row of which no more is known, a
+      fraction.
+    weight: how alike rows are, in degrees of freedom: the lowest that is not
+      at odds with their variances (95%, one-sided, by profile likelihood), so
+      that rows which spread more than others are not taken for these.
+    degrees: the seeds minus the rows.
     rows: how many rows have several seeds.
   """
   deviation: float
+  weight: float
   degrees: int
   rows: int
 
+  def of(self, sample: Sample) -> tuple[float, float]:
+    """The variance of a sample's seeds, and its degrees of freedom."""
+    own = len(sample.accuracies) - 1
+    squares = own * _variance(sample) if own else 0.0
+    variance = (self.weight * self.deviation**2 + squares) / (self.weight + own)
+    return variance, min(self.weight + own, self.degrees)
+
 
 def spread(samples: Sequence[Sample]) -> Spread | None:
-  """The pooled standard deviation of seeds within rows.
+  """How far seeds are apart within rows.
 
   Returns:
     None where seeds say too little: fewer than two rows with several, fewer
-    than four degrees of freedom, no spread at all, or rows that do not spread
-    alike (Bartlett's test, at 1%).
+    than four degrees of freedom, or no spread at all.
   """
   several = [s for s in samples if len(s.accuracies) > 1]
   degrees = np.array([len(s.accuracies) - 1 for s in several])
-  if len(several) < 2 or degrees.sum() < _DEGREES:
+  if len(several) < 2 or degrees.sum() < _DEGREES or not any(
+      np.ptp(s.accuracies) for s in several):
     return None
-  squares = np.array([np.var(s.accuracies, ddof=1) for s in several])
-  pooled = np.average(squares, weights=degrees)
-  if not pooled > 0:
-    return None
-  # Seeds agree at best to what rounding to whole examples hides.
-  hidden = np.array([1 / s.examples for s in several])**2 / 12
-  if _bartlett(squares + hidden, degrees) < _ALIKE:
-    return None
-  return Spread(float(np.sqrt(pooled)), int(degrees.sum()), len(several))
+  squares = np.array([_variance(s) for s in several])
+  weight, scale = _prior(squares, degrees)
+  return Spread(float(np.sqrt(scale)), float(weight), int(degrees.sum()),
+                len(several))
 
 
-def _bartlett(squares, degrees):
-  """How probable variances as different are where all are equal.
+def _variance(sample):
+  """Seeds agree at best to what rounding to whole examples hides."""
+  return float(np.var(sample.accuracies, ddof=1)) + sample.examples**-2 / 12
 
-  Bartlett 1937, Proc. R. Soc. A 160, 268.
+
+def _prior(squares, degrees):
+  """(weight, variance) of the distribution that variances are drawn from.
+
+  Each over the latter is then distributed as F with its degrees and the weight.
   """
-  total, groups = degrees.sum(), len(squares)
-  pooled = np.average(squares, weights=degrees)
-  found = total * np.log(pooled) - (degrees * np.log(squares)).sum()
-  correction = 1 + ((1 / degrees).sum() - 1 / total) / (3 * (groups - 1))
-  return scipy.stats.chi2.sf(found / correction, groups - 1)
+  scales = _SCALES * np.average(squares, weights=degrees)
+  w, x, d = np.ix_(_WEIGHTS, scales, degrees)
+  ratio = squares / x
+  log = (scipy.special.xlogy(d / 2, d / w) - scipy.special.betaln(d / 2, w / 2)
+         + (d / 2 - 1) * np.log(ratio) - np.log(x)
+         - (d + w) / 2 * np.log1p(d * ratio / w)).sum(-1)
+  likely = log.max(1)
+  bound = scipy.stats.chi2.ppf(0.9, 1) / 2
+  first = np.flatnonzero(likely >= likely.max() - bound)[0]
+  return _WEIGHTS[first], scales[log[first].argmax()]
 
 
 def p_value(a: Sample, b: Sample) -> float:
@@ -79,10 +101,12 @@ def p_values(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
   """How probable the difference of each two is where there is none, two-sided.
 
   With a common spread Student's t-test of the means over seeds, of which one
-  may be all that a sample has. Else Welch's, where both have `SEEDS` or more;
-  or else, of the first seed of each, McNemar's exact test of the examples on
-  which they differ; or, where these were not kept, Fisher's exact test of the
-  numbers of correct answers, which finds less.
+  may be all that a sample has, by the variances that it gives both and
+  Satterthwaite's degrees of freedom. Else McNemar's exact test of the examples
+  on which two seeds differ; or, where these were not kept, Fisher's exact test
+  of the numbers of correct answers, which finds less: of all pairs of a seed of
+  one and a seed of the other the largest, and 1 where they disagree on which of
+  the two is better.
 
   All at once: a page has tens of thousands of pairs.
 
@@ -92,63 +116,59 @@ def p_values(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
   if common:
     return _student(samples, common)
   p = np.ones((len(samples),) * 2)
-  seeds = np.array([len(s.accuracies) for s in samples])
-  welch = np.minimum.outer(seeds, seeds) >= SEEDS
-  steady = np.array([not np.ptp(s.accuracies) for s in samples], bool)
-  welch &= ~np.logical_and.outer(steady, steady)
-  left = ~welch
+  left = ~np.eye(len(samples), dtype=bool)
   for examples in {s.examples for s in samples if s.correct is not None}:
     kept = [i for i, s in enumerate(samples)
             if s.correct is not None and s.examples == examples]
     block = np.ix_(kept, kept)
-    p[block] = np.where(left[block], _mcnemar(
-        np.array([samples[i].correct for i in kept])), p[block])
+    p[block] = _mcnemar([samples[i].correct for i in kept])
     left[block] = False
-  p = np.where(welch, _welch(samples), p)
   for i, j in np.argwhere(np.triu(left, 1)):
     p[i, j] = p[j, i] = _fisher(*(
-        (round(s.accuracies[0] * s.examples), s.examples)
+        (tuple(round(x * s.examples) for x in s.accuracies), s.examples)
         for s in (samples[i], samples[j])))
   return p
 
 
 def _student(samples, common):
-  """Student's t with one standard deviation for all."""
   mean = np.array([np.mean(s.accuracies) for s in samples])
-  share = np.array([1 / len(s.accuracies) for s in samples])
-  t = np.subtract.outer(mean, mean) / (
-      common.deviation * np.sqrt(np.add.outer(share, share)))
-  return 2 * scipy.special.stdtr(common.degrees, -np.abs(t))
+  variance, degrees = np.transpose([common.of(s) for s in samples])
+  square = variance / [len(s.accuracies) for s in samples]
+  both, freedom = np.add.outer(square, square), square**2 / degrees
+  t = np.subtract.outer(mean, mean) / np.sqrt(both)
+  return 2 * scipy.special.stdtr(np.minimum(
+      both**2 / np.add.outer(freedom, freedom), common.degrees), -np.abs(t))
 
 
-def _welch(samples):
-  """Student's t by the variances of both, with Satterthwaite's degrees."""
-  count = np.array([float(len(s.accuracies)) for s in samples])
-  mean = np.array([np.mean(s.accuracies) for s in samples])
-  square = np.array([np.var(s.accuracies, ddof=1) if len(s.accuracies) > 1
-                     else 0.0 for s in samples]) / count
-  both = np.add.outer(square, square)
-  freedom = square**2 / np.maximum(count - 1, 1)
-  with np.errstate(divide='ignore', invalid='ignore'):
-    t = np.subtract.outer(mean, mean) / np.sqrt(both)
-    degrees = both**2 / np.add.outer(freedom, freedom)
-  return 2 * scipy.special.stdtr(degrees, -np.abs(t))
+def _mcnemar(correct):
+  """Binomial test of the examples which one of two has right, at 1/2.
 
-
-def _mcnemar(correct_NxE):
-  """Binomial test of the examples which one of two has right, at 1/2."""
-  right = correct_NxE.astype(np.float32)  # counts are exact up to 2**24
+  Of samples, each bool [seeds, examples].
+  """
+  # Counts are exact up to 2**24.
+  right = np.concatenate(correct).astype(np.float32)
   only = np.rint(right @ (1 - right).T)
   of_both = only + only.T
   p = 2 * scipy.special.bdtr(np.minimum(only, only.T), of_both.astype(int), 0.5)
-  return np.where(of_both > 0, np.minimum(p, 1.0), 1.0)
+  p = np.where(of_both > 0, np.minimum(p, 1.0), 1.0)
+  starts = np.cumsum([0, *map(len, correct)])[:-1]
+
+  def over_seeds(reduce, x):
+    return reduce.reduceat(reduce.reduceat(x, starts, axis=0), starts, axis=1)
+  better = np.sign(only - only.T)
+  agreed = over_seeds(np.minimum, better) == over_seeds(np.maximum, better)
+  p = np.where(agreed, over_seeds(np.maximum, p), 1.0)
+  np.fill_diagonal(p, 1.0)
+  return p
 
 
 @functools.cache
 def _fisher(a, b):
-  """Of two (correct, examples)."""
-  return float(scipy.stats.fisher_exact(
-      [[right, examples - right] for right, examples in (a, b)]).pvalue)
+  """Of two (correct answers of each seed, examples)."""
+  (all_a, in_a), (all_b, in_b) = a, b
+  signs = {np.sign(x / in_a - y / in_b) for x in all_a for y in all_b}
+  return 1.0 if len(signs) > 1 else max(float(scipy.stats.fisher_exact(
+      [[x, in_a - x], [y, in_b - y]]).pvalue) for x in all_a for y in all_b)
 
 
 def p_value_of_rule(sample: Sample, rule: Sample,
@@ -156,14 +176,11 @@ def p_value_of_rule(sample: Sample, rule: Sample,
   """How probable such a difference from a rule is where there is none.
 
   A rule has no seeds: Student's t-test of those of the sample, with the common
-  spread, or with their own if there are `SEEDS` or more; else `p_value`.
+  spread; else `p_value`.
   """
-  seeds = len(sample.accuracies)
-  if common:
-    t = (np.mean(sample.accuracies) - rule.accuracies[0]) / (
-        common.deviation / np.sqrt(seeds))
-    return float(2 * scipy.special.stdtr(common.degrees, -abs(t)))
-  if seeds >= SEEDS and np.ptp(sample.accuracies):
-    return float(scipy.stats.ttest_1samp(
-        sample.accuracies, rule.accuracies[0]).pvalue)
-  return p_value(sample, rule)
+  if not common:
+    return p_value(sample, rule)
+  variance, degrees = common.of(sample)
+  t = (np.mean(sample.accuracies) - rule.accuracies[0]) / np.sqrt(
+      variance / len(sample.accuracies))
+  return float(2 * scipy.special.stdtr(degrees, -abs(t)))

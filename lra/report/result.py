@@ -64,6 +64,11 @@ class Part(Record):
   accuracy: Fraction
 
 
+# Property of the examples -> its value -> those that have it.
+Parts = Annotated[dict[Text, Annotated[
+    dict[Text, Part], Field(max_length=_MOST)]], Field(max_length=_MOST)]
+
+
 class ClassificationScores(Scores):
   """Scores of a classifier on one split.
 
@@ -86,8 +91,7 @@ class ClassificationScores(Scores):
   recall: Fraction
   f1: Fraction
   confusion: list[list[Count]]
-  parts: Annotated[dict[Text, Annotated[
-      dict[Text, Part], Field(max_length=_MOST)]], Field(max_length=_MOST)] = {}
+  parts: Parts = {}
   agreement: Annotated[
       dict[Text, Fraction], Field(max_length=_MOST)] = {}
   correct: str = ''

@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import math
 
+import numpy as np
+
 from lra import bits
 from lra.report import statistics
 from lra.report.formats import digits
@@ -77,10 +79,10 @@ class Row:
     """Its test scores for statistics, None without a finished run."""
     if not self.finished:
       return None
-    test = self.finished[0].test
-    return Sample(
-        tuple(self.accuracies), test.examples,
-        bits.unpack(test.correct, test.examples) if test.correct else None)
+    tests = [run.test for run in self.finished]
+    kept = all(t.correct and t.examples == tests[0].examples for t in tests)
+    return Sample(tuple(self.accuracies), tests[0].examples, np.array([
+        bits.unpack(t.correct, t.examples) for t in tests]) if kept else None)
 
   @functools.cached_property
   def interval(self) -> Interval | None:

@@ -8,7 +8,7 @@ differ. Only the runs of classifiers are shown: the others have no accuracy.
 import collections
 import dataclasses
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from lra import tasks
 from lra.report import budgets, catalogue, ranks, records, variants
@@ -21,10 +21,20 @@ OTHER = 'other'
 
 @dataclasses.dataclass(frozen=True)
 class Floor:
-  """What a trivial or linear method reaches: accuracy is a fraction."""
+  """What a trivial or linear method reaches.
+
+  Attributes:
+    name: what it is called.
+    accuracy: a fraction.
+    how: how it works, and on which data.
+    foreign: whether it is of other data than the measured floors.
+    parts: what its accuracy is made of, see `result.ClassificationScores`.
+  """
   name: str
   accuracy: float
   how: str
+  foreign: bool = False
+  parts: Mapping = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -48,9 +58,15 @@ class TaskBoard:
     return [row for row in self.rows if row.finished]
 
   @property
+  def highest_floor(self) -> Floor | None:
+    """If some were measured, the highest of these."""
+    return max(self.floors, default=None, key=lambda floor: (
+        not floor.foreign, floor.accuracy))
+
+  @property
   def highest(self) -> float | None:
     """Accuracy of the highest floor."""
-    return max((floor.accuracy for floor in self.floors), default=None)
+    return self.highest_floor and self.highest_floor.accuracy
 
   def tables(self) -> dict[Table, list[Row]]:
     by_table = {}
@@ -68,8 +84,12 @@ class TaskBoard:
 
 
 def best(members: Iterable[Row]) -> Row | None:
-  """The first finished row, best first, with parameters within the budget."""
-  return next((r for r in members if r.finished and not r.heavy), None)
+  """The first finished row, best first, with parameters within the budget.
+
+  One on other data than the measured floors only if there is no other.
+  """
+  found = [r for r in members if r.finished and not r.heavy]
+  return min(found, default=None, key=lambda r: bool(r.foreign))
 
 
 def full(boards: Iterable[TaskBoard]) -> list[TaskBoard]:
@@ -186,7 +206,8 @@ def _floors(rows, measured):
   if measured:
     for name, floor in measured.floors.items():
       of = f'; data: {measured.origin}' if measured.origin else ''
-      floors.append(Floor(name, floor.accuracy, floor.how + of))
+      floors.append(
+          Floor(name, floor.accuracy, floor.how + of, parts=floor.parts))
   for row in rows:
     if _measured(row, measured):
       continue
@@ -196,5 +217,6 @@ def _floors(rows, measured):
         if all(abs(accuracy - v) > 1e-6 for v in values):
           values.append(accuracy)
           floors.append(Floor(
-              name, accuracy, f'computed by the runs on data {row.data[:8]}'))
+              name, accuracy, f'computed by the runs on data {row.data[:8]}',
+              foreign=bool(measured and measured.floors)))
   return sorted(floors, key=lambda f: (f.accuracy, f.name, f.how))

@@ -20,8 +20,8 @@ class Scores:
     warning: what it means that no row is above the highest floor, '' where one
       is.
     table: of the rows.
-    notes: sentences about the rows: how far seeds are apart, where that is
-      known; which models give the same answers.
+    notes: sentences about the rows: by what they are told apart; which models
+      give the same answers.
     compared: beside what was published, None for nothing.
   """
   key: Key
@@ -37,11 +37,11 @@ def of(board: TaskBoard, papers: Sequence[Published]) -> list[Scores]:
   for key, members in board.tables().items():
     compared = [] if key.changed else published.compare(
         members, papers, board.task.name, key.protocol)
-    floor, spread = _floor_of_all(members, board.floors), board.spreads.get(key)
+    floor = _floor_of_all(members, board.highest_floor)
     found.append(Scores(
         key, _no_row_is_above(floor) if floor else '',
         columns.told(columns.SCORES, members),
-        [*([_seeds_differ(spread)] if spread else []),
+        [*_told_apart(members, board.spreads.get(key)),
          *map(_equal_scores, _twins(members))],
         columns.told(columns.COMPARED, compared) if compared else None))
   return found
@@ -55,11 +55,20 @@ def _no_row_is_above(floor):
           'network finds.')
 
 
-def _seeds_differ(spread):
-  """How far the seeds of a row are apart."""
-  return (f'Seeds of one row differ by {percent(spread.deviation)} points: the '
-          f'standard deviation within the {spread.rows} rows of several seeds '
-          f'({spread.degrees} degrees of freedom).')
+def _told_apart(rows, spread):
+  """By what rows are told apart, and so what their ranks are of."""
+  if spread:
+    yield (f'Ranks are of mechanisms: rows are told apart by how far seeds are '
+           'apart. The standard deviation within a row is about '
+           f'{percent(spread.deviation)} points ({spread.rows} rows of several '
+           f'seeds, {spread.degrees} degrees of freedom); for each row it is '
+           'estimated by its own seeds and by those of all rows, which count '
+           f'as {spread.weight:.1f} seeds.')
+  elif sum(bool(row.finished) for row in rows) > 1:
+    yield ('Ranks are of these trained networks, not of their mechanisms: too '
+           'few rows have several seeds, so rows are told apart by the test '
+           'examples that they answer differently. Other seeds may come in '
+           'another order.')
 
 
 def _equal_scores(twins):
@@ -69,12 +78,16 @@ def _equal_scores(twins):
           'seed: with these settings they are one model.')
 
 
-def _floor_of_all(rows, floors):
-  """The highest floor where no row is above its own by more than chance."""
+def _floor_of_all(rows, highest):
+  """The highest floor where no row is above its own by more than chance.
+
+  Rows on other data than that floor count only if there are no others.
+  """
   compared = [row for row in rows if row.above_floor is not None]
+  compared = [row for row in compared if not row.foreign] or compared
   if not compared or any(r.off_floor and r.above_floor > 0 for r in compared):
     return None
-  return floors[-1]
+  return highest
 
 
 def _twins(rows):

@@ -21,7 +21,7 @@ class Sample:
   Attributes:
     accuracies: fractions, one of each seed; at least one.
     examples: number of test examples.
-    correct: bool [examples] of the first seed, None where nobody has kept it.
+    correct: bool [seeds, examples], None where one seed's are not kept.
   """
   accuracies: tuple[float, ...]
   examples: int
@@ -55,26 +55,42 @@ def deviation(sample: Sample) -> float | None:
 def interval(sample: Sample) -> Interval:
   """The interval of a mean: Student's t over seeds, else Wilson's."""
   seeds = np.array(sample.accuracies)
-  over_seeds = bool((seeds != seeds[0]).any())
-  if over_seeds:
+  if (seeds != seeds[0]).any():
     half = (scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(seeds) - 1)
             * seeds.std(ddof=1) / math.sqrt(len(seeds)))
     low, high = seeds.mean() - half, seeds.mean() + half
-  else:
-    low, high = scipy.stats.binomtest(
-        round(seeds[0] * sample.examples), sample.examples).proportion_ci(
-            CONFIDENCE, method='wilson')
-  return Interval(max(float(low), 0.0), min(float(high), 1.0), over_seeds)
+    return Interval(max(float(low), 0.0), min(float(high), 1.0), True)
+  return _wilson(seeds[0], sample.examples)
 
 
 def difference(a: Sample, b: Sample) -> tuple[float, float]:
   """The 95% interval of the difference of two means, a's minus b's.
 
-  From the interval of each (Newcombe 1998, Statistics in Medicine 17, 873,
-  method 10, which is that of Wilson's intervals).
+  Of samples that were tested on different examples. From the interval of each
+  (Newcombe 1998, Statistics in Medicine 17, 873, method 10, which is that of
+  Wilson's intervals).
   """
-  of_a, of_b = interval(a), interval(b)
+  of_a, of_b = _on_other_examples(a), _on_other_examples(b)
   mean_a, mean_b = np.mean(a.accuracies), np.mean(b.accuracies)
   below = math.hypot(mean_a - of_a.low, of_b.high - mean_b)
   above = math.hypot(of_a.high - mean_a, mean_b - of_b.low)
   return (float(mean_a - mean_b - below), float(mean_a - mean_b + above))
+
+
+def _on_other_examples(sample):
+  """The interval of a mean, were its seeds and its examples others."""
+  over_seeds, mean = interval(sample), float(np.mean(sample.accuracies))
+  if not over_seeds.over_seeds:
+    return over_seeds
+  # What all seeds have in common does not grow less with their number.
+  examples = _wilson(mean, sample.examples)
+  return Interval(mean - math.hypot(mean - over_seeds.low, mean - examples.low),
+                  mean + math.hypot(over_seeds.high - mean,
+                                    examples.high - mean), True)
+
+
+def _wilson(accuracy, examples):
+  found = scipy.stats.binomtest(
+      round(accuracy * examples), examples).proportion_ci(
+          CONFIDENCE, method='wilson')
+  return Interval(float(found.low), float(found.high), False)

@@ -4,44 +4,51 @@ TITLE = 'Long Range Arena leaderboard'
 WHAT = (
     'Test accuracies of attention mechanisms, and of what is used in their '
     'place, on the tasks of Long Range Arena, each beside its task\'s highest '
-    'floor: what a method without a neural network scores. A mechanism that '
-    'is not above the floor, or by chance (n.s.), is not known to have learnt '
-    'more of the task than such a method finds.')
+    'floor: what a method without a neural network scores. A row that is '
+    'below the floor, or not significantly above it (n.s.), has not been shown '
+    'to learn more of the task than such a method finds.')
 BEST = (
     'The best row of each full task and protocol, of those with at most 110% '
-    'of the Transformer\'s parameters. Scores of different protocols are not '
-    'comparable.')
+    'of the Transformer\'s parameters; "models" counts those that were run. '
+    'Scores of different protocols are not comparable.')
 OVERVIEW = (
     'Mean test accuracy; of a model run in several configurations, the one '
     'with the most seeds, then the most steps, then the highest accuracy on '
     'validation. Only runs with the settings of their protocol. †: more than '
-    '110% of the Transformer\'s parameters.')
+    '110% of the Transformer\'s parameters. ‡: of the seeds that finished; '
+    'others diverged, ran out of memory or were stopped.')
 COMPARED = (
-    'Published results are on other test examples: the interval of the '
-    'deviation takes each as one run on as many as here (Newcombe 1998). Where '
-    'the protocol is not quite theirs, `configs/protocols.py` says so.')
+    'Published results are on other test examples, so the interval of the '
+    'deviation allows for the choice of examples on both sides (theirs counts '
+    'as one run on as many as here; Newcombe 1998), and for that of our seeds '
+    'where there are several. Where the protocol is not quite theirs, '
+    '`configs/protocols.py` says so.')
 EXPLANATIONS = (
     'Accuracies are percentages of the whole test split, read once at the end '
-    'of a run: means over seeds with their 95% interval (Student\'s t). Of a '
-    'single seed, marked by a star, the interval is that of its test examples '
-    'alone (Wilson) and says nothing of other seeds; so is that of seeds which '
-    'all have the same accuracy.',
+    'of a run: means over the seeds that finished ("1 of 5": the other four '
+    'diverged, ran out of memory or were stopped), with their 95% interval '
+    '(Student\'s t): where the mean of other seeds on these test examples '
+    'would lie; other examples are not in it. Of a single seed, marked by a '
+    'star, the interval is that of its test examples alone (Wilson) and says '
+    'nothing of other seeds; so is that of seeds which all have the same '
+    'accuracy. In tables of probes each answer counts as an example of its '
+    'own, though those of one sequence depend on each other.',
     '"Rank" is between which places of its table a row belongs: below the rows '
-    'that are told to be better, above those that are told to be worse, at 5% '
-    'for all pairs together (Holm); the details name the places of the rows '
-    'that it is not told from. Where a sentence below a table says how far '
-    'seeds are apart, rows are told apart by it, those of one seed too '
-    '(Student\'s t with one standard deviation for all rows, on these test '
-    'examples). Where too few rows have several seeds for that, or where some '
-    'spread more than others (Bartlett\'s test at 1%), it is by Welch\'s test '
-    'where both have three seeds or more, else by McNemar\'s exact test of the '
-    'examples of the first seed of each, or Fisher\'s, which finds less, where '
-    'a record does not say which examples were right ("answers" is "not '
-    'kept"). By examples of one seed two trained networks are told apart: '
-    'other seeds of the same two mechanisms may come in another order.',
+    'that are significantly better, above those that are significantly worse, '
+    'at 5% for all pairs together (Holm); the details name the places of the '
+    'rows that it is not told from. A sentence below each table says by what. '
+    'By seeds: Student\'s t, with a variance for each row that is drawn '
+    'towards those of all rows (Smyth 2004), as far as they are certain to be '
+    'alike; rows of one seed have that of all. By examples: McNemar\'s exact '
+    'test of the examples that two networks answer differently, or Fisher\'s, '
+    'which finds less, where a record does not say which were right '
+    '("answers" is "not kept"); of rows of several seeds every pair of seeds '
+    'must differ, and in the same direction.',
     '"Above floor" is the accuracy minus the highest floor, in points; "n.s." '
-    'where it cannot be told from the floor, by the same tests, at 5% for all '
-    'rows of the table together. "As first operator": how often the answer is '
+    'where it is not significant, by the same tests at 5% for all rows of the '
+    'table together. That is a stricter question, of the very examples that '
+    'the floor was scored on, than whether the interval of the row holds the '
+    'floor: the two may differ. "As first operator": how often the answer is '
     'that of the floor of this name. Parameters in bold are more than 110% of '
     'the Transformer\'s of the same task and protocol, which is the arena\'s '
     'limit. "Steps to 95%": the first validated step with so high an accuracy '
@@ -81,10 +88,11 @@ NOTES = {
         '"Decided at depth d" is of expressions whose value is certain once '
         'what stands inside at most d operators is read: of the 2,000 drawn '
         'for test 382 at depth 1, by the digits next to the outermost '
-        'operator, 456 at 2, 301 at 3, 231 at 4, 630 deeper. Rows near the '
-        'floor answer nearly all of the first kind, a third of the second, and '
-        'of the others not many more than by guessing: what they have learnt '
-        'is to read the outermost operator and its own digits.'),
+        'operator, 456 at 2, 301 at 3, 231 at 4, 630 deeper. The floor that '
+        'knows nothing but the outermost operator answers 95.8% of the first '
+        'kind, 31.8% of the second, 21.9% and less of the others, and so do '
+        'the rows near it: nothing here shows that they read more than that '
+        'operator.'),
     'pathfinder_mini': (
         'Black pixels are padding in this task, and the first row of pixels is '
         'black in all but one of 1,000 images: the first positions hold no '
@@ -98,14 +106,12 @@ NOTES = {
         'causal; its features (SiLU) may be negative; it does not divide by a '
         'sum of weights; and it normalises what it reads (RMS). Its decay, '
         '0.4% a token with one head, is hardly one, and it has no gate. '
-        '`simpletron` has neither features nor a norm. A guess: 32 pairs fill '
-        'a state of 32 x 32 numbers, so that what positive features add from '
-        'the other pairs hides the one that is wanted.'),
+        '`simpletron` has neither features nor a norm.'),
     'selective_copying': (
         'A place asks for the symbol of its number: a model must count symbols '
-        'and fetch by the count. A row between the highest floor and all of it '
-        'has learnt a part in the steps of the protocol; whether more steps '
-        'would teach it the rest has not been tried.'),
+        'and fetch by the count. A row between the floor and 100% has learnt a '
+        'part of it in the steps of the protocol; whether more steps would '
+        'teach it the rest has not been tried.'),
 }
 PUBLISHED = (
     'Percentages as their sources print them, in no order of merit. Pooling, '

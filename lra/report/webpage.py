@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import jinja2
 from markupsafe import Markup, escape
 
-from lra.report import content, figures, filters, overview, texts
+from lra.report import content, figures, filters, makeup, overview, texts
 from lra.report.content import Content
 from lra.report.formats import NONE, plain
 from lra.report.site import LONGEST, Command, made
@@ -40,8 +40,8 @@ def render(found: Content, drawn: Mapping[str, bytes], runs_url: str,
       keep_trailing_newline=True)
   environment.filters |= {'shown': _shown, 'coded': _coded}
   return environment.get_template('page.html').render(
-      content=content, overview=overview, texts=texts, page=found,
-      choices=filters.choices(found), figures=figures,
+      content=content, makeup=makeup, overview=overview, texts=texts,
+      page=found, choices=filters.choices(found), figures=figures,
       address=lambda name: _address(drawn[name]), kind=_kind, key=_key,
       records=lambda item: _records(item, runs_url, command),
       about=filters.asker(),

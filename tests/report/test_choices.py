@@ -30,7 +30,7 @@ def test_models_that_give_the_same_answers_are_named_together(tmp_path):
                       one('gqa', 1, swapped=True))
 
 
-def test_a_table_says_how_far_seeds_are_apart(tmp_path):
+def test_a_table_says_by_what_rows_are_told_apart(tmp_path):
   """130, 131, 132 of 200, and two examples more: deviations of half a percent.
 
   On other data it would be another spread.
@@ -39,15 +39,44 @@ def test_a_table_says_how_far_seeds_are_apart(tmp_path):
     return [make(model, seed, right=130 + seed + more, data_fingerprint=data)
             for seed in range(3)]
 
-  def sentences(name, runs):
-    return re.findall('^Seeds of one row .*', Place(
-        tmp_path / name, runs).render(), re.MULTILINE)
+  def told(name, runs):
+    return re.findall('^Ranks are of (.*?)[:,].* about ([0-9.]* points)?|'
+                      '^Ranks are of (these trained networks),', Place(
+                          tmp_path / name, runs).render(), re.MULTILINE)
 
-  assert sentences('same', rows('local', 0) + rows('mqa', 2)) == [
-      'Seeds of one row differ by 0.50 points: the standard deviation within '
-      'the 2 rows of several seeds (4 degrees of freedom).']
-  assert not sentences('few', rows('local', 0))
-  assert not sentences('foreign', rows('local', 0) + rows('mqa', 2, 'beef'))
+  seeds, networks = ('mechanisms', '0.52 points', ''), (
+      '', '', 'these trained networks')
+  assert told('same', rows('local', 0) + rows('mqa', 2)) == [seeds]
+  assert not told('alone', rows('local', 0))
+  assert told('single', [make('local'), make('mqa', right=150)]) == [networks]
+  assert told('foreign', rows('local', 0) + rows('mqa', 2, 'beef')) == [
+      networks]
+
+
+def test_other_data_makes_no_headline(tmp_path):
+  """A better row on data with a higher floor of its own."""
+  other = make('local', task='text', right=199, data_fingerprint='beef',
+               floors={'rule': 0.99})
+  ours = make('mqa', task='text', right=180)
+  floors = {**FLOORS, 'task': 'text'}
+  page = Place(tmp_path, [other, ours], (floors,)).render()
+  highest = max(f['accuracy'] for f in FLOORS['floors'].values())
+  assert re.search(
+      rf'^\| Text \| mqa \| 90.0 \| {100 * highest:.2f} \|', page,
+      re.MULTILINE)
+  assert f'| **highest floor** | – | **{100 * highest:.2f}** |' in page
+  assert 'no row is above' not in page
+  # Nothing else is there: it has the headline, under its own floor.
+  alone = Place(tmp_path / 'alone', [other]).render()
+  assert re.search(r'^\| Text \| local .*\| 99.50? \| 99.00 \|', alone,
+                   re.MULTILINE)
+
+
+def test_a_mean_without_the_seeds_that_failed_is_marked(tmp_path):
+  runs = [make(right=150), make(seed=1, status='diverged', test=None)]
+  page = Place(tmp_path, runs).render()
+  assert '| transformer | simpletron | 75.0 ‡ |' in page
+  assert '| 1 of 2 |' in page and 'diverged at step' in page
 
 
 def test_overview_has_floors_first_and_the_row_with_most_seeds(tmp_path):
@@ -57,7 +86,7 @@ def test_overview_has_floors_first_and_the_row_with_most_seeds(tmp_path):
 | :-- | :-- | --: | --: |
 | **highest floor** | – | **68.00** | **50.00** |
 | linear_transformer | simpletron | – | – |
-| simpletron | simpletron | 70.0 † | – |
+| simpletron | simpletron | 70.0 †‡ | – |
 | transformer | simpletron | 65.3 | 51.0 |
 """ in Place(tmp_path, runs).render()
 
@@ -81,11 +110,12 @@ def test_best_rows_of_full_tasks_come_first(tmp_path):
   ], (FLOORS, floors)).render()
   best = """\
 | task | best model | accuracy % | highest floor % | above floor \
-| 95% interval | seeds | protocol |
-| :-- | :-- | --: | --: | --: | --: | --: | :-- |
-| Retrieval | performer | 75.0 | 50.00 | +25.0 | 68.6 to 80.5 \\* | 1 | lra |
+| 95% interval | seeds | protocol | models |
+| :-- | :-- | --: | --: | --: | --: | --: | :-- | --: |
+| Retrieval | performer | 75.0 | 50.00 | +25.0 | 68.6 to 80.5 \\* | 1 \
+| lra | 1 |
 | Retrieval | longformer | 70.0 | 50.00 | +20.0 | 63.3 to 75.9 \\* | 1 \
-| simpletron |
+| simpletron | 2 |
 """
   assert text.index(best) < text.index('full_tasks.svg') < text.index('## Full')
   assert text.index('## Full') < text.index('## Reading the tables')

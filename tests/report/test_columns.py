@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from lra.report import content, leaderboard
+from lra.report import content, leaderboard, makeup
 from lra.report.formats import NONE
 
 
@@ -19,7 +19,7 @@ def tables():
             *(group.overview for group in found.groups)]
   for board in found.boards:
     tables += [content.floors(board), content.details(board),
-               content.made_of(board)]
+               makeup.table(board)]
     for scores in found.scores(board):
       tables += [scores.table, scores.compared]
   return [table for table in tables if table]

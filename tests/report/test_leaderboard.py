@@ -267,8 +267,8 @@ def test_what_all_examples_have_in_common_is_said_once(tmp_path):
   text = Place(tmp_path, [make(test=scores(130, 70, parts=parts)),
                           make('simpletron')]).render()
   assert '| accuracy % | operator MAX % | operator MIN % |' in text
-  assert text.count(
-      '\n\nAll examples of test have depth 9: it tells none apart.\n\n') == 1
+  assert text.count('\n\nAll examples of test have depth 9: accuracy by depth '
+                    'is left out.\n\n') == 1
 
 
 def test_what_scores_need_to_be_read_is_under_their_task(tmp_path):

@@ -1,5 +1,7 @@
 """What is said of tasks, against the committed records."""
 
+import json
+
 from lra import tasks
 from lra.report import leaderboard, result, texts
 
@@ -20,15 +22,24 @@ def test_numbers_of_listops_are_those_of_its_test_split():
   assert f'{sum(n for d, n in counts.items() if d > 4)} deeper' in text
 
 
-def test_rows_near_the_floor_of_listops_read_what_is_said():
-  seen = 0
+def test_rows_near_the_floor_of_listops_have_its_profile():
+  floors = json.loads(
+      (leaderboard.RESULTS / 'floors/listops.json').read_text())['floors']
+  rule = floors['first operator']
+  of_rule = [part['accuracy'] for _, part in sorted(
+      rule['parts']['decided at depth'].items(), key=lambda x: int(x[0]))]
+  text = texts.NOTES['listops']
+  assert f'{100 * of_rule[0]:.1f}% of the first' in text
+  assert f'{100 * of_rule[1]:.1f}% of the second' in text
+  assert f'{100 * of_rule[2]:.1f}% and less of the others' in text
+  assert max(of_rule[3:]) < of_rule[2]
+  near = 0
   for path in (leaderboard.RESULTS / 'runs/listops').glob('*.json'):
     test = result.read(path).test
-    if abs(test.accuracy - 0.353) < 0.02:
-      seen += 1
+    if abs(test.accuracy - rule['accuracy']) < 0.02:
+      near += 1
       parts = test.parts['decided at depth']
-      right = {int(depth): part.accuracy for depth, part in parts.items()}
-      assert right[1] > 0.9, path.name  # nearly all
-      assert 0.28 < right[2] < 0.38, path.name  # a third
-      assert max(right[d] for d in right if d > 2) < 0.25, path.name
-  assert seen
+      for depth in (1, 2, 3):  # two standard errors are 2 to 5 points
+        assert abs(parts[str(depth)].accuracy - of_rule[depth - 1]) < 0.06, (
+            path.name, depth)
+  assert near > 3

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from lra.report import pairs
 from lra.report.pairs import Spread
@@ -18,12 +18,13 @@ def test_examples_on_which_both_agree_say_nothing():
     a = np.array([True] * 8 + [False] + [True] * agreed)
     b = np.array([False] * 8 + [True] + [True] * agreed)
     n = len(a)
-    p = pairs.p_value(Sample((a.mean(),), n, a), Sample((b.mean(),), n, b))
+    p = pairs.p_value(Sample((a.mean(),), n, a[None]),
+                      Sample((b.mean(),), n, b[None]))
     assert p == pytest.approx(2 * 10 / 2**9)
 
 
 def test_the_same_answers_do_not_differ():
-  same = np.array([True, False])
+  same = np.array([[True, False]])
   assert pairs.p_value(
       Sample((0.5,), 2, same), Sample((0.5,), 2, same)) == 1
 
@@ -34,46 +35,47 @@ def test_without_examples_their_numbers_are_compared():
       pytest.approx(0.1))
 
 
-def test_many_seeds_are_compared_as_seeds():
-  """Welch: t = 0.02 / sqrt(2 * 0.01^2 / 3) with 4 degrees of freedom."""
-  a = Sample((0.49, 0.50, 0.51), 10**6)
-  b = Sample((0.51, 0.52, 0.53), 10**6)
-  t = 0.02 / math.sqrt(2e-4 / 3)
-  # The distribution function of t with 4 degrees of freedom in closed form.
-  u = t / math.sqrt(4 + t * t)
-  assert pairs.p_value(a, b) == pytest.approx(
-      1 - (1.5 * u - 0.5 * u**3), rel=1e-6)
+def test_every_pair_of_seeds_must_say_the_same():
+  """9 to 0 of 9, and 8 to 1: the larger p; or neither, if one is reversed."""
+  worse = np.zeros((1, 9), bool)
+  better = np.array([[True] * 9, [True] * 8 + [False]])
+  p = pairs.p_value(Sample((1.0, 8 / 9), 9, better), Sample((0.0,), 9, worse))
+  assert p == pytest.approx(2 / 2**8)
+  both = np.concatenate([better, worse])
+  mean = Sample((0.5,), 9, np.array([[True] * 4 + [False] * 5]))
+  assert pairs.p_value(Sample((1.0, 8 / 9, 0.0), 9, both), mean) == 1
+  # As from their numbers alone.
+  assert pairs.p_value(Sample((1.0, 0.0), 9), Sample((4 / 9,), 9)) == 1
+  assert pairs.p_value(Sample((1.0, 8 / 9), 9), Sample((0.0,), 9)) == (
+      pytest.approx(stats.fisher_exact([[8, 1], [0, 9]]).pvalue))
 
 
-def test_seeds_without_any_spread_leave_it_to_the_examples():
-  assert 0 < pairs.p_value(
-      Sample((0.5,) * 3, 100), Sample((0.6,) * 3, 100)) < 1
-
-
-@pytest.mark.filterwarnings('ignore:Precision loss')
 def test_all_pairs_at_once_are_the_pairs_one_by_one():
   """Against SciPy, a pair at a time: each kind of sample beside each other."""
   rng = np.random.default_rng(0)
   samples = []
-  for seeds, examples, kept, spread in itertools.product(
-      (1, 2, 3, 5), (200, 300), (False, True), (0.0, 0.02)):
-    correct = rng.random(examples) < rng.uniform(0.4, 0.6)
-    accuracies = (correct.mean(), *(
-        correct.mean() + spread * rng.normal(size=seeds - 1)))
-    samples.append(Sample(accuracies, examples, correct if kept else None))
+  for seeds, examples, kept in itertools.product(
+      (1, 2, 3), (200, 300), (False, True)):
+    correct = rng.random((seeds, examples)) < rng.uniform(0.3, 0.7)
+    samples.append(Sample(tuple(correct.mean(1).tolist()), examples,
+                          correct if kept else None))
   got = pairs.p_values(samples, None)
   for (i, a), (j, b) in itertools.combinations(enumerate(samples), 2):
-    if min(len(a.accuracies), len(b.accuracies)) >= 3 and len(
-        {*a.accuracies}) + len({*b.accuracies}) > 2:
-      want = stats.ttest_ind(a.accuracies, b.accuracies, equal_var=False).pvalue
-    elif a.correct is not None and b.correct is not None and (
-        a.examples == b.examples):
-      only = (a.correct & ~b.correct).sum(), (b.correct & ~a.correct).sum()
-      want = stats.binomtest(only[0], sum(only)).pvalue
-    else:
-      want = stats.fisher_exact([
-          [n, s.examples - n] for s in (a, b)
-          for n in [round(s.accuracies[0] * s.examples)]]).pvalue
+    of_seeds, signs = [], set()
+    for s, t in itertools.product(
+        range(len(a.accuracies)), range(len(b.accuracies))):
+      if a.correct is not None and b.correct is not None and (
+          a.examples == b.examples):
+        x, y = a.correct[s], b.correct[t]
+        only = (x & ~y).sum(), (y & ~x).sum()
+        of_seeds.append(stats.binomtest(only[0], sum(only)).pvalue)
+      else:
+        of_seeds.append(stats.fisher_exact([
+            [n, sample.examples - n] for sample, seed in ((a, s), (b, t))
+            for n in [round(sample.accuracies[seed] * sample.examples)]
+        ]).pvalue)
+      signs.add(np.sign(a.accuracies[s] - b.accuracies[t]))
+    want = max(of_seeds) if len(signs) == 1 else 1
     assert got[i, j] == pytest.approx(want, rel=1e-6), (a, b)
     assert got[j, i] == got[i, j] and got[i, i] == 1
 
@@ -81,15 +83,6 @@ def test_all_pairs_at_once_are_the_pairs_one_by_one():
 def _rows(rng, seeds, deviations, examples=10**9):
   return [Sample(tuple(rng.normal(0.5, d, n)), examples)
           for n, d in zip(seeds, deviations, strict=True)]
-
-
-def test_the_spread_is_that_within_rows():
-  """By hand: squares 2e-4 and 2e-4 about their means, over 1 + 3 degrees."""
-  found = pairs.spread([
-      Sample((0.49, 0.51), 10**6), Sample((0.9,), 10**6),
-      Sample((0.19, 0.20, 0.20, 0.21), 10**6)])
-  assert (found.degrees, found.rows) == (4, 2)
-  assert found.deviation == pytest.approx(1e-2)
 
 
 @pytest.mark.parametrize('rows', [
@@ -100,49 +93,67 @@ def test_too_little_says_nothing_of_a_spread(rows):
   assert pairs.spread([Sample(row, 1000) for row in rows]) is None
 
 
-@pytest.mark.parametrize('seed', range(30))
-def test_rows_that_spread_otherwise_have_no_common_spread(seed):
-  """SciPy's test of Bartlett decides, and both answers are met."""
-  rng = np.random.default_rng(seed)
-  rows = _rows(rng, (3, 5, 3, 4), (0.01, 0.01, 0.01, 0.01 * 2**(seed / 6)))
-  alike = stats.bartlett(*(row.accuracies for row in rows)).pvalue >= 0.01
-  assert (pairs.spread(rows) is not None) == alike
-  assert alike or seed > 5  # the first ones spread all but alike
-  assert not alike or seed < 27
-
-
-def test_seeds_that_agree_to_the_example_may_spread_like_others():
-  """Three of 1,000 examples happen to; ten rows of them do not."""
+@pytest.mark.parametrize('unlike', [0.0, 1.0])
+def test_the_spread_is_the_likeliest_at_the_lowest_weight(unlike):
+  """By SciPy's density of F and its optimiser, without a grid."""
   rng = np.random.default_rng(0)
-  rows = _rows(rng, [3] * 12, [0.005] * 12, 1000)
-  assert pairs.spread([*rows, Sample((0.5,) * 3, 1000)])
-  assert not pairs.spread([*rows, *[Sample((0.5,) * 3, 1000)] * 10])
+  rows = _rows(rng, [3] * 20 + [5] * 10, 0.01 * np.exp(
+      rng.normal(0, unlike, 30)))
+  found = pairs.spread([*rows, Sample((0.9,), 10**9)])
+  assert (found.degrees, found.rows) == (80, 30)
+  degrees = np.array([len(r.accuracies) - 1 for r in rows])
+  squares = np.array([np.var(r.accuracies, ddof=1) for r in rows])
+
+  def against(weight, log_variance):
+    v = np.exp(log_variance)
+    return -(stats.f.logpdf(squares / v, degrees, weight) - np.log(v)).sum()
+
+  def best(weight):
+    return optimize.minimize_scalar(
+        lambda x: against(weight, x), bounds=np.log([1e-7, 1e-2]),
+        method='bounded', options={'xatol': 1e-9})
+  most = min(best(w).fun for w in np.geomspace(0.5, 1000, 300))
+  there = best(found.weight)
+  assert found.deviation == pytest.approx(np.exp(there.x / 2), rel=0.02)
+  # The bound of a one-sided test at 5%; a step of the grid is 4%.
+  bound = most + stats.norm.ppf(0.95)**2 / 2
+  assert there.fun <= bound + 1e-3 and best(found.weight / 1.05).fun >= bound
+  assert found.weight > 4 if not unlike else found.weight < 4
 
 
-def test_with_a_common_spread_seeds_are_compared_by_it():
-  """Of two rows it is Student's test; its one deviation serves any row."""
-  rng = np.random.default_rng(1)
-  rows = _rows(rng, (4, 3), (0.01, 0.01))
-  common = pairs.spread(rows)
-  want = stats.ttest_ind(*(row.accuracies for row in rows)).pvalue
-  assert pairs.p_values(rows, common)[0, 1] == pytest.approx(want, rel=1e-9)
-  # By hand: 0.03 of a deviation of 0.01 is t = 3 for one seed and a rule, and
-  # t = 3 / sqrt(1 + 1 / 4) for one seed and four.
-  common = Spread(0.01, 20, 5)
-  one, four = Sample((0.53,), 100), Sample((0.49, 0.5, 0.5, 0.51), 100)
+def test_seeds_that_agree_to_the_example_may_not_be_without_spread():
+  """Rounded to whole examples they would agree as often as they do."""
+  rows = [(0.5, 0.5, 0.5), (0.51, 0.52, 0.50), (0.4, 0.41, 0.42)]
+  found = pairs.spread([Sample(row, 100) for row in rows])
+  variance, _ = found.of(Sample(rows[0], 100))
+  assert variance > (1 / 100)**2 / 12
+
+
+def test_with_a_spread_seeds_are_compared_by_it():
+  """By hand: variances (w s^2 + d v) / (w + d), degrees w + d."""
+  common = Spread(deviation=0.01, weight=4.0, degrees=50, rows=9)
+  one, four = Sample((0.53,), 10**9), Sample((0.48, 0.5, 0.5, 0.52), 10**9)
+  assert common.of(one) == pytest.approx((1e-4, 4))
+  own = 0.0008 / 3
+  of_four = (4 * 1e-4 + 3 * own) / 7
+  assert common.of(four) == pytest.approx((of_four, 7))
+  # Satterthwaite, as SciPy's Welch takes it from deviations and counts.
+  square = 1e-4, of_four / 4
+  degrees = sum(square)**2 / (square[0]**2 / 4 + square[1]**2 / 7)
   assert pairs.p_values([one, four], common)[1, 0] == pytest.approx(
-      2 * stats.t.sf(3 / math.sqrt(1.25), 20), rel=1e-9)
-  assert pairs.p_value_of_rule(one, Sample((0.5,), 100), common) == (
-      pytest.approx(2 * stats.t.sf(3, 20), rel=1e-9))
-  assert pairs.p_value_of_rule(four, Sample((0.47,), 100), common) == (
-      pytest.approx(2 * stats.t.sf(6, 20), rel=1e-9))
+      2 * stats.t.sf(0.03 / math.sqrt(sum(square)), degrees), rel=1e-6)
+  rule = Sample((0.47,), 100)
+  assert pairs.p_value_of_rule(four, rule, common) == pytest.approx(
+      2 * stats.t.sf(0.03 / math.sqrt(of_four / 4), 7), rel=1e-6)
+  # Never more degrees than all seeds of the table have.
+  alike = Spread(deviation=0.01, weight=1000.0, degrees=6, rows=3)
+  assert pairs.p_value_of_rule(one, rule, alike) == pytest.approx(
+      2 * stats.t.sf(6, 6), rel=1e-6)
 
 
 def test_a_rule_has_no_seeds():
-  """Student's t: (0.50 - 0.48) / (0.01 / sqrt(3)), two degrees of freedom."""
-  three = Sample((0.49, 0.50, 0.51), 2000)
-  t = 0.02 / (0.01 / math.sqrt(3))
-  assert pairs.p_value_of_rule(three, Sample((0.48,), 2000)) == (
-      pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-6))
-  one, rule = Sample((0.5,), 2000), Sample((0.48,), 2000)
-  assert pairs.p_value_of_rule(one, rule) == pairs.p_value(one, rule)
+  """Without a spread it is the examples that tell, of every seed."""
+  three, rule = Sample((0.49, 0.50, 0.51), 2000), Sample((0.48,), 2000)
+  assert pairs.p_value_of_rule(three, rule) == pairs.p_value(three, rule)
+  assert pairs.p_value(three, rule) == pytest.approx(
+      stats.fisher_exact([[980, 1020], [960, 1040]]).pvalue)

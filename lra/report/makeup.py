@@ -1,0 +1,100 @@
+"""What the accuracies of a task are made of, by the kinds of its examples."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from lra.report.column import Column, Table
+from lra.report.formats import percent
+from lra.report.row import Row, mean
+from lra.report.rows import TaskBoard
+
+
+@dataclasses.dataclass(frozen=True)
+class MadeOf:
+  """A floor or a row.
+
+  Attributes:
+    name, protocol: what it is called.
+    accuracy: a fraction.
+    digits: after the point of its percentages.
+    parts, agreement: of each seed, see `result.ClassificationScores`.
+    row: None of a floor.
+  """
+  name: str
+  protocol: str
+  accuracy: float
+  digits: int
+  parts: Sequence[Mapping]
+  agreement: Sequence[Mapping]
+  row: Row | None = None
+
+
+def table(board: TaskBoard) -> Table | None:
+  """Floors, then rows; None where nobody says what they are made of.
+
+  Shares of the answers that a simple rule gives too, then accuracies on the
+  kinds of examples, means over seeds.
+  """
+  rows = [_of_row(row) for row in board.finished]
+  rules = sorted({name for row in rows for kept in row.agreement
+                  for name in kept})
+  kinds = sorted({(name, len(value), value) for row in rows
+                  for kept in row.parts for name, values in kept.items()
+                  for value in values if len(values) > 1})
+  if not (rules or kinds):
+    return None
+  floors = [MadeOf(f'floor: {floor.name}', '', floor.accuracy, 2,
+                   [floor.parts], [])
+            for floor in board.floors if floor.parts and not floor.foreign]
+  columns = [
+      Column('model', lambda x: x.name, False, _is_floor, lambda x: x.name),
+      Column('protocol', lambda x: x.protocol, False, _never,
+             lambda x: x.protocol),
+      _percents('accuracy %', lambda x: x.accuracy),
+      *(_percents(f'as {rule} %', lambda x, rule=rule: _mean(
+          kept.get(rule) for kept in x.agreement)) for rule in rules),
+      *(_percents(f'{name} {value} %', lambda x, name=name, value=value: _mean(
+          _accuracy(kept, name, value) for kept in x.parts))
+        for name, _, value in kinds)]
+  return Table(columns, [*floors, *rows], pinned=len(floors))
+
+
+def alike(board: TaskBoard) -> str:
+  """What all examples of test have in common, '' for nothing."""
+  known = {}
+  for run in (run for row in board.finished for run in row.finished):
+    for name, values in run.test.parts.items():
+      known.setdefault(name, set()).update(values)
+  return ' '.join(
+      f'All examples of test have {name} {values.pop()}: accuracy by {name} '
+      'is left out.'
+      for name, values in sorted(known.items()) if len(values) == 1)
+
+
+def _of_row(row):
+  tests = [run.test for run in row.finished]
+  return MadeOf(row.name, row.table.title, row.mean, row.digits,
+                [test.parts for test in tests],
+                [test.agreement for test in tests], row)
+
+
+def _never(item):
+  return False
+
+
+def _is_floor(item):
+  return item.row is None
+
+
+def _percents(name, value):
+  return Column(name, lambda x: percent(value(x), x.digits), True, _never,
+                value)
+
+
+def _accuracy(parts, name, value):
+  part = parts.get(name, {}).get(value)
+  return part and part.accuracy
+
+
+def _mean(scores):
+  return mean([score for score in scores if score is not None])
