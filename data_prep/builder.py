@@ -72,6 +72,11 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     return next(t.name for t in tasks.TASKS.values() if
                 (t.dataset, t.variant) == (self.name, self.builder_config.name))
 
+  @property
+  def absent(self) -> str:
+    """The beginning of a sentence: where no data set was found."""
+    return f'{pathlib.Path(self.data_dir).parent} has no prepared data set'
+
   def _info(self):
     features = {'tokens': tfds.features.Tensor(shape=(), dtype=np.object_),
                 'label': tfds.features.Scalar(np.int64)}

@@ -56,8 +56,9 @@ class Retrieval(Builder):
     files = aan.FILES if self.builder_config.name == 'aan' else RFC_FILES
     if self.source is None:
       raise UserError(
-          f'The documents of {self.task_name} cannot be downloaded: get the '
-          f'directory with {", ".join(files.values())} and run python -m '
+          f'{self.absent}, and the documents of {self.task_name} cannot be '
+          'downloaded: set TFDS_DATA_DIR to where they are prepared, or get '
+          f'the directory with {", ".join(files.values())} and run python -m '
           f'data_prep --task={self.task_name} --source=DIR.')
     return find(self.source, files, self.task_name)
 

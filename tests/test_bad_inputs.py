@@ -340,7 +340,7 @@ OWN = [
     listops('basic_val.tsv, line 1|no expressions', val=b''),
     archive('a.tar.gz is damaged', b'no archive'),
     archive('a.tar.gz is damaged', gzip.compress(b'no archive')[:-9]),
-    archive('0 reviews', tar('README', 4, b'good'.ljust(1536, b'\0'))),
+    archive('no reviews aclImdb/train/neg', tar('README', 4, b'good'.ljust(1536, b'\0'))),
     source('1 reviews', 'text', {'aclImdb/train/neg/0_1.txt': b'bad'}),
     Case(('--task',), (), program='data_prep'),
     Case(('--nonsense',), ('--task=text', '--nonsense'), program='data_prep'),

@@ -266,6 +266,15 @@ def test_what_is_wrong_is_named(tmp_path, examples, capsys, kind, change,
   assert 'called' not in capsys.readouterr().out
 
 
+def test_the_checksum_behind_the_last_image_is_compared(tmp_path, examples):
+  path = write_archive(tmp_path / 'a.tar.gz', files_of('png', examples))
+  data = bytearray(path.read_bytes())
+  data[-8] ^= 1
+  path.write_bytes(data)
+  with pytest.raises(UserError, match='a.tar.gz is damaged .*CRC'):
+    cifar.read(path)
+
+
 def test_a_huge_member_is_not_read(tmp_path, examples):
   path = tmp_path / 'bomb.tar'
   member = tarfile.TarInfo('cifar-10-batches-py/data_batch_1')
