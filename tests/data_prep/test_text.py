@@ -277,8 +277,11 @@ def test_without_a_network_nothing_is_tried_for_long(tmp_path, monkeypatch):
     monkeypatch.setattr(
         tfds.download.DownloadManager, 'download',
         lambda *_: pytest.fail('TFDS tries for many minutes'))
-    with pytest.raises(UserError, match='--source=.../aclImdb_v1.tar.gz'):
-      prepared.load('text', tmp_path / 'data')
+    folder = tmp_path / 'typo' / 'text' / 'lra'
+    with pytest.raises(UserError, match='--source=.../aclImdb_v1.tar.gz') as e:
+      prepared.load('text', tmp_path / 'typo')
+    assert str(e.value).startswith(f'{folder} has no prepared data set, and ')
+    assert not list(tmp_path.iterdir())
 
 
 def use_url(monkeypatch, url, expected):
