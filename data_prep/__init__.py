@@ -44,7 +44,7 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
   builder = _with_source(task_name, data_dir, source)
   if source and task.mini and builder.GENERATED:
     raise UserError(f'{task_name} is generated, not prepared from files, whose '
-                    'examples it would cut: leave out --source, or take '
+                    'examples are larger: leave out --source, or take '
                     f'--task={task.dataset}.')
   path = pathlib.Path(builder.data_dir)
   try:
