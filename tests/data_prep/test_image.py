@@ -297,8 +297,7 @@ def test_a_bad_source_is_one_sentence_and_leaves_no_data(
                        f'--data_dir={tmp_path / "data"}']) == 2
   error = capsys.readouterr().err.rpartition('\r')[2].strip().splitlines()
   assert error[-1].startswith('error: ') and sentence in error[-1]
-  folder = tmp_path / 'data' / 'image' / 'lra'
-  assert [p.name for p in folder.iterdir()] == ['.lock']
+  assert [p.name for p in tmp_path.iterdir()] == ['cifar10']
 
 
 def test_another_source_is_not_taken_for_the_first(tmp_path, examples):
