@@ -1,14 +1,12 @@
 """Prepares the data sets of the harness, once, as TFDS data sets."""
 
-import contextlib
-import fcntl
 import importlib
 import os
 import pathlib
 import re
-import shutil
 import sys
 
+from data_prep import folders
 from lra import tasks
 from lra.errors import UserError
 
@@ -34,30 +32,34 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
 
   Raises:
     UserError: unknown task, missing or malformed source, a directory that
-      cannot be written, or data that is there, but damaged, or made by an older
+      cannot be written, or data that is there, but damaged, or made by another
       definition or from another source.
   """
-  if tasks.get(task_name).probe:
+  task = tasks.get(task_name)
+  if task.probe:
     if source:
       raise UserError(f'{task_name} is drawn, not prepared from files: leave '
                       'out --source.')
     return None
   builder = _with_source(task_name, data_dir, source)
+  if source and task.mini and builder.GENERATED:
+    raise UserError(f'{task_name} is generated, not prepared from files, whose '
+                    'examples are larger: leave out --source, or take '
+                    f'--task={task.dataset}.')
   path = pathlib.Path(builder.data_dir)
   try:
     if not _is_prepared(builder):
       builder.identify_source()  # a missing source should leave no trace
-      if not (data_dir or os.environ.get('TFDS_DATA_DIR')):
-        print(f'Preparing {task_name} in {path}; TFDS_DATA_DIR chooses another '
-              'place.', file=sys.stderr)
-      with _lock(path.parent):
+      _announce(builder, bool(data_dir or os.environ.get('TFDS_DATA_DIR')))
+      new = folders.missing(path.parents[2])
+      with folders.lock(path.parent):
         if not _is_prepared(_with_source(task_name, data_dir, source)):
-          _remove_leftovers(path)
+          folders.remove_leftovers(path)
           builder = _with_source(task_name, data_dir, source)
           try:
             builder.download_and_prepare()
           except BaseException:
-            _remove_traces(path)
+            folders.remove_traces(path, new)
             raise
   except (OSError, RuntimeError) as e:
     raise UserError(
@@ -91,6 +93,18 @@ def make_builder(task_name: str, data_dir=None):
         f'({e}): delete that directory and run the command again.') from e
 
 
+def _announce(builder, chosen):
+  """Says where a data set will be, unless the command itself says so."""
+  path = pathlib.Path(builder.data_dir)
+  if path.exists():
+    print(f'Making the data set in {path} again: it was made by another '
+          'version of data_prep.', file=sys.stderr)
+  elif not chosen or builder.GENERATED and not builder.source:
+    print(f'Preparing {builder.task_name} in {path}'
+          f'{"." if chosen else "; TFDS_DATA_DIR chooses another place."}',
+          file=sys.stderr)
+
+
 def _with_source(task_name, data_dir, source):
   builder = make_builder(task_name, data_dir)
   if source:
@@ -102,8 +116,8 @@ def _is_prepared(builder):
   """Whether the data set is there; False too where it is to be made again.
 
   Raises:
-    UserError: it is there, but damaged, or of an older definition and cannot
-      be made again from what is here.
+    UserError: it is there, but damaged, or of a newer definition, or of an
+      older one and cannot be made again from what is here.
   """
   path = pathlib.Path(builder.data_dir)
   if not path.exists():
@@ -113,12 +127,20 @@ def _is_prepared(builder):
     if fact not in made:
       raise UserError(f'The data set in {path} is damaged (it lacks its {fact}'
                       '): delete that directory and run the command again.')
-  if made.get('definition') == builder.definition():
+  definition = made.get('definition')
+  if definition == builder.definition():
+    builder.check_files()
     return True
+  number = definition.get('number') if isinstance(definition, dict) else None
+  if isinstance(number, int) and number > builder.DEFINITION:
+    raise UserError(
+        f'The data set in {path} was made by a newer version of data_prep '
+        f'(definition {number}, here {builder.DEFINITION}): update this one, '
+        'or choose another --data_dir or TFDS_DATA_DIR.')
   if builder.source or builder.GENERATED and made.get('source') is None:
     return False
   raise UserError(
-      f'The data set in {path} was made by an older version of data_prep: '
+      f'The data set in {path} was made by another version of data_prep: '
       f'make it again by python -m data_prep --task={builder.task_name} '
       '--source=..., as it was made.')
 
@@ -135,35 +157,6 @@ def read(task_name: str, data_dir=None):
     return probes.generate(probes.VARIANTS[task.variant])
   from data_prep import builder
   return builder.read(make_builder(task_name, data_dir))
-
-
-@contextlib.contextmanager
-def _lock(directory):
-  """Holds the directory's lock, which dies with the process."""
-  directory.mkdir(parents=True, exist_ok=True)
-  with open(directory / '.lock', 'w') as f:
-    try:
-      fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      print(f'Waiting for another process that is preparing {directory}.',
-            file=sys.stderr)
-      fcntl.flock(f, fcntl.LOCK_EX)
-    yield
-
-
-def _remove_leftovers(path):
-  """Removes what is at `path`, and what killed preparations left beside it."""
-  if path.exists():
-    path.rename(path.with_name(f'incomplete.old_{path.name}'))
-  for leftover in path.parent.glob(f'incomplete.*_{path.name}'):
-    shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _remove_traces(path):
-  """Removes what TFDS writes before there is a data set, if there is none."""
-  folder = path.parent.parent
-  if not any(folder.glob('*/*/dataset_info.json')):
-    shutil.rmtree(folder / '.config', ignore_errors=True)
 
 
 def _reason(error):

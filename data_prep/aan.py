@@ -2,8 +2,12 @@
 
 `new_aan_pairs.{train,eval,test}.tsv` have five columns, label, two ids and two
 texts, without header and without quoting. Texts are plain or Python bytes
-literals. A row repeats its documents' texts, so that a file has several
-gigabytes: rows are read one by one and a document is kept once, cut short.
+literals, which are decoded: b'Title\\nWord' has ten bytes here. The released
+code of Long Range Arena, S4's and Nystromformer's keep the characters of the
+literal, b, quotes and backslashes, so that their bytes are others.
+
+A row repeats its documents' texts, so that a file has several gigabytes: rows
+are read one by one and a document is kept once, cut short.
 
 Where a plain text has tabs, a row has more than five columns and it is not
 plain which tab parts the texts. Another row that has one of the two documents
@@ -20,8 +24,10 @@ from data_prep.tables import bad_row, read_lines
 
 FILES = {'train': 'new_aan_pairs.train.tsv', 'val': 'new_aan_pairs.eval.tsv',
          'test': 'new_aan_pairs.test.tsv'}
+ROWS = {'train': 147_086, 'val': 18_090, 'test': 17_437}
 _LITERAL = re.compile(
     rb"""b(?:'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+")""", re.DOTALL)
+_OPENINGS = b"b'", b'b"'
 _LABELS = {b'0': 0, b'1': 1, b'0.0': 0, b'1.0': 1}
 
 
@@ -30,10 +36,12 @@ class Documents:
 
   Attributes:
     heads: the first `cut` bytes of each document.
+    literals: how many texts were bytes literals.
   """
 
   def __init__(self, cut: int):
     self.heads: list[bytes] = []
+    self.literals = 0
     self._cut = cut
     self._by_raw: dict[tuple[bytes, bytes], int] = {}
     self._by_head: dict[tuple[bytes, bytes], int] = {}
@@ -46,7 +54,9 @@ class Documents:
     """
     key = (name, _digest(raw))
     if key not in self._by_raw:
-      head = _text(raw)[:self._cut]
+      text = _text(raw)
+      self.literals += text is not raw
+      head = text[:self._cut]
       number = self._by_head.setdefault(
           (name, _digest(head)), len(self.heads))
       if number == len(self.heads):
@@ -74,20 +84,22 @@ def read(paths: dict[str, pathlib.Path], cut: int):
     UserError: a malformed row: file, line and reason.
   """
   documents = Documents(cut)
-  found, waiting = {}, {}
+  found, waiting, unclosed = {}, {}, []
   for split, path in paths.items():
     found[split], waiting[split] = {}, {}
-    _scan(path, documents, found[split], waiting[split])
+    _scan(path, documents, found[split], waiting[split], unclosed)
   while any(waiting.values()):
     before = sum(map(len, waiting.values()))
     for split, path in paths.items():
       if waiting[split]:
-        _scan(path, documents, found[split], waiting[split], again=True)
+        _scan(path, documents, found[split], waiting[split], unclosed, True)
     if sum(map(len, waiting.values())) == before:
       split = next(s for s in waiting if waiting[s])
       line, columns = next(iter(waiting[split].items()))
       raise bad_row(paths[split], line, f'{columns} columns instead of 5, and '
                     'no other row tells which tab parts the two texts')
+  if unclosed and documents.literals:
+    raise bad_row(*unclosed[0], 'a bytes literal without its closing quote')
   return documents, {split: _in_order(rows) for split, rows in found.items()}
 
 
@@ -96,8 +108,11 @@ def _in_order(rows):
   return [label for label, _ in ordered], [pair for _, pair in ordered]
 
 
-def _scan(path, documents, found, waiting, again=False):
-  """Fills line -> (label, pair), and line -> columns of rows that wait."""
+def _scan(path, documents, found, waiting, unclosed, again=False):
+  """Fills line -> (label, pair), and line -> columns of rows that wait.
+
+  `unclosed` gets the file and line of texts that begin like a bytes literal.
+  """
   plain = path.suffix != '.gz'
   with progress(desc=f'reading {path.name}', unit='B', unit_scale=True,
                  total=path.stat().st_size if plain else None) as bar:
@@ -111,6 +126,8 @@ def _scan(path, documents, found, waiting, again=False):
         if texts is None:
           waiting[line] = row.count(b'\t') + 1
           continue
+        if any(map(_is_unclosed, texts)) and not unclosed:
+          unclosed.append((path, line))
         found[line] = label, (documents.add(first, texts[0]),
                               documents.add(second, texts[1]))
       except ValueError as e:
@@ -150,8 +167,16 @@ def _part(documents, first, second, texts):
   return candidates[0] if len(candidates) == 1 else None
 
 
+def _is_literal(raw):
+  return raw[:2] in _OPENINGS and raw[-1:] == raw[1:2] and len(raw) > 2
+
+
+def _is_unclosed(raw):
+  return raw[:2] in _OPENINGS and not _is_literal(raw)
+
+
 def _text(raw):
-  if raw[:2] in (b"b'", b'b"') and raw[-1:] == raw[1:2] and len(raw) > 2:
+  if _is_literal(raw):
     try:
       if not _LITERAL.fullmatch(raw):
         raise ValueError('an unescaped quote')

@@ -6,8 +6,10 @@ their own. Nothing here needs TensorFlow.
 """
 
 import abc
+import contextlib
 import dataclasses
 import json
+import os
 import pathlib
 
 import numpy as np
@@ -16,7 +18,7 @@ from array_record.python import array_record_module
 from google.protobuf.message import DecodeError
 from tensorflow_datasets.proto import tf_example_pb2
 
-from data_prep.content import Content, Split, fingerprint, split_of
+from data_prep.content import SPLITS, Content, Split, fingerprint, split_of
 from data_prep.progress import progress
 from lra import tasks
 from lra.errors import UserError
@@ -72,6 +74,25 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     return next(t.name for t in tasks.TASKS.values() if
                 (t.dataset, t.variant) == (self.name, self.builder_config.name))
 
+  @property
+  def absent(self) -> str:
+    """The beginning of a sentence: where no data set was found."""
+    return f'{pathlib.Path(self.data_dir).parent} has no prepared data set'
+
+  def check_files(self) -> None:
+    """Counts the records of the files, without reading them.
+
+    Raises:
+      UserError: a file is missing or cut short, or has other records.
+    """
+    with _damaged(self):
+      for name in (*SPLITS, *([_DOCUMENTS] if self.DUAL else [])):
+        split = self.info.splits[name]
+        found = sum(map(_count, split.filepaths))
+        if found != split.num_examples:
+          raise ValueError(f'{name} has {found:,} records instead of '
+                           f'{split.num_examples:,}')
+
   def _info(self):
     features = {'tokens': tfds.features.Tensor(shape=(), dtype=np.object_),
                 'label': tfds.features.Scalar(np.int64)}
@@ -123,19 +144,36 @@ def read(builder: Builder) -> Content:
   Raises:
     UserError: a file is missing, cut short or altered.
   """
-  try:
+  with _damaged(builder):
     splits = _together({name: _read_split(info, builder.DUAL)
                         for name, info in builder.info.splits.items()})
     info = dict(builder.info.metadata)
     if fingerprint(splits) != info['fingerprint']:
       raise ValueError('its content is not what was prepared')
+  return Content(splits, info)
+
+
+@contextlib.contextmanager
+def _damaged(builder):
+  """What is raised while its files are read is one sentence."""
+  try:
+    yield
   except (RuntimeError, ValueError, KeyError, IndexError, TypeError, OSError,
           DecodeError) as e:
     reason = f'{type(e).__name__}: {str(e).split(";")[0]}'
     raise UserError(
         f'The data set in {builder.data_dir} is damaged ({reason}): delete '
         'that directory and run the command again.') from e
-  return Content(splits, info)
+
+
+def _count(path):
+  if not os.path.exists(path):
+    raise ValueError(f'{os.path.basename(path)} is missing')
+  reader = array_record_module.ArrayRecordReader(str(path))
+  try:
+    return reader.num_records()
+  finally:
+    reader.close()
 
 
 def _read_split(info, dual):

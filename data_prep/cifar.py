@@ -11,13 +11,12 @@ import os
 import pathlib
 import pickle
 import re
-import tarfile
-import zlib
 from collections.abc import Iterator
 
 import numpy as np
 from PIL import Image
 
+from data_prep import archives
 from data_prep.progress import progress
 from lra.errors import UserError
 
@@ -105,18 +104,15 @@ def _files(source) -> Iterator[tuple[str, bytes]]:
         raise UserError(f'{path} cannot be read ({e.strerror}): unpack the '
                         'images again.') from e
     return
-  try:
-    with tarfile.open(source, 'r|*') as archive:
-      for member in archive:
-        if member.isfile() and _kind(member.name):
-          if member.size > _LARGEST:
-            raise UserError(f'{source} has a file {member.name} of '
-                            f'{member.size:,} bytes, which is no image of '
-                            'CIFAR-10: download it again.')
-          yield member.name, archive.extractfile(member).read()
-  except (tarfile.TarError, EOFError, OSError, zlib.error) as e:
-    raise UserError(f'{source} is damaged or not an archive ({e}): download '
-                    'it again.') from e
+  yield from archives.files(source, lambda m: _wanted(source, m))
+
+
+def _wanted(source, member):
+  """Whether a member of an archive holds images."""
+  if _kind(member.name) and member.size > _LARGEST:
+    raise UserError(f'{source} has a file {member.name} of {member.size:,} '
+                    'bytes, which is no image of CIFAR-10: download it again.')
+  return bool(_kind(member.name))
 
 
 def _kind(path):

@@ -27,7 +27,7 @@ def describe(task_name: str, content: Content) -> str:
   lines += histogram(np.diff(content.splits['train'].offsets))
   lines += ['', 'facts']
   lines += [f'  {key}: {value}' for key, value in content.info.items()]
-  for i in range(_EXAMPLES):
+  for i in range(min(_EXAMPLES, len(content.splits['train']))):
     lines += ['', *_example(task, content.splits['train'], i)]
   return '\n'.join(lines)
 

@@ -50,7 +50,7 @@ def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
     UserError: numba is not installed, a part is damaged, or a process ended.
     OSError: a part cannot be written.
   """
-  _check_numba()
+  _check_numba(law)
   folder.mkdir(parents=True, exist_ok=True)
   # The time of an image grows with its pixels: a part takes some seconds.
   size = max(_PART * 32 * 32 // law.side ** 2, min(_PART, 10))
@@ -66,14 +66,15 @@ def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
   return drawn
 
 
-def _check_numba():
+def _check_numba(law):
   try:
     import numba  # noqa: F401
   except ImportError as e:
+    released = law in stamps.LAWS.values()
     raise UserError(
         'Drawing Pathfinder images needs numba: run '
-        f'{place.extra("pathfinder")}, or give the official images with '
-        '--source.') from e
+        f'{place.extra("pathfinder")}'
+        f'{", or give the official images with --source" * released}.') from e
 
 
 def _draw_missing(law, seed, parts, processes):

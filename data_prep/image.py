@@ -39,8 +39,7 @@ class Image(Builder):
 
   def make(self, dl_manager):
     source = self.source or download.fetch(
-        dl_manager, URL, 'cifar-10-python.tar.gz', 'CIFAR-10',
-        self.task_name)
+        self, dl_manager, URL, 'cifar-10-python.tar.gz', 'CIFAR-10')
     images, stored = cifar.read(source)
     return content(images, stored, mini=self.builder_config.name == 'mini')
 

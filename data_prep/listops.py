@@ -16,9 +16,11 @@ from data_prep import trees
 from data_prep.builder import Builder
 from data_prep.content import SPLITS, Content, split_of
 from data_prep.progress import progress
-from data_prep.tables import bad_row, find, read_rows
+from data_prep.tables import bad_row, find, part, read_rows
+from lra import tasks
 
 _SEED = 0
+_LONGEST = tasks.get('listops').seq_len
 _DRAWS_PER_CHUNK = 20_000
 _CODES = {token: code for code, token in enumerate(trees.TOKENS)}
 _NO_PARENTHESES = str.maketrans('()', '  ')
@@ -151,10 +153,11 @@ def import_official(directory: pathlib.Path) -> Content:
     seen.update(hashlib.blake2b(d, digest_size=16).digest()
                 for d in documents)
     splits[name] = split_of(documents, values)
-  total = sum(map(len, splits.values()))
+  sizes = [len(split) for split in splits.values()]
+  of = part('listops', sizes, VARIANTS['lra'].sizes)
   return Content(splits, {
-      'origin': 'official tables, each target evaluated anew',
-      'duplicates': total - len(seen)})
+      'origin': f'official tables{of}, each target evaluated anew',
+      'duplicates': sum(sizes) - len(seen)})
 
 
 def _import_table(path):
@@ -170,6 +173,9 @@ def _import_table(path):
     source, target = fields
     try:
       documents.append(encode(source))
+      if len(documents[-1]) > _LONGEST:
+        raise ValueError(f'{len(documents[-1]):,} tokens, of which the task '
+                         f'keeps {_LONGEST:,}')
       values.append(evaluate(documents[-1]))
     except ValueError as e:
       raise bad_row(path, line, e) from None

@@ -2,8 +2,12 @@
 
 Without a source the images are drawn by `data_prep.snakes`; a source is a
 directory of the official release with `metadata` and `imgs`, or the one that
-holds it. The arena scores its hard set, `curv_contour_length_14`. As there, the
-first 80% are train, the next 10% val and the last 10% test.
+holds it. The arena scores its hard set, `curv_contour_length_14`.
+
+In the order of the tables the first 80% are train, the next 10% val and the
+last 10% test. Test images of others are not these: Long Range Arena slices a
+data set in the order that TFDS stored it in, S4 splits by `random_split` with
+seed 42, Nystromformer shuffles.
 """
 
 import dataclasses
@@ -88,6 +92,10 @@ class Pathfinder(Builder):
 
   def _official(self):
     side = self.variant.law.side
+    layout = (f'--source of {self.task_name} must be the folder '
+              f'pathfinder{side}/{HARD} of the release, or one that it is in')
+    if not self.source.exists():
+      raise UserError(f'{self.source} does not exist: {layout}.')
     for place in ('', HARD, f'pathfinder{side}/{HARD}',
                   f'lra_release/pathfinder{side}/{HARD}'):
       folder = self.source / place
@@ -97,10 +105,8 @@ class Pathfinder(Builder):
       if len(missing) == 1:
         raise UserError(f'{folder} has no folder {missing[0]}: unpack the '
                         'release again.')
-    raise UserError(
-        f'{self.source} has no folders {" and ".join(_FOLDERS)}: --source of '
-        f'{self.task_name} must be the folder pathfinder{side}/{HARD} of the '
-        'release, or one that it is in.')
+    raise UserError(f'{self.source} has no folders {" and ".join(_FOLDERS)}: '
+                    f'{layout}.')
 
   def _partial(self):
     """Where drawn images wait until all are there; of one law and seed."""
@@ -163,6 +169,7 @@ def import_official(folder: pathlib.Path, side: int) -> Content:
   if len(rows) < _FEWEST:
     raise UserError(f'{folder / "metadata"} lists {len(rows)} images, too few '
                     'for three splits: unpack the release again.')
+  _check_listed(folder, {str(name) for name, _ in rows})
   images = np.zeros((len(rows), side, side), np.uint8)
   kept = np.ones(len(rows), bool)
   for i, (name, _) in enumerate(progress(
@@ -195,6 +202,17 @@ def _tables(folder):
                     ', so that some images are in no table: unpack the release '
                     'again.')
   return [folder / 'metadata' / f'{number}.npy' for number in numbers]
+
+
+def _check_listed(folder, listed):
+  """Refuses a table that lists fewer images than its folder has."""
+  for path in _tables(folder):
+    images = {f'imgs/{path.stem}/{p.name}'
+              for p in (folder / 'imgs' / path.stem).glob('[!.]*.png')}
+    if not images <= listed:
+      raise UserError(f'{path} lists {len(images & listed):,} of the '
+                      f'{len(images):,} images of imgs/{path.stem}: unpack the '
+                      'release again.')
 
 
 def _read_table(path):

@@ -17,7 +17,7 @@ from data_prep.builder import Builder
 from data_prep.content import Content, split_of
 from data_prep.progress import progress
 from data_prep.subset import choose, duplicates
-from data_prep.tables import bad_row, find, read_lines, read_rows
+from data_prep.tables import bad_row, find, part, read_lines, read_rows
 from lra.errors import UserError
 
 RFC_FILES = {
@@ -56,8 +56,9 @@ class Retrieval(Builder):
     files = aan.FILES if self.builder_config.name == 'aan' else RFC_FILES
     if self.source is None:
       raise UserError(
-          f'The documents of {self.task_name} cannot be downloaded: get the '
-          f'directory with {", ".join(files.values())} and run python -m '
+          f'{self.absent}, and the documents of {self.task_name} cannot be '
+          'downloaded: set TFDS_DATA_DIR to where they are prepared, or get '
+          f'the directory with {", ".join(files.values())} and run python -m '
           f'data_prep --task={self.task_name} --source=DIR.')
     return find(self.source, files, self.task_name)
 
@@ -66,7 +67,9 @@ BUILDER = Retrieval
 
 
 def read_aan(paths) -> Content:
-  """The official tables as they are.
+  """The official tables, row by row; bytes literals are decoded.
+
+  Other implementations do not decode them, see `data_prep.aan`.
 
   Raises:
     UserError: a malformed row: file, line and reason.
@@ -74,7 +77,12 @@ def read_aan(paths) -> Content:
   documents, examples = aan.read(paths, BYTES)
   splits = {name: (documents.heads, labels, pairs)
             for name, (labels, pairs) in examples.items()}
-  return _content(splits, 'ACL Anthology Network, official tables', BYTES,
+  sizes = [len(labels) for labels, _ in examples.values()]
+  origin = 'ACL Anthology Network, official tables' + part(
+      'retrieval', sizes, aan.ROWS.values())
+  if documents.literals:
+    origin += ', bytes literals decoded'
+  return _content(splits, origin, BYTES,
                   ids_with_other_text=documents.other_texts())
 
 

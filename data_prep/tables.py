@@ -2,8 +2,9 @@
 
 import gzip
 import pathlib
+import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from lra.errors import UserError
 
@@ -67,3 +68,21 @@ def read_rows(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
       yield line, row.decode('utf-8').split('\t')
     except UnicodeDecodeError as e:
       raise bad_row(path, line, e) from None
+
+
+def part(task: str, found: Iterable[int], known: Iterable[int]) -> str:
+  """What to say of tables that are not of the official size, '' if they are.
+
+  It is printed too: somebody may have wanted a part, or have lost the rest.
+
+  Args:
+    task: whose tables they are.
+    found: rows of each split that are there.
+    known: rows of each split of the official tables.
+  """
+  found, known = ('/'.join(f'{n:,}' for n in rows) for rows in (found, known))
+  if found == known:
+    return ''
+  print(f'warning: these tables of {task} have {found} rows, the official ones '
+        f'{known}: scores on them do not compare.', file=sys.stderr)
+  return f', {found} of {known} rows'

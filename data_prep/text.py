@@ -6,15 +6,14 @@ split: 2,500 reviews of train, as many of each label, become one here. Which
 ones is fixed by a hash of their file names.
 """
 
+import hashlib
 import pathlib
 import re
-import tarfile
-import zlib
 
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
-from data_prep import download
+from data_prep import archives, download
 from data_prep.builder import Builder
 from data_prep.content import Content, split_of
 from data_prep.progress import progress
@@ -24,12 +23,20 @@ from lra.errors import UserError
 URL = 'http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz'
 FOLDERS = ('train/neg', 'train/pos', 'test/neg', 'test/pos')
 REVIEWS_PER_FOLDER = 12_500
-TOTAL_BYTES = 65_477_753
+# Of the texts of `imdb` at Hugging Face, which were made of the archive: its
+# 33,432,823 and 32,650,685 bytes less 12 for each label and offset.
+TOTAL_BYTES = 65_483_508
+# A copy that differs in places: its size, and SHA-256 of its reviews.
+COPY_BYTES = 65_477_753
+COPY_SHA256 = '1999978f030cbf075dc413bcb5eb0da74293132f2def35b91c16c068eb5c416b'
 VAL_REVIEWS = 2500
+ORIGIN = 'Large Movie Review Dataset'
 
 # Bytes kept of a review; reviews of train, val and test, or all there are.
 VARIANTS = {'lra': (4000, None), 'mini': (512, (20_000, 1000, 5000))}
 
+_LAYOUT = ('--source of text must be aclImdb_v1.tar.gz or the directory it '
+           'unpacks to')
 _MEMBER = re.compile(
     r'(?:.*/)?aclImdb/((?:train|test)/(?:pos|neg))/([^/]+\.txt)')
 
@@ -51,39 +58,71 @@ class Text(Builder):
 
   def make(self, dl_manager):
     source = self.source or download.fetch(
-        dl_manager, URL, 'aclImdb_v1.tar.gz', 'IMDB reviews', self.task_name)
-    return _content(read_reviews(source), *VARIANTS[self.builder_config.name])
+        self, dl_manager, URL, 'aclImdb_v1.tar.gz', 'IMDB reviews')
+    return _content(
+        *read_reviews(source), *VARIANTS[self.builder_config.name])
 
   def identify_source(self):
     if self.source and not self.source.exists():
-      raise UserError(f'{self.source} does not exist: --source of text must be '
-                      'aclImdb_v1.tar.gz or the directory it unpacks to.')
-    return None  # whatever it is, its reviews are the same
+      raise UserError(f'{self.source} does not exist: {_LAYOUT}.')
+    return None  # archive and directory hold the same reviews
 
 
 BUILDER = Text
 
 
-def read_reviews(source: pathlib.Path) -> dict[str, dict[str, bytes]]:
-  """Returns folder ('train/pos', ...) -> file name -> text.
+def read_reviews(source: pathlib.Path
+                 ) -> tuple[dict[str, dict[str, bytes]], str]:
+  """Returns folder ('train/pos', ...) -> file name -> text, and their origin.
 
   Raises:
-    UserError: a damaged archive or not all of the reviews.
+    UserError: a damaged archive, not all of the reviews, or other ones.
   """
   if source.is_dir():
     reviews = _read_directory(source)
   else:
     reviews = _read_archive(source)
+  if not any(reviews.values()):
+    raise UserError(f'{source} has no reviews aclImdb/{FOLDERS[0]}/0_3.txt and '
+                    f'so on: {_LAYOUT}.')
   for folder, files in reviews.items():
     if len(files) != REVIEWS_PER_FOLDER:
       raise UserError(
           f'{source} has {len(files)} reviews in aclImdb/{folder} instead of '
           f'{REVIEWS_PER_FOLDER}: download or unpack it again.')
+  return reviews, _origin(source, reviews)
+
+
+def _origin(source, reviews):
+  """What the reviews are; refused where they are none that are known."""
+  if source.is_file() and _is_original(source):
+    return ORIGIN
   total = sum(len(t) for files in reviews.values() for t in files.values())
-  if total != TOTAL_BYTES:
+  if total == TOTAL_BYTES:
+    return f'{ORIGIN}, by the size of its reviews'
+  if total != COPY_BYTES:
     raise UserError(f'The reviews of {source} have {total} bytes instead of '
                     f'{TOTAL_BYTES}: download or unpack it again.')
-  return reviews
+  if digest(reviews) != COPY_SHA256:
+    raise UserError(f'The reviews of {source} have the size of a known copy, '
+                    'but another content: download or unpack it again.')
+  return f'{ORIGIN}, a copy of {COPY_BYTES:,} bytes'
+
+
+def _is_original(archive):
+  with open(archive, 'rb') as f:
+    return hashlib.file_digest(f, 'sha256').hexdigest() == (
+        Text.url_infos[URL].checksum)
+
+
+def digest(reviews: dict[str, dict[str, bytes]]) -> str:
+  """SHA-256 of the names, lengths and texts, in the order of the names."""
+  found = hashlib.sha256()
+  for folder, files in sorted(reviews.items()):
+    for name, text in sorted(files.items()):
+      found.update(f'{folder}/{name} {len(text)}\n'.encode())
+      found.update(text)
+  return found.hexdigest()
 
 
 def _read_directory(source):
@@ -103,9 +142,9 @@ def _read_directory(source):
 
 
 def _add(total, size, name):
-  """The sum; refused, before anything that large is read, beyond the known."""
+  """The sum; refused, before anything that large is read, far beyond all."""
   total += size
-  if total > TOTAL_BYTES:
+  if total > 2 * TOTAL_BYTES:
     raise UserError(f'With {name} the reviews have {total} bytes instead of '
                     f'{TOTAL_BYTES}: download or unpack them again.')
   return total
@@ -113,25 +152,24 @@ def _add(total, size, name):
 
 def _read_archive(source):
   reviews = {folder: {} for folder in FOLDERS}
-  bar = progress(desc=f'reading {source.name}', unit=' reviews',
-                  total=len(FOLDERS) * REVIEWS_PER_FOLDER)
   total = 0
-  try:
-    with bar, tarfile.open(source, 'r|*') as archive:
-      for member in archive:
-        match = _MEMBER.fullmatch(member.name)
-        if match and member.isfile():
-          total = _add(total, member.size, f'{source}:{member.name}')
-          text = archive.extractfile(member).read()
-          reviews[match.group(1)][match.group(2)] = text
-          bar.update()
-  except (tarfile.TarError, EOFError, OSError, zlib.error) as e:
-    raise UserError(f'{source} is damaged or not an archive ({e}): download '
-                    'it again.') from e
+
+  def wanted(member):
+    nonlocal total
+    if not _MEMBER.fullmatch(member.name):
+      return False
+    total = _add(total, member.size, f'{source}:{member.name}')
+    return True
+
+  for name, text in progress(
+      archives.files(source, wanted), desc=f'reading {source.name}',
+      unit=' reviews', total=len(FOLDERS) * REVIEWS_PER_FOLDER):
+    folder, file = _MEMBER.fullmatch(name).groups()
+    reviews[folder][file] = text
   return reviews
 
 
-def _content(reviews, cut, sizes):
+def _content(reviews, origin, cut, sizes):
   train, test = _examples(reviews, 'train'), _examples(reviews, 'test')
   chosen = set(choose([e[0] for e in train], [e[2] for e in train],
                       VAL_REVIEWS).tolist())
@@ -147,7 +185,7 @@ def _content(reviews, cut, sizes):
     splits[name] = split_of(
         [texts[k][:cut] for k in kept], [labels[k] for k in kept])
   return Content(splits, {
-      'origin': 'Large Movie Review Dataset', 'bytes_kept': cut,
+      'origin': origin, 'bytes_kept': cut,
       'val': f'{VAL_REVIEWS} reviews of train, stratified, by hash of name',
       'duplicates': duplicates(splits)})
 

@@ -1,6 +1,7 @@
 """`python -m data_prep` and what it prints."""
 
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -27,6 +28,16 @@ def test_prepares_and_describes_listops(tmp_path, capsys):
   assert '[MAX 2 9 [MIN 4 7 ] 0 ]' in out
   assert '  4: 33.33   0.00   0.00' in out
   assert 'fingerprint: ' in out
+
+
+def test_describes_fewer_examples_than_it_shows(tmp_path, capsys):
+  source = tmp_path / 'source'
+  shutil.copytree(FIXTURES / 'listops', source)
+  shutil.copy(source / 'basic_val.tsv', source / 'basic_train.tsv')
+  assert run('--task=listops', f'--data_dir={tmp_path}', '--describe',
+             f'--source={source}') == 0
+  out = capsys.readouterr().out
+  assert 'train example 0, label 3' in out and 'example 1' not in out
 
 
 def test_describes_pairs(tmp_path, capsys):

@@ -266,6 +266,15 @@ def test_what_is_wrong_is_named(tmp_path, examples, capsys, kind, change,
   assert 'called' not in capsys.readouterr().out
 
 
+def test_the_checksum_behind_the_last_image_is_compared(tmp_path, examples):
+  path = write_archive(tmp_path / 'a.tar.gz', files_of('png', examples))
+  data = bytearray(path.read_bytes())
+  data[-8] ^= 1
+  path.write_bytes(data)
+  with pytest.raises(UserError, match='a.tar.gz is damaged .*CRC'):
+    cifar.read(path)
+
+
 def test_a_huge_member_is_not_read(tmp_path, examples):
   path = tmp_path / 'bomb.tar'
   member = tarfile.TarInfo('cifar-10-batches-py/data_batch_1')
@@ -288,8 +297,7 @@ def test_a_bad_source_is_one_sentence_and_leaves_no_data(
                        f'--data_dir={tmp_path / "data"}']) == 2
   error = capsys.readouterr().err.rpartition('\r')[2].strip().splitlines()
   assert error[-1].startswith('error: ') and sentence in error[-1]
-  folder = tmp_path / 'data' / 'image' / 'lra'
-  assert [p.name for p in folder.iterdir()] == ['.lock']
+  assert [p.name for p in tmp_path.iterdir()] == ['cifar10']
 
 
 def test_another_source_is_not_taken_for_the_first(tmp_path, examples):

@@ -85,7 +85,24 @@ def test_imports_the_official_tables():
   assert content.info['duplicates'] == 1
 
 
+def test_tables_of_another_size_are_said(tmp_path, monkeypatch, capsys):
+  content = listops.import_official(OFFICIAL)
+  assert content.info['origin'] == (
+      'official tables, 3/1/2 of 96,000/2,000/2,000 rows, each target '
+      'evaluated anew')
+  warnings = [line for line in capsys.readouterr().err.splitlines()
+              if line.startswith('warning: ')]
+  assert len(warnings) == 1 and 'have 3/1/2 rows' in warnings[0]
+  monkeypatch.setitem(listops.VARIANTS, 'lra', listops.Variant(
+      trees.Process(), (3, 1, 2)))
+  content = listops.import_official(OFFICIAL)
+  assert content.info['origin'] == (
+      'official tables, each target evaluated anew')
+  assert 'warning' not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize('row, reason', [
+    (f'[MAX {1999 * "1 "}]\t1', '2,001 tokens, of which the task keeps 2,000'),
     ('[MAX 1 2 ]\t1', 'the target is 1, but the expression evaluates to 2'),
     ('[MAX 1 2 ]\ttwo', 'the target is two'),
     ('[MAX 1 2 ]', '1 columns instead of 2'),

@@ -289,6 +289,10 @@ def break_line(text):
   return change
 
 
+def cut_table(path, lines):
+  path.write_text(''.join(path.read_text().splitlines(True)[:lines]))
+
+
 def truncate(folder):
   path = folder / 'imgs/1/sample_3.png'
   path.write_bytes(path.read_bytes()[:60])
@@ -324,6 +328,8 @@ def truncate(folder):
     (lambda f: [(f / f'metadata/{i}.npy').write_text(
         LINE.format(i=i, j=0, label=1)) for i in (1, 2)],
      'metadata lists 2 images, too few for three splits'),
+    (lambda f: cut_table(f / 'metadata/2.npy', 7),
+     'metadata/2.npy lists 7 of the 10 images of imgs/2: unpack'),
     (lambda f: Image.fromarray(np.full((32, 32), 4000, np.uint16)).save(
         f / 'imgs/1/sample_0.png'),
      'sample_0.png cannot be read (it has more than 8 bits a pixel)'),
@@ -353,6 +359,24 @@ def test_a_bad_source_is_one_sentence_and_leaves_no_data(
   error = capsys.readouterr().err.rpartition('\r')[2].strip().splitlines()
   assert error[-1].startswith('error: ') and sentence in error[-1]
   assert not list((tmp_path / 'data').glob('pathfinder/32/[!.]*'))
+
+
+def test_a_source_that_does_not_exist(tmp_path):
+  with pytest.raises(UserError, match='nowhere does not exist: --source of '
+                     'pathfinder must be the folder pathfinder32/'):
+    data_prep.prepare('pathfinder', tmp_path / 'data', tmp_path / 'nowhere')
+  assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('task, sentence', [
+    ('pathfinder', 'numba: run .*, or give the official images with --source'),
+    ('pathfinder_mini', r"numba: run pip install -e '.\[pathfinder\]'\.$")])
+def test_without_numba(tmp_path, monkeypatch, task, sentence):
+  """Only what is released is advised."""
+  monkeypatch.setitem(sys.modules, 'numba', None)
+  with pytest.raises(UserError, match=sentence):
+    data_prep.prepare(task, tmp_path / 'data')
+  assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize('place', [

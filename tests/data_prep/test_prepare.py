@@ -11,10 +11,12 @@ import sys
 import tempfile
 
 import pytest
+from array_record.python import array_record_module
 
 import data_prep
+from data_prep import __main__ as command
 from data_prep import builder as builder_lib
-from data_prep import listops, trees
+from data_prep import folders, listops, text, trees
 from lra import tasks
 from lra.data import prepared
 from lra.errors import UserError
@@ -129,7 +131,7 @@ def test_two_at_once(tmp_path):
 
 
 def test_waits_for_the_other(tmp_path):
-  with data_prep._lock(tmp_path / 'listops' / 'lra'):
+  with folders.lock(tmp_path / 'listops' / 'lra'):
     waiting = python(PREPARE.format(str(OFFICIAL)), tmp_path)
     assert 'Waiting for another process' in waiting.stderr.readline()
     assert not (tmp_path / 'listops' / 'lra' / '1.0.0').exists()
@@ -273,7 +275,8 @@ def test_what_was_imported_is_refused_until_it_is_imported_again(
   data_dir, path = copy
   monkeypatch.setattr(listops.Listops, 'DEFINITION', 2)
   before = {p: p.read_bytes() for p in path.iterdir()}
-  with pytest.raises(UserError, match='older version.*--task=listops --source'):
+  with pytest.raises(
+      UserError, match='another version.*--task=listops --source'):
     prepared.load('listops', data_dir)
   assert before == {p: p.read_bytes() for p in path.iterdir()}
   data = prepared.load('listops', data_dir, OFFICIAL)
@@ -289,18 +292,109 @@ def test_a_definition_says_what_its_data_is_made_with(task, tmp_path):
   assert definition['number'] == 1 and len(definition) > 1
 
 
-def test_a_place_that_nobody_chose_is_said(few, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize('source', [None, OFFICIAL])
+def test_what_a_newer_definition_made_is_left_alone(
+    few, tmp_path, monkeypatch, source):
+  with monkeypatch.context() as m:
+    m.setattr(listops.Listops, 'DEFINITION', 3)
+    path = data_prep.prepare('listops', tmp_path, source)
+  before = {p: p.read_bytes() for p in path.iterdir()}
+  for again in (None, OFFICIAL):
+    with pytest.raises(UserError, match='newer version .*definition 3, here 1'):
+      data_prep.prepare('listops', tmp_path, again)
+  assert before == {p: p.read_bytes() for p in path.iterdir()}
+
+
+def said(capsys):
+  return [line for line in capsys.readouterr().err.splitlines()
+          if line.startswith(('Preparing', 'Making'))]
+
+
+def test_where_a_set_is_made_is_said(few, tmp_path, monkeypatch, capsys):
   monkeypatch.delenv('TFDS_DATA_DIR', raising=False)
   monkeypatch.setenv('HOME', str(tmp_path))
   path = data_prep.prepare('listops')
-  said = [line for line in capsys.readouterr().err.splitlines()
-          if 'Preparing' in line]
-  assert len(said) == 1 and f'{path};' in said[0]
+  assert said(capsys) == [f'Preparing listops in {path}; TFDS_DATA_DIR chooses '
+                          'another place.']
   data_prep.prepare('listops')
-  data_prep.prepare('listops', tmp_path / 'chosen')
+  assert not said(capsys)
+  path = data_prep.prepare('listops', tmp_path / 'chosen')
+  assert said(capsys) == [f'Preparing listops in {path}.']
   monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path / 'environment'))
-  data_prep.prepare('listops')
-  assert 'Preparing' not in capsys.readouterr().err
+  path = data_prep.prepare('listops')
+  assert path.is_relative_to(tmp_path / 'environment')
+  assert said(capsys) == [f'Preparing listops in {path}.']
+  data_prep.prepare('listops', tmp_path / 'imported', OFFICIAL)
+  assert not said(capsys)
+
+
+def test_that_a_set_is_made_again_is_said(few, tmp_path, monkeypatch, capsys):
+  path = data_prep.prepare('listops', tmp_path)
+  said(capsys)
+  monkeypatch.setattr(listops.Listops, 'DEFINITION', 2)
+  data_prep.prepare('listops', tmp_path)
+  assert said(capsys) == [f'Making the data set in {path} again: it was made '
+                          'by another version of data_prep.']
+
+
+@pytest.mark.parametrize('task', sorted(
+    name for name, task in tasks.TASKS.items()
+    if task.mini and task.dataset in ('listops', 'pathfinder')))
+def test_generated_minis_are_not_made_from_files(task, tmp_path):
+  with pytest.raises(UserError, match=f'{task} is generated, .*leave out '
+                     f'--source, or take --task={task.removesuffix("_mini")}'):
+    data_prep.prepare(task, tmp_path / 'data', OFFICIAL)
+  assert not list(tmp_path.iterdir())
+
+
+def no_review(monkeypatch):
+  def fail(*args):
+    raise UserError('no luck')
+  monkeypatch.setattr(text, 'read_reviews', fail)
+
+
+@pytest.mark.parametrize('place', ['typo', 'a/new/place'])
+def test_a_failure_leaves_no_folder_that_was_not_there(
+    tmp_path, monkeypatch, place):
+  no_review(monkeypatch)
+  with pytest.raises(UserError, match='no luck'):
+    data_prep.prepare('text_mini', tmp_path / place, tmp_path)
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_failure_leaves_what_another_has_made_meanwhile(
+    tmp_path, monkeypatch):
+  def fail(*args):
+    prepare(tmp_path / 'new')
+    raise UserError('no luck')
+  monkeypatch.setattr(text, 'read_reviews', fail)
+  with pytest.raises(UserError, match='no luck'):
+    data_prep.prepare('text_mini', tmp_path / 'new', tmp_path)
+  assert [p.name for p in (tmp_path / 'new').iterdir()] == ['listops']
+  assert len(prepared.load('listops', tmp_path / 'new').splits['train']) == 3
+
+
+def test_a_lock_that_was_removed_is_taken_anew(tmp_path):
+  """By the one that waited for a process whose folder was new, and failed."""
+  folder = tmp_path / 'new' / 'listops' / 'lra'
+  with folders.lock(folder):
+    waiting = python(PREPARE.format(str(OFFICIAL)), tmp_path / 'new')
+    assert 'Waiting for another process' in waiting.stderr.readline()
+    shutil.rmtree(tmp_path / 'new')
+  assert waiting.communicate(timeout=60) and waiting.returncode == 0
+  assert sorted(p.name for p in folder.iterdir()) == ['.lock', '1.0.0']
+
+
+@pytest.mark.parametrize('spoil', [cut, pathlib.Path.unlink, lambda path: (
+    path.write_bytes(path.with_name(path.name.replace('train', 'val'))
+                     .read_bytes()))])
+def test_the_command_finds_files_that_are_not_whole(copy, capsys, spoil):
+  data_dir, path = copy
+  spoil(path / 'listops-train.array_record-00000-of-00001')
+  assert command.main(['--task=listops', f'--data_dir={data_dir}']) == 2
+  told = capsys.readouterr()
+  assert not told.out and f'{path} is damaged' in told.err
+  assert told.err.count('\n') == 1
 
 
 def test_altered_bytes(copy):
@@ -308,6 +402,10 @@ def test_altered_bytes(copy):
   data_dir, path = copy
   source = path / 'listops-val.array_record-00000-of-00001'
   target = path / 'listops-test.array_record-00000-of-00001'
-  target.write_bytes(source.read_bytes())
+  record, = array_record_module.ArrayRecordReader(str(source)).read_all()
+  writer = array_record_module.ArrayRecordWriter(str(target), 'group_size:1')
+  for _ in range(2):  # as many as there were
+    writer.write(record)
+  writer.close()
   with pytest.raises(UserError, match='not what was prepared'):
     prepared.load('listops', data_dir)

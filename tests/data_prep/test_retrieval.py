@@ -55,6 +55,26 @@ def test_official_tables(tmp_path):
   assert data.splits['train'].tokens is data.splits['test'].tokens
 
 
+def test_what_is_said_of_the_tables(tmp_path, monkeypatch, capsys):
+  content = read_tables(FIXTURES / 'aan')
+  assert content.info['origin'] == (
+      'ACL Anthology Network, official tables, 7/2/2 of 147,086/18,090/17,437 '
+      'rows, bytes literals decoded')
+  assert 'warning: these tables of retrieval have 7/2/2 rows' in (
+      capsys.readouterr().err)
+  monkeypatch.setattr(aan, 'ROWS', {'train': 1, 'val': 1, 'test': 1})
+  for name in aan.FILES.values():
+    (tmp_path / name).write_bytes(b"1\tP1\tP2\tplain\tb'tis plain too\n")
+  content = read_tables(tmp_path)
+  assert content.info['origin'] == 'ACL Anthology Network, official tables'
+  assert content.splits['val'].document(1) == b"b'tis plain too"
+  assert 'warning' not in capsys.readouterr().err
+
+
+def read_tables(folder):
+  return retrieval.read_aan({k: folder / v for k, v in aan.FILES.items()})
+
+
 @pytest.fixture
 def tables(tmp_path):
   return pathlib.Path(shutil.copytree(FIXTURES / 'aan', tmp_path / 'aan'))
@@ -72,6 +92,9 @@ def append(path, row):
     (b'2\tP1\tP2\ta\tb\n', "the label is b'2' instead of 0 or 1"),
     (b'1\t\tP2\ta\tb\n', 'a document without an id'),
     (b"1\tP1\tP2\tb'\\xg'\tb\n", 'a bytes literal that cannot be read'),
+    (b"1\tP1\tP2\tb'cut sho\tb'b'\n", 'a bytes literal without its '),
+    (b"1\tP1\tP2\ta\tb\"cut\n", 'a bytes literal without its '),
+    (b"1\tP1\tP2\tb'\tb\n", 'a bytes literal without its '),
     (b'1\tP8\tP9\tnever\tseen\tbefore\n', '6 columns instead of 5, and no '),
 ])
 def test_malformed_row(tables, row, reason):

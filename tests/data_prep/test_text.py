@@ -46,11 +46,11 @@ def reviews(monkeypatch):
   return files
 
 
-def write_archive(path, files):
+def write_archive(path, files, packed='gz'):
   """An archive as the original is: with folders and other files besides."""
   extra = {'README': b'', 'train/unsup/0_0.txt': b'unlabelled',
            'train/labeledBow.feat': b'1 0:9', 'train/urls_pos.txt': b'http'}
-  with tarfile.open(path, 'w:gz') as archive:
+  with tarfile.open(path, f'w:{packed}') as archive:
     folder = tarfile.TarInfo('aclImdb/train/pos')
     folder.type = tarfile.DIRTYPE
     archive.addfile(folder)
@@ -152,6 +152,70 @@ def test_altered_review(reviews, tmp_path):
     text.read_reviews(write_archive(tmp_path / 'a.tar.gz', reviews))
 
 
+def test_a_copy_is_known_by_its_reviews(reviews, tmp_path, monkeypatch):
+  """Not by their size alone, whatever they are stored as."""
+  directory = write_directory(tmp_path / 'unpacked', reviews)
+  found, origin = text.read_reviews(directory)
+  assert origin == 'Large Movie Review Dataset, by the size of its reviews'
+  monkeypatch.setattr(text, 'COPY_BYTES', text.TOTAL_BYTES)
+  monkeypatch.setattr(text, 'COPY_SHA256', text.digest(found))
+  monkeypatch.setattr(text, 'TOTAL_BYTES', 10 * text.TOTAL_BYTES)
+  archive = write_archive(tmp_path / 'a.tar.gz', reviews)
+  for source in directory, archive:
+    assert 'a copy of' in text.read_reviews(source)[1]
+  review = directory / 'aclImdb/train/pos/3_9.txt'
+  review.write_bytes(review.read_bytes().swapcase())
+  with pytest.raises(UserError, match='unpacked have the size of a known copy'):
+    text.read_reviews(directory)
+
+
+def test_the_original_is_known_by_its_checksum(
+    reviews, tmp_path, monkeypatch):
+  """Whatever the size of its reviews."""
+  archive = write_archive(tmp_path / 'a.tar.gz', reviews)
+  use_url(monkeypatch, 'http://a', archive.read_bytes())
+  monkeypatch.setattr(text, 'TOTAL_BYTES', text.TOTAL_BYTES + 1)
+  data = prepared.load('text', tmp_path, archive)
+  assert data.info['origin'] == 'Large Movie Review Dataset'
+
+
+@pytest.mark.parametrize('packed', ['gz', 'bz2', 'xz'])
+def test_flipped_bits_of_an_archive(reviews, tmp_path, packed):
+  """Wherever they are, also behind the last review."""
+  archive = write_archive(tmp_path / 'a', reviews, packed)
+  whole, _ = text.read_reviews(archive)
+  data = archive.read_bytes()
+  for place in range(20, len(data), len(data) // 80):
+    archive.write_bytes(data[:place] + bytes([data[place] ^ 1])
+                        + data[place + 1:])
+    try:
+      assert text.read_reviews(archive)[0] == whole
+    except UserError as e:
+      assert str(archive) in str(e)
+
+
+def test_the_checksum_behind_the_last_member_is_compared(reviews, tmp_path):
+  archive = write_archive(tmp_path / 'a.tar.gz', reviews)
+  data = bytearray(archive.read_bytes())
+  data[-8] ^= 1
+  archive.write_bytes(data)
+  with pytest.raises(UserError, match='a.tar.gz is damaged .*CRC'):
+    text.read_reviews(archive)
+
+
+def test_archives_that_are_not_packed(reviews, tmp_path):
+  archive = write_archive(tmp_path / 'a.tar', reviews, '')
+  assert text.read_reviews(archive)[0] == text.read_reviews(
+      write_directory(tmp_path / 'unpacked', reviews))[0]
+
+
+def test_a_source_of_another_kind(tmp_path):
+  write_directory(tmp_path / 'source', {'reviews.csv': b'a,b'})
+  with pytest.raises(UserError, match='source has no reviews aclImdb/train/neg/'
+                     '.* must be aclImdb_v1.tar.gz or the directory'):
+    text.read_reviews(tmp_path / 'source')
+
+
 @pytest.mark.parametrize('keep', [0.0, 0.3, 0.9])
 def test_truncated_archive(reviews, tmp_path, keep):
   archive = write_archive(tmp_path / 'a.tar.gz', reviews)
@@ -213,8 +277,11 @@ def test_without_a_network_nothing_is_tried_for_long(tmp_path, monkeypatch):
     monkeypatch.setattr(
         tfds.download.DownloadManager, 'download',
         lambda *_: pytest.fail('TFDS tries for many minutes'))
-    with pytest.raises(UserError, match='--source=.../aclImdb_v1.tar.gz'):
-      prepared.load('text', tmp_path / 'data')
+    folder = tmp_path / 'typo' / 'text' / 'lra'
+    with pytest.raises(UserError, match='--source=.../aclImdb_v1.tar.gz') as e:
+      prepared.load('text', tmp_path / 'typo')
+    assert str(e.value).startswith(f'{folder} has no prepared data set, and ')
+    assert not list(tmp_path.iterdir())
 
 
 def use_url(monkeypatch, url, expected):

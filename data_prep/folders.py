@@ -1,0 +1,72 @@
+"""The folders of data sets: one process at a time, no traces of failures."""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import sys
+
+
+@contextlib.contextmanager
+def lock(directory: pathlib.Path):
+  """Makes a directory and holds its lock, which dies with the process."""
+  path = directory / '.lock'
+  while True:
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+      f = open(path, 'w')
+    except FileNotFoundError:
+      if directory.exists():
+        raise
+      continue  # a process that failed has removed it, see `remove_traces`
+    with f:
+      try:
+        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      except BlockingIOError:
+        print(f'Waiting for another process that is preparing {directory}.',
+              file=sys.stderr)
+        fcntl.flock(f, fcntl.LOCK_EX)
+      if _is_at(f, path):
+        yield
+        return
+
+
+def _is_at(f, path):
+  try:
+    return os.path.samestat(os.fstat(f.fileno()), path.stat())
+  except FileNotFoundError:
+    return False
+
+
+def missing(folder: pathlib.Path) -> list[pathlib.Path]:
+  """The folder and those above it that are not there, the lowest first."""
+  return [f for f in (folder, *folder.parents) if not f.exists()]
+
+
+def remove_leftovers(path: pathlib.Path) -> None:
+  """Removes what is at `path`, and what killed preparations left beside it."""
+  if path.exists():
+    path.rename(path.with_name(f'incomplete.old_{path.name}'))
+  for leftover in path.parent.glob(f'incomplete.*_{path.name}'):
+    shutil.rmtree(leftover, ignore_errors=True)
+
+
+def remove_traces(path: pathlib.Path, new: list[pathlib.Path]) -> None:
+  """Removes what was written before there was a data set at `path`.
+
+  Args:
+    path: where it would be, ROOT/name/variant/version; the lock is held.
+    new: what `missing(ROOT)` was; of such a root nothing stays that is empty.
+  """
+  folder = path.parents[1]
+  if not any(folder.glob('*/*/dataset_info.json')):
+    shutil.rmtree(folder / '.config', ignore_errors=True)
+  if not new:
+    return
+  downloads = folder.parent / 'downloads'
+  with contextlib.suppress(OSError):
+    (path.parent / '.lock').unlink()
+  for folder in (downloads / 'extracted', downloads, *path.parents[:2], *new):
+    with contextlib.suppress(OSError):  # it has something, or is not there
+      folder.rmdir()
