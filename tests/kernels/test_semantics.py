@@ -223,12 +223,12 @@ def test_a_call_that_nothing_splits_is_lowered_for_a_tpu(name, batch, axes):
   attend = getattr(kernels, f'{name}_attention')
 
   def text(kernel):
-    split = kernels.sharded(functools.partial(attend, mask=mask), mesh)
+    split = kernels.sharded(functools.partial(attend, mask=mask))
     run = jax.jit(lambda x: split(x, x, x, kernel=kernel))
     return run.trace(x).lower(lowering_platforms=('tpu',)).as_text()
 
   mask = jnp.ones((batch, 40), bool)
-  with kernels.target('tpu'):
+  with kernels.target('tpu'), jax.set_mesh(mesh):
     assert 'tpu_custom_call' in text('auto')
     plain = text('chunked' if name == 'softmax' else 'xla')
   assert 'tpu_custom_call' not in plain
