@@ -1,5 +1,6 @@
 """What the public functions accept: every refusal names the argument."""
 
+import inspect
 import math
 
 import jax
@@ -8,6 +9,61 @@ import numpy as np
 
 DTYPES = ('float32', 'bfloat16')
 SOFTMAX_DTYPES = (*DTYPES, 'float16')
+
+
+def check_options(name, options, function):
+  """Raises TypeError for an option that a public function does not have.
+
+  Args:
+    name: what the public function is called.
+    options: its keyword arguments that are handed on.
+    function: what they are handed to; it has them as keyword arguments.
+  """
+  known = ['kernel', *inspect.getfullargspec(function).kwonlyargs]
+  for option in options:
+    if option not in known:
+      raise TypeError(
+        f'{name} has no argument {option!r}: its options are '
+        f'{", ".join(known)}'
+      )
+
+
+def check_asked(op, shape, dtype, needs, known):
+  """Raises ValueError for what no call of an operation can be.
+
+  Args:
+    op: the operation.
+    shape, dtype, needs: see `kernels.resolve`.
+    known: the names that `needs` may have.
+  """
+  axes = '(B, L, E)' if op == 'norm_project' else '(B, L, H, Dh)'
+  if not _is_shape(shape, axes.count(',') + 1):
+    raise ValueError(
+      f'shape must be {axes} of {op}, whole numbers above 0, got {shape!r}'
+    )
+  dtypes = SOFTMAX_DTYPES if op == 'softmax' else DTYPES
+  try:
+    name = jnp.dtype(dtype).name
+  except TypeError:
+    name = repr(dtype)
+  if name not in dtypes:
+    raise ValueError(f'dtype must be {" or ".join(dtypes)}, got {name}')
+  for need in needs:
+    if need not in known:
+      raise ValueError(
+        f'{op} has no need {need!r}: '
+        + (f'it has {", ".join(known)}' if known else 'it has none')
+      )
+
+
+def _is_shape(shape, axes):
+  """Whether it has so many axes; a length may be an unknown of JAX."""
+  try:
+    return len(shape) == axes and not any(
+      isinstance(n, float) or n < 1 for n in shape
+    )
+  except TypeError:
+    return False
 
 
 def check_qkv(q, k, v, any_value_width=False):
@@ -118,13 +174,20 @@ def check_rate(name, value):
 
 def check_slopes(slopes, num_heads):
   """Raises ValueError unless slopes is real [H], and >= 0 where concrete."""
-  if np.shape(slopes) != (num_heads,):
+  traced = isinstance(slopes, jax.core.Tracer)
+  try:
+    values = slopes if traced else np.asarray(slopes)
+  except ValueError as error:
+    raise ValueError(f'slopes must have shape [H]: {error}') from error
+  if values.shape != (num_heads,):
     raise ValueError(
-      f'slopes must have shape [H] = ({num_heads},), got {np.shape(slopes)}'
+      f'slopes must have shape [H] = ({num_heads},), got {values.shape}'
     )
-  if isinstance(slopes, jax.core.Tracer):
+  if not jnp.issubdtype(values.dtype, np.number) or jnp.iscomplexobj(values):
+    raise ValueError(f'slopes must be real numbers, got {values.dtype}')
+  if traced:
     return
-  values = np.asarray(slopes, np.float64)
+  values = values.astype(np.float64)
   if not (np.isfinite(values).all() and (values >= 0).all()):
     raise ValueError(f'slopes must be finite and >= 0, got {values.tolist()}')
 

@@ -8,6 +8,8 @@ import logging
 
 import jax
 
+from kernels import checks
+
 # The kernels of every operation. The first takes everything that the public
 # function accepts; 'auto' takes the last that can run.
 OPS = {
@@ -16,6 +18,14 @@ OPS = {
   'lightning': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
   'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
   'norm_project': ('xla', 'pallas_triton'),
+}
+# What else a call may ask of a kernel.
+_NEEDS = {
+  'linear': ('value_width', 'state', 'segments'),
+  'simpletron': ('state', 'segments'),
+  'lightning': ('state', 'segments'),
+  'softmax': ('value_width', 'dropout_rate', 'bias'),
+  'norm_project': (),
 }
 # SimpleTRON is linear attention with identity features and no normaliser.
 _RUNS = {'simpletron': 'linear'}
@@ -69,16 +79,15 @@ def resolve(op, kernel, shape, dtype, **needs):
     dtype: dtype of q, or of o.
     **needs: what else the call asks of a kernel: `value_width` (int, where it
       is not Dh) of 'linear' and 'softmax', `state` (bool: takes or returns
-      one) of 'linear' and 'simpletron', `segments` (bool: several sequences
-      in a row) of all but 'softmax', whose `dropout_rate` and `bias` (bool:
-      of distances) it is.
+      one) and `segments` (bool: several sequences in a row) of the linear
+      ones, `dropout_rate` and `bias` (bool: of distances) of 'softmax'.
 
   Returns:
     One of `OPS[op]`. Where 'auto' finds none of the device's own that can run,
     a warning says why, once.
 
   Raises:
-    ValueError: unknown op or kernel.
+    ValueError: unknown op, kernel or need; a shape or dtype that no call has.
     NotImplementedError: a named kernel cannot run here; says why.
   """
   names = _kernels(op)
@@ -90,6 +99,7 @@ def resolve(op, kernel, shape, dtype, **needs):
     return chosen
   if kernel not in names:
     raise ValueError(f"kernel must be 'auto' or one of {names}, got {kernel!r}")
+  checks.check_asked(op, shape, dtype, needs, _NEEDS[op])
   if kernel != names[0]:
     _require(op, kernel, shape, dtype, needs)
   return kernel
@@ -105,9 +115,10 @@ def explain(op, shape, dtype, **needs):
     name -> reason why it cannot run here, '' where it can; best first.
 
   Raises:
-    ValueError: unknown op.
+    ValueError: see `resolve`.
   """
   first, *rest = _kernels(op)
+  checks.check_asked(op, shape, dtype, needs, _NEEDS[op])
   reasons = {}
   for name in reversed(rest):
     try:
@@ -127,6 +138,11 @@ def backend(op, kernel):
       f"{op}: kernel='{kernel}' is not available with jax {jax.__version__}: "
       f'{error}'
     ) from error
+
+
+def may_be_pallas(kernel):
+  """Whether a call with that `kernel` may run a Pallas kernel here."""
+  return platform() != 'cpu' and (kernel in (None, 'auto', *_PLATFORM))
 
 
 def platform():

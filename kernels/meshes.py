@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from kernels import dispatch
 from kernels.lightning import api as lightning
 from kernels.linear import api as linear
 from kernels.norm_project.api import norm_project
@@ -45,16 +46,21 @@ def sharded(function, mesh=None):
 
   Returns:
     A function with the arguments of `function`. It is plain `function` where
-    there is no mesh, and where the axes have one device or are already split
-    by an enclosing shard_map. The batch is not split where its axes do not
-    divide it. A call with a `dropout_key` is plain: it is XLA, which the
-    compiler partitions.
+    there is no mesh, and where all axes have one device or are already split
+    by an enclosing shard_map.
+
+    The batch is not split where its axes do not divide it. Where nothing is
+    split, as on a mesh of other axes, a call that may run a Pallas kernel is
+    made by every device as a whole, so that other axes of its operands are
+    gathered; gradients are those of one call. All others are plain: XLA,
+    which the compiler partitions, on a processor, of a named kernel and of a
+    call with a `dropout_key`.
   """
   if mesh is None:
     mesh = jax.sharding.get_abstract_mesh()
-  axes = free(mesh)
-  if not axes:
+  if not _unsplit(mesh):
     return function
+  axes = free(mesh)
 
   @functools.wraps(function)
   def call(*operands, **options):
@@ -69,7 +75,9 @@ def sharded(function, mesh=None):
       and (function in _OVER_TOKENS or function is norm_project)
       else None
     )
-    if (count == 1 and not tokens) or options.get('dropout_key') is not None:
+    pallas = dispatch.may_be_pallas(options.get('kernel'))
+    whole = count == 1 and not tokens
+    if whole and not pallas or options.get('dropout_key') is not None:
       return function(*operands, **options)
     if tokens:
       check_whole(**options)
@@ -138,16 +146,20 @@ def over_tokens(function):
 
 
 def free(mesh):
-  """Axes of several devices that no shard_map has split yet."""
-  return (
-    []
-    if mesh.empty
-    else [
-      axis
-      for axis in (*BATCH_AXES, SEQUENCE_AXIS)
-      if mesh.shape.get(axis, 1) > 1 and axis not in manual(mesh)
-    ]
-  )
+  """Axes of examples and tokens that no shard_map has split yet."""
+  unsplit = _unsplit(mesh)
+  return [axis for axis in (*BATCH_AXES, SEQUENCE_AXIS) if axis in unsplit]
+
+
+def _unsplit(mesh):
+  """All axes of several devices that no shard_map has split yet."""
+  if mesh.empty:
+    return []
+  return [
+    axis
+    for axis in mesh.axis_names
+    if mesh.shape[axis] > 1 and axis not in manual(mesh)
+  ]
 
 
 def _over_batch(mesh):

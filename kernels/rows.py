@@ -9,16 +9,16 @@ BATCH_AXES = ('data', 'fsdp')  # axes of a mesh that split a batch
 def keys(key, count):
   """A key of each row of a batch, which no mesh changes: keys [count].
 
-  Inside a `jax.shard_map` over `data` the rows are a part of the batch, those
-  of this device.
+  Inside a `jax.shard_map` over axes of the batch the rows are a part of it,
+  those of this device; the axes that are split split it in their order.
 
   Args:
     key: key of jax.random.
     count: how many rows there are here.
   """
-  first = 0
-  if BATCH_AXES[0] in manual(jax.sharding.get_abstract_mesh()):
-    first = count * jax.lax.axis_index(BATCH_AXES[0])
+  split = manual(jax.sharding.get_abstract_mesh())
+  axes = tuple(axis for axis in BATCH_AXES if axis in split)
+  first = count * jax.lax.axis_index(axes) if axes else 0
   numbers = first + jnp.arange(count)
   return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
 

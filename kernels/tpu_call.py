@@ -84,15 +84,15 @@ def call(
 
 def _vmem(arrays, scratch):
   """Bytes of VMEM to ask for; None where the compiler's default will do."""
-  total = sum(_padded(shape, 4) for shape in scratch)
+  total = sum(padded(shape, 4) for shape in scratch)
   for spec, x in arrays:
     if spec.block_shape is not None:
-      total += 2 * _padded(spec.block_shape, x.dtype.itemsize)
+      total += 2 * padded(spec.block_shape, x.dtype.itemsize)
   # As much again for values that do not fit into registers.
   return min(2 * total, MAX_VMEM) if 2 * total > DEFAULT_VMEM else None
 
 
-def _padded(shape, itemsize):
+def padded(shape, itemsize):
   """Bytes of a block in VMEM: tiles of (8, 128) words."""
   *major, rows, lanes = shape
   sublanes = 32 // itemsize

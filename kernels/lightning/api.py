@@ -11,6 +11,9 @@ from kernels.inputs import Inputs, activated, masked, with_variable_bias
 from kernels.lightning import segments
 from kernels.lightning.options import ACTIVATIONS, LightningOptions
 
+# Products with lengths are finite, and exp(-STEEPEST) is 0 as for any above.
+STEEPEST = 1e4
+
 
 def lightning_attention(q, k, v, *, kernel='auto', **options):
   """Lightning attention, arXiv 2401.04658 (Qin 2024), equations 3 and 4.
@@ -28,7 +31,8 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
       float32 products run at the highest precision.
     kernel: one of `kernels.OPS['lightning']`, or 'auto': the device's own
       where it supports the operands, else 'xla'.
-    slopes: [H], finite, >= 0; None = 2**(-8 (h + 1) / H). No gradient.
+    slopes: [H], finite, >= 0; None = 2**(-8 (h + 1) / H). No gradient. From
+      about 104 on a token sees itself alone: exp(-slope) is 0 in float32.
     mask: bool [B, L], True = token; None = all True. No gradient.
     scale: a Python number, 1 by default.
     activation: applied to q, k and v first: 'identity', the default, or
@@ -51,6 +55,7 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
     ValueError: an argument has the wrong shape, dtype or value.
     NotImplementedError: a named kernel cannot run; says why.
   """
+  checks.check_options('lightning_attention', options, _attend)
   checks.check_qkv(q, k, v)
   return _attend((q, k, v), None, kernel, **options)
 
@@ -66,6 +71,7 @@ def lightning_attention_packed(qkv, *, bias=None, kernel='auto', **options):
     [B, L, H, Dh], or with return_state a pair; raises as
     `lightning_attention`.
   """
+  checks.check_options('lightning_attention_packed', options, _attend)
   checks.check_packed(qkv, bias)
   return _attend((qkv,), bias, kernel, **options)
 
@@ -102,6 +108,7 @@ def _attend(
     slopes = chunks.default_slopes(h)
   checks.check_slopes(slopes, h)
   slopes = jax.lax.stop_gradient(jnp.asarray(slopes, jnp.float32))
+  slopes = jnp.minimum(slopes, STEEPEST)
   options = LightningOptions(
     scale=checks.check_number('scale', scale),
     activation=activation,
@@ -113,6 +120,7 @@ def _attend(
     kernel,
     inputs.shape,
     inputs.dtype,
+    state=bool(initial_state is not None or return_state or sequence),
     segments=segment_ids is not None,
   )
   inputs = inputs._replace(slopes=slopes)

@@ -17,8 +17,9 @@ from kernels.lightning import pallas_gpu_backward, pallas_gpu_forward
 PAIR = 2 * hopper.TILE
 
 
-def supported(shape, dtype):
+def supported(shape, dtype, state=False):
   """Raises NotImplementedError for what `forward` cannot take."""
+  del state  # takes them and returns them
   hopper_call.supported(
     shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
   )

@@ -18,7 +18,7 @@ import functools
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from kernels import dispatch, tpu
+from kernels import dispatch, tpu, tpu_room
 from kernels.lightning.pallas_tpu_steps import Steps, call, scalars
 
 # Packed inputs: the widest row of q, and the largest state of all heads.
@@ -26,9 +26,21 @@ MAX_ROW = 2048
 MAX_STATE = 1024 * 1024
 
 
-def supported(shape, dtype):
-  """Raises NotImplementedError for what `forward` cannot take."""
+def supported(shape, dtype, state=False):
+  """Raises NotImplementedError for what `forward` cannot take.
+
+  Packed operands have blocks of their own, within MAX_ROW and MAX_STATE.
+  """
   tpu.supported(shape, dtype)
+  tiles = tpu.tiling(shape, dtype)
+  steps = Steps(tiles, None, dtype, packed=False)
+  tpu_room.check(
+    tiles,
+    dtype,
+    scratch=[steps.decay],
+    state=state,
+    states=1 + steps.count,
+  )
 
 
 def forward(inputs, options, save):

@@ -66,6 +66,11 @@ class Steps:
     """Chunks in a block."""
     return self.tiles.rows // self.chunk
 
+  @property
+  def decay(self):
+    """Shape of the decays inside a chunk, of every head of a block."""
+    return self.tiles.heads, self.chunk, self.chunk
+
   def operands(self, inputs, where, names=NAMES):
     """name -> (BlockSpec, array) of q, k and v, for `kernels.tpu.call`."""
     if self.packed:
@@ -177,7 +182,6 @@ def call(steps, kernel, ins, outs, *, grid, products, states=0):
   """
   t = steps.tiles
   state = t.heads, t.width, t.width
-  decay = t.heads, steps.chunk, steps.chunk
   tokens = t.batch * t.length * t.num_heads * t.width
   return tpu.call(
     functools.partial(kernel, steps=steps),
@@ -185,7 +189,7 @@ def call(steps, kernel, ins, outs, *, grid, products, states=0):
     outs,
     grid=grid,
     semantics=('parallel', 'parallel', 'arbitrary'),
-    scratch=[decay, state] + [(states, *state)] * bool(states),
+    scratch=[steps.decay, state] + [(states, *state)] * bool(states),
     interpret=steps.options.interpret,
     flops=2 * products * tokens * max(steps.chunk, t.width),
     transcendentals=products * tokens * (steps.options.activation == 'silu'),

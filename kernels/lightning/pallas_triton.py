@@ -22,13 +22,11 @@ import jax.numpy as jnp
 
 from kernels import chunks, dispatch, triton, triton_blocks
 from kernels.lightning import pallas_triton_gradients, pallas_triton_walk
-from kernels.linear.options import check_value_width
 
 
-def supported(shape, dtype, value_width=None, state=False):
+def supported(shape, dtype, state=False):
   """Raises NotImplementedError for what `forward` cannot take."""
   del state  # takes them and returns them
-  check_value_width(shape, value_width)
   triton.supported(
     shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
   )

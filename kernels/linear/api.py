@@ -26,7 +26,8 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
     normalize: False leaves the division out.
     scale, eps: Python numbers, 1 and 1e-6 by default.
     initial_state: (S_0, z_0), float32 [B, H, Dh, E] and [B, H, Dh], what
-      earlier tokens summed to; S_0 alone without `normalize`; None = zeros.
+      earlier tokens summed to, a tuple or list; S_0 alone without
+      `normalize`; None = zeros.
     return_state: also return (S, z), or S alone, in the same form.
     segment_ids: int32 [B, L] or None: tokens see those of their own id only,
       so that a row may hold several sequences, back to back. Ids are 0 to
@@ -46,6 +47,7 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
     ValueError: an argument has the wrong shape, dtype or value.
     NotImplementedError: a named kernel cannot run; says why.
   """
+  checks.check_options('linear_attention', options, _attend)
   checks.check_qkv(q, k, v, any_value_width=True)
   return _attend((q, k, v), None, kernel, v.shape[-1], **options)
 
@@ -64,6 +66,7 @@ def linear_attention_packed(qkv, *, bias=None, kernel='auto', **options):
   Returns:
     [B, L, H, Dh], or with return_state a pair; raises as `linear_attention`.
   """
+  checks.check_options('linear_attention_packed', options, _attend)
   checks.check_packed(qkv, bias)
   return _attend((qkv,), bias, kernel, None, **options)
 
@@ -102,6 +105,7 @@ def _attend(
     checks.check_float32(
       'initial_state[1]', initial_state[1], (*lead, h, d), '[B, H, Dh]'
     )
+    inputs = inputs._replace(state=tuple(initial_state))
   elif initial_state is not None:
     checks.check_float32(*sums[:1], initial_state, *sums[1:])
   options = LinearOptions(

@@ -12,7 +12,7 @@ import functools
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from kernels import dispatch, tpu
+from kernels import dispatch, tpu, tpu_room
 from kernels.linear.options import check_value_width
 from kernels.linear.pallas_tpu_backward import backward
 from kernels.linear.pallas_tpu_steps import (
@@ -28,9 +28,9 @@ __all__ = ['backward', 'forward', 'supported']
 
 def supported(shape, dtype, value_width=None, state=False):
   """Raises NotImplementedError for what `forward` cannot take."""
-  del state
   check_value_width(shape, value_width)
   tpu.supported(shape, dtype)
+  tpu_room.check(tpu.tiling(shape, dtype), dtype, state=state)
 
 
 def forward(inputs, options, save):

@@ -108,9 +108,10 @@ def query_gradients(ins, outs, *, plan):
     if z is None:
       dq = dq * options.scale
     else:
-      inverse = _inverse(f, z, plan)
+      norm = _norm(f, z, plan)
+      inverse = options.scale / norm
       # Of what the products made in float32, not of their operand do.
-      dnorm = -jnp.sum(f * dq, axis=1) * inverse * inverse / options.scale
+      dnorm = -jnp.sum(f * dq, axis=1) * inverse * (1.0 / norm)
       if valid is not None:
         inverse = jnp.where(valid, inverse, 0.0)
         dnorm = jnp.where(valid, dnorm, 0.0)
@@ -184,7 +185,11 @@ def key_gradients(ins, outs, *, plan):
     at.store_row(outs.dbias, 2 * walk.part, jnp.sum(dk, axis=0))
 
 
+def _norm(f, z, plan):
+  """f . z + eps: [rows]."""
+  return jnp.sum(f * z[None], axis=1) + plan.options.eps
+
+
 def _inverse(f, z, plan):
   """scale / (f . z + eps): [rows]."""
-  norm = jnp.sum(f * z[None], axis=1) + plan.options.eps
-  return plan.options.scale / norm
+  return plan.options.scale / _norm(f, z, plan)

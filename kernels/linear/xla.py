@@ -78,8 +78,11 @@ def _features(order, inputs, options, round_features=True):
   """phi(q), phi(k) and v, inside; phi in the dtype of q, or in float32."""
   q, k, v = inputs.apart()
   dtype = q.dtype if round_features else jnp.float32
+  # Masked once more behind phi, which makes 1 of 0; in front of it, so that no
+  # gradient of a gradient meets what masked tokens hold.
   phi_q, phi_k = (
-    features.apply(options.feature_map, x).astype(dtype) for x in (q, k)
+    features.apply(options.feature_map, _keep(inputs.mask, x, 1)).astype(dtype)
+    for x in (q, k)
   )
   return order.inward(phi_q, phi_k, v)
 

@@ -37,6 +37,7 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
     ValueError: an argument has the wrong shape, dtype or value.
     NotImplementedError: a named kernel cannot run; says why.
   """
+  checks.check_options('simpletron_attention', options, _attend)
   checks.check_qkv(q, k, v)
   return _attend((q, k, v), None, kernel, **options)
 
@@ -52,6 +53,7 @@ def simpletron_attention_packed(qkv, *, bias=None, kernel='auto', **options):
     [B, L, H, Dh], or with return_state a pair; raises as
     `simpletron_attention`.
   """
+  checks.check_options('simpletron_attention_packed', options, _attend)
   checks.check_packed(qkv, bias)
   return _attend((qkv,), bias, kernel, **options)
 

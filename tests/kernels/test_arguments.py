@@ -73,6 +73,29 @@ def test_a_traced_scale():
     attend(2.0)
 
 
+def test_an_unknown_option_is_named_and_the_choices_too():
+  for op, attend in errors.FUNCTIONS.items():
+    name = f'{op}_attention'
+    with pytest.raises(TypeError, match=f"^{name} .*'maks': .* mask, "):
+      attend(X, X, X, maks=None)
+    packed = getattr(kernels, f'{name}_packed')
+    with pytest.raises(TypeError, match=f"^{name}_packed .*'maks': .* mask, "):
+      packed(jnp.stack([X] * 3, axis=2), maks=None)
+
+
+def test_a_list_is_a_pair_of_states():
+  state = jnp.ones((2, 2, 32, 32)), jnp.ones((2, 2, 32))
+
+  def loss(q, state):
+    out, last = kernels.linear_attention(
+      q, X, X, initial_state=state, return_state=True
+    )
+    return out.sum() + sum(x.sum() for x in last)
+
+  got, want = (jax.grad(loss)(X, kind(state)) for kind in (list, tuple))
+  np.testing.assert_array_equal(got, want)
+
+
 def test_options_of_linear():
   _refused(ValueError, '^feature_map', 'linear', X, X, X, feature_map='elu')
   _refused(ValueError, '^eps must be', 'linear', X, X, X, eps=None)
@@ -84,6 +107,9 @@ def test_options_of_linear():
     ('^slopes must have shape', {'slopes': jnp.ones(3)}),
     ('^slopes must be finite and >= 0', {'slopes': jnp.array([0.0, -1.0])}),
     ('^slopes must be finite and >= 0', {'slopes': [0.0, np.nan]}),
+    ('^slopes must be real numbers', {'slopes': ['a', 'b']}),
+    ('^slopes must be real numbers', {'slopes': np.array([1j, 2])}),
+    (r'^slopes must have shape \[H\]', {'slopes': [[1.0], [2.0, 3.0]]}),
     ('^initial_state must be float32', {'initial_state': X}),
     (
       '^initial_state must be float32',
@@ -94,6 +120,18 @@ def test_options_of_linear():
 )
 def test_options_of_lightning(word, options):
   _refused(ValueError, word, 'lightning', X, X, X, **options)
+
+
+@pytest.mark.parametrize('steep', (200.0, 1e37, 1e39))
+@pytest.mark.parametrize('kernel', ('xla', 'pallas_tpu', 'pallas_triton'))
+def test_under_steep_slopes_a_token_sees_itself(kernel, steep):
+  """No product of a slope and a length is infinite in float32."""
+  x = jnp.cos(jnp.arange(130 * 16.0)).reshape(1, 130, 1, 16)
+  platform = 'gpu' if kernel == 'pallas_triton' else kernel[-3:]
+  with kernels.target(platform.replace('xla', 'cpu'), interpret=True):
+    out = kernels.lightning_attention(x, x, x, slopes=[steep], kernel=kernel)
+  want = (x * x).sum(-1, keepdims=True) * x
+  np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize('op', OPS)
@@ -134,6 +172,69 @@ def test_resolve(op):
       kernels.resolve(op, 'pallas_gpu', shape, jnp.bfloat16)
   with pytest.raises(ValueError, match='^op must be one of'):
     kernels.resolve('cubic', 'auto', shape, jnp.float32)
+
+
+@pytest.mark.parametrize('platform', ('cpu', 'gpu', 'tpu'))
+@pytest.mark.parametrize(
+  'word, op, shape, dtype, needs',
+  [
+    ('^dtype must be float32 or b', 'linear', X.shape, 'float64', {}),
+    ('^dtype must be float32 or b', 'lightning', X.shape, 'float16', {}),
+    ('^dtype must be .* or float16', 'softmax', X.shape, 'int32', {}),
+    ("^dtype must be .*, got 'half a", 'linear', X.shape, 'half a', {}),
+    (r'^shape must be \(B, L, H, Dh\)', 'linear', (8, 64), 'float32', {}),
+    (r'^shape must be \(B, L, H, Dh\)', 'softmax', 8, 'float32', {}),
+    ('^shape must be .* above 0', 'lightning', (1, 0, 2, 8), 'float32', {}),
+    (r'^shape must be \(B, L, E\)', 'norm_project', X.shape, 'float32', {}),
+    ("need 'bias': it has value", 'linear', X.shape, 'float32', {'bias': 1}),
+    ("'value_width': it has state", 'lightning', X.shape, 'float32',
+     {'value_width': 32}),
+    ("'state': it has none", 'norm_project', X.shape[:3], 'float32',
+     {'state': True}),
+  ],
+  ids=str,
+)  # fmt: skip
+def test_what_no_call_can_be_is_refused(
+  platform, word, op, shape, dtype, needs
+):
+  with kernels.target(platform):
+    for kernel in ('auto', kernels.OPS[op][0]):
+      with pytest.raises(ValueError, match=word):
+        kernels.resolve(op, kernel, shape, dtype, **needs)
+    with pytest.raises(ValueError, match=word):
+      kernels.explain(op, shape, dtype, **needs)
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_every_kernel_is_asked_for_states(op):
+  shape = (2, 100, 4, 64)
+  for platform in ('cpu', 'gpu', 'tpu'):
+    with kernels.target(platform):
+      for state in (False, True):
+        name = kernels.resolve(op, 'auto', shape, jnp.bfloat16, state=state)
+        assert name.endswith({'cpu': 'xla'}.get(platform, platform))
+
+
+@pytest.mark.parametrize('op', OPS)
+def test_what_does_not_fit_on_chip_is_refused_by_its_width(op):
+  """Also where a state makes it too much; narrower heads are taken."""
+  with kernels.target('tpu'):
+    for heads, width, state, name in (
+      (4, 1000, False, 'xla' if op == 'lightning' else 'pallas_tpu'),
+      (4, 1000, True, 'xla'),
+      (2, 1024, True, 'pallas_tpu'),
+    ):
+      asked = (2, 1000, heads, width), jnp.bfloat16
+      assert kernels.resolve(op, 'auto', *asked, state=state) == name
+    big = jnp.zeros((2, 200, 4, 1000), jnp.bfloat16)
+    word = f'^{op}: pallas_tpu .* width Dh = 1000 on chip'
+    with pytest.raises(NotImplementedError, match=word):
+      jax.eval_shape(
+        lambda x: errors.FUNCTIONS[op](
+          x, x, x, kernel='pallas_tpu', return_state=True
+        ),
+        big,
+      )
 
 
 def test_auto_runs_what_resolve_says():

@@ -1,5 +1,7 @@
 """The operations under JAX's transformations, and lightning's state."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -146,6 +148,25 @@ def test_gradients_are_those_of_finite_differences(op, kernel):
   check_grads(attend, x, order=1, modes=['rev'], atol=2e-2, rtol=2e-2)
 
 
+@pytest.mark.parametrize(
+  'op', [pytest.param(op, marks=[] if op == 'linear' else pytest.mark.full)
+         for op in OPS],
+)  # fmt: skip
+def test_gradients_of_gradients_meet_nothing_masked(op):
+  arrays, mask = _arrays((2, 9, 2, 8)), _mask(2, 9) & (jnp.arange(9) != 3)
+  attend = _attend(op, 'xla', mask=mask)
+
+  @jax.jit
+  @functools.partial(jax.grad, argnums=(0, 1, 2))
+  def twice(*args):
+    first = jax.grad(lambda *x: (attend(*x) ** 2).sum(), argnums=(0, 1, 2))
+    return sum(jnp.sin(g).sum() for g in first(*args))
+
+  hidden = (jnp.where(mask[..., None, None], x, jnp.nan) for x in arrays)
+  for x, y in zip(twice(*hidden), twice(*arrays), strict=True):
+    np.testing.assert_array_equal(x, y)
+
+
 @each_pair(quick=[('linear', 'pallas_tpu')])
 def test_sharded_over_the_batch(op, kernel):
   mesh = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))
@@ -184,6 +205,50 @@ def test_a_batch_that_cannot_be_split_keeps_its_options(op):
   for name in options:  # each one tells
     fewer = {n: x for n, x in options.items() if n != name}
     assert relative_rms(attend(q, k, v, **fewer), want) > 1e-2
+
+
+@pytest.mark.parametrize('batch, axes', [
+  (3, {'data': 4}), (4, {'model': 2}), (4, {'sequence': 2}),
+  (4, {'model': 2, 'sequence': 2}),
+])  # fmt: skip
+@pytest.mark.parametrize('name', (*OPS, 'softmax'))
+def test_a_call_that_nothing_splits_is_lowered_for_a_tpu(name, batch, axes):
+  """Whole on every device: the compiler splits no Pallas call."""
+  count = int(np.prod(list(axes.values())))
+  mesh = jax.make_mesh(
+    tuple(axes.values()), tuple(axes), (AUTO,) * len(axes),
+    devices=jax.devices()[:count],
+  )  # fmt: skip
+  x = jax.ShapeDtypeStruct((batch, 40, 2, 64), jnp.bfloat16)
+  attend = getattr(kernels, f'{name}_attention')
+
+  def text(kernel):
+    split = kernels.sharded(functools.partial(attend, mask=mask))
+    run = jax.jit(lambda x: split(x, x, x, kernel=kernel))
+    return run.trace(x).lower(lowering_platforms=('tpu',)).as_text()
+
+  mask = jnp.ones((batch, 40), bool)
+  with kernels.target('tpu'), jax.set_mesh(mesh):
+    assert 'tpu_custom_call' in text('auto')
+    plain = text('chunked' if name == 'softmax' else 'xla')
+  assert 'tpu_custom_call' not in plain
+  assert 'manual_computation' not in plain  # for the compiler to partition
+
+
+@pytest.mark.parametrize('axes', (('data', 'model'), ('model', 'other')))
+def test_gradients_of_a_call_that_nothing_splits(axes):
+  mesh = jax.make_mesh((2, 2), axes, axis_types=(AUTO, AUTO))
+  q, k, v = _arrays((3, 20, 2, 16))
+  split = kernels.sharded(kernels.linear_attention, mesh)
+  mask = _mask(3, 20)
+
+  def attend(q, k, v):
+    return split(q, k, v, mask=mask)
+
+  want = _with_gradients(_attend('linear', 'xla', mask=mask))(q, k, v)
+  with kernels.target('tpu', interpret=True):
+    assert 'shard_map' in str(jax.make_jaxpr(attend)(q, k, v))
+    _same(_with_gradients(attend)(q, k, v), want)
 
 
 def test_sharded_without_need_is_plain():

@@ -139,12 +139,17 @@ def test_scale_is_that_of_the_whole_sequence():
   assert relative_rms(attend(q, k, v), want) < 1e-5
 
 
-def test_keys_of_rows_are_those_of_the_whole_batch():
+@pytest.mark.parametrize('fsdp', (1, 2, 4))
+def test_keys_of_rows_are_those_of_the_whole_batch(fsdp):
   key = jax.random.key(3)
-  split = jax.P('data')
+  axes = 'data', 'fsdp'
+  split = jax.P(axes)
+  mesh = jax.make_mesh(
+    (4 // fsdp, fsdp), axes, axis_types=(AxisType.Auto,) * 2
+  )
   draw = jax.shard_map(
     lambda x: jax.random.key_data(kernels.row_keys(key, len(x))),
-    mesh=_mesh(4, 1),
+    mesh=mesh,
     in_specs=split,
     out_specs=split,
   )

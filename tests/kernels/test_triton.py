@@ -18,6 +18,7 @@ pytest.importorskip('jax.experimental.pallas.triton')
 import kernels
 from kernels import dispatch, triton, triton_blocks
 from kernels.lightning import pallas_triton as lightning
+from kernels.linear import reference
 from kernels.tools import cuda, errors
 from kernels.tools.errors import Case
 from kernels.tools.rms import relative_rms
@@ -164,16 +165,6 @@ def test_packed_is_apart_and_sums_the_gradient_of_the_bias(
   _close(dbias, dqkv.sum((0, 1)))
 
 
-def _in_two(attend, normalize, q, k, v, mask, state):
-  """A sequence in two halves, the second from the state of the first."""
-  half = q.shape[1] // 2
-  first = (x[:, :half] for x in (q, k, v))
-  rest = (x[:, half:] for x in (q, k, v))
-  a, state = attend(*first, mask=mask[:, :half], initial_state=state)
-  b, state = attend(*rest, mask=mask[:, half:], initial_state=state)
-  return jnp.concatenate([a, b], axis=1), state
-
-
 def _with_gradients(function):
   @jax.jit
   def both(*args):
@@ -211,6 +202,26 @@ def test_states_and_their_gradients(op, simulated):
     return _with_gradients(whole)(*arrays)
 
   _close(run('pallas_triton'), run('xla'))
+
+
+@pytest.mark.parametrize('scale', (1e-20, 0.0))
+def test_no_scale_is_too_small(scale, simulated):
+  """Its square is 0 in float32."""
+  (q, k, v, do), named, _ = errors.operands(
+    'linear', Case(40, 1, 16, 'float32', 'full', 0)
+  )
+  named['scale'] = scale
+  attend = functools.partial(
+    kernels.linear_attention, kernel='pallas_triton', **named
+  )
+  got = jax.vjp(attend, q, k, v)[1](do)
+  mask = np.ones(q.shape[:2], bool)
+  want = reference.attention(q, k, v, mask, do, scale=scale)[1:4]
+  if not scale:
+    assert not any(np.any(x) for x in (*got, *want))
+    return
+  for x, y in zip(got, want, strict=True):
+    assert relative_rms(x, y) < 1e-5
 
 
 @pytest.mark.full

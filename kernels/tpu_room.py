@@ -1,0 +1,43 @@
+"""Whether what a TPU kernel keeps on chip fits there, before it is compiled."""
+
+import jax.numpy as jnp
+
+from kernels.tpu_call import MAX_VMEM, padded
+
+# For what a kernel has besides: masks, normalisers, biases.
+SPARE = 4 * 1024 * 1024
+# q, k, v, the gradient of the output, and three gradients.
+TENSORS = 7
+
+
+def check(tiles, dtype, *, scratch=(), state=False, states=1):
+  """Raises NotImplementedError where the larger pass needs too much memory.
+
+  Blocks that come and go are there twice, in use and on their way. Values that
+  leave the registers are, as compiled, less than two states of a head, and in
+  float32, whose products are made of several, less than three of each head.
+
+  Args:
+    tiles: `kernels.tpu.Tiling`.
+    dtype: of q, k and v, and of the states between the passes.
+    scratch: shapes of float32 scratch memory besides states.
+    state: whether the call takes or returns a state.
+    states: float32 states of a block of heads in scratch memory.
+  """
+  itemsize = jnp.dtype(dtype).itemsize
+  square = tiles.width, tiles.width
+  moved = TENSORS * padded((tiles.rows, tiles.lanes), itemsize)
+  moved += tiles.heads * padded(square, itemsize)
+  if state or tiles.parts > 1:
+    moved += 2 * tiles.heads * padded(square, 4)
+  values = 3 * tiles.heads if itemsize == 4 else 2
+  kept = (states * tiles.heads + values) * padded(square, 4)
+  kept += sum(padded(shape, 4) for shape in scratch)
+  needed = kept + 2 * moved + SPARE
+  if needed > MAX_VMEM:
+    raise NotImplementedError(
+      f'pallas_tpu keeps states and blocks of {tiles.heads} heads of width '
+      f'Dh = {tiles.width} on chip, in at most {MAX_VMEM >> 20} MiB of memory; '
+      f'those of {jnp.dtype(dtype).name} q, k, v'
+      f'{" and a state" * state} take {needed >> 20} MiB'
+    )
