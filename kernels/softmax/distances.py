@@ -9,6 +9,8 @@ Shapes: H heads; I rows and J columns of a tile; C distances.
 import jax
 import jax.numpy as jnp
 
+from kernels import dispatch
+
 
 def along_diagonals(x_HxC, rows):
   """[H, I, J] whose entry (i, j) is x[I - 1 - i + j], of [H, I + J - 1].
@@ -26,7 +28,7 @@ def along_diagonals(x_HxC, rows):
 def sum_diagonals(x_HxIxJ):
   """[H, I + J - 1]: the transpose of `along_diagonals`, nothing scattered."""
   heads, rows, cols = x_HxIxJ.shape
-  shape = jax.ShapeDtypeStruct((heads, rows + cols - 1), x_HxIxJ.dtype)
+  shape = dispatch.like(x_HxIxJ, (heads, rows + cols - 1), x_HxIxJ.dtype)
   transpose = jax.linear_transpose(lambda x: along_diagonals(x, rows), shape)
   return transpose(x_HxIxJ)[0]
 
