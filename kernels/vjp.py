@@ -4,11 +4,10 @@ import functools
 
 import jax
 
-from kernels import dispatch
+from kernels import dispatch, varying
 from kernels.inputs import gradients
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def attend(op, kernel, options, inputs):
   """(out, final state or None) by a named kernel.
 
@@ -26,6 +25,11 @@ def attend(op, kernel, options, inputs):
     options: what is compiled in, with `return_state`.
     inputs: `kernels.inputs.Inputs`.
   """
+  return _attend(op, kernel, options, varying.alike(inputs))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _attend(op, kernel, options, inputs):
   module = dispatch.backend(op, kernel)
   return module.forward(inputs, options, save=False)[:2]
 
@@ -43,4 +47,4 @@ def _backward(op, kernel, options, residuals, cotangents):
                                              options)),)
 
 
-attend.defvjp(_forward, _backward)
+_attend.defvjp(_forward, _backward)

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from kernels import checks, dispatch
+from kernels import checks, dispatch, varying
 from kernels.norm_project import vjp
 
 
@@ -35,6 +35,7 @@ def norm_project(o, *, weight, bias, eps=1e-6, kernel='auto'):
   checks.check_float32('weight', weight, (o.shape[-1], *width), '[E, D]')
   checks.check_float32('bias', bias, width, '[D]')
   eps = checks.check_number('eps', eps)
+  o, weight, bias = varying.alike((o, weight, bias))
   name = dispatch.resolve('norm_project', kernel, o.shape, o.dtype)
   y_NxD = vjp.run(
     name,

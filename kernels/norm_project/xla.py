@@ -2,13 +2,14 @@
 
 A compiler that joins what comes before and after a product with it (a TPU's
 does) moves nothing else than the product, but for one reading of o for the
-mean. With y kept, the gradients are
+mean. With p_i = r_i (o_i W) kept, which is y without its bias, the gradients
+are
 
   dW = sum_i (r_i o_i)^T dy_i
-  do_i = r_i (dy_i W^T) - r_i^2 (dy_i . (y_i - b)) o_i / E
+  do_i = r_i (dy_i W^T) - r_i^2 (dy_i . p_i) o_i / E
 
-where dy . (y - b) stands for the gradient of r, which needs no unscaled
-product.
+where dy . p stands for the gradient of r, which needs no unscaled product.
+Taken from a rounded y, p would lose what a large bias leaves of it.
 """
 
 import jax
@@ -23,18 +24,19 @@ def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
     jnp.square(o_NxE.astype(jnp.float32)), -1, keepdims=True
   )
   r_Nx1 = jax.lax.rsqrt(square_Nx1 + eps)
-  y_NxD = _dot(o_NxE, w_ExD) * r_Nx1 + b_D
-  y_NxD = y_NxD.astype(o_NxE.dtype)
-  return y_NxD, (o_NxE, w_ExD, b_D, r_Nx1, y_NxD) if save else None
+  p_NxD = _dot(o_NxE, w_ExD) * r_Nx1
+  y_NxD = (p_NxD + b_D).astype(o_NxE.dtype)
+  saved = (o_NxE, w_ExD, r_Nx1, p_NxD.astype(o_NxE.dtype))
+  return y_NxD, saved if save else None
 
 
 def backward(saved, dy_NxD, eps, interpret):
   """Gradients of o in its dtype, of W and b in float32."""
   del eps, interpret
-  o_NxE, w_ExD, b_D, r_Nx1, y_NxD = saved
+  o_NxE, w_ExD, r_Nx1, p_NxD = saved
   dtype = o_NxE.dtype
   dy32_NxD = dy_NxD.astype(jnp.float32)
-  dot_Nx1 = jnp.sum(dy32_NxD * (y_NxD - b_D), -1, keepdims=True)
+  dot_Nx1 = jnp.sum(dy32_NxD * p_NxD, -1, keepdims=True)
   factor_Nx1 = jnp.square(r_Nx1) * dot_Nx1 / o_NxE.shape[-1]
   do_NxE = _dot(dy_NxD, w_ExD.T) * r_Nx1 - factor_Nx1 * o_NxE
   # Left to itself a TPU's compiler puts the tokens last, and copies.

@@ -1,6 +1,6 @@
 """Softmax attention: the public function and its dispatch."""
 
-from kernels import checks, dispatch
+from kernels import checks, dispatch, varying
 
 
 def softmax_attention(
@@ -60,6 +60,7 @@ def softmax_attention(
     if dropout_key is None:
       raise ValueError('dropout_key must be given where dropout_rate > 0')
     options |= {'dropout_rate': dropout_rate, 'dropout_key': dropout_key}
+  q, k, v, mask, bias = varying.alike((q, k, v, mask, bias))
   if bias is not None:
     options['bias'] = bias
   heads = q.shape[2]

@@ -19,12 +19,16 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from kernels import varying
 from kernels.softmax import distances
 
 # A tile of float32 logits of one head is then 1 MiB: measured on a CPU, larger
 # tiles are not faster and smaller ones leave the matrix products short.
 BLOCK = 512
-_MASKED = -1e30  # exp(_MASKED - x) is 0, and differences of two are finite
+# Of no logit: below all of them, and differences with one are no NaN.
+_LEAST = jnp.finfo(jnp.float32).min
+# Where the log-sum-exp is beyond this it is rounded too far for gradients.
+_LARGE = 1e4
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
@@ -90,7 +94,7 @@ def _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ):
   logits_BxHxIxJ = scale * _dot('bhid,bhjd->bhij', q_BxHxIxDh, k_BxHxJxDh)
   if bias_HxIxJ is not None:
     logits_BxHxIxJ += bias_HxIxJ
-  return jnp.where(mask_BxJ[:, None, None], logits_BxHxIxJ, _MASKED)
+  return jnp.where(mask_BxJ[:, None, None], logits_BxHxIxJ, -jnp.inf)
 
 
 def _over_batch(x_BxHxIxJ):
@@ -103,7 +107,11 @@ def _over_batch(x_BxHxIxJ):
 def _forward(
   scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, bias_HxC
 ):
-  """Returns the output and the log-sum-exp [N, B, H, I, 1] in float32."""
+  """Returns the output; the log-sum-exp and what it lacks.
+
+  Those are float32 [N, B, H, I, 1]; the second, which is what rounding took
+  from the first, is 0 but for logits so large that it matters.
+  """
   has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
   dtype, width = v_MxBxHxJxDv.dtype, v_MxBxHxJxDv.shape[-1]
 
@@ -130,36 +138,44 @@ def _forward(
       return (out_BxHxIxDv, new_BxHxIx1, sum_BxHxIx1), None
 
     tiles = distances.tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh)
-    zero_BxHxIx1 = jnp.zeros((*q_BxHxIxDh.shape[:-1], 1), jnp.float32)
+    rows = q_BxHxIxDh.shape[:-1]
+    zero_BxHxIx1 = varying.zeros((*rows, 1), jnp.float32, q_BxHxIxDh)
     empty = (
-      jnp.zeros((*q_BxHxIxDh.shape[:-1], width), jnp.float32),
-      zero_BxHxIx1 + _MASKED,
+      varying.zeros((*rows, width), jnp.float32, q_BxHxIxDh),
+      zero_BxHxIx1 + _LEAST,
       zero_BxHxIx1,
     )
     (out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1), _ = jax.lax.scan(
       one_key_block, empty, (k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, tiles)
     )
-    # Without any key all weights were exp(_MASKED - _MASKED) = 1.
+    # Without any key the sums are of nothing.
+    sum_BxHxIx1 = jnp.where(has_key_Bx1x1x1, sum_BxHxIx1, 1)
     out_BxHxIxDv = jnp.where(has_key_Bx1x1x1, out_BxHxIxDv / sum_BxHxIx1, 0)
-    return None, (
-      out_BxHxIxDv.astype(dtype),
-      max_BxHxIx1 + jnp.log(sum_BxHxIx1),
+    log_BxHxIx1 = jnp.log(sum_BxHxIx1)
+    lse_BxHxIx1 = max_BxHxIx1 + log_BxHxIx1
+    lacks_BxHxIx1 = jnp.where(
+      jnp.abs(lse_BxHxIx1) > _LARGE,
+      (max_BxHxIx1 - lse_BxHxIx1) + log_BxHxIx1,
+      0,
     )
+    return None, (out_BxHxIxDv.astype(dtype), lse_BxHxIx1, lacks_BxHxIx1)
 
   blocks = (distances.starts(q_NxBxHxIxDh), q_NxBxHxIxDh)
   return jax.lax.scan(one_query_block, None, blocks)[1]
 
 
 def _forward_and_residuals(scale, q, k, v, mask, bias):
-  out, lse = _forward(scale, q, k, v, mask, bias)
-  return out, (q, k, v, mask, bias, out, lse)
+  out, *sums = _forward(scale, q, k, v, mask, bias)
+  return out, (q, k, v, mask, bias, out, *sums)
 
 
 def _backward(scale, residuals, g_NxBxHxIxDv):
   q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, *rest = residuals
-  bias_HxC, out, lse = rest
+  bias_HxC, out, lse, lacks = rest
   has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
   g_NxBxHxIxDv = jnp.where(has_key_Bx1x1x1, g_NxBxHxIxDv, 0)
+  # All gradients are linear in g: so the weights made again need no factor.
+  g_NxBxHxIxDv *= jnp.exp(-lacks).astype(g_NxBxHxIxDv.dtype)
   # sum_j weights_ij dweights_ij, which is out_i . dout_i
   inner_NxBxHxIx1 = _dot('nbhid,nbhid->nbhi', g_NxBxHxIxDv, out)[..., None]
 
@@ -194,7 +210,7 @@ def _backward(scale, residuals, g_NxBxHxIxDv):
     tiles = distances.tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh)
     (dq_BxHxIxDh, *dkv), dtiles = jax.lax.scan(
       one_key_block,
-      (jnp.zeros(q_BxHxIxDh.shape, jnp.float32), *dkv),
+      (varying.zeros(q_BxHxIxDh.shape, jnp.float32, q_BxHxIxDh), *dkv),
       (
         jnp.arange(len(k_MxBxHxJxDh)),
         k_MxBxHxJxDh,
@@ -207,9 +223,11 @@ def _backward(scale, residuals, g_NxBxHxIxDv):
     return sums, dq_BxHxIxDh.astype(q_BxHxIxDh.dtype)
 
   zeros = (
-    jnp.zeros(k_MxBxHxJxDh.shape, jnp.float32),
-    jnp.zeros(v_MxBxHxJxDv.shape, jnp.float32),
-    None if bias_HxC is None else jnp.zeros_like(bias_HxC),
+    varying.zeros(k_MxBxHxJxDh.shape, jnp.float32, k_MxBxHxJxDh),
+    varying.zeros(v_MxBxHxJxDv.shape, jnp.float32, v_MxBxHxJxDv),
+    None
+    if bias_HxC is None
+    else varying.zeros(bias_HxC.shape, bias_HxC.dtype, bias_HxC),
   )
   starts = distances.starts(q_NxBxHxIxDh)
   (dk_MxBxHxJxDh, dv_MxBxHxJxDv, dbias_HxC), dq_NxBxHxIxDh = jax.lax.scan(

@@ -40,8 +40,9 @@ def masked_softmax(logits_BxHxLxS, mask_BxS):
   if mask_BxS is None:
     return jax.nn.softmax(logits_BxHxLxS)
   mask_Bx1x1xS = mask_BxS[:, None, None]
-  # jax.nn.softmax(where=...) of an all-false row is NaN in its gradient.
-  logits_BxHxLxS = jnp.where(mask_Bx1x1xS, logits_BxHxLxS, -1e30)
+  # Of -inf alone softmax is NaN, and with where=... its gradient.
+  masked_Bx1x1x1 = jnp.where(mask_Bx1x1xS.any(-1, keepdims=True), -jnp.inf, 0)
+  logits_BxHxLxS = jnp.where(mask_Bx1x1xS, logits_BxHxLxS, masked_Bx1x1x1)
   return jnp.where(mask_Bx1x1xS, jax.nn.softmax(logits_BxHxLxS), 0)
 
 

@@ -9,6 +9,8 @@ Shapes: H heads; I rows and J columns of a tile; C distances.
 import jax
 import jax.numpy as jnp
 
+from kernels import varying
+
 
 def along_diagonals(x_HxC, rows):
   """[H, I, J] whose entry (i, j) is x[I - 1 - i + j], of [H, I + J - 1].
@@ -26,8 +28,9 @@ def along_diagonals(x_HxC, rows):
 def sum_diagonals(x_HxIxJ):
   """[H, I + J - 1]: the transpose of `along_diagonals`, nothing scattered."""
   heads, rows, cols = x_HxIxJ.shape
-  shape = jax.ShapeDtypeStruct((heads, rows + cols - 1), x_HxIxJ.dtype)
-  transpose = jax.linear_transpose(lambda x: along_diagonals(x, rows), shape)
+  # Not `jax.linear_transpose`, which takes nothing that varies over a mesh.
+  zeros = varying.zeros((heads, rows + cols - 1), x_HxIxJ.dtype, x_HxIxJ)
+  _, transpose = jax.vjp(lambda x: along_diagonals(x, rows), zeros)
   return transpose(x_HxIxJ)[0]
 
 

@@ -96,6 +96,21 @@ def test_errors(case, simulated):
   assert _within(found, dtype), found
 
 
+@pytest.mark.parametrize('kernel', ('xla', 'pallas_triton'))
+@pytest.mark.parametrize('dtype, bias', [('float32', 1e4), ('bfloat16', 256.0)])
+def test_a_large_bias_costs_no_gradient_its_precision(
+  kernel, dtype, bias, simulated
+):
+  o, weight, _, dy = _operands(dtype, 2, 37, 64, 64)
+  operands = o, weight, jnp.full(64, bias), dy
+  (_, *got), (_, *want) = (
+    _run(kernel, *operands),
+    reference.norm_project(*operands),
+  )
+  for x, y, bound in zip(got, want, BOUND[dtype][1:], strict=True):
+    assert relative_rms(x, y) < bound
+
+
 @pytest.mark.parametrize('dtype', ('float32', 'bfloat16'))
 def test_blocks_of_columns(dtype, simulated, monkeypatch):
   """A row of t in several blocks, made twice."""

@@ -82,6 +82,36 @@ def test_chunked_takes_any_mask_and_large_logits():
   _check(attend, q, k, v, mask, 1.0)
 
 
+@pytest.mark.parametrize('kernel', ('dense', 'chunked'))
+@pytest.mark.parametrize('masked', (False, True))
+def test_keys_that_are_not_there_take_no_part_below_any_logit(kernel, masked):
+  """Neither masked ones nor the padding of tiles, nor in gradients."""
+  q, k, v = _inputs(9, 9)
+  q, k = np.full_like(q, 1e16), np.full_like(k, -1e16)  # logits of -4e32
+  mask = _mask(9, 9, 4, 1) if masked else np.ones((3, 9), bool)
+  given = jnp.asarray(mask) if masked else None
+  v = np.where(mask[:, :, None, None], v, 1000).astype(np.float32)
+  attend = functools.partial(
+    kernels.softmax_attention, mask=given, scale=0.5, kernel=kernel
+  )
+  do = np.ones_like(v)
+  out, *_, dv = with_gradients(attend)(do, q, k, v)
+  want, *_, dwant = reference.attention(q, k, v, mask, do)
+  assert relative_rms(out, want) < 1e-6
+  assert relative_rms(dv, dwant) < 1e-6
+
+
+@pytest.mark.parametrize('kernel', ('dense', 'chunked'))
+def test_second_gradients_of_a_sequence_without_keys_are_zero(kernel):
+  q, k, v = _inputs(5, 9)
+  attend = functools.partial(
+    kernels.softmax_attention, mask=jnp.zeros((3, 9), bool), kernel=kernel
+  )
+  first = jax.grad(lambda q: (attend(q, k, v) ** 2).sum())
+  second = jax.grad(lambda q: (first(q) * q).sum())(q)
+  np.testing.assert_array_equal(second, 0)
+
+
 def test_dense():
   q, k, v = _inputs(17, 40, value_width=5)
   mask = _mask(40, 40, 7, 0)

@@ -54,6 +54,27 @@ def test_equals_float64(attend, length, keys):
     assert relative_rms(x, y) < 1e-5, name
 
 
+@pytest.mark.parametrize(
+  'attend', [functools.partial(chunked.attend, block=4), _dense]
+)
+@pytest.mark.parametrize('least', (-1e30, np.finfo(np.float32).min))
+def test_no_bias_is_below_a_mask(attend, least):
+  """A query whose every key has the least logit still sees no masked one."""
+  q, k, v, bias, mask, do = _inputs(10, 10)
+  bias = np.where(np.arange(-9, 10) > 0, least, bias).astype(np.float32)
+  mask[:, 0] = False
+  v = np.where(mask[:, :, None, None], v, 1000).astype(np.float32)
+  got = with_gradients(
+    lambda q, k, v, bias: attend(
+      q, k, v, jnp.asarray(mask), scale=0.7, bias=bias
+    )
+  )(do, q, k, v, bias)
+  want = reference.attention(q, k, v, mask, do, scale=0.7, bias=bias)
+  for name, x, y in zip(NAMES, got, want, strict=True):
+    assert relative_rms(x, y) < 1e-5, name
+  np.testing.assert_array_equal(got[3][~mask], 0)
+
+
 def test_dropout_is_that_of_flax():
   """Of weights whose biases are written pair by pair."""
   q, k, v, bias, mask, do = _inputs(12, 16)

@@ -100,6 +100,23 @@ def test_without_a_mask_padding_takes_no_part(interpreted, keys):
   _same(got, reference.attention(q, k, v, np.ones((4, keys), bool), do))
 
 
+@pytest.mark.parametrize('masked', (False, True))
+def test_masked_keys_take_no_part_down_to_the_logit_it_gives_them(
+  interpreted, masked
+):
+  """-0.7 of the largest float32; below it, it is documented, they do."""
+  (_, _, v, _), mask = _inputs(9, 9, 8, 8)
+  if not masked:
+    mask = jnp.ones_like(mask)
+  v = jnp.where(mask[:, :, None, None], v, 1000)
+  want, *_ = reference.attention(v * 0, v * 0, v, mask, v)
+  for logit, found in ((-2.3e38, True), (-2.5e38, False)):
+    q = jnp.zeros_like(v).at[..., 0].set(1e19)
+    k = jnp.zeros_like(v).at[..., 0].set(logit / 1e19)
+    out = attend(q, k, v, mask=mask if masked else None, scale=1.0)
+    assert (relative_rms(out, want) < 1e-5) == found
+
+
 def test_blocks_are_even_and_short_of_their_most():
   for width in (64, 512):
     for length in (1, 128, 129, 512, 513, 2001, 4001, 16384):
