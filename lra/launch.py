@@ -196,7 +196,8 @@ def _trained(runs, how, errors):
     yield left[0], train_lib.train(*left[0], **how)
   else:
     at_once = 1 if distributed.several() else (
-        options.AT_ONCE.value or together.how_many(left[0][0]))
+        options.AT_ONCE.value or
+        min(together.how_many(config) for config, _ in left))
     yield from together.train_together(left, at_once=at_once, **how)
 
 

@@ -102,7 +102,8 @@ class Trainer:
     """The stops that count: this process's, or what all of several know of."""
     if several():
       self.heard = SharedStop(own, self._shared.once(
-          'largest', lambda: mesh.largest(self.program.mesh)))
+          f'largest on {dict(self.program.mesh.shape)}',
+          lambda: mesh.largest(self.program.mesh)))
     return self.heard or own
 
   @property
@@ -125,9 +126,7 @@ class Trainer:
 
   def _load(self):
     with signals.interrupting():
-      folder = self.config.data_dir
-      self.data = self._shared.once(f'data in {folder}', lambda: prepared.load(
-          self.config.task, folder or None))
+      self.data = self._shared.data(self.config)
 
   def _check_same(self, fingerprint):
     if self.data.fingerprint != fingerprint:
