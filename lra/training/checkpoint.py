@@ -99,6 +99,7 @@ class Checkpoints:
     self._best.wait_until_finished()
     if step in self._last.all_steps():
       return
+    self._check_is_there()
     best = progress.get('best_step')
     memory = json.loads(json.dumps({
         **progress, 'layout': LAYOUT,
@@ -113,6 +114,7 @@ class Checkpoints:
     """Saves what evaluation needs; a stale one of the same step goes."""
     # Where processes wait for each other Orbax gives both folders one name.
     self._last.wait_until_finished()
+    self._check_is_there()
     if step in self._best.all_steps():
       self._best.delete(step)
     self._best_sums[step] = checksum(params)
@@ -195,6 +197,12 @@ class Checkpoints:
     self.wait()
     self._best.close()
     self._last.close()
+
+  def _check_is_there(self):
+    if leads() and not (self.folder / 'last').exists():
+      raise UserError(
+          f'{self.folder} was removed while it was in use: repeat the command '
+          'to start this run again.')
 
   def _memory(self, step):
     """(progress, checksums) of a state; checksums of layout 2 are None."""

@@ -8,7 +8,6 @@ from lra.errors import UserError
 from lra.training.checkpoint import Checkpoints
 from lra.training.program import Program
 
-
 # Fields that the checkpoints of earlier versions do not have.
 _LATER = {'peak_memory_bytes'}
 

@@ -242,6 +242,15 @@ def test_the_run_goes_on_from_the_one_before(two, tmp_path):
   _assert_is(_restored(tmp_path), 8)
 
 
+@pytest.mark.parametrize('name', ['save_best', 'save_last'])
+def test_a_folder_that_is_removed_meanwhile_is_named(tmp_path, name):
+  checkpoints = Checkpoints(tmp_path / 'mine')
+  shutil.rmtree(tmp_path / 'mine')
+  more = [{'best_step': 4}] if name == 'save_last' else []
+  with pytest.raises(UserError, match='mine was removed'):
+    getattr(checkpoints, name)(4, _state(4), *more)
+
+
 def test_what_a_kept_state_names_is_kept(tmp_path):
   checkpoints = Checkpoints(tmp_path)
   for step, best in ((2, 2), (4, 2), (6, 6), (8, 6), (10, 10), (12, 10)):
