@@ -13,6 +13,7 @@ import numpy as np
 from data_prep import encode
 from lra.data import batches, prepared
 from lra.errors import UserError
+from lra.terminal import say
 from lra.training import evaluate, program, provenance, restore
 
 
@@ -38,11 +39,14 @@ class Trained:
     program: the compiled functions of its config, on one device.
     params, constants: the model's variables.
     step: updates that made the parameters.
+    data: fingerprint and origin of the data that they were trained on, None
+      for what is not known.
   """
   program: program.Program
   params: Any
   constants: Any
   step: int
+  data: tuple[str | None, str | None] = (None, None)
 
   @property
   def config(self):
@@ -77,18 +81,28 @@ class Trained:
     return [Prediction(int(p.argmax()), names[int(p.argmax())], p)
             for p in self._probabilities(split)]
 
-  def evaluate(self, split: str = 'test', data_dir=None) -> dict[str, Any]:
+  def evaluate(self, split: str = 'test', data_dir=None, *,
+               same_data: bool = False) -> dict[str, Any]:
     """Scores of a split of the task's data: accuracy, loss and others.
+
+    Where the model was trained on other data, stderr says so.
 
     Args:
       split: 'val' or 'test'; 'train' takes long.
       data_dir: where prepared data is; by default where the config says.
+      same_data: whether data that the model was not trained on is an error.
 
     Raises:
-      UserError: there is no such split, or its data cannot be prepared.
+      UserError: there is no such split, its data cannot be prepared, or it is
+        other data against `same_data`.
     """
     data = prepared.load(
         self.config.task, data_dir or self.config.data_dir or None)
+    other = self._other_than(data)
+    if other and same_data:
+      raise UserError(f'{other}: set TFDS_DATA_DIR to the folder of its data.')
+    if other:
+      say(f'{other}: these scores are of the other data.')
     if split not in data.splits:
       raise UserError(f'There is no split {split!r}: choose one of '
                       f'{", ".join(data.splits)}.')
@@ -96,6 +110,17 @@ class Trained:
     counts = evaluate.evaluate(
         self._eval_step, self.program, scored, data.splits[split])
     return self.program.objective.scores(counts)
+
+  def _other_than(self, data):
+    """How data is other than what the model was trained on, '' if not."""
+    fingerprint, origin = self.data
+    if fingerprint in (None, data.fingerprint):
+      return ''
+    named = [f'{made or "unknown"}, {digest[:8]}' for made, digest in (
+        (origin, fingerprint),
+        (data.info.get('origin'), data.fingerprint))]
+    return (f'The model was trained on {self.config.task} of another origin or '
+            f'version ({named[0]}) than is prepared now ({named[1]})')
 
   @functools.cached_property
   def _eval_step(self):
@@ -143,4 +168,5 @@ def load(folder: str | os.PathLike) -> Trained:
       ((place, model, provenance.of_folder(place))
        for place in (folder, *folder.absolute().parents[:3])
        if (place / 'config.json').exists()), provenance.LOADED)
-  return Trained(made, scored['params'], scored['constants'], step)
+  return Trained(made, scored['params'], scored['constants'], step,
+                 restore.data(folder))

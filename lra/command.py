@@ -1,5 +1,6 @@
 """What the project's commands share: --config, one-sentence errors, caches."""
 
+import contextlib
 import logging
 import os
 import pathlib
@@ -12,8 +13,10 @@ from absl import logging as absl_logging
 
 from lra import config_flag, machine, signals
 from lra.errors import USER_ERROR, UserError
+from lra.terminal import say
 
 _LONGEST = 1000  # characters of a sentence about flags
+_LONGEST_PATH = 200
 
 
 class Words(NamedTuple):
@@ -52,11 +55,24 @@ def run(command, usage=Words) -> None:
   except signals.Stop:
     sys.exit(signals.STOPPED)
   except Exception as e:
-    if not machine.disk_full(e):
+    what = _of_files(e)
+    if not what:
       raise
-    print('error: The disk is full: make room; the same command continues '
-          'from the last checkpoint.', file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    print(f'error: {what}', file=sys.stderr, flush=True)
     os._exit(USER_ERROR)  # a checkpoint's writer would complain at exit
+
+
+def _of_files(error):
+  """What an error of the file system says, '' where it is none."""
+  if machine.disk_full(error):
+    return ('The disk is full, or a file larger than it may be (ulimit -f): '
+            'make room; the same command continues from the last checkpoint.')
+  if not isinstance(error, OSError) or error.filename is None:
+    return ''
+  path = _shortened(os.fsdecode(error.filename), _LONGEST_PATH)
+  return (f'{path} cannot be used ({error.strerror}): choose another path, or '
+          'see to it, then repeat the command.')
 
 
 def fail(sentence: str) -> None:
@@ -75,6 +91,7 @@ def _show_flags():
 
 def _parse_flags(argv, usage):
   """Parses flags; what a config or flag gets wrong is one sentence."""
+  _check_text(argv)
   try:
     rest = flags.FLAGS(argv)
   except SystemExit:  # of --help and the like, which absl calls a failure
@@ -103,8 +120,26 @@ def _one_line(error):
   if not isinstance(error, flags.Error):
     text = f'the flags cannot be read ({type(error).__name__}: {text})'
   text = re.sub(r"\('(.*)', ('.*')\)$", r'\1 \2', text)  # of absl, for a bool
-  half = _LONGEST // 2
-  return text if len(text) <= _LONGEST else f'{text[:half]} ... {text[-half:]}'
+  return _shortened(text, _LONGEST)
+
+
+def _shortened(text, longest):
+  half = longest // 2
+  return text if len(text) <= longest else f'{text[:half]} ... {text[-half:]}'
+
+
+def _check_text(argv):
+  """Raises UserError for a path that libraries and records cannot name."""
+  named = [*argv[1:], os.environ.get('TFDS_DATA_DIR', '')]
+  with contextlib.suppress(FileNotFoundError):  # the folder was removed
+    named.append(os.getcwd())
+  for text in named:
+    try:
+      text.encode()
+    except UnicodeEncodeError as e:
+      raise UserError(
+          f'{_shortened(ascii(text), _LONGEST_PATH)} is not UTF-8: rename it, '
+          'or choose another path.') from e
 
 
 def config():
@@ -149,6 +184,11 @@ def use_compile_cache(folder: str | None = None) -> None:
   import jax
   folder = CACHE.value if folder is None else folder
   if folder:
-    jax.config.update(
-        'jax_compilation_cache_dir', str(pathlib.Path(folder).expanduser()))
+    try:
+      path = str(pathlib.Path(folder).expanduser())
+    except RuntimeError:  # neither $HOME nor an entry of this user
+      say('Compiled programs are not kept, since there is no home folder: '
+          '--compile_cache names another.')
+      return
+    jax.config.update('jax_compilation_cache_dir', path)
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)

@@ -20,7 +20,7 @@ def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:
     contents: path -> bytes; missing parent directories are made.
 
   Raises:
-    UserError: a file cannot be written.
+    UserError: a file cannot be written, or is a folder or a device.
   """
   with signals.unbroken():
     _write_all(contents)
@@ -30,7 +30,12 @@ def _write_all(contents):
   staged = []
   try:
     for path, data in contents.items():
-      path = pathlib.Path(path)
+      # Through a link: what it leads to is written, and the link stays.
+      path = pathlib.Path(os.path.realpath(path))
+      if os.path.lexists(path) and not path.is_file():
+        raise UserError(
+            f'Cannot write {path}, which is no regular file: choose another '
+            'path.')
       _stage(path, data, staged)
     for temporary, path in staged:
       os.replace(temporary, path)

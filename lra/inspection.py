@@ -15,10 +15,14 @@ _LINE = 60  # characters of an example that are printed
 
 
 def evaluate(folder: pathlib.Path) -> str:
-  """Test scores of the model of a run directory, beside the recorded ones."""
+  """Test scores of the model of a run directory, beside the recorded ones.
+
+  Raises:
+    UserError: what `api.load` raises, or the data is not that of the run.
+  """
   from lra import api
   trained = api.load(folder)
-  scores = trained.evaluate('test')
+  scores = trained.evaluate('test', same_data=True)
   numbers = {name: value for name, value in scores.items()
              if isinstance(value, float)}
   recorded = results.read_if_there(folder / 'result.json')

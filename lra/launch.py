@@ -29,7 +29,8 @@ EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED}
 def train(config) -> int:
   """Trains to the end, a stop or a failure; returns the exit code.
 
-  With --seeds or --grid that of all runs: of a stop, else the largest.
+  With --seeds or --grid that of all runs: of a stop, whatever else has failed,
+  else the largest.
 
   Raises:
     UserError: something is to be mended; of several runs the first one's, once
@@ -50,11 +51,12 @@ def train(config) -> int:
   changes = {folder: protocol.changes(one.to_dict(), made_by)
              for one, folder in runs}
   if any(map(to_record, changes.values())):
-    distributed.told(lambda: publish.check(place()))
+    distributed.told(lambda: publish.check(place(), {
+        one.task for one, folder in runs if to_record(changes[folder])}))
   provenance.begin(provenance.Command(
       protocol.file_of(made_by), lambda one: protocol.changes(one, made_by)))
   codes, finished, errors = [], [], []
-  for (_, folder), result in _trained(runs, how, errors):
+  for (_, folder), result in _ended(_trained(runs, how, errors), errors):
     codes.append(EXIT['stopped' if result is None else result.status])
     if codes[-1] == EXIT['oom'] and distributed.several():
       print(summary(result, folder))
@@ -72,9 +74,20 @@ def train(config) -> int:
   if distributed.leads():
     print(_over_grid(finished), end='')
   distributed.meet()  # the leader may have waited for the page
-  if errors:
+  # What was stopped goes on by the same command, which fails again then.
+  if errors and EXIT['stopped'] not in codes:
     raise errors[0]
   return max(codes, key=lambda code: (code == EXIT['stopped'], code))
+
+
+def _ended(trained, errors):
+  """Runs as they end; what the first that failed raised is one of `errors`."""
+  try:
+    yield from trained
+  except UserError as error:
+    if distributed.several():
+      raise  # at once: the others may wait for this process
+    errors.append(error)
 
 
 def _warn_of_form(names):
@@ -196,7 +209,8 @@ def _trained(runs, how, errors):
     yield left[0], train_lib.train(*left[0], **how)
   else:
     at_once = 1 if distributed.several() else (
-        options.AT_ONCE.value or together.how_many(left[0][0]))
+        options.AT_ONCE.value or
+        min(together.how_many(config) for config, _ in left))
     yield from together.train_together(left, at_once=at_once, **how)
 
 

@@ -49,7 +49,9 @@ def _git(*args):
   env = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
   try:
     return subprocess.run(
-        ('git', '--no-optional-locks', *args), env=env,
+        # Of a checkout that belongs to another user, as in a container.
+        ('git', '--no-optional-locks', '-c', 'safe.directory=*', *args),
+        env=env,
         cwd=pathlib.Path(__file__).resolve().parent, text=True,
         capture_output=True, check=True).stdout.strip()
   except (OSError, subprocess.CalledProcessError):
@@ -120,6 +122,10 @@ def out_of_memory(error: Exception) -> bool:
 
 
 def disk_full(error: BaseException) -> bool:
-  """Whether an error of the file system or of Orbax is about a full disk."""
-  return getattr(error, 'errno', None) in (errno.ENOSPC, errno.EDQUOT) or (
-      'No space left' in str(error))
+  """Whether an error of the file system or of Orbax is about a full disk.
+
+  Or about a limit of the size of files.
+  """
+  return getattr(error, 'errno', None) in (
+      errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or any(
+          words in str(error) for words in ('No space left', 'File too large'))

@@ -7,6 +7,7 @@ from lra.errors import UserError
 from lra.fields import COUNT
 
 MOST = 1000  # seeds at a time
+_LONGEST = 60  # characters of a sentence about them
 
 
 def parse(text: str) -> list[int]:
@@ -17,18 +18,22 @@ def parse(text: str) -> list[int]:
   """
   seeds = []
   for part in text.split(','):
-    found = re.fullmatch(r'(\d+)(?:-(\d+))?', part)
+    found = re.fullmatch(r'(\d{1,20})(?:-(\d{1,20}))?', part)
     first = last = int(found[1]) if found else COUNT + 1
     if found and found[2]:
       last = int(found[2])
     if not first <= last <= COUNT or last - first >= MOST:
       raise UserError(
-          f'seeds={text} is not possible: write 0, or 0,3, or 0-4, numbers up '
-          f'to {COUNT}, at most {MOST} of them.')
+          f'seeds={_short(text)} is not possible: write 0, or 0,3, or 0-4, '
+          f'numbers up to {COUNT}, at most {MOST} of them.')
     seeds += range(first, last + 1)
   if len(set(seeds)) < len(seeds):
-    raise UserError(f'seeds={text} names a seed twice: name each once.')
+    raise UserError(f'seeds={_short(text)} names a seed twice: name each once.')
   return seeds
+
+
+def _short(text):
+  return text if len(text) <= _LONGEST else f'{text[:_LONGEST]}...'
 
 
 def text(seeds: Iterable[int]) -> str:

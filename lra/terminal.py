@@ -10,6 +10,7 @@ import tqdm
 
 from lra import signals
 
+TIME_LIMIT = 'time limit'  # a reason to stop
 _quiet = False
 
 
@@ -74,7 +75,7 @@ class StopRequest:
     """Why to stop, '' while there is no reason."""
     late = self._deadline is not None and time.monotonic() >= self._deadline
     self._reason = self._reason or signals.reason() or (
-        'time limit' if late else '')
+        TIME_LIMIT if late else '')
     return self._reason
 
   def checkpoint(self, due: bool = False) -> bool:

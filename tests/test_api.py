@@ -290,6 +290,24 @@ def test_the_command_line_evaluates_and_predicts(folder, mini_data, tmp_path):
       inspection.evaluate(folder))
 
 
+def test_other_data_than_the_runs_is_named(folder, tmp_path, capsys):
+  copy = tmp_path / 'run'
+  shutil.copytree(folder, copy)
+  for name, changes in (('env.json', {'data_fingerprint': 64 * 'a'}),
+                        ('result.json', {'data_origin': 'an older one'})):
+    kept = files.read_json(copy / name)
+    kept.pop('data_origin')
+    files.write_json(copy / name, {**kept, **changes})
+  words = r'\(an older one, aaaaaaaa\) than is prepared now \(generated with'
+  with pytest.raises(UserError, match=words):
+    inspection.evaluate(copy)
+  capsys.readouterr()
+  lra.load(copy).evaluate('test')
+  assert re.search(words, capsys.readouterr().err)
+  lra.load(folder).evaluate('test')
+  assert 'prepared now' not in capsys.readouterr().err
+
+
 def test_lines_of_a_file_are_those_of_the_answer(folder, tmp_path):
   """Of a file with a mark at its start, another system's ends, empty lines."""
   path = tmp_path / 'x.txt'

@@ -1,5 +1,7 @@
 """Files are written whole or not at all, and damaged ones are named."""
 
+import os
+
 import pytest
 
 from lra import files
@@ -35,3 +37,29 @@ def test_of_several_files_all_or_none_are_written(tmp_path):
   with pytest.raises(UserError, match='Cannot write .*file.b '):
     files.write_all({tmp_path / 'a': b'1', tmp_path / 'file' / 'b': b'2'})
   assert [p.name for p in tmp_path.iterdir()] == ['file']
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path):
+  (tmp_path / 'there').mkdir()
+  for name in ('old', 'new'):
+    (tmp_path / name).symlink_to(f'there/{name}')
+  (tmp_path / 'there/old').write_text('before')
+  files.write_all({tmp_path / name: b'now' for name in ('old', 'new')})
+  for name in ('old', 'new'):
+    assert (tmp_path / name).is_symlink()
+    assert (tmp_path / 'there' / name).read_text() == 'now'
+
+
+@pytest.mark.parametrize('make', [os.mkdir, os.mkfifo])
+def test_what_is_no_file_is_not_replaced(tmp_path, make):
+  make(tmp_path / 'x')
+  with pytest.raises(UserError, match='x, which is no regular file'):
+    files.write_all({tmp_path / 'a': b'1', tmp_path / 'x': b'2'})
+  assert [p.name for p in tmp_path.iterdir()] == ['x']
+
+
+def test_links_in_a_circle_are_one_sentence(tmp_path):
+  (tmp_path / 'x').symlink_to('y')
+  (tmp_path / 'y').symlink_to('x')
+  with pytest.raises(UserError, match='Cannot write'):
+    files.write_all({tmp_path / 'x': b'2'})

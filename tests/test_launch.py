@@ -10,10 +10,12 @@ import tiny
 from absl import flags
 from absl.testing import flagsaver
 
+from lra import command as command_lib
 from lra import launch
 from lra import place as place_lib
 from lra.report import publish, result
 
+MINI = f'--config={commands.ROOT}/configs/simpletron.py:listops_mini'
 RUN = pathlib.Path(__file__).parent / 'report' / 'data' / 'result.json'
 
 
@@ -82,6 +84,56 @@ def test_each_run_of_a_grid_says_what_it_changes(fork, mini_data, tmp_path):
       (0.05, 0, None), (0.05, 1, None), (0.2, 0, 0.05), (0.2, 1, 0.05)]
   for rate in (0.05, 0.2):
     assert f'\ntrain.learning_rate {rate}: 2 seeds: test' in done.stdout
+
+
+def test_a_stop_decides_whatever_else_has_failed(fork, mini_data, tmp_path):
+  arguments = [
+      f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+      *tiny.flags(**{'data_dir': mini_data, 'train.steps': 4}), '--norecord',
+      '--seeds=0-1', '--at_once=1', '--compile_cache=']
+  done = fork('run_lra', *arguments, '--max_minutes=0', cwd=tmp_path)
+  assert done.returncode == 75, done.stderr
+  assert fork('run_lra', *arguments, cwd=tmp_path).returncode == 0
+  spoilt, other = sorted(tmp_path.glob('runs/*/*/*/result.json'))
+  spoilt.write_text('damaged')
+  other.unlink()
+  done = fork('run_lra', *arguments, '--max_minutes=0', cwd=tmp_path)
+  assert done.returncode == 75 and str(spoilt.parent.name) in done.stderr
+  done = fork('run_lra', *arguments, cwd=tmp_path)
+  assert done.returncode == 2 and 'result.json is' in done.stderr
+
+
+def test_a_start_that_comes_to_no_end_says_so(fork, mini_data, tmp_path):
+  done = fork(
+      'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+      *tiny.flags(**{'data_dir': mini_data}), '--norecord', '--max_minutes=0',
+      '--compile_cache=', cwd=tmp_path)
+  assert done.returncode == 75
+  assert 'came to the end of no step, validation or test' in done.stderr
+
+
+@pytest.mark.parametrize('environment, arguments, words', [
+    ({'TFDS_DATA_DIR': 'd\udcff'}, [MINI], ['d\\udcff', 'not UTF-8']),
+    ({}, [MINI, '--workdir=a\udcff'], ['a\\udcff', 'not UTF-8']),
+    ({}, [MINI, '--workdir=' + 300 * 'a'], ['aaa ... aaa', 'too long']),
+    ({}, [MINI, '--seeds=' + 5000 * '1'], ['seeds=111', '... is'])])
+def test_odd_paths_and_numbers_are_one_sentence(
+    fork, tmp_path, environment, arguments, words):
+  done = fork('run_lra', *arguments, '--norecord', cwd=tmp_path, **environment)
+  assert done.returncode == 2
+  line, = done.stderr.splitlines()
+  assert line.startswith('error: ') and len(line) < 500
+  for word in words:
+    assert word in line
+
+
+def test_without_a_home_nothing_compiled_is_kept(monkeypatch, capsys):
+  def homeless(path):
+    raise RuntimeError('Could not determine home directory.')
+
+  monkeypatch.setattr(pathlib.Path, 'expanduser', homeless)
+  command_lib.use_compile_cache('~/there')
+  assert '--compile_cache' in capsys.readouterr().err
 
 
 def _forget(folder, name):

@@ -61,6 +61,20 @@ def test_a_commit_as_it_is(checkout):
       'git_commit': head, 'git_dirty': False}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root gives files away')
+def test_a_commit_of_another_user_is_known(checkout):
+  os.chown(checkout, 1234, 1234)
+  os.chown(checkout / '.git', 1234, 1234)
+  made = state(checkout)
+  assert made['git_commit'] and made['git_dirty'] is False
+
+
+def test_a_file_that_is_too_large_is_no_bug():
+  assert machine.disk_full(OSError(27, 'File too large'))
+  assert machine.disk_full(ValueError('UNKNOWN: write: File too large'))
+  assert not machine.disk_full(OSError(2, 'No such file'))
+
+
 @pytest.mark.parametrize('name', [
     'lra/models/new.py', 'configs/new.py', 'configs/mine/new.py',
     'kernels/new.py', 'data_prep/new.py', 'lra/nn/a.py', 'configs/known.py',

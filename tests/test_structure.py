@@ -45,14 +45,14 @@ FILES = {
     'lra.config_flag': ('lra.objectives', 'lra.training', 'lra.tasks',
                         'lra.fields', 'lra.errors', 'lra.place'),
     'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
-                    'lra.config_flag', 'jax'),
+                    'lra.config_flag', 'lra.terminal', 'jax'),
     'lra.grid': ('lra.errors',),
     'lra.seeds': ('lra.errors', 'lra.fields'),
     'lra.cluster': _HALL, 'lra.launch_sweep': _HALL, 'lra.progress': _HALL,
     'lra.protocol': _HALL, 'lra.repeat': _HALL, 'lra.sweep': _HALL,
     'run_lra': _HALL,
     'lra.api': ('lra.data', 'lra.errors', 'lra.training', 'data_prep',
-                'jax'), 'lra.inspection': _HALL,
+                'lra.terminal', 'jax'), 'lra.inspection': _HALL,
     'lra': ('lra.api', 'lra.machine'),
 }
 # Siblings that a file of lra imports, `main`, `launch` and `trainer` apart.

@@ -14,7 +14,7 @@ import hashlib
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import filelock
 
@@ -70,15 +70,24 @@ class Place:
     return self.results / 'runs' / run.record_path
 
 
-def check(place: Place) -> None:
+def check(place: Place, tasks: Iterable[str] = ()) -> None:
   """Finds before a run what would keep its result from being published.
 
+  Args:
+    place: where the leaderboard is.
+    tasks: of the runs that are to be published.
+
   Raises:
-    UserError: the folder or the page cannot be written, or the published
+    UserError: a folder, a lock or the page cannot be written, or the published
       results or the speeds are not sound.
   """
-  for folder, flag in ((place.results / 'runs', 'results_dir'),
-                       (place.page.absolute().parent, 'page')):
+  runs = place.results / 'runs'
+  there = [folder for folder in (
+      *(runs / task for task in tasks), place.results / 'figures')
+      if folder.exists()]
+  for folder, flag in (*((folder, 'results_dir') for folder in (
+      place.results, runs, *there)), (
+          pathlib.Path(os.path.realpath(place.page)).parent, 'page')):
     try:
       folder.mkdir(parents=True, exist_ok=True)
       with tempfile.TemporaryFile(dir=folder):
@@ -87,8 +96,13 @@ def check(place: Place) -> None:
       raise UserError(
           f'Cannot write to {folder} ({error.strerror}): choose another '
           f'--{flag}, or --norecord.') from error
-  if place.page.is_dir():
-    raise UserError(f'{place.page} is a folder: choose another --page.')
+  for lock in (place.results / name for name in (LOCK, RECORDS_LOCK)):
+    if lock.exists() and not os.access(lock, os.R_OK | os.W_OK):
+      raise UserError(
+          f'Cannot write {lock}: have its owner run chmod a+rw on it, or '
+          'choose another --results_dir, or --norecord.')
+  if place.page.exists() and not place.page.is_file():
+    raise UserError(f'{place.page} is no regular file: choose another --page.')
   if place.published:
     published.read(place.published)
   if place.speeds:
@@ -187,12 +201,17 @@ def _write(place, html=None):
   with _locked(place, RECORDS_LOCK):
     _clear(place)
     marks = _marks(place)
+    newest = max((path.stat().st_mtime_ns for path in (
+        place.results / 'runs').rglob('*.json')), default=0)
   left_out = leaderboard.write(
       place.page, place.results / 'runs', place.results / 'floors',
       place.published, place.results / 'figures', place.speeds, html,
       place.command)
   for record in left_out:
     say(f'left out: {record.name}: {record.why}')
+  # By a clock that was ahead a record may be newer than its page.
+  if place.page.stat().st_mtime_ns < newest:
+    os.utime(place.page, ns=(newest, newest))
   for mark in marks:
     mark.unlink(missing_ok=True)
   print(f'wrote {place.page}')
@@ -212,7 +231,9 @@ def _locked(place, name=LOCK) -> Iterator[None]:
   path = place.results / name
   try:
     place.results.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(path)
+    # Who may write in the folder may lock it, whoever did so first.
+    mode = 0o644 | place.results.stat().st_mode & 0o022
+    lock = filelock.FileLock(path, mode=mode)
     try:
       lock.acquire(timeout=_MOMENT_SECONDS)
     except filelock.Timeout:

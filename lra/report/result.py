@@ -141,6 +141,8 @@ class Result(File):
       of several processes that of the one with the most.
     train_seconds, eval_seconds, compile_seconds: where the time went.
     device: the kind of device, as people call it.
+    devices: all kinds, where a run was continued on another one: its speed is
+      of all of them.
     num_devices: how many of them, of all processes.
     num_processes: that made the run together.
     runs_at_once: how many runs of a process shared them: its memory is that
@@ -183,6 +185,7 @@ class Result(File):
   eval_seconds: Amount | None
   compile_seconds: Amount | None
   device: Text
+  devices: list[Text] = []
   num_devices: Annotated[int, Field(ge=1)] = 1
   num_processes: Annotated[int, Field(ge=1)] = 1
   runs_at_once: Annotated[int, Field(ge=1)] = 1

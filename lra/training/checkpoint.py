@@ -9,14 +9,18 @@ they name, and a damaged one gives way to the one before.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 from lra import distributed, machine
@@ -95,6 +99,7 @@ class Checkpoints:
     self._best.wait_until_finished()
     if step in self._last.all_steps():
       return
+    self._check_is_there()
     best = progress.get('best_step')
     memory = json.loads(json.dumps({
         **progress, 'layout': LAYOUT,
@@ -109,6 +114,7 @@ class Checkpoints:
     """Saves what evaluation needs; a stale one of the same step goes."""
     # Where processes wait for each other Orbax gives both folders one name.
     self._last.wait_until_finished()
+    self._check_is_there()
     if step in self._best.all_steps():
       self._best.delete(step)
     self._best_sums[step] = checksum(params)
@@ -167,10 +173,11 @@ class Checkpoints:
     """The error of checkpoints without a sound one among them."""
     other = next((e for e in damaged if e.differs), None)
     if other:
+      x64 = ' or in JAX_ENABLE_X64' if jax.config.jax_enable_x64 else ''
       elsewhere = '' if self._read_only else ', or choose another --workdir'
       return UserError(
           f'{other.path} is not of this config: {other.differs}. Undo what was '
-          'changed since, in config.json or in the code of the model'
+          f'changed since, in config.json or in the code of the model{x64}'
           f'{elsewhere}.')
     what = '; '.join(map(str, damaged))
     if self._read_only:
@@ -190,6 +197,12 @@ class Checkpoints:
     self.wait()
     self._best.close()
     self._last.close()
+
+  def _check_is_there(self):
+    if leads() and not (self.folder / 'last').exists():
+      raise UserError(
+          f'{self.folder} was removed while it was in use: repeat the command '
+          'to start this run again.')
 
   def _memory(self, step):
     """(progress, checksums) of a state; checksums of layout 2 are None."""
@@ -316,7 +329,7 @@ def _read(path, like, expected, item=''):
 
 
 def _difference(path, like):
-  """How arrays in a folder differ in name or shape, '' if they do not.
+  """How arrays in a folder differ in name, shape or dtype, '' for not.
 
   Nor where nothing says how: what is damaged may say anything.
   """
@@ -332,15 +345,17 @@ def _difference(path, like):
       return f'it has no {name}'
     if name not in ours:
       return f'it has {name}, which the config does not have'
-    return (f'{name} is {list(theirs[name])} in it, and {list(ours[name])} by '
-            'the config')
+    shapes, dtypes = zip(theirs[name], ours[name], strict=True)
+    it, config = dtypes if shapes[0] == shapes[1] else map(list, shapes)
+    return f'{name} is {it} in it, and {config} by the config'
   return ''
 
 
 def _shapes(tree):
-  """Shapes of arrays by name, such as params/encoder/block_0/mlp/kernel."""
+  """Name, such as params/encoder/block_0/mlp/kernel -> shape and dtype."""
   return {
-      jax.tree_util.keystr(name, simple=True, separator='/'): tuple(x.shape)
+      jax.tree_util.keystr(name, simple=True, separator='/'): (
+          tuple(x.shape), np.dtype(x.dtype).name)
       for name, x in jax.tree_util.tree_leaves_with_path(tree)}
 
 
@@ -353,19 +368,44 @@ def _reader(handler):
 
 
 # How errors of storage begin that say nothing of what is stored.
-_STORAGE = ('PERMISSION_DENIED', 'UNAVAILABLE', 'DEADLINE_EXCEEDED')
+_STORAGE = ('PERMISSION_DENIED', 'UNAVAILABLE', 'DEADLINE_EXCEEDED', 'ABORTED')
+# Of a file that is not there, which is damage.
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 
 def _check_is_damage(path, error):
   """Raises what else kept a folder from being read, and leaves it alone."""
-  if isinstance(error, MemoryError) or machine.out_of_memory(error):
-    raise error
-  missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-  if isinstance(error, OSError) and not missing or (
-      str(error).startswith(_STORAGE)):
+  why = next(filter(None, map(_of_storage, _causes(error))), '')
+  if why:
     raise UserError(
-        f'Cannot read {path} ({" ".join(str(error).split())[:200]}): see to '
-        'it, then repeat the command.') from error
+        f'Cannot read {path} ({why}): see to it, then repeat the command.'
+    ) from error
+  for cause in _causes(error):
+    if isinstance(cause, MemoryError) or machine.out_of_memory(cause):
+      raise error
+
+
+def _causes(error) -> Iterator[BaseException]:
+  """An error and what it was raised from, or while that was handled."""
+  while error is not None:
+    yield error
+    error = error.__cause__ or (
+        None if error.__suppress_context__ else error.__context__)
+
+
+def _of_storage(error):
+  """What a storage says that has not given what it holds, '' for none.
+
+  Tensorstore says somewhere in its text which error of the system it was.
+  """
+  text = ' '.join(str(error).split())
+  number = re.search(r"os_error_code='?(\d+)", text)
+  if number:
+    number = int(number[1])
+    return '' if number in _MISSING else os.strerror(number)
+  of_system = isinstance(error, OSError) and not isinstance(
+      error, FileNotFoundError | NotADirectoryError)
+  return text[:200] if of_system or text.startswith(_STORAGE) else ''
 
 
 def checksum(tree: Any) -> str:

@@ -3,9 +3,13 @@
 import dataclasses
 import pathlib
 
+from lra import machine
 from lra.errors import UserError
 from lra.training.checkpoint import Checkpoints
 from lra.training.program import Program
+
+# Fields that the checkpoints of earlier versions do not have.
+_LATER = {'peak_memory_bytes'}
 
 
 @dataclasses.dataclass
@@ -19,6 +23,7 @@ class Progress:
   train_seconds: float = 0.0
   eval_seconds: float = 0.0
   compile_seconds: float = 0.0
+  peak_memory_bytes: int = 0
 
   @classmethod
   def of(cls, fields: dict, where: pathlib.Path) -> 'Progress':
@@ -31,12 +36,18 @@ class Progress:
     Raises:
       UserError: a field is unknown or missing.
     """
-    if fields.keys() != {f.name for f in dataclasses.fields(cls)}:
+    names = {f.name for f in dataclasses.fields(cls)}
+    if fields.keys() | _LATER != names:
       raise UserError(
           f'The checkpoints in {where} remember other things of a run '
           f'({", ".join(sorted(fields))}) than this version of the program: '
           'choose another --workdir, or delete them to start this run again.')
     return cls(**fields)
+
+  def note_memory(self) -> None:
+    """Keeps the most memory that any process of the run has had in use."""
+    self.peak_memory_bytes = max(
+        self.peak_memory_bytes, machine.peak_memory())
 
   def scores_best(self, config) -> bool:
     """Whether the best parameters are scored on test, not the last."""

@@ -73,7 +73,7 @@ def continued(before: dict, now: dict) -> dict:
   Returns:
     `now` and, where there were several, `git_commits`, the first one first;
     `git_dirty` of any of them, and where the file of the model or the config
-    was another one.
+    was another one; `devices` likewise, where these were of several kinds.
   """
   commits = before.get('git_commits') or [before.get('git_commit')]
   commits = list(dict.fromkeys(c for c in (*commits, now['git_commit']) if c))
@@ -84,6 +84,11 @@ def continued(before: dict, now: dict) -> dict:
   if dirty is not None:
     dirty = bool(dirty or before.get('git_dirty') or other)
   several = {'git_commits': commits} if len(commits) > 1 else {}
+  devices = before.get('devices') or [before.get('device')]
+  devices = list(dict.fromkeys(
+      d for d in (*devices, now.get('device')) if d))
+  if len(devices) > 1:
+    several['devices'] = devices
   return {**now, 'git_dirty': dirty, **several}
 
 

@@ -14,6 +14,21 @@ from lra.training.checkpoint import Checkpoints
 from lra.training.progress import Progress, chosen, scored_of
 
 
+def data(folder: pathlib.Path) -> tuple[str | None, str | None]:
+  """Fingerprint and origin of the data of a run; None for what is not kept.
+
+  Args:
+    folder: see `scored`.
+  """
+  run_folder = _place(folder)[0]
+  kept = run.environment(run_folder)
+  if kept.get('data_origin') is None:  # of a run that is older than that
+    made = files.read_json(run_folder / 'result.json')
+    kept = {**(made if isinstance(made, dict) else {}), **{
+        name: value for name, value in kept.items() if value is not None}}
+  return kept.get('data_fingerprint'), kept.get('data_origin')
+
+
 def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   """The program of a run on one device, what is scored, and of which step.
 

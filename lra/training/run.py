@@ -116,8 +116,13 @@ class Run:
 
   def log(self, **fields) -> None:
     """Appends one object to metrics.jsonl, then to the other writers."""
-    with open(self.metrics_path, 'a', encoding='utf-8') as f:
-      f.write(json.dumps(fields) + '\n')
+    try:
+      with open(self.metrics_path, 'a', encoding='utf-8') as f:
+        f.write(json.dumps(fields) + '\n')
+    except FileNotFoundError as e:
+      raise UserError(
+          f'{self.folder} was removed while it was trained in: repeat the '
+          'command to start it again.') from e
     for writer in self._writers:
       writer.write(fields)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lra import identity
+from lra.data import prepared
 
 # What compiled steps are given as they run, or never see.
 _GIVEN = ('seed', 'data_dir', 'train.learning_rate', 'train.weight_decay',
@@ -46,3 +47,9 @@ class Shared:
       if name not in self._made:
         self._made[name] = make()
       return self._made[name]
+
+  def data(self, config) -> prepared.Prepared:
+    """The data set of a config's task; raises what `prepared.load` raises."""
+    folder = config.data_dir or None
+    return self.once(f'data of {config.task} in {folder}',
+                     lambda: prepared.load(config.task, folder))

@@ -1,6 +1,6 @@
 """Runs of one config, of other seeds or with other values, in one process.
 
-They share data and, where these are the same, compiled steps. Some train at
+Where these are the same they share data and compiled steps. Some train at
 the same time: a small model's steps are too short to keep all cores of a
 processor busy.
 """
@@ -14,7 +14,6 @@ from typing import Any
 import jax
 
 from lra import distributed, machine, signals, tasks
-from lra.data import prepared
 from lra.terminal import say
 from lra.training import train
 from lra.training.shared import Shared
@@ -42,7 +41,7 @@ def train_together(runs: list[Run], *, at_once: int,
   One that fails does not end the others; what is wrong is said at once.
 
   Args:
-    runs: of one model and task, each in a directory of its own.
+    runs: each in a directory of its own.
     at_once: how many train at the same time.
     max_minutes: stop all of them, with checkpoints, after so long.
     **options: of `train.train`, the same for each.
@@ -52,7 +51,7 @@ def train_together(runs: list[Run], *, at_once: int,
     being begun.
 
   Raises:
-    UserError: the data cannot be prepared.
+    UserError: the data of a task cannot be prepared.
     Exception: what the first of the runs that failed raised, once all have
       ended; see `train.train`.
   """
@@ -88,10 +87,9 @@ def _ended(one, runs, at_once, shared):
     for run in runs:
       yield run, one(*run)
     return
-  config = runs[0][0]
   with signals.interrupting():  # other threads are not interrupted
-    shared.once(f'data in {config.data_dir}', lambda: prepared.load(
-        config.task, config.data_dir or None))
+    for config, _ in runs:
+      shared.data(config)
   with signals.later('after their steps, with checkpoints'), (
       futures.ThreadPoolExecutor(at_once)) as pool:
     waiting = {pool.submit(one, *run): run for run in runs}

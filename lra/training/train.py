@@ -9,7 +9,7 @@ import jax
 from lra import distributed, machine
 from lra.distributed import leads, several
 from lra.report.result import Result
-from lra.terminal import StopRequest, bar, say
+from lra.terminal import TIME_LIMIT, StopRequest, bar, say
 from lra.training.shared import Shared
 from lra.training.trainer import Diverged, Trainer
 
@@ -42,6 +42,7 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
       Trainer(config, folder, log, profiled if leads() else range(0),
               shared)) as trainer:
     status, test = 'stopped', None
+    begun = trainer.step, trainer.progress.validated_step
     stop = trainer.listen(own)
     try:
       trainer.compile()
@@ -65,6 +66,11 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
         say(f'{trainer.title}: stopped at step {trainer.step} '
             f'({stop.reason}): the same '
             'command continues from here.')
+        if stop.reason == TIME_LIMIT and begun == (
+            trainer.step, trainer.progress.validated_step):
+          say(f'{trainer.title}: this start came to the end of no step, '
+              'validation or test: if the next one does not either, give more '
+              '--max_minutes.')
       else:
         status = 'ok'
     except Diverged:

@@ -102,7 +102,8 @@ class Trainer:
     """The stops that count: this process's, or what all of several know of."""
     if several():
       self.heard = SharedStop(own, self._shared.once(
-          'largest', lambda: mesh.largest(self.program.mesh)))
+          f'largest on {dict(self.program.mesh.shape)}',
+          lambda: mesh.largest(self.program.mesh)))
     return self.heard or own
 
   @property
@@ -125,9 +126,7 @@ class Trainer:
 
   def _load(self):
     with signals.interrupting():
-      folder = self.config.data_dir
-      self.data = self._shared.once(f'data in {folder}', lambda: prepared.load(
-          self.config.task, folder or None))
+      self.data = self._shared.data(self.config)
 
   def _check_same(self, fingerprint):
     if self.data.fingerprint != fingerprint:
@@ -156,7 +155,8 @@ class Trainer:
           '(env.json has its fingerprint): choose another --workdir.')
     if leads():
       files.write_json(path, {
-          **machine.environment(), **self.identity, 'data_fingerprint': ours})
+          **machine.environment(), **self.identity, 'data_fingerprint': ours,
+          'data_origin': self.data.info.get('origin')})
 
   @signals.at_once()
   def compile(self) -> None:
@@ -255,7 +255,6 @@ class Trainer:
       scores = self.evaluate(scored_of(self.state), 'val', stop)
       if scores is None:
         return False
-      _check_finite(scores['loss'])
       say(f'step {self.step}{self._which}: validation {_shown(scores)}')
       self.progress.last_val = scores
       best = self.progress.best_val
@@ -275,6 +274,9 @@ class Trainer:
 
     Returns:
       The objective's scores, None after a stop.
+
+    Raises:
+      Diverged: the loss is not finite.
     """
     examples, size = self.data.splits[split], self.config.train.eval_batch_size
     start = time.perf_counter()
@@ -291,6 +293,7 @@ class Trainer:
     if counts is None:
       return None
     scores = self.program.objective.scores(counts)
+    _check_finite(scores['loss'])
     if split == 'test':
       scores |= self.program.objective.analysis(
           counts, evaluate.order(self.program, examples),
@@ -315,6 +318,7 @@ class Trainer:
     """
     self._stop_clock()
     self._saved_at = time.monotonic()
+    self.progress.note_memory()
     if math.isfinite(float(self.state.sums['loss'])):
       self.checkpoints.save_last(
           self.step, self.state, dataclasses.asdict(self.progress))
@@ -327,6 +331,7 @@ class Trainer:
 
   def finish(self, status: str, test: dict | None) -> Result:
     """Draws the curves; writes and returns the result, which is the end."""
+    self.progress.note_memory()
     fields = outcome.outcome(
         self.program, status, self.step, self.progress, test=test,
         floors=self.floors, data_fingerprint=self.data.fingerprint,

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 import filelock
@@ -148,6 +149,7 @@ def test_a_folder_has_its_own_published_results_where_it_has_any(place):
 @pytest.mark.parametrize('spoil, words', [
     (lambda p: p.results.write_text(''), ['--results_dir']),
     (lambda p: p.page.mkdir(), ['--page']),
+    (lambda p: os.mkfifo(p.page), ['no regular file', '--page']),
     (lambda p: (p.results.mkdir(), (p.results / 'runs').touch()),
      ['--results_dir']),
     (lambda p: (p.results.mkdir(),
@@ -332,6 +334,45 @@ def test_what_waits_for_one_page_is_not_on_another(place, monkeypatch):
   assert '| transformer |' in text(other) and not place.page.exists()
   publish.regenerate(place)
   assert not publish._marks(place) and text(place) == text(other)
+
+
+def test_a_record_by_a_clock_that_was_ahead_is_on_the_page(place):
+  publish.publish(run(), place)
+  ahead = time.time() + 9999
+  os.utime(place.path(run()), (ahead, ahead))
+  assert not publish.done(run(), place)
+  publish.publish(run(), place)
+  assert publish.done(run(), place)
+
+
+@pytest.mark.parametrize('mode', [0o755, 0o775, 0o2777])
+def test_who_may_write_in_the_folder_may_lock_it(place, mode):
+  place.results.mkdir()
+  place.results.chmod(mode)
+  publish.publish(run(), place)
+  for lock in (publish.LOCK, publish.RECORDS_LOCK):
+    assert (place.results / lock).stat().st_mode & 0o777 == (
+        0o644 | mode & 0o022)
+
+
+@pytest.mark.parametrize('name', [
+    publish.LOCK, publish.RECORDS_LOCK, 'runs/text_mini', 'figures'])
+def test_what_belongs_to_another_is_found_before(place, monkeypatch, name):
+  publish.publish(run(), place)
+  spoilt = place.results / name
+  access, temporary = os.access, tempfile.TemporaryFile
+
+  def refused(dir):
+    if dir == spoilt:
+      raise PermissionError(13, 'Permission denied')
+    return temporary(dir=dir)
+
+  publish.check(place, ['text_mini'])
+  monkeypatch.setattr(
+      os, 'access', lambda path, mode: path != spoilt and access(path, mode))
+  monkeypatch.setattr(tempfile, 'TemporaryFile', refused)
+  with pytest.raises(UserError, match=f'Cannot write .*{name}'):
+    publish.check(place, ['text_mini'])
 
 
 def test_what_a_kill_left_undone_is_known(place):

@@ -139,15 +139,20 @@ def test_a_flipped_bit_is_never_taken_for_what_was_saved(
 @pytest.mark.parametrize('item', ['memory', 'state'])
 @pytest.mark.parametrize('error', [
     PermissionError(13, 'Permission denied'), OSError(116, 'Stale handle'),
-    ValueError('PERMISSION_DENIED: Error opening "d/1"')])
+    ValueError('PERMISSION_DENIED: Error opening "d/1"'),
+    ValueError("UNKNOWN: Error opening: [os_error_code='5'] [spec='{}']"),
+    ValueError("RESOURCE_EXHAUSTED: Error: [spec='{}'] [os_error_code='24']")])
+@pytest.mark.parametrize('within', [False, True])
 def test_what_may_not_be_read_is_not_damaged(
-    two, tmp_path, monkeypatch, error, item):
+    two, tmp_path, monkeypatch, error, item, within):
   folder = tmp_path / 'copy'
   shutil.copytree(two, folder)
   restore = ocp.Checkpointer.restore
 
   def refused(self, path, **kwargs):
     if item in path.parts:
+      if within:
+        raise ValueError('it cannot be restored') from error
       raise error
     return restore(self, path, **kwargs)
 
@@ -155,7 +160,23 @@ def test_what_may_not_be_read_is_not_damaged(
     patch.setattr(ocp.Checkpointer, 'restore', refused)
     with pytest.raises(UserError, match=f'Cannot read .*8/{item}'):
       _restored(folder)
+  assert not (folder / 'damaged').exists()
   _assert_is(_restored(folder), 8)
+
+
+@pytest.mark.parametrize('number', [2, 20])
+def test_what_the_storage_does_not_have_is_damaged(
+    two, tmp_path, monkeypatch, number):
+  shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+  restore = ocp.Checkpointer.restore
+
+  def refused(self, path, **kwargs):
+    if {'8', 'state'} <= set(path.parts):
+      raise ValueError(f"NOT_FOUND: Error [os_error_code='{number}']")
+    return restore(self, path, **kwargs)
+
+  monkeypatch.setattr(ocp.Checkpointer, 'restore', refused)
+  _assert_is(_restored(tmp_path), 4)
 
 
 def test_the_arrays_themselves_are_summed(two, tmp_path, capfd):
@@ -221,6 +242,15 @@ def test_the_run_goes_on_from_the_one_before(two, tmp_path):
   _assert_is(_restored(tmp_path), 8)
 
 
+@pytest.mark.parametrize('name', ['save_best', 'save_last'])
+def test_a_folder_that_is_removed_meanwhile_is_named(tmp_path, name):
+  checkpoints = Checkpoints(tmp_path / 'mine')
+  shutil.rmtree(tmp_path / 'mine')
+  more = [{'best_step': 4}] if name == 'save_last' else []
+  with pytest.raises(UserError, match='mine was removed'):
+    getattr(checkpoints, name)(4, _state(4), *more)
+
+
 def test_what_a_kept_state_names_is_kept(tmp_path):
   checkpoints = Checkpoints(tmp_path)
   for step, best in ((2, 2), (4, 2), (6, 6), (8, 6), (10, 10), (12, 10)):
@@ -256,6 +286,9 @@ def test_arrays_that_are_others_are_not_called_damaged(two):
     checkpoints.restore_last({**_state(0), 'v': np.zeros(3)})
   with pytest.raises(UserError, match=r'w is \[.*\] in it, and \[2, 9\]'):
     checkpoints.restore_last({**_state(0), 'w': np.zeros((2, 9))})
+  narrow = {**_state(0), 'w': np.zeros(3000, np.float16)}
+  with pytest.raises(UserError, match='w is float32 in it, and float16 by'):
+    checkpoints.restore_last(narrow)
   checkpoints.close()
   assert not (two / 'damaged').exists()
 

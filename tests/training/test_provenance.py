@@ -58,6 +58,16 @@ def test_a_resumed_run_says_what_all_its_processes_were(
   assert made == {**NOW, **several, 'git_dirty': dirty}
 
 
+def test_a_resumed_run_says_on_what_all_its_processes_ran():
+  now = {**NOW, 'device': 'cpu (2 cores)'}
+  for before, devices in (
+      ({'device': 'cpu (2 cores)'}, None), ({}, None),
+      ({'device': 'NVIDIA H100'}, ['NVIDIA H100', 'cpu (2 cores)']),
+      ({'device': 'cpu (2 cores)', 'devices': ['a', 'cpu (2 cores)']},
+       ['a', 'cpu (2 cores)'])):
+    assert provenance.continued(before, now).get('devices') == devices
+
+
 def test_runs_of_an_older_file_are_named(tmp_path, monkeypatch, capsys):
   """Runs that have kept no hash, and those of a lost file, are not."""
   monkeypatch.setattr(models, 'FOLDER', tmp_path)

@@ -1,6 +1,7 @@
 """Run directories: identity, rewinding, damage."""
 
 import json
+import shutil
 
 import pytest
 
@@ -25,6 +26,13 @@ def test_a_directory_in_use_is_refused(tmp_path):
     run.Run(tmp_path, CONFIG)
   made.close()
   run.Run(tmp_path, CONFIG)
+
+
+def test_a_directory_that_is_removed_meanwhile_is_named(tmp_path):
+  made = run.Run(tmp_path / 'run', CONFIG)
+  shutil.rmtree(tmp_path / 'run')
+  with pytest.raises(UserError, match='run was removed'):
+    made.log(step=1, split='train', loss=0.5)
 
 
 def test_rewind_drops_what_comes_again_and_a_torn_line(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import small
+from lra.data import prepared
 from lra.errors import UserError
 from lra.training import program, provenance, together, train
 
@@ -110,6 +111,20 @@ def test_a_run_begun_in_another_dtype_lends_it_to_no_other(
             together.train_together(runs, at_once=1)}
   assert dtypes == {0: 'bfloat16', 1: 'float32'} and len(asked) == 1
   assert _lines(tmp_path / 's1') == _lines(alone[0])
+
+
+@pytest.mark.parametrize('at_once', [1, 2])
+def test_each_task_is_trained_on_its_own_data(tmp_path, at_once):
+  runs = []
+  for task in ('permutations_3', 'permutations_5'):
+    c = small.config('transformer', task, steps=2, batch_size=4,
+                     microbatch_size=4, eval_batch_size=512)
+    c.seq_len = 0
+    runs.append((c, tmp_path / task))
+  of = {config.task: result.data_fingerprint for (config, _), result in
+        together.train_together(runs, at_once=at_once)}
+  assert of == {task: prepared.load(task).fingerprint for task in of}
+  assert len(set(of.values())) == 2
 
 
 def test_no_minutes_begin_nothing(mini_data, tmp_path):

@@ -17,11 +17,12 @@ import pytest
 import tiny
 
 import small
-from lra import files, launch
+from lra import files, launch, machine
 from lra.errors import UserError
 from lra.report import curves
 from lra.training import build, run, train
 from lra.training.checkpoint import Checkpoints
+from lra.training.progress import Progress
 
 pytestmark = pytest.mark.usefixtures('compile_once')
 ROOT = pathlib.Path(__file__).parents[2]
@@ -99,7 +100,10 @@ def test_six_steps_equal_three_and_three(
   environment = files.read_json(tmp_path / 'env.json')
   files.write_json(
       tmp_path / 'env.json', {**environment, 'git_commit': 'older'})
-  resumed = train.train(_config(mini_data), tmp_path)
+  with monkeypatch.context() as patch:
+    patch.setattr(machine, 'peak_memory', lambda: 1)
+    resumed = train.train(_config(mini_data), tmp_path)
+  assert 2**20 < resumed.peak_memory_bytes <= stopped.peak_memory_bytes
   _assert_same_run(whole, tmp_path, _config(mini_data), 4)
   if environment['git_commit']:  # in a checkout
     assert resumed.git_commits == ['older', environment['git_commit']]
@@ -171,6 +175,30 @@ def test_divergence_is_a_result(mini_data, tmp_path):
   result = train.train(c, tmp_path)
   assert result.status == 'diverged' and result.test is None
   assert files.read_json(tmp_path / 'result.json')['status'] == 'diverged'
+
+
+def test_a_last_update_that_diverges_is_found_by_the_test(
+    mini_data, tmp_path, monkeypatch):
+  """Where nothing is validated, no training loss is of its parameters."""
+  c = _config(mini_data, include_val=True, select='last')
+  scored = train.Trainer.evaluate
+
+  def spoilt(self, params, *args):
+    return scored(self, jax.tree.map(lambda x: x * np.nan, params), *args)
+
+  monkeypatch.setattr(train.Trainer, 'evaluate', spoilt)
+  result = train.train(c, tmp_path)
+  assert (result.status, result.steps, result.test) == ('diverged', 6, None)
+  assert 'NaN' not in (tmp_path / 'metrics.jsonl').read_text()
+
+
+def test_checkpoints_of_before_a_field_of_progress_are_read():
+  fields = dataclasses.asdict(Progress(timed_steps=3))
+  del fields['peak_memory_bytes']
+  assert Progress.of(fields, ROOT) == Progress(timed_steps=3)
+  del fields['timed_steps']
+  with pytest.raises(UserError, match='other things'):
+    Progress.of(fields, ROOT)
 
 
 def test_where_a_run_diverged_does_not_depend_on_the_clock(
