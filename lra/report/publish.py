@@ -201,8 +201,8 @@ def _write(place, html=None):
   with _locked(place, RECORDS_LOCK):
     _clear(place)
     marks = _marks(place)
-    newest = max((path.stat().st_mtime_ns for path in (
-        place.results / 'runs').rglob('*.json')), default=0)
+    newest = max(map(_time, (place.results / 'runs').rglob('*.json')),
+                 default=0)
   left_out = leaderboard.write(
       place.page, place.results / 'runs', place.results / 'floors',
       place.published, place.results / 'figures', place.speeds, html,
@@ -301,3 +301,11 @@ def _commit(run):
 
 def _digest(text):
   return (text or 'unknown')[:8]
+
+
+def _time(path):
+  """When a record was written, in ns; 0 of a link that leads nowhere."""
+  try:
+    return path.stat().st_mtime_ns
+  except OSError:
+    return 0
