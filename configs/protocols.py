@@ -18,6 +18,19 @@ The mini tasks are ours under every protocol, images among them: sizes and steps
 are those of `_MINI`, only the recipe is the protocol's. `retrieval_rfc` is ours
 too; it has the settings of `retrieval`.
 
+Where `lra` is known not to be what that code does:
+
+* Masks: its mask is `inputs > 0`, which takes the black pixels of Image and
+  Pathfinder for padding (`config.mask_black`), here they are tokens.
+* Retrieval: its two encoders get no CLS, and its head reads the vector of the
+  first byte (`config.encoder.pooling = 'first'`); here there is a CLS.
+* Weight decay: it decays all parameters, here matrices and tables only.
+* Initial values: its learned positions are N(0, 0.02), here zeros.
+* Image: it validates on the last tenth of train, here on a tenth of each class;
+  and it scores whole batches only.
+* AAN: it sees the characters of a bytes literal, quotes and escapes included,
+  here the bytes that it stands for.
+
 Where `nystrom` is known not to be what that code does:
 
 * Text: its datasets/text.py cuts documents at 1,000 bytes, while its
