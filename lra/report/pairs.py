@@ -56,12 +56,13 @@ def spread(samples: Sequence[Sample]) -> Spread | None:
   """How far seeds are apart within rows.
 
   Returns:
-    None where seeds say too little: fewer than two rows with several, fewer
-    than four degrees of freedom, or no spread at all.
+    None where seeds say too little: fewer than two rows with several, or than
+    half of the rows; fewer than four degrees of freedom, or no spread at all.
   """
   several = [s for s in samples if len(s.accuracies) > 1]
   degrees = np.array([len(s.accuracies) - 1 for s in several])
-  if len(several) < 2 or degrees.sum() < _DEGREES or not any(
+  enough = max(2, len(samples) / 2)
+  if len(several) < enough or degrees.sum() < _DEGREES or not any(
       np.ptp(s.accuracies) for s in several):
     return None
   squares = np.array([_variance(s) for s in several])
