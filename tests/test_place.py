@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from data_prep import drawing, kinds
+from data_prep import drawing, kinds, stamps
 from lra import cluster, place
 from lra.errors import UserError
 from lra.training import writers
@@ -62,7 +62,7 @@ def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
   monkeypatch.delattr('data_prep.linear', raising=False)
   with pytest.raises(UserError, match=r"run pip install 'lra\[pathfinder\]',"):
-    drawing._check_numba()
+    drawing._check_numba(stamps.LAWS[32])
   with pytest.raises(UserError, match=r"run pip install 'lra\[floors\]'\.$"):
     kinds._linear('any')({}, '')
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
