@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import damage
 import numpy as np
 import pytest
 import tiny
@@ -134,12 +135,10 @@ def test_a_damaged_best_is_not_scored(folder, trained, tmp_path):
   shutil.copytree(folder, copy)
   best = copy / 'checkpoints/best' / str(trained.step)
   largest = max(best.rglob('d/*'), key=lambda path: path.stat().st_size)
-  data = bytearray(largest.read_bytes())
-  data[len(data) // 2] ^= 1
-  largest.write_bytes(data)
-  for damage in (None, shutil.rmtree):
-    if damage:
-      damage(best)
+  damage.flip_a_bit(largest, largest.stat().st_size // 2)
+  for remove in (None, shutil.rmtree):
+    if remove:
+      remove(best)
     for place in (copy, best.parent, *(() if damage else (best,))):
       with pytest.raises(UserError, match=(
           f'best/{trained.step} is damaged .*restore it from a copy, or give '

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernels import chunks, products
+from kernels import chunks, products, varying
 
 CHUNK = 64
 SEGMENT = 1024
@@ -26,14 +26,14 @@ def forward(inputs, options, save):
   plan = _plan(length, options.scale)
   q, k, v = plan.pad(mask, q, k, v)
   if initial_state is None:
-    initial_state = _zeros((b, h, d, d), jnp.float32, q)
+    initial_state = varying.zeros((b, h, d, d), jnp.float32, q)
 
   def body(carry, n):
     state, out = carry
     after, part = _segment(plan, n, slopes, state, *plan.read((q, k, v), n))
     return (after, *plan.write([out], n, [part])), state
 
-  carry = initial_state, _zeros(q.shape, q.dtype, q)
+  carry = initial_state, varying.zeros(q.shape, q.dtype, q)
   (state, out), before = lax.scan(body, carry, jnp.arange(plan.count))
   saved = jnp.moveaxis(before, 0, 1) if save else None
   state = state if options.return_state else None
@@ -51,7 +51,7 @@ def backward(inputs, saved, do, dfinal_state, options):
   plan = _plan(length, options.scale)
   q, k, v, do = plan.pad(mask, q, k, v, do)
   if dfinal_state is None:
-    dfinal_state = _zeros(saved[:, 0].shape, jnp.float32, do)
+    dfinal_state = varying.zeros(saved[:, 0].shape, jnp.float32, do)
 
   def body(carry, x):
     dstate, *grads = carry
@@ -61,7 +61,7 @@ def backward(inputs, saved, do, dfinal_state, options):
     dstate, *parts = pull((dstate, *plan.read([do], n)))
     return (dstate, *plan.write(grads, n, parts)), None
 
-  carry = dfinal_state, *(_zeros(x.shape, x.dtype, x) for x in (q, k, v))
+  carry = dfinal_state, *(varying.zeros(x.shape, x.dtype, x) for x in (q, k, v))
   xs = jnp.arange(plan.count), jnp.moveaxis(saved, 1, 0)
   (dstate, *grads), _ = lax.scan(body, carry, xs, reverse=True)
   grads = (_keep(mask, x[:, :length]) for x in grads)
@@ -141,9 +141,3 @@ def _keep(mask, x_BxLxHxDh):
   if mask is None:
     return x_BxLxHxDh
   return jnp.where(mask[:, :, None, None], x_BxLxHxDh, 0)
-
-
-def _zeros(shape, dtype, like):
-  """Zeros that vary over the mesh axes over which `like` does."""
-  zero = jnp.where(False, like[(0,) * like.ndim], 0)
-  return jnp.zeros(shape, dtype) + zero.astype(dtype)

@@ -9,24 +9,22 @@ they name, and a damaged one gives way to the one before.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import pathlib
-import re
 import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from lra import distributed, machine
+from lra import distributed
 from lra.distributed import leads
 from lra.errors import UserError
 from lra.terminal import say
+from lra.training import storage
 
 # Names and shapes of what is in a checkpoint; 1 had other names of layers, 2
 # had no checksums.
@@ -287,7 +285,7 @@ def _json(path):
     with _reader(ocp.JsonCheckpointHandler()) as reader:
       return reader.restore(path, args=ocp.args.JsonRestore()), ''
   except Exception as e:
-    _check_is_damage(path, e)
+    storage.check_is_damage(path, e)
     return None, type(e).__name__
 
 
@@ -315,7 +313,7 @@ def _read(path, like, expected, item=''):
         tree = reader.restore(
             path / item, args=ocp.args.StandardRestore(like))
     except Exception as e:
-      _check_is_damage(path, e)
+      storage.check_is_damage(path, e)
       why = type(e).__name__
 
   distributed.in_turn(read)
@@ -365,47 +363,6 @@ def _reader(handler):
   return ocp.Checkpointer(
       handler, multiprocessing_options=ocp.options.MultiprocessingOptions(
           primary_host=me, active_processes={me}))
-
-
-# How errors of storage begin that say nothing of what is stored.
-_STORAGE = ('PERMISSION_DENIED', 'UNAVAILABLE', 'DEADLINE_EXCEEDED', 'ABORTED')
-# Of a file that is not there, which is damage.
-_MISSING = (errno.ENOENT, errno.ENOTDIR)
-
-
-def _check_is_damage(path, error):
-  """Raises what else kept a folder from being read, and leaves it alone."""
-  why = next(filter(None, map(_of_storage, _causes(error))), '')
-  if why:
-    raise UserError(
-        f'Cannot read {path} ({why}): see to it, then repeat the command.'
-    ) from error
-  for cause in _causes(error):
-    if isinstance(cause, MemoryError) or machine.out_of_memory(cause):
-      raise error
-
-
-def _causes(error) -> Iterator[BaseException]:
-  """An error and what it was raised from, or while that was handled."""
-  while error is not None:
-    yield error
-    error = error.__cause__ or (
-        None if error.__suppress_context__ else error.__context__)
-
-
-def _of_storage(error):
-  """What a storage says that has not given what it holds, '' for none.
-
-  Tensorstore says somewhere in its text which error of the system it was.
-  """
-  text = ' '.join(str(error).split())
-  number = re.search(r"os_error_code='?(\d+)", text)
-  if number:
-    number = int(number[1])
-    return '' if number in _MISSING else os.strerror(number)
-  of_system = isinstance(error, OSError) and not isinstance(
-      error, FileNotFoundError | NotADirectoryError)
-  return text[:200] if of_system or text.startswith(_STORAGE) else ''
 
 
 def checksum(tree: Any) -> str:

@@ -6,6 +6,7 @@ import struct
 import tarfile
 import zlib
 
+import damage
 import numpy as np
 import pytest
 from array_record.python import array_record_module
@@ -268,9 +269,7 @@ def test_what_is_wrong_is_named(tmp_path, examples, capsys, kind, change,
 
 def test_the_checksum_behind_the_last_image_is_compared(tmp_path, examples):
   path = write_archive(tmp_path / 'a.tar.gz', files_of('png', examples))
-  data = bytearray(path.read_bytes())
-  data[-8] ^= 1
-  path.write_bytes(data)
+  damage.flip_a_bit(path, -8)
   with pytest.raises(UserError, match='a.tar.gz is damaged .*CRC'):
     cifar.read(path)
 

@@ -9,6 +9,7 @@ import socket
 import tarfile
 import threading
 
+import damage
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
@@ -196,9 +197,7 @@ def test_flipped_bits_of_an_archive(reviews, tmp_path, packed):
 
 def test_the_checksum_behind_the_last_member_is_compared(reviews, tmp_path):
   archive = write_archive(tmp_path / 'a.tar.gz', reviews)
-  data = bytearray(archive.read_bytes())
-  data[-8] ^= 1
-  archive.write_bytes(data)
+  damage.flip_a_bit(archive, -8)
   with pytest.raises(UserError, match='a.tar.gz is damaged .*CRC'):
     text.read_reviews(archive)
 

@@ -37,19 +37,24 @@ def _dense(q, k, v, mask, *, scale, bias):
   )
 
 
-@pytest.mark.parametrize(
-  'attend', [functools.partial(chunked.attend, block=16), _dense]
-)
-@pytest.mark.parametrize('length, keys', [(1, 9), (17, 40), (65, 33)])
-def test_equals_float64(attend, length, keys):
-  q, k, v, bias, mask, do = _inputs(length, keys)
+def _compared(attend, q, k, v, bias, mask, do):
+  """(name, array, that of float64) of the output and each gradient."""
   got = with_gradients(
     lambda q, k, v, bias: attend(
       q, k, v, jnp.asarray(mask), scale=0.7, bias=bias
     )
   )(do, q, k, v, bias)
   want = reference.attention(q, k, v, mask, do, scale=0.7, bias=bias)
-  for name, x, y in zip(NAMES, got, want, strict=True):
+  return list(zip(NAMES, got, want, strict=True))
+
+
+@pytest.mark.parametrize(
+  'attend', [functools.partial(chunked.attend, block=16), _dense]
+)
+@pytest.mark.parametrize('length, keys', [(1, 9), (17, 40), (65, 33)])
+def test_equals_float64(attend, length, keys):
+  q, k, v, bias, mask, do = _inputs(length, keys)
+  for name, x, y in _compared(attend, q, k, v, bias, mask, do):
     assert x.shape == y.shape and x.dtype == np.float32
     assert relative_rms(x, y) < 1e-5, name
 
@@ -64,15 +69,10 @@ def test_no_bias_is_below_a_mask(attend, least):
   bias = np.where(np.arange(-9, 10) > 0, least, bias).astype(np.float32)
   mask[:, 0] = False
   v = np.where(mask[:, :, None, None], v, 1000).astype(np.float32)
-  got = with_gradients(
-    lambda q, k, v, bias: attend(
-      q, k, v, jnp.asarray(mask), scale=0.7, bias=bias
-    )
-  )(do, q, k, v, bias)
-  want = reference.attention(q, k, v, mask, do, scale=0.7, bias=bias)
-  for name, x, y in zip(NAMES, got, want, strict=True):
+  compared = _compared(attend, q, k, v, bias, mask, do)
+  for name, x, y in compared:
     assert relative_rms(x, y) < 1e-5, name
-  np.testing.assert_array_equal(got[3][~mask], 0)
+  np.testing.assert_array_equal(compared[3][1][~mask], 0)
 
 
 def test_dropout_is_that_of_flax():

@@ -59,7 +59,7 @@ def test_the_ranges_hold_the_true_ranks():
 def test_rows_that_spread_unlike_are_rarely_told_apart():
   """Deviations a factor of four up or down: no row lends its calm to another.
 
-  In 200 tables of 12 equal rows; with one deviation for all it is half.
+  In 200 tables of 12 equal rows; with one deviation for all it is a quarter.
   """
   rng = np.random.default_rng(0)
   wrong = 0
@@ -69,7 +69,8 @@ def test_rows_that_spread_unlike_are_rarely_told_apart():
     rows.sort(key=lambda row: -row.mean())
     samples = [Sample(tuple(row), 10**6) for row in rows]
     wrong += any(len(rank.like) < 12 for rank in _ranks(samples))
-  # 10 at 5%; three seeds hardly tell how far they spread, so allow for 10%.
+  # 10 at 5%; three seeds hardly tell how far they spread, so allow for 10%,
+  # and three deviations of the binomial.
   assert wrong <= 20 + 13
 
 

@@ -3,6 +3,7 @@
 import pathlib
 import shutil
 
+import damage
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
@@ -108,10 +109,7 @@ def _files(folder, step):
 
 
 def _flip(path, place):
-  data = bytearray(path.read_bytes())
-  at = int(place * (len(data) - 1))
-  data[at] ^= 1
-  path.write_bytes(data)
+  damage.flip_a_bit(path, int(place * (path.stat().st_size - 1)))
 
 
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
