@@ -11,6 +11,7 @@ SOME = [(name, 'both', *heads) for i, name in enumerate(layers.MODELS)
         if name == 'lightning' or (i + j) % 2]
 SOME += [(name, 'forward', 4, 64) for name in layers.MODELS]
 FEW = [(name, 'both', 8, 64) for name in layers.MODELS]
+MOST = 1.15  # times the floor
 CASES = ([('v5e', *case) for case in SOME] + [('v6e', *case) for case in FEW]
          + [('h200', *case) for case in FEW]
          + [('h200', 'lightning', direction, 4, width)
@@ -31,7 +32,7 @@ def test_no_copies_and_hardly_more_than_the_floor(
   _require(target)
   found = layers.measure(name, direction, heads, width, target)
   assert not found['copies']
-  assert found['ratio'] <= 1.15, found
+  assert found['ratio'] <= MOST, found
 
 
 @pytest.mark.full
@@ -49,7 +50,7 @@ def test_plain_xla_moves_more():
   """The test above can fail: the same layer without its kernel does."""
   _require('v5e')
   found = layers.measure('linear_transformer', 'both', 4, 64, 'v5e', 'xla')
-  assert found['ratio'] > 1.5
+  assert found['ratio'] > 1.1 * MOST, found
 
 
 def test_floor_of_a_layer_counted_by_hand():
