@@ -82,11 +82,13 @@ def _prior(squares, degrees):
   Each over the latter is then distributed as F with its degrees and the weight.
   """
   scales = _SCALES * np.average(squares, weights=degrees)
-  w, x, d = np.ix_(_WEIGHTS, scales, degrees)
-  ratio = squares / x
-  log = (scipy.special.xlogy(d / 2, d / w) - scipy.special.betaln(d / 2, w / 2)
-         + (d / 2 - 1) * np.log(ratio) - np.log(x)
-         - (d + w) / 2 * np.log1p(d * ratio / w)).sum(-1)
+  w, log = _WEIGHTS[:, None], np.zeros((len(_WEIGHTS), len(scales)))
+  for square, d in zip(squares, degrees):  # all at once take a gigabyte
+    ratio = square / scales
+    log += (scipy.special.xlogy(d / 2, d / w)
+            - scipy.special.betaln(d / 2, w / 2)
+            + (d / 2 - 1) * np.log(ratio) - np.log(scales)
+            - (d + w) / 2 * np.log1p(d * ratio / w))
   likely = log.max(1)
   bound = scipy.stats.chi2.ppf(0.9, 1) / 2
   first = np.flatnonzero(likely >= likely.max() - bound)[0]
@@ -146,17 +148,19 @@ def _mcnemar(correct):
   """
   # Counts are exact up to 2**24.
   right = np.concatenate(correct).astype(np.float32)
-  only = np.rint(right @ (1 - right).T)
-  of_both = only + only.T
-  p = 2 * scipy.special.bdtr(np.minimum(only, only.T), of_both.astype(int), 0.5)
-  p = np.where(of_both > 0, np.minimum(p, 1.0), 1.0)
   starts = np.cumsum([0, *map(len, correct)])[:-1]
 
   def over_seeds(reduce, x):
-    return reduce.reduceat(reduce.reduceat(x, starts, axis=0), starts, axis=1)
-  better = np.sign(only - only.T)
-  agreed = over_seeds(np.minimum, better) == over_seeds(np.maximum, better)
-  p = np.where(agreed, over_seeds(np.maximum, p), 1.0)
+    return reduce.reduceat(reduce.reduce(x, axis=0), starts)
+  p = np.ones((len(correct),) * 2)
+  for row, own in enumerate(correct):  # all at once take a gigabyte
+    own = own.astype(np.float32)
+    only, other = np.rint(own @ (1 - right).T), np.rint((1 - own) @ right.T)
+    found = np.minimum(1.0, 2 * scipy.special.bdtr(
+        np.minimum(only, other), (only + other).astype(int), 0.5))
+    better = np.sign(only - other)
+    agreed = over_seeds(np.minimum, better) == over_seeds(np.maximum, better)
+    p[row] = np.where(agreed, over_seeds(np.maximum, found), 1.0)
   np.fill_diagonal(p, 1.0)
   return p
 
