@@ -106,10 +106,11 @@ def p_values(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
   With a common spread Student's t-test of the means over seeds, of which one
   may be all that a sample has, by the variances that it gives both and
   Satterthwaite's degrees of freedom. Else McNemar's exact test of the examples
-  on which two seeds differ; or, where these were not kept, Fisher's exact test
-  of the numbers of correct answers, which finds less. Of all pairs of a seed of
-  one and a seed of the other the largest (Fisher's of the nearest), and 1 where
-  they disagree on which of the two is better.
+  on which two seeds differ: of all pairs of a seed of one and a seed of the
+  other the largest. Or, where these examples were not kept, Fisher's exact test
+  of the numbers of correct answers, which finds less, of the worst seed of the
+  better sample and the best of the other. Both 1 where pairs of seeds disagree
+  on which of the two is better.
 
   All at once: a page has tens of thousands of pairs.
 
@@ -166,7 +167,7 @@ def _mcnemar(correct):
 
 
 def _fisher_of_nearest(a, b):
-  """Of the worst seed of the better one and the best of the other."""
+  """Of the pair of seeds that differs least, in the order of the samples."""
   if min(a.accuracies) < min(b.accuracies):
     a, b = b, a
   least, most = min(a.accuracies), max(b.accuracies)
