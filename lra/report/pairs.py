@@ -83,7 +83,7 @@ def _prior(squares, degrees):
   """
   scales = _SCALES * np.average(squares, weights=degrees)
   w, log = _WEIGHTS[:, None], np.zeros((len(_WEIGHTS), len(scales)))
-  for square, d in zip(squares, degrees):  # all at once take a gigabyte
+  for square, d in zip(squares, degrees, strict=True):  # in less memory
     ratio = square / scales
     log += (scipy.special.xlogy(d / 2, d / w)
             - scipy.special.betaln(d / 2, w / 2)
