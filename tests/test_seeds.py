@@ -84,11 +84,14 @@ def test_what_was_ended_goes_on_to_the_same_end(
   code, out, errors = _end(process)
   if number == signal.SIGTERM:
     assert code == launch.EXIT['stopped'], errors
-    assert errors.count('(SIGTERM): the same command continues') == 2
-    assert out.count('not begun: ') == SEEDS - 2
-    stopped = [files.read_json(p) for p in tmp_path.rglob('result.json')]
-    assert [(r['status'], 0 < r['steps'] < 300) for r in stopped] == [
-        ('stopped', True)] * 2
+    # One of the two may have ended, and the third begun, where the other was
+    # slow: each of the three is somewhere.
+    results = [files.read_json(p) for p in tmp_path.rglob('result.json')]
+    stopped = [r for r in results if r['status'] == 'stopped']
+    assert stopped and all(r['steps'] < 300 for r in stopped)
+    assert {r['status'] for r in results} <= {'ok', 'stopped'}
+    assert errors.count('(SIGTERM): the same command continues') == len(stopped)
+    assert out.count('not begun: ') == SEEDS - len(results)
   assert _logs(tmp_path) != _logs(whole)
   code, _, errors = _end(_start(tmp_path, mini_data))
   assert code == 0, errors
