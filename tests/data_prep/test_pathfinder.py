@@ -1,10 +1,9 @@
-"""Pathfinder: the law of its images, and the official folders."""
+"""Pathfinder: the law of its images, how they are drawn, floors."""
 
 import dataclasses
 import functools
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +11,9 @@ import time
 
 import numpy as np
 import pytest
-from PIL import Image
 from scipy import ndimage
 
 import data_prep
-from data_prep import __main__ as command
 from data_prep import drawing, pathfinder, pixels, stamps
 from data_prep.content import fingerprint
 from lra.errors import UserError
@@ -24,7 +21,6 @@ from lra.errors import UserError
 pytest.importorskip('numba')
 from data_prep import snakes
 
-LINE = 'imgs/{i} sample_{j}.png {j} {label} 1.8 14 4 5 1.5 2 1'
 ROOT = pathlib.Path(__file__).parent.parent.parent
 # Short snakes far from each other: which dashes belong together can be seen.
 SPARSE = dataclasses.replace(
@@ -234,140 +230,6 @@ def test_a_drawing_process_is_killed(tmp_path):
   assert 'killed by signal 9: run the same command again' in told
 
 
-def write_official(folder, per_table=10, tables=2, side=32):
-  """Folder, metadata and images like those of the release."""
-  rng = np.random.default_rng(0)
-  images, labels = [], []
-  for i in range(1, tables + 1):
-    lines = []
-    (folder / 'metadata').mkdir(parents=True, exist_ok=True)
-    (folder / f'imgs/{i}').mkdir(parents=True)
-    for j in range(per_table):
-      images.append(rng.integers(0, 256, (side, side), np.uint8))
-      labels.append(int(rng.integers(2)))
-      lines.append(LINE.format(i=i, j=j, label=labels[-1]))
-      Image.fromarray(images[-1]).save(folder / f'imgs/{i}/sample_{j}.png')
-    (folder / f'metadata/{i}.npy').write_text('\n'.join(lines) + '\n')
-  return images, labels
-
-
-def test_official_images_in_stored_order(tmp_path):
-  """Tables by number (10 after 9), the first 80% train."""
-  images, labels = write_official(tmp_path, per_table=2, tables=10)
-  content = pathfinder.import_official(tmp_path, 32)
-  sizes = [len(content.splits[s]) for s in ('train', 'val', 'test')]
-  assert sizes == [16, 2, 2]
-  for place, (split, i) in {0: ('train', 0), 15: ('train', 15), 17: ('val', 1),
-                            19: ('test', 1)}.items():
-    assert content.splits[split].document(i) == images[place].tobytes()
-    assert content.splits[split].labels[i] == labels[place]
-
-
-def test_the_empty_image_of_the_release_is_left_out(tmp_path):
-  folder = tmp_path / 'pathfinder32' / 'curv_baseline'
-  write_official(folder)
-  (folder / 'imgs/0').mkdir()
-  (folder / 'imgs/0/sample_172.png').write_bytes(b'')
-  (folder / 'metadata/0.npy').write_text(LINE.format(i=0, j=172, label=1))
-  assert sum(map(len, pathfinder.import_official(
-      folder, 32).splits.values())) == 20
-
-
-def test_files_that_are_no_tables_are_passed_over(tmp_path):
-  write_official(tmp_path)
-  for name in ('\u00b23.npy', 'notes.npy', '.hidden.npy'):
-    (tmp_path / 'metadata' / name).write_text('?')
-  assert len(pathfinder.import_official(tmp_path, 32).splits['train']) == 16
-
-
-def break_line(text):
-  def change(folder):
-    path = folder / 'metadata' / '2.npy'
-    lines = path.read_text().splitlines()
-    lines[4] = text
-    path.write_text('\n'.join(lines))
-  return change
-
-
-def cut_table(path, lines):
-  path.write_text(''.join(path.read_text().splitlines(True)[:lines]))
-
-
-def truncate(folder):
-  path = folder / 'imgs/1/sample_3.png'
-  path.write_bytes(path.read_bytes()[:60])
-
-
-@pytest.mark.parametrize('change, sentence', [
-    (truncate, 'imgs/1/sample_3.png cannot be read'),
-    (lambda f: (f / 'imgs/2/sample_0.png').write_bytes(b''),
-     'imgs/2/sample_0.png cannot be read'),
-    (lambda f: (f / 'imgs/2/sample_9.png').unlink(),
-     'imgs/2/sample_9.png cannot be read (it is missing)'),
-    (lambda f: Image.new('L', (64, 64)).save(f / 'imgs/1/sample_0.png'),
-     'has 64 x 64 pixels instead of 32 x 32'),
-    (lambda f: [p.unlink() for p in (f / 'metadata').iterdir()],
-     'metadata has no tables'),
-    (lambda f: (f / 'metadata/1.npy').write_bytes(b'\x93NUMPY\xff'),
-     'metadata/1.npy, line 1: it is not the text of the release'),
-    (break_line('imgs/2 sample_4.png'),
-     'metadata/2.npy, line 5: 2 fields, none is the label'),
-    (break_line(LINE.format(i=2, j=4, label=7)), 'line 5: the label is 7'),
-    (break_line(LINE.format(i='../..', j=4, label=1)),
-     'is outside of its folder'),
-    (lambda f: (f / 'metadata/1.npy').unlink(),
-     'metadata/1.npy is missing, so that some images are in no table'),
-    (lambda f: [shutil.rmtree(f / 'imgs/2'),
-                (f / 'metadata/2.npy').rename(f / 'metadata/3.npy')],
-     'metadata/2.npy is missing'),
-    (lambda f: (f / 'metadata/2.npy').write_text(''),
-     'metadata/2.npy, line 1: the table is empty'),
-    (lambda f: [(f / 'metadata/2.npy').unlink(),
-                (f / 'metadata/2.npy').mkdir()],
-     'metadata/2.npy, line 1: cannot be read (Is a directory)'),
-    (lambda f: [(f / f'metadata/{i}.npy').write_text(
-        LINE.format(i=i, j=0, label=1)) for i in (1, 2)],
-     'metadata lists 2 images, too few for three splits'),
-    (lambda f: cut_table(f / 'metadata/2.npy', 7),
-     'metadata/2.npy lists 7 of the 10 images of imgs/2: unpack'),
-    (lambda f: Image.fromarray(np.full((32, 32), 4000, np.uint16)).save(
-        f / 'imgs/1/sample_0.png'),
-     'sample_0.png cannot be read (it has more than 8 bits a pixel)'),
-])
-def test_what_is_wrong_is_named(tmp_path, change, sentence):
-  write_official(tmp_path)
-  change(tmp_path)
-  with pytest.raises(UserError) as caught:
-    pathfinder.import_official(tmp_path, 32)
-  assert sentence in str(caught.value) and '\n' not in str(caught.value)
-
-
-@pytest.mark.parametrize('change, sentence', [
-    (truncate, 'imgs/1/sample_3.png cannot be read ('),
-    (lambda f: shutil.rmtree(f / 'metadata'), ' has no folder metadata: '),
-    (lambda f: shutil.rmtree(f / 'imgs'), ' has no folder imgs: '),
-    (lambda f: [shutil.rmtree(f / n) for n in ('imgs', 'metadata')],
-     ' has no folders metadata and imgs: '),
-    (shutil.rmtree, ' has no folders metadata and imgs: ')])
-def test_a_bad_source_is_one_sentence_and_leaves_no_data(
-    tmp_path, capsys, change, sentence):
-  folder = tmp_path / 'lra_release' / 'pathfinder32' / pathfinder.HARD
-  write_official(folder)
-  change(folder)
-  assert command.main(['--task=pathfinder', f'--data_dir={tmp_path / "data"}',
-                       f'--source={tmp_path / "lra_release"}']) == 2
-  error = capsys.readouterr().err.rpartition('\r')[2].strip().splitlines()
-  assert error[-1].startswith('error: ') and sentence in error[-1]
-  assert not list((tmp_path / 'data').glob('pathfinder/32/[!.]*'))
-
-
-def test_a_source_that_does_not_exist(tmp_path):
-  with pytest.raises(UserError, match='nowhere does not exist: --source of '
-                     'pathfinder must be the folder pathfinder32/'):
-    data_prep.prepare('pathfinder', tmp_path / 'data', tmp_path / 'nowhere')
-  assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize('task, sentence', [
     ('pathfinder', 'numba: run .*, or give the official images with --source'),
     ('pathfinder_mini', r"numba: run pip install -e '.\[pathfinder\]'\.$")])
@@ -377,17 +239,6 @@ def test_without_numba(tmp_path, monkeypatch, task, sentence):
   with pytest.raises(UserError, match=sentence):
     data_prep.prepare(task, tmp_path / 'data')
   assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize('place', [
-    '', 'pathfinder32', f'pathfinder32/{pathfinder.HARD}'])
-def test_the_release_is_found_from_any_of_its_folders(tmp_path, place):
-  write_official(tmp_path / 'pathfinder32' / pathfinder.HARD)
-  path = data_prep.prepare('pathfinder', tmp_path / 'data', tmp_path / place)
-  content = data_prep.read('pathfinder', tmp_path / 'data')
-  assert path.exists() and len(content.splits['train']) == 16
-  assert content.info['origin'] == f'official images, {pathfinder.HARD}'
-  assert data_prep.prepare('pathfinder', tmp_path / 'data') == path
 
 
 def splits_of(images, labels):

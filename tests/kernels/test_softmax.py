@@ -10,8 +10,7 @@ import pytest
 from jax.sharding import AxisType
 
 import kernels
-from kernels import dispatch
-from kernels.softmax import chunked, cudnn, dense, reference
+from kernels.softmax import chunked, dense, reference
 from kernels.tools import errors
 from kernels.tools.rms import relative_rms
 
@@ -24,7 +23,7 @@ LENGTHS = [
 X = jnp.ones((2, 8, 2, 32))
 
 
-def _inputs(length, keys, width=8, value_width=8, seed=0):
+def inputs(length, keys, width=8, value_width=8, seed=0):
   rng = np.random.default_rng(seed)
   return [
     rng.normal(size=(3, n, 2, d)).astype(np.float32)
@@ -32,7 +31,7 @@ def _inputs(length, keys, width=8, value_width=8, seed=0):
   ]
 
 
-def _mask(keys, *lengths):
+def up_to(keys, *lengths):
   return np.arange(keys) < np.array(lengths)[:, None]
 
 
@@ -45,7 +44,7 @@ def with_gradients(attend):
   return both
 
 
-def _check(attend, q, k, v, mask, scale, bound=1e-5):
+def check(attend, q, k, v, mask, scale, bound=1e-5):
   rng = np.random.default_rng(1)
   do = rng.normal(size=(*q.shape[:3], v.shape[-1])).astype(v.dtype)
   got = with_gradients(attend)(do, q, k, v)
@@ -57,15 +56,15 @@ def _check(attend, q, k, v, mask, scale, bound=1e-5):
 
 @pytest.mark.parametrize('length, keys', LENGTHS)
 def test_chunked(length, keys):
-  q, k, v = _inputs(length, keys, value_width=5)
-  mask = _mask(keys, keys, (keys + 1) // 2, 0)
+  q, k, v = inputs(length, keys, value_width=5)
+  mask = up_to(keys, keys, (keys + 1) // 2, 0)
   attend = functools.partial(chunked.attend, mask=mask, scale=0.7, block=16)
-  _check(attend, q, k, v, mask, 0.7)
+  check(attend, q, k, v, mask, 0.7)
 
 
 @pytest.mark.parametrize('kernel', ('dense', 'chunked'))
 def test_one_key_gives_its_value_and_no_gradient_of_the_weights(kernel):
-  q, k, v = _inputs(3, 1)
+  q, k, v = inputs(3, 1)
   attend = functools.partial(kernels.softmax_attention, kernel=kernel)
   out, dq, dk, dv = with_gradients(attend)(np.ones_like(q), q, k, v)
   assert relative_rms(out, np.broadcast_to(v, out.shape)) < 1e-6
@@ -74,21 +73,21 @@ def test_one_key_gives_its_value_and_no_gradient_of_the_weights(kernel):
 
 
 def test_chunked_takes_any_mask_and_large_logits():
-  q, k, v = _inputs(40, 70)
+  q, k, v = inputs(40, 70)
   q *= 30  # logits of several hundred: exp overflows without the maximum
   mask = np.random.default_rng(2).random((3, 70)) < 0.5
   mask[0, :16] = False  # a whole first block without a key
   attend = functools.partial(chunked.attend, mask=mask, scale=1.0, block=16)
-  _check(attend, q, k, v, mask, 1.0)
+  check(attend, q, k, v, mask, 1.0)
 
 
 @pytest.mark.parametrize('kernel', ('dense', 'chunked'))
 @pytest.mark.parametrize('masked', (False, True))
 def test_keys_that_are_not_there_take_no_part_below_any_logit(kernel, masked):
   """Neither masked ones nor the padding of tiles, nor in gradients."""
-  q, k, v = _inputs(9, 9)
+  q, k, v = inputs(9, 9)
   q, k = np.full_like(q, 1e16), np.full_like(k, -1e16)  # logits of -4e32
-  mask = _mask(9, 9, 4, 1) if masked else np.ones((3, 9), bool)
+  mask = up_to(9, 9, 4, 1) if masked else np.ones((3, 9), bool)
   given = jnp.asarray(mask) if masked else None
   v = np.where(mask[:, :, None, None], v, 1000).astype(np.float32)
   attend = functools.partial(
@@ -103,7 +102,7 @@ def test_keys_that_are_not_there_take_no_part_below_any_logit(kernel, masked):
 
 @pytest.mark.parametrize('kernel', ('dense', 'chunked'))
 def test_second_gradients_of_a_sequence_without_keys_are_zero(kernel):
-  q, k, v = _inputs(5, 9)
+  q, k, v = inputs(5, 9)
   attend = functools.partial(
     kernels.softmax_attention, mask=jnp.zeros((3, 9), bool), kernel=kernel
   )
@@ -113,19 +112,19 @@ def test_second_gradients_of_a_sequence_without_keys_are_zero(kernel):
 
 
 def test_dense():
-  q, k, v = _inputs(17, 40, value_width=5)
-  mask = _mask(40, 40, 7, 0)
+  q, k, v = inputs(17, 40, value_width=5)
+  mask = up_to(40, 40, 7, 0)
   attend = functools.partial(
     kernels.softmax_attention, mask=jnp.asarray(mask), kernel='dense'
   )
-  _check(attend, q, k, v, mask, 8**-0.5)
+  check(attend, q, k, v, mask, 8**-0.5)
 
 
 @pytest.mark.parametrize('kernel', ('dense', 'chunked'))
 def test_without_a_mask_all_keys_take_part(kernel):
-  q, k, v = _inputs(20, 30)
+  q, k, v = inputs(20, 30)
   attend = functools.partial(kernels.softmax_attention, kernel=kernel)
-  _check(attend, q, k, v, np.ones((3, 30), bool), 8**-0.5)
+  check(attend, q, k, v, np.ones((3, 30), bool), 8**-0.5)
 
 
 @pytest.mark.parametrize('groups', (1, 2))
@@ -137,7 +136,7 @@ def test_heads_in_a_row_share_a_head_of_keys(kernel, groups):
     rng.normal(size=(3, *shape)).astype(np.float32)
     for shape in ((17, 6, 8), (40, groups, 8), (40, groups, 5), (17, 6, 5))
   )
-  mask = _mask(40, 40, 11, 0)
+  mask = up_to(40, 40, 11, 0)
   attend = functools.partial(
     kernels.softmax_attention, mask=jnp.asarray(mask), kernel=kernel
   )
@@ -166,8 +165,8 @@ def test_shared_keys_and_values_are_not_copied():
 
 @pytest.mark.parametrize('kernel', ('dense', 'chunked'))
 def test_a_sequence_without_keys_gives_exactly_zero(kernel):
-  q, k, v = _inputs(20, 30)
-  mask = jnp.asarray(_mask(30, 30, 1, 0))
+  q, k, v = inputs(20, 30)
+  mask = jnp.asarray(up_to(30, 30, 1, 0))
   attend = functools.partial(
     kernels.softmax_attention, mask=mask, kernel=kernel
   )
@@ -178,12 +177,12 @@ def test_a_sequence_without_keys_gives_exactly_zero(kernel):
 
 @pytest.mark.parametrize('kernel', ('dense', 'chunked'))
 def test_bfloat16(kernel):
-  q, k, v = (x.astype(jnp.bfloat16) for x in _inputs(100, 100))
-  mask = _mask(100, 100, 37, 0)
+  q, k, v = (x.astype(jnp.bfloat16) for x in inputs(100, 100))
+  mask = up_to(100, 100, 37, 0)
   attend = functools.partial(
     kernels.softmax_attention, mask=jnp.asarray(mask), kernel=kernel
   )
-  _check(attend, q, k, v, mask, 8**-0.5, 6e-3)
+  check(attend, q, k, v, mask, 8**-0.5, 6e-3)
   out = jax.jit(attend)(q, k, v)
   want, *_ = reference.attention(q, k, v, mask, out)
   assert relative_rms(out, want) < 4e-3
@@ -207,8 +206,8 @@ def test_block_sizes_cover_the_length_with_little_padding():
 
 
 def test_dropout_is_that_of_flax():
-  q, k, v = _inputs(20, 30)
-  mask, key = jnp.asarray(_mask(30, 30, 7, 0)), jax.random.key(3)
+  q, k, v = inputs(20, 30)
+  mask, key = jnp.asarray(up_to(30, 30, 7, 0)), jax.random.key(3)
 
   def flax(q, k, v):
     weights = dense.weights(q, k, mask, scale=8**-0.5)
@@ -238,7 +237,7 @@ def test_sharded_over_the_batch():
   mesh = jax.make_mesh((4,), ('data',), axis_types=(AxisType.Auto,))
   rng = np.random.default_rng(0)
   q, k, v = rng.normal(size=(3, 4, 20, 2, 8)).astype(np.float32)
-  mask = jnp.asarray(_mask(20, 20, 7, 3, 0))
+  mask = jnp.asarray(up_to(20, 20, 7, 3, 0))
   split = kernels.sharded(kernels.softmax_attention, mesh)
   drop = {'dropout_rate': 0.5, 'dropout_key': jax.random.key(0)}
   for options in ({}, drop):
@@ -249,19 +248,19 @@ def test_sharded_over_the_batch():
     assert relative_rms(got, want) < 1e-6
 
 
-def _resolve(kernel, dtype=jnp.bfloat16, width=64, **needs):
+def resolve(kernel, dtype=jnp.bfloat16, width=64, **needs):
   return kernels.resolve('softmax', kernel, (2, 8, 2, width), dtype, **needs)
 
 
 def test_auto_is_chunked_on_a_processor_and_dense_under_dropout():
   with kernels.target('cpu'):
-    assert _resolve('auto') == 'chunked'
-    assert _resolve(None, jnp.float32) == 'chunked'
-    assert _resolve('chunked') == 'chunked'
-    assert _resolve('dense', value_width=3) == 'dense'
+    assert resolve('auto') == 'chunked'
+    assert resolve(None, jnp.float32) == 'chunked'
+    assert resolve('chunked') == 'chunked'
+    assert resolve('dense', value_width=3) == 'dense'
   for platform in ('cpu', 'gpu', 'tpu'):
     with kernels.target(platform):
-      assert _resolve('auto', dropout_rate=0.1) == 'dense'
+      assert resolve('auto', dropout_rate=0.1) == 'dense'
 
 
 @pytest.mark.parametrize(
@@ -280,7 +279,7 @@ def test_impossible_kernels_are_refused(kind, kernel, platform, needs, words):
   options = {'dropout_key': jax.random.key(0), **needs} if needs else {}
   with kernels.target(platform):
     with pytest.raises(kind, match=words):
-      _resolve(kernel, jnp.float32, **needs)
+      resolve(kernel, jnp.float32, **needs)
     with pytest.raises(kind, match=words):
       kernels.softmax_attention(X, X, X, kernel=kernel, **options)
 
@@ -308,114 +307,3 @@ def test_impossible_kernels_are_refused(kind, kernel, platform, needs, words):
 def test_arguments(word, args, options):
   with pytest.raises(ValueError, match=word):
     kernels.softmax_attention(*args, **options)
-
-
-class _Device:
-  def __init__(self, capability):
-    self.compute_capability = capability
-
-
-@pytest.mark.parametrize(
-  'capability, dtype, width, value_width, kernel',
-  [
-    ('9.0', jnp.bfloat16, 64, 64, 'cudnn'),
-    ('9.0', jnp.bfloat16, 256, 256, 'cudnn'),
-    ('8.0', jnp.float16, 128, 128, 'cudnn'),
-    ('8.0', jnp.bfloat16, 256, 256, 'chunked'),
-    ('7.5', jnp.bfloat16, 64, 64, 'chunked'),
-    ('9.0', jnp.float32, 64, 64, 'chunked'),
-    ('9.0', jnp.bfloat16, 36, 36, 'chunked'),
-    ('9.0', jnp.bfloat16, 64, 32, 'chunked'),
-    ('gfx942', jnp.bfloat16, 64, 64, 'chunked'),  # AMD
-  ],
-)
-def test_auto_takes_cudnn_where_it_applies(
-  monkeypatch, capability, dtype, width, value_width, kernel
-):
-  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
-  monkeypatch.setattr(jax, 'local_devices', lambda: [_Device(capability)])
-  monkeypatch.setattr(cudnn, '_not_loaded', lambda: '')
-  assert _resolve('auto', dtype, width, value_width=value_width) == kernel
-
-
-def test_cudnn_for_a_gpu_that_is_not_here_needs_the_library(monkeypatch):
-  with kernels.target('gpu'):
-    monkeypatch.setattr(cudnn, '_not_loaded', lambda: '')
-    assert _resolve('auto') == 'cudnn'
-    assert _resolve('auto', width=256) == 'chunked'
-    monkeypatch.setattr(cudnn, '_not_loaded', lambda: 'the library')
-    assert _resolve('auto') == 'chunked'
-    reasons = kernels.explain('softmax', (2, 8, 2, 64), jnp.bfloat16)
-  assert 'the library' in reasons['cudnn']
-  with kernels.target('gpu', interpret=True):
-    with pytest.raises(NotImplementedError, match='interpreter'):
-      _resolve('cudnn')
-
-
-def test_a_cudnn_that_jax_does_not_find_is_no_error(monkeypatch):
-  def missing(*_, **__):
-    raise RuntimeError('cuDNN is not detected.')
-
-  cudnn._not_loaded.cache_clear()
-  monkeypatch.setattr(jax.nn, 'dot_product_attention', missing)
-  assert 'not detected' in cudnn._not_loaded()
-  cudnn._not_loaded.cache_clear()
-
-
-@pytest.fixture
-def twin(monkeypatch):
-  """cuDNN's XLA twin in its place, as particular as JAX makes cuDNN.
-
-  Lengths have to be even, and what is behind the length of a sequence has any
-  gradient.
-  """
-  attention = jax.nn.dot_product_attention
-
-  def xla(q, k, v, *, key_value_seq_lengths, implementation, **kwargs):
-    assert implementation == 'cudnn'
-    assert q.shape[1] % 2 == k.shape[1] % 2 == 0
-    lengths = {'key_value_seq_lengths': key_value_seq_lengths}
-    out = attention(q, k, v, implementation='xla', **kwargs, **lengths)
-    if key_value_seq_lengths is None:
-      return out
-    behind = ~_lengths_mask(k.shape[1], key_value_seq_lengths)
-    junk = sum(x - jax.lax.stop_gradient(x) for x in (k, v))
-    return out + jnp.where(behind[..., None, None], junk, 0).sum()
-
-  monkeypatch.setattr(jax.nn, 'dot_product_attention', xla)
-  monkeypatch.setattr(dispatch, 'resolve', lambda *_, **__: 'cudnn')
-
-
-def _lengths_mask(keys, lengths):
-  return jnp.arange(keys) < lengths[:, None]
-
-
-@pytest.mark.parametrize('length, keys', [(40, 40), (40, 31), (33, 40)])
-@pytest.mark.parametrize('kind', ['none', 'trailing', 'any'])
-def test_cudnn_takes_any_mask_and_any_length(twin, kind, length, keys):
-  q, k, v = _inputs(length, keys)
-  mask = np.ones((3, keys), bool)
-  if kind == 'trailing':
-    mask = _mask(keys, keys, 7, 0)
-  elif kind == 'any':
-    mask = np.random.default_rng(5).random((3, keys)) < 0.5
-    mask[0] = _mask(keys, 9)[0, ::-1]  # all of the padding in front
-  given = None if kind == 'none' else jnp.asarray(mask)
-  attend = functools.partial(kernels.softmax_attention, mask=given, scale=0.7)
-  _check(attend, q, k, v, mask, 0.7)
-
-
-def test_cudnn_under_vmap_and_remat(twin):
-  q, k, v = (jnp.stack([x, 2 * x]) for x in _inputs(9, 9))
-  mask = np.random.default_rng(6).random((2, 3, 9)) < 0.5
-  attend = with_gradients(
-    lambda q, k, v, mask: jax.checkpoint(kernels.softmax_attention)(
-      q, k, v, mask=mask
-    )
-  )
-  do = np.ones_like(q)
-  *got, _ = jax.vmap(attend)(do, q, k, v, mask)
-  for i in range(2):
-    want = reference.attention(q[i], k[i], v[i], mask[i], do[i])
-    for x, y in zip(got, want, strict=True):
-      assert relative_rms(x[i], y) < 1e-5
