@@ -12,8 +12,8 @@ import jax
 import pytest
 
 jax.config.update('jax_num_cpu_devices', 4)
-# Tracing makes objects by the million, of which few are garbage: looking for it
-# this seldom saves a sixth of the time.
+# Tracing makes objects by the million, of which few are garbage: it is looked
+# for seldom.
 gc.set_threshold(100_000, 20, 10)
 # A shell's jobs in the background ignore Ctrl-C, and so would their children.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -84,12 +84,14 @@ def test_what_was_ended_goes_on_to_the_same_end(
   code, out, errors = _end(process)
   if number == signal.SIGTERM:
     assert code == launch.EXIT['stopped'], errors
-    # One of the two may have ended, and the third begun, where the other was
-    # slow: each of the three is somewhere.
+    # Where the other was slow one of the two has ended already, and the third
+    # may have begun.
     results = [files.read_json(p) for p in tmp_path.rglob('result.json')]
     stopped = [r for r in results if r['status'] == 'stopped']
-    assert stopped and all(r['steps'] < 300 for r in stopped)
-    assert {r['status'] for r in results} <= {'ok', 'stopped'}
+    ended = [r for r in results if r['status'] == 'ok']
+    assert len(stopped) + len(ended) == len(results) >= 2 > len(ended)
+    assert len(stopped) <= 2 and all(r['steps'] < 300 for r in stopped)
+    assert max(r['steps'] for r in stopped) > 0
     assert errors.count('(SIGTERM): the same command continues') == len(stopped)
     assert out.count('not begun: ') == SEEDS - len(results)
   assert _logs(tmp_path) != _logs(whole)
