@@ -1,18 +1,21 @@
 """Times of the kernels on the device that is here, as JSON and markdown.
 
   python -m kernels.tools.benchmark               times, on whatever device
-  python -m kernels.tools.benchmark --json=FILE   ... also written down
+  python -m kernels.tools.benchmark --json=FILE   ... written down after each
+                                                  shape; goes on where it ended
   python -m kernels.tools.benchmark --table=FILE  the table of such a file
   python -m kernels.tools.benchmark --bytes       bytes moved, needs no device
 
 Every row is measured in one process on the same operands: the median of five
 rounds, which take turns between the kernels, of queued calls after a
-warm-up. A copy kernel measured in the same run is what "% of floor" is of.
+warm-up. All kernels of a shape are compiled before the first
+is timed. A copy kernel measured in the same run is what "% of floor" is of.
 """
 
 import argparse
 import json
 import pathlib
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -42,76 +45,146 @@ SMALL = {
 }
 
 
-def run(sizes, rounds=5):
-  """The record of a run: device, calibration, rows."""
+def run(sizes, rounds=5, record=None, save=lambda record: None):
+  """The record of a run: device, calibration, rows.
+
+  Args:
+    sizes: what to measure, as `LARGE` has it; `ops` and `kernels` may name
+      some of the operations and candidates.
+    rounds: in which the candidates take turns.
+    record: an earlier one, which goes on if it was made here: shapes that have
+      rows in it are not measured again.
+    save: called with the record after each shape.
+  """
   calls = sizes['calls']
-  record = {
+  here = {
     'device': jax.devices()[0].device_kind,
     'jax': jax.__version__,
     'dtype': 'bfloat16',
     'tokens': sizes['tokens'],
     'heads': sizes['heads'],
-    'copy_bytes_per_s': timing.bandwidth(sizes['copy'], calls),
-    'dispatch_us': 1e6 * timing.dispatch(calls),
-    'rows': [],
   }
-  for op in FUNCTIONS:
-    for width in sizes['widths']:
-      for length in sizes['lengths']:
-        batch = sizes['tokens'] // length
-        shape = (batch, length, sizes['heads'], width)
-        record['rows'] += _rows(op, shape, calls, rounds, record)
+  if any((record or {}).get(key) != value for key, value in here.items()):
+    record = {**here, **calibration(sizes), 'rows': []}
+  done = {(r['op'], r['L'], r['Dh']) for r in record['rows']}
+  for op, shape in shapes(sizes):
+    if (op, shape[1], shape[3]) not in done:
+      comparison = Comparison(op, shape, sizes.get('kernels'))
+      record['rows'] += comparison.rows(
+        calls, rounds, record['copy_bytes_per_s']
+      )
+      save(record)
   return record
 
 
-def _rows(op, shape, calls, rounds, record):
-  rng = np.random.default_rng(0)
-  arrays = [jnp.asarray(rng.standard_normal(shape), 'bfloat16') for _ in 'qkvo']
-  want = _expected(op, arrays)
-  candidates, skipped = _candidates(op, shape, arrays)
-  rows = []
-  for direction in PASSES:
-    timers, found = {}, {}
-    for name, (make_timer, values) in candidates.items():
-      try:
-        timers[name] = make_timer(direction)
-        found[name] = peers.relative(values(direction), want)
-      except Exception as error:  # one that fails must not end the run
-        skipped[name] = f'{type(error).__name__}: {error}'
-        timers.pop(name, None)
-    seconds = timing.medians(timers, calls, rounds)
-    floor = traffic.floor(op, direction, shape) / record['copy_bytes_per_s']
-    for name, time in seconds.items():
-      others = [t for other, t in seconds.items() if other != name]
-      xla = min(t for n, t in seconds.items() if n.startswith('xla'))
-      rows.append({
-        **_names(op, direction, shape, name),
-        'us': 1e6 * time,
-        'vs_xla': xla / time,
-        'vs_best_other': min(others) / time if others else None,
-        'percent_of_floor': 100 * floor / time,
-        'error': found.get(name),
-      })  # fmt: skip
-    rows += [
-      {**_names(op, direction, shape, name), 'skipped': reason}
-      for name, reason in skipped.items()
-    ]
-  return rows
-
-
-def _names(op, direction, shape, name):
-  length, width = shape[1], shape[3]
+def calibration(sizes):
+  """What the device's memory and the host do, for the record."""
   return {
-    'op': op,
-    'pass': direction,
-    'L': length,
-    'Dh': width,
-    'kernel': name,
+    'copy_bytes_per_s': timing.bandwidth(sizes['copy'], sizes['calls']),
+    'dispatch_us': 1e6 * timing.dispatch(sizes['calls']),
   }
 
 
+def shapes(sizes):
+  """Every (op, (B, L, H, Dh)) of `sizes`."""
+  return [
+    (op, (sizes['tokens'] // length, length, sizes['heads'], width))
+    for op in sizes.get('ops', FUNCTIONS)
+    for width in sizes['widths']
+    for length in sizes['lengths']
+  ]
+
+
+class Comparison:
+  """Kernels of one operation on the same operands, compiled.
+
+  Attributes:
+    candidates: pass -> name -> (a timer, a function that gives values).
+    skipped: pass -> name -> why it is not among them.
+  """
+
+  def __init__(self, op, shape, names=None):
+    rng = np.random.default_rng(0)
+    self._op, self._shape = op, shape
+    self._arrays = [
+      jnp.asarray(rng.standard_normal(shape), 'bfloat16') for _ in 'qkvo'
+    ]
+    self._want = _expected(op, self._arrays)
+    found, skipped = _candidates(op, shape, self._arrays)
+    self.candidates = {direction: {} for direction in PASSES}
+    self.skipped = {direction: dict(skipped) for direction in PASSES}
+    for direction in PASSES:
+      for name, make in found.items():
+        if names and name not in names:
+          continue
+        try:
+          self.candidates[direction][name] = make(direction)
+        except Exception as error:  # one that fails must not end the run
+          self.skipped[direction][name] = _one_line(error)
+
+  def rows(self, calls, rounds, bytes_per_s):
+    """Times and errors, those of the candidates that run.
+
+    Args:
+      calls: queued in a stretch, at most; see `timing.medians`.
+      rounds: in which the candidates take turns.
+      bytes_per_s: of a copy on this device.
+    """
+    rows = []
+    for direction in PASSES:
+      timers, found = {}, {}
+      skipped = self.skipped[direction]
+      for name, (timer, values) in self.candidates[direction].items():
+        try:
+          got = values()
+          timers[name] = timer
+          found[name] = finite(peers.relative(got, self._want)) if got else None
+        except Exception as error:
+          skipped[name] = _one_line(error)
+      seconds = timing.medians(timers, calls, rounds)
+      floor = traffic.floor(self._op, direction, self._shape) / bytes_per_s
+      for name, time in seconds.items():
+        others = [t for other, t in seconds.items() if other != name]
+        xla = [t for n, t in seconds.items() if n.startswith('xla')]
+        rows.append({
+          **self._names(direction, name),
+          'us': 1e6 * time,
+          'vs_xla': min(xla) / time if xla else None,
+          'vs_best_other': min(others) / time if others else None,
+          'percent_of_floor': 100 * floor / time,
+          'error': found[name],
+        })  # fmt: skip
+      rows += [
+        {**self._names(direction, name), 'skipped': reason}
+        for name, reason in skipped.items()
+      ]
+    return rows
+
+  def _names(self, direction, kernel):
+    return {
+      'op': self._op,
+      'pass': direction,
+      'L': self._shape[1],
+      'Dh': self._shape[3],
+      'kernel': kernel,
+    }
+
+
+def finite(error):
+  """An error as JSON has it: of values that are no numbers the largest."""
+  return float(error) if np.isfinite(error) else sys.float_info.max
+
+
+def _one_line(error):
+  return ' '.join(f'{type(error).__name__}: {error}'.split())[:300]
+
+
 def _candidates(op, shape, arrays):
-  """name -> (direction -> timer, direction -> values), and who is skipped."""
+  """name -> direction -> (timer, values), and who is skipped.
+
+  A timer takes a number of calls; `values` gives numpy arrays: the output, and
+  the gradients where the direction has them.
+  """
   q, k, v, do = arrays
   found, skipped = {}, {}
   for name in dispatch.OPS[op]:
@@ -149,24 +222,22 @@ def _jax_rows(attend, arrays, heads_first=False):
     out, pull = jax.vjp(attend, q, k, v)
     return out, *pull(do)
 
-  runs = {
-    'fwd': (jax.jit(attend), arrays[:3]),
-    'fwd+bwd': (jax.jit(both), arrays),
-  }
+  runs = {'fwd': (attend, arrays[:3]), 'fwd+bwd': (both, arrays)}
 
-  def make_timer(direction):
+  def make(direction):
     function, args = runs[direction]
-    return timing.queued(function, *args)
+    program = jax.jit(function).lower(*args).compile()
 
-  def values(direction):
-    function, args = runs[direction]
-    outs = function(*args)
-    outs = outs if isinstance(outs, tuple) else (outs,)
-    if heads_first:
-      outs = [jnp.swapaxes(x, 1, 2) for x in outs]
-    return [_sample(x) for x in outs]
+    def values():
+      outs = program(*args)
+      outs = outs if isinstance(outs, tuple) else (outs,)
+      if heads_first:
+        outs = [jnp.swapaxes(x, 1, 2) for x in outs]
+      return [_sample(x) for x in outs]
 
-  return make_timer, values
+    return timing.queued(program, *args), values
+
+  return make
 
 
 def _softmax(op, arrays, skipped):
@@ -181,19 +252,22 @@ def _softmax(op, arrays, skipped):
       q, k, v, is_causal=op == 'lightning', implementation='cudnn'
     )
 
-  make_timer, _ = _jax_rows(attend, arrays)
-  return {name: (make_timer, lambda direction: [])}
+  make = _jax_rows(attend, arrays)
+  return {name: lambda direction: (make(direction)[0], list)}
 
 
 def _peer(forward, both):
-  def make_timer(direction):
-    return peers.timer(forward if direction == 'fwd' else both)
+  def make(direction):
+    function = forward if direction == 'fwd' else both
 
-  def values(direction):
-    outs = [forward()] if direction == 'fwd' else both()
-    return [_sample(peers.array(x[:1, :, -1:])) for x in outs]
+    def values():
+      outs = [function()] if direction == 'fwd' else function()
+      return [_sample(peers.array(x[:1, :, -1:])) for x in outs]
 
-  return make_timer, values
+    values()  # compiles, and finds the best of its settings
+    return peers.timer(function), values
+
+  return make
 
 
 def _sample(x_BxLxHxDh):
@@ -246,6 +320,28 @@ def _number(value, form):
   return '' if value is None else format(value, form)
 
 
+def _read(path):
+  if path and path.exists():
+    return json.loads(path.read_text(encoding='utf-8'))
+  return None
+
+
+def _saving(path):
+  """A function that writes a record to `path`, and says how far it is."""
+
+  def save(record):
+    last = record['rows'][-1]
+    say = f'{last["op"]}, Dh {last["Dh"]}, L {last["L"]:,}: measured'
+    print(say, file=sys.stderr, flush=True)
+    if path:
+      path.parent.mkdir(parents=True, exist_ok=True)
+      fresh = path.with_name(f'.{path.name}.new')
+      fresh.write_text(json.dumps(record, indent=1) + '\n', encoding='utf-8')
+      fresh.replace(path)
+
+  return save
+
+
 def main(argv=None):
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -262,11 +358,8 @@ def main(argv=None):
     record = json.loads(args.table.read_text(encoding='utf-8'))
   else:
     device.skip_tpu()
-    record = run(SMALL if jax.default_backend() == 'cpu' else LARGE)
-  if args.json:
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(record, indent=1) + '\n'
-    args.json.write_text(text, encoding='utf-8')
+    sizes = SMALL if jax.default_backend() == 'cpu' else LARGE
+    record = run(sizes, record=_read(args.json), save=_saving(args.json))
   print('\n'.join(render(record)))
 
 

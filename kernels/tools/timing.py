@@ -6,6 +6,8 @@ import time
 import jax
 import jax.numpy as jnp
 
+STRETCH = 0.1  # seconds of one timer in a round, unless three calls take more
+
 
 def queued(function, *args):
   """A timer: calls -> seconds a call, for `function` of arrays of JAX.
@@ -27,13 +29,18 @@ def queued(function, *args):
 
 
 def medians(timers, calls, rounds):
-  """name -> median seconds over rounds that take turns between the timers."""
-  for timer in timers.values():
-    timer(2)
+  """name -> median seconds over rounds that take turns between the timers.
+
+  A round has `calls` of a timer, or as many as take `STRETCH` seconds, but
+  three at least.
+  """
+  counts = {}
+  for name, timer in timers.items():
+    counts[name] = max(3, min(calls, int(STRETCH / timer(2))))
   seconds = {name: [] for name in timers}
   for _ in range(rounds):
     for name, timer in timers.items():
-      seconds[name].append(timer(calls))
+      seconds[name].append(timer(min(calls, counts[name])))
   return {name: statistics.median(times) for name, times in seconds.items()}
 
 

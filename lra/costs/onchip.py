@@ -3,8 +3,9 @@
   python -m lra.costs --onchip=kernels/results/h200.json
 
 runs on the device that is here, stage by stage, and writes the file after
-each, so that a machine that is lent for minutes leaves what it had time for;
-`--stages=layers` runs one of them again and keeps the others.
+each measurement, so that a machine that is lent for minutes leaves what it had
+time for; the same command goes on. `--stages=layers` runs one of them again and
+keeps the others.
 """
 
 import importlib.metadata
@@ -44,21 +45,23 @@ LARGE = {
                    for form in errors.FORMS[1:]],
     'kernels': {**benchmark.LARGE, 'widths': (32, 64, 128)},
     'layers': {'batch': 32, 'length': 4096, 'heads': layers.HEADS,
-               'calls': 30},
+               'calls': 30, 'copy': benchmark.LARGE['copy']},
 }
 # For a processor: that the script runs from end to end.
 SMALL = {
     'errors': [Case(65, 2, 16, 'float32', 'ragged')],
     'kernels': benchmark.SMALL,
-    'layers': {'batch': 1, 'length': 64, 'heads': ((2, 16),), 'calls': 2},
+    'layers': {'batch': 1, 'length': 64, 'heads': ((2, 16),), 'calls': 2,
+               'copy': benchmark.SMALL['copy']},
 }
 
 
 def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
-  """Runs stages and writes the record after each; returns it.
+  """Runs stages and writes the record as they go; returns it.
 
   Args:
-    path: the JSON file; stages in it that are not run again are kept.
+    path: the JSON file. What it has of stages that are not run again is kept;
+      one that was ended goes on where it was.
     stages: names out of `STAGES`.
     sizes: `LARGE` or `SMALL`; by default as the device is.
 
@@ -69,16 +72,24 @@ def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
   record = files.read_json(path) or {}
   record |= {'device': machine.device_name(), 'packages': _versions(),
              **machine.git_state()}
+  path.parent.mkdir(parents=True, exist_ok=True)
   for stage in stages:
     say(f'{stage} ...')
-    start = time.monotonic()
+    start, before = time.monotonic(), record.get(stage) or {}
+    before = before if before.get('ended') else {}
+
+    def save(found, stage=stage, start=start, before=before, **more):
+      seconds = before.get('seconds', 0) + time.monotonic() - start
+      record[stage] = {**found, 'seconds': round(seconds, 1), **more}
+      files.write_json(path, record)
+
     try:
-      found = globals()[f'_{stage}'](sizes.get(stage))
+      found = globals()[f'_{stage}'](
+          sizes.get(stage), before, lambda found, save=save: save(
+              found, ended='before its end'))
     except Exception as e:  # one stage must not cost the others
       found = {'failed': f'{type(e).__name__}: {e}'}
-    record[stage] = {**found, 'seconds': round(time.monotonic() - start, 1)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_json(path, record)
+    save(found)
     say(f'{stage}: {record[stage].get("failed", "done")} '
         f'({record[stage]["seconds"]} s)')
   return record
@@ -94,27 +105,46 @@ def _versions():
   return found
 
 
-def _errors(cases):
+def _errors(cases, before, save):
   """Relative RMS errors of every kernel that runs on this device."""
-  rows = []
+  rows = before.get('rows', [])
+  done = [_which(row) for row in rows]
   for op in errors.EVERY:
     for case in cases:
       shape = case.batch, case.length, case.heads, case.width
       reasons = kernels.explain(op, shape, case.dtype)
       for kernel, reason in reasons.items():
         row = {'op': op, 'kernel': kernel, **vars(case)}
-        if reason:
-          rows.append({**row, 'skipped': reason})
-          continue
-        found = errors.measure(op, kernel, case)
-        rows.append({**row, **{k: float(v) for k, v in found.items()},
-                     'within': bool(errors.within(found, case.dtype))})
+        if _which(row) not in done:
+          rows.append(row | _error(op, kernel, case, reason))
+          save(_counted(rows))
+  return _counted(rows)
+
+
+def _which(row):
+  names = 'op', 'kernel', *Case.__dataclass_fields__
+  return [row.get(name) for name in names]
+
+
+def _error(op, kernel, case, reason):
+  if reason:
+    return {'skipped': reason}
+  try:
+    found = errors.measure(op, kernel, case)
+  except Exception as e:  # nor one kernel the others
+    return {'failed': f'{type(e).__name__}: {e}'[:1000]}
+  return {**{k: benchmark.finite(v) for k, v in found.items()},
+          'within': bool(errors.within(found, case.dtype))}
+
+
+def _counted(rows):
   measured = [row for row in rows if 'within' in row]
   return {'rows': rows, 'measured': len(measured),
-          'within_bounds': sum(row['within'] for row in measured)}
+          'within_bounds': sum(row['within'] for row in measured),
+          'failures': sum('failed' in row for row in rows)}
 
 
-def _races(_):
+def _races(*_):
   """What compute-sanitizer says of the kernels, where it is installed."""
   program = sanitizer()
   if program is None:
@@ -142,44 +172,88 @@ def sanitizer() -> str | None:
   return shutil.which('compute-sanitizer') or next(iter(wheels), None)
 
 
-def _kernels(sizes):
+def _kernels(sizes, before, save):
   """Times of the kernels beside XLA, cuDNN and other packages."""
-  return benchmark.run(sizes)
+  return benchmark.run(sizes, record=before, save=save)
 
 
-def _layers(sizes):
-  """Times of whole layers, by their own kernel and by plain XLA's."""
-  speed = timing.bandwidth(
-      benchmark.SMALL['copy'] if sizes is SMALL['layers'] else
-      benchmark.LARGE['copy'], sizes['calls'])
-  rows = []
+def _layers(sizes, before, save):
+  """Times and errors of whole layers, by their own kernel and plain XLA's."""
+  found = {'rows': [], **before}
+  if 'copy_bytes_per_s' not in found:
+    found['copy_bytes_per_s'] = timing.bandwidth(sizes['copy'], sizes['calls'])
+  done = [(r['layer'], r['H'], r['Dh'], r['pass']) for r in found['rows']]
   for name in layers.MODELS:
     for heads, head_width in sizes['heads']:
       for direction in layers.PASSES:
-        rows += _layer(name, heads, head_width, direction, sizes, speed)
-  return {'copy_bytes_per_s': speed, 'rows': rows}
+        if (name, heads, head_width, direction) not in done:
+          layer = Layer(name, heads, head_width, direction, sizes)
+          found['rows'] += layer.rows(found['copy_bytes_per_s'])
+          save(found)
+  return {k: found[k] for k in ('copy_bytes_per_s', 'rows')}
 
 
-def _layer(name, heads, head_width, direction, sizes, speed):
-  batch, length = sizes['batch'], sizes['length']
-  width = heads * head_width
-  rng = np.random.default_rng(0)
-  x, dy = (jnp.asarray(rng.standard_normal((batch, length, width)), 'bfloat16')
-           for _ in range(2))
-  mask = jnp.ones((batch, length), bool)
-  timers, runs = {}, {}
-  for kernel in ('auto', 'xla'):
-    mixer = models.module(name).Mixer(
-        num_heads=heads, qkv_width=width, kernel=kernel, dtype=jnp.bfloat16)
-    params = mixer.init(jax.random.key(0), x, mask, train=False)
-    function = layers.function(mixer, direction)
-    given = (params, x, mask, dy) if direction == 'both' else (params, x, mask)
-    runs[kernel] = mixer.kernel_for(length, width)
-    timers[kernel] = timing.queued(jax.jit(function), *given)
-  seconds = timing.medians(timers, sizes['calls'], 5)
-  floor = layers.floor(name, direction, width, batch=batch, length=length)
-  return [{'layer': name, 'pass': direction, 'H': heads, 'Dh': head_width,
-           'B': batch, 'L': length, 'asked': kernel, 'kernel': runs[kernel],
-           'us': 1e6 * time_, 'vs_xla': seconds['xla'] / time_,
-           'percent_of_floor': 100 * floor / speed / time_}
-          for kernel, time_ in seconds.items()]
+class Layer:
+  """A layer by its own kernel and by plain XLA's, compiled, to be timed."""
+
+  def __init__(self, name, heads, head_width, direction, sizes):
+    batch, length = sizes['batch'], sizes['length']
+    width = heads * head_width
+    rng = np.random.default_rng(0)
+    x, dy = (jnp.asarray(rng.standard_normal((batch, length, width)),
+                         'bfloat16') for _ in range(2))
+    mask = jnp.ones((batch, length), bool)
+    self._calls, self._programs, self._runs = sizes['calls'], {}, {}
+    self._which = {'layer': name, 'pass': direction, 'H': heads,
+                   'Dh': head_width, 'B': batch, 'L': length}
+    for kernel in ('auto', 'xla'):
+      mixer = self._mixer(kernel, jnp.bfloat16)
+      params = mixer.init(jax.random.key(0), x, mask, train=False)
+      given = (params, x, mask, dy)[:4 if direction == 'both' else 3]
+      self._runs[kernel] = mixer.kernel_for(length, width)
+      self._programs[kernel] = self._compiled(mixer, given), given
+    with jax.default_matmul_precision('highest'):
+      exact = [x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
+               for x in given[1:]]
+      given = params, *exact
+      self._exact = self._compiled(self._mixer('xla', jnp.float32), given)
+      self._exact_given = given
+    self._floor = layers.floor(
+        name, direction, width, batch=batch, length=length)
+
+  def _mixer(self, kernel, dtype):
+    heads, head_width = self._which['H'], self._which['Dh']
+    return models.module(self._which['layer']).Mixer(
+        num_heads=heads, qkv_width=heads * head_width, kernel=kernel,
+        dtype=dtype)
+
+  def _compiled(self, mixer, given):
+    function = layers.function(mixer, self._which['pass'])
+    return jax.jit(function).lower(*given).compile()
+
+  def rows(self, bytes_per_s):
+    """Their times and errors; floors are of a device that copies so fast.
+
+    The error is relative RMS, the largest of all results, against plain XLA in
+    float32 at the highest precision.
+    """
+    want = self._exact(*self._exact_given)
+    found = {kernel: benchmark.finite(_apart(run(*given), want))
+             for kernel, (run, given) in self._programs.items()}
+    seconds = timing.medians(
+        {kernel: timing.queued(run, *given)
+         for kernel, (run, given) in self._programs.items()}, self._calls, 5)
+    return [{**self._which, 'asked': kernel, 'kernel': self._runs[kernel],
+             'us': 1e6 * time_, 'vs_xla': seconds['xla'] / time_,
+             'percent_of_floor': 100 * self._floor / bytes_per_s / time_,
+             'error': found[kernel]}
+            for kernel, time_ in seconds.items()]
+
+
+@jax.jit
+def _apart(got, want):
+  """The largest relative RMS error of any array of one tree to another's."""
+  def relative(x, y):
+    off = jnp.square(x.astype(jnp.float32) - y)
+    return jnp.sqrt(jnp.mean(off) / jnp.mean(jnp.square(y)))
+  return jnp.stack(jax.tree.leaves(jax.tree.map(relative, got, want))).max()
