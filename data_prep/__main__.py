@@ -63,7 +63,8 @@ def _parser():
                       help='score trivial and linear methods, keep a record')
   parser.add_argument('--floors_dir', type=pathlib.Path,
                       default=place.results() / 'floors',
-                      help='where records go')
+                      help='where records of --floors go; %(default)s by '
+                      'default')
   return parser
 
 

@@ -22,7 +22,11 @@ PARITY = 0x1BD11BDA  # of the key schedule
 
 
 def draw(
-  key: jax.Array, count: int, shape: tuple[int, ...], function=None
+  key: jax.Array,
+  count: int,
+  shape: tuple[int, ...],
+  function=None,
+  part: tuple[tuple, tuple] | None = None,
 ) -> jax.Array:
   """Uniform uint32 words of each row: [count, *shape].
 
@@ -33,14 +37,23 @@ def draw(
     shape: of the words of one row.
     function: word by word, what is returned instead, such as a comparison; it
       saves the memory of the words. Without gradient.
+    part: (start, size) of the last two axes, only which are drawn; starts may
+      be traced. What is beyond the shape is of no meaning. Parts have the
+      words of the whole where JAX draws each by its position: with keys of
+      'threefry2x32', which are partitionable, and fewer than 2**32 words.
   """
-  function = function or (lambda words: words)
+  by_position = _by_position(key) and math.prod(shape) < 2**32
+  loop = by_position and _one_processor()
+
+  def row(key):
+    if loop or by_position and part:
+      words = _words(key, _positions(shape, part))
+    else:
+      words = _jax_words(key, shape, part)
+    return function(words) if function else words
+
   keys_B = rows.keys(key, count)
-  if _by_hand(key) and math.prod(shape) < 2**32:
-    return jax.lax.map(lambda key: function(_words(key, shape)), keys_B)
-  return jax.vmap(
-    lambda key: function(jax.random.bits(key, shape, jnp.uint32))
-  )(keys_B)
+  return jax.lax.map(row, keys_B) if loop else jax.vmap(row)(keys_B)
 
 
 def uniform(words: jax.Array) -> jax.Array:
@@ -50,22 +63,60 @@ def uniform(words: jax.Array) -> jax.Array:
   return jax.lax.bitcast_convert_type(one_to_two, jnp.float32) - 1
 
 
-def _by_hand(key):
-  """Whether one processor draws, with a counter that is a word's position."""
+def kept(
+  key: jax.Array,
+  count: int,
+  shape: tuple[int, ...],
+  rate: float,
+  part: tuple[tuple, tuple] | None = None,
+) -> jax.Array:
+  """What dropout keeps of each row: bool, False at `rate`; see `draw`."""
+  return draw(
+    key, count, shape, lambda words: uniform(words) < 1.0 - rate, part
+  )
+
+
+def _by_position(key):
+  """Whether a word depends on the key and on its position only."""
   return (
-    dispatch.platform() == 'cpu'
-    and not meshes.free(jax.sharding.get_abstract_mesh())
-    and jax.config.jax_threefry_partitionable
+    jax.config.jax_threefry_partitionable
     and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     and str(jax.random.key_impl(key)) == 'threefry2x32'
   )
 
 
-def _words(key, shape):
+def _one_processor():
+  """Whether one processor draws."""
+  return dispatch.platform() == 'cpu' and not meshes.free(
+    jax.sharding.get_abstract_mesh()
+  )
+
+
+def _jax_words(key, shape, part):
+  """Words by JAX, each part's its own."""
+  if part:
+    for start, _ in part:
+      key = jax.random.fold_in(key, start)
+    shape = (*shape[:-2], *(size for _, size in part))
+  return jax.random.bits(key, shape, jnp.uint32)
+
+
+def _positions(shape, part):
+  """uint32: where words are in an array of this shape, or in a part of it."""
+  if part is None:
+    return jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
+  axes = [(0, size) for size in shape[:-2]] + list(part)
+  position = jnp.uint32(0)
+  for size, (start, count) in zip(shape, axes, strict=True):
+    own = jnp.asarray(start, jnp.uint32) + jnp.arange(count, dtype=jnp.uint32)
+    position = position[..., None] * jnp.uint32(size) + own
+  return position
+
+
+def _words(key, position):
   one, two = jax.random.key_data(key)
   keys = (one, two, one ^ two ^ jnp.uint32(PARITY))
-  position = jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
-  x, y = jnp.broadcast_to(keys[0], shape), position + keys[1]
+  x, y = jnp.broadcast_to(keys[0], position.shape), position + keys[1]
   for i in range(5):
     for rotation in ROTATIONS[i % 2]:
       x = x + y

@@ -103,7 +103,8 @@ FIELDS = {
     'train.batch_size': Field(32, 'Examples of an update.', low=1, high=MANY),
     'train.microbatch_size': Field(
         8, 'Examples per forward and backward pass; gradients are summed over '
-        'a batch. Changes memory and speed, not the result.', low=1, high=MANY),
+        'a batch. Changes memory and speed, and what dropout draws.',
+        low=1, high=MANY),
     'train.eval_batch_size': Field(
         32, 'Examples per forward pass in evaluation.', low=1, high=MANY),
     'train.lengths': Field(

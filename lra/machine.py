@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from importlib import metadata
 
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
+_FLAG = 1000  # characters of a flag that are kept, as many as a record takes
 # Folders of a checkout from which Python is imported.
 _SOURCES = ('lra', 'configs', 'kernels', 'data_prep')
 
@@ -63,6 +64,22 @@ def environment() -> dict:
   return {**git_state(), 'python': platform.python_version(),
           'machine': platform.machine(), 'cpus': cpu_count(),
           'versions': {p: metadata.version(p) for p in _PACKAGES}}
+
+
+def xla_flags() -> list[str]:
+  """The flags of XLA_FLAGS; a result may depend on them in its last digits.
+
+  Without the one that splits a processor into several devices: how many there
+  are is known. Last comes what JAX was told of the precision of products, as
+  the variable that says so.
+  """
+  import jax
+  flags = os.environ.get('XLA_FLAGS', '').split()
+  precision = jax.config.jax_default_matmul_precision
+  if precision is not None:
+    flags.append(f'JAX_DEFAULT_MATMUL_PRECISION={precision}')
+  return [flag[:_FLAG] for flag in flags
+          if '_host_platform_device_count' not in flag]
 
 
 def cpu_count() -> int:

@@ -13,10 +13,13 @@ CONFIGS = pathlib.Path(__file__).parent.parent / 'configs'
 
 
 def config(model: str, arg: str, **train):
-  """`configs/<model>.py:<arg>` with one narrow block and short sequences."""
+  """`configs/<model>.py:<arg>` with one narrow block and short sequences.
+
+  Those of probes are whole, since what they ask may be at the end.
+  """
   c = importlib.import_module(f'configs.{model}').get_config(arg)
   c.dtype = 'float32'
-  c.seq_len = 24
+  c.seq_len = 0 if tasks.get(c.task).probe else 24
   c.encoder.num_layers = 1
   c.encoder.width = c.encoder.mlp_width = 16
   c.train.batch_size = c.train.microbatch_size = c.train.eval_batch_size = 4

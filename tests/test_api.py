@@ -216,13 +216,16 @@ def test_a_run_older_than_a_field_is_what_it_was(folder, trained, tmp_path):
 @pytest.mark.parametrize('name, spoil, words', [
     ('none', None, 'is not the directory of a run'),
     ('new', 'checkpoints', 'has no checkpoint yet'),
-    ('empty', 'checkpoints/last', 'has no checkpoint yet')])
+    ('empty', 'checkpoints/last', 'has no checkpoint yet'),
+    ('finished', 'checkpoints', 'is finished: restore it')])
 def test_a_folder_without_a_model_is_named(
     folder, tmp_path, name, spoil, words):
 
   if spoil:
     shutil.copytree(folder, tmp_path / name)
     shutil.rmtree(tmp_path / name / spoil)
+    if name != 'finished':
+      (tmp_path / name / 'result.json').unlink()
   with pytest.raises(UserError, match=words):
     lra.load(tmp_path / name)
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import jax
 import pytest
 import tiny
 
@@ -168,3 +169,18 @@ def test_commands_of_costs_say_nothing_of_a_tpu():
       [sys.executable, '-c', code], text=True, capture_output=True, check=True,
       env=tiny.without_platforms())
   assert int(done.stdout) > 0 and not done.stderr
+
+
+@pytest.mark.parametrize('value, kept', [
+    (None, []), ('', []), (' --a=1  --b\n', ['--a=1', '--b']),
+    ('--xla_force_host_platform_device_count=2', []),
+    ('--xla_force_host_platform_device_count=2 --a', ['--a']),
+    ('--a=' + 'x' * 2000, ['--a=' + 'x' * 996])])
+def test_the_flags_of_xla(monkeypatch, value, kept):
+  monkeypatch.delenv('XLA_FLAGS', raising=False)
+  if value is not None:
+    monkeypatch.setenv('XLA_FLAGS', value)
+  assert machine.xla_flags() == kept
+  with jax.default_matmul_precision('highest'):
+    assert machine.xla_flags() == [
+        *kept, 'JAX_DEFAULT_MATMUL_PRECISION=highest']

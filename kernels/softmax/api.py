@@ -1,5 +1,8 @@
 """Softmax attention: the public function and its dispatch."""
 
+import jax
+import jax.numpy as jnp
+
 from kernels import checks, dispatch, varying
 
 
@@ -37,10 +40,11 @@ def softmax_attention(
     kernel: 'dense' keeps the weights [B, H, L, S]; 'chunked' makes them again
       in tiles, with memory linear in L and S; so do 'splash', JAX's splash
       attention on TPU, and 'cudnn', for 16-bit operands on an NVIDIA GPU.
-      'auto' takes the device's own where it applies, else chunked, and dense
-      for dropout.
+      'auto' takes the device's own where it applies, else chunked.
     dropout_rate: Python number in [0, 1): the rate at which weights are
-      dropped; the rest are divided by 1 - dropout_rate. 'dense' only.
+      dropped; the rest are divided by 1 - dropout_rate. By 'dense' and
+      'chunked' only; where G = H those that `flax.linen.Dropout` drops, but
+      see `random_bits.draw` for where 'chunked' drops others.
     dropout_key: key of jax.random, needed where dropout_rate > 0.
 
   Returns:
@@ -59,6 +63,8 @@ def softmax_attention(
   if dropout_rate:
     if dropout_key is None:
       raise ValueError('dropout_key must be given where dropout_rate > 0')
+    if not jnp.issubdtype(dropout_key.dtype, jax.dtypes.prng_key):
+      dropout_key = jax.random.wrap_key_data(dropout_key)
     options |= {'dropout_rate': dropout_rate, 'dropout_key': dropout_key}
   q, k, v, mask, bias = varying.alike((q, k, v, mask, bias))
   if bias is not None:

@@ -15,15 +15,18 @@ N query blocks of I rows, M key blocks of J rows.
 """
 
 import functools
+from collections.abc import Hashable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from kernels import varying
+from kernels import random_bits, varying
 from kernels.softmax import distances
 
-# A tile of float32 logits of one head is then 1 MiB: measured on a CPU, larger
-# tiles are not faster and smaller ones leave the matrix products short.
+# A tile of float32 logits of one head is then 1 MiB. Of four heads in all, L
+# 2,000, on two cores smaller tiles took longer; on one, half the size or a
+# quarter took two thirds of the time.
 BLOCK = 512
 # Of no logit: below all of them, and differences with one are no NaN.
 _LEAST = jnp.finfo(jnp.float32).min
@@ -31,20 +34,43 @@ _LEAST = jnp.finfo(jnp.float32).min
 _LARGE = 1e4
 
 
+class _Options(NamedTuple):
+  """What is known when a call is traced.
+
+  Attributes:
+    scale: of the logits.
+    rate: at which weights are dropped.
+    impl: of the key of dropout.
+    shape: (H, L, S), of the weights of a sequence.
+  """
+
+  scale: float
+  rate: float
+  impl: Hashable
+  shape: tuple[int, int, int]
+
+
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
-  """Raises NotImplementedError for what `attend` cannot take."""
-  del shape, dtype, value_width, bias
-  if dropout_rate:
-    raise NotImplementedError(
-      "kernel='chunked' keeps no attention weights to drop: use "
-      "kernel='dense' or a dropout rate of 0"
-    )
+  """Takes all that `attend` is asked for."""
+  del shape, dtype, value_width, dropout_rate, bias
 
 
-def attend(q, k, v, mask, *, scale, bias=None, block=BLOCK):
+def attend(
+  q,
+  k,
+  v,
+  mask,
+  *,
+  scale,
+  bias=None,
+  dropout_rate=0.0,
+  dropout_key=None,
+  block=BLOCK,
+):
   """[B, L, H, Dv] by tiles of at most `block` rows and columns.
 
-  See `api.softmax_attention`; reverse-mode differentiable.
+  See `api.softmax_attention`; reverse-mode differentiable. What is dropped is
+  drawn tile by tile, and again for gradients.
   """
   length, keys = q.shape[1], k.shape[1]
   if mask is None:
@@ -58,8 +84,14 @@ def attend(q, k, v, mask, *, scale, bias=None, block=BLOCK):
   v_MxBxHxJxDv = _blocks(v, cols).swapaxes(2, 3)
   if bias is not None:
     bias = jnp.pad(bias, ((0, 0), (-length % rows, -keys % cols)))
+  impl = words = None
+  if dropout_rate:
+    impl = jax.random.key_impl(dropout_key)
+    words = jax.random.key_data(dropout_key)
+  shape = (q.shape[2], length, keys)
+  options = _Options(scale, dropout_rate, impl, shape)
   out_NxBxHxIxDv = _attend(
-    scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, bias
+    options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, bias, words
   )
   out_BxNxIxHxDv = out_NxBxHxIxDv.transpose(1, 0, 3, 2, 4)
   batch, _, _, heads, width = out_BxNxIxHxDv.shape
@@ -81,13 +113,32 @@ def _blocks(x_BxLx, size):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(scale, q, k, v, mask, bias):
-  """[N, B, H, I, Dv] of blocks; bias is [H, N I + M J - 1], or None."""
-  return _forward(scale, q, k, v, mask, bias)[0]
+def _attend(options, q, k, v, mask, bias, words):
+  """[N, B, H, I, Dv] of blocks; bias is [H, N I + M J - 1], or None.
+
+  The words are the data of a key, or None where nothing is dropped.
+  """
+  return _forward(options, q, k, v, mask, bias, words)[0]
 
 
 def _dot(equation, x, y):
   return jnp.einsum(equation, x, y, preferred_element_type=jnp.float32)
+
+
+def _drop(options, words, row, col, arrays, factor=1.0):
+  """The [B, H, I, J] of tile (row, col), zeros where weights are dropped.
+
+  The rest is multiplied by the factor.
+  """
+  if not options.rate:
+    return arrays
+  key = jax.random.wrap_key_data(words, impl=options.impl)
+  batch, _, rows, cols = arrays[0].shape
+  part = (row * rows, rows), (col * cols, cols)
+  kept_BxHxIxJ = random_bits.kept(
+    key, batch, options.shape, options.rate, part
+  )
+  return [jnp.where(kept_BxHxIxJ, factor * x, 0) for x in arrays]
 
 
 def _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ):
@@ -105,7 +156,13 @@ def _over_batch(x_BxHxIxJ):
 
 
 def _forward(
-  scale, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, bias_HxC
+  options,
+  q_NxBxHxIxDh,
+  k_MxBxHxJxDh,
+  v_MxBxHxJxDv,
+  mask_MxBxJ,
+  bias_HxC,
+  words,
 ):
   """Returns the output; the log-sum-exp and what it lacks.
 
@@ -116,21 +173,22 @@ def _forward(
   dtype, width = v_MxBxHxJxDv.dtype, v_MxBxHxJxDv.shape[-1]
 
   def one_query_block(_, block):
-    start, q_BxHxIxDh = block
+    row, start, q_BxHxIxDh = block
 
     def one_key_block(carry, block):
       out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1 = carry
-      k_BxHxJxDh, v_BxHxJxDv, mask_BxJ, bias_HxIxJ = block
+      col, k_BxHxJxDh, v_BxHxJxDv, mask_BxJ, bias_HxIxJ = block
       logits_BxHxIxJ = _logits(
-        scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ
+        options.scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ
       )
       new_BxHxIx1 = jnp.maximum(
         max_BxHxIx1, logits_BxHxIxJ.max(-1, keepdims=True)
       )
       weights_BxHxIxJ = jnp.exp(logits_BxHxIxJ - new_BxHxIx1)
       decay_BxHxIx1 = jnp.exp(max_BxHxIx1 - new_BxHxIx1)
+      (kept_BxHxIxJ,) = _drop(options, words, row, col, [weights_BxHxIxJ])
       out_BxHxIxDv = out_BxHxIxDv * decay_BxHxIx1 + _dot(
-        'bhij,bhjd->bhid', weights_BxHxIxJ.astype(dtype), v_BxHxJxDv
+        'bhij,bhjd->bhid', kept_BxHxIxJ.astype(dtype), v_BxHxJxDv
       )
       sum_BxHxIx1 = sum_BxHxIx1 * decay_BxHxIx1 + weights_BxHxIxJ.sum(
         -1, keepdims=True
@@ -146,11 +204,16 @@ def _forward(
       zero_BxHxIx1,
     )
     (out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1), _ = jax.lax.scan(
-      one_key_block, empty, (k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, tiles)
+      one_key_block,
+      empty,
+      (cols_M, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, tiles),
     )
     # Without any key the sums are of nothing.
     sum_BxHxIx1 = jnp.where(has_key_Bx1x1x1, sum_BxHxIx1, 1)
-    out_BxHxIxDv = jnp.where(has_key_Bx1x1x1, out_BxHxIxDv / sum_BxHxIx1, 0)
+    kept_sum_BxHxIx1 = sum_BxHxIx1 * (1.0 - options.rate)
+    out_BxHxIxDv = jnp.where(
+      has_key_Bx1x1x1, out_BxHxIxDv / kept_sum_BxHxIx1, 0
+    )
     log_BxHxIx1 = jnp.log(sum_BxHxIx1)
     lse_BxHxIx1 = max_BxHxIx1 + log_BxHxIx1
     lacks_BxHxIx1 = jnp.where(
@@ -160,18 +223,20 @@ def _forward(
     )
     return None, (out_BxHxIxDv.astype(dtype), lse_BxHxIx1, lacks_BxHxIx1)
 
-  blocks = (distances.starts(q_NxBxHxIxDh), q_NxBxHxIxDh)
+  rows_N, cols_M = map(jnp.arange, (len(q_NxBxHxIxDh), len(k_MxBxHxJxDh)))
+  blocks = (rows_N, distances.starts(q_NxBxHxIxDh), q_NxBxHxIxDh)
   return jax.lax.scan(one_query_block, None, blocks)[1]
 
 
-def _forward_and_residuals(scale, q, k, v, mask, bias):
-  out, *sums = _forward(scale, q, k, v, mask, bias)
-  return out, (q, k, v, mask, bias, out, *sums)
+def _forward_and_residuals(options, q, k, v, mask, bias, words):
+  out, *sums = _forward(options, q, k, v, mask, bias, words)
+  return out, (q, k, v, mask, bias, words, out, *sums)
 
 
-def _backward(scale, residuals, g_NxBxHxIxDv):
+def _backward(options, residuals, g_NxBxHxIxDv):
   q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, *rest = residuals
-  bias_HxC, out, lse, lacks = rest
+  bias_HxC, words, out, lse, lacks = rest
+  scale = options.scale
   has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
   g_NxBxHxIxDv = jnp.where(has_key_Bx1x1x1, g_NxBxHxIxDv, 0)
   # All gradients are linear in g: so the weights made again need no factor.
@@ -181,27 +246,34 @@ def _backward(scale, residuals, g_NxBxHxIxDv):
 
   def one_query_block(sums, block):
     *dkv, dbias_HxC = sums
-    start, q_BxHxIxDh, g_BxHxIxDv, lse_BxHxIx1, inner_BxHxIx1 = block
+    row, start, q_BxHxIxDh, g_BxHxIxDv, lse_BxHxIx1, inner_BxHxIx1 = block
 
     def one_key_block(carry, block):
       dq_BxHxIxDh, dk_MxBxHxJxDh, dv_MxBxHxJxDv = carry
-      index, k_BxHxJxDh, v_BxHxJxDv, mask_BxJ, bias_HxIxJ = block
+      col, k_BxHxJxDh, v_BxHxJxDv, mask_BxJ, bias_HxIxJ = block
       weights_BxHxIxJ = jnp.exp(
         _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ)
         - lse_BxHxIx1
       )
-      dweights_BxHxIxJ = _dot('bhid,bhjd->bhij', g_BxHxIxDv, v_BxHxJxDv)
+      kept_BxHxIxJ, dweights_BxHxIxJ = _drop(
+        options,
+        words,
+        row,
+        col,
+        [weights_BxHxIxJ, _dot('bhid,bhjd->bhij', g_BxHxIxDv, v_BxHxJxDv)],
+        1.0 / (1.0 - options.rate),
+      )
       dlogits_BxHxIxJ = weights_BxHxIxJ * (dweights_BxHxIxJ - inner_BxHxIx1)
       dbias_HxIxJ = None if bias_HxIxJ is None else _over_batch(dlogits_BxHxIxJ)
       dlogits_BxHxIxJ = (scale * dlogits_BxHxIxJ).astype(k_BxHxJxDh.dtype)
       dq_BxHxIxDh += _dot('bhij,bhjd->bhid', dlogits_BxHxIxJ, k_BxHxJxDh)
-      dk_MxBxHxJxDh = dk_MxBxHxJxDh.at[index].add(
+      dk_MxBxHxJxDh = dk_MxBxHxJxDh.at[col].add(
         _dot('bhij,bhid->bhjd', dlogits_BxHxIxJ, q_BxHxIxDh)
       )
-      dv_MxBxHxJxDv = dv_MxBxHxJxDv.at[index].add(
+      dv_MxBxHxJxDv = dv_MxBxHxJxDv.at[col].add(
         _dot(
           'bhij,bhid->bhjd',
-          weights_BxHxIxJ.astype(g_BxHxIxDv.dtype),
+          kept_BxHxIxJ.astype(g_BxHxIxDv.dtype),
           g_BxHxIxDv,
         )
       )
@@ -212,7 +284,7 @@ def _backward(scale, residuals, g_NxBxHxIxDv):
       one_key_block,
       (varying.zeros(q_BxHxIxDh.shape, jnp.float32, q_BxHxIxDh), *dkv),
       (
-        jnp.arange(len(k_MxBxHxJxDh)),
+        cols_M,
         k_MxBxHxJxDh,
         v_MxBxHxJxDv,
         mask_MxBxJ,
@@ -230,10 +302,11 @@ def _backward(scale, residuals, g_NxBxHxIxDv):
     else varying.zeros(bias_HxC.shape, bias_HxC.dtype, bias_HxC),
   )
   starts = distances.starts(q_NxBxHxIxDh)
+  rows_N, cols_M = map(jnp.arange, (len(q_NxBxHxIxDh), len(k_MxBxHxJxDh)))
   (dk_MxBxHxJxDh, dv_MxBxHxJxDv, dbias_HxC), dq_NxBxHxIxDh = jax.lax.scan(
     one_query_block,
     zeros,
-    (starts, q_NxBxHxIxDh, g_NxBxHxIxDv, lse, inner_NxBxHxIx1),
+    (rows_N, starts, q_NxBxHxIxDh, g_NxBxHxIxDv, lse, inner_NxBxHxIx1),
   )
   return (
     dq_NxBxHxIxDh,
@@ -241,6 +314,7 @@ def _backward(scale, residuals, g_NxBxHxIxDv):
     dv_MxBxHxJxDv.astype(v_MxBxHxJxDv.dtype),
     None,
     dbias_HxC,
+    None,
   )
 
 

@@ -31,8 +31,8 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
     )
   if dropout_rate:
     raise NotImplementedError(
-      "kernel='cudnn' keeps no attention weights to drop: use kernel='dense' "
-      'or a dropout rate of 0'
+      "kernel='cudnn' drops no attention weights: use 'chunked', 'dense' or a "
+      'dropout rate of 0'
     )
   obstacle = _obstacle(shape[-1], value_width or shape[-1], dtype)
   if obstacle:

@@ -48,12 +48,9 @@ def masked_softmax(logits_BxHxLxS, mask_BxS):
 
 def drop(weights_BxHxLxS, rate, key):
   """Zeros at `rate`, the rest divided by 1 - rate: `flax.linen.Dropout`."""
-  keep = 1.0 - rate
   B, *shape = weights_BxHxLxS.shape
-  kept_BxHxLxS = random_bits.draw(
-    key, B, shape, lambda words: random_bits.uniform(words) < keep
-  )
-  return jnp.where(kept_BxHxLxS, weights_BxHxLxS / keep, 0)
+  kept_BxHxLxS = random_bits.kept(key, B, shape, rate)
+  return jnp.where(kept_BxHxLxS, weights_BxHxLxS / (1.0 - rate), 0)
 
 
 def apply_weights(weights_BxHxLxS, v_BxSxHxDv):

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def attention(q, k, v, mask, do, *, scale=None, bias=None):
+def attention(q, k, v, mask, do, *, scale=None, bias=None, factor=1.0):
   """(out, dq, dk, dv), float64, in the shapes of do, q, k, v; dbias if given.
 
   Args:
@@ -12,6 +12,7 @@ def attention(q, k, v, mask, do, *, scale=None, bias=None):
     do: [B, L, H, Dv], the gradient of the output.
     scale: Dh**-0.5 unless given.
     bias: [H, L + S - 1] of the distances 1 - L ... S - 1, or None.
+    factor: of the weights, [B, H, L, S] or a number: 0 where dropped.
   """
   scale = np.shape(q)[-1] ** -0.5 if scale is None else scale
   q, k, v, do = (np.asarray(x, np.float64) for x in (q, k, v, do))
@@ -27,14 +28,15 @@ def attention(q, k, v, mask, do, *, scale=None, bias=None):
   e = np.exp(logits - np.where(np.isfinite(top), top, 0.0))
   total = e.sum(-1, keepdims=True)
   weights = e / np.where(total > 0, total, 1.0)
-  dweights = np.einsum('blhe,bshe->bhls', do, v)
+  dweights = factor * np.einsum('blhe,bshe->bhls', do, v)
   inner = (weights * dweights).sum(-1, keepdims=True)
   dlogits = weights * (dweights - inner)
+  factored = factor * weights
   grads = (
-    np.einsum('bhls,bshe->blhe', weights, v),
+    np.einsum('bhls,bshe->blhe', factored, v),
     np.einsum('bhls,bshd->blhd', scale * dlogits, k),
     np.einsum('bhls,blhd->bshd', scale * dlogits, q),
-    np.einsum('bhls,blhe->bshe', weights, do),
+    np.einsum('bhls,blhe->bshe', factored, do),
   )
   if bias is None:
     return grads

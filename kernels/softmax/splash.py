@@ -34,8 +34,8 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
     )
   if dropout_rate:
     raise NotImplementedError(
-      "kernel='splash' keeps no attention weights to drop: use kernel='dense' "
-      'or a dropout rate of 0'
+      "kernel='splash' drops no attention weights: use 'chunked', 'dense' or a "
+      'dropout rate of 0'
     )
   if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
     raise NotImplementedError(

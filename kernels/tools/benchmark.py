@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernels import chunks, dispatch
-from kernels.tools import device, errors, peers, timing, traffic
+from kernels.tools import device, errors, parallel, peers, timing, traffic
 from kernels.tools.errors import FUNCTIONS
 
 PASSES = ('fwd', 'fwd+bwd')
@@ -113,14 +113,22 @@ class Comparison:
     found, skipped = _candidates(op, shape, self._arrays)
     self.candidates = {direction: {} for direction in PASSES}
     self.skipped = {direction: dict(skipped) for direction in PASSES}
-    for direction in PASSES:
-      for name, make in found.items():
-        if names and name not in names:
-          continue
-        try:
-          self.candidates[direction][name] = make(direction)
-        except Exception as error:  # one that fails must not end the run
-          self.skipped[direction][name] = _one_line(error)
+    every = [
+      (direction, name)
+      for direction in PASSES
+      for name in found
+      if not names or name in names
+    ]
+    # Others look for their best settings by timing them: those alone.
+    others = peers.peers(op)
+    ours = [which for which in every if which[1] not in others]
+    made = dict(parallel.finished(lambda which: _made(found, *which), ours))
+    for direction, name in every:
+      candidate = made.get((direction, name)) or _made(found, direction, name)
+      if isinstance(candidate, Exception):
+        self.skipped[direction][name] = _one_line(candidate)
+      else:
+        self.candidates[direction][name] = candidate
 
   def rows(self, calls, rounds, bytes_per_s):
     """Times and errors, those of the candidates that run.
@@ -168,6 +176,14 @@ class Comparison:
       'Dh': self._shape[3],
       'kernel': kernel,
     }
+
+
+def _made(found, direction, name):
+  """The candidate, or why there is none: one must not end the run."""
+  try:
+    return found[name](direction)
+  except Exception as error:
+    return error
 
 
 def finite(error):

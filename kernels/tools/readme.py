@@ -2,7 +2,8 @@
 
   python -m kernels.tools.errors | python -m kernels.tools.readme errors
 
-and so with `h200`, and with `bytes` of `kernels.tools.benchmark --bytes`.
+and so with `h200`, with `bytes` of `kernels.tools.benchmark --bytes`, and with
+`chip` of `kernels.tools.recorded kernels/results/h200.json`.
 """
 
 import argparse

@@ -21,10 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import kernels
-from kernels.tools import benchmark, errors, timing
+from kernels.tools import benchmark, errors, parallel, timing
 from kernels.tools.errors import Case
 from lra import files, machine, models
 from lra.costs import layers
+from lra.errors import UserError
 from lra.terminal import say
 
 STAGES = ('errors', 'races', 'kernels', 'layers')
@@ -61,26 +62,36 @@ def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
 
   Args:
     path: the JSON file. What it has of stages that are not run again is kept;
-      one that was ended goes on where it was.
+      one that was ended goes on where it was, if the commit and the packages
+      are the same.
     stages: names out of `STAGES`.
     sizes: `LARGE` or `SMALL`; by default as the device is.
 
   A stage that fails leaves its error in the record, and the next one runs.
+
+  Raises:
+    UserError: the file is of another device.
   """
   if sizes is None:
     sizes = SMALL if jax.default_backend() == 'cpu' else LARGE
-  record = files.read_json(path) or {}
-  record |= {'device': machine.device_name(), 'packages': _versions(),
-             **machine.git_state()}
+  device = machine.device_name()
+  record = files.read_json(path) or {'device': device}
+  if record.get('device') != device:
+    raise UserError(
+        f'{path} is of the device {record.get("device")!r}, and this is '
+        f'{device!r}: name another file.')
+  made = {'packages': _versions(), **machine.git_state()}
   path.parent.mkdir(parents=True, exist_ok=True)
   for stage in stages:
     say(f'{stage} ...')
-    start, before = time.monotonic(), record.get(stage) or {}
-    before = before if before.get('ended') else {}
+    start, before = time.monotonic(), dict(record.get(stage) or {})
+    same = made == {key: before.pop(key, None) for key in made}
+    before = before if before.pop('ended', None) and same else {}
+    spent = before.pop('seconds', 0)
 
-    def save(found, stage=stage, start=start, before=before, **more):
-      seconds = before.get('seconds', 0) + time.monotonic() - start
-      record[stage] = {**found, 'seconds': round(seconds, 1), **more}
+    def save(found, stage=stage, start=start, spent=spent, **more):
+      seconds = spent + time.monotonic() - start
+      record[stage] = {**found, **made, 'seconds': round(seconds, 1), **more}
       files.write_json(path, record)
 
     try:
@@ -107,18 +118,24 @@ def _versions():
 
 def _errors(cases, before, save):
   """Relative RMS errors of every kernel that runs on this device."""
-  rows = before.get('rows', [])
+  cases = [(op, kernel, case, reason)
+           for op in errors.EVERY for case in cases
+           for kernel, reason in kernels.explain(
+               op, (case.batch, case.length, case.heads, case.width),
+               case.dtype).items()]
+  order = [_which(_named(*case)) for case in cases]
+  rows = [row for row in before.get('rows', []) if _which(row) in order]
   done = [_which(row) for row in rows]
-  for op in errors.EVERY:
-    for case in cases:
-      shape = case.batch, case.length, case.heads, case.width
-      reasons = kernels.explain(op, shape, case.dtype)
-      for kernel, reason in reasons.items():
-        row = {'op': op, 'kernel': kernel, **vars(case)}
-        if _which(row) not in done:
-          rows.append(row | _error(op, kernel, case, reason))
-          save(_counted(rows))
-  return _counted(rows)
+  left = [case for case, which in zip(cases, order, strict=True)
+          if which not in done]
+  for case, found in parallel.finished(lambda case: _error(*case), left):
+    rows.append(_named(*case) | found)
+    save(_counted(rows))
+  return _counted(sorted(rows, key=lambda row: order.index(_which(row))))
+
+
+def _named(op, kernel, case, _):
+  return {'op': op, 'kernel': kernel, **vars(case)}
 
 
 def _which(row):
@@ -131,6 +148,8 @@ def _error(op, kernel, case, reason):
     return {'skipped': reason}
   try:
     found = errors.measure(op, kernel, case)
+  except NotImplementedError as e:  # of a form, which `explain` is not told
+    return {'skipped': str(e)}
   except Exception as e:  # nor one kernel the others
     return {'failed': f'{type(e).__name__}: {e}'[:1000]}
   return {**{k: benchmark.finite(v) for k, v in found.items()},
@@ -203,21 +222,24 @@ class Layer:
     x, dy = (jnp.asarray(rng.standard_normal((batch, length, width)),
                          'bfloat16') for _ in range(2))
     mask = jnp.ones((batch, length), bool)
-    self._calls, self._programs, self._runs = sizes['calls'], {}, {}
+    self._calls, self._runs = sizes['calls'], {}
     self._which = {'layer': name, 'pass': direction, 'H': heads,
                    'Dh': head_width, 'B': batch, 'L': length}
+    made = {}
     for kernel in ('auto', 'xla'):
       mixer = self._mixer(kernel, jnp.bfloat16)
       params = mixer.init(jax.random.key(0), x, mask, train=False)
       given = (params, x, mask, dy)[:4 if direction == 'both' else 3]
       self._runs[kernel] = mixer.kernel_for(length, width)
-      self._programs[kernel] = self._compiled(mixer, given), given
-    with jax.default_matmul_precision('highest'):
-      exact = [x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
-               for x in given[1:]]
-      given = params, *exact
-      self._exact = self._compiled(self._mixer('xla', jnp.float32), given)
-      self._exact_given = given
+      made[kernel] = mixer, given, None
+    exact = [x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x
+             for x in given[1:]]
+    made['exact'] = (
+        self._mixer('xla', jnp.float32), (params, *exact), 'highest')
+    self._programs = {
+        name: (program, made[name][1]) for name, program in parallel.finished(
+            lambda name: self._compiled(*made[name]), list(made))}
+    self._exact, self._exact_given = self._programs.pop('exact')
     self._floor = layers.floor(
         name, direction, width, batch=batch, length=length)
 
@@ -227,9 +249,10 @@ class Layer:
         num_heads=heads, qkv_width=heads * head_width, kernel=kernel,
         dtype=dtype)
 
-  def _compiled(self, mixer, given):
+  def _compiled(self, mixer, given, precision):
     function = layers.function(mixer, self._which['pass'])
-    return jax.jit(function).lower(*given).compile()
+    with jax.default_matmul_precision(precision):
+      return jax.jit(function).lower(*given).compile()
 
   def rows(self, bytes_per_s):
     """Their times and errors; floors are of a device that copies so fast.
@@ -238,11 +261,12 @@ class Layer:
     float32 at the highest precision.
     """
     want = self._exact(*self._exact_given)
+    programs = {kernel: self._programs[kernel] for kernel in self._runs}
     found = {kernel: benchmark.finite(_apart(run(*given), want))
-             for kernel, (run, given) in self._programs.items()}
+             for kernel, (run, given) in programs.items()}
     seconds = timing.medians(
         {kernel: timing.queued(run, *given)
-         for kernel, (run, given) in self._programs.items()}, self._calls, 5)
+         for kernel, (run, given) in programs.items()}, self._calls, 5)
     return [{**self._which, 'asked': kernel, 'kernel': self._runs[kernel],
              'us': 1e6 * time_, 'vs_xla': seconds['xla'] / time_,
              'percent_of_floor': 100 * self._floor / bytes_per_s / time_,

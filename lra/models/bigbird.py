@@ -10,7 +10,8 @@ blocks are the first ones.
 The random graph is drawn once, from `pattern_seed` and the index of the layer,
 and differs between heads and layers. It is a graph on all blocks of the padded
 sequence, so it differs between padded lengths: padding is never attended to,
-but a longer padding is another graph.
+but a longer padding is another graph. Of sequences whose padding is cut off it
+is the graph of the uncut ones.
 
 Equation: softmax over { j : block(j) in window, global or random blocks of
   block(i) } of q_i k_j / sqrt(Dh); all j where block(i) is global
@@ -28,7 +29,6 @@ FAMILY = 'sparse'
 COST = 'O(L b (w + g + r) D) for blocks of b'
 GROWTH = {'time': 1, 'memory': 1}
 MIXES_PADDING = True  # the random graph depends on the padded length
-NEEDS_PADDING = True  # so none of it is cut off
 
 
 class Mixer(PatternMixer):
@@ -61,10 +61,13 @@ class Mixer(PatternMixer):
     name = f'encoder/block_{self.layer}/mixer'
     reach = self.window_blocks // 2
     positions = self.global_blocks * self.block_size
+    drawn = patterns.random_blocks(
+        -(-(self.full_length or length) // self.block_size),
+        self.random_blocks, reach=reach, num_global=self.global_blocks,
+        heads=self.num_heads,
+        seed=(self.pattern_seed, zlib.crc32(name.encode())))
     return (patterns.Pattern(
         block=self.block_size, offsets=tuple(range(-reach, reach + 1)),
         global_keys=positions, global_queries=positions,
-        random_blocks=patterns.random_blocks(
-            -(-length // self.block_size), self.random_blocks, reach=reach,
-            num_global=self.global_blocks, heads=self.num_heads,
-            seed=(self.pattern_seed, zlib.crc32(name.encode())))),)
+        random_blocks=patterns.first_blocks(
+            drawn, -(-length // self.block_size))),)

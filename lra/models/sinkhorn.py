@@ -10,8 +10,9 @@ sets of positions L / block apart.)
 
 Padded blocks take no part in the sorting, padded keys enter sorted blocks as 0.
 The sorting network has one output for each block of the padded sequence, so a
-model is of one padded length. Its hidden layer is `sort_width` wide, where the
-paper has D, which alone would add more than LRA's 10% of parameters.
+model is of one padded length; where padding is cut off, those of its blocks are
+too. Its hidden layer is `sort_width` wide, where the paper has D, which alone
+would add more than LRA's 10% of parameters.
 
 Equation: softmax over [K_n; (S K)_n] of q_i k / sqrt(Dh), for i in block n;
   S = Sinkhorn((R + Gumbel) / temperature), R = W2 relu(W1 sum_block x)
@@ -33,7 +34,6 @@ COST = 'O(L b D + (L / b)^2 b D) for blocks of b'
 # The [N, N] permutations of N = L / b blocks are small beside the tokens.
 GROWTH = {'time': 2, 'memory': 1}
 MIXES_PADDING = True  # the sorting network is made for one padded length
-NEEDS_PADDING = True  # so none of it is cut off
 
 
 class Mixer(HeadMixer):
@@ -75,9 +75,10 @@ class Mixer(HeadMixer):
         jnp.float32)
     sums_BxNxD = _blocks(tokens_BxLxD, self.block_size).sum(2)
     hidden = nn.relu(nn.Dense(self.sort_width, name='sort_hidden')(sums_BxNxD))
-    scores_BxNxHxN = nn.DenseGeneral(
-        (self.num_heads, sums_BxNxD.shape[1]), name='sort_out')(hidden)
-    return scores_BxNxHxN.swapaxes(1, 2)
+    full = -(-(self.full_length or x_BxLxD.shape[1]) // self.block_size)
+    scores_BxNxHxF = nn.DenseGeneral(
+        (self.num_heads, full), name='sort_out')(hidden)
+    return scores_BxNxHxF[..., :sums_BxNxD.shape[1]].swapaxes(1, 2)
 
 
 def sinkhorn(scores_BxHxNxN: jax.Array, block_mask_BxN: jax.Array,

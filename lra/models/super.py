@@ -2,7 +2,8 @@
 
 The length L is fixed by the parameters. The alignment matrix Wa mixes all
 positions, so padded positions are zeroed before it and contribute nothing;
-their content changes no output, but Wa and its bias belong to one L.
+their content changes no output, but Wa and its bias belong to one L. Where
+padding is cut off, so are their rows and columns.
 
 Equation: softmax(X Wq X^T / sqrt(D)) (Wa X + ba) Wo, Wa: [L, L], ba: [L]
 Source: Hosseini 2024, arXiv 2403.01643, Definition 4
@@ -20,17 +21,35 @@ COST = ('O(L^2 D) time, O(L^2) memory for Wa; 2 (D^2 + D) + L^2 + L '
 GROWTH = {'time': 2, 'memory': 2}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 MIXES_PADDING = True  # Wa is made for one padded length
-NEEDS_PADDING = True  # so none of it is cut off
 
 
 class Mixer(efficient.Mixer):
-  """`efficient.Mixer` whose values are Wa X + ba."""
+  """`efficient.Mixer` whose values are Wa X + ba.
+
+  Attributes: those of `efficient.Mixer`, and
+    full_length: L of uncut sequences, which Wa is made for; None where no input
+      is cut.
+  """
+  full_length: int | None = None
 
   def keys_and_values(self, x_BxLx1xD, mask_BxL):
     """The input without its padding, and its positions mixed by Wa."""
-    length = x_BxLx1xD.shape[1]
     x_BxLx1xD = jnp.where(mask_BxL[:, :, None, None], x_BxLx1xD, 0)
-    v_Bx1xDxL = nn.Dense(
-        length, dtype=self.dtype, kernel_init=layers.KERNEL_INIT,
+    v_Bx1xDxL = _Alignment(
+        self.full_length or x_BxLx1xD.shape[1], dtype=self.dtype,
         name='alignment')(jnp.moveaxis(x_BxLx1xD, 1, -1))
     return x_BxLx1xD, jnp.moveaxis(v_Bx1xDxL, -1, 1)
+
+
+class _Alignment(nn.Module):
+  """Wa x + ba along the last axis, for the first positions of `full` ones."""
+  full: int
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x_DxL):
+    length = x_DxL.shape[-1]
+    kernel = self.param('kernel', layers.KERNEL_INIT, (self.full, self.full))
+    bias = self.param('bias', nn.initializers.zeros, (self.full,))
+    kernel, bias = (p.astype(self.dtype) for p in (kernel, bias))
+    return x_DxL @ kernel[:length, :length] + bias[:length]

@@ -8,10 +8,11 @@ rank k; `trainable` False keeps what the two random ones drew, the paper's
 fixed variants. Exact for these equations. The paper's mixtures, among them the
 random + dot-product one of the Long Range Arena release, are left out.
 
-The parameters belong to one length L. Padded inputs are masked as keys, so the
-content of padding changes no output. `dense` and `factorised_random` are
-products of an [L, k] and an [L, k] matrix and run as softmax attention with
-memory linear in L; the two others hold logits [L, L].
+The parameters belong to one length L; where padding is cut off, so are those of
+its positions. Padded inputs are masked as keys, so the content of padding
+changes no output. `dense` and `factorised_random` are products of an [L, k] and
+an [L, k] matrix and run as softmax attention with memory linear in L; the two
+others hold logits [L, L].
 
 Equation: softmax(F(x_i)) V per head, F(x) = relu(x W1 + b1) W2 + b2 (dense), a
   learned [L, L] (random), or a factorised form of either; output projection
@@ -37,7 +38,6 @@ COST = ('O(L^2 D) time; O(L) memory dense and factorised_random, else '
 GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 MIXES_PADDING = True  # the parameters are made for one padded length
-NEEDS_PADDING = True  # so none of it is cut off
 VARIANTS = ('dense', 'random', 'factorised_dense', 'factorised_random')
 
 
@@ -55,6 +55,8 @@ class Mixer(nn.Module):
     kernel: 'auto' or one of `KERNELS`; 'auto' or 'dense' where the variant
       is `random` or `factorised_dense`.
     dtype: computing dtype; parameters are float32.
+    full_length: L of uncut sequences, which the parameters are made for; None
+      where no input is cut.
 
   Raises:
     UserError: unknown variant, one without random logits is not `trainable`,
@@ -67,6 +69,7 @@ class Mixer(nn.Module):
   trainable: bool = True
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
+  full_length: int | None = None
 
   def kernel_for(self, length: int, width: int) -> str:
     """The kernel that runs for x [B, length, width]."""
@@ -111,17 +114,19 @@ class Mixer(nn.Module):
   def _dense(self, x_BxLxD):
     """Logits as rows [B, L, H, Dh + 1] times columns; the last adds b2."""
     batch, length, _ = x_BxLxD.shape
+    full = self.full_length or length
     hidden_BxLxHxDh = nn.relu(layers.project_heads(
         x_BxLxD, self.num_heads, self.qkv_width, self.dtype, 'hidden'))
     width = hidden_BxLxHxDh.shape[-1]
     w_LxHxDh = self.param('W2', nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=2, out_axis=0, batch_axis=1),
-                          (length, self.num_heads, width))
+                          (full, self.num_heads, width))
     b_LxHx1 = self.param('b2', nn.initializers.zeros,
-                         (length, self.num_heads, 1))
+                         (full, self.num_heads, 1))
     one = jnp.ones_like(hidden_BxLxHxDh[..., :1])
     rows_BxLxHxE = jnp.concatenate([hidden_BxLxHxDh, one], -1)
-    columns_LxHxE = jnp.concatenate([w_LxHxDh, b_LxHx1], -1).astype(self.dtype)
+    columns_LxHxE = jnp.concatenate(
+        [w_LxHxDh, b_LxHx1], -1)[:length].astype(self.dtype)
     return rows_BxLxHxE, jnp.broadcast_to(
         columns_LxHxE, (batch, *columns_LxHxE.shape))
 
@@ -129,10 +134,10 @@ class Mixer(nn.Module):
     """R1 and R2, each [B, L, H, rank]."""
     init = nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=2, out_axis=0, batch_axis=1)
-    shape = (length, self.num_heads, self.rank)
-    return tuple(
-        jnp.broadcast_to(self._drawn(name, init, shape).astype(self.dtype),
-                         (batch, *shape)) for name in ('R1', 'R2'))
+    shape = (self.full_length or length, self.num_heads, self.rank)
+    drawn = (self._drawn(name, init, shape)[:length].astype(self.dtype)
+             for name in ('R1', 'R2'))
+    return tuple(jnp.broadcast_to(x, (batch, *x.shape)) for x in drawn)
 
   def _drawn(self, name, init, shape):
     """Logits of a random variant, or a factor of them."""
@@ -144,7 +149,9 @@ class Mixer(nn.Module):
     length = v_BxLxHxDh.shape[1]
     init = nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=1, out_axis=2, batch_axis=0)
-    logits_HxLxL = self._drawn('R', init, (self.num_heads, length, length))
+    full = self.full_length or length
+    logits_HxLxL = self._drawn('R', init, (self.num_heads, full, full))[
+        :, :length, :length]
     # One maximum for all masks: rows would underflow only if their true keys
     # lay 80 below the padded ones.
     e_HxLxL = jnp.exp(logits_HxLxL - jax.lax.stop_gradient(
@@ -162,15 +169,17 @@ class Mixer(nn.Module):
   def _factorised_dense_logits(self, x_BxLxD):
     """Float32 [B, H, L, L]: each row an outer product of two short ones."""
     length = x_BxLxD.shape[1]
-    a = math.isqrt(length)
-    b = -(-length // a)
+    full = self.full_length or length
+    a = math.isqrt(full)
+    b = -(-full // a)
     row_BxLxHxA, row_BxLxHxB = (
         self._short_row(x_BxLxD, name, size)
         for name, size in (('A', a), ('B', b)))
+    row_BxLxHxA = row_BxLxHxA[..., :-(-length // b)]
     logits_BxHxLxAxB = jnp.einsum('blha,blhc->bhlac', row_BxLxHxA, row_BxLxHxB,
                                   preferred_element_type=jnp.float32)
     return logits_BxHxLxAxB.reshape(
-        *logits_BxHxLxAxB.shape[:3], a * b)[..., :length]
+        *logits_BxHxLxAxB.shape[:3], -1)[..., :length]
 
   def _short_row(self, x_BxLxD, name, size):
     """The perceptron of one factor: [B, L, H, size]."""

@@ -1,10 +1,11 @@
 """Transformer: multi-head softmax attention over all positions.
 
 `kernel` says how the softmax is computed, exactly in every case: `dense` keeps
-the weights [B, H, L, L] and alone can drop them out; `chunked` recomputes them
-in tiles, with memory linear in L; `splash` is JAX's splash attention on a TPU;
-`cudnn` is jax.nn.dot_product_attention on an NVIDIA GPU and wants a 16-bit
-dtype; `auto` takes that of the device where it can run, else `chunked`.
+the weights [B, H, L, L]; `chunked` recomputes them in tiles, with memory linear
+in L; `splash` is JAX's splash attention on a TPU; `cudnn` is
+jax.nn.dot_product_attention on an NVIDIA GPU and wants a 16-bit dtype; `auto`
+takes that of the device where it can run, else `chunked`. The first two can
+drop weights out.
 
 Equation: softmax(Q K^T / sqrt(Dh)) V per head, then an output projection
 Source: Vaswani et al. 2017, arXiv 1706.03762, eq. 1 and section 3.2.2
@@ -17,6 +18,7 @@ FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
 GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
+DROPPING = ('auto', 'dense', 'chunked')
 
 
 class Mixer(SoftmaxMixer):
@@ -31,9 +33,9 @@ class Mixer(SoftmaxMixer):
 
   def kernel_for(self, length: int, width: int) -> str:
     """See `HeadMixer.kernel_for`."""
-    if self.attention_dropout and self.kernel in set(KERNELS) - {'dense'}:
+    if self.attention_dropout and self.kernel not in DROPPING:
       raise UserError(
-          f'config.model.kernel={self.kernel} keeps no attention weights to '
-          'drop: use dense or set config.model.attention_dropout=0.')
+          f'config.model.kernel={self.kernel} drops no attention weights: use '
+          'chunked or set config.model.attention_dropout=0.')
     return super().kernel_for(
         length, width, dropout_rate=self.attention_dropout)

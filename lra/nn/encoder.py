@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import kernels
+from lra.errors import UserError
 from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 
@@ -109,10 +110,15 @@ class Block(nn.Module):
     y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_mixer')(x_BxLxD)
     if self.conv_width:
       y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
-    y_BxLxD = self.mixer(
+    mixer = self.mixer(
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
-        full_length=self.full_length,
-        name='mixer')(y_BxLxD, mask_BxL, train=train)
+        full_length=self.full_length, name='mixer')
+    y_BxLxD = mixer(y_BxLxD, mask_BxL, train=train)
+    if jnp.shape(y_BxLxD) != x_BxLxD.shape:
+      raise UserError(
+          f'The mixer of {type(mixer).__module__} makes '
+          f'{list(jnp.shape(y_BxLxD))} of x {list(x_BxLxD.shape)}: let its '
+          '__call__ return the shape of x.')
     x_BxLxD = x_BxLxD + Dropout(self.dropout)(
         y_BxLxD, deterministic=not train)
     y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_mlp')(x_BxLxD)

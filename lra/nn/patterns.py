@@ -151,3 +151,15 @@ def random_blocks(num_blocks: int, num_random: int, *, reach: int,
 
   return tuple(
       tuple(row(n) for n in range(num_blocks)) for _ in range(heads))
+
+
+def first_blocks(blocks, num_blocks: int):
+  """`Pattern.random_blocks` of the first blocks of a sequence alone.
+
+  Args:
+    blocks: those of the whole sequence.
+    num_blocks: N; key blocks behind them are left out.
+  """
+  return tuple(tuple(
+      tuple(m if m < num_blocks else -1 for m in row)
+      for row in rows[:num_blocks]) for rows in blocks)

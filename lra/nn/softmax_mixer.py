@@ -13,8 +13,8 @@ class SoftmaxMixer(HeadMixer):
   A sequence whose mask is all False reads no value at all.
 
   Attributes: those of `HeadMixer`, and
-    attention_dropout: rate at which weights are dropped; by kernel `dense`
-      only, which holds them all.
+    attention_dropout: rate at which weights are dropped; by the kernels
+      `dense` and `chunked`, the second by default.
     kernel: 'auto' or one of `kernels.OPS['softmax']`; a field only of a
       subclass that declares it.
   """
@@ -31,7 +31,9 @@ class SoftmaxMixer(HeadMixer):
     rate = self.attention_dropout
     drop = {'dropout_rate': rate, 'dropout_key': self.make_rng('dropout')} if (
         rate and train) else {}
+    # Evaluation runs the kernel of training, though it drops nothing.
     return kernels.sharded(kernels.softmax_attention)(
         q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
         bias=self.bias(q_BxLxHxDh.shape[1]),
-        kernel='dense' if rate else self.kernel, **drop)
+        kernel='chunked' if rate and self.kernel == 'auto' else self.kernel,
+        **drop)

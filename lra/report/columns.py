@@ -120,6 +120,11 @@ def _version(run):
   return f'{commit} (modified{files and ": "}{files})'
 
 
+def _kernel(run):
+  """The kernel, and flags that may have made another program of it."""
+  return ' '.join([run.kernel or '', *run.xla_flags]).strip()
+
+
 def _changes(row):
   return departures(row.changes, row.config)
 
@@ -233,7 +238,7 @@ DETAILS = (
     _per_device('peak GiB', gib, 'peak_memory_bytes'),
     _texts('device', lambda row: _by_seed(row.devices)),
     _texts('dtype', _each('dtype')),
-    _texts('kernel', _each('kernel')),
+    _texts('kernel', lambda row: _by_seed(map(_kernel, row.runs))),
     _texts('commit', _commits),
 )
 

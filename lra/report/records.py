@@ -54,9 +54,10 @@ def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:
 
 
 def key(run: Result) -> tuple:
-  """What the seeds of a row have in common."""
+  """What the seeds of a row have in common; dtype=auto is what it came to."""
+  experiment = {**identity.experiment(run.config), 'dtype': run.dtype}
   return (run.task, run.model, run.protocol, run.data_fingerprint,
-          json.dumps(identity.experiment(run.config), sort_keys=True))
+          json.dumps(experiment, sort_keys=True))
 
 
 def _read(directory, read):

@@ -149,6 +149,8 @@ class Result(File):
       of all, its speed its own beside the others.
     dtype: what was computed in.
     kernel: the kernel that the mixers ran.
+    xla_flags: the flags of XLA_FLAGS and, where it was chosen, the precision of
+      products, of all processes that continued the run.
     git_commit, git_dirty: version of the code, and whether what ran was
       modified or is not in it; None outside of a checkout.
     git_commits: all versions, where a run was continued under another one.
@@ -191,6 +193,7 @@ class Result(File):
   runs_at_once: Annotated[int, Field(ge=1)] = 1
   dtype: Text
   kernel: Text | None
+  xla_flags: list[Text] = []
   git_commit: Text | None
   git_dirty: bool | None
   git_commits: list[Text] = []

@@ -32,7 +32,8 @@ EXPLANATIONS = (
     'star, the interval is that of its test examples alone (Wilson) and says '
     'nothing of other seeds; so is that of seeds which all have the same '
     'accuracy. In tables of probes each answer counts as an example of its '
-    'own, though those of one sequence depend on each other.',
+    'own, in ranks too, though those of one sequence depend on each other: '
+    'rows of one seed are told apart there with less certainty than is said.',
     '"Rank" is between which places of its table a row belongs: below the rows '
     'that are significantly better, above those that are significantly worse, '
     'at 5% for all pairs together (Holm); the details name the places of the '

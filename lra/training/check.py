@@ -215,6 +215,10 @@ def _check_task(config):
     raise UserError(
         f'config.seq_len={L} is not possible: {task.name} has sequences of '
         f'{task.seq_len} tokens; choose 1 to {task.seq_len}, or 0 for all.')
+  if task.probe and 0 < L < task.seq_len:
+    raise UserError(
+        f'config.seq_len={L} would cut off tokens at which {task.name} asks: '
+        'set it to 0.')
 
 
 def _check_train(train):

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from lra import distributed
+from lra import distributed, files
 from lra.distributed import leads
 from lra.errors import UserError
 from lra.terminal import say
@@ -85,7 +85,9 @@ class Checkpoints:
     return ocp.CheckpointManager(self.folder / name, options=options)
 
   def save_last(self, step: int, state: Any, progress: dict) -> None:
-    """Saves the state of `step` unless it is there; returns while writing.
+    """Saves the state of `step`; returns while writing.
+
+    Of a state that is there, newer progress takes the place of what it has.
 
     Args:
       step: updates made.
@@ -95,18 +97,35 @@ class Checkpoints:
     """
     # Best first: `progress` may name a best step that must exist on restart.
     self._best.wait_until_finished()
-    if step in self._last.all_steps():
-      return
     self._check_is_there()
-    best = progress.get('best_step')
-    memory = json.loads(json.dumps({
-        **progress, 'layout': LAYOUT,
-        'checksums': [checksum(state), self._best_sums.get(best)]}))
-    self._last.save(step, args=ocp.args.Composite(
-        state=ocp.args.StandardSave(state),
-        memory=ocp.args.JsonSave({**memory, 'checksum': _of_json(memory)})))
-    self._names[step] = best
+    if step in self._last.all_steps():
+      self._renew(step, progress)
+    else:
+      self._last.save(step, args=ocp.args.Composite(
+          state=ocp.args.StandardSave(state),
+          memory=ocp.args.JsonSave(self._remembered(
+              progress, checksum(state)))))
+    self._names[step] = progress.get('best_step')
     self._forget({self._names.get(s) for s in self._last.all_steps()})
+
+  def _remembered(self, progress, of_state):
+    """What is kept beside a state, as JSON: `_memory` reads it."""
+    memory = json.loads(json.dumps({
+        **progress, 'layout': LAYOUT, 'checksums': [
+            of_state, self._best_sums.get(progress.get('best_step'))]}))
+    return {**memory, 'checksum': _of_json(memory)}
+
+  def _renew(self, step, progress):
+    """Replaces the progress that was saved with a state, in one rename."""
+    self._last.wait_until_finished()
+    try:
+      _, (of_state, _) = self._memory(step)
+    except _Damaged as e:
+      raise self._goes_back(e) from e
+    path = self.folder / 'last' / str(step) / 'memory' / 'metadata'
+    memory = json.dumps(self._remembered(progress, of_state))
+    distributed.in_turn(
+        lambda: leads() and files.write_all({path: memory.encode()}))
 
   def save_best(self, step: int, params: Any) -> None:
     """Saves what evaluation needs; a stale one of the same step goes."""
@@ -163,9 +182,11 @@ class Checkpoints:
     except _Damaged as e:
       if self._read_only or e.differs:
         raise self._unreadable([e]) from e
-      raise UserError(
-          f'{e}: the same command goes on from the checkpoint before it.'
-      ) from e
+      raise self._goes_back(e) from e
+
+  def _goes_back(self, damaged):
+    return UserError(
+        f'{damaged}: the same command goes on from the checkpoint before it.')
 
   def _unreadable(self, damaged):
     """The error of checkpoints without a sound one among them."""

@@ -23,7 +23,7 @@ def kernel(program: Program) -> str:
 
 
 def identity(program: Program, shared: Shared) -> dict:
-  """Origin, parameter counts, device and kernel; for env.json and results.
+  """Origin, parameter counts, device, kernel, flags; for env.json and results.
 
   The origin is that of the process, whose first run asks for it: what is edited
   later is not what runs.
@@ -39,7 +39,7 @@ def identity(program: Program, shared: Shared) -> dict:
           'changes': provenance.changes(config.to_dict()),
           'runs_at_once': shared.runs_at_once,
           'kernel': kernel(program), 'device': machine.device_name(),
-          'num_devices': program.mesh.size,
+          'xla_flags': machine.xla_flags(), 'num_devices': program.mesh.size,
           'num_processes': jax.process_count(), 'dtype': program.dtype,
           **count_parameters(program.state_shape)}
 

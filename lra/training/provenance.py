@@ -73,7 +73,8 @@ def continued(before: dict, now: dict) -> dict:
   Returns:
     `now` and, where there were several, `git_commits`, the first one first;
     `git_dirty` of any of them, and where the file of the model or the config
-    was another one; `devices` likewise, where these were of several kinds.
+    was another one; `devices` likewise, where these were of several kinds;
+    `xla_flags` of all.
   """
   commits = before.get('git_commits') or [before.get('git_commit')]
   commits = list(dict.fromkeys(c for c in (*commits, now['git_commit']) if c))
@@ -89,6 +90,9 @@ def continued(before: dict, now: dict) -> dict:
       d for d in (*devices, now.get('device')) if d))
   if len(devices) > 1:
     several['devices'] = devices
+  flags = [*(before.get('xla_flags') or []), *now.get('xla_flags', [])]
+  if flags:
+    several['xla_flags'] = list(dict.fromkeys(flags))
   return {**now, 'git_dirty': dirty, **several}
 
 

@@ -96,6 +96,10 @@ def _restored(made, checkpoints, kind, step):
     return checkpoints.restore_best(step, scored_of(shape)), step
   restored = checkpoints.restore_last(shape, only=step)
   if restored is None:
+    if (folder.parent / 'result.json').exists():
+      raise UserError(
+          f'{folder} has no checkpoint, although the run is finished: restore '
+          f'it from a copy, or delete {folder.parent} to train anew.')
     raise UserError(f'{folder} has no checkpoint yet: let the run go on until '
                     'its first validation.')
   state, progress = restored[0], Progress.of(restored[1], folder)

@@ -92,7 +92,7 @@ class Trainer:
     self._learning_rate = optim.schedule(config)
     self._under_way = collections.deque()
     self._clock = Clock(self.progress.train_seconds)
-    self._logged_seconds = self._clock.seconds
+    self._logged = self.step, self._clock.seconds
     self._saved_at = time.monotonic()
     self._profile = profile.Profile(
         folder / 'profile', profiled, self._stop_clock)
@@ -219,7 +219,7 @@ class Trainer:
     sums = {k: float(v) for k, v in jax.device_get(self.state.sums).items()}
     metrics = self.program.objective.metrics(sums)
     _check_finite(metrics['loss'])
-    speed = self._examples_per_s(sums)
+    speed = self._examples_per_s()
     self.run.log(
         step=self.step, split='train', **metrics,
         learning_rate=float(self._learning_rate(self.step - 1)),
@@ -230,10 +230,12 @@ class Trainer:
         *(f'acc {v:.1%}' for k, v in metrics.items() if k == 'accuracy'),
         f'{speed:.0f} ex/s'])
 
-  def _examples_per_s(self, sums):
-    seconds = self._clock.seconds - self._logged_seconds
-    self._logged_seconds = self._clock.seconds
-    return sums['weight'] / seconds
+  def _examples_per_s(self):
+    """Of the steps since the last log point, or since this start."""
+    step, seconds = self._logged
+    self._logged = self.step, self._clock.seconds
+    examples = (self.step - step) * self.config.train.batch_size
+    return examples / (self._clock.seconds - seconds)
 
   def validation_due(self) -> bool:
     """Whether this step is to be validated and has not been."""

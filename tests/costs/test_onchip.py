@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from kernels.tools import benchmark
+from kernels.tools import benchmark, errors, parallel
 from kernels.tools.errors import Case
+from lra import machine
 from lra.costs import layers, onchip
+from lra.errors import UserError
 
 TINY = {
     'errors': [Case(9, 1, 8, 'float32', 'ragged')],
@@ -22,7 +24,7 @@ def test_every_stage_ends_in_the_file(tmp_path):
   path = tmp_path / 'results' / 'here.json'
   onchip.run(path, sizes=TINY)
   record = json.loads(path.read_text())
-  assert record['device'] and record['packages']['jax']
+  assert record['device'] and record['layers']['packages']['jax']
   assert not any('failed' in record[stage] for stage in onchip.STAGES)
   errors = record['errors']
   assert 0 < errors['within_bounds'] == errors['measured'] < len(errors['rows'])
@@ -34,7 +36,8 @@ def test_every_stage_ends_in_the_file(tmp_path):
 
 def test_a_stage_that_fails_costs_no_other(tmp_path, monkeypatch):
   path = tmp_path / 'here.json'
-  path.write_text('{"layers": {"rows": [1]}}')
+  path.write_text(json.dumps(
+      {'device': machine.device_name(), 'layers': {'rows': [1]}}))
 
   def broken(*_):
     raise RuntimeError('no such kernel')
@@ -45,6 +48,109 @@ def test_a_stage_that_fails_costs_no_other(tmp_path, monkeypatch):
   assert record['errors']['measured'] > 0
   assert record['layers'] == {'rows': [1]}  # of an earlier call
   assert json.loads(path.read_text()) == record
+
+
+def test_what_was_ended_goes_on(tmp_path, monkeypatch):
+  path, begun, measured = tmp_path / 'here.json', [], []
+  measure = errors.measure
+
+  def noted(op, kernel, case):
+    begun.append((op, kernel))
+    return measure(op, kernel, case)
+
+  def ended(case, found):
+    # What else was begun comes to its end, and is lost.
+    measured.append(case[:2])
+    if len(measured) == 3:
+      raise KeyboardInterrupt
+    return found
+
+  monkeypatch.setattr(onchip.errors, 'measure', noted)
+  finished = parallel.finished
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(onchip.parallel, 'finished', lambda *args: (
+        (case, ended(case, found)) for case, found in finished(*args)))
+    onchip.run(path, ('errors',), TINY)
+  before = json.loads(path.read_text())['errors']
+  kept = [(row['op'], row['kernel']) for row in before['rows']]
+  assert before['ended'] and kept == measured[:2]
+  begun.clear()
+  after = onchip.run(path, ('errors',), TINY)['errors']
+  assert [row for row in after['rows'] if row in before['rows']] == sorted(
+      before['rows'], key=after['rows'].index)
+  assert 'ended' not in after and after['seconds'] >= before['seconds']
+  assert len(begun) == len(set(begun)) and not set(begun) & set(kept)
+  assert after['measured'] == len(
+      set(begun) | {(row['op'], row['kernel']) for row in before['rows']
+                    if 'within' in row}) > 2
+
+
+def test_a_stage_of_another_version_is_measured_again(tmp_path, monkeypatch):
+  path, asked = tmp_path / 'here.json', []
+  monkeypatch.setattr(
+      onchip, '_races', lambda _, before, save: asked.append(before) or {})
+  for commit, end in (('a', {}), ('a', {'ended': 'x'}), ('b', {'ended': 'x'})):
+    monkeypatch.setattr(
+        onchip.machine, 'git_state', lambda commit=commit: {'git': commit})
+    record = onchip.run(path, ('races',), TINY)
+    record['races'] |= {'rows': [commit], **end}
+    path.write_text(json.dumps(record))
+  onchip.run(path, ('races',), TINY)
+  assert asked == [{}, {}, {}, {'rows': ['b']}]
+
+
+def test_a_file_of_another_device_is_left_as_it_is(tmp_path):
+  path = tmp_path / 'h200.json'
+  path.write_text('{"device": "NVIDIA H200", "errors": {"rows": [1]}}')
+  before = path.read_bytes()
+  with pytest.raises(UserError, match=r"h200\.json is of .* 'NVIDIA H200'"):
+    onchip.run(path, ('errors',), TINY)
+  assert path.read_bytes() == before
+
+
+def test_times_that_were_ended_go_on(tmp_path, monkeypatch):
+  path, made = tmp_path / 'here.json', []
+  comparison = benchmark.Comparison
+
+  def ended(op, shape, *rest):
+    if len(made) == 1:
+      raise KeyboardInterrupt
+    return other(op, shape, *rest)
+
+  def other(op, shape, *rest):
+    made.append((op, shape))
+    return comparison(op, shape, *rest)
+
+  small = {**TINY['kernels'], 'tokens': 32, 'lengths': (16,)}
+  sizes = {**TINY, 'kernels': small}
+  monkeypatch.setattr(benchmark, 'Comparison', ended)
+  with pytest.raises(KeyboardInterrupt):
+    onchip.run(path, ('kernels',), sizes)
+  before = json.loads(path.read_text())['kernels']
+  monkeypatch.setattr(benchmark, 'Comparison', other)
+  after = onchip.run(path, ('kernels',), sizes)['kernels']
+  assert before['ended'] and 'ended' not in after
+  assert after['rows'][:len(before['rows'])] == before['rows'] != []
+  assert after['copy_bytes_per_s'] == before['copy_bytes_per_s']
+  assert len(made) == len(set(made)) > 1
+
+
+def test_a_case_that_fails_costs_no_other(tmp_path, monkeypatch):
+  measure = errors.measure
+
+  def broken(op, kernel, case):
+    if (op, kernel) == ('linear', 'xla'):
+      raise RuntimeError('no such kernel')
+    if op == 'simpletron':
+      raise NotImplementedError('takes no states')
+    return measure(op, kernel, case)
+
+  monkeypatch.setattr(onchip.errors, 'measure', broken)
+  found = onchip.run(tmp_path / 'here.json', ('errors',), TINY)['errors']
+  rows = {(row['op'], row['kernel']): row for row in found['rows']}
+  assert found['failures'] == 1 < found['measured'] == found['within_bounds']
+  assert rows['linear', 'xla']['failed'] == 'RuntimeError: no such kernel'
+  assert rows['simpletron', 'xla']['skipped'] == 'takes no states'
 
 
 def test_what_the_sanitizer_says(tmp_path, monkeypatch):

@@ -89,3 +89,33 @@ def test_neighbouring_keys_and_rows_are_independent(seed):
   words = np.asarray(random_bits.draw(jax.random.key(seed), 4, (4096,)))
   differ = np.unpackbits((words[1:] ^ words[:-1]).view(np.uint8))
   assert abs(differ.mean() - 0.5) < 5 * 0.5 / differ.size**0.5
+
+
+@pytest.mark.parametrize('platform', ('cpu', 'gpu'))
+def test_a_part_has_the_words_of_the_whole(platform):
+  key, shape = jax.random.key(9), (2, 30, 50)
+
+  @jax.jit
+  def draw(row, col):
+    with dispatch.target(platform):
+      return random_bits.draw(key, 3, shape, part=((row, 7), (col, 20)))
+
+  want = _jax_draws(key, 3, shape)
+  for row, col in ((0, 0), (23, 30), (7, 20)):
+    np.testing.assert_array_equal(
+      draw(row, col), want[:, :, row : row + 7, col : col + 20]
+    )
+
+
+def test_parts_of_other_generators_differ():
+  key = jax.random.key(9, impl='rbg')
+  draw = jax.jit(
+    lambda row, col: random_bits.draw(
+      key, 1, (2, 8, 8), part=((row, 4), (col, 4))
+    )
+  )
+  parts = [np.asarray(draw(row, col)) for row in (0, 4) for col in (0, 4)]
+  assert parts[0].shape == (1, 2, 4, 4)
+  np.testing.assert_array_equal(parts[3], draw(4, 4))
+  for i, part in enumerate(parts):
+    assert all(np.mean(part == other) < 0.1 for other in parts[:i])

@@ -2,7 +2,6 @@
 
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from jax.sharding import AxisType
 
 import kernels
-from kernels.softmax import chunked, dense, reference
+from kernels.softmax import chunked, reference
 from kernels.tools import errors
 from kernels.tools.rms import relative_rms
 
@@ -205,34 +204,6 @@ def test_block_sizes_cover_the_length_with_little_padding():
     assert blocks * size - length < 8 * blocks
 
 
-def test_dropout_is_that_of_flax():
-  q, k, v = inputs(20, 30)
-  mask, key = jnp.asarray(up_to(30, 30, 7, 0)), jax.random.key(3)
-
-  def flax(q, k, v):
-    weights = dense.weights(q, k, mask, scale=8**-0.5)
-    drop = nn.Dropout(0.3, deterministic=False)
-    weights = jax.vmap(lambda w, key: drop.apply({}, w, rng=key))(
-      weights, kernels.row_keys(key, len(weights))
-    )
-    return dense.apply_weights(weights, v)
-
-  attend = functools.partial(
-    kernels.softmax_attention, mask=mask, dropout_rate=0.3, dropout_key=key
-  )
-  out = jax.jit(attend)(q, k, v)
-  np.testing.assert_array_equal(out, jax.jit(flax)(q, k, v))
-  want, *_ = reference.attention(q, k, v, mask, out)
-  assert relative_rms(out, want) > 0.1
-
-
-def test_dropout_scales_what_it_keeps():
-  kept = dense.drop(jnp.ones((1, 2, 200, 200)), 0.25, jax.random.key(0))
-  np.testing.assert_allclose(np.unique(kept), [0, 1 / 0.75], rtol=1e-6)
-  # Five standard deviations of the mean of 80,000 draws.
-  assert abs(np.mean(kept) - 1) < 5 * np.sqrt(0.25 / 0.75 / kept.size)
-
-
 def test_sharded_over_the_batch():
   mesh = jax.make_mesh((4,), ('data',), axis_types=(AxisType.Auto,))
   rng = np.random.default_rng(0)
@@ -240,7 +211,7 @@ def test_sharded_over_the_batch():
   mask = jnp.asarray(up_to(20, 20, 7, 3, 0))
   split = kernels.sharded(kernels.softmax_attention, mesh)
   drop = {'dropout_rate': 0.5, 'dropout_key': jax.random.key(0)}
-  for options in ({}, drop):
+  for options in ({}, drop, {**drop, 'kernel': 'dense'}):
     got, want = (
       jax.jit(functools.partial(attend, mask=mask, **options))(q, k, v)
       for attend in (split, kernels.softmax_attention)
@@ -252,7 +223,7 @@ def resolve(kernel, dtype=jnp.bfloat16, width=64, **needs):
   return kernels.resolve('softmax', kernel, (2, 8, 2, width), dtype, **needs)
 
 
-def test_auto_is_chunked_on_a_processor_and_dense_under_dropout():
+def test_auto_is_chunked_on_a_processor_and_under_dropout():
   with kernels.target('cpu'):
     assert resolve('auto') == 'chunked'
     assert resolve(None, jnp.float32) == 'chunked'
@@ -260,14 +231,13 @@ def test_auto_is_chunked_on_a_processor_and_dense_under_dropout():
     assert resolve('dense', value_width=3) == 'dense'
   for platform in ('cpu', 'gpu', 'tpu'):
     with kernels.target(platform):
-      assert resolve('auto', dropout_rate=0.1) == 'dense'
+      assert resolve('auto', dropout_rate=0.1) == 'chunked'
 
 
 @pytest.mark.parametrize(
   'kind, kernel, platform, needs, words',
   [
     (ValueError, 'flash', 'cpu', {}, "^kernel must be 'auto' or one of"),
-    (NotImplementedError, 'chunked', 'cpu', {'dropout_rate': 0.1}, 'rate of 0'),
     (NotImplementedError, 'cudnn', 'gpu', {'dropout_rate': 0.1}, 'rate of 0'),
     (NotImplementedError, 'splash', 'tpu', {'dropout_rate': 0.1}, 'rate of 0'),
     (NotImplementedError, 'cudnn', 'gpu', {}, '16-bit dtype, not float32'),

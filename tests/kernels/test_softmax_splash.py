@@ -175,7 +175,7 @@ def test_auto_takes_splash_on_a_tpu_where_it_applies():
     assert resolve() == resolve(jnp.float32, 512) == 'splash'
     assert resolve(jnp.float16) == resolve(width=513) == 'chunked'
     assert resolve(value_width=513) == 'chunked'
-    assert resolve(dropout_rate=0.1) == 'dense'
+    assert resolve(dropout_rate=0.1) == 'chunked'
     reasons = kernels.explain('softmax', (2, 40, 2, 513), jnp.bfloat16)
   assert 'up to 512 wide, got 513' in reasons['splash']
 

@@ -1,11 +1,13 @@
 """Tables find their place in the README of the kernels."""
 
 import io
+import json
+import math
 import sys
 
 import pytest
 
-from kernels.tools import readme
+from kernels.tools import benchmark, readme, recorded
 
 TABLE = '| a |\n|---|\n| \\1 |'
 
@@ -25,7 +27,7 @@ def test_nothing_is_lost_to_an_empty_table_or_a_wrong_name():
     readme.put(text, 'speed', TABLE)
 
 
-@pytest.mark.parametrize('section', ['errors', 'h200', 'bytes'])
+@pytest.mark.parametrize('section', ['errors', 'chip', 'h200', 'bytes'])
 def test_the_readme_has_every_table(section):
   text = readme.README.read_text(encoding='utf-8')
   _, inside = text.split(f'<!-- {section}:begin -->')
@@ -50,3 +52,38 @@ def test_a_table_from_standard_input_is_written(monkeypatch, tmp_path):
   monkeypatch.setattr(sys, 'stdin', io.StringIO(TABLE))
   readme.main()
   assert TABLE in readme.README.read_text()
+
+
+def test_the_errors_of_a_chip_are_those_of_its_record(capsys):
+  path = readme.README.parent / 'results' / 'h200.json'
+  recorded.main([str(path)])
+  table = capsys.readouterr().out
+  text = readme.README.read_text(encoding='utf-8')
+  assert readme.put(text, 'chip', table) == text
+  rows = json.loads(path.read_text())['errors']['rows']
+  own = [row for row in rows if row['kernel'] == 'pallas_gpu'
+         and row['op'] == 'linear' and 'within' in row]
+  line = next(x for x in table.splitlines() if '| pallas_gpu |' in x)
+  assert f'| {max(row["dq"] for row in own):.1e} |' in line
+  assert line.endswith(f'| {len(own)} of {len(own)} |')
+
+
+def test_a_case_out_of_bounds_or_failed_is_seen():
+  row = {'op': 'linear', 'kernel': 'xla', 'dtype': 'float32', 'width': 8,
+         'form': 'plain'}
+  rows = [{**row, 'out': 1e-3, 'within': False}, {**row, 'failed': 'no room'},
+          {**row, 'op': 'softmax', 'out': benchmark.finite(math.nan),
+           'within': False},
+          {**row, 'op': 'lightning', 'skipped': 'not here'}]
+  *_, linear, softmax = recorded.table(
+      {'device': 'a chip', 'errors': {'rows': rows, 'packages': {'jax': '1'}}})
+  assert '| 1.0e-03 |' in linear and linear.endswith('| 0 of 2 |')
+  assert '| not finite |' in softmax and softmax.endswith('| 0 of 1 |')
+
+
+@pytest.mark.parametrize('text', ['{', '[]', '{"device": "a chip"}'])
+def test_what_is_no_record_of_a_chip_is_one_sentence(tmp_path, text):
+  path = tmp_path / 'here.json'
+  path.write_text(text)
+  with pytest.raises(SystemExit, match=r'here\.json is no record of errors'):
+    recorded.main([str(path)])

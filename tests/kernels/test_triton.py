@@ -17,9 +17,8 @@ pytest.importorskip('jax.experimental.pallas.triton')
 
 import kernels
 from kernels import dispatch, triton, triton_blocks
-from kernels.lightning import pallas_triton as lightning
 from kernels.linear import reference
-from kernels.tools import cuda, errors
+from kernels.tools import errors
 from kernels.tools.errors import Case
 from kernels.tools.rms import relative_rms
 
@@ -375,27 +374,3 @@ def test_older_devices_are_refused(monkeypatch):
     else:
       with pytest.raises(NotImplementedError, match='8.0 or above, got 7.5'):
         triton._check_device()
-
-
-@pytest.mark.parametrize('pairs', (1, 8, 128, 1024))
-@pytest.mark.parametrize('length', (1, 32, 33, 500, 4001, 65536))
-def test_parts_cover_the_sequence_and_fill_the_device(pairs, length):
-  blocks = -(-length // 32)
-  for card in cuda.CARDS.values():
-    with card.lowering():
-      assert triton.cores() == card.cores
-      parts, per_part = triton.cut(length, pairs, 32, per_core=2)
-    assert (parts - 1) * per_part < blocks <= parts * per_part
-    assert parts == 1 or per_part * 32 >= triton.LEAST
-    if length // triton.LEAST * pairs >= 2 * card.cores:
-      assert parts * pairs >= 1.5 * card.cores
-
-
-def test_lightning_cuts_only_what_leaves_most_of_the_device_empty():
-  """Every further part costs two tensors, forward and backward."""
-  for batch, cut in ((32, False), (8, True)):
-    shape = triton_blocks.Shape(batch, 4096, 4, 32, True, 64, 32)
-    with cuda.CARDS['h200'].lowering():
-      parts, per_part = lightning._parts(shape, 4, 4)
-    assert (parts > 1) == cut
-    assert (parts - 1) * per_part < 64 <= parts * per_part

@@ -78,6 +78,14 @@ def test_the_graph_of_a_layer_is_that_of_the_first_records():
     assert (tables(SMALL(layer=layer), 200) == np.array(want)).all()
 
 
+def test_the_graph_of_cut_sequences_is_that_of_whole_ones():
+  whole, cut = (tables(SMALL(full_length=200), n) for n in (200, 118))
+  assert (whole == tables(SMALL(), 200)).all()
+  want = whole[:, :30]  # blocks of 4, the last one half
+  assert (cut == np.where(want < 30, want, -1)).all()
+  assert (want >= 30).any() and (cut >= 0).any()
+
+
 def test_the_encoder_gives_each_layer_its_graph(monkeypatch):
   c = small.config('bigbird', 'listops')
   c.encoder.num_layers = 2

@@ -8,6 +8,7 @@ import pytest
 import small
 from lra import models
 from lra.costs import tables
+from lra.models import synthesizer
 from lra.report import catalogue
 
 ENTRIES = catalogue.read()
@@ -26,13 +27,18 @@ def test_the_exceptions_say_so():
     assert 'padd' in text.split('"""')[1], name
 
 
-@pytest.mark.parametrize('name', [
-    name for name in models.names()
-    if not getattr(models.module(name), 'NEEDS_PADDING', False)])
-def test_longer_padding_changes_nothing(name):
+CASES = [(name, {}) for name in models.names() if not getattr(
+    models.module(name), 'NEEDS_PADDING', False)] + [
+        ('synthesizer', {'variant': variant})
+        for variant in synthesizer.VARIANTS[1:]] + [
+            ('bigbird', {'block_size': 16}), ('sinkhorn', {'block_size': 16})]
+
+
+@pytest.mark.parametrize('name, options', CASES)
+def test_longer_padding_changes_nothing(name, options):
   """Outputs and gradients; of `MIXES_PADDING` where the full length is said."""
   x, mask = mixer_oracle.ragged(150, 97, 1, width=16, length=367)
-  mixer = tables.mixer(name, width=16, heads=2)
+  mixer = tables.mixer(name, width=16, heads=2).clone(**options)
   if name in MIXES_PADDING:
     mixer = mixer.clone(full_length=367)
   variables = dict(mixer_oracle.init(mixer, x, mask))

@@ -74,10 +74,10 @@ def test_dropout_drops_weights_in_training_only_and_is_unbiased(module):
   assert (np.abs(samples.mean(0) - still) <= 5 * error + 1e-6).all()
 
 
-def test_dropout_with_a_kernel_that_keeps_no_weights_is_refused():
+def test_dropout_with_a_kernel_that_drops_no_weights_is_refused():
   x, mask = mixer_oracle.ragged(12, width=8)
   mixer = Mixer(num_heads=2, qkv_width=8, attention_dropout=0.5,
-                kernel='chunked')
+                kernel='splash')
   with pytest.raises(UserError, match='attention_dropout'):
     mixer.init(jax.random.key(0), x, mask, train=False)
 
@@ -91,5 +91,5 @@ def test_heads_that_do_not_divide_are_refused():
 
 def test_record_names_the_kernel():
   assert Mixer(kernel='dense').kernel_for(100, 512) == 'dense'
-  assert Mixer(attention_dropout=0.1).kernel_for(100, 512) == 'dense'
+  assert Mixer(attention_dropout=0.1).kernel_for(100, 512) == 'chunked'
   assert Mixer(dtype=jnp.float32).kernel_for(4001, 512) == 'chunked'

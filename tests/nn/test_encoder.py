@@ -11,6 +11,7 @@ import pytest
 
 import small
 from lra import fields
+from lra.errors import UserError
 from lra.nn import encoder, heads
 from lra.nn.dropout import Dropout
 from lra.training import program
@@ -252,10 +253,10 @@ def _encoder(seen, **fields):
       return x
 
   return encoder.Encoder(
-      mixer=Recorder,
       **dict(dict(
-          vocab_size=9, num_layers=3, width=4, mlp_width=8, dropout=0.0,
-          positions='learned', prepend_cls=False, cls_has_position=False,
+          mixer=Recorder, vocab_size=9, num_layers=3, width=4, mlp_width=8,
+          dropout=0.0, positions='learned', prepend_cls=False,
+          cls_has_position=False,
           embedding_std=1.0, remat=False, mask_padding=True,
           dtype=jnp.float32), **fields))
 
@@ -265,6 +266,21 @@ def test_each_mixer_is_told_its_place():
   _encoder(seen).init(
       jax.random.key(0), jnp.ones((2, 5), jnp.int32), train=False)
   assert [place for *place, _ in seen] == [[0, 3, 5], [1, 3, 5], [2, 3, 5]]
+
+
+def test_a_mixer_that_makes_another_shape_is_named():
+  class Narrow(nn.Module):
+    layer: int
+    num_layers: int
+    full_length: int
+    dtype: jnp.dtype
+
+    def __call__(self, x, mask, *, train):
+      return x[..., :1]  # which adding would broadcast
+
+  with pytest.raises(UserError, match=rf'{__name__} .*2, 5, 1.*2, 5, 4'):
+    _encoder([], mixer=Narrow).init(
+        jax.random.key(0), jnp.ones((2, 5), jnp.int32), train=False)
 
 
 def test_continuous_values_are_embedded_and_all_seen():

@@ -20,7 +20,8 @@ _DATA = pathlib.Path(__file__).parent / 'data'
 FLOORS = json.loads((_DATA / 'floors.json').read_text())
 RUN = json.loads((_DATA / 'result.json').read_text())
 RUN |= {'model_sha256': '0' * 64, 'config_sha256': 'f' * 64,
-        'changes': {'train.steps': 4000}, 'later': 'field', 'num_devices': 2}
+        'changes': {'train.steps': 4000}, 'later': 'field', 'num_devices': 2,
+        'xla_flags': ['--a=1']}
 RUN['config'] |= {'encoder': {'pooling': 'cls', 'head': 'concat'}}
 RUN['config']['train']['select'] = 'best'
 

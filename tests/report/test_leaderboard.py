@@ -237,6 +237,12 @@ def test_what_differs_between_seeds_is_in_their_order(tmp_path):
           '/ c0ffee12 / c0ffee12 |') in text
 
 
+def test_flags_of_the_compiler_are_beside_the_kernel_of_their_seed(tmp_path):
+  text = Place(tmp_path, [
+      make(), make(seed=1, xla_flags=['--xla_a=0', '--xla_b=1'])]).render()
+  assert '| float32 | xla / xla --xla_a=0 --xla_b=1 | c0ffee12 |' in text
+
+
 def test_on_one_device_times_are_means(tmp_path):
   text = Place(tmp_path, [
       make(train_seconds=100.0), make(seed=1, train_seconds=200.0)]).render()

@@ -119,6 +119,15 @@ def test_what_changes_numbers_is_another_row(place, field, value):
   assert not any(name in row.variant for row in found for name in FITTED)
 
 
+def test_seeds_of_two_dtypes_share_no_row(place):
+  """Which one config has on two machines, as dtype=auto is resolved there."""
+  place.put('', 0, dtype='float32')
+  place.put('', 1, dtype='bfloat16')
+  place.put('', 2, dtype='bfloat16')
+  found, left_out = place.load()
+  assert sorted(len(row.runs) for row in found) == [1, 2] and not left_out
+
+
 @pytest.mark.parametrize('right', [(65, 60), (60, 65)])
 def test_a_seed_that_was_repeated_on_another_machine_is_one(place, right):
   paths = []

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from configs import protocols
-from lra import fields, models
+from lra import fields, models, tasks
 from lra.errors import UserError
 from lra.training import check
 
@@ -183,3 +183,15 @@ def test_groups_that_are_sound():
   c.optim.groups = (('.*/bias', dict(weight_decay=0.0)), ('mixer', {}),
                     ('.*', None))
   check.check(c)
+
+
+@pytest.mark.parametrize(
+    'task', [name for name, task in tasks.TASKS.items() if task.probe])
+def test_what_a_probe_asks_is_not_cut_off(task):
+  c = _config(task)
+  for length in (0, c.seq_len or tasks.get(task).seq_len):
+    c.seq_len = length
+    check.check(c)
+  c.seq_len = tasks.get(task).seq_len // 2
+  with pytest.raises(UserError, match=f'{task} asks: set it to 0'):
+    check.check(c)

@@ -66,6 +66,19 @@ def test_state_and_progress_come_back(tmp_path):
   assert progress == {'best_step': 3}
 
 
+def test_later_progress_of_a_state_is_kept_with_it(two, tmp_path):
+  """Such as a validation that came to its end after the state was saved."""
+  shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+  checkpoints = Checkpoints(tmp_path)
+  checkpoints.restore_last(_state(0), _state(0))
+  checkpoints.save_last(12, _state(12), {'best_step': 4, 'val': 0.25})
+  checkpoints.save_best(12, _state(-12 % 100))
+  checkpoints.save_last(12, _state(12), {'best_step': 12, 'val': 0.5})
+  checkpoints.close()
+  _assert_is(_restored(tmp_path), 12)
+  assert not (tmp_path / 'damaged').exists()
+
+
 def _state(step):
   rng = np.random.default_rng(step)
   return {'w': rng.standard_normal(3000, np.float32), 'step': np.array(step)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import small
-from lra import bits
+from lra import bits, models
 from lra.data import batches, prepared
 from lra.data.prepared import Split
 from lra.errors import UserError
@@ -120,7 +120,7 @@ def test_less_is_computed():
 
 @pytest.mark.parametrize('model, changes, want', [
     ('transformer', {}, (7, 16, 24)),
-    ('bigbird', {}, (24,)),
+    ('bigbird', {}, (7, 16, 24)),
     ('transformer', {'mask_padding': False}, (24,)),
     ('transformer', {'mean_over': 'positions'}, (24,)),
     ('transformer', {'seq_len': 16}, (7, 16))])
@@ -129,6 +129,13 @@ def test_only_padding_that_takes_no_part_is_cut(model, changes, want):
   for name, value in changes.items():
     (c.encoder if name in c.encoder else c)[name] = value
   assert build.lengths(c, small.tasks.get('listops')) == want
+
+
+def test_a_mixer_may_say_that_it_needs_the_padding(monkeypatch):
+  monkeypatch.setattr(
+      models.module('bigbird'), 'NEEDS_PADDING', True, raising=False)
+  c = small.config('bigbird', 'listops', lengths=(16, 7))
+  assert build.lengths(c, small.tasks.get('listops')) == (24,)
 
 
 @pytest.mark.parametrize('at', [(0,), (-3, 5), (1.5,), ('7',), (True,)])

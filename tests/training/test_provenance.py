@@ -68,6 +68,14 @@ def test_a_resumed_run_says_on_what_all_its_processes_ran():
     assert provenance.continued(before, now).get('devices') == devices
 
 
+@pytest.mark.parametrize('before, now, kept', [
+    ({}, ['-a'], ['-a']), ({'xla_flags': ['-b']}, [], ['-b']), ({}, [], None),
+    ({'xla_flags': ['-b', '-a']}, ['-a', '-c'], ['-b', '-a', '-c'])])
+def test_a_resumed_run_has_the_flags_of_all_its_processes(before, now, kept):
+  made = provenance.continued(before, {**NOW, 'xla_flags': now})
+  assert made['xla_flags'] == (kept or [])
+
+
 def test_runs_of_an_older_file_are_named(tmp_path, monkeypatch, capsys):
   """Runs that have kept no hash, and those of a lost file, are not."""
   monkeypatch.setattr(models, 'FOLDER', tmp_path)

@@ -147,6 +147,52 @@ def test_stop_while_validating_or_testing(
   _assert_same_run(whole, tmp_path, _config(mini_data), 4)
 
 
+def test_a_validation_is_not_made_again(mini_data, tmp_path, monkeypatch):
+  """Stopped in the last one, which the next start makes, then in the test."""
+  made = []
+
+  class Trainer(train.Trainer):
+
+    def evaluate(self, scored, split, stop):
+      made.append(split)
+      # As though the minutes of a start were over then.
+      if split == stopped_in and self.step == 6:
+        monkeypatch.setattr(train.StopRequest, 'reason', 'time limit')
+        return None
+      return super().evaluate(scored, split, stop)
+
+  reason = train.StopRequest.reason
+  monkeypatch.setattr(train, 'Trainer', Trainer)
+  for stopped_in, want in (('val', ['val'] * 3), ('test', ['val', 'test']),
+                           ('test', ['test']), ('', ['test'])):
+    monkeypatch.setattr(train.StopRequest, 'reason', reason)
+    result = train.train(_config(mini_data), tmp_path)
+    assert (made, result.status) == (want, 'stopped' if stopped_in else 'ok')
+    made.clear()
+
+
+def test_speed_is_of_the_steps_of_a_stretch(
+    mini_data, tmp_path, monkeypatch):
+  """Of examples too where several tokens of each are asked for."""
+  c = small.config('simpletron', 'parity', steps=4, eval_every=4, log_every=3)
+  c.data_dir = str(mini_data)
+  with monkeypatch.context() as patch:
+    _stop_at(patch, 2)
+    train.train(c, tmp_path)
+  checkpoints = Checkpoints(tmp_path / 'checkpoints')
+  _, progress = checkpoints.restore_last(small.make(c, 4).state_shape)
+  checkpoints.close()
+  train.train(c, tmp_path)
+  lines = map(json.loads, (tmp_path / 'metrics.jsonl').read_text().splitlines())
+  seconds = progress['train_seconds']
+  logged = [x for x in lines if x['split'] == 'train']
+  assert [x['step'] for x in logged] == [3, 4]
+  for x in logged:  # a step of 4 examples each since the stop
+    np.testing.assert_allclose(
+        x['examples_per_s'] * (x['seconds'] - seconds), 4, rtol=1e-6)
+    seconds = x['seconds']
+
+
 def test_result_says_what_ran(whole):
   result = files.read_json(whole / 'result.json')
   assert result['kernel'] == 'xla'
