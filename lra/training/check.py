@@ -211,14 +211,14 @@ def _check_task(config):
     raise UserError(
         f'config.mask_black=True means nothing to {task.name}, which has no '
         'pixels: set it to False.')
+  if task.probe and L not in (0, task.seq_len):
+    raise UserError(
+        f'config.seq_len={L} is not possible: {task.name} asks at tokens of '
+        f'the whole sequence, of {task.seq_len}; set it to 0.')
   if L > task.seq_len:
     raise UserError(
         f'config.seq_len={L} is not possible: {task.name} has sequences of '
         f'{task.seq_len} tokens; choose 1 to {task.seq_len}, or 0 for all.')
-  if task.probe and 0 < L < task.seq_len:
-    raise UserError(
-        f'config.seq_len={L} would cut off tokens at which {task.name} asks: '
-        'set it to 0.')
 
 
 def _check_train(train):

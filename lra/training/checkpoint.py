@@ -1,4 +1,4 @@
-"""Checkpoints of a run. The only file that imports orbax.
+"""Checkpoints of a run. Only this file and `sound.py` import orbax.
 
 `checkpoints/last` holds the whole state with the run's progress (JSON);
 `checkpoints/best` holds the parameters to be scored. Orbax writes to a
@@ -9,7 +9,6 @@ they name, and a damaged one gives way to the one before.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import pathlib
@@ -17,30 +16,19 @@ import shutil
 from typing import Any
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 
 from lra import distributed, files
 from lra.distributed import leads
 from lra.errors import UserError
 from lra.terminal import say
-from lra.training import storage
+from lra.training import sound
+from lra.training.sound import Damaged
 
 # Names and shapes of what is in a checkpoint; 1 had other names of layers, 2
 # had no checksums.
 LAYOUT = 3
 _READABLE = (2, 3)
-
-
-class _Damaged(Exception):
-  """A folder, `path`, does not hold what was saved, for the reason `why`.
-
-  Or it holds something else than is wanted, as `differs` says, '' if not.
-  """
-
-  def __init__(self, path: pathlib.Path, why: str, differs: str = ''):
-    super().__init__(f'{path} is damaged ({why})')
-    self.path, self.differs = path, differs
 
 
 class Checkpoints:
@@ -104,7 +92,7 @@ class Checkpoints:
       self._last.save(step, args=ocp.args.Composite(
           state=ocp.args.StandardSave(state),
           memory=ocp.args.JsonSave(self._remembered(
-              progress, checksum(state)))))
+              progress, sound.checksum(state)))))
     self._names[step] = progress.get('best_step')
     self._forget({self._names.get(s) for s in self._last.all_steps()})
 
@@ -113,14 +101,14 @@ class Checkpoints:
     memory = json.loads(json.dumps({
         **progress, 'layout': LAYOUT, 'checksums': [
             of_state, self._best_sums.get(progress.get('best_step'))]}))
-    return {**memory, 'checksum': _of_json(memory)}
+    return {**memory, 'checksum': sound.checksum_of_json(memory)}
 
   def _renew(self, step, progress):
     """Replaces the progress that was saved with a state, in one rename."""
     self._last.wait_until_finished()
     try:
       _, (of_state, _) = self._memory(step)
-    except _Damaged as e:
+    except Damaged as e:
       raise self._goes_back(e) from e
     path = self.folder / 'last' / str(step) / 'memory' / 'metadata'
     memory = json.dumps(self._remembered(progress, of_state))
@@ -134,7 +122,7 @@ class Checkpoints:
     self._check_is_there()
     if step in self._best.all_steps():
       self._best.delete(step)
-    self._best_sums[step] = checksum(params)
+    self._best_sums[step] = sound.checksum(params)
     self._best.save(step, args=ocp.args.StandardSave(params))
 
   def restore_last(self, like: Any,
@@ -165,7 +153,7 @@ class Checkpoints:
         self._best_sums[progress.get('best_step')] = sums[1]
         if like_best is not None and sums[1] is not None:
           self._sound_best(progress['best_step'], like_best)
-      except _Damaged as e:
+      except Damaged as e:
         damaged.append(e)
         continue
       if not self._read_only:
@@ -179,7 +167,7 @@ class Checkpoints:
     """What `save_best` saved at `step`; raises UserError if it is damaged."""
     try:
       return self._sound_best(step, like)
-    except _Damaged as e:
+    except Damaged as e:
       if self._read_only or e.differs:
         raise self._unreadable([e]) from e
       raise self._goes_back(e) from e
@@ -226,18 +214,18 @@ class Checkpoints:
   def _memory(self, step):
     """(progress, checksums) of a state; checksums of layout 2 are None."""
     path = self.folder / 'last' / str(step) / 'memory'
-    memory, why = distributed.told(lambda: _json(path))
+    memory, why = distributed.told(lambda: sound.read_json(path))
     if why:
-      raise _Damaged(path, why)
+      raise Damaged(path, why)
     if not isinstance(memory, dict):
-      raise _Damaged(path, 'it is no JSON object')
+      raise Damaged(path, 'it is no JSON object')
     layout = memory.pop('layout', 1)
     if layout == 2 and 'checksum' not in memory:
       return memory, (None, None)
     if layout in _READABLE:
       of_all = memory.pop('checksum', None)
-      if of_all != _of_json({**memory, 'layout': layout}):
-        raise _Damaged(path, _OTHER)
+      if of_all != sound.checksum_of_json({**memory, 'layout': layout}):
+        raise Damaged(path, sound.OTHER)
       return memory, memory.pop('checksums')
     raise UserError(
         f'The checkpoint {path.parent} was written by another version of this '
@@ -245,13 +233,13 @@ class Checkpoints:
         f'{self.folder} to start this run again.')
 
   def _state(self, step, like, sums):
-    return _read(self.folder / 'last' / str(step) / 'state', like, sums[0])
+    return sound.read(self.folder / 'last' / str(step) / 'state', like, sums[0])
 
   def _sound_best(self, step, like):
     if step not in self._best_sums:
       self._recall()
     path = self.folder / 'best' / str(step)
-    return _read(path, like, self._best_sums.get(step), item='default')
+    return sound.read(path, like, self._best_sums.get(step), item='default')
 
   def _go_back_to(self, step, damaged):
     """Moves newer states away if damaged; drops what comes again."""
@@ -272,7 +260,7 @@ class Checkpoints:
   def _recall(self):
     """Reads which best parameters the states name, and their checksums."""
     for kept in _steps(self._last):
-      with contextlib.suppress(_Damaged, UserError):
+      with contextlib.suppress(Damaged, UserError):
         progress, sums = self._memory(kept)
         self._names[kept] = best = progress.get('best_step')
         self._best_sums.setdefault(best, sums[1])
@@ -292,111 +280,6 @@ class Checkpoints:
         self._best.delete(step)
 
 
-_OTHER = 'its content is not what was saved'
-
-
 def _steps(manager):
   """The steps that the leader sees."""
   return distributed.told(lambda: sorted(manager.all_steps()))
-
-
-def _json(path):
-  """(the JSON of a folder, why there is none)."""
-  try:
-    with _reader(ocp.JsonCheckpointHandler()) as reader:
-      return reader.restore(path, args=ocp.args.JsonRestore()), ''
-  except Exception as e:
-    storage.check_is_damage(path, e)
-    return None, type(e).__name__
-
-
-def _read(path, like, expected, item=''):
-  """The arrays that are in a folder.
-
-  Each process reads its parts; what is wrong for one of them is so for all.
-
-  Args:
-    path: the folder, which is damaged or not.
-    like: arrays of the same shapes, dtypes and shardings.
-    expected: their checksum, None if nobody knows.
-    item: where in the folder they are.
-
-  Raises:
-    _Damaged: the arrays are not those.
-    UserError: a process may not read them, which says nothing of them.
-  """
-  why, tree = '', None
-
-  def read():
-    nonlocal why, tree
-    try:
-      with _reader(ocp.StandardCheckpointHandler()) as reader:
-        tree = reader.restore(
-            path / item, args=ocp.args.StandardRestore(like))
-    except Exception as e:
-      storage.check_is_damage(path, e)
-      why = type(e).__name__
-
-  distributed.in_turn(read)
-  if distributed.gathered(bool(why)).any():
-    raise _Damaged(path, why or 'another process cannot read it',
-                   _difference(path / item, like))
-  if expected is not None and distributed.gathered(
-      checksum(tree) != expected).any():
-    raise _Damaged(path, _OTHER, _difference(path / item, like))
-  return tree
-
-
-def _difference(path, like):
-  """How arrays in a folder differ in name, shape or dtype, '' for not.
-
-  Nor where nothing says how: what is damaged may say anything.
-  """
-  try:
-    theirs = _shapes(ocp.StandardCheckpointHandler().metadata(path).tree)
-  except Exception:
-    return ''
-  ours = _shapes(like)
-  differ = sorted({name for name, _ in theirs.items() ^ ours.items()},
-                  key=lambda name: (not name.startswith('params/'), name))
-  for name in differ[:1]:
-    if name not in theirs:
-      return f'it has no {name}'
-    if name not in ours:
-      return f'it has {name}, which the config does not have'
-    shapes, dtypes = zip(theirs[name], ours[name], strict=True)
-    it, config = dtypes if shapes[0] == shapes[1] else map(list, shapes)
-    return f'{name} is {it} in it, and {config} by the config'
-  return ''
-
-
-def _shapes(tree):
-  """Name, such as params/encoder/block_0/mlp/kernel -> shape and dtype."""
-  return {
-      jax.tree_util.keystr(name, simple=True, separator='/'): (
-          tuple(x.shape), np.dtype(x.dtype).name)
-      for name, x in jax.tree_util.tree_leaves_with_path(tree)}
-
-
-def _reader(handler):
-  """Reads alone: a manager would wait for a process that has failed."""
-  me = jax.process_index()
-  return ocp.Checkpointer(
-      handler, multiprocessing_options=ocp.options.MultiprocessingOptions(
-          primary_host=me, active_processes={me}))
-
-
-def checksum(tree: Any) -> str:
-  """Of names, dtypes, shapes and values of the arrays in a tree."""
-  summed = hashlib.blake2b(digest_size=16)
-  for name, x in jax.tree_util.tree_leaves_with_path(tree):
-    x = distributed.whole(x)
-    summed.update(
-        f'{jax.tree_util.keystr(name)} {x.dtype} {x.shape}'.encode())
-    summed.update(x.tobytes())
-  return summed.hexdigest()
-
-
-def _of_json(value):
-  text = json.dumps(value, sort_keys=True)
-  return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -68,7 +68,6 @@ def test_what_does_not_fit_is_one_sentence(task, changes, word):
 def test_a_run_is_scored_by_the_last_tokens(tmp_path):
   c = small.config('simpletron', 'parity', steps=4, eval_every=2,
                    eval_batch_size=100)
-  c.seq_len = 0
   train.train(c, tmp_path / 'run')
   result = files.read_json(tmp_path / 'run' / 'result.json')
   assert result['status'] == 'ok'

@@ -189,9 +189,11 @@ def test_groups_that_are_sound():
     'task', [name for name, task in tasks.TASKS.items() if task.probe])
 def test_what_a_probe_asks_is_not_cut_off(task):
   c = _config(task)
-  for length in (0, c.seq_len or tasks.get(task).seq_len):
+  whole = tasks.get(task).seq_len
+  for length in (0, whole):
     c.seq_len = length
     check.check(c)
-  c.seq_len = tasks.get(task).seq_len // 2
-  with pytest.raises(UserError, match=f'{task} asks: set it to 0'):
-    check.check(c)
+  for length in (whole // 2, whole + 1):
+    c.seq_len = length
+    with pytest.raises(UserError, match=f'sequence, of {whole}; set it to 0'):
+      check.check(c)

@@ -119,7 +119,6 @@ def test_each_task_is_trained_on_its_own_data(tmp_path, at_once):
   for task in ('permutations_3', 'permutations_5'):
     c = small.config('transformer', task, steps=2, batch_size=4,
                      microbatch_size=4, eval_batch_size=512)
-    c.seq_len = 0
     runs.append((c, tmp_path / task))
   of = {config.task: result.data_fingerprint for (config, _), result in
         together.train_together(runs, at_once=at_once)}
