@@ -5,9 +5,10 @@ python run_lra.py --config=configs/gqa.py:listops_mini
 Reaches 52.5 % (floor 22.3 %).
 
 Two heads of queries share one of keys and values, so that it differs from
-multi-query attention with as few as four heads; of two heads, as in image_mini,
-pathfinder_mini and all of `protocol=nystrom`, it is the same. The paper's 64
-heads are in groups of eight. Another number: --config.model.num_kv_heads=1
+multi-query attention with as few as four heads; where a task has two, as
+image_mini has, it is the same, and where it has one both are the Transformer.
+The paper's 64 heads are in groups of eight.
+Another number: --config.model.num_kv_heads=1
 """
 
 from configs import base

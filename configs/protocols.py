@@ -24,7 +24,13 @@ Where `lra` is known not to be what that code does:
   Pathfinder for padding (`config.mask_black`), here they are tokens.
 * Retrieval: its two encoders get no CLS, and its head reads the vector of the
   first byte (`config.encoder.pooling = 'first'`); here there is a CLS.
-* Weight decay: it decays all parameters, here matrices and tables only.
+* Weight decay: it decays all parameters, here those of two axes or more that
+  are no biases.
+* Dropout of attention weights: it has some in most of its models, here the
+  Transformer and its variants have it.
+* Biases: its attention has none; here the output projection always has one, and
+  the queries, keys or values of `synthesizer`, `aa_conv`, `efficient` and
+  `super` have.
 * Initial values: its learned positions are N(0, 0.02), here zeros.
 * Image: it validates on the last tenth of train, here on a tenth of each class;
   and it scores whole batches only.

@@ -126,8 +126,10 @@ FIELDS = {
         int, 'Steps in which the rate grows in proportion to the step.', low=0,
         high=COUNT),
     'train.weight_decay': Field(
-        0.1, 'Of weight matrices and tables only; adam and sgd add it to the '
-        'gradient, the others apply it beside theirs.', low=0, high=LARGEST),
+        0.1, 'Of all parameters of two axes or more that are no biases: weight '
+        'matrices, tables, and what some mixers learn for each head, as the '
+        'scale of a norm; adam and sgd add it to the gradient, the others '
+        'apply it beside theirs.', low=0, high=LARGEST),
     'train.b1': Field(0.9, 'Decay of the mean of gradients.', low=0, below=1),
     'train.b2': Field(0.999, 'Decay of the mean of squared gradients.',
                       low=0, below=1),

@@ -1,6 +1,5 @@
 """Where the runs of a sweep stand: `run_lra.py --sweep=FILE --status`."""
 
-import contextlib
 import dataclasses
 import math
 import os
@@ -17,7 +16,8 @@ from lra import files, identity
 from lra.errors import UserError
 from lra.report import curves
 from lra.report.formats import NONE, count, percent
-from lra.report.result import FINISHED, Result, read
+from lra.report.records import of_runs
+from lra.report.result import FINISHED, Result
 from lra.sweep import Entry
 
 EMPTY = MappingProxyType({})
@@ -60,20 +60,19 @@ def recorded(
     entries: Sequence[Entry], folder: pathlib.Path) -> dict[str, Result]:
   """Finished records of runs of a sweep, by `Entry.repetition`.
 
-  Whoever has made them, and however they were fitted to a machine.
+  Whoever has made them, and however they were fitted to a machine. Records that
+  the page leaves out are none.
 
   Args:
     entries: the runs.
     folder: of all records, as lra/results/runs.
   """
   wanted, found = {entry.repetition for entry in entries}, {}
-  for task in sorted({entry.folder.parent.parent.name for entry in entries}):
-    for path in sorted((folder / task).rglob('*.json')):
-      with contextlib.suppress(UserError):  # which the page names
-        result = read(path)
-        name = identity.repetition(result.config)
-        if result.finished and name in wanted:
-          found.setdefault(name, result)
+  tasks = {entry.folder.parent.parent.name for entry in entries}
+  for _, result in of_runs(folder, tasks)[0]:
+    name = identity.repetition(result.config)
+    if result.finished and name in wanted:
+      found.setdefault(name, result)
   return found
 
 

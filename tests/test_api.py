@@ -10,6 +10,7 @@ import sys
 import damage
 import numpy as np
 import pytest
+import scored
 import tiny
 from PIL import Image
 from test_main import MINI, _one_sentence, _run
@@ -328,9 +329,8 @@ def _record(path, right, **changes):
   """A finished run of 10 answers, with what its config changes."""
   record = json.loads((pathlib.Path(__file__).parent / 'report' / 'data'
                        / 'result.json').read_text())
-  record['test'] |= {
-      'accuracy': sum(right) / 10, 'correct': bits.pack(right),
-      'confusion': [[sum(right), 10 - sum(right)], [0, 0]]}
+  record['test'] = scored.of(
+      [[sum(right), 10 - sum(right)], [0, 0]], correct=bits.pack(right))
   record['config']['train'] |= changes
   path.write_text(json.dumps(record))
   return path

@@ -115,13 +115,18 @@ def test_a_file_gets_it_once(entries):
 
 
 def _recorded_elsewhere(folder):
-  """Of seed 0 a record from another machine, of seed 1 a stopped run."""
+  """Of seed 0 a record from another machine, of seed 1 a stopped run.
+
+  Of seed 2 a copy of seed 0, which the page leaves out.
+  """
   folder = folder / 'listops_mini'
   folder.mkdir(parents=True)
   record = json.loads(RECORD.read_text())
   record['seed'] = record['config']['seed'] = 0
   record['config']['train']['microbatch_size'] = 2
   (folder / 'other.json').write_text(json.dumps(record))
+  copied = record | {'seed': 2, 'config': record['config'] | {'seed': 2}}
+  (folder / 'copied.json').write_text(json.dumps(copied))
   (folder / 'damaged.json').write_text('{')
   stopped = record | {'status': 'stopped', 'seed': 1}
   stopped['config'] = record['config'] | {'seed': 1}

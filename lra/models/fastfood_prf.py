@@ -3,7 +3,8 @@
 The same frequencies as in `fastfood_rks`, with positive features.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
-  phi(x) = sqrt(1 / M) exp(w_f . x - |x|^2), w = S H G P H B / sqrt(W)
+  phi(x) = sqrt(1 / M) exp(w_f . x - |x|^2), w = S H G P H B / sqrt(W),
+  x scaled by Dh^(-1/4)
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3; FastFood is Le,
   Sarlos & Smola 2013, arXiv 1408.3060
 """

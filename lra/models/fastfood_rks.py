@@ -7,7 +7,8 @@ is negative, as in the released code; that code has Dh frequencies, shared by
 the heads, here each head has its own, in as many blocks as M asks for.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
-  phi(x) = sqrt(1 / F) [cos(w_f . x), sin(w_f . x)], w = S H G P H B / sqrt(W)
+  phi(x) = sqrt(1 / F) [cos(w_f . x), sin(w_f . x)], w = S H G P H B / sqrt(W),
+  x scaled by Dh^(-1/4)
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3; FastFood is Le,
   Sarlos & Smola 2013, arXiv 1408.3060
 """

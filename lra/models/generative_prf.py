@@ -3,7 +3,8 @@
 The same frequencies as in `generative_rks`, with positive features.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
-  phi(x) = sqrt(1 / M) exp(w . x - |x|^2), w = g(n), n ~ N(0, I)
+  phi(x) = sqrt(1 / M) exp(w . x - |x|^2), w = g(n), n ~ N(0, I),
+  x scaled by Dh^(-1/4)
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
 """
 

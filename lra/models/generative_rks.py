@@ -6,7 +6,8 @@ many samples, but for the batch normalisation over the samples. The frequency
 0 adds 1 to the kernel so that no weight is negative, as released.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
-  phi(x) = sqrt(1 / F) [cos(w . x), sin(w . x)], w = g(n), n ~ N(0, I)
+  phi(x) = sqrt(1 / F) [cos(w . x), sin(w . x)], w = g(n), n ~ N(0, I),
+  x scaled by Dh^(-1/4)
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
 """
 

@@ -7,7 +7,8 @@ features, with error ~ 1 / sqrt(M). Covariances are diagonal; the released code
 has one Gaussian per head.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
-  phi(x) = sqrt(pi_c / S) exp(w . x - |x|^2), w ~ N(mu_c, diag(s_c^2))
+  phi(x) = sqrt(pi_c / S) exp(w . x - |x|^2), w ~ N(mu_c, diag(s_c^2)),
+  x scaled by Dh^(-1/4)
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
 """
 

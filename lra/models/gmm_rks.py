@@ -8,7 +8,8 @@ released code adds 0.13). Covariances are diagonal; the released code has one
 Gaussian per head, with a full factor.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
-  phi(x) = sqrt(pi_c / S) [cos(w . x), sin(w . x)], w ~ N(mu_c, diag(s_c^2))
+  phi(x) = sqrt(pi_c / S) [cos(w . x), sin(w . x)], w ~ N(mu_c, diag(s_c^2)),
+  x scaled by Dh^(-1/4)
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
 """
 

@@ -6,8 +6,9 @@ and scaled q, k (Lemma 2): it falls as 1 / sqrt(M), but from a height that
 grows exponentially with the squares of queries and keys. A few hundred
 features approximate the Transformer where these are small. In a fresh model of
 Dh = 64 they are not: the heads' outputs are off by more than their own size at
-M = 256 (1.7 times it for 256 tokens drawn from N(0, I)) and no nearer at
-M = 1024, so there the Performer is a mechanism of its own.
+M = 256 (for 256 tokens drawn from N(0, I) 1.7 times it with one head, 2.5 with
+eight) and no nearer at M = 1024, so there the Performer is a mechanism of its
+own.
 
 Features are stabilised by factors that cancel exactly. The released code adds
 `eps` to every feature besides, which biases the estimate towards uniform

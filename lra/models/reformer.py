@@ -9,10 +9,12 @@ it sees nothing else. Padding goes to a bucket of its own, at the end.
 
 The rotations of training are drawn anew every step from the `dropout` stream;
 those of evaluation are drawn once, at initialisation, and kept in `constants`.
-(The LRA release has one round, ten buckets, keys of any length, and ignores
-buckets, padding and self-attention within a chunk. The authors' code, and so
-that of transformers, has logits q_i q_j / |q_j| without the sqrt(Dh), and lets
-all tokens of neighbouring chunks see each other, whatever their buckets.)
+(The LRA release has one round, ten buckets, keys of any length, logits
+multiplied by sqrt(Dh), the same rotations in every step and no output
+projection; it ignores buckets, padding and self-attention within a chunk, and
+the first chunk sees the last. The authors' code, and so that of transformers,
+has logits q_i q_j / |q_j| without the sqrt(Dh), and lets all tokens of
+neighbouring chunks see each other, whatever their buckets.)
 
 Equation: softmax over the union over rounds r of { j : h_r(j) = h_r(i) and
   chunk_r(i) - chunk_r(j) in {0, 1} } without i of q_i q_j / (|q_j| sqrt(Dh)),

@@ -4,8 +4,9 @@ The first half of the heads sees its own block of s positions, the second the
 last c positions of every block, which summarise it for all later layers. The
 paper's patterns are causal, for generation; LRA's tasks are an encoder's, so
 here they look both ways. (The LRA release keeps them causal, as dense
-attention under a mask.) A block cut short by padding has no summary, and a
-sequence shorter than s - c gives 0 in the second half of the heads.
+attention under a mask; every head has both patterns there, and a summary has
+the first position of a block too.) A block cut short by padding has no summary,
+and a sequence shorter than s - c gives 0 in the second half of the heads.
 
 `num_global` > 0 makes the first tokens global, as the LRA release does with
 the CLS token; the paper has none.

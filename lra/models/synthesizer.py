@@ -51,7 +51,7 @@ class Mixer(nn.Module):
     variant: one of `VARIANTS`.
     rank: k of `factorised_random`.
     trainable: whether the logits of the random variants are learned; else they
-      are parameters too, without a gradient.
+      stay as they were drawn, in the collection 'constants'.
     kernel: 'auto' or one of `KERNELS`; 'auto' or 'dense' where the variant
       is `random` or `factorised_dense`.
     dtype: computing dtype; parameters are float32.
@@ -141,8 +141,10 @@ class Mixer(nn.Module):
 
   def _drawn(self, name, init, shape):
     """Logits of a random variant, or a factor of them."""
-    drawn = self.param(name, init, shape)
-    return drawn if self.trainable else jax.lax.stop_gradient(drawn)
+    if self.trainable:
+      return self.param(name, init, shape)
+    return self.variable('constants', name, lambda: init(
+        self.make_rng('params'), shape)).value
 
   def _random(self, v_BxLxHxDh, mask_BxL):
     """Softmax of one table for the whole batch, each with its own keys."""

@@ -40,7 +40,7 @@ class HeadMixer(nn.Module):
   full_length: int | None = None
 
   op = ''
-  # Whether its tokens may lie on several devices: nothing but sums over them.
+  # Whether its tokens may lie on several devices, as those of sums over them.
   splits_sequences = False
 
   def mix(self, q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,

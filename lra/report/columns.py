@@ -138,7 +138,13 @@ def _notes(row):
   if row.foreign:
     notes.append(
         f'data {row.data[:8]}, floors are of data {row.foreign[:8]}')
+  elif row.apart:
+    notes.append(f'data {row.data[:8]}, ranks are of data {row.apart[:8]}')
   return '; '.join(notes)
+
+
+def _floor(row):
+  return row.floor and row.floor.accuracies[0]
 
 
 def _answers(row):
@@ -258,12 +264,14 @@ def _of(field, column):
 # Of an `overview.Best`.
 BEST = (
     _texts('task', lambda best: best.board.task.title),
-    _of('row', dataclasses.replace(_NAME, name='best model')),
+    _of('row', dataclasses.replace(_NAME, name='highest score')),
     _of('row', _ACCURACY),
-    _numbers('highest floor %', lambda best: best.board.highest, percent),
-    *(_of('row', column) for column in (_ABOVE_FLOOR, _INTERVAL, _SEEDS)),
+    _of('row', _numbers('highest floor %', _floor, percent)),
+    *(_of('row', column) for column in (
+        _ABOVE_FLOOR, _INTERVAL, _SEEDS, _RANK)),
     _of('row', _texts('protocol', lambda row: row.protocol)),
     _numbers('models', lambda best: best.models or None, count),
+    _of('row', _texts('notes', _notes, strong=lambda row: True)),
 )
 
 

@@ -60,7 +60,8 @@ class Content:
 
 def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
          published_csv: pathlib.Path | None,
-         speed_json: pathlib.Path | None) -> Content:
+         speed_json: pathlib.Path | None,
+         usual_floors: pathlib.Path | None = None) -> Content:
   """Reads what the page is made of.
 
   Args:
@@ -68,12 +69,13 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
     floors_dir: folder of floors records, `<task>.json`; may be missing.
     published_csv: the published results, None for none.
     speed_json: see `speeds.read`; None for none.
+    usual_floors: see `rows.load`.
 
   Raises:
     UserError: a published row is not sound, and names its line; or
       `speed_json` is not.
   """
-  boards, left_out = rows.load(runs_dir, floors_dir)
+  boards, left_out = rows.load(runs_dir, floors_dir, usual_floors)
   papers = published.read(published_csv) if published_csv else []
   return Content(boards, papers, left_out,
                  speeds.read(speed_json) if speed_json else None)

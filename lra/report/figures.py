@@ -238,7 +238,7 @@ def _timed(board, speeds):
   fewer than three: models were timed in one configuration only."""
   if not speeds:
     return []
-  tables = [[board.usual(key.protocol, model)
+  tables = [[board.of_model(key.protocol, model)
              for model in {row.model for row in members} & set(speeds.faster)]
             for key, members in board.tables().items() if not key.changed]
   rows = max(([row for row in table if row.finished] for table in tables),

@@ -23,7 +23,8 @@ def render(page: str | os.PathLike = PAGE,
            published_csv: str | os.PathLike | None = RESULTS / 'published.csv',
            figures_dir: str | os.PathLike = RESULTS / 'figures',
            speed_json: str | os.PathLike | None = RESULTS / 'speed.json',
-           command: Command | None = None) -> str:
+           command: Command | None = None,
+           usual_floors: str | os.PathLike | None = None) -> str:
   """Returns the page; for its arguments see `write`.
 
   Raises:
@@ -31,7 +32,7 @@ def render(page: str | os.PathLike = PAGE,
       are not.
   """
   return markdown_page.render(
-      _load(runs_dir, floors_dir, published_csv, speed_json),
+      _load(runs_dir, floors_dir, published_csv, speed_json, usual_floors),
       _site(page, runs_dir, figures_dir), command)
 
 
@@ -42,7 +43,9 @@ def write(page: str | os.PathLike = PAGE,
           figures_dir: str | os.PathLike = RESULTS / 'figures',
           speed_json: str | os.PathLike | None = RESULTS / 'speed.json',
           html: pathlib.Path | None = None,
-          command: Command | None = None) -> list[records.LeftOut]:
+          command: Command | None = None,
+          usual_floors: str | os.PathLike | None = None
+          ) -> list[records.LeftOut]:
   """Writes the page and its figures, and removes figures it no longer has.
 
   Every input is checked and every file is ready before the first is replaced.
@@ -55,6 +58,7 @@ def write(page: str | os.PathLike = PAGE,
     html: a folder for the page as HTML, `index.html`; None for none.
     command: the command line that makes runs again, which the page shows;
       None for none.
+    usual_floors: see `content.load`.
 
   Returns:
     The records that are not on the page, which names them too.
@@ -64,7 +68,8 @@ def write(page: str | os.PathLike = PAGE,
   """
   site = _site(page, runs_dir, figures_dir)
   folder = site.figures
-  found = _load(runs_dir, floors_dir, published_csv, speed_json)
+  found = _load(
+      runs_dir, floors_dir, published_csv, speed_json, usual_floors)
   text = markdown_page.render(found, site, command)
   drawn = figures.draw(found.boards, found.speeds)
   contents = {folder / name: data for name, data in drawn.items()}

@@ -33,15 +33,17 @@ class Score:
     digits: after the point.
     heavy: whether the model has more than 110% of the Transformer's parameters.
     failed: whether seeds are missing in it, which did not finish.
+    elsewhere: whether it is on other data than the floors or other rows.
   """
   accuracy: float | None
   digits: int = 2
   heavy: bool = False
   failed: bool = False
+  elsewhere: bool = False
 
   @property
   def text(self) -> str:
-    marks = '†' * self.heavy + '‡' * self.failed
+    marks = '†' * self.heavy + '‡' * self.failed + '§' * self.elsewhere
     return percent(self.accuracy, self.digits) + (marks and f' {marks}')
 
 
@@ -66,7 +68,8 @@ class Line:
     return Score(None) if None in found else Score(
         mean(found), min(score.digits for score in scores),
         any(score.heavy for score in scores),
-        any(score.failed for score in scores))
+        any(score.failed for score in scores),
+        any(score.elsewhere for score in scores))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Group:
     pairs = sorted({(r.protocol, r.model) for b in boards for r in b.rows
                     if not r.changes})
     lines = [Line(model, protocol, {
-        b.task.name: _score(b.usual(protocol, model)) for b in boards})
+        b.task.name: _score(b.of_model(protocol, model)) for b in boards})
         for protocol, model in pairs]
     averages = [names for names in published.AVERAGES if any(
         line.mean(names).accuracy is not None for line in lines)]
@@ -101,8 +104,10 @@ class Group:
 
 
 def _score(row):
-  return Score(row.mean, row.digits, row.heavy, bool(row.finished) and len(
-      row.finished) < len(row.runs)) if row else Score(None)
+  if row is None:
+    return Score(None)
+  failed = bool(row.finished) and len(row.finished) < len(row.runs)
+  return Score(row.mean, row.digits, row.heavy, failed, row.elsewhere)
 
 
 def best(boards: Iterable[TaskBoard]) -> Table:
@@ -115,7 +120,7 @@ def best(boards: Iterable[TaskBoard]) -> Table:
               row.model for row in members if row.finished}))
           for key, members in board.tables().items() if not key.changed]
       lines += [best for best in found if best.row] or [Best(board, None)]
-  return Table(columns.BEST, lines)
+  return columns.told(columns.BEST, lines)
 
 
 def groups(boards: Iterable[TaskBoard]) -> list[Group]:

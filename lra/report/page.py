@@ -107,7 +107,7 @@ def _no_run(boards):
 
 def _task(board, found, site):
   floors = content.floors(board)
-  note = texts.NOTES.get(board.task.name)
+  note = texts.note(board)
   parts = [f'### {board.task.title}\n', *([f'{note}\n'] if note else []),
            _table(floors) if floors
            else 'No floor has been computed for this task.\n']

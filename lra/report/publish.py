@@ -41,7 +41,8 @@ class Place:
   Attributes:
     results: folder of its records (`runs/`, `floors/`, `published.csv`,
       `speed.json`) and figures; missing parts are made, the published results
-      and the speeds are those of this package where there are no others.
+      and the speeds are those of this package where there are no others, and
+      so are the floors of tasks without any there (see `rows.load`).
     page: the file to write.
     command: see `leaderboard.write`.
   """
@@ -206,7 +207,7 @@ def _write(place, html=None):
   left_out = leaderboard.write(
       place.page, place.results / 'runs', place.results / 'floors',
       place.published, place.results / 'figures', place.speeds, html,
-      place.command)
+      place.command, leaderboard.RESULTS / 'floors')
   for record in left_out:
     say(f'left out: {record.name}: {record.why}')
   # By a clock that was ahead a record may be newer than its page.

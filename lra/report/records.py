@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import json
 import pathlib
+from collections.abc import Collection
 
 from lra import identity
 from lra.report import floors, protocols, result
@@ -36,15 +37,29 @@ def of_classifiers(folder: pathlib.Path
   Returns:
     Each result with its file, as in `LeftOut`, and what is left out.
   """
-  runs, left_out = _read(folder, result.read)
-  runs = {path: run for path, run in runs.items()
-          if run.objective in result.CLASSIFIERS}
+  runs, left_out = of_runs(folder)
+  return [(name, protocols.compared(run)) for name, run in runs
+          if _classifies(run)], left_out
+
+
+def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
+            ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
+  """The results under a folder.
+
+  Args:
+    folder: of all records.
+    task_names: of these tasks only; None for all.
+
+  Returns:
+    As `of_classifiers`.
+  """
+  runs, left_out = _read(folder, result.read, task_names)
   for find in (_repeated, _copied, _short):
-    for path, why in find(runs, folder).items():
+    classified = {path: run for path, run in runs.items() if _classifies(run)}
+    for path, why in find(classified, folder).items():
       left_out.append(LeftOut(_name(path, folder), why))
       del runs[path]
-  return [(_name(path, folder), protocols.compared(run))
-          for path, run in runs.items()], left_out
+  return [(_name(path, folder), run) for path, run in runs.items()], left_out
 
 
 def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:
@@ -60,10 +75,19 @@ def key(run: Result) -> tuple:
           json.dumps(experiment, sort_keys=True))
 
 
-def _read(directory, read):
-  """Every record under a folder, by path, and those that are none."""
+def _classifies(run):
+  return run.objective in result.CLASSIFIERS
+
+
+def _read(directory, read, folders=None):
+  """Every record under a folder, by path, and those that are none.
+
+  Of these folders in it only, unless they are None.
+  """
   records, left_out = {}, []
-  for path in sorted(directory.rglob('*.json'), key=lambda p: p.as_posix()):
+  found = (path for name in (('',) if folders is None else folders)
+           for path in (directory / name).rglob('*.json'))
+  for path in sorted(found, key=lambda p: p.as_posix()):
     if not path.name.startswith('.'):
       try:
         records[path] = read(path)

@@ -5,6 +5,7 @@ import pathlib
 import reprlib
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pydantic
 from pydantic import AfterValidator, Field
 
@@ -115,6 +116,10 @@ class ClassificationScores(Scores):
     if self.correct and bits.unpack(
         self.correct, self.examples).sum() != hits:
       raise ValueError(f"'correct' does not hold {hits} correct answers")
+    for name, value in _means_over_classes(self.confusion).items():
+      if abs(value - getattr(self, name)) > 1e-6:
+        raise ValueError(f"'confusion' gives {name} {value:.6f} but '{name}' "
+                         f'is {getattr(self, name):.6f}')
     return self
 
 
@@ -228,6 +233,9 @@ class Result(File):
       raise ValueError(
           f"field 'steps' is {self.steps} but the status is 'ok' and its "
           f'config asks for {reprlib.repr(asked)}')
+    if self.best_step is not None and self.best_step > self.steps:
+      raise ValueError(f"field 'best_step' is {self.best_step} but there are "
+                       f'{self.steps} steps')
     if self.status == 'ok' and not self.num_params:
       raise ValueError("field 'num_params' is 0")
     both = self.num_params is not None and self.mixer_params is not None
@@ -265,6 +273,17 @@ class ClassificationResult(Result):
         raise ValueError(
             f"field '{split}.confusion' is not {classes} x {classes}")
     return self
+
+
+def _means_over_classes(confusion):
+  """Macro precision, recall and F1; 0 of a class without what it is over."""
+  counts = np.array(confusion, np.float64)
+  hits = np.diag(counts)
+  predicted, true = counts.sum(0), counts.sum(1)
+  scores = {'precision': hits / np.maximum(predicted, 1),
+            'recall': hits / np.maximum(true, 1),
+            'f1': 2 * hits / np.maximum(predicted + true, 1)}
+  return {name: float(score.mean()) for name, score in scores.items()}
 
 
 def check_name(field: str, value: str) -> None:

@@ -24,9 +24,12 @@ class Row:
     family: what kind of mechanism the model is, see `lra.report.catalogue`.
     variant: the config fields that tell it from the model's other rows, or ''.
     floor: score of the highest floor of the row's data, or None.
+    floor_name: what that is called, ''.
     off_floor: whether its accuracy is another than that floor's, at 5% for all
       rows of its table together.
     foreign: fingerprint of the task's floors where the row's differs, or ''.
+    apart: the fingerprint of the rows that have ranks where the row's differs,
+      or ''.
     rank: what is known of its rank among the rows of its table, None without
       a finished run or on other data than these.
     ratio: parameters over the reference Transformer's, or None.
@@ -37,8 +40,10 @@ class Row:
   family: str = ''
   variant: str = ''
   floor: Sample | None = None
+  floor_name: str = ''
   off_floor: bool = False
   foreign: str = ''
+  apart: str = ''
   rank: Rank | None = None
   ratio: float | None = None
   heavy: bool = False
@@ -55,6 +60,11 @@ class Row:
   def name(self) -> str:
     """The model, in brackets what tells it from the model's other rows."""
     return f'{self.model} ({self.variant})' if self.variant else self.model
+
+  @property
+  def elsewhere(self) -> bool:
+    """Whether it is on other data than the floors or the rows with ranks."""
+    return bool(self.foreign or self.apart)
 
   @property
   def changes(self) -> dict:

@@ -27,7 +27,8 @@ class Floor:
     name: what it is called.
     accuracy: a fraction.
     how: how it works, and on which data.
-    foreign: whether it is of other data than the measured floors.
+    foreign: whether it is of other data than the measured floors, or than
+      most rows where none were measured.
     parts: what its accuracy is made of, see `result.ClassificationScores`.
   """
   name: str
@@ -46,11 +47,14 @@ class TaskBoard:
     floors: its floors, lowest first.
     rows: its rows, by mean accuracy.
     spreads: how far seeds are apart in its tables, where that is known.
+    usual: whether a row is on the data of the committed floors, of which the
+      page's notes speak.
   """
   task: tasks.Task
   floors: list[Floor]
   rows: list[Row]
   spreads: dict[Table, ranks.Spread] = dataclasses.field(default_factory=dict)
+  usual: bool = False
 
   @property
   def finished(self) -> list[Row]:
@@ -74,22 +78,22 @@ class TaskBoard:
       by_table.setdefault(row.table, []).append(row)
     return by_table
 
-  def usual(self, protocol: str, model: str) -> Row | None:
+  def of_model(self, protocol: str, model: str) -> Row | None:
     """The model's row for an overview: that on test does not decide."""
     mine = [r for r in self.rows
             if (r.table, r.model) == (Table(protocol), model)]
     return max(mine, default=None, key=lambda r: (
-        not r.foreign, len(r.finished), r.largest('steps'),
+        not r.elsewhere, len(r.finished), r.largest('steps'),
         r.average('val', 'accuracy') or 0.0, r.variant))
 
 
 def best(members: Iterable[Row]) -> Row | None:
   """The first finished row, best first, with parameters within the budget.
 
-  One on other data than the measured floors only if there is no other.
+  One on other data than the rest only if there is no other.
   """
   found = [r for r in members if r.finished and not r.heavy]
-  return min(found, default=None, key=lambda r: bool(r.foreign))
+  return min(found, default=None, key=lambda r: r.elsewhere)
 
 
 def full(boards: Iterable[TaskBoard]) -> list[TaskBoard]:
@@ -99,11 +103,19 @@ def full(boards: Iterable[TaskBoard]) -> list[TaskBoard]:
           for task in tasks.TASKS.values() if task.group == 'full']
 
 
-def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path
+def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
+         usual_floors: pathlib.Path | None = None
          ) -> tuple[list[TaskBoard], list[records.LeftOut]]:
   """Makes a TaskBoard for each task with records, in the order of TASKS.
 
   Rows are by mean test accuracy, highest first, then by name.
+
+  Args:
+    runs_dir: folder of result records.
+    floors_dir: folder of floors records.
+    usual_floors: folder of those that count where `floors_dir` has none of a
+      task: for rows on their very data, and for full tasks that have no row
+      where others do. None: those of `floors_dir` are the usual ones.
 
   Returns:
     The boards, and the records which are not on them: those that are not
@@ -112,14 +124,24 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path
   runs, left_out = records.of_classifiers(runs_dir)
   measured, unsound = records.of_floors(floors_dir)
   floors = {record.task: record for record in measured}
+  usual = floors if usual_floors is None else {
+      record.task: record for record in records.of_floors(usual_floors)[0]}
   groups = _group(runs)
   counted = budgets.read()
+  any_full = any(tasks.TASKS[row.task].group == 'full' for row in groups)
   boards = []
   for task in tasks.TASKS.values():
     mine = [row for row in groups if row.task == task.name]
-    if mine or task.name in floors:
-      boards.append(
-          _board(task, mine, floors.get(task.name), counted))
+    common = usual.get(task.name)
+    is_usual = bool(common) and any(
+        row.data == common.fingerprint for row in mine)
+    waits = any_full and not mine and task.group == 'full'
+    known = floors.get(task.name) or (
+        common if is_usual or waits else None)
+    if mine or known:
+      board = _board(task, mine, known, counted)
+      board.usual = is_usual
+      boards.append(board)
   return boards, left_out + unsound
 
 
@@ -152,6 +174,9 @@ def _board(task, rows, measured, counted):
       found, common = ranks.of_table([row.sample for row in same])
       for row, rank in zip(same, found, strict=True):
         row.rank = rank
+      for row in finished:
+        if row.rank is None:
+          row.apart = same[0].data
       if common:
         board.spreads[key] = common
       _tell_from_floors(finished, common)
@@ -182,13 +207,14 @@ def _compare_with_floors(rows, measured):
     if measured and measured.fingerprint != row.data:
       row.foreign = measured.fingerprint
     if _measured(row, measured):
-      floors = [floor.sample(examples) for floor in measured.floors.values()]
+      floors = [(floor.sample(examples), name)
+                for name, floor in sorted(measured.floors.items())]
     else:
-      floors = [Sample((accuracy,), examples) for run in row.runs
-                for accuracy in run.floors.values()]
+      floors = [(Sample((accuracy,), examples), name) for run in row.runs
+                for name, accuracy in sorted(run.floors.items())]
     # Of equal ones that whose answers are known.
-    row.floor = max(floors, default=None, key=lambda f: (
-        round(f.accuracies[0], 9), f.correct is not None))
+    row.floor, row.floor_name = max(floors, default=(None, ''), key=lambda f: (
+        round(f[0].accuracies[0], 9), f[0].correct is not None))
 
 
 def _tell_from_floors(rows, common):
@@ -203,6 +229,7 @@ def _floors(rows, measured):
   """The measured floors, and those that runs on other data know."""
   floors = []
   known = {}
+  common = _of_one_data_set(rows)[0].data if rows else ''
   if measured:
     for name, floor in measured.floors.items():
       of = f'; data: {measured.origin}' if measured.origin else ''
@@ -218,5 +245,5 @@ def _floors(rows, measured):
           values.append(accuracy)
           floors.append(Floor(
               name, accuracy, f'computed by the runs on data {row.data[:8]}',
-              foreign=bool(measured and measured.floors)))
+              foreign=bool(measured and measured.floors) or row.data != common))
   return sorted(floors, key=lambda f: (f.accuracy, f.name, f.how))

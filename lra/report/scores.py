@@ -37,9 +37,8 @@ def of(board: TaskBoard, papers: Sequence[Published]) -> list[Scores]:
   for key, members in board.tables().items():
     compared = [] if key.changed else published.compare(
         members, papers, board.task.name, key.protocol)
-    floor = _floor_of_all(members, board.highest_floor)
     found.append(Scores(
-        key, _no_row_is_above(floor) if floor else '',
+        key, _no_row_is_above(_none_above(members)),
         columns.told(columns.SCORES, members),
         [*_told_apart(members, board.spreads.get(key)),
          *map(_equal_scores, _twins(members))],
@@ -47,28 +46,33 @@ def of(board: TaskBoard, papers: Sequence[Published]) -> list[Scores]:
   return found
 
 
-def _no_row_is_above(floor):
-  """What it means that no row of a table is above a floor."""
-  return (f'no row is above the floor {floor.name} '
-          f'({percent(floor.accuracy)} %) by more than chance, so no model is '
-          'known to have learnt more here than a method without a neural '
-          'network finds.')
+def _no_row_is_above(rows):
+  """What it means that none of these rows is above its floor, '' of none."""
+  if not rows:
+    return ''
+  floors = sorted({(row.floor_name, row.floor.accuracies[0]) for row in rows})
+  name, accuracy = floors[0]
+  what = (f'the floor {name} ({percent(accuracy)} %)' if len(floors) == 1
+          else 'the highest floor of its data')
+  return (f'no row is above {what} by more than chance, so no model is known '
+          'to have learnt more here than a method without a neural network '
+          'finds.')
 
 
 def _told_apart(rows, spread):
   """By what rows are told apart, and so what their ranks are of."""
   if spread:
     yield (f'Ranks are of mechanisms: rows are told apart by how far seeds are '
-           'apart. The standard deviation within a row is about '
+           'apart. The standard deviation within a typical row is '
            f'{percent(spread.deviation)} points ({spread.rows} rows of several '
-           f'seeds, {spread.degrees} degrees of freedom); for each row it is '
-           'estimated by its own seeds and by those of all rows, which count '
-           f'as {spread.weight:.1f} seeds.')
+           f'seeds, {spread.degrees} degrees of freedom in all); for each row '
+           'it is estimated by its own seeds and by those of all rows, which '
+           f'count as much as {spread.weight:.1f} more seeds of its own.')
   elif sum(bool(row.finished) for row in rows) > 1:
-    yield ('Ranks are of these trained networks, not of their mechanisms: too '
-           'few rows have several seeds, so rows are told apart by the test '
-           'examples that they answer differently. Other seeds may come in '
-           'another order.')
+    yield ('Ranks are of these trained networks, not of their mechanisms: '
+           'there are too few seeds to say how far others would be apart, so '
+           'rows are told apart by the test examples that they answer '
+           'differently. Other seeds may come in another order.')
 
 
 def _equal_scores(twins):
@@ -78,16 +82,15 @@ def _equal_scores(twins):
           'seed: with these settings they are one model.')
 
 
-def _floor_of_all(rows, highest):
-  """The highest floor where no row is above its own by more than chance.
+def _none_above(rows):
+  """The rows that have floors, if none is above its own by more than chance.
 
-  Rows on other data than that floor count only if there are no others.
+  Rows on other data than the rest count only if there are no others.
   """
   compared = [row for row in rows if row.above_floor is not None]
-  compared = [row for row in compared if not row.foreign] or compared
-  if not compared or any(r.off_floor and r.above_floor > 0 for r in compared):
-    return None
-  return highest
+  compared = [row for row in compared if not row.elsewhere] or compared
+  above = any(row.off_floor and row.above_floor > 0 for row in compared)
+  return [] if above else compared
 
 
 def _twins(rows):

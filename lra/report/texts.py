@@ -8,20 +8,24 @@ WHAT = (
     'below the floor, or not significantly above it (n.s.), has not been shown '
     'to learn more of the task than such a method finds.')
 BEST = (
-    'The best row of each full task and protocol, of those with at most 110% '
-    'of the Transformer\'s parameters; "models" counts those that were run. '
-    'Scores of different protocols are not comparable.')
+    'The row with the highest test score of each full task and protocol, of '
+    'those with at most 110% of the Transformer\'s parameters. That score '
+    'chose it: others with rank 1 are not told from it. "Models" counts those '
+    'that were run. Scores of different protocols are not comparable.')
 OVERVIEW = (
     'Mean test accuracy; of a model run in several configurations, the one '
     'with the most seeds, then the most steps, then the highest accuracy on '
     'validation. Only runs with the settings of their protocol. †: more than '
     '110% of the Transformer\'s parameters. ‡: of the seeds that finished; '
-    'others diverged, ran out of memory or were stopped.')
+    'others diverged, ran out of memory or were stopped. §: on other data than '
+    'the floors, or than most rows.')
 COMPARED = (
-    'Published results are on other test examples, so the interval of the '
-    'deviation allows for the choice of examples on both sides (theirs counts '
-    'as one run on as many as here; Newcombe 1998), and for that of our seeds '
-    'where there are several. Where the protocol is not quite theirs, '
+    'Which examples a published result had right is not known, and where data '
+    'are generated they were others. So the interval of the deviation allows '
+    'for the choice of examples on both sides (theirs counts as one run on as '
+    'many as here; Newcombe 1998), and for that of our seeds where there are '
+    'several; where the test examples are the same, as those of Text, it is '
+    'wider than it need be. Where the protocol is not quite theirs, '
     '`configs/protocols.py` says so.')
 EXPLANATIONS = (
     'Accuracies are percentages of the whole test split, read once at the end '
@@ -31,9 +35,10 @@ EXPLANATIONS = (
     'would lie; other examples are not in it. Of a single seed, marked by a '
     'star, the interval is that of its test examples alone (Wilson) and says '
     'nothing of other seeds; so is that of seeds which all have the same '
-    'accuracy. In tables of probes each answer counts as an example of its '
-    'own, in ranks too, though those of one sequence depend on each other: '
-    'rows of one seed are told apart there with less certainty than is said.',
+    'accuracy. In the tables of associative recall and selective copying each '
+    'answer counts as an example of its own, in ranks too, though those of one '
+    'sequence depend on each other: rows of one seed are told apart there with '
+    'less certainty than is said.',
     '"Rank" is between which places of its table a row belongs: below the rows '
     'that are significantly better, above those that are significantly worse, '
     'at 5% for all pairs together (Holm); the details name the places of the '
@@ -47,13 +52,14 @@ EXPLANATIONS = (
     'must differ, and in the same direction.',
     '"Above floor" is the accuracy minus the highest floor, in points; "n.s." '
     'where it is not significant, by the same tests at 5% for all rows of the '
-    'table together. That is a stricter question, of the very examples that '
-    'the floor was scored on, than whether the interval of the row holds the '
-    'floor: the two may differ. "As first operator": how often the answer is '
-    'that of the floor of this name. Parameters in bold are more than 110% of '
-    'the Transformer\'s of the same task and protocol, which is the arena\'s '
-    'limit. "Steps to 95%": the first validated step with so high an accuracy '
-    'on validation, of the slowest seed.',
+    'table together. That is another question than whether the interval of '
+    'the row holds the floor: asked of the very examples that the floor was '
+    'scored on, it finds smaller differences; asked of all rows at once, it '
+    'takes larger ones. The two may differ. "As first operator": how often the '
+    'answer is that of the floor of this name. Parameters in bold are more '
+    'than 110% of the Transformer\'s of the same task and protocol, which is '
+    'the arena\'s limit. "Steps to 95%": the first validated step with so high '
+    'an accuracy on validation, of the slowest seed.',
     'In the details, "a / b / c" is of the seeds of a row in their order, one '
     'for each, "–" of one without; a single value is that of all of them. '
     'Times and memory are means where all seeds ran on one device, otherwise '
@@ -81,7 +87,8 @@ GROUPS = {
         'recurrence that tracks parity or permutations is not linear or has '
         'negative or complex eigenvalues (Grazzi et al. 2024, arXiv '
         '2411.12537). No mechanism here has one: expect scores near the floor. '
-        'A few points above it are more than chance, and far from the task.')),
+        'A row that is above it by more than chance may still be far from the '
+        'task.')),
 }
 # Task -> what its scores need to be read.
 NOTES = {
@@ -91,9 +98,9 @@ NOTES = {
         'for test 382 at depth 1, by the digits next to the outermost '
         'operator, 456 at 2, 301 at 3, 231 at 4, 630 deeper. The floor that '
         'knows nothing but the outermost operator answers 95.8% of the first '
-        'kind, 31.8% of the second, 21.9% and less of the others, and so do '
-        'the rows near it: nothing here shows that they read more than that '
-        'operator.'),
+        'kind, 31.8% of the second, 21.9% and less of the others, and rows '
+        'near it about as many: whatever else they read, nothing here shows '
+        'that it makes more of their answers right.'),
     'pathfinder_mini': (
         'Black pixels are padding in this task, and the first row of pixels is '
         'black in all but one of 1,000 images: the first positions hold no '
@@ -122,3 +129,11 @@ PUBLISHED = (
     'here, of the five tasks without Path-X and of all six, where one that was '
     'not learnt counts 50. Secondary: read in another paper\'s table. '
     'Recalled: not read again in the paper.')
+
+
+def note(board) -> str:
+  """What the scores of a `rows.TaskBoard` need to be read, '' for nothing.
+
+  The notes speak of the data of the committed floors.
+  """
+  return NOTES.get(board.task.name, '') if board.usual else ''

@@ -64,7 +64,13 @@ def schedule(config, base: float | None = None) -> Callable:
 
 
 def decay_mask(params):
-  """True for what decays: weight matrices and tables, not biases or norms."""
+  """True for what decays: all of two axes or more that is not called bias.
+
+  Those are weight matrices and tables. A few mixers have other parameters of
+  two axes, one for each head, which decay too: scales of a norm (lightning),
+  widths and means of a kernel (rfa, gmm_rks), gates (duo), biases of other
+  names (synthesizer). `config.optim.groups` can leave them out.
+  """
   def decays(path, p):
     return p.ndim > 1 and 'bias' not in jax.tree_util.keystr(path[-1:])
 

@@ -1,6 +1,7 @@
 """What is said of all tasks: means over them, and which have no run."""
 
 import pytest
+import scored
 from test_leaderboard import FLOORS, Place, make
 
 from lra import tasks as tasks_lib
@@ -16,9 +17,9 @@ def rows(tasks, model='transformer', right=100):
   for run in runs:
     more = tasks_lib.get(run['task']).num_classes - 2
     for split in ('val', 'test'):
-      run[split]['confusion'] = [
+      run[split] = scored.of([
           line + [0] * more for line in run[split]['confusion']
-      ] + [[0] * (2 + more)] * more
+      ] + [[0] * (2 + more)] * more, loss=run[split]['loss'])
   return runs
 
 

@@ -11,6 +11,7 @@ import time
 
 import filelock
 import pytest
+import scored
 
 from lra.errors import UserError
 from lra.report import leaderboard, publish, published, result, rows
@@ -182,7 +183,7 @@ def test_another_result_of_a_run_is_compared_and_replaced_on_request(
   old = run(git_commit='a' * 40, steps_per_s=10.0)
   publish.publish(old, place)
   before = text(place)
-  test = RUN['test'] | {'accuracy': 0.7, 'confusion': [[70, 30], [30, 70]]}
+  test = scored.of([[70, 30], [30, 70]])
   new = run(test=test, git_commit='b' * 40, git_dirty=True, steps_per_s=12.5,
             model_sha256='c' * 64)
   publish.publish(new, place)

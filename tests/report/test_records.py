@@ -5,6 +5,7 @@ import json
 import pathlib
 
 import pytest
+import scored
 
 from lra import bits, identity, repeat
 from lra.report import leaderboard, result, rows
@@ -62,7 +63,7 @@ def test_a_copy_with_another_seed_is_no_seed(place):
 
 
 OTHERS = [
-    {'loss': 0.5 + 1e-15}, {'confusion': [[66, 34], [36, 64]]},
+    {'loss': 0.5 + 1e-15}, scored.of([[66, 34], [36, 64]]),
     {'correct': bits.pack([False] * 70 + [True] * 130)}]
 
 
@@ -132,9 +133,8 @@ def test_seeds_of_two_dtypes_share_no_row(place):
 def test_a_seed_that_was_repeated_on_another_machine_is_one(place, right):
   paths = []
   for hits, fit in zip(right, (FITTED, {'train.log_every': 7}), strict=True):
-    paths.append(place.put('', 0, fit, {
-        'loss': hits, 'accuracy': hits / 100,
-        'confusion': [[hits, 100 - hits], [100 - hits, hits]]}))
+    paths.append(place.put('', 0, fit, scored.of(
+        [[hits, 100 - hits], [100 - hits, hits]], loss=hits)))
   shown, other = sorted(path.name for path in paths)
   (row,), left_out = place.load()
   assert row.records == [f'runs/text_mini/{shown}']

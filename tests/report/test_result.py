@@ -7,6 +7,7 @@ import pathlib
 import re
 
 import pytest
+import scored
 
 from lra import bits
 from lra.errors import UserError
@@ -87,8 +88,10 @@ SPOILT = [
     (change('test', 'accuracy', value=0.66), 'gives accuracy 0.650000'),
     (change('test', 'accuracy', value=math.nan), 'NaN is no|is nan'),
     (change('test', 'confusion', value=[[130, 70]]), 'is not square'),
-    (change('test', 'confusion',
-            value=[[65, 35, 0], [35, 65, 0], [0, 0, 0]]), 'is not 2 x 2'),
+    (change('test', value=scored.of(
+        [[65, 35, 0], [35, 65, 0], [0, 0, 0]])), 'is not 2 x 2'),
+    *((change('test', name, value=0.66), f'gives {name} 0.650000')
+      for name in ('precision', 'recall', 'f1')),
     (change('test', 'confusion', value=[[65, 71], [65, -1]]),
      "'test.confusion.1.1' is -1"),
     (change('val', 'confusion', value=[[6, 4], [True, 6]]), 'confusion.1.0'),
@@ -121,6 +124,7 @@ SPOILT = [
     (change('config', 'train', 'steps', value=900),
      "'steps' is 800 but the status is 'ok' and its config asks for 900"),
     (change('steps', value=799), 'its config asks for 800'),
+    (change('best_step', value=801), "'best_step' is 801 but there are 800"),
     (change('floors', 'majority', value=50), "'floors.majority' is 50"),
     (change('num_params', value=0), "'num_params' is 0"),
     (change('mixer_params', value=1001), 'larger than'),
@@ -174,7 +178,8 @@ def test_an_unfinished_run_needs_no_scores(status):
 
 
 def test_an_unfinished_run_may_have_made_any_steps():
-  assert result.validate({**RUN, 'status': 'stopped', 'steps': 3}).steps == 3
+  run = {**RUN, 'status': 'stopped', 'steps': 3, 'best_step': 3}
+  assert result.validate(run).steps == 3
 
 
 @pytest.mark.parametrize('field', [
@@ -266,7 +271,7 @@ def test_of_two_records_of_a_run_the_one_with_its_name_is_shown(place):
 
 def test_a_run_that_missed_examples_is_left_out(place):
   bad = copy.deepcopy(RUN)
-  bad['test'] |= {'confusion': [[65, 35], [34, 65]], 'accuracy': 130 / 199}
+  bad['test'] = scored.of([[65, 35], [34, 65]])
   place.put('short.json', bad)
   assert 'counts 199 test examples but others 200 on' in place.leaves_out(
       'runs/short.json')
@@ -274,7 +279,7 @@ def test_a_run_that_missed_examples_is_left_out(place):
 
 def test_many_that_count_alike_outvote_one(place):
   bad = copy.deepcopy(RUN)
-  bad['test'] |= {'confusion': [[65, 35], [36, 65]], 'accuracy': 130 / 201}
+  bad['test'] = scored.of([[65, 35], [36, 65]])
   place.put('more.json', bad)
   place.put('third.json', {**copy.deepcopy(RUN), 'seed': 2})
   assert 'counts 201 test examples but others 200 on' in place.leaves_out(

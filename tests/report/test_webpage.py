@@ -7,6 +7,7 @@ import re
 
 import markdown_it
 import pytest
+import scored
 from commands import Commands
 from test_leaderboard import FLOORS, RUNS, Place, make
 
@@ -16,12 +17,8 @@ from lra.report import content, leaderboard
 pytestmark = pytest.mark.usefixtures('no_protocols')
 VOID = ('meta', 'img', 'input', 'br', 'hr')
 EVIL = '<script>alert(1)</script>"\'><img src=x onerror=alert(1)> {{ 7 * 7 }} &'
-MORE = [make('simpletron', task='mqar', right=150, test={
-    'accuracy': 1.0, 'loss': 0.5, 'precision': 0.6, 'recall': 0.5, 'f1': 0.5,
-    'confusion': [[i == j for j in range(64)] for i in range(64)]}, val=None)]
-for _run in MORE:
-  _run['test']['confusion'] = [
-      list(map(int, line)) for line in _run['test']['confusion']]
+MORE = [make('simpletron', task='mqar', test=scored.of(
+    [[int(i == j) for j in range(64)] for i in range(64)]), val=None)]
 
 
 class Page(html.parser.HTMLParser):
@@ -194,7 +191,8 @@ def test_one_other_score_changes_its_row_and_figure_only(tmp_path):
           changed.add((row[1].get('data-model'), name))
           cells += 1
   assert changed == {('local', name) for name in (
-      'Text mini', 'accuracy %', '95% interval', 'above floor', 'best %')}
+      'Text mini', 'accuracy %', '95% interval', 'above floor', 'best %',
+      'macro recall %', 'macro F1 %')}
   assert pages[0].files == pages[1].files
   differ = [a != b for a, b in zip(
       pages[0].figures, pages[1].figures, strict=True)]
