@@ -2,22 +2,15 @@
 
 import dataclasses
 import json
-import os
-import pathlib
-import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import jax
 import numpy as np
 import pytest
-import tiny
+import same_run
 
 import small
-from lra import files, launch, machine
+from lra import files, machine
 from lra.errors import UserError
 from lra.report import curves
 from lra.training import build, run, train
@@ -25,38 +18,6 @@ from lra.training.checkpoint import Checkpoints
 from lra.training.progress import Progress
 
 pytestmark = pytest.mark.usefixtures('compile_once')
-ROOT = pathlib.Path(__file__).parents[2]
-_CLOCK = ('seconds', 'examples_per_s')
-
-
-def _config(data_dir, **fields):
-  c = small.config('simpletron', 'listops_mini', steps=6, eval_every=2,
-                   log_every=2, **fields)
-  c.data_dir = str(data_dir)
-  return c
-
-
-def _metrics(folder):
-  """metrics.jsonl without what a clock has measured."""
-  lines = [json.loads(x) for x in
-           (folder / 'metrics.jsonl').read_text().splitlines()]
-  return [{k: v for k, v in x.items() if k not in _CLOCK} for x in lines]
-
-
-def _assert_same_run(a, b, config, devices):
-  """Bit for bit: state with optimizer and sums, metrics, scores."""
-  assert _metrics(a) == _metrics(b)
-  ours, theirs = (files.read_json(x / 'result.json') for x in (a, b))
-  for field in ('status', 'steps', 'best_step', 'val', 'test'):
-    assert ours[field] == theirs[field], field
-  like = small.make(config, devices).state_shape
-  states = []
-  for folder in (a, b):
-    checkpoints = Checkpoints(folder / 'checkpoints')
-    states.append(jax.device_get(checkpoints.restore_last(like)[0]))
-    checkpoints.close()
-  for x, y in zip(*map(jax.tree.leaves, states), strict=True):
-    np.testing.assert_array_equal(x, y)
 
 
 def _stop_at(monkeypatch, step):
@@ -84,7 +45,7 @@ def _stop_at(monkeypatch, step):
 def whole(mini_data, tmp_path_factory):
   """A run of six steps without a break, its folder."""
   folder = tmp_path_factory.mktemp('whole')
-  result = train.train(_config(mini_data), folder)
+  result = train.train(same_run.config(mini_data), folder)
   assert result.status == 'ok' and result.steps == 6
   return folder
 
@@ -93,7 +54,7 @@ def test_six_steps_equal_three_and_three(
     whole, mini_data, tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
     _stop_at(patch, 3)
-    stopped = train.train(_config(mini_data), tmp_path)
+    stopped = train.train(same_run.config(mini_data), tmp_path)
   assert (stopped.status, stopped.steps) == ('stopped', 3)
   assert stopped.test is None
   assert (tmp_path / 'checkpoints' / 'last' / '3').is_dir()
@@ -102,9 +63,9 @@ def test_six_steps_equal_three_and_three(
       tmp_path / 'env.json', {**environment, 'git_commit': 'older'})
   with monkeypatch.context() as patch:
     patch.setattr(machine, 'peak_memory', lambda: 1)
-    resumed = train.train(_config(mini_data), tmp_path)
+    resumed = train.train(same_run.config(mini_data), tmp_path)
   assert 2**20 < resumed.peak_memory_bytes <= stopped.peak_memory_bytes
-  _assert_same_run(whole, tmp_path, _config(mini_data), 4)
+  same_run.check(whole, tmp_path, same_run.config(mini_data), 4)
   if environment['git_commit']:  # in a checkout
     assert resumed.git_commits == ['older', environment['git_commit']]
 
@@ -115,7 +76,7 @@ def test_without_sound_data_no_run_directory_is_left(mini_data, tmp_path):
   next(data.rglob('*.array_record*')).write_bytes(b'')
   before = sorted(tmp_path.rglob('*'))
   with pytest.raises(UserError, match='is damaged'):
-    train.train(_config(data), tmp_path / 'runs' / 'mine')
+    train.train(same_run.config(data), tmp_path / 'runs' / 'mine')
   assert [p for p in sorted(tmp_path.rglob('*')) if p.name != '.lock'] == [
       p for p in before if p.name != '.lock']
 
@@ -123,7 +84,7 @@ def test_without_sound_data_no_run_directory_is_left(mini_data, tmp_path):
 def test_a_run_keeps_the_dtype_it_began_with(
     mini_data, tmp_path, monkeypatch):
   """dtype=auto, begun on an accelerator and continued on a processor."""
-  c = _config(mini_data)
+  c = same_run.config(mini_data)
   c.dtype = 'auto'
   with monkeypatch.context() as patch:
     _stop_at(patch, 3)
@@ -139,12 +100,13 @@ def test_a_run_keeps_the_dtype_it_began_with(
 
 def test_stop_while_validating_or_testing(
     whole, mini_data, tmp_path, monkeypatch):
+  c = same_run.config(mini_data)
   for step in (2, 6):
     with monkeypatch.context() as patch:
       _stop_at(patch, step)
-      assert train.train(_config(mini_data), tmp_path).status == 'stopped'
-  train.train(_config(mini_data), tmp_path)
-  _assert_same_run(whole, tmp_path, _config(mini_data), 4)
+      assert train.train(c, tmp_path).status == 'stopped'
+  train.train(c, tmp_path)
+  same_run.check(whole, tmp_path, c, 4)
 
 
 def test_a_validation_is_not_made_again(mini_data, tmp_path, monkeypatch):
@@ -166,7 +128,7 @@ def test_a_validation_is_not_made_again(mini_data, tmp_path, monkeypatch):
   for stopped_in, want in (('val', ['val'] * 3), ('test', ['val', 'test']),
                            ('test', ['test']), ('', ['test'])):
     monkeypatch.setattr(train.StopRequest, 'reason', reason)
-    result = train.train(_config(mini_data), tmp_path)
+    result = train.train(same_run.config(mini_data), tmp_path)
     assert (made, result.status) == (want, 'stopped' if stopped_in else 'ok')
     made.clear()
 
@@ -199,25 +161,25 @@ def test_result_says_what_ran(whole):
   assert sum(map(sum, result['test']['confusion'])) == 1000
   assert result['best_step'] in (2, 4, 6)
   assert result['val']['accuracy'] == max(
-      x['accuracy'] for x in _metrics(whole) if x['split'] == 'val')
+      x['accuracy'] for x in same_run.metrics(whole) if x['split'] == 'val')
   assert (whole / 'curves.png').read_bytes()[:4] == b'\x89PNG'
 
 
 def test_when_it_has_learnt_is_noted(mini_data, tmp_path, monkeypatch):
   monkeypatch.setattr(curves, 'LEARNT', 0.01)
-  assert train.train(_config(mini_data), tmp_path).learnt_step == 2
+  assert train.train(same_run.config(mini_data), tmp_path).learnt_step == 2
 
 
 def test_the_last_step_is_validated(mini_data, tmp_path):
-  c = _config(mini_data)
+  c = same_run.config(mini_data)
   c.train.steps, c.train.eval_every = 3, 2
   result = train.train(c, tmp_path)
-  steps = [x['step'] for x in _metrics(tmp_path) if x['split'] == 'val']
+  steps = [x['step'] for x in same_run.metrics(tmp_path) if x['split'] == 'val']
   assert steps == [2, 3] and result.steps == 3
 
 
 def test_divergence_is_a_result(mini_data, tmp_path):
-  c = _config(mini_data, learning_rate=1e30, warmup_steps=0)
+  c = same_run.config(mini_data, learning_rate=1e30, warmup_steps=0)
   result = train.train(c, tmp_path)
   assert result.status == 'diverged' and result.test is None
   assert files.read_json(tmp_path / 'result.json')['status'] == 'diverged'
@@ -226,7 +188,7 @@ def test_divergence_is_a_result(mini_data, tmp_path):
 def test_a_last_update_that_diverges_is_found_by_the_test(
     mini_data, tmp_path, monkeypatch):
   """Where nothing is validated, no training loss is of its parameters."""
-  c = _config(mini_data, include_val=True, select='last')
+  c = same_run.config(mini_data, include_val=True, select='last')
   scored = train.Trainer.evaluate
 
   def spoilt(self, params, *args):
@@ -238,13 +200,13 @@ def test_a_last_update_that_diverges_is_found_by_the_test(
   assert 'NaN' not in (tmp_path / 'metrics.jsonl').read_text()
 
 
-def test_checkpoints_of_before_a_field_of_progress_are_read():
+def test_checkpoints_of_before_a_field_of_progress_are_read(tmp_path):
   fields = dataclasses.asdict(Progress(timed_steps=3))
   del fields['peak_memory_bytes']
-  assert Progress.of(fields, ROOT) == Progress(timed_steps=3)
+  assert Progress.of(fields, tmp_path) == Progress(timed_steps=3)
   del fields['timed_steps']
   with pytest.raises(UserError, match='other things'):
-    Progress.of(fields, ROOT)
+    Progress.of(fields, tmp_path)
 
 
 def test_where_a_run_diverged_does_not_depend_on_the_clock(
@@ -252,7 +214,7 @@ def test_where_a_run_diverged_does_not_depend_on_the_clock(
   """Even if a checkpoint falls due at each step."""
   steps = []
   for minutes in (0.0, 5.0):
-    c = _config(mini_data, learning_rate=1e30, warmup_steps=0)
+    c = same_run.config(mini_data, learning_rate=1e30, warmup_steps=0)
     c.train.checkpoint_minutes, c.train.log_every = minutes, 5
     c.train.eval_every = 6
     steps.append(train.train(c, tmp_path / str(minutes)).steps)
@@ -263,14 +225,14 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     whole, mini_data, tmp_path, monkeypatch, capfd):
   with monkeypatch.context() as patch:
     _stop_at(patch, 5)
-    train.train(_config(mini_data), tmp_path)
+    train.train(same_run.config(mini_data), tmp_path)
   for path in (tmp_path / 'checkpoints/last/5/state').rglob('*'):
     if path.is_file():
       path.write_bytes(b'')
   capfd.readouterr()
-  train.train(_config(mini_data), tmp_path)
+  train.train(same_run.config(mini_data), tmp_path)
   assert 'last/5/state is damaged' in capfd.readouterr().err
-  _assert_same_run(whole, tmp_path, _config(mini_data), 4)
+  same_run.check(whole, tmp_path, same_run.config(mini_data), 4)
 
 
 def test_without_a_sound_checkpoint_there_is_one_sentence(
@@ -280,7 +242,7 @@ def test_without_a_sound_checkpoint_there_is_one_sentence(
     if path.is_file():
       path.write_bytes(b'')
   with pytest.raises(UserError, match='last/6/memory is damaged.*last/4'):
-    train.Trainer(_config(mini_data), tmp_path)
+    train.Trainer(same_run.config(mini_data), tmp_path)
 
 
 def test_a_checkpoint_of_other_fields_is_one_sentence(
@@ -288,9 +250,9 @@ def test_a_checkpoint_of_other_fields_is_one_sentence(
   with monkeypatch.context() as patch:
     patch.setattr(dataclasses, 'asdict', lambda progress: {'a': 1})
     _stop_at(patch, 3)
-    train.train(_config(mini_data), tmp_path)
+    train.train(same_run.config(mini_data), tmp_path)
   with pytest.raises(UserError, match='other things'):
-    train.Trainer(_config(mini_data), tmp_path)
+    train.Trainer(same_run.config(mini_data), tmp_path)
 
 
 class _Killed(BaseException):
@@ -312,7 +274,7 @@ def _kill_after(patch, lines):
 
 def test_each_log_line_is_there_once(whole, mini_data, tmp_path, monkeypatch):
   """Killed, stopped in a validation, killed after that and after the test."""
-  c = _config(mini_data)
+  c = same_run.config(mini_data)
 
   def kill_after(lines):
     with monkeypatch.context() as patch, pytest.raises(_Killed):
@@ -324,11 +286,11 @@ def test_each_log_line_is_there_once(whole, mini_data, tmp_path, monkeypatch):
     _stop_at(patch, 6)
     assert train.train(c, tmp_path).status == 'stopped'
   kill_after(1)
-  assert _metrics(tmp_path)[-1]['split'] == 'val'
+  assert same_run.metrics(tmp_path)[-1]['split'] == 'val'
   kill_after(2)
-  assert _metrics(tmp_path)[-1]['split'] == 'test'
+  assert same_run.metrics(tmp_path)[-1]['split'] == 'test'
   train.train(c, tmp_path)
-  _assert_same_run(whole, tmp_path, c, 4)
+  same_run.check(whole, tmp_path, c, 4)
 
 
 def test_a_run_killed_before_its_result_still_draws_its_curves(
@@ -342,7 +304,7 @@ def test_a_run_killed_before_its_result_still_draws_its_curves(
 
   with monkeypatch.context() as patch, pytest.raises(_Killed):
     patch.setattr(run.Run, 'write_result', die)
-    train.train(_config(mini_data), tmp_path)
+    train.train(same_run.config(mini_data), tmp_path)
   assert (tmp_path / 'curves.png').exists()
 
 
@@ -352,76 +314,4 @@ def test_a_foreign_environment_is_one_sentence(
     mini_data, tmp_path, content):
   (tmp_path / 'env.json').write_text(content)
   with pytest.raises(UserError, match='env.json does not say'):
-    train.Trainer(_config(mini_data), tmp_path)
-
-
-def _command(folder, data_dir, cache):
-  return [
-      sys.executable, 'run_lra.py', '--norecord', f'--workdir={folder}',
-      f'--compile_cache={cache}',
-      '--config=configs/simpletron.py:listops_mini',
-      *tiny.flags(**{
-          'data_dir': data_dir, 'train.eval_batch_size': 4,
-          'train.steps': 120, 'train.eval_every': 20, 'train.log_every': 10,
-          'train.checkpoint_minutes': 0.001})]
-
-
-def _run(command, **kwargs):
-  return subprocess.Popen(
-      command, cwd=ROOT, env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
-      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **kwargs)
-
-
-def _kill_when(process, condition):
-  """kill -9 as soon as `condition()`; whether it came to that."""
-  while process.poll() is None:
-    if condition():
-      process.kill()
-      process.communicate()
-      return True
-  process.communicate()
-  return False
-
-
-def _writing(folder):
-  return any((folder / 'checkpoints').glob('*/*tmp*'))
-
-
-@pytest.mark.full
-def test_kill_9_anywhere_changes_nothing(mini_data, tmp_path):
-  whole, broken = tmp_path / 'whole', tmp_path / 'broken'
-  cache = tmp_path / 'cache'
-  process = _run(_command(whole, mini_data, cache))
-  _, errors = process.communicate()
-  assert process.returncode == 0, errors
-
-  command = _command(broken, mini_data, cache)
-  # In the middle of writing checkpoints, then at a random moment of training.
-  torn = _kill_when(_run(command), lambda: _writing(broken))
-  assert torn and _writing(broken)
-  rng = random.Random(0)
-  metrics = broken / 'metrics.jsonl'
-  before = metrics.read_text().count('\n') if metrics.exists() else 0
-  enough = before + rng.randrange(2, 12)
-  _kill_when(_run(command), lambda: (
-      metrics.exists() and metrics.read_text().count('\n') >= enough))
-  process = _run(command)
-  _, errors = process.communicate()
-  assert process.returncode == 0, errors
-  c = _config(mini_data, batch_size=4)
-  _assert_same_run(whole, broken, c, 1)
-
-
-@pytest.mark.full
-def test_sigterm_checkpoints_and_says_so(mini_data, tmp_path):
-  command = _command(tmp_path / 'run', mini_data, tmp_path / 'cache')
-  process = _run(command)
-  metrics = tmp_path / 'run' / 'metrics.jsonl'
-  while not metrics.exists() and process.poll() is None:
-    time.sleep(0.01)
-  process.send_signal(signal.SIGTERM)
-  _, errors = process.communicate()
-  assert process.returncode == launch.EXIT['stopped'], errors
-  assert 'Traceback' not in errors
-  result = files.read_json(tmp_path / 'run' / 'result.json')
-  assert result['status'] == 'stopped' and 0 < result['steps'] < 120
+    train.Trainer(same_run.config(mini_data), tmp_path)

@@ -1,0 +1,89 @@
+"""Runs whose processes are ended go on as if nothing had happened."""
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import same_run
+import tiny
+
+from lra import files, launch
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def _command(folder, data_dir, cache):
+  return [
+      sys.executable, 'run_lra.py', '--norecord', f'--workdir={folder}',
+      f'--compile_cache={cache}',
+      '--config=configs/simpletron.py:listops_mini',
+      *tiny.flags(**{
+          'data_dir': data_dir, 'train.eval_batch_size': 4,
+          'train.steps': 120, 'train.eval_every': 20, 'train.log_every': 10,
+          'train.checkpoint_minutes': 0.001})]
+
+
+def _run(command, **kwargs):
+  return subprocess.Popen(
+      command, cwd=ROOT, env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **kwargs)
+
+
+def _kill_when(process, condition):
+  """kill -9 as soon as `condition()`; whether it came to that."""
+  while process.poll() is None:
+    if condition():
+      process.kill()
+      process.communicate()
+      return True
+  process.communicate()
+  return False
+
+
+def _writing(folder):
+  return any((folder / 'checkpoints').glob('*/*tmp*'))
+
+
+@pytest.mark.full
+def test_kill_9_anywhere_changes_nothing(mini_data, tmp_path):
+  whole, broken = tmp_path / 'whole', tmp_path / 'broken'
+  cache = tmp_path / 'cache'
+  process = _run(_command(whole, mini_data, cache))
+  _, errors = process.communicate()
+  assert process.returncode == 0, errors
+
+  command = _command(broken, mini_data, cache)
+  # In the middle of writing checkpoints, then at a random moment of training.
+  torn = _kill_when(_run(command), lambda: _writing(broken))
+  assert torn and _writing(broken)
+  rng = random.Random(0)
+  metrics = broken / 'metrics.jsonl'
+  before = metrics.read_text().count('\n') if metrics.exists() else 0
+  enough = before + rng.randrange(2, 12)
+  _kill_when(_run(command), lambda: (
+      metrics.exists() and metrics.read_text().count('\n') >= enough))
+  process = _run(command)
+  _, errors = process.communicate()
+  assert process.returncode == 0, errors
+  c = same_run.config(mini_data, batch_size=4)
+  same_run.check(whole, broken, c, 1)
+
+
+@pytest.mark.full
+def test_sigterm_checkpoints_and_says_so(mini_data, tmp_path):
+  command = _command(tmp_path / 'run', mini_data, tmp_path / 'cache')
+  process = _run(command)
+  metrics = tmp_path / 'run' / 'metrics.jsonl'
+  while not metrics.exists() and process.poll() is None:
+    time.sleep(0.01)
+  process.send_signal(signal.SIGTERM)
+  _, errors = process.communicate()
+  assert process.returncode == launch.EXIT['stopped'], errors
+  assert 'Traceback' not in errors
+  result = files.read_json(tmp_path / 'run' / 'result.json')
+  assert result['status'] == 'stopped' and 0 < result['steps'] < 120
