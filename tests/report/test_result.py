@@ -251,7 +251,7 @@ def test_only_classifiers_are_on_the_page(place):
   assert place.page.read_text('utf-8') == before
 
 
-@pytest.mark.parametrize('step, says', [(700, 'the same'), (600, 'another')])
+@pytest.mark.parametrize('step, says', [(200, 'the same'), (100, 'another')])
 def test_of_two_records_of_a_run_one_is_shown(place, step, says):
   run = {**copy.deepcopy(RUN), 'seed': 1}
   place.put('twice.json', {**run, 'best_step': step})
