@@ -124,7 +124,7 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
   runs, left_out = records.of_classifiers(runs_dir)
   measured, unsound = records.of_floors(floors_dir)
   floors = {record.task: record for record in measured}
-  usual = floors if usual_floors is None else {
+  usual = floors if usual_floors in (None, floors_dir) else {
       record.task: record for record in records.of_floors(usual_floors)[0]}
   groups = _group(runs)
   counted = budgets.read()
