@@ -15,9 +15,12 @@ def attention(q, k, v, mask, do, *, scale=None, bias=None, factor=1.0):
     factor: of the weights, [B, H, L, S] or a number: 0 where dropped.
   """
   scale = np.shape(q)[-1] ** -0.5 if scale is None else scale
-  q, k, v, do = (np.asarray(x, np.float64) for x in (q, k, v, do))
+  # Heads first: np.matmul has BLAS, which einsum of batches has not.
+  q, k, v, do = (
+    np.swapaxes(np.asarray(x, np.float64), 1, 2) for x in (q, k, v, do)
+  )
   keep_Bx1x1xS = np.asarray(mask)[:, None, None]
-  logits = scale * np.einsum('blhd,bshd->bhls', q, k)
+  logits = scale * (q @ _turned(k))
   length, keys = logits.shape[2:]
   # Entry of the bias for each query and key.
   at = length - 1 + np.arange(keys) - np.arange(length)[:, None]
@@ -28,18 +31,23 @@ def attention(q, k, v, mask, do, *, scale=None, bias=None, factor=1.0):
   e = np.exp(logits - np.where(np.isfinite(top), top, 0.0))
   total = e.sum(-1, keepdims=True)
   weights = e / np.where(total > 0, total, 1.0)
-  dweights = factor * np.einsum('blhe,bshe->bhls', do, v)
+  dweights = factor * (do @ _turned(v))
   inner = (weights * dweights).sum(-1, keepdims=True)
   dlogits = weights * (dweights - inner)
   factored = factor * weights
   grads = (
-    np.einsum('bhls,bshe->blhe', factored, v),
-    np.einsum('bhls,bshd->blhd', scale * dlogits, k),
-    np.einsum('bhls,blhd->bshd', scale * dlogits, q),
-    np.einsum('bhls,blhe->bshe', factored, do),
+    factored @ v,
+    scale * (dlogits @ k),
+    scale * (_turned(dlogits) @ q),
+    _turned(factored) @ do,
   )
+  grads = tuple(np.swapaxes(x, 1, 2) for x in grads)
   if bias is None:
     return grads
   dbias = np.zeros((len(dlogits[0]), length + keys - 1))
   np.add.at(dbias, (slice(None), at), dlogits.sum(0))
   return *grads, dbias
+
+
+def _turned(x):
+  return np.swapaxes(x, -1, -2)

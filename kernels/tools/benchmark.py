@@ -8,7 +8,7 @@
 
 Every row is measured in one process on the same operands: the median of five
 rounds, which take turns between the kernels, of queued calls after a
-warm-up. All kernels of a shape are compiled before the first
+warm-up. The kernels of all operations at a shape are compiled before the first
 is timed. A copy kernel measured in the same run is what "% of floor" is of.
 """
 
@@ -26,12 +26,13 @@ from kernels.tools import device, errors, parallel, peers, timing, traffic
 from kernels.tools.errors import FUNCTIONS
 
 PASSES = ('fwd', 'fwd+bwd')
-# Sizes that fill an accelerator, and sizes for a test of this script.
+# Sizes that fill an accelerator, what tells most first, for a machine that is
+# lent for minutes; and sizes for a test of this script.
 LARGE = {
   'tokens': 128 * 1024,
   'heads': 4,
-  'lengths': (1024, 4096, 16384, 65536),
-  'widths': (64, 128),
+  'lengths': (4096, 16384, 1024, 65536),
+  'widths': (64, 128, 32),
   'calls': 50,
   'copy': 512 * 2**20,
 }
@@ -67,13 +68,23 @@ def run(sizes, rounds=5, record=None, save=lambda record: None):
   if any((record or {}).get(key) != value for key, value in here.items()):
     record = {**here, **calibration(sizes), 'rows': []}
   done = {(r['op'], r['L'], r['Dh']) for r in record['rows']}
-  for op, shape in shapes(sizes):
-    if (op, shape[1], shape[3]) not in done:
-      comparison = Comparison(op, shape, sizes.get('kernels'))
-      record['rows'] += comparison.rows(
-        calls, rounds, record['copy_bytes_per_s']
+  for length in sizes['lengths']:
+    for width in sizes['widths']:
+      left = [
+        (op, (sizes['tokens'] // length, length, sizes['heads'], width))
+        for op in sizes.get('ops', FUNCTIONS)
+        if (op, length, width) not in done
+      ]
+      made = dict(
+        parallel.finished(
+          lambda which: Comparison(*which, sizes.get('kernels')), left
+        )
       )
-      save(record)
+      for which in left:
+        record['rows'] += made[which].rows(
+          calls, rounds, record['copy_bytes_per_s']
+        )
+        save(record)
   return record
 
 
@@ -85,18 +96,8 @@ def calibration(sizes):
   }
 
 
-def shapes(sizes):
-  """Every (op, (B, L, H, Dh)) of `sizes`."""
-  return [
-    (op, (sizes['tokens'] // length, length, sizes['heads'], width))
-    for op in sizes.get('ops', FUNCTIONS)
-    for width in sizes['widths']
-    for length in sizes['lengths']
-  ]
-
-
 class Comparison:
-  """Kernels of one operation on the same operands, compiled.
+  """Kernels of one operation on the same operands, our own compiled.
 
   Attributes:
     candidates: pass -> name -> (a timer, a function that gives values).
@@ -119,16 +120,20 @@ class Comparison:
       for name in found
       if not names or name in names
     ]
-    # Others look for their best settings by timing them: those alone.
+    # Others look for their best settings by timing them: those alone, later.
     others = peers.peers(op)
+    self._left = [which for which in every if which[1] in others]
     ours = [which for which in every if which[1] not in others]
+    self._found = found
     made = dict(parallel.finished(lambda which: _made(found, *which), ours))
-    for direction, name in every:
-      candidate = made.get((direction, name)) or _made(found, direction, name)
-      if isinstance(candidate, Exception):
-        self.skipped[direction][name] = _one_line(candidate)
-      else:
-        self.candidates[direction][name] = candidate
+    for which in ours:
+      self._add(*which, made[which])
+
+  def _add(self, direction, name, candidate):
+    if isinstance(candidate, Exception):
+      self.skipped[direction][name] = _one_line(candidate)
+    else:
+      self.candidates[direction][name] = candidate
 
   def rows(self, calls, rounds, bytes_per_s):
     """Times and errors, those of the candidates that run.
@@ -138,7 +143,9 @@ class Comparison:
       rounds: in which the candidates take turns.
       bytes_per_s: of a copy on this device.
     """
-    rows = []
+    for which in self._left:
+      self._add(*which, _made(self._found, *which))
+    rows, self._left = [], []
     for direction in PASSES:
       timers, found = {}, {}
       skipped = self.skipped[direction]

@@ -44,7 +44,7 @@ LARGE = {
                    Case(1000, 4, 64, dtype, 'ragged', form=form)
                    for dtype in ('float32', 'bfloat16')
                    for form in errors.FORMS[1:]],
-    'kernels': {**benchmark.LARGE, 'widths': (32, 64, 128)},
+    'kernels': benchmark.LARGE,
     'layers': {'batch': 32, 'length': 4096, 'heads': layers.HEADS,
                'calls': 30, 'copy': benchmark.LARGE['copy']},
 }
@@ -119,7 +119,7 @@ def _versions():
 def _errors(cases, before, save):
   """Relative RMS errors of every kernel that runs on this device."""
   cases = [(op, kernel, case, reason)
-           for op in errors.EVERY for case in cases
+           for case in cases for op in errors.EVERY
            for kernel, reason in kernels.explain(
                op, (case.batch, case.length, case.heads, case.width),
                case.dtype).items()]

@@ -113,7 +113,7 @@ def test_times_that_were_ended_go_on(tmp_path, monkeypatch):
   comparison = benchmark.Comparison
 
   def ended(op, shape, *rest):
-    if len(made) == 1:
+    if shape[1] == 16:
       raise KeyboardInterrupt
     return other(op, shape, *rest)
 
@@ -121,7 +121,7 @@ def test_times_that_were_ended_go_on(tmp_path, monkeypatch):
     made.append((op, shape))
     return comparison(op, shape, *rest)
 
-  small = {**TINY['kernels'], 'tokens': 32, 'lengths': (16,)}
+  small = {**TINY['kernels'], 'tokens': 32, 'lengths': (32, 16)}
   sizes = {**TINY, 'kernels': small}
   monkeypatch.setattr(benchmark, 'Comparison', ended)
   with pytest.raises(KeyboardInterrupt):
