@@ -150,8 +150,8 @@ class Result(File):
       of all of them.
     num_devices: how many of them, of all processes.
     num_processes: that made the run together.
-    runs_at_once: how many runs of a process shared them: its memory is that
-      of all, its speed its own beside the others.
+    runs_at_once: how many runs shared them: its speed is its own beside the
+      others, its memory that of all of its process.
     dtype: what was computed in.
     kernel: the kernel that the mixers ran.
     xla_flags: the flags of XLA_FLAGS and, where it was chosen, the precision of
