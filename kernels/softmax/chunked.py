@@ -21,7 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kernels import random_bits, varying
+from kernels import chunks, random_bits, varying
 from kernels.softmax import distances
 
 # A tile of float32 logits of one head is then 1 MiB. Of four heads in all, L
@@ -122,7 +122,13 @@ def _attend(options, q, k, v, mask, bias, words):
 
 
 def _dot(equation, x, y):
-  return jnp.einsum(equation, x, y, preferred_element_type=jnp.float32)
+  return jnp.einsum(
+    equation,
+    x,
+    y,
+    precision=chunks.precision(x.dtype),
+    preferred_element_type=jnp.float32,
+  )
 
 
 def _drop(options, words, row, col, arrays, factor=1.0):

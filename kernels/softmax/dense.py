@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from kernels import random_bits
+from kernels import chunks, random_bits
 from kernels.softmax import distances
 
 
@@ -23,6 +23,7 @@ def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale, bias=None):
     'blhd,bshd->bhls',
     q_BxLxHxDh,
     k_BxSxHxDh,
+    precision=chunks.precision(q_BxLxHxDh.dtype),
     preferred_element_type=jnp.float32,
   )
   if bias is not None:
@@ -59,5 +60,6 @@ def apply_weights(weights_BxHxLxS, v_BxSxHxDv):
     'bhls,bshd->blhd',
     weights_BxHxLxS.astype(v_BxSxHxDv.dtype),
     v_BxSxHxDv,
+    precision=chunks.precision(v_BxSxHxDv.dtype),
     preferred_element_type=jnp.float32,
   ).astype(v_BxSxHxDv.dtype)

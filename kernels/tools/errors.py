@@ -108,6 +108,11 @@ def _state(op, sums):
 
 def run(op, kernel, arrays, named, dfinal, form='plain'):
   """name -> float64 array: what a kernel computes."""
+  return compiled(op, kernel, arrays, named, dfinal, form)()
+
+
+def compiled(op, kernel, arrays, named, dfinal, form='plain'):
+  """A function without arguments that gives what `run` does."""
   do = arrays[3]
   keys = [key for key in named if key == 'initial_state']
   rest = {key: x for key, x in named.items() if key not in keys}
@@ -129,15 +134,21 @@ def run(op, kernel, arrays, named, dfinal, form='plain'):
     out, pull = jax.vjp(attend, *args)
     return out, *pull(do if dfinal is None else (do, dfinal))
 
-  out, grads, dstate = both(do, dfinal, operands, [named[k] for k in keys])
-  found = {'out': out}
-  if keys:
-    found = {'out': out[0], 'state': out[1], 'dstate': dstate[0]}
-  if form == 'packed':
-    found['dbias'] = grads[1]
-    grads = [grads[0][:, :, i] for i in range(3)]
-  found |= dict(zip(GRADIENTS, grads, strict=False))
-  return {name: _flat(x) for name, x in found.items()}
+  given = do, dfinal, operands, [named[k] for k in keys]
+  program = both.lower(*given).compile()
+
+  def values():
+    out, grads, dstate = program(*given)
+    found = {'out': out}
+    if keys:
+      found = {'out': out[0], 'state': out[1], 'dstate': dstate[0]}
+    if form == 'packed':
+      found['dbias'] = grads[1]
+      grads = [grads[0][:, :, i] for i in range(3)]
+    found |= dict(zip(GRADIENTS, grads, strict=False))
+    return {name: _flat(x) for name, x in found.items()}
+
+  return values
 
 
 def _flat(x):
@@ -189,24 +200,42 @@ def measure(op, kernel, case):
   """Relative RMS errors by name; 'masked' is the largest value in a row that
   must be 0. Runs inside whatever `kernels.target` is entered.
   """
+  return prepared(op, kernel, case)()
+
+
+def prepared(op, kernel, case):
+  """A function without arguments that gives what `measure` does.
+
+  The kernel is compiled, which may be done in several threads; what is to run
+  on a device is not: JAX's own threads may then end the process.
+  """
   arrays, named, dfinal = operands(op, case)
   if case.form == 'segments':
     ids = np.arange(case.length) * SEGMENTS // case.length
     ids = np.broadcast_to(ids, (case.batch, case.length)).astype(np.int32)
     named.pop('initial_state', None)
     more = {'segment_ids': jnp.asarray(ids), 'num_segments': SEGMENTS}
-    got = run(op, kernel, arrays, named | more, None)
-    want = expected_of_segments(op, arrays, named, ids)
+    values = compiled(op, kernel, arrays, named | more, None)
   else:
-    got = run(op, kernel, arrays, named, dfinal, case.form)
-    want = expected(op, arrays, named, dfinal)
+    values = compiled(op, kernel, arrays, named, dfinal, case.form)
+
+  def found():
+    if case.form == 'segments':
+      want = expected_of_segments(op, arrays, named, ids)
+    else:
+      want = expected(op, arrays, named, dfinal)
+    return _errors(op, case, values(), want, ~np.asarray(named['mask']))
+
+  return found
+
+
+def _errors(op, case, got, want, off):
   errors = {name: relative_rms(got[name], want[name]) for name in got}
   if op in ('linear', 'softmax') and case.length == 1:
     # One token attends to itself alone: nothing depends on q and k but for
     # eps of linear, and the error is of the terms that cancel.
     for name in ('dq', 'dk'):
       errors[name] = rms(got[name] - want[name])
-  off = ~np.asarray(named['mask'])
   zeros = ('dk', 'dv') if op == 'softmax' else ('out', 'dq', 'dk', 'dv')
   rows = [np.abs(got[name][off]) for name in zeros]
   errors['masked'] = max(x.max() if x.size else 0.0 for x in rows)

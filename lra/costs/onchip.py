@@ -31,6 +31,7 @@ from lra.terminal import say
 STAGES = ('errors', 'races', 'kernels', 'layers')
 PACKAGES = ('jax', 'jaxlib', 'jax-cuda13-plugin', 'libtpu',
             'flash-linear-attention', 'torch')
+GROUP = 4  # cases of errors that are compiled together, for each core
 # compute-sanitizer's tools, and how each counts what it found.
 SANITIZERS = {'racecheck': r'RACECHECK SUMMARY: (\d+) hazard',
               'memcheck': r'ERROR SUMMARY: (\d+) error',
@@ -128,9 +129,14 @@ def _errors(cases, before, save):
   done = [_which(row) for row in rows]
   left = [case for case, which in zip(cases, order, strict=True)
           if which not in done]
-  for case, found in parallel.finished(lambda case: _error(*case), left):
-    rows.append(_named(*case) | found)
-    save(_counted(rows))
+  # All of a group are compiled before the first of it runs.
+  size = GROUP * machine.cpu_count()
+  for start in range(0, len(left), size):
+    group = left[start:start + size]
+    made = dict(parallel.finished(lambda case: _prepared(*case), group))
+    for case in group:
+      rows.append(_named(*case) | _error(made[case], case[2].dtype))
+      save(_counted(rows))
   return _counted(sorted(rows, key=lambda row: order.index(_which(row))))
 
 
@@ -143,17 +149,30 @@ def _which(row):
   return [row.get(name) for name in names]
 
 
-def _error(op, kernel, case, reason):
+def _prepared(op, kernel, case, reason):
+  """What measures the errors, or fields that say why nothing does."""
   if reason:
     return {'skipped': reason}
+  return _or_why(lambda: errors.prepared(op, kernel, case))
+
+
+def _error(prepared, dtype):
+  if isinstance(prepared, dict):
+    return prepared
+  found = _or_why(prepared)
+  if {'skipped', 'failed'} & set(found):
+    return found
+  return {**{k: benchmark.finite(v) for k, v in found.items()},
+          'within': bool(errors.within(found, dtype))}
+
+
+def _or_why(function):
   try:
-    found = errors.measure(op, kernel, case)
+    return function()
   except NotImplementedError as e:  # of a form, which `explain` is not told
     return {'skipped': str(e)}
   except Exception as e:  # nor one kernel the others
     return {'failed': f'{type(e).__name__}: {e}'[:1000]}
-  return {**{k: benchmark.finite(v) for k, v in found.items()},
-          'within': bool(errors.within(found, case.dtype))}
 
 
 def _counted(rows):

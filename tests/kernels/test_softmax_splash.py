@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import jaxprs_in_params
 from jax.sharding import AxisType
+from products import precisions
 
 import kernels
 from kernels.softmax import reference, splash
@@ -180,21 +180,12 @@ def test_auto_takes_splash_on_a_tpu_where_it_applies():
   assert 'up to 512 wide, got 513' in reasons['splash']
 
 
-def _products(jaxpr):
-  """Precisions of all matrix products of a program, kernels included."""
-  for equation in jaxpr.eqns:
-    if equation.primitive.name == 'dot_general':
-      yield equation.params['precision']
-    for inner in jaxprs_in_params(equation.params):
-      yield from _products(inner)
-
-
 @pytest.mark.parametrize('dtype', ('float32', 'bfloat16'))
 def test_float32_products_run_at_the_highest_precision(interpreted, dtype):
   """The interpreter rounds nothing; a TPU would, at the default precision."""
   (q, k, v, do), mask = _inputs(8, 8, 8, 8, dtype)
   program = jax.make_jaxpr(_with_gradients(attend))(q, k, v, do, mask)
-  found = list(_products(program.jaxpr))
+  found = list(precisions(program.jaxpr))
   highest = [p and set(p) == {jax.lax.Precision.HIGHEST} for p in found]
   assert len(found) >= 9  # forward 2, keys and values 4, queries 3
   assert all(highest) if dtype == 'float32' else not any(highest)
