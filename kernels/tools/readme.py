@@ -3,7 +3,8 @@
   python -m kernels.tools.errors | python -m kernels.tools.readme errors
 
 and so with `h200`, with `bytes` of `kernels.tools.benchmark --bytes`, and with
-`chip` of `kernels.tools.recorded kernels/results/h200.json`.
+`chip` of `kernels.tools.recorded kernels/results/h200.json`, whose `--of=times`
+and `--of=layers` are `times` and `layers`.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""Errors that were measured on a chip, of a record of `lra.costs --onchip`.
+"""What was measured on a chip, of a record of `lra.costs --onchip`, as a table.
 
   python -m kernels.tools.recorded kernels/results/h200.json
 
-prints the largest relative RMS error of each kernel over its cases as a table.
+prints the largest relative RMS error of each kernel over its cases, with
+`--of=times` the times of kernels, with `--of=layers` those of whole layers.
 """
 
 import argparse
@@ -69,6 +70,86 @@ def _largest(rows, name):
   return f'{max(found):.1e}' if found else ''
 
 
+def times(record):
+  """Markdown lines: microseconds of all kernels, a line for a shape.
+
+  Args:
+    record: as `lra.costs.onchip.run` returns it, with the stage `kernels`.
+
+  Raises:
+    KeyError: it has none.
+  """
+  run = record['kernels']
+  timed = [row for row in run['rows'] if 'us' in row]
+  names = list(dict.fromkeys(row['kernel'] for row in timed))
+  own = [name for name in names if name.startswith('pallas')]
+  packages = (f'{name} {version}' for name, version in run['packages'].items()
+              if name in ('torch', 'flash-linear-attention'))  # fmt: skip
+  lines = [
+    f'{record["device"]}, JAX {run["packages"]["jax"]}, '
+    f'{", ".join(packages)}; {run["dtype"]}, B L = {run["tokens"]:,}, '
+    f'H = {run["heads"]}. Copy {run["copy_bytes_per_s"] / 1e12:.3g} TB/s.',
+    '',
+    f'| op | pass | L | Dh | {" | ".join(f"{name}, us" for name in names)} '
+    '| best of ours | % of floor | x XLA | x best of others | relative RMS |',
+    '|---|---|' + '--:|' * (2 + len(names)) + '---|' + '--:|' * 4,
+  ]
+  groups = {}
+  for row in timed:
+    which = tuple(row[key] for key in ('op', 'pass', 'L', 'Dh'))
+    groups.setdefault(which, {})[row['kernel']] = row
+  for which, rows in groups.items():
+    us = {name: row['us'] for name, row in rows.items()}
+    best = min((name for name in own if name in us), key=us.get, default=None)
+    cells = [f'{us[name]:.0f}' if name in us else '' for name in names]
+    if best is None:
+      cells += [''] * 5
+    else:
+      xla = min(t for name, t in us.items() if name.startswith('xla'))
+      others = [t for name, t in us.items() if name not in own]
+      cells += [
+        best,
+        f'{rows[best]["percent_of_floor"]:.0f}',
+        f'{xla / us[best]:.2f}',
+        f'{min(others) / us[best]:.2f}',
+        f'{rows[best]["error"]:.1e}',
+      ]
+    lines.append(f'| {" | ".join([*map(str, which), *cells])} |')
+  return lines
+
+
+def layers(record):
+  """Markdown lines: times of whole layers, a line for each that was measured.
+
+  Args:
+    record: as `lra.costs.onchip.run` returns it, with the stage `layers`.
+
+  Raises:
+    KeyError: it has none.
+  """
+  run = record['layers']
+  lines = [
+    f'{record["device"]}, JAX {run["packages"]["jax"]}, bfloat16.',
+    '',
+    '| layer | pass | B | L | H | Dh | kernel | us | x XLA | % of floor '
+    '| relative RMS |',
+    '|---|---|' + '--:|' * 4 + '---|' + '--:|' * 4,
+  ]
+  for row in run['rows']:
+    cells = [
+      *(row[key] for key in ('layer', 'pass', 'B', 'L', 'H', 'Dh', 'kernel')),
+      f'{row["us"]:.0f}',
+      f'{row["vs_xla"]:.2f}',
+      f'{row["percent_of_floor"]:.0f}',
+      f'{row["error"]:.1e}',
+    ]
+    lines.append(f'| {" | ".join(map(str, cells))} |')
+  return lines
+
+
+TABLES = {'errors': table, 'times': times, 'layers': layers}
+
+
 def main(argv=None):
   parser = argparse.ArgumentParser(
     prog='python -m kernels.tools.recorded',
@@ -76,12 +157,14 @@ def main(argv=None):
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   parser.add_argument('record', type=pathlib.Path)
-  path = parser.parse_args(argv).record
+  parser.add_argument('--of', choices=TABLES, default='errors')
+  args = parser.parse_args(argv)
+  path = args.record
   try:
-    lines = table(json.loads(path.read_text(encoding='utf-8')))
+    lines = TABLES[args.of](json.loads(path.read_text(encoding='utf-8')))
   except (OSError, ValueError, KeyError, TypeError) as error:
-    sys.exit(f'{path} is no record of errors on a chip ({error!r}): make one '
-             'with python -m lra.costs --onchip.')  # fmt: skip
+    sys.exit(f'{path} is no record of {args.of} on a chip ({error!r}): make '
+             'one with python -m lra.costs --onchip.')  # fmt: skip
   print('\n'.join(lines))
 
 

@@ -27,7 +27,8 @@ def test_nothing_is_lost_to_an_empty_table_or_a_wrong_name():
     readme.put(text, 'speed', TABLE)
 
 
-@pytest.mark.parametrize('section', ['errors', 'chip', 'h200', 'bytes'])
+@pytest.mark.parametrize(
+    'section', ['errors', 'chip', 'times', 'layers', 'h200', 'bytes'])
 def test_the_readme_has_every_table(section):
   text = readme.README.read_text(encoding='utf-8')
   _, inside = text.split(f'<!-- {section}:begin -->')
@@ -66,6 +67,38 @@ def test_the_errors_of_a_chip_are_those_of_its_record(capsys):
   line = next(x for x in table.splitlines() if '| pallas_gpu |' in x)
   assert f'| {max(row["dq"] for row in own):.1e} |' in line
   assert line.endswith(f'| {len(own)} of {len(own)} |')
+
+
+@pytest.mark.parametrize('stage, section', [
+    ('kernels', 'times'), ('layers', 'layers')])
+def test_the_times_of_a_chip_are_those_of_its_record(capsys, stage, section):
+  path = readme.README.parent / 'results' / 'h200.json'
+  recorded.main([str(path), f'--of={section}'])
+  table = capsys.readouterr().out
+  text = readme.README.read_text(encoding='utf-8')
+  assert readme.put(text, section, table) == text
+  rows = json.loads(path.read_text())[stage]['rows']
+  floors = {row['percent_of_floor'] for row in rows if 'us' in row}
+  assert 0 < min(floors) and max(floors) <= 100
+
+
+def test_the_fastest_of_ours_is_told_from_the_others():
+  def row(kernel, us, floor=50.0, **more):
+    return {'op': 'linear', 'pass': 'fwd', 'L': 8, 'Dh': 4, 'kernel': kernel,
+            'us': us, 'percent_of_floor': floor, 'error': 2e-3, **more}
+
+  skipped = {k: v for k, v in row('fla chunk', 0).items() if k != 'us'}
+  rows = [row('xla', 30.0), row('pallas_triton', 9.0), row('pallas_gpu', 10.0),
+          row('xla [B,H,L,Dh]', 27.0), row('cuDNN softmax', 18.0), skipped,
+          row('xla', 40.0, L=16)]
+  run = {'rows': rows, 'packages': {'jax': '1', 'torch': '2'}, 'heads': 2,
+         'tokens': 64, 'dtype': 'bfloat16', 'copy_bytes_per_s': 4e12}
+  record = {'device': 'a chip', 'kernels': run}
+  _, _, head, _, both, alone = recorded.times(record)
+  assert 'cuDNN softmax, us' in head and 'fla' not in head
+  assert both.endswith('| pallas_triton | 50 | 3.00 | 2.00 | 2.0e-03 |')
+  assert '| 30 | 9 | 10 | 27 | 18 |' in both
+  assert alone == '| linear | fwd | 16 | 4 | 40 |  |  |  |  |  |  |  |  |  |'
 
 
 def test_a_case_out_of_bounds_or_failed_is_seen():
