@@ -6,10 +6,17 @@ import jax
 from jax.extend.core import jaxprs_in_params
 
 
-def precisions(jaxpr: jax.extend.core.Jaxpr) -> Iterator:
-  """The precision of each matrix product, those of kernels included."""
+def at_the_highest(jaxpr: jax.extend.core.Jaxpr
+                   ) -> Iterator[tuple[bool, bool]]:
+  """Of each matrix product whether both are float32, and its precision highest.
+
+  Those of kernels included.
+  """
+  highest = jax.lax.Precision.HIGHEST
   for equation in jaxpr.eqns:
     if equation.primitive.name == 'dot_general':
-      yield equation.params['precision']
+      precision = equation.params['precision']
+      yield ({x.aval.dtype.name for x in equation.invars} == {'float32'},
+             bool(precision) and set(precision) == {highest})
     for inner in jaxprs_in_params(equation.params):
-      yield from precisions(inner)
+      yield from at_the_highest(inner)

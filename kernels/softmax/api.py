@@ -28,7 +28,8 @@ def softmax_attention(
 
   Args:
     q: [B, L, H, Dh], float32, bfloat16 or float16. Statistics and sums are
-      float32 whatever the dtype.
+      float32 whatever the dtype, float32 products run at the highest
+      precision.
     k: [B, S, G, Dh] in the dtype of q; G divides H, and each H / G heads of
       queries in a row read one head of keys and values, which is not copied.
     v: [B, S, G, Dv] in the dtype of q.

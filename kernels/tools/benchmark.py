@@ -8,7 +8,7 @@
 
 Every row is measured in one process on the same operands: the median of five
 rounds, which take turns between the kernels, of queued calls after a
-warm-up. The kernels of all operations at a shape are compiled before the first
+warm-up. Our kernels of all operations at a shape are compiled before the first
 is timed. A copy kernel measured in the same run is what "% of floor" is of.
 """
 
@@ -70,19 +70,19 @@ def run(sizes, rounds=5, record=None, save=lambda record: None):
   done = {(r['op'], r['L'], r['Dh']) for r in record['rows']}
   for length in sizes['lengths']:
     for width in sizes['widths']:
+      shape = (sizes['tokens'] // length, length, sizes['heads'], width)
       left = [
-        (op, (sizes['tokens'] // length, length, sizes['heads'], width))
+        op
         for op in sizes.get('ops', FUNCTIONS)
         if (op, length, width) not in done
       ]
-      made = dict(
-        parallel.finished(
-          lambda which: Comparison(*which, sizes.get('kernels')), left
-        )
-      )
-      for which in left:
-        record['rows'] += made[which].rows(
-          calls, rounds, record['copy_bytes_per_s']
+      made = {op: _comparison(op, shape, sizes.get('kernels')) for op in left}
+      compile_all([x for x in made.values() if isinstance(x, Comparison)])
+      for op in left:
+        record['rows'] += (
+          made[op].rows(calls, rounds, record['copy_bytes_per_s'])
+          if isinstance(made[op], Comparison)
+          else made[op]
         )
         save(record)
   return record
@@ -96,11 +96,35 @@ def calibration(sizes):
   }
 
 
+def _comparison(op, shape, names):
+  """A `Comparison`, or rows that say why there is none."""
+  try:
+    return Comparison(op, shape, names)
+  except Exception as error:  # too large for the device: others may not be
+    reason = _one_line(error)
+    return [
+      {**_names(op, direction, shape, 'all'), 'skipped': reason}
+      for direction in PASSES
+    ]
+
+
+def compile_all(comparisons):
+  """Compiles our kernels of all comparisons side by side; nothing else runs."""
+  left = [(one, *which) for one in comparisons for which in one.ours]
+  made = parallel.finished(lambda each: each[0].make(*each[1:]), left)
+  for (one, direction, name), candidate in made:
+    one.add(direction, name, candidate)
+
+
 class Comparison:
-  """Kernels of one operation on the same operands, our own compiled.
+  """Kernels of one operation on the same operands, once they are compiled.
 
   Attributes:
-    candidates: pass -> name -> (a timer, a function that gives values).
+    ours: the (pass, name) of each candidate that `compile_all` makes; those of
+      other packages, which look for their best settings by timing them, are
+      made by `rows`, alone.
+    candidates: pass -> name -> (a timer, a function that gives values), of
+      those that are made.
     skipped: pass -> name -> why it is not among them.
   """
 
@@ -111,25 +135,28 @@ class Comparison:
       jnp.asarray(rng.standard_normal(shape), 'bfloat16') for _ in 'qkvo'
     ]
     self._want = _expected(op, self._arrays)
-    found, skipped = _candidates(op, shape, self._arrays)
+    self._found, skipped = _candidates(op, shape, self._arrays)
     self.candidates = {direction: {} for direction in PASSES}
     self.skipped = {direction: dict(skipped) for direction in PASSES}
     every = [
       (direction, name)
       for direction in PASSES
-      for name in found
+      for name in self._found
       if not names or name in names
     ]
-    # Others look for their best settings by timing them: those alone, later.
     others = peers.peers(op)
-    self._left = [which for which in every if which[1] in others]
-    ours = [which for which in every if which[1] not in others]
-    self._found = found
-    made = dict(parallel.finished(lambda which: _made(found, *which), ours))
-    for which in ours:
-      self._add(*which, made[which])
+    self.ours = [which for which in every if which[1] not in others]
+    self._others = [which for which in every if which[1] in others]
 
-  def _add(self, direction, name, candidate):
+  def make(self, direction, name):
+    """The candidate, or why there is none: one must not end the run."""
+    try:
+      return self._found[name](direction)
+    except Exception as error:
+      return error
+
+  def add(self, direction, name, candidate):
+    """Takes what `make` has given."""
     if isinstance(candidate, Exception):
       self.skipped[direction][name] = _one_line(candidate)
     else:
@@ -143,13 +170,14 @@ class Comparison:
       rounds: in which the candidates take turns.
       bytes_per_s: of a copy on this device.
     """
-    for which in self._left:
-      self._add(*which, _made(self._found, *which))
-    rows, self._left = [], []
+    for which in self._others:
+      self.add(*which, self.make(*which))
+    rows = []
     for direction in PASSES:
       timers, found = {}, {}
-      skipped = self.skipped[direction]
-      for name, (timer, values) in self.candidates[direction].items():
+      skipped, made = self.skipped[direction], self.candidates[direction]
+      for name in filter(made.__contains__, self._found):
+        timer, values = made[name]
         try:
           got = values()
           timers[name] = timer
@@ -176,21 +204,17 @@ class Comparison:
     return rows
 
   def _names(self, direction, kernel):
-    return {
-      'op': self._op,
-      'pass': direction,
-      'L': self._shape[1],
-      'Dh': self._shape[3],
-      'kernel': kernel,
-    }
+    return _names(self._op, direction, self._shape, kernel)
 
 
-def _made(found, direction, name):
-  """The candidate, or why there is none: one must not end the run."""
-  try:
-    return found[name](direction)
-  except Exception as error:
-    return error
+def _names(op, direction, shape, kernel):
+  return {
+    'op': op,
+    'pass': direction,
+    'L': shape[1],
+    'Dh': shape[3],
+    'kernel': kernel,
+  }
 
 
 def finite(error):

@@ -74,7 +74,10 @@ def bound(name, dtype):
 
 
 def operands(op, case):
-  """Arrays (q, k, v, do), keyword arrays, and the gradient of the state."""
+  """Arrays (q, k, v, do), keyword arrays, and the gradient of the state.
+
+  Of numpy: nothing is done on a device.
+  """
   rng = np.random.default_rng(case.seed)
   b, length, h, d = case.batch, case.length, case.heads, case.width
   mask = np.ones((b, length), bool)
@@ -89,10 +92,10 @@ def operands(op, case):
     x = rng.standard_normal((b, length, h, d))
     if op != 'softmax':
       x = np.where(mask[:, :, None, None], x, np.nan)
-    arrays.append(jnp.asarray(x, case.dtype))
-  named, dfinal = {'mask': jnp.asarray(mask)}, None
+    arrays.append(x.astype(jnp.dtype(case.dtype)))
+  named, dfinal = {'mask': mask}, None
   if op == 'lightning':
-    named['slopes'] = jnp.asarray(np.roll(SLOPES, case.seed)[:h], jnp.float32)
+    named['slopes'] = np.roll(SLOPES, case.seed)[:h].astype(np.float32)
   if op == 'lightning' or case.form == 'state':
     named['initial_state'], dfinal = (
       _state(op, rng.standard_normal((b, h, d, d))) for _ in range(2)
@@ -101,9 +104,9 @@ def operands(op, case):
 
 
 def _state(op, sums):
-  sums = jnp.asarray(sums, jnp.float32)
+  sums = sums.astype(np.float32)
   # Of linear attention also the normaliser's, which is positive.
-  return (sums, jnp.abs(sums[..., 0])) if op == 'linear' else sums
+  return (sums, np.abs(sums[..., 0])) if op == 'linear' else sums
 
 
 def run(op, kernel, arrays, named, dfinal, form='plain'):
@@ -121,7 +124,7 @@ def compiled(op, kernel, arrays, named, dfinal, form='plain'):
   if form == 'packed':
     function = getattr(kernels, f'{op}_attention_packed')
     h, d = arrays[0].shape[2:]
-    operands = [jnp.stack(operands, axis=2), jnp.zeros((3, h, d))]
+    operands = [np.stack(operands, axis=2), np.zeros((3, h, d), np.float32)]
 
   def attend(operands, state):
     if form == 'packed':
@@ -206,15 +209,16 @@ def measure(op, kernel, case):
 def prepared(op, kernel, case):
   """A function without arguments that gives what `measure` does.
 
-  The kernel is compiled, which may be done in several threads; what is to run
-  on a device is not: JAX's own threads may then end the process.
+  The kernel is compiled, and nothing runs on the device before the function is
+  called. So several threads may prepare, while on an H200 XLA ended a process
+  of which one thread ran a program and another compiled one.
   """
   arrays, named, dfinal = operands(op, case)
   if case.form == 'segments':
     ids = np.arange(case.length) * SEGMENTS // case.length
     ids = np.broadcast_to(ids, (case.batch, case.length)).astype(np.int32)
     named.pop('initial_state', None)
-    more = {'segment_ids': jnp.asarray(ids), 'num_segments': SEGMENTS}
+    more = {'segment_ids': ids, 'num_segments': SEGMENTS}
     values = compiled(op, kernel, arrays, named | more, None)
   else:
     values = compiled(op, kernel, arrays, named, dfinal, case.form)

@@ -91,7 +91,7 @@ def times(record):
     f'H = {run["heads"]}. Copy {run["copy_bytes_per_s"] / 1e12:.3g} TB/s.',
     '',
     f'| op | pass | L | Dh | {" | ".join(f"{name}, us" for name in names)} '
-    '| best of ours | % of floor | x XLA | x best of others | relative RMS |',
+    '| best of ours | % of floor | x XLA | x best other | its relative RMS |',
     '|---|---|' + '--:|' * (2 + len(names)) + '---|' + '--:|' * 4,
   ]
   groups = {}
@@ -105,14 +105,15 @@ def times(record):
     if best is None:
       cells += [''] * 5
     else:
-      xla = min(t for name, t in us.items() if name.startswith('xla'))
-      others = [t for name, t in us.items() if name not in own]
+      # Without an error it is another function.
+      others = {n: us[n] for n in us if n not in own and rows[n]['error']}
+      xla = [time for name, time in others.items() if name.startswith('xla')]
       cells += [
         best,
         f'{rows[best]["percent_of_floor"]:.0f}',
-        f'{xla / us[best]:.2f}',
-        f'{min(others) / us[best]:.2f}',
-        f'{rows[best]["error"]:.1e}',
+        *(f'{min(x) / us[best]:.2f}' if x else '' for x in (
+          xla, others.values())),
+        _largest([rows[best]], 'error'),
       ]
     lines.append(f'| {" | ".join([*map(str, which), *cells])} |')
   return lines
@@ -141,7 +142,7 @@ def layers(record):
       f'{row["us"]:.0f}',
       f'{row["vs_xla"]:.2f}',
       f'{row["percent_of_floor"]:.0f}',
-      f'{row["error"]:.1e}',
+      _largest([row], 'error'),
     ]
     lines.append(f'| {" | ".join(map(str, cells))} |')
   return lines

@@ -81,7 +81,8 @@ def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
     raise UserError(
         f'{path} is of the device {record.get("device")!r}, and this is '
         f'{device!r}: name another file.')
-  made = {'packages': _versions(), **machine.git_state()}
+  made = {'packages': _versions(), 'xla_flags': machine.xla_flags(),
+          **machine.git_state()}
   path.parent.mkdir(parents=True, exist_ok=True)
   for stage in stages:
     say(f'{stage} ...')

@@ -13,7 +13,8 @@ import scipy
 
 from lra.report.statistics import Sample
 
-# Fewer degrees of freedom say too little of a spread.
+# Fewer degrees of freedom say too little of a spread: with three, a difference
+# has to be 40 standard errors wide to be told among the pairs of fifty rows.
 _DEGREES = 4
 # Weights and variances among which the likeliest are looked for.
 _WEIGHTS = np.geomspace(0.5, 1000, 200)
@@ -57,7 +58,8 @@ def spread(samples: Sequence[Sample]) -> Spread | None:
 
   Returns:
     None where seeds say too little: fewer than two rows with several, or than
-    half of the rows; fewer than four degrees of freedom, or no spread at all.
+    half of the rows; fewer than four degrees of freedom, in all or, where rows
+    are likely too unlike, for the variance of one; or no spread at all.
   """
   several = [s for s in samples if len(s.accuracies) > 1]
   degrees = np.array([len(s.accuracies) - 1 for s in several])
@@ -66,7 +68,9 @@ def spread(samples: Sequence[Sample]) -> Spread | None:
       np.ptp(s.accuracies) for s in several):
     return None
   squares = np.array([_variance(s) for s in several])
-  weight, scale = _prior(squares, degrees)
+  weight, scale, likeliest = _prior(squares, degrees)
+  if likeliest + degrees.mean() < _DEGREES:
+    return None
   return Spread(float(np.sqrt(scale)), float(weight), int(degrees.sum()),
                 len(several))
 
@@ -79,7 +83,8 @@ def _variance(sample):
 def _prior(squares, degrees):
   """(weight, variance) of the distribution that variances are drawn from.
 
-  Each over the latter is then distributed as F with its degrees and the weight.
+  And the likeliest weight, of which the first is the lower bound. Each over the
+  latter variance is then distributed as F with its degrees and the weight.
   """
   scales = _SCALES * np.average(squares, weights=degrees)
   w, log = _WEIGHTS[:, None], np.zeros((len(_WEIGHTS), len(scales)))
@@ -92,7 +97,7 @@ def _prior(squares, degrees):
   likely = log.max(1)
   bound = scipy.stats.chi2.ppf(0.9, 1) / 2
   first = np.flatnonzero(likely >= likely.max() - bound)[0]
-  return _WEIGHTS[first], scales[log[first].argmax()]
+  return _WEIGHTS[first], scales[log[first].argmax()], _WEIGHTS[likely.argmax()]
 
 
 def p_value(a: Sample, b: Sample) -> float:

@@ -150,8 +150,9 @@ class Result(File):
       of all of them.
     num_devices: how many of them, of all processes.
     num_processes: that made the run together.
-    runs_at_once: how many runs shared them: its speed is its own beside the
-      others, its memory that of all of its process.
+    runs_at_once: how many runs shared them, as far as its process knows: its
+      speed is its own beside the others, its memory that of its process. In
+      some records of an H200 it was set to ten by hand: processes of their own.
     dtype: what was computed in.
     kernel: the kernel that the mixers ran.
     xla_flags: the flags of XLA_FLAGS and, where it was chosen, the precision of

@@ -70,9 +70,10 @@ def _told_apart(rows, spread):
            f'count as much as {spread.weight:.1f} more seeds of its own.')
   elif sum(bool(row.finished) for row in rows) > 1:
     yield ('Ranks are of these trained networks, not of their mechanisms: '
-           'there are too few seeds to say how far others would be apart, so '
-           'rows are told apart by the test examples that they answer '
-           'differently. Other seeds may come in another order.')
+           'there are too few seeds, or they are apart too unevenly from row '
+           'to row, to say how far others would be. So rows are told apart by '
+           'the test examples that they answer differently. Other seeds may '
+           'come in another order.')
 
 
 def _equal_scores(twins):

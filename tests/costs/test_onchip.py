@@ -99,6 +99,7 @@ def test_nothing_runs_while_something_compiles(tmp_path, monkeypatch):
     return found
 
   monkeypatch.setattr(onchip.errors, 'prepared', noted)
+  monkeypatch.setattr(onchip, 'GROUP', 99)
   onchip.run(tmp_path / 'here.json', ('errors',), TINY)
   assert done == sorted(done) and set(done) == {'compiled', 'run'}
 
@@ -128,7 +129,7 @@ def test_a_file_of_another_device_is_left_as_it_is(tmp_path):
 
 def test_times_that_were_ended_go_on(tmp_path, monkeypatch):
   path, made = tmp_path / 'here.json', []
-  comparison = benchmark.Comparison
+  comparison = benchmark._comparison
 
   def ended(op, shape, *rest):
     if shape[1] == 16:
@@ -141,16 +142,34 @@ def test_times_that_were_ended_go_on(tmp_path, monkeypatch):
 
   small = {**TINY['kernels'], 'tokens': 32, 'lengths': (32, 16)}
   sizes = {**TINY, 'kernels': small}
-  monkeypatch.setattr(benchmark, 'Comparison', ended)
+  monkeypatch.setattr(benchmark, '_comparison', ended)
   with pytest.raises(KeyboardInterrupt):
     onchip.run(path, ('kernels',), sizes)
   before = json.loads(path.read_text())['kernels']
-  monkeypatch.setattr(benchmark, 'Comparison', other)
+  monkeypatch.setattr(benchmark, '_comparison', other)
   after = onchip.run(path, ('kernels',), sizes)['kernels']
   assert before['ended'] and 'ended' not in after
   assert after['rows'][:len(before['rows'])] == before['rows'] != []
   assert after['copy_bytes_per_s'] == before['copy_bytes_per_s']
   assert len(made) == len(set(made)) > 1
+
+
+def test_operands_that_do_not_fit_cost_no_other_operation(
+    tmp_path, monkeypatch):
+  comparison = benchmark.Comparison
+
+  class Large(comparison):
+    def __init__(self, op, shape, *rest):
+      if op == 'lightning':
+        raise RuntimeError('RESOURCE_EXHAUSTED: no room')
+      super().__init__(op, shape, *rest)
+
+  monkeypatch.setattr(benchmark, 'Comparison', Large)
+  rows = onchip.run(
+      tmp_path / 'here.json', ('kernels',), TINY)['kernels']['rows']
+  assert {r['op'] for r in rows if 'us' in r} == {'linear', 'simpletron'}
+  assert {r['skipped'] for r in rows if r['op'] == 'lightning'} == {
+      'RuntimeError: RESOURCE_EXHAUSTED: no room'}
 
 
 def test_a_case_that_fails_costs_no_other(tmp_path, monkeypatch):

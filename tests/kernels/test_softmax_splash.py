@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
-from products import precisions
+from products import at_the_highest
 
 import kernels
 from kernels.softmax import reference, splash
@@ -185,9 +185,8 @@ def test_float32_products_run_at_the_highest_precision(interpreted, dtype):
   """The interpreter rounds nothing; a TPU would, at the default precision."""
   (q, k, v, do), mask = _inputs(8, 8, 8, 8, dtype)
   program = jax.make_jaxpr(_with_gradients(attend))(q, k, v, do, mask)
-  found = list(precisions(program.jaxpr))
-  highest = [p and set(p) == {jax.lax.Precision.HIGHEST} for p in found]
-  assert len(found) >= 9  # forward 2, keys and values 4, queries 3
+  highest = [high for _, high in at_the_highest(program.jaxpr)]
+  assert len(highest) >= 9  # forward 2, keys and values 4, queries 3
   assert all(highest) if dtype == 'float32' else not any(highest)
 
 

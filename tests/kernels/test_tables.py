@@ -89,16 +89,20 @@ def test_the_fastest_of_ours_is_told_from_the_others():
 
   skipped = {k: v for k, v in row('fla chunk', 0).items() if k != 'us'}
   rows = [row('xla', 30.0), row('pallas_triton', 9.0), row('pallas_gpu', 10.0),
-          row('xla [B,H,L,Dh]', 27.0), row('cuDNN softmax', 18.0), skipped,
-          row('xla', 40.0, L=16)]
+          row('xla [B,H,L,Dh]', 27.0), skipped, row('fla fused_chunk', 18.0),
+          row('cuDNN softmax', 8.0, error=None), row('xla', 40.0, L=16),
+          row('pallas_gpu', 10.0, Dh=8, error=benchmark.finite(math.nan))]
   run = {'rows': rows, 'packages': {'jax': '1', 'torch': '2'}, 'heads': 2,
          'tokens': 64, 'dtype': 'bfloat16', 'copy_bytes_per_s': 4e12}
   record = {'device': 'a chip', 'kernels': run}
-  _, _, head, _, both, alone = recorded.times(record)
-  assert 'cuDNN softmax, us' in head and 'fla' not in head
+  _, _, head, _, both, alone, ours = recorded.times(record)
+  assert 'cuDNN softmax, us' in head and 'fla chunk' not in head
+  assert '| 30 | 9 | 10 | 27 | 18 | 8 |' in both
+  # Softmax is faster, and another function.
   assert both.endswith('| pallas_triton | 50 | 3.00 | 2.00 | 2.0e-03 |')
-  assert '| 30 | 9 | 10 | 27 | 18 |' in both
-  assert alone == '| linear | fwd | 16 | 4 | 40 |  |  |  |  |  |  |  |  |  |'
+  assert alone == (
+      '| linear | fwd | 16 | 4 | 40 |  |  |  |  |  |  |  |  |  |  |')
+  assert ours.endswith('| pallas_gpu | 50 |  |  | not finite |')
 
 
 def test_a_case_out_of_bounds_or_failed_is_seen():

@@ -88,9 +88,10 @@ def _rows(rng, seeds, deviations, examples=10**9):
 @pytest.mark.parametrize('rows', [
     [], [(0.5,)] * 9, [(0.5, 0.6, 0.4, 0.5, 0.5), (0.5,)],
     [(0.5, 0.6, 0.4), (0.5, 0.6)], [(0.5, 0.5, 0.5)] * 4,
-    [(0.5, 0.6, 0.4)] * 3 + [(0.5,)] * 4],
+    [(0.5, 0.6, 0.4)] * 3 + [(0.5,)] * 4,
+    [(0.9, 0.901, 0.899)] * 20 + [(0.5, 0.9, 0.9)] * 3],
     ids=['none', 'single seeds', 'one row', 'few degrees', 'no spread',
-         'most of one seed'])
+         'most of one seed', 'rows unlike'])
 def test_too_little_says_nothing_of_a_spread(rows):
   assert pairs.spread([Sample(row, 1000) for row in rows]) is None
 
