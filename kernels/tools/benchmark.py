@@ -77,12 +77,10 @@ def run(sizes, rounds=5, record=None, save=lambda record: None):
         if (op, length, width) not in done
       ]
       made = {op: _comparison(op, shape, sizes.get('kernels')) for op in left}
-      compile_all([x for x in made.values() if isinstance(x, Comparison)])
+      compile_all(made.values())
       for op in left:
-        record['rows'] += (
-          made[op].rows(calls, rounds, record['copy_bytes_per_s'])
-          if isinstance(made[op], Comparison)
-          else made[op]
+        record['rows'] += made[op].rows(
+          calls, rounds, record['copy_bytes_per_s']
         )
         save(record)
   return record
@@ -97,15 +95,25 @@ def calibration(sizes):
 
 
 def _comparison(op, shape, names):
-  """A `Comparison`, or rows that say why there is none."""
   try:
     return Comparison(op, shape, names)
   except Exception as error:  # too large for the device: others may not be
-    reason = _one_line(error)
-    return [
+    return _Unmade(op, shape, _one_line(error))
+
+
+class _Unmade:
+  """In place of a `Comparison` that cannot be made: rows that say why."""
+
+  ours = ()
+
+  def __init__(self, op, shape, reason):
+    self._rows = [
       {**_names(op, direction, shape, 'all'), 'skipped': reason}
       for direction in PASSES
     ]
+
+  def rows(self, *_):
+    return self._rows
 
 
 def compile_all(comparisons):
