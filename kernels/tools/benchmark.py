@@ -22,7 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernels import chunks, dispatch
-from kernels.tools import device, errors, parallel, peers, timing, traffic
+from kernels.tools import (
+  device,
+  errors,
+  parallel,
+  peers,
+  recorded,
+  timing,
+  traffic,
+)
 from kernels.tools.errors import FUNCTIONS
 
 PASSES = ('fwd', 'fwd+bwd')
@@ -341,40 +349,6 @@ def _expected(op, arrays):
   return dict(zip(('out', *errors.GRADIENTS[:3]), values, strict=False))
 
 
-def render(record):
-  """The record as lines of markdown."""
-  lines = [
-    f'{record["device"]}, JAX {record["jax"]}, {record["dtype"]}, '
-    f'B L = {record["tokens"]:,}, H = {record["heads"]}. Copy '
-    f'{record["copy_bytes_per_s"] / 1e12:.3g} TB/s; a call costs the host '
-    f'{record["dispatch_us"]:.0f} us.',
-    '',
-    '| op | pass | L | Dh | kernel | us | x XLA | x best other '
-    '| % of floor | relative RMS |',
-    '|---|---|---|---|---|---|---|---|---|---|',
-  ]
-  skipped = {}
-  for row in record['rows']:
-    if 'skipped' in row:
-      skipped.setdefault((row['kernel'], row['skipped']))
-      continue
-    cells = [
-      *(str(row[key]) for key in ('op', 'pass', 'L', 'Dh', 'kernel')),
-      _number(row['us'], '.0f'),
-      _number(row['vs_xla'], '.2f'),
-      _number(row['vs_best_other'], '.2f'),
-      _number(row['percent_of_floor'], '.0f'),
-      _number(row['error'], '.1e'),
-    ]
-    lines.append('| ' + ' | '.join(cells) + ' |')
-  lines += [''] + [f'Not run: {name}: {why}' for name, why in skipped]
-  return lines
-
-
-def _number(value, form):
-  return '' if value is None else format(value, form)
-
-
 def _read(path):
   if path and path.exists():
     return json.loads(path.read_text(encoding='utf-8'))
@@ -415,7 +389,7 @@ def main(argv=None):
     device.skip_tpu()
     sizes = SMALL if jax.default_backend() == 'cpu' else LARGE
     record = run(sizes, record=_read(args.json), save=_saving(args.json))
-  print('\n'.join(render(record)))
+  print('\n'.join(recorded.every_time(record)))
 
 
 if __name__ == '__main__':

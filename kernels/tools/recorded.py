@@ -54,7 +54,7 @@ def table(record):
       ' / '.join(limits),
       f'{good} of {len(rows)}',
     ]
-    lines.append('| ' + ' | '.join(cells) + ' |')
+    lines.append(_line(cells))
   return lines
 
 
@@ -106,16 +106,15 @@ def times(record):
       cells += [''] * 5
     else:
       # Without an error it is another function.
-      others = {n: us[n] for n in us if n not in own and rows[n]['error']}
-      xla = [time for name, time in others.items() if name.startswith('xla')]
+      others = [us[n] for n in us if n not in own and rows[n]['error']]
       cells += [
         best,
-        f'{rows[best]["percent_of_floor"]:.0f}',
-        *(f'{min(x) / us[best]:.2f}' if x else '' for x in (
-          xla, others.values())),
+        _number(rows[best]['percent_of_floor'], '.0f'),
+        _number(rows[best]['vs_xla'], '.2f'),
+        _number(min(others) / us[best] if others else None, '.2f'),
         _largest([rows[best]], 'error'),
       ]
-    lines.append(f'| {" | ".join([*map(str, which), *cells])} |')
+    lines.append(_line([*which, *cells]))
   return lines
 
 
@@ -144,8 +143,50 @@ def layers(record):
       f'{row["percent_of_floor"]:.0f}',
       _largest([row], 'error'),
     ]
-    lines.append(f'| {" | ".join(map(str, cells))} |')
+    lines.append(_line(cells))
   return lines
+
+
+def every_time(record):
+  """Markdown lines of all that `kernels.tools.benchmark` measured, one a line.
+
+  Args:
+    record: as `kernels.tools.benchmark.run` returns it.
+  """
+  lines = [
+    f'{record["device"]}, JAX {record["jax"]}, {record["dtype"]}, '
+    f'B L = {record["tokens"]:,}, H = {record["heads"]}. Copy '
+    f'{record["copy_bytes_per_s"] / 1e12:.3g} TB/s; a call costs the host '
+    f'{record["dispatch_us"]:.0f} us.',
+    '',
+    '| op | pass | L | Dh | kernel | us | x XLA | x best other '
+    '| % of floor | relative RMS |',
+    '|---|---|---|---|---|---|---|---|---|---|',
+  ]
+  skipped = {}
+  for row in record['rows']:
+    if 'skipped' in row:
+      skipped.setdefault((row['kernel'], row['skipped']))
+      continue
+    cells = [
+      *(str(row[key]) for key in ('op', 'pass', 'L', 'Dh', 'kernel')),
+      _number(row['us'], '.0f'),
+      _number(row['vs_xla'], '.2f'),
+      _number(row['vs_best_other'], '.2f'),
+      _number(row['percent_of_floor'], '.0f'),
+      _number(row['error'], '.1e'),
+    ]
+    lines.append(_line(cells))
+  lines += [''] + [f'Not run: {name}: {why}' for name, why in skipped]
+  return lines
+
+
+def _number(value, form):
+  return '' if value is None else format(value, form)
+
+
+def _line(cells):
+  return f'| {" | ".join(map(str, cells))} |'
 
 
 TABLES = {'errors': table, 'times': times, 'layers': layers}

@@ -14,7 +14,7 @@ import scipy
 from lra.report.statistics import Sample
 
 # Fewer degrees of freedom say too little of a spread: with three, a difference
-# has to be 40 standard errors wide to be told among the pairs of fifty rows.
+# has to be 38 standard errors wide to be told among the pairs of fifty rows.
 _DEGREES = 4
 # Weights and variances among which the likeliest are looked for.
 _WEIGHTS = np.geomspace(0.5, 1000, 200)

@@ -7,7 +7,7 @@ import sys
 import pytest
 import tiny
 
-from kernels.tools import benchmark
+from kernels.tools import benchmark, recorded
 from kernels.tools.errors import FUNCTIONS
 
 pytestmark = pytest.mark.full
@@ -53,7 +53,7 @@ def test_the_table_comes_from_the_file(written, capsys):
   benchmark.main([f'--table={written}'])
   printed = capsys.readouterr().out
   record = json.loads(written.read_text())
-  assert printed == '\n'.join(benchmark.render(record)) + '\n'
+  assert printed == '\n'.join(recorded.every_time(record)) + '\n'
   assert printed.count('| linear | fwd | 64 | 8 | xla') == 2
 
 
