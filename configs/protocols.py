@@ -90,20 +90,22 @@ _MINI = dict(
     listops_mini=dict(
         dtype='float32',
         train=dict(steps=4000, warmup_steps=200, learning_rate=0.05,
-                   eval_every=500, microbatch_size=32),
+                   eval_every=500, cpu_microbatch_size=32),
         encoder=dict(num_layers=2, width=64, mlp_width=128, dropout=0.0),
         model=dict(num_heads=4)),
     text_mini=dict(
         dtype='float32',
         train=dict(steps=800, warmup_steps=100, learning_rate=0.01,
-                   eval_every=100, microbatch_size=4, eval_batch_size=8),
+                   eval_every=100, cpu_microbatch_size=4,
+                   cpu_eval_batch_size=8),
         encoder=dict(num_layers=1, width=64, mlp_width=128, dropout=0.0,
                      pooling='mean'),
         model=dict(num_heads=2)),
     retrieval_rfc_mini=dict(
         dtype='float32',
         train=dict(steps=1000, warmup_steps=100, learning_rate=0.01,
-                   eval_every=200, microbatch_size=2, eval_batch_size=4),
+                   eval_every=200, cpu_microbatch_size=2,
+                   cpu_eval_batch_size=4),
         encoder=dict(num_layers=1, width=64, mlp_width=128, dropout=0.0,
                      pooling='mean', head='nli'),
         model=dict(num_heads=2)))
@@ -111,7 +113,7 @@ _MINI = dict(
 _MINI['image_mini'] = dict(
     dtype='float32',
     train=dict(steps=2000, warmup_steps=200, learning_rate=0.004,
-               eval_every=500, microbatch_size=8, eval_batch_size=16),
+               eval_every=500, cpu_microbatch_size=8, cpu_eval_batch_size=16),
     optim=dict(schedule='cosine'),
     encoder=dict(num_layers=2, width=32, mlp_width=64, dropout=0.0,
                  pooling='mean'),
@@ -124,7 +126,7 @@ _MINI['image_mini'] = dict(
 _MINI['pathfinder_mini'] = dict(
     dtype='float32', mask_black=True,
     train=dict(steps=4000, warmup_steps=200, learning_rate=0.03,
-               eval_every=500, microbatch_size=8, eval_batch_size=16),
+               eval_every=500, cpu_microbatch_size=8, cpu_eval_batch_size=16),
     encoder=dict(num_layers=2, width=32, mlp_width=64, dropout=0.0,
                  pooling='mean', positions='sinusoidal'),
     model=dict(num_heads=2))
@@ -180,8 +182,8 @@ _LRA = dict(
 
 # Images: a cosine from the first epoch to the last.
 _LRA_IMAGES = _join(_LRA_RECIPE, dict(
-    train=dict(learning_rate=1e-3, weight_decay=0.0, microbatch_size=32,
-               eval_batch_size=64),
+    train=dict(learning_rate=1e-3, weight_decay=0.0, cpu_microbatch_size=32,
+               cpu_eval_batch_size=64),
     optim=dict(schedule='cosine'),
     encoder=dict(positions='learned', mlp_width=32, width=32),
     model=dict(num_heads=4)))
@@ -205,15 +207,15 @@ _LRA.update(
                      positions='sinusoidal'),
         model=dict(qkv_width=16))),
     pathfinder64=_join(_LRA_IMAGES, _epochs(200, 160_000, 256), dict(
-        train=dict(microbatch_size=8, eval_batch_size=16),
+        train=dict(cpu_microbatch_size=8, cpu_eval_batch_size=16),
         encoder=dict(num_layers=2))),
     pathx=_join(_LRA_IMAGES, _epochs(200, 160_000, 64), dict(
-        train=dict(microbatch_size=2, eval_batch_size=4),
+        train=dict(cpu_microbatch_size=2, cpu_eval_batch_size=4),
         optim=dict(clip_norm=1.0),
         encoder=dict(num_layers=1, pooling='mean'),
         model=dict(num_heads=2, qkv_width=16))),
     pathx256=_join(_LRA_IMAGES, _epochs(100, 160_000, 32), dict(
-        train=dict(microbatch_size=1, eval_batch_size=1),
+        train=dict(cpu_microbatch_size=1, cpu_eval_batch_size=1),
         encoder=dict(num_layers=2))))
 
 _NYSTROM_RECIPE = dict(
@@ -229,7 +231,7 @@ _NYSTROM_SIZE = dict(
 
 _NYSTROM_RETRIEVAL = _join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
     train=dict(steps=30_000, warmup_steps=800, eval_every=300,
-               microbatch_size=2, eval_batch_size=4),
+               cpu_microbatch_size=2, cpu_eval_batch_size=4),
     encoder=dict(head='nli')))
 
 # Of four lengths those which leave the least padding: computed are 60% of the
@@ -239,20 +241,22 @@ _NYSTROM_RETRIEVAL = _join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
 _NYSTROM = dict(
     listops=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
         train=dict(steps=5000, warmup_steps=1000, eval_every=50,
-                   microbatch_size=2, eval_batch_size=2,
+                   cpu_microbatch_size=2, cpu_eval_batch_size=2,
                    lengths=(768, 1024, 1280, 1536)))),
     text=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
         train=dict(steps=20_000, warmup_steps=8000, eval_every=500,
-                   microbatch_size=4, eval_batch_size=2,
+                   cpu_microbatch_size=4, cpu_eval_batch_size=2,
                    lengths=(768, 1280, 1792, 2560)))),
     retrieval=_NYSTROM_RETRIEVAL,
     retrieval_rfc=_NYSTROM_RETRIEVAL,
     image=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
         train=dict(steps=35_000, warmup_steps=175, eval_every=175,
-                   batch_size=256, microbatch_size=8, eval_batch_size=16))),
+                   batch_size=256, cpu_microbatch_size=8,
+                   cpu_eval_batch_size=16))),
     pathfinder=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
         train=dict(steps=62_400, warmup_steps=312, eval_every=312,
-                   batch_size=256, microbatch_size=8, eval_batch_size=16))),
+                   batch_size=256, cpu_microbatch_size=8,
+                   cpu_eval_batch_size=16))),
     **{task: _join(mini, _NYSTROM_RECIPE) for task, mini in _MINI.items()})
 
 
@@ -261,8 +265,8 @@ def _probe(steps: int, conv_width: int = 0) -> dict:
   return dict(
       dtype='float32', objective='token_classification',
       train=dict(steps=steps, warmup_steps=100, learning_rate=3e-3,
-                 weight_decay=0.0, batch_size=64, microbatch_size=64,
-                 eval_batch_size=100, eval_every=100),
+                 weight_decay=0.0, batch_size=64, cpu_microbatch_size=64,
+                 cpu_eval_batch_size=100, eval_every=100),
       optim=dict(schedule='cosine'),
       encoder=dict(num_layers=2, width=32, mlp_width=64, dropout=0.0,
                    pooling='mean', conv_width=conv_width),

@@ -22,38 +22,31 @@ PARITY = 0x1BD11BDA  # of the key schedule
 
 
 def draw(
-  key: jax.Array,
-  count: int,
-  shape: tuple[int, ...],
-  function=None,
-  part: tuple[tuple, tuple] | None = None,
+  key: jax.Array, count: int, shape: tuple[int, ...], function=None
 ) -> jax.Array:
   """Uniform uint32 words of each row: [count, *shape].
 
   Args:
-    key: key of jax.random. Row i has the words of `jax.random.bits` of
-      `rows.keys(key, count)[i]`.
+    key: key of jax.random, or keys [count]. Row i has the words of
+      `jax.random.bits` of `rows.keys(key, count)[i]`.
     count: rows of the batch.
     shape: of the words of one row.
     function: word by word, what is returned instead, such as a comparison; it
       saves the memory of the words. Without gradient.
-    part: (start, size) of the last two axes, only which are drawn; starts may
-      be traced. What is beyond the shape is of no meaning. Parts have the
-      words of the whole where JAX draws each by its position: with keys of
-      'threefry2x32', which are partitionable, and fewer than 2**32 words.
   """
-  by_position = _by_position(key) and math.prod(shape) < 2**32
-  loop = by_position and _one_processor()
+  loop = (
+    _by_position(key) and math.prod(shape) < 2**32 and _one_processor()
+  )
 
   def row(key):
-    if loop or by_position and part:
-      words = _words(key, _positions(shape, part))
+    if loop:
+      place = jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
+      words = _words(key, jnp.uint32(0), place)
     else:
-      words = _jax_words(key, shape, part)
+      words = jax.random.bits(key, shape, jnp.uint32)
     return function(words) if function else words
 
-  keys_B = rows.keys(key, count)
-  return jax.lax.map(row, keys_B) if loop else jax.vmap(row)(keys_B)
+  return _each(row, rows.keys(key, count), loop)
 
 
 def uniform(words: jax.Array) -> jax.Array:
@@ -66,14 +59,54 @@ def uniform(words: jax.Array) -> jax.Array:
 def kept(
   key: jax.Array,
   count: int,
-  shape: tuple[int, ...],
+  shape: tuple[int, int, int],
   rate: float,
-  part: tuple[tuple, tuple] | None = None,
+  starts: tuple = (0, 0),
 ) -> jax.Array:
-  """What dropout keeps of each row: bool, False at `rate`; see `draw`."""
-  return draw(
-    key, count, shape, lambda words: uniform(words) < 1.0 - rate, part
+  """Which attention weights dropout keeps: bool [count, H, I, J].
+
+  Each weight is dropped by its own word: the output of threefry for the
+  counter (h * 2^20 + i, j) of its head, query and key. So a tile has the words
+  of the whole, and shorter sequences have the words of longer ones. Keys of
+  other generators draw each tile by itself.
+
+  Args:
+    key: key of jax.random, or keys [count], one of each row.
+    count: rows of the batch.
+    shape: (H, I, J): heads, queries and keys of a tile. Fewer than 4,096 heads
+      and at most 2^20 queries have words of their own.
+    rate: share of weights that are dropped.
+    starts: first query and first key of the tile; may be traced.
+  """
+  by_position = _by_position(key)
+
+  def row(key):
+    if by_position:
+      return _is_kept(_words(key, *_counters(shape, starts)), rate)
+    for start in starts:
+      key = jax.random.fold_in(key, start)
+    return _is_kept(jax.random.bits(key, shape, jnp.uint32), rate)
+
+  loop = by_position and _one_processor()
+  return _each(row, rows.keys(key, count), loop)
+
+
+def _is_kept(words, rate):
+  return uniform(words) < 1.0 - rate
+
+
+def _each(row, keys_B, loop):
+  return jax.lax.map(row, keys_B) if loop else jax.vmap(row)(keys_B)
+
+
+def _counters(shape, starts):
+  """(high [H, I, 1], low [J]), uint32: the counters of a tile of weights."""
+  heads, *sizes = (jnp.arange(n, dtype=jnp.uint32) for n in shape)
+  queries, keys = (
+    jnp.asarray(start, jnp.uint32) + size
+    for start, size in zip(starts, sizes, strict=True)
   )
+  return (heads[:, None, None] << 20) + queries[:, None], keys
 
 
 def _by_position(key):
@@ -92,31 +125,11 @@ def _one_processor():
   )
 
 
-def _jax_words(key, shape, part):
-  """Words by JAX, each part's its own."""
-  if part:
-    for start, _ in part:
-      key = jax.random.fold_in(key, start)
-    shape = (*shape[:-2], *(size for _, size in part))
-  return jax.random.bits(key, shape, jnp.uint32)
-
-
-def _positions(shape, part):
-  """uint32: where words are in an array of this shape, or in a part of it."""
-  if part is None:
-    return jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
-  axes = [(0, size) for size in shape[:-2]] + list(part)
-  position = jnp.uint32(0)
-  for size, (start, count) in zip(shape, axes, strict=True):
-    own = jnp.asarray(start, jnp.uint32) + jnp.arange(count, dtype=jnp.uint32)
-    position = position[..., None] * jnp.uint32(size) + own
-  return position
-
-
-def _words(key, position):
+def _words(key, high, low):
+  """Words of a key for 64-bit counters, given as two uint32 halves."""
   one, two = jax.random.key_data(key)
   keys = (one, two, one ^ two ^ jnp.uint32(PARITY))
-  x, y = jnp.broadcast_to(keys[0], position.shape), position + keys[1]
+  x, y = jnp.broadcast_arrays(high + keys[0], low + keys[1])
   for i in range(5):
     for rotation in ROTATIONS[i % 2]:
       x = x + y

@@ -107,8 +107,8 @@ class Trained:
       raise UserError(f'There is no split {split!r}: choose one of '
                       f'{", ".join(data.splits)}.')
     scored = {'params': self.params, 'constants': self.constants}
-    counts = evaluate.evaluate(
-        self._eval_step, self.program, scored, data.splits[split])
+    program, eval_step = self._fitted
+    counts = evaluate.evaluate(eval_step, program, scored, data.splits[split])
     return self.program.objective.scores(counts)
 
   def _other_than(self, data):
@@ -123,8 +123,8 @@ class Trained:
             f'version ({named[0]}) than is prepared now ({named[1]})')
 
   @functools.cached_property
-  def _eval_step(self):
-    return self.program.compile_eval()
+  def _fitted(self):
+    return self.program.fit_eval()
 
   @functools.cached_property
   def _apply(self):
@@ -141,7 +141,7 @@ class Trained:
         jax.device_get(self._apply(variables, objective.inputs(batch)))
         for batch in batches.eval_batches(
             functools.partial(objective.batch, split), np.arange(len(split)),
-            batch_size=self.config.train.eval_batch_size)]
+            batch_size=self.program.sizes.eval_batch)]
     return np.concatenate(found)[:len(split)]
 
 

@@ -102,16 +102,25 @@ FIELDS = {
     'train.steps': Field(int, 'Updates of the parameters.', low=1, high=COUNT),
     'train.batch_size': Field(32, 'Examples of an update.', low=1, high=MANY),
     'train.microbatch_size': Field(
-        8, 'Examples per forward and backward pass; gradients are summed over '
-        'a batch. Changes memory and speed, and what dropout draws.',
-        low=1, high=MANY),
+        0, 'Examples per forward and backward pass; gradients are summed over '
+        'a batch. 0 chooses for this machine: on a GPU or TPU the whole batch, '
+        'halved until it fits; on a CPU train.cpu_microbatch_size. Changes '
+        'memory and speed only.', low=0, high=MANY),
     'train.eval_batch_size': Field(
-        32, 'Examples per forward pass in evaluation.', low=1, high=MANY),
+        0, 'Examples per forward pass in evaluation. 0 chooses for this '
+        'machine: on a GPU or TPU 256, halved until it fits; on a CPU '
+        'train.cpu_eval_batch_size.', low=0, high=MANY),
+    'train.cpu_microbatch_size': Field(
+        8, 'What microbatch_size=0 means on a CPU: so many examples, or the '
+        'next smaller divisor of the batch size.', low=1, high=MANY, before=8),
+    'train.cpu_eval_batch_size': Field(
+        32, 'What eval_batch_size=0 means on a CPU.', low=1, high=MANY,
+        before=32),
     'train.lengths': Field(
-        (), 'Shorter lengths than that of the task, others are ignored: a '
-        'microbatch is cut to the shortest that holds all its tokens, the rest '
-        'of its padding is not computed. Changes speed and what dropout draws, '
-        'not the result; mechanisms that need padding ignore it.', before=()),
+        (), 'For a CPU; other devices ignore it. Shorter lengths than that of '
+        'the task: a microbatch is cut to the shortest that holds all its '
+        'tokens, and the rest of its padding is not computed. Changes speed '
+        'only; mechanisms that need padding ignore it.', before=()),
     'train.eval_every': Field(int, 'Steps from one validation to the next.',
                               low=1, high=COUNT),
     'train.log_every': Field(50, 'Steps from one line of the log to the next.',

@@ -20,7 +20,8 @@ MACHINE_FIELDS = ('seed', 'data_dir', 'mesh')
 # it keeps, but no score. They are in the hash, since a run is continued with
 # the same ones; rows of the leaderboard do not tell them apart.
 FITTING_FIELDS = (
-    'train.microbatch_size', 'train.eval_batch_size', 'train.lengths',
+    'train.microbatch_size', 'train.eval_batch_size',
+    'train.cpu_microbatch_size', 'train.cpu_eval_batch_size', 'train.lengths',
     'train.log_every', 'train.checkpoint_minutes', 'encoder.remat')
 # Fields that a protocol leaves to whoever runs it: those above, and what
 # changes how numbers are rounded too.
@@ -38,6 +39,26 @@ def flatten(config: dict, prefix: str = '') -> dict:
   return flat
 
 
+def with_sizes(flat: dict) -> dict:
+  """Replaces batch sizes of 0 by those of a CPU.
+
+  Earlier versions had one size for every machine, that of a CPU. So a config
+  that leaves the size to the machine is the same experiment as before.
+
+  Args:
+    flat: {dotted field: value}, of a config of any version.
+
+  Returns:
+    The same fields without those that hold the sizes of a CPU.
+  """
+  sized = dict(flat)
+  for name in ('microbatch_size', 'eval_batch_size'):
+    on_cpu = sized.pop(f'train.cpu_{name}', None)
+    if sized.get(f'train.{name}') == 0:
+      sized[f'train.{name}'] = on_cpu
+  return sized
+
+
 def identity(config: dict) -> dict:
   """What a config makes of an experiment, nested as the config.
 
@@ -46,6 +67,10 @@ def identity(config: dict) -> dict:
       run made now or of a record made by an earlier version.
   """
   config = {k: v for k, v in config.items() if k not in MACHINE_FIELDS}
+  if isinstance(config.get('train'), dict):
+    sized = with_sizes({f'train.{k}': v for k, v in config['train'].items()})
+    config['train'] = {
+        k.removeprefix('train.'): v for k, v in sized.items()}
   added = fields.added((config.get('model') or {}).get('name', ''))
   return _without(config, added, '')
 

@@ -84,15 +84,15 @@ def _shown(flags):
 
 def _fields(run: Result) -> dict[str, Any]:
   """{dotted field: value} of its config, but for where its data was."""
-  return {name: value for name, value in identity.flatten(run.config).items()
-          if name != 'data_dir'}
+  sized = identity.with_sizes(identity.flatten(run.config))
+  return {name: value for name, value in sized.items() if name != 'data_dir'}
 
 
 def _wanted(run):
   """What the config must be: later fields as the run had them unasked."""
   later = json.loads(json.dumps(fields.added(run.model)))
-  return {name: value for name, value in (later | _fields(run)).items()
-          if name not in _SAID}
+  wanted = identity.with_sizes(later | _fields(run))
+  return {name: value for name, value in wanted.items() if name not in _SAID}
 
 
 @functools.lru_cache(maxsize=1000)
@@ -100,7 +100,7 @@ def _made(made, flags):
   """{dotted field: value} of the config that these flags make."""
   config = config_flag.made_by([f'--config={_CONFIGS / made}', *flags])
   values = config.copy_and_resolve_references().to_dict()
-  return identity.flatten(json.loads(json.dumps(values)))
+  return identity.with_sizes(identity.flatten(json.loads(json.dumps(values))))
 
 
 def _text(value):

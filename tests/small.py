@@ -31,16 +31,24 @@ def config(model: str, arg: str, **train):
 
 
 def batch(task: tasks.Task, rows: int, length: int, seed=0, lead=()):
-  """Random ids with ragged padding, labels and unit weights."""
+  """Random ids with ragged padding, labels and unit weights.
+
+  With `lead` they are microbatches of a training step: each example has its
+  place in the batch.
+  """
   rng = np.random.default_rng(seed)
   shape = (*lead, rows, *((2,) if task.dual else ()), length)
   tokens = rng.integers(1, task.vocab_size, shape)
   lengths = rng.integers(length // 2, length + 1, (*shape[:-1], 1))
   tokens = np.where(np.arange(length) < lengths, tokens, 0)
-  return {'tokens': tokens.astype(np.int16),
+  made = {'tokens': tokens.astype(np.int16),
           'labels': rng.integers(
               0, task.num_classes, (*lead, rows)).astype(np.int32),
           'weights': np.ones((*lead, rows), np.float32)}
+  if lead:
+    place = np.arange(np.prod((*lead, rows)), dtype=np.int32)
+    made['place'] = place.reshape(*lead, rows)
+  return made
 
 
 def make(c, devices=1) -> program.Program:

@@ -44,9 +44,9 @@ def softmax_attention(
       'auto' takes the device's own where it applies, else chunked.
     dropout_rate: Python number in [0, 1): the rate at which weights are
       dropped; the rest are divided by 1 - dropout_rate. By 'dense' and
-      'chunked' only; where G = H those that `flax.linen.Dropout` drops, but
-      see `random_bits.draw` for where 'chunked' drops others.
-    dropout_key: key of jax.random, needed where dropout_rate > 0.
+      'chunked' only, which drop the same weights; see `random_bits.kept`.
+    dropout_key: key of jax.random, or keys [B], one of each row; needed if
+      dropout_rate > 0.
 
   Returns:
     [B, L, H, Dv] in the dtype of v.

@@ -40,14 +40,12 @@ class _Options(NamedTuple):
   Attributes:
     scale: of the logits.
     rate: at which weights are dropped.
-    impl: of the key of dropout.
-    shape: (H, L, S), of the weights of a sequence.
+    impl: generator of the dropout keys.
   """
 
   scale: float
   rate: float
   impl: Hashable
-  shape: tuple[int, int, int]
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
@@ -88,8 +86,7 @@ def attend(
   if dropout_rate:
     impl = jax.random.key_impl(dropout_key)
     words = jax.random.key_data(dropout_key)
-  shape = (q.shape[2], length, keys)
-  options = _Options(scale, dropout_rate, impl, shape)
+  options = _Options(scale, dropout_rate, impl)
   out_NxBxHxIxDv = _attend(
     options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, bias, words
   )
@@ -139,10 +136,9 @@ def _drop(options, words, row, col, arrays, factor=1.0):
   if not options.rate:
     return arrays
   key = jax.random.wrap_key_data(words, impl=options.impl)
-  batch, _, rows, cols = arrays[0].shape
-  part = (row * rows, rows), (col * cols, cols)
+  batch, heads, rows, cols = arrays[0].shape
   kept_BxHxIxJ = random_bits.kept(
-    key, batch, options.shape, options.rate, part
+    key, batch, (heads, rows, cols), options.rate, (row * rows, col * cols)
   )
   return [jnp.where(kept_BxHxIxJ, factor * x, 0) for x in arrays]
 

@@ -81,8 +81,9 @@ def compiled(config, devices: int) -> Step:
   Raises:
     UserError: the config cannot be run so.
   """
-  one = _made(config, devices, config.train.microbatch_size)
-  count = config.train.batch_size // config.train.microbatch_size
+  micro = _microbatch(config)
+  one = _made(config, devices, micro)
+  count = config.train.batch_size // micro
   # XLA counts what is in a loop once.
   operations = count * one.compile_train().cost_analysis()['flops']
   return Step(dict(one.mesh.shape), told(config, devices), operations)
@@ -94,13 +95,17 @@ def told(config, devices: int) -> dict[tuple[str, int, int], int]:
   return hlo.collectives(made.compile_train().as_text())
 
 
+def _microbatch(config):
+  return config.train.microbatch_size or config.train.cpu_microbatch_size
+
+
 def _made(config, devices, batch):
   config = config.copy_and_resolve_references()
   shape = mesh.make(config.mesh, jax.devices()[:devices]).shape
   share = int(np.prod([shape[name] for name in mesh.BATCH_AXES]))
+  micro = share * _microbatch(config)
   config.train.batch_size = share * batch
-  config.train.microbatch_size *= share
-  config.train.eval_batch_size = config.train.microbatch_size
+  config.train.microbatch_size = config.train.eval_batch_size = micro
   return program.make(config, jax.devices()[:devices], dtype='float32')
 
 

@@ -29,8 +29,7 @@ def measure(config, *, steps: int) -> dict:
   Raises:
     UserError: the config cannot be run; the message names the field.
   """
-  made = program.make(config)
-  step, compile_seconds = program.timed(made.compile_train)
+  (made, step), compile_seconds = program.timed(program.make(config).fit_train)
   state, given = made.init(), made.put_given()
   batch = made.put(_draw(made), micro=True)
   seconds, start = [], time.perf_counter()
@@ -45,7 +44,7 @@ def measure(config, *, steps: int) -> dict:
   return {
       'task': config.task, 'model': config.model.name,
       'length': made.objective.seq_len, 'batch_size': t.batch_size,
-      'microbatch_size': t.microbatch_size, 'drawn_tokens': True,
+      'microbatch_size': made.sizes.microbatch, 'drawn_tokens': True,
       **outcome.identity(made, Shared()), 'steps': len(seconds) - 1,
       'bare_s_per_step': float(np.median(seconds[1:])),
       'step_bytes': step.memory_analysis().temp_size_in_bytes,
@@ -57,10 +56,13 @@ def _draw(made):
   """A batch of this process: no padding, classes at random, all weights 1."""
   t, task = made.config.train, made.objective.task
   rng = np.random.default_rng(0)
-  rows = range(t.microbatch_size)[made.rows(t.microbatch_size)]
-  lead = t.batch_size // t.microbatch_size, len(rows)
+  micro = made.sizes.microbatch
+  rows = range(micro)[made.rows(micro)]
+  lead = t.batch_size // micro, len(rows)
   draw = {'tokens': lambda shape: rng.integers(1, task.vocab_size, shape),
           'labels': lambda shape: rng.integers(0, task.num_classes, shape),
-          'weights': np.ones}
+          'weights': np.ones,
+          'place': lambda shape: np.add.outer(
+              micro * np.arange(shape[0]), np.array(rows))}
   return {name: draw[name](shape).astype(dtype) for name, (shape, dtype)
-          in made.objective.shapes(*lead).items()}
+          in made.shapes(*lead, micro=True).items()}

@@ -67,6 +67,9 @@ def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
                 rows: slice = slice(None)) -> Batch:
   """The batch of `step`, as microbatches: arrays [N, microbatch_size, ...].
 
+  `place`, int32 [N, microbatch_size], has the place of each example in the
+  batch before any sorting. Dropout depends on it (`lra.nn.draws`).
+
   Args:
     make: (indices, seed, step) -> arrays of these examples.
     size: number of examples to choose from.
@@ -79,11 +82,13 @@ def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
     rows: the examples of each microbatch to make; by default all.
   """
   indices = train_indices(size, batch_size, seed, step)
+  place = np.arange(batch_size, dtype=np.int32)
   if lengths is not None:
-    indices = indices[np.argsort(lengths[indices], kind='stable')]
-  indices = indices.reshape(-1, microbatch_size)[:, rows]
-  batch = make(indices.reshape(-1), seed=seed, step=step)
-  return {k: v.reshape(*indices.shape, *v.shape[1:]) for k, v in batch.items()}
+    place = place[np.argsort(lengths[indices], kind='stable')]
+  place = place.reshape(-1, microbatch_size)[:, rows]
+  batch = make(indices[place.reshape(-1)], seed=seed, step=step)
+  batch['place'] = place.reshape(-1)
+  return {k: v.reshape(*place.shape, *v.shape[1:]) for k, v in batch.items()}
 
 
 def eval_batches(make: Callable[..., Batch], order: np.ndarray, *,

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 
 from lra import fields
 from lra.errors import UserError
-from lra.nn import features
+from lra.nn import draws, features
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'kernel'
@@ -114,5 +114,5 @@ class Mixer(HeadMixer):
     kept = self.variable('constants', 'omega',
                          lambda: draw(self.make_rng('params'), *shape))
     if self.redraw and train:
-      return draw(self.make_rng('dropout'), *shape)
+      return draw(draws.step_key(self), *shape)
     return kept.value

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 from lra import fields
 from lra.errors import UserError
-from lra.nn import layers, partials
+from lra.nn import draws, layers, partials
 from lra.nn.block_sparse import neighbours
 from lra.nn.mixer import HeadMixer
 
@@ -77,7 +77,7 @@ class Mixer(HeadMixer):
         lambda: jax.random.normal(self.make_rng('params'), shape))
     if not train:
       return fixed.value
-    return jax.random.normal(self.make_rng('dropout'), shape)
+    return jax.random.normal(draws.step_key(self), shape)
 
 
 def hash_buckets(x_BxLxHxDh: jax.Array,

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 
 from lra import fields
 from lra.errors import UserError
-from lra.nn import features, layers
+from lra.nn import draws, features, layers
 from lra.nn.gated_sums import gated_sums
 from lra.nn.mixer import HeadMixer
 
@@ -155,7 +155,7 @@ class Mixer(HeadMixer):
         'constants', 'omega',
         lambda: features.gaussian_frequencies(self.make_rng('params'), *shape))
     if self.redraw and train:
-      return features.gaussian_frequencies(self.make_rng('dropout'), *shape)
+      return features.gaussian_frequencies(draws.step_key(self), *shape)
     return kept.value
 
 

@@ -19,13 +19,14 @@ Equation: softmax over [K_n; (S K)_n] of q_i k / sqrt(Dh), for i in block n;
 Source: Tay et al. 2020, arXiv 2002.11296, section 3
 """
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
 from lra import fields
-from lra.nn import partials
+from lra.nn import draws, partials
 from lra.nn.block_sparse import from_blocks, to_blocks
 from lra.nn.mixer import HeadMixer
 
@@ -60,9 +61,9 @@ class Mixer(HeadMixer):
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = self.project(x_BxLxD)
     scores_BxHxNxN = self._scores(x_BxLxD, mask_BxL) / self.temperature
     if train:
-      keys_B = kernels.row_keys(self.make_rng('dropout'), len(x_BxLxD))
-      scores_BxHxNxN += jax.vmap(lambda key: jax.random.gumbel(
-          key, scores_BxHxNxN.shape[1:]))(keys_B) / self.temperature
+      keys_B = draws.row_keys(self, len(x_BxLxD))
+      scores_BxHxNxN += _gumbel(
+          keys_B, scores_BxHxNxN.shape[1:]) / self.temperature
     block_mask_BxN = _blocks(mask_BxL, self.block_size).any(-1)
     sort_BxHxNxN = sinkhorn(scores_BxHxNxN, block_mask_BxN, self.iterations)
     o_BxLxHxDh = sorted_attention(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh,
@@ -79,6 +80,20 @@ class Mixer(HeadMixer):
     scores_BxNxHxF = nn.DenseGeneral(
         (self.num_heads, full), name='sort_out')(hidden)
     return scores_BxNxHxF[..., :sums_BxNxD.shape[1]].swapaxes(1, 2)
+
+
+def _gumbel(keys_B, shape):
+  """Gumbel noise [B, H, N, N]; fewer blocks have the noise of more blocks."""
+  heads, blocks, _ = shape
+  one = lambda key: jax.random.gumbel(key, (blocks,))
+  for count in (blocks, heads):
+    one = functools.partial(_with_each, one, count)
+  return jax.vmap(one)(keys_B)
+
+
+def _with_each(function, count, key):
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
+  return jax.vmap(function)(keys)
 
 
 def sinkhorn(scores_BxHxNxN: jax.Array, block_mask_BxN: jax.Array,

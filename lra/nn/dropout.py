@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
+from lra.nn import draws
 
 LEVELS = 2**16
 
@@ -31,11 +32,17 @@ class Dropout(nn.Module):
     """x, [..., D] of any float dtype; unchanged where `deterministic`."""
     if not self.rate or deterministic:
       return x
-    return drop(self.make_rng('dropout'), x, self.rate)
+    return drop(draws.row_keys(self, len(x)), x, self.rate)
 
 
 def drop(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
-  """x [B, ...] with zeros at `rate`, the rest divided by the share kept."""
+  """x [B, ...] with zeros at `rate`, the rest divided by the share kept.
+
+  Args:
+    key: key of jax.random, or keys [B], one of each row.
+    x: any float dtype.
+    rate: see `Dropout`.
+  """
   threshold = min(round(rate * LEVELS), LEVELS - 1)
   *lead, width = x.shape[1:]
   words = kernels.draw_words(key, len(x), (*lead, -(-width // 2)))

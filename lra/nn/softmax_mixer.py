@@ -4,6 +4,7 @@ import jax
 
 import kernels
 from lra import fields
+from lra.nn import draws
 from lra.nn.mixer import HeadMixer
 
 
@@ -29,8 +30,9 @@ class SoftmaxMixer(HeadMixer):
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     """See `HeadMixer.mix`."""
     rate = self.attention_dropout
-    drop = {'dropout_rate': rate, 'dropout_key': self.make_rng('dropout')} if (
-        rate and train) else {}
+    drop = {'dropout_rate': rate,
+            'dropout_key': draws.row_keys(self, len(q_BxLxHxDh))} if (
+                rate and train) else {}
     # Evaluation runs the kernel of training, though it drops nothing.
     return kernels.sharded(kernels.softmax_attention)(
         q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,

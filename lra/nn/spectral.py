@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from lra import fields
 from lra.errors import UserError
-from lra.nn import features, layers
+from lra.nn import draws, features, layers
 from lra.nn.mixer import HeadMixer
 
 
@@ -78,7 +78,7 @@ class SpectralMixer(HeadMixer):
     kept = self.variable('constants', name,
                          lambda: draw(self.make_rng('params'), shape))
     if self.redraw and train:
-      return draw(self.make_rng('dropout'), shape)
+      return draw(draws.step_key(self), shape)
     return kept.value
 
 

@@ -153,6 +153,10 @@ class Result(File):
     runs_at_once: how many runs shared them, as far as its process knows: its
       speed is its own beside the others, its memory that of its process. In
       some records of an H200 it was set to ten by hand: processes of their own.
+    microbatch_size, eval_batch_size: the batch sizes on this hardware; None in
+      records of earlier versions, where the config names them.
+    draws: how dropout and other noise is drawn: 'example', see `lra.nn.draws`;
+      'microbatch' in earlier versions, which did not record it.
     dtype: what was computed in.
     kernel: the kernel that the mixers ran.
     xla_flags: the flags of XLA_FLAGS and, where it was chosen, the precision of
@@ -197,6 +201,9 @@ class Result(File):
   num_devices: Annotated[int, Field(ge=1)] = 1
   num_processes: Annotated[int, Field(ge=1)] = 1
   runs_at_once: Annotated[int, Field(ge=1)] = 1
+  microbatch_size: Annotated[int, Field(ge=1)] | None = None
+  eval_batch_size: Annotated[int, Field(ge=1)] | None = None
+  draws: Text = 'microbatch'
   dtype: Text
   kernel: Text | None
   xla_flags: list[Text] = []

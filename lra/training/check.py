@@ -72,7 +72,7 @@ def check_mesh(config, mesh: dict[str, int]) -> None:
   """
   train, share = config.train, mesh['data'] * mesh['fsdp']
   for name in ('microbatch_size', 'eval_batch_size'):
-    if train[name] % share:
+    if train[name] % share:  # 0 is chosen to fit
       raise UserError(
           f'config.train.{name}={train[name]} cannot be split over '
           f'{share} devices: choose a multiple of {share}.')
@@ -226,11 +226,11 @@ def _check_train(train):
     raise UserError(
         'config.train.include_val leaves nothing to choose the best '
         'checkpoint by: set config.train.select=last.')
-  if train.batch_size % train.microbatch_size:
+  if train.microbatch_size and train.batch_size % train.microbatch_size:
     raise UserError(
         f'config.train.microbatch_size={train.microbatch_size} does not '
         f'divide config.train.batch_size={train.batch_size}: choose a '
-        'divisor.')
+        'divisor, or 0 for what this machine runs best.')
   if not all(type(n) is int and 0 < n <= MANY for n in train.lengths):
     raise UserError(
         f'config.train.lengths={_shown(train.lengths)} is not possible: give '

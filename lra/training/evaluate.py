@@ -41,11 +41,10 @@ def evaluate(eval_step: Callable, program: Program, scored, split: Split,
     where `tick` ended it.
   """
   under_way, counts = [], []
-  config = program.config
+  size = program.sizes.eval_batch
   for batch in batches.eval_batches(
       functools.partial(program.objective.batch, split), order(program, split),
-      batch_size=config.train.eval_batch_size, seed=config.seed,
-      rows=program.rows(config.train.eval_batch_size)):
+      batch_size=size, seed=program.config.seed, rows=program.rows(size)):
     under_way.append(eval_step(
         scored['params'], scored['constants'], program.put(batch, micro=False)))
     if not tick(under_way[-1]):

@@ -8,14 +8,16 @@ import jax
 
 from lra import machine, tasks
 from lra.errors import UserError
+from lra.training import sizes
 
 
-def check_batches(config, mesh) -> None:
+def check_batches(config, mesh, chosen: sizes.Sizes) -> None:
   """Refuses batches of which the widest layer alone cannot be held.
 
   Args:
     config: a checked config.
     mesh: the devices.
+    chosen: the batch sizes of the run.
 
   Raises:
     UserError: names the field.
@@ -23,22 +25,24 @@ def check_batches(config, mesh) -> None:
   encoder, task = config.encoder, tasks.get(config.task)
   tokens = (config.seq_len or task.seq_len) * (2 if task.dual else 1)
   layer = 2 * max(encoder.width, encoder.mlp_width)  # bytes, of 16 bits each
-  for name, each in (('batch_size', 2), ('microbatch_size', layer),
-                     ('eval_batch_size', layer)):
-    least = config.train[name] * tokens * each
+  for name, count, each in (
+      ('batch_size', config.train.batch_size, 2),
+      ('microbatch_size', chosen.microbatch, layer),
+      ('eval_batch_size', chosen.eval_batch, layer)):
+    least = count * tokens * each
     if _too_much(least, mesh):
       raise UserError(
-          f'config.train.{name}={config.train[name]} is not possible: it takes '
+          f'config.train.{name}={count} is not possible: it takes '
           f'{_gib(least)} at least, and there are {_gib(machine.memory())}: '
           'choose a smaller one.')
 
 
-def check_state(state, sizes: dict[str, int], width: int, mesh) -> None:
+def check_state(state, entries: dict[str, int], width: int, mesh) -> None:
   """Refuses a state that cannot be held beside its gradients.
 
   Args:
     state: shapes and dtypes of a `step.TrainState`.
-    sizes: name -> number of entries, of its parameters.
+    entries: parameter name -> number of entries.
     width: `config.encoder.width`.
     mesh: the devices.
 
@@ -52,7 +56,7 @@ def check_state(state, sizes: dict[str, int], width: int, mesh) -> None:
         f'Parameters, gradients and optimizer take {_gib(least)}, and there '
         f'are {_gib(machine.memory())}: choose a smaller '
         f'config.encoder.width={width} or fewer layers; '
-        f'{max(sizes, key=sizes.get)} has the most of them.')
+        f'{max(entries, key=entries.get)} has the most of them.')
 
 
 def check_compiled(compiled, mesh) -> None:
@@ -61,18 +65,15 @@ def check_compiled(compiled, mesh) -> None:
   Raises:
     jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED.
   """
-  m = compiled.memory_analysis()
-  needs = (m.argument_size_in_bytes + m.output_size_in_bytes
-           - m.alias_size_in_bytes + m.temp_size_in_bytes)
-  if _too_much(needs, mesh):
+  needed = sizes.needs(compiled)
+  if _too_much(needed, mesh):
     raise jax.errors.JaxRuntimeError(
-        f'RESOURCE_EXHAUSTED: {_gib(needs)} are needed, and there are '
+        f'RESOURCE_EXHAUSTED: {_gib(needed)} are needed, and there are '
         f'{_gib(machine.memory())}.')
 
 
 def _too_much(count, mesh):
-  on_cpu = mesh.devices.flat[0].platform == 'cpu'
-  return on_cpu and count > machine.memory()
+  return sizes.is_cpu(mesh) and count > machine.memory()
 
 
 def _gib(count):

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from lra import machine
+from lra.nn import draws
 from lra.report import result
 from lra.training import build, provenance
 from lra.training.program import Program, count_parameters
@@ -38,10 +39,17 @@ def identity(program: Program, shared: Shared) -> dict:
   return {**shared.once(f'origin of {name}', lambda: provenance.of_model(name)),
           'changes': provenance.changes(config.to_dict()),
           'runs_at_once': shared.runs_at_once,
+          'draws': draws.SCHEME, **sizes(program),
           'kernel': kernel(program), 'device': machine.device_name(),
           'xla_flags': machine.xla_flags(), 'num_devices': program.mesh.size,
           'num_processes': jax.process_count(), 'dtype': program.dtype,
           **count_parameters(program.state_shape)}
+
+
+def sizes(program: Program) -> dict[str, int]:
+  """The batch sizes that a run has on its hardware."""
+  return {'microbatch_size': program.sizes.microbatch,
+          'eval_batch_size': program.sizes.eval_batch}
 
 
 def outcome(program: Program, status: str, step: int, progress,

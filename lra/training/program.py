@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from lra import objectives, tasks
 from lra.training import build, check, fits, mesh, optim, step
+from lra.training import sizes as sizes_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Program:
     tx: the optimizer.
     mesh: the devices, as `lra.training.mesh` has them.
     dtype: 'float32' or 'bfloat16': what is computed in.
+    sizes: the batch sizes that steps are compiled for.
   """
   config: Any
   objective: objectives.Objective
@@ -33,6 +35,7 @@ class Program:
   tx: Any
   mesh: Any
   dtype: str
+  sizes: sizes_lib.Sizes
 
   def init(self) -> step.TrainState:
     """A fresh state of `config.seed`."""
@@ -57,8 +60,13 @@ class Program:
 
   @property
   def all_lengths(self) -> tuple[int, ...]:
-    """`build.lengths`: with several, examples go by their length."""
-    return build.lengths(self.config, self.objective.task)
+    """`build.lengths`: with several, examples go by their length.
+
+    Only on a CPU. On a GPU a choice between lengths makes the host wait for
+    the device, and one whole batch is as long as its longest example.
+    """
+    lengths = build.lengths(self.config, self.objective.task)
+    return lengths if sizes_lib.is_cpu(self.mesh) else lengths[-1:]
 
   @property
   def lengths(self) -> tuple[int, ...]:
@@ -78,7 +86,16 @@ class Program:
     return {name: mesh.of_examples(
         self.mesh, micro=micro, between=(
             len(shape) - 2 if name in self.objective.of_tokens else None))
-            for name, (shape, _) in self.objective.shapes(1).items()}
+            for name, (shape, _) in self.shapes(1, micro=micro).items()}
+
+  def shapes(self, *lead: int, micro: bool
+             ) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Shape and dtype of each array of a batch whose first axes are `lead`.
+
+    Those of the objective and, in training, `place`: see `batches.train_batch`.
+    """
+    place = {'place': (lead, np.dtype(np.int32))} if micro else {}
+    return self.objective.shapes(*lead) | place
 
   def rows(self, size: int) -> slice:
     """Which of the examples of a batch, or microbatch, this process makes."""
@@ -91,10 +108,10 @@ class Program:
       batch: numpy arrays of this process's `rows`.
       micro: see `batch_shardings`.
     """
-    t = self.config.train
     return mesh.joined(
         batch, self.batch_shardings(micro=micro),
-        t.microbatch_size if micro else t.eval_batch_size, axis=int(micro))
+        self.sizes.microbatch if micro else self.sizes.eval_batch,
+        axis=int(micro))
 
   def put_given(self):
     """What a step is given of the config, on the devices.
@@ -119,8 +136,8 @@ class Program:
 
     Donates the state.
     """
-    t = self.config.train
-    count = t.batch_size // t.microbatch_size
+    micro = self.sizes.microbatch
+    count = self.config.train.batch_size // micro
 
     def update(state, batch, given):
       return step.train_step(
@@ -130,7 +147,7 @@ class Program:
     given = jax.tree.map(lambda x: jax.ShapeDtypeStruct(
         x.shape, x.dtype, sharding=self._replicated), self._given)
     return self._compile(
-        update, self.state_shape, self._batch_shape(count, t.microbatch_size),
+        update, self.state_shape, self._batch_shape(count, micro),
         given,
         donate_argnums=0,
         out=(jax.tree.map(lambda x: x.sharding, self.state_shape),
@@ -143,7 +160,43 @@ class Program:
         functools.partial(step.eval_step, self.model, self.objective,
                           at=self.lengths),
         shape.params, shape.constants,
-        self._batch_shape(self.config.train.eval_batch_size))
+        self._batch_shape(self.sizes.eval_batch))
+
+  def fit_train(self) -> tuple['Program', Any]:
+    """Compiles the training step at the largest microbatch that fits.
+
+    Returns:
+      (this program with that size, what `compile_train` returns). A size that
+      the config names is kept.
+    """
+    return self._fit('microbatch', self.config.train.microbatch_size,
+                     lambda program: program.compile_train(), 'Training')
+
+  def fit_eval(self) -> tuple['Program', Any]:
+    """Compiles the evaluation step at the largest batch that fits.
+
+    Returns:
+      (this program with that size, what `compile_eval` returns). A size that
+      the config names is kept.
+    """
+    return self._fit('eval_batch', self.config.train.eval_batch_size,
+                     lambda program: program.compile_eval(), 'Evaluation')
+
+  def _fit(self, name, named, compile_it, what):
+    if named:
+      return self, compile_it(self)
+    share = self.mesh.shape['data'] * self.mesh.shape['fsdp']
+    size, compiled = sizes_lib.fitting(
+        lambda size: compile_it(self.sized(**{name: size})),
+        getattr(self.sizes, name), share, sizes_lib.budget(self.mesh), what)
+    return self.sized(**{name: size}), compiled
+
+  def sized(self, **sizes: int) -> 'Program':
+    """This program with other `sizes`."""
+    other = dataclasses.replace(
+        self, sizes=dataclasses.replace(self.sizes, **sizes))
+    other.__dict__['state_shape'] = self.state_shape  # no size changes it
+    return other
 
   def _compile(self, function, *shapes, donate_argnums=(), out=None):
     with jax.set_mesh(self.mesh):
@@ -160,23 +213,26 @@ class Program:
   def _batch_shape(self, *lead):
     shardings = self.batch_shardings(micro=len(lead) == 2)
     return {name: jax.ShapeDtypeStruct(shape, dtype, sharding=shardings[name])
-            for name, (shape, dtype) in self.objective.shapes(*lead).items()}
+            for name, (shape, dtype)
+            in self.shapes(*lead, micro=len(lead) == 2).items()}
 
   def _init(self, seed):
-    rows = self.config.train.microbatch_size
+    rows = self.mesh.shape['data'] * self.mesh.shape['fsdp']
     batch = {name: jnp.ones(shape, dtype) for name, (shape, dtype)
              in self.objective.shapes(rows).items()}
     return step.init_state(self.model, self.objective, self.tx, seed,
                            self.objective.inputs(batch))
 
 
-def make(config, devices=None, dtype: str | None = None) -> Program:
+def make(config, devices=None, dtype: str | None = None,
+         before: dict | None = None) -> Program:
   """Checks a config and builds its program.
 
   Args:
     config: the whole config, without references.
     devices: what to run on, all there are by default.
     dtype: what is computed in; by default what the config says.
+    before: see `sizes.wanted`.
 
   Raises:
     UserError: the config cannot be run; the message names the field.
@@ -185,7 +241,8 @@ def make(config, devices=None, dtype: str | None = None) -> Program:
   check.check(config)
   over = mesh.make(config.mesh, devices)
   check.check_mesh(config, over.shape)
-  fits.check_batches(config, over)
+  sizes = sizes_lib.wanted(config, over, before)
+  fits.check_batches(config, over, sizes)
   objective = objectives.get(config.objective)(
       config, task, build.sequence_length(config, task))
   dtype = dtype or build.computing_dtype(config)
@@ -193,7 +250,7 @@ def make(config, devices=None, dtype: str | None = None) -> Program:
       config=config, objective=objective,
       model=objective.model(build.encoder(config, task, dtype),
                             jnp.dtype(dtype)),
-      tx=optim.make(config), mesh=over, dtype=dtype)
+      tx=optim.make(config), mesh=over, dtype=dtype, sizes=sizes)
 
 
 def timed(function, *args):

@@ -74,7 +74,7 @@ def continued(before: dict, now: dict) -> dict:
     `now` and, where there were several, `git_commits`, the first one first;
     `git_dirty` of any of them, and where the file of the model or the config
     was another one; `devices` likewise, where these were of several kinds;
-    `xla_flags` of all.
+    `xla_flags` of all; `draws` of both, if they are not the same.
   """
   commits = before.get('git_commits') or [before.get('git_commit')]
   commits = list(dict.fromkeys(c for c in (*commits, now['git_commit']) if c))
@@ -93,6 +93,9 @@ def continued(before: dict, now: dict) -> dict:
   flags = [*(before.get('xla_flags') or []), *now.get('xla_flags', [])]
   if flags:
     several['xla_flags'] = list(dict.fromkeys(flags))
+  drawn = before.get('draws', 'microbatch'), now.get('draws')
+  if None not in drawn and drawn[0] != drawn[1]:
+    several['draws'] = ', then '.join(drawn)
   return {**now, 'git_dirty': dirty, **several}
 
 

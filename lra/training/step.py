@@ -15,6 +15,7 @@ import numpy as np
 import optax
 from jax.sharding import PartitionSpec as P
 
+from lra.nn import draws
 from lra.objectives.base import Objective
 from lra.training import lengths, mesh
 
@@ -67,9 +68,10 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
   """Gradient of a batch given as microbatches, as if it were one.
 
   Losses and gradients of the microbatches are summed, then divided once by
-  the summed weights; each microbatch has a dropout key of its own. The devices
-  along `data` of the mesh that is set each sum up their own examples of all
-  microbatches, and meet once, after the last.
+  the summed weights. What is drawn for an example depends on its place in the
+  batch, see `lra.nn.draws`. The devices along `data` of the mesh that is set
+  each sum up their own examples of all microbatches, and meet once, after the
+  last.
 
   Args:
     model: inputs to outputs.
@@ -77,7 +79,7 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
     params: float32 parameters.
     constants: the model's other collections.
     batch: the objective's arrays with two leading axes, [N, B, ...] of N
-      microbatches.
+      microbatches, and `place`, int32 [N, B].
     key: random key of this step.
     at: lengths that a microbatch may be computed at, see `lengths`; () for its
       own only.
@@ -103,27 +105,33 @@ def _summed(model, objective, at, params, constants, batch, key):
   Args: as in `batch_gradient`.
   """
 
+  def apply(params, micro, keys=None, **options):
+    drawn = {draws.KEYS: keys} if keys else {}
+    return model.apply({'params': params, **constants, **drawn},
+                       objective.inputs(micro), train=True, **options)
+
   @functools.partial(jax.grad, has_aux=True)
-  def gradient(params, micro, key):
-    outputs = model.apply(
-        {'params': params, **constants}, objective.inputs(micro), train=True,
-        rngs={'dropout': key})
+  def gradient(params, micro, keys):
+    # Modules from elsewhere draw for a microbatch as a whole.
+    whole = jax.random.fold_in(key, micro['place'][0])
+    outputs = apply(params, micro, keys,
+                    rngs={'dropout': whole, draws.STEP: key})
     sums = objective.loss(outputs, micro)
     return sums['loss'], sums
 
-  def add(carry, item):
+  def add(carry, micro):
     grads, sums = carry
-    index, micro = item
+    keys = draws.of_step(
+        functools.partial(apply, params, micro), key, micro['place'])
     new, more = lengths.at_fitting(
-        lambda micro, key: gradient(params, micro, key), objective, at, micro,
-        jax.random.fold_in(key, index))
+        lambda micro, keys: gradient(params, micro, keys), objective, at,
+        micro, keys)
     return (mesh.keep_split(jax.tree.map(jnp.add, grads, new), mesh.FSDP),
             jax.tree.map(jnp.add, sums, more)), None
 
   start = (mesh.keep_split(jax.tree.map(jnp.zeros_like, params), mesh.FSDP),
            zero_sums(objective))
-  count = len(batch['weights'])
-  return jax.lax.scan(add, start, (jnp.arange(count), batch))[0]
+  return jax.lax.scan(add, start, batch)[0]
 
 
 def train_step(model, objective: Objective, tx, state: TrainState, batch, seed,

@@ -63,7 +63,7 @@ class Trainer:
     self._shared, self.heard = shared or Shared(), None
     # A run that was begun on another kind of machine stays what it is.
     began = distributed.told(lambda: run.environment(folder))
-    self.program = program.make(config, dtype=began.get('dtype'))
+    self.program = program.make(config, dtype=began.get('dtype'), before=began)
     self.identity = outcome.identity(self.program, self._shared)
     self.run = self.data = None
     try:
@@ -160,21 +160,30 @@ class Trainer:
 
   @signals.at_once()
   def compile(self) -> None:
-    """Compiles the training and the evaluation step."""
-    (self._train_step, self._eval_step), seconds = self._shared.once(
-        shape(self.config, self.program.dtype), lambda: program.timed(lambda: (
-            self.program.compile_train(), self.program.compile_eval())))
+    """Compiles the training and the evaluation step; settles batch sizes."""
+    (sizes, self._train_step, self._eval_step), seconds = self._shared.once(
+        shape(self.config, self.program.dtype),
+        lambda: program.timed(self._compiled))
+    self.program = self.program.sized(**dataclasses.asdict(sizes))
+    self.identity |= outcome.sizes(self.program)
+    self._write_environment()
     self.progress.compile_seconds += seconds
     distributed.meet()
 
+  def _compiled(self):
+    made, train_step = self.program.fit_train()
+    made, eval_step = made.fit_eval()
+    say(f'{self.title}: {made.sizes} ({machine.device_name()}).')
+    return made.sizes, train_step, eval_step
+
   def batch(self, number: int):
     """The batch of step `number`, as microbatches."""
-    t, split = self.config.train, self.data.splits['train']
+    split, micro = self.data.splits['train'], self.program.sizes.microbatch
     return batches.train_batch(
         functools.partial(self.program.objective.batch, split), len(split),
-        batch_size=t.batch_size, microbatch_size=t.microbatch_size,
+        batch_size=self.config.train.batch_size, microbatch_size=micro,
         seed=self.config.seed, step=number, lengths=self._lengths,
-        rows=self.program.rows(t.microbatch_size))
+        rows=self.program.rows(micro))
 
   def send(self, batch):
     """Sends off the bare compiled step; returns what to wait for."""
@@ -280,7 +289,7 @@ class Trainer:
     Raises:
       Diverged: the loss is not finite.
     """
-    examples, size = self.data.splits[split], self.config.train.eval_batch_size
+    examples, size = self.data.splits[split], self.program.sizes.eval_batch
     start = time.perf_counter()
     with bar(total=-(-len(examples) // size), what=split,
              unit='batch') as shown:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.random import threefry_2x32
 from jax.sharding import AxisType
 
 from kernels import dispatch, random_bits, rows
@@ -91,31 +92,52 @@ def test_neighbouring_keys_and_rows_are_independent(seed):
   assert abs(differ.mean() - 0.5) < 5 * 0.5 / differ.size**0.5
 
 
+def _kept_by_threefry(key, count, shape, rate):
+  """`kept` by JAX's threefry of the counter that each weight has."""
+  heads, queries, keys = np.indices(shape, np.uint32).reshape(3, -1)
+  counters = np.concatenate([heads * 2**20 + queries, keys])
+  found = []
+  for row in rows.keys(key, count):
+    out = threefry_2x32(jax.random.key_data(row), jnp.asarray(counters))
+    high, low = np.split(np.asarray(out), 2)
+    uniform = (high ^ low) // 2**9 / 2**23
+    found.append((uniform < 1 - rate).reshape(shape))
+  return np.stack(found)
+
+
 @pytest.mark.parametrize('platform', ('cpu', 'gpu'))
-def test_a_part_has_the_words_of_the_whole(platform):
-  key, shape = jax.random.key(9), (2, 30, 50)
+def test_weights_are_kept_by_head_query_and_key(platform):
+  """So tiles have what the whole has, and short sequences what long ones."""
+  key = jax.random.key(9)
+  want = _kept_by_threefry(key, 3, (2, 30, 50), 0.4)
 
   @jax.jit
-  def draw(row, col):
+  def tile(row, col):
     with dispatch.target(platform):
-      return random_bits.draw(key, 3, shape, part=((row, 7), (col, 20)))
+      return random_bits.kept(key, 3, (2, 7, 20), 0.4, (row, col))
 
-  want = _jax_draws(key, 3, shape)
   for row, col in ((0, 0), (23, 30), (7, 20)):
     np.testing.assert_array_equal(
-      draw(row, col), want[:, :, row : row + 7, col : col + 20]
+      tile(row, col), want[:, :, row : row + 7, col : col + 20]
     )
 
 
-def test_parts_of_other_generators_differ():
+def test_keys_of_rows_are_taken_as_they_are():
+  keys = rows.keys(jax.random.key(4), 3)
+  for draw in (
+    lambda key: random_bits.draw(key, 3, (5, 6)),
+    lambda key: random_bits.kept(key, 3, (2, 5, 6), 0.5),
+  ):
+    np.testing.assert_array_equal(draw(keys), draw(jax.random.key(4)))
+
+
+def test_tiles_of_other_generators_differ():
   key = jax.random.key(9, impl='rbg')
-  draw = jax.jit(
-    lambda row, col: random_bits.draw(
-      key, 1, (2, 8, 8), part=((row, 4), (col, 4))
-    )
+  tile = jax.jit(
+    lambda row, col: random_bits.kept(key, 1, (2, 16, 16), 0.5, (row, col))
   )
-  parts = [np.asarray(draw(row, col)) for row in (0, 4) for col in (0, 4)]
-  assert parts[0].shape == (1, 2, 4, 4)
-  np.testing.assert_array_equal(parts[3], draw(4, 4))
-  for i, part in enumerate(parts):
-    assert all(np.mean(part == other) < 0.1 for other in parts[:i])
+  tiles = [np.asarray(tile(row, col)) for row in (0, 16) for col in (0, 16)]
+  assert tiles[0].shape == (1, 2, 16, 16)
+  np.testing.assert_array_equal(tiles[3], tile(16, 16))
+  for i, found in enumerate(tiles):
+    assert all(0.3 < np.mean(found == other) < 0.7 for other in tiles[:i])

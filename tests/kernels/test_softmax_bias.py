@@ -2,7 +2,6 @@
 
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +10,7 @@ from jax.sharding import AxisType
 from test_softmax import with_gradients
 
 import kernels
+from kernels import random_bits
 from kernels.softmax import chunked, distances, reference
 from kernels.tools.rms import relative_rms
 
@@ -75,22 +75,20 @@ def test_no_bias_is_below_a_mask(attend, least):
   np.testing.assert_array_equal(compared[3][1][~mask], 0)
 
 
-def test_dropout_is_that_of_flax():
+def test_weights_are_dropped_by_their_words():
   """Of weights whose biases are written pair by pair."""
   q, k, v, bias, mask, do = _inputs(12, 16)
   mask[-1, 0] = True
   key = jax.random.key(3)
 
-  def flax(q, k, v, bias):
+  def whole(q, k, v, bias):
     i, j = np.indices((12, 16))
     logits = 8**-0.5 * jnp.einsum('blhd,bshd->bhls', q, k)
     weights = jax.nn.softmax(
       logits + bias[:, 11 + j - i], where=mask[:, None, None]
     )
-    drop = nn.Dropout(0.3, deterministic=False)
-    weights = jax.vmap(lambda w, key: drop.apply({}, w, rng=key))(
-      weights, kernels.row_keys(key, len(weights))
-    )
+    kept = random_bits.kept(key, len(weights), weights.shape[1:], 0.3)
+    weights = jnp.where(kept, weights / (1 - 0.3), 0)
     return jnp.einsum('bhls,bshd->blhd', weights, v)
 
   ours = functools.partial(
@@ -100,7 +98,7 @@ def test_dropout_is_that_of_flax():
     with_gradients(lambda q, k, v, bias, f=f: f(q, k, v, bias=bias))(
       do, q, k, v, bias
     )
-    for f in (ours, flax)
+    for f in (ours, whole)
   )
   for name, x, y in zip(NAMES, got, want, strict=True):
     assert relative_rms(x, y) < 1e-5, name

@@ -2,7 +2,6 @@
 
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from test_softmax import inputs, up_to, with_gradients
 
 import kernels
+from kernels import random_bits
 from kernels.softmax import chunked, dense, reference
 from kernels.tools.rms import relative_rms
 
@@ -176,16 +176,14 @@ def test_memory_of_gradients_is_linear_in_the_length():
 
 
 @pytest.mark.parametrize('kernel', KERNELS)
-def test_what_flax_drops_is_dropped(kernel):
+def test_weights_are_dropped_by_their_words(kernel):
   q, k, v = inputs(20, 30)
   mask = jnp.asarray(up_to(30, 30, 7, 0))
 
-  def flax(q, k, v):
+  def whole(q, k, v):
     weights = dense.weights(q, k, mask, scale=8**-0.5)
-    drop = nn.Dropout(RATE, deterministic=False)
-    weights = jax.vmap(lambda w, key: drop.apply({}, w, rng=key))(
-      weights, kernels.row_keys(KEY, len(weights))
-    )
+    kept = random_bits.kept(KEY, len(weights), weights.shape[1:], RATE)
+    weights = jnp.where(kept, weights / (1 - RATE), 0)
     return dense.apply_weights(weights, v)
 
   attend = functools.partial(
@@ -195,7 +193,7 @@ def test_what_flax_drops_is_dropped(kernel):
     dropout_rate=RATE,
     dropout_key=KEY,
   )
-  out, want = jax.jit(attend)(q, k, v), jax.jit(flax)(q, k, v)
+  out, want = jax.jit(attend)(q, k, v), jax.jit(whole)(q, k, v)
   assert relative_rms(out, want) < 1e-5
   if kernel == 'dense':
     np.testing.assert_array_equal(out, want)

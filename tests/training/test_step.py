@@ -16,20 +16,28 @@ from lra.training import program, step
 def _batch(weighted, rows):
   batch = small.batch(small.tasks.get('listops'), 32, 24)
   batch['weights'] = (np.arange(32) < weighted).astype(np.float32)
+  batch['place'] = np.arange(32, dtype=np.int32)
   return {k: v[:rows] for k, v in batch.items()}
 
 
 @functools.cache
-def _gradient(model, microbatch, *, weighted=32, rows=32, devices=1):
+def _gradient(model, microbatch, *, weighted=32, rows=32, devices=1,
+              dropout=0.0, at=()):
   c = small.config(model, 'listops', batch_size=32,
                    microbatch_size=microbatch)
-  c.encoder.dropout = 0.0
+  c.encoder.dropout = dropout
+  if 'attention_dropout' in c.model:
+    c.model.attention_dropout = dropout
   p = small.make(c, devices)
   state = p.init()
   batch = _batch(weighted, rows)
+  if at:  # as `batches.train_batch` sorts
+    order = np.argsort((batch['tokens'] > 0).sum(1), kind='stable')
+    batch = {k: v[order] for k, v in batch.items()}
   micro = {k: v.reshape(-1, microbatch, *v.shape[1:])
            for k, v in batch.items()}
-  f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
+  f = jax.jit(functools.partial(
+      step.batch_gradient, p.model, p.objective, at=at))
   with jax.set_mesh(p.mesh):
     grads, sums = f(
         state.params, state.constants,
@@ -73,7 +81,23 @@ def test_sharded_step_reduces_gradients_and_gathers_nothing():
   assert 'all-to-all' not in text
 
 
-def test_dropout_differs_per_microbatch_and_step():
+@pytest.mark.parametrize('model', [
+    'transformer', 'simpletron', 'gqa', 'sinkhorn', 'performer', 'reformer'])
+def test_no_microbatch_length_or_device_changes_what_is_drawn(model):
+  """Dropout of activations and weights, noise, random features."""
+  whole = _gradient(model, 32, dropout=0.3)
+  alone = _gradient(model, 32)
+  assert not np.isclose(whole[1]['loss'], alone[1]['loss'], rtol=1e-4)
+  # Sorted and cut; 16 tokens are enough for a few of the examples.
+  others = [_gradient(model, 8, dropout=0.3),
+            _gradient(model, 2, dropout=0.3, at=(16, 24)),
+            _gradient(model, 8, dropout=0.3, devices=4)]
+  for other in others:
+    for x, y in zip(other, whole, strict=True):
+      small.assert_close(x, y, 1e-6)
+
+
+def test_dropout_differs_per_example_and_step():
   c = small.config('transformer', 'listops')
   c.encoder.dropout = 0.5
   p = small.make(c)
@@ -83,6 +107,7 @@ def test_dropout_differs_per_microbatch_and_step():
 
   def loss(copies, key):
     batch = {k: np.concatenate([v] * copies) for k, v in one.items()}
+    batch['place'] = np.arange(4 * copies, dtype=np.int32).reshape(-1, 4)
     sums = f(state.params, state.constants, batch, key)[1]
     return float(sums['loss'])
 
@@ -90,6 +115,7 @@ def test_dropout_differs_per_microbatch_and_step():
   assert loss(1, key) == loss(1, key)
   assert loss(1, key) != loss(1, jax.random.key(1))
   # The same four examples twice: with one mask the loss would just double.
+  # Their places are those of another microbatch.
   assert abs(loss(2, key) - 2 * loss(1, key)) > 1e-4
 
 

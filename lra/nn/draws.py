@@ -1,0 +1,83 @@
+"""Random keys that belong to an example, not to a microbatch.
+
+A training step draws noise at several sites: dropout modules, attention
+weights, Sinkhorn's scores. Each site has one key for each example:
+
+  key(site, example) = fold_in(fold_in(step's key, hash of the site), place)
+
+`place` is the example's place in the batch before it was sorted and cut into
+microbatches. So neither the size of a microbatch nor sorting by length nor the
+devices change what is drawn. The keys of all sites are derived at once and
+reach the modules as the variable collection `KEYS`.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import traverse_util
+
+import kernels
+
+# How records name this way of drawing. Earlier ones, without a name, drew by
+# microbatch.
+SCHEME = 'example'
+KEYS = 'keys'
+# Random stream of what all examples of a step share.
+STEP = 'step'
+
+
+def row_keys(module: nn.Module, count: int) -> jax.Array:
+  """The keys of the rows of a batch, for the module that asks: keys [count].
+
+  Called inside the module, at most once. Without the collection `KEYS`, as in
+  a module used alone, the keys come from the stream `dropout`.
+
+  Args:
+    module: a bound module.
+    count: rows of its batch.
+  """
+  if module.has_variable(KEYS, 'rows'):
+    return module.get_variable(KEYS, 'rows')
+  keys = kernels.row_keys(module.make_rng('dropout'), count)
+  if module.is_mutable_collection(KEYS) and not module.is_initializing():
+    module.variable(KEYS, 'rows', lambda: keys)  # `of_step` looks for sites
+  return keys
+
+
+def step_key(module: nn.Module) -> jax.Array:
+  """A key for what all examples of a step share, such as random features."""
+  return module.make_rng(STEP if module.has_rng(STEP) else 'dropout')
+
+
+def of_step(apply: Callable[[Mapping[str, Any]], Any], key: jax.Array,
+            place_B: jax.Array) -> Mapping[str, Any]:
+  """The collection `KEYS` of a model in one step.
+
+  Args:
+    apply: calls `model.apply` with these keyword arguments, on the batch that
+      is trained on; only its shapes are looked at.
+    key: key of the step.
+    place_B: int32 [B], see above. A site of m rows for each example numbers
+      them m * place, m * place + 1, ...
+  """
+  _, found = jax.eval_shape(
+      lambda: apply(mutable=[KEYS], rngs={'dropout': key, STEP: key}))
+  sites = traverse_util.flatten_dict(dict(found.get(KEYS, {})))
+  by_rows = {}
+  for path, keys in sorted(sites.items()):
+    by_rows.setdefault(keys.shape[0] // len(place_B), []).append(path)
+  table = {}
+  for rows, paths in by_rows.items():
+    hashes = np.array([zlib.crc32('/'.join(path).encode()) for path in paths],
+                      np.uint32)
+    number_R = (place_B[:, None] * rows + jnp.arange(rows)).reshape(-1)
+    site_S = jax.vmap(jax.random.fold_in, (None, 0))(key, hashes)
+    keys_SxR = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(
+        site_S, number_R)
+    table |= dict(zip(paths, keys_SxR, strict=True))
+  return traverse_util.unflatten_dict(table)

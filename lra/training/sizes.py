@@ -1,0 +1,136 @@
+"""How many examples go through the model at a time, chosen for the hardware.
+
+A microbatch size changes memory and speed, not what is computed: gradients are
+summed over a batch, and dropout belongs to the example (`lra.nn.draws`).
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from lra import machine
+from lra.errors import UserError
+from lra.terminal import say
+
+# Examples of an evaluation batch on an accelerator, if memory allows.
+EVAL_BATCH = 256
+# Share of an accelerator's memory that one compiled program may need.
+SHARE = 0.8
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+  """Batch sizes of a run on its hardware.
+
+  Attributes:
+    microbatch: examples of one forward and backward pass.
+    eval_batch: examples of one forward pass in evaluation.
+  """
+  microbatch: int
+  eval_batch: int
+
+  def __str__(self) -> str:
+    return (f'microbatches of {self.microbatch}, evaluation batches of '
+            f'{self.eval_batch}')
+
+
+def wanted(config, mesh, before: dict | None = None) -> Sizes:
+  """The sizes to try first.
+
+  Args:
+    config: a checked config.
+    mesh: the devices of the run.
+    before: what env.json says of the run, if it was begun before. On the same
+      kind of device a run keeps the sizes that it had.
+
+  Raises:
+    UserError: no size divides among the devices of the mesh.
+  """
+  train, share = config.train, mesh.shape['data'] * mesh.shape['fsdp']
+  kept = before or {}
+  if kept.get('device') != machine.device_name():
+    kept = {}
+  on_cpu = is_cpu(mesh)
+  micro = train.microbatch_size or kept.get('microbatch_size') or (
+      train.cpu_microbatch_size if on_cpu else train.batch_size)
+  evaluated = train.eval_batch_size or kept.get('eval_batch_size') or (
+      train.cpu_eval_batch_size if on_cpu else EVAL_BATCH)
+  if not train.microbatch_size:
+    micro = _divisor(train.batch_size, micro, share)
+  if not train.eval_batch_size:
+    evaluated = max(evaluated // share, 1) * share
+  return Sizes(micro, evaluated)
+
+
+def _divisor(batch, most, share):
+  """The largest microbatch of at most `most` that all devices can split.
+
+  At least one example of each device.
+  """
+  if batch % share:
+    raise UserError(
+        f'config.train.batch_size={batch} cannot be split over {share} '
+        f'devices: choose a multiple of {share}, or a smaller config.mesh.')
+  each = batch // share
+  most = max(most // share, 1)
+  return share * max(n for n in range(1, each + 1)
+                     if each % n == 0 and n <= most)
+
+
+def is_cpu(mesh) -> bool:
+  """Whether the devices of a mesh are CPUs."""
+  return mesh.devices.flat[0].platform == 'cpu'
+
+
+def budget(mesh) -> float:
+  """Bytes that one program may need on a device; infinite if unknown."""
+  if is_cpu(mesh):
+    return math.inf  # `fits` compares it with the memory of the machine
+  device = next(d for d in mesh.devices.flat
+                if d.process_index == jax.process_index())
+  stats = device.memory_stats() or {}
+  return SHARE * stats.get('bytes_limit', math.inf)
+
+
+def needs(compiled) -> int:
+  """Bytes that a compiled program needs on one device, arguments included."""
+  m = compiled.memory_analysis()
+  return (m.argument_size_in_bytes + m.output_size_in_bytes
+          - m.alias_size_in_bytes + m.temp_size_in_bytes)
+
+
+def fitting(compile_at: Callable[[int], Any], size: int, share: int,
+            limit: float, what: str) -> tuple[int, Any]:
+  """Compiles at a size, halved until the program fits.
+
+  Args:
+    compile_at: size -> compiled program.
+    size: examples to begin with.
+    share: devices that split the examples; no size is smaller.
+    limit: bytes that the program may need.
+    what: name of the program, for the user.
+
+  Returns:
+    (size, compiled program). The smallest size is returned even if it does not
+    fit: the device decides.
+
+  Raises:
+    jax.errors.JaxRuntimeError: even the smallest size cannot be compiled.
+  """
+  while True:
+    half = size // 2
+    smaller = size % 2 == 0 and half % share == 0 and half > 0
+    try:
+      compiled = compile_at(size)
+    except jax.errors.JaxRuntimeError as error:
+      if not smaller or not machine.out_of_memory(error):
+        raise
+    else:
+      if needs(compiled) <= limit or not smaller:
+        return size, compiled
+    say(f'{what}: {size} examples at a time need too much memory, trying '
+        f'{half}.')
+    size = half
