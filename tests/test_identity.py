@@ -104,10 +104,26 @@ def test_each_field_in_turn_changes_the_hash(name):
   same = identity.config_hash(config) == identity.config_hash(_config())
   machine = {name, group} & set(identity.MACHINE_FIELDS)
   assert same == bool(machine)
-  expected = [] if machine - {'seed'} else [name]
+  # The size of a CPU is what a size of 0 is identified by.
+  expected = [] if machine - {'seed'} else [name.replace('cpu_', '')]
   if name == 'model.name':  # what an old record says of this model only
     expected += ['model.qkv_bias']
   assert identity.differences(config, _config()) == expected
+
+
+def test_a_size_left_to_the_machine_is_the_experiment_of_before():
+  """Earlier configs named the sizes of a CPU, and had no field for them."""
+  now, before = _config(), _config()
+  for name in ('microbatch_size', 'eval_batch_size'):
+    now['train'][name] = 0
+    now['train'][f'cpu_{name}'] = 16
+    before['train'][name] = 16
+    del before['train'][f'cpu_{name}']
+  assert identity.config_hash(now) == identity.config_hash(before)
+  assert identity.differences(now, before) == []
+  now['train']['microbatch_size'] = 4  # named: another run of the experiment
+  assert identity.config_hash(now) != identity.config_hash(before)
+  assert identity.repetition(now) == identity.repetition(before)
 
 
 def test_a_seed_is_another_run_of_the_same_settings():

@@ -47,7 +47,7 @@ def measure(config, *, steps: int, rounds: int | None = None,
              what='benchmark') as shown:
 
       def looped():
-        trainer.update(trainer.batch(trainer.step))
+        trainer.update(trainer.next_batch())
         shown.update()
         if trainer.step % config.train.log_every == 0:
           shown.set_postfix_str(trainer.log(), refresh=False)

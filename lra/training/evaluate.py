@@ -40,15 +40,14 @@ def evaluate(eval_step: Callable, program: Program, scored, split: Split,
     What `Objective.scores` takes, of the examples in their `order`; None
     where `tick` ended it.
   """
-  under_way, counts = [], []
+  counts = []
   size = program.sizes.eval_batch
   for batch in batches.eval_batches(
       functools.partial(program.objective.batch, split), order(program, split),
       batch_size=size, seed=program.config.seed, rows=program.rows(size)):
-    under_way.append(eval_step(
+    counts.append(eval_step(
         scored['params'], scored['constants'], program.put(batch, micro=False)))
-    if not tick(under_way[-1]):
+    if not tick(counts[-1]):
       return None
-    if len(under_way) > AHEAD:
-      counts.append(jax.device_get(under_way.pop(0)))
-  return counts + jax.device_get(under_way)
+    jax.block_until_ready(counts[-1 - AHEAD:][0])
+  return jax.device_get(counts)  # at once: no batch waits for the host

@@ -55,7 +55,7 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
           if stop.checkpoint(
               due=trainer.minutes_since_save() > t.checkpoint_minutes):
             trainer.save()
-          trainer.update(trainer.batch(trainer.step))
+          trainer.update(trainer.next_batch())
           shown.update()
           if trainer.step % t.log_every == 0 or trainer.step == t.steps:
             shown.set_postfix_str(trainer.log(), refresh=False)

@@ -13,6 +13,7 @@ import jax
 
 from lra import distributed, files, identity, machine, signals
 from lra.data import batches, prepared
+from lra.data.ahead import Ahead
 from lra.distributed import SharedStop, leads, several
 from lra.errors import UserError
 from lra.report import curves, floors
@@ -32,6 +33,7 @@ from lra.training.checkpoint import Checkpoints
 from lra.training.clock import Clock
 from lra.training.progress import Progress, chosen, scored_of
 from lra.training.shared import Shared, shape
+from lra.training.sizes import is_cpu
 
 # Batches sent off before the first of them is done: enough to hide the making
 # of one, few enough that a stop is a matter of a step or two.
@@ -90,6 +92,9 @@ class Trainer:
     self._write_environment()
     self._given = self.program.put_given()
     self._learning_rate = optim.schedule(config)
+    # A CPU has no core to spare for it, and makes batches fast enough.
+    self._ahead = None if is_cpu(self.program.mesh) else Ahead(
+        lambda step: self.put(self.batch(step)), config.train.steps)
     self._under_way = collections.deque()
     self._clock = Clock(self.progress.train_seconds)
     self._logged = self.step, self._clock.seconds
@@ -185,14 +190,28 @@ class Trainer:
         seed=self.config.seed, step=number, lengths=self._lengths,
         rows=self.program.rows(micro))
 
+  def put(self, batch):
+    """A batch that this process has made, on the devices."""
+    return jax.device_put(self.program.put(batch, micro=True),
+                          self.program.batch_shardings(micro=True))
+
+  def next_batch(self):
+    """The batch of the coming step, as `update` takes it."""
+    if self._ahead:
+      return self._ahead.get(self.step)
+    return self.program.put(self.batch(self.step), micro=True)
+
   def send(self, batch):
     """Sends off the bare compiled step; returns what to wait for."""
-    self.state, done = self._train_step(
-        self.state, self.program.put(batch, micro=True), self._given)
+    self.state, done = self._train_step(self.state, batch, self._given)
     return done
 
   def update(self, batch) -> None:
-    """Sends off one update; waits while more than AHEAD are under way."""
+    """Sends off one update; waits while more than AHEAD are under way.
+
+    Args:
+      batch: what `next_batch` returns.
+    """
     with self._profile.update(self.step + 1):
       self._clock.start()
       self._wait_behind(self.send(batch))
@@ -364,6 +383,8 @@ class Trainer:
     with contextlib.ExitStack() as last:
       last.callback(self.run.close)
       last.callback(self.checkpoints.close)
+      if self._ahead:
+        last.callback(self._ahead.close)
       self._profile.close()
     self.state = None  # its memory is for the next run of this process
 

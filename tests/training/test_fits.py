@@ -8,7 +8,7 @@ import pytest
 import small
 from lra import machine
 from lra.errors import UserError
-from lra.training import fits
+from lra.training import fits, sizes
 
 
 def _with_memory(monkeypatch, count):
@@ -61,7 +61,8 @@ def test_other_devices_speak_for_themselves(monkeypatch):
       flat = [type('Device', (), {'platform': 'tpu'})]
 
   _with_memory(monkeypatch, 0)
-  fits.check_batches(small.config('simpletron', 'text'), Mesh)
+  fits.check_batches(
+      small.config('simpletron', 'text'), Mesh, sizes.Sizes(4, 4))
 
 
 def test_memory_of_this_machine():

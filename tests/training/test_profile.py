@@ -33,7 +33,7 @@ def test_updates_that_are_made_already_are_refused(mini_data, tmp_path):
   trainer = train.Trainer(c, tmp_path)
   trainer.compile()
   for step in range(3):
-    trainer.update(trainer.batch(step))
+    trainer.update(trainer.put(trainer.batch(step)))
   trainer.save()
   trainer.close()
   with pytest.raises(UserError, match=f'{tmp_path} has made 3 updates.*=3:4'):

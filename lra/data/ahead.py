@@ -1,0 +1,38 @@
+"""The next batch is made and sent while the device works on this one."""
+
+from collections.abc import Callable
+from concurrent import futures
+from typing import Any
+
+
+class Ahead:
+  """Batches in the order of their steps, each made before it is asked for.
+
+  One thread makes one batch ahead. The first batch, and one that was not the
+  next, is made by the caller. A batch is a pure function of its step, so none
+  depends on who makes it.
+  """
+
+  def __init__(self, make: Callable[[int], Any], end: int):
+    """Keeps what it needs; starts no work.
+
+    Args:
+      make: step -> batch.
+      end: number of steps; no batch is made ahead for a later one.
+    """
+    self._make, self._end = make, end
+    self._pool = futures.ThreadPoolExecutor(1, 'batch')
+    self._next = None
+
+  def get(self, step: int) -> Any:
+    """The batch of a step; begins that of the next one."""
+    made, self._next = self._next, None
+    batch = (made[1].result() if made and made[0] == step
+             else self._make(step))
+    if step + 1 < self._end:
+      self._next = step + 1, self._pool.submit(self._make, step + 1)
+    return batch
+
+  def close(self) -> None:
+    """Waits for the batch under way, if any."""
+    self._pool.shutdown(cancel_futures=True)

@@ -1,0 +1,46 @@
+"""Batches made ahead are those of their steps, whatever is asked for."""
+
+import threading
+
+import pytest
+
+from lra.data.ahead import Ahead
+
+
+def test_batches_come_in_order_and_one_is_made_ahead():
+  made, by = [], []
+  done = threading.Event()
+
+  def make(step):
+    made.append(step)
+    by.append(threading.current_thread() is threading.main_thread())
+    if step == 1:
+      done.set()
+    return step * 10
+
+  ahead = Ahead(make, 3)
+  assert ahead.get(0) == 0
+  assert done.wait(10)  # without being asked for
+  assert [ahead.get(1), ahead.get(2)] == [10, 20]
+  ahead.close()
+  assert made == [0, 1, 2]  # none beyond the end
+  assert by == [True, False, False]
+
+
+def test_a_batch_out_of_order_is_made_anew():
+  ahead = Ahead(lambda step: step, 100)
+  assert [ahead.get(n) for n in (0, 7, 8, 3)] == [0, 7, 8, 3]
+  ahead.close()
+
+
+def test_an_error_reaches_whoever_asks_for_the_batch():
+  def make(step):
+    if step == 1:
+      raise ValueError('of step 1')
+    return step
+
+  ahead = Ahead(make, 9)
+  assert ahead.get(0) == 0
+  with pytest.raises(ValueError, match='of step 1'):
+    ahead.get(1)
+  ahead.close()
