@@ -55,14 +55,21 @@ def with_variable_bias(inputs):
   if inputs.bias is None:
     return inputs
   nothing = inputs.bias - jax.lax.stop_gradient(inputs.bias)
-  arrays = tuple(x + nothing.astype(x.dtype) for x in inputs.arrays)
+  # Added in float32, so that its gradient is summed over tokens in float32.
+  arrays = tuple((x + nothing).astype(x.dtype) for x in inputs.arrays)
   return inputs._replace(arrays=arrays, bias=None)
 
 
 def activated(inputs):
-  """`Inputs` with SiLU done outside the kernel, and so differentiated."""
-  inputs = masked(with_variable_bias(inputs))
-  return inputs._replace(arrays=tuple(map(jax.nn.silu, inputs.arrays)))
+  """`Inputs` with SiLU done outside the kernel, and so differentiated.
+
+  It and its gradient are float32 and rounded once, as in the other kernels.
+  """
+  exact = [x.astype(jnp.float32) for x in inputs.arrays]
+  whole = masked(with_variable_bias(inputs._replace(arrays=tuple(exact))))
+  return whole._replace(
+    arrays=tuple(jax.nn.silu(x).astype(inputs.dtype) for x in whole.arrays)
+  )
 
 
 def masked(inputs):

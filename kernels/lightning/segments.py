@@ -20,7 +20,9 @@ def attend(inputs, options, segment_ids, num_segments):
   c = segments.chunks(segment_ids, num_segments, inputs.mask)
   q, k, v = map(c.split, (q, k, v))
   if options.activation == 'silu':
-    q, k, v = map(jax.nn.silu, (q, k, v))
+    q, k, v = (
+      jax.nn.silu(x.astype(jnp.float32)).astype(dtype) for x in (q, k, v)
+    )
   i_C = jnp.arange(q.shape[2])
   rows_BxPx1 = c.rows_BxP[..., None]
   end_BxPxCxH = chunks.to_end(slopes_H, i_C[:, None], rows_BxPx1[..., None])

@@ -1,8 +1,10 @@
 """Linear attention in plain XLA; the compiler may partition it freely.
 
-A processor's matrix products want the heads in front. There, and without a
-feature map, the operands are put in that order once for each pass, [B, H, L,
-Dh]; left to itself XLA would transpose them for every product.
+A CPU's matrix products want the heads in front; left to itself XLA transposes
+the operands of every product. Without a feature map they are put in that order
+once for each pass, [B, H, L, Dh]. With a feature map and a normaliser, at few
+lanes H Dh, products take all heads at once instead and nothing is transposed:
+what one head sums with another is set to 0.
 """
 
 import jax.numpy as jnp
@@ -10,27 +12,31 @@ import jax.numpy as jnp
 from kernels import dispatch, products
 from kernels.linear import features
 
+# H Dh up to which one product of all heads takes less time on a CPU than a
+# product of each head, which has H times fewer operations.
+LANES = 128
+
 
 def forward(inputs, options, save):
   """(out, final state or None, (S, z, out) or None); see `kernels.vjp`."""
-  order = _Order(inputs, options)
-  t, dtype = order.letters, inputs.dtype
+  order = _order(inputs, options)
+  dtype = inputs.dtype
   phi_q, phi_k, v = _features(order, inputs, options)
-  kv_BxHxDxE = products.einsum(f'{t}d,{t}e->bhde', phi_k, v)
+  kv = order.sums(phi_k, v)
   z_BxHxD = jnp.sum(phi_k, axis=order.tokens, dtype=jnp.float32)
   if inputs.state is not None:
     first = inputs.state if options.normalize else (inputs.state, 0.0)
-    kv_BxHxDxE, z_BxHxD = kv_BxHxDxE + first[0], z_BxHxD + first[1]
+    kv, z_BxHxD = kv + first[0], z_BxHxD + first[1]
   final = None
   if options.return_state:
-    final = (kv_BxHxDxE, z_BxHxD) if options.normalize else kv_BxHxDxE
-  kv_BxHxDxE = kv_BxHxDxE.astype(dtype)
-  out = products.einsum(f'{t}d,bhde->{t}e', phi_q, kv_BxHxDxE) * options.scale
+    final = (kv, z_BxHxD) if options.normalize else kv
+  kv = kv.astype(dtype)
+  out = order.times(phi_q, kv) * options.scale
   if options.normalize:
     out = out / order.norm(phi_q, z_BxHxD, options.eps)
   (out,) = order.outward(out)
   # Unrounded, or the gradients of bfloat16 would lose what nearly cancels.
-  saved = (kv_BxHxDxE, z_BxHxD, out if options.normalize else None)
+  saved = (kv, z_BxHxD, out if options.normalize else None)
   return out.astype(dtype), final, saved if save else None
 
 
@@ -42,15 +48,15 @@ def backward(inputs, saved, do, dfinal, options):
     dS = scale * sum_i u_i^T do_i,  dz = -sum_i delta_i u_i
     dphi(q_i) = (scale * do_i S^T - delta_i z) / norm_i.
   """
-  order = _Order(inputs, options)
-  t, dtype = order.letters, inputs.dtype
+  order = _order(inputs, options)
+  dtype = inputs.dtype
   kv, z_BxHxD, out = saved
   phi_q, phi_k, v = _features(order, inputs, options, round_features=False)
   slope_q, slope_k = (
     features.slope_from(options.feature_map, phi) for phi in (phi_q, phi_k)
   )
   (do,) = order.inward(do)
-  dphi_q = products.einsum(f'{t}e,bhde->{t}d', do, kv) * options.scale
+  dphi_q = order.times_turned(do, kv) * options.scale
   dz = 0.0
   if options.normalize:
     norm = order.norm(phi_q.astype(dtype), z_BxHxD, options.eps)
@@ -58,18 +64,18 @@ def backward(inputs, saved, do, dfinal, options):
     delta = jnp.sum(do.astype(jnp.float32) * out, axis=-1, keepdims=True)
     dphi_q = (dphi_q - delta * order.each(z_BxHxD)) / norm
     phi_q = phi_q / norm
-    dz = -products.einsum(f'{t}d,{t}e->bhde', phi_q, delta)[..., 0]
-  dkv = products.einsum(f'{t}d,{t}e->bhde', phi_q.astype(dtype), do)
+    dz = -order.of_column(order.sums(phi_q, delta))
+  dkv = order.sums(phi_q.astype(dtype), do)
   dkv = dkv * options.scale
   if dfinal is not None:
     last = dfinal if options.normalize else (dfinal, 0.0)
     dkv, dz = dkv + last[0], dz + last[1]
   dstate = (dkv, dz) if options.normalize else dkv
   dkv = dkv.astype(dtype)
-  dphi_k = products.einsum(f'{t}e,bhde->{t}d', v, dkv)
+  dphi_k = order.times_turned(v, dkv)
   if options.normalize:
     dphi_k = dphi_k + order.each(dz)
-  dv = products.einsum(f'{t}d,bhde->{t}e', phi_k.astype(dtype), dkv)
+  dv = order.times(phi_k.astype(dtype), dkv)
   grads = dphi_q * slope_q, dphi_k * slope_k, dv
   return order.outward(*(x.astype(dtype) for x in grads)), None, dstate
 
@@ -87,8 +93,19 @@ def _features(order, inputs, options, round_features=True):
   return order.inward(phi_q, phi_k, v)
 
 
+def _order(inputs, options):
+  """How a pass computes."""
+  _, _, h, d = inputs.shape
+  stateless = inputs.state is None and not options.return_state
+  mapped = options.normalize and options.feature_map != 'identity'
+  few = dispatch.platform() == 'cpu' and h * d <= LANES
+  return (_AllHeads if few and mapped and stateless else _Order)(
+    inputs, options
+  )
+
+
 class _Order:
-  """The order of the axes in which a pass computes, and its mask.
+  """The order of the axes in which a pass computes, its mask and products.
 
   Arrays come and go as [B, L, H, D] and are [B, H, L, D] inside on a
   processor, else as they come.
@@ -123,16 +140,77 @@ class _Order:
     """The same for every token."""
     return jnp.expand_dims(x_BxHxD, self.tokens)
 
+  def sums(self, a, b):
+    """The sum over tokens of a^T b: a state, [B, H, D, E]."""
+    t = self.letters
+    return products.einsum(f'{t}d,{t}e->bhde', a, b)
+
+  def times(self, a, state):
+    """a S of every token, [..., E]."""
+    t = self.letters
+    return products.einsum(f'{t}d,bhde->{t}e', a, state)
+
+  def times_turned(self, a, state):
+    """a S^T of every token, [..., D]."""
+    t = self.letters
+    return products.einsum(f'{t}e,bhde->{t}d', a, state)
+
+  def column(self, z_BxHxD):
+    """z as a state with E = 1."""
+    return z_BxHxD[..., None]
+
+  def of_column(self, state):
+    """[B, H, D], of a state with E = 1."""
+    return state[..., 0]
+
   def norm(self, phi_q, z_BxHxD, eps):
     """phi(q) . z + eps as [..., 1]; 1 where a token is masked."""
-    t = self.letters
-    norm = products.einsum(
-      f'{t}d,bhde->{t}e', phi_q.astype(jnp.float32), z_BxHxD[..., None]
-    )
-    norm = norm + eps
+    norm = self.times(phi_q.astype(jnp.float32), self.column(z_BxHxD)) + eps
     if self.mask is None:
       return norm
     return jnp.where(_rows(self.mask, self.tokens), norm, 1)
+
+
+class _AllHeads(_Order):
+  """Products of all heads at once, of arrays [B, L, H, D] as they lie.
+
+  A state is [B, H D, H E], 0 between one head and another.
+  """
+
+  def __init__(self, inputs, options):
+    super().__init__(inputs, options)
+    self.heads = inputs.shape[2]
+    self.heads_first, self.tokens, self.letters = False, 1, 'blh'
+
+  def sums(self, a, b):
+    return self._own(products.einsum('blc,ble->bce', _flat(a), _flat(b)))
+
+  def times(self, a, state):
+    return self._apart(products.einsum('blc,bce->ble', _flat(a), state))
+
+  def times_turned(self, a, state):
+    return self._apart(products.einsum('ble,bce->blc', _flat(a), state))
+
+  def column(self, z_BxHxD):
+    z_BxCx1 = z_BxHxD.reshape(z_BxHxD.shape[0], -1, 1)
+    return self._own(jnp.repeat(z_BxCx1, self.heads, axis=2))
+
+  def of_column(self, state):
+    return state.sum(-1).reshape(state.shape[0], self.heads, -1)
+
+  def _own(self, state):
+    """The state with 0 between one head and another."""
+    of_row, of_column = (
+      jnp.arange(size) // (size // self.heads) for size in state.shape[1:]
+    )
+    return jnp.where(of_row[:, None] == of_column, state, 0)
+
+  def _apart(self, x_BxLxC):
+    return x_BxLxC.reshape(*x_BxLxC.shape[:2], self.heads, -1)
+
+
+def _flat(x_BxLxHxD):
+  return x_BxLxHxD.reshape(*x_BxLxHxD.shape[:2], -1)
 
 
 def _keep(mask, x, tokens):

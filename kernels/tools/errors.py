@@ -43,8 +43,11 @@ REFERENCES = {
 GRADIENTS = ('dq', 'dk', 'dv', 'dstate', 'dbias')
 # Of a call: nothing more than q, k, v; with an initial and a final state
 # (lightning attention always has them); q, k, v in one array, with the gradient
-# of a bias; several sequences in a row.
-FORMS = ('plain', 'state', 'packed', 'segments')
+# of a bias; several sequences in a row. With '+silu', which lightning attention
+# alone has, SiLU of q, k and v comes first.
+FORMS = (
+  'plain', 'state', 'packed', 'segments', 'packed+silu', 'segments+silu'
+)  # fmt: skip
 SEGMENTS = 3
 SLOPES = (0.0, 1e-4, 8.0, 0.1, 0.5, 1.0)
 
@@ -63,7 +66,7 @@ class Case:
   mask: str = 'ragged'  # 'full', 'ragged' or 'empty' (one all-false row)
   seed: int = 0
   batch: int = 2
-  form: str = 'plain'  # 'state', 'packed' or 'segments'; see FORMS
+  form: str = 'plain'  # one of FORMS
 
 
 def bound(name, dtype):
@@ -74,9 +77,12 @@ def bound(name, dtype):
 
 
 def operands(op, case):
-  """Arrays (q, k, v, do), keyword arrays, and the gradient of the state.
+  """Arrays (q, k, v, do), keyword arguments, and the gradient of the state.
 
-  Of numpy: nothing is done on a device.
+  Arrays are numpy's: nothing is done on a device.
+
+  Raises:
+    NotImplementedError: the form has an activation, which `op` has not.
   """
   rng = np.random.default_rng(case.seed)
   b, length, h, d = case.batch, case.length, case.heads, case.width
@@ -94,6 +100,10 @@ def operands(op, case):
       x = np.where(mask[:, :, None, None], x, np.nan)
     arrays.append(x.astype(jnp.dtype(case.dtype)))
   named, dfinal = {'mask': mask}, None
+  if case.form.endswith('+silu'):
+    if op != 'lightning':
+      raise NotImplementedError(f'{op} attention has no activation')
+    named['activation'] = 'silu'
   if op == 'lightning':
     named['slopes'] = np.roll(SLOPES, case.seed)[:h].astype(np.float32)
   if op == 'lightning' or case.form == 'state':
@@ -121,13 +131,14 @@ def compiled(op, kernel, arrays, named, dfinal, form='plain'):
   rest = {key: x for key, x in named.items() if key not in keys}
   static = {'return_state': True} if keys else {}
   function, operands = EVERY[op], arrays[:3]
-  if form == 'packed':
+  packed = form.startswith('packed')
+  if packed:
     function = getattr(kernels, f'{op}_attention_packed')
     h, d = arrays[0].shape[2:]
     operands = [np.stack(operands, axis=2), np.zeros((3, h, d), np.float32)]
 
   def attend(operands, state):
-    if form == 'packed':
+    if packed:
       operands, rest['bias'] = operands[:1], operands[1]
     more = dict(zip(keys, state, strict=True))
     return function(*operands, kernel=kernel, **rest, **more, **static)
@@ -145,7 +156,7 @@ def compiled(op, kernel, arrays, named, dfinal, form='plain'):
     found = {'out': out}
     if keys:
       found = {'out': out[0], 'state': out[1], 'dstate': dstate[0]}
-    if form == 'packed':
+    if packed:
       found['dbias'] = grads[1]
       grads = [grads[0][:, :, i] for i in range(3)]
     found |= dict(zip(GRADIENTS, grads, strict=False))
@@ -166,14 +177,27 @@ def expected(op, arrays, named, dfinal):
   """name -> float64 array: what it should compute."""
   named = dict(named)
   mask = np.asarray(named.pop('mask'))
-  q, k, v, do = arrays
   if dfinal is not None:
     named['dfinal'] = dfinal
-  values = REFERENCES[op](q, k, v, mask, do, **named)
+  values = _reference(op, arrays, mask, named)
   names = ('out', 'dq', 'dk', 'dv', 'state', 'dstate')
   found = {n: _flat(x) for n, x in zip(names, values, strict=False)}
   found['dbias'] = np.stack([found[n].sum((0, 1)) for n in GRADIENTS[:3]])
   return found
+
+
+def _reference(op, arrays, mask, named):
+  """What the reference gives, with the activation in front of it."""
+  named, (*operands, do) = dict(named), arrays
+  if named.pop('activation', None) != 'silu':
+    return REFERENCES[op](*operands, mask, do, **named)
+  operands = [linear.zero_masked(x, mask) for x in operands]
+  parts = [1 / (1 + np.exp(-x)) for x in operands]
+  active = [x * part for x, part in zip(operands, parts, strict=True)]
+  out, *rest = REFERENCES[op](*active, mask, do, **named)
+  for i, (x, part) in enumerate(zip(operands, parts, strict=True)):
+    rest[i] = rest[i] * part * (1 + x * (1 - part))
+  return out, *rest
 
 
 def expected_of_segments(op, arrays, named, ids):
@@ -192,8 +216,8 @@ def expected_of_segments(op, arrays, named, ids):
   for b in range(len(ids)):
     for segment in np.unique(ids[b]):
       at = ids[b] == segment
-      q, k, v, do = (x[b : b + 1, at] for x in arrays)
-      values = REFERENCES[op](q, k, v, mask[b : b + 1, at], do, **named)
+      parts = [x[b : b + 1, at] for x in arrays]
+      values = _reference(op, parts, mask[b : b + 1, at], named)
       for name, x in zip(names, values, strict=False):
         found[name][b, at] = x[0]
   return found
@@ -214,17 +238,18 @@ def prepared(op, kernel, case):
   of which one thread ran a program and another compiled one.
   """
   arrays, named, dfinal = operands(op, case)
-  if case.form == 'segments':
+  segments = case.form.startswith('segments')
+  if segments:
     ids = np.arange(case.length) * SEGMENTS // case.length
     ids = np.broadcast_to(ids, (case.batch, case.length)).astype(np.int32)
     named.pop('initial_state', None)
     more = {'segment_ids': ids, 'num_segments': SEGMENTS}
-    values = compiled(op, kernel, arrays, named | more, None)
+    values = compiled(op, kernel, arrays, named | more, None, case.form)
   else:
     values = compiled(op, kernel, arrays, named, dfinal, case.form)
 
   def found():
-    if case.form == 'segments':
+    if segments:
       want = expected_of_segments(op, arrays, named, ids)
     else:
       want = expected(op, arrays, named, dfinal)
@@ -327,7 +352,9 @@ def _has_form(op, kernel, form):
     return True
   if op == 'softmax' or (op, form) == ('lightning', 'state'):
     return False
-  return form != 'segments' or kernel == dispatch.OPS[op][0]
+  if form.endswith('+silu') and op != 'lightning':
+    return False
+  return not form.startswith('segments') or kernel == dispatch.OPS[op][0]
 
 
 def within(errors, dtype):

@@ -87,30 +87,61 @@ def program(name: str, direction: str, heads: int, head_width: int,
   Raises:
     aot.Unavailable: its compiler is not installed.
   """
-  place = jax.sharding.SingleDeviceSharding(aot.device(target))
   width = heads * head_width
   mixer = models.module(name).Mixer(
       num_heads=heads, qkv_width=width, kernel=kernel, dtype=jnp.bfloat16)
-
-  def placed(x):
-    layout = Format(Layout(tuple(range(len(x.shape)))), place)
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout)
-
   x = jax.ShapeDtypeStruct((batch, length, width), jnp.bfloat16)
   mask = jax.ShapeDtypeStruct((batch, length), bool)
 
   with kernels.target(aot.platform(target)), aot.lowering(target):
     params = jax.eval_shape(functools.partial(mixer.init, train=False),
                             jax.random.key(0), x, mask)
-    arguments = jax.tree.map(placed, (params, x, mask))
-    if direction == 'both':
-      arguments = *arguments, placed(x)
-    run = function(mixer, direction)
-    results = jax.tree.map(lambda x: placed(x).sharding,
-                           jax.eval_shape(run, *arguments))
-    options = aot.OPTIONS[aot.platform(target)]
-    return jax.jit(run, out_shardings=results).lower(
-        *arguments).compile(compiler_options=options)
+    arguments = (params, x, mask) + (x,) * (direction == 'both')
+    return compiled(function(mixer, direction), arguments, aot.device(target),
+                    aot.platform(target))
+
+
+def row_major(x, device) -> Format:
+  """The layout of an array of a layer, on a device."""
+  return Format(Layout(tuple(range(len(x.shape)))),
+                jax.sharding.SingleDeviceSharding(device))
+
+
+def compiled(run, arguments, device, platform: str):
+  """A layer compiled, its arguments and results row-major.
+
+  Programs that are counted and programs that are timed are both made here.
+
+  Args:
+    run: a function, of `function`.
+    arguments: its arguments, a tree of arrays or of jax.ShapeDtypeStruct.
+    device: which it is for.
+    platform: of the device, 'cpu', 'gpu' or 'tpu'.
+  """
+  arguments = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(
+          x.shape, x.dtype, sharding=row_major(x, device)), arguments)
+  results = jax.tree.map(lambda x: row_major(x, device),
+                         jax.eval_shape(run, *arguments))
+  return jax.jit(run, out_shardings=results).lower(*arguments).compile(
+      compiler_options=aot.OPTIONS.get(platform, {}))
+
+
+def counted(text: str, name: str, direction: str, width: int, *,
+            batch: int = BATCH, length: int = LENGTH) -> dict:
+  """What a compiled layer moves, in bfloat16.
+
+  Args:
+    text: of the program.
+    name, direction, width, batch, length: as of `floor`.
+
+  Returns:
+    'moved': bytes; 'ratio': of them to `floor`; 'launches': kernels launched.
+  """
+  tensor = 2 * batch * length * width
+  moved, launches = hlo.count(text, packed=3 * tensor)
+  least = floor(name, direction, width, batch=batch, length=length)
+  return {'moved': moved, 'ratio': moved / least, 'launches': launches}
 
 
 def measure(name: str, direction: str, heads: int, head_width: int,
@@ -118,17 +149,16 @@ def measure(name: str, direction: str, heads: int, head_width: int,
   """What a compiled layer moves; arguments as of `program`.
 
   Returns:
-    'moved': bytes; 'ratio': of them to `floor`; 'copies': descriptions of
-    operations that only move data, of the size of an operand or more;
-    'launches': kernels launched.
+    What `counted` does, and 'tensors': bytes moved, in units of T; 'copies':
+    descriptions of operations that only move data, of the size of an operand
+    or more.
   """
   text = program(name, direction, heads, head_width, target, kernel).as_text()
   width = heads * head_width
   tensor = 2 * BATCH * LENGTH * width
-  moved, launches = hlo.count(text, packed=3 * tensor)
-  return {'moved': moved, 'ratio': moved / floor(name, direction, width),
-          'tensors': moved / tensor, 'copies': hlo.copies(text, tensor),
-          'launches': launches}
+  found = counted(text, name, direction, width)
+  return {**found, 'tensors': found['moved'] / tensor,
+          'copies': hlo.copies(text, tensor)}
 
 
 def tables(targets: list[str]) -> list[str]:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import kernels
-from kernels.tools import benchmark, errors, parallel, timing
+from kernels.tools import benchmark, errors, parallel, timing, trace
 from kernels.tools.errors import Case
 from lra import files, machine, models
 from lra.costs import layers
@@ -227,13 +227,22 @@ def _layers(sizes, before, save):
       for direction in layers.PASSES:
         if (name, heads, head_width, direction) not in done:
           layer = Layer(name, heads, head_width, direction, sizes)
-          found['rows'] += layer.rows(found['copy_bytes_per_s'])
+          rows = layer.rows(found['copy_bytes_per_s'])
+          found['rows'] += rows
+          save(found)
+          # Traced once the times are safe: a profiler that does not suit the
+          # driver may end the process.
+          for row in rows:
+            row.update(layer.traced(row['asked']))
           save(found)
   return {k: found[k] for k in ('copy_bytes_per_s', 'rows')}
 
 
 class Layer:
-  """A layer by its own kernel and by plain XLA's, compiled, to be timed."""
+  """A layer by its own kernel and by plain XLA's, compiled, to be timed.
+
+  The programs are those that `layers.measure` counts ahead of time.
+  """
 
   def __init__(self, name, heads, head_width, direction, sizes):
     batch, length = sizes['batch'], sizes['length']
@@ -256,9 +265,13 @@ class Layer:
              for x in given[1:]]
     made['exact'] = (
         self._mixer('xla', jnp.float32), (params, *exact), 'highest')
+    device = jax.devices()[0]
     self._programs = {
-        name: (program, made[name][1]) for name, program in parallel.finished(
-            lambda name: self._compiled(*made[name]), list(made))}
+        name: (program, jax.tree.map(
+            lambda x: jax.device_put(x, layers.row_major(x, device)),
+            made[name][1]))
+        for name, program in parallel.finished(
+            lambda name: self._compiled(*made[name], device), list(made))}
     self._exact, self._exact_given = self._programs.pop('exact')
     self._floor = layers.floor(
         name, direction, width, batch=batch, length=length)
@@ -269,16 +282,17 @@ class Layer:
         num_heads=heads, qkv_width=heads * head_width, kernel=kernel,
         dtype=dtype)
 
-  def _compiled(self, mixer, given, precision):
+  def _compiled(self, mixer, given, precision, device):
     function = layers.function(mixer, self._which['pass'])
     with jax.default_matmul_precision(precision):
-      return jax.jit(function).lower(*given).compile()
+      return layers.compiled(function, given, device, jax.default_backend())
 
   def rows(self, bytes_per_s):
     """Their times and errors; floors are of a device that copies so fast.
 
     The error is relative RMS, the largest of all results, against plain XLA in
-    float32 at the highest precision.
+    float32 at the highest precision. 'moved', 'ratio' and 'launches' are what
+    `layers.counted` finds in the program that was timed.
     """
     want = self._exact(*self._exact_given)
     programs = {kernel: self._programs[kernel] for kernel in self._runs}
@@ -290,8 +304,34 @@ class Layer:
     return [{**self._which, 'asked': kernel, 'kernel': self._runs[kernel],
              'us': 1e6 * time_, 'vs_xla': seconds['xla'] / time_,
              'percent_of_floor': 100 * self._floor / bytes_per_s / time_,
-             'error': found[kernel]}
+             'error': found[kernel], **self._counted(kernel)}
             for kernel, time_ in seconds.items()]
+
+  def _counted(self, kernel):
+    which = self._which
+    try:
+      return layers.counted(
+          self._programs[kernel][0].as_text(), which['layer'], which['pass'],
+          which['H'] * which['Dh'], batch=which['B'], length=which['L'])
+    except Exception as e:  # the times are worth more than the count
+      return {'not_counted': f'{type(e).__name__}: {e}'}
+
+  def traced(self, kernel):
+    """The time of each kernel of the program, or why it is not known.
+
+    Args:
+      kernel: as asked for, 'auto' or 'xla'.
+
+    Returns:
+      {'trace': see `trace.of_planes`} or {'not_traced': the reason}.
+    """
+    if jax.default_backend() == 'cpu':
+      return {'not_traced': 'a trace of a CPU names no kernels'}
+    run, given = self._programs[kernel]
+    try:
+      return {'trace': trace.by_kernel(run, *given)}
+    except Exception as e:  # nor the trace
+      return {'not_traced': f'{type(e).__name__}: {e}'}
 
 
 @jax.jit

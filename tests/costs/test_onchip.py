@@ -32,6 +32,38 @@ def test_every_stage_ends_in_the_file(tmp_path):
   rows = record['layers']['rows']
   assert len(rows) == 2 * len(layers.MODELS) * len(layers.PASSES)
   assert all(row['us'] > 0 and row['error'] < 2e-2 for row in rows)
+  # A layer reads and writes at least its operands, in several kernels.
+  assert all(row['ratio'] > 1 and row['launches'] > 3 for row in rows)
+  assert all('not_traced' in row for row in rows)  # of a CPU
+
+
+def test_the_layer_that_is_timed_has_the_options_of_the_one_counted(
+    tmp_path, monkeypatch):
+  monkeypatch.setattr(layers.aot, 'OPTIONS', {'cpu': {'xla_no_option': True}})
+  record = onchip.run(tmp_path / 'here.json', ('layers',), TINY)
+  assert 'xla_no_option' in record['layers']['failed']
+  sizes = {**TINY, 'layers': {**TINY['layers'], 'heads': ()}}
+  assert 'failed' not in onchip.run(
+      tmp_path / 'here.json', ('layers',), sizes)['layers']
+
+
+def test_a_trace_that_fails_costs_no_time(tmp_path, monkeypatch):
+  def broken(*_):
+    raise RuntimeError('no profiler')
+
+  kept = []
+  with monkeypatch.context() as patch:
+    patch.setattr(onchip.layers, 'MODELS', ('simpletron',))
+    patch.setattr(onchip.layers, 'PASSES', ('forward',))
+    patch.setattr(onchip.jax, 'default_backend', lambda: 'other')
+    patch.setattr(onchip.trace, 'by_kernel', broken)
+    onchip._layers(TINY['layers'], {}, lambda found: kept.append(
+        json.loads(json.dumps(found))))
+  before, after = (saved['rows'] for saved in kept)
+  assert all(row['us'] > 0 for row in before)
+  assert [row.pop('not_traced') for row in after] == [
+      'RuntimeError: no profiler'] * 2
+  assert after == before
 
 
 def test_a_stage_that_fails_costs_no_other(tmp_path, monkeypatch):
