@@ -258,6 +258,11 @@ def _candidates(op, shape, arrays):
       skipped[name] = str(reason)
   found['xla [B,H,L,Dh]'] = _ours(op, 'xla', arrays, heads_first=True)
   found |= _softmax(op, arrays, skipped)
+  for name, make in peers.jax_peers(op).items():
+    try:
+      found[name] = _jax_rows(make(), arrays)
+    except peers.Missing as reason:
+      skipped[name] = str(reason)
   for name, make in peers.peers(op).items():
     try:
       forward, both = make(q, k, v, do)

@@ -1,13 +1,14 @@
-"""Kernels by others in PyTorch, timed on the same tensors.
+"""Kernels by others, timed on the same tensors.
 
-flash-linear-attention (`fla`), causal with decay, and
-flash-bidirectional-linear-attention (`flash_bla`), not causal. Both are
-optional.
+In PyTorch flash-linear-attention (`fla`), causal with decay, and
+flash-bidirectional-linear-attention (`flash_bla`), not causal; in JAX
+jax-linear-attention (`jla`), causal with decay. All are optional.
 """
 
 import importlib
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from kernels import chunks
@@ -31,6 +32,39 @@ def peers(op):
       'fla fused_chunk': _simple_gla('fused_chunk_simple_gla'),
     }
   return {'flash_bla': _flash_bla(op)}
+
+
+def jax_peers(op):
+  """name -> function() -> attend(q, k, v), of JAX arrays [B, L, H, Dh]."""
+  return {'jla simple_gla': _jla} if op == 'lightning' else {}
+
+
+def _jla():
+  # Its kernels add themselves to a table: not first in one of several threads.
+  _import('jla.ops.mosaic_gpu')
+  return jla_lightning('mosaic_gpu')
+
+
+def jla_lightning(implementation):
+  """Lightning in jla's words: a log-decay -slope of each token, scale 1.
+
+  Args:
+    implementation: of jla: 'mosaic_gpu', for Hopper, or for any device
+      'chunked' and 'reference'.
+
+  Returns:
+    attend(q, k, v) -> [B, L, H, Dh], with `chunks.default_slopes`.
+  """
+  from jla import ops
+
+  def attend(q, k, v):
+    decay_H = -jnp.asarray(chunks.default_slopes(q.shape[2]), jnp.float32)
+    return ops.linear_attention(
+      'simple_gla', q, k, v, g=jnp.broadcast_to(decay_H, q.shape[:3]),
+      scale=1.0, impl=implementation,
+    )[0]  # fmt: skip
+
+  return attend
 
 
 def timer(function):

@@ -83,8 +83,9 @@ def times(record):
   timed = [row for row in run['rows'] if 'us' in row]
   names = list(dict.fromkeys(row['kernel'] for row in timed))
   own = [name for name in names if name.startswith('pallas')]
+  others = 'torch', 'flash-linear-attention', 'jax-linear-attention'
   packages = (f'{name} {version}' for name, version in run['packages'].items()
-              if name in ('torch', 'flash-linear-attention'))  # fmt: skip
+              if name in others)  # fmt: skip
   lines = [
     f'{record["device"]}, JAX {run["packages"]["jax"]}, '
     f'{", ".join(packages)}; {run["dtype"]}, B L = {run["tokens"]:,}, '

@@ -30,7 +30,7 @@ from lra.terminal import say
 
 STAGES = ('errors', 'races', 'kernels', 'layers')
 PACKAGES = ('jax', 'jaxlib', 'jax-cuda13-plugin', 'libtpu',
-            'flash-linear-attention', 'torch')
+            'flash-linear-attention', 'jax-linear-attention', 'torch')
 GROUP = 4  # cases of errors that are compiled together, for each core
 # compute-sanitizer's tools, and how each counts what it found.
 SANITIZERS = {'racecheck': r'RACECHECK SUMMARY: (\d+) hazard',

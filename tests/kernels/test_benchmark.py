@@ -46,7 +46,8 @@ def test_rows(written):
              if 'skipped' in r}  # fmt: skip
   assert 'needs a tpu device' in skipped['pallas_tpu']
   assert 'needs a gpu device' in skipped['pallas_gpu']
-  assert {'flash_bla', 'fla chunk', 'fla fused_chunk'} <= set(skipped)
+  others = {'flash_bla', 'fla chunk', 'fla fused_chunk', 'jla simple_gla'}
+  assert others <= set(skipped)
 
 
 def test_the_table_comes_from_the_file(written, capsys):
