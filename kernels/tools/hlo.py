@@ -42,6 +42,7 @@ _OF_THREE = {
   'query_gradients': (1, 1),
   'key_gradients': (2, 2),
 }
+_TO_HOST = ('infeed', 'outfeed', 'send', 'recv')
 _SLICES = ('dynamic-slice', 'slice', 'gather')
 
 
@@ -119,6 +120,8 @@ def _size(dtype, dims, layout):
 def count(text, packed=0):
   """(bytes moved, kernels launched) of a compiled program.
 
+  Of the branches of a conditional the largest counts.
+
   Args:
     text: of the program.
     packed: bytes of an array that holds q, k and v, or their gradients, side
@@ -126,6 +129,32 @@ def count(text, packed=0):
   """
   computations, entry = parse(text)
   return _walk(computations, entry, packed)
+
+
+def waits(text):
+  """How often the host waits for a GPU in one run of a compiled program.
+
+  XLA's host code reads the condition of a conditional, and of each turn of a
+  loop whose number of turns is unknown (which counts as one), and passes on
+  what the program tells the host. Of branches the one with most waits counts.
+  """
+  computations, entry = parse(text)
+  return _waits(computations, entry)
+
+
+def _waits(computations, name):
+  total = 0
+  for o in computations[name]:
+    inner = _inner(o)
+    if o.op == 'conditional':
+      total += 1 + max(_waits(computations, b) for b in o.branches)
+    elif inner:
+      times, body = inner
+      known = o.op != 'while' or 'known_trip_count' in o.rest
+      total += times * _waits(computations, body) + (not known)
+    elif o.op in _TO_HOST or 'python_gpu_callback' in o.rest:
+      total += 1
+  return total
 
 
 def copies(text, least):
@@ -176,7 +205,11 @@ def _walk(computations, name, packed):
     if o.op == 'copy-start' and o.name not in waited:
       continue  # for the program's next run
     inner = _inner(o)
-    if inner:
+    if o.op == 'conditional':
+      taken = [_walk(computations, b, packed) for b in o.branches]
+      moved += max(m for m, _ in taken)
+      launched += max(n for _, n in taken)
+    elif inner:
       times, body = inner
       m, n = _walk(computations, body, packed)
       moved, launched = moved + times * m, launched + times * n

@@ -10,9 +10,10 @@ such as that of Path-X, which takes hours to draw.
 
 `--memory` and `--speed` write the tables of all models, `memory.md` and
 `speed.md` with `speed.json`, to --out; `--layers` that of the bytes which
-layers move on accelerators that need not be here, `layers.md`; `--collectives`
-what the devices of a config's mesh tell each other. `--onchip` measures errors
-and times of the kernels on an accelerator that is.
+layers move on accelerators that need not be here, `layers.md`; `--launches`
+that of the kernels which training steps launch on a GPU, `launches.md`;
+`--collectives` what the devices of a config's mesh tell each other. `--onchip`
+measures errors and times of the kernels on an accelerator that is.
 """
 
 import json
@@ -38,6 +39,9 @@ SPEED = flags.DEFINE_bool('speed', False, 'Table of step times of all models.')
 LAYERS = flags.DEFINE_list(
     'layers', None, 'Table of bytes moved by layers, compiled for these '
     'targets, such as v5e,v6e,h200.')
+LAUNCHES = flags.DEFINE_string(
+    'launches', None, 'Table of kernels launched by training steps, compiled '
+    'for this GPU, such as h200.')
 COLLECTIVES = flags.DEFINE_list(
     'collectives', None, 'What a step of --config tells between so many '
     'devices, such as 8,64,256.')
@@ -52,12 +56,14 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs import collectives, layers, loop, onchip, tables
+  from lra.costs import collectives, launches, layers, loop, onchip, tables
   config = command.config()
   made = {'memory': tables.memory if MEMORY.value else None,
           'speed': SPEED.value and (
               lambda: tables.speed(pathlib.Path(OUT.value))),
           'layers': LAYERS.value and (lambda: layers.tables(LAYERS.value)),
+          'launches': LAUNCHES.value and (
+              lambda: launches.tables(LAUNCHES.value)),
           'collectives': COLLECTIVES.value and config is None and (
               lambda: collectives.tables(COLLECTIVES.value))}
   for name, make in made.items():
@@ -75,7 +81,7 @@ def main() -> int:
   if config is None:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
-        '--memory, --speed, --layers or --onchip.')
+        '--memory, --speed, --layers, --launches or --onchip.')
   if COLLECTIVES.value:
     print('\n'.join(collectives.report(config, COLLECTIVES.value)))
     return 0

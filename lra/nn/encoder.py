@@ -8,13 +8,20 @@ arXiv 2111.15588, appendix A), with the mixer as its only variable part.
 from collections.abc import Callable
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import kernels
+from kernels.meshes import SEQUENCE_AXIS
 from lra.errors import UserError
 from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
+from lra.nn.embedding import Embedding
+from lra.nn.gelu import gelu
+from lra.nn.norm import LayerNorm
+
+ROWS = 8  # see `filling`
 
 
 def sinusoidal_positions(length: int, width: int) -> np.ndarray:
@@ -30,18 +37,6 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
   return table[:, :width].astype(np.float32)
 
 
-class Embedding(nn.Embed):
-  """A vector of each id: [B, L] -> [B, L, D]."""
-
-  def __call__(self, ids_BxL):
-    (table_VxD,) = self.promote_dtype(self.embedding, dtype=self.dtype)
-    return kernels.over_tokens(_rows_of)(ids_BxL, table_VxD)
-
-
-def _rows_of(ids, table):
-  return jnp.take(table, ids, axis=0)
-
-
 class Mlp(nn.Module):
   """Dense, GELU, Dense, with dropout after each."""
   width: int
@@ -50,7 +45,7 @@ class Mlp(nn.Module):
 
   @nn.compact
   def __call__(self, x_BxLxD, *, train: bool):
-    y_BxLxF = nn.gelu(
+    y_BxLxF = gelu(
         Dense(self.width, dtype=self.dtype, name='up')(x_BxLxD))
     y_BxLxF = Dropout(self.dropout)(y_BxLxF, deterministic=not train)
     y_BxLxD = Dense(
@@ -85,6 +80,22 @@ class ShortConvolution(nn.Module):
         for i, weight_D in enumerate(weight_KxD))
 
 
+def filling(batch: int, length: int) -> int:
+  """Tokens that a GPU is better off with behind each sequence, masked.
+
+  cuBLASLt wants operands of a multiple of 8 rows. XLA copies others, in each
+  product, as behind a CLS token.
+
+  Args:
+    batch, length: B and N of [B, N, D].
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  split = not mesh.empty and mesh.shape.get(SEQUENCE_AXIS, 1) > 1
+  if kernels.platform() != 'gpu' or split or batch * length % ROWS == 0:
+    return 0
+  return -length % ROWS
+
+
 class Block(nn.Module):
   """x + mixer(norm(x)), then x + mlp(norm(x)).
 
@@ -107,7 +118,7 @@ class Block(nn.Module):
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, train: bool):
-    y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_mixer')(x_BxLxD)
+    y_BxLxD = LayerNorm(dtype=self.dtype, name='norm_mixer')(x_BxLxD)
     if self.conv_width:
       y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
     mixer = self.mixer(
@@ -121,7 +132,7 @@ class Block(nn.Module):
           '__call__ return the shape of x.')
     x_BxLxD = x_BxLxD + Dropout(self.dropout)(
         y_BxLxD, deterministic=not train)
-    y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_mlp')(x_BxLxD)
+    y_BxLxD = LayerNorm(dtype=self.dtype, name='norm_mlp')(x_BxLxD)
     return x_BxLxD + Mlp(
         self.mlp_width, self.dropout, self.dtype, name='mlp')(
             y_BxLxD, train=train)
@@ -195,6 +206,11 @@ class Encoder(nn.Module):
     x_BxNxD = Dropout(self.dropout)(x_BxNxD, deterministic=not train)
     block = nn.remat(Block, static_argnums=(3,)) if self.remat else Block
     seen_BxN = mask_BxN if self.mask_padding else jnp.ones_like(mask_BxN)
+    length = x_BxNxD.shape[1]
+    more = filling(*x_BxNxD.shape[:2]) if self._sums_over_tokens() else 0
+    if more:
+      x_BxNxD = jnp.pad(x_BxNxD, ((0, 0), (0, more), (0, 0)))
+      seen_BxN = jnp.pad(seen_BxN, ((0, 0), (0, more)))
     for i in range(self.num_layers):
       x_BxNxD = block(
           mixer=self.mixer, layer=i, num_layers=self.num_layers,
@@ -202,7 +218,14 @@ class Encoder(nn.Module):
           conv_width=self.conv_width,
           mlp_width=self.mlp_width, dropout=self.dropout, dtype=self.dtype,
           name=f'block_{i}')(x_BxNxD, seen_BxN, train)
-    return nn.LayerNorm(dtype=self.dtype, name='norm')(x_BxNxD), mask_BxN
+    x_BxNxD = LayerNorm(dtype=self.dtype, name='norm')(x_BxNxD[:, :length])
+    return x_BxNxD, mask_BxN
+
+  def _sums_over_tokens(self):
+    """Whether masked tokens, however many, are nothing to the mixer."""
+    mixer = self.mixer(dtype=self.dtype, layer=0, num_layers=self.num_layers,
+                       full_length=self.full_length, name=None, parent=None)
+    return getattr(mixer, 'splits_sequences', False)
 
   def _embed(self, inputs):
     init = nn.initializers.normal(self.embedding_std)

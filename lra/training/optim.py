@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import optax
 from optax import contrib
 
+import kernels
 from lra.errors import UserError
 
 
@@ -115,7 +117,25 @@ def make(config, given=None) -> optax.GradientTransformation:
   if optim.clip_norm:
     parts.append(optax.clip_by_global_norm(optim.clip_norm))
   parts.append(_grouped(optim.groups, rules) if optim.groups else rules[0])
-  return optax.chain(*parts) if len(parts) > 1 else parts[0]
+  return _side_by_side(optax.chain(*parts) if len(parts) > 1 else parts[0])
+
+
+def _side_by_side(rule):
+  """The rule, given gradients that lie in one array on a GPU.
+
+  XLA then updates all parameters of one shape by one kernel, since their
+  gradients are parts of one array, and none before the last gradient is
+  there. Else it launches a kernel for each parameter, and copies those that
+  the backward pass still reads. Not over several devices, which would gather.
+  """
+  def update(grads, state, params=None, **extra):
+    mesh = jax.sharding.get_abstract_mesh()
+    if kernels.platform() == 'gpu' and (mesh.empty or mesh.size == 1):
+      flat, restore = jax.flatten_util.ravel_pytree(grads)
+      grads = restore(jax.lax.optimization_barrier(flat))
+    return rule.update(grads, state, params, **extra)
+
+  return optax.GradientTransformationExtraArgs(rule.init, update)
 
 
 def _rule(config, learning_rate, decay):

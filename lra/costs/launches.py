@@ -1,0 +1,101 @@
+"""Kernels that a training step launches on a GPU that need not be here.
+
+`python -m lra.costs --launches=h200` compiles the step of a few models, the
+whole batch as one microbatch, and counts in the program. A small model's step
+on a GPU takes as long as its launches and its bytes, not its operations.
+"""
+
+import importlib
+import json
+import os
+
+import jax
+
+import kernels
+from kernels.tools import aot, hlo
+from lra import place
+from lra.report.markdown import table
+from lra.training import program
+
+MODELS = ('linear_transformer', 'transformer', 'simpletron', 'lightning',
+          'bigbird')
+TASKS = ('listops', 'image')
+# Products are cuBLASLt's, as in `aot.OPTIONS`.
+FLAGS = '--xla_gpu_enable_triton_gemm=false'
+BEFORE = 'launches_before.json'
+
+
+def measure(name: str, task: str, target: str) -> dict[str, float]:
+  """Counts of the training step of a model, protocol `nystrom`, float32.
+
+  Args:
+    name, task: of the config.
+    target: of `kernels.tools.aot.TARGETS`, a GPU.
+
+  Returns:
+    `launches`; `bytes` moved; `waits` of the host; `temporary` bytes.
+
+  Raises:
+    aot.Unavailable: its compiler is not installed.
+  """
+  device = aot.device(target)
+  config = importlib.import_module(f'configs.{name}').get_config(
+      f'{task},protocol=nystrom').copy_and_resolve_references()
+  config.dtype = 'float32'
+  t = config.train
+  t.microbatch_size, t.lengths = t.batch_size, ()
+  with kernels.target(aot.platform(target)), aot.lowering(target):
+    made = program.make(config, [device])
+    compiled = made.compile_train()
+  text = compiled.as_text()
+  moved, launches = hlo.count(text, packed=_packed(config, made))
+  return {'launches': launches, 'bytes': moved, 'waits': hlo.waits(text),
+          'temporary': compiled.memory_analysis().temp_size_in_bytes}
+
+
+def _packed(config, made):
+  """Bytes of q, k and v side by side, in float32."""
+  cls = config.encoder.pooling == 'cls'
+  tokens = config.train.batch_size * (made.objective.seq_len + cls)
+  return 4 * tokens * 3 * config.model.get('qkv_width', config.encoder.width)
+
+
+def tables(target: str) -> list[str]:
+  """Lines of markdown: the steps of `MODELS`, beside those of before.
+
+  Raises:
+    aot.Unavailable: the compiler of the target is not installed.
+  """
+  flags = os.environ.get('XLA_FLAGS', '--xla_gpu_autotune_level=0')
+  os.environ['XLA_FLAGS'] = f'{flags} {FLAGS}'
+  before = json.loads((place.results() / BEFORE).read_text(encoding='utf-8'))
+  rows = []
+  for name in MODELS:
+    for task in TASKS:
+      now, then = measure(name, task, target), before[f'{name} {task}']
+      rows.append([name, task, *(
+          text for key, show in _COLUMNS.items()
+          for text in (show(then[key]), show(now[key])))])
+  heads = [f'{key}{when}' for key in _HEADS for when in (' before', '')]
+  return [*_heading(target), table(['model', 'task', *heads], rows, heads)]
+
+
+_HEADS = ('launches', 'GB moved', 'host waits', 'GB temporary')
+_COLUMNS = {
+    'launches': '{:,}'.format, 'bytes': lambda n: f'{n / 1e9:.1f}',
+    'waits': str, 'temporary': lambda n: f'{n / 1e9:.2f}'}
+
+
+def _heading(target):
+  return [
+      '# Launches of a training step', '',
+      f'One step compiled for {target}, JAX {jax.__version__}, protocol '
+      'nystrom, float32, the whole batch as one microbatch. Launches are '
+      'kernels; GB moved is read from and written to device memory; the host '
+      'waits at each conditional. Products are cuBLASLt\'s, so that the '
+      'one-hot operand of the embedding\'s gradient is written and read, 0.5 '
+      'of the GB of image; XLA\'s own product, which it takes where it can '
+      'time both and finds it faster, does neither. "Before" is the code before the gradients '
+      'of norms, embedding and GELU were written for a GPU, counted alike. '
+      'Nothing is timed, and XLA chooses otherwise where it can time its '
+      f'choices. Written by `python -m lra.costs --launches={target}`.', '']

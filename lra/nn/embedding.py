@@ -1,0 +1,53 @@
+"""Vectors of ids, whose gradient has one order of summation.
+
+The gradient of a table of V vectors sums the gradients of the tokens of each
+id. XLA makes of it a scatter-add: on a GPU by atomic additions, in an order
+that differs from run to run; on a TPU row by row. Where the table is small it
+is a product instead, one_hot(ids)^T dy, V x tokens by tokens x D.
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+import kernels
+
+SMALL = 512  # ids; a product with more of them costs too much
+
+
+class Embedding(nn.Embed):
+  """A vector of each id: [B, L] -> [B, L, D]."""
+
+  def __call__(self, ids_BxL):
+    (table_VxD,) = self.promote_dtype(self.embedding, dtype=self.dtype)
+    # A CPU scatters faster than it multiplies by zeros, and in order.
+    by_product = len(table_VxD) <= SMALL and kernels.platform() != 'cpu'
+    rows_of = _rows_of_few if by_product else _rows_of
+    return kernels.over_tokens(rows_of)(ids_BxL, table_VxD)
+
+
+def _rows_of(ids, table):
+  return jnp.take(table, ids, axis=0)
+
+
+@jax.custom_vjp
+def _rows_of_few(ids, table):
+  return _rows_of(ids, table)
+
+
+def _forward(ids, table):
+  return _rows_of(ids, table), (ids, table)
+
+
+def _backward(saved, dy):
+  ids, table = saved
+  which = jax.nn.one_hot(ids.reshape(-1), len(table), dtype=dy.dtype)
+  exact = jnp.promote_types(dy.dtype, jnp.float32)
+  # Without the precision a GPU would round dy to the 10 bits of TF32.
+  sums = jnp.matmul(
+      which.T, dy.reshape(-1, dy.shape[-1]), preferred_element_type=exact,
+      precision=jax.lax.Precision.HIGHEST)
+  return None, sums.astype(table.dtype)
+
+
+_rows_of_few.defvjp(_forward, _backward)

@@ -1,0 +1,76 @@
+"""LayerNorm with a gradient of its own.
+
+Source: Ba, Kiros and Hinton 2016, arXiv 1607.06450, equation 3
+
+  m = mean(x),  r = (max(0, mean(x^2) - m^2) + eps)^(-1/2),  x^ = (x - m) r
+  y = x^ scale + bias
+
+over the last axis of each token, eps = 1e-6. With g = dy scale the gradients
+are, means again over the last axis and sums over all tokens,
+
+  dx = r (g - mean(g) - x^ mean(g x^)),  dscale = sum(dy x^),  dbias = sum(dy)
+
+The backward pass saves x, which the residual sum keeps anyway, and m and
+mean(x^2) of each token. Automatic differentiation of the first three lines
+passes over x and dy more often: it adds up the same gradient of x in parts.
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from kernels import varying
+
+EPS = 1e-6
+
+
+class LayerNorm(nn.Module):
+  """`flax.linen.LayerNorm`: the same parameters, `scale` and `bias`, float32
+  [D], the same statistics in float32 and the same results.
+
+  Attributes:
+    dtype: of the result; None for that of x and the parameters together.
+  """
+  dtype: jnp.dtype | None = None
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """[..., D] of any float dtype -> [..., D] in `dtype`."""
+    shape = x.shape[-1:]
+    scale_D = self.param('scale', nn.initializers.ones, shape)
+    bias_D = self.param('bias', nn.initializers.zeros, shape)
+    dtype = self.dtype or jnp.result_type(x, scale_D, bias_D)
+    return _normalized(*varying.alike((x, scale_D, bias_D))).astype(dtype)
+
+
+@jax.custom_vjp
+def _normalized(x, scale_D, bias_D):
+  return _forward(x, scale_D, bias_D)[0]
+
+
+def _forward(x, scale_D, bias_D):
+  exact = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  mean = exact.mean(-1, keepdims=True)
+  square = jnp.square(exact).mean(-1, keepdims=True)
+  y = (x - mean) * (_inverse(mean, square) * scale_D) + bias_D
+  return y, (x, mean, square, scale_D)
+
+
+def _inverse(mean, square):
+  """1 over the standard deviation of each token."""
+  variance = jnp.maximum(0, square - jnp.square(mean))
+  return jax.lax.rsqrt(variance + EPS)
+
+
+def _backward(saved, dy):
+  x, mean, square, scale_D = saved
+  inverse = _inverse(mean, square)
+  unit, g = (x - mean) * inverse, dy * scale_D
+  dx = inverse * (g - g.mean(-1, keepdims=True)
+                  - unit * (g * unit).mean(-1, keepdims=True))
+  tokens = tuple(range(x.ndim - 1))
+  return (dx.astype(x.dtype), (dy * unit).sum(tokens).astype(scale_D.dtype),
+          dy.sum(tokens).astype(scale_D.dtype))
+
+
+_normalized.defvjp(_forward, _backward)
