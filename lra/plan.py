@@ -21,6 +21,8 @@ from lra.sweep import Entry
 # Settings that leave the time of a step as it is. Another dtype or kernel is
 # another time, but still an estimate.
 _FREE = ('seed', 'dtype', 'model.kernel')
+# (how near the device is, see `_alike`; whether the model is another one)
+_RANKS = [(0, False), (1, False), (0, True), (1, True), (2, False)]
 _HEAD = ('', 'steps left', 'minutes', 'fits', 'estimate from', 'run')
 
 
@@ -178,13 +180,14 @@ def _by_records(fields, records, here):
         _shape(theirs, model=False) == _shape(fields, model=False))
     alike = _alike(record.device, here)
     if same_shape and (same_model or alike < 2):
-      ranked[alike + 2 * (not same_model)].append(record)
+      ranked[alike, not same_model].append(record)
   if not ranked:
     return None, ''
   # Of another model the median, of the same one the run that shared its device
   # with the fewest.
-  rank, found = min(ranked.items())
-  if rank in (2, 3) and found[0].model != fields['model.name']:
+  _, other_model = rank = min(ranked, key=_RANKS.index)
+  found = ranked[rank]
+  if other_model:
     found.sort(key=lambda record: _cost(record).step)
     record = found[(len(found) - 1) // 2]
   else:

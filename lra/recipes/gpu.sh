@@ -137,10 +137,10 @@ first=20 last=30
 if [ -n "$rehearse" ]; then
   first=$((rehearse / 2)) last=$rehearse
 fi
-train=("$python" "$root/run_lra.py" --norecord --max_minutes=3)
+changed=()
 for word in "${small[@]}" "train.steps=$last" "train.eval_every=$last" \
   "train.warmup_steps=1"; do
-  train+=("--config.$word")
+  changed+=("--config.$word")
 done
 for task in listops image; do
   target=$out/trace-$task.json
@@ -149,8 +149,9 @@ for task in listops image; do
   fi
   prepared "$task" || continue
   rm -rf "$out/scratch/$task"
-  config=configs/simpletron.py:$task,protocol=nystrom
-  if "${train[@]}" --config="$config" --workdir="$out/scratch/$task" \
+  train=("$python" "$root/run_lra.py" --norecord --max_minutes=3
+    --config="configs/simpletron.py:$task,protocol=nystrom" "${changed[@]}")
+  if "${train[@]}" --workdir="$out/scratch/$task" \
     --profile="$first:$last" >"$out/logs/trace-$task.log" 2>&1 &&
     "$python" "$root/lra/recipes/trace.py" "$out/scratch/$task/profile" \
       "$target" >>"$out/logs/trace-$task.log" 2>&1; then
@@ -161,7 +162,7 @@ for task in listops image; do
   if [ -n "$accelerator" ] && command -v ncu >/dev/null; then
     timeout --kill-after=10 120 ncu --target-processes all --kill yes \
       --launch-skip 3000 --launch-count 30 --section SpeedOfLight \
-      --log-file "$out/ncu-$task.txt" "${train[@]}" --config="$config" \
+      --log-file "$out/ncu-$task.txt" "${train[@]}" \
       --workdir="$out/scratch/ncu-$task" >"$out/logs/ncu-$task.log" 2>&1 ||
       say "ncu did not end well: $out/logs/ncu-$task.log says why."
     say "Kernels of a step of $task are in $out/ncu-$task.txt."

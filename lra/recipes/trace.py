@@ -2,8 +2,8 @@
 
   python lra/recipes/trace.py RUN/profile OPERATIONS.json
 
-reads the newest trace of --profile in the folder. Of a device it counts what its
-streams run, else what XLA's threads run.
+reads the newest trace of --profile in the folder. It counts what the streams of
+a device run, or XLA's threads if there is no device.
 """
 
 import collections
