@@ -20,7 +20,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from lra import files, identity, kept
+from lra import files, identity, kept, signals
 from lra.errors import UserError
 from lra.report import result as result_lib
 from lra.sweep import Entry
@@ -69,8 +69,8 @@ def pack(path: pathlib.Path, entries: Sequence[Entry],
   Raises:
     UserError: the file cannot be written.
   """
-  held, sources = contextlib.ExitStack(), {}
-  with held:
+  sources = {}
+  with signals.unbroken(), contextlib.ExitStack() as held:
     for entry in entries:
       if held.enter_context(_locked(entry.folder)):
         for source in _of_run(entry):

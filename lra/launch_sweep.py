@@ -43,12 +43,13 @@ def run() -> int:
     print(f'--shard={part} has no run: the sweep has only {configs} '
           f'config{"s" * (configs > 1)}, and a part has whole configs.')
     return 0
+  if options.BUNDLE.value:
+    bundle.check(pathlib.Path(options.BUNDLE.value))
   if options.FROM_BUNDLE.value:
     bundle.unpack(
         pathlib.Path(options.FROM_BUNDLE.value), entries, _results())
   if not options.BUNDLE.value:
     return _run(whole, entries, began)
-  bundle.check(pathlib.Path(options.BUNDLE.value))
   try:
     return _run(whole, entries, began)
   finally:
