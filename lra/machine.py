@@ -117,10 +117,46 @@ def device_name() -> str:
   """Kind of the first device; a CPU says its number of cores."""
   import jax
   device = jax.devices()[0]
-  if device.platform == 'cpu':
-    cores = cpu_count()
-    return f'cpu ({cores} core{"s" * (cores > 1)})'
-  return device.device_kind
+  return cpu_name() if device.platform == 'cpu' else device.device_kind
+
+
+def cpu_name() -> str:
+  """The name of a CPU in records."""
+  cores = cpu_count()
+  return f'cpu ({cores} core{"s" * (cores > 1)})'
+
+
+def accelerator(root: pathlib.Path = pathlib.Path('/')) -> str:
+  """Name of the accelerator that JAX will probably use, '' if there is none.
+
+  JAX is not asked: it would take memory, and another process may be using the
+  device. The name of a GPU is the one in records, any TPU is 'TPU'.
+
+  Args:
+    root: folder with `dev` and `proc`.
+  """
+  find = importlib.util.find_spec
+  if os.environ.get('JAX_PLATFORMS', '').split(',')[0] == 'cpu':
+    return ''
+  devices = root / 'dev'
+  if find('jax_plugins') and any(devices.glob('nvidia[0-9]*')):
+    return _nvidia(root) or 'NVIDIA GPU'
+  tpus = any(devices.glob('accel[0-9]*')) or any(devices.glob('vfio/[0-9]*'))
+  return 'TPU' if find('libtpu') and tpus else ''
+
+
+def _nvidia(root):
+  """The model of the first NVIDIA GPU, '' if the driver does not say."""
+  for path in sorted(root.glob('proc/driver/nvidia/gpus/*/information')):
+    for line in path.read_text(errors='replace').splitlines():
+      if line.startswith('Model:'):
+        return line.partition(':')[2].strip()
+  try:
+    return subprocess.run(
+        ('nvidia-smi', '--query-gpu=name', '--format=csv,noheader'), text=True,
+        capture_output=True, check=True, timeout=20).stdout.split('\n')[0]
+  except (OSError, subprocess.SubprocessError):
+    return ''
 
 
 def peak_memory() -> int:

@@ -71,6 +71,11 @@ def _train():
         'Nothing to do: give --config=configs/<model>.py:<task>, '
         '--sweep=FILE, --leaderboard or --list.')
   command.use_compile_cache()
+  if options.COMPILE_ONLY.value:
+    from lra import ahead, identity
+    ahead.compile_steps(chosen, pathlib.Path(
+        options.WORKDIR.value or identity.run_folder(chosen.to_dict())))
+    return 0
   return launch.train(chosen)
 
 

@@ -87,6 +87,19 @@ STATUS = flags.DEFINE_boolean(
 MISSING = flags.DEFINE_boolean(
     'missing', False, 'With --sweep: leave out the runs that have a record in '
     '--results_dir, whoever has made it.')
+PLAN = flags.DEFINE_boolean(
+    'plan', False, 'With --sweep: only print how long each of its runs will '
+    'take, by its own pace or by records of runs like it; with --max_minutes, '
+    'which of them fit.')
+BUNDLE = flags.DEFINE_string(
+    'bundle', None, 'With --sweep: at the end, also after a stop, pack its '
+    'runs and records into this tar file; with --max_minutes=0 pack only.')
+FROM_BUNDLE = flags.DEFINE_string(
+    'from_bundle', None, 'With --sweep: first unpack the runs and records of '
+    'this file of --bundle, then continue.')
+COMPILE_ONLY = flags.DEFINE_boolean(
+    'compile_only', False, 'Compile the steps of --config into '
+    '--compile_cache, and do not train.')
 EVALUATE = flags.DEFINE_string(
     'evaluate', None, 'Score the model of a run directory, or of a checkpoint '
     'in it, on its test split.')
@@ -110,6 +123,7 @@ flags.register_validator(
 for _flag, _what in (
     ('workdir', 'a folder'), ('results_dir', 'a folder'), ('page', 'a file'),
     ('html', 'a folder'), ('curves', 'a file'), ('sweep', 'a file'),
+    ('bundle', 'a file'), ('from_bundle', 'a file'),
     ('shard', 'a part, such as 2/5'), ('coordinator', 'HOST:PORT'),
     ('partition', 'a partition'), ('seeds', 'seeds, such as 0-4'),
     ('evaluate', 'a run directory'), ('predict', 'a file'),
@@ -150,6 +164,16 @@ flags.register_multi_flags_validator(
     ['executor', 'shard'], lambda values: None in values.values(),
     '--executor makes the parts itself: leave out --shard')
 
+for _flag in ('status', 'executor', 'bundle', 'from_bundle'):
+  flags.register_multi_flags_validator(
+      ['plan', _flag], lambda values, flag=_flag: not all(values.values()),
+      f'--plan changes nothing: leave out --{_flag}')
+for _flag in ('bundle', 'from_bundle'):
+  for _other in ('status', 'executor'):
+    flags.register_multi_flags_validator(
+        [_flag, _other], lambda values: not all(values.values()),
+        f'--{_flag} is of a sweep that runs here: leave out --{_other}')
+
 _RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
          'replace', 'results_dir')
 # Commands by the flag that asks for them, and the other flags of each.
@@ -157,14 +181,15 @@ COMMANDS = {
     'list': (),
     'leaderboard': ('html', 'page', 'results_dir'),
     'curves': (),
-    'sweep': ('cpus', 'executor', 'gpus', 'hours', 'jobs', 'missing',
-              'partition', 'shard', 'status', *_RUNS),
+    'sweep': ('bundle', 'cpus', 'executor', 'from_bundle', 'gpus', 'hours',
+              'jobs', 'missing', 'partition', 'plan', 'shard', 'status',
+              *_RUNS),
     'evaluate': (),
     'predict': (),
     'compare': (),
     command.CONFIG.name: (
-        'coordinator', 'distributed', 'grid', 'num_processes', 'process_id',
-        'profile', 'seeds', 'workdir', *_RUNS),
+        'compile_only', 'coordinator', 'distributed', 'grid', 'num_processes',
+        'process_id', 'profile', 'seeds', 'workdir', *_RUNS),
 }
 
 

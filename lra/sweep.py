@@ -14,31 +14,20 @@ others.
 """
 
 import codecs
-import ctypes
 import dataclasses
 import itertools
-import math
 import pathlib
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from absl import flags
 
-from lra import config_flag, grid, identity, signals
+from lra import config_flag, grid, identity, place
 from lra import seeds as seeds_lib
 from lra.errors import UserError
 from lra.report import result as result_lib
 from lra.report import variants
 from lra.report.result import Result
-
-_RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
-_PR_SET_PDEATHSIG = 1
-# Changes that leave the compiled step as it is.
-_GIVEN = ('--config.train.learning_rate=', '--config.train.weight_decay=')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +56,7 @@ class Entry:
 
   @property
   def title(self) -> str:
-    return _title(self.flags)
+    return title(self.flags)
 
   def result(self) -> tuple[result_lib.Result | None, str]:
     """Its result, None before there is one, and what is wrong with the file."""
@@ -85,19 +74,20 @@ class Entry:
 
 
 def read(path: pathlib.Path) -> list[Entry]:
-  """The runs of a sweep file, in its order.
+  """The runs of a sweep file, in its order; see `place.found`.
 
   Raises:
     UserError: the file cannot be read, has no run or one twice, or a line
       (named) makes no config.
   """
   try:
-    lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
+    text = place.found(path).read_bytes()
   except OSError as e:
     raise UserError(
         f'Cannot read the sweep {path} ({e.strerror}): give a file of '
         'configs/sweeps/.') from e
   entries, line_of = [], {}
+  lines = text.removeprefix(codecs.BOM_UTF8).splitlines()
   for number, line in enumerate(lines, 1):
     words = []
     try:
@@ -162,67 +152,8 @@ def by_config(entries: list[Entry]) -> list[list[Entry]]:
       entries, lambda entry: entry.config_flags)]
 
 
-def run(entries: list[Entry], *, extra: tuple[str, ...] = (),
-        max_minutes: float | None = None,
-        recorded: Callable[[Result], bool] = lambda result: True) -> bool:
-  """Runs what is left to do; returns whether it was stopped before its end.
-
-  By a signal or a time limit; a run that fails stops no other.
-
-  Args:
-    entries: the runs.
-    extra: flags for each of them.
-    max_minutes: stop, with a checkpoint, after so long.
-    recorded: see `left`.
-  """
-  stopped = False
-  deadline = (None if max_minutes is None
-              else time.monotonic() + 60 * max_minutes)
-  with signals.later('once the run under way has stopped'):
-    for made, seeds in _calls(entries, recorded):
-      seconds = math.inf if deadline is None else deadline - time.monotonic()
-      if signals.reason() or seconds <= 0:
-        return True
-      limit = () if deadline is None else (
-          f'--max_minutes={seconds / 60:.4f}',)
-      ready = sum(e.status() in result_lib.FINISHED for e in entries)
-      print(f'[{ready} of {len(entries)} runs are finished] {_title(made)} '
-            f'seeds={seeds}', flush=True)
-      code = _call(*made, f'--seeds={seeds}', *extra, *limit)
-      stopped = stopped or code == signals.STOPPED
-      if stopped and not limit:
-        break  # a signal to the run, not this sweep's own time limit
-    return stopped or bool(signals.reason())
-
-
-def _calls(entries, recorded):
-  """What is left to do as (flags, seeds) of processes, each when it is due.
-
-  One makes the configs of a line that share a compiled step, where the same
-  seeds of them are left.
-  """
-  groups = {}
-  for entry in entries:
-    shape = [f for f in entry.config_flags if not f.startswith(_GIVEN)]
-    groups.setdefault((entry.line, *shape), []).append(entry)
-  for (_, *shape), group in groups.items():
-    by_seeds = {}
-    for config in by_config(left(group, recorded)):
-      by_seeds.setdefault(','.join(e.seed for e in config), []).append(
-          config[0].config_flags)
-    for seeds, configs in by_seeds.items():
-      if len(configs) == 1:
-        yield configs[0], seeds
-      else:
-        yield (*shape, *map(_grid, configs)), seeds
-
-
-def _grid(config_flags):
-  changes = [f for f in config_flags if f.startswith(_GIVEN)]
-  return f'--grid={_title(changes)}'
-
-
-def _title(flags_of_run):
+def title(flags_of_run: Iterable[str]) -> str:
+  """Flags as a line of a sweep has them."""
   return ' '.join(re.sub('^--(config|grid)[=.]', '', f) for f in flags_of_run)
 
 
@@ -248,18 +179,3 @@ def failure(failed: list[Entry], total: int) -> UserError:
       f'{len(failed)} of {total} runs {have} failed (line'
       f'{"s" * (len(lines) > 1)} {variants.listed(map(str, lines))} of the '
       'sweep): mend what was said of each, and repeat the command.')
-
-
-def _call(*arguments) -> int:
-  """Runs run_lra.py; signals that end the sweep reach it too."""
-  child = subprocess.Popen(
-      [sys.executable, str(_RUN), *arguments], preexec_fn=_die_with_parent)
-  with signals.passed_on_to(child):
-    return child.wait()
-
-
-def _die_with_parent():
-  """A sweep that is killed leaves no run behind that nobody watches."""
-  if sys.platform == 'linux':
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-

@@ -184,3 +184,22 @@ def test_the_flags_of_xla(monkeypatch, value, kept):
   with jax.default_matmul_precision('highest'):
     assert machine.xla_flags() == [
         *kept, 'JAX_DEFAULT_MATMUL_PRECISION=highest']
+
+
+@pytest.mark.parametrize('device, platforms, plugins, expected', [
+    ('nvidia0', '', ['jax_plugins'], 'NVIDIA H200'),
+    ('nvidia0', 'cuda', ['jax_plugins'], 'NVIDIA H200'),
+    ('nvidia0', 'cpu', ['jax_plugins'], ''), ('nvidia0', '', [], ''),
+    ('nvidiactl', '', ['jax_plugins'], ''), ('accel0', '', ['libtpu'], 'TPU'),
+    ('vfio/0', '', ['libtpu'], 'TPU'), ('accel0', '', [], '')])
+def test_an_accelerator_is_known_without_jax(
+    tmp_path, monkeypatch, device, platforms, plugins, expected):
+  information = tmp_path / 'proc/driver/nvidia/gpus/0000:01:00.0/information'
+  for path in (information, tmp_path / 'dev' / device):
+    path.parent.mkdir(parents=True)
+    path.touch()
+  information.write_text('Model: \t\t NVIDIA H200\nIRQ:   \t\t 42\n')
+  monkeypatch.setenv('JAX_PLATFORMS', platforms)
+  monkeypatch.setattr(
+      machine.importlib.util, 'find_spec', lambda name: name in plugins or None)
+  assert machine.accelerator(tmp_path) == expected

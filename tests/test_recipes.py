@@ -1,12 +1,15 @@
 """What the recipes name is there: files, extras, flags, the command."""
 
 import configparser
+import gzip
 import importlib
+import json
 import os
 import pathlib
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -133,7 +136,7 @@ def test_a_stop_has_the_exit_code_that_is_waited_for():
   assert f'values: [{signals.STOPPED}]' in README
 
 
-@pytest.mark.parametrize('name', ['run.sbatch'])
+@pytest.mark.parametrize('name', ['run.sbatch', 'gpu.sh'])
 def test_the_script_is_a_script(name):
   done = subprocess.run(['bash', '-n', str(RECIPES / name)], check=False,
                         capture_output=True, text=True)
@@ -159,3 +162,39 @@ def test_what_was_stopped_is_queued_again_but_not_for_ever(
   assert done.returncode == code
   assert (asked.read_text() if asked.exists() else '') == (
       'requeue 7\n' if again else '')
+
+
+def _event(pid, tid, name, microseconds):
+  return {'ph': 'X', 'pid': pid, 'tid': tid, 'name': name, 'dur': microseconds}
+
+
+def _named(pid, tid, process, thread):
+  return [{'ph': 'M', 'pid': pid, 'name': 'process_name',
+           'args': {'name': process}},
+          {'ph': 'M', 'pid': pid, 'tid': tid, 'name': 'thread_name',
+           'args': {'name': thread}}]
+
+
+def test_a_trace_counts_each_operation_of_a_device_once(tmp_path):
+  """Its modules and steps, which hold them, do not count, nor does the host."""
+  events = [
+      *_named(1, 7, '/device:GPU:0', 'Stream #7(Compute)'),
+      *_named(1, 8, '/device:GPU:0', 'XLA Ops'),
+      *_named(2, 9, '/host:CPU', 'tf_XLAEigen'),
+      _event(1, 7, 'gemm', 300), _event(1, 7, 'fusion', 100),
+      _event(1, 7, 'gemm', 600), _event(1, 8, 'gemm', 900),
+      _event(2, 9, 'call', 5000)]
+  profile = tmp_path / 'profile/plugins/profile/now'
+  profile.mkdir(parents=True)
+  with gzip.open(profile / 'perfetto_trace.json.gz', 'wt') as file:
+    json.dump({'traceEvents': events}, file)
+  script = [sys.executable, str(RECIPES / 'trace.py')]
+  subprocess.run([*script, str(tmp_path / 'profile'), str(tmp_path / 'o.json')],
+                 check=True)
+  found = json.loads((tmp_path / 'o.json').read_text())
+  assert found['seconds'] == pytest.approx(1e-3)
+  assert [(o['name'], o['calls'], o['share']) for o in found['longest']] == [
+      ('gemm', 2, 0.9), ('fusion', 1, 0.1)]
+  nothing = subprocess.run([*script, str(tmp_path / 'no'), 'x'], check=False,
+                           capture_output=True, text=True)
+  assert nothing.returncode and nothing.stderr.startswith('error: ')

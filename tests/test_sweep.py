@@ -14,7 +14,7 @@ import tiny
 from absl import flags
 from absl.testing import flagsaver
 
-from lra import cluster, files, launch_sweep, models, signals, sweep
+from lra import cluster, files, launch_sweep, models, runner, signals, sweep
 from lra.errors import USER_ERROR, UserError
 from lra.report import published
 
@@ -83,7 +83,7 @@ def _sweep(tmp_path, monkeypatch, seeds):
   monkeypatch.chdir(tmp_path)
   called = []
   monkeypatch.setattr(
-      sweep, '_call', lambda *flags: called.append(flags) or 0)
+      runner, '_call', lambda *flags, **_: called.append(flags) or 0)
   return sweep.read(_write(
       tmp_path, f'configs/simpletron.py:listops_mini seeds={seeds}\n')), called
 
@@ -94,15 +94,15 @@ def test_a_damaged_result_ends_nothing(tmp_path, monkeypatch, content):
   damaged = entries[1].folder / 'result.json'
   damaged.parent.mkdir(parents=True)
   damaged.write_text(content)
-  sweep.run(entries)
+  runner.run(entries)
   assert [f[-1] for f in called] == ['--seeds=0,1,2']
 
 
 def test_no_minutes_are_no_runs(tmp_path, monkeypatch):
   entries, called = _sweep(tmp_path, monkeypatch, '0-1')
-  assert sweep.run(entries, max_minutes=0)
+  assert runner.run(entries, max_minutes=0)
   assert not called
-  assert not sweep.run(entries)
+  assert not runner.run(entries)
   assert len(called) == 1
 
 
@@ -112,7 +112,7 @@ def test_only_unfinished_seeds_run(tmp_path, monkeypatch):
   for entry in entries[1:3]:
     entry.folder.mkdir(parents=True)
     (entry.folder / 'result.json').write_text(record)
-  sweep.run(entries)
+  runner.run(entries)
   assert [f[-1] for f in called] == ['--seeds=0,3']
 
 
@@ -128,7 +128,7 @@ def test_configs_that_share_a_compiled_step_share_a_process(
   done.folder.mkdir(parents=True)
   (done.folder / 'result.json').write_text(
       next((ROOT / 'lra/results/runs').rglob('*.json')).read_text())
-  sweep.run(entries)
+  runner.run(entries)
   first, rate = f'--config={config}', 'train.learning_rate'
   grids = [f'--grid={rate}=0.{n}' for n in (1, 2, 3)]
   assert called == [
@@ -187,7 +187,8 @@ def fork():
 def calls(monkeypatch, tmp_path):
   """The flags of the runs a sweep starts; each ends at once, with 0."""
   made = []
-  monkeypatch.setattr(sweep, '_call', lambda *flags: made.append(flags) or 0)
+  monkeypatch.setattr(
+      runner, '_call', lambda *flags, **_: made.append(flags) or 0)
   return made
 
 
@@ -283,18 +284,18 @@ def _entry(folder, content=None):
 def test_a_finished_run_without_its_record_is_called_again(tmp_path, calls):
   record = next((ROOT / 'lra/results/runs').rglob('*.json')).read_text()
   entry = _entry(tmp_path / 'a', record)
-  sweep.run([entry])
+  runner.run([entry])
   assert not calls and not sweep.left([entry], lambda result: True)
   on_page = []
-  sweep.run([entry], recorded=lambda result: on_page)
+  runner.run([entry], recorded=lambda result: on_page)
   assert len(calls) == 1 and sweep.left([entry], lambda result: on_page)
   on_page.append(True)
-  sweep.run([entry], recorded=lambda result: on_page)
+  runner.run([entry], recorded=lambda result: on_page)
   assert len(calls) == 1
 
 
 def test_no_minutes_are_no_time(tmp_path, calls):
-  assert sweep.run([_entry(tmp_path / 'a')], max_minutes=0)
+  assert runner.run([_entry(tmp_path / 'a')], max_minutes=0)
   assert not calls
 
 
@@ -305,8 +306,8 @@ def test_only_a_stop_is_one_and_failures_end_nothing(
     tmp_path, monkeypatch, minutes, codes, stopped, made):
   entries = [_entry(tmp_path / name) for name in 'abc']
   left = list(codes)
-  monkeypatch.setattr(sweep, '_call', lambda *_: left.pop(0))
-  assert sweep.run(
+  monkeypatch.setattr(runner, '_call', lambda *_, **__: left.pop(0))
+  assert runner.run(
       [dataclasses.replace(entry, flags=(*entry.flags, '--config.seed=0'))
        for entry in entries], max_minutes=minutes) is stopped
   assert len(left) == 3 - made

@@ -1,0 +1,27 @@
+"""What the newest checkpoint of a run remembers, read without JAX."""
+
+import pathlib
+
+from lra import files
+from lra.errors import UserError
+
+
+def newest(folder: pathlib.Path) -> tuple[int, dict]:
+  """The step of the newest checkpoint, and the run's progress in it.
+
+  Args:
+    folder: a run directory.
+
+  Returns:
+    The step, 0 if there is no checkpoint, and the fields of
+    `lra.training.progress.Progress`, {} if they cannot be read: the run itself
+    will report that.
+  """
+  last = folder / 'checkpoints' / 'last'
+  step = max((int(path.name) for path in last.glob('[0-9]*')
+              if path.name.isdecimal()), default=0)
+  try:
+    memory = files.read_json(last / str(step) / 'memory' / 'metadata')
+  except UserError:
+    memory = None
+  return step, memory if isinstance(memory, dict) else {}

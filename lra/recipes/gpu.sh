@@ -1,0 +1,202 @@
+#!/bin/bash
+# A GPU for half an hour: prepares the data, checks the kernels, traces two
+# steps, and trains the sweep until the time is up.
+#
+#   IMDB=aclImdb_v1.tar.gz CIFAR=cifar-10-python.tar.gz RFC=rfc_citations \
+#     lra/recipes/gpu.sh MINUTES OUT
+#
+# Run directories are in the current folder, everything else in OUT: logs, what
+# was measured, and runs.tar, the bundle of the runs. The same command goes on,
+# also on another machine that OUT was copied to. It ends with 75 if work is
+# left, with 0 if none is.
+#
+# IMDB, CIFAR, RFC: files that data are prepared from (--source of data_prep).
+#   Without IMDB or CIFAR they are downloaded, without RFC there is no
+#   retrieval_rfc.
+# LRA_SWEEP: another sweep than configs/sweeps/gpu.txt.
+# LRA_REHEARSE=20: every run makes 20 steps of short sequences, and
+#   pathfinder_mini stands in for pathfinder. For a machine without a GPU.
+# PYTHON: the interpreter.
+set -euo pipefail
+
+if [ $# -ne 2 ]; then
+  echo "usage: $0 MINUTES OUT" >&2
+  exit 2
+fi
+minutes=$1
+mkdir -p "$2/logs"
+out=$(cd "$2" && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+python=${PYTHON:-python}
+rehearse=${LRA_REHEARSE:-}
+limit=$((minutes * 60))
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+
+say() {
+  printf '[%d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"
+}
+
+# What every run of a rehearsal changes, as words of a sweep's line.
+small=()
+if [ -n "$rehearse" ]; then
+  small=("train.steps=$rehearse" "train.eval_every=$rehearse"
+    train.warmup_steps=1 train.batch_size=4 train.microbatch_size=4
+    train.eval_batch_size=100 "train.lengths=()" seq_len=128)
+fi
+
+# The sweep, without the tasks whose data there is not.
+sweep=$out/sweep.txt
+pattern='s/^#.*//'
+[ -n "$rehearse" ] && pattern+=';s/:pathfinder,/:pathfinder_mini,/'
+sed -e "$pattern" "${LRA_SWEEP:-$root/configs/sweeps/gpu.txt}" |
+  awk -v words="${small[*]}" 'NF {print $0 (words ? " " words : "")}' \
+    >"$sweep.new"
+mv "$sweep.new" "$sweep"
+
+# Data, all tasks at the same time.
+declare -A preparing=()
+# shellcheck disable=SC2329  # the trap calls it
+end_preparing() {
+  local task
+  for task in "${!preparing[@]}"; do
+    kill "${preparing[$task]}" 2>/dev/null || true
+  done
+}
+trap end_preparing EXIT
+
+without() {
+  say "$1"
+  grep -v -E "^[^ ]*:$2([, ]|\$)" "$sweep" >"$sweep.new" || true
+  mv "$sweep.new" "$sweep"
+}
+
+mapfile -t tasks < <(sed -E 's/^[^ :]*:([a-z0-9_]+).*/\1/' "$sweep" | sort -u)
+for task in "${tasks[@]}"; do
+  source=''
+  case $task in
+    text*) source=${IMDB:-} ;;
+    image*) source=${CIFAR:-} ;;
+    retrieval_rfc*)
+      source=${RFC:-}
+      if [ -z "$source" ]; then
+        without "There is no RFC: runs of $task are left out." "$task"
+        continue
+      fi
+      ;;
+  esac
+  "$python" -m data_prep --task="$task" ${source:+--source="$source"} \
+    >"$out/logs/data-$task.log" 2>&1 &
+  preparing[$task]=$!
+done
+say "Preparing ${!preparing[*]}: logs are in $out/logs."
+
+prepared() {
+  # Waits for the data of a task; fails if there are none.
+  local task=$1 code=0
+  [ -n "${preparing[$task]:-}" ] || return 0
+  while kill -0 "${preparing[$task]}" 2>/dev/null; do
+    if ((SECONDS > limit - 60)); then
+      say "The time is up while $task is prepared: repeat the command."
+      exit 75
+    fi
+    sleep 1
+  done
+  wait "${preparing[$task]}" || code=$?
+  unset "preparing[$task]"
+  if ((code)); then
+    without "$task cannot be prepared ($out/logs/data-$task.log says why): \
+its runs are left out." "$task"
+    return 1
+  fi
+  say "$task is prepared."
+}
+
+# Kernels against float64 on the device.
+accelerator=$("$python" -c 'from lra import machine
+print(machine.accelerator())')
+if [ -z "$accelerator" ]; then
+  say "No accelerator is here: errors of kernels are not measured."
+elif [ -e "$out/onchip.done" ]; then
+  say "Errors of kernels were measured before."
+else
+  say "Errors of kernels on $accelerator, for three minutes at most."
+  code=0
+  timeout --signal=INT --kill-after=20 180 "$python" -m lra.costs \
+    --onchip="$out/onchip.json" --stages=errors >"$out/logs/onchip.log" 2>&1 ||
+    code=$?
+  if ((code == 0)); then
+    touch "$out/onchip.done"
+    say "Errors are in $out/onchip.json."
+  else
+    say "They are not complete (code $code): the next call goes on."
+  fi
+fi
+
+# Traces of two tasks.
+first=20 last=30
+if [ -n "$rehearse" ]; then
+  first=$((rehearse / 2)) last=$rehearse
+fi
+changed=()
+for word in "${small[@]}" "train.steps=$last" "train.eval_every=$last" \
+  "train.warmup_steps=1"; do
+  changed+=("--config.$word")
+done
+for task in listops image; do
+  target=$out/trace-$task.json
+  if [ -e "$target" ] || ! grep -q ":${task}[, ]" "$sweep"; then
+    continue
+  fi
+  prepared "$task" || continue
+  rm -rf "$out/scratch/$task"
+  train=("$python" "$root/run_lra.py" --norecord --max_minutes=3
+    --config="configs/simpletron.py:$task,protocol=nystrom" "${changed[@]}")
+  # The trace is what counts, not the end of the run.
+  "${train[@]}" --workdir="$out/scratch/$task" --profile="$first:$last" \
+    >"$out/logs/trace-$task.log" 2>&1 || true
+  if "$python" "$root/lra/recipes/trace.py" "$out/scratch/$task/profile" \
+    "$target" >>"$out/logs/trace-$task.log" 2>&1; then
+    say "The operations of a step of $task are in $target."
+  else
+    say "$task could not be traced: $out/logs/trace-$task.log says why."
+  fi
+  if [ -n "$accelerator" ] && command -v ncu >/dev/null; then
+    timeout --kill-after=10 120 ncu --target-processes all --kill yes \
+      --launch-skip 3000 --launch-count 30 --section SpeedOfLight \
+      --log-file "$out/ncu-$task.txt" "${train[@]}" \
+      --workdir="$out/scratch/ncu-$task" >"$out/logs/ncu-$task.log" 2>&1 ||
+      say "ncu did not end well: $out/logs/ncu-$task.log says why."
+    say "Kernels of a step of $task are in $out/ncu-$task.txt."
+  fi
+  rm -rf "$out/scratch"
+done
+
+for task in "${tasks[@]}"; do
+  prepared "$task" || true
+done
+
+# The sweep. A minute is for packing.
+if [ ! -s "$sweep" ]; then
+  say "No run is left: no data could be prepared."
+  exit 2
+fi
+left=$((limit - SECONDS - 60))
+((left > 0)) || left=0
+given=()
+[ -e "$out/runs.tar" ] && given=(--from_bundle="$out/runs.tar")
+say "The sweep, for $((left / 60)) minutes."
+"$python" "$root/run_lra.py" --sweep="$sweep" --missing "${given[@]}" \
+  --max_minutes="$(awk "BEGIN {print $left / 60}")" --bundle="$out/runs.tar" \
+  > >(tee -ia "$out/logs/sweep.log") 2>&1 &
+training=$!
+# A machine that is taken away tells this script: the sweep must hear it too,
+# makes a checkpoint and packs the runs.
+trap 'kill -TERM "$training" 2>/dev/null || true' TERM INT HUP
+code=0
+wait "$training" || code=$?
+while kill -0 "$training" 2>/dev/null; do  # a signal has ended `wait`
+  code=0
+  wait "$training" || code=$?
+done
+say "The sweep ended with code $code; its runs are in $out/runs.tar."
+exit "$code"

@@ -1,0 +1,168 @@
+"""Runs the runs of a sweep, one process after another."""
+
+import ctypes
+import math
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from lra import ahead, machine, signals, sweep
+from lra.report import result as result_lib
+from lra.report.result import Result
+
+_RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
+_PR_SET_PDEATHSIG = 1
+_ALL_MEMORY = 'XLA_PYTHON_CLIENT_PREALLOCATE'
+_CORES = 4  # of a CPU on which one may compile while others train
+_COMPILING = 30.0  # seconds that a run compiles, if nobody knows
+_READY = 15.0  # seconds that a run takes to begin once it is compiled
+# Changes that leave the compiled step as it is.
+_GIVEN = ('--config.train.learning_rate=', '--config.train.weight_decay=')
+
+
+def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
+        max_minutes: float | None = None,
+        recorded: Callable[[Result], bool] = lambda result: True,
+        compiling: Callable[[sweep.Entry], float | None] = lambda entry: None,
+        compile_ahead: bool = False) -> bool:
+  """Runs what is left to do; returns whether it was stopped before its end.
+
+  By a signal or a time limit; a run that fails stops no other.
+
+  Args:
+    entries: the runs.
+    extra: flags for each of them.
+    max_minutes: stop, with a checkpoint, after so long. A run that could not
+      even compile in what is left of it is not begun, unless it is the first.
+    recorded: see `left`.
+    compiling: seconds that a run compiles, None if that is not known.
+    compile_ahead: compile the next run while one trains.
+  """
+  stopped, begun, helper, env = False, set(), None, None
+  deadline = (math.inf if max_minutes is None
+              else time.monotonic() + 60 * max_minutes)
+  if compile_ahead:
+    env = _environment()
+    helper = ahead.Helper((str(_RUN),), env, _die_with_parent)
+  groups = _groups(entries)
+  with signals.later('once the run under way has stopped'):
+    for place, (shape, group) in enumerate(groups, 1):
+      for made, seeds in _calls(shape, group, recorded):
+        seconds = deadline - time.monotonic()
+        if signals.reason() or seconds <= 0:
+          return True
+        ready = shape in begun or (helper and shape in helper.compiled)
+        needed = _READY if ready else compiling(group[0]) or _COMPILING
+        if begun and seconds < needed:
+          print(f'{sweep.title(made)} is not begun: it needs about '
+                f'{needed:.0f} seconds to compile, and {seconds:.0f} are left.',
+                flush=True)
+          return True
+        begun.add(shape)
+        limit = () if deadline == math.inf else (
+            f'--max_minutes={seconds / 60:.4f}',)
+        done = sum(e.status() in result_lib.FINISHED for e in entries)
+        print(f'[{done} of {len(entries)} runs are finished] '
+              f'{sweep.title(made)} seeds={seeds}', flush=True)
+        if helper:
+          _begin_next(helper, groups[place:], begun, recorded, extra)
+        code = _call(*made, f'--seeds={seeds}', *extra, *limit,
+                     deadline=deadline, env=env)
+        if helper:
+          helper.finish(deadline)
+        late = time.monotonic() >= deadline
+        stopped = stopped or late or code == signals.STOPPED
+        if stopped and not limit:
+          return True  # a signal to the run, not this sweep's own time limit
+    return stopped or bool(signals.reason())
+
+
+def may_compile_ahead() -> bool:
+  """Whether the next run can be compiled without slowing the one that trains.
+
+  On a GPU, unless a run takes all its memory at once because the environment
+  says so, or on four cores. A TPU belongs to one process.
+  """
+  device = machine.accelerator()
+  if device:
+    return device != 'TPU' and _environment()[_ALL_MEMORY] in ('false', '0')
+  return machine.cpu_count() >= _CORES
+
+
+def _environment():
+  """The environment of runs, which on a GPU share its memory.
+
+  Unless the user has decided otherwise.
+  """
+  taken = {_ALL_MEMORY: 'false'} if machine.accelerator() else {}
+  return {**taken, **os.environ}
+
+
+def _begin_next(helper, groups, begun, recorded, extra):
+  """Has the helper compile the first run of these groups that needs it."""
+  for shape, group in groups:
+    for made, _ in _calls(shape, group, recorded):
+      if shape not in begun:
+        helper.begin(shape, (
+            *(f for f in made if not f.startswith('--grid=')),
+            *(f for f in extra if f.startswith('--compile_cache='))))
+        return
+
+
+def _groups(entries):
+  """Runs of a line that share a compiled step, as [(shape, entries)]."""
+  groups = {}
+  for entry in entries:
+    shape = tuple(f for f in entry.config_flags if not f.startswith(_GIVEN))
+    groups.setdefault((entry.line, shape), []).append(entry)
+  return [(shape, group) for (_, shape), group in groups.items()]
+
+
+def _calls(shape, group, recorded):
+  """What is left to do of a group as (flags, seeds) of processes.
+
+  One makes the configs of a line that share a compiled step, if the same seeds
+  of them are left.
+  """
+  by_seeds = {}
+  for config in sweep.by_config(sweep.left(group, recorded)):
+    by_seeds.setdefault(','.join(e.seed for e in config), []).append(
+        config[0].config_flags)
+  for seeds, configs in by_seeds.items():
+    if len(configs) == 1:
+      yield configs[0], seeds
+    else:
+      yield (*shape, *map(_grid, configs)), seeds
+
+
+def _grid(config_flags):
+  changes = [f for f in config_flags if f.startswith(_GIVEN)]
+  return f'--grid={sweep.title(changes)}'
+
+
+def _call(*arguments, deadline=math.inf, env=None) -> int:
+  """Runs run_lra.py; signals that end the sweep reach it too.
+
+  At a deadline it is told to stop, with a checkpoint: its own time limit begins
+  only once it has started.
+  """
+  child = subprocess.Popen(
+      [sys.executable, str(_RUN), *arguments], env=env,
+      preexec_fn=_die_with_parent)
+  with signals.passed_on_to(child):
+    try:
+      return child.wait(None if deadline == math.inf else max(
+          deadline - time.monotonic(), 0))
+    except subprocess.TimeoutExpired:
+      child.terminate()
+      return child.wait()
+
+
+def _die_with_parent():
+  """A sweep that is killed leaves no run behind that nobody watches."""
+  if sys.platform == 'linux':
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
