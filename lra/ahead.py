@@ -21,15 +21,16 @@ def compile_steps(config, folder: pathlib.Path) -> None:
 
   Args:
     config: the whole config, without references.
-    folder: the run directory. A run that was begun keeps its dtype.
+    folder: the run directory. A run that was begun keeps its dtype and sizes.
 
   Raises:
     UserError: the config cannot be run; names the field.
   """
   from lra.training import program, run
-  made = program.make(config, dtype=run.environment(folder).get('dtype'))
-  made.compile_train()
-  made.compile_eval()
+  began = run.environment(folder)
+  made, _ = program.make(
+      config, dtype=began.get('dtype'), before=began).fit_train()
+  made.fit_eval()
 
 
 class Helper:
