@@ -13,6 +13,8 @@ import pathlib
 import sys
 
 MOST = 40  # operations that are listed
+# What calls operations on a CPU and waits for them.
+_CALLER = 'ThunkExecutor'
 
 
 def operations(events: list[dict]) -> list[dict]:
@@ -24,7 +26,9 @@ def operations(events: list[dict]) -> list[dict]:
   lines = _lines(events)
   calls, micros = collections.Counter(), collections.Counter()
   for event in events:
-    if event.get('ph') == 'X' and (event['pid'], event.get('tid')) in lines:
+    if event.get('ph') == 'X' and (
+        (event['pid'], event.get('tid')) in lines) and (
+            not event['name'].startswith(_CALLER)):
       calls[event['name']] += 1
       micros[event['name']] += event.get('dur', 0)
   total = sum(micros.values()) or 1
