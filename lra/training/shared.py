@@ -13,15 +13,16 @@ _GIVEN = ('seed', 'data_dir', 'train.learning_rate', 'train.weight_decay',
           'train.eval_every', 'train.log_every', 'train.checkpoint_minutes')
 
 
-def shape(config, dtype: str) -> str:
+def shape(config, dtype: str, sizes) -> str:
   """Equal for configs whose compiled steps are the same.
 
   Args:
     config: the whole config.
     dtype: what is computed in.
+    sizes: `lra.training.sizes.Sizes` that are tried first.
   """
   values = identity.flatten(config.to_dict())
-  return json.dumps([dtype, {
+  return json.dumps([dtype, str(sizes), {
       name: value for name, value in values.items()
       if name not in _GIVEN}], sort_keys=True)
 

@@ -167,7 +167,7 @@ class Trainer:
   def compile(self) -> None:
     """Compiles the training and the evaluation step; settles batch sizes."""
     (sizes, self._train_step, self._eval_step), seconds = self._shared.once(
-        shape(self.config, self.program.dtype),
+        shape(self.config, self.program.dtype, self.program.sizes),
         lambda: program.timed(self._compiled))
     self.program = self.program.sized(**dataclasses.asdict(sizes))
     self.identity |= outcome.sizes(self.program)
