@@ -13,6 +13,7 @@ import tarfile
 import time
 
 import pytest
+import tiny
 
 from lra import bundle, files, identity, sweep
 from lra.errors import UserError
@@ -275,8 +276,9 @@ def test_kill_9_leaves_no_half_of_a_run(elsewhere, tmp_path, here, at):
 
 
 SWEEP = '\n'.join(
-    f'configs/{name}.py:listops_mini train.steps=400 train.eval_every=100 '
-    'train.warmup_steps=20 train.microbatch_size=8 train.log_every=20'
+    f'configs/{name}.py:listops_mini ' + tiny.words(**{
+        'train.steps': 2000, 'train.eval_every': 250, 'train.log_every': 10,
+        'train.eval_batch_size': 100})
     for name in ('simpletron', 'linear_transformer'))
 
 
