@@ -16,6 +16,8 @@ that of the kernels which training steps launch on a GPU, `launches.md`;
 measures errors and times of the kernels on an accelerator that is.
 """
 
+import functools
+import importlib
 import json
 import pathlib
 
@@ -56,14 +58,14 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs import collectives, launches, layers, loop, onchip, tables
+  from lra.costs import collectives, loop, onchip, tables
   config = command.config()
   made = {'memory': tables.memory if MEMORY.value else None,
           'speed': SPEED.value and (
               lambda: tables.speed(pathlib.Path(OUT.value))),
-          'layers': LAYERS.value and (lambda: layers.tables(LAYERS.value)),
-          'launches': LAUNCHES.value and (
-              lambda: launches.tables(LAUNCHES.value)),
+          **{name: targets and functools.partial(_compiled, name, targets)
+             for name, targets in (('layers', LAYERS.value),
+                                   ('launches', LAUNCHES.value))},
           'collectives': COLLECTIVES.value and config is None and (
               lambda: collectives.tables(COLLECTIVES.value))}
   for name, make in made.items():
@@ -90,6 +92,11 @@ def main() -> int:
       config, steps=STEPS.value, rounds=ROUNDS.value, drawn=DRAWN.value),
                    indent=1))
   return 0
+
+
+def _compiled(name, targets):
+  """Lines of the table of what is compiled for `targets`."""
+  return importlib.import_module(f'lra.costs.{name}').tables(targets)
 
 
 if __name__ == '__main__':

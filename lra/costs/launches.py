@@ -95,7 +95,8 @@ def _heading(target):
       'waits at each conditional. Products are cuBLASLt\'s, so that the '
       'one-hot operand of the embedding\'s gradient is written and read, 0.5 '
       'of the GB of image; XLA\'s own product, which it takes where it can '
-      'time both and finds it faster, does neither. "Before" is the code before the gradients '
-      'of norms, embedding and GELU were written for a GPU, counted alike. '
+      'time both and finds it faster, does neither. "Before" is the code '
+      'before the gradients of norms, embedding and GELU were written for a '
+      'GPU, counted alike. '
       'Nothing is timed, and XLA chooses otherwise where it can time its '
       f'choices. Written by `python -m lra.costs --launches={target}`.', '']

@@ -57,6 +57,42 @@ def test_the_counter_on_a_program_worked_by_hand():
   assert hlo.count(PROGRAM) == (prefetch + loop + kernel, 1 + 5 + 1)
 
 
+CHOICE = """
+HloModule m
+
+%none (p.1: f32[8]) -> f32[8] {
+  ROOT %p.1 = f32[8]{0} parameter(0)
+}
+
+%twice (p.2: f32[8]) -> f32[8] {
+  %p.2 = f32[8]{0} parameter(0)
+  %once = f32[8]{0} negate(%p.2)
+  ROOT %again = f32[8]{0} negate(%once)
+}
+
+%body (t: f32[8]) -> f32[8] {
+  %t = f32[8]{0} parameter(0)
+  %n = s32[] constant(1)
+  ROOT %c = f32[8]{0} conditional(%n, %t, %t), \
+branch_computations={%none, %twice}
+}
+
+ENTRY %main (a: f32[8]) -> f32[8] {
+  %a = f32[8]{0} parameter(0)
+  %known = f32[8]{0} while(%a), condition=%c.1, body=%body, \
+backend_config={"known_trip_count":{"n":"3"}}
+  ROOT %unknown = f32[8]{0} while(%known), condition=%c.2, body=%body
+}
+""".replace('\\\n', '')
+
+
+def test_the_largest_branch_counts_and_the_host_waits_for_the_choice():
+  # The loop of unknown length runs once, and the host waits for its end too.
+  assert hlo.count(CHOICE) == (4 * 2 * 64, 4 * 2)
+  assert hlo.waits(CHOICE) == 3 + 2
+  assert hlo.waits(PROGRAM) == 0
+
+
 @pytest.mark.parametrize('form', ('apart', 'packed'))
 @pytest.mark.parametrize('direction', ('fwd', 'bwd'))
 @pytest.mark.parametrize('op', ('linear', 'lightning'))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import kernels
 import small
 from lra import fields
 from lra.errors import UserError
@@ -339,3 +340,37 @@ def test_a_convolution_is_before_each_mixer_where_it_is_asked_for():
     c.encoder.conv_width = width
     names.append(set(program.sizes(small.make(c).state_shape.params)))
   assert names[1] - names[0] == {'encoder/block_0/conv/kernel'}
+
+
+@pytest.mark.parametrize('batch, length, more', [
+    (32, 2001, 0), (4, 2001, 7), (4, 2000, 0), (1, 65537, 7), (2, 4001, 7)])
+def test_rows_of_products_on_a_gpu_are_a_multiple_of_8(batch, length, more):
+  assert encoder.filling(batch, length) == 0  # on a CPU
+  with kernels.target('gpu'):
+    assert encoder.filling(batch, length) == more
+
+
+@pytest.mark.parametrize('model, pooling, masks', [
+    ('linear_transformer', 'cls', True), ('simpletron', 'mean', False),
+    ('lightning', 'last', True)])
+def test_tokens_filled_up_change_nothing(monkeypatch, model, pooling, masks):
+  """Logits and gradients, with dropout: 3 x 32 tokens for 3 x 27 or 28."""
+  c = small.config(model, 'listops')
+  c.encoder.pooling, c.mask_padding, c.seq_len = pooling, masks, 27
+  c.encoder.dropout, c.model.kernel = 0.5, 'xla'
+  c.encoder.num_layers = 1
+  p = small.make(c)
+  tokens = small.batch(p.objective.task, 3, 27)['tokens']
+
+  def run():
+    def loss(params):
+      logits = p.model.apply({'params': params}, tokens, train=True,
+                             rngs={'dropout': jax.random.key(0)})
+      return jnp.sum(jnp.sin(logits)), logits
+
+    with kernels.target('gpu'):
+      return jax.jit(jax.grad(loss, has_aux=True))(small.random_params(p))
+
+  filled = run()
+  monkeypatch.setattr(encoder, 'ROWS', 1)
+  small.assert_close(filled, run())

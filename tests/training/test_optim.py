@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import kernels
 import small
 from lra.training import optim
 
@@ -48,6 +49,23 @@ def test_adamw_updates(b1, b2, eps, decay):
       decayed = decay * w * (name == 'kernel')
       want[name] = w - 2.0 / np.sqrt(s) * (adam + decayed)
       small.assert_close(params[name], want[name], 1e-6)
+
+
+@pytest.mark.parametrize('name', ['adamw', 'muon', 'sgd'])
+def test_gradients_side_by_side_update_alike(name):
+  """As a GPU has them: parameters and the whole state, bit for bit."""
+  config = small.config('transformer', 'listops', weight_decay=0.1)
+  config.optim.name, config.optim.clip_norm = name, 1.0
+  made = small.make(config)
+  params = small.random_params(made)
+  grads = jax.tree.map(lambda w: jnp.cos(3 * w), params)
+
+  def updated(platform):
+    tx = optim.make(config)
+    with kernels.target(platform):
+      return jax.jit(tx.update)(grads, tx.init(params), params)
+
+  jax.tree.map(np.testing.assert_array_equal, updated('gpu'), updated('cpu'))
 
 
 def test_what_decays():
