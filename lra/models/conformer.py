@@ -22,6 +22,7 @@ from lra import fields
 from lra.nn import convolution
 from lra.nn.contraction import Dense
 from lra.nn.mixer import HeadMixer
+from lra.nn.norm import LayerNorm
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
@@ -76,7 +77,7 @@ class Convolution(nn.Module):
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL):
-    y_BxLxD = nn.LayerNorm(dtype=self.dtype, name='norm_in')(x_BxLxD)
+    y_BxLxD = LayerNorm(dtype=self.dtype, name='norm_in')(x_BxLxD)
     value_BxLxC, gate_BxLxC = (
         Dense(self.channels, dtype=self.dtype, name=name)(y_BxLxD)
         for name in ('value', 'gate'))
@@ -90,5 +91,5 @@ class Convolution(nn.Module):
     y_BxLxC = convolution.depthwise(y_BxLxC, weight_KxC) + bias_C.astype(
         self.dtype)
     y_BxLxC = nn.swish(
-        nn.LayerNorm(dtype=self.dtype, name='norm')(y_BxLxC))
+        LayerNorm(dtype=self.dtype, name='norm')(y_BxLxC))
     return Dense(x_BxLxD.shape[-1], dtype=self.dtype, name='out')(y_BxLxC)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from lra import fields
 from lra.nn import convolution
+from lra.nn.norm import LayerNorm
 
 FAMILY = 'no attention'
 COST = 'O(L K D)'
@@ -44,5 +45,5 @@ class Mixer(nn.Module):
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(self.dtype)
     y_BxLxD = convolution.depthwise(x_BxLxD, weight_KxD) + bias_D.astype(
         self.dtype)
-    return nn.LayerNorm(dtype=self.dtype, name='norm')(
+    return LayerNorm(dtype=self.dtype, name='norm')(
         nn.gelu(y_BxLxD, approximate=False))
