@@ -169,7 +169,8 @@ class Trainer:
     (sizes, self._train_step, self._eval_step), seconds = self._shared.once(
         shape(self.config, self.program.dtype, self.program.sizes),
         lambda: program.timed(self._compiled))
-    self.program = self.program.sized(**dataclasses.asdict(sizes))
+    self.program = self.program.sized(
+        microbatch=sizes.microbatch, eval_batch=sizes.eval_batch)
     self.identity |= outcome.sizes(self.program)
     self._write_environment()
     self.progress.compile_seconds += seconds

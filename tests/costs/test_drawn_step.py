@@ -33,9 +33,9 @@ def test_tokens_fill_the_length_and_labels_are_classes():
   batch = step._draw(made)
   task = made.objective.task
   assert {k: (v.shape, v.dtype) for k, v in batch.items()} == (
-      made.objective.shapes(
-          made.config.train.batch_size // made.config.train.microbatch_size,
-          made.config.train.microbatch_size))
+      made.shapes(
+          made.config.train.batch_size // made.sizes.microbatch,
+          made.sizes.microbatch, micro=True))
   assert 1 <= batch['tokens'].min() <= batch['tokens'].max() < task.vocab_size
   assert 0 <= batch['labels'].min() <= batch['labels'].max() < task.num_classes
   assert (batch['weights'] == 1).all()
