@@ -1,8 +1,9 @@
 """Kernels that a training step launches on a GPU that need not be here.
 
-`python -m lra.costs --launches=h200` compiles the step of a few models, the
-whole batch as one microbatch, and counts in the program. A small model's step
-on a GPU takes as long as its launches and its bytes, not its operations.
+`JAX_PLATFORMS=cpu python -m lra.costs --launches=h200` compiles the step of a
+few models, the whole batch as one microbatch, and counts in the program. A
+small model's step on a GPU takes as long as its launches and its bytes, not
+its operations.
 """
 
 import importlib
@@ -14,6 +15,7 @@ import jax
 import kernels
 from kernels.tools import aot, hlo
 from lra import place
+from lra.errors import UserError
 from lra.report.markdown import table
 from lra.training import program
 
@@ -64,10 +66,17 @@ def tables(target: str) -> list[str]:
   """Lines of markdown: the steps of `MODELS`, beside those of before.
 
   Raises:
-    aot.Unavailable: the compiler of the target is not installed.
+    UserError: nothing can be compiled for the target here; says why.
   """
   flags = os.environ.get('XLA_FLAGS', '--xla_gpu_autotune_level=0')
   os.environ['XLA_FLAGS'] = f'{flags} {FLAGS}'
+  try:
+    aot.device(target)
+  except aot.Unavailable as reason:
+    raise UserError(
+        f'--launches={target} is not possible: {reason}. Install the extra '
+        'aot-cuda, and set JAX_PLATFORMS=cpu where there is no GPU.'
+    ) from reason
   before = json.loads((place.results() / BEFORE).read_text(encoding='utf-8'))
   rows = []
   for name in MODELS:
