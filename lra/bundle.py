@@ -222,7 +222,7 @@ def _checked(path, tar):
 
 
 def _wrong(member, manifest, members):
-  """What is wrong with a member, '' if nothing is."""
+  """Why a member is refused, '' if it is valid."""
   if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or (
       member.issparse()):
     return 'is no regular file'

@@ -1,4 +1,4 @@
-"""What the newest checkpoint of a run remembers, read without JAX."""
+"""Reads the progress that the newest checkpoint of a run holds, without JAX."""
 
 import pathlib
 

@@ -39,7 +39,7 @@ def train(config) -> int:
   from lra import protocol
   from lra.report import publish
   from lra.training import provenance
-  check_log()
+  writers.check(options.LOG.value)
   how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value}
   if options.PROFILE.value is not None:
     from lra.training import profile
@@ -78,11 +78,6 @@ def train(config) -> int:
   if errors and EXIT['stopped'] not in codes:
     raise errors[0]
   return max(codes, key=lambda code: (code == EXIT['stopped'], code))
-
-
-def check_log() -> None:
-  """Raises UserError if --log names no writer, or one that is not installed."""
-  writers.check(options.LOG.value)
 
 
 def _ended(trained, errors):

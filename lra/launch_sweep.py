@@ -14,8 +14,10 @@ from lra import (
     plan,
     progress,
     runner,
+    signals,
     sweep,
 )
+from lra.training import writers
 
 # Of this command, and of those that make its parts.
 _PASSED_ON = ('record', 'replace', 'results_dir', 'page', 'compile_cache',
@@ -31,7 +33,7 @@ def run() -> int:
     UserError: there is no such sweep, no such job or no such bundle; or runs
       have failed.
   """
-  launch.check_log()
+  writers.check(options.LOG.value)
   if options.PLAN.value:
     print(f'The plan of {options.SWEEP.value}:', flush=True)
   began = time.monotonic()
@@ -88,7 +90,7 @@ def _run(whole, entries, began):
   left = sweep.left(entries, launch.is_recorded)
   if left and not stopped:
     raise sweep.failure(left, len(entries))
-  return launch.EXIT['stopped'] if left else 0
+  return signals.STOPPED if left else 0
 
 
 def _in_turn(entries, extra, began):

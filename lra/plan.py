@@ -48,14 +48,14 @@ class Cost:
   compiling: float
 
   def seconds(self, steps: int, validations: int) -> float:
-    """Of so many updates and validations, with compiling and the test."""
+    """Time of some updates and validations, with compiling and the test."""
     return (self.compiling + steps * self.step
             + validations * self.validation + self.test)
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """What is left to do of a run.
+  """The work that is left of one run, and its estimated time.
 
   Attributes:
     title: its config and seed.
@@ -82,7 +82,7 @@ def device() -> str:
 
 def estimator(entries: Sequence[Entry], results_dir: pathlib.Path,
               recorded: Collection[str] = ()) -> Callable[[Entry], Estimate]:
-  """What is left to do of a run of a sweep, by all records of its tasks.
+  """Returns a function that estimates the runs of a sweep from records.
 
   Args:
     entries: the runs.
@@ -112,7 +112,7 @@ def known(entries: Sequence[Entry], folders: Iterable[pathlib.Path]
 
 def of(entry: Entry, records: Sequence[Known], here: str,
        recorded: Collection[str] = ()) -> Estimate:
-  """What is left to do of a run, and how long that takes.
+  """Estimates the work that is left of a run, and its time.
 
   Args:
     entry: the run.

@@ -187,7 +187,7 @@ def expected(op, arrays, named, dfinal):
 
 
 def _reference(op, arrays, mask, named):
-  """What the reference gives, with the activation in front of it."""
+  """Results of the reference, for operands that pass the activation."""
   named, (*operands, do) = dict(named), arrays
   if named.pop('activation', None) != 'silu':
     return REFERENCES[op](*operands, mask, do, **named)

@@ -10,7 +10,7 @@ MOST = 20  # kernels, those that take the longest
 
 
 def by_kernel(function, *args, calls=3):
-  """Where the time of a call goes on an accelerator.
+  """Traces a call and adds up the time of each kernel.
 
   Args:
     function, *args: a compiled program and its arrays.

@@ -43,9 +43,6 @@ def measure(name: str, task: str, target: str) -> dict[str, float]:
   device = aot.device(target)
   config = importlib.import_module(f'configs.{name}').get_config(
       f'{task},protocol=nystrom').copy_and_resolve_references()
-  config.dtype = 'float32'
-  t = config.train
-  t.microbatch_size, t.lengths = t.batch_size, ()
   with kernels.target(aot.platform(target)), aot.lowering(target):
     made = program.make(config, [device])
     compiled = made.compile_train()

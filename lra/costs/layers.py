@@ -129,7 +129,7 @@ def compiled(run, arguments, device, platform: str):
 
 def counted(text: str, name: str, direction: str, width: int, *,
             batch: int = BATCH, length: int = LENGTH) -> dict:
-  """What a compiled layer moves, in bfloat16.
+  """Counts the bytes and launches of a compiled layer in bfloat16.
 
   Args:
     text: of the program.

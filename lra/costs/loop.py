@@ -71,7 +71,6 @@ def measure(config, *, steps: int, rounds: int | None = None,
     return {
         'task': config.task, 'model': config.model.name,
         'batch_size': config.train.batch_size,
-        'microbatch_size': trainer.program.sizes.microbatch,
         **trainer.identity, 'steps': steps, 'rounds': len(loops),
         'loop_s_per_step': statistics.median(loops),
         'bare_s_per_step': statistics.median(bares),

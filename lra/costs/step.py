@@ -44,8 +44,8 @@ def measure(config, *, steps: int) -> dict:
   return {
       'task': config.task, 'model': config.model.name,
       'length': made.objective.seq_len, 'batch_size': t.batch_size,
-      'microbatch_size': made.sizes.microbatch, 'drawn_tokens': True,
-      **outcome.identity(made, Shared()), 'steps': len(seconds) - 1,
+      'drawn_tokens': True, **outcome.identity(made, Shared()),
+      'steps': len(seconds) - 1,
       'bare_s_per_step': float(np.median(seconds[1:])),
       'step_bytes': step.memory_analysis().temp_size_in_bytes,
       'compile_seconds': compile_seconds,

@@ -34,18 +34,21 @@ STEP = 'step'
 def row_keys(module: nn.Module, count: int) -> jax.Array:
   """The keys of the rows of a batch, for the module that asks: keys [count].
 
-  Called inside the module, at most once. Without the collection `KEYS`, as in
-  a module used alone, the keys come from the stream `dropout`.
+  Called inside the module. Without the collection `KEYS`, as in a module used
+  alone, the keys come from the stream `dropout`. So do those of a module that
+  asks twice in one step, which must not draw the same noise again.
 
   Args:
     module: a bound module.
     count: rows of its batch.
   """
-  if module.has_variable(KEYS, 'rows'):
+  known = module.has_variable(KEYS, 'rows')
+  looking = module.is_mutable_collection(KEYS)  # `of_step`, for sites
+  if known and not looking:
     return module.get_variable(KEYS, 'rows')
   keys = kernels.row_keys(module.make_rng('dropout'), count)
-  if module.is_mutable_collection(KEYS) and not module.is_initializing():
-    module.variable(KEYS, 'rows', lambda: keys)  # `of_step` looks for sites
+  if looking and not module.is_initializing():
+    module.put_variable(KEYS, 'rows', None if known else keys)
   return keys
 
 
@@ -70,6 +73,8 @@ def of_step(apply: Callable[[Mapping[str, Any]], Any], key: jax.Array,
   sites = traverse_util.flatten_dict(dict(found.get(KEYS, {})))
   by_rows = {}
   for path, keys in sorted(sites.items()):
+    if keys is None:
+      continue  # it asks more than once
     by_rows.setdefault(keys.shape[0] // len(place_B), []).append(path)
   table = {}
   for rows, paths in by_rows.items():

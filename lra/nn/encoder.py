@@ -207,8 +207,8 @@ class Encoder(nn.Module):
     block = nn.remat(Block, static_argnums=(3,)) if self.remat else Block
     seen_BxN = mask_BxN if self.mask_padding else jnp.ones_like(mask_BxN)
     length = x_BxNxD.shape[1]
-    more = filling(*x_BxNxD.shape[:2]) if self._sums_over_tokens() else 0
-    if more:
+    more = filling(*x_BxNxD.shape[:2])
+    if more and self._sums_over_tokens():
       x_BxNxD = jnp.pad(x_BxNxD, ((0, 0), (0, more), (0, 0)))
       seen_BxN = jnp.pad(seen_BxN, ((0, 0), (0, more)))
     for i in range(self.num_layers):
@@ -222,7 +222,7 @@ class Encoder(nn.Module):
     return x_BxNxD, mask_BxN
 
   def _sums_over_tokens(self):
-    """Whether masked tokens, however many, are nothing to the mixer."""
+    """Whether more masked tokens leave the mixer's results as they are."""
     mixer = self.mixer(dtype=self.dtype, layer=0, num_layers=self.num_layers,
                        full_length=self.full_length, name=None, parent=None)
     return getattr(mixer, 'splits_sequences', False)

@@ -49,5 +49,6 @@ def evaluate(eval_step: Callable, program: Program, scored, split: Split,
         scored['params'], scored['constants'], program.put(batch, micro=False)))
     if not tick(counts[-1]):
       return None
-    jax.block_until_ready(counts[-1 - AHEAD:][0])
+    if len(counts) > AHEAD:
+      jax.block_until_ready(counts[-1 - AHEAD])
   return jax.device_get(counts)  # at once: no batch waits for the host

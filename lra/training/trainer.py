@@ -13,7 +13,7 @@ import jax
 
 from lra import distributed, files, identity, machine, signals
 from lra.data import batches, prepared
-from lra.data.ahead import Ahead
+from lra.data.prefetch import Prefetch
 from lra.distributed import SharedStop, leads, several
 from lra.errors import UserError
 from lra.report import curves, floors
@@ -93,7 +93,7 @@ class Trainer:
     self._given = self.program.put_given()
     self._learning_rate = optim.schedule(config)
     # A CPU has no core to spare for it, and makes batches fast enough.
-    self._ahead = None if is_cpu(self.program.mesh) else Ahead(
+    self._prefetch = None if is_cpu(self.program.mesh) else Prefetch(
         lambda step: self.put(self.batch(step)), config.train.steps)
     self._under_way = collections.deque()
     self._clock = Clock(self.progress.train_seconds)
@@ -198,8 +198,8 @@ class Trainer:
 
   def next_batch(self):
     """The batch of the coming step, as `update` takes it."""
-    if self._ahead:
-      return self._ahead.get(self.step)
+    if self._prefetch:
+      return self._prefetch.get(self.step)
     return self.program.put(self.batch(self.step), micro=True)
 
   def send(self, batch):
@@ -384,8 +384,8 @@ class Trainer:
     with contextlib.ExitStack() as last:
       last.callback(self.run.close)
       last.callback(self.checkpoints.close)
-      if self._ahead:
-        last.callback(self._ahead.close)
+      if self._prefetch:
+        last.callback(self._prefetch.close)
       self._profile.close()
     self.state = None  # its memory is for the next run of this process
 

@@ -71,3 +71,23 @@ def test_a_module_used_alone_draws_by_its_stream():
   assert len(np.unique(np.asarray(drop(KEY)), axis=0)) == 3
   keys = kernels.row_keys(KEY, 3)
   assert kernels.row_keys(keys, 3) is keys
+
+
+class Twice(nn.Module):
+  """Calls one module twice, beside another."""
+
+  @nn.compact
+  def __call__(self, x):
+    drop, other = Dropout(0.5), Dropout(0.5)
+    return drop(x, deterministic=False), drop(x, deterministic=False), other(
+        x, deterministic=False)
+
+
+def test_a_module_that_is_called_twice_does_not_draw_the_same_twice():
+  x = np.ones((3, 200), np.float32)
+  keys = draws.of_step(
+      lambda **options: Twice().apply({}, x, **options), KEY, jnp.arange(3))
+  assert list(keys) == ['Dropout_1']
+  one, two, other = Twice().apply(
+      {draws.KEYS: keys}, x, rngs={'dropout': jax.random.key(1)})
+  assert not np.array_equal(one, two) and not np.array_equal(one, other)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from lra.data.ahead import Ahead
+from lra.data.prefetch import Prefetch
 
 
 def test_batches_come_in_order_and_one_is_made_ahead():
@@ -18,19 +18,19 @@ def test_batches_come_in_order_and_one_is_made_ahead():
       done.set()
     return step * 10
 
-  ahead = Ahead(make, 3)
-  assert ahead.get(0) == 0
+  prefetch = Prefetch(make, 3)
+  assert prefetch.get(0) == 0
   assert done.wait(10)  # without being asked for
-  assert [ahead.get(1), ahead.get(2)] == [10, 20]
-  ahead.close()
+  assert [prefetch.get(1), prefetch.get(2)] == [10, 20]
+  prefetch.close()
   assert made == [0, 1, 2]  # none beyond the end
   assert by == [True, False, False]
 
 
 def test_a_batch_out_of_order_is_made_anew():
-  ahead = Ahead(lambda step: step, 100)
-  assert [ahead.get(n) for n in (0, 7, 8, 3)] == [0, 7, 8, 3]
-  ahead.close()
+  prefetch = Prefetch(lambda step: step, 100)
+  assert [prefetch.get(n) for n in (0, 7, 8, 3)] == [0, 7, 8, 3]
+  prefetch.close()
 
 
 def test_an_error_reaches_whoever_asks_for_the_batch():
@@ -39,8 +39,8 @@ def test_an_error_reaches_whoever_asks_for_the_batch():
       raise ValueError('of step 1')
     return step
 
-  ahead = Ahead(make, 9)
-  assert ahead.get(0) == 0
+  prefetch = Prefetch(make, 9)
+  assert prefetch.get(0) == 0
   with pytest.raises(ValueError, match='of step 1'):
-    ahead.get(1)
-  ahead.close()
+    prefetch.get(1)
+  prefetch.close()

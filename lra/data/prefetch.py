@@ -1,11 +1,11 @@
-"""The next batch is made and sent while the device works on this one."""
+"""Makes and sends the next batch while the device works on this one."""
 
 from collections.abc import Callable
 from concurrent import futures
 from typing import Any
 
 
-class Ahead:
+class Prefetch:
   """Batches in the order of their steps, each made before it is asked for.
 
   One thread makes one batch ahead. The first batch, and one that was not the

@@ -1,0 +1,23 @@
+"""GELU as a GPU differentiates it, against differences in float64."""
+
+import jax
+import numpy as np
+
+import kernels
+from lra.nn.gelu import gelu
+
+
+def _reference(x):
+  u = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+  return x * (1 + np.tanh(u)) / 2
+
+
+def test_value_and_gradient_on_every_platform():
+  x = np.linspace(-6, 6, 101)
+  slope = (_reference(x + 1e-6) - _reference(x - 1e-6)) / 2e-6
+  for platform in ('gpu', 'tpu', 'cpu'):
+    with kernels.target(platform):
+      y, pull = jax.vjp(jax.jit(lambda x: gelu(x)), np.float32(x))
+      (dx,) = pull(np.float32(2 * np.ones_like(x)))
+    np.testing.assert_allclose(y, _reference(x), atol=1e-5)
+    np.testing.assert_allclose(dx, 2 * slope, atol=1e-5)
