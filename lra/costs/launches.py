@@ -95,14 +95,14 @@ _COLUMNS = {
 def _heading(target):
   return [
       '# Launches of a training step', '',
-      f'One step compiled for {target}, JAX {jax.__version__}, protocol '
-      'nystrom, float32, the whole batch as one microbatch. Launches are '
-      'kernels; GB moved is read from and written to device memory; the host '
-      'waits at each conditional. Products are cuBLASLt\'s, so that the '
-      'one-hot operand of the embedding\'s gradient is written and read, 0.5 '
-      'of the GB of image; XLA\'s own product, which it takes where it can '
-      'time both and finds it faster, does neither. "Before" is the code '
-      'before the gradients of norms, embedding and GELU were written for a '
-      'GPU, counted alike. '
-      'Nothing is timed, and XLA chooses otherwise where it can time its '
-      f'choices. Written by `python -m lra.costs --launches={target}`.', '']
+      f'One training step compiled for {target}, JAX {jax.__version__}, '
+      'protocol nystrom, float32, the whole batch as one microbatch. Launches '
+      'are kernels. GB moved are read from and written to device memory. The '
+      'host waits at each conditional. Nothing is timed.', '',
+      '"Before" is counted on older code: the gradients of '
+      'norms, embedding and GELU were left to JAX, the optimizer updated each '
+      'parameter by itself, and each dropout derived its own keys.', '',
+      'Products are those of cuBLASLt. The gradient of the embedding then '
+      'writes and reads a one-hot array, 0.5 GB for Image. On a GPU XLA may '
+      'choose its own product, which needs no such array. Written by '
+      f'`python -m lra.costs --launches={target}`.', '']
