@@ -31,7 +31,7 @@ def measure(config, *, steps: int) -> dict:
   """
   (made, step), compile_seconds = program.timed(program.make(config).fit_train)
   state, given = made.init(), made.put_given()
-  batch = made.put(_draw(made), micro=True)
+  batch = made.put(drawn_batch(made), micro=True)
   seconds, start = [], time.perf_counter()
   with bar(total=steps + 1, what='benchmark') as shown:
     while len(seconds) <= steps and (
@@ -52,7 +52,7 @@ def measure(config, *, steps: int) -> dict:
       'peak_memory_bytes': machine.peak_memory()}
 
 
-def _draw(made):
+def drawn_batch(made):
   """A batch of this process: no padding, classes at random, all weights 1."""
   t, task = made.config.train, made.objective.task
   rng = np.random.default_rng(0)

@@ -14,9 +14,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from lra import files, machine, models
+from lra.costs.step import drawn_batch
 from lra.report import catalogue
 from lra.report.formats import NONE, quantity
 from lra.report.markdown import code, table
@@ -209,11 +209,7 @@ def _training_step(name, batch, length, width):
   config.train.batch_size = config.train.microbatch_size = batch
   made = program.make(config, jax.devices()[:1])
   compiled, given = made.compile_train(), made.put_given()
-  rng = np.random.default_rng(0)
-  data = {
-      'tokens': rng.integers(1, 257, (1, batch, length)).astype(np.int16),
-      'labels': rng.integers(0, 2, (1, batch)).astype(np.int32),
-      'weights': np.ones((1, batch), np.float32)}
+  data = drawn_batch(made)
   state = made.init()
 
   def step():

@@ -30,7 +30,7 @@ def test_no_step_is_begun_when_the_time_is_over(monkeypatch):
 
 def test_tokens_fill_the_length_and_labels_are_classes():
   made = program.make(small.config('local', 'retrieval'))
-  batch = step._draw(made)
+  batch = step.drawn_batch(made)
   task = made.objective.task
   assert {k: (v.shape, v.dtype) for k, v in batch.items()} == (
       made.shapes(
