@@ -259,7 +259,7 @@ def _moved_by_call(shapes, o, packed):
   reads = [size(shapes.get(name, '')) for name in dict.fromkeys(o.operands)]
   writes = [_size(*found.groups()) for found in _SHAPE.finditer(o.shape)]
   if 'custom_call_target="__cublas' in o.rest:
-    del writes[1:]  # its workspace
+    del writes[-1]  # its workspace
   kernel = re.search(f'/({"|".join(_OF_THREE)})/', o.rest)
   if packed and kernel:
     read, written = _OF_THREE[kernel.group(1)]

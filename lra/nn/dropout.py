@@ -7,6 +7,8 @@ of 2^-16, and what is kept is divided by exactly the share that is. Each
 example has a key of its own, so that no split of a batch changes what is drawn.
 """
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -45,9 +47,16 @@ def drop(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
   """
   threshold = min(round(rate * LEVELS), LEVELS - 1)
   *lead, width = x.shape[1:]
+  share = 1 - threshold / LEVELS
   words = kernels.draw_words(key, len(x), (*lead, -(-width // 2)))
-  kept = _halves(words)[..., :width] >= jnp.uint16(threshold)
-  return jnp.where(kept, x / (1 - threshold / LEVELS), 0).astype(x.dtype)
+  if kernels.platform() == 'gpu':
+    return _dropped(x, _bits(words, threshold), share)
+  return _where(_halves(words) >= jnp.uint16(threshold), x, share)
+
+
+def _where(kept, x, share):
+  return jnp.where(
+      kept[..., :x.shape[-1]], x / share, 0).astype(x.dtype)
 
 
 def _halves(words):
@@ -58,3 +67,45 @@ def _halves(words):
   """
   halves = jax.lax.bitcast_convert_type(words, jnp.uint16)
   return halves.reshape(*words.shape[:-1], -1)
+
+
+def _bits(words, threshold):
+  """Which halves reach the threshold, a bit each.
+
+  [..., N] uint32 -> [..., ceil(N / 4)] uint8.
+  """
+  words = jnp.pad(words, ((0, 0),) * (words.ndim - 1)
+                  + ((0, -words.shape[-1] % 4),))
+  words = words.reshape(*words.shape[:-1], -1, 4)
+  bits = 0
+  for i in range(4):
+    for j in range(2):
+      half = words[..., i] >> 16 if j else words[..., i] & 0xFFFF
+      bits |= (half >= threshold).astype(jnp.uint8) << (2 * i + j)
+  return bits
+
+
+def _of_bits(bits):
+  """[..., N] uint8 -> [..., 8 N] bool."""
+  bits = bits[..., None] >> jnp.arange(8, dtype=jnp.uint8) & 1
+  return bits.astype(bool).reshape(*bits.shape[:-2], -1)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _dropped(x, bits, share):
+  return _forward(x, bits, share)[0]
+
+
+def _forward(x, bits, share):
+  # Without the barrier XLA would keep the words, 16 times as much.
+  bits = jax.lax.optimization_barrier(bits)
+  return _where(_of_bits(bits), x, share), bits
+
+
+def _backward(share, bits, dy):
+  # Without the barrier XLA would keep a byte of each element.
+  bits = jax.lax.optimization_barrier(bits)
+  return _where(_of_bits(bits), dy, share), None
+
+
+_dropped.defvjp(_forward, _backward)

@@ -93,6 +93,19 @@ def test_the_largest_branch_counts_and_the_host_waits_for_the_choice():
   assert hlo.waits(PROGRAM) == 0
 
 
+def test_a_product_writes_all_results_but_its_workspace():
+  """cuBLASLt's GELU writes its argument too."""
+  text = """
+ENTRY %main (a: f32[8,4], b: f32[4,16]) -> f32[8,16] {
+  %a = f32[8,4]{1,0} parameter(0)
+  %b = f32[4,16]{1,0} parameter(1)
+  ROOT %y = (f32[8,16]{1,0}, f32[8,16]{1,0}, s8[4194304]{0}) custom-call(%a, \
+%b), custom_call_target="__cublas$lt$matmul"
+}
+""".replace('\\\n', '')
+  assert hlo.count(text) == (4 * (8 * 4 + 4 * 16 + 2 * 8 * 16), 1)
+
+
 @pytest.mark.parametrize('form', ('apart', 'packed'))
 @pytest.mark.parametrize('direction', ('fwd', 'bwd'))
 @pytest.mark.parametrize('op', ('linear', 'lightning'))

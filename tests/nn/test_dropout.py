@@ -37,11 +37,14 @@ def test_elements_are_uncorrelated(axis, lag, seed):
   assert abs(products.mean()) < 5 / products.size**0.5
 
 
-@pytest.mark.parametrize('width', (8, 63))
-def test_an_element_is_decided_by_its_half_of_a_word(width):
+@pytest.mark.parametrize('platform', ('cpu', 'gpu'))
+@pytest.mark.parametrize('width', (8, 63, 3))
+def test_an_element_is_decided_by_its_half_of_a_word(width, platform):
   """Against numpy's view of the words of `jax.random`, row by row."""
   key, rate = jax.random.key(5), 0.3
-  kept = np.asarray(dropout.drop(key, jnp.ones((3, 17, width)), rate)) != 0
+  with kernels.target(platform):
+    y = dropout.drop(key, jnp.ones((3, 17, width)), rate)
+  kept = np.asarray(y) != 0
   for row, row_key in zip(kept, kernels.row_keys(key, 3), strict=True):
     words = jax.random.bits(row_key, (17, -(-width // 2)), jnp.uint32)
     levels = np.asarray(words).astype('<u4').view('<u2')[:, :width]
@@ -63,10 +66,12 @@ def test_off_without_a_rate_and_in_evaluation():
         layer.apply({}, x, deterministic=deterministic), x)
 
 
-def test_gradient_and_dtype():
+@pytest.mark.parametrize('platform', ('cpu', 'gpu'))
+def test_gradient_and_dtype(platform):
   """The gradient is the mask itself, whatever the dtype."""
   key, x = jax.random.key(0), jnp.ones((4, 10), jnp.bfloat16)
-  y = dropout.drop(key, x, 0.5)
+  with kernels.target(platform):
+    y = dropout.drop(key, x, 0.5)
+    gradient = jax.grad(lambda x: dropout.drop(key, x, 0.5).sum())(x)
   assert y.dtype == jnp.bfloat16
-  gradient = jax.grad(lambda x: dropout.drop(key, x, 0.5).sum())(x)
   np.testing.assert_array_equal(gradient, y)
