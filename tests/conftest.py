@@ -31,6 +31,15 @@ def pytest_addoption(parser):
   parser.addoption(
       '--optimised', action='store_true',
       help='programs compiled for speed, as users have them')
+  parser.addoption(
+      '--part', metavar='I/N', type=_part, default=(0, 1),
+      help='with --full, every Nth file, from file I on')
+
+
+def _part(text):
+  """'I/N' -> (I mod N, N)."""
+  i, n = map(int, text.split('/'))
+  return i % n, n
 
 
 def pytest_configure(config):
@@ -56,6 +65,10 @@ def pytest_collection_modifyitems(config, items):
   The longest, which kill, come first: at the end all processors would wait.
   """
   if config.getoption('--full'):
+    part, parts = config.getoption('--part')
+    files = sorted({item.path for item in items
+                    if item.get_closest_marker('full')})[part::parts]
+    items[:] = [item for item in items if item.path in files]
     items.sort(key=lambda item: 'kill' not in item.name)
     return
   full = [item for item in items if item.get_closest_marker('full')]

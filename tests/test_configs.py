@@ -200,7 +200,8 @@ OTHERS = [name for name in protocols.PROTOCOLS if name != 'simpletron']
 
 
 @pytest.mark.parametrize('model, protocol', [
-    *((model, 'simpletron') for model in MODELS),
+    *(pytest.param(model, 'simpletron', marks=small.most(i))
+      for i, model in enumerate(MODELS)),
     # What the others say is the size; every fourth model has one of them.
     *(pytest.param(model, OTHERS[i % len(OTHERS)], marks=pytest.mark.full)
       for i, model in enumerate(MODELS[::4])),
@@ -239,7 +240,8 @@ def _gradient(model, kind, devices=1, **options):
 
 
 @pytest.mark.parametrize('model, kind, devices', [
-    *((model, 'listops', 1 + i % 2) for i, model in enumerate(MODELS)),
+    *(pytest.param(model, 'listops', 1 + i % 2, marks=small.most(i))
+      for i, model in enumerate(MODELS)),
     *(pytest.param(model, 'retrieval', 2, marks=pytest.mark.full)
       for model in ('simpletron', 'transformer'))])
 def test_forward_and_backward(model, kind, devices):

@@ -24,7 +24,8 @@ def _train(folder, data_dir, name, made_with):
   done = subprocess.run(
       [sys.executable, 'run_lra.py',
        f'--config=configs/{name}.py:listops_mini',
-       f'--config.data_dir={data_dir}', '--config.train.steps=5', '--record'],
+       f'--config.data_dir={data_dir}', '--config.train.steps=5', '--record',
+       '--config.encoder.num_layers=1', '--config.encoder.mlp_width=64'],
       cwd=folder, text=True, capture_output=True, check=False,
       env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(folder)})
   assert done.returncode == 0, done.stderr
@@ -41,7 +42,8 @@ def _train(folder, data_dir, name, made_with):
 
 def test_new_models_of_the_readme_train(mini_data, tmp_path):
   for name in ('lra', 'configs', 'kernels', 'data_prep'):
-    shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / name, tmp_path / name,
+                    ignore=shutil.ignore_patterns('runs'))
   shutil.copy(ROOT / 'run_lra.py', tmp_path)
   (tmp_path / '.gitignore').write_text('__pycache__/\n')
   for command in ('init -q', 'add -A', 'commit -qm all'):

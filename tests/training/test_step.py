@@ -84,7 +84,8 @@ def test_sharded_step_reduces_gradients_and_gathers_nothing():
 
 
 @pytest.mark.parametrize('model', [
-    'transformer', 'simpletron', 'gqa', 'sinkhorn', 'performer', 'reformer'])
+    'transformer', *(pytest.param(model, marks=pytest.mark.full) for model in (
+        'simpletron', 'gqa', 'sinkhorn', 'performer', 'reformer'))])
 def test_no_microbatch_length_or_device_changes_what_is_drawn(model):
   """Dropout of activations and weights, noise, random features."""
   whole = _gradient(model, 32, dropout=0.3)
