@@ -140,6 +140,28 @@ def backend(op, kernel):
     ) from error
 
 
+def triton(name, *operands):
+  """The Triton kernels of what is plain XLA elsewhere.
+
+  Args:
+    name: of a package that has no public function and no other kernel.
+    *operands: what its `supported` is asked about.
+
+  Returns:
+    The module, or None if they cannot run here; on a GPU a warning says why,
+    once.
+  """
+  if platform() != 'gpu':
+    return None
+  try:
+    module = backend(name, 'pallas_triton')
+    module.supported(*operands)
+  except NotImplementedError as reason:
+    _warn_once(f'{name} runs in plain XLA: {reason}')
+    return None
+  return module
+
+
 def may_be_pallas(kernel):
   """Whether a call with that `kernel` may run a Pallas kernel here."""
   return platform() != 'cpu' and (kernel in (None, 'auto', *_PLATFORM))

@@ -3,7 +3,8 @@
 The gradient of a table of V vectors sums the gradients of the tokens of each
 id. XLA makes of it a scatter-add: on a GPU by atomic additions, in an order
 that differs from run to run; on a TPU row by row. Where the table is small it
-is a product instead, one_hot(ids)^T dy, V x tokens by tokens x D.
+is a product instead, one_hot(ids)^T dy, V x tokens by tokens x D: on a GPU of a
+Pallas kernel, which writes no one_hot(ids).
 """
 
 import flax.linen as nn
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
+from kernels import dispatch
 
 SMALL = 512  # ids; a product with more of them costs too much
 
@@ -23,7 +25,9 @@ class Embedding(nn.Embed):
     # A CPU scatters faster than it multiplies by zeros, and in order.
     by_product = len(table_VxD) <= SMALL and kernels.platform() != 'cpu'
     rows_of = _rows_of_few if by_product else _rows_of
-    return kernels.over_tokens(rows_of)(ids_BxL, table_VxD)
+    kernel = by_product and dispatch.triton('embedding', len(table_VxD))
+    return kernels.over_tokens(rows_of, pallas=bool(kernel))(
+        ids_BxL, table_VxD)
 
 
 def _rows_of(ids, table):
@@ -41,6 +45,11 @@ def _forward(ids, table):
 
 def _backward(saved, dy):
   ids, table = saved
+  kernel = dispatch.triton('embedding', len(table))
+  if kernel and dy.dtype in (jnp.float32, jnp.bfloat16):
+    sums = kernel.gradient(
+        ids.reshape(-1), dy.reshape(-1, dy.shape[-1]), len(table))
+    return None, sums.astype(table.dtype)
   which = jax.nn.one_hot(ids.reshape(-1), len(table), dtype=dy.dtype)
   exact = jnp.promote_types(dy.dtype, jnp.float32)
   # Without the precision a GPU would round dy to the 10 bits of TF32.

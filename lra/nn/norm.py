@@ -13,15 +13,23 @@ are, means again over the last axis and sums over all tokens,
 The backward pass saves x, which the residual sum keeps anyway, and m and
 mean(x^2) of each token. Automatic differentiation of the first three lines
 passes over x and dy more often: it adds up the same gradient of x in parts.
+
+On a GPU a norm beside a residual sum is one Pallas kernel forward and one
+backward, which also adds the gradient that x gets from the sum. XLA would pass
+over x once more for the means, and over x and dy for scale and bias.
 """
+
+import functools
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from kernels import varying
+import kernels
+from kernels import dispatch, meshes, varying
 
 EPS = 1e-6
+DTYPES = ('float32', 'bfloat16')  # of the kernels
 
 
 class LayerNorm(nn.Module):
@@ -34,13 +42,74 @@ class LayerNorm(nn.Module):
   dtype: jnp.dtype | None = None
 
   @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """[..., D] of any float dtype -> [..., D] in `dtype`."""
+  def __call__(
+      self, x: jax.Array, beside: bool = False,
+  ) -> jax.Array | tuple[jax.Array, jax.Array]:
+    """The norm of x, or x and its norm.
+
+    Args:
+      x: [..., D] of any float dtype.
+      beside: also return x, to be used instead of x where it takes another
+        way beside the norm. On a GPU the gradients of both ways are then
+        added where that of the norm is computed.
+
+    Returns:
+      The norm, [..., D] in `dtype`; with `beside` the pair (x, norm).
+    """
     shape = x.shape[-1:]
     scale_D = self.param('scale', nn.initializers.ones, shape)
     bias_D = self.param('bias', nn.initializers.zeros, shape)
     dtype = self.dtype or jnp.result_type(x, scale_D, bias_D)
-    return _normalized(*varying.alike((x, scale_D, bias_D))).astype(dtype)
+    if beside and _by_kernel(x, dtype):
+      function = functools.partial(_pair, jnp.dtype(dtype))
+      return kernels.over_tokens(function, pallas=True)(x, scale_D, bias_D)
+    y = _normalized(*varying.alike((x, scale_D, bias_D))).astype(dtype)
+    return (x, y) if beside else y
+
+
+def _by_kernel(x, dtype):
+  mesh = jax.sharding.get_abstract_mesh()
+  if (x.ndim != 3 or {x.dtype.name, jnp.dtype(dtype).name} - set(DTYPES)
+      or meshes.SEQUENCE_AXIS in meshes.free(mesh)):
+    return False
+  return dispatch.triton('layer_norm', x.shape[-1]) is not None
+
+
+def _pair(dtype, *operands):
+  return _beside(dtype, *varying.alike(operands))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _beside(dtype, x_BxLxD, scale_D, bias_D):
+  """(x, norm of x in `dtype`) by a kernel."""
+  return _forward_beside(dtype, x_BxLxD, scale_D, bias_D)[0]
+
+
+def _forward_beside(dtype, x_BxLxD, scale_D, bias_D):
+  y_NxD, *statistics = _kernels(x_BxLxD).forward(
+      _flat(x_BxLxD), scale_D, bias_D, EPS, dtype)
+  return (x_BxLxD, y_NxD.reshape(x_BxLxD.shape)), (
+      x_BxLxD, *statistics, scale_D)
+
+
+def _backward_beside(dtype, saved, cotangents):
+  del dtype  # that of the cotangent
+  x_BxLxD, *statistics, scale_D = saved
+  dx_BxLxD, dy_BxLxD = cotangents
+  dx_NxD, *gradients = _kernels(x_BxLxD).backward(
+      _flat(x_BxLxD), *statistics, scale_D, _flat(dy_BxLxD), _flat(dx_BxLxD))
+  return dx_NxD.reshape(x_BxLxD.shape), *gradients
+
+
+_beside.defvjp(_forward_beside, _backward_beside)
+
+
+def _kernels(x):
+  return dispatch.triton('layer_norm', x.shape[-1])
+
+
+def _flat(x):
+  return x.reshape(-1, x.shape[-1])
 
 
 @jax.custom_vjp
