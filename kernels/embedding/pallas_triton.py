@@ -16,7 +16,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from kernels import dispatch, triton
-from kernels.triton_blocks import Plan, Shape, Tools, Walk, padded, zeros
+from kernels.triton_blocks import (
+  Place, Plan, Shape, Tools, Walk, padded, zeros,
+)  # fmt: skip
 
 MOST = 32768  # sums of a program: 128 registers in each thread of 8 warps
 LARGEST = 512  # ids
@@ -90,14 +92,8 @@ def _sums(ins, outs, *, plan):
     return sums
 
   sums = walk.run(step, zeros(ids, shape.columns))
-  first, columns = walk.block or (at.b * 0, shape.columns)
-  top = walk.part * size
-  view = outs.sums.at[pl.ds(top, ids), pl.ds(first, columns)]
-  mask = rows < size
-  if shape.width % columns:
-    lane = lax.broadcasted_iota(jnp.int32, (1, columns), 1)
-    mask = mask & (lane < shape.width - first)
-  plt.store(view, sums, mask=jnp.broadcast_to(mask, view.shape))
+  table = Shape(1, size, 1, shape.width, False, ids, shape.columns)
+  Place(table, walk.part, at.h).store(outs.sums, 0, None, sums, block=walk.block)
 
 
 def _shorts(x):
