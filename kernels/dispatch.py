@@ -140,24 +140,22 @@ def backend(op, kernel):
     ) from error
 
 
-def triton(name, *operands):
-  """The Triton kernels of what is plain XLA elsewhere.
+def triton_module(name, *operands):
+  """The Triton kernels of an operation that is plain XLA elsewhere.
 
   Args:
-    name: of a package that has no public function and no other kernel.
-    *operands: what its `supported` is asked about.
+    name: of a folder that has no public function and no other kernel.
+    *operands: arguments of the module's `supported`.
 
   Returns:
-    The module, or None if they cannot run here; on a GPU a warning says why,
-    once.
+    The module `kernels.<name>.pallas_triton`, or None if it cannot run here.
   """
   if platform() != 'gpu':
     return None
   try:
     module = backend(name, 'pallas_triton')
     module.supported(*operands)
-  except NotImplementedError as reason:
-    _warn_once(f'{name} runs in plain XLA: {reason}')
+  except NotImplementedError:
     return None
   return module
 

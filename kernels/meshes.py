@@ -131,7 +131,7 @@ def over_tokens(function, pallas=False):
     split.
   """
   mesh = jax.sharding.get_abstract_mesh()
-  tokens = SEQUENCE_AXIS if SEQUENCE_AXIS in free(mesh) else None
+  tokens = SEQUENCE_AXIS if splits_tokens() else None
   if not tokens and not (pallas and _unsplit(mesh)):
     return function
 
@@ -150,6 +150,11 @@ def over_tokens(function, pallas=False):
     )(x, *arrays)
 
   return call
+
+
+def splits_tokens():
+  """Whether the ambient mesh splits sequences that no shard_map has split."""
+  return SEQUENCE_AXIS in free(jax.sharding.get_abstract_mesh())
 
 
 def free(mesh):

@@ -17,10 +17,17 @@ import jax.numpy as jnp
 
 from kernels import dispatch, triton
 from kernels.triton_blocks import (
-  Place, Plan, Shape, Tools, Walk, padded, zeros,
-)  # fmt: skip
+  Place,
+  Plan,
+  Shape,
+  Tools,
+  Walk,
+  padded,
+  zeros,
+)
 
-MOST = 16384  # entries of W: 64 registers in each thread of 8 warps
+# Entries of W: of 48 or 64 registers in each thread of 8 warps. More spill.
+MOST = {'float32': 12288, 'bfloat16': 16384}
 COLUMNS = 64  # of dy and W at a time
 WARPS = 8
 ROWS = {'float32': 32, 'bfloat16': 64}
@@ -35,28 +42,30 @@ def supported(ins, outs, dtype):
     ins, outs: K and M.
     dtype: of x and dy.
   """
-  if padded(ins) * _whole(outs) > MOST:
-    raise NotImplementedError(
-      f'pallas_triton supports weights of up to {MOST} entries, sides rounded '
-      f'up, got {ins} x {outs}'
-    )
-  if jnp.dtype(dtype).name not in ROWS:
+  dtype = jnp.dtype(dtype)
+  if dtype.name not in MOST:
     raise NotImplementedError(f'pallas_triton supports no {dtype}')
+  if padded(ins) * _whole(outs) > MOST[dtype.name]:
+    raise NotImplementedError(
+      f'pallas_triton supports weights of up to {MOST[dtype.name]} entries, '
+      f'sides rounded up, got {ins} x {outs}'
+    )
   precision = jax.config.jax_default_matmul_precision
   if dtype == jnp.float32 and precision not in PRECISIONS:
     raise NotImplementedError(f'pallas_triton has no precision {precision!r}')
   triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
 
 
-def gradients(x_NxK, w_KxM, dy_NxM):
+def gradients(x, w_KxM, dy):
   """Gradients of x W.
 
   Args:
-    x_NxK, w_KxM, dy_NxM: all float32 or all bfloat16.
+    x, w_KxM, dy: [..., K], [K, M], [..., M], all float32 or all bfloat16.
 
   Returns:
-    (dx [N, K] in the dtype of x, dW float32 [K, M]).
+    (dx [..., K] in the dtype of x, dW float32 [K, M]).
   """
+  x_NxK = triton.rows(x)
   (n, ins), outs = x_NxK.shape, w_KxM.shape[1]
   rows, columns = ROWS[x_NxK.dtype.name], _columns(outs)
   shape = Shape(1, n, 1, ins, False, rows, padded(ins))
@@ -70,7 +79,7 @@ def gradients(x_NxK, w_KxM, dy_NxM):
   found = triton.call(
     'dense_gradients',
     functools.partial(_gradients, plan=plan),
-    {'x': x_NxK, 'w': w_KxM, 'dy': dy_NxM},
+    {'x': x_NxK, 'w': w_KxM, 'dy': triton.rows(dy)},
     {
       'dx': like(x_NxK.shape, x_NxK.dtype),
       'dw': like((parts * ins, outs), jnp.float32),
@@ -80,7 +89,8 @@ def gradients(x_NxK, w_KxM, dy_NxM):
     stages=2,
     interpret=interpret,
   )
-  return found['dx'], found['dw'].reshape(parts, ins, outs).sum(0)
+  dw_KxM = found['dw'].reshape(parts, ins, outs).sum(0)
+  return found['dx'].reshape(x.shape), dw_KxM
 
 
 def _columns(outs):
@@ -94,7 +104,7 @@ def _whole(outs):
 
 def _gradients(ins, outs, *, plan):
   """dx of a part of the tokens, and its dW; inputs x, w, dy."""
-  (of_dy, of_w), walk = plan.options, Walk(plan)
+  of_w, walk = plan.options[1], Walk(plan)
   at_x = walk.at
   at_dy, at_w = (Place(s, at_x.b, at_x.h) for s in plan.options)
   blocks = [(c * of_w.columns, of_w.columns)

@@ -1,4 +1,4 @@
-"""The gradient of a small table of vectors in Triton, without one-hot in memory.
+"""The gradient of a small table of vectors in Triton.
 
 A program has the sums of all ids, over some columns, in its registers. It walks
 over blocks of tokens: each adds one_hot(ids)^T dy, a product on tensor cores.
@@ -15,22 +15,31 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels import dispatch, triton
+from kernels import checks, dispatch, triton
 from kernels.triton_blocks import (
-  Place, Plan, Shape, Tools, Walk, padded, zeros,
-)  # fmt: skip
+  Place,
+  Plan,
+  Shape,
+  Tools,
+  Walk,
+  padded,
+  zeros,
+)
 
 MOST = 32768  # sums of a program: 128 registers in each thread of 8 warps
 LARGEST = 512  # ids
 ROWS = 32
 
 
-def supported(size):
+def supported(size, dtype):
   """Raises NotImplementedError for what the kernel cannot take.
 
   Args:
     size: V.
+    dtype: of the gradients.
   """
+  if jnp.dtype(dtype).name not in checks.DTYPES:
+    raise NotImplementedError(f'pallas_triton supports no {dtype}')
   if size > LARGEST:
     raise NotImplementedError(
       f'pallas_triton supports tables of up to {LARGEST} ids, got {size}'
@@ -38,20 +47,20 @@ def supported(size):
   triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
 
 
-def gradient(ids_N, dy_NxD, size):
+def gradient(ids, dy, size):
   """The sum of the gradients of each id's tokens.
 
   Args:
-    ids_N: int32, from 0 to size - 1; others are left out.
-    dy_NxD: float32 or bfloat16.
+    ids: integers [...] from 0 to size - 1; others are left out.
+    dy: [..., D], float32 or bfloat16.
     size: V.
 
   Returns:
     float32 [V, D].
   """
+  dy_NxD = triton.rows(dy)
   n, width = dy_NxD.shape
-  ids = padded(size)
-  columns = min(padded(width), MOST // ids, 128)
+  columns = min(padded(width), MOST // padded(size), 128)
   shape = Shape(1, n, 1, width, False, ROWS, columns)
   parts, per_part = triton.cut(n, shape.column_blocks, ROWS, per_core=1)
   interpret = dispatch.interpret_params()
@@ -60,10 +69,10 @@ def gradient(ids_N, dy_NxD, size):
   outs = triton.call(
     'table_gradient',
     functools.partial(_sums, plan=plan),
-    {'ids': ids_N, 'dy': dy_NxD},
+    {'ids': ids.reshape(-1), 'dy': dy_NxD},
     {'sums': sums},
     grid=(shape.column_blocks, parts, 1),
-    warps=8 if ids * columns > MOST // 4 else 4,
+    warps=8 if padded(size) * columns > MOST // 4 else 4,
     stages=2,
     interpret=interpret,
   )
@@ -93,7 +102,8 @@ def _sums(ins, outs, *, plan):
 
   sums = walk.run(step, zeros(ids, shape.columns))
   table = Shape(1, size, 1, shape.width, False, ids, shape.columns)
-  Place(table, walk.part, at.h).store(outs.sums, 0, None, sums, block=walk.block)
+  at_part = Place(table, walk.part, at.h)
+  at_part.store(outs.sums, 0, None, sums, block=walk.block)
 
 
 def _shorts(x):

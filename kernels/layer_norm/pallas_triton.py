@@ -18,7 +18,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels import dispatch, triton
+from kernels import checks, dispatch, triton
 from kernels.triton_blocks import Plan, Shape, Tools, Walk, padded, zeros
 
 WIDEST = 2048  # columns: a program has whole rows in its registers
@@ -26,12 +26,16 @@ WARPS, PER_CORE = 4, 4
 FORWARD, BACKWARD = 4096, 2048  # entries of a block
 
 
-def supported(width):
+def supported(width, *dtypes):
   """Raises NotImplementedError for what the kernels cannot take.
 
   Args:
     width: D.
+    *dtypes: of x and y.
   """
+  for dtype in dtypes:
+    if jnp.dtype(dtype).name not in checks.DTYPES:
+      raise NotImplementedError(f'pallas_triton supports no {dtype}')
   if width > WIDEST:
     raise NotImplementedError(
       f'pallas_triton supports widths D up to {WIDEST}, got {width}'
@@ -39,19 +43,20 @@ def supported(width):
   triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
 
 
-def forward(x_NxD, scale_D, bias_D, eps, dtype):
-  """The norm of each row.
+def forward(x, scale_D, bias_D, eps, dtype):
+  """The norm of each token.
 
   Args:
-    x_NxD: float32 or bfloat16.
+    x: [..., D], float32 or bfloat16.
     scale_D, bias_D: float32.
     eps: a number.
     dtype: of y.
 
   Returns:
-    (y [N, D] in `dtype`, means float32 [N], 1 over the standard deviations
+    (y [..., D] in `dtype`, means float32 [N], 1 over the standard deviations
     float32 [N]).
   """
+  x_NxD = triton.rows(x)
   count = x_NxD.shape[:1]
   plan = _plan(x_NxD.shape, FORWARD, eps, cut=False)
   outs = _run(
@@ -65,18 +70,19 @@ def forward(x_NxD, scale_D, bias_D, eps, dtype):
       'inverse': (count, jnp.float32),
     },
   )
-  return outs['y'], outs['mean'], outs['inverse']
+  return outs['y'].reshape(x.shape), outs['mean'], outs['inverse']
 
 
-def backward(x_NxD, mean_N, inverse_N, scale_D, dy_NxD, beside_NxD):
+def backward(x, mean_N, inverse_N, scale_D, dy, beside):
   """Gradients of x in its dtype, of scale and bias in float32.
 
   Args:
-    x_NxD, scale_D: as given to `forward`.
+    x, scale_D: as given to `forward`.
     mean_N, inverse_N: as returned by it.
-    dy_NxD: gradient of y.
-    beside_NxD: gradient of x from elsewhere, in the dtype of x.
+    dy: gradient of y.
+    beside: gradient of x from elsewhere, in the dtype of x.
   """
+  x_NxD = triton.rows(x)
   plan = _plan(x_NxD.shape, BACKWARD, None)
   sums = (plan.parts, x_NxD.shape[1]), jnp.float32
   outs = _run(
@@ -85,15 +91,16 @@ def backward(x_NxD, mean_N, inverse_N, scale_D, dy_NxD, beside_NxD):
     plan,
     {
       'x': x_NxD,
-      'dy': dy_NxD,
-      'beside': beside_NxD,
+      'dy': triton.rows(dy),
+      'beside': triton.rows(beside),
       'mean': mean_N,
       'inverse': inverse_N,
       'scale': scale_D[None],
     },
     {'dx': (x_NxD.shape, x_NxD.dtype), 'dscale': sums, 'dbias': sums},
   )
-  return outs['dx'], outs['dscale'].sum(0), outs['dbias'].sum(0)
+  dx = outs['dx'].reshape(x.shape)
+  return dx, outs['dscale'].sum(0), outs['dbias'].sum(0)
 
 
 def _plan(shape, entries, eps, cut=True):

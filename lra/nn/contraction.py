@@ -74,13 +74,17 @@ _einsum.defvjp(_forward, _backward)
 
 def product(x_BxLxD: jax.Array, weight_DxE: jax.Array) -> jax.Array:
   """x W in the dtype of x: [B, L, E]."""
-  mesh = jax.sharding.get_abstract_mesh()
-  if (meshes.SEQUENCE_AXIS in meshes.free(mesh)
-      or not _kernel(x_BxLxD, weight_DxE)):
+  if meshes.splits_tokens() or _kernel(x_BxLxD, weight_DxE) is None:
     return x_BxLxD @ weight_DxE.astype(x_BxLxD.dtype)
-  return kernels.over_tokens(
-      lambda *operands: _product(*varying.alike(operands)),
-      pallas=True)(x_BxLxD, weight_DxE)
+  return kernels.over_tokens(_alike, pallas=True)(x_BxLxD, weight_DxE)
+
+
+def _kernel(x, weight):
+  return dispatch.triton_module('dense', *weight.shape, x.dtype)
+
+
+def _alike(*operands):
+  return _product(*varying.alike(operands))
 
 
 @jax.custom_vjp
@@ -94,17 +98,8 @@ def _forward_product(x, weight):
 
 def _backward_product(saved, dy):
   x, weight = saved
-  dx, dweight = _kernel(x, weight).gradients(
-      _flat(x), weight.astype(x.dtype), _flat(dy))
-  return dx.reshape(x.shape), dweight.astype(weight.dtype)
+  dx, dweight = _kernel(x, weight).gradients(x, weight.astype(x.dtype), dy)
+  return dx, dweight.astype(weight.dtype)
 
 
 _product.defvjp(_forward_product, _backward_product)
-
-
-def _kernel(x, weight):
-  return dispatch.triton('dense', *weight.shape, x.dtype)
-
-
-def _flat(x):
-  return x.reshape(-1, x.shape[-1])

@@ -25,9 +25,12 @@ class Embedding(nn.Embed):
     # A CPU scatters faster than it multiplies by zeros, and in order.
     by_product = len(table_VxD) <= SMALL and kernels.platform() != 'cpu'
     rows_of = _rows_of_few if by_product else _rows_of
-    kernel = by_product and dispatch.triton('embedding', len(table_VxD))
-    return kernels.over_tokens(rows_of, pallas=bool(kernel))(
-        ids_BxL, table_VxD)
+    pallas = by_product and _kernel(table_VxD) is not None
+    return kernels.over_tokens(rows_of, pallas)(ids_BxL, table_VxD)
+
+
+def _kernel(table):
+  return dispatch.triton_module('embedding', len(table), table.dtype)
 
 
 def _rows_of(ids, table):
@@ -45,11 +48,9 @@ def _forward(ids, table):
 
 def _backward(saved, dy):
   ids, table = saved
-  kernel = dispatch.triton('embedding', len(table))
-  if kernel and dy.dtype in (jnp.float32, jnp.bfloat16):
-    sums = kernel.gradient(
-        ids.reshape(-1), dy.reshape(-1, dy.shape[-1]), len(table))
-    return None, sums.astype(table.dtype)
+  kernel = _kernel(table)
+  if kernel is not None:
+    return None, kernel.gradient(ids, dy, len(table)).astype(table.dtype)
   which = jax.nn.one_hot(ids.reshape(-1), len(table), dtype=dy.dtype)
   exact = jnp.promote_types(dy.dtype, jnp.float32)
   # Without the precision a GPU would round dy to the 10 bits of TF32.

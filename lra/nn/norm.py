@@ -29,7 +29,6 @@ import kernels
 from kernels import dispatch, meshes, varying
 
 EPS = 1e-6
-DTYPES = ('float32', 'bfloat16')  # of the kernels
 
 
 class LayerNorm(nn.Module):
@@ -60,19 +59,16 @@ class LayerNorm(nn.Module):
     scale_D = self.param('scale', nn.initializers.ones, shape)
     bias_D = self.param('bias', nn.initializers.zeros, shape)
     dtype = self.dtype or jnp.result_type(x, scale_D, bias_D)
-    if beside and _by_kernel(x, dtype):
-      function = functools.partial(_pair, jnp.dtype(dtype))
-      return kernels.over_tokens(function, pallas=True)(x, scale_D, bias_D)
+    if (beside and not meshes.splits_tokens()
+        and _kernels(x, dtype) is not None):
+      return kernels.over_tokens(functools.partial(_pair, dtype), pallas=True)(
+          x, scale_D, bias_D)
     y = _normalized(*varying.alike((x, scale_D, bias_D))).astype(dtype)
     return (x, y) if beside else y
 
 
-def _by_kernel(x, dtype):
-  mesh = jax.sharding.get_abstract_mesh()
-  if (x.ndim != 3 or {x.dtype.name, jnp.dtype(dtype).name} - set(DTYPES)
-      or meshes.SEQUENCE_AXIS in meshes.free(mesh)):
-    return False
-  return dispatch.triton('layer_norm', x.shape[-1]) is not None
+def _kernels(x, dtype):
+  return dispatch.triton_module('layer_norm', x.shape[-1], x.dtype, dtype)
 
 
 def _pair(dtype, *operands):
@@ -80,36 +76,22 @@ def _pair(dtype, *operands):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _beside(dtype, x_BxLxD, scale_D, bias_D):
-  """(x, norm of x in `dtype`) by a kernel."""
-  return _forward_beside(dtype, x_BxLxD, scale_D, bias_D)[0]
+def _beside(dtype, x, scale_D, bias_D):
+  """(x, norm of x in `dtype`) by the kernels."""
+  return _forward_beside(dtype, x, scale_D, bias_D)[0]
 
 
-def _forward_beside(dtype, x_BxLxD, scale_D, bias_D):
-  y_NxD, *statistics = _kernels(x_BxLxD).forward(
-      _flat(x_BxLxD), scale_D, bias_D, EPS, dtype)
-  return (x_BxLxD, y_NxD.reshape(x_BxLxD.shape)), (
-      x_BxLxD, *statistics, scale_D)
+def _forward_beside(dtype, x, scale_D, bias_D):
+  y, *statistics = _kernels(x, dtype).forward(x, scale_D, bias_D, EPS, dtype)
+  return (x, y), (x, *statistics, scale_D)
 
 
 def _backward_beside(dtype, saved, cotangents):
-  del dtype  # that of the cotangent
-  x_BxLxD, *statistics, scale_D = saved
-  dx_BxLxD, dy_BxLxD = cotangents
-  dx_NxD, *gradients = _kernels(x_BxLxD).backward(
-      _flat(x_BxLxD), *statistics, scale_D, _flat(dy_BxLxD), _flat(dx_BxLxD))
-  return dx_NxD.reshape(x_BxLxD.shape), *gradients
+  dx, dy = cotangents
+  return _kernels(saved[0], dtype).backward(*saved, dy, dx)
 
 
 _beside.defvjp(_forward_beside, _backward_beside)
-
-
-def _kernels(x):
-  return dispatch.triton('layer_norm', x.shape[-1])
-
-
-def _flat(x):
-  return x.reshape(-1, x.shape[-1])
 
 
 @jax.custom_vjp
