@@ -69,7 +69,7 @@ def gradient(ids, dy, size):
   outs = triton.call(
     'table_gradient',
     functools.partial(_sums, plan=plan),
-    {'ids': ids.reshape(-1), 'dy': dy_NxD},
+    {'ids': ids.reshape(-1).astype(jnp.int32), 'dy': dy_NxD},
     {'sums': sums},
     grid=(shape.column_blocks, parts, 1),
     warps=8 if padded(size) * columns > MOST // 4 else 4,

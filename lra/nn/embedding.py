@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from kernels import dispatch
+from kernels import dispatch, varying
 
 SMALL = 512  # ids; a product with more of them costs too much
 
@@ -24,9 +24,13 @@ class Embedding(nn.Embed):
     (table_VxD,) = self.promote_dtype(self.embedding, dtype=self.dtype)
     # A CPU scatters faster than it multiplies by zeros, and in order.
     by_product = len(table_VxD) <= SMALL and kernels.platform() != 'cpu'
-    rows_of = _rows_of_few if by_product else _rows_of
+    rows_of = _alike if by_product else _rows_of
     pallas = by_product and _kernel(table_VxD) is not None
     return kernels.over_tokens(rows_of, pallas)(ids_BxL, table_VxD)
+
+
+def _alike(*operands):
+  return _rows_of_few(*varying.alike(operands))
 
 
 def _kernel(table):
