@@ -8,7 +8,6 @@ import pytest
 import kernels
 from lra.nn.embedding import SMALL, Embedding
 
-
 # Rows that fill no block, and more blocks of columns than one.
 WIDTHS = {'cpu': 4, 'gpu': 72, 'tpu': 4}
 
