@@ -140,6 +140,26 @@ def backend(op, kernel):
     ) from error
 
 
+def triton_module(name, *operands):
+  """The Triton kernels of an operation that is plain XLA elsewhere.
+
+  Args:
+    name: of a folder that has no public function and no other kernel.
+    *operands: arguments of the module's `supported`.
+
+  Returns:
+    The module `kernels.<name>.pallas_triton`, or None if it cannot run here.
+  """
+  if platform() != 'gpu':
+    return None
+  try:
+    module = backend(name, 'pallas_triton')
+    module.supported(*operands)
+  except NotImplementedError:
+    return None
+  return module
+
+
 def may_be_pallas(kernel):
   """Whether a call with that `kernel` may run a Pallas kernel here."""
   return platform() != 'cpu' and (kernel in (None, 'auto', *_PLATFORM))

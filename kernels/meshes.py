@@ -112,27 +112,34 @@ def sharded(function, mesh=None):
   return call
 
 
-def over_tokens(function):
-  """`function` of each device's tokens, where a mesh splits sequences.
+def over_tokens(function, pallas=False):
+  """`function` of each device's tokens.
 
-  For what the compiler would gather all tokens for, such as the gradient of a
-  table that is read token by token.
+  For what the compiler would gather all tokens for where a mesh splits
+  sequences, such as the gradient of a table that is read token by token; and
+  for Pallas kernels, which the compiler cannot partition.
 
   Args:
-    function: (x [B, L, ...], *arrays) -> [B, L, ...], each entry of its own
-      token and of the arrays, which every device has whole.
+    function: (x [B, L, ...], *arrays) -> [B, L, ...] or a tuple of such, each
+      entry of its own token and of the arrays, which every device has whole.
+    pallas: whether it may run a Pallas kernel.
 
   Returns:
-    A function with the same arguments, `function` itself without such a mesh.
-    B and L divide by the axes of the mesh.
+    A function with the same arguments. It is `function` itself where no mesh
+    splits sequences or, with `pallas`, where nothing is left to split. L
+    divides by the axis `sequence`; a batch that its axes do not divide is not
+    split.
   """
   mesh = jax.sharding.get_abstract_mesh()
-  axes = free(mesh)
-  if SEQUENCE_AXIS not in axes:
+  tokens = SEQUENCE_AXIS if splits_tokens() else None
+  if not tokens and not (pallas and _unsplit(mesh)):
     return function
-  split = PartitionSpec(_over_batch(mesh) or None, SEQUENCE_AXIS)
 
   def call(x, *arrays):
+    over = _over_batch(mesh)
+    if len(x) % math.prod(mesh.shape[axis] for axis in over):
+      over = ()
+    split = PartitionSpec(over or None, tokens)
     return jax.shard_map(
       function,
       mesh=mesh,
@@ -143,6 +150,11 @@ def over_tokens(function):
     )(x, *arrays)
 
   return call
+
+
+def splits_tokens():
+  """Whether the ambient mesh splits sequences that no shard_map has split."""
+  return SEQUENCE_AXIS in free(jax.sharding.get_abstract_mesh())
 
 
 def free(mesh):

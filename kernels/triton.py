@@ -109,6 +109,11 @@ def flat(x):
   return None if x is None else x.reshape(x.shape[0] * x.shape[1], -1)
 
 
+def rows(x):
+  """[..., D] -> [N, D]."""
+  return x.reshape(-1, x.shape[-1])
+
+
 def qkv(inputs):
   """The arrays of q, k and v in two dimensions: one three times if packed."""
   arrays = tuple(map(flat, inputs.arrays))

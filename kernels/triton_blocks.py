@@ -33,17 +33,22 @@ def padded(width):
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-  """Products; `simulate` for the interpreter on a CPU."""
+  """Products of matrices.
+
+  Attributes:
+    simulate: for the interpreter on a CPU.
+    exact: float32 operands are split; else rounded to TF32.
+  """
 
   simulate: bool
+  exact: bool = True
 
   def dot(self, a, b, turn_a=False, turn_b=False):
     """a @ b in float32, of the transposed operands where asked for."""
     if not self.simulate:
-      exact = lax.DotAlgorithmPreset.TF32_TF32_F32_X3
-      return _dot(
-        a, b, turn_a, turn_b, exact if a.dtype == jnp.float32 else None
-      )
+      split = lax.DotAlgorithmPreset.TF32_TF32_F32_X3
+      exact = self.exact and a.dtype == jnp.float32
+      return _dot(a, b, turn_a, turn_b, split if exact else None)
     dot = functools.partial(
       _dot, turn_a=turn_a, turn_b=turn_b, precision=lax.Precision.HIGHEST
     )
@@ -51,6 +56,8 @@ class Tools:
       # Exact in float32, and XLA's CPU backend lacks some bf16 products.
       return dot(a.astype(jnp.float32), b.astype(jnp.float32))
     (a, a_rest), (b, b_rest) = _split(a), _split(b)
+    if not self.exact:
+      return dot(a, b)
     return dot(a_rest, b) + dot(a, b_rest) + dot(a, b)
 
 

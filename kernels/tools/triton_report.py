@@ -23,6 +23,8 @@ from kernels.tools import h200
 from kernels.tools.cuda import CARDS
 
 OPS = ('linear', 'simpletron', 'lightning')
+# Of layers; kernels of one name, without a form for q, k, v side by side.
+LAYERS = ('norm_project', 'layer_norm', 'embedding', 'dense')
 SHAPE = (8, 4001, 4)  # B, L, H: a CLS token in front of 4,000
 FLAGS = '--xla_gpu_autotune_level=0 --xla_dump_emitter_re=ptx'
 _ENTRY = re.compile(
@@ -88,7 +90,8 @@ def programs(op, width, dtype, packed, masked):
 
   Packed, it is what a model runs: with the gradient of a bias and, of
   lightning attention, SiLU. A norm and its projection have H heads of that
-  width, whose number D equals.
+  width, whose number D equals. The other layers have that width, a table 257
+  ids, and a dense layer three times as many outputs.
   """
   import jax
   import jax.numpy as jnp
@@ -98,6 +101,8 @@ def programs(op, width, dtype, packed, masked):
   b, length, h = SHAPE
   if op == 'norm_project':
     return _norm_project(h * width, dtype)
+  if op in LAYERS:
+    return _layer(op, width, dtype)
   x = jax.ShapeDtypeStruct((b, length, h, width), dtype)
   mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
   options = {'kernel': 'pallas_triton'}
@@ -148,6 +153,36 @@ def _norm_project(width, dtype):
   return step, (o, weight, bias, o)
 
 
+def _layer(op, width, dtype):
+  """`programs` of what has no public function."""
+  import jax
+  import jax.numpy as jnp
+
+  from kernels import dispatch
+
+  def tokens(width):
+    return jax.ShapeDtypeStruct((*SHAPE[:2], width), dtype)
+
+  x, row = tokens(width), jax.ShapeDtypeStruct((width,), jnp.float32)
+  if op == 'layer_norm':
+
+    def step(x, scale, bias, dy, beside):
+      own = dispatch.triton_module(op, width, dtype, dtype)
+      y, *saved = own.forward(x, scale, bias, 1e-6, dtype)
+      return y, own.backward(x, *saved, scale, dy, beside)
+
+    return step, (x, row, row, x, x)
+  if op == 'embedding':
+    ids = jax.ShapeDtypeStruct(SHAPE[:2], jnp.int32)
+    return lambda ids, dy: dispatch.triton_module(op, 257, dtype).gradient(
+      ids, dy, 257
+    ), (ids, x)
+  weight = jax.ShapeDtypeStruct((width, 3 * width), dtype)
+  return lambda *args: dispatch.triton_module(
+    op, *weight.shape, dtype
+  ).gradients(*args), (x, weight, tokens(3 * width))
+
+
 def compiled(card, function, arguments, folder):
   """The program for a card and its `Kernel`s.
 
@@ -193,7 +228,7 @@ def _rows(args, folder):
 
 def _forms(op):
   """Whether q, k, v are packed, and whether there is a mask."""
-  return ((False, False), (True, True))[: 1 if op == 'norm_project' else 2]
+  return ((False, False), (True, True))[: 1 if op in LAYERS else 2]
 
 
 def _row(card, folder, op, width, dtype, packed, masked):
@@ -204,10 +239,16 @@ def _row(card, folder, op, width, dtype, packed, masked):
     r'= \w+\[([\d,]*)\]\S* (?:copy|transpose)\(', program.as_text()
   )
   operand = SHAPE[0] * SHAPE[1] * SHAPE[2] * width
+  if op in LAYERS[1:]:
+    operand //= SHAPE[2]
   sizes = [math.prod(map(int, filter(None, x.split(',')))) for x in moved]
-  found = [dataclasses.asdict(kernel) for kernel in found if kernel.products]
+  found = [
+    dataclasses.asdict(kernel)
+    for kernel in found
+    if kernel.products or kernel.name.startswith('layer_norm')
+  ]
   if not found:
-    raise RuntimeError('XLA wrote no PTX with a product of matrices')
+    raise RuntimeError('XLA wrote no PTX of these kernels')
   return {
     'masked': masked,
     'kernels': found,
@@ -237,7 +278,7 @@ def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
 def main():
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--cards', default='a100,l40s,h200,b200,rtx5090')
-  parser.add_argument('--ops', default=','.join((*OPS, 'norm_project')))
+  parser.add_argument('--ops', default=','.join((*OPS, *LAYERS)))
   parser.add_argument('--widths', default='32,64,128')
   parser.add_argument('--dtypes', default='bfloat16,float32')
   parser.add_argument('--card', help=argparse.SUPPRESS)

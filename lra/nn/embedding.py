@@ -3,7 +3,8 @@
 The gradient of a table of V vectors sums the gradients of the tokens of each
 id. XLA makes of it a scatter-add: on a GPU by atomic additions, in an order
 that differs from run to run; on a TPU row by row. Where the table is small it
-is a product instead, one_hot(ids)^T dy, V x tokens by tokens x D.
+is a product instead, one_hot(ids)^T dy, V x tokens by tokens x D: on a GPU of a
+Pallas kernel, which writes no one_hot(ids).
 """
 
 import flax.linen as nn
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
+from kernels import dispatch, varying
 
 SMALL = 512  # ids; a product with more of them costs too much
 
@@ -22,8 +24,17 @@ class Embedding(nn.Embed):
     (table_VxD,) = self.promote_dtype(self.embedding, dtype=self.dtype)
     # A CPU scatters faster than it multiplies by zeros, and in order.
     by_product = len(table_VxD) <= SMALL and kernels.platform() != 'cpu'
-    rows_of = _rows_of_few if by_product else _rows_of
-    return kernels.over_tokens(rows_of)(ids_BxL, table_VxD)
+    rows_of = _alike if by_product else _rows_of
+    pallas = by_product and _kernel(table_VxD) is not None
+    return kernels.over_tokens(rows_of, pallas)(ids_BxL, table_VxD)
+
+
+def _alike(*operands):
+  return _rows_of_few(*varying.alike(operands))
+
+
+def _kernel(table):
+  return dispatch.triton_module('embedding', len(table), table.dtype)
 
 
 def _rows_of(ids, table):
@@ -41,6 +52,9 @@ def _forward(ids, table):
 
 def _backward(saved, dy):
   ids, table = saved
+  kernel = _kernel(table)
+  if kernel is not None:
+    return None, kernel.gradient(ids, dy, len(table)).astype(table.dtype)
   which = jax.nn.one_hot(ids.reshape(-1), len(table), dtype=dy.dtype)
   exact = jnp.promote_types(dy.dtype, jnp.float32)
   # Without the precision a GPU would round dy to the 10 bits of TF32.

@@ -118,7 +118,8 @@ class Block(nn.Module):
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, train: bool):
-    y_BxLxD = LayerNorm(dtype=self.dtype, name='norm_mixer')(x_BxLxD)
+    x_BxLxD, y_BxLxD = LayerNorm(dtype=self.dtype, name='norm_mixer')(
+        x_BxLxD, beside=True)
     if self.conv_width:
       y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
     mixer = self.mixer(
@@ -132,7 +133,8 @@ class Block(nn.Module):
           '__call__ return the shape of x.')
     x_BxLxD = x_BxLxD + Dropout(self.dropout)(
         y_BxLxD, deterministic=not train)
-    y_BxLxD = LayerNorm(dtype=self.dtype, name='norm_mlp')(x_BxLxD)
+    x_BxLxD, y_BxLxD = LayerNorm(dtype=self.dtype, name='norm_mlp')(
+        x_BxLxD, beside=True)
     return x_BxLxD + Mlp(
         self.mlp_width, self.dropout, self.dtype, name='mlp')(
             y_BxLxD, train=train)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 import kernels
 from lra.errors import UserError
+from lra.nn import contraction
 
 KERNEL_INIT = nn.initializers.xavier_uniform()
 QKV = ('query', 'key', 'value')
@@ -67,7 +68,7 @@ class Projection(nn.Module):
 def product(x_BxLxD: jax.Array, kernel_DxE: jax.Array,
             bias_E: jax.Array | None, dtype: jnp.dtype) -> jax.Array:
   """x W + b, [B, L, E] in `dtype`."""
-  y_BxLxE = x_BxLxD.astype(dtype) @ kernel_DxE.astype(dtype)
+  y_BxLxE = contraction.product(x_BxLxD.astype(dtype), kernel_DxE)
   return y_BxLxE if bias_E is None else y_BxLxE + bias_E.astype(dtype)
 
 

@@ -13,13 +13,20 @@ are, means again over the last axis and sums over all tokens,
 The backward pass saves x, which the residual sum keeps anyway, and m and
 mean(x^2) of each token. Automatic differentiation of the first three lines
 passes over x and dy more often: it adds up the same gradient of x in parts.
+
+On a GPU a norm beside a residual sum is one Pallas kernel forward and one
+backward, which also adds the gradient that x gets from the sum. XLA would pass
+over x once more for the means, and over x and dy for scale and bias.
 """
+
+import functools
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from kernels import varying
+import kernels
+from kernels import dispatch, meshes, varying
 
 EPS = 1e-6
 
@@ -34,13 +41,57 @@ class LayerNorm(nn.Module):
   dtype: jnp.dtype | None = None
 
   @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """[..., D] of any float dtype -> [..., D] in `dtype`."""
+  def __call__(
+      self, x: jax.Array, beside: bool = False,
+  ) -> jax.Array | tuple[jax.Array, jax.Array]:
+    """The norm of x, or x and its norm.
+
+    Args:
+      x: [..., D] of any float dtype.
+      beside: also return x, to be used instead of x where it takes another
+        way beside the norm. On a GPU the gradients of both ways are then
+        added where that of the norm is computed.
+
+    Returns:
+      The norm, [..., D] in `dtype`; with `beside` the pair (x, norm).
+    """
     shape = x.shape[-1:]
     scale_D = self.param('scale', nn.initializers.ones, shape)
     bias_D = self.param('bias', nn.initializers.zeros, shape)
     dtype = self.dtype or jnp.result_type(x, scale_D, bias_D)
-    return _normalized(*varying.alike((x, scale_D, bias_D))).astype(dtype)
+    if (beside and not meshes.splits_tokens()
+        and _kernels(x, dtype) is not None):
+      return kernels.over_tokens(functools.partial(_pair, dtype), pallas=True)(
+          x, scale_D, bias_D)
+    y = _normalized(*varying.alike((x, scale_D, bias_D))).astype(dtype)
+    return (x, y) if beside else y
+
+
+def _kernels(x, dtype):
+  return dispatch.triton_module('layer_norm', x.shape[-1], x.dtype, dtype)
+
+
+def _pair(dtype, *operands):
+  return _beside(dtype, *varying.alike(operands))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _beside(dtype, x, scale_D, bias_D):
+  """(x, norm of x in `dtype`) by the kernels."""
+  return _forward_beside(dtype, x, scale_D, bias_D)[0]
+
+
+def _forward_beside(dtype, x, scale_D, bias_D):
+  y, *statistics = _kernels(x, dtype).forward(x, scale_D, bias_D, EPS, dtype)
+  return (x, y), (x, *statistics, scale_D)
+
+
+def _backward_beside(dtype, saved, cotangents):
+  dx, dy = cotangents
+  return _kernels(saved[0], dtype).backward(*saved, dy, dx)
+
+
+_beside.defvjp(_forward_beside, _backward_beside)
 
 
 @jax.custom_vjp

@@ -61,3 +61,31 @@ def test_compiled(card):
       assert kernel['spills'] <= most, (kernel, row)
       exact = ['tf32' in product for product in kernel['products']]
       assert exact == [row['dtype'] == 'float32'] * len(exact), row
+
+
+# Of layers: (widths, bytes that a thread may spill).
+LAYERS = {
+  'layer_norm': ((64, 96, 512), 0),
+  'embedding': ((64, 512), 48),
+  'dense': ((32, 64), 384),  # 64 x 192 of bfloat16
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('card', ('a100', 'h200', 'rtx5090'))
+@pytest.mark.parametrize('op', LAYERS)
+def test_layers_compiled(op, card):
+  """Nothing copied, and on an H200 nothing spilled; sums of ids in bfloat16."""
+  reason = h200.missing() or (None if triton_report.ptxas() else 'no ptxas')
+  if reason:
+    pytest.skip(reason)
+  widths, spills = LAYERS[op]
+  rows = triton_report.reports(card, (op,), widths)
+  assert len(rows) == 2 * len(widths)
+  for row in rows:
+    assert row['copies'] == 0, row
+    assert len(row['kernels']) == (2 if op == 'layer_norm' else 1), row
+    for kernel in row['kernels']:
+      assert kernel['spills'] <= (0 if card == 'h200' else spills), row
+      tf32 = op == 'dense' and row['dtype'] == 'float32'
+      assert all(('tf32' in x) == tf32 for x in kernel['products']), row

@@ -84,3 +84,58 @@ def test_only_a_processor_takes_other_steps():
               layer(OUTS), *a))(*arrays))
           for layer in (Dense, nn.Dense))
     assert (ours == flax) == (platform != 'cpu')
+
+
+def _product(x, weight, dy, platform='gpu'):
+  with kernels.target(platform, interpret=True):
+    y, pull = jax.vjp(contraction.product, x, weight)
+    return y, *pull(dy)
+
+
+# Tokens that fill no block; several programs; blocks of columns, not all whole.
+@pytest.mark.parametrize('dtype', (np.float32, jnp.bfloat16))
+@pytest.mark.parametrize('shape', [
+    (2, 37, 64, 192), (3, 27, 20, 24), (2, 600, 16, 16), (1, 50, 48, 150),
+    (1, 9, 128, 60)], ids=str)
+def test_both_gradients_by_one_kernel_on_a_gpu(shape, dtype):
+  """In float64; the interpreter rounds float32 operands to TF32."""
+  b, length, ins, outs = shape
+  rng = np.random.default_rng(0)
+  x, dy = (jnp.asarray(rng.normal(size=(b, length, n)), dtype)
+           for n in (ins, outs))
+  weight = np.float32(rng.normal(size=(ins, outs)))
+  assert contraction._kernel(x, weight) is None  # on a CPU
+  program = str(jax.make_jaxpr(lambda *a: _product(*a))(x, weight, dy))
+  assert 'dense_gradients' in program
+  y, dx, dweight = _product(x, weight, dy)
+  assert y.dtype == dx.dtype == dtype and dweight.dtype == np.float32
+  exact = np.float64(jnp.asarray(weight, dtype))
+  x, dy = np.float64(x), np.float64(dy)
+  bound = 1e-3 if dtype == np.float32 else 1e-2
+  small.assert_close(np.float32(y), x @ exact, bound)
+  small.assert_close(np.float32(dx), dy @ exact.T, bound)
+  small.assert_close(dweight, np.einsum('bli,blo->io', x, dy), 1e-3)
+
+
+def test_a_wide_layer_or_a_precise_one_takes_no_kernel_on_a_gpu():
+  x = np.ones((1, 8, 128), np.float32)
+
+  def names(outs):
+    dy, weight = np.ones((1, 8, outs)), np.ones((128, outs))
+    return str(jax.make_jaxpr(lambda *a: _product(*a))(
+        x, np.float32(weight), np.float32(dy)))
+
+  assert 'pallas_call' in names(64) and 'pallas_call' not in names(128)
+  with jax.default_matmul_precision('highest'):
+    assert 'pallas_call' not in names(64)
+
+
+def test_weights_get_the_gradient_of_the_whole_batch_over_a_mesh():
+  rng = np.random.default_rng(0)
+  x, weight, dy = (jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in
+                   ((4, 21, 32), (32, 48), (4, 21, 48)))
+  mesh = jax.make_mesh((2,), ('data',), (jax.sharding.AxisType.Auto,),
+                       devices=jax.devices()[:2])
+  with jax.set_mesh(mesh):
+    got = jax.jit(_product)(x, weight, dy)
+  small.assert_close(got, _product(x, weight, dy))

@@ -5,7 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec
 
+import kernels
 import small
 from lra.nn.norm import EPS, LayerNorm
 
@@ -62,3 +64,83 @@ def test_it_is_that_of_flax(dtype, said):
   for got, want in zip(
       jax.tree.leaves((dparams, dx)), jax.tree.leaves(flax), strict=True):
     small.assert_close(np.float32(got), np.float32(want), bound)
+
+
+def _beside(params, x, dy, dx, dtype=None, interpret=True):
+  """x and its norm on a GPU, and gradients of parameters and x."""
+  with kernels.target('gpu', interpret):
+    out, pull = jax.vjp(lambda params, x: LayerNorm(dtype=dtype).apply(
+        {'params': params}, x, beside=True), params, x)
+    return out, *pull((dx, dy))
+
+
+def _tokens(shape, dtype, seed=0):
+  rng = np.random.default_rng(seed)
+  x, dy, dx = (jnp.asarray(rng.normal(size=shape) * size + size - 1, dtype)
+               for size in (2, 1, 1))
+  params = {name: np.float32(rng.normal(size=shape[-1]))
+            for name in ('bias', 'scale')}
+  return params, x, dy, dx
+
+
+# Tokens that fill no block, several programs, columns that fill no registers.
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize('shape', [
+    (2, 37, 64), (3, 77, 96), (1, 5, 512), (2, 600, 16), (1, 9, 1000)], ids=str)
+def test_beside_a_sum_on_a_gpu(shape, dtype):
+  """Results and gradients in float64, by the whole Jacobian of each token."""
+  params, x, dy, dx = _tokens(shape, dtype)
+  (same, y), dparams, found = _beside(params, x, dy, dx, dtype)
+  np.testing.assert_array_equal(same, x)
+  assert y.dtype == dtype and found.dtype == dtype
+  x, dy, dx, scale, bias = (
+      np.float64(a) for a in (x, dy, dx, params['scale'], params['bias']))
+  deviation = np.sqrt(x.var(-1, keepdims=True) + EPS)
+  unit = (x - x.mean(-1, keepdims=True)) / deviation
+  width = shape[-1]
+  jacobian = (np.eye(width) - 1 / width
+              - unit[..., :, None] * unit[..., None, :] / width)
+  jacobian /= deviation[..., None]
+  want = dx + np.einsum('...i,...ij->...j', dy * scale, jacobian)
+  bound = 1e-5 if dtype == jnp.float32 else 1e-2
+  small.assert_close(np.float32(y), unit * scale + bias, bound)
+  small.assert_close(np.float32(found), want, bound)
+  small.assert_close(dparams['scale'], (dy * unit).sum((0, 1)), bound)
+  small.assert_close(dparams['bias'], dy.sum((0, 1)), bound)
+
+
+def test_beside_a_sum_where_there_is_no_kernel():
+  """On a CPU, and of more columns than a GPU's program holds."""
+  for platform, width in (('cpu', 16), ('gpu', 2056)):
+    params, x, dy, dx = _tokens((1, 3, width), jnp.float32)
+    with kernels.target(platform):
+      (same, y), pull = jax.vjp(lambda params, x: LayerNorm().apply(
+          {'params': params}, x, beside=True), params, x)
+      dparams, found = pull((dx, dy))
+    plain, *want = _gradients(LayerNorm(), params, x, dy)
+    np.testing.assert_array_equal(same, x)
+    np.testing.assert_array_equal(y, plain)
+    small.assert_close((dparams, found), (want[0], want[1] + dx))
+
+
+def _mesh():
+  return jax.make_mesh((2,), ('data',), (jax.sharding.AxisType.Auto,),
+                       devices=jax.devices()[:2])
+
+
+def test_beside_a_sum_over_a_mesh():
+  """Parameters get the sum over all devices."""
+  params, x, dy, dx = _tokens((4, 21, 48), jnp.float32)
+  with jax.set_mesh(_mesh()):
+    got = jax.jit(_beside)(params, x, dy, dx)
+  small.assert_close(got, _beside(params, x, dy, dx))
+
+
+def test_beside_a_sum_in_a_shard_map_that_checks_what_varies():
+  """Traced only, which is where it is checked: the interpreter takes none."""
+  params, x, dy, dx = _tokens((4, 21, 48), jnp.float32)
+  split, whole = PartitionSpec('data'), PartitionSpec()
+  run = jax.shard_map(
+      lambda *args: _beside(*args, interpret=None), mesh=_mesh(),
+      in_specs=(whole, *[split] * 3), out_specs=(split, whole, split))
+  assert 'layer_norm_gradients' in str(jax.make_jaxpr(run)(params, x, dy, dx))

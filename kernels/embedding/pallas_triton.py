@@ -1,0 +1,120 @@
+"""The gradient of a small table of vectors in Triton.
+
+A program has the sums of all ids, over some columns, in its registers. It walks
+over blocks of tokens: each adds one_hot(ids)^T dy, a product on tensor cores.
+XLA adds up the sums of the programs, always in the same order.
+
+0 and 1 are exact in bfloat16, and a float32 number is the sum of three of
+bfloat16. So three products of bfloat16, which sum in float32, round nothing.
+"""
+
+import functools
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plt
+
+from kernels import checks, dispatch, triton
+from kernels.triton_blocks import (
+  Place,
+  Plan,
+  Shape,
+  Tools,
+  Walk,
+  padded,
+  zeros,
+)
+
+MOST = 32768  # sums of a program: 128 registers in each thread of 8 warps
+LARGEST = 512  # ids
+ROWS = 32
+
+
+def supported(size, dtype):
+  """Raises NotImplementedError for what the kernel cannot take.
+
+  Args:
+    size: V.
+    dtype: of the gradients.
+  """
+  if jnp.dtype(dtype).name not in checks.DTYPES:
+    raise NotImplementedError(f'pallas_triton supports no {dtype}')
+  if size > LARGEST:
+    raise NotImplementedError(
+      f'pallas_triton supports tables of up to {LARGEST} ids, got {size}'
+    )
+  triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
+
+
+def gradient(ids, dy, size):
+  """The sum of the gradients of each id's tokens.
+
+  Args:
+    ids: integers [...] from 0 to size - 1; others are left out.
+    dy: [..., D], float32 or bfloat16.
+    size: V.
+
+  Returns:
+    float32 [V, D].
+  """
+  dy_NxD = triton.rows(dy)
+  n, width = dy_NxD.shape
+  columns = min(padded(width), MOST // padded(size), 128)
+  shape = Shape(1, n, 1, width, False, ROWS, columns)
+  parts, per_part = triton.cut(n, shape.column_blocks, ROWS, per_core=1)
+  interpret = dispatch.interpret_params()
+  plan = Plan(shape, parts, per_part, size, Tools(interpret is not None))
+  sums = dispatch.like(dy_NxD, (parts * size, width), jnp.float32)
+  outs = triton.call(
+    'table_gradient',
+    functools.partial(_sums, plan=plan),
+    {'ids': ids.reshape(-1).astype(jnp.int32), 'dy': dy_NxD},
+    {'sums': sums},
+    grid=(shape.column_blocks, parts, 1),
+    warps=8 if padded(size) * columns > MOST // 4 else 4,
+    stages=2,
+    interpret=interpret,
+  )
+  return outs['sums'].reshape(parts, size, width).sum(0)
+
+
+def _sums(ins, outs, *, plan):
+  """Sums of a part of the tokens; inputs ids, dy."""
+  shape, size, walk = plan.shape, plan.options, Walk(plan, by_columns=True)
+  at, ids = walk.at, padded(size)
+  rows = lax.broadcasted_iota(jnp.int32, (ids, 1), 0)
+
+  def step(n, again, sums):
+    inside = at.valid(None, n)
+    token = ins.ids.at[pl.ds(n * shape.rows, shape.rows)]
+    # No id is -1.
+    found = (
+      plt.load(token)
+      if inside is None
+      else plt.load(token, mask=inside, other=-1)
+    )
+    which = (rows == found[None]).astype(jnp.bfloat16)
+    dy = at.load(ins.dy, n, inside, block=walk.block)
+    for short in _shorts(dy):
+      sums += plan.tools.dot(which, short)
+    return sums
+
+  sums = walk.run(step, zeros(ids, shape.columns))
+  table = Shape(1, size, 1, shape.width, False, ids, shape.columns)
+  at_part = Place(table, walk.part, at.h)
+  at_part.store(outs.sums, 0, None, sums, block=walk.block)
+
+
+def _shorts(x):
+  """bfloat16 numbers whose sum is x."""
+  if x.dtype == jnp.bfloat16:
+    return [x]
+  shorts = []
+  for _ in range(3):
+    # By its bits: a compiler may leave out a rounding there and back.
+    bits = lax.bitcast_convert_type(x, jnp.uint32) & jnp.uint32(0xFFFF0000)
+    short = lax.bitcast_convert_type(bits, jnp.float32)
+    shorts.append(short.astype(jnp.bfloat16))
+    x = x - short
+  return shorts
