@@ -101,8 +101,9 @@ def _heading(target):
       'host waits at each conditional. Nothing is timed.', '',
       '"Before" is counted on older code: the gradients of '
       'norms, embedding and GELU were left to JAX, the optimizer updated each '
-      'parameter by itself, and each dropout derived its own keys.', '',
-      'Products are those of cuBLASLt. The gradient of the embedding then '
-      'writes and reads a one-hot array, 0.5 GB for Image. On a GPU XLA may '
-      'choose its own product, which needs no such array. Written by '
+      'parameter by itself, each dropout derived its own keys and kept its '
+      'random words. That count left out what cuBLASLt writes for the gradient '
+      'of GELU.', '',
+      'Products are those of cuBLASLt, and of a Pallas kernel for the gradients '
+      'of narrow layers. Written by '
       f'`python -m lra.costs --launches={target}`.', '']
