@@ -104,6 +104,6 @@ def _heading(target):
       'parameter by itself, each dropout derived its own keys and kept its '
       'random words. That count left out what cuBLASLt writes for the gradient '
       'of GELU.', '',
-      'Products are those of cuBLASLt, and of a Pallas kernel for the gradients '
-      'of narrow layers. Written by '
+      'Products are those of cuBLASLt, and of a Pallas kernel for the '
+      'gradients of narrow layers. Written by '
       f'`python -m lra.costs --launches={target}`.', '']

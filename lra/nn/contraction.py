@@ -74,31 +74,30 @@ _einsum.defvjp(_forward, _backward)
 
 def product(x_BxLxD: jax.Array, weight_DxE: jax.Array) -> jax.Array:
   """x W in the dtype of x: [B, L, E]."""
-  if meshes.splits_tokens() or _kernel(x_BxLxD, weight_DxE) is None:
+  kernel = dispatch.triton_module('dense', *weight_DxE.shape, x_BxLxD.dtype)
+  if meshes.splits_tokens() or kernel is None:
     return x_BxLxD @ weight_DxE.astype(x_BxLxD.dtype)
-  return kernels.over_tokens(_alike, pallas=True)(x_BxLxD, weight_DxE)
+  return kernels.over_tokens(functools.partial(_alike, kernel), pallas=True)(
+      x_BxLxD, weight_DxE)
 
 
-def _kernel(x, weight):
-  return dispatch.triton_module('dense', *weight.shape, x.dtype)
+def _alike(kernel, *operands):
+  return _product(kernel, *varying.alike(operands))
 
 
-def _alike(*operands):
-  return _product(*varying.alike(operands))
-
-
-@jax.custom_vjp
-def _product(x, weight):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _product(kernel, x, weight):
+  del kernel  # of the gradients
   return x @ weight.astype(x.dtype)
 
 
-def _forward_product(x, weight):
-  return _product(x, weight), (x, weight)
+def _forward_product(kernel, x, weight):
+  return _product(kernel, x, weight), (x, weight)
 
 
-def _backward_product(saved, dy):
+def _backward_product(kernel, saved, dy):
   x, weight = saved
-  dx, dweight = _kernel(x, weight).gradients(x, weight.astype(x.dtype), dy)
+  dx, dweight = kernel.gradients(x, weight.astype(x.dtype), dy)
   return dx, dweight.astype(weight.dtype)
 
 

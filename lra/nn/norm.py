@@ -59,36 +59,33 @@ class LayerNorm(nn.Module):
     scale_D = self.param('scale', nn.initializers.ones, shape)
     bias_D = self.param('bias', nn.initializers.zeros, shape)
     dtype = self.dtype or jnp.result_type(x, scale_D, bias_D)
-    if (beside and not meshes.splits_tokens()
-        and _kernels(x, dtype) is not None):
-      return kernels.over_tokens(functools.partial(_pair, dtype), pallas=True)(
-          x, scale_D, bias_D)
+    triton = dispatch.triton_module('layer_norm', *shape, x.dtype, dtype)
+    if beside and triton is not None and not meshes.splits_tokens():
+      pair = functools.partial(_pair, triton, dtype)
+      return kernels.over_tokens(pair, pallas=True)(x, scale_D, bias_D)
     y = _normalized(*varying.alike((x, scale_D, bias_D))).astype(dtype)
     return (x, y) if beside else y
 
 
-def _kernels(x, dtype):
-  return dispatch.triton_module('layer_norm', x.shape[-1], x.dtype, dtype)
+def _pair(triton, dtype, *operands):
+  return _beside(triton, dtype, *varying.alike(operands))
 
 
-def _pair(dtype, *operands):
-  return _beside(dtype, *varying.alike(operands))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _beside(triton, dtype, x, scale_D, bias_D):
+  """(x, norm of x in `dtype`) by the kernels of a module."""
+  return _forward_beside(triton, dtype, x, scale_D, bias_D)[0]
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _beside(dtype, x, scale_D, bias_D):
-  """(x, norm of x in `dtype`) by the kernels."""
-  return _forward_beside(dtype, x, scale_D, bias_D)[0]
-
-
-def _forward_beside(dtype, x, scale_D, bias_D):
-  y, *statistics = _kernels(x, dtype).forward(x, scale_D, bias_D, EPS, dtype)
+def _forward_beside(triton, dtype, x, scale_D, bias_D):
+  y, *statistics = triton.forward(x, scale_D, bias_D, EPS, dtype)
   return (x, y), (x, *statistics, scale_D)
 
 
-def _backward_beside(dtype, saved, cotangents):
+def _backward_beside(triton, dtype, saved, cotangents):
+  del dtype
   dx, dy = cotangents
-  return _kernels(saved[0], dtype).backward(*saved, dy, dx)
+  return triton.backward(*saved, dy, dx)
 
 
 _beside.defvjp(_forward_beside, _backward_beside)
