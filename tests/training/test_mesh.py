@@ -156,7 +156,7 @@ def test_lengths_are_chosen_by_devices_that_do_not_wait_for_each_other():
 
 
 def test_of_pairs_the_tokens_are_split_and_not_the_pair():
-  c = small.config('simpletron', 'retrieval')
+  c = small.config('simpletron', 'retrieval', eval_batch_size=4)
   c.unlock()
   c.mesh.update(MESHES['sequence'])
   p = program.make(c)
