@@ -28,8 +28,7 @@ def config(model: str, arg: str, **train):
   c.seq_len = 0 if tasks.get(c.task).probe else 24
   c.encoder.num_layers = 1
   c.encoder.width = c.encoder.mlp_width = 16
-  c.train.batch_size = c.train.microbatch_size = 4
-  c.train.eval_batch_size = 40
+  c.train.batch_size = c.train.microbatch_size = c.train.eval_batch_size = 4
   for field, value in (('num_heads', 2), ('qkv_width', 16)):
     if field in c.model:
       c.model[field] = value
