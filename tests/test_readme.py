@@ -24,8 +24,7 @@ def _train(folder, data_dir, name, made_with):
   done = subprocess.run(
       [sys.executable, 'run_lra.py',
        f'--config=configs/{name}.py:listops_mini',
-       f'--config.data_dir={data_dir}', '--config.train.steps=5', '--record',
-       '--config.encoder.num_layers=1', '--config.encoder.mlp_width=64'],
+       f'--config.data_dir={data_dir}', '--config.train.steps=5', '--record'],
       cwd=folder, text=True, capture_output=True, check=False,
       env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(folder)})
   assert done.returncode == 0, done.stderr

@@ -257,9 +257,12 @@ def _moved(computations, shapes, o, packed=0):
 
 def _moved_by_call(shapes, o, packed):
   reads = [size(shapes.get(name, '')) for name in dict.fromkeys(o.operands)]
-  writes = [_size(*found.groups()) for found in _SHAPE.finditer(o.shape)]
-  if 'custom_call_target="__cublas' in o.rest:
-    del writes[-1]  # its workspace
+  product = 'custom_call_target="__cublas' in o.rest
+  writes = [
+    _size(*found.groups())
+    for found in _SHAPE.finditer(o.shape)
+    if not (product and found.group(1) == 's8')  # its workspace
+  ]
   kernel = re.search(f'/({"|".join(_OF_THREE)})/', o.rest)
   if packed and kernel:
     read, written = _OF_THREE[kernel.group(1)]

@@ -7,6 +7,8 @@ is a product instead, one_hot(ids)^T dy, V x tokens by tokens x D: on a GPU of a
 Pallas kernel, which writes no one_hot(ids).
 """
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -24,35 +26,34 @@ class Embedding(nn.Embed):
     (table_VxD,) = self.promote_dtype(self.embedding, dtype=self.dtype)
     # A CPU scatters faster than it multiplies by zeros, and in order.
     by_product = len(table_VxD) <= SMALL and kernels.platform() != 'cpu'
-    rows_of = _alike if by_product else _rows_of
-    pallas = by_product and _kernel(table_VxD) is not None
-    return kernels.over_tokens(rows_of, pallas)(ids_BxL, table_VxD)
+    if not by_product:
+      return kernels.over_tokens(_rows_of)(ids_BxL, table_VxD)
+    kernel = dispatch.triton_module(
+        'embedding', len(table_VxD), table_VxD.dtype)
+    rows_of = functools.partial(_alike, kernel)
+    return kernels.over_tokens(rows_of, kernel is not None)(ids_BxL, table_VxD)
 
 
-def _alike(*operands):
-  return _rows_of_few(*varying.alike(operands))
-
-
-def _kernel(table):
-  return dispatch.triton_module('embedding', len(table), table.dtype)
+def _alike(kernel, *operands):
+  return _rows_of_few(kernel, *varying.alike(operands))
 
 
 def _rows_of(ids, table):
   return jnp.take(table, ids, axis=0)
 
 
-@jax.custom_vjp
-def _rows_of_few(ids, table):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _rows_of_few(kernel, ids, table):
+  del kernel  # of the gradient
   return _rows_of(ids, table)
 
 
-def _forward(ids, table):
-  return _rows_of(ids, table), (ids, table)
+def _forward(kernel, ids, table):
+  return _rows_of_few(kernel, ids, table), (ids, table)
 
 
-def _backward(saved, dy):
+def _backward(kernel, saved, dy):
   ids, table = saved
-  kernel = _kernel(table)
   if kernel is not None:
     return None, kernel.gradient(ids, dy, len(table)).astype(table.dtype)
   which = jax.nn.one_hot(ids.reshape(-1), len(table), dtype=dy.dtype)
