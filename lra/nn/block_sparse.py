@@ -1,13 +1,12 @@
-"""Attention under a fixed sparse pattern, without [L, L] anything.
+"""Computes attention under a fixed sparse pattern, without an [L, L] array.
 
-The keys that a query sees come in up to three sets, each attended to by dense
-products of blocks: the window (neighbouring blocks, concatenated), keys shared
-by all queries, and random blocks (gathered). Their partial softmaxes are
-merged (`lra.nn.partials`); the sets are made disjoint by leaving the
-shared keys out of the others. Queries that see everything are few and get
-a softmax over all keys.
+A query sees up to three sets of keys, and dense matmuls of blocks attend to
+each set: the window (neighbouring blocks, concatenated), keys shared by all
+queries, and random blocks (gathered). The sets are disjoint, because the other
+two leave out the shared keys. `lra.nn.partials` merges the partial softmaxes.
+Queries that see every key are few and get a softmax over all keys.
 
-A further mechanism (a relay, a memory) is one more `Partial` to merge.
+To add another mechanism, such as a memory, merge one more `Partial`.
 
 Shapes: B batch, L length, H heads, Dh head width; E residues modulo the
 dilation, N blocks of I positions, M shared keys, R random blocks.
@@ -27,8 +26,8 @@ from lra.nn.patterns import Pattern
 class Heads(NamedTuple):
   """Queries, keys and values, each [B, L, H, Dh].
 
-  Keys and values may be fewer, [B, L, G, Dh]: consecutive groups of H / G
-  queries then share them.
+  Keys and values may have fewer heads, [B, L, G, Dh]: consecutive groups of
+  H / G query heads then share them.
   """
   q: jax.Array
   k: jax.Array
@@ -36,12 +35,12 @@ class Heads(NamedTuple):
 
 
 def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
-  """Softmax attention over the pairs of positions which `pattern` holds.
+  """Returns softmax attention over the pairs of positions in `pattern`.
 
   Args:
     qkv: queries, keys and values; logits are scaled by Dh**-0.5.
     mask_BxL: bool, True = token. Other keys are never attended to.
-    pattern: who sees whom.
+    pattern: the keys that each query sees.
 
   Returns:
     [B, L, H, Dh] in the dtype of `v`, 0 at queries that see no token.
@@ -61,8 +60,8 @@ def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
         [_rows(few, mask_BxL), rows[:, pattern.global_queries:]], 1)
 
   def one_group(qkv, tables_JxNxR):
-    # Keys and values are outside what is mapped: not copied for each head. In
-    # float32, since the gradients of all heads are added up in their dtype.
+    # k and v are closed over, not mapped: no copy for each head. float32,
+    # because the gradients of all heads are summed in this dtype.
     k, v = (x.astype(jnp.float32) for x in (qkv.k, qkv.v))
     return partials.over_heads(
         lambda q, table_NxR: one_head(
@@ -84,9 +83,9 @@ def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:
 
 def attend_in_groups(qkv: Heads, mask_BxL: jax.Array,
                      patterns: tuple[Pattern, ...]) -> jax.Array:
-  """`attend` with the heads dealt out evenly, in order, to the patterns.
+  """Splits the heads evenly, in order, over the patterns and calls `attend`.
 
-  Keys may be fewer than queries under a single pattern only.
+  There may be fewer heads of keys than of queries only with a single pattern.
   """
   groups = np.array_split(np.arange(qkv.q.shape[2]), len(patterns))
   return jnp.concatenate([
@@ -95,7 +94,10 @@ def attend_in_groups(qkv: Heads, mask_BxL: jax.Array,
 
 
 def to_blocks(x_L, block: int, dilation: int = 1):
-  """[L, ...] -> [E, N, I, ...]: every E-th position, in blocks, 0-padded."""
+  """Cuts every E-th position into blocks, [L, ...] -> [E, N, I, ...].
+
+  Zeros fill the last block.
+  """
   L, *rest = x_L.shape
   x_L = jnp.pad(x_L, [(0, -L % (block * dilation))] + [(0, 0)] * len(rest))
   return x_L.reshape(-1, block, dilation, *rest).transpose(
@@ -103,16 +105,16 @@ def to_blocks(x_L, block: int, dilation: int = 1):
 
 
 def from_blocks(x_ExNxI, length: int):
-  """The inverse of `to_blocks`: [E, N, I, ...] -> [L, ...]."""
+  """Inverts `to_blocks`: [E, N, I, ...] -> [L, ...]."""
   rest = x_ExNxI.shape[3:]
   x_NxIxE = x_ExNxI.transpose(1, 2, 0, *range(3, x_ExNxI.ndim))
   return x_NxIxE.reshape(-1, *rest)[:length]
 
 
 def neighbours(x_ExNxI, offsets: tuple[int, ...]):
-  """[E, N, I, ...] -> [E, N, K, ...]: blocks n + o for all offsets o.
+  """Joins blocks n + o for all offsets o, [E, N, I, ...] -> [E, N, K, ...].
 
-  Blocks off either end are 0. Slices, not a gather: those are slow on a CPU.
+  Blocks off either end are 0. Uses slices: gathers are slow on a CPU.
   """
   if offsets == (0,):
     return x_ExNxI
@@ -126,7 +128,7 @@ def neighbours(x_ExNxI, offsets: tuple[int, ...]):
 
 
 def _tables(pattern, heads):
-  """Random blocks as int32 [H, N, R], or None."""
+  """Returns the random blocks as int32 [H, N, R], or None."""
   if not pattern.random_blocks:
     return None
   tables = np.array(pattern.random_blocks, np.int32)
@@ -134,7 +136,7 @@ def _tables(pattern, heads):
 
 
 def _sequence(qkv, mask_L, pattern, table_NxR):
-  """One head of one sequence; qkv: each [L, Dh] -> [L, Dh]."""
+  """Attends in one head of one sequence; qkv: each [L, Dh] -> [L, Dh]."""
   L = mask_L.shape[0]
   own_L = mask_L & ~pattern.shared_keys(L)
   parts = []
@@ -193,7 +195,7 @@ def _random(qkv, mask_L, block, table_NxR) -> Partial:
   N, R = table_NxR.shape
   if N != len(q):
     raise ValueError(
-        f'random_blocks are of {N} blocks, the sequence has {len(q)}')
+        f'random_blocks has {N} blocks, but the sequence has {len(q)}')
 
   def gather(x_NxI):
     return x_NxI[jnp.maximum(table_NxR, 0)].reshape(
@@ -206,7 +208,7 @@ def _random(qkv, mask_L, block, table_NxR) -> Partial:
 
 
 def _rows(qkv, mask_BxL):
-  """Softmax over all keys for the few global queries; each [B, ., Dh]."""
+  """Attends to all keys from the few global queries; each [B, ., Dh]."""
   part = partial_softmax(*qkv, scale=_scale(qkv.q),
                          bias=forbid(mask_BxL)[:, None])
   return partials.normalise(part).astype(qkv.v.dtype)

@@ -1,12 +1,12 @@
-"""Products with weights, with gradients that fit the device.
+"""Matmuls with weights whose gradients are written for each device.
 
-JAX sums the gradient of the weights over B and L at once and transposes it
-after that; XLA's CPU backend makes of this a copy of a factor, computed element
-by element, and a product of a slower kind. Summed over L for each example, and
-then over B, a dense layer takes three quarters of the time.
+JAX sums the gradient of the weights over B and L at once and then transposes
+it. XLA's CPU backend turns this into an elementwise copy of one factor and a
+slower matmul. Here the gradient is summed over L for each example and then over
+B, so that a dense layer takes three quarters of the time.
 
-On a GPU both gradients of a narrow layer come from one Pallas kernel, which
-reads the gradient of its result once.
+On a GPU one Pallas kernel computes both gradients of a narrow layer and reads
+the gradient of the layer's output once.
 """
 
 import functools
@@ -21,17 +21,18 @@ from kernels import dispatch, meshes, varying
 
 def einsum(spec: str, x: jax.Array, weight: jax.Array, precision=None,
            dtype: jnp.dtype | None = None) -> jax.Array:
-  """`jnp.einsum` of activations and weights, for a processor.
+  """Computes `jnp.einsum` of activations and weights, fast on a CPU.
 
   Args:
-    spec: such as 'bld,hfd->blhf': b, the first axis of x and of the result,
-      is no axis of the weights, and no index is in one operand alone.
-    x, weight: of one dtype.
+    spec: for example 'bld,hfd->blhf'. The first axis of x (here b) must be the
+      first of the result and no axis of the weights. No index may occur in one
+      operand alone.
+    x, weight: arrays of one dtype.
     precision: see `jax.lax`.
-    dtype: of the result; None for that of x.
+    dtype: dtype of the result; None means the dtype of x.
 
   Returns:
-    What `jnp.einsum` does, without a derivative in forward mode.
+    The result of `jnp.einsum`; it has no forward-mode derivative.
   """
   return _einsum(spec, precision, dtype or x.dtype, x, weight)
 
@@ -44,7 +45,7 @@ def _dot_general(x, weight, dimension_numbers, precision=None,
                              preferred_element_type)
 
 
-# `flax.linen.Dense` by it: the same parameters and results.
+# `flax.linen.Dense` with this matmul: equal parameters and results.
 Dense = functools.partial(nn.Dense, dot_general=_dot_general)
 
 
@@ -59,7 +60,7 @@ def _forward(spec, precision, dtype, x, weight):
 
 
 def _backward(spec, precision, dtype, operands, g):
-  del dtype  # that of g
+  del dtype  # g has it
   x, weight = operands
   ins, of_weight, outs = spec.replace('->', ',').split(',')
   product = functools.partial(
@@ -73,7 +74,7 @@ _einsum.defvjp(_forward, _backward)
 
 
 def product(x_BxLxD: jax.Array, weight_DxE: jax.Array) -> jax.Array:
-  """x W in the dtype of x: [B, L, E]."""
+  """Returns x W in the dtype of x: [B, L, E]."""
   kernel = dispatch.triton_module('dense', *weight_DxE.shape, x_BxLxD.dtype)
   if meshes.splits_tokens() or kernel is None:
     return x_BxLxD @ weight_DxE.astype(x_BxLxD.dtype)
@@ -87,7 +88,7 @@ def _alike(kernel, *operands):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _product(kernel, x, weight):
-  del kernel  # of the gradients
+  del kernel  # only the gradients use it
   return x @ weight.astype(x.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Depth-wise convolution over positions: each channel its own weighted sum.
+"""Depth-wise convolution: each channel is convolved over positions alone.
 
 Shapes: B batch, L length, C any axes of channels, K width of the convolution.
 """
@@ -9,11 +9,11 @@ import jax.numpy as jnp
 
 @jax.custom_vjp
 def depthwise(x_BxLxC: jax.Array, weight_KxC: jax.Array) -> jax.Array:
-  """y_t = sum_i w_i x_(t + i - K // 2), elementwise; zeros beyond both ends.
+  """Returns y_t = sum_i w_i x_(t + i - K // 2) per channel, zero-padded.
 
-  Shifted copies are weighed and added in float32. A processor's grouped
-  convolution takes tens of times as long; so does the gradient of the weights
-  that autodiff makes of the sum, which is why it is written out here.
+  Sums shifted copies in float32. A grouped convolution takes tens of times as
+  long on a CPU. So does autodiff's gradient of the weights, hence the custom
+  one below.
 
   Args:
     x_BxLxC: [B, L, *C].
@@ -48,7 +48,7 @@ depthwise.defvjp(_forward, _backward)
 
 
 def _weighed(x_BxLxC, weight_KxC, before):
-  """sum_i w_i x_(t + i - before)."""
+  """Returns sum_i w_i x_(t + i - before)."""
   length = x_BxLxC.shape[1]
   padded = _pad(x_BxLxC, len(weight_KxC), before)
   return sum(

@@ -1,14 +1,14 @@
-"""Random keys that belong to an example, not to a microbatch.
+"""Random keys that depend on the example, not on the microbatch.
 
 A training step draws noise at several sites: dropout modules, attention
 weights, Sinkhorn's scores. Each site has one key for each example:
 
   key(site, example) = fold_in(fold_in(step's key, hash of the site), place)
 
-`place` is the example's place in the batch before it was sorted and cut into
-microbatches. So neither the size of a microbatch nor sorting by length nor the
-devices change what is drawn. The keys of all sites are derived at once and
-reach the modules as the variable collection `KEYS`.
+`place` is the example's index in the batch before sorting and cutting into
+microbatches. The noise therefore does not depend on the size of a microbatch,
+on sorting by length or on the devices. The keys of all sites are derived at
+once and reach the modules as the variable collection `KEYS`.
 """
 
 import zlib
@@ -23,27 +23,27 @@ from flax import traverse_util
 
 import kernels
 
-# How records name this way of drawing. Earlier ones, without a name, drew by
+# Name of this scheme in records. Records without a name used one key for each
 # microbatch.
 SCHEME = 'example'
 KEYS = 'keys'
-# Random stream of what all examples of a step share.
+# Random stream of the noise that all examples of a step share.
 STEP = 'step'
 
 
 def row_keys(module: nn.Module, count: int) -> jax.Array:
-  """The keys of the rows of a batch, for the module that asks: keys [count].
+  """Returns the keys [count] of a batch's rows for the calling module.
 
-  Called inside the module. Without the collection `KEYS`, as in a module used
-  alone, the keys come from the stream `dropout`. So do those of a module that
-  asks twice in one step, which must not draw the same noise again.
+  The keys come from the stream `dropout` in two cases. One is a module without
+  the collection `KEYS`, for example a module used alone. The other is a module
+  that asks for keys twice in one step, which must not draw equal noise twice.
 
   Args:
-    module: a bound module.
-    count: rows of its batch.
+    module: a bound module; call this function inside it.
+    count: number of rows of its batch.
   """
   known = module.has_variable(KEYS, 'rows')
-  looking = module.is_mutable_collection(KEYS)  # `of_step`, for sites
+  looking = module.is_mutable_collection(KEYS)  # `of_step` is finding sites
   if known and not looking:
     return module.get_variable(KEYS, 'rows')
   keys = kernels.row_keys(module.make_rng('dropout'), count)
@@ -53,20 +53,20 @@ def row_keys(module: nn.Module, count: int) -> jax.Array:
 
 
 def step_key(module: nn.Module) -> jax.Array:
-  """A key for what all examples of a step share, such as random features."""
+  """Returns a key for noise that all examples share (random features)."""
   return module.make_rng(STEP if module.has_rng(STEP) else 'dropout')
 
 
 def of_step(apply: Callable[[Mapping[str, Any]], Any], key: jax.Array,
             place_B: jax.Array) -> Mapping[str, Any]:
-  """The collection `KEYS` of a model in one step.
+  """Returns the collection `KEYS` of a model for one step.
 
   Args:
-    apply: calls `model.apply` with these keyword arguments, on the batch that
-      is trained on; only its shapes are looked at.
+    apply: calls `model.apply` with these keyword arguments on the training
+      batch; only shapes are evaluated.
     key: key of the step.
-    place_B: int32 [B], see above. A site of m rows for each example numbers
-      them m * place, m * place + 1, ...
+    place_B: int32 [B], places of the examples as above. A site with m rows for
+      each example numbers them m * place, m * place + 1, ...
   """
   _, found = jax.eval_shape(
       lambda: apply(mutable=[KEYS], rngs={'dropout': key, STEP: key}))
@@ -74,7 +74,7 @@ def of_step(apply: Callable[[Mapping[str, Any]], Any], key: jax.Array,
   by_rows = {}
   for path, keys in sorted(sites.items()):
     if keys is None:
-      continue  # it asks more than once
+      continue  # the module asks for keys more than once
     by_rows.setdefault(keys.shape[0] // len(place_B), []).append(path)
   table = {}
   for rows, paths in by_rows.items():

@@ -1,13 +1,14 @@
-"""Dropout from half as many random words as elements, and of each example.
+"""Dropout with one 16-bit random number per element and one key per example.
 
-Threefry, JAX's generator, takes 20 rounds for a word of 32 bits, one for each
-element in `flax.linen.Dropout`, which is much of a small model's step on a
-processor. Sixteen bits decide an element as well: the rate is then a multiple
-of 2^-16, and what is kept is divided by exactly the share that is. Each
-example has a key of its own, so that no split of a batch changes what is drawn.
+Threefry, JAX's generator, takes 20 rounds for each word of 32 bits.
+`flax.linen.Dropout` uses a word for each element, which is much of a small
+model's training step on a CPU. Half a word is enough: the dropout rate is then
+a multiple of 2^-16, and kept elements are divided by exactly one minus this
+rate. Each example has its own key, so the noise does not depend on how a batch
+is split.
 
-A GPU's step takes as long as its bytes. There the backward pass gets a bit of
-each element, not the words.
+On a GPU a step is limited by memory traffic. There the backward pass reads one
+bit for each element, not the words.
 """
 
 import functools
@@ -23,9 +24,9 @@ LEVELS = 2**16
 
 
 class Dropout(nn.Module):
-  """Zeros at a rate, the rest scaled so that the expectation stays.
+  """Sets a share of elements to zero and scales the rest to keep the mean.
 
-  Source: Srivastava et al. 2014, JMLR 15, with the scaling at training.
+  Source: Srivastava et al. 2014, JMLR 15, with the scaling during training.
 
   Attributes:
     rate: share of zeros, in [0, 1), rounded to a multiple of 1 / LEVELS.
@@ -34,17 +35,17 @@ class Dropout(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array, deterministic: bool) -> jax.Array:
-    """x, [..., D] of any float dtype; unchanged where `deterministic`."""
+    """Returns x, [..., D] of any float dtype; unchanged if `deterministic`."""
     if not self.rate or deterministic:
       return x
     return drop(draws.row_keys(self, len(x)), x, self.rate)
 
 
 def drop(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
-  """x [B, ...] with zeros at `rate`, the rest divided by the share kept.
+  """Zeroes elements of x [B, ...] at `rate`; divides the rest by 1 - rate.
 
   Args:
-    key: key of jax.random, or keys [B], one of each row.
+    key: one key of jax.random, or keys [B], one for each row.
     x: any float dtype.
     rate: see `Dropout`.
   """
@@ -63,17 +64,17 @@ def _where(kept, x, share):
 
 
 def _halves(words):
-  """Both halves of each word, [..., N] uint32 -> [..., 2 N] uint16.
+  """Splits each word into halves, [..., N] uint32 -> [..., 2 N] uint16.
 
-  Neighbours along the last axis, so that tokens over several devices stay
-  where they are.
+  The two halves are neighbours on the last axis, so tokens that are sharded
+  over devices stay on their device.
   """
   halves = jax.lax.bitcast_convert_type(words, jnp.uint16)
   return halves.reshape(*words.shape[:-1], -1)
 
 
 def _bits(words, threshold):
-  """Which halves reach the threshold, a bit each.
+  """Returns one bit for each half-word: whether it reaches the threshold.
 
   [..., N] uint32 -> [..., ceil(N / 4)] uint8.
   """
@@ -89,7 +90,7 @@ def _bits(words, threshold):
 
 
 def _of_bits(bits):
-  """[..., N] uint8 -> [..., 8 N] bool."""
+  """Unpacks bits, [..., N] uint8 -> [..., 8 N] bool."""
   bits = bits[..., None] >> jnp.arange(8, dtype=jnp.uint8) & 1
   return bits.astype(bool).reshape(*bits.shape[:-2], -1)
 
@@ -100,13 +101,13 @@ def _dropped(x, bits, share):
 
 
 def _forward(x, bits, share):
-  # Without the barrier XLA would keep the words, 16 times as much.
+  # Without the barrier XLA would keep the words, 16 times as many bytes.
   bits = jax.lax.optimization_barrier(bits)
   return _where(_of_bits(bits), x, share), bits
 
 
 def _backward(share, bits, dy):
-  # Without the barrier XLA would keep a byte of each element.
+  # Without the barrier XLA would keep a byte for each element.
   bits = jax.lax.optimization_barrier(bits)
   return _where(_of_bits(bits), dy, share), None
 

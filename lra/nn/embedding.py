@@ -1,10 +1,10 @@
-"""Vectors of ids, whose gradient has one order of summation.
+"""Embedding whose gradient is summed in a fixed order.
 
 The gradient of a table of V vectors sums the gradients of the tokens of each
-id. XLA makes of it a scatter-add: on a GPU by atomic additions, in an order
-that differs from run to run; on a TPU row by row. Where the table is small it
-is a product instead, one_hot(ids)^T dy, V x tokens by tokens x D: on a GPU of a
-Pallas kernel, which writes no one_hot(ids).
+id. XLA computes it by a scatter-add. On a GPU this uses atomic additions, whose
+order differs from run to run; on a TPU it goes row by row. For a small table
+this module computes the matmul one_hot(ids)^T dy instead, V x tokens by
+tokens x D. On a GPU a Pallas kernel does so without storing one_hot(ids).
 """
 
 import functools
@@ -16,15 +16,15 @@ import jax.numpy as jnp
 import kernels
 from kernels import dispatch, varying
 
-SMALL = 512  # ids; a product with more of them costs too much
+SMALL = 512  # ids; with more of them the matmul costs too much
 
 
 class Embedding(nn.Embed):
-  """A vector of each id: [B, L] -> [B, L, D]."""
+  """Maps each id to its vector: [B, L] -> [B, L, D]."""
 
   def __call__(self, ids_BxL):
     (table_VxD,) = self.promote_dtype(self.embedding, dtype=self.dtype)
-    # A CPU scatters faster than it multiplies by zeros, and in order.
+    # On a CPU a scatter is faster than the matmul, and its order is fixed.
     by_product = len(table_VxD) <= SMALL and kernels.platform() != 'cpu'
     if not by_product:
       return kernels.over_tokens(_rows_of)(ids_BxL, table_VxD)
@@ -44,7 +44,7 @@ def _rows_of(ids, table):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _rows_of_few(kernel, ids, table):
-  del kernel  # of the gradient
+  del kernel  # only the gradient uses it
   return _rows_of(ids, table)
 
 

@@ -1,8 +1,8 @@
-"""What all models share: embedding, positions and blocks.
+"""The encoder that all models share: embedding, positions and blocks.
 
 Pre-LN Transformer encoder of Long Range Arena (Tay et al. 2020,
 arXiv 2011.04006, released code) and SimpleTRON (Yorsh et al. 2021,
-arXiv 2111.15588, appendix A), with the mixer as its only variable part.
+arXiv 2111.15588, appendix A). Models differ only in the mixer.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ ROWS = 8  # see `filling`
 
 
 def sinusoidal_positions(length: int, width: int) -> np.ndarray:
-  """Sines and cosines of positions, float32 [L, D].
+  """Returns sines and cosines of positions, float32 [L, D].
 
   Entry (p, i) is sin(p / 10000^(2i / D)) and entry (p, D/2 + i) the cosine
   of the same angle: Vaswani et al. 2017, section 3.5, with all sines before
@@ -54,13 +54,13 @@ class Mlp(nn.Module):
 
 
 class ShortConvolution(nn.Module):
-  """Each channel's own weighted sum of a token and those just before it.
+  """Convolves each channel over a token and the tokens just before it.
 
     y_t = sum_i w_i x_(t - i),  i = 0 ... width - 1
 
-  Elementwise in the channels, zero before the first token: the short
-  convolution of Poli et al. 2023, arXiv 2302.10866, section 3.1, and of the
-  recurrent mechanisms since.
+  Positions before the first token count as zero. This is the short convolution
+  of Poli et al. 2023, arXiv 2302.10866, section 3.1, which later recurrent
+  models use too.
 
   Attributes:
     width: number of tokens in a sum.
@@ -74,17 +74,17 @@ class ShortConvolution(nn.Module):
         (self.width, x_BxLxD.shape[-1])).astype(x_BxLxD.dtype)
     length = x_BxLxD.shape[1]
     padded = jnp.pad(x_BxLxD, ((0, 0), (self.width - 1, 0), (0, 0)))
-    # Shifts and products: a processor's grouped convolution is far slower.
+    # Shifts and sums: a grouped convolution is far slower on a CPU.
     return sum(
         weight_D * padded[:, self.width - 1 - i:][:, :length]
         for i, weight_D in enumerate(weight_KxD))
 
 
 def filling(batch: int, length: int) -> int:
-  """Tokens that a GPU is better off with behind each sequence, masked.
+  """Returns how many masked tokens to append so that a GPU copies nothing.
 
-  cuBLASLt wants operands of a multiple of 8 rows. XLA copies others, in each
-  product, as behind a CLS token.
+  cuBLASLt needs operands with a multiple of 8 rows. XLA copies any other
+  operand in each matmul, for example with a CLS token in front.
 
   Args:
     batch, length: B and N of [B, N, D].
@@ -97,12 +97,12 @@ def filling(batch: int, length: int) -> int:
 
 
 class Block(nn.Module):
-  """x + mixer(norm(x)), then x + mlp(norm(x)).
+  """Computes x + mixer(norm(x)), then x + mlp(norm(x)).
 
   Attributes:
-    mixer: makes the mixer, given `dtype`, `layer`, `num_layers`, `full_length`
-      and `name`.
-    layer: the block's place in the encoder, 0 first.
+    mixer: creates the mixer, given `dtype`, `layer`, `num_layers`,
+      `full_length` and `name`.
+    layer: index of the block in the encoder, from 0.
     num_layers: number of blocks.
     full_length: N of uncut sequences, CLS included.
     conv_width, mlp_width, dropout, dtype: as in `Encoder`.
@@ -128,8 +128,8 @@ class Block(nn.Module):
     y_BxLxD = mixer(y_BxLxD, mask_BxL, train=train)
     if jnp.shape(y_BxLxD) != x_BxLxD.shape:
       raise UserError(
-          f'The mixer of {type(mixer).__module__} makes '
-          f'{list(jnp.shape(y_BxLxD))} of x {list(x_BxLxD.shape)}: let its '
+          f'The mixer of {type(mixer).__module__} returns shape '
+          f'{list(jnp.shape(y_BxLxD))} for x {list(x_BxLxD.shape)}: let its '
           '__call__ return the shape of x.')
     x_BxLxD = x_BxLxD + Dropout(self.dropout)(
         y_BxLxD, deterministic=not train)
@@ -141,7 +141,7 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-  """Token ids or continuous values -> one vector per position.
+  """Maps token ids or continuous values to one vector per position.
 
   Parameters are named `embedding`, `cls`, `positions`, `block_<i>/norm_mixer`,
   `block_<i>/conv`, `block_<i>/mixer`, `block_<i>/norm_mlp`,
@@ -149,25 +149,25 @@ class Encoder(nn.Module):
   these names.
 
   Attributes:
-    mixer: makes a mixer, given `dtype`, `layer`, `num_layers`, `full_length`
+    mixer: creates a mixer, given `dtype`, `layer`, `num_layers`, `full_length`
       and `name`.
     vocab_size: number of ids; id 0 is padding.
     num_layers: number of blocks.
     width: D.
     mlp_width: F.
-    conv_width: of a `ShortConvolution` before each mixer; 0 for none.
-    dropout: rate after the embedding, the mixers and both layers of each MLP.
+    conv_width: width of a `ShortConvolution` before each mixer; 0 for none.
+    dropout: dropout rate after the embedding, the mixers and both layers of
+      each MLP.
     positions: `learned`, `sinusoidal` or `none`.
     prepend_cls: whether a learned CLS token comes before the sequence.
-    cls_has_position: whether it is there when positions are added, or comes
-      after.
+    cls_has_position: whether the CLS token gets a position, or is prepended
+      after positions were added.
     embedding_std: standard deviation of the initial embeddings.
-    remat: whether blocks are computed again in the backward pass, which saves
-      memory.
-    mask_padding: whether mixers are told which positions are padding.
+    remat: whether the backward pass recomputes blocks to save memory.
+    mask_padding: whether mixers receive the padding mask.
     dtype: computing dtype; parameters are float32.
-    full_length: L of uncut sequences, which parameters are made for; None
-      where no input is cut.
+    full_length: L of uncut sequences, which sets the shapes of parameters;
+      None if no input is cut.
   """
   mixer: Callable[..., nn.Module]
   vocab_size: int
@@ -190,8 +190,8 @@ class Encoder(nn.Module):
     """Encodes sequences.
 
     Args:
-      inputs: integer ids [B, L], or continuous values, float [B, L, V]; they
-        may be cut, all alike, where only padding follows.
+      inputs: integer ids [B, L], or continuous values, float [B, L, V]. All
+        may be cut at one length if only padding follows.
       mask_BxL: bool, True at tokens; None means every id but 0, and every
         position of continuous values.
       train: whether dropout is on.
@@ -224,7 +224,7 @@ class Encoder(nn.Module):
     return x_BxNxD, mask_BxN
 
   def _sums_over_tokens(self):
-    """Whether more masked tokens leave the mixer's results as they are."""
+    """Returns whether more masked tokens leave the mixer's output unchanged."""
     mixer = self.mixer(dtype=self.dtype, layer=0, num_layers=self.num_layers,
                        full_length=self.full_length, name=None, parent=None)
     return getattr(mixer, 'splits_sequences', False)
@@ -252,8 +252,8 @@ class Encoder(nn.Module):
     return x_BxLxD, mask_BxL
 
   def _prepend_cls(self, x_BxLxD, mask_BxL):
-    # Zero queries would keep a CLS token without a position from seeing
-    # anything through attention without softmax.
+    # Without softmax, a zero query sees nothing, so a CLS token without a
+    # position must not start at zero.
     init = (nn.initializers.zeros if self.cls_has_position
             else nn.initializers.normal(self.embedding_std))
     cls_D = self.param('cls', init, (self.width,))

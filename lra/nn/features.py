@@ -1,7 +1,7 @@
-"""Random features of kernels, and linear attention through them.
+"""Random features of kernels, and linear attention with them.
 
-A feature map phi makes attention weights a product, weight(q, k) =
-phi(q) . phi(k) / sum_j phi(q) . phi(k_j), so that attention costs O(L). The
+A feature map phi gives attention weights as dot products, weight(q, k) =
+phi(q) . phi(k) / sum_j phi(q) . phi(k_j), so attention costs O(L). The
 frequencies omega of a kernel are samples of its spectral density, one row
 [Dh] each, with a weight w: 1 / F for a plain average.
 
@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import kernels
 from lra.nn import contraction
 
-TINY = 1e-30  # keeps 0 / 0 away and changes no quotient of normal numbers
+TINY = 1e-30  # avoids 0 / 0 and changes no quotient of normal numbers
 
 
 def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,
                            width: int) -> jax.Array:
-  """Rows of N(0, I), orthogonal within blocks of `width` rows: [H, F, Dh].
+  """Draws rows of N(0, I), orthogonal within blocks of `width`: [H, F, Dh].
 
   Each row has the exact marginal distribution N(0, I): a Haar direction times
   an independent chi-distributed length (Choromanski et al. 2021, arXiv
@@ -38,10 +38,10 @@ def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,
 
 
 def _haar(square_HxNxDhxDh):
-  """Gram-Schmidt on rows of N(0, I): orthonormal rows, uniformly distributed.
+  """Orthonormalises rows of N(0, I) by Gram-Schmidt: uniformly distributed.
 
-  Not `jnp.linalg.qr`: on a CPU its batches are spread over the thread pool
-  that they wait in, and two layers' draws in one program can wait for ever.
+  `jnp.linalg.qr` is avoided: on a CPU it spreads its batches over the very
+  threads that wait for them, so two layers in one program can deadlock.
   """
   def add(i, basis_HxNxDhxDh):
     row_HxNxDh = square_HxNxDhxDh[..., i, :]
@@ -59,13 +59,13 @@ def _haar(square_HxNxDhxDh):
 
 def gaussian_frequencies(key: jax.Array, num_heads: int, num_features: int,
                          width: int) -> jax.Array:
-  """Independent rows of N(0, I): [H, F, Dh]."""
+  """Draws independent rows of N(0, I): [H, F, Dh]."""
   return jax.random.normal(key, (num_heads, num_features, width))
 
 
 def trigonometric(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
                   weight_HxF: jax.Array) -> jax.Array:
-  """phi(x) . phi(y) = sum_f w_f cos(omega_f . (x - y)).
+  """Returns phi with phi(x) . phi(y) = sum_f w_f cos(omega_f . (x - y)).
 
   Random kitchen sinks (Rahimi & Recht 2008).
 
@@ -80,11 +80,12 @@ def trigonometric(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
 
 def arc_cosine(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
                weight_HxF: jax.Array) -> jax.Array:
-  """phi_f(x) = sqrt(w_f) max(omega_f . x, 0), the features of a kernel.
+  """Returns phi_f(x) = sqrt(w_f) max(omega_f . x, 0).
 
   For omega of N(0, I) and w = 1 / F the expectation of phi(x) . phi(y) is
-  |x| |y| (sin t + (pi - t) cos t) / (2 pi), t the angle between x and y: half
-  the arc-cosine kernel of order 1 (Cho and Saul 2009, section 2.1).
+  |x| |y| (sin t + (pi - t) cos t) / (2 pi), with t the angle between x and y.
+  This is half the arc-cosine kernel of order 1 (Cho and Saul 2009, section
+  2.1).
 
   Returns:
     [B, L, H, F] in the dtype of `x`.
@@ -95,9 +96,9 @@ def arc_cosine(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
 
 def with_constant(omega_HxFxDh: jax.Array, weight_HxF: jax.Array
                   ) -> tuple[jax.Array, jax.Array]:
-  """Adds 1 to the kernel by one more frequency, 0.
+  """Adds 1 to the kernel by appending the frequency 0.
 
-  Cosines that weigh 1 together then give no negative weight of attention.
+  If the weights of the cosines sum to 1, no attention weight is negative.
   """
   return (jnp.pad(omega_HxFxDh, [(0, 0), (0, 1), (0, 0)]),
           jnp.pad(weight_HxF, [(0, 0), (0, 1)], constant_values=1))
@@ -105,7 +106,7 @@ def with_constant(omega_HxFxDh: jax.Array, weight_HxF: jax.Array
 
 def positive(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
              weight_HxF: jax.Array, norm_factor: float) -> jax.Array:
-  """Logarithms of positive features, float32 [B, L, H, F].
+  """Returns the logarithms of positive features, float32 [B, L, H, F].
 
   log phi_f(x) = omega_f . x - norm_factor |x|^2 + log(w_f) / 2. For omega of
   N(0, I) the expectation of phi(x) . phi(y) is exp(x . y) with a norm_factor
@@ -120,13 +121,13 @@ def positive(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
 def stable_pair(log_q_BxLxHxF: jax.Array, log_k_BxLxHxF: jax.Array,
                 mask_BxL: jax.Array, dtype: jnp.dtype
                 ) -> tuple[jax.Array, jax.Array]:
-  """Features of queries and keys from their logarithms, without overflow.
+  """Exponentiates log features of queries and keys without overflow.
 
-  Attention is unchanged when a query's features share a factor, and when a
-  factor moves from feature f of all keys to feature f of all queries. So
-  the largest key of each feature becomes 1, and then the largest feature of
-  each query: nothing exceeds 1 and every normaliser is at least 1, without
-  an epsilon in the features.
+  Attention does not change if the features of a query are scaled by a common
+  factor. Nor does it if a factor moves from feature f of all keys to feature f
+  of all queries. The largest key of each feature is therefore scaled to 1, and
+  then the largest feature of each query. No feature exceeds 1 and every
+  normaliser is at least 1, without an epsilon in the features.
 
   Returns:
     phi(q), phi(k), each [B, L, H, F] in `dtype`.
@@ -147,16 +148,16 @@ def stable_pair(log_q_BxLxHxF: jax.Array, log_k_BxLxHxF: jax.Array,
 def pair_with_eps(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
                   omega_HxFxDh: jax.Array, mask_BxL: jax.Array,
                   eps: float) -> tuple[jax.Array, jax.Array]:
-  """Positive features with an epsilon, as in the Performer authors' code.
+  """Returns positive features with an epsilon, as in Performer's code.
 
   phi_f(x) = exp(omega_f . x - |x|^2 / 2 - top) + eps. For a query, top is its
   largest omega_f . x; for all keys of a head together, the largest over their
   features and true positions.
 
   Returns:
-    phi(q), phi(k), each [B, L, H, F] in the dtype of `q`, divided by the
-    largest feature of the query and of all keys: that cancels in attention
-    and keeps products away from zero.
+    phi(q), phi(k), each [B, L, H, F] in the dtype of `q`. They are divided by
+    the largest feature of the query and of all keys: this cancels in attention
+    and keeps dot products away from zero.
   """
   angle_k_BxLxHxF = jnp.where(
       mask_BxL[:, :, None, None], _project(k_BxLxHxDh, omega_HxFxDh), -1e20)
@@ -176,9 +177,10 @@ def pair_with_eps(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
 def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
                   v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
                   kernel: str = 'auto', eps: float = 1e-6) -> jax.Array:
-  """phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j) + eps): [B, L, H, Dh].
+  """Returns phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j) + eps).
 
-  Masked positions take no part and give 0.
+  The result is [B, L, H, Dh]. Masked keys are left out and masked positions
+  return 0.
 
   Raises:
     NotImplementedError: the named kernel cannot run here.
@@ -195,7 +197,7 @@ def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
 
 def normaliser(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
                mask_BxL: jax.Array) -> jax.Array:
-  """phi(Q) sum_j phi(K_j) over tokens j: float32 [B, L, H, 1]."""
+  """Returns phi(Q) sum_j phi(K_j) over tokens j: float32 [B, L, H, 1]."""
   total_Bx1xHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
       1, keepdims=True, dtype=jnp.float32)
   return (phi_q_BxLxHxM * total_Bx1xHxM).sum(-1, keepdims=True)
@@ -204,11 +206,11 @@ def normaliser(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
 def linear_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
                 v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
                 kernel: str = 'auto') -> jax.Array:
-  """phi(Q) (phi(K)^T V), not normalised: float32 [B, L, H, Dh].
+  """Returns phi(Q) (phi(K)^T V), not normalised: float32 [B, L, H, Dh].
 
-  The Pallas kernels take features as wide as the values. For them M features
-  are M / Dh heads of that width whose results add up; zero features fill the
-  last head. Masked positions take no part and give 0.
+  The Pallas kernels need features as wide as the values. For them M features
+  are split into heads of width Dh, the last one filled with zeros, and the
+  results are summed. Masked keys are left out and masked positions return 0.
 
   Raises:
     NotImplementedError: the named kernel cannot run here.
@@ -230,21 +232,21 @@ def linear_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
 
 
 def _by_parts(phi_BxLxHxM, v_BxLxHxDh, kernel):
-  """Whether the kernel that runs needs features as wide as values."""
+  """Returns whether to split features into heads as wide as the values."""
   runs = kernels.resolve('linear', kernel, v_BxLxHxDh.shape, v_BxLxHxDh.dtype)
   return phi_BxLxHxM.shape != v_BxLxHxDh.shape and runs != 'xla'
 
 
 @jax.custom_vjp
 def _cos_and_sin(x):
-  """cos x and sin x to 3e-7 for |x| < 1000.
+  """Returns cos x and sin x, accurate to 3e-7 for |x| < 1000.
 
-  With pi k taken off, Taylor's polynomials on [-pi / 2, pi / 2]. XLA's own
-  take most of such a model's step on a CPU, where each costs as much as four
-  exponentials, and this pair as one and a half.
+  Subtracts a multiple of pi and evaluates Taylor polynomials on
+  [-pi / 2, pi / 2]. With XLA's functions most of a training step goes into
+  them: each costs as much as four exponentials on a CPU, this pair as 1.5.
   """
   k = jnp.round(x / jnp.pi)
-  # pi in two parts, the first short enough for an exact product with k
+  # pi in two parts; the first is short enough for an exact product with k
   x = x - k * 3.140625 - k * 9.67653589793e-4
   sign = 1 - 2 * (k - 2 * jnp.floor(k / 2))
   return tuple(sign * factor * sum_of_powers for factor, sum_of_powers in (
@@ -254,7 +256,7 @@ def _cos_and_sin(x):
 
 
 def _polynomial(x, coefficients):
-  """c_0 - c_1 x + c_2 x^2 - ..."""
+  """Returns c_0 - c_1 x + c_2 x^2 - ..."""
   total = coefficients[-1]
   for c in coefficients[-2::-1]:
     total = c - total * x
@@ -267,7 +269,7 @@ def _cos_and_sin_forward(x):
 
 
 def _cos_and_sin_backward(y, g):
-  # Each is the other's derivative.
+  # The derivative of each is the other, up to the sign.
   return (g[1] * y[0] - g[0] * y[1],)
 
 
@@ -275,9 +277,9 @@ _cos_and_sin.defvjp(_cos_and_sin_forward, _cos_and_sin_backward)
 
 
 def _project(x_BxLxHxDh, omega_HxFxDh):
-  """omega_f . x in float32: [B, L, H, F]."""
+  """Returns omega_f . x in float32: [B, L, H, F]."""
   omega_HxFxDh = omega_HxFxDh.astype(x_BxLxHxDh.dtype)
-  if kernels.platform() == 'cpu':  # which copies for products of all heads
+  if kernels.platform() == 'cpu':  # a matmul over all heads would copy there
     return jnp.stack([
         contraction.einsum('bld,fd->blf', x_BxLxHxDh[:, :, h], omega_FxDh,
                            dtype=jnp.float32)
@@ -287,7 +289,10 @@ def _project(x_BxLxHxDh, omega_HxFxDh):
 
 
 def _as_heads(phi_BxLxHxM, width):
-  """[B, L, H, M] -> [B, L, H * ceil(M / width), width], zero filled."""
+  """Splits features, [B, L, H, M] -> [B, L, H ceil(M / width), width].
+
+  Zeros fill the last head.
+  """
   batch, length, heads, features = phi_BxLxHxM.shape
   phi_BxLxHxM = jnp.pad(
       phi_BxLxHxM, [(0, 0)] * 3 + [(0, -features % width)])

@@ -1,4 +1,4 @@
-"""Causal sums with a decay of each position, in chunks.
+"""Causal sums with a decay for each position, computed in chunks.
 
 Shapes: B batch, L length, H heads, M features, E width of values, C chunk.
 """
@@ -10,17 +10,19 @@ import jax.numpy as jnp
 def gated_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
                v_BxLxHxE: jax.Array, log_decay_BxLxH: jax.Array,
                chunk: int) -> jax.Array:
-  """o_t = phi(q_t) S_t, S_t = exp(log_decay_t) S_(t-1) + phi(k_t)^T v_t.
+  """Returns o_t = phi(q_t) S_t with a decaying state S.
 
-  Within a chunk every pair of positions is weighed; what came before it is in
-  the state S, [B, H, M, E]. Time and memory are linear in L: the backward pass
-  keeps the states between chunks and computes the rest again.
+    S_t = exp(log_decay_t) S_(t-1) + phi(k_t)^T v_t
+
+  Within a chunk every pair of positions gets a weight; the state S, [B, H, M,
+  E], holds all earlier chunks. Time and memory are linear in L: the backward
+  pass keeps the states between chunks and recomputes the rest.
 
   Args:
-    phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxE: any float dtype; products and sums
+    phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxE: any float dtype; matmuls and sums
       are float32.
     log_decay_BxLxH: float32, at most 0.
-    chunk: C, positions computed at once.
+    chunk: C, number of positions computed at once.
 
   Returns:
     float32 [B, L, H, E].
@@ -29,7 +31,7 @@ def gated_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
   chunk = min(chunk, length)
 
   def split(x_BxL):
-    """[B, L, H, ...] -> [N, B, H, C, ...], zero filled."""
+    """Cuts into zero-filled chunks, [B, L, H, ...] -> [N, B, H, C, ...]."""
     x_BxL = x_BxL.astype(jnp.float32)
     x_BxL = jnp.pad(
         x_BxL, [(0, 0), (0, -length % chunk)] + [(0, 0)] * (x_BxL.ndim - 2))
@@ -47,9 +49,9 @@ def gated_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
 
 
 def _step(state_BxHxMxE, chunk):
-  """One chunk: the next state, and outputs [B, H, C, E]."""
+  """Returns the next state and a chunk's outputs [B, H, C, E]."""
   q_BxHxCxM, k_BxHxCxM, v_BxHxCxE, log_decay_BxHxC = chunk
-  since_BxHxC = jnp.cumsum(log_decay_BxHxC, -1)  # since the chunk began
+  since_BxHxC = jnp.cumsum(log_decay_BxHxC, -1)  # from the start of the chunk
   positions = jnp.arange(since_BxHxC.shape[-1])
   between_BxHxCxC = jnp.exp(jnp.where(
       positions[:, None] >= positions,

@@ -9,8 +9,8 @@ from lra.nn.mixer import HeadMixer
 class GroupedMixer(HeadMixer):
   """H heads of queries, G of keys and values: x [B, L, D] -> [B, L, D].
 
-  Each H / G heads of queries in a row read one head of keys and values, which
-  is not copied for them. A subclass writes `groups`.
+  Each H / G consecutive query heads read one head of keys and values, without a
+  copy. A subclass defines `groups`.
 
   Attributes: those of `HeadMixer`, and
     kernel: 'auto' or one of `kernels.OPS['softmax']`.
@@ -24,11 +24,11 @@ class GroupedMixer(HeadMixer):
   op = 'softmax'
 
   def groups(self) -> int:
-    """G."""
+    """Returns G, the number of heads of keys and values."""
     raise NotImplementedError
 
   def project(self, x_BxLxD):
-    """Queries [B, L, H, Dh]; keys and values [B, L, G, Dh]."""
+    """Returns queries [B, L, H, Dh], and keys and values [B, L, G, Dh]."""
     groups = self.groups()
     if self.num_heads % groups:
       raise UserError(

@@ -1,4 +1,4 @@
-"""From an encoder's positions to class scores: pooling, pairs, output head."""
+"""From encoded positions to class scores: pooling, document pairs, head."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -7,14 +7,14 @@ from lra.nn.encoder import Encoder
 
 
 def pool(x_BxNxD, mask_BxN, pooling: str, mean_over: str = 'tokens'):
-  """One vector of a sequence, [B, D].
+  """Pools each sequence into one vector, [B, D].
 
   Args:
     x_BxNxD: the encoder's output.
     mask_BxN: bool, True at tokens.
     pooling: `cls` and `first` take position 0, `last` the last true token,
-      `mean` the sum over true tokens divided by their number (zeros where
-      there is none).
+      `mean` the sum over true tokens divided by their number. The mean of a
+      sequence without tokens is 0.
     mean_over: `positions` divides by N instead of the number of tokens.
   """
   if pooling in ('cls', 'first'):
@@ -31,7 +31,7 @@ def pool(x_BxNxD, mask_BxN, pooling: str, mean_over: str = 'tokens'):
 
 
 def join_pair(x_Bx2xD, how: str):
-  """Features of a document pair, [B, 2 D] or [B, 4 D].
+  """Joins the two vectors of a document pair, to [B, 2 D] or [B, 4 D].
 
   `concat`: [x1, x2], as in Long Range Arena's and SimpleTRON's code.
   `nli`: [x1, x2, x1 * x2, x1 - x2], as in Long Range Arena's paper,
@@ -45,7 +45,7 @@ def join_pair(x_Bx2xD, how: str):
 
 
 class ClassifierHead(nn.Module):
-  """Class scores from encoded positions.
+  """Computes class scores from encoded positions.
 
   Parameters are named `hidden_<i>` and `logits`.
 
@@ -53,7 +53,8 @@ class ClassifierHead(nn.Module):
     num_classes: C.
     hidden: widths of the hidden layers, each with a ReLU.
     pooling: `cls`, `mean`, `first` or `last`; see `pool`.
-    mean_over: what mean pooling divides by: `tokens` or all `positions`.
+    mean_over: divisor of mean pooling, the number of `tokens` or of all
+      `positions`.
     pair: how the documents of a pair are joined; see `join_pair`.
     dtype: computing dtype; the last layer computes in float32.
   """
@@ -69,7 +70,7 @@ class ClassifierHead(nn.Module):
     """Scores examples.
 
     Args:
-      x_RxNxD: encoded sequences, R = B, or 2 B where `pairs`.
+      x_RxNxD: encoded sequences; R is B, or 2 B if `pairs`.
       mask_RxN: bool, True at tokens.
       pairs: whether sequences 2 i and 2 i + 1 are one example.
 
@@ -85,7 +86,7 @@ class ClassifierHead(nn.Module):
 
 
 class Classifier(nn.Module):
-  """An encoder and a head: sequences or pairs in, class scores out."""
+  """Maps sequences or pairs to class scores: an encoder and a head."""
   encoder: Encoder
   head: ClassifierHead
 
@@ -93,8 +94,8 @@ class Classifier(nn.Module):
     """Returns float32 [B, C].
 
     Args:
-      inputs: ids [B, L], or [B, 2, L] of pairs; or continuous values with one
-        more axis, float [B, L, V] or [B, 2, L, V].
+      inputs: ids [B, L], or pairs of them [B, 2, L]; or continuous values with
+        one more axis, float [B, L, V] or [B, 2, L, V].
       train: whether dropout is on.
     """
     lead = 1 if jnp.issubdtype(inputs.dtype, jnp.integer) else 2
@@ -105,9 +106,9 @@ class Classifier(nn.Module):
 
 
 class TokenClassifier(nn.Module):
-  """An encoder and a layer: sequences in, class scores of each token out.
+  """Maps sequences to class scores of each token: an encoder and a layer.
 
-  Parameters of the layer are named `logits`; it computes in float32.
+  The parameters of the layer are named `logits`; it computes in float32.
   """
   encoder: Encoder
   num_classes: int

@@ -1,7 +1,7 @@
 """Projections shared by the mixers.
 
-The functions are called inside a compact module and create its submodules,
-so that every mixer names and initialises its projections alike.
+Call these functions inside a compact module: they create its submodules, so
+that all mixers share names and initial values of projections.
 
 Shapes: B batch, L length, D model width, H heads, Dh head width.
 """
@@ -24,12 +24,12 @@ class Projection(nn.Module):
   """A dense layer from axes `ins` to axes `outs`.
 
   Parameters have the shapes, names and initial values of `nn.DenseGeneral`:
-  kernel float32 [*ins, *outs], bias float32 [*outs]. What accelerators multiply
-  is [B, L, ins] by [ins, outs], flat, so that they have no reason to lay out
-  the result [B, L, H, Dh] in another way than its neighbours want it.
+  kernel float32 [*ins, *outs], bias float32 [*outs]. Accelerators multiply the
+  flat [B, L, ins] by [ins, outs], so that XLA has no reason to transpose the
+  result [B, L, H, Dh] for its neighbours.
 
   Attributes:
-    ins, outs: sizes of the last axes that it takes and makes.
+    ins, outs: sizes of the last axes of the input and of the output.
     dtype: computing dtype.
     use_bias: whether there is a bias.
   """
@@ -46,13 +46,13 @@ class Projection(nn.Module):
                  if self.use_bias else None)
 
   def weights(self) -> tuple[jax.Array, jax.Array | None]:
-    """The parameters, flat: kernel [ins, outs], and bias [outs] or None."""
+    """Returns the flat kernel [ins, outs], and bias [outs] or None."""
     bias = None if self.bias is None else self.bias.reshape(-1)
     return self.kernel.reshape(math.prod(self.ins), -1), bias
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    """[B, L, *ins] -> [B, L, *outs] in `dtype`."""
-    if kernels.platform() == 'cpu':  # which is slower with flat gradients
+    """Maps [B, L, *ins] to [B, L, *outs] in `dtype`."""
+    if kernels.platform() == 'cpu':  # where flat gradients are slower
       return self._many_axes(x)
     kernel, bias = self.weights()
     y = product(x.reshape(*x.shape[:2], -1), kernel, bias, self.dtype)
@@ -67,7 +67,7 @@ class Projection(nn.Module):
 
 def product(x_BxLxD: jax.Array, kernel_DxE: jax.Array,
             bias_E: jax.Array | None, dtype: jnp.dtype) -> jax.Array:
-  """x W + b, [B, L, E] in `dtype`."""
+  """Returns x W + b, [B, L, E] in `dtype`."""
   y_BxLxE = contraction.product(x_BxLxD.astype(dtype), kernel_DxE)
   return y_BxLxE if bias_E is None else y_BxLxE + bias_E.astype(dtype)
 
@@ -98,7 +98,7 @@ def split_heads(x_BxLxD: jax.Array, num_heads: int) -> jax.Array:
 def project_heads(x_BxLxD: jax.Array, num_heads: int, width: int,
                   dtype: jnp.dtype, name: str,
                   use_bias: bool = True) -> jax.Array:
-  """One learned projection split into heads: [B, L, D] -> [B, L, H, Dh].
+  """Projects and splits into heads: [B, L, D] -> [B, L, H, Dh].
 
   Raises:
     UserError: the heads do not divide the width.
@@ -111,7 +111,7 @@ def project_heads(x_BxLxD: jax.Array, num_heads: int, width: int,
 def project_qkv(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
                 dtype: jnp.dtype, use_bias: bool = True
                 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Queries, keys and values, each [B, L, H, Dh] in `dtype`.
+  """Returns queries, keys and values, each [B, L, H, Dh] in `dtype`.
 
   Raises:
     UserError: the heads do not divide `qkv_width`.
@@ -124,14 +124,14 @@ def project_qkv(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
 def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
                    dtype: jnp.dtype, use_bias: bool = True
                    ) -> tuple[jax.Array, jax.Array | None]:
-  """Queries, keys and values by one product, for kernels that take it whole.
+  """Computes queries, keys and values in one matmul, for packed kernels.
 
   The parameters are those of `project_qkv`.
 
   Returns:
     (qkv [B, L, 3, H, Dh] in `dtype`, biases float32 [3, H, Dh] or None). The
-    biases are in qkv already, but not as variables: their gradient is left to
-    the kernel, which is given them; see `kernels.linear_attention_packed`.
+    biases are already added to qkv, but as constants: the kernel receives them
+    and computes their gradient; see `kernels.linear_attention_packed`.
 
   Raises:
     UserError: the heads do not divide `qkv_width`.
@@ -150,16 +150,16 @@ def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
 def merge_heads_and_project(o_BxLxHxDh: jax.Array, features: int,
                             dtype: jnp.dtype, use_bias: bool = True
                             ) -> jax.Array:
-  """The output projection over all heads: [B, L, H, Dh] -> [B, L, D]."""
+  """Applies the output projection: [B, L, H, Dh] -> [B, L, D]."""
   return Projection(o_BxLxHxDh.shape[2:], (features,), dtype, use_bias,
                     name='out')(o_BxLxHxDh)
 
 
 def unit(x: jax.Array) -> jax.Array:
-  """Vectors of length 1 over the last axis, in float32 arithmetic.
+  """Scales vectors to length 1 over the last axis, in float32.
 
-  One shorter than 1e-6 stays as it is, 0 for example: divided by its length,
-  its gradient would be more than a million times that of the result.
+  A vector shorter than 1e-6 stays unchanged. Dividing by its length would
+  multiply its gradient by more than a million.
   """
   square = jnp.square(x.astype(jnp.float32)).sum(-1, keepdims=True)
   factor = jax.lax.rsqrt(jnp.where(square > 1e-12, square, 1.0))

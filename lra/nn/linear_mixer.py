@@ -1,8 +1,8 @@
-"""Mixers that are one linear operation of package `kernels`, without copies.
+"""Mixers that call one linear operation of `kernels`, without copies.
 
-On an accelerator one product makes queries, keys and values side by side, and
-the kernel takes them as they lie; on a processor three products make them
-apart, which plain XLA prefers.
+On an accelerator one matmul computes queries, keys and values side by side, and
+the kernel reads them in this layout. On a CPU three matmuls compute them
+separately, which is faster with plain XLA.
 
 Shapes: B batch, L length, D model width, H heads, Dh head width.
 """
@@ -16,9 +16,9 @@ from lra.nn.mixer import HeadMixer
 
 
 class LinearMixer(HeadMixer):
-  """Project, one operation of `kernels`, merge: [B, L, D] -> [B, L, D].
+  """Projects, runs one operation of `kernels`, merges: [B, L, D] -> [B, L, D].
 
-  A subclass names its operation in `op`, and may give it `options`.
+  A subclass names its operation in `op` and may override `options`.
 
   Attributes: those of `HeadMixer`, and
     kernel: 'auto' or one of `kernels.OPS[op]`.
@@ -32,7 +32,7 @@ class LinearMixer(HeadMixer):
   splits_sequences = True
 
   def options(self) -> dict:
-    """Keyword arguments of the operation, besides mask and kernel."""
+    """Returns keyword arguments of the operation besides mask and kernel."""
     return {}
 
   @nn.compact
@@ -51,7 +51,7 @@ class LinearMixer(HeadMixer):
     return self.attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL)
 
   def attend(self, *operands: jax.Array, **arrays) -> jax.Array:
-    """The operation, of q, k, v or of qkv: [B, L, H, Dh]."""
+    """Runs the operation on q, k, v or on qkv: [B, L, H, Dh]."""
     packed = '_packed' if len(operands) == 1 else ''
     function = getattr(kernels, f'{self.op}_attention{packed}')
     return kernels.sharded(function)(

@@ -13,10 +13,10 @@ from lra.nn import layers
 
 
 class HeadMixer(nn.Module):
-  """Queries, keys and values by projection, `mix`, an output projection.
+  """Projects to queries, keys and values, mixes heads, projects the output.
 
-  A subclass writes `mix`; it may replace `project` or `merge` where its first
-  or last step differs. All three may make parameters.
+  A subclass defines `mix`; it may override `project` or `merge` if its first
+  or last step differs. All three may create parameters.
 
   Attributes:
     num_heads: H.
@@ -24,10 +24,10 @@ class HeadMixer(nn.Module):
     qkv_bias: whether the input projections have biases; the LRA release has
       none.
     dtype: computing dtype; parameters are float32.
-    full_length: L of uncut sequences, for what depends on it; None where no
-      input is cut.
-    op: the operation of package `kernels` that does the work, a class
-      attribute; a mixer that names one has a field `kernel: str = 'auto'`.
+    full_length: L of uncut sequences, for parameters that depend on it; None
+      if no input is cut.
+    op: class attribute, the operation of package `kernels` that the mixer
+      calls. A mixer that sets it has a field `kernel: str = 'auto'`.
 
   Raises:
     UserError: the heads do not divide the width, or the kernel is unknown or
@@ -40,19 +40,19 @@ class HeadMixer(nn.Module):
   full_length: int | None = None
 
   op = ''
-  # Whether its tokens may lie on several devices, as those of sums over them.
+  # True if tokens may be sharded over devices, as sums over tokens allow.
   splits_sequences = False
 
   def mix(self, q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
           v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
           train: bool) -> jax.Array:
-    """The mechanism: returns [B, L, H, Dh].
+    """Mixes the heads: returns [B, L, H, Dh].
 
     Args:
       q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: in the computing dtype.
-      mask_BxL: bool, True = token. What stands at the other positions must
-        not change the output at tokens.
-      train: whether dropout and the like are on.
+      mask_BxL: bool, True = token. Values at other positions must not change
+        the output at tokens.
+      train: whether dropout and other noise are on.
     """
     raise NotImplementedError
 
@@ -60,29 +60,30 @@ class HeadMixer(nn.Module):
   def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
                train: bool) -> jax.Array:
     """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    self.kernel_for(*x_BxLxD.shape[1:])  # an impossible kernel is refused
+    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
     o_BxLxHxDh = self.mix(*self.project(x_BxLxD), mask_BxL, train=train)
     return self.merge(o_BxLxHxDh, x_BxLxD)
 
   def project(self, x_BxLxD: jax.Array
               ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries, keys and values, each [B, L, H, Dh]."""
+    """Returns queries, keys and values, each [B, L, H, Dh]."""
     return layers.project_qkv(x_BxLxD, self.num_heads, self.qkv_width,
                               self.dtype, self.qkv_bias)
 
   def merge(self, o_BxLxHxDh: jax.Array, x_BxLxD: jax.Array) -> jax.Array:
-    """The output projection: [B, L, D] from the mixed heads."""
+    """Applies the output projection to the mixed heads: [B, L, D]."""
     return layers.merge_heads_and_project(
         o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
 
   def kernel_for(self, length: int, width: int, **needs) -> str:
-    """The kernel that runs for x [B, length, width]; 'xla' without a choice.
+    """Returns the kernel that runs for x [B, length, width].
+
+    A mixer without `op` runs 'xla'.
 
     Args:
       length: L.
       width: D.
-      **needs: what a subclass asks of the kernel besides; see
-        `kernels.resolve`.
+      **needs: further requirements of a subclass; see `kernels.resolve`.
 
     Raises:
       UserError: the kernel is unknown or cannot run here.
@@ -96,7 +97,7 @@ class HeadMixer(nn.Module):
 
 def resolve_kernel(op: str, kernel: str, shape: tuple[int, ...],
                    dtype: jnp.dtype, **needs) -> str:
-  """`kernels.resolve`, refusing the impossible as a bad `config.model.kernel`.
+  """Calls `kernels.resolve`; its errors name `config.model.kernel`.
 
   Raises:
     UserError: the kernel is unknown or cannot run here.

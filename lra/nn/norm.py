@@ -1,4 +1,4 @@
-"""LayerNorm with a gradient of its own.
+"""LayerNorm with a custom gradient.
 
 Source: Ba, Kiros and Hinton 2016, arXiv 1607.06450, equation 3
 
@@ -6,17 +6,17 @@ Source: Ba, Kiros and Hinton 2016, arXiv 1607.06450, equation 3
   y = x^ scale + bias
 
 over the last axis of each token, eps = 1e-6. With g = dy scale the gradients
-are, means again over the last axis and sums over all tokens,
+are as follows. Means are again over the last axis, sums over all tokens.
 
   dx = r (g - mean(g) - x^ mean(g x^)),  dscale = sum(dy x^),  dbias = sum(dy)
 
 The backward pass saves x, which the residual sum keeps anyway, and m and
 mean(x^2) of each token. Automatic differentiation of the first three lines
-passes over x and dy more often: it adds up the same gradient of x in parts.
+reads x and dy more often, because it sums the gradient of x in parts.
 
-On a GPU a norm beside a residual sum is one Pallas kernel forward and one
-backward, which also adds the gradient that x gets from the sum. XLA would pass
-over x once more for the means, and over x and dy for scale and bias.
+On a GPU one Pallas kernel computes a norm beside a residual sum. A second one
+computes its backward pass and adds the gradient of x from the residual sum. XLA
+would read x once more for the means, and x and dy for scale and bias.
 """
 
 import functools
@@ -32,11 +32,13 @@ EPS = 1e-6
 
 
 class LayerNorm(nn.Module):
-  """`flax.linen.LayerNorm`: the same parameters, `scale` and `bias`, float32
-  [D], the same statistics in float32 and the same results.
+  """Layer normalisation with the parameters of `flax.linen.LayerNorm`.
+
+  Parameters `scale` and `bias` are float32 [D]. Statistics are float32, and
+  results equal those of flax.
 
   Attributes:
-    dtype: of the result; None for that of x and the parameters together.
+    dtype: dtype of the result; None promotes x and the parameters.
   """
   dtype: jnp.dtype | None = None
 
@@ -44,13 +46,12 @@ class LayerNorm(nn.Module):
   def __call__(
       self, x: jax.Array, beside: bool = False,
   ) -> jax.Array | tuple[jax.Array, jax.Array]:
-    """The norm of x, or x and its norm.
+    """Returns the norm of x, or x and its norm.
 
     Args:
       x: [..., D] of any float dtype.
-      beside: also return x, to be used instead of x where it takes another
-        way beside the norm. On a GPU the gradients of both ways are then
-        added where that of the norm is computed.
+      beside: also return x; use it in place of x for the path beside the norm.
+        On a GPU one kernel then adds the gradients of both paths.
 
     Returns:
       The norm, [..., D] in `dtype`; with `beside` the pair (x, norm).
@@ -73,7 +74,7 @@ def _pair(triton, dtype, *operands):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _beside(triton, dtype, x, scale_D, bias_D):
-  """(x, norm of x in `dtype`) by the kernels of a module."""
+  """Returns (x, norm of x in `dtype`), computed by the module `triton`."""
   return _forward_beside(triton, dtype, x, scale_D, bias_D)[0]
 
 
@@ -105,7 +106,7 @@ def _forward(x, scale_D, bias_D):
 
 
 def _inverse(mean, square):
-  """1 over the standard deviation of each token."""
+  """Returns 1 / standard deviation of each token."""
   variance = jnp.maximum(0, square - jnp.square(mean))
   return jax.lax.rsqrt(variance + EPS)
 

@@ -14,19 +14,19 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-FORBIDDEN = -1e30  # added to a logit: exp() of it is 0 whatever the others are
+FORBIDDEN = -1e30  # added to a logit, it makes exp() of the logit 0
 
-# Logits of one call, over all heads, above which heads are taken one by one.
+# If all heads together have more logits, they are computed one by one.
 MANY_LOGITS = 2**23
 
 
 class Partial(NamedTuple):
-  """Softmax over some keys, in float32.
+  """Unnormalised softmax over some keys, in float32.
 
   Attributes:
     out: [..., Q, Dh], sum of exp(logit - max) * value.
     max: [..., Q], largest logit; no gradient flows through it.
-    sum: [..., Q], sum of exp(logit - max); 0 where no key is allowed.
+    sum: [..., Q], sum of exp(logit - max); 0 if no key is allowed.
   """
   out: jax.Array
   max: jax.Array
@@ -34,13 +34,13 @@ class Partial(NamedTuple):
 
 
 def forbid(allowed: jax.Array) -> jax.Array:
-  """Bias of logits, float32: 0 where `allowed`, else `FORBIDDEN`."""
+  """Returns a bias of logits, float32: 0 if `allowed`, else `FORBIDDEN`."""
   return jnp.where(allowed, 0.0, FORBIDDEN)
 
 
 def partial_softmax(q: jax.Array, k: jax.Array, v: jax.Array, *,
                     scale: float, bias: jax.Array | None = None) -> Partial:
-  """Softmax of scale * q k^T + bias over the given keys, not normalised.
+  """Attends to the given keys by scale * q k^T + bias, not normalised.
 
   Args:
     q: [..., Q, Dh].
@@ -54,14 +54,14 @@ def partial_softmax(q: jax.Array, k: jax.Array, v: jax.Array, *,
 
 
 def weigh(logits: jax.Array, v: jax.Array) -> Partial:
-  """Softmax of given logits over the given keys, not normalised.
+  """Attends to the given keys with given logits, not normalised.
 
   Args:
     logits: float32 [..., Q, K].
     v: [..., K, Dh].
   """
-  # The merged result does not depend on the maxima: constants to autodiff.
-  # Bounded below, they make exp() zero for rows without any allowed key.
+  # The merged result does not depend on the maxima, so they are constants to
+  # autodiff. The lower bound gives exp() = 0 in rows without an allowed key.
   top = jnp.maximum(jax.lax.stop_gradient(logits.max(-1)), FORBIDDEN / 2)
   weights = jnp.exp(logits - top[..., None])
   out = jnp.einsum('...qk,...kd->...qd', weights.astype(v.dtype), v,
@@ -70,7 +70,7 @@ def weigh(logits: jax.Array, v: jax.Array) -> Partial:
 
 
 def merge(parts: list[Partial]) -> Partial:
-  """The softmax over the union of the parts' keys, which are disjoint."""
+  """Merges parts over disjoint keys into the softmax over their union."""
   if len(parts) == 1:
     return parts[0]
   top = functools.reduce(jnp.maximum, [part.max for part in parts])
@@ -80,22 +80,23 @@ def merge(parts: list[Partial]) -> Partial:
 
 
 def normalise(part: Partial) -> jax.Array:
-  """The attention output, float32 [..., Q, Dh]; 0 where no key is allowed."""
+  """Returns the attention output, float32 [..., Q, Dh]; 0 if no key is allowed.
+  """
   return part.out / jnp.where(part.sum > 0, part.sum, 1)[..., None]
 
 
 def over_heads(attend: Callable, *arrays, num_logits: int):
   """Applies `attend` to each head of `arrays`, pytrees with H leading.
 
-  With many logits the heads run one after another and keep nothing for the
-  backward pass but their inputs: memory is that of one head, and on a CPU it
-  stays in cache, which is worth more than the recomputation. Heads, not
-  examples, because the batch may be sharded over devices.
+  With many logits the heads run one after another and save only their inputs
+  for the backward pass. Memory is then that of one head; on a CPU it fits the
+  cache, which saves more time than recomputing costs. The loop is over heads
+  and not examples, because the batch may be sharded over devices.
 
   Args:
     attend: function of one head's arrays.
     *arrays: pytrees of arrays [H, ...].
-    num_logits: how many logits all heads have together.
+    num_logits: number of logits of all heads together.
   """
   if num_logits <= MANY_LOGITS:
     return jax.vmap(attend)(*arrays)

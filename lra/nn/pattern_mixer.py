@@ -1,4 +1,4 @@
-"""Softmax attention under fixed sparse patterns: a model is its `patterns`."""
+"""Softmax attention under fixed sparse patterns; a model gives `patterns`."""
 
 import jax
 
@@ -8,13 +8,13 @@ from lra.nn.patterns import Pattern
 
 
 class PatternMixer(HeadMixer):
-  """Heads dealt out evenly to patterns: x [B, L, D], mask [B, L] -> [B, L, D].
+  """Splits heads over patterns: x [B, L, D], mask [B, L] -> [B, L, D].
 
-  A subclass writes `patterns`. Attributes and errors are those of `HeadMixer`.
+  A subclass defines `patterns`. Attributes and errors are those of `HeadMixer`.
   """
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """The patterns of equal groups of heads, in order, for L = `length`."""
+    """Returns one pattern per equal group of heads, in order, for `length`."""
     raise NotImplementedError
 
   def mix(self, q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,

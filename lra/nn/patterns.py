@@ -1,7 +1,7 @@
-"""Sparse attention patterns as data: which keys does each query see?
+"""Sparse attention patterns as data: the keys that each query sees.
 
-One `Pattern` configures the computation (`lra.nn.block_sparse`) and spells
-itself out as a boolean [L, L] matrix. To draw a model's pattern as a PNG:
+One `Pattern` configures the computation (`lra.nn.block_sparse`) and can return
+the boolean [L, L] matrix. To draw a model's pattern as a PNG:
 
   python -m lra.costs.patterns --model=bigbird --length=1024 --out=bigbird.png
 """
@@ -12,29 +12,29 @@ import numpy as np
 
 from lra.errors import UserError
 
-# What `Pattern.kinds` calls a pair of positions, 0 being "does not see".
+# Names of the values of `Pattern.kinds`; 0 means "does not see".
 KINDS = ('none', 'window', 'global', 'summary', 'random')
 
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-  """The pairs (query i, key j) with attention: the union of what follows.
+  """The pairs (query i, key j) with attention: the union of these fields.
 
   Attributes:
     block: positions in a block of the window and of `random_blocks`.
     offsets: the window, as blocks relative to the query's own: (0,) is the own
-      block, (-1, 0, 1) that and its neighbours, () none.
-    radius: if given, only |i - j| <= radius * dilation of the window is seen.
-    causal: whether only j <= i of the window is seen.
-    dilation: positions between neighbours of the window: it and its blocks
-      then consist of positions equal modulo `dilation`.
+      block, (-1, 0, 1) adds its neighbours, () is none.
+    radius: if given, the window keeps only |i - j| <= radius * dilation.
+    causal: whether the window keeps only j <= i.
+    dilation: distance between neighbours in the window; a block then consists
+      of positions equal modulo `dilation`.
     global_keys: number of first positions that are seen by all queries.
     global_queries: number of first positions that see all keys.
-    summary: (period, width): the last `width` positions of every `period` are
-      seen by all queries.
-    random_blocks: [H][N][R] nested tuples: for head h and query block n the R
-      key blocks seen besides, -1 for none; one entry instead of H is shared by
-      the heads. They must not be in the window.
+    summary: (period, width): all queries see the last `width` positions of
+      every `period`.
+    random_blocks: [H][N][R] nested tuples: R more key blocks for head h and
+      query block n, -1 for none. One entry instead of H is shared by the heads.
+      They must not be in the window.
 
   Raises:
     UserError: a size is not positive, or no query would see any key.
@@ -58,7 +58,7 @@ class Pattern:
                       'summaries.')
 
   def shared_keys(self, length: int) -> np.ndarray:
-    """Bool [L]: the keys that all queries see."""
+    """Returns the keys that all queries see, bool [L]."""
     j = np.arange(length)
     shared = j < self.global_keys
     if self.summary:
@@ -67,19 +67,19 @@ class Pattern:
     return shared
 
   def num_keys(self, length: int) -> int:
-    """How many keys the computation gives a query, masked ones included."""
+    """Returns the number of keys computed per query, masked ones included."""
     blocks = len(self.fitting_offsets(length))
     if self.random_blocks:
       blocks += len(self.random_blocks[0][0])
     return blocks * self.block + int(self.shared_keys(length).sum())
 
   def fitting_offsets(self, length: int) -> tuple[int, ...]:
-    """The offsets which some query block of a sequence can use."""
+    """Returns the offsets that some query block of a sequence can use."""
     blocks = -(-length // (self.block * self.dilation))
     return tuple(o for o in self.offsets if abs(o) < blocks)
 
   def kinds(self, length: int, head: int = 0) -> np.ndarray:
-    """uint8 [L, L]: for query i and key j an index into `KINDS`."""
+    """Returns an index into `KINDS` for query i and key j, uint8 [L, L]."""
     i, j = np.arange(length)[:, None], np.arange(length)[None]
     kinds = np.zeros((length, length), np.uint8)
     kinds[self._random(i, j, head)] = KINDS.index('random')
@@ -111,16 +111,16 @@ class Pattern:
 
 
 def sliding_window(radius: int, *, causal: bool = False, **others) -> Pattern:
-  """|i - j| <= radius * dilation; `others` are fields of `Pattern`.
+  """Returns the pattern |i - j| <= radius * dilation.
 
   Args:
-    radius: neighbours on either side.
-    causal: whether only those before the query are seen, and itself.
-    **others: as in `Pattern`.
+    radius: number of neighbours on either side.
+    causal: whether a query sees only itself and earlier keys.
+    **others: more fields of `Pattern`.
   """
-  # Blocks of half the radius compute 5/4 of the window's keys, each copied
-  # five times; smaller ones compute fewer, but copy more. 16: tiny blocks
-  # would make tiny matrix products.
+  # Blocks of half the radius compute 5/4 of the window's keys and copy each key
+  # five times; smaller blocks compute fewer keys, but copy more. At least 16,
+  # because smaller blocks make tiny matmuls.
   block = max(16, -(-radius // 2))
   reach = -(-radius // block)
   last = 0 if causal else reach
@@ -134,11 +134,11 @@ def random_blocks(num_blocks: int, num_random: int, *, reach: int,
 
   Args:
     num_blocks: N.
-    num_random: R; fewer blocks where fewer are left.
+    num_random: R; if fewer blocks are left, all of those.
     reach: blocks of the window on either side of the query's own.
     num_global: number of first blocks that are global.
-    heads: H tables are drawn.
-    seed: of numpy's default generator.
+    heads: H, number of tables.
+    seed: seed of numpy's default generator.
   """
   if not num_random:
     return ()
@@ -154,11 +154,11 @@ def random_blocks(num_blocks: int, num_random: int, *, reach: int,
 
 
 def first_blocks(blocks, num_blocks: int):
-  """`Pattern.random_blocks` of the first blocks of a sequence alone.
+  """Returns `Pattern.random_blocks` cut to the first blocks of a sequence.
 
   Args:
-    blocks: those of the whole sequence.
-    num_blocks: N; key blocks behind them are left out.
+    blocks: random blocks of the whole sequence.
+    num_blocks: N; later key blocks are left out.
   """
   return tuple(tuple(
       tuple(m if m < num_blocks else -1 for m in row)

@@ -1,9 +1,9 @@
-"""Rotary positions: queries and keys turned by angles that grow with position.
+"""Rotary positions: rotates queries and keys by angles that grow with position.
 
-A dot product of turned vectors depends on positions through their distance
-only. Su et al. 2021, arXiv 2104.09864, eq. 13-15, with channel i paired with
-i + width / 2 instead of its neighbour: the same up to the order of channels,
-without a stride.
+The dot product of two rotated vectors depends on their distance, not on their
+positions. Su et al. 2021, arXiv 2104.09864, eq. 13-15. Here channel i is paired
+with i + width / 2, which needs no strided access. The source pairs neighbours,
+which is equal up to the order of channels.
 """
 
 import jax
@@ -17,7 +17,7 @@ BASE = 10_000.0
 
 
 def angles(length: int, width: int, base: float = BASE) -> np.ndarray:
-  """Angle of each position and pair, p * base^(-2 i / width), float64 [L, W/2].
+  """Returns p * base^(-2 i / width) for position p, pair i: float64 [L, W/2].
 
   Raises:
     ValueError: the width is odd.
@@ -29,7 +29,7 @@ def angles(length: int, width: int, base: float = BASE) -> np.ndarray:
 
 
 def rotate(x_BxLxHxW: jax.Array, base: float = BASE) -> jax.Array:
-  """The vectors of position p turned by the angles of p, in their dtype.
+  """Rotates the vectors of position p by the angles of p, in their dtype.
 
   Raises:
     ValueError: the width W is odd.
@@ -44,16 +44,16 @@ def rotate(x_BxLxHxW: jax.Array, base: float = BASE) -> jax.Array:
 
 
 class RotaryMixer(HeadMixer):
-  """A `HeadMixer` whose queries and keys may be turned.
+  """A `HeadMixer` that can rotate queries and keys.
 
-  A subclass that replaces `project` passes its result through `turn`.
+  A subclass that overrides `project` passes its result through `turn`.
 
   Attributes: those of `HeadMixer`, and
-    rotary: whether they are turned, besides the positions of the embedding;
-      `config.encoder.positions='none'` leaves those out.
+    rotary: whether to rotate queries and keys. This adds to the positions of
+      the embedding; `config.encoder.positions='none'` removes those.
 
   Raises:
-    UserError: heads of odd width are to be turned.
+    UserError: `rotary` is set and the width of a head is odd.
   """
   rotary: bool = False
 
@@ -64,11 +64,11 @@ class RotaryMixer(HeadMixer):
 
   def turn(self, q_BxLxHxDh: jax.Array, k_BxLxGxDh: jax.Array,
            v_BxLxGxDh: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries and keys turned if `rotary`, and the values as they are."""
+    """Rotates queries and keys if `rotary`; returns the values unchanged."""
     if not self.rotary:
       return q_BxLxHxDh, k_BxLxGxDh, v_BxLxGxDh
     if q_BxLxHxDh.shape[-1] % 2:
       raise UserError(
-          f'Heads {q_BxLxHxDh.shape[-1]} wide cannot be turned in pairs: '
+          f'Heads of width {q_BxLxHxDh.shape[-1]} cannot be rotated in pairs: '
           'choose config.model.qkv_width and num_heads for an even width.')
     return rotate(q_BxLxHxDh), rotate(k_BxLxGxDh), v_BxLxGxDh

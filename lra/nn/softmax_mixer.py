@@ -1,4 +1,4 @@
-"""Softmax attention over all positions: what its variants share."""
+"""Base of the mixers with softmax attention over all positions."""
 
 import jax
 
@@ -11,20 +11,20 @@ from lra.nn.mixer import HeadMixer
 class SoftmaxMixer(HeadMixer):
   """Softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  A sequence whose mask is all False reads no value at all.
+  The output is 0 in a sequence whose mask is all False.
 
   Attributes: those of `HeadMixer`, and
-    attention_dropout: rate at which weights are dropped; by the kernels
-      `dense` and `chunked`, the second by default.
-    kernel: 'auto' or one of `kernels.OPS['softmax']`; a field only of a
-      subclass that declares it.
+    attention_dropout: dropout rate of attention weights. Only the kernels
+      `dense` and `chunked` support it; 'auto' then takes `chunked`.
+    kernel: 'auto' or one of `kernels.OPS['softmax']`; only a subclass that
+      declares it has this field.
   """
   attention_dropout: float = fields.argument(0.0, low=0, below=1)
 
   kernel = 'auto'
 
   def bias(self, length: int) -> jax.Array | None:
-    """Added to logits by head and distance, float32 [H, 2 L - 1], or None."""
+    """Returns a bias by head and distance, float32 [H, 2 L - 1], or None."""
     del length
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
@@ -33,7 +33,7 @@ class SoftmaxMixer(HeadMixer):
     drop = {'dropout_rate': rate,
             'dropout_key': draws.row_keys(self, len(q_BxLxHxDh))} if (
                 rate and train) else {}
-    # Evaluation runs the kernel of training, though it drops nothing.
+    # Evaluation uses the kernel of training too, although it drops nothing.
     return kernels.sharded(kernels.softmax_attention)(
         q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
         bias=self.bias(q_BxLxHxDh.shape[1]),

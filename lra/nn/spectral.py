@@ -1,10 +1,9 @@
-"""Learned spectral densities, and the attention they share.
+"""Learned spectral densities, and the attention that uses them.
 
-A density gives frequencies omega [H, F, Dh] with weights [H, F]. It is learned
-through them: its noise is fixed at initialisation (collection 'constants') or
-drawn anew for each training step, and gradients reach its parameters by the
-reparametrisation of the samples. The functions are called inside a compact
-module and create its parameters.
+A density gives frequencies omega [H, F, Dh] with weights [H, F]. Its noise is
+drawn once at initialisation (collection 'constants') or again in each training
+step. Samples are reparametrised, so gradients reach the parameters of the
+density. Call the functions inside a compact module: they create its parameters.
 
 Source: Chowdhury et al. 2021, arXiv 2110.08323 ("On Learning the Transformer
 Kernel"), section 3, and its released code.
@@ -26,12 +25,12 @@ from lra.nn.mixer import HeadMixer
 class SpectralMixer(HeadMixer):
   """Linear attention with a learned kernel: x [B, L, D] -> [B, L, D].
 
-  A subclass writes `density` and may set `positive`; mask is [B, L] bool.
+  A subclass defines `density` and may set `positive`; mask is [B, L] bool.
 
   Attributes: those of `HeadMixer`, and
-    num_features: M, all features of a head.
-    redraw: whether each training step draws its own noise, from the 'dropout'
-      stream; evaluation uses that of initialisation.
+    num_features: M, number of features of a head.
+    redraw: whether each training step draws new noise from the 'dropout'
+      stream; evaluation uses the noise of initialisation.
     kernel: 'auto' or one of `kernels.OPS['linear']`.
 
   Raises:
@@ -48,7 +47,7 @@ class SpectralMixer(HeadMixer):
 
   def density(self, num_frequencies: int, head_width: int, train: bool
               ) -> tuple[jax.Array, jax.Array]:
-    """Frequencies [H, F, Dh] and weights [H, F], at most `num_frequencies`."""
+    """Returns frequencies [H, F, Dh], F <= num_frequencies, weights [H, F]."""
     raise NotImplementedError
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
@@ -66,7 +65,7 @@ class SpectralMixer(HeadMixer):
       return features.stable_pair(
           *(features.positive(x, omega, weight, 1.0)
             for x in (q_BxLxHxDh, k_BxLxHxDh)), mask_BxL, self.dtype)
-    # A cosine and a sine of each; one frequency is the constant's.
+    # Each frequency gives a cosine and a sine; the constant takes one of them.
     omega, weight = features.with_constant(
         *self.density(self.num_features // 2 - 1, head_width, train))
     return tuple(features.trigonometric(x, omega, weight)
@@ -74,7 +73,7 @@ class SpectralMixer(HeadMixer):
 
   def noise(self, name: str, draw: Callable, shape: tuple[int, ...],
             train: bool) -> jax.Array:
-    """`draw(key, shape)`, kept from initialisation or anew each step."""
+    """Returns `draw(key, shape)`, drawn at initialisation or in each step."""
     kept = self.variable('constants', name,
                          lambda: draw(self.make_rng('params'), shape))
     if self.redraw and train:
@@ -85,10 +84,10 @@ class SpectralMixer(HeadMixer):
 def gaussian_mixture(mixer: SpectralMixer, num_components: int,
                      num_frequencies: int, head_width: int, train: bool
                      ) -> tuple[jax.Array, jax.Array]:
-  """p = sum_c pi_c N(mu_c, diag(sigma_c^2)) per head.
+  """Samples p = sum_c pi_c N(mu_c, diag(sigma_c^2)) per head.
 
-  Every component has the same number of samples mu_c + sigma_c n, n ~ N(0, I),
-  and they share its weight pi_c, so the estimate is unbiased for any pi.
+  Every component has the same number of samples mu_c + sigma_c n, n ~ N(0, I).
+  They share its weight pi_c, so the estimate is unbiased for any pi.
 
   Raises:
     UserError: fewer frequencies than components.
@@ -115,14 +114,14 @@ def gaussian_mixture(mixer: SpectralMixer, num_components: int,
 
 def generated(mixer: SpectralMixer, num_frequencies: int, head_width: int,
               train: bool) -> tuple[jax.Array, jax.Array]:
-  """omega = g(n), n ~ N(0, I): a network maps noise to frequencies.
+  """Computes omega = g(n), n ~ N(0, I): a network maps noise to frequencies.
 
-  Three dense layers with batch normalisation over the F samples and leaky
-  ReLU between them and tanh at the end, shared by the heads. The noise has
-  Dh / 2 entries, the hidden layers 2 Dh and 4 Dh units, as released. What is
-  normalised are the samples of the noise, which are the same in training and
-  evaluation but for a redraw, so evaluation normalises by their own
-  statistics too and keeps no running averages.
+  The network has three dense layers, shared by the heads, with batch
+  normalisation over the F samples and leaky ReLU between them and tanh at the
+  end. The noise has Dh / 2 entries, the hidden layers have 2 Dh and 4 Dh units,
+  as in the released code. Training and evaluation see the same noise unless
+  `redraw` is set. Evaluation therefore normalises by the statistics of its own
+  samples and keeps no running averages.
 
   Raises:
     UserError: fewer than two frequencies.
@@ -149,14 +148,14 @@ def generated(mixer: SpectralMixer, num_frequencies: int, head_width: int,
 
 def fastfood(mixer: SpectralMixer, num_frequencies: int, head_width: int,
              train: bool) -> tuple[jax.Array, jax.Array]:
-  """omega = rows of S H G P H B / sqrt(W), blocks of width W stacked.
+  """Computes omega = rows of S H G P H B / sqrt(W), stacked blocks of width W.
 
   H is the Walsh-Hadamard matrix of the first power of two W >= Dh, P a random
-  permutation, S, G, B learned diagonals per head, which start as FastFood's
-  (Le, Sarlos & Smola 2013): B random signs, G ~ N(0, 1), S = chi_W / |G|, so
-  that each row starts as N(0, I). The released code starts them near 0. The
-  transform is applied to the identity once per step, not to every token:
-  as a matrix product of width Dh it is the faster form there.
+  permutation; S, G, B are learned diagonals per head. They start as in FastFood
+  (Le, Sarlos & Smola 2013): B random signs, G ~ N(0, 1), S = chi_W / |G|. Each
+  row thus starts as N(0, I); the released code starts near 0. The transform is
+  applied to the identity once per step and not to every token, because a matmul
+  of width Dh is faster there.
 
   Raises:
     UserError: no frequencies.
@@ -190,7 +189,10 @@ def fastfood(mixer: SpectralMixer, num_frequencies: int, head_width: int,
 
 
 def walsh_hadamard(x: jax.Array) -> jax.Array:
-  """H x over axis -2, unnormalised, in W log W steps; W a power of two."""
+  """Computes H x over axis -2, unnormalised; W a power of two.
+
+  Takes W log W operations.
+  """
   *rest, width, columns = x.shape
   step = 1
   while step < width:

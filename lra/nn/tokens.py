@@ -1,4 +1,4 @@
-"""The tokens of a sequence by number, wherever padding stands.
+"""Reorders a sequence so that tokens come before padding.
 
 Shapes: B batch, L length.
 """
@@ -8,16 +8,16 @@ import jax.numpy as jnp
 
 
 def first(mask_BxL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """An order of the positions in which tokens come before padding.
+  """Returns an order of the positions in which tokens come before padding.
 
   Args:
     mask_BxL: bool, True = token.
 
   Returns:
-    (order, place, count), int32: order [B, L] has the positions of the tokens,
-    then those of padding, each as they stand; place [B, L] is the place of each
-    position in it, so that `take` by it undoes `take` by the order; count [B]
-    is the number of tokens.
+    (order, place, count), int32. order [B, L] lists the positions of the tokens
+    and then those of padding, each in increasing order. place [B, L] is the
+    index of each position in `order`, so `take` by place inverts `take` by
+    order. count [B] is the number of tokens.
   """
   order_BxL = jnp.argsort(~mask_BxL, axis=1, stable=True).astype(jnp.int32)
   count_B = mask_BxL.sum(1, dtype=jnp.int32)
@@ -28,7 +28,7 @@ def first(mask_BxL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def take(x_BxL: jax.Array, index_BxK: jax.Array) -> jax.Array:
-  """Positions of [B, L, ...] by number: [B, K, ...]."""
+  """Selects positions of [B, L, ...] by index: [B, K, ...]."""
   more = (1,) * (x_BxL.ndim - 2)
   return jnp.take_along_axis(
       x_BxL, index_BxK.reshape(*index_BxK.shape, *more), axis=1)
