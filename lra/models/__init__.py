@@ -1,7 +1,7 @@
 """Models by name: `config.model.name` is a file of this folder.
 
-A model's file defines `Mixer`. Nothing is registered elsewhere, and every file
-here is a model: what models share is in `lra/nn`.
+A model's file defines `Mixer`; it is registered nowhere else. This folder holds
+only models: code that models share is in `lra/nn`.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 
 
 def names(folder: str | os.PathLike = FOLDER) -> tuple[str, ...]:
-  """Names of all models: the files of a folder, but those like `_this.py`."""
+  """Returns the names of all models: files of a folder except `_this.py`."""
   return tuple(sorted(path.stem for path in pathlib.Path(folder).glob('*.py')
                       if not path.stem.startswith('_')))
 
@@ -25,24 +25,24 @@ def module(name: str) -> types.ModuleType:
   """Imports the file of model `name`.
 
   Raises:
-    UserError: no such model, where the message lists the known ones; or its
-      file cannot be imported, or defines no Mixer.
+    UserError: no such model (the message lists the known ones), or its file
+      cannot be imported or defines no Mixer.
   """
   known = names(FOLDER)
   if name not in known:
     raise UserError(
-        f'Unknown model {name!r}: config.model.name is one of '
+        f'Unknown model {name!r}: set config.model.name to one of '
         f'{", ".join(known)}.')
   said = f'lra/models/{name}.py'
   try:
     made = importlib.import_module(f'lra.models.{name}')
   except UserError:
     raise
-  except (Exception, SystemExit) as e:  # whatever somebody's file may do
+  except (Exception, SystemExit) as e:  # a user's file may raise anything
     raise UserError(
         explained(str(FOLDER / f'{name}.py'), e, said)) from e
   mixer = getattr(made, 'Mixer', None)
   if not (isinstance(mixer, type) and dataclasses.is_dataclass(mixer)):
     raise UserError(f'{said} has no mixer: define a class Mixer(nn.Module), or '
-                    'one that is derived from lra.nn.mixer.HeadMixer.')
+                    'derive one from lra.nn.mixer.HeadMixer.')
   return made

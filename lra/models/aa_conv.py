@@ -1,13 +1,13 @@
 """Attention-augmented convolution: some channels attended, the rest convolved.
 
-The output's D channels are the heads of softmax attention, mixed by a
-projection of their own, beside those of an ordinary convolution of the input.
-`value_share` of them are attention's; the queries of all heads, and the keys,
-have `key_share` D channels. Each head's are rounded to whole ones, at least
-one, so that the shares of a narrow model with many heads are coarse; the paper
-gives each head at least 20 channels of keys, here the share alone decides. Its
-relative positions, of images, are left out: the encoder has positions. Padded
-inputs of the convolution are zeroed, as what lies beyond both ends.
+Of the output's D channels, `value_share` come from softmax attention with its
+own output projection, the rest from an ordinary convolution of the input.
+Queries, and keys, of all heads have `key_share` D channels. The channels of
+each head are rounded, to at least one, so these shares are coarse in a narrow
+model with many heads. The paper gives each head at least 20 key channels; here
+only `key_share` decides. The paper's relative positions of images are left out:
+the encoder adds positions. Padded inputs of the convolution count as zero, like
+positions beyond both ends.
 
 Equation: [conv_K(X), softmax(Q K^T / sqrt(dk / H)) V per head, projected],
   K x D x (1 - v) D weights in conv, dk = k D channels in Q, v D in V
@@ -36,9 +36,10 @@ class Mixer(nn.Module):
 
   Attributes:
     num_heads: H.
-    value_share: of the D output channels, attention's; 1 for no convolution.
+    value_share: share of the D output channels that attention computes; 1
+      leaves out the convolution.
     key_share: channels of all queries, relative to D.
-    conv_width: K, positions that a sum of the convolution has.
+    conv_width: K, width of the convolution.
     kernel: 'auto' or one of `KERNELS`.
     dtype: computing dtype; parameters are float32.
 
@@ -53,12 +54,12 @@ class Mixer(nn.Module):
   dtype: jnp.dtype = jnp.float32
 
   def widths(self, width: int) -> tuple[int, int]:
-    """Channels of a head's queries and of its values, where D is `width`."""
+    """Returns the widths of a head's queries and values for D = `width`."""
     return tuple(max(1, round(share * width / self.num_heads))
                  for share in (self.key_share, self.value_share))
 
   def kernel_for(self, length: int, width: int) -> str:
-    """The kernel that runs for x [B, length, width]."""
+    """Returns the kernel that runs for x [B, length, width]."""
     key_width, value_width = self.widths(width)
     return resolve_kernel(
         'softmax', self.kernel, (1, length, self.num_heads, key_width),
@@ -69,7 +70,7 @@ class Mixer(nn.Module):
                train: bool) -> jax.Array:
     """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
     width = x_BxLxD.shape[-1]
-    self.kernel_for(x_BxLxD.shape[1], width)  # an impossible one is refused
+    self.kernel_for(x_BxLxD.shape[1], width)  # refuses an impossible kernel
     key_width, value_width = self.widths(width)
     q_BxLxHxDk, k_BxLxHxDk, v_BxLxHxDv = (
         layers.project_heads(x_BxLxD, self.num_heads, self.num_heads * size,
@@ -86,7 +87,7 @@ class Mixer(nn.Module):
         [self._convolve(x_BxLxD, mask_BxL, width - attended), o_BxLxE], -1)
 
   def _convolve(self, x_BxLxD, mask_BxL, channels):
-    """An ordinary convolution, as one product of K neighbours side by side."""
+    """Convolves over positions, as one matmul of K concatenated neighbours."""
     length, before = x_BxLxD.shape[1], self.conv_width // 2
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0)
     padded = jnp.pad(

@@ -1,14 +1,14 @@
 """Additive attention: queries and keys are added, not multiplied.
 
-The logit of a pair is a learned weighted sum of the tanh of query plus key;
-each head has weights of its own. Memory is linear in L: keys come in tiles, and
-a tile's logits are computed again in the backward pass. Time is that of Dh
-divisions for each pair and head, where others have Dh products. The paper's one
-query is a decoder's state; here every token is one.
+The logit of a pair is a learned weighted sum of tanh(query + key), with weights
+for each head. Memory is linear in L: keys are processed in tiles, and the
+backward pass recomputes the logits of a tile. Each pair and head costs Dh
+divisions; dot-product attention costs Dh multiplications. The paper has a
+single query, the decoder's state; here every token is a query.
 
 Equation: softmax_j(w_h . tanh(q_i + k_j)) v_j per head h, then an output
-  projection. Computed as tanh(x) = 1 - 2 r with r = 1 / (1 + exp(2q) exp(2k)):
-  the 1 changes no softmax, and an exponential is that of a token, not of a pair
+  projection. Computed with tanh(x) = 1 - 2 r, r = 1 / (1 + exp(2q) exp(2k)):
+  the 1 cancels in the softmax, and exponentials are per token, not per pair
 Source: Bahdanau et al. 2015, arXiv 1409.0473, appendix A.1.2
 """
 
@@ -22,10 +22,10 @@ FAMILY = 'dense'
 COST = 'O(L^2 D) time with a division each, O(L) memory'
 GROWTH = {'time': 2, 'memory': 1}
 TILE = 64  # queries and keys of a tile
-# A query or key beyond it counts as it: products of two exponentials may be
-# infinite or 0 then, but never one of each.
+# Queries and keys are clipped to +-40. A product of two exponentials may then
+# overflow or be 0, but is never infinity times 0.
 _LARGEST = 40.0
-_AT_ONCE = 16  # terms of a logit that are summed without a step through memory
+_AT_ONCE = 16  # terms of a logit that are summed without going through memory
 
 
 class Mixer(HeadMixer):
@@ -46,13 +46,13 @@ class Mixer(HeadMixer):
 
 def attend(q_BxLxHxDh, k_BxSxHxDh, v_BxSxHxDv, weight_HxDh, mask_BxS,
            tile: int = TILE):
-  """softmax_j(w . tanh(q_i + k_j)) v_j: [B, L, H, Dv] in the dtype of `v`.
+  """Returns softmax_j(w . tanh(q_i + k_j)) v_j, [B, L, H, Dv] like `v`.
 
   Args:
-    q_BxLxHxDh, k_BxSxHxDh, v_BxSxHxDv: computed with in float32.
+    q_BxLxHxDh, k_BxSxHxDh, v_BxSxHxDv: converted to float32 for computing.
     weight_HxDh: w of each head.
-    mask_BxS: bool, True = key takes part; a sequence without any gives zeros.
-    tile: the most rows and columns of a tile.
+    mask_BxS: bool, True = key takes part; without any key the result is 0.
+    tile: largest number of rows and columns in a tile.
   """
   B, L, H, _ = q_BxLxHxDh.shape
   q_NxDhxBxHxI, k_MxDhxBxHxJ = (
@@ -69,10 +69,10 @@ def attend(q_BxLxHxDh, k_BxSxHxDh, v_BxSxHxDv, weight_HxDh, mask_BxS,
 
 
 def _tiles(x_BxLxHxD, tile):
-  """[N, B, H, I, D]: N tiles of I positions, zero (False) padded."""
+  """Cuts into N tiles of I positions, [N, B, H, I, D]; pads with 0 or False."""
   B, L, H, D = x_BxLxHxD.shape
   rows = -(-L // -(-L // tile))
-  if L > tile:  # a processor takes so many at a time
+  if L > tile:  # a CPU vectorises over 16
     rows = min(tile, -(-rows // 16) * 16)
   x = jnp.pad(x_BxLxHxD, ((0, 0), (0, -L % rows), (0, 0), (0, 0)))
   x = x if x.dtype == bool else x.astype(jnp.float32)
@@ -81,7 +81,7 @@ def _tiles(x_BxLxHxD, tile):
 
 @jax.custom_vjp
 def _attend(q_NxDhxBxHxI, k_MxDhxBxHxJ, v_MxBxHxJxDv, weight_DhxH, bias_MxBxJ):
-  """Softmax attention of tiles, float32 [N, B, H, I, Dv]."""
+  """Attends over tiles: float32 [N, B, H, I, Dv]."""
   return _forward(
       q_NxDhxBxHxI, k_MxDhxBxHxJ, v_MxBxHxJxDv, weight_DhxH, bias_MxBxJ)[0]
 
@@ -112,7 +112,7 @@ def _forward(q_NxDhxBxHxI, k_MxDhxBxHxJ, v_MxBxHxJxDv, weight_DhxH, bias_MxBxJ):
 
 
 def _backward(kept, do_NxBxHxIxDv):
-  """Gradients by tiles of keys, and for each by tiles of queries."""
+  """Returns gradients; loops over tiles of keys, then over tiles of queries."""
   (q_NxDhxBxHxI, k_MxDhxBxHxJ, v_MxBxHxJxDv, weight_DhxH, bias_MxBxJ,
    o_NxBxHxIxDv, log_sum_NxBxHxI) = kept
   dot_NxBxHxI = (do_NxBxHxIxDv * o_NxBxHxIxDv).sum(-1)
@@ -156,7 +156,7 @@ def _exponential(x):
 
 
 def _logits(e_DhxBxHxI, f_DhxBxHxJ, weight_DhxH, bias_BxJ):
-  """-2 sum_d w_d r_d and the bias, float32 [B, H, I, J]."""
+  """Returns -2 sum_d w_d r_d plus the bias, float32 [B, H, I, J]."""
   def add(logits, term):
     e_BxHxI, f_BxHxJ, weight_H = term
     return logits - 2 * weight_H[:, None, None] * _ratio(e_BxHxI, f_BxHxJ), None
@@ -168,7 +168,7 @@ def _logits(e_DhxBxHxI, f_DhxBxHxJ, weight_DhxH, bias_BxJ):
 
 
 def _of_logits(dlogits, e_DhxBxHxI, f_DhxBxHxJ, weight_DhxH):
-  """Gradients of queries, keys and weights: dr/dx = -2 r (1 - r)."""
+  """Returns gradients of queries, keys and weights: dr/dx = -2 r (1 - r)."""
   def one(_, term):
     e_BxHxI, f_BxHxJ, weight_H = term
     r_BxHxIxJ = _ratio(e_BxHxI, f_BxHxJ)
@@ -182,5 +182,5 @@ def _of_logits(dlogits, e_DhxBxHxI, f_DhxBxHxJ, weight_DhxH):
 
 
 def _ratio(e_BxHxI, f_BxHxJ):
-  """r = 1 / (1 + exp(2 (q_i + k_j))), [B, H, I, J]."""
+  """Returns r = 1 / (1 + exp(2 (q_i + k_j))), [B, H, I, J]."""
   return 1 / (1 + e_BxHxI[..., None] * f_BxHxJ[..., None, :])

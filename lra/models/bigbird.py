@@ -1,20 +1,19 @@
 """BigBird: neighbouring, global and random blocks of keys.
 
-The internal construction (no added tokens): blocks of `block_size`; a query
-sees its own block and `window_blocks` // 2 on either side, the first
-`global_blocks` blocks, and `random_blocks` others; the first `global_blocks`
-blocks see everything. The authors' code and the LRA release make the first and
-the last block global; the last is nearly always padding in LRA, so here the
-blocks are the first ones.
+This is the internal construction (no added tokens). A query sees its own block
+and `window_blocks` // 2 on either side, the first `global_blocks` blocks and
+`random_blocks` others; blocks have `block_size` positions. The first
+`global_blocks` blocks see everything. The authors' code and the LRA release
+make the first and the last block global. In LRA the last block is nearly always
+padding, so here the global blocks are the first ones.
 
-The random graph is drawn once, from `pattern_seed` and the index of the layer,
-and differs between heads and layers. It is a graph on all blocks of the padded
-sequence, so it differs between padded lengths: padding is never attended to,
-but a longer padding is another graph. Of sequences whose padding is cut off it
-is the graph of the uncut ones.
+The random graph is generated once from `pattern_seed` and the layer's index. It
+differs between heads and layers. It covers all blocks of the padded sequence,
+so another padded length gives another graph, although padding is never attended
+to. Sequences with padding cut off use the graph of the uncut ones.
 
 Equation: softmax over { j : block(j) in window, global or random blocks of
-  block(i) } of q_i k_j / sqrt(Dh); all j where block(i) is global
+  block(i) } of q_i k_j / sqrt(Dh); all j if block(i) is global
 Source: Zaheer et al. 2020, arXiv 2007.14062, section 2 and appendix D
 """
 
@@ -36,11 +35,12 @@ class Mixer(PatternMixer):
 
   Attributes: those of `HeadMixer`, and
     block_size: positions in a block.
-    window_blocks: odd; blocks of the window, the query's own in the middle.
-    global_blocks: the first blocks, seen by all queries, which see all keys.
+    window_blocks: number of blocks in the window; odd, the query's own block is
+      in the middle.
+    global_blocks: number of first blocks that see, and are seen by, all.
     random_blocks: random blocks per query block and head.
     pattern_seed: seed of the random graph.
-    layer: index of the layer, from 0; each has a graph of its own.
+    layer: index of the layer, from 0; each layer has its own graph.
 
   Raises:
     UserError: window_blocks is even, or the heads do not divide the width.
@@ -53,11 +53,11 @@ class Mixer(PatternMixer):
   layer: int = 0
 
   def patterns(self, length: int) -> tuple[patterns.Pattern, ...]:
-    """The pattern of all heads in this layer."""
+    """Returns the one pattern of all heads in this layer."""
     if self.window_blocks % 2 == 0:
       raise UserError('config.model.window_blocks must be odd: the block of '
                       'the query is in the middle.')
-    # The name by which the graphs of the first records were drawn.
+    # The path under which the graphs of the first records were generated.
     name = f'encoder/block_{self.layer}/mixer'
     reach = self.window_blocks // 2
     positions = self.global_blocks * self.block_size

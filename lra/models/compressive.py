@@ -1,19 +1,20 @@
 """Compressive Transformer: own segment, the one before, older ones compressed.
 
-A query sees its own segment up to itself, all of the segment before, and the
-`memory_segments` before that through summaries: a strided convolution, or their
-mean or maximum, makes one vector of each `rate` inputs, which keys and values
-are projected from as from any other. All memories are of the layer's own input
-in the same sequence, so segments are computed side by side. Gradients reach the
-summaries and what they are made of; the paper stops them and trains the
-convolution by a loss of its own, since its memories outlive a training step.
-Its relative positions are left out: the encoder has positions; so are two of
-its compressions, dilated convolutions and the most used memories. A summary
-exists where one of its inputs is a token; a padded input counts as zeros in a
-convolution, and not at all in a mean or maximum.
+A query sees its own segment up to itself, the whole segment before, and
+summaries of the `memory_segments` segments before that. A summary compresses
+`rate` inputs by a strided convolution, a mean or a maximum, and is projected
+to keys and values like any input. All memories come from the layer's own input
+of the same sequence, so segments are computed in parallel. Gradients reach the
+summaries and their inputs. The paper stops these gradients and trains the
+convolution by its own loss, since its memories outlive a training step.
 
-Causal, as in the paper: a sequence is pooled over its tokens or read at its
-last, and CLS pooling is refused.
+Two of the paper's compressions are left out: dilated convolutions and the most
+used memories. So are its relative positions: the encoder adds positions. A
+summary is masked unless one of its inputs is a token. A padded input counts as
+zero in a convolution and is ignored in a mean or maximum.
+
+The mixer is causal, as in the paper. A sequence is pooled over its tokens or
+read at its last token; CLS pooling is refused.
 
 Equation: softmax over { j <= i in the segment of i or the one before } and the
   summaries of the R segments before these, of q_i k / sqrt(Dh);
@@ -45,9 +46,9 @@ class Mixer(HeadMixer):
   Attributes: those of `HeadMixer`, and
     segment_size: S, positions of a segment and of its plain memory; a shorter
       sequence is one segment.
-    memory_segments: R, how many older segments are seen as summaries; 0 for
-      none, which is Transformer-XL's attention.
-    rate: c, inputs of a summary; divides S.
+    memory_segments: R, number of older segments seen as summaries; 0 gives
+      Transformer-XL's attention.
+    rate: c, number of inputs of a summary; divides S.
     compression: how a summary is made, one of `COMPRESSIONS`.
 
   Raises:
@@ -82,7 +83,7 @@ class Mixer(HeadMixer):
     sources = [(x_BxPxD, mask_BxP)]
     if self.memory_segments:
       sources.append(self._compress(x_BxPxD, mask_BxP))
-    # One projection for both: keys of a summary are made as of an input.
+    # One projection for both: inputs and summaries share the key weights.
     sizes = [mask.shape[1] for _, mask in sources]
     x_BxExD = jnp.concatenate([x for x, _ in sources], 1)
     k_BxExHxDh, v_BxExHxDh = (self._heads(x_BxExD, name)
@@ -100,7 +101,7 @@ class Mixer(HeadMixer):
                                 self.dtype, name, self.qkv_bias)
 
   def _compress(self, x_BxPxD, mask_BxP):
-    """Summaries [B, P / c, D], and which there are, bool [B, P / c]."""
+    """Returns summaries [B, P / c, D] and their mask, bool [B, P / c]."""
     batch, _, width = x_BxPxD.shape
     x_BxNxCxD = x_BxPxD.reshape(batch, -1, self.rate, width)
     mask_BxNxC = mask_BxP.reshape(batch, -1, self.rate)
@@ -119,7 +120,7 @@ class Mixer(HeadMixer):
 
 
 def _attend(blocks, old, size, reach):
-  """[B, P, H, Dh] from queries, keys, values and mask, and old summaries."""
+  """Attends to segments and old summaries: [B, P, H, Dh]."""
   q_BxPxHxDh, _, _, mask_BxP = blocks
   batch, length, heads, width = q_BxPxHxDh.shape
   before_1x1xSx2S = jnp.tril(jnp.ones((size, 2 * size), bool), size)
@@ -132,7 +133,7 @@ def _attend(blocks, old, size, reach):
         scale=width**-0.5, bias=partials.forbid(before_1x1xSx2S & neighbours(
             _split(mask_BxP, size), (-1, 0))[:, :, None]))]
     if old is not None:
-      some = old[2].shape[1] * size // length  # summaries of a segment
+      some = old[2].shape[1] * size // length  # summaries per segment
       offsets = tuple(range(-reach - 1, -1))
       parts.append(partials.partial_softmax(
           _split(q_BxPxDh, size), *(neighbours(_split(y, some), offsets)
@@ -152,5 +153,5 @@ def _attend(blocks, old, size, reach):
 
 
 def _split(x_BxP, size):
-  """[B, P, ...] -> [B, N, size, ...]."""
+  """Cuts into segments, [B, P, ...] -> [B, N, size, ...]."""
   return x_BxP.reshape(len(x_BxP), -1, size, *x_BxP.shape[2:])

@@ -1,12 +1,12 @@
 """Conformer: self-attention, then a convolution of gated features.
 
-The two middle modules of the paper's block as one mixer. The encoder has the
-outer norm and skip and one MLP after the mixer, not two halves of one around it
-("macaron"), and its positions, not the paper's relative ones. The convolution
-reads the normalised input plus the attention's output, where the paper has the
-block's input itself plus that output. A layer norm stands where the paper has a
-batch norm, whose statistics would join the examples of a microbatch and count
-padding. Positions of padding are zeroed before the convolution.
+Joins the two middle modules of the paper's block in one mixer. The encoder adds
+the outer norm, the skip, its positions and one MLP after the mixer. The paper
+has two half MLPs around it ("macaron") and relative positions. The convolution
+reads the normalised input plus the attention's output; the paper adds the
+output to the unnormalised input. A layer norm replaces the paper's batch norm,
+whose statistics would mix the examples of a microbatch and count padding.
+Padded positions are zeroed before the convolution.
 
 Equation: A + P2 swish(LayerNorm(conv_K(glu(P1 LayerNorm(X + A))))),
   A = softmax(Q K^T / sqrt(Dh)) V Wo, glu([a, b]) = a sigmoid(b)
@@ -34,7 +34,7 @@ class Mixer(HeadMixer):
   """Attention and convolution: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    conv_width: K, positions that a sum of the convolution has.
+    conv_width: K, width of the convolution.
     conv_expansion: channels of the convolution, as a multiple of D.
     kernel: 'auto' or one of `KERNELS`.
 
@@ -64,11 +64,11 @@ class Mixer(HeadMixer):
 
 
 class Convolution(nn.Module):
-  """The convolution module: x [B, L, D], mask [B, L] bool -> [B, L, D].
+  """Convolution of gated features: x [B, L, D], mask [B, L] -> [B, L, D].
 
   Attributes:
     conv_width: K.
-    channels: C, of the convolution.
+    channels: C, channels of the convolution.
     dtype: computing dtype; parameters are float32.
   """
   conv_width: int

@@ -1,10 +1,10 @@
 """ConvMixer: a depth-wise convolution over positions, GELU and a norm.
 
-Only the half of the paper's layer that mixes positions, in one dimension: the
-encoder has the skips and the other half, its MLP, in place of the pointwise
-convolution. A layer norm stands where the paper has a batch norm, whose
-statistics would join the examples of a microbatch and count padding. Padded
-inputs are zeroed, as what lies beyond both ends.
+Has only the half of the paper's layer that mixes positions, in one dimension.
+The encoder adds the skips, and its MLP replaces the other half, a pointwise
+convolution. A layer norm replaces the paper's batch norm, whose statistics
+would mix the examples of a microbatch and count padding. Padded inputs count as
+zero, like positions beyond both ends.
 
 Equation: LayerNorm(gelu(conv_K(X) + b)), each channel its own K weights
 Source: Trockman and Kolter 2022, arXiv 2201.09792, section 2
@@ -27,7 +27,7 @@ class Mixer(nn.Module):
   """Depth-wise convolution: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    conv_width: K, positions that a sum has.
+    conv_width: K, width of the convolution.
     dtype: computing dtype; parameters are float32.
   """
   conv_width: int = fields.argument(9, low=1, high=1024)

@@ -1,11 +1,11 @@
-"""cosFormer: ReLU features whose products fade with distance as a cosine.
+"""cosFormer: ReLU features, with weights that fade with distance as a cosine.
 
-cos(a - b) = cos a cos b + sin a sin b makes the weight of two positions a
-product of features, so that attention stays linear in L. N, which sets how fast
-weights fade, is the padded length, also where `config.train.lengths` cuts
-padding off: the content of padding changes no output, its amount does. A query
-without any product above 0 with the keys gets 0; the normaliser has 1e-6 added,
-where the released code has a floor instead. That code's causal form is left
+cos(a - b) = cos a cos b + sin a sin b turns the weight of two positions into a
+dot product of features, so attention stays linear in L. N sets how fast weights
+fade. It is the padded length, even if `config.train.lengths` cuts padding off:
+outputs depend on the amount of padding, not on its content. The output is 0 for
+a query whose dot products with all keys are 0. The normaliser has 1e-6 added,
+while the released code clips it from below. That code's causal form is left
 out.
 
 Equation: sum_j w_ij v_j / sum_j w_ij,

@@ -1,14 +1,14 @@
 """Cross attention: learned latents read the sequence and write back to it.
 
-Two cross attentions with M latents between them. A latent reads all tokens,
-each token reads all latents; no token sees another but through these. It is the
-induced attention of Set Transformers without the MLP, norms and skip inside,
-which the block has around it, and with the latents' keys and values made head
-by head; a Perceiver reads alike but does not write back.
+Two cross attentions with M latents in between. Each latent reads all tokens,
+and each token reads all latents; tokens see each other only through latents.
+This is the induced attention of Set Transformers without its inner MLP, norms
+and skip, which the encoder's block provides. Keys and values of the latents are
+projected per head. A Perceiver reads in the same way but does not write back.
 
 Equation: Z' = softmax(Z (X Wk)^T / sqrt(Dh)) X Wv,
   softmax(X Wq (Z' Wk')^T / sqrt(Dh)) Z' Wv' per head, then an output
-  projection; Z: [M, H, Dh] learned, Wk' and Wv' of each head
+  projection; Z: [M, H, Dh] learned, Wk' and Wv' per head
 Source: Lee et al. 2019, arXiv 1810.00825, eq. 9-10; Jaegle et al. 2021,
   arXiv 2103.03206, section 3.1
 """
@@ -30,7 +30,7 @@ KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 class Mixer(HeadMixer):
   """Cross attention both ways: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  A sequence whose mask is all False reads no value at all.
+  The output is 0 in a sequence whose mask is all False.
 
   Attributes: those of `HeadMixer`, and
     num_latents: M.
@@ -49,7 +49,7 @@ class Mixer(HeadMixer):
     """See `HeadMixer.mix`."""
     B, _, H, Dh = q_BxLxHxDh.shape
     attend = kernels.sharded(kernels.softmax_attention)
-    # Unit normal, so that the latents do not all read alike at first.
+    # Unit normal, so that latents read differently from the start.
     latents_MxHxDh = self.param(
         'latents', nn.initializers.normal(1.0), (self.num_latents, H, Dh))
     z_BxMxHxDh = jnp.broadcast_to(

@@ -1,9 +1,9 @@
-"""Differential attention: what two softmaxes have in common is taken away.
+"""Differential attention: a second softmax is subtracted from the first.
 
-Each head has two softmaxes with values of their own width twice as wide as
-theirs: H heads here are H / 2 of the paper's, so that the sizes are those of
-the Transformer. The paper's is causal; here both softmaxes see all tokens. The
-released code turns queries and keys by their positions: `rotary`.
+Each head has two softmaxes, and its values are twice as wide as its queries.
+The H heads here are H / 2 of the paper's, so that all sizes equal the
+Transformer's. The paper is causal; here both softmaxes see all tokens. The
+released code rotates queries and keys by their positions: set `rotary`.
 
 Equation: (softmax(Q1 K1^T / sqrt(Dh)) - lambda softmax(Q2 K2^T / sqrt(Dh))) V,
   lambda = exp(a1 . b1) - exp(a2 . b2) + l, l = 0.8 - 0.6 exp(-0.3 (layer - 1))
@@ -62,7 +62,7 @@ class Mixer(RotaryMixer):
     return (o_BxLxPxE * (1 - start)).reshape(B, L, H, Dh)
 
   def _lambda(self, width):
-    """exp(a1 . b1) - exp(a2 . b2), float32 []."""
+    """Returns exp(a1 . b1) - exp(a2 . b2), float32 []."""
     a, b = (self.param(name, nn.initializers.normal(0.1), (2, width))
             for name in ('lambda_query', 'lambda_key'))
     terms = jnp.exp(jnp.sum(a * b, axis=1))

@@ -1,13 +1,13 @@
 """DuoAttention: each head mixes full attention with sinks and a window.
 
-A gate per head, learned, says how much of a head is full attention and how much
-the streaming kind, which sees a window and the first tokens. The paper trains
-the gates of a finished model, with a penalty on their sum, and then makes each
-head one or the other; here they are trained with the rest and stay mixed, so
-all heads are computed both ways: the cost is that of full attention, quadratic
-in L. They are sigmoids, begun at 1/2, where the authors' code clips what is
-begun at 1; and the window looks both ways, where theirs looks back. Its models
-turn queries and keys by their positions: `rotary`.
+A learned gate per head weighs full attention against streaming attention, which
+sees a window and the first tokens. The paper trains only the gates, in a
+finished model with a penalty on their sum, and then makes each head one kind or
+the other. Here gates are trained with the model and stay mixed. All heads are
+computed both ways, so the cost is that of full attention, quadratic in L. Gates
+are sigmoids that start at 1/2; the authors' code clips gates that start at 1.
+The window looks both ways, theirs looks back. The paper's models rotate queries
+and keys by their positions: set `rotary`.
 
 Equation: alpha_h softmax(Q K^T / sqrt(Dh)) V + (1 - alpha_h) softmax over
   { j : |i - j| <= w or j < s } of q_i k_j / sqrt(Dh), alpha_h = sigmoid(g_h)
@@ -33,9 +33,9 @@ class Mixer(RotaryMixer):
   """Full and streaming attention: x [B, L, D], mask [B, L] -> [B, L, D].
 
   Attributes: those of `RotaryMixer`, and
-    radius: w, positions seen on either side by streaming attention.
-    num_sinks: s, first positions that it sees too.
-    kernel: of full attention, 'auto' or one of `KERNELS`.
+    radius: w, number of positions that streaming attention sees on either side.
+    num_sinks: s, number of first positions that it sees too.
+    kernel: kernel of full attention, 'auto' or one of `KERNELS`.
   """
   radius: int = fields.argument(256, low=0, high=fields.MANY)
   num_sinks: int = fields.argument(4, low=0, high=fields.MANY)
@@ -44,7 +44,7 @@ class Mixer(RotaryMixer):
   op = 'softmax'
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """What the streaming part of all heads sees; the other sees everything."""
+    """Returns the pattern of streaming attention in all heads."""
     return (sliding_window(
         min(self.radius, length), global_keys=self.num_sinks),)
 

@@ -32,13 +32,13 @@ class Mixer(nn.Module):
   dtype: jnp.dtype = jnp.float32
 
   def kernel_for(self, length: int, width: int) -> str:
-    """The kernel that runs for x [B, length, width]."""
+    """Returns the kernel that runs for x [B, length, width]."""
     return resolve_kernel(
         'softmax', self.kernel, (1, length, 1, width), self.dtype)
 
   def keys_and_values(self, x_BxLx1xD: jax.Array, mask_BxL: jax.Array
                       ) -> tuple[jax.Array, jax.Array]:
-    """Keys and values [B, L, 1, D] of the one head: the input itself."""
+    """Returns keys and values [B, L, 1, D] of the one head: the input."""
     return x_BxLx1xD, x_BxLx1xD
 
   @nn.compact

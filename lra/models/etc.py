@@ -1,23 +1,23 @@
 """ETC: a window with relative positions, and global tokens, in four pieces.
 
 The first `num_global` tokens (the CLS token) are the global input, all others
-the long input. Long tokens see the long ones in their window and the global
-ones; global tokens see everything. A key is seen through a learned vector for
-its relation to the query: its distance, cut off at k, among long tokens and
-among global ones; one vector for each of the other two pieces. The paper adds
-global tokens to the input, one for each sentence where there are sentences;
-here there are none to tell, so they are taken from the front.
+the long input. Long tokens see the long tokens in their window and all global
+tokens; global tokens see everything. Each key adds a learned vector for its
+relation to the query. Among long tokens, and among global tokens, this is the
+distance, clipped at k; each of the other two pieces has one vector. The paper
+adds global tokens to the input, for example one per sentence. The inputs here
+have no sentences, so the first tokens are global.
 
-`sharing` says which of the four pieces have projections of their own: `all`
-share one set; with `sides` the pieces of long queries share one, those of
-global queries another; with `none` each piece has its own keys and values. All
-share the output projection. The authors' code has one for each side by default,
-adds a learned number of each relation and head to the logits, which the paper's
-equations have not, and starts the vectors at the size of keys (a standard
-deviation of 0.5), where here they start at 0.02.
+`sharing` sets which of the four pieces share projections. With `all` they share
+one set. With `sides` the pieces of long queries share one, those of global
+queries another. With `none` each piece has its own keys and values. All share
+the output projection. The authors' code differs in three points. Its default is
+`sides`. It adds a learned number for each relation and head to the logits,
+which is not in the paper's equations. Its vectors start with the standard
+deviation of keys, 0.5, and here with 0.02.
 
 Equation: softmax over { j : |i - j| <= r or j global } of
-  q_i (k_j + a_ij) / sqrt(Dh), all j where i is global; a_ij = a_clip(j - i, k)
+  q_i (k_j + a_ij) / sqrt(Dh), all j if i is global; a_ij = a_clip(j - i, k)
   between tokens of one kind
 Source: Ainslie et al. 2020, arXiv 2004.08483, sections 3.1 and 3.2
 """
@@ -38,7 +38,7 @@ FAMILY = 'sparse'
 COST = 'O(L r D)'
 GROWTH = {'time': 1, 'memory': 1}
 SHARING = ('all', 'sides', 'none')
-# Whose queries see whose keys.
+# (queries, keys) of each piece.
 PIECES = (('long', 'long'), ('long', 'global'),
           ('global', 'long'), ('global', 'global'))
 
@@ -47,9 +47,9 @@ class Mixer(HeadMixer):
   """Global-local attention: x [B, L, D], mask [B, L] -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    radius: r, positions that a long token sees on either side.
+    radius: r, number of positions that a long token sees on either side.
     num_global: number of first tokens that are global.
-    max_distance: k, beyond which distances are not told apart.
+    max_distance: k; larger distances share one vector.
     sharing: 'all', 'sides' or 'none'.
 
   Raises:
@@ -61,7 +61,7 @@ class Mixer(HeadMixer):
   sharing: str = 'all'
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Who sees whom, in all heads."""
+    """Returns the one pattern of all heads."""
     return (sliding_window(
         min(self.radius, length), global_keys=self.num_global,
         global_queries=self.num_global),)
@@ -87,7 +87,7 @@ class Mixer(HeadMixer):
     return self.merge(jnp.moveaxis(o_HxBxLxDh, 0, 2), x_BxLxD)
 
   def _pieces(self, x_BxLxD):
-    """Queries, keys and values of each of `PIECES`."""
+    """Returns queries, keys and values of each of `PIECES`."""
     if self.sharing not in SHARING:
       raise UserError(f'Unknown config.model.sharing {self.sharing!r}: choose '
                       f'one of {", ".join(SHARING)}.')
@@ -111,9 +111,9 @@ class Mixer(HeadMixer):
     return {pair: piece(*pair) for pair in PIECES}
 
   def _labels(self, side, q_BxLxHxDh):
-    """Vectors a by distance, from -k on; the last is of the other side's keys.
+    """Returns vectors a for the queries of one side, [2 k + 2, H, Dh].
 
-    [2 k + 2, H, Dh] for the queries of one side.
+    Ordered by distance from -k; the last one is for keys of the other side.
     """
     shape = (2 * self.max_distance + 2, *q_BxLxHxDh.shape[2:])
     return self.param(f'{side}_labels', nn.initializers.normal(0.02),
@@ -121,7 +121,7 @@ class Mixer(HeadMixer):
 
 
 def _sequence(pieces, labels, mask_L, radius):
-  """One head of one sequence: [L, Dh]."""
+  """Attends in one head of one sequence: [L, Dh]."""
   v_LxDh = pieces['long', 'long'].v
   M = len(pieces['global', 'global'].q)
   long_L = mask_L & (np.arange(len(mask_L)) >= M)
@@ -137,7 +137,7 @@ def _sequence(pieces, labels, mask_L, radius):
 
 
 def _scores(q, labels_VxDh):
-  """q a / sqrt(Dh) for all labels, float32 [..., V]."""
+  """Returns q a / sqrt(Dh) for all labels, float32 [..., V]."""
   return q.shape[-1]**-0.5 * jnp.einsum(
       '...d,vd->...v', q, labels_VxDh, preferred_element_type=jnp.float32)
 
@@ -148,13 +148,13 @@ def _attend(qkv, bias) -> partials.Partial:
 
 
 def _other(qkv, labels_VxDh, mask_K):
-  """Keys of the other side, which all have the last label."""
+  """Attends to keys of the other side, which all have the last label."""
   score_Qx1 = _scores(qkv.q, labels_VxDh[-1:])
   return _attend(qkv, score_Qx1 + partials.forbid(mask_K))
 
 
 def _globals(qkv, labels_VxDh, mask_M):
-  """Global tokens among themselves."""
+  """Attends from global tokens to global tokens."""
   i, k = np.arange(len(mask_M)), len(labels_VxDh) // 2
   label_MxM = np.clip(i - i[:, None], -k, k) + k
   return _attend(qkv, jnp.take_along_axis(
@@ -162,7 +162,7 @@ def _globals(qkv, labels_VxDh, mask_M):
 
 
 def _window(qkv, labels_VxDh, mask_L, radius):
-  """Long tokens among themselves, within the radius."""
+  """Attends from long tokens to long tokens within the radius."""
   pattern = sliding_window(radius)
   offsets, block = pattern.fitting_offsets(len(mask_L)), pattern.block
   q, k, v, mask = (to_blocks(x, block) for x in (*qkv, mask_L))
@@ -178,11 +178,11 @@ def _window(qkv, labels_VxDh, mask_L, radius):
 
 
 def _by_distance(scores_xIxV, apart_IxK):
-  """Scores of labels -> those of pairs, [..., I, V] -> [..., I, K].
+  """Maps scores of labels to scores of pairs, [..., I, V] -> [..., I, K].
 
-  The distances of one row are those of the row above, less one: a row of all of
-  them, cut a place further left in each, by reshaping. Gathering is slow on a
-  CPU.
+  The distances in a row are those of the row above minus one. So one row of all
+  distances is repeated, and reshaping shifts each row further left by one.
+  Gathering would be slow on a CPU.
   """
   block, keys = apart_IxK.shape
   k = scores_xIxV.shape[-1] // 2
@@ -192,7 +192,7 @@ def _by_distance(scores_xIxV, apart_IxK):
   row = jnp.concatenate([
       jnp.broadcast_to(scores_xIxV[..., :1], (*lead, low - first)),
       scores_xIxV[..., low + k:high + k + 1],
-      # One more than there are distances, so that rows shift.
+      # One more than the number of distances, so that rows shift.
       jnp.broadcast_to(scores_xIxV[..., -1:], (*lead, last - high + 1))], -1)
   flat = row.reshape(*lead[:-1], -1)[..., block - 1:-1]
   return flat.reshape(*lead, -1)[..., :keys]

@@ -1,6 +1,6 @@
 """FastFood-PRF: linear attention with a learned FastFood kernel, positive.
 
-The same frequencies as in `fastfood_rks`, with positive features.
+Uses the frequencies of `fastfood_rks` with positive features.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi(x) = sqrt(1 / M) exp(w_f . x - |x|^2), w = S H G P H B / sqrt(W),

@@ -1,10 +1,10 @@
 """FastFood-RKS: linear attention with a learned FastFood kernel, cosines.
 
 The frequencies are the rows of S H G P H B / sqrt(W), with learned diagonals
-S, G, B, which start as FastFood's estimate of the Gaussian kernel
-exp(-|x - y|^2 / 2). The frequency 0 adds 1 to the kernel so that no weight
-is negative, as in the released code; that code has Dh frequencies, shared by
-the heads, here each head has its own, in as many blocks as M asks for.
+S, G, B that start as FastFood's estimate of the Gaussian kernel
+exp(-|x - y|^2 / 2). The frequency 0 adds 1 to the kernel so that no weight is
+negative, as in the released code. That code has Dh frequencies, shared by the
+heads. Here each head has its own, in as many blocks as M needs.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi(x) = sqrt(1 / F) [cos(w_f . x), sin(w_f . x)], w = S H G P H B / sqrt(W),

@@ -1,17 +1,17 @@
 """FNet: the real part of a Fourier transform over positions and channels.
 
-There is nothing to learn here. All positions are mixed: padded inputs are
-zeroed, so the content of padding changes no output, but the transform has the
-padded length, also where `config.train.lengths` cuts padding off. The paper's
-sums are not scaled, and its norm comes after the skip; in this encoder the norm
-comes before, so `orthonormal` divides by sqrt(L D), without which the first
-layer would drown the embeddings and every MLP.
+The mixer has no parameters. It mixes all positions. Padded inputs are zeroed,
+so outputs do not depend on the content of padding. They do depend on the padded
+length, even if `config.train.lengths` cuts padding off. The paper does not
+scale the sums, and its norm comes after the skip; in this encoder the norm
+comes before. `orthonormal` therefore divides by sqrt(L D): otherwise the first
+layer's output would be far larger than the embeddings and every MLP's output.
 
-The transform is XLA's: on two cores, 3,000 steps of two layers ran without the
-hang that batched factorisations on a processor are known for, in a small part
-of the time that products with the matrices of sines and cosines take. The input
-is real, so half of the channels' frequencies are enough: the other half are the
-same at the opposite position.
+The transform is XLA's. On two cores, 3,000 steps of two layers ran without the
+hang that batched factorisations can cause on a CPU. It took a small part of the
+time of matmuls with the matrices of sines and cosines. The input is real, so
+half of the channels' frequencies are enough: the other half equal them at the
+opposite position.
 
 Equation: Re(F_L X F_D), F the matrices of the discrete Fourier transform
 Source: Lee-Thorp et al. 2021, arXiv 2105.03824, section 3
@@ -31,9 +31,9 @@ class Mixer(nn.Module):
   """Fourier transform: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    orthonormal: whether the sums are divided by sqrt(L D).
+    orthonormal: whether to divide the sums by sqrt(L D).
     dtype: dtype of the result; the transform is float32.
-    full_length: L of uncut sequences; None where no input is cut.
+    full_length: L of uncut sequences; None if no input is cut.
   """
   orthonormal: bool = True
   dtype: jnp.dtype = jnp.float32

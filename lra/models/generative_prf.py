@@ -1,6 +1,6 @@
 """Generative-PRF: linear attention with a kernel from a generator, positive.
 
-The same frequencies as in `generative_rks`, with positive features.
+Uses the frequencies of `generative_rks` with positive features.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi(x) = sqrt(1 / M) exp(w . x - |x|^2), w = g(n), n ~ N(0, I),

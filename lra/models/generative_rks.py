@@ -1,9 +1,10 @@
 """Generative-RKS: linear attention with a kernel from a generator, cosines.
 
-A network turns noise into frequencies, so the spectral density has no form of
-its own. The kernel's estimate converges as 1 / sqrt(M) to that of endlessly
-many samples, but for the batch normalisation over the samples. The frequency
-0 adds 1 to the kernel so that no weight is negative, as released.
+A network maps noise to frequencies, so the spectral density has no closed form.
+The kernel's estimate converges as 1 / sqrt(M) to its limit for infinitely many
+samples; the batch normalisation over the samples changes this slightly. The
+frequency 0 adds 1 to the kernel so that no weight is negative, as in the
+released code.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi(x) = sqrt(1 / F) [cos(w . x), sin(w . x)], w = g(n), n ~ N(0, I),

@@ -1,6 +1,6 @@
 """GMM-PRF: linear attention, its kernel a learned Gaussian mixture, positive.
 
-The same density as in `gmm_rks`, with positive features: the kernel is
+Uses the density of `gmm_rks` with positive features. The kernel is
 k(x, y) = sum_c pi_c exp(mu_c . (x + y) + |s_c (x + y)|^2 / 2 - |x|^2 - |y|^2),
 positive for any number of features. It is estimated without bias from M random
 features, with error ~ 1 / sqrt(M). Covariances are diagonal; the released code
@@ -25,7 +25,7 @@ class Mixer(spectral.SpectralMixer):
   """x [B, L, D], mask [B, L] bool -> [B, L, D]; see `SpectralMixer`.
 
   Attributes: those of `SpectralMixer`, and
-    num_components: C, the Gaussians of a head.
+    num_components: C, number of Gaussians per head.
   """
   num_components: int = fields.argument(2, low=1, high=fields.MANY)
 

@@ -2,10 +2,10 @@
 
 The kernel is shift invariant, k(x, y) = sum_c pi_c exp(-|s_c (x - y)|^2 / 2)
 cos(mu_c . (x - y)), and learned per head through its spectral density. It is
-estimated without bias from M random features, with error ~ 1 / sqrt(M), of
-which two, the frequency 0, add 1 to the kernel: no weight is negative (the
-released code adds 0.13). Covariances are diagonal; the released code has one
-Gaussian per head, with a full factor.
+estimated without bias from M random features, with error ~ 1 / sqrt(M). Two of
+the features, those of frequency 0, add 1 to the kernel so that no weight is
+negative; the released code adds 0.13. Covariances are diagonal; the released
+code has one Gaussian per head, with a full factor.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi(x) = sqrt(pi_c / S) [cos(w . x), sin(w . x)], w ~ N(mu_c, diag(s_c^2)),
@@ -26,7 +26,7 @@ class Mixer(spectral.SpectralMixer):
   """x [B, L, D], mask [B, L] bool -> [B, L, D]; see `SpectralMixer`.
 
   Attributes: those of `SpectralMixer`, and
-    num_components: C, the Gaussians of a head.
+    num_components: C, number of Gaussians per head.
   """
   num_components: int = fields.argument(2, low=1, high=fields.MANY)
 

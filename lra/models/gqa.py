@@ -1,8 +1,8 @@
 """Grouped-query attention: groups of query heads share keys and values.
 
-With one group it is multi-query attention (`mqa`), with as many groups as heads
-the Transformer. The paper makes its models from trained multi-head ones by
-averaging; here they are trained from the start.
+With one group it equals multi-query attention (`mqa`), with as many groups as
+heads the Transformer. The paper averages the heads of trained multi-head
+models; here the model is trained from the start.
 
 Equation: softmax(Q_h K_g^T / sqrt(Dh)) V_g for each head h, g = floor(h G / H),
   then an output projection
@@ -22,7 +22,7 @@ class Mixer(GroupedMixer):
   """Grouped-query attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `GroupedMixer`, and
-    num_kv_heads: G, heads of keys and of values.
+    num_kv_heads: G, number of heads of keys and of values.
   """
   num_kv_heads: int = fields.argument(2, low=1, high=fields.MANY)
 

@@ -1,14 +1,15 @@
 """Infini-attention: attention within segments beside a memory of earlier ones.
 
-A segment's queries attend to their own segment, causally, and read a memory of
-all segments before it: a matrix per head that linear attention fills, which
-stores of a value only what the memory does not give for its key already (the
-delta rule; `delta` False stores all of it). A learned gate per head mixes the
-two. The first segment reads an empty memory, which gives 0.
+The queries of a segment attend to their own segment, causally, and read a
+memory of all segments before it. The memory is a matrix per head, filled by
+linear attention. The delta rule stores only the part of a value that the memory
+does not return for its key yet; `delta` False stores all of it. A learned gate
+per head mixes the two outputs. The first segment reads an empty memory, which
+returns 0.
 
-Causal, as in the paper: a position sees nothing after it, so a sequence is
-pooled over its tokens or read at its last, and CLS pooling is refused. The
-last segment's memory holds everything but itself.
+The mixer is causal, as in the paper: a position sees nothing after it. A
+sequence is therefore pooled over its tokens or read at its last token, and CLS
+pooling is refused. The last segment reads a memory of all other segments.
 
 Equation: O = g A_mem + (1 - g) softmax(Q K^T / sqrt(Dh)) V, g = sigmoid(beta),
   A_mem = s(Q) M / (s(Q) z), then M += s(K)^T (V - s(K) M / (s(K) z)),
@@ -27,7 +28,7 @@ FAMILY = 'sparse'
 COST = 'O(L (S + Dh) D)'
 GROWTH = {'time': 1, 'memory': 1}
 
-EPS = 1e-6  # added to the memory's normalisers, which are 0 at first
+EPS = 1e-6  # added to the memory's normalisers, which start at 0
 
 
 class Mixer(HeadMixer):
@@ -35,7 +36,7 @@ class Mixer(HeadMixer):
 
   Attributes: those of `HeadMixer`, and
     segment_size: S, positions of a segment.
-    delta: whether the delta rule decides what is stored.
+    delta: whether to store values by the delta rule.
 
   Raises:
     UserError: the heads do not divide the width.
@@ -52,7 +53,7 @@ class Mixer(HeadMixer):
     beta_H = self.param('beta', nn.initializers.zeros, (heads,))
 
     def split(x_BxL):
-      """[B, L, ...] -> [N, B, S, ...], filled up with zeros."""
+      """Cuts into zero-filled segments, [B, L, ...] -> [N, B, S, ...]."""
       x_BxL = jnp.pad(
           x_BxL, [(0, 0), (0, -length % size)] + [(0, 0)] * (x_BxL.ndim - 2))
       return jnp.moveaxis(
@@ -77,12 +78,12 @@ class Mixer(HeadMixer):
 
 
 def _feature(x):
-  """elu(x) + 1 in float32."""
+  """Returns elu(x) + 1 in float32."""
   return jax.nn.elu(x.astype(jnp.float32)) + 1
 
 
 def _read(memory, phi_BxSxHxDh):
-  """What the memory (M, z) gives for features: float32 [B, S, H, Dh]."""
+  """Reads the memory (M, z) with features: float32 [B, S, H, Dh]."""
   m_BxHxDhxDh, z_BxHxDh = memory
   norm_BxSxH = _product('bshd,bhd->bsh', phi_BxSxHxDh, z_BxHxDh) + EPS
   return _product('bshd,bhde->bshe', phi_BxSxHxDh, m_BxHxDhxDh) / (
@@ -90,7 +91,7 @@ def _read(memory, phi_BxSxHxDh):
 
 
 def _store(memory, k_BxSxHxDh, v_BxSxHxDh, mask_BxS, delta):
-  """The memory after a segment."""
+  """Returns the memory after a segment."""
   m_BxHxDhxDh, z_BxHxDh = memory
   mask_BxSx1x1 = mask_BxS[:, :, None, None]
   phi_BxSxHxDh = jnp.where(mask_BxSx1x1, _feature(k_BxSxHxDh), 0)
@@ -102,7 +103,7 @@ def _store(memory, k_BxSxHxDh, v_BxSxHxDh, mask_BxS, delta):
 
 
 def _attend(q_BxSxHxDh, k_BxSxHxDh, v_BxSxHxDh, mask_BxS):
-  """Causal softmax attention within a segment; 0 without a key."""
+  """Attends causally within a segment; 0 without a key."""
   size, width = q_BxSxHxDh.shape[1], q_BxSxHxDh.shape[-1]
   logits_BxHxSxS = width**-0.5 * jnp.einsum(
       'bshd,bthd->bhst', q_BxSxHxDh, k_BxSxHxDh,

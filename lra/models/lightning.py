@@ -1,11 +1,11 @@
 """Lightning attention: causal linear attention with a decay per head.
 
-Heads as in MiniMax-01: SiLU on queries, keys and values, RMS norm over the
-heads together, an output projection. Its sigmoid output gate is `gate`, off by
-default to keep the Transformer's number of parameters; its decay that shrinks
-with depth is `decay_by_depth`, off by default as in the first paper.
-`direction` bidirectional adds the same attention read from the end (a token
-meets itself twice), which neither paper does.
+Heads as in MiniMax-01: SiLU on queries, keys and values, RMS norm over all
+heads together, an output projection. `gate` adds MiniMax-01's sigmoid output
+gate; it is off by default to keep the Transformer's number of parameters.
+`decay_by_depth` shrinks the decay with depth as in MiniMax-01; it is off by
+default, as in the first paper. `direction` bidirectional adds attention in
+reverse order, in neither paper; a token then sees itself twice.
 
 Equation: S_t = e^(-s_h) S_(t-1) + K_t^T V_t, O_t = RMSNorm(Q_t S_t),
   s_h = 2^(-8h/H), h = 1..H
@@ -33,12 +33,12 @@ class Mixer(LinearMixer):
 
   Attributes: those of `LinearMixer`, and
     direction: `causal`, or `bidirectional`: both ways, summed.
-    decay: False sets all slopes to 0, plain causal linear attention.
+    decay: False sets all slopes to 0: plain causal linear attention.
     decay_by_depth: whether slopes shrink with depth as in MiniMax-01's
-      released model, times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5: from
-      all of it in the first layer to almost nothing in the last.
+      released model, times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The
+      factor is about 1 in the first layer and almost 0 in the last.
     gate: whether sigmoid(x W_g) multiplies the normalised heads.
-    layer, num_layers: index of the layer, from 0, and how many there are.
+    layer, num_layers: index of the layer, from 0, and number of layers.
 
   Raises:
     UserError: an unknown direction, decay_by_depth without decay, or the
@@ -55,11 +55,11 @@ class Mixer(LinearMixer):
 
   @property
   def causal(self) -> bool:
-    """Whether a position sees nothing that comes after it."""
+    """True if a position sees only itself and earlier ones."""
     return self.direction == 'causal'
 
   def slopes(self):
-    """The decay s_h of each head, [H]; None for 2^(-8h/H)."""
+    """Returns the decay s_h of each head, [H]; None means 2^(-8h/H)."""
     if self.decay_by_depth and not self.decay:
       raise UserError('config.model.decay_by_depth=True has no decay to '
                       'shrink: set config.model.decay=True.')
@@ -76,7 +76,7 @@ class Mixer(LinearMixer):
     return {'slopes': self.slopes(), 'activation': 'silu'}
 
   def attend(self, *operands, mask, **arrays):
-    """See `LinearMixer.attend`; both ways where bidirectional."""
+    """See `LinearMixer.attend`; sums both directions if bidirectional."""
     if self.direction not in DIRECTIONS:
       raise UserError(
           f'config.model.direction={self.direction!r} is not possible: choose '
@@ -89,7 +89,7 @@ class Mixer(LinearMixer):
     return o_BxLxHxDh
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
-    """Norm over all heads, gate and output projection: [B, L, D]."""
+    """Applies norm over all heads, gate and output projection: [B, L, D]."""
     if self._at_once(o_BxLxHxDh):
       return self._merge_at_once(o_BxLxHxDh, x_BxLxD)
     o_BxLxHxDh = nn.RMSNorm(
@@ -102,9 +102,10 @@ class Mixer(LinearMixer):
     return super().merge(o_BxLxHxDh, x_BxLxD)
 
   def _at_once(self, o_BxLxHxDh):
-    """Whether the norm costs less inside the product than before it.
+    """Returns whether to compute the norm inside the matmul.
 
-    On a TPU always: its compiler joins them. On a GPU with a kernel for it.
+    This is faster on a TPU, whose compiler joins them, and on a GPU if there
+    is a kernel for it.
     """
     if self.gate or kernels.platform() == 'cpu':
       return False
@@ -115,7 +116,7 @@ class Mixer(LinearMixer):
         'norm_project', 'auto', shape, self.dtype) != 'xla'
 
   def _merge_at_once(self, o_BxLxHxDh, x_BxLxD):
-    """The same, with the norm inside the product."""
+    """Computes `merge` with the norm inside the matmul."""
     heads = o_BxLxHxDh.shape[2:]
     scale_E = _Scale(heads, name='norm')().reshape(-1)
     kernel_ExD, bias_D = layers.Projection(
@@ -126,7 +127,7 @@ class Mixer(LinearMixer):
 
 
 class _Scale(nn.Module):
-  """The parameter of `nn.RMSNorm`, not applied."""
+  """Holds the parameter of `nn.RMSNorm` without applying it."""
   shape: tuple[int, ...]
 
   @nn.compact

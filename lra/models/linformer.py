@@ -1,11 +1,9 @@
 """Linformer: keys and values projected along length to M landmarks.
 
-Exact for its equation. E and F are [L, M], so the length is fixed by the
-parameters; they mix all positions, so padded keys and values are zeroed and
-contribute nothing: the content of padding changes no output, but every true
-position still reads all M landmarks, and E, F belong to one L. The paper's
-fourth sharing, one matrix for all layers, is left out: a mixer owns its
-parameters.
+E and F are [L, M], so the parameters fix the length. Both mix all positions, so
+padded keys and values are zeroed: the content of padding changes no output.
+Every true position still reads all M landmarks. The paper's fourth sharing, one
+matrix for all layers, is left out, because each mixer owns its parameters.
 
 Equation: softmax(Q (E^T K)^T / sqrt(Dh)) F^T V per head, E, F: [L, M], then an
   output projection
@@ -24,7 +22,7 @@ FAMILY = 'low-rank'
 COST = 'O(L M D) time, O(L) memory'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
-MIXES_PADDING = True  # E and F are made for one padded length
+MIXES_PADDING = True  # E and F have the shape of one padded length
 SHARING = ('none', 'headwise', 'kv')
 
 
@@ -33,8 +31,8 @@ class Mixer(HeadMixer):
 
   Attributes: those of `HeadMixer`, and
     num_landmarks: M.
-    sharing: 'none' has E and F per head, 'headwise' one E and one F for all
-      heads, 'kv' one matrix that is both E and F for all heads.
+    sharing: 'none' has E and F per head; 'headwise' has one E and one F for all
+      heads; 'kv' has one matrix that is both E and F for all heads.
     kernel: 'auto' or one of `KERNELS`.
 
   Raises:
@@ -53,7 +51,7 @@ class Mixer(HeadMixer):
       raise UserError(f'Unknown config.model.sharing {self.sharing!r}: choose '
                       f'one of {", ".join(SHARING)}.')
     mask_BxLx1x1 = mask_BxL[:, :, None, None]
-    length = mask_BxL.shape[1]  # the whole, or what is left where it is cut
+    length = mask_BxL.shape[1]  # shorter than full_length if padding is cut off
     e_GxLxM = self._projection('E', length)
     f_GxLxM = (e_GxLxM if self.sharing == 'kv' else
                self._projection('F', length))
@@ -63,7 +61,7 @@ class Mixer(HeadMixer):
         q_BxLxHxDh, k_BxMxHxDh, v_BxMxHxDh, kernel=self.kernel)
 
   def _projection(self, name, length):
-    """[H, L, M] without sharing, else [1, L, M]."""
+    """Returns E or F: [H, L, M] without sharing, else [1, L, M]."""
     groups = self.num_heads if self.sharing == 'none' else 1
     init = nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=1, out_axis=2, batch_axis=0)

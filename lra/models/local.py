@@ -1,9 +1,9 @@
 """Local: softmax attention within blocks of the sequence.
 
-Nothing is exchanged between blocks, so with CLS pooling the class is guessed
-from the first block alone; mean pooling hears them all. The LRA release
-reshapes to [block, number of blocks], so that its "blocks" are sets of
-positions L / block apart; here they are consecutive positions.
+Blocks exchange nothing, so CLS pooling classifies from the first block alone;
+mean pooling uses all blocks. The LRA release reshapes to [block, number of
+blocks], so that its "blocks" are sets of positions L / block apart. Here blocks
+are consecutive positions.
 
 Equation: softmax over { j : floor(j / b) = floor(i / b) } of q_i k_j / sqrt(Dh)
 Source: Tay et al. 2020 (Long Range Arena), arXiv 2011.04006, released code
@@ -27,5 +27,5 @@ class Mixer(PatternMixer):
   block_size: int = fields.argument(50, low=1, high=fields.MANY)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """The pattern of all heads."""
+    """Returns the one pattern of all heads."""
     return (Pattern(block=self.block_size),)

@@ -1,11 +1,11 @@
 """Longformer: a sliding window plus global tokens with their own projections.
 
-The first `num_global` tokens (the CLS token) are global: every query sees them
-through the window's projections, and they see every token through query, key
-and value projections of their own, as in the authors' code. Those of the LRA
-release are there too, but it names no global token, so they go unused. All
-heads have the same dilation, 1 unless asked for (the paper dilates two heads
-of its upper layers).
+The first `num_global` tokens (the CLS token) are global. Every query sees them
+through the window's projections. They see every token through separate query,
+key and value projections, as in the authors' code. The LRA release has these
+projections too but names no global token, so it does not use them. All heads
+have one dilation, 1 by default; the paper dilates two heads of its upper
+layers.
 
 Equation: softmax over { j : |i - j| <= w/2 or j global } of q_i k_j / sqrt(Dh);
   global i: softmax over all j of q'_i k'_j / sqrt(Dh), with values v'_j
@@ -33,7 +33,7 @@ class Mixer(PatternMixer):
 
   Attributes: those of `HeadMixer`, and
     window: w; each query sees w // 2 positions on either side of its own.
-    dilation: positions from one of these to the next.
+    dilation: distance between neighbouring positions of the window.
     num_global: number of first tokens that are global.
   """
   window: int = fields.argument(512, low=0, high=fields.MANY)
@@ -41,8 +41,8 @@ class Mixer(PatternMixer):
   num_global: int = fields.argument(1, low=0, high=fields.MANY)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """The pattern of all heads."""
-    radius = min(self.window // 2, length)  # beyond it there is nothing
+    """Returns the one pattern of all heads."""
+    radius = min(self.window // 2, length)  # no positions lie beyond the length
     return (sliding_window(
         radius, dilation=self.dilation, global_keys=self.num_global,
         global_queries=self.num_global),)
@@ -62,12 +62,12 @@ class Mixer(PatternMixer):
     return self.merge(o_BxLxHxDh, x_BxLxD)
 
   def _global_rows(self, x_BxLxD, mask_BxL):
-    """Attention of the G global queries over all tokens: [B, G, H, Dh].
+    """Attends from the G global queries to all tokens: [B, G, H, Dh].
 
-    q' (x W) is computed as (q' W^T) x and the sum of weights * (x W) as
-    (the sum of weights * x) W: the keys and values of all positions, needed by
-    few queries only, are never formed. A bias of the keys would shift all
-    logits of a query alike, so there is none.
+    Computes q' (x W) as (q' W^T) x, and sum of weights * (x W) as
+    (sum of weights * x) W. So the keys and values of all positions, which only
+    few queries need, are never formed. Keys have no bias: it would shift all
+    logits of a query by one number.
     """
     q_BxGxHxDh = layers.project_heads(
         x_BxLxD[:, :self.num_global], self.num_heads, self.qkv_width,

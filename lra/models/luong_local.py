@@ -1,12 +1,13 @@
 """Local-p attention: each token predicts where to look, and looks around it.
 
-Every head of every token predicts a centre among the tokens, which are counted
-from 0, padding left out; it attends to those within w of the centre, and a
-Gaussian around the centre weighs what softmax gave them. The centre is learned
-through the Gaussian; which tokens are in the window has no gradient. Luong's
-decoder attends so, with one head, to the states of an encoder; here a sequence
-attends to itself. The score is Luong's general one, h^T W s, with W = Wq Wk^T
-of each head, divided by sqrt(Dh) as elsewhere here, and values are projected.
+Every head of every token predicts a centre among the tokens, counted from 0
+without padding. It attends to tokens within w of the centre, and a Gaussian
+around the centre multiplies the softmax weights. Gradients reach the centre
+through the Gaussian; the choice of tokens in the window has no gradient. In the
+paper a decoder with one head attends to the states of an encoder; here a
+sequence attends to itself. The score is Luong's general one, h^T W s, with
+W = Wq Wk^T for each head, divided by sqrt(Dh) as in the other models. Values
+are projected.
 
 Equation: a_ij = exp(-(j - p_i)^2 / (2 sigma^2)) times the softmax over
   { j : |j - p_i| <= w } of q_i k_j / sqrt(Dh), sigma = w / 2,
@@ -26,7 +27,7 @@ FAMILY = 'sparse'
 COST = 'O(L D^2 + L w D)'
 GROWTH = {'time': 1, 'memory': 1}
 
-CHUNK = 128  # queries whose windows are in memory at a time
+CHUNK = 128  # number of queries processed at a time
 
 
 class Mixer(HeadMixer):
@@ -48,10 +49,10 @@ class Mixer(HeadMixer):
     return self.merge(o_BxLxHxDh, x_BxLxD)
 
   def _centres(self, x_BxLxD, mask_BxL):
-    """p, float32 [B, L, H].
+    """Returns the centres p, float32 [B, L, H].
 
-    In float32 throughout: a place among thousands has more digits than a
-    bfloat16.
+    All in float32: bfloat16 cannot tell neighbours among thousands of positions
+    apart.
     """
     hidden_BxLxHxDh = jnp.tanh(layers.project_heads(
         x_BxLxD, self.num_heads, self.qkv_width, jnp.float32, 'centre',
@@ -67,20 +68,20 @@ class Mixer(HeadMixer):
 def local_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
                     v_BxLxHxDh: jax.Array, mask_BxL: jax.Array,
                     centre_BxLxH: jax.Array, half_width: int) -> jax.Array:
-  """Attention around given centres; no more than `CHUNK` windows at a time.
+  """Attends around given centres, `CHUNK` queries at a time.
 
   Args:
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: logits are scaled by Dh**-0.5.
     mask_BxL: bool, True = token; other keys are neither seen nor counted.
-    centre_BxLxH: float32, in units of tokens, the first of which is at 0.
+    centre_BxLxH: float32, in units of tokens; the first token is at 0.
     half_width: tokens seen on either side of a centre.
 
   Returns:
-    [B, L, H, Dh] in the dtype of `v`; 0 where there is no token.
+    [B, L, H, Dh] in the dtype of `v`; 0 in a sequence without tokens.
   """
   L = mask_BxL.shape[1]
   order_BxL, _, count_B = tokens.first(mask_BxL)
-  # In float32, as are the sums over windows of their gradients.
+  # float32, because sums over windows form the gradients of k and v.
   k_BxHxLxDh, v_BxHxLxDh = (
       tokens.take(x, order_BxL).swapaxes(1, 2).astype(jnp.float32)
       for x in (k_BxLxHxDh, v_BxLxHxDh))
@@ -110,7 +111,7 @@ def local_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
 
 
 def _windows(x_BxHxLxDh, start_BxHxC, size):
-  """[B, H, C, W, Dh]: W = `size` positions from each start on."""
+  """Returns W = `size` positions from each start on, [B, H, C, W, Dh]."""
   def one(x_LxDh, start):
     return jax.lax.dynamic_slice_in_dim(x_LxDh, start, size)
 
@@ -118,7 +119,7 @@ def _windows(x_BxHxLxDh, start_BxHxC, size):
 
 
 def _over_chunks(function, *arrays_BxHxL):
-  """A function of C queries, [B, H, C, ...], for all L, one chunk at a time."""
+  """Applies a function of C queries, [B, H, C, ...], to all L by chunks."""
   L = arrays_BxHxL[0].shape[2]
   chunk = min(CHUNK, L)
 

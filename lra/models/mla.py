@@ -1,12 +1,12 @@
 """Multi-head latent attention: keys and values from one low-rank latent.
 
-Each token leaves a latent c of width R and one rotated key of width Dr; keys
-and values of all heads are linear in c. Here they are never made: the key
-matrix of a head is applied to its query, the value matrix to what the head has
-read, so that attention runs over the latents themselves as one shared head.
-That is the same function, with dot products of R + Dr instead of Dh + Dr
-numbers. Queries come from a latent too. Both latents have an RMS norm, as in
-the released code, which the paper's equations leave out.
+Each token is reduced to a latent c of width R and one rotated key of width Dr;
+keys and values of all heads are linear in c. They are never computed here. The
+key matrix of a head is applied to its query, and the value matrix to the head's
+output. Attention then runs over the latents as one shared head. The result is
+mathematically equal, with dot products of R + Dr instead of Dh + Dr terms.
+Queries come from a latent too. Both latents have an RMS norm, as in the
+released code; the paper's equations leave it out.
 
 Equation: c_j = X_j W_DKV, k_j = [c_j W_UK; RoPE(X_j W_KR)], v_j = c_j W_UV,
   q_i = [c'_i W_UQ; RoPE(c'_i W_QR)], c'_i = X_i W_DQ,
@@ -60,11 +60,11 @@ class Mixer(nn.Module):
   def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
                train: bool) -> jax.Array:
     """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    del train  # nothing is dropped out here
+    del train  # there is no dropout
     self.kernel_for(*x_BxLxD.shape[1:])
     if self.rotary_width % 2:
       raise UserError(
-          f'config.model.rotary_width={self.rotary_width} cannot be turned in '
+          f'config.model.rotary_width={self.rotary_width} cannot be rotated in '
           'pairs: choose an even number.')
     c_BxLxR = self._latent(x_BxLxD, self.kv_rank, 'kv')
     down_BxLxRq = self._latent(x_BxLxD, self.query_rank, 'query')

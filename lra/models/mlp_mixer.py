@@ -1,10 +1,9 @@
 """MLP-Mixer: a perceptron across positions, the same for every channel.
 
-Only the token-mixing half of the paper's layer: the encoder has the norms, the
-skips and the channel-mixing half, its MLP. The perceptron has a weight for
-every position of the uncut length and mixes all of them. Padded inputs are
-zeroed, so the content of padding changes no output, but the parameters belong
-to one padded length.
+Has only the token-mixing half of the paper's layer. The encoder adds the norms
+and the skips, and its MLP is the channel-mixing half. The perceptron has
+weights for every position of the uncut length and mixes all positions. Padded
+inputs are zeroed, so the content of padding changes no output.
 
 Equation: X + W2 gelu(W1 X + b1) + b2, W1: [S, L], W2: [L, S], for each channel
 Source: Tolstikhin et al. 2021, arXiv 2105.01601, eq. 1
@@ -19,17 +18,17 @@ from lra import fields
 FAMILY = 'no attention'
 COST = 'O(L S D)'
 GROWTH = {'time': 1, 'memory': 1}
-MIXES_PADDING = True  # W1 and W2 are made for one padded length
+MIXES_PADDING = True  # W1 and W2 have the shape of one padded length
 
 
 class Mixer(nn.Module):
   """Token-mixing perceptron: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
-    hidden: S, hidden units, which belong to all positions together.
+    hidden: S, number of hidden units, which all positions share.
     dtype: computing dtype; parameters are float32.
-    full_length: L of uncut sequences, which the parameters are made for; None
-      where no input is cut.
+    full_length: L of uncut sequences, which sets the shapes of parameters; None
+      if no input is cut.
   """
   hidden: int = fields.argument(256, low=1, high=fields.MANY)
   dtype: jnp.dtype = jnp.float32
@@ -39,7 +38,7 @@ class Mixer(nn.Module):
   def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
                train: bool) -> jax.Array:
     """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
-    length = x_BxLxD.shape[1]  # the whole, or what is left where it is cut
+    length = x_BxLxD.shape[1]  # shorter than `full` if padding is cut off
     full = self.full_length or length
     up_LxS, up_S = self._layer('up', full, self.hidden)
     down_SxL, down_L = self._layer('down', self.hidden, full)
@@ -50,7 +49,7 @@ class Mixer(nn.Module):
         down_L[:length, None])
 
   def _layer(self, name, ins, outs):
-    """Kernel and bias of a dense layer, in the computing dtype."""
+    """Returns kernel and bias of a dense layer, in the computing dtype."""
     return (
         self.param(f'{name}_kernel', nn.initializers.lecun_normal(),
                    (ins, outs)).astype(self.dtype),

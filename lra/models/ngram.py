@@ -1,8 +1,8 @@
 """N-gram: every position sees itself and the N - 1 before it.
 
-The paper masks the self-attention of a decoder so. A stack of n layers reaches
-n (N - 1) positions back. The first position sees nothing but itself, so
-sequences are pooled over their tokens, or read from the last.
+The paper masks the self-attention of a decoder in this way. A stack of n layers
+reaches n (N - 1) positions back. The first position sees only itself, so
+sequences are pooled over their tokens or read at the last one.
 
 Equation: softmax over { j : 0 <= i - j < N } of q_i k_j / sqrt(Dh)
 Source: Chelba et al. 2020, arXiv 2001.04589
@@ -21,12 +21,12 @@ class Mixer(PatternMixer):
   """Attention to the last N: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    order: N, positions seen, the query's own included.
+    order: N, number of positions seen, the query's own included.
   """
   order: int = fields.argument(8, low=1, high=fields.MANY)
 
-  causal = True  # a position sees nothing that comes after it
+  causal = True  # a position sees only itself and earlier ones
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """The pattern of all heads."""
+    """Returns the one pattern of all heads."""
     return (sliding_window(min(self.order - 1, length), causal=True),)

@@ -1,18 +1,17 @@
 """Nystromformer: softmax attention through landmarks, means of segments.
 
-A sequence of n tokens has m = min(M, n) landmarks: its tokens, padding left
-out, are cut into m segments whose lengths differ by one at most, and a landmark
-is the mean of a segment. Landmarks that a short sequence has no tokens for take
-no part. So neither the content of padding nor its amount changes anything. The
-pseudo-inverse of the landmarks' own attention is found by iteration, in
-float32, because it magnifies rounding. The values pass by through a depth-wise
-convolution, one for each head.
+A sequence of n tokens has m = min(M, n) landmarks. Its tokens, without padding,
+are cut into m segments whose lengths differ by at most one; a landmark is the
+mean of a segment. Landmarks beyond m are masked. So neither the content nor the
+amount of padding changes the output. An iteration in float32 computes the
+pseudo-inverse of the landmarks' own attention, because it magnifies rounding
+errors. A depth-wise convolution of the values, one for each head, is added.
 
-The released code for Long Range Arena cuts the padded length into segments, so
-that padding is averaged into landmarks, and takes softmax attention itself
-where there are as many landmarks as positions. It starts the iteration from the
-largest column sum in the whole batch (`pinv_init` original), which lets
-examples change each other's outputs; `exact`, here the default, takes that of
+The code released for Long Range Arena cuts the padded length into segments, so
+that landmarks average padding too. It computes plain softmax attention if there
+are as many landmarks as positions. It starts the iteration from the largest
+column sum in the whole batch (`pinv_init` original), so that examples change
+each other's outputs. The default here, `exact`, takes the largest column sum of
 each head and sequence.
 
 Equation: softmax(Q K~^T / s) softmax(Q~ K~^T / s)^+ softmax(Q~ K^T / s) V +
@@ -44,12 +43,12 @@ class Mixer(HeadMixer):
 
   Attributes: those of `HeadMixer`, and
     num_landmarks: M.
-    pinv_steps: iterations of the pseudo-inverse; where landmarks are alike,
-      many of them magnify rounding without end.
-    pinv_init: what its first guess is scaled by, the largest column sum of all
-      ('original'), or of each head and sequence ('exact').
+    pinv_steps: iterations of the pseudo-inverse; with similar landmarks, many
+      iterations magnify rounding errors without limit.
+    pinv_init: scale of the first guess, the largest column sum of the whole
+      batch ('original') or of each head and sequence ('exact').
     conv_width: width of the convolution of the values; 0 for none.
-    kernel: how landmarks read the tokens, 'auto' or one of `KERNELS`.
+    kernel: kernel by which landmarks read tokens, 'auto' or one of `KERNELS`.
 
   Raises:
     UserError: unknown pinv_init, unknown or unsupported kernel, or the heads
@@ -93,7 +92,7 @@ class Mixer(HeadMixer):
     return o_BxLxHxDh.astype(self.dtype) + self._pass(v_BxLxHxDh, mask_BxL)
 
   def _pass(self, v_BxLxHxDh, mask_BxL):
-    """The convolution of the values, or 0."""
+    """Returns the convolution of the values, or 0."""
     if not self.conv_width:
       return 0
     weight_KxHx1 = self.param(
@@ -106,15 +105,15 @@ class Mixer(HeadMixer):
 
 
 def segments(mask_BxL: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
-  """Cuts the tokens of each sequence into segments of almost one length.
+  """Cuts the tokens of each sequence into segments of nearly equal length.
 
   Args:
     mask_BxL: bool, True = token.
     most: M; a sequence of n tokens has min(M, n) segments.
 
   Returns:
-    (weights [B, L, M] float32 that take means of segments, mask [B, M] bool of
-    the segments that there are).
+    (weights [B, L, M] float32 that average segments, mask [B, M] bool of
+    existing segments).
   """
   tokens_Bx1 = mask_BxL.sum(1, keepdims=True)
   count_Bx1 = jnp.minimum(tokens_Bx1, most)
@@ -127,18 +126,18 @@ def segments(mask_BxL: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
 
 
 def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
-  """The Moore-Penrose inverse by a cubic iteration, float32 [B, H, M, M].
+  """Computes the Moore-Penrose inverse by iteration, float32 [B, H, M, M].
 
     Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4,  Z_0 = A^T / |A|_1
 
-  Rows of A sum to 1 at most, so |A|_1, the largest column sum, is all of the
-  first guess's scale (Xiong et al. 2021, section 3). Rows and columns of zeros
-  stay zeros.
+  Rows of A sum to at most 1, so the first guess is scaled only by |A|_1, the
+  largest column sum (Xiong et al. 2021, section 3). Rows and columns of zeros
+  stay zero.
 
   Args:
     a_BxHxMxM: rows of softmax, float32.
-    steps: iterations.
-    exact: |A|_1 of each matrix; else the largest of them for all.
+    steps: number of iterations.
+    exact: whether to use |A|_1 of each matrix, or the largest one for all.
   """
   identity_MxM = jnp.eye(a_BxHxMxM.shape[-1])
   columns_BxHxM = a_BxHxMxM.sum(-2)
@@ -156,6 +155,6 @@ def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
 
 
 def _product(subscripts, x, y):
-  """An einsum in float32 proper."""
+  """Computes an einsum in full float32 precision."""
   return jnp.einsum(subscripts, x.astype(jnp.float32), y.astype(jnp.float32),
                     precision='highest')

@@ -1,7 +1,7 @@
 """Optimised attention: multi-head softmax attention without a value projection.
 
-Each head reads its own slice of the input instead of a projection of it: the
-output projection can make up for the missing matrix.
+Each head reads its own slice of the input instead of a value projection. The
+output projection can compensate for the missing matrix.
 
 Equation: H_i = softmax(Q_i K_i^T / sqrt(Dh)) X_i, X sliced into H heads, then
   an output projection
@@ -21,7 +21,7 @@ KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 class Mixer(HeadMixer):
   """Optimised attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, whose num_heads divides D as well, and
+  Attributes: those of `HeadMixer` (num_heads must also divide D), and
     kernel: 'auto' or one of `KERNELS`.
   """
   kernel: str = 'auto'
@@ -34,7 +34,7 @@ class Mixer(HeadMixer):
         length, width, value_width=layers.head_width(width, self.num_heads))
 
   def project(self, x_BxLxD):
-    """Queries and keys [B, L, H, Dh], and slices of x [B, L, H, D / H]."""
+    """Returns queries and keys [B, L, H, Dh], slices of x [B, L, H, D / H]."""
     q_BxLxHxDh, k_BxLxHxDh = (
         layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
                              self.dtype, name, self.qkv_bias)

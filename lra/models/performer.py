@@ -1,23 +1,23 @@
 """Performer: softmax attention estimated by positive orthogonal features.
 
 FAVOR+: phi(q) . phi(k) is an unbiased estimate of exp(q . k / sqrt(Dh)). Its
-relative error is sqrt((exp(|q + k|^2) - 1) / M) for independent frequencies
-and scaled q, k (Lemma 2): it falls as 1 / sqrt(M), but from a height that
-grows exponentially with the squares of queries and keys. A few hundred
-features approximate the Transformer where these are small. In a fresh model of
-Dh = 64 they are not: the heads' outputs are off by more than their own size at
-M = 256 (for 256 tokens drawn from N(0, I) 1.7 times it with one head, 2.5 with
-eight) and no nearer at M = 1024, so there the Performer is a mechanism of its
-own.
+relative error is sqrt((exp(|q + k|^2) - 1) / M) for independent frequencies and
+scaled q, k (Lemma 2). It falls as 1 / sqrt(M), but its size grows exponentially
+with the squares of queries and keys. If these are small, a few hundred features
+approximate the Transformer. In a newly initialised model of Dh = 64 they are
+not: the error of the heads' outputs exceeds the outputs at M = 256, and is no
+smaller at M = 1024. For 256 tokens from N(0, I) it is 1.7 times the outputs
+with one head and 2.5 times with eight. There the Performer is a different
+mechanism.
 
-Features are stabilised by factors that cancel exactly. The released code adds
-`eps` to every feature besides, which biases the estimate towards uniform
-weights; the releases pass 1e-6 (google-research/performer and Long Range
-Arena, `numerical_stabilizer` of make_fast_softmax_attention).
+Features are stabilised by factors that cancel exactly. The released code also
+adds `eps` to every feature, which biases the estimate towards uniform weights.
+The releases pass 1e-6 (google-research/performer and Long Range Arena,
+`numerical_stabilizer` of make_fast_softmax_attention).
 
-`feature_map` 'relu' is the paper's other kernel, Performer-ReLU, and estimates
-no softmax: phi_m(x) = (max(w_m . x, 0) + 1e-3) / sqrt(M), with the constant of
-the authors' code.
+`feature_map` 'relu' is the paper's other kernel, Performer-ReLU, which does not
+estimate a softmax: phi_m(x) = (max(w_m . x, 0) + 1e-3) / sqrt(M), with the
+constant of the authors' code.
 
 Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
   phi_m(x) = exp(w_m . x - |x|^2 / 2) / sqrt(M), x scaled by Dh^(-1/4)
@@ -43,15 +43,16 @@ RELU_EPS = 1e-3
 class Mixer(HeadMixer):
   """FAVOR+ attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  The frequencies drawn at initialisation are kept in collection 'constants'.
+  The collection 'constants' keeps the frequencies of initialisation.
 
   Attributes: those of `HeadMixer`, and
     num_features: M.
     feature_map: one of `FEATURE_MAPS`.
     orthogonal: whether frequencies are orthogonal or independent.
-    redraw: whether each training step draws its own frequencies, from the
-      'dropout' stream; evaluation uses those of initialisation.
-    eps: added to every feature of exp, whose largest is about 1; 0 for none.
+    redraw: whether each training step draws new frequencies from the 'dropout'
+      stream; evaluation uses those of initialisation.
+    eps: added to every feature of exp, the largest of which is about 1; 0 for
+      none.
     kernel: 'auto' or one of `KERNELS`.
 
   Raises:

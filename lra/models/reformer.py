@@ -1,20 +1,21 @@
 """Reformer: attention within buckets of similar positions (LSH attention).
 
-Queries and keys are one projection, keys of unit length. Random rotations hash
-positions into buckets; positions are sorted by bucket, cut into chunks, and
-each chunk attends to itself and the one before, within equal buckets. Several
-rounds of hashing are merged into one softmax over the union of what they see:
-a key seen in N rounds counts 1/N in each. A position does not see itself unless
-it sees nothing else. Padding goes to a bucket of its own, at the end.
+Queries and keys share one projection; keys are scaled to length 1. Random
+rotations hash positions into buckets. Positions are sorted by bucket and cut
+into chunks, and each chunk attends to itself and the one before, within equal
+buckets. Several rounds of hashing are merged into one softmax over the union of
+their keys: a key seen in N rounds counts 1/N in each. A position sees itself
+only if it sees nothing else. Padding has its own bucket, at the end.
 
-The rotations of training are drawn anew every step from the `dropout` stream;
-those of evaluation are drawn once, at initialisation, and kept in `constants`.
-(The LRA release has one round, ten buckets, keys of any length, logits
-multiplied by sqrt(Dh), the same rotations in every step and no output
-projection; it ignores buckets, padding and self-attention within a chunk, and
-the first chunk sees the last. The authors' code, and so that of transformers,
-has logits q_i q_j / |q_j| without the sqrt(Dh), and lets all tokens of
-neighbouring chunks see each other, whatever their buckets.)
+Each training step draws new rotations from the `dropout` stream. Evaluation
+uses rotations from initialisation, kept in `constants`.
+
+The LRA release differs. It has one round, ten buckets, keys of any length,
+logits multiplied by sqrt(Dh), fixed rotations and no output projection. It
+ignores buckets, padding and self-attention within a chunk, and its first chunk
+sees the last. The authors' code, and thus that of transformers, has logits
+q_i q_j / |q_j| without sqrt(Dh). It lets all tokens of neighbouring chunks see
+each other in any bucket.
 
 Equation: softmax over the union over rounds r of { j : h_r(j) = h_r(i) and
   chunk_r(i) - chunk_r(j) in {0, 1} } without i of q_i q_j / (|q_j| sqrt(Dh)),
@@ -42,7 +43,7 @@ class Mixer(HeadMixer):
   """LSH attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    rounds: how many times positions are hashed.
+    rounds: number of rounds of hashing.
     chunk_size: positions in a chunk.
     num_buckets: even; the paper takes 2 L / chunk_size.
 
@@ -54,7 +55,7 @@ class Mixer(HeadMixer):
   num_buckets: int = fields.argument(64, low=2, high=fields.MANY)
 
   def project(self, x_BxLxD):
-    """Queries, the same as keys, and values, each [B, L, H, Dh]."""
+    """Returns queries (also used as keys) and values, each [B, L, H, Dh]."""
     qk_BxLxHxDh, v_BxLxHxDh = (
         layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
                              self.dtype, name, self.qkv_bias)
@@ -62,7 +63,7 @@ class Mixer(HeadMixer):
     return qk_BxLxHxDh, qk_BxLxHxDh, v_BxLxHxDh
 
   def mix(self, qk_BxLxHxDh, _, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`; the keys are made of the queries."""
+    """See `HeadMixer.mix`; keys are normalised queries."""
     if self.num_buckets % 2:
       raise UserError('config.model.num_buckets must be even.')
     buckets_BxHxRxL = hash_buckets(
@@ -82,14 +83,14 @@ class Mixer(HeadMixer):
 
 def hash_buckets(x_BxLxHxDh: jax.Array,
                  rotations_HxRxDhxM: jax.Array) -> jax.Array:
-  """Buckets in 0 .. 2M - 1, int32 [B, H, R, L], by R random rotations.
+  """Hashes to buckets 0 .. 2M - 1, int32 [B, H, R, L], by R random rotations.
 
   Nearby directions often share a bucket (Andoni et al. 2015, arXiv 1509.02897).
   """
   rotated_BxHxRxLxM = jnp.einsum(
       'blhd,hrdm->bhrlm', jax.lax.stop_gradient(x_BxLxHxDh).astype(jnp.float32),
       rotations_HxRxDhxM)
-  # argmax([x, -x]), spelled out because XLA's argmax is slow on a CPU.
+  # argmax([x, -x]), written out because XLA's argmax is slow on a CPU.
   M = rotated_BxHxRxLxM.shape[-1]
   top = jnp.abs(rotated_BxHxRxLxM).max(-1, keepdims=True)
   index_M = jnp.arange(M, dtype=jnp.int32)
@@ -101,10 +102,10 @@ def hash_buckets(x_BxLxHxDh: jax.Array,
 def lsh_attention(qk_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
                   mask_BxL: jax.Array, buckets_BxHxRxL: jax.Array,
                   chunk: int) -> jax.Array:
-  """Attention within buckets and neighbouring chunks, given the buckets.
+  """Attends within given buckets and neighbouring chunks.
 
   Args:
-    qk_BxLxHxDh: queries, whose normalised selves are the keys.
+    qk_BxLxHxDh: queries; normalised, they are the keys.
     v_BxLxHxDh: values.
     mask_BxL: bool, True = token; other keys are never attended to.
     buckets_BxHxRxL: int32 for each round, from 0 to less than 2**30 / L.
@@ -127,7 +128,7 @@ def lsh_attention(qk_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
 
 
 def _sequence(qk_LxDh, v_LxDh, mask_L, buckets_RxL, chunk):
-  """One head of one sequence, padded to P whole chunks: [L, Dh]."""
+  """Attends in one head of one sequence, padded to P whole chunks: [L, Dh]."""
   L, R = mask_L.shape[0], buckets_RxL.shape[0]
   qk_PxDh, v_PxDh, mask_P = (
       jnp.pad(x, [(0, -L % chunk)] + [(0, 0)] * (x.ndim - 1))
@@ -149,7 +150,7 @@ def _sequence(qk_LxDh, v_LxDh, mask_L, buckets_RxL, chunk):
 
 
 def _sort(buckets_RxL):
-  """Which position comes at which place, and the place of each position."""
+  """Returns the position at each place, and the place of each position."""
   L = buckets_RxL.shape[-1]
   order_RxL = jnp.sort(buckets_RxL * L + jnp.arange(L)) % L
   slot_RxL = jax.vmap(lambda order_L: jnp.zeros_like(order_L).at[order_L].set(
@@ -163,12 +164,15 @@ def _chunks(x_RxL, chunk):
 
 
 def _with_previous(x_RxL, chunk):
-  """[R, L, ...] -> [R, L / chunk, 2 chunk, ...]."""
+  """Joins each chunk with the previous one: [R, L / chunk, 2 chunk, ...]."""
   return neighbours(_chunks(x_RxL, chunk), (-1, 0))
 
 
 def _bias(order_RxL, slot_RxL, buckets_RxL, mask_L, chunk):
-  """Bias of the sorted logits, float32 [R, L / chunk, chunk, 2 chunk]."""
+  """Returns the bias of sorted logits, float32.
+
+  The shape is [R, L / chunk, chunk, 2 chunk].
+  """
 
   def pairs(compare, x_RxL):
     return compare(_chunks(x_RxL, chunk)[..., :, None],
@@ -176,8 +180,8 @@ def _bias(order_RxL, slot_RxL, buckets_RxL, mask_L, chunk):
 
   allowed = pairs(jnp.equal, jnp.take_along_axis(buckets_RxL, order_RxL, 1))
   allowed &= _with_previous(mask_L[order_RxL], chunk)[..., None, :]
-  # In how many rounds does i see j? Equal buckets and chunks 0 or 1 apart,
-  # that is, 0 or 1 between numbers of which the chunk is the last digit.
+  # Counts the rounds in which i sees j: equal buckets, and chunks 0 or 1 apart.
+  # With the chunk as last digit this is a difference of 0 or 1.
   digits_RxL = buckets_RxL * (len(mask_L) // chunk + 2) + slot_RxL // chunk
   times = 0.0
   for digits_L in digits_RxL if len(digits_RxL) > 1 else ():

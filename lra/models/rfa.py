@@ -1,27 +1,27 @@
 """Random feature attention: cosines and sines of normalised queries and keys.
 
-With q and k of length 1, exp(q . k) is a Gaussian kernel of q - k but for a
-constant, which random Fourier features estimate without bias. A learned width
-of each feature (`sigma` in the parameters) stretches the frequencies, as in the
-paper. `gated` is the paper's causal variant for recency: a gate per head and
-position, read from the input, lets earlier tokens fade.
+For q and k of length 1, exp(q . k) is a Gaussian kernel of q - k up to a
+constant factor, and random Fourier features estimate it without bias. A learned
+width of each feature (`sigma` in the parameters) stretches the frequencies, as
+in the paper. `gated` is the paper's causal variant for recency: a gate per head
+and position, computed from the input, lets earlier tokens fade.
 
-Frequencies are drawn anew for each training step, or kept (`redraw`).
+Frequencies are fixed; with `redraw` each training step draws new ones.
 
-A Gaussian weight is estimated with an error of up to 1 / sqrt(M) and may be
-negative; and so may a sum of weights, the more often the larger sigma. A sum
-keeps its sign, but counts as no smaller in size than a hundredth of what it
-would be if each weight were 1: far below the error, and enough that nothing is
-divided by almost 0. The paper's other features (`arccos`) are never negative.
+The estimate of a Gaussian weight has an error of up to 1 / sqrt(M) and may be
+negative. So may a sum of weights, more often for larger sigma. A sum keeps its
+sign, but its size is at least a hundredth of the sum with all weights 1. That
+is far below the error and avoids division by almost 0. The paper's other
+features (`arccos`) are never negative.
 
-The authors' code differs: a fixed pool of frequencies to draw from, a
-temperature, features times 0.1, and normalisers of at least 1 (of 0.001 in its
+The authors' code differs: it has a fixed pool of frequencies to draw from, a
+temperature, features times 0.1, and normalisers of at least 1 (0.001 in its
 causal form). It has neither the gates nor the arc-cosine features.
 
 Equation: phi(q_i) sum_j phi(k_j)^T v_j / phi(q_i) sum_j phi(k_j),
   phi(x) = [cos(w_m . x), sin(w_m . x)] / sqrt(M) or, arccos,
   max(w_m . x, 0) / sqrt(M), x of length 1, w = sigma N(0, I); gated:
-  S_t = g_t S_(t-1) + (1 - g_t) phi(k_t)^T v_t, sums likewise
+  S_t = g_t S_(t-1) + (1 - g_t) phi(k_t)^T v_t, sums alike
 Source: Peng et al. 2021, arXiv 2103.02143, sections 2 (both features),
   3.1 (attention) and 3.2 (gates); Cho and Saul 2009, the arc-cosine kernel
 """
@@ -42,24 +42,25 @@ GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
 FEATURE_MAPS = ('gaussian', 'arccos')
-FLOOR = 0.01  # of normalisers, relative to weights of 1
-EPS = 1e-6  # and in itself, for gates that take almost nothing
+FLOOR = 0.01  # minimum of normalisers, relative to weights of 1
+EPS = 1e-6  # absolute minimum, for gates that are almost closed
 
 
 class Mixer(HeadMixer):
   """Random feature attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  The frequencies drawn at initialisation are kept in collection 'constants'.
+  The collection 'constants' keeps the frequencies of initialisation.
 
   Attributes: those of `HeadMixer`, and
-    num_features: M, frequencies; a query or key has 2 M features, M of
-      arccos.
+    num_features: M, number of frequencies; a query or key has 2 M features, or
+      M with arccos.
     feature_map: one of `FEATURE_MAPS`.
-    gated: the causal variant with gates; without, every token sees all.
+    gated: whether to use the causal variant with gates; otherwise every token
+      sees all tokens.
     chunk_size: positions that the gated variant computes at once.
-    redraw: whether each training step draws its own frequencies, from the
-      'dropout' stream; evaluation uses those of initialisation.
-    kernel: 'auto' or one of `KERNELS`; gated, 'auto' or 'xla'.
+    redraw: whether each training step draws new frequencies from the 'dropout'
+      stream; evaluation uses those of initialisation.
+    kernel: 'auto' or one of `KERNELS`; if gated, 'auto' or 'xla'.
 
   Raises:
     UserError: unknown feature_map, the heads do not divide the width, or the
@@ -78,7 +79,7 @@ class Mixer(HeadMixer):
 
   @property
   def causal(self) -> bool:
-    """Whether a position sees nothing that comes after it."""
+    """True if a position sees only itself and earlier ones."""
     return self.gated
 
   def kernel_for(self, length, width, **needs):
@@ -91,7 +92,7 @@ class Mixer(HeadMixer):
     return super().kernel_for(length, width, **needs)
 
   def project(self, x_BxLxD):
-    """Queries, keys, values and logits of gates, [B, L, H], or None."""
+    """Returns queries, keys, values and gate logits, [B, L, H], or None."""
     gate_BxLxH = nn.Dense(self.num_heads, dtype=self.dtype, name='gate')(
         x_BxLxD) if self.gated else None
     return *super().project(x_BxLxD), gate_BxLxH
@@ -113,7 +114,7 @@ class Mixer(HeadMixer):
     return (sums / _off_zero(norm, most)).astype(self.dtype)
 
   def _features(self, q_BxLxHxDh, k_BxLxHxDh, train):
-    """phi of queries and of keys, each [B, L, H, 2 M] or [B, L, H, M]."""
+    """Returns phi of queries and keys, each [B, L, H, 2 M] or [B, L, H, M]."""
     if self.feature_map not in FEATURE_MAPS:
       raise UserError(
           f'Unknown config.model.feature_map {self.feature_map!r}: choose one '
@@ -130,13 +131,13 @@ class Mixer(HeadMixer):
 
   def _gated(self, phi_q_BxLxHxF, phi_k_BxLxHxF, v_BxLxHxDh, gate_BxLxH,
              mask_BxL):
-    """Sums, normalisers, and what these are if each weight is 1.
+    """Returns sums, normalisers, and the normalisers if each weight is 1.
 
-    Sum and normaliser are one sum: the values have a 1 appended.
+    One sum gives both sums and normalisers: a 1 is appended to the values.
     """
     mask_BxLx1 = mask_BxL[..., None]
     gate_BxLxH = gate_BxLxH.astype(jnp.float32)
-    # A padded position leaves the sums as they are.
+    # A padded position leaves the sums unchanged.
     keep_BxLxH = jnp.where(mask_BxLx1, jax.nn.log_sigmoid(gate_BxLxH), 0)
     take_BxLxH = jnp.where(mask_BxLx1, jax.nn.sigmoid(-gate_BxLxH), 0)
     v_BxLxHxDh = jnp.where(mask_BxLx1[..., None], v_BxLxHxDh, 0)
@@ -160,6 +161,6 @@ class Mixer(HeadMixer):
 
 
 def _off_zero(norm, most):
-  """`norm`, but no smaller in size than a part of `most`; its sign is kept."""
+  """Returns `norm` with its size at least a part of `most`; keeps its sign."""
   least = jnp.maximum(FLOOR * most, EPS)
   return jnp.where(norm < 0, -1, 1) * jnp.maximum(jnp.abs(norm), least)

@@ -1,23 +1,23 @@
 """Routing Transformer: attention within clusters of queries and keys.
 
-Queries and keys are normalised and clustered by k-means with shared centroids;
-each cluster takes the w queries and the w keys nearest to its centroid, whether
-or not another is nearer to them, and these attend to each other. A query in
-several clusters receives the mean of their outputs, one in none receives 0. As
-in the paper some heads see a window instead.
+Queries and keys are normalised and clustered by k-means with shared centroids.
+Each cluster takes the w queries and the w keys nearest to its centroid, even if
+another centroid is nearer to them, and they attend to each other. A query in
+several clusters receives the mean of their outputs, a query in none receives 0.
+As in the paper, some heads see a window instead.
 
-The centroids differ from the paper's. There they are one set for all
-sequences, moved by a running average of training's tokens. A mixer here keeps
-no state from step to step, so each sequence has its own: from directions drawn
-once, kept in `constants`, a few steps of k-means over its own tokens. Nothing
-of this has a gradient, here as there: queries and keys learn by the attention
-in their clusters. The authors' code adds a loss that draws the centroids to the
-tokens, which such centroids do not need.
+The centroids differ from the paper's, which has one set for all sequences,
+updated by a running average over training tokens. A mixer here keeps no state
+between steps, so each sequence has its own centroids. They start from random
+directions, kept in `constants`, and take a few steps of k-means over the
+sequence's tokens. As in the paper, clustering has no gradient: queries and keys
+learn through the attention in their clusters. The authors' code adds a loss
+that pulls the centroids to the tokens; centroids per sequence do not need it.
 
-Logits are products of normalised vectors as they are, as in algorithm 1 and in
-the authors' code, where the normalisation undoes the division by sqrt(Dh) that
-comes before it; `scaled` divides them, as other implementations do, which makes
-the weights of a fresh model nearly equal.
+Logits are plain dot products of normalised vectors, as in algorithm 1. The
+authors' code divides by sqrt(Dh), but its normalisation undoes that. `scaled`
+divides logits by sqrt(Dh), as other implementations do; the weights of a newly
+initialised model are then nearly equal.
 
 Equation: mean over { c : i in Q_c } of the softmax over { j in K_c } of
   q_i k_j, of values v_j; Q_c, K_c the w tokens with the largest mu_c q_i,
@@ -47,9 +47,9 @@ class Mixer(HeadMixer):
     num_clusters: c.
     cluster_size: w; the paper takes L / c.
     iterations: steps of k-means.
-    local_heads: how many heads, the first ones, see a window instead.
-    radius: positions that these see on either side.
-    scaled: whether logits within clusters are divided by sqrt(Dh).
+    local_heads: number of first heads that see a window instead.
+    radius: number of positions that these see on either side.
+    scaled: whether to divide logits within clusters by sqrt(Dh).
 
   Raises:
     UserError: no head is left, or the heads do not divide the width.
@@ -82,7 +82,7 @@ class Mixer(HeadMixer):
     return jnp.concatenate([near_BxLxHxDh, o_BxLxHxDh], 2)
 
   def _directions(self, shape):
-    """Where the centroids begin, [H, C, Dh]."""
+    """Returns the initial centroids, [H, C, Dh]."""
     *_, H, Dh = shape
     return self.variable(
         'constants', 'directions', lambda: layers.unit(jax.random.normal(
@@ -93,15 +93,15 @@ def clustered_attention(
     q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
     mask_BxL: jax.Array, directions_HxCxDh: jax.Array, size: int,
     iterations: int, scale: float) -> jax.Array:
-  """Attention within clusters of normalised queries and keys.
+  """Attends within clusters of normalised queries and keys.
 
   Args:
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: queries, keys and values.
-    mask_BxL: bool, True = token; others are in no cluster.
-    directions_HxCxDh: float32, where the centroids begin.
-    size: most queries, and most keys, of a cluster.
+    mask_BxL: bool, True = token; other positions are in no cluster.
+    directions_HxCxDh: float32, initial centroids.
+    size: number of queries, and of keys, in a cluster at most.
     iterations: steps of k-means.
-    scale: of logits.
+    scale: factor of logits.
 
   Returns:
     [B, L, H, Dh] in the dtype of `v`; 0 at queries in no cluster.
@@ -127,10 +127,10 @@ def clustered_attention(
 
 def kmeans(x_TxDh: jax.Array, mask_T: jax.Array, centroids_CxDh: jax.Array,
            iterations: int) -> jax.Array:
-  """Spherical k-means: centroids of length 1, float32; without a gradient.
+  """Computes spherical k-means: centroids of length 1, float32; no gradient.
 
-  A centroid moves to the direction of the sum of the vectors that it has the
-  largest product with; one without vectors stays.
+  Each vector belongs to the centroid with the largest dot product. A centroid
+  moves to the direction of the sum of its vectors; one without vectors stays.
   """
   x_TxDh = jnp.where(mask_T[:, None], jax.lax.stop_gradient(
       x_TxDh.astype(jnp.float32)), 0)
@@ -147,7 +147,7 @@ def kmeans(x_TxDh: jax.Array, mask_T: jax.Array, centroids_CxDh: jax.Array,
 
 
 def _sequence(qkv, mask_L, centroids_CxDh, size, scale):
-  """One head of one sequence: [L, Dh]."""
+  """Attends in one head of one sequence: [L, Dh]."""
 
   def nearest(x_LxDh):
     scores_CxL = centroids_CxDh @ jax.lax.stop_gradient(
@@ -167,7 +167,7 @@ def _sequence(qkv, mask_L, centroids_CxDh, size, scale):
 
 
 def _normalise(x):
-  """LayerNorm over the last axis, without parameters, in float32 arithmetic."""
+  """Applies LayerNorm over the last axis without parameters, in float32."""
   y = x.astype(jnp.float32)
   y -= y.mean(-1, keepdims=True)
   return (y * jax.lax.rsqrt(jnp.square(y).mean(-1, keepdims=True) + 1e-6)

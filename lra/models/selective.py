@@ -1,14 +1,14 @@
-"""Selective attention: tokens may mark others as no longer of use.
+"""Selective attention: tokens may mark others as no longer needed.
 
-The logits of the first head, where positive, say how much token i wants token j
-to be forgotten; what all tokens before i together want is taken off i's logits
-of j, in all heads. No parameters are added. The paper is causal, with the first
-token (BOS) and a token itself spared. Here `direction` causal is the paper;
-bidirectional lets all tokens be attended to, and sums the selections of the
-tokens before i as the paper does, for all j.
+A positive logit of the first head is how much token i wants token j to be
+forgotten. The sum over all tokens before i is subtracted from the logits of i
+for j in all heads. No parameters are added. The paper is causal and spares the
+first token (BOS) and the token itself. Here `direction` causal follows the
+paper. With bidirectional a token attends to all tokens; the selections of the
+tokens before i are still summed, for all j.
 
 Equation: F_ij = sum over k < i of S_kj, S_kj = relu(q^1_k k^1_j / sqrt(Dh)), 0
-  for j = 0 and j = k and where k may not see j;
+  for j = 0 and j = k and if k may not see j;
   softmax_j(q_i k_j / sqrt(Dh) - F_ij) v_j per head, then an output projection
 Source: Leviathan et al. 2024, arXiv 2410.02703, section 3
 """
@@ -31,7 +31,7 @@ class Mixer(HeadMixer):
   """Selective attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    direction: 'causal' or 'bidirectional', which says what may be attended to.
+    direction: 'causal' or 'bidirectional', the tokens that may be attended to.
 
   Raises:
     UserError: an unknown direction, or the heads do not divide the width.
@@ -40,7 +40,7 @@ class Mixer(HeadMixer):
 
   @property
   def causal(self) -> bool:
-    """Whether a position sees nothing that comes after it."""
+    """True if a position sees only itself and earlier ones."""
     return self.direction == 'causal'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
@@ -55,10 +55,10 @@ class Mixer(HeadMixer):
 
 def attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, causal: bool,
            rows: int = ROWS):
-  """[B, L, H, Dh] by blocks of `rows` queries.
+  """Attends by blocks of `rows` queries: [B, L, H, Dh].
 
-  A block hands on to the next what its queries want forgotten, float32 [B, L];
-  that is kept for each block, the rest is computed again in the backward pass.
+  Each block passes on its sum of selections, float32 [B, L]. These sums are
+  saved; the backward pass recomputes the rest.
   """
   B, L, H, Dh = q_BxLxHxDh.shape
   rows = min(rows, L)

@@ -1,10 +1,10 @@
 """Efficient attention: softmax over features of queries, positions of keys.
 
-Both factors are normalised apart from each other, so that Q (K^T V) needs no
-normaliser: each feature of the keys weighs all positions once, and a query
-mixes these summaries by its own weights. The paper's other normalisation
-divides queries and keys by sqrt(n) each (`scaling`). (Named after its first
-author: `efficient` is another mechanism of that name.)
+The two factors are normalised separately, so Q (K^T V) needs no normaliser.
+Each feature of the keys weighs all positions once, and a query mixes these
+summaries by its own weights. The paper's other normalisation divides queries
+and keys by sqrt(n) each (`scaling`). The file is named after the paper's first
+author, because `efficient` is another mechanism of this name.
 
 Equation: softmax_features(Q) (softmax_positions(K)^T V) per head, then an
   output projection; `scaling`: Q (K^T V) / n per head, for n tokens
@@ -29,7 +29,7 @@ class Mixer(HeadMixer):
   """Efficient attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    normalization: of queries and keys, one of `NORMALIZATIONS`.
+    normalization: normalisation of queries and keys, one of `NORMALIZATIONS`.
     kernel: 'auto' or one of `KERNELS`.
 
   Raises:

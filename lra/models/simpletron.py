@@ -1,10 +1,11 @@
 """SimpleTRON: attention without softmax, evaluated as Q (K^T V).
 
-The paper's "Simple" layer: the heads, side by side, are the output; there is
-neither an inner skip nor an output projection. Its two variants are
-`simpletron_res` and `simpletron_resl`. L in the scale counts padded positions
-too, as in the released code, also those that `config.train.lengths` cuts off.
-That code masks no padding either: `config.mask_padding = False` reproduces it.
+This is the paper's "Simple" layer: the output is the concatenated heads,
+without an inner skip or an output projection. `simpletron_res` and
+`simpletron_resl` are its variants. L in the scale counts padded positions too,
+as in the released code, even those that `config.train.lengths` cuts off. The
+released code does not mask padding: set `config.mask_padding = False` to
+reproduce it.
 
 Equation: (1/sqrt(L)) Q (K^T V) per head
 Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
@@ -24,8 +25,8 @@ MIXES_PADDING = True  # the scale depends on the padded length
 class Mixer(LinearMixer):
   """SimpleTRON attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `LinearMixer`, whose qkv_width is D here, and
-    skip: whether x is added to the heads ("-Res").
+  Attributes: those of `LinearMixer` (qkv_width must be D), and
+    skip: whether to add x to the heads ("-Res").
     output_projection: whether a dense layer follows ("-ResL").
 
   Raises:
@@ -50,7 +51,7 @@ class Mixer(LinearMixer):
     return {'scale': self.full_length and self.full_length ** -0.5}
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
-    """The heads side by side, [B, L, D], with what the variants add."""
+    """Concatenates the heads, [B, L, D], plus the variant's additions."""
     if self.skip:
       o_BxLxHxDh += layers.split_heads(x_BxLxD, self.num_heads)
     if self.output_projection:

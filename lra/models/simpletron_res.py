@@ -16,5 +16,5 @@ MIXES_PADDING = True  # the scale depends on the padded length
 
 
 class Mixer(simpletron.Mixer):
-  """`simpletron.Mixer` whose input is added to its heads."""
+  """A `simpletron.Mixer` that adds its input to its heads."""
   skip: bool = True

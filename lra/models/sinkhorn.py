@@ -1,18 +1,18 @@
 """Sinkhorn: attention within a block and to one block sorted beside it.
 
 A sorting network reads the sum of each block of the mixer's input and scores
-all blocks; Sinkhorn normalisation turns the scores into a nearly doubly
-stochastic matrix S, a soft permutation of blocks of keys and values, with
-Gumbel noise in training. Each query attends, in one softmax, to its own block
-and to the sorted block in the same place. (The LRA release adds the outputs of
-two softmaxes, scores by a softmax instead of Sinkhorn, and its "blocks" are
-sets of positions L / block apart.)
+all blocks. Sinkhorn normalisation turns the scores, with Gumbel noise in
+training, into a nearly doubly stochastic matrix S. S acts as a soft permutation
+of blocks of keys and values. In one softmax each query attends to its own block
+and to the sorted block in its place. The LRA release adds the outputs of two
+softmaxes and replaces Sinkhorn by a softmax, and its "blocks" are sets of
+positions L / block apart.
 
-Padded blocks take no part in the sorting, padded keys enter sorted blocks as 0.
-The sorting network has one output for each block of the padded sequence, so a
-model is of one padded length; where padding is cut off, those of its blocks are
-too. Its hidden layer is `sort_width` wide, where the paper has D, which alone
-would add more than LRA's 10% of parameters.
+Padded blocks are not sorted, and padded keys enter sorted blocks as 0. The
+sorting network has one output for each block of the padded sequence, so a model
+fits one padded length. If padding is cut off, so are the outputs of its blocks.
+The hidden layer has width `sort_width`; the paper's has D, which alone would
+add more than LRA's 10% of parameters.
 
 Equation: softmax over [K_n; (S K)_n] of q_i k / sqrt(Dh), for i in block n;
   S = Sinkhorn((R + Gumbel) / temperature), R = W2 relu(W1 sum_block x)
@@ -32,9 +32,9 @@ from lra.nn.mixer import HeadMixer
 
 FAMILY = 'sparse'
 COST = 'O(L b D + (L / b)^2 b D) for blocks of b'
-# The [N, N] permutations of N = L / b blocks are small beside the tokens.
+# The [N, N] permutations of N = L / b blocks are small compared to the tokens.
 GROWTH = {'time': 2, 'memory': 1}
-MIXES_PADDING = True  # the sorting network is made for one padded length
+MIXES_PADDING = True  # the sorting network fits one padded length
 
 
 class Mixer(HeadMixer):
@@ -43,7 +43,7 @@ class Mixer(HeadMixer):
   Attributes: those of `HeadMixer`, and
     block_size: b, positions in a block.
     iterations: normalisations of rows and columns.
-    temperature: divides the scores; towards 0 S becomes a permutation.
+    temperature: divisor of the scores; near 0, S is a permutation.
     sort_width: width of the sorting network's hidden layer.
 
   Raises:
@@ -71,7 +71,7 @@ class Mixer(HeadMixer):
     return self.merge(o_BxLxHxDh, x_BxLxD)
 
   def _scores(self, x_BxLxD, mask_BxL):
-    """The sorting network: float32 [B, H, N, N]."""
+    """Runs the sorting network: float32 [B, H, N, N]."""
     tokens_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(
         jnp.float32)
     sums_BxNxD = _blocks(tokens_BxLxD, self.block_size).sum(2)
@@ -83,7 +83,7 @@ class Mixer(HeadMixer):
 
 
 def _gumbel(keys_B, shape):
-  """Gumbel noise [B, H, N, N]; fewer blocks have the noise of more blocks."""
+  """Returns Gumbel noise [B, H, N, N] that is equal for any larger N."""
   heads, blocks, _ = shape
   one = lambda key: jax.random.gumbel(key, (blocks,))
   for count in (blocks, heads):
@@ -98,11 +98,11 @@ def _with_each(function, count, key):
 
 def sinkhorn(scores_BxHxNxN: jax.Array, block_mask_BxN: jax.Array,
              iterations: int) -> jax.Array:
-  """Exponentiates and normalises rows and columns by turns, in log space.
+  """Normalises exp(scores) over rows and columns in turn, in log space.
 
   Args:
     scores_BxHxNxN: float32.
-    block_mask_BxN: bool; rows and columns of other blocks come out as 0.
+    block_mask_BxN: bool; rows and columns of other blocks become 0.
     iterations: how often rows, then columns, are divided by their sums.
 
   Returns:
@@ -125,7 +125,7 @@ def sinkhorn(scores_BxHxNxN: jax.Array, block_mask_BxN: jax.Array,
 def sorted_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
                      v_BxLxHxDh: jax.Array, mask_BxL: jax.Array,
                      sort_BxHxNxN: jax.Array, block: int) -> jax.Array:
-  """Softmax over the own block and the sorted one, given the sorting.
+  """Attends to a query's own block and to the sorted block in its place.
 
   Args:
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: logits are scaled by Dh**-0.5.
@@ -134,8 +134,8 @@ def sorted_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
     block: positions in a block.
 
   Returns:
-    [B, L, H, Dh] in the dtype of `v`. A position of a sorted block to which
-    no token contributes is not attended to.
+    [B, L, H, Dh] in the dtype of `v`. Positions of a sorted block without a
+    contribution from a token are not attended to.
   """
   B, L, H, _ = q_BxLxHxDh.shape
 
@@ -151,12 +151,12 @@ def sorted_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
 
 
 def _blocks(x_BxL, block):
-  """[B, L, ...] -> [B, N, block, ...]."""
+  """Cuts into blocks, [B, L, ...] -> [B, N, block, ...]."""
   return jax.vmap(lambda x_L: to_blocks(x_L, block)[0])(x_BxL)
 
 
 def _sequence(q_LxDh, k_LxDh, v_LxDh, mask_L, sort_NxN, block):
-  """One head of one sequence: [L, Dh]."""
+  """Attends in one head of one sequence: [L, Dh]."""
   q_NxIxDh, k_NxIxDh, v_NxIxDh, mask_NxI = (
       to_blocks(x, block)[0] for x in (q_LxDh, k_LxDh, v_LxDh, mask_L))
 

@@ -1,10 +1,10 @@
 """Sliding window: every position sees its neighbours on both sides.
 
-The window of Longformer without its global tokens, and of Mistral, which looks
-back only, for generation: LRA's tasks are an encoder's, so here it looks both
-ways. One layer reaches w positions away, n layers n w; with CLS pooling the
-class is guessed from what reaches the first position. Mistral turns queries and
-keys by their positions: `rotary`.
+This is Longformer's window without global tokens, and Mistral's window, which
+looks back only. LRA needs an encoder, so here the window looks both ways. One
+layer reaches w positions away, n layers n w; with CLS pooling, only tokens that
+reach the first position count. Mistral rotates queries and keys by their
+positions: set `rotary`.
 
 Equation: softmax over { j : |i - j| <= w } of q_i k_j / sqrt(Dh)
 Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
@@ -25,11 +25,11 @@ class Mixer(RotaryMixer, PatternMixer):
   """Attention to neighbours: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `RotaryMixer`, and
-    radius: w, positions seen on either side.
+    radius: w, number of positions seen on either side.
   """
   radius: int = fields.argument(256, low=0, high=fields.MANY)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """The pattern of all heads."""
-    # Beyond the length there is nothing.
+    """Returns the one pattern of all heads."""
+    # No positions lie beyond the length.
     return (sliding_window(min(self.radius, length)),)

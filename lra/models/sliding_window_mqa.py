@@ -1,8 +1,8 @@
 """Sliding window, multi-query: neighbours, with one key-value head for all.
 
-The window of `sliding_window`; the query heads share the keys and the values,
-which are never copied for them. Mistral has both ideas, but one key-value head
-for each four queries, and looks back only.
+Uses the window of `sliding_window`. The query heads share the keys and values
+without a copy. Mistral has both ideas, but one key-value head for every four
+query heads, and it looks back only.
 
 Equation: softmax over { j : |i - j| <= w } of q_ih k_j / sqrt(Dh), of values
   v_j, the same k and v for every head h
@@ -25,7 +25,7 @@ class Mixer(sliding_window.Mixer):
 
   def project(self, x_BxLxD: jax.Array
               ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries [B, L, H, Dh], keys and values [B, L, 1, Dh]."""
+    """Returns queries [B, L, H, Dh], and keys and values [B, L, 1, Dh]."""
     width = layers.head_width(self.qkv_width, self.num_heads)
     query, key, value = layers.QKV
     return self.turn(

@@ -1,15 +1,15 @@
 """Sparse Transformer (fixed): half the heads in blocks, half on summaries.
 
-The first half of the heads sees its own block of s positions, the second the
-last c positions of every block, which summarise it for all later layers. The
-paper's patterns are causal, for generation; LRA's tasks are an encoder's, so
-here they look both ways. (The LRA release keeps them causal, as dense
-attention under a mask; every head has both patterns there, and a summary has
-the first position of a block too.) A block cut short by padding has no summary,
-and a sequence shorter than s - c gives 0 in the second half of the heads.
+The first half of the heads sees its own block of s positions. The second half
+sees the last c positions of every block, which summarise it for later layers.
+The paper's patterns are causal, for generation; LRA needs an encoder, so here
+they look both ways. The LRA release keeps them causal, as dense attention under
+a mask. There every head has both patterns, and a summary includes the first
+position of a block. A block cut short by padding has no summary. For a sequence
+shorter than s - c, the second half of the heads returns 0.
 
-`num_global` > 0 makes the first tokens global, as the LRA release does with
-the CLS token; the paper has none.
+`num_global` > 0 makes the first tokens global, as the LRA release does with the
+CLS token; the paper has no global tokens.
 
 Equation: softmax of q_i k_j / sqrt(Dh) over { j : floor(j / s) = floor(i / s) }
   in one half of the heads, { j : j mod s >= s - c } in the other
@@ -33,9 +33,9 @@ class Mixer(PatternMixer):
   """Fixed sparse attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, with num_heads 2 or more, and
-    stride: s; 0 takes sqrt(L), rounded up. Given, it makes the output
-      independent of how far a sequence is padded.
-    summary: c, positions of a block which all queries see, at most s.
+    stride: s; 0 takes sqrt(L), rounded up. A given stride makes the output
+      independent of the amount of padding.
+    summary: c, number of positions of a block that all queries see, at most s.
     num_global: number of first tokens that are seen by all and see all.
 
   Raises:

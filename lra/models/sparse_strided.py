@@ -1,14 +1,14 @@
 """Sparse Transformer (strided): half the heads look near, half in strides.
 
-The first half of the heads sees the window |i - j| < s, the second every s-th
-position, which is computed by reshaping to [L / s, s]. With s near sqrt(L) any
+The first half of the heads sees the window |i - j| < s, the second half every
+s-th position, computed by reshaping to [L / s, s]. With s near sqrt(L) any
 position reaches any other in two steps. The paper's patterns are causal, for
-generation; LRA's tasks are an encoder's, so here they look both ways. (The LRA
-release keeps them causal, as dense attention under a mask.) A stride left to
-sqrt(L) follows the padded length; a given one does not.
+generation; LRA needs an encoder, so here they look both ways. The LRA release
+keeps them causal, as dense attention under a mask. The default stride sqrt(L)
+depends on the padded length; a given stride does not.
 
-`num_global` > 0 makes the first tokens global, as the LRA release does with
-the CLS token; the paper has none.
+`num_global` > 0 makes the first tokens global, as the LRA release does with the
+CLS token; the paper has no global tokens.
 
 Equation: softmax of q_i k_j / sqrt(Dh) over { j : |i - j| < s } in one half of
   the heads, { j : (i - j) mod s = 0 } in the other
@@ -32,8 +32,8 @@ class Mixer(PatternMixer):
   """Strided sparse attention: x [B, L, D], mask [B, L] -> [B, L, D].
 
   Attributes: those of `HeadMixer`, with num_heads 2 or more, and
-    stride: s; 0 takes sqrt(L), rounded up. Given, it makes the output
-      independent of how far a sequence is padded.
+    stride: s; 0 takes sqrt(L), rounded up. A given stride makes the output
+      independent of the amount of padding.
     num_global: number of first tokens that are seen by all and see all.
 
   Raises:

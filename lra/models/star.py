@@ -1,16 +1,16 @@
 """Star Attention: blocks that see themselves and the first, the anchor.
 
 Phase 1: every token attends to its own block and to the anchor block. Phase 2:
-the query tokens attend to all. The paper computes this by merging the
-softmaxes of the machines that hold the blocks, by their log-sum-exp, which is
-the softmax over all keys; so it is computed here. The paper's query comes after
-the context, which does not see it, and both look back only. Here the query
-tokens are the first ones, the CLS token for instance, part of the anchor block;
-and both phases look both ways. Its models turn queries and keys by their
-positions: `rotary`.
+the query tokens attend to all tokens. The paper merges, by their log-sum-exp,
+the softmaxes of the machines that hold the blocks. This equals the softmax over
+all keys, which is computed here. In the paper the query comes after the
+context, which does not see it, and both look back only. Here the query tokens
+are the first ones (such as the CLS token), part of the anchor block, and both
+phases look both ways. The paper's models rotate queries and keys by their
+positions: set `rotary`.
 
 Equation: softmax over { j : floor(j / b) in {floor(i / b), 0} } of
-  q_i k_j / sqrt(Dh); all j where i < query tokens
+  q_i k_j / sqrt(Dh); all j if i < query tokens
 Source: Acharya et al. 2024, arXiv 2411.17116, section 2 and algorithms 1-2
 """
 
@@ -28,13 +28,13 @@ class Mixer(RotaryMixer, PatternMixer):
   """Own and anchor block: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `RotaryMixer`, and
-    block_size: b, positions in a block, the anchor block among them.
-    num_queries: first positions, which see everything.
+    block_size: b, positions in a block; the first block is the anchor.
+    num_queries: number of first positions, which see everything.
   """
   block_size: int = fields.argument(512, low=1, high=fields.MANY)
   num_queries: int = fields.argument(1, low=0, high=fields.MANY)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """The pattern of all heads."""
+    """Returns the one pattern of all heads."""
     return (Pattern(block=self.block_size, global_keys=self.block_size,
                     global_queries=self.num_queries),)

@@ -1,16 +1,17 @@
 """Star-Transformer: a ring of neighbours and one relay node that reads all.
 
-Within one mixer, in each of T rounds, every token's satellite attends to its
+One mixer has T rounds. In each, the satellite of every token attends to its
 neighbours, itself, its embedding (the mixer's input) and the relay; then the
-relay attends to itself and all satellites. The relay begins as the mean of the
-embeddings. Neighbours are those among the tokens: padding is left out, and the
-first and the last token are neighbours. The output is the satellites' last
-state; the relay's last update, which nothing would read, is left out. (The
-released code has no ring: beyond the ends it puts zeros, which are attended
-to. It normalises satellites before they attend, has a leaky ReLU, and pools
-the relay with them.)
+relay attends to itself and all satellites. The relay starts as the mean of the
+embeddings. Neighbours are tokens: padding is skipped, and the first and the
+last token are neighbours. The output is the last state of the satellites, so
+the last update of the relay is left out.
 
-Rounds have projections of their own, as in the released code, so T rounds have
+The released code has no ring: it attends to zeros beyond the ends. It
+normalises satellites before they attend, has a leaky ReLU, and pools the relay
+with the satellites.
+
+Rounds have separate projections, as in the released code, so T rounds have
 2T - 1 times the parameters of a Transformer's mixer.
 
 Equation: h_i = LN(ReLU(MultiAtt(h_i, [h_(i-1); h_i; h_(i+1); e_i; s]))), all i
@@ -35,7 +36,7 @@ class Mixer(HeadMixer):
   """Ring and relay: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    rounds: T.
+    rounds: T, number of rounds.
   """
   rounds: int = fields.argument(2, low=1, high=64)
 
@@ -58,7 +59,7 @@ class Mixer(HeadMixer):
     return tokens.take(h_BxLxD, place_BxL)
 
   def _ring(self, h_BxLxD, e_BxLxD, s_Bx1xD, count_B, name):
-    """The satellites' next state."""
+    """Returns the next state of the satellites."""
     q_BxLxHxDh = self._heads(h_BxLxD, f'{name}_query')
     context = jnp.concatenate([h_BxLxD, e_BxLxD, s_Bx1xD], 1)
     L = h_BxLxD.shape[1]
@@ -80,7 +81,7 @@ class Mixer(HeadMixer):
     return self._update(o_BxLxHxDh.astype(self.dtype), h_BxLxD, name)
 
   def _relay(self, s_Bx1xD, h_BxLxD, keep_BxL, name):
-    """The relay's next state."""
+    """Returns the next state of the relay."""
     q_BxHx1xDh = self._heads(s_Bx1xD, f'{name}_query').swapaxes(1, 2)
     context = jnp.concatenate([s_Bx1xD, h_BxLxD], 1)
     k, v = (self._heads(context, f'{name}_{kind}').swapaxes(1, 2)
@@ -97,7 +98,7 @@ class Mixer(HeadMixer):
                                 self.dtype, name, self.qkv_bias)
 
   def _update(self, o_BxLxHxDh, x_BxLxD, name):
-    """LayerNorm(ReLU(output projection))."""
+    """Returns LayerNorm(ReLU(output projection))."""
     o_BxLxD = layers.Projection(
         o_BxLxHxDh.shape[2:], x_BxLxD.shape[-1:], self.dtype,
         name=f'{name}_out')(o_BxLxHxDh)
@@ -106,13 +107,13 @@ class Mixer(HeadMixer):
 
 
 def _previous(x_BxL, count_B):
-  """Each token's neighbour before it; the last one is before the first."""
+  """Returns the neighbour before each token; the last is before the first."""
   last_Bx1 = tokens.take(x_BxL, jnp.maximum(count_B - 1, 0)[:, None])
   return jnp.concatenate([last_Bx1, x_BxL[:, :-1]], 1)
 
 
 def _next(x_BxL, count_B):
-  """Each token's neighbour after it; the first one is after the last."""
+  """Returns the neighbour after each token; the first is after the last."""
   L = x_BxL.shape[1]
   is_last_BxL = jnp.arange(L) == count_B[:, None] - 1
   is_last = is_last_BxL.reshape(*is_last_BxL.shape, *(1,) * (x_BxL.ndim - 2))

@@ -1,9 +1,8 @@
 """Super attention: efficient attention whose values are mixed along length.
 
-The length L is fixed by the parameters. The alignment matrix Wa mixes all
-positions, so padded positions are zeroed before it and contribute nothing;
-their content changes no output, but Wa and its bias belong to one L. Where
-padding is cut off, so are their rows and columns.
+The parameters fix the length L. The alignment matrix Wa mixes all positions, so
+padded positions are zeroed before it: the content of padding changes no output.
+If padding is cut off, so are its rows and columns of Wa.
 
 Equation: softmax(X Wq X^T / sqrt(D)) (Wa X + ba) Wo, Wa: [L, L], ba: [L]
 Source: Hosseini 2024, arXiv 2403.01643, Definition 4
@@ -20,20 +19,20 @@ COST = ('O(L^2 D) time, O(L^2) memory for Wa; 2 (D^2 + D) + L^2 + L '
         'parameters')
 GROWTH = {'time': 2, 'memory': 2}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
-MIXES_PADDING = True  # Wa is made for one padded length
+MIXES_PADDING = True  # Wa has the shape of one padded length
 
 
 class Mixer(efficient.Mixer):
-  """`efficient.Mixer` whose values are Wa X + ba.
+  """An `efficient.Mixer` with values Wa X + ba.
 
   Attributes: those of `efficient.Mixer`, and
-    full_length: L of uncut sequences, which Wa is made for; None where no input
-      is cut.
+    full_length: L of uncut sequences, which sets the shape of Wa; None if no
+      input is cut.
   """
   full_length: int | None = None
 
   def keys_and_values(self, x_BxLx1xD, mask_BxL):
-    """The input without its padding, and its positions mixed by Wa."""
+    """Returns the input with padding zeroed, and its positions mixed by Wa."""
     x_BxLx1xD = jnp.where(mask_BxL[:, :, None, None], x_BxLx1xD, 0)
     v_Bx1xDxL = _Alignment(
         self.full_length or x_BxLx1xD.shape[1], dtype=self.dtype,
@@ -42,7 +41,7 @@ class Mixer(efficient.Mixer):
 
 
 class _Alignment(nn.Module):
-  """Wa x + ba along the last axis, for the first positions of `full` ones."""
+  """Computes Wa x + ba on the last axis, for the first of `full` positions."""
   full: int
   dtype: jnp.dtype
 

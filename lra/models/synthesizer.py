@@ -1,18 +1,18 @@
-"""Synthesizer: attention weights that no pair of tokens is compared for.
+"""Synthesizer: attention weights computed without comparing tokens.
 
 Variants: `dense` predicts row i of the logits from x_i alone by a two-layer
-perceptron; `random` learns the logits [L, L] of each head as parameters;
+perceptron. `random` learns the logits [L, L] of each head as parameters.
 `factorised_dense` predicts A_i [a] and B_i [b], a b >= L, and takes
-A_i[j div b] B_i[j mod b]; `factorised_random` learns the logits as R1 R2^T of
-rank k; `trainable` False keeps what the two random ones drew, the paper's
-fixed variants. Exact for these equations. The paper's mixtures, among them the
-random + dot-product one of the Long Range Arena release, are left out.
+A_i[j div b] B_i[j mod b]. `factorised_random` learns the logits as R1 R2^T of
+rank k. `trainable` False keeps the initial logits of the two random variants,
+the paper's fixed variants. The paper's mixtures are left out, among them the
+random + dot-product one of the Long Range Arena release.
 
-The parameters belong to one length L; where padding is cut off, so are those of
+The parameters fit one length L; if padding is cut off, so are the parameters of
 its positions. Padded inputs are masked as keys, so the content of padding
-changes no output. `dense` and `factorised_random` are products of an [L, k] and
-an [L, k] matrix and run as softmax attention with memory linear in L; the two
-others hold logits [L, L].
+changes no output. The logits of `dense` and `factorised_random` are the matmul
+of two [L, k] matrices: they run as softmax attention with memory linear in L.
+The other two variants store logits [L, L].
 
 Equation: softmax(F(x_i)) V per head, F(x) = relu(x W1 + b1) W2 + b2 (dense), a
   learned [L, L] (random), or a factorised form of either; output projection
@@ -37,7 +37,7 @@ COST = ('O(L^2 D) time; O(L) memory dense and factorised_random, else '
         'O(L^2)')
 GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
-MIXES_PADDING = True  # the parameters are made for one padded length
+MIXES_PADDING = True  # the parameters fit one padded length
 VARIANTS = ('dense', 'random', 'factorised_dense', 'factorised_random')
 
 
@@ -50,16 +50,16 @@ class Mixer(nn.Module):
       layers.
     variant: one of `VARIANTS`.
     rank: k of `factorised_random`.
-    trainable: whether the logits of the random variants are learned; else they
-      stay as they were drawn, in the collection 'constants'.
-    kernel: 'auto' or one of `KERNELS`; 'auto' or 'dense' where the variant
-      is `random` or `factorised_dense`.
+    trainable: whether the logits of the random variants are learned; otherwise
+      the collection 'constants' keeps their initial values.
+    kernel: 'auto' or one of `KERNELS`; for `random` and `factorised_dense`
+      'auto' or 'dense'.
     dtype: computing dtype; parameters are float32.
-    full_length: L of uncut sequences, which the parameters are made for; None
-      where no input is cut.
+    full_length: L of uncut sequences, which sets the shapes of parameters; None
+      if no input is cut.
 
   Raises:
-    UserError: unknown variant, one without random logits is not `trainable`,
+    UserError: unknown variant, `trainable` False without random logits,
       unknown or unsupported kernel, or the heads do not divide the width.
   """
   num_heads: int = 8
@@ -72,13 +72,13 @@ class Mixer(nn.Module):
   full_length: int | None = None
 
   def kernel_for(self, length: int, width: int) -> str:
-    """The kernel that runs for x [B, length, width]."""
+    """Returns the kernel that runs for x [B, length, width]."""
     if self.variant not in VARIANTS:
       raise UserError(f'Unknown config.model.variant {self.variant!r}: choose '
                       f'one of {", ".join(VARIANTS)}.')
     if not self.trainable and 'random' not in self.variant:
-      raise UserError(f'config.model.variant={self.variant} draws no logits to '
-                      'keep: leave config.model.trainable=True.')
+      raise UserError(f'config.model.variant={self.variant} has no random '
+                      'logits to keep: leave config.model.trainable=True.')
     head_width = layers.head_width(self.qkv_width, self.num_heads)
     if self.variant in ('dense', 'factorised_random'):
       row_width = head_width + 1 if self.variant == 'dense' else self.rank
@@ -112,7 +112,7 @@ class Mixer(nn.Module):
         o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
 
   def _dense(self, x_BxLxD):
-    """Logits as rows [B, L, H, Dh + 1] times columns; the last adds b2."""
+    """Returns factors of the logits, [B, L, H, Dh + 1]; the last adds b2."""
     batch, length, _ = x_BxLxD.shape
     full = self.full_length or length
     hidden_BxLxHxDh = nn.relu(layers.project_heads(
@@ -131,7 +131,7 @@ class Mixer(nn.Module):
         columns_LxHxE, (batch, *columns_LxHxE.shape))
 
   def _factorised_random(self, batch, length):
-    """R1 and R2, each [B, L, H, rank]."""
+    """Returns R1 and R2, each [B, L, H, rank]."""
     init = nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=2, out_axis=0, batch_axis=1)
     shape = (self.full_length or length, self.num_heads, self.rank)
@@ -140,22 +140,22 @@ class Mixer(nn.Module):
     return tuple(jnp.broadcast_to(x, (batch, *x.shape)) for x in drawn)
 
   def _drawn(self, name, init, shape):
-    """Logits of a random variant, or a factor of them."""
+    """Returns the logits of a random variant, or one of their factors."""
     if self.trainable:
       return self.param(name, init, shape)
     return self.variable('constants', name, lambda: init(
         self.make_rng('params'), shape)).value
 
   def _random(self, v_BxLxHxDh, mask_BxL):
-    """Softmax of one table for the whole batch, each with its own keys."""
+    """Attends with one table of logits for the whole batch and masks keys."""
     length = v_BxLxHxDh.shape[1]
     init = nn.initializers.variance_scaling(
         1.0, 'fan_avg', 'uniform', in_axis=1, out_axis=2, batch_axis=0)
     full = self.full_length or length
     logits_HxLxL = self._drawn('R', init, (self.num_heads, full, full))[
         :, :length, :length]
-    # One maximum for all masks: rows would underflow only if their true keys
-    # lay 80 below the padded ones.
+    # One maximum for all masks: rows underflow only if the logits of their true
+    # keys are 80 below those of padded ones.
     e_HxLxL = jnp.exp(logits_HxLxL - jax.lax.stop_gradient(
         logits_HxLxL.max(-1, keepdims=True))).astype(self.dtype)
     mask_BxLx1x1 = mask_BxL[:, :, None, None]
@@ -169,7 +169,7 @@ class Mixer(nn.Module):
     return (sum_BxLxHxDh / norm_BxLxHx1).astype(self.dtype)
 
   def _factorised_dense_logits(self, x_BxLxD):
-    """Float32 [B, H, L, L]: each row an outer product of two short ones."""
+    """Returns float32 [B, H, L, L]; each row is an outer product."""
     length = x_BxLxD.shape[1]
     full = self.full_length or length
     a = math.isqrt(full)
@@ -184,7 +184,7 @@ class Mixer(nn.Module):
         *logits_BxHxLxAxB.shape[:3], -1)[..., :length]
 
   def _short_row(self, x_BxLxD, name, size):
-    """The perceptron of one factor: [B, L, H, size]."""
+    """Runs the perceptron of one factor: [B, L, H, size]."""
     hidden_BxLxHxDh = nn.relu(layers.project_heads(
         x_BxLxD, self.num_heads, self.qkv_width, self.dtype, f'hidden_{name}'))
     init = nn.initializers.variance_scaling(

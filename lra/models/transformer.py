@@ -1,11 +1,11 @@
 """Transformer: multi-head softmax attention over all positions.
 
-`kernel` says how the softmax is computed, exactly in every case: `dense` keeps
-the weights [B, H, L, L]; `chunked` recomputes them in tiles, with memory linear
-in L; `splash` is JAX's splash attention on a TPU; `cudnn` is
-jax.nn.dot_product_attention on an NVIDIA GPU and wants a 16-bit dtype; `auto`
-takes that of the device where it can run, else `chunked`. The first two can
-drop weights out.
+All values of `kernel` compute the exact softmax. `dense` keeps the weights
+[B, H, L, L]. `chunked` recomputes them in tiles, with memory linear in L.
+`splash` is JAX's splash attention on a TPU. `cudnn` is
+jax.nn.dot_product_attention on an NVIDIA GPU and needs a 16-bit dtype. `auto`
+takes the one for the device if it can run, else `chunked`. Only `dense` and
+`chunked` can drop attention weights.
 
 Equation: softmax(Q K^T / sqrt(Dh)) V per head, then an output projection
 Source: Vaswani et al. 2017, arXiv 1706.03762, eq. 1 and section 3.2.2

@@ -1,8 +1,8 @@
-"""ALiBi: softmax attention that fades with distance, at a rate for each head.
+"""ALiBi: softmax attention that fades with distance, with a slope per head.
 
-The paper is causal; in both directions the distance counts without its sign, as
-its authors advise for encoders. It takes away the positions that are added to
-the embedding; here they stay as in all models, unless
+The paper is causal. Here attention looks both ways and uses the absolute
+distance, as the authors advise for encoders. The paper removes the positions
+that are added to the embedding; here they stay as in all models, unless
 `config.encoder.positions` is 'none'.
 
 Equation: softmax_j(q_i k_j / sqrt(Dh) - m_h |i - j|) v_j per head, m_h =
@@ -23,8 +23,8 @@ GROWTH = {'time': 2, 'memory': 1}
 class Mixer(SoftmaxMixer):
   """Attention with linear biases: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Where H is no power of 2 the slopes are those of the equation too; the release
-  takes every other slope of the next power for the heads beyond the last one.
+  If H is no power of 2, slopes follow the equation too. The release takes every
+  other slope of the next power of 2 for the remaining heads.
 
   Attributes: those of `SoftmaxMixer`.
   """

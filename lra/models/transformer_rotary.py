@@ -1,12 +1,12 @@
-"""Rotary Transformer: softmax attention whose queries and keys are turned.
+"""Rotary Transformer: softmax attention with rotated queries and keys.
 
-Vectors of position p are turned by angles proportional to p, so that logits
-depend on how far apart two tokens are. The paper takes away the positions that
-are added to the embedding; here they stay as in all models, unless
+Vectors of position p are rotated by angles proportional to p, so that logits
+depend on the distance of two tokens. The paper removes the positions that are
+added to the embedding; here they stay as in all models, unless
 `config.encoder.positions` is 'none'.
 
-Equation: softmax(R(Q) R(K)^T / sqrt(Dh)) V per head, R turns channel pair i of
-  position p by p 10000^(-2i/Dh); then an output projection
+Equation: softmax(R(Q) R(K)^T / sqrt(Dh)) V per head, R rotates channel pair i
+  of position p by p 10000^(-2i/Dh); then an output projection
 Source: Su et al. 2021, arXiv 2104.09864, eq. 16
 """
 
@@ -25,6 +25,6 @@ class Mixer(RotaryMixer, transformer.Mixer):
   Attributes: those of `transformer.Mixer`.
 
   Raises:
-    UserError: heads of odd width, or what `transformer.Mixer` raises.
+    UserError: heads of odd width, or an error of `transformer.Mixer`.
   """
   rotary: bool = True

@@ -1,14 +1,15 @@
 """T5 attention: a learned number for each head and bucket of distances.
 
-Half of the buckets are for keys before the query, half for those after. Of a
-half the first buckets are one distance each, the others grow geometrically, and
-the last takes in all that is farther than `max_distance`. T5 shares its numbers
-between layers and divides by no sqrt(Dh), for its initial queries are that much
-smaller; here a layer has its own, and the logits are scaled.
+Half of the buckets are for keys before the query, half for keys after it. In
+each half the first buckets hold one distance each, the others grow
+geometrically, and the last holds all distances above `max_distance`. T5 shares
+these numbers between layers and does not divide by sqrt(Dh), because its
+initial queries are smaller by this factor. Here each layer has its own numbers,
+and logits are scaled.
 
 Equation: softmax_j(q_i k_j / sqrt(Dh) + b_(h, bucket(j - i))) v_j per head, an
   output projection; bucket(d) = |d| below n = buckets / 4, else min(2 n - 1,
-  n + floor(n log(|d| / n) / log(max_distance / n))), plus 2 n where d > 0
+  n + floor(n log(|d| / n) / log(max_distance / n))), plus 2 n if d > 0
 Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1, and its released code
 """
 
@@ -28,12 +29,12 @@ class Mixer(SoftmaxMixer):
   """T5's relative attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `SoftmaxMixer`, and
-    num_buckets: of distances, in both directions together; a multiple of 4.
-    max_distance: where the last bucket begins.
+    num_buckets: number of buckets in both directions together; a multiple of 4.
+    max_distance: distance at which the last bucket begins.
 
   Raises:
-    UserError: the buckets are no multiple of 4, or they reach max_distance one
-      distance at a time.
+    UserError: num_buckets is no multiple of 4, or max_distance is not above
+      num_buckets / 4.
   """
   num_buckets: int = fields.argument(32, low=4, high=fields.MANY)
   max_distance: int = fields.argument(128, low=2, high=fields.MANY)
@@ -54,7 +55,8 @@ class Mixer(SoftmaxMixer):
 
 def buckets(distance: np.ndarray, num_buckets: int,
             max_distance: int) -> np.ndarray:
-  """The bucket of each distance, key minus query: integers of its shape."""
+  """Returns the bucket of each distance, key minus query: integers, same shape.
+  """
   half, near = num_buckets // 2, num_buckets // 4
   far = np.abs(distance)
   growth = np.log(np.maximum(far, 1) / near) / np.log(max_distance / near)
