@@ -2,12 +2,11 @@
 
 python run_lra.py --config=configs/attention_sink.py:listops_mini
 
-Reaches 52.1 % (floor 22.3 %).
+Reaches 52.1 % (baseline 22.3 %).
 
 4 sinks, as in the paper (section 3.2), and the window of
-`configs/sliding_window.py`. Under CLS pooling the CLS token hears its
-neighbours only; to let the whole sequence be heard add
---config.encoder.pooling=mean.
+`configs/sliding_window.py`. With CLS pooling the CLS token sees only its
+neighbours; to use the whole sequence add --config.encoder.pooling=mean.
 """
 
 from configs import base
@@ -18,7 +17,7 @@ def get_config(arg=''):
   config.model.name = 'attention_sink'
   config.model.radius = base.by_size(config, 256, mini=32)
   config.model.num_sinks = 4
-  # True turns queries and keys by position, as the paper's models does.
+  # True rotates queries and keys by position, as in the paper's models.
   config.model.rotary = False
   config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -1,12 +1,11 @@
 """Makes the config of a task under a protocol; helpers of the other configs.
 
-`configs/<model>.py` calls `get_config('<task>[,protocol=<protocol>]')` and
-changes what is its own. `lra/fields.py` says what each field means and may be,
-`configs/protocols.py` what each protocol makes of it.
+`configs/<model>.py` calls `get_config('<task>[,protocol=<protocol>]')` and sets
+its own fields. `lra/fields.py` documents each field and its allowed values,
+`configs/protocols.py` holds the values of each protocol.
 
-Values that follow others are references: `--config.encoder.width=128` alone
-changes the width of the heads and the initial embedding with it, unless these
-are given too.
+Derived fields are references: `--config.encoder.width=128` also changes the
+width of the heads and the initial embedding, unless these are set too.
 """
 
 import collections
@@ -23,7 +22,7 @@ from lra.fields import FIELDS
 
 _Op = collections.namedtuple('_Op', ['fn', 'args'])
 
-# Fields that follow others unless a protocol sets them.
+# Fields derived from others unless a protocol sets them.
 _FOLLOWING = {
     'encoder.embedding_std': lambda encoder: derived(
         lambda width: width ** -0.5, encoder.get_ref('width')),
@@ -38,8 +37,8 @@ def get_config(arg: str = '') -> ml_collections.ConfigDict:
     arg: `<task>` or `<task>,protocol=<protocol>`.
 
   Raises:
-    UserError: no or an unknown task, option or protocol, or a field that the
-      protocol should have set.
+    UserError: no task, an unknown task, option or protocol, or a field that
+      the protocol does not set.
   """
   return _make(*_parse(arg))
 
@@ -52,8 +51,8 @@ def _make(task, protocol):
     group, key = _group(config, name)
     if key not in group and name not in _FOLLOWING:
       raise UserError(
-          f'The protocol {protocol} says nothing of {name} for {task}: add it '
-          'in configs/protocols.py.')
+          f'The protocol {protocol} does not set {name} for {task}: add it in '
+          'configs/protocols.py.')
   for name, follow in _FOLLOWING.items():
     group, key = _group(config, name)
     if key not in group:
@@ -62,7 +61,7 @@ def _make(task, protocol):
 
 
 def settings(task: str, protocol: str) -> dict[str, Any]:
-  """What a protocol says of a task: {dotted field: value}, without a model.
+  """Returns a protocol's settings of a task, {dotted field: value}, no model.
 
   Raises:
     UserError: there is no such protocol, or it does not know the task.
@@ -82,7 +81,8 @@ def settings(task: str, protocol: str) -> dict[str, Any]:
 
 
 def _group(config, name):
-  """Where a field is, and its name there: 'train.steps' -> train, steps."""
+  """Returns a field's group and its name there: train, steps for train.steps.
+  """
   group, _, key = name.rpartition('.')
   return (config[group] if group else config), key
 
@@ -94,8 +94,8 @@ def _parse(arg):
     key, _, value = option.partition('=')
     if key != 'protocol' or value not in PROTOCOLS:
       raise UserError(
-          f'Unknown config option {option!r}: after the task only '
-          f'protocol={"|".join(PROTOCOLS)} is understood.')
+          f'Unknown config option {option!r}: only '
+          f'protocol={"|".join(PROTOCOLS)} may follow the task.')
     protocol = value
   if len(options) > 1:
     raise UserError(f'{arg} names {len(options)} protocols: name one.')
@@ -104,7 +104,7 @@ def _parse(arg):
 
 
 def _default_protocol(task):
-  """The first that has the task."""
+  """Returns the first protocol that has the task."""
   return next((p for p, known in PROTOCOLS.items() if task in known),
               next(iter(PROTOCOLS)))
 
@@ -125,7 +125,7 @@ def _check_task(task, protocol):
 
 
 def _defaults():
-  """Every field that has a default, in its group."""
+  """Returns a config of every field that has a default, in its group."""
   config = ml_collections.ConfigDict()
   for name, field in FIELDS.items():
     first, dot, _ = name.partition('.')
@@ -138,14 +138,14 @@ def _defaults():
 
 
 def derived(function: Callable, *values) -> FieldReference:
-  """`function(*values)`, computed when it is read.
+  """Returns a reference to `function(*values)`, computed when it is read.
 
   Args:
-    function: of plain values; its type of result must not change.
-    values: references, as of `config.get_ref(name)`, or plain values.
+    function: function of plain values; the type of its result must not change.
+    values: references, for example `config.get_ref(name)`, or plain values.
 
   Returns:
-    What a field of a config may be: it follows the references until the field
+    A value for a field of a config; it follows the references until the field
     itself is set.
   """
   now = [v.get() if isinstance(v, FieldReference) else v for v in values]
@@ -154,26 +154,26 @@ def derived(function: Callable, *values) -> FieldReference:
 
 
 def length(config) -> FieldReference:
-  """Tokens of a sequence, without CLS: those of the task, or seq_len."""
+  """Returns the tokens per sequence without CLS: the task's, or seq_len."""
   return derived(lambda task, seq_len: seq_len or tasks.get(task).seq_len,
                  config.get_ref('task'), config.get_ref('seq_len'))
 
 
 def head_width(config) -> FieldReference:
-  """Dh."""
+  """Returns Dh, the width of a head."""
   return derived(lambda width, heads: width // heads,
                  config.model.get_ref('qkv_width'),
                  config.model.get_ref('num_heads'))
 
 
 def by_size(config, full: int, *, mini: int):
-  """A size of blocks, windows or summaries: smaller where sequences are.
+  """Returns a size of blocks, windows or summaries, smaller on a mini task.
 
   Args:
     config: made by `get_config`.
-    full: what it is on the tasks of full size.
-    mini: what it is on a mini task, or half of the tokens if they are fewer,
-      so that a pattern is one on the shortest task too.
+    full: the size on tasks of full size.
+    mini: the size on a mini task. It is at most half the number of tokens, so
+      that a pattern stays sparse on the shortest task.
   """
   if not tasks.get(config.task).mini:
     return full
@@ -181,9 +181,9 @@ def by_size(config, full: int, *, mini: int):
 
 
 def num_features(config, wanted):
-  """`wanted` features, but on a mini task no more than there are tokens.
+  """Returns `wanted` features, on a mini task at most the number of tokens.
 
-  With more, exact attention over the tokens themselves is the cheaper one.
+  With more features, exact attention would be cheaper.
   """
   if not tasks.get(config.task).mini:
     return wanted
@@ -191,6 +191,6 @@ def num_features(config, wanted):
 
 
 def argument(config, name: str):
-  """The protocol's value of an argument that several mixers have."""
+  """Returns the protocol's value of an argument that several mixers have."""
   own = TASK_ARGUMENTS.get((config.protocol, config.task), {})
   return own.get(name, ARGUMENTS[config.protocol][name])

@@ -2,12 +2,12 @@
 
 python run_lra.py --config=configs/bigbird.py:listops_mini
 
-Reaches 52.4 % (floor 22.3 %).
+Reaches 52.4 % (baseline 22.3 %).
 
-Blocks of 64, of which a query sees 3 in its window, 2 global and 3 random ones,
+Blocks of 64. A query sees 3 blocks in its window, 2 global and 3 random ones,
 as in the paper's base model (appendix E, internal construction) and in the Long
-Range Arena release. On listops_mini there are so few blocks of 8 that a query
-sees them all.
+Range Arena release. On listops_mini a query sees all blocks, since there are
+only a few of 8 tokens each.
 """
 
 from configs import base

@@ -2,16 +2,16 @@
 
 python run_lra.py --config=configs/compressive.py:listops_mini
 
-Reaches 54.8 % (floor 22.3 %).
+Reaches 54.8 % (baseline 22.3 %).
 
-A quarter as many summaries as inputs, within the paper's rates of 2 to 4, of
-four older segments of 128 tokens: a query sees as many summaries as a segment
-has positions. The mini tasks have segments of 8, short probes of 6 and their
-summaries of two inputs.
+One summary per four inputs (the paper has 2 to 4) and four older segments of
+128 tokens: a query sees as many summaries as a segment has positions. Mini
+tasks have segments of 8; short probes have segments of 6 and two inputs per
+summary.
 
-The first position of a causal model sees nothing, so sequences are pooled over
-their tokens instead of read from CLS. Where the protocol reads CLS, this is a
-change of it: the row stands apart, and is recorded with --record only.
+The first position of a causal model sees only itself, so sequences are pooled
+over their tokens and not read from CLS. If the protocol reads CLS, this changes
+the protocol: the result gets a separate row and is recorded only with --record.
 """
 
 import math

@@ -2,10 +2,10 @@
 
 python run_lra.py --config=configs/conformer.py:listops_mini
 
-Reaches 57.9 % (floor 22.3 %).
+Reaches 57.9 % (baseline 22.3 %).
 
-The paper's kernel of 32 positions as the nearest odd one, so that it reaches as
-far to both sides.
+The paper's kernel has 32 positions; the nearest odd width reaches equally far
+to both sides.
 """
 
 from configs import base

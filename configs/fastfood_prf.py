@@ -2,7 +2,7 @@
 
 python run_lra.py --config=configs/fastfood_prf.py:listops_mini
 
-Reaches 45.0 % (floor 22.3 %).
+Reaches 45.0 % (baseline 22.3 %).
 
 Dh features, as in the paper's released code for Dh = 64 and 32.
 """
@@ -15,7 +15,7 @@ def get_config(arg=''):
   config.model.name = 'fastfood_prf'
   config.model.num_features = base.num_features(
       config, base.head_width(config))
-  # True draws another permutation for each training step, as released.
+  # True draws a new permutation in each training step, as in the released code.
   config.model.redraw = False
   config.model.kernel = 'auto'
   config.model.qkv_bias = base.argument(config, 'qkv_bias')

@@ -2,10 +2,10 @@
 
 python run_lra.py --config=configs/fastfood_rks.py:listops_mini
 
-Reaches 43.1 % (floor 22.3 %).
+Reaches 43.1 % (baseline 22.3 %).
 
-Dh frequencies, as in the paper's released code for Dh = 64 and 32: a cosine and
-a sine of each; one of the frequencies is the constant's.
+Dh frequencies, as in the paper's released code for Dh = 64 and 32. Each gives a
+cosine and a sine; the constant takes one frequency.
 """
 
 from configs import base
@@ -16,7 +16,7 @@ def get_config(arg=''):
   config.model.name = 'fastfood_rks'
   config.model.num_features = base.num_features(
       config, 2 * base.head_width(config))
-  # True draws another permutation for each training step, as released.
+  # True draws a new permutation in each training step, as in the released code.
   config.model.redraw = False
   config.model.kernel = 'auto'
   config.model.qkv_bias = base.argument(config, 'qkv_bias')

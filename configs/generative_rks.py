@@ -2,12 +2,12 @@
 
 python run_lra.py --config=configs/generative_rks.py:listops_mini
 
-Reaches 45.0 % (floor 22.3 %).
+Reaches 45.0 % (baseline 22.3 %).
 
-4 Dh frequencies, drawn anew for each training step, as in the paper's released
-code for Dh = 64 and 32: a cosine and a sine of each; one of the frequencies is
-the constant's. On the mini tasks there are no more features than tokens. On a
-processor so many features take longer than softmax attention over 4,000 tokens:
+4 Dh frequencies, resampled in each training step, as in the paper's released
+code for Dh = 64 and 32. Each gives a cosine and a sine; the constant takes one
+frequency. On the mini tasks there are at most as many features as tokens. On a
+CPU so many features take longer than softmax attention over 4,000 tokens; see
 lra/results/speed.md.
 """
 

@@ -2,11 +2,11 @@
 
 python run_lra.py --config=configs/gmm_prf.py:listops_mini
 
-Reaches 45.2 % (floor 22.3 %).
+Reaches 45.2 % (baseline 22.3 %).
 
-4 Dh features, drawn anew for each training step, as in the paper's released
-code for Dh = 64 and 32; on the mini tasks no more than there are tokens. That
-code has one Gaussian for each head, here there are two.
+4 Dh features, resampled in each training step, as in the paper's released code
+for Dh = 64 and 32. On the mini tasks there are at most as many as tokens. The
+released code has one Gaussian per head, here there are two.
 """
 
 from configs import base

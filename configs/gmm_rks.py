@@ -2,12 +2,12 @@
 
 python run_lra.py --config=configs/gmm_rks.py:listops_mini
 
-Reaches 43.2 % (floor 22.3 %).
+Reaches 43.2 % (baseline 22.3 %).
 
-Dh frequencies, drawn anew for each training step, as in the paper's released
-code for Text (for ListOps it has four times as many): a cosine and a sine of
-each; one of the frequencies is the constant's. That code has one Gaussian for
-each head, here there are two.
+Dh frequencies, resampled in each training step, as in the paper's released
+code for Text; for ListOps it has four times as many. Each gives a cosine and a
+sine; the constant takes one frequency. The released code has one Gaussian per
+head, here there are two.
 """
 
 from configs import base

@@ -2,14 +2,14 @@
 
 python run_lra.py --config=configs/infini.py:listops_mini
 
-Reaches 51.7 % (floor 22.3 %).
+Reaches 51.7 % (baseline 22.3 %).
 
-Segments of 256 tokens (2,048 in the paper, whose texts are longer by as much),
-8 on the mini tasks.
+Segments of 256 tokens, 8 on the mini tasks. The paper has 2,048, with texts
+longer in proportion.
 
-The first position of a causal model sees nothing, so sequences are pooled over
-their tokens instead of read from CLS. Where the protocol reads CLS, this is a
-change of it: the row stands apart, and is recorded with --record only.
+The first position of a causal model sees only itself, so sequences are pooled
+over their tokens and not read from CLS. If the protocol reads CLS, this changes
+the protocol: the result gets a separate row and is recorded only with --record.
 """
 
 from configs import base

@@ -2,11 +2,11 @@
 
 python run_lra.py --config=configs/lightning.py:listops_mini
 
-Reaches 55.5 % (floor 22.3 %).
+Reaches 55.5 % (baseline 22.3 %).
 
-The first position of a causal model sees nothing, so sequences are pooled over
-their tokens instead of read from CLS. Where the protocol reads CLS, this is a
-change of it: the row stands apart, and is recorded with --record only.
+The first position of a causal model sees only itself, so sequences are pooled
+over their tokens and not read from CLS. If the protocol reads CLS, this changes
+the protocol: the result gets a separate row and is recorded only with --record.
 """
 
 from configs import base
@@ -18,8 +18,8 @@ def get_config(arg=''):
   config.model.kernel = 'auto'
   config.model.direction = 'causal'
   config.model.decay = True
-  # True lets the decay shrink with depth, as the released model MiniMax-01
-  # does; False is the same in every layer (Qin et al., arXiv 2401.04658).
+  # True shrinks the decay with depth, as in the released model MiniMax-01;
+  # False has one decay for all layers (Qin et al., arXiv 2401.04658).
   config.model.decay_by_depth = False
   config.model.gate = False
   config.model.qkv_bias = base.argument(config, 'qkv_bias')

@@ -2,11 +2,11 @@
 
 python run_lra.py --config=configs/mla.py:listops_mini
 
-Reaches 53.1 % (floor 22.3 %).
+Reaches 53.1 % (baseline 22.3 %).
 
-The ranks are in the paper's proportions, 4 and 12 head widths, with half a head
-width rotated; but no more than half of the model's width, since LRA's models
-have few heads: with 128 of them four head widths are a small part.
+The ranks have the paper's proportions, 4 and 12 head widths, with half a head
+width rotated. They are at most half of the model's width: LRA's models have few
+heads, and the paper's 128 heads are far wider than four head widths.
 """
 
 from configs import base

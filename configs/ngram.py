@@ -2,12 +2,12 @@
 
 python run_lra.py --config=configs/ngram.py:listops_mini
 
-Reaches 54.7 % (floor 22.3 %).
+Reaches 54.7 % (baseline 22.3 %).
 
 With N of 4 to 8 the paper's translations lose little (abstract). The first
-position of a causal model sees nothing, so sequences are pooled over their
-tokens instead of read from CLS. Where the protocol reads CLS, this is a change
-of it: the row stands apart, and is recorded with --record only.
+position of a causal model sees only itself, so sequences are pooled over their
+tokens and not read from CLS. If the protocol reads CLS, this changes the
+protocol: the result gets a separate row and is recorded only with --record.
 """
 
 from configs import base

@@ -2,12 +2,12 @@
 
 python run_lra.py --config=configs/sinkhorn.py:listops_mini
 
-Reaches 53.0 % (floor 22.3 %).
+Reaches 53.0 % (baseline 22.3 %).
 
 Blocks of 50, as in the Long Range Arena release. Temperature 0.75 and 7
-iterations are within the ranges which the paper explores. The hidden layer of
-the sorting network has the width of a head, where the paper has that of the
-model, to keep the parameters near the Transformer's.
+iterations are within the ranges that the paper explores. The hidden layer of
+the sorting network has the width of a head; the paper's has the model's. This
+keeps the number of parameters near the Transformer's.
 """
 
 from configs import base

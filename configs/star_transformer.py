@@ -2,10 +2,10 @@
 
 python run_lra.py --config=configs/star_transformer.py:listops_mini
 
-Reaches 48.4 % (floor 22.3 %).
+Reaches 48.4 % (baseline 22.3 %).
 
-Two rounds in each mixer: in the second the satellites hear what the relay has
-chosen from all of them.
+Two rounds in each mixer: in the second, the satellites read the information
+that the relay gathered from all of them.
 """
 
 from configs import base

@@ -1,8 +1,8 @@
-"""What is learnt, by name: `config.objective` is a file of this folder.
+"""Training objectives by name: `config.objective` is a file of this folder.
 
-An objective's file defines `Objective`, a subclass of `base.Objective`. It
-owns the output head, the loss, the metrics and the shapes of batches; the
-training step and the loop know none of them.
+An objective's file defines `Objective`, a subclass of `base.Objective`. It owns
+the output head, the loss, the metrics and the shapes of batches; the training
+step and the loop depend on none of them.
 """
 
 import importlib
@@ -13,14 +13,14 @@ from lra.objectives.base import Objective
 
 
 def names() -> tuple[str, ...]:
-  """Names of all objectives."""
+  """Returns the names of all objectives."""
   return tuple(sorted(
       f.stem for f in pathlib.Path(__file__).parent.glob('*.py')
       if f.stem not in ('__init__', 'base')))
 
 
 def get(name: str) -> type[Objective]:
-  """The class of objective `name`.
+  """Returns the class of objective `name`.
 
   Raises:
     UserError: no such objective; the message lists the known ones.

@@ -1,4 +1,4 @@
-"""The contract of an objective."""
+"""Base class of objectives."""
 
 import abc
 import dataclasses
@@ -17,18 +17,18 @@ from lra.tasks import Task
 
 @dataclasses.dataclass(frozen=True)
 class Objective(abc.ABC):
-  """What a model is trained for on a task.
+  """A loss, its metrics and its output head for a task.
 
-  A batch is a dict of arrays with the examples along axis 0. It holds what the
-  model reads (`inputs`), and `weights` float32 [B, ...], which are 0 where
-  nothing is to be learnt or counted.
+  A batch is a dict of arrays with the examples on axis 0. It holds the model's
+  `inputs` and `weights` float32 [B, ...]. Positions of weight 0 are neither
+  trained on nor counted.
 
   Attributes:
     config: a checked config.
     task: its task.
     seq_len: L, tokens per sequence without CLS.
-    sums: names of what `loss` sums up besides `weight`.
-    of_tokens: names of the arrays whose last axis are the tokens.
+    sums: names of the sums that `loss` returns besides `loss` and `weight`.
+    of_tokens: names of the arrays with tokens on their last axis.
   """
   config: Any
   task: Task
@@ -38,79 +38,78 @@ class Objective(abc.ABC):
 
   @abc.abstractmethod
   def model(self, encoder: Encoder, dtype) -> nn.Module:
-    """The whole model: called as `model(inputs, train=...)`."""
+    """Returns the whole model; call it as `model(inputs, train=...)`."""
 
   @abc.abstractmethod
   def batch(self, split: Split, indices: np.ndarray, *, seed: int,
             step: int) -> dict[str, np.ndarray]:
-    """Examples `indices` of a split as arrays; a pure function.
+    """Returns examples `indices` of a split as arrays; a pure function.
 
-    What it makes of an example must not depend on the others: of several
-    processes each makes a part of a batch.
+    The arrays of an example must not depend on the other examples, because each
+    of several processes makes its part of a batch.
 
     Args:
       split: the examples.
       indices: int [B].
-      seed: the run's seed, for what is drawn for a batch.
-      step: the step (from 0) whose batch it is; -1, -2, ... in evaluation.
+      seed: the run's seed, for random parts of a batch.
+      step: number of the training step, from 0; -1, -2, ... in evaluation.
     """
 
   @abc.abstractmethod
   def shapes(self, *lead: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Shape and dtype of each array of a batch whose first axes are `lead`."""
+    """Returns shape and dtype of each array of a batch, after axes `lead`."""
 
   def inputs(self, batch: Mapping[str, Any]):
-    """What of a batch the model reads."""
+    """Returns the part of a batch that the model reads."""
     return batch['tokens']
 
   def used(self, batch) -> jax.Array:
-    """int32 []: the length at which nothing but padding is cut off."""
+    """Returns the length beyond which all tokens are padding, int32 []."""
     tokens = batch['tokens']
     return jnp.max(jnp.where(
         tokens > 0, 1 + jnp.arange(tokens.shape[-1], dtype=jnp.int32), 0))
 
   def cut(self, batch, length: int):
-    """The batch with the sequences' first `length` tokens."""
+    """Returns the batch cut to the first `length` tokens of each sequence."""
     return {**batch, **{
         name: batch[name][..., :length] for name in self.of_tokens}}
 
   @abc.abstractmethod
   def loss(self, outputs, batch) -> dict[str, Any]:
-    """Sums over a batch, float32 [] each: `loss`, `weight` and `sums`.
+    """Returns sums over a batch, float32 [] each: `loss`, `weight` and `sums`.
 
-    A step minimises the sum of `loss` over its microbatches divided by that of
-    `weight`.
+    A training step minimises sum of `loss` / sum of `weight` over its
+    microbatches.
     """
 
   @abc.abstractmethod
   def metrics(self, sums: Mapping[str, float]) -> dict[str, float]:
-    """What is logged of training sums: `loss`, a mean, and others."""
+    """Returns metrics of training sums to log: `loss`, a mean, and others."""
 
   @abc.abstractmethod
   def count(self, outputs, batch) -> Any:
-    """What evaluation keeps of a batch: arrays, the smaller the better."""
+    """Returns the counts that evaluation keeps of a batch: small arrays."""
 
   @abc.abstractmethod
   def scores(self, counts: Sequence[Any]) -> dict[str, Any]:
-    """Scores of a split from the counts of its batches; JSON values.
+    """Returns scores of a split from its batches' counts, as JSON values.
 
-    `loss`, a mean, and whatever else is worth keeping; numbers only are
-    logged.
+    They contain the mean `loss`. Only those that are numbers are logged.
     """
 
   def analysis(self, counts: Sequence[Any], order: np.ndarray, train: Split,
                test: Split) -> dict[str, Any]:
-    """What else a result says of the test split; JSON values.
+    """Returns more results on the test split, as JSON values.
 
     Args:
-      counts: of all examples of `test`.
-      order: int [N], which of them they count, one after the other.
-      train: the examples that were learnt from.
-      test: those that were scored.
+      counts: counts of all examples of `test`.
+      order: int [N], indices of the counted examples, in order.
+      train: the training examples.
+      test: the scored examples.
     """
     del counts, order, train, test
     return {}
 
   @abc.abstractmethod
   def better(self, scores: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
-    """Whether `scores` of a validation beat the best ones so far."""
+    """Returns whether validation `scores` are better than the `best` so far."""

@@ -12,7 +12,7 @@ from lra.objectives import base
 
 
 class Objective(base.Objective):
-  """One class of an example, read from its pooled positions.
+  """Predicts one class per example from its pooled positions.
 
   Batches hold tokens int16 [B, L] (pairs: [B, 2, L]), labels int32 [B] and
   weights float32 [B].
@@ -22,8 +22,8 @@ class Objective(base.Objective):
   def model(self, encoder, dtype):
     if self.task.probe:
       raise UserError(
-          f'config.objective=classification: {self.task.name} asks for a class '
-          'of single tokens; choose token_classification.')
+          f'config.objective=classification: {self.task.name} needs a class '
+          'for single tokens; choose token_classification.')
     settings = self.config.encoder
     layers = settings.head_layers or (2 if self.task.dual else 1)
     return heads.Classifier(encoder=encoder, head=heads.ClassifierHead(
@@ -33,7 +33,7 @@ class Objective(base.Objective):
         pair=settings.head, dtype=dtype))
 
   def batch(self, split, indices, *, seed, step):
-    del seed, step  # nothing is drawn
+    del seed, step  # nothing is random
     return batches.gather(split, indices, self.seq_len,
                           mask_black=self.config.mask_black)
 
@@ -77,7 +77,7 @@ class Objective(base.Objective):
 
 
 def weighted_loss(logits_BxC, labels_B, weights_B):
-  """Sums of cross entropy (nats) and of correct answers, float32 []."""
+  """Returns sums of cross entropy (nats) and correct answers, float32 []."""
   loss_B = optax.softmax_cross_entropy_with_integer_labels(
       logits_BxC, labels_B)
   correct_B = jnp.argmax(logits_BxC, axis=-1) == labels_B
@@ -85,7 +85,7 @@ def weighted_loss(logits_BxC, labels_B, weights_B):
 
 
 def confusion(logits_BxC, batch, num_classes: int):
-  """Counts of (true, predicted) class, int32 [C, C]; weight 0 is left out."""
+  """Counts (true, predicted) classes, int32 [C, C]; skips weight 0."""
   predicted_B = jnp.argmax(logits_BxC, axis=-1)
   cell_B = batch['labels'] * num_classes + predicted_B
   counts = jnp.zeros((num_classes**2,), jnp.int32).at[cell_B].add(
@@ -94,16 +94,16 @@ def confusion(logits_BxC, batch, num_classes: int):
 
 
 def scores(confusion_CxC: np.ndarray, loss_sum: float) -> dict:
-  """What a result says of a split.
+  """Returns a result's scores of a split.
 
   Args:
-    confusion_CxC: counts, rows the true class, columns the predicted one.
+    confusion_CxC: counts; rows are true classes, columns predicted ones.
     loss_sum: cross entropy in nats, summed over the examples.
 
   Returns:
-    accuracy, loss (mean), macro precision, recall and F1 (a class nobody
-    predicted has precision 0; one without examples has recall 0), and the
-    confusion matrix as lists.
+    accuracy, mean loss, macro precision, recall and F1, and the confusion
+    matrix as lists. A class that is never predicted has precision 0; a class
+    without examples has recall 0.
   """
   matrix = np.asarray(confusion_CxC, np.int64)
   total = max(int(matrix.sum()), 1)

@@ -1,5 +1,4 @@
-"""Classification of tokens: cross entropy and accuracy where a class is asked.
-"""
+"""Classification of single tokens: cross entropy and accuracy."""
 
 import numpy as np
 
@@ -10,10 +9,10 @@ from lra.objectives import classification
 
 
 class Objective(classification.Objective):
-  """A class of each token that is asked for one, read at that token.
+  """Predicts a class for each token with a label.
 
   Batches hold tokens int16 [B, L], labels int32 [B, L] and weights float32
-  [B, L], 0 where nothing is asked. Every answer counts alike.
+  [B, L], 0 at tokens without a label. All labelled tokens count equally.
   """
   of_tokens = ('tokens', 'labels', 'weights')
 
@@ -21,25 +20,25 @@ class Objective(classification.Objective):
     del dtype  # the scores are computed in float32
     if not self.task.probe:
       raise UserError(
-          f'config.objective=token_classification: {self.task.name} asks for '
-          'one class of each sequence; choose classification.')
+          f'config.objective=token_classification: {self.task.name} needs one '
+          'class for each sequence; choose classification.')
     if encoder.prepend_cls:
       raise UserError(
-          f'config.encoder.pooling=cls puts a token before the others, and '
-          f'{self.task.name} asks for a class of each: choose mean.')
+          f'{self.task.name} predicts a class for single tokens, so '
+          'config.encoder.pooling=cls is not possible: choose mean.')
     return heads.TokenClassifier(
         encoder=encoder, num_classes=self.task.num_classes)
 
   def batch(self, split, indices, *, seed, step):
-    del seed, step  # nothing is drawn
+    del seed, step  # nothing is random
     both = batches.gather(split, indices, self.seq_len)['tokens']
-    # Ids are codes plus one; the code 0 asks nothing, c + 1 for the class c.
+    # Ids are codes plus one: code 0 means no label, c + 1 means class c.
     asked = both[:, 1].astype(np.int32) - 1
     return {'tokens': both[:, 0], 'labels': np.maximum(asked - 1, 0),
             'weights': (asked > 0).astype(np.float32)}
 
   def analysis(self, counts, order, train, test):
-    del counts, order, train, test  # answers of one sequence go together
+    del counts, order, train, test  # tokens of one sequence are not independent
     return {}
 
   def shapes(self, *lead):
