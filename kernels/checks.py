@@ -1,4 +1,4 @@
-"""What the public functions accept: every refusal names the argument."""
+"""Argument checks of the public functions; every message names the argument."""
 
 import inspect
 import math
@@ -15,9 +15,9 @@ def check_options(name, options, function):
   """Raises TypeError for an option that a public function does not have.
 
   Args:
-    name: what the public function is called.
-    options: its keyword arguments that are handed on.
-    function: what they are handed to; it has them as keyword arguments.
+    name: name of the public function.
+    options: keyword arguments that it forwards.
+    function: the function that receives them.
   """
   known = ['kernel', *inspect.getfullargspec(function).kwonlyargs]
   for option in options:
@@ -29,12 +29,12 @@ def check_options(name, options, function):
 
 
 def check_asked(op, shape, dtype, needs, known):
-  """Raises ValueError for what no call of an operation can be.
+  """Raises ValueError for arguments that no call of an operation can have.
 
   Args:
     op: the operation.
     shape, dtype, needs: see `kernels.resolve`.
-    known: the names that `needs` may have.
+    known: names allowed in `needs`.
   """
   axes = '(B, L, E)' if op == 'norm_project' else '(B, L, H, Dh)'
   if not _is_shape(shape, axes.count(',') + 1):
@@ -57,7 +57,7 @@ def check_asked(op, shape, dtype, needs, known):
 
 
 def _is_shape(shape, axes):
-  """Whether it has so many axes; a length may be an unknown of JAX."""
+  """Returns whether shape has this many axes; a length may be symbolic."""
   try:
     return len(shape) == axes and not any(
       isinstance(n, float) or n < 1 for n in shape
@@ -69,7 +69,7 @@ def _is_shape(shape, axes):
 def check_qkv(q, k, v, any_value_width=False):
   """Raises ValueError unless q, k, v are equal [B, L, H, Dh] arrays.
 
-  With `any_value_width`, v may have a last dimension of its own.
+  With `any_value_width`, the last dimension of v may differ.
   """
   _check_arrays(q, k, v, DTYPES)
   for name, x in (('k', k), ('v', v)):
@@ -101,7 +101,7 @@ def check_keys_and_values(q, k, v):
 
 
 def _check_arrays(q, k, v, dtypes):
-  """Non-empty arrays of four axes, of one dtype out of `dtypes`."""
+  """Checks for non-empty arrays of four axes and one dtype out of `dtypes`."""
   for name, x in (('q', q), ('k', k), ('v', v)):
     _check_array(name, x, '[B, L, H, Dh]', len(jnp.shape(x)) == 4, dtypes)
   for name, x in (('k', k), ('v', v)):
@@ -112,7 +112,7 @@ def _check_arrays(q, k, v, dtypes):
 
 
 def _check_array(name, x, axes, fits, dtypes=DTYPES):
-  """A non-empty array whose shape `fits` `axes`, of one dtype of `dtypes`."""
+  """Checks for a non-empty array that `fits` `axes`, in one of `dtypes`."""
   shape = jnp.shape(x)
   if not fits or 0 in shape:
     raise ValueError(
@@ -152,7 +152,7 @@ def check_distances(bias, q, k):
 
 
 def check_number(name, value):
-  """A finite Python float, or ValueError: the kernels compile it in."""
+  """Returns a finite Python float, or raises: kernels compile it in."""
   if isinstance(value, jax.core.Tracer):
     raise ValueError(f'{name} must be a number, not a traced value')
   try:
@@ -165,7 +165,7 @@ def check_number(name, value):
 
 
 def check_rate(name, value):
-  """A float in [0, 1), or ValueError."""
+  """Returns a float in [0, 1), or raises ValueError."""
   value = check_number(name, value)
   if not 0 <= value < 1:
     raise ValueError(f'{name} must be at least 0 and below 1, got {value}')
@@ -173,7 +173,7 @@ def check_rate(name, value):
 
 
 def check_slopes(slopes, num_heads):
-  """Raises ValueError unless slopes is real [H], and >= 0 where concrete."""
+  """Raises ValueError unless slopes is real [H] and, if concrete, >= 0."""
   traced = isinstance(slopes, jax.core.Tracer)
   try:
     values = slopes if traced else np.asarray(slopes)
@@ -207,13 +207,13 @@ def check_tokens(name, x):
 
 
 def check_float32(name, x, shape, axes):
-  """Raises ValueError unless x is a float32 array of that shape.
+  """Raises ValueError unless x is a float32 array of the given shape.
 
   Args:
-    name: what the argument is called.
+    name: name of the argument.
     x: the argument.
-    shape: what its shape must be.
-    axes: the names of its axes, such as '[B, H, Dh]'.
+    shape: the expected shape.
+    axes: names of its axes, for example '[B, H, Dh]'.
   """
   if jnp.shape(x) != tuple(shape) or _dtype(x) != 'float32':
     raise ValueError(

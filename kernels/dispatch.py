@@ -1,4 +1,4 @@
-"""Which kernel runs, and on what."""
+"""Chooses the kernel of a call, by device, shapes and dtype."""
 
 import contextlib
 import contextvars
@@ -10,8 +10,8 @@ import jax
 
 from kernels import checks
 
-# The kernels of every operation. The first takes everything that the public
-# function accepts; 'auto' takes the last that can run.
+# The kernels of every operation. The first runs every valid call of the public
+# function; 'auto' takes the last that can run.
 OPS = {
   'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
   'simpletron': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
@@ -19,7 +19,7 @@ OPS = {
   'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
   'norm_project': ('xla', 'pallas_triton'),
 }
-# What else a call may ask of a kernel.
+# More requirements that a call can have of a kernel.
 _NEEDS = {
   'linear': ('value_width', 'state', 'segments'),
   'simpletron': ('state', 'segments'),
@@ -37,7 +37,7 @@ _PLATFORM = {
   'cudnn': 'gpu',
 }
 
-# (platform, interpreter parameters) set by `target`, else None.
+# (platform, interpreter parameters) inside `target`, else None.
 _target = contextvars.ContextVar('kernels_target', default=None)
 
 
@@ -45,9 +45,9 @@ _target = contextvars.ContextVar('kernels_target', default=None)
 def target(platform, interpret=None):
   """Traces for `platform` ('tpu', 'gpu', 'cpu') instead of the local device.
 
-  For ahead-of-time compilation, and for the interpreters: pass their
-  parameters as `interpret` (such as `pltpu.InterpretParams()`). The choice is
-  not part of jit's cache key, so jit a fresh function inside the context.
+  For ahead-of-time compilation, or to interpret kernels with the parameters
+  `interpret`, for example `pltpu.InterpretParams()`. jit's cache key does
+  not contain the platform, so jit a new function inside the context.
   """
   if platform not in ('tpu', 'gpu', 'cpu'):
     raise ValueError(f"platform must be 'tpu', 'gpu' or 'cpu': {platform!r}")
@@ -59,36 +59,37 @@ def target(platform, interpret=None):
 
 
 def target_is_local():
-  """True unless inside `target`: then the local devices say nothing."""
+  """Returns False inside `target`, which ignores the local devices."""
   return _target.get() is None
 
 
 def interpret_params():
-  """The interpreter parameters of the enclosing `target`, or None."""
+  """Returns the interpreter parameters of the enclosing `target`, or None."""
   return None if _target.get() is None else _target.get()[1]
 
 
 def resolve(op, kernel, shape, dtype, **needs):
-  """The kernel that a call would run here and now.
+  """Returns the kernel that a call would run here and now.
 
   Args:
     op: one of `OPS`.
-    kernel: one of `OPS[op]`, or 'auto' (None means the same) for the best that
-      can run: the device's own where it supports the operands.
-    shape: (B, L, H, Dh) of q; of 'norm_project' (B, L, E) of o.
+    kernel: one of `OPS[op]`, or 'auto' (or None) for the best that can run: a
+      kernel for this device if it supports the operands.
+    shape: (B, L, H, Dh) of q; for 'norm_project' (B, L, E) of o.
     dtype: dtype of q, or of o.
-    **needs: what else the call asks of a kernel: `value_width` (int, where it
-      is not Dh) of 'linear' and 'softmax', `state` (bool: takes or returns
-      one) and `segments` (bool: several sequences in a row) of the linear
-      ones, `dropout_rate` and `bias` (bool: of distances) of 'softmax'.
+    **needs: further requirements. `value_width` (int, if it is not Dh) applies
+      to 'linear' and 'softmax'. `state` (bool: takes or returns a state) and
+      `segments` (bool: several sequences per row) apply to the linear
+      operations. `dropout_rate` and `bias` (bool: bias by distance) apply to
+      'softmax'.
 
   Returns:
-    One of `OPS[op]`. Where 'auto' finds none of the device's own that can run,
-    a warning says why, once.
+    One of `OPS[op]`. If 'auto' finds no kernel for this device that can run, it
+    warns once with the reason.
 
   Raises:
-    ValueError: unknown op, kernel or need; a shape or dtype that no call has.
-    NotImplementedError: a named kernel cannot run here; says why.
+    ValueError: unknown op, kernel or need, or an impossible shape or dtype.
+    NotImplementedError: a named kernel cannot run here; gives the reason.
   """
   names = _kernels(op)
   if kernel in (None, 'auto'):
@@ -106,13 +107,13 @@ def resolve(op, kernel, shape, dtype, **needs):
 
 
 def explain(op, shape, dtype, **needs):
-  """Why `resolve` chooses as it does: the first kernel without a reason.
+  """Returns why kernels cannot run; `resolve` takes the first that can.
 
   Args:
     op, shape, dtype, **needs: see `resolve`.
 
   Returns:
-    name -> reason why it cannot run here, '' where it can; best first.
+    name -> reason why it cannot run here, '' if it can; best first.
 
   Raises:
     ValueError: see `resolve`.
@@ -130,7 +131,7 @@ def explain(op, shape, dtype, **needs):
 
 
 def backend(op, kernel):
-  """The module of a kernel, imported when first asked for."""
+  """Imports and returns the module of a kernel."""
   try:
     return importlib.import_module(f'kernels.{_RUNS.get(op, op)}.{kernel}')
   except ImportError as error:
@@ -141,10 +142,10 @@ def backend(op, kernel):
 
 
 def triton_module(name, *operands):
-  """The Triton kernels of an operation that is plain XLA elsewhere.
+  """Returns the Triton kernels of an operation that elsewhere is plain XLA.
 
   Args:
-    name: of a folder that has no public function and no other kernel.
+    name: a folder without a public function and without other kernels.
     *operands: arguments of the module's `supported`.
 
   Returns:
@@ -161,12 +162,12 @@ def triton_module(name, *operands):
 
 
 def may_be_pallas(kernel):
-  """Whether a call with that `kernel` may run a Pallas kernel here."""
+  """Returns whether a call with this `kernel` may run a Pallas kernel here."""
   return platform() != 'cpu' and (kernel in (None, 'auto', *_PLATFORM))
 
 
 def platform():
-  """'cpu', 'gpu' or 'tpu': what programs are traced for."""
+  """Returns the platform that programs are traced for: 'cpu', 'gpu', 'tpu'."""
   if _target.get() is not None:
     return _target.get()[0]
   return jax.default_backend()
@@ -179,11 +180,11 @@ def _kernels(op):
 
 
 def _say_fallback(op, chosen, reasons):
-  """Warns where a device has kernels of its own and none of them can run."""
+  """Warns if this device has kernels of its own but none of them can run."""
   own = [name for name, owner in _PLATFORM.items() if owner == platform()]
   refused = [name for name in reasons if name in own]
   if chosen not in own and refused:
-    # The last to be refused takes the most.
+    # The kernel refused last supports the most.
     reason = reasons[refused[-1]].removeprefix(f'{op}: ')
     _warn_once(f'{op} runs kernel={chosen!r}: {reason}')
 
@@ -214,7 +215,7 @@ def _require(op, kernel, shape, dtype, needs):
 
 
 def like(x, shape, dtype):
-  """An output description that varies over the mesh axes as `x` does."""
+  """Describes an output that varies over the mesh axes as `x` does."""
   kwargs = {}
   for name in ('vma', 'manual_axis_type'):
     value = getattr(jax.typeof(x), name, None)

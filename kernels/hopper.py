@@ -1,16 +1,16 @@
-"""What the bodies of the kernels for Hopper share: tiles, products, the ring.
+"""Building blocks of the kernel bodies for Hopper: tiles, matmuls, the ring.
 
-A tile is 64 x 64 bf16 values in shared memory: the 128-byte swizzle that TMA
-writes and the tensor cores read. A chunk is 64 rows of one head, Dh / 64
-tiles side by side. A block (CTA) runs Dh / 64 warpgroups, and warpgroup w
-makes columns 64 w to 64 w + 63 of every result, so that each product is a sum
-of 64 x 64 x 64 ones at every head width.
+A tile is 64 x 64 bf16 values in shared memory, in the 128-byte swizzle that TMA
+writes and the tensor cores read. A chunk is 64 rows of one head: Dh / 64 tiles
+side by side. A block (CTA) runs Dh / 64 warpgroups. Warpgroup w computes
+columns 64 w to 64 w + 63 of every result, so at every head width each matmul is
+a sum of 64 x 64 x 64 ones.
 
-TMA fills rows behind the end of the sequence with zeros and drops what is
-written there, so L need not be a multiple of anything.
+TMA fills rows beyond the end of the sequence with zeros and drops writes to
+them, so L may be any number.
 
-The GPU interpreter runs the same bodies, except that it knows no layouts, no
-overlapping views and no tensor-core operand in registers: `Tools.simulate`.
+The GPU interpreter runs the same bodies, except for layouts, overlapping views
+and tensor-core operands in registers, which it lacks: `Tools.simulate`.
 `kernels.hopper_call` runs a body.
 """
 
@@ -32,45 +32,45 @@ _OLD_LOAD = 'idx' in inspect.signature(plgpu.load).parameters  # jax 0.10
 
 
 def row(x_R):
-  """[64] -> [64, 64], one number per row."""
+  """Broadcasts one number per row, [64] -> [64, 64]."""
   return lax.broadcast_in_dim(x_R, (TILE, TILE), (0,))
 
 
 def col(x_C):
-  """[64] -> [64, 64], one number per column."""
+  """Broadcasts one number per column, [64] -> [64, 64]."""
   return lax.broadcast_in_dim(x_C, (TILE, TILE), (1,))
 
 
 def keep(valid_R, x):
-  """x, with 0 in the rows that do not count (they may hold NaN)."""
+  """Returns x with 0 in rows that are not valid (they may hold NaN)."""
   return x if valid_R is None else jnp.where(row(valid_R) > 0, x, 0.0)
 
 
 def turned(ref):
-  """The transposed view of a tile."""
+  """Returns the transposed view of a tile."""
   return ref.transpose((1, 0))
 
 
 def at(n):
-  """The rows of chunk n."""
+  """Returns the rows of chunk n."""
   return pl.ds(n * TILE, TILE)
 
 
 def numbers(count):
-  """0 to count - 1 as traced values: indices of tiles.
+  """Returns 0 to count - 1 as traced indices of tiles.
 
-  A Python number in the index of a product's operand would become a constant
-  of `pl.run_state` in `Tools.add`, which Mosaic cannot lower.
+  A Python number as index of a matmul operand would become a constant of
+  `pl.run_state` in `Tools.add`, which Mosaic cannot lower.
   """
   zero = lax.axis_index('wg') * 0
   return [zero + t for t in range(count)]
 
 
 def place(warpgroups, heads):
-  """(b, h, part) of this block, and w of this warpgroup in it.
+  """Returns (b, h, part) of this block and the warpgroup's number w in it.
 
-  The last axis of a grid runs fastest, and h fastest in it: the heads of a
-  row lie side by side in memory, and are read at about the same time.
+  The last axis of a grid runs fastest, and h fastest within it. The heads of a
+  row are adjacent in memory and are then read at about the same time.
   """
   bh = lax.axis_index('bh')
   b, h = lax.div(bh, jnp.int32(heads)), lax.rem(bh, jnp.int32(heads))
@@ -80,29 +80,29 @@ def place(warpgroups, heads):
 
 
 def tile(t):
-  """The columns of tile t."""
+  """Returns the columns of tile t."""
   return pl.ds(t * TILE, TILE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-  """Operations on tiles by one warpgroup; `simulate` for the interpreter."""
+  """Operations of one warpgroup on tiles; `simulate` if interpreted."""
 
   simulate: bool
 
   def tiles(self, *lead):
-    """Scratch: tiles [*lead, 64, 64]."""
+    """Returns scratch for tiles [*lead, 64, 64]."""
     tiling = plgpu.TilingTransform((8, TILE))
     return plgpu.SMEM(
       (*lead, TILE, TILE), jnp.bfloat16, transforms=(tiling, _SWIZZLE)
     )
 
   def moved(self, *lead):
-    """Scratch: tiles that TMA moves to or from rows of a sequence.
+    """Returns scratch for tiles that TMA moves to or from a sequence.
 
-    TMA will not cut an L that is no multiple of 8 into tiles of 8 rows. The
-    same bytes are also 64 rows of one 128-byte line, which any L can be cut
-    into: two views of one buffer, see `views`.
+    TMA cannot cut an L that is no multiple of 8 into tiles of 8 rows. It can
+    cut any L into 64 rows of one 128-byte line, which are the same bytes. So
+    one buffer has two views, see `views`.
     """
     if self.simulate:
       return self.tiles(*lead)
@@ -114,12 +114,12 @@ class Tools:
     return plgpu.RefUnion(self.tiles(*lead), lines)
 
   def factors(self, count, copies):
-    """Scratch: factors [64] of rows, for products that sum over rows.
+    """Returns scratch for factors [64] of rows, in matmuls that sum over rows.
 
-    Such a product needs no scratch in common, as a sum in registers does. Its
-    right operand is the transposed tile [8 copies, 64], one for each of
-    `count` warpgroups. A swizzle leaves every eighth row in one piece, so a
-    vector is stored there as it is, in the second of the two `views`.
+    Unlike a sum in registers, such a matmul needs no shared scratch. Its right
+    operand is the transposed tile [8 copies, 64], one for each of `count`
+    warpgroups. A swizzle leaves every eighth row contiguous, so a vector can be
+    stored there unswizzled, in the second of the two `views`.
     """
     if self.simulate:
       return plgpu.SMEM((count, 8 * copies, TILE), jnp.bfloat16)
@@ -131,18 +131,18 @@ class Tools:
     )
 
   def views(self, ref):
-    """(as tiles, as lines) of `moved` or `factors` scratch."""
+    """Returns (as tiles, as lines) of `moved` or `factors` scratch."""
     return (ref, ref) if self.simulate else ref
 
   def as_layout(self, x, layout):
     return x if self.simulate else plgpu.layout_cast(x, layout)
 
   def load(self, ref, layout=MATRIX):
-    """A tile, or [64] numbers, from shared memory."""
+    """Loads a tile, or [64] numbers, from shared memory."""
     return self.as_layout(ref[...], layout)
 
   def load_global(self, ref, index, layout=MATRIX):
-    """A float32 tile, or [64] numbers, from global memory."""
+    """Loads a float32 tile, or [64] numbers, from global memory."""
     if self.simulate:
       return ref[index]
     if _OLD_LOAD:
@@ -153,20 +153,20 @@ class Tools:
     return self.as_layout(jnp.zeros(shape, jnp.float32), layout)
 
   def index(self, axis=None):
-    """int32 row number [64], or the row or column number [64, 64]."""
+    """Returns int32 row numbers [64], or row or column numbers [64, 64]."""
     if axis is None:
       return self._iota((TILE,), 0, ROWS)
     return self._iota((TILE, TILE), axis, MATRIX)
 
   def columns(self):
-    """int32 column number [64]."""
+    """Returns int32 column numbers [64]."""
     return self._iota((TILE,), 0, COLS)
 
   def _iota(self, shape, axis, layout):
     return self.as_layout(lax.broadcasted_iota(jnp.int32, shape, axis), layout)
 
   def valid(self, mask_ref, n, length):
-    """[64] float32, 0 for rows of chunk n that do not count; None: all do."""
+    """Returns float32 [64], 0 for invalid rows of chunk n; None: all valid."""
     if mask_ref is not None:
       return self.load(mask_ref, ROWS)
     if length % TILE == 0:
@@ -174,13 +174,13 @@ class Tools:
     return jnp.where(self.index() < length - n * TILE, 1.0, 0.0)
 
   def products(self, *groups):
-    """One sum of a @ b per group of (a, b), float32 tiles."""
+    """Returns the sum of a @ b for each group of (a, b), float32 tiles."""
 
     def run(*accs):
       for acc, terms in zip(accs, groups, strict=True):
         for a, b in terms:
           if self.simulate:
-            # Its race detector does not see what wgmma reads.
+            # The interpreter's race detector does not see wgmma's reads.
             _ = a[...], b[...]
           plgpu.wgmma(acc, a, b)
       return tuple(acc[...] for acc in accs)
@@ -192,7 +192,7 @@ class Tools:
     return self.products(terms)[0]
 
   def add(self, *groups):
-    """acc + the sum of a @ b, in place, per group (acc, terms)."""
+    """Adds the sum of a @ b to acc, in place, per group (acc, terms)."""
     if self.simulate:
       sums = self.products(*(terms for _, terms in groups))
       return tuple(g[0] + s for g, s in zip(groups, sums, strict=True))
@@ -206,7 +206,7 @@ class Tools:
     return pl.run_state(run)(accs)
 
   def operand(self, x, spare):
-    """A tile of registers as left operand; through `spare` in simulation."""
+    """Makes registers a left operand; in simulation goes through `spare`."""
     x = x.astype(jnp.bfloat16)
     if not self.simulate:
       return x
@@ -216,8 +216,8 @@ class Tools:
   def publish(self, *stores):
     """Writes (ref, value) pairs that other threads and units will read.
 
-    The first barrier waits until the warpgroup has read what is overwritten,
-    the second makes the values visible to the tensor cores and to TMA.
+    The first barrier waits until the warpgroup has read the old values.
+    The second makes the new values visible to the tensor cores and to TMA.
     """
     plgpu.commit_smem()
     for ref, value in stores:
@@ -226,7 +226,7 @@ class Tools:
 
 
 def meet(barrier, warpgroups):
-  """All warpgroups of the block wait for each other."""
+  """Waits for all warpgroups of the block."""
   if warpgroups > 1:
     plgpu.barrier_arrive(barrier)
     plgpu.barrier_wait(barrier)
@@ -242,13 +242,13 @@ def copy_chunk(source, b, n, h, target, barrier, warpgroups):
 
 @dataclasses.dataclass(frozen=True)
 class Ring:
-  """Chunks on their way: step t sits in slot t % stages.
+  """Chunks being loaded: step t uses slot t % stages.
 
   Attributes:
-    stages: slots.
-    steps: steps in all, int or traced.
-    fetch: called with (step, slot): starts the copies.
-    free: barrier per slot, every warpgroup arrives when done with it.
+    stages: number of slots.
+    steps: total number of steps, int or traced.
+    fetch: function of (step, slot) that starts the copies.
+    free: one barrier per slot; every warpgroup arrives when it has finished.
   """
 
   stages: int
@@ -266,7 +266,7 @@ class Ring:
     return lax.rem(step, jnp.int32(self.stages))
 
   def release(self, step):
-    """Done with the chunk of `step` (ignored if < 0): fetch another."""
+    """Frees the slot of `step` (ignored if < 0) and fetches the next chunk."""
 
     @pl.when(step >= 0)
     def _():

@@ -1,6 +1,6 @@
-"""Calls of the Mosaic-GPU kernels for Hopper: what runs where, on which arrays.
+"""Checks and calls of the Mosaic-GPU kernels for Hopper.
 
-`kernels.hopper` has what their bodies share.
+`kernels.hopper` has the building blocks of their bodies.
 """
 
 import dataclasses
@@ -23,12 +23,12 @@ SM_COUNT = 132  # of an H200
 
 
 def supported(shape, dtype, interpret, local):
-  """Raises NotImplementedError for what the Hopper kernels cannot take.
+  """Raises NotImplementedError for operands that these kernels cannot take.
 
   Args:
-    shape, dtype: of q.
+    shape, dtype: shape and dtype of q.
     interpret: the interpreter's parameters or None.
-    local: False when the program is for a device that is not here.
+    local: False if the program is for another device.
   """
   if shape[-1] not in WIDTHS:
     raise NotImplementedError(
@@ -58,7 +58,7 @@ def _local_gpus():
 
 
 def sm_count():
-  """SMs of the GPU that is here; of an H200 where a program is for another."""
+  """Returns the SMs of the local GPU; an H200's for another target."""
   devices = _local_gpus() if dispatch.target_is_local() else []
   return getattr(devices[0], 'core_count', SM_COUNT) if devices else SM_COUNT
 
@@ -78,9 +78,9 @@ def chunk_count(length):
 
 
 def splits(pairs, chunks, per_sm):
-  """How many parts to cut L into so that (b, h, part) fills the device.
+  """Returns how many parts of L make (b, h, part) fill the device.
 
-  The fewest parts within 5% of the best use of the SMs.
+  Takes the fewest parts within 5% of the best use of the SMs.
   """
   slots = sm_count() * per_sm
 
@@ -97,7 +97,7 @@ def splits(pairs, chunks, per_sm):
 
 
 def mask_rows(mask_BxL):
-  """float32 [B, chunks * 64], 0 behind the end; None stays None."""
+  """Returns float32 [B, chunks * 64], 0 beyond the end; None stays None."""
   if mask_BxL is None:
     return None
   length = mask_BxL.shape[1]
@@ -107,11 +107,11 @@ def mask_rows(mask_BxL):
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-  """Some heads of an array with more: `first` to `first + count - 1`.
+  """Heads `first` to `first + count - 1` of an array with more heads.
 
   Attributes:
-    array: [B, L, any, Dh], or a description of one.
-    first, count: which heads.
+    array: [B, L, any, Dh], or its description.
+    first, count: first head and number of heads.
   """
 
   array: Any
@@ -129,19 +129,19 @@ class Heads:
 
 
 def whole(x):
-  """The array that an operand lies in."""
+  """Returns the array that contains an operand."""
   return x.array if isinstance(x, Heads) else x
 
 
 def operands(inputs):
-  """q, k and v of `kernels.inputs.Inputs`: arrays, or `Heads` of one."""
+  """Returns q, k, v of `kernels.inputs.Inputs`: arrays, or `Heads` of one."""
   if not inputs.packed:
     return inputs.arrays
   return _thirds(_joined(inputs.arrays[0]), inputs.shape[2])
 
 
 def gradients_like(inputs):
-  """Descriptions of the gradients of `operands`."""
+  """Returns descriptions of the gradients of `operands`."""
   like = functools.partial(dispatch.like, inputs.arrays[0], dtype=inputs.dtype)
   if not inputs.packed:
     return tuple(like(inputs.shape) for _ in range(3))
@@ -150,7 +150,7 @@ def gradients_like(inputs):
 
 
 def gradients(inputs, dq, dk, dv):
-  """The results of `gradients_like` as `kernels.vjp` wants them."""
+  """Returns the gradients in the form that `kernels.vjp` expects."""
   if not inputs.packed:
     return dq, dk, dv
   return (dq.reshape(inputs.arrays[0].shape),)
@@ -177,22 +177,22 @@ def call(
   interpret,
   products,
 ):
-  """Runs a kernel whose operands and results may be absent, or `Heads`.
+  """Runs a kernel with optional operands and results, or `Heads` of them.
 
   Args:
-    name: for profilers.
-    kernel: called with three namespaces of references: inputs, outputs (None
-      for what is absent) and scratch.
+    name: name shown in profilers.
+    kernel: function of three namespaces of references: inputs, outputs (None
+      if absent) and scratch.
     ins: name -> array, or `Heads` of one, or None.
-    outs: name -> jax.ShapeDtypeStruct, or `Heads` of one, or None. An array
-      in the place of its description is updated: the result is the array with
-      what the kernel has written, in the same memory.
+    outs: name -> jax.ShapeDtypeStruct, or `Heads` of one, or None. An array in
+      place of its description is updated in its memory; the result is this
+      array with the kernel's writes.
     blocks: (B, H, parts), one block for each; see `place`.
     scratch: name -> scratch type, or None.
-    warpgroups: per block.
+    warpgroups: number of warpgroups per block.
     interpret: None to compile, else the interpreter's parameters.
-    products: how many times the first input [B, L, H, Dh] is multiplied by
-      [Dh, Dh], or as much work.
+    products: work of the kernel, as a number of matmuls of the first input
+      [B, L, H, Dh] by [Dh, Dh].
 
   Returns:
     name -> array or None, for every output; the whole array for `Heads`.
@@ -235,9 +235,9 @@ def call(
       'compiler_params': plgpu.CompilerParams(
         lowering_semantics=plgpu.LoweringSemantics.Warpgroup,
         approx_math=True,
-        # `Tools.publish` has the barriers that the stores need.
+        # `Tools.publish` has the barriers that stores need.
         unsafe_no_auto_barriers=True,
-        # Warpgroups would share the scratch of a reduction, in a race.
+        # Warpgroups would race on the shared scratch of a reduction.
         reduction_scratch_bytes=0,
       ),
       **_cost(ins, outs, products),
@@ -250,7 +250,7 @@ def call(
 
 
 def _distinct(named):
-  """(arrays, name -> its place): none absent, `Heads` of one array once."""
+  """Returns (arrays, name -> index): absent ones dropped, shared ones once."""
   arrays, places = [], {}
   for name, x in named.items():
     if x is None:
@@ -264,7 +264,7 @@ def _distinct(named):
 
 
 def _seen(x, refs, place):
-  """The reference to an operand, None if it is absent."""
+  """Returns the reference to an operand, None if it is absent."""
   if x is None:
     return None
   if isinstance(x, Heads):
@@ -273,8 +273,8 @@ def _seen(x, refs, place):
 
 
 def _run(body, new, scratch, mesh, params, arrays, old):
-  """The results [*new] of a kernel."""
-  del old  # there is none
+  """Returns the results [*new] of a kernel."""
+  del old  # empty
   run = plgpu.kernel(
     body, out_type=new, scratch_types=scratch, **mesh, **params
   )
@@ -282,10 +282,10 @@ def _run(body, new, scratch, mesh, params, arrays, old):
 
 
 def _in_place(body, new, scratch, mesh, params, arrays, old):
-  """The results [*old, *new] of a kernel that updates `old`.
+  """Returns the results [*old, *new] of a kernel that updates `old`.
 
-  plgpu.kernel takes no mutable arrays; what it does besides is to allocate
-  scratch memory, and to have a rule for vmap.
+  plgpu.kernel takes no mutable arrays. Its other services are repeated here: it
+  allocates scratch memory and has a rule for vmap.
   """
 
   def with_scratch(*refs):
@@ -314,7 +314,7 @@ def _in_place(body, new, scratch, mesh, params, arrays, old):
 
 
 def _cost(ins, outs, products):
-  """What XLA is told of a kernel; jax 0.10 cannot tell it."""
+  """Returns the cost estimate for XLA; jax 0.10 has no parameter for it."""
   if 'cost_estimate' not in inspect.signature(plgpu.kernel).parameters:
     return {}
   moved = [x for x in (*ins.values(), *outs.values()) if x is not None]

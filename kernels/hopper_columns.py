@@ -1,7 +1,7 @@
-"""Sums over the rows of the tiles that a block writes, for Hopper.
+"""Column sums of the tiles that a block writes, for Hopper.
 
-The gradient of a bias is the sum of the gradient of q, k and v over the
-tokens: a product with ones, of the bfloat16 tiles on their way out.
+The gradient of a bias is the sum of the gradients of q, k and v over tokens. It
+is computed as a matmul of the bfloat16 tiles with ones, before they are stored.
 """
 
 import jax.numpy as jnp
@@ -11,15 +11,15 @@ from kernels import hopper
 
 
 class Columns:
-  """Sums of this warpgroup's columns of `count` tensors; of none if 0.
+  """Column sums of `count` tensors for one warpgroup; nothing if 0.
 
   Args:
     tools: hopper.Tools.
     ones: scratch memory `Tools.factors(n, 1)`; None if `count` is 0. With
-      n = 1 the first warpgroup fills it for all, and the block must meet
-      before a sum; else every warpgroup has its own.
-    w: this warpgroup.
-    count: of how many tensors.
+      n = 1 the first warpgroup fills it for all, and the block must meet before
+      a sum; otherwise every warpgroup fills its own.
+    w: number of the warpgroup.
+    count: number of tensors.
   """
 
   def __init__(self, tools, ones, w, count):
@@ -36,14 +36,14 @@ class Columns:
       tools.publish((numbers, jnp.ones(numbers.shape, jnp.bfloat16)))
 
   def zeros(self):
-    """float32 tiles [64, 8] in registers; every column will be the sum."""
+    """Returns float32 tiles [64, 8] in registers; each column gets the sum."""
     return (self.tools.zeros((hopper.TILE, 8)),) * self.count
 
   def add(self, sums, *tiles, zero=0):
-    """The sums with tiles that have been published.
+    """Adds published tiles to the sums.
 
-    A `zero` that the compiler does not know keeps it from making the address
-    of the ones ahead of a loop.
+    Pass a `zero` unknown to the compiler, so that it does not compute the
+    address of the ones before a loop.
     """
     if not self.count:
       return sums
@@ -56,7 +56,7 @@ class Columns:
     )
 
   def store(self, sums, targets, where):
-    """Writes to `where` of targets [..., Dh]: this warpgroup's columns."""
+    """Writes this warpgroup's columns to `where` of targets [..., Dh]."""
     if not self.count:
       return
     for x, target in zip(sums, targets, strict=True):
@@ -64,12 +64,12 @@ class Columns:
 
 
 def like(inputs, parts, description):
-  """Descriptions of the sums [B, H, parts, Dh] of q, k and v, or None.
+  """Returns descriptions of the sums [B, H, parts, Dh] of q, k, v, or None.
 
   Args:
-    inputs: `kernels.inputs.Inputs`; None without a bias.
-    parts: of the sequence.
-    description: called with shape and dtype.
+    inputs: `kernels.inputs.Inputs`; without a bias the result is None.
+    parts: number of parts of the sequence.
+    description: function of shape and dtype.
   """
   if inputs.bias is None:
     return (None,) * 3
@@ -79,7 +79,7 @@ def like(inputs, parts, description):
 
 
 def total(sums):
-  """The gradient of the bias [3, H, Dh] from the sums of `like`, or None."""
+  """Returns the bias's gradient [3, H, Dh] from the sums of `like`, or None."""
   if sums[0] is None:
     return None
   return jnp.stack([x.sum((0, 2)) for x in sums])

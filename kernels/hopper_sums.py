@@ -1,7 +1,7 @@
 """Sums of x^T y over the rows of a sequence, for Hopper.
 
-The first half of linear attention, sum_j phi(k_j)^T v_j with z = sum_j
-phi(k_j), and the state that a part of a sequence leaves behind in lightning
+Computes the first half of linear attention, sum_j phi(k_j)^T v_j with
+z = sum_j phi(k_j), and the final state of a part of a sequence in lightning
 attention. L is cut into parts; a block sums one part of one (b, h).
 """
 
@@ -19,20 +19,21 @@ from kernels.linear import features
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """The static numbers of a sum.
+  """Static parameters of a sum.
 
   Attributes:
     length: L.
     warpgroups: Dh / 64.
-    parts: into how many parts L is cut.
+    parts: number of parts of L.
     feature_map: applied to x.
     normalize: also sum phi(x).
     reverse: decay towards the first row (gradients), not the last.
-    scale: of x, only with decay.
-    silu: 'x', 'xy' or '': of which SiLU is taken first, only with decay.
+    scale: factor of x, only with decay.
+    silu: 'x', 'xy' or '': the operands that SiLU is applied to, only with
+      decay.
     interpret: the interpreter's parameters or None.
     stages: slots of the ring.
-    chunks_per_part: 0 cuts L evenly.
+    chunks_per_part: chunks in a part; 0 cuts L evenly.
   """
 
   length: int
@@ -49,20 +50,20 @@ class Plan:
 
   @property
   def per_part(self):
-    """Chunks in a part; the last part may have fewer."""
+    """Returns the chunks in a part; the last part may have fewer."""
     even = -(-hopper_call.chunk_count(self.length) // self.parts)
     return self.chunks_per_part or even
 
 
 def sums(x, y, mask, plan, slopes=None):
-  """Sums over each part.
+  """Returns the sums over each part.
 
   Args:
     x, y: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
     mask: bool [B, L] or None.
     plan: Plan.
-    slopes: float32 [H] or None. With slopes, row j of a part of n rows
-      counts exp(-s (n - 1 - j)), or scale * exp(-s (j + 1)) when
+    slopes: float32 [H] or None. With slopes, row j of a part of n rows has
+      weight exp(-s (n - 1 - j)), or scale * exp(-s (j + 1)) with
       `plan.reverse`.
 
   Returns:
@@ -172,12 +173,12 @@ def _kernel(ins, outs, scratch, *, plan, tools):
   for i in range(plan.warpgroups):
     outs.xy[b, h, part, hopper.tile(i), hopper.tile(w)] = sums[i]
   if plan.normalize:
-    # Every column is z.
+    # Each column holds z.
     outs.z[b, h, part, hopper.tile(w)] = jnp.sum(sums[-1], axis=1) / 8
 
 
 def _prepare(x, mask, n, rows, slope, plan, tools):
-  """phi, mask and decay of a tile: a new tile, or None if it stays."""
+  """Applies phi, mask and decay to a tile; returns None if x is unchanged."""
   plain = plan.feature_map == 'identity' and slope is None
   if plain and mask is None and not plan.normalize:
     return None

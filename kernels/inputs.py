@@ -1,4 +1,4 @@
-"""The arrays of a call, as every kernel of the linear operations takes them."""
+"""Arrays of a call in the form that kernels of the linear operations take."""
 
 from typing import Any, NamedTuple
 
@@ -11,16 +11,16 @@ class Inputs(NamedTuple):
 
   Attributes:
     arrays: (q, k, v), each [B, L, H, Dh]; or (qkv,), [B, L, 3, H, Dh], as one
-      product of a projection leaves it.
-    bias: float32 [3, H, Dh] or None: what the projection has already added to
-      q, k and v. No kernel adds it; the backward kernels, which make the
-      gradients of q, k and v, also sum them over the tokens, so that the
-      gradient of the bias takes no pass of its own.
+      projection matmul writes it.
+    bias: float32 [3, H, Dh] or None. The projection has already added it to q,
+      k and v, so no kernel adds it. Backward kernels, which compute the
+      gradients of q, k and v, also sum them over tokens, so the gradient of the
+      bias needs no separate pass.
     mask: bool [B, L] or None.
-    slopes: float32 [H], of lightning attention, else None.
-    state: what came before the first token, or None: the float32 sums
-      [B, H, Dh, Dh] of lightning attention and SimpleTRON, the pair of them
-      and of the normaliser's [B, H, Dh] of linear attention.
+    slopes: float32 [H] for lightning attention, else None.
+    state: state before the first token, or None. Lightning attention and
+      SimpleTRON have float32 sums [B, H, Dh, Dh]; linear attention has a pair
+      of these and the normaliser's sums [B, H, Dh].
   """
 
   arrays: tuple
@@ -35,7 +35,7 @@ class Inputs(NamedTuple):
 
   @property
   def shape(self):
-    """(B, L, H, Dh)."""
+    """Returns (B, L, H, Dh)."""
     b, length, *_, h, d = self.arrays[0].shape
     return b, length, h, d
 
@@ -44,14 +44,14 @@ class Inputs(NamedTuple):
     return self.arrays[0].dtype
 
   def apart(self):
-    """(q, k, v), each [B, L, H, Dh]; copies where they are packed."""
+    """Returns (q, k, v), each [B, L, H, Dh]; copies packed arrays."""
     if not self.packed:
       return self.arrays
     return tuple(self.arrays[0][:, :, i] for i in range(3))
 
 
 def with_variable_bias(inputs):
-  """The same for plain XLA, which differentiates by itself: bias included."""
+  """Returns inputs for plain XLA, where autodiff reaches the bias too."""
   if inputs.bias is None:
     return inputs
   nothing = inputs.bias - jax.lax.stop_gradient(inputs.bias)
@@ -61,9 +61,9 @@ def with_variable_bias(inputs):
 
 
 def activated(inputs):
-  """`Inputs` with SiLU done outside the kernel, and so differentiated.
+  """Applies SiLU outside the kernel, so that autodiff reaches it.
 
-  It and its gradient are float32 and rounded once, as in the other kernels.
+  SiLU and its gradient are float32 and rounded once, as in the kernels.
   """
   exact = [x.astype(jnp.float32) for x in inputs.arrays]
   whole = masked(with_variable_bias(inputs._replace(arrays=tuple(exact))))
@@ -73,7 +73,7 @@ def activated(inputs):
 
 
 def masked(inputs):
-  """The same with zeros at masked tokens, which may be NaN."""
+  """Returns inputs with zeros at masked tokens, which may be NaN."""
   if inputs.mask is None:
     return inputs
   return inputs._replace(
@@ -88,13 +88,13 @@ def _beside(mask_BxL, x):
 
 
 def gradients(inputs, arrays, bias, state):
-  """The gradients of `Inputs` in its own form, as a backward pass returns it.
+  """Returns gradients as an `Inputs`, the form of a backward pass.
 
   Args:
     inputs: Inputs.
     arrays: the gradients of q, k and v: three arrays [B, L, H, Dh], or one
       [B, L, 3, H, Dh].
-    bias: float32 [3, H, Dh], summed by the kernel, or None where it does not.
+    bias: float32 [3, H, Dh] if the kernel sums it, else None.
     state: the gradient of the initial state, or None.
   """
   if inputs.bias is not None and bias is None:

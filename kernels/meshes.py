@@ -1,4 +1,4 @@
-"""How an operation meets a mesh: over examples, and over tokens."""
+"""Splits operations over a mesh, by examples and by tokens."""
 
 import functools
 import math
@@ -17,7 +17,7 @@ from kernels.simpletron import api as simpletron
 
 SEQUENCE_AXIS = 'sequence'
 
-# They take `sequence`, where tokens lie on several devices.
+# Operations that take `sequence`, for tokens sharded over devices.
 _OVER_TOKENS = (
   linear.linear_attention,
   linear.linear_attention_packed,
@@ -26,35 +26,34 @@ _OVER_TOKENS = (
   lightning.lightning_attention,
   lightning.lightning_attention_packed,
 )
-# Keyword arguments that every device of a mesh gets whole.
+# Keyword arguments that are replicated on every device.
 _REPLICATED = ('slopes', 'bias', 'weight')
 
 
 def sharded(function, mesh=None):
-  """`function` (an op of this package) split over a mesh.
+  """Returns `function` (an op of this package) split over a mesh.
 
-  Pallas calls cannot be partitioned by the compiler, so they run inside
-  `jax.shard_map`. The positional arguments (q, k, v, or qkv, or o) and the
-  keyword arguments that are arrays are split over the mesh axes `data` and
-  `fsdp` along B; slopes, bias and weight are replicated, results are split
-  along B. Over the axis `sequence` the linear operations and `norm_project`
-  are split along L, which need not divide by it; see `kernels.sequence`.
+  The compiler cannot partition Pallas calls, so they run inside
+  `jax.shard_map`. Positional arguments (q, k, v, or qkv, or o) and keyword
+  arguments that are arrays are split along B over the mesh axes `data` and
+  `fsdp`, and so are results. Slopes, bias and weight are replicated. Over the
+  axis `sequence`, linear operations and `norm_project` are split along L, which
+  need not be a multiple of it; see `kernels.sequence`.
 
   Args:
     function: an op of this package.
     mesh: jax.sharding.Mesh; None takes the ambient one of `jax.set_mesh`.
 
   Returns:
-    A function with the arguments of `function`. It is plain `function` where
-    there is no mesh, and where all axes have one device or are already split
-    by an enclosing shard_map.
+    A function with the arguments of `function`. It is `function` itself if
+    there is no mesh, or if all axes have one device or are already split by an
+    enclosing shard_map.
 
-    The batch is not split where its axes do not divide it. Where nothing is
-    split, as on a mesh of other axes, a call that may run a Pallas kernel is
-    made by every device as a whole, so that other axes of its operands are
-    gathered; gradients are those of one call. All others are plain: XLA,
-    which the compiler partitions, on a processor, of a named kernel and of a
-    call with a `dropout_key`.
+    The batch is split only if its axes divide it. If nothing is split, a call
+    that may run a Pallas kernel is made in whole by every device: other axes of
+    its operands are gathered, and gradients are those of one call. Calls on a
+    CPU or of a plain XLA kernel are then left to the compiler, and calls with a
+    `dropout_key` always are.
   """
   if mesh is None:
     mesh = jax.sharding.get_abstract_mesh()
@@ -113,22 +112,22 @@ def sharded(function, mesh=None):
 
 
 def over_tokens(function, pallas=False):
-  """`function` of each device's tokens.
+  """Returns `function` applied to each device's tokens.
 
-  For what the compiler would gather all tokens for where a mesh splits
-  sequences, such as the gradient of a table that is read token by token; and
-  for Pallas kernels, which the compiler cannot partition.
+  Use it if the compiler would gather all tokens of a mesh that splits
+  sequences, for example for the gradient of a table that is read token by
+  token. Use it for Pallas kernels too, which the compiler cannot partition.
 
   Args:
-    function: (x [B, L, ...], *arrays) -> [B, L, ...] or a tuple of such, each
-      entry of its own token and of the arrays, which every device has whole.
+    function: (x [B, L, ...], *arrays) -> [B, L, ...] or a tuple of these. Each
+      entry depends on its own token and the arrays, which are replicated.
     pallas: whether it may run a Pallas kernel.
 
   Returns:
-    A function with the same arguments. It is `function` itself where no mesh
-    splits sequences or, with `pallas`, where nothing is left to split. L
-    divides by the axis `sequence`; a batch that its axes do not divide is not
-    split.
+    A function with the same arguments. It is `function` itself if no mesh
+    splits sequences or, with `pallas`, if no axis is left to split. L must be a
+    multiple of the axis `sequence`. The batch is split only if its axes divide
+    it.
   """
   mesh = jax.sharding.get_abstract_mesh()
   tokens = SEQUENCE_AXIS if splits_tokens() else None
@@ -153,18 +152,18 @@ def over_tokens(function, pallas=False):
 
 
 def splits_tokens():
-  """Whether the ambient mesh splits sequences that no shard_map has split."""
+  """Returns whether the ambient mesh splits sequences outside a shard_map."""
   return SEQUENCE_AXIS in free(jax.sharding.get_abstract_mesh())
 
 
 def free(mesh):
-  """Axes of examples and tokens that no shard_map has split yet."""
+  """Returns axes of examples and tokens that no shard_map has split yet."""
   unsplit = _unsplit(mesh)
   return [axis for axis in (*BATCH_AXES, SEQUENCE_AXIS) if axis in unsplit]
 
 
 def _unsplit(mesh):
-  """All axes of several devices that no shard_map has split yet."""
+  """Returns axes of several devices that no shard_map has split yet."""
   if mesh.empty:
     return []
   return [
@@ -175,14 +174,14 @@ def _unsplit(mesh):
 
 
 def _over_batch(mesh):
-  """The axes of the batch, those of one device too: nothing is summed there."""
+  """Returns the axes of the batch, including axes of one device."""
   return tuple(
     a for a in BATCH_AXES if a in mesh.axis_names and a not in manual(mesh)
   )
 
 
 def _filled(function, operands, options, rows):
-  """(options, operands) with so many masked tokens more."""
+  """Returns (options, operands) with `rows` masked tokens appended."""
   if not rows:
     return dict(options), operands
   if function in _OVER_TOKENS and options.get('mask') is None:
@@ -197,6 +196,6 @@ def _fill(x, rows):
 
 
 def _is_array(x):
-  """Whether x is an array or a tree of them (such as a state)."""
+  """Returns whether x is an array or a tree of arrays (such as a state)."""
   leaves = jax.tree.leaves(x)
   return bool(leaves) and all(getattr(leaf, 'ndim', 0) for leaf in leaves)

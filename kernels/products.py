@@ -1,4 +1,4 @@
-"""Matrix products for the kernels in plain XLA."""
+"""Matmuls for the kernels in plain XLA."""
 
 import functools
 
@@ -10,16 +10,16 @@ from kernels import chunks, dispatch
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def einsum(spec, a, b):
-  """jnp.einsum of two arrays of one dtype, with float32 sums and result.
+  """Computes jnp.einsum of two arrays of one dtype with float32 sums.
 
-  The gradient of the result is rounded to the dtype of the operands, so that
-  the products of the backward pass are of the same kind. No index may occur
+  The result is float32. Its gradient is rounded to the dtype of the operands,
+  so that matmuls of the backward pass have the same dtypes. No index may occur
   in one operand alone.
   """
   prec = chunks.precision(a.dtype)
   if dispatch.platform() == 'cpu':
-    # XLA's CPU backend has no bf16 products with float32 sums for some
-    # layouts. Products of bf16 are exact in float32: the same result.
+    # XLA's CPU backend lacks bf16 matmuls with float32 sums for some layouts.
+    # Products of two bf16 numbers are exact in float32: the result is equal.
     a, b = a.astype(jnp.float32), b.astype(jnp.float32)
   return jnp.einsum(
     spec, a, b, precision=prec, preferred_element_type=jnp.float32

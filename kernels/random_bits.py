@@ -1,10 +1,10 @@
-"""Random words of each row of a batch, those of `jax.random`, drawn fast.
+"""Fast random words for each row of a batch, equal to those of `jax.random`.
 
-Threefry-2x32 takes 20 rounds for a word. For a processor JAX rolls them into a
-loop that reads and writes all words many times over. Unrolled, they stay in
-registers: five times faster here. But then XLA counts them as cheap, and draws
-them again wherever they are used; so rows are drawn by a loop, whose results
-it keeps. The words are JAX's own.
+Threefry-2x32 takes 20 rounds for a word. On a CPU, JAX rolls them into a loop
+that reads and writes all words many times. Unrolled, they stay in registers,
+which is five times faster here. But XLA then considers the words cheap and
+recomputes them at every use. So a loop goes over the rows, because XLA keeps
+the results of a loop.
 
 Source: Salmon et al. 2011, 'Parallel random numbers: as easy as 1, 2, 3',
   section 3.2 and table 2 of rotations
@@ -24,15 +24,15 @@ PARITY = 0x1BD11BDA  # of the key schedule
 def draw(
   key: jax.Array, count: int, shape: tuple[int, ...], function=None
 ) -> jax.Array:
-  """Uniform uint32 words of each row: [count, *shape].
+  """Returns uniform uint32 words of each row: [count, *shape].
 
   Args:
     key: key of jax.random, or keys [count]. Row i has the words of
-      `jax.random.bits` of `rows.keys(key, count)[i]`.
-    count: rows of the batch.
-    shape: of the words of one row.
-    function: word by word, what is returned instead, such as a comparison; it
-      saves the memory of the words. Without gradient.
+      `jax.random.bits` for `rows.keys(key, count)[i]`.
+    count: number of rows of the batch.
+    shape: shape of the words of one row.
+    function: applied to each word, for example a comparison; its result is
+      returned and the words need no memory. Has no gradient.
   """
   loop = (
     _by_position(key) and math.prod(shape) < 2**32 and _one_processor()
@@ -50,7 +50,7 @@ def draw(
 
 
 def uniform(words: jax.Array) -> jax.Array:
-  """float32 in [0, 1) of 23 bits of each word, as `jax.random.uniform`."""
+  """Maps words to float32 in [0, 1) by 23 bits, like `jax.random.uniform`."""
   # The bits are the fraction of a number in [1, 2).
   one_to_two = words >> 9 | jnp.uint32(0x3F800000)
   return jax.lax.bitcast_convert_type(one_to_two, jnp.float32) - 1
@@ -63,18 +63,18 @@ def kept(
   rate: float,
   starts: tuple = (0, 0),
 ) -> jax.Array:
-  """Which attention weights dropout keeps: bool [count, H, I, J].
+  """Returns which attention weights dropout keeps: bool [count, H, I, J].
 
-  Each weight is dropped by its own word: the output of threefry for the
-  counter (h * 2^20 + i, j) of its head, query and key. So a tile has the words
-  of the whole, and shorter sequences have the words of longer ones. Keys of
-  other generators draw each tile by itself.
+  Each weight has its own word, the output of threefry for the counter
+  (h * 2^20 + i, j) of its head, query and key. A tile therefore has the words
+  of the whole array, and a shorter sequence those of a longer one. Keys of
+  other generators give each tile separate words.
 
   Args:
-    key: key of jax.random, or keys [count], one of each row.
-    count: rows of the batch.
-    shape: (H, I, J): heads, queries and keys of a tile. Fewer than 4,096 heads
-      and at most 2^20 queries have words of their own.
+    key: key of jax.random, or keys [count], one for each row.
+    count: number of rows of the batch.
+    shape: (H, I, J): heads, queries and keys of a tile. Words are distinct for
+      fewer than 4,096 heads and at most 2^20 queries.
     rate: share of weights that are dropped.
     starts: first query and first key of the tile; may be traced.
   """
@@ -100,7 +100,7 @@ def _each(row, keys_B, loop):
 
 
 def _counters(shape, starts):
-  """(high [H, I, 1], low [J]), uint32: the counters of a tile of weights."""
+  """Returns uint32 counters (high [H, I, 1], low [J]) of a tile of weights."""
   heads, *sizes = (jnp.arange(n, dtype=jnp.uint32) for n in shape)
   queries, keys = (
     jnp.asarray(start, jnp.uint32) + size
@@ -110,7 +110,7 @@ def _counters(shape, starts):
 
 
 def _by_position(key):
-  """Whether a word depends on the key and on its position only."""
+  """Returns whether a word depends only on the key and its position."""
   return (
     jax.config.jax_threefry_partitionable
     and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
@@ -119,14 +119,14 @@ def _by_position(key):
 
 
 def _one_processor():
-  """Whether one processor draws."""
+  """Returns whether a single CPU device computes the words."""
   return dispatch.platform() == 'cpu' and not meshes.free(
     jax.sharding.get_abstract_mesh()
   )
 
 
 def _words(key, high, low):
-  """Words of a key for 64-bit counters, given as two uint32 halves."""
+  """Returns words of a key for 64-bit counters in two uint32 halves."""
   one, two = jax.random.key_data(key)
   keys = (one, two, one ^ two ^ jnp.uint32(PARITY))
   x, y = jnp.broadcast_arrays(high + keys[0], low + keys[1])

@@ -1,4 +1,4 @@
-"""Random keys of the rows of a batch, wherever they are."""
+"""Random keys of the rows of a batch, independent of the mesh."""
 
 import jax
 import jax.numpy as jnp
@@ -7,16 +7,16 @@ BATCH_AXES = ('data', 'fsdp')  # axes of a mesh that split a batch
 
 
 def keys(key, count):
-  """A key of each row of a batch, which no mesh changes: keys [count].
+  """Returns a key for each row of a batch on any mesh: keys [count].
 
-  Keys that are one of each row already are returned as they are.
+  If there is already a key for each row, they are returned unchanged.
 
-  Inside a `jax.shard_map` over axes of the batch the rows are a part of it,
-  those of this device; the axes that are split split it in their order.
+  Inside a `jax.shard_map` over axes of the batch, the rows are this device's
+  part of the batch; its axes split the batch in their order.
 
   Args:
     key: key of jax.random, or keys [count].
-    count: how many rows there are here.
+    count: number of rows on this device.
   """
   if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim:
     return key
@@ -31,5 +31,5 @@ def keys(key, count):
 
 
 def manual(mesh):
-  """The axes of a mesh that an enclosing shard_map has split."""
+  """Returns the axes of a mesh that an enclosing shard_map has split."""
   return () if mesh.empty else getattr(mesh, 'manual_axes', ())

@@ -1,10 +1,10 @@
-"""Several sequences in one row: chunks that never cross from one to the next.
+"""Several sequences in one row, in chunks that stay within one sequence.
 
-A row of L tokens holds up to N segments, told apart by `segment_ids`. Each is
-cut into chunks of C tokens from its own first token on, so a row has at most
-L / C + N of them. So many are computed, needed or not: sequences packed back
-to back cost little more than their tokens. A chunk is gathered, whatever its
-first row; its rows behind the end of its segment are zeros.
+A row of L tokens holds up to N segments, numbered by `segment_ids`. Each is cut
+into chunks of C tokens from its first token on, so a row has at most L / C + N
+chunks. This many are always computed, even if fewer are needed, so sequences
+packed densely cost little more than their tokens. A chunk is gathered and may
+start at any row; its rows beyond the end of its segment are zeros.
 
 Shapes: B rows, L tokens, N segments, P chunks, C tokens of a chunk.
 """
@@ -23,13 +23,13 @@ class Chunks:
   """The chunks of every row.
 
   Attributes:
-    segment_BxP: int32, the segment of each chunk; N for chunks not needed.
-    rows_BxP: int32, how many tokens of its segment it holds.
-    first_BxP, last_BxP: bool, whether it is that of its segment.
-    index_BxPxC: int32, the token in each place.
-    kept_BxPxC: bool, whether there is one, and the mask lets it take part.
-    place_BxL: int32, where a token is: chunk times C plus its row there.
-    token_BxL: bool, whether a token is in a segment and takes part.
+    segment_BxP: int32, segment of each chunk; N for unused chunks.
+    rows_BxP: int32, number of tokens in the chunk.
+    first_BxP, last_BxP: bool, whether it is the first or last of its segment.
+    index_BxPxC: int32, token at each place of a chunk.
+    kept_BxPxC: bool, whether a place has a token that the mask keeps.
+    place_BxL: int32, place of a token: chunk times C plus row in the chunk.
+    token_BxL: bool, whether a token is in a segment and kept by the mask.
     empty_BxN: bool, whether a segment has no token.
   """
 
@@ -44,18 +44,18 @@ class Chunks:
   empty_BxN: jax.Array
 
   def split(self, x_BxLxHxD):
-    """[B, P, C, H, D], 0 where no token takes part."""
+    """Gathers chunks [B, P, C, H, D], 0 at places without a kept token."""
     b, p, c = self.index_BxPxC.shape
     index = self.index_BxPxC.reshape(b, p * c, 1, 1)
     x = jnp.take_along_axis(x_BxLxHxD, index, axis=1, mode='clip')
     return self.keep(x.reshape(b, p, c, *x_BxLxHxD.shape[2:]))
 
   def keep(self, x_BxPxCxHxD):
-    """The same, 0 where no token takes part."""
+    """Sets places without a kept token to 0."""
     return jnp.where(self.kept_BxPxC[..., None, None], x_BxPxCxHxD, 0)
 
   def join(self, x_BxPxCxHxD):
-    """Back again: [B, L, H, D], 0 for tokens that take no part."""
+    """Inverts `split`: [B, L, H, D], 0 at tokens that are not kept."""
     b, _, _, h, d = x_BxPxCxHxD.shape
     index = self.place_BxL[..., None, None]
     x = jnp.take_along_axis(
@@ -70,28 +70,28 @@ class Chunks:
     return jax.vmap(total)(x, self.segment_BxP)[:, :count]
 
   def of_chunks(self, x):
-    """What the segment of a chunk has: [B, N, ...] -> [B, P, ...]."""
+    """Copies a segment's value to its chunks: [B, N, ...] -> [B, P, ...]."""
     index = _wide(self.segment_BxP, x)
     return jnp.take_along_axis(x, index, axis=1, mode='clip')
 
   def chosen(self, which, x, other):
-    """jnp.where of bool [B, P] or [B, N] and arrays with more axes."""
+    """Applies jnp.where to bool [B, P] or [B, N] and arrays of more axes."""
     return jnp.where(_wide(which, x), x, other)
 
 
 def _wide(x, like):
-  """x with axes of size 1 behind, as many axes as `like`."""
+  """Appends axes of size 1 to x until it has as many axes as `like`."""
   return x.reshape(*x.shape, *(1,) * (like.ndim - x.ndim))
 
 
 def chunks(segment_ids, num_segments, mask=None, chunk=CHUNK):
-  """The `Chunks` of int32 [B, L] ids.
+  """Returns the `Chunks` of int32 [B, L] ids.
 
   Args:
-    segment_ids: 0 to num_segments - 1; tokens of one id are neighbours. Other
-      ids, such as -1, are of padding. Segments may be empty.
+    segment_ids: 0 to num_segments - 1; tokens of one id must be adjacent. Other
+      ids, such as -1, mark padding. Segments may be empty.
     num_segments: N, static.
-    mask: bool [B, L] or None: False takes a token out of all sums, but leaves
+    mask: bool [B, L] or None: False removes a token from all sums, but leaves
       it in its place.
     chunk: C.
   """
@@ -109,7 +109,7 @@ def chunks(segment_ids, num_segments, mask=None, chunk=CHUNK):
 
 
 def _row(ids, *, count, chunk):
-  """The fields of `Chunks` for one row."""
+  """Returns the fields of `Chunks` for one row."""
   length = len(ids)
   token = (ids >= 0) & (ids < count)
   ids = jnp.where(token, ids, count)

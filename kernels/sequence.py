@@ -1,8 +1,8 @@
-"""The linear operations on tokens that lie on several devices.
+"""Linear operations on sequences whose tokens are sharded over devices.
 
-Each device of a mesh axis has a part of every sequence. What its tokens need
-of the other parts is a state, [B, H, Dh, E], whatever the length: it begins
-from that, and the rest of the work is its own.
+Each device of a mesh axis has a part of every sequence. All it needs from the
+other parts is a state, [B, H, Dh, E], of a size that does not depend on L. It
+starts from this state and computes the rest alone.
 """
 
 from typing import NamedTuple
@@ -15,12 +15,12 @@ from kernels import chunks, products
 
 
 class Sequence(NamedTuple):
-  """Where the other tokens are, inside `jax.shard_map`.
+  """Position of the other tokens, inside `jax.shard_map`.
 
   Attributes:
-    axis: name of the mesh axis; its first device has the first tokens, all
-      have equally many.
-    devices: how many there are along it.
+    axis: name of the mesh axis. Its first device has the first tokens; all
+      devices have equally many.
+    devices: number of devices along it.
     length: L of the whole sequence.
   """
 
@@ -32,10 +32,10 @@ class Sequence(NamedTuple):
 def check_whole(
   *, initial_state=None, return_state=False, segment_ids=None, **_
 ):
-  """Refuses what only whole sequences have.
+  """Refuses options that need whole sequences.
 
   Raises:
-    NotImplementedError: names it.
+    NotImplementedError: names the option.
   """
   asked = {
     'initial_state': initial_state is not None,
@@ -45,13 +45,13 @@ def check_whole(
   for name, there in asked.items():
     if there:
       raise NotImplementedError(
-        f'{name} is not possible where tokens lie on several devices: leave '
-        'it out, or set the mesh axis of sequences to 1'
+        f'{name} is not possible with tokens sharded over devices: leave it '
+        'out, or set the mesh axis of sequences to 1'
       )
 
 
 def sums_elsewhere(sequence, phi_k, v):
-  """(S, z) over the tokens of the other devices: one all-reduce.
+  """Returns (S, z) over the tokens of other devices, by one all-reduce.
 
     S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)
 
@@ -72,11 +72,11 @@ def sums_elsewhere(sequence, phi_k, v):
 
 
 def state_before(sequence, k, v, slopes_H):
-  """What the tokens of the devices in front of this one have summed to.
+  """Returns the state of the tokens on earlier devices.
 
-    S = sum_j exp(-s (n - 1 - j)) k_j^T v_j over the n tokens in front
+    S = sum_j exp(-s (n - 1 - j)) k_j^T v_j over the n earlier tokens
 
-  It is handed on in 1 + log2(devices) steps, each twice as far.
+  Takes 1 + log2(devices) exchanges, each over twice the distance.
 
   Args:
     sequence: Sequence.
@@ -99,6 +99,6 @@ def state_before(sequence, k, v, slopes_H):
 
 
 def _from_before(sequence, x, distance):
-  """x of the device so many before this one, zeros where there is none."""
+  """Returns x of the device `distance` earlier, zeros if there is none."""
   pairs = [(i, i + distance) for i in range(sequence.devices - distance)]
   return lax.ppermute(x, sequence.axis, pairs)

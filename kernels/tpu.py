@@ -1,10 +1,10 @@
-"""What the Pallas TPU kernels share: blocks, masks, products.
+"""Building blocks of the Pallas TPU kernels: blocks, masks, matmuls.
 
-Arrays are seen as [B, L, H * Dh], or [B, L, 3 * H * Dh] where q, k and v are
-packed, which is how a projection leaves them in memory; [B, H, L, Dh] would
-pad Dh 64 to the 128 lanes of a register and cost a transpose. A block holds
-some rows and a group of whole heads. In memory a row is padded to whole
-registers: operands of H * Dh = 16 take, and move, as much as those of 128.
+Arrays are viewed as [B, L, H * Dh], or [B, L, 3 * H * Dh] for packed q, k and
+v, as a projection writes them. The layout [B, H, L, Dh] would pad Dh 64 to the
+128 lanes of a register and need a transpose. A block holds some rows of a group
+of whole heads. Memory pads a row to whole registers, so operands of H * Dh = 16
+occupy, and move, as many bytes as those of 128.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ def supported(shape, dtype):
 
 
 def cores():
-  """Cores that share the parallel axes of a grid: 2 on a v4 and a v5p."""
+  """Returns the cores that share parallel grid axes: 2 on a v4 and a v5p."""
   if not dispatch.target_is_local() or jax.default_backend() != 'tpu':
     return 1
   return getattr(jax.devices()[0], 'num_cores', 1) or 1
@@ -58,14 +58,14 @@ def cores():
 
 @dataclasses.dataclass(frozen=True)
 class Tiling:
-  """How operands [B, L, H * Dh] are cut.
+  """Division of operands [B, L, H * Dh] into blocks.
 
   Attributes:
     batch, length, num_heads, width: B, L, H, Dh.
     heads: whole heads in a block.
     rows: tokens in a block.
-    parts: runs of blocks that cores of one chip do side by side: 1, or 2
-      where batch and groups are 1.
+    parts: runs of blocks that the cores of one chip compute in parallel: 1, or
+      2 if there is one example and one group of heads.
   """
 
   batch: int
@@ -90,7 +90,7 @@ class Tiling:
 
   @property
   def steps(self):
-    """Blocks in a part; the last part may have fewer."""
+    """Returns the blocks in a part; the last part may have fewer."""
     return -(-self.blocks // self.parts)
 
   @property
@@ -98,19 +98,19 @@ class Tiling:
     return self.length % self.rows != 0
 
   def block(self, part, step):
-    """The block that a part comes to at a step; there may be none such."""
+    """Returns the block of a part at a step; it may not exist."""
     return part * self.steps + step
 
   def half(self, part, step, *rest):
-    """(b, g, n) of a grid (parts, steps, ...): of a block that there is."""
+    """Returns (b, g, n) of an existing block for a grid (parts, steps, ...)."""
     del rest
     return 0, 0, jnp.minimum(self.block(part, step), self.blocks - 1)
 
-  # Blocks of arrays. `where` maps a point of the grid to (b, g, n): the entry
-  # of the batch, the group of heads, the block of rows.
+  # Block specs of arrays. `where` maps a point of the grid to (b, g, n): the
+  # example, the group of heads, the block of rows.
 
   def tile(self, where, first=0):
-    """Of [B, L, lanes * any]; `first` is the group that g counts from."""
+    """Cuts [B, L, lanes * any]; `first` is the group where g = 0."""
 
     def index(*point):
       b, g, n = where(*point)
@@ -119,11 +119,11 @@ class Tiling:
     return pl.BlockSpec((1, self.rows, self.lanes), index)
 
   def row(self, where):
-    """Of [B, L, 3 * H * Dh], whole rows: where all heads are in one block."""
+    """Cuts [B, L, 3 * H * Dh] into whole rows; all heads are in one block."""
     return dataclasses.replace(self, heads=3 * self.heads).tile(where)
 
   def tokens(self, where):
-    """Of the mask, [B, 1, L]."""
+    """Cuts the mask, [B, 1, L]."""
 
     def index(*point):
       b, _, n = where(*point)
@@ -132,7 +132,7 @@ class Tiling:
     return pl.BlockSpec((1, 1, self.rows), index)
 
   def state(self, where, rows=None):
-    """Of [B, H, Dh, Dh]; of [B, H, rows, Dh]."""
+    """Cuts [B, H, Dh, Dh] or [B, H, rows, Dh]."""
 
     def index(*point):
       b, g, _ = where(*point)
@@ -141,7 +141,7 @@ class Tiling:
     return pl.BlockSpec((1, self.heads, rows or self.width, self.width), index)
 
   def bias(self, where):
-    """Of sums of gradients over tokens, [B, 3, H * Dh]."""
+    """Cuts sums of gradients over tokens, [B, 3, H * Dh]."""
 
     def index(*point):
       b, g, _ = where(*point)
@@ -151,11 +151,11 @@ class Tiling:
 
 
 def tiling(shape, dtype, wide=False):
-  """Blocks of at most BLOCK_BYTES, a multiple of 128 rows or all of L.
+  """Returns blocks of at most BLOCK_BYTES, of a multiple of 128 rows or L.
 
   Args:
     shape, dtype: (B, L, H, Dh) and dtype of q.
-    wide: all heads in one block.
+    wide: whether to put all heads in one block.
   """
   batch, length, num_heads, width = shape
   heads = num_heads if wide else _heads_per_block(num_heads, width)
@@ -172,7 +172,7 @@ def tiling(shape, dtype, wide=False):
 
 
 def _heads_per_block(num_heads, width):
-  """Whole heads that fill registers, at most MAX_LANES where that can be."""
+  """Returns whole heads that fill registers, if possible <= MAX_LANES."""
   filling = [
     heads
     for heads in range(1, num_heads + 1)
@@ -187,20 +187,20 @@ def _heads_per_block(num_heads, width):
 
 
 def flat(x):
-  """[B, L, columns]; no copy where a projection made x."""
+  """Flattens to [B, L, columns]; no copy if a projection made x."""
   return x.reshape(*x.shape[:2], -1)
 
 
 def by_columns(inputs, tiles):
-  """Whether inputs are packed and groups of heads are blocks of them."""
+  """Returns whether inputs are packed in blocks of one group of heads."""
   return inputs.packed and tiles.lanes % LANES == 0
 
 
 def columns(inputs, tiles):
-  """(array, its first group of heads) of q, k and v, for `Tiling.tile`.
+  """Returns (array, first group of heads) of q, k and v, for `Tiling.tile`.
 
-  Packed inputs are read as they lie where a group fills registers; where it
-  does not (H * Dh no multiple of 128) they are copied apart.
+  Packed inputs are read in place if a group fills registers. Otherwise, if
+  H * Dh is no multiple of 128, they are copied into three arrays.
   """
   if by_columns(inputs, tiles):
     qkv = flat(inputs.arrays[0])
@@ -209,11 +209,11 @@ def columns(inputs, tiles):
 
 
 def added(*args):
-  """(S, z) of one sequence from the sums of its parts and an earlier state.
+  """Returns (S, z) of one sequence: sums of its parts plus an earlier state.
 
   Args:
     *args: float32 [parts, H, Dh, Dh] and [parts, H, 1, Dh], and a pair of
-      what comes before, [1, ...]; whatever is None stays out.
+      earlier sums, [1, ...]; None is skipped.
   """
   *parts, before = args
   sums = (None if x is None else x.sum(0, keepdims=True) for x in parts)
@@ -224,7 +224,7 @@ def added(*args):
 
 
 def bias_sums(inputs, tiles, where, entries):
-  """The result for `entries` sums of the bias's gradient, or for none."""
+  """Returns the spec and shape of the bias's `entries` sums, or None."""
   x = None
   if inputs.bias is not None:
     columns = inputs.shape[2] * inputs.shape[3]
@@ -233,12 +233,12 @@ def bias_sums(inputs, tiles, where, entries):
 
 
 def gradients(inputs, outs, bias):
-  """(gradients of q, k, v; of the bias or None), for `kernels.vjp`.
+  """Returns (gradients of q, k, v; of the bias or None), for `kernels.vjp`.
 
   Args:
     inputs: `kernels.inputs.Inputs`.
     outs: the results of `call`: 'dq', 'dk' and 'dv', or 'dq dk dv'.
-    bias: float32 [entries, 3, H * Dh], to be added up, or None.
+    bias: float32 [entries, 3, H * Dh], to be summed, or None.
   """
   b, length, h, d = inputs.shape
   if bias is not None:
@@ -251,18 +251,18 @@ def gradients(inputs, outs, bias):
 
 
 def mask_rows(mask_BxL):
-  """float32 [B, 1, L]: the length along the lanes, no padding to 128."""
+  """Returns float32 [B, 1, L]: L lies on the lanes and is not padded to 128."""
   if mask_BxL is None:
     return None
   return mask_BxL.astype(jnp.float32)[:, None, :]
 
 
 def valid(mask_R, start, rows, tiles):
-  """[rows, 1] bool, True = a token that counts; None where all do.
+  """Returns bool [rows, 1], True at valid tokens; None if all are valid.
 
   Args:
     mask_R: [rows] float32 of the mask, or None.
-    start: the first of the rows, counted from the start of the sequence.
+    start: index of the first row in the sequence.
     rows, tiles: the number of rows; the tiling.
   """
   out = None
@@ -276,17 +276,17 @@ def valid(mask_R, start, rows, tiles):
 
 
 def keep(valid_Rx1, x):
-  """x, with 0 in the rows that do not count (they may hold NaN)."""
+  """Returns x with 0 in rows that are not valid (they may hold NaN)."""
   return x if valid_Rx1 is None else jnp.where(valid_Rx1, x, 0)
 
 
 def products(dtype):
-  """a @ b, a @ b.T and a.T @ b with float32 sums."""
+  """Returns functions a @ b, a @ b.T and a.T @ b with float32 sums."""
 
   def make(a_dim, b_dim):
     def dot(a, b):
       if a.shape[a_dim] == 1:
-        # Mosaic makes a multiplication of it, of float32 alone.
+        # Mosaic turns it into a multiplication and only supports float32.
         a, b = a.astype(jnp.float32), b.astype(jnp.float32)
       return lax.dot_general(
         a,
@@ -302,8 +302,9 @@ def products(dtype):
 
 
 def head_lanes(tiles, first=0):
-  """(head, its lanes) of every head of a block; `first` is where q's, k's or
-  v's begin in it.
+  """Returns (head, its lanes) for every head of a block.
+
+  `first` is the lane where q, k or v begins in it.
   """
   d = tiles.width
   return [

@@ -1,4 +1,4 @@
-"""A Pallas TPU kernel whose operands and results may be absent."""
+"""Runs a Pallas TPU kernel with optional operands and results."""
 
 import math
 import types
@@ -8,7 +8,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 LANES = 128
-# What the compiler grants a kernel unasked, and what all but a v4 have.
+# VMEM that the compiler grants by default, and VMEM of all TPUs except a v4.
 DEFAULT_VMEM = 16 * 1024 * 1024
 MAX_VMEM = 64 * 1024 * 1024
 
@@ -26,19 +26,19 @@ def call(
   transcendentals=0,
   aliases=(),
 ):
-  """Runs a kernel whose operands and results may be absent.
+  """Runs a kernel with optional operands and results.
 
   Args:
-    kernel: called with two namespaces of references, inputs and outputs (None
-      for what is absent), and the scratch references.
-    ins: name -> (BlockSpec, array or None). One array may have several names,
-      with blanks between them.
+    kernel: function of two namespaces of references, inputs and outputs (None
+      if absent), and of the scratch references.
+    ins: name -> (BlockSpec, array or None). To give one array several names,
+      separate them by blanks.
     outs: name -> (BlockSpec, jax.ShapeDtypeStruct or None), likewise.
     grid, semantics: the grid and the dimension semantics of its axes.
     scratch: shapes of float32 scratch memory.
     interpret: None to compile, else the interpreter's parameters.
-    flops, transcendentals: what the kernel computes, for XLA's scheduler.
-    aliases: (input, output) pairs of names: the output continues the input.
+    flops, transcendentals: cost of the kernel, for XLA's scheduler.
+    aliases: (input, output) pairs of names that share memory.
 
   Returns:
     name -> array or None, for every output.
@@ -58,7 +58,7 @@ def call(
     return {name: x for name, (_, x) in pairs.items()}
 
   def leaf(pairs, name):
-    """Which of the arrays that are there, in the order of jax.tree."""
+    """Returns the index of `name` among present arrays, in jax.tree's order."""
     return sorted(n for n, (_, x) in pairs.items() if x is not None).index(name)
 
   arrays = [(s, x) for s, x in (*ins.values(), *outs.values()) if x is not None]
@@ -83,17 +83,17 @@ def call(
 
 
 def _vmem(arrays, scratch):
-  """Bytes of VMEM to ask for; None where the compiler's default will do."""
+  """Returns the bytes of VMEM to request; None if the default is enough."""
   total = sum(padded(shape, 4) for shape in scratch)
   for spec, x in arrays:
     if spec.block_shape is not None:
       total += 2 * padded(spec.block_shape, x.dtype.itemsize)
-  # As much again for values that do not fit into registers.
+  # Twice as much, for values that do not fit into registers.
   return min(2 * total, MAX_VMEM) if 2 * total > DEFAULT_VMEM else None
 
 
 def padded(shape, itemsize):
-  """Bytes of a block in VMEM: tiles of (8, 128) words."""
+  """Returns the bytes of a block in VMEM: tiles of (8, 128) words."""
   *major, rows, lanes = shape
   sublanes = 32 // itemsize
   rows, lanes = (

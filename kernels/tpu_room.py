@@ -1,27 +1,29 @@
-"""Whether what a TPU kernel keeps on chip fits there, before it is compiled."""
+"""Checks before compilation whether a TPU kernel fits into on-chip memory."""
 
 import jax.numpy as jnp
 
 from kernels.tpu_call import MAX_VMEM, padded
 
-# For what a kernel has besides: masks, normalisers, biases.
+# Memory for everything else: masks, normalisers, biases.
 SPARE = 4 * 1024 * 1024
 # q, k, v, the gradient of the output, and three gradients.
 TENSORS = 7
 
 
 def check(tiles, dtype, *, scratch=(), state=False, states=1):
-  """Raises NotImplementedError where the larger pass needs too much memory.
+  """Raises NotImplementedError if the larger pass needs too much memory.
 
-  Blocks that come and go are there twice, in use and on their way. Values that
-  leave the registers are, as compiled, less than two states of a head, and in
-  float32, whose products are made of several, less than three of each head.
+  Blocks that are streamed exist twice, in use and in transfer. Values that
+  spill from registers were measured after compilation: less than two states of
+  a head. In float32, whose matmuls take several passes, they are less than
+  three states of each head.
 
   Args:
     tiles: `kernels.tpu.Tiling`.
-    dtype: of q, k and v, and of the states between the passes.
+    dtype: dtype of q, k and v, and of the states between the passes.
     scratch: shapes of float32 scratch memory besides states.
     state: whether the call takes or returns a state.
+    states: number of float32 states of a block of heads in scratch memory.
     states: float32 states of a block of heads in scratch memory.
   """
   itemsize = jnp.dtype(dtype).itemsize

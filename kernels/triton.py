@@ -1,8 +1,8 @@
-"""The kernels in Triton, for every NVIDIA GPU since Ampere: what runs where.
+"""Checks and calls of the Triton kernels, for NVIDIA GPUs since Ampere.
 
-`kernels.triton_blocks` has what their bodies share. Jax calls this backend of
-Pallas deprecated since 0.12: where it is gone, importing this file fails, and
-`dispatch` says so and takes plain XLA.
+`kernels.triton_blocks` has the building blocks of their bodies. JAX has
+deprecated this backend of Pallas since 0.12. Once it is removed, importing this
+file fails, and `dispatch` reports this and takes plain XLA.
 """
 
 import types
@@ -15,19 +15,19 @@ from kernels import dispatch
 
 WIDTHS = range(16, 257)
 CAPABILITY = 8.0  # Ampere: bfloat16 and TF32 tensor cores, asynchronous copies
-LEAST = 256  # rows in a part
-CORES = 108  # of an A100, for programs whose device is not known
+LEAST = 256  # minimum number of rows in a part
+CORES = 108  # multiprocessors of an A100, if the device is unknown
 
 
 def supported(shape, dtype, interpret, local):
-  """Raises NotImplementedError for what the Triton kernels cannot take.
+  """Raises NotImplementedError for operands that these kernels cannot take.
 
   Args:
-    shape, dtype: of q.
-    interpret: what the interpreter is given, or None.
-    local: False when the program is for a device that is not here.
+    shape, dtype: shape and dtype of q.
+    interpret: the interpreter's parameters or None.
+    local: False if the program is for another device.
   """
-  del dtype  # both that the operations accept
+  del dtype  # every dtype of the operations is supported
   if shape[-1] not in WIDTHS:
     raise NotImplementedError(
       f'pallas_triton supports head widths Dh (last dimension of q, k, v) '
@@ -64,10 +64,10 @@ def _local_gpu():
 
 
 def cores():
-  """Streaming multiprocessors of the device that programs are made for.
+  """Returns the multiprocessors of the device that programs are made for.
 
-  Of the mesh's abstract device, where programs for another card are compiled;
-  of the local one; else `CORES`.
+  This is the mesh's abstract device if programs are compiled for another card,
+  else the local one, else `CORES`.
   """
   abstract = jax.sharding.get_abstract_mesh().abstract_device
   count = getattr(abstract, 'num_cores', None)
@@ -77,16 +77,16 @@ def cores():
 
 
 def cut(length, pairs, rows, per_core):
-  """Into how many parts to cut L, so that the programs fill the device.
+  """Returns how many parts of L make the programs fill the device.
 
-  The fewest parts within 5% of the best use of the multiprocessors, and none
-  so short that its float32 state outweighs its rows.
+  Takes the fewest parts within 5% of the best use of the multiprocessors. A
+  part must have enough rows to outweigh its float32 state.
 
   Args:
     length: L.
     pairs: programs per part.
-    rows: of a block.
-    per_core: programs that one multiprocessor runs at once.
+    rows: rows of a block.
+    per_core: programs that run on one multiprocessor at once.
 
   Returns:
     (parts, blocks per part); no part is empty, the last may be shorter.
@@ -105,35 +105,35 @@ def cut(length, pairs, rows, per_core):
 
 
 def flat(x):
-  """[B, L, H, Dh] or [B, L, 3, H, Dh] -> [B L, H Dh] or [B L, 3 H Dh]."""
+  """Flattens to [B L, H Dh] or, for packed arrays, [B L, 3 H Dh]."""
   return None if x is None else x.reshape(x.shape[0] * x.shape[1], -1)
 
 
 def rows(x):
-  """[..., D] -> [N, D]."""
+  """Flattens [..., D] to [N, D]."""
   return x.reshape(-1, x.shape[-1])
 
 
 def qkv(inputs):
-  """The arrays of q, k and v in two dimensions: one three times if packed."""
+  """Returns two-dimensional arrays of q, k, v; thrice one array if packed."""
   arrays = tuple(map(flat, inputs.arrays))
   return arrays * 3 if inputs.packed else arrays
 
 
 def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
-  """Runs a kernel whose operands and results may be absent.
+  """Runs a kernel with optional operands and results.
 
   Args:
-    name: for profilers.
-    kernel: called with two namespaces of references: inputs and outputs (None
-      for what is absent).
+    name: name shown in profilers.
+    kernel: function of two namespaces of references: inputs and outputs (None
+      if absent).
     ins, outs: name -> array, name -> jax.ShapeDtypeStruct; or None.
-    grid: sizes of up to three axes; programs that differ in the first one
-      alone run next to each other.
-    warps: of a program.
-    stages: of the loops that load what they multiply.
+    grid: sizes of up to three axes; programs that differ only in the first run
+      next to each other.
+    warps: warps of a program.
+    stages: stages of the loops that load matmul operands.
     interpret: None to compile.
-    alias: (name of an input, name of the output that takes its place) or ().
+    alias: (name of an input, name of the output that takes its memory) or ().
 
   Returns:
     name -> array or None, for every output.
@@ -143,7 +143,7 @@ def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
 
   def body(*refs):
     found = dict(zip(in_names + out_names, refs, strict=True))
-    # An input that gives its place away has the name of no other.
+    # An aliased input has no reference: the output's name refers to it.
     kernel(
       types.SimpleNamespace(**{n: found.get(n) for n in ins}),
       types.SimpleNamespace(**{n: found.get(n) for n in outs}),

@@ -1,19 +1,18 @@
-"""What the bodies of the Triton kernels share: blocks of rows, products.
+"""Building blocks of the Triton kernels: blocks of rows, matmuls.
 
-A program (CTA) works on blocks of rows of one head. Its arrays are seen in two
-dimensions, rows of tokens [B L, H Dh] or, where q, k and v are one array,
-[B L, 3 H Dh], and a head is a range of columns: nothing is transposed, copied
-or padded in memory. Triton wants powers of two: columns behind Dh and rows
-behind the end of a sequence are neither loaded (they are 0) nor stored.
+A program (CTA) works on blocks of rows of one head. Arrays are viewed in two
+dimensions: rows of tokens [B L, H Dh], or [B L, 3 H Dh] if q, k and v are one
+array. A head is a range of columns, so nothing is transposed, copied or padded
+in memory. Triton needs powers of two. Columns beyond Dh and rows beyond the end
+of a sequence are 0 when loaded, and are not stored.
 
-Products of bfloat16 sum in float32 on tensor cores. Of float32 operands, Pallas
-makes Triton's "ieee" of `lax.Precision.HIGHEST` (multiply-add, no tensor core)
-and a single TF32 product (ten bits) of DEFAULT and HIGH, in jax 0.10 and 0.12
-alike. So float32 products here ask for
-`lax.DotAlgorithmPreset.TF32_TF32_F32_X3`: every operand is split in two TF32
-numbers, and three products leave an error of about 2^-21. Interpreted, a
-product splits its operands in the same way, so that the errors found are those
-of the split.
+Matmuls of bfloat16 sum in float32 on tensor cores. For float32 operands,
+Pallas turns `lax.Precision.HIGHEST` into Triton's "ieee" (multiply-add, no
+tensor core). It turns DEFAULT and HIGH into a single TF32 matmul (ten bits).
+Both hold in jax 0.10 and 0.12. So float32 matmuls here use
+`lax.DotAlgorithmPreset.TF32_TF32_F32_X3`: every operand is split into two TF32
+numbers, and three matmuls leave an error of about 2^-21. The interpreter splits
+operands in the same way, so that it has the same errors.
 """
 
 import dataclasses
@@ -27,24 +26,24 @@ from jax.experimental.pallas import triton as plt
 
 
 def padded(width):
-  """The power of two that a width is rounded up to inside a kernel."""
+  """Returns the power of two that a width is rounded up to in a kernel."""
   return max(16, 1 << (width - 1).bit_length())
 
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-  """Products of matrices.
+  """Matmuls inside a kernel.
 
   Attributes:
-    simulate: for the interpreter on a CPU.
-    exact: float32 operands are split; else rounded to TF32.
+    simulate: whether the interpreter on a CPU runs the kernel.
+    exact: whether to split float32 operands; otherwise they are TF32.
   """
 
   simulate: bool
   exact: bool = True
 
   def dot(self, a, b, turn_a=False, turn_b=False):
-    """a @ b in float32, of the transposed operands where asked for."""
+    """Returns a @ b in float32; `turn_a` and `turn_b` transpose an operand."""
     if not self.simulate:
       split = lax.DotAlgorithmPreset.TF32_TF32_F32_X3
       exact = self.exact and a.dtype == jnp.float32
@@ -53,7 +52,7 @@ class Tools:
       _dot, turn_a=turn_a, turn_b=turn_b, precision=lax.Precision.HIGHEST
     )
     if a.dtype != jnp.float32:
-      # Exact in float32, and XLA's CPU backend lacks some bf16 products.
+      # Exact in float32; XLA's CPU backend lacks some bf16 matmuls.
       return dot(a.astype(jnp.float32), b.astype(jnp.float32))
     (a, a_rest), (b, b_rest) = _split(a), _split(b)
     if not self.exact:
@@ -69,7 +68,7 @@ def _dot(a, b, turn_a, turn_b, precision):
 
 
 def _split(x):
-  """x as the sum of two TF32 numbers, rounded half away from 0."""
+  """Splits x into the sum of two TF32 numbers, rounded half away from 0."""
 
   def short(x):
     bits = lax.bitcast_convert_type(x, jnp.uint32) + jnp.uint32(0x1000)
@@ -81,13 +80,13 @@ def _split(x):
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """The static numbers of a call.
+  """Static sizes of a call.
 
   Attributes:
     batch, length, heads, width: B, L, H, Dh.
-    packed: q, k and v are one array.
-    rows: of a block.
-    columns: of a block of values, where a program does not take them all.
+    packed: whether q, k and v are one array.
+    rows: rows of a block.
+    columns: columns of a block of values, if a program takes only some.
   """
 
   batch: int
@@ -104,7 +103,7 @@ class Shape:
 
   @property
   def blocks(self):
-    """Blocks of rows."""
+    """Returns the number of blocks of rows."""
     return -(-self.length // self.rows)
 
   @property
@@ -117,7 +116,7 @@ SLOTS = {'q': 0, 'k': 1, 'v': 2}
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """Where a program works: loads and stores of blocks of one (b, h).
+  """Position of a program: loads and stores blocks of one (b, h).
 
   Attributes:
     shape: Shape.
@@ -129,7 +128,7 @@ class Place:
   h: object
 
   def valid(self, mask_ref, n):
-    """bool [rows]: tokens of block n that count; None where all do."""
+    """Returns bool [rows], the valid tokens of block n; None if all are."""
     shape = self.shape
     inside = None
     if shape.length % shape.rows:
@@ -142,20 +141,20 @@ class Place:
     return plt.load(tokens, mask=inside, other=False)
 
   def load(self, ref, n, valid, name='', block=None):
-    """Rows of block n, 0 where they do not count: [rows, lanes or columns].
+    """Loads rows of block n, 0 if invalid: [rows, lanes or columns].
 
     Args:
-      ref: in two dimensions.
-      n: the block of rows.
-      valid: what `valid` gave.
-      name: 'q', 'k' or 'v', or another of an array of its own.
-      block: of columns, (the first, how many), or None for all.
+      ref: two-dimensional reference.
+      n: number of the block of rows.
+      valid: result of `valid`.
+      name: 'q', 'k' or 'v'; any other name means a separate array.
+      block: (first, number) of columns, or None for all.
     """
     view, mask = self._view(ref, n, valid, name, block)
     return _load(view, mask)
 
   def store(self, ref, n, valid, x, name='', block=None):
-    """Writes rows of block n: 0 for those that do not count."""
+    """Writes rows of block n; invalid rows become 0."""
     if valid is not None:
       x = jnp.where(valid[:, None], x, 0.0)
     inside = None
@@ -177,7 +176,7 @@ class Place:
     return view, _both(valid, lanes)
 
   def load_state(self, ref, index, rows=None, columns=None):
-    """Rows and columns, each as `load`'s block, of state `index`."""
+    """Loads `rows` and `columns` (see `load`'s block) of state `index`."""
     view, mask = self._state(ref, index, rows, columns)
     return _load(view, mask)
 
@@ -192,7 +191,7 @@ class Place:
     return ref.at[pl.ds(top, size), pl.ds(left, width)], _both(inside, lanes)
 
   def load_row(self, ref, index, block=None):
-    """Row `index` of [N, Dh]: [lanes], or a block of columns."""
+    """Loads row `index` of [N, Dh]: [lanes], or a block of columns."""
     return _load(*self._vector(ref, index, block))
 
   def store_row(self, ref, index, x, block=None):
@@ -204,17 +203,17 @@ class Place:
     return ref.at[index, pl.ds(first, size)], lanes
 
   def _columns(self, block):
-    """(first, how many, bool for those that exist or None) of columns."""
+    """Returns (first, number, bool of existing ones or None) of columns."""
     first, size = block or (0, self.shape.lanes)
     if self.shape.width % size == 0:
       return first, size, None
-    # Jax 0.12 refuses a slice that it can see to leave the array.
+    # Jax 0.12 refuses a slice that it knows to leave the array.
     first = first + self.b * 0
     return first, size, _iota(size) < self.shape.width - first
 
 
 def _both(rows, columns):
-  """bool [R, C] or something that broadcasts to it; None where all count."""
+  """Combines masks to bool, broadcastable to [R, C]; None if all are valid."""
   if rows is None or columns is None:
     return (
       columns[None]
@@ -240,11 +239,11 @@ def zeros(*shape):
 
 
 def settled(x, n):
-  """x, a function of what was loaded, made once.
+  """Returns x, computed from loaded values, so that it is computed once.
 
-  Triton makes what follows a load elementwise in the layout of every operand
-  that it ends in, each time anew and for all warps, unless something that
-  differs by row comes in between: here a choice that always falls on x.
+  Triton computes the elementwise function of a load again in the layout of each
+  operand that uses it, in all warps. A value that differs by row in between
+  prevents this: here a select that always takes x.
 
   Args:
     x: [R, C].
@@ -254,19 +253,19 @@ def settled(x, n):
 
 
 def keep(valid, x):
-  """x, with 0 in the rows that do not count."""
+  """Returns x with 0 in rows that are not valid."""
   return x if valid is None else jnp.where(valid[:, None], x, 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """The static numbers of a kernel.
+  """Static parameters of a kernel.
 
   Attributes:
     shape: Shape.
-    parts, per_part: of L, and the blocks of rows in one (the last may have
-      fewer).
-    options: of the operation.
+    parts, per_part: number of parts of L, and blocks of rows in a part (the
+      last may have fewer).
+    options: options of the operation.
     tools: Tools.
   """
 
@@ -277,7 +276,10 @@ class Plan:
   tools: Tools
 
   def over_columns(self, step, carry=0):
-    """step(block, carry) -> carry for every block of columns; None if one."""
+    """Runs step(block, carry) -> carry on each block of columns.
+
+    The block is None if there is only one.
+    """
     size = self.shape.columns
     if self.shape.column_blocks == 1:
       return step(None, carry)
@@ -290,14 +292,14 @@ class Plan:
 
 
 class Walk:
-  """The place of a program, and its walk over the blocks of its part.
+  """Position of a program, and its loop over the blocks of its part.
 
   Attributes:
     at: Place.
     pair: number of the (b, h).
-    part: number of the part among all of all pairs.
-    first, steps: the first block of the part, and how many there are.
-    block: of columns, None where there is one.
+    part: number of the part among the parts of all pairs.
+    first, steps: first block of the part, and number of blocks.
+    block: block of columns, None if there is only one.
   """
 
   def __init__(self, plan, by_columns=False):
@@ -317,10 +319,10 @@ class Walk:
       self.steps = jnp.minimum(self.steps, shape.blocks - self.first)
 
   def run(self, step, carry, reverse=False):
-    """step(n, again, carry) -> carry for every block n of rows.
+    """Runs step(n, again, carry) -> carry on every block n of rows.
 
-    `again` is n too. Triton does not know it, and so computes where to store
-    what it loaded some steps before, rather than keep the addresses.
+    `again` equals n, but Triton does not know this. So it recomputes the store
+    address of a block loaded some steps before and does not keep it.
     """
     start, to = self.first, 1
     if reverse:

@@ -1,9 +1,9 @@
-"""Arrays of an enclosing `jax.shard_map` that checks what varies over its mesh.
+"""Arrays inside a `jax.shard_map` that checks the axes over which they vary.
 
-There each array is known to vary over some axes of the mesh, or to be the same
-on all devices. A `custom_vjp` must return gradients that vary as its arguments
-do, and a scan carries that vary as its results: so an operation first lets all
-its arrays vary alike. Where there is no such shard_map nothing changes.
+In it each array varies over some axes of the mesh or is equal on all devices. A
+`custom_vjp` must return gradients that vary like its arguments, and a scan
+needs carries that vary like its results. So an operation first makes all its
+arrays vary alike. Outside such a shard_map nothing changes.
 """
 
 import jax
@@ -11,16 +11,17 @@ import jax.numpy as jnp
 
 
 def alike(tree):
-  """The same arrays, all varying over the axes over which any of them does.
+  """Returns the arrays, each varying over the axes of any of them.
 
-  The gradient of one that did not is summed over those axes: `jax.lax.pcast`.
+  The gradient of an array that did not vary over an axis is summed over it:
+  `jax.lax.pcast`.
   """
   axes = frozenset().union(*map(_axes, jax.tree.leaves(tree)))
   return jax.tree.map(lambda x: _vary(x, axes), tree)
 
 
 def zeros(shape, dtype, like):
-  """Zeros that vary over the axes over which `like` does."""
+  """Returns zeros that vary over the axes over which `like` does."""
   return _vary(jnp.zeros(shape, dtype), _axes(like))
 
 
@@ -30,7 +31,7 @@ def _vary(x, axes):
 
 
 def _axes(x):
-  """The mesh axes over which x varies; how JAX says so differs by version."""
+  """Returns the mesh axes over which x varies, for any JAX version."""
   kind = jax.typeof(x)
   axes = getattr(kind, 'vma', None)
   if axes is None:

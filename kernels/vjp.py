@@ -1,4 +1,4 @@
-"""The differentiable call of the linear operations."""
+"""Differentiable call of the linear operations."""
 
 import functools
 
@@ -9,20 +9,21 @@ from kernels.inputs import gradients
 
 
 def attend(op, kernel, options, inputs):
-  """(out, final state or None) by a named kernel.
+  """Returns (out, final state or None), computed by a named kernel.
 
   A kernel's module has two functions besides `supported`:
     forward(inputs, options, save) -> (out [B, L, H, Dh], final state or None,
-      what the backward pass needs besides or None without `save`);
+      further values for the backward pass, or None without `save`);
     backward(inputs, saved, do, dfinal, options) -> (gradients of q, k, v:
-      three arrays or, of packed inputs, one [B, L, 3, H, Dh]; gradient of the
-      bias or None; gradient of the initial state or None), where dfinal is
-      the gradient of the final state or None.
+      three arrays or, for packed inputs, one [B, L, 3, H, Dh]; gradient of the
+      bias or None; gradient of the initial state or None).
+
+  dfinal is the gradient of the final state or None.
 
   Args:
     op: 'linear' or 'lightning'.
-    kernel: a kernel of it that can run.
-    options: what is compiled in, with `return_state`.
+    kernel: one of its kernels that can run.
+    options: options that are compiled in, with `return_state`.
     inputs: `kernels.inputs.Inputs`.
   """
   return _attend(op, kernel, options, varying.alike(inputs))
