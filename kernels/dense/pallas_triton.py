@@ -1,13 +1,13 @@
-"""Both gradients of a narrow dense layer in Triton, by one kernel.
+"""One Triton kernel for both gradients of a narrow dense layer.
 
   dx = dy W^T,  dW = x^T dy
 
-As two products each reads dy. Where W is small, that costs more than the
+As two matmuls, each reads dy. For a small W that costs more than the
 multiplications. Here a program has dW in its registers and walks over blocks of
-tokens: each is read once, for both products. XLA adds up the dW of the
-programs, always in the same order.
+tokens; each block is read once, for both matmuls. XLA sums the dW of the
+programs in a fixed order.
 
-Products of float32 are single TF32 products, XLA's default on these devices.
+Matmuls of float32 are single TF32 matmuls, XLA's default on these devices.
 """
 
 import functools
@@ -26,21 +26,21 @@ from kernels.triton_blocks import (
   zeros,
 )
 
-# Entries of W, in 48 or 64 registers of each thread. On an H200 more spill.
+# Entries of W, in 48 or 64 registers of each thread. With more an H200 spills.
 MOST = {'float32': 12288, 'bfloat16': 16384}
 COLUMNS = 64  # of dy and W at a time
 WARPS = 8
 ROWS = {'float32': 32, 'bfloat16': 64}
-# Of the setting of JAX, for float32: what TF32 is good enough for.
+# Settings of JAX's matmul precision, for float32, that allow TF32.
 PRECISIONS = (None, 'default', 'fastest', 'tensorfloat32')
 
 
 def supported(ins, outs, dtype):
-  """Raises NotImplementedError for what the kernel cannot take.
+  """Raises NotImplementedError for operands that the kernel cannot take.
 
   Args:
     ins, outs: K and M.
-    dtype: of x and dy.
+    dtype: dtype of x and dy.
   """
   dtype = jnp.dtype(dtype)
   if dtype.name not in MOST:
@@ -57,7 +57,7 @@ def supported(ins, outs, dtype):
 
 
 def gradients(x, w_KxM, dy):
-  """Gradients of x W.
+  """Returns the gradients of x W.
 
   Args:
     x, w_KxM, dy: [..., K], [K, M], [..., M], all float32 or all bfloat16.
@@ -98,12 +98,12 @@ def _columns(outs):
 
 
 def _whole(outs):
-  """M in whole blocks of columns."""
+  """Returns M rounded up to whole blocks of columns."""
   return -(-outs // _columns(outs)) * _columns(outs)
 
 
 def _gradients(ins, outs, *, plan):
-  """dx of a part of the tokens, and its dW; inputs x, w, dy."""
+  """Computes dx of a part of the tokens, and its dW; inputs x, w, dy."""
   of_w, walk = plan.options[1], Walk(plan)
   at_x = walk.at
   at_dy, at_w = (Place(s, at_x.b, at_x.h) for s in plan.options)

@@ -1,11 +1,11 @@
-"""The gradient of a small table of vectors in Triton.
+"""Gradient of a small embedding table in Triton.
 
-A program has the sums of all ids, over some columns, in its registers. It walks
-over blocks of tokens: each adds one_hot(ids)^T dy, a product on tensor cores.
-XLA adds up the sums of the programs, always in the same order.
+A program holds the sums of all ids, over some columns, in its registers. It
+walks over blocks of tokens; each adds one_hot(ids)^T dy, a matmul on tensor
+cores. XLA sums the results of the programs in a fixed order.
 
-0 and 1 are exact in bfloat16, and a float32 number is the sum of three of
-bfloat16. So three products of bfloat16, which sum in float32, round nothing.
+0 and 1 are exact in bfloat16, and a float32 number is the sum of three bfloat16
+numbers. So three bfloat16 matmuls with float32 sums add no rounding error.
 """
 
 import functools
@@ -32,11 +32,11 @@ ROWS = 32
 
 
 def supported(size, dtype):
-  """Raises NotImplementedError for what the kernel cannot take.
+  """Raises NotImplementedError for operands that the kernel cannot take.
 
   Args:
     size: V.
-    dtype: of the gradients.
+    dtype: dtype of the gradients.
   """
   if jnp.dtype(dtype).name not in checks.DTYPES:
     raise NotImplementedError(f'pallas_triton supports no {dtype}')
@@ -48,7 +48,7 @@ def supported(size, dtype):
 
 
 def gradient(ids, dy, size):
-  """The sum of the gradients of each id's tokens.
+  """Returns the sum of the gradients of each id's tokens.
 
   Args:
     ids: integers [...] from 0 to size - 1; others are left out.
@@ -80,7 +80,7 @@ def gradient(ids, dy, size):
 
 
 def _sums(ins, outs, *, plan):
-  """Sums of a part of the tokens; inputs ids, dy."""
+  """Computes sums over a part of the tokens; inputs ids, dy."""
   shape, size, walk = plan.shape, plan.options, Walk(plan, by_columns=True)
   at, ids = walk.at, padded(size)
   rows = lax.broadcasted_iota(jnp.int32, (ids, 1), 0)
@@ -88,7 +88,7 @@ def _sums(ins, outs, *, plan):
   def step(n, again, sums):
     inside = at.valid(None, n)
     token = ins.ids.at[pl.ds(n * shape.rows, shape.rows)]
-    # No id is -1.
+    # -1 is no id.
     found = (
       plt.load(token)
       if inside is None
@@ -107,12 +107,12 @@ def _sums(ins, outs, *, plan):
 
 
 def _shorts(x):
-  """bfloat16 numbers whose sum is x."""
+  """Returns bfloat16 numbers whose sum is x."""
   if x.dtype == jnp.bfloat16:
     return [x]
   shorts = []
   for _ in range(3):
-    # By its bits: a compiler may leave out a rounding there and back.
+    # Cut by bits: a compiler may drop a cast to bfloat16 and back.
     bits = lax.bitcast_convert_type(x, jnp.uint32) & jnp.uint32(0xFFFF0000)
     short = lax.bitcast_convert_type(bits, jnp.float32)
     shorts.append(short.astype(jnp.bfloat16))

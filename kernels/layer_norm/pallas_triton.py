@@ -3,10 +3,10 @@
   m = mean(x),  r = (mean((x - m)^2) + eps)^(-1/2),  x^ = (x - m) r
   y = x^ scale + bias
 
-Forward reads x and writes y, m and r. Backward reads x, dy, the gradient that
-reaches x beside the norm, m and r, and writes the whole gradient of x. There a
-program walks over many blocks of rows, so that its sums for scale and bias are
-few rows for XLA to add, always in the same order.
+Forward reads x and writes y, m and r. Backward reads x, dy, m, r and the
+gradient of x from beside the norm, and writes the whole gradient of x. A
+backward program walks over many blocks of rows, so that XLA has few partial
+sums for scale and bias to add, in a fixed order.
 
 Source: Ba, Kiros and Hinton 2016, arXiv 1607.06450, equation 3
 """
@@ -21,17 +21,17 @@ from jax.experimental.pallas import triton as plt
 from kernels import checks, dispatch, triton
 from kernels.triton_blocks import Plan, Shape, Tools, Walk, padded, zeros
 
-WIDEST = 2048  # columns: a program has whole rows in its registers
+WIDEST = 2048  # columns; a program holds whole rows in its registers
 WARPS, PER_CORE = 4, 4
 FORWARD, BACKWARD = 4096, 2048  # entries of a block
 
 
 def supported(width, *dtypes):
-  """Raises NotImplementedError for what the kernels cannot take.
+  """Raises NotImplementedError for operands that the kernels cannot take.
 
   Args:
     width: D.
-    *dtypes: of x and y.
+    *dtypes: dtypes of x and y.
   """
   for dtype in dtypes:
     if jnp.dtype(dtype).name not in checks.DTYPES:
@@ -44,17 +44,17 @@ def supported(width, *dtypes):
 
 
 def forward(x, scale_D, bias_D, eps, dtype):
-  """The norm of each token.
+  """Returns the norm of each token.
 
   Args:
     x: [..., D], float32 or bfloat16.
     scale_D, bias_D: float32.
     eps: a number.
-    dtype: of y.
+    dtype: dtype of y.
 
   Returns:
-    (y [..., D] in `dtype`, means float32 [N], 1 over the standard deviations
-    float32 [N]).
+    (y [..., D] in `dtype`, means float32 [N], 1 / standard deviations float32
+    [N]).
   """
   x_NxD = triton.rows(x)
   count = x_NxD.shape[:1]
@@ -74,11 +74,11 @@ def forward(x, scale_D, bias_D, eps, dtype):
 
 
 def backward(x, mean_N, inverse_N, scale_D, dy, beside):
-  """Gradients of x in its dtype, of scale and bias in float32.
+  """Returns gradients of x in its dtype, of scale and bias in float32.
 
   Args:
-    x, scale_D: as given to `forward`.
-    mean_N, inverse_N: as returned by it.
+    x, scale_D: arguments of `forward`.
+    mean_N, inverse_N: results of `forward`.
     dy: gradient of y.
     beside: gradient of x from elsewhere, in the dtype of x.
   """
@@ -104,7 +104,7 @@ def backward(x, mean_N, inverse_N, scale_D, dy, beside):
 
 
 def _plan(shape, entries, eps, cut=True):
-  """All rows are a single sequence of a single head."""
+  """Returns a plan of all rows as one sequence of one head."""
   n, width = shape
   lanes = padded(width)
   rows = min(entries // lanes, padded(n))
@@ -130,7 +130,7 @@ def _run(name, kernel, plan, ins, outs):
 
 
 def _outputs(ins, outs, *, plan):
-  """y, mean and inverse of a block; inputs x, scale, bias."""
+  """Computes y, mean and inverse of a block; inputs x, scale, bias."""
   shape, walk = plan.shape, Walk(plan)
   at, n = walk.at, walk.first
   inside = at.valid(None, n)
@@ -150,7 +150,7 @@ def _outputs(ins, outs, *, plan):
 
 
 def _gradients(ins, outs, *, plan):
-  """dx of a part, and its sums for scale and bias.
+  """Computes dx of a part, and its sums for scale and bias.
 
   Inputs x, dy, beside, mean, inverse, scale; outputs dx, dscale, dbias.
   """
@@ -175,7 +175,7 @@ def _gradients(ins, outs, *, plan):
     dscale, dbias = sums
     return dscale + dy * unit, dbias + dy
 
-  # Added up over rows at the end only, which the threads of a row share.
+  # Summed over rows only at the end, because threads share a row.
   start = zeros(shape.rows, shape.lanes)
   dscale, dbias = walk.run(step, (start, start))
   at.store_row(outs.dscale, walk.part, jnp.sum(dscale, axis=0))
@@ -187,7 +187,7 @@ def _rows(ref, shape, n):
 
 
 def _number(ref, shape, n, inside):
-  """The number of each row of block n, 0 where there is no row."""
+  """Loads the number of each row of block n, 0 if there is no row."""
   rows = _rows(ref, shape, n)
   if inside is None:
     return plt.load(rows)

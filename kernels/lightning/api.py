@@ -11,7 +11,7 @@ from kernels.inputs import Inputs, activated, masked, with_variable_bias
 from kernels.lightning import segments
 from kernels.lightning.options import ACTIVATIONS, LightningOptions
 
-# Products with lengths are finite, and exp(-STEEPEST) is 0 as for any above.
+# Products of slopes and lengths stay finite; exp(-STEEPEST) is 0 in float32.
 STEEPEST = 1e4
 
 
@@ -20,40 +20,39 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
 
     S_t = exp(-slope) S_{t-1} + k_t^T v_t,   out_t = scale * q_t S_t
 
-  Causal linear attention with one decay per head, in chunks. Masked tokens
-  add nothing to the state (which decays over them all the same); their
-  outputs and gradients are exactly 0. Slopes 0 are plain causal linear
-  attention. A sequence split in two, the second part started from the state
-  of the first, gives what the whole gives.
+  Causal linear attention with one decay per head, in chunks. Masked tokens add
+  nothing to the state, which still decays over them; their outputs and
+  gradients are exactly 0. Slopes of 0 give plain causal linear attention. A
+  sequence may be split in two without changing the result, if the second part
+  starts from the state of the first.
 
   Args:
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
-      float32 products run at the highest precision.
-    kernel: one of `kernels.OPS['lightning']`, or 'auto': the device's own
-      where it supports the operands, else 'xla'.
+      float32 matmuls run at the highest precision.
+    kernel: one of `kernels.OPS['lightning']`, or 'auto': a kernel for this
+      device if it supports the operands, else 'xla'.
     slopes: [H], finite, >= 0; None = 2**(-8 (h + 1) / H). No gradient. From
-      about 104 on a token sees itself alone: exp(-slope) is 0 in float32.
+      about 104 on a token sees only itself: exp(-slope) is 0 in float32.
     mask: bool [B, L], True = token; None = all True. No gradient.
     scale: a Python number, 1 by default.
     activation: applied to q, k and v first: 'identity', the default, or
-      'silu' (x sigmoid(x)), which the kernels do as they load them.
+      'silu' (x sigmoid(x)), which kernels apply when they load them.
     initial_state: float32 [B, H, Dh, Dh] (key by value width), None = zeros.
     return_state: also return the state after the last token.
-    segment_ids: int32 [B, L] or None: tokens see those of their own id only,
-      so that a row may hold several sequences, back to back. Ids are 0 to
-      num_segments - 1, those of one id neighbours; others, such as -1, are of
-      padding, which acts as masked. What a row costs is a matter of its L
-      and N, whatever it holds. Plain XLA only.
-    num_segments: N, an int; with it states have an axis N behind B.
+    segment_ids: int32 [B, L] or None. Tokens see only tokens of their own id,
+      so a row may hold several adjacent sequences. Ids are 0 to N - 1, and
+      tokens of one id must be adjacent. Other ids, such as -1, mark padding,
+      which acts as masked. The cost depends only on L and N. Plain XLA only.
+    num_segments: N, an int; with it states have an axis N after B.
     sequence: see `kernels.linear_attention`.
 
   Returns:
-    [B, L, H, Dh] in the dtype of q; with return_state a pair of it and the
-    state, float32 [B, H, Dh, Dh].
+    [B, L, H, Dh] in the dtype of q; with return_state (out, state), where the
+    state is float32 [B, H, Dh, Dh].
 
   Raises:
     ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; says why.
+    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_options('lightning_attention', options, _attend)
   checks.check_qkv(q, k, v)
@@ -61,15 +60,17 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
 
 
 def lightning_attention_packed(qkv, *, bias=None, kernel='auto', **options):
-  """`lightning_attention` of q, k and v in one array, which nothing copies.
+  """Computes `lightning_attention` of q, k and v in one array, without copies.
 
   Args:
     qkv, bias: see `linear_attention_packed`.
     kernel, **options: see `lightning_attention`.
 
   Returns:
-    [B, L, H, Dh], or with return_state a pair; raises as
-    `lightning_attention`.
+    [B, L, H, Dh], or with return_state a pair.
+
+  Raises:
+    ValueError, NotImplementedError: as in `lightning_attention`.
   """
   checks.check_options('lightning_attention_packed', options, _attend)
   checks.check_packed(qkv, bias)

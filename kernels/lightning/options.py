@@ -1,4 +1,4 @@
-"""What is compiled into a lightning-attention program."""
+"""Options compiled into a lightning-attention program."""
 
 import dataclasses
 from typing import Any

@@ -1,10 +1,11 @@
 """Lightning attention for Hopper: one kernel forward, one backward.
 
-A block walks over the chunks of one (b, h) with the state of the recurrence
-in registers, and stores it once per pair of chunks for the backward kernel,
-which walks from the last pair to the first. Where B * H leaves the device
-empty, L is cut into parts: a kernel of `hopper_sums` first makes what every
-part adds to the state, so that all parts can start at once (2 tensors more).
+A block walks over the chunks of one (b, h) with the state of the recurrence in
+registers. It stores the state once per pair of chunks for the backward kernel,
+which walks from the last pair to the first. If B * H is too small to fill the
+device, L is cut into parts. A kernel of `hopper_sums` then first computes
+each part's addition to the state, so that all parts can start at once. This
+moves 2 tensors more.
 """
 
 import dataclasses
@@ -18,8 +19,8 @@ PAIR = 2 * hopper.TILE
 
 
 def supported(shape, dtype, state=False):
-  """Raises NotImplementedError for what `forward` cannot take."""
-  del state  # takes them and returns them
+  """Raises NotImplementedError for operands that `forward` cannot take."""
+  del state  # initial and final states are supported
   hopper_call.supported(
     shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
   )
@@ -27,14 +28,14 @@ def supported(shape, dtype, state=False):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """The static numbers of a call.
+  """Static parameters of a call.
 
   Attributes:
     shape: (B, L, H, Dh).
-    parts: into how many parts L is cut.
+    parts: number of parts of L.
     per_part: pairs of chunks in a part (the last may have fewer).
-    scale: of the result.
-    silu: whether SiLU of q, k and v is taken first.
+    scale: factor of the result.
+    silu: whether to apply SiLU to q, k and v first.
     interpret: the interpreter's parameters or None.
   """
 
@@ -67,7 +68,7 @@ class Plan:
     return self.per_part * PAIR
 
   def sums(self, x, y, mask, slopes, reverse):
-    """What each part adds to the state, float32 [B, H, parts, Dh, Dh]."""
+    """Returns each part's addition to the state: [B, H, parts, Dh, Dh]."""
     plan = hopper_sums.Plan(
       length=self.shape[1],
       warpgroups=self.warpgroups,
@@ -83,7 +84,7 @@ class Plan:
 
 
 def _parts(blocks, pairs):
-  """One part, unless that leaves more than half of the SMs empty."""
+  """Returns one part, or more if that leaves over half of the SMs empty."""
   sms = hopper_call.sm_count()
   if 2 * blocks > sms:
     return 1
@@ -92,7 +93,7 @@ def _parts(blocks, pairs):
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, states in front of the pairs or None)."""
+  """Returns (out, final state or None, states before pairs or None)."""
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   slopes, initial_state = inputs.slopes, inputs.state
   plan = Plan.of(q.shape, options)
@@ -108,7 +109,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal_state, options):
-  """(gradients of q, k, v; of the bias; of the initial state)."""
+  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   plan, slopes = Plan.of(inputs.shape, options), inputs.slopes
   after = None
   if dfinal_state is not None:
@@ -121,7 +122,7 @@ def backward(inputs, saved, do, dfinal_state, options):
 
 
 def _states_before(sums, slopes, initial_state, plan):
-  """The state in front of every part: [B, H, parts, Dh, Dh]."""
+  """Returns the state before every part: [B, H, parts, Dh, Dh]."""
   if initial_state is None:
     initial_state = jnp.zeros_like(sums[:, :, 0])
   first = jnp.concatenate([initial_state[:, :, None], sums[:, :, :-1]], axis=2)
@@ -129,7 +130,7 @@ def _states_before(sums, slopes, initial_state, plan):
 
 
 def _gradients_after(sums, slopes, dfinal_state, plan):
-  """The gradient of the state behind every part: [B, H, parts, Dh, Dh]."""
+  """Returns the state's gradient after every part: [B, H, parts, Dh, Dh]."""
   if dfinal_state is None:
     dfinal_state = jnp.zeros_like(sums[:, :, 0])
   rows = plan.shape[1] - (plan.parts - 1) * plan.rows_per_part

@@ -1,11 +1,10 @@
 """The backward kernel of lightning attention for Hopper.
 
-A block walks over pairs of chunks from the last to the first, with the
-gradient dS of the state in registers, and in shared memory as bf16. The
-forward kernel saved the state S in front of every pair: the lower chunk of a
-pair uses it as it is, the upper one also looks at the keys and values of the
-lower one, which are already on their way. `pallas_gpu_chunk` has what is made
-of a chunk.
+A block walks over pairs of chunks from the last to the first. The gradient dS
+of the state is in registers, and in shared memory as bf16. The forward kernel
+saved the state S before every pair. The lower chunk of a pair uses S directly.
+The upper one also reads the keys and values of the lower one, whose loads have
+started already. `pallas_gpu_chunk` computes one chunk.
 """
 
 import functools
@@ -22,19 +21,19 @@ from kernels.lightning.pallas_gpu_decay import Decay
 
 
 def run(inputs, saved, do, after, plan):
-  """(gradients of q, k and v, of the bias, of the initial state).
+  """Returns (gradients of q, k and v, of the bias, of the initial state).
 
   Args:
     inputs: `kernels.inputs.Inputs`.
-    saved: bf16 [B, H, pairs, Dh, Dh], the state in front of every pair.
+    saved: bf16 [B, H, pairs, Dh, Dh], the state before every pair.
     do: bf16 [B, L, H, Dh].
-    after: float32 [B, H, parts, Dh, Dh], the gradient of the state behind
-      every part; None = zeros, with one part.
+    after: float32 [B, H, parts, Dh, Dh], the gradient of the state after every
+      part; None = zeros, with one part.
     plan: pallas_gpu.Plan.
 
   Returns:
-    What `hopper_call.gradients` returns; float32 [3, H, Dh], or None without
-    a bias; float32 [B, H, Dh, Dh], or None without an initial state.
+    The result of `hopper_call.gradients`; float32 [3, H, Dh], or None without a
+    bias; float32 [B, H, Dh, Dh], or None without an initial state.
   """
   b, _, h, d = plan.shape
   tight = _tight(plan, inputs.bias is not None)
@@ -72,7 +71,7 @@ def run(inputs, saved, do, after, plan):
     scratch=_scratch(tools, plan, stages, inputs),
     warpgroups=plan.warpgroups,
     interpret=plan.interpret,
-    # Of the states, and inside a chunk; of every other one with the next.
+    # Matmuls with states, within a chunk, and between the chunks of a pair.
     products=4 + 6 * hopper.TILE / d,
   )
   grads = hopper_call.gradients(inputs, *(outs[name] for name in names))
@@ -84,9 +83,9 @@ def run(inputs, saved, do, after, plan):
 
 
 def _tight(plan, biased):
-  """Whether registers are too few to carry sums for the bias to the end.
+  """Returns whether registers are too few to carry the bias's sums.
 
-  Then a block writes those of every chunk, of dq and dk, and XLA sums dv.
+  A block then writes the sums of dq and dk after every chunk, and XLA sums dv.
   """
   return biased and plan.warpgroups > 1
 
@@ -103,8 +102,8 @@ def _scratch(tools, plan, stages, inputs):
     'scores': tools.tiles(2),  # A and G
     'do_start': tools.moved(w),  # later dv
     'dstate': tools.tiles(w, w),
-    # `end` and the mask of every slot; a buffer of its own for each would
-    # not fit, for one fills 1 KB at least.
+    # `end` and the mask of every slot share a buffer: each buffer takes at
+    # least 1 KB, so separate ones would not fit.
     'numbers': plgpu.SMEM((numbers, hopper.TILE), jnp.float32),
     'state': tools.tiles(state_stages, w, w),
     'spare': tools.tiles(w) if tools.simulate else None,
@@ -154,7 +153,7 @@ def _kernel(ins, outs, scratch, *, plan, tools):
 
 
 class _Block:
-  """The walk of one block. Step t is the t-th chunk from the end."""
+  """The loop of one block. Step t is the t-th chunk from the end."""
 
   def __init__(self, ins, outs, scratch, plan, tools):
     self.b, self.h, self.part, self.w = hopper.place(
@@ -185,20 +184,20 @@ class _Block:
     count = (2 if self.tight else 3) if biased else 0
     self.columns = Columns(tools, scratch.ones, self.w, count)
     self.slope = ins.slopes[self.h]
-    # SiLU and the sums leave no registers for it.
+    # SiLU and the bias's sums leave no registers to keep the decay in.
     kept = not (biased or plan.silu)
     self.decay = Decay(tools, self.slope, plan.scale, kept)
     self.rows = tools.index()
 
   def number(self, step):
-    """The chunk of a step; an odd count has an empty chunk at the end."""
+    """Returns the chunk of a step; an odd count ends with an empty chunk."""
     return 2 * (self.first + self.pairs) - 1 - step
 
   def _fetch(self, step, slot):
     n, ins, scratch = self.number(step), self.ins, self.scratch
     left_full = scratch.left_full.at[slot]
     right_full = scratch.right_full.at[slot]
-    # Keys and values first: the chunk before looks at them.
+    # Keys and values first, because the previous chunk reads them.
     for lines, full, sources in (
       (self.right_lines, right_full, (ins.k, ins.v)),
       (self.left_lines, left_full, (ins.q, ins.do)),
@@ -214,7 +213,7 @@ class _Block:
       )
 
   def mask(self, slot):
-    """Where the mask of a slot of the ring lies."""
+    """Returns the shared memory of the mask of a slot."""
     return self.scratch.numbers.at[1 + slot]
 
   def _fetch_state(self, step, slot):
@@ -235,22 +234,22 @@ class _Block:
     return self.tools.load_global(self.ins.after, where)
 
   def first_sums(self):
-    """What the loop carries for the bias."""
+    """Returns the initial sums for the bias that the loop carries."""
     return () if self.tight else self.columns.zeros()
 
   def meet(self):
     hopper.meet(self.scratch.met, self.plan.warpgroups)
 
   def chunk_done(self):
-    """This warpgroup has used the scores of its chunk."""
+    """Signals that this warpgroup has used the scores of its chunk."""
     if self.plan.warpgroups > 1:
       plgpu.barrier_arrive(self.scratch.done)
 
   def await_last(self, t):
-    """Waits until all have used the scores of the chunk before step t."""
+    """Waits until all warpgroups have used the scores of step t - 1."""
     if self.plan.warpgroups > 1:
       pl.when(t > 0)(lambda: plgpu.barrier_wait(self.scratch.done))
 
   def chunk(self, p, t, dstate, bias, upper):
-    """One chunk; `upper` of a pair or not. Returns the new dS and sums."""
+    """Runs the upper or lower chunk of a pair; returns new dS and sums."""
     return Chunk(self, p, t, upper).run(dstate, bias)

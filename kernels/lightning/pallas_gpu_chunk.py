@@ -1,17 +1,17 @@
 """One chunk of the backward kernel of lightning attention for Hopper.
 
-In the words of `kernels.chunks`, with A = (q k^T) * within and
+In the notation of `kernels.chunks`, with A = (q k^T) * within and
 G = (do v^T) * within:
   dv = A^T do + to_end * (k dS)
   dk = G^T q + to_end * (v dS^T)
   dq = G k + from_start * (do S^T)
   dS = over * dS + q^T (from_start * do)
-Warpgroup w makes columns 64 w to 64 w + 63 of each. With two warpgroups, the
-first makes A and the second G.
+Warpgroup w computes columns 64 w to 64 w + 63 of each. With two warpgroups, the
+first computes A and the second G.
 
-With SiLU, q, k and v are what becomes of the operands as they arrive. The
-gradients need the operands themselves: each warpgroup has its columns brought
-a second time, into tiles that are not needed any more.
+With SiLU, q, k and v here mean SiLU of the loaded operands. The gradients need
+the operands themselves, so each warpgroup loads its columns again, into tiles
+that are no longer needed.
 """
 
 import jax.numpy as jnp
@@ -22,21 +22,21 @@ from kernels.lightning import silu
 
 
 class Chunk:
-  """One step of a block, the walk over its chunks.
+  """One step of a block's loop over its chunks.
 
   Attributes:
     p, t: number of the pair and of the chunk, from the end.
-    upper: the later chunk of a pair, or the earlier.
-    w, numbers: the warpgroup and the tiles of a chunk, as indices.
+    upper: whether this is the later chunk of a pair.
+    w, numbers: indices of the warpgroup and of the tiles of a chunk.
   """
 
   def __init__(self, block, p, t, upper):
     self.block, self.p, self.t, self.upper = block, p, t, upper
     self.tools, self.scratch = block.tools, block.scratch
     self.slot, self.n = block.ring.slot(t), block.number(t)
-    # Indices that the compiler does not know: it would hoist the matrix
-    # descriptor of every tile out of the loop and fill the registers. Zero
-    # for every slope, negative ones and NaN included.
+    # An index that the compiler does not know. It would hoist the matrix
+    # descriptor of every known tile out of the loop and fill the registers. The
+    # index is zero for every slope, even a negative one or NaN.
     below = jnp.abs(block.slope) * t.astype(jnp.float32) < 0
     self.zero = jnp.where(below, 1, 0)
     self.w = block.w + self.zero
@@ -50,14 +50,14 @@ class Chunk:
     self.do_start = block.do_start.at[self.w]
 
   def run(self, dstate, bias):
-    """(dS, sums for the bias of q, k, v) after this chunk."""
+    """Returns (dS, sums for the bias of q, k, v) after this chunk."""
     block, tools, w = self.block, self.tools, self.w
     if self.upper:
       self._take(block.right, self.scratch.right_full, self.slot, (0, 1))
     self._take(block.left, self.scratch.left_full, self.slot, (0,))
     self._meet_if_changed()
     self._publish_scores()
-    # What the last chunk sent has been read: its tiles may be used again.
+    # The stores of the last chunk have read their tiles, which are now free.
     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
     self._publish_do_start()
     block.ring.release(self.t - 1)
@@ -69,8 +69,8 @@ class Chunk:
     exist = jnp.clip(exist, 0, hopper.TILE)
     dstate = self._dstate(dstate, exist)
     end = hopper.row(chunks.to_end(block.slope, block.rows, exist))
-    # Results take the place of tiles that only this warpgroup still needed,
-    # or that nobody needs any more.
+    # Results overwrite tiles that only this warpgroup still needed, or that are
+    # no longer needed.
     if block.plan.silu:
       plgpu.commit_smem()
       self._again('v', block.do_start_lines.at[w], self.scratch.v_again)
@@ -79,7 +79,7 @@ class Chunk:
       plgpu.barrier_wait(self.scratch.v_again.at[w])
       dv = self._before_silu(dv, self.do_start)
     tools.publish((self.do_start, dv))
-    # Here, for the tile is used again.
+    # Now, because the tile is overwritten below.
     if not block.tight:
       dv_sum = block.columns.add(bias[2:], self.do_start, zero=self.zero)
       bias = *bias[:2], *dv_sum
@@ -111,10 +111,10 @@ class Chunk:
     return dstate, bias
 
   def _with_dq_dk(self, bias):
-    """The sums with those of dq and dk; of this chunk alone if `tight`."""
+    """Adds the sums of dq and dk; returns this chunk's only if `tight`."""
     block, w = self.block, self.w
     columns, outs = block.columns, block.outs
-    # Where the gradients are now.
+    # Tiles that now hold the gradients.
     dq, dk = self.k.at[w], self.q.at[w]
     first = columns.zeros() if block.tight else bias[:2]
     sums = columns.add(first, dq, dk, zero=self.zero)
@@ -125,7 +125,7 @@ class Chunk:
     return bias
 
   def _again(self, name, lines, full):
-    """Brings this warpgroup's columns of an operand into a free tile."""
+    """Loads this warpgroup's columns of an operand into a free tile again."""
     block = self.block
     source = getattr(block.ins, name)
     columns = hopper.tile(block.w)
@@ -136,7 +136,7 @@ class Chunk:
     )
 
   def _before_silu(self, grad, operand):
-    """The gradient of an operand from that of its SiLU."""
+    """Returns an operand's gradient from the gradient of its SiLU."""
     # Masked rows of the operand may hold NaN; their gradients are 0.
     operand = hopper.keep(self._valid(self.slot), self.tools.load(operand))
     slope = silu.slope(operand)
@@ -148,9 +148,9 @@ class Chunk:
     return self.tools.load(self.block.mask(slot), hopper.ROWS)
 
   def _take(self, tiles, full, slot, operands):
-    """Waits for two tensors of a slot: SiLU, and 0 in masked rows.
+    """Waits for two tensors of a slot; applies SiLU and zeroes masked rows.
 
-    `operands` says which of the two are operands, and so have SiLU.
+    `operands` lists those of the two that get SiLU.
     """
     plgpu.barrier_wait(full.at[slot])
     if not self._changes():
@@ -165,7 +165,7 @@ class Chunk:
         self.tools.publish((ref, hopper.keep(valid, x)))
 
   def _changes(self):
-    """Whether operands are not used as they arrive."""
+    """Returns whether operands change after loading."""
     return self.block.ins.mask is not None or self.block.plan.silu
 
   def _meet_if_changed(self):
@@ -173,7 +173,7 @@ class Chunk:
       self.block.meet()
 
   def _publish_scores(self):
-    """A and G, into shared memory."""
+    """Writes A and G to shared memory."""
     block, slot = self.block, self.slot
     alone = block.plan.warpgroups == 1
     mine = self.members if alone else [self.w]
@@ -239,7 +239,8 @@ class Chunk:
     return dq
 
   def _look_ahead(self):
-    """(do v^T) * to_end for the lower chunk of the pair, and its keys."""
+    """Returns (do v^T) * to_end for the lower chunk of the pair, and its keys.
+    """
     block, tools = self.block, self.tools
     low = block.ring.slot(self.t + 1)
     self._take(block.right, self.scratch.right_full, low, (0, 1))
@@ -253,7 +254,7 @@ class Chunk:
     return tools.operand(ahead * hopper.col(end), spare), k_low
 
   def _send(self, line, target):
-    """Starts to write a tile to this warpgroup's columns of a result."""
+    """Starts to store a tile in this warpgroup's columns of a result."""
     block = self.block
     columns = hopper.tile(block.w)
     plgpu.copy_smem_to_gmem(

@@ -1,4 +1,4 @@
-"""The decay inside a chunk, as the Hopper kernel backward multiplies by it."""
+"""Decay factors within a chunk for the Hopper backward kernel."""
 
 from kernels import chunks
 
@@ -8,10 +8,10 @@ class Decay:
 
   Args:
     tools: hopper.Tools.
-    slope: of the head.
-    scale: of the result.
-    kept: whether they stay in registers, 34 of a thread; otherwise they are
-      made anew for every chunk.
+    slope: slope of the head.
+    scale: factor of the result.
+    kept: whether they stay in registers, 34 per thread; otherwise every chunk
+      recomputes them.
   """
 
   def __init__(self, tools, slope, scale, kept):
@@ -21,14 +21,14 @@ class Decay:
       self._kept = self._within(0), self._from_start(0)
 
   def within(self, zero):
-    """Float32 tile [64, 64]; `zero` is 0, unknown to the compiler.
+    """Returns a float32 tile [64, 64]; `zero` is 0, unknown to the compiler.
 
-    With a 0 that it knew it would make the tile once, and keep it.
+    With a known 0 the compiler would compute the tile once and keep it.
     """
     return self._kept[0] if self._kept else self._within(zero)
 
   def from_start(self, zero):
-    """Float32 [64]; `zero` as above."""
+    """Returns float32 [64]; for `zero` see `within`."""
     return self._kept[1] if self._kept else self._from_start(zero)
 
   def _within(self, zero):

@@ -1,8 +1,8 @@
 """The forward kernel of lightning attention for Hopper.
 
-Warpgroup w makes value columns 64 w to 64 w + 63 and keeps those of the state,
-float32 in registers and bf16 tiles in shared memory. Per chunk, in the words
-of `kernels.chunks`:
+Warpgroup w computes value columns 64 w to 64 w + 63. It keeps these columns of
+the state, as float32 in registers and as bf16 tiles in shared memory. Per
+chunk, in the notation of `kernels.chunks`:
   o = ((q k^T) * within) v + from_start * (q S)
   S = over * S + k^T (to_end * v)
 """
@@ -21,15 +21,15 @@ STAGES = 3
 
 
 def run(q, k, v, mask, slopes, before, return_state, save, plan):
-  """(out, final state or None, saved states or None).
+  """Returns (out, final state or None, saved states or None).
 
   Args:
     q, k, v: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
     mask: bool [B, L] or None.
     slopes: float32 [H].
-    before: float32 [B, H, parts, Dh, Dh], the state in front of every part;
-      None = zeros, with one part.
-    return_state, save: which results to make.
+    before: float32 [B, H, parts, Dh, Dh], the state before every part; None =
+      zeros, with one part.
+    return_state, save: whether to compute the second and third result.
     plan: pallas_gpu.Plan.
 
   Returns:
@@ -75,7 +75,7 @@ def run(q, k, v, mask, slopes, before, return_state, save, plan):
     },
     warpgroups=w,
     interpret=plan.interpret,
-    # The state, and two of a chunk with itself.
+    # Two matmuls with the state, and two within a chunk.
     products=2 + 2 * hopper.TILE / d,
   )
   return outs['o'], outs['final'], outs['saved']
@@ -139,7 +139,7 @@ def _kernel(ins, outs, scratch, *, plan, tools, stages):
     exist = jnp.minimum(length - n * hopper.TILE, hopper.TILE)
     v_end = tools.load(v.at[w]).astype(jnp.float32)
     v_end = v_end * hopper.row(chunks.to_end(slope, rows, exist))
-    # The tile of the result serves as operand first.
+    # The tile of the result first serves as an operand.
     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
     tools.publish((out.at[w], v_end))
     left = chunks.over(slope, exist)
@@ -179,7 +179,7 @@ def _first_state(before, b, h, part, i, w, tools):
 
 
 def _prepare(refs, valid, plan, tools):
-  """SiLU of tiles, with 0 in masked rows, in their place; one by one."""
+  """Applies SiLU to tiles in place and zeroes masked rows, one by one."""
   for ref in refs:
     x = tools.load(ref)
     if plan.silu:
@@ -188,7 +188,7 @@ def _prepare(refs, valid, plan, tools):
 
 
 def _save(saved, state_s, numbers, b, h, n, w):
-  """Sends the state in front of a pair, from shared memory."""
+  """Stores the state before a pair from shared memory."""
 
   @pl.when(lax.rem(n, jnp.int32(2)) == 0)
   def _():

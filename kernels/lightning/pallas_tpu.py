@@ -1,15 +1,15 @@
 """Lightning attention for TPU: one kernel forward, one backward.
 
-The grid is (B, head groups, blocks of rows). A block is a run of chunks; the
-state of the recurrence stays on chip from block to block, and for the backward
-pass it is written once per block, not per chunk. The backward kernel walks
-the blocks from the last to the first: inside one it first runs the states
-forward again, then the chunks backward with the gradient of the state.
+The grid is (B, head groups, blocks of rows). A block is a run of chunks. The
+state of the recurrence stays on chip between blocks; for the backward pass it
+is written once per block, not per chunk. The backward kernel walks over the
+blocks from the last to the first. Within one it first recomputes the states
+forward, then walks over the chunks backward with the gradient of the state.
 
-Where q, k and v are packed, blocks are as wide as a row of all three, and so
-are those of their gradients: one array in, one array out. Where one sequence
-of one group of heads is all there is, a chip with two cores does half of the
-blocks on each; a kernel before makes the state between the halves.
+If q, k and v are packed, a block holds rows of all three, and so do the blocks
+of their gradients: one array in, one array out. If there is one sequence and
+one group of heads, a chip with two cores computes half of the blocks on each. A
+kernel before that computes the state between the halves.
 """
 
 import dataclasses
@@ -21,15 +21,15 @@ from jax.experimental import pallas as pl
 from kernels import dispatch, tpu, tpu_room
 from kernels.lightning.pallas_tpu_steps import Steps, call, scalars
 
-# Packed inputs: the widest row of q, and the largest state of all heads.
+# Limits of packed inputs: the widest row of q, and the largest total state.
 MAX_ROW = 2048
 MAX_STATE = 1024 * 1024
 
 
 def supported(shape, dtype, state=False):
-  """Raises NotImplementedError for what `forward` cannot take.
+  """Raises NotImplementedError for operands that `forward` cannot take.
 
-  Packed operands have blocks of their own, within MAX_ROW and MAX_STATE.
+  Packed operands have different blocks, within MAX_ROW and MAX_STATE.
   """
   tpu.supported(shape, dtype)
   tiles = tpu.tiling(shape, dtype)
@@ -44,10 +44,10 @@ def supported(shape, dtype, state=False):
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, states in front of the blocks or None).
+  """Returns (out, final state or None, states before blocks or None).
 
-  Packed inputs are read as they lie, up to H * Dh = 2,048; beyond that they
-  are copied apart.
+  Packed inputs are read in place up to H * Dh = 2,048, and copied into three
+  arrays beyond.
   """
   inputs, steps = _plan(inputs, options)
   tiles, dtype = steps.tiles, steps.dtype
@@ -74,10 +74,10 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """(gradients of q, k, v; of the bias or None; of the initial state or None).
+  """Returns gradients of q, k, v, of the bias and of the initial state.
 
-  See `kernels.vjp`. The gradients of packed inputs are one array where the
-  forward pass reads them as one, else three.
+  See `kernels.vjp`. The gradients of packed inputs are one array if the forward
+  pass reads one array, else three.
   """
   inputs, steps = _plan(inputs, options)
   tiles = steps.tiles
@@ -103,7 +103,7 @@ def backward(inputs, saved, do, dfinal, options):
 
 
 def _plan(inputs, options):
-  """(`Inputs`, apart if they cannot stay packed; `Steps`)."""
+  """Returns (`Inputs`, unpacked if they do not fit packed; `Steps`)."""
   _, _, h, d = inputs.shape
   fits = h * d <= MAX_ROW and h * d * d <= MAX_STATE and h <= tpu.MAX_HEADS
   wide = inputs.packed and fits
@@ -114,19 +114,19 @@ def _plan(inputs, options):
 
 
 def _joined(first, second):
-  """float32 [2, H, Dh, Dh] of the states [1, ...] of two parts; None is 0."""
+  """Joins states [1, ...] of two parts: float32 [2, H, Dh, Dh]; None is 0."""
   there = first if second is None else second
   states = (jnp.zeros_like(there) if x is None else x for x in (first, second))
   return jnp.concatenate(list(states))
 
 
 def _entry(tiles, x):
-  """(BlockSpec, x) of states [entries, H, Dh, Dh], for the whole of a walk."""
+  """Returns (BlockSpec, x) of states [entries, H, Dh, Dh], one per walk."""
   return tiles.state(lambda i, g, n: (i, g, n)), x
 
 
 def _saved(tiles, where, x):
-  """(BlockSpec, x) of states in front of blocks, [B, blocks, H, Dh, Dh]."""
+  """Returns (BlockSpec, x) of states before blocks, [B, blocks, H, Dh, Dh]."""
 
   def index(*point):
     b, g, n = where(*point)
@@ -137,7 +137,7 @@ def _saved(tiles, where, x):
 
 
 def _forward(steps, inputs, state, outs, entries):
-  """Runs the forward kernel for those of 'o', 'state', 'saved' in `outs`."""
+  """Runs the forward kernel for 'o', 'state' and 'saved', if in `outs`."""
   tiles, where = steps.tiles, steps.forth
   o, saved = outs.get('o'), outs.get('saved')
   names = ('k', 'v') if o is None else ('q', 'k', 'v')
@@ -194,7 +194,7 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
 
 
 def _backward(steps, inputs, saved, do, dfinal, outs, entries):
-  """Runs the backward kernel, for the gradients or for 'dstate' alone."""
+  """Runs the backward kernel, for all gradients or for 'dstate' alone."""
   tiles, where = steps.tiles, steps.back
   names = 'q' if saved is None else ('q', 'k', 'v')
   ins = {
@@ -233,7 +233,7 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
       bias[...] = jnp.zeros_like(bias)
 
   def states():
-    """In front of every chunk of the block."""
+    """Computes the state before every chunk of the block."""
     states_scr[0] = ins.saved[0, 0].astype(jnp.float32)
 
     @pl.loop(0, steps.count - 1)

@@ -1,4 +1,4 @@
-"""What the TPU kernels of lightning attention do with one block of rows."""
+"""Operations of the TPU kernels of lightning attention on a block of rows."""
 
 import dataclasses
 import functools
@@ -17,15 +17,15 @@ GRADIENTS = 'dq', 'dk', 'dv'
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-  """The static numbers of a call, and the walk over the chunks of a block.
+  """Static parameters of a call, and the walk over the chunks of a block.
 
   Attributes:
     tiles: `kernels.tpu.Tiling`.
     options: `LightningOptions`.
-    dtype: of q, k and v.
-    packed: whether q, k and v are one block, as wide as a row of them, and so
-      are their gradients.
-    part: the first part of the sequence that the grid has (`Tiling.parts`).
+    dtype: dtype of q, k and v.
+    packed: whether one block holds rows of q, k and v, and one holds rows of
+      their gradients.
+    part: the first part of the sequence in the grid (`Tiling.parts`).
   """
 
   tiles: tpu.Tiling
@@ -34,27 +34,27 @@ class Steps:
   packed: bool
   part: int = 0
 
-  # The first axis of a grid, i, counts sequences, or parts of the only one.
+  # The first axis of a grid, i, counts sequences, or parts of a single one.
 
   def block(self, i, n):
-    """The block at step n, which may be behind the last."""
+    """Returns the block at step n, which may lie beyond the last."""
     if self.tiles.parts == 1:
       return n
     return (i + self.part) * self.tiles.steps + n
 
   def if_there(self, block):
-    """Decorates what is done with a block if there is one."""
+    """Decorates a function of a block so that it runs if the block exists."""
     if self.tiles.parts == 1:
       return lambda function: function()
     return pl.when(block < self.tiles.blocks)
 
   def forth(self, i, g, n):
-    """(b, g, n) of a block, for `Tiling.tile`, from the first to the last."""
+    """Returns (b, g, n) of a block for `Tiling.tile`, first to last."""
     block = jnp.minimum(self.block(i, n), self.tiles.blocks - 1)
     return (i if self.tiles.parts == 1 else 0), g, block
 
   def back(self, i, g, n):
-    """The same from the last block of the sequence or part to the first."""
+    """Returns (b, g, n) of a block for `Tiling.tile`, last to first."""
     return self.forth(i, g, self.tiles.steps - 1 - n)
 
   @property
@@ -63,23 +63,23 @@ class Steps:
 
   @property
   def count(self):
-    """Chunks in a block."""
+    """Returns the number of chunks in a block."""
     return self.tiles.rows // self.chunk
 
   @property
   def decay(self):
-    """Shape of the decays inside a chunk, of every head of a block."""
+    """Returns the shape of the decays within a chunk, for a block's heads."""
     return self.tiles.heads, self.chunk, self.chunk
 
   def operands(self, inputs, where, names=NAMES):
-    """name -> (BlockSpec, array) of q, k and v, for `kernels.tpu.call`."""
+    """Returns name -> (BlockSpec, array) of q, k, v for `kernels.tpu.call`."""
     if self.packed:
       return {'q k v': (self.tiles.row(where), tpu.flat(inputs.arrays[0]))}
     arrays = dict(zip(NAMES, inputs.arrays, strict=True))
     return {n: (self.tiles.tile(where), tpu.flat(arrays[n])) for n in names}
 
   def results(self, where, like):
-    """name -> (BlockSpec, description) of the gradients, in the same form."""
+    """Returns name -> (BlockSpec, description) of the gradients."""
     t = self.tiles
     shape = t.batch, t.length, t.num_heads * t.width
     if self.packed:
@@ -88,17 +88,17 @@ class Steps:
     return {n: (t.tile(where), like(shape, self.dtype)) for n in GRADIENTS}
 
   def start(self, state_scr, state):
-    """The state that a walk starts from: 0, or a block of `state`."""
+    """Sets the initial state of a walk: 0, or a block of `state`."""
     zeros = state is None
     state_scr[...] = jnp.zeros_like(state_scr) if zeros else state[0]
 
   def slopes(self, ins):
-    """The slopes of the heads of this block."""
+    """Returns the slopes of the heads of this block."""
     first = pl.program_id(1) * self.tiles.heads
     return [ins.slopes[0, first + h] for h in range(self.tiles.heads)]
 
   def fill_decay(self, slopes, decay_scr):
-    """scale * exp(-slope (i - j)) of every head, once per sequence."""
+    """Writes scale * exp(-slope (i - j)) of every head, once per sequence."""
     shape = (self.chunk, self.chunk)
     i = lax.broadcasted_iota(jnp.int32, shape, 0)
     j = lax.broadcasted_iota(jnp.int32, shape, 1)
@@ -106,7 +106,7 @@ class Steps:
       decay_scr[h] = chunks.within(slope, i, j) * self.options.scale
 
   def rows(self, ins, block, c):
-    """The rows of chunk c of a block: slice, which count, how many exist."""
+    """Returns rows of chunk c: slice, validity, and how many exist."""
     at = c * self.chunk
     start = block * self.tiles.rows + at
     rows = pl.ds(pl.multiple_of(at, self.chunk), self.chunk)
@@ -118,22 +118,22 @@ class Steps:
     return rows, valid, length
 
   def decays(self, slope, length):
-    """Columns [C, 1] from the start and to the end; what a state keeps."""
+    """Returns columns [C, 1] from_start and to_end, and the state's decay."""
     i = lax.broadcasted_iota(jnp.int32, (self.chunk, 1), 0)
     start = chunks.from_start(slope, i) * self.options.scale
     return start, chunks.to_end(slope, i, length), chunks.over(slope, length)
 
   def load(self, ins, names, rows, valid, head):
-    """Values [C, Dh] of a head, activated, 0 where a row does not count."""
+    """Loads and activates values [C, Dh] of a head; 0 in invalid rows."""
     return [
       self._activated(self._raw(ins, n, rows, valid, head)) for n in names
     ]
 
   def store(self, ins, outs, bias, which, rows, valid, head, grad):
-    """One gradient, [C, Dh] float32 by what the products took.
+    """Stores a gradient, given as float32 [C, Dh] of an activated operand.
 
-    Undoes the activation, rounds, and adds the gradient as it was before to
-    that of the bias.
+    Applies the activation's derivative, rounds, and adds the unrounded gradient
+    to that of the bias.
     """
     if self.options.activation == 'silu':
       x = self._raw(ins, NAMES[which], rows, valid, head).astype(jnp.float32)
@@ -152,7 +152,7 @@ class Steps:
     return tpu.keep(valid, ref[0, rows, lane])
 
   def _lanes(self, refs, names, which, head):
-    """The reference that holds an array, and the lanes of a head in it."""
+    """Returns the reference of an array, and the lanes of a head in it."""
     t = self.tiles
     first = which * t.num_heads * t.width if self.packed else 0
     lane = tpu.head_lanes(t, first)[head][1]
@@ -166,19 +166,19 @@ class Steps:
 
 
 def scalars(slopes):
-  """All slopes as scalars; two axes, so that vmap can add a third."""
+  """Returns all slopes as scalars; two axes, so that vmap can add a third."""
   return pl.BlockSpec(memory_space=pltpu.SMEM), slopes[None]
 
 
 def call(steps, kernel, ins, outs, *, grid, products, states=0):
-  """`kernels.tpu.call` with scratch memory for decays and states.
+  """Calls `kernels.tpu.call` with scratch memory for decays and states.
 
   Args:
-    steps, kernel: `Steps`; called with the references and `steps`.
+    steps, kernel: `Steps`; function of the references and `steps`.
     ins, outs: see `kernels.tpu.call`.
     grid: (sequences or parts of one, groups of heads, steps).
-    products: how many matrix products a chunk takes.
-    states: how many more states than the running one scratch memory holds.
+    products: number of matmuls per chunk.
+    states: number of states in scratch memory besides the running one.
   """
   t = steps.tiles
   state = t.heads, t.width, t.width

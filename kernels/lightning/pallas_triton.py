@@ -1,17 +1,17 @@
 """Lightning attention in Triton: one kernel forward, one to three backward.
 
-Forward, a program walks over the blocks of rows of one (b, h) with the state
-of the recurrence in registers: 4 tensors moved. Backward, as many gradients at
-once as the registers of a program allow:
+In the forward pass a program walks over the blocks of rows of one (b, h) with
+the state of the recurrence in registers and moves 4 tensors. In the backward
+pass one kernel computes as many gradients as the registers of a program allow:
 
-  all: 7 tensors, and forward and backward the states in front of all blocks,
-    Dh / rows of a tensor each time;
-  dq, then dk and dv: 10 tensors, or 11 with SiLU, from states made anew;
-  dq, dk, dv, a pass of the forward kernel each: 12 tensors, or 15.
+  all: 7 tensors; both passes also move the states before all blocks, Dh / rows
+    of a tensor each time;
+  dq, then dk and dv: 10 tensors, or 11 with SiLU, with recomputed states;
+  dq, dk, dv in separate runs of the forward kernel: 12 tensors, or 15.
 
-Where B * H leaves most of the device empty, L is cut into parts: a pass first
-makes what every part adds to the state, so that all parts can start at once
-(2 tensors more, forward and backward).
+If B * H leaves most of the device empty, L is cut into parts. A pass then first
+computes each part's addition to the state, so that all parts can start at once.
+This moves 2 tensors more, forward and backward.
 """
 
 import dataclasses
@@ -25,18 +25,18 @@ from kernels.lightning import pallas_triton_gradients, pallas_triton_walk
 
 
 def supported(shape, dtype, state=False):
-  """Raises NotImplementedError for what `forward` cannot take."""
-  del state  # takes them and returns them
+  """Raises NotImplementedError for operands that `forward` cannot take."""
+  del state  # initial and final states are supported
   triton.supported(
     shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
   )
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, what `backward` needs or None).
+  """Returns (out, final state or None, saved states or None).
 
-  That is the states in front of all blocks of rows, in the dtype of q, where
-  one kernel makes all gradients; else those in front of all parts.
+  If one kernel computes all gradients, `backward` needs the states before all
+  blocks of rows, in the dtype of q; otherwise those before all parts.
   """
   call = _Call(inputs, options)
   first, blocks = call.before(), save and call.size.together == 'qkv'
@@ -47,7 +47,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """(gradients of q, k, v; of the bias; of the initial state)."""
+  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   call = _Call(inputs, options, do)
   after = call.after(dfinal)
   if call.size.together == 'qkv':
@@ -63,7 +63,7 @@ def backward(inputs, saved, do, dfinal, options):
       sums = dk['dbias'], dv['dbias']
     rows, sums = (dq['rows'], *rows), (dq['dbias'], *sums)
   if inputs.packed:
-    rows = rows[-1:]  # one array, each time with more in it
+    rows = rows[-1:]  # one array that every kernel has written to
   dbias = None if inputs.bias is None else jnp.stack(sums)
   dstate = None if inputs.state is None else last[:, :, 0]
   shape = inputs.arrays[0].shape
@@ -72,14 +72,14 @@ def backward(inputs, saved, do, dfinal, options):
 
 @dataclasses.dataclass(frozen=True)
 class _Size:
-  """What a program takes on.
+  """Sizes of a program.
 
   Attributes:
-    rows, columns: of a block.
-    depth: columns of a slice of q, k and v that a product sums over.
-    warps, stages: of a pass of one result.
-    together: the gradients that one kernel makes: 'qkv', 'kv' or ''.
-    together_warps: of that kernel.
+    rows, columns: rows and columns of a block.
+    depth: columns of q, k and v that a matmul sums over at a time.
+    warps, stages: of a kernel with one result.
+    together: gradients that one kernel computes: 'qkv', 'kv' or ''.
+    together_warps: warps of that kernel.
   """
 
   rows: int
@@ -111,7 +111,7 @@ def _size(width, dtype):
 
 
 class _Call:
-  """The passes on the arrays of a call."""
+  """Kernel runs on the arrays of a call."""
 
   def __init__(self, inputs, options, do=None):
     self.inputs, self.options = inputs, options
@@ -129,7 +129,7 @@ class _Call:
     )
 
   def before(self):
-    """float32 [B, H, parts, Dh, Dh]: the state in front of every part."""
+    """Returns the state before every part, float32 [B, H, parts, Dh, Dh]."""
     first = self.inputs.state
     if self.plan.parts == 1:
       return None if first is None else first[:, :, None]
@@ -140,7 +140,7 @@ class _Call:
     return self._prefix(parts)
 
   def after(self, last):
-    """The gradient of the state behind every part, in the same form."""
+    """Returns the state's gradient after every part, [B, H, parts, Dh, Dh]."""
     if self.plan.parts == 1:
       return None if last is None else last[:, :, None]
     sums = self('dv', None, rows=False, last=True)['last']
@@ -155,7 +155,7 @@ class _Call:
 
   @property
   def _rows(self):
-    """Of a part."""
+    """Returns the rows of a part."""
     return self.plan.per_part * self.plan.shape.rows
 
   def _prefix(self, x_BxHxPxDxE):
@@ -166,13 +166,13 @@ class _Call:
   def __call__(
     self, which, first, rows=True, last=False, save=False, taken=None
   ):
-    """'rows', 'last', 'saved', 'dbias' of `pallas_triton_walk.walk`.
+    """Runs `pallas_triton_walk.walk`; returns 'rows', 'last', 'saved', 'dbias'.
 
     Args:
-      which: of `pallas_triton_walk.PASSES`.
+      which: one of `pallas_triton_walk.PASSES`.
       first: float32 [B, H, parts, Dh, Dh] or None.
-      rows, last, save: whether these are wanted.
-      taken: packed, the array that the result is written into.
+      rows, last, save: whether to compute these results.
+      taken: for packed inputs, the array that the result is written into.
     """
     inputs, size = self.inputs, self.size
     this = pallas_triton_walk.PASSES[which]
@@ -205,16 +205,16 @@ class _Call:
     return outs
 
   def together(self, after, saved=None, taken=None):
-    """(rows, sums, last) of the gradients that one kernel makes.
+    """Returns (rows, sums, last) of the gradients that one kernel computes.
 
-    rows: an array of each gradient or, packed, of all; sums: float32 [H, Dh]
-    of each, where there is a bias; last: float32 [B, H, parts, Dh, Dh], dS in
-    front of every part, where there is a state.
+    rows: an array for each gradient or, if packed, one for all.
+    sums: float32 [H, Dh] for each, if there is a bias.
+    last: float32 [B, H, parts, Dh, Dh], dS before every part, or None.
 
     Args:
-      after: float32 [B, H, parts, Dh, Dh], dS behind every part, or None.
-      saved: [B, H, blocks, Dh, Dh], S in front of every block, for dq.
-      taken: packed, the array that holds dq already.
+      after: float32 [B, H, parts, Dh, Dh], dS after every part, or None.
+      saved: [B, H, blocks, Dh, Dh], S before every block, for dq.
+      taken: for packed inputs, the array that holds dq already.
     """
     inputs, names = self.inputs, self.size.together
     packed = inputs.packed
@@ -243,7 +243,7 @@ class _Call:
     return tuple(outs[n] for n in apart or ['rows']), sums, outs['last']
 
   def _run(self, name, kernel, warps, ins, outs, alias=()):
-    """`triton.call`; what has more than two dimensions is seen in two."""
+    """Runs `triton.call` with arrays flattened to two dimensions."""
     inputs, plan = self.inputs, self.plan
     like = functools.partial(dispatch.like, inputs.arrays[0])
     found = triton.call(
@@ -286,12 +286,12 @@ class _Call:
 
 
 def _two(x):
-  """[..., Dh] in two dimensions."""
+  """Flattens [..., Dh] to two dimensions."""
   return x.reshape(-1, x.shape[-1])
 
 
 def _parts(shape, programs, warps):
-  """One part, unless that leaves more than half of the device empty."""
+  """Returns one part, or more if that leaves half of the device empty."""
   pairs = shape.batch * programs
   if 2 * pairs > triton.cores():
     return 1, shape.blocks

@@ -1,11 +1,11 @@
-"""What a block of rows and the state around it see of each other, in Triton.
+"""Decay factors between a block of rows and the state around it, in Triton.
 
-`decays` gives it in one of two ways, with the same members:
-  start: scale exp(-s (i + 1)), of the state in front of the block by row i;
-  end: exp(-s (n - 1 - i)), of row i by the state behind the n that exist;
-  over(): exp(-s n), of the state in front by that behind;
-  within(back): scale exp(-s |i - j|) where row i sees row j, else 0: those in
-    front of it, or with `back` those behind it.
+`decays` computes them in one of two ways, with equal members:
+  start: scale exp(-s (i + 1)), weight of the state before the block in row i;
+  end: exp(-s (n - 1 - i)), weight of row i in the state after n existing rows;
+  over(): exp(-s n), weight of the state before in the state after;
+  within(back): scale exp(-s |i - j|) if row i sees row j, else 0. Rows see
+    earlier rows, or with `back` later rows.
 See `kernels.chunks`.
 """
 
@@ -17,11 +17,11 @@ from jax.experimental.pallas import triton as plt
 
 from kernels import chunks
 
-SMALL = 32  # rows whose distances a program can keep
+SMALL = 32  # rows up to which a program keeps distances in registers
 
 
 def decays(slopes_ref, at, n, scale):
-  """The decays of block n.
+  """Returns the decays of block n.
 
   Args:
     slopes_ref: float32 [H].
@@ -29,7 +29,7 @@ def decays(slopes_ref, at, n, scale):
     n: the block, traced.
     scale: a number.
   """
-  # Loaded for every block, or Triton keeps the decays in registers all the way.
+  # Loaded for every block, or Triton would keep the decays in registers.
   slope = plt.load(slopes_ref.at[at.h])
   rows = exist = at.shape.rows
   if at.shape.length % rows:
@@ -38,7 +38,7 @@ def decays(slopes_ref, at, n, scale):
 
 
 class _Kept:
-  """From distances that stay in registers: they do not depend on the block."""
+  """Decays from distances kept in registers, equal for all blocks."""
 
   def __init__(self, slope, rows, exist, scale):
     self._slope, self._exist, self._scale = slope, exist, scale
@@ -57,13 +57,13 @@ class _Kept:
 
 
 class _Fresh:
-  """From distances made for every block, by powers of two."""
+  """Decays from distances recomputed for every block, by powers of two."""
 
   def __init__(self, slope, rows, exist, scale):
     self._speed, self._scale = slope * -math.log2(math.e), scale
     self._exist = jnp.asarray(exist).astype(jnp.float32)
     self._cols = lax.broadcasted_iota(jnp.float32, (rows,), 0)
-    # Of what was loaded, so that no distance is known in front of the loop.
+    # Depends on a loaded value, so that no distance is hoisted from the loop.
     self._rows = self._cols + slope * 0.0
     left = jnp.maximum(self._exist - 1 - self._rows, 0.0)
     self.start = jnp.exp2(self._speed * (self._rows + 1)) * scale

@@ -1,16 +1,16 @@
-"""The Triton kernel of several gradients of lightning attention at once.
+"""Triton kernel that computes several gradients of lightning attention.
 
 A program walks over blocks of rows from the last to the first with dS, the
-gradient of the state behind a block, in registers. S, the state in front of
-it, is what the forward pass saved. With w_ij = scale exp(-s (i - j)) for
-i >= j, P = (q k^T) w and G = (do v^T) w,
+gradient of the state after a block, in registers. The forward pass saved S, the
+state before it. With w_ij = scale exp(-s (i - j)) for i >= j, P = (q k^T) w and
+G = (do v^T) w,
 
   dq = G k + scale from_start (do S^T)
   dk = G^T q + to_end (v dS^T)
   dv = P^T do + to_end (k dS)
   dS <- over dS + scale (from_start q)^T do
 
-See `kernels.chunks`. Every operand is read once, every result written once.
+See `kernels.chunks`. Every operand is read once and every result written once.
 """
 
 import jax.numpy as jnp
@@ -21,18 +21,19 @@ from kernels.triton_blocks import Walk, settled, zeros
 
 
 def gradients(ins, outs, *, plan, names):
-  """The gradients of `names` over a part, and dS in front of it.
+  """Computes the gradients of `names` over a part, and dS before it.
 
-  Inputs: 'q', 'k', 'v', 'do', 'mask', 'slopes'; 'first', float32
-  [B H parts Dh, Dh]: dS behind every part, or None; 'saved',
-  [B H blocks Dh, Dh]: S in front of every block, for dq.
-  Outputs or None: 'rows', which has all results in its columns, or else each
-  in its own, 'dq', 'dk', 'dv'; 'last', in the form of 'first'; 'dbias'
-  [B H parts N, Dh], the sums of the N results.
+  Inputs: 'q', 'k', 'v', 'do', 'mask' and 'slopes'.
+    first: float32 [B H parts Dh, Dh], dS after every part, or None.
+    saved: [B H blocks Dh, Dh], S before every block, for dq.
+  Outputs, each of which may be None:
+    rows, or dq, dk, dv: all results in the columns of one array, or separate.
+    last: dS before every part, in the form of `first`.
+    dbias: [B H parts N, Dh], sums of the N results.
 
   Args:
-    plan: triton_blocks.Plan, whose blocks have all columns.
-    names: 'qkv', or 'kv' for those of k and v alone.
+    plan: triton_blocks.Plan; its blocks have all columns.
+    names: 'qkv', or 'kv' for the gradients of k and v alone.
   """
   walk = Walk(plan)
   at, shape, dot = walk.at, plan.shape, plan.tools.dot
@@ -46,8 +47,8 @@ def gradients(ins, outs, *, plan, names):
     raw = {x: at.load(getattr(ins, x), n, valid, x) for x in 'qkv'}
     q, k, v = (silu.silu(x).astype(x.dtype) if active else x
                for x in raw.values())  # fmt: skip
-    # Settled, they are brought to a product when it is their turn. As loaded,
-    # they would all be, in every form, before the first.
+    # `settled` makes Triton prepare each operand just before its matmul. It
+    # would otherwise prepare all of them, in every layout, before the first.
     q, k, v, do = (settled(x, n) for x in (q, k, v, at.load(ins.do, n, valid)))
     dtype, totals = do.dtype, []
 

@@ -1,13 +1,14 @@
-"""The Triton kernel of lightning attention: one recurrence, four times.
+"""Triton kernel of lightning attention: one recurrence for four results.
 
-Its output and all its gradients are sums over the tokens on one side,
+The output and all gradients are sums over the tokens on one side,
   o_i  = sum_{j <= i} w_ij (q_i . k_j) v_j
   dq_i = sum_{j <= i} w_ij (do_i . v_j) k_j
   dv_j = sum_{i >= j} w_ij (k_j . q_i) do_i
-  dk_j = sum_{i >= j} w_ij (v_j . do_i) q_i      w_ij = scale exp(-s (i - j)),
-that is, of x, y and c, `sum (x . y) c`. A program walks over blocks of rows,
-forwards or backwards, with the state `sum y^T c` of a block of columns of c in
-registers: S of o, S^T of dq, dS of dv, dS^T of dk. See `kernels.chunks`.
+  dk_j = sum_{i >= j} w_ij (v_j . do_i) q_i      w_ij = scale exp(-s (i - j)).
+Each has the form `sum (x . y) c`. A program walks over blocks of rows, forwards
+or backwards, with the state `sum y^T c` of a block of columns of c in
+registers. The state is S for o, S^T for dq, dS for dv and dS^T for dk. See
+`kernels.chunks`.
 """
 
 import dataclasses
@@ -20,14 +21,14 @@ from kernels.triton_blocks import Walk, keep, settled, zeros
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-  """One of the four.
+  """One of the four results.
 
   Attributes:
-    x, y, c: the names of its operands: 'q', 'k', 'v' or 'do'.
-    out: the operand whose shape and place the result has, and through whose
-      activation its gradient goes.
-    back: walks from the last row to the first.
-    turned: the state is S or dS transposed.
+    x, y, c: names of its operands: 'q', 'k', 'v' or 'do'.
+    out: operand with the shape and place of the result; the gradient goes
+      through its activation.
+    back: whether to walk from the last row to the first.
+    turned: whether the state is S or dS transposed.
   """
 
   x: str
@@ -47,18 +48,20 @@ PASSES = {
 
 
 def walk(ins, outs, *, plan, which, depth):
-  """A pass of `PASSES`, or of its state alone.
+  """Computes a pass of `PASSES`, or only its state.
 
-  Inputs: 'q', 'k', 'v', 'do' that it needs, 'mask', 'slopes', and 'first',
-  float32 [B H parts Dh, Dh]: the state on the near side of every part, or None.
-  Outputs or None: 'rows', the result; 'last', in the form of 'first', the state
-  on the far side; 'saved' [B H blocks Dh, Dh], the state on the near side of
-  every block, of 'o' alone; 'dbias' [B H parts, Dh], the sums of the result.
+  Inputs: those of 'q', 'k', 'v', 'do' that it needs, 'mask' and 'slopes'.
+    first: float32 [B H parts Dh, Dh], state at the start of each part, or None.
+  Outputs, each of which may be None:
+    rows: the result.
+    last: the state at the end of each part, in the form of `first`.
+    saved: [B H blocks Dh, Dh], the state before every block, only for 'o'.
+    dbias: [B H parts, Dh], the sums of the result.
 
   Args:
     plan: triton_blocks.Plan.
-    which: of `PASSES`.
-    depth: columns of x and y that a product sums over at a time.
+    which: one of `PASSES`.
+    depth: columns of x and y that a matmul sums over at a time.
   """
   this = PASSES[which]
   program = Walk(plan, by_columns=True)
@@ -126,7 +129,7 @@ def walk(ins, outs, *, plan, which, depth):
 
 
 def _first(ref, program, block, turned):
-  """The state that a part starts from, of a slice of y: [slice, columns]."""
+  """Returns the initial state of a part, for a slice of y: [slice, columns]."""
   at, part, columns = program.at, program.part, program.block
   if ref is None:
     height = at.shape.lanes if block is None else block[1]
@@ -154,7 +157,7 @@ def _silu(x):
 
 
 def _silu_slope(x):
-  """silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))), float32."""
+  """Returns silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))), float32."""
   x = x.astype(jnp.float32)
   part = _sigmoid(x)
   return part * (1.0 + x * (1.0 - part))

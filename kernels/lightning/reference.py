@@ -1,6 +1,6 @@
 """The recurrence of lightning attention and its adjoint in float64 numpy.
 
-A Python loop over tokens, of cost O(L H Dh^2) a sequence.
+Loops over tokens in Python, at a cost of O(L H Dh^2) per sequence.
 """
 
 import numpy as np
@@ -11,7 +11,9 @@ from kernels.linear.reference import zero_masked
 def attention(
   q, k, v, mask, do, *, slopes, scale=1.0, initial_state=None, dfinal=None
 ):
-  """(out, dq, dk, dv, final state, gradient of the initial state), float64.
+  """Returns out, gradients of q, k, v, final state, its gradient in float64.
+
+  The results are (out, dq, dk, dv, final state, gradient of the initial state).
 
   Args:
     q, k, v: [B, L, H, Dh]; masked tokens may hold anything.

@@ -7,10 +7,10 @@ from kernels import chunks, products, segments
 
 
 def attend(inputs, options, segment_ids, num_segments):
-  """(out [B, L, H, Dh], states or None); differentiable as it is.
+  """Returns (out [B, L, H, Dh], states or None); autodiff differentiates it.
 
   Args:
-    inputs: `kernels.inputs.Inputs`, whose state is that of every segment,
+    inputs: `kernels.inputs.Inputs` with a state for every segment,
       [B, N, H, Dh, Dh].
     options: LightningOptions.
     segment_ids, num_segments: see `kernels.segments.chunks`.
@@ -52,7 +52,7 @@ def attend(inputs, options, segment_ids, num_segments):
 
 
 def _states(c, kv_BxPxHxDxE, left_BxPxH, first):
-  """The state in front of every chunk, `first` in front of a segment's."""
+  """Returns the state before every chunk; `first` at starts of segments."""
   shift = [(0, 0), (1, 0)]
   kv = jnp.pad(kv_BxPxHxDxE, shift + [(0, 0)] * 3)[:, :-1]
   left = jnp.pad(left_BxPxH, shift + [(0, 0)])[:, :-1]

@@ -13,9 +13,9 @@ def silu(x):
 
 
 def slope(x):
-  """silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))).
+  """Returns silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))).
 
-  In the order that needs the fewest registers.
+  Computed in the order that needs the fewest registers.
   """
   x = x.astype(jnp.float32)
   part = _sigmoid(x)

@@ -1,8 +1,8 @@
 """Lightning attention in plain XLA: chunks, no loop over tokens.
 
-A loop runs over segments of 1,024 tokens, so that temporary memory does not
-grow with L. Inside a segment every chunk is computed at once, and the states
-come from a tree of matrix products (`chunks.prefix`).
+Loops over segments of 1,024 tokens, so that temporary memory does not grow with
+L. Within a segment all chunks are computed at once, and their states come from
+a tree of matmuls (`chunks.prefix`).
 """
 
 import functools
@@ -19,7 +19,7 @@ SEGMENT = 1024
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, states in front of the segments or None)."""
+  """Returns (out, final state or None, states before segments or None)."""
   (q, k, v), mask = inputs.apart(), inputs.mask
   slopes, initial_state = inputs.slopes, inputs.state
   b, length, h, d = q.shape
@@ -41,10 +41,9 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal_state, options):
-  """(gradients of q, k, v; None; gradient of the initial state or None).
+  """Returns gradients of q, k, v, None, and of the initial state or None.
 
-  Computes every segment again from the state in front of it, and goes back
-  over it.
+  Recomputes every segment from the state before it, then goes backward over it.
   """
   (q, k, v), mask, slopes = inputs.apart(), inputs.mask, inputs.slopes
   length = q.shape[1]
@@ -69,7 +68,7 @@ def backward(inputs, saved, do, dfinal_state, options):
 
 
 class _Plan(NamedTuple):
-  """`count` segments of `size` rows, whole chunks; `length` rows exist."""
+  """`count` segments of `size` rows in whole chunks; `length` rows exist."""
 
   length: int
   count: int
@@ -78,7 +77,7 @@ class _Plan(NamedTuple):
   scale: float
 
   def pad(self, mask, *arrays):
-    """The arrays with 0 in masked tokens and behind the last one."""
+    """Sets masked tokens to 0 and appends zeros."""
     extra = self.count * self.size - self.length
     pad = (0, 0), (0, extra), (0, 0), (0, 0)
     return [jnp.pad(_keep(mask, x), pad) for x in arrays]
@@ -104,7 +103,7 @@ def _plan(length, scale):
 
 
 def _segment(plan, n, slopes, state, q, k, v):
-  """(state behind segment n, its outputs) from the state in front of it."""
+  """Returns (state after segment n, its outputs) from the state before it."""
   dtype, count = q.dtype, plan.size // plan.chunk
   split = (q.shape[0], count, plan.chunk, *q.shape[2:])
   q, k, v = (x.reshape(split) for x in (q, k, v))
@@ -126,7 +125,7 @@ def _segment(plan, n, slopes, state, q, k, v):
 
 
 def _states(plan, n, slopes, state, kv_BxNxHxDxE):
-  """The state before every chunk [B, N, H, D, E], and after the last row."""
+  """Returns states before chunks [B, N, H, D, E], and after the last row."""
   first = jnp.concatenate([state[:, None], kv_BxNxHxDxE[:, :-1]], axis=1)
   before = chunks.prefix(first, slopes * plan.chunk)
   rows = plan.rows(n)

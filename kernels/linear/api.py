@@ -12,40 +12,39 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
     S = S_0 + sum_j phi(k_j)^T v_j,  z = z_0 + sum_j phi(k_j)
     out_i = scale * phi(q_i) S / (phi(q_i) . z + eps)
 
-  Not causal. Masked tokens take no part in the sums; their outputs and
+  Not causal. Masked tokens are left out of the sums; their outputs and
   gradients are exactly 0.
 
   Args:
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
-      float32 products run at the highest precision. 'xla' also takes values
+      float32 matmuls run at the highest precision. 'xla' also takes values
       of another width than the features: v [B, L, H, E].
-    kernel: one of `kernels.OPS['linear']`, or 'auto': the device's own
-      where it supports the operands, else 'xla'.
+    kernel: one of `kernels.OPS['linear']`, or 'auto': a kernel for this device
+      if it supports the operands, else 'xla'.
     mask: bool [B, L], True = token; None = all True. Has no gradient.
     feature_map: phi, 'elu1' (elu(x) + 1, the default), 'relu' or 'identity'.
-    normalize: False leaves the division out.
+    normalize: False leaves out the division.
     scale, eps: Python numbers, 1 and 1e-6 by default.
-    initial_state: (S_0, z_0), float32 [B, H, Dh, E] and [B, H, Dh], what
-      earlier tokens summed to, a tuple or list; S_0 alone without
-      `normalize`; None = zeros.
+    initial_state: (S_0, z_0), float32 [B, H, Dh, E] and [B, H, Dh], sums over
+      earlier tokens, as a tuple or list; only S_0 without `normalize`; None =
+      zeros.
     return_state: also return (S, z), or S alone, in the same form.
-    segment_ids: int32 [B, L] or None: tokens see those of their own id only,
-      so that a row may hold several sequences, back to back. Ids are 0 to
-      num_segments - 1, those of one id neighbours; others, such as -1, are of
-      padding, which acts as masked. What a row costs is a matter of its L
-      and N, whatever it holds. Plain XLA only.
-    num_segments: N, an int; with it states have an axis N behind B.
-    sequence: a `kernels.sequence.Sequence` where the tokens are one device's
-      part of longer sequences, as `kernels.sharded` splits them; no state
-      is taken or returned then, and there are no segments.
+    segment_ids: int32 [B, L] or None. Tokens see only tokens of their own id,
+      so a row may hold several adjacent sequences. Ids are 0 to N - 1, and
+      tokens of one id must be adjacent. Other ids, such as -1, mark padding,
+      which acts as masked. The cost depends only on L and N. Plain XLA only.
+    num_segments: N, an int; with it states have an axis N after B.
+    sequence: a `kernels.sequence.Sequence` if the tokens are one device's part
+      of longer sequences, as `kernels.sharded` splits them. States and segments
+      are not possible then.
 
   Returns:
-    [B, L, H, E], the shape of v, in the dtype of q; with return_state a pair
-    of it and the state.
+    [B, L, H, E], the shape of v, in the dtype of q; with return_state
+    (out, state).
 
   Raises:
     ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; says why.
+    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_options('linear_attention', options, _attend)
   checks.check_qkv(q, k, v, any_value_width=True)
@@ -53,18 +52,20 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
 
 
 def linear_attention_packed(qkv, *, bias=None, kernel='auto', **options):
-  """`linear_attention` of q, k and v in one array, which no kernel copies.
+  """Computes `linear_attention` of q, k and v in one array, without copies.
 
   Args:
-    qkv: [B, L, 3, H, Dh], as one product x W with W [D, 3, H, Dh] makes it.
-    bias: float32 [3, H, Dh] or None: what has already been added to qkv. It
-      changes no result; its gradient, the sum of the gradient of qkv over the
-      tokens, comes from the kernels, which have that gradient in hand. Add
-      `stop_gradient(bias)` to the product, or it is counted twice.
+    qkv: [B, L, 3, H, Dh], as one matmul x W with W [D, 3, H, Dh] makes it.
+    bias: float32 [3, H, Dh] or None, already added to qkv. It changes no
+      result. Kernels compute its gradient, the sum of the gradient of qkv over
+      tokens. Add `stop_gradient(bias)` to the matmul, or it is counted twice.
     kernel, **options: see `linear_attention`.
 
   Returns:
-    [B, L, H, Dh], or with return_state a pair; raises as `linear_attention`.
+    [B, L, H, Dh], or with return_state a pair.
+
+  Raises:
+    ValueError, NotImplementedError: as in `linear_attention`.
   """
   checks.check_options('linear_attention_packed', options, _attend)
   checks.check_packed(qkv, bias)

@@ -1,4 +1,4 @@
-"""From checked arrays to the kernel: what linear and SimpleTRON share."""
+"""Calls a kernel on checked arrays, for linear attention and SimpleTRON."""
 
 import jax.numpy as jnp
 
@@ -18,15 +18,15 @@ def run(
   value_width=None,
   sequence=None,
 ):
-  """The output, or with `options.return_state` a pair of it and the state.
+  """Returns the output, or (output, state) with `options.return_state`.
 
   Args:
     op: 'linear' or 'simpletron'.
-    kernel: as the caller named it, or 'auto'.
+    kernel: a kernel named by the caller, or 'auto'.
     options: LinearOptions.
     inputs: `kernels.inputs.Inputs`.
     segment_ids, num_segments: see `kernels.segments.chunks`, or both None.
-    value_width: of v, where it is not Dh.
+    value_width: width of v if it is not Dh.
     sequence: `kernels.sequence.Sequence` or None.
   """
   if sequence is not None:
@@ -55,7 +55,7 @@ def run(
 
 
 def _elsewhere(inputs, options, sequence):
-  """The initial state of a part of a sequence: the sums of the others."""
+  """Returns the initial state of a part of a sequence: sums of the others."""
   _, k, v = masked(with_variable_bias(inputs)).apart()
   phi_k = features.apply(options.feature_map, k).astype(k.dtype)
   if inputs.mask is not None:

@@ -6,7 +6,7 @@ NAMES = ('elu1', 'relu', 'identity')
 
 
 def apply(name, x):
-  """phi(x) in float32; elu1 is elu(x) + 1 (arXiv 2006.16236, equation 7)."""
+  """Returns phi(x) in float32; elu1 is elu(x) + 1 (arXiv 2006.16236, eq. 7)."""
   x = x.astype(jnp.float32)
   if name == 'elu1':
     return jnp.where(x > 0, x + 1.0, jnp.exp(jnp.minimum(x, 0.0)))
@@ -16,7 +16,7 @@ def apply(name, x):
 
 
 def slope(name, x):
-  """phi'(x) in float32, 0 at the kink of relu."""
+  """Returns phi'(x) in float32, 0 at the kink of relu."""
   x = x.astype(jnp.float32)
   if name == 'elu1':
     return jnp.where(x > 0, 1.0, jnp.exp(jnp.minimum(x, 0.0)))
@@ -26,8 +26,8 @@ def slope(name, x):
 
 
 def slope_from(name, phi):
-  """phi'(x) in float32 from phi(x) in float32: no exponential."""
-  if name == 'elu1':  # e^x below 0, and x + 1 > 1 above
+  """Returns phi'(x) from phi(x), both float32, without an exponential."""
+  if name == 'elu1':  # e^x for x < 0, and x + 1 > 1 for x > 0
     return jnp.minimum(phi, 1.0)
   if name == 'relu':
     return (phi > 0).astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""What is compiled into a linear-attention program."""
+"""Options compiled into a linear-attention program."""
 
 import dataclasses
 from typing import Any
@@ -15,7 +15,7 @@ class LinearOptions:
 
 
 def check_value_width(shape, value_width):
-  """Raises NotImplementedError where values are not as wide as features."""
+  """Raises NotImplementedError if values are not as wide as features."""
   if value_width not in (None, shape[-1]):
     raise NotImplementedError(
       'the Pallas kernels need features as wide as the values, got '

@@ -1,9 +1,9 @@
 """Linear attention for Hopper: two kernels forward, two backward.
 
 Forward, one kernel sums S = phi(k)^T v and z = sum phi(k) over parts of the
-sequence, the next adds up the parts and writes the outputs. Backward, one
-reads q and do, writes dq and sums dS and dz, the next reads k and v and writes
-dk and dv: 4 and 7 tensors moved. Cutting L into parts fills the device at any
+sequence; the next adds up the parts and writes the outputs. Backward, one reads
+q and do, writes dq and sums dS and dz; the next reads k and v and writes dk and
+dv. These move 4 and 7 tensors. Cutting L into parts fills the device for any
 number of heads.
 """
 
@@ -20,7 +20,7 @@ IN_KERNEL_PARTS = 4
 
 
 def supported(shape, dtype, value_width=None, state=False):
-  """Raises NotImplementedError for what `forward` cannot take."""
+  """Raises NotImplementedError for operands that `forward` cannot take."""
   del state
   check_value_width(shape, value_width)
   hopper_call.supported(
@@ -29,7 +29,7 @@ def supported(shape, dtype, value_width=None, state=False):
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, sums or None); see `kernels.vjp`."""
+  """Returns (out, final state or None, sums or None); see `kernels.vjp`."""
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   warpgroups = d // hopper.TILE
@@ -60,7 +60,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """(gradients of q, k, v; of the bias; of the initial state)."""
+  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   kv, z = saved
@@ -96,7 +96,7 @@ def backward(inputs, saved, do, dfinal, options):
     dstate = _state(dsums, options)
   dq, (dkv, dz) = outs['dq'], dsums
   if inputs.packed:
-    # All three are one array, of which dq is written.
+    # All three share one array, in which dq is already written.
     dk, dv = (dataclasses.replace(x, array=dq) for x in (dk, dv))
   outs = call(
     rows.key_gradients,
@@ -121,7 +121,7 @@ def _stages(parts, length):
 
 
 def _with_state(sums, state, options):
-  """(S, z) [B, H, parts, ...] and a state, if any, as one part more."""
+  """Appends a state, if any, to (S, z) [B, H, parts, ...] as one more part."""
   if state is None:
     return sums
   state = state if options.normalize else (state, None)
@@ -132,25 +132,25 @@ def _with_state(sums, state, options):
 
 
 def _few_parts(sums):
-  """Adds up the parts where the kernels would spend long on reading them."""
+  """Sums the parts if there are too many for the kernels to read quickly."""
   return sums if sums[0].shape[2] <= IN_KERNEL_PARTS else _added(sums)
 
 
 def _added(sums):
-  """(S, z) as one part."""
+  """Sums (S, z) over the parts into one part."""
   return tuple(
     None if x is None else jnp.sum(x, axis=2, keepdims=True) for x in sums
   )
 
 
 def _state(sums, options):
-  """One part of (S, z) as a call takes and returns it."""
+  """Returns one part of (S, z) in the form of the public functions' state."""
   kv, z = (None if x is None else x[:, :, 0] for x in sums)
   return (kv, z) if options.normalize else kv
 
 
 def _caller(q, mask, options, plan):
-  """Calls a kernel of `pallas_gpu_rows` on the grid of `plan`."""
+  """Returns a caller of `pallas_gpu_rows` kernels on the grid of `plan`."""
   b, _, h, _ = q.shape
   mask = hopper_call.mask_rows(mask)
   tools = hopper.Tools(options.interpret is not None)

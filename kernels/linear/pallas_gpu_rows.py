@@ -1,4 +1,4 @@
-"""The kernels of linear attention for Hopper that write a row per row.
+"""Kernels of linear attention for Hopper that write one result row per token.
 
 Each block walks over the chunks of one part of one (b, h), with S (or dS) as
 bf16 tiles in shared memory. `scratch` of a kernel lists its shared memory.
@@ -17,7 +17,7 @@ from kernels.linear import features
 
 
 def _ring_scratch(tools, plan, names, masked):
-  """Slots and barriers for the chunks of the tensors `names`."""
+  """Returns slots and barriers for the chunks of the tensors `names`."""
   w, stages = plan.warpgroups, plan.stages
   numbers = plgpu.SMEM((stages, hopper.TILE), jnp.float32)
   return {
@@ -32,7 +32,7 @@ def _ring_scratch(tools, plan, names, masked):
 
 
 class _Walk:
-  """The walk of a block over the chunks of its part."""
+  """A block's loop over the chunks of its part."""
 
   def __init__(self, ins, scratch, names, plan, tools):
     self.b, self.h, self.part, self.w = hopper.place(
@@ -66,7 +66,7 @@ class _Walk:
       )
 
   def run(self, step, carry=None):
-    """step(chunk, carry) for every chunk; see `_chunk`."""
+    """Runs step(chunk, carry) on every chunk; see `_chunk`."""
 
     def body(t, carry):
       slot = self.ring.slot(t)
@@ -77,7 +77,7 @@ class _Walk:
     return lax.fori_loop(0, self.steps, body, carry)
 
   def _chunk(self, t, slot):
-    """Its number n, the parity of its step, its tiles and `valid`."""
+    """Returns a chunk: its number n, its parity, its tiles and `valid`."""
     mask = None if self.ins.mask is None else self.scratch.mask.at[slot]
     n = self.first + t
     return types.SimpleNamespace(
@@ -91,12 +91,12 @@ class _Walk:
     hopper.meet(self.scratch.met, self.plan.warpgroups)
 
   def tile_sum(self, ref, i, j):
-    """Tile (i, j) of [B, H, parts, Dh, Dh], added up over the parts."""
+    """Returns tile (i, j) of [B, H, parts, Dh, Dh], summed over the parts."""
     where = (hopper.tile(i), hopper.tile(j))
     return self._over_parts(ref, where, hopper.MATRIX)
 
   def column_sum(self, ref):
-    """The columns of this warpgroup of [B, H, parts, Dh], added up."""
+    """Returns this warpgroup's columns of [B, H, parts, Dh], summed."""
     return self._over_parts(ref, (hopper.tile(self.w),), hopper.COLS)
 
   def _over_parts(self, ref, where, layout):
@@ -105,7 +105,8 @@ class _Walk:
     return sum(load(index=(self.b, self.h, p, *where)) for p in parts)
 
   def write(self, chunk, *results):
-    """Sends (lines, tiles, value, target): columns of this warpgroup."""
+    """Stores results (lines, tiles, value, target) in this warpgroup's columns.
+    """
     w = self.w
     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
     self.tools.publish(
@@ -140,7 +141,7 @@ def _outputs(ins, outs, scratch, *, plan, options, tools):
   walk = _Walk(ins, scratch, ('q',), plan, tools)
   w, numbers = walk.w, walk.numbers
   walk.ring.start()
-  # Column w of S: no other warpgroup reads it.
+  # Column w of S, which no other warpgroup reads.
   kv = scratch.kv.at[w]
   tools.publish(*((kv.at[i], walk.tile_sum(ins.kv, i, w)) for i in numbers))
   z = walk.column_sum(ins.z) if plan.normalize else None
@@ -266,7 +267,7 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
 
 
 def _split(x, rows):
-  """Stores of x into rows 0 and 8, as two bf16 numbers that add up to it."""
+  """Returns stores of x to rows 0 and 8, as a sum of two bf16 numbers."""
   return [(rows.at[0], x), (rows.at[8], x - _rounded(x))]
 
 
@@ -312,7 +313,7 @@ def _key_gradients(ins, outs, scratch, *, plan, options, tools):
     if mapped:
       dk = dk * features.slope(plan.feature_map, x)
     if ins.mask is not None or wanted:
-      # Rows behind the end are not written, but would be summed.
+      # Rows beyond the end are not written, but would be summed.
       valid = chunk.valid()
       dk, dv = hopper.keep(valid, dk), hopper.keep(valid, dv)
     walk.write(chunk, (dk_views, dk, outs.dk), (dv_views, dv, outs.dv))

@@ -1,10 +1,10 @@
 """Linear attention for TPU, forward.
 
-The grid is (B, head groups, 2, blocks of rows): sweep 0 sums S = phi(k)^T v
-and z = sum phi(k) on chip, sweep 1 writes the outputs. An operand that a sweep
-does not use stays parked on one block, so that nothing is moved twice: 4
-tensors. Where one sequence of one group of heads is all there is, a chip with
-two cores runs one kernel for each sweep, half of the blocks on each core.
+The grid is (B, head groups, 2, blocks of rows). Sweep 0 sums S = phi(k)^T v and
+z = sum phi(k) on chip, sweep 1 writes the outputs. An operand that a sweep does
+not use stays on one block, so nothing is moved twice: 4 tensors are moved. For
+a single sequence and group of heads, a chip with two cores runs one kernel per
+sweep, with half of the blocks on each core.
 """
 
 import functools
@@ -27,17 +27,17 @@ __all__ = ['backward', 'forward', 'supported']
 
 
 def supported(shape, dtype, value_width=None, state=False):
-  """Raises NotImplementedError for what `forward` cannot take."""
+  """Raises NotImplementedError for operands that `forward` cannot take."""
   check_value_width(shape, value_width)
   tpu.supported(shape, dtype)
   tpu_room.check(tpu.tiling(shape, dtype), dtype, state=state)
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, sums or None); see `kernels.vjp`.
+  """Returns (out, final state or None, sums or None); see `kernels.vjp`.
 
-  Packed inputs are read as they lie. Where H * Dh is no multiple of 128, a
-  block is as wide as a row of all three and either sweep reads it.
+  Packed inputs are read in place. If H * Dh is no multiple of 128, a block
+  holds rows of all three and both sweeps read it.
   """
   steps = plan(inputs, options)
   run = _halves if steps.tiles.parts > 1 else _sweeps
@@ -50,7 +50,7 @@ def forward(inputs, options, save):
 
 
 def _sweeps(steps, inputs, save):
-  """(out, S, S in the dtype of q, z), what is not needed None."""
+  """Returns (out, S, S in the dtype of q, z); None for results not needed."""
   tiles, options, dtype = steps.tiles, steps.options, steps.dtype
   last = tiles.blocks - 1
   like = functools.partial(dispatch.like, inputs.arrays[0])
@@ -109,8 +109,8 @@ def _sweeps_kernel(ins, outs, kv, z, *, steps):
 
 
 def _halves(steps, inputs, save):
-  """`_sweeps` of one sequence, by one kernel for each sweep."""
-  del save  # all of it is at hand
+  """Computes `_sweeps` for one sequence, by one kernel for each sweep."""
+  del save  # all results exist anyway
   tiles, dtype = steps.tiles, steps.dtype
   q, k, v = tpu.columns(inputs, tiles)
   like = functools.partial(dispatch.like, q[0])

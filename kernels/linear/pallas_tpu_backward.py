@@ -1,11 +1,11 @@
 """Linear attention for TPU, backward.
 
 The grid is (B, head groups, 3 * blocks of rows). The first third reads q and
-the gradient of the output, writes dq and sums dS and dz; then two steps a
-block read k and v and write dk and dv. One tile of gradients a step: that is
-how a single result, [B, L, 3 * H * Dh], takes all of them where q, k and v
-are packed, every block of it visited once. With what a step does not use
-parked on one block, 7 tensors are moved.
+the gradient of the output, writes dq and sums dS and dz. Then two steps per
+block read k and v and write dk and dv. Each step writes one tile of gradients.
+So for packed inputs a single result, [B, L, 3 * H * Dh], takes all of them, and
+each of its blocks is visited once. Operands that a step does not use stay on
+one block: 7 tensors are moved.
 """
 
 import functools
@@ -24,11 +24,11 @@ from kernels.linear.pallas_tpu_steps import (
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """(gradients of q, k, v; of the bias or None; of the initial state or None).
+  """Returns gradients of q, k, v, of the bias and of the initial state.
 
-  See `kernels.vjp`. The gradients of packed inputs are one array. Where H * Dh
-  is no multiple of 128 its blocks are whole rows: dq waits for dk and dv, and
-  q and the gradient of the output are read by both sweeps.
+  See `kernels.vjp`. The gradients of packed inputs are one array. If H * Dh is
+  no multiple of 128 its blocks are whole rows. Then dq waits for dk and dv, and
+  both sweeps read q and the gradient of the output.
   """
   steps = plan(inputs, options)
   run = _halves if steps.tiles.parts > 1 else _sweeps
@@ -40,13 +40,13 @@ def backward(inputs, saved, do, dfinal, options):
 
 
 def _sweeps(steps, inputs, saved, do, dfinal):
-  """(results of the kernel, gradients of the initial S and z or None)."""
+  """Returns (results of the kernel, gradients of the initial S and z)."""
   tiles, blocks, last = steps.tiles, steps.tiles.blocks, steps.tiles.blocks - 1
   b, length, h, d = inputs.shape
   like = functools.partial(dispatch.like, inputs.arrays[0])
   queries = lambda b, g, t: (b, g, jnp.minimum(t, last))
   keys = lambda b, g, t: (b, g, _block(t, blocks))
-  # v is of use to the first step of a block alone: it makes room early.
+  # Only the first step of a block needs v, so the next block is loaded early.
   values = lambda b, g, t: (b, g, jnp.minimum(_block(t + 1, blocks), last))
   both = lambda b, g, t: (b, g, jnp.where(t < blocks, t, _block(t, blocks)))
   state = lambda x, rows=None: (tiles.state(both, rows), x)
@@ -92,12 +92,12 @@ def _sweeps(steps, inputs, saved, do, dfinal):
 
 
 def _block(t, blocks):
-  """The block of step t of the second sweep, 0 before it: two steps each."""
+  """Returns the block of step t of the second sweep: two steps per block."""
   return jnp.maximum(t - blocks, 0) >> 1
 
 
 def _which(t, blocks):
-  """0 at the step that writes dk, 1 at that which writes dv."""
+  """Returns 0 at a step that writes dk, 1 at one that writes dv."""
   return (t - blocks) & 1
 
 
@@ -134,7 +134,7 @@ def _sweeps_kernel(ins, outs, dkv, dz, *, steps):
 
 
 def _halves(steps, inputs, saved, do, dfinal):
-  """`_sweeps` of one sequence, by one kernel for each sweep."""
+  """Computes `_sweeps` for one sequence, by one kernel for each sweep."""
   tiles, options = steps.tiles, steps.options
   _, _, h, d = inputs.shape
   q, k, v = tpu.columns(inputs, tiles)
@@ -142,7 +142,7 @@ def _halves(steps, inputs, saved, do, dfinal):
   part, total = (lambda p, n, *w: (p, 0, n)), (lambda p, n, *w: (0, 0, n))
   mask = tiles.tokens(tiles.half), tpu.mask_rows(inputs.mask)
   bias = tpu.bias_sums(inputs, tiles, part, tiles.parts)
-  # The simulator cannot go on with an array of which the last block is ragged.
+  # The simulator cannot update an array whose last block is ragged.
   packed = tpu.by_columns(inputs, tiles) and not tiles.ragged
   columns = 3 * h * d if packed else h * d
   grad = like((1, tiles.length, columns), steps.dtype)
@@ -186,11 +186,11 @@ def _halves(steps, inputs, saved, do, dfinal):
   if packed:
 
     def column(p, n, which):
-      # Parked behind the last block, whose dv is written, not its dk.
+      # Beyond the last block it stays on dv, which is written last.
       is_block = tiles.block(p, n) < tiles.blocks
       return 0, jnp.where(is_block, 1 + which, 2), tiles.half(p, n)[2]
 
-    # The result goes on with the array that has dq.
+    # The result updates the array that contains dq.
     ins['grads'] = pl.BlockSpec(memory_space=pl.ANY), outs['dq dk dv']
     more['dq dk dv'] = tiles.tile(column), grad
   else:

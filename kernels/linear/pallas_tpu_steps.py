@@ -1,4 +1,4 @@
-"""What the TPU kernels of linear attention do with one block of rows."""
+"""Operations of the TPU kernels of linear attention on a block of rows."""
 
 import dataclasses
 import functools
@@ -11,19 +11,19 @@ from kernels.linear import features
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-  """The steps over a block, of any kernel that is made of them.
+  """Operations on a block, for all kernels.
 
-  `ins` and `outs` are the references of a kernel (`kernels.tpu.call`), of
-  which a step uses those that it needs; `block` is the number of the block in
-  its sequence. kv, z, dkv, dz are references of float32 sums: [heads, Dh, Dh]
-  and [heads, 1, Dh].
+  `ins` and `outs` are the references of a kernel (`kernels.tpu.call`); an
+  operation uses those that it needs. `block` is the number of the block in its
+  sequence. kv, z, dkv, dz are references of float32 sums: [heads, Dh, Dh] and
+  [heads, 1, Dh].
 
   Attributes:
     tiles: `kernels.tpu.Tiling`.
     options: `LinearOptions`.
-    dtype: of q, k and v.
-    rows: whether q, k and v are one block, as wide as a row of them, and so
-      are their gradients: packed, with H * Dh no multiple of a register.
+    dtype: dtype of q, k and v.
+    rows: whether one block holds rows of q, k and v, and one holds rows of
+      their gradients: packed inputs with H * Dh no multiple of a register.
   """
 
   tiles: tpu.Tiling
@@ -32,7 +32,7 @@ class Steps:
   rows: bool = False
 
   def of(self, which, lane):
-    """The lanes of q, k or v (0, 1, 2) in its block."""
+    """Returns the lanes of q, k or v (0, 1, 2) in its block."""
     first = which * self.tiles.lanes if self.rows else 0
     return slice(first + lane.start, first + lane.stop)
 
@@ -43,12 +43,12 @@ class Steps:
     return features.slope(self.options.feature_map, x)
 
   def start(self, sums, state):
-    """Sums of nothing, or of what came before: the blocks of `state`."""
+    """Sets sums to 0, or to the blocks of `state`."""
     for ref, first in zip(sums, state, strict=True):
       ref[...] = jnp.zeros_like(ref) if first is None else first[0]
 
   def sums(self, ins, block, kv, z):
-    """Forward: adds up S and z."""
+    """Forward: adds to S and z."""
     valid = self._valid(ins, block)
     _, _, tn = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
@@ -60,7 +60,7 @@ class Steps:
         z[h] += jnp.sum(k.astype(jnp.float32), axis=0, keepdims=True)
 
   def outputs(self, ins, outs, block, kv, z):
-    """Forward: out."""
+    """Forward: writes out."""
     valid = self._valid(ins, block)
     nn, _, _ = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
@@ -71,9 +71,9 @@ class Steps:
       outs.o[0, :, lane] = tpu.keep(valid, o).astype(self.dtype)
 
   def queries(self, ins, outs, block, sums, store=True):
-    """Backward: dq; adds up dS and dz, both without the scale.
+    """Backward: writes dq; adds to dS and dz, both without the scale.
 
-    Either may be left out: `sums` are (dkv, dz) or None.
+    `store` False skips dq; `sums` is (dkv, dz), or None to skip them.
     """
     valid = self._valid(ins, block)
     nn, nt, tn = tpu.products(self.dtype)
@@ -83,8 +83,8 @@ class Steps:
       q, kv = self.phi(x).astype(self.dtype), ins.kv[0, h]
       dq = nt(do, kv)
       if self.options.normalize:
-        # Divide the float32 products, not their bf16 operand do: one
-        # rounding less in dq and in dkv.
+        # Divide the float32 results of matmuls, not their bf16 operand do: dq
+        # and dkv are then rounded once less.
         norm = self._norm(q, ins.z[0, h])
         num = jnp.sum(do.astype(jnp.float32) * nn(q, kv), axis=1, keepdims=True)
         dnorm = tpu.keep(valid, -num / (norm * norm))
@@ -99,16 +99,16 @@ class Steps:
         self._store(outs, 0, lane, dq)
 
   def finish(self, sums, gradients):
-    """Backward: dS and dz from their sums and the gradient of the final state.
+    """Backward: adds the final state's gradient to dS and dz.
 
-    They are the gradients of the initial state too.
+    The results are also the gradients of the initial state.
     """
     for ref, last in zip(sums, gradients, strict=True):
       total = ref[...] * self.options.scale
       ref[...] = total if last is None else total + last[0]
 
   def keys(self, ins, outs, block, dkv, dz):
-    """Backward: dk."""
+    """Backward: writes dk."""
     valid = self._valid(ins, block)
     _, nt, _ = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
@@ -120,7 +120,7 @@ class Steps:
       self._store(outs, 1, lane, dk)
 
   def values(self, ins, outs, block, dkv):
-    """Backward: dv."""
+    """Backward: writes dv."""
     valid = self._valid(ins, block)
     nn, _, _ = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
@@ -129,7 +129,7 @@ class Steps:
       self._store(outs, 2, lane, tpu.keep(valid, dv))
 
   def _store(self, outs, which, lane, grad):
-    """Rounds a gradient, and adds it to that of the bias as it was before."""
+    """Rounds and stores a gradient; adds it unrounded to that of the bias."""
     ref = getattr(outs, ('dq', 'dk', 'dv')[which])
     ref[0, :, self.of(which, lane)] = grad.astype(self.dtype)
     if outs.bias is not None:
@@ -142,25 +142,25 @@ class Steps:
     return tpu.valid(mask_R, block * tiles.rows, tiles.rows, tiles)
 
   def _norm(self, q_RxDh, z_1xDh):
-    """phi(q) . z + eps as [rows, 1]."""
+    """Returns phi(q) . z + eps as [rows, 1]."""
     norm = jnp.sum(q_RxDh.astype(jnp.float32) * z_1xDh, axis=1, keepdims=True)
     return norm + self.options.eps
 
 
 def plan(inputs, options):
-  """The `Steps` of a call, forward and backward."""
+  """Returns the `Steps` of a call, forward and backward."""
   tiles = tpu.tiling(inputs.shape, inputs.dtype)
   rows = inputs.packed and not tpu.by_columns(inputs, tiles)
   return Steps(tiles, options, inputs.dtype, rows and tiles.parts == 1)
 
 
 def operands(steps, inputs, q, k, v, row):
-  """name -> (BlockSpec, array) of q, k and v, for `kernels.tpu.call`.
+  """Returns name -> (BlockSpec, array) of q, k, v for `kernels.tpu.call`.
 
   Args:
     steps, inputs: `Steps`, `kernels.inputs.Inputs`.
     q, k, v: the blocks of each, for `Tiling.tile`.
-    row: the blocks of whole rows, where `steps.rows`.
+    row: the blocks of whole rows, used with `steps.rows`.
   """
   if steps.rows:
     return {'q k v': (steps.tiles.row(row), tpu.flat(inputs.arrays[0]))}
@@ -172,9 +172,9 @@ def operands(steps, inputs, q, k, v, row):
 
 
 def pair(state, options):
-  """(S [B, H, Dh, Dh], z [B, H, 1, Dh]) of a state of the public functions.
+  """Returns (S [B, H, Dh, Dh], z [B, H, 1, Dh]) of a public state.
 
-  Either is None where there is none.
+  Absent ones are None.
   """
   if state is None:
     return None, None
@@ -184,17 +184,17 @@ def pair(state, options):
 
 
 def unpaired(kv, z, options):
-  """The reverse of `pair`."""
+  """Inverts `pair`."""
   return (kv, z[:, :, 0]) if options.normalize else kv
 
 
 def call(steps, kernel, ins, outs, *, grid, semantics, products):
-  """`kernels.tpu.call` with scratch memory for S and z.
+  """Calls `kernels.tpu.call` with scratch memory for S and z.
 
   Args:
-    steps, kernel: `Steps`; called with the references and `steps`.
+    steps, kernel: `Steps`; function of the references and `steps`.
     ins, outs, grid, semantics: see `kernels.tpu.call`.
-    products: how many of B L H Dh Dh multiplications it does.
+    products: work of the kernel, in units of B L H Dh Dh multiplications.
   """
   t = steps.tiles
   tokens = t.batch * t.length * t.num_heads * t.width

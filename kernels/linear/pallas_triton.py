@@ -1,10 +1,10 @@
 """Linear attention in Triton: two kernels forward, two backward.
 
 Forward, one kernel sums S = phi(k)^T v and z = sum phi(k) over parts of the
-sequence, the next writes the outputs. Backward, one reads q and do, writes dq
-and sums dS and dz, the next reads k and v and writes dk and dv: 4 and 7
-tensors moved. Where S is too wide for the registers of a program, programs sum
-a block of its columns each, and dS has a kernel of its own (9 tensors).
+sequence; the next writes the outputs. Backward, one reads q and do, writes dq
+and sums dS and dz; the next reads k and v and writes dk and dv. These move 4
+and 7 tensors. If S is too wide for the registers of a program, each program
+sums a block of its columns, and a separate kernel computes dS (9 tensors).
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ from kernels.linear.options import check_value_width
 
 
 def supported(shape, dtype, value_width=None, state=False):
-  """Raises NotImplementedError for what `forward` cannot take."""
-  del state  # takes them and returns them
+  """Raises NotImplementedError for operands that `forward` cannot take."""
+  del state  # initial and final states are supported
   check_value_width(shape, value_width)
   triton.supported(
     shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
@@ -27,7 +27,7 @@ def supported(shape, dtype, value_width=None, state=False):
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, sums or None); see `kernels.vjp`."""
+  """Returns (out, final state or None, sums or None); see `kernels.vjp`."""
   q, k, v = triton.qkv(inputs)
   call = _Call(inputs, options)
   kv, z = call.sums(k, v, None, ('k', 'v'))
@@ -42,7 +42,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """(gradients of q, k, v; of the bias; of the initial state)."""
+  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   q, k, v = triton.qkv(inputs)
   call = _Call(inputs, options)
   kv, z = saved
@@ -66,7 +66,7 @@ def backward(inputs, saved, do, dfinal, options):
 
 @dataclasses.dataclass(frozen=True)
 class _Size:
-  """What a program takes on: rows and columns of a block, warps, stages."""
+  """Sizes of a program: rows and columns of a block, warps, stages."""
 
   rows: int
   columns: int
@@ -75,7 +75,7 @@ class _Size:
 
 
 def _size(kernel, width, dtype):
-  """The `_Size` of a kernel: what fits its registers and 99 KiB shared."""
+  """Returns the `_Size` that fits a program's registers and 99 KiB shared."""
   lanes = triton_blocks.padded(width)
   if dtype == jnp.float32:
     match lanes:
@@ -97,7 +97,7 @@ def _size(kernel, width, dtype):
 
 
 class _Call:
-  """The kernels on the arrays of a call."""
+  """Kernel runs on the arrays of a call."""
 
   def __init__(self, inputs, options):
     self.inputs, self.options = inputs, options
@@ -106,7 +106,7 @@ class _Call:
     self.mask = None if mask is None else mask.reshape(-1)
 
   def sums(self, x, y, z, names):
-    """What the parts sum to: [B, H, parts, Dh, Dh], [B, H, parts, Dh]."""
+    """Returns sums of the parts: [B, H, parts, Dh, Dh], [B, H, parts, Dh]."""
     size = _size('sums', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, by_columns=True)
     scale = 1.0
@@ -129,7 +129,7 @@ class _Call:
     return self._by_part(plan, outs['xy']), self._by_part(plan, outs['total'])
 
   def outputs(self, q, kv, z):
-    """o [B L, H Dh]."""
+    """Returns o [B L, H Dh]."""
     size = _size('outputs', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
     outs = self._run(
@@ -144,9 +144,10 @@ class _Call:
     return outs['o']
 
   def query_gradients(self, q, do, kv, z):
-    """dq, dS or None where it has to be made apart, dz, and that of the bias.
+    """Returns dq, dS, dz, and the sum of dq for the bias.
 
-    Packed, dq is one of three in an array [B L, 3 H Dh].
+    dS is None if a separate kernel computes it. For packed inputs dq is one of
+    three gradients in an array [B L, 3 H Dh].
     """
     size = _size('query_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size)
@@ -173,10 +174,10 @@ class _Call:
     return outs['dq'], dkv, dz, dbias
 
   def key_gradients(self, k, v, dkv, dz, taken):
-    """dk, dv, and float32 [2, H, Dh] of the bias.
+    """Returns dk, dv, and float32 [2, H, Dh] for the bias.
 
     Args:
-      taken: the array with dq, which is also that of dk and dv; or None.
+      taken: the array that holds dq and also takes dk and dv; or None.
     """
     size = _size('key_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
@@ -204,7 +205,7 @@ class _Call:
     return outs['dk'], outs['dv'], dbias
 
   def totals(self, kv, z, first):
-    """S and z: the sums of the parts, and what was there before."""
+    """Returns S and z: the sums over the parts plus the initial state."""
     pair = first if self.options.normalize else (first, None)
     return tuple(
       _total(x, before)
@@ -252,7 +253,7 @@ class _Call:
     return shape, jnp.float32
 
   def _by_part(self, plan, x):
-    """[B, H, parts, Dh] or [B, H, parts, Dh, Dh] of two dimensions."""
+    """Reshapes to [B, H, parts, Dh] or [B, H, parts, Dh, Dh]."""
     if x is None:
       return None
     states = x.shape[0] // (self.b * self.h * plan.parts)
@@ -261,7 +262,7 @@ class _Call:
 
 
 def _two(x):
-  """[..., Dh] in two dimensions."""
+  """Flattens [..., Dh] to two dimensions."""
   return None if x is None else x.reshape(-1, x.shape[-1])
 
 

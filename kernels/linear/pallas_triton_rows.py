@@ -1,9 +1,9 @@
 """The Triton kernels of linear attention.
 
-Each works on blocks of rows of one (b, h): `sums` and `query_gradients` walk
-over the blocks of a part of the sequence, the others take one block each.
-Where S is cut into blocks of columns, `sums` has a program for each, and the
-others walk over them.
+Each works on blocks of rows of one (b, h). `sums` and `query_gradients` walk
+over the blocks of a part of the sequence, the others take one block each. If S
+is cut into blocks of columns, `sums` has a program for each, and the others
+walk over them.
 """
 
 import functools
@@ -15,7 +15,7 @@ from kernels.triton_blocks import Walk, keep, settled, zeros
 
 
 def _phi(plan, x, n):
-  """phi(x) in float32; x holds rows of block n."""
+  """Returns phi(x) in float32; x holds rows of block n."""
   f = features.apply(plan.options.feature_map, x)
   return f if plan.options.feature_map == 'identity' else settled(f, n)
 
@@ -25,13 +25,13 @@ def _slope(plan, x):
 
 
 def sums(ins, outs, *, plan, names, scale):
-  """scale * x^T y and the sum of x, over a part.
+  """Computes scale * x^T y and the sum of x, over a part.
 
-  Inputs x, y, z, mask; outputs xy, total. x is phi(x), with z divided by its
-  norm phi(x) . z + eps.
+  Inputs x, y, z, mask; outputs xy, total. phi is applied to x; if z is given, x
+  is also divided by its norm phi(x) . z + eps.
 
   Args:
-    names: of x and y, where they are in one array.
+    names: names of x and y, used if they are in one array.
     scale: a number.
   """
   walk = Walk(plan, by_columns=True)
@@ -47,7 +47,7 @@ def sums(ins, outs, *, plan, names, scale):
       f = f * _inverse(f, z, plan)[:, None]
     f = keep(valid, f).astype(dtype)
     if outs.total is not None:
-      # Of the rounded values, like the sum that it divides.
+      # Sums rounded values, like the sum that it divides.
       total = total + jnp.sum(f.astype(jnp.float32), axis=0)
     return yx + plan.tools.dot(y, f, turn_a=True), total
 
@@ -55,12 +55,12 @@ def sums(ins, outs, *, plan, names, scale):
   yx, total = walk.run(step, (zeros(shape.columns, shape.lanes), total))
   at.store_state(outs.xy, walk.part, yx.T * scale, columns=walk.block)
   if outs.total is not None:
-    # The programs of other blocks of columns write the same.
+    # Programs of other blocks of columns write equal values.
     at.store_row(outs.total, walk.part, total)
 
 
 def outputs(ins, outs, *, plan):
-  """o from q, S and z; inputs q, kv, z, mask."""
+  """Computes o from q, S and z; inputs q, kv, z, mask."""
   walk = Walk(plan)
   at, n = walk.at, walk.first
   valid = at.valid(ins.mask, n)
@@ -80,7 +80,7 @@ def outputs(ins, outs, *, plan):
 
 
 def query_gradients(ins, outs, *, plan):
-  """dq, and over a part the sums dS, dz and that of dq.
+  """Computes dq, and over a part the sums dS, dz and that of dq.
 
   Inputs q, do, kv, z, mask; outputs dq, and dkv, dz, dbias or None.
   """
@@ -110,7 +110,7 @@ def query_gradients(ins, outs, *, plan):
     else:
       norm = _norm(f, z, plan)
       inverse = options.scale / norm
-      # Of what the products made in float32, not of their operand do.
+      # Uses the float32 results of matmuls, not their operand do.
       dnorm = -jnp.sum(f * dq, axis=1) * inverse * (1.0 / norm)
       if valid is not None:
         inverse = jnp.where(valid, inverse, 0.0)
@@ -143,11 +143,11 @@ def query_gradients(ins, outs, *, plan):
 
 
 def key_gradients(ins, outs, *, plan):
-  """dk and dv from k, v, dS and dz.
+  """Computes dk and dv from k, v, dS and dz.
 
-  Inputs k, v, dkv, dz, mask, and `taken`, which becomes dk; outputs dk, dv
-  (None: in the array of dk) and dbias: the sums of dk and dv over the block,
-  or None.
+  Inputs k, v, dkv, dz, mask, and `taken`, which becomes dk. Outputs dk, dv
+  (None if it is in the array of dk) and dbias: the sums of dk and dv over the
+  block, or None.
   """
   walk = Walk(plan)
   at, shape, n = walk.at, plan.shape, walk.first
@@ -174,7 +174,7 @@ def key_gradients(ins, outs, *, plan):
     v = at.load(ins.v, n, valid, 'v', block)
     return dk + plan.tools.dot(v, state(block), turn_b=True)
 
-  # One after the other: phi(k) leaves the registers before dk enters.
+  # In sequence: phi(k) leaves the registers before dk needs them.
   plan.over_columns(values)
   dk = plan.over_columns(keys, zeros(shape.rows, shape.lanes))
   if ins.dz is not None:
@@ -186,10 +186,10 @@ def key_gradients(ins, outs, *, plan):
 
 
 def _norm(f, z, plan):
-  """f . z + eps: [rows]."""
+  """Returns f . z + eps: [rows]."""
   return jnp.sum(f * z[None], axis=1) + plan.options.eps
 
 
 def _inverse(f, z, plan):
-  """scale / (f . z + eps): [rows]."""
+  """Returns scale / (f . z + eps): [rows]."""
   return plan.options.scale / _norm(f, z, plan)

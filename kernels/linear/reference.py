@@ -1,7 +1,6 @@
 """The equation of linear attention and its gradients in float64 numpy.
 
-What the errors of the kernels are measured against; it shares nothing with
-them.
+An independent implementation to measure the errors of the kernels against.
 """
 
 import numpy as np
@@ -21,16 +20,18 @@ def attention(
   initial_state=None,
   dfinal=None,
 ):
-  """(out, dq, dk, dv, final state, gradient of the initial state), float64.
+  """Returns linear attention and its gradients in float64.
+
+  The results are (out, dq, dk, dv, final state, gradient of the initial state).
 
   Args:
     q, k, v: [B, L, H, Dh]; masked tokens may hold anything.
     mask: bool [B, L], True = token.
     do: [B, L, H, Dh], the gradient of the output.
     feature_map, normalize, scale, eps: see `kernels.linear_attention`.
-    initial_state, dfinal: pairs of [B, H, Dh, Dh] and [B, H, Dh], the sums of
-      S and z before, and the gradients of those after; None for zeros. The
-      final state and the gradient come in the same form.
+    initial_state, dfinal: pairs of [B, H, Dh, Dh] and [B, H, Dh], the initial S
+      and z, and the gradients of the final ones; None for zeros. The final
+      state and the gradient of the initial one have this form too.
   """
   q, k, v, do = (zero_masked(x, mask) for x in (q, k, v, do))
   keep_BxLx1x1 = np.asarray(mask)[:, :, None, None]
@@ -62,13 +63,13 @@ def attention(
 
 
 def zero_masked(x_BxLxHxDh, mask):
-  """float64, with 0 in the rows of masked tokens."""
+  """Converts to float64 and sets the rows of masked tokens to 0."""
   x_BxLxHxDh = np.asarray(x_BxLxHxDh, np.float64)
   return np.where(np.asarray(mask)[:, :, None, None], x_BxLxHxDh, 0.0)
 
 
 def _phi(name, x):
-  """phi(x) and phi'(x)."""
+  """Returns phi(x) and phi'(x)."""
   if name == 'elu1':
     low = np.exp(np.minimum(x, 0.0))
     return np.where(x > 0, x + 1.0, low), np.where(x > 0, 1.0, low)

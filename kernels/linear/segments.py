@@ -7,11 +7,11 @@ from kernels.linear import features
 
 
 def attend(inputs, options, segment_ids, num_segments):
-  """(out [B, L, H, E], states or None); differentiable as it is.
+  """Returns (out [B, L, H, E], states or None); autodiff differentiates it.
 
   Args:
-    inputs: `kernels.inputs.Inputs`, whose state is that of every segment,
-      with an axis N behind B.
+    inputs: `kernels.inputs.Inputs` with a state for every segment, on an axis N
+      after B.
     options: LinearOptions.
     segment_ids, num_segments: see `kernels.segments.chunks`.
   """
@@ -30,7 +30,7 @@ def attend(inputs, options, segment_ids, num_segments):
     kv, z = kv + first[0], z + first[1]
   mine = c.of_chunks(kv).astype(dtype)
   if options.normalize:
-    # The gradients of numerator and normaliser nearly cancel: do not round.
+    # No rounding: the gradients of numerator and normaliser nearly cancel.
     phi_q, mine = phi_q.astype(jnp.float32), mine.astype(jnp.float32)
   out = products.einsum('bpchd,bphde->bpche', phi_q, mine) * options.scale
   if options.normalize:

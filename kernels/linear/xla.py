@@ -1,10 +1,10 @@
 """Linear attention in plain XLA; the compiler may partition it freely.
 
-A CPU's matrix products want the heads in front; left to itself XLA transposes
-the operands of every product. Without a feature map they are put in that order
-once for each pass, [B, H, L, Dh]. With a feature map and a normaliser, at few
-lanes H Dh, products take all heads at once instead and nothing is transposed:
-what one head sums with another is set to 0.
+Matmuls on a CPU need the heads before the length; by default XLA transposes the
+operands of every matmul. Without a feature map each pass transposes them once,
+to [B, H, L, Dh]. With a feature map, a normaliser and few lanes H Dh, one
+matmul covers all heads and nothing is transposed: entries between different
+heads are set to 0.
 """
 
 import jax.numpy as jnp
@@ -12,13 +12,14 @@ import jax.numpy as jnp
 from kernels import dispatch, products
 from kernels.linear import features
 
-# H Dh up to which one product of all heads takes less time on a CPU than a
-# product of each head, which has H times fewer operations.
+# Up to this H Dh a CPU is faster with one matmul over all heads than with one
+# per head, although it needs H times as many operations.
 LANES = 128
 
 
 def forward(inputs, options, save):
-  """(out, final state or None, (S, z, out) or None); see `kernels.vjp`."""
+  """Returns (out, final state or None, (S, z, out) or None); see `kernels.vjp`.
+  """
   order = _order(inputs, options)
   dtype = inputs.dtype
   phi_q, phi_k, v = _features(order, inputs, options)
@@ -35,15 +36,16 @@ def forward(inputs, options, save):
   if options.normalize:
     out = out / order.norm(phi_q, z_BxHxD, options.eps)
   (out,) = order.outward(out)
-  # Unrounded, or the gradients of bfloat16 would lose what nearly cancels.
+  # Unrounded, because terms of the bfloat16 gradients nearly cancel.
   saved = (kv, z_BxHxD, out if options.normalize else None)
   return out.astype(dtype), final, saved if save else None
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """(gradients of q, k, v; None; gradient of the initial state).
+  """Returns gradients of q, k, v, None, and of the initial state.
 
   With u = phi(q) / norm and delta = do . out, the gradients of numerator and
+  normaliser are
   normaliser are
     dS = scale * sum_i u_i^T do_i,  dz = -sum_i delta_i u_i
     dphi(q_i) = (scale * do_i S^T - delta_i z) / norm_i.
@@ -81,11 +83,11 @@ def backward(inputs, saved, do, dfinal, options):
 
 
 def _features(order, inputs, options, round_features=True):
-  """phi(q), phi(k) and v, inside; phi in the dtype of q, or in float32."""
+  """Returns phi(q), phi(k), v in inner order; phi in q's dtype or float32."""
   q, k, v = inputs.apart()
   dtype = q.dtype if round_features else jnp.float32
-  # Masked once more behind phi, which makes 1 of 0; in front of it, so that no
-  # gradient of a gradient meets what masked tokens hold.
+  # Masked after phi too, which maps 0 to 1; and before phi, so that second
+  # derivatives never meet the contents of masked tokens.
   phi_q, phi_k = (
     features.apply(options.feature_map, _keep(inputs.mask, x, 1)).astype(dtype)
     for x in (q, k)
@@ -94,7 +96,7 @@ def _features(order, inputs, options, round_features=True):
 
 
 def _order(inputs, options):
-  """How a pass computes."""
+  """Chooses the order in which a pass computes."""
   _, _, h, d = inputs.shape
   stateless = inputs.state is None and not options.return_state
   mapped = options.normalize and options.feature_map != 'identity'
@@ -105,30 +107,30 @@ def _order(inputs, options):
 
 
 class _Order:
-  """The order of the axes in which a pass computes, its mask and products.
+  """The order of axes in which a pass computes, with its mask and matmuls.
 
-  Arrays come and go as [B, L, H, D] and are [B, H, L, D] inside on a
-  processor, else as they come.
+  Arrays enter and leave as [B, L, H, D]. Inside they are [B, H, L, D] on a CPU,
+  else unchanged.
 
   Attributes:
     tokens: the axis of L inside.
-    letters: of the first three axes inside, for einsum.
+    letters: letters of the first three axes inside, for einsum.
   """
 
   def __init__(self, inputs, options):
-    # Joined with a feature map the transposes cost more than they save.
+    # With a feature map the transposes cost more time than they save.
     plain = options.feature_map == 'identity'
     self.heads_first = dispatch.platform() == 'cpu' and plain
     self.mask = inputs.mask
     self.tokens, self.letters = (2, 'bhl') if self.heads_first else (1, 'blh')
 
   def inward(self, *arrays):
-    """The arrays in order, 0 where a token is masked."""
+    """Reorders arrays for the inside, 0 at masked tokens."""
     arrays = tuple(_keep(self.mask, x, 1) for x in arrays)
     return self._turned(arrays)
 
   def outward(self, *arrays):
-    """[B, L, H, D] again, 0 where a token is masked."""
+    """Reorders arrays to [B, L, H, D], 0 at masked tokens."""
     return tuple(_keep(self.mask, x, 1) for x in self._turned(arrays))
 
   def _turned(self, arrays):
@@ -137,34 +139,34 @@ class _Order:
     return tuple(jnp.swapaxes(x, 1, 2) for x in arrays)
 
   def each(self, x_BxHxD):
-    """The same for every token."""
+    """Broadcasts over tokens."""
     return jnp.expand_dims(x_BxHxD, self.tokens)
 
   def sums(self, a, b):
-    """The sum over tokens of a^T b: a state, [B, H, D, E]."""
+    """Returns the sum over tokens of a^T b: a state, [B, H, D, E]."""
     t = self.letters
     return products.einsum(f'{t}d,{t}e->bhde', a, b)
 
   def times(self, a, state):
-    """a S of every token, [..., E]."""
+    """Returns a S for every token, [..., E]."""
     t = self.letters
     return products.einsum(f'{t}d,bhde->{t}e', a, state)
 
   def times_turned(self, a, state):
-    """a S^T of every token, [..., D]."""
+    """Returns a S^T for every token, [..., D]."""
     t = self.letters
     return products.einsum(f'{t}e,bhde->{t}d', a, state)
 
   def column(self, z_BxHxD):
-    """z as a state with E = 1."""
+    """Returns z as a state with E = 1."""
     return z_BxHxD[..., None]
 
   def of_column(self, state):
-    """[B, H, D], of a state with E = 1."""
+    """Returns [B, H, D] from a state with E = 1."""
     return state[..., 0]
 
   def norm(self, phi_q, z_BxHxD, eps):
-    """phi(q) . z + eps as [..., 1]; 1 where a token is masked."""
+    """Returns phi(q) . z + eps as [..., 1]; 1 at masked tokens."""
     norm = self.times(phi_q.astype(jnp.float32), self.column(z_BxHxD)) + eps
     if self.mask is None:
       return norm
@@ -172,9 +174,9 @@ class _Order:
 
 
 class _AllHeads(_Order):
-  """Products of all heads at once, of arrays [B, L, H, D] as they lie.
+  """Matmuls over all heads at once, for arrays [B, L, H, D] in place.
 
-  A state is [B, H D, H E], 0 between one head and another.
+  A state is [B, H D, H E], 0 between different heads.
   """
 
   def __init__(self, inputs, options):
@@ -199,7 +201,7 @@ class _AllHeads(_Order):
     return state.sum(-1).reshape(state.shape[0], self.heads, -1)
 
   def _own(self, state):
-    """The state with 0 between one head and another."""
+    """Returns the state with 0 between different heads."""
     of_row, of_column = (
       jnp.arange(size) // (size // self.heads) for size in state.shape[1:]
     )
@@ -218,7 +220,7 @@ def _keep(mask, x, tokens):
 
 
 def _rows(mask_BxL, tokens):
-  """The mask beside [B, L, H, D] (tokens 1) or [B, H, L, D] (tokens 2)."""
+  """Aligns the mask with [B, L, H, D] (tokens 1) or [B, H, L, D] (tokens 2)."""
   shape = [1, 1, 1, 1]
   shape[0], shape[tokens] = mask_BxL.shape
   return mask_BxL.reshape(shape)

@@ -7,20 +7,20 @@ from kernels.norm_project import vjp
 
 
 def norm_project(o, *, weight, bias, eps=1e-6, kernel='auto'):
-  """An RMS norm (arXiv 1910.07467, equation 4) and the projection after it.
+  """Applies an RMS norm (arXiv 1910.07467, equation 4) and a projection.
 
     y_i = r_i (o_i W) + b,  r_i = (mean_e o_ie^2 + eps)^(-1/2)
 
-  The norm's own scale is a factor of the rows of W, which the caller
-  multiplies in. No normalised copy of o is written.
+  The caller multiplies the norm's own scale into the rows of W. No normalised
+  copy of o is written.
 
   Args:
     o: [B, L, E], float32 or bfloat16. Means and sums are float32.
     weight: W, float32 [E, D]; multiplied in the dtype of o.
     bias: b, float32 [D].
     eps: a Python number.
-    kernel: one of `kernels.OPS['norm_project']`, or 'auto': the device's own
-      where it supports the operands, else 'xla', whose float32 products have
+    kernel: one of `kernels.OPS['norm_project']`, or 'auto': a kernel for this
+      device if it supports the operands, else 'xla', whose float32 matmuls have
       JAX's default precision.
 
   Returns:
@@ -28,7 +28,7 @@ def norm_project(o, *, weight, bias, eps=1e-6, kernel='auto'):
 
   Raises:
     ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; says why.
+    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_tokens('o', o)
   width = jnp.shape(weight)[-1:]

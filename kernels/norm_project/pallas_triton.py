@@ -1,12 +1,12 @@
 """RMS norm and projection in Triton: one kernel forward, one backward.
 
 Forward reads o and writes y. Backward reads dy and o, writes do and r dy, and
-leaves dW = o^T (r dy) to a plain product. With t = dy W^T in the registers of
-a program,
+leaves dW = o^T (r dy) to a plain matmul. With t = dy W^T in the registers of a
+program,
 
   do_i = r_i t_i - r_i^3 (t_i . o_i) / E o_i
 
-needs a whole row of t; where that is too wide, a program makes its blocks of
+needs a whole row of t. If that is too wide, a program computes its blocks of
 columns twice, for the sum and for the result.
 """
 
@@ -21,13 +21,13 @@ from kernels.triton_blocks import Shape, Tools, padded
 
 
 def supported(shape, dtype):
-  """Raises NotImplementedError where the device is too old."""
-  del shape, dtype  # every width, and both dtypes that there are
+  """Raises NotImplementedError if the device is too old."""
+  del shape, dtype  # all widths and both dtypes are supported
   triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
 
 
 def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
-  """(y, what `backward` needs or None); see `kernels.norm_project.vjp`."""
+  """Returns (y, values for `backward` or None); see `norm_project.vjp`."""
   size = _forward_size(w_ExD.shape[1], o_NxE.dtype)
   plan = rows.Plan(*_shapes(o_NxE, w_ExD, size), eps, _tools(interpret))
   outs = _run(
@@ -47,7 +47,7 @@ def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
 
 
 def backward(saved, dy_NxD, eps, interpret):
-  """Gradients of o in its dtype, of W and b in float32."""
+  """Returns gradients of o in its dtype, of W and b in float32."""
   o_NxE, w_ExD, r_N = saved
   size = _backward_size(o_NxE.shape[1], o_NxE.dtype)
   whole = o_NxE.shape[1] <= size.whole
@@ -72,9 +72,9 @@ def backward(saved, dy_NxD, eps, interpret):
 
 @dataclasses.dataclass(frozen=True)
 class _Size:
-  """Of a program: rows; columns of o, W and y at a time; warps and stages.
+  """Sizes of a program: rows; columns of o, W and y at a time; warps, stages.
 
-  Backward, also the width of o up to which a program has whole rows of t.
+  `whole` is the width of o up to which a backward program has whole rows of t.
   """
 
   rows: int
@@ -86,14 +86,14 @@ class _Size:
 
 
 def _forward_size(width, dtype):
-  """A block of y, and how many columns of o a step multiplies."""
+  """Returns a block of y, and the columns of o that a step multiplies."""
   if dtype == jnp.float32:
     return _Size(64, 32, min(padded(width), 64), 4, 2)
   return _Size(128, 64, min(padded(width), 128), 8, 3)
 
 
 def _backward_size(width, dtype):
-  """A block of t, and how many columns of dy a step multiplies."""
+  """Returns a block of t, and the columns of dy that a step multiplies."""
   lanes = padded(width)
   if dtype == jnp.float32:
     return _Size(32, min(lanes, 128), 32, 8, 2, 256)
@@ -102,7 +102,7 @@ def _backward_size(width, dtype):
 
 
 def _shapes(o_NxE, w_ExD, size):
-  """The blocks of o, W and y: each is a single sequence of a single head."""
+  """Returns the blocks of o, W and y, each as one sequence of one head."""
   (n, e), d = o_NxE.shape, w_ExD.shape[1]
 
   def shape(length, width, rows, columns):

@@ -12,13 +12,13 @@ from kernels.triton_blocks import Place, Shape, Tools, zeros
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """The static numbers of a kernel.
+  """Static parameters of a kernel.
 
   Attributes:
     o, weight, y: the blocks of each, [N, E], [E, D], [N, D].
     eps: a number.
-    tools: products.
-    whole: all of a row of dy W^T stays in registers.
+    tools: matmuls.
+    whole: whether a whole row of dy W^T stays in registers.
   """
 
   o: Shape
@@ -29,15 +29,15 @@ class Plan:
   whole: bool = False
 
   def at(self):
-    """The places of o, weight and y."""
-    first = pl.program_id(0) * 0  # traced, as a place wants it
+    """Returns the places of o, weight and y."""
+    first = pl.program_id(0) * 0  # traced, as `Place` needs it
     return tuple(Place(x, first, first) for x in (self.o, self.weight, self.y))
 
 
 def outputs(ins, outs, *, plan):
-  """A block of y and r of its rows; inputs o, weight, bias; outputs y, r."""
+  """Computes a block of y and r; inputs o, weight, bias; outputs y, r."""
   at_o, at_w, at_y = plan.at()
-  # Those next to each other have the rows of o in common.
+  # Neighbouring programs share the rows of o.
   n = lax.div(pl.program_id(0), jnp.int32(plan.y.column_blocks))
   column = lax.rem(pl.program_id(0), jnp.int32(plan.y.column_blocks))
   column = column * plan.y.columns, plan.y.columns
@@ -59,13 +59,13 @@ def outputs(ins, outs, *, plan):
   bias = at_y.load_row(ins.bias, at_y.b, column)
   at_y.store(outs.y, n, None, y * r[:, None] + bias[None], block=column)
   if outs.r is not None:
-    # The programs of other columns write the same.
+    # Programs of other columns write equal values.
     rows, mask = _rows(outs.r, plan.o, n, inside)
     plt.store(rows, r, mask=mask)
 
 
 def gradients(ins, outs, *, plan):
-  """do, r dy and sums of dy over a block of rows.
+  """Computes do, r dy and sums of dy over a block of rows.
 
   Inputs dy, o, weight, r; outputs do, scaled, dbias.
   """
@@ -85,7 +85,7 @@ def gradients(ins, outs, *, plan):
   lax.fori_loop(0, plan.y.column_blocks, scale, 0)
 
   def products(blocks):
-    """Blocks of columns of t = dy W^T."""
+    """Returns blocks of columns of t = dy W^T."""
 
     def step(k, ts):
       dy = at_y.load(ins.dy, n, inside, block=_block(plan.y, k))

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def norm_project(o, weight, bias, dy, eps=1e-6):
-  """y = (o / rms(o)) W + b and its gradients, as written, in float64.
+  """Computes y = (o / rms(o)) W + b and its gradients in float64.
 
   Args:
     o: [B, L, E].

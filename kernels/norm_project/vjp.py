@@ -1,4 +1,4 @@
-"""The differentiable call of the norm with its projection."""
+"""Differentiable call of the norm with its projection."""
 
 import functools
 
@@ -9,19 +9,19 @@ from kernels import dispatch
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def run(kernel, eps, interpret, o_NxE, weight_ExD, bias_D):
-  """y [N, D] by a named kernel.
+  """Returns y [N, D], computed by a named kernel.
 
   A kernel's module has two functions besides `supported`:
-    forward(o, w, b, eps, interpret, save) -> (y in the dtype of o, what the
-      backward pass needs or None without `save`), where w is in the dtype of
-      o and b is float32;
+    forward(o, w, b, eps, interpret, save) -> (y in the dtype of o, values for
+      the backward pass or None without `save`), where w is in the dtype of o
+      and b is float32;
     backward(saved, dy, eps, interpret) -> gradients of o in its dtype, and of
       w and b in float32.
 
   Args:
-    kernel: one that can run.
+    kernel: a kernel that can run.
     eps: a number.
-    interpret: what the interpreter is given, or None.
+    interpret: the interpreter's parameters or None.
     o_NxE: tokens.
     weight_ExD, bias_D: float32.
   """

@@ -1,15 +1,14 @@
 """An RMS norm and the projection after it, in plain XLA.
 
-A compiler that joins what comes before and after a product with it (a TPU's
-does) moves nothing else than the product, but for one reading of o for the
-mean. With p_i = r_i (o_i W) kept, which is y without its bias, the gradients
-are
+A compiler that fuses elementwise operations with a matmul, such as a TPU's,
+moves only the matmul's operands and reads o once more for the mean. With
+p_i = r_i (o_i W) kept, which is y without its bias, the gradients are
 
   dW = sum_i (r_i o_i)^T dy_i
   do_i = r_i (dy_i W^T) - r_i^2 (dy_i . p_i) o_i / E
 
-where dy . p stands for the gradient of r, which needs no unscaled product.
-Taken from a rounded y, p would lose what a large bias leaves of it.
+Here dy . p gives the gradient of r without an unscaled matmul. Computed from a
+rounded y, p would lose accuracy if the bias is large.
 """
 
 import jax
@@ -18,7 +17,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 
 
 def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
-  """(y, what `backward` needs or None); see `kernels.norm_project.vjp`."""
+  """Returns (y, values for `backward` or None); see `norm_project.vjp`."""
   del interpret
   square_Nx1 = jnp.mean(
     jnp.square(o_NxE.astype(jnp.float32)), -1, keepdims=True
@@ -31,7 +30,7 @@ def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
 
 
 def backward(saved, dy_NxD, eps, interpret):
-  """Gradients of o in its dtype, of W and b in float32."""
+  """Returns gradients of o in its dtype, of W and b in float32."""
   del eps, interpret
   o_NxE, w_ExD, r_Nx1, p_NxD = saved
   dtype = o_NxE.dtype
@@ -39,7 +38,7 @@ def backward(saved, dy_NxD, eps, interpret):
   dot_Nx1 = jnp.sum(dy32_NxD * p_NxD, -1, keepdims=True)
   factor_Nx1 = jnp.square(r_Nx1) * dot_Nx1 / o_NxE.shape[-1]
   do_NxE = _dot(dy_NxD, w_ExD.T) * r_Nx1 - factor_Nx1 * o_NxE
-  # Left to itself a TPU's compiler puts the tokens last, and copies.
+  # By default a TPU's compiler puts the tokens last, and copies.
   do_NxE = with_layout_constraint(do_NxE.astype(dtype), Layout((0, 1)))
   dw_ExD = _dot((o_NxE * r_Nx1).astype(dtype).T, dy_NxD)
   return do_NxE, dw_ExD, dy32_NxD.sum(0)

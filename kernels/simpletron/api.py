@@ -11,31 +11,31 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
 
     out_i = scale * q_i S,  S = S_0 + sum_j k_j^T v_j
 
-  Softmax attention with the softmax taken away, in the cheap order. Not
-  causal. Masked tokens take no part in the sum; their outputs and gradients
-  are exactly 0.
+  Softmax attention without the softmax, in the cheap order. Not causal. Masked
+  tokens are left out of the sum; their outputs and gradients are exactly 0.
 
   Args:
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
-      float32 products run at the highest precision.
-    kernel: one of `kernels.OPS['simpletron']`, or 'auto': the device's own
-      where it supports the operands, else 'xla'.
+      float32 matmuls run at the highest precision.
+    kernel: one of `kernels.OPS['simpletron']`, or 'auto': a kernel for this
+      device if it supports the operands, else 'xla'.
     mask: bool [B, L], True = token; None = all True. Has no gradient.
-    scale: a Python number; None = L**-0.5, with the L of q, mask or not.
-    initial_state: S_0, float32 [B, H, Dh, Dh], what earlier tokens summed to;
+    scale: a Python number; None = L**-0.5, where L counts masked tokens too.
+    initial_state: S_0, float32 [B, H, Dh, Dh], the sum over earlier tokens;
       None = zeros.
     return_state: also return S.
-    segment_ids, num_segments: see `linear_attention`; scale's L is that of
+    segment_ids, num_segments: see `linear_attention`; L in the scale is that of
       the row.
-    sequence: see `linear_attention`; scale's L is that of the whole.
+    sequence: see `linear_attention`; L in the scale is that of the whole
+      sequence.
 
   Returns:
-    [B, L, H, Dh] in the dtype of q; with return_state a pair of it and S,
+    [B, L, H, Dh] in the dtype of q; with return_state (out, S), where S is
     float32 [B, H, Dh, Dh].
 
   Raises:
     ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; says why.
+    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_options('simpletron_attention', options, _attend)
   checks.check_qkv(q, k, v)
@@ -43,15 +43,17 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
 
 
 def simpletron_attention_packed(qkv, *, bias=None, kernel='auto', **options):
-  """`simpletron_attention` of q, k and v in one array, which nothing copies.
+  """Computes `simpletron_attention` of q, k and v in one array, without copies.
 
   Args:
     qkv, bias: see `linear_attention_packed`.
     kernel, **options: see `simpletron_attention`.
 
   Returns:
-    [B, L, H, Dh], or with return_state a pair; raises as
-    `simpletron_attention`.
+    [B, L, H, Dh], or with return_state a pair.
+
+  Raises:
+    ValueError, NotImplementedError: as in `simpletron_attention`.
   """
   checks.check_options('simpletron_attention_packed', options, _attend)
   checks.check_packed(qkv, bias)
@@ -97,7 +99,7 @@ def _attend(
 
 
 def linear_options(scale, return_state=False):
-  """The options of linear attention that make it SimpleTRON."""
+  """Returns options of linear attention that make it SimpleTRON."""
   return LinearOptions(
     feature_map='identity',
     normalize=False,

@@ -22,30 +22,30 @@ def softmax_attention(
 
     out_i = sum_j softmax_j(scale * q_i . k_j + bias_(j - i)) v_j
 
-  Not causal. Masked keys take no part; a sequence without any key gives
-  zeros. Masked keys and values must be finite. Every query gets an output:
-  the mask says nothing about queries.
+  Not causal. Masked keys are left out; a sequence without any key returns
+  zeros. Masked keys and values must be finite. Every query gets an output: the
+  mask does not apply to queries.
 
   Args:
     q: [B, L, H, Dh], float32, bfloat16 or float16. Statistics and sums are
-      float32 whatever the dtype, float32 products run at the highest
-      precision.
-    k: [B, S, G, Dh] in the dtype of q; G divides H, and each H / G heads of
-      queries in a row read one head of keys and values, which is not copied.
+      float32 for every dtype; float32 matmuls run at the highest precision.
+    k: [B, S, G, Dh] in the dtype of q; G divides H, and each H / G consecutive
+      query heads read one head of keys and values, without a copy.
     v: [B, S, G, Dv] in the dtype of q.
     mask: bool [B, S], True = key takes part; None = all do. Has no gradient.
     scale: a Python number; None = Dh**-0.5.
     bias: float32 [H, L + S - 1], added to the logits of each head by the
-      distance j - i of key from query, 1 - L ... S - 1; None = none. Needs
+      distance j - i of key and query, 1 - L ... S - 1; None = no bias. Needs
       G = H, and 'dense' or 'chunked'.
-    kernel: 'dense' keeps the weights [B, H, L, S]; 'chunked' makes them again
-      in tiles, with memory linear in L and S; so do 'splash', JAX's splash
-      attention on TPU, and 'cudnn', for 16-bit operands on an NVIDIA GPU.
-      'auto' takes the device's own where it applies, else chunked.
-    dropout_rate: Python number in [0, 1): the rate at which weights are
-      dropped; the rest are divided by 1 - dropout_rate. By 'dense' and
-      'chunked' only, which drop the same weights; see `random_bits.kept`.
-    dropout_key: key of jax.random, or keys [B], one of each row; needed if
+    kernel: 'dense' keeps the weights [B, H, L, S]; the others recompute them in
+      tiles, with memory linear in L and S. 'chunked' runs everywhere. 'splash'
+      is JAX's splash attention on TPU. 'cudnn' needs 16-bit operands and an
+      NVIDIA GPU. 'auto' takes the one for this device if it can run, else
+      'chunked'.
+    dropout_rate: Python number in [0, 1), the share of weights that are
+      dropped; the rest are divided by 1 - dropout_rate. Only 'dense' and
+      'chunked' support it and drop equal weights; see `random_bits.kept`.
+    dropout_key: key of jax.random, or keys [B], one for each row; needed if
       dropout_rate > 0.
 
   Returns:
@@ -53,7 +53,7 @@ def softmax_attention(
 
   Raises:
     ValueError: an argument has the wrong shape, dtype or value.
-    NotImplementedError: a named kernel cannot run; says why.
+    NotImplementedError: a named kernel cannot run; gives the reason.
   """
   checks.check_keys_and_values(q, k, v)
   checks.check_mask(mask, k)
@@ -63,7 +63,7 @@ def softmax_attention(
   dropout_rate = checks.check_rate('dropout_rate', dropout_rate)
   if dropout_rate:
     if dropout_key is None:
-      raise ValueError('dropout_key must be given where dropout_rate > 0')
+      raise ValueError('dropout_key must be given if dropout_rate > 0')
     if not jnp.issubdtype(dropout_key.dtype, jax.dtypes.prng_key):
       dropout_key = jax.random.wrap_key_data(dropout_key)
     options |= {'dropout_rate': dropout_rate, 'dropout_key': dropout_key}
@@ -86,7 +86,7 @@ def softmax_attention(
 
 
 def _as_rows(q_BxLxHxDh, groups):
-  """[B, L H / G, G, Dh]: heads that read one head of keys are more queries."""
+  """Turns heads that share keys into queries of one head: [B, N, G, Dh]."""
   batch, length, heads, width = q_BxLxHxDh.shape
   if heads == groups:
     return q_BxLxHxDh
@@ -95,7 +95,7 @@ def _as_rows(q_BxLxHxDh, groups):
 
 
 def _as_heads(out_BxNxGxDv, heads):
-  """`_as_rows` undone."""
+  """Inverts `_as_rows`."""
   batch, rows, groups, width = out_BxNxGxDv.shape
   if heads == groups:
     return out_BxNxGxDv

@@ -5,10 +5,10 @@ running maximum, normaliser and output (Milakov & Gimelshein 2018, arXiv
 1805.02867; Rabe & Staats 2021, arXiv 2112.05682). Backward: the weights of a
 tile are recomputed from the saved log-sum-exp (Dao et al. 2022, arXiv
 2205.14135, Algorithm 4). Memory is linear in the lengths; the result is exact.
-A bias of distances is spread over the tiles of one block of queries at a time.
+A bias by distance is expanded for the tiles of one block of queries at a time.
 
-The batch axis is never merged with another, so a batch sharded over devices
-stays where it is.
+The batch axis is never merged with another, so a batch may stay sharded over
+devices.
 
 Shapes: B batch, L queries, S keys, H heads, Dh key width, Dv value width;
 N query blocks of I rows, M key blocks of J rows.
@@ -24,22 +24,23 @@ import jax.numpy as jnp
 from kernels import chunks, random_bits, varying
 from kernels.softmax import distances
 
-# A tile of float32 logits of one head is then 1 MiB. Of four heads in all, L
-# 2,000, on two cores smaller tiles took longer; on one, half the size or a
-# quarter took two thirds of the time.
+# A tile of float32 logits of one head then has 1 MiB. For four heads in total
+# and L 2,000, smaller tiles took longer on two cores. On one core, tiles of
+# half or a quarter the size took two thirds of the time.
 BLOCK = 512
-# Of no logit: below all of them, and differences with one are no NaN.
+# Logit of a masked key: smaller than any real logit, but finite, so that
+# subtracting it gives no NaN.
 _LEAST = jnp.finfo(jnp.float32).min
-# Where the log-sum-exp is beyond this it is rounded too far for gradients.
+# A log-sum-exp above this is rounded too coarsely for gradients.
 _LARGE = 1e4
 
 
 class _Options(NamedTuple):
-  """What is known when a call is traced.
+  """Static parameters of a call.
 
   Attributes:
-    scale: of the logits.
-    rate: at which weights are dropped.
+    scale: factor of the logits.
+    rate: share of weights that are dropped.
     impl: generator of the dropout keys.
   """
 
@@ -49,7 +50,7 @@ class _Options(NamedTuple):
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
-  """Takes all that `attend` is asked for."""
+  """Accepts every call of `attend`."""
   del shape, dtype, value_width, dropout_rate, bias
 
 
@@ -65,15 +66,15 @@ def attend(
   dropout_key=None,
   block=BLOCK,
 ):
-  """[B, L, H, Dv] by tiles of at most `block` rows and columns.
+  """Attends by tiles of at most `block` rows and columns: [B, L, H, Dv].
 
-  See `api.softmax_attention`; reverse-mode differentiable. What is dropped is
-  drawn tile by tile, and again for gradients.
+  See `api.softmax_attention`; reverse-mode differentiable. Random words of
+  dropout are computed for each tile, and again for gradients.
   """
   length, keys = q.shape[1], k.shape[1]
   if mask is None:
     mask = jnp.ones(k.shape[:2], bool)
-  # A bias is kept for a block of queries and all keys: for half as many then.
+  # The bias is expanded over a block of queries and all keys, so halve blocks.
   rows = block_size(length, block if bias is None else -(-block // 2))
   cols = block_size(keys, block)
   mask_MxBxJ = _blocks(mask, cols)
@@ -96,13 +97,14 @@ def attend(
 
 
 def block_size(length, block):
-  """The smallest multiple of 8 that covers `length` in the fewest blocks."""
+  """Returns the smallest multiple of 8 that covers `length` in fewest blocks.
+  """
   count = -(-length // block)
   return -(-length // (count * 8)) * 8
 
 
 def _blocks(x_BxLx, size):
-  """[B, L, ...] -> [L / size, B, size, ...], zero (False) padded."""
+  """Cuts [B, L, ...] into [L / size, B, size, ...]; pads with 0 or False."""
   batch, length, *rest = x_BxLx.shape
   padding = [(0, 0), (0, -length % size)] + [(0, 0)] * len(rest)
   x_BxLx = jnp.pad(x_BxLx, padding)
@@ -111,9 +113,9 @@ def _blocks(x_BxLx, size):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(options, q, k, v, mask, bias, words):
-  """[N, B, H, I, Dv] of blocks; bias is [H, N I + M J - 1], or None.
+  """Attends over blocks: [N, B, H, I, Dv]; bias is [H, N I + M J - 1] or None.
 
-  The words are the data of a key, or None where nothing is dropped.
+  `words` is the data of a key, or None without dropout.
   """
   return _forward(options, q, k, v, mask, bias, words)[0]
 
@@ -129,7 +131,7 @@ def _dot(equation, x, y):
 
 
 def _drop(options, words, row, col, arrays, factor=1.0):
-  """The [B, H, I, J] of tile (row, col), zeros where weights are dropped.
+  """Zeroes dropped weights of tile (row, col), [B, H, I, J].
 
   The rest is multiplied by the factor.
   """
@@ -151,7 +153,7 @@ def _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ):
 
 
 def _over_batch(x_BxHxIxJ):
-  """The sum, as a product, which a processor has sooner than a plain sum."""
+  """Sums over the batch by a matmul, which a CPU computes faster."""
   return _dot(
     'bhij,b->hij', x_BxHxIxJ, jnp.ones(len(x_BxHxIxJ), x_BxHxIxJ.dtype)
   )
@@ -166,10 +168,10 @@ def _forward(
   bias_HxC,
   words,
 ):
-  """Returns the output; the log-sum-exp and what it lacks.
+  """Returns the output, the log-sum-exp and its rounding error.
 
-  Those are float32 [N, B, H, I, 1]; the second, which is what rounding took
-  from the first, is 0 but for logits so large that it matters.
+  The last two are float32 [N, B, H, I, 1]. The rounding error is 0 unless the
+  logits are so large that it matters.
   """
   has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
   dtype, width = v_MxBxHxJxDv.dtype, v_MxBxHxJxDv.shape[-1]
@@ -210,7 +212,7 @@ def _forward(
       empty,
       (cols_M, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, tiles),
     )
-    # Without any key the sums are of nothing.
+    # Without any key the sum is empty.
     sum_BxHxIx1 = jnp.where(has_key_Bx1x1x1, sum_BxHxIx1, 1)
     kept_sum_BxHxIx1 = sum_BxHxIx1 * (1.0 - options.rate)
     out_BxHxIxDv = jnp.where(
@@ -241,7 +243,7 @@ def _backward(options, residuals, g_NxBxHxIxDv):
   scale = options.scale
   has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
   g_NxBxHxIxDv = jnp.where(has_key_Bx1x1x1, g_NxBxHxIxDv, 0)
-  # All gradients are linear in g: so the weights made again need no factor.
+  # All gradients are linear in g, so the recomputed weights need no factor.
   g_NxBxHxIxDv *= jnp.exp(-lacks).astype(g_NxBxHxIxDv.dtype)
   # sum_j weights_ij dweights_ij, which is out_i . dout_i
   inner_NxBxHxIx1 = _dot('nbhid,nbhid->nbhi', g_NxBxHxIxDv, out)[..., None]

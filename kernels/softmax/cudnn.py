@@ -1,13 +1,14 @@
 """Softmax attention by cuDNN, through `jax.nn.dot_product_attention`.
 
-cuDNN takes the number of keys of a sequence, not a mask of them; the bias it
-takes instead is all of [L, S]. A sum over keys does not know their order, so
-the keys that take part are brought to the front, with their values: any mask
-will do, at the price of copying both.
+cuDNN takes the number of keys of a sequence instead of a mask; as a bias the
+mask would need all of [L, S]. A sum over keys does not depend on their order,
+so unmasked keys and their values are moved to the front. This supports any
+mask, at the cost of copying both.
 
-cuDNN can drop weights, and JAX's private function behind that one says so, but
-its seed is a number compiled into the program: what is dropped could not be
-drawn from a key that changes with every step. So 'dense' alone drops.
+cuDNN can drop weights, and so can JAX's private function behind this one. But
+its seed is a number compiled into the program, so the dropped weights cannot
+depend on a key that changes with every step. This kernel therefore has no
+dropout.
 """
 
 import functools
@@ -20,10 +21,10 @@ from kernels import dispatch
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
-  """Raises NotImplementedError for what `attend` cannot take.
+  """Raises NotImplementedError for operands that `attend` cannot take.
 
-  For a GPU that is not here (`kernels.target`) one of compute capability 8.0
-  or later is assumed.
+  For a GPU that is not local (`kernels.target`), assumes compute capability 8.0
+  or later.
   """
   if bias:
     raise NotImplementedError(
@@ -42,9 +43,9 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
 
 
 def attend(q, k, v, mask, *, scale):
-  """[B, L, H, Dv]; see `api.softmax_attention`.
+  """Attends with cuDNN: [B, L, H, Dv]; see `api.softmax_attention`.
 
-  JAX takes gradients of even lengths only, so an odd one gets another row.
+  JAX supports gradients only for even lengths, so an odd one gets another row.
   """
   batch, length, keys = *q.shape[:2], k.shape[1]
   lengths_B = jnp.full(batch, keys, jnp.int32) if keys % 2 else None
@@ -72,7 +73,7 @@ def _even(x_BxLxHxD):
 
 @jax.custom_vjp
 def _first(mask_BxS, k_BxSxHxDh, v_BxSxHxDv):
-  """The keys and values that take part in front of the others."""
+  """Moves unmasked keys and values before the others."""
   return _move_to_front(mask_BxS, k_BxSxHxDh, v_BxSxHxDv)[0]
 
 
@@ -88,7 +89,7 @@ def _move_to_front(mask_BxS, *arrays):
 
 def _move_back(residuals, gradients):
   mask_BxS, place_BxS = residuals
-  # What cuDNN leaves behind the length of a sequence is its own affair.
+  # cuDNN leaves undefined values beyond the length of a sequence.
   dk, dv = (
     jnp.where(mask_BxS[:, :, None, None], x, 0)
     for x in _rows(place_BxS, gradients)
@@ -100,23 +101,23 @@ _first.defvjp(_move_to_front, _move_back)
 
 
 def _rows(index_BxS, arrays):
-  """Rows `index` of every sequence of each [B, S, ...]."""
+  """Returns rows `index` of every sequence of each [B, S, ...]."""
   return tuple(jax.vmap(lambda x, i: x[i])(x, index_BxS) for x in arrays)
 
 
 def _obstacle(head_width, value_width, dtype):
-  """What cuDNN's attention lacks here, or '' where it applies."""
+  """Returns the requirement of cuDNN's attention that is missing, or ''."""
   local = dispatch.target_is_local()
   if dispatch.interpret_params() is not None:
     return 'a GPU, which no interpreter stands in for'
   found = getattr(jax.local_devices()[0], 'compute_capability', '')
-  # An AMD device calls its architecture that, such as gfx942.
+  # An AMD device has its architecture here, for example gfx942.
   capability = float(found) if re.fullmatch(r'\d+\.\d+', str(found)) else 0
   if local and capability < 8:
     return 'an NVIDIA GPU of compute capability 8.0 or later'
   if jnp.dtype(dtype) not in (jnp.bfloat16, jnp.float16):
     return f'a 16-bit dtype, not {jnp.dtype(dtype).name}'
-  # JAX asks the local device, also where the program is for another.
+  # JAX checks the local device, even if the program is for another.
   widest = 256 if capability >= 9 else 128
   if head_width % 8 or head_width > widest:
     return f'a head width divisible by 8 and at most {widest}'
@@ -127,7 +128,7 @@ def _obstacle(head_width, value_width, dtype):
 
 @functools.cache
 def _not_loaded():
-  """Why JAX finds no cuDNN in this process, or ''."""
+  """Returns why JAX finds no cuDNN in this process, or ''."""
   x = jax.ShapeDtypeStruct((1, 8, 1, 8), jnp.bfloat16)
   try:
     jax.eval_shape(

@@ -1,4 +1,4 @@
-"""Softmax attention that keeps its weights [B, H, L, S]; drops them out."""
+"""Softmax attention that keeps its weights [B, H, L, S]; supports dropout."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from kernels.softmax import distances
 def attend(
   q, k, v, mask, *, scale, bias=None, dropout_rate=0.0, dropout_key=None
 ):
-  """[B, L, H, Dv]; see `api.softmax_attention`."""
+  """Attends with dense weights: [B, L, H, Dv]; see `api.softmax_attention`."""
   weights_BxHxLxS = weights(q, k, mask, scale=scale, bias=bias)
   if dropout_rate:
     weights_BxHxLxS = drop(weights_BxHxLxS, dropout_rate, dropout_key)
@@ -18,7 +18,7 @@ def attend(
 
 
 def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale, bias=None):
-  """The attention weights themselves, float32 [B, H, L, S]."""
+  """Returns the attention weights, float32 [B, H, L, S]."""
   logits_BxHxLxS = scale * jnp.einsum(
     'blhd,bshd->bhls',
     q_BxLxHxDh,
@@ -32,7 +32,7 @@ def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale, bias=None):
 
 
 def masked_softmax(logits_BxHxLxS, mask_BxS):
-  """Softmax over the keys that the mask admits; zeros where there is none.
+  """Computes softmax over unmasked keys; zeros if there are none.
 
   Args:
     logits_BxHxLxS: float32 [B, H, L, S].
@@ -41,21 +41,21 @@ def masked_softmax(logits_BxHxLxS, mask_BxS):
   if mask_BxS is None:
     return jax.nn.softmax(logits_BxHxLxS)
   mask_Bx1x1xS = mask_BxS[:, None, None]
-  # Of -inf alone softmax is NaN, and with where=... its gradient.
+  # Softmax of -inf alone is NaN, and with where=... so is its gradient.
   masked_Bx1x1x1 = jnp.where(mask_Bx1x1xS.any(-1, keepdims=True), -jnp.inf, 0)
   logits_BxHxLxS = jnp.where(mask_Bx1x1xS, logits_BxHxLxS, masked_Bx1x1x1)
   return jnp.where(mask_Bx1x1xS, jax.nn.softmax(logits_BxHxLxS), 0)
 
 
 def drop(weights_BxHxLxS, rate, key):
-  """Zeros at `rate`, the rest divided by 1 - rate: `flax.linen.Dropout`."""
+  """Zeroes weights at `rate`; divides the rest by 1 - rate, as in flax."""
   B, *shape = weights_BxHxLxS.shape
   kept_BxHxLxS = random_bits.kept(key, B, shape, rate)
   return jnp.where(kept_BxHxLxS, weights_BxHxLxS / (1.0 - rate), 0)
 
 
 def apply_weights(weights_BxHxLxS, v_BxSxHxDv):
-  """Sums the values by float32 weights: [B, L, H, Dv] in the values' dtype."""
+  """Sums values by float32 weights: [B, L, H, Dv] in the values' dtype."""
   return jnp.einsum(
     'bhls,bshd->blhd',
     weights_BxHxLxS.astype(v_BxSxHxDv.dtype),

@@ -1,7 +1,8 @@
-"""Biases of distances: one number of each head for each key minus query.
+"""Biases by distance: a number for each head and each key minus query.
 
-A bias [H, N I + M J - 1] is of N blocks of I queries and M of J keys, from the
-distance of the last query to the first key on; None, of no bias, stays None.
+A bias [H, N I + M J - 1] covers N blocks of I queries and M of J keys. It
+starts at the distance of the first key and the last query. Without a bias it is
+None.
 
 Shapes: H heads; I rows and J columns of a tile; C distances.
 """
@@ -13,38 +14,38 @@ from kernels import varying
 
 
 def along_diagonals(x_HxC, rows):
-  """[H, I, J] whose entry (i, j) is x[I - 1 - i + j], of [H, I + J - 1].
+  """Maps [H, I + J - 1] to [H, I, J] with entry (i, j) = x[I - 1 - i + j].
 
-  A row is the row above moved on by one: I copies of x and one entry more,
-  read in rows one entry short of a copy. So nothing is gathered.
+  Each row is the row above shifted by one. So x, padded by one entry, is
+  repeated I times and read in rows one entry shorter, without a gather.
   """
   heads, count = x_HxC.shape
   copies = jnp.tile(jnp.pad(x_HxC, ((0, 0), (0, 1))), (1, rows))
-  # Row i begins at I - 1 + i C of the copies: at I - 1 - i of copy i.
+  # Row i starts at I - 1 + i C of the copies: at I - 1 - i of copy i.
   found = copies[:, rows - 1 :][:, : rows * count].reshape(heads, rows, count)
   return found[..., : count - rows + 1]
 
 
 def sum_diagonals(x_HxIxJ):
-  """[H, I + J - 1]: the transpose of `along_diagonals`, nothing scattered."""
+  """Transposes `along_diagonals` without a scatter: [H, I + J - 1]."""
   heads, rows, cols = x_HxIxJ.shape
-  # Not `jax.linear_transpose`, which takes nothing that varies over a mesh.
+  # Not `jax.linear_transpose`: it rejects values that vary over a mesh.
   zeros = varying.zeros((heads, rows + cols - 1), x_HxIxJ.dtype, x_HxIxJ)
   _, transpose = jax.vjp(lambda x: along_diagonals(x, rows), zeros)
   return transpose(x_HxIxJ)[0]
 
 
 def starts(q_NxBxHxIxDh):
-  """int32 [N]: where the bias of each block of queries begins."""
+  """Returns the first bias entry of each block of queries, int32 [N]."""
   count, rows = q_NxBxHxIxDh.shape[::3]
   return (count - 1 - jnp.arange(count)) * rows
 
 
 def tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh):
-  """[M, H, I, J] of the block of queries whose bias begins at `start`.
+  """Returns bias tiles [M, H, I, J] of a block of queries, from `start` on.
 
-  To be made before a scan over the keys: tile by tile within it, attention took
-  half as long again on a processor.
+  Compute them before a scan over the keys: within it, tile by tile, attention
+  takes half as long again on a CPU.
   """
   if bias_HxC is None:
     return None
@@ -57,7 +58,7 @@ def tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh):
 
 
 def add_tiles(bias_HxC, start, tiles_MxHxIxJ):
-  """`tiles` transposed: each entry plus the sum of its distance."""
+  """Transposes `tiles`: adds to each entry the sum of its distance."""
   if bias_HxC is None:
     return None
   _, heads, rows, _ = tiles_MxHxIxJ.shape

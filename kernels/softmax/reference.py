@@ -4,25 +4,28 @@ import numpy as np
 
 
 def attention(q, k, v, mask, do, *, scale=None, bias=None, factor=1.0):
-  """(out, dq, dk, dv), float64, in the shapes of do, q, k, v; dbias if given.
+  """Returns softmax attention and its gradients in float64.
+
+  The results are (out, dq, dk, dv), in the shapes of do, q, k, v, and dbias if
+  there is a bias.
 
   Args:
     q, k, v: [B, L, H, Dh], [B, S, H, Dh], [B, S, H, Dv].
     mask: bool [B, S], True = key takes part. Without any key out is 0.
     do: [B, L, H, Dv], the gradient of the output.
-    scale: Dh**-0.5 unless given.
-    bias: [H, L + S - 1] of the distances 1 - L ... S - 1, or None.
-    factor: of the weights, [B, H, L, S] or a number: 0 where dropped.
+    scale: factor of the logits; None = Dh**-0.5.
+    bias: [H, L + S - 1] for distances 1 - L ... S - 1, or None.
+    factor: factor of the weights, [B, H, L, S] or a number; 0 if dropped.
   """
   scale = np.shape(q)[-1] ** -0.5 if scale is None else scale
-  # Heads first: np.matmul has BLAS, which einsum of batches has not.
+  # Heads first: np.matmul uses BLAS, einsum with batches does not.
   q, k, v, do = (
     np.swapaxes(np.asarray(x, np.float64), 1, 2) for x in (q, k, v, do)
   )
   keep_Bx1x1xS = np.asarray(mask)[:, None, None]
   logits = scale * (q @ _turned(k))
   length, keys = logits.shape[2:]
-  # Entry of the bias for each query and key.
+  # Index into the bias for each query and key.
   at = length - 1 + np.arange(keys) - np.arange(length)[:, None]
   if bias is not None:
     logits += np.asarray(bias, np.float64)[:, at]

@@ -1,14 +1,14 @@
 """Softmax attention by splash attention, the Pallas TPU kernel of JAX.
 
-The package is `jax.experimental.pallas.ops.tpu.splash_attention`: tiles, with
-weights made again in its backward kernels, memory linear in the lengths. It
-wants heads in front of the length, so q, k and v are transposed here; in a
-layer the compiler lets the projections write them that way and copies none. It
-wants lengths in whole blocks, so what is short of one is padded: at most 127
-rows for each block of up to 512. It drops no weights.
+The package is `jax.experimental.pallas.ops.tpu.splash_attention`. It works in
+tiles and recomputes weights in the backward kernels, with memory linear in the
+lengths. It needs heads before the length, so q, k and v are transposed here. In
+a layer the compiler lets the projections write this layout without a copy. It
+needs lengths in whole blocks, so shorter ones are padded, by at most 127 rows
+for each block of up to 512. It has no dropout.
 
-Its mask is of pairs of segment ids. Every query has id 1, and so has a key
-that takes part; the others have 0. Queries are thus never masked.
+Its mask consists of segment ids. Queries and unmasked keys have id 1, masked
+keys have 0. Queries are thus never masked.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
 from kernels import dispatch
 
-# Backward, in float32, a block of keys and one of queries of these sizes still
-# fit the on-chip memory of a v5e: (largest block, widest head).
+# Sizes whose backward blocks of keys and queries, in float32, still fit the
+# on-chip memory of a v5e: (largest block, widest head).
 BLOCKS = ((512, 256), (256, 512))
 _LANES = 128
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
-  """Raises NotImplementedError for what `attend` cannot take."""
+  """Raises NotImplementedError for operands that `attend` cannot take."""
   if bias:
     raise NotImplementedError(
       "kernel='splash' takes no bias of distances: use 'chunked' or 'dense'"
@@ -49,10 +49,10 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
 
 
 def attend(q, k, v, mask, *, scale):
-  """[B, L, H, Dv]; see `api.softmax_attention`.
+  """Attends with splash attention: [B, L, H, Dv]; see `api`.
 
-  float32 products run at the highest precision. Inside a `jax.shard_map` that
-  checks `vma`, which splash attention does not declare, this raises: use
+  float32 matmuls run at the highest precision. Inside a `jax.shard_map` that
+  checks `vma` this raises, because splash attention does not declare it: use
   `kernels.sharded`.
   """
   width = max(q.shape[-1], v.shape[-1])
@@ -69,26 +69,26 @@ def attend(q, k, v, mask, *, scale):
   out = out[:, :, : q.shape[1]].swapaxes(1, 2)
   if mask is None:
     return out
-  # Without any key splash attention weighs all keys alike.
+  # Without any key, splash attention weighs all keys equally.
   return jnp.where(mask.any(1)[:, None, None, None], out, 0)
 
 
 def block_size(length, width):
-  """The smallest multiple of 128 that covers `length` in the fewest blocks."""
+  """Returns the smallest multiple of 128 covering `length` in fewest blocks."""
   largest = next(rows for rows, widest in BLOCKS if width <= widest)
   count = -(-length // largest)
   return -(-length // (count * _LANES)) * _LANES
 
 
 def _heads_first(x_BxLxHxD, block):
-  """[B, H, L, D], L padded with zeros to whole blocks."""
+  """Transposes to [B, H, L, D], with L zero-padded to whole blocks."""
   padding = -x_BxLxHxD.shape[1] % block
   x_BxHxLxD = x_BxLxHxD.swapaxes(1, 2)
   return jnp.pad(x_BxHxLxD, [(0, 0), (0, 0), (0, padding), (0, 0)])
 
 
-# The backward kernels are traced when gradients are taken, away from the
-# precision set around the forward ones: hence a custom_vjp around their own.
+# The backward kernels are traced when gradients are taken, outside the
+# precision context of the forward ones. So a custom_vjp wraps theirs.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _attend(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
   with _precision(q_BxHxLxDh.dtype):
@@ -116,7 +116,7 @@ _attend.defvjp(_forward, _backward)
 
 
 def _batched(block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv):
-  """Splash attention of every sequence of the batch."""
+  """Runs splash attention on every sequence of the batch."""
   heads, length = q_BxHxLxDh.shape[1:3]
   keys = k_BxHxSxDh.shape[2]
   attend = splash.make_splash_mha_single_device(
@@ -142,7 +142,7 @@ def _batched(block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv):
 
 
 def _precision(dtype):
-  """Context in which float32 products are not rounded to bfloat16."""
+  """Returns a context that keeps float32 matmuls from rounding to bfloat16."""
   if dtype == jnp.float32:
     return jax.default_matmul_precision('highest')
   return contextlib.nullcontext()
