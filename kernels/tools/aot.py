@@ -1,7 +1,7 @@
-"""Programs compiled ahead of time for accelerators that are not here.
+"""Compiles programs ahead of time for accelerators that are not present.
 
-TPU programs need the package `libtpu`, H200 programs the CUDA plugin of JAX;
-neither needs the hardware.
+TPU programs need the package `libtpu`, H200 programs JAX's CUDA plugin; neither
+needs the hardware.
 """
 
 import contextlib
@@ -28,19 +28,19 @@ TPU = {
 }
 TARGETS = (*TPU, 'h200')
 PASSES = ('forward', 'backward')
-# What XLA is told. On a GPU, products go to cuBLASLt, which adds the bias as
-# it writes the result; without a device to time on XLA would else take its
-# own Triton products, which leave the bias to a pass over the result.
+# XLA's options. On a GPU, matmuls go to cuBLASLt, which adds the bias when it
+# writes the result. Without a device to time on, XLA would take its Triton
+# matmuls, which need another pass over the result for the bias.
 OPTIONS = {'tpu': {}, 'gpu': {'xla_gpu_enable_triton_gemm': False}}
 
 
 class Unavailable(RuntimeError):
-  """The compiler for a target is not installed; the message says what is."""
+  """The compiler for a target is not installed; the message names it."""
 
 
 @functools.cache
 def device(target):
-  """A description of one device of a target; raises Unavailable."""
+  """Returns a description of one device of a target, or raises Unavailable."""
   if target == 'h200':
     from kernels.tools import h200
 
@@ -50,7 +50,7 @@ def device(target):
       raise Unavailable(str(error)) from error
   if importlib.util.find_spec('libtpu') is None:
     raise Unavailable('the package libtpu is not installed')
-  # Nothing here talks to a TPU: look for none, and lock none.
+  # Nothing here uses a TPU, so libtpu must neither search for one nor lock it.
   os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
   os.environ.setdefault('TPU_ACCELERATOR_TYPE', 'v5litepod-1')
   os.environ.setdefault('TPU_WORKER_HOSTNAMES', 'localhost')
@@ -65,7 +65,7 @@ def device(target):
 
 
 def lowering(target):
-  """A context in which programs are lowered for a target."""
+  """Returns a context in which programs are lowered for a target."""
   if target != 'h200':
     return contextlib.nullcontext()
   from kernels.tools import cuda
@@ -74,29 +74,29 @@ def lowering(target):
 
 
 def platform(target):
-  """'tpu' or 'gpu'."""
+  """Returns 'tpu' or 'gpu'."""
   return 'tpu' if target in TPU else 'gpu'
 
 
 def own_kernel(target):
-  """The name of the Pallas kernel for a target."""
+  """Returns the name of the Pallas kernel for a target."""
   return f'pallas_{platform(target)}'
 
 
 def compiled(op, kernel, direction, target, shape, dtype, mask=True):
-  """The compiled forward or backward program of one kernel.
+  """Returns the compiled forward or backward program of one kernel.
 
-  Operands and results are [B, L, H * Dh], row-major: as a projection leaves
-  and takes them. The forward program is that of inference; the backward
-  program takes what the forward one saves for it.
+  Operands and results are row-major [B, L, H * Dh], as projections write and
+  read them. The forward program is that of inference; the backward program
+  takes the values that a forward pass in training saves.
 
   Args:
     op: 'linear', 'simpletron' or 'lightning'.
     kernel: 'xla', 'pallas_tpu' or 'pallas_gpu'.
     direction: 'forward' or 'backward'.
     target: one of TARGETS.
-    shape, dtype: (B, L, H, Dh) of q.
-    mask: whether there is one.
+    shape, dtype: (B, L, H, Dh) and dtype of q.
+    mask: whether there is a mask.
   """
   place = jax.sharding.SingleDeviceSharding(device(target))
 
@@ -118,7 +118,7 @@ def _flat(shape):
 
 
 def _program(op, kernel, direction, shape, has_mask):
-  """(function of arrays, function of a dtype -> their descriptions)."""
+  """Returns (function of arrays, function of a dtype -> descriptions)."""
   module = dispatch.backend(op, kernel)
   options = _options(op, shape)
   heads = functools.partial(jnp.reshape, shape=shape)

@@ -1,15 +1,15 @@
-"""Times of the kernels on the device that is here, as JSON and markdown.
+"""Times the kernels on the local device, as JSON and markdown.
 
-  python -m kernels.tools.benchmark               times, on whatever device
-  python -m kernels.tools.benchmark --json=FILE   ... written down after each
-                                                  shape; goes on where it ended
+  python -m kernels.tools.benchmark               times, on any device
+  python -m kernels.tools.benchmark --json=FILE   ... saved after each shape;
+                                                  resumes from FILE
   python -m kernels.tools.benchmark --table=FILE  the table of such a file
   python -m kernels.tools.benchmark --bytes       bytes moved, needs no device
 
-Every row is measured in one process on the same operands: the median of five
-rounds, which take turns between the kernels, of queued calls after a
-warm-up. Our kernels of all operations at a shape are compiled before the first
-is timed. A copy kernel measured in the same run is what "% of floor" is of.
+Every row is measured in one process on the same operands. It is the median of
+five rounds of queued calls after a warm-up; in a round all kernels take turns.
+Our kernels of all operations at a shape are compiled before the first is timed.
+The reference of "% of floor" is a copy kernel measured in the same run.
 """
 
 import argparse
@@ -34,8 +34,8 @@ from kernels.tools import (
 from kernels.tools.errors import FUNCTIONS
 
 PASSES = ('fwd', 'fwd+bwd')
-# Sizes that fill an accelerator, what tells most first, for a machine that is
-# lent for minutes; and sizes for a test of this script.
+# Sizes that fill an accelerator, and sizes for a test of this script. The most
+# informative come first, because a machine may be lent for minutes only.
 LARGE = {
   'tokens': 128 * 1024,
   'heads': 4,
@@ -55,14 +55,14 @@ SMALL = {
 
 
 def run(sizes, rounds=5, record=None, save=lambda record: None):
-  """The record of a run: device, calibration, rows.
+  """Returns the record of a run: device, calibration, rows.
 
   Args:
-    sizes: what to measure, as `LARGE` has it; `ops` and `kernels` may name
-      some of the operations and candidates.
-    rounds: in which the candidates take turns.
-    record: an earlier one, which goes on if it was made here: shapes that have
-      rows in it are not measured again.
+    sizes: the sizes to measure, in the form of `LARGE`; `ops` and `kernels` may
+      select operations and candidates.
+    rounds: number of rounds, in which the candidates take turns.
+    record: an earlier record, which is resumed if it was made on this device:
+      shapes with rows in it are not measured again.
     save: called with the record after each shape.
   """
   calls = sizes['calls']
@@ -95,7 +95,7 @@ def run(sizes, rounds=5, record=None, save=lambda record: None):
 
 
 def calibration(sizes):
-  """What the device's memory and the host do, for the record."""
+  """Measures the device's memory and the host, for the record."""
   return {
     'copy_bytes_per_s': timing.bandwidth(sizes['copy'], sizes['calls']),
     'dispatch_us': 1e6 * timing.dispatch(sizes['calls']),
@@ -105,12 +105,12 @@ def calibration(sizes):
 def _comparison(op, shape, names):
   try:
     return Comparison(op, shape, names)
-  except Exception as error:  # too large for the device: others may not be
+  except Exception as error:  # too large for the device; others may fit
     return _Unmade(op, shape, _one_line(error))
 
 
 class _Unmade:
-  """In place of a `Comparison` that cannot be made: rows that say why."""
+  """Replaces a `Comparison` that failed: rows that give the reason."""
 
   ours = ()
 
@@ -125,7 +125,7 @@ class _Unmade:
 
 
 def compile_all(comparisons):
-  """Compiles our kernels of all comparisons side by side; nothing else runs."""
+  """Compiles our kernels of all comparisons in parallel; runs nothing else."""
   left = [(one, *which) for one in comparisons for which in one.ours]
   made = parallel.finished(lambda each: each[0].make(*each[1:]), left)
   for (one, direction, name), candidate in made:
@@ -136,12 +136,12 @@ class Comparison:
   """Kernels of one operation on the same operands, once they are compiled.
 
   Attributes:
-    ours: the (pass, name) of each candidate that `compile_all` makes; those of
-      other packages, which look for their best settings by timing them, are
-      made by `rows`, alone.
-    candidates: pass -> name -> (a timer, a function that gives values), of
-      those that are made.
-    skipped: pass -> name -> why it is not among them.
+    ours: (pass, name) of each candidate that `compile_all` compiles. `rows`
+      compiles those of other packages alone, because they time several settings
+      to find the best.
+    candidates: pass -> name -> (timer, function that returns values) of
+      compiled candidates.
+    skipped: pass -> name -> reason why it is not a candidate.
   """
 
   def __init__(self, op, shape, names=None):
@@ -165,26 +165,26 @@ class Comparison:
     self._others = [which for which in every if which[1] in others]
 
   def make(self, direction, name):
-    """The candidate, or why there is none: one must not end the run."""
+    """Returns the candidate, or its error, so that one cannot end the run."""
     try:
       return self._found[name](direction)
     except Exception as error:
       return error
 
   def add(self, direction, name, candidate):
-    """Takes what `make` has given."""
+    """Adds the result of `make`."""
     if isinstance(candidate, Exception):
       self.skipped[direction][name] = _one_line(candidate)
     else:
       self.candidates[direction][name] = candidate
 
   def rows(self, calls, rounds, bytes_per_s):
-    """Times and errors, those of the candidates that run.
+    """Returns times and errors of the candidates that run.
 
     Args:
-      calls: queued in a stretch, at most; see `timing.medians`.
-      rounds: in which the candidates take turns.
-      bytes_per_s: of a copy on this device.
+      calls: maximum number of calls queued at once; see `timing.medians`.
+      rounds: number of rounds, in which the candidates take turns.
+      bytes_per_s: bandwidth of a copy on this device.
     """
     for which in self._others:
       self.add(*which, self.make(*which))
@@ -234,7 +234,7 @@ def _names(op, direction, shape, kernel):
 
 
 def finite(error):
-  """An error as JSON has it: of values that are no numbers the largest."""
+  """Returns an error for JSON: the largest float in place of NaN and inf."""
   return float(error) if np.isfinite(error) else sys.float_info.max
 
 
@@ -243,10 +243,10 @@ def _one_line(error):
 
 
 def _candidates(op, shape, arrays):
-  """name -> direction -> (timer, values), and who is skipped.
+  """Returns name -> direction -> (timer, values), and skipped candidates.
 
-  A timer takes a number of calls; `values` gives numpy arrays: the output, and
-  the gradients where the direction has them.
+  A timer is a function of a number of calls. `values` returns numpy arrays: the
+  output and, if the direction has them, the gradients.
   """
   q, k, v, do = arrays
   found, skipped = {}, {}
@@ -309,7 +309,7 @@ def _jax_rows(attend, arrays, heads_first=False):
 
 
 def _softmax(op, arrays, skipped):
-  """cuDNN softmax attention: another function, so without an error."""
+  """Returns cuDNN softmax attention; another function, so without an error."""
   name = 'cuDNN softmax'
   if jax.default_backend() != 'gpu':
     skipped[name] = 'needs an NVIDIA GPU'
@@ -332,14 +332,14 @@ def _peer(forward, both):
       outs = [function()] if direction == 'fwd' else function()
       return [_sample(peers.array(x[:1, :, -1:])) for x in outs]
 
-    values()  # compiles, and finds the best of its settings
+    values()  # compiles, and finds its best settings
     return peers.timer(function), values
 
   return make
 
 
 def _sample(x_BxLxHxDh):
-  """The last head of the first sequence: what errors are measured on."""
+  """Returns the last head of the first sequence, used to measure errors."""
   return np.asarray(x_BxLxHxDh[:1, :, -1:], np.float64)
 
 
@@ -361,7 +361,7 @@ def _read(path):
 
 
 def _saving(path):
-  """A function that writes a record to `path`, and says how far it is."""
+  """Returns a function that writes a record to `path` and prints progress."""
 
   def save(record):
     last = record['rows'][-1]

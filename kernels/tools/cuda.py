@@ -1,4 +1,4 @@
-"""Descriptions of NVIDIA GPUs to compile for on a machine without them."""
+"""Descriptions of NVIDIA GPUs, to compile for them without the hardware."""
 
 import contextlib
 import dataclasses
@@ -31,19 +31,19 @@ device_description_str: "{kind}"
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-  """What NVIDIA says of a GPU: its data sheet and the CUDA programming guide.
+  """Data of a GPU, from its data sheet and the CUDA programming guide.
 
   Attributes:
-    kind: what the driver calls it.
+    kind: the driver's name of it.
     capability: compute capability (major, minor).
     cores: streaming multiprocessors.
-    shared: KiB of shared memory of one, of which a block may take all but 1.
+    shared: KiB of shared memory per multiprocessor; a block may use all but 1.
     l2: MiB.
     bandwidth: GB/s of its memory.
     memory: GB.
     clock: GHz, boost.
-    threads: resident on one multiprocessor.
-    fpus: float32 units of one multiprocessor.
+    threads: resident threads per multiprocessor.
+    fpus: float32 units per multiprocessor.
     alias: a GPU of the same capability that jax knows by name.
   """
 
@@ -61,12 +61,12 @@ class Card:
 
   @property
   def arch(self):
-    """The name that ptxas has for it, such as 'sm_90a'."""
+    """Returns ptxas's name for it, for example 'sm_90a'."""
     major, minor = self.capability
     return f'sm_{major}{minor}{"a" if major >= 9 else ""}'
 
   def target(self):
-    """The text of XLA's GpuTargetConfigProto."""
+    """Returns the text of XLA's GpuTargetConfigProto."""
     major, minor = self.capability
     return _TARGET.format(
       kind=self.kind,
@@ -85,7 +85,7 @@ class Card:
     )
 
   def device(self):
-    """A jax device to compile for; see `h200.device` for what it raises."""
+    """Returns a jax device to compile for; raises as `h200.device`."""
     from jax.experimental import topologies
 
     from kernels.tools import h200
@@ -103,10 +103,10 @@ class Card:
 
   @contextlib.contextmanager
   def lowering(self):
-    """Programs lowered inside are for this card, whatever is here.
+    """Lowers programs in this context for this card, on any local device.
 
-    Jax 0.12 asks a mesh for the compute capability that a Triton kernel is
-    for, and `kernels.triton` asks it for the number of multiprocessors.
+    Jax 0.12 takes a Triton kernel's compute capability from a mesh, and
+    `kernels.triton` takes the number of multiprocessors from it.
     """
     import jax
     from jax.sharding import AbstractDevice, AbstractMesh

@@ -1,4 +1,4 @@
-"""The device that is here."""
+"""The local device."""
 
 import importlib.util
 import os
@@ -8,10 +8,10 @@ import jax
 
 
 def skip_tpu():
-  """Has JAX not look for a TPU where there is libtpu, but no accelerator.
+  """Keeps JAX from searching for a TPU if there is no accelerator.
 
-  libtpu would complain on stderr. To be called before JAX has looked for any
-  device; what JAX_PLATFORMS says counts.
+  An installed libtpu would print errors to stderr. Call this before JAX has
+  searched for devices. JAX_PLATFORMS takes precedence.
   """
   find = importlib.util.find_spec
   devices = pathlib.Path('/dev')

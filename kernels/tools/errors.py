@@ -1,9 +1,9 @@
-"""Errors of every kernel against float64, gradients included.
+"""Measures errors of every kernel against float64, gradients included.
 
   python -m kernels.tools.errors
 
-prints relative RMS errors as a table and fails if one is over its bound.
-Kernels without their device run in an interpreter.
+prints relative RMS errors as a table and fails if one exceeds its bound.
+Kernels whose device is absent run in an interpreter.
 """
 
 import argparse
@@ -41,10 +41,10 @@ REFERENCES = {
   'softmax': softmax.attention,
 }
 GRADIENTS = ('dq', 'dk', 'dv', 'dstate', 'dbias')
-# Of a call: nothing more than q, k, v; with an initial and a final state
-# (lightning attention always has them); q, k, v in one array, with the gradient
-# of a bias; several sequences in a row. With '+silu', which lightning attention
-# alone has, SiLU of q, k and v comes first.
+# Forms of a call. 'state' has an initial and a final state, as lightning
+# attention always does. 'packed' has q, k, v in one array, and a bias gradient.
+# 'segments' has several sequences in a row. '+silu', only for lightning
+# attention, applies SiLU to q, k and v first.
 FORMS = (
   'plain', 'state', 'packed', 'segments', 'packed+silu', 'segments+silu'
 )  # fmt: skip
@@ -56,7 +56,7 @@ SLOPES = (0.0, 1e-4, 8.0, 0.1, 0.5, 1.0)
 class Case:
   """Random operands; masked tokens hold NaN, which must not leak.
 
-  Of softmax attention they are keys, which must be finite, and no queries.
+  In softmax attention the mask covers keys only, and they must be finite.
   """
 
   length: int = 500
@@ -70,19 +70,19 @@ class Case:
 
 
 def bound(name, dtype):
-  """The relative RMS error allowed for 'out', 'state', 'dq', ..."""
+  """Returns the relative RMS error allowed for 'out', 'state', 'dq', ..."""
   if dtype == 'float32':
     return 1e-5
   return 6e-3 if name in GRADIENTS else 4e-3
 
 
 def operands(op, case):
-  """Arrays (q, k, v, do), keyword arguments, and the gradient of the state.
+  """Returns (q, k, v, do), keyword arguments, and the state's gradient.
 
-  Arrays are numpy's: nothing is done on a device.
+  Arrays are numpy arrays: nothing runs on a device.
 
   Raises:
-    NotImplementedError: the form has an activation, which `op` has not.
+    NotImplementedError: the form has an activation, and `op` has none.
   """
   rng = np.random.default_rng(case.seed)
   b, length, h, d = case.batch, case.length, case.heads, case.width
@@ -115,17 +115,17 @@ def operands(op, case):
 
 def _state(op, sums):
   sums = sums.astype(np.float32)
-  # Of linear attention also the normaliser's, which is positive.
+  # Linear attention also has the normaliser's sums, which are positive.
   return (sums, np.abs(sums[..., 0])) if op == 'linear' else sums
 
 
 def run(op, kernel, arrays, named, dfinal, form='plain'):
-  """name -> float64 array: what a kernel computes."""
+  """Returns a kernel's results, name -> float64 array."""
   return compiled(op, kernel, arrays, named, dfinal, form)()
 
 
 def compiled(op, kernel, arrays, named, dfinal, form='plain'):
-  """A function without arguments that gives what `run` does."""
+  """Returns a function without arguments that computes `run`."""
   do = arrays[3]
   keys = [key for key in named if key == 'initial_state']
   rest = {key: x for key, x in named.items() if key not in keys}
@@ -166,7 +166,7 @@ def compiled(op, kernel, arrays, named, dfinal, form='plain'):
 
 
 def _flat(x):
-  """float64, the parts of a state side by side."""
+  """Flattens to float64, with the parts of a state concatenated."""
   parts = [np.asarray(y, np.float64) for y in jax.tree.leaves(x)]
   if len(parts) == 1:
     return parts[0]
@@ -174,7 +174,7 @@ def _flat(x):
 
 
 def expected(op, arrays, named, dfinal):
-  """name -> float64 array: what it should compute."""
+  """Returns the correct results, name -> float64 array."""
   named = dict(named)
   mask = np.asarray(named.pop('mask'))
   if dfinal is not None:
@@ -187,7 +187,7 @@ def expected(op, arrays, named, dfinal):
 
 
 def _reference(op, arrays, mask, named):
-  """Results of the reference, for operands that pass the activation."""
+  """Returns results of the reference for activated operands."""
   named, (*operands, do) = dict(named), arrays
   if named.pop('activation', None) != 'silu':
     return REFERENCES[op](*operands, mask, do, **named)
@@ -201,15 +201,15 @@ def _reference(op, arrays, mask, named):
 
 
 def expected_of_segments(op, arrays, named, ids):
-  """The same for several sequences in a row, each by itself.
+  """Returns the correct results for several sequences in a row.
 
   Args:
-    op, arrays, named: as `operands` gives them.
+    op, arrays, named: results of `operands`.
     ids: int [B, L], the segment of each token.
   """
   named = {k: x for k, x in named.items() if k != 'initial_state'}
   mask = np.asarray(named.pop('mask'))
-  if op == 'simpletron':  # the scale is that of the whole row
+  if op == 'simpletron':  # the scale uses the length of the whole row
     named['scale'] = arrays[0].shape[1] ** -0.5
   names = ('out', *GRADIENTS[:3])
   found = {name: np.zeros(arrays[0].shape) for name in names}
@@ -224,18 +224,20 @@ def expected_of_segments(op, arrays, named, ids):
 
 
 def measure(op, kernel, case):
-  """Relative RMS errors by name; 'masked' is the largest value in a row that
-  must be 0. Runs inside whatever `kernels.target` is entered.
+  """Returns relative RMS errors by name.
+
+  'masked' is the largest value in a row that must be 0. Runs inside the current
+  `kernels.target`.
   """
   return prepared(op, kernel, case)()
 
 
 def prepared(op, kernel, case):
-  """A function without arguments that gives what `measure` does.
+  """Returns a function without arguments that computes `measure`.
 
-  The kernel is compiled, and nothing runs on the device before the function is
-  called. So several threads may prepare, while on an H200 XLA ended a process
-  of which one thread ran a program and another compiled one.
+  It compiles the kernel, and nothing runs on the device until the function is
+  called. So several threads may call `prepared`. On an H200, XLA ended a
+  process in which one thread ran a program while another compiled one.
   """
   arrays, named, dfinal = operands(op, case)
   segments = case.form.startswith('segments')
@@ -261,8 +263,8 @@ def prepared(op, kernel, case):
 def _errors(op, case, got, want, off):
   errors = {name: relative_rms(got[name], want[name]) for name in got}
   if op in ('linear', 'softmax') and case.length == 1:
-    # One token attends to itself alone: nothing depends on q and k but for
-    # eps of linear, and the error is of the terms that cancel.
+    # One token attends only to itself: nothing depends on q and k, except for
+    # eps of linear. The error is that of cancelling terms.
     for name in ('dq', 'dk'):
       errors[name] = rms(got[name] - want[name])
   zeros = ('dk', 'dv') if op == 'softmax' else ('out', 'dq', 'dk', 'dv')
@@ -272,7 +274,7 @@ def _errors(op, case, got, want, off):
 
 
 def simulated(kernel, seed=0):
-  """Context in which a kernel runs here: its device, or simulated."""
+  """Returns a context in which a kernel runs: on its device or simulated."""
   platforms = {
     'pallas_tpu': 'tpu',
     'splash': 'tpu',
@@ -283,7 +285,7 @@ def simulated(kernel, seed=0):
   if platform in (None, jax.default_backend()):
     return contextlib.nullcontext()
   if kernel in ('splash', 'pallas_triton'):
-    # The simulators do not take the one under vmap, and have no Triton.
+    # The simulators cannot run splash under vmap, and have no Triton.
     return dispatch.target(platform, interpret=True)
   return dispatch.target(platform, interpret=_interpreter(platform, seed))
 
@@ -303,7 +305,7 @@ def _interpreter(platform, seed):
 
     params = plgpu.InterpretGPUParams
   except (ImportError, AttributeError):
-    # Not public in jax 0.10.
+    # Private in jax 0.10.
     from jax._src.pallas.mosaic_gpu.interpret import params as private
 
     params = private.InterpretGPUParams
@@ -311,11 +313,11 @@ def _interpreter(platform, seed):
 
 
 def table(cases, names=None):
-  """Markdown lines of the errors, and whether all are within bounds.
+  """Returns markdown lines of the errors, and whether all are in bounds.
 
   Args:
-    cases: what to measure.
-    names: of kernels; all by default.
+    cases: cases to measure.
+    names: names of kernels; None means all.
   """
   columns = ('out', 'state', *GRADIENTS, 'masked')
   lines = [
@@ -347,7 +349,7 @@ def table(cases, names=None):
 
 
 def _has_form(op, kernel, form):
-  """Whether a row of the table says something that no other row says."""
+  """Returns whether a row of the table differs from all other rows."""
   if form == 'plain':
     return True
   if op == 'softmax' or (op, form) == ('lightning', 'state'):
@@ -358,7 +360,7 @@ def _has_form(op, kernel, form):
 
 
 def within(errors, dtype):
-  """Whether every error is within its bound and masked rows are 0."""
+  """Returns whether all errors are within bounds and masked rows are 0."""
   limits = {name: bound(name, dtype) for name in errors}
   limits['masked'] = 0.0
   return all(errors[name] <= limits[name] for name in errors)

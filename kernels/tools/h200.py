@@ -2,10 +2,10 @@
 
   python -m kernels.tools.h200 --ops lightning --widths 64,128
 
-prints registers and spills of every kernel, as ptxas reports them, and fails
-if one spills. Needs the wheels of the extra `aot-cuda`: the CUDA plugin of
-the installed jax, and ptxas. Environment variables have to be set before jax
-is imported, so the command starts itself again in a process of its own.
+prints registers and spills of every kernel, as ptxas reports them, and fails if
+one spills. Needs the wheels of the extra `aot-cuda`: the CUDA plugin of the
+installed jax, and ptxas. Environment variables must be set before jax is
+imported, so the command restarts itself in a new process.
 """
 
 import argparse
@@ -33,7 +33,7 @@ FORMS = ((False, False), (True, False), (True, True))
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-  """What ptxas says about one kernel; memory in bytes per thread."""
+  """A kernel's report by ptxas; memory in bytes per thread."""
 
   name: str
   registers: int
@@ -43,14 +43,14 @@ class Kernel:
 
 
 def missing():
-  """Why nothing can be compiled for an H200 here, or None."""
+  """Returns why nothing can be compiled for an H200 here, or None."""
   import importlib.metadata
   import importlib.util
 
   import jax
 
   find = importlib.util.find_spec
-  # Asking for a submodule imports its parent, which may not be there.
+  # find_spec of a submodule imports its parent, which may be missing.
   if not (find('jax_plugins') and find('jax_plugins.xla_cuda13')):
     return 'jax-cuda13-plugin is not installed (extra aot-cuda)'
   found = importlib.metadata.version('jax-cuda13-plugin')
@@ -62,13 +62,13 @@ def missing():
 
 
 def device():
-  """A description of an H200 to compile for.
+  """Returns a description of an H200 to compile for.
 
-  Best called before jax is used: it sets what of `ENVIRONMENT` is not set,
-  where there is no NVIDIA driver.
+  Call it before jax is used: if there is no NVIDIA driver, it sets the missing
+  variables of `ENVIRONMENT`.
 
   Raises:
-    RuntimeError: the wheels are missing or do not work; says why.
+    RuntimeError: the wheels are missing or do not work; gives the reason.
   """
   if not os.path.exists('/proc/driver/nvidia'):
     for name in ('CUDA_VISIBLE_DEVICES', 'XLA_FLAGS'):
@@ -93,10 +93,10 @@ def compiled(function, *arguments):
 
 
 def captured(function, *arguments):
-  """Compiles for an H200 and keeps what compilers print.
+  """Compiles for an H200 and captures the compilers' output.
 
   Args:
-    function: to be traced with `kernels.target('gpu')`.
+    function: traced with `kernels.target('gpu')`.
     *arguments: trees of jax.ShapeDtypeStruct.
 
   Returns:
@@ -118,7 +118,7 @@ def captured(function, *arguments):
 
 
 class _Output:
-  """Collects what this process, libraries included, writes to stdout."""
+  """Captures everything that this process, with libraries, writes to stdout."""
 
   text = ''
 
@@ -151,10 +151,10 @@ def _parse(text):
 
 
 def program(op, which, width, masked, shape=SHAPE, packed=False):
-  """(function, arguments) of an op; `which` of `PASSES`.
+  """Returns (function, arguments) of an op; `which` is one of `PASSES`.
 
-  The backward program is forward and backward, as in training. Packed
-  operands have a bias and, of lightning attention, SiLU, as in a layer.
+  The backward program is forward and backward, as in training. Packed operands
+  have a bias and, for lightning attention, SiLU, as in a layer.
   """
   import jax
   import jax.numpy as jnp
@@ -188,7 +188,7 @@ def program(op, which, width, masked, shape=SHAPE, packed=False):
 
 
 def _report(op, which, width, masked, packed):
-  """One row: what came of compiling one program."""
+  """Compiles one program and returns its row."""
   function, arguments = program(op, which, width, masked, packed=packed)
   executable, found, seconds = compiled(function, *arguments)
   b, length, h = SHAPE
@@ -211,17 +211,17 @@ def _report(op, which, width, masked, packed):
 
 
 def reports(ops, widths):
-  """The rows of a process of its own; see `rows_of`."""
+  """Returns rows computed in a new process; see `rows_of`."""
   return rows_of('kernels.tools.h200', ENVIRONMENT, ops, widths)
 
 
 def rows_of(module, environment, ops, widths):
-  """What `python -m module --rows` prints, as dictionaries.
+  """Returns the rows that `python -m module --rows` prints, as dictionaries.
 
   Args:
-    module: a command that takes what `arguments` reads.
-    environment: variables that its process needs besides those of this one.
-    ops, widths: its lists.
+    module: a command with the flags of `arguments`.
+    environment: additional environment variables of its process.
+    ops, widths: lists for its flags.
 
   Raises:
     RuntimeError: the process failed; the message is the end of its output.
@@ -240,7 +240,7 @@ def rows_of(module, environment, ops, widths):
 
 
 def arguments(description):
-  """(ops, widths, whether to print rows only) of the command line."""
+  """Parses (ops, widths, whether to print rows only) from the command line."""
   parser = argparse.ArgumentParser(description=description)
   parser.add_argument('--ops', default='linear,simpletron,lightning')
   parser.add_argument('--widths', default='64,128')

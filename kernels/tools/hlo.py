@@ -1,11 +1,11 @@
 """Bytes that a compiled program moves to and from device memory.
 
-Counted over the text of the optimised program: every operation at the top
-level reads its operands and writes its results once; a loop counts as often
-as it runs. Tile padding counts. What XLA keeps in on-chip memory (memory
-space S(1) of a TPU program) does not. A Pallas kernel counts as one operation,
-and an array that it takes several times (q, k and v of one product) as read
-once; that it moves no block twice is for its own tests to show.
+The count uses the text of the optimised program. Every top-level operation
+reads its operands and writes its results once; a loop counts as often as it
+runs. Tile padding counts. Arrays that XLA keeps in on-chip memory (memory space
+S(1) of a TPU program) do not. A Pallas kernel counts as one operation. An array
+that it takes several times (q, k and v from one matmul) counts as read once.
+The kernels' own tests check that they move no block twice.
 """
 
 import collections
@@ -34,8 +34,8 @@ _MOVES = {
   'copy', 'transpose', 'reshape', 'slice', 'dynamic-slice',
   'concatenate', 'pad', 'dynamic-update-slice', 'reverse', 'gather',
 }  # fmt: skip
-# What GPU kernels read and write of packed arrays, in thirds. The kernel of the
-# last gradients gets the array with the first, to write to, not to read.
+# Thirds of packed arrays that GPU kernels read and write. The kernel of the
+# last gradients receives the array of the first ones to write to, not to read.
 _OF_THREE = {
   'sums': (2, 0),
   'outputs': (1, 0),
@@ -80,7 +80,7 @@ class Operation:
 
 
 def parse(text):
-  """({computation: operations}, name of the entry computation)."""
+  """Returns ({computation: operations}, name of the entry computation)."""
   computations, current, entry = {}, None, None
   for line in re.sub(r'/\*.*?\*/', '', text).splitlines():
     head = _HEAD.match(line)
@@ -97,7 +97,7 @@ def parse(text):
 
 
 def size(shape):
-  """Bytes of a shape, or of a tuple of them, in device memory."""
+  """Returns the bytes of a shape, or of a tuple of them, in device memory."""
   return sum(_size(*found.groups()) for found in _SHAPE.finditer(shape))
 
 
@@ -118,25 +118,26 @@ def _size(dtype, dims, layout):
 
 
 def count(text, packed=0):
-  """(bytes moved, kernels launched) of a compiled program.
+  """Returns (bytes moved, kernels launched) of a compiled program.
 
-  Of the branches of a conditional the largest counts.
+  The largest branch of a conditional counts.
 
   Args:
-    text: of the program.
+    text: text of the program.
     packed: bytes of an array that holds q, k and v, or their gradients, side
-      by side. Of such a one the GPU kernels touch what `_OF_THREE` says.
+      by side. GPU kernels touch the thirds of it given by `_OF_THREE`.
   """
   computations, entry = parse(text)
   return _walk(computations, entry, packed)
 
 
 def waits(text):
-  """How often the host waits for a GPU in one run of a compiled program.
+  """Returns how often the host waits for a GPU in one run of a program.
 
   XLA's host code reads the condition of a conditional, and of each turn of a
-  loop whose number of turns is unknown (which counts as one), and passes on
-  what the program tells the host. Of branches the one with most waits counts.
+  loop without a known number of turns; such a loop counts as one turn. It also
+  reads values that the program sends to the host. The branch with most waits
+  counts.
   """
   computations, entry = parse(text)
   return _waits(computations, entry)
@@ -158,16 +159,16 @@ def _waits(computations, name):
 
 
 def copies(text, least):
-  """Operations that only move data: copies, transposes and the like.
+  """Returns operations that only move data: copies, transposes and the like.
 
-  Transfers between device and on-chip memory are no copies.
+  Transfers between device and on-chip memory do not count.
 
   Args:
-    text: of a compiled program.
-    least: bytes of a result from which on an operation counts.
+    text: text of a compiled program.
+    least: minimum bytes of the result of a counted operation.
 
   Returns:
-    One description 'kind name shape' each, in order.
+    A description 'kind name shape' of each, in order.
   """
   computations, entry = parse(text)
   return _copies(computations, entry, least)
@@ -220,7 +221,7 @@ def _walk(computations, name, packed):
 
 
 def _inner(o):
-  """(times it runs, computation) of a loop or call, else None."""
+  """Returns (times it runs, computation) of a loop or call, else None."""
   if o.op == 'while':
     trips = re.search(r'known_trip_count\D*(\d+)', o.rest)
     return int(trips.group(1)) if trips else 1, o.called('body')
@@ -273,7 +274,7 @@ def _moved_by_call(shapes, o, packed):
 
 
 def _read(body, index, whole):
-  """Bytes a fusion reads of a parameter: slices of it only, or all of it."""
+  """Returns bytes a fusion reads of a parameter: all or slices only."""
   name = next(
     o.name for o in body
     if o.op == 'parameter' and o.rest.startswith(f'{index})')
@@ -296,7 +297,7 @@ def _read(body, index, whole):
 
 
 def _written(body, whole):
-  """Bytes a fusion writes: the update only, where it updates in place."""
+  """Returns bytes a fusion writes: only the update if it is in place."""
   shapes = {o.name: o.shape for o in body}
   names = {o.name: o for o in body}
   root = next(o for o in body if o.root)
@@ -322,15 +323,15 @@ COLLECTIVES = (
 
 
 def collectives(text):
-  """What devices tell each other in one run of a compiled program.
+  """Returns the communication of devices in one run of a compiled program.
 
   Args:
-    text: of the program, for one of the devices.
+    text: text of the program for one of the devices.
 
   Returns:
-    {(operation, bytes of its result on a device, devices that take part):
-    times that it runs}. Groups of one device tell each other nothing. What
-    stands in branches counts as often as in the branch that has most of it.
+    {(operation, bytes of its result on a device, number of devices): times that
+    it runs}. Groups of one device do not count. An operation in branches counts
+    as often as in the branch that has most of it.
   """
   computations, entry = parse(text)
   return _collectives(computations, entry)
@@ -354,7 +355,7 @@ def _collectives(computations, name):
 
 
 def _devices(o):
-  """How many devices a collective joins."""
+  """Returns how many devices a collective joins."""
   if pairs := re.search(r'source_target_pairs=\{(.*?)\}\}', o.rest):
     return len(set(re.findall(r'\d+', pairs.group(1))))
   if listed := re.search(r'replica_groups=\{\{([\d,]*)\}', o.rest):

@@ -1,7 +1,7 @@
-"""Programs compiled in as many threads as there are cores.
+"""Compiles programs in as many threads as there are cores.
 
-Tracing holds Python's lock, compilers do not: on two cores, one of them busy
-with something else, 36 programs for an H200 took 0.6 of the time.
+Tracing holds Python's lock, compilers do not. On two cores, one of which was
+busy otherwise, 36 programs for an H200 took 0.6 of the time.
 """
 
 import concurrent.futures
@@ -10,13 +10,13 @@ import os
 
 
 def finished(function, items):
-  """Yields (item, what `function` returned for it), as they end.
+  """Yields (item, result of `function` for it), in the order they finish.
 
-  Each call sees the context of this one, such as `kernels.target`.
+  Each call sees the current context, for example `kernels.target`.
 
   Args:
-    function: of one item; what it raises is raised here, and calls that have
-      not begun are not made.
+    function: function of one item. Its exceptions are raised here, and calls
+      that have not started are dropped.
     items: a list.
   """
   cores = (

@@ -1,8 +1,8 @@
-"""Kernels by others, timed on the same tensors.
+"""Kernels of other packages, timed on the same tensors.
 
-In PyTorch flash-linear-attention (`fla`), causal with decay, and
-flash-bidirectional-linear-attention (`flash_bla`), not causal; in JAX
-jax-linear-attention (`jla`), causal with decay. All are optional.
+The PyTorch packages are flash-linear-attention (`fla`), causal with decay, and
+flash-bidirectional-linear-attention (`flash_bla`), not causal. The JAX package
+is jax-linear-attention (`jla`), causal with decay. All are optional.
 """
 
 import importlib
@@ -17,14 +17,14 @@ from kernels.tools.rms import relative_rms
 
 
 class Missing(Exception):
-  """A peer is not there or cannot run; the message says why."""
+  """A peer is missing or cannot run; the message gives the reason."""
 
 
 def peers(op):
-  """name -> function(q, k, v, do) -> (forward, both), of JAX arrays.
+  """Returns name -> function(q, k, v, do) -> (forward, both), of JAX arrays.
 
-  `forward` and `both` are torch functions without arguments: the forward pass,
-  and forward and backward with the gradients as a list.
+  `forward` and `both` are torch functions without arguments. `both` computes
+  the forward and backward pass and returns the gradients as a list.
   """
   if op == 'lightning':
     return {
@@ -35,22 +35,22 @@ def peers(op):
 
 
 def jax_peers(op):
-  """name -> function() -> attend(q, k, v), of JAX arrays [B, L, H, Dh]."""
+  """Returns name -> function() -> attend(q, k, v), of JAX [B, L, H, Dh]."""
   return {'jla simple_gla': _jla} if op == 'lightning' else {}
 
 
 def _jla():
-  # Its kernels add themselves to a table: not first in one of several threads.
+  # Its kernels register themselves, which must not first happen in a thread.
   _import('jla.ops.mosaic_gpu')
   return jla_lightning('mosaic_gpu')
 
 
 def jla_lightning(implementation):
-  """Lightning in jla's words: a log-decay -slope of each token, scale 1.
+  """Returns jla's form of lightning: log-decay -slope per token, scale 1.
 
   Args:
-    implementation: of jla: 'mosaic_gpu', for Hopper, or for any device
-      'chunked' and 'reference'.
+    implementation: jla's 'mosaic_gpu' for Hopper, or 'chunked' or 'reference'
+      for any device.
 
   Returns:
     attend(q, k, v) -> [B, L, H, Dh], with `chunks.default_slopes`.
@@ -68,7 +68,7 @@ def jla_lightning(implementation):
 
 
 def timer(function):
-  """calls -> seconds a call, between two CUDA events."""
+  """Returns a timer, calls -> seconds per call, between two CUDA events."""
   import torch
 
   def run(calls):
@@ -85,15 +85,15 @@ def timer(function):
 
 
 def array(tensor):
-  """numpy float32 of a torch tensor."""
+  """Converts a torch tensor to numpy float32."""
   return np.asarray(tensor.detach().float().cpu())
 
 
 def _simple_gla(name):
-  """Lightning in fla's words: g_gamma = -slopes and no scale of its own.
+  """Returns fla's form of lightning: g_gamma = -slopes, without a scale.
 
-  Some Triton versions miscompile the gated backward pass on Hopper: read its
-  error beside its time.
+  Some Triton versions miscompile the gated backward pass on Hopper, so check
+  its error together with its time.
   """
 
   def make(q, k, v, do):
@@ -110,7 +110,7 @@ def _simple_gla(name):
 
 
 def _flash_bla(op):
-  """[B, H, L, Dh], the feature map in torch, no mask."""
+  """Returns flash_bla: [B, H, L, Dh], feature map in torch, no mask."""
 
   def make(q, k, v, do):
     torch = _import('torch')
@@ -137,7 +137,7 @@ def _import(name):
     raise Missing('needs an NVIDIA GPU')
   try:
     return importlib.import_module(name)
-  except Exception as error:  # a broken peer is as good as none
+  except Exception as error:  # treats a broken peer as missing
     raise Missing(f'{name}: {error}') from error
 
 
@@ -165,7 +165,7 @@ def _rows_first(x, heads_first):
 
 
 def relative(got, want):
-  """Largest relative RMS error over 'out' and the gradients that are there."""
+  """Returns the largest relative RMS error over 'out' and given gradients."""
   names = ('out', *errors.GRADIENTS[:3])
   pairs = zip(names, got, strict=False)
   return max(relative_rms(x, want[name]) for name, x in pairs)

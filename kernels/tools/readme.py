@@ -1,10 +1,10 @@
-"""Puts a table into the README of the kernels, in place of the one there.
+"""Replaces a table in the README of the kernels.
 
   python -m kernels.tools.errors | python -m kernels.tools.readme errors
 
-and so with `h200`, with `bytes` of `kernels.tools.benchmark --bytes`, and with
-`chip` of `kernels.tools.recorded kernels/results/h200.json`, whose `--of=times`
-and `--of=layers` are `times` and `layers`.
+Other sections are `h200`; `bytes` from `kernels.tools.benchmark --bytes`; and
+`chip` from `kernels.tools.recorded kernels/results/h200.json`, with `times` and
+`layers` from its `--of=times` and `--of=layers`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ README = pathlib.Path(__file__).parents[1] / 'README.md'
 
 
 def put(text, section, table):
-  """`text` with `table` between the marks of `section`.
+  """Returns `text` with `table` between the marks of `section`.
 
   Raises:
     ValueError: there is no such section, or no table.

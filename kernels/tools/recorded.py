@@ -1,9 +1,9 @@
-"""What was measured on a chip, of a record of `lra.costs --onchip`, as a table.
+"""Tables of a record that `lra.costs --onchip` measured on a chip.
 
   python -m kernels.tools.recorded kernels/results/h200.json
 
-prints the largest relative RMS error of each kernel over its cases, with
-`--of=times` the times of kernels, with `--of=layers` those of whole layers.
+prints the largest relative RMS error of each kernel over its cases.
+`--of=times` prints the times of kernels, `--of=layers` those of whole layers.
 """
 
 import argparse
@@ -17,13 +17,13 @@ COLUMNS = ('out', 'state', *errors.GRADIENTS, 'masked')
 
 
 def table(record):
-  """Markdown lines.
+  """Returns markdown lines of the largest errors.
 
   Args:
-    record: as `lra.costs.onchip.run` returns it, with the stage `errors`.
+    record: result of `lra.costs.onchip.run`, with the stage `errors`.
 
   Raises:
-    KeyError: it has none.
+    KeyError: the record has no such stage.
   """
   groups = {}
   for row in record['errors']['rows']:
@@ -63,7 +63,8 @@ def _values(rows, name):
 
 
 def _largest(rows, name):
-  """Empty where no row has it; what is not finite is the largest number."""
+  """Returns '' if no row has it; a value that is not finite counts as largest.
+  """
   found = [row[name] for row in rows if name in row]
   if sys.float_info.max in found:
     return 'not finite'
@@ -71,13 +72,13 @@ def _largest(rows, name):
 
 
 def times(record):
-  """Markdown lines: microseconds of all kernels, a line for a shape.
+  """Returns markdown lines of microseconds of all kernels, one per shape.
 
   Args:
-    record: as `lra.costs.onchip.run` returns it, with the stage `kernels`.
+    record: result of `lra.costs.onchip.run`, with the stage `kernels`.
 
   Raises:
-    KeyError: it has none.
+    KeyError: the record has no such stage.
   """
   run = record['kernels']
   timed = [row for row in run['rows'] if 'us' in row]
@@ -106,7 +107,7 @@ def times(record):
     if best is None:
       cells += [''] * 5
     else:
-      # Without an error it is another function.
+      # A kernel without an error computes another function.
       others = [us[n] for n in us if n not in own and rows[n]['error']]
       cells += [
         best,
@@ -120,13 +121,13 @@ def times(record):
 
 
 def layers(record):
-  """Markdown lines: times of whole layers, a line for each that was measured.
+  """Returns markdown lines of the times of whole layers, one per layer.
 
   Args:
-    record: as `lra.costs.onchip.run` returns it, with the stage `layers`.
+    record: result of `lra.costs.onchip.run`, with the stage `layers`.
 
   Raises:
-    KeyError: it has none.
+    KeyError: the record has no such stage.
   """
   run = record['layers']
   lines = [
@@ -149,10 +150,10 @@ def layers(record):
 
 
 def every_time(record):
-  """Markdown lines of all that `kernels.tools.benchmark` measured, one a line.
+  """Returns markdown lines of all measurements, one per line.
 
   Args:
-    record: as `kernels.tools.benchmark.run` returns it.
+    record: result of `kernels.tools.benchmark.run`.
   """
   lines = [
     f'{record["device"]}, JAX {record["jax"]}, {record["dtype"]}, '

@@ -1,4 +1,4 @@
-"""Times of queued calls, in interleaved rounds."""
+"""Times queued calls in interleaved rounds."""
 
 import statistics
 import time
@@ -6,15 +6,15 @@ import time
 import jax
 import jax.numpy as jnp
 
-STRETCH = 0.1  # seconds of one timer in a round, unless three calls take more
+STRETCH = 0.1  # seconds per timer and round, unless three calls take more
 
 
 def queued(function, *args):
-  """A timer: calls -> seconds a call, for `function` of arrays of JAX.
+  """Returns a timer, calls -> seconds per call, for a function of JAX arrays.
 
-  The calls are queued and waited for together, so that what the host does for
-  a call hides behind what the device does for the one before it. Times below
-  `dispatch()` say how fast the host is.
+  The calls are queued and awaited together, so the host's work for a call
+  overlaps with the device's work for the previous one. Times below `dispatch()`
+  measure the host.
   """
 
   def timer(calls):
@@ -29,10 +29,10 @@ def queued(function, *args):
 
 
 def medians(timers, calls, rounds):
-  """name -> median seconds over rounds that take turns between the timers.
+  """Returns name -> median seconds over rounds in which the timers take turns.
 
-  A round has `calls` of a timer, or as many as take `STRETCH` seconds, but
-  three at least.
+  In a round each timer runs `calls` calls, or as many as fit in `STRETCH`
+  seconds, but at least three.
   """
   counts = {}
   for name, timer in timers.items():
@@ -45,14 +45,14 @@ def medians(timers, calls, rounds):
 
 
 def bandwidth(size, calls):
-  """Bytes a second of a copy kernel over `size` bytes, read and written."""
+  """Returns bytes per second of a copy of `size` bytes, read and written."""
   x = jnp.zeros(size // 4, jnp.float32)
   copy = jax.jit(lambda x: x + 1)
   return 2 * size / medians({'copy': queued(copy, x)}, calls, 5)['copy']
 
 
 def dispatch(calls):
-  """Seconds that a call costs the host, measured on a tiny one."""
+  """Returns the host's seconds per call, measured on a tiny program."""
   x = jnp.zeros(8)
   step = jax.jit(lambda x: x + 1)
   return medians({'tiny': queued(step, x)}, calls, 5)['tiny']

@@ -6,21 +6,21 @@ import tempfile
 
 import jax
 
-MOST = 20  # kernels, those that take the longest
+MOST = 20  # number of kernels, those that take the longest
 
 
 def by_kernel(function, *args, calls=3):
-  """Traces a call and adds up the time of each kernel.
+  """Traces calls and sums the time of each kernel.
 
   Args:
     function, *args: a compiled program and its arrays.
-    calls: that are traced, after one that is not.
+    calls: number of traced calls, after one that is not traced.
 
   Returns:
     See `of_planes`.
 
   Raises:
-    RuntimeError: the trace names no device; of a CPU it never does.
+    RuntimeError: the trace contains no device, as always on a CPU.
   """
   jax.block_until_ready(function(*args))
   with tempfile.TemporaryDirectory() as folder:
@@ -36,23 +36,23 @@ def by_kernel(function, *args, calls=3):
 
 
 def of_planes(planes, calls):
-  """The kernels in a trace of one device.
+  """Returns the kernels in a trace of one device.
 
-  A GPU has a line for each stream, which may overlap; a TPU has several lines
-  for the same time, of which 'XLA Ops' has the operations.
+  A GPU has one line per stream, and they may overlap. A TPU has several lines
+  for the same time; 'XLA Ops' has the operations.
 
   Args:
-    planes: of a `jax.profiler.ProfileData`.
-    calls: that were traced.
+    planes: planes of a `jax.profiler.ProfileData`.
+    calls: number of traced calls.
 
   Returns:
-    {'busy_us': microseconds a call in which some kernel ran,
-    'span_us': microseconds from the first kernel to the end of the last,
-    divided by the calls, 'kernels': the `MOST` kernels that take the longest:
-    {'name', 'us', 'launches'}, both of one call}.
+    A dict, with times in microseconds per call:
+    'busy_us': time in which some kernel ran;
+    'span_us': time from the start of the first kernel to the end of the last;
+    'kernels': the `MOST` longest kernels as {'name', 'us', 'launches'}.
 
   Raises:
-    RuntimeError: no device, or no kernel, is in the trace.
+    RuntimeError: the trace contains no device or no kernel.
   """
   events = [
     event

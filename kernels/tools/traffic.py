@@ -1,4 +1,4 @@
-"""Bytes that the compiled programs move, against what they must move."""
+"""Compares bytes that compiled programs move with the least possible."""
 
 import jax.numpy as jnp
 
@@ -7,20 +7,20 @@ from kernels.tools.errors import FUNCTIONS
 
 BATCH, LENGTH, HEADS = 32, 4096, 4
 WIDTHS = (64, 128)
-# Tensors of [B, L, H, Dh] read and written: q, k, v, out; and q, k, v, the
-# gradient of out, and three gradients.
+# Tensors of [B, L, H, Dh] read and written: q, k, v, out; and q, k, v, gradient
+# of out, and three gradients.
 TENSORS = {'fwd': 4, 'bwd': 7, 'fwd+bwd': 11}
 
 
 def floor(op, direction, shape, itemsize=2):
-  """Bytes that the operands and results of a pass take at least."""
-  del op  # the same for all three: states are a choice, not a need
+  """Returns the bytes that the operands and results of a pass take at least."""
+  del op  # equal for all three, since states could be recomputed
   tensor = shape[0] * shape[1] * shape[2] * shape[3] * itemsize
   return TENSORS[direction] * tensor
 
 
 def table(targets):
-  """Lines of markdown, one for each target, op, pass and kernel."""
+  """Returns markdown lines, one for each target, op, pass and kernel."""
   lines = [
     f'bfloat16, B {BATCH}, L {LENGTH:,}, H {HEADS}, a mask, operands as '
     '[B, L, H Dh]. T = bytes of one such tensor.',

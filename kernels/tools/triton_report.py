@@ -1,11 +1,11 @@
-"""Registers and spills of the Triton kernels, for cards that are not here.
+"""Reports registers and spills of Triton kernels, for cards not present.
 
   python -m kernels.tools.triton_report --cards a100,h200 --widths 32,64,128
 
-compiles every program, lets ptxas report on the PTX that XLA wrote, prints a
-table, and fails if a kernel spills or a program copies an operand. Needs the
-wheels of the extra `aot-cuda`. The command starts itself again in a process of
-its own for every card: XLA reads where to write PTX once.
+compiles every program, runs ptxas on XLA's PTX, prints a table, and fails if a
+kernel spills or a program copies an operand. Needs the wheels of the extra
+`aot-cuda`. XLA reads the folder for PTX only once, so the command restarts
+itself in a new process for every card.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from kernels.tools import h200
 from kernels.tools.cuda import CARDS
 
 OPS = ('linear', 'simpletron', 'lightning')
-# Of layers; kernels of one name, without a form for q, k, v side by side.
+# Kernels of layers, which have no form with packed q, k, v.
 LAYERS = ('norm_project', 'layer_norm', 'embedding', 'dense')
 SHAPE = (8, 4001, 4)  # B, L, H: a CLS token in front of 4,000
 FLAGS = '--xla_gpu_autotune_level=0 --xla_dump_emitter_re=ptx'
@@ -38,14 +38,14 @@ _PRODUCT = re.compile(r'\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*')
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-  """What became of one kernel.
+  """The compilation result of one kernel.
 
   Attributes:
     name: its name.
-    registers: of a thread.
-    spills: bytes of a thread, stored and loaded.
-    products: kinds of instructions on tensor cores, as PTX calls them.
-    copies: asynchronous copies to shared memory.
+    registers: registers per thread.
+    spills: bytes per thread, stored and loaded.
+    products: PTX names of the tensor-core instructions.
+    copies: number of asynchronous copies to shared memory.
   """
 
   name: str
@@ -56,7 +56,7 @@ class Kernel:
 
 
 def ptxas():
-  """The path of ptxas, of the wheel where there is one; None if none."""
+  """Returns the path of ptxas, from its wheel if installed; None if missing."""
   import importlib.util
   import shutil
 
@@ -69,7 +69,7 @@ def ptxas():
 
 
 def read(ptx, verbose):
-  """The `Kernel`s of a PTX file and of what `ptxas -v` says of it."""
+  """Returns the `Kernel`s of a PTX file and the output of `ptxas -v` for it."""
   bodies = {}
   for body in re.split(r'\.entry\s+', ptx)[1:]:
     bodies[re.match(r'\w+', body).group(0)] = body
@@ -86,12 +86,12 @@ def read(ptx, verbose):
 
 
 def programs(op, width, dtype, packed, masked):
-  """A training step's program, and a description of its arguments.
+  """Returns the program of a training step, and descriptions of its arguments.
 
-  Packed, it is what a model runs: with the gradient of a bias and, of
-  lightning attention, SiLU. A norm and its projection have H heads of that
-  width, whose number D equals. The other layers have that width, a table 257
-  ids, and a dense layer three times as many outputs.
+  The packed program is that of a model: with the gradient of a bias and, for
+  lightning attention, SiLU. A norm with its projection has H heads of this
+  width, with D the width of all heads. Other layers have this width; a table
+  has 257 ids, and a dense layer three times as many outputs as inputs.
   """
   import jax
   import jax.numpy as jnp
@@ -132,7 +132,7 @@ def programs(op, width, dtype, packed, masked):
 
 
 def _norm_project(width, dtype):
-  """`programs` of RMS norm and projection; E and D are `width`."""
+  """Returns `programs` of RMS norm and projection; E and D are `width`."""
   import jax
   import jax.numpy as jnp
 
@@ -154,7 +154,7 @@ def _norm_project(width, dtype):
 
 
 def _layer(op, width, dtype):
-  """`programs` of what has no public function."""
+  """Returns `programs` of layers without a public function."""
   import jax
   import jax.numpy as jnp
 
@@ -184,12 +184,12 @@ def _layer(op, width, dtype):
 
 
 def compiled(card, function, arguments, folder):
-  """The program for a card and its `Kernel`s.
+  """Returns the program for a card and its `Kernel`s.
 
   Args:
     card: cuda.Card.
-    function, arguments: to be lowered.
-    folder: where XLA writes PTX, as `--xla_dump_to` of this process says.
+    function, arguments: function to lower and its arguments.
+    folder: folder of XLA's PTX, the `--xla_dump_to` of this process.
   """
   import jax
 
@@ -216,7 +216,7 @@ def compiled(card, function, arguments, folder):
 
 
 def _rows(args, folder):
-  """One JSON line per program, of a process with its own --xla_dump_to."""
+  """Prints one JSON line per program, in a process with --xla_dump_to set."""
   for op in args.ops.split(','):
     for width in map(int, args.widths.split(',')):
       for dtype in args.dtypes.split(','):
@@ -227,7 +227,7 @@ def _rows(args, folder):
 
 
 def _forms(op):
-  """Whether q, k, v are packed, and whether there is a mask."""
+  """Returns pairs: whether q, k, v are packed, whether there is a mask."""
   return ((False, False), (True, True))[: 1 if op in LAYERS else 2]
 
 
@@ -257,7 +257,7 @@ def _row(card, folder, op, width, dtype, packed, masked):
 
 
 def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
-  """The rows of a process of its own, as dictionaries.
+  """Returns rows computed in a new process, as dictionaries.
 
   Raises:
     RuntimeError: the process failed; the message is the end of its output.

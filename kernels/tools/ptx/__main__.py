@@ -1,7 +1,7 @@
 """Prints the races in the GPU kernels; see `kernels.tools.ptx`.
 
-Fails if there is one. Needs the wheels that `kernels.tools.h200` needs, and
-like it starts itself again in a process of its own.
+Fails if there is one. Like `kernels.tools.h200`, needs the wheels of the extra
+`aot-cuda` and restarts itself in a new process.
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 from kernels.tools import h200
 from kernels.tools.ptx import compiled
 
-SHOWN = 3  # races of a kernel
+SHOWN = 3  # races printed per kernel
 HEADER = (
   '| op | pass | Dh | mask | packed | L | kernel | warpgroups | instructions '
   'that store to shared memory | bytes shared by two warpgroups | races |'

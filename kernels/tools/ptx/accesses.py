@@ -1,6 +1,6 @@
-"""The instructions of PTX that touch shared memory.
+"""PTX instructions that access shared memory.
 
-Each takes the machine, the warp, the instruction and the lanes it runs in.
+Arguments of each: machine, warp, instruction and the lanes that it runs in.
 """
 
 import re
@@ -10,13 +10,13 @@ import numpy as np
 from kernels.tools.ptx import races, values
 from kernels.tools.ptx.state import Unsupported, memory_operand
 
-TILE_BYTES = 64 * 128  # what TMA sends from shared memory: a tile
-ATOM_BYTES = 8 * 128  # of the 128-byte swizzle
+TILE_BYTES = 64 * 128  # a tile, which TMA copies from shared memory
+ATOM_BYTES = 8 * 128  # an atom of the 128-byte swizzle
 _ELSEWHERE = {'global', 'local', 'param', 'const'}
 
 
 def load_or_store(machine, warp, instruction, lanes):
-  """ld and st, of any width."""
+  """Runs ld and st of any width."""
   op, where = instruction.op, memory_operand(instruction)
   store = op[0] == 'st'
   if not store:
@@ -24,7 +24,7 @@ def load_or_store(machine, warp, instruction, lanes):
   if _ELSEWHERE & set(op):
     return
   if 'shared' not in op and warp.address(where) is None:
-    return  # a pointer that came from outside
+    return  # a pointer from outside the kernel
   vector = next((int(x[1:]) for x in op if re.fullmatch(r'v\d', x)), 1)
   width = int(re.search(r'\d+', op[-1])[0]) // 8 * vector
   address = np.atleast_1d(warp.shared(instruction, where)).astype(np.uint64)
@@ -34,7 +34,7 @@ def load_or_store(machine, warp, instruction, lanes):
 
 
 def matrix(machine, warp, instruction, lanes):
-  """ldmatrix and stmatrix: a lane has the address of a row of 16 bytes."""
+  """Runs ldmatrix and stmatrix; a lane addresses a row of 16 bytes."""
   store = instruction.op[0] == 'stmatrix'
   if not store:
     warp.set(instruction, lanes, None)
@@ -53,7 +53,7 @@ def _touch(machine, warp, cells, store):
 
 
 def product(machine, warp, instruction, lanes):
-  """wgmma: reads its operands until it is waited for."""
+  """Runs wgmma, which reads its operands until it is awaited."""
   action = instruction.op[1]
   if action == 'mma_async':
     for cells in _operands(warp, instruction):
@@ -76,7 +76,7 @@ def _finish(machine, warp, groups, count):
 
 
 def _operands(warp, instruction):
-  """The cells of the operands that lie in shared memory."""
+  """Returns the cells of the operands in shared memory."""
   _, a, b, _, _, _, *transposed = instruction.operands
   columns = int(re.search(r'n(\d+)', instruction.op[4])[1])
   if not a.startswith('{'):
@@ -85,7 +85,7 @@ def _operands(warp, instruction):
 
 
 def _tile(warp, instruction, descriptor, rows, transposed):
-  """The atoms that hold 16 columns of some rows, or 16 rows of 64 columns."""
+  """Returns atoms with 16 columns of some rows, or 16 rows of 64 columns."""
   value = warp.value(descriptor)
   if not isinstance(value, int):
     raise Unsupported(instruction, 'a descriptor is not known')
@@ -100,7 +100,7 @@ def _tile(warp, instruction, descriptor, rows, transposed):
 
 
 def copy(machine, warp, instruction, lanes):
-  """cp.async.bulk: TMA."""
+  """Runs cp.async.bulk (TMA)."""
   op, operands = instruction.op, instruction.operands
   action = op[3] if op[:3] == ('cp', 'async', 'bulk') else None
   if action == 'commit_group':
@@ -126,14 +126,14 @@ def copy(machine, warp, instruction, lanes):
 
 
 def _coordinates(warp, source):
-  """Of a copy, the fastest one first; None for what is not known."""
+  """Returns a copy's coordinates, the fastest first; None for unknown ones."""
   inside = re.search(r'\{(.*)\}', source)[1]
   found = (values.plain(warp.value(x.strip())) for x in inside.split(','))
   return tuple(found)
 
 
 def _cells(starts, size):
-  """Indices of the cells in ranges of `size` bytes."""
+  """Returns the indices of the cells in ranges of `size` bytes."""
   offsets = np.arange(0, max(size, races.CELL), races.CELL, dtype=np.uint64)
   cells = (starts[:, None] + offsets) // np.uint64(races.CELL)
   return cells.astype(np.int64).ravel()

@@ -1,11 +1,11 @@
-"""The PTX of the Mosaic kernels in a program, and what runs of it find."""
+"""PTX of the Mosaic kernels in a program, and results of running it."""
 
 import os
 
 from kernels.tools import h200
 from kernels.tools.ptx import parse, run
 
-# B, L, H: a ragged end, longer than the ring; and few heads, cut into parts.
+# B, L, H: a ragged length, longer than the ring; few heads, cut into parts.
 SHAPES = ((32, 449, 4), (1, 1088, 2))
 ENVIRONMENT = {**h200.ENVIRONMENT, 'MOSAIC_GPU_DUMP_PTX': '1'}
 
@@ -17,7 +17,7 @@ def kernels(function, *arguments):
     function, *arguments: see `h200.captured`.
 
   Returns:
-    A list of parse.Kernel: those that this process had not compiled before.
+    A list of parse.Kernel, without those compiled before in this process.
 
   Raises:
     RuntimeError: MOSAIC_GPU_DUMP_PTX is not set.
@@ -29,7 +29,7 @@ def kernels(function, *arguments):
 
 
 def rows(op, width):
-  """Yields what a run found in each kernel of an op, as dictionaries."""
+  """Yields the results of running each kernel of an op, as dictionaries."""
   for shape in SHAPES:
     for masked, packed in h200.FORMS:
       for which in h200.PASSES:
@@ -54,12 +54,12 @@ def rows(op, width):
 
 
 def reports(ops, widths):
-  """`rows` of a process of its own; see `h200.rows_of`."""
+  """Returns `rows`, computed in a new process; see `h200.rows_of`."""
   return h200.rows_of('kernels.tools.ptx', ENVIRONMENT, ops, widths)
 
 
 def describe(kernel, race):
-  """A race in words: the two warps, the place, the two instructions."""
+  """Describes a race: the two warps, the address, the two instructions."""
   second, first = (kernel.code[i] for i in (race.second, race.first))
   return (
     f'warp {race.warps[0]} {race.what} by {_agent(kernel, race.warps[1])}, '

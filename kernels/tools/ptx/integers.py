@@ -1,6 +1,6 @@
-"""The instructions of PTX that make integers and predicates.
+"""PTX instructions that compute integers and predicates.
 
-Each takes the machine, the warp, the instruction and the lanes it runs in.
+Arguments of each: machine, warp, instruction and the lanes that it runs in.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ def _result(name, is_signed, bits, known):
 
 
 def product(machine, warp, instruction, lanes):
-  """mul and mad: either half of the product, or all of it."""
+  """Runs mul and mad: either half of the product, or all of it."""
   name, half, last = (instruction.op[i] for i in (0, 1, -1))
   kind, value = integer_type(last), None
   if kind and half in ('lo', 'hi', 'wide'):
@@ -61,13 +61,13 @@ def _product(half, is_signed, bits, a, b):
   if half == 'lo':
     return values.binary('mul', is_signed, bits, a, b)
   if bits > 32 and not (isinstance(a, int) and isinstance(b, int)):
-    return None  # longer than an array can hold
+    return None  # longer than an array element
   whole = values.wide_product(is_signed, bits, a, b)
   return whole if half == 'wide' else values.wrap(whole >> bits, bits)
 
 
 def compare(machine, warp, instruction, lanes):
-  """setp, alone or joined with another predicate."""
+  """Runs setp, alone or combined with another predicate."""
   op, operands = instruction.op, instruction.operands
   kind, value = integer_type(op[-1]), None
   known = warp.integers(operands[1:3], kind[1]) if kind else None
@@ -79,7 +79,7 @@ def compare(machine, warp, instruction, lanes):
 
 
 def select(machine, warp, instruction, lanes):
-  """selp; by a condition that is not known, the second operand."""
+  """Runs selp; takes the second operand if the condition is unknown."""
   _, a, b, condition = instruction.operands
   condition, kind = warp.value(condition), integer_type(instruction.op[-1])
   value = None
@@ -91,7 +91,7 @@ def select(machine, warp, instruction, lanes):
 
 
 def move(machine, warp, instruction, lanes):
-  """mov and cvta; the parts of a vector are not followed."""
+  """Runs mov and cvta; parts of a vector become unknown."""
   warp.set(instruction, lanes, warp.value(instruction.operands[1]))
 
 
@@ -108,7 +108,7 @@ def convert(machine, warp, instruction, lanes):
 
 
 def shuffle(machine, warp, instruction, lanes):
-  """shfl.idx from one lane to all; others are not followed."""
+  """Runs shfl.idx from one lane to all; other forms give unknown values."""
   value = None
   if 'idx' in instruction.op:
     source, lane = map(warp.value, instruction.operands[1:3])
@@ -124,7 +124,7 @@ def elect(machine, warp, instruction, lanes):
 
 
 def unknown(machine, warp, instruction, lanes):
-  """What only makes numbers that no address depends on."""
+  """Runs instructions whose results no address depends on."""
   warp.set(instruction, lanes, None)
 
 

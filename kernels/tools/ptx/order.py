@@ -1,7 +1,7 @@
-"""The instructions of PTX that put warps in order: barriers and fences.
+"""PTX instructions that order warps: barriers and fences.
 
-Each takes the machine, the warp, the instruction and the lanes it runs in, and
-returns False where the warp has to wait and try again.
+Arguments of each: machine, warp, instruction and the lanes that it runs in.
+Each returns False if the warp has to wait and try again.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ WARPGROUP = 128
 
 
 class Barrier:
-  """An mbarrier: a phase ends when all have arrived and all bytes came.
+  """An mbarrier: a phase ends when all threads arrived and all bytes came.
 
   Attributes:
-    agent: the number of the copies that report to it, in vector clocks.
-    phase: how many have ended.
-    passed: what those who arrived in the last one knew, a vector clock.
+    agent: index, in vector clocks, of the copies that report to it.
+    phase: number of phases that have ended.
+    passed: vector clock, merged over those who arrived in the last phase.
   """
 
   def __init__(self, count, agent, agents):
@@ -27,14 +27,14 @@ class Barrier:
     self._coming, self.passed = np.zeros((2, agents), np.int64)
 
   def arrive(self, clock, arrivals, expected):
-    """Some threads arrive, and announce so many bytes."""
+    """Records arriving threads and the number of bytes they announce."""
     self._coming = np.maximum(self._coming, clock)
     self._left -= arrivals
     self._bytes += expected
     self._settle()
 
   def copied(self, size):
-    """So many bytes have come. Returns the time of the copy."""
+    """Records that `size` bytes have come; returns the time of the copy."""
     self._copies += 1
     self._coming[self.agent] = self._copies
     self._bytes -= size
@@ -68,7 +68,7 @@ def _arrive(machine, warp, instruction, lanes, where, number):
   threads = values.LANES if lanes is True else int(np.sum(lanes))
   if 'expect_tx' in instruction.op:
     machine.barriers[where].arrive(clock, threads, number * threads)
-    # A warpgroup announces a copy together, each thread its share; or one does.
+    # All threads of a warpgroup announce a share of a copy, or one thread all.
     size = number * (WARPGROUP if threads == values.LANES else 1)
     warp.expected[where] = warp.expected.get(where, 0) + size
   else:
@@ -88,7 +88,7 @@ def _wait(machine, warp, instruction, where):
 
 
 def named_barrier(machine, warp, instruction, lanes):
-  """bar.sync: waits for a number of threads, by default all of the block."""
+  """Runs bar.sync: waits for some threads, by default all of the block."""
   if 'warp' in instruction.op:
     return True
   if 'sync' not in instruction.op:

@@ -1,7 +1,7 @@
 """Reads PTX, the assembly language of NVIDIA's virtual machine.
 
-Of each kernel: its instructions, labels, shared variables and threads, as
-far as `kernels.tools.ptx.run` needs them. PTX ISA: docs.nvidia.com/cuda.
+Extracts from each kernel the instructions, labels, shared variables and threads
+that `kernels.tools.ptx.run` needs. PTX ISA: docs.nvidia.com/cuda.
 """
 
 import dataclasses
@@ -20,13 +20,13 @@ class Instruction:
   """One instruction.
 
   Attributes:
-    line: its number in the text, from 1.
-    text: as written.
+    line: line number in the text, from 1.
+    text: the source text.
     guard: the predicate register that it depends on, or None.
-    negated: whether it runs where the guard is false.
+    negated: whether it runs if the guard is false.
     op: the parts of its name, without dots.
-    operands: as written; vectors keep their braces, addresses their brackets.
-    target: where a branch goes, as an index of instructions.
+    operands: source text; vectors keep their braces, addresses their brackets.
+    target: index of the instruction that a branch goes to.
   """
 
   line: int
@@ -39,7 +39,8 @@ class Instruction:
 
   @functools.cached_property
   def results(self):
-    """The registers in the first operand: what most instructions write."""
+    """Returns registers in the first operand, the result of most instructions.
+    """
     first = self.operands[0] if self.operands else ''
     return () if '[' in first else tuple(_REGISTER.findall(first))
 
@@ -49,9 +50,9 @@ class Kernel:
   """One entry of a PTX module.
 
   Attributes:
-    name: without the ending that Mosaic gives it.
-    threads: of a block.
-    shared: names of variables in shared memory -> their addresses.
+    name: name without the ending that Mosaic adds.
+    threads: threads of a block.
+    shared: name of a variable in shared memory -> its address.
     code: the instructions.
   """
 
@@ -66,11 +67,11 @@ class Kernel:
 
 
 def kernels(text):
-  """The kernels in a text, which may hold several modules and other lines.
+  """Returns the kernels in a text with any number of modules and other lines.
 
   Raises:
-    ValueError: a kernel does not say how many threads it has, a branch goes
-      nowhere, or a bracket is never closed.
+    ValueError: a kernel does not give its number of threads, a branch has no
+      target, or a bracket is never closed.
   """
   return [_kernel(text, m) for m in re.finditer(r'\.entry\s+([\w$]+)', text)]
 
@@ -91,10 +92,10 @@ def _kernel(text, entry):
 
 
 class _Reader:
-  """Reads the statements from a brace to the one that closes it."""
+  """Reads the statements from a brace to its closing brace."""
 
   def __init__(self, text, start):
-    # Without comments and notes for debuggers; their lines stay.
+    # Removes comments and debugger notes; their line breaks stay.
     self.text, self.at = _NOTES.sub('', text[start:]), 0
     self.first_line = text.count('\n', 0, start) + 1
     self.shared, self.shared_end = {}, 0
@@ -156,7 +157,7 @@ class _Reader:
   def _directive(self, text):
     variable = _SHARED.match(text)
     if variable:
-      # Of dynamic size if none is given: it is the last one.
+      # Without a size it is dynamic and the last variable.
       self.shared[variable[1]] = self.shared_end
       self.shared_end += int(variable[2] or 0)
 
@@ -172,7 +173,7 @@ class _Reader:
 
 
 def _operands(text):
-  """Splits at the commas outside of brackets and braces."""
+  """Splits at commas outside of brackets and braces."""
   found, depth, start = [], 0, 0
   for at, char in enumerate(text):
     depth += (char in '[{') - (char in ']}')

@@ -1,11 +1,12 @@
-"""Who touched shared memory when: finds accesses that nothing orders.
+"""Finds accesses to shared memory that nothing orders.
 
 Every warp has a vector clock, as in FastTrack (Flanagan and Freund, PLDI 2009,
-section 3): what it knows of the others' time. A barrier passes knowledge on.
-Two accesses to one place, at least one a write, race unless the later warp
-knows of the earlier one. Copies by TMA are agents of their own, one per
-barrier that they report to. Reads that go on after their instruction (TMA,
-tensor cores) keep their place busy until they are waited for.
+section 3): the latest time of each other warp that it knows. A barrier passes
+this knowledge on. Two accesses to one address, at least one a write, race
+unless the later warp knows of the earlier one. Copies by TMA are separate
+agents, one per barrier that they report to. Reads that outlast their
+instruction (TMA, tensor cores) keep their addresses busy until they are
+awaited.
 """
 
 import dataclasses
@@ -13,21 +14,21 @@ import dataclasses
 import numpy as np
 
 CELL = 2  # bytes
-SIZE = 1 << 18  # what a descriptor of the tensor cores can address
-COPIES = 64  # agents that copy, at most
-WARPS = 4  # of a warpgroup
+SIZE = 1 << 18  # bytes that a tensor-core descriptor can address
+COPIES = 64  # maximum number of copying agents
+WARPS = 4  # warps in a warpgroup
 _NEVER = np.iinfo(np.int64).max
 
 
 @dataclasses.dataclass(frozen=True)
 class Race:
-  """Two accesses to one place.
+  """Two unordered accesses to one address.
 
   Attributes:
-    what: what went wrong, to be followed by the two accesses.
+    what: description of the error, printed before the two accesses.
     address: in bytes, of shared memory.
     second, first: indices of the instructions.
-    warps: of the two; a copy by TMA has numbers from the warps' count on.
+    warps: the two warps; copies by TMA are numbered after the warps.
   """
 
   what: str
@@ -40,7 +41,7 @@ class Race:
 class Memory:
   """Shared memory of one block, without its contents.
 
-  `cells` of the methods are indices of pairs of bytes, `at` is the index of an
+  `cells` in the methods are indices of pairs of bytes, `at` is the index of an
   instruction.
   """
 
@@ -56,18 +57,18 @@ class Memory:
     self._read_at = np.zeros((warps, cells), np.int64)
     self._busy = np.zeros((warps, cells), np.int64)
     self._busy_at = np.zeros((warps, cells), np.int64)
-    # When the writer's fence let TMA and the tensor cores see it.
+    # Time at which the writer's fence made it visible to TMA and tensor cores.
     self._visible = np.zeros(cells, np.int64)
     self._unfenced = [[] for _ in range(warps)]
     self._by = np.zeros((-(-warps // WARPS), cells), bool)
 
   @property
   def shared_bytes(self):
-    """How many bytes more than one warpgroup stored to, in any order."""
+    """Returns the number of bytes that several warpgroups stored to."""
     return CELL * int((self._by.sum(axis=0) > 1).sum())
 
   def tick(self, warp):
-    """What the warp does from now on, it has not told anybody yet."""
+    """Starts a new time of a warp, which no other warp knows yet."""
     self.clock[warp, warp] += 1
 
   def read(self, warp, cells, at):
@@ -75,7 +76,7 @@ class Memory:
     self._mark_read(warp, cells, at)
 
   def write(self, warp, cells, at):
-    """A store by a warp."""
+    """Records a store by a warp."""
     replicas = (self._written_at[cells] == at) & (
       self._writer[cells] // WARPS == warp // WARPS
     )
@@ -86,13 +87,13 @@ class Memory:
     self._by[warp // WARPS, cells] = True
 
   def copy(self, warp, agent, time, cells, at):
-    """A write by TMA that `warp` starts: the agent's at its `time`."""
+    """Records a write by TMA, started by `warp`, at the agent's `time`."""
     self._check_write(warp, cells, at, False)
     self._mark_written(agent, time, cells, at)
     self._visible[cells] = time
 
   def start(self, warp, cells, at):
-    """A read begins that goes on after its instruction."""
+    """Records the start of a read that outlasts its instruction."""
     if not self._check_written('reads what is written', warp, cells, at):
       self._check_written(
         'reads without a fence what is written',
@@ -105,12 +106,12 @@ class Memory:
     self._busy_at[warp, cells] = at
 
   def end(self, warp, cells, at):
-    """That read has been waited for."""
+    """Records that a started read has been awaited."""
     self._busy[warp, cells] -= 1
     self._mark_read(warp, cells, at)
 
   def fence(self, warp):
-    """Those who know that may read by TMA what the warp stored before."""
+    """Makes the warp's earlier stores visible to TMA, for those who know it."""
     for cells in self._unfenced[warp]:
       mine = cells[self._writer[cells] == warp]
       self._visible[mine] = self.clock[warp, warp]
@@ -152,7 +153,7 @@ class Memory:
       )
 
   def _check_written(self, what, warp, cells, at, replicas=False, times=None):
-    """Reports a write that the warp does not know of; whether there is one."""
+    """Reports a write unknown to the warp; returns whether there is any."""
     times = self._written if times is None else times
     known = self.clock[warp][self._writer[cells]]
     late = cells[(times[cells] > known) & ~np.asarray(replicas)]

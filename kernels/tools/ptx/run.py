@@ -1,23 +1,23 @@
-"""Runs the PTX of a kernel, one block of it, as far as addresses go.
+"""Runs one block of a kernel's PTX, as far as addresses need it.
 
-Integers are computed for every thread; what is loaded from memory, and all
-that follows from it, is not known. So the addresses in shared memory are
-exact, and so is the order that barriers make; `races` looks at both.
+Integers are computed for every thread. Values loaded from memory, and all
+values that depend on them, are unknown. So addresses in shared memory are
+exact, and so is the order that barriers enforce; `races` checks both.
 
-Of what happens in shared memory it follows:
+Instructions on shared memory that it follows:
   ld, st, ldmatrix, stmatrix            by threads
   wgmma                                 reads its operands until wait_group
   cp.async.bulk.tensor, towards shared  writes until its mbarrier completes
   cp.async.bulk.tensor, from shared     reads a tile until wait_group
   bar.sync, mbarrier, fence.proxy.async
 
-What it cannot see:
-  * global memory, and values: a wrong number at the right address;
-  * other blocks than the one it runs, other lengths than the compiled one;
+Limits:
+  * global memory and values: it misses a wrong number at the right address;
+  * it runs one block, at the compiled length only;
   * a choice by a number from memory: a select takes its second operand, a
     branch is refused;
-  * two lanes of one warp at one place, and warps of one warpgroup that store
-    there by one instruction: Mosaic replicates vectors so.
+  * two lanes of one warp, or the warps of a warpgroup in one instruction, may
+    store to one address: Mosaic replicates vectors in this way.
 """
 
 import dataclasses
@@ -26,23 +26,22 @@ import numpy as np
 
 from kernels.tools.ptx import accesses, integers, order, races, state, values
 
-STEPS = 20_000_000  # instructions of warps, before it gives up
+STEPS = 20_000_000  # maximum number of warp instructions
 
 
 class Deadlock(RuntimeError):
-  """All warps wait."""
+  """All warps wait for each other."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """What a run has found.
+  """The results of a run.
 
   Attributes:
-    stores: instructions that stored to shared memory.
+    stores: number of instructions that stored to shared memory.
     shared_bytes: bytes that several warpgroups stored to, ordered or not.
     races: list of races.Race.
-    fetched: the coordinates of every copy to shared memory, the one that runs
-      fastest in memory first.
+    fetched: coordinates of every copy to shared memory, fastest axis first.
   """
 
   stores: int
@@ -55,23 +54,23 @@ def run(kernel, block=(0, 0, 0)):
   """Runs one block of a parse.Kernel, of index `block`. Returns a Report.
 
   Raises:
-    state.Unsupported: an instruction it does not know, or an address.
+    state.Unsupported: an unknown instruction or address.
     Deadlock: all warps wait. Both messages name the instruction.
   """
   return _Machine(kernel, block).run()
 
 
 class _Machine:
-  """A block that runs.
+  """A running block.
 
   Attributes:
     kernel: parse.Kernel.
     memory: races.Memory.
     barriers: address -> order.Barrier.
-    named: number of a barrier -> the warps that wait there.
+    named: number of a barrier -> the warps that wait at it.
     stores: indices of the instructions that stored to shared memory.
     fetched: see Report.
-    moved: whether anything happened that other warps may wait for.
+    moved: whether something happened that other warps may wait for.
   """
 
   def __init__(self, kernel, block):
@@ -108,7 +107,7 @@ class _Machine:
     self.barriers[address] = order.Barrier(count, agent, agents)
 
   def _step(self, warp):
-    """Runs an instruction; False where the warp has to wait."""
+    """Runs an instruction; returns False if the warp has to wait."""
     instruction = self.kernel.code[warp.at]
     lanes = warp.lanes(instruction)
     if lanes is True or np.any(lanes):

@@ -1,4 +1,4 @@
-"""A warp and what its registers hold."""
+"""A warp and the values of its registers."""
 
 import collections
 import functools
@@ -10,7 +10,7 @@ from kernels.tools.ptx import values
 
 
 class Unsupported(NotImplementedError):
-  """An instruction whose effect on shared memory is not known."""
+  """The effect of an instruction on shared memory is unknown."""
 
   def __init__(self, instruction, reason=''):
     where = f'line {instruction.line}: {instruction.text}'
@@ -18,7 +18,7 @@ class Unsupported(NotImplementedError):
 
 
 class Groups:
-  """Reads that were started, in the groups that a warp waits for."""
+  """Started reads, in the groups that a warp waits for."""
 
   def __init__(self):
     self._open, self._committed = [], collections.deque()
@@ -37,11 +37,11 @@ class Groups:
 
 
 class Warp:
-  """32 threads in step.
+  """32 threads in lockstep.
 
   Attributes:
     index: its number in the block.
-    at: the index of its next instruction.
+    at: index of its next instruction.
     done: whether it has returned.
     registers: name -> value, see `values`; a predicate is a bool or bool [32].
     waits: None, 'waiting' at a named barrier, or 'passed'.
@@ -64,7 +64,7 @@ class Warp:
     }
 
   def lanes(self, instruction):
-    """In which lanes an instruction runs: True, False or bool [32]."""
+    """Returns the lanes that run an instruction: True, False or bool [32]."""
     if instruction.guard is None:
       return True
     guard = self.registers.get(instruction.guard)
@@ -76,20 +76,20 @@ class Warp:
     return guard
 
   def value(self, operand):
-    """The value of a register, a number or a name; None if not known."""
+    """Returns the value of a register, number or name; None if unknown."""
     if operand in self.registers:
       return self.registers[operand]
     return _number(operand)
 
   def integers(self, operands, bits):
-    """Values below 2^bits, or None if one of them is not known."""
+    """Returns values below 2^bits, or None if one of them is unknown."""
     found = [self.value(operand) for operand in operands]
     if any(x is None for x in found):
       return None
     return [values.wrap(x, bits) for x in found]
 
   def address(self, operand):
-    """The value of an address in brackets, or None."""
+    """Returns the value of an address in brackets, or None."""
     base, offset = _address(operand)
     value = self.value(base)
     if value is None or offset == 0:
@@ -97,14 +97,14 @@ class Warp:
     return values.wrap(value + values.wrap(offset, 64), 64)
 
   def shared(self, instruction, operand):
-    """An address in shared memory."""
+    """Returns an address in shared memory."""
     address = self.address(operand)
     if address is None:
       raise Unsupported(instruction, 'the address is not known')
     return values.wrap(address, 32)
 
   def one_address(self, instruction, operand):
-    """The same in all lanes, an int."""
+    """Returns an address that is equal in all lanes, an int."""
     address = values.plain(self.shared(instruction, operand))
     if isinstance(address, np.ndarray):
       raise Unsupported(instruction, 'one address per lane')
@@ -113,20 +113,20 @@ class Warp:
   def set(self, instruction, lanes, value):
     """Writes the results of an instruction."""
     if lanes is not True:
-      value = None  # in some lanes only: not followed
+      value = None  # written in some lanes only: unknown
     for name in instruction.results:
       self.registers[name] = value
 
 
 @functools.cache
 def integer_type(name):
-  """(signed, bits) of the name of an integer type, else None."""
+  """Returns (signed, bits) for the name of an integer type, else None."""
   found = re.fullmatch(r'([sub])(8|16|32|64)', name)
   return found and (found[1] == 's', int(found[2]))
 
 
 def memory_operand(instruction):
-  """The operand in brackets."""
+  """Returns the operand in brackets."""
   return next(x for x in instruction.operands if x.startswith('['))
 
 

@@ -1,7 +1,7 @@
 """Integer arithmetic of PTX, for the 32 lanes of a warp.
 
-A value is an int (the same in all lanes), a uint64 array [32], or None: not
-known. Every function takes and gives values without their sign, below 2^bits.
+A value is an int (equal in all lanes), a uint64 array [32], or None (unknown).
+Arguments and results of all functions are unsigned, below 2^bits.
 """
 
 import operator
@@ -12,7 +12,7 @@ LANES = 32
 
 
 def wrap(x, bits):
-  """The low bits of any integer or integer array."""
+  """Returns the low bits of any integer or integer array."""
   mask = (1 << bits) - 1
   if isinstance(x, np.ndarray):
     return x.astype(np.uint64) & np.uint64(mask)
@@ -20,7 +20,7 @@ def wrap(x, bits):
 
 
 def signed(x, bits):
-  """A value as two's complement: int or int64 array."""
+  """Interprets a value as two's complement: int or int64 array."""
   if isinstance(x, np.ndarray):
     up = np.uint64(64 - bits)
     return (x << up).astype(np.int64) >> np.int64(64 - bits)
@@ -28,24 +28,24 @@ def signed(x, bits):
 
 
 def lanes(x):
-  """A known value as an array [32]."""
+  """Returns a known value as an array [32]."""
   return np.broadcast_to(np.asarray(x, np.uint64), (LANES,))
 
 
 def plain(x):
-  """An int where all lanes agree."""
+  """Returns an int if all lanes are equal, else x."""
   if isinstance(x, np.ndarray) and (x == x[0]).all():
     return int(x[0])
   return x
 
 
 def _numbers(is_signed, bits, *x):
-  """Operands with their sign, if they have one."""
+  """Returns operands, as signed numbers if `is_signed`."""
   return [signed(v, bits) if is_signed else v for v in x]
 
 
 def binary(name, is_signed, bits, a, b):
-  """add, sub, mul (low half), and, or, xor, min, max, div, rem."""
+  """Computes add, sub, mul (low half), and, or, xor, min, max, div, rem."""
   if name in ('min', 'max', 'div', 'rem'):
     a, b = _numbers(is_signed, bits, a, b)
     return wrap(_ORDERED[name](a, b), bits)
@@ -53,13 +53,13 @@ def binary(name, is_signed, bits, a, b):
 
 
 def wide_product(is_signed, bits, a, b):
-  """The whole product, of 2 * bits."""
+  """Computes the whole product, of 2 * bits."""
   a, b = _numbers(is_signed, bits, a, b)
   return wrap(a * b, 2 * bits)
 
 
 def shift(name, is_signed, bits, a, by):
-  """shl, shr; shifting by bits or more leaves nothing but the sign."""
+  """Computes shl, shr; shifting by `bits` or more leaves only the sign."""
   if isinstance(a, np.ndarray) or isinstance(by, np.ndarray):
     a, by = lanes(a), lanes(by)
     most = np.minimum(by, np.uint64(63))
@@ -75,7 +75,7 @@ def shift(name, is_signed, bits, a, by):
 
 
 def field(is_signed, bits, a, start, length):
-  """bfe: `length` bits from bit `start` on; both are ints."""
+  """Computes bfe: `length` bits from bit `start` on; both are ints."""
   length = min(length, bits - min(start, bits))
   if length == 0:
     return 0
@@ -84,7 +84,7 @@ def field(is_signed, bits, a, start, length):
 
 
 def logic(bits, a, b, c, table):
-  """lop3: bit i of `table` is the result for i = (bit of a, of b, of c)."""
+  """Computes lop3: bit i of `table` is the result for i = bits of (a, b, c)."""
   result, full = 0, (1 << bits) - 1
   for i in range(8):
     if table >> i & 1:
@@ -99,13 +99,13 @@ def logic(bits, a, b, c, table):
 
 
 def compare(name, is_signed, bits, a, b):
-  """eq, ne, lt, le, gt, ge, and lo, ls, hi, hs without sign."""
+  """Computes eq, ne, lt, le, gt, ge; unsigned lo, ls, hi, hs."""
   a, b = _numbers(is_signed, bits, a, b)
   return _COMPARE[name](a, b)
 
 
 def choose(condition, a, b):
-  """a where the condition holds, else b; None if it is not known."""
+  """Returns a if the condition holds, else b; None if it is unknown."""
   if condition is None:
     return None
   if isinstance(condition, np.ndarray):
