@@ -13,7 +13,7 @@ from configs import base
 def get_config(arg=''):
   config = base.get_config(arg)
   config.model.name = 'fnet'
-  # False leaves sums unscaled as in the paper, where a norm follows them.
+  # False leaves sums unscaled as in the paper, which normalises them.
   config.model.orthonormal = True
   del config.model.num_heads, config.model.qkv_width  # there are no heads
   return config

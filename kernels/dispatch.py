@@ -45,9 +45,9 @@ _target = contextvars.ContextVar('kernels_target', default=None)
 def target(platform, interpret=None):
   """Traces for `platform` ('tpu', 'gpu', 'cpu') instead of the local device.
 
-  For ahead-of-time compilation, or to interpret kernels with the parameters
-  `interpret`, for example `pltpu.InterpretParams()`. jit's cache key does
-  not contain the platform, so jit a new function inside the context.
+  Use it to compile ahead of time, or to interpret kernels with the parameters
+  `interpret`, for example `pltpu.InterpretParams()`. The platform is not part
+  of jit's cache key, so jit a new function inside the context.
   """
   if platform not in ('tpu', 'gpu', 'cpu'):
     raise ValueError(f"platform must be 'tpu', 'gpu' or 'cpu': {platform!r}")

@@ -4,9 +4,9 @@
   y = x^ scale + bias
 
 Forward reads x and writes y, m and r. Backward reads x, dy, m, r and the
-gradient of x from beside the norm, and writes the whole gradient of x. A
-backward program walks over many blocks of rows, so that XLA has few partial
-sums for scale and bias to add, in a fixed order.
+gradient of x from the residual sum, and writes the whole gradient of x. A
+backward program walks over many blocks of rows. So XLA adds only few partial
+sums for scale and bias, in a fixed order.
 
 Source: Ba, Kiros and Hinton 2016, arXiv 1607.06450, equation 3
 """

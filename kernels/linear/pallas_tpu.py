@@ -2,9 +2,9 @@
 
 The grid is (B, head groups, 2, blocks of rows). Sweep 0 sums S = phi(k)^T v and
 z = sum phi(k) on chip, sweep 1 writes the outputs. An operand that a sweep does
-not use stays on one block, so nothing is moved twice: 4 tensors are moved. For
-a single sequence and group of heads, a chip with two cores runs one kernel per
-sweep, with half of the blocks on each core.
+not use stays on one block, so nothing is moved twice: 4 tensors are moved. With
+a single sequence and group of heads, a chip with two cores runs one kernel for
+each sweep, and each core has half of the blocks.
 """
 
 import functools

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from kernels import dispatch, products
 from kernels.linear import features
 
-# Up to this H Dh a CPU is faster with one matmul over all heads than with one
-# per head, although it needs H times as many operations.
+# Up to this H Dh a CPU takes less time for one matmul over all heads than for
+# one per head, in spite of H times as many operations.
 LANES = 128
 
 
@@ -45,7 +45,6 @@ def backward(inputs, saved, do, dfinal, options):
   """Returns gradients of q, k, v, None, and of the initial state.
 
   With u = phi(q) / norm and delta = do . out, the gradients of numerator and
-  normaliser are
   normaliser are
     dS = scale * sum_i u_i^T do_i,  dz = -sum_i delta_i u_i
     dphi(q_i) = (scale * do_i S^T - delta_i z) / norm_i.

@@ -49,11 +49,11 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
 
 
 def attend(q, k, v, mask, *, scale):
-  """Attends with splash attention: [B, L, H, Dv]; see `api`.
+  """Attends with splash attention: [B, L, H, Dv].
 
-  float32 matmuls run at the highest precision. Inside a `jax.shard_map` that
-  checks `vma` this raises, because splash attention does not declare it: use
-  `kernels.sharded`.
+  See `api.softmax_attention`. float32 matmuls run at the highest precision.
+  Inside a `jax.shard_map` that checks `vma` this raises, because splash
+  attention does not declare it: use `kernels.sharded`.
   """
   width = max(q.shape[-1], v.shape[-1])
   block_q, block_k = (block_size(x.shape[1], width) for x in (q, k))

@@ -1,7 +1,7 @@
 """Compiles programs in as many threads as there are cores.
 
-Tracing holds Python's lock, compilers do not. On two cores, one of which was
-busy otherwise, 36 programs for an H200 took 0.6 of the time.
+Tracing holds Python's lock, compilers do not. On two cores, one of them busy
+with other work, 36 programs for an H200 took 0.6 of the time.
 """
 
 import concurrent.futures

@@ -3,8 +3,8 @@
 cos(a - b) = cos a cos b + sin a sin b turns the weight of two positions into a
 dot product of features, so attention stays linear in L. N sets how fast weights
 fade. It is the padded length, even if `config.train.lengths` cuts padding off:
-outputs depend on the amount of padding, not on its content. The output is 0 for
-a query whose dot products with all keys are 0. The normaliser has 1e-6 added,
+outputs depend on the amount of padding, not on its content. A query
+whose dot products with all keys are 0 gets 0. The normaliser has 1e-6 added,
 while the released code clips it from below. That code's causal form is left
 out.
 

@@ -30,7 +30,7 @@ KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 class Mixer(HeadMixer):
   """Cross attention both ways: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  The output is 0 in a sequence whose mask is all False.
+  A sequence whose mask is all False reads no values.
 
   Attributes: those of `HeadMixer`, and
     num_latents: M.

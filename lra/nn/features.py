@@ -40,8 +40,8 @@ def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,
 def _haar(square_HxNxDhxDh):
   """Orthonormalises rows of N(0, I) by Gram-Schmidt: uniformly distributed.
 
-  `jnp.linalg.qr` is avoided: on a CPU it spreads its batches over the very
-  threads that wait for them, so two layers in one program can deadlock.
+  Not `jnp.linalg.qr`: on a CPU it spreads its batches over the thread pool that
+  waits for them, so two layers in one program can deadlock.
   """
   def add(i, basis_HxNxDhxDh):
     row_HxNxDh = square_HxNxDhxDh[..., i, :]

@@ -1,8 +1,8 @@
 """Softmax in parts: attend to some of the keys now, to the rest later.
 
 A partial softmax keeps its unnormalised output, its largest logit and its sum
-of exponentials, so that parts over disjoint sets of keys merge into the
-softmax over their union (Milakov & Gimelshein 2018, arXiv 1805.02867, eq. 4).
+of exponentials. Parts over disjoint sets of keys then merge into the softmax
+over their union (Milakov & Gimelshein 2018, arXiv 1805.02867, eq. 4).
 
 Shapes: any leading axes, then Q queries, K keys, Dh key and value width.
 """

@@ -11,7 +11,7 @@ from lra.nn.mixer import HeadMixer
 class SoftmaxMixer(HeadMixer):
   """Softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  The output is 0 in a sequence whose mask is all False.
+  A sequence whose mask is all False reads no values.
 
   Attributes: those of `HeadMixer`, and
     attention_dropout: dropout rate of attention weights. Only the kernels

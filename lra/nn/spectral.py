@@ -116,12 +116,12 @@ def generated(mixer: SpectralMixer, num_frequencies: int, head_width: int,
               train: bool) -> tuple[jax.Array, jax.Array]:
   """Computes omega = g(n), n ~ N(0, I): a network maps noise to frequencies.
 
-  The network has three dense layers, shared by the heads, with batch
-  normalisation over the F samples and leaky ReLU between them and tanh at the
-  end. The noise has Dh / 2 entries, the hidden layers have 2 Dh and 4 Dh units,
-  as in the released code. Training and evaluation see the same noise unless
-  `redraw` is set. Evaluation therefore normalises by the statistics of its own
-  samples and keeps no running averages.
+  The network has three dense layers, shared by the heads. Between them are
+  batch normalisation over the F samples and leaky ReLU, at the end is tanh. The
+  noise has Dh / 2 entries, the hidden layers have 2 Dh and 4 Dh units, as in
+  the released code. Training and evaluation see the same noise unless `redraw`
+  is set. Evaluation therefore normalises by the statistics of its own samples
+  and keeps no running averages.
 
   Raises:
     UserError: fewer than two frequencies.

@@ -93,7 +93,7 @@ def _tile(warp, instruction, descriptor, rows, transposed):
     raise Unsupported(instruction, 'not 64 columns in a swizzle of 128 bytes')
   start, step = ((value >> bit & 0x3FFF) << 4 for bit in (0, 32))
   if start % ATOM_BYTES >= (1 if transposed else 128):
-    raise Unsupported(instruction, 'an operand is not where an atom begins')
+    raise Unsupported(instruction, 'an operand does not start at an atom')
   atoms = np.arange(2 if transposed else rows // 8, dtype=np.uint64)
   first = start // ATOM_BYTES * ATOM_BYTES
   return _cells(first + step * atoms, ATOM_BYTES)
