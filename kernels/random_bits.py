@@ -51,7 +51,7 @@ def draw(
 
 def uniform(words: jax.Array) -> jax.Array:
   """Maps words to float32 in [0, 1) by 23 bits, like `jax.random.uniform`."""
-  # The bits are the fraction of a number in [1, 2).
+  # The bits become the mantissa of a number in [1, 2).
   one_to_two = words >> 9 | jnp.uint32(0x3F800000)
   return jax.lax.bitcast_convert_type(one_to_two, jnp.float32) - 1
 

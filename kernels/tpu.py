@@ -110,7 +110,7 @@ class Tiling:
   # example, the group of heads, the block of rows.
 
   def tile(self, where, first=0):
-    """Cuts [B, L, lanes * any]; `first` is the group where g = 0."""
+    """Returns the spec of [B, L, lanes * any]; g = 0 is group `first`."""
 
     def index(*point):
       b, g, n = where(*point)
@@ -119,11 +119,11 @@ class Tiling:
     return pl.BlockSpec((1, self.rows, self.lanes), index)
 
   def row(self, where):
-    """Cuts [B, L, 3 * H * Dh] into whole rows; all heads are in one block."""
+    """Returns the spec of [B, L, 3 * H * Dh], with all heads in one block."""
     return dataclasses.replace(self, heads=3 * self.heads).tile(where)
 
   def tokens(self, where):
-    """Cuts the mask, [B, 1, L]."""
+    """Returns the spec of the mask, [B, 1, L]."""
 
     def index(*point):
       b, _, n = where(*point)
@@ -132,7 +132,7 @@ class Tiling:
     return pl.BlockSpec((1, 1, self.rows), index)
 
   def state(self, where, rows=None):
-    """Cuts [B, H, Dh, Dh] or [B, H, rows, Dh]."""
+    """Returns the spec of [B, H, Dh, Dh], or of [B, H, rows, Dh]."""
 
     def index(*point):
       b, g, _ = where(*point)
@@ -141,7 +141,7 @@ class Tiling:
     return pl.BlockSpec((1, self.heads, rows or self.width, self.width), index)
 
   def bias(self, where):
-    """Cuts sums of gradients over tokens, [B, 3, H * Dh]."""
+    """Returns the spec of sums of gradients over tokens, [B, 3, H * Dh]."""
 
     def index(*point):
       b, g, _ = where(*point)

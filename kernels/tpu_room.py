@@ -6,7 +6,7 @@ from kernels.tpu_call import MAX_VMEM, padded
 
 # Memory for everything else: masks, normalisers, biases.
 SPARE = 4 * 1024 * 1024
-# q, k, v, the gradient of the output, and three gradients.
+# Tensors of a backward pass: q, k, v, do, dq, dk, dv.
 TENSORS = 7
 
 

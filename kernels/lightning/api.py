@@ -16,7 +16,7 @@ STEEPEST = 1e4
 
 
 def lightning_attention(q, k, v, *, kernel='auto', **options):
-  """Lightning attention, arXiv 2401.04658 (Qin 2024), equations 3 and 4.
+  """Computes lightning attention, arXiv 2401.04658 (Qin 2024), eq. 3 and 4.
 
     S_t = exp(-slope) S_{t-1} + k_t^T v_t,   out_t = scale * q_t S_t
 

@@ -118,7 +118,7 @@ class Steps:
     return rows, valid, length
 
   def decays(self, slope, length):
-    """Returns columns [C, 1] from_start and to_end, and the state's decay."""
+    """Returns scaled from_start, and to_end, as columns [C, 1], and over."""
     i = lax.broadcasted_iota(jnp.int32, (self.chunk, 1), 0)
     start = chunks.from_start(slope, i) * self.options.scale
     return start, chunks.to_end(slope, i, length), chunks.over(slope, length)

@@ -7,7 +7,7 @@ from kernels.linear.options import LinearOptions
 
 
 def linear_attention(q, k, v, *, kernel='auto', **options):
-  """Linear attention, arXiv 2006.16236 (Katharopoulos 2020), equation 5.
+  """Computes linear attention, arXiv 2006.16236 (Katharopoulos 2020), eq. 5.
 
     S = S_0 + sum_j phi(k_j)^T v_j,  z = z_0 + sum_j phi(k_j)
     out_i = scale * phi(q_i) S / (phi(q_i) . z + eps)

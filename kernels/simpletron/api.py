@@ -7,7 +7,7 @@ from kernels.linear.options import LinearOptions
 
 
 def simpletron_attention(q, k, v, *, kernel='auto', **options):
-  """SimpleTRON attention, arXiv 2111.15588 (Yorsh 2021), equation 5.
+  """Computes SimpleTRON attention, arXiv 2111.15588 (Yorsh 2021), eq. 5.
 
     out_i = scale * q_i S,  S = S_0 + sum_j k_j^T v_j
 

@@ -18,7 +18,7 @@ def softmax_attention(
   dropout_rate=0.0,
   dropout_key=None,
 ):
-  """Softmax attention, arXiv 1706.03762 (Vaswani 2017), equation 1.
+  """Computes softmax attention, arXiv 1706.03762 (Vaswani 2017), eq. 1.
 
     out_i = sum_j softmax_j(scale * q_i . k_j + bias_(j - i)) v_j
 

@@ -88,10 +88,10 @@ def read(ptx, verbose):
 def programs(op, width, dtype, packed, masked):
   """Returns the program of a training step, and descriptions of its arguments.
 
-  The packed program is that of a model: with the gradient of a bias and, for
-  lightning attention, SiLU. A norm with its projection has H heads of this
-  width, with D the width of all heads. Other layers have this width; a table
-  has 257 ids, and a dense layer three times as many outputs as inputs.
+  Packed attention is that of a model: it has the gradient of a bias and, if it
+  is lightning attention, SiLU. `width` is Dh for attention and `norm_project`,
+  which has E = D = H * Dh. Other layers have `width` inputs. A table has 257
+  ids, and a dense layer three times as many outputs as inputs.
   """
   import jax
   import jax.numpy as jnp

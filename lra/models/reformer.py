@@ -180,8 +180,8 @@ def _bias(order_RxL, slot_RxL, buckets_RxL, mask_L, chunk):
 
   allowed = pairs(jnp.equal, jnp.take_along_axis(buckets_RxL, order_RxL, 1))
   allowed &= _with_previous(mask_L[order_RxL], chunk)[..., None, :]
-  # Counts the rounds in which i sees j: equal buckets, and chunks 0 or 1 apart.
-  # With the chunk as last digit this is a difference of 0 or 1.
+  # `times` counts the rounds in which i sees j: equal buckets, and chunks 0 or
+  # 1 apart. With the chunk as last digit, the two numbers differ by 0 or 1.
   digits_RxL = buckets_RxL * (len(mask_L) // chunk + 2) + slot_RxL // chunk
   times = 0.0
   for digits_L in digits_RxL if len(digits_RxL) > 1 else ():

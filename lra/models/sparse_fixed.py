@@ -46,7 +46,7 @@ class Mixer(PatternMixer):
   num_global: int = fields.argument(0, low=0, high=fields.MANY)
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """The patterns of the two halves of the heads."""
+    """Returns one pattern for each half of the heads."""
     if self.num_heads < 2:
       raise UserError('The heads are split between two patterns: '
                       'config.model.num_heads must be 2 or more.')

@@ -90,7 +90,7 @@ class Pattern:
     return kinds
 
   def mask(self, length: int, head: int = 0) -> np.ndarray:
-    """Bool [L, L]: whether query i sees key j."""
+    """Returns whether query i sees key j, bool [L, L]."""
     return self.kinds(length, head) > 0
 
   def _window(self, i, j):

@@ -65,7 +65,7 @@ class SpectralMixer(HeadMixer):
       return features.stable_pair(
           *(features.positive(x, omega, weight, 1.0)
             for x in (q_BxLxHxDh, k_BxLxHxDh)), mask_BxL, self.dtype)
-    # Each frequency gives a cosine and a sine; the constant takes one of them.
+    # Each frequency gives a cosine and a sine. One frequency is the constant 0.
     omega, weight = features.with_constant(
         *self.density(self.num_features // 2 - 1, head_width, train))
     return tuple(features.trigonometric(x, omega, weight)

@@ -12,12 +12,13 @@ Instructions on shared memory that it follows:
   bar.sync, mbarrier, fence.proxy.async
 
 Limits:
-  * global memory and values: it misses a wrong number at the right address;
-  * it runs one block, at the compiled length only;
-  * a choice by a number from memory: a select takes its second operand, a
-    branch is refused;
-  * two lanes of one warp, or the warps of a warpgroup in one instruction, may
-    store to one address: Mosaic replicates vectors in this way.
+  * It does not follow global memory or values, so it misses a wrong number at
+    the right address.
+  * It runs one block only, at the compiled length.
+  * If a number from memory decides, a select takes its second operand and a
+    branch raises an error.
+  * It allows stores to one address by two lanes of a warp, and by the warps of
+    a warpgroup in one instruction. Mosaic replicates vectors in this way.
 """
 
 import dataclasses
