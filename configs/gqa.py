@@ -4,10 +4,10 @@ python run_lra.py --config=configs/gqa.py:listops_mini
 
 Reaches 52.5 % (baseline 22.3 %).
 
-Two heads of queries share one head of keys and values, so the model differs
-from multi-query attention with four heads or more. On a task with two heads,
-such as image_mini, it equals multi-query attention; with one head, both equal
-the Transformer. The paper has 64 heads in groups of eight.
+Two heads of queries share one head of keys and values, so with four
+heads or more the model differs from multi-query attention. On a task with two
+heads, such as image_mini, it equals multi-query attention. With one head, both
+equal the Transformer. The paper has 64 heads in groups of eight.
 To change the number: --config.model.num_kv_heads=1
 """
 

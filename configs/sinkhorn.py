@@ -1,4 +1,4 @@
-"""Sinkhorn (arXiv 2002.11296): own block and one sorted beside it.
+"""Sinkhorn (arXiv 2002.11296): own block and one sorted block.
 
 python run_lra.py --config=configs/sinkhorn.py:listops_mini
 

@@ -51,7 +51,7 @@ class Inputs(NamedTuple):
 
 
 def with_variable_bias(inputs):
-  """Returns inputs for plain XLA, where autodiff reaches the bias too."""
+  """Returns inputs for plain XLA, in which autodiff also reaches the bias."""
   if inputs.bias is None:
     return inputs
   nothing = inputs.bias - jax.lax.stop_gradient(inputs.bias)

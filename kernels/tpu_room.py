@@ -24,7 +24,6 @@ def check(tiles, dtype, *, scratch=(), state=False, states=1):
     scratch: shapes of float32 scratch memory besides states.
     state: whether the call takes or returns a state.
     states: number of float32 states of a block of heads in scratch memory.
-    states: float32 states of a block of heads in scratch memory.
   """
   itemsize = jnp.dtype(dtype).itemsize
   square = tiles.width, tiles.width

@@ -69,8 +69,7 @@ class Chunk:
     exist = jnp.clip(exist, 0, hopper.TILE)
     dstate = self._dstate(dstate, exist)
     end = hopper.row(chunks.to_end(block.slope, block.rows, exist))
-    # Results overwrite tiles that only this warpgroup still needed, or that are
-    # no longer needed.
+    # Results overwrite tiles that no other warpgroup needs any more.
     if block.plan.silu:
       plgpu.commit_smem()
       self._again('v', block.do_start_lines.at[w], self.scratch.v_again)

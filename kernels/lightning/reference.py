@@ -11,7 +11,7 @@ from kernels.linear.reference import zero_masked
 def attention(
   q, k, v, mask, do, *, slopes, scale=1.0, initial_state=None, dfinal=None
 ):
-  """Returns out, gradients of q, k, v, final state, its gradient in float64.
+  """Returns lightning attention and its gradients in float64.
 
   The results are (out, dq, dk, dv, final state, gradient of the initial state).
 

@@ -267,7 +267,7 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
 
 
 def _split(x, rows):
-  """Returns stores of x to rows 0 and 8, as a sum of two bf16 numbers."""
+  """Splits x into two bf16 numbers; returns stores to rows 0 and 8."""
   return [(rows.at[0], x), (rows.at[8], x - _rounded(x))]
 
 

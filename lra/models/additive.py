@@ -72,7 +72,7 @@ def _tiles(x_BxLxHxD, tile):
   """Cuts into N tiles of I positions, [N, B, H, I, D]; pads with 0 or False."""
   B, L, H, D = x_BxLxHxD.shape
   rows = -(-L // -(-L // tile))
-  if L > tile:  # a CPU vectorises over 16
+  if L > tile:  # a CPU computes 16 at a time
     rows = min(tile, -(-rows // 16) * 16)
   x = jnp.pad(x_BxLxHxD, ((0, 0), (0, -L % rows), (0, 0), (0, 0)))
   x = x if x.dtype == bool else x.astype(jnp.float32)

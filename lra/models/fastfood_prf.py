@@ -18,7 +18,10 @@ KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
 
 class Mixer(spectral.SpectralMixer):
-  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see `SpectralMixer`."""
+  """FastFood-PRF attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `SpectralMixer`.
+  """
   positive = True
 
   def density(self, num_frequencies, head_width, train):

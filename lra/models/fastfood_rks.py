@@ -22,7 +22,10 @@ KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
 
 class Mixer(spectral.SpectralMixer):
-  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see `SpectralMixer`."""
+  """FastFood-RKS attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `SpectralMixer`.
+  """
 
   def density(self, num_frequencies, head_width, train):
     """See `SpectralMixer.density`."""

@@ -23,7 +23,7 @@ KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
 
 class Mixer(spectral.SpectralMixer):
-  """x [B, L, D], mask [B, L] bool -> [B, L, D]; see `SpectralMixer`.
+  """GMM-RKS attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `SpectralMixer`, and
     num_components: C, number of Gaussians per head.

@@ -1,4 +1,4 @@
-"""Sinkhorn: attention within a block and to one block sorted beside it.
+"""Sinkhorn: attention to a token's own block and to one sorted block.
 
 A sorting network reads the sum of each block of the mixer's input and scores
 all blocks. Sinkhorn normalisation turns the scores, with Gumbel noise in

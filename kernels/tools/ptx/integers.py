@@ -61,7 +61,7 @@ def _product(half, is_signed, bits, a, b):
   if half == 'lo':
     return values.binary('mul', is_signed, bits, a, b)
   if bits > 32 and not (isinstance(a, int) and isinstance(b, int)):
-    return None  # longer than an array element
+    return None  # wider than an array element
   whole = values.wide_product(is_signed, bits, a, b)
   return whole if half == 'wide' else values.wrap(whole >> bits, bits)
 
