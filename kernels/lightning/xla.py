@@ -41,7 +41,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal_state, options):
-  """Returns gradients of q, k, v, None, and of the initial state or None.
+  """Returns (gradients of q, k, v; None; of the initial state or None).
 
   Recomputes every segment from the state before it, then goes backward over it.
   """

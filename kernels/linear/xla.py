@@ -42,7 +42,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """Returns gradients of q, k, v, None, and of the initial state.
+  """Returns (gradients of q, k, v; None; of the initial state).
 
   With u = phi(q) / norm and delta = do . out, the gradients of numerator and
   normaliser are

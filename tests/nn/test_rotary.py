@@ -77,6 +77,6 @@ def test_turned_queries_and_keys_are_what_is_mixed(name):
 @pytest.mark.parametrize('name', TURNING)
 def test_heads_of_odd_width_cannot_be_turned(name):
   x, mask = mixer_oracle.ragged(4, width=12)
-  with pytest.raises(UserError, match='Heads 3 wide'):
+  with pytest.raises(UserError, match='Heads of width 3 .*qkv_width'):
     mixer_oracle.shapes(models.module(name).Mixer(
         num_heads=2, qkv_width=6, rotary=True), x, mask)
