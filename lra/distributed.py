@@ -44,8 +44,11 @@ def begin(coordinator: str | None = None, processes: int | None = None,
   Raises:
     UserError: they cannot meet.
   """
-  if coordinator:
+  known = None not in (coordinator, processes, process)
+  if known:
     meeting.meet(coordinator, processes, process)
+  elif coordinator:
+    meeting.address(coordinator)
   held.begin()
   # JAX aborts a process that does not hear the others, and tells no Python.
   ctypes.CDLL(None).signal(signal.SIGABRT, _aborted)
@@ -57,7 +60,7 @@ def begin(coordinator: str | None = None, processes: int | None = None,
     jax.distributed.initialize(
         coordinator, processes, process,
         initialization_timeout=(
-            MET_SECONDS if coordinator else meeting.GATHERING_SECONDS),
+            MET_SECONDS if known else meeting.GATHERING_SECONDS),
         heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
         shutdown_timeout_seconds=HEARTBEAT_SECONDS)
   except Exception as e:  # of a cluster's variables, of any kind

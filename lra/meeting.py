@@ -21,7 +21,7 @@ from lra.errors import UserError
 from lra.terminal import say
 
 GREETING = 'lra --distributed 1'
-FINDING_SECONDS = 40  # until the leader must answer
+FINDING_SECONDS = 30  # until the leader must answer
 GATHERING_SECONDS = 300  # that the leader waits for the others
 _ANSWER_SECONDS = 5  # for a line that the other side should have ready
 _QUIET_SECONDS = 10  # of waiting before it is mentioned
@@ -161,7 +161,8 @@ class _Leader:
       connection.settimeout(_ANSWER_SECONDS)
       _send(connection, GREETING)
       hello = _read(lines)
-      if not isinstance(hello, dict) or hello.keys() != self._hello.keys():
+      if not isinstance(hello, dict) or (
+          _types(hello) != _types(self._hello)):
         return  # of another program
       self._take(hello, connection)
       connection.settimeout(None)
@@ -227,6 +228,10 @@ class _Leader:
           f'{self._hello["processes"]} did not come within '
           f'{GATHERING_SECONDS} seconds: start all processes, with the same '
           '--coordinator.')})
+
+
+def _types(hello):
+  return {name: type(value) for name, value in hello.items()}
 
 
 def _send(connection, value):
