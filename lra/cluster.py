@@ -161,8 +161,7 @@ class Here:
   def __init__(self, folder: pathlib.Path, parts: Mapping[str, Sequence[str]],
                *, cpus: int | None = None, gpus: int = 0):
     folder.mkdir(parents=True, exist_ok=True)
-    if sys.platform == 'linux':  # so that orphans of a job can be awaited
-      ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _adopt_orphans()
     self._jobs = []
     for index, (name, arguments) in enumerate(parts.items()):
       with open(folder / f'{name}.log', 'ab') as log:
@@ -184,15 +183,25 @@ class Here:
     return [job.returncode for job in self._jobs]
 
   def send_signal(self, number: int) -> None:
-    """To what leads each job, which passes it on."""
+    """To what leads each job, which passes it on; without it, to the rest."""
     for job in self._jobs:
-      job.send_signal(number)
+      with contextlib.suppress(ProcessLookupError):
+        if job.poll() is None:
+          job.send_signal(number)
+        else:
+          os.killpg(job.pid, number)
 
   def kill(self) -> None:
     """Ends all processes of all jobs at once."""
     for job in self._jobs:
       with contextlib.suppress(ProcessLookupError):
         os.killpg(job.pid, signal.SIGKILL)
+
+
+def _adopt_orphans():
+  """Makes processes whose parent has died children of this one, on Linux."""
+  if sys.platform == 'linux':
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _started(arguments, log, environment, cores):

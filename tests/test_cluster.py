@@ -128,6 +128,31 @@ def test_jobs_here_are_stopped_by_a_signal_to_the_group_and_go_on(
   assert code == 0 and 'jobs: ' not in out
 
 
+@pytest.mark.parametrize('how', ['leader', 'group'])
+def test_a_job_has_ended_with_the_last_of_its_processes(how, tmp_path):
+  """Also if what led it was killed, and cannot say how its children are."""
+  cluster._adopt_orphans()
+  job = subprocess.Popen(
+      [sys.executable, '-c', (
+          'import subprocess, sys\n'
+          'child = subprocess.Popen([sys.executable, "-c", "input()"],\n'
+          '                         stdin=sys.stdin)\n'
+          'print(child.pid, flush=True); child.wait()')],
+      process_group=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+  child = int(job.stdout.readline())
+  assert not cluster._ended(job)
+  job.kill()
+  job.wait()
+  assert not cluster._ended(job)
+  if how == 'leader':
+    os.kill(child, signal.SIGKILL)
+  else:
+    os.killpg(job.pid, signal.SIGKILL)
+  _wait(lambda: cluster._ended(job))
+  job.stdin.close()
+  job.stdout.close()
+
+
 @pytest.mark.full
 def test_jobs_of_a_script_in_the_background_hear_no_ctrl_c(
     mini_data, tmp_path, whole):
