@@ -1,6 +1,7 @@
 """Sweeps as jobs: of this machine, and of a real Slurm where there is one."""
 
 import contextlib
+import ctypes
 import os
 import pathlib
 import signal
@@ -128,10 +129,18 @@ def test_jobs_here_are_stopped_by_a_signal_to_the_group_and_go_on(
   assert code == 0 and 'jobs: ' not in out
 
 
-@pytest.mark.parametrize('how', ['leader', 'group'])
-def test_a_job_has_ended_with_the_last_of_its_processes(how, tmp_path):
-  """Also if what led it was killed, and cannot say how its children are."""
+@pytest.fixture
+def adopting():
+  """This process is the parent of orphans, as a sweep with jobs is."""
   cluster._adopt_orphans()
+  yield
+  if sys.platform == 'linux':
+    ctypes.CDLL(None).prctl(cluster._PR_SET_CHILD_SUBREAPER, 0)
+
+
+@pytest.mark.parametrize('how', ['leader', 'group'])
+def test_a_job_has_ended_with_the_last_of_its_processes(how, adopting):
+  """Also if what led it was killed, and cannot say how its children are."""
   job = subprocess.Popen(
       [sys.executable, '-c', (
           'import subprocess, sys\n'
