@@ -215,10 +215,10 @@ def test_runs_that_failed_are_counted_and_their_lines_named(
 
 
 @pytest.mark.parametrize('codes, exit_code, told', [
-    ((2, 3, 4), USER_ERROR, ['3 of 3 runs have failed (lines 1, 2 and 3']),
+    ((2, 3, 4), USER_ERROR, ['3 of 3 runs have failed (lines 1, 2, 3 ']),
     ((2, 1, -11), BUG, ['1 of 3 runs has failed (line 1 ',
                         '2 of 3 runs have ended by an internal error or a '
-                        'signal (lines 2 and 3 ']),
+                        'signal (lines 2, 3 ']),
     ((1, 1, 1), BUG, ['3 of 3 runs have ended by'])])
 def test_a_bug_is_not_told_as_the_users(
     tmp_path, monkeypatch, capsys, codes, exit_code, told):
