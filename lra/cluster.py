@@ -1,12 +1,13 @@
-"""A sweep as jobs, by submitit: `run_lra.py --sweep=FILE --executor=slurm`.
+"""A sweep as jobs: `run_lra.py --sweep=FILE --executor=slurm` or `local`.
 
 A job makes one part of the sweep, `--shard=i/n`, and all of them publish into
-one folder. Jobs of Slurm are an array: one that is preempted, or near the end
-of its time, checkpoints, is queued again by submitit, and goes on. The executor
-`local` starts the same jobs on this machine and waits for them.
+one folder. Jobs of Slurm are an array, made by submitit: one that is preempted,
+or near the end of its time, checkpoints, is queued again by submitit, and goes
+on. Jobs of this machine (`Here`) are processes that the sweep waits for.
 """
 
 import contextlib
+import ctypes
 import importlib.util
 import os
 import pathlib
@@ -16,41 +17,32 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from lra import place, signals
+from lra import place, runner, signals
 from lra.errors import UserError
 from lra.terminal import say
 
-LONGEST_HOURS = 10_000
 # A job that is queued again this often has been running for years.
 _TIMES = 10_000
 # Before the end of a job's time, for its checkpoint.
 _WARNING_SECONDS = 90
 _RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Part:
-  """A part of a sweep, as submitit calls it in a job.
+  """A part of a sweep, as submitit calls it in a job of Slurm.
 
   Args:
     arguments: of run_lra.py.
-    cores: the processor's cores that it may use; () for all.
-    environment: variables that it has besides or instead; None for one that
-      it must not have.
   """
 
-  def __init__(self, arguments: Sequence[str], cores: Sequence[int] = (),
-               environment: Mapping[str, str | None] | None = None):
-    self.arguments, self.cores = tuple(arguments), tuple(cores)
-    self.environment = dict(environment or {})
+  def __init__(self, arguments: Sequence[str]):
+    self.arguments = tuple(arguments)
 
   def __call__(self) -> int:
     """Runs the part; returns its exit code."""
-    if self.cores:
-      os.sched_setaffinity(0, self.cores)
     self._child = subprocess.Popen(
-        [sys.executable, str(_RUN), *self.arguments], env={
-            name: value for name, value in {
-                **os.environ, **self.environment}.items() if value is not None})
+        [sys.executable, str(_RUN), *self.arguments])
     # submitit lets SIGTERM pass: to end is the run's own business.
     before = signal.signal(signal.SIGTERM, lambda *_: self._stop())
     try:
@@ -73,8 +65,7 @@ class Part:
     from submitit import helpers
     self._stop()
     self._wait()
-    return helpers.DelayedSubmission(
-        Part(self.arguments, self.cores, self.environment))
+    return helpers.DelayedSubmission(Part(self.arguments))
 
 
 def check(executor: str) -> None:
@@ -83,35 +74,34 @@ def check(executor: str) -> None:
   Raises:
     UserError: submitit or Slurm is not installed.
   """
+  if executor == 'local':
+    return
   if not importlib.util.find_spec('submitit'):
     raise UserError(f'--executor={executor} needs submitit, which is not '
                     f'installed: {place.extra("slurm")}.')
   from submitit.slurm import slurm
-  if executor == 'slurm' and not slurm.SlurmExecutor.affinity() > 0:
+  if not slurm.SlurmExecutor.affinity() > 0:
     raise UserError('--executor=slurm needs the command srun, which is not '
                     'here: run this where Slurm is, or choose '
                     '--executor=local.')
 
 
-def submit(executor: str, folder: pathlib.Path,
-           parts: Sequence[Sequence[str]], *, at_once: int,
-           cpus: int | None = None, gpus: int = 0,
-           partition: str | None = None, hours: float) -> list:
-  """Submits a job for each part.
+def submit(folder: pathlib.Path, parts: Sequence[Sequence[str]], *,
+           at_once: int, cpus: int | None = None, gpus: int = 0,
+           partition: str | None = None, hours: float) -> list[str]:
+  """Submits a job of Slurm for each part.
 
   Args:
-    executor: 'slurm' or 'local'; see `check`.
     folder: where jobs keep their logs; every node must see it.
     parts: arguments of run_lra.py for each job.
     at_once: how many jobs of an array run at the same time.
-    cpus: processor cores of a job; None for what the cluster gives, or here
-      for all.
+    cpus: CPU cores of a job; None for what the cluster gives.
     gpus: of a job.
     partition: of the cluster; None for its default.
     hours: that a job may take before it is queued again.
 
   Returns:
-    submitit's jobs.
+    The ids of the jobs.
 
   Raises:
     UserError: Slurm refuses them.
@@ -121,29 +111,26 @@ def submit(executor: str, folder: pathlib.Path,
   os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, (
       str(_RUN.parent), os.environ.get('PYTHONPATH'))))
   made = submitit.AutoExecutor(
-      folder, cluster=executor, **{f'{executor}_max_num_timeout': _TIMES})
+      folder, cluster='slurm', slurm_max_num_timeout=_TIMES)
   made.update_parameters(
       timeout_min=max(round(60 * hours), 1), name='lra',
       slurm_signal_delay_s=_WARNING_SECONDS, slurm_array_parallelism=at_once,
       **{name: value for name, value in {
           'gpus_per_node': gpus, 'cpus_per_task': cpus,
           'slurm_partition': partition}.items() if value})
-  here = _here if executor == 'local' else lambda *_: {}
-  tasks = [Part(arguments, **here(index, cpus, gpus))
-           for index, arguments in enumerate(parts)]
   try:
     with signals.unblocked(), made.batch():
-      return [made.submit(task) for task in tasks]
+      jobs = [made.submit(Part(arguments)) for arguments in parts]
   except FailedJobError as e:
     raise UserError(
         f'Slurm takes no jobs ({" ".join(str(e).split())[:500]}).') from e
+  return [job.job_id for job in jobs]
 
 
 def _here(index, cpus, gpus):
   """Cores and GPUs of the `index`-th job here; other jobs have others.
 
-  All of them where nobody has said how many. (submitit would hide the GPUs of
-  who asks for none, and give the first ones to every job.)
+  All of them if nobody has said how many.
   """
   visible = os.environ.get('CUDA_VISIBLE_DEVICES')
   cores = sorted(os.sched_getaffinity(0)) if hasattr(
@@ -157,27 +144,89 @@ def _here(index, cpus, gpus):
   }) if cores else ()}
 
 
-def wait(jobs: Sequence, show: Callable[[], None]) -> bool:
-  """Waits for jobs of this machine; a signal stops them, with checkpoints.
+class Here:
+  """Jobs of this machine, each the leader of a process group of its own.
+
+  What a terminal sends to the group of the sweep does not reach them: the sweep
+  passes it on. On Linux they die with the sweep. To be made within
+  `signals.later`.
 
   Args:
-    jobs: those of `submit`.
-    show: called now and then.
-
-  Returns:
-    Whether one was stopped before its end, by a signal or a time limit.
+    folder: where jobs keep their logs, `<name>.log`.
+    parts: arguments of run_lra.py for each job, by its name.
+    cpus: CPU cores of a job; None for all.
+    gpus: of a job; 0 for all.
   """
-  with signals.later('once the jobs have stopped'):
-    told = False
-    while not all(job.done() for job in jobs):
-      if signals.reason() and not told:
-        told = True
-        for job in jobs:
-          job._process.send_signal(signal.SIGTERM)
-      show()
-      time.sleep(0.2)
-  if told:
-    say('The jobs have stopped: the same command goes on.')
-  return told or any(
-      job.exception() is None and job.result() == signals.STOPPED
-      for job in jobs)
+
+  def __init__(self, folder: pathlib.Path, parts: Mapping[str, Sequence[str]],
+               *, cpus: int | None = None, gpus: int = 0):
+    folder.mkdir(parents=True, exist_ok=True)
+    _adopt_orphans()
+    self._jobs = []
+    for index, (name, arguments) in enumerate(parts.items()):
+      with open(folder / f'{name}.log', 'ab') as log:
+        self._jobs.append(_started(
+            arguments, log, **_here(index, cpus, gpus)))
+
+  def wait(self, show: Callable[[], None]) -> list[int]:
+    """Waits until no process of a job is left; returns their exit codes.
+
+    Args:
+      show: called now and then.
+    """
+    with signals.passed_on_to(self):
+      while not all([_ended(job) for job in self._jobs]):
+        show()
+        time.sleep(0.2)
+    if signals.reason():
+      say('The jobs have stopped: the same command goes on.')
+    return [job.returncode for job in self._jobs]
+
+  def send_signal(self, number: int) -> None:
+    """To what leads each job, which passes it on; without it, to the rest."""
+    for job in self._jobs:
+      with contextlib.suppress(ProcessLookupError):
+        if job.poll() is None:
+          job.send_signal(number)
+        else:
+          os.killpg(job.pid, number)
+
+  def kill(self) -> None:
+    """Ends all processes of all jobs at once."""
+    for job in self._jobs:
+      with contextlib.suppress(ProcessLookupError):
+        os.killpg(job.pid, signal.SIGKILL)
+
+
+def _adopt_orphans():
+  """Makes processes whose parent has died children of this one, on Linux."""
+  if sys.platform == 'linux':
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _started(arguments, log, environment, cores):
+  """The process of a job."""
+  def begin():
+    runner.die_with_parent()
+    if cores:
+      os.sched_setaffinity(0, cores)
+
+  return subprocess.Popen(
+      [sys.executable, str(_RUN), *arguments], process_group=0,
+      preexec_fn=begin, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+      env={name: value for name, value in {
+          **os.environ, **environment}.items() if value is not None})
+
+
+def _ended(job):
+  """Whether no process of the job's group is left."""
+  if job.poll() is None:
+    return False
+  with contextlib.suppress(ChildProcessError):
+    while os.waitpid(-job.pid, os.WNOHANG)[0]:
+      pass
+  try:
+    os.killpg(job.pid, 0)
+  except (ProcessLookupError, PermissionError):  # macOS has it for zombies
+    return True
+  return False

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lra import signals, terminal
+from lra import held, meeting, signals, terminal
 from lra.errors import USER_ERROR, UserError
 
 # Without a sign of life for so long a process counts as dead.
@@ -25,7 +25,9 @@ _AGAIN = (': start all of them again; the run goes on from its last '
           'checkpoint.\n')
 # One may prepare data, or compile, so long before the others go on.
 MEETING_SECONDS = 24 * 3600
-_state = {'meetings': 0, 'code': None}
+# That JAX may take to connect processes that have met.
+MET_SECONDS = 60
+_state = {'meetings': 0, 'code': None, 'met': False}
 
 
 def begin(coordinator: str | None = None, processes: int | None = None,
@@ -42,6 +44,14 @@ def begin(coordinator: str | None = None, processes: int | None = None,
   Raises:
     UserError: they cannot meet.
   """
+  known = None not in (coordinator, processes, process)
+  if known:
+    meeting.meet(coordinator, processes, process)
+  elif coordinator:
+    meeting.address(coordinator)
+  held.begin()
+  # JAX aborts a process that does not hear the others, and tells no Python.
+  ctypes.CDLL(None).signal(signal.SIGABRT, _aborted)
   import jax
   if os.environ.get('JAX_PLATFORMS') == 'cpu':
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
@@ -49,17 +59,18 @@ def begin(coordinator: str | None = None, processes: int | None = None,
   try:
     jax.distributed.initialize(
         coordinator, processes, process,
+        initialization_timeout=(
+            MET_SECONDS if known else meeting.GATHERING_SECONDS),
         heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
         shutdown_timeout_seconds=HEARTBEAT_SECONDS)
-  except (RuntimeError, ValueError) as e:
+  except Exception as e:  # of a cluster's variables, of any kind
     raise UserError(
         f'--distributed: the processes cannot meet ({" ".join(str(e).split())}'
         '): give --coordinator=HOST:PORT, --num_processes and --process_id, or '
         'start them by Slurm or Open MPI.') from e
+  _state['met'] = True
   if not leads():
     terminal.be_quiet()
-  # JAX aborts a process that no longer hears the others, and tells no Python.
-  ctypes.CDLL(None).signal(signal.SIGABRT, _aborted)
 
 
 def _keep_stdout():
@@ -72,10 +83,20 @@ def _keep_stdout():
 
 @ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _aborted(number):
-  if _state['code'] is None:
-    os.write(
-        2, f'error: another process of this run has ended{_AGAIN}'.encode())
-  os._exit(signals.STOPPED if _state['code'] is None else _state['code'])
+  code, stack = _state['code'], held.take()
+  if code is None and stack and not any(
+      word in stack for word in (b'distributed service', b'oordination')):
+    held.write(stack)
+    ctypes.CDLL(None).signal(signal.SIGABRT, signal.SIG_DFL)
+    return  # the abort of something else goes on
+  if code is None and _state['met']:
+    code = signals.STOPPED
+    held.write(f'error: another process of this run has ended{_AGAIN}'.encode())
+  elif code is None:
+    code = USER_ERROR
+    held.write(b'error: --distributed: the processes did not meet in time, or '
+               b'one of them has ended: start all of them at the same time.\n')
+  os._exit(code)
 
 
 def ending(run: Callable[[], int]) -> int:
@@ -267,6 +288,7 @@ def lost(error: Exception) -> bool:
 
 def abandon(error: Exception) -> None:
   """Ends this process at once, since the others are not to be reached."""
+  held.take()
   why = str(error).split('\n', 1)[0][:300]
   print(f'error: another process of this run has ended ({why}){_AGAIN}',
         file=sys.stderr, end='', flush=True)
@@ -277,4 +299,5 @@ def leave(code: int) -> None:
   """Ends this process at once: at the usual exit it would wait for the others.
   """
   sys.stdout.flush()
+  held.show()
   os._exit(code)

@@ -2,6 +2,7 @@
 
 import traceback
 
+BUG = 1  # exit code, after a traceback
 USER_ERROR = 2  # exit code
 
 

@@ -3,11 +3,19 @@
 import pathlib
 import sys
 
-from lra import cluster, launch, options, progress, sweep
+from lra import (
+    cluster,
+    launch,
+    options,
+    progress,
+    runner,
+    signals,
+    sweep,
+)
 
 
 def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],
-           extra: tuple[str, ...]) -> bool | None:
+           extra: tuple[str, ...], broken: set[int]) -> bool | None:
   """Makes jobs of what is left of these entries of the whole sweep.
 
   A job counts its part in the whole: records appear while it waits.
@@ -16,6 +24,7 @@ def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],
     whole: the runs of the sweep.
     entries: those of this call.
     extra: flags for each job.
+    broken: gets the lines of jobs that ended by a bug or a signal.
 
   Returns:
     Whether they were stopped; None if they are queued and may not have begun.
@@ -38,14 +47,26 @@ def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],
     extra = (*extra, f'--max_minutes={limit}')
   if options.MISSING.value:
     extra = (*extra, '--missing')
-  made = cluster.submit(
-      executor, folder, [
-          (f'--sweep={name}', f'--shard={shard}', *extra) for shard in shards],
-      at_once=jobs or parts, cpus=options.CPUS.value, gpus=options.GPUS.value,
-      partition=options.PARTITION.value,
-      hours=cluster.LONGEST_HOURS if local else options.HOURS.value or 4)
-  print(f'{len(made)} jobs: {" ".join(job.job_id for job in made)}; their logs '
-        f'are in {folder}. --status shows where the runs stand.', flush=True)
+  arguments = {
+      shard.replace('/', '-of-'): (
+          f'--sweep={name}', f'--shard={shard}', *extra) for shard in shards}
+  how = {'cpus': options.CPUS.value, 'gpus': options.GPUS.value}
   if not local:
+    _say(cluster.submit(
+        folder, list(arguments.values()), at_once=jobs or parts, **how,
+        partition=options.PARTITION.value, hours=options.HOURS.value or 4),
+        folder)
     return None
-  return cluster.wait(made, progress.Live(entries, sys.stdout).draw)
+  with signals.later('once the jobs have stopped'):
+    made = cluster.Here(folder, arguments, **how)
+    _say(arguments, folder)
+    codes = made.wait(progress.Live(entries, sys.stdout).draw)
+  for shard, code in zip(shards, codes, strict=True):
+    if runner.is_bug(code):
+      broken.update(entry.line for entry in sweep.shard(whole, shard))
+  return bool(signals.reason()) or signals.STOPPED in codes
+
+
+def _say(names, folder):
+  print(f'{len(names)} jobs: {" ".join(names)}; their logs are in {folder}. '
+        '--status shows where the runs stand.', flush=True)

@@ -17,6 +17,7 @@ from lra import (
     signals,
     sweep,
 )
+from lra.errors import BUG, UserError
 from lra.training import writers
 
 # Of this command, and of those that make its parts.
@@ -31,7 +32,7 @@ def run() -> int:
 
   Raises:
     UserError: there is no such sweep, no such job or no such bundle; or runs
-      have failed.
+      have failed by what a user can mend.
   """
   writers.check(options.LOG.value)
   if options.PLAN.value:
@@ -80,20 +81,25 @@ def _run(whole, entries, began):
     return 0
   extra = tuple(flags.FLAGS[name].serialize() for name in _PASSED_ON
                 if flags.FLAGS[name].value not in (None, []))
+  broken = set()
   if options.EXECUTOR.value:
-    stopped = launch_jobs.submit(whole, entries, extra)
+    stopped = launch_jobs.submit(whole, entries, extra, broken)
     if stopped is None:
       return 0
   else:
-    stopped = _in_turn(entries, extra, began)
+    stopped = _in_turn(entries, extra, began, broken)
   print(progress.table([progress.of(entry) for entry in entries]), flush=True)
   left = sweep.left(entries, launch.is_recorded)
   if left and not stopped:
-    raise sweep.failure(left, len(entries))
+    said = sweep.failure(left, len(entries), broken)
+    if not any(entry.line in broken for entry in left):
+      raise UserError(said)
+    print(f'error: {said}', file=sys.stderr)
+    return BUG
   return signals.STOPPED if left else 0
 
 
-def _in_turn(entries, extra, began):
+def _in_turn(entries, extra, began, broken):
   """Runs entries here; what was read since `began` counts to --max_minutes."""
   minutes, how = options.MAX_MINUTES.value, {}
   if minutes:
@@ -103,7 +109,7 @@ def _in_turn(entries, extra, began):
   return runner.run(
       entries, extra=extra, max_minutes=minutes, recorded=launch.is_recorded,
       compile_ahead=bool(flags.FLAGS['compile_cache'].value) and (
-          runner.may_compile_ahead()),
+          runner.may_compile_ahead()), broken=broken,
       **how)
 
 

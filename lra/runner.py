@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from lra import ahead, machine, signals, sweep
+from lra.errors import BUG
 from lra.report import result as result_lib
 from lra.report.result import Result
 
@@ -28,7 +29,7 @@ def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
         max_minutes: float | None = None,
         recorded: Callable[[Result], bool] = lambda result: True,
         compiling: Callable[[sweep.Entry], float | None] = lambda entry: None,
-        compile_ahead: bool = False) -> bool:
+        compile_ahead: bool = False, broken: set[int] | None = None) -> bool:
   """Runs what is left to do; returns whether it was stopped before its end.
 
   By a signal or a time limit; a run that fails stops no other.
@@ -41,13 +42,14 @@ def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
     recorded: see `left`.
     compiling: seconds that a run compiles, None if that is not known.
     compile_ahead: compile the next run while one trains.
+    broken: gets the lines whose process ended by a bug or a signal: `is_bug`.
   """
   stopped, begun, helper, env = False, set(), None, None
   deadline = (math.inf if max_minutes is None
               else time.monotonic() + 60 * max_minutes)
   if compile_ahead:
     env = _environment()
-    helper = ahead.Helper((str(_RUN),), env, _die_with_parent)
+    helper = ahead.Helper((str(_RUN),), env, die_with_parent)
   groups = _groups(entries)
   with signals.later('once the run under way has stopped'):
     for place, (shape, group) in enumerate(groups, 1):
@@ -76,9 +78,16 @@ def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
           helper.finish(deadline)
         late = time.monotonic() >= deadline
         stopped = stopped or late or code == signals.STOPPED
+        if broken is not None and is_bug(code):
+          broken.add(group[0].line)
         if stopped and not limit:
           return True  # a signal to the run, not this sweep's own time limit
     return stopped or bool(signals.reason())
+
+
+def is_bug(code: int) -> bool:
+  """Whether an exit code says neither what a user can mend nor a stop."""
+  return code == BUG or code < 0
 
 
 def may_compile_ahead() -> bool:
@@ -152,7 +161,7 @@ def _call(*arguments, deadline=math.inf, env=None) -> int:
   """
   child = subprocess.Popen(
       [sys.executable, str(_RUN), *arguments], env=env,
-      preexec_fn=_die_with_parent)
+      preexec_fn=die_with_parent)
   with signals.passed_on_to(child):
     try:
       return child.wait(None if deadline == math.inf else max(
@@ -162,7 +171,7 @@ def _call(*arguments, deadline=math.inf, env=None) -> int:
       return child.wait()
 
 
-def _die_with_parent():
+def die_with_parent():
   """A sweep that is killed leaves no run behind that nobody watches."""
   if sys.platform == 'linux':
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

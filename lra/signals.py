@@ -44,6 +44,7 @@ class _State:
     self.hang_ups = 0
     self.has_terminal = False
     self.child = None
+    self.stderr = 2
 
 
 _state = _State()
@@ -67,6 +68,11 @@ def listen() -> None:
 def listening() -> bool:
   """Whether `listen` has been called."""
   return _state.listening
+
+
+def say_to(number: int) -> None:
+  """What is said goes to another file descriptor than stderr's."""
+  _state.stderr = number
 
 
 def reason() -> str:
@@ -122,7 +128,7 @@ def interrupting():
 
 @contextlib.contextmanager
 def passed_on_to(child):
-  """Context in which signals reach a `subprocess.Popen` as well.
+  """Context in which signals reach a `subprocess.Popen`, or the like, as well.
 
   SIGINT goes as SIGTERM: a terminal has sent the child its own, and a second
   one would end it at once.
@@ -227,10 +233,11 @@ def _end(code):
 
 def _say(message):
   """One line on stderr; a terminal or pipe that takes nothing is let be."""
-  clear = '\r\x1b[K' if os.isatty(2) else '\r'
+  number = _state.stderr
+  clear = '\r\x1b[K' if os.isatty(number) else '\r'
   with contextlib.suppress(OSError):
-    if select.select([], [2], [], 0.2)[1]:
-      os.write(2, f'{clear}{message}\n'.encode())
+    if select.select([], [number], [], 0.2)[1]:
+      os.write(number, f'{clear}{message}\n'.encode())
 
 
 def _terminal_is_gone():

@@ -14,11 +14,20 @@ def keep() -> None:
   """
   _open_nowhere()
   for number, name in ((1, 'stdout'), (2, 'stderr')):
-    before = getattr(sys, name)  # None where it was closed
-    setattr(sys, name, io.TextIOWrapper(
-        io.BufferedWriter(_Lasting(number, 'w', closefd=False)),
-        encoding=getattr(before, 'encoding', 'utf-8'),
-        errors='backslashreplace', line_buffering=True))
+    setattr(sys, name, writer(number, getattr(sys, name)))
+
+
+def writer(number: int, before: io.TextIOBase | None) -> io.TextIOWrapper:
+  """A stream of a file descriptor whose writes do not fail.
+
+  Args:
+    number: the descriptor.
+    before: the stream that it replaces; None if that was closed.
+  """
+  return io.TextIOWrapper(
+      io.BufferedWriter(_Lasting(number, 'w', closefd=False)),
+      encoding=getattr(before, 'encoding', 'utf-8'),
+      errors='backslashreplace', line_buffering=True)
 
 
 def _open_nowhere():

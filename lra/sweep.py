@@ -18,7 +18,7 @@ import dataclasses
 import itertools
 import pathlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from absl import flags
 
@@ -171,11 +171,25 @@ def left(entries: list[Entry], recorded: Callable[[Result], bool]
       result is not None and result.finished and recorded(result))]
 
 
-def failure(failed: list[Entry], total: int) -> UserError:
-  """The error of runs that have failed, of so many; names their lines."""
-  lines = sorted({entry.line for entry in failed})
-  have = 'has' if len(failed) == 1 else 'have'
-  return UserError(
-      f'{len(failed)} of {total} runs {have} failed (line'
-      f'{"s" * (len(lines) > 1)} {variants.listed(map(str, lines))} of the '
-      'sweep): mend what was said of each, and repeat the command.')
+def failure(failed: list[Entry], total: int, broken: Collection[int] = ()
+            ) -> str:
+  """What is said of runs that have failed; names their lines.
+
+  Args:
+    failed: the runs.
+    total: how many the sweep has.
+    broken: lines whose processes ended by a bug or a signal; see `runner.run`.
+  """
+  mendable = [entry for entry in failed if entry.line not in broken]
+  bugs = [entry for entry in failed if entry.line in broken]
+  return ' '.join(
+      f'{len(some)} of {total} runs {"has" if len(some) == 1 else "have"} '
+      f'{what} (line{"s" * (len(lines) > 1)} '
+      f'{variants.listed(map(str, lines))} of the sweep): {advice}.'
+      for some, what, advice in (
+          (mendable, 'failed',
+           'mend what was said of each, and repeat the command'),
+          (bugs, 'ended by an internal error or a signal',
+           'the configs are not at fault; repeat the command, and report the '
+           'traceback if it comes again'))
+      if some for lines in [sorted({entry.line for entry in some})])

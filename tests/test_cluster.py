@@ -1,5 +1,7 @@
 """Sweeps as jobs: of this machine, and of a real Slurm where there is one."""
 
+import contextlib
+import ctypes
 import os
 import pathlib
 import signal
@@ -16,7 +18,6 @@ from lra.errors import UserError
 
 ROOT = pathlib.Path(__file__).parent.parent
 MODELS = ('simpletron', 'linear_transformer', 'local')
-pytest.importorskip('submitit', reason='submitit is not installed')
 
 
 def _flags(**changes):
@@ -26,8 +27,19 @@ def _flags(**changes):
       **changes})
 
 
-def _sweep(folder, data_dir, *flags, **environment):
-  """The command, in a folder with a sweep of six runs."""
+def _sweep(folder, data_dir, *flags, ignored=(), **environment):
+  """The command, in a folder with a sweep of six runs, leads a session.
+
+  Args:
+    folder, data_dir: of the runs.
+    *flags: of the command.
+    ignored: signals that it ignores, as a shell's `&` has it.
+    **environment: of the command and of all that it starts.
+  """
+  def ignore():
+    for number in ignored:
+      signal.signal(number, signal.SIG_IGN)
+
   folder.mkdir(exist_ok=True)
   if not (folder / 'configs').exists():
     (folder / 'configs').symlink_to(ROOT / 'configs')
@@ -37,7 +49,8 @@ def _sweep(folder, data_dir, *flags, **environment):
   return subprocess.Popen(
       [sys.executable, str(ROOT / 'run_lra.py'), '--sweep=sweep.txt',
        '--norecord', '--compile_cache=xla', *flags], cwd=folder, text=True,
-      stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+      preexec_fn=ignore, env={
           **os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT),
           'TFDS_DATA_DIR': str(data_dir), **environment})
 
@@ -66,28 +79,117 @@ def whole(mini_data, tmp_path_factory):
   return results
 
 
-@pytest.mark.full
-def test_jobs_here_are_stopped_and_go_on(mini_data, tmp_path):
-  flags = '--executor=local', '--jobs=2', '--cpus=1'
-  process = _sweep(tmp_path, mini_data, *flags)
-  while len(list(tmp_path.glob('runs/listops_mini/*/*/metrics.jsonl'))) < 3:
+_HERE = '--executor=local', '--jobs=2', '--cpus=1'
+
+
+def _begun(folder, process, count=3):
+  """Waits until so many runs have logged."""
+  while len(list(folder.glob('runs/listops_mini/*/*/metrics.jsonl'))) < count:
     assert process.poll() is None, process.communicate()
     time.sleep(0.05)
-  process.send_signal(signal.SIGTERM)
+
+
+def _others(process, mark):
+  """Processes, other than this one, whose environment has the mark."""
+  found = []
+  for path in pathlib.Path('/proc').glob('[0-9]*/environ'):
+    with contextlib.suppress(OSError):
+      if path.parent.name != str(process.pid) and (
+          f'LRA_MARK={mark}\0'.encode() in path.read_bytes()):
+        found.append((path.parent / 'cmdline').read_bytes())
+  return found
+
+
+@pytest.mark.full
+@pytest.mark.skipif(sys.platform != 'linux', reason='looks into /proc')
+@pytest.mark.parametrize('number', [
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_jobs_here_are_stopped_by_a_signal_to_the_group_and_go_on(
+    mini_data, tmp_path, whole, number):
+  """As Ctrl-C in a terminal sends it."""
+  mark = {'LRA_MARK': str(tmp_path)}
+  process = _sweep(tmp_path, mini_data, *_HERE, **mark)
+  _begun(tmp_path, process)
+  assert len(_others(process, tmp_path)) >= 4
+  os.killpg(process.pid, number)
+  said = ''
+  while 'The jobs have stopped' not in said:
+    assert (line := process.stderr.readline()), said
+    said += line
+  left = _others(process, tmp_path)
   code, out, errors = _end(process)
+  assert not left
   assert code == 75 and out.startswith('2 jobs: '), (out, errors)
-  assert 'the same command goes on' in errors
+  assert 'the same command goes on' in said and 'Traceback' not in said
   assert 'stopped' in {status for status, _ in _results(tmp_path).values()}
-  code, out, errors = _end(_sweep(tmp_path, mini_data, *flags))
+  code, out, errors = _end(_sweep(tmp_path, mini_data, *_HERE))
   assert code == 0 and out.endswith('6 of 6 runs are finished.\n'), errors
-  results = _results(tmp_path)
-  assert len(results) == 6 and {s for s, _ in results.values()} == {'ok'}
-  code, out, _ = _end(_sweep(tmp_path, mini_data, *flags))
+  assert _results(tmp_path) == whole
+  code, out, _ = _end(_sweep(tmp_path, mini_data, *_HERE))
   assert code == 0 and 'jobs: ' not in out
 
 
 @pytest.fixture
+def adopting():
+  """This process is the parent of orphans, as a sweep with jobs is."""
+  cluster._adopt_orphans()
+  yield
+  if sys.platform == 'linux':
+    ctypes.CDLL(None).prctl(cluster._PR_SET_CHILD_SUBREAPER, 0)
+
+
+@pytest.mark.parametrize('how', ['leader', 'group'])
+def test_a_job_has_ended_with_the_last_of_its_processes(how, adopting):
+  """Also if what led it was killed, and cannot say how its children are."""
+  job = subprocess.Popen(
+      [sys.executable, '-c', (
+          'import subprocess, sys\n'
+          'child = subprocess.Popen([sys.executable, "-c", "input()"],\n'
+          '                         stdin=sys.stdin)\n'
+          'print(child.pid, flush=True); child.wait()')],
+      process_group=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+  child = int(job.stdout.readline())
+  assert not cluster._ended(job)
+  job.kill()
+  job.wait()
+  assert not cluster._ended(job)
+  if how == 'leader':
+    os.kill(child, signal.SIGKILL)
+  else:
+    os.killpg(job.pid, signal.SIGKILL)
+  _wait(lambda: cluster._ended(job))
+  job.stdin.close()
+  job.stdout.close()
+
+
+@pytest.mark.full
+def test_jobs_of_a_script_in_the_background_hear_no_ctrl_c(
+    mini_data, tmp_path, whole):
+  process = _sweep(tmp_path, mini_data, *_HERE, ignored=[signal.SIGINT])
+  _begun(tmp_path, process)
+  os.killpg(process.pid, signal.SIGINT)
+  code, out, errors = _end(process)
+  assert code == 0 and out.endswith('6 of 6 runs are finished.\n'), errors
+  assert _results(tmp_path) == whole
+
+
+@pytest.mark.full
+@pytest.mark.skipif(sys.platform != 'linux', reason='looks into /proc')
+@pytest.mark.parametrize('numbers', [
+    [signal.SIGINT, signal.SIGINT], [signal.SIGKILL]])
+def test_a_sweep_that_ends_at_once_leaves_no_job(mini_data, tmp_path, numbers):
+  process = _sweep(tmp_path, mini_data, *_HERE, LRA_MARK=str(tmp_path))
+  _begun(tmp_path, process)
+  for number in numbers:
+    process.send_signal(number)
+    time.sleep(0.1)
+  process.communicate(timeout=60)
+  _wait(lambda: not _others(process, tmp_path))
+
+
+@pytest.fixture
 def cluster_here(tmp_path_factory):
+  pytest.importorskip('submitit', reason='submitit is not installed')
   why = slurm.missing()
   if why:
     pytest.skip(why)
@@ -142,6 +244,7 @@ def test_jobs_of_slurm_are_disturbed_and_end_the_same(
 
 
 def test_without_slurm_is_one_sentence(monkeypatch):
+  pytest.importorskip('submitit', reason='submitit is not installed')
   monkeypatch.setenv('PATH', '')
   with pytest.raises(UserError, match='srun.*--executor=local'):
     cluster.check('slurm')
@@ -151,7 +254,8 @@ def test_without_slurm_is_one_sentence(monkeypatch):
 def test_without_submitit_is_one_sentence(monkeypatch):
   monkeypatch.setattr(cluster.importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(UserError, match=r"pip install -e '.\[slurm\]'"):
-    cluster.check('local')
+    cluster.check('slurm')
+  cluster.check('local')
 
 
 @pytest.mark.parametrize(('visible', 'gpus', 'want'), [

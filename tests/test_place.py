@@ -67,7 +67,7 @@ def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
     kinds._linear('any')({}, '')
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(UserError, match=r"installed: pip install 'lra\[slurm\]'"):
-    cluster.check('local')
+    cluster.check('slurm')
   with pytest.raises(UserError, match=r"installed: pip install 'lra\[wandb\]'"):
     writers.check(['wandb'])
   monkeypatch.undo()

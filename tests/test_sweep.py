@@ -15,7 +15,7 @@ from absl import flags
 from absl.testing import flagsaver
 
 from lra import cluster, files, launch_sweep, models, runner, signals, sweep
-from lra.errors import USER_ERROR, UserError
+from lra.errors import BUG, USER_ERROR, UserError
 from lra.report import published
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -214,6 +214,32 @@ def test_runs_that_failed_are_counted_and_their_lines_named(
   assert stopped.returncode == signals.STOPPED and not stopped.stderr
 
 
+@pytest.mark.parametrize('codes, exit_code, told', [
+    ((2, 3, 4), USER_ERROR, ['3 of 3 runs have failed (lines 1, 2, 3 ']),
+    ((2, 1, -11), BUG, ['1 of 3 runs has failed (line 1 ',
+                        '2 of 3 runs have ended by an internal error or a '
+                        'signal (lines 2, 3 ']),
+    ((1, 1, 1), BUG, ['3 of 3 runs have ended by'])])
+def test_a_bug_is_not_told_as_the_users(
+    tmp_path, monkeypatch, capsys, codes, exit_code, told):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
+  _write(tmp_path, ''.join(f'configs/{name}.py:listops_mini\n' for name in (
+      'fnet', 'simpletron', 'transformer')))
+  left = list(codes)
+  monkeypatch.setattr(runner, '_call', lambda *_, **__: left.pop(0))
+  with flagsaver.flagsaver():
+    flags.FLAGS(['lra', '--sweep=sweep.txt', '--norecord', '--compile_cache='])
+    try:
+      code, said = launch_sweep.run(), capsys.readouterr().err
+    except UserError as e:
+      code, said = USER_ERROR, str(e)
+  assert code == exit_code
+  for words in told:
+    assert words in said
+  assert ('mend what was said' in said) is (2 in codes)
+
+
 @pytest.mark.parametrize('more', [[], ['--status']])
 def test_a_part_without_runs_says_so(fork, tmp_path, more):
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
@@ -266,7 +292,7 @@ def test_jobs_of_what_is_missing_count_their_parts_in_the_whole(
   made = []
   monkeypatch.setattr(cluster, 'check', lambda executor: None)
   monkeypatch.setattr(
-      cluster, 'submit', lambda *of, **_: made.extend(of[2]) or [])
+      cluster, 'submit', lambda *of, **_: made.extend(of[1]) or [])
   with flagsaver.flagsaver():
     flags.FLAGS(['lra', *MISSING, '--executor=slurm'])
     assert launch_sweep.run() == 0

@@ -32,6 +32,7 @@ class Shared:
 
   Attributes:
     runs_at_once: how many of the runs train at the same time.
+    compiled: set once one of them has compiled its steps.
     varied: names of the fields in which their configs differ, such as
       `train.learning_rate`.
   """
@@ -39,6 +40,7 @@ class Shared:
   def __init__(self, runs_at_once: int = 1, configs: Sequence = ()):
     self.runs_at_once = runs_at_once
     self.varied = identity.varied([config.to_dict() for config in configs])
+    self.compiled = threading.Event()
     self._lock = threading.RLock()
     self._made = {}
 

@@ -7,6 +7,7 @@ processor busy.
 
 import pathlib
 import time
+import traceback
 from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import jax
 
 from lra import distributed, machine, signals, tasks
+from lra.errors import UserError
 from lra.terminal import say
 from lra.training import train
 from lra.training.shared import Shared
@@ -53,7 +55,7 @@ def train_together(runs: list[Run], *, at_once: int,
   Raises:
     UserError: the data of a task cannot be prepared.
     Exception: what the first of the runs that failed raised, once all have
-      ended; see `train.train`.
+      ended; see `train.train`. A bug comes before what a user can mend.
   """
   at_once = min(at_once, len(runs))
   shared, errors = Shared(at_once, [config for config, _ in runs]), []
@@ -71,14 +73,28 @@ def train_together(runs: list[Run], *, at_once: int,
       if distributed.several():
         raise  # the others may not have failed, and wait for this process
       errors.append(error)
-      say(f'{folder}: {error}')
+      say(f'{folder}: {_told(error)}')
       return error
 
   for run, result in _ended(one, runs, at_once, shared):
     if not isinstance(result, Exception):
       yield run, result
   if errors:
-    raise errors[0]
+    raise next((e for e in errors if not _mendable(e)), errors[0])
+
+
+def _mendable(error):
+  """Whether a user can mend what a run has raised; else it is a bug."""
+  return isinstance(error, UserError) or machine.disk_full(error) or (
+      isinstance(error, OSError) and error.filename is not None)
+
+
+def _told(error):
+  """What is said of a run that failed: of a bug with its traceback."""
+  if _mendable(error):
+    return str(error)
+  trace = ''.join(traceback.format_exception(error))
+  return f'internal error of lra or JAX.\n{trace.rstrip()}'
 
 
 def _ended(one, runs, at_once, shared):
@@ -92,6 +108,12 @@ def _ended(one, runs, at_once, shared):
       shared.data(config)
   with signals.later('after their steps, with checkpoints'), (
       futures.ThreadPoolExecutor(at_once)) as pool:
-    waiting = {pool.submit(one, *run): run for run in runs}
+    waiting = {}
+    for run in runs:
+      # Threads that call jaxlib for the first time at once crash in it.
+      while waiting and not shared.compiled.wait(0.05) and not all(
+          future.done() for future in waiting):
+        pass
+      waiting[pool.submit(one, *run)] = run
     for done in futures.as_completed(waiting):
       yield waiting[done], done.result()

@@ -175,6 +175,7 @@ class Trainer:
     self._write_environment()
     self.progress.compile_seconds += seconds
     distributed.meet()
+    self._shared.compiled.set()
 
   def _compiled(self):
     made, train_step = self.program.fit_train()

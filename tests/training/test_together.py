@@ -8,7 +8,7 @@ import pytest
 import small
 from lra.data import prepared
 from lra.errors import UserError
-from lra.training import program, provenance, together, train
+from lra.training import program, provenance, together, train, trainer
 
 
 def _config(mini_data, seed, **options):
@@ -82,18 +82,67 @@ def test_rates_share_a_compiled_step_and_widths_have_their_own(
         json.dumps(configs[name].to_dict()))
 
 
-@pytest.mark.parametrize('at_once', [1, 3])
-def test_one_that_fails_ends_no_other(mini_data, tmp_path, capsys, at_once):
+def test_the_first_run_is_compiled_before_others_begin(
+    mini_data, tmp_path, monkeypatch):
+  """Threads that meet jaxlib's types for the first time at once may crash."""
+  seen = []
+  begin, compile_steps = trainer.Trainer.__init__, trainer.Trainer.compile
+
+  def begun(self, config, *rest, **options):
+    seen.append(('begun', config.seed))
+    begin(self, config, *rest, **options)
+
+  def compiled(self):
+    compile_steps(self)
+    seen.append(('compiled', self.config.seed))
+
+  monkeypatch.setattr(trainer.Trainer, '__init__', begun)
+  monkeypatch.setattr(trainer.Trainer, 'compile', compiled)
   runs = [(_config(mini_data, seed), tmp_path / f's{seed}')
           for seed in range(3)]
-  (tmp_path / 's1').mkdir()
-  (tmp_path / 's1/env.json').write_text('damaged')
+  assert len(list(together.train_together(runs, at_once=3))) == 3
+  assert seen[:2] == [('begun', 0), ('compiled', 0)]
+
+
+@pytest.mark.parametrize('at_once', [1, 3])
+def test_a_bug_is_told_as_one_with_its_traceback(
+    mini_data, tmp_path, monkeypatch, capsys, at_once):
+  """Also where another run has failed before, by what a user can mend."""
+  init = program.Program.init
+
+  def broken(self):
+    if self.config.seed == 1:
+      raise TypeError('iter() returned non-iterator')
+    return init(self)
+
+  monkeypatch.setattr(program.Program, 'init', broken)
+  runs = [(_config(mini_data, seed), tmp_path / f's{seed}')
+          for seed in range(3)]
+  (tmp_path / 's0').mkdir()
+  (tmp_path / 's0/env.json').write_text('damaged')
+  done = []
+  with pytest.raises(TypeError, match='non-iterator'):
+    for _, result in together.train_together(runs, at_once=at_once):
+      done.append(result.seed)
+  assert done == [2]
+  said = capsys.readouterr().err
+  assert f'{tmp_path}/s1: internal error' in said
+  assert said.count('Traceback') == 1 and 'in broken' in said
+
+
+@pytest.mark.parametrize('at_once, spoilt', [(1, 1), (3, 1), (3, 0)])
+def test_one_that_fails_ends_no_other(
+    mini_data, tmp_path, capsys, at_once, spoilt):
+  runs = [(_config(mini_data, seed), tmp_path / f's{seed}')
+          for seed in range(3)]
+  (tmp_path / f's{spoilt}').mkdir()
+  (tmp_path / f's{spoilt}/env.json').write_text('damaged')
   results = []
-  with pytest.raises(UserError, match='s1/env.json'):
+  with pytest.raises(UserError, match=f's{spoilt}/env.json'):
     for _, result in together.train_together(runs, at_once=at_once):
       results.append(result.status)
   assert results == ['ok', 'ok']
-  assert f'{tmp_path}/s1: ' in capsys.readouterr().err
+  assert f'{tmp_path}/s{spoilt}: ' in capsys.readouterr().err
 
 
 def test_a_run_begun_in_another_dtype_lends_it_to_no_other(
