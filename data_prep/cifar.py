@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from data_prep import archives
+from data_prep import archives, pictures
 from data_prep.progress import progress
 from lra.errors import UserError
 
@@ -187,9 +187,7 @@ def _decoded(data):
   with Image.open(io.BytesIO(data)) as image:
     if image.size != (SIDE, SIDE):
       raise ValueError('it has {} x {} pixels'.format(*image.size))
-    if image.mode.startswith(('I', 'F')):  # which `convert` would cut to 8 bits
-      raise ValueError('it has more than 8 bits a colour')
-    return np.asarray(image.convert('RGB'))
+    return pictures.pixels(image, 'RGB')
 
 
 def _of_tfds(path, data):

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from data_prep import drawing, stamps
+from data_prep import drawing, pictures, stamps
 from data_prep.builder import Builder
 from data_prep.content import SPLITS, Content, Split
 from data_prep.progress import progress
@@ -245,9 +245,7 @@ def _read_image(path, side):
         raise UserError(
             f'{path} has {width} x {height} pixels instead of {side} x {side}: '
             'choose the task of its size.')
-      if image.mode.startswith(('I', 'F')):  # which `convert` cuts to 8 bits
-        raise ValueError('it has more than 8 bits a pixel')
-      return np.asarray(image.convert('L'))
+      return pictures.pixels(image, 'L')
   except (OSError, SyntaxError, ValueError,
           Image.DecompressionBombError) as e:
     reason = 'it is missing' if isinstance(e, FileNotFoundError) else e

@@ -112,7 +112,7 @@ def truncate(folder):
      'metadata/2.npy lists 7 of the 10 images of imgs/2: unpack'),
     (lambda f: Image.fromarray(np.full((32, 32), 4000, np.uint16)).save(
         f / 'imgs/1/sample_0.png'),
-     'sample_0.png cannot be read (it has more than 8 bits a pixel)'),
+     'sample_0.png cannot be read (it has more than 8 bits a colour)'),
 ])
 def test_what_is_wrong_is_named(tmp_path, change, sentence):
   write_official(tmp_path)
