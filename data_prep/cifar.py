@@ -178,9 +178,14 @@ def _planes(pixels, labels):
   """Images of rows that hold a plane of each colour."""
   images = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
   for image, label in zip(images, labels, strict=True):
-    if not 0 <= label < len(CLASSES):
-      raise ValueError(f'a label is {label}')
-    yield np.ascontiguousarray(image), int(label)
+    yield np.ascontiguousarray(image), _label(label)
+
+
+def _label(number):
+  """The number of a class; ValueError where there is none."""
+  if number not in range(len(CLASSES)):
+    raise ValueError(f'a label is {number}')
+  return int(number)
 
 
 def _decoded(data):
@@ -195,7 +200,7 @@ def _of_tfds(path, data):
   for record in _records(path, data):
     feature = tf_example_pb2.Example.FromString(record).features.feature
     yield (_decoded(feature['image'].bytes_list.value[0]),
-           feature['label'].int64_list.value[0])
+           _label(feature['label'].int64_list.value[0]))
 
 
 def _records(path, data):

@@ -215,6 +215,15 @@ def garble(files):
   files[path] = files[path].replace(b'image', b'\xff\xff\xff\xff\xff')
 
 
+def relabel(label):
+  """Gives the first image of test another label."""
+  def change(files):
+    path = next(n for n in files if 'test' in n)
+    files[path] = tfrecord_of([record_of(
+        np.zeros((32, 32, 3), np.uint8), label)]) + files[path]
+  return change
+
+
 def swell(files):
   """An image that says it has a billion pixels."""
   path = next(n for n in files if n.endswith('.png'))
@@ -248,6 +257,9 @@ def mix(files):
     ('binary', mislabel, 'test_batch.bin is damaged (a label is 11)'),
     ('tfrecord', shorten('00002-of-00005'), '00002-of-00005 is damaged'),
     ('tfrecord', garble, '00000-of-00001 is damaged'),
+    ('tfrecord', relabel(10), '00000-of-00001 is damaged (a label is 10)'),
+    ('tfrecord', relabel(-1), '00000-of-00001 is damaged (a label is -1)'),
+    ('tfrecord', relabel(2**40), f'is damaged (a label is {2**40})'),
     ('png', shorten('0007.png'), '0007.png is damaged'),
     ('png', remove, 'has 39 images of train instead of 40'),
     ('png', enlarge, 'is damaged (it has 9 x 8 pixels)'),
