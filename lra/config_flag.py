@@ -59,6 +59,8 @@ def resolve(config: ConfigDict | None) -> ConfigDict | None:
   from lra import objectives, tasks
   from lra.training import build, check
   check.check(config)
+  if not tasks.get(config.task).probe:
+    place.data_dir(config.data_dir)
   objectives.get(config.objective)
   config = config.copy_and_resolve_references()
   build.encoder(config, tasks.get(config.task), 'float32')
@@ -74,7 +76,7 @@ class _Parser(flags.ArgumentParser):
 
   def parse(self, path):
     """See `flags.ArgumentParser.parse`."""
-    path, *argument = path.split(':', 1)
+    path, *argument = place.config_parts(place.local(path, '--config'))
     path = path and str(place.config_file(path))
     try:
       config = _get_config(path)(*argument)
