@@ -90,7 +90,8 @@ def _in_folder(source) -> Iterator[tuple[pathlib.Path, str]]:
     for file in sorted(files):
       path = pathlib.Path(folder, file)
       name = path.relative_to(source.parent).as_posix()
-      if _kind(name) and path.is_file():
+      if _kind(name) and path.is_file() and (
+          not archives.is_apple_double(name)):
         yield path, name
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import data_prep
 import lra
-from lra import place
+from lra import config_flag, place
 from lra.command import USER_ERROR
 from lra.errors import UserError
 from lra.training import train
@@ -92,3 +92,14 @@ def test_python_takes_none_either(tmp_path, monkeypatch, path):
     'a', './gs:', 'a:b/c', 'a/gs://b', '/gs:/b', 'C:', 'x:/y', ''])
 def test_colons_are_allowed_in_names(path):
   assert place.local(path) == path
+
+
+def test_a_config_is_refused_before_its_run(monkeypatch):
+  config = config_flag.made_by(['--config=simpletron:listops_mini'])
+  probe = config_flag.made_by(['--config=simpletron:parity'])
+  monkeypatch.setenv('TFDS_DATA_DIR', URL)
+  with pytest.raises(UserError, match=f'TFDS_DATA_DIR={URL} is a URL'):
+    config_flag.resolve(config)
+  config_flag.resolve(probe)  # which has no data to look for
+  config.data_dir = 'here'
+  config_flag.resolve(config)

@@ -286,6 +286,22 @@ def test_the_checksum_behind_the_last_image_is_compared(tmp_path, examples):
     cifar.read(path)
 
 
+@pytest.mark.parametrize('write', [write_archive, write_folder])
+@pytest.mark.parametrize('kind', ['python', 'binary', 'tfrecord', 'png'])
+def test_files_that_macos_leaves_are_passed_over(tmp_path, examples, kind,
+                                                 write):
+  files = files_of(kind, examples)
+  want = cifar.identify(write_folder(tmp_path / 'clean', files))
+  beside = {f'{name.rpartition("/")[0]}/._{name.rpartition("/")[2]}':
+            b'\0\5\x16\7Mac OS X' for name in files}
+  source = write(tmp_path / 'source', files | beside)
+  found, stored = cifar.read(source)
+  assert {name: len(images) for name, images in found.items()} == COUNTS
+  assert stored == ('tfds' if kind == 'tfrecord' else kind)
+  if source.is_dir():
+    assert cifar.identify(source) == want
+
+
 def test_a_huge_member_is_not_read(tmp_path, examples):
   path = tmp_path / 'bomb.tar'
   member = tarfile.TarInfo('cifar-10-batches-py/data_batch_1')
