@@ -7,7 +7,7 @@ import re
 import sys
 
 from data_prep import folders
-from lra import tasks
+from lra import place, tasks
 from lra.errors import UserError
 
 
@@ -31,9 +31,9 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
     wherever it is read.
 
   Raises:
-    UserError: unknown task, missing or malformed source, a directory that
-      cannot be written, or data that is there, but damaged, or made by another
-      definition or from another source.
+    UserError: unknown task, missing or malformed source, a URL in the place
+      of a path, a directory that cannot be written, or data that is there, but
+      damaged, or made by another definition or from another source.
   """
   task = tasks.get(task_name)
   if task.probe:
@@ -79,8 +79,7 @@ def make_builder(task_name: str, data_dir=None):
   """
   task = tasks.get(task_name)
   module = importlib.import_module(f'data_prep.{task.dataset}')
-  root = pathlib.Path(
-      data_dir or os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets')
+  root = pathlib.Path(place.data_dir(data_dir))
   root = root.expanduser().absolute()
   try:
     builder = module.BUILDER(data_dir=root, config=task.variant,
@@ -108,6 +107,7 @@ def _announce(builder, chosen):
 def _with_source(task_name, data_dir, source):
   builder = make_builder(task_name, data_dir)
   if source:
+    source = place.local(source, '--source')
     builder.source = pathlib.Path(source).expanduser().absolute()
   return builder
 

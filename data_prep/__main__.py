@@ -61,14 +61,14 @@ def _parser():
                       help='print what the data set holds')
   parser.add_argument('--floors', action='store_true',
                       help='score trivial and linear methods, keep a record')
-  parser.add_argument('--floors_dir', type=pathlib.Path,
-                      default=place.results() / 'floors',
+  parser.add_argument('--floors_dir', default=str(place.results() / 'floors'),
                       help='where records of --floors go; %(default)s by '
                       'default')
   return parser
 
 
 def _run(args):
+  floors_dir = pathlib.Path(place.local(args.floors_dir, '--floors_dir'))
   path = data_prep.prepare(args.task, args.data_dir, args.source)
   print(f'{args.task} is prepared in {path}' if path else
         f'{args.task} needs no preparing: it is drawn whenever it is read')
@@ -86,7 +86,7 @@ def _run(args):
     for name, floor in record['floors'].items():
       print(f'{100 * floor["accuracy"]:6.2f} %  {name}: {floor["how"]} '
             f'({floor["seconds"]} s)')
-    print(f'recorded in {floors.write(record, args.floors_dir)}')
+    print(f'recorded in {floors.write(record, floors_dir)}')
 
 
 if __name__ == '__main__':

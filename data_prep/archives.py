@@ -30,7 +30,8 @@ def files(source: pathlib.Path, wanted: Callable[[tarfile.TarInfo], bool]
     with _opener(source)(source, 'rb') as stream:
       with tarfile.open(fileobj=stream, mode='r|') as archive:
         for member in archive:
-          if member.isfile() and wanted(member):
+          if member.isfile() and not is_apple_double(member.name) and (
+              wanted(member)):
             yield member.name, archive.extractfile(member).read()
       while stream.read(_AT_ONCE):
         pass
@@ -38,6 +39,15 @@ def files(source: pathlib.Path, wanted: Callable[[tarfile.TarInfo], bool]
           lzma.LZMAError) as e:
     raise UserError(f'{source} is damaged or not an archive ({e}): download '
                     'it again.') from e
+
+
+def is_apple_double(path: str) -> bool:
+  """Whether a file is one of macOS beside another, with its attributes.
+
+  `._0.png` beside `0.png`, where the file system has no room for them, and in
+  archives made on such a machine.
+  """
+  return path.rpartition('/')[2].startswith('._')
 
 
 def _opener(source):

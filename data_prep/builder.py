@@ -24,6 +24,7 @@ from lra import tasks
 from lra.errors import UserError
 
 _DOCUMENTS = 'documents'
+_BYTES = 256  # codes that a byte can be
 
 
 class _Info(tfds.core.DatasetInfo):
@@ -142,11 +143,12 @@ def read(builder: Builder) -> Content:
   """Reads a prepared data set into memory and checks its fingerprint.
 
   Raises:
-    UserError: a file is missing, cut short or altered.
+    UserError: a file is missing, cut short or altered, or has a value that
+      the task has not.
   """
   with _damaged(builder):
-    splits = _together({name: _read_split(info, builder.DUAL)
-                        for name, info in builder.info.splits.items()})
+    splits = _together({name: _read_split(builder, name)
+                        for name in builder.info.splits})
     info = dict(builder.info.metadata)
     if fingerprint(splits) != info['fingerprint']:
       raise ValueError('its content is not what was prepared')
@@ -176,18 +178,46 @@ def _count(path):
     reader.close()
 
 
-def _read_split(info, dual):
+def _read_split(builder, name):
   documents, labels, pairs = [], [], []
-  for path in info.filepaths:
+  for path in builder.info.splits[name].filepaths:
     reader = array_record_module.ArrayRecordReader(str(path))
+    before = len(labels)
     for record in reader.read_all():
       feature = tf_example_pb2.Example.FromString(record).features.feature
       documents.append(feature['tokens'].bytes_list.value[0])
       labels.append(feature['label'].int64_list.value[0])
-      if dual:
+      if builder.DUAL:
         pairs.append(feature['pair'].int64_list.value[:])
     reader.close()
-  return split_of(documents, labels, pairs if dual else None)
+    _check_codes(builder, path, documents[before:])
+    if name != _DOCUMENTS:
+      _check_numbers(builder, path, labels[before:], pairs[before:])
+  return split_of(documents, labels, pairs if builder.DUAL else None)
+
+
+def _check_codes(builder, path, documents):
+  """Refuses token codes that the task has not; few tasks lack any."""
+  codes = tasks.get(builder.task_name).vocab_size - 1
+  if codes < _BYTES:
+    _check_range(path, 'token code', np.frombuffer(
+        b''.join(documents), np.uint8), codes)
+
+
+def _check_numbers(builder, path, labels, pairs):
+  """Refuses labels and document numbers of which there are none."""
+  classes = tasks.get(builder.task_name).num_classes
+  _check_range(path, 'label', np.array(labels, np.int64), classes)
+  if builder.DUAL:
+    _check_range(path, 'document number', np.array(pairs, np.int64),
+                 builder.info.splits[_DOCUMENTS].num_examples)
+
+
+def _check_range(path, what, values, count):
+  for value in (values.min(initial=0), values.max(initial=0)):
+    if not 0 <= value < count:
+      raise ValueError(f'{os.path.basename(path)} has the {what} {value}, '
+                       f'which must be one of 0 to {count - 1:,}')
 
 
 def _apart(splits):

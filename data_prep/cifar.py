@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from data_prep import archives
+from data_prep import archives, pictures
 from data_prep.progress import progress
 from lra.errors import UserError
 
@@ -90,7 +90,8 @@ def _in_folder(source) -> Iterator[tuple[pathlib.Path, str]]:
     for file in sorted(files):
       path = pathlib.Path(folder, file)
       name = path.relative_to(source.parent).as_posix()
-      if _kind(name) and path.is_file():
+      if _kind(name) and path.is_file() and (
+          not archives.is_apple_double(name)):
         yield path, name
 
 
@@ -178,18 +179,21 @@ def _planes(pixels, labels):
   """Images of rows that hold a plane of each colour."""
   images = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
   for image, label in zip(images, labels, strict=True):
-    if not 0 <= label < len(CLASSES):
-      raise ValueError(f'a label is {label}')
-    yield np.ascontiguousarray(image), int(label)
+    yield np.ascontiguousarray(image), _label(label)
+
+
+def _label(number):
+  """The number of a class; ValueError where there is none."""
+  if number not in range(len(CLASSES)):
+    raise ValueError(f'a label is {number}')
+  return int(number)
 
 
 def _decoded(data):
   with Image.open(io.BytesIO(data)) as image:
     if image.size != (SIDE, SIDE):
       raise ValueError('it has {} x {} pixels'.format(*image.size))
-    if image.mode.startswith(('I', 'F')):  # which `convert` would cut to 8 bits
-      raise ValueError('it has more than 8 bits a colour')
-    return np.asarray(image.convert('RGB'))
+    return pictures.pixels(image, 'RGB')
 
 
 def _of_tfds(path, data):
@@ -197,7 +201,7 @@ def _of_tfds(path, data):
   for record in _records(path, data):
     feature = tf_example_pb2.Example.FromString(record).features.feature
     yield (_decoded(feature['image'].bytes_list.value[0]),
-           feature['label'].int64_list.value[0])
+           _label(feature['label'].int64_list.value[0]))
 
 
 def _records(path, data):

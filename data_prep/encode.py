@@ -91,11 +91,12 @@ def _image(task, image):
   from PIL import Image
 
   from data_prep import image as image_lib
+  from data_prep import pictures
   if isinstance(image, str | os.PathLike):
-    image = Image.open(image)
+    with Image.open(image) as opened:
+      return _image(task, opened)
   if isinstance(image, Image.Image):
-    # Palettes, transparency and single bits are ways to store, not to see.
-    image = image.convert('L' if image.mode in ('1', 'L') else 'RGB')
+    image = pictures.pixels(image, 'L' if image.mode in ('1', 'L') else 'RGB')
   image = np.asarray(image)
   side = int(task.seq_len ** 0.5)
   if image.dtype != np.uint8 or image.ndim not in (2, 3) or (

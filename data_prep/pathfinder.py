@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from data_prep import drawing, stamps
+from data_prep import drawing, pictures, stamps
 from data_prep.builder import Builder
 from data_prep.content import SPLITS, Content, Split
 from data_prep.progress import progress
@@ -96,8 +96,10 @@ class Pathfinder(Builder):
               f'pathfinder{side}/{HARD} of the release, or one that it is in')
     if not self.source.exists():
       raise UserError(f'{self.source} does not exist: {layout}.')
-    for place in ('', HARD, f'pathfinder{side}/{HARD}',
-                  f'lra_release/pathfinder{side}/{HARD}'):
+    # The release has lra_release in lra_release: the inner one is what the
+    # scripts of the arena and of others read.
+    for place in ('', HARD, *(f'{outer}pathfinder{side}/{HARD}' for outer in (
+        'lra_release/lra_release/', 'lra_release/', ''))):
       folder = self.source / place
       missing = [name for name in _FOLDERS if not (folder / name).is_dir()]
       if not missing:
@@ -184,7 +186,17 @@ def import_official(folder: pathlib.Path, side: int) -> Content:
   sizes = (total * 8 // 10, total * 9 // 10 - total * 8 // 10,
            total - total * 9 // 10)
   return _content(images[kept], labels, sizes, {
-      'origin': f'official images, {folder.name}'})
+      'origin': f'official images, {_origin(folder, side)}'})
+
+
+def _origin(folder, side):
+  """The folder, and those above it as far as they are of the release."""
+  names = [folder.name]
+  for parent in folder.absolute().parents:
+    if parent.name not in ('lra_release', f'pathfinder{side}'):
+      break
+    names.append(parent.name)
+  return '/'.join(reversed(names))
 
 
 def _tables(folder):
@@ -245,9 +257,7 @@ def _read_image(path, side):
         raise UserError(
             f'{path} has {width} x {height} pixels instead of {side} x {side}: '
             'choose the task of its size.')
-      if image.mode.startswith(('I', 'F')):  # which `convert` cuts to 8 bits
-        raise ValueError('it has more than 8 bits a pixel')
-      return np.asarray(image.convert('L'))
+      return pictures.pixels(image, 'L')
   except (OSError, SyntaxError, ValueError,
           Image.DecompressionBombError) as e:
     reason = 'it is missing' if isinstance(e, FileNotFoundError) else e

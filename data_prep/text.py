@@ -127,7 +127,8 @@ def digest(reviews: dict[str, dict[str, bytes]]) -> str:
 
 def _read_directory(source):
   root = source / 'aclImdb' if (source / 'aclImdb').is_dir() else source
-  paths = [(f, p) for f in FOLDERS for p in sorted((root / f).glob('*.txt'))]
+  paths = [(f, p) for f in FOLDERS for p in sorted((root / f).glob('*.txt'))
+           if not archives.is_apple_double(p.name)]
   reviews = {folder: {} for folder in FOLDERS}
   total = 0
   try:

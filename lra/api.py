@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from data_prep import encode
+from lra import place
 from lra.data import batches, prepared
 from lra.errors import UserError
 from lra.terminal import say
@@ -161,7 +162,7 @@ def load(folder: str | os.PathLike) -> Trained:
     UserError: it is neither, has no checkpoint yet, is damaged, or its config
       is another than that of the checkpoint.
   """
-  folder = pathlib.Path(folder)
+  folder = pathlib.Path(place.local(folder))
   made, scored, step = restore.scored(folder)
   model = made.config.model.name
   provenance.warn_of_edits(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from absl import app, flags
 from absl import logging as absl_logging
 
-from lra import config_flag, machine, signals
+from lra import config_flag, machine, place, signals
 from lra.errors import USER_ERROR, UserError
 from lra.terminal import say
 
@@ -100,10 +100,13 @@ def _parse_flags(argv, usage):
     raise
   except Exception as e:  # of absl, or of Python's reading of a value
     raise UserError(_one_line(e)) from e
+  _check_paths()
   needed = usage()
   wanted = needed.form.split()
   if len(rest) > 1 and not wanted:
     raise UserError(f'Unknown argument {rest[1]!r}: flags begin with --.')
+  for word in rest[1:]:
+    place.local(word)
   if wanted[-1:] == ['...'] and len(rest) > 1:
     return rest
   if len(rest) - 1 != len(wanted):
@@ -112,6 +115,15 @@ def _parse_flags(argv, usage):
         f'({needed.form}), and there {"is" if len(rest) == 2 else "are"} '
         f'{" ".join(rest[1:]) or "none"}.')
   return rest
+
+
+def _check_paths():
+  """Raises UserError for a flag that is a URL in the place of a path."""
+  for module, defined in flags.FLAGS.flags_by_module_dict().items():
+    for flag in defined:
+      if module.startswith('lra.') and isinstance(flag.value, str) and (
+          flag.name != 'coordinator'):
+        place.local(flag.value, f'--{flag.name}')
 
 
 def _one_line(error):

@@ -4,6 +4,7 @@ Whatever the file or a change gets wrong is a UserError of one sentence, and
 is found before any work is done.
 """
 
+import ast
 import difflib
 import pathlib
 import re
@@ -59,6 +60,8 @@ def resolve(config: ConfigDict | None) -> ConfigDict | None:
   from lra import objectives, tasks
   from lra.training import build, check
   check.check(config)
+  if not tasks.get(config.task).probe:
+    place.data_dir(config.data_dir)
   objectives.get(config.objective)
   config = config.copy_and_resolve_references()
   build.encoder(config, tasks.get(config.task), 'float32')
@@ -74,7 +77,7 @@ class _Parser(flags.ArgumentParser):
 
   def parse(self, path):
     """See `flags.ArgumentParser.parse`."""
-    path, *argument = path.split(':', 1)
+    path, *argument = place.config_parts(place.local(path, '--config'))
     path = path and str(place.config_file(path))
     try:
       config = _get_config(path)(*argument)
@@ -140,13 +143,31 @@ def _check_change(name, value, names):
         f'--config.protocol={value!r} would change the name of the protocol '
         'and none of its settings: choose one after the task, as in '
         '--config=configs/<model>.py:<task>,protocol=nystrom.')
-  if any(f'{n}.'.startswith(f'{name}.') for n in names):
+  if name in names:
     return
+  section = [n for n in names if n.startswith(f'{name}.')]
+  if section:
+    return _check_section(name, value, section)
   known = [n for n in names if n.rpartition('.')[0] == name.rpartition('.')[0]]
   close = _meant(name, known) or _meant(name, names)
   hint = (f'did you mean config.{close}?' if close else
           f'there are {", ".join(sorted(known or names))}.')
   raise UserError(f'--config.{name} changes no field of the config: {hint}')
+
+
+def _check_section(name, value, section):
+  """Whether a dict in the place of a section has the fields it must have."""
+  try:
+    given = set(ast.literal_eval(value))
+  except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+    return  # ml_collections says what is wrong with it
+  missing = [n for n in FIELDS if n in section and (
+      n.removeprefix(f'{name}.').partition('.')[0] not in given)]
+  if missing:
+    raise UserError(
+        f'--config.{name}={value} would replace all of config.{name}, and '
+        f'config.{missing[0]} is missing: change single fields, as in '
+        f'--config.{missing[0]}=...')
 
 
 def _meant(name, names):

@@ -71,8 +71,26 @@ def identity(config: dict) -> dict:
     sized = with_sizes({f'train.{k}': v for k, v in config['train'].items()})
     config['train'] = {
         k.removeprefix('train.'): v for k, v in sized.items()}
+    config['train'].update(_lengths(config['train']))
   added = fields.added((config.get('model') or {}).get('name', ''))
-  return _without(config, added, '')
+  return _without(_positive_zeros(config), added, '')
+
+
+def _lengths(train):
+  """`lengths` as the rising set that it stands for, {} where there is none."""
+  lengths = train.get('lengths')
+  whole = isinstance(lengths, (tuple, list)) and all(
+      type(length) is int for length in lengths)
+  return {'lengths': sorted(set(lengths))} if whole else {}
+
+
+def _positive_zeros(value):
+  """The value with 0.0 for -0.0, which JSON would tell from it."""
+  if isinstance(value, dict):
+    return {k: _positive_zeros(v) for k, v in value.items()}
+  if isinstance(value, (tuple, list)):
+    return [_positive_zeros(v) for v in value]
+  return value + 0.0 if isinstance(value, float) else value
 
 
 def _without(config, added, prefix):

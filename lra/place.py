@@ -2,8 +2,16 @@
 
 import os
 import pathlib
+import re
+
+from lra.errors import UserError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# A URL, also one that pathlib has made a path of, where // becomes /.
+_URL = re.compile(
+    r'[a-z][a-z0-9+.-]*://|'
+    r'(gs|s3|hdfs|https?|ftp|file|abfss?|az|hf):/', re.IGNORECASE)
 
 
 def installed() -> bool:
@@ -59,6 +67,18 @@ def found(path: str | os.PathLike) -> pathlib.Path:
   return path if there else ours
 
 
+def config_parts(said: str) -> list[str]:
+  """[file, argument], or [file], of what --config says.
+
+  A colon parts them, the first one behind `.py` if there is one: folders may
+  have colons.
+  """
+  match = re.fullmatch(r'(.*?\.py)(?::(.*))?', said, re.DOTALL)
+  if match:
+    return [part for part in match.groups() if part is not None]
+  return said.split(':', 1)
+
+
 def config_file(name: str) -> pathlib.Path:
   """The file that --config names: a path, or `simpletron` for its config."""
   if name.isidentifier() and not os.path.isfile(name):
@@ -66,3 +86,37 @@ def config_file(name: str) -> pathlib.Path:
     if os.path.isfile(config) or not os.path.exists(name):
       return config
   return found(name)
+
+
+def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
+  """The path, which is of this machine's file system.
+
+  Files are locked, mapped and replaced in one step here, which no bucket does;
+  a URL would become a folder named `gs:`.
+
+  Args:
+    path: of a file or a folder.
+    name: the flag or field that it is from, for the sentence.
+
+  Raises:
+    UserError: it is a URL.
+  """
+  text = os.fspath(path)
+  if _URL.match(text):
+    raise UserError(
+        f'{name and f"{name}="}{text} is a URL, and this program reads and '
+        'writes paths only: mount the bucket (gcsfuse does for gs://) or copy '
+        'it here, and give that path.')
+  return path
+
+
+def data_dir(given: str | os.PathLike | None = None) -> str | os.PathLike:
+  """Where data sets live: as given, or $TFDS_DATA_DIR, or TFDS's own place.
+
+  Raises:
+    UserError: it is a URL.
+  """
+  if given:
+    return local(given, 'data_dir')
+  return local(os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets',
+               'TFDS_DATA_DIR')

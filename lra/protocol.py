@@ -43,4 +43,4 @@ def of_task(task: str) -> list[str]:
 
 def file_of(made_by: str) -> pathlib.Path:
   """The file that --config named."""
-  return place.config_file(made_by.split(':', 1)[0])
+  return place.config_file(place.config_parts(made_by)[0])

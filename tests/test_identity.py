@@ -181,3 +181,25 @@ def test_fields_are_declared_soundly():
     assert field.type in (int, float, bool, str, tuple), name
     if field.choices and not field.required:
       assert field.default in field.choices, name
+
+
+@pytest.mark.parametrize('name, values', [
+    ('train.lengths', [(16, 24), (24, 16), (24, 16, 24), [16, 24, 24]]),
+    ('train.lengths', [(16,), (16, 16)]),
+    ('train.learning_rate', [0.0, -0.0]),
+    ('optim.groups', [(('.*', {'learning_rate': rate}),)
+                      for rate in (0.0, -0.0)]),
+])
+def test_two_ways_to_write_one_thing_are_one_run(name, values):
+  configs = [_config(**{name: value}) for value in values]
+  assert len(set(map(identity.config_hash, configs))) == 1
+  assert identity.config_hash(configs[0]) != identity.config_hash(_config())
+  assert not identity.differences(configs[0], configs[-1])
+
+
+def test_damaged_lengths_are_another_run():
+  config, names = _config(), set()
+  for value in ((16,), (16.5,), ('16',), (True,), (None, 16), 16, None):
+    config['train']['lengths'] = value
+    names.add(identity.config_hash(config))
+  assert len(names) == 7

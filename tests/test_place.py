@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from data_prep import drawing, kinds, stamps
-from lra import cluster, place
+from lra import cluster, config_flag, place, protocol
 from lra.errors import UserError
 from lra.training import writers
 
@@ -42,6 +42,31 @@ def test_what_is_in_the_current_folder_comes_first(elsewhere):
     'configs/nobody.py', 'simpletron.py', '/configs/simpletron.py'])
 def test_nothing_else_is(elsewhere, name):
   assert place.config_file(name) == pathlib.Path(name)
+
+
+@pytest.mark.parametrize('said, parts', [
+    ('a:b/my.py:listops_mini', ['a:b/my.py', 'listops_mini']),
+    ('a:b/my.py', ['a:b/my.py']),
+    ('my.py:listops,protocol=nystrom', ['my.py', 'listops,protocol=nystrom']),
+    ('my.py:', ['my.py', '']),
+    ('my.py:x:y.py', ['my.py', 'x:y.py']),
+    ('simpletron:listops', ['simpletron', 'listops']),
+    ('simpletron', ['simpletron']),
+    ('no_suffix:x:y', ['no_suffix', 'x:y']),
+])
+def test_what_a_config_is_parted_into(said, parts):
+  assert place.config_parts(said) == parts
+
+
+def test_a_config_may_be_in_a_folder_with_a_colon(elsewhere):
+  folder = elsewhere / 'a:b'
+  folder.mkdir()
+  (folder / 'my.py').write_bytes(
+      (place.ROOT / 'configs' / 'simpletron.py').read_bytes())
+  said = f'{folder}/my.py:listops_mini'
+  made = config_flag.made_by([f'--config={said}'])
+  assert made.task == 'listops_mini' and made.model.name == 'simpletron'
+  assert protocol.file_of(said) == folder / 'my.py'
 
 
 def test_an_installed_package_keeps_nothing_in_itself(tmp_path, monkeypatch):

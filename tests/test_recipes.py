@@ -14,6 +14,7 @@ import sys
 import pytest
 import yaml
 from absl import flags
+from packaging import requirements, utils
 
 from lra import config_flag, main, options  # noqa: F401  define the flags
 
@@ -198,3 +199,21 @@ def test_a_trace_counts_each_operation_of_a_device_once(tmp_path):
   nothing = subprocess.run([*script, str(tmp_path / 'no'), 'x'], check=False,
                            capture_output=True, text=True)
   assert nothing.returncode and nothing.stderr.startswith('error: ')
+
+@pytest.mark.parametrize(
+    'path', sorted((ROOT / '.ci/constraints').iterdir()), ids=lambda p: p.stem)
+def test_tested_versions_are_those_that_the_package_may_have(path):
+  """Of all that it needs on such a Python, and of nothing but packages."""
+  lines = path.read_text().splitlines()
+  pinned = {}
+  for line in lines:
+    name, version = re.fullmatch(r'([\w.-]+)==([\w.]+)', line).groups()
+    pinned[utils.canonicalize_name(name)] = version
+  assert len(pinned) == len(lines)
+  setup = _setup()
+  wanted = setup['options']['install_requires'] + (
+      setup['options.extras_require']['dev'])
+  for line in filter(None, wanted.splitlines()):
+    needed = requirements.Requirement(line)
+    name = utils.canonicalize_name(needed.name)
+    assert needed.specifier.contains(pinned[name], prereleases=True), line

@@ -37,7 +37,8 @@ _HALL = ('lra', 'jax')  # main, sweep and protocol: everything
 FILES = {
     'lra.tasks': ('lra.errors',), 'lra.fields': (), 'lra.errors': (),
     'lra.files': ('lra.errors', 'lra.signals'), 'lra.identity': ('lra.fields',),
-    'lra.bits': (), 'lra.place': (), 'lra.signals': (), 'lra.streams': (),
+    'lra.bits': (), 'lra.place': ('lra.errors',), 'lra.signals': (),
+    'lra.streams': (),
     'lra.terminal': ('lra.signals',),
     'lra.machine': ('jax',),
     'lra.distributed': ('lra.errors', 'lra.signals', 'lra.terminal', 'lra.held',
@@ -48,7 +49,7 @@ FILES = {
     'lra.options': ('lra.command', 'lra.errors', 'lra.place'),
     'lra.config_flag': ('lra.objectives', 'lra.training', 'lra.tasks',
                         'lra.fields', 'lra.errors', 'lra.place'),
-    'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
+    'lra.command': ('lra.errors', 'lra.machine', 'lra.signals', 'lra.place',
                     'lra.config_flag', 'lra.terminal', 'jax'),
     'lra.grid': ('lra.errors',),
     'lra.seeds': ('lra.errors', 'lra.fields'),
@@ -60,7 +61,7 @@ FILES = {
     'lra.sweep': _HALL,
     'run_lra': _HALL,
     'lra.api': ('lra.data', 'lra.errors', 'lra.training', 'data_prep',
-                'lra.terminal', 'jax'), 'lra.inspection': _HALL,
+                'lra.place', 'lra.terminal', 'jax'), 'lra.inspection': _HALL,
     'lra': ('lra.api', 'lra.machine'),
 }
 

@@ -42,7 +42,8 @@ _PEERS = """\
 Largest ||ours - theirs|| / ||theirs|| on the same parameters, in float32 on a \
 processor: of outputs, and of gradients of all parameters and of the input. \
 What a package does differently, and what of it is compared, its test says. \
-`pytest tests/peers --peers-table` measures.
+`pytest tests/peers --peers-table` measures, with the extra `peers` and, of \
+PyTorch, the wheel for CPUs (CONTRIBUTING.md).
 """
 
 

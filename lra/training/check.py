@@ -10,7 +10,7 @@ import re
 from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference
 
-from lra import models, tasks
+from lra import models, place, tasks
 from lra.errors import UserError
 from lra.fields import COUNT, FIELDS, MANY, Field
 
@@ -207,6 +207,7 @@ def _limits(field):
 
 def _check_task(config):
   task, L = tasks.get(config.task), config.seq_len
+  place.local(config.data_dir, 'config.data_dir')
   if config.mask_black and not task.image:
     raise UserError(
         f'config.mask_black=True means nothing to {task.name}, which has no '

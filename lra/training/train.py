@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import jax
 
-from lra import distributed, machine
+from lra import distributed, machine, place
 from lra.distributed import leads, several
 from lra.report.result import Result
 from lra.terminal import TIME_LIMIT, StopRequest, bar, say
@@ -37,7 +37,7 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
       what it must be; see `program.make`, `prepared.load`, `Run` and
       `Checkpoints`.
   """
-  t = config.train
+  folder, t = place.local(folder), config.train
   with StopRequest(max_minutes) as own, contextlib.closing(
       Trainer(config, folder, log, profiled if leads() else range(0),
               shared)) as trainer:

@@ -215,6 +215,15 @@ def garble(files):
   files[path] = files[path].replace(b'image', b'\xff\xff\xff\xff\xff')
 
 
+def relabel(label):
+  """Gives the first image of test another label."""
+  def change(files):
+    path = next(n for n in files if 'test' in n)
+    files[path] = tfrecord_of([record_of(
+        np.zeros((32, 32, 3), np.uint8), label)]) + files[path]
+  return change
+
+
 def swell(files):
   """An image that says it has a billion pixels."""
   path = next(n for n in files if n.endswith('.png'))
@@ -248,6 +257,9 @@ def mix(files):
     ('binary', mislabel, 'test_batch.bin is damaged (a label is 11)'),
     ('tfrecord', shorten('00002-of-00005'), '00002-of-00005 is damaged'),
     ('tfrecord', garble, '00000-of-00001 is damaged'),
+    ('tfrecord', relabel(10), '00000-of-00001 is damaged (a label is 10)'),
+    ('tfrecord', relabel(-1), '00000-of-00001 is damaged (a label is -1)'),
+    ('tfrecord', relabel(2**40), f'is damaged (a label is {2**40})'),
     ('png', shorten('0007.png'), '0007.png is damaged'),
     ('png', remove, 'has 39 images of train instead of 40'),
     ('png', enlarge, 'is damaged (it has 9 x 8 pixels)'),
@@ -272,6 +284,22 @@ def test_the_checksum_behind_the_last_image_is_compared(tmp_path, examples):
   damage.flip_a_bit(path, -8)
   with pytest.raises(UserError, match='a.tar.gz is damaged .*CRC'):
     cifar.read(path)
+
+
+@pytest.mark.parametrize('write', [write_archive, write_folder])
+@pytest.mark.parametrize('kind', ['python', 'binary', 'tfrecord', 'png'])
+def test_files_that_macos_leaves_are_passed_over(tmp_path, examples, kind,
+                                                 write):
+  files = files_of(kind, examples)
+  want = cifar.identify(write_folder(tmp_path / 'clean', files))
+  beside = {f'{name.rpartition("/")[0]}/._{name.rpartition("/")[2]}':
+            b'\0\5\x16\7Mac OS X' for name in files}
+  source = write(tmp_path / 'source', files | beside)
+  found, stored = cifar.read(source)
+  assert {name: len(images) for name, images in found.items()} == COUNTS
+  assert stored == ('tfds' if kind == 'tfrecord' else kind)
+  if source.is_dir():
+    assert cifar.identify(source) == want
 
 
 def test_a_huge_member_is_not_read(tmp_path, examples):

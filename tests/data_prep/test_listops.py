@@ -144,3 +144,11 @@ def test_mini_is_within_its_task():
   assert process.max_length - 1 == tasks.get('listops_mini').seq_len
   drawn = trees.draw(process, 0, 20_000)
   assert np.diff(drawn.offsets).max() <= tasks.get('listops_mini').seq_len
+
+
+def test_files_that_macos_leaves_are_passed_over(tmp_path):
+  for path in OFFICIAL.iterdir():
+    (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / f'._{path.name}').write_bytes(b'\0\5\x16\7Mac OS X')
+  found, want = map(listops.import_official, (tmp_path, OFFICIAL))
+  assert fingerprint(found.splits) == fingerprint(want.splits)

@@ -55,8 +55,10 @@ def test_the_empty_image_of_the_release_is_left_out(tmp_path):
 
 def test_files_that_are_no_tables_are_passed_over(tmp_path):
   write_official(tmp_path)
-  for name in ('\u00b23.npy', 'notes.npy', '.hidden.npy'):
+  for name in ('\u00b23.npy', 'notes.npy', '.hidden.npy', '._1.npy'):
     (tmp_path / 'metadata' / name).write_text('?')
+  for name in ('imgs/._1', 'imgs/1/._sample_3.png'):
+    (tmp_path / name).write_text('?')
   assert len(pathfinder.import_official(tmp_path, 32).splits['train']) == 16
 
 
@@ -112,7 +114,7 @@ def truncate(folder):
      'metadata/2.npy lists 7 of the 10 images of imgs/2: unpack'),
     (lambda f: Image.fromarray(np.full((32, 32), 4000, np.uint16)).save(
         f / 'imgs/1/sample_0.png'),
-     'sample_0.png cannot be read (it has more than 8 bits a pixel)'),
+     'sample_0.png cannot be read (it has more than 8 bits a colour)'),
 ])
 def test_what_is_wrong_is_named(tmp_path, change, sentence):
   write_official(tmp_path)
@@ -155,5 +157,23 @@ def test_the_release_is_found_from_any_of_its_folders(tmp_path, place):
   path = data_prep.prepare('pathfinder', tmp_path / 'data', tmp_path / place)
   content = data_prep.read('pathfinder', tmp_path / 'data')
   assert path.exists() and len(content.splits['train']) == 16
-  assert content.info['origin'] == f'official images, {pathfinder.HARD}'
+  assert content.info['origin'] == (
+      f'official images, pathfinder32/{pathfinder.HARD}')
   assert data_prep.prepare('pathfinder', tmp_path / 'data') == path
+
+
+@pytest.mark.parametrize('place', ['', 'lra_release', 'lra_release/lra_release',
+                                   'lra_release/pathfinder32'])
+def test_of_two_folders_of_the_release_the_inner_one_is_read(tmp_path, place):
+  """Unless the outer one is named itself; the origin says which it was."""
+  hard = f'pathfinder32/{pathfinder.HARD}'
+  outer, inner = (tmp_path / 'lra_release' / name / hard
+                  for name in ('', 'lra_release'))
+  write_official(outer)
+  write_official(inner, per_table=5)
+  data_prep.prepare('pathfinder', tmp_path / 'data', tmp_path / place)
+  content = data_prep.read('pathfinder', tmp_path / 'data')
+  named = place.endswith('pathfinder32')
+  assert sum(map(len, content.splits.values())) == (20 if named else 10)
+  assert content.info['origin'] == 'official images, ' + (
+      f'lra_release/{hard}' if named else f'lra_release/lra_release/{hard}')

@@ -136,6 +136,15 @@ def test_mini_is_a_part(reviews, tmp_path, monkeypatch):
     assert set(documents(mini[name])) <= heads
 
 
+def test_files_that_macos_leaves_are_passed_over(reviews, tmp_path):
+  want = text.read_reviews(write_directory(tmp_path / 'clean', reviews))
+  beside = {f'{name.rpartition("/")[0]}/._{name.rpartition("/")[2]}':
+            b'\0\5\x16\7Mac OS X' for name in reviews}
+  for source in (write_archive(tmp_path / 'a.tar.gz', reviews | beside),
+                 write_directory(tmp_path / 'unpacked', reviews | beside)):
+    assert text.read_reviews(source) == want
+
+
 @pytest.mark.parametrize('drop, reason', [
     ('train/pos', 'has 0 reviews in aclImdb/train/pos instead of 10'),
     ('test/neg/3', 'has 9 reviews in aclImdb/test/neg instead of 10')])

@@ -1,0 +1,110 @@
+"""Pictures that 8 bits, or one picture, would not hold are refused."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_prep import cifar, encode, pathfinder
+from lra import tasks
+from lra.errors import UserError
+
+SIDE = 32
+RAMP = np.linspace(0, 65535, SIDE * SIDE).reshape(SIDE, SIDE).astype(np.uint16)
+
+
+def png_of(colour_type, channels):
+  """A PNG of 16 bits a colour, which Pillow reads and does not write."""
+  def chunk(kind, data):
+    return struct.pack('>I', len(data)) + kind + data + struct.pack(
+        '>I', zlib.crc32(kind + data))
+  rows = np.repeat(RAMP.astype('>u2')[..., None], channels, -1)
+  return b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack(
+      '>2I5B', SIDE, SIDE, 16, colour_type, 0, 0, 0)) + chunk(
+          b'IDAT', zlib.compress(b''.join(b'\0' + r.tobytes() for r in rows))
+      ) + chunk(b'IEND', b'')
+
+
+def saved(image, form, **how):
+  stream = io.BytesIO()
+  image.save(stream, form, **how)
+  return stream.getvalue()
+
+
+def animated(form):
+  frames = [Image.new('RGB', (SIDE, SIDE), (c, 0, 0)) for c in (0, 99, 200)]
+  return saved(frames[0], form, save_all=True, append_images=frames[1:])
+
+
+DEEP, SEVERAL = 'it has more than 8 bits a colour', 'it has 3 pictures instead'
+FILES = {
+    'grey PNG': (png_of(0, 1), DEEP),
+    'colour PNG': (png_of(2, 3), DEEP),
+    'grey and transparent PNG': (png_of(4, 2), DEEP),
+    'colour and transparent PNG': (png_of(6, 4), DEEP),
+    'grey TIFF': (saved(Image.fromarray(RAMP), 'TIFF'), DEEP),
+    'float TIFF': (
+        saved(Image.fromarray(np.float32(RAMP / 65535)), 'TIFF'), DEEP),
+    'whole TIFF': (saved(Image.fromarray(np.int32(RAMP)), 'TIFF'), DEEP),
+    'colour PPM': (b'P6 32 32 65535\n' + np.repeat(
+        RAMP.astype('>u2')[..., None], 3, -1).tobytes(), DEEP),
+    'grey JPEG 2000': (saved(Image.fromarray(RAMP), 'JPEG2000'), DEEP),
+    'GIF': (animated('GIF'), SEVERAL),
+    'PNG that moves': (animated('PNG'), SEVERAL),
+    'WebP': (animated('WEBP'), SEVERAL),
+    'TIFF of pages': (animated('TIFF'), SEVERAL),
+}
+
+
+def by_predict(data, folder):
+  path = folder / 'picture'
+  path.write_bytes(data)
+  encode.split(tasks.get('image'), [path])
+
+
+def by_predict_of_opened(data, folder):
+  del folder
+  with Image.open(io.BytesIO(data)) as image:
+    encode.split(tasks.get('pathfinder'), [image])
+
+
+def by_pathfinder(data, folder):
+  for name in ('imgs/1', 'metadata'):
+    (folder / name).mkdir(parents=True)
+  names = [f'{i}.png' for i in range(10)]
+  for name in names:
+    (folder / 'imgs/1' / name).write_bytes(data)
+  (folder / 'metadata/1.npy').write_text(
+      ''.join(f'imgs/1 {name} 0 1\n' for name in names))
+  pathfinder.import_official(folder, SIDE)
+
+
+def by_cifar(data, folder):
+  path = folder / 'cifar10' / 'train' / 'airplane' / '0.png'
+  path.parent.mkdir(parents=True)
+  path.write_bytes(data)
+  cifar.read(folder / 'cifar10')
+
+
+@pytest.mark.parametrize('reader', [
+    by_predict, by_predict_of_opened, by_pathfinder, by_cifar])
+@pytest.mark.parametrize('file', FILES)
+def test_what_would_be_cut_is_refused_everywhere(tmp_path, reader, file):
+  data, why = FILES[file]
+  with pytest.raises(UserError) as caught:
+    reader(data, tmp_path)
+  assert why in str(caught.value)
+  assert '\n' not in str(caught.value)
+
+
+@pytest.mark.parametrize('form', ['PNG', 'TIFF', 'PPM', 'BMP', 'GIF', 'WEBP'])
+def test_one_picture_of_8_bits_is_what_it_was(tmp_path, form):
+  grey = np.arange(SIDE * SIDE, dtype=np.uint8).reshape(SIDE, SIDE)
+  (tmp_path / 'x').write_bytes(saved(
+      Image.fromarray(grey), form, **({'lossless': True} if form == 'WEBP'
+                                      else {})))
+  found = encode.split(tasks.get('image'), [tmp_path / 'x']).tokens
+  assert np.abs(found.reshape(SIDE, SIDE).astype(int) - grey).max() <= 1

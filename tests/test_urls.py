@@ -1,0 +1,105 @@
+"""A URL in the place of a path is one sentence, and makes no folder `gs:`."""
+
+import os
+import pathlib
+
+import commands
+import pytest
+
+import data_prep
+import lra
+from lra import config_flag, place
+from lra.command import USER_ERROR
+from lra.errors import UserError
+from lra.training import train
+
+URL = 'gs://my-bucket/a'
+MINI = '--config=simpletron:listops_mini', '--norecord'
+DATA = '--task=listops_mini',
+CASES = [
+    (*MINI, f'--workdir={URL}'),
+    (*MINI, f'--config.data_dir={URL}'),
+    (*MINI, f'--results_dir={URL}'),
+    (*MINI, f'--page={URL}'),
+    (*MINI, f'--compile_cache={URL}'),
+    ('--config=simpletron:listops_mini', f'--results_dir={URL}', '--record'),
+    (f'--config={URL}/own.py:listops_mini',),
+    ('--leaderboard', f'--results_dir={URL}'),
+    ('--leaderboard', f'--html={URL}'),
+    (f'--sweep={URL}',),
+    ('--sweep=configs/sweeps/mini.txt', f'--bundle={URL}'),
+    ('--sweep=configs/sweeps/mini.txt', f'--from_bundle={URL}'),
+    (f'--evaluate={URL}',),
+    ('--predict=x.txt', URL),
+    (f'--predict={URL}', 'run'),
+    ('--curves=x.png', 'run', URL),
+    (f'--curves={URL}.png', 'run'),
+    ('--compare', URL, 'run'),
+    (*DATA, f'--data_dir={URL}'),
+    (*DATA, f'--source={URL}'),
+    (*DATA, '--floors', f'--floors_dir={URL}'),
+]
+
+
+@pytest.fixture(scope='module')
+def fork():
+  """Runs commands; see `commands.Commands`."""
+  made = commands.Commands()
+  yield made.run
+  made.close()
+
+
+def assert_refused(done, folder, url=URL):
+  assert done.returncode == USER_ERROR, done
+  assert len(done.stderr.splitlines()) == 1 and not done.stdout, done
+  assert url in done.stderr and 'mount the bucket' in done.stderr
+  assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize('arguments', CASES, ids=' '.join)
+def test_no_flag_takes_one(fork, tmp_path, arguments):
+  program = 'data_prep' if DATA[0] in arguments else 'run_lra'
+  assert_refused(fork(program, *arguments, cwd=tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize('program, arguments', [
+    ('run_lra', MINI), ('data_prep', DATA)])
+def test_neither_does_the_environment(fork, tmp_path, program, arguments):
+  assert_refused(fork(program, *arguments, cwd=tmp_path, TFDS_DATA_DIR=URL),
+                 tmp_path)
+
+
+def test_what_needs_no_data_looks_at_no_data_folder(fork, tmp_path):
+  done = fork('run_lra', '--list', cwd=tmp_path, TFDS_DATA_DIR=URL)
+  assert done.returncode == 0, done
+
+
+@pytest.mark.parametrize('path', [
+    URL, pathlib.Path(URL), 's3://b/x', 'HTTPS://host/x.tar.gz', 'file:///a',
+    pathlib.Path('hdfs://b')])
+def test_python_takes_none_either(tmp_path, monkeypatch, path):
+  monkeypatch.chdir(tmp_path)
+  for call in (lambda: lra.load(path),
+               lambda: data_prep.prepare('listops_mini', path),
+               lambda: data_prep.prepare('listops_mini', source=path),
+               lambda: train.train(None, path)):
+    with pytest.raises(UserError, match='is a URL'):
+      call()
+  assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize('path', [
+    'a', './gs:', 'a:b/c', 'a/gs://b', '/gs:/b', 'C:', 'x:/y', ''])
+def test_colons_are_allowed_in_names(path):
+  assert place.local(path) == path
+
+
+def test_a_config_is_refused_before_its_run(monkeypatch):
+  config = config_flag.made_by(['--config=simpletron:listops_mini'])
+  probe = config_flag.made_by(['--config=simpletron:parity'])
+  monkeypatch.setenv('TFDS_DATA_DIR', URL)
+  with pytest.raises(UserError, match=f'TFDS_DATA_DIR={URL} is a URL'):
+    config_flag.resolve(config)
+  config_flag.resolve(probe)  # which has no data to look for
+  config.data_dir = 'here'
+  config_flag.resolve(config)
