@@ -174,7 +174,7 @@ def key_gradients(ins, outs, *, plan):
     v = at.load(ins.v, n, valid, 'v', block)
     return dk + plan.tools.dot(v, state(block), turn_b=True)
 
-  # In sequence: phi(k) leaves the registers before dk needs them.
+  # One after the other: phi(k) leaves the registers before dk needs them.
   plan.over_columns(values)
   dk = plan.over_columns(keys, zeros(shape.rows, shape.lanes))
   if ins.dz is not None:

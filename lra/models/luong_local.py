@@ -51,8 +51,8 @@ class Mixer(HeadMixer):
   def _centres(self, x_BxLxD, mask_BxL):
     """Returns the centres p, float32 [B, L, H].
 
-    All in float32: bfloat16 cannot tell neighbours among thousands of positions
-    apart.
+    All in float32: bfloat16 cannot distinguish neighbours among thousands of
+    positions.
     """
     hidden_BxLxHxDh = jnp.tanh(layers.project_heads(
         x_BxLxD, self.num_heads, self.qkv_width, jnp.float32, 'centre',
