@@ -122,7 +122,8 @@ class _Leader:
   """
 
   def __init__(self, port, hello):
-    self._hello, self._members, self._over = hello, {}, False
+    self._hello, self._members = hello, {}
+    self._answer = None  # {} or the error, once it is known
     self._lock = threading.Lock()
     try:
       both = socket.has_dualstack_ipv6()
@@ -176,12 +177,14 @@ class _Leader:
     with self._lock:
       problem = self._problem(hello)
       if problem:
-        _try_to_send(connection, {'error': problem})
         self._end({'error': problem})
-      else:
-        self._members[hello['process']] = hello, connection
-        if len(self._members) == self._hello['processes']:
-          self._end({})
+      if self._answer:  # also those who come late are told
+        _try_to_send(connection, self._answer)
+        return
+      self._members[hello['process']] = hello, connection
+      if len(self._members) == self._hello['processes']:
+        self.close()  # JAX's service has it next
+        self._end({})
 
   def _problem(self, hello):
     """What is wrong with a process that has come, '' if nothing is."""
@@ -201,10 +204,9 @@ class _Leader:
     return ''
 
   def _end(self, answer):
-    """Frees the port, then answers all that are there; under the lock."""
-    if not self._over:
-      self._over = True
-      self.close()
+    """Answers all that are there; under the lock."""
+    if self._answer is None:
+      self._answer = answer
       for _, connection in self._members.values():
         _try_to_send(connection, answer)
 
@@ -217,7 +219,7 @@ class _Leader:
         missing = ', '.join(
             str(i) for i in range(self._hello['processes'])
             if i not in self._members)
-        if self._over:
+        if self._answer is not None:
           return
       if wait == _QUIET_SECONDS:
         say(f'Waiting for --process_id {missing} of '

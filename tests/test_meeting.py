@@ -7,10 +7,11 @@ import socket
 import threading
 import time
 
+import commands
 import pytest
 
 from lra import meeting
-from lra.errors import UserError
+from lra.errors import USER_ERROR, UserError
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +19,14 @@ def soon(monkeypatch):
   """Nobody is waited for as long as in earnest."""
   monkeypatch.setattr(meeting, 'FINDING_SECONDS', 2)
   monkeypatch.setattr(meeting, '_ANSWER_SECONDS', 1)
+
+
+@pytest.fixture
+def fork():
+  """Runs commands; see `commands.Commands`."""
+  made = commands.Commands()
+  yield made.run
+  made.close()
 
 
 def _port():
@@ -80,6 +89,17 @@ def test_flags_that_do_not_fit_are_told_to_all(processes, flag):
   assert time.monotonic() - began < 60
 
 
+def test_what_is_wrong_is_told_to_those_who_come_later():
+  port = _port()
+  hello = {'process': 0, 'processes': 3, 'host': 'here', 'nonce': 'own'}
+  leader = meeting._Leader(port, hello)
+  for told in (hello | {'process': 1, 'processes': 2, 'nonce': 'a'},
+               hello | {'process': 2, 'nonce': 'b'}, hello):
+    with pytest.raises(UserError, match='--num_processes is 3 .* 2'):
+      meeting._join('127.0.0.1', port, told)
+  leader.close()
+
+
 def test_a_second_leader_on_this_machine_or_another_is_told():
   """Of another machine the port is free, but HOST:PORT leads to the first."""
   port = _port()
@@ -137,6 +157,22 @@ def test_a_port_that_is_in_use_is_told_to_the_leader():
     taken.listen()
     told, = _meet(taken.getsockname()[1], (0, 2))
   assert 'is in use' in told and '--coordinator' in told
+
+
+def test_a_command_that_cannot_meet_ends_with_one_sentence(fork, tmp_path):
+  """JAX itself ends such processes by SIGSEGV, or an IndexError."""
+  with socket.create_server(('127.0.0.1', 0)) as taken:
+    port = taken.getsockname()[1]
+    for coordinator, word in ((f'127.0.0.1:{port}', 'is in use'),
+                              ('127.0.0.1', 'is not HOST:PORT')):
+      done = fork(
+          'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:'
+          'listops_mini', '--distributed', f'--coordinator={coordinator}',
+          '--num_processes=2', '--process_id=0', cwd=tmp_path)
+      assert done.returncode == USER_ERROR, done.stderr
+      line, = done.stderr.splitlines()
+      assert line.startswith('error: --coordinator') and word in line
+  assert not list(tmp_path.iterdir())
 
 
 def test_strangers_and_those_who_leave_disturb_nobody():
