@@ -30,14 +30,15 @@ ROOMS = {
     'lra.training': ('lra.objectives', 'lra.report', 'lra.models', 'lra.nn',
                      'lra.data', 'kernels', 'jax', *GROUND),
     'lra.costs': ('lra.training', 'lra.report', 'lra.models', 'lra.nn',
-                  'lra.data', 'lra.command', 'kernels', 'kernels.tools', 'jax',
-                  *GROUND),
+                  'lra.data', 'lra.command', 'lra.streams', 'kernels',
+                  'kernels.tools', 'jax', *GROUND),
 }
 _HALL = ('lra', 'jax')  # main, sweep and protocol: everything
 FILES = {
     'lra.tasks': ('lra.errors',), 'lra.fields': (), 'lra.errors': (),
     'lra.files': ('lra.errors', 'lra.signals'), 'lra.identity': ('lra.fields',),
-    'lra.bits': (), 'lra.place': (), 'lra.signals': (), 'lra.streams': (),
+    'lra.bits': (), 'lra.place': (), 'lra.signals': (),
+    'lra.streams': ('lra.errors',),
     'lra.terminal': ('lra.signals',),
     'lra.machine': ('jax',),
     'lra.distributed': ('lra.errors', 'lra.signals', 'lra.terminal', 'jax'),
