@@ -12,11 +12,11 @@ def keep() -> None:
   """Makes stdout and stderr outlast whoever reads them.
 
   What is written to a closed pipe or terminal is lost, and that is no error.
-  Whatever else keeps stdout from being written, such as a full disk, raises one
-  UserError; what follows is lost. Stderr loses what it cannot take: nobody
-  could be told. A stream that was closed from the start leads nowhere: otherwise
-  the next file that is opened would have its number, and be written to by every
-  message.
+  Whatever else keeps stdout from being written, such as a full disk, raises
+  one UserError; what follows is lost. Stderr loses what it cannot take: nobody
+  could be told. A stream that was closed from the start leads nowhere:
+  otherwise the next file that is opened would have its number, and be written
+  to by every message.
   """
   _open_nowhere()
   for number, name in ((1, 'stdout'), (2, 'stderr')):

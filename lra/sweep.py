@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 
 from absl import flags
 
-from lra import config_flag, grid, identity, place
+from lra import config_flag, files, grid, identity, place
 from lra import seeds as seeds_lib
 from lra.errors import UserError
 from lra.report import result as result_lib
@@ -81,7 +81,7 @@ def read(path: pathlib.Path) -> list[Entry]:
       (named) makes no config.
   """
   try:
-    text = place.found(path).read_bytes()
+    text = files.read(place.found(path))
   except OSError as e:
     raise UserError(
         f'Cannot read the sweep {path} ({e.strerror}): give a file of '

@@ -45,7 +45,7 @@ FILES = {
     'lra.main': _HALL, 'lra.launch': _HALL,
     'lra.options': ('lra.command', 'lra.errors', 'lra.place'),
     'lra.config_flag': ('lra.objectives', 'lra.training', 'lra.tasks',
-                        'lra.fields', 'lra.errors', 'lra.place'),
+                        'lra.fields', 'lra.errors', 'lra.files', 'lra.place'),
     'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
                     'lra.config_flag', 'lra.terminal', 'jax'),
     'lra.grid': ('lra.errors',),

@@ -10,14 +10,15 @@ many who publish at once wait for two pages, not for as many as they are.
 
 import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import os
 import pathlib
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 
-import filelock
-
+from lra import files
 from lra.errors import UserError
 from lra.report import leaderboard, published, result, speeds
 from lra.report.formats import percent, points, quantity
@@ -32,6 +33,7 @@ _MARK = '.new'
 PATIENCE_SECONDS = 600
 # Nobody need be told of a shorter wait.
 _MOMENT_SECONDS = 1
+_POLL_SECONDS = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,22 +236,37 @@ def _locked(place, name=LOCK) -> Iterator[None]:
     place.results.mkdir(parents=True, exist_ok=True)
     # Who may write in the folder may lock it, whoever did so first.
     mode = 0o644 | place.results.stat().st_mode & 0o022
-    lock = filelock.FileLock(path, mode=mode)
-    try:
-      lock.acquire(timeout=_MOMENT_SECONDS)
-    except filelock.Timeout:
-      say(f'Another process is writing the leaderboard: waiting for {path}.')
-      lock.acquire(timeout=PATIENCE_SECONDS)
-  except filelock.Timeout as error:
-    raise UserError(
-        f'Another process has kept {path} for {PATIENCE_SECONDS // 60} minutes:'
-        ' end it and repeat the command.') from error
+    lock = files.lock_file(path, mode)
+    with contextlib.suppress(PermissionError):  # its owner has seen to it
+      os.fchmod(lock.fileno(), mode)  # whatever the umask says
   except OSError as error:
     raise _cannot_write(place, error) from error
-  try:
+  with lock:
+    try:
+      taken = _taken(lock, _MOMENT_SECONDS)
+      if not taken:
+        say(f'Another process is writing the leaderboard: waiting for {path}.')
+        taken = _taken(lock, PATIENCE_SECONDS)
+    except OSError as error:
+      raise _cannot_write(place, error) from error
+    if not taken:
+      raise UserError(
+          f'Another process has kept {path} for {PATIENCE_SECONDS // 60} '
+          'minutes: end it and repeat the command.')
     yield
-  finally:
-    lock.release()
+
+
+def _taken(lock, seconds):
+  """Whether a lock was to be had within so many seconds."""
+  last = time.monotonic() + seconds
+  while True:
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      return True
+    except BlockingIOError:
+      if time.monotonic() >= last:
+        return False
+    time.sleep(_POLL_SECONDS)
 
 
 def _cannot_write(place, error):
