@@ -5,6 +5,7 @@ import importlib.util
 import os
 import pathlib
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -83,12 +84,25 @@ def xla_flags() -> list[str]:
   the variable that says so.
   """
   import jax
-  flags = os.environ.get('XLA_FLAGS', '').split()
+  flags = [shown_flag(flag)
+           for flag in os.environ.get('XLA_FLAGS', '').split()]
   precision = jax.config.jax_default_matmul_precision
   if precision is not None:
     flags.append(f'JAX_DEFAULT_MATMUL_PRECISION={precision}')
   return [flag[:_FLAG] for flag in flags
           if '_host_platform_device_count' not in flag]
+
+
+def shown_flag(flag: str) -> str:
+  """A flag of XLA_FLAGS, without a path: records do not name their users.
+
+  A word that is no flag, such as the file of flags that XLA takes too, stands
+  as the variable.
+  """
+  name, _, value = flag.partition('=')
+  if not name.startswith('-'):
+    return 'XLA_FLAGS'
+  return name if re.search(r'[/\\~]', value) else flag
 
 
 def cpu_count() -> int:

@@ -221,7 +221,10 @@ def test_commands_of_costs_say_nothing_of_a_tpu():
     (None, []), ('', []), (' --a=1  --b\n', ['--a=1', '--b']),
     ('--xla_force_host_platform_device_count=2', []),
     ('--xla_force_host_platform_device_count=2 --a', ['--a']),
-    ('--a=' + 'x' * 2000, ['--a=' + 'x' * 996])])
+    ('--a=' + 'x' * 2000, ['--a=' + 'x' * 996]),
+    ('--xla_dump_to=/home/alice/secret --b=2', ['--xla_dump_to', '--b=2']),
+    ('--a=~alice --b=.\\alice', ['--a', '--b']),
+    ('/home/alice/flags.txt', ['XLA_FLAGS'])])
 def test_the_flags_of_xla(monkeypatch, value, kept):
   monkeypatch.delenv('XLA_FLAGS', raising=False)
   if value is not None:

@@ -49,7 +49,7 @@ FILES = {
     'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
                     'lra.config_flag', 'lra.terminal', 'jax'),
     'lra.grid': ('lra.errors',),
-    'lra.seeds': ('lra.errors', 'lra.fields'),
+    'lra.seeds': ('lra.errors', 'lra.fields', 'lra.grid'),
     'lra.ahead': ('lra.training', 'lra.signals', 'lra.terminal'),
     'lra.kept': ('lra.errors', 'lra.files'),
     'lra.bundle': _HALL, 'lra.plan': _HALL, 'lra.launch_jobs': _HALL,

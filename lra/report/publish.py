@@ -14,11 +14,12 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import re
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
 
-from lra import files
+from lra import files, machine
 from lra.errors import UserError
 from lra.report import leaderboard, published, result, speeds
 from lra.report.formats import percent, points, quantity
@@ -134,7 +135,7 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
       return
     mark = _mark(place, run)
     if not path.exists() or replace:
-      result.write(path, run)
+      result.write(path, shared(run))
   with _locked(place):
     if mark.exists():
       _write(place)
@@ -286,9 +287,25 @@ def _told_otherwise(run, path):
   return f'{path} has this run already:\n{compare(before, run)}'
 
 
+def shared(run: Result) -> Result:
+  """A result as its record has it: without paths, which name users.
+
+  Where the data was is no part of a run's identity (`lra.identity`).
+  """
+  public = {}
+  if run.config.get('data_dir'):
+    public['config'] = {**run.config, 'data_dir': ''}
+  flags = list(dict.fromkeys(
+      flag if re.match('[A-Z_]+=', flag) else machine.shown_flag(flag)
+      for flag in run.xla_flags))
+  if flags != run.xla_flags:
+    public['xla_flags'] = flags
+  return run.model_copy(update=public)
+
+
 def _kept(run):
   """What a run has said; what it changes may have been found out later."""
-  return run.model_dump(exclude={'changes'})
+  return shared(run).model_dump(exclude={'changes'})
 
 
 def compare(before: Result, now: Result) -> str:

@@ -348,6 +348,22 @@ def test_a_record_by_a_clock_that_was_ahead_is_on_the_page(place):
   assert publish.done(run(), place)
 
 
+def test_a_record_names_no_folder_of_its_user(place):
+  flags = ['--a=1', '--xla_dump_to=/home/alice/secret', 'JAX_A=x']
+  mine = run(xla_flags=flags)
+  mine.config['data_dir'] = '/home/alice/data'
+  publish.publish(mine, place)
+  record = place.path(mine).read_text()
+  assert 'alice' not in record + text(place)
+  assert json.loads(record)['xla_flags'] == [
+      '--a=1', '--xla_dump_to', 'JAX_A=x']
+  assert publish.done(mine, place) and mine.config['data_dir']
+  # A record of an earlier version, with the folder, is that of the same run.
+  result.write(place.path(mine), mine)
+  os.utime(place.page)
+  assert publish.done(mine, place)
+
+
 @pytest.mark.parametrize('lock', [publish.LOCK, publish.RECORDS_LOCK])
 def test_a_lock_leads_nowhere_else(place, lock):
   victim = place.page.with_name('victim')
