@@ -1,7 +1,7 @@
 """Regular expressions of a config, matched in bounded time.
 
 Python's `re` tries every way in which a text may match, and holds the
-interpreter meanwhile: `(.*.*.*)*x` would not end before the sun does, and no
+interpreter meanwhile: `(.*.*.*)*x` would take longer than any run, and no
 signal or thread could stop it. Which expressions are slow does not show in
 their form, so they are matched in a process with a limit of processor time.
 """
@@ -13,7 +13,7 @@ import sys
 
 from lra.errors import UserError
 
-SECONDS = 5  # of a processor, for all expressions; honest ones take milliseconds
+SECONDS = 5  # of a processor, for all expressions of a config
 _COMMAND = '''
 import json, re, resource, sys
 patterns, names, seconds = json.load(sys.stdin)
