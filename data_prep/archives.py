@@ -1,19 +1,58 @@
 """Tar archives, plain or packed, read as a stream to their very end."""
 
 import bz2
+import contextlib
 import gzip
 import lzma
 import pathlib
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
+from typing import BinaryIO
 
+from lra import files as files_lib
 from lra.errors import UserError
 
 # The first bytes of packed files, and what unpacks them.
 _PACKED = ((b'\x1f\x8b', gzip.open), (b'BZh', bz2.open),
            (b'\xfd7zXZ\0', lzma.open), (b'\x5d\0\0', lzma.open))
 _AT_ONCE = 1 << 20
+# Bytes between two files of an archive: names and padding take less.
+MAX_HEADERS = 1 << 20
+
+
+class Bounded:
+  """A stream for `tarfile`, which reads headers of any size into memory.
+
+  Attributes:
+    left: bytes that may be read until it is set again.
+  """
+
+  def __init__(self, stream: BinaryIO):
+    self._stream = stream
+    self.left = MAX_HEADERS
+
+  def read(self, size: int) -> bytes:
+    """Reads at most so many bytes; TarError if more are asked for than left."""
+    if size > self.left:
+      raise tarfile.ReadError(
+          f'headers of more than {MAX_HEADERS:,} bytes')
+    data = self._stream.read(size)
+    self.left -= len(data)
+    return data
+
+  def expect(self, member: tarfile.TarInfo) -> None:
+    """Lets the content of a member be read, and the headers of the next one.
+
+    Raises:
+      TarError: it is sparse, so that its size is no bound.
+    """
+    if member.issparse():
+      raise tarfile.ReadError('a sparse file')
+    self.left = member.size + MAX_HEADERS
+
+  def __getattr__(self, name):
+    return getattr(self._stream, name)
 
 
 def files(source: pathlib.Path, wanted: Callable[[tarfile.TarInfo], bool]
@@ -27,16 +66,18 @@ def files(source: pathlib.Path, wanted: Callable[[tarfile.TarInfo], bool]
     UserError: no archive, or a damaged one.
   """
   try:
-    with _opener(source)(source, 'rb') as stream:
-      with tarfile.open(fileobj=stream, mode='r|') as archive:
+    with files_lib.opened(source) as file, _unpacked(file) as stream:
+      bounded = Bounded(stream)
+      with tarfile.open(fileobj=bounded, mode='r|') as archive:
         for member in archive:
+          bounded.expect(member)
           if member.isfile() and not is_apple_double(member.name) and (
               wanted(member)):
             yield member.name, archive.extractfile(member).read()
       while stream.read(_AT_ONCE):
         pass
-  except (tarfile.TarError, EOFError, OSError, zlib.error,
-          lzma.LZMAError) as e:
+  except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError,
+          ValueError, ArithmeticError, RecursionError) as e:
     raise UserError(f'{source} is damaged or not an archive ({e}): download '
                     'it again.') from e
 
@@ -50,7 +91,8 @@ def is_apple_double(path: str) -> bool:
   return path.rpartition('/')[2].startswith('._')
 
 
-def _opener(source):
-  with open(source, 'rb') as f:
-    start = f.read(8)
-  return next((o for magic, o in _PACKED if start.startswith(magic)), open)
+def _unpacked(file):
+  """The stream that a file holds, packed or not."""
+  start = file.peek(8)
+  opener = next((o for magic, o in _PACKED if start.startswith(magic)), None)
+  return opener(file) if opener else contextlib.nullcontext(file)

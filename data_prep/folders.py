@@ -7,6 +7,8 @@ import pathlib
 import shutil
 import sys
 
+from lra import files
+
 
 @contextlib.contextmanager
 def lock(directory: pathlib.Path):
@@ -15,7 +17,7 @@ def lock(directory: pathlib.Path):
   while True:
     directory.mkdir(parents=True, exist_ok=True)
     try:
-      f = open(path, 'w')
+      f = files.lock_file(path)
     except FileNotFoundError:
       if directory.exists():
         raise

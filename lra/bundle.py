@@ -20,6 +20,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 
+from data_prep import archives
 from lra import files, identity, kept, signals
 from lra.errors import UserError
 from lra.report import result as result_lib
@@ -99,7 +100,7 @@ def _locked(folder) -> Iterator[bool]:
   if not folder.is_dir():
     yield True
     return
-  with open(folder / '.lock', 'w') as lock:
+  with files.lock_file(folder / '.lock') as lock:
     try:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -178,10 +179,14 @@ def unpack(path: pathlib.Path, entries: Sequence[Entry],
     UserError: the file is no sound bundle; what was unpacked by then is whole.
   """
   try:
-    with tarfile.open(path, 'r:') as tar:
-      members = _checked(path, tar)
-      _unpack(path, tar, members, entries, results_dir)
-  except (tarfile.TarError, EOFError) as error:
+    with files.opened(path) as file:
+      stream = archives.Bounded(file)
+      with tarfile.open(fileobj=stream, mode='r:') as tar:
+        members = _checked(path, tar, stream)
+        stream.left = MAX_BYTES
+        _unpack(path, tar, members, entries, results_dir)
+  except (tarfile.TarError, EOFError, ValueError, ArithmeticError,
+          RecursionError) as error:
     raise _refused(path, f'it cannot be read: {error}') from error
   except OSError as error:
     raise UserError(
@@ -195,13 +200,14 @@ def _refused(path, why):
                    'the machine that wrote it.')
 
 
-def _checked(path, tar):
+def _checked(path, tar, stream):
   """{name: (member, its SHA-256)} of a bundle that fits its manifest."""
   first = tar.next()
   if first is None or first.name != MANIFEST or first.type != tarfile.REGTYPE:
     raise _refused(path, f'it does not begin with {MANIFEST}')
   if first.size > _MAX_MANIFEST:
     raise _refused(path, f'{MANIFEST} is too large')
+  stream.expect(first)
   try:
     said = json.loads(tar.extractfile(first).read())['files']
     manifest = {name: (about['bytes'], about['sha256'])
@@ -215,6 +221,7 @@ def _checked(path, tar):
     if why:
       raise _refused(path, f'{ascii(member.name)[:200]} {why}')
     members[member.name] = member, manifest[member.name][1]
+    stream.expect(member)
   if len(members) < len(manifest):
     missing = min(manifest.keys() - members.keys())
     raise _refused(path, f'{ascii(missing)[:200]} is missing')

@@ -48,8 +48,11 @@ def run(command, usage=Words) -> None:
   quiet_libraries()
   _show_flags()
   try:
-    app.run(lambda argv: sys.exit(command(*argv[1:])),
-            flags_parser=lambda argv: _parse_flags(argv, usage))
+    try:
+      app.run(lambda argv: sys.exit(command(*argv[1:])),
+              flags_parser=lambda argv: _parse_flags(argv, usage))
+    finally:
+      sys.stdout.flush()  # a full disk is found here, not as Python ends
   except UserError as e:
     fail(str(e))
   except signals.Stop:
@@ -58,7 +61,8 @@ def run(command, usage=Words) -> None:
     what = _of_files(e)
     if not what:
       raise
-    sys.stdout.flush()
+    with contextlib.suppress(OSError):
+      sys.stdout.flush()
     print(f'error: {what}', file=sys.stderr, flush=True)
     os._exit(USER_ERROR)  # a checkpoint's writer would complain at exit
 

@@ -6,7 +6,6 @@ is found before any work is done.
 
 import ast
 import difflib
-import pathlib
 import re
 import sys
 import types
@@ -14,7 +13,7 @@ import types
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from lra import place
+from lra import files, place
 from lra.errors import UserError, explained
 from lra.fields import FIELDS
 
@@ -114,7 +113,7 @@ def _get_config(path):
   if not path:
     raise UserError(f'--config= names no file: {_FORM}.')
   try:
-    code = pathlib.Path(path).read_bytes()
+    code = files.read(path)
   except OSError as e:
     raise UserError(
         f'{path} cannot be read ({e.strerror}): {_FORM}.') from e

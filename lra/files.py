@@ -1,13 +1,26 @@
-"""Writing files so that a reader never sees half of one."""
+"""Files: written whole or not at all, read within bounds, locked.
 
+A path may come from a user, or lie in a folder that somebody else has made. So
+whatever is read through here is a regular file of a size that is possible:
+reading a pipe, a terminal or /dev/zero would never end.
+"""
+
+import errno
 import json
 import os
 import pathlib
-import tempfile
+import secrets
+import stat
 from collections.abc import Mapping
+from typing import BinaryIO
 
 from lra import signals
 from lra.errors import UserError
+
+# The most bytes that are read of a file: of settings, progress and sources; and
+# of what has a line for each example or log point.
+MAX_SETTINGS = 2**24
+MAX_LINES = 2**30
 
 
 def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:
@@ -50,12 +63,10 @@ def _write_all(contents):
 
 def _stage(path, data, staged):
   path.parent.mkdir(parents=True, exist_ok=True)
-  handle, name = tempfile.mkstemp(dir=path.parent, prefix='.tmp-')
-  staged.append((pathlib.Path(name), path))
-  with os.fdopen(handle, 'wb') as f:
+  temporary = path.parent / f'.tmp-{secrets.token_hex(8)}'
+  with open(temporary, 'xb') as f:
+    staged.append((temporary, path))
     f.write(data)
-  # mkstemp makes files only the owner reads; these are meant to be shared.
-  os.chmod(name, 0o644)
 
 
 def write_json(path: pathlib.Path, value) -> None:
@@ -64,16 +75,97 @@ def write_json(path: pathlib.Path, value) -> None:
   write_all({path: f'{text}\n'.encode()})
 
 
-def read_json(path: pathlib.Path):
-  """Reads JSON; None where there is no file.
+def opened(path: str | os.PathLike) -> BinaryIO:
+  """Opens a regular file to be read.
 
   Raises:
-    UserError: the file cannot be read or is not JSON; NaN and Infinity are
-      not.
+    OSError: it is not there, may not be read, or is another kind of file.
+  """
+  _check_regular(os.stat(path), path)  # before: opening may wait or do things
+  number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+  try:
+    _check_regular(os.fstat(number), path)
+    return os.fdopen(number, 'rb')
+  except BaseException:
+    os.close(number)
+    raise
+
+
+def read(path: str | os.PathLike, most: int = MAX_SETTINGS) -> bytes:
+  """The content of a regular file.
+
+  Args:
+    path: the file.
+    most: bytes that it may have.
+
+  Raises:
+    OSError: as `opened`, or it has more bytes.
+  """
+  with opened(path) as f:
+    size = os.fstat(f.fileno()).st_size
+    data = f.read(most + 1) if size <= most else b''  # it may be growing
+  if max(size, len(data)) > most:
+    raise OSError(
+        errno.EFBIG, f'it has more than {most:,} bytes', os.fspath(path))
+  return data
+
+
+def lock_file(path: pathlib.Path, mode: int = 0o666) -> BinaryIO:
+  """Opens a file to be locked by `fcntl.flock`; makes it if it is not there.
+
+  No link is followed and nothing is emptied: in a folder from somebody else it
+  may lead to any file.
+
+  Args:
+    path: the file.
+    mode: its permissions if it is made, less the umask.
+
+  Raises:
+    OSError: it cannot be opened, or is no regular file.
   """
   try:
-    return json.loads(path.read_text(encoding='utf-8'),
-                      parse_constant=_refuse_constant)
+    number = os.open(
+        path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK |
+        os.O_CLOEXEC, mode)
+  except OSError as error:
+    if error.errno == errno.ELOOP:
+      raise _irregular(path, f'{path.name} is a link') from error
+    raise
+  try:
+    _check_regular(os.fstat(number), path)
+    return os.fdopen(number, 'r+b', buffering=0)
+  except BaseException:
+    os.close(number)
+    raise
+
+
+def _check_regular(about, path):
+  if stat.S_ISDIR(about.st_mode):
+    raise IsADirectoryError(
+        errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+  if not stat.S_ISREG(about.st_mode):
+    raise _irregular(path, 'it is no regular file')
+
+
+def _irregular(path, why):
+  return OSError(errno.EINVAL, why, os.fspath(path))
+
+
+def read_json(path: pathlib.Path, most: int = MAX_SETTINGS):
+  """Reads JSON; None where there is no file.
+
+  Args:
+    path: the file.
+    most: bytes that it may have.
+
+  Raises:
+    UserError: the file cannot be read, has more bytes or is not JSON; NaN,
+      Infinity and an object with one key twice are not.
+  """
+  try:
+    return json.loads(
+        read(path, most).decode(), parse_constant=_refuse_constant,
+        object_pairs_hook=_object)
   except (FileNotFoundError, NotADirectoryError):
     return None
   except (OSError, ValueError, RecursionError) as e:
@@ -84,3 +176,13 @@ def read_json(path: pathlib.Path):
 
 def _refuse_constant(text):
   raise ValueError(f'{text} is no JSON number')
+
+
+def _object(pairs):
+  """An object of JSON, of which no reader may see another value than others."""
+  made = dict(pairs)
+  if len(made) < len(pairs):
+    seen = set()
+    twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+    raise ValueError(f'it has the key {twice[:100]!r} twice')
+  return made

@@ -5,6 +5,7 @@ Python reads it, and whitespace parts no words.
 """
 
 import itertools
+import math
 import re
 import shlex
 from collections.abc import Iterable
@@ -12,9 +13,13 @@ from collections.abc import Iterable
 from lra.errors import UserError
 
 _CLOSING = {'(': ')', '[': ']', '{': '}'}
-# A text in quotes, a character behind a backslash, or one character.
+# A text in quotes, a character behind a backslash, characters that mean nothing
+# here, or one character.
 _TOKEN = re.compile(
-    r'''"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|.''', re.DOTALL)
+    r'''"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\,#()\[\]{}]+|.''',
+    re.DOTALL)
+MOST_RUNS = 10_000  # of a command: each has a config that must be made first
+_MANY_RUNS = 200
 
 
 def words(line: str) -> list[str]:
@@ -54,6 +59,33 @@ def hint(changes: Iterable[str], problem: str) -> str:
   return ''
 
 
+def count(changes: list[str]) -> int:
+  """How many `combinations` there are, without making them.
+
+  Raises:
+    UserError: see `values`.
+  """
+  return math.prod(len(values(change)) for change in changes)
+
+
+def check_count(runs: int, what: str) -> str:
+  """What to say before the configs of so many runs are made, '' for nothing.
+
+  Args:
+    runs: that are asked for.
+    what: asks for them, such as '--grid'.
+
+  Raises:
+    UserError: they are more than a command makes.
+  """
+  if runs > MOST_RUNS:
+    raise UserError(
+        f'{runs:,} runs are asked for by {what}, and a command makes at most '
+        f'{MOST_RUNS:,}: give fewer values or seeds, or several commands.')
+  return (f'The configs of {runs:,} runs are being made.'
+          if runs > _MANY_RUNS else '')
+
+
 def combinations(changes: list[str]) -> list[tuple[str, ...]]:
   """Each combination of the `values` of several changes.
 
@@ -85,14 +117,15 @@ def _parts(text, separators, comments=False):
 
   None where there is nothing, not even an empty text in quotes.
   """
-  parts, closing = [None], []
+  parts, closing = [None], []  # None or the tokens of a part
   for token in _TOKEN.findall(text):
     if comments and token == '#':
       break
     if not closing and token in separators:
       parts.append(None)
       continue
-    parts[-1] = (parts[-1] or '') + _plain(token, text, bool(closing))
+    parts[-1] = parts[-1] or []
+    parts[-1].append(_plain(token, text, bool(closing)))
     if token in _CLOSING:
       closing.append(_CLOSING[token])
     elif token in _CLOSING.values() and (
@@ -100,7 +133,7 @@ def _parts(text, separators, comments=False):
       raise UserError(f'{text} closes with {token} what it has not opened.')
   if closing:
     raise UserError(f'{text} opens a bracket that no {closing[-1]} closes.')
-  return parts
+  return [part and ''.join(part) for part in parts]
 
 
 def _plain(token, text, enclosed):
@@ -109,4 +142,4 @@ def _plain(token, text, enclosed):
     raise UserError(f'No closing quotation: {text} has one {token} too many.')
   if token[0] in '"\'':
     return token if enclosed else shlex.split(token)[0]
-  return token[-1]
+  return token[-1] if token[0] == '\\' else token

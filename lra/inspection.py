@@ -2,7 +2,7 @@
 
 import pathlib
 
-from lra import identity
+from lra import files, identity
 from lra.errors import UserError
 from lra.report import pairs
 from lra.report import result as results
@@ -66,7 +66,7 @@ def predict(path: pathlib.Path, folder: pathlib.Path) -> str:
 def _lines(path):
   """The lines of a text file, which end with \\n or \\r\\n and nothing else."""
   try:
-    text = path.read_bytes().decode('utf-8-sig')
+    text = files.read(path, files.MAX_LINES).decode('utf-8-sig')
   except (OSError, ValueError) as e:
     raise UserError(
         f'{path} cannot be read ({e}): give a text file with one example a '

@@ -126,8 +126,18 @@ def _runs(config):
                     'leave one out.')
   else:
     numbers = seeds.parse(options.SEEDS.value)
+  lines = [grid.check(grid.words(line)) for line in options.GRID.value]
+  if not all(lines):
+    raise UserError('--grid has no field: write one such as '
+                    '--grid=train.learning_rate=[0.02,0.05].')
+  configs = sum(map(grid.count, lines)) or 1
+  told = grid.check_count(configs * len(numbers), ' and '.join(
+      name for name, given in (('--grid', lines), ('--seeds', len(numbers) > 1))
+      if given))
+  if told and distributed.leads():
+    say(told)
   runs = {}
-  for made in _configs(config, asked):
+  for made in _configs(config, asked, lines):
     for seed in numbers:
       one = made.copy_and_resolve_references()
       one.seed = seed
@@ -139,23 +149,20 @@ def _runs(config):
   return [(one, folder) for folder, one in runs.items()]
 
 
-def _configs(config, asked):
+def _configs(config, asked, lines):
   """The configs of --grid, each with what `--config.` flags change as well.
 
   Args:
     config: the one of --config.
     asked: {field: value} of these flags.
+    lines: the words of each --grid.
   """
   file = config_flags.get_config_filename(flags.FLAGS['config'])
   given = [f'--config={file}', *(
       f'--config.{name}={value if isinstance(value, str) else repr(value)}'
       for name, value in asked.items())]
   made = []
-  for line in options.GRID.value:
-    words = grid.check(grid.words(line))
-    if not words:
-      raise UserError('--grid has no field: write one such as '
-                      '--grid=train.learning_rate=[0.02,0.05].')
+  for words in lines:
     for changes in grid.combinations(words):
       names = [change.partition('=')[0] for change in changes]
       if 'seed' in names:

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import pathlib
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -26,8 +27,8 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
 
   Returns:
     `git_commit`, and `git_dirty`: whether a file of the commit was modified,
-    or Python was added to its packages. Both None where this is no checkout,
-    but an installed package, for example.
+    or Python was added to its packages. Both None if this folder is not the
+    top of a checkout, or is one of somebody else, see `_git`.
   """
   if _git('ls-files', '--error-unmatch', '--', __file__) is None:
     return {'git_commit': None, 'git_dirty': None}
@@ -45,16 +46,25 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
 
 
 def _git(*args):
-  """What git says in this folder, None where it fails."""
-  # Variables such as GIT_DIR, set for hooks, name another repository.
+  """What git says of the checkout that this package lies in, None if it fails.
+
+  Git runs commands that a repository names, so a repository counts only if its
+  top folder is the one that holds the package: nothing above that is searched.
+  It must belong to this user, which git itself checks, or to the owner of this
+  file, as a checkout in a container does: that owner's code runs anyway.
+  """
+  # The environment may name another repository, as GIT_DIR does for hooks.
   env = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
+  file = pathlib.Path(__file__).resolve()
+  top, trusted = file.parents[1], ()
   try:
+    if (top / '.git').lstat().st_uid == file.stat().st_uid:
+      trusted = ('-c', f'safe.directory={top}')
     return subprocess.run(
-        # Of a checkout that belongs to another user, as in a container.
-        ('git', '--no-optional-locks', '-c', 'safe.directory=*', *args),
-        env=env,
-        cwd=pathlib.Path(__file__).resolve().parent, text=True,
-        capture_output=True, check=True).stdout.strip()
+        ('git', '--no-optional-locks', '-c', 'core.fsmonitor=false',
+         '-c', f'core.hooksPath={os.devnull}', *trusted, *args),
+        env={**env, 'GIT_CEILING_DIRECTORIES': str(top.parent)},
+        cwd=top, text=True, capture_output=True, check=True).stdout.strip()
   except (OSError, subprocess.CalledProcessError):
     return None
 
@@ -74,12 +84,25 @@ def xla_flags() -> list[str]:
   the variable that says so.
   """
   import jax
-  flags = os.environ.get('XLA_FLAGS', '').split()
+  flags = [shown_flag(flag)
+           for flag in os.environ.get('XLA_FLAGS', '').split()]
   precision = jax.config.jax_default_matmul_precision
   if precision is not None:
     flags.append(f'JAX_DEFAULT_MATMUL_PRECISION={precision}')
   return [flag[:_FLAG] for flag in flags
           if '_host_platform_device_count' not in flag]
+
+
+def shown_flag(flag: str) -> str:
+  """A flag of XLA_FLAGS, without a path: records do not name their users.
+
+  A word that is no flag, such as the file of flags that XLA takes too, stands
+  as the variable.
+  """
+  name, _, value = flag.partition('=')
+  if not name.startswith('-'):
+    return 'XLA_FLAGS'
+  return name if re.search(r'[/\\~]', value) else flag
 
 
 def cpu_count() -> int:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 import sys
 
 from absl import flags
@@ -130,6 +131,9 @@ for _flag, _what in (
     ('profile', 'updates, such as 20:30')):
   flags.register_validator(
       _flag, lambda value: value != '', f'it must name {_what}')
+flags.register_validator(
+    'workdir', lambda folder: not folder or os.path.realpath(folder) != '/',
+    "it is the root folder, and a run's files need one of their own")
 for _flag, _needed in (('jobs', 'executor'), ('gpus', 'executor'),
                        ('cpus', 'executor'),
                        ('coordinator', 'distributed'),

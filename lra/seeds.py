@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+from lra import grid
 from lra.errors import UserError
 from lra.fields import COUNT
 
@@ -14,7 +15,8 @@ def parse(text: str) -> list[int]:
   """The seeds of `0`, `0,3` or `0-4`, in this order.
 
   Raises:
-    UserError: the text is of another form, or names a seed twice.
+    UserError: the text is of another form, names a seed twice, or more than a
+      command makes.
   """
   seeds = []
   for part in text.split(','):
@@ -26,6 +28,7 @@ def parse(text: str) -> list[int]:
       raise UserError(
           f'seeds={_short(text)} is not possible: write 0, or 0,3, or 0-4, '
           f'numbers up to {COUNT}, at most {MOST} of them.')
+    grid.check_count(len(seeds) + last + 1 - first, f'seeds={_short(text)}')
     seeds += range(first, last + 1)
   if len(set(seeds)) < len(seeds):
     raise UserError(f'seeds={_short(text)} names a seed twice: name each once.')

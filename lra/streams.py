@@ -1,16 +1,22 @@
-"""Standard streams that nobody's reading cannot break."""
+"""Standard streams: a reader that has gone is no error, a full disk is one."""
 
+import errno
 import io
 import os
 import sys
 
+from lra.errors import UserError
+
 
 def keep() -> None:
-  """Makes stdout and stderr last, whoever stops reading them.
+  """Makes stdout and stderr outlast whoever reads them.
 
-  What is written to a closed pipe or terminal is lost and no error. A stream
-  that was closed from the start leads nowhere: otherwise the next file that is
-  opened would have its number, and be written to by every message.
+  What is written to a closed pipe or terminal is lost, and that is no error.
+  Whatever else keeps stdout from being written, such as a full disk, raises
+  one UserError; what follows is lost. Stderr loses what it cannot take: nobody
+  could be told. A stream that was closed from the start leads nowhere:
+  otherwise the next file that is opened would have its number, and be written
+  to by every message.
   """
   _open_nowhere()
   for number, name in ((1, 'stdout'), (2, 'stderr')):
@@ -40,10 +46,21 @@ def _open_nowhere():
 
 
 class _Lasting(io.FileIO):
-  """A file whose writes do not fail."""
+  """A file whose writes raise at most one error, a UserError of stdout."""
+
+  def __init__(self, number, mode, **options):
+    super().__init__(number, mode, **options)
+    self._ignored = (errno.EPIPE, errno.EIO) if self.isatty() else (
+        errno.EPIPE,)
+    self._tells = number == 1
 
   def write(self, data):
     try:
       return super().write(data)
-    except OSError:
+    except OSError as e:
+      if self._tells and e.errno not in self._ignored:
+        self._tells = False
+        raise UserError(
+            f'The output cannot be written ({e.strerror}): make room, or send '
+            'it elsewhere, then repeat the command.') from e
       return len(data)

@@ -19,15 +19,19 @@ import itertools
 import pathlib
 import re
 from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 from absl import flags
 
-from lra import config_flag, grid, identity, place
+from lra import config_flag, files, grid, identity, place
 from lra import seeds as seeds_lib
 from lra.errors import UserError
 from lra.report import result as result_lib
 from lra.report import variants
 from lra.report.result import Result
+from lra.terminal import say
+
+_MAX_BYTES = 2**22  # of a sweep file: hundreds of each run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,51 +85,78 @@ def read(path: pathlib.Path) -> list[Entry]:
       (named) makes no config.
   """
   try:
-    text = place.found(path).read_bytes()
+    text = files.read(place.found(path), _MAX_BYTES)
   except OSError as e:
     raise UserError(
         f'Cannot read the sweep {path} ({e.strerror}): give a file of '
         'configs/sweeps/.') from e
   entries, line_of = [], {}
   lines = text.removeprefix(codecs.BOM_UTF8).splitlines()
-  for number, line in enumerate(lines, 1):
-    words = []
-    try:
-      words = grid.words(line.decode('utf-8'))
-      made = list(_entries(words, number))
-    except (flags.Error, ValueError, UserError) as e:
-      said = ' '.join(str(e).split())
-      raise UserError(f'{path}, line {number}: {said}'
-                      f'{grid.hint(words[1:], said)}') from e
-    for entry in made:
+  asked = [_read(path, number, _asked, line)
+           for number, line in enumerate(lines, 1)]
+  told = grid.check_count(sum(a.runs for a in asked), str(path))
+  if told:
+    say(told)
+  for number, one in enumerate(asked, 1):
+    for entry in _read(path, number, _entries, one, number):
       if entry.folder in line_of:
         raise UserError(
             f'{path}, line {number}: the run {entry.folder} is that of line '
             f'{line_of[entry.folder]}: remove one.')
       line_of[entry.folder] = number
-    entries += made
+      entries.append(entry)
   if not entries:
     raise UserError(f'{path} has no run: write lines such as '
                     'configs/transformer.py:listops_mini seeds=0-4.')
   return entries
 
 
-def _entries(words, line):
+class _Asked(NamedTuple):
+  """What a line asks for: a config, fields to change, and seeds."""
+  config: str = ''
+  changes: tuple[str, ...] = ()
+  seeds: tuple[int, ...] = ()
+
+  @property
+  def runs(self):
+    return grid.count(self.changes) * len(self.seeds)
+
+
+def _read(path, number, read, line, *arguments):
+  """What `read` makes of a line; what is wrong names file and line."""
+  try:
+    return read(line, *arguments)
+  except (flags.Error, ValueError, UserError) as e:
+    said = ' '.join(str(e).split())
+    changes = getattr(line, 'changes', ())
+    raise UserError(
+        f'{path}, line {number}: {said}{grid.hint(changes, said)}') from e
+
+
+def _asked(line):
+  words = grid.words(line.decode('utf-8'))
   seeds = [w.removeprefix('seeds=') for w in words if w.startswith('seeds=')]
   changes = [w for w in words[1:] if not w.startswith('seeds=')]
   if len(seeds) > 1 or any(c.startswith('seed=') for c in changes):
     raise UserError('give all seeds at once, as in seeds=0,3 or seeds=0-4.')
   if not words:
-    return
-  numbers = seeds_lib.parse(seeds[0] if seeds else '0')
+    return _Asked()
   grid.check([words[0], *changes])
-  for one in grid.combinations(changes):
-    for seed in numbers:
-      chosen = (f'--config={words[0]}', *(f'--config.{c}' for c in one),
+  grid.count(changes)  # or it says what is wrong with a value
+  return _Asked(words[0], tuple(changes),
+                tuple(seeds_lib.parse(seeds[0] if seeds else '0')))
+
+
+def _entries(asked, line):
+  made = []
+  for one in grid.combinations(asked.changes):
+    for seed in asked.seeds:
+      chosen = (f'--config={asked.config}', *(f'--config.{c}' for c in one),
                 f'--config.seed={seed}')
       config = config_flag.resolve(config_flag.made_by(chosen)).to_dict()
-      yield Entry(chosen, identity.run_folder(config), line,
-                  identity.repetition(config))
+      made.append(Entry(chosen, identity.run_folder(config), line,
+                        identity.repetition(config)))
+  return made
 
 
 def shard(entries: list[Entry], part: str) -> list[Entry]:

@@ -32,6 +32,7 @@ from lra.command import USER_ERROR
 PROGRESS = ('reading', 'checking', 'storing', 'drawing')
 DERIVED = ('config.seed = base.derived(lambda n: 1 // (n - 3), '
            'config.encoder.get_ref("num_layers"))')
+MANY = ','.join(map(str, range(1, 3001)))
 NESTED = '[' * 50_000
 
 
@@ -53,6 +54,14 @@ REVIEWED = [
          'train.warmup_steps=-10'),
     mini('config.train.b2=2|below 1', 'train.b2=2'),
     mini('config.train.eps=-1|above 0', 'train.eps=-1'),
+    mini('config.train.eps=1e-320|0.0 in float32', 'train.eps=1e-320'),
+    mini('config.train.eps=1e-39|0.0 in float32', 'train.eps=1e-39'),
+    mini('config.train.b2=0.9999999999|below 1|1.0 in float32',
+         'train.b2=0.9999999999'),
+    mini('config.optim.groups|cannot be read', 'optim.groups=(("' + (
+        '(' * 5000 + ')' * 5000) + '", {}),)'),
+    mini('--workdir=/|the root folder', '--workdir=/'),
+    mini('--workdir=/tmp/..|the root folder', '--workdir=/tmp/..'),
     mini('config.encoder.embedding_std=-1|at least 0',
          'encoder.embedding_std=-1'),
     mini('config.train.checkpoint_minutes=-1|at least 0',
@@ -89,6 +98,16 @@ REVIEWED = [
           'configs/simpletron.py:listops_mini seeds=5-1\n'),
     sweep('s.txt, line 1|seeds=0-99999999999',
           'configs/simpletron.py:listops_mini seeds=0-99999999999\n'),
+    sweep('9,000,000 runs are asked for by s.txt|10,000',
+          f'configs/simpletron.py:listops_mini train.steps=[{MANY}] '
+          f'train.eval_every=[{MANY}]\n'),
+    sweep('10,010 runs are asked for by s.txt|10,000',
+          10 * 'configs/simpletron.py:listops_mini seeds=0-999,1000\n'),
+    sweep('4,194,304 bytes', 2**23 * '#'),
+    mini('3,000,000 runs are asked for by --grid and --seeds',
+         f'--grid=train.steps=[{MANY}]', '--seeds=0-999'),
+    mini('11,000 runs are asked for by seeds=1000-1999,',
+         '--seeds=' + ','.join(f'{i}000-{i}999' for i in range(1, 200))),
     sweep('s.txt, line 2|line 1|remove one', (
         'configs/simpletron.py:listops_mini data_dir=here\n'
         'configs/simpletron.py:listops_mini data_dir=there\n')),

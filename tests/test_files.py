@@ -23,6 +23,23 @@ def test_none_is_read_where_there_is_no_file(tmp_path):
   assert files.read_json(tmp_path / 'file' / 'x.json') is None
 
 
+@pytest.mark.parametrize('mask', [0o022, 0o077, 0o002])
+def test_the_umask_says_who_may_read(tmp_path, mask):
+  before = os.umask(mask)
+  try:
+    for _ in range(2):  # the second time over a file that is there
+      files.write_json(tmp_path / 'new/x.json', {})
+  finally:
+    os.umask(before)
+  assert (tmp_path / 'new/x.json').stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_an_object_with_one_key_twice_is_refused(tmp_path):
+  (tmp_path / 'x.json').write_text('{"a": [{"b": 1, "c": 2, "b": 1}]}')
+  with pytest.raises(UserError, match="x.json is damaged .it has the key 'b' "):
+    files.read_json(tmp_path / 'x.json')
+
+
 @pytest.mark.parametrize('data', [
     b'', b'{"torn', b'\xff', b'{"a": NaN}', b'[-Infinity]'])
 def test_a_damaged_file_is_named(tmp_path, data):

@@ -49,6 +49,23 @@ def test_an_empty_value_is_refused(values):
     grid.values(f'a=[{values}]')
 
 
+def test_as_many_as_are_counted_are_made():
+  changes = ['a=[1,(2,3)]', 'b=3', 'c=["x,y",z,w]']
+  assert grid.count(changes) == len(grid.combinations(changes)) == 6
+  assert grid.count([]) == len(grid.combinations([])) == 1
+
+
+def test_many_values_are_counted_without_being_combined():
+  changes = [f'{name}=[{",".join(map(str, range(3000)))}]' for name in 'abcd']
+  assert grid.count(changes) == 3000 ** 4
+  with pytest.raises(UserError, match='^81,000,000,000,000 runs are asked'):
+    grid.check_count(grid.count(changes), '--grid')
+
+
+def test_a_backslash_at_the_end_is_itself():
+  assert grid.words('a b\\') == ['a', 'b\\']
+
+
 def test_brackets_that_do_not_enclose_the_whole_are_refused():
   with pytest.raises(UserError, match='not opened'):
     grid.values('a=[1],[2]')

@@ -64,10 +64,56 @@ def test_a_commit_as_it_is(checkout):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='only root gives files away')
 def test_a_commit_of_another_user_is_known(checkout):
-  os.chown(checkout, 1234, 1234)
-  os.chown(checkout / '.git', 1234, 1234)
+  for path in (checkout, *checkout.rglob('*')):
+    os.chown(path, 1234, 1234)
   made = state(checkout)
   assert made['git_commit'] and made['git_dirty'] is False
+
+
+def watched(root, tmp_path):
+  """Has the repository at `root` run a command; the file that this makes."""
+  mark, program = tmp_path / 'was_run', tmp_path / 'watch.sh'
+  program.write_text(f'#!/bin/sh\ntouch {mark}\n')
+  program.chmod(0o755)
+  git(root, 'config', 'core.fsmonitor', str(program))
+  subprocess.run(('git', '-c', 'safe.directory=*', 'status'), cwd=root,
+                 check=True, capture_output=True)
+  assert mark.exists()  # git runs it unless it is kept from that
+  mark.unlink()
+  return mark
+
+
+def test_a_command_of_a_repository_is_not_run(checkout, tmp_path):
+  mark = watched(checkout, tmp_path)
+  assert state(checkout)['git_commit']
+  assert not mark.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root gives files away')
+def test_a_repository_of_another_user_is_not_asked(checkout, tmp_path):
+  """It holds the very files of a package that is not theirs."""
+  git(checkout, 'config', 'filter.x.clean', f'touch {tmp_path}/filtered; cat')
+  (checkout / '.git/info/attributes').write_text('* filter=x\n')
+  mark = watched(checkout, tmp_path)
+  put(checkout, 'notes.txt')
+  (tmp_path / 'filtered').unlink(missing_ok=True)
+  os.chown(checkout / '.git', 1234, 1234)
+  assert state(checkout) == {'git_commit': None, 'git_dirty': None}
+  assert not mark.exists() and not (tmp_path / 'filtered').exists()
+
+
+@pytest.mark.parametrize('empty', [False, True])
+def test_a_repository_above_the_package_is_not_asked(tmp_path, checkout, empty):
+  """Whoever owns it: its commit is not that of this program."""
+  shutil.rmtree(checkout / '.git')
+  git(tmp_path, 'init', '-q')
+  git(tmp_path, 'add', '-A')
+  git(tmp_path, 'commit', '-qm', 'all')
+  mark = watched(tmp_path, tmp_path)
+  if empty:  # git would pass over it
+    (checkout / '.git').mkdir()
+  assert state(checkout) == {'git_commit': None, 'git_dirty': None}
+  assert not mark.exists()
 
 
 def test_a_file_that_is_too_large_is_no_bug():
@@ -175,7 +221,10 @@ def test_commands_of_costs_say_nothing_of_a_tpu():
     (None, []), ('', []), (' --a=1  --b\n', ['--a=1', '--b']),
     ('--xla_force_host_platform_device_count=2', []),
     ('--xla_force_host_platform_device_count=2 --a', ['--a']),
-    ('--a=' + 'x' * 2000, ['--a=' + 'x' * 996])])
+    ('--a=' + 'x' * 2000, ['--a=' + 'x' * 996]),
+    ('--xla_dump_to=/home/alice/secret --b=2', ['--xla_dump_to', '--b=2']),
+    ('--a=~alice --b=.\\alice', ['--a', '--b']),
+    ('/home/alice/flags.txt', ['XLA_FLAGS'])])
 def test_the_flags_of_xla(monkeypatch, value, kept):
   monkeypatch.delenv('XLA_FLAGS', raising=False)
   if value is not None:

@@ -177,6 +177,47 @@ def test_a_closed_pipe_is_no_error():
   assert (process.wait(), errors) == (0, '')
 
 
+def _to_a_full_disk(*command, stream='stdout'):
+  with open('/dev/full', 'w') as full:
+    return subprocess.run(
+        [sys.executable, *map(str, command)], env=_ENV, text=True, cwd=ROOT,
+        **{'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, stream: full})
+
+
+@pytest.mark.parametrize('program', [
+    ('run_lra.py', '--help'), ('-m', 'data_prep', '--help'),
+    ('-m', 'lra.costs', '--help')])
+def test_a_full_disk_under_stdout_is_one_sentence(program):
+  done = _to_a_full_disk(*program)
+  assert done.returncode == 2 and done.stderr.startswith('error: ')
+  assert done.stderr.count('\n') == 1 and 'No space left' in done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('asked', [
+    ('--list',), ('--compare', *sorted(
+        (ROOT / 'lra/results/runs/listops_mini').glob('transformer-*'))[:2])])
+def test_an_answer_to_a_full_disk_is_one_sentence(asked):
+  done = _to_a_full_disk('run_lra.py', *asked)
+  assert done.returncode == 2 and 'No space left' in done.stderr
+  assert 'Traceback' not in done.stderr
+
+
+def test_output_is_lost_once_it_was_said():
+  done = _to_a_full_disk('-c', _BEGIN + (
+      'import sys\nfrom lra.errors import UserError\n'
+      'try: print("a")\n'
+      'except UserError as e: print(e, file=sys.stderr)\n'
+      'print(9999 * "b", flush=True)\n'))
+  assert done.returncode == 0 and done.stderr.count('\n') == 1
+
+
+def test_messages_that_find_no_room_end_nothing():
+  done = _to_a_full_disk('-c', _BEGIN + (
+      'import sys\nprint("a", file=sys.stderr)\nprint("b")'), stream='stderr')
+  assert (done.returncode, done.stdout) == (0, 'b\n')
+
+
 @contextlib.contextmanager
 def _in_a_terminal(command, **options):
   """(process, terminal): the process leads the terminal's session."""

@@ -23,7 +23,7 @@ import pathlib
 
 from absl import flags
 
-from lra import command, place
+from lra import command, place, streams
 from lra.errors import UserError
 
 STEPS = flags.DEFINE_integer(
@@ -100,4 +100,5 @@ def _compiled(name, targets):
 
 
 if __name__ == '__main__':
+  streams.keep()
   command.run(main)

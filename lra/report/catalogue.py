@@ -127,7 +127,7 @@ def _entry(path):
 
 def _parse(path):
   try:
-    return ast.parse(path.read_text(encoding='utf-8'))
+    return ast.parse(files.read(path).decode())
   except SyntaxError as error:
     raise _Problem(
         f'line {error.lineno} is not Python ({error.msg}), mend it') from error

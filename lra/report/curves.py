@@ -91,7 +91,8 @@ def read(path: pathlib.Path) -> dict:
     UserError: the file cannot be read, or a line before its last is not one.
   """
   try:
-    lines = path.read_text(encoding='utf-8', errors='replace').splitlines()
+    lines = files.read(path, files.MAX_LINES).decode(
+        errors='replace').splitlines()
   except OSError as error:
     raise UserError(
         f'Cannot read {path} ({error.strerror}): give the metrics.jsonl of a '

@@ -10,14 +10,16 @@ many who publish at once wait for two pages, not for as many as they are.
 
 import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import os
 import pathlib
+import re
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 
-import filelock
-
+from lra import files, machine
 from lra.errors import UserError
 from lra.report import leaderboard, published, result, speeds
 from lra.report.formats import percent, points, quantity
@@ -32,6 +34,7 @@ _MARK = '.new'
 PATIENCE_SECONDS = 600
 # Nobody need be told of a shorter wait.
 _MOMENT_SECONDS = 1
+_POLL_SECONDS = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +135,7 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
       return
     mark = _mark(place, run)
     if not path.exists() or replace:
-      result.write(path, run)
+      result.write(path, shared(run))
   with _locked(place):
     if mark.exists():
       _write(place)
@@ -234,22 +237,37 @@ def _locked(place, name=LOCK) -> Iterator[None]:
     place.results.mkdir(parents=True, exist_ok=True)
     # Who may write in the folder may lock it, whoever did so first.
     mode = 0o644 | place.results.stat().st_mode & 0o022
-    lock = filelock.FileLock(path, mode=mode)
-    try:
-      lock.acquire(timeout=_MOMENT_SECONDS)
-    except filelock.Timeout:
-      say(f'Another process is writing the leaderboard: waiting for {path}.')
-      lock.acquire(timeout=PATIENCE_SECONDS)
-  except filelock.Timeout as error:
-    raise UserError(
-        f'Another process has kept {path} for {PATIENCE_SECONDS // 60} minutes:'
-        ' end it and repeat the command.') from error
+    lock = files.lock_file(path, mode)
+    with contextlib.suppress(PermissionError):  # its owner has seen to it
+      os.fchmod(lock.fileno(), mode)  # whatever the umask says
   except OSError as error:
     raise _cannot_write(place, error) from error
-  try:
+  with lock:
+    try:
+      taken = _taken(lock, _MOMENT_SECONDS)
+      if not taken:
+        say(f'Another process is writing the leaderboard: waiting for {path}.')
+        taken = _taken(lock, PATIENCE_SECONDS)
+    except OSError as error:
+      raise _cannot_write(place, error) from error
+    if not taken:
+      raise UserError(
+          f'Another process has kept {path} for {PATIENCE_SECONDS // 60} '
+          'minutes: end it and repeat the command.')
     yield
-  finally:
-    lock.release()
+
+
+def _taken(lock, seconds):
+  """Whether a lock was to be had within so many seconds."""
+  last = time.monotonic() + seconds
+  while True:
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      return True
+    except BlockingIOError:
+      if time.monotonic() >= last:
+        return False
+    time.sleep(_POLL_SECONDS)
 
 
 def _cannot_write(place, error):
@@ -269,9 +287,25 @@ def _told_otherwise(run, path):
   return f'{path} has this run already:\n{compare(before, run)}'
 
 
+def shared(run: Result) -> Result:
+  """A result as its record has it: without paths, which name users.
+
+  Where the data was is no part of a run's identity (`lra.identity`).
+  """
+  public = {}
+  if run.config.get('data_dir'):
+    public['config'] = {**run.config, 'data_dir': ''}
+  flags = list(dict.fromkeys(
+      flag if re.match('[A-Z_]+=', flag) else machine.shown_flag(flag)
+      for flag in run.xla_flags))
+  if flags != run.xla_flags:
+    public['xla_flags'] = flags
+  return run.model_copy(update=public)
+
+
 def _kept(run):
   """What a run has said; what it changes may have been found out later."""
-  return run.model_dump(exclude={'changes'})
+  return shared(run).model_dump(exclude={'changes'})
 
 
 def compare(before: Result, now: Result) -> str:

@@ -2,10 +2,12 @@
 
 import csv
 import dataclasses
+import io
 import pathlib
 import re
 from collections.abc import Sequence
 
+from lra import files
 from lra.errors import UserError
 from lra.report import statistics
 from lra.report.row import Row
@@ -67,11 +69,11 @@ def read(path: pathlib.Path) -> list[Published]:
     UserError: the file or one of its rows is malformed; names the line.
   """
   try:
-    with open(path, encoding='utf-8', newline='') as f:
-      reader = csv.reader(f, strict=True)
-      if tuple(next(reader, ())) != COLUMNS:
-        raise ValueError(f'the header must be {",".join(COLUMNS)}')
-      return [_parse(fields) for fields in reader]
+    text = io.StringIO(files.read(path).decode(), newline='')
+    reader = csv.reader(text, strict=True)
+    if tuple(next(reader, ())) != COLUMNS:
+      raise ValueError(f'the header must be {",".join(COLUMNS)}')
+    return [_parse(fields) for fields in reader]
   except OSError as error:
     raise UserError(
         f'Cannot read {path} ({error.strerror}): restore it from the '

@@ -125,7 +125,7 @@ def read(path: pathlib.Path, parse: Callable[[object], R], kind: str) -> R:
     Unsound: the file is not such a record; names the file and the field.
   """
   try:
-    return parse(_content(path))
+    return parse(files.read_json(path, MAX_BYTES))
   except pydantic.ValidationError as error:
     why, cause = reason(error), error
   except UserError as error:
@@ -140,14 +140,6 @@ def read(path: pathlib.Path, parse: Callable[[object], R], kind: str) -> R:
 def _told(error):
   """What was wrong with a file, without the file's name."""
   return plain(str(getattr(error, 'strerror', None) or error))
-
-
-def _content(path):
-  if path.exists() and not path.is_file():  # reading a pipe would wait
-    raise ValueError('it is not a file')
-  if path.exists() and path.stat().st_size > MAX_BYTES:
-    raise ValueError(f'it has more than {MAX_BYTES:,} bytes')
-  return files.read_json(path)
 
 
 def reason(error: pydantic.ValidationError) -> str:

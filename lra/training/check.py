@@ -7,6 +7,7 @@ import dataclasses
 import math
 import re
 
+import numpy as np
 from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference
 
@@ -161,8 +162,13 @@ def _check_field(name: str, value, field: Field):
   if field.choices:
     return check_choice(f'config.{name}', value, field.choices)
   limits = _limits(field)
-  if not _is(value, field.type) or not _inside(value, field) or (
-      field.letters and not re.fullmatch(f'{field.letters}+', value)):
+  valid = _is(value, field.type) and _inside(value, field) and not (
+      field.letters and not re.fullmatch(f'{field.letters}+', value))
+  if valid and isinstance(value, float):
+    rounded = _in_float32(value)
+    valid = _inside(rounded, dataclasses.replace(field, low=None, high=None))
+    limits = limits if valid else f'{limits}, and it is {rounded} in float32'
+  if not valid:
     raise UserError(
         f'config.{name}={_shown(value)} is not possible: it must be '
         f'{_KINDS[field.type]}{limits and " " + limits}.')
@@ -184,6 +190,13 @@ def _is(value, kind):
   if kind is tuple:  # which JSON calls a list
     return isinstance(value, (tuple, list))
   return type(value) is kind
+
+
+def _in_float32(value):
+  """A number as devices compute with it, on which the smallest are 0."""
+  with np.errstate(over='ignore', under='ignore'):
+    rounded = np.float32(value)
+  return 0.0 if abs(rounded) < np.finfo(np.float32).tiny else float(rounded)
 
 
 def _inside(value, field):
@@ -265,7 +278,7 @@ def _group_problem(group):
   pattern, own = group
   try:
     re.compile(pattern)
-  except re.error as e:
+  except (re.error, RecursionError, OverflowError) as e:
     return f'whose expression cannot be read ({e})'
   if own is None:
     return ''

@@ -3,7 +3,6 @@
 Everything is optax, but for Long Range Arena's schedule, which it lacks.
 """
 
-import re
 from collections.abc import Callable
 
 import jax
@@ -15,6 +14,7 @@ from optax import contrib
 
 import kernels
 from lra.errors import UserError
+from lra.training import matching
 
 
 def rsqrt(step, *, base: float, warmup: int):
@@ -172,21 +172,18 @@ def labels(params, groups):
   The first group whose regular expression matches the whole name counts.
 
   Raises:
-    UserError: a parameter is in no group, a group has no parameter, or all
-      are frozen.
+    UserError: a parameter is in no group, a group has no parameter, all are
+      frozen, or an expression takes too long.
   """
-  patterns = [re.compile(pattern) for pattern, _ in groups]
-
-  def label(path, _):
-    name = path_name(path)
-    for number, pattern in enumerate(patterns):
-      if pattern.fullmatch(name):
-        return number
+  names = tuple(path_name(path) for path, _ in
+                jax.tree_util.tree_leaves_with_path(params))
+  numbers = matching.first(tuple(pattern for pattern, _ in groups), names)
+  if None in numbers:
     raise UserError(
-        f'config.optim.groups says nothing of parameter {name}: add a last '
+        f'config.optim.groups says nothing of parameter '
+        f'{names[numbers.index(None)]}: add a last '
         "group ('.*', {}) for the rest, or ('.*', None) to freeze it.")
-
-  tree = jax.tree_util.tree_map_with_path(label, params)
+  tree = jax.tree.unflatten(jax.tree.structure(params), numbers)
   unused = set(range(len(groups))) - set(jax.tree.leaves(tree))
   if unused:
     raise UserError(

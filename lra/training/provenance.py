@@ -140,6 +140,6 @@ def _file_of(name):
 def _sha256(path):
   """Hex digest of a file, None where there is none to read."""
   try:
-    return path and hashlib.sha256(path.read_bytes()).hexdigest()
+    return path and hashlib.sha256(files.read(path)).hexdigest()
   except OSError:
     return None

@@ -40,6 +40,15 @@ def _is_config(value):
       model.get('name', ''), str)
 
 
+def _check_links(folder):
+  """Raises UserError if writing in a run directory would write elsewhere."""
+  for path in sorted(folder.iterdir()):
+    if path.is_symlink() and not path.is_dir():
+      raise UserError(
+          f'{path} is a link, and the run would write to what it leads to: put '
+          'the file itself in its place, then repeat the command.')
+
+
 def environment(folder: pathlib.Path) -> dict:
   """What env.json says of a run's machine and data; empty without the file.
 
@@ -74,7 +83,7 @@ class Run:
     self._made = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
       folder.mkdir(parents=True, exist_ok=True)
-      self._lock = open(folder / '.lock', 'w')
+      self._lock = files.lock_file(folder / '.lock')
       fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as e:
       raise UserError(
@@ -84,6 +93,7 @@ class Run:
       raise UserError(
           f'Cannot write to the run directory {folder} ({e.strerror}): choose '
           'another with --workdir.') from e
+    _check_links(folder)
     check_config(folder, config)
     self._new = not (folder / 'config.json').exists()
     if self._new:
@@ -167,7 +177,8 @@ class Run:
 
   def _lines(self):
     try:
-      text = self.metrics_path.read_text(encoding='utf-8', errors='replace')
+      text = files.read(self.metrics_path, files.MAX_LINES).decode(
+          errors='replace')
     except FileNotFoundError:
       return []
     except OSError as e:

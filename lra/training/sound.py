@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from lra import distributed
+from lra import distributed, files
 from lra.training import storage
 
 OTHER = 'its content is not what was saved'
@@ -33,6 +33,7 @@ class Damaged(Exception):
 def read_json(path: pathlib.Path) -> tuple[Any, str]:
   """(the JSON of a folder, why there is none)."""
   try:
+    _check_files(path)
     with _reader(ocp.JsonCheckpointHandler()) as reader:
       return reader.restore(path, args=ocp.args.JsonRestore()), ''
   except Exception as e:
@@ -59,6 +60,7 @@ def read(path: pathlib.Path, like: Any, expected: str | None,
   def read_ours():
     nonlocal why, tree
     try:
+      _check_files(path)
       with _reader(ocp.StandardCheckpointHandler()) as reader:
         tree = reader.restore(
             path / item, args=ocp.args.StandardRestore(like))
@@ -74,6 +76,13 @@ def read(path: pathlib.Path, like: Any, expected: str | None,
       checksum(tree) != expected).any():
     raise Damaged(path, OTHER, _difference(path / item, like))
   return tree
+
+
+def _check_files(folder):
+  """Raises OSError for a pipe or a device, for which Orbax would wait."""
+  for path in folder.rglob('*'):
+    if not path.is_dir():
+      files.opened(path).close()
 
 
 def _difference(path, like):

@@ -1,6 +1,7 @@
 """Publishing: nothing lost between processes, nothing replaced unasked."""
 
 import copy
+import fcntl
 import json
 import os
 import pathlib
@@ -9,7 +10,6 @@ import sys
 import tempfile
 import time
 
-import filelock
 import pytest
 import scored
 
@@ -104,7 +104,8 @@ def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
 def test_a_lock_that_is_never_let_go_is_named(place, monkeypatch, capfd, lock):
   monkeypatch.setattr(publish, 'PATIENCE_SECONDS', 0.2)
   place.results.mkdir()
-  with filelock.FileLock(place.results / lock, is_singleton=False):
+  with open(place.results / lock, 'w') as held:
+    fcntl.flock(held, fcntl.LOCK_EX)
     with pytest.raises(UserError, match=lock):
       publish.publish(run(), place)
   assert 'waiting' in capfd.readouterr().err
@@ -118,8 +119,9 @@ def test_a_lock_that_is_never_let_go_is_named(place, monkeypatch, capfd, lock):
 def test_a_holder_that_was_killed_keeps_nobody(place):
   place.results.mkdir()
   holder = subprocess.Popen(
-      [sys.executable, '-c', 'import filelock, sys, time\n'
-       'filelock.FileLock(sys.argv[1]).acquire()\nprint(flush=True)\n'
+      [sys.executable, '-c', 'import fcntl, sys, time\n'
+       'held = open(sys.argv[1], "w")\nfcntl.flock(held, fcntl.LOCK_EX)\n'
+       'print(flush=True)\n'
        'time.sleep(99)', str(place.results / publish.LOCK)],
       stdout=subprocess.PIPE)
   holder.stdout.readline()
@@ -344,6 +346,36 @@ def test_a_record_by_a_clock_that_was_ahead_is_on_the_page(place):
   assert not publish.done(run(), place)
   publish.publish(run(), place)
   assert publish.done(run(), place)
+
+
+def test_a_record_names_no_folder_of_its_user(place):
+  flags = ['--a=1', '--xla_dump_to=/home/alice/secret', 'JAX_A=x']
+  mine = run(xla_flags=flags)
+  mine.config['data_dir'] = '/home/alice/data'
+  publish.publish(mine, place)
+  record = place.path(mine).read_text()
+  assert 'alice' not in record + text(place)
+  assert json.loads(record)['xla_flags'] == [
+      '--a=1', '--xla_dump_to', 'JAX_A=x']
+  assert publish.done(mine, place) and mine.config['data_dir']
+  # A record of an earlier version, with the folder, is that of the same run.
+  result.write(place.path(mine), mine)
+  os.utime(place.page)
+  assert publish.done(mine, place)
+
+
+@pytest.mark.parametrize('lock', [publish.LOCK, publish.RECORDS_LOCK])
+def test_a_lock_leads_nowhere_else(place, lock):
+  victim = place.page.with_name('victim')
+  place.results.mkdir()
+  victim.write_text('precious')
+  (place.results / lock).hardlink_to(victim)
+  publish.publish(run(), place)
+  (place.results / lock).unlink()
+  (place.results / lock).symlink_to(victim)
+  with pytest.raises(UserError, match=f'{lock} is a link'):
+    publish.publish(run(seed=1), place)
+  assert victim.read_text() == 'precious'
 
 
 @pytest.mark.parametrize('mode', [0o755, 0o775, 0o2777])

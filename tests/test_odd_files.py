@@ -1,0 +1,156 @@
+"""A path that leads to a pipe, a device or far too much is one sentence.
+
+Each reader of a file that a user names, or that lies in a run directory, is
+given what it could read forever.
+"""
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+from data_prep import archives, folders
+from lra import bundle, config_flag, files, inspection, kept, sweep
+from lra.errors import UserError
+from lra.report import curves, published, result, speeds
+from lra.training import provenance, run, sound
+
+CONFIG = {'task': 'listops_mini', 'seed': 0, 'model': {'name': 'local'}}
+LONGEST = 10  # seconds
+
+
+def _run(folder):
+  """A run that continues in a directory."""
+  made = run.Run(folder, CONFIG)
+  try:
+    made.rewind(0, 0)
+  finally:
+    made.close()
+
+
+# Path in a folder -> what reads it, given the folder.
+READERS = {
+    'examples.txt': lambda f: inspection.predict(f / 'examples.txt', f),
+    's.txt': lambda f: sweep.read(f / 's.txt'),
+    'a.tar': lambda f: list(archives.files(f / 'a.tar', bool)),
+    'bundle.tar': lambda f: bundle.unpack(f / 'bundle.tar', [], f),
+    'published.csv': lambda f: published.read(f / 'published.csv'),
+    'speed.json': lambda f: speeds.read(f / 'speed.json'),
+    'own.py': lambda f: config_flag.made_by([f'--config={f}/own.py:listops']),
+    'config.json': lambda f: run.check_config(f, CONFIG),
+    'env.json': run.environment,
+    'result.json': lambda f: result.read(f / 'result.json'),
+    'curves/metrics.jsonl': lambda f: curves.read(f / 'curves/metrics.jsonl'),
+}
+ODD = {
+    'pipe': os.mkfifo,
+    'device': lambda path: path.symlink_to('/dev/zero'),
+    'terminal': lambda path: path.symlink_to('/dev/tty'),
+}
+
+
+@pytest.fixture(autouse=True)
+def bounded():
+  """A reader that waits fails its test."""
+  def late(*_):
+    raise AssertionError('it waits')
+
+  before = signal.signal(signal.SIGALRM, late)
+  signal.alarm(LONGEST)
+  yield
+  signal.alarm(0)
+  signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize('kind', ODD)
+@pytest.mark.parametrize('name', READERS)
+def test_what_is_no_regular_file_is_refused(name, kind, tmp_path):
+  path = tmp_path / name
+  path.parent.mkdir(exist_ok=True)
+  ODD[kind](path)
+  with pytest.raises(UserError, match='regular file') as refused:
+    READERS[name](tmp_path)
+  assert path.name in str(refused.value) and '\n' not in str(refused.value)
+
+
+@pytest.mark.parametrize('name', [
+    name for name in READERS if not name.endswith('.tar')])
+def test_what_is_far_too_large_is_not_read(name, tmp_path):
+  path = tmp_path / name
+  path.parent.mkdir(exist_ok=True)
+  with open(path, 'wb') as f:
+    f.truncate(2**40)  # holes
+  with pytest.raises(UserError, match='bytes') as refused:
+    READERS[name](tmp_path)
+  assert path.name in str(refused.value)
+
+
+def test_a_pipe_in_a_run_directory_ends_no_run_with_a_wait(tmp_path):
+  os.mkfifo(tmp_path / 'metrics.jsonl')
+  with pytest.raises(UserError, match=r'metrics\.jsonl \(it is no regular'):
+    _run(tmp_path)
+
+
+def test_a_pipe_in_a_checkpoint_is_not_waited_for(tmp_path):
+  memory = tmp_path / 'checkpoints/last/3/memory'
+  memory.mkdir(parents=True)
+  os.mkfifo(memory / 'metadata')
+  assert kept.newest(tmp_path) == (3, {})
+  with pytest.raises(UserError, match='memory.*regular file'):
+    sound.read_json(memory)
+  state = tmp_path / 'state'
+  state.mkdir()
+  os.mkfifo(state / 'manifest.ocdbt')
+  with pytest.raises(UserError, match='state.*regular file'):
+    sound.read(state, {}, None)
+
+
+def test_the_hash_of_a_pipe_is_unknown(tmp_path):
+  os.mkfifo(tmp_path / 'own.py')
+  assert provenance._sha256(tmp_path / 'own.py') is None
+
+
+@pytest.mark.parametrize('link', [
+    pathlib.Path.symlink_to, pathlib.Path.hardlink_to])
+@pytest.mark.parametrize('lock', [
+    lambda f: run.Run(f, CONFIG).close(),
+    lambda f: folders.lock(f).__enter__(),
+    lambda f: bundle._locked(f).__enter__()])
+def test_a_lock_empties_nothing(lock, link, tmp_path):
+  victim, folder = tmp_path / 'victim', tmp_path / 'folder'
+  victim.write_text('precious')
+  folder.mkdir()
+  link(folder / '.lock', victim)
+  if link is pathlib.Path.symlink_to:
+    with pytest.raises((UserError, OSError), match=r'\.lock is a link'):
+      lock(folder)
+  else:
+    lock(folder)
+  assert victim.read_text() == 'precious'
+
+
+@pytest.mark.parametrize('name', ['metrics.jsonl', 'curves.png', 'env.json'])
+def test_a_run_writes_through_no_link_in_its_directory(name, tmp_path):
+  victim, folder = tmp_path / 'victim', tmp_path / 'folder'
+  victim.write_text('precious\n')
+  folder.mkdir()
+  (folder / name).symlink_to(victim)
+  with pytest.raises(UserError, match=f'{name} is a link'):
+    _run(folder)
+  assert victim.read_text() == 'precious\n'
+
+
+def test_a_directory_may_be_elsewhere(tmp_path):
+  (tmp_path / 'large').mkdir()
+  (tmp_path / 'run').mkdir()
+  (tmp_path / 'run/checkpoints').symlink_to(tmp_path / 'large')
+  (tmp_path / 'link').symlink_to(tmp_path / 'run')
+  _run(tmp_path / 'link')
+
+
+def test_a_file_of_the_largest_size_is_read(tmp_path):
+  (tmp_path / 'x').write_bytes(b'12345')
+  assert files.read(tmp_path / 'x', 5) == b'12345'
+  with pytest.raises(OSError, match='more than 4 bytes'):
+    files.read(tmp_path / 'x', 4)
