@@ -47,6 +47,8 @@ FILES = {
                         'lra.fields', 'lra.errors', 'lra.place'),
     'lra.command': ('lra.errors', 'lra.machine', 'lra.signals',
                     'lra.config_flag', 'lra.terminal', 'jax'),
+    'lra.config_help': ('lra.fields', 'lra.identity', 'lra.models',
+                        'lra.training'),
     'lra.grid': ('lra.errors',),
     'lra.seeds': ('lra.errors', 'lra.fields'),
     'lra.ahead': ('lra.training', 'lra.signals', 'lra.terminal'),

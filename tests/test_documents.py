@@ -1,6 +1,7 @@
-"""The README's example of a new model is complete."""
+"""The documents: their examples run, their links lead somewhere."""
 
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -8,6 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
+
+import documents
+import pytest
 
 from configs.protocols import PROTOCOLS
 from lra import tasks
@@ -39,7 +43,7 @@ def _train(folder, data_dir, name, made_with):
       line for line in done.stderr.splitlines() if 'lra/models/' in line)
 
 
-def test_new_models_of_the_readme_train(mini_data, tmp_path):
+def test_new_models_of_the_documents_train(mini_data, tmp_path):
   for name in ('lra', 'configs', 'kernels', 'data_prep'):
     shutil.copytree(ROOT / name, tmp_path / name,
                     ignore=shutil.ignore_patterns('runs'))
@@ -49,13 +53,12 @@ def test_new_models_of_the_readme_train(mini_data, tmp_path):
     subprocess.run(
         ('git', '-c', 'user.name=a', '-c', 'user.email=a@b', *command.split()),
         cwd=tmp_path, check=True)
-  readme = (ROOT / 'README.md').read_text()
-  _, *files = re.findall(r'```python\n(.*?)```', readme, re.S)
-  names = ('lra/models/mean.py', 'configs/mean.py',
-           'lra/models/aft.py', 'configs/aft.py')
-  for name, text in zip(names, files, strict=True):
+  files = {name: documents.example(name) for name in (
+      'lra/models/mean.py', 'configs/mean.py', 'lra/models/aft.py',
+      'configs/aft.py')}
+  for name, text in files.items():
     (tmp_path / name).write_text(text)
-  mean, _, aft, _ = files
+  mean, aft = files['lra/models/mean.py'], files['lra/models/aft.py']
   for name, text in (('mean', mean), ('aft', aft)):
     assert not _train(tmp_path, mini_data, name, _hash(text))
   # An edited file is not the one that was trained, nor one without its family
@@ -69,11 +72,11 @@ def test_new_models_of_the_readme_train(mini_data, tmp_path):
 
 def test_the_table_of_protocols_is_theirs():
   """Each task has the protocols that its line says, the default first."""
-  readme = (ROOT / 'README.md').read_text()
+  text = documents.read('docs/protocols.md')
   header, _, *lines = [
       [cell.strip() for cell in line.strip('| \n').split('|')]
       for line in re.search(
-          r'^\| task \| `simpletron`(?:.*\n)+?(?=\n)', readme, re.M)[0]
+          r'^\| task \| `simpletron`(?:.*\n)+?(?=\n)', text, re.M)[0]
       .splitlines()]
   assert [name.strip('`') for name in header[1:]] == list(PROTOCOLS)
   seen = set()
@@ -89,3 +92,55 @@ def test_the_table_of_protocols_is_theirs():
       assert cells == expected, task
     seen |= named
   assert seen == set(tasks.TASKS)
+
+
+# Marked examples, each with the test that runs it.
+EXAMPLES = {
+    'lra/models/mean.py': 'tests/test_documents.py',
+    'configs/mean.py': 'tests/test_documents.py',
+    'lra/models/aft.py': 'tests/test_documents.py',
+    'configs/aft.py': 'tests/test_documents.py',
+    'load': 'tests/test_api.py', 'gradients': 'tests/test_api.py',
+    'records': 'tests/test_documents.py',
+    'kernels': 'tests/test_documents.py'}
+
+
+def test_every_python_example_is_run_by_a_test():
+  marks = [(mark, path) for path in documents.paths()
+           for mark, language, _ in documents.blocks(path)
+           if mark or language == 'python']
+  assert sorted(mark for mark, _ in marks) == sorted(EXAMPLES), marks
+  for mark, test in EXAMPLES.items():
+    assert f"{mark}'" in (ROOT / test).read_text(), mark
+
+
+@pytest.mark.parametrize('path', documents.paths())
+def test_local_links_lead_somewhere(path):
+  for target, anchor in documents.links(path):
+    file = (ROOT / path).parent / target if target else ROOT / path
+    assert file.exists(), f'{path}: {target}'
+    if anchor and file.suffix == '.md':
+      assert anchor in documents.anchors(file), f'{path}: {target}#{anchor}'
+
+
+def test_the_readme_is_short():
+  assert len(documents.read('README.md').splitlines()) <= 120
+
+
+def test_the_reference_is_current():
+  spec = importlib.util.spec_from_file_location(
+      'reference', ROOT / 'docs/reference.py')
+  reference = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(reference)
+  for path, text in reference.pages().items():
+    assert path.read_text(encoding='utf-8') == text, (
+        'run `python docs/reference.py` and commit what it writes')
+
+
+def test_the_example_of_kernels_runs():
+  exec(documents.example('kernels'), {})
+
+
+def test_the_example_of_records_runs(monkeypatch):
+  monkeypatch.chdir(ROOT)
+  exec(documents.example('records'), {})
