@@ -100,7 +100,7 @@ EXAMPLES = {
     'configs/mean.py': 'tests/test_documents.py',
     'lra/models/aft.py': 'tests/test_documents.py',
     'configs/aft.py': 'tests/test_documents.py',
-    'load': 'tests/test_api.py', 'gradients': 'tests/test_api.py',
+    'load': 'tests/test_api.py',
     'records': 'tests/test_documents.py',
     'kernels': 'tests/test_documents.py'}
 
@@ -125,6 +125,30 @@ def test_local_links_lead_somewhere(path):
 
 def test_the_readme_is_short():
   assert len(documents.read('README.md').splitlines()) <= 120
+
+
+def test_the_scores_of_the_readme_are_those_of_the_records():
+  """Rows of its first table; its columns are these tasks and protocols."""
+  columns = [('listops', 'nystrom'), ('listops_mini', 'simpletron'),
+             ('image_mini', 'simpletron'), ('pathfinder_mini', 'simpletron'),
+             ('mqar', 'probes')]
+  results = ROOT / 'lra/results'
+  rows = re.findall(r'^\| [`*]([\w ]+)[`*] \| (.*) \|$',
+                    documents.read('README.md'), re.MULTILINE)
+  assert len(rows) > 5
+  for name, line in rows:
+    for shown, (task, protocol) in zip(
+        line.split(' | '), columns, strict=True):
+      found = [json.loads(path.read_text()) for path in (
+          results / 'runs' / task).glob(f'{name}-*-s*.json')]
+      scores = [r['test']['accuracy'] for r in found
+                if (r['model'], r['protocol'], r.get('changes')) == (
+                    name, protocol, {})]
+      if name.startswith('baseline'):
+        floors = json.loads((results / f'floors/{task}.json').read_text())
+        scores = [max(f['accuracy'] for f in floors['floors'].values())]
+      mean = f'{100 * sum(scores) / len(scores):.1f}' if scores else '–'
+      assert shown == mean, f'{name} on {task}: update the README'
 
 
 def test_the_reference_is_current():
