@@ -233,7 +233,7 @@ With --config or --sweep:
   --norecord           keep the results off the leaderboard
 
 Data sets: python -m data_prep --help. Step times: python -m lra.costs --help.
-All flags: --helpfull. Documentation: docs/index.md.'''
+All flags: --helpfull. Documentation: docs/index.md of the repository.'''
 
 
 def summary() -> str:
