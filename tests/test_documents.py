@@ -100,7 +100,7 @@ EXAMPLES = {
     'configs/mean.py': 'tests/test_documents.py',
     'lra/models/aft.py': 'tests/test_documents.py',
     'configs/aft.py': 'tests/test_documents.py',
-    'load': 'tests/test_api.py',
+    'mix': 'tests/test_documents.py', 'load': 'tests/test_api.py',
     'records': 'tests/test_documents.py',
     'kernels': 'tests/test_documents.py'}
 
@@ -159,6 +159,12 @@ def test_the_reference_is_current():
   for path, text in reference.pages().items():
     assert path.read_text(encoding='utf-8') == text, (
         'run `python docs/reference.py` and commit what it writes')
+
+
+def test_the_readme_shows_the_mixer_that_is_tested():
+  start, *lines = documents.example('mix').splitlines()
+  assert start in documents.example('lra/models/aft.py')
+  assert '\n'.join(lines) in documents.example('lra/models/aft.py')
 
 
 def test_the_example_of_kernels_runs():
