@@ -15,6 +15,8 @@ from lra import config_flag, machine, place, signals
 from lra.errors import USER_ERROR, UserError
 from lra.terminal import say
 
+_HELP = {'-h', '-help', '--help', '-helpshort', '--helpshort'}
+_HELP_FULL = {'-helpfull', '--helpfull'}
 _LONGEST = 1000  # characters of a sentence about flags
 _LONGEST_PATH = 200
 
@@ -34,19 +36,28 @@ class Words(NamedTuple):
 
 CONFIG = config_flag.define()
 CACHE = flags.DEFINE_string(
-    'compile_cache', '~/.cache/lra/xla', 'Where compiled programs are kept '
-    'between runs; empty for nowhere.')
+    'compile_cache', '~/.cache/lra/xla', 'Folder that keeps compiled programs '
+    'between runs; empty for none.')
 
 
-def run(command, usage=Words) -> None:
+def run(command, usage=Words, summary: str = '') -> None:
   """Runs `command` with flags parsed; user errors become one sentence.
 
   Args:
     command: function of the words that follow the flags; gives the exit code.
     usage: called once the flags are parsed: the `Words` that must follow them.
+    summary: what --help prints; by default the list of flags, which --helpfull
+      always prints.
   """
   quiet_libraries()
   _show_flags()
+  words = set(sys.argv)
+  if words & _HELP_FULL:
+    print(sys.modules['__main__'].__doc__, flags.FLAGS.main_module_help())
+    return
+  if summary and words & _HELP:
+    print(summary)
+    return
   try:
     try:
       app.run(lambda argv: sys.exit(command(*argv[1:])),

@@ -33,8 +33,8 @@ def define(values: flags.FlagValues = flags.FLAGS,
     What holds the config once flags are parsed, locked and with references.
   """
   holder = config_flags.DEFINE_config_file(
-      'config', None, 'configs/<model>.py:<task>[,protocol=<name>]; fields are '
-      'changed like --config.train.steps=100.', lock_config=True,
+      'config', None, 'Train configs/<model>.py:<task>[,protocol=<name>]. '
+      'Change a field like this: --config.train.steps=100.', lock_config=True,
       flag_values=values, sys_argv=argv)
   values['config'].parser = _Parser(argv)
   return holder

@@ -62,168 +62,175 @@ class Field:
 
 FIELDS = {
     'seed': Field(
-        0, 'Of the initial parameters, the order of the examples and dropout.',
-        low=0, high=COUNT),
+        0, 'Seed of the initial parameters, the order of the examples and '
+        'dropout.', low=0, high=COUNT),
     'task': Field(str, 'Name of a task of lra/tasks.py.'),
     'protocol': Field(str, 'The protocol that filled this config.',
                       letters='[a-z0-9_]'),
     'objective': Field(
-        'classification', 'What is learnt: a file of lra/objectives.',
+        'classification', 'The training objective: a file of lra/objectives.',
         before='classification'),
     'dtype': Field(
-        'auto', 'Computing dtype; parameters are float32. auto is bfloat16 on '
-        'an accelerator and float32 on a processor, for which bfloat16 is '
-        'slower; a run keeps to the end what it began with.',
+        'auto', 'Dtype of the computation; parameters are always float32. auto '
+        'means bfloat16 on a GPU or TPU and float32 on a CPU. A resumed run '
+        'keeps the dtype it began with.',
         choices=('auto', 'float32', 'bfloat16')),
     'mask_padding': Field(
-        True, 'False lets padding take part in attention, as the released '
-        'code of SimpleTRON does.'),
+        True, 'True keeps padding out of attention. The released code of '
+        'SimpleTRON does not (False).'),
     'mask_black': Field(
-        False, 'True takes black pixels for padding, as the released code of '
+        False, 'True treats black pixels as padding, as the released code of '
         'Long Range Arena does.', before=False),
     'data_dir': Field(
-        '', 'Where prepared data is; empty means $TFDS_DATA_DIR or the default '
-        'of TFDS.'),
+        '', 'Folder of the prepared data sets. Empty means $TFDS_DATA_DIR or '
+        '~/tensorflow_datasets.'),
     'seq_len': Field(
-        0, 'Tokens kept of each sequence; 0 means all the task has.', low=0,
-        high=MANY),
+        0, 'Number of tokens kept from each sequence. 0 keeps the length of '
+        'the task.', low=0, high=MANY),
 
     'mesh.data': Field(
-        -1, 'Devices that split the examples of a microbatch between them; -1 '
-        'for all that the other axes of the mesh leave.', low=-1, high=MANY,
+        -1, 'Number of devices that share the examples of a microbatch. -1 '
+        'means all devices that the other mesh axes do not use.', low=-1,
+        high=MANY,
         before=-1),
     'mesh.fsdp': Field(
-        1, 'Devices that do so too, and split parameters and optimizer state '
-        'as well.', low=-1, high=MANY, before=1),
+        1, 'Number of devices that share the examples and also the parameters '
+        'and the optimizer state.', low=-1, high=MANY, before=1),
     'mesh.sequence': Field(
-        1, 'Devices that split the tokens of each sequence, for mechanisms of '
-        'linear attention.', low=-1, high=MANY, before=1),
+        1, 'Number of devices that share the tokens of each sequence. It '
+        'works for linear attention only.', low=-1, high=MANY, before=1),
 
-    'train.steps': Field(int, 'Updates of the parameters.', low=1, high=COUNT),
-    'train.batch_size': Field(32, 'Examples of an update.', low=1, high=MANY),
+    'train.steps': Field(int, 'Number of optimizer steps.', low=1, high=COUNT),
+    'train.batch_size': Field(
+        32, 'Examples per optimizer step.', low=1, high=MANY),
     'train.microbatch_size': Field(
         0, 'Examples per forward and backward pass; gradients are summed over '
-        'a batch. 0 chooses for this machine: on a GPU or TPU the whole batch, '
-        'halved until it fits; on a CPU train.cpu_microbatch_size. Changes '
-        'memory and speed only.', low=0, high=MANY),
+        'the batch. 0 chooses for this machine: on a GPU or TPU the whole '
+        'batch, halved until it fits in memory; on a CPU '
+        'train.cpu_microbatch_size. Affects memory and speed only.', low=0,
+        high=MANY),
     'train.eval_batch_size': Field(
         0, 'Examples per forward pass in evaluation. 0 chooses for this '
-        'machine: on a GPU or TPU 256, halved until it fits; on a CPU '
-        'train.cpu_eval_batch_size.', low=0, high=MANY),
+        'machine: on a GPU or TPU 256, halved until it fits in memory; on a '
+        'CPU train.cpu_eval_batch_size.', low=0, high=MANY),
     'train.cpu_microbatch_size': Field(
-        8, 'What microbatch_size=0 means on a CPU: so many examples, or the '
-        'next smaller divisor of the batch size.', low=1, high=MANY, before=8),
+        8, 'The microbatch size on a CPU if train.microbatch_size is 0. If it '
+        'does not divide the batch size, the next smaller divisor is used.',
+        low=1, high=MANY, before=8),
     'train.cpu_eval_batch_size': Field(
-        32, 'What eval_batch_size=0 means on a CPU.', low=1, high=MANY,
-        before=32),
+        32, 'The evaluation batch size on a CPU if train.eval_batch_size is '
+        '0.', low=1, high=MANY, before=32),
     'train.lengths': Field(
-        (), 'For a CPU; other devices ignore it. Shorter lengths than that of '
-        'the task: a microbatch is cut to the shortest that holds all its '
-        'tokens, and the rest of its padding is not computed. Changes speed '
-        'only; mechanisms that need padding ignore it.', before=()),
-    'train.eval_every': Field(int, 'Steps from one validation to the next.',
-                              low=1, high=COUNT),
-    'train.log_every': Field(50, 'Steps from one line of the log to the next.',
+        (), 'Lengths shorter than that of the task. On a CPU each microbatch '
+        'is cut to the shortest of these lengths that holds all its tokens, '
+        'so less padding is computed. Affects speed only. Other devices, and '
+        'mechanisms that mix padding, ignore it.', before=()),
+    'train.eval_every': Field(int, 'Steps between two validations.', low=1,
+                              high=COUNT),
+    'train.log_every': Field(50, 'Steps between two points of the log.',
                              low=1, high=COUNT),
     'train.checkpoint_minutes': Field(
-        5.0, 'At least one checkpoint in so many minutes, besides that of each '
-        'validation.', low=0, high=COUNT),
+        5.0, 'Longest time between two checkpoints. Each validation makes a '
+        'checkpoint too.', low=0, high=COUNT),
     'train.learning_rate': Field(
-        float, 'The base of the schedule rsqrt; of the others, the highest '
-        'rate.', low=0, high=LARGEST),
+        float, 'The highest learning rate; for the schedule rsqrt, the rate '
+        'that is divided by sqrt(step).', low=0, high=LARGEST),
     'train.warmup_steps': Field(
-        int, 'Steps in which the rate grows in proportion to the step.', low=0,
+        int, 'Steps of linear warm-up of the learning rate, from 0.', low=0,
         high=COUNT),
     'train.weight_decay': Field(
-        0.1, 'Of all parameters of two axes or more that are no biases: weight '
-        'matrices, tables, and what some mixers learn for each head, as the '
-        'scale of a norm; adam and sgd add it to the gradient, the others '
-        'apply it beside theirs.', low=0, high=LARGEST),
-    'train.b1': Field(0.9, 'Decay of the mean of gradients.', low=0, below=1),
-    'train.b2': Field(0.999, 'Decay of the mean of squared gradients.',
+        0.1, 'Weight decay of all parameters with two axes or more, except '
+        'biases. adam and sgd add it to the gradient; the other optimizers '
+        'decouple it.', low=0, high=LARGEST),
+    'train.b1': Field(0.9, 'Decay of the running mean of gradients.', low=0,
+                      below=1),
+    'train.b2': Field(0.999, 'Decay of the running mean of squared gradients.',
                       low=0, below=1),
-    'train.eps': Field(1e-8, 'Added to the root of the mean square.', above=0,
-                       high=LARGEST),
+    'train.eps': Field(1e-8, 'Added to the root of the mean squared gradient.',
+                       above=0, high=LARGEST),
     'train.include_val': Field(
-        False, 'True trains on the validation examples too and validates on '
-        'nothing.'),
+        False, 'True adds the validation examples to the training examples; '
+        'then there is no validation.'),
     'train.select': Field(
-        'best', 'The checkpoint that is scored on test: the best on validation '
-        'or the last.', choices=('best', 'last')),
+        'best', 'The checkpoint that is scored on the test split: the one with '
+        'the best validation accuracy, or the last.', choices=('best', 'last')),
 
     'optim.name': Field(
         'adamw', 'The optimizer.', before='adamw',
         choices=('adamw', 'adam', 'sgd', 'lion', 'muon')),
     'optim.schedule': Field(
-        'rsqrt', 'The rate after warm-up: rsqrt is learning_rate / sqrt(step), '
-        'the others begin at learning_rate and last for train.steps.',
+        'rsqrt', 'The learning rate after warm-up. rsqrt is learning_rate / '
+        'sqrt(step); the others begin at learning_rate and end at '
+        'train.steps.',
         before='rsqrt', choices=('rsqrt', 'cosine', 'linear', 'constant')),
     'optim.final_fraction': Field(
-        0.0, 'Where the schedules cosine and linear end, as a fraction of '
-        'train.learning_rate.', low=0, high=1, before=0.0),
+        0.0, 'Final learning rate of the schedules cosine and linear, as a '
+        'fraction of train.learning_rate.', low=0, high=1, before=0.0),
     'optim.momentum': Field(
-        0.9, "Of the optimizers sgd and muon, whose authors take 0.95.", low=0,
-        below=1, before=0.9),
+        0.9, 'Momentum of the optimizers sgd and muon. The authors of muon use '
+        '0.95.', low=0, below=1, before=0.9),
     'optim.clip_norm': Field(
-        0.0, 'The largest norm of all gradients together, before the '
-        'optimizer; longer ones are shortened to it. 0 for no limit.',
-        low=0, high=LARGEST, before=0.0),
+        0.0, 'The global norm at which gradients are clipped, before the '
+        'optimizer. 0 turns clipping off.', low=0, high=LARGEST, before=0.0),
     'optim.groups': Field(
-        (), "Parameters that are trained differently: pairs of a regular "
-        "expression and dict(learning_rate=..., weight_decay=...), {} for the "
-        "config's own, None for frozen. The first that matches a whole name, "
-        "such as encoder/block_0/mixer/query/kernel, holds, and each parameter "
-        "must match one; () trains all alike.", before=()),
+        (), "Parameter groups: pairs of a regular expression and "
+        "dict(learning_rate=..., weight_decay=...). {} means the settings of "
+        "train, None freezes the group. The first expression that matches the "
+        "whole name of a parameter, such as "
+        "encoder/block_0/mixer/query/kernel, applies; every parameter must "
+        "match one. () trains all parameters alike.", before=()),
     'optim.ema': Field(
-        0.0, 'Decay, per step, of the moving average of the parameters that '
-        'evaluation uses; 0 evaluates the parameters themselves.',
+        0.0, 'Decay per step of an exponential moving average of the '
+        'parameters, which evaluation then uses. 0 turns it off.',
         low=0, below=1, before=0.0),
 
-    'encoder.num_layers': Field(int, 'Blocks.', low=1, high=1000),
-    'encoder.width': Field(int, 'D, of the embedding and between blocks.',
+    'encoder.num_layers': Field(int, 'Number of blocks.', low=1, high=1000),
+    'encoder.width': Field(int, 'D: width of the embedding and of the blocks.',
                            low=1, high=MANY),
     'encoder.mlp_width': Field(
-        int, "F, of the hidden layer of each block's MLP and of the output "
-        "head.", low=1, high=MANY),
+        int, 'F: width of the hidden layer of each MLP and of the classifier.',
+        low=1, high=MANY),
     'encoder.conv_width': Field(
-        0, 'Tokens that a causal convolution, one of each channel, joins '
-        'before each mixer; 0 for no convolution.', low=0, high=64, before=0),
-    'encoder.dropout': Field(0.1, 'Rate in the embedding and in each block.',
-                             low=0, below=1),
+        0, 'Kernel size of a causal depthwise convolution before each mixer; 0 '
+        'for no convolution.', low=0, high=64, before=0),
+    'encoder.dropout': Field(
+        0.1, 'Dropout rate in the embedding and the blocks.', low=0, below=1),
     'encoder.pooling': Field(
-        'cls', 'What stands for a sequence: a CLS token put before it, the '
-        'mean, the first or the last token.',
+        'cls', 'The vector that the classifier reads: that of a CLS token put '
+        'before the sequence, the mean, the first or the last token.',
         choices=('cls', 'mean', 'first', 'last')),
     'encoder.mean_over': Field(
-        'tokens', 'What the sum over tokens is divided by under pooling=mean: '
-        'their number, or all positions, padding too, as in the released code '
-        'of Nystromformer.', choices=('tokens', 'positions'), before='tokens'),
+        'tokens', 'With pooling=mean, the divisor of the sum over tokens: the '
+        'number of tokens, or of all positions including padding, as in the '
+        'released code of Nystromformer.', choices=('tokens', 'positions'),
+        before='tokens'),
     'encoder.head': Field(
-        'concat', 'Of pairs: concat is [x1, x2], nli is [x1, x2, x1 * x2, '
-        'x1 - x2].', choices=('concat', 'nli')),
+        'concat', 'How the classifier joins the two documents of a pair: '
+        'concat is [x1, x2]; nli is [x1, x2, x1 * x2, x1 - x2].',
+        choices=('concat', 'nli')),
     'encoder.head_layers': Field(
-        0, 'Hidden layers of the output head, the first mlp_width wide, each '
-        'other half the one before; 0 is two for pairs, one otherwise.',
-        low=0, high=20, before=0),
+        0, 'Number of hidden layers of the classifier. The first is mlp_width '
+        'wide, each other half the one before. 0 means two for pairs, else '
+        'one.', low=0, high=20, before=0),
     'encoder.positions': Field(
-        'learned', 'Added to the embedding; none for mixers that see positions '
-        'themselves, such as transformer_rotary.',
+        'learned', 'Position embeddings. Use none for mixers that encode '
+        'positions themselves, such as transformer_rotary.',
         choices=('learned', 'sinusoidal', 'none')),
     'encoder.cls_has_position': Field(
-        False, 'Whether the CLS token is there before positions are added, or '
-        'after.'),
+        False, 'True gives the CLS token a position embedding.'),
     'encoder.embedding_std': Field(
-        float, 'Standard deviation of the initial embedding; width**-0.5 '
-        'unless a protocol says otherwise.', low=0, high=LARGEST),
+        float, 'Standard deviation of the initial token embedding; '
+        'width**-0.5 unless the protocol sets it.', low=0, high=LARGEST),
     'encoder.remat': Field(
-        False, 'Whether the backward pass computes blocks again instead of '
-        'keeping what is inside them.'),
+        False, 'True saves memory: the backward pass recomputes the blocks '
+        '(rematerialisation).'),
 
-    'model.name': Field('', 'The mixer: its file in lra/models.'),
-    'model.num_heads': Field(int, 'H.', low=1, high=MANY),
+    'model.name': Field('', 'The mechanism: a file of lra/models.'),
+    'model.num_heads': Field(int, 'H: number of heads.', low=1, high=MANY),
     'model.qkv_width': Field(
-        int, 'H * Dh, all heads together; encoder.width unless a config says '
-        'otherwise.', low=1, high=MANY),
+        int, 'H * Dh: width of the queries, keys or values of all heads '
+        'together; encoder.width unless the config sets it.', low=1,
+        high=MANY),
 }
 
 

@@ -8,13 +8,13 @@ Ctrl-C.
 
 import pathlib
 
-from lra import command, launch, options
+from lra import command, config_help, launch, options
 from lra.errors import UserError
 
 
 def run() -> None:
   """Entry point of `run_lra.py`."""
-  command.run(main, _usage)
+  command.run(main, _usage, options.summary())
 
 
 def _usage():
@@ -70,6 +70,9 @@ def _train():
     raise UserError(
         'Nothing to do: give --config=configs/<model>.py:<task>, '
         '--sweep=FILE, --leaderboard or --list.')
+  if options.PRINT_CONFIG.value:
+    print(config_help.text(chosen))
+    return 0
   command.use_compile_cache()
   if options.COMPILE_ONLY.value:
     from lra import ahead, identity

@@ -1,4 +1,5 @@
-"""The flags of `run_lra.py`, but for --config and --compile_cache."""
+"""The flags of `run_lra.py`, except --config and --compile_cache, and --help.
+"""
 
 import itertools
 import math
@@ -11,112 +12,117 @@ from lra import command, place
 from lra.errors import UserError
 
 WORKDIR = flags.DEFINE_string(
-    'workdir', None, 'Run directory; by default runs/<task>/<model>/'
+    'workdir', None, 'Run directory. Default: runs/<task>/<model>/'
     '<config hash>-s<seed>.')
 MAX_MINUTES = flags.DEFINE_float(
-    'max_minutes', None, 'Checkpoint and stop after so many minutes.',
+    'max_minutes', None, 'Checkpoint and stop after this many minutes.',
     lower_bound=0)
 RECORD = flags.DEFINE_boolean(
-    'record', None, 'Put a finished run on the leaderboard: copy its result '
-    'to --results_dir and make --page again. Done by default where the '
-    'settings are those of the protocol.')
+    'record', None, 'Put the finished run on the leaderboard: copy its result '
+    'to --results_dir and write --page again. Default: yes if the settings are '
+    'those of the protocol.')
 REPLACE = flags.DEFINE_boolean(
-    'replace', False, 'Record a run in the place of an earlier record of it.')
+    'replace', False, 'Replace an earlier record of the same run.')
 RESULTS_DIR = flags.DEFINE_string(
-    'results_dir', str(place.results()), 'Where the leaderboard\'s records '
-    'are.')
+    'results_dir', str(place.results()), 'Folder of the leaderboard\'s '
+    'records.')
 PAGE = flags.DEFINE_string(
-    'page', None, 'The leaderboard to write; by default leaderboard.md, of '
-    'another --results_dir the one in that folder.')
+    'page', None, 'The leaderboard file to write. Default: leaderboard.md, or '
+    'leaderboard.md in --results_dir if that is given.')
 LEADERBOARD = flags.DEFINE_boolean(
-    'leaderboard', False, 'Regenerate the leaderboard from its records.')
+    'leaderboard', False, 'Write the leaderboard again from its records.')
 HTML = flags.DEFINE_string(
-    'html', None, 'With --leaderboard: also write it as one page for browsers, '
+    'html', None, 'With --leaderboard: also write a page for browsers, '
     '<html>/index.html.')
 CURVES = flags.DEFINE_string(
-    'curves', None, 'Draw the validation accuracies of run directories, seeds '
-    'of one config as one line: --curves=FIGURE.png RUN RUN ...')
+    'curves', None, 'Draw the validation accuracies of run directories, one '
+    'line for all seeds of a config: --curves=FIGURE.png RUN RUN ...')
 SWEEP = flags.DEFINE_string(
-    'sweep', None, 'Run the configs and seeds of a file, such as '
-    'configs/sweeps/mini.txt, one after another; see lra/sweep.py.')
+    'sweep', None, 'Train the configs and seeds of a file, such as '
+    'configs/sweeps/mini.txt, one after another. See docs/sweeps.md.')
 SHARD = flags.DEFINE_string(
-    'shard', None, 'With --sweep: only a part of its runs, such as 2/5 for the '
-    'second of five machines.')
+    'shard', None, 'With --sweep: train one part of its runs, such as 2/5 for '
+    'the second of five machines.')
 DISTRIBUTED = flags.DEFINE_boolean(
     'distributed', False, 'This is one of several processes of a run. Under '
-    'Slurm, Open MPI, GKE and on TPU pods they find each other.')
+    'Slurm, Open MPI, GKE and on TPU pods the processes find each other.')
 COORDINATOR = flags.DEFINE_string(
-    'coordinator', None, 'With --distributed, elsewhere: HOST:PORT of the '
-    'first process.')
+    'coordinator', None, 'With --distributed, if the processes do not find '
+    'each other: HOST:PORT of the first process.')
 NUM_PROCESSES = flags.DEFINE_integer(
-    'num_processes', None, 'With --coordinator: how many processes there are.',
+    'num_processes', None, 'With --coordinator: the number of processes.',
     lower_bound=1)
 PROCESS_ID = flags.DEFINE_integer(
-    'process_id', None, 'With --coordinator: which one this is, from 0.',
+    'process_id', None, 'With --coordinator: the number of this process, from '
+    '0.',
     lower_bound=0)
 EXECUTOR = flags.DEFINE_enum(
-    'executor', None, ('slurm', 'local'), 'With --sweep: make it in jobs, of '
+    'executor', None, ('slurm', 'local'), 'With --sweep: train it in jobs of '
     'Slurm or of this machine.')
 JOBS = flags.DEFINE_integer(
-    'jobs', None, 'With --executor: how many jobs at the same time; by default '
-    'one for each config with Slurm, and two on this machine.', lower_bound=1)
+    'jobs', None, 'With --executor: number of jobs at the same time. Default: '
+    'one per config with Slurm, two on this machine.', lower_bound=1)
 PARTITION = flags.DEFINE_string(
-    'partition', None, 'With --executor=slurm: where its jobs run.')
+    'partition', None, 'With --executor=slurm: the partition of its jobs.')
 HOURS = flags.DEFINE_float(
-    'hours', None, 'With --executor=slurm: of each job, before it is queued '
-    'again and goes on; 4 by default.', lower_bound=0.1, upper_bound=10_000)
+    'hours', None, 'With --executor=slurm: time limit of each job; then it is '
+    'queued again and resumes. Default: 4.', lower_bound=0.1,
+    upper_bound=10_000)
 GPUS = flags.DEFINE_integer(
-    'gpus', 0, 'With --executor: GPUs of each job.', lower_bound=0)
+    'gpus', 0, 'With --executor: GPUs per job.', lower_bound=0)
 CPUS = flags.DEFINE_integer(
-    'cpus', None, 'With --executor: processor cores of each job.',
+    'cpus', None, 'With --executor: CPU cores per job.',
     lower_bound=1)
 SEEDS = flags.DEFINE_string(
-    'seeds', None, 'Seeds to train, in one process: 0-4 or 0,3.')
+    'seeds', None, 'Seeds to train in one process: 0-4 or 0,3.')
 GRID = flags.DEFINE_multi_string(
-    'grid', [], 'Values of fields to train, in one process: '
-    'train.learning_rate=[0.02,0.05], or several fields with spaces between '
-    'them. Rates and weight decays share one compiled step.')
+    'grid', [], 'Field values to train in one process: '
+    'train.learning_rate=[0.02,0.05]. Separate several fields by spaces. '
+    'Learning rates and weight decays share one compiled step.')
 AT_ONCE = flags.DEFINE_integer(
-    'at_once', None, 'With --seeds, --grid or --sweep: how many runs of a '
-    'process train at the same time; by default of mini tasks four on each '
-    'core of a processor, at most 16, else one.',
+    'at_once', None, 'With --seeds, --grid or --sweep: number of runs that a '
+    'process trains at the same time. Default: one; for mini tasks on a CPU '
+    'four per core, at most 16.',
     lower_bound=1)
 STATUS = flags.DEFINE_boolean(
-    'status', False, 'With --sweep: only say where its runs stand, and which '
-    'have a record in --results_dir; on a terminal until all are finished, or '
-    'Ctrl-C.')
+    'status', False, 'With --sweep: only show the progress of its runs and '
+    'which have a record in --results_dir. On a terminal the table is updated '
+    'until all are finished.')
 MISSING = flags.DEFINE_boolean(
-    'missing', False, 'With --sweep: leave out the runs that have a record in '
-    '--results_dir, whoever has made it.')
+    'missing', False, 'With --sweep: skip runs that have a record in '
+    '--results_dir.')
 PLAN = flags.DEFINE_boolean(
-    'plan', False, 'With --sweep: only print how long each of its runs will '
-    'take, by its own pace or by records of runs like it; with --max_minutes, '
-    'which of them fit.')
+    'plan', False, 'With --sweep: only estimate the minutes of each run, from '
+    'its own speed or from records of similar runs; with --max_minutes, also '
+    'which runs fit.')
 BUNDLE = flags.DEFINE_string(
-    'bundle', None, 'With --sweep: at the end, also after a stop, pack its '
-    'runs and records into this tar file; with --max_minutes=0 pack only.')
+    'bundle', None, 'With --sweep: at the end or after a stop, pack its runs '
+    'and records into this tar file. With --max_minutes=0: only pack.')
 FROM_BUNDLE = flags.DEFINE_string(
     'from_bundle', None, 'With --sweep: first unpack the runs and records of '
-    'this file of --bundle, then continue.')
+    'this --bundle file.')
 COMPILE_ONLY = flags.DEFINE_boolean(
-    'compile_only', False, 'Compile the steps of --config into '
-    '--compile_cache, and do not train.')
+    'compile_only', False, 'Compile the steps of --config into --compile_cache '
+    'and do not train.')
 EVALUATE = flags.DEFINE_string(
-    'evaluate', None, 'Score the model of a run directory, or of a checkpoint '
-    'in it, on its test split.')
+    'evaluate', None, 'Score the model of a run directory or checkpoint on its '
+    'test split.')
 PREDICT = flags.DEFINE_string(
-    'predict', None, 'Classes of the examples in a file, one a line (of pairs '
-    'of texts a tab between them, of images their files): '
+    'predict', None, 'Classify the examples in a file, one per line (a pair of '
+    'texts with a tab between them; the file name of an image): '
     '--predict=FILE RUN.')
 COMPARE = flags.DEFINE_boolean(
-    'compare', False, 'What differs between two runs, directories or records: '
-    '--compare A B.')
+    'compare', False, 'Compare two run directories or records: settings, '
+    'scores, significance: --compare A B.')
 LOG = flags.DEFINE_list(
-    'log', [], 'What the run logs to besides metrics.jsonl, in its directory: '
-    'csv, tensorboard, wandb.')
+    'log', [], 'Log to these besides metrics.jsonl, in the run directory: csv, '
+    'tensorboard, wandb.')
 PROFILE = flags.DEFINE_string(
-    'profile', None, 'Trace the updates FIRST:LAST, such as 20:30, into the '
-    'run directory\'s profile/.')
+    'profile', None, 'Trace the steps FIRST:LAST, such as 20:30, into profile/ '
+    'of the run directory.')
+PRINT_CONFIG = flags.DEFINE_boolean(
+    'print_config', False, 'Print every field of --config with its value, '
+    'meaning and range, and do not train.')
 LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
 flags.register_validator(
     'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
@@ -193,8 +199,51 @@ COMMANDS = {
     'compare': (),
     command.CONFIG.name: (
         'compile_only', 'coordinator', 'distributed', 'grid', 'num_processes',
-        'process_id', 'profile', 'seeds', 'workdir', *_RUNS),
+        'print_config', 'process_id', 'profile', 'seeds', 'workdir', *_RUNS),
 }
+
+_HELP = '''\
+Trains attention mechanisms on Long Range Arena and compares them.
+
+usage: {program} FLAGS
+
+Train a model and score it. The same command resumes a stopped run.
+  --config={model}:listops_mini
+  --config={model}:listops,protocol=nystrom      another protocol
+  --config={model}:listops --config.train.steps=100   a field
+  --config=...:listops --seeds=0-4               several seeds
+  --config=...:listops --grid='train.learning_rate=[0.02,0.05]'
+  --config=...:listops --print_config            fields, with their meaning
+
+Train many configs, each with its seeds.
+  --sweep=configs/sweeps/mini.txt                train what is not finished
+  --sweep=configs/sweeps/mini.txt --status       show what is finished
+  --sweep=configs/sweeps/mini.txt --plan         estimate the minutes
+  --sweep=configs/sweeps/mini.txt --executor=slurm --partition=NAME
+
+Use finished runs: RUN is a folder such as runs/listops_mini/simpletron/...
+  --evaluate=RUN                                 score it on its test split
+  --predict=FILE RUN                             classify the lines of a file
+  --compare RUN RUN                              test the difference
+  --curves=FIGURE.png RUN RUN                    draw validation accuracies
+
+Look things up.
+  --list                                         models and tasks
+  --leaderboard --html=site                      write the tables again
+
+With --config or --sweep:
+  --max_minutes=30     checkpoint and stop in time (exit code 75)
+  --log=csv,tensorboard,wandb                    log to these too
+  --norecord           keep the results off the leaderboard
+
+Data sets: python -m data_prep --help. Step times: python -m lra.costs --help.
+All flags: --helpfull. Documentation: docs/index.md of the repository.'''
+
+
+def summary() -> str:
+  """The text of --help: an example of each thing that people do."""
+  return _HELP.format(program=' '.join(place.program()),
+                      model=place.config_said('simpletron'))
 
 
 def check() -> None:

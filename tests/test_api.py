@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import damage
+import documents
 import numpy as np
 import pytest
 import scored
@@ -75,9 +76,8 @@ def test_evaluation_equals_the_recorded_score(folder, trained, mini_data):
     trained.evaluate('dev', mini_data)
 
 
-def test_the_readme_says_it_as_it_is(folder, mini_data, monkeypatch):
-  readme = (pathlib.Path(__file__).parents[1] / 'README.md').read_text()
-  text = re.findall(r'```python\n(import lra\n.*?)```', readme, re.S)[0]
+def test_the_example_of_the_documents_runs(folder, mini_data, monkeypatch):
+  text = documents.example('load')
   text = text.replace('runs/listops_mini/simpletron/<config hash>-s0',
                       str(folder))
   monkeypatch.chdir(mini_data)  # where runs/ is does not matter

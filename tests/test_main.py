@@ -230,9 +230,9 @@ def test_list():
 
 
 @pytest.mark.parametrize('program, flag', [
-    (['-c', 'import run_lra; run_lra.run()'], '--helpshort'),
-    ([str(ROOT / 'run_lra.py')], '--help')])
-def test_help_says_what_the_program_does_and_lists_its_flags(
+    (['-c', 'import run_lra; run_lra.run()'], '--helpfull'),
+    ([str(ROOT / 'run_lra.py')], '--helpfull')])
+def test_full_help_lists_all_flags(
     tmp_path, program, flag):
   """Also as the command `lra`, whose file has no docstring."""
   done = subprocess.run(

@@ -51,6 +51,8 @@ FILES = {
                         'lra.fields', 'lra.errors', 'lra.files', 'lra.place'),
     'lra.command': ('lra.errors', 'lra.machine', 'lra.signals', 'lra.place',
                     'lra.config_flag', 'lra.terminal', 'jax'),
+    'lra.config_help': ('lra.fields', 'lra.identity', 'lra.models',
+                        'lra.training'),
     'lra.grid': ('lra.errors',),
     'lra.seeds': ('lra.errors', 'lra.fields', 'lra.grid'),
     'lra.ahead': ('lra.training', 'lra.signals', 'lra.terminal'),

@@ -133,12 +133,12 @@ def check_arguments(mixer: type, model: str, arguments: dict) -> None:
           f'config.model.{name} means nothing to {model}: its arguments '
           f'are {", ".join(known)}.')
     if f'model.{name}' not in FIELDS:
-      field = _declared(declared[name])
+      field = declared_field(declared[name])
       if field:
         _check_field(f'model.{name}', value, field)
 
 
-def _declared(argument: dataclasses.Field) -> Field | None:
+def declared_field(argument: dataclasses.Field) -> Field | None:
   """What a mixer says of one of its arguments; None for any value."""
   kind = {t.__name__: t for t in _KINDS}.get(
       getattr(argument.type, '__name__', argument.type))

@@ -1,9 +1,9 @@
 """The common form of a mixer, and what all models owe to it."""
 
-import pathlib
 import re
 import types
 
+import documents
 import jax
 import mixer_oracle
 import numpy as np
@@ -17,14 +17,11 @@ from lra.errors import UserError
 from lra.nn.mixer import HeadMixer
 
 NAMES = models.names()
-README = pathlib.Path(__file__).parents[2] / 'README.md'
 
 
 def _aft():
-  """The README's model of the common form."""
-  *_, text = (code for code in re.findall(
-      r'```python\n(.*?)```', README.read_text(), re.S)
-              if 'class Mixer(HeadMixer)' in code)
+  """The documents' model of the common form."""
+  text = documents.example('lra/models/aft.py')
   module = types.ModuleType('aft')
   exec(text, module.__dict__)
   return module

@@ -1,0 +1,79 @@
+"""Writes the pages of docs/reference/ from the code: fields and flags.
+
+python docs/reference.py
+"""
+
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+# ruff: noqa: E402
+from absl import flags
+
+from lra import config_help, options, place
+from lra.fields import FIELDS
+
+_WRITTEN = '<!-- Written by `python docs/reference.py`. -->\n\n'
+_FIELDS = """# Config fields
+
+Change a field on the command line, as in `--config.train.steps=100`. A protocol
+sets the fields that have no default. `--print_config` prints the fields of one
+config, with their values and the arguments of its mechanism.
+"""
+_FLAGS = """# Flags
+
+`run_lra.py` and the installed command `lra` take the same flags. Each table
+lists one command and the flags that it takes.
+"""
+
+
+def fields() -> str:
+  """The page of config fields."""
+  lines, group = [_WRITTEN + _FIELDS], None
+  for name, field in FIELDS.items():
+    first = name.rpartition('.')[0]
+    if first != group:
+      group = first
+      lines.append(f'\n## {group or "General"}\n\n| field | default | meaning |'
+                   '\n| :-- | :-- | :-- |')
+    default = '–' if field.required else f'`{field.default!r}`'
+    lines.append(f'| `{name}` | {default} | '
+                 f'{_cell(config_help.describe(field))} |')
+  return '\n'.join(lines) + '\n'
+
+
+def flags_page() -> str:
+  """The page of command-line flags."""
+  lines = [_WRITTEN + _FLAGS]
+  for command, others in options.COMMANDS.items():
+    lines.append(f'\n## --{command}\n\n| flag | default | meaning |'
+                 '\n| :-- | :-- | :-- |')
+    for name in (command, *sorted(others)):
+      flag = flags.FLAGS[name]
+      default = flag.default
+      if name == 'results_dir':
+        default = str(place.results().relative_to(place.ROOT))
+      shown = f'`{default}`' if default or default == 0 and (
+          default is not False) else '–'
+      lines.append(f'| `--{name}` | {shown} | {_cell(flag.help)} |')
+  return '\n'.join(lines) + '\n'
+
+
+def pages() -> dict[pathlib.Path, str]:
+  """File -> its text."""
+  folder = HERE / 'reference'
+  return {folder / 'fields.md': fields(), folder / 'flags.md': flags_page()}
+
+
+def _cell(text):
+  """Plain text as the cell of a table."""
+  for character in '\\<*_|[':
+    text = text.replace(character, f'\\{character}')
+  return text
+
+
+if __name__ == '__main__':
+  for path, text in pages().items():
+    path.write_text(text, encoding='utf-8')

@@ -1,0 +1,68 @@
+"""What readers are told: the documents, their commands, examples and links."""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).parent.parent
+GENERATED = ('docs/reference/', 'docs/leaderboard/')
+
+
+def paths():
+  """Documents that people write, from the root."""
+  found = ['README.md', 'CONTRIBUTING.md', 'kernels/README.md',
+           'lra/recipes/README.md', *(
+               str(path.relative_to(ROOT))
+               for path in sorted((ROOT / 'docs').rglob('*.md')))]
+  return [path for path in found if not path.startswith(GENERATED)]
+
+
+def read(path):
+  return (ROOT / path).read_text(encoding='utf-8')
+
+
+def blocks(path):
+  """The code blocks of a document: mark, language, text.
+
+  The mark of a block is what `<!-- test: MARK -->` above it says, else ''.
+  """
+  return re.findall(
+      r'^(?:<!-- test: (\S+) -->\n+)?```(\w*)\n(.*?)^```$', read(path),
+      re.DOTALL | re.MULTILINE)
+
+
+def example(name):
+  """The one block of all documents that has this mark."""
+  text, = [text for path in paths() for mark, _, text in blocks(path)
+           if mark == name]
+  return text
+
+
+def commands(program):
+  """The arguments of each command in a code block that runs a program.
+
+  Args:
+    program: regular expression of how it is called.
+  """
+  found = set()
+  for path in paths():
+    for _, _, text in blocks(path):
+      lines = re.sub(r'\\?\n +--', ' --', text.replace('\\\n', ' '))
+      found |= set(re.findall(
+          rf"(?:^|[ /])(?:{program}) (--[^'\n|>&]*(?:'[^'\n]*'[^'\n|>&]*)*)",
+          lines, re.MULTILINE))
+  return sorted(line.strip() for line in found)
+
+
+def links(path):
+  """Local links of a document: file ('' for itself), anchor ('' for none)."""
+  text = re.sub(r'^```.*?^```$', '', read(path), flags=re.DOTALL | re.MULTILINE)
+  return [tuple((target + '#').split('#')[:2]) for target in re.findall(
+      r'\]\(<?([^)\s>]+)>?\)', text) if not re.match(r'\w+:', target)]
+
+
+def anchors(path):
+  """What a link to a heading of a document may name, as GitHub makes it."""
+  text = re.sub(r'^```.*?^```$', '', path.read_text(encoding='utf-8'),
+                flags=re.DOTALL | re.MULTILINE)
+  return {re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-')
+          for heading in re.findall(r'^#+ (.*)$', text, re.MULTILINE)}

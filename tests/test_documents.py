@@ -1,0 +1,176 @@
+"""The documents: their examples run, their links lead somewhere."""
+
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import documents
+import pytest
+
+from configs.protocols import PROTOCOLS
+from lra import tasks
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def _hash(text):
+  return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _train(folder, data_dir, name, made_with):
+  """Trains a model of this hash; returns what is said of its file."""
+  done = subprocess.run(
+      [sys.executable, 'run_lra.py',
+       f'--config=configs/{name}.py:listops_mini',
+       f'--config.data_dir={data_dir}', '--config.train.steps=5', '--record'],
+      cwd=folder, text=True, capture_output=True, check=False,
+      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(folder)})
+  assert done.returncode == 0, done.stderr
+  assert 'first operator' in done.stdout
+  assert f'| {name}' in (folder / 'leaderboard.md').read_text()
+  record, = folder.glob(f'lra/results/runs/listops_mini/{name}-*.json')
+  kept = json.loads(record.read_text())
+  # Its files are not in the commit yet, and the record says so.
+  assert kept['git_commit'] and kept['git_dirty'] is True
+  assert kept['model_sha256'] == made_with
+  return '\n'.join(
+      line for line in done.stderr.splitlines() if 'lra/models/' in line)
+
+
+def test_new_models_of_the_documents_train(mini_data, tmp_path):
+  for name in ('lra', 'configs', 'kernels', 'data_prep'):
+    shutil.copytree(ROOT / name, tmp_path / name,
+                    ignore=shutil.ignore_patterns('runs'))
+  shutil.copy(ROOT / 'run_lra.py', tmp_path)
+  (tmp_path / '.gitignore').write_text('__pycache__/\n')
+  for command in ('init -q', 'add -A', 'commit -qm all'):
+    subprocess.run(
+        ('git', '-c', 'user.name=a', '-c', 'user.email=a@b', *command.split()),
+        cwd=tmp_path, check=True)
+  files = {name: documents.example(name) for name in (
+      'lra/models/mean.py', 'configs/mean.py', 'lra/models/aft.py',
+      'configs/aft.py')}
+  for name, text in files.items():
+    (tmp_path / name).write_text(text)
+  mean, aft = files['lra/models/mean.py'], files['lra/models/aft.py']
+  for name, text in (('mean', mean), ('aft', aft)):
+    assert not _train(tmp_path, mini_data, name, _hash(text))
+  # An edited file is not the one that was trained, nor one without its family
+  # in order.
+  (tmp_path / 'lra/models/mean.py').write_text(
+      mean.replace("FAMILY = 'linear'\n", ''))
+  said = _train(tmp_path, mini_data, 'mean', _hash(mean))
+  assert 'the constant FAMILY, ' in said and 'Until then --list leaves' in said
+  assert 'lra/models/mean.py is another file than runs/' in said
+
+
+def test_the_table_of_protocols_is_theirs():
+  """Each task has the protocols that its line says, the default first."""
+  text = documents.read('docs/protocols.md')
+  header, _, *lines = [
+      [cell.strip() for cell in line.strip('| \n').split('|')]
+      for line in re.search(
+          r'^\| task \| `simpletron`(?:.*\n)+?(?=\n)', text, re.M)[0]
+      .splitlines()]
+  assert [name.strip('`') for name in header[1:]] == list(PROTOCOLS)
+  seen = set()
+  for names, *cells in lines:
+    named = {t for t in tasks.TASKS if f'`{t}`' in names}
+    if not named or '_mini' in names:
+      group = 'mini' if '_mini' in names else 'probe'
+      named = {t.name for t in tasks.TASKS.values() if t.group == group}
+    for task in named:
+      has = [task in known for known in PROTOCOLS.values()]
+      expected = ['yes' if known else '–' for known in has]
+      expected[has.index(True)] = 'default'
+      assert cells == expected, task
+    seen |= named
+  assert seen == set(tasks.TASKS)
+
+
+# Marked examples, each with the test that runs it.
+EXAMPLES = {
+    'lra/models/mean.py': 'tests/test_documents.py',
+    'configs/mean.py': 'tests/test_documents.py',
+    'lra/models/aft.py': 'tests/test_documents.py',
+    'configs/aft.py': 'tests/test_documents.py',
+    'mix': 'tests/test_documents.py', 'load': 'tests/test_api.py',
+    'records': 'tests/test_documents.py',
+    'kernels': 'tests/test_documents.py'}
+
+
+def test_every_python_example_is_run_by_a_test():
+  marks = [(mark, path) for path in documents.paths()
+           for mark, language, _ in documents.blocks(path)
+           if mark or language == 'python']
+  assert sorted(mark for mark, _ in marks) == sorted(EXAMPLES), marks
+  for mark, test in EXAMPLES.items():
+    assert f"{mark}'" in (ROOT / test).read_text(), mark
+
+
+@pytest.mark.parametrize('path', documents.paths())
+def test_local_links_lead_somewhere(path):
+  for target, anchor in documents.links(path):
+    file = (ROOT / path).parent / target if target else ROOT / path
+    assert file.exists(), f'{path}: {target}'
+    if anchor and file.suffix == '.md':
+      assert anchor in documents.anchors(file), f'{path}: {target}#{anchor}'
+
+
+def test_the_readme_is_short():
+  assert len(documents.read('README.md').splitlines()) <= 120
+
+
+def test_the_scores_of_the_readme_are_those_of_the_records():
+  """Rows of its first table; its columns are these tasks and protocols."""
+  columns = [('listops', 'nystrom'), ('listops_mini', 'simpletron'),
+             ('image_mini', 'simpletron'), ('pathfinder_mini', 'simpletron'),
+             ('mqar', 'probes')]
+  results = ROOT / 'lra/results'
+  rows = re.findall(r'^\| [`*]([\w ]+)[`*] \| (.*) \|$',
+                    documents.read('README.md'), re.MULTILINE)
+  assert len(rows) > 5
+  for name, line in rows:
+    for shown, (task, protocol) in zip(
+        line.split(' | '), columns, strict=True):
+      found = [json.loads(path.read_text()) for path in (
+          results / 'runs' / task).glob(f'{name}-*-s*.json')]
+      scores = [r['test']['accuracy'] for r in found
+                if (r['model'], r['protocol'], r.get('changes')) == (
+                    name, protocol, {})]
+      if name.startswith('baseline'):
+        floors = json.loads((results / f'floors/{task}.json').read_text())
+        scores = [max(f['accuracy'] for f in floors['floors'].values())]
+      mean = f'{100 * sum(scores) / len(scores):.1f}' if scores else '–'
+      assert shown == mean, f'{name} on {task}: update the README'
+
+
+def test_the_reference_is_current():
+  spec = importlib.util.spec_from_file_location(
+      'reference', ROOT / 'docs/reference.py')
+  reference = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(reference)
+  for path, text in reference.pages().items():
+    assert path.read_text(encoding='utf-8') == text, (
+        'run `python docs/reference.py` and commit what it writes')
+
+
+def test_the_readme_shows_the_mixer_that_is_tested():
+  start, *lines = documents.example('mix').splitlines()
+  assert start in documents.example('lra/models/aft.py')
+  assert '\n'.join(lines) in documents.example('lra/models/aft.py')
+
+
+def test_the_example_of_kernels_runs():
+  exec(documents.example('kernels'), {})
+
+
+def test_the_example_of_records_runs(monkeypatch):
+  monkeypatch.chdir(ROOT)
+  exec(documents.example('records'), {})
