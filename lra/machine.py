@@ -15,6 +15,10 @@ _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
 _FLAG = 1000  # characters of a flag that are kept, as many as a record takes
 # Folders of a checkout from which Python is imported.
 _SOURCES = ('lra', 'configs', 'kernels', 'data_prep')
+# Names of the branch that others can check out; the first that exists counts.
+_PUBLISHED = ('refs/remotes/origin/HEAD', 'refs/remotes/origin/main',
+              'refs/heads/main')
+_NO_CHECKOUT = {'git_commit': None, 'git_dirty': None, 'git_published': None}
 
 
 def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
@@ -25,12 +29,13 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
       make it differ.
 
   Returns:
-    `git_commit`, and `git_dirty`: whether a file of the commit was modified,
-    or Python was added to its packages. Both None where this is no checkout,
-    but an installed package, for example.
+    `git_commit`; `git_dirty`: whether a file of the commit was modified, or
+    Python was added to its packages; `git_published`: whether the commit is an
+    ancestor of the published branch, None if there is none to compare with.
+    All are None outside of a checkout, in an installed package for example.
   """
   if _git('ls-files', '--error-unmatch', '--', __file__) is None:
-    return {'git_commit': None, 'git_dirty': None}
+    return _NO_CHECKOUT
   # What a finished run writes itself does not count.
   modified = _git('status', '--porcelain', '--untracked-files=no', '--',
                   ':(top)', ':(top,exclude)leaderboard.md',
@@ -41,7 +46,20 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
       _git('ls-files', '--error-unmatch', '--', str(path.resolve())) is None
       for path in files)
   dirty = modified != '' or added != '' or foreign
-  return {'git_commit': _git('rev-parse', 'HEAD'), 'git_dirty': dirty}
+  return {'git_commit': _git('rev-parse', 'HEAD'), 'git_dirty': dirty,
+          'git_published': _published()}
+
+
+def _published():
+  """Whether HEAD is an ancestor of the published branch, None if unknown."""
+  branches = [name for name in _PUBLISHED
+              if _git('rev-parse', '--verify', '--quiet', name)]
+  if not branches:
+    return None
+  missing = _git('rev-list', '--max-count=1', 'HEAD', '--not', branches[0])
+  if missing and _git('rev-parse', '--is-shallow-repository') == 'true':
+    return None  # the ancestors of the branch are not here
+  return None if missing is None else not missing
 
 
 def _git(*args):

@@ -270,8 +270,8 @@ def _told_otherwise(run, path):
 
 
 def _kept(run):
-  """What a run has said; what it changes may have been found out later."""
-  return run.model_dump(exclude={'changes'})
+  """What a run has said, without what may have been found out later."""
+  return run.model_dump(exclude={'changes', 'git_published'})
 
 
 def compare(before: Result, now: Result) -> str:

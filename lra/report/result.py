@@ -164,6 +164,8 @@ class Result(File):
     git_commit, git_dirty: version of the code, and whether what ran was
       modified or is not in it; None outside of a checkout.
     git_commits: all versions, where a run was continued under another one.
+    git_published: whether these were on the published branch when the run
+      began; None where that is not known.
     model_sha256, config_sha256: of the files that the model and the config
       were read from; None where that is not known.
     changes: the settings that were not the protocol's, {field of the config:
@@ -210,6 +212,7 @@ class Result(File):
   git_commit: Text | None
   git_dirty: bool | None
   git_commits: list[Text] = []
+  git_published: bool | None = None
   model_sha256: Digest | None = None
   config_sha256: Digest | None = None
   changes: dict[str, Any] | None = None
