@@ -7,7 +7,7 @@ import re
 import sys
 
 from data_prep import folders
-from lra import tasks
+from lra import files, tasks
 from lra.errors import UserError
 
 
@@ -81,7 +81,7 @@ def make_builder(task_name: str, data_dir=None):
   module = importlib.import_module(f'data_prep.{task.dataset}')
   root = pathlib.Path(
       data_dir or os.environ.get('TFDS_DATA_DIR') or '~/tensorflow_datasets')
-  root = root.expanduser().absolute()
+  root = files.expanded(root).absolute()
   try:
     builder = module.BUILDER(data_dir=root, config=task.variant,
                              file_format='array_record')
@@ -108,7 +108,7 @@ def _announce(builder, chosen):
 def _with_source(task_name, data_dir, source):
   builder = make_builder(task_name, data_dir)
   if source:
-    builder.source = pathlib.Path(source).expanduser().absolute()
+    builder.source = files.expanded(pathlib.Path(source)).absolute()
   return builder
 
 

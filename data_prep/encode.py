@@ -1,6 +1,7 @@
 """Examples that somebody has -> the codes that data sets are made of."""
 
 import os
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -86,13 +87,24 @@ def _text(task, text):
   return text.encode() if isinstance(text, str) else text
 
 
+def _opened(path):
+  """PIL's image of a file; ValueError if its header asks for too much."""
+  from PIL import Image
+  with warnings.catch_warnings():
+    warnings.simplefilter('error', Image.DecompressionBombWarning)
+    try:
+      return Image.open(path)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as e:
+      raise ValueError('it has far too many pixels') from e
+
+
 def _image(task, image):
   """Grey values row by row, of an array, a PIL image or a file."""
   from PIL import Image
 
   from data_prep import image as image_lib
   if isinstance(image, str | os.PathLike):
-    image = Image.open(image)
+    image = _opened(image)
   if isinstance(image, Image.Image):
     # Palettes, transparency and single bits are ways to store, not to see.
     image = image.convert('L' if image.mode in ('1', 'L') else 'RGB')

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import pathlib
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from importlib import metadata
 
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
 _FLAG = 1000  # characters of a flag that are kept, as many as a record takes
+# Settings of JAX that say where something is or goes, not what is computed.
+_PLACES = re.compile(
+    'platform|device|backend|cache|dump|log|traceback|address|socket|mtls|url')
 # Folders of a checkout from which Python is imported.
 _SOURCES = ('lra', 'configs', 'kernels', 'data_prep')
 # Names of the branch that others can check out; the first that exists counts.
@@ -88,16 +92,21 @@ def xla_flags() -> list[str]:
   """The flags of XLA_FLAGS; a result may depend on them in its last digits.
 
   Without the one that splits a processor into several devices: how many there
-  are is known. Last comes what JAX was told of the precision of products, as
-  the variable that says so.
+  are is known. Last come JAX's own settings that the environment changes, and
+  the precision of products if anything does, as the variables that set them;
+  without those that every run sets itself, and without paths.
   """
   import jax
-  flags = os.environ.get('XLA_FLAGS', '').split()
-  precision = jax.config.jax_default_matmul_precision
-  if precision is not None:
-    flags.append(f'JAX_DEFAULT_MATMUL_PRECISION={precision}')
-  return [flag[:_FLAG] for flag in flags
-          if '_host_platform_device_count' not in flag]
+
+  from lra import jax_settings
+  flags = [flag for flag in os.environ.get('XLA_FLAGS', '').split()
+           if '_host_platform_device_count' not in flag]
+  for name, value in sorted(jax.config.values.items()):
+    changed = name.upper() in os.environ or (
+        name == 'jax_default_matmul_precision' and value is not None)
+    if changed and name not in jax_settings.NAMES and not _PLACES.search(name):
+      flags.append(f'{name.upper()}={getattr(value, "value", value)}')
+  return [flag[:_FLAG] for flag in flags]
 
 
 def cpu_count() -> int:

@@ -159,8 +159,8 @@ class Result(File):
       'microbatch' in earlier versions, which did not record it.
     dtype: what was computed in.
     kernel: the kernel that the mixers ran.
-    xla_flags: the flags of XLA_FLAGS and, where it was chosen, the precision of
-      products, of all processes that continued the run.
+    xla_flags: the flags of XLA_FLAGS, then JAX's own settings that were not
+      its defaults, as variables; of all processes that continued the run.
     git_commit, git_dirty: version of the code, and whether what ran was
       modified or is not in it; None outside of a checkout.
     git_commits: all versions, where a run was continued under another one.
