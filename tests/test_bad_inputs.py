@@ -391,11 +391,14 @@ def fork():
 
 
 def _files(folder):
-  """Path -> content of what is there but for locks; links are not followed."""
+  """Path -> content of what is there, but for locks and libraries' caches.
+
+  Links are not followed.
+  """
   return {p: p.read_bytes() if p.stat().st_size < 1e6 else p.stat()
          for root, _, names in os.walk(folder)
          for p in (pathlib.Path(root, name) for name in names)
-         if p.name != '.lock' and p.is_file()}
+         if p.name != '.lock' and '.cache' not in p.parts and p.is_file()}
 
 
 def _assert_one_sentence(done, words):
