@@ -7,7 +7,7 @@ import re
 import sys
 
 from data_prep import folders
-from lra import place, tasks
+from lra import files, place, tasks
 from lra.errors import UserError
 
 
@@ -79,8 +79,7 @@ def make_builder(task_name: str, data_dir=None):
   """
   task = tasks.get(task_name)
   module = importlib.import_module(f'data_prep.{task.dataset}')
-  root = pathlib.Path(place.data_dir(data_dir))
-  root = root.expanduser().absolute()
+  root = files.expanded(pathlib.Path(place.data_dir(data_dir))).absolute()
   try:
     builder = module.BUILDER(data_dir=root, config=task.variant,
                              file_format='array_record')
@@ -107,8 +106,8 @@ def _announce(builder, chosen):
 def _with_source(task_name, data_dir, source):
   builder = make_builder(task_name, data_dir)
   if source:
-    source = place.local(source, '--source')
-    builder.source = pathlib.Path(source).expanduser().absolute()
+    source = pathlib.Path(place.local(source, '--source'))
+    builder.source = files.expanded(source).absolute()
   return builder
 
 

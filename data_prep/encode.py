@@ -1,6 +1,7 @@
 """Examples that somebody has -> the codes that data sets are made of."""
 
 import os
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -86,6 +87,17 @@ def _text(task, text):
   return text.encode() if isinstance(text, str) else text
 
 
+def _opened(path):
+  """PIL's image of a file; ValueError if its header asks for too much."""
+  from PIL import Image
+  with warnings.catch_warnings():
+    warnings.simplefilter('error', Image.DecompressionBombWarning)
+    try:
+      return Image.open(path)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as e:
+      raise ValueError('it has far too many pixels') from e
+
+
 def _image(task, image):
   """Grey values row by row, of an array, a PIL image or a file."""
   from PIL import Image
@@ -93,8 +105,7 @@ def _image(task, image):
   from data_prep import image as image_lib
   from data_prep import pictures
   if isinstance(image, str | os.PathLike):
-    with Image.open(image) as opened:
-      return _image(task, opened)
+    image = _opened(image)
   if isinstance(image, Image.Image):
     image = pictures.pixels(image, 'L' if image.mode in ('1', 'L') else 'RGB')
   image = np.asarray(image)

@@ -77,7 +77,11 @@ def _tables(law, margin):
           paddles.masks, near)
 
 
-_compiled = numba.njit(cache=True)
+def _compiled(function):
+  try:
+    return numba.njit(cache=True)(function)
+  except RuntimeError:  # it finds no folder to keep the code in
+    return numba.njit(function)
 
 
 @_compiled

@@ -6,12 +6,14 @@ import os
 import pathlib
 import re
 import sys
+import tempfile
+import warnings
 from typing import NamedTuple
 
 from absl import app, flags
 from absl import logging as absl_logging
 
-from lra import config_flag, machine, place, signals
+from lra import config_flag, environment, machine, place, signals
 from lra.errors import USER_ERROR, UserError
 from lra.terminal import say
 
@@ -59,6 +61,7 @@ def run(command, usage=Words, summary: str = '') -> None:
     print(summary)
     return
   try:
+    environment.check_limits()
     try:
       app.run(lambda argv: sys.exit(command(*argv[1:])),
               flags_parser=lambda argv: _parse_flags(argv, usage))
@@ -69,7 +72,7 @@ def run(command, usage=Words, summary: str = '') -> None:
   except signals.Stop:
     sys.exit(signals.STOPPED)
   except Exception as e:
-    what = _of_files(e)
+    what = environment.blamed(e) or _of_files(e)
     if not what:
       raise
     with contextlib.suppress(OSError):
@@ -184,6 +187,7 @@ def quiet_libraries() -> None:
   logging.getLogger('jax').setLevel(logging.ERROR)
   sys.unraisablehook = _without_late_workers(sys.unraisablehook)
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  os.environ['MPLBACKEND'] = 'agg'  # figures are written to files
   machine.skip_tpu()
 
 
@@ -212,10 +216,16 @@ def use_compile_cache(folder: str | None = None) -> None:
   folder = CACHE.value if folder is None else folder
   if folder:
     try:
-      path = str(pathlib.Path(folder).expanduser())
-    except RuntimeError:  # neither $HOME nor an entry of this user
-      say('Compiled programs are not kept, since there is no home folder: '
-          '--compile_cache names another.')
+      path = pathlib.Path(folder).expanduser()
+      path.mkdir(parents=True, exist_ok=True)
+      with tempfile.TemporaryFile(dir=path):
+        pass
+    except (OSError, RuntimeError) as e:  # such as no entry of this user
+      say(f'Compiled programs are not kept, since {folder} cannot be written '
+          f'({getattr(e, "strerror", None) or e}): --compile_cache names '
+          'another folder.')
       return
-    jax.config.update('jax_compilation_cache_dir', path)
+    # A disk may fill up: what is not kept is compiled again.
+    warnings.filterwarnings('ignore', '.*persistent compilation cache')
+    jax.config.update('jax_compilation_cache_dir', str(path))
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)

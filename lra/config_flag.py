@@ -13,7 +13,7 @@ import types
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from lra import files, place
+from lra import files, place, signals
 from lra.errors import UserError, explained
 from lra.fields import FIELDS
 
@@ -82,9 +82,12 @@ class _Parser(flags.ArgumentParser):
       config = _get_config(path)(*argument)
       if isinstance(config, ConfigDict):
         config.lock()  # which computes what is derived
-    except UserError:
+    except (UserError, signals.Stop):
       raise
-    except (Exception, SystemExit) as e:  # whatever somebody's file may do
+    except (Exception, SystemExit, KeyboardInterrupt) as e:
+      # Whatever somebody's file may do.
+      if isinstance(e, KeyboardInterrupt) and not signals.listening():
+        raise
       raise UserError(explained(path, e)) from e
     if not isinstance(config, ConfigDict):
       raise UserError(

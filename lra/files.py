@@ -23,6 +23,15 @@ MAX_SETTINGS = 2**24
 MAX_LINES = 2**30
 
 
+def expanded(path: pathlib.Path) -> pathlib.Path:
+  """A path with its `~` or `~user` replaced; UserError if there is no such."""
+  try:
+    return path.expanduser()
+  except RuntimeError as e:
+    raise UserError(f'{path} begins with the home folder of a user who has '
+                    'none here: choose another path.') from e
+
+
 def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:
   """Writes every file, or leaves all of them as they were.
 

@@ -53,6 +53,8 @@ def train(config) -> int:
   if any(map(to_record, changes.values())):
     distributed.told(lambda: publish.check(place(), {
         one.task for one, folder in runs if to_record(changes[folder])}))
+    if distributed.leads():
+      provenance.warn_unpublished()
   provenance.begin(provenance.Command(
       protocol.file_of(made_by), lambda one: protocol.changes(one, made_by)))
   codes, finished, errors = [], [], []

@@ -14,8 +14,15 @@ from importlib import metadata
 
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
 _FLAG = 1000  # characters of a flag that are kept, as many as a record takes
+# Settings of JAX that say where something is or goes, not what is computed.
+_PLACES = re.compile(
+    'platform|device|backend|cache|dump|log|traceback|address|socket|mtls|url')
 # Folders of a checkout from which Python is imported.
 _SOURCES = ('lra', 'configs', 'kernels', 'data_prep')
+# Names of the branch that others can check out; the first that exists counts.
+_PUBLISHED = ('refs/remotes/origin/HEAD', 'refs/remotes/origin/main',
+              'refs/heads/main')
+_NO_CHECKOUT = {'git_commit': None, 'git_dirty': None, 'git_published': None}
 
 
 def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
@@ -26,12 +33,14 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
       make it differ.
 
   Returns:
-    `git_commit`, and `git_dirty`: whether a file of the commit was modified,
-    or Python was added to its packages. Both None if this folder is not the
-    top of a checkout, or is one of somebody else, see `_git`.
+    `git_commit`; `git_dirty`: whether a file of the commit was modified, or
+    Python was added to its packages; `git_published`: whether the commit is an
+    ancestor of the published branch, None if there is none to compare with.
+    All are None if this folder is not the top of a checkout, or if it belongs
+    to another user, see `_git`.
   """
   if _git('ls-files', '--error-unmatch', '--', __file__) is None:
-    return {'git_commit': None, 'git_dirty': None}
+    return _NO_CHECKOUT
   # What a finished run writes itself does not count.
   modified = _git('status', '--porcelain', '--untracked-files=no', '--',
                   ':(top)', ':(top,exclude)leaderboard.md',
@@ -42,7 +51,20 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
       _git('ls-files', '--error-unmatch', '--', str(path.resolve())) is None
       for path in files)
   dirty = modified != '' or added != '' or foreign
-  return {'git_commit': _git('rev-parse', 'HEAD'), 'git_dirty': dirty}
+  return {'git_commit': _git('rev-parse', 'HEAD'), 'git_dirty': dirty,
+          'git_published': _published()}
+
+
+def _published():
+  """Whether HEAD is an ancestor of the published branch, None if unknown."""
+  branches = [name for name in _PUBLISHED
+              if _git('rev-parse', '--verify', '--quiet', name)]
+  if not branches:
+    return None
+  missing = _git('rev-list', '--max-count=1', 'HEAD', '--not', branches[0])
+  if missing and _git('rev-parse', '--is-shallow-repository') == 'true':
+    return None  # the ancestors of the branch are not here
+  return None if missing is None else not missing
 
 
 def _git(*args):
@@ -80,17 +102,21 @@ def xla_flags() -> list[str]:
   """The flags of XLA_FLAGS; a result may depend on them in its last digits.
 
   Without the one that splits a processor into several devices: how many there
-  are is known. Last comes what JAX was told of the precision of products, as
-  the variable that says so.
+  are is known. Last come JAX's own settings that the environment changes, and
+  the precision of products if anything does, as the variables that set them;
+  without those that every run sets itself, and without paths.
   """
   import jax
-  flags = [shown_flag(flag)
-           for flag in os.environ.get('XLA_FLAGS', '').split()]
-  precision = jax.config.jax_default_matmul_precision
-  if precision is not None:
-    flags.append(f'JAX_DEFAULT_MATMUL_PRECISION={precision}')
-  return [flag[:_FLAG] for flag in flags
-          if '_host_platform_device_count' not in flag]
+
+  from lra import jax_settings
+  flags = [shown_flag(flag) for flag in os.environ.get('XLA_FLAGS', '').split()
+           if '_host_platform_device_count' not in flag]
+  for name, value in sorted(jax.config.values.items()):
+    changed = name.upper() in os.environ or (
+        name == 'jax_default_matmul_precision' and value is not None)
+    if changed and name not in jax_settings.NAMES and not _PLACES.search(name):
+      flags.append(f'{name.upper()}={getattr(value, "value", value)}')
+  return [flag[:_FLAG] for flag in flags]
 
 
 def shown_flag(flag: str) -> str:

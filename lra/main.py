@@ -8,7 +8,7 @@ Ctrl-C.
 
 import pathlib
 
-from lra import command, config_help, launch, options
+from lra import command, config_help, environment, launch, options
 from lra.errors import UserError
 
 
@@ -53,6 +53,8 @@ def main(*words: str) -> int:
     return launch_sweep.run()
   if options.EVALUATE.value or options.PREDICT.value or options.COMPARE.value:
     from lra import inspection
+    if not options.COMPARE.value:
+      environment.check_xla_flags()
     print(_asked(inspection, [pathlib.Path(word) for word in words]))
     return 0
   if options.DISTRIBUTED.value:
@@ -73,6 +75,7 @@ def _train():
   if options.PRINT_CONFIG.value:
     print(config_help.text(chosen))
     return 0
+  environment.check_xla_flags()
   command.use_compile_cache()
   if options.COMPILE_ONLY.value:
     from lra import ahead, identity

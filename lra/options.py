@@ -4,11 +4,12 @@
 import itertools
 import math
 import os
+import pathlib
 import sys
 
 from absl import flags
 
-from lra import command, place
+from lra import command, files, place
 from lra.errors import UserError
 
 WORKDIR = flags.DEFINE_string(
@@ -184,6 +185,9 @@ for _flag in ('bundle', 'from_bundle'):
         [_flag, _other], lambda values: not all(values.values()),
         f'--{_flag} is of a sweep that runs here: leave out --{_other}')
 
+# Flags that name a file or a folder; the shell leaves the ~ of --flag=~ alone.
+_PATHS = ('bundle', 'curves', 'evaluate', 'from_bundle', 'html', 'page',
+          'predict', 'results_dir', 'workdir')
 _RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
          'replace', 'results_dir')
 # Commands by the flag that asks for them, and the other flags of each.
@@ -257,6 +261,10 @@ def check() -> None:
   given = [name for name in names
            if flags.FLAGS[name].value != flags.FLAGS[name].default]
   asked = [name for name in COMMANDS if name in given]
+  for name in _PATHS:
+    if (flags.FLAGS[name].value or '').startswith('~'):
+      flags.FLAGS[name].value = str(files.expanded(
+          pathlib.Path(flags.FLAGS[name].value)))
   if {'--record', '--norecord'} <= set(sys.argv):
     raise UserError('--record and --norecord: leave out one of them.')
   if len(asked) > 1:

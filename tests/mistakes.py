@@ -21,14 +21,17 @@ class Case(NamedTuple):
     arguments: of the command line.
     files: path -> content, beside it.
     program: as in `commands.Commands.run`.
+    environment: variables of a process of its own.
   """
   words: tuple[str, ...]
   arguments: tuple[str, ...]
   files: dict[str, bytes] = {}  # noqa: RUF012
   program: str = 'run_lra'
+  environment: dict[str, str] = {}  # noqa: RUF012
 
   def __str__(self):
-    return ' '.join(self.arguments)[-80:]
+    variables = (f'{k}={v}' for k, v in self.environment.items())
+    return ' '.join((*variables, *self.arguments))[-80:]
 
 
 def mini(words, *changes, model='simpletron'):
@@ -60,6 +63,12 @@ def own_line(words, line, *changes):
       '  config.model.name = "simpletron"\n'
       f'  {line}\n'
       '  return config\n'), 'own.py:listops_mini', *changes)
+
+
+def environment(words, **variables):
+  """A run with variables that no library can use."""
+  return Case(tuple(words.split('|')), (
+      '--config=configs/simpletron.py:listops_mini',), {}, 'run_lra', variables)
 
 
 def sweep(words, content):

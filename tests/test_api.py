@@ -362,3 +362,29 @@ def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
     ([MINI, 'word'], ['word', '--'])])
 def test_bad_requests_are_one_sentence(flags, words):
   _one_sentence(_run(*flags), *words)
+
+
+WRONG = ([], {}, [[1]], {'a': 1}, [1])
+
+
+@pytest.mark.parametrize('change', [
+    *({'task': value} for value in WRONG),
+    *({f'model.{name}': value} for value in WRONG
+      for name in ('name', 'num_heads', 'qkv_width'))], ids=str)
+def test_a_config_that_somebody_has_edited_is_named(tmp_path, change):
+  config = small.config('simpletron', 'listops_mini').to_dict()
+  for name, value in change.items():
+    section, _, field = name.rpartition('.')
+    (config[section] if section else config)[field] = value
+  files.write_json(tmp_path / 'config.json', config)
+  with pytest.raises(UserError, match=f'config.{"|".join(change)}'):
+    lra.load(tmp_path)
+
+
+@pytest.mark.parametrize('side', [14_000, 60_000])
+def test_a_picture_that_is_far_too_large_is_no_example(tmp_path, side):
+  """Its header says so; of the smaller one PIL would only warn."""
+  path = tmp_path / 'x.pbm'
+  path.write_bytes(b'P4 %d %d\n' % (side, side))
+  with pytest.raises(encode.NoExample, match='far too many pixels'):
+    encode.split(tasks.get('pathfinder'), [path])

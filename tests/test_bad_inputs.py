@@ -6,6 +6,7 @@ One table: the command line, files beside it, and words of the sentence.
 import gzip
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 
@@ -16,6 +17,7 @@ from mistakes import (
   aan,
   archive,
   command,
+  environment,
   limits,
   listops,
   mini,
@@ -27,6 +29,8 @@ from mistakes import (
   tar,
 )
 
+import small
+from lra import environment as environment_lib
 from lra.command import USER_ERROR
 
 PROGRESS = ('reading', 'checking', 'storing', 'drawing')
@@ -262,6 +266,9 @@ OWN = [
     command('configs/nobody.py|No such file', '--config=nobody:listops'),
     mini('--log=paper|csv, tensorboard, wandb', '--log=csv,paper'),
     command('--log=paper', '--sweep=configs/sweeps/mini.txt', '--log=paper'),
+    mini('~nosuchuser/x begins with', '--workdir=~nosuchuser/x'),
+    mini('~nosuchuser/x begins with', 'data_dir=~nosuchuser/x'),
+    mini('~nosuchuser/x begins with', '--results_dir=~nosuchuser/x'),
     mini('--profile=3 |1 to 4000', '--profile=3'),
     mini('--profile=20:30 |1 to 25', '--profile=20:30', 'train.steps=25'),
     command('--seeds needs --config', '--seeds=0-1'),
@@ -376,6 +383,29 @@ OWN = [
 ]
 
 
+# Variables of a user's shell; all four are also in other letters and forms.
+ENVIRONMENT = [
+    environment('JAX_PLATFORMS=nonsense|known backends',
+                JAX_PLATFORMS='nonsense'),
+    environment('JAX_PLATFORMS=cuda', JAX_PLATFORMS='cuda'),
+    environment('JAX_NUM_CPU_DEVICES=0', JAX_NUM_CPU_DEVICES='0'),
+    environment('JAX_DEFAULT_MATMUL_PRECISION=nonsense',
+                JAX_DEFAULT_MATMUL_PRECISION='nonsense'),
+    environment('JAX_ENABLE_X64=maybe', JAX_ENABLE_X64='maybe'),
+    environment('FLAX_FIX_RNG_SEPARATOR=maybe', FLAX_FIX_RNG_SEPARATOR='maybe'),
+    environment('JAX_DEFAULT_DEVICE=foo', JAX_DEFAULT_DEVICE='foo'),
+    environment('XLA_FLAGS=|device_count=0|process_index',
+                XLA_FLAGS='--xla_force_host_platform_device_count=0'),
+    environment('XLA_FLAGS=|Unknown flag|--xla_nonsense=1',
+                XLA_FLAGS='--xla_nonsense=1'),
+    environment('XLA_FLAGS=nonsense|Could not open file', XLA_FLAGS='nonsense'),
+    environment("XLA_FLAGS=|Couldn't interpret value x",
+                XLA_FLAGS='--xla_force_host_platform_device_count=x'),
+    environment('~nosuchuser/x begins with the home folder',
+                TFDS_DATA_DIR='~nosuchuser/x'),
+]
+
+
 @pytest.fixture(scope='module')
 def fork():
   """Runs commands; see `commands.Commands`."""
@@ -385,11 +415,14 @@ def fork():
 
 
 def _files(folder):
-  """Path -> content of what is there but for locks; links are not followed."""
+  """Path -> content of what is there, but for locks and libraries' caches.
+
+  Links are not followed.
+  """
   return {p: p.read_bytes() if p.stat().st_size < 1e6 else p.stat()
          for root, _, names in os.walk(folder)
          for p in (pathlib.Path(root, name) for name in names)
-         if p.name != '.lock' and p.is_file()}
+         if p.name != '.lock' and '.cache' not in p.parts and p.is_file()}
 
 
 def _assert_one_sentence(done, words):
@@ -428,12 +461,43 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(case, fork, tmp_path):
 @pytest.mark.parametrize('case', [
     REVIEWED[0], command('--list|--config')], ids=str)
 def test_a_process_of_its_own_says_the_same(case, tmp_path):
+  _run(_process(), case, tmp_path)
+
+
+def _process(preexec_fn=None, **environment):
+  """As `commands.Commands.run`, by a process of its own."""
   def run(program, *arguments, cwd, HOME):
     done = subprocess.run(
         [sys.executable, str(commands.ROOT / 'run_lra.py'), *arguments],
         cwd=cwd, text=True, capture_output=True, check=False,
+        preexec_fn=preexec_fn,
         env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'HOME': HOME,
-            'PYTHONPATH': str(commands.ROOT)})
+            'PYTHONPATH': str(commands.ROOT), **environment})
     return commands.Done(done.returncode, done.stdout, done.stderr)
 
-  _run(run, case, tmp_path)
+  return run
+
+
+@pytest.mark.parametrize('case', [
+    pytest.param(case, marks=small.most(i))
+    for i, case in enumerate(ENVIRONMENT)], ids=str)
+def test_a_variable_that_cannot_be_used_is_named(case, tmp_path):
+  _run(_process(**case.environment), case, tmp_path)
+
+
+def test_too_few_open_files_are_named(tmp_path):
+  def limit():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
+
+  case = mini('Only 12 files may be open|ulimit -n')
+  _run(_process(preexec_fn=limit), case, tmp_path)
+
+
+def test_a_low_limit_of_open_files_is_raised(monkeypatch):
+  limits = [(12, 4096), (12, 64), (64, 64), (-1, -1), (4096, -1)]
+  for soft, hard in limits:
+    raised = []
+    monkeypatch.setattr(resource, 'getrlimit', lambda _, x=(soft, hard): x)
+    monkeypatch.setattr(resource, 'setrlimit', lambda _, x: raised.append(x))
+    environment_lib.check_limits()
+    assert raised == ([(64, hard)] if soft == 12 else [])

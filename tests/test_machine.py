@@ -13,6 +13,9 @@ import tiny
 
 from lra import machine
 
+NOTHING = {
+    'git_commit': None, 'git_dirty': None, 'git_published': None}
+
 
 def git(folder, *args):
   subprocess.run(
@@ -30,7 +33,7 @@ def checkout(tmp_path):
     (root / name).write_text('1\n')
   shutil.copy(machine.__file__, root / 'lra')
   (root / '.gitignore').write_text('ignored*\n/runs/\n')
-  git(root, 'init', '-q')
+  git(root, 'init', '-q', '-b', 'main')
   git(root, 'add', '-A')
   git(root, 'commit', '-qm', 'all')
   return root
@@ -59,7 +62,34 @@ def test_a_commit_as_it_is(checkout):
       ('git', 'rev-parse', 'HEAD'), cwd=checkout, check=True, text=True,
       capture_output=True).stdout.strip()
   assert state(checkout, 'lra/models/known.py', 'configs/known.py') == {
-      'git_commit': head, 'git_dirty': False}
+      'git_commit': head, 'git_dirty': False, 'git_published': True}
+
+
+def test_a_commit_is_published_once_the_known_branch_has_it(
+    checkout, tmp_path):
+  def published():
+    return state(checkout)['git_published']
+
+  git(checkout, 'switch', '-q', '-c', 'mine')
+  put(checkout, 'notes.txt')
+  git(checkout, 'commit', '-qam', 'mine')
+  assert published() is False
+  git(checkout, 'switch', '-q', 'main')
+  assert published() is True
+  git(checkout, 'merge', '-q', '--ff-only', 'mine')
+  assert published() is True
+  # Where there is a remote its branch counts, not the one of the same name.
+  git(tmp_path, 'init', '-q', '--bare', '-b', 'trunk', 'origin.git')
+  git(checkout, 'remote', 'add', 'origin', str(tmp_path / 'origin.git'))
+  git(checkout, 'push', '-q', 'origin', 'main~:refs/heads/trunk')
+  git(checkout, 'remote', 'set-head', 'origin', 'trunk')
+  assert published() is False
+  git(checkout, 'push', '-q', 'origin', 'main:trunk')
+  assert published() is True
+  git(checkout, 'remote', 'remove', 'origin')
+  git(checkout, 'branch', '-qm', 'main', 'other')
+  git(checkout, 'branch', '-qD', 'mine')
+  assert published() is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='only root gives files away')
@@ -167,10 +197,10 @@ def test_an_installed_package_has_no_commit_of_whatever_is_around_it(checkout):
   """A virtual environment inside of some checkout."""
   package = checkout / 'ignored_venv/lra'
   shutil.copytree(checkout / 'lra', package)
-  assert state(package.parent) == {'git_commit': None, 'git_dirty': None}
+  assert state(package.parent) == NOTHING
   git(checkout, 'config', 'x.y', 'z')
   shutil.rmtree(checkout / '.git')
-  assert state(checkout) == {'git_commit': None, 'git_dirty': None}
+  assert state(checkout) == NOTHING
 
 
 def test_a_repository_named_by_the_environment_is_not_meant(
@@ -182,7 +212,7 @@ def test_a_repository_named_by_the_environment_is_not_meant(
 
 def test_without_git_nothing_is_claimed(checkout, monkeypatch):
   monkeypatch.setenv('PATH', os.devnull)
-  assert state(checkout) == {'git_commit': None, 'git_dirty': None}
+  assert state(checkout) == NOTHING
 
 
 def test_this_checkout_has_a_commit():

@@ -10,6 +10,7 @@ import os
 import pathlib
 import types
 
+from lra import signals
 from lra.errors import UserError, explained
 
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -38,7 +39,12 @@ def module(name: str) -> types.ModuleType:
     made = importlib.import_module(f'lra.models.{name}')
   except UserError:
     raise
-  except (Exception, SystemExit) as e:  # a user's file may raise anything
+  except signals.Stop:
+    raise
+  except (Exception, SystemExit, KeyboardInterrupt) as e:
+    # Whatever somebody's file may do; Ctrl-C is a `Stop`, or nobody listens.
+    if isinstance(e, KeyboardInterrupt) and not signals.listening():
+      raise
     raise UserError(
         explained(str(FOLDER / f'{name}.py'), e, said)) from e
   mixer = getattr(made, 'Mixer', None)

@@ -159,7 +159,8 @@ def _logits(e_DhxBxHxI, f_DhxBxHxJ, weight_DhxH, bias_BxJ):
   """Returns -2 sum_d w_d r_d plus the bias, float32 [B, H, I, J]."""
   def add(logits, term):
     e_BxHxI, f_BxHxJ, weight_H = term
-    return logits - 2 * weight_H[:, None, None] * _ratio(e_BxHxI, f_BxHxJ), None
+    return logits - 2 * weight_H[None, :, None, None] * _ratio(
+        e_BxHxI, f_BxHxJ), None
 
   start = jnp.broadcast_to(
       bias_BxJ[:, None, None], (*e_DhxBxHxI.shape[1:], bias_BxJ.shape[-1]))
@@ -174,8 +175,8 @@ def _of_logits(dlogits, e_DhxBxHxI, f_DhxBxHxJ, weight_DhxH):
     r_BxHxIxJ = _ratio(e_BxHxI, f_BxHxJ)
     by_weight = dlogits * r_BxHxIxJ
     by_sum = by_weight * (1 - r_BxHxIxJ)
-    four_Hx1 = 4 * weight_H[:, None]
-    return None, (four_Hx1 * by_sum.sum(-1), four_Hx1 * by_sum.sum(-2),
+    four_1xHx1 = 4 * weight_H[None, :, None]
+    return None, (four_1xHx1 * by_sum.sum(-1), four_1xHx1 * by_sum.sum(-2),
                   -2 * by_weight.sum((0, 2, 3)))
 
   return jax.lax.scan(one, None, (e_DhxBxHxI, f_DhxBxHxJ, weight_DhxH))[1]

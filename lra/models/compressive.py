@@ -123,7 +123,8 @@ def _attend(blocks, old, size, reach):
   """Attends to segments and old summaries: [B, P, H, Dh]."""
   q_BxPxHxDh, _, _, mask_BxP = blocks
   batch, length, heads, width = q_BxPxHxDh.shape
-  before_1x1xSx2S = jnp.tril(jnp.ones((size, 2 * size), bool), size)
+  before_1x1xSx2S = jnp.tril(
+      jnp.ones((size, 2 * size), bool), size)[None, None]
 
   def one_head(now, past):
     q_BxPxDh, k_BxPxDh, v_BxPxDh = now

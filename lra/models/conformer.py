@@ -88,8 +88,8 @@ class Convolution(nn.Module):
         (self.conv_width, self.channels))
     bias_C = self.param(
         'depthwise_bias', nn.initializers.zeros, (self.channels,))
-    y_BxLxC = convolution.depthwise(y_BxLxC, weight_KxC) + bias_C.astype(
-        self.dtype)
+    y_BxLxC = convolution.depthwise(
+        y_BxLxC, weight_KxC) + bias_C.astype(self.dtype)[None, None]
     y_BxLxC = nn.swish(
         LayerNorm(dtype=self.dtype, name='norm')(y_BxLxC))
     return Dense(x_BxLxD.shape[-1], dtype=self.dtype, name='out')(y_BxLxC)

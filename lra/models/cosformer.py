@@ -42,9 +42,9 @@ class Mixer(HeadMixer):
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     """See `HeadMixer.mix`."""
     length = mask_BxL.shape[1]
-    angle_Lx1x1 = np.pi / 2 * np.arange(length)[:, None, None] / (
+    angle_1xLx1x1 = np.pi / 2 * np.arange(length)[None, :, None, None] / (
         self.full_length or length)
-    parts = np.cos(angle_Lx1x1), np.sin(angle_Lx1x1)
+    parts = np.cos(angle_1xLx1x1), np.sin(angle_1xLx1x1)
 
     def phi(y_BxLxHxDh):
       y_BxLxHxDh = jax.nn.relu(y_BxLxHxDh.astype(jnp.float32))

@@ -164,9 +164,10 @@ def _window(qkv, mask_L, pattern) -> Partial:
   i = np.arange(pattern.block)
   j = np.concatenate([i + o * pattern.block for o in offsets])
   if pattern.radius is not None:
-    allowed_ExNx1xK &= np.abs(i[:, None] - j) <= pattern.radius
+    allowed_ExNx1xK &= (
+        np.abs(i[:, None] - j) <= pattern.radius)[None, None]
   if pattern.causal:
-    allowed_ExNx1xK &= j <= i[:, None]
+    allowed_ExNx1xK &= (j <= i[:, None])[None, None]
   part = partial_softmax(
       q, neighbours(k, offsets), neighbours(v, offsets), scale=_scale(q),
       bias=forbid(allowed_ExNx1xK))

@@ -6,6 +6,8 @@ Shapes: B batch, L length, C any axes of channels, K width of the convolution.
 import jax
 import jax.numpy as jnp
 
+from lra.nn import broadcast
+
 
 @jax.custom_vjp
 def depthwise(x_BxLxC: jax.Array, weight_KxC: jax.Array) -> jax.Array:
@@ -52,7 +54,7 @@ def _weighed(x_BxLxC, weight_KxC, before):
   length = x_BxLxC.shape[1]
   padded = _pad(x_BxLxC, len(weight_KxC), before)
   return sum(
-      weight_C.astype(jnp.float32)
+      broadcast.to_rank_of(weight_C, padded).astype(jnp.float32)
       * padded[:, i:i + length].astype(jnp.float32)
       for i, weight_C in enumerate(weight_KxC)).astype(x_BxLxC.dtype)
 

@@ -80,7 +80,7 @@ def of_step(apply: Callable[[Mapping[str, Any]], Any], key: jax.Array,
   for rows, paths in by_rows.items():
     hashes = np.array([zlib.crc32('/'.join(path).encode()) for path in paths],
                       np.uint32)
-    number_R = (place_B[:, None] * rows + jnp.arange(rows)).reshape(-1)
+    number_R = (place_B[:, None] * rows + jnp.arange(rows)[None]).reshape(-1)
     site_S = jax.vmap(jax.random.fold_in, (None, 0))(key, hashes)
     keys_SxR = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(
         site_S, number_R)

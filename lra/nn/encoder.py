@@ -246,7 +246,7 @@ class Encoder(nn.Module):
       x_BxLxD, mask_BxL = self._prepend_cls(x_BxLxD, mask_BxL)
     if self.positions != 'none':
       table_LxD = self._positions(full_length + first)
-      x_BxLxD = x_BxLxD + table_LxD[:x_BxLxD.shape[1]]
+      x_BxLxD = x_BxLxD + table_LxD[None, :x_BxLxD.shape[1]]
     if after:
       x_BxLxD, mask_BxL = self._prepend_cls(x_BxLxD, mask_BxL)
     return x_BxLxD, mask_BxL

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 import kernels
 from lra.errors import UserError
-from lra.nn import contraction
+from lra.nn import broadcast, contraction
 
 KERNEL_INIT = nn.initializers.xavier_uniform()
 QKV = ('query', 'key', 'value')
@@ -62,7 +62,8 @@ class Projection(nn.Module):
     axes = range(x.ndim - len(self.ins), x.ndim), range(len(self.ins))
     y = jax.lax.dot_general(
         x.astype(self.dtype), self.kernel.astype(self.dtype), (axes, ((), ())))
-    return y if self.bias is None else y + self.bias.astype(self.dtype)
+    return y if self.bias is None else y + broadcast.to_rank_of(
+        self.bias.astype(self.dtype), y)
 
 
 def product(x_BxLxD: jax.Array, kernel_DxE: jax.Array,

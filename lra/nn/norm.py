@@ -27,6 +27,7 @@ import jax.numpy as jnp
 
 import kernels
 from kernels import dispatch, meshes, varying
+from lra.nn import broadcast
 
 EPS = 1e-6
 
@@ -98,10 +99,11 @@ def _normalized(x, scale_D, bias_D):
 
 
 def _forward(x, scale_D, bias_D):
-  exact = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  exact = x.astype(broadcast.at_least_float32(x.dtype))
   mean = exact.mean(-1, keepdims=True)
   square = jnp.square(exact).mean(-1, keepdims=True)
-  y = (x - mean) * (_inverse(mean, square) * scale_D) + bias_D
+  scale, bias = (broadcast.to_rank_of(p, x) for p in (scale_D, bias_D))
+  y = (exact - mean) * (_inverse(mean, square) * scale) + bias
   return y, (x, mean, square, scale_D)
 
 
@@ -114,7 +116,8 @@ def _inverse(mean, square):
 def _backward(saved, dy):
   x, mean, square, scale_D = saved
   inverse = _inverse(mean, square)
-  unit, g = (x - mean) * inverse, dy * scale_D
+  unit = (x.astype(mean.dtype) - mean) * inverse
+  g = dy * broadcast.to_rank_of(scale_D, dy)
   dx = inverse * (g - g.mean(-1, keepdims=True)
                   - unit * (g * unit).mean(-1, keepdims=True))
   tokens = tuple(range(x.ndim - 1))

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lra.nn import broadcast
+
 FORBIDDEN = -1e30  # added to a logit, it makes exp() of the logit 0
 
 # If all heads together have more logits, they are computed one by one.
@@ -50,7 +52,9 @@ def partial_softmax(q: jax.Array, k: jax.Array, v: jax.Array, *,
   """
   logits = scale * jnp.einsum(
       '...qd,...kd->...qk', q, k, preferred_element_type=jnp.float32)
-  return weigh(logits if bias is None else logits + bias, v)
+  if bias is not None:
+    logits = logits + broadcast.to_rank_of(bias, logits)
+  return weigh(logits, v)
 
 
 def weigh(logits: jax.Array, v: jax.Array) -> Partial:

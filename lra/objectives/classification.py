@@ -81,7 +81,8 @@ def weighted_loss(logits_BxC, labels_B, weights_B):
   loss_B = optax.softmax_cross_entropy_with_integer_labels(
       logits_BxC, labels_B)
   correct_B = jnp.argmax(logits_BxC, axis=-1) == labels_B
-  return jnp.sum(loss_B * weights_B), jnp.sum(correct_B * weights_B)
+  return jnp.sum(loss_B * weights_B), jnp.sum(
+      correct_B.astype(weights_B.dtype) * weights_B)
 
 
 def confusion(logits_BxC, batch, num_classes: int):

@@ -109,15 +109,17 @@ def _version(run):
   """The commit; where that does not say what ran, the files by their hashes."""
   commits = run.git_commits or [run.git_commit or '']
   commit = ' + '.join(text[:8] for text in commits)
+  unpublished = ['unpublished'] if run.git_published is False else []
   if commit and not run.git_dirty:
-    return commit
+    return ' '.join([commit, *(f'({word})' for word in unpublished)])
   files = ', '.join(
       f'{what} {digest[:8]}' for what, digest in (
           ('model', run.model_sha256), ('config', run.config_sha256))
       if digest)
   if not commit:
     return files
-  return f'{commit} (modified{files and ": "}{files})'
+  notes = ', '.join([*unpublished, 'modified'])
+  return f'{commit} ({notes}{files and ": "}{files})'
 
 
 def _kernel(run):

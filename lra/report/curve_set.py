@@ -44,8 +44,7 @@ def read(folder: pathlib.Path) -> Run:
     UserError: the folder is no run, or has no validation accuracy.
   """
   config = files.read_json(folder / 'config.json')
-  if not isinstance(config, dict) or not isinstance(
-      config.get('model'), dict) or not {'task', 'seed'} <= set(config):
+  if not _is_config(config):
     raise UserError(
         f'{folder} is no run, since it has no config.json of one: give '
         'directories like runs/<task>/<model>/<config hash>-s<seed>.')
@@ -57,6 +56,15 @@ def read(folder: pathlib.Path) -> Run:
         f'{folder} has no validation accuracy, not yet or by its config: '
         'leave it out.')
   return Run(folder, config, scores, _floors(folder))
+
+
+def _is_config(value):
+  """Whether a value has what is asked of a config here."""
+  if not isinstance(value, dict) or not isinstance(value.get('model'), dict):
+    return False
+  return (isinstance(value['model'].get('name', ''), str) and
+          isinstance(value.get('task'), str) and
+          isinstance(value.get('seed'), int))
 
 
 def _floors(folder):

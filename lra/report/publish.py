@@ -304,8 +304,8 @@ def shared(run: Result) -> Result:
 
 
 def _kept(run):
-  """What a run has said; what it changes may have been found out later."""
-  return shared(run).model_dump(exclude={'changes'})
+  """What a run has said, without what may have been found out later."""
+  return shared(run).model_dump(exclude={'changes', 'git_published'})
 
 
 def compare(before: Result, now: Result) -> str:

@@ -159,11 +159,13 @@ class Result(File):
       'microbatch' in earlier versions, which did not record it.
     dtype: what was computed in.
     kernel: the kernel that the mixers ran.
-    xla_flags: the flags of XLA_FLAGS and, where it was chosen, the precision of
-      products, of all processes that continued the run.
+    xla_flags: the flags of XLA_FLAGS, then JAX's own settings that were not
+      its defaults, as variables; of all processes that continued the run.
     git_commit, git_dirty: version of the code, and whether what ran was
       modified or is not in it; None outside of a checkout.
     git_commits: all versions, where a run was continued under another one.
+    git_published: whether these were on the published branch when the run
+      began; None where that is not known.
     model_sha256, config_sha256: of the files that the model and the config
       were read from; None where that is not known.
     changes: the settings that were not the protocol's, {field of the config:
@@ -210,6 +212,7 @@ class Result(File):
   git_commit: Text | None
   git_dirty: bool | None
   git_commits: list[Text] = []
+  git_published: bool | None = None
   model_sha256: Digest | None = None
   config_sha256: Digest | None = None
   changes: dict[str, Any] | None = None

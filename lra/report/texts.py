@@ -71,7 +71,8 @@ EXPLANATIONS = (
     'A run whose settings are not its protocol\'s is in a table of its own, '
     'which names them; seeds, data folders and what only fits a run to a '
     'machine are free. "Modified" beside a commit: what ran is not what is in '
-    'it. The file of a model may have changed since a record was made: to '
+    'it. "Unpublished": others could not check it out when the run was made. '
+    'The file of a model may have changed since a record was made: to '
     'repeat a run exactly, check out its commit first.')
 GROUPS = {
     'full': ('Full tasks', ''),

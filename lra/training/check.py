@@ -102,8 +102,8 @@ def _flatten(config, prefix=''):
     except Exception as e:  # whatever the function of a config file raises
       failed[name] = e
     else:
-      found = ({name: value}, {}) if not isinstance(value, ConfigDict) else (
-          _flatten(value, f'{name}.'))
+      group = isinstance(value, ConfigDict) and len(value)
+      found = _flatten(value, f'{name}.') if group else ({name: value}, {})
       flat.update(found[0])
       failed.update(found[1])
   return flat, failed

@@ -29,6 +29,7 @@ from lra.training.sound import Damaged
 # had no checksums.
 LAYOUT = 3
 _READABLE = (2, 3)
+_YEARS = 10 * 365 * 24 * 3600  # seconds
 
 
 class Checkpoints:
@@ -69,7 +70,8 @@ class Checkpoints:
             active_processes=set(range(jax.process_count()))),
         # In the background Orbax would wait for a signal that has one name in
         # the whole process, where other runs may save at the same time.
-        async_options=ocp.AsyncOptions(create_directories_asynchronously=False))
+        async_options=ocp.AsyncOptions(
+            create_directories_asynchronously=False, **_patience()))
     return ocp.CheckpointManager(self.folder / name, options=options)
 
   def save_last(self, step: int, state: Any, progress: dict) -> None:
@@ -180,11 +182,15 @@ class Checkpoints:
     """The error of checkpoints without a sound one among them."""
     other = next((e for e in damaged if e.differs), None)
     if other:
-      x64 = ' or in JAX_ENABLE_X64' if jax.config.jax_enable_x64 else ''
       elsewhere = '' if self._read_only else ', or choose another --workdir'
+      if 'float64' in other.differs:
+        return UserError(
+            f'{other.path} was trained with JAX_ENABLE_X64=1, which no run has '
+            f'any more ({other.differs}): delete the run directory to train it '
+            f'anew{elsewhere}.')
       return UserError(
           f'{other.path} is not of this config: {other.differs}. Undo what was '
-          f'changed since, in config.json or in the code of the model{x64}'
+          'changed since, in config.json or in the code of the model'
           f'{elsewhere}.')
     what = '; '.join(map(str, damaged))
     if self._read_only:
@@ -278,6 +284,15 @@ class Checkpoints:
     for step in self._best.all_steps():
       if step not in named:
         self._best.delete(step)
+
+
+def _patience():
+  """How long Orbax waits, by the wall clock, until a checkpoint is written.
+
+  The clock of a laptop that slept jumps. Processes that wait for each other
+  keep Orbax's own limit, by which they notice that one of them hangs.
+  """
+  return {} if distributed.several() else {'timeout_secs': _YEARS}
 
 
 def _steps(manager):

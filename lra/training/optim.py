@@ -133,7 +133,8 @@ def _side_by_side(rule):
     if kernels.platform() == 'gpu' and (mesh.empty or mesh.size == 1):
       flat, restore = jax.flatten_util.ravel_pytree(grads)
       grads = restore(jax.lax.optimization_barrier(flat))
-    return rule.update(grads, state, params, **extra)
+    with jax.numpy_dtype_promotion('standard'):  # Optax relies on it
+      return rule.update(grads, state, params, **extra)
 
   return optax.GradientTransformationExtraArgs(rule.init, update)
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from lra import objectives, tasks
+from lra import jax_settings, objectives, tasks
 from lra.training import build, check, fits, mesh, optim, step
 from lra.training import sizes as sizes_lib
 
@@ -228,6 +228,8 @@ def make(config, devices=None, dtype: str | None = None,
          before: dict | None = None) -> Program:
   """Checks a config and builds its program.
 
+  JAX's settings become those of every run, for the rest of the process.
+
   Args:
     config: the whole config, without references.
     devices: what to run on, all there are by default.
@@ -237,8 +239,9 @@ def make(config, devices=None, dtype: str | None = None,
   Raises:
     UserError: the config cannot be run; the message names the field.
   """
-  task = tasks.get(config.task)
+  jax_settings.fix()
   check.check(config)
+  task = tasks.get(config.task)
   over = mesh.make(config.mesh, devices)
   check.check_mesh(config, over.shape)
   sizes = sizes_lib.wanted(config, over, before)

@@ -49,13 +49,22 @@ def of_model(name: str) -> dict:
   To be asked for when a run begins: files may change while it lasts.
 
   Returns:
-    `git_commit`, `git_dirty`, `model_sha256`, `config_sha256`; see
-    `lra.report.result.Result`.
+    `git_commit`, `git_dirty`, `git_published`, `model_sha256`,
+    `config_sha256`; see `lra.report.result.Result`.
   """
   made_by = {'model': _file_of(name), 'config': _command.config_file}
   return {
       **machine.git_state([path for path in made_by.values() if path]),
       **{f'{kind}_sha256': _sha256(path) for kind, path in made_by.items()}}
+
+
+def warn_unpublished() -> None:
+  """Says that records will name a commit which others cannot check out."""
+  state = machine.git_state()
+  if state['git_published'] is False:
+    say(f'Commit {state["git_commit"][:8]} is not on the published branch, and '
+        'the records will say so: push it first, so that others can check out '
+        'what was run.')
 
 
 def changes(config: dict) -> dict[str, Any] | None:
@@ -73,8 +82,9 @@ def continued(before: dict, now: dict) -> dict:
   Returns:
     `now` and, where there were several, `git_commits`, the first one first;
     `git_dirty` of any of them, and where the file of the model or the config
-    was another one; `devices` likewise, where these were of several kinds;
-    `xla_flags` of all; `draws` of both, if they are not the same.
+    was another one; `git_published` if all of them are; `devices` likewise,
+    where these were of several kinds; `xla_flags` of all; `draws` of both, if
+    they are not the same.
   """
   commits = before.get('git_commits') or [before.get('git_commit')]
   commits = list(dict.fromkeys(c for c in (*commits, now['git_commit']) if c))
@@ -85,6 +95,9 @@ def continued(before: dict, now: dict) -> dict:
   if dirty is not None:
     dirty = bool(dirty or before.get('git_dirty') or other)
   several = {'git_commits': commits} if len(commits) > 1 else {}
+  published = before.get('git_published'), now.get('git_published')
+  several['git_published'] = False if False in published else (
+      None if None in published else True)
   devices = before.get('devices') or [before.get('device')]
   devices = list(dict.fromkeys(
       d for d in (*devices, now.get('device')) if d))

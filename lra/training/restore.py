@@ -80,7 +80,8 @@ def _place(folder):
 def _config(values):
   """On one device; fields that are younger than the run say what it did."""
   model = values.get('model')
-  added = fields.added(model.get('name') if isinstance(model, dict) else '')
+  name = model.get('name') if isinstance(model, dict) else ''
+  added = fields.added(name if isinstance(name, str) else '')
   for name, value in added.items():
     section, _, field = name.rpartition('.')
     place = values.setdefault(section, {}) if section else values

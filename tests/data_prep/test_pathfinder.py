@@ -282,3 +282,13 @@ def test_ridge_is_that_of_scikit_learn():
   best = max(range(4), key=lambda i: (scores[i][0], -i))
   assert got.mean() == pytest.approx(scores[best][1])
   assert '8 x 8 pixels' in how
+
+
+def test_without_a_place_for_compiled_code_images_are_drawn():
+  code = ('from numba.core import caching\n'
+          'caching.CacheImpl._locator_classes = []\n'
+          'from data_prep import snakes\n'
+          'print(snakes._inside(3, 4, 5), snakes._inside(3, 5, 5))')
+  done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True,
+                        capture_output=True, check=False)
+  assert done.stdout == 'True False\n', done.stderr

@@ -177,3 +177,14 @@ def test_on_the_command_line(tmp_path):
   assert all(len(x.stderr.splitlines()) == 1 for x in (none, wrong))
   assert done.returncode == 0, done.stderr
   assert (tmp_path / 'f.png').read_bytes().startswith(b'\x89PNG')
+
+
+@pytest.mark.parametrize('change', [
+    {'seed': [1]}, {'seed': {}}, {'task': []}, {'task': {'a': 1}},
+    {'model': {'name': [1]}}, {'model': {'name': {}}}, {'model': []}])
+def test_a_config_that_somebody_has_edited_is_no_run(tmp_path, axes, change):
+  folder = make(tmp_path / 'a')
+  config = json.loads((folder / 'config.json').read_text())
+  (folder / 'config.json').write_text(json.dumps({**config, **change}))
+  with pytest.raises(UserError, match='a is no run'):
+    axes(folder)

@@ -225,15 +225,17 @@ def test_what_differs_between_seeds_is_in_their_order(tmp_path):
   runs = [make(best_step=2000, train_seconds=300.0, git_commit='ffff00001234'),
           make(seed=1, best_step=500, train_seconds=5.0, device='GPU',
                num_devices=8, kernel='cudnn', git_dirty=True),
-          make(seed=2, status='oom', train_seconds=None),
-          make(seed=3, runs_at_once=3, peak_memory_bytes=2**29)]
+          make(seed=2, status='oom', train_seconds=None, git_published=False),
+          make(seed=3, runs_at_once=3, peak_memory_bytes=2**29,
+               git_published=False, git_dirty=True)]
   runs[2]['config']['train']['steps'] = 2000
   text = Place(tmp_path, runs).render()
   assert ('| best | 2,000 / 500 / – / 1,500 | 300 / 5.00 / – / 160 | 4.50 '
           '| 8.25 | 1.50 / 1.50 / 1.50 / 0.50 '
           '| CPU / 8 x GPU / CPU / CPU, 3 runs at once | float32 '
           '| xla / cudnn / xla / xla | ffff0000 / c0ffee12 (modified) '
-          '/ c0ffee12 / c0ffee12 |') in text
+          '/ c0ffee12 (unpublished) / c0ffee12 (unpublished, modified) |'
+          ) in text
 
 
 def test_flags_of_the_compiler_are_beside_the_kernel_of_their_seed(tmp_path):

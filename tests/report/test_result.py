@@ -5,6 +5,7 @@ import json
 import math
 import pathlib
 import re
+import subprocess
 
 import pytest
 import scored
@@ -205,6 +206,31 @@ def test_committed_records_are_sound_and_written_as_they_are(tmp_path):
     result.write(tmp_path / 'copy.json', run)
     assert (tmp_path / 'copy.json').read_bytes() == path.read_bytes()
     assert leaderboard.RESULTS / 'runs' / run.record_path == path
+
+
+def test_committed_records_name_commits_that_can_be_checked_out():
+  """Or say that their commits cannot."""
+  known = history()
+  for path in (leaderboard.RESULTS / 'runs').rglob('*.json'):
+    run = result.read(path)
+    commits = {run.git_commit, *run.git_commits} - {None}
+    assert commits <= known or run.git_published is False, path
+
+
+def history():
+  """The commits of this checkout; without all of them the test is skipped."""
+  def git(*arguments):
+    return subprocess.run(('git', *arguments), cwd=leaderboard.RESULTS,
+                          check=True, capture_output=True, text=True).stdout
+  try:
+    whole = git('rev-parse', '--is-shallow-repository') == 'false\n'
+    ours = git('ls-files', 'runs')
+    known = set(git('rev-list', 'HEAD').split())
+  except (OSError, subprocess.CalledProcessError):
+    pytest.skip('not a git checkout')
+  if not (whole and ours):
+    pytest.skip('the history of this repository is not here')
+  return known
 
 
 def test_what_is_written_is_read_back_equal(tmp_path):

@@ -54,6 +54,21 @@ def test_a_checkpoint_of_earlier_names_is_refused_in_one_sentence(
   now.close()
 
 
+def test_a_clock_that_jumps_loses_no_checkpoint(tmp_path, monkeypatch):
+  """A laptop sleeps, or the time is set, while a checkpoint is written."""
+  clock = iter(range(0, 10**12, 24 * 3600))
+  monkeypatch.setattr(ocp.future.ChainedFuture.result.__globals__['time'],
+                      'time', lambda: float(next(clock)))
+  checkpoints, state = Checkpoints(tmp_path), {'w': np.arange(3.0)}
+  for step in (1, 2):
+    checkpoints.save_best(step, state)
+    checkpoints.save_last(step, state, {'best_step': step})
+  checkpoints.wait()
+  monkeypatch.undo()
+  assert checkpoints.restore_last(state)[1] == {'best_step': 2}
+  checkpoints.close()
+
+
 def test_state_and_progress_come_back(tmp_path):
   state = {'w': np.arange(3.0)}
   checkpoints = Checkpoints(tmp_path)

@@ -55,7 +55,26 @@ def test_a_resumed_run_says_what_all_its_processes_were(
     before, commits, dirty):
   made = provenance.continued(before, NOW)
   several = {'git_commits': commits} if commits else {}
-  assert made == {**NOW, **several, 'git_dirty': dirty}
+  assert made == {**NOW, **several, 'git_dirty': dirty, 'git_published': None}
+
+
+@pytest.mark.parametrize('before, now, all_of_them', [
+    (True, True, True), (True, False, False), (False, True, False),
+    (None, True, None), (None, False, False), (True, None, None)])
+def test_a_resumed_run_is_published_if_all_its_commits_are(
+    before, now, all_of_them):
+  made = provenance.continued({'git_commit': 'a', 'git_published': before},
+                              {**NOW, 'git_published': now})
+  assert made['git_published'] is all_of_them
+
+
+def test_an_unpublished_commit_is_said_before_the_run(monkeypatch, capsys):
+  for published in (True, None, False):
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(provenance.machine, 'git_state', lambda p=published: {
+        'git_commit': 'c0ffee1234', 'git_published': p})
+    provenance.warn_unpublished()
+  assert 'c0ffee12 is not on the published' in capsys.readouterr().err
 
 
 def test_a_resumed_run_says_on_what_all_its_processes_ran():

@@ -1,0 +1,83 @@
+"""Environment variables and limits of the shell that libraries stumble over.
+
+Each is one sentence that names the variable, where the library has a traceback
+or ends the process.
+"""
+
+import os
+import re
+import resource
+import subprocess
+import sys
+import traceback
+
+from lra.errors import UserError
+
+_FILES = 64  # open at once: a run has about 20, and more while it starts
+_WHY = 300  # letters of a library's reason
+# They choose the devices that JAX starts with.
+_DEVICES = ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS', 'JAX_PLATFORMS')
+_XLA = 'from jaxlib import xla_client; xla_client.make_cpu_client()'
+
+
+def check_limits() -> None:
+  """Raises UserError if too few files may be open; raises the limit if it can.
+  """
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  if not 0 <= soft < _FILES:
+    return
+  if 0 <= hard < _FILES:
+    raise UserError(
+        f'Only {hard} files may be open at once, fewer than a run needs: allow '
+        'more, such as ulimit -n 1024.')
+  resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, hard))
+
+
+def check_xla_flags() -> None:
+  """Raises UserError if XLA would end the process because of XLA_FLAGS.
+
+  A process of its own tries them, since XLA reads them once.
+  """
+  if not os.environ.get('XLA_FLAGS', '').strip():
+    return
+  done = subprocess.run(
+      [sys.executable, '-c', _XLA], stdin=subprocess.DEVNULL, text=True,
+      capture_output=True, check=False, errors='replace')
+  if not done.returncode:
+    return
+  # A line of XLA's log begins with its level, the time and the place.
+  found = re.search(r'^[EF][^\n]*?\d\] (.*)', done.stderr, re.MULTILINE)
+  lines = done.stderr.strip().splitlines() or ['it gives no reason']
+  raise _refused('XLA_FLAGS', found[1] if found else lines[-1])
+
+
+def blamed(error: BaseException) -> str:
+  """The sentence about the variable because of which JAX or Flax failed.
+
+  Args:
+    error: any exception; '' if no variable is the cause.
+  """
+  files = [frame.filename.replace(os.sep, '/')
+           for frame in traceback.extract_tb(error.__traceback__)]
+  text = str(error)
+  if any(f.endswith(('jax/_src/config.py', 'flax/configurations.py'))
+         for f in files):
+    said = text.lower().replace('.', '_')
+    for name in os.environ:
+      if name.startswith(('JAX_', 'FLAX_')) and name.lower() in said:
+        return str(_refused(name, text))
+  if files and files[-1].endswith('jax/_src/xla_bridge.py'):
+    names = [name for name in _DEVICES if os.environ.get(name)]
+    if os.environ.get('JAX_PLATFORMS', 'cpu') != 'cpu':  # there is always one
+      names = names[-1:]
+    if names:
+      return str(_refused(
+          names[0], text or 'no such device is here, or its plugin is missing'))
+  return ''
+
+
+def _refused(name, why):
+  value, why = os.environ[name], ' '.join(why.split())
+  return UserError(
+      f'{name}={value[:_WHY]} cannot be used ({why[:_WHY].rstrip(".")}): '
+      'correct the variable, or unset it.')

@@ -1,0 +1,77 @@
+"""JAX's strict modes change no program of a model, and stop none."""
+
+import functools
+import re
+
+import jax
+import pytest
+
+import small
+from lra import models, tasks
+from lra.training.program import Program
+
+MODELS = models.names()
+
+
+def steps(config):
+  """The jaxprs of the steps of training and of evaluation, as text."""
+  p = small.make(config)
+  return [re.sub('0x[0-9a-f]+', '', str(step))
+          for step in (p.compile_train(), p.compile_eval())]
+
+
+def check(config):
+  jax.clear_caches()  # what was traced in the other mode
+  with (jax.numpy_rank_promotion('raise'),
+        jax.numpy_dtype_promotion('strict')):
+    strict = steps(config)
+  jax.clear_caches()
+  assert strict == steps(config)
+
+
+@pytest.fixture(autouse=True)
+def traced(monkeypatch):
+  """Nothing is compiled."""
+  def trace(self, function, *shapes, **_):
+    with jax.set_mesh(self.mesh):
+      return jax.make_jaxpr(function)(*shapes)
+
+  monkeypatch.setattr(Program, '_compile', trace)
+
+
+@functools.cache
+def config(model, task='listops_mini', **changes):
+  made = small.config(model, task, microbatch_size=2)
+  made.encoder.dropout = 0.1
+  made.update_from_flattened_dict(changes)
+  return made
+
+
+@pytest.mark.parametrize('model, dtype', [
+    pytest.param(model, ('float32', 'bfloat16')[i % 2],
+                 marks=small.most(i // 2))
+    for i, model in enumerate(MODELS)] + [
+    pytest.param(model, ('bfloat16', 'float32')[i % 2], marks=pytest.mark.full)
+    for i, model in enumerate(MODELS)])
+def test_every_model_is_the_same_under_strict_modes(model, dtype):
+  check(config(model, dtype=dtype))
+
+
+@pytest.mark.parametrize('model, task, changes', [
+    *(pytest.param('simpletron', task, {}, marks=small.most(i))
+      for i, task in enumerate(tasks.TASKS)),
+    *(pytest.param('transformer', 'listops_mini', {name: value},
+                   marks=small.most(i)) for i, (name, value) in enumerate([
+                       ('encoder.positions', 'sinusoidal'),
+                       ('encoder.pooling', 'mean'), ('encoder.pooling', 'last'),
+                       ('encoder.pooling', 'cls'),
+                       ('encoder.mean_over', 'positions'),
+                       ('encoder.remat', True), ('mask_padding', False),
+                       ('encoder.conv_width', 3), ('encoder.head_layers', 2),
+                       ('train.lengths', (8, 16)), ('optim.name', 'adam'),
+                       ('optim.name', 'sgd'), ('optim.name', 'lion'),
+                       ('optim.name', 'muon'), ('optim.clip_norm', 1.0)])),
+    ('transformer', 'retrieval_rfc_mini', {'encoder.head': 'nli'})])
+def test_every_task_and_setting_is_the_same_under_strict_modes(
+    model, task, changes):
+  check(config(model, task, **changes))
