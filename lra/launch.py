@@ -292,18 +292,17 @@ def _over_grid(results):
 
 def over_seeds(results: list[result_lib.Result]) -> str:
   """A line with the mean of several seeds and its interval, '' for fewer."""
-  tests = [r.test for r in results if getattr(r.test, 'confusion', None)]
-  if len(tests) < 2:
+  scored = [r for r in results if getattr(r.test, 'confusion', None)]
+  if len(scored) < 2:
     return ''
-  from lra.report import formats, statistics
-  sample = statistics.Sample(
-      tuple(test.accuracy for test in tests), tests[0].examples)
-  known = statistics.interval(sample)
-  after = formats.digits(known.low, known.high)
-  mean, low, high = (f'{formats.percent(x, after)}%' for x in (
-      sum(sample.accuracies) / len(tests), known.low, known.high))
+  from lra.report import formats
+  from lra.report.row import Row
+  row = Row(scored)
+  known = row.interval
+  mean, low, high = (f'{formats.percent(x, row.digits)}%' for x in (
+      row.mean, known.low, known.high))
   of = 'of the mean' if known.over_seeds else 'by the test examples alone'
-  return (f'{len(tests)} seeds: test accuracy {mean} (95% interval {of} {low} '
+  return (f'{len(scored)} seeds: test accuracy {mean} (95% interval {of} {low} '
           f'to {high})\n')
 
 

@@ -27,6 +27,8 @@ class Task:
     probe: whether a class is asked for at some of the tokens instead of one of
       the whole sequence; its second document says where and which. Probes are
       mini tasks with a leaderboard table of their own.
+    answers: how many classes validation and test ask of one example. Those of
+      one sequence are not independent of each other.
     mini: whether this is a laptop version, sized for two processor cores, with
       a leaderboard table of its own.
   """
@@ -41,7 +43,7 @@ class Task:
   mini: bool = False
   image: bool = False
   probe: bool = False
-
+  answers: int = 1
 
   @property
   def group(self) -> str:
@@ -49,9 +51,9 @@ class Task:
     return 'probe' if self.probe else 'mini' if self.mini else 'full'
 
 
-def _probe(name, seq_len, vocab_size, num_classes, title):
+def _probe(name, seq_len, vocab_size, num_classes, title, answers=1):
   return Task(name, 'probes', name, seq_len, vocab_size, num_classes,
-              title=title, mini=True, probe=True)
+              title=title, mini=True, probe=True, answers=answers)
 
 
 TASKS = {t.name: t for t in (
@@ -80,8 +82,8 @@ TASKS = {t.name: t for t in (
          title='Path-256'),
     Task('retrieval_rfc_mini', 'retrieval', 'rfc_mini', 512, 257, 2,
          dual=True, mini=True, title='RFC citations mini'),
-    _probe('mqar', 128, 129, 64, 'Associative recall'),
-    _probe('selective_copying', 64, 17, 14, 'Selective copying'),
+    _probe('mqar', 128, 129, 64, 'Associative recall', answers=32),
+    _probe('selective_copying', 64, 17, 14, 'Selective copying', answers=8),
     _probe('parity', 32, 3, 2, 'Parity'),
     _probe('permutations_3', 12, 7, 6, 'Permutations of three'),
     _probe('permutations_5', 12, 121, 5, 'Permutations of five'),

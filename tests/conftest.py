@@ -33,7 +33,8 @@ def pytest_addoption(parser):
       help='programs compiled for speed, as users have them')
   parser.addoption(
       '--part', metavar='I/N', type=_part, default=(0, 1),
-      help='with --full, every Nth file, from file I on')
+      help='with --full, of the files with exhaustive tests every Nth, from '
+      'file I on')
 
 
 def _part(text):
@@ -66,9 +67,10 @@ def pytest_collection_modifyitems(config, items):
   """
   if config.getoption('--full'):
     part, parts = config.getoption('--part')
-    files = sorted({item.path for item in items
-                    if item.get_closest_marker('full')})[part::parts]
-    items[:] = [item for item in items if item.path in files]
+    if parts > 1:  # the others run without --full
+      files = sorted({item.path for item in items
+                      if item.get_closest_marker('full')})[part::parts]
+      items[:] = [item for item in items if item.path in files]
     items.sort(key=lambda item: 'kill' not in item.name)
     return
   full = [item for item in items if item.get_closest_marker('full')]

@@ -16,7 +16,6 @@ import small
 from configs import base, protocols
 from lra import fields, identity, models, tasks
 from lra.errors import UserError
-from lra.training import step
 
 MODELS = sorted(
     p.stem for p in small.CONFIGS.glob('*.py')
@@ -223,20 +222,21 @@ def test_full_size_config_has_a_program_for_every_task(model, protocol):
       assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(shape.params))
 
 
-def _gradient(model, kind, devices=1, **options):
+def _trained(model, kind, devices=1, **options):
+  """The program, its first parameters, and its state after two updates."""
   c = small.config(model, kind, batch_size=4, microbatch_size=2)
   c.encoder.remat = options.pop('remat', False)
   c.update(options)
   p = small.make(c, devices)
   state = p.init()
-  batch = small.batch(p.objective.task, 2, 24, lead=(2,))
-  f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
-  with jax.set_mesh(p.mesh):
-    grads, sums = f(
-        state.params, state.constants,
-        jax.device_put(batch, p.batch_shardings(micro=True)),
-        jax.random.key(c.seed))
-  return p, jax.device_get(grads), {k: float(v) for k, v in sums.items()}
+  first = jax.device_get(state.params)
+  batch = jax.device_put(small.batch(p.objective.task, 2, 24, lead=(2,)),
+                         p.batch_shardings(micro=True))
+  update = p.compile_train()
+  with jax.debug_nans(True):
+    for _ in range(2):
+      state, _ = update(state, batch, p.put_given())
+  return p, first, jax.device_get(state)
 
 
 @pytest.mark.parametrize('model, kind, devices', [
@@ -246,13 +246,15 @@ def _gradient(model, kind, devices=1, **options):
       for model in ('simpletron', 'transformer'))])
 def test_forward_and_backward(model, kind, devices):
   """In bfloat16, from another seed; on two devices, or with remat, in turn."""
-  p, grads, sums = _gradient(
+  p, first, state = _trained(
       model, kind, dtype='bfloat16', remat=devices == 1, devices=devices,
       seed=1)
-  assert sums['weight'] == 4
+  assert state.step == 2 and state.sums['weight'] == 8
   # A fresh model knows nothing: its loss is near that of a uniform guess.
-  assert 0.2 < sums['loss'] / 4 / np.log(p.objective.task.num_classes) < 5
-  for path, g in jax.tree_util.tree_leaves_with_path(grads):
-    assert np.isfinite(g).all(), path
-  total = sum(float(np.abs(g).sum()) for g in jax.tree.leaves(grads))
-  assert total > 0
+  assert 0.2 < state.sums['loss'] / 8 / np.log(
+      p.objective.task.num_classes) < 5
+  for path, w in jax.tree_util.tree_leaves_with_path(
+      (state.params, state.opt_state)):
+    assert np.isfinite(w).all(), path
+  moved = jax.tree.map(np.array_equal, first, state.params)
+  assert not all(jax.tree.leaves(moved))

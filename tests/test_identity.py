@@ -141,6 +141,19 @@ def test_tuples_are_the_lists_that_a_file_makes_of_them():
   assert identity.differences(config, again) == []
 
 
+def _reversed(config):
+  """The same fields, the last one first."""
+  return {key: _reversed(value) if isinstance(value, dict) else value
+          for key, value in reversed(config.items())}
+
+
+def test_the_order_of_fields_is_no_experiment():
+  config, other = _config(), _reversed(_config())
+  assert list(config) != list(other) and config == other
+  assert identity.config_hash(config) == identity.config_hash(other)
+  assert identity.repetition(config) == identity.repetition(other)
+
+
 def test_whoever_declares_a_field_says_what_was_done_before():
   known = set()
   for path in RECORDS:

@@ -39,9 +39,10 @@ def test_another_folder_of_records_has_a_page_of_its_own(tmp_path):
     assert _place(*ours).page == place_lib.page()
 
 
-def _result(accuracy):
-  return types.SimpleNamespace(test=types.SimpleNamespace(
-      accuracy=accuracy, confusion=[[1]], examples=100))
+def _result(accuracy, task='listops', examples=100):
+  return types.SimpleNamespace(
+      status='ok', task=task, test=types.SimpleNamespace(
+          accuracy=accuracy, confusion=[[1]], examples=examples, correct=''))
 
 
 def test_several_seeds_have_a_mean_and_its_interval():
@@ -54,6 +55,10 @@ def test_several_seeds_have_a_mean_and_its_interval():
       '3 seeds: test accuracy 50.00% (95% interval of the mean 49.75% to '
       '50.25%)\n')
   assert launch.over_seeds([_result(1.0)] * 2) == (
+      '2 seeds: test accuracy 100.0% (95% interval by the test examples alone '
+      '96.3% to 100.0%)\n')
+  # 100 sequences with 32 answers each.
+  assert launch.over_seeds([_result(1.0, 'mqar', 3200)] * 2) == (
       '2 seeds: test accuracy 100.0% (95% interval by the test examples alone '
       '96.3% to 100.0%)\n')
   assert not launch.over_seeds([_result(0.4)])

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from lra import bits
+from lra import bits, tasks
 from lra.report import statistics
 from lra.report.formats import digits
 from lra.report.ranks import Rank
@@ -86,12 +86,17 @@ class Row:
 
   @functools.cached_property
   def sample(self) -> Sample | None:
-    """Its test scores for statistics, None without a finished run."""
+    """Its test scores for statistics, None without a finished run.
+
+    A probe's answers within a sequence are counted as one example: their mean
+    varies at most like a single answer.
+    """
     if not self.finished:
       return None
     tests = [run.test for run in self.finished]
     kept = all(t.correct and t.examples == tests[0].examples for t in tests)
-    return Sample(tuple(self.accuracies), tests[0].examples, np.array([
+    examples = max(tests[0].examples // tasks.get(self.task).answers, 1)
+    return Sample(tuple(self.accuracies), examples, np.array([
         bits.unpack(t.correct, t.examples) for t in tests]) if kept else None)
 
   @functools.cached_property

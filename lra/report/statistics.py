@@ -20,7 +20,7 @@ class Sample:
 
   Attributes:
     accuracies: fractions, one of each seed; at least one.
-    examples: number of test examples.
+    examples: number of test examples, which are independent of each other.
     correct: bool [seeds, examples], None where one seed's are not kept.
   """
   accuracies: tuple[float, ...]

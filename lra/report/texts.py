@@ -82,7 +82,8 @@ GROUPS = {
     'probe': ('Probes', (
         'Not of Long Range Arena: generated sequences that ask for one ability '
         'each; `data_prep/probes.py` says how. Accuracies are of single tokens '
-        'that are asked for a class, and "test examples" counts these. The '
+        'that are asked for a class. Answers within a sequence depend on each '
+        'other, so "test examples", intervals and tests count sequences. The '
         'papers that they are from train causal models; here all rows but '
         'those of causal mechanisms, as `lightning`, see both directions. A '
         'recurrence that tracks parity or permutations is not linear or has '

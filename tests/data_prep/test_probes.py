@@ -8,6 +8,7 @@ import pytest
 import data_prep
 from data_prep import describe, floors, probes
 from data_prep.content import fingerprint
+from lra import tasks
 from lra.errors import UserError
 
 
@@ -108,6 +109,12 @@ def test_splits_differ_and_are_always_the_same(name):
   first = [one.splits[s].document(one.splits[s].pairs[0, 0])
            for s in ('train', 'val', 'test')]
   assert len(set(first)) == 3
+
+
+@pytest.mark.parametrize('name', probes.VARIANTS)
+def test_a_sequence_of_test_is_asked_for_as_many_classes_as_the_task_says(name):
+  example, _ = probes.asked(probes.generate(_small(name)).splits['test'])
+  assert set(np.bincount(example)) == {tasks.get(name).answers}
 
 
 def test_floors():

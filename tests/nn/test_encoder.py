@@ -35,6 +35,24 @@ def test_pooling_reads_true_tokens_only():
     np.testing.assert_array_equal(got['first'][b], x[b, 0])
 
 
+def test_the_last_token_is_no_matter_of_counting():
+  """Black pixels are masked inside an image."""
+  x = np.arange(10, dtype=np.float32).reshape(2, 5, 1)
+  mask = np.array([[True, False, False, True, False],
+                   [False, True, True, False, True]])
+  got = heads.pool(jnp.asarray(x), jnp.asarray(mask), 'last')
+  np.testing.assert_array_equal(got, [[3], [9]])
+
+
+def test_the_mean_of_many_bfloat16_is_rounded_once():
+  """Integers, whose sum float32 holds exactly in whatever order."""
+  x = np.random.default_rng(0).integers(0, 256, (2, 4000, 64))
+  mask = np.arange(4000) < np.array([[4000], [3001]])
+  got = heads.pool(jnp.asarray(x, jnp.bfloat16), jnp.asarray(mask), 'mean')
+  want = (x * mask[..., None]).sum(1) / mask.sum(1)[:, None]
+  np.testing.assert_array_equal(got, want.astype(jnp.bfloat16))
+
+
 def test_mean_over_positions_divides_by_their_number():
   """Padding adds nothing to the sum, as in Nystromformer's code."""
   x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)

@@ -196,6 +196,24 @@ def test_fastfood_starts_as_gaussian_frequencies():
   assert np.abs(second - np.eye(6)).max() < 5 * np.sqrt(2 / 3000)
 
 
+def test_fastfood_starts_with_lengths_that_are_independent():
+  """Squared lengths of rows, chi^2 of 8 degrees each: mean 8, variance 16.
+
+  200 heads are draws of two blocks of 8 rows.
+  """
+  x, mask = mixer_oracle.ragged(2, width=6)
+  module = importlib.import_module('lra.models.fastfood_prf')
+  mixer = module.Mixer(num_heads=200, qkv_width=1600, num_features=16)
+  drawn = jax.tree.map(np.asarray, mixer_oracle.quick_jit(functools.partial(
+      mixer.init, train=False))(jax.random.key(0), x, mask))
+  rows, _ = _frequencies(
+      np, 'fastfood', drawn['params'], drawn['constants'])
+  squares = (rows**2).sum(-1)
+  assert squares.shape == (200, 16)
+  assert np.abs(squares.mean(0) - 8).max() < 5 * np.sqrt(16 / 200)
+  assert np.abs(np.cov(squares.T) - 16 * np.eye(16)).max() < 8
+
+
 @pytest.mark.parametrize('width', [1, 2, 8, 64])
 def test_walsh_hadamard(width):
   x = np.random.default_rng(0).normal(size=(3, width, 5))

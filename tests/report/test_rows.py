@@ -4,10 +4,11 @@ import copy
 import json
 import pathlib
 
+import numpy as np
 import pytest
 
-from lra import fields, identity
-from lra.report import leaderboard, result, rows
+from lra import fields, identity, tasks
+from lra.report import leaderboard, result, row, rows
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 RUN = json.loads(
@@ -73,6 +74,26 @@ def test_a_later_argument_of_a_model_is_no_other_row(monkeypatch, tmp_path):
 def test_without_declaration_a_field_names_two_rows(tmp_path):
   assert sorted(row.variant for row in load(tmp_path, old(), new(0.0))) == [
       'optim.clip=0.0', 'optim.clip=unset']
+
+
+@pytest.mark.parametrize('task, answers', [
+    ('listops', 1), ('mqar', 32), ('selective_copying', 8), ('parity', 1)])
+def test_answers_of_one_sequence_are_one_example(task, answers):
+  """Wilson's interval by its formula, of 100 sequences of each class."""
+  run = copy.deepcopy(RUN) | {'task': task}
+  run['config']['task'] = task
+  classes = tasks.get(task).num_classes
+  one = np.eye(classes, dtype=int)
+  matrix = answers * (65 * one + 35 * np.roll(one, 1, axis=1))
+  for split in ('val', 'test'):
+    run[split] |= dict.fromkeys(
+        ('accuracy', 'precision', 'recall', 'f1'), 0.65)
+    run[split]['confusion'] = matrix.tolist()
+  one, sequences = row.Row([result.validate(run)]), 100 * classes
+  assert one.sample.examples == sequences
+  for end in (one.interval.low, one.interval.high):
+    assert (0.65 - end)**2 == pytest.approx(
+        1.959964**2 * end * (1 - end) / sequences, rel=1e-4)
 
 
 def test_data_directory_and_seed_are_no_other_row(tmp_path):

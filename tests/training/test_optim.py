@@ -1,4 +1,4 @@
-"""The schedule and one AdamW update against their formulas in numpy."""
+"""The schedule and the update rules against their formulas in numpy."""
 
 import jax
 import jax.numpy as jnp
@@ -20,34 +20,63 @@ def test_schedule(s, expected):
   assert float(rate) == pytest.approx(expected, rel=1e-5)
 
 
+def _sum(gradients, b):
+  """sum_i b^(s - i) g_i."""
+  return sum(b**i * g for i, g in enumerate(reversed(gradients)))
+
+
+def _adam(gradients, train, _):
+  """Kingma & Ba 2015, algorithm 1, which has the sums in closed form."""
+  b1, b2, s = train.b1, train.b2, len(gradients)
+  m = (1 - b1) * _sum(gradients, b1) / (1 - b1**s)
+  v = (1 - b2) * _sum([g * g for g in gradients], b2) / (1 - b2**s)
+  return m / (np.sqrt(v) + train.eps)
+
+
+def _lion(gradients, train, _):
+  """Chen et al. 2023, arXiv 2302.06675, algorithm 2."""
+  *before, g = gradients
+  m = (1 - train.b2) * _sum(before, train.b2)
+  return np.sign(train.b1 * m + (1 - train.b1) * g)
+
+
+def _sgd(gradients, _, momentum):
+  """Heavy ball, not Nesterov's."""
+  return _sum(gradients, momentum)
+
+
 @pytest.mark.parametrize('b1, b2, eps, decay', [
-    (0.9, 0.999, 1e-8, 0.1), (0.8, 0.98, 1e-3, 0.2)])
+    (0.9, 0.999, 1e-8, 0.1), (0.5, 0.98, 1e-3, 0.2)])
+@pytest.mark.parametrize('name, direction, coupled', [
+    ('adamw', _adam, False), ('adam', _adam, True), ('lion', _lion, False),
+    ('sgd', _sgd, True)])
 @jax.enable_x64(True)
-def test_adamw_updates(b1, b2, eps, decay):
+def test_updates(name, direction, coupled, b1, b2, eps, decay):
   """Gradients that vary: constant ones would leave b1 and b2 without effect.
 
-  The rate is large, or the parameters would hide what has become of them; in
-  float32 the error of 1 - b2**s alone is 1e-5.
+  Decay is of kernels only. Coupled, it joins the gradient (L2); else it joins
+  the update. The rate is large, or the parameters would hide what has become
+  of them; in float32 the error of 1 - b2**s alone is 1e-5.
   """
   config = small.config(
       'transformer', 'listops', b1=b1, b2=b2, eps=eps, weight_decay=decay,
       learning_rate=2.0, warmup_steps=0)
+  config.optim.name, config.optim.momentum = name, b1
   tx = optim.make(config)
   want = {name: np.array([[3.0, -1.0], [0.5, 2.0]])
           for name in ('kernel', 'bias')}
   params = {name: jnp.asarray(w) for name, w in want.items()}
-  state = tx.init(params)
-  m = v = np.zeros((2, 2))
+  state, seen = tx.init(params), {name: [] for name in params}
   for s, size in enumerate((1.0, -0.3, 0.02), 1):
     g = size * np.array([[1.0, -2.0], [0.5, 4.0]])
     grads = dict.fromkeys(params, jnp.asarray(g))
     updates, state = tx.update(grads, state, params)
     params = {name: params[name] + updates[name] for name in params}
-    m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
-    adam = m / (1 - b1**s) / (np.sqrt(v / (1 - b2**s)) + eps)
     for name, w in want.items():
       decayed = decay * w * (name == 'kernel')
-      want[name] = w - 2.0 / np.sqrt(s) * (adam + decayed)
+      seen[name].append(g + decayed * coupled)
+      step = direction(seen[name], config.train, config.optim.momentum)
+      want[name] = w - 2.0 / np.sqrt(s) * (step + decayed * (not coupled))
       small.assert_close(params[name], want[name], 1e-6)
 
 

@@ -85,17 +85,6 @@ def test_every_optimizer_lowers_a_loss(name):
   assert float(loss(params)) < 0.8 * first
 
 
-def test_l2_decay_of_adam_joins_the_gradient():
-  c = _config(name='sgd', schedule='constant', momentum=0.0)
-  c.train.weight_decay, c.train.warmup_steps = 0.25, 0
-  tx = optim.make(c)
-  params = {'kernel': jnp.full((2, 2), 4.0), 'bias': jnp.full(2, 4.0)}
-  updates, _ = tx.update(
-      jax.tree.map(jnp.zeros_like, params), tx.init(params), params)
-  np.testing.assert_allclose(updates['kernel'], -RATE * 0.25 * 4, rtol=1e-6)
-  np.testing.assert_array_equal(updates['bias'], 0)
-
-
 @pytest.mark.parametrize('momentum', [0.0, 0.5, 0.95])
 def test_muon_is_that_of_optax_with_this_momentum(momentum):
   c = _config(name='muon', schedule='constant', momentum=momentum)

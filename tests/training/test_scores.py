@@ -93,6 +93,13 @@ def test_a_logged_loss_is_of_the_steps_since_the_last_one(
   assert two[1]['loss'] != pytest.approx(two[0]['loss'], rel=1e-2)
 
 
+def test_the_logged_rate_is_that_of_the_last_update(contradicted):
+  """Update s has the rate base / sqrt(s), without a warmup."""
+  logged = _logged(contradicted[1], 'train')
+  assert [x['learning_rate'] for x in logged] == pytest.approx(
+      [0.05 / s**0.5 for s in (2, 4, 6)], rel=1e-5)
+
+
 def test_the_average_of_the_weights_is_scored(contradicted, tmp_path):
   """With a decay of almost 1 it stays where the parameters began."""
   c, _ = contradicted
