@@ -92,6 +92,7 @@ def test_nothing_in_the_folder_changes(folder):
   assert state() == before
 
 
+@pytest.mark.full
 @tiny.needs_libtpu
 def test_a_model_is_loaded_without_a_word_on_stderr(folder):
   done = subprocess.run(
@@ -101,6 +102,7 @@ def test_a_model_is_loaded_without_a_word_on_stderr(folder):
   assert not done.stderr
 
 
+@pytest.mark.full
 def test_each_checkpoint_of_a_run_is_a_model(folder, trained, mini_data):
   """Scores on validation say which: the run has logged them step by step."""
   logged = {
@@ -279,6 +281,7 @@ def test_classes_have_their_names():
     assert len(encode.names(task)) == task.num_classes
 
 
+@pytest.mark.full
 def test_the_command_line_evaluates_and_predicts(folder, mini_data, tmp_path):
   _, texts = _expressions(mini_data, 3)
   (tmp_path / 'x.txt').write_text('\n'.join(texts) + '\n')
@@ -293,6 +296,7 @@ def test_the_command_line_evaluates_and_predicts(folder, mini_data, tmp_path):
       inspection.evaluate(folder))
 
 
+@pytest.mark.full
 def test_other_data_than_the_runs_is_named(folder, tmp_path, capsys):
   copy = tmp_path / 'run'
   shutil.copytree(folder, copy)

@@ -458,6 +458,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(case, fork, tmp_path):
   _run(fork, case, tmp_path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('case', [
     REVIEWED[0], command('--list|--config')], ids=str)
 def test_a_process_of_its_own_says_the_same(case, tmp_path):

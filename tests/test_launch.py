@@ -73,6 +73,7 @@ def fork():
   made.close()
 
 
+@pytest.mark.full
 def test_each_run_of_a_grid_says_what_it_changes(fork, mini_data, tmp_path):
   """The rate 0.05 is the protocol's."""
   done = fork(
@@ -91,6 +92,7 @@ def test_each_run_of_a_grid_says_what_it_changes(fork, mini_data, tmp_path):
     assert f'\ntrain.learning_rate {rate}: 2 seeds: test' in done.stdout
 
 
+@pytest.mark.full
 def test_a_stop_decides_whatever_else_has_failed(fork, mini_data, tmp_path):
   arguments = [
       f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
@@ -108,6 +110,7 @@ def test_a_stop_decides_whatever_else_has_failed(fork, mini_data, tmp_path):
   assert done.returncode == 2 and 'result.json is' in done.stderr
 
 
+@pytest.mark.full
 def test_a_start_that_comes_to_no_end_says_so(fork, mini_data, tmp_path):
   done = fork(
       'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
@@ -117,6 +120,7 @@ def test_a_start_that_comes_to_no_end_says_so(fork, mini_data, tmp_path):
   assert 'came to the end of no step, validation or test' in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('environment, arguments, words', [
     ({'TFDS_DATA_DIR': 'd\udcff'}, [MINI], ['d\\udcff', 'not UTF-8']),
     ({}, [MINI, '--workdir=a\udcff'], ['a\\udcff', 'not UTF-8']),
@@ -148,6 +152,7 @@ def _forget(folder, name):
   path.write_text(json.dumps(kept | {'model_sha256': '0' * 64}))
 
 
+@pytest.mark.full
 def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
     fork, mini_data, tmp_path):
   """Finished, stopped, evaluated, in a sweep: each says so and goes on."""

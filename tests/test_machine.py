@@ -237,6 +237,7 @@ def test_the_platform_is_chosen_where_nobody_has_chosen_it(
   assert done.stdout == f'{chosen}\n'
 
 
+@pytest.mark.full
 @tiny.needs_libtpu
 def test_commands_of_costs_say_nothing_of_a_tpu():
   code = ('from lra.costs import parameters\n'

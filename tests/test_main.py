@@ -62,6 +62,7 @@ def test_bad_input_is_one_sentence(flags, words, tmp_path):
   assert not folder.exists() or not any(folder.iterdir())
 
 
+@pytest.mark.full
 def test_run_directory_of_another_config(mini_data, tmp_path):
   flags = [*TINY, f'--config.data_dir={mini_data}', '--norecord',
            f'--workdir={tmp_path / "run"}']
@@ -74,6 +75,7 @@ def test_run_directory_of_another_config(mini_data, tmp_path):
   assert (tmp_path / 'run' / 'result.json').read_bytes() == before
 
 
+@pytest.mark.full
 def test_unwritable_directory(mini_data, tmp_path):
   file = tmp_path / 'file'
   file.touch()
@@ -82,6 +84,7 @@ def test_unwritable_directory(mini_data, tmp_path):
            f'--workdir={file / "run"}'), 'Cannot write', '--workdir')
 
 
+@pytest.mark.full
 def test_truncated_data(mini_data, tmp_path):
   shutil.copytree(mini_data, tmp_path / 'data')
   shard = next((tmp_path / 'data').rglob('*train*array_record*'))
@@ -91,6 +94,7 @@ def test_truncated_data(mini_data, tmp_path):
            f'--workdir={tmp_path / "run"}'), 'damaged', 'delete')
 
 
+@pytest.mark.full
 def test_a_damaged_result_keeps_no_other_seed_from_training(
     mini_data, tmp_path):
   """What is wrong is said, the others train, and a mean is theirs."""
@@ -120,6 +124,7 @@ def test_divergence(mini_data, tmp_path):
 CHANGED = 'Protocol `simpletron`, settings changed from the protocol:'
 
 
+@pytest.mark.full
 def test_a_run_that_changes_its_protocol_is_recorded_on_request(
     mini_data, tmp_path):
   results, page = tmp_path / 'results', tmp_path / 'page.md'
@@ -206,6 +211,7 @@ def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
   _one_sentence(_run(*flags), 'result.json', 'train.weight_decay')
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('flag, word', [
     ('results_dir', 'results_dir'), ('page', 'page')])
 def test_where_nothing_can_be_recorded_nothing_is_trained(

@@ -23,6 +23,7 @@ def config_of(command):
   return made.copy_and_resolve_references().to_dict()
 
 
+@pytest.mark.full
 def test_committed_records():
   for path in PATHS:
     run = result.read(path)

@@ -192,6 +192,7 @@ def calls(monkeypatch, tmp_path):
   return made
 
 
+@pytest.mark.full
 def test_runs_that_failed_are_counted_and_their_lines_named(
     fork, mini_data, tmp_path):
   """The others are made; those that never began are still new."""

@@ -10,6 +10,7 @@ from lra.costs import patterns
 from lra.errors import UserError
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('model,panels', [('bigbird', 1), ('sparse_fixed', 2)])
 def test_command_draws_a_png(model, panels, tmp_path, capsys):
   out = tmp_path / 'pattern.png'

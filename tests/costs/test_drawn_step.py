@@ -7,6 +7,7 @@ from lra.costs import step
 from lra.training import program
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('model, task', [
     ('local', 'pathx'), ('transformer', 'retrieval')])
 def test_a_step_is_timed_without_its_data(tmp_path, model, task):
@@ -22,6 +23,7 @@ def test_a_step_is_timed_without_its_data(tmp_path, model, task):
   assert got['step_bytes'] > 0 and not list(tmp_path.iterdir())
 
 
+@pytest.mark.full
 def test_no_step_is_begun_when_the_time_is_over(monkeypatch):
   monkeypatch.setattr(step, 'SECONDS', 0)
   got = step.measure(small.config('local', 'pathx'), steps=1000)

@@ -10,6 +10,7 @@ from lra.training import program
 from lra.training.trainer import Trainer
 
 
+@pytest.mark.full
 def test_measure_says_what_ran_and_how_long_a_step_took(mini_data):
   config = small.config('local', 'listops_mini')
   config.data_dir = str(mini_data)
@@ -23,6 +24,7 @@ def test_measure_says_what_ran_and_how_long_a_step_took(mini_data):
   assert got['overhead'] > -1 and got['peak_memory_bytes'] > 2**20
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('seconds, rounds, made', [
     # 2 steps to warm up, 2 bare ones, then rounds of 4 steps: 20 s and 21 s.
     (1, None, (2, 4)), (0.75, None, (2, 6)),

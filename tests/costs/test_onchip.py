@@ -37,6 +37,7 @@ def test_every_stage_ends_in_the_file(tmp_path):
   assert all('not_traced' in row for row in rows)  # of a CPU
 
 
+@pytest.mark.full
 def test_the_layer_that_is_timed_has_the_options_of_the_one_counted(
     tmp_path, monkeypatch):
   monkeypatch.setattr(layers.aot, 'OPTIONS', {'cpu': {'xla_no_option': True}})
@@ -159,6 +160,7 @@ def test_a_file_of_another_device_is_left_as_it_is(tmp_path):
   assert path.read_bytes() == before
 
 
+@pytest.mark.full
 def test_times_that_were_ended_go_on(tmp_path, monkeypatch):
   path, made = tmp_path / 'here.json', []
   comparison = benchmark._comparison

@@ -61,6 +61,7 @@ def test_the_committed_budgets_are_true():
   assert budgets.read() == parameters.count_budgets(), f'run `{_RUN}`'
 
 
+@pytest.mark.full
 def test_a_model_that_was_not_counted_is(tmp_path, monkeypatch):
   path = parameters.write(tmp_path, ['local'])
   assert path.read_text().startswith('model,listops,text,retrieval\nlocal,')

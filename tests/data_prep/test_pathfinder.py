@@ -47,6 +47,7 @@ def test_stamps_are_those_of_the_original(side, margin, orientations, places):
     assert len(stamps.ring(law, margin)[0]) == places
 
 
+@pytest.mark.full
 def test_statistics_are_those_of_the_original():
   """As measured on images of the original program, within sampling error."""
   images, labels, attempts, placed = drawn(2000)
@@ -82,6 +83,7 @@ def test_an_image_depends_on_seed_and_number_only():
   assert (a.draw(5)[0] != other.draw(5)[0]).any()
 
 
+@pytest.mark.full
 def test_drawing_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
   monkeypatch.setattr(drawing, '_PART', 4)
   variant = pathfinder.Variant(stamps.LAWS[32], (10, 2, 3))

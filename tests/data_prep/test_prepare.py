@@ -115,6 +115,7 @@ def test_kill_leaves_nothing_that_looks_prepared(tmp_path):
   assert sorted(p.name for p in folder.iterdir()) == ['.lock', '1.0.0']
 
 
+@pytest.mark.full
 def test_two_at_once(tmp_path):
   code = ('import time; from data_prep import builder; read = builder.read; '
           'builder.read = lambda b: (time.sleep(1), read(b))[1]; '
@@ -152,6 +153,7 @@ def test_directory_that_cannot_be_written(tmp_path):
     prepare(tmp_path)
 
 
+@pytest.mark.full
 def test_no_room(tmp_path):
   """A limit on file sizes stands for a full disk: write() fails as well."""
   code = ('import resource; resource.setrlimit(resource.RLIMIT_FSIZE, '

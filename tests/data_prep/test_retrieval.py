@@ -263,6 +263,7 @@ def read_real(mini):
   return retrieval.read_rfc(paths, mini=mini)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not REAL.exists(), reason='no RFC pairs beside this')
 def test_real_pairs():
   """The RFC corpus, against a second reading of its files."""

@@ -299,6 +299,7 @@ def use_url(monkeypatch, url, expected):
       filename='a.tar.gz')})
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not REAL.exists(), reason='no IMDB archive beside this')
 def test_real_reviews(tmp_path):
   data = prepared.load('text_mini', tmp_path, REAL)

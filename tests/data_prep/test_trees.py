@@ -38,6 +38,7 @@ def sample():
   return [trees.draw(LRA, (7, i), 20_000) for i in range(12)]
 
 
+@pytest.mark.full
 def test_values_depths_and_arities_by_recursion(sample):
   arities, depths = [], []
   for tokens, value in zip(expressions(sample[0]), sample[0].values[:300],

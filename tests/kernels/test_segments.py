@@ -98,6 +98,7 @@ def _one_by_one(op, arrays, mask, ids, options, dfinal):
   return (out, final), (*grads, dstate)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('op', OPS)
 def test_segments_are_sequences_of_their_own(op):
   ids, mask, arrays, (first, last) = _arrays()
@@ -112,6 +113,7 @@ def test_segments_are_sequences_of_their_own(op):
     assert not np.asarray(x)[off].any()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('op', OPS)
 def test_bfloat16(op):
   ids, mask, arrays, _ = _arrays('bfloat16')
@@ -123,6 +125,7 @@ def test_bfloat16(op):
   assert relative_rms(got, want) < errors.bound('out', 'bfloat16')
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('op', OPS)
 def test_packed_with_its_bias(op):
   """The gradient of the bias is the sum of that of qkv over the tokens."""
@@ -159,6 +162,7 @@ def test_products_do_not_grow_with_the_number_of_segments():
   assert flops(4) < 1.3 * flops(1)
 
 
+@pytest.mark.full
 def test_refusals():
   x = jnp.ones((1, 8, 1, 8))
   ids = jnp.zeros((1, 8), jnp.int32)

@@ -167,6 +167,7 @@ def test_gradients_of_gradients_meet_nothing_masked(op):
     np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.full
 @each_pair(quick=[('linear', 'pallas_tpu')])
 def test_sharded_over_the_batch(op, kernel):
   mesh = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))

@@ -132,6 +132,7 @@ def test_what_only_whole_sequences_have_is_refused(op, option):
     attend(q, k, v, **options)
 
 
+@pytest.mark.full
 def test_scale_is_that_of_the_whole_sequence():
   q, k, v = _arrays(False)
   attend = kernels.sharded(kernels.simpletron_attention, _mesh(1, 4))

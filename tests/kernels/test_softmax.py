@@ -99,6 +99,7 @@ def test_keys_that_are_not_there_take_no_part_below_any_logit(kernel, masked):
   assert relative_rms(dv, dwant) < 1e-6
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('kernel', ('dense', 'chunked'))
 def test_second_gradients_of_a_sequence_without_keys_are_zero(kernel):
   q, k, v = inputs(5, 9)

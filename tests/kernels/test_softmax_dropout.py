@@ -102,6 +102,7 @@ def test_a_key_draws_the_same_and_another_one_does_not(kernel):
   assert relative_rms(attend(jax.random.key(4)), out) > 0.1
 
 
+@pytest.mark.full
 def test_bfloat16():
   q, k, v = (x.astype(jnp.bfloat16) for x in inputs(100, 100))
   mask = up_to(100, 100, 37, 0)
@@ -119,6 +120,7 @@ def test_bfloat16():
     assert relative_rms(x, y) < 6e-3
 
 
+@pytest.mark.full
 def test_large_gradients_of_float16_are_finite():
   """As loss scaling makes them: divided by 1 - rate they would not be."""
   q, k, v = (x.astype(jnp.float16) for x in inputs(40, 40))

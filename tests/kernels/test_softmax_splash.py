@@ -85,6 +85,7 @@ def test_equals_float64_at_every_size(case):
   _check(case)
 
 
+@pytest.mark.full
 def test_other_keys_than_queries_and_values_of_another_width(interpreted):
   (q, k, v, do), mask = _inputs(130, 270, 32, 64)
   got = _with_gradients(attend)(q, k, v, do, mask)
@@ -133,6 +134,7 @@ def test_several_blocks_of_wide_heads(interpreted):
   _same(got, reference.attention(q, k, v, mask, do))
 
 
+@pytest.mark.full
 def test_jit_remat_and_vmap_change_nothing(interpreted):
   (q, k, v, do), mask = _inputs(70, 70, 16, 16)
   want = reference.attention(q, k, v, mask, do)

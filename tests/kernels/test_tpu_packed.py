@@ -104,12 +104,14 @@ ALONE = _cases(
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('call', CALLS, ids=str)
 def test_packed_against_float64(call, monkeypatch):
   monkeypatch.setattr(tpu, 'MAX_ROWS', 128)
   _check(call, _run(call, packed=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('call', ALONE, ids=str)
 def test_two_cores_against_float64(call, monkeypatch):
   """Either core's memory is its own; the other's is a race."""

@@ -135,6 +135,7 @@ def _close(got, want, bound=1e-5):
     assert relative_rms(x, y) < bound
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
   'op',
   ['linear', *(pytest.param(op, marks=FULL) for op in OPS[1:])],
@@ -318,6 +319,7 @@ TRANSFORMED = [
 ]  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('op, how', TRANSFORMED)
 def test_under_transformations(op, how, simulated):
   """What a plain call gives."""

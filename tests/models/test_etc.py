@@ -48,6 +48,7 @@ def _oracle(radius, num_global, k, sharing):
   return oracle
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('radius,num_global,k,sharing', [
     (18, 3, 4, 'none'), mixer_oracle.full(5, 1, 30, 'sides'),
     mixer_oracle.full(0, 2, 0, 'all'), mixer_oracle.full(5, 0, 2, 'all'),

@@ -39,6 +39,7 @@ def _draw(mixer):
   return x, mask, variables
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('half_width,chunk', [
     (3, 16), mixer_oracle.full(1, 128), mixer_oracle.full(40, 7),
     mixer_oracle.full(2**20, 128)])

@@ -40,6 +40,7 @@ def test_a_mixer_of_ten_lines_equals_its_equation():
   mixer_oracle.check(_aft().Mixer(num_heads=2, qkv_width=8), _oracle, x, mask)
 
 
+@pytest.mark.full
 def test_a_mixer_of_ten_lines_trains(monkeypatch):
   monkeypatch.setattr(models, 'module', lambda name: _aft())
   c = small.config('simpletron', 'listops')

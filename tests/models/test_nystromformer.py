@@ -106,6 +106,7 @@ def _outputs(mixer, x, mask, **options):
   return mixer_oracle.apply(mixer, variables, x, mask)[mask], want[mask]
 
 
+@pytest.mark.full
 def test_examples_change_each_other_with_the_original_start_only():
   x, mask = mixer_oracle.ragged(30, 30, width=16)
   x[1] *= 5  # one key attracts all: a large column sum

@@ -41,6 +41,7 @@ def _estimate(xp, params, x, mask, omega):
   return _attend(xp, params, x, mask, log_kernel)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('orthogonal', [
     True, mixer_oracle.full(False)])
 def test_equals_the_estimate_of_its_frequencies(orthogonal):
@@ -112,6 +113,7 @@ def _with_eps(xp, params, x, mask, omega, eps):
   return _attend(xp, params, x, mask, log_kernel)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('eps', [mixer_oracle.full(1e-6), 0.1])
 def test_eps_is_added_to_every_feature_as_released(eps):
   x, mask = mixer_oracle.ragged(43, 20, width=16)
@@ -150,6 +152,7 @@ def test_a_fresh_model_is_far_from_softmax_attention_unless_q_and_k_are_small():
   assert errors[0] > 1 and errors[1] < 0.2
 
 
+@pytest.mark.full
 def test_error_falls_as_1_over_root_m():
   x, mask = mixer_oracle.ragged(24, 10, width=16)
   x *= 0.25
@@ -173,6 +176,7 @@ def test_error_falls_as_1_over_root_m():
   assert errors[1] < 0.1 * np.abs(want[mask]).max()
 
 
+@pytest.mark.full
 def test_redraw_draws_in_training_only():
   x, mask = mixer_oracle.ragged(24, 10, width=16)
   mixer = Mixer(num_heads=2, qkv_width=8, num_features=32, redraw=True)

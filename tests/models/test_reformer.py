@@ -51,6 +51,7 @@ def attend(xp, qk, v, seen):
   return sparse_oracle.attend(xp, qk, unit, v, seen)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('rounds,chunk', [
     mixer_oracle.full(1, 8), (3, 4)])
 def test_mixer_equals_softmax_over_the_sets(rounds, chunk):
@@ -97,6 +98,7 @@ def test_one_bucket_and_one_chunk_is_attention_to_all_others():
   mixer_oracle.close(got, want, 1e-5, 'outputs')
 
 
+@pytest.mark.full
 def test_rotations_of_training_differ_and_of_evaluation_do_not():
   x, mask = mixer_oracle.ragged(40, width=12)
   variables = mixer_oracle.init(SMALL(), x, mask)

@@ -49,6 +49,7 @@ def _oracle(omega, gated, arccos=False):
   return oracle
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('feature_map', ['gaussian', 'arccos'])
 @pytest.mark.parametrize('gated', [False, True])
 def test_equals_the_estimate_of_its_frequencies(gated, feature_map):

@@ -71,6 +71,7 @@ def _oracle(members, mixer):
   return oracle
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('local,clusters,size,scaled', [
     (1, 4, 9, False), mixer_oracle.full(0, 3, 30, False),
     mixer_oracle.full(1, 4, 9, True)])

@@ -5,6 +5,7 @@ import functools
 import jax
 import mixer_oracle
 import numpy as np
+import pytest
 import sparse_oracle
 
 import small
@@ -69,6 +70,7 @@ def oracle(xp, params, x, mask, noise=0.0):
       xp, attention(xp, q, k, v, mask, sort, 8), params['out'])
 
 
+@pytest.mark.full
 def test_mixer_equals_float64():
   x, mask = mixer_oracle.ragged(*sparse_oracle.LENGTHS, width=12)
   mixer_oracle.check(SMALL(), oracle, x, mask)
@@ -90,6 +92,7 @@ def test_normalisation_equals_float64_and_approaches_doubly_stochastic():
   assert distances[0] > distances[1] > distances[2] and distances[2] < 1e-3
 
 
+@pytest.mark.full
 def test_hard_permutation_is_softmax_under_a_mask():
   """S = a permutation: own block and block p(n), dense under that mask."""
   rng = np.random.default_rng(0)

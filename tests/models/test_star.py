@@ -39,6 +39,7 @@ def _oracle(block, queries):
   return oracle
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('block,queries', [
     (9, 1), mixer_oracle.full(16, 20), mixer_oracle.full(7, 0),
     mixer_oracle.full(100, 1)])

@@ -61,6 +61,7 @@ def test_equals_the_update_rule(rounds):
                      _oracle(rounds), x, mask, tolerance=1e-4)
 
 
+@pytest.mark.full
 def test_two_rounds_reach_everywhere_and_one_does_not():
   """Beyond the neighbours there is only the relay, at first a mean."""
   x, mask = mixer_oracle.ragged(20, width=6)

@@ -93,6 +93,7 @@ def test_numbers_of_parameters():
     assert sum(matrices) == count, variant
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('variant, drawn', [
     ('random', {'R'}), ('factorised_random', {'R1', 'R2'})])
 def test_fixed_logits_are_no_parameters(variant, drawn):

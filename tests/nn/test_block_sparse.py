@@ -91,6 +91,7 @@ def test_any_length(pattern, length):
   mixer_oracle.close(got, want, 1e-5, 'outputs')
 
 
+@pytest.mark.full
 def test_merging_parts_is_the_softmax_over_all():
   rng = np.random.default_rng(0)
   q, k, v = rng.normal(size=(3, 2, 12, 4))
@@ -114,6 +115,7 @@ def test_random_blocks_of_another_length_are_refused():
     attend(*qkv, mask, EVERYTHING)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('one_by_one', [
     False, mixer_oracle.full(True)])
 @pytest.mark.parametrize('groups', [1, 2])

@@ -32,6 +32,7 @@ def _keys(place, x):
           for name, site in table.items()}
 
 
+@pytest.mark.full
 def test_sites_and_rows_have_keys_of_their_own():
   keys = _keys([0, 1, 2], np.ones((3, 4), np.float32))
   assert {name: len(found) for name, found in keys.items()} == {
@@ -40,6 +41,7 @@ def test_sites_and_rows_have_keys_of_their_own():
   assert len(np.unique(words, axis=0)) == len(words) == 12
 
 
+@pytest.mark.full
 def test_a_key_belongs_to_the_place_of_an_example():
   whole = _keys(range(8), np.ones((8, 4), np.float32))
   part = _keys([6, 3], np.ones((2, 4), np.float32))
@@ -48,6 +50,7 @@ def test_a_key_belongs_to_the_place_of_an_example():
     np.testing.assert_array_equal(found.reshape(2, -1, 2), each[[6, 3]])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('remat', (False, True))
 def test_modules_draw_with_the_keys_that_they_are_given(remat):
   x = np.ones((3, 4000), np.float32)

@@ -200,6 +200,7 @@ def test_more_padding_never_changes_scores(model, pooling):
   small.assert_close(_apply(c, tokens), _apply(c2, longer))
 
 
+@pytest.mark.full
 def test_without_positions_tokens_have_no_order():
   """But for a mixer that sees it: the last token read, others exchanged."""
   def scores(model, order):
@@ -280,6 +281,7 @@ def _encoder(seen, **fields):
           dtype=jnp.float32), **fields))
 
 
+@pytest.mark.full
 def test_each_mixer_is_told_its_place():
   seen = []
   _encoder(seen).init(
@@ -302,6 +304,7 @@ def test_a_mixer_that_makes_another_shape_is_named():
         jax.random.key(0), jnp.ones((2, 5), jnp.int32), train=False)
 
 
+@pytest.mark.full
 def test_continuous_values_are_embedded_and_all_seen():
   """By a matrix and a bias: zeros and negative values are no padding."""
   seen, values = [], np.float32([[[0.0, 0.0], [-1.0, 2.0], [3.0, -4.0]]])
@@ -368,6 +371,7 @@ def test_rows_of_products_on_a_gpu_are_a_multiple_of_8(batch, length, more):
     assert encoder.filling(batch, length) == more
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('model, pooling, masks', [
     ('linear_transformer', 'cls', True), ('simpletron', 'mean', False),
     ('lightning', 'last', True)])

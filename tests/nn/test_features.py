@@ -103,6 +103,7 @@ def test_drawing_in_a_step_calls_no_library_that_waits_for_threads():
   assert 'lapack' not in draw.lower(jax.random.key(0)).as_text()
 
 
+@pytest.mark.full
 def test_a_constant_is_added_to_every_kernel_value():
   x, y = (_one_head(p) for p in _points())
   omega = features.gaussian_frequencies(jax.random.key(0), 1, 5, WIDTH)
@@ -183,6 +184,7 @@ def test_linear_attention_takes_any_number_of_features(num_features, kernel):
   mixer_oracle.close(np.asarray(got)[mask], want[mask], 1e-5, 'outputs')
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('num_features', [mixer_oracle.full(8), 20])
 def test_parts_have_the_gradients_of_the_whole(num_features):
   rng = np.random.default_rng(0)

@@ -58,6 +58,7 @@ def test_projections_are_those_of_flax(dtype, packed):
         *(np.float64(z) for z in (x, y)), atol=bound * np.abs(y).max())
 
 
+@pytest.mark.full
 def test_a_packed_bias_is_no_variable_of_the_product():
   """Its gradient is the kernel's to give: here it would be counted twice."""
   params = _Ours(jnp.float32).init(jax.random.key(1), X)
@@ -72,6 +73,7 @@ def test_a_packed_bias_is_no_variable_of_the_product():
     assert np.any(gradient[name]['kernel'])
 
 
+@pytest.mark.full
 def test_unit_vectors_and_the_gradient_at_zero():
   rng = np.random.default_rng(0)
   x = rng.normal(size=(5, 8)).astype(np.float32)

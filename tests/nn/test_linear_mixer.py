@@ -46,6 +46,7 @@ def _close(got, want):
     assert relative_rms(np.asarray(x), np.asarray(y)) < 1e-5
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', MIXERS)
 def test_the_packed_way_is_the_plain_way(name, monkeypatch):
   """Biases included, whose gradients come from the kernels."""
@@ -99,6 +100,7 @@ def test_on_a_gpu_over_a_mesh_lightning_is_what_it_is_on_one():
   _close(got, want)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', ('linear_transformer', 'lightning'))
 def test_over_a_mesh_biases_get_the_gradient_of_the_whole_batch(name):
   mixer = MIXERS[name]

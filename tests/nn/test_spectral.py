@@ -88,6 +88,7 @@ def _attend(xp, params, x, mask, kernel):
                             params['out'])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', NAMES)
 def test_equals_the_estimate_of_its_frequencies(name):
   x, mask = mixer_oracle.ragged(43, 20, 0, width=16)
@@ -152,6 +153,7 @@ def _samples(name, num_features, params, x, mask, count):
   return np.asarray(mixer_oracle.quick_jit(jax.vmap(one))(keys), np.float64)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', [
     'gmm_rks', *map(mixer_oracle.full, NAMES[1:])])
 def test_error_falls_as_1_over_root_m(name):
@@ -222,6 +224,7 @@ def test_walsh_hadamard(width):
   small.assert_close(got, _hadamard(width) @ x, 1e-12)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', NAMES)
 def test_redraw_and_longer_padding(name):
   """A new draw for each training step; padding is not read."""

@@ -87,6 +87,7 @@ def masked_tokens(monkeypatch):
       **{**vars(field), 'choices': ()}))
 
 
+@pytest.mark.full
 def test_trains_validates_and_scores(
     masked_tokens, mini_data, tmp_path):
   c = small.config('transformer', 'listops_mini', steps=60, eval_every=20,

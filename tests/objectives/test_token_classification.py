@@ -35,6 +35,7 @@ def test_a_batch_says_what_is_asked_where(objective):
   assert asked.tolist() == [0, 1, 2]
 
 
+@pytest.mark.full
 def test_loss_and_scores_count_what_is_asked_and_nothing_else(objective):
   batch = objective.batch(_split(), np.array([0, 1]), seed=0, step=0)
   batch['labels'] = batch['labels'] % 2  # two classes
@@ -65,6 +66,7 @@ def test_what_does_not_fit_is_one_sentence(task, changes, word):
     small.make(c)
 
 
+@pytest.mark.full
 def test_a_run_is_scored_by_the_last_tokens(tmp_path):
   c = small.config('simpletron', 'parity', steps=4, eval_every=2,
                    eval_batch_size=100)

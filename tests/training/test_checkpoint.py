@@ -140,6 +140,7 @@ def _flip(path, place):
   damage.flip_a_bit(path, int(place * (path.stat().st_size - 1)))
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 def test_a_flipped_bit_is_never_taken_for_what_was_saved(
     two, tmp_path, capfd):

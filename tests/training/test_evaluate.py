@@ -28,6 +28,7 @@ def test_scores_equal_scikit_learn(classes):
   assert got['loss'] == 0.5
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('task', ['listops', 'retrieval_rfc'])
 def test_batch_size_does_not_change_scores(task):
   rng = np.random.default_rng(1)

@@ -30,6 +30,7 @@ def _arrays(state):
           jax.tree_util.tree_leaves_with_path(jax.device_get(state.params))}
 
 
+@pytest.mark.full
 def test_frozen_parameters_keep_their_bytes():
   before, after = _steps((('encoder/.*', None), ('.*', {})))
   for name in before:
@@ -37,6 +38,7 @@ def test_frozen_parameters_keep_their_bytes():
     assert same == name.startswith('encoder/'), name
 
 
+@pytest.mark.full
 def test_a_group_has_its_own_rate_and_decay():
   """Of plain gradient descent the first update is -rate * (g + decay * w)."""
   plain = dict(name='sgd', momentum=0.0)
@@ -56,6 +58,7 @@ def test_a_group_has_its_own_rate_and_decay():
         np.linalg.norm(expected) + np.linalg.norm(start)), name
 
 
+@pytest.mark.full
 def test_without_groups_and_with_one_for_all_is_the_same():
   _, plain = _steps(())
   _, grouped = _steps((('.*', {}),))
@@ -63,6 +66,7 @@ def test_without_groups_and_with_one_for_all_is_the_same():
     assert np.linalg.norm(grouped[name] - x) <= 1e-6 * np.linalg.norm(x)
 
 
+@pytest.mark.full
 def test_clipping_does_not_count_frozen_gradients():
   """Their gradients are large; the rest moves as if they were not there."""
   fields = dict(name='sgd', momentum=0.0, clip_norm=1e-3)

@@ -44,6 +44,7 @@ def _updated(task, at, model='transformer', devices=1):
   return jax.device_get((state.params, state.sums))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('task, model, devices', [
     ('listops', 'transformer', 1), ('listops', 'linformer', 1),
     ('listops', 'transformer', 4), ('retrieval_rfc', 'simpletron', 1)])
@@ -53,6 +54,7 @@ def test_an_update_stays_the_same(task, model, devices):
   small.assert_close(got, _updated(task, (), model))
 
 
+@pytest.mark.full
 def test_a_whole_run_stays_the_same(mini_data, tmp_path):
   """Its order of examples, its validation and what was right of the test."""
   results = []
@@ -72,6 +74,7 @@ def test_a_whole_run_stays_the_same(mini_data, tmp_path):
   assert differ.mean() < 0.02 and 0.05 < a.test.accuracy < 1
 
 
+@pytest.mark.full
 def test_scores_stay_the_same():
   scores = []
   for at in ((), (7, 16)):
@@ -105,6 +108,7 @@ def test_the_shortest_length_that_holds_all_tokens_is_chosen():
           chosen(23)] == [7, 7, 16, 16, 24, 24]
 
 
+@pytest.mark.full
 def test_less_is_computed():
   """Counted by XLA: a third of the length takes less than half the work."""
   flops = []

@@ -72,6 +72,7 @@ def _same(model, sizes, **options):
     small.assert_close(got, want)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('sizes, pooling', [
     *((sizes, 'mean') for sizes in MESHES), ('fsdp', 'cls'),
     ('data_sequence', 'cls')])
@@ -105,6 +106,7 @@ def test_what_mixers_draw_does_not_depend_on_the_mesh(model):
   _same(model, 'fsdp')
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('sizes', ['both', 'data_sequence'])
 def test_evaluation_is_that_of_one_device(sizes):
   counts = []
@@ -117,6 +119,7 @@ def test_evaluation_is_that_of_one_device(sizes):
   np.testing.assert_allclose(our_loss, their_loss, rtol=1e-5)
 
 
+@pytest.mark.full
 def test_fsdp_splits_parameters_and_optimizer_between_the_devices():
   p = _program('simpletron', MESHES['fsdp'])
   compiled, state = p.compile_train(), p.init()
@@ -155,6 +158,7 @@ def test_lengths_are_chosen_by_devices_that_do_not_wait_for_each_other():
   assert program.make(c).lengths == (24,)
 
 
+@pytest.mark.full
 def test_of_pairs_the_tokens_are_split_and_not_the_pair():
   c = small.config('simpletron', 'retrieval', eval_batch_size=4)
   c.unlock()

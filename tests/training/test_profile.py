@@ -19,6 +19,7 @@ def _traced(folder):
                 if event.get('name', '').split('#')[0] == profile.STEP)
 
 
+@pytest.mark.full
 def test_these_updates_are_in_the_trace(mini_data, tmp_path, capfd):
   c = small.config('simpletron', 'listops_mini', steps=6, eval_every=6)
   c.data_dir = str(mini_data)
@@ -27,6 +28,7 @@ def test_these_updates_are_in_the_trace(mini_data, tmp_path, capfd):
   assert f'profile is in {tmp_path / "profile"}' in capfd.readouterr().err
 
 
+@pytest.mark.full
 def test_updates_that_are_made_already_are_refused(mini_data, tmp_path):
   c = small.config('simpletron', 'listops_mini', steps=6, eval_every=6)
   c.data_dir = str(mini_data)

@@ -123,6 +123,7 @@ def test_decay_is_of_matrices_and_tables_only(name):
         update, -RATE * 0.25 * 4 if decayed else 0, rtol=1e-6)
 
 
+@pytest.mark.full
 def test_average_of_the_weights():
   """ema_n = d^n p_0 + (1 - d) sum_i d^(n - i) p_i."""
   c = _config(ema=0.75)

@@ -46,6 +46,7 @@ def contradicted(tmp_path_factory):
   return c, folder / 'run'
 
 
+@pytest.mark.full
 def test_the_saved_best_is_what_is_scored(contradicted):
   c, folder = contradicted
   result = files.read_json(folder / 'result.json')
@@ -78,6 +79,7 @@ def test_scores_are_of_the_split_they_name(contradicted):
         labels.tolist())
 
 
+@pytest.mark.full
 def test_a_logged_loss_is_of_the_steps_since_the_last_one(
     contradicted, tmp_path):
   c, folder = contradicted
@@ -100,6 +102,7 @@ def test_the_logged_rate_is_that_of_the_last_update(contradicted):
       [0.05 / s**0.5 for s in (2, 4, 6)], rel=1e-5)
 
 
+@pytest.mark.full
 def test_the_average_of_the_weights_is_scored(contradicted, tmp_path):
   """With a decay of almost 1 it stays where the parameters began."""
   c, _ = contradicted
@@ -116,6 +119,7 @@ def test_the_average_of_the_weights_is_scored(contradicted, tmp_path):
   assert losses[0] == pytest.approx(scores['loss'], rel=1e-5)
 
 
+@pytest.mark.full
 def test_last_checkpoint_can_be_scored(contradicted, tmp_path):
   c = contradicted[0].copy_and_resolve_references()
   c.train.select = 'last'

@@ -78,6 +78,7 @@ def test_sizes_are_halved_until_the_program_fits(monkeypatch):
     sizes.fitting(compile_at, 31, 1, math.inf, 'Training')
 
 
+@pytest.mark.full
 def test_a_program_is_compiled_at_the_size_that_fits(monkeypatch):
   p = program.make(_config(cpu_microbatch_size=32), jax.devices()[:1])
   needed = sizes.needs(p.sized(microbatch=8).compile_train())
@@ -89,6 +90,7 @@ def test_a_program_is_compiled_at_the_size_that_fits(monkeypatch):
   assert named.fit_train()[0].sizes.microbatch == 32
 
 
+@pytest.mark.full
 def test_a_run_of_an_accelerator_is_that_of_a_cpu(
     mini_data, tmp_path, monkeypatch):
   """Whole batches, made ahead, with dropout: equal but for rounding."""

@@ -59,6 +59,7 @@ def test_accumulation_equals_one_batch(model, microbatch):
   _assert_equal(_gradient(model, 32), _gradient(model, microbatch))
 
 
+@pytest.mark.full
 def test_accumulation_weighs_examples_not_microbatches():
   # All weight in one microbatch: a mean of means would divide it by four.
   _assert_equal(_gradient('simpletron', 32, weighted=8),
@@ -75,6 +76,7 @@ def test_four_devices_equal_one(model):
   _assert_equal(_gradient(model, 8), _gradient(model, 8, devices=4))
 
 
+@pytest.mark.full
 def test_sharded_step_reduces_gradients_and_gathers_nothing():
   c = small.config('transformer', 'listops', batch_size=8, microbatch_size=4)
   text = small.make(c, 4).compile_train().as_text()
@@ -100,6 +102,7 @@ def test_no_microbatch_length_or_device_changes_what_is_drawn(model):
       small.assert_close(x, y, 1e-6)
 
 
+@pytest.mark.full
 def test_dropout_differs_per_example_and_step():
   c = small.config('transformer', 'listops')
   c.encoder.dropout = 0.5
@@ -122,6 +125,7 @@ def test_dropout_differs_per_example_and_step():
   assert abs(loss(2, key) - 2 * loss(1, key)) > 1e-4
 
 
+@pytest.mark.full
 def test_each_step_of_a_run_has_its_own_dropout():
   c = small.config('transformer', 'listops')
   c.encoder.dropout = 0.5
@@ -139,6 +143,7 @@ def test_each_step_of_a_run_has_its_own_dropout():
   assert loss(0) != loss(1)
 
 
+@pytest.mark.full
 def test_a_grid_of_rates_and_decays_is_one_program(monkeypatch):
   """And so are its seeds; what is static is another."""
   monkeypatch.setattr(

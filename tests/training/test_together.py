@@ -57,6 +57,7 @@ def test_each_seed_is_what_it_is_alone(mini_data, tmp_path, monkeypatch,
       results['s1'].test.confusion, result.test.confusion)
 
 
+@pytest.mark.full
 def test_rates_share_a_compiled_step_and_widths_have_their_own(
     mini_data, tmp_path, monkeypatch, alone):
   compiled = []
@@ -130,6 +131,7 @@ def test_a_bug_is_told_as_one_with_its_traceback(
   assert said.count('Traceback') == 1 and 'in broken' in said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('at_once, spoilt', [(1, 1), (3, 1), (3, 0)])
 def test_one_that_fails_ends_no_other(
     mini_data, tmp_path, capsys, at_once, spoilt):
@@ -145,6 +147,7 @@ def test_one_that_fails_ends_no_other(
   assert f'{tmp_path}/s{spoilt}: ' in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_a_run_begun_in_another_dtype_lends_it_to_no_other(
     mini_data, tmp_path, monkeypatch, alone):
   """And all are of the files that this process has read."""
@@ -162,6 +165,7 @@ def test_a_run_begun_in_another_dtype_lends_it_to_no_other(
   assert _lines(tmp_path / 's1') == _lines(alone[0])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('at_once', [1, 2])
 def test_each_task_is_trained_on_its_own_data(tmp_path, at_once):
   runs = []

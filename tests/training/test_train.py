@@ -81,6 +81,7 @@ def test_without_sound_data_no_run_directory_is_left(mini_data, tmp_path):
       p for p in before if p.name != '.lock']
 
 
+@pytest.mark.full
 def test_a_run_keeps_the_dtype_it_began_with(
     mini_data, tmp_path, monkeypatch):
   """dtype=auto, begun on an accelerator and continued on a processor."""
@@ -98,6 +99,7 @@ def test_a_run_keeps_the_dtype_it_began_with(
   assert result.config['dtype'] == 'auto'
 
 
+@pytest.mark.full
 def test_stop_while_validating_or_testing(
     whole, mini_data, tmp_path, monkeypatch):
   c = same_run.config(mini_data)
@@ -109,6 +111,7 @@ def test_stop_while_validating_or_testing(
   same_run.check(whole, tmp_path, c, 4)
 
 
+@pytest.mark.full
 def test_a_validation_is_not_made_again(mini_data, tmp_path, monkeypatch):
   """Stopped in the last one, which the next start makes, then in the test."""
   made = []
@@ -133,6 +136,7 @@ def test_a_validation_is_not_made_again(mini_data, tmp_path, monkeypatch):
     made.clear()
 
 
+@pytest.mark.full
 def test_speed_is_of_the_steps_of_a_stretch(
     mini_data, tmp_path, monkeypatch):
   """Of examples too where several tokens of each are asked for."""
@@ -165,11 +169,13 @@ def test_result_says_what_ran(whole):
   assert (whole / 'curves.png').read_bytes()[:4] == b'\x89PNG'
 
 
+@pytest.mark.full
 def test_when_it_has_learnt_is_noted(mini_data, tmp_path, monkeypatch):
   monkeypatch.setattr(curves, 'LEARNT', 0.01)
   assert train.train(same_run.config(mini_data), tmp_path).learnt_step == 2
 
 
+@pytest.mark.full
 def test_the_last_step_is_validated(mini_data, tmp_path):
   c = same_run.config(mini_data)
   c.train.steps, c.train.eval_every = 3, 2
@@ -178,6 +184,7 @@ def test_the_last_step_is_validated(mini_data, tmp_path):
   assert steps == [2, 3] and result.steps == 3
 
 
+@pytest.mark.full
 def test_divergence_is_a_result(mini_data, tmp_path):
   c = same_run.config(mini_data, learning_rate=1e30, warmup_steps=0)
   result = train.train(c, tmp_path)
@@ -185,6 +192,7 @@ def test_divergence_is_a_result(mini_data, tmp_path):
   assert files.read_json(tmp_path / 'result.json')['status'] == 'diverged'
 
 
+@pytest.mark.full
 def test_a_last_update_that_diverges_is_found_by_the_test(
     mini_data, tmp_path, monkeypatch):
   """Where nothing is validated, no training loss is of its parameters."""
@@ -209,6 +217,7 @@ def test_checkpoints_of_before_a_field_of_progress_are_read(tmp_path):
     Progress.of(fields, tmp_path)
 
 
+@pytest.mark.full
 def test_where_a_run_diverged_does_not_depend_on_the_clock(
     mini_data, tmp_path):
   """Even if a checkpoint falls due at each step."""
@@ -221,6 +230,7 @@ def test_where_a_run_diverged_does_not_depend_on_the_clock(
   assert steps == [5, 5]
 
 
+@pytest.mark.full
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     whole, mini_data, tmp_path, monkeypatch, capfd):
   with monkeypatch.context() as patch:
@@ -245,6 +255,7 @@ def test_without_a_sound_checkpoint_there_is_one_sentence(
     train.Trainer(same_run.config(mini_data), tmp_path)
 
 
+@pytest.mark.full
 def test_a_checkpoint_of_other_fields_is_one_sentence(
     mini_data, tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
@@ -272,6 +283,7 @@ def _kill_after(patch, lines):
   patch.setattr(run.Run, 'log', log_and_die)
 
 
+@pytest.mark.full
 def test_each_log_line_is_there_once(whole, mini_data, tmp_path, monkeypatch):
   """Killed, stopped in a validation, killed after that and after the test."""
   c = same_run.config(mini_data)
@@ -293,6 +305,7 @@ def test_each_log_line_is_there_once(whole, mini_data, tmp_path, monkeypatch):
   same_run.check(whole, tmp_path, c, 4)
 
 
+@pytest.mark.full
 def test_a_run_killed_before_its_result_still_draws_its_curves(
     whole, mini_data, tmp_path, monkeypatch):
   shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
