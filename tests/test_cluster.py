@@ -102,8 +102,7 @@ def _others(process, mark):
 
 @pytest.mark.full
 @pytest.mark.skipif(sys.platform != 'linux', reason='looks into /proc')
-@pytest.mark.parametrize('number', [
-    signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_jobs_here_are_stopped_by_a_signal_to_the_group_and_go_on(
     mini_data, tmp_path, whole, number):
   """As Ctrl-C in a terminal sends it."""
