@@ -87,13 +87,13 @@ def state_before(sequence, k, v, slopes_H):
     float32 [B, H, Dh, Dh], zeros on the first device.
   """
   length = k.shape[1]
-  end_LxH = chunks.to_end(slopes_H, jnp.arange(length)[:, None], length)
-  k_end = (k * end_LxH[..., None]).astype(k.dtype)
-  state = products.einsum('blhd,blhe->bhde', k_end, v)
+  end_LxH = chunks.to_end(slopes_H[None], jnp.arange(length)[:, None], length)
+  k_end = k.astype(jnp.float32) * end_LxH[None, ..., None]
+  state = products.einsum('blhd,blhe->bhde', k_end.astype(k.dtype), v)
   state, reach = _from_before(sequence, state, 1), 1
   while reach < sequence.devices:
     left_H = chunks.over(slopes_H, length * reach)
-    state += left_H[:, None, None] * _from_before(sequence, state, reach)
+    state += left_H[None, :, None, None] * _from_before(sequence, state, reach)
     reach *= 2
   return state
 

@@ -110,17 +110,21 @@ def _segment(plan, n, slopes, state, q, k, v):
   i = jnp.arange(plan.chunk)
   left_N = plan.rows(n) - plan.chunk * jnp.arange(count)
   rows_N = jnp.clip(left_N, 0, plan.chunk)
-  end_NxCxH = chunks.to_end(slopes, i[:, None], rows_N[:, None, None])
-  k_end = (k * end_NxCxH[..., None]).astype(dtype)
-  kv_BxNxHxDxE = products.einsum('bnchd,bnche->bnhde', k_end, v)
+  end_NxCxH = chunks.to_end(
+    slopes[None, None], i[None, :, None], rows_N[:, None, None]
+  )
+  k_end = k.astype(jnp.float32) * end_NxCxH[None, ..., None]
+  kv_BxNxHxDxE = products.einsum('bnchd,bnche->bnhde', k_end.astype(dtype), v)
   before, after = _states(plan, n, slopes, state, kv_BxNxHxDxE)
 
-  decay_HxCxC = chunks.within(slopes[:, None, None], i[:, None], i[None, :])
-  scores = products.einsum('bnihd,bnjhd->bnhij', q, k) * decay_HxCxC
+  decay_HxCxC = chunks.within(
+    slopes[:, None, None], i[None, :, None], i[None, None, :]
+  )
+  scores = products.einsum('bnihd,bnjhd->bnhij', q, k) * decay_HxCxC[None, None]
   out = products.einsum('bnhij,bnjhe->bnihe', scores.astype(dtype), v)
-  start_CxH = chunks.from_start(slopes, i[:, None])
+  start_CxH = chunks.from_start(slopes[None], i[:, None])
   carried = products.einsum('bnchd,bnhde->bnche', q, before.astype(dtype))
-  out = (out + carried * start_CxH[..., None]) * plan.scale
+  out = (out + carried * start_CxH[None, None, ..., None]) * plan.scale
   return after, out.astype(dtype).reshape(out.shape[0], -1, *out.shape[3:])
 
 
@@ -132,7 +136,8 @@ def _states(plan, n, slopes, state, kv_BxNxHxDxE):
   last = (rows - 1) // plan.chunk
   left_H = chunks.over(slopes, rows - last * plan.chunk)
   pick = functools.partial(lax.dynamic_index_in_dim, axis=1, keepdims=False)
-  after = left_H[:, None, None] * pick(before, last) + pick(kv_BxNxHxDxE, last)
+  after = left_H[None, :, None, None] * pick(before, last)
+  after += pick(kv_BxNxHxDxE, last)
   return before, after
 
 

@@ -204,7 +204,8 @@ class _AllHeads(_Order):
     of_row, of_column = (
       jnp.arange(size) // (size // self.heads) for size in state.shape[1:]
     )
-    return jnp.where(of_row[:, None] == of_column, state, 0)
+    own = of_row[None, :, None] == of_column[None, None]
+    return jnp.where(own, state, 0)
 
   def _apart(self, x_BxLxC):
     return x_BxLxC.reshape(*x_BxLxC.shape[:2], self.heads, -1)

@@ -148,7 +148,7 @@ def _drop(options, words, row, col, arrays, factor=1.0):
 def _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ):
   logits_BxHxIxJ = scale * _dot('bhid,bhjd->bhij', q_BxHxIxDh, k_BxHxJxDh)
   if bias_HxIxJ is not None:
-    logits_BxHxIxJ += bias_HxIxJ
+    logits_BxHxIxJ += bias_HxIxJ[None]
   return jnp.where(mask_BxJ[:, None, None], logits_BxHxIxJ, -jnp.inf)
 
 

@@ -27,7 +27,8 @@ def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale, bias=None):
     preferred_element_type=jnp.float32,
   )
   if bias is not None:
-    logits_BxHxLxS += distances.along_diagonals(bias, q_BxLxHxDh.shape[1])
+    bias_HxLxS = distances.along_diagonals(bias, q_BxLxHxDh.shape[1])
+    logits_BxHxLxS += bias_HxLxS[None]
   return masked_softmax(logits_BxHxLxS, mask_BxS)
 
 

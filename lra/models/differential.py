@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 import kernels
 from lra.errors import UserError
+from lra.nn import norm
 from lra.nn.rotary import RotaryMixer
 
 FAMILY = 'dense'
@@ -57,7 +58,7 @@ class Mixer(RotaryMixer):
             mask=mask_BxL, kernel=self.kernel) for i in range(2))
     start = 0.8 - 0.6 * math.exp(-0.3 * self.layer)
     o_BxLxPxE = first - (self._lambda(Dh) + start).astype(self.dtype) * second
-    o_BxLxPxE = nn.RMSNorm(epsilon=1e-5, dtype=self.dtype, name='norm')(
+    o_BxLxPxE = norm.RMSNorm(epsilon=1e-5, dtype=self.dtype, name='norm')(
         o_BxLxPxE)
     return (o_BxLxPxE * (1 - start)).reshape(B, L, H, Dh)
 

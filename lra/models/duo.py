@@ -55,7 +55,9 @@ class Mixer(RotaryMixer):
     near_BxLxHxDh = block_sparse.attend(
         block_sparse.Heads(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh), mask_BxL,
         *self.patterns(mask_BxL.shape[1]))
-    alpha_Hx1 = jax.nn.sigmoid(
-        self.param('gate', nn.initializers.zeros, (self.num_heads, 1)))
-    o_BxLxHxDh = alpha_Hx1 * full_BxLxHxDh + (1 - alpha_Hx1) * near_BxLxHxDh
+    alpha_1x1xHx1 = jax.nn.sigmoid(self.param(
+        'gate', nn.initializers.zeros, (self.num_heads, 1)))[None, None]
+    exact = alpha_1x1xHx1.dtype
+    o_BxLxHxDh = (alpha_1x1xHx1 * full_BxLxHxDh.astype(exact)
+                  + (1 - alpha_1x1xHx1) * near_BxLxHxDh.astype(exact))
     return o_BxLxHxDh.astype(self.dtype)

@@ -150,15 +150,16 @@ def _attend(qkv, bias) -> partials.Partial:
 def _other(qkv, labels_VxDh, mask_K):
   """Attends to keys of the other side, which all have the last label."""
   score_Qx1 = _scores(qkv.q, labels_VxDh[-1:])
-  return _attend(qkv, score_Qx1 + partials.forbid(mask_K))
+  return _attend(qkv, score_Qx1 + partials.forbid(mask_K)[None])
 
 
 def _globals(qkv, labels_VxDh, mask_M):
   """Attends from global tokens to global tokens."""
   i, k = np.arange(len(mask_M)), len(labels_VxDh) // 2
   label_MxM = np.clip(i - i[:, None], -k, k) + k
-  return _attend(qkv, jnp.take_along_axis(
-      _scores(qkv.q, labels_VxDh), label_MxM, -1) + partials.forbid(mask_M))
+  score_MxM = jnp.take_along_axis(
+      _scores(qkv.q, labels_VxDh), label_MxM, -1)
+  return _attend(qkv, score_MxM + partials.forbid(mask_M)[None])
 
 
 def _window(qkv, labels_VxDh, mask_L, radius):
@@ -169,7 +170,7 @@ def _window(qkv, labels_VxDh, mask_L, radius):
   i = np.arange(block)
   apart_IxK = np.concatenate([i + o * block for o in offsets]) - i[:, None]
   allowed_ExNxIxK = neighbours(mask, offsets)[:, :, None] & (
-      np.abs(apart_IxK) <= radius)
+      np.abs(apart_IxK) <= radius)[None, None]
   part = _attend(
       Heads(q, neighbours(k, offsets), neighbours(v, offsets)),
       _by_distance(_scores(q, labels_VxDh), apart_IxK) +

@@ -63,8 +63,9 @@ class Mixer(HeadMixer):
       q_BxSxHxDh, k_BxSxHxDh, v_BxSxHxDh, mask_BxS = segment
       read_BxSxHxDh = _read(memory, _feature(q_BxSxHxDh))
       near_BxSxHxDh = _attend(q_BxSxHxDh, k_BxSxHxDh, v_BxSxHxDh, mask_BxS)
-      gate_Hx1 = jax.nn.sigmoid(beta_H)[:, None]
-      o_BxSxHxDh = gate_Hx1 * read_BxSxHxDh + (1 - gate_Hx1) * near_BxSxHxDh
+      gate_1x1xHx1 = jax.nn.sigmoid(beta_H)[None, None, :, None]
+      o_BxSxHxDh = (gate_1x1xHx1 * read_BxSxHxDh
+                    + (1 - gate_1x1xHx1) * near_BxSxHxDh)
       return (_store(memory, k_BxSxHxDh, v_BxSxHxDh, mask_BxS, self.delta),
               o_BxSxHxDh.astype(self.dtype))
 
@@ -109,7 +110,7 @@ def _attend(q_BxSxHxDh, k_BxSxHxDh, v_BxSxHxDh, mask_BxS):
       'bshd,bthd->bhst', q_BxSxHxDh, k_BxSxHxDh,
       preferred_element_type=jnp.float32)
   seen_BxHxSxS = mask_BxS[:, None, None] & jnp.tril(
-      jnp.ones((size, size), bool))
+      jnp.ones((size, size), bool))[None, None]
   weights_BxHxSxS = jnp.where(seen_BxHxSxS, jax.nn.softmax(
       jnp.where(seen_BxHxSxS, logits_BxHxSxS, -1e30)), 0)
   return jnp.einsum('bhst,bthd->bshd', weights_BxHxSxS.astype(v_BxSxHxDh.dtype),

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 import kernels
 from lra.errors import UserError
-from lra.nn import layers
+from lra.nn import layers, norm
 from lra.nn.linear_mixer import LinearMixer
 
 FAMILY = 'linear'
@@ -92,7 +92,7 @@ class Mixer(LinearMixer):
     """Applies norm over all heads, gate and output projection: [B, L, D]."""
     if self._at_once(o_BxLxHxDh):
       return self._merge_at_once(o_BxLxHxDh, x_BxLxD)
-    o_BxLxHxDh = nn.RMSNorm(
+    o_BxLxHxDh = norm.RMSNorm(
         reduction_axes=(-2, -1), feature_axes=(-2, -1), dtype=self.dtype,
         name='norm')(o_BxLxHxDh)
     if self.gate:

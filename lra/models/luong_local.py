@@ -62,7 +62,8 @@ class Mixer(HeadMixer):
         'centre_score', nn.initializers.normal(Dh**-0.5), (H, Dh))
     share_BxLxH = jax.nn.sigmoid(
         jnp.einsum('blhk,hk->blh', hidden_BxLxHxDh, score_HxDh))
-    return mask_BxL.sum(1)[:, None, None] * share_BxLxH
+    return mask_BxL.sum(1)[:, None, None].astype(share_BxLxH.dtype) * (
+        share_BxLxH)
 
 
 def local_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
@@ -92,8 +93,9 @@ def local_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
     start_BxHxC = jnp.clip(
         jnp.ceil(centre_BxHxC - half_width), 0, L - size).astype(jnp.int32)
     k, v = (_windows(x, start_BxHxC, size) for x in (k_BxHxLxDh, v_BxHxLxDh))
-    j_BxHxCxW = start_BxHxC[..., None] + jnp.arange(size)
-    apart_BxHxCxW = j_BxHxCxW - centre_BxHxC[..., None]
+    j_BxHxCxW = start_BxHxC[..., None] + jnp.arange(size)[None, None, None]
+    apart_BxHxCxW = j_BxHxCxW.astype(
+        centre_BxHxC.dtype) - centre_BxHxC[..., None]
     seen_BxHxCxW = (jnp.abs(apart_BxHxCxW) <= half_width) & (
         j_BxHxCxW < count_B[:, None, None, None])
     logits_BxHxCxW = jnp.einsum(

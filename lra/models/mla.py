@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import kernels
 from lra import fields
 from lra.errors import UserError
-from lra.nn import layers, rotary
+from lra.nn import layers, norm, rotary
 from lra.nn.contraction import Dense
 from lra.nn.mixer import resolve_kernel
 
@@ -96,7 +96,7 @@ class Mixer(nn.Module):
   def _latent(self, x_BxLxD, rank, name):
     down = Dense(rank, use_bias=False, dtype=self.dtype,
                     kernel_init=layers.KERNEL_INIT, name=f'{name}_down')
-    return nn.RMSNorm(dtype=self.dtype, name=f'{name}_norm')(down(x_BxLxD))
+    return norm.RMSNorm(dtype=self.dtype, name=f'{name}_norm')(down(x_BxLxD))
 
   def _heads(self, x_BxLxR, width, name, heads=None):
     heads = heads or self.num_heads

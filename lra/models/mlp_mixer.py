@@ -44,9 +44,10 @@ class Mixer(nn.Module):
     down_SxL, down_L = self._layer('down', self.hidden, full)
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(self.dtype)
     hidden_BxSxD = nn.gelu(
-        jnp.einsum('bld,ls->bsd', x_BxLxD, up_LxS[:length]) + up_S[:, None])
+        jnp.einsum('bld,ls->bsd', x_BxLxD, up_LxS[:length])
+        + up_S[None, :, None])
     return jnp.einsum('bsd,sl->bld', hidden_BxSxD, down_SxL[:, :length]) + (
-        down_L[:length, None])
+        down_L[None, :length, None])
 
   def _layer(self, name, ins, outs):
     """Returns kernel and bias of a dense layer, in the computing dtype."""

@@ -120,9 +120,10 @@ def segments(mask_BxL: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
   segment_BxL = ((jnp.cumsum(mask_BxL, 1) - 1) * count_Bx1
                  // jnp.maximum(tokens_Bx1, 1))
   inside_BxLxM = mask_BxL[..., None] & (
-      segment_BxL[..., None] == jnp.arange(most))
+      segment_BxL[..., None] == jnp.arange(most)[None, None])
   size_Bx1xM = jnp.maximum(inside_BxLxM.sum(1, keepdims=True), 1)
-  return inside_BxLxM / size_Bx1xM, jnp.arange(most) < count_Bx1
+  return (inside_BxLxM.astype(jnp.float32) / size_Bx1xM.astype(jnp.float32),
+          jnp.arange(most)[None] < count_Bx1)
 
 
 def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
@@ -139,16 +140,16 @@ def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
     steps: number of iterations.
     exact: whether to use |A|_1 of each matrix, or the largest one for all.
   """
-  identity_MxM = jnp.eye(a_BxHxMxM.shape[-1])
+  identity_1x1xMxM = jnp.eye(a_BxHxMxM.shape[-1])[None, None]
   columns_BxHxM = a_BxHxMxM.sum(-2)
   norm = (columns_BxHxM.max(-1)[..., None, None] if exact else
           columns_BxHxM.max())
   z_BxHxMxM = a_BxHxMxM.swapaxes(-1, -2) / jnp.where(norm > 0, norm, 1)
   for _ in range(steps):
     az_BxHxMxM = _product('bhij,bhjk->bhik', a_BxHxMxM, z_BxHxMxM)
-    inner_BxHxMxM = 7 * identity_MxM - az_BxHxMxM
+    inner_BxHxMxM = 7 * identity_1x1xMxM - az_BxHxMxM
     for constant in (15, 13):
-      inner_BxHxMxM = constant * identity_MxM - _product(
+      inner_BxHxMxM = constant * identity_1x1xMxM - _product(
           'bhij,bhjk->bhik', az_BxHxMxM, inner_BxHxMxM)
     z_BxHxMxM = _product('bhij,bhjk->bhik', z_BxHxMxM, inner_BxHxMxM) / 4
   return z_BxHxMxM

@@ -93,10 +93,10 @@ def hash_buckets(x_BxLxHxDh: jax.Array,
   # argmax([x, -x]), written out because XLA's argmax is slow on a CPU.
   M = rotated_BxHxRxLxM.shape[-1]
   top = jnp.abs(rotated_BxHxRxLxM).max(-1, keepdims=True)
-  index_M = jnp.arange(M, dtype=jnp.int32)
+  index_1x1x1x1xM = jnp.arange(M, dtype=jnp.int32)[None, None, None, None]
   return jnp.where(
-      rotated_BxHxRxLxM == top, index_M,
-      jnp.where(rotated_BxHxRxLxM == -top, M + index_M, 0)).max(-1)
+      rotated_BxHxRxLxM == top, index_1x1x1x1xM,
+      jnp.where(rotated_BxHxRxLxM == -top, M + index_1x1x1x1xM, 0)).max(-1)
 
 
 def lsh_attention(qk_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
@@ -134,7 +134,7 @@ def _sequence(qk_LxDh, v_LxDh, mask_L, buckets_RxL, chunk):
       jnp.pad(x, [(0, -L % chunk)] + [(0, 0)] * (x.ndim - 1))
       for x in (qk_LxDh, v_LxDh, mask_L))
   buckets_RxP = jnp.where(
-      mask_P, jnp.pad(buckets_RxL, ((0, 0), (0, -L % chunk))),
+      mask_P[None], jnp.pad(buckets_RxL, ((0, 0), (0, -L % chunk))),
       2**30 // len(mask_P))
   order_RxP, slot_RxP = _sort(buckets_RxP)
   sorted_qk_RxPxDh = qk_PxDh[order_RxP]
@@ -152,7 +152,7 @@ def _sequence(qk_LxDh, v_LxDh, mask_L, buckets_RxL, chunk):
 def _sort(buckets_RxL):
   """Returns the position at each place, and the place of each position."""
   L = buckets_RxL.shape[-1]
-  order_RxL = jnp.sort(buckets_RxL * L + jnp.arange(L)) % L
+  order_RxL = jnp.sort(buckets_RxL * L + jnp.arange(L)[None]) % L
   slot_RxL = jax.vmap(lambda order_L: jnp.zeros_like(order_L).at[order_L].set(
       jnp.arange(L), unique_indices=True))(order_RxL)
   return order_RxL, slot_RxL
@@ -186,6 +186,7 @@ def _bias(order_RxL, slot_RxL, buckets_RxL, mask_L, chunk):
   times = 0.0
   for digits_L in digits_RxL if len(digits_RxL) > 1 else ():
     apart = pairs(jnp.subtract, digits_L[order_RxL])
-    times += (apart == 0) | (apart == 1)
-  return (partials.forbid(allowed) + SELF * pairs(jnp.equal, order_RxL) -
+    times += ((apart == 0) | (apart == 1)).astype(jnp.float32)
+  itself = pairs(jnp.equal, order_RxL).astype(jnp.float32)
+  return (partials.forbid(allowed) + SELF * itself -
           jnp.log(jnp.maximum(times, 1)))

@@ -110,7 +110,7 @@ class Mixer(HeadMixer):
           phi_q_BxLxHxF, phi_k_BxLxHxF, v_BxLxHxDh, mask_BxL,
           kernel=self.kernel)
       norm = features.normaliser(phi_q_BxLxHxF, phi_k_BxLxHxF, mask_BxL)
-      most = mask_BxL.sum(1)[:, None, None, None]
+      most = mask_BxL.sum(1, dtype=jnp.float32)[:, None, None, None]
     return (sums / _off_zero(norm, most)).astype(self.dtype)
 
   def _features(self, q_BxLxHxDh, k_BxLxHxDh, train):

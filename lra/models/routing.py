@@ -153,7 +153,7 @@ def _sequence(qkv, mask_L, centroids_CxDh, size, scale):
     scores_CxL = centroids_CxDh @ jax.lax.stop_gradient(
         x_LxDh.astype(jnp.float32)).T
     return jax.lax.top_k(
-        jnp.where(mask_L, scores_CxL, -jnp.inf), size)[1]
+        jnp.where(mask_L[None], scores_CxL, -jnp.inf), size)[1]
 
   queries_CxW, keys_CxW = nearest(qkv.q), nearest(qkv.k)
   part = partials.partial_softmax(
@@ -162,7 +162,8 @@ def _sequence(qkv, mask_L, centroids_CxDh, size, scale):
   here_CxW = mask_L[queries_CxW]
   o_CxWxDh = jnp.where(here_CxW[..., None], partials.normalise(part), 0)
   sum_LxDh = jnp.zeros(qkv.q.shape, jnp.float32).at[queries_CxW].add(o_CxWxDh)
-  times_L = jnp.zeros(mask_L.shape, jnp.float32).at[queries_CxW].add(here_CxW)
+  times_L = jnp.zeros(mask_L.shape, jnp.float32).at[queries_CxW].add(
+      here_CxW.astype(jnp.float32))
   return (sum_LxDh / jnp.maximum(times_L, 1)[:, None]).astype(qkv.v.dtype)
 
 

@@ -76,15 +76,16 @@ def attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, causal: bool,
     logits_BxHxRxL = Dh**-0.5 * jnp.einsum(
         'brhd,blhd->bhrl', q_BxRxHxDh, k_BxLxHxDh,
         preferred_element_type=jnp.float32)
-    seen_RxL = (key_L <= place_R[:, None]) | (not causal)
-    spared_RxL = (key_L == 0) | (key_L == place_R[:, None]) | ~seen_RxL
+    seen_RxL = (key_L[None] <= place_R[:, None]) | (not causal)
+    spared_RxL = (key_L[None] == 0) | (
+        key_L[None] == place_R[:, None]) | ~seen_RxL
     select_BxRxL = jnp.where(
-        spared_RxL | ~asks_BxR[..., None] | ~mask_BxL[:, None],
+        spared_RxL[None] | ~asks_BxR[..., None] | ~mask_BxL[:, None],
         0, jax.nn.relu(logits_BxHxRxL[:, 0]))
     until_BxRxL = forgotten_BxL[:, None] + jnp.cumsum(select_BxRxL, axis=1)
     before_BxRxL = jnp.concatenate(
         [forgotten_BxL[:, None], until_BxRxL[:, :-1]], axis=1)
-    allowed = mask_BxL[:, None, None] & seen_RxL
+    allowed = mask_BxL[:, None, None] & seen_RxL[None, None]
     bias_BxHxRxL = partials.forbid(allowed) - before_BxRxL[:, None]
     o_BxHxRxDh = partials.normalise(
         partials.weigh(logits_BxHxRxL + bias_BxHxRxL, v_BxHxLxDh))

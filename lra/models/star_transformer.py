@@ -45,11 +45,11 @@ class Mixer(HeadMixer):
                train: bool) -> jax.Array:
     """See `HeadMixer.__call__`."""
     order_BxL, place_BxL, count_B = tokens.first(mask_BxL)
-    keep_BxL = jnp.arange(mask_BxL.shape[1]) < count_B[:, None]
+    keep_BxL = jnp.arange(mask_BxL.shape[1])[None] < count_B[:, None]
     e_BxLxD = jnp.where(
         keep_BxL[..., None], tokens.take(x_BxLxD, order_BxL), 0)
     mean_Bx1xD = e_BxLxD.sum(1, keepdims=True, dtype=jnp.float32) / (
-        jnp.maximum(count_B, 1)[:, None, None])
+        jnp.maximum(count_B, 1).astype(jnp.float32)[:, None, None])
     h_BxLxD, s_Bx1xD = (y.astype(self.dtype) for y in (e_BxLxD, mean_Bx1xD))
     e_BxLxD = h_BxLxD
     for t in range(self.rounds):
@@ -115,6 +115,6 @@ def _previous(x_BxL, count_B):
 def _next(x_BxL, count_B):
   """Returns the neighbour after each token; the first is after the last."""
   L = x_BxL.shape[1]
-  is_last_BxL = jnp.arange(L) == count_B[:, None] - 1
+  is_last_BxL = jnp.arange(L)[None] == count_B[:, None] - 1
   is_last = is_last_BxL.reshape(*is_last_BxL.shape, *(1,) * (x_BxL.ndim - 2))
   return jnp.where(is_last, x_BxL[:, :1], jnp.roll(x_BxL, -1, 1))

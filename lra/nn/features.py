@@ -72,9 +72,9 @@ def trigonometric(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
   Returns:
     [B, L, H, 2 F] in the dtype of `x`; the angles are float32.
   """
-  amplitude_HxF = jnp.sqrt(weight_HxF)
+  amplitude_1x1xHxF = jnp.sqrt(weight_HxF)[None, None]
   parts = _cos_and_sin(_project(x_BxLxHxDh, omega_HxFxDh))
-  return jnp.concatenate([amplitude_HxF * part for part in parts],
+  return jnp.concatenate([amplitude_1x1xHxF * part for part in parts],
                          -1).astype(x_BxLxHxDh.dtype)
 
 
@@ -90,7 +90,7 @@ def arc_cosine(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
   Returns:
     [B, L, H, F] in the dtype of `x`.
   """
-  return (jnp.sqrt(weight_HxF) * jax.nn.relu(
+  return (jnp.sqrt(weight_HxF)[None, None] * jax.nn.relu(
       _project(x_BxLxHxDh, omega_HxFxDh))).astype(x_BxLxHxDh.dtype)
 
 
@@ -115,7 +115,7 @@ def positive(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
   square_BxLxHx1 = jnp.square(x_BxLxHxDh.astype(jnp.float32)).sum(
       -1, keepdims=True)
   return (_project(x_BxLxHxDh, omega_HxFxDh) - norm_factor * square_BxLxHx1
-          + 0.5 * jnp.log(weight_HxF))
+          + 0.5 * jnp.log(weight_HxF)[None, None])
 
 
 def stable_pair(log_q_BxLxHxF: jax.Array, log_k_BxLxHxF: jax.Array,
@@ -200,7 +200,8 @@ def normaliser(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
   """Returns phi(Q) sum_j phi(K_j) over tokens j: float32 [B, L, H, 1]."""
   total_Bx1xHxM = jnp.where(mask_BxL[:, :, None, None], phi_k_BxLxHxM, 0).sum(
       1, keepdims=True, dtype=jnp.float32)
-  return (phi_q_BxLxHxM * total_Bx1xHxM).sum(-1, keepdims=True)
+  return (phi_q_BxLxHxM.astype(jnp.float32) * total_Bx1xHxM).sum(
+      -1, keepdims=True)
 
 
 def linear_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,

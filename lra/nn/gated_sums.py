@@ -54,7 +54,7 @@ def _step(state_BxHxMxE, chunk):
   since_BxHxC = jnp.cumsum(log_decay_BxHxC, -1)  # from the start of the chunk
   positions = jnp.arange(since_BxHxC.shape[-1])
   between_BxHxCxC = jnp.exp(jnp.where(
-      positions[:, None] >= positions,
+      (positions[:, None] >= positions[None])[None, None],
       since_BxHxC[..., :, None] - since_BxHxC[..., None, :], -1e30))
   weights_BxHxCxC = between_BxHxCxC * _product(
       'bhtm,bhsm->bhts', q_BxHxCxM, k_BxHxCxM)

@@ -21,7 +21,7 @@ def pool(x_BxNxD, mask_BxN, pooling: str, mean_over: str = 'tokens'):
     return x_BxNxD[:, 0]
   if pooling == 'last':
     N = mask_BxN.shape[1]
-    last_B = jnp.max(jnp.where(mask_BxN, jnp.arange(N), 0), axis=1)
+    last_B = jnp.max(jnp.where(mask_BxN, jnp.arange(N)[None], 0), axis=1)
     return jnp.take_along_axis(x_BxNxD, last_B[:, None, None], axis=1)[:, 0]
   weight_BxNx1 = mask_BxN[..., None].astype(jnp.float32)
   total_BxD = jnp.sum(x_BxNxD.astype(jnp.float32) * weight_BxNx1, axis=1)

@@ -164,4 +164,5 @@ def unit(x: jax.Array) -> jax.Array:
   """
   square = jnp.square(x.astype(jnp.float32)).sum(-1, keepdims=True)
   factor = jax.lax.rsqrt(jnp.where(square > 1e-12, square, 1.0))
-  return (x * factor).astype(x.dtype)
+  exact = broadcast.at_least_float32(x.dtype)
+  return (x.astype(exact) * factor.astype(exact)).astype(x.dtype)

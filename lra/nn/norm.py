@@ -69,6 +69,15 @@ class LayerNorm(nn.Module):
     return (x, y) if beside else y
 
 
+class RMSNorm(nn.RMSNorm):
+  """`flax.linen.RMSNorm`, which relies on JAX to promote its dtypes."""
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """See `flax.linen.RMSNorm`."""
+    with jax.numpy_dtype_promotion('standard'):
+      return super().__call__(x)
+
+
 def _pair(triton, dtype, *operands):
   return _beside(triton, dtype, *varying.alike(operands))
 

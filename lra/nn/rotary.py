@@ -35,8 +35,8 @@ def rotate(x_BxLxHxW: jax.Array, base: float = BASE) -> jax.Array:
     ValueError: the width W is odd.
   """
   length, width = x_BxLxHxW.shape[1], x_BxLxHxW.shape[3]
-  angle_Lx1xP = angles(length, width, base)[:, None]
-  cos, sin = (jnp.asarray(f(angle_Lx1xP), jnp.float32) for f in (
+  angle_1xLx1xP = angles(length, width, base)[None, :, None]
+  cos, sin = (jnp.asarray(f(angle_1xLx1xP), jnp.float32) for f in (
       np.cos, np.sin))
   a, b = jnp.split(x_BxLxHxW.astype(jnp.float32), 2, axis=-1)
   turned = jnp.concatenate([a * cos - b * sin, a * sin + b * cos], -1)

@@ -179,7 +179,8 @@ def fastfood(mixer: SpectralMixer, num_frequencies: int, head_width: int,
   order_HxNxW = mixer.noise(
       'permutation', lambda key, shape: jnp.argsort(
           jax.random.uniform(key, shape), axis=-1), shape, train)
-  m_HxNxWxW = walsh_hadamard(jnp.eye(width) * b_HxNxW[..., None, :])
+  m_HxNxWxW = walsh_hadamard(
+      jnp.eye(width)[None, None] * b_HxNxW[..., None, :])
   m_HxNxWxW = jnp.take_along_axis(m_HxNxWxW, order_HxNxW[..., None], axis=-2)
   m_HxNxWxW = walsh_hadamard(g_HxNxW[..., None] * m_HxNxWxW)
   m_HxNxWxW = s_HxNxW[..., None] * m_HxNxWxW / math.sqrt(width)
