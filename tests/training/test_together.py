@@ -1,6 +1,7 @@
 """Seeds of one config in one process, and each alone."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -177,6 +178,24 @@ def test_each_task_is_trained_on_its_own_data(tmp_path, at_once):
         together.train_together(runs, at_once=at_once)}
   assert of == {task: prepared.load(task).fingerprint for task in of}
   assert len(set(of.values())) == 2
+
+
+def test_each_run_gets_the_minutes_that_are_left(tmp_path, monkeypatch):
+  """Of two minutes the first run takes one, and the second the other."""
+  now, given = [0.0], []
+  monkeypatch.setattr(
+      together, 'time', types.SimpleNamespace(monotonic=lambda: now[0]))
+
+  def run(config, folder, max_minutes, **_):
+    given.append(max_minutes)
+    now[0] += 60
+
+  monkeypatch.setattr(together.train, 'train', run)
+  runs = [(_config(tmp_path, seed), tmp_path / f's{seed}')
+          for seed in range(3)]
+  assert len(list(together.train_together(
+      runs, at_once=1, max_minutes=2))) == 3
+  assert given == [2.0, 1.0]
 
 
 def test_no_minutes_begin_nothing(mini_data, tmp_path):
