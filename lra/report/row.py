@@ -9,7 +9,7 @@ import numpy as np
 from lra import bits
 from lra.report import statistics
 from lra.report.formats import digits
-from lra.report.ranks import Rank
+from lra.report.comparison import Rank
 from lra.report.result import Result
 from lra.report.statistics import Interval, Sample
 

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 
 from lra import tasks
-from lra.report import budgets, catalogue, ranks, records, variants
+from lra.report import budgets, catalogue, comparison, records, variants
 from lra.report.row import Row, Table
 from lra.report.statistics import Sample
 
@@ -53,7 +53,7 @@ class TaskBoard:
   task: tasks.Task
   floors: list[Floor]
   rows: list[Row]
-  spreads: dict[Table, ranks.Spread] = dataclasses.field(default_factory=dict)
+  spreads: dict[Table, comparison.Spread] = dataclasses.field(default_factory=dict)
   usual: bool = False
 
   @property
@@ -171,7 +171,7 @@ def _board(task, rows, measured, counted):
     finished = [row for row in table if row.finished]
     if finished:
       same = _of_one_data_set(finished)
-      found, common = ranks.of_table([row.sample for row in same])
+      found, common = comparison.of_table([row.sample for row in same])
       for row, rank in zip(same, found, strict=True):
         row.rank = rank
       for row in finished:
@@ -219,7 +219,7 @@ def _compare_with_floors(rows, measured):
 
 def _tell_from_floors(rows, common):
   rows = [row for row in rows if row.floor]
-  found = ranks.off_rules(
+  found = comparison.off_rules(
       [(row.sample, row.floor) for row in rows], common)
   for row, is_another in zip(rows, found, strict=True):
     row.off_floor = is_another
