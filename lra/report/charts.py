@@ -85,11 +85,13 @@ class Line:
     baseline: the highest, a fraction; None if there is none.
     marks: of its rows.
     best: the place of the row among them that is named; None for none.
+    note: what is said beside its name.
   """
   name: str
   baseline: float | None
   marks: Sequence[Mark]
   best: int | None
+  note: str
 
 
 @contextlib.contextmanager
@@ -112,7 +114,8 @@ def overview(lines: Sequence[Line]) -> bytes:
 
   The best row of each has its name and its interval.
   """
-  fig = figure.Figure(figsize=(8, 1.4 + 0.5 * len(lines)),
+  # As wide as GitHub's page, 1,012 pixels.
+  fig = figure.Figure(figsize=(10.5, 1.4 + 0.5 * len(lines)),
                       layout='constrained')
   ax = fig.subplots()
   for y, line in enumerate(lines):
@@ -131,9 +134,9 @@ def overview(lines: Sequence[Line]) -> bytes:
       # Where its interval ends, away from the baseline.
       below = line.baseline is not None and first.mean < line.baseline
       end = first.low if below else first.high
-      ax.annotate(_label(first), (100 * end, y), (-5 if below else 5, 0),
-                  textcoords='offset points', fontsize=8, va='center',
-                  ha='right' if below else 'left')
+      ax.annotate(_label(first) + line.note, (100 * end, y),
+                  (-5 if below else 5, 0), textcoords='offset points',
+                  va='center', ha='right' if below else 'left')
   ax.set_yticks(range(len(lines)), [plain(line.name, 60) for line in lines])
   ax.set_ylim(len(lines) - 0.4, -0.7)
   ax.set_xlim(0, 100)

@@ -169,7 +169,7 @@ def _notes(row):
   if row.heavy:
     notes.append(f'{100 * (row.ratio - 1):+.1f}% parameters')
   if len(set(row.values('model_sha256'))) > 1:
-    notes.append("seeds ran different versions of the model's file")
+    notes.append('mixed versions')
   if row.foreign:
     notes.append(
         f'data {row.data[:8]}, baselines are of data {row.foreign[:8]}')

@@ -93,12 +93,13 @@ def draw(figures: Sequence[Figure], folder: pathlib.Path) -> dict[str, bytes]:
     figures: of the page.
     folder: where those of the last page are; may be missing.
   """
-  return {figure.name: _kept(figure, folder / figure.name) or _drawn(figure)
+  return {figure.name: kept(figure, folder) or _drawn(figure)
           for figure in figures}
 
 
-def _kept(figure, path):
-  """The bytes of a file that shows a figure as it is, or None."""
+def kept(figure: Figure, folder: pathlib.Path) -> bytes | None:
+  """The file of a figure if it shows these data, or None."""
+  path = folder / figure.name
   if not path.is_file():
     return None
   data = path.read_bytes()
@@ -113,7 +114,11 @@ def _drawn(figure):
   chart = {'overview': charts.overview, 'accuracy': charts.accuracy,
            'speed': charts.speed}[figure.chart]
   with charts.style():
-    svg = chart(*_data(figure, charts))
+    return sealed(chart(*_data(figure, charts)), figure)
+
+
+def sealed(svg: bytes, figure: Figure) -> bytes:
+  """A drawn figure with its digests."""
   return svg + _seal(figure.source, hashlib.sha256(svg).hexdigest())
 
 
@@ -163,8 +168,11 @@ def _lines(board):
   for name, rows in found:
     first = best(rows)
     place = next((i for i, row in enumerate(rows) if row is first), None)
+    better = first is None or first.baseline is None or (
+        first.off_baseline and first.above_baseline > 0)
     yield {'name': name, 'baseline': board.highest,
-           'marks': list(map(_mark, rows)), 'best': place}
+           'marks': list(map(_mark, rows)), 'best': place,
+           'note': '' if better else ', not better than the baseline'}
 
 
 def _first(board):

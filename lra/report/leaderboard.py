@@ -46,7 +46,7 @@ def write(place: Place, html: pathlib.Path | None = None) -> list[LeftOut]:
   found = tables.load(place)
   contents = {path: text.encode() for path, text in
               render.markdown(found).items()}
-  drawn = figures.draw(_figures(found), place.figures)
+  drawn = figures.draw(figures_of(found), place.figures)
   contents |= {place.figures / name: data for name, data in drawn.items()}
   if html:
     contents[html / 'index.html'] = render.html(found, drawn, html).encode()
@@ -58,7 +58,8 @@ def write(place: Place, html: pathlib.Path | None = None) -> list[LeftOut]:
   return found.left_out
 
 
-def _figures(found: Content) -> list[figures.Figure]:
+def figures_of(found: Content) -> list[figures.Figure]:
+  """The figures of all pages."""
   return [*figures.overview(found.boards), *(
       figure for board in found.boards
       for figure in figures.of_task(board, found.speeds))]

@@ -125,7 +125,7 @@ def _warning(rows):
   name, accuracy = known[0]
   what = (f'the baseline {name} ({percent(accuracy)} %)' if len(known) == 1
           else 'the baseline of its data')
-  return f'no row is significantly better than {what}.'
+  return f'No row is significantly better than {what}.'
 
 
 def _compared_by(rows, spread):

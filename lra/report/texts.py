@@ -76,7 +76,8 @@ READING = {
     'Commit': (
         '"Modified": the run used uncommitted code. "Unpublished": others '
         'could not check the commit out when the run was made. To repeat a '
-        'run exactly, check out its commit first.'),
+        'run exactly, check out its commit first. "Mixed versions": the seeds '
+        'ran different versions of the model\'s file.'),
 }
 GROUPS = {
     'full': ('Long Range Arena', ''),
