@@ -147,6 +147,10 @@ class Place:
     """All pages, one after another: the first one, then those of tasks."""
     return '\n'.join(leaderboard.pages(self.place(command, usual)).values())
 
+  @property
+  def details(self):
+    return self.place().details
+
   def write(self, html=None, command=None):
     leaderboard.write(self.place(command), html)
 

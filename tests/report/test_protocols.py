@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 from lra.report import leaderboard, protocols, result
+from lra.report.site import Place
 
 RUN = json.loads(
     (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())

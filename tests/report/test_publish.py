@@ -42,7 +42,9 @@ def changed_run(**changes):
 
 
 def text(place):
-  return place.page.read_text('utf-8')
+  """The pages of a place, one after another."""
+  return ''.join(path.read_text('utf-8') for path in (
+      place.page, *sorted(place.details.glob('*.md'))))
 
 
 # A publisher; the first of them stops between its reading of the records and
@@ -94,7 +96,7 @@ def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
   assert len(list((place.results / 'runs').rglob('*.json'))) == 3
   assert ('| 1 | transformer | 65.0 | 58.2 to 71.3 \\* | +15.0 | 3 |'
           in text(place))
-  assert text(place) == leaderboard.pages(place)[place.page]
+  assert leaderboard.pages(place)[place.page] == place.page.read_text('utf-8')
   assert all('Another process is writing the leaderboard' in x for x in told)
 
 

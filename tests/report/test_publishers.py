@@ -124,9 +124,9 @@ def test_sixty_four_publishers_and_one_is_killed(tmp_path):
              for path in (place.results / 'runs').rglob('*.json')}
   wanted = [_run(seed) for seed in {*FIRST, *SECOND}]
   assert records == {run.record_path: run for run in wanted}
-  page = place.page.read_text('utf-8')
+  page = (place.details / 'text_mini.md').read_text('utf-8')
   assert '| 1 | transformer | 65.0 | 58.2 to 71.3 \\* | +15.0 | 60 |' in page
-  assert page == leaderboard.pages(place)[place.page]
+  assert page == leaderboard.pages(place)[place.details / 'text_mini.md']
   assert all(publish.done(run, place) for run in wanted)
   # One more page is enough for all who waited, and nothing is left behind.
   assert ''.join(said).count('wrote ') == 2

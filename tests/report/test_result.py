@@ -11,7 +11,7 @@ import scored
 
 from lra import bits
 from lra.errors import UserError
-from lra.report import leaderboard, result, rows
+from lra.report import leaderboard, result, rows, site
 
 _DATA = pathlib.Path(__file__).parent / 'data'
 RUN = json.loads((_DATA / 'result.json').read_text())
