@@ -108,6 +108,9 @@ def _without(config, added, prefix):
 
 def _plain(value):
   """The value as JSON keeps it: tuples are lists."""
+  # Most values are these, and a page asks a hundred times a record.
+  if type(value) in (str, int, float, bool, type(None)):
+    return value
   return json.loads(json.dumps(value))
 
 

@@ -4,7 +4,7 @@ import pathlib
 
 from lra import files, identity
 from lra.errors import UserError
-from lra.report import pairs
+from lra.report import comparison
 from lra.report import result as results
 from lra.report.formats import percent, points
 from lra.report.result import Result
@@ -125,7 +125,7 @@ def _value(flat, name):
 
 def _verdict(*rows):
   a, b = (row.sample for row in rows)
-  p = pairs.p_value(a, b)
+  p = comparison.p_value(a, b)
   difference = points(b.accuracies[0] - a.accuracies[0],
                       min(row.digits for row in rows))
   paired = a.correct is not None and b.correct is not None

@@ -44,6 +44,7 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
   # What a finished run writes itself does not count.
   modified = _git('status', '--porcelain', '--untracked-files=no', '--',
                   ':(top)', ':(top,exclude)leaderboard.md',
+                  ':(top,exclude)docs/leaderboard',
                   ':(top,exclude)lra/results')
   added = _git('ls-files', '--others', '--exclude-standard', '--',
                *(f':(top,glob){name}/**/*.py' for name in _SOURCES))

@@ -54,6 +54,18 @@ def page_of(folder: pathlib.Path) -> pathlib.Path:
   return page() if ours else folder / 'leaderboard.md'
 
 
+def details_of(page_path: pathlib.Path) -> pathlib.Path:
+  """The folder of the pages of tasks: beside the page, named like it.
+
+  In a checkout the page of its own records has it in `docs/`.
+  """
+  folder, name = page_path.parent, page_path.stem
+  if name == page_path.name:
+    name += '_tasks'
+  ours = not installed() and page_path.resolve() == page().resolve()
+  return (folder / 'docs' if ours else folder) / name
+
+
 def found(path: str | os.PathLike) -> pathlib.Path:
   """A file as it is named, or else the one of `configs/` that comes with this.
 

@@ -28,7 +28,7 @@ def checkout(tmp_path):
   """A small checkout with a copy of `lra.machine`, all committed."""
   root = tmp_path / 'checkout'
   for name in ('lra/models/known.py', 'lra/results/runs/x.json', 'lra/nn/a.py',
-               'configs/known.py', 'leaderboard.md', 'notes.txt'):
+               'configs/known.py', 'leaderboard.md', 'docs/leaderboard/text.md', 'notes.txt'):
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text('1\n')
   shutil.copy(machine.__file__, root / 'lra')
@@ -173,7 +173,8 @@ def test_a_deleted_file_counts(checkout):
 
 
 @pytest.mark.parametrize('name', [
-    'leaderboard.md', 'lra/results/runs/x.json', 'lra/results/runs/y.json',
+    'leaderboard.md', 'docs/leaderboard/text.md', 'lra/results/runs/x.json',
+    'lra/results/runs/y.json',
     'runs/a/config.json', 'scratch.txt', 'lra/notes.txt'])
 def test_what_runs_write_and_what_does_not_run_does_not_count(checkout, name):
   put(checkout, name)

@@ -1,9 +1,9 @@
-"""The columns of the leaderboard's tables, as data for whatever draws them."""
+"""Tables and their columns as data, which both templates draw."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from lra.report.column import Column, Table
 from lra.report.formats import (
   NONE,
   count,
@@ -20,11 +20,46 @@ from lra.report.published import SCORES as SCORE_TITLES
 from lra.report.variants import departures
 
 
+@dataclasses.dataclass(frozen=True)
+class Column:
+  """One column of a table.
+
+  Attributes:
+    name: its heading.
+    text: what it says of a row, without any markup; '' for nothing.
+    number: whether it is aligned to the right.
+    strong: whether what it says of a row should catch the eye.
+    value: what rows are sorted by: of a column of numbers a number, None for
+      nothing; of others the text itself.
+    link: the address, ours, that the text leads to; None for none.
+  """
+  name: str
+  text: Callable[[Any], str]
+  number: bool
+  strong: Callable[[Any], bool]
+  value: Callable[[Any], float | str | None]
+  link: Callable[[Any], str] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """A table.
+
+  Attributes:
+    columns: what it says of each item.
+    items: what it has a row of, in order.
+    pinned: how many of the first items stay at the top, whatever the order.
+  """
+  columns: Sequence[Column]
+  items: Sequence[Any]
+  pinned: int = 0
+
+
 def _never(item):
   return False
 
 
-def _texts(name, text, strong=_never):
+def text_column(name, text, strong=_never):
   return Column(name, text, False, strong, value=text)
 
 
@@ -90,9 +125,9 @@ def _low(row):
   return row.interval and row.interval.low
 
 
-def _above_floor(row):
-  text = points(row.above_floor, row.digits)
-  by_chance = row.above_floor is not None and not row.off_floor
+def _above_baseline(row):
+  text = points(row.above_baseline, row.digits)
+  by_chance = row.above_baseline is not None and not row.off_baseline
   return f'{text} n.s.' if by_chance else text
 
 
@@ -136,17 +171,13 @@ def _notes(row):
   if row.heavy:
     notes.append(f'{100 * (row.ratio - 1):+.1f}% parameters')
   if len(set(row.values('model_sha256'))) > 1:
-    notes.append("seeds ran different versions of the model's file")
+    notes.append('mixed versions')
   if row.foreign:
     notes.append(
-        f'data {row.data[:8]}, floors are of data {row.foreign[:8]}')
+        f'data {row.data[:8]}, baselines are of data {row.foreign[:8]}')
   elif row.apart:
     notes.append(f'data {row.data[:8]}, ranks are of data {row.apart[:8]}')
   return '; '.join(notes)
-
-
-def _floor(row):
-  return row.floor and row.floor.accuracies[0]
 
 
 def _answers(row):
@@ -187,11 +218,12 @@ def _like(row):
 
 _RANK = Column(
     'rank', _ranks, True, _never, lambda row: row.rank and row.rank.first)
-_NAME = _texts('model', lambda row: row.name)
+_NAME = text_column('model', lambda row: row.name)
 _ACCURACY = _percents('accuracy %', _mean)
 _INTERVAL = Column('95% interval', _interval, True, _never, _low)
-_ABOVE_FLOOR = Column(
-    'above floor', _above_floor, True, _never, lambda row: row.above_floor)
+_ABOVE_BASELINE = Column(
+    'above baseline', _above_baseline, True, _never,
+    lambda row: row.above_baseline)
 _SEEDS = Column('seeds', _seeds, True, _never, lambda row: len(row.finished))
 
 # Of a `row.Row`.
@@ -200,13 +232,13 @@ SCORES = (
     _NAME,
     _ACCURACY,
     _INTERVAL,
-    _ABOVE_FLOOR,
+    _ABOVE_BASELINE,
     _SEEDS,
     _numbers('steps to 95%', _learnt_step, count),
     _numbers('parameters', lambda row: row.params, count,
              strong=lambda row: row.heavy),
-    _texts('changed from the protocol', _changes),
-    _texts('notes', _notes, strong=lambda row: True),
+    text_column('changed from the protocol', _changes),
+    text_column('notes', _notes, strong=lambda row: True),
 )
 # What a table has only where a row says something there.
 OPTIONAL = ('steps to 95%', 'changed from the protocol', 'data', 'notes')
@@ -216,10 +248,10 @@ PAIRS = ('head',)
 # Of a `row.Row`.
 DETAILS = (
     _NAME,
-    _texts('protocol', lambda row: row.table.title),
+    text_column('protocol', lambda row: row.table.title),
     _numbers('place', _place, count),
-    _texts('not told from places', _like),
-    _texts('family', lambda row: row.family),
+    text_column('no different from places', _like),
+    text_column('family', lambda row: row.family),
     _percents('best %', lambda row: row.best),
     Column('standard deviation', lambda row: percent(row.deviation, 2), True,
            _never, lambda row: row.deviation),
@@ -230,75 +262,33 @@ DETAILS = (
     _percents('macro F1 %', _average('test', 'f1')),
     _numbers('test examples', lambda row: row.sample and row.sample.examples,
              count),
-    _texts('answers', _answers),
-    _texts('data', _each('data_origin')),
-    _texts('pooling', _setting('encoder', 'pooling')),
-    _texts('head', _setting('encoder', 'head')),
+    text_column('answers', _answers),
+    text_column('data', _each('data_origin')),
+    text_column('pooling', _setting('encoder', 'pooling')),
+    text_column('head', _setting('encoder', 'head')),
     _numbers('x Transformer', lambda row: row.ratio, ratio),
     _numbers('mixer parameters', _largest('mixer_params'), count),
     _numbers('steps', _largest('steps'), count),
-    _texts('checkpoint', _setting('train', 'select')),
+    text_column('checkpoint', _setting('train', 'select')),
     Column('best step', lambda row: _by_seed(map(count, _best_steps(row))),
            True, _never, lambda row: _first(_best_steps(row))),
     _per_device('train s', quantity, 'train_seconds'),
     _per_device('eval s', quantity, 'eval_seconds'),
     _per_device('compile s', quantity, 'compile_seconds'),
     _per_device('peak GiB', gib, 'peak_memory_bytes'),
-    _texts('device', lambda row: _by_seed(row.devices)),
-    _texts('dtype', _each('dtype')),
-    _texts('kernel', lambda row: _by_seed(map(_kernel, row.runs))),
-    _texts('commit', _commits),
+    text_column('device', lambda row: _by_seed(row.devices)),
+    text_column('dtype', _each('dtype')),
+    text_column('kernel', lambda row: _by_seed(map(_kernel, row.runs))),
+    text_column('commit', _commits),
 )
 
 
-def _of(field, column):
-  """The column, of items that hold a row, or None for nothing."""
-  def about(function, nothing):
-    def ask(item):
-      row = getattr(item, field)
-      return nothing if row is None else function(row)
-    return ask
+def _of_row(column):
+  """The column, of items that hold a row."""
   return dataclasses.replace(
-      column, text=about(column.text, ''), strong=about(column.strong, False),
-      value=about(column.value, None))
-
-
-# Of an `overview.Best`.
-BEST = (
-    _texts('task', lambda best: best.board.task.title),
-    _of('row', dataclasses.replace(_NAME, name='highest score')),
-    _of('row', _ACCURACY),
-    _of('row', _numbers('highest floor %', _floor, percent)),
-    *(_of('row', column) for column in (
-        _ABOVE_FLOOR, _INTERVAL, _SEEDS, _RANK)),
-    _of('row', _texts('protocol', lambda row: row.protocol)),
-    _numbers('models', lambda best: best.models or None, count),
-    _of('row', _texts('notes', _notes, strong=lambda row: True)),
-)
-
-
-def overview(tasks, averages) -> list[Column]:
-  """Of `overview.Line`s: their accuracies, a column for each task.
-
-  And one of the mean over each of the sets of tasks in `averages`, names.
-  """
-  return [
-      _texts('model', lambda line: line.model, strong=_is_floor),
-      _texts('protocol', lambda line: line.protocol),
-      *(Column(
-          task.title, lambda line, task=task: line.scores[task.name].text,
-          True, _is_floor,
-          lambda line, task=task: line.scores[task.name].accuracy)
-        for task in tasks),
-      *(Column(
-          f'mean of {len(names)}', lambda line, names=names: line.mean(
-              names).text, True, _is_floor,
-          lambda line, names=names: line.mean(names).accuracy)
-        for names in averages)]
-
-
-def _is_floor(line):
-  return line.is_floor
+      column, text=lambda item: column.text(item.row),
+      strong=lambda item: column.strong(item.row),
+      value=lambda item: column.value(item.row))
 
 
 def _deviation(item):
@@ -307,38 +297,38 @@ def _deviation(item):
 
 # Of a `published.Compared`.
 COMPARED = (
-    _of('row', _NAME),
-    _of('row', dataclasses.replace(_ACCURACY, name='here %')),
-    _of('row', _INTERVAL),
-    _of('row', _SEEDS),
+    _of_row(_NAME),
+    _of_row(dataclasses.replace(_ACCURACY, name='here %')),
+    _of_row(_INTERVAL),
+    _of_row(_SEEDS),
     _numbers('published %', lambda item: item.accuracy, percent),
     Column('deviation', lambda item: points(item.deviation, item.row.digits),
            True, _never, lambda item: item.deviation),
     Column('its 95% interval', _deviation, True, _never,
            lambda item: item.bounds[0]),
-    _texts('here is', lambda item: item.verdict),
-    _texts('as', lambda item: f'{item.paper.model}, {item.paper.source}, '
+    text_column('here is', lambda item: item.verdict),
+    text_column('as', lambda item: f'{item.paper.model}, {item.paper.source}, '
            f'{item.paper.evidence}'),
 )
 
-# Of a `rows.Floor`.
-FLOORS = (
-    _texts('floor', lambda floor: floor.name),
-    _numbers('accuracy %', lambda floor: floor.accuracy, percent),
-    _texts('how', lambda floor: floor.how),
+# Of a `rows.Baseline`.
+BASELINES = (
+    text_column('baseline', lambda baseline: baseline.name),
+    _numbers('accuracy %', lambda baseline: baseline.accuracy, percent),
+    text_column('how', lambda baseline: baseline.how),
 )
 
 # Of a `published.Published`.
 PUBLISHED = (
     dataclasses.replace(
-        _texts('model', lambda paper: paper.model),
+        text_column('model', lambda paper: paper.model),
         link=lambda paper: f'https://arxiv.org/abs/{paper.arxiv}'),
     *(Column(title, lambda paper, name=name: paper.scores[name], True, _never,
              lambda paper, name=name: paper.score(name))
       for name, title in SCORE_TITLES.items()),
     *(_numbers(f'mean of {len(tasks)}', lambda paper, tasks=tasks: paper.mean(
         tasks), percent) for tasks in AVERAGES),
-    _texts('source', lambda paper: paper.source + (
+    text_column('source', lambda paper: paper.source + (
         '' if paper.evidence == 'primary' else f', {paper.evidence}')),
 )
 

@@ -13,7 +13,7 @@ from matplotlib import figure
 from lra import fields, files, identity
 from lra.errors import UserError
 from lra.report import curves, result
-from lra.report.figures import COLOURS, DASHES, FLOOR, legend, style
+from lra.report.charts import BASELINE, COLOURS, DASHES, legend, style
 from lra.report.formats import plain
 
 _NO_DATES = {'png': {'Software': None},
@@ -29,12 +29,12 @@ class Run:
     folder: where it is.
     config: the whole config, as plain JSON values.
     scores: step -> accuracy on the validation split, a fraction.
-    floors: name -> accuracy, of a finished run.
+    baselines: name -> accuracy, of a finished run.
   """
   folder: pathlib.Path
   config: dict
   scores: Mapping[int, float]
-  floors: Mapping[str, float]
+  baselines: Mapping[str, float]
 
 
 def read(folder: pathlib.Path) -> Run:
@@ -55,7 +55,7 @@ def read(folder: pathlib.Path) -> Run:
     raise UserError(
         f'{folder} has no validation accuracy, not yet or by its config: '
         'leave it out.')
-  return Run(folder, config, scores, _floors(folder))
+  return Run(folder, config, scores, _baselines(folder))
 
 
 def _is_config(value):
@@ -67,7 +67,7 @@ def _is_config(value):
           isinstance(value.get('seed'), int))
 
 
-def _floors(folder):
+def _baselines(folder):
   try:
     done = result.read_if_there(folder / 'result.json')
   except UserError:
@@ -180,7 +180,7 @@ def _draw(lines):
       ax.fill_between(steps, list(map(min, scores)), list(map(max, scores)),
                       color=colour, alpha=0.2, linewidth=0)
   runs = [run for group in lines.values() for run in group]
-  _draw_floor(ax, runs)
+  _draw_baselines(ax, runs)
   ax.set_xlabel('step')
   ax.set_ylabel('validation accuracy, %')
   ax.set_title(_title(runs, any(len(group) > 1 for group in lines.values())))
@@ -188,14 +188,15 @@ def _draw(lines):
   return fig
 
 
-def _draw_floor(ax, runs):
-  """The highest floor, where all runs are of one task."""
-  floors = {name: value for run in runs for name, value in run.floors.items()}
-  if floors and len({run.config['task'] for run in runs}) == 1:
-    name = max(floors, key=floors.get)
-    ax.axhline(100 * floors[name], linestyle='--', color=FLOOR, linewidth=1.2,
-               label=f'floor on test: {plain(name, 60)} '
-               f'{100 * floors[name]:.2f}')
+def _draw_baselines(ax, runs):
+  """The highest baseline, where all runs are of one task."""
+  baselines = {name: value for run in runs
+               for name, value in run.baselines.items()}
+  if baselines and len({run.config['task'] for run in runs}) == 1:
+    name = max(baselines, key=baselines.get)
+    ax.axhline(100 * baselines[name], linestyle='--', color=BASELINE,
+               linewidth=1.2, label=f'baseline on test: {plain(name, 60)} '
+               f'{100 * baselines[name]:.2f}')
 
 
 def _title(runs, bands):

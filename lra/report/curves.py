@@ -10,7 +10,7 @@ from matplotlib import figure
 
 from lra import files
 from lra.errors import UserError
-from lra.report.figures import COLOURS, DASHES, FLOOR, style
+from lra.report.charts import BASELINE, COLOURS, DASHES, style
 from lra.report.formats import plain
 
 LEARNT = 0.95  # accuracy on validation
@@ -23,7 +23,7 @@ _LOOKS = {
 
 
 def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
-         floors: Mapping[str, float] | None = None) -> None:
+         baselines: Mapping[str, float] | None = None) -> None:
   """Writes the curves of a run as one PNG, atomically.
 
   Args:
@@ -32,7 +32,7 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
       A last line that a kill has cut short is left out; where a step was
       logged twice, the later point counts.
     out_png: the file to write.
-    floors: name -> accuracy (a fraction), drawn as dashed lines.
+    baselines: name -> accuracy (a fraction), drawn as dashed lines.
 
   Raises:
     UserError: the metrics cannot be read, or the figure cannot be written.
@@ -40,13 +40,13 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
   points = read(pathlib.Path(metrics_jsonl_path))
   with style():
     fig = figure.Figure(figsize=(9, 3.6), layout='constrained')
-    scored = floors or any('accuracy' in point for point in points.values())
+    scored = baselines or any('accuracy' in point for point in points.values())
     axes = fig.subplots(1, 2 if scored else 1, squeeze=False)[0]
     _draw(axes[0], points, 'loss', 1)
     if scored:
       _draw(axes[1], points, 'accuracy', 100)
       axes[1].set_ylabel('accuracy, %')
-      _draw_floors(axes[1], floors or {})
+      _draw_baselines(axes[1], baselines or {})
     if axes[-1].get_legend_handles_labels()[1]:
       fig.legend(*axes[-1].get_legend_handles_labels(),
                  loc='outside lower center', ncols=4)
@@ -55,11 +55,11 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
   files.write_all({pathlib.Path(out_png): out.getvalue()})
 
 
-def _draw_floors(ax, floors):
-  for (name, value), dash in zip(sorted(floors.items()), 9 * DASHES,
+def _draw_baselines(ax, baselines):
+  for (name, value), dash in zip(sorted(baselines.items()), 9 * DASHES,
                                  strict=False):
-    ax.axhline(100 * value, linestyle=dash, color=FLOOR, linewidth=1.2,
-               label=f'floor: {plain(name, 60)} {100 * value:.2f}')
+    ax.axhline(100 * value, linestyle=dash, color=BASELINE, linewidth=1.2,
+               label=f'baseline: {plain(name, 60)} {100 * value:.2f}')
 
 
 def _draw(ax, points, field, scale):

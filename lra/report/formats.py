@@ -12,7 +12,10 @@ _NOTHING = ('Cf', 'Cs')
 
 def plain(text: str, most: int = 300) -> str:
   """`text` on one line, of visible letters, cut to at most so many."""
-  text = ' '.join(''.join(map(_visible, text[:4 * most])).split())
+  text = text[:4 * most]
+  if not (text.isascii() and text.isprintable()):
+    text = ''.join(map(_visible, text))
+  text = ' '.join(text.split())
   return text if len(text) <= most else text[:most - 1] + '…'
 
 

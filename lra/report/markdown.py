@@ -10,6 +10,10 @@ from collections.abc import Container, Iterable, Sequence
 from lra.report.formats import NONE, plain
 
 
+# Most cells: no letter of these is markup, wherever it stands.
+_HARMLESS = re.compile(r'[A-Za-z0-9 .,%±–-]*')
+
+
 class Markup(str):
   """Text that is markdown already."""
 
@@ -37,7 +41,10 @@ def _cell(text):
 
 def escape(text: str) -> Markup:
   """`text` as markdown that shows it, on one line, at most 300 letters."""
-  text = re.sub(r'([\\`*\[\]~$])', r'\\\1', plain(text))
+  text = plain(text)
+  if _HARMLESS.fullmatch(text) and 'www.' not in text.lower():
+    return Markup(text)
+  text = re.sub(r'([\\`*\[\]~$])', r'\\\1', text)
   # Between letters it is no markup, and names are full of it.
   text = re.sub(r'_(?![^\W_])|(?<![^\W_])_', r'\\_', text)
   for mark, entity in (('&', '&amp;'), ('<', '&lt;'), ('>', '&gt;')):

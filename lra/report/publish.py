@@ -9,7 +9,6 @@ many who publish at once wait for two pages, not for as many as they are.
 """
 
 import contextlib
-import dataclasses
 import fcntl
 import hashlib
 import os
@@ -25,6 +24,7 @@ from lra.report import leaderboard, published, result, speeds
 from lra.report.formats import percent, points, quantity
 from lra.report.record import Unsound
 from lra.report.result import Result
+from lra.report.site import Place
 from lra.terminal import say
 
 LOCK = '.leaderboard.lock'
@@ -35,43 +35,6 @@ PATIENCE_SECONDS = 600
 # Nobody need be told of a shorter wait.
 _MOMENT_SECONDS = 1
 _POLL_SECONDS = 0.05
-
-
-@dataclasses.dataclass(frozen=True)
-class Place:
-  """Where a leaderboard is.
-
-  Attributes:
-    results: folder of its records (`runs/`, `floors/`, `published.csv`,
-      `speed.json`) and figures; missing parts are made, the published results
-      and the speeds are those of this package where there are no others, and
-      so are the floors of tasks without any there (see `rows.load`).
-    page: the file to write.
-    command: see `leaderboard.write`.
-  """
-  results: pathlib.Path
-  page: pathlib.Path
-  command: leaderboard.Command | None = None
-
-  @property
-  def published(self) -> pathlib.Path | None:
-    """The published results, None where there are none."""
-    return self._found('published.csv')
-
-  @property
-  def speeds(self) -> pathlib.Path | None:
-    """The speeds of the models, None where nobody has measured them."""
-    return self._found('speed.json')
-
-  def _found(self, name):
-    for folder in (self.results, leaderboard.RESULTS):
-      if (folder / name).exists():
-        return folder / name
-    return None
-
-  def path(self, run: Result) -> pathlib.Path:
-    """Where the record of a run is."""
-    return self.results / 'runs' / run.record_path
 
 
 def check(place: Place, tasks: Iterable[str] = ()) -> None:
@@ -85,13 +48,13 @@ def check(place: Place, tasks: Iterable[str] = ()) -> None:
     UserError: a folder, a lock or the page cannot be written, or the published
       results or the speeds are not sound.
   """
-  runs = place.results / 'runs'
-  there = [folder for folder in (
-      *(runs / task for task in tasks), place.results / 'figures')
+  there = [(folder, flag) for folder, flag in (
+      *((place.runs / task, 'results_dir') for task in tasks),
+      (place.figures, 'results_dir'), (place.details, 'page'))
       if folder.exists()]
-  for folder, flag in (*((folder, 'results_dir') for folder in (
-      place.results, runs, *there)), (
-          pathlib.Path(os.path.realpath(place.page)).parent, 'page')):
+  for folder, flag in (
+      (place.results, 'results_dir'), (place.runs, 'results_dir'), *there,
+      (pathlib.Path(os.path.realpath(place.page)).parent, 'page')):
     try:
       folder.mkdir(parents=True, exist_ok=True)
       with tempfile.TemporaryFile(dir=folder):
@@ -168,7 +131,7 @@ def regenerate(place: Place, html: pathlib.Path | None = None) -> None:
   Raises:
     UserError: as `publish`, or there are no records.
   """
-  if not (place.results / 'runs').is_dir():
+  if not place.runs.is_dir():
     raise UserError(
         f'{place.results} has no records, which would be in runs/: choose '
         'another --results_dir, or record a run there first.')
@@ -205,13 +168,9 @@ def _write(place, html=None):
   with _locked(place, RECORDS_LOCK):
     _clear(place)
     marks = _marks(place)
-    newest = max(map(_time, (place.results / 'runs').rglob('*.json')),
+    newest = max(map(_time, place.runs.rglob('*.json')),
                  default=0)
-  left_out = leaderboard.write(
-      place.page, place.results / 'runs', place.results / 'floors',
-      place.published, place.results / 'figures', place.speeds, html,
-      place.command, leaderboard.RESULTS / 'floors')
-  for record in left_out:
+  for record in leaderboard.write(place, html):
     say(f'left out: {record.name}: {record.why}')
   # By a clock that was ahead a record may be newer than its page.
   if place.page.stat().st_mtime_ns < newest:
@@ -223,8 +182,8 @@ def _write(place, html=None):
 
 def _clear(place):
   """Removes what a writer that was killed has left; nobody else writes now."""
-  for folder in ('runs', 'figures'):
-    for path in (place.results / folder).rglob('.tmp-*'):
+  for folder in (place.runs, place.figures, place.details):
+    for path in folder.rglob('.tmp-*'):
       with contextlib.suppress(OSError):
         path.unlink()
 

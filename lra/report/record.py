@@ -57,7 +57,8 @@ class File(Record):
     """Holds what has no described type to the bounds as well."""
     level = [('', fields)]
     for _ in range(MAX_DEPTH):
-      level = [inner for item in level for inner in _inside(*item)]
+      level = [inner for item in level for inner in _inside(*item)
+               if type(inner[1]) is not int]  # most are counts
       if not level:
         return fields
     raise ValueError(f'it is nested more than {MAX_DEPTH} deep')
@@ -68,11 +69,12 @@ def _inside(name, value):
   if isinstance(value, dict):
     parts = [(f'{name}.{key}'.lstrip('.')[:100], inner)
              for key, inner in value.items()]
-    return parts + [(name, key) for key in value]
+    return parts + [(name, key) for key in value if not str(key).isascii()]
   if isinstance(value, list | tuple):
     return [(name, inner) for inner in value]
   if (isinstance(value, float) and not math.isfinite(value)) or (
-      isinstance(value, str) and _SURROGATE.search(value)):
+      isinstance(value, str) and not value.isascii()
+      and _SURROGATE.search(value)):
     raise ValueError(
         f"field '{plain(name, most=100)}' is {plain(reprlib.repr(value))}: it "
         'can be no part of a file')

@@ -8,8 +8,8 @@ import numpy as np
 
 from lra import bits, tasks
 from lra.report import statistics
+from lra.report.comparison import Rank
 from lra.report.formats import digits
-from lra.report.ranks import Rank
 from lra.report.result import Result
 from lra.report.statistics import Interval, Sample
 
@@ -23,11 +23,11 @@ class Row:
     records: the file of each, seen from the folder of the results.
     family: what kind of mechanism the model is, see `lra.report.catalogue`.
     variant: the config fields that tell it from the model's other rows, or ''.
-    floor: score of the highest floor of the row's data, or None.
-    floor_name: what that is called, ''.
-    off_floor: whether its accuracy is another than that floor's, at 5% for all
-      rows of its table together.
-    foreign: fingerprint of the task's floors where the row's differs, or ''.
+    baseline: score of the highest baseline of the row's data, or None.
+    baseline_name: what that is called, ''.
+    off_baseline: whether its accuracy is another than that baseline's, at 5%
+      for all rows of its table together.
+    foreign: fingerprint of the task's baselines where the row's differs, or ''.
     apart: the fingerprint of the rows that have ranks where the row's differs,
       or ''.
     rank: what is known of its rank among the rows of its table, None without
@@ -39,9 +39,9 @@ class Row:
   records: list[str] = dataclasses.field(default_factory=list)
   family: str = ''
   variant: str = ''
-  floor: Sample | None = None
-  floor_name: str = ''
-  off_floor: bool = False
+  baseline: Sample | None = None
+  baseline_name: str = ''
+  off_baseline: bool = False
   foreign: str = ''
   apart: str = ''
   rank: Rank | None = None
@@ -63,7 +63,7 @@ class Row:
 
   @property
   def elsewhere(self) -> bool:
-    """Whether it is on other data than the floors or the rows with ranks."""
+    """Whether it is on other data than the baselines or the rows with ranks."""
     return bool(self.foreign or self.apart)
 
   @property
@@ -105,10 +105,10 @@ class Row:
     return self.sample and statistics.interval(self.sample)
 
   @property
-  def above_floor(self) -> float | None:
-    """Its accuracy minus that of the highest floor, a fraction."""
-    return None if self.mean is None or self.floor is None else (
-        self.mean - self.floor.accuracies[0])
+  def above_baseline(self) -> float | None:
+    """Its accuracy minus that of the highest baseline, a fraction."""
+    return None if self.mean is None or self.baseline is None else (
+        self.mean - self.baseline.accuracies[0])
 
   @property
   def digits(self) -> int:

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 
 from lra import tasks
-from lra.report import budgets, catalogue, ranks, records, variants
+from lra.report import budgets, catalogue, comparison, records, variants
 from lra.report.row import Row, Table
 from lra.report.statistics import Sample
 
@@ -20,14 +20,14 @@ OTHER = 'other'
 
 
 @dataclasses.dataclass(frozen=True)
-class Floor:
+class Baseline:
   """What a trivial or linear method reaches.
 
   Attributes:
     name: what it is called.
     accuracy: a fraction.
     how: how it works, and on which data.
-    foreign: whether it is of other data than the measured floors, or than
+    foreign: whether it is of other data than the measured baselines, or than
       most rows where none were measured.
     parts: what its accuracy is made of, see `result.ClassificationScores`.
   """
@@ -44,16 +44,17 @@ class TaskBoard:
 
   Attributes:
     task: the task.
-    floors: its floors, lowest first.
+    baselines: its baselines, lowest first.
     rows: its rows, by mean accuracy.
     spreads: how far seeds are apart in its tables, where that is known.
-    usual: whether a row is on the data of the committed floors, of which the
+    usual: whether a row is on the data of the committed baselines, of which the
       page's notes speak.
   """
   task: tasks.Task
-  floors: list[Floor]
+  baselines: list[Baseline]
   rows: list[Row]
-  spreads: dict[Table, ranks.Spread] = dataclasses.field(default_factory=dict)
+  spreads: dict[Table, comparison.Spread] = dataclasses.field(
+      default_factory=dict)
   usual: bool = False
 
   @property
@@ -62,15 +63,15 @@ class TaskBoard:
     return [row for row in self.rows if row.finished]
 
   @property
-  def highest_floor(self) -> Floor | None:
+  def highest_baseline(self) -> Baseline | None:
     """If some were measured, the highest of these."""
-    return max(self.floors, default=None, key=lambda floor: (
-        not floor.foreign, floor.accuracy))
+    return max(self.baselines, default=None, key=lambda baseline: (
+        not baseline.foreign, baseline.accuracy))
 
   @property
   def highest(self) -> float | None:
-    """Accuracy of the highest floor."""
-    return self.highest_floor and self.highest_floor.accuracy
+    """Accuracy of the highest baseline."""
+    return self.highest_baseline and self.highest_baseline.accuracy
 
   def tables(self) -> dict[Table, list[Row]]:
     by_table = {}
@@ -112,7 +113,7 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
 
   Args:
     runs_dir: folder of result records.
-    floors_dir: folder of floors records.
+    floors_dir: folder of baselines records.
     usual_floors: folder of those that count where `floors_dir` has none of a
       task: for rows on their very data, and for full tasks that have no row
       where others do. None: those of `floors_dir` are the usual ones.
@@ -123,8 +124,8 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
   """
   runs, left_out = records.of_classifiers(runs_dir)
   measured, unsound = records.of_floors(floors_dir)
-  floors = {record.task: record for record in measured}
-  usual = floors if usual_floors in (None, floors_dir) else {
+  baselines = {record.task: record for record in measured}
+  usual = baselines if usual_floors in (None, floors_dir) else {
       record.task: record for record in records.of_floors(usual_floors)[0]}
   groups = _group(runs)
   counted = budgets.read()
@@ -136,7 +137,7 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
     is_usual = bool(common) and any(
         row.data == common.fingerprint for row in mine)
     waits = any_full and not mine and task.group == 'full'
-    known = floors.get(task.name) or (
+    known = baselines.get(task.name) or (
         common if is_usual or waits else None)
     if mine or known:
       board = _board(task, mine, known, counted)
@@ -160,18 +161,18 @@ def _group(runs):
 
 
 def _board(task, rows, measured, counted):
-  _compare_with_floors(rows, measured)
+  _compare_with_baselines(rows, measured)
   for protocol in {row.protocol for row in rows}:
     budgets.compare([r for r in rows if r.protocol == protocol],
                     counted.get((protocol, task.name)))
   rows.sort(key=lambda r: (r.mean is None, -(r.mean or 0), r.model, r.variant,
                            r.protocol))
-  board = TaskBoard(task, _floors(rows, measured), rows)
+  board = TaskBoard(task, _baselines(rows, measured), rows)
   for key, table in board.tables().items():
     finished = [row for row in table if row.finished]
     if finished:
       same = _of_one_data_set(finished)
-      found, common = ranks.of_table([row.sample for row in same])
+      found, common = comparison.of_table([row.sample for row in same])
       for row, rank in zip(same, found, strict=True):
         row.rank = rank
       for row in finished:
@@ -179,12 +180,12 @@ def _board(task, rows, measured, counted):
           row.apart = same[0].data
       if common:
         board.spreads[key] = common
-      _tell_from_floors(finished, common)
+      _tell_from_baselines(finished, common)
   return board
 
 
 def _of_one_data_set(rows):
-  """The rows with the data of the floors, or else with the commonest."""
+  """The rows with the data of the baselines, or else with the commonest."""
   data = collections.Counter(
       row.data for row in rows if not row.foreign) or collections.Counter(
           row.data for row in rows)
@@ -192,49 +193,50 @@ def _of_one_data_set(rows):
 
 
 def _measured(row, measured):
-  """Whether floors were measured on the data of a row.
+  """Whether baselines were measured on the data of a row.
 
-  What its runs say of floors does not count then: a method may have changed
+  What its runs say of baselines does not count then: a method may have changed
   since, and a record can say anything.
   """
   return bool(measured and measured.floors
               and measured.fingerprint == row.data)
 
 
-def _compare_with_floors(rows, measured):
+def _compare_with_baselines(rows, measured):
   for row in rows:
     examples = row.sample.examples if row.sample else 0
     if measured and measured.fingerprint != row.data:
       row.foreign = measured.fingerprint
     if _measured(row, measured):
-      floors = [(floor.sample(examples), name)
-                for name, floor in sorted(measured.floors.items())]
+      baselines = [(baseline.sample(examples), name)
+                for name, baseline in sorted(measured.floors.items())]
     else:
-      floors = [(Sample((accuracy,), examples), name) for run in row.runs
+      baselines = [(Sample((accuracy,), examples), name) for run in row.runs
                 for name, accuracy in sorted(run.floors.items())]
     # Of equal ones that whose answers are known.
-    row.floor, row.floor_name = max(floors, default=(None, ''), key=lambda f: (
-        round(f[0].accuracies[0], 9), f[0].correct is not None))
+    row.baseline, row.baseline_name = max(
+        baselines, default=(None, ''), key=lambda f: (
+            round(f[0].accuracies[0], 9), f[0].correct is not None))
 
 
-def _tell_from_floors(rows, common):
-  rows = [row for row in rows if row.floor]
-  found = ranks.off_rules(
-      [(row.sample, row.floor) for row in rows], common)
+def _tell_from_baselines(rows, common):
+  rows = [row for row in rows if row.baseline]
+  found = comparison.off_rules(
+      [(row.sample, row.baseline) for row in rows], common)
   for row, is_another in zip(rows, found, strict=True):
-    row.off_floor = is_another
+    row.off_baseline = is_another
 
 
-def _floors(rows, measured):
-  """The measured floors, and those that runs on other data know."""
-  floors = []
+def _baselines(rows, measured):
+  """The measured baselines, and those that runs on other data know."""
+  baselines = []
   known = {}
   common = _of_one_data_set(rows)[0].data if rows else ''
   if measured:
-    for name, floor in measured.floors.items():
+    for name, baseline in measured.floors.items():
       of = f'; data: {measured.origin}' if measured.origin else ''
-      floors.append(
-          Floor(name, floor.accuracy, floor.how + of, parts=floor.parts))
+      baselines.append(Baseline(
+          name, baseline.accuracy, baseline.how + of, parts=baseline.parts))
   for row in rows:
     if _measured(row, measured):
       continue
@@ -243,7 +245,7 @@ def _floors(rows, measured):
         values = known.setdefault((name, row.data), [])
         if all(abs(accuracy - v) > 1e-6 for v in values):
           values.append(accuracy)
-          floors.append(Floor(
+          baselines.append(Baseline(
               name, accuracy, f'computed by the runs on data {row.data[:8]}',
               foreign=bool(measured and measured.floors) or row.data != common))
-  return sorted(floors, key=lambda f: (f.accuracy, f.name, f.how))
+  return sorted(baselines, key=lambda f: (f.accuracy, f.name, f.how))

@@ -9,7 +9,7 @@ import dataclasses
 import math
 
 import numpy as np
-import scipy  # its parts load when they are used, a second later
+import scipy
 
 CONFIDENCE = 0.95
 
@@ -56,7 +56,7 @@ def interval(sample: Sample) -> Interval:
   """The interval of a mean: Student's t over seeds, else Wilson's."""
   seeds = np.array(sample.accuracies)
   if (seeds != seeds[0]).any():
-    half = (scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(seeds) - 1)
+    half = (scipy.special.stdtrit(len(seeds) - 1, (1 + CONFIDENCE) / 2)
             * seeds.std(ddof=1) / math.sqrt(len(seeds)))
     low, high = seeds.mean() - half, seeds.mean() + half
     return Interval(max(float(low), 0.0), min(float(high), 1.0), True)
@@ -90,7 +90,12 @@ def _on_other_examples(sample):
 
 
 def _wilson(accuracy, examples):
-  found = scipy.stats.binomtest(
-      round(accuracy * examples), examples).proportion_ci(
-          CONFIDENCE, method='wilson')
-  return Interval(float(found.low), float(found.high), False)
+  # scipy.stats.binomtest has the same, and takes milliseconds for a test
+  # that nobody asks for.
+  right = round(accuracy * examples)
+  z = scipy.special.ndtri((1 + CONFIDENCE) / 2)
+  centre = right + z**2 / 2
+  half = z * math.sqrt(right * (examples - right) / examples + z**2 / 4)
+  low, high = ((centre + s * half) / (examples + z**2) for s in (-1, 1))
+  return Interval(float(low) if right else 0.0,
+                  float(high) if right < examples else 1.0, False)

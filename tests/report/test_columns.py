@@ -5,22 +5,23 @@ import re
 
 import pytest
 
-from lra.report import content, leaderboard, makeup
+from lra.report import breakdown, leaderboard, summary
+from lra.report import tables as tables_lib
 from lra.report.formats import NONE
+from lra.report.site import Place
 
 
 @pytest.fixture(scope='module')
 def tables():
   """Every table of the committed page."""
-  found = content.load(
-      leaderboard.RESULTS / 'runs', leaderboard.RESULTS / 'floors',
-      leaderboard.RESULTS / 'published.csv', None)
-  tables = [found.best, *found.published.values(),
-            *(group.overview for group in found.groups)]
+  found = tables_lib.load(Place(leaderboard.RESULTS, leaderboard.PAGE))
+  tables = [*found.published.values(), *(
+      made.table for group in ('full', 'mini', 'probe')
+      for made in summary.of_group(found.boards, group))]
   for board in found.boards:
-    tables += [content.floors(board), content.details(board),
-               makeup.table(board)]
-    for scores in found.scores(board):
+    tables += [tables_lib.baselines(board), tables_lib.details(board),
+               breakdown.table(board)]
+    for scores in tables_lib.scores(board, found.papers):
       tables += [scores.table, scores.compared]
   return [table for table in tables if table]
 
@@ -51,7 +52,7 @@ def test_numbers_are_sorted_as_they_are_written(tables):
         assert all(low <= high for low, (_, high) in zip(
             least, written, strict=True)), column.name
         seen |= {column.name} if len(set(written)) > 1 else set()
-  assert {'accuracy %', '95% interval', 'above floor', 'parameters', 'train s',
+  assert {'accuracy %', '95% interval', 'above baseline', 'parameters', 'train s',
           'peak GiB', 'best step', 'test loss', 'ListOps mini',
           'mean of 6'} <= seen
 

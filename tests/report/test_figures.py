@@ -9,7 +9,7 @@ from matplotlib import colors
 from test_leaderboard import FLOORS, RUNS, Place, make
 
 from lra import tasks
-from lra.report import figures, rows
+from lra.report import charts, figures, rows
 from lra.report.speeds import Speeds
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
@@ -32,12 +32,18 @@ def board(tmp_path):
 
 @pytest.fixture
 def drawn(monkeypatch):
-  """The axes of a figure instead of its bytes."""
-  monkeypatch.setattr(figures, '_svg', lambda fig: fig.axes[0])
-  def draw(function, *arguments):
-    with figures.style():
-      return function(*arguments)
+  """The axes of a planned figure instead of its bytes."""
+  monkeypatch.setattr(charts, '_svg', lambda fig: fig.axes[0])
+  monkeypatch.setattr(figures, 'sealed', lambda axes, figure: axes)
+  def draw(kind, *arguments):
+    plan = {'overview': figures.overview}.get(kind, figures.of_task)
+    found, = (figure for figure in plan(*arguments) if figure.chart == kind)
+    return figures._drawn(found)
   return draw
+
+
+def names(board, speeds):
+  return [figure.name for figure in figures.of_task(board, speeds)]
 
 
 def colour(artist):
@@ -46,7 +52,7 @@ def colour(artist):
 
 def test_intervals_means_seeds_and_floors_are_drawn(board, drawn):
   found = board(RUNS)
-  ax = drawn(figures._accuracy, found)
+  ax = drawn('accuracy', found, None)
   names = [tick.get_text() for tick in ax.get_yticklabels()]
   assert names == [
       'simpletron:', 'simpletron', 'transformer (train.steps=2000)',
@@ -59,20 +65,20 @@ def test_intervals_means_seeds_and_floors_are_drawn(board, drawn):
     mean, = [line for line, x, ys in lines
              if (x, ys) == ([100 * row.mean], [y])]
     family = {'simpletron': 'linear', 'transformer': 'dense'}[row.model]
-    assert colour(mean) == figures.colour(family)
+    assert colour(mean) == charts.colour(family)
   assert [x for _, x, ys in lines if ys == [2, 2]][-1] == [65.0, 65.5]
   floors = [line.get_xdata()[0] for line in ax.lines
-            if colour(line) == figures.FLOOR and len(line.get_xdata()) == 2]
+            if colour(line) == charts.BASELINE and len(line.get_xdata()) == 2]
   assert floors == [50, 68]
 
 
 def test_families_have_colours_of_their_own():
-  known = [figures.colour(name) for name in (*figures.FAMILIES, 'unheard of')]
+  known = [charts.colour(name) for name in (*charts.FAMILIES, 'unheard of')]
   assert len(set(known)) == len(known)
 
 
 def test_areas_are_memory_and_places_speed_and_accuracy(board, drawn):
-  ax = drawn(figures._speed, board(THREE), SPEEDS)
+  ax = drawn('speed', board(THREE), SPEEDS)
   marks = ax.collections[0]
   assert [tuple(xy) for xy in marks.get_offsets()] == [
       (4, 70), (1, 65), (2, 60)]
@@ -83,7 +89,7 @@ def test_areas_are_memory_and_places_speed_and_accuracy(board, drawn):
 
 def test_marks_have_the_colours_of_the_legend(board, drawn):
   """As they are seen: what shines through is the same in both."""
-  ax = drawn(figures._speed, board(THREE), SPEEDS)
+  ax = drawn('speed', board(THREE), SPEEDS)
   legend, = ax.figure.legends
   named = {colors.to_hex(handle.get_color()): handle.get_alpha()
            for handle in legend.legend_handles if hasattr(handle, 'get_color')}
@@ -94,7 +100,7 @@ def test_marks_have_the_colours_of_the_legend(board, drawn):
 def test_a_model_has_one_mark_whatever_its_configurations(board, drawn):
   """Its speed is that of one configuration: the row with most steps has it."""
   better = make('simpletron', right=150, steps=100)
-  ax = drawn(figures._speed, board([*THREE, better]), SPEEDS)
+  ax = drawn('speed', board([*THREE, better]), SPEEDS)
   assert [tuple(xy) for xy in ax.collections[0].get_offsets()] == [
       (4, 70), (1, 65), (2, 60)]
   names = [text.get_text() for text in ax.texts]
@@ -105,8 +111,8 @@ def test_of_many_rows_the_best_are_drawn_and_the_others_counted(board, drawn):
   found = board([make(f'model{right}', right=right)
                  for right in range(50, 150)])
   ones = {f'model{right}': 1 for right in range(50, 150)}
-  lines = drawn(figures._accuracy, found)
-  points = drawn(figures._speed, found, Speeds('', ones, ones))
+  lines = drawn('accuracy', found, None)
+  points = drawn('speed', found, Speeds('', ones, ones))
   best = [f'model{n}' for n in range(149, 69, -1)]
   assert [t.get_text() for t in lines.get_yticklabels()][1:] == best
   assert sorted(points.collections[0].get_offsets()[:, 1]) == pytest.approx(
@@ -121,11 +127,11 @@ def test_titles_are_in_the_middle_of_their_figure(board, drawn):
   other = make('simpletron', right=150, steps=100)
   other['config']['encoder']['positions'] = 'x' * 40
   found = board([*THREE, other])
-  for ax in (drawn(figures._accuracy, found),
-             drawn(figures._speed, found, SPEEDS)):
+  for ax in (drawn('accuracy', found, None),
+             drawn('speed', found, SPEEDS)):
     fig = ax.figure
     for text in (fig.get_suptitle(), 'a long title ' * 12):
-      figures._title(fig, text)
+      charts._title(fig, text)
       fig.draw_without_rendering()
       box = fig._suptitle.get_window_extent()
       assert 0 < box.x0 and box.x1 < fig.bbox.width
@@ -133,7 +139,7 @@ def test_titles_are_in_the_middle_of_their_figure(board, drawn):
 
 
 def test_a_row_of_one_seed_looks_other_than_a_mean(board, drawn):
-  ax = drawn(figures._accuracy, board(RUNS))
+  ax = drawn('accuracy', board(RUNS), None)
   legend, = ax.figure.legends
   named = [text.get_text() for text in legend.get_texts()]
   assert named[2:5] == ['mean of several seeds', 'its seeds', 'one seed']
@@ -151,7 +157,7 @@ def test_a_row_of_one_seed_looks_other_than_a_mean(board, drawn):
 
 
 def test_three_rows_whose_models_were_timed_are_compared(board):
-  assert list(figures.names(board(THREE), SPEEDS)) == [
+  assert names(board(THREE), SPEEDS) == [
       'text_mini_accuracy.svg', 'text_mini_speed.svg']
 
 
@@ -161,27 +167,27 @@ def test_three_rows_whose_models_were_timed_are_compared(board):
     ({**THREE[2], 'changes': {'model.block_size': 9}}, SPEEDS)])
 def test_what_was_not_timed_is_not_drawn(board, third, speeds):
   found = board([*THREE[:2], third])
-  assert list(figures.names(found, speeds)) == ['text_mini_accuracy.svg']
-  assert list(figures.draw([found], speeds)) == ['text_mini_accuracy.svg']
+  assert names(found, speeds) == ['text_mini_accuracy.svg']
 
 
 def test_settings_that_were_not_timed_are_not_drawn(board):
   found = board([{**run, 'changes': {'model.block_size': 9}} for run in THREE])
-  assert list(figures.names(found, SPEEDS)) == ['text_mini_accuracy.svg']
+  assert names(found, SPEEDS) == ['text_mini_accuracy.svg']
 
 
 def test_all_full_tasks_are_in_one_figure(board, drawn):
   found = board([{**json.loads(json.dumps(run)), 'task': 'text', 'config': {
       **run['config'], 'task': 'text'}} for run in THREE], 'text')
-  assert list(figures.names(found, SPEEDS)) == [
+  assert names(found, SPEEDS) == [
       'text_accuracy.svg', 'text_speed.svg']
-  ax = drawn(figures._overview, [found])
+  ax = drawn('overview', [found])
   floor = ax.lines[0]
   assert list(floor.get_xdata()) == [68, 68]
   means = {line.get_xdata()[0] for line in ax.lines
            if len(line.get_xdata()) == 1}
   assert means == {70, 65, 60}
-  assert [text.get_text() for text in ax.texts] == ['simpletron']
+  assert [text.get_text() for text in ax.texts] == [
+      'simpletron, not better than the baseline']
   assert [tick.get_text() for tick in ax.get_yticklabels()] == [
       'Text, simpletron']
   best = found.rows[0].interval
@@ -194,7 +200,7 @@ def test_marks_of_one_line_do_not_hide_each_other(board, drawn):
           for right in (150, 149, 149, 148, 120)]
   for name, run in zip('abcde', runs, strict=True):
     run['model'] = run['config']['model']['name'] = name
-  ax = drawn(figures._overview, [board(runs, 'text')])
+  ax = drawn('overview', [board(runs, 'text')])
   marks = [tuple(line.get_xydata()[0]) for line in ax.lines
            if len(line.get_xdata()) == 1]
   assert sorted(x for x, _ in marks) == [60, 74, 74.5, 74.5, 75]
@@ -206,8 +212,8 @@ def test_marks_of_one_line_do_not_hide_each_other(board, drawn):
 def test_a_full_task_without_a_run_says_so(board, drawn, tmp_path):
   found = board([make(task='text')], 'text')
   none = rows.TaskBoard(
-      tasks.get('image'), [rows.Floor('ridge', 0.3, 'how')], [])
-  ax = drawn(figures._overview, [found, none])
+      tasks.get('image'), [rows.Baseline('ridge', 0.3, 'how')], [])
+  ax = drawn('overview', [found, none])
   assert [tick.get_text() for tick in ax.get_yticklabels()] == [
       'Text, simpletron', 'Image, no run']
 
@@ -215,7 +221,7 @@ def test_a_full_task_without_a_run_says_so(board, drawn, tmp_path):
 @pytest.mark.parametrize('right', [132, 140])
 def test_the_best_name_keeps_clear_of_the_floor(board, drawn, right):
   run = make('longformer', task='text', right=right)  # the floor is 136
-  ax = drawn(figures._overview, [board([run], 'text')])
+  ax = drawn('overview', [board([run], 'text')])
   ax.figure.draw_without_rendering()
   name, floor = ax.texts[0].get_window_extent(), ax.lines[0].get_xdata()[0]
   place = ax.transData.transform((floor, 0))[0]
@@ -227,7 +233,7 @@ def test_protocols_are_lines_apart(board, drawn):
   found = board([{**json.loads(json.dumps(run)), 'task': 'text', 'config': {
       **run['config'], 'task': 'text', 'protocol': run['protocol']}}
       for run in (other, *THREE[1:])], 'text')
-  ax = drawn(figures._overview, [found])
+  ax = drawn('overview', [found])
   assert [tick.get_text() for tick in ax.get_yticklabels()] == [
       'Text, lra', 'Text, simpletron']
   marks = {tuple(line.get_xydata()[0]) for line in ax.lines
@@ -236,11 +242,12 @@ def test_protocols_are_lines_apart(board, drawn):
 
 
 def test_only_full_tasks_with_rows_have_that_figure(board):
-  assert figures.overview([board(THREE)]) == {}
+  assert figures.overview([board(THREE)]) == []
 
 
-def test_figures_are_svg_without_dates(board):
+def test_figures_are_svg_without_dates(board, tmp_path):
   hostile = dataclasses.replace(SPEEDS, what='<script>$\\frac{')
-  for data in figures.draw([board(THREE)], hostile).values():
+  planned = figures.of_task(board(THREE), hostile)
+  for data in figures.draw(planned, tmp_path).values():
     root = ET.fromstring(data)
     assert root.tag.endswith('svg') and b'date' not in data.lower()

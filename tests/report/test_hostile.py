@@ -121,9 +121,11 @@ class Page(html.parser.HTMLParser):
       assert name in ('href', 'src', 'alt', 'style'), name
       if name == 'href':
         assert re.match(r'https://arxiv\.org/abs/\d+\.\d+$|'
-                        r'(lra/results/)?runs/[\w/.-]+\.json$', value)
+                        r'(\.\./)*(lra/results/)?runs/[\w/.-]+\.json$|'
+                        r'(\.\./)*(docs/)?[\w/]+\.md$', value)
       if name == 'src':
-        assert re.match(r'(lra/results/)?figures/\w+\.svg$', value)
+        assert re.match(
+            r'(\.\./)*(lra/results/)?figures/\w+\.svg$', value)
 
 
 class Place:
@@ -158,15 +160,14 @@ class Place:
   def make(self):
     """Makes and checks everything; returns the page's text and its HTML."""
     publish.regenerate(self.place)
-    made = self.check(self.place.page.read_text('utf-8'))
+    made = self.check(''.join(path.read_text('utf-8') for path in (
+        self.place.page, *self.place.details.glob('*.md'))))
     self.check_figures()
     assert [p.name for p in self.folder.iterdir()] == ['results']
     return made
 
   def render(self):
-    return leaderboard.render(
-        self.place.page, self.runs, self.floors,
-        figures_dir=self.place.results / 'figures', command=repeat.command)
+    return '\n'.join(leaderboard.pages(self.place).values())
 
   def check(self, text):
     """Returns a page's text and its HTML."""
@@ -292,6 +293,7 @@ def test_the_name_of_a_bad_file_is_text_too(place):
 
 
 def test_the_committed_page_has_nothing_else_in_it():
-  page = Page(leaderboard.render(command=repeat.command))
+  page = Page('\n'.join(leaderboard.pages(publish.Place(
+      leaderboard.RESULTS, leaderboard.PAGE, repeat.command)).values()))
   page.check()
-  assert {'details', 'table', 'a', 'img'} <= page.tags
+  assert {'table', 'a', 'img'} <= page.tags

@@ -14,7 +14,7 @@ import scored
 
 from lra import repeat
 from lra.errors import UserError
-from lra.report import leaderboard, published, rows, speeds
+from lra.report import figures, leaderboard, published, site, tables
 
 # The protocols of these records are called like real ones, but say nothing.
 pytestmark = pytest.mark.usefixtures('no_protocols')
@@ -82,7 +82,7 @@ FLOORS = {
 # floor is 68%, of which 110 alone differ (Fisher, p = 0.01, below 5% / 3);
 # 1101 parameters are more than 10% above 1000, 1100 are not.
 SCORES = """\
-| rank | model | accuracy % | 95% interval | above floor | seeds \
+| rank | model | accuracy % | 95% interval | above baseline | seeds \
 | parameters | notes |
 | --: | :-- | --: | --: | --: | --: | --: | :-- |
 | 1–2 | simpletron | 70.0 | 63.3 to 75.9 \\* | +2.0 n.s. | 1 of 2 \
@@ -94,8 +94,8 @@ SCORES = """\
 | – | linear_transformer | – | – | – | 0 of 1 | 1,100 \
 | **seed 0 ran out of memory** |
 """
-FLOOR_TABLE = """\
-| floor | accuracy % | how |
+BASELINES = """\
+| baseline | accuracy % | how |
 | :-- | --: | :-- |
 | majority | 50.00 | the commonest label |
 | n-grams | 68.00 | logistic regression |
@@ -111,7 +111,10 @@ SPEEDS = {'device': 'CPU', 'shapes': [[4, 4000]], 'models': {
 
 
 class Place:
-  """A folder with records, from which a page can be made."""
+  """A folder with records, from which pages can be made.
+
+  The baselines of this package are none of theirs.
+  """
 
   def __init__(self, folder, runs=(), floors=(FLOORS,)):
     self.folder = folder
@@ -137,14 +140,19 @@ class Place:
     path.write_text(json.dumps(run))
     return path
 
-  def render(self, command=None):
-    return leaderboard.render(
-        self.page, self.runs, self.floors, self.csv, self.figures, self.speeds,
-        command)
+  def place(self, command=None, usual=None):
+    return site.Place(self.folder, self.page, command, usual)
 
-  def write(self, **options):
-    leaderboard.write(self.page, self.runs, self.floors, self.csv,
-                      self.figures, self.speeds, **options)
+  def render(self, command=None, usual=None):
+    """All pages, one after another: the first one, then those of tasks."""
+    return '\n'.join(leaderboard.pages(self.place(command, usual)).values())
+
+  @property
+  def details(self):
+    return self.place().details
+
+  def write(self, html=None, command=None):
+    leaderboard.write(self.place(command), html)
 
 
 def test_what_data_was_made_of_is_in_its_row(tmp_path):
@@ -164,11 +172,9 @@ def test_what_data_was_made_of_is_in_its_row(tmp_path):
 def test_tables_are_those_written_by_hand(tmp_path):
   text = Place(tmp_path, RUNS).render()
   assert SCORES in text
-  assert FLOOR_TABLE in text
+  assert BASELINES in text
   assert DETAIL in text
-  assert text.index(FLOOR_TABLE) < text.index(SCORES)
-  assert text.index('## Mini tasks') < text.index(SCORES)
-  assert SCORES not in text[text.index('## Published'):]
+  assert text.index(BASELINES) < text.index(SCORES)
   assert text.endswith('\n') and not text.endswith('\n\n')
 
 
@@ -177,45 +183,60 @@ def test_speed_is_in_no_table(tmp_path):
     assert not (line.startswith('|') and 'steps/s' in line)
 
 
-def test_full_and_mini_tasks_are_apart_and_pairs_name_their_head(tmp_path):
-  full = make('longformer', task='retrieval')
-  text = Place(tmp_path, [*RUNS, full]).render()
-  first, second = text.split('## Mini tasks')
-  assert '| longformer |' in first and '1,101' not in first
-  assert '| longformer |' not in second
-  assert '| test examples | answers | pooling | head |' in first
-  assert '| 200 | not kept | cls | concat |' in first
-  assert '| head |' not in second
-  assert '| 1 | longformer | 65.0 |' in first
+def test_each_task_has_a_page_and_pairs_name_their_head(tmp_path):
+  place = Place(tmp_path, [*RUNS, make('longformer', task='retrieval')])
+  place.write()
+  folder = tmp_path / 'leaderboard'
+  assert {path.name for path in folder.iterdir()} == {
+      'retrieval.md', 'text_mini.md', 'reading.md', 'published.md'}
+  first, pairs, mini = (path.read_text('utf-8') for path in (
+      place.page, folder / 'retrieval.md', folder / 'text_mini.md'))
+  assert 'leaderboard/retrieval.md)' in first
+  assert '| 1 | longformer | 65.0 |' in pairs and '1,101' not in pairs
+  assert '| test examples | answers | pooling | head |' in pairs
+  assert '| 200 | not kept | cls | concat |' in pairs
+  assert '| longformer |' not in mini and '| head |' not in mini
+
+
+def test_the_page_of_a_task_without_records_is_removed(tmp_path):
+  place = Place(tmp_path, [*RUNS, make(task='retrieval')])
+  place.write()
+  (place.runs / 'retrieval' / f'run{len(RUNS)}.json').unlink()
+  kept = tmp_path / 'leaderboard' / 'notes.md'
+  kept.touch()
+  place.write()
+  assert not (tmp_path / 'leaderboard' / 'retrieval.md').exists()
+  assert kept.exists()
 
 
 def test_protocols_are_not_ranked_together(tmp_path):
   other = make(right=190, protocol='lra')
   other['config']['protocol'] = 'lra'
   text = Place(tmp_path, [*RUNS, other]).render()
-  lra, simpletron = text.split('### Text mini')[1].split(
-      'Protocol `simpletron`')
+  lra, simpletron = text.split('## Protocol `lra`')[1].split(
+      '## Protocol `simpletron`')
   assert '| 1 | transformer | 95.0 |' in lra
-  assert 'Protocol `lra`' in lra and '| simpletron |' not in lra
+  assert '| simpletron |' not in lra
   assert SCORES in simpletron
 
 
 def test_published_rows_stay_in_their_own_tables(tmp_path):
   text = Place(tmp_path, RUNS).render()
-  ours, theirs = text.split('## Published results')
-  assert '63.14' not in ours and 'simpletron |' not in theirs
-  lra, mega = theirs.split('### Published: `mega`')
+  theirs = text.split('# Published results')[1].split('# Text mini')[0]
+  assert text.count('63.14') == theirs.count('63.14') == 1
+  assert 'simpletron |' not in theirs
+  lra, mega = theirs.split('## `mega`')
   assert ('| [Transformer](https://arxiv.org/abs/2011.04006) | 36.37 | 64.27 '
           '| 57.46 | – |') in lra
   assert '| 63.14 | 90.4 | 91.25 | – | – | FAIL | – | – | Table 1 |' in mega
-  assert 'Mega' not in lra.split('### Published: `lra`')[1]
+  assert 'Mega' not in lra.split('## `lra`')[1]
 
 
 def test_foreign_data_is_flagged_and_not_averaged(tmp_path):
   foreign = make(seed=5, right=190, data_fingerprint='beef00000000',
                  floors={'majority': 0.55})
   text = Place(tmp_path, [*RUNS[:2], foreign]).render()
-  assert '**data beef0000, floors are of data feed0000**' in text
+  assert '**data beef0000, baselines are of data feed0000**' in text
   assert '| – | transformer (data=beef0000) | 95.0 |' in text
   assert '| 1 | transformer (data=feed0000) | 65.3 |' in text
   assert '| majority | 55.00 | computed by the runs on data beef0000 |' in text
@@ -284,8 +305,8 @@ def test_what_scores_need_to_be_read_is_under_their_task(tmp_path):
   images = {**FLOORS, 'task': 'pathfinder_mini'}
   text = Place(tmp_path / 'images', [
       make(task='pathfinder_mini')], (images,)).render()
-  note, = re.findall('### Pathfinder mini\n\n(.*)\n', text)
-  assert note.startswith('Black pixels') and '`bigbird`' in note
+  note, = re.findall('\n(Black pixels.*)\n', text)
+  assert '`bigbird`' in note
 
 
 @pytest.mark.parametrize(('steps', 'text'), [
@@ -307,16 +328,11 @@ def test_empty_state_says_how_to_add_a_row(tmp_path):
   place = Place(tmp_path, floors=())
   place.write()
   text = place.page.read_text('utf-8')
-  assert text.count('No run yet') == 3 and '### No run yet' not in text
+  assert 'No run yet' in text
   assert 'python run_lra.py --config=configs/simpletron.py:listops_mini' in text
-  assert '[Mega](https://arxiv.org/abs/2209.10655) | 63.14 |' in text
+  assert '[Mega](https://arxiv.org/abs/2209.10655) | 63.14 |' in (
+      tmp_path / 'leaderboard' / 'published.md').read_text('utf-8')
   assert not place.figures.exists()
-
-
-def test_floors_show_before_the_first_run(tmp_path):
-  text = Place(tmp_path).render()
-  assert 'No run yet: Text mini (highest floor 68.00 %, n-grams).\n' in text
-  assert text.count('No run yet') == 3
 
 
 def test_bytes_depend_on_nothing_but_the_records(tmp_path):
@@ -331,18 +347,19 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
   a, b = places
   a.write(html=a.folder / 'html', command=lambda run, _: f'run {run.model}')
   code = ('import pathlib, sys; from lra.report import leaderboard, protocols; '
+          'from lra.report.site import Place; '
           'protocols.says = lambda task, protocol: {}; '
-          'leaderboard.write(*sys.argv[2:], html=pathlib.Path(sys.argv[1]), '
-          "command=lambda run, _: f'run {run.model}')")
+          'html, page = map(pathlib.Path, sys.argv[1:]); leaderboard.write('
+          "Place(page.parent, page, lambda run, _: f'run {run.model}', None), "
+          'html)')
   subprocess.run(
-      [sys.executable, '-c', code, *map(str, (
-          b.folder / 'html', b.page, b.runs, b.floors, b.csv, b.figures,
-          b.speeds))],
+      [sys.executable, '-c', code, str(b.folder / 'html'), str(b.page)],
       check=True, cwd=ROOT, env={
           **os.environ, 'TZ': 'Asia/Tokyo', 'LC_ALL': 'C', 'LANG': 'C',
           'PYTHONHASHSEED': '7', 'PYTHONUTF8': '0'})
   # The names of the records' files are on the page, and differ.
-  for name in ('leaderboard.md', 'html/index.html'):
+  for name in (
+      'leaderboard.md', 'leaderboard/text_mini.md', 'html/index.html'):
     pages = [re.sub(rb'runs/text_mini/\d\.json', b'', (
         place.folder / name).read_bytes()) for place in places]
     assert pages[0] == pages[1]
@@ -352,13 +369,15 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
     data = (a.figures / name).read_bytes()
     assert data == (b.figures / name).read_bytes()
     assert b'performer' in data
-    assert f'](figures/{name})' in a.page.read_text('utf-8')
+    assert f'](../figures/{name})' in (
+        a.folder / 'leaderboard/text_mini.md').read_text('utf-8')
 
 
 def test_no_jax_is_imported():
   code = ('import sys; from lra.report import leaderboard, curves, catalogue; '
-          'from lra import repeat; catalogue.listing(); '
-          'leaderboard.render(command=repeat.command); '
+          'from lra import launch, options; catalogue.listing(); '
+          'from absl import flags; flags.FLAGS(["x"]); '
+          'leaderboard.pages(launch.place()); '
           'sys.exit("jax" in sys.modules)')
   subprocess.run([sys.executable, '-c', code], check=True, cwd=ROOT)
 
@@ -380,22 +399,45 @@ def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
   place.page = tmp_path / 'file' / 'leaderboard.md'
   with pytest.raises(UserError, match='Cannot write .*leaderboard'):
     place.write()
-  assert list(place.figures.iterdir()) == []
+  assert not place.figures.exists() or not list(place.figures.iterdir())
 
 
-def test_the_committed_page_is_current():
-  assert leaderboard.PAGE.read_text('utf-8') == leaderboard.render(
-      command=repeat.command), (
-      'run `python run_lra.py --leaderboard` and commit what it writes')
+def test_committed_pages_are_current():
+  place = site.Place(leaderboard.RESULTS, leaderboard.PAGE, repeat.command)
+  made = leaderboard.pages(place)
+  assert {path.name: path.read_text('utf-8') for path in made} == {
+      path.name: text for path, text in made.items()}, (
+          'run `python run_lra.py --leaderboard` and commit what it writes')
+  assert set(place.details.glob('*.md')) == set(made) - {place.page}
 
 
-def test_committed_figures_are_those_of_the_page():
-  boards, left_out = rows.load(
-      leaderboard.RESULTS / 'runs', leaderboard.RESULTS / 'floors')
-  assert not left_out
-  drawn = {name for board in boards
-           for name in leaderboard.figures.names(
-               board, speeds.read(leaderboard.RESULTS / 'speed.json'))}
-  drawn |= set(leaderboard.figures.overview(boards))
-  folder = leaderboard.RESULTS / 'figures'
-  assert {p.name for p in folder.glob('*.svg')} == drawn
+def test_committed_figures_are_of_these_rows():
+  place = site.Place(leaderboard.RESULTS, leaderboard.PAGE)
+  found = tables.load(place)
+  assert not found.left_out
+  planned = leaderboard.figures_of(found)
+  assert {p.name for p in place.figures.glob('*.svg')} == {
+      figure.name for figure in planned}
+  assert [figure.name for figure in planned
+          if not figures.kept(figure, place.figures)] == []
+
+
+def test_figures_are_drawn_again_only_if_their_rows_changed(
+    tmp_path, monkeypatch):
+  drawn = []
+  monkeypatch.setattr(figures, '_drawn', lambda figure: (
+      drawn.append(figure.name) or figures.sealed(b'<svg/>', figure)))
+  place = Place(tmp_path, [*RUNS, make('local', task='mqar', test=scored.of(
+      [[int(i == j) for j in range(64)] for i in range(64)]), val=None)])
+  names = ['text_mini_accuracy.svg', 'mqar_accuracy.svg']
+  changes = [
+      (lambda: None, names), (lambda: None, []),
+      (lambda: place.put(make('mqa'), 'text_mini/more.json'), names[:1]),
+      (lambda: (place.figures / names[1]).write_bytes(b'<svg></svg>'),
+       names[1:]),
+      (lambda: monkeypatch.setattr(figures, '_code', lambda: b'other'), names)]
+  for change, wanted in changes:
+    drawn.clear()
+    change()
+    place.write()
+    assert drawn == wanted

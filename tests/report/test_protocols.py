@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 from lra.report import leaderboard, protocols, result
+from lra.report.site import Place
 
 RUN = json.loads(
     (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
@@ -49,11 +50,12 @@ def test_of_an_unknown_protocol_the_record_decides():
 def test_a_record_that_hides_its_changes_is_not_in_the_main_table(tmp_path):
   run = copy.deepcopy(RUN) | {'steps': 300, 'changes': {}}
   run['config']['train']['steps'] = 300
-  (tmp_path / 'run.json').write_text(json.dumps(run))
-  page = leaderboard.render(
-      tmp_path / 'page.md', tmp_path, tmp_path / 'none')
-  assert 'Protocol `simpletron`, settings changed' in page
-  assert 'Protocol `simpletron`:' not in page
+  (tmp_path / 'runs').mkdir()
+  (tmp_path / 'runs' / 'run.json').write_text(json.dumps(run))
+  pages = leaderboard.pages(Place(tmp_path, tmp_path / 'page.md'))
+  page = pages[tmp_path / 'page' / 'text_mini.md']
+  assert '## Protocol `simpletron`, settings changed' in page
+  assert '## Protocol `simpletron`\n' not in page
   assert '| train.steps 300 instead of 800 |' in page
 
 

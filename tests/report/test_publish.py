@@ -42,19 +42,21 @@ def changed_run(**changes):
 
 
 def text(place):
-  return place.page.read_text('utf-8')
+  """The pages of a place, one after another."""
+  return ''.join(path.read_text('utf-8') for path in (
+      place.page, *sorted(place.details.glob('*.md'))))
 
 
 # A publisher; the first of them stops between its reading of the records and
 # its writing of the page, until it is let go on.
 RACER = """
 import json, pathlib, sys, time
-from lra.report import content, publish, result
+from lra.report import publish, result, tables
 folder, number = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 fields = json.loads((folder / 'run.json').read_text())
 fields['seed'] = fields['config']['seed'] = number
 fields['test']['loss'] += number / 100
-load = content.rows.load
+load = tables.rows.load
 
 def stop(*folders):
   made = load(*folders)
@@ -64,7 +66,7 @@ def stop(*folders):
   return made
 
 if number == 0:
-  content.rows.load = stop
+  tables.rows.load = stop
 publish.publish(result.validate(fields),
                 publish.Place(folder / 'results', folder / 'page.md'))
 """
@@ -94,9 +96,7 @@ def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
   assert len(list((place.results / 'runs').rglob('*.json'))) == 3
   assert ('| 1 | transformer | 65.0 | 58.2 to 71.3 \\* | +15.0 | 3 |'
           in text(place))
-  assert text(place) == leaderboard.render(
-      place.page, place.results / 'runs', place.results / 'floors',
-      place.published, place.results / 'figures')
+  assert leaderboard.pages(place)[place.page] == place.page.read_text('utf-8')
   assert all('Another process is writing the leaderboard' in x for x in told)
 
 
@@ -301,18 +301,18 @@ def test_a_page_that_was_begun_before_a_record_does_not_have_it(
   """Of another process, it is finished after the record is written."""
   publish.publish(run(), place)
   mine = run(seed=1)
-  load = leaderboard.content.rows.load
+  load = leaderboard.tables.rows.load
 
   def read(*folders):
     made = load(*folders)
-    monkeypatch.setattr(leaderboard.content.rows, 'load', load)
+    monkeypatch.setattr(leaderboard.tables.rows, 'load', load)
     monkeypatch.setattr(publish, '_MOMENT_SECONDS', 0)
     monkeypatch.setattr(publish, 'PATIENCE_SECONDS', 0)
     with pytest.raises(UserError, match=publish.LOCK):
       publish.publish(mine, place)  # as if it were killed while it waits
     return made
 
-  monkeypatch.setattr(leaderboard.content.rows, 'load', read)
+  monkeypatch.setattr(leaderboard.tables.rows, 'load', read)
   publish.regenerate(place)
   assert place.page.stat().st_mtime >= place.path(mine).stat().st_mtime
   assert '| 2 |' not in text(place) and not publish.done(mine, place)

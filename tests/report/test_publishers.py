@@ -28,10 +28,10 @@ SECOND = range(36, 60)  # four of them publish what others have published
 # until it is let go on. Prints how each has ended.
 _PUBLISHERS = """
 import copy, json, os, pathlib, sys, time
-from lra.report import content, publish, result
+from lra.report import publish, result, tables
 folder, seeds = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
 run = json.loads((folder / 'run.json').read_text())
-load = content.rows.load
+load = tables.rows.load
 
 def stop(*folders):
   made = load(*folders)
@@ -44,7 +44,7 @@ def stop(*folders):
       break
   return made
 
-content.rows.load = stop
+tables.rows.load = stop
 assert len(os.listdir('/proc/self/task')) == 1
 children = {}
 for seed in seeds:
@@ -124,11 +124,9 @@ def test_sixty_four_publishers_and_one_is_killed(tmp_path):
              for path in (place.results / 'runs').rglob('*.json')}
   wanted = [_run(seed) for seed in {*FIRST, *SECOND}]
   assert records == {run.record_path: run for run in wanted}
-  page = place.page.read_text('utf-8')
+  page = (place.details / 'text_mini.md').read_text('utf-8')
   assert '| 1 | transformer | 65.0 | 58.2 to 71.3 \\* | +15.0 | 60 |' in page
-  assert page == leaderboard.render(
-      place.page, place.results / 'runs', place.results / 'floors',
-      place.published, place.results / 'figures')
+  assert page == leaderboard.pages(place)[place.details / 'text_mini.md']
   assert all(publish.done(run, place) for run in wanted)
   # One more page is enough for all who waited, and nothing is left behind.
   assert ''.join(said).count('wrote ') == 2

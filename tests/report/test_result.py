@@ -12,7 +12,7 @@ import scored
 
 from lra import bits
 from lra.errors import UserError
-from lra.report import leaderboard, result, rows
+from lra.report import leaderboard, result, rows, site
 
 _DATA = pathlib.Path(__file__).parent / 'data'
 RUN = json.loads((_DATA / 'result.json').read_text())
@@ -24,7 +24,8 @@ class Place:
 
   def __init__(self, folder):
     self.runs, self.floors = folder / 'runs', folder / 'floors'
-    self.page, self.figures = folder / 'page.md', folder / 'figures'
+    self.page = folder / 'page.md'
+    self.place = site.Place(folder, self.page)
     for path in (self.runs, self.floors):
       path.mkdir()
     self.put('good.json', {**copy.deepcopy(RUN), 'seed': 1})
@@ -39,18 +40,17 @@ class Place:
     return path
 
   def write(self):
-    return leaderboard.write(self.page, self.runs, self.floors,
-                             figures_dir=self.figures)
+    return leaderboard.write(self.place)
 
   def leaves_out(self, name):
     """Asserts that one record is left out of the page; returns why."""
     _, (left_out,) = rows.load(self.runs, self.floors)
     assert left_out.name == name and '\n' not in left_out.why
-    page = leaderboard.render(self.page, self.runs, self.floors)
+    page = leaderboard.pages(self.place)[self.page]
     assert f'* `{name}`: ' in page
     (self.runs.parent / name).unlink()
-    again = leaderboard.render(self.page, self.runs, self.floors)
-    start, end = page.index('**1 record is'), page.index('Generated from')
+    again = leaderboard.pages(self.place)[self.page]
+    start, end = page.index('**1 record is'), page.index('## Mini tasks')
     assert page[:start] + page[end:] == again  # nothing else is different
     return left_out.why
 

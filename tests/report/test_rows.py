@@ -120,12 +120,12 @@ def floors_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
 def test_a_floor_that_a_run_claims_does_not_count_beside_measured_ones(
     tmp_path, claims):
   board = floors_of(tmp_path, claims)
-  assert [(f.name, f.accuracy) for f in board.floors] == [('majority', 0.5)]
-  assert board.rows[0].floor.accuracies == (0.5,)
+  assert [(f.name, f.accuracy) for f in board.baselines] == [('majority', 0.5)]
+  assert board.rows[0].baseline.accuracies == (0.5,)
 
 
 def test_on_other_data_the_floors_of_runs_are_all_there_are(tmp_path):
   board = floors_of(tmp_path, {'mine': 0.6}, 'beef00000000')
-  assert [(f.name, f.accuracy) for f in board.floors] == [
+  assert [(f.name, f.accuracy) for f in board.baselines] == [
       ('majority', 0.5), ('mine', 0.6)]
-  assert board.rows[0].floor.accuracies == (0.6,)
+  assert board.rows[0].baseline.accuracies == (0.6,)

@@ -29,7 +29,8 @@ def test_each_record_is_reached_from_its_row(tmp_path):
   place = Place(tmp_path / 'a', RUNS)
   place.page = tmp_path / 'b' / 'page.md'
   place.write(command=command)
-  lines = records(place.page.read_text('utf-8'))
+  details = place.page.parent / 'page'
+  lines = records((details / 'text_mini.md').read_text('utf-8'))
   assert [[cell.strip() for cell in line[:2]] for line in lines] == [
       ['simpletron', 'simpletron'],
       ['transformer (train.steps=2000)', 'simpletron'],
@@ -38,7 +39,7 @@ def test_each_record_is_reached_from_its_row(tmp_path):
   links = [re.findall(r'\[(\d)\]\(([^)]*)\)', line[2]) for line in lines]
   assert [[seed for seed, _ in found] for found in links] == [
       ['0', '1'], ['0', '1'], ['0'], ['0']]
-  reached = [(place.page.parent / path).resolve()
+  reached = [(details / path).resolve()
              for found in links for _, path in found]
   assert sorted(reached) == sorted(place.runs.rglob('*.json'))
 
@@ -66,43 +67,44 @@ def test_what_has_no_command_is_a_sentence(tmp_path):
 def test_a_folder_of_any_name_is_an_address(tmp_path):
   place = Place(tmp_path / 'a b(c)', [make()])
   place.page = tmp_path / 'page.md'
-  assert '[0](a%20b%28c%29/runs/text_mini/run0.json)' in place.render()
+  assert '[0](../a%20b%28c%29/runs/text_mini/run0.json)' in place.render()
   assert site.address(tmp_path / 'javascript:x', tmp_path) == 'javascript%3Ax'
 
 
-def test_the_page_of_the_checkout_says_what_needs_no_flags():
-  page = leaderboard.render()
-  assert ('Generated from `lra/results/` by `python run_lra.py --leaderboard`; '
-          'never') in page
+def test_the_page_of_the_checkout_needs_no_flags():
+  usual = site.Place(leaderboard.RESULTS, leaderboard.PAGE)
+  page = leaderboard.pages(usual)[leaderboard.PAGE]
+  assert '\npython run_lra.py --leaderboard\n' in page
   assert 'run_lra.py --config=configs/simpletron.py:listops_mini\n' in page
   assert ('committed as `lra/results/runs/<task>/<model>-<config hash>-s<seed>'
           '.json`') in page
   assert 'DIR' not in page
+  assert usual.details == leaderboard.PAGE.parent / 'docs' / 'leaderboard'
 
 
-@pytest.mark.parametrize('name, flags, told', [
+@pytest.mark.parametrize('name, flags, said', [
     ('leaderboard.md', '--results_dir=DIR', 'DIR is the folder with `runs/`'),
     ('../page.md', '--results_dir=DIR --page=PAGE',
      'DIR is the folder with `own/runs/` and PAGE is this file')])
-def test_a_page_elsewhere_says_what_flags_it_needs(tmp_path, name, flags, told):
+def test_a_page_elsewhere_says_what_flags_it_needs(tmp_path, name, flags, said):
   place = Place(tmp_path / 'own', RUNS)
   place.page = tmp_path / 'own' / name
-  page = place.render()
-  said = f'by `python run_lra.py --leaderboard {flags}`, where {told}; never'
-  assert f'Generated from records {said}' in page
+  page = leaderboard.pages(place.place())[place.page]
+  assert f'\npython run_lra.py --leaderboard {flags}\n' in page and said in page
   assert (f'run_lra.py --config=configs/simpletron.py:listops_mini {flags}\n'
           in page)
-  assert f'kept as {told.split()[5][:-1]}<task>/' in page
+  assert f'kept as {said.split()[5][:-1]}<task>/' in page
   assert 'lra/results' not in page and 'committed' not in page
 
 
 def test_the_page_of_an_installed_program_has_its_commands(
     tmp_path, monkeypatch):
+  monkeypatch.setattr(place_lib, 'installed', lambda: True)
+  monkeypatch.chdir(tmp_path)
   place = Place(tmp_path / 'results', RUNS)
   place.page = tmp_path / 'leaderboard.md'
-  monkeypatch.setattr(place_lib, 'installed', lambda: True)
   page = place.render()
-  assert 'Generated from `results/` by `lra --leaderboard`; never' in page
   assert '\nlra --config=simpletron:listops_mini\nlra --leaderboard\n' in page
   assert 'kept as `results/runs/<task>/' in page
   assert 'run_lra' not in page and 'lra/results' not in page
+  assert place.place().details == tmp_path / 'leaderboard'

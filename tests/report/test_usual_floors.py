@@ -8,7 +8,7 @@ import scored
 from test_leaderboard import Place, make
 
 from lra import bits
-from lra.report import leaderboard, rows
+from lra.report import rows
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 DATA = 'feed00000000'
@@ -38,23 +38,21 @@ def run(model='transformer', more=12, data=DATA, **changes):
 
 
 def page(place, usual):
-  return leaderboard.render(
-      place.page, place.runs, place.floors, None, place.figures, None, None,
-      usual)
+  return place.render(usual=usual)
 
 
 def test_rows_on_their_data_are_compared_by_the_same_examples(tmp_path, usual):
   """McNemar finds 12 to 0, of 200 each Fisher does not find 112 to 100."""
   place = Place(tmp_path / 'own', [run()], ())
   text = page(place, usual)
-  assert '| +6.0 |' in text and 'no row is above' not in text
+  assert '| +6.0 |' in text and 'No row is' not in text
   assert '| rule | 50.00 | a rule |' in text
   assert '+6.0 n.s.' in page(place, None)
 
 
 def test_of_other_data_they_say_nothing(tmp_path, usual):
   text = page(Place(tmp_path / 'own', [run(data='beef00000000')], ()), usual)
-  assert 'floors are of data' not in text and 'a rule' not in text
+  assert 'baselines are of data' not in text and 'a rule' not in text
   assert '+6.0 n.s.' in text
 
 
@@ -67,9 +65,9 @@ def test_ones_own_floors_come_first(tmp_path, usual):
 
 def test_full_tasks_that_wait_have_them(tmp_path, usual):
   text = page(Place(tmp_path / 'own', [run()], ()), usual)
-  assert 'No run yet: Text (highest floor 50.00 %, rule)' in text
+  assert '| **baseline** | **50.00** | **50.00** | **–** |' in text
   alone = page(Place(tmp_path / 'mini', [make()], ()), usual)
-  assert 'highest floor 50.00 %, rule' not in alone
+  assert '**50.00** | **50.00**' not in alone
 
 
 @pytest.mark.parametrize('data, said', [(DATA, True), ('beef00000000', False)])
@@ -87,9 +85,7 @@ def test_rows_on_two_data_sets_say_so(tmp_path):
   other['floors'] = {'rule': 0.58}
   text = page(Place(tmp_path, [*ours, other], ()), None)
   assert '**data beef0000, ranks are of data feed0000**' in text
-  # The headline and the warning are of the data of most rows.
-  assert re.search(
-      r'^\| ListOps \| performer \| 54.0 \| 50.00 \| \+4.0 n.s. \|', text,
-      re.MULTILINE)
-  assert 'no row is above the floor rule (50.00 %)' in text
-  assert '| shen | simpletron | 60.0 § |' in text
+  # The baseline and the warning are of the data of most rows.
+  assert '| **baseline** | **50.00** |' in text
+  assert 'No row is significantly better than the baseline rule (50.00' in text
+  assert re.search(r'^\| shen \| \**60.0 ±[0-9.]+ \S*§\** \|', text, re.MULTILINE)

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from lra.report.column import Column, Table
+from lra.report.columns import Column, Table, text_column
 from lra.report.formats import percent
 from lra.report.row import Row, mean
 from lra.report.rows import TaskBoard
@@ -11,14 +11,14 @@ from lra.report.rows import TaskBoard
 
 @dataclasses.dataclass(frozen=True)
 class MadeOf:
-  """A floor or a row.
+  """A baseline or a row.
 
   Attributes:
     name, protocol: what it is called.
     accuracy: a fraction.
     digits: after the point of its percentages.
     parts, agreement: of each seed, see `result.ClassificationScores`.
-    row: None of a floor.
+    row: None of a baseline.
   """
   name: str
   protocol: str
@@ -30,7 +30,7 @@ class MadeOf:
 
 
 def table(board: TaskBoard) -> Table | None:
-  """Floors, then rows; None where nobody says what they are made of.
+  """Baselines, then rows; None if nobody says what they are made of.
 
   Shares of the answers that a simple rule gives too, then accuracies on the
   kinds of examples, means over seeds.
@@ -43,20 +43,18 @@ def table(board: TaskBoard) -> Table | None:
                   for value in values if len(values) > 1})
   if not (rules or kinds):
     return None
-  floors = [MadeOf(f'floor: {floor.name}', '', floor.accuracy, 2,
-                   [floor.parts], [])
-            for floor in board.floors if floor.parts and not floor.foreign]
+  baselines = [MadeOf(f'baseline: {b.name}', '', b.accuracy, 2, [b.parts], [])
+               for b in board.baselines if b.parts and not b.foreign]
   columns = [
-      Column('model', lambda x: x.name, False, _is_floor, lambda x: x.name),
-      Column('protocol', lambda x: x.protocol, False, _never,
-             lambda x: x.protocol),
+      text_column('model', lambda x: x.name, strong=lambda x: x.row is None),
+      text_column('protocol', lambda x: x.protocol),
       _percents('accuracy %', lambda x: x.accuracy),
       *(_percents(f'as {rule} %', lambda x, rule=rule: _mean(
           kept.get(rule) for kept in x.agreement)) for rule in rules),
       *(_percents(f'{name} {value} %', lambda x, name=name, value=value: _mean(
           _accuracy(kept, name, value) for kept in x.parts))
         for name, _, value in kinds)]
-  return Table(columns, [*floors, *rows], pinned=len(floors))
+  return Table(columns, [*baselines, *rows], pinned=len(baselines))
 
 
 def alike(board: TaskBoard) -> str:
@@ -78,17 +76,9 @@ def _of_row(row):
                 [test.agreement for test in tests], row)
 
 
-def _never(item):
-  return False
-
-
-def _is_floor(item):
-  return item.row is None
-
-
 def _percents(name, value):
-  return Column(name, lambda x: percent(value(x), x.digits), True, _never,
-                value)
+  return Column(name, lambda x: percent(value(x), x.digits), True,
+                lambda x: False, value)
 
 
 def _accuracy(parts, name, value):

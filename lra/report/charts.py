@@ -1,0 +1,326 @@
+"""Draws the figures of the leaderboard as SVG, from plain data.
+
+There are no dates and no random ids: the same data give the same bytes with
+one version of matplotlib. Nothing but the arguments decides what is drawn, so
+that `figures` can tell when a figure has to be drawn again.
+"""
+
+import contextlib
+import dataclasses
+import io
+import math
+import textwrap
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+import matplotlib.style
+from matplotlib import figure, ticker
+
+from lra.report import labels
+from lra.report.catalogue import FAMILIES
+from lra.report.formats import plain
+
+COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
+           '#000000')
+DASHES = ('--', ':', '-.', (0, (6, 2, 1, 2, 1, 2)), (0, (1, 4)))
+BASELINE = '#666666'
+# Colour of each family; one of none has the last.
+_FAMILY = dict(zip(FAMILIES, COLOURS, strict=False))
+_OTHER = '#8c8c8c'
+# Area of the largest mark, in square points.
+_LARGEST = 400
+# Of the overview: accuracies that are no further apart would hide each other,
+# and how far above their line, in lines, marks may be drawn instead.
+_APART = 0.012
+_LEVELS = (0.0, 0.18, -0.18, 0.36, -0.36)
+# Of marks that may lie on each other; the legend's are made alike, since a
+# colour that shines through is another colour.
+_ALPHA = 0.8
+# Marks of accuracies: of a mean, of its seeds, of a row that has one seed.
+_MEAN = dict(marker='o', linestyle='none', markersize=6)
+_SEED = dict(marker='o', linestyle='none', markersize=4,
+             markerfacecolor='none', alpha=0.7)
+_SINGLE = dict(marker='o', linestyle='none', markersize=6.5,
+               markerfacecolor='white', markeredgewidth=1.5)
+# Of a title that one line of a figure holds.
+_LETTERS = 88
+_STYLE = {
+    'font.size': 9, 'axes.grid': True, 'grid.color': '#e6e6e6',
+    'axes.axisbelow': True, 'axes.spines.top': False,
+    'axes.spines.right': False, 'legend.frameon': False,
+    'text.parse_math': False,
+}
+
+
+_ALONE = threading.RLock()
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+  """What is drawn of a row.
+
+  Attributes:
+    name, model, family: of the row.
+    mean: its accuracy, a fraction.
+    low, high: the ends of its 95% interval.
+    accuracies: of its seeds.
+  """
+  name: str
+  model: str
+  family: str
+  mean: float
+  low: float
+  high: float
+  accuracies: Sequence[float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+  """What the overview draws of a task and a protocol.
+
+  Attributes:
+    name: of both.
+    baseline: the highest, a fraction; None if there is none.
+    marks: of its rows.
+    best: the place of the row among them that is named; None for none.
+    note: what is said beside its name.
+  """
+  name: str
+  baseline: float | None
+  marks: Sequence[Mark]
+  best: int | None
+  note: str
+
+
+@contextlib.contextmanager
+def style():
+  """Our looks, untouched by the user's own matplotlib settings.
+
+  They are those of the process: one thread at a time has them.
+  """
+  with (_ALONE, warnings.catch_warnings(), matplotlib.rc_context(),
+        matplotlib.style.context(['default', _STYLE])):
+    # Letters that a font has not, points that all are one.
+    warnings.simplefilter('ignore', UserWarning)
+    matplotlib.rcParams['svg.hashsalt'] = 'lra'
+    matplotlib.rcParams['svg.fonttype'] = 'none'
+    yield
+
+
+def overview(lines: Sequence[Line]) -> bytes:
+  """One line per task and protocol: marks for rows, a bar for the baseline.
+
+  The best row of each has its name and its interval.
+  """
+  # As wide as GitHub's page, 1,012 pixels.
+  fig = figure.Figure(figsize=(10.5, 1.4 + 0.5 * len(lines)),
+                      layout='constrained')
+  ax = fig.subplots()
+  for y, line in enumerate(lines):
+    if line.baseline is not None:
+      ax.plot([100 * line.baseline] * 2, [y - 0.42, y + 0.42], color=BASELINE,
+              linewidth=3, solid_capstyle='butt')
+    first = None if line.best is None else line.marks[line.best]
+    # It keeps its place.
+    marks = sorted(line.marks, key=lambda mark: mark is not first)
+    for mark, up in zip(marks, _beside([m.mean for m in marks]), strict=True):
+      ax.plot(100 * mark.mean, y - up, 'o', markersize=6, alpha=_ALPHA,
+              color=colour(mark.family), markeredgecolor='white',
+              markeredgewidth=0.5)
+    if first:
+      _bar(ax, first, y)
+      # Where its interval ends, away from the baseline.
+      below = line.baseline is not None and first.mean < line.baseline
+      end = first.low if below else first.high
+      ax.annotate(_label(first) + line.note, (100 * end, y),
+                  (-5 if below else 5, 0), textcoords='offset points',
+                  va='center', ha='right' if below else 'left')
+  ax.set_yticks(range(len(lines)), [plain(line.name, 60) for line in lines])
+  ax.set_ylim(len(lines) - 0.4, -0.7)
+  ax.set_xlim(0, 100)
+  ax.set_xlabel('test accuracy, %; the best row of each line within the budget '
+                'of parameters is named')
+  ax.plot([], [], color=BASELINE, linewidth=3, label='baseline')
+  _name_families(ax, [mark for line in lines for mark in line.marks], _ALPHA)
+  legend(fig, 7)
+  return _svg(fig)
+
+
+def _beside(means):
+  """How far above its line each mark is drawn, so that none hides another.
+
+  Each in turn takes the nearest place that is free; 0 where none is.
+  """
+  taken, ups = set(), []
+  for mean in means:
+    up = next((up for up in _LEVELS if all(
+        abs(mean - other) > _APART for other, there in taken if there == up)),
+              0.0)
+    taken.add((mean, up))
+    ups.append(up)
+  return ups
+
+
+def accuracy(title: str, tables: Sequence[tuple[str, Sequence[Mark]]],
+             baselines: Sequence[tuple[str, float]]) -> bytes:
+  """One line per row: a filled mark for the mean of seeds, small open ones for
+  these, a large open one for a row of one seed.
+
+  Args:
+    title: of the figure.
+    tables: the title of each table, and its rows.
+    baselines: (name, accuracy).
+  """
+  lines = sum(len(marks) for _, marks in tables) + len(tables)
+  fig = figure.Figure(figsize=(8, 1.6 + 0.2 * lines), layout='constrained')
+  ax = fig.subplots()
+  ticks = []
+  for name, marks in tables:
+    ticks.append((len(ticks), f'{plain(name, 48)}:'))
+    for mark in marks:
+      y = len(ticks)
+      ticks.append((y, _label(mark)))
+      _bar(ax, mark, y)
+      several = len(mark.accuracies) > 1
+      if several:
+        ax.plot([100 * a for a in mark.accuracies], [y] * len(mark.accuracies),
+                color=colour(mark.family), **_SEED)
+      ax.plot(100 * mark.mean, y, color=colour(mark.family),
+              **(_MEAN if several else _SINGLE))
+  shown = [mark for _, marks in tables for mark in marks]
+  _name_families(ax, shown)
+  _name_marks(ax, shown)
+  _draw_baselines(baselines, ax.axvline)
+  ax.set_yticks(*zip(*ticks, strict=True))
+  for tick, (_, text) in zip(ax.get_yticklabels(), ticks, strict=True):
+    if text.endswith(':'):
+      tick.set_fontweight('bold')
+  ax.grid(axis='y', visible=False)
+  ax.set_ylim(lines - 0.4, -0.6)
+  ax.xaxis.set_major_locator(ticker.MaxNLocator(steps=[1, 2, 5, 10]))
+  ax.set_xlabel('test accuracy, %')
+  _title(fig, title)
+  legend(fig, 2)
+  return _svg(fig)
+
+
+def speed(title: str, marks: Sequence[Mark], faster: Mapping[str, float],
+          memory: Mapping[str, int], what: str) -> bytes:
+  """One mark per model: accuracy against speed, its area is the memory.
+
+  Args:
+    title: of the figure.
+    marks: of one row of each model.
+    faster, memory: by model, see `speeds.Speeds`.
+    what: the step that was timed.
+  """
+  faster, memory = ([of[mark.model] for mark in marks]
+                    for of in (faster, memory))
+  most = max(memory)
+  areas = [max(_LARGEST * size / most, 4) for size in memory]
+  fig = figure.Figure(figsize=(8, 4 + 0.06 * len(marks)), layout='constrained')
+  ax = fig.subplots()
+  ax.scatter(faster, [100 * mark.mean for mark in marks], areas,
+             [colour(mark.family) for mark in marks], alpha=_ALPHA,
+             edgecolors='white', linewidths=0.5)
+  ax.set_xscale('log')
+  ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+  ax.xaxis.set_major_formatter(lambda value, _: f'{value:g}')
+  ax.xaxis.set_minor_formatter(ticker.NullFormatter())
+  ax.margins(0.12)
+  _name_families(ax, marks, _ALPHA)
+  ax.scatter([], [], _LARGEST, 'white', edgecolors='black', linewidths=0.5,
+             label=f'{most / 2**30:.3g} GiB')
+  ax.scatter([], [], _LARGEST / 4, 'white', edgecolors='black', linewidths=0.5,
+             label=f'{most / 2**32:.3g} GiB')
+  ax.set_xlabel('training steps in the time of one of the Transformer, '
+                f'{plain(what, 60)}')
+  ax.set_ylabel('test accuracy, %')
+  _title(fig, title)
+  legend(fig, 5)
+  labels.place(
+      ax, [(x, 100 * mark.mean) for x, mark in zip(faster, marks, strict=True)],
+      [plain(mark.model, 48) for mark in marks],
+      [math.sqrt(area / math.pi) for area in areas])
+  return _svg(fig)
+
+
+def colour(family: str) -> str:
+  """The colour of a family of mechanisms."""
+  return _FAMILY.get(family, _OTHER)
+
+
+def _bar(ax, mark, y):
+  """The interval of a row."""
+  ax.plot([100 * mark.low, 100 * mark.high], [y, y],
+          color=colour(mark.family), linewidth=1.5, alpha=0.5)
+
+
+def legend(fig: figure.Figure, columns: int) -> None:
+  """Puts a legend below a figure, in so many columns or as many as have room.
+
+  Letters are smaller where even one column has not.
+  """
+  size = _STYLE['font.size']
+  while True:
+    made = fig.legend(loc='outside lower center', ncols=columns, fontsize=size)
+    wide = made.get_window_extent().width / fig.bbox.width
+    if wide <= 1:
+      return
+    made.remove()
+    if columns > 1:
+      columns -= 1
+    else:
+      size *= 0.98 / wide
+
+
+def _name_families(ax, rows, alpha=1):
+  """What the colours of rows mean, for the legend."""
+  shown = {row.family for row in rows}
+  for family in sorted(shown, key=lambda name: (
+      [*FAMILIES, name].index(name), name)):
+    ax.plot([], [], 'o', color=colour(family), label=_legend(family),
+            alpha=alpha, markeredgecolor='white' if alpha < 1 else None)
+
+
+def _name_marks(ax, rows):
+  """What the shapes of marks mean, for the legend."""
+  several = [len(row.accuracies) > 1 for row in rows]
+  marks = [('mean of several seeds', _MEAN), ('its seeds', _SEED)]
+  for name, mark in (marks * any(several)
+                     + [('one seed', _SINGLE)] * (not all(several))):
+    ax.plot([], [], color='black', label=name, **mark)
+
+
+def _title(fig, text):
+  """In the middle of the figure, in as many lines as it takes."""
+  fig.suptitle('\n'.join(textwrap.wrap(text, _LETTERS)), fontsize='large')
+
+
+def _draw_baselines(baselines, line):
+  for (name, value), dash in zip(baselines, _cycle(DASHES), strict=False):
+    line(100 * value, linestyle=dash, color=BASELINE, linewidth=1.2,
+         label=f'baseline: {plain(name, 60)} {100 * value:.2f}')
+
+
+def _label(mark):
+  return plain(mark.name, 48)
+
+
+def _legend(text):
+  """A name for the legend, which shows none that begins with a line."""
+  return plain(text, 48).lstrip('_') or 'unnamed'
+
+
+def _cycle(values):
+  """`values` over and over, but not without end."""
+  return [values[i % len(values)] for i in range(100)]
+
+
+def _svg(fig):
+  out = io.BytesIO()
+  fig.savefig(out, format='svg',
+              metadata={'Date': None, 'Creator': None, 'Format': None})
+  return out.getvalue()

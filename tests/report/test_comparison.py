@@ -1,0 +1,287 @@
+"""Tests of differences against SciPy, and numbers worked out by hand."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from lra.report import comparison
+from lra.report.comparison import Spread
+from lra.report.statistics import Sample
+
+
+def test_examples_on_which_both_agree_say_nothing():
+  """8 to 1 of 9: 2 (1 + 9) / 2^9, whatever else there is."""
+  for agreed in (0, 500):
+    a = np.array([True] * 8 + [False] + [True] * agreed)
+    b = np.array([False] * 8 + [True] + [True] * agreed)
+    n = len(a)
+    p = comparison.p_value(Sample((a.mean(),), n, a[None]),
+                      Sample((b.mean(),), n, b[None]))
+    assert p == pytest.approx(2 * 10 / 2**9)
+
+
+def test_the_same_answers_do_not_differ():
+  same = np.array([[True, False]])
+  assert comparison.p_value(
+      Sample((0.5,), 2, same), Sample((0.5,), 2, same)) == 1
+
+
+def test_without_examples_their_numbers_are_compared():
+  """3 of 3 against 0 of 3: two of the 20 ways to choose 3 of 6."""
+  assert comparison.p_value(Sample((1.0,), 3), Sample((0.0,), 3)) == (
+      pytest.approx(0.1))
+
+
+def test_every_pair_of_seeds_must_say_the_same():
+  """9 to 0 of 9, and 8 to 1: the larger p; or neither, if one is reversed."""
+  worse = np.zeros((1, 9), bool)
+  better = np.array([[True] * 9, [True] * 8 + [False]])
+  p = comparison.p_value(Sample((1.0, 8 / 9), 9, better), Sample((0.0,), 9, worse))
+  assert p == pytest.approx(2 / 2**8)
+  both = np.concatenate([better, worse])
+  mean = Sample((0.5,), 9, np.array([[True] * 4 + [False] * 5]))
+  assert comparison.p_value(Sample((1.0, 8 / 9, 0.0), 9, both), mean) == 1
+  # As from their numbers alone.
+  assert comparison.p_value(Sample((1.0, 0.0), 9), Sample((4 / 9,), 9)) == 1
+  assert comparison.p_value(Sample((1.0, 8 / 9), 9), Sample((0.0,), 9)) == (
+      pytest.approx(stats.fisher_exact([[8, 1], [0, 9]]).pvalue))
+
+
+def test_all_pairs_at_once_are_the_pairs_one_by_one():
+  """Against SciPy, a pair at a time: each kind of sample beside each other."""
+  rng = np.random.default_rng(0)
+  samples = []
+  for seeds, examples, kept in itertools.product(
+      (1, 2, 3), (200, 300), (False, True)):
+    correct = rng.random((seeds, examples)) < rng.uniform(0.3, 0.7)
+    samples.append(Sample(tuple(correct.mean(1).tolist()), examples,
+                          correct if kept else None))
+  got = comparison.p_values(samples, None)
+  for (i, a), (j, b) in itertools.combinations(enumerate(samples), 2):
+    of_seeds, signs = [], set()
+    for s, t in itertools.product(
+        range(len(a.accuracies)), range(len(b.accuracies))):
+      if a.correct is not None and b.correct is not None and (
+          a.examples == b.examples):
+        x, y = a.correct[s], b.correct[t]
+        only = (x & ~y).sum(), (y & ~x).sum()
+        of_seeds.append(stats.binomtest(only[0], sum(only)).pvalue)
+      else:
+        of_seeds.append(stats.fisher_exact([
+            [n, sample.examples - n] for sample, seed in ((a, s), (b, t))
+            for n in [round(sample.accuracies[seed] * sample.examples)]
+        ]).pvalue)
+      signs.add(np.sign(a.accuracies[s] - b.accuracies[t]))
+    want = max(of_seeds) if len(signs) == 1 else 1
+    assert got[i, j] == pytest.approx(want, rel=1e-6), (a, b)
+    assert got[j, i] == got[i, j] and got[i, i] == 1
+
+
+def _rows(rng, seeds, deviations, examples=10**9):
+  return [Sample(tuple(rng.normal(0.5, d, n)), examples)
+          for n, d in zip(seeds, deviations, strict=True)]
+
+
+@pytest.mark.parametrize('rows', [
+    [], [(0.5,)] * 9, [(0.5, 0.6, 0.4, 0.5, 0.5), (0.5,)],
+    [(0.5, 0.6, 0.4), (0.5, 0.6)], [(0.5, 0.5, 0.5)] * 4,
+    [(0.5, 0.6, 0.4)] * 3 + [(0.5,)] * 4,
+    [(0.9, 0.901, 0.899)] * 20 + [(0.5, 0.9, 0.9)] * 3],
+    ids=['none', 'single seeds', 'one row', 'few degrees', 'no spread',
+         'most of one seed', 'rows unlike'])
+def test_too_little_says_nothing_of_a_spread(rows):
+  assert comparison.spread([Sample(row, 1000) for row in rows]) is None
+
+
+@pytest.mark.parametrize('unlike', [0.0, 1.0])
+def test_the_spread_is_the_likeliest_at_the_lowest_weight(unlike):
+  """By SciPy's density of F and its optimiser, without a grid."""
+  rng = np.random.default_rng(0)
+  rows = _rows(rng, [3] * 20 + [5] * 10, 0.01 * np.exp(
+      rng.normal(0, unlike, 30)))
+  found = comparison.spread([*rows, Sample((0.9,), 10**9)])
+  assert (found.degrees, found.rows) == (80, 30)
+  degrees = np.array([len(r.accuracies) - 1 for r in rows])
+  squares = np.array([np.var(r.accuracies, ddof=1) for r in rows])
+
+  def against(weight, log_variance):
+    v = np.exp(log_variance)
+    return -(stats.f.logpdf(squares / v, degrees, weight) - np.log(v)).sum()
+
+  def best(weight):
+    return optimize.minimize_scalar(
+        lambda x: against(weight, x), bounds=np.log([1e-7, 1e-2]),
+        method='bounded', options={'xatol': 1e-9})
+  most = min(best(w).fun for w in np.geomspace(0.5, 1000, 300))
+  there = best(found.weight)
+  assert found.deviation == pytest.approx(np.exp(there.x / 2), rel=0.02)
+  # The bound of a one-sided test at 5%; a step of the grid is 4%.
+  bound = most + stats.norm.ppf(0.95)**2 / 2
+  assert there.fun <= bound + 1e-3 and best(found.weight / 1.05).fun >= bound
+  assert found.weight > 4 if not unlike else found.weight < 4
+
+
+def test_seeds_that_agree_to_the_example_may_not_be_without_spread():
+  """Rounded to whole examples they would agree as often as they do."""
+  rows = [(0.5, 0.5, 0.5), (0.51, 0.52, 0.50), (0.4, 0.41, 0.42)]
+  found = comparison.spread([Sample(row, 100) for row in rows])
+  variance, _ = found.of(Sample(rows[0], 100))
+  assert variance > (1 / 100)**2 / 12
+
+
+def test_with_a_spread_seeds_are_compared_by_it():
+  """By hand: variances (w s^2 + d v) / (w + d), degrees w + d."""
+  common = Spread(deviation=0.01, weight=4.0, degrees=50, rows=9)
+  one, four = Sample((0.53,), 10**9), Sample((0.48, 0.5, 0.5, 0.52), 10**9)
+  assert common.of(one) == pytest.approx((1e-4, 4))
+  own = 0.0008 / 3
+  of_four = (4 * 1e-4 + 3 * own) / 7
+  assert common.of(four) == pytest.approx((of_four, 7))
+  # Satterthwaite, as SciPy's Welch takes it from deviations and counts.
+  square = 1e-4, of_four / 4
+  degrees = sum(square)**2 / (square[0]**2 / 4 + square[1]**2 / 7)
+  assert comparison.p_values([one, four], common)[1, 0] == pytest.approx(
+      2 * stats.t.sf(0.03 / math.sqrt(sum(square)), degrees), rel=1e-6)
+  rule = Sample((0.47,), 100)
+  assert comparison.p_value_of_rule(four, rule, common) == pytest.approx(
+      2 * stats.t.sf(0.03 / math.sqrt(of_four / 4), 7), rel=1e-6)
+  # Never more degrees than all seeds of the table have.
+  alike = Spread(deviation=0.01, weight=1000.0, degrees=6, rows=3)
+  assert comparison.p_value_of_rule(one, rule, alike) == pytest.approx(
+      2 * stats.t.sf(6, 6), rel=1e-6)
+
+
+def test_a_rule_has_no_seeds():
+  """Without a spread it is the examples that tell, of every seed."""
+  three, rule = Sample((0.49, 0.50, 0.51), 2000), Sample((0.48,), 2000)
+  assert comparison.p_value_of_rule(three, rule) == comparison.p_value(three, rule)
+  assert comparison.p_value(three, rule) == pytest.approx(
+      stats.fisher_exact([[980, 1020], [960, 1040]]).pvalue)
+
+def test_many_pairs_need_more_evidence():
+  """A pair at p = 0.04 differs alone, and not as one of three pairs."""
+  def sample(wins, losses):
+    first = np.array([True] * wins + [False] * losses)
+    return Sample((first.mean(),), len(first), first[None])
+  a, b = sample(14, 4), sample(0, 18)
+  b = Sample(b.accuracies, b.examples, ~a.correct)
+  assert 0.01 < comparison.p_value(a, b) < 0.05
+  assert comparison.apart([a, b], None).tolist() == [[False, True], [True, False]]
+  assert not comparison.apart([a, b, a], None).any()
+
+
+def _table(means, seeds, deviation, rng):
+  """Samples of drawn seeds, the highest mean first, and their true means."""
+  drawn = [(tuple(rng.normal(m, deviation, seeds)), m) for m in means]
+  drawn.sort(key=lambda pair: -np.mean(pair[0]))
+  return [Sample(seeds, 10**6) for seeds, _ in drawn], [m for _, m in drawn]
+
+
+def _ranks(samples):
+  return comparison.of_table(samples)[0]
+
+
+@pytest.mark.parametrize('seeds', [3, 5])
+def test_equal_mechanisms_are_rarely_told_apart(seeds):
+  """In 400 tables of 12 equal rows: 5% of them, and some, but no more."""
+  rng = np.random.default_rng(seeds)
+  wrong = sum(
+      any(len(rank.like) < 12 for rank in _ranks(
+          _table([0.5] * 12, seeds, 0.01, rng)[0])) for _ in range(400))
+  # 20 are expected at most; three deviations of the binomial are 13.
+  assert 3 <= wrong <= 33
+
+
+def test_the_ranges_hold_the_true_ranks():
+  """All of a table in 95% of tables, and they are not empty words."""
+  rng = np.random.default_rng(0)
+  missed, width = 0, []
+  for _ in range(200):
+    samples, true = _table(np.linspace(0.4, 0.6, 15), 3, 0.012, rng)
+    order = sorted(true, reverse=True)
+    found = _ranks(samples)
+    missed += any(not rank.first <= order.index(m) + 1 <= rank.last
+                  for rank, m in zip(found, true, strict=True))
+    width += [rank.last - rank.first + 1 for rank in found]
+  assert missed <= 19  # 10 expected at most, and three deviations
+  assert np.mean(width) < 8
+
+
+@pytest.mark.parametrize('factor, of_mechanisms', [(2, (100, 200)),
+                                                   (4, (0, 40))])
+def test_rows_that_spread_unlike_are_rarely_told_apart(factor, of_mechanisms):
+  """Deviations a factor up or down: no row lends its calm to another.
+
+  In 200 tables of 12 equal rows, of those whose ranks are of mechanisms; with
+  one deviation for all it is a quarter. Where rows are too unlike ranks are
+  of networks, and say so.
+  """
+  rng = np.random.default_rng(0)
+  wrong = told = 0
+  for _ in range(200):
+    deviations = 0.01 * np.exp(rng.normal(0, np.log(factor), 12))
+    rows = [rng.normal(0.5, d, 3) for d in deviations]
+    rows.sort(key=lambda row: -row.mean())
+    found, common = comparison.of_table([Sample(tuple(row), 10**6) for row in rows])
+    told += common is not None
+    wrong += common is not None and any(len(rank.like) < 12 for rank in found)
+  # 5% of them, and three deviations of the binomial.
+  assert wrong <= 0.05 * told + 3 * np.sqrt(0.05 * 0.95 * told)
+  least, most = of_mechanisms
+  assert least <= told <= most
+
+
+def test_a_row_of_one_seed_takes_its_spread_from_the_others():
+  """It is told from what is far, by no more than its one draw is worth."""
+  rng = np.random.default_rng(0)
+  rows = [tuple(m + 0.01 * np.array([-1, 0, 1]) * rng.uniform(0.9, 1.1))
+          for m in (0.7, 0.7, 0.5, 0.5, 0.5, 0.5)]
+  rows.insert(2, (0.60,))
+  found = _ranks([Sample(row, 10**6) for row in rows])
+  assert (found[2].first, found[2].last) == (3, 3)
+  # Ten times as far apart, one draw is told from nothing.
+  rows = [tuple(np.mean(row) + 10 * (np.array(row) - np.mean(row)))
+          for row in rows]
+  found = _ranks([Sample(row, 10**6) for row in rows])
+  assert (found[2].first, found[2].last) == (1, 7)
+
+
+def test_ranks_are_what_pairs_leave(monkeypatch):
+  """Places 1 and 2 differ, and 3 only from 1."""
+  apart = np.zeros((4, 4), bool)
+  for i, j in ((0, 1), (0, 2)):
+    apart[i, j] = apart[j, i] = True
+  monkeypatch.setattr(ranks, 'apart', lambda samples, common: apart)
+  monkeypatch.setattr(pairs, 'spread', lambda samples: None)
+  assert _ranks([None] * 4) == [
+      comparison.Rank(1, 1, 2, (1, 4)), comparison.Rank(2, 2, 4, (2, 3, 4)),
+      comparison.Rank(3, 2, 4, (2, 3, 4)), comparison.Rank(4, 1, 4, (1, 2, 3, 4))]
+
+
+def test_holm_stops_at_the_first_that_is_not_found():
+  """Of four: 5%/4 = 0.0125, 5%/3 = 0.0167, 5%/2, 5%."""
+  assert comparison.differ([0.04, 0.012, 0.017, 0.03]) == [
+      False, True, False, False]
+  assert comparison.differ([0.04, 0.012, 0.016, 0.025]) == [True] * 4
+  assert comparison.differ([]) == []
+
+
+@pytest.mark.parametrize('seeds', [[3, 3, 3], [2, 3, 5, 4], [4] * 6])
+def test_tukey_counts_the_pairs_that_scipy_finds(seeds):
+  rng = np.random.default_rng(len(seeds))
+  for scale in (0.0, 0.01, 0.03, 0.1):
+    rows = [tuple(rng.normal(0.5 + scale * i, 0.01, n))
+            for i, n in enumerate(seeds)]
+    p = stats.tukey_hsd(*rows).pvalue[np.triu_indices(len(rows), 1)]
+    assert comparison.tukey([Sample(row, 10**9) for row in rows]) == (
+        p <= 0.05).sum()
+
+
+def test_fisher_is_that_of_scipy():
+  for a, b, n in ((130, 110, 200), (3, 17, 20), (0, 5, 20), (700, 640, 2000)):
+    assert comparison.p_value(
+        Sample((a / n,), n), Sample((b / n,), n)) == pytest.approx(
+            stats.fisher_exact([[a, n - a], [b, n - b]]).pvalue)
