@@ -28,7 +28,7 @@ _PASSED_ON = ('record', 'replace', 'results_dir', 'page', 'compile_cache',
 def run() -> int:
   """Runs or describes --sweep; 0 once every run of it is finished.
 
-  Of jobs of Slurm 0 once they are queued.
+  Of jobs of Slurm 0 once they are queued; `errors.BUG` if a run ended by a bug.
 
   Raises:
     UserError: there is no such sweep, no such job or no such bundle; or runs
