@@ -74,7 +74,7 @@ def _linear(name):
     try:
       from data_prep import linear
     except ImportError as e:
-      raise UserError('The linear floors need scikit-learn: run '
+      raise UserError('The linear baselines need scikit-learn: run '
                       f'{place.extra("floors")}.') from e
     return getattr(linear, name)(splits)
   return floor

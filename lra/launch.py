@@ -345,7 +345,7 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
     lines.append(f'test {score} (checkpoint of step {result.best_step})')
     for name, value in sorted(
         result.floors.items(), key=lambda item: -item[1]):
-      lines.append(f'  floor {value:.2%}  {name}')
+      lines.append(f'  baseline {value:.2%}  {name}')
   if result.train_seconds:
     lines.append(f'{result.steps_per_s:.2f} steps/s, peak memory '
                  f'{result.peak_memory_bytes / 2**30:.2f} GiB on '

@@ -28,7 +28,8 @@ def checkout(tmp_path):
   """A small checkout with a copy of `lra.machine`, all committed."""
   root = tmp_path / 'checkout'
   for name in ('lra/models/known.py', 'lra/results/runs/x.json', 'lra/nn/a.py',
-               'configs/known.py', 'leaderboard.md', 'docs/leaderboard/text.md', 'notes.txt'):
+               'configs/known.py', 'leaderboard.md',
+               'docs/leaderboard/text.md', 'notes.txt'):
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text('1\n')
   shutil.copy(machine.__file__, root / 'lra')

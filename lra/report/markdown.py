@@ -9,7 +9,6 @@ from collections.abc import Container, Iterable, Sequence
 
 from lra.report.formats import NONE, plain
 
-
 # Most cells: no letter of these is markup, wherever it stands.
 _HARMLESS = re.compile(r'[A-Za-z0-9 .,%±–-]*')
 

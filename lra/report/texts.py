@@ -102,9 +102,9 @@ NOTES = {
         'for test 382 at depth 1, by the digits next to the outermost '
         'operator, 456 at 2, 301 at 3, 231 at 4, 630 deeper. The baseline '
         'that knows nothing but the outermost operator answers 95.8% of the '
-        'first kind, 31.8% of the second, 21.9% and less of the others, and rows '
-        'near it about as many: whatever else they read, nothing here shows '
-        'that it makes more of their answers right.'),
+        'first kind, 31.8% of the second, 21.9% and less of the others, and '
+        'rows near it about as many: whatever else they read, nothing here '
+        'shows that it makes more of their answers right.'),
     'pathfinder_mini': (
         'Black pixels are padding in this task, and the first row of pixels is '
         'black in all but one of 1,000 images: the first positions hold no '
@@ -121,9 +121,9 @@ NOTES = {
         '`simpletron` has neither features nor a norm.'),
     'selective_copying': (
         'A place asks for the symbol of its number: a model must count symbols '
-        'and fetch by the count. A row between the baseline and 100% has learnt '
-        'a part of it in the steps of the protocol; whether more steps would '
-        'teach it the rest has not been tried.'),
+        'and fetch by the count. A row between the baseline and 100% has '
+        'learnt a part of it in the steps of the protocol; whether more steps '
+        'would teach it the rest has not been tried.'),
 }
 PUBLISHED = (
     'Percentages as their sources print them, in no order of merit. Pooling, '

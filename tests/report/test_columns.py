@@ -52,7 +52,8 @@ def test_numbers_are_sorted_as_they_are_written(tables):
         assert all(low <= high for low, (_, high) in zip(
             least, written, strict=True)), column.name
         seen |= {column.name} if len(set(written)) > 1 else set()
-  assert {'accuracy %', '95% interval', 'above baseline', 'parameters', 'train s',
+  assert {'accuracy %', '95% interval', 'above baseline', 'parameters',
+          'train s',
           'peak GiB', 'best step', 'test loss', 'ListOps mini',
           'mean of 6'} <= seen
 

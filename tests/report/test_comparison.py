@@ -39,7 +39,8 @@ def test_every_pair_of_seeds_must_say_the_same():
   """9 to 0 of 9, and 8 to 1: the larger p; or neither, if one is reversed."""
   worse = np.zeros((1, 9), bool)
   better = np.array([[True] * 9, [True] * 8 + [False]])
-  p = comparison.p_value(Sample((1.0, 8 / 9), 9, better), Sample((0.0,), 9, worse))
+  p = comparison.p_value(
+      Sample((1.0, 8 / 9), 9, better), Sample((0.0,), 9, worse))
   assert p == pytest.approx(2 / 2**8)
   both = np.concatenate([better, worse])
   mean = Sample((0.5,), 9, np.array([[True] * 4 + [False] * 5]))
@@ -157,7 +158,8 @@ def test_with_a_spread_seeds_are_compared_by_it():
 def test_a_rule_has_no_seeds():
   """Without a spread it is the examples that tell, of every seed."""
   three, rule = Sample((0.49, 0.50, 0.51), 2000), Sample((0.48,), 2000)
-  assert comparison.p_value_of_rule(three, rule) == comparison.p_value(three, rule)
+  assert comparison.p_value_of_rule(three, rule) == (
+      comparison.p_value(three, rule))
   assert comparison.p_value(three, rule) == pytest.approx(
       stats.fisher_exact([[980, 1020], [960, 1040]]).pvalue)
 
@@ -169,7 +171,8 @@ def test_many_pairs_need_more_evidence():
   a, b = sample(14, 4), sample(0, 18)
   b = Sample(b.accuracies, b.examples, ~a.correct)
   assert 0.01 < comparison.p_value(a, b) < 0.05
-  assert comparison.apart([a, b], None).tolist() == [[False, True], [True, False]]
+  assert comparison.apart([a, b], None).tolist() == [
+      [False, True], [True, False]]
   assert not comparison.apart([a, b, a], None).any()
 
 
@@ -225,7 +228,8 @@ def test_rows_that_spread_unlike_are_rarely_told_apart(factor, of_mechanisms):
     deviations = 0.01 * np.exp(rng.normal(0, np.log(factor), 12))
     rows = [rng.normal(0.5, d, 3) for d in deviations]
     rows.sort(key=lambda row: -row.mean())
-    found, common = comparison.of_table([Sample(tuple(row), 10**6) for row in rows])
+    found, common = comparison.of_table([
+        Sample(tuple(row), 10**6) for row in rows])
     told += common is not None
     wrong += common is not None and any(len(rank.like) < 12 for rank in found)
   # 5% of them, and three deviations of the binomial.
@@ -254,11 +258,12 @@ def test_ranks_are_what_pairs_leave(monkeypatch):
   apart = np.zeros((4, 4), bool)
   for i, j in ((0, 1), (0, 2)):
     apart[i, j] = apart[j, i] = True
-  monkeypatch.setattr(ranks, 'apart', lambda samples, common: apart)
-  monkeypatch.setattr(pairs, 'spread', lambda samples: None)
+  monkeypatch.setattr(comparison, 'apart', lambda samples, common: apart)
+  monkeypatch.setattr(comparison, 'spread', lambda samples: None)
   assert _ranks([None] * 4) == [
       comparison.Rank(1, 1, 2, (1, 4)), comparison.Rank(2, 2, 4, (2, 3, 4)),
-      comparison.Rank(3, 2, 4, (2, 3, 4)), comparison.Rank(4, 1, 4, (1, 2, 3, 4))]
+      comparison.Rank(3, 2, 4, (2, 3, 4)),
+      comparison.Rank(4, 1, 4, (1, 2, 3, 4))]
 
 
 def test_holm_stops_at_the_first_that_is_not_found():

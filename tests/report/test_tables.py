@@ -42,7 +42,8 @@ def test_a_table_says_by_what_rows_are_told_apart(tmp_path):
 
   def said(name, runs):
     return re.findall('^Rows are compared by (seeds|test examples): (.*) pairs '
-                      r'differ(?: .Tukey.s HSD: \d.)?\.(?:.* row is ([0-9.]*))?',
+                      r'differ(?: .Tukey.s HSD: \d.)?\.'
+                      '(?:.* row is ([0-9.]*))?',
                       Place(tmp_path / name, runs).render(), re.MULTILINE)
 
   assert said('same', seeds('local', 0) + seeds('mqa', 2)) == [
