@@ -64,8 +64,6 @@ REVIEWED = [
          'train.b2=0.9999999999'),
     mini('config.optim.groups|cannot be read', 'optim.groups=(("' + (
         '(' * 5000 + ')' * 5000) + '", {}),)'),
-    mini('--workdir=/|the root folder', '--workdir=/'),
-    mini('--workdir=/tmp/..|the root folder', '--workdir=/tmp/..'),
     mini('config.encoder.embedding_std=-1|at least 0',
          'encoder.embedding_std=-1'),
     mini('config.train.checkpoint_minutes=-1|at least 0',

@@ -75,3 +75,13 @@ def test_every_flag_is_of_a_command():
   assert named | {command.CONFIG.name, command.CACHE.name} == {
       name for taker, taken in options.COMMANDS.items()
       for name in (taker, *taken)}
+
+
+@pytest.mark.parametrize('folder', ['/', '//', '/tmp/..', 'link'])
+def test_the_root_folder_is_no_run_directory(folder, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'link').symlink_to('/')
+  with flagsaver.flagsaver():
+    with pytest.raises(flags.IllegalFlagValueError, match='the root folder'):
+      flags.FLAGS(['lra', f'--workdir={folder}'])
+    flags.FLAGS(['lra', '--workdir=here'])
