@@ -50,7 +50,7 @@ def _sweep(folder, data_dir, *flags, ignored=(), **environment):
       [sys.executable, str(ROOT / 'run_lra.py'), '--sweep=sweep.txt',
        '--norecord', '--compile_cache=xla', *flags], cwd=folder, text=True,
       stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-      preexec_fn=ignore, env={
+      preexec_fn=ignore if ignored else None, env={
           **os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT),
           'TFDS_DATA_DIR': str(data_dir), **environment})
 
