@@ -155,16 +155,20 @@ def _mcnemar(correct):
 
   Of samples, each bool [seeds, examples].
   """
-  right = np.packbits(np.concatenate(correct), axis=1)
-  starts = np.cumsum([0, *map(len, correct)])[:-1]
+  ends = np.cumsum([0, *map(len, correct)])
+  starts = ends[:-1]
+  # As words of 64 bits: a table has a hundred million pairs of answers.
+  bits = np.packbits(np.concatenate(correct), axis=1)
+  right = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
+  total = np.bitwise_count(right).sum(-1, dtype=np.int64)
 
   def over_seeds(reduce, x):
     return reduce.reduceat(reduce.reduce(x, axis=0), starts)
   p = np.ones((len(correct),) * 2)
-  for row, own in enumerate(correct):  # all at once take a gigabyte
-    own = np.packbits(own, axis=1)[:, None]
-    only, other = (np.bitwise_count(x).sum(-1, dtype=np.int64)
-                   for x in (own & ~right, ~own & right))
+  for row, own in enumerate(map(slice, starts, ends[1:])):  # less memory
+    both = np.array([np.bitwise_count(one & right).sum(-1, dtype=np.int64)
+                     for one in right[own]])
+    only, other = total[own, None] - both, total - both
     found = np.minimum(1.0, 2 * scipy.special.bdtr(
         np.minimum(only, other).astype(float), only + other, 0.5))
     better = np.sign(only - other)

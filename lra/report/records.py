@@ -54,9 +54,10 @@ def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
     As `of_classifiers`.
   """
   runs, left_out = _read(folder, result.read, task_names)
+  keys = {path: key(run) for path, run in runs.items() if _classifies(run)}
   for find in (_repeated, _copied, _short):
-    classified = {path: run for path, run in runs.items() if _classifies(run)}
-    for path, why in find(classified, folder).items():
+    classified = {path: run for path, run in runs.items() if path in keys}
+    for path, why in find(classified, folder, keys).items():
       left_out.append(LeftOut(_name(path, folder), why))
       del runs[path]
   return [(_name(path, folder), run) for path, run in runs.items()], left_out
@@ -100,7 +101,7 @@ def _name(path, directory):
   return plain(f'{directory.name}/{path.relative_to(directory).as_posix()}')
 
 
-def _repeated(runs, directory):
+def _repeated(runs, directory, keys):
   """Records of a run that has another one: {path: what is wrong}.
 
   A seed of a row is one run, however it was fitted to a machine. The one whose
@@ -109,7 +110,7 @@ def _repeated(runs, directory):
   """
   found = collections.defaultdict(list)
   for path, run in runs.items():
-    found[key(run), run.seed].append(path)
+    found[keys[path], run.seed].append(path)
   wrong = {}
   for paths in found.values():
     shown = min(paths, key=lambda path: (
@@ -133,7 +134,7 @@ def _repeats(run, shown, name):
           f'and says {agrees}: delete one of them')
 
 
-def _copied(runs, directory):
+def _copied(runs, directory, keys):
   """Records with all scores of another seed: {path: what is wrong}.
 
   Two seeds may give the same answers, but hardly with the same loss. The lowest
@@ -143,7 +144,7 @@ def _copied(runs, directory):
   found = collections.defaultdict(list)
   for path, run in sorted(runs.items(), key=lambda item: item[1].seed):
     if run.test is not None:
-      found[key(run), run.test.loss, str(run.test.confusion)].append(path)
+      found[keys[path], run.test.loss, str(run.test.confusion)].append(path)
   wrong = {}
   for paths in found.values():
     shown = []
@@ -165,7 +166,7 @@ def _same_answers(a, b):
   return len(both) == 1 or '' in both
 
 
-def _short(runs, directory):
+def _short(runs, directory, keys):
   """Records that miss test examples of their data: {path: what is wrong}.
 
   Every run on the same data must have been tested on as many. Most records
