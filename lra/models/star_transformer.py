@@ -76,7 +76,7 @@ class Mixer(HeadMixer):
                    jnp.broadcast_to(k, q_BxLxHxDh.shape),
                    preferred_element_type=jnp.float32) for k in keys], -1)
     weights_BxLxHx5 = jax.nn.softmax(logits_BxLxHx5)
-    o_BxLxHxDh = sum(weights_BxLxHx5[..., n, None] * v
+    o_BxLxHxDh = sum(weights_BxLxHx5[..., n, None] * v.astype(jnp.float32)
                      for n, v in enumerate(values))
     return self._update(o_BxLxHxDh.astype(self.dtype), h_BxLxD, name)
 
@@ -102,8 +102,9 @@ class Mixer(HeadMixer):
     o_BxLxD = layers.Projection(
         o_BxLxHxDh.shape[2:], x_BxLxD.shape[-1:], self.dtype,
         name=f'{name}_out')(o_BxLxHxDh)
-    return nn.LayerNorm(dtype=self.dtype, name=f'{name}_norm')(
-        nn.relu(o_BxLxD))
+    with jax.numpy_dtype_promotion('standard'):  # Flax relies on it
+      return nn.LayerNorm(dtype=self.dtype, name=f'{name}_norm')(
+          nn.relu(o_BxLxD))
 
 
 def _previous(x_BxL, count_B):

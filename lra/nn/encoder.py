@@ -76,7 +76,7 @@ class ShortConvolution(nn.Module):
     padded = jnp.pad(x_BxLxD, ((0, 0), (self.width - 1, 0), (0, 0)))
     # Shifts and sums: a grouped convolution is far slower on a CPU.
     return sum(
-        weight_D * padded[:, self.width - 1 - i:][:, :length]
+        weight_D[None, None] * padded[:, self.width - 1 - i:][:, :length]
         for i, weight_D in enumerate(weight_KxD))
 
 

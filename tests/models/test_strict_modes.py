@@ -65,7 +65,6 @@ def test_every_model_is_the_same_under_strict_modes(model, dtype):
                        ('encoder.positions', 'sinusoidal'),
                        ('encoder.pooling', 'mean'), ('encoder.pooling', 'last'),
                        ('encoder.pooling', 'cls'),
-                       ('encoder.mean_over', 'positions'),
                        ('encoder.remat', True), ('mask_padding', False),
                        ('encoder.conv_width', 3), ('encoder.head_layers', 2),
                        ('train.lengths', (8, 16)), ('optim.name', 'adam'),
