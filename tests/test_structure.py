@@ -12,7 +12,7 @@ ORBAX = ('lra.training.checkpoint', 'lra.training.sound')
 GROUND = ('lra.tasks', 'lra.fields', 'lra.identity', 'lra.errors', 'lra.files',
           'lra.terminal', 'lra.machine', 'lra.signals', 'lra.bits', 'lra.place',
           'lra.streams', 'lra.held', 'lra.meeting', 'lra.distributed',
-          'lra.jax_settings')
+          'lra.jax_settings', 'lra.environment')
 # Rooms from the ground up: a room may import those named here and itself.
 ROOMS = {
     'kernels': ('jax',),
