@@ -155,11 +155,11 @@ def _mcnemar(correct):
 
   Of samples, each bool [seeds, examples].
   """
-  ends = np.cumsum([0, *map(len, correct)])
+  words = list(map(_words, correct))
+  counts = list(map(len, words))
+  ends = np.cumsum([0, *counts])
   starts = ends[:-1]
-  # As words of 64 bits: a table has a hundred million pairs of answers.
-  bits = np.packbits(np.concatenate(correct), axis=1)
-  right = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
+  right = np.concatenate(words)
   total = np.bitwise_count(right).sum(-1, dtype=np.int64)
 
   def over_seeds(reduce, x):
@@ -169,13 +169,23 @@ def _mcnemar(correct):
     both = np.array([np.bitwise_count(one & right).sum(-1, dtype=np.int64)
                      for one in right[own]])
     only, other = total[own, None] - both, total - both
-    found = np.minimum(1.0, 2 * scipy.special.bdtr(
-        np.minimum(only, other).astype(float), only + other, 0.5))
     better = np.sign(only - other)
     agreed = over_seeds(np.minimum, better) == over_seeds(np.maximum, better)
-    p[row] = np.where(agreed, over_seeds(np.maximum, found), 1.0)
+    asked = np.repeat(agreed, counts)
+    only, other = only[:, asked], other[:, asked]
+    found = np.ones(both.shape)
+    found[:, asked] = np.minimum(1.0, 2 * scipy.special.bdtr(
+        np.minimum(only, other).astype(float), only + other, 0.5))
+    p[row] = over_seeds(np.maximum, found)
   np.fill_diagonal(p, 1.0)
   return p
+
+
+def _words(correct):
+  """The answers of seeds, 64 to a word; equal seeds once."""
+  bits = np.packbits(correct, axis=1)
+  words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
+  return np.array(list({word.tobytes(): word for word in words}.values()))
 
 
 def _fisher_of_nearest(a, b):
