@@ -67,6 +67,7 @@ def test_a_model_that_was_not_counted_is(tmp_path, monkeypatch):
   assert path.read_text().startswith('model,listops,text,retrieval\nlocal,')
   counted = parameters.read(path)
   assert counted == {'local': parameters.read()['local']}
+  assert budgets.read(tmp_path / budgets.NAME) == budgets.read()
   asked = []
   monkeypatch.setattr(parameters, 'read', lambda: counted)
   monkeypatch.setattr(

@@ -62,6 +62,13 @@ def of(splits):
   return prepared.Prepared(splits, fingerprint(splits), {})
 
 
+def test_a_pair_is_as_long_as_its_longer_document():
+  documents = [b'a', b'bcd', b'ef']
+  assert prepared.lengths(split_of(documents, [0, 1, 0])).tolist() == [1, 3, 2]
+  pairs = split_of(documents, [0, 1], [[0, 1], [2, 0]])
+  assert prepared.lengths(pairs).tolist() == [3, 2]
+
+
 def test_fold_val_into_train():
   folded = prepared.fold_val_into_train(of(SPLITS)).splits
   assert [folded['train'].document(i) for i in range(4)] == [

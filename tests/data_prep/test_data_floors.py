@@ -49,12 +49,14 @@ def test_mini_floors(mini_data):
 
 @pytest.mark.parametrize('levels', [3, 1000])
 def test_best_threshold(levels):
+  """Few scores, many of them equal, and labels that they hardly tell."""
   linear = pytest.importorskip('data_prep.linear')
-  scores = RNG.integers(0, levels, 200) / levels
-  labels = (scores + RNG.normal(0, 0.5, 200) > 0.5).astype(np.int32)
-  found = linear.best_threshold(scores, labels)
-  best = max(np.mean((scores >= t) == labels) for t in scores)
-  assert np.mean((scores >= found) == labels) == best
+  for count in (*range(2, 40), 200):
+    scores = RNG.integers(0, levels, count) / levels
+    labels = (scores + RNG.normal(0, 0.5, count) > 0.5).astype(np.int32)
+    found = linear.best_threshold(scores, labels)
+    best = max(np.mean((scores >= t) == labels) for t in scores)
+    assert np.mean((scores >= found) == labels) == best
 
 
 def test_ngram_features():

@@ -47,6 +47,13 @@ def test_stamps_are_those_of_the_original(side, margin, orientations, places):
     assert len(stamps.ring(law, margin)[0]) == places
 
 
+@pytest.mark.parametrize('side', stamps.LAWS)
+def test_a_marker_is_a_disc_of_its_radius(side):
+  law = stamps.LAWS[side]
+  disc = stamps.marker(law)
+  assert disc.sum() == pytest.approx(np.pi * law.marker_radius**2, rel=0.1)
+
+
 @pytest.mark.full
 def test_statistics_are_those_of_the_original():
   """As measured on images of the original program, within sampling error."""
@@ -91,6 +98,7 @@ def test_drawing_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
   assert [len(whole.splits[s]) for s in ('train', 'val', 'test')] == [10, 2, 3]
   images = drawn(15)[0]
   assert whole.splits['val'].document(1) == images[11].tobytes()
+  assert whole.splits['test'].document(2) == images[14].tobytes()  # the last
   for start in (0, 8):
     path = tmp_path / 'b' / f'{start}.npz'
     path.parent.mkdir(exist_ok=True)

@@ -41,6 +41,12 @@ each_kernel = pytest.mark.parametrize(
 )
 
 
+def test_the_size_of_an_error_is_relative():
+  assert relative_rms([1, 3], [2, 2]) == 0.5
+  assert relative_rms([0, 0], [0, 0]) == 0
+  assert relative_rms([0, 1e-9], [0, 0]) == np.inf
+
+
 def _check(op, kernel, case, seed=0):
   with errors.simulated(kernel, seed):
     found = errors.measure(op, kernel, case)

@@ -42,6 +42,17 @@ def test_mask_is_the_definition(pattern):
   np.testing.assert_array_equal(pattern.mask(40), want)
 
 
+@pytest.mark.parametrize('tables', [
+    (((1,), (2,), (0,)), ((2,), (0,), (1,))), (((2,), (0,), (1,)),)])
+def test_heads_have_random_blocks_of_their_own_or_share_them(tables):
+  pattern = Pattern(block=4, random_blocks=tables)
+  for head in (0, 1):
+    of_head = tables[head] if len(tables) > 1 else tables[0]
+    want = sparse_oracle.matrix(12, lambda i, j, of_head=of_head: (
+        j // 4 in (i // 4, of_head[i // 4][0])))
+    np.testing.assert_array_equal(pattern.mask(12, head), want)
+
+
 def test_sliding_window_is_exactly_the_radius():
   for radius in (0, 1, 15, 16, 17, 40):
     want = sparse_oracle.matrix(60, lambda i, j, r=radius: abs(i - j) <= r)
