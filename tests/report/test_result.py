@@ -64,7 +64,7 @@ def test_sound_records_make_a_page(place):
   place.put('other.json', copy.deepcopy(RUN))
   place.write()
   assert '| 1 | transformer | 65.0 | 58.2 to 71.3 \\* | +15.0 | 2 |' in (
-      place.page.read_text('utf-8'))
+      place.place.details / 'text_mini.md').read_text('utf-8')
 
 
 def without(field):
