@@ -196,7 +196,7 @@ def _refuse_constant(text):
 
 
 def _object(pairs):
-  """Makes a JSON object; refuses a repeated key, which readers treat differently.
+  """Makes a JSON object; refuses repeated keys, since readers differ on them.
   """
   made = dict(pairs)
   if len(made) < len(pairs):

@@ -1,4 +1,4 @@
-"""Computes the identity of a config and its hash: which runs are one experiment.
+"""Computes the identity and hash of a config: which runs are one experiment.
 
 Two runs with one identity differ in MACHINE_FIELDS at most. They share a row of
 the leaderboard, as do runs that differ in FITTING_FIELDS. The identity does not
@@ -144,8 +144,7 @@ def run_folder(config: dict) -> pathlib.Path:
 
 
 def differences(ours: dict, theirs: dict) -> list[str]:
-  """Returns the sorted names of the fields in which two configs are not one run.
-  """
+  """Returns the sorted names of the fields that make two configs two runs."""
   flat = [flatten(identity(c)) | {'seed': c.get('seed')}
           for c in (ours, theirs)]
   missing = object()

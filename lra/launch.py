@@ -276,7 +276,7 @@ def _record(result, changes, recorded):
 
 
 def _over_grid(results):
-  """Returns `over_seeds` of each config, after its changes if there are several.
+  """Returns `over_seeds` of each config, after its changes if there are more.
   """
   groups = {}
   for result in results:
@@ -313,7 +313,7 @@ def over_seeds(results: list[result_lib.Result]) -> str:
 
 def check_finished(folder: pathlib.Path, config: dict,
                    result: result_lib.Result) -> None:
-  """Checks that a finished run is this one; draws its curves if they are missing.
+  """Checks that a finished run is this one; draws its curves if needed.
 
   Raises:
     UserError: the folder, or the result in it, belongs to another run.

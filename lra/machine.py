@@ -57,8 +57,7 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
 
 
 def _published():
-  """Returns whether HEAD is an ancestor of the published branch, None if unknown.
-  """
+  """Returns whether the published branch contains HEAD, None if unknown."""
   branches = [name for name in _PUBLISHED
               if _git('rev-parse', '--verify', '--quiet', name)]
   if not branches:
@@ -212,7 +211,7 @@ def _nvidia(root):
 
 
 def peak_memory() -> int:
-  """Returns the peak bytes in use of the first device; on a CPU, of this process.
+  """Returns the peak bytes in use, of the first device; on a CPU, of the process.
   """
   import jax
   stats = jax.local_devices()[0].memory_stats() or {}

@@ -95,7 +95,7 @@ def _asked(inspection, paths):
 
 
 def listing() -> str:
-  """Returns models, by family, with parameter counts; then tasks, with protocols.
+  """Returns models, by family, with parameter counts; and tasks with protocols.
 
   The counts are those of the default protocol of each task.
   """
