@@ -57,8 +57,8 @@ class Trained:
     """Classifies examples given in their own form.
 
     Args:
-      examples: for ListOps expressions such as '[MAX 2 9 [MIN 4 7 ] 0 ]'; for
-        Text str or bytes; for Retrieval pairs of them; for images files, PIL
+      examples: ListOps expressions such as '[MAX 2 9 [MIN 4 7 ] 0 ]'; str or
+        bytes of Text; pairs of these for Retrieval. Images are files, PIL
         images or uint8 arrays, [S, S] or [S, S, 3]. Longer examples are cut to
         the length of the model's sequences, as in training.
 

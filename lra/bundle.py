@@ -369,7 +369,7 @@ def _environment(folder):
 
 
 def _place_record(path, tar, target, member, digest):
-  """Unpacks a record, unless there is one."""
+  """Unpacks a record, unless it is here already."""
   if target.exists():
     if _digest(target)[1] != digest:
       print(f'{target} is kept: it differs from the record in the bundle.')

@@ -28,7 +28,7 @@ class Words(NamedTuple):
 
   Attributes:
     flag: the flag that needs them, '' if none does.
-    what: what they are.
+    what: description of them.
     form: such as 'A B', or 'A A ...' for one or more.
   """
   flag: str = ''

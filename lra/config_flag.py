@@ -164,7 +164,7 @@ def _check_section(name, value, section):
   try:
     given = set(ast.literal_eval(value))
   except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-    return  # ml_collections reports what is wrong with it
+    return  # ml_collections reports the error
   missing = [n for n in FIELDS if n in section and (
       n.removeprefix(f'{name}.').partition('.')[0] not in given)]
   if missing:
@@ -177,8 +177,8 @@ def _check_section(name, value, section):
 def _meant(name, names):
   """Returns the field that a wrong name is likeliest to mean, or ''.
 
-  First comes the same name in another group, then a name with these initials
-  (lr for learning_rate), then names spelt alike or with it as a part (rate).
+  A field with this name in another group comes first, then one with these
+  initials, as lr has. Last come names spelt alike, or with it as a part.
   """
   last = name.rpartition('.')[2]
   fields = {n.rpartition('.')[2]: n for n in reversed(names)}

@@ -35,7 +35,7 @@ def begin(coordinator: str | None = None, processes: int | None = None,
           process: int | None = None) -> None:
   """Meets the other processes; must come before anything else that JAX does.
 
-  Without arguments JAX asks Slurm, Open MPI, the TPU pod or GKE.
+  Without arguments JAX gets them from Slurm, Open MPI, the TPU pod or GKE.
 
   Args:
     coordinator: 'host:port' of the first process.
@@ -185,7 +185,7 @@ def in_turn(make: Callable[[], Any]) -> Any:
 
 
 def gathered(number: float) -> np.ndarray:
-  """Returns the numbers of all processes, float64 [processes]."""
+  """Returns one number from each process, float64 [processes]."""
   if not several():
     return np.array([number], np.float64)
   import jax

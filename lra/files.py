@@ -17,8 +17,8 @@ from typing import BinaryIO
 from lra import signals
 from lra.errors import UserError
 
-# The most bytes that are read of a file: one of settings, progress or source;
-# and one with a line for each example or log point.
+# The most bytes that are read of a file of settings, progress or source, and of
+# a file with a line for each example or log point.
 MAX_SETTINGS = 2**24
 MAX_LINES = 2**30
 

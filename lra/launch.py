@@ -207,7 +207,7 @@ def _trained(runs, how, errors):
           from lra.training import profile
           profile.check(how['profiled'], result.steps, folder)
         if distributed.leads():
-          print(f'{folder} is already finished.')
+          print(f'{folder} is finished already.')
         done.append(((config, folder), result))
   _warn_of_edits(left, done)
   yield from done

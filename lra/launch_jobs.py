@@ -16,7 +16,7 @@ from lra import (
 
 def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],
            extra: tuple[str, ...], broken: set[int]) -> bool | None:
-  """Makes jobs for the entries that are left of a call.
+  """Makes jobs for the entries that are left.
 
   The parts are those of the whole sweep: records may appear while a job waits.
 
@@ -24,8 +24,7 @@ def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],
     whole: the runs of the sweep.
     entries: the runs of this call.
     extra: flags for each job.
-    broken: set to which the lines of jobs that ended by a bug or a signal are
-      added.
+    broken: set that receives the lines of jobs that ended by a bug or a signal.
 
   Returns:
     Whether they were stopped; None if they are queued and may not have begun.

@@ -66,7 +66,7 @@ def _run(whole, entries, began):
   records = _records(entries) if described or options.MISSING.value else {}
   if options.MISSING.value:
     others = [e for e in entries if e.repetition not in records]
-    print(f'{len(entries) - len(others)} of {len(entries)} runs are skipped: '
+    print(f'{len(entries) - len(others)} of {len(entries)} runs are left out: '
           f'{options.RESULTS_DIR.value} has a record of each.', flush=True)
     if not others:
       return 0

@@ -211,8 +211,7 @@ def _nvidia(root):
 
 
 def peak_memory() -> int:
-  """Returns the peak bytes in use, of the first device; on a CPU, of the process.
-  """
+  """Returns the peak bytes in use: of the first device, or of a CPU process."""
   import jax
   stats = jax.local_devices()[0].memory_stats() or {}
   if 'peak_bytes_in_use' in stats:

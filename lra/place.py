@@ -70,7 +70,7 @@ def details_of(page_path: pathlib.Path) -> pathlib.Path:
 
 
 def found(path: str | os.PathLike) -> pathlib.Path:
-  """Returns a file as it is named, or else that of `configs/` in this package.
+  """Returns the named file, or else that of `configs/` in this package.
 
   Args:
     path: a path from the current folder, such as `configs/sweeps/mini.txt`.
@@ -119,9 +119,9 @@ def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
   text = os.fspath(path)
   if _URL.match(text):
     raise UserError(
-        f'{name and f"{name}="}{text} is a URL, and this program reads and '
-        'writes paths only: mount the bucket (gcsfuse for gs://) or copy it '
-        'here, and give that path.')
+        f'{name and f"{name}="}{text} is a URL, but this program needs a path: '
+        'mount the bucket (gcsfuse for gs://) or copy it here, and give that '
+        'path.')
   return path
 
 

@@ -167,8 +167,8 @@ def _own(memory, every, known_cost):
 def _by_records(fields, records, here):
   """Returns (cost, source) by the most similar records; (None, '') if none is.
 
-  The order is: the same model on the same device; on a device of its kind;
-  another model on these two; the same model on a device of another kind.
+  First comes the same model on the same device, then on a device of its kind.
+  Then comes another model on these, last the same model on another kind.
   """
   ranked = collections.defaultdict(list)
   for theirs, record in records:

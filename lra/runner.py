@@ -42,8 +42,8 @@ def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
     recorded: see `left`.
     compiling: returns the seconds that a run compiles, None if unknown.
     compile_ahead: compile the next run while one trains.
-    broken: set to which the lines of processes that ended by a bug or a signal
-      are added: `is_bug`.
+    broken: set that receives the lines of processes that ended by a bug or a
+      signal: `is_bug`.
   """
   stopped, begun, helper, env = False, set(), None, None
   deadline = (math.inf if max_minutes is None
@@ -61,7 +61,7 @@ def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
         ready = shape in begun or (helper and shape in helper.compiled)
         needed = _READY if ready else compiling(group[0]) or _COMPILING
         if begun and seconds < needed:
-          print(f'{sweep.title(made)} does not begin: it needs about '
+          print(f'{sweep.title(made)} is not begun: it needs about '
                 f'{needed:.0f} seconds to compile, and {seconds:.0f} are left.',
                 flush=True)
           return True
@@ -94,8 +94,8 @@ def is_bug(code: int) -> bool:
 def may_compile_ahead() -> bool:
   """Returns whether compiling the next run does not slow the training one.
 
-  On a GPU it does not, unless the environment lets a run take all its memory at
-  once; nor does it on a CPU with four cores. A TPU belongs to one process.
+  A GPU needs an environment that lets runs share its memory; a CPU needs four
+  cores. A TPU belongs to one process.
   """
   device = machine.accelerator()
   if device:

@@ -1,8 +1,8 @@
 """The tasks of the harness: constants only.
 
-Id 0 is padding and nothing else. Prepared data sets store one byte per token
-and a token's id is that byte plus one, so every vocabulary has its symbols
-plus one ids.
+Id 0 is padding and nothing else. Prepared data sets store one byte per token,
+and a token's id is that byte plus one. So a vocabulary has one id more than
+symbols.
 """
 
 import dataclasses
