@@ -133,7 +133,7 @@ def of(entry: Entry, records: Sequence[Known], here: str,
   cost, source = _by_records(fields, records, here)
   own = _own(memory, every, cost)
   if own:
-    cost, source = own, 'its own pace so far'
+    cost, source = own, 'its own speed so far'
   if cost is None:
     return Estimate(entry.title, status, steps - step, steps, None, None, NONE)
   validations = 0 if fields.get('train.include_val') else (
