@@ -6,11 +6,11 @@ from lra import signals, streams
 
 
 def run() -> None:
-  """The command `lra`, which is `python run_lra.py`."""
-  sys.modules['__main__'].__doc__ = __doc__  # what --help says first
+  """Runs the command `lra`, which is `python run_lra.py`."""
+  sys.modules['__main__'].__doc__ = __doc__  # begins the text of --helpfull
   streams.keep()
   signals.listen()
-  from lra import main  # takes long: signals are heard by then
+  from lra import main  # takes long, so signals are handled before
   main.run()
 
 

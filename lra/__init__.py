@@ -1,14 +1,14 @@
 """Long Range Arena: any attention mechanism on any of its tasks.
 
-`lra.load(run directory or checkpoint)` gives a trained model that predicts and
-evaluates.
+`lra.load(run directory or checkpoint)` returns a trained model that predicts
+and evaluates.
 """
 
 __all__ = ['load']
 
 
 def load(folder):
-  """The trained model of a run or a checkpoint; see `lra.api.load`."""
+  """Returns the trained model of a run or a checkpoint; see `lra.api.load`."""
   from lra import machine
   machine.skip_tpu()  # before JAX is imported
   from lra import api

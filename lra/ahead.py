@@ -1,7 +1,7 @@
 """Compiles the steps of a run before it begins: `run_lra.py --compile_only`.
 
-What is compiled is kept in --compile_cache, where the run will find it. A sweep
-does this for its next run while another one trains.
+The compiled steps are kept in --compile_cache, where the run finds them. A
+sweep compiles its next run while another one trains.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from lra import signals
 from lra.terminal import say
 
-NICENESS = 10  # of the process that compiles; the run that trains comes first
+NICENESS = 10  # of the compiling process: the training run has priority
 
 
 def compile_steps(config, folder: pathlib.Path) -> None:
@@ -24,7 +24,7 @@ def compile_steps(config, folder: pathlib.Path) -> None:
     folder: the run directory. A run that was begun keeps its dtype and sizes.
 
   Raises:
-    UserError: the config cannot be run; names the field.
+    UserError: the config cannot be run; the message names the field.
   """
   from lra.training import program, run
   began = run.environment(folder)
@@ -46,11 +46,11 @@ class Helper:
     self._child, self._key, self.compiled = None, None, set()
 
   def begin(self, key, flags: tuple[str, ...]) -> None:
-    """Begins to compile a config, unless that was done.
+    """Begins to compile a config, unless it is compiled already.
 
     Args:
       key: equal for configs that share their compiled steps.
-      flags: of the config.
+      flags: the flags of the config.
     """
     if key in self.compiled:
       return
@@ -62,12 +62,12 @@ class Helper:
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
   def finish(self, deadline: float) -> None:
-    """Waits until it has compiled; ends it at a deadline or a signal.
+    """Waits until the config is compiled; kills it at a deadline or a signal.
 
     Compiling the same steps twice at once would take longer than waiting.
 
     Args:
-      deadline: of `time.monotonic`.
+      deadline: a time of `time.monotonic`.
     """
     if self._child is None:
       return
@@ -78,6 +78,6 @@ class Helper:
     if self._child.returncode == 0:
       self.compiled.add(self._key)
     elif not signals.reason() and time.monotonic() < deadline:
-      say('The next run could not be compiled ahead: it will compile its steps '
+      say('The next run could not be compiled ahead: it compiles its steps '
           'when it begins.')
     self._child = None

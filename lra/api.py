@@ -20,11 +20,11 @@ from lra.training import evaluate, program, provenance, restore
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-  """What a model says of an example.
+  """The prediction of a model for one example.
 
   Attributes:
     label: the likeliest class, from 0.
-    name: what that class is called.
+    name: the name of that class.
     probabilities: float32 [C].
   """
   label: int
@@ -39,9 +39,8 @@ class Trained:
   Attributes:
     program: the compiled functions of its config, on one device.
     params, constants: the model's variables.
-    step: updates that made the parameters.
-    data: fingerprint and origin of the data that they were trained on, None
-      for what is not known.
+    step: number of updates that made the parameters.
+    data: fingerprint and origin of the training data, each None if unknown.
   """
   program: program.Program
   params: Any
@@ -51,29 +50,29 @@ class Trained:
 
   @property
   def config(self):
-    """The whole config, a ConfigDict."""
+    """Returns the whole config, a ConfigDict."""
     return self.program.config
 
   def predict(self, examples: Iterable) -> list[Prediction]:
-    """Classes of examples in their own form.
+    """Classifies examples given in their own form.
 
     Args:
-      examples: of ListOps expressions such as '[MAX 2 9 [MIN 4 7 ] 0 ]'; of
-        Text str or bytes; of Retrieval pairs of them; of images files, PIL
-        images or uint8 arrays, [S, S] or [S, S, 3]. What is longer than the
-        model's sequences is cut, as in training.
+      examples: ListOps expressions such as '[MAX 2 9 [MIN 4 7 ] 0 ]'; str or
+        bytes of Text; pairs of these for Retrieval. Images are files, PIL
+        images or uint8 arrays, [S, S] or [S, S, 3]. Longer examples are cut to
+        the length of the model's sequences, as in training.
 
     Raises:
-      UserError: an example is not what the task wants, or the task has no
-        classes of whole examples; names the example.
+      UserError: an example does not fit the task, or the task has no classes of
+        whole examples; the message names the example.
     """
     task = self.program.objective.task
     if task.probe or self.config.objective != 'classification':
       raise UserError(
-          f'{task.name} with config.objective={self.config.objective} gives no '
-          'example a class: only classification is predicted.')
+          f'{task.name} with config.objective={self.config.objective} has no '
+          'class per example: predict works for classification only.')
     if isinstance(examples, str | bytes):
-      raise UserError('predict wants a list of examples: put this one in [ ].')
+      raise UserError('predict needs a list of examples: put this one in [ ].')
     examples = list(examples)
     if not examples:
       return []
@@ -84,18 +83,18 @@ class Trained:
 
   def evaluate(self, split: str = 'test', data_dir=None, *,
                same_data: bool = False) -> dict[str, Any]:
-    """Scores of a split of the task's data: accuracy, loss and others.
+    """Computes the scores of a split of the task's data, such as accuracy.
 
-    Where the model was trained on other data, stderr says so.
+    If the model was trained on other data, a message on stderr reports it.
 
     Args:
       split: 'val' or 'test'; 'train' takes long.
-      data_dir: where prepared data is; by default where the config says.
-      same_data: whether data that the model was not trained on is an error.
+      data_dir: folder of the prepared data; by default that of the config.
+      same_data: whether data other than the training data is an error.
 
     Raises:
-      UserError: there is no such split, its data cannot be prepared, or it is
-        other data against `same_data`.
+      UserError: there is no such split, its data cannot be prepared, or
+        `same_data` is set and the data is other data.
     """
     data = prepared.load(
         self.config.task, data_dir or self.config.data_dir or None)
@@ -103,7 +102,7 @@ class Trained:
     if other and same_data:
       raise UserError(f'{other}: set TFDS_DATA_DIR to the folder of its data.')
     if other:
-      say(f'{other}: these scores are of the other data.')
+      say(f'{other}: these scores are for the other data.')
     if split not in data.splits:
       raise UserError(f'There is no split {split!r}: choose one of '
                       f'{", ".join(data.splits)}.')
@@ -113,7 +112,7 @@ class Trained:
     return self.program.objective.scores(counts)
 
   def _other_than(self, data):
-    """How data is other than what the model was trained on, '' if not."""
+    """Describes how data differs from the training data; '' if it does not."""
     fingerprint, origin = self.data
     if fingerprint in (None, data.fingerprint):
       return ''
@@ -121,7 +120,7 @@ class Trained:
         (origin, fingerprint),
         (data.info.get('origin'), data.fingerprint))]
     return (f'The model was trained on {self.config.task} of another origin or '
-            f'version ({named[0]}) than is prepared now ({named[1]})')
+            f'version ({named[0]}) than the prepared data ({named[1]})')
 
   @functools.cached_property
   def _fitted(self):
@@ -135,7 +134,7 @@ class Trained:
     return jax.jit(probabilities)
 
   def _probabilities(self, split):
-    """float32 [N, C], batch by batch."""
+    """Returns float32 [N, C], computed batch by batch."""
     variables = {'params': self.params, **self.constants}
     objective = self.program.objective
     found = [
@@ -147,11 +146,11 @@ class Trained:
 
 
 def load(folder: str | os.PathLike) -> Trained:
-  """The model of a run, with the parameters that its test score is of.
+  """Returns the model of a run, with the parameters of its test score.
 
-  Of a run that is not finished: the best so far. Nothing in the folder is
-  changed, so that a run may be under way in it. Where the model's file is
-  another one than the run began with, stderr says so.
+  For an unfinished run these are the best parameters so far. The folder is not
+  changed, so a run may be training in it. If the model's file has changed since
+  the run began, a message on stderr reports it.
 
   Args:
     folder: a run directory, as `runs/<task>/<model>/<config hash>-s<seed>`, or
@@ -160,7 +159,7 @@ def load(folder: str | os.PathLike) -> Trained:
 
   Raises:
     UserError: it is neither, has no checkpoint yet, is damaged, or its config
-      is another than that of the checkpoint.
+      differs from that of the checkpoint.
   """
   folder = pathlib.Path(place.local(folder))
   made, scored, step = restore.scored(folder)

@@ -1,9 +1,10 @@
-"""The runs of a sweep as one tar file, to go on with on another machine.
+"""Packs the runs of a sweep into one tar file, to resume on another machine.
 
-`pack` writes what a run needs to go on, or what is left of it once it is
-finished. The first member, `manifest.json`, has the size and the SHA-256 of
-every other one. `unpack` trusts nothing: it refuses members that the manifest
-does not describe, and puts a run directory in its place in one rename.
+`pack` writes the files that an unfinished run needs to resume, and the results
+and logs of a finished one. The first member, `manifest.json`, has the size and
+the SHA-256 of every other one. `unpack` trusts nothing: it refuses members that
+the manifest does not describe, and renames a run directory into its place in
+one step.
 """
 
 import collections
@@ -29,20 +30,24 @@ from lra.sweep import Entry
 MANIFEST = 'manifest.json'
 _FILES = ('config.json', 'env.json', 'metrics.jsonl', 'result.json',
           'curves.png')
-_RECORDS = 'records'  # in the bundle, what is runs/ of --results_dir
-# No honest bundle is larger: a state of the arena's models takes megabytes.
+_RECORDS = 'records'  # the name of runs/ of --results_dir in the bundle
+# No valid bundle is larger: a state of the arena's models takes megabytes.
 MAX_FILES, MAX_BYTES = 100_000, 64 * 2**30
 _MAX_MANIFEST = 64 * 2**20
 _TEMPORARY = '.unpacked-'
-# A part of a path; dots alone lead elsewhere.
+# A part of a path; a part of dots alone names another folder.
 _PART = re.compile(r'(?!\.+$)[A-Za-z0-9_.+=-]{1,200}')
 
 
 def check(path: pathlib.Path) -> None:
-  """Raises UserError, before a sweep runs, if its bundle cannot be written."""
+  """Checks, before a sweep runs, that its bundle can be written.
+
+  Raises:
+    UserError: it cannot.
+  """
   try:
     if path.exists() and not path.is_file():
-      raise OSError(None, 'it is no regular file')
+      raise OSError(None, 'it is not a regular file')
     path.absolute().parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path.absolute().parent):
       pass
@@ -59,13 +64,14 @@ def pack(path: pathlib.Path, entries: Sequence[Entry],
          results_dir: pathlib.Path) -> None:
   """Writes the bundle of some runs, all or nothing.
 
-  Of a finished run no checkpoint is kept, of others the newest one and the
-  best parameters that it names. A run that another process trains is left out.
+  Finished runs are packed without checkpoints, others with the newest one and
+  the best parameters that it names. A run that another process trains is left
+  out.
 
   Args:
     path: the tar file.
     entries: the runs.
-    results_dir: folder of records, of which those of these runs are packed.
+    results_dir: folder of records; the records of these runs are packed.
 
   Raises:
     UserError: the file cannot be written.
@@ -89,7 +95,8 @@ def pack(path: pathlib.Path, entries: Sequence[Entry],
 
 
 def _record(entry):
-  """The record of a run, seen from the folder of all records."""
+  """Returns the path of a run's record, relative to the folder of all records.
+  """
   _, task, model, name = entry.folder.parts
   return pathlib.Path(task, f'{model}-{name}.json')
 
@@ -110,7 +117,7 @@ def _locked(folder) -> Iterator[bool]:
 
 
 def _of_run(entry):
-  """The files of a run directory that are packed."""
+  """Returns the files of a run directory that are packed."""
   found = [entry.folder / name for name in _FILES]
   if entry.status() not in result_lib.FINISHED:
     for checkpoint in _checkpoints(entry.folder):
@@ -119,12 +126,13 @@ def _of_run(entry):
 
 
 def _checkpoints(folder):
-  """The newest state of a run, and the best parameters that it names."""
+  """Returns the newest state of a run, and the best parameters that it names.
+  """
   step, memory = kept.newest(folder)
   if not step:
     return []
   best = folder / 'checkpoints' / 'best'
-  if 'best_step' in memory:  # else it is damaged, and the run will say so
+  if 'best_step' in memory:  # else it is damaged, and the run will report it
     best = best / str(memory['best_step'])
   return [folder / 'checkpoints' / 'last' / str(step), best]
 
@@ -156,7 +164,7 @@ def _member(name, size):
 
 
 def _digest(path):
-  """(bytes, SHA-256) of a file."""
+  """Returns (bytes, SHA-256) of a file."""
   with open(path, 'rb') as file:
     digest = hashlib.file_digest(file, 'sha256').hexdigest()
     return file.tell(), digest
@@ -166,9 +174,9 @@ def unpack(path: pathlib.Path, entries: Sequence[Entry],
            results_dir: pathlib.Path) -> None:
   """Puts the runs and records of a bundle in their places.
 
-  A run directory that is here and further than the bundle's, or of other data,
-  is kept, and so is a record; a line says so. Runs of another sweep are left
-  in the bundle.
+  A run directory here is kept if it is further than the bundle's or of other
+  data. A record here is always kept. A line is printed for each. Runs of
+  another sweep stay in the bundle.
 
   Args:
     path: the tar file.
@@ -176,7 +184,8 @@ def unpack(path: pathlib.Path, entries: Sequence[Entry],
     results_dir: folder of records.
 
   Raises:
-    UserError: the file is no sound bundle; what was unpacked by then is whole.
+    UserError: the file is not a valid bundle; the runs unpacked before are
+      whole.
   """
   try:
     with files.opened(path) as file:
@@ -191,17 +200,18 @@ def unpack(path: pathlib.Path, entries: Sequence[Entry],
   except OSError as error:
     raise UserError(
         f'{error.filename or path} cannot be used '
-        f'({error.strerror or error}): see to it, then repeat the command with '
-        'another copy of the bundle or other folders.') from error
+        f'({error.strerror or error}): correct that, then repeat the command '
+        'with another copy of the bundle or other folders.') from error
 
 
 def _refused(path, why):
-  return UserError(f'{path} is not a sound bundle ({why}): copy it again from '
+  return UserError(f'{path} is not a valid bundle ({why}): copy it again from '
                    'the machine that wrote it.')
 
 
 def _checked(path, tar, stream):
-  """{name: (member, its SHA-256)} of a bundle that fits its manifest."""
+  """Returns {name: (member, its SHA-256)} of a bundle that fits its manifest.
+  """
   first = tar.next()
   if first is None or first.name != MANIFEST or first.type != tarfile.REGTYPE:
     raise _refused(path, f'it does not begin with {MANIFEST}')
@@ -229,12 +239,12 @@ def _checked(path, tar, stream):
 
 
 def _wrong(member, manifest, members):
-  """Why a member is refused, '' if it is valid."""
+  """Returns why a member is refused, '' if it is valid."""
   if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or (
       member.issparse()):
-    return 'is no regular file'
+    return 'is not a regular file'
   if member.name.startswith('/') or '..' in member.name.split('/'):
-    return 'leads out of the folder'
+    return 'is outside the folder'
   if not all(map(_PART.fullmatch, member.name.split('/'))):
     return 'has a name that no file of a run has'
   if member.name in members:
@@ -245,7 +255,7 @@ def _wrong(member, manifest, members):
   if member.name not in manifest:
     return f'is not in {MANIFEST}'
   if member.size != manifest[member.name][0]:
-    return f'has another size than {MANIFEST} says'
+    return f'has another size than in {MANIFEST}'
   return ''
 
 
@@ -265,8 +275,8 @@ def _unpack(path, tar, members, entries, results_dir):
   for name in sorted(records.keys() & members.keys()):
     _place_record(path, tar, records[name], *members[name])
   if others:
-    print(f'{len(others)} runs and records of the bundle are not of this sweep '
-          'and stay in it.')
+    print(f'{len(others)} runs and records of the bundle do not belong to this '
+          'sweep and stay in it.')
   print(f'{len(runs)} runs of {path} are here.', flush=True)
 
 
@@ -274,7 +284,7 @@ def _place(path, tar, folder, content):
   """Unpacks a run beside its place and moves it there, unless one is kept."""
   folder.parent.mkdir(parents=True, exist_ok=True)
   for left in folder.parent.glob(f'{_TEMPORARY}{folder.name}-*'):
-    shutil.rmtree(left)  # of a kill
+    shutil.rmtree(left)  # a killed process left it
   temporary = pathlib.Path(tempfile.mkdtemp(
       prefix=f'{_TEMPORARY}{folder.name}-', dir=folder.parent))
   try:
@@ -307,7 +317,7 @@ def _extract(path, tar, member, digest, target):
 
 
 def _check_run(path, new, folder):
-  """Raises UserError if what was unpacked is not the run of a folder."""
+  """Raises UserError if the unpacked files are not the run of a folder."""
   try:
     config = files.read_json(new / 'config.json')
     same = identity.run_folder(config) == folder
@@ -318,9 +328,9 @@ def _check_run(path, new, folder):
 
 
 def _kept(folder, new):
-  """Why a run directory that is here stays: '' if it is the same one.
+  """Returns why the run directory here stays; '' if both are the same.
 
-  None if it gives way to the one of the bundle.
+  Returns None if the run of the bundle replaces it.
   """
   if not (folder / 'config.json').exists():
     return None
@@ -340,7 +350,7 @@ def _kept(folder, new):
 
 
 def _standing(folder):
-  """(whether a run is finished, its step)."""
+  """Returns (whether a run is finished, its step)."""
   try:
     result = result_lib.read_if_there(folder / 'result.json')
   except UserError:
@@ -359,7 +369,7 @@ def _environment(folder):
 
 
 def _place_record(path, tar, target, member, digest):
-  """Unpacks a record, unless there is one."""
+  """Unpacks a record, unless it is here already."""
   if target.exists():
     if _digest(target)[1] != digest:
       print(f'{target} is kept: it differs from the record in the bundle.')

@@ -1,9 +1,9 @@
-"""A sweep as jobs: `run_lra.py --sweep=FILE --executor=slurm` or `local`.
+"""Runs a sweep as jobs: `run_lra.py --sweep=FILE --executor=slurm` or `local`.
 
 A job makes one part of the sweep, `--shard=i/n`, and all of them publish into
-one folder. Jobs of Slurm are an array, made by submitit: one that is preempted,
-or near the end of its time, checkpoints, is queued again by submitit, and goes
-on. Jobs of this machine (`Here`) are processes that the sweep waits for.
+one folder. Slurm jobs are an array, made by submitit. A job that is preempted
+or near its time limit writes a checkpoint; submitit queues it again and it
+resumes. Jobs of this machine (`Here`) are processes that the sweep waits for.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from lra import place, runner, signals
 from lra.errors import UserError
 from lra.terminal import say
 
-# A job that is queued again this often has been running for years.
+# A job that is queued again this often has run for years.
 _TIMES = 10_000
-# Before the end of a job's time, for its checkpoint.
+# The warning comes so long before the time limit, to leave time to save.
 _WARNING_SECONDS = 90
 _RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
 _PR_SET_CHILD_SUBREAPER = 36
@@ -33,7 +33,7 @@ class Part:
   """A part of a sweep, as submitit calls it in a job of Slurm.
 
   Args:
-    arguments: of run_lra.py.
+    arguments: arguments of run_lra.py.
   """
 
   def __init__(self, arguments: Sequence[str]):
@@ -43,7 +43,7 @@ class Part:
     """Runs the part; returns its exit code."""
     self._child = subprocess.Popen(
         [sys.executable, str(_RUN), *self.arguments])
-    # submitit lets SIGTERM pass: to end is the run's own business.
+    # submitit ignores SIGTERM: the run itself handles it and ends.
     before = signal.signal(signal.SIGTERM, lambda *_: self._stop())
     try:
       self._wait()
@@ -52,7 +52,7 @@ class Part:
       signal.signal(signal.SIGTERM, before)
 
   def _wait(self):
-    """Until the child has ended; Popen's own may not be called twice."""
+    """Waits until the child has ended; Popen's own wait may not run twice."""
     with contextlib.suppress(ChildProcessError):
       os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
 
@@ -61,7 +61,10 @@ class Part:
       self._child.send_signal(signal.SIGTERM)
 
   def checkpoint(self):
-    """Called by submitit before the job ends: what to queue in its place."""
+    """Stops the part and returns the job to queue in its place.
+
+    submitit calls this before the job ends.
+    """
     from submitit import helpers
     self._stop()
     self._wait()
@@ -69,7 +72,7 @@ class Part:
 
 
 def check(executor: str) -> None:
-  """Makes sure that jobs can be submitted.
+  """Checks that jobs can be submitted.
 
   Raises:
     UserError: submitit or Slurm is not installed.
@@ -82,7 +85,7 @@ def check(executor: str) -> None:
   from submitit.slurm import slurm
   if not slurm.SlurmExecutor.affinity() > 0:
     raise UserError('--executor=slurm needs the command srun, which is not '
-                    'here: run this where Slurm is, or choose '
+                    'installed: run this on a Slurm machine, or choose '
                     '--executor=local.')
 
 
@@ -92,13 +95,13 @@ def submit(folder: pathlib.Path, parts: Sequence[Sequence[str]], *,
   """Submits a job of Slurm for each part.
 
   Args:
-    folder: where jobs keep their logs; every node must see it.
+    folder: folder of the jobs' logs; every node must see it.
     parts: arguments of run_lra.py for each job.
-    at_once: how many jobs of an array run at the same time.
-    cpus: CPU cores of a job; None for what the cluster gives.
-    gpus: of a job.
-    partition: of the cluster; None for its default.
-    hours: that a job may take before it is queued again.
+    at_once: number of jobs of an array that run at the same time.
+    cpus: CPU cores of a job; None for the default of the cluster.
+    gpus: GPUs of a job.
+    partition: partition of the cluster; None for its default.
+    hours: time limit of a job; after that it is queued again.
 
   Returns:
     The ids of the jobs.
@@ -123,14 +126,14 @@ def submit(folder: pathlib.Path, parts: Sequence[Sequence[str]], *,
       jobs = [made.submit(Part(arguments)) for arguments in parts]
   except FailedJobError as e:
     raise UserError(
-        f'Slurm takes no jobs ({" ".join(str(e).split())[:500]}).') from e
+        f'Slurm refuses the jobs ({" ".join(str(e).split())[:500]}).') from e
   return [job.job_id for job in jobs]
 
 
 def _here(index, cpus, gpus):
-  """Cores and GPUs of the `index`-th job here; other jobs have others.
+  """Returns cores and GPUs of the `index`-th job here; other jobs get others.
 
-  All of them if nobody has said how many.
+  A job gets all of them if their number is not given.
   """
   visible = os.environ.get('CUDA_VISIBLE_DEVICES')
   cores = sorted(os.sched_getaffinity(0)) if hasattr(
@@ -147,15 +150,15 @@ def _here(index, cpus, gpus):
 class Here:
   """Jobs of this machine, each the leader of a process group of its own.
 
-  What a terminal sends to the group of the sweep does not reach them: the sweep
-  passes it on. On Linux they die with the sweep. To be made within
-  `signals.later`.
+  Signals that a terminal sends to the group of the sweep do not reach them: the
+  sweep passes signals on. On Linux they die with the sweep. Make one only
+  within `signals.later`.
 
   Args:
-    folder: where jobs keep their logs, `<name>.log`.
+    folder: folder of the jobs' logs, `<name>.log`.
     parts: arguments of run_lra.py for each job, by its name.
     cpus: CPU cores of a job; None for all.
-    gpus: of a job; 0 for all.
+    gpus: GPUs of a job; 0 for all.
   """
 
   def __init__(self, folder: pathlib.Path, parts: Mapping[str, Sequence[str]],
@@ -172,18 +175,21 @@ class Here:
     """Waits until no process of a job is left; returns their exit codes.
 
     Args:
-      show: called now and then.
+      show: called every 0.2 seconds.
     """
     with signals.passed_on_to(self):
       while not all([_ended(job) for job in self._jobs]):
         show()
         time.sleep(0.2)
     if signals.reason():
-      say('The jobs have stopped: the same command goes on.')
+      say('The jobs have stopped: the same command resumes them.')
     return [job.returncode for job in self._jobs]
 
   def send_signal(self, number: int) -> None:
-    """To what leads each job, which passes it on; without it, to the rest."""
+    """Sends a signal to the leader of each job, which passes it on.
+
+    If the leader has ended, its process group gets the signal.
+    """
     for job in self._jobs:
       with contextlib.suppress(ProcessLookupError):
         if job.poll() is None:
@@ -192,7 +198,7 @@ class Here:
           os.killpg(job.pid, number)
 
   def kill(self) -> None:
-    """Ends all processes of all jobs at once."""
+    """Kills all processes of all jobs at once."""
     for job in self._jobs:
       with contextlib.suppress(ProcessLookupError):
         os.killpg(job.pid, signal.SIGKILL)
@@ -205,7 +211,7 @@ def _adopt_orphans():
 
 
 def _started(arguments, log, environment, cores):
-  """The process of a job."""
+  """Starts the process of a job and returns it."""
   def begin():
     runner.die_with_parent()
     if cores:
@@ -219,7 +225,7 @@ def _started(arguments, log, environment, cores):
 
 
 def _ended(job):
-  """Whether no process of the job's group is left."""
+  """Returns whether no process of the job's group is left."""
   if job.poll() is None:
     return False
   with contextlib.suppress(ChildProcessError):

@@ -1,4 +1,4 @@
-"""What the project's commands share: --config, one-sentence errors, caches."""
+"""Code that the project's commands share: --config, error sentences, caches."""
 
 import contextlib
 import logging
@@ -27,8 +27,8 @@ class Words(NamedTuple):
   """The words that must follow the flags.
 
   Attributes:
-    flag: the one that asks for them, '' where none does.
-    what: they are.
+    flag: the flag that needs them, '' if none does.
+    what: description of them.
     form: such as 'A B', or 'A A ...' for one or more.
   """
   flag: str = ''
@@ -46,9 +46,10 @@ def run(command, usage=Words, summary: str = '') -> None:
   """Runs `command` with flags parsed; user errors become one sentence.
 
   Args:
-    command: function of the words that follow the flags; gives the exit code.
-    usage: called once the flags are parsed: the `Words` that must follow them.
-    summary: what --help prints; by default the list of flags, which --helpfull
+    command: function of the words that follow the flags; returns the exit code.
+    usage: called once the flags are parsed; returns the `Words` that must
+      follow them.
+    summary: text of --help; by default the list of flags, which --helpfull
       always prints.
   """
   quiet_libraries()
@@ -78,19 +79,19 @@ def run(command, usage=Words, summary: str = '') -> None:
     with contextlib.suppress(OSError):
       sys.stdout.flush()
     print(f'error: {what}', file=sys.stderr, flush=True)
-    os._exit(USER_ERROR)  # a checkpoint's writer would complain at exit
+    os._exit(USER_ERROR)  # a checkpoint's writer would print errors at exit
 
 
 def _of_files(error):
-  """What an error of the file system says, '' where it is none."""
+  """Returns the sentence for a file system error; '' for any other error."""
   if machine.disk_full(error):
-    return ('The disk is full, or a file larger than it may be (ulimit -f): '
-            'make room; the same command continues from the last checkpoint.')
+    return ('The disk is full, or a file exceeds the limit of ulimit -f: '
+            'make room; the same command resumes from the last checkpoint.')
   if not isinstance(error, OSError) or error.filename is None:
     return ''
   path = _shortened(os.fsdecode(error.filename), _LONGEST_PATH)
   return (f'{path} cannot be used ({error.strerror}): choose another path, or '
-          'see to it, then repeat the command.')
+          'correct that, then repeat the command.')
 
 
 def fail(sentence: str) -> None:
@@ -100,7 +101,7 @@ def fail(sentence: str) -> None:
 
 
 def _show_flags():
-  """Makes the flags of this package those that --help lists."""
+  """Makes --help list the flags of this package."""
   for module, defined in flags.FLAGS.flags_by_module_dict().items():
     if module.startswith('lra.'):
       for flag in defined:
@@ -108,15 +109,15 @@ def _show_flags():
 
 
 def _parse_flags(argv, usage):
-  """Parses flags; what a config or flag gets wrong is one sentence."""
+  """Parses flags; an error in a config or a flag becomes one sentence."""
   _check_text(argv)
   try:
     rest = flags.FLAGS(argv)
-  except SystemExit:  # of --help and the like, which absl calls a failure
+  except SystemExit:  # --help and the like, which absl treats as a failure
     sys.exit(0)
   except UserError:
     raise
-  except Exception as e:  # of absl, or of Python's reading of a value
+  except Exception as e:  # from absl, or from Python's parser of a value
     raise UserError(_one_line(e)) from e
   _check_paths()
   needed = usage()
@@ -130,13 +131,13 @@ def _parse_flags(argv, usage):
   if len(rest) - 1 != len(wanted):
     raise UserError(
         f'--{needed.flag} needs {needed.what} after the flags '
-        f'({needed.form}), and there {"is" if len(rest) == 2 else "are"} '
+        f'({needed.form}), but there {"is" if len(rest) == 2 else "are"} '
         f'{" ".join(rest[1:]) or "none"}.')
   return rest
 
 
 def _check_paths():
-  """Raises UserError for a flag that is a URL in the place of a path."""
+  """Raises UserError if a flag has a URL in the place of a path."""
   for module, defined in flags.FLAGS.flags_by_module_dict().items():
     for flag in defined:
       if module.startswith('lra.') and isinstance(flag.value, str) and (
@@ -145,11 +146,12 @@ def _check_paths():
 
 
 def _one_line(error):
-  """What an error says, without line breaks and not without end."""
+  """Returns the text of an error without line breaks, shortened if it is long.
+  """
   text = ' '.join(str(error.args[0] if error.args else '').split())
   if not isinstance(error, flags.Error):
     text = f'the flags cannot be read ({type(error).__name__}: {text})'
-  text = re.sub(r"\('(.*)', ('.*')\)$", r'\1 \2', text)  # of absl, for a bool
+  text = re.sub(r"\('(.*)', ('.*')\)$", r'\1 \2', text)  # absl, for a bool
   return _shortened(text, _LONGEST)
 
 
@@ -173,16 +175,16 @@ def _check_text(argv):
 
 
 def config():
-  """The config of --config, ready to run, or None.
+  """Returns the config of --config, ready to run, or None.
 
   Raises:
-    UserError: it cannot be run; names the field.
+    UserError: it cannot be run; the message names the field.
   """
   return config_flag.resolve(CONFIG.value)
 
 
 def quiet_libraries() -> None:
-  """Keeps libraries off the screen: what they log, they raise as well."""
+  """Silences the logs of libraries, which raise their errors as well."""
   absl_logging.set_verbosity(absl_logging.FATAL)
   logging.getLogger('jax').setLevel(logging.ERROR)
   sys.unraisablehook = _without_late_workers(sys.unraisablehook)
@@ -192,14 +194,15 @@ def quiet_libraries() -> None:
 
 
 def _without_late_workers(hook):
-  """An unraisablehook that leaves out what follows from a failed checkpoint.
+  """Returns an unraisablehook that hides the effects of a failed checkpoint.
 
-  Where a write or a read fails, Orbax closes its event loop; tensorstore's
-  threads, which end later, call it in vain, one traceback each. What else it
-  was reading fails as it is dropped, with two thousand characters each.
+  If a write or a read fails, Orbax closes its event loop. Threads of
+  tensorstore that end later call the closed loop, with one traceback each.
+  Other reads under way fail as they are dropped, with two thousand characters
+  each.
   """
   def shown(unraisable):
-    code = getattr(unraisable.object, 'cr_code', None)  # of a coroutine
+    code = getattr(unraisable.object, 'cr_code', None)  # code of a coroutine
     dropped = code and 'orbax' in pathlib.Path(code.co_filename).parts
     if not dropped and str(unraisable.exc_value) != 'Event loop is closed':
       hook(unraisable)
@@ -210,7 +213,7 @@ def _without_late_workers(hook):
 def use_compile_cache(folder: str | None = None) -> None:
   """Keeps compiled programs in `folder`, by default that of --compile_cache.
 
-  An empty one keeps them nowhere.
+  If it is empty, compiled programs are not kept.
   """
   import jax
   folder = CACHE.value if folder is None else folder
@@ -220,12 +223,12 @@ def use_compile_cache(folder: str | None = None) -> None:
       path.mkdir(parents=True, exist_ok=True)
       with tempfile.TemporaryFile(dir=path):
         pass
-    except (OSError, RuntimeError) as e:  # such as no entry of this user
+    except (OSError, RuntimeError) as e:  # such as a user without a home
       say(f'Compiled programs are not kept, since {folder} cannot be written '
-          f'({getattr(e, "strerror", None) or e}): --compile_cache names '
-          'another folder.')
+          f'({getattr(e, "strerror", None) or e}): choose another folder with '
+          '--compile_cache.')
       return
-    # A disk may fill up: what is not kept is compiled again.
+    # A disk may fill up: programs that are not kept are compiled again.
     warnings.filterwarnings('ignore', '.*persistent compilation cache')
     jax.config.update('jax_compilation_cache_dir', str(path))
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)

@@ -1,7 +1,7 @@
 """The flag --config: a file, a task and changes of fields make a config.
 
-Whatever the file or a change gets wrong is a UserError of one sentence, and
-is found before any work is done.
+Any error in the file or in a change is a UserError of one sentence, raised
+before any work is done.
 """
 
 import ast
@@ -30,7 +30,8 @@ def define(values: flags.FlagValues = flags.FLAGS,
     argv: the arguments that change fields; those of the process by default.
 
   Returns:
-    What holds the config once flags are parsed, locked and with references.
+    The flag's holder. Once flags are parsed, its value is the config, locked
+    and with references.
   """
   holder = config_flags.DEFINE_config_file(
       'config', None, 'Train configs/<model>.py:<task>[,protocol=<name>]. '
@@ -41,7 +42,8 @@ def define(values: flags.FlagValues = flags.FLAGS,
 
 
 def made_by(arguments: list[str]) -> ConfigDict:
-  """The config of arguments --config and --config.*, with references."""
+  """Returns the config of arguments --config and --config.*, with references.
+  """
   argv, values = ['config', *arguments], flags.FlagValues()
   holder = define(values, argv)
   values(argv)
@@ -49,10 +51,10 @@ def made_by(arguments: list[str]) -> ConfigDict:
 
 
 def resolve(config: ConfigDict | None) -> ConfigDict | None:
-  """The config without references, checked as far as no device is needed.
+  """Returns the config without references, after all checks without a device.
 
   Raises:
-    UserError: no run can be made of it; the message names the field.
+    UserError: it cannot be run; the message names the field.
   """
   if config is None:
     return None
@@ -81,25 +83,25 @@ class _Parser(flags.ArgumentParser):
     try:
       config = _get_config(path)(*argument)
       if isinstance(config, ConfigDict):
-        config.lock()  # which computes what is derived
+        config.lock()  # computes the derived fields
     except (UserError, signals.Stop):
       raise
     except (Exception, SystemExit, KeyboardInterrupt) as e:
-      # Whatever somebody's file may do.
+      # A user's file may raise anything.
       if isinstance(e, KeyboardInterrupt) and not signals.listening():
         raise
       raise UserError(explained(path, e)) from e
     if not isinstance(config, ConfigDict):
       raise UserError(
           f'{path}: get_config returns {type(config).__name__} instead of a '
-          'config: begin with configs/base.py, get_config, and return it.')
+          'config: begin with get_config of configs/base.py and return it.')
     names = _names(config)
     for name in FIELDS:
       if name not in names and not (
           name.startswith('model.') and name != 'model.name'):
         raise UserError(
             f'{path}: get_config leaves out config.{name}: begin with '
-            'configs/base.py, get_config.')
+            'get_config of configs/base.py.')
     for argument in sys.argv if self._argv is None else self._argv:
       found = re.match(r'--?(?:no)?config\.([^=]*)=?(.*)', argument, re.DOTALL)
       if found:
@@ -112,7 +114,7 @@ class _Parser(flags.ArgumentParser):
 
 
 def _get_config(path):
-  """The function of a config file; nothing is written beside it."""
+  """Returns the function of a config file; writes nothing beside it."""
   if not path:
     raise UserError(f'--config= names no file: {_FORM}.')
   try:
@@ -130,7 +132,7 @@ def _get_config(path):
 
 
 def _names(config, prefix=''):
-  """Names of all fields, such as train.steps."""
+  """Returns the names of all fields, such as train.steps."""
   names = []
   for key, value in config.items(preserve_field_references=True):
     names += _names(value, f'{prefix}{key}.') if isinstance(
@@ -139,11 +141,11 @@ def _names(config, prefix=''):
 
 
 def _check_change(name, value, names):
-  """Whether an argument changes a field of these names, and may."""
+  """Checks that an argument changes a field of these names, and may."""
   if name == 'protocol':
     raise UserError(
         f'--config.protocol={value!r} would change the name of the protocol '
-        'and none of its settings: choose one after the task, as in '
+        'but none of its settings: choose one after the task, as in '
         '--config=configs/<model>.py:<task>,protocol=nystrom.')
   if name in names:
     return
@@ -158,11 +160,11 @@ def _check_change(name, value, names):
 
 
 def _check_section(name, value, section):
-  """Whether a dict in the place of a section has the fields it must have."""
+  """Checks that a dict given for a section has all fields of the section."""
   try:
     given = set(ast.literal_eval(value))
   except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-    return  # ml_collections says what is wrong with it
+    return  # ml_collections reports the error
   missing = [n for n in FIELDS if n in section and (
       n.removeprefix(f'{name}.').partition('.')[0] not in given)]
   if missing:
@@ -173,10 +175,10 @@ def _check_section(name, value, section):
 
 
 def _meant(name, names):
-  """The one of some fields that a wrong name is likeliest to mean, or ''.
+  """Returns the field that a wrong name is likeliest to mean, or ''.
 
-  That field of another group; else one with such initials, as lr has; else
-  what is spelt alike, or has it as a part, as learning_rate has rate.
+  A field with this name in another group comes first, then one with these
+  initials, as lr has. Last come names spelt alike, or with it as a part.
   """
   last = name.rpartition('.')[2]
   fields = {n.rpartition('.')[2]: n for n in reversed(names)}

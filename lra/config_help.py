@@ -1,4 +1,4 @@
-"""A config as text: every field with its value, its meaning and its range."""
+"""Prints a config: every field with its value, its meaning and its range."""
 
 import dataclasses
 import functools
@@ -11,12 +11,12 @@ from lra.fields import COUNT, FIELDS, LARGEST, MANY, Field
 from lra.training import check
 
 _WIDTH = 76
-# Limits of the machine, not of the field: nobody needs to read them.
+# Limits of the machine, not of the field: they are not printed.
 _NO_LIMIT = (COUNT, -COUNT, MANY, LARGEST)
 
 
 def text(config) -> str:
-  """Every field of a config, as the text that --print_config prints.
+  """Returns every field of a config as the text that --print_config prints.
 
   Args:
     config: a config without references.
@@ -40,12 +40,13 @@ def text(config) -> str:
 
 
 def describe(field: Field) -> str:
-  """The meaning of a field, and the values that it may have."""
+  """Returns the meaning of a field, and the values that it may have."""
   return ' '.join(filter(None, (field.doc, limits(field))))
 
 
 def limits(field: Field) -> str:
-  """The range or choices of a field as a sentence; '' if there is none."""
+  """Returns the range or choices of a field as a sentence; '' if it has none.
+  """
   if field.choices:
     return f'One of {", ".join(map(str, field.choices))}.'
   words = ' and '.join(
@@ -57,7 +58,7 @@ def limits(field: Field) -> str:
 
 
 def arguments(mixer: type) -> dict[str, str]:
-  """Argument -> meaning and range, of a mixer and the classes it extends.
+  """Returns {argument: meaning and range} for a mixer and its base classes.
 
   The meanings are those under "Attributes:" in the docstrings.
   """
@@ -73,7 +74,7 @@ def arguments(mixer: type) -> dict[str, str]:
 
 
 def _attributes(cls):
-  """{name: meaning} of the section "Attributes:" of a class."""
+  """Returns {name: meaning} of the section "Attributes:" of a class."""
   _, _, section = (cls.__dict__.get('__doc__') or '').partition('Attributes:')
   section = re.split(r'\n\n', section, maxsplit=1)[0]
   found = {}
@@ -88,6 +89,6 @@ def _attributes(cls):
 
 
 def _constant(cls, match):
-  """The values of a tuple that the module of a class names in capitals."""
+  """Returns the values of a tuple that the class's module names in capitals."""
   value = getattr(sys.modules[cls.__module__], match[1], match[0])
   return ', '.join(value) if isinstance(value, tuple) else str(value)

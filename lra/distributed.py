@@ -1,9 +1,10 @@
 """One run made by several processes, each with its own devices.
 
-The processes do the same in the same order. The first of them, the leader, has
-the run directory: it alone locks, logs and publishes, and what the others need
-of it they are told. What only one of them may know, a signal or the time, goes
-through the devices behind each batch, so that all hear it after the same one.
+All processes do the same in the same order. The first one, the leader, owns the
+run directory: it alone locks, logs and publishes, and it sends the others the
+values they need. A stop signal or a time limit may reach one process only. So
+it goes through the devices behind each batch, and all processes learn of it
+after the same batch.
 """
 
 import ctypes
@@ -19,27 +20,27 @@ import numpy as np
 from lra import held, meeting, signals, terminal
 from lra.errors import USER_ERROR, UserError
 
-# Without a sign of life for so long a process counts as dead.
+# A process that is silent for so long counts as dead.
 HEARTBEAT_SECONDS = 30
-_AGAIN = (': start all of them again; the run goes on from its last '
+_AGAIN = (': start all of them again; the run resumes from its last '
           'checkpoint.\n')
-# One may prepare data, or compile, so long before the others go on.
+# One may prepare data, or compile, so long while the others wait.
 MEETING_SECONDS = 24 * 3600
-# That JAX may take to connect processes that have met.
+# JAX may take so long to connect processes that have met.
 MET_SECONDS = 60
 _state = {'meetings': 0, 'code': None, 'met': False}
 
 
 def begin(coordinator: str | None = None, processes: int | None = None,
           process: int | None = None) -> None:
-  """Meets the other processes; before anything else that JAX does.
+  """Meets the other processes; must come before anything else that JAX does.
 
-  Without arguments JAX asks Slurm, Open MPI, the TPU pod or GKE.
+  Without arguments JAX gets them from Slurm, Open MPI, the TPU pod or GKE.
 
   Args:
     coordinator: 'host:port' of the first process.
-    processes: how many there are.
-    process: which one this is, from 0.
+    processes: number of processes.
+    process: number of this process, from 0.
 
   Raises:
     UserError: they cannot meet.
@@ -50,12 +51,12 @@ def begin(coordinator: str | None = None, processes: int | None = None,
   elif coordinator:
     meeting.address(coordinator)
   held.begin()
-  # JAX aborts a process that does not hear the others, and tells no Python.
+  # JAX aborts a process that loses the others, without a Python exception.
   ctypes.CDLL(None).signal(signal.SIGABRT, _aborted)
   import jax
   if os.environ.get('JAX_PLATFORMS') == 'cpu':
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
-    _keep_stdout()  # Gloo writes there whom it has met
+    _keep_stdout()  # Gloo writes to stdout when processes connect
   try:
     jax.distributed.initialize(
         coordinator, processes, process,
@@ -63,7 +64,7 @@ def begin(coordinator: str | None = None, processes: int | None = None,
             MET_SECONDS if known else meeting.GATHERING_SECONDS),
         heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
         shutdown_timeout_seconds=HEARTBEAT_SECONDS)
-  except Exception as e:  # of a cluster's variables, of any kind
+  except Exception as e:  # a cluster's variables may cause any kind
     raise UserError(
         f'--distributed: the processes cannot meet ({" ".join(str(e).split())}'
         '): give --coordinator=HOST:PORT, --num_processes and --process_id, or '
@@ -74,7 +75,7 @@ def begin(coordinator: str | None = None, processes: int | None = None,
 
 
 def _keep_stdout():
-  """What is not written by Python goes to stderr."""
+  """Sends to stderr whatever libraries write to stdout without Python."""
   sys.stdout.flush()
   ours = os.dup(1)
   os.dup2(2, 1)
@@ -88,7 +89,7 @@ def _aborted(number):
       word in stack for word in (b'distributed service', b'oordination')):
     held.write(stack)
     ctypes.CDLL(None).signal(signal.SIGABRT, signal.SIG_DFL)
-    return  # the abort of something else goes on
+    return  # another cause: the abort continues
   if code is None and _state['met']:
     code = signals.STOPPED
     held.write(f'error: another process of this run has ended{_AGAIN}'.encode())
@@ -100,7 +101,7 @@ def _aborted(number):
 
 
 def ending(run: Callable[[], int]) -> int:
-  """The exit code that `run` gives; also where the others do not end with it.
+  """Returns the exit code of `run`, even if other processes do not end with it.
 
   At the exit JAX waits for them, and aborts the process if they do not come.
   """
@@ -116,13 +117,13 @@ def ending(run: Callable[[], int]) -> int:
 
 
 def several() -> bool:
-  """Whether the run has more than one process."""
+  """Returns whether the run has more than one process."""
   import jax
   return jax.process_count() > 1
 
 
 def leads() -> bool:
-  """Whether this process is the leader."""
+  """Returns whether this process is the leader."""
   import jax
   return jax.process_index() == 0
 
@@ -135,13 +136,13 @@ def meet() -> None:
 
 
 def told(make: Callable[[], Any]) -> Any:
-  """What `make` gives the leader, in every process.
+  """Calls `make` in the leader and returns its value in every process.
 
   Args:
-    make: called in the leader only; gives plain JSON values.
+    make: called in the leader only; returns plain JSON values.
 
   Raises:
-    UserError: in every process, what it raises in the leader.
+    UserError: `make` raises it in the leader; every process raises it.
   """
   if not several():
     return make()
@@ -158,10 +159,12 @@ def told(make: Callable[[], Any]) -> Any:
 
 
 def in_turn(make: Callable[[], Any]) -> Any:
-  """What `make` gives each process; the others begin once the leader has ended.
+  """Calls `make` in each process, the leader first; returns its value.
+
+  The others begin once the leader has ended.
 
   Raises:
-    UserError: what it raises in this process, or in another.
+    UserError: `make` raises it in this process or in another.
   """
   if not several():
     return make()
@@ -182,7 +185,7 @@ def in_turn(make: Callable[[], Any]) -> Any:
 
 
 def gathered(number: float) -> np.ndarray:
-  """The numbers of all processes, float64 [processes]."""
+  """Returns one number from each process, float64 [processes]."""
   if not several():
     return np.array([number], np.float64)
   import jax
@@ -191,7 +194,7 @@ def gathered(number: float) -> np.ndarray:
 
 
 def whole(x) -> np.ndarray:
-  """An array of all processes, in each of them; all must ask for it."""
+  """Returns an array of all processes; all of them must call this."""
   import jax
   if getattr(x, 'is_fully_replicated', True) or x.is_fully_addressable:
     return np.asarray(jax.device_get(x))
@@ -200,10 +203,11 @@ def whole(x) -> np.ndarray:
 
 
 def _posted(value, wanted):
-  """The values, plain JSON, that the processes `wanted` post; all must ask.
+  """Returns the plain JSON values that the processes `wanted` post.
 
-  They go through the service at which the processes met: what goes through the
-  devices must come within half a minute on processors, or it is given up.
+  All processes must call this. The values go through the service at which the
+  processes met: on CPUs a transfer through the devices fails after half a
+  minute.
   """
   import jax
   name = _next('post')
@@ -216,7 +220,7 @@ def _posted(value, wanted):
 
 
 def _next(kind):
-  """A name that each process gives to the same meeting."""
+  """Returns a name that each process gives to the same meeting."""
   _state['meetings'] += 1
   return f'lra_{kind}_{_state["meetings"]}'
 
@@ -228,13 +232,13 @@ def _client():
 
 
 class SharedStop:
-  """A `terminal.StopRequest` that all processes of a run hear alike.
+  """A `terminal.StopRequest` that acts in all processes of a run alike.
 
-  What a process has been asked for goes out behind its next batch (`ask`) and
-  counts for all once the answer to that is read (`hear`).
+  The request of a process goes out behind its next batch (`ask`). It counts for
+  all once they have read the answer (`hear`).
 
   Args:
-    own: this process's.
+    own: this process's stop request.
     send: `mesh.largest` of the run's devices.
   """
 
@@ -244,26 +248,26 @@ class SharedStop:
 
   @property
   def reason(self) -> str:
-    """Why to stop, '' while there is no reason that all know of."""
+    """Returns why to stop, '' while no reason has reached all processes."""
     return self._heard
 
   def checkpoint(self, due: bool) -> bool:
-    """Whether all have heard that a checkpoint is due.
+    """Returns whether a checkpoint is due in all processes.
 
     Args:
-      due: whether it is by the leader's clock.
+      due: whether it is due by the leader's clock.
     """
     heard, self._save = self._save, False
-    # What has been heard is saved now: the clock still says that it is due.
+    # A request that has arrived is saved now, though still due by the clock.
     wanted = self._own.checkpoint(due and leads() and not heard)
     self._wanted = self._wanted or (wanted and not self._asked)
     return heard
 
   def ask(self, after):
-    """Sends off what this process wishes; returns the answer, for `hear`.
+    """Sends off the requests of this process; returns the answer, for `hear`.
 
     Args:
-      after: arrays that a batch will give, before the answer.
+      after: arrays of the batch; the answer comes after them.
     """
     self._asked = self._asked or self._wanted
     wishes = np.array([bool(self._own.reason), self._wanted], np.int32)
@@ -271,7 +275,8 @@ class SharedStop:
     return self._send(wishes, after)
 
   def hear(self, answer) -> None:
-    """Takes in what any of them has wished, int32 [2]."""
+    """Stores the answer, int32 [2]: requests of any process to stop, to save.
+    """
     stop, save = np.asarray(answer)
     if stop:
       self._heard = self._own.reason or 'another process'
@@ -280,14 +285,14 @@ class SharedStop:
 
 
 def lost(error: Exception) -> bool:
-  """Whether a device's error says that another process is not to be reached."""
+  """Returns whether a device's error means that another process is lost."""
   words = ('gloo', 'nccl', 'unavailable', 'deadline', 'timeout', 'timed out',
            'connection', 'heartbeat', 'peer')
   return any(word in str(error).lower() for word in words)
 
 
 def abandon(error: Exception) -> None:
-  """Ends this process at once, since the others are not to be reached."""
+  """Ends this process at once, because another one cannot be reached."""
   held.take()
   why = str(error).split('\n', 1)[0][:300]
   print(f'error: another process of this run has ended ({why}){_AGAIN}',
@@ -296,8 +301,7 @@ def abandon(error: Exception) -> None:
 
 
 def leave(code: int) -> None:
-  """Ends this process at once: at the usual exit it would wait for the others.
-  """
+  """Ends this process at once; the usual exit would wait for the others."""
   sys.stdout.flush()
   held.show()
   os._exit(code)

@@ -1,7 +1,7 @@
-"""Environment variables and limits of the shell that libraries stumble over.
+"""Checks environment variables and shell limits that make libraries fail.
 
-Each is one sentence that names the variable, where the library has a traceback
-or ends the process.
+An error is one sentence that names the variable; without the check, the library
+raises a traceback or ends the process.
 """
 
 import os
@@ -15,7 +15,7 @@ from lra.errors import UserError
 
 _FILES = 64  # open at once: a run has about 20, and more while it starts
 _WHY = 300  # letters of a library's reason
-# They choose the devices that JAX starts with.
+# Variables that choose the devices with which JAX starts.
 _DEVICES = ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS', 'JAX_PLATFORMS')
 _XLA = 'from jaxlib import xla_client; xla_client.make_cpu_client()'
 
@@ -36,7 +36,7 @@ def check_limits() -> None:
 def check_xla_flags() -> None:
   """Raises UserError if XLA would end the process because of XLA_FLAGS.
 
-  A process of its own tries them, since XLA reads them once.
+  A separate process tries the flags, since XLA reads them once.
   """
   if not os.environ.get('XLA_FLAGS', '').strip():
     return
@@ -52,10 +52,13 @@ def check_xla_flags() -> None:
 
 
 def blamed(error: BaseException) -> str:
-  """The sentence about the variable because of which JAX or Flax failed.
+  """Returns the sentence about the variable that made JAX or Flax fail.
 
   Args:
-    error: any exception; '' if no variable is the cause.
+    error: any exception.
+
+  Returns:
+    The sentence; '' if no variable is the cause.
   """
   files = [frame.filename.replace(os.sep, '/')
            for frame in traceback.extract_tb(error.__traceback__)]

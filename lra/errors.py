@@ -1,4 +1,4 @@
-"""The error a user can mend, as opposed to a bug of ours."""
+"""The error that a user can correct, as opposed to a bug of ours."""
 
 import traceback
 
@@ -7,7 +7,7 @@ USER_ERROR = 2  # exit code
 
 
 class UserError(Exception):
-  """Something the user can fix: one sentence that says what to do.
+  """An error that the user can correct: one sentence with the remedy.
 
   `run_lra.py` and `python -m data_prep` print the sentence without a
   traceback and exit with a non-zero code.
@@ -15,12 +15,12 @@ class UserError(Exception):
 
 
 def explained(path: str, error: BaseException, name: str = '') -> str:
-  """File, line and reason of what was raised while somebody's file was run.
+  """Returns file, line and reason of an error raised in a user's file.
 
   Args:
-    path: the file, as Python was told.
-    error: what was raised.
-    name: how the file is called in the sentence; by default its path.
+    path: the file, as it was given to Python.
+    error: the error that was raised.
+    name: name of the file in the sentence; by default its path.
   """
   lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
            if frame.filename == path]

@@ -1,11 +1,11 @@
-"""Every field of a config: its type and default, what it means, its range.
+"""Every field of a config: its type and default, its meaning, its range.
 
-Constants only. `configs/base.py` makes configs from these declarations, a run
-is checked against them, and `lra.identity` leaves out of a run's hash what
-was declared after the first records were made.
+Constants only. `configs/base.py` makes configs from these declarations, and
+runs are checked against them. `lra.identity` leaves fields that were declared
+after the first records out of a run's hash.
 
-The other arguments of a mixer are not here: they are whatever fields the class
-`Mixer` of `lra/models/<config.model.name>.py` declares, with their ranges
+The other arguments of a mixer are not here: the class `Mixer` of
+`lra/models/<config.model.name>.py` declares them, with their ranges
 (`argument`).
 """
 
@@ -18,7 +18,7 @@ ALWAYS = object()
 # The largest steps and seeds, int32 on the devices; and the largest float32.
 COUNT = 2**31 - 1
 LARGEST = 3e38
-# More than any machine holds of sequences, their positions, or a layer's units.
+# No machine holds so many sequences, positions, or units of a layer.
 MANY = 2**20
 
 
@@ -27,17 +27,17 @@ class Field:
   """One field of a config.
 
   Attributes:
-    default: its value where neither a protocol nor a model says otherwise; or
-      only its type, where each protocol must say.
-    doc: what it means, in one or two sentences.
+    default: its value unless a protocol or a model sets it; or only its type,
+      if every protocol must set it.
+    doc: its meaning, in one or two sentences.
     low, high: inclusive range of a number, None for no limit.
-    above, below: the same, the limit itself excluded.
+    above, below: exclusive range of a number, None for no limit.
     choices: the values it may have, () for any.
-    letters: regular expression of each character of a text, '' for any, none
-      included.
-    before: what earlier versions did, which had no such field, as a value of
-      it; ALWAYS where the field is as old as the first records. A field that
-      is declared now needs one, or old records are no longer found.
+    letters: regular expression that each character of a text must match; '' for
+      any text, which may be empty.
+    before: value that describes earlier versions, which had no such field;
+      ALWAYS if the field is as old as the first records. Every new field needs
+      one, or old records are no longer found.
   """
   default: Any
   doc: str
@@ -51,12 +51,12 @@ class Field:
 
   @property
   def required(self) -> bool:
-    """Whether there is no default: each protocol says its own."""
+    """Returns whether each protocol must set it, since it has no default."""
     return isinstance(self.default, type)
 
   @property
   def type(self) -> type:
-    """int, float, bool, str or tuple."""
+    """Returns int, float, bool, str or tuple."""
     return self.default if self.required else type(self.default)
 
 
@@ -133,8 +133,8 @@ FIELDS = {
         5.0, 'Longest time between two checkpoints. Each validation makes a '
         'checkpoint too.', low=0, high=COUNT),
     'train.learning_rate': Field(
-        float, 'The highest learning rate; for the schedule rsqrt, the rate '
-        'that is divided by sqrt(step).', low=0, high=LARGEST),
+        float, 'The highest learning rate; for the schedule rsqrt, the '
+        'learning rate that is divided by sqrt(step).', low=0, high=LARGEST),
     'train.warmup_steps': Field(
         int, 'Steps of linear warm-up of the learning rate, from 0.', low=0,
         high=COUNT),
@@ -238,14 +238,14 @@ def argument(default: float, **limits) -> Any:
   """Declares an argument of a mixer: `size: int = argument(64, low=1, ...)`.
 
   Args:
-    default: its value where a config says nothing.
+    default: its value unless a config sets it.
     **limits: low, high, above and below of its `Field`.
   """
   return dataclasses.field(default=default, metadata=limits)
 
 
 # Arguments that mixers got after there were records of them:
-# model -> argument -> the value that describes what it did before.
+# model -> argument -> the value that describes the mixer before.
 ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
     **{model: {'qkv_bias': True} for model in (
         'fastfood_prf', 'fastfood_rks', 'generative_prf', 'generative_rks',
@@ -264,10 +264,10 @@ ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
 
 
 def added(model: str) -> dict[str, Any]:
-  """Later fields -> the values which mean that nothing has changed.
+  """Returns {later field: the value that means no change}.
 
   Args:
-    model: name of the model whose arguments are asked for too.
+    model: name of the model whose later arguments are included.
   """
   mixer = ADDED_TO_MODELS.get(model, {})
   return {

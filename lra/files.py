@@ -1,8 +1,8 @@
 """Files: written whole or not at all, read within bounds, locked.
 
 A path may come from a user, or lie in a folder that somebody else has made. So
-whatever is read through here is a regular file of a size that is possible:
-reading a pipe, a terminal or /dev/zero would never end.
+these functions read regular files of a limited size only: reading a pipe, a
+terminal or /dev/zero would never end.
 """
 
 import errno
@@ -17,19 +17,23 @@ from typing import BinaryIO
 from lra import signals
 from lra.errors import UserError
 
-# The most bytes that are read of a file: of settings, progress and sources; and
-# of what has a line for each example or log point.
+# The most bytes that are read of a file of settings, progress or source, and of
+# a file with a line for each example or log point.
 MAX_SETTINGS = 2**24
 MAX_LINES = 2**30
 
 
 def expanded(path: pathlib.Path) -> pathlib.Path:
-  """A path with its `~` or `~user` replaced; UserError if there is no such."""
+  """Returns a path with its `~` or `~user` replaced.
+
+  Raises:
+    UserError: there is no such user, or the user has no home folder.
+  """
   try:
     return path.expanduser()
   except RuntimeError as e:
-    raise UserError(f'{path} begins with the home folder of a user who has '
-                    'none here: choose another path.') from e
+    raise UserError(f'{path} begins with the home folder of a user without '
+                    'one here: choose another path.') from e
 
 
 def write_all(contents: Mapping[pathlib.Path, bytes]) -> None:
@@ -52,11 +56,11 @@ def _write_all(contents):
   staged = []
   try:
     for path, data in contents.items():
-      # Through a link: what it leads to is written, and the link stays.
+      # The target of a link is written, and the link stays.
       path = pathlib.Path(os.path.realpath(path))
       if os.path.lexists(path) and not path.is_file():
         raise UserError(
-            f'Cannot write {path}, which is no regular file: choose another '
+            f'Cannot write {path}, which is not a regular file: choose another '
             'path.')
       _stage(path, data, staged)
     for temporary, path in staged:
@@ -79,18 +83,22 @@ def _stage(path, data, staged):
 
 
 def write_json(path: pathlib.Path, value) -> None:
-  """Writes indented JSON, all or nothing; UserError where it cannot."""
+  """Writes indented JSON, all or nothing.
+
+  Raises:
+    UserError: it cannot be written.
+  """
   text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
   write_all({path: f'{text}\n'.encode()})
 
 
 def opened(path: str | os.PathLike) -> BinaryIO:
-  """Opens a regular file to be read.
+  """Opens a regular file for reading.
 
   Raises:
-    OSError: it is not there, may not be read, or is another kind of file.
+    OSError: it does not exist, may not be read, or is not a regular file.
   """
-  _check_regular(os.stat(path), path)  # before: opening may wait or do things
+  _check_regular(os.stat(path), path)  # before opening, which may block
   number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
   try:
     _check_regular(os.fstat(number), path)
@@ -101,14 +109,14 @@ def opened(path: str | os.PathLike) -> BinaryIO:
 
 
 def read(path: str | os.PathLike, most: int = MAX_SETTINGS) -> bytes:
-  """The content of a regular file.
+  """Returns the content of a regular file.
 
   Args:
     path: the file.
-    most: bytes that it may have.
+    most: largest number of bytes that it may have.
 
   Raises:
-    OSError: as `opened`, or it has more bytes.
+    OSError: `opened` raises it, or the file has more bytes.
   """
   with opened(path) as f:
     size = os.fstat(f.fileno()).st_size
@@ -120,17 +128,17 @@ def read(path: str | os.PathLike, most: int = MAX_SETTINGS) -> bytes:
 
 
 def lock_file(path: pathlib.Path, mode: int = 0o666) -> BinaryIO:
-  """Opens a file to be locked by `fcntl.flock`; makes it if it is not there.
+  """Opens a file for `fcntl.flock`; creates it if it does not exist.
 
-  No link is followed and nothing is emptied: in a folder from somebody else it
+  It follows no link and empties no file: in a folder from somebody else a link
   may lead to any file.
 
   Args:
     path: the file.
-    mode: its permissions if it is made, less the umask.
+    mode: its permissions if it is created, less the umask.
 
   Raises:
-    OSError: it cannot be opened, or is no regular file.
+    OSError: it cannot be opened, or is not a regular file.
   """
   try:
     number = os.open(
@@ -153,7 +161,7 @@ def _check_regular(about, path):
     raise IsADirectoryError(
         errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
   if not stat.S_ISREG(about.st_mode):
-    raise _irregular(path, 'it is no regular file')
+    raise _irregular(path, 'it is not a regular file')
 
 
 def _irregular(path, why):
@@ -161,15 +169,15 @@ def _irregular(path, why):
 
 
 def read_json(path: pathlib.Path, most: int = MAX_SETTINGS):
-  """Reads JSON; None where there is no file.
+  """Reads JSON; returns None if there is no file.
 
   Args:
     path: the file.
-    most: bytes that it may have.
+    most: largest number of bytes that it may have.
 
   Raises:
-    UserError: the file cannot be read, has more bytes or is not JSON; NaN,
-      Infinity and an object with one key twice are not.
+    UserError: the file cannot be read, has more bytes, or is not JSON. NaN,
+      Infinity and an object with one key twice are not JSON.
   """
   try:
     return json.loads(
@@ -184,11 +192,12 @@ def read_json(path: pathlib.Path, most: int = MAX_SETTINGS):
 
 
 def _refuse_constant(text):
-  raise ValueError(f'{text} is no JSON number')
+  raise ValueError(f'{text} is not a JSON number')
 
 
 def _object(pairs):
-  """An object of JSON, of which no reader may see another value than others."""
+  """Makes a JSON object; refuses repeated keys, since readers differ on them.
+  """
   made = dict(pairs)
   if len(made) < len(pairs):
     seen = set()

@@ -1,7 +1,7 @@
-"""The words of a sweep's line or of --grid, and the values of `field=[a,b]`.
+"""Splits the words of a sweep's line or of --grid, and `field=[a,b]`.
 
-Quotes are those of a shell, but in brackets, where they belong to a value as
-Python reads it, and whitespace parts no words.
+Quotes work as in a shell. Within brackets they belong to a value, as in Python,
+and whitespace does not separate words.
 """
 
 import itertools
@@ -13,30 +13,30 @@ from collections.abc import Iterable
 from lra.errors import UserError
 
 _CLOSING = {'(': ')', '[': ']', '{': '}'}
-# A text in quotes, a character behind a backslash, characters that mean nothing
-# here, or one character.
+# A text in quotes, a character behind a backslash, characters without a special
+# meaning, or one character.
 _TOKEN = re.compile(
     r'''"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\,#()\[\]{}]+|.''',
     re.DOTALL)
-MOST_RUNS = 10_000  # of a command: each has a config that must be made first
+MOST_RUNS = 10_000  # per command, which makes all configs before it begins
 _MANY_RUNS = 200
 
 
 def words(line: str) -> list[str]:
-  """The words of a line; `#` begins a comment.
+  """Splits a line into words; `#` begins a comment.
 
   Raises:
-    UserError: a bracket or a quote has no other one.
+    UserError: a bracket or a quote has no partner.
   """
   return [word for word in _parts(line, ' \t\f\v', comments=True)
           if word is not None]
 
 
 def check(words: list[str]) -> list[str]:
-  """The words of a line, none of which is a flag or repeats a field.
+  """Returns the words of a line after checking them.
 
   Raises:
-    UserError: one is, or does.
+    UserError: a word is a flag or repeats a field.
   """
   for word in words:
     if word.startswith('-'):
@@ -51,7 +51,7 @@ def check(words: list[str]) -> list[str]:
 
 
 def hint(changes: Iterable[str], problem: str) -> str:
-  """What to add to a problem that one of some changes is, '' for nothing."""
+  """Returns a hint to add to an error about one of some changes, or ''."""
   for change in changes:
     name, _, value = change.partition('=')
     if name in problem and ',' in value and value[0] not in '([{':
@@ -60,7 +60,7 @@ def hint(changes: Iterable[str], problem: str) -> str:
 
 
 def count(changes: list[str]) -> int:
-  """How many `combinations` there are, without making them.
+  """Returns the number of `combinations`, without making them.
 
   Raises:
     UserError: see `values`.
@@ -69,25 +69,28 @@ def count(changes: list[str]) -> int:
 
 
 def check_count(runs: int, what: str) -> str:
-  """What to say before the configs of so many runs are made, '' for nothing.
+  """Checks a number of runs; returns a message if their configs take long.
 
   Args:
-    runs: that are asked for.
-    what: asks for them, such as '--grid'.
+    runs: number of runs.
+    what: their source, such as '--grid'.
+
+  Returns:
+    The message, '' for none.
 
   Raises:
     UserError: they are more than a command makes.
   """
   if runs > MOST_RUNS:
     raise UserError(
-        f'{runs:,} runs are asked for by {what}, and a command makes at most '
-        f'{MOST_RUNS:,}: give fewer values or seeds, or several commands.')
-  return (f'The configs of {runs:,} runs are being made.'
+        f'{runs:,} runs ({what}) are too many: a command makes at most '
+        f'{MOST_RUNS:,}. Give fewer values or seeds, or use several commands.')
+  return (f'Making the configs of {runs:,} runs.'
           if runs > _MANY_RUNS else '')
 
 
 def combinations(changes: list[str]) -> list[tuple[str, ...]]:
-  """Each combination of the `values` of several changes.
+  """Returns each combination of the `values` of several changes.
 
   Raises:
     UserError: see `values`.
@@ -96,10 +99,13 @@ def combinations(changes: list[str]) -> list[tuple[str, ...]]:
 
 
 def values(change: str) -> list[str]:
-  """`field=a` and `field=b` of `field=[a,b]`; a change itself without these.
+  """Splits `field=[a,b]` into `field=a` and `field=b`.
+
+  Returns:
+    The changes; the change itself if it has no brackets.
 
   Raises:
-    UserError: a value is empty, or a bracket or a quote has no other one.
+    UserError: a value is empty, or a bracket or a quote has no partner.
   """
   name, _, value = change.partition('=')
   if not (value.startswith('[') and value.endswith(']')):
@@ -107,15 +113,14 @@ def values(change: str) -> list[str]:
   parts = [part and part.strip() for part in _parts(value[1:-1], ',')]
   if not all(parts):
     what = 'an empty value' if any(parts) else 'no value'
-    raise UserError(f'{change} has {what}: write values with a comma between '
-                    'two of them.')
+    raise UserError(f'{change} has {what}: separate the values by commas.')
   return [f'{name}={part}' for part in parts]
 
 
 def _parts(text, separators, comments=False):
-  """Parts of a text between separators that no bracket or quote encloses.
+  """Splits a text at separators that no bracket or quote encloses.
 
-  None where there is nothing, not even an empty text in quotes.
+  A part is None if it has no characters and no quotes.
   """
   parts, closing = [None], []  # None or the tokens of a part
   for token in _TOKEN.findall(text):
@@ -130,14 +135,15 @@ def _parts(text, separators, comments=False):
       closing.append(_CLOSING[token])
     elif token in _CLOSING.values() and (
         not closing or closing.pop() != token):
-      raise UserError(f'{text} closes with {token} what it has not opened.')
+      raise UserError(f'{text} has a {token} without an opening bracket.')
   if closing:
-    raise UserError(f'{text} opens a bracket that no {closing[-1]} closes.')
+    raise UserError(f'{text} lacks a closing {closing[-1]}.')
   return [part and ''.join(part) for part in parts]
 
 
 def _plain(token, text, enclosed):
-  """A token without the quotes or the backslash that a shell would remove."""
+  """Returns a token without the quotes or backslash that a shell would remove.
+  """
   if token in ('"', "'"):
     raise UserError(f'No closing quotation: {text} has one {token} too many.')
   if token[0] in '"\'':

@@ -1,7 +1,8 @@
-"""Holds back for a moment what libraries write to stderr without Python.
+"""Holds back for a moment the text that libraries write to stderr.
 
 JAX writes a stack of up to 60 lines before it aborts a process that has lost
-the others. Whoever handles the abort decides whether they are shown (`take`).
+the others. The handler of the abort decides whether to show them (`take`).
+Text that Python writes is not held back.
 """
 
 import atexit
@@ -19,13 +20,14 @@ SECONDS = 1.0  # at least; twice as long at most
 
 
 class _State:
-  """The file that takes the place of stderr, and how much of it is shown."""
+  """The file in the place of stderr, and how many of its bytes are shown."""
   file, real, shown = None, 2, 0
   lock = threading.Lock()
 
 
 def begin() -> None:
-  """Begins to hold back; what Python writes is shown at once, as before."""
+  """Begins to hold back; text that Python writes is shown at once, as before.
+  """
   if _State.file:
     return
   sys.stderr.flush()
@@ -41,7 +43,7 @@ def begin() -> None:
 
 
 def take() -> bytes:
-  """What is held back; it will not be shown."""
+  """Returns the text held back, which will not be shown."""
   if not _State.file or not _State.lock.acquire(timeout=1):
     return b''
   try:
@@ -51,24 +53,24 @@ def take() -> bytes:
 
 
 def show() -> None:
-  """Shows what is held back."""
+  """Shows the text held back."""
   write(take())
 
 
 def write(text: bytes) -> None:
   """Writes to the real stderr."""
-  with contextlib.suppress(OSError):  # nobody reads it
+  with contextlib.suppress(OSError):  # its reader may be gone
     os.write(_State.real, text)
 
 
 def _pending(end):
-  """What was written up to byte `end` and not taken before."""
+  """Returns the text written up to byte `end` and not taken before."""
   begin, _State.shown = _State.shown, max(_State.shown, end)
   return os.pread(_State.file.fileno(), max(end - begin, 0), begin)
 
 
 def _show_late():
-  """The thread: shows what is older than SECONDS."""
+  """Shows text older than SECONDS; runs as a thread."""
   end = 0
   while True:
     with _State.lock:

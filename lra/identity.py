@@ -1,10 +1,9 @@
-"""Which runs are the same experiment: the identity of a config and its hash.
+"""Computes the identity and hash of a config: which runs are one experiment.
 
-Two runs with one identity differ in their seed at most. They share a row of the
-leaderboard, as do runs that differ in FITTING_FIELDS. The identity of a config
-does not change when the code gains a field: a field that was declared later
-than the first records (`lra.fields`) and has the value that describes what was
-done before it existed is left out.
+Two runs with one identity differ in MACHINE_FIELDS at most. They share a row of
+the leaderboard, as do runs that differ in FITTING_FIELDS. The identity does not
+change when the code gains a field. A field declared after the first records
+(`lra.fields`) is left out if its value describes the behaviour before it.
 """
 
 import hashlib
@@ -14,22 +13,22 @@ from typing import Any
 
 from lra import fields
 
-# Fields that name a machine or a repetition, not an experiment.
+# Fields that describe a machine or a repetition, not an experiment.
 MACHINE_FIELDS = ('seed', 'data_dir', 'mesh')
-# Fields that fit a run to a machine: they change its speed and memory, and what
-# it keeps, but no score. They are in the hash, since a run is continued with
-# the same ones; rows of the leaderboard do not tell them apart.
+# Hardware settings: they change the speed, memory and files of a run, but no
+# score. They are in the hash, since a run resumes with the same ones; rows of
+# the leaderboard do not depend on them.
 FITTING_FIELDS = (
     'train.microbatch_size', 'train.eval_batch_size',
     'train.cpu_microbatch_size', 'train.cpu_eval_batch_size', 'train.lengths',
     'train.log_every', 'train.checkpoint_minutes', 'encoder.remat')
-# Fields that a protocol leaves to whoever runs it: those above, and what
-# changes how numbers are rounded too.
+# Fields that a protocol leaves free: those above, and those that change the
+# rounding too.
 FREE_FIELDS = (*MACHINE_FIELDS, *FITTING_FIELDS, 'dtype', 'model.kernel')
 
 
 def flatten(config: dict, prefix: str = '') -> dict:
-  """Nested dict to {'train.steps': 100, ...}; empty dicts vanish."""
+  """Flattens a dict to {'train.steps': 100, ...}; empty dicts vanish."""
   flat = {}
   for key, value in config.items():
     if isinstance(value, dict):
@@ -49,7 +48,7 @@ def with_sizes(flat: dict) -> dict:
     flat: {dotted field: value}, of a config of any version.
 
   Returns:
-    The same fields without those that hold the sizes of a CPU.
+    The fields without those that hold the sizes of a CPU.
   """
   sized = dict(flat)
   for name in ('microbatch_size', 'eval_batch_size'):
@@ -60,11 +59,11 @@ def with_sizes(flat: dict) -> dict:
 
 
 def identity(config: dict) -> dict:
-  """What a config makes of an experiment, nested as the config.
+  """Returns the part of a config that identifies it, nested as the config.
 
   Args:
-    config: a whole config as plain JSON values (tuples count as lists), of a
-      run made now or of a record made by an earlier version.
+    config: a whole config as plain JSON values (tuples count as lists). It may
+      be that of a run made now or of a record made by an earlier version.
   """
   config = {k: v for k, v in config.items() if k not in MACHINE_FIELDS}
   if isinstance(config.get('train'), dict):
@@ -77,7 +76,7 @@ def identity(config: dict) -> dict:
 
 
 def _lengths(train):
-  """`lengths` as the rising set that it stands for, {} where there is none."""
+  """Returns {'lengths': sorted unique lengths}; {} if they are not integers."""
   lengths = train.get('lengths')
   whole = isinstance(lengths, (tuple, list)) and all(
       type(length) is int for length in lengths)
@@ -85,7 +84,7 @@ def _lengths(train):
 
 
 def _positive_zeros(value):
-  """The value with 0.0 for -0.0, which JSON would tell from it."""
+  """Returns the value with 0.0 for -0.0, since JSON writes them differently."""
   if isinstance(value, dict):
     return {k: _positive_zeros(v) for k, v in value.items()}
   if isinstance(value, (tuple, list)):
@@ -107,44 +106,45 @@ def _without(config, added, prefix):
 
 
 def _plain(value):
-  """The value as JSON keeps it: tuples are lists."""
-  # Most values are these, and a page asks a hundred times a record.
+  """Returns the value as JSON stores it: tuples are lists."""
+  # Most values are these, and a page needs a hundred of them per record.
   if type(value) in (str, int, float, bool, type(None)):
     return value
   return json.loads(json.dumps(value))
 
 
 def experiment(config: dict) -> dict:
-  """A config's identity without FITTING_FIELDS: {dotted field: value}."""
+  """Returns the identity without FITTING_FIELDS: {dotted field: value}."""
   return {name: value for name, value in flatten(identity(config)).items()
           if name not in FITTING_FIELDS}
 
 
 def repetition(config: dict) -> str:
-  """Equal for configs that are one seed of one experiment."""
+  """Returns a text that is equal for configs with one seed of one experiment.
+  """
   return json.dumps(
       [experiment(config), config['seed']], sort_keys=True)
 
 
 def config_hash(config: dict) -> str:
-  """Eight hex digits of a config's identity."""
+  """Returns eight hex digits of a config's identity."""
   text = json.dumps(identity(config), sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def run_name(config: dict) -> str:
-  """`<config hash>-s<seed>`."""
+  """Returns `<config hash>-s<seed>`."""
   return f'{config_hash(config)}-s{config["seed"]}'
 
 
 def run_folder(config: dict) -> pathlib.Path:
-  """Where a run lives unless told otherwise: runs/<task>/<model>/<name>."""
+  """Returns the default run directory: runs/<task>/<model>/<name>."""
   return pathlib.Path(
       'runs', config['task'], config['model']['name'], run_name(config))
 
 
 def differences(ours: dict, theirs: dict) -> list[str]:
-  """Names of the fields, sorted, in which two configs are not one run."""
+  """Returns the sorted names of the fields that make two configs two runs."""
   flat = [flatten(identity(c)) | {'seed': c.get('seed')}
           for c in (ours, theirs)]
   missing = object()
@@ -155,20 +155,21 @@ def differences(ours: dict, theirs: dict) -> list[str]:
 
 
 def varied(configs: list[dict]) -> list[str]:
-  """Names of the fields in which configs, as plain values, differ."""
+  """Returns the names of the fields in which configs, as plain values, differ.
+  """
   first, *others = [flatten(config) for config in configs] or [{}]
   return [name for name in first
           if any(other.get(name) != first[name] for other in others)]
 
 
 def changes(config: dict, protocol: dict[str, Any]) -> dict[str, Any]:
-  """What a config changes of its protocol: {field: the protocol's value}.
+  """Returns the fields that a config changes: {field: the protocol's value}.
 
   Args:
     config: a whole config as plain values.
-    protocol: {dotted field: value} as the protocol has them; fields that the
-      config has not, such as the heads of a mixer without heads, are no change,
-      and neither are FREE_FIELDS and what is in them.
+    protocol: {dotted field: value} of the protocol. Fields that the config
+      lacks (the heads of a mixer without heads) are not changes, and neither
+      are FREE_FIELDS and the fields in them.
   """
   ours = flatten(config)
   return {name: _plain(value) for name, value in sorted(protocol.items())

@@ -1,4 +1,4 @@
-"""What can be asked of finished runs: scores, predictions, comparisons."""
+"""Scores, predictions and comparisons of finished runs."""
 
 import pathlib
 
@@ -15,10 +15,10 @@ _LINE = 60  # characters of an example that are printed
 
 
 def evaluate(folder: pathlib.Path) -> str:
-  """Test scores of the model of a run directory, beside the recorded ones.
+  """Returns test scores of a run's model, beside the recorded ones.
 
   Raises:
-    UserError: what `api.load` raises, or the data is not that of the run.
+    UserError: `api.load` raises it, or the data is not that of the run.
   """
   from lra import api
   trained = api.load(folder)
@@ -36,13 +36,13 @@ def evaluate(folder: pathlib.Path) -> str:
 
 
 def predict(path: pathlib.Path, folder: pathlib.Path) -> str:
-  """A line of class, probability and example for each line of a file.
+  """Returns class, probability and example for each line of a file.
 
   Empty lines stay empty.
 
   Raises:
-    UserError: the file cannot be read or a line is no example, or what
-      `api.load` and `api.Trained.predict` raise.
+    UserError: the file cannot be read, a line is not an example, or `api.load`
+      or `api.Trained.predict` raises it.
   """
   from data_prep.encode import NoExample
   from lra import api
@@ -55,7 +55,7 @@ def predict(path: pathlib.Path, folder: pathlib.Path) -> str:
     found = trained.predict(examples)
   except NoExample as e:
     raise UserError(
-        f'{path}, line {places[e.number] + 1} is no example of '
+        f'{path}, line {places[e.number] + 1} is not an example of '
         f'{trained.config.task} ({e.why}): correct that line.') from e
   said = dict(zip(places, found, strict=True))
   return '\n'.join(
@@ -64,7 +64,7 @@ def predict(path: pathlib.Path, folder: pathlib.Path) -> str:
 
 
 def _lines(path):
-  """The lines of a text file, which end with \\n or \\r\\n and nothing else."""
+  """Returns the lines of a text file, which end with \\n or \\r\\n only."""
   try:
     text = files.read(path, files.MAX_LINES).decode('utf-8-sig')
   except (OSError, ValueError) as e:
@@ -83,22 +83,21 @@ def _short(line):
 
 
 def compare(first: pathlib.Path, second: pathlib.Path) -> str:
-  """Fields that differ, scores with intervals, and whether they can be told
-  apart.
+  """Returns fields that differ, scores with intervals and a significance test.
 
   Args:
     first, second: run directories with a result, or records.
 
   Raises:
-    UserError: one cannot be read, is not finished or is no classifier's, or
-      they are of different test splits.
+    UserError: a run cannot be read, is not finished or is not a classifier, or
+      the runs have different test splits.
   """
   runs = [_result(path) for path in (first, second)]
   a, b = runs
   if (a.task, a.data_fingerprint) != (b.task, b.data_fingerprint):
     raise UserError(
-        f'{first} is of {a.task} (data {a.data_fingerprint[:8]}) and {second} '
-        f'of {b.task} (data {b.data_fingerprint[:8]}): only runs of one test '
+        f'{first} has {a.task} (data {a.data_fingerprint[:8]}) and {second} '
+        f'has {b.task} (data {b.data_fingerprint[:8]}): only runs on one test '
         'split can be compared.')
   flat = [identity.flatten(r.config) for r in runs]
   lines = [f'{"":34}{"A":>22}{"B":>22}']
@@ -135,10 +134,10 @@ def _verdict(*rows):
                       for x, y in ((a, b), (b, a)))
     yield f'right in A only: {only_a:,}; in B only: {only_b:,}'
   test = ('McNemar, exact, on the same examples' if paired else
-          "Fisher, exact: a record does not say which examples were right")
-  verdict = 'can' if p < 0.05 else 'cannot'
-  yield (f'p = {p:.3g} ({test}): these two runs {verdict} be told apart at 5%; '
-         'other seeds may differ.')
+          'Fisher, exact: a record lacks the answers to single examples')
+  verdict = 'differ' if p < 0.05 else 'do not differ'
+  yield (f'p = {p:.3g} ({test}): these two runs {verdict} significantly at 5%; '
+         'other seeds may give another result.')
 
 
 def _result(path) -> Result:

@@ -5,7 +5,7 @@ import jax
 
 from lra.terminal import say
 
-# All but the last decide which numbers a seed stands for.
+# All but the last decide which random numbers a seed gives.
 _FIXED = (
     (jax.config, 'jax_enable_x64', False),
     (jax.config, 'jax_default_prng_impl', 'threefry2x32'),
@@ -18,12 +18,12 @@ NAMES = tuple(name for _, name, _ in _FIXED)
 
 
 def fix() -> None:
-  """Sets them for the whole process; names those that were set otherwise."""
+  """Sets them for the whole process; names those that had another value."""
   changed = []
   for config, name, value in _FIXED:
-    # A version without a setting does what its default says.
+    # A version without a setting behaves as its default.
     if getattr(config, name, value) != value:
       config.update(name, value)
       changed.append(f'{name.upper()}={value}')
   if changed:
-    say(f'Every run sets {", ".join(changed)}, whatever it was before.')
+    say(f'Every run sets {", ".join(changed)}: other values are ignored.')

@@ -7,7 +7,7 @@ from lra.errors import UserError
 
 
 def newest(folder: pathlib.Path) -> tuple[int, dict]:
-  """The step of the newest checkpoint, and the run's progress in it.
+  """Returns the step of the newest checkpoint, and the run's progress in it.
 
   Args:
     folder: a run directory.

@@ -1,4 +1,4 @@
-"""What --config asks for: its runs, what is said of them, their records."""
+"""Runs the experiment given by --config, --seeds and --grid."""
 
 import contextlib
 import pathlib
@@ -29,12 +29,12 @@ EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED}
 def train(config) -> int:
   """Trains to the end, a stop or a failure; returns the exit code.
 
-  With --seeds or --grid that of all runs: of a stop, whatever else has failed,
-  else the largest.
+  With --seeds or --grid it is the code of all runs: that of a stop if any run
+  stopped, else the largest.
 
   Raises:
-    UserError: something is to be mended; of several runs the first one's, once
-      all have ended.
+    UserError: something must be corrected; of several runs that of the first,
+      once all have ended.
   """
   from lra import protocol
   from lra.report import publish
@@ -62,7 +62,7 @@ def train(config) -> int:
     codes.append(EXIT['stopped' if result is None else result.status])
     if codes[-1] == EXIT['oom'] and distributed.several():
       print(summary(result, folder))
-      distributed.leave(codes[-1])  # the others may have memory, and go on
+      distributed.leave(codes[-1])  # others may have memory and still run
     if not distributed.leads():
       continue
     if result is None:
@@ -76,14 +76,14 @@ def train(config) -> int:
   if distributed.leads():
     print(_over_grid(finished), end='')
   distributed.meet()  # the leader may have waited for the page
-  # What was stopped goes on by the same command, which fails again then.
+  # The same command resumes stopped runs, and then the error is raised again.
   if errors and EXIT['stopped'] not in codes:
     raise errors[0]
   return max(codes, key=lambda code: (code == EXIT['stopped'], code))
 
 
 def _ended(trained, errors):
-  """Runs as they end; what the first that failed raised is one of `errors`."""
+  """Yields runs as they end; appends the error of the first failed one."""
   try:
     yield from trained
   except UserError as error:
@@ -93,7 +93,7 @@ def _ended(trained, errors):
 
 
 def _warn_of_form(names):
-  """Says which models' files are not of the form that --list reads."""
+  """Reports models whose files do not have the form that --list reads."""
   from lra.report import catalogue
   for problem in filter(None, map(catalogue.problem, sorted(names))):
     if distributed.leads():
@@ -101,21 +101,21 @@ def _warn_of_form(names):
 
 
 def to_record(changes: dict | None) -> bool:
-  """Whether flags want a record of a run that changes this of its protocol."""
+  """Returns whether the flags ask for a record of a run with these changes."""
   if options.RECORD.value is not None:
     return options.RECORD.value
   return options.REPLACE.value or not changes
 
 
 def is_recorded(result: result_lib.Result) -> bool:
-  """Whether nothing is left to publish of a finished run."""
+  """Returns whether nothing is left to publish of a finished run."""
   from lra.report import publish
   return not to_record(result.changes) or publish.done(
       result, place(), replace=options.REPLACE.value)
 
 
 def _runs(config):
-  """The (config, folder) of each run that is asked for."""
+  """Returns the (config, folder) of each run that the flags ask for."""
   asked = config_flags.get_override_values(flags.FLAGS['config'])
   if options.SEEDS.value is None and not options.GRID.value:
     values = config.to_dict()
@@ -124,8 +124,8 @@ def _runs(config):
   if options.SEEDS.value is None:
     numbers = [config.seed]
   elif 'seed' in asked:
-    raise UserError('--seeds and --config.seed say both which seed to run: '
-                    'leave one out.')
+    raise UserError('--seeds and --config.seed both set the seed: leave one '
+                    'out.')
   else:
     numbers = seeds.parse(options.SEEDS.value)
   lines = [grid.check(grid.words(line)) for line in options.GRID.value]
@@ -152,10 +152,10 @@ def _runs(config):
 
 
 def _configs(config, asked, lines):
-  """The configs of --grid, each with what `--config.` flags change as well.
+  """Returns the configs of --grid, each with the changes of `--config.` flags.
 
   Args:
-    config: the one of --config.
+    config: the config of --config.
     asked: {field: value} of these flags.
     lines: the words of each --grid.
   """
@@ -168,10 +168,10 @@ def _configs(config, asked, lines):
     for changes in grid.combinations(words):
       names = [change.partition('=')[0] for change in changes]
       if 'seed' in names:
-        raise UserError('--grid is not of seeds: give them as --seeds=0-4.')
+        raise UserError('--grid does not take seed: use --seeds=0-4.')
       for name in filter(asked.__contains__, names):
-        raise UserError(f'--grid and --config.{name} say both what '
-                        f'{name} is: leave out one of them.')
+        raise UserError(f'--grid and --config.{name} both set {name}: leave '
+                        'out one of them.')
       try:
         made.append(config_flag.resolve(config_flag.made_by(
             [*given, *(f'--config.{change}' for change in changes)])))
@@ -183,7 +183,7 @@ def _configs(config, asked, lines):
 
 @contextlib.contextmanager
 def _kept(errors, folder):
-  """Context whose UserError is kept, and said where there are several runs."""
+  """Context that keeps a UserError; it is printed if there are several runs."""
   try:
     yield
   except UserError as error:
@@ -193,7 +193,8 @@ def _kept(errors, folder):
 
 
 def _trained(runs, how, errors):
-  """Each run with its result: those that are finished already come first."""
+  """Yields each run with its result; runs that are finished already come first.
+  """
   left, done = [], []
   for config, folder in runs:
     with _kept(errors, folder):
@@ -225,7 +226,7 @@ def _trained(runs, how, errors):
 
 def warn_of_edits(
     results: Iterable[tuple[pathlib.Path, result_lib.Result | None]]) -> None:
-  """Names finished runs that are not of the model's file as it is now."""
+  """Warns about finished runs whose model file has changed since."""
   from lra.training import provenance
   provenance.warn_of_edits(
       ((folder, result.model, result.model_sha256)
@@ -234,7 +235,7 @@ def warn_of_edits(
 
 
 def _warn_of_edits(left, done):
-  """The same, and of stopped runs that go on with another file."""
+  """Warns about finished and stopped runs whose model file has changed."""
   from lra.training import provenance
   if not distributed.leads():
     return
@@ -246,10 +247,10 @@ def _warn_of_edits(left, done):
 
 
 def _result(folder):
-  """The result in a run directory, None if there is none.
+  """Returns the result in a run directory, None if there is none.
 
-  The leader looks: where a folder is shared, what another machine has missed
-  there once it goes on missing for a while.
+  Only the leader reads it: in a shared folder another machine may see the file
+  later.
   """
   def look():
     found = result_lib.read_if_there(folder / 'result.json')
@@ -260,7 +261,7 @@ def _result(folder):
 
 
 def _record(result, changes, recorded):
-  """Puts a finished run on the leaderboard, or says how to."""
+  """Puts a finished run on the leaderboard, or prints how to."""
   from lra.report import publish, variants
   if recorded:
     if result.changes is None:
@@ -268,14 +269,15 @@ def _record(result, changes, recorded):
     publish.publish(result, place(), replace=options.REPLACE.value)
     print(f'Records are in {options.RESULTS_DIR.value}.')
   elif options.RECORD.value is None:
-    print(f'Not on the leaderboard, since the settings are not those of the '
+    print(f'Not on the leaderboard, because the settings differ from the '
           f'protocol {result.protocol} '
           f'({variants.departures(changes, result.config)}): '
           '--record adds it, in a table of its own.')
 
 
 def _over_grid(results):
-  """`over_seeds` of each config, after what it changes where there are some."""
+  """Returns `over_seeds` of each config, after its changes if there are more.
+  """
   groups = {}
   for result in results:
     groups.setdefault(identity.config_hash(result.config), []).append(result)
@@ -291,7 +293,10 @@ def _over_grid(results):
 
 
 def over_seeds(results: list[result_lib.Result]) -> str:
-  """A line with the mean of several seeds and its interval, '' for fewer."""
+  """Returns a line with the mean of several seeds and its interval.
+
+  It is '' for fewer than two.
+  """
   scored = [r for r in results if getattr(r.test, 'confusion', None)]
   if len(scored) < 2:
     return ''
@@ -308,32 +313,32 @@ def over_seeds(results: list[result_lib.Result]) -> str:
 
 def check_finished(folder: pathlib.Path, config: dict,
                    result: result_lib.Result) -> None:
-  """Makes sure that a finished run is this one, and that its curves are drawn.
+  """Checks that a finished run is this one; draws its curves if needed.
 
   Raises:
-    UserError: the folder, or the result in it, is of another run.
+    UserError: the folder, or the result in it, belongs to another run.
   """
   from lra.report import curves, variants
   check_config(folder, config)
   differ = identity.differences(config, result.config)
   if differ:
     raise UserError(
-        f'{folder / "result.json"} is the result of another run (it differs in '
+        f'{folder / "result.json"} belongs to another run (it differs in '
         f'{variants.listed(differ)}): delete it, or choose another --workdir.')
   metrics, drawn = folder / 'metrics.jsonl', folder / 'curves.png'
   if metrics.exists() and not drawn.exists():  # killed in between
     try:
       curves.plot(metrics, drawn, result.floors)
-    except UserError as e:  # the result is sound without them
+    except UserError as e:  # the result is valid without them
       say(f'No curves: {e}')
 
 
 def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
-  """What a user wants to know of a result, in a few lines."""
+  """Returns the summary of a result, in a few lines."""
   lines = [f'{result.status}: {folder}']
   if result.status == 'diverged':
     lines.append(
-        f'The loss was not finite by step {result.steps}: try a smaller '
+        f'The loss was not finite at step {result.steps}: try a smaller '
         'config.train.learning_rate, in a new run directory.')
   if result.status == 'oom':
     lines.append('The device has too little memory: choose a smaller '
@@ -354,7 +359,7 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
 
 
 def place():
-  """Where the flags want the leaderboard."""
+  """Returns the place of the leaderboard that the flags name."""
   from lra import repeat
   from lra.report import publish
   results = pathlib.Path(options.RESULTS_DIR.value)

@@ -1,4 +1,4 @@
-"""The jobs of a sweep, of Slurm or of this machine: --executor."""
+"""Runs a sweep in jobs of Slurm or of this machine: --executor."""
 
 import pathlib
 import sys
@@ -16,15 +16,15 @@ from lra import (
 
 def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],
            extra: tuple[str, ...], broken: set[int]) -> bool | None:
-  """Makes jobs of what is left of these entries of the whole sweep.
+  """Makes jobs for the entries that are left.
 
-  A job counts its part in the whole: records appear while it waits.
+  The parts are those of the whole sweep: records may appear while a job waits.
 
   Args:
     whole: the runs of the sweep.
-    entries: those of this call.
+    entries: the runs of this call.
     extra: flags for each job.
-    broken: gets the lines of jobs that ended by a bug or a signal.
+    broken: set that receives the lines of jobs that ended by a bug or a signal.
 
   Returns:
     Whether they were stopped; None if they are queued and may not have begun.
@@ -69,4 +69,4 @@ def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],
 
 def _say(names, folder):
   print(f'{len(names)} jobs: {" ".join(names)}; their logs are in {folder}. '
-        '--status shows where the runs stand.', flush=True)
+        '--status shows the progress of the runs.', flush=True)

@@ -1,4 +1,4 @@
-"""What --sweep asks for: its runs, in this process or in jobs, and a table."""
+"""Runs --sweep in this process or in jobs, and prints a table."""
 
 import pathlib
 import sys
@@ -20,19 +20,20 @@ from lra import (
 from lra.errors import BUG, UserError
 from lra.training import writers
 
-# Of this command, and of those that make its parts.
+# Flags that the commands of a sweep's parts get too.
 _PASSED_ON = ('record', 'replace', 'results_dir', 'page', 'compile_cache',
               'log', 'at_once')
 
 
 def run() -> int:
-  """Runs or describes --sweep; 0 once every run of it is finished.
+  """Runs or describes --sweep; returns 0 once every run of it is finished.
 
-  Of jobs of Slurm 0 once they are queued; `errors.BUG` if a run ended by a bug.
+  With Slurm it returns 0 once the jobs are queued. It returns `errors.BUG` if a
+  run ended by a bug.
 
   Raises:
-    UserError: there is no such sweep, no such job or no such bundle; or runs
-      have failed by what a user can mend.
+    UserError: there is no such sweep, job or bundle; or runs have failed for
+      reasons that a user can correct.
   """
   writers.check(options.LOG.value)
   if options.PLAN.value:
@@ -100,7 +101,8 @@ def _run(whole, entries, began):
 
 
 def _in_turn(entries, extra, began, broken):
-  """Runs entries here; what was read since `began` counts to --max_minutes."""
+  """Runs entries here; time spent since `began` counts towards --max_minutes.
+  """
   minutes, how = options.MAX_MINUTES.value, {}
   if minutes:
     estimate = plan.estimator(entries, _results())

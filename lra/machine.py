@@ -1,4 +1,4 @@
-"""The machine a run is made on: its checkout, versions, device and limits."""
+"""The machine of a run: its checkout, versions, device and limits."""
 
 import errno
 import importlib.util
@@ -14,7 +14,7 @@ from importlib import metadata
 
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
 _FLAG = 1000  # characters of a flag that are kept, as many as a record takes
-# Settings of JAX that say where something is or goes, not what is computed.
+# Settings of JAX that name places and do not change results.
 _PLACES = re.compile(
     'platform|device|backend|cache|dump|log|traceback|address|socket|mtls|url')
 # Folders of a checkout from which Python is imported.
@@ -26,11 +26,11 @@ _NO_CHECKOUT = {'git_commit': None, 'git_dirty': None, 'git_published': None}
 
 
 def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
-  """The commit of this checkout, and whether what runs differs from it.
+  """Returns the commit of this checkout, and whether the code differs from it.
 
   Args:
-    files: files that run, wherever they lie; those which are not in the commit
-      make it differ.
+    files: files that run, wherever they lie; a file outside the commit makes
+      the code differ.
 
   Returns:
     `git_commit`; `git_dirty`: whether a file of the commit was modified, or
@@ -41,7 +41,7 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
   """
   if _git('ls-files', '--error-unmatch', '--', __file__) is None:
     return _NO_CHECKOUT
-  # What a finished run writes itself does not count.
+  # Files that a finished run writes do not count.
   modified = _git('status', '--porcelain', '--untracked-files=no', '--',
                   ':(top)', ':(top,exclude)leaderboard.md',
                   ':(top,exclude)docs/leaderboard',
@@ -57,7 +57,7 @@ def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
 
 
 def _published():
-  """Whether HEAD is an ancestor of the published branch, None if unknown."""
+  """Returns whether the published branch contains HEAD, None if unknown."""
   branches = [name for name in _PUBLISHED
               if _git('rev-parse', '--verify', '--quiet', name)]
   if not branches:
@@ -69,12 +69,12 @@ def _published():
 
 
 def _git(*args):
-  """What git says of the checkout that this package lies in, None if it fails.
+  """Returns git's output for this package's checkout, None if git fails.
 
-  Git runs commands that a repository names, so a repository counts only if its
-  top folder is the one that holds the package: nothing above that is searched.
-  It must belong to this user, which git itself checks, or to the owner of this
-  file, as a checkout in a container does: that owner's code runs anyway.
+  Git runs commands that a repository names. So a repository counts only if its
+  top folder holds the package: folders above it are not searched. It must
+  belong to this user, which git itself checks, or to the owner of this file, as
+  a checkout in a container does: that owner's code runs anyway.
   """
   # The environment may name another repository, as GIT_DIR does for hooks.
   env = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
@@ -93,19 +93,19 @@ def _git(*args):
 
 
 def environment() -> dict:
-  """Versions of what computes, and the host's processor."""
+  """Returns versions of the libraries that compute, and the host's CPU."""
   return {**git_state(), 'python': platform.python_version(),
           'machine': platform.machine(), 'cpus': cpu_count(),
           'versions': {p: metadata.version(p) for p in _PACKAGES}}
 
 
 def xla_flags() -> list[str]:
-  """The flags of XLA_FLAGS; a result may depend on them in its last digits.
+  """Returns the flags of XLA_FLAGS; a result's last digits may depend on them.
 
-  Without the one that splits a processor into several devices: how many there
-  are is known. Last come JAX's own settings that the environment changes, and
-  the precision of products if anything does, as the variables that set them;
-  without those that every run sets itself, and without paths.
+  The flag that splits a CPU into several devices is left out, because their
+  number is known. Last come JAX settings that the environment changes, and the
+  matmul precision if it is set, each as its variable. Settings that every run
+  sets itself, and settings that are paths, are left out.
   """
   import jax
 
@@ -121,10 +121,10 @@ def xla_flags() -> list[str]:
 
 
 def shown_flag(flag: str) -> str:
-  """A flag of XLA_FLAGS, without a path: records do not name their users.
+  """Returns a flag of XLA_FLAGS without a path, which could name a user.
 
-  A word that is no flag, such as the file of flags that XLA takes too, stands
-  as the variable.
+  A word that is not a flag (the file of flags that XLA takes too) becomes the
+  name of the variable.
   """
   name, _, value = flag.partition('=')
   if not name.startswith('-'):
@@ -133,13 +133,13 @@ def shown_flag(flag: str) -> str:
 
 
 def cpu_count() -> int:
-  """Cores this process may use."""
+  """Returns the number of cores that this process may use."""
   return len(os.sched_getaffinity(0)) if hasattr(
       os, 'sched_getaffinity') else os.cpu_count()
 
 
 def memory() -> int:
-  """Bytes of memory that this process may use, as far as that is known."""
+  """Returns the bytes of memory that this process may use, as far as known."""
   limits = [os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')]
   for name in ('memory.max', 'memory/memory.limit_in_bytes'):  # of a container
     try:
@@ -150,10 +150,10 @@ def memory() -> int:
 
 
 def skip_tpu() -> None:
-  """Has JAX not look for a TPU where there is libtpu, but no accelerator.
+  """Stops JAX from looking for a TPU if libtpu is here without an accelerator.
 
-  libtpu, which the ahead-of-time tests need, would complain on stderr. What
-  JAX_PLATFORMS says already counts, and so does a JAX that is imported.
+  libtpu, which the ahead-of-time tests need, would print errors to stderr. A
+  value of JAX_PLATFORMS is kept, and so is a JAX that is imported already.
   """
   find = importlib.util.find_spec
   devices = pathlib.Path('/dev')
@@ -164,23 +164,24 @@ def skip_tpu() -> None:
 
 
 def device_name() -> str:
-  """Kind of the first device; a CPU says its number of cores."""
+  """Returns the kind of the first device; for a CPU with its number of cores.
+  """
   import jax
   device = jax.devices()[0]
   return cpu_name() if device.platform == 'cpu' else device.device_kind
 
 
 def cpu_name() -> str:
-  """The name of a CPU in records."""
+  """Returns the name of a CPU in records."""
   cores = cpu_count()
   return f'cpu ({cores} core{"s" * (cores > 1)})'
 
 
 def accelerator(root: pathlib.Path = pathlib.Path('/')) -> str:
-  """Name of the accelerator that JAX will probably use, '' if there is none.
+  """Returns the accelerator that JAX will probably use, '' if there is none.
 
-  JAX is not asked: it would take memory, and another process may be using the
-  device. The name of a GPU is the one in records, any TPU is 'TPU'.
+  JAX itself is not called: it would take memory, and another process may be
+  using the device. The name of a GPU is the one in records, any TPU is 'TPU'.
 
   Args:
     root: folder with `dev` and `proc`.
@@ -196,7 +197,7 @@ def accelerator(root: pathlib.Path = pathlib.Path('/')) -> str:
 
 
 def _nvidia(root):
-  """The model of the first NVIDIA GPU, '' if the driver does not say."""
+  """Returns the model of the first NVIDIA GPU, '' if the driver names none."""
   for path in sorted(root.glob('proc/driver/nvidia/gpus/*/information')):
     for line in path.read_text(errors='replace').splitlines():
       if line.startswith('Model:'):
@@ -210,7 +211,7 @@ def _nvidia(root):
 
 
 def peak_memory() -> int:
-  """Peak bytes in use: of the first device, or of this process on a CPU."""
+  """Returns the peak bytes in use: of the first device, or of a CPU process."""
   import jax
   stats = jax.local_devices()[0].memory_stats() or {}
   if 'peak_bytes_in_use' in stats:
@@ -220,14 +221,14 @@ def peak_memory() -> int:
 
 
 def out_of_memory(error: Exception) -> bool:
-  """Whether JAX reports that the device's memory is full."""
+  """Returns whether JAX reports that the device's memory is full."""
   return 'RESOURCE_EXHAUSTED' in str(error) and not disk_full(error)
 
 
 def disk_full(error: BaseException) -> bool:
-  """Whether an error of the file system or of Orbax is about a full disk.
+  """Returns whether an error of the file system or of Orbax means a full disk.
 
-  Or about a limit of the size of files.
+  A file beyond the size limit counts as a full disk.
   """
   return getattr(error, 'errno', None) in (
       errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or any(

@@ -1,8 +1,8 @@
 """The command line: flags -> train, evaluate, leaderboard or list.
 
 Exit codes: 0 done; 1 a bug of ours, with its traceback; 2 something for the
-user to mend, in one sentence; 3 the run diverged; 4 the device's memory was
-too small; 75 stopped early, the same command continues; 130 ended by a second
+user to correct, in one sentence; 3 the run diverged; 4 the device's memory was
+too small; 75 stopped early, the same command resumes; 130 ended by a second
 Ctrl-C.
 """
 
@@ -18,7 +18,7 @@ def run() -> None:
 
 
 def _usage():
-  """The words that must follow the flags."""
+  """Returns the words that must follow the flags."""
   if options.CURVES.value:
     return command.Words('curves', 'run directories', 'RUN RUN ...')
   if options.COMPARE.value:
@@ -29,10 +29,10 @@ def _usage():
 
 
 def main(*words: str) -> int:
-  """Does what the flags ask; returns the exit code.
+  """Runs the command that the flags choose; returns the exit code.
 
   Args:
-    *words: what follows the flags.
+    *words: the words that follow the flags.
   """
   options.check()
   if options.LIST.value:
@@ -86,7 +86,7 @@ def _train():
 
 
 def _asked(inspection, paths):
-  """What --evaluate, --predict or --compare ask."""
+  """Returns the output of --evaluate, --predict or --compare."""
   if options.EVALUATE.value:
     return inspection.evaluate(pathlib.Path(options.EVALUATE.value))
   if options.COMPARE.value:
@@ -95,9 +95,9 @@ def _asked(inspection, paths):
 
 
 def listing() -> str:
-  """Models, by family, with their parameters on tasks; tasks, with protocols.
+  """Returns models, by family, with parameter counts; and tasks with protocols.
 
-  The parameters are those of the protocol that a task takes unless told.
+  The counts are those of the default protocol of each task.
   """
   from lra import protocol, tasks
   from lra.costs import parameters
@@ -113,5 +113,5 @@ def listing() -> str:
       f'{", ".join(taken)}) and how many times the '
       f'{catalogue.REFERENCE}\'s these are',
       catalogue.listing(counts) + '\n'.join([
-          *problems, 'tasks, and their protocols, the first unless another is '
-          'asked for', *lines])])
+          *problems, 'tasks, and their protocols; the first is the default',
+          *lines])])

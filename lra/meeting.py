@@ -1,10 +1,10 @@
 """The processes of --distributed meet before JAX connects them.
 
-What is wrong with their flags ends JAX by a signal, or keeps it waiting for
-minutes. So they meet first, at the port that JAX's service of the leader, which
-is process 0, will have. In lines of JSON the leader greets, each process says
-who it is, and once all are there the leader lets all of them go on, or tells
-all of them what is wrong.
+Wrong flags would end JAX by a signal, or keep it waiting for minutes. So the
+processes meet first, at the port that JAX's service will have in process 0, the
+leader. They exchange lines of JSON: the leader greets, and each process sends
+its number. Once all are there, the leader lets all of them start, or sends all
+of them the error.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from lra.terminal import say
 
 GREETING = 'lra --distributed 1'
 FINDING_SECONDS = 30  # until the leader must answer
-GATHERING_SECONDS = 300  # that the leader waits for the others
+GATHERING_SECONDS = 300  # the leader waits so long for the others
 _ANSWER_SECONDS = 5  # for a line that the other side should have ready
-_QUIET_SECONDS = 10  # of waiting before it is mentioned
+_QUIET_SECONDS = 10  # of waiting before a message
 _LONGEST = 10_000  # bytes of a line
 
 
@@ -33,11 +33,12 @@ def meet(coordinator: str, processes: int, process: int) -> None:
 
   Args:
     coordinator: 'host:port' of the leader.
-    processes: how many there are.
-    process: which one this is, from 0.
+    processes: number of processes.
+    process: number of this process, from 0.
 
   Raises:
-    UserError: a flag is wrong, or a process does not come; names the flag.
+    UserError: a flag is wrong, or a process does not come; the message names
+      the flag.
   """
   host, port = address(coordinator)
   if process >= processes:
@@ -55,7 +56,7 @@ def meet(coordinator: str, processes: int, process: int) -> None:
 
 
 def address(coordinator: str) -> tuple[str, int]:
-  """Host and port of a 'host:port'.
+  """Returns host and port of a 'host:port'.
 
   Raises:
     UserError: it has another form.
@@ -64,12 +65,12 @@ def address(coordinator: str) -> tuple[str, int]:
   if not found or not 1 <= int(found[2]) <= 65535:
     raise UserError(
         f'--coordinator={coordinator} is not HOST:PORT: write the host of '
-        'process 0 and a free port of it from 1 to 65535, as in host0:8476.')
+        'process 0 and one of its free ports, 1 to 65535, as in host0:8476.')
   return found[1].strip('[]'), int(found[2])
 
 
 def _join(host, port, hello):
-  """Finds the leader, and returns once it lets this process go on."""
+  """Finds the leader, and returns once it lets this process start."""
   with _found(host, port) as connection, connection.makefile('rb') as lines:
     _try_to_send(connection, hello)
     connection.settimeout(GATHERING_SECONDS + FINDING_SECONDS)
@@ -83,7 +84,7 @@ def _join(host, port, hello):
 
 
 def _found(host, port):
-  """A connection to the leader, which has greeted."""
+  """Returns a connection to the leader, which has greeted."""
   began, told = time.monotonic(), False
   while True:
     try:
@@ -92,14 +93,14 @@ def _found(host, port):
         if _read(lines) == GREETING:  # and nothing more before it is answered
           return connection
       connection.close()
-      problem = ('something else answers there: let --process_id=0 run there, '
+      problem = ('another program answers there: start --process_id=0 there, '
                  'or choose another port in all processes')
     except socket.gaierror:
       problem = ('the host has no address here: correct its name in all '
                  'processes')
     except OSError as e:
-      problem = (f'nobody answers there ({e.strerror or "no answer"}): start '
-                 '--process_id=0 there, or correct host and port in all '
+      problem = (f'no process answers there ({e.strerror or "no answer"}): '
+                 'start --process_id=0 there, or correct host and port in all '
                  'processes')
     waited = time.monotonic() - began
     if waited > FINDING_SECONDS:
@@ -114,11 +115,11 @@ class _Leader:
   """Answers at the port until all processes are there, or something is wrong.
 
   Args:
-    port: of this machine.
-    hello: what this process says, which is the first of them.
+    port: port of this machine.
+    hello: the message of this process, which is the first of them.
 
   Raises:
-    UserError: the port cannot be had.
+    UserError: the port cannot be used.
   """
 
   def __init__(self, port, hello):
@@ -136,7 +137,7 @@ class _Leader:
              else f'cannot be used ({os.strerror(e.errno)})')
       raise UserError(
           f'--coordinator: port {port} of this machine {why}: choose another '
-          'port in all processes, or end what has it.') from e
+          'port in all processes, or end the program that uses it.') from e
     threading.Thread(target=self._accept, daemon=True).start()
     threading.Thread(target=self._watch, daemon=True).start()
 
@@ -156,7 +157,7 @@ class _Leader:
           target=self._talk, args=(connection,), daemon=True).start()
 
   def _talk(self, connection):
-    """Hears who a process is; notices if it goes while it waits."""
+    """Reads which process connects; notices if it ends while it waits."""
     with contextlib.suppress(OSError), (
         connection), connection.makefile('rb') as lines:
       connection.settimeout(_ANSWER_SECONDS)
@@ -164,10 +165,10 @@ class _Leader:
       hello = _read(lines)
       if not isinstance(hello, dict) or (
           _types(hello) != _types(self._hello)):
-        return  # of another program
+        return  # from another program
       self._take(hello, connection)
       connection.settimeout(None)
-      lines.read(1)  # until it has gone
+      lines.read(1)  # returns once the process has ended
       with self._lock:
         process = hello['process']
         if self._members.get(process, (None,))[0] == hello:
@@ -178,7 +179,7 @@ class _Leader:
       problem = self._problem(hello)
       if problem:
         self._end({'error': problem})
-      if self._answer:  # also those who come late are told
+      if self._answer:  # processes that come late get it too
         _try_to_send(connection, self._answer)
         return
       self._members[hello['process']] = hello, connection
@@ -187,7 +188,7 @@ class _Leader:
         self._end({})
 
   def _problem(self, hello):
-    """What is wrong with a process that has come, '' if nothing is."""
+    """Returns the problem with a process that has come, '' if there is none."""
     process, ours = hello['process'], self._hello
     if hello['processes'] != ours['processes']:
       return (f'--num_processes is {ours["processes"]} for process 0 and '
@@ -204,14 +205,14 @@ class _Leader:
     return ''
 
   def _end(self, answer):
-    """Answers all that are there; under the lock."""
+    """Sends the answer to all that are there; the caller holds the lock."""
     if self._answer is None:
       self._answer = answer
       for _, connection in self._members.values():
         _try_to_send(connection, answer)
 
   def _watch(self):
-    """Says who is missing, and ends the waiting for them."""
+    """Reports missing processes, and ends the waiting for them."""
     missing = ''
     for wait in (_QUIET_SECONDS, GATHERING_SECONDS - _QUIET_SECONDS):
       time.sleep(wait)
@@ -246,7 +247,7 @@ def _try_to_send(connection, value):
 
 
 def _read(lines):
-  """The next line's value; None if it is none, or there is no line."""
+  """Returns the value of the next line; None if it is not JSON or missing."""
   try:
     return json.loads(lines.readline(_LONGEST))
   except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The flags of `run_lra.py`, except --config and --compile_cache, and --help.
+"""The flags of `run_lra.py`, except --config and --compile_cache; and --help.
 """
 
 import itertools
@@ -135,12 +135,12 @@ for _flag, _what in (
     ('shard', 'a part, such as 2/5'), ('coordinator', 'HOST:PORT'),
     ('partition', 'a partition'), ('seeds', 'seeds, such as 0-4'),
     ('evaluate', 'a run directory'), ('predict', 'a file'),
-    ('profile', 'updates, such as 20:30')):
+    ('profile', 'steps, such as 20:30')):
   flags.register_validator(
       _flag, lambda value: value != '', f'it must name {_what}')
 flags.register_validator(
     'workdir', lambda folder: not folder or os.path.realpath(folder) != '/',
-    "it is the root folder, and a run's files need one of their own")
+    "it is the root folder, and a run needs a folder of its own")
 for _flag, _needed in (('jobs', 'executor'), ('gpus', 'executor'),
                        ('cpus', 'executor'),
                        ('coordinator', 'distributed'),
@@ -155,7 +155,7 @@ for _flag in ('partition', 'hours'):
   flags.register_multi_flags_validator(
       [_flag, 'executor'], lambda values, flag=_flag: (
           values[flag] is None or values['executor'] == 'slurm'),
-      f'--{_flag} is of jobs of Slurm: it needs --executor=slurm')
+      f'--{_flag} is for Slurm jobs: it needs --executor=slurm')
 flags.register_multi_flags_validator(
     ['at_once', 'seeds', 'sweep', 'grid'], lambda values: (
         values['at_once'] is None or values['seeds'] or values['sweep'] or
@@ -167,10 +167,10 @@ for _flag in ('seeds', 'grid'):
       f'--{_flag} makes a run directory for each: leave out --workdir')
   flags.register_multi_flags_validator(
       ['profile', _flag], lambda values: not all(values.values()),
-      f'--profile is of one run, not of --{_flag}')
+      f'--profile is for one run: leave out --{_flag}')
 flags.register_multi_flags_validator(
     ['distributed', 'at_once'], lambda values: not all(values.values()),
-    '--distributed is of one run at a time: leave out --at_once')
+    '--distributed trains one run at a time: leave out --at_once')
 flags.register_multi_flags_validator(
     ['executor', 'shard'], lambda values: None in values.values(),
     '--executor makes the parts itself: leave out --shard')
@@ -183,14 +183,14 @@ for _flag in ('bundle', 'from_bundle'):
   for _other in ('status', 'executor'):
     flags.register_multi_flags_validator(
         [_flag, _other], lambda values: not all(values.values()),
-        f'--{_flag} is of a sweep that runs here: leave out --{_other}')
+        f'--{_flag} is for a sweep that runs here: leave out --{_other}')
 
 # Flags that name a file or a folder; the shell leaves the ~ of --flag=~ alone.
 _PATHS = ('bundle', 'curves', 'evaluate', 'from_bundle', 'html', 'page',
           'predict', 'results_dir', 'workdir')
 _RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
          'replace', 'results_dir')
-# Commands by the flag that asks for them, and the other flags of each.
+# Each command by the flag that selects it, and its other flags.
 COMMANDS = {
     'list': (),
     'leaderboard': ('html', 'page', 'results_dir'),
@@ -245,16 +245,16 @@ All flags: --helpfull. Documentation: docs/index.md of the repository.'''
 
 
 def summary() -> str:
-  """The text of --help: an example of each thing that people do."""
+  """Returns the text of --help: an example of each thing that people do."""
   return _HELP.format(program=' '.join(place.program()),
                       model=place.config_said('simpletron'))
 
 
 def check() -> None:
-  """Makes sure that all flags are of one command.
+  """Checks that all flags belong to one command.
 
   Raises:
-    UserError: two commands are asked for, a flag is of another one, or two
+    UserError: two commands are given, a flag belongs to another one, or two
       contradict each other.
   """
   names = dict.fromkeys((*COMMANDS, *itertools.chain(*COMMANDS.values())))
@@ -268,12 +268,12 @@ def check() -> None:
   if {'--record', '--norecord'} <= set(sys.argv):
     raise UserError('--record and --norecord: leave out one of them.')
   if len(asked) > 1:
-    raise UserError(f'--{asked[0]} and --{asked[1]} are commands of their own: '
-                    'leave out one of them.')
+    raise UserError(f'--{asked[0]} and --{asked[1]} are two commands: leave '
+                    'out one of them.')
   for name in given:
     takers = [taker for taker in COMMANDS if name in COMMANDS[taker]]
     if name not in asked and not set(takers) & set(asked):
       needed = ' or '.join(f'--{taker}' for taker in takers)
       raise UserError(f'--{name} needs {needed}' + ''.join(
-          f' and means nothing to --{other}: leave out one of them'
+          f' and has no effect with --{other}: leave out one of them'
           for other in asked) + '.')

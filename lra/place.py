@@ -1,4 +1,5 @@
-"""Where the program lies, in a checkout or installed, and what is beside it."""
+"""The folder of the program, in a checkout or installed, and files beside it.
+"""
 
 import os
 import pathlib
@@ -8,54 +9,56 @@ from lra.errors import UserError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# A URL, also one that pathlib has made a path of, where // becomes /.
+# A URL, also one that pathlib has made a path: it turns // into /.
 _URL = re.compile(
     r'[a-z][a-z0-9+.-]*://|'
     r'(gs|s3|hdfs|https?|ftp|file|abfss?|az|hf):/', re.IGNORECASE)
 
 
 def installed() -> bool:
-  """Whether pip has put this package here; a checkout is not touched by it."""
+  """Returns whether pip has installed this package; a checkout is left alone.
+  """
   return any(ROOT.glob('lra-*.dist-info'))
 
 
 def program() -> tuple[str, ...]:
-  """The words that start the program."""
+  """Returns the words that start the program."""
   return ('lra',) if installed() else ('python', 'run_lra.py')
 
 
 def config_said(model: str) -> str:
-  """What --config says of a model's file, see `config_file`."""
+  """Returns the value of --config for a model's file, see `config_file`."""
   return model if installed() else f'configs/{model}.py'
 
 
 def extra(name: str) -> str:
-  """The command that installs an optional part of this package."""
+  """Returns the command that installs an optional part of this package."""
   return "pip install " + (
       f"'lra[{name}]'" if installed() else f"-e '.[{name}]'")
 
 
 def results() -> pathlib.Path:
-  """Folder of records unless told otherwise: nothing installed is changed."""
+  """Returns the default folder of records; installed files are never changed.
+  """
   return pathlib.Path('results') if installed() else ROOT / 'lra' / 'results'
 
 
 def page() -> pathlib.Path:
-  """The leaderboard unless told otherwise."""
+  """Returns the default path of the leaderboard."""
   return pathlib.Path('' if installed() else ROOT) / 'leaderboard.md'
 
 
 def page_of(folder: pathlib.Path) -> pathlib.Path:
-  """The leaderboard of a folder of records, unless told otherwise.
+  """Returns the default path of the leaderboard of a folder of records.
 
-  In the folder, so that records of your own do not replace the page of others.
+  It is in that folder, so that your records do not replace the page of others.
   """
   ours = folder.resolve() == results().resolve()
   return page() if ours else folder / 'leaderboard.md'
 
 
 def details_of(page_path: pathlib.Path) -> pathlib.Path:
-  """The folder of the pages of tasks: beside the page, named like it.
+  """Returns the folder of the task pages: beside the page, with its name.
 
   In a checkout the page of its own records has it in `docs/`.
   """
@@ -67,7 +70,7 @@ def details_of(page_path: pathlib.Path) -> pathlib.Path:
 
 
 def found(path: str | os.PathLike) -> pathlib.Path:
-  """A file as it is named, or else the one of `configs/` that comes with this.
+  """Returns the named file, or else that of `configs/` in this package.
 
   Args:
     path: a path from the current folder, such as `configs/sweeps/mini.txt`.
@@ -80,10 +83,10 @@ def found(path: str | os.PathLike) -> pathlib.Path:
 
 
 def config_parts(said: str) -> list[str]:
-  """[file, argument], or [file], of what --config says.
+  """Splits the value of --config into [file, argument], or [file].
 
-  A colon parts them, the first one behind `.py` if there is one: folders may
-  have colons.
+  It splits at the first colon after `.py`, since folders may have colons. If
+  there is no `.py`, it splits at the first colon.
   """
   match = re.fullmatch(r'(.*?\.py)(?::(.*))?', said, re.DOTALL)
   if match:
@@ -92,7 +95,7 @@ def config_parts(said: str) -> list[str]:
 
 
 def config_file(name: str) -> pathlib.Path:
-  """The file that --config names: a path, or `simpletron` for its config."""
+  """Returns the file of --config: a path, or `simpletron` for its config."""
   if name.isidentifier() and not os.path.isfile(name):
     config = found(f'configs/{name}.py')
     if os.path.isfile(config) or not os.path.exists(name):
@@ -101,14 +104,14 @@ def config_file(name: str) -> pathlib.Path:
 
 
 def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
-  """The path, which is of this machine's file system.
+  """Returns the path if it is on this machine's file system.
 
-  Files are locked, mapped and replaced in one step here, which no bucket does;
-  a URL would become a folder named `gs:`.
+  Files are locked, mapped and replaced in one step here, and no bucket can do
+  that; a URL would become a folder named `gs:`.
 
   Args:
-    path: of a file or a folder.
-    name: the flag or field that it is from, for the sentence.
+    path: path of a file or a folder.
+    name: the flag or field that it comes from, for the sentence.
 
   Raises:
     UserError: it is a URL.
@@ -116,14 +119,14 @@ def local(path: str | os.PathLike, name: str = '') -> str | os.PathLike:
   text = os.fspath(path)
   if _URL.match(text):
     raise UserError(
-        f'{name and f"{name}="}{text} is a URL, and this program reads and '
-        'writes paths only: mount the bucket (gcsfuse does for gs://) or copy '
-        'it here, and give that path.')
+        f'{name and f"{name}="}{text} is a URL, but this program needs a path: '
+        'mount the bucket (gcsfuse for gs://) or copy it here, and give that '
+        'path.')
   return path
 
 
 def data_dir(given: str | os.PathLike | None = None) -> str | os.PathLike:
-  """Where data sets live: as given, or $TFDS_DATA_DIR, or TFDS's own place.
+  """Returns the data folder: as given, or $TFDS_DATA_DIR, or TFDS's default.
 
   Raises:
     UserError: it is a URL.

@@ -1,7 +1,7 @@
-"""How long the runs of a sweep will take: `run_lra.py --sweep=FILE --plan`.
+"""Estimates the time of a sweep's runs: `run_lra.py --sweep=FILE --plan`.
 
-The times come from the run itself, if it was begun here, and else from records
-of runs like it. Nothing is started and no device is asked.
+The times come from the run itself if it was begun here, else from records
+of similar runs. Nothing is started and no device is used.
 """
 
 import collections
@@ -18,16 +18,16 @@ from lra.report.records import of_runs
 from lra.report.result import FINISHED, Result
 from lra.sweep import Entry
 
-# Settings that leave the time of a step as it is. Another dtype or kernel is
-# another time, but still an estimate.
+# Settings that the estimate ignores. Another dtype or kernel changes the time
+# of a step, but the estimate is still useful.
 _FREE = ('seed', 'dtype', 'model.kernel')
-# (how near the device is, see `_alike`; whether the model is another one)
+# (similarity of the device, see `_alike`; whether the model is another one)
 _RANKS = [(0, False), (1, False), (0, True), (1, True), (2, False)]
 _HEAD = ('', 'steps left', 'minutes', 'fits', 'estimate from', 'run')
 
 
 class Known(NamedTuple):
-  """A record, and its config as `identity.experiment` has it."""
+  """A record, and its config as `identity.experiment` returns it."""
   fields: dict[str, Any]
   result: Result
 
@@ -37,10 +37,10 @@ class Cost:
   """Seconds of the parts of a run.
 
   Attributes:
-    step: of an update.
-    validation: of one validation.
-    test: of the test split.
-    compiling: of compiling both steps.
+    step: seconds of one update.
+    validation: seconds of one validation.
+    test: seconds of the test split.
+    compiling: seconds to compile both steps.
   """
   step: float
   validation: float
@@ -48,7 +48,8 @@ class Cost:
   compiling: float
 
   def seconds(self, steps: int, validations: int) -> float:
-    """Time of some updates and validations, with compiling and the test."""
+    """Returns the time of updates and validations, plus compiling and the test.
+    """
     return (self.compiling + steps * self.step
             + validations * self.validation + self.test)
 
@@ -61,10 +62,10 @@ class Estimate:
     title: its config and seed.
     status: see `Entry.status`; `recorded` if only a record is here.
     left, steps: updates to come, and those of the whole run.
-    seconds: that they take, with validation, test and compiling; None if
-      nothing is known.
-    compiling: how many of these seconds compile.
-    source: what the estimate comes from.
+    seconds: seconds left, with validation, test and compiling; None if nothing
+      is known.
+    compiling: part of these seconds that compiles.
+    source: origin of the estimate.
   """
   title: str
   status: str
@@ -76,7 +77,7 @@ class Estimate:
 
 
 def device() -> str:
-  """The device that runs will use, as records name it, without asking JAX."""
+  """Returns the device that runs will use, as records name it, without JAX."""
   return machine.accelerator() or machine.cpu_name()
 
 
@@ -97,11 +98,11 @@ def estimator(entries: Sequence[Entry], results_dir: pathlib.Path,
 
 def known(entries: Sequence[Entry], folders: Iterable[pathlib.Path]
           ) -> list[Known]:
-  """Records of the tasks of a sweep that have times.
+  """Returns records of the tasks of a sweep that have times.
 
   Args:
     entries: the runs.
-    folders: of records, such as lra/results/runs.
+    folders: folders of records, such as lra/results/runs.
   """
   tasks = {entry.folder.parent.parent.name for entry in entries}
   return [Known(identity.experiment(result.config), result)
@@ -132,7 +133,7 @@ def of(entry: Entry, records: Sequence[Known], here: str,
   cost, source = _by_records(fields, records, here)
   own = _own(memory, every, cost)
   if own:
-    cost, source = own, 'its own pace so far'
+    cost, source = own, 'its own speed so far'
   if cost is None:
     return Estimate(entry.title, status, steps - step, steps, None, None, NONE)
   validations = 0 if fields.get('train.include_val') else (
@@ -143,7 +144,7 @@ def of(entry: Entry, records: Sequence[Known], here: str,
 
 
 def _own(memory, every, known_cost):
-  """The cost of a run by what it remembers, None if it made no step."""
+  """Returns the cost of a run by its own progress, None if it made no step."""
   steps, seconds = memory.get('timed_steps'), memory.get('train_seconds')
   if not steps or not seconds:
     return None
@@ -156,7 +157,7 @@ def _own(memory, every, known_cost):
   else:
     validation = known_cost.validation if known_cost else 0.0
     ratio = known_cost.test / validation if validation else 1
-  # What it has compiled is the sum over its starts.
+  # The compile time in a checkpoint is the sum over all starts.
   compiled = memory.get('compile_seconds') or 0.0
   if known_cost:
     compiled = min(compiled, known_cost.compiling)
@@ -164,10 +165,10 @@ def _own(memory, every, known_cost):
 
 
 def _by_records(fields, records, here):
-  """(cost, source) by the records most like a run; (None, '') if none is.
+  """Returns (cost, source) by the most similar records; (None, '') if none is.
 
-  The same model on the same device, then on one of its kind, then another
-  model on these, then the same model on a device of another kind.
+  First comes the same model on the same device, then on a device of its kind.
+  Then comes another model on these, last the same model on another kind.
   """
   ranked = collections.defaultdict(list)
   for theirs, record in records:
@@ -183,8 +184,8 @@ def _by_records(fields, records, here):
       ranked[alike, not same_model].append(record)
   if not ranked:
     return None, ''
-  # Of another model the median, of the same one the run that shared its device
-  # with the fewest.
+  # Records of another model give the median. Records of the same model give the
+  # run that shared its device with the fewest others.
   _, other_model = rank = min(ranked, key=_RANKS.index)
   found = ranked[rank]
   if other_model:
@@ -196,14 +197,15 @@ def _by_records(fields, records, here):
 
 
 def _alike(theirs, ours):
-  """How near two devices are: 0 the same, 1 of one kind, 2 of another."""
+  """Returns the similarity of devices: 0 the same, 1 of one kind, 2 of another.
+  """
   if theirs == ours:
     return 0
   return 1 if theirs.split()[0] == ours.split()[0] else 2
 
 
 def _shape(fields, model=True):
-  """The settings that decide how long a step takes."""
+  """Returns the settings that decide how long a step takes."""
   return {name: value for name, value in fields.items()
           if name == 'train.batch_size' or not (
               name in _FREE or name.startswith(('train.', 'optim.')) or
@@ -211,7 +213,7 @@ def _shape(fields, model=True):
 
 
 def _cost(record):
-  """What the parts of a recorded run took."""
+  """Returns the cost of a recorded run."""
   train = record.config['train']
   validations = math.ceil(record.steps / train['eval_every']) if (
       record.val) else 0
@@ -225,7 +227,7 @@ def _cost(record):
 
 
 def _source(record, fields, here):
-  """Which record an estimate comes from, and how it differs from the run."""
+  """Describes the record of an estimate, and how it differs from the run."""
   said = 'a record'
   if record.model != fields['model.name']:
     said += f' of {record.model}'
@@ -238,12 +240,13 @@ def _source(record, fields, here):
 
 def table(estimates: Sequence[Estimate], max_minutes: float | None = None
           ) -> str:
-  """One line per run, and the total.
+  """Returns one line per run, and the total.
 
   Args:
     estimates: the runs, in the order of the sweep.
-    max_minutes: marks the runs that end in so many minutes (`yes`), begin in
-      them (`part`) or do not (`no`); `–` behind a run without an estimate.
+    max_minutes: marks the runs that end within so many minutes (`yes`), begin
+      within them (`part`) or do not (`no`); `–` after a run without an
+      estimate.
   """
   rows = [_HEAD, *(
       (e.status, f'{count(e.left)} of {count(e.steps)}', _minutes(e.seconds),
@@ -260,7 +263,7 @@ def table(estimates: Sequence[Estimate], max_minutes: float | None = None
 
 
 def _fits(estimates, max_minutes):
-  """What `table` marks each run with."""
+  """Returns the mark of each run in `table`."""
   marks, spent, certain = [], 0.0, True
   limit = math.inf if max_minutes is None else 60 * max_minutes
   for e in estimates:

@@ -1,4 +1,4 @@
-"""Where the runs of a sweep stand: `run_lra.py --sweep=FILE --status`."""
+"""Shows the progress of a sweep's runs: `run_lra.py --sweep=FILE --status`."""
 
 import dataclasses
 import math
@@ -27,19 +27,19 @@ _HEAD = ('', 'step', 'val %', 'test %', 'left', 'last line', 'run')
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-  """How far a run is.
+  """The progress of a run.
 
   Attributes:
     title: its config and seed.
     status: `new`, `recorded` (elsewhere), `started`, `damaged`, or the status
       of its result.
-    step, steps: updates made, and those it is to make; None where unknown.
-    val: of a finished run the accuracy on validation of what was tested, of
-      another the best so far.
-    test: accuracy on test.
-    left: seconds of training to come, at the pace so far.
-    silent: seconds since the run's last log line, while it is not finished.
-    problem: what is wrong with its files, '' if nothing is.
+    step, steps: updates made, and those of the whole run; None if unknown.
+    val: validation accuracy: of the tested parameters if the run is finished,
+      else the best so far.
+    test: test accuracy.
+    left: seconds of training to come, at the speed so far.
+    silent: seconds since the last log line of an unfinished run.
+    problem: the error in its files, '' if there is none.
   """
   title: str
   status: str
@@ -58,14 +58,14 @@ class Standing:
 
 def recorded(
     entries: Sequence[Entry], folder: pathlib.Path) -> dict[str, Result]:
-  """Finished records of runs of a sweep, by `Entry.repetition`.
+  """Returns finished records of runs of a sweep, by `Entry.repetition`.
 
-  Whoever has made them, and however they were fitted to a machine. Records that
-  the page leaves out are none.
+  They count whoever made them, and with any hardware settings. Records that
+  the leaderboard leaves out do not count.
 
   Args:
     entries: the runs.
-    folder: of all records, as lra/results/runs.
+    folder: folder of all records, as lra/results/runs.
   """
   wanted, found = {entry.repetition for entry in entries}, {}
   tasks = {entry.folder.parent.parent.name for entry in entries}
@@ -77,7 +77,7 @@ def recorded(
 
 
 def of(entry: Entry, records: Mapping[str, Result] = EMPTY) -> Standing:
-  """How far the run of a sweep's entry is, by the files of its directory.
+  """Returns the progress of a sweep's entry, by the files of its directory.
 
   Args:
     entry: the run.
@@ -124,12 +124,12 @@ def _under_way(entry, title, status):
 
 
 def table(standings: Sequence[Standing], most: int | None = None) -> str:
-  """One line per run, and how many are finished.
+  """Returns one line per run, and the number of finished runs.
 
   Args:
     standings: the runs, in order.
-    most: lines of runs at most; those under way come before others, and the
-      finished before the new.
+    most: largest number of lines; runs under way come before others, and
+      finished runs before new ones.
   """
   chosen = sorted(range(len(standings)), key=lambda i: _rank(standings[i]))
   chosen = sorted(chosen[:most])
@@ -169,7 +169,7 @@ class Live:
 
   Args:
     entries: the runs.
-    out: where; nothing is drawn where that is no terminal.
+    out: the stream; nothing is drawn if it is not a terminal.
     records: see `of`.
   """
 
@@ -179,7 +179,7 @@ class Live:
     self._lines, self._drawn = 0, -math.inf
 
   def draw(self) -> bool:
-    """Draws it if it is time to; returns whether all are finished."""
+    """Draws the table if it is due; returns whether all runs are finished."""
     if not self._out.isatty() or (
         time.monotonic() - self._drawn < EVERY_SECONDS):
       return False
@@ -198,7 +198,7 @@ def show(entries: Sequence[Entry], out: TextIO,
          records: Mapping[str, Result] = EMPTY) -> None:
   """Prints the table; on a terminal again and again until all are finished.
 
-  Ctrl-C ends that, and nothing else.
+  Ctrl-C ends only the display.
   """
   if not out.isatty():
     print(table([of(entry, records) for entry in entries]), file=out)

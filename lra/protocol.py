@@ -1,4 +1,4 @@
-"""Which settings of a run are not those of its protocol."""
+"""Finds the settings of a run that differ from its protocol."""
 
 import functools
 import pathlib
@@ -9,17 +9,18 @@ from lra import config_flag, identity, place
 
 
 def changes(config: dict, made_by: str) -> dict[str, Any]:
-  """What a config changes: {dotted field: the protocol's value}.
+  """Returns the fields a config changes: {dotted field: the protocol's value}.
 
-  A protocol says what every model has: steps, rates, sizes, length, pooling,
-  head. The other arguments of a mixer are as its config file makes them.
+  A protocol sets the fields that every model has: steps, learning rate, sizes,
+  length, pooling, head. The other arguments of a mixer count as changed if they
+  differ from its config file.
 
   Args:
     config: the whole config, as plain values.
-    made_by: what --config said: file and task of the config.
+    made_by: the value of --config: file and task of the config.
 
   Raises:
-    UserError: the protocol does not exist, or knows nothing of the task.
+    UserError: the protocol does not exist, or does not have the task.
   """
   said = base.settings(config['task'], config['protocol'])
   return identity.changes(config, {**_own(made_by), **said})
@@ -27,9 +28,9 @@ def changes(config: dict, made_by: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _own(made_by):
-  """The arguments that a config file gives its mixer, by dotted name.
+  """Returns the arguments that a config file gives its mixer, by dotted name.
 
-  As this process has read it first: the file may change while its runs last.
+  They are cached, since the file may change while its runs last.
   """
   made = config_flag.made_by([f'--config={made_by}'])
   return identity.flatten({
@@ -37,10 +38,10 @@ def _own(made_by):
 
 
 def of_task(task: str) -> list[str]:
-  """Names of the protocols that a task has, the one it takes first."""
+  """Returns the names of the protocols of a task, the default first."""
   return [name for name, known in base.PROTOCOLS.items() if task in known]
 
 
 def file_of(made_by: str) -> pathlib.Path:
-  """The file that --config named."""
+  """Returns the file that --config named."""
   return place.config_file(place.config_parts(made_by)[0])

@@ -1,4 +1,4 @@
-"""The command line that makes a recorded run again."""
+"""Finds the command line that repeats a recorded run."""
 
 import functools
 import json
@@ -14,34 +14,34 @@ from lra.errors import UserError
 from lra.report.result import Result
 
 _CONFIGS = pathlib.Path(configs.__file__).parent
-# What the argument of --config says.
+# Fields that the argument of --config sets.
 _SAID = ('task', 'protocol', 'model.name')
 _NONE = 'No command makes it again here: '
 _SEED = '--config.seed='
-# A field may follow another that follows another.
+# A field may derive from one that derives from another.
 _ROUNDS = 4
 
 
 def command(run: Result, seeds: Sequence[int] = ()) -> str:
-  """The shell command that makes the run again, as far as configs go.
+  """Returns the shell command that repeats a run, as far as configs go.
 
-  The config file of its model, and each field that this file makes otherwise,
-  except where the data is. Versions of the code are not its matter.
+  It has the config file of the model, and each field that differs from this
+  file except the data folder. The version of the code is not part of it.
 
   Args:
-    run: what a record says of it.
-    seeds: of one or more runs that the command makes instead, rising; the
-      run's own where there are none.
+    run: its record.
+    seeds: rising seeds of one or more runs that the command makes instead; by
+      default the run's own.
 
   Returns:
-    The command, or a sentence that begins with "No command" and says why this
-    version of the code has none.
+    The command, or a sentence that begins with "No command" and gives the
+    reason why this version of the code has none.
   """
   how = f'{run.task},protocol={run.protocol}'
   try:
     flags = _flags(run, f'{run.model}.py:{how}')
   except UserError as error:
-    # Wherever this checkout is, a page says the same.
+    # A page must not depend on the folder of the checkout.
     return _NONE + str(error).replace(f'{_CONFIGS}/', 'configs/')
   except Exception as error:  # whatever a record's values do to a config
     return f'{_NONE}its config cannot be made ({type(error).__name__}).'
@@ -54,9 +54,9 @@ def command(run: Result, seeds: Sequence[int] = ()) -> str:
 
 
 def _flags(run, made):
-  """The flags that change what a file makes into the config of a run."""
+  """Returns the flags that turn the config of a file into that of the run."""
   wanted = _wanted(run)
-  # Seeds share what is made, unless a file makes other fields of its seed.
+  # Seeds share the cached config, unless a file derives fields from the seed.
   changes = {'seed': run.seed} if _follows_seed(run.model) else {}
   for _ in range(_ROUNDS):
     ours = _made(made, _as_flags(changes)) | {'seed': run.seed}
@@ -78,7 +78,7 @@ def _as_flags(changes):
 
 
 def _shown(flags):
-  """The same flags, where a reader can see all of each."""
+  """Returns flags that a reader can see whole; refuses others."""
   for flag in flags:
     if not flag.isprintable() or '  ' in flag:
       raise UserError(f'{flag.split("=")[0]!r} has a value that a command line '
@@ -87,13 +87,13 @@ def _shown(flags):
 
 
 def _fields(run: Result) -> dict[str, Any]:
-  """{dotted field: value} of its config, but for where its data was."""
+  """Returns {dotted field: value} of its config, without the data folder."""
   sized = identity.with_sizes(identity.flatten(run.config))
   return {name: value for name, value in sized.items() if name != 'data_dir'}
 
 
 def _wanted(run):
-  """What the config must be: later fields as the run had them unasked."""
+  """Returns the fields the config must have; later ones as the run had them."""
   later = json.loads(json.dumps(fields.added(run.model)))
   wanted = identity.with_sizes(later | _fields(run))
   return {name: value for name, value in wanted.items() if name not in _SAID}
@@ -101,30 +101,31 @@ def _wanted(run):
 
 @functools.cache
 def _follows_seed(model):
-  """Whether a model's config file makes other fields of the seed."""
+  """Returns whether a model's config file derives other fields from the seed.
+  """
   try:
     one, other = (_made(f'{model}.py:listops_mini', (f'{_SEED}{seed}',))
                   for seed in (1, 2))
-  except Exception:  # each run says what is wrong
+  except Exception:  # each run reports the error
     return True
   return one | {'seed': 2} != other
 
 
 @functools.lru_cache(maxsize=1000)
 def _made(made, flags):
-  """{dotted field: value} of the config that these flags make."""
+  """Returns {dotted field: value} of the config that these flags make."""
   config = config_flag.made_by([f'--config={_CONFIGS / made}', *flags])
   values = config.copy_and_resolve_references().to_dict()
   return identity.with_sizes(identity.flatten(json.loads(json.dumps(values))))
 
 
 def _text(value):
-  """A value as the flag of its field reads it."""
+  """Returns a value as the flag of its field reads it."""
   return value if isinstance(value, str) else repr(_tuples(value))
 
 
 def _tuples(value):
-  """JSON's lists as the tuples that they are in configs."""
+  """Turns JSON's lists into the tuples that they are in configs."""
   if isinstance(value, dict):
     return {key: _tuples(inner) for key, inner in value.items()}
   return tuple(map(_tuples, value)) if isinstance(value, list) else value

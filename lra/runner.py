@@ -1,4 +1,4 @@
-"""Runs the runs of a sweep, one process after another."""
+"""Runs a sweep, one process after another."""
 
 import ctypes
 import math
@@ -19,9 +19,9 @@ _RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
 _PR_SET_PDEATHSIG = 1
 _ALL_MEMORY = 'XLA_PYTHON_CLIENT_PREALLOCATE'
 _CORES = 4  # of a CPU on which one may compile while others train
-_COMPILING = 30.0  # seconds that a run compiles, if nobody knows
+_COMPILING = 30.0  # seconds that a run compiles, if no record has its time
 _READY = 15.0  # seconds that a run takes to begin once it is compiled
-# Changes that leave the compiled step as it is.
+# Changes that share one compiled step.
 _GIVEN = ('--config.train.learning_rate=', '--config.train.weight_decay=')
 
 
@@ -30,19 +30,20 @@ def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
         recorded: Callable[[Result], bool] = lambda result: True,
         compiling: Callable[[sweep.Entry], float | None] = lambda entry: None,
         compile_ahead: bool = False, broken: set[int] | None = None) -> bool:
-  """Runs what is left to do; returns whether it was stopped before its end.
+  """Runs the unfinished runs; returns whether a signal or a time limit came.
 
-  By a signal or a time limit; a run that fails stops no other.
+  A run that fails stops no other.
 
   Args:
     entries: the runs.
     extra: flags for each of them.
-    max_minutes: stop, with a checkpoint, after so long. A run that could not
-      even compile in what is left of it is not begun, unless it is the first.
+    max_minutes: stop, with a checkpoint, after so long. A run other than the
+      first is not begun if the time left is too short to compile it.
     recorded: see `left`.
-    compiling: seconds that a run compiles, None if that is not known.
+    compiling: returns the seconds that a run compiles, None if unknown.
     compile_ahead: compile the next run while one trains.
-    broken: gets the lines whose process ended by a bug or a signal: `is_bug`.
+    broken: set that receives the lines of processes that ended by a bug or a
+      signal: `is_bug`.
   """
   stopped, begun, helper, env = False, set(), None, None
   deadline = (math.inf if max_minutes is None
@@ -86,15 +87,15 @@ def run(entries: list[sweep.Entry], *, extra: tuple[str, ...] = (),
 
 
 def is_bug(code: int) -> bool:
-  """Whether an exit code says neither what a user can mend nor a stop."""
+  """Returns whether an exit code means a bug or a signal."""
   return code == BUG or code < 0
 
 
 def may_compile_ahead() -> bool:
-  """Whether the next run can be compiled without slowing the one that trains.
+  """Returns whether compiling the next run does not slow the training one.
 
-  On a GPU, unless a run takes all its memory at once because the environment
-  says so, or on four cores. A TPU belongs to one process.
+  A GPU needs an environment that lets runs share its memory; a CPU needs four
+  cores. A TPU belongs to one process.
   """
   device = machine.accelerator()
   if device:
@@ -103,16 +104,16 @@ def may_compile_ahead() -> bool:
 
 
 def _environment():
-  """The environment of runs, which on a GPU share its memory.
+  """Returns the environment of runs, which lets runs share a GPU's memory.
 
-  Unless the user has decided otherwise.
+  The user's own setting is kept.
   """
   taken = {_ALL_MEMORY: 'false'} if machine.accelerator() else {}
   return {**taken, **os.environ}
 
 
 def _begin_next(helper, groups, begun, recorded, extra):
-  """Has the helper compile the first run of these groups that needs it."""
+  """Makes the helper compile the first run of these groups that needs it."""
   for shape, group in groups:
     for made, _ in _calls(shape, group, recorded):
       if shape not in begun:
@@ -123,7 +124,7 @@ def _begin_next(helper, groups, begun, recorded, extra):
 
 
 def _groups(entries):
-  """Runs of a line that share a compiled step, as [(shape, entries)]."""
+  """Groups runs of a line that share a compiled step, as [(shape, entries)]."""
   groups = {}
   for entry in entries:
     shape = tuple(f for f in entry.config_flags if not f.startswith(_GIVEN))
@@ -132,10 +133,10 @@ def _groups(entries):
 
 
 def _calls(shape, group, recorded):
-  """What is left to do of a group as (flags, seeds) of processes.
+  """Yields the rest of a group as (flags, seeds) of processes.
 
-  One makes the configs of a line that share a compiled step, if the same seeds
-  of them are left.
+  One process makes all configs of a line that share a compiled step and have
+  the same seeds left.
   """
   by_seeds = {}
   for config in sweep.by_config(sweep.left(group, recorded)):
@@ -156,8 +157,8 @@ def _grid(config_flags):
 def _call(*arguments, deadline=math.inf, env=None) -> int:
   """Runs run_lra.py; signals that end the sweep reach it too.
 
-  At a deadline it is told to stop, with a checkpoint: its own time limit begins
-  only once it has started.
+  At a deadline it gets SIGTERM, and stops with a checkpoint: its own time limit
+  begins only once it has started.
   """
   child = subprocess.Popen(
       [sys.executable, str(_RUN), *arguments], env=env,
@@ -172,6 +173,6 @@ def _call(*arguments, deadline=math.inf, env=None) -> int:
 
 
 def die_with_parent():
-  """A sweep that is killed leaves no run behind that nobody watches."""
+  """Makes the kernel kill this process if the sweep is killed."""
   if sys.platform == 'linux':
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -12,11 +12,11 @@ _LONGEST = 60  # characters of a sentence about them
 
 
 def parse(text: str) -> list[int]:
-  """The seeds of `0`, `0,3` or `0-4`, in this order.
+  """Returns the seeds of `0`, `0,3` or `0-4`, in this order.
 
   Raises:
-    UserError: the text is of another form, names a seed twice, or more than a
-      command makes.
+    UserError: the text has another form, names a seed twice, or names more than
+      a command makes.
   """
   seeds = []
   for part in text.split(','):
@@ -40,7 +40,7 @@ def _short(text):
 
 
 def text(seeds: Iterable[int]) -> str:
-  """Rising seeds as `parse` reads them, those that follow each other as one."""
+  """Writes rising seeds in the form of `parse`, with ranges where possible."""
   runs = []
   for seed in seeds:
     if runs and seed == runs[-1][1] + 1 and seed - runs[-1][0] < MOST:

@@ -1,16 +1,16 @@
-"""What SIGINT, SIGTERM and SIGHUP do to a command, from its first moment on.
+"""Handles SIGINT, SIGTERM and SIGHUP of a command, from its first moment on.
 
-The signals are blocked, and a thread waits for them. It hears them at once,
-also while the main thread is compiling, and says what will come of them:
+The signals are blocked, and a thread waits for them. It gets them at once, also
+while the main thread is compiling, and prints their effect:
 
-* While nothing is being made that would be lost, the process ends at once.
+* While no work would be lost, the process ends at once.
 * Work within `later` looks at `reason` and ends when it can.
 * Work within `interrupting` is broken off by the exception `Stop`.
 
 Only the main thread's contexts count: work of other threads looks at `reason`.
 
-A second Ctrl-C ends the process at once, whatever it does. A terminal that is
-closed ends nothing: it only asks for a checkpoint (`hang_ups`).
+A second Ctrl-C ends the process at once. A closed terminal does not end it: it
+only asks for a checkpoint (`hang_ups`).
 """
 
 import contextlib
@@ -21,20 +21,20 @@ import sys
 import threading
 import time
 
-STOPPED = 75  # exit code of what stopped early: the same command continues
+STOPPED = 75  # exit code of an early stop: the same command resumes
 INTERRUPTED = 130  # exit code after a second Ctrl-C
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# What a signal does; the words are those of the message.
+# The effects of a signal.
 _AT_ONCE, _LATER, _INTERRUPT = 'at once', 'later', 'interrupt'
 
 
 class Stop(KeyboardInterrupt):  # noqa: N818
-  """A signal broke off what is within `interrupting`."""
+  """A signal broke off the work within `interrupting`."""
 
 
 class _State:
-  """What the listening thread and the main thread share, under `lock`."""
+  """State that the listening thread and the main thread share, under `lock`."""
 
   def __init__(self):
     self.lock = threading.Lock()
@@ -53,8 +53,8 @@ _state = _State()
 def listen() -> None:
   """Begins to listen, until the process ends.
 
-  To be called from the main thread, before a library starts a thread. A signal
-  that is ignored, as `nohup` does with SIGHUP, stays so.
+  Call it from the main thread, before a library starts a thread. A signal that
+  is ignored, as `nohup` does with SIGHUP, stays ignored.
   """
   heard = [s for s in _SIGNALS if signal.getsignal(s) != signal.SIG_IGN]
   signal.pthread_sigmask(signal.SIG_BLOCK, heard)
@@ -66,22 +66,23 @@ def listen() -> None:
 
 
 def listening() -> bool:
-  """Whether `listen` has been called."""
+  """Returns whether `listen` has been called."""
   return _state.listening
 
 
 def say_to(number: int) -> None:
-  """What is said goes to another file descriptor than stderr's."""
+  """Sends messages to another file descriptor than stderr's."""
   _state.stderr = number
 
 
 def reason() -> str:
-  """Name of the signal that asks for a stop, '' while there is none."""
+  """Returns the name of the signal that asks for a stop, '' if there is none.
+  """
   return _state.reason
 
 
 def hang_ups() -> int:
-  """How often the terminal was closed."""
+  """Returns how often the terminal was closed."""
   return _state.hang_ups
 
 
@@ -90,7 +91,7 @@ def later(when: str):
   """Context of work that ends itself once there is a `reason`.
 
   Args:
-    when: how the message goes on after 'will stop'.
+    when: end of the message that begins with 'will stop'.
   """
   with _mode(_LATER, when):
     yield
@@ -100,7 +101,7 @@ def later(when: str):
 def unbroken():
   """Context of short work that is not left half done.
 
-  A signal that comes meanwhile does what it would have done before.
+  A signal during the work takes effect after it.
   """
   before = _state.reason
   with _mode(_LATER, 'in a moment'):
@@ -128,7 +129,7 @@ def interrupting():
 
 @contextlib.contextmanager
 def passed_on_to(child):
-  """Context in which signals reach a `subprocess.Popen`, or the like, as well.
+  """Context in which signals also reach a `subprocess.Popen` or similar object.
 
   SIGINT goes as SIGTERM: a terminal has sent the child its own, and a second
   one would end it at once.
@@ -159,7 +160,7 @@ def _mode(what, when):
 
 
 def _act():
-  """In the main thread: what a signal that was heard meant to do here."""
+  """Carries out, in the main thread, the effect of a signal that has come."""
   if _state.reason and _in_main():
     what, _ = _state.modes[-1]
     if what == _INTERRUPT:
@@ -182,7 +183,8 @@ def _interrupt_main():
 
 
 def _interrupting_again(hook):
-  """An unraisablehook: `Stop` may be raised where nobody can catch it."""
+  """Returns an unraisablehook that repeats a `Stop` that could not be caught.
+  """
   def again(unraisable):
     if unraisable.exc_type is Stop:  # a callback of the garbage collector
       threading.Timer(0.1, _interrupt_main).start()
@@ -193,7 +195,7 @@ def _interrupting_again(hook):
 
 
 def _wait(heard):
-  """The thread: hears the signals, one after another."""
+  """Waits for the signals, one after another; runs as a thread."""
   while True:
     number = signal.sigwait(heard)
     with _state.lock:
@@ -211,7 +213,7 @@ def _wait(heard):
 def _first(number):
   what, when = _state.modes[-1]
   if what == _AT_ONCE:
-    _say(f'{_state.reason}: stopped; the same command continues.')
+    _say(f'{_state.reason}: stopped; the same command resumes.')
     _end(STOPPED)
   _say(f'{_state.reason}: will stop {when}; Ctrl-C stops at once.')
   _pass_on(number)
@@ -232,7 +234,7 @@ def _end(code):
 
 
 def _say(message):
-  """One line on stderr; a terminal or pipe that takes nothing is let be."""
+  """Writes one line to stderr, unless the terminal or pipe takes nothing."""
   number = _state.stderr
   clear = '\r\x1b[K' if os.isatty(number) else '\r'
   with contextlib.suppress(OSError):
@@ -257,9 +259,9 @@ def _terminal_answers():
 
 @contextlib.contextmanager
 def unblocked():
-  """Context whose new processes hear signals as other programs do.
+  """Context whose new processes get signals as other programs do.
 
-  A signal that comes meanwhile ends this process at once.
+  A signal during the context ends this process at once.
   """
   handler = signal.signal(signal.SIGINT, signal.SIG_DFL)
   mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)

@@ -1,4 +1,4 @@
-"""Standard streams: a reader that has gone is no error, a full disk is one."""
+"""Standard streams: a closed reader is not an error, a full disk is one."""
 
 import errno
 import io
@@ -9,14 +9,13 @@ from lra.errors import UserError
 
 
 def keep() -> None:
-  """Makes stdout and stderr outlast whoever reads them.
+  """Makes stdout and stderr outlast their readers.
 
-  What is written to a closed pipe or terminal is lost, and that is no error.
-  Whatever else keeps stdout from being written, such as a full disk, raises
-  one UserError; what follows is lost. Stderr loses what it cannot take: nobody
-  could be told. A stream that was closed from the start leads nowhere:
-  otherwise the next file that is opened would have its number, and be written
-  to by every message.
+  Text written to a closed pipe or terminal is lost, which is not an error. If
+  stdout cannot be written for another reason (a full disk), one UserError is
+  raised and later text is lost. Text that stderr cannot take is lost without an
+  error. A stream that was closed from the start becomes /dev/null: otherwise
+  the next file that is opened would get its number, and every message.
   """
   _open_nowhere()
   for number, name in ((1, 'stdout'), (2, 'stderr')):
@@ -24,7 +23,7 @@ def keep() -> None:
 
 
 def writer(number: int, before: io.TextIOBase | None) -> io.TextIOWrapper:
-  """A stream of a file descriptor whose writes do not fail.
+  """Returns a stream of a file descriptor whose writes do not fail.
 
   Args:
     number: the descriptor.
@@ -46,7 +45,7 @@ def _open_nowhere():
 
 
 class _Lasting(io.FileIO):
-  """A file whose writes raise at most one error, a UserError of stdout."""
+  """A file whose writes raise at most one error: a UserError of stdout."""
 
   def __init__(self, number, mode, **options):
     super().__init__(number, mode, **options)

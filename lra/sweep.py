@@ -4,13 +4,14 @@ Each line of the file is the flags of one run without their dashes,
 
     configs/transformer.py:listops_mini seeds=0-4 train.steps=[500,1000]
 
-the config first, then, in any order, seeds (`0`, `0,3` or `0-4`; 0 if not
-said) and config fields to change; of values in brackets each is a run, of
-several such fields each combination; see lra/grid.py for quotes. `#` begins a
-comment. A process makes the seeds of one config, and of those of its line that
-share its compiled step, each in its usual run directory: what is finished is
-skipped, what was interrupted goes on, and one that fails does not stop the
-others.
+The config comes first. Then come, in any order, seeds (`0`, `0,3` or `0-4`;
+default 0) and config fields to change. Each value in brackets is a run; several
+such fields give each combination. See lra/grid.py for quotes. `#` begins a
+comment.
+
+One process makes the seeds of one config, and of the configs of its line with
+the same compiled step. Each run has its usual run directory. Finished runs are
+skipped, interrupted ones resume, and a failed one does not stop the others.
 """
 
 import codecs
@@ -31,7 +32,7 @@ from lra.report import variants
 from lra.report.result import Result
 from lra.terminal import say
 
-_MAX_BYTES = 2**22  # of a sweep file: hundreds of each run
+_MAX_BYTES = 2**22  # of a sweep file: hundreds of bytes for each run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +40,9 @@ class Entry:
   """One run of a sweep.
 
   Attributes:
-    flags: of its command line.
-    folder: where it lives.
-    line: of it in the file.
+    flags: flags of its command line.
+    folder: its run directory.
+    line: number of its line in the file.
     repetition: see `identity.repetition`.
   """
   flags: tuple[str, ...]
@@ -51,7 +52,7 @@ class Entry:
 
   @property
   def config_flags(self) -> tuple[str, ...]:
-    """Its flags but for the seed."""
+    """Returns its flags without the seed."""
     return self.flags[:-1]
 
   @property
@@ -63,14 +64,14 @@ class Entry:
     return title(self.flags)
 
   def result(self) -> tuple[result_lib.Result | None, str]:
-    """Its result, None before there is one, and what is wrong with the file."""
+    """Returns its result, None if there is none, and the error in its file."""
     try:
       return result_lib.read_if_there(self.folder / 'result.json'), ''
     except UserError as e:
       return None, str(e)
 
   def status(self) -> str:
-    """`new`, `started`, `damaged`, or the status of its result."""
+    """Returns `new`, `started`, `damaged`, or the status of its result."""
     result, problem = self.result()
     if result or problem:
       return result.status if result else 'damaged'
@@ -78,11 +79,11 @@ class Entry:
 
 
 def read(path: pathlib.Path) -> list[Entry]:
-  """The runs of a sweep file, in its order; see `place.found`.
+  """Returns the runs of a sweep file, in its order; see `place.found`.
 
   Raises:
     UserError: the file cannot be read, has no run or one twice, or a line
-      (named) makes no config.
+      makes no config; the message names the line.
   """
   try:
     text = files.read(place.found(path), _MAX_BYTES)
@@ -101,7 +102,7 @@ def read(path: pathlib.Path) -> list[Entry]:
     for entry in _read(path, number, _entries, one, number):
       if entry.folder in line_of:
         raise UserError(
-            f'{path}, line {number}: the run {entry.folder} is that of line '
+            f'{path}, line {number}: the run {entry.folder} is also on line '
             f'{line_of[entry.folder]}: remove one.')
       line_of[entry.folder] = number
       entries.append(entry)
@@ -112,7 +113,7 @@ def read(path: pathlib.Path) -> list[Entry]:
 
 
 class _Asked(NamedTuple):
-  """What a line asks for: a config, fields to change, and seeds."""
+  """The content of a line: a config, fields to change, and seeds."""
   config: str = ''
   changes: tuple[str, ...] = ()
   seeds: tuple[int, ...] = ()
@@ -123,7 +124,7 @@ class _Asked(NamedTuple):
 
 
 def _read(path, number, read, line, *arguments):
-  """What `read` makes of a line; what is wrong names file and line."""
+  """Calls `read` on a line; an error names file and line."""
   try:
     return read(line, *arguments)
   except (flags.Error, ValueError, UserError) as e:
@@ -142,7 +143,7 @@ def _asked(line):
   if not words:
     return _Asked()
   grid.check([words[0], *changes])
-  grid.count(changes)  # or it says what is wrong with a value
+  grid.count(changes)  # raises UserError if a value is wrong
   return _Asked(words[0], tuple(changes),
                 tuple(seeds_lib.parse(seeds[0] if seeds else '0')))
 
@@ -160,7 +161,7 @@ def _entries(asked, line):
 
 
 def shard(entries: list[Entry], part: str) -> list[Entry]:
-  """Every n-th config from the i-th on, with all its seeds.
+  """Returns every n-th config from the i-th on, with all its seeds.
 
   Args:
     entries: the runs of a sweep.
@@ -178,23 +179,24 @@ def shard(entries: list[Entry], part: str) -> list[Entry]:
 
 
 def by_config(entries: list[Entry]) -> list[list[Entry]]:
-  """Entries that differ in their seed only, together, in order."""
+  """Groups entries that differ only in their seed, in order."""
   return [list(group) for _, group in itertools.groupby(
       entries, lambda entry: entry.config_flags)]
 
 
 def title(flags_of_run: Iterable[str]) -> str:
-  """Flags as a line of a sweep has them."""
+  """Returns flags as a line of a sweep has them."""
   return ' '.join(re.sub('^--(config|grid)[=.]', '', f) for f in flags_of_run)
 
 
 def left(entries: list[Entry], recorded: Callable[[Result], bool]
          ) -> list[Entry]:
-  """The runs with something left to do.
+  """Returns the runs that are not finished or not recorded.
 
   Args:
-    entries: runs; of a damaged result the run itself says that it is.
-    recorded: whether a finished run is on the leaderboard if it should be; a
+    entries: the runs; a damaged result counts as unfinished, and the run itself
+      reports it.
+    recorded: whether a finished run is on the leaderboard if it should be. A
       run that was killed before that is called again, to record it.
   """
   results = ((entry, entry.result()[0]) for entry in entries)
@@ -204,11 +206,11 @@ def left(entries: list[Entry], recorded: Callable[[Result], bool]
 
 def failure(failed: list[Entry], total: int, broken: Collection[int] = ()
             ) -> str:
-  """What is said of runs that have failed; names their lines.
+  """Returns the message about runs that have failed; it names their lines.
 
   Args:
     failed: the runs.
-    total: how many the sweep has.
+    total: number of runs of the sweep.
     broken: lines whose processes ended by a bug or a signal; see `runner.run`.
   """
   mendable = [entry for entry in failed if entry.line not in broken]
@@ -219,7 +221,7 @@ def failure(failed: list[Entry], total: int, broken: Collection[int] = ()
       f'{variants.listed(map(str, lines))} of the sweep): {advice}.'
       for some, what, advice in (
           (mendable, 'failed',
-           'mend what was said of each, and repeat the command'),
+           'correct the error of each, and repeat the command'),
           (bugs, 'ended by an internal error or a signal',
            'the configs are not at fault; repeat the command, and report the '
            'traceback if it comes again'))

@@ -1,8 +1,8 @@
 """The tasks of the harness: constants only.
 
-Id 0 is padding and nothing else. Prepared data sets store one byte per token
-and a token's id is that byte plus one, so every vocabulary has its symbols
-plus one ids.
+Id 0 is padding and nothing else. Prepared data sets store one byte per token,
+and a token's id is that byte plus one. So a vocabulary has one id more than
+symbols.
 """
 
 import dataclasses
@@ -12,10 +12,10 @@ from lra.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """What a model must know of a task.
+  """The properties of a task that a model needs.
 
   Attributes:
-    name: how configs and the command line call it.
+    name: its name in configs and on the command line.
     dataset: name of the prepared data set (a TFDS builder of `data_prep`).
     variant: the data set's TFDS builder config.
     seq_len: tokens per sequence, L, without the CLS token.
@@ -24,13 +24,13 @@ class Task:
     dual: whether an example is a pair of documents.
     title: column title on the leaderboard.
     image: whether tokens are the pixels of an image, row by row.
-    probe: whether a class is asked for at some of the tokens instead of one of
-      the whole sequence; its second document says where and which. Probes are
-      mini tasks with a leaderboard table of their own.
-    answers: how many classes validation and test ask of one example. Those of
-      one sequence are not independent of each other.
-    mini: whether this is a laptop version, sized for two processor cores, with
-      a leaderboard table of its own.
+    probe: whether some of the tokens have a class, instead of the whole
+      sequence. The second document of an example holds their positions and
+      classes. Probes are mini tasks with a leaderboard table of their own.
+    answers: number of classes per example in validation and test. Those of one
+      sequence are not independent of each other.
+    mini: whether this is a laptop version, sized for two CPU cores, with a
+      leaderboard table of its own.
   """
   name: str
   dataset: str
@@ -47,7 +47,7 @@ class Task:
 
   @property
   def group(self) -> str:
-    """'full', 'mini' or 'probe': its part of the leaderboard."""
+    """Returns 'full', 'mini' or 'probe': its part of the leaderboard."""
     return 'probe' if self.probe else 'mini' if self.mini else 'full'
 
 

@@ -1,4 +1,4 @@
-"""The terminal: progress bars, messages, and the wish to stop."""
+"""The terminal: progress bars, messages, and requests to stop."""
 
 import contextlib
 import signal
@@ -15,21 +15,21 @@ _quiet = False
 
 
 def be_quiet() -> None:
-  """This process says nothing and shows no bar: another one does."""
+  """Turns off messages and bars of this process: another one shows them."""
   global _quiet
   _quiet = True
 
 
 def say(message: str) -> None:
-  """One line that does not tear the bar."""
+  """Prints one line without breaking the bar."""
   if not _quiet:
     tqdm.tqdm.write(message, file=sys.stderr)
 
 
 def bar(*, total: int, done: int = 0, what: str, unit: str = 'step'):
-  """A bar on stderr; without a terminal, a line every half minute.
+  """Returns a bar on stderr; without a terminal, a line every half minute.
 
-  On a terminal the bars of several runs stand below each other.
+  On a terminal the bars of several runs are below each other.
   """
   quiet = not sys.stderr.isatty()
   return tqdm.tqdm(
@@ -72,13 +72,14 @@ class StopRequest:
 
   @property
   def reason(self) -> str:
-    """Why to stop, '' while there is no reason."""
+    """Returns why to stop, '' while there is no reason."""
     late = self._deadline is not None and time.monotonic() >= self._deadline
     self._reason = self._reason or signals.reason() or (
         TIME_LIMIT if late else '')
     return self._reason
 
   def checkpoint(self, due: bool = False) -> bool:
-    """Whether a checkpoint is `due`, or asked for since the last call."""
+    """Returns whether a checkpoint is `due`, or requested since the last call.
+    """
     seen, self._hang_ups = self._hang_ups, signals.hang_ups()
     return due or self._hang_ups > seen

@@ -41,7 +41,7 @@ def test_the_notebook_runs(mini_data, tmp_path, monkeypatch):
   printed = ''.join(output['text'] for cell in notebook.cells
                     for output in cell.get('outputs', ())
                     if output.get('name') == 'stdout')
-  assert printed.count('taken for') == 10
+  assert printed.count('with probability') == 10
   accuracy = float(printed.split('test accuracy ')[1].split('%')[0])
   assert 10 < accuracy <= 100
 

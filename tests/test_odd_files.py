@@ -88,7 +88,7 @@ def test_what_is_far_too_large_is_not_read(name, tmp_path):
 
 def test_a_pipe_in_a_run_directory_ends_no_run_with_a_wait(tmp_path):
   os.mkfifo(tmp_path / 'metrics.jsonl')
-  with pytest.raises(UserError, match=r'metrics\.jsonl \(it is no regular'):
+  with pytest.raises(UserError, match=r'metrics\.jsonl \(.*regular file'):
     _run(tmp_path)
 
 

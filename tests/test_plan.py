@@ -115,7 +115,7 @@ def test_its_own_pace_comes_first(entry):
   assert (estimate.status, estimate.left, estimate.steps) == (
       'started', 3000, 4000)
   assert estimate.seconds == 3000 * 0.25 + 7 * 10 + 7
-  assert estimate.source == 'its own pace so far'
+  assert estimate.source == 'its own speed so far'
   known = _record(device='d d', compile_seconds=4.0)
   ratio = known.result.test.examples / known.result.val.examples
   assert plan.of(made, [known], 'd d').seconds == pytest.approx(

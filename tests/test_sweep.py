@@ -238,7 +238,7 @@ def test_a_bug_is_not_told_as_the_users(
   assert code == exit_code
   for words in told:
     assert words in said
-  assert ('mend what was said' in said) is (2 in codes)
+  assert ('correct the error' in said) is (2 in codes)
 
 
 @pytest.mark.parametrize('more', [[], ['--status']])

@@ -1,21 +1,21 @@
 #!/bin/bash
-# A GPU for half an hour: prepares the data, checks the kernels, traces two
-# steps, and trains the sweep until the time is up.
+# Uses a GPU for half an hour: prepares the data, checks the kernels, traces two
+# tasks, and trains the sweep until the time is up.
 #
 #   IMDB=aclImdb_v1.tar.gz CIFAR=cifar-10-python.tar.gz RFC=rfc_citations \
 #     lra/recipes/gpu.sh MINUTES OUT
 #
-# Run directories are in the current folder, everything else in OUT: logs, what
-# was measured, and runs.tar, the bundle of the runs. The same command goes on,
-# also on another machine that OUT was copied to. It ends with 75 if work is
-# left, with 0 if none is.
+# Run directories are in the current folder. Everything else is in OUT: logs,
+# measurements, and runs.tar, the bundle of the runs. The same command resumes,
+# also on another machine that OUT was copied to. The exit code is 75 if work is
+# left, and 0 if none is.
 #
-# IMDB, CIFAR, RFC: files that data are prepared from (--source of data_prep).
-#   Without IMDB or CIFAR they are downloaded, without RFC there is no
-#   retrieval_rfc.
+# IMDB, CIFAR, RFC: source files of the data sets (--source of data_prep).
+#   Without IMDB or CIFAR they are downloaded; without RFC, runs of
+#   retrieval_rfc are left out.
 # LRA_SWEEP: another sweep than configs/sweeps/gpu.txt.
 # LRA_REHEARSE=20: every run makes 20 steps of short sequences, and
-#   pathfinder_mini stands in for pathfinder. For a machine without a GPU.
+#   pathfinder_mini replaces pathfinder. For a machine without a GPU.
 # PYTHON: the interpreter.
 set -euo pipefail
 
@@ -36,7 +36,7 @@ say() {
   printf '[%d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"
 }
 
-# What every run of a rehearsal changes, as words of a sweep's line.
+# The changes of every run of a rehearsal, as words of a sweep's line.
 small=()
 if [ -n "$rehearse" ]; then
   small=("train.steps=$rehearse" "train.eval_every=$rehearse"
@@ -44,7 +44,7 @@ if [ -n "$rehearse" ]; then
     train.eval_batch_size=100 "train.lengths=()" seq_len=128)
 fi
 
-# The sweep, without the tasks whose data there is not.
+# The sweep; tasks without data are removed from it below.
 sweep=$out/sweep.txt
 pattern='s/^#.*//'
 [ -n "$rehearse" ] && pattern+=';s/:pathfinder,/:pathfinder_mini,/'
@@ -79,7 +79,7 @@ for task in "${tasks[@]}"; do
     retrieval_rfc*)
       source=${RFC:-}
       if [ -z "$source" ]; then
-        without "There is no RFC: runs of $task are left out." "$task"
+        without "RFC is not set: runs of $task are left out." "$task"
         continue
       fi
       ;;
@@ -88,10 +88,10 @@ for task in "${tasks[@]}"; do
     >"$out/logs/data-$task.log" 2>&1 &
   preparing[$task]=$!
 done
-say "Preparing ${!preparing[*]}: logs are in $out/logs."
+say "Preparing ${!preparing[*]}; logs are in $out/logs."
 
 prepared() {
-  # Waits for the data of a task; fails if there are none.
+  # Waits for the data of a task; fails if they cannot be prepared.
   local task=$1 code=0
   [ -n "${preparing[$task]:-}" ] || return 0
   while kill -0 "${preparing[$task]}" 2>/dev/null; do
@@ -104,7 +104,7 @@ prepared() {
   wait "${preparing[$task]}" || code=$?
   unset "preparing[$task]"
   if ((code)); then
-    without "$task cannot be prepared ($out/logs/data-$task.log says why): \
+    without "$task cannot be prepared (see $out/logs/data-$task.log): \
 its runs are left out." "$task"
     return 1
   fi
@@ -115,11 +115,11 @@ its runs are left out." "$task"
 accelerator=$("$python" -c 'from lra import machine
 print(machine.accelerator())')
 if [ -z "$accelerator" ]; then
-  say "No accelerator is here: errors of kernels are not measured."
+  say "No accelerator was found: the kernels are not checked."
 elif [ -e "$out/onchip.done" ]; then
-  say "Errors of kernels were measured before."
+  say "The kernels were checked before."
 else
-  say "Errors of kernels on $accelerator, for three minutes at most."
+  say "Checking the kernels on $accelerator, for three minutes at most."
   code=0
   timeout --signal=INT --kill-after=20 180 "$python" -m lra.costs \
     --onchip="$out/onchip.json" --stages=errors >"$out/logs/onchip.log" 2>&1 ||
@@ -128,7 +128,7 @@ else
     touch "$out/onchip.done"
     say "Errors are in $out/onchip.json."
   else
-    say "They are not complete (code $code): the next call goes on."
+    say "The check is not complete (code $code): the next call resumes it."
   fi
 fi
 
@@ -151,21 +151,21 @@ for task in listops image; do
   rm -rf "$out/scratch/$task"
   train=("$python" "$root/run_lra.py" --norecord --max_minutes=3
     --config="configs/simpletron.py:$task,protocol=nystrom" "${changed[@]}")
-  # The trace is what counts, not the end of the run.
+  # Only the trace matters, so a failure of the run is ignored.
   "${train[@]}" --workdir="$out/scratch/$task" --profile="$first:$last" \
     >"$out/logs/trace-$task.log" 2>&1 || true
   if "$python" "$root/lra/recipes/trace.py" "$out/scratch/$task/profile" \
     "$target" >>"$out/logs/trace-$task.log" 2>&1; then
     say "The operations of a step of $task are in $target."
   else
-    say "$task could not be traced: $out/logs/trace-$task.log says why."
+    say "$task could not be traced: see $out/logs/trace-$task.log."
   fi
   if [ -n "$accelerator" ] && command -v ncu >/dev/null; then
     timeout --kill-after=10 120 ncu --target-processes all --kill yes \
       --launch-skip 3000 --launch-count 30 --section SpeedOfLight \
       --log-file "$out/ncu-$task.txt" "${train[@]}" \
       --workdir="$out/scratch/ncu-$task" >"$out/logs/ncu-$task.log" 2>&1 ||
-      say "ncu did not end well: $out/logs/ncu-$task.log says why."
+      say "ncu failed: see $out/logs/ncu-$task.log."
     say "Kernels of a step of $task are in $out/ncu-$task.txt."
   fi
   rm -rf "$out/scratch"
@@ -175,7 +175,7 @@ for task in "${tasks[@]}"; do
   prepared "$task" || true
 done
 
-# The sweep. A minute is for packing.
+# The sweep. One minute is kept for packing.
 if [ ! -s "$sweep" ]; then
   say "No run is left: no data could be prepared."
   exit 2
@@ -184,13 +184,13 @@ left=$((limit - SECONDS - 60))
 ((left > 0)) || left=0
 given=()
 [ -e "$out/runs.tar" ] && given=(--from_bundle="$out/runs.tar")
-say "The sweep, for $((left / 60)) minutes."
+say "Training the sweep for $((left / 60)) minutes."
 "$python" "$root/run_lra.py" --sweep="$sweep" --missing "${given[@]}" \
   --max_minutes="$(awk "BEGIN {print $left / 60}")" --bundle="$out/runs.tar" \
   > >(tee -ia "$out/logs/sweep.log") 2>&1 &
 training=$!
-# A machine that is taken away tells this script: the sweep must hear it too,
-# makes a checkpoint and packs the runs.
+# If the machine is taken away, this script gets a signal and passes it on: the
+# sweep then makes a checkpoint and packs the runs.
 trap 'kill -TERM "$training" 2>/dev/null || true' TERM INT HUP
 code=0
 wait "$training" || code=$?

@@ -1,9 +1,9 @@
-"""The operations of a trace that take the most time, as JSON.
+"""Writes the operations of a trace that take the most time, as JSON.
 
   python lra/recipes/trace.py RUN/profile OPERATIONS.json
 
-reads the newest trace of --profile in the folder. It counts what the streams of
-a device run, or XLA's threads if there is no device.
+reads the newest trace of --profile in the folder. It counts the operations on
+the streams of a device, or on XLA's threads if there is no device.
 """
 
 import collections
@@ -13,12 +13,12 @@ import pathlib
 import sys
 
 MOST = 40  # operations that are listed
-# What calls operations on a CPU and waits for them.
+# The function that calls operations on a CPU and waits for them.
 _CALLER = 'ThunkExecutor'
 
 
 def operations(events: list[dict]) -> list[dict]:
-  """Name, calls, seconds and share of each operation, the longest first.
+  """Returns name, calls, seconds and share of each operation, longest first.
 
   Args:
     events: `traceEvents` of a trace in Chrome's format; times in microseconds.
@@ -38,7 +38,7 @@ def operations(events: list[dict]) -> list[dict]:
 
 
 def _lines(events):
-  """(process, thread) of the lines that hold operations once."""
+  """Returns (process, thread) of the lines that hold each operation once."""
   processes, threads = {}, {}
   for event in events:
     name = event.get('args', {}).get('name', '')

@@ -106,5 +106,5 @@ def test_a_bundle_with_a_large_header_is_refused(kind, tmp_path):
     f.write(whole[:1024])
     f.write(header(EXTENDED[kind], LARGE))
     f.truncate(f.tell() + LARGE + 1024)
-  with pytest.raises(UserError, match='not a sound bundle .*headers of more'):
+  with pytest.raises(UserError, match='not a valid bundle .*headers of more'):
     bundle.unpack(path, [], tmp_path)

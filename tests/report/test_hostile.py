@@ -268,9 +268,9 @@ def test_a_record_lies_in_the_folder_of_its_task():
 
 @pytest.mark.parametrize('make, why', [
     (lambda path: path.mkdir(), 'a directory'),
-    (os.mkfifo, 'no regular file'),
+    (os.mkfifo, 'regular file'),
     (lambda path: path.symlink_to('nowhere'), 'JSON object'),
-    (lambda path: path.symlink_to('/dev/zero'), 'no regular file'),
+    (lambda path: path.symlink_to('/dev/zero'), 'regular file'),
     (lambda path: path.symlink_to(path), 'damaged'),
     (lambda path: path.write_bytes(b'[' * 10**5), 'deep|damaged'),
     (lambda path: path.write_bytes(b' ' * 2**21), 'more than 1,048,576 bytes'),

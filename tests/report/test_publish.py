@@ -152,7 +152,7 @@ def test_a_folder_has_its_own_published_results_where_it_has_any(place):
 @pytest.mark.parametrize('spoil, words', [
     (lambda p: p.results.write_text(''), ['--results_dir']),
     (lambda p: p.page.mkdir(), ['--page']),
-    (lambda p: os.mkfifo(p.page), ['no regular file', '--page']),
+    (lambda p: os.mkfifo(p.page), ['regular file', '--page']),
     (lambda p: (p.results.mkdir(), (p.results / 'runs').touch()),
      ['--results_dir']),
     (lambda p: (p.results.mkdir(),
