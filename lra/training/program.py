@@ -199,7 +199,7 @@ class Program:
     """Returns this program with other `sizes`."""
     other = dataclasses.replace(
         self, sizes=dataclasses.replace(self.sizes, **sizes))
-    other.__dict__['state_shape'] = self.state_shape  # no size changes the state
+    other.__dict__['state_shape'] = self.state_shape  # sizes do not change it
     return other
 
   def _compile(self, function, *shapes, donate_argnums=(), out=None):

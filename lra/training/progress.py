@@ -14,8 +14,7 @@ _LATER = {'peak_memory_bytes'}
 
 @dataclasses.dataclass
 class Progress:
-  """Holds the progress of a run, which each checkpoint stores with the state.
-  """
+  """Holds the progress of a run; each checkpoint stores it with the state."""
   validated_step: int = 0
   best_step: int = 0
   best_val: dict | None = None

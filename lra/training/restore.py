@@ -77,7 +77,7 @@ def _place(folder):
       f'{folder} is not the directory of a run, nor a checkpoint in one: give '
       'a directory with a config.json, such as '
       'runs/listops_mini/simpletron/<config hash>-s0, or its checkpoints/best, '
-      'checkpoints/last or a step that is in these.')
+      'checkpoints/last or a step in one of these.')
 
 
 def _config(values):
