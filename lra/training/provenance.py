@@ -143,7 +143,7 @@ def warn_of_edits(
     if len(folders) > _NAMED:
       named += f' and {len(folders) - _NAMED} more'
     were = 'were' if len(folders) > 1 else 'was'
-    say(f'lra/models/{model}.py is another file than {named} {were} made with: '
+    say(f'lra/models/{model}.py has changed since {named} {were} made: '
         f'{what}.')
 
 
