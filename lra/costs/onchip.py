@@ -289,9 +289,9 @@ class Layer:
   def rows(self, bytes_per_s):
     """Measures times and errors; `bytes_per_s` of a copy gives the least time.
 
-    The error is relative RMS, the largest of all results, against plain XLA in
-    float32 at the highest precision. 'moved', 'ratio' and 'launches' are counts
-    by `layers.counted` of the timed program.
+    The error is the largest relative RMS error of all results. The reference is
+    plain XLA in float32 at the highest precision. `layers.counted` counts
+    'moved', 'ratio' and 'launches' in the timed program.
     """
     want = self._exact(*self._exact_given)
     programs = {kernel: self._programs[kernel] for kernel in self._runs}

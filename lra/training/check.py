@@ -83,8 +83,7 @@ def check_mesh(config, mesh: dict[str, int]) -> None:
     raise UserError(
         f'config.mesh.sequence={count} is not possible with '
         f'{config.model.name}, in which each token needs all others: set it to '
-        '1, or choose a model with linear attention, such as simpletron or '
-        'lightning.')
+        '1, or choose a model with linear attention such as simpletron.')
   length = config.seq_len or tasks.get(config.task).seq_len
   if length % count:
     raise UserError(

@@ -70,8 +70,8 @@ class Checkpoints:
         # does.
         multiprocessing_options=ocp.options.MultiprocessingOptions(
             active_processes=set(range(jax.process_count()))),
-        # In the background Orbax would wait for a signal that has one name for
-        # the whole process, in which other runs may save at the same time.
+        # To create folders in the background, Orbax would wait for a signal.
+        # It has one name for the whole process, in which other runs may save.
         async_options=ocp.AsyncOptions(
             create_directories_asynchronously=False, **_patience()))
     return ocp.CheckpointManager(self.folder / name, options=options)

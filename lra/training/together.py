@@ -20,7 +20,7 @@ from lra.training import train
 from lra.training.shared import Shared
 
 Run = tuple[Any, pathlib.Path]  # a config and its run directory
-MOST = 16  # at the same time, by default
+MOST = 16  # runs at the same time, by default
 
 
 def how_many(config) -> int:

@@ -35,8 +35,8 @@ from lra.training.progress import Progress, chosen, scored_of
 from lra.training.shared import Shared, shape
 from lra.training.sizes import is_cpu
 
-# Batches dispatched before the first of them is done: enough to hide the making
-# of one, few enough that a stop takes a step or two.
+# Batches dispatched before the first of them is done. They are enough to hide
+# the making of one, and few enough that a stop takes a step or two.
 AHEAD = 2
 
 
