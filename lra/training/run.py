@@ -46,7 +46,7 @@ def _check_links(folder):
     if path.is_symlink() and not path.is_dir():
       raise UserError(
           f'{path} is a link, and the run would write to its target: replace '
-          'it by the file itself, then repeat the command.')
+          'it with the file itself, then repeat the command.')
 
 
 def environment(folder: pathlib.Path) -> dict:
