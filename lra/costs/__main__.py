@@ -1,19 +1,19 @@
-"""Costs of a config, and of all models side by side.
+"""Measures the costs of a config, or of all models side by side.
 
-`python -m lra.costs --config=configs/simpletron.py:listops_mini` runs, in
-turns, the loop that `run_lra.py` runs (data, dispatch, logging, progress bar)
-and the compiled step alone on a batch that is already there, and prints
-seconds per step of both, the loop's overhead and the peak memory. It takes
-about 20 seconds beside compiling, unless --rounds says how long. `--drawn`
-times the compiled step on random tokens of full length, without a data set,
-such as that of Path-X, which takes hours to draw.
+`python -m lra.costs --config=configs/simpletron.py:listops_mini` times two
+things in turns. One is the loop of `run_lra.py` (data, dispatch, logging,
+progress bar). The other is the compiled step alone on a batch that is already
+there. It prints seconds per step of both, the loop's overhead and the peak
+memory. Without --rounds it takes about 20 seconds beside compiling. `--drawn`
+times the compiled step on random tokens of full length, without a data set
+(that of Path-X takes hours to generate).
 
-`--memory` and `--speed` write the tables of all models, `memory.md` and
-`speed.md` with `speed.json`, to --out; `--layers` that of the bytes which
-layers move on accelerators that need not be here, `layers.md`; `--launches`
-that of the kernels which training steps launch on a GPU, `launches.md`;
-`--collectives` what the devices of a config's mesh tell each other. `--onchip`
-measures errors and times of the kernels on an accelerator that is.
+Other flags write tables of all models to --out. `--memory` writes `memory.md`;
+`--speed` writes `speed.md` and `speed.json`. `--layers` counts the bytes that
+layers move (`layers.md`), and `--launches` the kernels that training steps
+launch on a GPU (`launches.md`). Their accelerators need not be present.
+`--collectives` counts the bytes that devices of a mesh send. `--onchip`
+measures errors and times of the kernels on the accelerator of this machine.
 """
 
 import functools
@@ -27,11 +27,11 @@ from lra import command, place, streams
 from lra.errors import UserError
 
 STEPS = flags.DEFINE_integer(
-    'steps', 100, 'Steps per stretch; without --rounds at most so many.',
+    'steps', 100, 'Steps per stretch; the most steps without --rounds.',
     lower_bound=1)
 ROUNDS = flags.DEFINE_integer(
-    'rounds', None, 'Stretches of the loop, of which medians are reported; by '
-    'default as many as take about 20 seconds, but three at least.',
+    'rounds', None, 'Number of stretches of the loop, for the medians; by '
+    'default about 20 seconds of them, but at least three.',
     lower_bound=1)
 DRAWN = flags.DEFINE_bool(
     'drawn', False, 'Times the step of --config on random tokens instead of '
@@ -45,15 +45,15 @@ LAUNCHES = flags.DEFINE_string(
     'launches', None, 'Table of kernels launched by training steps, compiled '
     'for this GPU, such as h200.')
 COLLECTIVES = flags.DEFINE_list(
-    'collectives', None, 'What a step of --config tells between so many '
-    'devices, such as 8,64,256.')
+    'collectives', None, 'Counts the bytes that devices send in a step of '
+    '--config, for these numbers of devices, such as 8,64,256.')
 ONCHIP = flags.DEFINE_string(
-    'onchip', None, 'Errors, races and times of kernels and layers on the '
-    'device that is here, into this JSON file.')
+    'onchip', None, 'Writes errors, races and times of kernels and layers on '
+    'this machine\'s device to this JSON file.')
 STAGES = flags.DEFINE_list(
-    'stages', None, 'What --onchip does; all by default.')
+    'stages', None, 'Stages of --onchip to run; all by default.')
 OUT = flags.DEFINE_string(
-    'out', str(place.results()), 'Where the tables go.')
+    'out', str(place.results()), 'Folder of the tables.')
 
 
 def main() -> int:
@@ -95,7 +95,7 @@ def main() -> int:
 
 
 def _compiled(name, targets):
-  """Lines of the table of what is compiled for `targets`."""
+  """Returns the lines of a table that is compiled for `targets`."""
   return importlib.import_module(f'lra.costs.{name}').tables(targets)
 
 

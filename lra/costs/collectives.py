@@ -1,5 +1,4 @@
-"""What the devices of a mesh tell each other in a step, and how long that takes
-on paper.
+"""Counts the bytes that devices of a mesh send in a step, and estimates times.
 
 `python -m lra.costs --collectives=8,64,256 --config=...` compiles the training
 step for so many devices, which need not be here, and reads from the program
@@ -32,7 +31,7 @@ BYTES_PER_S = 1600e9 / 8 / 4
 TASK = 'pathx'
 CASES = {'simpletron': ('data', 'fsdp', 'sequence'), 'lightning': ('sequence',)}
 
-# Bytes that a device sends, over those of the result that it gets, of n.
+# Bytes that one of n devices sends, divided by those of its result.
 _SENT = {
     'all-reduce': lambda n: 2 * (n - 1) / n,
     'all-gather': lambda n: (n - 1) / n,
@@ -44,11 +43,11 @@ _SENT = {
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """A training step of one of several devices.
+  """Holds the costs of a training step on one of several devices.
 
   Attributes:
-    shape: axis of the mesh -> devices.
-    told: (kind, bytes of the result, devices) -> times, see
+    shape: axis of the mesh -> number of devices.
+    told: (kind, bytes of the result, devices) -> count, see
       `hlo.collectives`.
     operations: floating-point operations of the device.
   """
@@ -64,33 +63,33 @@ class Step:
 
   @property
   def seconds(self) -> tuple[float, float]:
-    """Of computing at the highest rate, and of sending over one link."""
+    """Seconds to compute at the peak FLOP/s, and to send over one link."""
     return self.operations / OPERATIONS_PER_S, self.bytes_sent / BYTES_PER_S
 
 
 def compiled(config, devices: int) -> Step:
-  """The step of a config on so many devices.
+  """Compiles the step of a config for a number of devices.
 
-  The microbatch is that of one device that has whole sequences: it grows with
-  the devices that split examples, and the batch with it.
+  The config's microbatch is that of one device with whole sequences. The
+  microbatch and the batch grow with the number of devices that split examples.
 
   Args:
     config: a whole config, with its mesh.
-    devices: how many of them; the processor must be able to pretend them.
+    devices: number of devices, which the CPU must be able to emulate.
 
   Raises:
-    UserError: the config cannot be run so.
+    UserError: the config cannot run on these devices.
   """
   micro = _microbatch(config)
   one = _made(config, devices, micro)
   count = config.train.batch_size // micro
-  # XLA counts what is in a loop once.
+  # XLA counts the operations in a loop once.
   operations = count * one.compile_train().cost_analysis()['flops']
   return Step(dict(one.mesh.shape), told(config, devices), operations)
 
 
 def told(config, devices: int) -> dict[tuple[str, int, int], int]:
-  """`Step.told` of the same step; see `compiled`."""
+  """Returns `Step.told` of a config's step; arguments as in `compiled`."""
   made = _made(config, devices, config.train.batch_size)
   return hlo.collectives(made.compile_train().as_text())
 
@@ -110,7 +109,7 @@ def _made(config, devices, batch):
 
 
 def tables(counts: list[str]) -> list[str]:
-  """Lines of Markdown: `report` of each of `CASES`, on meshes of each axis."""
+  """Returns lines of Markdown: the `report` of `CASES`, on each axis."""
   lines = ['# What devices tell each other in a training step', '',
            *__doc__.split('\n\n', 1)[1].strip().splitlines()]
   for model, axes in CASES.items():
@@ -123,14 +122,14 @@ def tables(counts: list[str]) -> list[str]:
 
 
 def report(config, counts: list[str]) -> list[str]:
-  """Lines of Markdown: the collectives of the smallest mesh, then the sizes.
+  """Returns lines of Markdown: collectives of the smallest mesh, then sizes.
 
   Args:
     config: a whole config.
-    counts: numbers of devices, as words.
+    counts: numbers of devices, as text.
 
   Raises:
-    UserError: a number is none, or the config cannot be run so.
+    UserError: a text is not such a number, or the config cannot run so.
   """
   if not all(word.isdigit() and 1 < int(word) <= 4096 for word in counts):
     raise UserError('--collectives takes numbers of devices, 2 to 4096, such '

@@ -1,9 +1,9 @@
-"""Kernels that a training step launches on a GPU that need not be here.
+"""Counts the kernels that a training step launches on a GPU.
 
 `JAX_PLATFORMS=cpu python -m lra.costs --launches=h200` compiles the step of a
-few models, the whole batch as one microbatch, and counts in the program. A
-small model's step on a GPU takes as long as its launches and its bytes, not
-its operations.
+few models, the whole batch as one microbatch, and counts in the program. The
+GPU need not be present. The launches and bytes of a small model's step
+determine its time on a GPU, not its operations.
 """
 
 import importlib
@@ -22,23 +22,23 @@ from lra.training import program
 MODELS = ('linear_transformer', 'transformer', 'simpletron', 'lightning',
           'bigbird')
 TASKS = ('listops', 'image')
-# Products are cuBLASLt's, as in `aot.OPTIONS`.
+# Matmuls are cuBLASLt's, as in `aot.OPTIONS`.
 FLAGS = '--xla_gpu_enable_triton_gemm=false'
 BEFORE = 'launches_before.json'
 
 
 def measure(name: str, task: str, target: str) -> dict[str, float]:
-  """Counts of the training step of a model, protocol `nystrom`, float32.
+  """Counts launches and bytes of a model's step, protocol `nystrom`, float32.
 
   Args:
-    name, task: of the config.
-    target: of `kernels.tools.aot.TARGETS`, a GPU.
+    name, task: name and task of the config.
+    target: a GPU in `kernels.tools.aot.TARGETS`.
 
   Returns:
     `launches`; `bytes` moved; `waits` of the host; `temporary` bytes.
 
   Raises:
-    aot.Unavailable: its compiler is not installed.
+    aot.Unavailable: the target's compiler is not installed.
   """
   device = aot.device(target)
   config = importlib.import_module(f'configs.{name}').get_config(
@@ -53,17 +53,18 @@ def measure(name: str, task: str, target: str) -> dict[str, float]:
 
 
 def _packed(config, made):
-  """Bytes of q, k and v side by side, in float32."""
+  """Returns the bytes of q, k and v side by side, in float32."""
   cls = config.encoder.pooling == 'cls'
   tokens = config.train.batch_size * (made.objective.seq_len + cls)
   return 4 * tokens * 3 * config.model.get('qkv_width', config.encoder.width)
 
 
 def tables(target: str) -> list[str]:
-  """Lines of markdown: the steps of `MODELS`, beside those of before.
+  """Returns lines of Markdown: the steps of `MODELS`, before and now.
 
   Raises:
-    UserError: nothing can be compiled for the target here; says why.
+    UserError: the target's compiler is not available; the message has the
+      reason.
   """
   flags = os.environ.get('XLA_FLAGS', '--xla_gpu_autotune_level=0')
   os.environ['XLA_FLAGS'] = f'{flags} {FLAGS}'
@@ -72,7 +73,7 @@ def tables(target: str) -> list[str]:
   except aot.Unavailable as reason:
     raise UserError(
         f'--launches={target} is not possible: {reason}. Install the extra '
-        'aot-cuda, and set JAX_PLATFORMS=cpu where there is no GPU.'
+        'aot-cuda, and set JAX_PLATFORMS=cpu if there is no GPU.'
     ) from reason
   before = json.loads((place.results() / BEFORE).read_text(encoding='utf-8'))
   rows = []

@@ -1,8 +1,8 @@
-"""Bytes that a layer of linear attention moves, on machines not here.
+"""Counts the bytes that a layer of linear attention moves on an accelerator.
 
-A layer is what a block calls its mixer: projections, kernel, output
-projection. `python -m lra.costs --layers=v5e,v6e,h200` compiles it, forward
-and with its gradients, and counts.
+A layer is the mixer of a block: projections, kernel, output projection.
+`python -m lra.costs --layers=v5e,v6e,h200` compiles it, forward and with its
+gradients, and counts. The accelerators need not be present.
 """
 
 import functools
@@ -24,9 +24,9 @@ BATCH, LENGTH = 32, 4096
 
 def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
           length: int = LENGTH) -> int:
-  """Bytes that the parts of a layer move at least, in bfloat16.
+  """Returns the fewest bytes that the parts of a layer move, in bfloat16.
 
-  Every part, a product or the kernel, reads its operands from device memory and
+  Every part, a matmul or the kernel, reads its operands from device memory and
   writes its results to it once. A compiler for TPUs that keeps an array in
   on-chip memory between two parts moves less. In units of T, one [B, L, width]:
 
@@ -34,9 +34,9 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
     backward  kernel q, k, v, do 4 + 3, dx 3 + 1, dW 1 + 3; with an output
               projection 1 + 1 and 1 + 1
 
-  and lightning's norm between kernel and output projection needs the output
-  once more to be differentiated, 1. Parameters are float32, read and, with
-  gradients, written once.
+  The gradient of lightning's norm between kernel and output projection reads
+  the output once more, 1. Parameters are float32. They are read once in each
+  pass, and their gradients are written once.
 
   Args:
     name: one of `MODELS`.
@@ -55,7 +55,7 @@ def floor(name: str, direction: str, width: int, *, batch: int = BATCH,
 
 
 def function(mixer, direction: str):
-  """A layer as a function of params, x, mask, and dy where both passes run.
+  """Returns a layer as a function of params, x, mask, and dy for 'both'.
 
   Returns:
     'forward': a function that returns y. 'both': one that returns y and the
@@ -74,18 +74,18 @@ def function(mixer, direction: str):
 def program(name: str, direction: str, heads: int, head_width: int,
             target: str, kernel: str = 'auto', *, batch: int = BATCH,
             length: int = LENGTH):
-  """The compiled layer of a model, in bfloat16, with a mask.
+  """Compiles the layer of a model, in bfloat16, with a mask.
 
   Args:
     name: one of `MODELS`.
     direction: 'forward', or 'both': also the gradients of x and parameters.
     heads, head_width: H and Dh.
     target: one of `kernels.tools.aot.TARGETS`.
-    kernel: of the mixer.
+    kernel: the kernel of the mixer.
     batch, length: B and L.
 
   Raises:
-    aot.Unavailable: its compiler is not installed.
+    aot.Unavailable: the target's compiler is not installed.
   """
   width = heads * head_width
   mixer = models.module(name).Mixer(
@@ -102,21 +102,21 @@ def program(name: str, direction: str, heads: int, head_width: int,
 
 
 def row_major(x, device) -> Format:
-  """The layout of an array of a layer, on a device."""
+  """Returns the row-major layout of an array on a device."""
   return Format(Layout(tuple(range(len(x.shape)))),
                 jax.sharding.SingleDeviceSharding(device))
 
 
 def compiled(run, arguments, device, platform: str):
-  """A layer compiled, its arguments and results row-major.
+  """Compiles a layer with row-major arguments and results.
 
   Programs that are counted and programs that are timed are both made here.
 
   Args:
-    run: a function, of `function`.
+    run: a function from `function`.
     arguments: its arguments, a tree of arrays or of jax.ShapeDtypeStruct.
-    device: which it is for.
-    platform: of the device, 'cpu', 'gpu' or 'tpu'.
+    device: the device to compile for.
+    platform: its platform, 'cpu', 'gpu' or 'tpu'.
   """
   arguments = jax.tree.map(
       lambda x: jax.ShapeDtypeStruct(
@@ -132,11 +132,12 @@ def counted(text: str, name: str, direction: str, width: int, *,
   """Counts the bytes and launches of a compiled layer in bfloat16.
 
   Args:
-    text: of the program.
-    name, direction, width, batch, length: as of `floor`.
+    text: the text of the program.
+    name, direction, width, batch, length: as in `floor`.
 
   Returns:
-    'moved': bytes; 'ratio': of them to `floor`; 'launches': kernels launched.
+    'moved': bytes; 'ratio': bytes divided by `floor`; 'launches': number of
+    kernels launched.
   """
   tensor = 2 * batch * length * width
   moved, launches = hlo.count(text, packed=3 * tensor)
@@ -146,12 +147,12 @@ def counted(text: str, name: str, direction: str, width: int, *,
 
 def measure(name: str, direction: str, heads: int, head_width: int,
             target: str, kernel: str = 'auto') -> dict:
-  """What a compiled layer moves; arguments as of `program`.
+  """Counts the bytes that a compiled layer moves; arguments as in `program`.
 
   Returns:
-    What `counted` does, and 'tensors': bytes moved, in units of T; 'copies':
-    descriptions of operations that only move data, of the size of an operand
-    or more.
+    The fields of `counted`, and two more. 'tensors': bytes moved, in units of
+    T. 'copies': descriptions of operations that only move data, of the size of
+    an operand or more.
   """
   text = program(name, direction, heads, head_width, target, kernel).as_text()
   width = heads * head_width
@@ -162,10 +163,10 @@ def measure(name: str, direction: str, heads: int, head_width: int,
 
 
 def tables(targets: list[str]) -> list[str]:
-  """Lines of markdown: every layer by its own kernel, beside plain XLA's.
+  """Returns lines of Markdown: every layer by its own kernel and by plain XLA.
 
   Args:
-    targets: of `kernels.tools.aot.TARGETS`.
+    targets: names in `kernels.tools.aot.TARGETS`.
   """
   rows, reasons = [], []
   for target in targets:
@@ -182,7 +183,7 @@ def tables(targets: list[str]) -> list[str]:
 
 
 def heading(targets: list[str]) -> list[str]:
-  """What the table is of: lines above it."""
+  """Returns the lines above the table, which describe it."""
   return [
       '# Bytes that layers move', '',
       f'bfloat16, B {BATCH}, L {LENGTH:,}, D = H Dh, a mask. T = bytes of one '

@@ -1,4 +1,4 @@
-"""What the training loop costs on top of the compiled step."""
+"""Measures the overhead of the training loop over the compiled step."""
 
 import contextlib
 import pathlib
@@ -13,27 +13,27 @@ from lra.costs import step
 from lra.terminal import bar
 from lra.training.trainer import Trainer
 
-# Of measuring, where no number of rounds is asked for.
+# Time to measure if no number of rounds is given.
 SECONDS = 20
 LEAST_ROUNDS = 3
 
 
 def measure(config, *, steps: int, rounds: int | None = None,
             drawn: bool = False) -> dict:
-  """Times loop and bare step alternately.
+  """Times the loop and the bare step alternately.
 
   Args:
-    config: what to train; nothing of it is kept.
-    steps: updates per stretch; at most so many if `rounds` is None.
-    rounds: stretches of the loop, each between two of the bare step; if not
-      one, another comes first to warm up. None: as many as take about
-      `SECONDS`, but `LEAST_ROUNDS` at least, of as few steps as that needs.
+    config: the config to train; the run is not kept.
+    steps: updates per stretch; the most updates if `rounds` is None.
+    rounds: stretches of the loop, each between two of the bare step. If there
+      are several, another comes first to warm up. None: about `SECONDS` of
+      stretches, but at least `LEAST_ROUNDS`, with fewer steps if necessary.
     drawn: times the step alone, without data: `step.measure`.
 
   Returns:
-    JSON fields: seconds per step of both (medians), the loop's overhead (the
-    median ratio of a stretch to its two neighbours, minus one), steps and
-    rounds made, peak memory in bytes, compile seconds and what ran where.
+    JSON fields: median seconds per step of both; overhead; steps and rounds
+    made; peak memory in bytes; compile seconds; identity of the run. The
+    overhead is the median ratio of a stretch to its two neighbours, minus one.
   """
   if drawn:
     return step.measure(config, steps=steps)
@@ -88,10 +88,10 @@ def _seconds(call, steps, trainer):
 
 
 def _warm_up(call, steps, trainer):
-  """Makes at most so many steps, while the fewest rounds are affordable.
+  """Makes at most `steps` steps, in the time of one stretch.
 
   Returns:
-    How many steps were made: those of a stretch.
+    The number of steps made, for all later stretches.
   """
   stretches = 2 * LEAST_ROUNDS + 2
   start, made = time.perf_counter(), 0
@@ -103,7 +103,7 @@ def _warm_up(call, steps, trainer):
 
 
 def _enough(made, rounds, start):
-  """Whether these are the rounds asked for, or all that there is time for."""
+  """Returns True once all rounds are made, or the time is over."""
   if rounds is not None:
     return made >= rounds
   return made >= LEAST_ROUNDS and time.perf_counter() - start >= SECONDS

@@ -1,11 +1,11 @@
-"""All that is to be known of the kernels once there is a chip, as one JSON.
+"""Measures errors, races and times of the kernels on an accelerator.
 
   python -m lra.costs --onchip=kernels/results/h200.json
 
-runs on the device that is here, stage by stage, and writes the file after
-each measurement, so that a machine that is lent for minutes leaves what it had
-time for; the same command goes on. `--stages=layers` runs one of them again and
-keeps the others.
+This command runs on the device of this machine, stage by stage. It writes the
+JSON file after each measurement, so that a machine lent for minutes leaves its
+results so far. The same command resumes. `--stages=layers` runs one stage again
+and keeps the others.
 """
 
 import importlib.metadata
@@ -32,7 +32,7 @@ STAGES = ('errors', 'races', 'kernels', 'layers')
 PACKAGES = ('jax', 'jaxlib', 'jax-cuda13-plugin', 'libtpu',
             'flash-linear-attention', 'jax-linear-attention', 'torch')
 GROUP = 4  # cases of errors that are compiled together, for each core
-# compute-sanitizer's tools, and how each counts what it found.
+# compute-sanitizer's tools, with the line in which each counts its findings.
 SANITIZERS = {'racecheck': r'RACECHECK SUMMARY: (\d+) hazard',
               'memcheck': r'ERROR SUMMARY: (\d+) error',
               'synccheck': r'ERROR SUMMARY: (\d+) error'}
@@ -49,7 +49,7 @@ LARGE = {
     'layers': {'batch': 32, 'length': 4096, 'heads': layers.HEADS,
                'calls': 30, 'copy': benchmark.LARGE['copy']},
 }
-# For a processor: that the script runs from end to end.
+# For a CPU, to check that the script runs from end to end.
 SMALL = {
     'errors': [Case(65, 2, 16, 'float32', 'ragged')],
     'kernels': benchmark.SMALL,
@@ -59,16 +59,15 @@ SMALL = {
 
 
 def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
-  """Runs stages and writes the record as they go; returns it.
-
-  Args:
-    path: the JSON file. What it has of stages that are not run again is kept;
-      one that was ended goes on where it was, if the commit and the packages
-      are the same.
-    stages: names out of `STAGES`.
-    sizes: `LARGE` or `SMALL`; by default as the device is.
+  """Runs stages and writes the record after each measurement; returns it.
 
   A stage that fails leaves its error in the record, and the next one runs.
+
+  Args:
+    path: the JSON file. Results of stages that are not run again are kept. An
+      interrupted stage resumes if the commit and the packages are the same.
+    stages: names in `STAGES`.
+    sizes: `LARGE` or `SMALL`; by default `SMALL` on a CPU.
 
   Raises:
     UserError: the file is of another device.
@@ -100,7 +99,7 @@ def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
       found = globals()[f'_{stage}'](
           sizes.get(stage), before, lambda found, save=save: save(
               found, ended='before its end'))
-    except Exception as e:  # one stage must not cost the others
+    except Exception as e:  # an error must not stop the other stages
       found = {'failed': f'{type(e).__name__}: {e}'}
     save(found)
     say(f'{stage}: {record[stage].get("failed", "done")} '
@@ -119,7 +118,7 @@ def _versions():
 
 
 def _errors(cases, before, save):
-  """Relative RMS errors of every kernel that runs on this device."""
+  """Measures relative RMS errors of every kernel that runs on this device."""
   cases = [(op, kernel, case, reason)
            for case in cases for op in errors.EVERY
            for kernel, reason in kernels.explain(
@@ -151,7 +150,7 @@ def _which(row):
 
 
 def _prepared(op, kernel, case, reason):
-  """What measures the errors, or fields that say why nothing does."""
+  """Returns a function that measures the errors, or fields with a reason."""
   if reason:
     return {'skipped': reason}
   return _or_why(lambda: errors.prepared(op, kernel, case))
@@ -170,9 +169,9 @@ def _error(prepared, dtype):
 def _or_why(function):
   try:
     return function()
-  except NotImplementedError as e:  # of a form, which `explain` is not told
+  except NotImplementedError as e:  # `explain` does not check the form
     return {'skipped': str(e)}
-  except Exception as e:  # nor one kernel the others
+  except Exception as e:  # one kernel must not stop the others
     return {'failed': f'{type(e).__name__}: {e}'[:1000]}
 
 
@@ -184,7 +183,7 @@ def _counted(rows):
 
 
 def _races(*_):
-  """What compute-sanitizer says of the kernels, where it is installed."""
+  """Runs the kernels under compute-sanitizer, if it is installed."""
   program = sanitizer()
   if program is None:
     return {'skipped': 'compute-sanitizer is not installed'}
@@ -204,7 +203,7 @@ def _races(*_):
 
 
 def sanitizer() -> str | None:
-  """The path of compute-sanitizer, of the system or of a wheel, or None."""
+  """Returns the path of compute-sanitizer, None if it is not installed."""
   places = pathlib.Path(sys.prefix).glob(
       'lib/python*/site-packages/nvidia/**/compute-sanitizer')
   wheels = [str(p) for p in places if p.is_file()]
@@ -212,12 +211,12 @@ def sanitizer() -> str | None:
 
 
 def _kernels(sizes, before, save):
-  """Times of the kernels beside XLA, cuDNN and other packages."""
+  """Times the kernels beside XLA, cuDNN and other packages."""
   return benchmark.run(sizes, record=before, save=save)
 
 
 def _layers(sizes, before, save):
-  """Times and errors of whole layers, by their own kernel and plain XLA's."""
+  """Measures times and errors of whole layers, by own kernels and plain XLA."""
   found = {'rows': [], **before}
   if 'copy_bytes_per_s' not in found:
     found['copy_bytes_per_s'] = timing.bandwidth(sizes['copy'], sizes['calls'])
@@ -239,7 +238,7 @@ def _layers(sizes, before, save):
 
 
 class Layer:
-  """A layer by its own kernel and by plain XLA's, compiled, to be timed.
+  """Compiles and times a layer by its own kernel and by plain XLA.
 
   The programs are those that `layers.measure` counts ahead of time.
   """
@@ -288,11 +287,11 @@ class Layer:
       return layers.compiled(function, given, device, jax.default_backend())
 
   def rows(self, bytes_per_s):
-    """Their times and errors; floors are of a device that copies so fast.
+    """Measures times and errors; `bytes_per_s` of a copy gives the least time.
 
-    The error is relative RMS, the largest of all results, against plain XLA in
-    float32 at the highest precision. 'moved', 'ratio' and 'launches' are what
-    `layers.counted` finds in the program that was timed.
+    The error is the largest relative RMS error of all results. The reference is
+    plain XLA in float32 at the highest precision. `layers.counted` counts
+    'moved', 'ratio' and 'launches' in the timed program.
     """
     want = self._exact(*self._exact_given)
     programs = {kernel: self._programs[kernel] for kernel in self._runs}
@@ -317,10 +316,10 @@ class Layer:
       return {'not_counted': f'{type(e).__name__}: {e}'}
 
   def traced(self, kernel):
-    """The time of each kernel of the program, or why it is not known.
+    """Returns the time of each kernel of the program, or why it is unknown.
 
     Args:
-      kernel: as asked for, 'auto' or 'xla'.
+      kernel: the requested kernel, 'auto' or 'xla'.
 
     Returns:
       {'trace': see `trace.of_planes`} or {'not_traced': the reason}.
@@ -330,13 +329,13 @@ class Layer:
     run, given = self._programs[kernel]
     try:
       return {'trace': trace.by_kernel(run, *given)}
-    except Exception as e:  # nor the trace
+    except Exception as e:  # the times are safe already
       return {'not_traced': f'{type(e).__name__}: {e}'}
 
 
 @jax.jit
 def _apart(got, want):
-  """The largest relative RMS error of any array of one tree to another's."""
+  """Returns the largest relative RMS error of a tree's arrays to another's."""
   def relative(x, y):
     off = jnp.square(x.astype(jnp.float32) - y)
     return jnp.sqrt(jnp.mean(off) / jnp.mean(jnp.square(y)))

@@ -1,7 +1,7 @@
-"""Parameters of every model on every task, counted without computing them.
+"""Counts the parameters of every model on every task without computing them.
 
-Counting takes seconds, so `run_lra.py --list` reads what `python -m
-lra.costs.parameters` has counted, and counts what is missing there: new models.
+Counting takes seconds. So `run_lra.py --list` reads the file that `python -m
+lra.costs.parameters` has written, and counts only models that it lacks.
 """
 
 import argparse
@@ -21,11 +21,11 @@ COUNTED = pathlib.Path(__file__).resolve().parents[1] / 'results' / NAME
 
 
 def parameters(model: str, task: str) -> int:
-  """Trainable parameters of `configs/<model>.py:<task>[,protocol=...]`.
+  """Counts trainable parameters of `configs/<model>.py:<task>[,protocol=...]`.
 
   One block is traced and counted `num_layers` times: all are alike.
   """
-  import jax  # takes a second, which reading the counts does not need
+  import jax  # takes a second, and reading the counts does not need it
 
   from lra.training import program, step
   config = importlib.import_module(f'configs.{model}').get_config(task)
@@ -45,30 +45,31 @@ def parameters(model: str, task: str) -> int:
 
 
 def table() -> tuple[dict[str, dict[str, int]], list[str]]:
-  """Parameters of all models on `TASKS`, as far as they can be built.
+  """Returns the parameters of all models that can be built, on `TASKS`.
 
   Returns:
-    model -> task -> parameters, read where they were counted before; and a
-    sentence for each model whose file or config fails, which is left out.
+    (model -> task -> parameters, problems). Models that were counted before
+    are read. A model whose file or config fails is left out and has a sentence
+    in the problems.
   """
   known, problems = read(), []
   found = {}
   for entry in catalogue.read():
     try:
       found[entry.name] = known.get(entry.name) or count(entry.name)
-    except Exception as error:  # whatever a file under way may raise
+    except Exception as error:  # an unfinished file may raise any error
       reason = ' '.join(str(error).split()) or type(error).__name__
       problems.append(f'{entry.name} cannot be built: {reason}')
   return found, problems
 
 
 def count(model: str) -> dict[str, int]:
-  """Task -> parameters of a model."""
+  """Counts the parameters of a model: task -> parameters."""
   return {task: parameters(model, task) for task in TASKS}
 
 
 def read(path: pathlib.Path = COUNTED) -> dict[str, dict[str, int]]:
-  """Model -> task -> parameters, as counted before; {} where nothing was."""
+  """Reads model -> task -> parameters; {} if nothing was counted before."""
   try:
     rows = list(csv.DictReader(io.StringIO(path.read_text(encoding='utf-8'))))
     return {row['model']: {task: int(row[task]) for task in TASKS}
@@ -82,7 +83,7 @@ def write(folder: pathlib.Path, names: Iterable[str] | None = None
   """Counts models, by default all, and the Transformer of each protocol.
 
   Returns:
-    The path of `parameters.csv`, beside which `budgets.csv` is written.
+    The path of `parameters.csv`; `budgets.csv` is in the same folder.
   """
   names = [e.name for e in catalogue.read()] if names is None else names
   files.write_all({
@@ -94,7 +95,7 @@ def write(folder: pathlib.Path, names: Iterable[str] | None = None
 
 
 def count_budgets() -> dict[tuple[str, str], int]:
-  """(protocol, task) -> parameters of its Transformer."""
+  """Counts (protocol, task) -> parameters of its Transformer."""
   known = importlib.import_module('configs.protocols').PROTOCOLS
   return {(protocol, task): parameters(
       REFERENCE, f'{task},protocol={protocol}')

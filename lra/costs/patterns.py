@@ -15,15 +15,15 @@ from lra.nn.patterns import KINDS, Pattern
 
 
 def of_model(name: str, length: int, fields: dict) -> tuple[Pattern, ...]:
-  """The patterns of a model's groups of heads.
+  """Returns the patterns of a model's groups of heads.
 
   Args:
-    name: of the model.
+    name: name of the model.
     length: L.
     fields: fields of its Mixer which differ from the defaults.
 
   Raises:
-    UserError: no such model or field, or it has no fixed pattern.
+    UserError: the model or field is unknown, or it has no fixed pattern.
   """
   mixer = models.module(name).Mixer
   if not hasattr(mixer, 'patterns'):
@@ -62,7 +62,7 @@ def draw(patterns: tuple[Pattern, ...], length: int, title: str,
 
 
 def main(argv: list[str]) -> None:
-  """The command line of this module."""
+  """Runs the command line of this module."""
   parser = argparse.ArgumentParser(
       prog='python -m lra.costs.patterns',
       description='Draws the attention pattern of a model.')

@@ -1,4 +1,4 @@
-"""What a compiled step costs, on tokens that are drawn instead of data."""
+"""Measures a compiled step on random tokens instead of data."""
 
 import time
 
@@ -10,21 +10,21 @@ from lra.terminal import bar
 from lra.training import outcome, program
 from lra.training.shared import Shared
 
-SECONDS = 20  # after which no other step is begun
+SECONDS = 20  # after this, no other step begins
 
 
 def measure(config, *, steps: int) -> dict:
   """Times steps on one batch of full length, without a data set.
 
   Args:
-    config: what to train; nothing of it is kept.
-    steps: how many at most; as many as begin within `SECONDS`, and one at
-      least. One more comes first to warm up.
+    config: the config to train; the run is not kept.
+    steps: the most steps. No step begins after `SECONDS`, but at least one is
+      made. One more comes first to warm up.
 
   Returns:
-    JSON fields: the median seconds of a step, steps made, bytes that the
-    compiler sets aside for a step besides its arguments, peak memory in bytes,
-    compile seconds and what ran where.
+    JSON fields: median seconds of a step; steps made; bytes that a step needs
+    besides its arguments; peak memory in bytes; compile seconds; identity of
+    the run.
 
   Raises:
     UserError: the config cannot be run; the message names the field.
@@ -53,7 +53,7 @@ def measure(config, *, steps: int) -> dict:
 
 
 def drawn_batch(made):
-  """A batch of this process: no padding, classes at random, all weights 1."""
+  """Makes a random batch of this process: no padding, all weights 1."""
   t, task = made.config.train, made.objective.task
   rng = np.random.default_rng(0)
   micro = made.sizes.microbatch

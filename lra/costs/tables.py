@@ -1,4 +1,4 @@
-"""What every model costs as sequences grow: memory and time, as tables.
+"""Makes tables of the memory and time of every model.
 
 `python -m lra.costs --memory` and `--speed` print and write them.
 """
@@ -25,19 +25,19 @@ from lra.training.build import make_mixer
 
 LENGTHS = (4096, 8192)
 WIDTH, HEADS = 128, 4
-SLOW_SECONDS = 30  # of a step that is timed once
-# Exponent of L in a model's memory -> by how much its temporaries may grow
-# when L doubles; with L^2 there is no limit to hold.
+SLOW_SECONDS = 30  # slower steps are timed once
+# Exponent of L in a model's memory -> the factor by which its temporaries may
+# grow when L doubles; with L^2 there is no limit.
 LIMITS = {1: 2.3, 1.5: 3.1, 2: None}
 
 
 def limit(entry: catalogue.Entry) -> float | None:
-  """How much a model's temporaries may grow when L doubles; None: any."""
+  """Returns the limit of temporaries' growth when L doubles; None: any."""
   return LIMITS[entry.growth['memory']]
 
 
 def mixer(name: str, width: int = WIDTH, heads: int = HEADS, **options):
-  """The mixer of `configs/<name>.py:text` at another width, in float32."""
+  """Makes the mixer of `configs/<name>.py:text` at a width, in float32."""
   config = _text_config(name, width, heads)
   config.model.update(options)
   return make_mixer(models.module(name), config.model)(dtype=jnp.float32)
@@ -52,7 +52,7 @@ def _text_config(name, width, heads):
 
 
 def compile_gradient(module, length: int, width: int = WIDTH):
-  """Forward and backward of a mixer at B 1, compiled for this device."""
+  """Compiles forward and backward of a mixer at B 1 for this device."""
   x = jax.ShapeDtypeStruct((1, length, width), jnp.float32)
   mask = jax.ShapeDtypeStruct((1, length), bool)
   variables = dict(jax.eval_shape(
@@ -69,7 +69,7 @@ def compile_gradient(module, length: int, width: int = WIDTH):
 
 
 def temporary_bytes(compiled) -> int:
-  """Temporary memory of a compiled program, in bytes."""
+  """Returns the temporary memory of a compiled program, in bytes."""
   return compiled.memory_analysis().temp_size_in_bytes
 
 
@@ -81,7 +81,7 @@ def write(path: pathlib.Path, lines: list[str]) -> str:
 
 
 def memory() -> list[str]:
-  """Lines of markdown: temporaries of every model at both `LENGTHS`."""
+  """Returns lines of Markdown: temporaries of every model at both `LENGTHS`."""
   rows = []
   for entry in catalogue.read():
     _say(entry.name)
@@ -97,7 +97,7 @@ def memory() -> list[str]:
 
 
 def memory_heading(device: str) -> list[str]:
-  """What the table of memory is of: lines above it."""
+  """Returns the lines above the table of memory, which describe it."""
   return [
       '# Memory of the models', '',
       f'Temporary MiB of one mixer, forward and backward, compiled for '
@@ -115,11 +115,11 @@ def _numbers(words, numbers, rows):
 
 
 def speed(out: pathlib.Path) -> list[str]:
-  """Lines of Markdown: a training step of every model, timed in turns.
+  """Returns lines of Markdown: a training step of every model, timed in turns.
 
   Args:
-    out: folder of `speed.json`, which they and the figures of the leaderboard
-      are made from.
+    out: folder of `speed.json`, from which the lines and the figures of the
+      leaderboard are made.
   """
   measured = measure_speed()
   files.write_json(out / 'speed.json', measured)
@@ -133,13 +133,13 @@ def measure_speed(width: int = 256, rounds: int = 3,
 
   Args:
     width: D; the MLP is four times as wide.
-    rounds: they go over all models, so that a slow minute of the machine
-      touches all of them.
-    shapes: pairs (batch, L), each a column.
+    rounds: number of rounds over all models, so that a slow minute of the
+      machine affects all of them.
+    shapes: pairs (batch, L), one for each column.
 
   Returns:
-    What `report.speeds` reads: of each model the medians of its seconds, and
-    the temporary bytes of the compiled step, at each shape.
+    The JSON for `report.speeds`: for each model and shape, the median seconds
+    and the temporary bytes of the compiled step.
   """
   columns = [_column(*shape, width, rounds) for shape in shapes]
   return {
@@ -151,7 +151,7 @@ def measure_speed(width: int = 256, rounds: int = 3,
 
 
 def speed_lines(measured: dict[str, Any]) -> list[str]:
-  """Lines of Markdown of what `measure_speed` returns, the fastest first."""
+  """Returns the result of `measure_speed` as Markdown, the fastest first."""
   found = measured['models']
   rows = [[entry.name, code(entry.cost), *(
       text for s, base, size in zip(
@@ -179,7 +179,7 @@ def speed_lines(measured: dict[str, Any]) -> list[str]:
 
 
 def _column(batch, length, width, rounds):
-  """(seconds, temporary bytes) of a step by model."""
+  """Returns model -> (seconds, temporary bytes) of a step."""
   steps, sizes, seconds = {}, {}, {}
   for entry in catalogue.read():
     _say(f'L {length}: compiling {entry.name}')
@@ -188,7 +188,7 @@ def _column(batch, length, width, rounds):
     first = steps[entry.name]()  # warms up
     if first > SLOW_SECONDS:
       seconds[entry.name] = [first]
-      _say(f'{entry.name}: {first:.0f} s, which is not repeated')
+      _say(f'{entry.name}: {first:.0f} s, not repeated')
   repeated = [name for name in steps if name not in seconds]
   for number in range(rounds):
     for name in repeated:
@@ -200,7 +200,7 @@ def _column(batch, length, width, rounds):
 
 
 def _training_step(name, batch, length, width):
-  """(a function that makes one step and returns its seconds, its bytes)."""
+  """Returns (a function, bytes); the function makes a step and times it."""
   config = _text_config(name, width, HEADS)
   config.dtype = 'float32'
   config.seq_len = length

@@ -1,6 +1,6 @@
-"""Config and task -> the encoder, with its mixer's arguments checked.
+"""Builds the encoder of a config and checks the arguments of its mixer.
 
-The config is one that `check.check` has passed.
+The config must have passed `check.check`.
 """
 
 import functools
@@ -17,15 +17,15 @@ from lra.training import check
 
 
 def sequence_length(config, task: Task) -> int:
-  """Tokens per sequence, L, without CLS: the task's, or fewer if asked for."""
+  """Returns L, the tokens per sequence without CLS: `seq_len` or the task's."""
   return config.seq_len or task.seq_len
 
 
 def lengths(config, task: Task) -> tuple[int, ...]:
-  """Lengths that sequences may be computed at, rising, the full one last.
+  """Returns the rising lengths that sequences may be computed at.
 
-  Only the full one where padding takes part in what is computed: as tokens,
-  in the size of a mean, or in the mixer.
+  The last one is the full length. It is the only one if padding takes part in
+  the computation: as tokens, in the size of a mean, or in the mixer.
 
   Args:
     config: a checked config.
@@ -40,23 +40,23 @@ def lengths(config, task: Task) -> tuple[int, ...]:
 
 
 def computing_dtype(config) -> str:
-  """'float32' or 'bfloat16': what `config.dtype` comes to on this machine."""
+  """Returns the compute dtype on this machine, 'float32' or 'bfloat16'."""
   if config.dtype != 'auto':
     return config.dtype
   return 'float32' if jax.default_backend() == 'cpu' else 'bfloat16'
 
 
 def encoder(config, task: Task, dtype: str) -> Encoder:
-  """The encoder of a config, with `config.model.name` as its mixer.
+  """Builds the encoder of a config, with `config.model.name` as its mixer.
 
   Args:
     config: a checked config.
     task: its task.
-    dtype: what is computed in, 'float32' or 'bfloat16'.
+    dtype: the compute dtype, 'float32' or 'bfloat16'.
 
   Raises:
-    UserError: an unknown model, an argument the mixer does not have, or a
-      pooling that a causal mixer makes blind.
+    UserError: the model is unknown, its mixer lacks an argument, or the pooling
+      reads the first position of a causal mixer.
   """
   settings = config.encoder
   mixer = make_mixer(models.module(config.model.name), config.model)
@@ -64,8 +64,8 @@ def encoder(config, task: Task, dtype: str) -> Encoder:
       mixer(), 'causal', False):
     raise UserError(
         f'config.encoder.pooling={settings.pooling} reads the first position, '
-        f'which sees nothing of the rest in {config.model.name}: choose mean '
-        'or last.')
+        f'which sees no other token in {config.model.name}: choose mean or '
+        'last.')
   return Encoder(
       mixer=mixer, vocab_size=task.vocab_size,
       num_layers=settings.num_layers, width=settings.width,
@@ -79,13 +79,13 @@ def encoder(config, task: Task, dtype: str) -> Encoder:
 
 
 def make_mixer(module, model):
-  """The mixer of a config's `model`, as a function of what the encoder gives.
+  """Returns a function with which the encoder makes its mixers.
 
-  The function takes `dtype`, `layer`, `num_layers`, `full_length` and `name`;
-  a mixer is told what it has a field for.
+  The function takes `dtype`, `layer`, `num_layers`, `full_length` and `name`.
+  It passes on those for which the mixer has a field.
 
   Raises:
-    UserError: what `check.check_arguments` raises.
+    UserError: an argument is not valid; see `check.check_arguments`.
   """
   arguments = model.to_dict()
   check.check_arguments(module.Mixer, model.name, arguments)

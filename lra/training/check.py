@@ -1,6 +1,6 @@
-"""A config against what is declared of it, before any work is done with it.
+"""Checks a config against its declaration, before any work is done.
 
-Declared are the fields of `lra.fields` and the arguments of each mixer.
+The declaration is `lra.fields` and the arguments of each mixer.
 """
 
 import dataclasses
@@ -15,26 +15,26 @@ from lra import models, place, tasks
 from lra.errors import UserError
 from lra.fields import COUNT, FIELDS, MANY, Field
 
-# What a group of `config.optim.groups` may have of its own.
+# Fields that a group of `config.optim.groups` may override.
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
 
-# Of a mixer, what the encoder fills in.
+# Fields of a mixer that the encoder fills in.
 GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
 
-_LONGEST = 100  # characters of a value in a sentence
+_LONGEST = 100  # characters of a value in a message
 _LIMITS = ('low', 'high', 'above', 'below')
 _KINDS = {bool: 'True or False', str: 'text', tuple: 'a tuple',
           int: 'a whole number', float: 'a finite number'}
 
 
 def check(config) -> None:
-  """Checks every field, and which of them must fit together.
+  """Checks every field, and fields that depend on each other.
 
   Args:
     config: a whole config, references resolved or not.
 
   Raises:
-    UserError: one sentence that names the field and what it may be.
+    UserError: a field is not valid; the message names it and its limits.
   """
   flat, failed = _flatten(config)
   for name in FIELDS:
@@ -62,18 +62,18 @@ def check(config) -> None:
 
 
 def check_mesh(config, mesh: dict[str, int]) -> None:
-  """Checks that what is computed can be split over a mesh.
+  """Checks that batches and sequences can be split over a mesh.
 
   Args:
-    config: one that `check` has passed.
+    config: a config that has passed `check`.
     mesh: axis -> devices along it.
 
   Raises:
-    UserError: names the field.
+    UserError: a field does not fit the mesh; the message names it.
   """
   train, share = config.train, mesh['data'] * mesh['fsdp']
   for name in ('microbatch_size', 'eval_batch_size'):
-    if train[name] % share:  # 0 is chosen to fit
+    if train[name] % share:  # 0: chosen later, to fit
       raise UserError(
           f'config.train.{name}={train[name]} cannot be split over '
           f'{share} devices: choose a multiple of {share}.')
@@ -82,9 +82,8 @@ def check_mesh(config, mesh: dict[str, int]) -> None:
   if count > 1 and not getattr(mixer, 'splits_sequences', False):
     raise UserError(
         f'config.mesh.sequence={count} is not possible with '
-        f'{config.model.name}, whose tokens need all others: set it to 1, or '
-        'choose a mechanism of linear attention such as simpletron or '
-        'lightning.')
+        f'{config.model.name}, in which each token needs all others: set it to '
+        '1, or choose a model with linear attention such as simpletron.')
   length = config.seq_len or tasks.get(config.task).seq_len
   if length % count:
     raise UserError(
@@ -93,13 +92,13 @@ def check_mesh(config, mesh: dict[str, int]) -> None:
 
 
 def _flatten(config, prefix=''):
-  """Values by name, and the errors of those that cannot be computed."""
+  """Returns values by name, and errors of values that cannot be computed."""
   flat, failed = {}, {}
   for key, value in config.items(preserve_field_references=True):
     name = f'{prefix}{key}'
     try:
       value = value.get() if isinstance(value, FieldReference) else value
-    except Exception as e:  # whatever the function of a config file raises
+    except Exception as e:  # a function of a config file may raise any error
       failed[name] = e
     else:
       group = isinstance(value, ConfigDict) and len(value)
@@ -115,11 +114,11 @@ def check_arguments(mixer: type, model: str, arguments: dict) -> None:
   Args:
     mixer: the class.
     model: its name.
-    arguments: what the config says of it, `name` included.
+    arguments: `config.model` as a dict, `name` included.
 
   Raises:
-    UserError: the mixer lacks `dtype`, or an argument is unknown to it or not
-      in its range.
+    UserError: the mixer lacks `dtype`, or an argument is unknown or not in its
+      range.
   """
   declared = {f.name: f for f in dataclasses.fields(mixer)}
   if 'dtype' not in declared:
@@ -139,7 +138,7 @@ def check_arguments(mixer: type, model: str, arguments: dict) -> None:
 
 
 def declared_field(argument: dataclasses.Field) -> Field | None:
-  """What a mixer says of one of its arguments; None for any value."""
+  """Returns the type and limits of an argument; None if any value is valid."""
   kind = {t.__name__: t for t in _KINDS}.get(
       getattr(argument.type, '__name__', argument.type))
   if kind is None:
@@ -175,10 +174,10 @@ def _check_field(name: str, value, field: Field):
 
 
 def _shown(value):
-  """The value on one short line."""
+  """Returns the value as one short line."""
   try:
     text = ' '.join(str(value).split())
-  except ValueError:  # a number of thousands of digits
+  except ValueError:  # a number with thousands of digits
     text = f'a {type(value).__name__}'
   return text if len(text) <= _LONGEST else f'{text[:_LONGEST]}...'
 
@@ -187,13 +186,13 @@ def _is(value, kind):
   if kind is float:
     return isinstance(value, float) and math.isfinite(value) or (
         type(value) is int)
-  if kind is tuple:  # which JSON calls a list
+  if kind is tuple:  # JSON has lists only
     return isinstance(value, (tuple, list))
   return type(value) is kind
 
 
 def _in_float32(value):
-  """A number as devices compute with it, on which the smallest are 0."""
+  """Rounds a number to float32, with 0 for subnormals, as devices do."""
   with np.errstate(over='ignore', under='ignore'):
     rounded = np.float32(value)
   return 0.0 if abs(rounded) < np.finfo(np.float32).tiny else float(rounded)
@@ -208,7 +207,7 @@ def _inside(value, field):
 
 
 def _limits(field):
-  """The range of a field in words, '' where it has none."""
+  """Returns the range of a field in words, '' if it has none."""
   words = {'at least': field.low, 'above': field.above,
            'at most': field.high, 'below': field.below}
   if field.letters:
@@ -227,8 +226,8 @@ def _check_task(config):
         'pixels: set it to False.')
   if task.probe and L not in (0, task.seq_len):
     raise UserError(
-        f'config.seq_len={L} is not possible: {task.name} asks at tokens of '
-        f'the whole sequence, of {task.seq_len}; set it to 0.')
+        f'config.seq_len={L} is not possible: {task.name} queries tokens '
+        f'of the whole sequence, of {task.seq_len}; set it to 0.')
   if L > task.seq_len:
     raise UserError(
         f'config.seq_len={L} is not possible: {task.name} has sequences of '
@@ -238,13 +237,13 @@ def _check_task(config):
 def _check_train(train):
   if train.include_val and train.select == 'best':
     raise UserError(
-        'config.train.include_val leaves nothing to choose the best '
-        'checkpoint by: set config.train.select=last.')
+        'config.train.include_val leaves no validation split to choose the '
+        'best checkpoint: set config.train.select=last.')
   if train.microbatch_size and train.batch_size % train.microbatch_size:
     raise UserError(
         f'config.train.microbatch_size={train.microbatch_size} does not '
         f'divide config.train.batch_size={train.batch_size}: choose a '
-        'divisor, or 0 for what this machine runs best.')
+        'divisor, or 0 for the best size on this machine.')
   if not all(type(n) is int and 0 < n <= MANY for n in train.lengths):
     raise UserError(
         f'config.train.lengths={_shown(train.lengths)} is not possible: give '
@@ -271,10 +270,10 @@ def _check_optim(optim):
 
 
 def _group_problem(group):
-  """What is wrong with a group of parameters, '' if nothing."""
+  """Returns the problem of a group of parameters, '' if there is none."""
   if not (isinstance(group, (tuple, list)) and len(group) == 2
           and isinstance(group[0], str)):
-    return 'which is no such pair'
+    return 'which is not such a pair'
   pattern, own = group
   try:
     re.compile(pattern)
@@ -286,7 +285,7 @@ def _group_problem(group):
     return 'whose second part is neither a dict nor None'
   for name, value in own.items():
     if name not in GROUP_FIELDS:
-      return f'with {name!r}, which is none of {" and ".join(GROUP_FIELDS)}'
+      return f'with {name!r}, which is not one of {", ".join(GROUP_FIELDS)}'
     field = FIELDS[f'train.{name}']
     if not _is(value, float) or not _inside(value, field):
       return f'whose {name} is not a finite number {_limits(field)}'

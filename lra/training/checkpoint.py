@@ -1,11 +1,12 @@
-"""Checkpoints of a run. Only this file and `sound.py` import orbax.
+"""Saves and restores the checkpoints of a run.
 
-`checkpoints/last` holds the whole state with the run's progress (JSON);
-`checkpoints/best` holds the parameters to be scored. Orbax writes to a
-temporary folder and renames it, so a kill leaves the previous checkpoint. It
-has no checksums of its own for arrays: the progress holds those of the state,
-of the best parameters it names and of itself. Two states are kept, with what
-they name, and a damaged one gives way to the one before.
+Only this file and `sound.py` import orbax. `checkpoints/last` holds the whole
+state with the run's progress (JSON). `checkpoints/best` holds the parameters to
+be scored. Orbax writes to a temporary folder and renames it, so a kill leaves
+the previous checkpoint. Orbax has no checksums of its own for arrays. So the
+progress holds checksums of the state, of the best parameters that it names, and
+of itself. Two states are kept, with their best parameters. If the newer one is
+damaged, the run resumes from the older one.
 """
 
 import contextlib
@@ -25,22 +26,22 @@ from lra.terminal import say
 from lra.training import sound
 from lra.training.sound import Damaged
 
-# Names and shapes of what is in a checkpoint; 1 had other names of layers, 2
-# had no checksums.
+# Version of the names and shapes in a checkpoint. Version 1 had other names of
+# layers; version 2 had no checksums.
 LAYOUT = 3
 _READABLE = (2, 3)
 _YEARS = 10 * 365 * 24 * 3600  # seconds
 
 
 class Checkpoints:
-  """The two checkpoint folders of a run directory.
+  """Manages the two checkpoint folders of a run directory.
 
   Args:
-    folder: where they are.
-    read_only: whether nothing there may change, as a run may be writing.
+    folder: the parent folder of both.
+    read_only: if true, nothing is changed, since a run may be writing.
 
   Raises:
-    UserError: they cannot be made.
+    UserError: one of the paths is not a folder.
   """
 
   def __init__(self, folder: pathlib.Path, *, read_only: bool = False):
@@ -64,12 +65,13 @@ class Checkpoints:
         max_to_keep=keep if writes else None, create=False,
         cleanup_tmp_directories=writes, enable_async_checkpointing=writes,
         read_only=self._read_only,
-        # Processes that are named wait for each other by the service at which
-        # they met; else through their devices, as training does.
+        # Processes that are listed wait for each other through JAX's
+        # coordinator. Others would wait through their devices, as training
+        # does.
         multiprocessing_options=ocp.options.MultiprocessingOptions(
             active_processes=set(range(jax.process_count()))),
-        # In the background Orbax would wait for a signal that has one name in
-        # the whole process, where other runs may save at the same time.
+        # To create folders in the background, Orbax would wait for a signal.
+        # It has one name for the whole process, in which other runs may save.
         async_options=ocp.AsyncOptions(
             create_directories_asynchronously=False, **_patience()))
     return ocp.CheckpointManager(self.folder / name, options=options)
@@ -77,13 +79,13 @@ class Checkpoints:
   def save_last(self, step: int, state: Any, progress: dict) -> None:
     """Saves the state of `step`; returns while writing.
 
-    Of a state that is there, newer progress takes the place of what it has.
+    If the state of `step` was saved before, only its progress is replaced.
 
     Args:
       step: updates made.
       state: a tree of arrays.
-      progress: what is kept with it, as plain JSON values; `best_step` is the
-        step of the best parameters.
+      progress: plain JSON values to save with it; `best_step` is the step of
+        the best parameters.
     """
     # Best first: `progress` may name a best step that must exist on restart.
     self._best.wait_until_finished()
@@ -99,7 +101,7 @@ class Checkpoints:
     self._forget({self._names.get(s) for s in self._last.all_steps()})
 
   def _remembered(self, progress, of_state):
-    """What is kept beside a state, as JSON: `_memory` reads it."""
+    """Returns the JSON that is saved beside a state; `_memory` reads it."""
     memory = json.loads(json.dumps({
         **progress, 'layout': LAYOUT, 'checksums': [
             of_state, self._best_sums.get(progress.get('best_step'))]}))
@@ -118,8 +120,8 @@ class Checkpoints:
         lambda: leads() and files.write_all({path: memory.encode()}))
 
   def save_best(self, step: int, params: Any) -> None:
-    """Saves what evaluation needs; a stale one of the same step goes."""
-    # Where processes wait for each other Orbax gives both folders one name.
+    """Saves parameters for evaluation; replaces stale ones of this step."""
+    # If processes wait for each other, Orbax uses one name for both folders.
     self._last.wait_until_finished()
     self._check_is_there()
     if step in self._best.all_steps():
@@ -130,15 +132,14 @@ class Checkpoints:
   def restore_last(self, like: Any,
                    like_best: Any = None,
                    only: int | None = None) -> tuple[Any, dict] | None:
-    """(state, progress) of the newest sound checkpoint, None if there is none.
+    """Returns (state, progress) of the newest valid checkpoint, or None.
 
-    Newer ones that are damaged, or that name best parameters which are, are
-    moved to `damaged`; it is said which. Where nothing may change they are
-    passed over.
+    A newer checkpoint is damaged if its state or its best parameters are. It
+    is moved to `damaged`, with a message. If `read_only`, it is skipped.
 
     Args:
       like: a state of the same shapes, dtypes and shardings.
-      like_best: the same for what `save_best` saves; None to leave it unread.
+      like_best: arrays like those given to `save_best`; None to skip them.
       only: the step to restore; None for the newest.
 
     Raises:
@@ -166,7 +167,11 @@ class Checkpoints:
     return None
 
   def restore_best(self, step: int, like: Any) -> Any:
-    """What `save_best` saved at `step`; raises UserError if it is damaged."""
+    """Returns the parameters that `save_best` saved at `step`.
+
+    Raises:
+      UserError: they are damaged.
+    """
     try:
       return self._sound_best(step, like)
     except Damaged as e:
@@ -176,21 +181,21 @@ class Checkpoints:
 
   def _goes_back(self, damaged):
     return UserError(
-        f'{damaged}: the same command goes on from the checkpoint before it.')
+        f'{damaged}: the same command resumes from the previous checkpoint.')
 
   def _unreadable(self, damaged):
-    """The error of checkpoints without a sound one among them."""
+    """Returns the error to raise if no checkpoint is valid."""
     other = next((e for e in damaged if e.differs), None)
     if other:
       elsewhere = '' if self._read_only else ', or choose another --workdir'
       if 'float64' in other.differs:
         return UserError(
-            f'{other.path} was trained with JAX_ENABLE_X64=1, which no run has '
-            f'any more ({other.differs}): delete the run directory to train it '
-            f'anew{elsewhere}.')
+            f'{other.path} was trained with JAX_ENABLE_X64=1, which is no '
+            f'longer supported ({other.differs}): delete the run directory to '
+            f'train it again{elsewhere}.')
       return UserError(
-          f'{other.path} is not of this config: {other.differs}. Undo what was '
-          'changed since, in config.json or in the code of the model'
+          f'{other.path} is not of this config: {other.differs}. Undo the '
+          'changes made since, in config.json or in the code of the model'
           f'{elsewhere}.')
     what = '; '.join(map(str, damaged))
     if self._read_only:
@@ -202,7 +207,7 @@ class Checkpoints:
         f'{self.folder} to start this run again.')
 
   def wait(self) -> None:
-    """Waits until all is on disk."""
+    """Waits until all checkpoints are on disk."""
     self._best.wait_until_finished()
     self._last.wait_until_finished()
 
@@ -218,13 +223,13 @@ class Checkpoints:
           'to start this run again.')
 
   def _memory(self, step):
-    """(progress, checksums) of a state; checksums of layout 2 are None."""
+    """Returns (progress, checksums) of a state; layout 2 has None for these."""
     path = self.folder / 'last' / str(step) / 'memory'
     memory, why = distributed.told(lambda: sound.read_json(path))
     if why:
       raise Damaged(path, why)
     if not isinstance(memory, dict):
-      raise Damaged(path, 'it is no JSON object')
+      raise Damaged(path, 'it is not a JSON object')
     layout = memory.pop('layout', 1)
     if layout == 2 and 'checksum' not in memory:
       return memory, (None, None)
@@ -248,23 +253,23 @@ class Checkpoints:
     return sound.read(path, like, self._best_sums.get(step), item='default')
 
   def _go_back_to(self, step, damaged):
-    """Moves newer states away if damaged; drops what comes again."""
+    """Moves states newer than `step` away and drops newer best parameters."""
     for error in damaged:
       say(f'{error}: it is moved to {self.folder / "damaged"}, and the run '
-          f'goes on from step {step}.')
+          f'resumes from step {step}.')
       if error.path.is_relative_to(self.folder / 'best'):
         self._move_away(error.path)
     for newer in filter(lambda s: s > step, self._last.all_steps()):
       self._move_away(self.folder / 'last' / str(newer))
-    distributed.in_turn(lambda: None)  # the leader has moved them
+    distributed.in_turn(lambda: None)  # until the leader has moved them
     self._last.reload()
     self._best.reload()
     self._recall()
     for newer in filter(lambda s: s > step, _steps(self._best)):
-      self._best.delete(newer)  # of a validation that a kill made undone
+      self._best.delete(newer)  # their validation runs again
 
   def _recall(self):
-    """Reads which best parameters the states name, and their checksums."""
+    """Reads the best step that each state names, and its checksum."""
     for kept in _steps(self._last):
       with contextlib.suppress(Damaged, UserError):
         progress, sums = self._memory(kept)
@@ -287,14 +292,15 @@ class Checkpoints:
 
 
 def _patience():
-  """How long Orbax waits, by the wall clock, until a checkpoint is written.
+  """Returns Orbax's time limit for the writing of a checkpoint.
 
-  The clock of a laptop that slept jumps. Processes that wait for each other
-  keep Orbax's own limit, by which they notice that one of them hangs.
+  Orbax measures it by the wall clock, which jumps after a laptop has slept. So
+  one process gets a limit of years. Several processes keep Orbax's own limit,
+  by which they notice that one of them hangs.
   """
   return {} if distributed.several() else {'timeout_secs': _YEARS}
 
 
 def _steps(manager):
-  """The steps that the leader sees."""
+  """Returns the steps that the leader sees."""
   return distributed.told(lambda: sorted(manager.all_steps()))

@@ -4,7 +4,7 @@ import time
 
 
 class Clock:
-  """Adds up stretches of time.
+  """Adds up stretches of time, in seconds.
 
   Attributes:
     seconds: total of the finished stretches.
@@ -15,12 +15,12 @@ class Clock:
     self._since = None
 
   def start(self) -> None:
-    """Begins a stretch, unless one is under way."""
+    """Begins a stretch, unless it has begun already."""
     if self._since is None:
       self._since = time.perf_counter()
 
   def stop(self) -> None:
-    """Ends the stretch under way, if there is one."""
+    """Ends the current stretch, if any."""
     if self._since is not None:
       self.seconds += time.perf_counter() - self._since
       self._since = None

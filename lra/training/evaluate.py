@@ -1,4 +1,4 @@
-"""What the scores of a split are made from."""
+"""Evaluates a split: runs the evaluation step on all of its examples."""
 
 import functools
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from lra.data import batches
 from lra.data.prepared import Split, lengths
 from lra.training.program import Program
 
-AHEAD = 2  # batches sent off before the first of them is done
+AHEAD = 2  # batches dispatched before the first of them is done
 
 
 def order(program: Program, split: Split) -> np.ndarray:
-  """The examples of a split as they are evaluated, int [N].
+  """Returns the order in which examples are evaluated, int [N].
 
-  By length where batches of short ones cost less.
+  They are sorted by length if batches of short examples cost less.
   """
   if len(program.lengths) == 1:
     return np.arange(len(split))
@@ -26,19 +26,19 @@ def order(program: Program, split: Split) -> np.ndarray:
 
 def evaluate(eval_step: Callable, program: Program, scored, split: Split,
              tick: Callable[[Any], bool] = lambda counted: True) -> list | None:
-  """Counts of a split, every example once.
+  """Evaluates a split, every example once.
 
   Args:
     eval_step: `program.compile_eval()`.
     program: the program of that step.
     scored: `params` and `constants` of the model.
     split: the examples.
-    tick: called with what each batch that was sent off will give; False ends
+    tick: called with the coming counts of each dispatched batch; False ends
       the evaluation.
 
   Returns:
-    What `Objective.scores` takes, of the examples in their `order`; None
-    where `tick` ended it.
+    Counts for `Objective.scores`, with examples in their `order`; None if
+    `tick` ended the evaluation.
   """
   counts = []
   size = program.sizes.eval_batch
@@ -51,4 +51,4 @@ def evaluate(eval_step: Callable, program: Program, scored, split: Split,
       return None
     if len(counts) > AHEAD:
       jax.block_until_ready(counts[-1 - AHEAD])
-  return jax.device_get(counts)  # at once: no batch waits for the host
+  return jax.device_get(counts)  # one transfer: no batch waits for the host

@@ -1,7 +1,7 @@
-"""What cannot fit into a processor's memory is refused before it is touched.
+"""Refuses runs that cannot fit into the memory of a CPU.
 
-An accelerator says by itself that its memory is full. A processor's system
-ends the process without a word, so here all is compared with what there is.
+An accelerator raises an error if its memory is full. On a CPU, the system ends
+the process without a message. So sizes are compared with the memory beforehand.
 """
 
 import jax
@@ -12,7 +12,7 @@ from lra.training import sizes
 
 
 def check_batches(config, mesh, chosen: sizes.Sizes) -> None:
-  """Refuses batches of which the widest layer alone cannot be held.
+  """Refuses batches if their widest layer alone does not fit into memory.
 
   Args:
     config: a checked config.
@@ -20,11 +20,11 @@ def check_batches(config, mesh, chosen: sizes.Sizes) -> None:
     chosen: the batch sizes of the run.
 
   Raises:
-    UserError: names the field.
+    UserError: a batch size is too large; the message names the field.
   """
   encoder, task = config.encoder, tasks.get(config.task)
   tokens = (config.seq_len or task.seq_len) * (2 if task.dual else 1)
-  layer = 2 * max(encoder.width, encoder.mlp_width)  # bytes, of 16 bits each
+  layer = 2 * max(encoder.width, encoder.mlp_width)  # bytes, at 16 bits
   for name, count, each in (
       ('batch_size', config.train.batch_size, 2),
       ('microbatch_size', chosen.microbatch, layer),
@@ -32,13 +32,13 @@ def check_batches(config, mesh, chosen: sizes.Sizes) -> None:
     least = count * tokens * each
     if _too_much(least, mesh):
       raise UserError(
-          f'config.train.{name}={count} is not possible: it takes '
-          f'{_gib(least)} at least, and there are {_gib(machine.memory())}: '
+          f'config.train.{name}={count} is not possible: it needs at least '
+          f'{_gib(least)}, and this machine has {_gib(machine.memory())}: '
           'choose a smaller one.')
 
 
 def check_state(state, entries: dict[str, int], width: int, mesh) -> None:
-  """Refuses a state that cannot be held beside its gradients.
+  """Refuses a state that does not fit into memory with its gradients.
 
   Args:
     state: shapes and dtypes of a `step.TrainState`.
@@ -47,20 +47,21 @@ def check_state(state, entries: dict[str, int], width: int, mesh) -> None:
     mesh: the devices.
 
   Raises:
-    UserError: names the width, and the largest parameter.
+    UserError: the state is too large; the message names the width and the
+      largest parameter.
   """
   least = sum(x.size * x.dtype.itemsize
               for x in jax.tree.leaves((state, state.params)))
   if _too_much(least, mesh):
     raise UserError(
-        f'Parameters, gradients and optimizer take {_gib(least)}, and there '
-        f'are {_gib(machine.memory())}: choose a smaller '
-        f'config.encoder.width={width} or fewer layers; '
-        f'{max(entries, key=entries.get)} has the most of them.')
+        f'Parameters, gradients and optimizer need {_gib(least)}, and this '
+        f'machine has {_gib(machine.memory())}: choose a smaller '
+        f'config.encoder.width={width} or fewer layers; the largest parameter '
+        f'is {max(entries, key=entries.get)}.')
 
 
 def check_compiled(compiled, mesh) -> None:
-  """Raises as an accelerator does if a compiled function needs too much.
+  """Raises an accelerator's error if a function needs too much memory.
 
   Raises:
     jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED.
@@ -68,7 +69,7 @@ def check_compiled(compiled, mesh) -> None:
   needed = sizes.needs(compiled)
   if _too_much(needed, mesh):
     raise jax.errors.JaxRuntimeError(
-        f'RESOURCE_EXHAUSTED: {_gib(needed)} are needed, and there are '
+        f'RESOURCE_EXHAUSTED: {_gib(needed)} are needed, and this machine has '
         f'{_gib(machine.memory())}.')
 
 

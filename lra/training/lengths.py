@@ -1,8 +1,9 @@
-"""Padding that is not computed: a batch is cut to where only padding follows.
+"""Skips padding: cuts a batch after the end of its longest example.
 
-Which examples make up an update stays as it is. Sorted by length they fall
-into microbatches of similar ones, each of which is computed at the shortest of
-a few lengths that holds it: the same sums, of fewer zeros.
+An update has the same examples as without cutting. Sorted by length, they fall
+into microbatches of similar lengths. Each microbatch is computed at the
+shortest of a few lengths that holds it. So the sums are equal, but have fewer
+zeros.
 """
 
 from collections.abc import Callable
@@ -16,12 +17,14 @@ from lra.objectives.base import Objective
 
 def at_fitting(function: Callable, objective: Objective,
                lengths: tuple[int, ...], batch, *args) -> Any:
-  """function(batch, *args) with the batch at the shortest length that holds it.
+  """Calls a function with a batch cut to the shortest length that holds it.
 
   Args:
-    function: its results have one shape, whatever the length.
-    objective: says how a batch is cut.
-    lengths: rising, the last that of the batch; one or none is its own.
+    function: called as function(batch, *args); the shapes of its results must
+      not depend on the length.
+    objective: cuts the batch.
+    lengths: rising; the last one is that of the batch. The batch is not cut if
+      there are fewer than two.
     batch: arrays with the examples along axis 0.
     *args: arrays.
   """

@@ -1,9 +1,9 @@
-"""Regular expressions of a config, matched in bounded time.
+"""Matches the regular expressions of a config in bounded time.
 
 Python's `re` tries every way in which a text may match, and holds the
-interpreter meanwhile: `(.*.*.*)*x` would take longer than any run, and no
-signal or thread could stop it. Which expressions are slow does not show in
-their form, so they are matched in a process with a limit of processor time.
+interpreter meanwhile. `(.*.*.*)*x` would take longer than any run, and no
+signal or thread could stop it. The form of an expression does not show that it
+is slow. So a process with a limit of CPU time matches them.
 """
 
 import functools
@@ -13,7 +13,7 @@ import sys
 
 from lra.errors import UserError
 
-SECONDS = 5  # of a processor, for all expressions of a config
+SECONDS = 5  # CPU time for all expressions of a config
 _COMMAND = '''
 import json, re, resource, sys
 patterns, names, seconds = json.load(sys.stdin)
@@ -27,14 +27,16 @@ for pattern in map(re.compile, patterns):
 @functools.lru_cache(maxsize=100)
 def first(patterns: tuple[str, ...], names: tuple[str, ...]
           ) -> tuple[int | None, ...]:
-  """For each name, the number of the first pattern that matches all of it.
+  """Returns for each name the index of the first pattern that matches it.
+
+  A pattern must match the whole name.
 
   Args:
     patterns: regular expressions that can be compiled.
-    names: what they are to match.
+    names: the names to match.
 
   Returns:
-    Numbers from 0; None for a name that no pattern matches.
+    Indices from 0; None for a name that no pattern matches.
 
   Raises:
     UserError: the patterns take more than `SECONDS`.
@@ -46,8 +48,8 @@ def first(patterns: tuple[str, ...], names: tuple[str, ...]
   if done.returncode < 0:
     raise UserError(
         f'config.optim.groups: the expression {patterns[len(found)]!r} takes '
-        f'more than {SECONDS} seconds: write it without a repetition inside of '
-        'a repetition.')
+        f'more than {SECONDS} seconds: write it without a repetition inside a '
+        'repetition.')
   if done.returncode:
     raise RuntimeError(done.stderr)
   matches = map(json.loads, found)

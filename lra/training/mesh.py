@@ -1,5 +1,6 @@
-"""The devices of a run as a mesh, and which part of an array each one has.
-Of several processes each makes the parts of its devices.
+"""Makes the mesh of a run's devices and splits arrays over it.
+
+In a multi-process run, each process makes the parts of its own devices.
 
   data      splits the examples of a microbatch
   fsdp      splits them too, and each large array of the state along its
@@ -22,16 +23,16 @@ from lra.errors import UserError
 
 AXES = (*BATCH_AXES, SEQUENCE_AXIS)
 DATA, FSDP = BATCH_AXES
-SMALL = 1024  # entries of an array that is not worth a split
+SMALL = 1024  # arrays with fewer entries are not split
 ONE_DEVICE = {name: 1 for name in AXES}
 
 
 def make(sizes, devices=None):
-  """The mesh of `config.mesh`.
+  """Makes the mesh of `config.mesh`.
 
   Args:
-    sizes: axis -> how many devices are along it; -1 for the rest of them.
-    devices: what there is, all by default.
+    sizes: axis -> number of devices along it; -1 for the rest of them.
+    devices: the devices to use; all by default.
 
   Raises:
     UserError: the axes do not use all devices.
@@ -45,21 +46,21 @@ def make(sizes, devices=None):
     said = ', '.join(f'{name}={sizes[name]}' for name in AXES)
     raise UserError(
         f'config.mesh with {said} is not possible on {len(devices)} '
-        f'device{"s" * (len(devices) > 1)}: choose numbers whose product they '
-        'are, one of them -1 for the rest.')
+        f'device{"s" * (len(devices) > 1)}: choose sizes whose product is the '
+        'number of devices; one size may be -1 for the rest.')
   return jax.make_mesh(
       shape, AXES, devices=devices, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def of_examples(mesh, *, micro: bool, between: int | None = None
                 ) -> NamedSharding:
-  """How an array of a batch is split.
+  """Returns the sharding of an array of a batch.
 
   Args:
     mesh: the devices.
-    micro: whether it comes as microbatches, [N, B, ...]; else it is [B, ...].
-    between: how many axes are between examples and tokens, as of pairs, where
-      the last axis are the tokens; None where it has no tokens.
+    micro: true for microbatches, [N, B, ...]; false for [B, ...].
+    between: number of axes between those of examples and tokens (1 for pairs
+      of sequences), if the last axis holds tokens; None without tokens.
   """
   lead = (None, BATCH_AXES) if micro else (BATCH_AXES,)
   if between is None or mesh.shape[SEQUENCE_AXIS] == 1:
@@ -68,15 +69,15 @@ def of_examples(mesh, *, micro: bool, between: int | None = None
 
 
 def of_state(mesh, shape: tuple[int, ...]) -> NamedSharding:
-  """How an array of the state is split: by its shape alone."""
+  """Returns the sharding of an array of the state, by its shape alone."""
   return NamedSharding(mesh, _of_state(mesh.shape[FSDP], shape))
 
 
 def keep_split(tree, *axes: str):
-  """The arrays, split as those of the state, if any of `axes` does split.
+  """Splits arrays like those of the state, if any of `axes` has many devices.
 
-  In the mesh that is set. What the compiler has split otherwise, such as the
-  gradient of a table of positions over `sequence`, moves once, here.
+  The mesh is the one that is set. Arrays that the compiler has split otherwise
+  move once, here (the gradient of a table of positions over `sequence`).
   """
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty or all(mesh.shape.get(axis, 1) == 1 for axis in axes):
@@ -87,7 +88,10 @@ def keep_split(tree, *axes: str):
 
 
 def rows(mesh, size: int) -> slice:
-  """Which of `size` examples of a batch, or microbatch, this process makes."""
+  """Returns the slice of `size` examples that this process makes.
+
+  The examples are those of a batch or of a microbatch.
+  """
   if not distributed.several():
     return slice(None)
   pieces = of_examples(mesh, micro=False).addressable_devices_indices_map(
@@ -97,12 +101,13 @@ def rows(mesh, size: int) -> slice:
 
 
 def joined(batch, shardings, size: int, axis: int):
-  """A batch of all processes from what this one has made; of one, itself.
+  """Joins the parts that all processes have made to one batch.
 
   Args:
-    batch: numpy arrays of its `rows`.
-    shardings: of its arrays, by name.
-    size: examples of all processes.
+    batch: numpy arrays of this process's `rows`; returned as they are if there
+      is only one process.
+    shardings: the sharding of each array, by name.
+    size: number of examples of all processes.
     axis: the axis of the examples.
   """
   if not distributed.several():
@@ -121,9 +126,9 @@ def joined(batch, shardings, size: int, axis: int):
 
 
 def everywhere(tree, sharding):
-  """Numbers that all processes have alike, as arrays on all devices.
+  """Puts numbers that are equal in all processes on all devices.
 
-  `jax.device_put` would have the processes compare them.
+  `jax.device_put` would make the processes compare them.
   """
   def put(x):
     x = np.asarray(x)
@@ -133,11 +138,11 @@ def everywhere(tree, sharding):
 
 
 def largest(mesh):
-  """What processes tell each other through their devices, beside their work.
+  """Makes a function that computes maxima over all processes.
 
   Returns:
-    (own int32 [n], after) -> int32 [n], the largest of all processes', on the
-    devices; sent off, and told once the arrays `after` are there.
+    (own int32 [n], after) -> int32 [n], the largest values of all processes,
+    on the devices. The result is there once the arrays `after` are.
   """
   compiled = jax.jit(lambda own, after: own.max(0), keep_unused=True,
                      out_shardings=NamedSharding(mesh, P()))
@@ -147,8 +152,8 @@ def largest(mesh):
         (mesh.size, *own.shape), NamedSharding(mesh, P(AXES)),
         lambda _: own[None]), after)
     if jax.default_backend() == 'cpu':
-      # Processors run in any order what they are sent, other devices in that
-      # of sending: Gloo would mix this up with what the next batch tells.
+      # CPUs run dispatched programs in any order, other devices in the order of
+      # dispatch. Gloo would mix this up with messages of the next batch.
       told.block_until_ready()
     return told
 

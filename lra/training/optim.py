@@ -1,6 +1,6 @@
-"""Schedules, optimizers by name, parameter groups.
+"""Makes learning rate schedules, optimizers and parameter groups.
 
-Everything is optax, but for Long Range Arena's schedule, which it lacks.
+All are from optax, except Long Range Arena's schedule, which optax lacks.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ from lra.training import matching
 
 
 def rsqrt(step, *, base: float, warmup: int):
-  """base * min(1, s / warmup) / sqrt(max(s, warmup)), s = step + 1.
+  """Returns base * min(1, s / warmup) / sqrt(max(s, warmup)), s = step + 1.
 
-  The schedule of Long Range Arena's code, which SimpleTRON keeps (appendix
-  A). Counting from 1 makes the first update a real one.
+  This is the schedule of Long Range Arena's code, which SimpleTRON keeps
+  (appendix A). Since s counts from 1, the first update is not zero.
 
   Args:
     step: updates made so far, 0 at the first one; a number or an array.
@@ -35,12 +35,13 @@ def rsqrt(step, *, base: float, warmup: int):
 
 
 def schedule(config, base: float | None = None) -> Callable:
-  """Updates made so far -> learning rate, by `config.optim.schedule`.
+  """Returns updates made so far -> learning rate, by `config.optim.schedule`.
 
   All grow linearly over `config.train.warmup_steps` steps, so that the last
-  of these has the whole rate. Then `rsqrt` falls with the root of the step
-  (its peak is learning_rate / sqrt(warmup_steps)), `constant` stays, `cosine`
-  and `linear` fall to `final_fraction` of the rate at the last step.
+  of these has the whole learning rate. Then `rsqrt` falls with the root of the
+  step; its peak is learning_rate / sqrt(warmup_steps). `constant` stays.
+  `cosine` and `linear` fall to `final_fraction` of the learning rate at the
+  last step.
 
   Args:
     config: the whole config.
@@ -66,12 +67,12 @@ def schedule(config, base: float | None = None) -> Callable:
 
 
 def decay_mask(params):
-  """True for what decays: all of two axes or more that is not called bias.
+  """Returns True for parameters that decay: two axes or more, no bias.
 
-  Those are weight matrices and tables. A few mixers have other parameters of
-  two axes, one for each head, which decay too: scales of a norm (lightning),
-  widths and means of a kernel (rfa, gmm_rks), gates (duo), biases of other
-  names (synthesizer). `config.optim.groups` can leave them out.
+  They are weight matrices and tables. A few mixers have other parameters of two
+  axes, one for each head, which decay too. They are scales of a norm
+  (lightning), widths and means of a kernel (rfa, gmm_rks), gates (duo), and
+  biases of other names (synthesizer). `config.optim.groups` can leave them out.
   """
   def decays(path, p):
     return p.ndim > 1 and 'bias' not in jax.tree_util.keystr(path[-1:])
@@ -80,16 +81,18 @@ def decay_mask(params):
 
 
 def path_name(path) -> str:
-  """A parameter's name, such as `encoder/block_0/mixer/query/kernel`."""
+  """Returns a parameter's name (`encoder/block_0/mixer/query/kernel`)."""
   return '/'.join(str(key.key) for key in path)
 
 
 def numbers(config) -> dict[str, np.ndarray]:
-  """What compiled steps take as arguments, so that a grid compiles once.
+  """Returns numbers that compiled steps take as arguments.
+
+  They are arguments so that a grid of them compiles once.
 
   Returns:
-    `learning_rate` and `weight_decay`, float32 [G]: those of each of the G
-    `config.optim.groups`, which is one of all parameters where none is given.
+    `learning_rate` and `weight_decay`, float32 [G], of the G
+    `config.optim.groups`. Without groups, one group has all parameters.
   """
   groups = config.optim.groups or (('.*', {}),)
   return {name: np.array([(options or {}).get(name, config.train[name])
@@ -98,15 +101,15 @@ def numbers(config) -> dict[str, np.ndarray]:
 
 
 def make(config, given=None) -> optax.GradientTransformation:
-  """The optimizer of a config: clipping, groups, update rule, weight decay.
+  """Makes the optimizer: clipping, groups, update rule, weight decay.
 
   Gradients of frozen parameters count neither in the clipped norm nor in the
-  update. `init` raises UserError where `config.optim.groups` leaves a
-  parameter out or has a group without parameters.
+  update. `init` raises UserError if `config.optim.groups` leaves a parameter
+  out or has a group without parameters.
 
   Args:
     config: the whole config.
-    given: like its `numbers`, in place of them; may be traced.
+    given: replaces `numbers(config)`; may be traced.
   """
   optim, given = config.optim, given or numbers(config)
   rules = [_rule(config, *values) for values in zip(
@@ -121,12 +124,13 @@ def make(config, given=None) -> optax.GradientTransformation:
 
 
 def _side_by_side(rule):
-  """The rule, given gradients that lie in one array on a GPU.
+  """Returns the rule with gradients that lie in one array on a GPU.
 
   XLA then updates all parameters of one shape by one kernel, since their
-  gradients are parts of one array, and none before the last gradient is
-  there. Else it launches a kernel for each parameter, and copies those that
-  the backward pass still reads. Not over several devices, which would gather.
+  gradients are parts of one array. It updates none before the last gradient is
+  there. Otherwise it launches a kernel for each parameter, and copies those
+  that the backward pass still reads. Several devices would have to gather the
+  array, so it is made on a single device only.
   """
   def update(grads, state, params=None, **extra):
     mesh = jax.sharding.get_abstract_mesh()
@@ -140,7 +144,7 @@ def _side_by_side(rule):
 
 
 def _rule(config, learning_rate, decay):
-  """The update rule of one group."""
+  """Returns the update rule of one group."""
   train, optim = config.train, config.optim
   rate = schedule(config, learning_rate)
   # L2: the decay joins the gradient, as in torch.optim.Adam and SGD.
@@ -157,8 +161,8 @@ def _rule(config, learning_rate, decay):
       'lion': lambda: optax.lion(
           rate, b1=train.b1, b2=train.b2, weight_decay=decay,
           mask=decay_mask),
-      # At the rate -1 it is a direction. Its own decay knows no mask for what
-      # it leaves to Adam.
+      # With learning rate -1 it returns a direction. Its own decay has no mask
+      # for the parameters that it leaves to Adam.
       'muon': lambda: optax.chain(
           contrib.muon(-1.0, beta=optim.momentum, eps=train.eps,
                        adam_b1=train.b1, adam_b2=train.b2),
@@ -168,7 +172,7 @@ def _rule(config, learning_rate, decay):
 
 
 def labels(params, groups):
-  """A tree like `params` with the number of each parameter's group.
+  """Returns a tree like `params` with the index of each parameter's group.
 
   The first group whose regular expression matches the whole name counts.
 
@@ -181,7 +185,7 @@ def labels(params, groups):
   numbers = matching.first(tuple(pattern for pattern, _ in groups), names)
   if None in numbers:
     raise UserError(
-        f'config.optim.groups says nothing of parameter '
+        f'config.optim.groups has no group for the parameter '
         f'{names[numbers.index(None)]}: add a last '
         "group ('.*', {}) for the rest, or ('.*', None) to freeze it.")
   tree = jax.tree.unflatten(jax.tree.structure(params), numbers)
@@ -205,7 +209,7 @@ def _frozen_to_zero(groups):
 
 
 def _grouped(groups, rules):
-  """Each group by its rule, but for those that are frozen."""
+  """Updates each group by its rule, except frozen groups."""
   by_number = {number: optax.set_to_zero() if options is None
                else rules[number]
                for number, (_, options) in enumerate(groups)}

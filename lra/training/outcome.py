@@ -1,4 +1,4 @@
-"""What a run says of itself: model, machine and origin, and its result."""
+"""Collects the fields of a result: model, machine, origin and scores."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from lra.training.shared import Shared
 
 
 def kernel(program: Program) -> str:
-  """Name of the kernel that the mixers run; `xla` where there is no choice."""
+  """Returns the kernel that the mixers run; `xla` if there is no choice."""
   config = program.config
   mixer = build.encoder(config, program.objective.task, program.dtype).mixer(
       dtype=jnp.dtype(program.dtype))
@@ -24,13 +24,13 @@ def kernel(program: Program) -> str:
 
 
 def identity(program: Program, shared: Shared) -> dict:
-  """Origin, parameter counts, device, kernel, flags; for env.json and results.
+  """Returns origin, parameter counts, device, kernel and flags of a run.
 
-  The origin is that of the process, whose first run asks for it: what is edited
-  later is not what runs.
+  They are for env.json and results. The first run of a process reads the
+  origin for all: files that are edited later are not the ones that run.
 
   Raises:
-    UserError: the run could not be kept under the name of its model.
+    UserError: the name of the model or protocol is not valid in a record.
   """
   config = program.config
   name = config.model.name
@@ -47,17 +47,17 @@ def identity(program: Program, shared: Shared) -> dict:
 
 
 def sizes(program: Program) -> dict[str, int]:
-  """The batch sizes that a run has on its hardware."""
+  """Returns the batch sizes of a run on its hardware."""
   return {'microbatch_size': program.sizes.microbatch,
           'eval_batch_size': program.sizes.eval_batch}
 
 
 def outcome(program: Program, status: str, step: int, progress,
             **fields) -> dict:
-  """The fields of result.json.
+  """Returns the fields of result.json.
 
   Args:
-    program: what was trained.
+    program: the trained program.
     status: ok, diverged, oom or stopped.
     step: updates made.
     progress: `progress.Progress` of the run.

@@ -1,4 +1,4 @@
-"""A trace of some updates: `--profile=FIRST:LAST`."""
+"""Traces some updates: `--profile=FIRST:LAST`."""
 
 import contextlib
 import pathlib
@@ -10,18 +10,18 @@ import jax
 from lra.errors import UserError
 from lra.terminal import say
 
-STEP = 'update'  # what a trace calls an update; its number is `step_num`
+STEP = 'update'  # name of an update in a trace; its number is `step_num`
 
 
 def steps(text: str, total: int) -> range:
-  """The updates of `20:30`, both of them too; the first of a run is 1.
+  """Parses `20:30` to the updates 20 to 30; the first of a run is 1.
 
   Args:
     text: the value of --profile.
     total: updates of the run.
 
   Raises:
-    UserError: it is not of that form, or the run has no such updates.
+    UserError: the text is not of that form, or the run has no such updates.
   """
   found = re.fullmatch(r'(\d{1,18}):(\d{1,18})', text, re.ASCII)
   first, last = map(int, found.groups()) if found else (0, 0)
@@ -33,15 +33,15 @@ def steps(text: str, total: int) -> range:
 
 
 def check(wanted: range, done: int, folder: pathlib.Path) -> None:
-  """Makes sure that a run has all of the wanted updates still before it.
+  """Checks that a run has made none of the updates to trace.
 
   Args:
-    wanted: of `steps`, or empty for no trace.
+    wanted: the updates from `steps`; empty for no trace.
     done: updates that the run has made.
     folder: its directory.
 
   Raises:
-    UserError: it has made some of the wanted ones.
+    UserError: the run has made some of them.
   """
   if wanted and wanted[0] <= done:
     raise UserError(
@@ -51,12 +51,13 @@ def check(wanted: range, done: int, folder: pathlib.Path) -> None:
 
 
 class Profile:
-  """The trace of a run.
+  """Traces updates of a run.
 
   Args:
-    folder: where it is written.
-    steps: the updates that are traced; empty for none.
-    wait: called before it begins and ends; returns once the device is idle.
+    folder: the folder of the trace.
+    steps: the updates to trace; empty for none.
+    wait: called before the trace begins and ends; returns once the device is
+      idle.
   """
 
   def __init__(self, folder: pathlib.Path, steps: range,
@@ -66,7 +67,7 @@ class Profile:
 
   @contextlib.contextmanager
   def update(self, step: int):
-    """Context in which update `step` is sent off."""
+    """Returns a context in which update `step` is dispatched."""
     if step not in self._steps:
       yield
       return
@@ -81,7 +82,7 @@ class Profile:
       self.close()
 
   def close(self) -> None:
-    """Writes what was traced, also of a run that ends before the last."""
+    """Writes the trace, even if the run ends before the last traced update."""
     if self._running:
       self._running = False
       jax.profiler.stop_trace()

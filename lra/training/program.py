@@ -1,4 +1,4 @@
-"""A config as compiled functions on the devices there are."""
+"""Compiles the training and evaluation steps of a config for its devices."""
 
 import dataclasses
 import functools
@@ -18,15 +18,15 @@ from lra.training import sizes as sizes_lib
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """What training calls: states and compiled steps.
+  """Makes the states and the compiled steps that training uses.
 
   Attributes:
     config: a checked config.
-    objective: what it is trained for.
-    model: the objective's inputs to its outputs.
+    objective: its objective.
+    model: maps the objective's inputs to its outputs.
     tx: the optimizer.
-    mesh: the devices, as `lra.training.mesh` has them.
-    dtype: 'float32' or 'bfloat16': what is computed in.
+    mesh: the devices, from `lra.training.mesh.make`.
+    dtype: the compute dtype, 'float32' or 'bfloat16'.
     sizes: the batch sizes that steps are compiled for.
   """
   config: Any
@@ -38,7 +38,7 @@ class Program:
   sizes: sizes_lib.Sizes
 
   def init(self) -> step.TrainState:
-    """A fresh state of `config.seed`."""
+    """Returns a fresh state for `config.seed`."""
     shardings = jax.tree.map(lambda x: x.sharding, self.state_shape)
     with jax.set_mesh(self.mesh):
       return jax.jit(self._init, out_shardings=shardings)(self.config.seed)
@@ -48,7 +48,7 @@ class Program:
     """Shapes, dtypes and shardings of a state.
 
     Raises:
-      UserError: it cannot be held in memory.
+      UserError: the state does not fit into memory.
     """
     shapes = jax.eval_shape(self._init, 0)
     fits.check_state(shapes, sizes(shapes.params),
@@ -60,28 +60,31 @@ class Program:
 
   @property
   def all_lengths(self) -> tuple[int, ...]:
-    """`build.lengths`: with several, examples go by their length.
+    """Lengths from `build.lengths`; several on a CPU only.
 
-    Only on a CPU. On a GPU a choice between lengths makes the host wait for
-    the device, and one whole batch is as long as its longest example.
+    If there are several, examples are sorted by length. On a GPU a choice
+    between lengths makes the host wait for the device. One whole batch is as
+    long as its longest example, too.
     """
     lengths = build.lengths(self.config, self.objective.task)
     return lengths if sizes_lib.is_cpu(self.mesh) else lengths[-1:]
 
   @property
   def lengths(self) -> tuple[int, ...]:
-    """Lengths that batches are computed at: of a mesh of examples only, since
-    devices that wait for one another must choose the same."""
+    """Lengths that batches are computed at.
+
+    There are several only if the mesh splits just examples, over `data`:
+    devices that wait for one another must choose the same length.
+    """
     lengths = self.all_lengths
     together = self.mesh.size > self.mesh.shape['data']
     return lengths[-1:] if together else lengths
 
   def batch_shardings(self, *, micro: bool) -> dict[str, NamedSharding]:
-    """How the arrays of a batch are split over the devices, by name.
+    """Returns the sharding of each array of a batch, by name.
 
     Args:
-      micro: whether the batch comes as microbatches, [N, B, ...]; else it is
-        [B, ...].
+      micro: true for microbatches, [N, B, ...]; false for [B, ...].
     """
     return {name: mesh.of_examples(
         self.mesh, micro=micro, between=(
@@ -90,19 +93,20 @@ class Program:
 
   def shapes(self, *lead: int, micro: bool
              ) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Shape and dtype of each array of a batch whose first axes are `lead`.
+    """Returns shape and dtype of each array of a batch with first axes `lead`.
 
-    Those of the objective and, in training, `place`: see `batches.train_batch`.
+    The arrays are those of the objective and, in training, `place`; see
+    `batches.train_batch`.
     """
     place = {'place': (lead, np.dtype(np.int32))} if micro else {}
     return self.objective.shapes(*lead) | place
 
   def rows(self, size: int) -> slice:
-    """Which of the examples of a batch, or microbatch, this process makes."""
+    """Returns the slice of a batch, or microbatch, that this process makes."""
     return mesh.rows(self.mesh, size)
 
   def put(self, batch, *, micro: bool):
-    """A batch as the compiled steps take it, of what this process has made.
+    """Returns a batch for the compiled steps, from this process's part of it.
 
     Args:
       batch: numpy arrays of this process's `rows`.
@@ -114,11 +118,11 @@ class Program:
         axis=int(micro))
 
   def put_given(self):
-    """What a step is given of the config, on the devices.
+    """Puts the config's values that a step takes as arguments on the devices.
 
     Returns:
-      `seed`, int32 [], and what `optim.numbers` has. Configs that differ in
-      these only have one compiled step.
+      `seed`, int32 [], and the values of `optim.numbers`. Configs that differ
+      in these only share one compiled step.
     """
     return mesh.everywhere(self._given, self._replicated)
 
@@ -127,14 +131,14 @@ class Program:
     return {'seed': np.int32(self.config.seed), **optim.numbers(self.config)}
 
   def reset_sums(self, state: step.TrainState) -> step.TrainState:
-    """The state after a log point: its sums start again at zero."""
+    """Returns the state with its sums at zero, for use after a log point."""
     return state.replace(sums=mesh.everywhere(
         step.zero_sums(self.objective), self._replicated))
 
   def compile_train(self):
-    """(state, numpy batch, `put_given()`) -> (state, step made), compiled.
+    """Compiles (state, numpy batch, `put_given()`) -> (state, step made).
 
-    Donates the state.
+    The compiled function donates the state.
     """
     micro = self.sizes.microbatch
     count = self.config.train.batch_size // micro
@@ -154,7 +158,7 @@ class Program:
              self._replicated))
 
   def compile_eval(self):
-    """(params, constants, numpy batch) -> `Objective.count`, compiled."""
+    """Compiles (params, constants, numpy batch) -> `Objective.count`."""
     shape = self.state_shape
     return self._compile(
         functools.partial(step.eval_step, self.model, self.objective,
@@ -166,8 +170,8 @@ class Program:
     """Compiles the training step at the largest microbatch that fits.
 
     Returns:
-      (this program with that size, what `compile_train` returns). A size that
-      the config names is kept.
+      (this program with that size, the result of `compile_train`). If the
+      config names a size, that size is used.
     """
     return self._fit('microbatch', self.config.train.microbatch_size,
                      lambda program: program.compile_train(), 'Training')
@@ -176,8 +180,8 @@ class Program:
     """Compiles the evaluation step at the largest batch that fits.
 
     Returns:
-      (this program with that size, what `compile_eval` returns). A size that
-      the config names is kept.
+      (this program with that size, the result of `compile_eval`). If the
+      config names a size, that size is used.
     """
     return self._fit('eval_batch', self.config.train.eval_batch_size,
                      lambda program: program.compile_eval(), 'Evaluation')
@@ -192,10 +196,10 @@ class Program:
     return self.sized(**{name: size}), compiled
 
   def sized(self, **sizes: int) -> 'Program':
-    """This program with other `sizes`."""
+    """Returns this program with other `sizes`."""
     other = dataclasses.replace(
         self, sizes=dataclasses.replace(self.sizes, **sizes))
-    other.__dict__['state_shape'] = self.state_shape  # no size changes it
+    other.__dict__['state_shape'] = self.state_shape  # sizes do not change it
     return other
 
   def _compile(self, function, *shapes, donate_argnums=(), out=None):
@@ -228,12 +232,12 @@ def make(config, devices=None, dtype: str | None = None,
          before: dict | None = None) -> Program:
   """Checks a config and builds its program.
 
-  JAX's settings become those of every run, for the rest of the process.
+  It also fixes JAX's settings for the rest of the process.
 
   Args:
     config: the whole config, without references.
-    devices: what to run on, all there are by default.
-    dtype: what is computed in; by default what the config says.
+    devices: the devices to use; all by default.
+    dtype: the compute dtype; by default that of the config.
     before: see `sizes.wanted`.
 
   Raises:
@@ -257,14 +261,14 @@ def make(config, devices=None, dtype: str | None = None,
 
 
 def timed(function, *args):
-  """(result, seconds)."""
+  """Calls a function; returns (result, seconds)."""
   start = time.perf_counter()
   result = function(*args)
   return result, time.perf_counter() - start
 
 
 def count_parameters(state: step.TrainState) -> dict[str, int]:
-  """Numbers of parameters, all and those of the mixers, of a state's shape."""
+  """Counts the parameters of a state, all of them and those of the mixers."""
   numbers = sizes(state.params)
   return {'num_params': sum(numbers.values()),
           'mixer_params': sum(
@@ -272,6 +276,6 @@ def count_parameters(state: step.TrainState) -> dict[str, int]:
 
 
 def sizes(params) -> dict[str, int]:
-  """Name -> number of entries, of a tree of arrays or their shapes."""
+  """Returns name -> number of entries, for a tree of arrays or shapes."""
   return {optim.path_name(path): int(np.prod(x.shape))
           for path, x in jax.tree_util.tree_leaves_with_path(params)}

@@ -1,4 +1,4 @@
-"""What a run remembers besides its state, and which parameters it scores."""
+"""Keeps the progress of a run and chooses the parameters that it scores."""
 
 import dataclasses
 import pathlib
@@ -8,13 +8,13 @@ from lra.errors import UserError
 from lra.training.checkpoint import Checkpoints
 from lra.training.program import Program
 
-# Fields that the checkpoints of earlier versions do not have.
+# Fields that checkpoints of earlier versions lack.
 _LATER = {'peak_memory_bytes'}
 
 
 @dataclasses.dataclass
 class Progress:
-  """What a run remembers besides the state; kept in each checkpoint."""
+  """Holds the progress of a run; each checkpoint stores it with the state."""
   validated_step: int = 0
   best_step: int = 0
   best_val: dict | None = None
@@ -27,7 +27,7 @@ class Progress:
 
   @classmethod
   def of(cls, fields: dict, where: pathlib.Path) -> 'Progress':
-    """Progress as read from a checkpoint.
+    """Makes the progress from the fields of a checkpoint.
 
     Args:
       fields: names and values.
@@ -39,30 +39,30 @@ class Progress:
     names = {f.name for f in dataclasses.fields(cls)}
     if fields.keys() | _LATER != names:
       raise UserError(
-          f'The checkpoints in {where} remember other things of a run '
+          f'The checkpoints in {where} have other fields '
           f'({", ".join(sorted(fields))}) than this version of the program: '
           'choose another --workdir, or delete them to start this run again.')
     return cls(**fields)
 
   def note_memory(self) -> None:
-    """Keeps the most memory that any process of the run has had in use."""
+    """Raises `peak_memory_bytes` to the peak of this process, if higher."""
     self.peak_memory_bytes = max(
         self.peak_memory_bytes, machine.peak_memory())
 
   def scores_best(self, config) -> bool:
-    """Whether the best parameters are scored on test, not the last."""
+    """Returns True if the best parameters are scored on test, not the last."""
     return config.train.select == 'best' and self.best_val is not None
 
 
 def scored_of(state) -> dict:
-  """`params` and `constants` that a state, or its shape, is scored with."""
+  """Returns `params` and `constants` to score, of a state or its shape."""
   params = state.params if state.ema is None else state.ema
   return {'params': params, 'constants': state.constants}
 
 
 def chosen(program: Program, state, progress: Progress,
            checkpoints: Checkpoints) -> dict:
-  """What the test split is scored with: the best on validation, or the last.
+  """Returns parameters for the test split: best on validation, or last.
 
   Raises:
     UserError: the best parameters are damaged.

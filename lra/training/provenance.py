@@ -1,5 +1,6 @@
-"""What a run is made by: a commit, the model's and the config's file, and what
-of its settings is not the protocol's.
+"""Records the origin of a run: commit, files and changes to the protocol.
+
+The files are those of the model and of the config.
 """
 
 import dataclasses
@@ -12,23 +13,23 @@ from lra import files, machine, models
 from lra.errors import UserError
 from lra.terminal import say
 
-_NAMED = 3  # run directories in a sentence
-# What is to be known of runs whose model's file was edited since.
+_NAMED = 3  # run directories in a message
+# Warnings about runs whose model file was edited since.
 FINISHED = 'the score is of the old file, delete the folder to train anew'
-GOES_ON = ('training goes on with the new file, delete the folder to train '
+GOES_ON = ('training resumes with the new file, delete the folder to train '
            'anew')
-LOADED = ('the new file computes with parameters that the old one has trained, '
-          'so scores may not be those that were recorded')
+LOADED = ('the new file uses parameters that were trained with the old one, so '
+          'scores may differ from the recorded ones')
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-  """What only the command that makes a run knows of it.
+  """Holds the facts about a run that only its command has.
 
   Attributes:
-    config_file: the file that its config was made by, None for none.
-    changes: a config, as plain values, to its settings that are not the
-      protocol's, {field: the protocol's value}; None where nobody compares.
+    config_file: the file that made its config, None for none.
+    changes: maps a config, as plain values, to its settings that differ from
+      the protocol, {field: the protocol's value}; None if nothing is compared.
   """
   config_file: pathlib.Path | None = None
   changes: Callable[[dict], dict[str, Any]] | None = None
@@ -38,15 +39,15 @@ _command = Command()
 
 
 def begin(command: Command) -> None:
-  """Says by which command this process makes its run."""
+  """Sets the command by which this process makes its runs."""
   global _command
   _command = command
 
 
 def of_model(name: str) -> dict:
-  """Where a run of this model comes from, as its result keeps it.
+  """Returns the origin of a run of this model, for its result.
 
-  To be asked for when a run begins: files may change while it lasts.
+  Call it when a run begins: files may change later.
 
   Returns:
     `git_commit`, `git_dirty`, `git_published`, `model_sha256`,
@@ -59,32 +60,32 @@ def of_model(name: str) -> dict:
 
 
 def warn_unpublished() -> None:
-  """Says that records will name a commit which others cannot check out."""
+  """Warns if records will name a commit that others cannot check out."""
   state = machine.git_state()
   if state['git_published'] is False:
     say(f'Commit {state["git_commit"][:8]} is not on the published branch, and '
-        'the records will say so: push it first, so that others can check out '
-        'what was run.')
+        'the records will show that: push it first, so that others can check '
+        'out the code of the runs.')
 
 
 def changes(config: dict) -> dict[str, Any] | None:
-  """What a config of this process changes of its protocol, if that is known."""
+  """Returns the changes of a config to its protocol, None if unknown."""
   return _command.changes and _command.changes(config)
 
 
 def continued(before: dict, now: dict) -> dict:
-  """Where a run comes from that other processes have begun.
+  """Merges the origin of a resumed run with that of its earlier processes.
 
   Args:
-    before: what env.json says of it, with what `of_model` gave them.
-    now: what `of_model` gives this process.
+    before: the content of env.json, with the origin of those processes.
+    now: the origin of this process, from `of_model`.
 
   Returns:
-    `now` and, where there were several, `git_commits`, the first one first;
-    `git_dirty` of any of them, and where the file of the model or the config
-    was another one; `git_published` if all of them are; `devices` likewise,
-    where these were of several kinds; `xla_flags` of all; `draws` of both, if
-    they are not the same.
+    `now` with these changes. `git_commits` has all commits, the first one
+    first, if there are several. `git_dirty` is true if any of them was, or if
+    the file of the model or config has changed. `git_published` is true if all
+    of them are. `devices` has all kinds, if there are several. `xla_flags` has
+    all flags. `draws` names both values if they differ.
   """
   commits = before.get('git_commits') or [before.get('git_commit')]
   commits = list(dict.fromkeys(c for c in (*commits, now['git_commit']) if c))
@@ -113,24 +114,24 @@ def continued(before: dict, now: dict) -> dict:
 
 
 def of_folder(folder: pathlib.Path) -> str | None:
-  """The `model_sha256` that a run directory has kept, None for none."""
+  """Returns the `model_sha256` in a run directory, None if there is none."""
   try:
     kept = files.read_json(folder / 'env.json')
   except UserError:
-    return None  # whoever needs the file says what is wrong with it
+    return None  # code that needs the file raises the error
   return kept.get('model_sha256') if isinstance(kept, dict) else None
 
 
 def warn_of_edits(
     runs: Iterable[tuple[pathlib.Path, str, str | None]], what: str) -> None:
-  """Names runs whose model's file is another one now.
+  """Warns about runs whose model file has changed.
 
-  The config's file is no matter: what it changes is another config, of which
-  the run would not be.
+  The config's file does not matter: if it changes the config, it makes another
+  run.
 
   Args:
-    runs: run directory, model and `model_sha256` of each; of one that has not
-      kept the hash nothing is said.
+    runs: run directory, model and `model_sha256` of each; runs without the
+      hash are skipped.
     what: FINISHED, GOES_ON or LOADED.
   """
   edited = {}
@@ -142,7 +143,7 @@ def warn_of_edits(
     if len(folders) > _NAMED:
       named += f' and {len(folders) - _NAMED} more'
     were = 'were' if len(folders) > 1 else 'was'
-    say(f'lra/models/{model}.py is another file than {named} {were} made with: '
+    say(f'lra/models/{model}.py has changed since {named} {were} made: '
         f'{what}.')
 
 
@@ -151,7 +152,7 @@ def _file_of(name):
 
 
 def _sha256(path):
-  """Hex digest of a file, None where there is none to read."""
+  """Returns the hex digest of a file, None if it cannot be read."""
   try:
     return path and hashlib.sha256(files.read(path)).hexdigest()
   except OSError:

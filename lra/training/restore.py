@@ -1,4 +1,4 @@
-"""Parameters of a run, without a change to it: the scored, or others."""
+"""Restores parameters of a run without changing it."""
 
 import pathlib
 import re
@@ -15,14 +15,14 @@ from lra.training.progress import Progress, chosen, scored_of
 
 
 def data(folder: pathlib.Path) -> tuple[str | None, str | None]:
-  """Fingerprint and origin of the data of a run; None for what is not kept.
+  """Returns fingerprint and origin of a run's data; None for missing ones.
 
   Args:
     folder: see `scored`.
   """
   run_folder = _place(folder)[0]
   kept = run.environment(run_folder)
-  if kept.get('data_origin') is None:  # of a run that is older than that
+  if kept.get('data_origin') is None:  # an older run
     made = files.read_json(run_folder / 'result.json')
     kept = {**(made if isinstance(made, dict) else {}), **{
         name: value for name, value in kept.items() if value is not None}}
@@ -30,15 +30,18 @@ def data(folder: pathlib.Path) -> tuple[str | None, str | None]:
 
 
 def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
-  """The program of a run on one device, what is scored, and of which step.
+  """Restores a run on one device, with the parameters that it scores.
 
   Args:
     folder: a run directory, or in it checkpoints/best or checkpoints/last, or
       a step of these, for those parameters.
 
+  Returns:
+    (program, its `params` and `constants`, their step).
+
   Raises:
-    UserError: it is none of these, has no checkpoint yet, is damaged, or was
-      saved by another config.
+    UserError: the folder is none of these, has no checkpoint yet, is damaged,
+      or was saved by another config.
   """
   run_folder, kind, step = _place(folder)
   try:
@@ -49,7 +52,7 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
     raise UserError(f'{run_folder / "config.json"} is not the config of a run '
                     f'here: {e}') from e
   level = logging.get_verbosity()
-  logging.set_verbosity(logging.ERROR)  # Orbax warns of reading only
+  logging.set_verbosity(logging.ERROR)  # Orbax warns about read-only use
   checkpoints = Checkpoints(run_folder / 'checkpoints', read_only=True)
   try:
     return made, *_restored(made, checkpoints, kind, step)
@@ -59,7 +62,7 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
 
 
 def _place(folder):
-  """(run directory, '', 'best' or 'last', None or a step) that a path means."""
+  """Returns (run directory, '', 'best' or 'last', step or None) of a path."""
   path = folder.resolve()
   for run_folder in (path, *path.parents[:3]):
     inside = path.relative_to(run_folder).parts
@@ -72,13 +75,13 @@ def _place(folder):
       return run_folder, kind, int(step) if step else None
   raise UserError(
       f'{folder} is not the directory of a run, nor a checkpoint in one: give '
-      'one that has config.json, such as '
+      'a directory with a config.json, such as '
       'runs/listops_mini/simpletron/<config hash>-s0, or its checkpoints/best, '
-      'checkpoints/last or a step that is in these.')
+      'checkpoints/last or a step in one of these.')
 
 
 def _config(values):
-  """On one device; fields that are younger than the run say what it did."""
+  """Returns a config on one device, with newer fields set to old behaviour."""
   model = values.get('model')
   name = model.get('name') if isinstance(model, dict) else ''
   added = fields.added(name if isinstance(name, str) else '')
@@ -91,7 +94,7 @@ def _config(values):
 
 
 def _restored(made, checkpoints, kind, step):
-  """(what is scored, the step that it is of)."""
+  """Returns (`params` and `constants`, their step)."""
   shape, folder = made.state_shape, checkpoints.folder
   if kind == 'best' and step is not None:
     return checkpoints.restore_best(step, scored_of(shape)), step
@@ -101,8 +104,8 @@ def _restored(made, checkpoints, kind, step):
       raise UserError(
           f'{folder} has no checkpoint, although the run is finished: restore '
           f'it from a copy, or delete {folder.parent} to train anew.')
-    raise UserError(f'{folder} has no checkpoint yet: let the run go on until '
-                    'its first validation.')
+    raise UserError(f'{folder} has no checkpoint yet: let the run continue '
+                    'until its first validation.')
   state, progress = restored[0], Progress.of(restored[1], folder)
   if kind == 'last':
     return scored_of(state), int(state.step)

@@ -1,4 +1,4 @@
-"""The run directory: config, environment, metrics, result; all atomic."""
+"""Manages a run directory: config, environment, metrics, result; all atomic."""
 
 import contextlib
 import fcntl
@@ -18,7 +18,7 @@ from lra.training import writers
 
 
 def check_config(folder: pathlib.Path, config: dict) -> None:
-  """Raises UserError where `folder` is of a run with another config."""
+  """Raises UserError if `folder` belongs to a run with another config."""
   path = folder / 'config.json'
   theirs = read_json(path)
   if theirs is None and not path.exists():
@@ -26,7 +26,7 @@ def check_config(folder: pathlib.Path, config: dict) -> None:
   if not _is_config(theirs):
     raise UserError(
         f'{path} is not the config of a run: restore it, or delete it if the '
-        'run is one of this config.')
+        'run has this config.')
   differ = identity.differences(config, theirs)
   if differ:
     raise UserError(
@@ -45,12 +45,14 @@ def _check_links(folder):
   for path in sorted(folder.iterdir()):
     if path.is_symlink() and not path.is_dir():
       raise UserError(
-          f'{path} is a link, and the run would write to what it leads to: put '
-          'the file itself in its place, then repeat the command.')
+          f'{path} is a link, and the run would write to its target: replace '
+          'it with the file itself, then repeat the command.')
 
 
 def environment(folder: pathlib.Path) -> dict:
-  """What env.json says of a run's machine and data; empty without the file.
+  """Returns env.json, which describes a run's machine and data.
+
+  It is empty without the file.
 
   Raises:
     UserError: the file is damaged.
@@ -63,19 +65,19 @@ def environment(folder: pathlib.Path) -> dict:
       value.get('dtype') not in ('float32', 'bfloat16')) or (
           not isinstance(value.get('data_fingerprint'), str)):
     raise UserError(
-        f'{path} does not say what a run was begun on: restore it, or delete '
-        'it if that was a machine of this kind and this data.')
+        f'{path} lacks a valid dtype or data_fingerprint: restore it, or '
+        'delete it if the run began on this kind of machine and this data.')
   return value
 
 
 class Run:
-  """A run directory of one config and seed.
+  """Manages the run directory of one config and seed.
 
   The directory is locked while the object lives.
 
   Raises:
-    UserError: the directory cannot be written, is of another config, or is
-      in use by another process.
+    UserError: the directory cannot be written, belongs to another config, or
+      is in use by another process.
   """
 
   def __init__(self, folder: pathlib.Path, config: dict):
@@ -100,16 +102,16 @@ class Run:
       write_json(folder / 'config.json', config)
 
   def undo(self) -> None:
-    """Removes what this object has made: nothing else was done in it."""
+    """Removes the files and folders that this object has made."""
     if self._new:
       for name in ('config.json', '.lock'):
         (self.folder / name).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # what others use by now
+    with contextlib.suppress(OSError):  # others may use a folder by now
       for path in self._made:
         path.rmdir()
 
   def close(self) -> None:
-    """Lets go of the directory."""
+    """Closes the writers and unlocks the directory."""
     try:
       for writer in self._writers:
         writer.close()
@@ -121,7 +123,7 @@ class Run:
     return self.folder / 'metrics.jsonl'
 
   def result(self) -> Result | None:
-    """The run's result, None before there is one."""
+    """Returns the run's result, None if it has none yet."""
     return result.read_if_there(self.folder / 'result.json')
 
   def log(self, **fields) -> None:
@@ -131,19 +133,19 @@ class Run:
         f.write(json.dumps(fields) + '\n')
     except FileNotFoundError as e:
       raise UserError(
-          f'{self.folder} was removed while it was trained in: repeat the '
-          'command to start it again.') from e
+          f'{self.folder} was removed during training: repeat the command to '
+          'start the run again.') from e
     for writer in self._writers:
       writer.write(fields)
 
   def log_to(self, names: Sequence[str]) -> None:
-    """Logs to writers too, which take what was logged so far; after `rewind`.
+    """Adds writers, which first take all earlier points; call after `rewind`.
 
     Args:
-      names: those of `writers.WRITERS`.
+      names: names in `writers.WRITERS`.
 
     Raises:
-      UserError: one of them cannot begin.
+      UserError: one of the writers cannot start.
     """
     points = [json.loads(line) for line in self._lines() if line] if (
         names) else []
@@ -153,9 +155,9 @@ class Run:
     """Drops metrics that will be logged again, and a line torn by a kill.
 
     Args:
-      step: where the run goes on.
-      validated_step: the last step whose validation counts; one that was
-        logged and then undone by a kill comes again.
+      step: the step from which the run resumes.
+      validated_step: the last step whose validation counts. Validations after
+        it were undone by a kill and run again.
     """
     last = {'train': step, 'val': validated_step, 'test': -1}
     kept, lost = {}, []
@@ -170,7 +172,7 @@ class Run:
         if number < len(lines):  # a kill tears the last line only
           lost.append(str(number))
     if lost:
-      say(f'{self.metrics_path}: what cannot be read is dropped (line '
+      say(f'{self.metrics_path}: unreadable lines are dropped (line '
           f'{", ".join(lost)}).')
     if lines:
       files.write_all({self.metrics_path: ''.join(kept.values()).encode()})
@@ -188,10 +190,10 @@ class Run:
     return text.split('\n')
 
   def write_result(self, fields: dict) -> Result:
-    """Writes result.json, never over a finished one; returns it.
+    """Writes result.json, never over a finished one; returns the result.
 
     Raises:
-      UserError: the fields are not a sound result.
+      UserError: the fields are not a valid result.
     """
     made, before = result.validate(fields), self.result()
     if before is None or not before.finished:
@@ -199,12 +201,12 @@ class Run:
     return made
 
 
-# So long another machine may not see a file that the first one has made.
+# For this long, another machine may not see a file that the first one has made.
 APPEARS_SECONDS = 5
 
 
 def _appears(path):
-  """Whether a file that another process has made is to be seen, or soon is."""
+  """Returns True if a file of another process is visible, now or soon."""
   last = time.monotonic() + APPEARS_SECONDS
   while not path.exists() and time.monotonic() < last:
     time.sleep(0.2)
@@ -216,20 +218,20 @@ def _appears(path):
 
 
 class Follower:
-  """What a process that does not lead has of a run directory: nothing to write.
+  """Replaces `Run` in processes that do not lead: it writes nothing.
 
-  The methods are those of `Run`.
+  It has the methods of `Run`.
 
   Raises:
-    UserError: the directory is of another config.
+    UserError: the directory belongs to another config or is not visible.
   """
 
   def __init__(self, folder: pathlib.Path, config: dict):
     self.folder = folder
     if not _appears(folder / 'config.json'):
       raise UserError(
-          f'{folder} of the first process is not to be seen here: give all '
-          'processes a --workdir that they share.')
+          f'This process cannot see {folder}, which process 0 created: give '
+          'all processes a --workdir on a shared file system.')
     check_config(folder, config)
 
   @property
@@ -252,5 +254,5 @@ class Follower:
     pass
 
   def write_result(self, fields: dict) -> Result:
-    """The result that the leader writes."""
+    """Returns the result that the leader writes."""
     return result.validate(fields)

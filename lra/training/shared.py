@@ -1,4 +1,4 @@
-"""What runs of one process have in common, and make once."""
+"""Shares data and compiled steps between the runs of one process."""
 
 import json
 import threading
@@ -8,18 +8,18 @@ from typing import Any
 from lra import identity
 from lra.data import prepared
 
-# What compiled steps are given as they run, or never see.
+# Fields that compiled steps take as arguments, or never see.
 _GIVEN = ('seed', 'data_dir', 'train.learning_rate', 'train.weight_decay',
           'train.eval_every', 'train.log_every', 'train.checkpoint_minutes')
 
 
 def shape(config, dtype: str, sizes) -> str:
-  """Equal for configs whose compiled steps are the same.
+  """Returns a text that is equal for configs with the same compiled steps.
 
   Args:
     config: the whole config.
-    dtype: what is computed in.
-    sizes: `lra.training.sizes.Sizes` that are tried first.
+    dtype: the compute dtype.
+    sizes: the `lra.training.sizes.Sizes` to try first.
   """
   values = identity.flatten(config.to_dict())
   return json.dumps([dtype, str(sizes), {
@@ -28,11 +28,11 @@ def shape(config, dtype: str, sizes) -> str:
 
 
 class Shared:
-  """Data and compiled steps, made by the first run that asks for them.
+  """Holds data and compiled steps, made by the first run that needs them.
 
   Attributes:
-    runs_at_once: how many of the runs train at the same time.
-    compiled: set once one of them has compiled its steps.
+    runs_at_once: number of runs that train at the same time.
+    compiled: set once one of the runs has compiled its steps.
     varied: names of the fields in which their configs differ, such as
       `train.learning_rate`.
   """
@@ -45,14 +45,14 @@ class Shared:
     self._made = {}
 
   def once(self, name: str, make: Callable[[], Any]) -> Any:
-    """What `make` gives when the first run asks for `name`; others wait."""
+    """Returns `make()`, called by the first run with `name`; others wait."""
     with self._lock:
       if name not in self._made:
         self._made[name] = make()
       return self._made[name]
 
   def data(self, config) -> prepared.Prepared:
-    """The data set of a config's task; raises what `prepared.load` raises."""
+    """Returns the data set of a config's task; raises as `prepared.load`."""
     folder = config.data_dir or None
     return self.once(f'data of {config.task} in {folder}',
                      lambda: prepared.load(config.task, folder))

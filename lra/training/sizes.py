@@ -1,7 +1,7 @@
-"""How many examples go through the model at a time, chosen for the hardware.
+"""Chooses microbatch and evaluation batch sizes for the hardware.
 
-A microbatch size changes memory and speed, not what is computed: gradients are
-summed over a batch, and dropout belongs to the example (`lra.nn.draws`).
+A microbatch size changes memory and speed, not the result: gradients are summed
+over a batch, and dropout depends on the example (`lra.nn.draws`).
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ SHARE = 0.8
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """Batch sizes of a run on its hardware.
+  """Holds the batch sizes of a run on its hardware.
 
   Attributes:
     microbatch: examples of one forward and backward pass.
@@ -38,13 +38,13 @@ class Sizes:
 
 
 def wanted(config, mesh, before: dict | None = None) -> Sizes:
-  """The sizes to try first.
+  """Returns the sizes to try first.
 
   Args:
     config: a checked config.
     mesh: the devices of the run.
-    before: what env.json says of the run, if it was begun before. On the same
-      kind of device a run keeps the sizes that it had.
+    before: env.json of the run, if it was begun before. On the same kind of
+      device a run keeps its sizes.
 
   Raises:
     UserError: no size divides among the devices of the mesh.
@@ -66,9 +66,9 @@ def wanted(config, mesh, before: dict | None = None) -> Sizes:
 
 
 def _divisor(batch, most, share):
-  """The largest microbatch of at most `most` that all devices can split.
+  """Returns the largest microbatch of at most `most` that devices can split.
 
-  At least one example of each device.
+  Each device gets at least one example.
   """
   if batch % share:
     raise UserError(
@@ -81,12 +81,12 @@ def _divisor(batch, most, share):
 
 
 def is_cpu(mesh) -> bool:
-  """Whether the devices of a mesh are CPUs."""
+  """Returns True if the devices of a mesh are CPUs."""
   return mesh.devices.flat[0].platform == 'cpu'
 
 
 def budget(mesh) -> float:
-  """Bytes that one program may need on a device; infinite if unknown."""
+  """Returns the bytes that one program may need on a device; inf if unknown."""
   if is_cpu(mesh):
     return math.inf  # `fits` compares it with the memory of the machine
   device = next(d for d in mesh.devices.flat
@@ -96,7 +96,7 @@ def budget(mesh) -> float:
 
 
 def needs(compiled) -> int:
-  """Bytes that a compiled program needs on one device, arguments included."""
+  """Returns the bytes that a program needs on one device, with arguments."""
   m = compiled.memory_analysis()
   return (m.argument_size_in_bytes + m.output_size_in_bytes
           - m.alias_size_in_bytes + m.temp_size_in_bytes)
@@ -109,7 +109,7 @@ def fitting(compile_at: Callable[[int], Any], size: int, share: int,
   Args:
     compile_at: size -> compiled program.
     size: examples to begin with.
-    share: devices that split the examples; no size is smaller.
+    share: number of devices that split the examples; no size is smaller.
     limit: bytes that the program may need.
     what: name of the program, for the user.
 

@@ -1,7 +1,7 @@
-"""Folders of a checkpoint, read and held to what was saved.
+"""Reads folders of a checkpoint and compares them with their checksums.
 
-Orbax has no checksums of its own for arrays. Each of several processes reads
-its parts, and what is wrong for one of them is so for all.
+Orbax has no checksums of its own for arrays. In a multi-process run, each
+process reads its parts. If one of them finds damage, all raise the error.
 """
 
 import hashlib
@@ -16,13 +16,14 @@ import orbax.checkpoint as ocp
 from lra import distributed, files
 from lra.training import storage
 
-OTHER = 'its content is not what was saved'
+OTHER = 'its content has changed since it was saved'
 
 
 class Damaged(Exception):
-  """A folder, `path`, does not hold what was saved, for the reason `why`.
+  """Raised if the folder `path` is damaged, for the reason `why`.
 
-  Or it holds something else than is wanted, as `differs` says, '' if not.
+  If its arrays are others than the wanted ones, `differs` describes how: by
+  name, shape or dtype. Otherwise `differs` is ''.
   """
 
   def __init__(self, path: pathlib.Path, why: str, differs: str = ''):
@@ -31,7 +32,7 @@ class Damaged(Exception):
 
 
 def read_json(path: pathlib.Path) -> tuple[Any, str]:
-  """(the JSON of a folder, why there is none)."""
+  """Returns (the JSON of a folder, '') or (None, the reason)."""
   try:
     _check_files(path)
     with _reader(ocp.JsonCheckpointHandler()) as reader:
@@ -43,17 +44,17 @@ def read_json(path: pathlib.Path) -> tuple[Any, str]:
 
 def read(path: pathlib.Path, like: Any, expected: str | None,
          item: str = '') -> Any:
-  """The arrays that are in a folder.
+  """Reads the arrays in a folder.
 
   Args:
-    path: the folder, which is damaged or not.
+    path: the folder, which may be damaged.
     like: arrays of the same shapes, dtypes and shardings.
-    expected: their checksum, None if nobody knows.
-    item: where in the folder they are.
+    expected: their checksum, None if unknown.
+    item: the path of the arrays inside the folder.
 
   Raises:
-    Damaged: the arrays are not those.
-    UserError: a process may not read them, which says nothing of them.
+    Damaged: the arrays are not the saved ones.
+    UserError: a process cannot access them, so they may be undamaged.
   """
   why, tree = '', None
 
@@ -86,9 +87,10 @@ def _check_files(folder):
 
 
 def _difference(path, like):
-  """How arrays in a folder differ in name, shape or dtype, '' for not.
+  """Describes how arrays in a folder differ in name, shape or dtype.
 
-  Nor where nothing says how: what is damaged may say anything.
+  Returns '' if they do not, or if the metadata cannot be read: damaged
+  metadata may raise any error.
   """
   try:
     theirs = _shapes(ocp.StandardCheckpointHandler().metadata(path).tree)
@@ -109,7 +111,7 @@ def _difference(path, like):
 
 
 def _shapes(tree):
-  """Name, such as params/encoder/block_0/mlp/kernel -> shape and dtype."""
+  """Maps names (params/encoder/block_0/mlp/kernel) to shapes and dtypes."""
   return {
       jax.tree_util.keystr(name, simple=True, separator='/'): (
           tuple(x.shape), np.dtype(x.dtype).name)
@@ -117,7 +119,10 @@ def _shapes(tree):
 
 
 def _reader(handler):
-  """Reads alone: a manager would wait for a process that has failed."""
+  """Returns a reader for this process alone.
+
+  A manager would wait for a process that has failed.
+  """
   me = jax.process_index()
   return ocp.Checkpointer(
       handler, multiprocessing_options=ocp.options.MultiprocessingOptions(
@@ -125,7 +130,7 @@ def _reader(handler):
 
 
 def checksum(tree: Any) -> str:
-  """Of names, dtypes, shapes and values of the arrays in a tree."""
+  """Returns the checksum of names, dtypes, shapes and values in a tree."""
   summed = hashlib.blake2b(digest_size=16)
   for name, x in jax.tree_util.tree_leaves_with_path(tree):
     x = distributed.whole(x)
@@ -136,6 +141,6 @@ def checksum(tree: Any) -> str:
 
 
 def checksum_of_json(value: Any) -> str:
-  """Of plain JSON values."""
+  """Returns the checksum of plain JSON values."""
   text = json.dumps(value, sort_keys=True)
   return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

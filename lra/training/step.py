@@ -1,6 +1,6 @@
-"""One optimizer step out of many microbatches; one evaluation step.
+"""Makes one optimizer step from many microbatches, or one evaluation step.
 
-Pure functions of arrays, compiled once by the caller.
+The functions are pure functions of arrays; the caller compiles them once.
 """
 
 import functools
@@ -24,15 +24,15 @@ INIT, DROPOUT = 0, 1  # random streams
 
 @flax.struct.dataclass
 class TrainState:
-  """All that a run needs to go on.
+  """Holds all that a run needs to resume.
 
   Attributes:
     step: int32 [], updates made.
     params: float32 parameters.
-    constants: the model's other collections, drawn once and never changed.
-    opt_state: the optimizer's.
-    ema: moving average of the parameters, None where there is none.
-    sums: what the objective sums up, since the last log point.
+    constants: the model's other collections, made once and never changed.
+    opt_state: state of the optimizer.
+    ema: moving average of the parameters, None if there is none.
+    sums: the objective's sums since the last log point.
   """
   step: jax.Array
   params: Any
@@ -43,18 +43,18 @@ class TrainState:
 
 
 def zero_sums(objective: Objective) -> dict[str, np.ndarray]:
-  """Sums of no example."""
+  """Returns the sums over no example: zeros."""
   return {k: np.zeros((), np.float32) for k in (*objective.sums, 'weight')}
 
 
 def stream(seed, name: int):
-  """The key of a random stream; keys are derived from it, never stored."""
+  """Returns the key of a random stream; it is derived, never stored."""
   return jax.random.fold_in(jax.random.key(seed), name)
 
 
 def init_state(model: nn.Module, objective: Objective, tx, seed,
                inputs) -> TrainState:
-  """Fresh parameters, drawn from `seed`, for inputs shaped like `inputs`."""
+  """Makes a fresh state from `seed`, for inputs shaped like `inputs`."""
   constants = dict(model.init(stream(seed, INIT), inputs, train=False))
   params = constants.pop('params')
   ema = jax.tree.map(jnp.copy, params) if objective.config.optim.ema else None
@@ -65,24 +65,24 @@ def init_state(model: nn.Module, objective: Objective, tx, seed,
 
 def batch_gradient(model, objective: Objective, params, constants, batch, key,
                    at: tuple[int, ...] = ()):
-  """Gradient of a batch given as microbatches, as if it were one.
+  """Computes the gradient of a batch that is given as microbatches.
 
   Losses and gradients of the microbatches are summed, then divided once by
-  the summed weights. What is drawn for an example depends on its place in the
-  batch, see `lra.nn.draws`. The devices along `data` of the mesh that is set
-  each sum up their own examples of all microbatches, and meet once, after the
-  last.
+  the summed weights. So the result is that of one large batch. The random
+  numbers of an example depend on its place in the batch, see `lra.nn.draws`.
+  Devices along `data` of the current mesh each sum up their own examples of all
+  microbatches. They communicate once, after the last microbatch.
 
   Args:
     model: inputs to outputs.
-    objective: what is minimised.
+    objective: the objective to minimise.
     params: float32 parameters.
     constants: the model's other collections.
     batch: the objective's arrays with two leading axes, [N, B, ...] of N
       microbatches, and `place`, int32 [N, B].
     key: random key of this step.
     at: lengths that a microbatch may be computed at, see `lengths`; () for its
-      own only.
+      own length only.
 
   Returns:
     (gradient, the objective's sums over the batch).
@@ -100,9 +100,9 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
 
 
 def _summed(model, objective, at, params, constants, batch, key):
-  """(sums of gradients, the objective's sums) over the examples that are here.
+  """Returns (sums of gradients, the objective's sums) over local examples.
 
-  Args: as in `batch_gradient`.
+  The arguments are those of `batch_gradient`.
   """
 
   def apply(params, micro, keys=None, **options):
@@ -112,7 +112,7 @@ def _summed(model, objective, at, params, constants, batch, key):
 
   @functools.partial(jax.grad, has_aux=True)
   def gradient(params, micro, keys):
-    # Modules from elsewhere draw for a microbatch as a whole.
+    # Modules of other libraries use one key for the whole microbatch.
     whole = jax.random.fold_in(key, micro['place'][0])
     outputs = apply(params, micro, keys,
                     rngs={'dropout': whole, draws.STEP: key})
@@ -136,11 +136,17 @@ def _summed(model, objective, at, params, constants, batch, key):
 
 def train_step(model, objective: Objective, tx, state: TrainState, batch, seed,
                at: tuple[int, ...] = ()):
-  """One update; `batch` and `at` as in `batch_gradient`, `seed` int32 [].
+  """Makes one update.
+
+  Args:
+    model, objective, batch, at: as in `batch_gradient`.
+    tx: the optimizer.
+    state: the state before the update.
+    seed: int32 [].
 
   Returns:
-    (state, step): the number of updates made stands apart too, as what a
-    caller can wait for after the state went on into the next update.
+    (state, step). The step is in the state too, but a caller can still wait
+    for this copy after the next update has consumed the state.
   """
   key = jax.random.fold_in(stream(seed, DROPOUT), state.step)
   grads, sums = batch_gradient(
@@ -160,7 +166,7 @@ def train_step(model, objective: Objective, tx, state: TrainState, batch, seed,
 
 def eval_step(model, objective: Objective, params, constants, batch,
               at: tuple[int, ...] = ()):
-  """What the objective counts of a batch; see `Objective.count`.
+  """Returns the objective's counts for a batch; see `Objective.count`.
 
   Args:
     model, objective, params, constants, at: as in `batch_gradient`.

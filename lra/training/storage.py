@@ -1,4 +1,4 @@
-"""Whether what cannot be read is damaged, or its storage in trouble."""
+"""Distinguishes a damaged checkpoint from a failure of its storage."""
 
 import errno
 import os
@@ -9,23 +9,27 @@ from collections.abc import Iterator
 from lra import machine
 from lra.errors import UserError
 
-# How errors of storage begin that say nothing of what is stored.
+# Beginnings of storage errors that do not mean damage.
 _STORAGE = ('PERMISSION_DENIED', 'UNAVAILABLE', 'DEADLINE_EXCEEDED', 'ABORTED')
-# Of a file that is not there, which is damage.
+# Errors of a missing file, which is damage.
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 
 def check_is_damage(path: pathlib.Path, error: Exception) -> None:
-  """Raises what else kept a folder from being read, and leaves it alone.
+  """Raises an error if a folder is unreadable, but not because of damage.
+
+  Args:
+    path: the folder.
+    error: the error of reading it.
 
   Raises:
-    UserError: its storage did not give what it holds.
-    Exception: `error`, where memory ran out.
+    UserError: the storage has failed.
+    Exception: `error`, if memory ran out.
   """
   why = next(filter(None, map(_of_storage, _causes(error))), '')
   if why:
     raise UserError(
-        f'Cannot read {path} ({why}): see to it, then repeat the command.'
+        f'Cannot read {path} ({why}): fix this, then repeat the command.'
     ) from error
   for cause in _causes(error):
     if isinstance(cause, MemoryError) or machine.out_of_memory(cause):
@@ -33,7 +37,7 @@ def check_is_damage(path: pathlib.Path, error: Exception) -> None:
 
 
 def _causes(error) -> Iterator[BaseException]:
-  """An error and what it was raised from, or while that was handled."""
+  """Yields an error, then each earlier error that led to the one before."""
   while error is not None:
     yield error
     error = error.__cause__ or (
@@ -41,9 +45,9 @@ def _causes(error) -> Iterator[BaseException]:
 
 
 def _of_storage(error):
-  """What a storage says that has not given what it holds, '' for none.
+  """Returns the reason if an error is a failure of the storage, else ''.
 
-  Tensorstore says somewhere in its text which error of the system it was.
+  Tensorstore puts the number of the system's error somewhere in its text.
   """
   text = ' '.join(str(error).split())
   number = re.search(r"os_error_code='?(\d+)", text)

@@ -1,8 +1,7 @@
-"""Runs of one config, of other seeds or with other values, in one process.
+"""Trains runs of one config, with other seeds or values, in one process.
 
-Where these are the same they share data and compiled steps. Some train at
-the same time: a small model's steps are too short to keep all cores of a
-processor busy.
+Runs with equal data or compiled steps share them. Some runs train at the same
+time: a small model's steps are too short to keep all CPU cores busy.
 """
 
 import pathlib
@@ -21,15 +20,15 @@ from lra.training import train
 from lra.training.shared import Shared
 
 Run = tuple[Any, pathlib.Path]  # a config and its run directory
-MOST = 16  # at the same time, unless more are asked for
+MOST = 16  # runs at the same time, by default
 
 
 def how_many(config) -> int:
-  """How many runs to train at the same time: more than one of mini tasks only.
+  """Returns the default number of runs to train at the same time.
 
-  On a processor several for each core, so that none is idle before the last
-  has ended; other devices are kept busy by one, and full-length runs would
-  share the memory.
+  On a CPU, mini tasks get several for each core, so that no core is idle before
+  the last run has ended. Everything else gets one. It keeps an accelerator
+  busy, and several full-length runs would have to share the memory.
   """
   small = tasks.get(config.task).mini and jax.default_backend() == 'cpu'
   return min(4 * machine.cpu_count(), MOST) if small else 1
@@ -38,24 +37,24 @@ def how_many(config) -> int:
 def train_together(runs: list[Run], *, at_once: int,
                    max_minutes: float | None = None, **options
                    ) -> Iterator[tuple[Run, train.Result | None]]:
-  """Trains all runs; gives each when it ends, with its result.
+  """Trains all runs; yields each one when it ends, with its result.
 
-  One that fails does not end the others; what is wrong is said at once.
+  A run that fails does not end the others; its error is printed at once.
 
   Args:
-    runs: each in a directory of its own.
-    at_once: how many train at the same time.
-    max_minutes: stop all of them, with checkpoints, after so long.
-    **options: of `train.train`, the same for each.
+    runs: configs with their run directories, which must differ.
+    at_once: number of runs that train at the same time.
+    max_minutes: stop all runs, with checkpoints, after so many minutes.
+    **options: options of `train.train`, the same for each run.
 
   Yields:
-    A run and what `train.train` gives; None for one that a stop kept from
-    being begun.
+    A run and the result of `train.train`; None if a stop came before the run
+    began.
 
   Raises:
     UserError: the data of a task cannot be prepared.
-    Exception: what the first of the runs that failed raised, once all have
-      ended; see `train.train`. A bug comes before what a user can mend.
+    Exception: the error of the first run that failed, once all have ended; see
+      `train.train`. A bug comes before errors that a user can fix.
   """
   at_once = min(at_once, len(runs))
   shared, errors = Shared(at_once, [config for config, _ in runs]), []
@@ -71,7 +70,7 @@ def train_together(runs: list[Run], *, at_once: int,
       return train.train(config, folder, left, shared=shared, **options)
     except Exception as error:
       if distributed.several():
-        raise  # the others may not have failed, and wait for this process
+        raise  # the other processes may wait for this one
       errors.append(error)
       say(f'{folder}: {_told(error)}')
       return error
@@ -84,13 +83,13 @@ def train_together(runs: list[Run], *, at_once: int,
 
 
 def _mendable(error):
-  """Whether a user can mend what a run has raised; else it is a bug."""
+  """Returns True if a user can fix an error of a run; otherwise it is a bug."""
   return isinstance(error, UserError) or machine.disk_full(error) or (
       isinstance(error, OSError) and error.filename is not None)
 
 
 def _told(error):
-  """What is said of a run that failed: of a bug with its traceback."""
+  """Returns the message about a failed run; a bug has its traceback."""
   if _mendable(error):
     return str(error)
   trace = ''.join(traceback.format_exception(error))
@@ -98,7 +97,7 @@ def _told(error):
 
 
 def _ended(one, runs, at_once, shared):
-  """Runs as they end; in the main thread where there is one at a time."""
+  """Yields runs as they end; uses the main thread if one runs at a time."""
   if at_once == 1:
     for run in runs:
       yield run, one(*run)
@@ -110,7 +109,7 @@ def _ended(one, runs, at_once, shared):
       futures.ThreadPoolExecutor(at_once)) as pool:
     waiting = {}
     for run in runs:
-      # Threads that call jaxlib for the first time at once crash in it.
+      # jaxlib crashes if several threads call it first at the same time.
       while waiting and not shared.compiled.wait(0.05) and not all(
           future.done() for future in waiting):
         pass

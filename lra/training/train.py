@@ -1,4 +1,4 @@
-"""From a config to a result: load or resume, train, validate, score."""
+"""Trains a config: loads or resumes its run, trains, validates and scores."""
 
 import contextlib
 import pathlib
@@ -19,23 +19,22 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
           shared: Shared | None = None) -> Result:
   """Trains to the end, a stop or a failure, and scores.
 
-  A run that was interrupted goes on from its newest checkpoint.
+  An interrupted run resumes from its newest checkpoint.
 
   Args:
     config: the whole config, without references.
     folder: the run directory.
-    max_minutes: stop, with a checkpoint, after so long.
-    log: what is logged to besides metrics.jsonl; see `writers.WRITERS`.
-    profiled: updates, from 1, that a trace in `profile/` is made of.
-    shared: what other runs of this process have made already.
+    max_minutes: stop, with a checkpoint, after so many minutes.
+    log: names of writers besides metrics.jsonl; see `writers.WRITERS`.
+    profiled: updates, from 1, to trace in `profile/`.
+    shared: data and compiled steps of other runs of this process.
 
   Returns:
     The result, which is in the run directory too.
 
   Raises:
     UserError: the config, the data, the directory or its checkpoint is not
-      what it must be; see `program.make`, `prepared.load`, `Run` and
-      `Checkpoints`.
+      valid; see `program.make`, `prepared.load`, `Run` and `Checkpoints`.
   """
   folder, t = place.local(folder), config.train
   with StopRequest(max_minutes) as own, contextlib.closing(
@@ -68,8 +67,8 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
             'command continues from here.')
         if stop.reason == TIME_LIMIT and begun == (
             trainer.step, trainer.progress.validated_step):
-          say(f'{trainer.title}: this start came to the end of no step, '
-              'validation or test: if the next one does not either, give more '
+          say(f'{trainer.title}: no training step, validation or test finished '
+              'within --max_minutes. If this happens again, increase '
               '--max_minutes.')
       else:
         status = 'ok'

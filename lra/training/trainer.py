@@ -1,4 +1,4 @@
-"""A run while it is made: what it has loaded, and what can be done to it."""
+"""Trains one run: loads, updates, validates, saves and scores it."""
 
 import collections
 import contextlib
@@ -35,27 +35,28 @@ from lra.training.progress import Progress, chosen, scored_of
 from lra.training.shared import Shared, shape
 from lra.training.sizes import is_cpu
 
-# Batches sent off before the first of them is done: enough to hide the making
-# of one, few enough that a stop is a matter of a step or two.
+# Batches dispatched before the first of them is done. They are enough to hide
+# the making of one, and few enough that a stop takes a step or two.
 AHEAD = 2
 
 
 class Diverged(Exception):
-  """The loss is not finite."""
+  """Raised if the loss is not finite."""
 
 
 class Trainer:
-  """A run while it is made: its directory and all that was loaded for it.
+  """Holds a run during training: its directory and all loaded objects.
 
-  `train` puts its methods in order; each says what it does to the run.
+  `train` calls its methods in order.
 
   Attributes:
     config: the whole config.
     program: its compiled functions.
     state: parameters, optimizer and sums, on the devices.
-    step: updates sent off so far.
-    progress: what is kept with the state in each checkpoint.
-    heard: of several processes, the stops that all of them know of.
+    step: updates dispatched so far.
+    progress: `Progress`, which each checkpoint stores with the state.
+    heard: in a multi-process run, the stops that all processes know of; else
+      None.
   """
 
   @signals.at_once()
@@ -63,7 +64,7 @@ class Trainer:
                profiled: range = range(0), shared: Shared | None = None):
     self.config = config
     self._shared, self.heard = shared or Shared(), None
-    # A run that was begun on another kind of machine stays what it is.
+    # A run that began on another kind of machine keeps its dtype.
     began = distributed.told(lambda: run.environment(folder))
     self.program = program.make(config, dtype=began.get('dtype'), before=began)
     self.identity = outcome.identity(self.program, self._shared)
@@ -92,7 +93,7 @@ class Trainer:
     self._write_environment()
     self._given = self.program.put_given()
     self._learning_rate = optim.schedule(config)
-    # A CPU has no core to spare for it, and makes batches fast enough.
+    # A CPU has no spare core for prefetching, and makes batches fast enough.
     self._prefetch = None if is_cpu(self.program.mesh) else Prefetch(
         lambda step: self.put(self.batch(step)), config.train.steps)
     self._under_way = collections.deque()
@@ -104,7 +105,7 @@ class Trainer:
     self.run.log_to(log)
 
   def listen(self, own: StopRequest) -> StopRequest | SharedStop:
-    """The stops that count: this process's, or what all of several know of."""
+    """Returns the stops that count: those of this process, or of all."""
     if several():
       self.heard = SharedStop(own, self._shared.once(
           f'largest on {dict(self.program.mesh.shape)}',
@@ -117,7 +118,7 @@ class Trainer:
 
   @property
   def _which(self):
-    """Which of several runs of a process says something."""
+    """Names this run among several runs of a process, for messages."""
     varied = [name for name in self._shared.varied if name != 'seed']
     values = identity.flatten(self.config.to_dict())
     named = [f', {name} {values[name]}' for name in varied if name in values]
@@ -136,8 +137,8 @@ class Trainer:
   def _check_same(self, fingerprint):
     if self.data.fingerprint != fingerprint:
       raise UserError(
-          f'{self.config.task} is other data here than for the first process: '
-          'give all of them one config.data_dir, or prepare it anew.')
+          f'{self.config.task}: this process has other data than process 0: '
+          'give all of them one config.data_dir, or prepare the data again.')
 
   def _restore(self):
     restored = self.checkpoints.restore_last(
@@ -184,7 +185,7 @@ class Trainer:
     return made.sizes, train_step, eval_step
 
   def batch(self, number: int):
-    """The batch of step `number`, as microbatches."""
+    """Returns the batch of step `number`, as microbatches."""
     split, micro = self.data.splits['train'], self.program.sizes.microbatch
     return batches.train_batch(
         functools.partial(self.program.objective.batch, split), len(split),
@@ -193,26 +194,26 @@ class Trainer:
         rows=self.program.rows(micro))
 
   def put(self, batch):
-    """A batch that this process has made, on the devices."""
+    """Puts a batch that this process has made on the devices."""
     return jax.device_put(self.program.put(batch, micro=True),
                           self.program.batch_shardings(micro=True))
 
   def next_batch(self):
-    """The batch of the coming step, as `update` takes it."""
+    """Returns the batch of the next step, for `update`."""
     if self._prefetch:
       return self._prefetch.get(self.step)
     return self.program.put(self.batch(self.step), micro=True)
 
   def send(self, batch):
-    """Sends off the bare compiled step; returns what to wait for."""
+    """Dispatches the bare compiled step; returns an array to wait for."""
     self.state, done = self._train_step(self.state, batch, self._given)
     return done
 
   def update(self, batch) -> None:
-    """Sends off one update; waits while more than AHEAD are under way.
+    """Dispatches one update; waits while more than AHEAD are under way.
 
     Args:
-      batch: what `next_batch` returns.
+      batch: the batch from `next_batch`.
     """
     with self._profile.update(self.step + 1):
       self._clock.start()
@@ -221,10 +222,10 @@ class Trainer:
     self.progress.timed_steps += 1
 
   def _wait_behind(self, sent):
-    """Waits while more than AHEAD are under way, of which `sent` is the last.
+    """Waits while more than AHEAD batches are under way, with `sent` the last.
 
-    Of several processes all hear then what any of them wished when that one
-    was sent.
+    In a multi-process run, all processes learn here about stop requests made
+    before the finished batch was dispatched.
     """
     self._under_way.append(self.heard.ask(sent) if self.heard else sent)
     if len(self._under_way) > AHEAD:
@@ -233,13 +234,13 @@ class Trainer:
         self.heard.hear(done)
 
   def _stop_clock(self):
-    """Ends a stretch of training time, once the device has done its work."""
+    """Ends a stretch of training time once the device is idle."""
     jax.block_until_ready(self.state)
     self._clock.stop()
     self.progress.train_seconds = self._clock.seconds
 
   def log(self) -> str:
-    """Logs the training since the last log point; returns it for the bar.
+    """Logs the training since the last log point; returns a text for the bar.
 
     Raises:
       Diverged: the loss is not finite.
@@ -261,14 +262,14 @@ class Trainer:
         f'{speed:.0f} ex/s'])
 
   def _examples_per_s(self):
-    """Of the steps since the last log point, or since this start."""
+    """Returns the speed since the last log point, or since this start."""
     step, seconds = self._logged
     self._logged = self.step, self._clock.seconds
     examples = (self.step - step) * self.config.train.batch_size
     return examples / (self._clock.seconds - seconds)
 
   def validation_due(self) -> bool:
-    """Whether this step is to be validated and has not been."""
+    """Returns True if this step needs a validation and has had none."""
     t, step = self.config.train, self.step
     due = step and (step % t.eval_every == 0 or step == t.steps)
     return bool(due) and self.progress.validated_step != step
@@ -277,7 +278,7 @@ class Trainer:
     """Scores the validation split; keeps the parameters if best so far.
 
     Returns:
-      False where a stop was asked for meanwhile; nothing is kept then.
+      False if a stop was requested meanwhile; nothing is kept then.
 
     Raises:
       Diverged: the loss is not finite.
@@ -297,12 +298,12 @@ class Trainer:
     return True
 
   def evaluate(self, scored, split: str, stop: StopRequest) -> dict | None:
-    """Scores of a split, logged; its time is not training time.
+    """Scores a split and logs the scores; its time is not training time.
 
     Args:
       scored: `params` and `constants` of the model.
       split: name of the split.
-      stop: a stop asked for ends the evaluation.
+      stop: a request to stop ends the evaluation.
 
     Returns:
       The objective's scores, None after a stop.
@@ -345,8 +346,8 @@ class Trainer:
   def save(self) -> None:
     """Checkpoints the state, unless its loss is not finite.
 
-    Such a state is worthless. That the run has diverged is said by the next
-    log point, so that the step in its result does not depend on the clock.
+    Such a state is worthless. The next log point reports that the run has
+    diverged. So the step in its result does not depend on the clock.
     """
     self._stop_clock()
     self._saved_at = time.monotonic()
@@ -356,19 +357,19 @@ class Trainer:
           self.step, self.state, dataclasses.asdict(self.progress))
 
   def score(self, stop: StopRequest) -> dict | None:
-    """The one reading of the test split, with the chosen checkpoint."""
+    """Scores the test split, once, with the chosen checkpoint."""
     self.checkpoints.wait()
     scored = chosen(self.program, self.state, self.progress, self.checkpoints)
     return self.evaluate(scored, 'test', stop)
 
   def finish(self, status: str, test: dict | None) -> Result:
-    """Draws the curves; writes and returns the result, which is the end."""
+    """Draws the curves; writes and returns the result, which ends the run."""
     self.progress.note_memory()
     fields = outcome.outcome(
         self.program, status, self.step, self.progress, test=test,
         floors=self.floors, data_fingerprint=self.data.fingerprint,
         data_origin=self.data.info.get('origin'), **self.identity)
-    if status != 'oom':  # which may be of this process alone: nobody waits
+    if status != 'oom':  # other processes may not take part in this
       fields['peak_memory_bytes'] = int(
           distributed.gathered(fields['peak_memory_bytes']).max())
     path = self.run.metrics_path
@@ -381,18 +382,18 @@ class Trainer:
     return self.run.write_result(fields)
 
   def close(self) -> None:
-    """Waits for all to be written; lets go of the directory."""
+    """Waits until all is written; unlocks the directory."""
     with contextlib.ExitStack() as last:
       last.callback(self.run.close)
       last.callback(self.checkpoints.close)
       if self._prefetch:
         last.callback(self._prefetch.close)
       self._profile.close()
-    self.state = None  # its memory is for the next run of this process
+    self.state = None  # the next run of this process gets its memory
 
 
 def _shown(scores):
-  """Scores for the terminal."""
+  """Formats scores for the terminal."""
   accuracy = scores.get('accuracy')
   first = '' if accuracy is None else f'accuracy {accuracy:.2%}, '
   return f'{first}loss {scores["loss"]:.4f}'

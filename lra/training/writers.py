@@ -1,9 +1,9 @@
-"""Where log points go besides metrics.jsonl: `--log=csv,tensorboard,wandb`.
+"""Writes log points besides metrics.jsonl: `--log=csv,tensorboard,wandb`.
 
-What a run has logged is what metrics.jsonl keeps: a run that goes on first
-drops from there what it will make again. A writer is made with the points that
-are left and holds exactly these, so each is there once after any stop or kill,
-also where a run was begun without the writer.
+The log of a run is metrics.jsonl. A run that resumes first drops the points in
+it that it will log again. A writer starts with the remaining points and holds
+exactly these. So each point is there once after any stop or kill, even if the
+run began without the writer.
 """
 
 import csv
@@ -23,12 +23,12 @@ Point = Mapping[str, Any]  # `step`, `split` and numbers
 
 
 class Writer(Protocol):
-  """What takes the log points of a run.
+  """Takes the log points of a run.
 
   Args:
     folder: the run directory.
     config: the whole config, as plain values.
-    points: what was logged before.
+    points: the points logged before.
   """
 
   def __init__(self, folder: pathlib.Path, config: dict,
@@ -36,14 +36,14 @@ class Writer(Protocol):
     ...
 
   def write(self, point: Point) -> None:
-    """Takes one more point; raises OSError where there is no room for it."""
+    """Takes one more point; raises OSError if there is no room for it."""
 
   def close(self) -> None:
     """Ends the writing."""
 
 
 class CsvFile:
-  """`metrics.csv`: one row a point, empty where a point has no such number."""
+  """Writes `metrics.csv`: one row per point, with missing numbers empty."""
 
   def __init__(self, folder: pathlib.Path, config: dict,
                points: Sequence[Point]):
@@ -76,7 +76,7 @@ class CsvFile:
 
 
 class TensorBoard:
-  """`tensorboard/<split>/`: event files, a run of TensorBoard for each split.
+  """Writes `tensorboard/<split>/`: event files, one TensorBoard run per split.
 
   Times of day are those of a run that was never stopped: its beginning plus
   its seconds of training. Each point is on disk when `write` returns.
@@ -88,7 +88,7 @@ class TensorBoard:
     self._began = (folder / 'config.json').stat().st_mtime
     self._files = {}
     for path in self.folder.glob('*/events.out.tfevents.*'):
-      os.truncate(path, 0)  # a TensorBoard that is open would miss a file
+      os.truncate(path, 0)  # an open TensorBoard would miss a deleted file
     for point in points:
       self._add(point)
     self._flush()
@@ -117,16 +117,16 @@ class TensorBoard:
       file.flush()
 
   def _file(self, split):
-    """The event file of a split, not the library's queue and thread.
+    """Returns the event file of a split, without the library's thread.
 
-    An error of the file system would end that thread, and nobody would know.
+    An error of the file system would end that thread unnoticed.
     """
     if split not in self._files:
       from tensorboardX.event_file_writer import EventsWriter
       from tensorboardX.proto.event_pb2 import Event, SessionLog
       (self.folder / split).mkdir(parents=True, exist_ok=True)
       self._files[split] = EventsWriter(str(self.folder / split / 'events'))
-      # What is open then forgets what it has read from the files before.
+      # An open TensorBoard then forgets the points of earlier files.
       self._files[split].write_event(Event(
           step=0, wall_time=self._began,
           session_log=SessionLog(status=SessionLog.START)))
@@ -134,10 +134,10 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-  """A run of wandb, the same one after a stop: `wandb.json` has its id.
+  """Writes a run of wandb and resumes it after a stop; `wandb.json` has its id.
 
-  What wandb was given cannot be taken back, so `wandb.json` counts the points
-  just before they are given: none is there twice. A `kill -9` loses those that
+  Points given to wandb cannot be taken back. So `wandb.json` counts them just
+  before they are given, and none is there twice. A `kill -9` loses points that
   wandb, a process of its own, has not written yet: the last second or so.
   """
 
@@ -158,11 +158,11 @@ class WeightsAndBiases:
           settings=wandb.Settings(console='off', silent=True))
     except wandb.Error as e:
       raise UserError(
-          f'wandb cannot begin ({" ".join(str(e).split())}): run `wandb '
+          f'wandb cannot start ({" ".join(str(e).split())}): run `wandb '
           'login`, or set WANDB_MODE=offline.') from e
     offline = f'offline: `wandb sync {self._run.sync_dir}` uploads it'
     say(f'wandb: {offline if self._run.offline else self._run.url}')
-    # Its own count of steps rises with each point; of a step there are several.
+    # wandb's own count of steps rises with each point; a step has several.
     self._run.define_metric('step')
     self._run.define_metric('*', step_metric='step')
     self._number = 0
@@ -187,7 +187,7 @@ class WeightsAndBiases:
 
 
 def _numbers(point):
-  """What is measured at a point."""
+  """Returns the measured numbers of a point."""
   return {name: value for name, value in point.items()
           if name != 'step' and isinstance(value, int | float)}
 
@@ -203,7 +203,7 @@ _LIBRARIES = {'tensorboard': 'tensorboardX', 'wandb': 'wandb'}
 
 
 def check(names: Sequence[str]) -> None:
-  """Raises UserError where a name is unknown or its library not installed."""
+  """Raises UserError if a name is unknown or its library not installed."""
   for name in names:
     if name not in WRITERS:
       raise UserError(f'--log={name} is not possible: choose from '
@@ -216,10 +216,10 @@ def check(names: Sequence[str]) -> None:
 
 def make(names: Sequence[str], folder: pathlib.Path, config: dict,
          points: Sequence[Point]) -> list[Writer]:
-  """Writers of these names, with what was logged before; see `Writer`.
+  """Makes the writers of these names, with the earlier points; see `Writer`.
 
   Raises:
-    UserError: as `check`; or a writer cannot begin.
+    UserError: as in `check`; or a writer cannot start.
   """
   check(names)
   made = []
