@@ -41,7 +41,7 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     DEFINITION: number of the definition. Raise it whenever a change gives other
       content from the same source.
     GENERATED: whether the data are usually generated, without files.
-    source: files the data is made from, or None for the usual origin.
+    source: files to make the data from, or None for the usual origin.
   """
   VERSION = tfds.core.Version('1.0.0')
   DUAL = False

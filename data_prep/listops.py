@@ -191,8 +191,8 @@ def draw(process: trees.Process, count: int, seed: int = _SEED):
   """Generates `count` different expressions.
 
   Returns:
-    Token codes (bytes each), values, and a dict of two counts: the expressions
-    that were generated, and those dropped as equal to an earlier one.
+    Token codes (bytes each), values, and a dict of two counts: generated
+    expressions, and those dropped as equal to an earlier one.
   """
   documents, values, seen = [], [], set()
   facts = {'draws': 0, 'duplicates_dropped': 0}

@@ -64,9 +64,9 @@ def draw_recall(rng, count, length, symbols, pairs):
   """Generates keys and values, then each key once more, early slots first.
 
   If there are more slots than keys, the later ones are mostly blank: that is
-  the law of gaps of Arora et al. `VARIANTS['mqar']` has as many slots as keys,
-  and all are filled. There the law affects only the order: an early key is
-  likelier in an early slot.
+  Arora et al.'s law of gaps. `VARIANTS['mqar']` has as many slots as keys, and
+  all are filled. There the law affects only the order: an early key is likelier
+  in an early slot.
 
   Codes: 0 is blank, those below `symbols / 2` are keys, the others are values.
   The first value is class 0.

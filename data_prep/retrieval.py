@@ -57,7 +57,7 @@ class Retrieval(Builder):
     if self.source is None:
       raise UserError(
           f'{self.absent}, and the documents of {self.task_name} cannot be '
-          'downloaded: set TFDS_DATA_DIR to a folder that has them, or get '
+          'downloaded: set TFDS_DATA_DIR to their folder, or get '
           f'the directory with {", ".join(files.values())} and run python -m '
           f'data_prep --task={self.task_name} --source=DIR.')
     return find(self.source, files, self.task_name)

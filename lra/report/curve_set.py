@@ -53,7 +53,7 @@ def read(folder: pathlib.Path) -> Run:
             if split == 'val' and point.get('accuracy') is not None}
   if not scores:
     raise UserError(
-        f'{folder} has no validation accuracy, not yet or by its config: '
+        f'{folder} has no validation accuracy, so far or by its config: '
         'leave it out.')
   return Run(folder, config, scores, _baselines(folder))
 

@@ -1,7 +1,7 @@
 """Reads records: JSON files of a fixed form, refused if they are not valid.
 
-This is the common part of `result` and `floors`: strict types, bounds that no
-honest record reaches, and one sentence that names the file and the field.
+This is the common part of `result` and `floors`. It checks strict types and
+bounds that no honest record reaches. An error names the file and the field.
 """
 
 import math
