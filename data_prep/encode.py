@@ -36,8 +36,8 @@ class NoExample(UserError):
 
   def __init__(self, task: Task, number: int, why: str):
     super().__init__(
-        f'Example {number}, counted from 0, is not valid for {task.name} ({why}): '
-        'see the help of lra.api.Trained.predict for its form.')
+        f'Example {number}, counted from 0, is not valid for {task.name} '
+        f'({why}): see the help of lra.api.Trained.predict for its form.')
     self.number = number
     self.why = why
 
