@@ -14,32 +14,31 @@ from lra.errors import UserError
 def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
   """Prepares the data set of a task unless that has been done.
 
-  An interrupted preparation leaves nothing behind that looks prepared; of two
-  at the same time the second waits for the first. What an older definition of
-  the data set has made is made again, where that needs nothing but what is
-  here.
+  An interrupted preparation leaves nothing behind that looks prepared. A second
+  process waits for the first. Data of an older definition are made again if
+  their source is given, or if they are generated.
 
   Args:
     task_name: a name of `lra.tasks`.
-    data_dir: where data sets live; $TFDS_DATA_DIR or ~/tensorflow_datasets
-      by default.
-    source: file or directory to make the data set from, where the task can
-      be made from files.
+    data_dir: folder of data sets; $TFDS_DATA_DIR or ~/tensorflow_datasets by
+      default.
+    source: file or directory to make the data set from, if the task can be
+      made from files.
 
   Returns:
-    The directory of the prepared data set; None of a probe, which is drawn
-    wherever it is read.
+    The directory of the prepared data set; None for a probe, which is
+    generated on each read.
 
   Raises:
-    UserError: unknown task, missing or malformed source, a URL in the place
-      of a path, a directory that cannot be written, or data that is there, but
-      damaged, or made by another definition or from another source.
+    UserError: the task is unknown, the source is missing, malformed or a URL,
+      or the directory cannot be written. Or the prepared data are damaged, or
+      were made by another definition or from another source.
   """
   task = tasks.get(task_name)
   if task.probe:
     if source:
-      raise UserError(f'{task_name} is drawn, not prepared from files: leave '
-                      'out --source.')
+      raise UserError(f'{task_name} is generated, not prepared from files: '
+                      'leave out --source.')
     return None
   builder = _with_source(task_name, data_dir, source)
   if source and task.mini and builder.GENERATED:
@@ -72,10 +71,10 @@ def prepare(task_name: str, data_dir=None, source=None) -> pathlib.Path | None:
 
 
 def make_builder(task_name: str, data_dir=None):
-  """The TFDS builder of a task, a `data_prep.builder.Builder`.
+  """Returns the TFDS builder of a task, a `data_prep.builder.Builder`.
 
   Raises:
-    UserError: unknown task, or its prepared data set cannot be understood.
+    UserError: the task is unknown, or its prepared data set cannot be read.
   """
   task = tasks.get(task_name)
   module = importlib.import_module(f'data_prep.{task.dataset}')
@@ -92,7 +91,7 @@ def make_builder(task_name: str, data_dir=None):
 
 
 def _announce(builder, chosen):
-  """Says where a data set will be, unless the command itself says so."""
+  """Prints the path of a data set unless the command makes it plain."""
   path = pathlib.Path(builder.data_dir)
   if path.exists():
     print(f'Making the data set in {path} again: it was made by another '
@@ -112,11 +111,11 @@ def _with_source(task_name, data_dir, source):
 
 
 def _is_prepared(builder):
-  """Whether the data set is there; False too where it is to be made again.
+  """Returns whether the data set is there and need not be made again.
 
   Raises:
-    UserError: it is there, but damaged, or of a newer definition, or of an
-      older one and cannot be made again from what is here.
+    UserError: it is damaged, or of a newer definition, or of an older one and
+      its source is not given.
   """
   path = pathlib.Path(builder.data_dir)
   if not path.exists():
@@ -145,7 +144,7 @@ def _is_prepared(builder):
 
 
 def read(task_name: str, data_dir=None):
-  """The prepared data set of a task, a `data_prep.content.Content`.
+  """Returns the prepared data set of a task, a `data_prep.content.Content`.
 
   Raises:
     UserError: it is damaged.
@@ -159,7 +158,7 @@ def read(task_name: str, data_dir=None):
 
 
 def _reason(error):
-  """Why writing failed; array_record tells it in a RuntimeError's message.
+  """Returns why writing failed; array_record raises a RuntimeError for it.
 
   Raises:
     RuntimeError: `error`, if it is about something else.

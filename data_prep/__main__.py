@@ -7,7 +7,7 @@ python -m data_prep --task=text --floors
 
 from lra import signals, streams
 
-if __name__ == '__main__':  # before what takes long to import
+if __name__ == '__main__':  # before the slow imports
   streams.keep()
   signals.listen()
 
@@ -42,7 +42,7 @@ def main(argv=None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-  """A parser whose errors are those of everything else."""
+  """A parser that raises UserError like the rest of the program."""
 
   def error(self, message):
     raise UserError(f'{message}: see python -m data_prep --help.')
@@ -55,14 +55,14 @@ def _parser():
   parser.add_argument('--task', required=True,
                       help=', '.join(sorted(tasks.TASKS)))
   parser.add_argument('--source', help='files to prepare from')
-  parser.add_argument('--data_dir', help='where data sets live; $TFDS_DATA_DIR '
+  parser.add_argument('--data_dir', help='folder of data sets; $TFDS_DATA_DIR '
                       'or ~/tensorflow_datasets by default')
   parser.add_argument('--describe', action='store_true',
-                      help='print what the data set holds')
+                      help='print facts and examples of the data set')
   parser.add_argument('--floors', action='store_true',
                       help='score trivial and linear methods, keep a record')
   parser.add_argument('--floors_dir', default=str(place.results() / 'floors'),
-                      help='where records of --floors go; %(default)s by '
+                      help='folder for records of --floors; %(default)s by '
                       'default')
   return parser
 
@@ -71,7 +71,7 @@ def _run(args):
   floors_dir = pathlib.Path(place.local(args.floors_dir, '--floors_dir'))
   path = data_prep.prepare(args.task, args.data_dir, args.source)
   print(f'{args.task} is prepared in {path}' if path else
-        f'{args.task} needs no preparing: it is drawn whenever it is read')
+        f'{args.task} needs no preparation: it is generated on each read')
   if not (args.describe or args.floors):
     return
   content = data_prep.read(args.task, args.data_dir)

@@ -1,17 +1,17 @@
-"""The official tables of LRA's Retrieval task, read as a stream.
+"""Reads the official tables of LRA's Retrieval task as a stream.
 
-`new_aan_pairs.{train,eval,test}.tsv` have five columns, label, two ids and two
-texts, without header and without quoting. Texts are plain or Python bytes
-literals, which are decoded: b'Title\\nWord' has ten bytes here. The released
-code of Long Range Arena, S4's and Nystromformer's keep the characters of the
-literal, b, quotes and backslashes, so that their bytes are others.
+`new_aan_pairs.{train,eval,test}.tsv` have five columns: label, two ids and two
+texts. They have no header and no quoting. Texts are plain or Python bytes
+literals, which are decoded: b'Title\\nWord' has ten bytes here. The code of
+Long Range Arena, S4 and Nystromformer keeps the literal's b, quotes and
+backslashes, so their bytes differ.
 
-A row repeats its documents' texts, so that a file has several gigabytes: rows
-are read one by one and a document is kept once, cut short.
+A row repeats its documents' texts, so a file has several gigabytes. Rows are
+read one by one and a document is kept once, cut short.
 
-Where a plain text has tabs, a row has more than five columns and it is not
-plain which tab parts the texts. Another row that has one of the two documents
-tells, so such rows wait until all others have been read.
+If a plain text has tabs, a row has more than five columns, and any of the tabs
+may separate the texts. Another row with one of the two documents settles it, so
+such rows wait until all others have been read.
 """
 
 import ast
@@ -32,7 +32,7 @@ _LABELS = {b'0': 0, b'1': 1, b'0.0': 0, b'1.0': 1}
 
 
 class Documents:
-  """Documents by id and text; the same id with another text is another one.
+  """Stores documents by id and text; one id with two texts is two documents.
 
   Attributes:
     heads: the first `cut` bytes of each document.
@@ -47,7 +47,7 @@ class Documents:
     self._by_head: dict[tuple[bytes, bytes], int] = {}
 
   def add(self, name: bytes, raw: bytes) -> int:
-    """Number of the document with this id and text, new or not.
+    """Returns the number of the document with this id and text, new or not.
 
     Raises:
       ValueError: the text is a bytes literal that Python cannot read.
@@ -65,11 +65,11 @@ class Documents:
     return self._by_raw[key]
 
   def knows(self, name: bytes, raw: bytes) -> bool:
-    """Whether `add` had this id with exactly this text."""
+    """Returns whether `add` had this id with exactly this text."""
     return (name, _digest(raw)) in self._by_raw
 
   def other_texts(self) -> int:
-    """How many documents have an id that an earlier document has."""
+    """Counts the documents with the id of an earlier document."""
     return len(self.heads) - len({name for name, _ in self._by_head})
 
 
@@ -97,7 +97,7 @@ def read(paths: dict[str, pathlib.Path], cut: int):
       split = next(s for s in waiting if waiting[s])
       line, columns = next(iter(waiting[split].items()))
       raise bad_row(paths[split], line, f'{columns} columns instead of 5, and '
-                    'no other row tells which tab parts the two texts')
+                    'no other row shows which tab parts the two texts')
   if unclosed and documents.literals:
     raise bad_row(*unclosed[0], 'a bytes literal without its closing quote')
   return documents, {split: _in_order(rows) for split, rows in found.items()}
@@ -150,7 +150,7 @@ def _columns(row):
 
 
 def _part(documents, first, second, texts):
-  """The two texts, or None if it is not known (yet) which tab parts them."""
+  """Returns the two texts; None if the tab between them is not known yet."""
   pieces = texts.split(b'\t')
   if len(pieces) == 2:
     return pieces

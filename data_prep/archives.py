@@ -1,4 +1,4 @@
-"""Tar archives, plain or packed, read as a stream to their very end."""
+"""Reads tar archives, plain or compressed, as a stream to their very end."""
 
 import bz2
 import contextlib
@@ -13,7 +13,7 @@ from typing import BinaryIO
 from lra import files as files_lib
 from lra.errors import UserError
 
-# The first bytes of packed files, and what unpacks them.
+# The first bytes of compressed files, and the function that opens them.
 _PACKED = ((b'\x1f\x8b', gzip.open), (b'BZh', bz2.open),
            (b'\xfd7zXZ\0', lzma.open), (b'\x5d\0\0', lzma.open))
 _AT_ONCE = 1 << 20
@@ -33,7 +33,7 @@ class Bounded:
     self.left = MAX_HEADERS
 
   def read(self, size: int) -> bytes:
-    """Reads at most so many bytes; TarError if more are asked for than left."""
+    """Reads at most `size` bytes; TarError if `size` exceeds `left`."""
     if size > self.left:
       raise tarfile.ReadError(
           f'headers of more than {MAX_HEADERS:,} bytes')
@@ -42,10 +42,10 @@ class Bounded:
     return data
 
   def expect(self, member: tarfile.TarInfo) -> None:
-    """Lets the content of a member be read, and the headers of the next one.
+    """Allows the content of a member and the next headers to be read.
 
     Raises:
-      TarError: it is sparse, so that its size is no bound.
+      TarError: it is sparse, so its size is no bound.
     """
     if member.issparse():
       raise tarfile.ReadError('a sparse file')
@@ -57,13 +57,13 @@ class Bounded:
 
 def files(source: pathlib.Path, wanted: Callable[[tarfile.TarInfo], bool]
           ) -> Iterator[tuple[str, bytes]]:
-  """Names and contents of the files of an archive that are wanted.
+  """Yields names and contents of the wanted files of an archive.
 
-  A checksum stands behind the last of them, where tarfile does not look: it is
-  compared when all have been taken.
+  tarfile does not read the checksum behind the last file. It is compared after
+  all files have been read.
 
   Raises:
-    UserError: no archive, or a damaged one.
+    UserError: the source is damaged or not an archive.
   """
   try:
     with files_lib.opened(source) as file, _unpacked(file) as stream:
@@ -83,16 +83,16 @@ def files(source: pathlib.Path, wanted: Callable[[tarfile.TarInfo], bool]
 
 
 def is_apple_double(path: str) -> bool:
-  """Whether a file is one of macOS beside another, with its attributes.
+  """Returns whether macOS wrote a file for the attributes of another one.
 
-  `._0.png` beside `0.png`, where the file system has no room for them, and in
-  archives made on such a machine.
+  An example is `._0.png` beside `0.png`. It writes them on file systems that
+  cannot store attributes, and into archives.
   """
   return path.rpartition('/')[2].startswith('._')
 
 
 def _unpacked(file):
-  """The stream that a file holds, packed or not."""
+  """Returns the stream in a file, decompressed if necessary."""
   start = file.peek(8)
   opener = next((o for magic, o in _PACKED if start.startswith(magic)), None)
   return opener(file) if opener else contextlib.nullcontext(file)

@@ -1,7 +1,7 @@
-"""The TFDS builder that all data sets share: arrays in, array_record out.
+"""Writes arrays as array_record files: the TFDS builder of all data sets.
 
-One record per document or pair: the token codes as bytes, the label, and the
-two documents of a pair. Documents of pairs are stored once, as a split of
+Each document or pair is one record: the token codes as bytes, the label, and
+the two documents of a pair. Documents of pairs are stored once, as a split of
 their own. Nothing here needs TensorFlow.
 """
 
@@ -24,13 +24,13 @@ from lra import tasks
 from lra.errors import UserError
 
 _DOCUMENTS = 'documents'
-_BYTES = 256  # codes that a byte can be
+_BYTES = 256  # possible codes of a byte
 
 
 class _Info(tfds.core.DatasetInfo):
 
   def initialize_from_bucket(self) -> None:
-    """Asks nobody: no bucket has these, and TFDS leaves a folder for asking."""
+    """Does nothing: no bucket has these, and a query would leave a folder."""
 
 
 class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
@@ -38,10 +38,10 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
   Attributes:
     DUAL: whether examples are pairs of documents.
-    DEFINITION: number of the definition, to be raised whenever the same source
-      would come to other content.
-    GENERATED: whether the usual origin is a computation, without files.
-    source: files the data is made from, or None for the usual origin.
+    DEFINITION: number of the definition. Raise it whenever a change gives other
+      content from the same source.
+    GENERATED: whether the data are usually generated, without files.
+    source: files to make the data from, or None for the usual origin.
   """
   VERSION = tfds.core.Version('1.0.0')
   DUAL = False
@@ -58,26 +58,26 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
   @abc.abstractmethod
   def parameters(self) -> dict:
-    """What `self.builder_config` stands for: sizes, cuts, seeds."""
+    """Returns the parameters of `self.builder_config`: sizes, cuts, seeds."""
 
   def definition(self) -> dict:
-    """JSON value that tells data of this definition from that of others."""
+    """Returns a JSON value that differs between definitions."""
     return json.loads(json.dumps(
         {'number': self.DEFINITION, **self.parameters()}))
 
   def identify_source(self):
-    """JSON value that tells data of one source from that of another."""
+    """Returns a JSON value that differs between sources."""
     return None
 
   @property
   def task_name(self) -> str:
-    """The task that has this data set."""
+    """Name of the task with this data set."""
     return next(t.name for t in tasks.TASKS.values() if
                 (t.dataset, t.variant) == (self.name, self.builder_config.name))
 
   @property
   def absent(self) -> str:
-    """The beginning of a sentence: where no data set was found."""
+    """The beginning of a sentence that names the folder without the data."""
     return f'{pathlib.Path(self.data_dir).parent} has no prepared data set'
 
   def check_files(self) -> None:
@@ -133,10 +133,10 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     read(self)
 
   def _log_download_bytes(self):
-    """Silent: TFDS would print sizes that nobody knows yet."""
+    """Prints nothing: TFDS would print sizes that are not known yet."""
 
   def _log_download_done(self):
-    """Silent: the progress bar has said so."""
+    """Prints nothing: the progress bar has shown it."""
 
 
 def read(builder: Builder) -> Content:
@@ -144,20 +144,20 @@ def read(builder: Builder) -> Content:
 
   Raises:
     UserError: a file is missing, cut short or altered, or has a value that
-      the task has not.
+      the task does not have.
   """
   with _damaged(builder):
     splits = _together({name: _read_split(builder, name)
                         for name in builder.info.splits})
     info = dict(builder.info.metadata)
     if fingerprint(splits) != info['fingerprint']:
-      raise ValueError('its content is not what was prepared')
+      raise ValueError('its fingerprint is not that of the prepared data')
   return Content(splits, info)
 
 
 @contextlib.contextmanager
 def _damaged(builder):
-  """What is raised while its files are read is one sentence."""
+  """Turns any error while its files are read into one sentence."""
   try:
     yield
   except (RuntimeError, ValueError, KeyError, IndexError, TypeError, OSError,
@@ -197,7 +197,7 @@ def _read_split(builder, name):
 
 
 def _check_codes(builder, path, documents):
-  """Refuses token codes that the task has not; few tasks lack any."""
+  """Raises ValueError for token codes that the task does not have."""
   codes = tasks.get(builder.task_name).vocab_size - 1
   if codes < _BYTES:
     _check_range(path, 'token code', np.frombuffer(
@@ -205,7 +205,7 @@ def _check_codes(builder, path, documents):
 
 
 def _check_numbers(builder, path, labels, pairs):
-  """Refuses labels and document numbers of which there are none."""
+  """Raises ValueError for labels and document numbers that do not exist."""
   classes = tasks.get(builder.task_name).num_classes
   _check_range(path, 'label', np.array(labels, np.int64), classes)
   if builder.DUAL:
@@ -221,7 +221,7 @@ def _check_range(path, what, values, count):
 
 
 def _apart(splits):
-  """Splits as stored: the documents of pairs become a split of their own."""
+  """Returns the splits as stored: documents of pairs become a split."""
   shared = splits['train']
   if shared.pairs is None:
     return splits
@@ -236,7 +236,7 @@ def _apart(splits):
 
 
 def _together(stored: dict[str, Split]) -> dict[str, Split]:
-  """The inverse of `_apart`."""
+  """Undoes `_apart`."""
   shared = stored.pop(_DOCUMENTS, None)
   if shared is None:
     return stored

@@ -1,8 +1,8 @@
-"""Readers of CIFAR-10, wherever it comes from: RGB images and labels.
+"""Reads the RGB images and labels of CIFAR-10 from several kinds of source.
 
-The official archives (python and binary version) or the folders they unpack
-to, a data set that TFDS has prepared, and folders or archives of image files,
-one folder per class.
+A source is an official archive (python or binary version) or its unpacked
+folder, or a data set prepared by TFDS. Or it is a folder or an archive of image
+files, with one folder per class.
 """
 
 import collections
@@ -40,17 +40,17 @@ _TFDS = re.compile(r'cifar10-(train|test)\.(tfrecord|array_record)-\d+-of-\d+')
 
 
 def read(source: pathlib.Path) -> tuple[dict[str, list], str]:
-  """All images of a source.
+  """Reads all images of a source.
 
   Args:
     source: an archive or a directory.
 
   Returns:
-    'train' and 'test' -> [(uint8 [32, 32, 3], label), ...]; and what they
-    were stored as: 'python', 'binary', 'tfds', 'png' or 'jpeg'.
+    'train' and 'test' -> [(uint8 [32, 32, 3], label), ...]; and the format
+    that they were stored in: 'python', 'binary', 'tfds', 'png' or 'jpeg'.
 
   Raises:
-    UserError: no such source, damaged, or not all images are there.
+    UserError: the source is missing or damaged, or images are missing.
   """
   found = {split: [] for split in COUNTS}
   kinds = collections.Counter()
@@ -76,7 +76,7 @@ def read(source: pathlib.Path) -> tuple[dict[str, list], str]:
 
 
 def identify(source: pathlib.Path) -> dict[str, int]:
-  """Sizes that tell a source from another: its bytes, and files of a folder."""
+  """Returns sizes that differ between sources: bytes, and files of a folder."""
   if not source.is_dir():
     return {source.name: source.stat().st_size}
   sizes = [path.stat().st_size for path, _ in _in_folder(source)]
@@ -84,7 +84,7 @@ def identify(source: pathlib.Path) -> dict[str, int]:
 
 
 def _in_folder(source) -> Iterator[tuple[pathlib.Path, str]]:
-  """Paths and names of the files that hold images; links are followed."""
+  """Yields paths and names of the files with images; follows links."""
   for folder, folders, files in os.walk(source, followlinks=True):
     folders.sort()
     for file in sorted(files):
@@ -96,7 +96,7 @@ def _in_folder(source) -> Iterator[tuple[pathlib.Path, str]]:
 
 
 def _files(source) -> Iterator[tuple[str, bytes]]:
-  """Names and contents of the files that hold images."""
+  """Yields names and contents of the files with images."""
   if source.is_dir():
     for path, name in _in_folder(source):
       try:
@@ -109,7 +109,7 @@ def _files(source) -> Iterator[tuple[str, bytes]]:
 
 
 def _wanted(source, member):
-  """Whether a member of an archive holds images."""
+  """Returns whether a member of an archive has images."""
   if _kind(member.name) and member.size > _LARGEST:
     raise UserError(f'{source} has a file {member.name} of {member.size:,} '
                     'bytes, which is no image of CIFAR-10: download it again.')
@@ -117,7 +117,7 @@ def _wanted(source, member):
 
 
 def _kind(path):
-  """What a file is by its name, '' if nothing of ours."""
+  """Returns the format of a file by its name, '' if it has no images."""
   name = path.rpartition('/')[2]
   if _PYTHON.fullmatch(name):
     return 'python'
@@ -132,7 +132,7 @@ def _kind(path):
 
 
 def _images(path, data):
-  """(kind, split, [(image, label), ...]) of a file."""
+  """Returns (kind, split, [(image, label), ...]) of a file."""
   kind = _kind(path)
   split = 'test' if 'test' in path.rpartition('/')[2] else 'train'
   try:
@@ -145,7 +145,7 @@ def _images(path, data):
     split, label, _ = _FILE.fullmatch(path).groups()
     return kind, split.lower(), [
         (_decoded(data), CLASSES.index(label.lower()))]
-  except Exception as e:  # decoders of damaged bytes raise anything
+  except Exception as e:  # decoders raise any exception for damaged bytes
     raise UserError(f'{path} is damaged ({e}): download or unpack it again.'
                     ) from e
 
@@ -176,14 +176,14 @@ def _of_binary(data):
 
 
 def _planes(pixels, labels):
-  """Images of rows that hold a plane of each colour."""
+  """Yields images from rows with one plane for each colour."""
   images = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
   for image, label in zip(images, labels, strict=True):
     yield np.ascontiguousarray(image), _label(label)
 
 
 def _label(number):
-  """The number of a class; ValueError where there is none."""
+  """Returns the number of a class; ValueError if it does not exist."""
   if number not in range(len(CLASSES)):
     raise ValueError(f'a label is {number}')
   return int(number)
@@ -205,7 +205,7 @@ def _of_tfds(path, data):
 
 
 def _records(path, data):
-  """The records of a file of TFDS."""
+  """Yields the records of a TFDS file."""
   if '.array_record-' not in path:
     # TFRecord: length (8 bytes), its checksum (4), data, their checksum (4).
     place = 0

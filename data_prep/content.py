@@ -1,4 +1,4 @@
-"""What a data set holds, as arrays, and the hash that names it."""
+"""The arrays of a data set, and their hash, the fingerprint."""
 
 import dataclasses
 import hashlib
@@ -15,10 +15,10 @@ class Split:
 
   Attributes:
     tokens: uint8, the token codes of all documents, one after the other.
-    offsets: int64 [documents + 1], where each document begins.
+    offsets: int64 [documents + 1], the first token of each document.
     labels: int32 [N].
-    pairs: int32 [N, 2], the documents of each example; None where example i
-      is document i.
+    pairs: int32 [N, 2], the documents of each example; None if example i is
+      document i.
   """
   tokens: np.ndarray
   offsets: np.ndarray
@@ -26,7 +26,7 @@ class Split:
   pairs: np.ndarray | None = None
 
   def document(self, i: int) -> bytes:
-    """The token codes of document `i`."""
+    """Returns the token codes of document `i`."""
     return self.tokens[self.offsets[i]:self.offsets[i + 1]].tobytes()
 
   def __len__(self) -> int:
@@ -35,7 +35,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-  """A data set before it is stored, or after it was read.
+  """A data set in memory.
 
   Attributes:
     splits: 'train', 'val' and 'test'; pairs share their tokens and offsets.
@@ -47,7 +47,7 @@ class Content:
 
 def split_of(documents: Sequence[bytes], labels: Iterable[int],
              pairs=None) -> Split:
-  """A split out of byte strings, labels and, for pairs, [N, 2] indices."""
+  """Makes a split of byte strings, labels and, for pairs, [N, 2] indices."""
   lengths = np.fromiter((len(d) for d in documents), np.int64, len(documents))
   return Split(
       np.frombuffer(b''.join(documents), np.uint8),
@@ -57,7 +57,7 @@ def split_of(documents: Sequence[bytes], labels: Iterable[int],
 
 
 def fingerprint(splits: Mapping[str, Split]) -> str:
-  """SHA-256 of the content: splits, tokens, labels and pairs, in order."""
+  """Returns the SHA-256 of splits, tokens, labels and pairs, in order."""
   digest = hashlib.sha256()
 
   def add(name, array, dtype):

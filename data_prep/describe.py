@@ -1,4 +1,4 @@
-"""What a prepared data set holds, as text for a terminal."""
+"""Describes a prepared data set as text for a terminal."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ _SHOWN = 300
 
 
 def describe(task_name: str, content: Content) -> str:
-  """Sizes, lengths, labels, origin, fingerprint and some examples."""
+  """Returns sizes, lengths, labels, origin, fingerprint and some examples."""
   task = tasks.get(task_name)
   lines = [f'{task.title}: {task.num_classes} classes, '
            f'{"pairs of " if task.dual else ""}up to {task.seq_len} tokens, '
@@ -53,7 +53,7 @@ def _labels(task, splits):
 
 
 def histogram(lengths: np.ndarray) -> list[str]:
-  """One line with a bar for each of up to ten ranges of lengths."""
+  """Returns a line with a bar for each of up to ten ranges of lengths."""
   edges = np.linspace(lengths.min(), lengths.max() + 1, _BINS + 1).astype(int)
   counts, edges = np.histogram(lengths, np.unique(edges))
   return [f'  {low:>5} - {high - 1:<5} {count:>8,} '
@@ -63,12 +63,12 @@ def histogram(lengths: np.ndarray) -> list[str]:
 
 def _example(task, split: Split, i: int):
   documents = [i] if split.pairs is None else split.pairs[i].tolist()
-  said = ', and what is asked' if task.probe else f', label {split.labels[i]}'
+  said = ' and its questions' if task.probe else f', label {split.labels[i]}'
   lines = [f'train example {i}{said}']
   return lines + [f'  {decode(task, split.document(d))}' for d in documents]
 
 
 def decode(task: tasks.Task, tokens: bytes) -> str:
-  """Token codes as text, cut short, on one line."""
+  """Returns token codes as text, cut short, on one line."""
   text = kinds.of(task).show(tokens)
   return text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...'

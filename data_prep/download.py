@@ -1,4 +1,4 @@
-"""One file from its own server, or a sentence that says how to go without."""
+"""Downloads a file from its own server."""
 
 import logging
 import pathlib
@@ -6,21 +6,21 @@ import urllib.request
 
 from lra.errors import UserError
 
-ANSWER_SECONDS = 20  # that the server has to say that it is there
+ANSWER_SECONDS = 20  # that the server has to answer
 
 
 def fetch(builder, dl_manager, url: str, name: str, what: str) -> pathlib.Path:
-  """The file at `url`, downloaded and its checksum compared.
+  """Downloads the file at `url` and compares its checksum.
 
   Args:
-    builder: of the data set that it is for.
-    dl_manager: TFDS's, which knows the checksum.
-    url: where the file is.
-    name: what the file is called.
-    what: what it holds, a part of a sentence.
+    builder: builder of the data set.
+    dl_manager: TFDS's, which has the checksum.
+    url: address of the file.
+    name: name of the file.
+    what: its content (`CIFAR-10`), for the error.
 
   Raises:
-    UserError: it could not be had; names the offline way.
+    UserError: the download failed; names the offline way.
   """
   logging.getLogger('urllib3').setLevel(logging.ERROR)
   try:
@@ -31,6 +31,6 @@ def fetch(builder, dl_manager, url: str, name: str, what: str) -> pathlib.Path:
   except Exception as e:
     raise UserError(
         f'{builder.absent}, and {what} could not be downloaded '
-        f'({type(e).__name__}): set TFDS_DATA_DIR to where it is prepared, or '
+        f'({type(e).__name__}): set TFDS_DATA_DIR to a folder that has it, or '
         f'fetch {url} by other means and run python -m data_prep '
         f'--task={builder.task_name} --source=.../{name}.') from e

@@ -1,7 +1,7 @@
-"""Draws Pathfinder images on all cores; what was drawn survives a kill.
+"""Draws Pathfinder images on all cores, and resumes after a kill.
 
-Parts of the images are kept in files until all are there, so that the same
-call goes on where it was stopped.
+Parts of the images are kept in files until all are there. A repeated call draws
+only the missing parts.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ from lra import machine, place
 from lra.errors import UserError
 
 _PART = 500  # images of 32 x 32 pixels that are kept together
-_LOOK_SECONDS = 0.1  # between two looks at what is done
-_ERRNO = 50  # what exit codes add to the number of a file error
+_LOOK_SECONDS = 0.1  # between two looks at the finished parts
+_ERRNO = 50  # offset of errno values from ordinary exit codes
 _COMMAND = ('import json, sys; sys.path[:] = json.loads(sys.argv[1]); '
             'from data_prep import drawing; drawing.work()')
 _NAMES = ('images', 'labels', 'attempts', 'placed')
@@ -33,18 +33,19 @@ _NAMES = ('images', 'labels', 'attempts', 'placed')
 
 def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
          processes: int | None = None) -> tuple[np.ndarray, ...]:
-  """The first images of a law and a seed, whatever the number of processes.
+  """Draws the first images of a law and a seed.
 
   Args:
-    law: what to draw.
-    seed: of all images.
-    total: N, how many.
-    folder: for the parts that are done; it belongs to this very call.
-    processes: how many draw at a time; one for each core by default.
+    law: parameters of the images.
+    seed: seed of all images.
+    total: N, number of images.
+    folder: folder for finished parts; no other call may use it.
+    processes: number of processes; by default one for each core. It does not
+      change the images.
 
   Returns:
     uint8 [N, side, side]; labels, uint8 [N]; attempts at each image's target
-    snakes, int64 [N]; how many of its distractors found room, uint8 [N].
+    snakes, int64 [N]; number of its distractors that found room, uint8 [N].
 
   Raises:
     UserError: numba is not installed, a part is damaged, or a process ended.
@@ -101,9 +102,9 @@ def _draw_missing(law, seed, parts, processes):
 
 
 def _start(law, seed, work):
-  """A process that draws the parts of `work`.
+  """Starts a process that draws the parts of `work`.
 
-  Not by `multiprocessing`, whose helper lets through the signals that
+  `multiprocessing` does not do: its helper lets through the signals that
   `lra.signals` keeps from the main thread.
   """
   task = {'law': dataclasses.asdict(law), 'seed': seed, 'parent': os.getpid(),
@@ -115,7 +116,7 @@ def _start(law, seed, work):
     with process.stdin:
       json.dump(task, process.stdin)
   except BrokenPipeError:
-    pass  # it has ended, which is seen later
+    pass  # it has ended: `_check_ends` finds out
   except BaseException:
     process.kill()
     raise
@@ -132,12 +133,12 @@ def _check_ends(processes):
     if code < 0:
       raise UserError(
           f'A process that drew images was killed by signal {-code}: run the '
-          'same command again, which goes on.')
+          'same command again to resume.')
 
 
 def work() -> None:
-  """What such a process does; its exit code tells which file error ended it."""
-  # The first process hears the others, and terminates this one.
+  """Draws in a process of `_start`; a file error becomes its exit code."""
+  # The first process handles the other signals, and terminates this one.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})

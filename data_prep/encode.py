@@ -1,4 +1,4 @@
-"""Examples that somebody has -> the codes that data sets are made of."""
+"""Encodes a user's examples in the token codes of the data sets."""
 
 import os
 import warnings
@@ -12,11 +12,11 @@ from lra.tasks import Task
 
 SENTIMENTS = ('negative', 'positive')
 YES_NO = ('no', 'yes')
-_WHY = 200  # letters that are said of what is wrong
+_WHY = 200  # letters of a reason in an error
 
 
 def names(task: Task) -> tuple[str, ...]:
-  """What the classes of a task are called, in their order."""
+  """Returns the names of the classes of a task, in their order."""
   if task.dataset == 'text':
     return SENTIMENTS
   if task.dataset == 'image':
@@ -27,26 +27,26 @@ def names(task: Task) -> tuple[str, ...]:
 
 
 class NoExample(UserError):
-  """Something that is no example of a task.
+  """Raised for an input that is not an example of a task.
 
   Attributes:
     number: its place among the examples, from 0.
-    why: what is wrong with it, in a few words.
+    why: the reason, in a few words.
   """
 
   def __init__(self, task: Task, number: int, why: str):
     super().__init__(
-        f'Example {number}, counted from 0, is none of {task.name} ({why}): '
-        'see the help of lra.api.Trained.predict for what it must be.')
+        f'Example {number}, counted from 0, is not valid for {task.name} '
+        f'({why}): see the help of lra.api.Trained.predict for its form.')
     self.number = number
     self.why = why
 
 
 def split(task: Task, examples: Sequence) -> Split:
-  """Examples as a data set has them, all with the label 0.
+  """Makes a split of examples, all with the label 0.
 
   Args:
-    task: what they are examples of.
+    task: the task of the examples.
     examples: expressions, texts, pairs of texts, or images; see
       `lra.api.Trained.predict`.
 
@@ -82,13 +82,13 @@ def _text(task, text):
   if task.dataset == 'listops':
     from data_prep import listops
     codes = listops.encode(text if isinstance(text, str) else text.decode())
-    listops.evaluate(codes)  # half an expression has no value to be found
+    listops.evaluate(codes)  # raises for an incomplete expression
     return codes
   return text.encode() if isinstance(text, str) else text
 
 
 def _opened(path):
-  """PIL's image of a file; ValueError if its header asks for too much."""
+  """Opens a file with PIL; ValueError if its header has too many pixels."""
   from PIL import Image
   with warnings.catch_warnings():
     warnings.simplefilter('error', Image.DecompressionBombWarning)
@@ -99,7 +99,7 @@ def _opened(path):
 
 
 def _image(task, image):
-  """Grey values row by row, of an array, a PIL image or a file."""
+  """Returns the grey values of an array, a PIL image or a file, by rows."""
   from PIL import Image
 
   from data_prep import image as image_lib

@@ -1,7 +1,7 @@
-"""Floors: what trivial and linear methods score on a prepared data set.
+"""Measures baselines: scores of trivial and linear methods on a data set.
 
-Everything is fitted on train, settled on val where there is something to
-settle, and scored on test, on the same bytes that models see.
+Every method is fitted on train and scored on test, on the same bytes that
+models see. Its hyperparameters, if any, are chosen on val.
 """
 
 import json
@@ -21,22 +21,23 @@ RECORDS = pathlib.Path(__file__).parent.parent / 'lra' / 'results' / 'floors'
 
 
 def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
-  """The floors that cost no time: name -> accuracy, a fraction."""
+  """Computes the fast baselines: name -> accuracy, a fraction."""
   kind = kinds.of(tasks.get(task_name))
   return {name: float(np.mean(floor(splits['train'], splits['test'])))
           for name, (floor, _) in kind.quick.items()}
 
 
 def measure(task_name: str, content: Content) -> dict:
-  """The floors record of a task.
+  """Measures the baselines of a task and returns their record.
 
   Returns:
-    task, fingerprint and origin of its data, and floors: name -> accuracy,
-    how, seconds; and examples, of test, and correct: `lra.bits` of which of
-    them are right, but not of probes, where an example has many answers.
+    task; fingerprint and origin of its data; floors: name -> accuracy, how,
+    seconds. Tasks other than probes add examples, the number in test, and
+    correct: `lra.bits` of the right answers. A probe has many answers to each
+    example.
 
   Raises:
-    UserError: scikit-learn is not installed, where the task needs it.
+    UserError: the task needs scikit-learn, which is not installed.
   """
   task = tasks.get(task_name)
   kind = kinds.of(task)

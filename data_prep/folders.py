@@ -1,4 +1,4 @@
-"""The folders of data sets: one process at a time, no traces of failures."""
+"""Locks the folders of data sets, and removes traces of failures."""
 
 import contextlib
 import fcntl
@@ -42,12 +42,12 @@ def _is_at(f, path):
 
 
 def missing(folder: pathlib.Path) -> list[pathlib.Path]:
-  """The folder and those above it that are not there, the lowest first."""
+  """Returns the folder and its parents that do not exist, lowest first."""
   return [f for f in (folder, *folder.parents) if not f.exists()]
 
 
 def remove_leftovers(path: pathlib.Path) -> None:
-  """Removes what is at `path`, and what killed preparations left beside it."""
+  """Removes `path` and the leftovers of killed preparations beside it."""
   if path.exists():
     path.rename(path.with_name(f'incomplete.old_{path.name}'))
   for leftover in path.parent.glob(f'incomplete.*_{path.name}'):
@@ -55,11 +55,12 @@ def remove_leftovers(path: pathlib.Path) -> None:
 
 
 def remove_traces(path: pathlib.Path, new: list[pathlib.Path]) -> None:
-  """Removes what was written before there was a data set at `path`.
+  """Removes all files of a preparation of `path` that failed.
 
   Args:
-    path: where it would be, ROOT/name/variant/version; the lock is held.
-    new: what `missing(ROOT)` was; of such a root nothing stays that is empty.
+    path: folder of the data set, ROOT/name/variant/version; the lock is held.
+    new: `missing(ROOT)` before the preparation. Empty folders of such a new
+      root are removed too.
   """
   folder = path.parents[1]
   if not any(folder.glob('*/*/dataset_info.json')):

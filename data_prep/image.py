@@ -1,9 +1,8 @@
 """Image: CIFAR-10 in grey, pixel by pixel, ten classes.
 
-A source is whatever `data_prep.cifar` reads. Images of one content give one
-data set, whatever they were stored as: examples stand in the order of hashes
-of their pixels, and the first 5,000 of train, as many of each label, are the
-validation split.
+A source is anything that `data_prep.cifar` reads. The same images give the same
+data set in any file format: examples are sorted by the hash of their pixels.
+The first 5,000 of train, as many of each label, are the validation split.
 """
 
 import hashlib
@@ -53,11 +52,11 @@ BUILDER = Image
 
 
 def content(images: dict[str, list], stored: str, *, mini: bool) -> Content:
-  """The data set of the images of `cifar.read`.
+  """Makes the data set from the images of `cifar.read`.
 
   Args:
     images: 'train' and 'test' -> [(uint8 [32, 32, 3], label), ...].
-    stored: what they were stored as.
+    stored: the format that they were stored in.
     mini: whether four pixels become one.
   """
   train, test = _sorted(images['train']), _sorted(images['test'])
@@ -75,7 +74,7 @@ def content(images: dict[str, list], stored: str, *, mini: bool) -> Content:
 
 
 def _sorted(examples):
-  """(hashes, uint8 [N, 32, 32, 3], labels), in the order of the hashes."""
+  """Returns (hashes, uint8 [N, 32, 32, 3], labels), sorted by hash."""
   hashes = [hashlib.sha256(image).hexdigest() for image, _ in examples]
   order = sorted(range(len(hashes)), key=lambda i: (hashes[i], examples[i][1]))
   return ([hashes[i] for i in order], np.stack([examples[i][0] for i in order]),
@@ -83,19 +82,19 @@ def _sorted(examples):
 
 
 def grey(images: np.ndarray) -> np.ndarray:
-  """uint8 [..., 3] to uint8 [...], as tf.image.rgb_to_grayscale does.
+  """Converts uint8 [..., 3] to uint8 [...] like tf.image.rgb_to_grayscale.
 
-  The released code of Long Range Arena calls that. It goes by way of fractions
-  of 255 and back by 255.5, rounding down.
+  The released code of Long Range Arena calls that. It divides by 255,
+  multiplies the weighted sum by 255.5 and rounds down.
   """
   shares = images.astype(np.float32) / np.float32(255)
-  # In this order; that of a matrix product is the processor's choice.
+  # A fixed order of the sum: that of a matmul depends on the CPU.
   red, green, blue = np.moveaxis(shares * WEIGHTS, -1, 0)
   return np.uint8(np.floor((red + green + blue) * np.float32(255.5)))
 
 
 def quarter(images):
-  """Means of 2 x 2 pixels, rounded."""
+  """Returns the means of 2 x 2 pixels, rounded."""
   n, h, w = images.shape
   blocks = images.reshape(n, h // 2, 2, w // 2, 2).astype(np.float32)
   return np.uint8(np.round(blocks.mean((2, 4))))

@@ -1,4 +1,4 @@
-"""What there is to say of each data set: examples as text, floors."""
+"""Defines for each data set its baselines and its examples as text."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -11,12 +11,12 @@ from lra.errors import UserError
 
 
 def majority(train, test) -> np.ndarray:
-  """Where the commonest label of `train` is right on `test`, bool [N]."""
+  """Tests the commonest label of `train` on `test`: bool [N], right or not."""
   return test.labels == np.bincount(train.labels).argmax()
 
 
 def first_operator(train, test) -> np.ndarray:
-  """Where the guess from an expression's first token is right, bool [N]."""
+  """Tests the guess from an expression's first token, like `majority`."""
   return parts.by_first_token(train, test) == test.labels
 
 
@@ -25,15 +25,16 @@ _MAJORITY = {'majority': (majority, 'the commonest label of train')}
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-  """What is special of a data set.
+  """The properties of a data set.
 
   Attributes:
     show: token codes of a document -> text.
-    quick: name -> (function, how): floors that cost no time; the function
-      takes train and test and says of each answer on test whether it is right,
-      or how probably, bool or float64 [N].
-    slow: name -> function: the others; it takes the splits and the task's
-      variant and returns whether each answer is right and how it was made.
+    quick: name -> (function, how): the fast baselines. The function takes train
+      and test. It returns for each answer on test whether it is right, or with
+      which probability: bool or float64 [N].
+    slow: name -> function: the other baselines. The function takes the splits
+      and the task's variant. It returns whether each answer is right, and a
+      description of the method.
     image: whether documents are square images.
   """
   show: Callable[[bytes], str]
@@ -119,5 +120,5 @@ _KINDS = {
 
 
 def of(task: tasks.Task) -> Kind:
-  """What is special of the data set of a task, or of the task itself."""
+  """Returns the properties of a task, by default those of its data set."""
   return _KINDS.get(task.name) or _KINDS[task.dataset]

@@ -14,10 +14,10 @@ _PAIRS_AT_ONCE = 10_000
 
 
 def byte_ngrams(splits):
-  """Logistic regression on hashed byte n-grams.
+  """Fits and tests logistic regression on hashed byte n-grams.
 
   Returns:
-    Where it is right on test, bool [N], and how it was made.
+    Whether each answer on test is right, bool [N], and how it was made.
   """
   train, val, test = (ngram_features(splits[s]) for s in splits)
   best = None
@@ -35,7 +35,7 @@ def byte_ngrams(splits):
 
 
 def ngram_features(split) -> scipy.sparse.csr_matrix:
-  """Rows of log(1 + count) of hashed n-grams, scaled to length 1."""
+  """Returns rows of log(1 + count) of hashed n-grams, scaled to length 1."""
   blocks = [_block(split, start, min(start + _REVIEWS_AT_ONCE, len(split)))
             for start in range(0, len(split), _REVIEWS_AT_ONCE)]
   return scipy.sparse.vstack(blocks, format='csr')
@@ -60,7 +60,7 @@ def _block(split, start, stop):
 
 
 def _hash(tokens, n):
-  """A feature for each n-gram, by where it begins."""
+  """Returns the feature of each n-gram, by its first token."""
   code = np.full(len(tokens) - n + 1, n, np.uint64)
   for i in range(n):
     code = (code << np.uint64(8)) | tokens[i:len(tokens) - n + 1 + i]
@@ -71,13 +71,13 @@ def _hash(tokens, n):
 
 
 def tfidf_cosine(splits):
-  """Cosine of the TF-IDF vectors of a pair's words against a threshold.
+  """Compares the cosine of a pair's TF-IDF vectors with a threshold.
 
-  Words of most documents are form rather than content; which share of the
-  documents is most, is settled on val.
+  Words of most documents are form rather than content, and are left out. The
+  largest share of documents that a word may be in is chosen on val.
 
   Returns:
-    Where it is right on test, bool [N], and how it was made.
+    Whether each answer on test is right, bool [N], and how it was made.
   """
   train = splits['train']
   words = [train.document(i).decode('latin-1')
@@ -117,7 +117,7 @@ def _cosines(table, pairs):
 
 
 def best_threshold(scores, labels) -> float:
-  """The threshold t for which `scores >= t` agrees most with `labels`."""
+  """Returns the t for which `scores >= t` agrees most with `labels`."""
   order = np.argsort(-scores, kind='stable')
   hits = np.cumsum(np.where(labels[order] == 1, 1, -1))
   # Cutting between equal scores is not possible.

@@ -1,7 +1,7 @@
 """Kinds of examples of a data set, and simple rules to compare answers with.
 
-They show what an accuracy is made of, as on ListOps how far it is the answers
-which the first operator suggests.
+They break an accuracy down. On ListOps they show how often a model answers
+like a rule that reads the first operator only.
 """
 
 import numpy as np
@@ -9,18 +9,19 @@ import numpy as np
 from data_prep import trees
 from data_prep.content import Split
 
-# Name of the rule that knows an expression's first token alone.
+# Name of the rule that reads only an expression's first token.
 FIRST_OPERATOR = 'first operator'
 
 
 def first_tokens(split: Split) -> np.ndarray:
-  """Code of the first token of each document, uint8 [N]."""
+  """Returns the code of the first token of each document, uint8 [N]."""
   return split.tokens[split.offsets[:-1]]
 
 
 def by_first_token(train: Split, test: Split) -> np.ndarray:
-  """For each example of `test` the commonest label in `train` of those that
-  begin with the same token, int64 [N].
+  """Returns an answer to each example of `test`, int64 [N].
+
+  It is the commonest label of the examples of `train` with its first token.
   """
   counts = np.zeros((256, train.labels.max() + 1), np.int64)
   np.add.at(counts, (first_tokens(train), train.labels), 1)
@@ -28,21 +29,21 @@ def by_first_token(train: Split, test: Split) -> np.ndarray:
 
 
 def root_operators(split: Split) -> np.ndarray:
-  """Name of the outermost operator of each expression; a digit has none."""
+  """Returns the outermost operator of each expression; 'none' for a digit."""
   names = np.array([token.strip('[') if token.startswith('[') else 'none'
                     for token in trees.TOKENS])
   return names[first_tokens(split)]
 
 
 def depths(split: Split) -> np.ndarray:
-  """How many operators are around the innermost token, int64 [N]."""
-  # Each expression closes what it opens, so that the next one begins at 0.
+  """Counts the operators around the innermost token, int64 [N]."""
+  # Each expression closes its brackets, so the next one begins at 0.
   return np.maximum.reduceat(
       np.cumsum(_steps()[split.tokens]), split.offsets[:-1])
 
 
 def _steps():
-  """How many operators more are around what follows a token, by its code."""
+  """Returns by which number each token code changes the depth after it."""
   steps = np.zeros(len(trees.TOKENS), np.int64)
   steps[[trees.MIN, trees.MAX, trees.MED, trees.SM]] = 1
   steps[trees.CLOSE] = -1
@@ -50,18 +51,18 @@ def _steps():
 
 
 def deciding_depths(split: Split) -> np.ndarray:
-  """How deep one must read each expression to be sure of its value, int64 [N].
+  """Returns the depth to which each expression decides its value, int64 [N].
 
-  The least d such that the value is the same whatever stands inside more than
-  d operators: 1 where the digits next to the outermost operator decide, as a 9
-  does for MAX. A lone digit has 0, and what is no expression -1.
+  That is the least d such that tokens inside more than d operators cannot
+  change the value. It is 1 if the digits next to the outermost operator decide
+  (a 9 for MAX), 0 for a lone digit, and -1 for an invalid expression.
   """
   return np.array([
       _deciding_depth(split.document(i)) for i in range(len(split))])
 
 
 def _deciding_depth(document):
-  """Of one expression; its least and largest value for each depth read."""
+  """Returns the deciding depth, from bounds of the value by depth."""
   tokens = np.frombuffer(document, np.uint8)
   deepest = max(np.cumsum(_steps()[tokens]).max(initial=0), 0)
   depth, waiting, bounds = 0, [], []
@@ -85,9 +86,10 @@ def _deciding_depth(document):
 
 
 def _bounds(operator, arguments_Ax2xD):
-  """Least and largest value of an operator, [2, D], from its arguments'.
+  """Returns the least and largest value of an operator, [2, D].
 
-  All but SM grow with each argument; a sum that is not known may be anything.
+  All but SM grow with each argument. The result of SM is known only if all
+  arguments are.
   """
   if operator == trees.MIN:
     return arguments_Ax2xD.min(0)
@@ -103,24 +105,24 @@ def _bounds(operator, arguments_Ax2xD):
                    np.where(known, high, trees.DIGITS - 1)])
 
 
-# Of a data set: name of a property -> its value for each example.
+# Data set -> name of a property -> function that returns its values.
 KINDS = {'listops': {'root operator': root_operators, 'depth': depths,
                      'decided at depth': deciding_depths}}
-# Of a data set: name of a rule -> its answers on `test`, given `train`.
+# Data set -> name of a rule -> function of train and test: its answers.
 RULES = {'listops': {FIRST_OPERATOR: by_first_token}}
 
 
 def accuracies(dataset: str, right: np.ndarray, test: Split) -> dict:
-  """Accuracies on the kinds of examples of a data set.
+  """Computes accuracies on the kinds of examples of a data set.
 
   Args:
     dataset: its name.
-    right: of each example of `test` whether its answer is right, bool [N].
+    right: whether the answer to each example of `test` is right, bool [N].
     test: the examples.
 
   Returns:
-    {property: {value: {'examples': how many have it, 'accuracy': a fraction}}};
-    of most data sets {}.
+    {property: {value: {'examples': number with it, 'accuracy': a fraction}}};
+    {} for most data sets.
   """
   found = {}
   for name, kind in KINDS.get(dataset, {}).items():

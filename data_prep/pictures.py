@@ -1,24 +1,24 @@
-"""Pictures as arrays of 8 bits a colour, or the reason why that loses some."""
+"""Converts pictures to arrays of 8 bits a colour, if that loses nothing."""
 
 import re
 
 import numpy as np
 from PIL import Image
 
-# How Pillow names what it reads a file as: 16 bits a colour, in some order of
-# their bytes. 'BGR;16' is 16 bits a pixel, of 5 and 6 bits a colour.
+# Pillow's names of raw modes with 16 bits a colour, in any byte order. 'BGR;16'
+# has 16 bits a pixel: 5 or 6 bits a colour.
 _DEEP = re.compile(r'[A-Za-z]+;16[BLN]')
 
 
 def pixels(image: Image.Image, mode: str) -> np.ndarray:
-  """The pixels of a picture, uint8.
+  """Returns the pixels of a picture, uint8.
 
   Palettes, transparency and single bits are ways to store a picture, and are
   converted. Pillow would cut 16 bits and floats to 8 bits, and would take the
   first of several pictures; these are refused.
 
   Args:
-    image: as Pillow has opened it; nothing need be decoded yet.
+    image: opened by Pillow, decoded or not.
     mode: 'L' for grey, [H, W], or 'RGB' for colours, [H, W, 3].
 
   Raises:
@@ -33,7 +33,7 @@ def pixels(image: Image.Image, mode: str) -> np.ndarray:
 
 
 def _is_cut(image):
-  """Whether decoding the file drops bits that its mode does not show."""
+  """Returns whether decoding drops bits that the mode does not show."""
   for tile in getattr(image, 'tile', ()):
     arguments = tile[3] if isinstance(tile[3], tuple) else (tile[3],)
     form = arguments[0] if arguments else None

@@ -1,20 +1,20 @@
-"""Floors of image tasks: linear on pixels, and the distance of the discs."""
+"""Baselines of image tasks: linear on pixels, and distance of the discs."""
 
 import math
 
 import numpy as np
 from scipy import ndimage
 
-_SIDE = 32  # of the images that ridge regression sees
+_SIDE = 32  # of the images of ridge regression
 _PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)
 _AT_ONCE = 2000
 
 
 def ridge(splits):
-  """Ridge regression of the classes on grey values.
+  """Fits and tests ridge regression of the classes on grey values.
 
   Returns:
-    Where it is right on test, bool [N], and how it was made.
+    Whether each answer on test is right, bool [N], and how it was made.
   """
   train, val, test = (splits[s] for s in ('train', 'val', 'test'))
   classes = int(train.labels.max()) + 1
@@ -37,7 +37,7 @@ def ridge(splits):
 
 
 def _blocks(split):
-  """(float64 [N, pixels + 1], labels) of some images at a time."""
+  """Yields (float64 [N, pixels + 1], labels) of some images at a time."""
   for start in range(0, len(split), _AT_ONCE):
     images = images_of(split, start, start + _AT_ONCE).astype(np.float64) / 255
     by = max(1, images.shape[1] // _SIDE)
@@ -53,7 +53,7 @@ def _right(weights, split):
 
 
 def images_of(split, start: int, stop: int) -> np.ndarray:
-  """Square images `start` to `stop` - 1 of a split, uint8 [N, H, H]."""
+  """Returns square images `start` to `stop` - 1, uint8 [N, H, H]."""
   stop, side = min(stop, len(split)), _side(split)
   flat = split.tokens[split.offsets[start]:split.offsets[stop]]
   return flat.reshape(stop - start, side, side)
@@ -64,15 +64,15 @@ def _side(split):
 
 
 def marker_distance(splits, radius: float):
-  """Discs near each other are on one curve, or the other way round.
+  """Guesses from the distance of the discs whether they are on one curve.
 
   Args:
-    splits: of Pathfinder images.
-    radius: of the discs, in pixels.
+    splits: splits of Pathfinder images.
+    radius: radius of the discs, in pixels.
 
   Returns:
-    Where the better threshold is right on test, bool [N], and how it was
-    made.
+    Whether each answer on test is right, bool [N], and how it was made. The
+    threshold and the class beyond it are the best on train.
   """
   far, labels = _distances(splits['train'], radius), splits['train'].labels
   best = max((float(np.mean((far >= t) == (labels == sign))), t, sign)

@@ -1,25 +1,26 @@
-"""Probes: small tasks that ask for one ability of a mechanism each.
+"""Probes: small tasks that each test one ability of a mechanism.
 
 The papers train causal models on them. Here a mechanism that is not causal sees
 both directions: at a question also the questions after it.
 
-An example is a pair of documents of equal length: a sequence, and what is asked
-at each of its tokens. The code 0 of the second one asks nothing, the code c + 1
-asks for the class c. Nothing is stored: all is drawn anew, from one seed,
-wherever it is wanted, which takes a second.
+An example is a pair of documents of equal length: a sequence, and the answer at
+each of its tokens. In the answers, code 0 marks a token without a question, and
+code c + 1 has the class c. Nothing is stored: each read generates the data anew
+from one seed, which takes a second.
 
 * `mqar`: multi-query associative recall (Arora et al. 2023, arXiv 2312.04927,
-  section 3.1). Pairs of a key and a value, then the keys again: what was the
-  value? There they come again after gaps, most of them short; here 32 pairs
-  leave room for 32 questions, all of it taken, so that gaps are hardly drawn
+  section 3.1). Pairs of a key and a value come first, then the keys again. The
+  answer at a key is its value. In the paper keys return after gaps, most of
+  them short. Here 32 pairs leave exactly 32 slots, so the gaps hardly vary
   (`draw_recall`).
 * `selective_copying` (Gu and Dao 2023, arXiv 2312.00752, section 4.1.1).
-  Symbols among noise, then as many places that ask for them in their order.
+  Symbols among noise, then as many places for them, in their order.
 * `parity`, `permutations_3`, `permutations_5`: state tracking (Merrill et al.
-  2024, arXiv 2404.08819, section 3). A sequence of elements of a group; asked
-  is their product so far, of five things only where it has put the first: in
-  training at every token, which teaches the short products first, in validation
-  and test at the last one only, since the first few are easy.
+  2024, arXiv 2404.08819, section 3). A sequence has elements of a group, and
+  the answer is their composition so far. For five things it is only the place
+  of the first. Training has a question at every token, so short compositions
+  are learnt first. Validation and test have one at the last token only, since
+  the first few are easy.
 """
 
 import dataclasses
@@ -31,10 +32,10 @@ import numpy as np
 from data_prep.content import SPLITS, Content, Split, fingerprint
 
 _SEED = 0
-# Exponent of how early a key is asked for again; Arora et al., section 3.1.
+# Exponent of the law of slots of keys; Arora et al., section 3.1.
 _EARLY = 0.01
 
-# Floors are fitted on so many sequences, which is more than test has.
+# Number of sequences to fit baselines on, more than test has.
 _FITTED = 20_000
 
 # Codes of selective copying: noise, the place of an answer, then symbols.
@@ -48,8 +49,8 @@ class Variant:
   Attributes:
     draw: (rng, examples, L, **sizes) -> tokens and answers, uint8 [N, L] each.
     length: L.
-    sizes: what else `draw` must know.
-    last: whether validation and test ask at the last token only.
+    sizes: other arguments of `draw`.
+    last: whether validation and test have one question, at the last token.
     counts: examples of train, val and test.
   """
   draw: Callable
@@ -60,15 +61,15 @@ class Variant:
 
 
 def draw_recall(rng, count, length, symbols, pairs):
-  """Keys and values, then the keys again, each once, early slots first.
+  """Generates keys and values, then each key once more, early slots first.
 
-  Where there are more slots than keys, the later ones are mostly blank: that is
-  the law of Arora et al. of gaps. In `VARIANTS['mqar']` there are as many slots
-  as keys, all are filled, and the law has no say but in the order: an early key
-  is likelier in an early slot.
+  If there are more slots than keys, the later ones are mostly blank: that is
+  Arora et al.'s law of gaps. `VARIANTS['mqar']` has as many slots as keys, and
+  all are filled. There the law affects only the order: an early key is likelier
+  in an early slot.
 
-  Codes: 0 is blank, below `symbols / 2` are keys, from there on values, whose
-  classes are counted from 0.
+  Codes: 0 is blank, those below `symbols / 2` are keys, the others are values.
+  The first value is class 0.
   """
   half = symbols // 2
   keys = 1 + _some(rng, count, half - 1, pairs)
@@ -85,7 +86,7 @@ def draw_recall(rng, count, length, symbols, pairs):
 
 
 def draw_copying(rng, count, length, symbols, copied):
-  """Symbols among noise, then their order asked for at the end."""
+  """Generates symbols among noise, and places for them at the end."""
   wanted = rng.integers(0, symbols, (count, copied))
   places = np.sort(_some(rng, count, length - copied, copied), 1)
   tokens = np.full((count, length), NOISE, np.uint8)
@@ -97,10 +98,10 @@ def draw_copying(rng, count, length, symbols, copied):
 
 
 def draw_products(rng, count, length, group, classes=None):
-  """Elements of a group, and at each token the product of those so far.
+  """Generates elements of a group, and their composition so far.
 
   Args:
-    group: its table; entry (a, b) is the element that a and then b come to.
+    group: its table; entry (a, b) is the composition of a and then b.
     classes: the class of each element; by default its number.
   """
   group = np.asarray(group)
@@ -115,21 +116,21 @@ def draw_products(rng, count, length, group, classes=None):
 
 
 def permutations(degree: int) -> list[tuple[int, ...]]:
-  """All of so many things; element i of one is where it puts thing i."""
+  """Returns all permutations; element i of one is the new place of thing i."""
   return list(itertools.permutations(range(degree)))
 
 
 def table(elements: list[tuple[int, ...]]) -> list[list[int]]:
-  """Of a group of permutations, for `draw_products`; 0 is the identity."""
+  """Returns the table of permutations for `draw_products`; 0: identity."""
   number = {element: i for i, element in enumerate(elements)}
   return [[number[tuple(b[x] for x in a)] for b in elements] for a in elements]
 
 
 def _some(rng, count, choices, wanted, weights=None):
-  """`wanted` different numbers below `choices` for each example, any order.
+  """Samples `wanted` different numbers below `choices` for each example.
 
-  With weights, as drawn one after the other with these chances: the largest of
-  log weight + Gumbel noise.
+  Weights are the chances of sampling without replacement: the largest of log
+  weight + Gumbel noise are taken.
   """
   noise = rng.gumbel(size=(count, choices))
   if weights is not None:
@@ -153,7 +154,7 @@ VARIANTS = {
 
 
 def generate(variant: Variant) -> Content:
-  """The data set of a variant, always the same; its labels mean nothing."""
+  """Generates the data set of a variant, always the same; labels are 0."""
   documents, splits, first = [], {}, 0
   for stream, (name, count) in enumerate(
       zip(SPLITS, variant.counts, strict=True)):
@@ -176,37 +177,37 @@ def generate(variant: Variant) -> Content:
 
 
 def asked(split: Split) -> tuple[np.ndarray, np.ndarray]:
-  """(number of its example, class) of all that is asked, int [asked] each."""
+  """Returns (number of the example, class) of all questions, int [Q] each."""
   length = split.offsets[1] - split.offsets[0]
   answers = split.tokens.reshape(-1, length)[split.pairs[:, 1]]
   example, place = np.nonzero(answers)
   return example, answers[example, place].astype(np.int64) - 1
 
 
-# Floors: where a rule is right, of all that `test` asks, bool [asked].
+# Baselines return whether a rule is right on each question of `test`: bool [Q].
 
 
 def majority(train: Split, test: Split) -> np.ndarray:
-  """The class that `train` asks for most."""
+  """Tests the commonest class of the questions of `train`."""
   return asked(test)[1] == np.bincount(asked(train)[1]).argmax()
 
 
 def chance(train: Split, test: Split) -> np.ndarray:
-  """One of the classes, by lot: how probably it is right, float64 [asked]."""
+  """Returns the chance of a random class to be right, float64 [Q]."""
   return np.full(len(asked(test)[1]), 1 / (1 + asked(train)[1].max()))
 
 
 def any_value(train: Split, test: Split) -> np.ndarray:
-  """The first value of each sequence of `mqar`."""
+  """Tests the first value of each sequence of `mqar`."""
   del train
   values, wanted, _ = _recall(test)
   return values[:, 0] == wanted
 
 
 def by_place(train: Split, test: Split) -> np.ndarray:
-  """The value of the pair that `train` asks for most at this place of `mqar`.
+  """Tests the value of the pair that is commonest at this place of `mqar`.
 
-  Early pairs are asked for early, so that a place says something of the pair.
+  Questions about early pairs tend to come early, so a place hints at the pair.
   """
   values, wanted, place = _recall(train)
   length = VARIANTS['mqar'].length
@@ -218,7 +219,7 @@ def by_place(train: Split, test: Split) -> np.ndarray:
 
 
 def commonest_symbol(train: Split, test: Split) -> np.ndarray:
-  """The symbol that each sequence of `selective_copying` has most of."""
+  """Tests the commonest symbol of each sequence of `selective_copying`."""
   del train
   sequences, example, _, wanted = _questions(test)
   symbols = np.arange(VARIANTS['selective_copying'].sizes['symbols'])
@@ -227,11 +228,11 @@ def commonest_symbol(train: Split, test: Split) -> np.ndarray:
 
 
 def _recall(split):
-  """What `mqar` asks in the first sequences of a split.
+  """Returns the questions in the first sequences of a split of `mqar`.
 
   Returns:
-    All values of the sequence of each question, as classes, int64 [asked,
-    pairs]; the wanted one, and the place of the question, int64 [asked] each.
+    All values of the sequence of each question, as classes, int64 [Q, pairs];
+    the right one, and the place of the question, int64 [Q] each.
   """
   sizes = VARIANTS['mqar'].sizes
   sequences, example, place, wanted = _questions(split)
@@ -240,8 +241,11 @@ def _recall(split):
 
 
 def _questions(split):
-  """(sequences [N, L], number of its sequence, place and class of each that is
-  asked, int64 [asked] each) of the first `_FITTED` of a split."""
+  """Returns the questions in the first `_FITTED` sequences of a split.
+
+  They are (sequences [N, L], then number of the sequence, place and class of
+  each question, int64 [Q] each).
+  """
   length = split.offsets[1] - split.offsets[0]
   codes = split.tokens.reshape(-1, length)[split.pairs[:_FITTED]]
   sequences, answers = codes[:, 0].astype(np.int64), codes[:, 1]

@@ -1,6 +1,6 @@
 """Retrieval: does one document cite the other? Two byte strings, two classes.
 
-Two corpora with the same shape. `aan` is the ACL Anthology Network of Long
+There are two corpora of one shape. `aan` is the ACL Anthology Network of Long
 Range Arena, in the official tables of its release (`data_prep.aan`). `rfc` is
 citations among IETF RFCs: `documents.jsonl.gz` (one object per line, with `id`
 and `text`) and `pairs.{train,eval,test}.tsv.gz` (label and two ids). Documents
@@ -57,7 +57,7 @@ class Retrieval(Builder):
     if self.source is None:
       raise UserError(
           f'{self.absent}, and the documents of {self.task_name} cannot be '
-          'downloaded: set TFDS_DATA_DIR to where they are prepared, or get '
+          'downloaded: set TFDS_DATA_DIR to their folder, or get '
           f'the directory with {", ".join(files.values())} and run python -m '
           f'data_prep --task={self.task_name} --source=DIR.')
     return find(self.source, files, self.task_name)
@@ -67,7 +67,7 @@ BUILDER = Retrieval
 
 
 def read_aan(paths) -> Content:
-  """The official tables, row by row; bytes literals are decoded.
+  """Reads the official tables row by row and decodes bytes literals.
 
   Other implementations do not decode them, see `data_prep.aan`.
 
@@ -87,7 +87,7 @@ def read_aan(paths) -> Content:
 
 
 def read_rfc(paths, mini: bool) -> Content:
-  """RFC citations; of `mini`, part of the pairs and of each document.
+  """Reads RFC citations; `mini` keeps part of the pairs and of each document.
 
   Raises:
     UserError: a malformed row, or a document that does not exist.

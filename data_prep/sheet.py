@@ -9,7 +9,7 @@ from data_prep.pixels import images_of
 from lra.errors import UserError
 
 _ROWS, _COLUMNS = 4, 8
-_LEAST = 96  # pixels that the side of an image gets
+_LEAST = 96  # pixels of the side of an image, at least
 _CAPTION = 14
 
 

@@ -1,11 +1,11 @@
-"""Draws Pathfinder images by the law of Long Range Arena's, compiled.
+"""Draws Pathfinder images by the law of Long Range Arena, with numba.
 
-An image shows two long dashed curves, the target snakes, some short ones, and
-two discs at the ends of target snakes: at those of one snake (label 1) or of
-both (label 0). The law is that of the program that made the arena's images
-(Linsley et al. 2018, arXiv 1805.08315), with what look like its mistakes.
+An image shows two long dashed curves, the target snakes, and some short ones.
+Two discs mark ends of target snakes: of one snake (label 1) or of both (label
+0). The law is that of the program that made the arena's images (Linsley et al.
+2018, arXiv 1805.08315), with its apparent mistakes.
 
-M is a map of where paint is, 0 to 1, with room around it.
+M is a map of the paint, 0 to 1, with room around it.
 """
 
 import math
@@ -15,12 +15,12 @@ import numpy as np
 
 from data_prep import stamps
 
-_FREE = 0.3  # M at most, for a first paddle
+_FREE = 0.3  # largest M for a first paddle
 _FULL = 1.8  # M and the mask of a new paddle together
 _LEAST = 1e-4  # weights of all places for a new paddle together
 _ROOM = 0.01  # of the pixels, below which no distractor is tried
 _TRIES = 3  # for the tail of a first paddle
-_BLIND = 30  # draws of a place before all are looked at
+_BLIND = 30  # draws of a place before all are searched
 _MANY = 1_000_000  # attempts at one image
 
 
@@ -29,7 +29,7 @@ class Artist:
 
   Args:
     law: its parameters.
-    seed: of all images.
+    seed: seed of all images.
   """
 
   def __init__(self, law: stamps.Law, seed: int = 0):
@@ -38,11 +38,11 @@ class Artist:
     self._marker = stamps.marker(law)
 
   def draw(self, number: int) -> tuple[np.ndarray, int, int, int]:
-    """Image `number`.
+    """Draws image `number`.
 
     Returns:
-      uint8 [side, side]; its label; attempts at its target snakes; how many
-      distractors found room.
+      uint8 [side, side]; its label; attempts at its target snakes; the number
+      of distractors that found room.
     """
     law = self.law
     rng = np.random.default_rng([self.seed, number])
@@ -62,13 +62,13 @@ class Artist:
 
 
 def _grey(image):
-  """uint8, the darkest pixel 0 and the brightest 255."""
+  """Rescales to uint8, the darkest pixel 0 and the brightest 255."""
   low, high = image.min(), image.max()
   return np.uint8(np.round((image - low) * (255 / (high - low))))
 
 
 def _tables(law, margin):
-  """What the compiled functions read, as one tuple of arrays and numbers."""
+  """Returns the arrays and numbers of the compiled functions, one tuple."""
   seeds = stamps.first(law, margin)
   ring, phi, paddles = stamps.ring(law, margin)
   near = np.argwhere(stamps.disc(margin)) - margin
@@ -80,7 +80,7 @@ def _tables(law, margin):
 def _compiled(function):
   try:
     return numba.njit(cache=True)(function)
-  except RuntimeError:  # it finds no folder to keep the code in
+  except RuntimeError:  # it finds no folder for its cache
     return numba.njit(function)
 
 
@@ -97,7 +97,7 @@ def _inside(y, x, side):
 
 @_compiled
 def _paint(image, stamp, y, x, contrast):
-  """image <- max(image, contrast * stamp around (y, x))."""
+  """Sets image to max(image, contrast * stamp around (y, x))."""
   side, half = len(image), len(stamp) // 2
   for i in range(max(0, half - y), min(len(stamp), side + half - y)):
     for j in range(max(0, half - x), min(len(stamp), side + half - x)):
@@ -108,7 +108,7 @@ def _paint(image, stamp, y, x, contrast):
 
 @_compiled
 def _fits(m, stamp, y, x):
-  """Whether M and a mask around (y, x) stay under _FULL together."""
+  """Returns whether M plus a mask around (y, x) stays under _FULL."""
   side, half = len(m), len(stamp) // 2
   for i in range(max(0, half - y), min(len(stamp), side + half - y)):
     for j in range(max(0, half - x), min(len(stamp), side + half - x)):
@@ -119,7 +119,7 @@ def _fits(m, stamp, y, x):
 
 @_compiled
 def _free(m, y, x, near, count, border):
-  """Whether a first paddle may have its tail at (y, x)."""
+  """Returns whether a first paddle may have its tail at (y, x)."""
   side = len(m)
   for k in range(count):
     i, j = y + near[k, 0], x + near[k, 1]
@@ -133,13 +133,13 @@ def _free(m, y, x, near, count, border):
 
 @_compiled
 def _first(rng, m, tables, border, found):
-  """A first paddle: (ok, orientation, tail y, x, pivot y, x).
+  """Returns a first paddle: (ok, orientation, tail y, x, pivot y, x).
 
   Args:
     rng: numpy.random.Generator.
     m: M.
-    tables: of `_tables`.
-    border: rows and columns at the edges that are closed.
+    tables: result of `_tables`.
+    border: number of closed rows and columns at each edge.
     found: int64 [side * side, 2], scratch memory.
   """
   length, margin, phis, _, _, usable, near, counts = tables[:8]
@@ -160,10 +160,10 @@ def _first(rng, m, tables, border, found):
 
 @_compiled
 def _place(rng, m, near, count, border, start, found):
-  """A free place for a tail, each as likely: (whether there is one, y, x).
+  """Returns a free place for a tail, uniformly at random: (found, y, x).
 
-  A blind draw finds one quickly where much is free; the others are left to a
-  search. Free places are `start` pixels or more from the edges.
+  Blind draws find one quickly if much is free; otherwise all places are
+  searched. Free places are `start` pixels or more from the edges.
   """
   side = len(m)
   for _ in range(_BLIND):
@@ -185,7 +185,7 @@ def _place(rng, m, near, count, border, start, found):
 
 @_compiled
 def _pivot(y, x, phi, length, margin, side):
-  """(whether head and pivot of a first paddle are inside, the pivot)."""
+  """Returns (whether head and pivot of a first paddle are inside, pivot)."""
   hy, hx = _moved(y, x, phi, length)
   py, px = _moved(hy, hx, phi + math.pi, length + margin)
   return _inside(hy, hx, side) and _inside(py, px, side), py, px
@@ -193,10 +193,10 @@ def _pivot(y, x, phi, length, margin, side):
 
 @_compiled
 def _next(rng, m, tables, pivot, phi, continuity, draws, weights):
-  """The next paddle of a snake: (its place in the ring or -1, new pivot).
+  """Returns the next paddle of a snake: (place in the ring or -1, new pivot).
 
-  Its far end is drawn in proportion to `weights`, which favour going straight
-  on and keep away from paint.
+  Its far end is sampled in proportion to `weights`, which favour going straight
+  and keep away from paint.
   """
   length, margin = tables[:2]
   ring, phis, _, masks, near = tables[8:]
@@ -231,7 +231,7 @@ def _next(rng, m, tables, pivot, phi, continuity, draws, weights):
 
 @_compiled
 def _grow(rng, image, m, tables, snake, contrast, continuity, draws, weights):
-  """Adds a paddle to a snake; whether there was room.
+  """Adds a paddle to a snake; returns whether there was room.
 
   `snake` is float64 [8]: pivot y and x, orientation, tip y and x, and the
   mask of the last paddle: 0 of `first` or 1 of `ring`, and its number.
@@ -266,7 +266,7 @@ def _begin(image, tables, snake, which, y, x, py, px, contrast):
 @_compiled
 def _pair(rng, image, m, tables, distance, paddles, continuity, contrast,
           draws, tips, snakes, found, weights):
-  """Two target snakes on an empty image; whether they found room."""
+  """Paints two target snakes; returns whether they found room."""
   length, margin, phis = tables[:3]
   side = len(m)
   ok, which, y, x, py, px = _first(rng, m, tables, 2 * distance, found)
@@ -298,7 +298,7 @@ def _pair(rng, image, m, tables, distance, paddles, continuity, contrast,
 @_compiled
 def _distractor(rng, image, m, tables, paddles, continuity, contrast, draws,
                 snake, found, weights):
-  """One distractor; whether it found room. Where not, it leaves traces."""
+  """Paints a distractor; returns False, leaving traces, if there is no room."""
   ok, which, y, x, py, px = _first(rng, m, tables, 1, found)
   if not ok:
     return False
@@ -314,11 +314,11 @@ def _distractor(rng, image, m, tables, paddles, continuity, contrast, draws,
 @_compiled
 def _scene(rng, tables, side, padding, distance, contour, continuity, short,
            distractors, bright, contrast, draws, attempts_each):
-  """Snakes without markers.
+  """Paints an image of snakes without markers.
 
   Returns:
-    float32 [side, side]; int64 [2, 2], where the target snakes begin, and
-    where they end; attempts; distractors that found room.
+    float32 [side, side]; the first points of the target snakes, and their last
+    points, int64 [2, 2] each; attempts; distractors that found room.
   """
   image = np.zeros((side, side), np.float32)
   empty = np.ones((side, side), np.float32)

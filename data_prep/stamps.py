@@ -1,9 +1,9 @@
 """The stamps that Pathfinder images are made of: paddles and markers.
 
-A paddle is a short line. Its stamp is an image of it, drawn larger and made
-smaller, with the paddle's tail at the centre; its mask is the same of the line
-and what is too near to it. Coordinates are (y, x), an orientation phi points
-to (sin phi, cos phi).
+A paddle is a short line. Its stamp is an image of it, drawn larger and shrunk,
+with the paddle's tail at the centre. Its mask also covers the pixels too near
+to the line. Coordinates are (y, x); an orientation phi points to (sin phi, cos
+phi).
 """
 
 import dataclasses
@@ -20,20 +20,20 @@ class Law:
   """The parameters of a Pathfinder set.
 
   Attributes:
-    side: of the square image, in pixels.
-    padding: width of the border that paddles keep free of.
-    antialias: how many times larger lines are drawn before they shrink.
+    side: side of the square image, in pixels.
+    padding: width of the border without paddles.
+    antialias: factor by which lines are drawn larger, then shrunk.
     margins: distances between paddles; each image has one of them.
     seed_distance: from the first paddle of one target snake to that of the
       other.
-    marker_radius: of the two discs.
+    marker_radius: radius of the two discs.
     contour_length: paddles of a target snake.
     paddle_length, paddle_thickness: in pixels.
     continuity: how straight snakes are; larger is straighter.
     distractor_length: paddles of a distractor.
-    distractors: how many are tried; some find no room.
+    distractors: number that is tried; some find no room.
     snake_contrast: grey of distractors, before the image is rescaled.
-    paddle_contrast: what the targets' grey is multiplied by besides.
+    paddle_contrast: additional factor of the targets' grey.
     paddle_retries, distractor_retries: draws after the first.
   """
   side: int
@@ -54,8 +54,8 @@ class Law:
   distractor_retries: int = 4
 
 
-# Those of Long Range Arena's Pathfinder (arXiv 2011.04006), with 14 paddles to
-# a target: its hard set, the only one that the arena scores.
+# Laws of Long Range Arena's Pathfinder (arXiv 2011.04006), with 14 paddles to a
+# target: its hard set, the only one that the arena scores.
 LAWS = {
     32: Law(32, 1, 2, (1,), 7, 1.5, 14, 2, 0.5, 1.0, 4, 5, 2.0, 0.75),
     64: Law(64, 1, 2, (1,), 12, 2.5, 14, 5, 1, 1.8, 4, 5, 0.8),
@@ -73,7 +73,7 @@ class Stamps:
     lines, masks: float32 [N, S, S], 0 to 1, the tail in the middle.
     usable: bool [N], whether a first paddle may have this orientation.
     near: int64 [N, K, 2], offsets from a tail that a first paddle needs free.
-    counts: int64 [N], how many of `near` count.
+    counts: int64 [N], number of valid rows of `near`.
   """
   phi: np.ndarray
   lines: np.ndarray
@@ -85,23 +85,23 @@ class Stamps:
 
 @functools.cache
 def first(law: Law, margin: int) -> Stamps:
-  """The stamps of first paddles: one for each whole degree."""
+  """Returns the stamps of first paddles: one for each whole degree."""
   return _stamps(law, margin, np.radians(np.arange(-180, 180)))
 
 
 @functools.cache
 def ring(law: Law, margin: int) -> tuple[np.ndarray, np.ndarray, Stamps]:
-  """Where the next paddle may end, seen from the pivot, and its stamps.
+  """Returns the possible far ends of the next paddle, and its stamps.
 
   Returns:
-    Offsets int64 [N, 2] of its far end; its direction, float64 [N]; its stamps,
-    which lie from the far end back to the pivot.
+    Offsets int64 [N, 2] of its far end from the pivot; its direction, float64
+    [N]; its stamps, which lie from the far end back to the pivot.
   """
   radius = law.paddle_length + margin
   count = math.ceil(2 * math.pi * radius)
   angles = np.arange(count) / radius
   points = np.stack([np.sin(angles), np.cos(angles)], 1) * radius
-  # Of a point beside the pivot, wherever that is in the image.
+  # Integer offsets, so they fit any pivot.
   points = np.unique(np.floor(points).astype(np.int64), axis=0)
   phi = np.arctan2(points[:, 0], points[:, 1])
   return points, phi, _stamps(law, margin, phi + math.pi)
@@ -109,7 +109,7 @@ def ring(law: Law, margin: int) -> tuple[np.ndarray, np.ndarray, Stamps]:
 
 @functools.cache
 def marker(law: Law) -> np.ndarray:
-  """A disc, float32 [S, S], 0 to 1, its centre in the middle."""
+  """Returns a disc, float32 [S, S], 0 to 1, its centre in the middle."""
   aa, half = law.antialias, math.ceil(law.marker_radius) + 2
   y, x = np.mgrid[:(2 * half + 1) * aa, :(2 * half + 1) * aa] - half * aa
   inside = y ** 2 + x ** 2 <= (law.marker_radius * aa) ** 2
@@ -117,7 +117,7 @@ def marker(law: Law) -> np.ndarray:
 
 
 def disc(radius: int) -> np.ndarray:
-  """bool [2 R + 1, 2 R + 1], True within `radius` of the middle."""
+  """Returns bool [2 R + 1, 2 R + 1], True within `radius` of the middle."""
   y, x = np.mgrid[-radius:radius + 1, -radius:radius + 1]
   return y ** 2 + x ** 2 <= radius ** 2
 
@@ -135,7 +135,7 @@ def _stamps(law, margin, phi):
 
 
 def _paddle(law, margin, phi):
-  """The line and the mask of a paddle, float32 [S, S] each."""
+  """Returns the line and the mask of a paddle, float32 [S, S] each."""
   aa = law.antialias
   half = law.paddle_length + math.ceil(law.paddle_thickness) + margin
   side, middle = 2 * half * aa + 1, half * aa
@@ -159,11 +159,11 @@ def _resized(image, side):
 
 
 def _near(law, margin, mask):
-  """The offsets that a mask fills wholly, on a window around its tail.
+  """Returns the offsets that a mask fills wholly, in a window at its tail.
 
-  The tail lies one pixel off the middle of the window in either direction. It
-  looks like a mistake of the program that made the arena's images, but decides
-  which orientations a first paddle can have: 30 of 360 at 32 x 32.
+  The tail lies one pixel off the middle of the window in either direction. This
+  looks like a mistake of the program that made the arena's images. But it
+  decides the orientations of a first paddle: 30 of 360 at 32 x 32.
   """
   reach = law.paddle_length + margin
   offsets = np.argwhere(mask == 1) - len(mask) // 2 + 1
@@ -171,6 +171,6 @@ def _near(law, margin, mask):
 
 
 def _usable(offsets):
-  """Whether some offset stays in the image from each of its corners."""
+  """Returns whether some offset stays in the image from each corner."""
   return all((offsets * side >= 0).all(1).any()
              for side in ((1, 1), (1, -1), (-1, 1), (-1, -1)))

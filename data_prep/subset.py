@@ -1,4 +1,4 @@
-"""Choosing a fixed part of a data set, and finding parts that overlap."""
+"""Chooses a fixed part of a data set, and counts duplicates."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,10 @@ from data_prep.content import Split
 
 
 def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
-  """Indices of `size` examples, as many of each label, in ascending order.
+  """Returns `size` indices, as many of each label, in ascending order.
 
-  Which ones depends on the keys alone, by their hashes: neither on the order
-  of the examples nor on a random number generator.
+  The choice depends only on the hashes of the keys: neither on the order of the
+  examples nor on a random number generator.
   """
   labels = np.asarray(labels)
   classes = np.unique(labels)
@@ -21,18 +21,18 @@ def choose(keys: Sequence[str], labels: Sequence[int], size: int) -> np.ndarray:
   chosen = []
   for i, label in enumerate(classes):
     members = np.flatnonzero(labels == label)
-    # What does not divide evenly goes to the first labels.
+    # The remainder goes to the first labels.
     count = size // len(classes) + (i < size % len(classes))
     chosen.append(members[np.argsort(hashes[members], kind='stable')[:count]])
   return np.sort(np.concatenate(chosen))
 
 
 def duplicates(splits: Mapping[str, Split]) -> dict[str, int]:
-  """How many examples occur in an earlier split, or before in their own.
+  """Counts examples that occur in an earlier split, or before in their own.
 
   Returns:
-    {'train': 0, 'train and val': 3, ...}: within a split, the examples whose
-    bytes came before; between two, the examples of the second whose bytes
+    {'train': 0, 'train and val': 3, ...}. A split counts the examples whose
+    bytes came before. Two splits count examples of the second whose bytes
     occur in the first. Pairs are equal in either order.
   """
   found, earlier = {}, {}

@@ -1,4 +1,4 @@
-"""Reading tables row by row, with errors that name file, line and reason."""
+"""Reads tables row by row, with errors that name file, line and reason."""
 
 import gzip
 import pathlib
@@ -8,18 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from lra.errors import UserError
 
-# Longer lines are not rows of any table here; a bound on memory.
+# Longer lines are not rows of any table here. This bounds the memory.
 _LONGEST_ROW = 1 << 26
 
 
 def bad_row(path, line: int, reason) -> UserError:
-  """The error for line `line` (from 1) of the file `path`."""
+  """Returns the error for line `line` (from 1) of the file `path`."""
   return UserError(f'{path}, line {line}: {reason}.')
 
 
 def find(directory: pathlib.Path, files: Mapping[str, str], task: str
          ) -> dict[str, pathlib.Path]:
-  """Paths of the `files` (key -> name) of a directory, plain or gzipped.
+  """Returns paths of the `files` (key -> name) of a directory, or their .gz.
 
   Raises:
     UserError: one is missing.
@@ -36,7 +36,7 @@ def find(directory: pathlib.Path, files: Mapping[str, str], task: str
 
 
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  """Numbers (from 1) and bytes of the lines, without their ends.
+  """Yields numbers (from 1) and bytes of the lines, without their ends.
 
   Raises:
     UserError: a damaged archive, a line too long for a table, or a file that
@@ -58,7 +58,7 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
 
 
 def read_rows(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-  """Line numbers and tab-separated fields of a UTF-8 table.
+  """Yields line numbers and tab-separated fields of a UTF-8 table.
 
   Raises:
     UserError: as `read_lines`; not UTF-8.
@@ -71,14 +71,17 @@ def read_rows(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def part(task: str, found: Iterable[int], known: Iterable[int]) -> str:
-  """What to say of tables that are not of the official size, '' if they are.
+  """Warns about tables of another size than the official ones.
 
-  It is printed too: somebody may have wanted a part, or have lost the rest.
+  It does not raise: the user may have chosen a part, or may have lost the rest.
 
   Args:
-    task: whose tables they are.
+    task: task of the tables.
     found: rows of each split that are there.
     known: rows of each split of the official tables.
+
+  Returns:
+    A note on the size for the origin, '' for the official size.
   """
   found, known = ('/'.join(f'{n:,}' for n in rows) for rows in (found, known))
   if found == known:

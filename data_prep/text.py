@@ -1,9 +1,9 @@
 """Text: the sentiment of IMDB reviews, byte by byte, two classes.
 
-The source is the Large Movie Review Dataset (Maas et al. 2011), its archive
-`aclImdb_v1.tar.gz` or the directory that this unpacks to. It has no validation
-split: 2,500 reviews of train, as many of each label, become one here. Which
-ones is fixed by a hash of their file names.
+The source is the Large Movie Review Dataset (Maas et al. 2011): its archive
+`aclImdb_v1.tar.gz` or the unpacked directory. It has no validation split: 2,500
+reviews of train, as many of each label, become one here. A hash of their file
+names chooses them.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ from lra.errors import UserError
 URL = 'http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz'
 FOLDERS = ('train/neg', 'train/pos', 'test/neg', 'test/pos')
 REVIEWS_PER_FOLDER = 12_500
-# Of the texts of `imdb` at Hugging Face, which were made of the archive: its
-# 33,432,823 and 32,650,685 bytes less 12 for each label and offset.
+# Bytes of the texts, from `imdb` at Hugging Face, made of the archive: that has
+# 33,432,823 and 32,650,685 bytes, with 12 for each label and offset.
 TOTAL_BYTES = 65_483_508
 # A copy that differs in places: its size, and SHA-256 of its reviews.
 COPY_BYTES = 65_477_753
@@ -76,7 +76,7 @@ def read_reviews(source: pathlib.Path
   """Returns folder ('train/pos', ...) -> file name -> text, and their origin.
 
   Raises:
-    UserError: a damaged archive, not all of the reviews, or other ones.
+    UserError: the archive is damaged, or reviews are missing or others.
   """
   if source.is_dir():
     reviews = _read_directory(source)
@@ -94,7 +94,7 @@ def read_reviews(source: pathlib.Path
 
 
 def _origin(source, reviews):
-  """What the reviews are; refused where they are none that are known."""
+  """Returns the origin of the reviews; UserError if it is unknown."""
   if source.is_file() and _is_original(source):
     return ORIGIN
   total = sum(len(t) for files in reviews.values() for t in files.values())
@@ -105,7 +105,7 @@ def _origin(source, reviews):
                     f'{TOTAL_BYTES}: download or unpack it again.')
   if digest(reviews) != COPY_SHA256:
     raise UserError(f'The reviews of {source} have the size of a known copy, '
-                    'but another content: download or unpack it again.')
+                    'but other content: download or unpack it again.')
   return f'{ORIGIN}, a copy of {COPY_BYTES:,} bytes'
 
 
@@ -116,7 +116,7 @@ def _is_original(archive):
 
 
 def digest(reviews: dict[str, dict[str, bytes]]) -> str:
-  """SHA-256 of the names, lengths and texts, in the order of the names."""
+  """Returns the SHA-256 of names, lengths and texts, sorted by name."""
   found = hashlib.sha256()
   for folder, files in sorted(reviews.items()):
     for name, text in sorted(files.items()):
@@ -143,7 +143,7 @@ def _read_directory(source):
 
 
 def _add(total, size, name):
-  """The sum; refused, before anything that large is read, far beyond all."""
+  """Returns the sum; UserError, before the read, if it is far too large."""
   total += size
   if total > 2 * TOTAL_BYTES:
     raise UserError(f'With {name} the reviews have {total} bytes instead of '
@@ -192,7 +192,7 @@ def _content(reviews, origin, cut, sizes):
 
 
 def _examples(reviews, split):
-  """(key, text, label) of a split, in the order of the file names."""
+  """Returns (key, text, label) of a split, in the order of the file names."""
   return [(f'{folder}/{name}', text, int(folder.endswith('pos')))
           for folder in FOLDERS if folder.startswith(split)
           for name, text in sorted(reviews[folder].items())]

@@ -1,14 +1,14 @@
-"""Random ListOps expressions, thousands at a time.
+"""Generates random ListOps expressions, thousands at a time.
 
-The process (Tay et al. 2021, Long Range Arena, arXiv 2011.04006, section
-2.2.1, after Nangia and Bowman 2018, arXiv 1804.06028): a node above
-`max_depth` is an operator with probability 1/4, else a digit; an operator has
-2 to `max_args` arguments. Expressions of a length outside the open interval
+The process is that of Tay et al. 2021 (Long Range Arena, arXiv 2011.04006,
+section 2.2.1), after Nangia and Bowman 2018 (arXiv 1804.06028). A node above
+`max_depth` is an operator with probability 1/4, else a digit. An operator has 2
+to `max_args` arguments. Expressions of a length outside the open interval
 (`min_length`, `max_length`) are thrown away.
 
 All trees of a chunk grow together, one depth at a time, so that numpy does
 the work. The children of one depth lie side by side in the next depth's
-arrays, in order, which makes every step below a segmented sum.
+arrays, in order. So every step below is a segmented sum.
 """
 
 import dataclasses
@@ -35,9 +35,9 @@ class Trees:
 
   Attributes:
     tokens: uint8 codes of all expressions, one after the other.
-    offsets: int64 [N + 1], where each begins.
-    values: int32 [N], what each evaluates to.
-    draws: how many expressions were drawn, kept or not.
+    offsets: int64 [N + 1], the first token of each.
+    values: int32 [N], the value of each.
+    draws: number of generated expressions, kept or not.
   """
   tokens: np.ndarray
   offsets: np.ndarray
@@ -61,7 +61,7 @@ def draw(process: Process, seed, draws: int) -> Trees:
   Args:
     process: the parameters.
     seed: an int or a sequence of ints.
-    draws: how many to draw.
+    draws: number of expressions to draw.
 
   Returns:
     The kept ones. They depend on the arguments only: PCG64's raw stream is
@@ -133,7 +133,7 @@ def _fold(levels):
 
 
 def _apply(operator, argument, starts, arity):
-  """Values of operators whose arguments are the segments at `starts`."""
+  """Returns values of operators with the segments at `starts` as arguments."""
   segment = np.repeat(np.arange(starts.size), arity)
   ordered = np.sort(segment * DIGITS + argument) % DIGITS
   lower = ordered[starts + (arity - 1) // 2]

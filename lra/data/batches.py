@@ -1,4 +1,4 @@
-"""Prepared arrays -> batches. A batch is a pure function of seed and step."""
+"""Makes batches of prepared arrays, a pure function of seed and step."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -12,10 +12,10 @@ Batch = dict[str, np.ndarray]
 
 def gather(split: Split, indices, seq_len: int, *,
            mask_black: bool = False) -> Batch:
-  """Examples `indices` as arrays.
+  """Returns the examples `indices` as arrays.
 
   Args:
-    split: where they are.
+    split: the split with the examples.
     indices: int [B].
     seq_len: L.
     mask_black: whether code 0 becomes padding; a black pixel is id 1 otherwise.
@@ -45,12 +45,12 @@ def gather(split: Split, indices, seq_len: int, *,
 
 @functools.lru_cache(maxsize=4)
 def epoch_order(size: int, seed: int, epoch: int) -> np.ndarray:
-  """The order in which epoch number `epoch` visits `size` examples."""
+  """Returns the order in which epoch `epoch` visits `size` examples."""
   return np.random.default_rng([seed, epoch]).permutation(size)
 
 
 def train_indices(size: int, batch_size: int, seed: int, step: int):
-  """Examples of step `step` (from 0): every example once per epoch."""
+  """Returns the examples of `step` (from 0); each occurs once per epoch."""
   # Plain numbers: beside a busy device, every numpy call costs its caches.
   epoch, place = divmod(step * batch_size, size)
   pieces, missing = [], batch_size
@@ -65,7 +65,7 @@ def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
                 microbatch_size: int, seed: int, step: int,
                 lengths: np.ndarray | None = None,
                 rows: slice = slice(None)) -> Batch:
-  """The batch of `step`, as microbatches: arrays [N, microbatch_size, ...].
+  """Returns the batch of `step`: arrays [N, microbatch_size, ...].
 
   `place`, int32 [N, microbatch_size], has the place of each example in the
   batch before any sorting. Dropout depends on it (`lra.nn.draws`).
@@ -77,8 +77,8 @@ def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
     microbatch_size: examples of one forward and backward pass.
     seed: seed of the order of examples.
     step: updates made before, from 0.
-    lengths: [size] of the examples, by which those of a batch are sorted, so
-      that each microbatch has similar ones; None leaves them as drawn.
+    lengths: [size] of the examples. A batch is sorted by them, so that each
+      microbatch has similar ones; None keeps the random order.
     rows: the examples of each microbatch to make; by default all.
   """
   indices = train_indices(size, batch_size, seed, step)
@@ -94,7 +94,7 @@ def train_batch(make: Callable[..., Batch], size: int, *, batch_size: int,
 def eval_batches(make: Callable[..., Batch], order: np.ndarray, *,
                  batch_size: int, seed: int = 0, rows: slice = slice(None)
                  ) -> Iterator[Batch]:
-  """Every example once; the last batch is filled up with weight 0.
+  """Yields every example once; the last batch is filled up with weight 0.
 
   Args: as `train_batch`; the steps are -1, -2, ..., and
     order: int [N], the examples as they come.

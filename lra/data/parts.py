@@ -1,4 +1,4 @@
-"""What an accuracy is made of, by the kinds of the examples."""
+"""Breaks an accuracy down by the kinds of the examples."""
 
 import numpy as np
 
@@ -8,18 +8,17 @@ from data_prep.content import Split
 
 def accuracies(dataset: str, predicted: np.ndarray, train: Split,
                test: Split) -> dict:
-  """What the accuracy of these answers is made of.
+  """Breaks the accuracy of these answers down by the kinds of the examples.
 
   Args:
     dataset: name of the data set.
     predicted: an answer for each example of `test`, int [N].
-    train: what the rules are made from.
+    train: the examples to fit the rules on.
     test: the examples.
 
   Returns:
-    Nothing for most data sets; of others `parts`, {property: {value: examples
-    and accuracy}}, and `agreement`, {rule: share of the examples on which it
-    has the same answer}.
+    {} for most data sets. Others have `parts`, {property: {value: examples and
+    accuracy}}, and `agreement`, {rule: share of examples with the same answer}.
   """
   if dataset not in parts.KINDS:
     return {}

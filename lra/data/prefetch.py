@@ -6,15 +6,15 @@ from typing import Any
 
 
 class Prefetch:
-  """Batches in the order of their steps, each made before it is asked for.
+  """Makes batches in the order of their steps, one ahead of its use.
 
-  One thread makes one batch ahead. The first batch, and one that was not the
-  next, is made by the caller. A batch is a pure function of its step, so none
-  depends on who makes it.
+  One thread makes one batch ahead. The caller makes the first batch, and any
+  that was not the next. A batch is a pure function of its step, so it does not
+  depend on the thread that makes it.
   """
 
   def __init__(self, make: Callable[[int], Any], end: int):
-    """Keeps what it needs; starts no work.
+    """Keeps its arguments; starts no work.
 
     Args:
       make: step -> batch.
@@ -25,7 +25,7 @@ class Prefetch:
     self._next = None
 
   def get(self, step: int) -> Any:
-    """The batch of a step; begins that of the next one."""
+    """Returns the batch of a step; begins that of the next one."""
     made, self._next = self._next, None
     batch = (made[1].result() if made and made[0] == step
              else self._make(step))

@@ -1,4 +1,4 @@
-"""A prepared data set in memory; prepares it when it is first asked for."""
+"""Loads a data set into memory, after preparing it if necessary."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ __all__ = ['Prepared', 'Split', 'fold_val_into_train', 'load']
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-  """What is known of a prepared data set.
+  """A prepared data set and facts about it.
 
   Attributes:
     splits: 'train', 'val' and 'test', each a `Split` of uint8 token codes
@@ -26,16 +26,16 @@ class Prepared:
 
 
 def load(task_name: str, data_dir=None, source=None) -> Prepared:
-  """Reads the data set of a task, which is prepared first if need be.
+  """Reads the data set of a task, and prepares it first if necessary.
 
   Args:
     task_name: a name of `lra.tasks`.
-    data_dir: where data sets live; $TFDS_DATA_DIR or ~/tensorflow_datasets
-      by default.
+    data_dir: folder of data sets; $TFDS_DATA_DIR or ~/tensorflow_datasets by
+      default.
     source: files to prepare from, see `data_prep.prepare`.
 
   Raises:
-    UserError: what `data_prep.prepare` raises, or a damaged data set.
+    UserError: see `data_prep.prepare`; or the data set is damaged.
   """
   data_prep.prepare(task_name, data_dir, source)
   content = data_prep.read(task_name, data_dir)
@@ -44,13 +44,13 @@ def load(task_name: str, data_dir=None, source=None) -> Prepared:
 
 
 def lengths(split: Split) -> np.ndarray:
-  """Tokens of each example, int64 [N]; of pairs those of the longer one."""
+  """Returns the tokens of each example, int64 [N]; of a pair, the longer."""
   documents = np.diff(split.offsets)
   return documents if split.pairs is None else documents[split.pairs].max(1)
 
 
 def fold_val_into_train(prepared: Prepared) -> Prepared:
-  """The same data with no validation split: its examples join the training.
+  """Moves the examples of the validation split to the training split.
 
   LRA's Text has no validation split; published results train on all 25,000
   reviews and score the last checkpoint.

@@ -1,4 +1,4 @@
-"""What the accuracies of a task are made of, by the kinds of its examples."""
+"""Breaks the accuracies of a task down by the kinds of its examples."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ class MadeOf:
   """A baseline or a row.
 
   Attributes:
-    name, protocol: what it is called.
+    name, protocol: its name and protocol.
     accuracy: a fraction.
-    digits: after the point of its percentages.
-    parts, agreement: of each seed, see `result.ClassificationScores`.
-    row: None of a baseline.
+    digits: digits after the point of its percentages.
+    parts, agreement: values of each seed, see `result.ClassificationScores`.
+    row: the row, None for a baseline.
   """
   name: str
   protocol: str
@@ -30,10 +30,10 @@ class MadeOf:
 
 
 def table(board: TaskBoard) -> Table | None:
-  """Baselines, then rows; None if nobody says what they are made of.
+  """Returns a table of baselines, then rows; None if no record has parts.
 
-  Shares of the answers that a simple rule gives too, then accuracies on the
-  kinds of examples, means over seeds.
+  The columns are shares of answers equal to those of a simple rule, then
+  accuracies on the kinds of examples. All are means over seeds.
   """
   rows = [_of_row(row) for row in board.finished]
   rules = sorted({name for row in rows for kept in row.agreement
@@ -58,7 +58,7 @@ def table(board: TaskBoard) -> Table | None:
 
 
 def alike(board: TaskBoard) -> str:
-  """What all examples of test have in common, '' for nothing."""
+  """Returns a sentence on the properties that all test examples share."""
   known = {}
   for run in (run for row in board.finished for run in row.finished):
     for name, values in run.test.parts.items():

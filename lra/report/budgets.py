@@ -1,7 +1,7 @@
-"""Parameters beside those of the Transformer: the arena allows 10% more.
+"""Compares parameters with the Transformer's: the arena allows 10% more.
 
-Where it has no row, the page takes what `python -m lra.costs.parameters` has
-counted of each protocol's: it is made without a model.
+If it has no row, its number comes from the file that `python -m
+lra.costs.parameters` writes, so that a page needs no model.
 """
 
 import csv
@@ -19,7 +19,7 @@ COUNTED = pathlib.Path(__file__).resolve().parents[1] / 'results' / NAME
 
 
 def read(path: pathlib.Path = COUNTED) -> dict[tuple[str, str], int]:
-  """(protocol, task) -> trainable parameters; {} where nothing was counted."""
+  """Reads (protocol, task) -> trainable parameters; {} without a valid file."""
   try:
     rows = csv.DictReader(io.StringIO(path.read_text(encoding='utf-8')))
     return {(row['protocol'], row['task']): int(row['transformer'])
@@ -32,8 +32,9 @@ def compare(rows: Sequence[Row], counted: int | None) -> None:
   """Compares the rows of a protocol with the Transformer.
 
   Args:
-    rows: of one task and protocol.
-    counted: its parameters, for where it has no row; None if unknown.
+    rows: rows of one task and protocol.
+    counted: the Transformer's parameters, used if it has no row; None if
+      unknown.
   """
   reference = _reference(
       [r for r in rows if not r.changes] or rows) or counted
@@ -44,7 +45,7 @@ def compare(rows: Sequence[Row], counted: int | None) -> None:
 
 
 def _reference(rows):
-  """Parameters of the Transformer whose encoder most of the rows share.
+  """Returns parameters of the Transformer with the commonest encoder size.
 
   A protocol may have been tried with several encoder sizes; the usual one
   sets the budget. Ties: more finished seeds, then fewer parameters.

@@ -1,7 +1,7 @@
-"""What the files of `lra/models` say of their models, without importing them.
+"""Reads descriptions of the models from `lra/models` without importing them.
 
-`python -m lra.report.catalogue` writes `lra/models/README.md` from it, and from
-what tests/peers measured.
+`python -m lra.report.catalogue` writes `lra/models/README.md` from them, and
+from the measurements of tests/peers.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PEERS = MODELS.parent / 'results' / 'peers.csv'
 REFERENCE = 'transformer'
 # Order of the sections; a family not named here follows them by name.
 FAMILIES = ('dense', 'local', 'sparse', 'low-rank', 'linear', 'kernel')
-# What GROWTH may say: L, L sqrt(L), L^2.
+# Exponents that GROWTH may have: L, L sqrt(L), L^2.
 EXPONENTS = (1, 1.5, 2)
 
 _TITLE = """\
@@ -53,11 +53,11 @@ class Entry:
 
   Attributes:
     name: its file in lra/models, the value of `config.model.name`.
-    title: how its paper calls it.
-    summary: what it is, one sentence.
+    title: the name in its paper.
+    summary: its description, one sentence.
     equation, source: lines of its docstring.
     family: FAMILY, the section it belongs to.
-    cost: COST, how much time (and memory) it takes, to be read by people.
+    cost: COST, its time (and memory) as text for people.
     growth: GROWTH, the same for programs: {'time': exponent of L, 'memory':
       exponent of L}.
     kernels: KERNELS, the choices of `config.model.kernel` besides `auto`.
@@ -76,7 +76,7 @@ class Entry:
 
 
 class _Problem(ValueError):
-  """What is wrong with a model's file and how to mend it."""
+  """A fault of a model's file, and how to mend it."""
 
 
 def read(folder: str | os.PathLike = MODELS) -> list[Entry]:
@@ -90,13 +90,13 @@ def problems(folder: str | os.PathLike = MODELS) -> list[str]:
 
 
 def problem(name: str, folder: str | os.PathLike = MODELS) -> str:
-  """Returns the sentence for one model, '' where `read` has it."""
+  """Returns the sentence for one model, '' if `read` has it."""
   found = _one(name, folder)
   return found if isinstance(found, str) else ''
 
 
 def _read(folder):
-  """Of each model its entry, or a sentence."""
+  """Yields the entry of each model, or a sentence on its fault."""
   for name in models.names(folder):
     yield _one(name, folder)
 
@@ -113,8 +113,8 @@ def _entry(path):
   tree = _parse(path)
   if not any(isinstance(node, ast.ClassDef) and node.name == 'Mixer'
              for node in tree.body):
-    raise _Problem('define the class Mixer, or move what is not a model to '
-                   'another folder')
+    raise _Problem('define the class Mixer, or move a file that is no '
+                   'model to another folder')
   doc = ast.get_docstring(tree) or ''
   title, colon, summary = ' '.join(doc.split('\n\n')[0].split()).partition(': ')
   if not colon:
@@ -136,7 +136,7 @@ def _parse(path):
 
 
 def _line(doc, key):
-  """The text after `key:`, with its indented continuation lines."""
+  """Returns the text after `key:`, with indented continuation lines."""
   found = re.findall(rf'^{key}:(.*(?:\n[ \t]+\S.*)*)', doc, re.MULTILINE)
   if len(found) != 1 or not found[0].strip():
     raise _Problem(f'its docstring needs one line "{key}: ...", continued on '
@@ -153,7 +153,7 @@ def _is_growth(value):
           and all(x in EXPONENTS for x in value.values()))
 
 
-# Name -> what it is like, whether a value is, what it is if not given.
+# Name -> an example, a test of values, the default.
 _CONSTANTS = {
     'FAMILY': ("'linear'", _is_text, None),
     'COST': ("'O(L D^2)'", _is_text, None),
@@ -165,7 +165,7 @@ _CONSTANTS = {
 
 
 def _constant(tree, name):
-  """Value of a constant of the module, which is written as a literal."""
+  """Returns the value of a constant of the module, written as a literal."""
   like, is_sound, value = _CONSTANTS[name]
   for node in tree.body:
     if isinstance(node, ast.Assign) and any(
@@ -180,7 +180,7 @@ def _constant(tree, name):
 
 
 def families(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
-  """Entries by family, in the order of FAMILIES."""
+  """Groups entries by family, in the order of FAMILIES."""
   known = {name: [] for name in FAMILIES}
   for entry in sorted(entries, key=lambda e: (e.family, e.name)):
     known.setdefault(entry.family, []).append(entry)
@@ -217,7 +217,7 @@ def readme(entries: Iterable[Entry],
 
 
 def _beside(entries, peers):
-  """The section on other implementations; none without any."""
+  """Returns the section on other implementations, [] without any."""
   names = [e.name for e in entries]
   rows = sorted((row for row in peers if row['model'] in names),
                 key=lambda row: (row['model'], row['package']))
@@ -235,7 +235,7 @@ def _beside(entries, peers):
 
 
 def _link(test):
-  """`file.function` of tests/peers."""
+  """Links `file.function` of tests/peers."""
   file, _, function = test.partition('.')
   return Markup(f'[`{function}`](../../tests/peers/{file}.py)')
 
@@ -249,12 +249,12 @@ def write_readme(folder: str | os.PathLike = MODELS) -> pathlib.Path:
 
 def listing(params: Mapping[str, Mapping[str, int]] | None = None,
             folder: str | os.PathLike = MODELS) -> str:
-  """The plain-text table of `run_lra.py --list`, and below it the problems.
+  """Returns the plain-text table of `run_lra.py --list`, then the problems.
 
   Args:
     params: model -> task -> number of parameters; tasks become columns, in
       the order in which they first occur, with the ratio to `REFERENCE`.
-    folder: where the models are.
+    folder: the folder of the models.
   """
   params = params or {}
   columns = list(dict.fromkeys(t for by in params.values() for t in by))
@@ -274,7 +274,7 @@ def listing(params: Mapping[str, Mapping[str, int]] | None = None,
 
 
 def _against(number, reference):
-  """Parameters and their ratio to the reference's."""
+  """Formats parameters and their ratio to the reference's."""
   if number is None:
     return '-'
   ratio = f' {number / reference:.2f}x' if reference else ''

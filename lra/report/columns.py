@@ -26,12 +26,12 @@ class Column:
 
   Attributes:
     name: its heading.
-    text: what it says of a row, without any markup; '' for nothing.
-    number: whether it is aligned to the right.
-    strong: whether what it says of a row should catch the eye.
-    value: what rows are sorted by: of a column of numbers a number, None for
-      nothing; of others the text itself.
-    link: the address, ours, that the text leads to; None for none.
+    text: row -> its text, without any markup, '' for nothing.
+    number: whether it has numbers, aligned to the right.
+    strong: row -> whether the text should catch the eye.
+    value: row -> its sort key: a number or None in a column of numbers, else
+      the text.
+    link: row -> address of the text's link; None for no links.
   """
   name: str
   text: Callable[[Any], str]
@@ -46,9 +46,9 @@ class Table:
   """A table.
 
   Attributes:
-    columns: what it says of each item.
-    items: what it has a row of, in order.
-    pinned: how many of the first items stay at the top, whatever the order.
+    columns: its columns.
+    items: the item of each row, in order.
+    pinned: number of first items that stay at the top in any order.
   """
   columns: Sequence[Column]
   items: Sequence[Any]
@@ -64,12 +64,12 @@ def text_column(name, text, strong=_never):
 
 
 def _numbers(name, value, show, strong=_never):
-  """A column of one number of each row, which `show` makes a text of."""
+  """Returns a column of one number of each row, formatted by `show`."""
   return Column(name, lambda item: show(value(item)), True, strong, value)
 
 
 def _percents(name, value):
-  """A column of fractions of `row.Row`s, as percentages."""
+  """Returns a column of fractions of `row.Row`s, as percentages."""
   return Column(name, lambda row: percent(value(row), row.digits), True, _never,
                 value)
 
@@ -79,7 +79,7 @@ def _setting(section, name):
 
 
 def _by_seed(texts):
-  """Texts of the seeds of a row in their order; one where all are the same."""
+  """Joins the texts of the seeds of a row; one text if all are equal."""
   texts = list(texts)
   if len(set(texts)) < 2:
     return texts[0] if texts else ''
@@ -95,7 +95,7 @@ def _largest(field):
 
 
 def _per_device(name, show, field):
-  """The mean if all seeds ran on one device, otherwise that of each seed."""
+  """Returns a column: the mean if all seeds ran on one device, else each."""
   return Column(
       name, lambda row: _by_seed(map(show, row.per_device(field))), True,
       _never, lambda row: _first(row.per_device(field)))
@@ -141,7 +141,7 @@ def _commits(row):
 
 
 def _version(run):
-  """The commit; where that does not say what ran, the files by their hashes."""
+  """Returns the commit, and hashes of the files if it does not fix the code."""
   commits = run.git_commits or [run.git_commit or '']
   commit = ' + '.join(text[:8] for text in commits)
   unpublished = ['unpublished'] if run.git_published is False else []
@@ -158,7 +158,7 @@ def _version(run):
 
 
 def _kernel(run):
-  """The kernel, and flags that may have made another program of it."""
+  """Returns the kernel, and the flags that may change its program."""
   return ' '.join([run.kernel or '', *run.xla_flags]).strip()
 
 
@@ -181,7 +181,7 @@ def _notes(row):
 
 
 def _answers(row):
-  """Whether records say which examples were right."""
+  """Returns whether records store which examples were right."""
   if row.sample is None:
     return ''
   return 'not kept' if row.sample.correct is None else 'kept'
@@ -199,7 +199,7 @@ def _best_steps(row):
 
 
 def _learnt_step(row):
-  """Of the seed that took longest, None where one has not got there."""
+  """Returns the largest learnt step of the seeds, None if one lacks it."""
   steps = [run.learnt_step for run in row.runs]
   return None if None in steps else max(steps, default=None)
 
@@ -226,7 +226,7 @@ _ABOVE_BASELINE = Column(
     lambda row: row.above_baseline)
 _SEEDS = Column('seeds', _seeds, True, _never, lambda row: len(row.finished))
 
-# Of a `row.Row`.
+# Columns of a `row.Row`.
 SCORES = (
     _RANK,
     _NAME,
@@ -240,12 +240,12 @@ SCORES = (
     text_column('changed from the protocol', _changes),
     text_column('notes', _notes, strong=lambda row: True),
 )
-# What a table has only where a row says something there.
+# Columns that a table has only if a row has a text there.
 OPTIONAL = ('steps to 95%', 'changed from the protocol', 'data', 'notes')
-# What only tasks of two documents have.
+# Columns of tasks of two documents.
 PAIRS = ('head',)
 
-# Of a `row.Row`.
+# Columns of a `row.Row` in the details.
 DETAILS = (
     _NAME,
     text_column('protocol', lambda row: row.table.title),
@@ -284,7 +284,7 @@ DETAILS = (
 
 
 def _of_row(column):
-  """The column, of items that hold a row."""
+  """Returns the column for items that hold a row."""
   return dataclasses.replace(
       column, text=lambda item: column.text(item.row),
       strong=lambda item: column.strong(item.row),
@@ -295,7 +295,7 @@ def _deviation(item):
   return ' to '.join(points(x, item.row.digits) for x in item.bounds)
 
 
-# Of a `published.Compared`.
+# Columns of a `published.Compared`.
 COMPARED = (
     _of_row(_NAME),
     _of_row(dataclasses.replace(_ACCURACY, name='here %')),
@@ -311,14 +311,14 @@ COMPARED = (
            f'{item.paper.evidence}'),
 )
 
-# Of a `rows.Baseline`.
+# Columns of a `rows.Baseline`.
 BASELINES = (
     text_column('baseline', lambda baseline: baseline.name),
     _numbers('accuracy %', lambda baseline: baseline.accuracy, percent),
     text_column('how', lambda baseline: baseline.how),
 )
 
-# Of a `published.Published`.
+# Columns of a `published.Published`.
 PUBLISHED = (
     dataclasses.replace(
         text_column('model', lambda paper: paper.model),
@@ -334,6 +334,6 @@ PUBLISHED = (
 
 
 def told(shown: Iterable[Column], items: Sequence) -> Table:
-  """A table without the optional columns that say nothing of any item."""
+  """Returns a table without the optional columns that are empty."""
   return Table([c for c in shown if c.name not in OPTIONAL or any(
       c.text(item) not in ('', NONE) for item in items)], items)

@@ -1,9 +1,10 @@
 """Compares the rows of a table: p-values of pairs, then ranks.
 
 If seeds suffice, a pair is compared by the moderated t-test over seeds of
-limma (Smyth 2004) with a conservative prior: a table has many more pairs of
-rows than a row has seeds, so rows share what is known of their variance. Else
-by McNemar's exact test on test examples. Holm's correction is over all pairs.
+limma (Smyth 2004) with a conservative prior. A table has many more pairs of
+rows than a row has seeds, so rows share an estimate of their variance. If not,
+McNemar's exact test on test examples is used. Holm's correction is over all
+pairs.
 """
 
 import bisect
@@ -16,32 +17,31 @@ import scipy
 
 from lra.report.statistics import CONFIDENCE, Sample
 
-# Fewer degrees of freedom say too little of a spread: with three, a difference
-# has to be 38 standard errors wide to be told among the pairs of fifty rows.
+# Fewer degrees of freedom are too few. With three, a significant difference
+# among the pairs of fifty rows must be 38 standard errors wide.
 _DEGREES = 4
-# Weights and variances among which the likeliest are looked for.
+# Grid of weights and variances to search for the likeliest.
 _WEIGHTS = np.geomspace(0.5, 1000, 200)
 _SCALES = np.geomspace(1e-3, 10, 400)
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-  """How far seeds of one row are apart, of all rows of a table together.
+  """The prior distribution of the variance over seeds of a table's rows.
 
-  Variances of rows are taken for draws of one distribution: a row's inverse
-  variance is chi-squared with `weight` degrees of freedom over `weight` times
-  the square of `deviation` (Smyth 2004, Statistical Applications in Genetics
-  and Molecular Biology 3, 3). The variance of a row is then estimated by its
-  own seeds and, as if they were `weight` seeds more, by those of all rows.
+  Its source is Smyth 2004, Statistical Applications in Genetics and Molecular
+  Biology 3, 3. A row's inverse variance is chi-squared with `weight` degrees of
+  freedom over `weight` times the square of `deviation`. The variance of a row
+  is then estimated by its own seeds and by those of all rows, which count like
+  `weight` more seeds.
 
   Attributes:
-    deviation: the standard deviation of a row of which no more is known, a
-      fraction.
-    weight: how alike rows are, in degrees of freedom: the lowest that is not
-      at odds with their variances (95%, one-sided, by profile likelihood), so
-      that rows which spread more than others are not taken for these.
+    deviation: standard deviation of a row without seeds of its own, a fraction.
+    weight: similarity of the rows' variances, in degrees of freedom. It is the
+      lowest that their variances allow (95%, one-sided, by profile likelihood),
+      so that rows with a larger spread are not underestimated.
     degrees: the seeds minus the rows.
-    rows: how many rows have several seeds.
+    rows: number of rows with several seeds.
   """
   deviation: float
   weight: float
@@ -49,7 +49,7 @@ class Spread:
   rows: int
 
   def of(self, sample: Sample) -> tuple[float, float]:
-    """The variance of a sample's seeds, and its degrees of freedom."""
+    """Returns the variance of a sample's seeds, and its degrees of freedom."""
     own = len(sample.accuracies) - 1
     squares = own * _variance(sample) if own else 0.0
     variance = (self.weight * self.deviation**2 + squares) / (self.weight + own)
@@ -57,12 +57,12 @@ class Spread:
 
 
 def spread(samples: Sequence[Sample]) -> Spread | None:
-  """How far seeds are apart within rows.
+  """Estimates the spread of seeds within rows.
 
   Returns:
-    None where seeds say too little: fewer than two rows with several, or than
-    half of the rows; fewer than four degrees of freedom, in all or, where rows
-    are likely too unlike, for the variance of one; or no spread at all.
+    None if seeds are too few or do not differ. At least two rows, and half of
+    the rows, need several seeds. Four degrees of freedom are needed, both in
+    all and for the variance of one row with the likeliest weight.
   """
   several = [s for s in samples if len(s.accuracies) > 1]
   degrees = np.array([len(s.accuracies) - 1 for s in several])
@@ -79,15 +79,15 @@ def spread(samples: Sequence[Sample]) -> Spread | None:
 
 
 def _variance(sample):
-  """Seeds agree at best to what rounding to whole examples hides."""
+  """Returns the variance of seeds plus that of rounding to whole examples."""
   return float(np.var(sample.accuracies, ddof=1)) + sample.examples**-2 / 12
 
 
 def _prior(squares, degrees):
-  """(weight, variance) of the distribution that variances are drawn from.
+  """Fits the prior: returns weight, variance and the likeliest weight.
 
-  And the likeliest weight, of which the first is the lower bound. Each over the
-  latter variance is then distributed as F with its degrees and the weight.
+  The weight is the lower bound of the likeliest. Each square over the variance
+  is then distributed as F with its degrees and the weight.
   """
   scales = _SCALES * np.average(squares, weights=degrees)
   w, log = _WEIGHTS[:, None], np.zeros((len(_WEIGHTS), len(scales)))
@@ -104,23 +104,24 @@ def _prior(squares, degrees):
 
 
 def p_value(a: Sample, b: Sample) -> float:
-  """Of two samples alone, as `p_values` of samples without a common spread."""
+  """Returns the p-value of two samples without a common spread."""
   return float(p_values([a, b], None)[0, 1])
 
 
 def p_values(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
-  """How probable the difference of each two is where there is none, two-sided.
+  """Returns the two-sided p-value of the difference of each pair.
 
-  With a common spread Student's t-test of the means over seeds, of which one
-  may be all that a sample has, by the variances that it gives both and
-  Satterthwaite's degrees of freedom. Else McNemar's exact test of the examples
-  on which two seeds differ: of all pairs of a seed of one and a seed of the
-  other the largest. Or, where these examples were not kept, Fisher's exact test
-  of the numbers of correct answers, which finds less, of the worst seed of the
-  better sample and the best of the other. Both 1 where pairs of seeds disagree
-  on which of the two is better.
+  With a common spread it is Student's t-test of the means over seeds, even of
+  one seed, with Satterthwaite's degrees of freedom. Otherwise it is McNemar's
+  exact test of the examples on which two seeds differ. Its p-value is the
+  largest over all pairs of a seed of one and a seed of the other.
 
-  All at once: a page has tens of thousands of pairs.
+  If the answers were not kept, it is Fisher's exact test of the correct counts,
+  which is less sensitive. It compares the worst seed of the better sample with
+  the best of the other. Both tests give 1 if pairs of seeds disagree on the
+  better sample.
+
+  All pairs are computed at once: a page has tens of thousands.
 
   Returns:
     float64 [N, N]; 1 on the diagonal.
@@ -189,7 +190,7 @@ def _words(correct):
 
 
 def _fisher_of_nearest(a, b):
-  """Of the pair of seeds that differs least, in the order of the samples."""
+  """Returns the p-value of the two seeds that differ least."""
   if min(a.accuracies) < min(b.accuracies):
     a, b = b, a
   least, most = min(a.accuracies), max(b.accuracies)
@@ -206,16 +207,16 @@ def _fisher(right_a, of_a, right_b, of_b):
   log = -sum(scipy.special.gammaln(x + 1) for x in (
       k, of_a - k, right - k, of_b - right + k))
   p = np.exp(log - log.max())
-  # Tables as probable as this one count, whatever rounding says.
+  # Tables as probable as this one count, despite rounding.
   return float(p[p <= p[right_a - k[0]] * (1 + 1e-7)].sum() / p.sum())
 
 
 def p_value_of_rule(sample: Sample, rule: Sample,
                     common: Spread | None = None) -> float:
-  """How probable such a difference from a rule is where there is none.
+  """Returns the p-value of the difference from a rule.
 
-  A rule has no seeds: Student's t-test of those of the sample, with the common
-  spread; else `p_value`.
+  A rule has no seeds. With a common spread it is Student's t-test of the
+  sample's seeds, otherwise `p_value`.
   """
   if not common:
     return p_value(sample, rule)
@@ -227,12 +228,12 @@ def p_value_of_rule(sample: Sample, rule: Sample,
 
 @dataclasses.dataclass(frozen=True)
 class Rank:
-  """What is known of a row's rank in its table.
+  """The rank of a row in its table.
 
   Attributes:
     place: its place by mean accuracy, from 1.
-    first, last: the places that the tests leave open: below the rows that are
-      significantly better, above those that are significantly worse.
+    first, last: the range of its rank: below the rows that are significantly
+      better, above those that are significantly worse.
     like: places of the rows that do not differ significantly, its own too.
   """
   place: int
@@ -242,7 +243,7 @@ class Rank:
 
 
 def of_table(samples: Sequence[Sample]) -> tuple[list[Rank], Spread | None]:
-  """Ranks of samples in order, the highest mean first, and their spread."""
+  """Ranks samples in order, the highest mean first; also returns the spread."""
   common = spread(samples)
   like = ~apart(samples, common)
   places = np.arange(1, len(samples) + 1)
@@ -256,12 +257,12 @@ def of_table(samples: Sequence[Sample]) -> tuple[list[Rank], Spread | None]:
 
 def off_rules(scores: Sequence[tuple[Sample, Sample]], common: Spread | None
               ) -> list[bool]:
-  """Which samples differ from the rule beside them: 5%, Holm over all."""
+  """Tests whether each sample differs from its rule: 5%, Holm over all."""
   return differ([p_value_of_rule(*both, common) for both in scores])
 
 
 def apart(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
-  """Which pairs differ, at 5% for all pairs together: bool [N, N]."""
+  """Tests whether pairs differ, at 5% for all together: bool [N, N]."""
   upper = np.triu_indices(len(samples), 1)
   p = p_values(samples, common)
   found = np.zeros(p.shape, bool)
@@ -270,7 +271,7 @@ def apart(samples: Sequence[Sample], common: Spread | None) -> np.ndarray:
 
 
 def differ(p: Sequence[float]) -> list[bool]:
-  """Which of several tests find a difference: 5% for all together (Holm)."""
+  """Returns which tests find a difference: 5% for all together (Holm)."""
   order = np.argsort(p, kind='stable')
   bounds = (1 - CONFIDENCE) / (len(order) - np.arange(len(order)))
   found = np.zeros(len(order), bool)
@@ -279,9 +280,9 @@ def differ(p: Sequence[float]) -> list[bool]:
 
 
 def tukey(samples: Sequence[Sample]) -> int:
-  """How many pairs Tukey's HSD finds to differ, at 5% for all together.
+  """Counts the pairs that differ by Tukey's HSD, at 5% for all together.
 
-  A count to set beside ours: Tukey and Kramer take one variance for all rows.
+  The page shows it beside ours. Tukey and Kramer use one variance for all rows.
   At least one sample has several seeds.
   """
   seeds = np.array([len(s.accuracies) for s in samples])
@@ -292,13 +293,13 @@ def tukey(samples: Sequence[Sample]) -> int:
   i, j = np.triu_indices(len(samples), 1)
   ranges = np.sort(np.abs(means[i] - means[j]) / np.sqrt(
       square / 2 * (1 / seeds[i] + 1 / seeds[j])))
-  # One evaluation takes milliseconds: halve where it crosses 5%.
+  # One evaluation takes milliseconds, so the 5% point is bisected.
   return len(ranges) - bisect.bisect_left(ranges, True, key=lambda q: (
       _range_above(q, len(samples), degrees) <= 1 - CONFIDENCE))
 
 
 def _range_above(q, count, degrees):
-  """P(studentized range > q), to 1e-3; scipy.stats takes a second to import."""
+  """Computes P(studentized range > q) to 1e-3; scipy.stats imports slowly."""
   upper = (np.arange(200) + 0.5) / 200
   scale = np.sqrt(scipy.special.chdtri(degrees, upper) / degrees)[:, None]
   z = np.linspace(-8, 8, 801)

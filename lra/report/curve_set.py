@@ -26,10 +26,10 @@ class Run:
   """A run directory.
 
   Attributes:
-    folder: where it is.
+    folder: its path.
     config: the whole config, as plain JSON values.
     scores: step -> accuracy on the validation split, a fraction.
-    baselines: name -> accuracy, of a finished run.
+    baselines: name -> accuracy; {} for an unfinished run.
   """
   folder: pathlib.Path
   config: dict
@@ -38,10 +38,10 @@ class Run:
 
 
 def read(folder: pathlib.Path) -> Run:
-  """Returns what can be drawn of a run, finished or not.
+  """Reads the config and curve of a run, finished or not.
 
   Raises:
-    UserError: the folder is no run, or has no validation accuracy.
+    UserError: the folder is not a run, or has no validation accuracy.
   """
   config = files.read_json(folder / 'config.json')
   if not _is_config(config):
@@ -53,13 +53,13 @@ def read(folder: pathlib.Path) -> Run:
             if split == 'val' and point.get('accuracy') is not None}
   if not scores:
     raise UserError(
-        f'{folder} has no validation accuracy, not yet or by its config: '
+        f'{folder} has no validation accuracy, so far or by its config: '
         'leave it out.')
   return Run(folder, config, scores, _baselines(folder))
 
 
 def _is_config(value):
-  """Whether a value has what is asked of a config here."""
+  """Returns whether a value has the fields of a config that are used here."""
   if not isinstance(value, dict) or not isinstance(value.get('model'), dict):
     return False
   return (isinstance(value['model'].get('name', ''), str) and
@@ -78,16 +78,16 @@ def _baselines(folder):
 def plot(folders: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
   """Writes the validation accuracies of runs against steps, atomically.
 
-  Runs of one experiment (`lra.identity`) that differ in their seed are one
-  line, their mean at the steps that all of them have, in a band from the least
-  to the largest.
+  Runs of one experiment (`lra.identity`) that differ in their seed share a
+  line. It is their mean at the steps that all have, in a band from the least to
+  the largest.
 
   Args:
     folders: run directories, finished or not.
     out: the figure to write, .png or .svg.
 
   Raises:
-    UserError: a folder is no run or given twice, or the figure cannot be
+    UserError: a folder is not a run or given twice, or the figure cannot be
       written.
   """
   out = pathlib.Path(out)
@@ -102,12 +102,12 @@ def plot(folders: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
 
 
 def _lines(runs):
-  """{name: its runs, by seed}."""
+  """Returns {name: its runs, by seed}."""
   experiments = _by(runs, lambda run: json.dumps(
       identity.experiment(run.config), sort_keys=True))
   groups = []
   for group in experiments:
-    # A seed that was run with other lengths or batches too is compared.
+    # Runs of a seed with other lengths or batches get lines of their own.
     groups += [group] if len(_seeds(group)) == len(group) else _by(
         group, lambda run: identity.config_hash(run.config))
   for group in groups:
@@ -122,7 +122,7 @@ def _lines(runs):
 
 
 def _by(runs, key):
-  """Runs of one key together, keys in the order of their first."""
+  """Groups runs by key, in the order of the first of each."""
   groups = collections.defaultdict(list)
   for run in runs:
     groups[key(run)].append(run)
@@ -134,7 +134,7 @@ def _seeds(group):
 
 
 def _names(groups):
-  """A name of each group of runs: its model, and what tells it from others."""
+  """Names each group of runs: its model, and fields that differ."""
   configs = [group[0].config for group in groups]
   names = _named(configs, identity.experiment)
   if len(set(names)) < len(names):
@@ -158,7 +158,7 @@ def _named(configs, settings_of):
 
 
 def _settings(config, settings_of):
-  """{dotted field: value as text}, with fields that the run did not know."""
+  """Returns {dotted field: value as text}, with fields added since the run."""
   values = fields.added(config['model'].get('name', ''))
   values |= settings_of(config)
   return {name: json.dumps(value) for name, value in values.items()}
@@ -189,7 +189,7 @@ def _draw(lines):
 
 
 def _draw_baselines(ax, runs):
-  """The highest baseline, where all runs are of one task."""
+  """Draws the highest baseline if all runs are of one task."""
   baselines = {name: value for run in runs
                for name, value in run.baselines.items()}
   if baselines and len({run.config['task'] for run in runs}) == 1:

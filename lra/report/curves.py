@@ -29,8 +29,8 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
   Args:
     metrics_jsonl_path: one object per log point with `step`, `split` (`train`,
       `val` or `test`), `loss` and, for a classifier, `accuracy` (a fraction).
-      A last line that a kill has cut short is left out; where a step was
-      logged twice, the later point counts.
+      A last line cut short by a kill is left out. If a step was logged twice,
+      the later point counts.
     out_png: the file to write.
     baselines: name -> accuracy (a fraction), drawn as dashed lines.
 
@@ -74,10 +74,10 @@ def _draw(ax, points, field, scale):
 
 
 def learnt_step(points: dict) -> int | None:
-  """The first step whose accuracy on validation was `LEARNT` or more, or None.
+  """Returns the first step with validation accuracy of `LEARNT`, or None.
 
   Args:
-    points: as `read` gives them.
+    points: result of `read`.
   """
   return min((step for (split, step), point in points.items()
               if split == 'val' and (point.get('accuracy') or 0) >= LEARNT),
@@ -88,7 +88,7 @@ def read(path: pathlib.Path) -> dict:
   """Returns the log points of a run: {(split, step): object}.
 
   Raises:
-    UserError: the file cannot be read, or a line before its last is not one.
+    UserError: the file cannot be read, or a line before the last is invalid.
   """
   try:
     lines = files.read(path, files.MAX_LINES).decode(

@@ -1,8 +1,8 @@
-"""The figures of the leaderboard: which there are, and when they are redrawn.
+"""Chooses the figures of the leaderboard, and redraws them if necessary.
 
-A figure ends with two digests: of the data and the code that it was drawn
-from, and of its own bytes. While both hold, its file is kept: drawing takes a
-second a figure, and most of the time of a page without this.
+A figure ends with two digests: of its data and the drawing code, and of its own
+bytes. While both match, its file is kept. Drawing takes a second a figure, most
+of the time of a page.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from lra.report.rows import TaskBoard, best, full
 from lra.report.speeds import Speeds
 
 OVERVIEW = 'full_tasks.svg'
-# Rows in a figure; there is no room for the names of more.
+# Most rows in a figure: there is no room for more names.
 MOST = 80
 _CODE = ('charts.py', 'labels.py')
 _SEAL = re.compile(rb'<!-- drawn from ([0-9a-f]{64}), is ([0-9a-f]{64}) -->\n')
@@ -29,10 +29,10 @@ class Figure:
   """A figure of the page.
 
   Attributes:
-    name: its file.
-    shows: what it shows, for those who do not see it.
+    name: name of its file.
+    shows: its description, for readers who cannot see it.
     chart: the function of `lra.report.charts` that draws it.
-    data: the arguments of that function, as JSON keeps them.
+    data: the arguments of that function, as JSON values.
   """
   name: str
   shows: str
@@ -41,13 +41,13 @@ class Figure:
 
   @property
   def source(self) -> str:
-    """The digest of what it is drawn from."""
+    """The digest of its data and of the drawing code."""
     return hashlib.sha256(_code() + json.dumps(
         [self.chart, self.data]).encode()).hexdigest()
 
 
 def overview(boards: Sequence[TaskBoard]) -> list[Figure]:
-  """The figure of the full tasks, if one has a row."""
+  """Returns the figure of the full tasks, if one has a row."""
   if not any(board.rows for board in boards if board.task.group == 'full'):
     return []
   lines = [line for board in full(boards) if board.baselines or board.finished
@@ -58,11 +58,11 @@ def overview(boards: Sequence[TaskBoard]) -> list[Figure]:
 
 
 def of_task(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
-  """The figures of a task.
+  """Returns the figures of a task.
 
   Args:
     board: its rows.
-    speeds: of the models; None for no figure of speed.
+    speeds: speeds of the models; None for no figure of speed.
   """
   name, title, found = board.task.name, board.task.title, []
   if board.finished:
@@ -87,18 +87,18 @@ def of_task(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
 
 
 def draw(figures: Sequence[Figure], folder: pathlib.Path) -> dict[str, bytes]:
-  """File name -> SVG; those of `folder` whose seals hold are kept.
+  """Returns file name -> SVG; keeps files of `folder` with valid digests.
 
   Args:
-    figures: of the page.
-    folder: where those of the last page are; may be missing.
+    figures: figures of the page.
+    folder: the folder of the last page's figures; may be missing.
   """
   return {figure.name: kept(figure, folder) or _drawn(figure)
           for figure in figures}
 
 
 def kept(figure: Figure, folder: pathlib.Path) -> bytes | None:
-  """The file of a figure if it shows these data, or None."""
+  """Returns the file of a figure if it shows these data, or None."""
   path = folder / figure.name
   if not path.is_file():
     return None
@@ -118,12 +118,12 @@ def _drawn(figure):
 
 
 def sealed(svg: bytes, figure: Figure) -> bytes:
-  """A drawn figure with its digests."""
+  """Appends its digests to a figure."""
   return svg + _seal(figure.source, hashlib.sha256(svg).hexdigest())
 
 
 def _data(figure, charts):
-  """The arguments of a chart, rows and lines as their classes."""
+  """Returns the arguments of a chart, rows and lines as their classes."""
   def mark(fields):
     return charts.Mark(**fields)
   data = figure.data
@@ -147,7 +147,7 @@ _LENGTH = len(_seal('0' * 64, '0' * 64))
 
 @functools.cache
 def _code():
-  """The code that draws: another may draw the same data otherwise."""
+  """Returns the drawing code: a change may draw the same data otherwise."""
   folder = pathlib.Path(__file__).parent
   return b''.join((folder / name).read_bytes() for name in _CODE)
 
@@ -159,7 +159,7 @@ def _mark(row):
 
 
 def _lines(board):
-  """A line of the overview for each protocol of a task."""
+  """Yields a line of the overview for each protocol of a task."""
   found = [(f'{board.task.title}, {key.protocol}',
             [row for row in members if row.finished])
            for key, members in board.tables().items() if not key.changed]
@@ -176,7 +176,7 @@ def _lines(board):
 
 
 def _first(board):
-  """(title, finished rows, the best first) of each table, `MOST` in all."""
+  """Returns (title, finished rows, best first) of each table, `MOST` in all."""
   tables, left = [], MOST
   for key, members in board.tables().items():
     rows = [row for row in members if row.finished][:left]
@@ -191,8 +191,10 @@ def _left_out(rows):
 
 
 def _timed(board, speeds):
-  """A row of each model that was timed, of the protocol with most; [] of
-  fewer than three: models were timed in one configuration only."""
+  """Returns a row of each timed model, of the protocol with most of them.
+
+  It is [] for fewer than three. Models were timed in one configuration only.
+  """
   if not speeds:
     return []
   tables = [[board.of_model(key.protocol, model)

@@ -1,4 +1,4 @@
-"""Floors of a task: scores that need no neural network."""
+"""Records of the baselines of a task: scores without a neural network."""
 
 import pathlib
 from typing import Annotated
@@ -16,14 +16,14 @@ from lra.report.statistics import Sample
 
 
 class MeasuredFloor(Record):
-  """What one method scores.
+  """The score of one method.
 
   Attributes:
     accuracy: a fraction.
     how: how it works.
-    examples: of test; None in old records and where not each is one answer.
-    correct: `lra.bits` of which of them it has right, or None likewise.
-    parts: as those of `result.ClassificationScores`.
+    examples: number in test; None in old records and for probes.
+    correct: `lra.bits` of the right answers, None if `examples` is.
+    parts: see `result.ClassificationScores`.
   """
   accuracy: Fraction
   how: Text
@@ -44,7 +44,7 @@ class MeasuredFloor(Record):
     return self
 
   def sample(self, examples: int) -> Sample:
-    """Its score for statistics; `examples`: how many test has, if unknown."""
+    """Returns its score; `examples` is used if the record has no number."""
     if self.correct is None:
       return Sample((self.accuracy,), examples)
     return Sample((self.accuracy,), self.examples,
@@ -52,10 +52,10 @@ class MeasuredFloor(Record):
 
 
 class Floors(File):
-  """The floors of a task, measured on the data with this fingerprint.
+  """The baselines of a task, measured on the data with this fingerprint.
 
   Attributes:
-    origin: what the data was made of; None in old records.
+    origin: origin of the data; None in old records.
   """
   task: TaskName
   fingerprint: Text
@@ -68,7 +68,7 @@ def read(path: pathlib.Path) -> Floors:
   """Returns the record in `path`, which is named like its task.
 
   Raises:
-    Unsound: it is not a sound record; names the file and the field.
+    Unsound: it is not a valid record; names the file and the field.
   """
   kept = record.read(path, Floors.model_validate, 'floors')
   if kept.task != path.stem:
@@ -79,10 +79,10 @@ def read(path: pathlib.Path) -> Floors:
 
 def of_data(task: tasks.Task, data: Prepared,
             records: pathlib.Path = measured.RECORDS) -> dict[str, float]:
-  """Floors on this very data: name -> accuracy, a fraction.
+  """Returns baselines on exactly these data: name -> accuracy, a fraction.
 
-  Those that cost no time are computed; the others are read from the committed
-  record of `python -m data_prep --floors`, if it is of the same data.
+  Fast ones are computed. The others are read from the committed record of
+  `python -m data_prep --floors` if it is of the same data.
 
   Raises:
     UserError: the record is damaged.

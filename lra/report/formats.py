@@ -4,14 +4,14 @@ import unicodedata
 from collections.abc import Iterable
 
 NONE = '–'
-# Categories of Unicode: line ends and controls become a blank; what is
-# invisible or no letter at all is left out.
+# Categories of Unicode: line ends and controls become a blank; invisible
+# characters and surrogates are left out.
 _BLANK = ('Cc', 'Zl', 'Zp')
 _NOTHING = ('Cf', 'Cs')
 
 
 def plain(text: str, most: int = 300) -> str:
-  """`text` on one line, of visible letters, cut to at most so many."""
+  """Returns `text` on one line, of visible letters, at most `most`."""
   text = text[:4 * most]
   if not (text.isascii() and text.isprintable()):
     text = ''.join(map(_visible, text))
@@ -28,21 +28,21 @@ def _visible(letter):
 
 
 def percent(fraction: float | None, after: int = 2) -> str:
-  """A fraction as percentage, with so many digits after the point."""
+  """Formats a fraction as percentage, with `after` digits after the point."""
   return NONE if fraction is None else f'{100 * fraction:.{after}f}'
 
 
 def digits(low: float, high: float) -> int:
-  """Digits after the point of percentages known to be in [low, high].
+  """Returns digits after the point of percentages with this interval.
 
-  One more than the interval's half width, a fraction, leaves certain.
+  It is one digit more than the half width, a fraction, leaves certain.
   """
   half = 50 * (high - low)
   return 1 if half >= 1 else 2
 
 
 def points(difference: float | None, after: int = 2) -> str:
-  """A signed difference of fractions in percentage points."""
+  """Formats a signed difference of fractions in percentage points."""
   return NONE if difference is None else f'{100 * difference:+.{after}f}'
 
 
@@ -55,7 +55,7 @@ def count(number: int | None) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-  """Rising numbers, those that follow each other as one: 1–3, 5."""
+  """Formats rising numbers, with consecutive ones as ranges: 1–3, 5."""
   runs = []
   for number in numbers:
     if runs and number == runs[-1][1] + 1:
@@ -70,14 +70,14 @@ def gib(num_bytes: float | None) -> str:
 
 
 def decimals(number: float | None) -> str:
-  """Four digits after the point, as far as they mean anything."""
+  """Formats a number with four digits after the point, fewer if large."""
   if number is None:
     return NONE
   return f'{number:.4f}' if number < 1e6 else f'{number:.3g}'
 
 
 def quantity(number: float | None) -> str:
-  """About three digits, without an exponent."""
+  """Formats about three digits, without an exponent."""
   if number is None:
     return NONE
   for limit, digits in ((100, 0), (10, 1), (1, 2)):

@@ -28,20 +28,20 @@ def pages(place: Place) -> dict[pathlib.Path, str]:
 
 
 def write(place: Place, html: pathlib.Path | None = None) -> list[LeftOut]:
-  """Writes the pages and figures, and removes those there are no more.
+  """Writes the pages and figures, and removes stale ones.
 
   Every input is checked and every file is ready before the first is replaced.
   If several processes write, the last one wins: see `lra.report.publish`.
 
   Args:
-    place: where the leaderboard is.
+    place: paths of the leaderboard.
     html: a folder for the page as HTML, `index.html`; None for none.
 
   Returns:
-    The records that are not on the page, which names them too.
+    The records that are not shown; the page names them too.
 
   Raises:
-    UserError: as `pages`, or a file cannot be written.
+    UserError: see `pages`; or a file cannot be written.
   """
   found = tables.load(place)
   contents = {path: text.encode() for path, text in
@@ -59,7 +59,7 @@ def write(place: Place, html: pathlib.Path | None = None) -> list[LeftOut]:
 
 
 def figures_of(found: Content) -> list[figures.Figure]:
-  """The figures of all pages."""
+  """Returns the figures of all pages."""
   return [*figures.overview(found.boards), *(
       figure for board in found.boards
       for figure in figures.of_task(board, found.speeds))]

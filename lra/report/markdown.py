@@ -1,7 +1,7 @@
 """Markdown: tables, code spans, and text that stays text.
 
-What comes from a record may hold anything. Here it becomes inert in whatever
-reads the page: no markup, no HTML, no link, and nothing that ends its line.
+A record may hold any text. Here it becomes inert in any reader of the page: no
+markup, no HTML, no link, and no end of a line.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from lra.report.formats import NONE, plain
 
-# Most cells: no letter of these is markup, wherever it stands.
+# Most cells match this: none of these letters is ever markup.
 _HARMLESS = re.compile(r'[A-Za-z0-9 .,%±–-]*')
 
 
@@ -19,10 +19,10 @@ class Markup(str):
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]],
           right: Container[str] = ()) -> str:
-  """A table.
+  """Returns a table.
 
   Args:
-    header: the names of the columns, escaped likewise.
+    header: the names of the columns, escaped like the cells.
     rows: a text for each column, escaped unless it is `Markup`; '' is shown as
       `NONE`.
     right: names of the columns that are aligned to the right.
@@ -39,7 +39,7 @@ def _cell(text):
 
 
 def escape(text: str) -> Markup:
-  """`text` as markdown that shows it, on one line, at most 300 letters."""
+  """Escapes `text` as markdown on one line, at most 300 letters."""
   text = plain(text)
   if _HARMLESS.fullmatch(text) and 'www.' not in text.lower():
     return Markup(text)
@@ -54,7 +54,7 @@ def escape(text: str) -> Markup:
 
 
 def code(text: str, most: int = 1000) -> Markup:
-  """`text` as a code span of so many letters, whatever backticks it holds."""
+  """Returns `text` as a code span, at most `most` letters, backticks or not."""
   text = plain(text, most)
   if not text:
     return Markup()
@@ -65,10 +65,10 @@ def code(text: str, most: int = 1000) -> Markup:
 
 
 def strong(text: str) -> Markup:
-  """`text` in bold."""
+  """Returns `text` in bold."""
   return Markup(f'**{escape(text)}**' if text else '')
 
 
 def link(text: str, address: str) -> Markup:
-  """`text` as a link to an address that is ours."""
+  """Returns `text` as a link to an address that needs no escape."""
   return Markup(f'[{escape(text)}]({address})')

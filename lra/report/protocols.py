@@ -1,4 +1,4 @@
-"""What runs changed of their protocols, whatever their records say of it."""
+"""Compares the configs of runs with their protocols."""
 
 import functools
 from typing import Any
@@ -10,12 +10,11 @@ from lra.report.result import Result
 
 
 def compared(run: Result) -> Result:
-  """The run with the `changes` that its config has from its protocol.
+  """Returns the run with the `changes` of its config from its protocol.
 
-  What the protocol of today says of a field decides: a table is named after
-  it, so that a run made under older values is no row of it either. Of other
-  fields, as a mixer's own arguments, and of protocols that are not known here,
-  the record's word is all there is.
+  The current protocol decides, since it names the table: a run made under older
+  values is no row of it either. The record decides on fields outside the
+  protocol (a mixer's own arguments) and if the protocol is unknown here.
   """
   said = says(run.task, run.protocol)
   others = {name: value for name, value in (run.changes or {}).items()
@@ -28,7 +27,7 @@ def compared(run: Result) -> Result:
 
 @functools.cache
 def says(task: str, protocol: str) -> dict[str, Any]:
-  """{dotted field: value}, or {} where the protocol is not known here."""
+  """Returns {dotted field: value}, or {} if the protocol is unknown here."""
   try:
     return base.settings(task, protocol)
   except UserError:

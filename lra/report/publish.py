@@ -1,11 +1,13 @@
-"""Puts finished runs on the leaderboard, whoever else does so meanwhile.
+"""Puts finished runs on the leaderboard, also from several processes at once.
 
-The page is made from all records. Of two processes that each read the records
-and write the page, the slower would write a page without the other's row; so
-this happens under a lock beside the records. A page takes seconds, a record
-next to nothing: it has a lock of its own, and a mark beside it until a page
-that was begun later is there. Who finds its mark gone has nothing to write, so
-many who publish at once wait for two pages, not for as many as they are.
+The page is made from all records. If two processes read the records and write
+the page at once, the slower one may lose the other's row. So a lock beside the
+records protects the page.
+
+A page takes seconds, a record next to nothing. A record has a lock of its own,
+and a mark until a page begun later is written. A process whose mark is gone has
+nothing to write. So many processes that publish at once wait for two pages, not
+for one each.
 """
 
 import contextlib
@@ -30,23 +32,23 @@ from lra.terminal import say
 LOCK = '.leaderboard.lock'
 RECORDS_LOCK = '.leaderboard.records.lock'
 _MARK = '.new'
-# A page takes seconds; whoever holds the lock longer is stopped or hangs.
+# A page takes seconds: a process with the lock for longer is stuck.
 PATIENCE_SECONDS = 600
-# Nobody need be told of a shorter wait.
+# A shorter wait prints no message.
 _MOMENT_SECONDS = 1
 _POLL_SECONDS = 0.05
 
 
 def check(place: Place, tasks: Iterable[str] = ()) -> None:
-  """Finds before a run what would keep its result from being published.
+  """Checks before a run that its result can be published.
 
   Args:
-    place: where the leaderboard is.
-    tasks: of the runs that are to be published.
+    place: paths of the leaderboard.
+    tasks: tasks of the runs to publish.
 
   Raises:
     UserError: a folder, a lock or the page cannot be written, or the published
-      results or the speeds are not sound.
+      results or the speeds are not valid.
   """
   there = [(folder, flag) for folder, flag in (
       *((place.runs / task, 'results_dir') for task in tasks),
@@ -79,16 +81,16 @@ def check(place: Place, tasks: Iterable[str] = ()) -> None:
 def publish(run: Result, place: Place, *, replace: bool = False) -> None:
   """Adds a finished run to the records and makes the page again.
 
-  Where there is a record of the same run already, which says something else,
-  both are compared and nothing is changed.
+  If the run already has a record with another content, it prints a comparison
+  and changes nothing.
 
   Args:
     run: its result.
-    place: where the leaderboard is.
+    place: paths of the leaderboard.
     replace: put the new record in the old one's place.
 
   Raises:
-    UserError: a file cannot be written, or the lock is not to be had.
+    UserError: a file cannot be written, or the lock cannot be taken.
   """
   path = place.path(run)
   with _locked(place, RECORDS_LOCK):
@@ -107,9 +109,9 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
 
 
 def done(run: Result, place: Place, *, replace: bool = False) -> bool:
-  """Whether `publish` would change nothing: it may be killed in between.
+  """Returns whether `publish` would change nothing; a kill may interrupt it.
 
-  Where the record says something else of the run it stays, unless `replace`.
+  If the run's record has another content it stays, unless `replace`.
   """
   path = place.path(run)
   if not path.exists():
@@ -125,11 +127,11 @@ def regenerate(place: Place, html: pathlib.Path | None = None) -> None:
   """Makes the page again from the records.
 
   Args:
-    place: where the leaderboard is.
+    place: paths of the leaderboard.
     html: see `leaderboard.write`.
 
   Raises:
-    UserError: as `publish`, or there are no records.
+    UserError: see `publish`; or there are no records.
   """
   if not place.runs.is_dir():
     raise UserError(
@@ -142,7 +144,7 @@ def regenerate(place: Place, html: pathlib.Path | None = None) -> None:
 
 
 def _mark(place, run):
-  """Makes a mark: the record of a run is newer than the page."""
+  """Makes a mark: a file that shows a record newer than the page."""
   try:
     handle, name = tempfile.mkstemp(
         _MARK, _mark_name(place, run), place.results)
@@ -153,12 +155,12 @@ def _mark(place, run):
 
 
 def _marks(place, run=None):
-  """The marks of a run, or of all that wait for the page."""
+  """Returns the marks of a run, or of all runs that wait for the page."""
   return list(place.results.glob(f'{_mark_name(place, run)}*{_MARK}'))
 
 
 def _mark_name(place, run):
-  """How a mark begins: which page, which run."""
+  """Returns the first part of a mark's name, for its page and run."""
   page = hashlib.sha256(str(place.page.absolute()).encode()).hexdigest()[:8]
   name = f'{"-".join(run.record_path.with_suffix("").parts)}.' if run else ''
   return f'.leaderboard.{page}.{name}'
@@ -172,7 +174,7 @@ def _write(place, html=None):
                  default=0)
   for record in leaderboard.write(place, html):
     say(f'left out: {record.name}: {record.why}')
-  # By a clock that was ahead a record may be newer than its page.
+  # If a clock was ahead, a record may be newer than its page.
   if place.page.stat().st_mtime_ns < newest:
     os.utime(place.page, ns=(newest, newest))
   for mark in marks:
@@ -181,7 +183,7 @@ def _write(place, html=None):
 
 
 def _clear(place):
-  """Removes what a writer that was killed has left; nobody else writes now."""
+  """Removes files of a killed writer; no other process writes now."""
   for folder in (place.runs, place.figures, place.details):
     for path in folder.rglob('.tmp-*'):
       with contextlib.suppress(OSError):
@@ -194,11 +196,11 @@ def _locked(place, name=LOCK) -> Iterator[None]:
   path = place.results / name
   try:
     place.results.mkdir(parents=True, exist_ok=True)
-    # Who may write in the folder may lock it, whoever did so first.
+    # Any user who may write in the folder may lock it.
     mode = 0o644 | place.results.stat().st_mode & 0o022
     lock = files.lock_file(path, mode)
-    with contextlib.suppress(PermissionError):  # its owner has seen to it
-      os.fchmod(lock.fileno(), mode)  # whatever the umask says
+    with contextlib.suppress(PermissionError):  # its owner has set it
+      os.fchmod(lock.fileno(), mode)  # despite the umask
   except OSError as error:
     raise _cannot_write(place, error) from error
   with lock:
@@ -217,7 +219,7 @@ def _locked(place, name=LOCK) -> Iterator[None]:
 
 
 def _taken(lock, seconds):
-  """Whether a lock was to be had within so many seconds."""
+  """Tries for some seconds to take a lock; returns whether it is taken."""
   last = time.monotonic() + seconds
   while True:
     try:
@@ -236,7 +238,7 @@ def _cannot_write(place, error):
 
 
 def _told_otherwise(run, path):
-  """What a record says of this run, if something else; '' if not."""
+  """Returns a text on the run's record if it has another content, or ''."""
   try:
     before = result.read_if_there(path)
   except Unsound as error:
@@ -247,9 +249,9 @@ def _told_otherwise(run, path):
 
 
 def shared(run: Result) -> Result:
-  """A result as its record has it: without paths, which name users.
+  """Returns a result without paths, which name users, for its record.
 
-  Where the data was is no part of a run's identity (`lra.identity`).
+  The data folder is not part of a run's identity (`lra.identity`).
   """
   public = {}
   if run.config.get('data_dir'):
@@ -263,12 +265,12 @@ def shared(run: Result) -> Result:
 
 
 def _kept(run):
-  """What a run has said, without what may have been found out later."""
+  """Returns the fields of a run without those that may be set later."""
   return shared(run).model_dump(exclude={'changes', 'git_published'})
 
 
 def compare(before: Result, now: Result) -> str:
-  """A small table of two results of one run."""
+  """Returns a small table of two results of one run."""
   lines = [('', 'recorded', 'now', 'difference'),
            ('status', before.status, now.status, '')]
   a, b = (getattr(run.test, 'accuracy', None) for run in (before, now))
@@ -298,7 +300,7 @@ def _digest(text):
 
 
 def _time(path):
-  """When a record was written, in ns; 0 of a link that leads nowhere."""
+  """Returns a record's modification time in ns; 0 for a broken link."""
   try:
     return path.stat().st_mtime_ns
   except OSError:

@@ -16,12 +16,12 @@ from lra.report.statistics import Sample
 # Column of the file -> its title on the page.
 SCORES = {'listops': 'ListOps', 'text': 'Text', 'retrieval': 'Retrieval',
           'image': 'Image', 'pathfinder': 'Pathfinder', 'pathx': 'Path-X'}
-# The tasks of the arena's own mean, and of later papers'.
+# The tasks of the arena's own mean, and of the mean of later papers.
 AVERAGES = (tuple(SCORES)[:5], tuple(SCORES))
 COLUMNS = ('model', *SCORES, 'average', 'protocol', 'source', 'arxiv',
            'evidence', 'here')
 EVIDENCE = ('primary', 'secondary', 'recalled')
-GUESS = 0.5  # what a task that was not learnt counts in a mean
+GUESS = 0.5  # accuracy in a mean of a task that was not learnt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Published:
   Attributes:
     model: the name its paper gives it.
     scores: column of SCORES -> percent as printed in the source, 'FAIL', or ''
-      where none was published.
+      if none was published.
     protocol: training and scoring rules; rows compare only within one.
-    source: where the numbers are printed.
+    source: the publication with the numbers.
     arxiv: identifier of the model's paper.
     average: as printed in the source, over tasks of its choice, or ''.
     evidence: 'primary' (read in the source), 'secondary' (in another's
@@ -50,12 +50,12 @@ class Published:
   here: str = ''
 
   def score(self, task: str) -> float | None:
-    """A fraction; None for a task without a score or that was not learnt."""
+    """Returns a fraction; None without a score or if it was not learnt."""
     text = self.scores.get(task, '')
     return None if text in ('', 'FAIL') else float(text) / 100
 
   def mean(self, names: Sequence[str]) -> float | None:
-    """Of tasks, a fraction; None where one has no score."""
+    """Returns the mean of tasks, a fraction; None if one has no score."""
     if not all(self.scores[name] for name in names):
       return None
     return sum(GUESS if self.scores[name] == 'FAIL' else self.score(name)
@@ -115,7 +115,7 @@ def _check_score(name, text):
 
 @dataclasses.dataclass(frozen=True)
 class Compared:
-  """A row beside what was published of the same mechanism and protocol."""
+  """A row beside the published score of its mechanism and protocol."""
   row: Row
   paper: Published
   accuracy: float
@@ -127,7 +127,7 @@ class Compared:
 
   @property
   def bounds(self) -> tuple[float, float]:
-    """The deviation's 95% interval: theirs is one run's, on other examples."""
+    """The deviation's 95% interval; theirs is one run on other examples."""
     return statistics.difference(self.row.sample, Sample(
         (self.accuracy,), self.row.sample.examples))
 
@@ -139,7 +139,7 @@ class Compared:
 
 def compare(members: list[Row], papers: list[Published], task: str,
             protocol: str) -> list[Compared]:
-  """Finished rows of a task and a protocol that have published counterparts."""
+  """Returns the finished rows of a task that have published counterparts."""
   return [
       Compared(row, paper, paper.score(task))
       for row in members if row.finished for paper in papers

@@ -1,7 +1,7 @@
-"""Records: JSON files of a fixed form, refused where they do not have it.
+"""Reads records: JSON files of a fixed form, refused if they are not valid.
 
-The common part of `result` and `floors`: strict types, bounds that no honest
-record reaches, and one sentence that names the file and the field.
+This is the common part of `result` and `floors`. It checks strict types and
+bounds that no honest record reaches. An error names the file and the field.
 """
 
 import math
@@ -18,7 +18,7 @@ from lra import files, tasks
 from lra.errors import UserError
 from lra.report.formats import plain
 
-# A record is some kilobytes; more is no record.
+# A record has some kilobytes: a larger file is not one.
 MAX_BYTES = 2**20
 MAX_DEPTH = 20
 MAX_FLOORS = 32
@@ -26,7 +26,7 @@ _SURROGATE = re.compile('[\ud800-\udfff]')
 
 
 class Unsound(UserError):
-  """A file that is not the record it should be.
+  """Raised for a file that is not a valid record.
 
   Attributes:
     why: the reason in a few words, without the file's name.
@@ -34,27 +34,27 @@ class Unsound(UserError):
 
   def __init__(self, path: pathlib.Path, kind: str, why: str):
     super().__init__(
-        f'{plain(str(path))} is not a sound {kind} record ({why}): restore it, '
+        f'{plain(str(path))} is not a valid {kind} record ({why}): restore it, '
         'make it again or delete it, then repeat the command.')
     self.why = why
 
 
 class Record(pydantic.BaseModel):
-  """An object of JSON with described fields; others are kept as they are.
+  """A JSON object with described fields; others are kept as they are.
 
-  Nothing is converted: '3' and True are no numbers, and nan and inf neither.
+  Nothing is converted: '3', True, nan and inf are no numbers.
   """
   model_config = pydantic.ConfigDict(
       strict=True, frozen=True, extra='allow', allow_inf_nan=False)
 
 
 class File(Record):
-  """A record that is a file of its own: all of it can be written as JSON."""
+  """A record with a file of its own: all of it can be written as JSON."""
 
   @pydantic.model_validator(mode='before')
   @classmethod
   def _can_be_kept(cls, fields):
-    """Holds what has no described type to the bounds as well."""
+    """Applies the bounds to fields without a described type as well."""
     level = [('', fields)]
     for _ in range(MAX_DEPTH):
       level = [inner for item in level for inner in _inside(*item)
@@ -65,7 +65,7 @@ class File(Record):
 
 
 def _inside(name, value):
-  """(name, value) in a value; ValueError for one that JSON cannot keep."""
+  """Returns (name, value) in a value; ValueError if JSON cannot keep one."""
   if isinstance(value, dict):
     parts = [(f'{name}.{key}'.lstrip('.')[:100], inner)
              for key, inner in value.items()]
@@ -83,7 +83,7 @@ def _inside(name, value):
 
 def _not_blank(text):
   if not plain(text):
-    raise ValueError('it should say something')
+    raise ValueError('it should not be blank')
   return text
 
 
@@ -121,7 +121,7 @@ def read(path: pathlib.Path, parse: Callable[[object], R], kind: str) -> R:
   Args:
     path: a JSON file.
     parse: makes a record of its content, or raises a ValidationError.
-    kind: what it is a record of, for the error.
+    kind: kind of record, for the error.
 
   Raises:
     Unsound: the file is not such a record; names the file and the field.
@@ -140,12 +140,12 @@ def read(path: pathlib.Path, parse: Callable[[object], R], kind: str) -> R:
 
 
 def _told(error):
-  """What was wrong with a file, without the file's name."""
+  """Returns the reason of a file error, without the file's name."""
   return plain(str(getattr(error, 'strerror', None) or error))
 
 
 def reason(error: pydantic.ValidationError) -> str:
-  """What is wrong first, in a few words that name the field."""
+  """Returns the first fault, in a few words that name the field."""
   first = error.errors(include_url=False)[0]
   field = f"field '{plain('.'.join(map(str, first['loc'])), most=100)}'"
   what = first['msg'].removeprefix('Value error, ')

@@ -1,7 +1,7 @@
-"""The records that can be shown, and those that are left out.
+"""Reads the records that can be shown, and names those that are left out.
 
-A record that is not sound, or contradicts another, is left out and named; it
-is never the end of the others.
+A record that is not valid, or contradicts another, is left out and named. The
+others are still shown.
 """
 
 import collections
@@ -23,8 +23,8 @@ class LeftOut:
   """A record that is not shown.
 
   Attributes:
-    name: its file, seen from the folder of the results.
-    why: what is wrong with it, or with which other it cannot agree.
+    name: its path from the folder of the results.
+    why: its fault, or the other record that it contradicts.
   """
   name: str
   why: str
@@ -32,10 +32,10 @@ class LeftOut:
 
 def of_classifiers(folder: pathlib.Path
                    ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
-  """The results under a folder whose scores have an accuracy.
+  """Reads the results under a folder whose scores have an accuracy.
 
   Returns:
-    Each result with its file, as in `LeftOut`, and what is left out.
+    Each result with its file, as in `LeftOut`, and the left-out records.
   """
   runs, left_out = of_runs(folder)
   return [(name, protocols.compared(run)) for name, run in runs
@@ -44,14 +44,14 @@ def of_classifiers(folder: pathlib.Path
 
 def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
             ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
-  """The results under a folder.
+  """Reads the results under a folder.
 
   Args:
-    folder: of all records.
-    task_names: of these tasks only; None for all.
+    folder: folder of all records.
+    task_names: the tasks to read; None for all.
 
   Returns:
-    As `of_classifiers`.
+    Each result with its file, and the left-out records, like `of_classifiers`.
   """
   runs, left_out = _read(folder, result.read, task_names)
   keys = {path: key(run) for path, run in runs.items() if _classifies(run)}
@@ -64,13 +64,13 @@ def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
 
 
 def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:
-  """The floors under a folder."""
+  """Reads the records of baselines under a folder."""
   measured, left_out = _read(folder, floors.read)
   return list(measured.values()), left_out
 
 
 def key(run: Result) -> tuple:
-  """What the seeds of a row have in common; dtype=auto is what it came to."""
+  """Returns the key of a row, equal for its seeds; dtype=auto is resolved."""
   experiment = {**identity.experiment(run.config), 'dtype': run.dtype}
   return (run.task, run.model, run.protocol, run.data_fingerprint,
           json.dumps(experiment, sort_keys=True))
@@ -81,9 +81,9 @@ def _classifies(run):
 
 
 def _read(directory, read, folders=None):
-  """Every record under a folder, by path, and those that are none.
+  """Reads the records under a folder, by path, and lists invalid ones.
 
-  Of these folders in it only, unless they are None.
+  It reads only `folders` in it, unless that is None.
   """
   records, left_out = {}, []
   found = (path for name in (('',) if folders is None else folders)
@@ -102,11 +102,11 @@ def _name(path, directory):
 
 
 def _repeated(runs, directory, keys):
-  """Records of a run that has another one: {path: what is wrong}.
+  """Finds records of a run that has another one: {path: its fault}.
 
-  A seed of a row is one run, however it was fitted to a machine. The one whose
-  file has the name of its run is shown; of several the first by name, those
-  first that have ended. No score decides, or repeating would raise them.
+  A seed of a row is one run, whatever its hardware settings. The record whose
+  file has the name of its run is shown. Among others finished ones come first,
+  then the order of names. Scores do not decide: repeats would raise them.
   """
   found = collections.defaultdict(list)
   for path, run in runs.items():
@@ -123,23 +123,23 @@ def _repeated(runs, directory, keys):
 
 
 def _repeats(run, shown, name):
-  """How a run is the one that is shown, in a sentence."""
+  """Explains in a sentence why a record repeats the one that is shown."""
   differ = identity.differences(run.config, shown.config)
   if differ:
     return (f'it repeats the seed of {name}, which is shown, with another '
             f'{" and ".join(differ)}, which is no other row: delete one of '
             'them')
-  agrees = 'the same' if run == shown else 'another'
+  agrees = 'the same' if run == shown else 'other'
   return (f'it is of the same run (config and seed) as {name}, which is shown '
-          f'and says {agrees}: delete one of them')
+          f'and has {agrees} content: delete one of them')
 
 
 def _copied(runs, directory, keys):
-  """Records with all scores of another seed: {path: what is wrong}.
+  """Finds records with all scores of another seed: {path: its fault}.
 
   Two seeds may give the same answers, but hardly with the same loss. The lowest
-  seed is shown: which of them was made does not show, and it is the one that
-  every row begins with.
+  seed is shown: nothing shows which is the copy, and every row begins with the
+  lowest.
   """
   found = collections.defaultdict(list)
   for path, run in sorted(runs.items(), key=lambda item: item[1].seed):
@@ -161,16 +161,16 @@ def _copied(runs, directory, keys):
 
 
 def _same_answers(a, b):
-  """Whether nothing that was kept of single examples tells two runs apart."""
+  """Returns whether two runs have equal answers, as far as they are kept."""
   both = {a.test.correct, b.test.correct}
   return len(both) == 1 or '' in both
 
 
 def _short(runs, directory, keys):
-  """Records that miss test examples of their data: {path: what is wrong}.
+  """Finds records that miss test examples of their data: {path: its fault}.
 
-  Every run on the same data must have been tested on as many. Most records
-  decide how many there are; the larger number, where no more have either.
+  All runs on the same data must have as many test examples. The number of most
+  records is right; in a tie, the larger number.
   """
   found = collections.defaultdict(list)
   for path, run in runs.items():

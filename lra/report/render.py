@@ -1,9 +1,8 @@
-"""Draws the leaderboard's pages: one template for Markdown, one for HTML.
+"""Renders the leaderboard's pages: one template for Markdown, one for HTML.
 
-The same tables and sentences (`tables`, `summary`, `texts`) fill both. What
-comes from a record is escaped, all of it, unless it passes a filter that says
-otherwise. The bytes are a function of the records and of what the place's
-`command` says of them.
+The same tables and sentences (`tables`, `summary`, `texts`) fill both. All text
+from records is escaped, unless it passes a filter for ready markup. The bytes
+are a function of the records and of their commands by the place's `command`.
 """
 
 import base64
@@ -38,14 +37,14 @@ from lra.report.tables import Content
 _FOLDER = pathlib.Path(__file__).parent / 'templates'
 # Longest text of a cell of the HTML page.
 _LONG = 300
-# A page names no more of the records that are left out.
+# Most left-out records that a page names.
 _NAMED = 50
 _OURS = {'texts': texts, 'tables': tables, 'breakdown': breakdown,
          'percent': percent, 'named': _NAMED}
 
 
 def markdown(found: Content) -> dict[pathlib.Path, str]:
-  """Returns the text of each page: the first one, and those of the details."""
+  """Returns the text of each page: the first one, and the details."""
   place = found.place
   environment = _environment(finalize=_inert)
   environment.filters |= {'ours': md.Markup, 'code': md.code}
@@ -69,12 +68,12 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
 
 def html(found: Content, drawn: Mapping[str, bytes],
          folder: pathlib.Path) -> str:
-  """Returns the page for browsers, which needs nothing beside it.
+  """Returns the page for browsers, one file with all its parts.
 
   Args:
-    found: what is on it.
+    found: its content.
     drawn: its figures, see `figures.draw`.
-    folder: where the page will be.
+    folder: the folder of the page.
   """
   environment = _environment(autoescape=True)
   environment.filters |= {'shown': _shown, 'coded': _coded}
@@ -99,7 +98,7 @@ def _environment(**options):
 
 
 def _parts(found):
-  """What both templates show."""
+  """Returns the variables of both templates."""
   groups = [(name, title, what, summary.of_group(found.boards, name),
              [board for board in found.begun if board.task.group == name])
             for name, (title, what) in texts.GROUPS.items()]
@@ -109,12 +108,12 @@ def _parts(found):
 
 
 def _inert(value: Any) -> str:
-  """A value as Markdown that shows it, unless it is Markdown already."""
+  """Escapes a value for Markdown, unless it is Markdown already."""
   return value if isinstance(value, md.Markup) else md.escape(str(value))
 
 
 def _table(table):
-  """A `columns.Table` as Markdown."""
+  """Converts a `columns.Table` to Markdown."""
   def cell(column, item):
     text = column.text(item)
     if column.link:
@@ -128,7 +127,7 @@ def _table(table):
 
 
 def _records(found, url, board):
-  """The lines of the table of records, those of one command in one line."""
+  """Returns lines of the table of records, one for each command."""
   runs = url(found.place.runs)
   return [(row.name, row.table.title, md.Markup(', '.join(
       md.link(str(run.seed), f'{runs}/{name}')
@@ -146,7 +145,7 @@ def _link_from(folder):
 
 
 def _program(place):
-  """The commands and folders that the first page names."""
+  """Returns the commands and folders that the first page names."""
   runs = place.seen(place.runs)
   return {
       'run': place.program(
@@ -157,17 +156,17 @@ def _program(place):
 
 
 def _asset(name):
-  """A part of the HTML page that is ours."""
+  """Reads a part of the HTML page from the templates."""
   return markupsafe.Markup((_FOLDER / name).read_text(encoding='utf-8'))
 
 
 def _shown(text, most=_LONG):
-  """What a cell shows."""
+  """Returns the text of a cell."""
   return plain(text, most) or NONE
 
 
 def _coded(text):
-  """A text of ours: code is between backticks, bold between stars."""
+  """Converts backticks to code and double stars to bold, as HTML."""
   parts = re.split(r'`([^`]*)`|\*\*([^*]*)\*\*', text)
   made = markupsafe.Markup()
   for i in range(0, len(parts), 3):
@@ -179,7 +178,7 @@ def _coded(text):
 
 
 def _embedded(svg):
-  """A figure as an address that holds all of it: as an image it is inert."""
+  """Returns a figure as a data URL; as an image it is inert."""
   return 'data:image/svg+xml;base64,' + base64.b64encode(svg).decode()
 
 
@@ -188,7 +187,7 @@ def _kind(column):
 
 
 def _key(column, item):
-  """What a cell is sorted by, '' for nothing, which is always last."""
+  """Returns the sort key of a cell; '' for an empty one, always last."""
   value = column.value(item)
   if value is None:
     return ''
@@ -196,7 +195,7 @@ def _key(column, item):
 
 
 def _about(item, families):
-  """What the filters ask of an item: filter -> value; {} is always shown."""
+  """Returns filter -> value of an item; {} for items that always show."""
   if isinstance(item, Compared | MadeOf):
     return _about(item.row, families) if item.row else {}
   if isinstance(item, Row):
@@ -212,7 +211,7 @@ def _about(item, families):
 
 
 def _choices(found):
-  """Filter -> its choices, (value, title)."""
+  """Returns filter -> its choices, (value, title)."""
   shown = [row for board in found.boards for row in board.rows]
   protocols = {row.protocol for row in shown}
   protocols |= {paper.protocol for paper in found.papers}

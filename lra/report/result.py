@@ -1,4 +1,4 @@
-"""What a run leaves behind, its `result.json`: the one description of it."""
+"""The result of a run, `result.json`: its fields and their checks."""
 
 import json
 import pathlib
@@ -27,19 +27,19 @@ from lra.report.record import (
 )
 
 CLASSIFICATION = 'classification'
-# Objectives whose scores are those of classes.
+# Objectives with scores of classes.
 CLASSIFIERS = (CLASSIFICATION, 'token_classification')
-# Properties of examples, values of one and rules; more is no record.
+# Most properties of examples, values of one, and rules.
 _MOST = 32
 _NAME = pydantic.TypeAdapter(Name)
 # A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')
-# The fields of a config that are fields themselves.
+# The fields of a config that have fields.
 _GROUPS = sorted({name.split('.')[0] for name in FIELDS if '.' in name})
 
 
 def _plain(config):
-  """The config as JSON keeps it, so that tuples become lists."""
+  """Returns the config as JSON values: tuples become lists."""
   for group in _GROUPS:
     if not isinstance(config.get(group, {}), dict):
       raise ValueError(f"its '{group}' is not an object")
@@ -50,7 +50,7 @@ Config = Annotated[dict[str, Any], AfterValidator(_plain)]
 
 
 class Scores(Record):
-  """Scores of one split: numbers by name, whatever the objective.
+  """Scores of one split: numbers by name, for any objective.
 
   Attributes:
     loss: mean over the examples.
@@ -60,12 +60,12 @@ class Scores(Record):
 
 
 class Part(Record):
-  """The examples of one kind: how many, and the accuracy on them."""
+  """The examples of one kind: their number, and the accuracy on them."""
   examples: Count
   accuracy: Fraction
 
 
-# Property of the examples -> its value -> those that have it.
+# Property of the examples -> its value -> the examples with it.
 Parts = Annotated[dict[Text, Annotated[
     dict[Text, Part], Field(max_length=_MOST)]], Field(max_length=_MOST)]
 
@@ -77,14 +77,14 @@ class ClassificationScores(Scores):
     loss: mean cross entropy, in nats.
     accuracy, precision, recall, f1: fractions; all but the accuracy are means
       over the classes.
-    confusion: [C, C], number of examples of each true class (rows) that were
-      given each class (columns).
-    parts: property of the examples -> its value -> those that have it; of the
-      test split of some tasks.
+    confusion: [C, C], number of examples of each true class (rows) with each
+      predicted class (columns).
+    parts: property of the examples -> its value -> the examples with it; only
+      for the test split of some tasks.
     agreement: name of a simple rule -> share of the examples on which it gives
       the same class, right or wrong.
-    correct: of each example in the order of the prepared data, whether its
-      class was found, see `lra.bits`; '' where nobody has kept it.
+    correct: whether the class of each example is right, in the order of the
+      prepared data, see `lra.bits`; '' if it was not kept.
   """
   loss: Annotated[float, Field(ge=0, le=1e300)]
   accuracy: Fraction
@@ -129,54 +129,55 @@ class Result(File):
   Attributes:
     status: 'ok', 'diverged' (the loss was not finite), 'oom' (out of memory)
       or 'stopped' (the same command continues the run).
-    objective: name of what was learnt; it says what the scores are.
-    task, model, protocol, seed: as in `config`.
+    objective: name of the objective, which decides the scores.
+    task, model, protocol, seed: equal to those in `config`.
     steps: updates made.
     best_step: step of the parameters that were tested, if any.
     learnt_step: the first step whose accuracy on the validation split was 95%
-      or more; None where there was none, or nobody has noted it.
+      or more; None if there was none, or in old records.
     val: scores of those parameters on the validation split, None without one.
-    test: scores on the test split; never None where the status is 'ok'.
-    floors: name -> accuracy of a method without a neural network.
+    test: scores on the test split; never None if the status is 'ok'.
+    floors: name -> accuracy of a baseline, without a neural network.
     num_params, mixer_params: trainable parameters of the model, and of its
-      mixers alone; never None where the status is 'ok'.
+      mixers alone; never None if the status is 'ok'.
     steps_per_s, tokens_per_s: training speed without compilation and
       evaluation.
-    peak_memory_bytes: the most that its process had in use at once, in bytes;
-      of several processes that of the one with the most.
-    train_seconds, eval_seconds, compile_seconds: where the time went.
-    device: the kind of device, as people call it.
-    devices: all kinds, where a run was continued on another one: its speed is
-      of all of them.
-    num_devices: how many of them, of all processes.
-    num_processes: that made the run together.
-    runs_at_once: how many runs shared them, as far as its process knows: its
-      speed is its own beside the others, its memory that of its process. In
-      some records of an H200 it was set to ten by hand: processes of their own.
+    peak_memory_bytes: the most memory that its process used at once, in bytes;
+      with several processes, the largest.
+    train_seconds, eval_seconds, compile_seconds: seconds of each part.
+    device: the kind of device, by its usual name.
+    devices: all kinds, if a run was resumed on another one. Its speed covers
+      all of them.
+    num_devices: number of devices, of all processes.
+    num_processes: number of processes of the run.
+    runs_at_once: number of runs that shared the devices, as far as its process
+      can find out. Its speed is its own beside the others, its memory that of
+      its process. Some records of an H200 have a ten set by hand, for ten
+      processes.
     microbatch_size, eval_batch_size: the batch sizes on this hardware; None in
-      records of earlier versions, where the config names them.
-    draws: how dropout and other noise is drawn: 'example', see `lra.nn.draws`;
+      records of earlier versions, whose configs have them.
+    draws: method of dropout and other noise: 'example', see `lra.nn.draws`;
       'microbatch' in earlier versions, which did not record it.
-    dtype: what was computed in.
+    dtype: dtype of the computation.
     kernel: the kernel that the mixers ran.
     xla_flags: the flags of XLA_FLAGS, then JAX's own settings that were not
       its defaults, as variables; of all processes that continued the run.
-    git_commit, git_dirty: version of the code, and whether what ran was
-      modified or is not in it; None outside of a checkout.
-    git_commits: all versions, where a run was continued under another one.
+    git_commit, git_dirty: version of the code, and whether the code that ran
+      was modified or is not in it; None outside of a checkout.
+    git_commits: all versions, if a run was resumed under another one.
     git_published: whether these were on the published branch when the run
-      began; None where that is not known.
-    model_sha256, config_sha256: of the files that the model and the config
-      were read from; None where that is not known.
-    changes: the settings that were not the protocol's, {field of the config:
-      what the protocol says}; kept here, since a protocol may be lost later.
-      None where nobody has compared them.
+      began; None if unknown.
+    model_sha256, config_sha256: hashes of the files of the model and the
+      config; None if unknown.
+    changes: the settings that differ from the protocol, {field of the config:
+      value of the protocol}. They are stored, since a protocol may be lost
+      later. None if they were not compared.
     data_fingerprint: hash of the prepared data set.
-    data_origin: what that was made of, which may only stand in for the task's
-      own data; None where nobody has said.
-    config: the whole config, as plain JSON values; it says task, model,
-      protocol and seed as well, and the updates that were asked for, which are
-      `steps` where the status is 'ok'.
+    data_origin: origin of the data, which may replace the task's own data; None
+      if unknown.
+    config: the whole config, as plain JSON values. It also has task, model,
+      protocol and seed, and the number of updates to make, which is `steps` if
+      the status is 'ok'.
   """
   status: Literal['ok', 'diverged', 'oom', 'stopped']
   objective: Text = CLASSIFICATION
@@ -222,14 +223,14 @@ class Result(File):
 
   @property
   def finished(self) -> bool:
-    """Whether the same command has nothing left to do."""
+    """Whether the same command would have nothing left to do."""
     return self.status in FINISHED
 
   @property
   def record_path(self) -> pathlib.Path:
-    """Where its record is kept, seen from the folder of all records.
+    """Path of its record from the folder of all records.
 
-    Made of checked names, so that it cannot lead out of that folder.
+    It is made of checked names, so it cannot lead out of that folder.
     """
     name = f'{self.model}-{identity.config_hash(self.config)}-s{self.seed}.json'
     return pathlib.Path(self.task, name)
@@ -243,7 +244,7 @@ class Result(File):
     if self.status == 'ok' and asked is not None and self.steps != asked:
       raise ValueError(
           f"field 'steps' is {self.steps} but the status is 'ok' and its "
-          f'config asks for {reprlib.repr(asked)}')
+          f'config has {reprlib.repr(asked)}')
     if self.best_step is not None and self.best_step > self.steps:
       raise ValueError(f"field 'best_step' is {self.best_step} but there are "
                        f'{self.steps} steps')
@@ -259,13 +260,13 @@ class Result(File):
     said = identity.flatten(self.config)
     for name in ('task', 'model.name', 'protocol', 'seed', 'train.steps'):
       if said.get(name) is None:
-        raise ValueError(f"its config says nothing of '{name}'")
+        raise ValueError(f"its config has no '{name}'")
     for name in ('task', 'model', 'protocol', 'seed'):
       ours = getattr(self, name)
       theirs = said['model.name' if name == 'model' else name]
       if theirs != ours:
         raise ValueError(
-            f"field '{name}' is {ours!r} but its config says "
+            f"field '{name}' is {ours!r} but its config has "
             f'{reprlib.repr(theirs)}')
     return self
 
@@ -287,7 +288,7 @@ class ClassificationResult(Result):
 
 
 def _means_over_classes(confusion):
-  """Macro precision, recall and F1; 0 of a class without what it is over."""
+  """Returns macro precision, recall and F1; 0 for a class with divisor 0."""
   counts = np.array(confusion, np.float64)
   hits = np.diag(counts)
   predicted, true = counts.sum(0), counts.sum(1)
@@ -298,9 +299,9 @@ def _means_over_classes(confusion):
 
 
 def check_name(field: str, value: str) -> None:
-  """Raises UserError where no result may have a model or protocol so called.
+  """Raises UserError if no result may have this name of a model or protocol.
 
-  Before a run begins, that is: its result could not be kept.
+  It is called before a run begins, since its result could not be kept.
   """
   try:
     _NAME.validate_python(value)
@@ -311,7 +312,7 @@ def check_name(field: str, value: str) -> None:
 
 
 def validate(fields: dict) -> Result:
-  """Returns the fields of a new result as one.
+  """Returns a new result made of its fields.
 
   Raises:
     UserError: a field is missing, of the wrong type or out of range, or two
@@ -326,7 +327,7 @@ def validate(fields: dict) -> Result:
 
 
 def write(path: pathlib.Path, result: Result) -> None:
-  """Writes a result as JSON, all or nothing; UserError where it cannot."""
+  """Writes a result as JSON, all or nothing; UserError if that fails."""
   files.write_json(path, result.model_dump(exclude_unset=True))
 
 
@@ -336,7 +337,7 @@ def read(path: pathlib.Path) -> Result:
 
 
 def read_if_there(path: pathlib.Path) -> Result | None:
-  """As `read`, but None where there is no such file."""
+  """Returns the result in `path` like `read`; None if the file is missing."""
   return read(path) if path.exists() else None
 
 

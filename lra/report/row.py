@@ -1,4 +1,4 @@
-"""A row of the leaderboard: every seed of one configuration of a model."""
+"""A row of the leaderboard: all seeds of one configuration of a model."""
 
 import dataclasses
 import functools
@@ -20,18 +20,17 @@ class Row:
 
   Attributes:
     runs: their results, by seed.
-    records: the file of each, seen from the folder of the results.
-    family: what kind of mechanism the model is, see `lra.report.catalogue`.
-    variant: the config fields that tell it from the model's other rows, or ''.
+    records: path of each one's file from the folder of the results.
+    family: kind of mechanism of the model, see `lra.report.catalogue`.
+    variant: config fields that differ from the model's other rows, or ''.
     baseline: score of the highest baseline of the row's data, or None.
-    baseline_name: what that is called, ''.
-    off_baseline: whether its accuracy is another than that baseline's, at 5%
-      for all rows of its table together.
-    foreign: fingerprint of the task's baselines where the row's differs, or ''.
-    apart: the fingerprint of the rows that have ranks where the row's differs,
-      or ''.
-    rank: what is known of its rank among the rows of its table, None without
-      a finished run or on other data than these.
+    baseline_name: name of that baseline, or ''.
+    off_baseline: whether its accuracy differs significantly from that baseline,
+      at 5% for all rows of its table together.
+    foreign: fingerprint of the task's baselines if the row's differs, or ''.
+    apart: fingerprint of the rows with ranks if the row's differs, or ''.
+    rank: its rank among the rows of its table; None without a finished run or
+      on other data than these.
     ratio: parameters over the reference Transformer's, or None.
     heavy: whether that ratio is above 1.1.
   """
@@ -48,7 +47,7 @@ class Row:
   ratio: float | None = None
   heavy: bool = False
 
-  # What is the same in every run of the row.
+  # Equal in all runs of the row.
   task = property(lambda self: self.runs[0].task)
   model = property(lambda self: self.runs[0].model)
   protocol = property(lambda self: self.runs[0].protocol)
@@ -58,7 +57,7 @@ class Row:
 
   @property
   def name(self) -> str:
-    """The model, in brackets what tells it from the model's other rows."""
+    """The model, with its variant in brackets."""
     return f'{self.model} ({self.variant})' if self.variant else self.model
 
   @property
@@ -68,7 +67,7 @@ class Row:
 
   @property
   def changes(self) -> dict:
-    """{field: the protocol's value} where its settings are others."""
+    """{field: the protocol's value} of the settings that differ."""
     return {name: value for run in self.runs
             for name, value in (run.changes or {}).items()}
 
@@ -88,8 +87,8 @@ class Row:
   def sample(self) -> Sample | None:
     """Its test scores for statistics, None without a finished run.
 
-    A probe's answers within a sequence are counted as one example: their mean
-    varies at most like a single answer.
+    A probe's answers within a sequence count as one example: their mean varies
+    at most like a single answer.
     """
     if not self.finished:
       return None
@@ -112,7 +111,7 @@ class Row:
 
   @property
   def digits(self) -> int:
-    """Digits after the point that its percentages deserve."""
+    """Number of significant digits after the point of its percentages."""
     return 2 if self.interval is None else digits(
         self.interval.low, self.interval.high)
 
@@ -131,11 +130,11 @@ class Row:
 
   @property
   def devices(self) -> list[str]:
-    """What each seed was made on."""
+    """Devices of each seed."""
     return [device(run) for run in self.runs]
 
   def values(self, field: str) -> list:
-    """The field of every run that has it."""
+    """Returns the field of every run that has it."""
     found = (getattr(run, field) for run in self.runs)
     return [value for value in found if value is not None]
 
@@ -143,17 +142,17 @@ class Row:
     return max(self.values(field), default=None)
 
   def setting(self, section: str, name: str) -> str:
-    """What its config says, '' where it says nothing."""
+    """Returns a value of its config, '' if it is missing."""
     value = (self.config.get(section) or {}).get(name)
     return '' if value is None else str(value)
 
   def average(self, split: str, field: str) -> float | None:
-    """Mean of a score over the finished runs that have this split."""
+    """Returns the mean of a score over finished runs with this split."""
     scores = [getattr(run, split) for run in self.finished]
     return mean([getattr(s, field) for s in scores if s is not None])
 
   def per_device(self, field: str) -> list[float | None]:
-    """The mean of `field` if there is one device, otherwise each seed's."""
+    """Returns the mean of `field` if all used one device, else each seed's."""
     if len(set(self.devices)) == 1:
       return [mean(self.values(field))]
     return [getattr(run, field) for run in self.runs]
@@ -161,7 +160,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Table:
-  """What the rows of one table have in common.
+  """The key of a table, equal for all of its rows.
 
   Attributes:
     protocol: its name.
@@ -176,7 +175,7 @@ class Table:
 
 
 def device(run: Result) -> str:
-  """What a run was made on: how many devices, and runs that shared them."""
+  """Returns the devices of a run, and the number of runs that shared them."""
   several = f'{run.num_devices} x ' if run.num_devices > 1 else ''
   shared = f', {run.runs_at_once} runs at once' if run.runs_at_once > 1 else ''
   return several + run.device + shared

@@ -1,8 +1,8 @@
 """Turns result records into leaderboard rows.
 
-A row is every seed of one task, model, protocol, configuration and data set.
-Two configurations of a model are two rows, named by the fields in which they
-differ. Only the runs of classifiers are shown: the others have no accuracy.
+A row has all seeds of one task, model, protocol, configuration and data set.
+Two configurations of a model are two rows, named by the fields that differ.
+Only runs of classifiers are shown: the others have no accuracy.
 """
 
 import collections
@@ -15,21 +15,21 @@ from lra.report import budgets, catalogue, comparison, records, variants
 from lra.report.row import Row, Table
 from lra.report.statistics import Sample
 
-# The family of a model that has no file here.
+# Family of a model without a file here.
 OTHER = 'other'
 
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
-  """What a trivial or linear method reaches.
+  """The score of a trivial or linear method.
 
   Attributes:
-    name: what it is called.
+    name: its name.
     accuracy: a fraction.
-    how: how it works, and on which data.
-    foreign: whether it is of other data than the measured baselines, or than
-      most rows where none were measured.
-    parts: what its accuracy is made of, see `result.ClassificationScores`.
+    how: its method and its data.
+    foreign: whether its data differ from those of the measured baselines, or of
+      most rows if none were measured.
+    parts: its accuracy by kind of example, see `result.ClassificationScores`.
   """
   name: str
   accuracy: float
@@ -40,15 +40,15 @@ class Baseline:
 
 @dataclasses.dataclass
 class TaskBoard:
-  """What is known of one task.
+  """The rows and baselines of one task.
 
   Attributes:
     task: the task.
     baselines: its baselines, lowest first.
     rows: its rows, by mean accuracy.
-    spreads: how far seeds are apart in its tables, where that is known.
-    usual: whether a row is on the data of the committed baselines, of which the
-      page's notes speak.
+    spreads: spread of seeds in each of its tables with enough seeds.
+    usual: whether a row is on the data of the committed baselines, which the
+      page's notes are about.
   """
   task: tasks.Task
   baselines: list[Baseline]
@@ -64,7 +64,7 @@ class TaskBoard:
 
   @property
   def highest_baseline(self) -> Baseline | None:
-    """If some were measured, the highest of these."""
+    """The highest measured baseline, or the highest if none was measured."""
     return max(self.baselines, default=None, key=lambda baseline: (
         not baseline.foreign, baseline.accuracy))
 
@@ -80,7 +80,7 @@ class TaskBoard:
     return by_table
 
   def of_model(self, protocol: str, model: str) -> Row | None:
-    """The model's row for an overview: that on test does not decide."""
+    """Returns the model's row for an overview; test scores do not decide."""
     mine = [r for r in self.rows
             if (r.table, r.model) == (Table(protocol), model)]
     return max(mine, default=None, key=lambda r: (
@@ -89,16 +89,16 @@ class TaskBoard:
 
 
 def best(members: Iterable[Row]) -> Row | None:
-  """The first finished row, best first, with parameters within the budget.
+  """Returns the first finished row with parameters within the budget.
 
-  One on other data than the rest only if there is no other.
+  Rows on other data than the rest count only if there are no others.
   """
   found = [r for r in members if r.finished and not r.heavy]
   return min(found, default=None, key=lambda r: r.elsewhere)
 
 
 def full(boards: Iterable[TaskBoard]) -> list[TaskBoard]:
-  """Of every full task its board, an empty one where `boards` has none."""
+  """Returns a board for every full task, an empty one if `boards` has none."""
   known = {board.task.name: board for board in boards}
   return [known.get(task.name) or TaskBoard(task, [], [])
           for task in tasks.TASKS.values() if task.group == 'full']
@@ -109,18 +109,18 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
          ) -> tuple[list[TaskBoard], list[records.LeftOut]]:
   """Makes a TaskBoard for each task with records, in the order of TASKS.
 
-  Rows are by mean test accuracy, highest first, then by name.
+  Rows are sorted by mean test accuracy, highest first, then by name.
 
   Args:
     runs_dir: folder of result records.
-    floors_dir: folder of baselines records.
-    usual_floors: folder of those that count where `floors_dir` has none of a
-      task: for rows on their very data, and for full tasks that have no row
-      where others do. None: those of `floors_dir` are the usual ones.
+    floors_dir: folder of records of baselines.
+    usual_floors: folder of the baselines to use if `floors_dir` has none for a
+      task. They apply to rows on exactly their data, and to full tasks without
+      a row if other full tasks have one. None stands for `floors_dir`.
 
   Returns:
-    The boards, and the records which are not on them: those that are not
-    sound, or contradict others.
+    The boards, and the records that are left out, since they are not valid or
+    contradict others.
   """
   runs, left_out = records.of_classifiers(runs_dir)
   measured, unsound = records.of_floors(floors_dir)
@@ -185,7 +185,7 @@ def _board(task, rows, measured, counted):
 
 
 def _of_one_data_set(rows):
-  """The rows with the data of the baselines, or else with the commonest."""
+  """Returns the rows on the data of the baselines, or on the commonest."""
   data = collections.Counter(
       row.data for row in rows if not row.foreign) or collections.Counter(
           row.data for row in rows)
@@ -193,10 +193,10 @@ def _of_one_data_set(rows):
 
 
 def _measured(row, measured):
-  """Whether baselines were measured on the data of a row.
+  """Returns whether baselines were measured on the data of a row.
 
-  What its runs say of baselines does not count then: a method may have changed
-  since, and a record can say anything.
+  Baselines in the records of its runs do not count then. A method may have
+  changed since, and a record may be wrong.
   """
   return bool(measured and measured.floors
               and measured.fingerprint == row.data)
@@ -213,7 +213,7 @@ def _compare_with_baselines(rows, measured):
     else:
       baselines = [(Sample((accuracy,), examples), name) for run in row.runs
                 for name, accuracy in sorted(run.floors.items())]
-    # Of equal ones that whose answers are known.
+    # Among equal ones, take one with known answers.
     row.baseline, row.baseline_name = max(
         baselines, default=(None, ''), key=lambda f: (
             round(f[0].accuracies[0], 9), f[0].correct is not None))
@@ -228,7 +228,7 @@ def _tell_from_baselines(rows, common):
 
 
 def _baselines(rows, measured):
-  """The measured baselines, and those that runs on other data know."""
+  """Returns the measured baselines, and those in runs on other data."""
   baselines = []
   known = {}
   common = _of_one_data_set(rows)[0].data if rows else ''

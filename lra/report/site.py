@@ -1,4 +1,4 @@
-"""Where a leaderboard is: its records, pages and figures, and their links."""
+"""Paths of a leaderboard: its records, pages and figures, and their links."""
 
 import dataclasses
 import os
@@ -12,23 +12,23 @@ from lra.report.result import Result
 from lra.report.row import Row
 
 OURS = pathlib.Path(__file__).resolve().parents[1] / 'results'
-# The command line that makes runs again: a run, the seeds of all of them.
+# A run, the seeds of all runs -> the command line that repeats them.
 Command = Callable[[Result, Sequence[int]], str]
-# A page shows no more letters of a command.
+# Most letters of a command on a page.
 LONGEST = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """Where a leaderboard is.
+  """The paths of a leaderboard.
 
   Attributes:
     results: folder of its records (`runs/`, `floors/`, `published.csv`,
-      `speed.json`) and figures; missing parts are made, the published results
-      and the speeds are those of this package if there are no others, and so
-      are the baselines of tasks without any there (see `rows.load`).
-    page: the file to write; the pages of tasks are in `place.task_pages`.
-    command: the command line that makes runs again, which pages show; None
+      `speed.json`) and figures. Missing folders are made. Missing published
+      results, speeds and baselines of a task are those of this package (see
+      `rows.load`).
+    page: the file to write; the pages of tasks are in `details`.
+    command: returns the command lines that repeat runs, for the pages; None
       for none.
     usual_floors: the baselines of this package, or others for a test.
   """
@@ -49,7 +49,7 @@ class Place:
 
   @property
   def speeds(self) -> pathlib.Path | None:
-    """The speeds of the models, None if nobody has measured them."""
+    """The speeds of the models, None if they were not measured."""
     return self._found('speed.json')
 
   def _found(self, name):
@@ -59,12 +59,12 @@ class Place:
     return None
 
   def path(self, run: Result) -> pathlib.Path:
-    """Where the record of a run is."""
+    """Returns the path of the record of a run."""
     return self.runs / run.record_path
 
   @property
   def usual(self) -> bool:
-    """Whether the program looks there unless it is told otherwise."""
+    """Whether these are the default paths of the program."""
     here = self.page.resolve().parent
     return (here / place.page()).resolve() == self.page.resolve() and (
         here / place.results()).resolve() == self.results.resolve()
@@ -79,17 +79,17 @@ class Place:
     return f' --results_dir=DIR{page}'
 
   def seen(self, path: pathlib.Path) -> str:
-    """A path relative to the page."""
+    """Returns a path relative to the page."""
     return _relative(path, self.page.resolve().parent)
 
   def program(self, *words: str) -> str:
-    """A command line of the program that is about this page."""
+    """Returns a command line of the program with the flags of this page."""
     return shlex.join([*place.program(), *words]) + self.flags
 
 
 def address(path: pathlib.Path, folder: pathlib.Path) -> str:
-  """The relative URL of a file or folder on a page in a folder."""
-  # A folder of any name: quoted, it is neither markup nor another scheme.
+  """Returns the relative URL from a page in `folder` to a path."""
+  # A folder may have any name: quoted, it is neither markup nor a scheme.
   return urllib.parse.quote(
       _relative(path, folder), errors='surrogateescape')
 
@@ -101,19 +101,19 @@ def _relative(path, folder):
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-  """Seeds of a row which one command makes again.
+  """Seeds of a row that one command repeats.
 
   Attributes:
     records: each seed's (file, URL from the folder of the records, result).
     command: the command, or a sentence that begins with "No command"; '' if
-      nobody was asked.
+      the place has no `command`.
   """
   records: list[tuple[str, str, Result]]
   command: str
 
 
 def made(row: Row, command: Command | None) -> list[Made]:
-  """The records of a row, by the command that makes them again."""
+  """Groups the records of a row by the command that repeats them."""
   every = [run.seed for run in row.runs]
   groups = {}
   for name, run in zip(row.records, row.runs, strict=True):

@@ -1,4 +1,4 @@
-"""What `python -m lra.costs --speed` has measured, as figures need it."""
+"""Reads the speeds that `python -m lra.costs --speed` has measured."""
 
 import dataclasses
 import math
@@ -13,9 +13,9 @@ class Speeds:
   """Training steps of one shape, timed side by side.
 
   Attributes:
-    what: the sequences of a step, and what it ran on.
-    faster: model -> steps in the time of one of the Transformer.
-    memory: model -> bytes that a step needs beside its arguments.
+    what: the sequences of a step, and its device.
+    faster: model -> steps in the time of one step of the Transformer.
+    memory: model -> bytes of a step besides its arguments.
   """
   what: str
   faster: dict[str, float]
@@ -23,10 +23,10 @@ class Speeds:
 
 
 def read(path: pathlib.Path) -> Speeds:
-  """The last shape of what was measured: the longest sequences.
+  """Returns the measurements of the last shape, with the longest sequences.
 
   Raises:
-    UserError: the file is not there or is not sound.
+    UserError: the file is missing or not valid.
   """
   measured = read_json(path)
   try:

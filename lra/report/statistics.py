@@ -1,8 +1,8 @@
-"""Intervals of accuracies.
+"""Computes intervals of accuracies.
 
-One seed says nothing about other seeds: its interval is that of the test
-examples alone. From two on the interval is that of the mean over seeds, unless
-all have the same accuracy: that is no sign that others have it too.
+One seed shows nothing about other seeds: its interval covers test examples
+only. From two seeds on, the interval is that of the mean over seeds. If all
+have one accuracy, it covers test examples again, since other seeds may differ.
 """
 
 import dataclasses
@@ -16,12 +16,12 @@ CONFIDENCE = 0.95
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-  """What was measured of one model on one test split.
+  """The scores of one model on one test split.
 
   Attributes:
     accuracies: fractions, one of each seed; at least one.
     examples: number of test examples, which are independent of each other.
-    correct: bool [seeds, examples], None where one seed's are not kept.
+    correct: bool [seeds, examples]; None if those of a seed are not kept.
   """
   accuracies: tuple[float, ...]
   examples: int
@@ -34,8 +34,8 @@ class Interval:
 
   Attributes:
     low, high: fractions.
-    over_seeds: whether it is that of the mean over seeds; else of one accuracy
-      over test examples, that of a seed or of all seeds.
+    over_seeds: whether it is that of the mean over seeds. Otherwise it is over
+      test examples, for the accuracy of one seed or of all seeds.
   """
   low: float
   high: float
@@ -43,17 +43,16 @@ class Interval:
 
 
 def deviation(sample: Sample) -> float | None:
-  """Standard deviation of the accuracies of seeds, a fraction.
+  """Returns the standard deviation of the accuracies of seeds, a fraction.
 
-  That of a sample: squares are divided by one less than there are seeds. None
-  of a single seed.
+  The sum of squares is divided by the seeds minus one. None for a single seed.
   """
   seeds = sample.accuracies
   return float(np.std(seeds, ddof=1)) if len(seeds) > 1 else None
 
 
 def interval(sample: Sample) -> Interval:
-  """The interval of a mean: Student's t over seeds, else Wilson's."""
+  """Returns the interval of a mean: Student's t over seeds, or Wilson's."""
   seeds = np.array(sample.accuracies)
   if (seeds != seeds[0]).any():
     half = (scipy.special.stdtrit(len(seeds) - 1, (1 + CONFIDENCE) / 2)
@@ -64,10 +63,10 @@ def interval(sample: Sample) -> Interval:
 
 
 def difference(a: Sample, b: Sample) -> tuple[float, float]:
-  """The 95% interval of the difference of two means, a's minus b's.
+  """Returns the 95% interval of the difference of two means, a's minus b's.
 
-  Of samples that were tested on different examples. From the interval of each
-  (Newcombe 1998, Statistics in Medicine 17, 873, method 10, which is that of
+  The samples were tested on different examples. The interval follows from that
+  of each (Newcombe 1998, Statistics in Medicine 17, 873, method 10, for
   Wilson's intervals).
   """
   of_a, of_b = _on_other_examples(a), _on_other_examples(b)
@@ -78,11 +77,11 @@ def difference(a: Sample, b: Sample) -> tuple[float, float]:
 
 
 def _on_other_examples(sample):
-  """The interval of a mean, were its seeds and its examples others."""
+  """Returns the interval of a mean over both seeds and examples."""
   over_seeds, mean = interval(sample), float(np.mean(sample.accuracies))
   if not over_seeds.over_seeds:
     return over_seeds
-  # What all seeds have in common does not grow less with their number.
+  # More seeds do not reduce the effect of their common test examples.
   examples = _wilson(mean, sample.examples)
   return Interval(mean - math.hypot(mean - over_seeds.low, mean - examples.low),
                   mean + math.hypot(over_seeds.high - mean,
@@ -90,8 +89,7 @@ def _on_other_examples(sample):
 
 
 def _wilson(accuracy, examples):
-  # scipy.stats.binomtest has the same, and takes milliseconds for a test
-  # that nobody asks for.
+  # scipy.stats.binomtest has the same, but spends milliseconds on a test.
   right = round(accuracy * examples)
   z = scipy.special.ndtri((1 + CONFIDENCE) / 2)
   centre = right + z**2 / 2

@@ -1,4 +1,4 @@
-"""Models x tasks: one table of mean accuracies for each protocol."""
+"""Makes a table of models x tasks with mean accuracies, by protocol."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ class Cell:
 
   Attributes:
     accuracy: a fraction, or None.
-    digits: after the point of percentages.
+    digits: digits after the point of percentages.
     half: half the width of the 95% interval, a fraction, or None.
     best: whether it is not significantly worse than the best of its table.
-    marks: what `texts.MARKS` explains.
+    marks: marks that `texts.MARKS` explains.
   """
   accuracy: float | None = None
   digits: int = 2
@@ -42,8 +42,8 @@ class Line:
   """A line of the table: a model, or the baselines.
 
   Attributes:
-    model, protocol: what has these scores; the protocol of baselines is ''.
-    cells: of each task.
+    model, protocol: its model and protocol; the protocol of baselines is ''.
+    cells: task -> its cell.
   """
   model: str
   protocol: str
@@ -54,7 +54,7 @@ class Line:
     return not self.protocol
 
   def mean(self, names: Sequence[str]) -> Cell:
-    """Over tasks; nothing if one of them has no score."""
+    """Returns the mean over tasks; empty if one of them has no score."""
     cells = [self.cells.get(name, Cell()) for name in names]
     found = [cell.accuracy for cell in cells]
     if None in found:
@@ -83,7 +83,7 @@ class Summary:
 
 
 def of_group(boards: Sequence[TaskBoard], group: str) -> list[Summary]:
-  """The tables of the 'full', 'mini' or 'probe' tasks, by protocol.
+  """Returns the tables of the 'full', 'mini' or 'probe' tasks, by protocol.
 
   All six tasks of Long Range Arena have a column, others if they have rows.
   Only runs with the settings of their protocol count.

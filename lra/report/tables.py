@@ -1,4 +1,4 @@
-"""The tables of the leaderboard's pages, and the sentences below them.
+"""Makes the tables of the leaderboard's pages, and the sentences below them.
 
 The frame behind them is a list of `row.Row`s. pandas would add half a second
 and 60 MB to every start for three hundred of them.
@@ -22,14 +22,14 @@ from lra.report.speeds import Speeds
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-  """All that the pages are made of.
+  """All content of the pages.
 
   Attributes:
-    place: where the leaderboard is.
-    boards: of the tasks that have rows or baselines.
+    place: paths of the leaderboard.
+    boards: boards of the tasks that have rows or baselines.
     papers: the published results.
     left_out: the records that are not shown.
-    speeds: of the models, timed side by side; None if nobody did.
+    speeds: speeds of the models, timed side by side; None without a file.
   """
   place: Place
   boards: list[TaskBoard]
@@ -48,7 +48,7 @@ class Content:
             for board in self.boards for row in board.rows}
 
   def made(self, row: Row) -> list[Made]:
-    """The records of a row, and the commands that make them again."""
+    """Returns the records of a row, and the commands that repeat them."""
     return self._made[id(row)]
 
   @property
@@ -64,11 +64,11 @@ class Scores:
   """The rows of a task that can be compared.
 
   Attributes:
-    key: what they have in common.
-    warning: that no row is better than the baseline, '' if one is.
-    table: of the rows.
-    notes: how rows are compared; which models give the same answers.
-    compared: the rows beside what was published, None for nothing.
+    key: their protocol, and whether settings are changed.
+    warning: a sentence if no row is better than the baseline, otherwise ''.
+    table: table of the rows.
+    notes: sentences on the comparison and on models with the same answers.
+    compared: the rows beside published scores, None if there are none.
   """
   key: Key
   warning: str
@@ -78,7 +78,7 @@ class Scores:
 
 
 def load(place: Place) -> Content:
-  """Reads what the pages are made of.
+  """Reads the content of the pages.
 
   Raises:
     UserError: a published row is not valid, and names its line; or the speeds
@@ -91,7 +91,7 @@ def load(place: Place) -> Content:
 
 
 def scores(board: TaskBoard, papers: Sequence[Published]) -> list[Scores]:
-  """The tables of a task, beside those of the published results `papers`."""
+  """Returns the tables of a task, beside the published results `papers`."""
   found = []
   for key, members in board.tables().items():
     compared = [] if key.changed else published.compare(
@@ -106,18 +106,18 @@ def scores(board: TaskBoard, papers: Sequence[Published]) -> list[Scores]:
 
 
 def baselines(board: TaskBoard) -> Table | None:
-  """The baselines of a task, lowest first; None if there are none."""
+  """Returns the baselines of a task, lowest first; None without any."""
   return Table(columns.BASELINES, board.baselines) if board.baselines else None
 
 
 def details(board: TaskBoard) -> Table:
-  """What else is known of each row of a task."""
+  """Returns the table of further columns of each row of a task."""
   return columns.told([c for c in columns.DETAILS if (
       board.task.dual or c.name not in columns.PAIRS)], board.rows)
 
 
 def _warning(rows):
-  """That none of these rows is better than its baseline, '' for no rows."""
+  """Returns that no row is better than its baseline, '' for no rows."""
   if not rows:
     return ''
   known = sorted({(row.baseline_name, row.baseline.accuracies[0])
@@ -129,7 +129,7 @@ def _warning(rows):
 
 
 def _compared_by(rows, spread):
-  """How the rows of a table are compared, in a sentence or two."""
+  """Yields a paragraph on the comparison of the rows of a table."""
   ranked = [row for row in rows if row.rank]
   if len(ranked) < 2:
     return
@@ -153,14 +153,14 @@ def _compared_by(rows, spread):
 
 
 def _equal_scores(twins):
-  """What it means that the test scores of rows are equal."""
+  """Returns a sentence on rows with equal test scores."""
   names = ' and '.join(row.name for row in twins)
   return (f'{names} have the same loss and the same right answers in every '
           'seed: with these settings they are one model.')
 
 
 def none_above(rows: Sequence[Row]) -> list[Row]:
-  """The rows with a baseline, if none is significantly better than its own.
+  """Returns the rows with a baseline, if none is significantly better.
 
   Rows on other data than the rest count only if there are no others.
   """
@@ -171,7 +171,7 @@ def none_above(rows: Sequence[Row]) -> list[Row]:
 
 
 def _twins(rows):
-  """Sets of two rows or more with equal test scores."""
+  """Returns sets of two rows or more with equal test scores."""
   same = {}
   for row in rows:
     kept = [(run.seed, run.test.loss, run.test.correct) for run in row.finished]

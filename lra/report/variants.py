@@ -1,4 +1,4 @@
-"""Which settings tell rows apart, in words."""
+"""Describes the settings in which rows differ."""
 
 import collections
 import json
@@ -8,13 +8,13 @@ from lra import fields, identity
 from lra.report.formats import plain
 from lra.report.row import Row
 
-# A row names no more fields than these, each with a value no longer.
+# Most fields in the name of a row, and most letters of a value.
 _NAMED = 12
 _LETTERS = 60
 
 
 def name(rows: Iterable[Row]) -> None:
-  """Gives each row the settings that tell it from its model's other rows."""
+  """Sets the variant of rows: settings that differ from the model's others."""
   families = collections.defaultdict(list)
   for row in rows:
     families[row.task, row.model, row.table].append(row)
@@ -22,7 +22,7 @@ def name(rows: Iterable[Row]) -> None:
     settings = [_described(row) for row in family]
     differing = sorted(name for name in set().union(*settings)
                        if len({s.get(name, 'unset') for s in settings}) > 1)
-    # What is changed from the protocol has a column of its own.
+    # Changes from the protocol have a column of their own.
     changed = set().union(*(row.changes for row in family))
     for row, mine in zip(family, settings, strict=True):
       row.variant = listed(
@@ -31,26 +31,26 @@ def name(rows: Iterable[Row]) -> None:
 
 
 def _described(row):
-  """{field: its value as text}, of every field that can tell rows apart."""
+  """Returns {field: its value as text} of fields that can differ."""
   values = fields.added(row.model) | identity.experiment(row.runs[0].config)
   return {**{name: shown(value) for name, value in values.items()},
           'data': row.data[:8]}
 
 
 def shown(value) -> str:
-  """A value of a config as text."""
+  """Returns a value of a config as text."""
   return value if isinstance(value, str) else json.dumps(value)
 
 
 def listed(texts) -> str:
-  """Some texts as one, which says how many of them it leaves out."""
+  """Joins some texts, with the number of those left out."""
   texts = list(texts)
   more = [f'{len(texts) - _NAMED} more'] if len(texts) > _NAMED else []
   return ', '.join(texts[:_NAMED] + more)
 
 
 def departures(changes: dict, config: dict) -> str:
-  """Which settings are not the protocol's, by field.
+  """Describes the settings that differ from the protocol, by field.
 
   Args:
     changes: {field: the protocol's value}.

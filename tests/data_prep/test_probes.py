@@ -170,6 +170,6 @@ def test_nothing_is_stored_and_all_described(tmp_path):
     data_prep.prepare('parity', tmp_path, tmp_path)
   content = data_prep.read('parity')
   text = describe.describe('parity', content)
-  assert 'and what is asked' in text and 'labels of train, val, test' in text
+  assert 'questions' in text and 'labels of train, val, test' in text
   assert floors.quick('parity', content.splits)['majority'] == (
       pytest.approx(0.5, abs=0.06))

@@ -145,7 +145,7 @@ def _no_validation(tmp_path):
     (_no_run, 'x is no run, since'),
     (lambda tmp_path: [tmp_path / 'nowhere'], 'nowhere is no run, since'),
     (_no_metrics, 'Cannot read .*metrics.jsonl'),
-    (_no_validation, 'no validation accuracy, not yet'),
+    (_no_validation, 'no validation accuracy'),
     (lambda tmp_path: [make(tmp_path / 'a'), make(tmp_path / 'b')],
      'one config and one seed'),
 ])

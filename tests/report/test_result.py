@@ -109,22 +109,21 @@ SPOILT = [
     (change('steps_per_s', value=math.inf), "Infinity is no|is inf"),
     (change('status', value='fine'), "'status' is 'fine': it should be 'ok',"),
     (change('task', value='chess'), "'chess': it should be one of listops, "),
-    (change('model', value='other'), "config says 'transformer'"),
-    (change('config', 'seed', value=3), 'config says 3'),
+    (change('model', value='other'), "'model' is 'other'"),
+    (change('config', 'seed', value=3), "'seed' is 0"),
     (change('config', 'model', value='x'), "its 'model' is not an object"),
     (change('config', 'encoder', value=[1]), "its 'encoder' is not an object"),
     (change('config', 'train', value=None), "its 'train' is not an object"),
     (change('config', value=[]), "field 'config'"),
-    (change('config', value={}), "its config says nothing of 'task'"),
+    (change('config', value={}), "its config has no 'task'"),
     *((lambda run, name=name: run['config'].pop(name),
-       f"its config says nothing of '{words}'") for name, words in (
+       f"its config has no '{words}'") for name, words in (
            ('task', 'task'), ('model', 'model.name'), ('protocol', 'protocol'),
            ('seed', 'seed'), ('train', 'train.steps'))),
-    (change('config', 'task', value='text'), "config says 'text'"),
-    (change('config', 'protocol', value='lra'), "config says 'lra'"),
-    (change('config', 'train', 'steps', value=900),
-     "'steps' is 800 but the status is 'ok' and its config asks for 900"),
-    (change('steps', value=799), 'its config asks for 800'),
+    (change('config', 'task', value='text'), "'task' is 'text_mini'"),
+    (change('config', 'protocol', value='lra'), "'protocol' is '"),
+    (change('config', 'train', 'steps', value=900), "'steps' is 800"),
+    (change('steps', value=799), "'steps' is 799"),
     (change('best_step', value=801), "'best_step' is 801 but there are 800"),
     (change('floors', 'majority', value=50), "'floors.majority' is 50"),
     (change('num_params', value=0), "'num_params' is 0"),
@@ -246,7 +245,7 @@ def test_a_missing_result_is_none_and_a_damaged_one_is_named(tmp_path):
   path = tmp_path / 'result.json'
   assert result.read_if_there(path) is None
   path.write_text('{"torn')
-  with pytest.raises(UserError, match='result.json is not a sound .*damaged'):
+  with pytest.raises(UserError, match='result.json .*damaged'):
     result.read_if_there(path)
 
 
@@ -277,13 +276,12 @@ def test_only_classifiers_are_on_the_page(place):
   assert place.page.read_text('utf-8') == before
 
 
-@pytest.mark.parametrize('step, says', [(200, 'the same'), (100, 'another')])
+@pytest.mark.parametrize('step, says', [(200, 'the same'), (100, 'other')])
 def test_of_two_records_of_a_run_one_is_shown(place, step, says):
   run = {**copy.deepcopy(RUN), 'seed': 1}
   place.put('twice.json', {**run, 'best_step': step})
-  assert place.leaves_out('runs/twice.json') == (
-      'it is of the same run (config and seed) as runs/good.json, which is '
-      f'shown and says {says}: delete one of them')
+  why = place.leaves_out('runs/twice.json')
+  assert 'runs/good.json' in why and f'{says} content' in why
 
 
 def test_of_two_records_of_a_run_the_one_with_its_name_is_shown(place):
