@@ -55,17 +55,16 @@ def run(command, usage=Words, summary: str = '') -> None:
   quiet_libraries()
   _show_flags()
   words = set(sys.argv)
-  if words & _HELP_FULL:
-    print(sys.modules['__main__'].__doc__, flags.FLAGS.main_module_help())
-    return
-  if summary and words & _HELP:
-    print(summary)
-    return
   try:
     environment.check_limits()
     try:
-      app.run(lambda argv: sys.exit(command(*argv[1:])),
-              flags_parser=lambda argv: _parse_flags(argv, usage))
+      if words & _HELP_FULL:
+        print(sys.modules['__main__'].__doc__, flags.FLAGS.main_module_help())
+      elif summary and words & _HELP:
+        print(summary)
+      else:
+        app.run(lambda argv: sys.exit(command(*argv[1:])),
+                flags_parser=lambda argv: _parse_flags(argv, usage))
     finally:
       sys.stdout.flush()  # a full disk is found here, not as Python ends
   except UserError as e:

@@ -50,13 +50,13 @@ def train(config) -> int:
   made_by = config_flags.get_config_filename(flags.FLAGS['config'])
   changes = {folder: protocol.changes(one.to_dict(), made_by)
              for one, folder in runs}
-  if any(map(to_record, changes.values())):
+  recorded = any(map(to_record, changes.values()))
+  if recorded:
     distributed.told(lambda: publish.check(place(), {
         one.task for one, folder in runs if to_record(changes[folder])}))
-    if distributed.leads():
-      provenance.warn_unpublished()
   provenance.begin(provenance.Command(
-      protocol.file_of(made_by), lambda one: protocol.changes(one, made_by)))
+      protocol.file_of(made_by), lambda one: protocol.changes(one, made_by),
+      recorded))
   codes, finished, errors = [], [], []
   for (_, folder), result in _ended(_trained(runs, how, errors), errors):
     codes.append(EXIT['stopped' if result is None else result.status])

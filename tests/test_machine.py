@@ -129,7 +129,8 @@ def test_a_repository_of_another_user_is_not_asked(checkout, tmp_path):
   put(checkout, 'notes.txt')
   (tmp_path / 'filtered').unlink(missing_ok=True)
   os.chown(checkout / '.git', 1234, 1234)
-  assert state(checkout) == {'git_commit': None, 'git_dirty': None}
+  assert state(checkout) == {
+      'git_commit': None, 'git_dirty': None, 'git_published': None}
   assert not mark.exists() and not (tmp_path / 'filtered').exists()
 
 
@@ -143,7 +144,8 @@ def test_a_repository_above_the_package_is_not_asked(tmp_path, checkout, empty):
   mark = watched(tmp_path, tmp_path)
   if empty:  # git would pass over it
     (checkout / '.git').mkdir()
-  assert state(checkout) == {'git_commit': None, 'git_dirty': None}
+  assert state(checkout) == {
+      'git_commit': None, 'git_dirty': None, 'git_published': None}
   assert not mark.exists()
 
 

@@ -204,7 +204,8 @@ def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
   record, = (tmp_path / 'results').rglob('*.json')
   assert record.name == kept.name
   assert json.loads(record.read_text())['changes'] == {}
-  assert '| 1 | simpletron |' in (tmp_path / 'page.md').read_text()
+  assert '| 1 | simpletron |' in (
+      tmp_path / 'page' / 'listops_mini.md').read_text()
   # The result of another run in this one's folder is not published.
   result['config']['train']['weight_decay'] = 0.2
   (tmp_path / 'run' / 'result.json').write_text(json.dumps(result))

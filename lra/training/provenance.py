@@ -30,9 +30,11 @@ class Command:
     config_file: the file that made its config, None for none.
     changes: maps a config, as plain values, to its settings that differ from
       the protocol, {field: the protocol's value}; None if nothing is compared.
+    recorded: whether a run of it will be published.
   """
   config_file: pathlib.Path | None = None
   changes: Callable[[dict], dict[str, Any]] | None = None
+  recorded: bool = False
 
 
 _command = Command()
@@ -54,18 +56,14 @@ def of_model(name: str) -> dict:
     `config_sha256`; see `lra.report.result.Result`.
   """
   made_by = {'model': _file_of(name), 'config': _command.config_file}
-  return {
-      **machine.git_state([path for path in made_by.values() if path]),
-      **{f'{kind}_sha256': _sha256(path) for kind, path in made_by.items()}}
-
-
-def warn_unpublished() -> None:
-  """Warns if records will name a commit that others cannot check out."""
-  state = machine.git_state()
-  if state['git_published'] is False:
+  state = machine.git_state([path for path in made_by.values() if path])
+  if _command.recorded and state['git_published'] is False:
     say(f'Commit {state["git_commit"][:8]} is not on the published branch, and '
         'the records will show that: push it first, so that others can check '
         'out the code of the runs.')
+  return {
+      **state,
+      **{f'{kind}_sha256': _sha256(path) for kind, path in made_by.items()}}
 
 
 def changes(config: dict) -> dict[str, Any] | None:

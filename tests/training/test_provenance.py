@@ -69,11 +69,14 @@ def test_a_resumed_run_is_published_if_all_its_commits_are(
 
 
 def test_an_unpublished_commit_is_said_before_the_run(monkeypatch, capsys):
+  monkeypatch.setattr(
+      provenance, '_command', provenance.Command(recorded=True))
   for published in (True, None, False):
     assert not capsys.readouterr().err
-    monkeypatch.setattr(provenance.machine, 'git_state', lambda p=published: {
-        'git_commit': 'c0ffee1234', 'git_published': p})
-    provenance.warn_unpublished()
+    monkeypatch.setattr(
+        provenance.machine, 'git_state', lambda files, p=published: {
+            'git_commit': 'c0ffee1234', 'git_published': p})
+    provenance.of_model('simpletron')
   assert 'c0ffee12 is not on the published' in capsys.readouterr().err
 
 

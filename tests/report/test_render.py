@@ -1,15 +1,14 @@
-"""What the filters of the page ask of its items."""
+"""The filters of the HTML page."""
 
-from lra.report import catalogue, filters, leaderboard, published
+from lra.report import catalogue, leaderboard, published, render
 
 
 def test_a_published_row_has_the_family_of_the_model_here():
   """Whatever its paper calls it."""
   families = {entry.name: entry.family for entry in catalogue.read()}
-  asked = filters.asker()
   papers = published.read(leaderboard.RESULTS / 'published.csv')
   here = [paper for paper in papers if paper.here]
   assert here and {paper.model for paper in here} != {
       paper.here for paper in here}
   for paper in here:
-    assert asked(paper)['family'] == families[paper.here]
+    assert render._about(paper, families)['family'] == families[paper.here]
