@@ -51,7 +51,9 @@ def prefix(x_BxNxHxDxE, slope_H):
   if n > GROUP:
     return _grouped_prefix(x_BxNxHxDxE, slope_H)
   i = jnp.arange(n)
-  decay_HxNxN = within(slope_H[:, None, None], i[:, None], i[None, :])
+  decay_HxNxN = within(
+    slope_H[:, None, None], i[None, :, None], i[None, None, :]
+  )
   return jnp.einsum(
     'hnm,bmhde->bnhde',
     decay_HxNxN,
@@ -70,7 +72,7 @@ def _grouped_prefix(x, slope_H):
   totals = prefix(inner[:, :, -1], slope_H * GROUP)
   before = jnp.pad(totals, [(0, 0), (1, 0)] + [(0, 0)] * 3)[:, :-1]
   carry_GxH = from_start(slope_H[None, :], jnp.arange(GROUP)[:, None])
-  out = inner + carry_GxH[:, :, None, None] * before[:, :, None]
+  out = inner + carry_GxH[None, None, :, :, None, None] * before[:, :, None]
   return out.reshape(b, groups * GROUP, *x.shape[2:])[:, :n]
 
 

@@ -43,7 +43,7 @@ class Mixer(nn.Module):
         (self.conv_width, width))
     bias_D = self.param('bias', nn.initializers.zeros, (width,))
     x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(self.dtype)
-    y_BxLxD = convolution.depthwise(x_BxLxD, weight_KxD) + bias_D.astype(
-        self.dtype)
+    y_BxLxD = convolution.depthwise(
+        x_BxLxD, weight_KxD) + bias_D.astype(self.dtype)[None, None]
     return LayerNorm(dtype=self.dtype, name='norm')(
         nn.gelu(y_BxLxD, approximate=False))
