@@ -135,7 +135,7 @@ def test_an_empty_folder_becomes_a_leaderboard(place):
   publish.check(place)
   publish.publish(run(), place)
   page = text(place)
-  assert '| transformer |' in page and '### Published: `lra`' in page
+  assert '| transformer |' in page and '## `lra`' in page
   assert (place.results / 'runs' / run().record_path).exists()
   assert {p.name for p in place.results.iterdir()} <= {
       'runs', 'figures', publish.LOCK, publish.RECORDS_LOCK}
@@ -146,7 +146,7 @@ def test_a_folder_has_its_own_published_results_where_it_has_any(place):
   (place.results / 'published.csv').write_text(
       ','.join(published.COLUMNS) + '\n')
   publish.publish(run(), place)
-  assert 'Published' not in text(place)
+  assert not (place.details / 'published.md').exists()
 
 
 @pytest.mark.parametrize('spoil, words', [
@@ -248,14 +248,13 @@ def test_changed_settings_are_named_and_stand_apart(place):
   publish.publish(run(), place)
   publish.publish(changed_run(
       **{'train.steps': 4000, 'model.window': 0.5}), place)
-  same, changed = text(place).split('### Text mini')[1].split(
-      'Protocol `simpletron`, settings changed from the protocol:')
+  page = (place.details / 'text_mini.md').read_text('utf-8')
+  same, changed = page.split('## Protocol `simpletron`, settings changed\n')
   assert same.count('| transformer |') == 1 and 'changed' not in same
   assert ('| model.window unset instead of 0.5, train.steps 300 instead of '
           '800 |') in changed
   assert '| transformer | simpletron, settings changed |' in changed
-  overview = text(place).split('### Text mini')[0]
-  assert overview.count('| transformer |') == 1
+  assert place.page.read_text('utf-8').count('| transformer |') == 1
   boards, _ = rows.load(place.results / 'runs', place.results / 'floors')
   row, = (r for r in boards[0].rows if r.changes)
   assert row.table.changed and not row.variant
@@ -263,8 +262,7 @@ def test_changed_settings_are_named_and_stand_apart(place):
 
 def test_only_runs_of_the_protocol_are_in_the_overview(place):
   publish.publish(changed_run(**{'train.steps': 4000}), place)
-  overview = text(place).split('### Text mini')[0]
-  assert '| transformer |' not in overview
+  assert '| transformer |' not in place.page.read_text('utf-8')
   assert '| train.steps 300 instead' in text(place)
 
 
@@ -291,9 +289,9 @@ def test_the_page_says_what_ran_where_the_commit_does_not(place):
 
 def test_seeds_of_different_code_are_said_to_be(place):
   publish.publish(run(model_sha256='a' * 64), place)
-  assert 'different versions' not in text(place)
+  assert '**mixed versions**' not in text(place)
   publish.publish(run(seed=1, model_sha256='b' * 64), place)
-  assert "**seeds ran different versions of the model's file**" in text(place)
+  assert '**mixed versions**' in text(place)
 
 
 def test_a_page_that_was_begun_before_a_record_does_not_have_it(
@@ -336,7 +334,7 @@ def test_what_waits_for_one_page_is_not_on_another(place, monkeypatch):
   assert not publish._marks(other) and len(publish._marks(place)) == 1
   assert '| transformer |' in text(other) and not place.page.exists()
   publish.regenerate(place)
-  assert not publish._marks(place) and text(place) == text(other)
+  assert not publish._marks(place) and '| transformer |' in text(place)
 
 
 def test_a_record_by_a_clock_that_was_ahead_is_on_the_page(place):
