@@ -134,7 +134,7 @@ def test_runs_of_another_sweep_stay_in_the_bundle(elsewhere, capsys):
   other = sweep.Entry(ENTRY.flags, FOLDER.with_name('0-s0'))
   bundle.unpack(path, [other], RESULTS)
   assert not pathlib.Path('runs').exists()
-  assert '1 runs and records of the bundle are not' in capsys.readouterr().out
+  assert '1 runs and records of the bundle' in capsys.readouterr().out
 
 
 def _tar(path, members, manifest=None):

@@ -70,7 +70,7 @@ def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path):
 @pytest.mark.parametrize('make', [os.mkdir, os.mkfifo])
 def test_what_is_no_file_is_not_replaced(tmp_path, make):
   make(tmp_path / 'x')
-  with pytest.raises(UserError, match='x, which is no regular file'):
+  with pytest.raises(UserError, match='x, .* regular file'):
     files.write_all({tmp_path / 'a': b'1', tmp_path / 'x': b'2'})
   assert [p.name for p in tmp_path.iterdir()] == ['x']
 

@@ -45,7 +45,7 @@ def test_what_is_not_closed_is_refused(line, words):
 
 @pytest.mark.parametrize('values', ['', ',', '1,,2', ',1', '1,', '1, ,2', '""'])
 def test_an_empty_value_is_refused(values):
-  with pytest.raises(UserError, match=r'^a=\[.*value: write'):
+  with pytest.raises(UserError, match=r'^a=\[.*value: '):
     grid.values(f'a=[{values}]')
 
 

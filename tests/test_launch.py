@@ -108,7 +108,7 @@ def test_a_stop_decides_whatever_else_has_failed(fork, mini_data, tmp_path):
   done = fork('run_lra', *arguments, '--max_minutes=0', cwd=tmp_path)
   assert done.returncode == 75 and str(spoilt.parent.name) in done.stderr
   done = fork('run_lra', *arguments, cwd=tmp_path)
-  assert done.returncode == 2 and 'result.json is' in done.stderr
+  assert done.returncode == 2 and 'result.json' in done.stderr
 
 
 @pytest.mark.full
