@@ -196,7 +196,7 @@ def draw(process: trees.Process, count: int, seed: int = _SEED):
   """
   documents, values, seen = [], [], set()
   facts = {'draws': 0, 'duplicates_dropped': 0}
-  with progress(total=count, desc='drawing expressions', unit='') as bar:
+  with progress(total=count, desc='generating expressions', unit='') as bar:
     for chunk in itertools.count():
       kept = trees.draw(process, (seed, chunk), _DRAWS_PER_CHUNK)
       facts['draws'] += kept.draws
