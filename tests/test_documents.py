@@ -33,7 +33,8 @@ def _train(folder, data_dir, name, made_with):
       env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(folder)})
   assert done.returncode == 0, done.stderr
   assert 'first operator' in done.stdout
-  assert f'| {name}' in (folder / 'leaderboard.md').read_text()
+  assert f'| {name}' in (
+      folder / 'docs/leaderboard/listops_mini.md').read_text()
   record, = folder.glob(f'lra/results/runs/listops_mini/{name}-*.json')
   kept = json.loads(record.read_text())
   # Its files are not in the commit yet, and the record says so.
