@@ -61,6 +61,7 @@ def test_a_seed_gives_the_same_numbers_whatever_jax_is_told(
   assert jax_settings.NAMES[0].upper() not in plain[2]
 
 
+@pytest.mark.full
 def test_strict_modes_give_the_same_numbers_and_are_recorded(trained, plain):
   test, flags, _ = trained(**STRICT)
   assert test == plain[0]
@@ -79,6 +80,7 @@ def test_settings_that_say_where_something_is_are_not_recorded(monkeypatch):
   assert machine.xla_flags() == [*before, 'JAX_DEBUG_NANS=False']
 
 
+@pytest.mark.full
 def test_a_run_of_float64_is_named_as_one(mini_data, tmp_path, compile_once):
   """Runs of earlier versions took it from the environment."""
   config = same_run.config(mini_data)

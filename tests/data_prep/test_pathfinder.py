@@ -66,6 +66,7 @@ def test_statistics_are_those_of_the_original():
   assert (images.min((1, 2)) == 0).all() and (images.max((1, 2)) == 255).all()
 
 
+@pytest.mark.full
 def test_the_label_says_whether_the_discs_are_on_one_curve():
   """By joining dashes that are near each other, whatever drew them."""
   artist, told = snakes.Artist(SPARSE), 0
