@@ -53,7 +53,7 @@ def test_a_line_is_a_config_with_seeds_and_changes(tmp_path, monkeypatch):
     ('configs/simpletron.py:listops train.steps=[]', 'no value'),
     ('configs/simpletron.py:listops train.steps=[1,x]', 'train.steps'),
     ('configs/simpletron.py:listops train.steps=[1,,2]', 'an empty value'),
-    ('configs/simpletron.py:listops train.lengths=[(1,()]', 'closes with ]'),
+    ('configs/simpletron.py:listops train.lengths=[(1,()]', 'bracket'),
 ])
 def test_a_bad_line_is_named(tmp_path, monkeypatch, line, word):
   monkeypatch.chdir(ROOT)

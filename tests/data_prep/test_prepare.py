@@ -304,5 +304,5 @@ def test_altered_bytes(copy):
   for _ in range(2):  # as many as there were
     writer.write(record)
   writer.close()
-  with pytest.raises(UserError, match='not what was prepared'):
+  with pytest.raises(UserError, match='fingerprint'):
     prepared.load('listops', data_dir)
