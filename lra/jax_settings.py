@@ -18,7 +18,7 @@ NAMES = tuple(name for _, name, _ in _FIXED)
 
 
 def fix() -> None:
-  """Sets them for the whole process; names those that had another value."""
+  """Sets these for the whole process; prints those that had another value."""
   changed = []
   for config, name, value in _FIXED:
     # A version without a setting behaves as its default.

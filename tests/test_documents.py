@@ -14,7 +14,8 @@ import documents
 import pytest
 
 from configs.protocols import PROTOCOLS
-from lra import tasks
+from lra import launch, tasks
+from lra.report import result
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -69,6 +70,19 @@ def test_new_models_of_the_documents_train(mini_data, tmp_path):
   said = _train(tmp_path, mini_data, 'mean', _hash(mean))
   assert 'the constant FAMILY, ' in said and 'Until then --list leaves' in said
   assert 'lra/models/mean.py has changed' in said
+
+
+@pytest.mark.parametrize('path', ['README.md', 'docs/quickstart.md'])
+def test_the_output_of_the_first_run_has_the_lines_that_it_prints(path):
+  """With other numbers, on another machine."""
+  def lines(text):
+    return re.sub(r'[\d.]+', '0', re.sub(r' on cpu .*', '', text))
+
+  name = 'simpletron-b2e07619-s0.json'
+  printed = launch.summary(
+      result.read(ROOT / 'lra/results/runs/listops_mini' / name),
+      pathlib.Path('runs/listops_mini/simpletron/b2e07619-s0'))
+  assert lines(printed) in lines(documents.read(path))
 
 
 def test_the_table_of_protocols_is_theirs():

@@ -59,13 +59,13 @@ _ALONE = threading.RLock()
 
 @dataclasses.dataclass(frozen=True)
 class Mark:
-  """What is drawn of a row.
+  """The numbers of a row that figures show.
 
   Attributes:
-    name, model, family: of the row.
+    name, model, family: those of the row.
     mean: its accuracy, a fraction.
     low, high: the ends of its 95% interval.
-    accuracies: of its seeds.
+    accuracies: those of its seeds.
   """
   name: str
   model: str
@@ -78,14 +78,14 @@ class Mark:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-  """What the overview draws of a task and a protocol.
+  """The numbers of a task under a protocol that the overview shows.
 
   Attributes:
-    name: of both.
-    baseline: the highest, a fraction; None if there is none.
-    marks: of its rows.
-    best: the place of the row among them that is named; None for none.
-    note: what is said beside its name.
+    name: task and protocol.
+    baseline: the highest baseline, a fraction; None if there is none.
+    marks: one for each row.
+    best: the index in `marks` of the row that is named; None for none.
+    note: the text beside its name.
   """
   name: str
   baseline: float | None

@@ -134,7 +134,7 @@ class Compared:
   @property
   def verdict(self) -> str:
     low, high = self.bounds
-    return 'lower' if high < 0 else 'higher' if low > 0 else 'not told apart'
+    return 'lower' if high < 0 else 'higher' if low > 0 else 'not different'
 
 
 def compare(members: list[Row], papers: list[Published], task: str,

@@ -1,4 +1,4 @@
-"""What the pages say beside their tables; code is between backticks."""
+"""Texts of the pages beside their tables; code is between backticks."""
 
 TITLE = 'Long Range Arena leaderboard'
 MARKS = (

@@ -36,12 +36,13 @@ def identity(program: Program, shared: Shared) -> dict:
   name = config.model.name
   result.check_name('model', name)
   result.check_name('protocol', config.protocol)
-  runs = kernel(program)  # before anything is said of a run that cannot be
+  # First, since an impossible kernel must fail before the origin may warn.
+  kernel_name = kernel(program)
   return {**shared.once(f'origin of {name}', lambda: provenance.of_model(name)),
           'changes': provenance.changes(config.to_dict()),
           'runs_at_once': shared.runs_at_once,
           'draws': draws.SCHEME, **sizes(program),
-          'kernel': runs, 'device': machine.device_name(),
+          'kernel': kernel_name, 'device': machine.device_name(),
           'xla_flags': machine.xla_flags(), 'num_devices': program.mesh.size,
           'num_processes': jax.process_count(), 'dtype': program.dtype,
           **count_parameters(program.state_shape)}

@@ -75,7 +75,7 @@ def test_a_row_is_compared_within_its_protocol_only(tmp_path):
   page = place.render()
   assert page.count('Against the published') == 1
   assert ('| transformer | 61.0 | 58.5 to 63.5 | 3 | 64.27 | -3.3 '
-          '| -13.1 to +6.3 | not told apart | Transformer, README, primary |'
+          '| -13.1 to +6.3 | not different | Transformer, README, primary |'
           ) in page
   csv = place.csv.read_text()
   place.csv.write_text(csv.replace('64.27', '74.27'))
