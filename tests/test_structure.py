@@ -17,10 +17,12 @@ GROUND = ('lra.tasks', 'lra.fields', 'lra.identity', 'lra.errors', 'lra.files',
 ROOMS = {
     'kernels': ('jax',),
     'kernels.tools': ('kernels', 'jax'),
-    'configs': ('lra.tasks', 'lra.fields', 'lra.errors'),
     'data_prep': GROUND,
     'lra.nn': ('kernels', 'jax', *GROUND),
     'lra.models': ('lra.nn', 'kernels', 'jax', *GROUND),
+    # Configs take the defaults of mixers. They import no model until one is
+    # named.
+    'configs': ('lra.models', 'lra.tasks', 'lra.fields', 'lra.errors'),
     'lra.data': ('data_prep', *GROUND),
     # The page is made without jax. It holds records against what the protocols
     # say, since a record's word for it can be wrong.

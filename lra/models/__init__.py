@@ -9,11 +9,16 @@ import importlib
 import os
 import pathlib
 import types
+from typing import Any
 
 from lra import signals
 from lra.errors import UserError, explained
 
 FOLDER = pathlib.Path(__file__).resolve().parent
+
+# Fields of a mixer that the encoder fills in.
+GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
+_PLAIN = (bool, int, float, str, tuple, list, dict)
 
 
 def names(folder: str | os.PathLike = FOLDER) -> tuple[str, ...]:
@@ -52,3 +57,22 @@ def module(name: str) -> types.ModuleType:
     raise UserError(f'{said} has no mixer: define a class Mixer(nn.Module), or '
                     'derive one from lra.nn.mixer.HeadMixer.')
   return made
+
+
+def defaults(name: str) -> dict[str, Any]:
+  """Returns {argument: default} of a model's mixer.
+
+  Arguments without a default are left out, and those whose default is no plain
+  value, such as a function: the JSON file of a config cannot hold them.
+
+  Raises:
+    UserError: see `module`.
+  """
+  found = {}
+  for field in dataclasses.fields(module(name).Mixer):
+    made = field.default_factory is not dataclasses.MISSING
+    default = field.default_factory() if made else field.default
+    if field.name not in GIVEN and (
+        default is None or isinstance(default, _PLAIN)):
+      found[field.name] = default
+  return found

@@ -22,6 +22,8 @@ class Mixer(spectral.SpectralMixer):
 
   Attributes: those of `SpectralMixer`.
   """
+  redraw: bool = False
+
   positive = True
 
   def density(self, num_frequencies, head_width, train):

@@ -26,6 +26,7 @@ class Mixer(spectral.SpectralMixer):
 
   Attributes: those of `SpectralMixer`.
   """
+  redraw: bool = False
 
   def density(self, num_frequencies, head_width, train):
     """See `SpectralMixer.density`."""

@@ -62,7 +62,7 @@ class Mixer(HeadMixer):
   num_features: int = fields.argument(256, low=1, high=fields.MANY)
   orthogonal: bool = True
   feature_map: str = 'exp'
-  redraw: bool = False
+  redraw: bool = True
   eps: float = fields.argument(0.0, low=0, high=fields.LARGEST)
   kernel: str = 'auto'
 

@@ -70,7 +70,7 @@ class Mixer(HeadMixer):
   feature_map: str = 'gaussian'
   gated: bool = False
   chunk_size: int = fields.argument(64, low=1, high=fields.MANY)
-  redraw: bool = False
+  redraw: bool = True
   kernel: str = 'auto'
 
   splits_sequences = True

@@ -25,17 +25,14 @@ MIXES_PADDING = True  # the scale depends on the padded length
 class Mixer(LinearMixer):
   """SimpleTRON attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `LinearMixer` (qkv_width must be D), and
-    skip: whether to add x to the heads ("-Res").
-    output_projection: whether a dense layer follows ("-ResL").
+  Attributes: those of `LinearMixer`; qkv_width must be D.
 
   Raises:
     UserError: the heads do not divide the width, or qkv_width is not D.
   """
-  skip: bool = False
-  output_projection: bool = False
-
   op = 'simpletron'
+  skip = False  # True: x is added to the heads ("-Res")
+  output_projection = False  # True: a dense layer follows ("-ResL")
 
   def kernel_for(self, length, width):
     """See `HeadMixer.kernel_for`."""

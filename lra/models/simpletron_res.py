@@ -17,4 +17,4 @@ MIXES_PADDING = True  # the scale depends on the padded length
 
 class Mixer(simpletron.Mixer):
   """A `simpletron.Mixer` that adds its input to its heads."""
-  skip: bool = True
+  skip = True

@@ -18,5 +18,5 @@ MIXES_PADDING = True  # the scale depends on the padded length
 
 class Mixer(simpletron.Mixer):
   """`simpletron.Mixer` with skip and output projection."""
-  skip: bool = True
-  output_projection: bool = True
+  skip = True
+  output_projection = True

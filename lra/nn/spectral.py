@@ -37,7 +37,7 @@ class SpectralMixer(HeadMixer):
     UserError: the heads do not divide the width, or too few features.
   """
   num_features: int = fields.argument(256, low=2, high=fields.MANY)
-  redraw: bool = False
+  redraw: bool = True
   kernel: str = 'auto'
 
   splits_sequences = True

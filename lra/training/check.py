@@ -18,9 +18,6 @@ from lra.fields import COUNT, FIELDS, MANY, Field
 # Fields that a group of `config.optim.groups` may override.
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
 
-# Fields of a mixer that the encoder fills in.
-GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
-
 _LONGEST = 100  # characters of a value in a message
 _LIMITS = ('low', 'high', 'above', 'below')
 _KINDS = {bool: 'True or False', str: 'text', tuple: 'a tuple',
@@ -125,7 +122,7 @@ def check_arguments(mixer: type, model: str, arguments: dict) -> None:
     raise UserError(
         f'The Mixer of lra/models/{model}.py has no dtype: add the field '
         '"dtype: jnp.dtype = jnp.float32" and give it to its layers.')
-  known = sorted(set(declared) - set(GIVEN))
+  known = sorted(set(declared) - set(models.GIVEN))
   for name, value in arguments.items():
     if name != 'name' and name not in known:
       raise UserError(

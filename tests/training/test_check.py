@@ -81,7 +81,7 @@ def test_every_number_is_held_to_its_range(name):
 def _numbers(model):
   """The arguments of a mixer that are numbers and no fields of all configs."""
   return [f for f in dataclasses.fields(models.module(model).Mixer)
-          if f.type in (int, float) and f.name not in check.GIVEN
+          if f.type in (int, float) and f.name not in models.GIVEN
           and f'model.{f.name}' not in fields.FIELDS]
 
 
