@@ -1,7 +1,7 @@
 """Makes the config of a task under a protocol; helpers of the other configs.
 
-`configs/<model>.py` calls `get_config(arg, '<model>')` and changes the fields in
-which its model differs from the protocol and from the defaults of its mixer.
+`configs/<model>.py` calls `get_config(arg, '<model>')` and changes the fields
+in which its model differs from the protocol and the defaults of its mixer.
 `lra/fields.py` documents each field and its allowed values,
 `configs/protocols.py` holds the values of each protocol.
 
