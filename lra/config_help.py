@@ -28,7 +28,7 @@ def text(config) -> str:
   meanings = {
       **{name: describe(field) for name, field in FIELDS.items()},
       **{f'model.{name}': meaning for name, meaning in arguments(
-          models.module(config.model.name).Mixer).items()
+          models.mixer(config.model.name)).items()
          if f'model.{name}' not in FIELDS}}
   values = identity.flatten(config.to_dict())
   lines = []

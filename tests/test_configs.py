@@ -124,7 +124,7 @@ def test_nystrom_is_what_its_release_does():
 
 
 @pytest.mark.parametrize('model', [
-    m for m in MODELS if hasattr(models.module(m).Mixer, 'qkv_bias')])
+    m for m in MODELS if hasattr(models.mixer(m), 'qkv_bias')])
 def test_a_protocol_decides_whether_projections_have_biases(model):
   assert [_fresh(model, f'listops,protocol={p}').model.qkv_bias
           for p in ('lra', 'nystrom')] == [False, True]

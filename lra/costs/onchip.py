@@ -277,7 +277,7 @@ class Layer:
 
   def _mixer(self, kernel, dtype):
     heads, head_width = self._which['H'], self._which['Dh']
-    return models.module(self._which['layer']).Mixer(
+    return models.mixer(self._which['layer'])(
         num_heads=heads, qkv_width=heads * head_width, kernel=kernel,
         dtype=dtype)
 

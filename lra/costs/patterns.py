@@ -25,7 +25,7 @@ def of_model(name: str, length: int, fields: dict) -> tuple[Pattern, ...]:
   Raises:
     UserError: the model or field is unknown, or it has no fixed pattern.
   """
-  mixer = models.module(name).Mixer
+  mixer = models.mixer(name)
   if not hasattr(mixer, 'patterns'):
     raise UserError(
         f'{name} has no fixed pattern to draw: choose a model whose Mixer has '

@@ -40,7 +40,7 @@ def mixer(name: str, width: int = WIDTH, heads: int = HEADS, **options):
   """Makes the mixer of `configs/<name>.py:text` at a width, in float32."""
   config = _text_config(name, width, heads)
   config.model.update(options)
-  return make_mixer(models.module(name), config.model)(dtype=jnp.float32)
+  return make_mixer(models.mixer(name), config.model)(dtype=jnp.float32)
 
 
 def _text_config(name, width, heads):

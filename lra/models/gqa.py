@@ -9,8 +9,11 @@ Equation: softmax(Q_h K_g^T / sqrt(Dh)) V_g for each head h, g = floor(h G / H),
 Source: Ainslie et al. 2023, arXiv 2305.13245, section 2.2
 """
 
+import kernels
 from lra import fields
-from lra.nn.grouped import GroupedMixer
+from lra.errors import UserError
+from lra.nn import layers
+from lra.nn.mixer import HeadMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
@@ -18,14 +21,48 @@ GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class Mixer(GroupedMixer):
-  """Grouped-query attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+class MultiQuery(HeadMixer):
+  """Multi-query attention: all query heads share one head of keys and values.
 
-  Attributes: those of `GroupedMixer`, and
-    num_kv_heads: G, number of heads of keys and of values.
+  Equation: softmax(Q_h K^T / sqrt(Dh)) V for each head h, then an output
+    projection
+  Source: Shazeer 2019, arXiv 1911.02150, section 3
+
+  Attributes: those of `HeadMixer`, and
+    kernel: 'auto' or one of `KERNELS`.
+    num_kv_heads: G, number of heads of keys and of values. Only a subclass that
+      declares it has this field.
+
+  Raises:
+    UserError: the heads do not divide the width, G does not divide H, or the
+      kernel is unknown or cannot run here.
   """
-  num_kv_heads: int = fields.argument(2, low=1, high=fields.MANY)
+  kernel: str = 'auto'
 
-  def groups(self):
-    """See `GroupedMixer.groups`."""
-    return self.num_kv_heads
+  op = 'softmax'
+  num_kv_heads = 1
+
+  def project(self, x_BxLxD):
+    """Returns queries [B, L, H, Dh], and keys and values [B, L, G, Dh]."""
+    groups = self.num_kv_heads
+    if self.num_heads % groups:
+      raise UserError(
+          f'config.model.num_kv_heads={groups} does not divide '
+          f'config.model.num_heads={self.num_heads}: choose a divisor.')
+    width = groups * layers.head_width(self.qkv_width, self.num_heads)
+    return tuple(
+        layers.project_heads(x_BxLxD, heads, total, self.dtype, name,
+                             self.qkv_bias)
+        for name, heads, total in (
+            ('query', self.num_heads, self.qkv_width),
+            ('key', groups, width), ('value', groups, width)))
+
+  def mix(self, q_BxLxHxDh, k_BxLxGxDh, v_BxLxGxDh, mask_BxL, *, train):
+    """See `HeadMixer.mix`; the groups share keys and values without a copy."""
+    return kernels.sharded(kernels.softmax_attention)(
+        q_BxLxHxDh, k_BxLxGxDh, v_BxLxGxDh, mask=mask_BxL, kernel=self.kernel)
+
+
+class Mixer(MultiQuery):
+  """Grouped-query attention: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
+  num_kv_heads: int = fields.argument(2, low=1, high=fields.MANY)

@@ -1,11 +1,10 @@
 """SimpleTRON: attention without softmax, evaluated as Q (K^T V).
 
 This is the paper's "Simple" layer: the output is the concatenated heads,
-without an inner skip or an output projection. `simpletron_res` and
-`simpletron_resl` are its variants. L in the scale counts padded positions too,
-as in the released code, even those that `config.train.lengths` cuts off. The
-released code does not mask padding: set `config.mask_padding = False` to
-reproduce it.
+without an inner skip or an output projection, which its variants have. L in the
+scale counts padded positions too, as in the released code, even those that
+`config.train.lengths` cuts off. The released code does not mask padding: set
+`config.mask_padding = False` to reproduce it.
 
 Equation: (1/sqrt(L)) Q (K^T V) per head
 Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
@@ -54,3 +53,26 @@ class Mixer(LinearMixer):
     if self.output_projection:
       return super().merge(o_BxLxHxDh, x_BxLxD)
     return o_BxLxHxDh.reshape(x_BxLxD.shape)
+
+
+class Res(Mixer):
+  """SimpleTRON-Res: SimpleTRON with a skip inside the attention layer.
+
+  Equation: X + (1/sqrt(L)) Q (K^T V), besides the block's own residual
+  Source: Yorsh et al. 2021, arXiv 2111.15588, Table 1
+  """
+  skip = True
+
+
+class ResL(Mixer):
+  """SimpleTRON-ResL: SimpleTRON with an inner skip and an output projection.
+
+  The projection is applied to the sum of input and heads.
+
+  Equation: (X + (1/sqrt(L)) Q (K^T V)) Wo + bo
+  Source: Yorsh et al. 2021, arXiv 2111.15588, Table 1
+  """
+  COST = 'O(L D (Dh + D))'
+
+  skip = True
+  output_projection = True

@@ -12,6 +12,7 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
 """
 
 from lra import fields
+from lra.nn import layers
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window
 from lra.nn.rotary import RotaryMixer
@@ -33,3 +34,27 @@ class Mixer(RotaryMixer, PatternMixer):
     """Returns the one pattern of all heads."""
     # No positions lie beyond the length.
     return (sliding_window(min(self.radius, length)),)
+
+
+class MultiQuery(Mixer):
+  """Sliding window, multi-query: neighbours, with one key-value head for all.
+
+  The query heads share the keys and values without a copy. Mistral has both
+  ideas, but one key-value head for every four query heads, and it looks back
+  only.
+
+  Equation: softmax over { j : |i - j| <= w } of q_ih k_j / sqrt(Dh), of values
+    v_j, the same k and v for every head h
+  Source: Shazeer 2019, arXiv 1911.02150, section 3; Jiang et al. 2023,
+    arXiv 2310.06825, section 2
+  """
+
+  def project(self, x_BxLxD):
+    """Returns queries [B, L, H, Dh], and keys and values [B, L, 1, Dh]."""
+    width = layers.head_width(self.qkv_width, self.num_heads)
+    query, key, value = layers.QKV
+    return self.turn(
+        layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
+                             self.dtype, query, self.qkv_bias),
+        *(layers.project_heads(x_BxLxD, 1, width, self.dtype, name,
+                               self.qkv_bias) for name in (key, value)))

@@ -52,7 +52,8 @@ class Entry:
   """One model.
 
   Attributes:
-    name: its file in lra/models, the value of `config.model.name`.
+    name: the value of `config.model.name`.
+    file: its file in lra/models, without `.py`.
     title: the name in its paper.
     summary: its description, one sentence.
     equation, source: lines of its docstring.
@@ -64,6 +65,7 @@ class Entry:
     mixes_padding: MIXES_PADDING, whether padding can change scores.
   """
   name: str
+  file: str
   title: str
   summary: str
   equation: str
@@ -102,27 +104,31 @@ def _read(folder):
 
 
 def _one(name, folder):
-  path = pathlib.Path(folder) / f'{name}.py'
+  file, cls = models.place(name)
+  path = pathlib.Path(folder) / f'{file}.py'
   try:
-    return _entry(path)
+    return _entry(name, path, cls)
   except _Problem as problem:
     return f'{path}: {problem}.'
 
 
-def _entry(path):
+def _entry(name, path, cls):
+  """Reads a model of a file: class Mixer and the file's docstring, or `cls`."""
   tree = _parse(path)
-  if not any(isinstance(node, ast.ClassDef) and node.name == 'Mixer'
-             for node in tree.body):
-    raise _Problem('define the class Mixer, or move a file that is no '
+  mixer = next((node for node in tree.body if isinstance(node, ast.ClassDef)
+                and node.name == cls), None)
+  if mixer is None:
+    raise _Problem(f'define the class {cls}, or move a file that is no '
                    'model to another folder')
-  doc = ast.get_docstring(tree) or ''
+  doc = ast.get_docstring(tree if cls == 'Mixer' else mixer) or ''
   title, colon, summary = ' '.join(doc.split('\n\n')[0].split()).partition(': ')
   if not colon:
     raise _Problem('begin its docstring with "Name: what it is."')
   return Entry(
-      path.stem, title, summary,
+      name, path.stem, title, summary,
       equation=_line(doc, 'Equation'), source=_line(doc, 'Source'),
-      **{name.lower(): _constant(tree, name) for name in _CONSTANTS})
+      **{constant.lower(): _constant([*tree.body, *mixer.body], constant)
+         for constant in _CONSTANTS})
 
 
 def _parse(path):
@@ -164,10 +170,11 @@ _CONSTANTS = {
 }
 
 
-def _constant(tree, name):
-  """Returns the value of a constant of the module, written as a literal."""
+def _constant(body, name):
+  """Returns the value of a constant of a file or class, written as a literal.
+  """
   like, is_sound, value = _CONSTANTS[name]
-  for node in tree.body:
+  for node in body:
     if isinstance(node, ast.Assign) and any(
         isinstance(t, ast.Name) and t.id == name for t in node.targets):
       try:
@@ -204,7 +211,7 @@ def readme(entries: Iterable[Entry],
   entries = list(entries)
   parts = [_TITLE]
   for family, members in families(entries).items():
-    lines = [[Markup(f'[`{e.name}`]({e.name}.py)'),
+    lines = [[Markup(f'[`{e.name}`]({e.file}.py)'),
               Markup(f'**{e.title}**: {e.summary}'),
               code(e.equation), code(e.cost), ', '.join(e.kernels),
               'mixes padding' if e.mixes_padding else '', Markup(e.source)]

@@ -59,7 +59,7 @@ def encoder(config, task: Task, dtype: str) -> Encoder:
       reads the first position of a causal mixer.
   """
   settings = config.encoder
-  mixer = make_mixer(models.module(config.model.name), config.model)
+  mixer = make_mixer(models.mixer(config.model.name), config.model)
   if settings.pooling in ('cls', 'first') and getattr(
       mixer(), 'causal', False):
     raise UserError(
@@ -78,7 +78,7 @@ def encoder(config, task: Task, dtype: str) -> Encoder:
       full_length=sequence_length(config, task))
 
 
-def make_mixer(module, model):
+def make_mixer(mixer, model):
   """Returns a function with which the encoder makes its mixers.
 
   The function takes `dtype`, `layer`, `num_layers`, `full_length` and `name`.
@@ -88,9 +88,9 @@ def make_mixer(module, model):
     UserError: an argument is not valid; see `check.check_arguments`.
   """
   arguments = model.to_dict()
-  check.check_arguments(module.Mixer, model.name, arguments)
+  check.check_arguments(mixer, model.name, arguments)
   del arguments['name']
-  return functools.partial(_mixer, module.Mixer, arguments)
+  return functools.partial(_mixer, mixer, arguments)
 
 
 def _mixer(cls, arguments, **given) -> nn.Module:

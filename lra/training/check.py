@@ -45,7 +45,7 @@ def check(config) -> None:
     if name not in FIELDS and not name.startswith('model.'):
       raise UserError(
           f'config.{name} is unknown: declare it in lra/fields.py.')
-  check_arguments(models.module(config.model.name).Mixer, config.model.name, {
+  check_arguments(models.mixer(config.model.name), config.model.name, {
       name.removeprefix('model.'): value for name, value in flat.items()
       if name.startswith('model.')})
   for name, error in failed.items():
@@ -75,7 +75,7 @@ def check_mesh(config, mesh: dict[str, int]) -> None:
           f'config.train.{name}={train[name]} cannot be split over '
           f'{share} devices: choose a multiple of {share}.')
   count = mesh['sequence']
-  mixer = models.module(config.model.name).Mixer
+  mixer = models.mixer(config.model.name)
   if count > 1 and not getattr(mixer, 'splits_sequences', False):
     raise UserError(
         f'config.mesh.sequence={count} is not possible with '

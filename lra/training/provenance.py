@@ -141,12 +141,12 @@ def warn_of_edits(
     if len(folders) > _NAMED:
       named += f' and {len(folders) - _NAMED} more'
     were = 'were' if len(folders) > 1 else 'was'
-    say(f'lra/models/{model}.py has changed since {named} {were} made: '
-        f'{what}.')
+    say(f'lra/models/{_file_of(model).name} has changed since {named} {were} '
+        f'made: {what}.')
 
 
 def _file_of(name):
-  return models.FOLDER / f'{name}.py'
+  return models.FOLDER / f'{models.place(name)[0]}.py'
 
 
 def _sha256(path):

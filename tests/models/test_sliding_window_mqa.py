@@ -4,7 +4,7 @@ import mixer_oracle
 import pytest
 import sparse_oracle
 
-from lra.models.sliding_window_mqa import Mixer
+from lra.models.sliding_window import MultiQuery as Mixer
 
 
 def _oracle(radius):

@@ -5,7 +5,7 @@ import pytest
 import sparse_oracle
 
 from lra.errors import UserError
-from lra.models.sparse_fixed import Mixer
+from lra.models.sparse_transformer import Fixed as Mixer
 
 
 @pytest.mark.parametrize('stride,summary,heads,num_global', [

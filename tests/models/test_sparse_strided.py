@@ -6,7 +6,7 @@ import pytest
 import sparse_oracle
 
 from lra.errors import UserError
-from lra.models.sparse_strided import Mixer
+from lra.models.sparse_transformer import Strided as Mixer
 
 
 @pytest.mark.parametrize('stride,heads,num_global', [

@@ -9,19 +9,14 @@ import kernels
 from kernels.norm_project import vjp as norm_project
 from kernels.tools import errors
 from kernels.tools.rms import relative_rms
-from lra.models import (
-    lightning,
-    linear_transformer,
-    simpletron,
-    simpletron_resl,
-)
+from lra.models import lightning, linear_transformer, simpletron
 from lra.nn import linear_mixer
 
 X = jax.random.normal(jax.random.key(0), (2, 40, 128))
 MASK = jnp.arange(40) < jnp.array([[40], [25]])
 MIXERS = {
     'simpletron': simpletron.Mixer(num_heads=2, qkv_width=128),
-    'simpletron_resl': simpletron_resl.Mixer(num_heads=2, qkv_width=128),
+    'simpletron_resl': simpletron.ResL(num_heads=2, qkv_width=128),
     'without biases': simpletron.Mixer(
         num_heads=2, qkv_width=128, qkv_bias=False),
     'linear_transformer': linear_transformer.Mixer(

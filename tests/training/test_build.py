@@ -1,7 +1,5 @@
 """What a new mixer's file gets wrong is one sentence."""
 
-import types
-
 import flax.linen as nn
 import jax.numpy as jnp
 import ml_collections
@@ -25,7 +23,7 @@ class _WithoutDtype(nn.Module):
 
 def _make(mixer, **arguments):
   model = ml_collections.ConfigDict({'name': 'foo', **arguments})
-  return build.make_mixer(types.SimpleNamespace(Mixer=mixer), model)
+  return build.make_mixer(mixer, model)
 
 
 def test_a_mixer_gets_what_it_has_fields_for():

@@ -80,7 +80,7 @@ def test_every_number_is_held_to_its_range(name):
 
 def _numbers(model):
   """The arguments of a mixer that are numbers and no fields of all configs."""
-  return [f for f in dataclasses.fields(models.module(model).Mixer)
+  return [f for f in dataclasses.fields(models.mixer(model))
           if f.type in (int, float) and f.name not in models.GIVEN
           and f'model.{f.name}' not in fields.FIELDS]
 
@@ -98,7 +98,7 @@ def test_every_number_of_a_mixer_is_held_to_its_range(model, argument):
   wrong = [low if 'above' in limits else low - 1,
            high if 'below' in limits else 2 * high + 1, True, 'x']
   wrong += [1.5] if argument.type is int else [math.nan, math.inf]
-  mixer = models.module(model).Mixer
+  mixer = models.mixer(model)
   for value in wrong:
     with pytest.raises(UserError) as e:
       check.check_arguments(mixer, model, {argument.name: value})

@@ -13,7 +13,7 @@ from lra.training import mesh, program, step
 
 SPLITTING = sorted(
     name for name in models.names()
-    if getattr(models.module(name).Mixer, 'splits_sequences', False))
+    if getattr(models.mixer(name), 'splits_sequences', False))
 MESHES = {
     'data': {'data': 4}, 'fsdp': {'data': 1, 'fsdp': 4},
     'both': {'data': 2, 'fsdp': 2}, 'sequence': {'data': 1, 'sequence': 4},

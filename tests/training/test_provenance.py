@@ -33,6 +33,16 @@ def test_the_config_file_of_the_command_is_hashed_and_looked_up(tmp_path):
   assert (made['git_dirty'] is None) == (made['git_commit'] is None)
 
 
+def test_models_that_share_a_file_have_its_hash(capsys, tmp_path):
+  source = (models.FOLDER / 'spectral.py').read_bytes()
+  made = [provenance.of_model(name) for name in ('gmm_prf', 'fastfood_rks')]
+  assert {m['model_sha256'] for m in made} == {
+      hashlib.sha256(source).hexdigest()}
+  provenance.warn_of_edits(
+      [(tmp_path, 'gmm_prf', '0' * 64)], provenance.FINISHED)
+  assert capsys.readouterr().err.startswith('lra/models/spectral.py has ')
+
+
 def test_a_model_without_a_file_has_no_hash():
   assert provenance.of_model('nobody')['model_sha256'] is None
 

@@ -1,7 +1,6 @@
 """Learned spectral densities: samples, kernels in closed form, and rates."""
 
 import functools
-import importlib
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +9,9 @@ import numpy as np
 import pytest
 
 import small
+from lra import models
 from lra.errors import UserError
-from lra.nn import spectral
+from lra.models import spectral
 
 NAMES = [f'{density}_{feature}'
          for density in ('gmm', 'fastfood', 'generative')
@@ -19,8 +19,7 @@ NAMES = [f'{density}_{feature}'
 
 
 def _mixer(name, **options):
-  module = importlib.import_module(f'lra.models.{name}')
-  return module.Mixer(num_heads=2, qkv_width=8, **options)
+  return models.mixer(name)(num_heads=2, qkv_width=8, **options)
 
 
 def _hadamard(width):
@@ -180,9 +179,7 @@ def test_error_falls_as_1_over_root_m(name):
 def test_fastfood_starts_as_gaussian_frequencies():
   """Rows of N(0, I), whatever Dh: first and second moments."""
   x, mask = mixer_oracle.ragged(2, width=6)
-  module = importlib.import_module('lra.models.fastfood_prf')
-
-  mixer = module.Mixer(num_heads=1, qkv_width=6, num_features=8)
+  mixer = spectral.FastfoodPrf(num_heads=1, qkv_width=6, num_features=8)
 
   def one(key):
     return mixer.init(key, x, mask, train=False)
@@ -204,8 +201,7 @@ def test_fastfood_starts_with_lengths_that_are_independent():
   200 heads are draws of two blocks of 8 rows.
   """
   x, mask = mixer_oracle.ragged(2, width=6)
-  module = importlib.import_module('lra.models.fastfood_prf')
-  mixer = module.Mixer(num_heads=200, qkv_width=1600, num_features=16)
+  mixer = spectral.FastfoodPrf(num_heads=200, qkv_width=1600, num_features=16)
   drawn = jax.tree.map(np.asarray, mixer_oracle.quick_jit(functools.partial(
       mixer.init, train=False))(jax.random.key(0), x, mask))
   rows, _ = _frequencies(
