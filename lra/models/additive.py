@@ -32,13 +32,9 @@ class Mixer(HeadMixer):
   """Additive attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`.
-
-  Raises:
-    UserError: the heads do not divide the width.
   """
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     weight_HxDh = self.param(
         'score', layers.KERNEL_INIT, q_BxLxHxDh.shape[2:])
     return attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, weight_HxDh, mask_BxL)

@@ -24,7 +24,6 @@ Source: Rae et al. 2020, arXiv 1911.05507, section 3, Algorithm 1
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from lra import fields
@@ -52,8 +51,7 @@ class Mixer(HeadMixer):
     compression: how a summary is made, one of `COMPRESSIONS`.
 
   Raises:
-    UserError: rate does not divide segment_size, unknown compression, or the
-      heads do not divide the width.
+    UserError: rate does not divide segment_size.
   """
   segment_size: int = fields.argument(128, low=1, high=fields.MANY)
   memory_segments: int = fields.argument(4, low=0, high=1024)
@@ -63,9 +61,7 @@ class Mixer(HeadMixer):
   causal = True
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     if self.segment_size % self.rate:
       raise UserError(
           f'config.model.rate={self.rate} must divide '

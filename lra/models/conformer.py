@@ -14,7 +14,6 @@ Source: Gulati et al. 2020, arXiv 2005.08100, sections 2.1, 2.2, Figure 2
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 import kernels
@@ -37,10 +36,6 @@ class Mixer(HeadMixer):
     conv_width: K, width of the convolution.
     conv_expansion: channels of the convolution, as a multiple of D.
     kernel: 'auto' or one of `KERNELS`.
-
-  Raises:
-    UserError: the heads do not divide the width, or the kernel is unknown or
-      cannot run here.
   """
   conv_width: int = fields.argument(31, low=1, high=1024)
   conv_expansion: int = fields.argument(1, low=1, high=64)
@@ -49,16 +44,13 @@ class Mixer(HeadMixer):
   op = 'softmax'
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     attended_BxLxD = super().__call__(x_BxLxD, mask_BxL, train=train)
     return attended_BxLxD + Convolution(
         self.conv_width, self.conv_expansion * x_BxLxD.shape[-1], self.dtype,
         name='conv')(x_BxLxD + attended_BxLxD, mask_BxL)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     return kernels.sharded(kernels.softmax_attention)(
         q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL, kernel=self.kernel)
 

@@ -40,7 +40,6 @@ class Mixer(HeadMixer):
   op = 'linear'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     length = mask_BxL.shape[1]
     angle_1xLx1x1 = np.pi / 2 * np.arange(length)[None, :, None, None] / (
         self.full_length or length)

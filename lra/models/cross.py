@@ -35,10 +35,6 @@ class Mixer(HeadMixer):
   Attributes: those of `HeadMixer`, and
     num_latents: M.
     kernel: 'auto' or one of `KERNELS`.
-
-  Raises:
-    UserError: the heads do not divide the width, or the kernel is unknown or
-      cannot run here.
   """
   num_latents: int = fields.argument(64, low=1, high=fields.MANY)
   kernel: str = 'auto'
@@ -46,7 +42,6 @@ class Mixer(HeadMixer):
   op = 'softmax'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     B, _, H, Dh = q_BxLxHxDh.shape
     attend = kernels.sharded(kernels.softmax_attention)
     # Unit normal, so that latents read differently from the start.

@@ -35,8 +35,7 @@ class Mixer(RotaryMixer):
     layer: index of the layer, from 0.
 
   Raises:
-    UserError: an odd number of heads, heads that do not divide the width, or a
-      kernel that is unknown or cannot run here.
+    UserError: an odd number of heads.
   """
   kernel: str = 'auto'
   layer: int = 0
@@ -44,7 +43,6 @@ class Mixer(RotaryMixer):
   op = 'softmax'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     if self.num_heads % 2:
       raise UserError(
           f'config.model.num_heads={self.num_heads} cannot be paired: '

@@ -49,7 +49,6 @@ class Mixer(RotaryMixer):
         min(self.radius, length), global_keys=self.num_sinks),)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     full_BxLxHxDh = kernels.sharded(kernels.softmax_attention)(
         q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL, kernel=self.kernel)
     near_BxLxHxDh = block_sparse.attend(

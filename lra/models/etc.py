@@ -32,7 +32,7 @@ from lra.errors import UserError
 from lra.nn import layers, partials
 from lra.nn.block_sparse import Heads, from_blocks, neighbours, to_blocks
 from lra.nn.mixer import HeadMixer
-from lra.nn.patterns import Pattern, sliding_window
+from lra.nn.patterns import sliding_window
 
 FAMILY = 'sparse'
 COST = 'O(L r D)'
@@ -51,25 +51,19 @@ class Mixer(HeadMixer):
     num_global: number of first tokens that are global.
     max_distance: k; larger distances share one vector.
     sharing: 'all', 'sides' or 'none'.
-
-  Raises:
-    UserError: unknown sharing, or the heads do not divide the width.
   """
   radius: int = fields.argument(84, low=0, high=fields.MANY)
   num_global: int = fields.argument(1, low=0, high=fields.MANY)
   max_distance: int = fields.argument(12, low=0, high=fields.MANY)
   sharing: str = 'all'
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the one pattern of all heads."""
+  def patterns(self, length):
     return (sliding_window(
         min(self.radius, length), global_keys=self.num_global,
         global_queries=self.num_global),)
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     pieces = self._pieces(x_BxLxD)
     labels = {side: self._labels(side, pieces['long', 'long'].q)
               for side in ('long', 'global')}

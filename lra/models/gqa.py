@@ -34,8 +34,7 @@ class MultiQuery(HeadMixer):
       declares it has this field.
 
   Raises:
-    UserError: the heads do not divide the width, G does not divide H, or the
-      kernel is unknown or cannot run here.
+    UserError: G does not divide H.
   """
   kernel: str = 'auto'
 

@@ -37,9 +37,6 @@ class Mixer(HeadMixer):
   Attributes: those of `HeadMixer`, and
     segment_size: S, positions of a segment.
     delta: whether to store values by the delta rule.
-
-  Raises:
-    UserError: the heads do not divide the width.
   """
   segment_size: int = fields.argument(256, low=1, high=fields.MANY)
   delta: bool = True
@@ -47,7 +44,6 @@ class Mixer(HeadMixer):
   causal = True
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     batch, length, heads, width = q_BxLxHxDh.shape
     size = min(self.segment_size, length)
     beta_H = self.param('beta', nn.initializers.zeros, (heads,))

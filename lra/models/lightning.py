@@ -41,8 +41,7 @@ class Mixer(LinearMixer):
     layer, num_layers: index of the layer, from 0, and number of layers.
 
   Raises:
-    UserError: an unknown direction, decay_by_depth without decay, or the
-      heads do not divide the width.
+    UserError: decay_by_depth without decay.
   """
   direction: str = 'causal'
   decay: bool = True
@@ -72,7 +71,6 @@ class Mixer(LinearMixer):
     return 2.0 ** (-8 * h / self.num_heads) * (1 - depth + 1e-5)
 
   def options(self):
-    """See `LinearMixer.options`."""
     return {'slopes': self.slopes(), 'activation': 'silu'}
 
   def attend(self, *operands, mask, **arrays):

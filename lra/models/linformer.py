@@ -34,10 +34,6 @@ class Mixer(HeadMixer):
     sharing: 'none' has E and F per head; 'headwise' has one E and one F for all
       heads; 'kv' has one matrix that is both E and F for all heads.
     kernel: 'auto' or one of `KERNELS`.
-
-  Raises:
-    UserError: unknown sharing, unknown or unsupported kernel, or the heads do
-      not divide the width.
   """
   num_landmarks: int = fields.argument(256, low=1, high=fields.MANY)
   sharing: str = 'kv'
@@ -46,7 +42,6 @@ class Mixer(HeadMixer):
   op = 'softmax'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     if self.sharing not in SHARING:
       raise UserError(f'Unknown config.model.sharing {self.sharing!r}: choose '
                       f'one of {", ".join(SHARING)}.')

@@ -26,6 +26,5 @@ class Mixer(PatternMixer):
   """
   block_size: int = fields.argument(50, low=1, high=fields.MANY)
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the one pattern of all heads."""
+  def patterns(self, length):
     return (Pattern(block=self.block_size),)

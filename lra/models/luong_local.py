@@ -39,9 +39,7 @@ class Mixer(HeadMixer):
   half_width: int = fields.argument(10, low=1, high=fields.MANY)
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = self.project(x_BxLxD)
     o_BxLxHxDh = local_attention(
         q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL,

@@ -49,10 +49,6 @@ class Mixer(HeadMixer):
       batch ('original') or of each head and sequence ('exact').
     conv_width: width of the convolution of the values; 0 for none.
     kernel: kernel by which landmarks read tokens, 'auto' or one of `KERNELS`.
-
-  Raises:
-    UserError: unknown pinv_init, unknown or unsupported kernel, or the heads
-      do not divide the width.
   """
   num_landmarks: int = fields.argument(64, low=1, high=2**14)
   pinv_steps: int = fields.argument(6, low=1, high=20)
@@ -63,7 +59,6 @@ class Mixer(HeadMixer):
   op = 'softmax'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     if self.pinv_init not in INITS:
       raise UserError(f'Unknown config.model.pinv_init {self.pinv_init!r}: '
                       f'choose one of {", ".join(INITS)}.')

@@ -29,7 +29,6 @@ class Mixer(HeadMixer):
   op = 'softmax'
 
   def kernel_for(self, length: int, width: int) -> str:
-    """See `HeadMixer.kernel_for`."""
     return super().kernel_for(
         length, width, value_width=layers.head_width(width, self.num_heads))
 

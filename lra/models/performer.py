@@ -56,8 +56,7 @@ class Mixer(HeadMixer):
     kernel: 'auto' or one of `KERNELS`.
 
   Raises:
-    UserError: unknown feature_map, eps with relu, or the heads do not divide
-      the width.
+    UserError: eps with relu.
   """
   num_features: int = fields.argument(256, low=1, high=fields.MANY)
   orthogonal: bool = True
@@ -71,7 +70,6 @@ class Mixer(HeadMixer):
   op = 'linear'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     if self.feature_map not in FEATURE_MAPS:
       raise UserError(
           f'Unknown config.model.feature_map {self.feature_map!r}: choose one '

@@ -48,7 +48,7 @@ class Mixer(HeadMixer):
     num_buckets: even; the paper takes 2 L / chunk_size.
 
   Raises:
-    UserError: num_buckets is odd, or the heads do not divide the width.
+    UserError: num_buckets is odd.
   """
   rounds: int = fields.argument(4, low=1, high=256)
   chunk_size: int = fields.argument(64, low=1, high=fields.MANY)

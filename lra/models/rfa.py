@@ -61,10 +61,6 @@ class Mixer(HeadMixer):
     redraw: whether each training step draws new frequencies from the 'dropout'
       stream; evaluation uses those of initialisation.
     kernel: 'auto' or one of `KERNELS`; if gated, 'auto' or 'xla'.
-
-  Raises:
-    UserError: unknown feature_map, the heads do not divide the width, or the
-      kernel is unknown or cannot run here.
   """
   num_features: int = fields.argument(64, low=1, high=fields.MANY)
   feature_map: str = 'gaussian'
@@ -83,7 +79,6 @@ class Mixer(HeadMixer):
     return self.gated
 
   def kernel_for(self, length, width, **needs):
-    """See `HeadMixer.kernel_for`."""
     if self.gated and self.kernel not in ('auto', 'xla'):
       raise UserError(f'config.model.kernel={self.kernel} has no gates: choose '
                       'auto or xla, or set config.model.gated=False.')
@@ -99,7 +94,6 @@ class Mixer(HeadMixer):
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, gate_BxLxH, mask_BxL, *,
           train):
-    """See `HeadMixer.mix`."""
     phi_q_BxLxHxF, phi_k_BxLxHxF = self._features(
         q_BxLxHxDh, k_BxLxHxDh, train)
     if self.gated:

@@ -52,7 +52,7 @@ class Mixer(HeadMixer):
     scaled: whether to divide logits within clusters by sqrt(Dh).
 
   Raises:
-    UserError: no head is left, or the heads do not divide the width.
+    UserError: no head is left.
   """
   num_clusters: int = fields.argument(64, low=1, high=fields.MANY)
   cluster_size: int = fields.argument(64, low=1, high=fields.MANY)
@@ -62,7 +62,6 @@ class Mixer(HeadMixer):
   scaled: bool = False
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     local, L = self.local_heads, mask_BxL.shape[1]
     if local >= self.num_heads:
       raise UserError(

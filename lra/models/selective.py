@@ -32,9 +32,6 @@ class Mixer(HeadMixer):
 
   Attributes: those of `HeadMixer`, and
     direction: 'causal' or 'bidirectional', the tokens that may be attended to.
-
-  Raises:
-    UserError: an unknown direction, or the heads do not divide the width.
   """
   direction: str = 'bidirectional'
 
@@ -44,7 +41,6 @@ class Mixer(HeadMixer):
     return self.direction == 'causal'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     if self.direction not in DIRECTIONS:
       raise UserError(
           f'config.model.direction={self.direction!r} is not possible: choose '

@@ -31,10 +31,6 @@ class Mixer(HeadMixer):
   Attributes: those of `HeadMixer`, and
     normalization: normalisation of queries and keys, one of `NORMALIZATIONS`.
     kernel: 'auto' or one of `KERNELS`.
-
-  Raises:
-    UserError: unknown normalization, the heads do not divide the width, or the
-      kernel is unknown or cannot run here.
   """
   normalization: str = 'softmax'
   kernel: str = 'auto'
@@ -44,7 +40,6 @@ class Mixer(HeadMixer):
   op = 'linear'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     if self.normalization not in NORMALIZATIONS:
       raise UserError(
           f'Unknown config.model.normalization {self.normalization!r}: choose '

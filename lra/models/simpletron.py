@@ -25,16 +25,12 @@ class Mixer(LinearMixer):
   """SimpleTRON attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `LinearMixer`; qkv_width must be D.
-
-  Raises:
-    UserError: the heads do not divide the width, or qkv_width is not D.
   """
   op = 'simpletron'
   skip = False  # True: x is added to the heads ("-Res")
   output_projection = False  # True: a dense layer follows ("-ResL")
 
   def kernel_for(self, length, width):
-    """See `HeadMixer.kernel_for`."""
     if self.qkv_width != width:
       raise UserError(
           f'config.model.qkv_width={self.qkv_width} must equal '
@@ -43,7 +39,6 @@ class Mixer(LinearMixer):
     return super().kernel_for(length, width)
 
   def options(self):
-    """See `LinearMixer.options`."""
     return {'scale': self.full_length and self.full_length ** -0.5}
 
   def merge(self, o_BxLxHxDh, x_BxLxD):

@@ -45,9 +45,6 @@ class Mixer(HeadMixer):
     iterations: normalisations of rows and columns.
     temperature: divisor of the scores; near 0, S is a permutation.
     sort_width: width of the sorting network's hidden layer.
-
-  Raises:
-    UserError: the heads do not divide the width.
   """
   block_size: int = fields.argument(50, low=1, high=fields.MANY)
   iterations: int = fields.argument(7, low=1, high=fields.MANY)
@@ -55,9 +52,7 @@ class Mixer(HeadMixer):
   sort_width: int = fields.argument(64, low=1, high=fields.MANY)
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = self.project(x_BxLxD)
     scores_BxHxNxN = self._scores(x_BxLxD, mask_BxL) / self.temperature
     if train:

@@ -14,7 +14,7 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
 from lra import fields
 from lra.nn import layers
 from lra.nn.pattern_mixer import PatternMixer
-from lra.nn.patterns import Pattern, sliding_window
+from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
 
 FAMILY = 'sparse'
@@ -30,8 +30,7 @@ class Mixer(RotaryMixer, PatternMixer):
   """
   radius: int = fields.argument(256, low=0, high=fields.MANY)
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the one pattern of all heads."""
+  def patterns(self, length):
     # No positions lie beyond the length.
     return (sliding_window(min(self.radius, length)),)
 

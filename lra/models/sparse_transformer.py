@@ -38,7 +38,7 @@ class Strided(PatternMixer):
     num_global: number of first tokens that are seen by all and see all.
 
   Raises:
-    UserError: fewer than two heads, or they do not divide the width.
+    UserError: fewer than two heads.
   """
   COST = 'O(L sqrt(L) D)'
 
@@ -84,7 +84,6 @@ class Fixed(Strided):
   summary: int = fields.argument(8, low=1, high=fields.MANY)
 
   def halves(self, length, stride, tokens):
-    """See `Strided.halves`."""
     return (Pattern(block=stride, **tokens),
             Pattern(offsets=(), summary=(stride, min(self.summary, stride)),
                     **tokens))

@@ -44,7 +44,7 @@ class SpectralMixer(HeadMixer):
     kernel: 'auto' or one of `kernels.OPS['linear']`.
 
   Raises:
-    UserError: the heads do not divide the width, or too few features.
+    UserError: too few features for the density.
   """
   num_features: int = fields.argument(256, low=2, high=fields.MANY)
   redraw: bool = True
@@ -61,7 +61,6 @@ class SpectralMixer(HeadMixer):
     raise NotImplementedError
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     scale = q_BxLxHxDh.shape[-1]**-0.25
     phi_q_BxLxHxM, phi_k_BxLxHxM = self._features(
         scale * q_BxLxHxDh, scale * k_BxLxHxDh, mask_BxL, train)
@@ -108,14 +107,10 @@ class GmmRks(SpectralMixer):
 
   Attributes: those of `SpectralMixer`, and
     num_components: C, number of Gaussians per head.
-
-  Raises:
-    UserError: fewer frequencies than components.
   """
   num_components: int = fields.argument(2, low=1, high=fields.MANY)
 
   def density(self, num_frequencies, head_width, train):
-    """See `SpectralMixer.density`."""
     samples = num_frequencies // self.num_components
     if not samples:
       raise UserError(
@@ -165,13 +160,9 @@ class GenerativeRks(SpectralMixer):
     phi(x) = sqrt(1 / F) [cos(w_f . x), sin(w_f . x)], w = g(n), n ~ N(0, I),
     x scaled by Dh^(-1/4)
   Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
-
-  Raises:
-    UserError: fewer than two frequencies.
   """
 
   def density(self, num_frequencies, head_width, train):
-    """See `SpectralMixer.density`."""
     if num_frequencies < 2:
       raise UserError(
           f'config.model.num_features={self.num_features} is too few for a '
@@ -224,14 +215,10 @@ class FastfoodRks(SpectralMixer):
     w = S H G P H B / sqrt(W), x scaled by Dh^(-1/4)
   Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3; FastFood is Le,
     Sarlos & Smola 2013, arXiv 1408.3060
-
-  Raises:
-    UserError: no frequencies.
   """
   redraw: bool = False
 
   def density(self, num_frequencies, head_width, train):
-    """See `SpectralMixer.density`."""
     if num_frequencies < 1:
       raise UserError(
           f'config.model.num_features={self.num_features} is too few for a '

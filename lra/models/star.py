@@ -34,7 +34,6 @@ class Mixer(RotaryMixer, PatternMixer):
   block_size: int = fields.argument(512, low=1, high=fields.MANY)
   num_queries: int = fields.argument(1, low=0, high=fields.MANY)
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the one pattern of all heads."""
+  def patterns(self, length):
     return (Pattern(block=self.block_size, global_keys=self.block_size,
                     global_queries=self.num_queries),)

@@ -41,9 +41,7 @@ class Mixer(HeadMixer):
   rounds: int = fields.argument(2, low=1, high=64)
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     order_BxL, place_BxL, count_B = tokens.first(mask_BxL)
     keep_BxL = jnp.arange(mask_BxL.shape[1])[None] < count_B[:, None]
     e_BxLxD = jnp.where(

@@ -59,8 +59,7 @@ class Mixer(nn.Module):
       if no input is cut.
 
   Raises:
-    UserError: unknown variant, `trainable` False without random logits,
-      unknown or unsupported kernel, or the heads do not divide the width.
+    UserError: `trainable` False without random logits.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -91,9 +90,7 @@ class Mixer(nn.Module):
     return 'dense'
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     kernel = self.kernel_for(*x_BxLxD.shape[1:])
     v_BxLxHxDh = layers.project_heads(
         x_BxLxD, self.num_heads, self.qkv_width, self.dtype, 'value')

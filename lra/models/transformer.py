@@ -32,7 +32,6 @@ class Mixer(SoftmaxMixer):
   op = 'softmax'
 
   def kernel_for(self, length: int, width: int) -> str:
-    """See `HeadMixer.kernel_for`."""
     if self.attention_dropout and self.kernel not in DROPPING:
       raise UserError(
           f'config.model.kernel={self.kernel} drops no attention weights: use '

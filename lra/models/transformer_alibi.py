@@ -25,12 +25,9 @@ class Mixer(SoftmaxMixer):
 
   If H is no power of 2, slopes follow the equation too. The release takes every
   other slope of the next power of 2 for the remaining heads.
-
-  Attributes: those of `SoftmaxMixer`.
   """
 
   def bias(self, length):
-    """See `SoftmaxMixer.bias`."""
     slope_H = 2.0 ** (-8 * np.arange(1, self.num_heads + 1) / self.num_heads)
     far_S = np.abs(np.arange(1 - length, length))
     return jnp.asarray(-slope_H[:, None] * far_S, jnp.float32)

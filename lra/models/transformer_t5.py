@@ -40,7 +40,6 @@ class Mixer(SoftmaxMixer):
   max_distance: int = fields.argument(128, low=2, high=fields.MANY)
 
   def bias(self, length):
-    """See `SoftmaxMixer.bias`."""
     if self.num_buckets % 4 or self.max_distance <= self.num_buckets // 4:
       raise UserError(
           f'config.model.num_buckets={self.num_buckets} is not possible: '

@@ -181,9 +181,6 @@ def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
 
   The result is [B, L, H, Dh]. Masked keys are left out and masked positions
   return 0.
-
-  Raises:
-    NotImplementedError: the named kernel cannot run here.
   """
   if _by_parts(phi_q_BxLxHxM, v_BxLxHxDh, kernel):
     sums_BxLxHxDh = linear_sums(
@@ -212,9 +209,6 @@ def linear_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
   The Pallas kernels need features as wide as the values. For them M features
   are split into heads of width Dh, the last one filled with zeros, and the
   results are summed. Masked keys are left out and masked positions return 0.
-
-  Raises:
-    NotImplementedError: the named kernel cannot run here.
   """
   attend = functools.partial(
       kernels.sharded(kernels.linear_attention), mask=mask_BxL,

@@ -3,6 +3,8 @@
 Call these functions inside a compact module: they create its submodules, so
 that all mixers share names and initial values of projections.
 
+Those that split a width into heads raise a UserError if that is impossible.
+
 Shapes: B batch, L length, D model width, H heads, Dh head width.
 """
 
@@ -87,11 +89,7 @@ def head_width(width: int, num_heads: int) -> int:
 
 
 def split_heads(x_BxLxD: jax.Array, num_heads: int) -> jax.Array:
-  """Slices the last axis into heads: [B, L, D] -> [B, L, H, D / H].
-
-  Raises:
-    UserError: the heads do not divide the width.
-  """
+  """Slices the last axis into heads: [B, L, D] -> [B, L, H, D / H]."""
   *rest, width = x_BxLxD.shape
   return x_BxLxD.reshape(*rest, num_heads, head_width(width, num_heads))
 
@@ -99,11 +97,7 @@ def split_heads(x_BxLxD: jax.Array, num_heads: int) -> jax.Array:
 def project_heads(x_BxLxD: jax.Array, num_heads: int, width: int,
                   dtype: jnp.dtype, name: str,
                   use_bias: bool = True) -> jax.Array:
-  """Projects and splits into heads: [B, L, D] -> [B, L, H, Dh].
-
-  Raises:
-    UserError: the heads do not divide the width.
-  """
+  """Projects and splits into heads: [B, L, D] -> [B, L, H, Dh]."""
   heads = num_heads, head_width(width, num_heads)
   return Projection(x_BxLxD.shape[-1:], heads, dtype, use_bias,
                     name=name)(x_BxLxD)
@@ -112,11 +106,7 @@ def project_heads(x_BxLxD: jax.Array, num_heads: int, width: int,
 def project_qkv(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
                 dtype: jnp.dtype, use_bias: bool = True
                 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns queries, keys and values, each [B, L, H, Dh] in `dtype`.
-
-  Raises:
-    UserError: the heads do not divide `qkv_width`.
-  """
+  """Returns queries, keys and values, each [B, L, H, Dh] in `dtype`."""
   return tuple(
       project_heads(x_BxLxD, num_heads, qkv_width, dtype, name, use_bias)
       for name in QKV)
@@ -133,9 +123,6 @@ def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
     (qkv [B, L, 3, H, Dh] in `dtype`, biases float32 [3, H, Dh] or None). The
     biases are already added to qkv, but as constants: the kernel receives them
     and computes their gradient; see `kernels.linear_attention_packed`.
-
-  Raises:
-    UserError: the heads do not divide `qkv_width`.
   """
   heads = num_heads, head_width(qkv_width, num_heads)
   weights, biases = zip(*(

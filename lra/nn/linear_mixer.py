@@ -22,10 +22,6 @@ class LinearMixer(HeadMixer):
 
   Attributes: those of `HeadMixer`, and
     kernel: 'auto' or one of `kernels.OPS[op]`.
-
-  Raises:
-    UserError: the heads do not divide the width, or the kernel is unknown or
-      cannot run here.
   """
   kernel: str = 'auto'
 
@@ -36,9 +32,7 @@ class LinearMixer(HeadMixer):
     return {}
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     if self.kernel_for(*x_BxLxD.shape[1:]) == 'xla':
       return super().__call__(x_BxLxD, mask_BxL, train=train)
     qkv_BxLx3xHxDh, bias = layers.project_packed(
@@ -47,7 +41,6 @@ class LinearMixer(HeadMixer):
     return self.merge(o_BxLxHxDh, x_BxLxD)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     return self.attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL)
 
   def attend(self, *operands: jax.Array, **arrays) -> jax.Array:

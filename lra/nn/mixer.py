@@ -30,8 +30,9 @@ class HeadMixer(nn.Module):
       calls. A mixer that sets it has a field `kernel: str = 'auto'`.
 
   Raises:
-    UserError: the heads do not divide the width, or the kernel is unknown or
-      cannot run here.
+    UserError: the heads do not divide the width, an argument has none of its
+      values, or the kernel is unknown or cannot run here. Subclasses name only
+      what they add.
   """
   num_heads: int = 8
   qkv_width: int = 512

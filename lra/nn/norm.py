@@ -73,7 +73,6 @@ class RMSNorm(nn.RMSNorm):
   """`flax.linen.RMSNorm`, which relies on JAX to promote its dtypes."""
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    """See `flax.linen.RMSNorm`."""
     with jax.numpy_dtype_promotion('standard'):
       return super().__call__(x)
 

@@ -20,7 +20,6 @@ class PatternMixer(HeadMixer):
   def mix(self, q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
           v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
           train: bool) -> jax.Array:
-    """See `HeadMixer.mix`."""
     qkv = block_sparse.Heads(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh)
     return block_sparse.attend_in_groups(
         qkv, mask_BxL, self.patterns(q_BxLxHxDh.shape[1]))

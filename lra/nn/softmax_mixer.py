@@ -28,7 +28,6 @@ class SoftmaxMixer(HeadMixer):
     del length
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     rate = self.attention_dropout
     drop = {'dropout_rate': rate,
             'dropout_key': draws.row_keys(self, len(q_BxLxHxDh))} if (
