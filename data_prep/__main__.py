@@ -17,7 +17,7 @@ import pathlib
 import sys
 
 import data_prep
-from data_prep import describe, floors, kinds, sheet
+from data_prep import baselines, describe, kinds
 from lra import place, tasks
 from lra.errors import UserError
 
@@ -79,14 +79,14 @@ def _run(args):
     print(describe.describe(args.task, content))
     if kinds.of(tasks.get(args.task)).image:
       sheet_path = path.parent / 'examples.png'
-      sheet.write(content.splits['train'], sheet_path)
+      describe.write_sheet(content.splits['train'], sheet_path)
       print(f'examples are drawn in {sheet_path}')
   if args.floors:
-    record = floors.measure(args.task, content)
-    for name, floor in record['floors'].items():
-      print(f'{100 * floor["accuracy"]:6.2f} %  {name}: {floor["how"]} '
-            f'({floor["seconds"]} s)')
-    print(f'recorded in {floors.write(record, floors_dir)}')
+    record = baselines.measure(args.task, content)
+    for name, score in record['floors'].items():
+      print(f'{100 * score["accuracy"]:6.2f} %  {name}: {score["how"]} '
+            f'({score["seconds"]} s)')
+    print(f'recorded in {baselines.write(record, floors_dir)}')
 
 
 if __name__ == '__main__':

@@ -17,8 +17,8 @@ import numpy as np
 from PIL import Image
 
 from data_prep import archives, pictures
-from data_prep.progress import progress
 from lra.errors import UserError
+from lra.terminal import progress
 
 CLASSES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog',
            'horse', 'ship', 'truck')

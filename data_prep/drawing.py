@@ -19,9 +19,9 @@ import zlib
 import numpy as np
 
 from data_prep import stamps
-from data_prep.progress import progress
 from lra import machine, place
 from lra.errors import UserError
+from lra.terminal import progress
 
 _PART = 500  # images of 32 x 32 pixels that are kept together
 _LOOK_SECONDS = 0.1  # between two looks at the finished parts

@@ -63,14 +63,14 @@ def _codes(tokens):
 
 
 def _probe(name):
-  def floor(train, test):
+  def baseline(train, test):
     from data_prep import probes
     return getattr(probes, name)(train, test)
-  return floor
+  return baseline
 
 
 def _linear(name):
-  def floor(splits, variant):
+  def baseline(splits, variant):
     del variant
     try:
       from data_prep import linear
@@ -78,7 +78,7 @@ def _linear(name):
       raise UserError('The linear baselines need scikit-learn: run '
                       f'{place.extra("floors")}.') from e
     return getattr(linear, name)(splits)
-  return floor
+  return baseline
 
 
 def _ridge(splits, variant):

@@ -15,9 +15,9 @@ import tensorflow_datasets as tfds
 from data_prep import trees
 from data_prep.builder import Builder
 from data_prep.content import SPLITS, Content, split_of
-from data_prep.progress import progress
 from data_prep.tables import bad_row, find, part, read_rows
 from lra import tasks
+from lra.terminal import progress
 
 _SEED = 0
 _LONGEST = tasks.get('listops').seq_len

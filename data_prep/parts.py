@@ -132,3 +132,26 @@ def accuracies(dataset: str, right: np.ndarray, test: Split) -> dict:
                      'accuracy': float(right[values == value].mean())}
         for value in np.unique(values)}
   return found
+
+
+def of_answers(dataset: str, predicted: np.ndarray, train: Split,
+               test: Split) -> dict:
+  """Breaks the accuracy of these answers down by the kinds of the examples.
+
+  Args:
+    dataset: name of the data set.
+    predicted: an answer for each example of `test`, int [N].
+    train: the examples to fit the rules on.
+    test: the examples.
+
+  Returns:
+    {} for most data sets. Others have `parts`, see `accuracies`, and
+    `agreement`, {rule: share of examples with the same answer}.
+  """
+  if dataset not in KINDS:
+    return {}
+  return {
+      'parts': accuracies(dataset, predicted == test.labels, test),
+      'agreement': {
+          name: float(np.mean(rule(train, test) == predicted))
+          for name, rule in RULES[dataset].items()}}

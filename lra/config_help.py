@@ -64,7 +64,7 @@ def arguments(mixer: type) -> dict[str, str]:
   """
   meanings = {}
   for cls in reversed(mixer.__mro__):
-    meanings.update(_attributes(cls))
+    meanings.update(_attributes(cls, mixer))
   found = {}
   for argument in dataclasses.fields(mixer):
     declared = check.declared_field(argument)
@@ -73,8 +73,11 @@ def arguments(mixer: type) -> dict[str, str]:
   return found
 
 
-def _attributes(cls):
-  """Returns {name: meaning} of the section "Attributes:" of a class."""
+def _attributes(cls, mixer):
+  """Returns {name: meaning} of the section "Attributes:" of a class.
+
+  Tuples that it names in capitals are those of the mixer's file.
+  """
   _, _, section = (cls.__dict__.get('__doc__') or '').partition('Attributes:')
   section = re.split(r'\n\n', section, maxsplit=1)[0]
   found = {}
@@ -83,12 +86,12 @@ def _attributes(cls):
     for name in names.split(', '):
       meaning = ' '.join(meaning.split()).rstrip('.')
       meaning = re.sub(
-          '`([A-Z_]+)`', functools.partial(_constant, cls), meaning)
+          '`([A-Z_]+)`', functools.partial(_constant, mixer), meaning)
       found[name] = f'{meaning[0].upper()}{meaning[1:]}.'
   return found
 
 
-def _constant(cls, match):
-  """Returns the values of a tuple that the class's module names in capitals."""
-  value = getattr(sys.modules[cls.__module__], match[1], match[0])
+def _constant(mixer, match):
+  """Returns the values of a tuple that the mixer's file names in capitals."""
+  value = getattr(sys.modules[mixer.__module__], match[1], match[0])
   return ', '.join(value) if isinstance(value, tuple) else str(value)

@@ -13,7 +13,7 @@ Source: Xiao et al. 2023, arXiv 2309.17453, section 3.2
 """
 
 from lra import fields
-from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
 

@@ -22,7 +22,7 @@ import zlib
 from lra import fields
 from lra.errors import UserError
 from lra.nn import patterns
-from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.block_sparse import PatternMixer
 
 FAMILY = 'sparse'
 COST = 'O(L b (w + g + r) D) for blocks of b'

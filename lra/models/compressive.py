@@ -36,7 +36,6 @@ from lra.nn.mixer import HeadMixer
 FAMILY = 'sparse'
 COST = 'O(L (S + R S / c) D)'
 GROWTH = {'time': 1, 'memory': 1}
-COMPRESSIONS = ('convolution', 'mean', 'max')
 
 
 class Mixer(HeadMixer):
@@ -48,7 +47,7 @@ class Mixer(HeadMixer):
     memory_segments: R, number of older segments seen as summaries; 0 gives
       Transformer-XL's attention.
     rate: c, number of inputs of a summary; divides S.
-    compression: how a summary is made, one of `COMPRESSIONS`.
+    compression: how a summary is made.
 
   Raises:
     UserError: rate does not divide segment_size.
@@ -56,7 +55,8 @@ class Mixer(HeadMixer):
   segment_size: int = fields.argument(128, low=1, high=fields.MANY)
   memory_segments: int = fields.argument(4, low=0, high=1024)
   rate: int = fields.argument(4, low=1, high=fields.MANY)
-  compression: str = 'convolution'
+  compression: str = fields.argument(
+      'convolution', choices=('convolution', 'mean', 'max'))
 
   causal = True
 
@@ -66,10 +66,6 @@ class Mixer(HeadMixer):
       raise UserError(
           f'config.model.rate={self.rate} must divide '
           f'config.model.segment_size={self.segment_size}.')
-    if self.compression not in COMPRESSIONS:
-      raise UserError(
-          f'Unknown config.model.compression {self.compression!r}: choose one '
-          f'of {", ".join(COMPRESSIONS)}.')
     length = x_BxLxD.shape[1]
     size = min(self.segment_size, length + -length % self.rate)
     fill = [(0, 0), (0, -length % size)]

@@ -9,11 +9,10 @@ Equation: softmax(Q_h K_g^T / sqrt(Dh)) V_g for each head h, g = floor(h G / H),
 Source: Ainslie et al. 2023, arXiv 2305.13245, section 2.2
 """
 
-import kernels
 from lra import fields
 from lra.errors import UserError
 from lra.nn import layers
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import SoftmaxMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
@@ -21,24 +20,20 @@ GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class MultiQuery(HeadMixer):
+class MultiQuery(SoftmaxMixer):
   """Multi-query attention: all query heads share one head of keys and values.
 
   Equation: softmax(Q_h K^T / sqrt(Dh)) V for each head h, then an output
     projection
   Source: Shazeer 2019, arXiv 1911.02150, section 3
 
-  Attributes: those of `HeadMixer`, and
-    kernel: 'auto' or one of `KERNELS`.
+  Attributes: those of `SoftmaxMixer`, and
     num_kv_heads: G, number of heads of keys and of values. Only a subclass that
       declares it has this field.
 
   Raises:
     UserError: G does not divide H.
   """
-  kernel: str = 'auto'
-
-  op = 'softmax'
   num_kv_heads = 1
 
   def project(self, x_BxLxD):
@@ -55,11 +50,6 @@ class MultiQuery(HeadMixer):
         for name, heads, total in (
             ('query', self.num_heads, self.qkv_width),
             ('key', groups, width), ('value', groups, width)))
-
-  def mix(self, q_BxLxHxDh, k_BxLxGxDh, v_BxLxGxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`; the groups share keys and values without a copy."""
-    return kernels.sharded(kernels.softmax_attention)(
-        q_BxLxHxDh, k_BxLxGxDh, v_BxLxGxDh, mask=mask_BxL, kernel=self.kernel)
 
 
 class Mixer(MultiQuery):

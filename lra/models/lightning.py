@@ -17,22 +17,22 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 import kernels
+from lra import fields
 from lra.errors import UserError
 from lra.nn import layers, norm
-from lra.nn.linear_mixer import LinearMixer
+from lra.nn.mixer import LinearMixer
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
-DIRECTIONS = ('causal', 'bidirectional')
 
 
 class Mixer(LinearMixer):
   """Lightning attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `LinearMixer`, and
-    direction: `causal`, or `bidirectional`: both ways, summed.
+    direction: bidirectional sums both ways.
     decay: False sets all slopes to 0: plain causal linear attention.
     decay_by_depth: whether slopes shrink with depth as in MiniMax-01's
       released model, times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The
@@ -43,7 +43,8 @@ class Mixer(LinearMixer):
   Raises:
     UserError: decay_by_depth without decay.
   """
-  direction: str = 'causal'
+  direction: str = fields.argument(
+      'causal', choices=('causal', 'bidirectional'))
   decay: bool = True
   decay_by_depth: bool = False
   gate: bool = False
@@ -75,10 +76,6 @@ class Mixer(LinearMixer):
 
   def attend(self, *operands, mask, **arrays):
     """See `LinearMixer.attend`; sums both directions if bidirectional."""
-    if self.direction not in DIRECTIONS:
-      raise UserError(
-          f'config.model.direction={self.direction!r} is not possible: choose '
-          f'one of {", ".join(DIRECTIONS)}.')
     o_BxLxHxDh = super().attend(*operands, mask=mask, **arrays)
     if not self.causal:
       flipped = (jnp.flip(y, 1) for y in operands)

@@ -4,7 +4,7 @@ Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)), phi(x) = elu(x) + 1
 Source: Katharopoulos et al. 2020, arXiv 2006.16236, eq. 5 and 7
 """
 
-from lra.nn.linear_mixer import LinearMixer
+from lra.nn.mixer import LinearMixer
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'

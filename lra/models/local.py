@@ -10,7 +10,7 @@ Source: Tay et al. 2020 (Long Range Arena), arXiv 2011.04006, released code
 """
 
 from lra import fields
-from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern
 
 FAMILY = 'sparse'

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from lra import fields
 from lra.nn import block_sparse, layers, partials
-from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 
 FAMILY = 'sparse'

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from lra import fields
-from lra.nn import layers, partials, tokens
+from lra.nn import arrays, layers, partials
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'sparse'
@@ -79,10 +79,10 @@ def local_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
     [B, L, H, Dh] in the dtype of `v`; 0 in a sequence without tokens.
   """
   L = mask_BxL.shape[1]
-  order_BxL, _, count_B = tokens.first(mask_BxL)
+  order_BxL, _, count_B = arrays.tokens_first(mask_BxL)
   # float32, because sums over windows form the gradients of k and v.
   k_BxHxLxDh, v_BxHxLxDh = (
-      tokens.take(x, order_BxL).swapaxes(1, 2).astype(jnp.float32)
+      arrays.take(x, order_BxL).swapaxes(1, 2).astype(jnp.float32)
       for x in (k_BxLxHxDh, v_BxLxHxDh))
   size = min(2 * half_width + 1, L)
 

@@ -9,7 +9,7 @@ Source: Chelba et al. 2020, arXiv 2001.04589
 """
 
 from lra import fields
-from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 
 FAMILY = 'sparse'

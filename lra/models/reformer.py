@@ -73,12 +73,8 @@ class Mixer(HeadMixer):
 
   def _rotations(self, head_width, train):
     shape = (self.num_heads, self.rounds, head_width, self.num_buckets // 2)
-    fixed = self.variable(
-        'constants', 'rotations',
-        lambda: jax.random.normal(self.make_rng('params'), shape))
-    if not train:
-      return fixed.value
-    return jax.random.normal(draws.step_key(self), shape)
+    return draws.kept(
+        self, 'rotations', lambda key: jax.random.normal(key, shape), train)
 
 
 def hash_buckets(x_BxLxHxDh: jax.Array,

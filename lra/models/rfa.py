@@ -34,27 +34,25 @@ from lra import fields
 from lra.errors import UserError
 from lra.nn import draws, features, layers
 from lra.nn.gated_sums import gated_sums
-from lra.nn.mixer import HeadMixer
 
 FAMILY = 'kernel'
 COST = 'O(L M D)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
-FEATURE_MAPS = ('gaussian', 'arccos')
 FLOOR = 0.01  # minimum of normalisers, relative to weights of 1
 EPS = 1e-6  # absolute minimum, for gates that are almost closed
 
 
-class Mixer(HeadMixer):
+class Mixer(features.FeatureMixer):
   """Random feature attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   The collection 'constants' keeps the frequencies of initialisation.
 
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `FeatureMixer`, and
     num_features: M, number of frequencies; a query or key has 2 M features, or
       M with arccos.
-    feature_map: one of `FEATURE_MAPS`.
+    feature_map: kind of features.
     gated: whether to use the causal variant with gates; otherwise every token
       sees all tokens.
     chunk_size: positions that the gated variant computes at once.
@@ -63,15 +61,11 @@ class Mixer(HeadMixer):
     kernel: 'auto' or one of `KERNELS`; if gated, 'auto' or 'xla'.
   """
   num_features: int = fields.argument(64, low=1, high=fields.MANY)
-  feature_map: str = 'gaussian'
+  feature_map: str = fields.argument(
+      'gaussian', choices=('gaussian', 'arccos'))
   gated: bool = False
   chunk_size: int = fields.argument(64, low=1, high=fields.MANY)
   redraw: bool = True
-  kernel: str = 'auto'
-
-  splits_sequences = True
-
-  op = 'linear'
 
   @property
   def causal(self) -> bool:
@@ -109,10 +103,6 @@ class Mixer(HeadMixer):
 
   def _features(self, q_BxLxHxDh, k_BxLxHxDh, train):
     """Returns phi of queries and keys, each [B, L, H, 2 M] or [B, L, H, M]."""
-    if self.feature_map not in FEATURE_MAPS:
-      raise UserError(
-          f'Unknown config.model.feature_map {self.feature_map!r}: choose one '
-          f'of {", ".join(FEATURE_MAPS)}.')
     sigma_HxDh = self.param(
         'sigma', nn.initializers.ones, q_BxLxHxDh.shape[2:])
     omega_HxMxDh = sigma_HxDh[:, None] * self._frequencies(
@@ -145,13 +135,9 @@ class Mixer(HeadMixer):
             most_BxLxH[..., None])
 
   def _frequencies(self, head_width, train):
-    shape = (self.num_heads, self.num_features, head_width)
-    kept = self.variable(
-        'constants', 'omega',
-        lambda: features.gaussian_frequencies(self.make_rng('params'), *shape))
-    if self.redraw and train:
-      return features.gaussian_frequencies(draws.step_key(self), *shape)
-    return kept.value
+    return draws.kept(self, 'omega', lambda key: features.gaussian_frequencies(
+        key, self.num_heads, self.num_features, head_width),
+                      self.redraw and train)
 
 
 def _off_zero(norm, most):

@@ -12,7 +12,7 @@ Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
 
 from lra.errors import UserError
 from lra.nn import layers
-from lra.nn.linear_mixer import LinearMixer
+from lra.nn.mixer import LinearMixer
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'

@@ -13,7 +13,7 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
 
 from lra import fields
 from lra.nn import layers
-from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
 

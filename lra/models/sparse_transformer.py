@@ -13,7 +13,7 @@ import math
 
 from lra import fields
 from lra.errors import UserError
-from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window
 
 FAMILY = 'sparse'

@@ -24,7 +24,6 @@ import jax.numpy as jnp
 from lra import fields
 from lra.errors import UserError
 from lra.nn import draws, features, layers
-from lra.nn.mixer import HeadMixer
 
 FAMILY = 'kernel'
 COST = 'O(L M D)'
@@ -32,27 +31,21 @@ GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
 
-class SpectralMixer(HeadMixer):
+class SpectralMixer(features.FeatureMixer):
   """Linear attention with a learned kernel: x [B, L, D] -> [B, L, D].
 
   A subclass defines `density` and may set `positive`; mask is [B, L] bool.
 
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `FeatureMixer`, and
     num_features: M, number of features of a head.
     redraw: whether each training step draws new noise from the 'dropout'
       stream; evaluation uses the noise of initialisation.
-    kernel: 'auto' or one of `kernels.OPS['linear']`.
 
   Raises:
     UserError: too few features for the density.
   """
   num_features: int = fields.argument(256, low=2, high=fields.MANY)
   redraw: bool = True
-  kernel: str = 'auto'
-
-  splits_sequences = True
-
-  op = 'linear'
   positive = False  # True: exponential features; False: cosines and sines
 
   def density(self, num_frequencies: int, head_width: int, train: bool
@@ -64,8 +57,7 @@ class SpectralMixer(HeadMixer):
     scale = q_BxLxHxDh.shape[-1]**-0.25
     phi_q_BxLxHxM, phi_k_BxLxHxM = self._features(
         scale * q_BxLxHxDh, scale * k_BxLxHxDh, mask_BxL, train)
-    return features.linear_attend(
-        phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL, kernel=self.kernel)
+    return self.attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL)
 
   def _features(self, q_BxLxHxDh, k_BxLxHxDh, mask_BxL, train):
     head_width = q_BxLxHxDh.shape[-1]
@@ -83,11 +75,8 @@ class SpectralMixer(HeadMixer):
   def noise(self, name: str, draw: Callable, shape: tuple[int, ...],
             train: bool) -> jax.Array:
     """Returns `draw(key, shape)`, drawn at initialisation or in each step."""
-    kept = self.variable('constants', name,
-                         lambda: draw(self.make_rng('params'), shape))
-    if self.redraw and train:
-      return draw(draws.step_key(self), shape)
-    return kept.value
+    return draws.kept(
+        self, name, lambda key: draw(key, shape), self.redraw and train)
 
 
 class GmmRks(SpectralMixer):

@@ -15,7 +15,7 @@ Source: Acharya et al. 2024, arXiv 2411.17116, section 2 and algorithms 1-2
 """
 
 from lra import fields
-from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern
 from lra.nn.rotary import RotaryMixer
 

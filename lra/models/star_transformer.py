@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from lra import fields
-from lra.nn import layers, partials, tokens
+from lra.nn import arrays, layers, partials
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'sparse'
@@ -42,10 +42,10 @@ class Mixer(HeadMixer):
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
-    order_BxL, place_BxL, count_B = tokens.first(mask_BxL)
+    order_BxL, place_BxL, count_B = arrays.tokens_first(mask_BxL)
     keep_BxL = jnp.arange(mask_BxL.shape[1])[None] < count_B[:, None]
     e_BxLxD = jnp.where(
-        keep_BxL[..., None], tokens.take(x_BxLxD, order_BxL), 0)
+        keep_BxL[..., None], arrays.take(x_BxLxD, order_BxL), 0)
     mean_Bx1xD = e_BxLxD.sum(1, keepdims=True, dtype=jnp.float32) / (
         jnp.maximum(count_B, 1).astype(jnp.float32)[:, None, None])
     h_BxLxD, s_Bx1xD = (y.astype(self.dtype) for y in (e_BxLxD, mean_Bx1xD))
@@ -54,7 +54,7 @@ class Mixer(HeadMixer):
       h_BxLxD = self._ring(h_BxLxD, e_BxLxD, s_Bx1xD, count_B, f'ring_{t}')
       if t < self.rounds - 1:
         s_Bx1xD = self._relay(s_Bx1xD, h_BxLxD, keep_BxL, f'relay_{t}')
-    return tokens.take(h_BxLxD, place_BxL)
+    return arrays.take(h_BxLxD, place_BxL)
 
   def _ring(self, h_BxLxD, e_BxLxD, s_Bx1xD, count_B, name):
     """Returns the next state of the satellites."""
@@ -107,7 +107,7 @@ class Mixer(HeadMixer):
 
 def _previous(x_BxL, count_B):
   """Returns the neighbour before each token; the last is before the first."""
-  last_Bx1 = tokens.take(x_BxL, jnp.maximum(count_B - 1, 0)[:, None])
+  last_Bx1 = arrays.take(x_BxL, jnp.maximum(count_B - 1, 0)[:, None])
   return jnp.concatenate([last_Bx1, x_BxL[:, :-1]], 1)
 
 

@@ -13,14 +13,14 @@ Source: Press et al. 2021, arXiv 2108.12409, section 3
 import jax.numpy as jnp
 import numpy as np
 
-from lra.nn.softmax_mixer import SoftmaxMixer
+from lra.nn.mixer import BiasedMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L) memory'
 GROWTH = {'time': 2, 'memory': 1}
 
 
-class Mixer(SoftmaxMixer):
+class Mixer(BiasedMixer):
   """Attention with linear biases: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   If H is no power of 2, slopes follow the equation too. The release takes every

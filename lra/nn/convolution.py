@@ -6,7 +6,7 @@ Shapes: B batch, L length, C any axes of channels, K width of the convolution.
 import jax
 import jax.numpy as jnp
 
-from lra.nn import broadcast
+from lra.nn import arrays
 
 
 @jax.custom_vjp
@@ -54,7 +54,7 @@ def _weighed(x_BxLxC, weight_KxC, before):
   length = x_BxLxC.shape[1]
   padded = _pad(x_BxLxC, len(weight_KxC), before)
   return sum(
-      broadcast.to_rank_of(weight_C, padded).astype(jnp.float32)
+      arrays.to_rank_of(weight_C, padded).astype(jnp.float32)
       * padded[:, i:i + length].astype(jnp.float32)
       for i, weight_C in enumerate(weight_KxC)).astype(x_BxLxC.dtype)
 

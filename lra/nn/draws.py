@@ -57,6 +57,17 @@ def step_key(module: nn.Module) -> jax.Array:
   return module.make_rng(STEP if module.has_rng(STEP) else 'dropout')
 
 
+def kept(module: nn.Module, name: str, draw: Callable[[jax.Array], jax.Array],
+         anew: bool) -> jax.Array:
+  """Returns `draw(key)` of initialisation, or with `anew` of this step.
+
+  The collection 'constants' keeps that of initialisation under `name`.
+  """
+  value = module.variable(
+      'constants', name, lambda: draw(module.make_rng('params'))).value
+  return draw(step_key(module)) if anew else value
+
+
 def of_step(apply: Callable[[Mapping[str, Any]], Any], key: jax.Array,
             place_B: jax.Array) -> Mapping[str, Any]:
   """Returns the collection `KEYS` of a model for one step.

@@ -18,7 +18,6 @@ from lra.errors import UserError
 from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 from lra.nn.embedding import Embedding
-from lra.nn.gelu import gelu
 from lra.nn.norm import LayerNorm
 
 ROWS = 8  # see `filling`
@@ -35,6 +34,36 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
   angle = np.arange(length)[:, None] * rate
   table = np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)
   return table[:, :width].astype(np.float32)
+
+
+def gelu(x: jax.Array) -> jax.Array:
+  """Computes `flax.linen.gelu`; on a GPU it saves only its argument.
+
+  gelu(x) = x (1 + tanh u) / 2,  u = sqrt(2 / pi) (x + 0.044715 x^3): Hendrycks
+  and Gimpel 2016, arXiv 1606.08415, section 2. Any shape and float dtype.
+  """
+  # Recomputing tanh is faster than reading it back on a GPU, not on a CPU.
+  return _gelu(x) if kernels.platform() == 'gpu' else nn.gelu(x)
+
+
+@jax.custom_vjp
+def _gelu(x):
+  return nn.gelu(x)
+
+
+def _forward(x):
+  # Without the barrier the matmul before writes both x and GELU of x. With it,
+  # the dropout after it computes GELU of the x that it reads.
+  x = jax.lax.optimization_barrier(x)
+  return nn.gelu(x), x
+
+
+def _backward(x, dy):
+  # Without the barrier XLA would save the tanh of the forward pass.
+  return jax.vjp(nn.gelu, jax.lax.optimization_barrier(x))[1](dy)
+
+
+_gelu.defvjp(_forward, _backward)
 
 
 class Mlp(nn.Module):

@@ -16,8 +16,28 @@ import jax.numpy as jnp
 
 import kernels
 from lra.nn import contraction
+from lra.nn.mixer import HeadMixer
 
 TINY = 1e-30  # avoids 0 / 0 and changes no quotient of normal numbers
+
+
+class FeatureMixer(HeadMixer):
+  """Linear attention with features of queries and keys; see `HeadMixer`.
+
+  Attributes: those of `HeadMixer`, and
+    kernel: 'auto' or one of `KERNELS`.
+  """
+  kernel: str = 'auto'
+
+  splits_sequences = True
+
+  op = 'linear'
+
+  def attend(self, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
+             eps: float = 1e-6) -> jax.Array:
+    """Calls `linear_attend`."""
+    return linear_attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
+                         kernel=self.kernel, eps=eps)
 
 
 def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 import kernels
 from lra.errors import UserError
-from lra.nn import broadcast, contraction
+from lra.nn import arrays, contraction
 
 KERNEL_INIT = nn.initializers.xavier_uniform()
 QKV = ('query', 'key', 'value')
@@ -64,7 +64,7 @@ class Projection(nn.Module):
     axes = range(x.ndim - len(self.ins), x.ndim), range(len(self.ins))
     y = jax.lax.dot_general(
         x.astype(self.dtype), self.kernel.astype(self.dtype), (axes, ((), ())))
-    return y if self.bias is None else y + broadcast.to_rank_of(
+    return y if self.bias is None else y + arrays.to_rank_of(
         self.bias.astype(self.dtype), y)
 
 
@@ -151,5 +151,5 @@ def unit(x: jax.Array) -> jax.Array:
   """
   square = jnp.square(x.astype(jnp.float32)).sum(-1, keepdims=True)
   factor = jax.lax.rsqrt(jnp.where(square > 1e-12, square, 1.0))
-  exact = broadcast.at_least_float32(x.dtype)
+  exact = arrays.at_least_float32(x.dtype)
   return (x.astype(exact) * factor.astype(exact)).astype(x.dtype)

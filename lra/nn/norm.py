@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 import kernels
 from kernels import dispatch, meshes, varying
-from lra.nn import broadcast
+from lra.nn import arrays
 
 EPS = 1e-6
 
@@ -107,10 +107,10 @@ def _normalized(x, scale_D, bias_D):
 
 
 def _forward(x, scale_D, bias_D):
-  exact = x.astype(broadcast.at_least_float32(x.dtype))
+  exact = x.astype(arrays.at_least_float32(x.dtype))
   mean = exact.mean(-1, keepdims=True)
   square = jnp.square(exact).mean(-1, keepdims=True)
-  scale, bias = (broadcast.to_rank_of(p, x) for p in (scale_D, bias_D))
+  scale, bias = (arrays.to_rank_of(p, x) for p in (scale_D, bias_D))
   y = (exact - mean) * (_inverse(mean, square) * scale) + bias
   return y, (x, mean, square, scale_D)
 
@@ -125,7 +125,7 @@ def _backward(saved, dy):
   x, mean, square, scale_D = saved
   inverse = _inverse(mean, square)
   unit = (x.astype(mean.dtype) - mean) * inverse
-  g = dy * broadcast.to_rank_of(scale_D, dy)
+  g = dy * arrays.to_rank_of(scale_D, dy)
   dx = inverse * (g - g.mean(-1, keepdims=True)
                   - unit * (g * unit).mean(-1, keepdims=True))
   tokens = tuple(range(x.ndim - 1))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lra.nn import broadcast
+from lra.nn import arrays
 
 FORBIDDEN = -1e30  # added to a logit, it makes exp() of the logit 0
 
@@ -53,7 +53,7 @@ def partial_softmax(q: jax.Array, k: jax.Array, v: jax.Array, *,
   logits = scale * jnp.einsum(
       '...qd,...kd->...qk', q, k, preferred_element_type=jnp.float32)
   if bias is not None:
-    logits = logits + broadcast.to_rank_of(bias, logits)
+    logits = logits + arrays.to_rank_of(bias, logits)
   return weigh(logits, v)
 
 

@@ -4,8 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from data_prep import parts
 from lra import bits
-from lra.data import batches, parts
+from lra.data import batches
 from lra.errors import UserError
 from lra.nn import heads
 from lra.objectives import base
@@ -70,7 +71,7 @@ class Objective(base.Objective):
     predicted[order] = np.concatenate(
         [batch for _, _, batch in counts])[:len(order)]
     return {'correct': bits.pack(predicted == test.labels),
-            **parts.accuracies(self.task.dataset, predicted, train, test)}
+            **parts.of_answers(self.task.dataset, predicted, train, test)}
 
   def better(self, scores, best):
     return scores['accuracy'] > best['accuracy']

@@ -6,7 +6,7 @@ from typing import Annotated
 import pydantic
 from pydantic import Field
 
-from data_prep import floors as measured
+from data_prep import baselines
 from lra import bits, tasks
 from lra.data.prepared import Prepared
 from lra.report import record
@@ -78,7 +78,7 @@ def read(path: pathlib.Path) -> Floors:
 
 
 def of_data(task: tasks.Task, data: Prepared,
-            records: pathlib.Path = measured.RECORDS) -> dict[str, float]:
+            records: pathlib.Path = baselines.RECORDS) -> dict[str, float]:
   """Returns baselines on exactly these data: name -> accuracy, a fraction.
 
   Fast ones are computed. The others are read from the committed record of
@@ -87,7 +87,7 @@ def of_data(task: tasks.Task, data: Prepared,
   Raises:
     UserError: the record is damaged.
   """
-  floors = measured.quick(task.name, data.splits)
+  floors = baselines.quick(task.name, data.splits)
   path = records / f'{task.name}.json'
   kept = read(path) if path.exists() else None
   if kept and kept.fingerprint == data.fingerprint:

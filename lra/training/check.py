@@ -19,7 +19,7 @@ from lra.fields import COUNT, FIELDS, MANY, Field
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
 
 _LONGEST = 100  # characters of a value in a message
-_LIMITS = ('low', 'high', 'above', 'below')
+_LIMITS = ('low', 'high', 'above', 'below', 'choices')
 _KINDS = {bool: 'True or False', str: 'text', tuple: 'a tuple',
           int: 'a whole number', float: 'a finite number'}
 

@@ -1,9 +1,9 @@
-"""Floors against brute force, and the records they leave."""
+"""Baselines against brute force, and the records they leave."""
 
 import numpy as np
 import pytest
 
-from data_prep import floors, kinds, listops, pathfinder, trees
+from data_prep import baselines, kinds, listops, pathfinder, trees
 from data_prep.content import Content, fingerprint, split_of
 from lra import bits
 from lra.errors import UserError
@@ -29,10 +29,10 @@ def test_first_operator():
       True, False, True, False, True]
 
 
-def test_mini_floors(mini_data):
+def test_mini_baselines(mini_data):
   from lra.data import prepared
   data = prepared.load('listops_mini', mini_data)
-  quick = floors.quick('listops_mini', data.splits)
+  quick = baselines.quick('listops_mini', data.splits)
   assert set(quick) == {'majority', 'first operator'}
   # Guesses by the operator's word, from the expressions as text.
   labels = {}
@@ -140,7 +140,7 @@ def test_record(tmp_path, task, make, monkeypatch):
   splits = make()
   content = Content(splits, {'fingerprint': fingerprint(splits),
                              'origin': 'made up'})
-  path = floors.write(floors.measure(task, content), tmp_path / 'floors')
+  path = baselines.write(baselines.measure(task, content), tmp_path / 'floors')
   record = floors_lib.read(path)
   assert record.fingerprint == fingerprint(splits)
   assert record.origin == 'made up'
@@ -154,4 +154,4 @@ def test_record(tmp_path, task, make, monkeypatch):
 def test_record_that_cannot_be_written(tmp_path):
   (tmp_path / 'file').write_text('')
   with pytest.raises(UserError, match='--floors_dir'):
-    floors.write({'task': 'text'}, tmp_path / 'file')
+    baselines.write({'task': 'text'}, tmp_path / 'file')

@@ -10,7 +10,7 @@ from kernels.norm_project import vjp as norm_project
 from kernels.tools import errors
 from kernels.tools.rms import relative_rms
 from lra.models import lightning, linear_transformer, simpletron
-from lra.nn import linear_mixer
+from lra.nn import layers
 
 X = jax.random.normal(jax.random.key(0), (2, 40, 128))
 MASK = jnp.arange(40) < jnp.array([[40], [25]])
@@ -54,9 +54,9 @@ def test_the_packed_way_is_the_plain_way(name, monkeypatch):
   params = jax.tree.map(lambda p: p + 0.1, params)
   want = _run(mixer.clone(kernel='xla'), params)
   seen = []
-  project = linear_mixer.layers.project_packed
+  project = layers.project_packed
   monkeypatch.setattr(
-      linear_mixer.layers, 'project_packed',
+      layers, 'project_packed',
       lambda *args: seen.append(args) or project(*args))
   with errors.simulated('pallas_tpu'):
     got = _run(mixer, params)

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from data_prep import subset
+from data_prep import content
 from data_prep.content import split_of
 
 
 def test_labels_are_as_even_as_the_size_allows():
   """The first labels have one more; the order of examples is no matter."""
   keys, labels = [f'k{i}' for i in range(60)], np.arange(60) % 3
-  chosen = subset.choose(keys, labels, 11)
+  chosen = content.choose(keys, labels, 11)
   assert np.bincount(labels[chosen]).tolist() == [4, 4, 3]
-  again = 59 - subset.choose(keys[::-1], labels[::-1], 11)
+  again = 59 - content.choose(keys[::-1], labels[::-1], 11)
   assert sorted(again) == chosen.tolist()
 
 
@@ -20,12 +20,12 @@ def test_pairs_are_equal_in_either_order():
   splits = {
       'train': split_of(documents, labels, [[0, 1], [1, 0], [2, 3]]),
       'val': split_of(documents, labels, [[3, 2], [0, 2], [1, 3]])}
-  assert subset.duplicates(splits) == {
+  assert content.duplicates(splits) == {
       'train': 1, 'val': 0, 'train and val': 1}
 
 
 def test_documents_are_equal_by_their_bytes():
   splits = {'train': split_of([b'a', b'b', b'a'], [0, 1, 1]),
             'val': split_of([b'b', b'b', b'c'], [0, 1, 0])}
-  assert subset.duplicates(splits) == {
+  assert content.duplicates(splits) == {
       'train': 1, 'val': 1, 'train and val': 2}

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from data_prep import listops
+from data_prep import listops, parts
 from data_prep.content import split_of
-from lra.data import parts
 
 
 def _split(expressions, labels):
@@ -19,7 +18,7 @@ def test_what_an_accuracy_is_made_of():
       ['[MAX 9 9 ]', '[MAX 1 [MIN 1 0 ] ]', '[MIN 2 3 ]', '[SM 1 1 ]'],
       [9, 1, 2, 2])
   predicted = np.array([9, 1, 1, 2])
-  said = parts.accuracies('listops', predicted, train, test)
+  said = parts.of_answers('listops', predicted, train, test)
   assert said['parts']['root operator'] == {
       'MAX': {'examples': 2, 'accuracy': 1.0},
       'MIN': {'examples': 1, 'accuracy': 0.0},
@@ -29,4 +28,4 @@ def test_what_an_accuracy_is_made_of():
       '2': {'examples': 1, 'accuracy': 1.0}}
   # The rule: 9 for MAX, 1 for MIN, and for SM, of which it knows nothing, 0.
   assert said['agreement'] == {'first operator': 0.5}
-  assert parts.accuracies('text', predicted, train, test) == {}
+  assert parts.of_answers('text', predicted, train, test) == {}

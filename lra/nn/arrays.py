@@ -1,4 +1,8 @@
-"""Reorders a sequence so that tokens come before padding.
+"""Arrays of tokens and of any rank: order, explicit ranks and dtypes.
+
+Authors of models use JAX_NUMPY_RANK_PROMOTION=raise and
+JAX_NUMPY_DTYPE_PROMOTION=strict to find errors. This package must not fail
+under them.
 
 Shapes: B batch, L length.
 """
@@ -7,7 +11,17 @@ import jax
 import jax.numpy as jnp
 
 
-def first(mask_BxL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def to_rank_of(x, y):
+  """Returns x with leading axes of size 1, so that it has the rank of y."""
+  return x[(None,) * (y.ndim - x.ndim)]
+
+
+def at_least_float32(dtype) -> jnp.dtype:
+  """Returns float32, or the dtype itself if it is wider."""
+  return jnp.dtype(jnp.float32 if jnp.finfo(dtype).bits < 32 else dtype)
+
+
+def tokens_first(mask_BxL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
   """Returns an order of the positions in which tokens come before padding.
 
   Args:
