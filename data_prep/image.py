@@ -51,12 +51,7 @@ BUILDER = Image
 
 
 def content(images: dict[str, list], stored: str, *, mini: bool) -> Content:
-  """Makes the data set from the images of `cifar.read`.
-
-  Args:
-    images: 'train' and 'test' -> [(uint8 [32, 32, 3], label), ...].
-    stored: the format that they were stored in.
-    mini: whether four pixels become one.
+  """Makes the data set of what `cifar.read` returns; `mini` joins four pixels.
   """
   train, test = _sorted(images['train']), _sorted(images['test'])
   keys, pixels, labels = train

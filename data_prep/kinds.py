@@ -33,8 +33,8 @@ class Kind:
       and test. It returns for each answer on test whether it is right, or with
       which probability: bool or float64 [N].
     slow: name -> function: the other baselines. The function takes the splits
-      and the task's variant. It returns whether each answer is right, and a
-      description of the method.
+      and the task's variant. It returns whether each answer on test is right,
+      bool [N], and a description of the method.
     image: whether documents are square images.
   """
   show: Callable[[bytes], str]

@@ -115,10 +115,7 @@ RULES = {'listops': {FIRST_OPERATOR: by_first_token}}
 def accuracies(dataset: str, right: np.ndarray, test: Split) -> dict:
   """Computes accuracies on the kinds of examples of a data set.
 
-  Args:
-    dataset: its name.
-    right: whether the answer to each example of `test` is right, bool [N].
-    test: the examples.
+  `right`, bool [N], is whether the answer to each example of `test` is.
 
   Returns:
     {property: {value: {'examples': number with it, 'accuracy': a fraction}}};
@@ -136,13 +133,9 @@ def accuracies(dataset: str, right: np.ndarray, test: Split) -> dict:
 
 def of_answers(dataset: str, predicted: np.ndarray, train: Split,
                test: Split) -> dict:
-  """Breaks the accuracy of these answers down by the kinds of the examples.
+  """Breaks the accuracy of the answers to `test`, int [N], down by its kinds.
 
-  Args:
-    dataset: name of the data set.
-    predicted: an answer for each example of `test`, int [N].
-    train: the examples to fit the rules on.
-    test: the examples.
+  The rules to compare them with are fitted on `train`.
 
   Returns:
     {} for most data sets. Others have `parts`, see `accuracies`, and

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 from lra import fields
 from lra.errors import UserError
-from lra.nn import layers, partials
+from lra.nn import partials
 from lra.nn.block_sparse import neighbours
 from lra.nn.contraction import Dense
 from lra.nn.mixer import HeadMixer
@@ -78,19 +78,15 @@ class Mixer(HeadMixer):
     # One projection for both: inputs and summaries share the key weights.
     sizes = [mask.shape[1] for _, mask in sources]
     x_BxExD = jnp.concatenate([x for x, _ in sources], 1)
-    k_BxExHxDh, v_BxExHxDh = (self._heads(x_BxExD, name)
+    k_BxExHxDh, v_BxExHxDh = (self.heads(x_BxExD, name)
                               for name in ('key', 'value'))
     (k_BxPxHxDh, *k_old), (v_BxPxHxDh, *v_old) = (
         jnp.split(y, sizes[:1], axis=1) if self.memory_segments else [y]
         for y in (k_BxExHxDh, v_BxExHxDh))
-    blocks = self._heads(x_BxPxD, 'query'), k_BxPxHxDh, v_BxPxHxDh, mask_BxP
+    blocks = self.heads(x_BxPxD, 'query'), k_BxPxHxDh, v_BxPxHxDh, mask_BxP
     old = (*k_old, *v_old, sources[1][1]) if self.memory_segments else None
     o_BxPxHxDh = _attend(blocks, old, size, self.memory_segments)
     return self.merge(o_BxPxHxDh[:, :length], x_BxLxD)
-
-  def _heads(self, x_BxLxD, name):
-    return layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
-                                self.dtype, name, self.qkv_bias)
 
   def _compress(self, x_BxPxD, mask_BxP):
     """Returns summaries [B, P / c, D] and their mask, bool [B, P / c]."""

@@ -11,7 +11,6 @@ Source: Ainslie et al. 2023, arXiv 2305.13245, section 2.2
 
 from lra import fields
 from lra.errors import UserError
-from lra.nn import layers
 from lra.nn.mixer import SoftmaxMixer
 
 FAMILY = 'dense'
@@ -43,13 +42,8 @@ class MultiQuery(SoftmaxMixer):
       raise UserError(
           f'config.model.num_kv_heads={groups} does not divide '
           f'config.model.num_heads={self.num_heads}: choose a divisor.')
-    width = groups * layers.head_width(self.qkv_width, self.num_heads)
-    return tuple(
-        layers.project_heads(x_BxLxD, heads, total, self.dtype, name,
-                             self.qkv_bias)
-        for name, heads, total in (
-            ('query', self.num_heads, self.qkv_width),
-            ('key', groups, width), ('value', groups, width)))
+    return self.heads(x_BxLxD, 'query'), *(
+        self.heads(x_BxLxD, name, groups) for name in ('key', 'value'))
 
 
 class Mixer(MultiQuery):

@@ -91,9 +91,7 @@ class Mixer(LinearMixer):
         reduction_axes=(-2, -1), feature_axes=(-2, -1), dtype=self.dtype,
         name='norm')(o_BxLxHxDh)
     if self.gate:
-      o_BxLxHxDh *= nn.sigmoid(layers.project_heads(
-          x_BxLxD, self.num_heads, self.qkv_width, self.dtype, 'gate',
-          self.qkv_bias))
+      o_BxLxHxDh *= nn.sigmoid(self.heads(x_BxLxD, 'gate'))
     return super().merge(o_BxLxHxDh, x_BxLxD)
 
   def _at_once(self, o_BxLxHxDh):

@@ -65,9 +65,7 @@ class Mixer(PatternMixer):
     few queries need, are never formed. Keys have no bias: it would shift all
     logits of a query by one number.
     """
-    q_BxGxHxDh = layers.project_heads(
-        x_BxLxD[:, :self.num_global], self.num_heads, self.qkv_width,
-        self.dtype, 'global_query', self.qkv_bias)
+    q_BxGxHxDh = self.heads(x_BxLxD[:, :self.num_global], 'global_query')
     B, G, H, Dh = q_BxGxHxDh.shape
     D = x_BxLxD.shape[-1]
 

@@ -67,16 +67,10 @@ class Mixer(HeadMixer):
 def local_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
                     v_BxLxHxDh: jax.Array, mask_BxL: jax.Array,
                     centre_BxLxH: jax.Array, half_width: int) -> jax.Array:
-  """Attends around given centres, `CHUNK` queries at a time.
+  """Attends around given centres, `CHUNK` queries at a time: like `v`.
 
-  Args:
-    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: logits are scaled by Dh**-0.5.
-    mask_BxL: bool, True = token; other keys are neither seen nor counted.
-    centre_BxLxH: float32, in units of tokens; the first token is at 0.
-    half_width: tokens seen on either side of a centre.
-
-  Returns:
-    [B, L, H, Dh] in the dtype of `v`; 0 in a sequence without tokens.
+  Centres count tokens from 0, without padding, which is not seen. The result is
+  0 in a sequence without tokens.
   """
   L = mask_BxL.shape[1]
   order_BxL, _, count_B = arrays.tokens_first(mask_BxL)

@@ -89,15 +89,10 @@ class Mixer(SoftmaxMixer):
 
 
 def segments(mask_BxL: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
-  """Cuts the tokens of each sequence into segments of nearly equal length.
+  """Cuts the n tokens of a sequence into min(M, n) segments, nearly equal.
 
-  Args:
-    mask_BxL: bool, True = token.
-    most: M; a sequence of n tokens has min(M, n) segments.
-
-  Returns:
-    (weights [B, L, M] float32 that average segments, mask [B, M] bool of
-    existing segments).
+  Returns weights that average segments, float32 [B, L, M], and the mask of
+  those that exist, bool [B, M]; `most` is M.
   """
   tokens_Bx1 = mask_BxL.sum(1, keepdims=True)
   count_Bx1 = jnp.minimum(tokens_Bx1, most)
@@ -116,13 +111,8 @@ def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
     Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4,  Z_0 = A^T / |A|_1
 
   Rows of A sum to at most 1, so the first guess is scaled only by |A|_1, the
-  largest column sum (Xiong et al. 2021, section 3). Rows and columns of zeros
-  stay zero.
-
-  Args:
-    a_BxHxMxM: rows of softmax, float32.
-    steps: number of iterations.
-    exact: whether to use |A|_1 of each matrix, or the largest one for all.
+  largest column sum (Xiong et al. 2021, section 3): with `exact` that of each
+  matrix, else the largest of all. Rows and columns of zeros stay zero.
   """
   identity_1x1xMxM = jnp.eye(a_BxHxMxM.shape[-1])[None, None]
   columns_BxHxM = a_BxHxMxM.sum(-2)

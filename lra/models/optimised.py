@@ -29,8 +29,6 @@ class Mixer(SoftmaxMixer):
   def project(self, x_BxLxD):
     """Returns queries and keys [B, L, H, Dh], slices of x [B, L, H, D / H]."""
     q_BxLxHxDh, k_BxLxHxDh = (
-        layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
-                             self.dtype, name, self.qkv_bias)
-        for name in ('query', 'key'))
+        self.heads(x_BxLxD, name) for name in ('query', 'key'))
     v_BxLxHxDv = layers.split_heads(x_BxLxD.astype(self.dtype), self.num_heads)
     return q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDv

@@ -56,11 +56,8 @@ class Mixer(HeadMixer):
 
   def project(self, x_BxLxD):
     """Returns queries (also used as keys) and values, each [B, L, H, Dh]."""
-    qk_BxLxHxDh, v_BxLxHxDh = (
-        layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
-                             self.dtype, name, self.qkv_bias)
-        for name in ('query_key', 'value'))
-    return qk_BxLxHxDh, qk_BxLxHxDh, v_BxLxHxDh
+    qk_BxLxHxDh = self.heads(x_BxLxD, 'query_key')
+    return qk_BxLxHxDh, qk_BxLxHxDh, self.heads(x_BxLxD, 'value')
 
   def mix(self, qk_BxLxHxDh, _, v_BxLxHxDh, mask_BxL, *, train):
     """See `HeadMixer.mix`; keys are normalised queries."""
@@ -98,17 +95,10 @@ def hash_buckets(x_BxLxHxDh: jax.Array,
 def lsh_attention(qk_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
                   mask_BxL: jax.Array, buckets_BxHxRxL: jax.Array,
                   chunk: int) -> jax.Array:
-  """Attends within given buckets and neighbouring chunks.
+  """Attends within given buckets and neighbouring chunks: like `v`.
 
-  Args:
-    qk_BxLxHxDh: queries; normalised, they are the keys.
-    v_BxLxHxDh: values.
-    mask_BxL: bool, True = token; other keys are never attended to.
-    buckets_BxHxRxL: int32 for each round, from 0 to less than 2**30 / L.
-    chunk: positions in a chunk.
-
-  Returns:
-    [B, L, H, Dh] in the dtype of `v`; 0 at padding.
+  Normalised queries are the keys. Buckets are int32, one for each round, from 0
+  to less than 2**30 / L. Padding is not attended to; the result there is 0.
   """
   B, L, H, _ = v_BxLxHxDh.shape
   R = buckets_BxHxRxL.shape[2]
@@ -165,11 +155,7 @@ def _with_previous(x_RxL, chunk):
 
 
 def _bias(order_RxL, slot_RxL, buckets_RxL, mask_L, chunk):
-  """Returns the bias of sorted logits, float32.
-
-  The shape is [R, L / chunk, chunk, 2 chunk].
-  """
-
+  """Returns the bias of sorted logits, [R, L / chunk, chunk, 2 chunk]."""
   def pairs(compare, x_RxL):
     return compare(_chunks(x_RxL, chunk)[..., :, None],
                    _with_previous(x_RxL, chunk)[..., None, :])

@@ -12,7 +12,6 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
 """
 
 from lra import fields
-from lra.nn import layers
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
@@ -50,10 +49,6 @@ class MultiQuery(Mixer):
 
   def project(self, x_BxLxD):
     """Returns queries [B, L, H, Dh], and keys and values [B, L, 1, Dh]."""
-    width = layers.head_width(self.qkv_width, self.num_heads)
-    query, key, value = layers.QKV
     return self.turn(
-        layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
-                             self.dtype, query, self.qkv_bias),
-        *(layers.project_heads(x_BxLxD, 1, width, self.dtype, name,
-                               self.qkv_bias) for name in (key, value)))
+        self.heads(x_BxLxD, 'query'),
+        *(self.heads(x_BxLxD, name, 1) for name in ('key', 'value')))

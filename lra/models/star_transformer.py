@@ -58,7 +58,7 @@ class Mixer(HeadMixer):
 
   def _ring(self, h_BxLxD, e_BxLxD, s_Bx1xD, count_B, name):
     """Returns the next state of the satellites."""
-    q_BxLxHxDh = self._heads(h_BxLxD, f'{name}_query')
+    q_BxLxHxDh = self.heads(h_BxLxD, f'{name}_query')
     context = jnp.concatenate([h_BxLxD, e_BxLxD, s_Bx1xD], 1)
     L = h_BxLxD.shape[1]
 
@@ -66,7 +66,7 @@ class Mixer(HeadMixer):
       h, e, s = y[:, :L], y[:, L:2 * L], y[:, 2 * L:]
       return (_previous(h, count_B), h, _next(h, count_B), e, s)
 
-    keys, values = (parts(self._heads(context, f'{name}_{kind}'))
+    keys, values = (parts(self.heads(context, f'{name}_{kind}'))
                     for kind in ('key', 'value'))
     scale = q_BxLxHxDh.shape[-1]**-0.5
     logits_BxLxHx5 = scale * jnp.stack([
@@ -80,9 +80,9 @@ class Mixer(HeadMixer):
 
   def _relay(self, s_Bx1xD, h_BxLxD, keep_BxL, name):
     """Returns the next state of the relay."""
-    q_BxHx1xDh = self._heads(s_Bx1xD, f'{name}_query').swapaxes(1, 2)
+    q_BxHx1xDh = self.heads(s_Bx1xD, f'{name}_query').swapaxes(1, 2)
     context = jnp.concatenate([s_Bx1xD, h_BxLxD], 1)
-    k, v = (self._heads(context, f'{name}_{kind}').swapaxes(1, 2)
+    k, v = (self.heads(context, f'{name}_{kind}').swapaxes(1, 2)
             for kind in ('key', 'value'))
     seen_BxK = jnp.pad(keep_BxL, ((0, 0), (1, 0)), constant_values=True)
     part = partials.partial_softmax(
@@ -90,10 +90,6 @@ class Mixer(HeadMixer):
         bias=partials.forbid(seen_BxK)[:, None, None])
     o_Bx1xHxDh = partials.normalise(part).swapaxes(1, 2)
     return self._update(o_Bx1xHxDh.astype(self.dtype), s_Bx1xD, name)
-
-  def _heads(self, x_BxLxD, name):
-    return layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
-                                self.dtype, name, self.qkv_bias)
 
   def _update(self, o_BxLxHxDh, x_BxLxD, name):
     """Returns LayerNorm(ReLU(output projection))."""

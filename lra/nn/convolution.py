@@ -15,14 +15,7 @@ def depthwise(x_BxLxC: jax.Array, weight_KxC: jax.Array) -> jax.Array:
 
   Sums shifted copies in float32. A grouped convolution takes tens of times as
   long on a CPU. So does autodiff's gradient of the weights, hence the custom
-  one below.
-
-  Args:
-    x_BxLxC: [B, L, *C].
-    weight_KxC: [K, *C].
-
-  Returns:
-    [B, L, *C] in the dtype of `x`.
+  one below. The result has the dtype of `x`.
   """
   return _weighed(x_BxLxC, weight_KxC, len(weight_KxC) // 2)
 

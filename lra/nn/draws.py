@@ -37,10 +37,7 @@ def row_keys(module: nn.Module, count: int) -> jax.Array:
   The keys come from the stream `dropout` in two cases. One is a module without
   the collection `KEYS`, for example a module used alone. The other is a module
   that asks for keys twice in one step, which must not draw equal noise twice.
-
-  Args:
-    module: a bound module; call this function inside it.
-    count: number of rows of its batch.
+  Call this function inside the module; `count` is the number of rows.
   """
   known = module.has_variable(KEYS, 'rows')
   looking = module.is_mutable_collection(KEYS)  # `of_step` is finding sites

@@ -90,9 +90,6 @@ class ShortConvolution(nn.Module):
   Positions before the first token count as zero. This is the short convolution
   of Poli et al. 2023, arXiv 2302.10866, section 3.1, which later recurrent
   models use too.
-
-  Attributes:
-    width: number of tokens in a sum.
   """
   width: int
 
@@ -112,11 +109,8 @@ class ShortConvolution(nn.Module):
 def filling(batch: int, length: int) -> int:
   """Returns how many masked tokens to append so that a GPU copies nothing.
 
-  cuBLASLt needs operands with a multiple of 8 rows. XLA copies any other
-  operand in each matmul, for example with a CLS token in front.
-
-  Args:
-    batch, length: B and N of [B, N, D].
+  cuBLASLt needs operands [B, N, D] with a multiple of 8 rows. XLA copies any
+  other operand in each matmul, for example with a CLS token in front.
   """
   mesh = jax.sharding.get_abstract_mesh()
   split = not mesh.empty and mesh.shape.get(SEQUENCE_AXIS, 1) > 1
@@ -128,13 +122,9 @@ def filling(batch: int, length: int) -> int:
 class Block(nn.Module):
   """Computes x + mixer(norm(x)), then x + mlp(norm(x)).
 
-  Attributes:
-    mixer: creates the mixer, given `dtype`, `layer`, `num_layers`,
-      `full_length` and `name`.
+  Attributes: those of `Encoder`, but
     layer: index of the block in the encoder, from 0.
-    num_layers: number of blocks.
     full_length: N of uncut sequences, CLS included.
-    conv_width, mlp_width, dropout, dtype: as in `Encoder`.
   """
   mixer: Callable[..., nn.Module]
   layer: int

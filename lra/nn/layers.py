@@ -30,10 +30,7 @@ class Projection(nn.Module):
   flat [B, L, ins] by [ins, outs], so that XLA has no reason to transpose the
   result [B, L, H, Dh] for its neighbours.
 
-  Attributes:
-    ins, outs: sizes of the last axes of the input and of the output.
-    dtype: computing dtype.
-    use_bias: whether there is a bias.
+  `ins` and `outs` are the sizes of the last axes of input and output.
   """
   ins: tuple[int, ...]
   outs: tuple[int, ...]
@@ -103,21 +100,12 @@ def project_heads(x_BxLxD: jax.Array, num_heads: int, width: int,
                     name=name)(x_BxLxD)
 
 
-def project_qkv(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
-                dtype: jnp.dtype, use_bias: bool = True
-                ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns queries, keys and values, each [B, L, H, Dh] in `dtype`."""
-  return tuple(
-      project_heads(x_BxLxD, num_heads, qkv_width, dtype, name, use_bias)
-      for name in QKV)
-
-
 def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
                    dtype: jnp.dtype, use_bias: bool = True
                    ) -> tuple[jax.Array, jax.Array | None]:
   """Computes queries, keys and values in one matmul, for packed kernels.
 
-  The parameters are those of `project_qkv`.
+  The parameters are those of three `project_heads`.
 
   Returns:
     (qkv [B, L, 3, H, Dh] in `dtype`, biases float32 [3, H, Dh] or None). The

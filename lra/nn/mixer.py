@@ -59,11 +59,9 @@ class HeadMixer(nn.Module):
           train: bool) -> jax.Array:
     """Mixes the heads: returns [B, L, H, Dh].
 
-    Args:
-      q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: in the computing dtype.
-      mask_BxL: bool, True = token. Values at other positions must not change
-        the output at tokens.
-      train: whether dropout and other noise are on.
+    Queries, keys and values have the computing dtype. The mask is True at
+    tokens: values at other positions must not change the output at tokens.
+    `train` turns dropout and other noise on.
     """
     raise NotImplementedError
 
@@ -78,8 +76,14 @@ class HeadMixer(nn.Module):
   def project(self, x_BxLxD: jax.Array
               ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns queries, keys and values, each [B, L, H, Dh]."""
-    return layers.project_qkv(x_BxLxD, self.num_heads, self.qkv_width,
-                              self.dtype, self.qkv_bias)
+    return tuple(self.heads(x_BxLxD, name) for name in layers.QKV)
+
+  def heads(self, x_BxLxD: jax.Array, name: str, count: int = 0) -> jax.Array:
+    """Projects to `count` heads of width Dh, 0 for H: [B, L, count, Dh]."""
+    count = count or self.num_heads
+    width = layers.head_width(self.qkv_width, self.num_heads)
+    return layers.project_heads(x_BxLxD, count, count * width, self.dtype, name,
+                                self.qkv_bias)
 
   def merge(self, o_BxLxHxDh: jax.Array, x_BxLxD: jax.Array) -> jax.Array:
     """Applies the output projection to the mixed heads: [B, L, D]."""
@@ -89,12 +93,8 @@ class HeadMixer(nn.Module):
   def kernel_for(self, length: int, width: int, **needs) -> str:
     """Returns the kernel that runs for x [B, length, width].
 
-    A mixer without `op` runs 'xla'.
-
-    Args:
-      length: L.
-      width: D.
-      **needs: further requirements of a subclass; see `kernels.resolve`.
+    A mixer without `op` runs 'xla'. A subclass may add needs; see
+    `kernels.resolve`.
 
     Raises:
       UserError: the kernel is unknown or cannot run here.
