@@ -2,19 +2,17 @@
 
 A query sees its own segment up to itself, the whole segment before, and
 summaries of the `memory_segments` segments before that. A summary compresses
-`rate` inputs by a strided convolution, a mean or a maximum, and is projected
-to keys and values like any input. All memories come from the layer's own input
-of the same sequence, so segments are computed in parallel. Gradients reach the
-summaries and their inputs. The paper stops these gradients and trains the
-convolution by its own loss, since its memories outlive a training step.
+`rate` inputs by a strided convolution, a mean or a maximum, and is projected to
+keys and values like any input. It is masked unless one of its inputs is a
+token. Padding counts as zero in a convolution and not at all in the others.
 
-Two of the paper's compressions are left out: dilated convolutions and the most
-used memories. So are its relative positions: the encoder adds positions. A
-summary is masked unless one of its inputs is a token. A padded input counts as
-zero in a convolution and is ignored in a mean or maximum.
+All memories come from the layer's own input of the same sequence, so segments
+are computed in parallel, and gradients reach the summaries and their inputs.
+The paper stops these gradients and trains the convolution by its own loss,
+since its memories outlive a training step. Its dilated convolutions, most used
+memories and relative positions are left out.
 
-The mixer is causal, as in the paper. A sequence is pooled over its tokens or
-read at its last token; CLS pooling is refused.
+The mixer is causal, as in the paper; CLS pooling is refused.
 
 Equation: softmax over { j <= i in the segment of i or the one before } and the
   summaries of the R segments before these, of q_i k / sqrt(Dh);

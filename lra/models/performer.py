@@ -2,18 +2,15 @@
 
 FAVOR+: phi(q) . phi(k) is an unbiased estimate of exp(q . k / sqrt(Dh)). Its
 relative error is sqrt((exp(|q + k|^2) - 1) / M) for independent frequencies and
-scaled q, k (Lemma 2). It falls as 1 / sqrt(M), but its size grows exponentially
-with the squares of queries and keys. If these are small, a few hundred features
-approximate the Transformer. In a newly initialised model of Dh = 64 they are
-not: the error of the heads' outputs exceeds the outputs at M = 256, and is no
-smaller at M = 1024. For 256 tokens from N(0, I) it is 1.7 times the outputs
-with one head and 2.5 times with eight. There the Performer is a different
-mechanism.
+scaled q, k (Lemma 2). If these are small, a few hundred features approximate
+the Transformer. In a newly initialised model of Dh = 64 they are not: the error
+of the heads' outputs exceeds the outputs at M = 256, and is no smaller at M =
+1024. For 256 tokens from N(0, I) it is 1.7 times the outputs with one head and
+2.5 times with eight. There the Performer is a different mechanism.
 
-Features are stabilised by factors that cancel exactly. The released code also
-adds `eps` to every feature, which biases the estimate towards uniform weights.
-The releases pass 1e-6 (google-research/performer and Long Range Arena,
-`numerical_stabilizer` of make_fast_softmax_attention).
+Features are stabilised by factors that cancel exactly. The released codes
+(google-research/performer and Long Range Arena) also add `eps` = 1e-6 to every
+feature, which biases the estimate towards uniform weights.
 
 `feature_map` 'relu' is the paper's other kernel, Performer-ReLU, which does not
 estimate a softmax: phi_m(x) = (max(w_m . x, 0) + 1e-3) / sqrt(M), with the

@@ -5,17 +5,15 @@ rotations hash positions into buckets. Positions are sorted by bucket and cut
 into chunks, and each chunk attends to itself and the one before, within equal
 buckets. Several rounds of hashing are merged into one softmax over the union of
 their keys: a key seen in N rounds counts 1/N in each. A position sees itself
-only if it sees nothing else. Padding has its own bucket, at the end.
+only if it sees nothing else. Padding has its own bucket, at the end. Each
+training step draws new rotations; evaluation uses those of initialisation.
 
-Each training step draws new rotations from the `dropout` stream. Evaluation
-uses rotations from initialisation, kept in `constants`.
-
-The LRA release differs. It has one round, ten buckets, keys of any length,
-logits multiplied by sqrt(Dh), fixed rotations and no output projection. It
-ignores buckets, padding and self-attention within a chunk, and its first chunk
-sees the last. The authors' code, and thus that of transformers, has logits
-q_i q_j / |q_j| without sqrt(Dh). It lets all tokens of neighbouring chunks see
-each other in any bucket.
+The LRA release has one round, ten buckets, keys of any length, logits
+multiplied by sqrt(Dh), fixed rotations and no output projection. It ignores
+buckets, padding and self-attention within a chunk, and its first chunk sees the
+last. The authors' code, and thus that of transformers, has logits q_i q_j /
+|q_j| without sqrt(Dh), and lets all tokens of neighbouring chunks see each
+other.
 
 Equation: softmax over the union over rounds r of { j : h_r(j) = h_r(i) and
   chunk_r(i) - chunk_r(j) in {0, 1} } without i of q_i q_j / (|q_j| sqrt(Dh)),

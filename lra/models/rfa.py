@@ -6,17 +6,14 @@ width of each feature (`sigma` in the parameters) stretches the frequencies, as
 in the paper. `gated` is the paper's causal variant for recency: a gate per head
 and position, computed from the input, lets earlier tokens fade.
 
-Frequencies are fixed; with `redraw` each training step draws new ones.
-
 The estimate of a Gaussian weight has an error of up to 1 / sqrt(M) and may be
 negative. So may a sum of weights, more often for larger sigma. A sum keeps its
-sign, but its size is at least a hundredth of the sum with all weights 1. That
-is far below the error and avoids division by almost 0. The paper's other
-features (`arccos`) are never negative.
+sign, but its size is at least a hundredth of the sum with all weights 1: far
+below the error. The paper's other features (`arccos`) are never negative.
 
-The authors' code differs: it has a fixed pool of frequencies to draw from, a
-temperature, features times 0.1, and normalisers of at least 1 (0.001 in its
-causal form). It has neither the gates nor the arc-cosine features.
+The authors' code has a fixed pool of frequencies to draw from, a temperature,
+features times 0.1, and normalisers of at least 1 (0.001 in its causal form). It
+has neither the gates nor the arc-cosine features.
 
 Equation: phi(q_i) sum_j phi(k_j)^T v_j / phi(q_i) sum_j phi(k_j),
   phi(x) = [cos(w_m . x), sin(w_m . x)] / sqrt(M) or, arccos,

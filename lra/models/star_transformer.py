@@ -2,17 +2,15 @@
 
 One mixer has T rounds. In each, the satellite of every token attends to its
 neighbours, itself, its embedding (the mixer's input) and the relay; then the
-relay attends to itself and all satellites. The relay starts as the mean of the
-embeddings. Neighbours are tokens: padding is skipped, and the first and the
-last token are neighbours. The output is the last state of the satellites, so
-the last update of the relay is left out.
+relay, at first the mean of the embeddings, attends to itself and all
+satellites. Padding is skipped; the first and the last token are neighbours. The
+output is the last state of the satellites, so the relay's last update is left
+out. Rounds have separate projections, as in the released code: 2T - 1 times the
+parameters of a Transformer's mixer.
 
-The released code has no ring: it attends to zeros beyond the ends. It
+The released code attends to zeros beyond the ends instead of a ring. It
 normalises satellites before they attend, has a leaky ReLU, and pools the relay
 with the satellites.
-
-Rounds have separate projections, as in the released code, so T rounds have
-2T - 1 times the parameters of a Transformer's mixer.
 
 Equation: h_i = LN(ReLU(MultiAtt(h_i, [h_(i-1); h_i; h_(i+1); e_i; s]))), all i
   at once, then s = LN(ReLU(MultiAtt(s, [s; h_1; ...; h_L]))), T times
