@@ -2,7 +2,7 @@
 
 `configs/<model>.py` calls `get_config(arg, '<model>')` and changes the fields
 in which its model differs from the protocol and the defaults of its mixer.
-`lra/fields.py` documents each field and its allowed values,
+`lra/config/fields.py` documents each field and its allowed values,
 `configs/protocols.py` holds the values of each protocol.
 
 Derived fields are references: `--config.encoder.width=128` also changes the
@@ -18,8 +18,8 @@ from ml_collections.config_dict import FieldReference
 
 from configs.protocols import ARGUMENTS, PROTOCOLS, TASK_ARGUMENTS
 from lra import models, tasks
+from lra.config.fields import FIELDS
 from lra.errors import UserError
-from lra.fields import FIELDS
 
 # Types of which a flag reads values by itself.
 _FLAGS = (bool, int, float, str, tuple)

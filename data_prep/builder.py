@@ -23,7 +23,7 @@ from tensorflow_datasets.proto import tf_example_pb2
 from data_prep.content import SPLITS, Content, Split, fingerprint, split_of
 from lra import tasks
 from lra.errors import UserError
-from lra.terminal import progress
+from lra.system.terminal import progress
 
 _DOCUMENTS = 'documents'
 _BYTES = 256  # possible codes of a byte

@@ -18,7 +18,7 @@ from PIL import Image
 
 from data_prep import archives, pictures
 from lra.errors import UserError
-from lra.terminal import progress
+from lra.system.terminal import progress
 
 CLASSES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog',
            'horse', 'ship', 'truck')

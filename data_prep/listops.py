@@ -17,7 +17,7 @@ from data_prep.builder import Builder
 from data_prep.content import SPLITS, Content, split_of
 from data_prep.tables import bad_row, find, part, read_rows
 from lra import tasks
-from lra.terminal import progress
+from lra.system.terminal import progress
 
 _SEED = 0
 _LONGEST = tasks.get('listops').seq_len

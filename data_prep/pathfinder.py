@@ -25,7 +25,7 @@ from data_prep.builder import Builder
 from data_prep.content import SPLITS, Content, Split, duplicates
 from data_prep.tables import bad_row
 from lra.errors import UserError
-from lra.terminal import progress
+from lra.system.terminal import progress
 
 HARD = 'curv_contour_length_14'
 _FOLDERS = ('metadata', 'imgs')

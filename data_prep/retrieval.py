@@ -17,7 +17,7 @@ from data_prep.builder import Builder
 from data_prep.content import Content, choose, duplicates, split_of
 from data_prep.tables import bad_row, find, part, read_lines, read_rows
 from lra.errors import UserError
-from lra.terminal import progress
+from lra.system.terminal import progress
 
 RFC_FILES = {
     'documents': 'documents.jsonl', 'train': 'pairs.train.tsv',

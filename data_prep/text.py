@@ -17,7 +17,7 @@ from data_prep import archives
 from data_prep.builder import Builder
 from data_prep.content import Content, choose, duplicates, split_of
 from lra.errors import UserError
-from lra.terminal import progress
+from lra.system.terminal import progress
 
 URL = 'http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz'
 FOLDERS = ('train/neg', 'train/pos', 'test/neg', 'test/pos')

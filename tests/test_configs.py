@@ -14,11 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import small
 from configs import base, protocols
-from lra import config_flag, fields, identity, models, tasks
+from lra import models, tasks
+from lra.config import fields, identity
 from lra.errors import UserError
-from lra.training import check
+from lra.experiment import check, loader
+from tests.helpers import small
 
 MODELS = sorted(
     p.stem for p in small.CONFIGS.glob('*.py')
@@ -220,7 +221,7 @@ def own(tmp_path, monkeypatch):
 
 
 def test_a_config_has_the_arguments_of_its_mixer(own):
-  assert config_flag.made_by([own]).model.to_dict() == {
+  assert loader.made_by([own]).model.to_dict() == {
       'name': 'own', 'size': None, 'sizes': (1, 2), 'names': ['a'],
       'qkv_bias': True}
 
@@ -231,7 +232,7 @@ def test_a_config_has_the_arguments_of_its_mixer(own):
     ('qkv_bias=False', 'qkv_bias', False)])
 def test_a_flag_changes_an_argument_that_only_the_mixer_has(
     own, change, name, value):
-  config = config_flag.made_by([own, f'--config.model.{change}'])
+  config = loader.made_by([own, f'--config.model.{change}'])
   made = config.copy_and_resolve_references().model[name]
   assert made == value and type(made) is type(value)
   check.check(config)
@@ -239,7 +240,7 @@ def test_a_flag_changes_an_argument_that_only_the_mixer_has(
 
 def test_a_misspelt_argument_is_named(own):
   with pytest.raises(UserError, match=r'did you mean config\.model\.sizes\?'):
-    config_flag.made_by([own, '--config.model.sises=(3,)'])
+    loader.made_by([own, '--config.model.sises=(3,)'])
 
 
 def test_a_file_may_set_each_field_itself(tmp_path):
@@ -249,7 +250,7 @@ def test_a_file_may_set_each_field_itself(tmp_path):
       "  config.model.kernel = 'auto'\n"
       "  config.model.qkv_bias = base.argument(config, 'qkv_bias')\n"
       "  return config\n")
-  old, new = (config_flag.made_by([f'--config={file}:text,protocol=lra'])
+  old, new = (loader.made_by([f'--config={file}:text,protocol=lra'])
               for file in (tmp_path / 'old.py', small.CONFIGS / 'mqa.py'))
   assert old.to_dict() == new.to_dict() and not old.model.qkv_bias
 

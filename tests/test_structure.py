@@ -11,10 +11,10 @@ ROOT = pathlib.Path(__file__).parent.parent
 OURS = ('lra', 'configs', 'kernels', 'data_prep')
 ORBAX = ('lra.training.checkpoint', 'lra.training.sound')
 # Modules that every room may use. They import each other only, and jax.
-GROUND = ('lra.tasks', 'lra.fields', 'lra.identity', 'lra.errors', 'lra.files',
-          'lra.terminal', 'lra.machine', 'lra.signals', 'lra.bits', 'lra.place',
-          'lra.streams', 'lra.held', 'lra.meeting', 'lra.distributed',
-          'lra.jax_settings', 'lra.environment')
+GROUND = ('lra.tasks', 'lra.config.fields', 'lra.config.identity', 'lra.errors', 'lra.files',
+          'lra.system.terminal', 'lra.system.machine', 'lra.system.signals', 'lra.bits', 'lra.paths',
+          'lra.system.streams', 'lra.system.held', 'lra.system.meeting', 'lra.system.distributed',
+          'lra.system.jax_settings', 'lra.system.environment')
 # Rooms from the ground up: a room may import those named here and itself.
 ROOMS = {
     'kernels': ('jax',),
@@ -24,7 +24,7 @@ ROOMS = {
     'lra.models': ('lra.nn', 'kernels', 'jax', *GROUND),
     # Configs take the defaults of mixers. They import no model until one is
     # named.
-    'configs': ('lra.models', 'lra.tasks', 'lra.fields', 'lra.errors'),
+    'configs': ('lra.models', 'lra.tasks', 'lra.config.fields', 'lra.errors'),
     'lra.data': ('data_prep', *GROUND),
     # The page is made without jax. It holds records against what the protocols
     # say, since a record's word for it can be wrong.
@@ -33,7 +33,7 @@ ROOMS = {
     'lra.training': ('lra.objectives', 'lra.report', 'lra.models', 'lra.nn',
                      'lra.data', 'kernels', 'jax', *GROUND),
     'lra.costs': ('lra.training', 'lra.report', 'lra.models', 'lra.nn',
-                  'lra.data', 'lra.command', 'kernels', 'kernels.tools', 'jax',
+                  'lra.data', 'lra.cli.command', 'kernels', 'kernels.tools', 'jax',
                   *GROUND),
 }
 

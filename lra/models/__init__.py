@@ -12,8 +12,8 @@ import pathlib
 import types
 from typing import Any
 
-from lra import signals
 from lra.errors import UserError, explained
+from lra.system import signals
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 

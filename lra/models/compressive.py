@@ -24,7 +24,7 @@ Source: Rae et al. 2020, arXiv 1911.05507, section 3, Algorithm 1
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn import partials
 from lra.nn.block_sparse import neighbours

@@ -16,7 +16,7 @@ Source: Gulati et al. 2020, arXiv 2005.08100, sections 2.1, 2.2, Figure 2
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.nn import convolution
 from lra.nn.contraction import Dense
 from lra.nn.mixer import SoftmaxMixer

@@ -16,7 +16,7 @@ Source: Lee et al. 2019, arXiv 1810.00825, eq. 9-10; Jaegle et al. 2021,
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.nn import layers
 from lra.nn.mixer import SoftmaxMixer
 

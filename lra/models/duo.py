@@ -17,7 +17,7 @@ Source: Xiao et al. 2024, arXiv 2410.10819, section 2.2
 import flax.linen as nn
 import jax
 
-from lra import fields
+from lra.config import fields
 from lra.nn import block_sparse
 from lra.nn.mixer import SoftmaxMixer
 from lra.nn.patterns import Pattern, sliding_window

@@ -13,7 +13,7 @@ Source: Wang et al. 2020, arXiv 2006.04768, eq. 7; sharing in section 4
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.nn.mixer import SoftmaxMixer
 
 FAMILY = 'low-rank'

@@ -17,7 +17,7 @@ import dataclasses
 import flax.linen as nn
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.nn import block_sparse, layers, partials
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import sliding_window

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from kernels.softmax import dense
-from lra import fields
+from lra.config import fields
 from lra.nn import convolution
 from lra.nn.mixer import SoftmaxMixer
 

@@ -16,7 +16,7 @@ Source: Leviathan et al. 2024, arXiv 2410.02703, section 3
 import jax
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.nn import partials
 from lra.nn.mixer import HeadMixer
 

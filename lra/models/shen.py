@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from lra import fields
+from lra.config import fields
 from lra.nn import features
 
 FAMILY = 'linear'

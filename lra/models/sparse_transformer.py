@@ -11,7 +11,7 @@ CLS token; the paper has no global tokens.
 
 import math
 
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window

@@ -18,9 +18,9 @@ import matplotlib
 import matplotlib.style
 from matplotlib import figure, ticker
 
+from lra.formats import plain
 from lra.report import labels
 from lra.report.catalogue import FAMILIES
-from lra.report.formats import plain
 
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
            '#000000')

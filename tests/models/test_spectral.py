@@ -4,14 +4,13 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra import models
 from lra.errors import UserError
 from lra.models import spectral
+from tests.helpers import mixer_oracle, small
 
 NAMES = [f'{density}_{feature}'
          for density in ('gmm', 'fastfood', 'generative')

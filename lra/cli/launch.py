@@ -1,0 +1,363 @@
+"""Runs the experiment given by --config, --seeds and --grid."""
+
+import contextlib
+import pathlib
+from collections.abc import Iterable
+
+from absl import flags
+from ml_collections import config_flags
+
+from lra import paths as place_lib
+from lra.cli import options
+from lra.config import grid, identity, seeds
+from lra.errors import UserError
+from lra.experiment import loader
+from lra.records import result as result_lib
+from lra.system import distributed, signals
+from lra.system.terminal import say
+from lra.training import writers
+from lra.training.run import check_config
+
+EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED}
+
+
+def train(config) -> int:
+  """Trains to the end, a stop or a failure; returns the exit code.
+
+  With --seeds or --grid it is the code of all runs: that of a stop if any run
+  stopped, else the largest.
+
+  Raises:
+    UserError: something must be corrected; of several runs that of the first,
+      once all have ended.
+  """
+  from lra.experiment import protocol
+  from lra.report import publish
+  from lra.training import provenance
+  writers.check(options.LOG.value)
+  how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value}
+  if options.PROFILE.value is not None:
+    from lra.training import profile
+    how['profiled'] = profile.steps(
+        options.PROFILE.value, config.train.steps)
+  runs = _runs(config)
+  _warn_of_form({one.model.name for one, _ in runs})
+  made_by = config_flags.get_config_filename(flags.FLAGS['config'])
+  changes = {folder: protocol.changes(one.to_dict(), made_by)
+             for one, folder in runs}
+  recorded = any(map(to_record, changes.values()))
+  if recorded:
+    distributed.told(lambda: publish.check(place(), {
+        one.task for one, folder in runs if to_record(changes[folder])}))
+  provenance.begin(provenance.Command(
+      protocol.file_of(made_by), lambda one: protocol.changes(one, made_by),
+      recorded))
+  codes, finished, errors = [], [], []
+  for (_, folder), result in _ended(_trained(runs, how, errors), errors):
+    codes.append(EXIT['stopped' if result is None else result.status])
+    if codes[-1] == EXIT['oom'] and distributed.several():
+      print(summary(result, folder))
+      distributed.leave(codes[-1])  # others may have memory and still run
+    if not distributed.leads():
+      continue
+    if result is None:
+      print(f'not begun: {folder}')
+      continue
+    print(summary(result, folder))
+    if result.finished:
+      finished.append(result)
+      with _kept(errors, folder):
+        _record(result, changes[folder], to_record(changes[folder]))
+  if distributed.leads():
+    print(_over_grid(finished), end='')
+  distributed.meet()  # the leader may have waited for the page
+  # The same command resumes stopped runs, and then the error is raised again.
+  if errors and EXIT['stopped'] not in codes:
+    raise errors[0]
+  return max(codes, key=lambda code: (code == EXIT['stopped'], code))
+
+
+def _ended(trained, errors):
+  """Yields runs as they end; appends the error of the first failed one."""
+  try:
+    yield from trained
+  except UserError as error:
+    if distributed.several():
+      raise  # at once: the others may wait for this process
+    errors.append(error)
+
+
+def _warn_of_form(names):
+  """Reports models whose files do not have the form that --list reads."""
+  from lra.report import catalogue
+  for problem in filter(None, map(catalogue.problem, sorted(names))):
+    if distributed.leads():
+      say(f'{problem} Until then --list leaves the model out.')
+
+
+def to_record(changes: dict | None) -> bool:
+  """Returns whether the flags ask for a record of a run with these changes."""
+  if options.RECORD.value is not None:
+    return options.RECORD.value
+  return options.REPLACE.value or not changes
+
+
+def is_recorded(result: result_lib.Result) -> bool:
+  """Returns whether nothing is left to publish of a finished run."""
+  from lra.report import publish
+  return not to_record(result.changes) or publish.done(
+      result, place(), replace=options.REPLACE.value)
+
+
+def _runs(config):
+  """Returns the (config, folder) of each run that the flags ask for."""
+  asked = config_flags.get_override_values(flags.FLAGS['config'])
+  if options.SEEDS.value is None and not options.GRID.value:
+    values = config.to_dict()
+    return [(config, pathlib.Path(
+        options.WORKDIR.value or identity.run_folder(values)))]
+  if options.SEEDS.value is None:
+    numbers = [config.seed]
+  elif 'seed' in asked:
+    raise UserError('--seeds and --config.seed both set the seed: leave one '
+                    'out.')
+  else:
+    numbers = seeds.parse(options.SEEDS.value)
+  lines = [grid.check(grid.words(line)) for line in options.GRID.value]
+  if not all(lines):
+    raise UserError('--grid has no field: write one such as '
+                    '--grid=train.learning_rate=[0.02,0.05].')
+  configs = sum(map(grid.count, lines)) or 1
+  told = grid.check_count(configs * len(numbers), ' and '.join(
+      name for name, given in (('--grid', lines), ('--seeds', len(numbers) > 1))
+      if given))
+  if told and distributed.leads():
+    say(told)
+  runs = {}
+  for made in _configs(config, asked, lines):
+    for seed in numbers:
+      one = made.copy_and_resolve_references()
+      one.seed = seed
+      folder = identity.run_folder(one.to_dict())
+      if folder in runs:
+        raise UserError(f'--grid makes one run twice, {folder}: name each '
+                        'value once.')
+      runs[folder] = one
+  return [(one, folder) for folder, one in runs.items()]
+
+
+def _configs(config, asked, lines):
+  """Returns the configs of --grid, each with the changes of `--config.` flags.
+
+  Args:
+    config: the config of --config.
+    asked: {field: value} of these flags.
+    lines: the words of each --grid.
+  """
+  file = config_flags.get_config_filename(flags.FLAGS['config'])
+  given = [f'--config={file}', *(
+      f'--config.{name}={value if isinstance(value, str) else repr(value)}'
+      for name, value in asked.items())]
+  made = []
+  for words in lines:
+    for changes in grid.combinations(words):
+      names = [change.partition('=')[0] for change in changes]
+      if 'seed' in names:
+        raise UserError('--grid does not take seed: use --seeds=0-4.')
+      for name in filter(asked.__contains__, names):
+        raise UserError(f'--grid and --config.{name} both set {name}: leave '
+                        'out one of them.')
+      try:
+        made.append(loader.resolve(loader.made_by(
+            [*given, *(f'--config.{change}' for change in changes)])))
+      except (flags.Error, ValueError, UserError) as e:
+        said = ' '.join(str(e).split())
+        raise UserError(f'--grid: {said}{grid.hint(changes, said)}') from e
+  return made or [config]
+
+
+@contextlib.contextmanager
+def _kept(errors, folder):
+  """Context that keeps a UserError; it is printed if there are several runs."""
+  try:
+    yield
+  except UserError as error:
+    errors.append(error)
+    if options.SEEDS.value is not None or options.GRID.value:
+      say(f'{folder}: {error}')
+
+
+def _trained(runs, how, errors):
+  """Yields each run with its result; runs that are finished already come first.
+  """
+  left, done = [], []
+  for config, folder in runs:
+    with _kept(errors, folder):
+      result = _result(folder)
+      if result is None or not result.finished:
+        left.append((config, folder))
+      else:
+        check_finished(folder, config.to_dict(), result)
+        if 'profiled' in how:
+          from lra.training import profile
+          profile.check(how['profiled'], result.steps, folder)
+        if distributed.leads():
+          print(f'{folder} is finished already.')
+        done.append(((config, folder), result))
+  _warn_of_edits(left, done)
+  yield from done
+  if not left:
+    return
+  from lra.training import together
+  from lra.training import train as train_lib
+  if len(runs) == 1:
+    yield left[0], train_lib.train(*left[0], **how)
+  else:
+    at_once = 1 if distributed.several() else (
+        options.AT_ONCE.value or
+        min(together.how_many(config) for config, _ in left))
+    yield from together.train_together(left, at_once=at_once, **how)
+
+
+def warn_of_edits(
+    results: Iterable[tuple[pathlib.Path, result_lib.Result | None]]) -> None:
+  """Warns about finished runs whose model file has changed since."""
+  from lra.training import provenance
+  provenance.warn_of_edits(
+      ((folder, result.model, result.model_sha256)
+       for folder, result in results if result and result.finished),
+      provenance.FINISHED)
+
+
+def _warn_of_edits(left, done):
+  """Warns about finished and stopped runs whose model file has changed."""
+  from lra.training import provenance
+  if not distributed.leads():
+    return
+  warn_of_edits((folder, result) for (_, folder), result in done)
+  provenance.warn_of_edits(
+      ((folder, config.model.name, provenance.of_folder(folder))
+       for config, folder in left
+       if any(folder.glob('checkpoints/last/[0-9]*'))), provenance.GOES_ON)
+
+
+def _result(folder):
+  """Returns the result in a run directory, None if there is none.
+
+  Only the leader reads it: in a shared folder another machine may see the file
+  later.
+  """
+  def look():
+    found = result_lib.read_if_there(folder / 'result.json')
+    return found and found.model_dump(exclude_unset=True)
+
+  fields = distributed.told(look)
+  return fields and result_lib.validate(fields)
+
+
+def _record(result, changes, recorded):
+  """Puts a finished run on the leaderboard, or prints how to."""
+  from lra.report import publish, variants
+  if recorded:
+    if result.changes is None:
+      result = result.model_copy(update={'changes': changes})
+    publish.publish(result, place(), replace=options.REPLACE.value)
+    print(f'Records are in {options.RESULTS_DIR.value}.')
+  elif options.RECORD.value is None:
+    print(f'Not on the leaderboard, because the settings differ from the '
+          f'protocol {result.protocol} '
+          f'({variants.departures(changes, result.config)}): '
+          '--record adds it, in a table of its own.')
+
+
+def _over_grid(results):
+  """Returns `over_seeds` of each config, after its changes if there are more.
+  """
+  groups = {}
+  for result in results:
+    groups.setdefault(identity.config_hash(result.config), []).append(result)
+  if len(groups) <= 1:
+    return over_seeds(results)
+  configs = [group[0].config for group in groups.values()]
+  flat = map(identity.flatten, configs)
+  varied = [name for name in identity.varied(configs) if name != 'seed']
+  return ''.join(
+      f'{", ".join(f"{name} {values.get(name)}" for name in varied)}: {line}'
+      for values, line in zip(
+          flat, map(over_seeds, groups.values()), strict=True) if line)
+
+
+def over_seeds(results: list[result_lib.Result]) -> str:
+  """Returns a line with the mean of several seeds and its interval.
+
+  It is '' for fewer than two.
+  """
+  scored = [r for r in results if getattr(r.test, 'confusion', None)]
+  if len(scored) < 2:
+    return ''
+  from lra import formats
+  from lra.report.row import Row
+  row = Row(scored)
+  known = row.interval
+  mean, low, high = (f'{formats.percent(x, row.digits)}%' for x in (
+      row.mean, known.low, known.high))
+  of = 'of the mean' if known.over_seeds else 'by the test examples alone'
+  return (f'{len(scored)} seeds: test accuracy {mean} (95% interval {of} {low} '
+          f'to {high})\n')
+
+
+def check_finished(folder: pathlib.Path, config: dict,
+                   result: result_lib.Result) -> None:
+  """Checks that a finished run is this one; draws its curves if needed.
+
+  Raises:
+    UserError: the folder, or the result in it, belongs to another run.
+  """
+  from lra.records import curves
+  from lra.report import variants
+  check_config(folder, config)
+  differ = identity.differences(config, result.config)
+  if differ:
+    raise UserError(
+        f'{folder / "result.json"} belongs to another run (it differs in '
+        f'{variants.listed(differ)}): delete it, or choose another --workdir.')
+  metrics, drawn = folder / 'metrics.jsonl', folder / 'curves.png'
+  if metrics.exists() and not drawn.exists():  # killed in between
+    try:
+      curves.plot(metrics, drawn, result.floors)
+    except UserError as e:  # the result is valid without them
+      say(f'No curves: {e}')
+
+
+def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
+  """Returns the summary of a result, in a few lines."""
+  lines = [f'{result.status}: {folder}']
+  if result.status == 'diverged':
+    lines.append(
+        f'The loss was not finite at step {result.steps}: try a smaller '
+        'config.train.learning_rate, in a new run directory.')
+  if result.status == 'oom':
+    lines.append('The device has too little memory: choose a smaller '
+                 'config.train.microbatch_size or config.encoder.remat=True.')
+  if result.test:
+    accuracy = getattr(result.test, 'accuracy', None)
+    score = (f'loss {result.test.loss:.4f}' if accuracy is None
+             else f'accuracy {accuracy:.2%}')
+    lines.append(f'test {score} (checkpoint of step {result.best_step})')
+    for name, value in sorted(
+        result.floors.items(), key=lambda item: -item[1]):
+      lines.append(f'  baseline {value:.2%}  {name}')
+  if result.train_seconds:
+    lines.append(f'{result.steps_per_s:.2f} steps/s, peak memory '
+                 f'{result.peak_memory_bytes / 2**30:.2f} GiB on '
+                 f'{result.device}')
+  return '\n'.join(lines)
+
+
+def place():
+  """Returns the place of the leaderboard that the flags name."""
+  from lra.cli import repeat
+  from lra.report import publish
+  results = pathlib.Path(options.RESULTS_DIR.value)
+  page = options.PAGE.value or place_lib.page_of(results)
+  return publish.Place(results, pathlib.Path(page), repeat.command)

@@ -1,0 +1,115 @@
+"""Runs --sweep in this process or in jobs, and prints a table."""
+
+import pathlib
+import sys
+import time
+
+from absl import flags
+
+from lra.cli import launch, launch_jobs, options
+from lra.errors import BUG, UserError
+from lra.sweeps import bundle, plan, progress, runner, sweep
+from lra.system import signals
+from lra.training import writers
+
+# Flags that the commands of a sweep's parts get too.
+_PASSED_ON = ('record', 'replace', 'results_dir', 'page', 'compile_cache',
+              'log', 'at_once')
+
+
+def run() -> int:
+  """Runs or describes --sweep; returns 0 once every run of it is finished.
+
+  With Slurm it returns 0 once the jobs are queued. It returns `errors.BUG` if a
+  run ended by a bug.
+
+  Raises:
+    UserError: there is no such sweep, job or bundle; or runs have failed for
+      reasons that a user can correct.
+  """
+  writers.check(options.LOG.value)
+  if options.PLAN.value:
+    print(f'The plan of {options.SWEEP.value}:', flush=True)
+  began = time.monotonic()
+  whole = sweep.read(pathlib.Path(options.SWEEP.value))
+  part = options.SHARD.value
+  entries = whole if part is None else sweep.shard(whole, part)
+  if not entries:
+    configs = len(sweep.by_config(whole))
+    print(f'--shard={part} has no run: the sweep has only {configs} '
+          f'config{"s" * (configs > 1)}, and a part has whole configs.')
+    return 0
+  if options.BUNDLE.value:
+    bundle.check(pathlib.Path(options.BUNDLE.value))
+  if options.FROM_BUNDLE.value:
+    bundle.unpack(
+        pathlib.Path(options.FROM_BUNDLE.value), entries, _results())
+  if not options.BUNDLE.value:
+    return _run(whole, entries, began)
+  try:
+    return _run(whole, entries, began)
+  finally:
+    bundle.pack(pathlib.Path(options.BUNDLE.value), entries, _results())
+
+
+def _run(whole, entries, began):
+  """Runs or describes these entries of the whole sweep."""
+  described = options.STATUS.value or options.PLAN.value
+  records = _records(entries) if described or options.MISSING.value else {}
+  if options.MISSING.value:
+    others = [e for e in entries if e.repetition not in records]
+    print(f'{len(entries) - len(others)} of {len(entries)} runs are left out: '
+          f'{options.RESULTS_DIR.value} has a record of each.', flush=True)
+    if not others:
+      return 0
+    entries = others
+  if options.PLAN.value:
+    print(plan.table(
+        list(map(plan.estimator(entries, _results(), records), entries)),
+        options.MAX_MINUTES.value))
+    return 0
+  launch.warn_of_edits((entry.folder, entry.result()[0]) for entry in entries)
+  if options.STATUS.value:
+    progress.show(entries, sys.stdout, records)
+    return 0
+  extra = tuple(flags.FLAGS[name].serialize() for name in _PASSED_ON
+                if flags.FLAGS[name].value not in (None, []))
+  broken = set()
+  if options.EXECUTOR.value:
+    stopped = launch_jobs.submit(whole, entries, extra, broken)
+    if stopped is None:
+      return 0
+  else:
+    stopped = _in_turn(entries, extra, began, broken)
+  print(progress.table([progress.of(entry) for entry in entries]), flush=True)
+  left = sweep.left(entries, launch.is_recorded)
+  if left and not stopped:
+    said = sweep.failure(left, len(entries), broken)
+    if not any(entry.line in broken for entry in left):
+      raise UserError(said)
+    print(f'error: {said}', file=sys.stderr)
+    return BUG
+  return signals.STOPPED if left else 0
+
+
+def _in_turn(entries, extra, began, broken):
+  """Runs entries here; time spent since `began` counts towards --max_minutes.
+  """
+  minutes, how = options.MAX_MINUTES.value, {}
+  if minutes:
+    estimate = plan.estimator(entries, _results())
+    how['compiling'] = lambda entry: estimate(entry).compiling
+    minutes = max(minutes - (time.monotonic() - began) / 60, 0)
+  return runner.run(
+      entries, extra=extra, max_minutes=minutes, recorded=launch.is_recorded,
+      compile_ahead=bool(flags.FLAGS['compile_cache'].value) and (
+          runner.may_compile_ahead()), broken=broken,
+      **how)
+
+
+def _results():
+  return pathlib.Path(options.RESULTS_DIR.value)
+
+
+def _records(entries):
+  return progress.recorded(entries, _results() / 'runs')

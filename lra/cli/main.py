@@ -1,0 +1,121 @@
+"""The command line: flags -> train, evaluate, leaderboard or list.
+
+Exit codes: 0 done; 1 a bug of ours, with its traceback; 2 something for the
+user to correct, in one sentence; 3 the run diverged; 4 the device's memory was
+too small; 75 stopped early, the same command resumes; 130 ended by a second
+Ctrl-C.
+"""
+
+import pathlib
+
+from lra.cli import command, launch, options
+from lra.errors import UserError
+from lra.experiment import describe
+from lra.system import environment
+
+
+def run() -> None:
+  """Entry point of `run_lra.py`."""
+  command.run(main, _usage, options.summary())
+
+
+def _usage():
+  """Returns the words that must follow the flags."""
+  if options.CURVES.value:
+    return command.Words('curves', 'run directories', 'RUN RUN ...')
+  if options.COMPARE.value:
+    return command.Words('compare', 'two run directories or records', 'A B')
+  if options.PREDICT.value:
+    return command.Words('predict', 'a run directory', 'RUN')
+  return command.Words()
+
+
+def main(*words: str) -> int:
+  """Runs the command that the flags choose; returns the exit code.
+
+  Args:
+    *words: the words that follow the flags.
+  """
+  options.check()
+  if options.LIST.value:
+    print(listing())
+    return 0
+  if options.LEADERBOARD.value:
+    from lra.report import publish
+    html = options.HTML.value
+    publish.regenerate(launch.place(), html and pathlib.Path(html))
+    return 0
+  if options.CURVES.value:
+    from lra.report import curve_set
+    curve_set.plot([pathlib.Path(word) for word in words], options.CURVES.value)
+    print(f'wrote {options.CURVES.value}')
+    return 0
+  if options.SWEEP.value:
+    from lra.cli import launch_sweep
+    return launch_sweep.run()
+  if options.EVALUATE.value or options.PREDICT.value or options.COMPARE.value:
+    from lra.cli import inspection
+    if not options.COMPARE.value:
+      environment.check_xla_flags()
+    print(_asked(inspection, [pathlib.Path(word) for word in words]))
+    return 0
+  if options.DISTRIBUTED.value:
+    from lra.system import distributed
+    distributed.begin(options.COORDINATOR.value, options.NUM_PROCESSES.value,
+                      options.PROCESS_ID.value)
+    return distributed.ending(_train)
+  return _train()
+
+
+def _train():
+  """Trains --config; returns the exit code."""
+  chosen = command.config()
+  if chosen is None:
+    raise UserError(
+        'Nothing to do: give --config=configs/<model>.py:<task>, '
+        '--sweep=FILE, --leaderboard or --list.')
+  if options.PRINT_CONFIG.value:
+    print(describe.text(chosen))
+    return 0
+  environment.check_xla_flags()
+  command.use_compile_cache()
+  if options.COMPILE_ONLY.value:
+    from lra.config import identity
+    from lra.sweeps import ahead
+    ahead.compile_steps(chosen, pathlib.Path(
+        options.WORKDIR.value or identity.run_folder(chosen.to_dict())))
+    return 0
+  return launch.train(chosen)
+
+
+def _asked(inspection, paths):
+  """Returns the output of --evaluate, --predict or --compare."""
+  if options.EVALUATE.value:
+    return inspection.evaluate(pathlib.Path(options.EVALUATE.value))
+  if options.COMPARE.value:
+    return inspection.compare(*paths)
+  return inspection.predict(pathlib.Path(options.PREDICT.value), *paths)
+
+
+def listing() -> str:
+  """Returns models, by family, with parameter counts; and tasks with protocols.
+
+  The counts are those of the default protocol of each task.
+  """
+  from lra import tasks
+  from lra.costs import parameters
+  from lra.experiment import protocol
+  from lra.report import catalogue
+  counts, problems = parameters.table()
+  lines = [
+      f'{t.name:20}{t.seq_len:5} tokens{" x 2" if t.dual else "":5}'
+      f'{t.num_classes:3} classes  {", ".join(protocol.of_task(t.name))}'
+      for t in tasks.TASKS.values()]
+  taken = dict.fromkeys(protocol.of_task(t)[0] for t in parameters.TASKS)
+  return '\n'.join([
+      f'models; under {", ".join(parameters.TASKS)} their parameters (protocol '
+      f'{", ".join(taken)}) and how many times the '
+      f'{catalogue.REFERENCE}\'s these are',
+      catalogue.listing(counts) + '\n'.join([
+          *problems, 'tasks, and their protocols; the first is the default',
+          *lines])])

@@ -1,0 +1,280 @@
+"""The flags of `run_lra.py`, except --config and --compile_cache; and --help.
+"""
+
+import itertools
+import math
+import os
+import pathlib
+import sys
+
+from absl import flags
+
+from lra import files, paths
+from lra.cli import command
+from lra.errors import UserError
+
+WORKDIR = flags.DEFINE_string(
+    'workdir', None, 'Run directory. Default: runs/<task>/<model>/'
+    '<config hash>-s<seed>.')
+MAX_MINUTES = flags.DEFINE_float(
+    'max_minutes', None, 'Checkpoint and stop after this many minutes.',
+    lower_bound=0)
+RECORD = flags.DEFINE_boolean(
+    'record', None, 'Put the finished run on the leaderboard: copy its result '
+    'to --results_dir and write --page again. Default: yes if the settings are '
+    'those of the protocol.')
+REPLACE = flags.DEFINE_boolean(
+    'replace', False, 'Replace an earlier record of the same run.')
+RESULTS_DIR = flags.DEFINE_string(
+    'results_dir', str(paths.results()), 'Folder of the leaderboard\'s '
+    'records.')
+PAGE = flags.DEFINE_string(
+    'page', None, 'The leaderboard file to write. Default: leaderboard.md, or '
+    'leaderboard.md in --results_dir if that is given.')
+LEADERBOARD = flags.DEFINE_boolean(
+    'leaderboard', False, 'Write the leaderboard again from its records.')
+HTML = flags.DEFINE_string(
+    'html', None, 'With --leaderboard: also write a page for browsers, '
+    '<html>/index.html.')
+CURVES = flags.DEFINE_string(
+    'curves', None, 'Draw the validation accuracies of run directories, one '
+    'line for all seeds of a config: --curves=FIGURE.png RUN RUN ...')
+SWEEP = flags.DEFINE_string(
+    'sweep', None, 'Train the configs and seeds of a file, such as '
+    'configs/sweeps/mini.txt, one after another. See docs/sweeps.md.')
+SHARD = flags.DEFINE_string(
+    'shard', None, 'With --sweep: train one part of its runs, such as 2/5 for '
+    'the second of five machines.')
+DISTRIBUTED = flags.DEFINE_boolean(
+    'distributed', False, 'This is one of several processes of a run. Under '
+    'Slurm, Open MPI, GKE and on TPU pods the processes find each other.')
+COORDINATOR = flags.DEFINE_string(
+    'coordinator', None, 'With --distributed, if the processes do not find '
+    'each other: HOST:PORT of the first process.')
+NUM_PROCESSES = flags.DEFINE_integer(
+    'num_processes', None, 'With --coordinator: the number of processes.',
+    lower_bound=1)
+PROCESS_ID = flags.DEFINE_integer(
+    'process_id', None, 'With --coordinator: the number of this process, from '
+    '0.',
+    lower_bound=0)
+EXECUTOR = flags.DEFINE_enum(
+    'executor', None, ('slurm', 'local'), 'With --sweep: train it in jobs of '
+    'Slurm or of this machine.')
+JOBS = flags.DEFINE_integer(
+    'jobs', None, 'With --executor: number of jobs at the same time. Default: '
+    'one per config with Slurm, two on this machine.', lower_bound=1)
+PARTITION = flags.DEFINE_string(
+    'partition', None, 'With --executor=slurm: the partition of its jobs.')
+HOURS = flags.DEFINE_float(
+    'hours', None, 'With --executor=slurm: time limit of each job; then it is '
+    'queued again and resumes. Default: 4.', lower_bound=0.1,
+    upper_bound=10_000)
+GPUS = flags.DEFINE_integer(
+    'gpus', 0, 'With --executor: GPUs per job.', lower_bound=0)
+CPUS = flags.DEFINE_integer(
+    'cpus', None, 'With --executor: CPU cores per job.',
+    lower_bound=1)
+SEEDS = flags.DEFINE_string(
+    'seeds', None, 'Seeds to train in one process: 0-4 or 0,3.')
+GRID = flags.DEFINE_multi_string(
+    'grid', [], 'Field values to train in one process: '
+    'train.learning_rate=[0.02,0.05]. Separate several fields by spaces. '
+    'Learning rates and weight decays share one compiled step.')
+AT_ONCE = flags.DEFINE_integer(
+    'at_once', None, 'With --seeds, --grid or --sweep: number of runs that a '
+    'process trains at the same time. Default: one; for mini tasks on a CPU '
+    'four per core, at most 16.',
+    lower_bound=1)
+STATUS = flags.DEFINE_boolean(
+    'status', False, 'With --sweep: only show the progress of its runs and '
+    'which have a record in --results_dir. On a terminal the table is updated '
+    'until all are finished.')
+MISSING = flags.DEFINE_boolean(
+    'missing', False, 'With --sweep: skip runs that have a record in '
+    '--results_dir.')
+PLAN = flags.DEFINE_boolean(
+    'plan', False, 'With --sweep: only estimate the minutes of each run, from '
+    'its own speed or from records of similar runs; with --max_minutes, also '
+    'which runs fit.')
+BUNDLE = flags.DEFINE_string(
+    'bundle', None, 'With --sweep: at the end or after a stop, pack its runs '
+    'and records into this tar file. With --max_minutes=0: only pack.')
+FROM_BUNDLE = flags.DEFINE_string(
+    'from_bundle', None, 'With --sweep: first unpack the runs and records of '
+    'this --bundle file.')
+COMPILE_ONLY = flags.DEFINE_boolean(
+    'compile_only', False, 'Compile the steps of --config into --compile_cache '
+    'and do not train.')
+EVALUATE = flags.DEFINE_string(
+    'evaluate', None, 'Score the model of a run directory or checkpoint on its '
+    'test split.')
+PREDICT = flags.DEFINE_string(
+    'predict', None, 'Classify the examples in a file, one per line (a pair of '
+    'texts with a tab between them; the file name of an image): '
+    '--predict=FILE RUN.')
+COMPARE = flags.DEFINE_boolean(
+    'compare', False, 'Compare two run directories or records: settings, '
+    'scores, significance: --compare A B.')
+LOG = flags.DEFINE_list(
+    'log', [], 'Log to these besides metrics.jsonl, in the run directory: csv, '
+    'tensorboard, wandb.')
+PROFILE = flags.DEFINE_string(
+    'profile', None, 'Trace the steps FIRST:LAST, such as 20:30, into profile/ '
+    'of the run directory.')
+PRINT_CONFIG = flags.DEFINE_boolean(
+    'print_config', False, 'Print every field of --config with its value, '
+    'meaning and range, and do not train.')
+LIST = flags.DEFINE_boolean('list', False, 'List models and tasks.')
+flags.register_validator(
+    'max_minutes', lambda minutes: minutes is None or math.isfinite(minutes),
+    'it must be a finite number of at least 0')
+for _flag, _what in (
+    ('workdir', 'a folder'), ('results_dir', 'a folder'), ('page', 'a file'),
+    ('html', 'a folder'), ('curves', 'a file'), ('sweep', 'a file'),
+    ('bundle', 'a file'), ('from_bundle', 'a file'),
+    ('shard', 'a part, such as 2/5'), ('coordinator', 'HOST:PORT'),
+    ('partition', 'a partition'), ('seeds', 'seeds, such as 0-4'),
+    ('evaluate', 'a run directory'), ('predict', 'a file'),
+    ('profile', 'steps, such as 20:30')):
+  flags.register_validator(
+      _flag, lambda value: value != '', f'it must name {_what}')
+flags.register_validator(
+    'workdir', lambda folder: not folder or os.path.realpath(folder) != '/',
+    "it is the root folder, and a run needs a folder of its own")
+for _flag, _needed in (('jobs', 'executor'), ('gpus', 'executor'),
+                       ('cpus', 'executor'),
+                       ('coordinator', 'distributed'),
+                       ('num_processes', 'coordinator'),
+                       ('process_id', 'coordinator'),
+                       ('coordinator', 'num_processes')):
+  flags.register_multi_flags_validator(
+      [_flag, _needed], lambda values, flag=_flag, needed=_needed: (
+          values[needed] or values[flag] == flags.FLAGS[flag].default),
+      f'--{_flag} needs --{_needed}')
+for _flag in ('partition', 'hours'):
+  flags.register_multi_flags_validator(
+      [_flag, 'executor'], lambda values, flag=_flag: (
+          values[flag] is None or values['executor'] == 'slurm'),
+      f'--{_flag} is for Slurm jobs: it needs --executor=slurm')
+flags.register_multi_flags_validator(
+    ['at_once', 'seeds', 'sweep', 'grid'], lambda values: (
+        values['at_once'] is None or values['seeds'] or values['sweep'] or
+        values['grid']),
+    '--at_once needs --seeds, --grid or --sweep')
+for _flag in ('seeds', 'grid'):
+  flags.register_multi_flags_validator(
+      [_flag, 'workdir'], lambda values: not all(values.values()),
+      f'--{_flag} makes a run directory for each: leave out --workdir')
+  flags.register_multi_flags_validator(
+      ['profile', _flag], lambda values: not all(values.values()),
+      f'--profile is for one run: leave out --{_flag}')
+flags.register_multi_flags_validator(
+    ['distributed', 'at_once'], lambda values: not all(values.values()),
+    '--distributed trains one run at a time: leave out --at_once')
+flags.register_multi_flags_validator(
+    ['executor', 'shard'], lambda values: None in values.values(),
+    '--executor makes the parts itself: leave out --shard')
+
+for _flag in ('status', 'executor', 'bundle', 'from_bundle'):
+  flags.register_multi_flags_validator(
+      ['plan', _flag], lambda values, flag=_flag: not all(values.values()),
+      f'--plan changes nothing: leave out --{_flag}')
+for _flag in ('bundle', 'from_bundle'):
+  for _other in ('status', 'executor'):
+    flags.register_multi_flags_validator(
+        [_flag, _other], lambda values: not all(values.values()),
+        f'--{_flag} is for a sweep that runs here: leave out --{_other}')
+
+# Flags that name a file or a folder; the shell leaves the ~ of --flag=~ alone.
+_PATHS = ('bundle', 'curves', 'evaluate', 'from_bundle', 'html', 'page',
+          'predict', 'results_dir', 'workdir')
+_RUNS = ('at_once', command.CACHE.name, 'log', 'max_minutes', 'page', 'record',
+         'replace', 'results_dir')
+# Each command by the flag that selects it, and its other flags.
+COMMANDS = {
+    'list': (),
+    'leaderboard': ('html', 'page', 'results_dir'),
+    'curves': (),
+    'sweep': ('bundle', 'cpus', 'executor', 'from_bundle', 'gpus', 'hours',
+              'jobs', 'missing', 'partition', 'plan', 'shard', 'status',
+              *_RUNS),
+    'evaluate': (),
+    'predict': (),
+    'compare': (),
+    command.CONFIG.name: (
+        'compile_only', 'coordinator', 'distributed', 'grid', 'num_processes',
+        'print_config', 'process_id', 'profile', 'seeds', 'workdir', *_RUNS),
+}
+
+_HELP = '''\
+Trains attention mechanisms on Long Range Arena and compares them.
+
+usage: {program} FLAGS
+
+Train a model and score it. The same command resumes a stopped run.
+  --config={model}:listops_mini
+  --config={model}:listops,protocol=nystrom      another protocol
+  --config={model}:listops --config.train.steps=100   a field
+  --config=...:listops --seeds=0-4               several seeds
+  --config=...:listops --grid='train.learning_rate=[0.02,0.05]'
+  --config=...:listops --print_config            fields, with their meaning
+
+Train many configs, each with its seeds.
+  --sweep=configs/sweeps/mini.txt                train what is not finished
+  --sweep=configs/sweeps/mini.txt --status       show what is finished
+  --sweep=configs/sweeps/mini.txt --plan         estimate the minutes
+  --sweep=configs/sweeps/mini.txt --executor=slurm --partition=NAME
+
+Use finished runs: RUN is a folder such as runs/listops_mini/simpletron/...
+  --evaluate=RUN                                 score it on its test split
+  --predict=FILE RUN                             classify the lines of a file
+  --compare RUN RUN                              test the difference
+  --curves=FIGURE.png RUN RUN                    draw validation accuracies
+
+Look things up.
+  --list                                         models and tasks
+  --leaderboard --html=site                      write the tables again
+
+With --config or --sweep:
+  --max_minutes=30     checkpoint and stop in time (exit code 75)
+  --log=csv,tensorboard,wandb                    log to these too
+  --norecord           keep the results off the leaderboard
+
+Data sets: python -m data_prep --help. Step times: python -m lra.costs --help.
+All flags: --helpfull. Documentation: docs/index.md of the repository.'''
+
+
+def summary() -> str:
+  """Returns the text of --help: an example of each thing that people do."""
+  return _HELP.format(program=' '.join(paths.program()),
+                      model=paths.config_said('simpletron'))
+
+
+def check() -> None:
+  """Checks that all flags belong to one command.
+
+  Raises:
+    UserError: two commands are given, a flag belongs to another one, or two
+      contradict each other.
+  """
+  names = dict.fromkeys((*COMMANDS, *itertools.chain(*COMMANDS.values())))
+  given = [name for name in names
+           if flags.FLAGS[name].value != flags.FLAGS[name].default]
+  asked = [name for name in COMMANDS if name in given]
+  for name in _PATHS:
+    if (flags.FLAGS[name].value or '').startswith('~'):
+      flags.FLAGS[name].value = str(files.expanded(
+          pathlib.Path(flags.FLAGS[name].value)))
+  if {'--record', '--norecord'} <= set(sys.argv):
+    raise UserError('--record and --norecord: leave out one of them.')
+  if len(asked) > 1:
+    raise UserError(f'--{asked[0]} and --{asked[1]} are two commands: leave '
+                    'out one of them.')
+  for name in given:
+    takers = [taker for taker in COMMANDS if name in COMMANDS[taker]]
+    if name not in asked and not set(takers) & set(asked):
+      needed = ' or '.join(f'--{taker}' for taker in takers)
+      raise UserError(f'--{name} needs {needed}' + ''.join(
+          f' and has no effect with --{other}: leave out one of them'
+          for other in asked) + '.')

@@ -1,0 +1,133 @@
+"""Finds the command line that repeats a recorded run."""
+
+import functools
+import json
+import pathlib
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import configs
+from lra import paths
+from lra.config import fields, identity
+from lra.config import seeds as seeds_lib
+from lra.errors import UserError
+from lra.experiment import loader
+from lra.records.result import Result
+
+_CONFIGS = pathlib.Path(configs.__file__).parent
+# Fields that the argument of --config sets.
+_SAID = ('task', 'protocol', 'model.name')
+_NONE = 'No command makes it again here: '
+_SEED = '--config.seed='
+# A field may derive from one that derives from another.
+_ROUNDS = 4
+
+
+def command(run: Result, seeds: Sequence[int] = ()) -> str:
+  """Returns the shell command that repeats a run, as far as configs go.
+
+  It has the config file of the model, and each field that differs from this
+  file except the data folder. The version of the code is not part of it.
+
+  Args:
+    run: its record.
+    seeds: rising seeds of one or more runs that the command makes instead; by
+      default the run's own.
+
+  Returns:
+    The command, or a sentence that begins with "No command" and gives the
+    reason why this version of the code has none.
+  """
+  how = f'{run.task},protocol={run.protocol}'
+  try:
+    flags = _flags(run, f'{run.model}.py:{how}')
+  except UserError as error:
+    # A page must not depend on the folder of the checkout.
+    return _NONE + str(error).replace(f'{_CONFIGS}/', 'configs/')
+  except Exception as error:  # whatever a record's values do to a config
+    return f'{_NONE}its config cannot be made ({type(error).__name__}).'
+  if seeds:
+    flags = [flag for flag in flags if not flag.startswith(_SEED)]
+    flags.append(f'{_SEED}{seeds[0]}' if len(seeds) == 1
+                 else f'--seeds={seeds_lib.text(seeds)}')
+  config = f'--config={paths.config_said(run.model)}:{how}'
+  return shlex.join([*paths.program(), config, *flags])
+
+
+def _flags(run, made):
+  """Returns the flags that turn the config of a file into that of the run."""
+  wanted = _wanted(run)
+  # Seeds share the cached config, unless a file derives fields from the seed.
+  changes = {'seed': run.seed} if _follows_seed(run.model) else {}
+  for _ in range(_ROUNDS):
+    ours = _made(made, _as_flags(changes)) | {'seed': run.seed}
+    missing = sorted(name for name in set(_fields(run)) - set(ours)
+                     if name not in _SAID)
+    if missing:
+      raise UserError(f'this version has no field {missing[0]}.')
+    differ = {name: value for name, value in wanted.items()
+              if name in ours and ours[name] != value}
+    if not differ:
+      return _shown(_as_flags(changes | {'seed': run.seed}))
+    changes |= differ
+  raise UserError(f'{sorted(differ)[0]} cannot be set.')
+
+
+def _as_flags(changes):
+  return tuple(f'--config.{name}={_text(value)}'
+               for name, value in sorted(changes.items()))
+
+
+def _shown(flags):
+  """Returns flags that a reader can see whole; refuses others."""
+  for flag in flags:
+    if not flag.isprintable() or '  ' in flag:
+      raise UserError(f'{flag.split("=")[0]!r} has a value that a command line '
+                      'cannot show.')
+  return flags
+
+
+def _fields(run: Result) -> dict[str, Any]:
+  """Returns {dotted field: value} of its config, without the data folder."""
+  sized = identity.with_sizes(identity.flatten(run.config))
+  return {name: value for name, value in sized.items() if name != 'data_dir'}
+
+
+def _wanted(run):
+  """Returns the fields the config must have; later ones as the run had them."""
+  later = json.loads(json.dumps(fields.added(run.model)))
+  wanted = identity.with_sizes(later | _fields(run))
+  return {name: value for name, value in wanted.items() if name not in _SAID}
+
+
+@functools.cache
+def _follows_seed(model):
+  """Returns whether a model's config file derives other fields from the seed.
+  """
+  try:
+    one, other = (_made(f'{model}.py:listops_mini', (f'{_SEED}{seed}',))
+                  for seed in (1, 2))
+  except Exception:  # each run reports the error
+    return True
+  return one | {'seed': 2} != other
+
+
+@functools.lru_cache(maxsize=1000)
+def _made(made, flags):
+  """Returns {dotted field: value} of the config that these flags make."""
+  config = loader.made_by([f'--config={_CONFIGS / made}', *flags])
+  values = config.copy_and_resolve_references().to_dict()
+  return identity.with_sizes(identity.flatten(json.loads(json.dumps(values))))
+
+
+def _text(value):
+  """Returns a value as the flag of its field reads it."""
+  return value if isinstance(value, str) else repr(_tuples(value))
+
+
+def _tuples(value):
+  """Turns JSON's lists into the tuples that they are in configs."""
+  if isinstance(value, dict):
+    return {key: _tuples(inner) for key, inner in value.items()}
+  return tuple(map(_tuples, value)) if isinstance(value, list) else value

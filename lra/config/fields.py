@@ -1,0 +1,276 @@
+"""Every field of a config: its type and default, its meaning, its range.
+
+Constants only. `configs/base.py` makes configs from these declarations, and
+runs are checked against them. `lra.config.identity` leaves fields that were declared
+after the first records out of a run's hash.
+
+The other arguments of a mixer are not here: the class `Mixer` of
+`lra/models/<config.model.name>.py` declares them, with their ranges
+(`argument`).
+"""
+
+import dataclasses
+from typing import Any
+
+# In `Field.before`: the field is as old as the first records.
+ALWAYS = object()
+
+# The largest steps and seeds, int32 on the devices; and the largest float32.
+COUNT = 2**31 - 1
+LARGEST = 3e38
+# No machine holds so many sequences, positions, or units of a layer.
+MANY = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+  """One field of a config.
+
+  Attributes:
+    default: its value unless a protocol or a model sets it; or only its type,
+      if every protocol must set it.
+    doc: its meaning, in one or two sentences.
+    low, high: inclusive range of a number, None for no limit.
+    above, below: exclusive range of a number, None for no limit.
+    choices: the values it may have, () for any.
+    letters: regular expression that each character of a text must match; '' for
+      any text, which may be empty.
+    before: value that describes earlier versions, which had no such field;
+      ALWAYS if the field is as old as the first records. Every new field needs
+      one, or old records are no longer found.
+  """
+  default: Any
+  doc: str
+  low: float | None = None
+  high: float | None = None
+  above: float | None = None
+  below: float | None = None
+  choices: tuple = ()
+  letters: str = ''
+  before: Any = ALWAYS
+
+  @property
+  def required(self) -> bool:
+    """Returns whether each protocol must set it, since it has no default."""
+    return isinstance(self.default, type)
+
+  @property
+  def type(self) -> type:
+    """Returns int, float, bool, str or tuple."""
+    return self.default if self.required else type(self.default)
+
+
+FIELDS = {
+    'seed': Field(
+        0, 'Seed of the initial parameters, the order of the examples and '
+        'dropout.', low=0, high=COUNT),
+    'task': Field(str, 'Name of a task of lra/tasks.py.'),
+    'protocol': Field(str, 'The protocol that filled this config.',
+                      letters='[a-z0-9_]'),
+    'objective': Field(
+        'classification', 'The training objective: a file of lra/objectives.',
+        before='classification'),
+    'dtype': Field(
+        'auto', 'Dtype of the computation; parameters are always float32. auto '
+        'means bfloat16 on a GPU or TPU and float32 on a CPU. A resumed run '
+        'keeps the dtype it began with.',
+        choices=('auto', 'float32', 'bfloat16')),
+    'mask_padding': Field(
+        True, 'True keeps padding out of attention. The released code of '
+        'SimpleTRON does not (False).'),
+    'mask_black': Field(
+        False, 'True treats black pixels as padding, as the released code of '
+        'Long Range Arena does.', before=False),
+    'data_dir': Field(
+        '', 'Folder of the prepared data sets. Empty means $TFDS_DATA_DIR or '
+        '~/tensorflow_datasets.'),
+    'seq_len': Field(
+        0, 'Number of tokens kept from each sequence. 0 keeps the length of '
+        'the task.', low=0, high=MANY),
+
+    'mesh.data': Field(
+        -1, 'Number of devices that share the examples of a microbatch. -1 '
+        'means all devices that the other mesh axes do not use.', low=-1,
+        high=MANY,
+        before=-1),
+    'mesh.fsdp': Field(
+        1, 'Number of devices that share the examples and also the parameters '
+        'and the optimizer state.', low=-1, high=MANY, before=1),
+    'mesh.sequence': Field(
+        1, 'Number of devices that share the tokens of each sequence. It '
+        'works for linear attention only.', low=-1, high=MANY, before=1),
+
+    'train.steps': Field(int, 'Number of optimizer steps.', low=1, high=COUNT),
+    'train.batch_size': Field(
+        32, 'Examples per optimizer step.', low=1, high=MANY),
+    'train.microbatch_size': Field(
+        0, 'Examples per forward and backward pass; gradients are summed over '
+        'the batch. 0 chooses for this machine: on a GPU or TPU the whole '
+        'batch, halved until it fits in memory; on a CPU '
+        'train.cpu_microbatch_size. Affects memory and speed only.', low=0,
+        high=MANY),
+    'train.eval_batch_size': Field(
+        0, 'Examples per forward pass in evaluation. 0 chooses for this '
+        'machine: on a GPU or TPU 256, halved until it fits in memory; on a '
+        'CPU train.cpu_eval_batch_size.', low=0, high=MANY),
+    'train.cpu_microbatch_size': Field(
+        8, 'The microbatch size on a CPU if train.microbatch_size is 0. If it '
+        'does not divide the batch size, the next smaller divisor is used.',
+        low=1, high=MANY, before=8),
+    'train.cpu_eval_batch_size': Field(
+        32, 'The evaluation batch size on a CPU if train.eval_batch_size is '
+        '0.', low=1, high=MANY, before=32),
+    'train.lengths': Field(
+        (), 'Lengths shorter than that of the task. On a CPU each microbatch '
+        'is cut to the shortest of these lengths that holds all its tokens, '
+        'so less padding is computed. Affects speed only. Other devices, and '
+        'mechanisms that mix padding, ignore it.', before=()),
+    'train.eval_every': Field(int, 'Steps between two validations.', low=1,
+                              high=COUNT),
+    'train.log_every': Field(50, 'Steps between two points of the log.',
+                             low=1, high=COUNT),
+    'train.checkpoint_minutes': Field(
+        5.0, 'Longest time between two checkpoints. Each validation makes a '
+        'checkpoint too.', low=0, high=COUNT),
+    'train.learning_rate': Field(
+        float, 'The highest learning rate; for the schedule rsqrt, the '
+        'learning rate that is divided by sqrt(step).', low=0, high=LARGEST),
+    'train.warmup_steps': Field(
+        int, 'Steps of linear warm-up of the learning rate, from 0.', low=0,
+        high=COUNT),
+    'train.weight_decay': Field(
+        0.1, 'Weight decay of all parameters with two axes or more, except '
+        'biases. adam and sgd add it to the gradient; the other optimizers '
+        'decouple it.', low=0, high=LARGEST),
+    'train.b1': Field(0.9, 'Decay of the running mean of gradients.', low=0,
+                      below=1),
+    'train.b2': Field(0.999, 'Decay of the running mean of squared gradients.',
+                      low=0, below=1),
+    'train.eps': Field(1e-8, 'Added to the root of the mean squared gradient.',
+                       above=0, high=LARGEST),
+    'train.include_val': Field(
+        False, 'True adds the validation examples to the training examples; '
+        'then there is no validation.'),
+    'train.select': Field(
+        'best', 'The checkpoint that is scored on the test split: the one with '
+        'the best validation accuracy, or the last.', choices=('best', 'last')),
+
+    'optim.name': Field(
+        'adamw', 'The optimizer.', before='adamw',
+        choices=('adamw', 'adam', 'sgd', 'lion', 'muon')),
+    'optim.schedule': Field(
+        'rsqrt', 'The learning rate after warm-up. rsqrt is learning_rate / '
+        'sqrt(step); the others begin at learning_rate and end at '
+        'train.steps.',
+        before='rsqrt', choices=('rsqrt', 'cosine', 'linear', 'constant')),
+    'optim.final_fraction': Field(
+        0.0, 'Final learning rate of the schedules cosine and linear, as a '
+        'fraction of train.learning_rate.', low=0, high=1, before=0.0),
+    'optim.momentum': Field(
+        0.9, 'Momentum of the optimizers sgd and muon. The authors of muon use '
+        '0.95.', low=0, below=1, before=0.9),
+    'optim.clip_norm': Field(
+        0.0, 'The global norm at which gradients are clipped, before the '
+        'optimizer. 0 turns clipping off.', low=0, high=LARGEST, before=0.0),
+    'optim.groups': Field(
+        (), "Parameter groups: pairs of a regular expression and "
+        "dict(learning_rate=..., weight_decay=...). {} means the settings of "
+        "train, None freezes the group. The first expression that matches the "
+        "whole name of a parameter, such as "
+        "encoder/block_0/mixer/query/kernel, applies; every parameter must "
+        "match one. () trains all parameters alike.", before=()),
+    'optim.ema': Field(
+        0.0, 'Decay per step of an exponential moving average of the '
+        'parameters, which evaluation then uses. 0 turns it off.',
+        low=0, below=1, before=0.0),
+
+    'encoder.num_layers': Field(int, 'Number of blocks.', low=1, high=1000),
+    'encoder.width': Field(int, 'D: width of the embedding and of the blocks.',
+                           low=1, high=MANY),
+    'encoder.mlp_width': Field(
+        int, 'F: width of the hidden layer of each MLP and of the classifier.',
+        low=1, high=MANY),
+    'encoder.conv_width': Field(
+        0, 'Kernel size of a causal depthwise convolution before each mixer; 0 '
+        'for no convolution.', low=0, high=64, before=0),
+    'encoder.dropout': Field(
+        0.1, 'Dropout rate in the embedding and the blocks.', low=0, below=1),
+    'encoder.pooling': Field(
+        'cls', 'The vector that the classifier reads: that of a CLS token put '
+        'before the sequence, the mean, the first or the last token.',
+        choices=('cls', 'mean', 'first', 'last')),
+    'encoder.mean_over': Field(
+        'tokens', 'With pooling=mean, the divisor of the sum over tokens: the '
+        'number of tokens, or of all positions including padding, as in the '
+        'released code of Nystromformer.', choices=('tokens', 'positions'),
+        before='tokens'),
+    'encoder.head': Field(
+        'concat', 'How the classifier joins the two documents of a pair: '
+        'concat is [x1, x2]; nli is [x1, x2, x1 * x2, x1 - x2].',
+        choices=('concat', 'nli')),
+    'encoder.head_layers': Field(
+        0, 'Number of hidden layers of the classifier. The first is mlp_width '
+        'wide, each other half the one before. 0 means two for pairs, else '
+        'one.', low=0, high=20, before=0),
+    'encoder.positions': Field(
+        'learned', 'Position embeddings. Use none for mixers that encode '
+        'positions themselves, such as transformer_rotary.',
+        choices=('learned', 'sinusoidal', 'none')),
+    'encoder.cls_has_position': Field(
+        False, 'True gives the CLS token a position embedding.'),
+    'encoder.embedding_std': Field(
+        float, 'Standard deviation of the initial token embedding; '
+        'width**-0.5 unless the protocol sets it.', low=0, high=LARGEST),
+    'encoder.remat': Field(
+        False, 'True saves memory: the backward pass recomputes the blocks '
+        '(rematerialisation).'),
+
+    'model.name': Field('', 'The mechanism: a file of lra/models.'),
+    'model.num_heads': Field(int, 'H: number of heads.', low=1, high=MANY),
+    'model.qkv_width': Field(
+        int, 'H * Dh: width of the queries, keys or values of all heads '
+        'together; encoder.width unless the config sets it.', low=1,
+        high=MANY),
+}
+
+
+def argument(default: Any, **limits) -> Any:
+  """Declares an argument of a mixer: `size: int = argument(64, low=1, ...)`.
+
+  Args:
+    default: its value unless a config sets it.
+    **limits: low, high, above, below and choices of its `Field`.
+  """
+  return dataclasses.field(default=default, metadata=limits)
+
+
+# Arguments that mixers got after there were records of them:
+# model -> argument -> the value that describes the mixer before.
+ADDED_TO_MODELS: dict[str, dict[str, Any]] = {
+    **{model: {'qkv_bias': True} for model in (
+        'fastfood_prf', 'fastfood_rks', 'generative_prf', 'generative_rks',
+        'gmm_prf', 'gmm_rks', 'linformer', 'optimised', 'simpletron',
+        'simpletron_res', 'simpletron_resl')},
+    'lightning': {'qkv_bias': True, 'decay_by_depth': False},
+    'performer': {'qkv_bias': True, 'eps': 0.0, 'feature_map': 'exp'},
+    **{model: {'rotary': False} for model in (
+        'attention_sink', 'differential', 'duo', 'sliding_window',
+        'sliding_window_mqa', 'star')},
+    **{model: {'attention_dropout': 0.0} for model in (
+        'transformer_alibi', 'transformer_t5')},
+    'routing': {'scaled': True},
+    'synthesizer': {'trainable': True},
+}
+
+
+def added(model: str) -> dict[str, Any]:
+  """Returns {later field: the value that means no change}.
+
+  Args:
+    model: name of the model whose later arguments are included.
+  """
+  mixer = ADDED_TO_MODELS.get(model, {})
+  return {
+      **{name: field.before for name, field in FIELDS.items()
+         if field.before is not ALWAYS},
+      **{f'model.{name}': value for name, value in mixer.items()}}

@@ -1,0 +1,182 @@
+"""Computes the identity and hash of a config: which runs are one experiment.
+
+Two runs with one identity differ in MACHINE_FIELDS at most. They share a row of
+the leaderboard, as do runs that differ in FITTING_FIELDS. The identity does not
+change when the code gains a field. A field declared after the first records
+(`lra.config.fields`) is left out if its value describes the behaviour before it.
+"""
+
+import hashlib
+import json
+import pathlib
+from typing import Any
+
+from lra.config import fields
+
+# Fields that describe a machine or a repetition, not an experiment.
+MACHINE_FIELDS = ('seed', 'data_dir', 'mesh')
+# Hardware settings: they change the speed, memory and files of a run, but no
+# score. They are in the hash, since a run resumes with the same ones; rows of
+# the leaderboard do not depend on them.
+FITTING_FIELDS = (
+    'train.microbatch_size', 'train.eval_batch_size',
+    'train.cpu_microbatch_size', 'train.cpu_eval_batch_size', 'train.lengths',
+    'train.log_every', 'train.checkpoint_minutes', 'encoder.remat')
+# Fields that a protocol leaves free: those above, and those that change the
+# rounding too.
+FREE_FIELDS = (*MACHINE_FIELDS, *FITTING_FIELDS, 'dtype', 'model.kernel')
+
+
+def flatten(config: dict, prefix: str = '') -> dict:
+  """Flattens a dict to {'train.steps': 100, ...}; empty dicts vanish."""
+  flat = {}
+  for key, value in config.items():
+    if isinstance(value, dict):
+      flat.update(flatten(value, f'{prefix}{key}.'))
+    else:
+      flat[prefix + key] = value
+  return flat
+
+
+def with_sizes(flat: dict) -> dict:
+  """Replaces batch sizes of 0 by those of a CPU.
+
+  Earlier versions had one size for every machine, that of a CPU. So a config
+  that leaves the size to the machine is the same experiment as before.
+
+  Args:
+    flat: {dotted field: value}, of a config of any version.
+
+  Returns:
+    The fields without those that hold the sizes of a CPU.
+  """
+  sized = dict(flat)
+  for name in ('microbatch_size', 'eval_batch_size'):
+    on_cpu = sized.pop(f'train.cpu_{name}', None)
+    if sized.get(f'train.{name}') == 0:
+      sized[f'train.{name}'] = on_cpu
+  return sized
+
+
+def identity(config: dict) -> dict:
+  """Returns the part of a config that identifies it, nested as the config.
+
+  Args:
+    config: a whole config as plain JSON values (tuples count as lists). It may
+      be that of a run made now or of a record made by an earlier version.
+  """
+  config = {k: v for k, v in config.items() if k not in MACHINE_FIELDS}
+  if isinstance(config.get('train'), dict):
+    sized = with_sizes({f'train.{k}': v for k, v in config['train'].items()})
+    config['train'] = {
+        k.removeprefix('train.'): v for k, v in sized.items()}
+    config['train'].update(_lengths(config['train']))
+  added = fields.added((config.get('model') or {}).get('name', ''))
+  return _without(_positive_zeros(config), added, '')
+
+
+def _lengths(train):
+  """Returns {'lengths': sorted unique lengths}; {} if they are not integers."""
+  lengths = train.get('lengths')
+  whole = isinstance(lengths, (tuple, list)) and all(
+      type(length) is int for length in lengths)
+  return {'lengths': sorted(set(lengths))} if whole else {}
+
+
+def _positive_zeros(value):
+  """Returns the value with 0.0 for -0.0, since JSON writes them differently."""
+  if isinstance(value, dict):
+    return {k: _positive_zeros(v) for k, v in value.items()}
+  if isinstance(value, (tuple, list)):
+    return [_positive_zeros(v) for v in value]
+  return value + 0.0 if isinstance(value, float) else value
+
+
+def _without(config, added, prefix):
+  kept = {}
+  for key, value in config.items():
+    name = prefix + key
+    if isinstance(value, dict):
+      value = _without(value, added, f'{name}.')
+      if value or not any(f.startswith(f'{name}.') for f in added):
+        kept[key] = value
+    elif name not in added or _plain(value) != _plain(added[name]):
+      kept[key] = value
+  return kept
+
+
+def _plain(value):
+  """Returns the value as JSON stores it: tuples are lists."""
+  # Most values are these, and a page needs a hundred of them per record.
+  if type(value) in (str, int, float, bool, type(None)):
+    return value
+  return json.loads(json.dumps(value))
+
+
+def experiment(config: dict) -> dict:
+  """Returns the identity without FITTING_FIELDS: {dotted field: value}."""
+  return {name: value for name, value in flatten(identity(config)).items()
+          if name not in FITTING_FIELDS}
+
+
+def repetition(config: dict) -> str:
+  """Returns a text that is equal for configs with one seed of one experiment.
+  """
+  return json.dumps(
+      [experiment(config), config['seed']], sort_keys=True)
+
+
+def config_hash(config: dict) -> str:
+  """Returns eight hex digits of a config's identity."""
+  text = json.dumps(identity(config), sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def run_name(config: dict) -> str:
+  """Returns `<config hash>-s<seed>`."""
+  return f'{config_hash(config)}-s{config["seed"]}'
+
+
+def run_folder(config: dict) -> pathlib.Path:
+  """Returns the default run directory: runs/<task>/<model>/<name>."""
+  return pathlib.Path(
+      'runs', config['task'], config['model']['name'], run_name(config))
+
+
+def differences(ours: dict, theirs: dict) -> list[str]:
+  """Returns the sorted names of the fields that make two configs two runs."""
+  flat = [flatten(identity(c)) | {'seed': c.get('seed')}
+          for c in (ours, theirs)]
+  missing = object()
+  return sorted(
+      name for name in set().union(*flat)
+      if _plain_or(flat[0].get(name, missing)) != _plain_or(
+          flat[1].get(name, missing)))
+
+
+def varied(configs: list[dict]) -> list[str]:
+  """Returns the names of the fields in which configs, as plain values, differ.
+  """
+  first, *others = [flatten(config) for config in configs] or [{}]
+  return [name for name in first
+          if any(other.get(name) != first[name] for other in others)]
+
+
+def changes(config: dict, protocol: dict[str, Any]) -> dict[str, Any]:
+  """Returns the fields that a config changes: {field: the protocol's value}.
+
+  Args:
+    config: a whole config as plain values.
+    protocol: {dotted field: value} of the protocol. Fields that the config
+      lacks (the heads of a mixer without heads) are not changes, and neither
+      are FREE_FIELDS and the fields in them.
+  """
+  ours = flatten(config)
+  return {name: _plain(value) for name, value in sorted(protocol.items())
+          if name in ours and name not in FREE_FIELDS
+          and name.partition('.')[0] not in MACHINE_FIELDS
+          and _plain(ours[name]) != _plain(value)}
+
+
+def _plain_or(value):
+  return value if type(value) is object else _plain(value)

@@ -1,0 +1,98 @@
+"""Prints a config: every field with its value, its meaning and its range."""
+
+import dataclasses
+import functools
+import re
+import sys
+import textwrap
+
+from lra import models
+from lra.config import identity
+from lra.config.fields import COUNT, FIELDS, LARGEST, MANY, Field
+from lra.experiment import check
+
+_WIDTH = 76
+# Limits of the machine, not of the field: they are not printed.
+_NO_LIMIT = (COUNT, -COUNT, MANY, LARGEST)
+
+
+def text(config) -> str:
+  """Returns every field of a config as the text that --print_config prints.
+
+  Args:
+    config: a config without references.
+
+  Returns:
+    For each field a line `name = value` and below it, indented, its meaning
+    and range. The arguments of the mixer come last.
+  """
+  meanings = {
+      **{name: describe(field) for name, field in FIELDS.items()},
+      **{f'model.{name}': meaning for name, meaning in arguments(
+          models.mixer(config.model.name)).items()
+         if f'model.{name}' not in FIELDS}}
+  values = identity.flatten(config.to_dict())
+  lines = []
+  for name in sorted(values, key=list(meanings).index):
+    lines += [f'{name} = {values[name]!r}', *textwrap.wrap(
+        meanings[name], _WIDTH, initial_indent='    ', subsequent_indent='    ',
+        break_long_words=False, break_on_hyphens=False)]
+  return '\n'.join(lines)
+
+
+def describe(field: Field) -> str:
+  """Returns the meaning of a field, and the values that it may have."""
+  return ' '.join(filter(None, (field.doc, limits(field))))
+
+
+def limits(field: Field) -> str:
+  """Returns the range or choices of a field as a sentence; '' if it has none.
+  """
+  if field.choices:
+    return f'One of {", ".join(map(str, field.choices))}.'
+  words = ' and '.join(
+      f'{word} {value:g}' for word, value in (
+          ('at least', field.low), ('above', field.above),
+          ('at most', field.high), ('below', field.below))
+      if value is not None and value not in _NO_LIMIT)
+  return words and f'{words[0].upper()}{words[1:]}.'
+
+
+def arguments(mixer: type) -> dict[str, str]:
+  """Returns {argument: meaning and range} for a mixer and its base classes.
+
+  The meanings are those under "Attributes:" in the docstrings.
+  """
+  meanings = {}
+  for cls in reversed(mixer.__mro__):
+    meanings.update(_attributes(cls, mixer))
+  found = {}
+  for argument in dataclasses.fields(mixer):
+    declared = check.declared_field(argument)
+    found[argument.name] = ' '.join(filter(None, (
+        meanings.get(argument.name), declared and limits(declared))))
+  return found
+
+
+def _attributes(cls, mixer):
+  """Returns {name: meaning} of the section "Attributes:" of a class.
+
+  Tuples that it names in capitals are those of the mixer's file.
+  """
+  _, _, section = (cls.__dict__.get('__doc__') or '').partition('Attributes:')
+  section = re.split(r'\n\n', section, maxsplit=1)[0]
+  found = {}
+  for names, meaning in re.findall(
+      r'^ {4}(\w+(?:, \w+)*): (.*(?:\n {6}.*)*)', section, re.MULTILINE):
+    for name in names.split(', '):
+      meaning = ' '.join(meaning.split()).rstrip('.')
+      meaning = re.sub(
+          '`([A-Z_]+)`', functools.partial(_constant, mixer), meaning)
+      found[name] = f'{meaning[0].upper()}{meaning[1:]}.'
+  return found
+
+
+def _constant(mixer, match):
+  """Returns the values of a tuple that the mixer's file names in capitals."""
+  value = getattr(sys.modules[mixer.__module__], match[1], match[0])
+  return ', '.join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,192 @@
+"""The flag --config: a file, a task and changes of fields make a config.
+
+Any error in the file or in a change is a UserError of one sentence, raised
+before any work is done.
+"""
+
+import ast
+import difflib
+import re
+import sys
+import types
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from lra import files, paths
+from lra.config.fields import FIELDS
+from lra.errors import UserError, explained
+from lra.system import signals
+
+_FORM = ('--config has the form configs/<model>.py:<task>, and --list shows '
+         'the models and tasks')
+
+
+def define(values: flags.FlagValues = flags.FLAGS,
+           argv: list[str] | None = None) -> flags.FlagHolder:
+  """Defines --config.
+
+  Args:
+    values: the flags that it joins.
+    argv: the arguments that change fields; those of the process by default.
+
+  Returns:
+    The flag's holder. Once flags are parsed, its value is the config, locked
+    and with references.
+  """
+  holder = config_flags.DEFINE_config_file(
+      'config', None, 'Train configs/<model>.py:<task>[,protocol=<name>]. '
+      'Change a field like this: --config.train.steps=100.', lock_config=True,
+      flag_values=values, sys_argv=argv)
+  values['config'].parser = _Parser(argv)
+  return holder
+
+
+def made_by(arguments: list[str]) -> ConfigDict:
+  """Returns the config of arguments --config and --config.*, with references.
+  """
+  argv, values = ['config', *arguments], flags.FlagValues()
+  holder = define(values, argv)
+  values(argv)
+  return holder.value
+
+
+def resolve(config: ConfigDict | None) -> ConfigDict | None:
+  """Returns the config without references, after all checks without a device.
+
+  Raises:
+    UserError: it cannot be run; the message names the field.
+  """
+  if config is None:
+    return None
+  from lra import objectives, tasks
+  from lra.experiment import build, check
+  check.check(config)
+  if not tasks.get(config.task).probe:
+    paths.data_dir(config.data_dir)
+  objectives.get(config.objective)
+  config = config.copy_and_resolve_references()
+  build.encoder(config, tasks.get(config.task), 'float32')
+  return config
+
+
+class _Parser(flags.ArgumentParser):
+  """Makes the config of `<file>:<argument>`."""
+
+  def __init__(self, argv):
+    super().__init__()
+    self._argv = argv
+
+  def parse(self, path):
+    """See `flags.ArgumentParser.parse`."""
+    path, *argument = paths.config_parts(paths.local(path, '--config'))
+    path = path and str(paths.config_file(path))
+    try:
+      config = _get_config(path)(*argument)
+      if isinstance(config, ConfigDict):
+        config.lock()  # computes the derived fields
+    except (UserError, signals.Stop):
+      raise
+    except (Exception, SystemExit, KeyboardInterrupt) as e:
+      # A user's file may raise anything.
+      if isinstance(e, KeyboardInterrupt) and not signals.listening():
+        raise
+      raise UserError(explained(path, e)) from e
+    if not isinstance(config, ConfigDict):
+      raise UserError(
+          f'{path}: get_config returns {type(config).__name__} instead of a '
+          'config: begin with get_config of configs/base.py and return it.')
+    names = _names(config)
+    for name in FIELDS:
+      if name not in names and not (
+          name.startswith('model.') and name != 'model.name'):
+        raise UserError(
+            f'{path}: get_config leaves out config.{name}: begin with '
+            'get_config of configs/base.py.')
+    for argument in sys.argv if self._argv is None else self._argv:
+      found = re.match(r'--?(?:no)?config\.([^=]*)=?(.*)', argument, re.DOTALL)
+      if found:
+        _check_change(*found.groups(), names)
+    return config
+
+  def flag_type(self):
+    """See `flags.ArgumentParser.flag_type`."""
+    return 'config'
+
+
+def _get_config(path):
+  """Returns the function of a config file; writes nothing beside it."""
+  if not path:
+    raise UserError(f'--config= names no file: {_FORM}.')
+  try:
+    code = files.read(path)
+  except OSError as e:
+    raise UserError(
+        f'{path} cannot be read ({e.strerror}): {_FORM}.') from e
+  module = types.ModuleType('config_file')
+  module.__file__ = path
+  sys.modules[module.__name__] = module
+  exec(compile(code, path, 'exec'), module.__dict__)
+  if not callable(getattr(module, 'get_config', None)):
+    raise UserError(f'{path} has no function get_config: {_FORM}.')
+  return module.get_config
+
+
+def _names(config, prefix=''):
+  """Returns the names of all fields, such as train.steps."""
+  names = []
+  for key, value in config.items(preserve_field_references=True):
+    names += _names(value, f'{prefix}{key}.') if isinstance(
+        value, ConfigDict) else [f'{prefix}{key}']
+  return names
+
+
+def _check_change(name, value, names):
+  """Checks that an argument changes a field of these names, and may."""
+  if name == 'protocol':
+    raise UserError(
+        f'--config.protocol={value!r} would change the name of the protocol '
+        'but none of its settings: choose one after the task, as in '
+        '--config=configs/<model>.py:<task>,protocol=nystrom.')
+  if name in names:
+    return
+  section = [n for n in names if n.startswith(f'{name}.')]
+  if section:
+    return _check_section(name, value, section)
+  known = [n for n in names if n.rpartition('.')[0] == name.rpartition('.')[0]]
+  close = _meant(name, known) or _meant(name, names)
+  hint = (f'did you mean config.{close}?' if close else
+          f'there are {", ".join(sorted(known or names))}.')
+  raise UserError(f'--config.{name} changes no field of the config: {hint}')
+
+
+def _check_section(name, value, section):
+  """Checks that a dict given for a section has all fields of the section."""
+  try:
+    given = set(ast.literal_eval(value))
+  except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+    return  # ml_collections reports the error
+  missing = [n for n in FIELDS if n in section and (
+      n.removeprefix(f'{name}.').partition('.')[0] not in given)]
+  if missing:
+    raise UserError(
+        f'--config.{name}={value} would replace all of config.{name}, and '
+        f'config.{missing[0]} is missing: change single fields, as in '
+        f'--config.{missing[0]}=...')
+
+
+def _meant(name, names):
+  """Returns the field that a wrong name is likeliest to mean, or ''.
+
+  A field with this name in another group comes first, then one with these
+  initials, as lr has. Last come names spelt alike, or with it as a part.
+  """
+  last = name.rpartition('.')[2]
+  fields = {n.rpartition('.')[2]: n for n in reversed(names)}
+  initials = [n for n in fields if '_' in n and last == ''.join(
+      word[:1] for word in n.split('_'))]
+  alike = difflib.get_close_matches(last, fields, cutoff=0.75)
+  parts = sorted((n for n in fields if len(last) > 3 and last in n),
+                 key=lambda n: (not n.startswith(last), len(n)))
+  found = [last] * (last in fields) + initials + alike + parts
+  return fields[found[0]] if found else ''

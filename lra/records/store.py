@@ -1,0 +1,189 @@
+"""Reads the records that can be shown, and names those that are left out.
+
+A record that is not valid, or contradicts another, is left out and named. The
+others are still shown.
+"""
+
+import collections
+import dataclasses
+import json
+import pathlib
+from collections.abc import Collection
+
+from lra.config import identity
+from lra.formats import plain
+from lra.records import baselines, protocols, result
+from lra.records.baselines import Floors
+from lra.records.record import Unsound
+from lra.records.result import Result
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftOut:
+  """A record that is not shown.
+
+  Attributes:
+    name: its path from the folder of the results.
+    why: its fault, or the other record that it contradicts.
+  """
+  name: str
+  why: str
+
+
+def of_classifiers(folder: pathlib.Path
+                   ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
+  """Reads the results under a folder whose scores have an accuracy.
+
+  Returns:
+    Each result with its file, as in `LeftOut`, and the left-out records.
+  """
+  runs, left_out = of_runs(folder)
+  return [(name, protocols.compared(run)) for name, run in runs
+          if _classifies(run)], left_out
+
+
+def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
+            ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
+  """Reads the results under a folder.
+
+  Args:
+    folder: folder of all records.
+    task_names: the tasks to read; None for all.
+
+  Returns:
+    Each result with its file, and the left-out records, like `of_classifiers`.
+  """
+  runs, left_out = _read(folder, result.read, task_names)
+  keys = {path: key(run) for path, run in runs.items() if _classifies(run)}
+  for find in (_repeated, _copied, _short):
+    classified = {path: run for path, run in runs.items() if path in keys}
+    for path, why in find(classified, folder, keys).items():
+      left_out.append(LeftOut(_name(path, folder), why))
+      del runs[path]
+  return [(_name(path, folder), run) for path, run in runs.items()], left_out
+
+
+def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:
+  """Reads the records of baselines under a folder."""
+  measured, left_out = _read(folder, baselines.read)
+  return list(measured.values()), left_out
+
+
+def key(run: Result) -> tuple:
+  """Returns the key of a row, equal for its seeds; dtype=auto is resolved."""
+  experiment = {**identity.experiment(run.config), 'dtype': run.dtype}
+  return (run.task, run.model, run.protocol, run.data_fingerprint,
+          json.dumps(experiment, sort_keys=True))
+
+
+def _classifies(run):
+  return run.objective in result.CLASSIFIERS
+
+
+def _read(directory, read, folders=None):
+  """Reads the records under a folder, by path, and lists invalid ones.
+
+  It reads only `folders` in it, unless that is None.
+  """
+  records, left_out = {}, []
+  found = (path for name in (('',) if folders is None else folders)
+           for path in (directory / name).rglob('*.json'))
+  for path in sorted(found, key=lambda p: p.as_posix()):
+    if not path.name.startswith('.'):
+      try:
+        records[path] = read(path)
+      except Unsound as error:
+        left_out.append(LeftOut(_name(path, directory), error.why))
+  return records, left_out
+
+
+def _name(path, directory):
+  return plain(f'{directory.name}/{path.relative_to(directory).as_posix()}')
+
+
+def _repeated(runs, directory, keys):
+  """Finds records of a run that has another one: {path: its fault}.
+
+  A seed of a row is one run, whatever its hardware settings. The record whose
+  file has the name of its run is shown. Among others finished ones come first,
+  then the order of names. Scores do not decide: repeats would raise them.
+  """
+  found = collections.defaultdict(list)
+  for path, run in runs.items():
+    found[keys[path], run.seed].append(path)
+  wrong = {}
+  for paths in found.values():
+    shown = min(paths, key=lambda path: (
+        path != directory / runs[path].record_path,
+        not runs[path].finished, path.as_posix()))
+    for path in paths:
+      if path != shown:
+        wrong[path] = _repeats(runs[path], runs[shown], _name(shown, directory))
+  return wrong
+
+
+def _repeats(run, shown, name):
+  """Explains in a sentence why a record repeats the one that is shown."""
+  differ = identity.differences(run.config, shown.config)
+  if differ:
+    return (f'it repeats the seed of {name}, which is shown, with another '
+            f'{" and ".join(differ)}, which is no other row: delete one of '
+            'them')
+  agrees = 'the same' if run == shown else 'other'
+  return (f'it is of the same run (config and seed) as {name}, which is shown '
+          f'and has {agrees} content: delete one of them')
+
+
+def _copied(runs, directory, keys):
+  """Finds records with all scores of another seed: {path: its fault}.
+
+  Two seeds may give the same answers, but hardly with the same loss. The lowest
+  seed is shown: nothing shows which is the copy, and every row begins with the
+  lowest.
+  """
+  found = collections.defaultdict(list)
+  for path, run in sorted(runs.items(), key=lambda item: item[1].seed):
+    if run.test is not None:
+      found[keys[path], run.test.loss, str(run.test.confusion)].append(path)
+  wrong = {}
+  for paths in found.values():
+    shown = []
+    for path in paths:
+      of = next((o for o in shown if _same_answers(runs[o], runs[path])), None)
+      if of is None:
+        shown.append(path)
+      else:
+        wrong[path] = (
+            f'it has the loss and the answers of {_name(of, directory)}, which '
+            f'is seed {runs[of].seed}, to the last digit: make the run again '
+            'or delete it')
+  return wrong
+
+
+def _same_answers(a, b):
+  """Returns whether two runs have equal answers, as far as they are kept."""
+  both = {a.test.correct, b.test.correct}
+  return len(both) == 1 or '' in both
+
+
+def _short(runs, directory, keys):
+  """Finds records that miss test examples of their data: {path: its fault}.
+
+  All runs on the same data must have as many test examples. The number of most
+  records is right; in a tie, the larger number.
+  """
+  found = collections.defaultdict(list)
+  for path, run in runs.items():
+    if run.test is not None:
+      found[run.task, run.data_fingerprint].append(path)
+  wrong = {}
+  for paths in found.values():
+    totals = collections.Counter(runs[path].test.examples for path in paths)
+    usual = max(totals, key=lambda total: (totals[total], total))
+    for path in paths:
+      total = runs[path].test.examples
+      if total != usual:
+        wrong[path] = (
+            f'it counts {total} test examples but others {usual} on the same '
+            'data: make the run again or delete it')
+  return wrong

@@ -1,0 +1,294 @@
+"""Estimates the time of a sweep's runs: `run_lra.py --sweep=FILE --plan`.
+
+The times come from the run itself if it was begun here, else from records
+of similar runs. Nothing is started and no device is used.
+"""
+
+import collections
+import dataclasses
+import json
+import math
+import pathlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from lra import paths
+from lra.config import identity
+from lra.formats import NONE, count
+from lra.records.result import FINISHED, Result
+from lra.records.store import of_runs
+from lra.sweeps import kept
+from lra.sweeps.sweep import Entry
+from lra.system import machine
+
+# Settings that the estimate ignores. Another dtype or kernel changes the time
+# of a step, but the estimate is still useful.
+_FREE = ('seed', 'dtype', 'model.kernel')
+# (similarity of the device, see `_alike`; whether the model is another one)
+_RANKS = [(0, False), (1, False), (0, True), (1, True), (2, False)]
+_HEAD = ('', 'steps left', 'minutes', 'fits', 'estimate from', 'run')
+
+
+class Known(NamedTuple):
+  """A record, and its config as `identity.experiment` returns it."""
+  fields: dict[str, Any]
+  result: Result
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+  """Seconds of the parts of a run.
+
+  Attributes:
+    step: seconds of one update.
+    validation: seconds of one validation.
+    test: seconds of the test split.
+    compiling: seconds to compile both steps.
+  """
+  step: float
+  validation: float
+  test: float
+  compiling: float
+
+  def seconds(self, steps: int, validations: int) -> float:
+    """Returns the time of updates and validations, plus compiling and the test.
+    """
+    return (self.compiling + steps * self.step
+            + validations * self.validation + self.test)
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+  """The work that is left of one run, and its estimated time.
+
+  Attributes:
+    title: its config and seed.
+    status: see `Entry.status`; `recorded` if only a record is here.
+    left, steps: updates to come, and those of the whole run.
+    seconds: seconds left, with validation, test and compiling; None if nothing
+      is known.
+    compiling: part of these seconds that compiles.
+    source: origin of the estimate.
+  """
+  title: str
+  status: str
+  left: int
+  steps: int
+  seconds: float | None
+  compiling: float | None
+  source: str
+
+
+def device() -> str:
+  """Returns the device that runs will use, as records name it, without JAX."""
+  return machine.accelerator() or machine.cpu_name()
+
+
+def estimator(entries: Sequence[Entry], results_dir: pathlib.Path,
+              recorded: Collection[str] = ()) -> Callable[[Entry], Estimate]:
+  """Returns a function that estimates the runs of a sweep from records.
+
+  Args:
+    entries: the runs.
+    results_dir: records of the user; those that come with this program count
+      too.
+    recorded: see `of`.
+  """
+  here, records = device(), known(entries, [
+      results_dir / 'runs', paths.ROOT / 'lra' / 'results' / 'runs'])
+  return lambda entry: of(entry, records, here, recorded)
+
+
+def known(entries: Sequence[Entry], folders: Iterable[pathlib.Path]
+          ) -> list[Known]:
+  """Returns records of the tasks of a sweep that have times.
+
+  Args:
+    entries: the runs.
+    folders: folders of records, such as lra/results/runs.
+  """
+  tasks = {entry.folder.parent.parent.name for entry in entries}
+  return [Known(identity.experiment(result.config), result)
+          for folder in {folder.resolve(): folder for folder in folders}
+          for _, result in of_runs(folder, tasks)[0]
+          if result.finished and result.steps_per_s]
+
+
+def of(entry: Entry, records: Sequence[Known], here: str,
+       recorded: Collection[str] = ()) -> Estimate:
+  """Estimates the work that is left of a run, and its time.
+
+  Args:
+    entry: the run.
+    records: see `known`.
+    here: the device, as records name it.
+    recorded: the `Entry.repetition` of runs that have a record.
+  """
+  fields, _ = json.loads(entry.repetition)
+  steps, every = fields['train.steps'], fields['train.eval_every']
+  status = entry.status()
+  if status == 'new' and entry.repetition in recorded:
+    status = 'recorded'
+  if status in FINISHED:
+    return Estimate(entry.title, status, 0, steps, 0.0, 0.0, 'finished')
+  step, memory = kept.newest(entry.folder)
+  step = min(step, steps)
+  cost, source = _by_records(fields, records, here)
+  own = _own(memory, every, cost)
+  if own:
+    cost, source = own, 'its own speed so far'
+  if cost is None:
+    return Estimate(entry.title, status, steps - step, steps, None, None, NONE)
+  validations = 0 if fields.get('train.include_val') else (
+      math.ceil(steps / every) - step // every)
+  return Estimate(entry.title, status, steps - step, steps,
+                  cost.seconds(steps - step, validations), cost.compiling,
+                  source)
+
+
+def _own(memory, every, known_cost):
+  """Returns the cost of a run by its own progress, None if it made no step."""
+  steps, seconds = memory.get('timed_steps'), memory.get('train_seconds')
+  if not steps or not seconds:
+    return None
+  validations = memory.get('validated_step', 0) // every
+  if validations and memory.get('eval_seconds'):
+    validation = memory['eval_seconds'] / validations
+    # Test splits of the arena have one to ten times the examples of validation.
+    ratio = known_cost.test / known_cost.validation if (
+        known_cost and known_cost.validation) else 1
+  else:
+    validation = known_cost.validation if known_cost else 0.0
+    ratio = known_cost.test / validation if validation else 1
+  # The compile time in a checkpoint is the sum over all starts.
+  compiled = memory.get('compile_seconds') or 0.0
+  if known_cost:
+    compiled = min(compiled, known_cost.compiling)
+  return Cost(seconds / steps, validation, ratio * validation, compiled)
+
+
+def _by_records(fields, records, here):
+  """Returns (cost, source) by the most similar records; (None, '') if none is.
+
+  First comes the same model on the same device, then on a device of its kind.
+  Then comes another model on these, last the same model on another kind.
+  """
+  ranked = collections.defaultdict(list)
+  for theirs, record in records:
+    if theirs.get('task') != fields['task'] or (
+        theirs.get('protocol') != fields['protocol']):
+      continue
+    same_model = _shape(theirs) == _shape(fields)
+    same_shape = same_model or (
+        theirs.get('model.name') != fields['model.name'] and
+        _shape(theirs, model=False) == _shape(fields, model=False))
+    alike = _alike(record.device, here)
+    if same_shape and (same_model or alike < 2):
+      ranked[alike, not same_model].append(record)
+  if not ranked:
+    return None, ''
+  # Records of another model give the median. Records of the same model give the
+  # run that shared its device with the fewest others.
+  _, other_model = rank = min(ranked, key=_RANKS.index)
+  found = ranked[rank]
+  if other_model:
+    found.sort(key=lambda record: _cost(record).step)
+    record = found[(len(found) - 1) // 2]
+  else:
+    record = min(found, key=lambda record: record.runs_at_once)
+  return _cost(record), _source(record, fields, here)
+
+
+def _alike(theirs, ours):
+  """Returns the similarity of devices: 0 the same, 1 of one kind, 2 of another.
+  """
+  if theirs == ours:
+    return 0
+  return 1 if theirs.split()[0] == ours.split()[0] else 2
+
+
+def _shape(fields, model=True):
+  """Returns the settings that decide how long a step takes."""
+  return {name: value for name, value in fields.items()
+          if name == 'train.batch_size' or not (
+              name in _FREE or name.startswith(('train.', 'optim.')) or
+              (name.startswith('model.') and not model))}
+
+
+def _cost(record):
+  """Returns the cost of a recorded run."""
+  train = record.config['train']
+  validations = math.ceil(record.steps / train['eval_every']) if (
+      record.val) else 0
+  examples = [getattr(scores, 'examples', None)
+              for scores in (record.val, record.test)]
+  ratio = examples[1] / examples[0] if all(examples) else 1.0
+  whole = validations + ratio if record.test else validations
+  validation = (record.eval_seconds or 0.0) / whole if whole else 0.0
+  return Cost(1 / record.steps_per_s, validation, ratio * validation,
+              record.compile_seconds or 0.0)
+
+
+def _source(record, fields, here):
+  """Describes the record of an estimate, and how it differs from the run."""
+  said = 'a record'
+  if record.model != fields['model.name']:
+    said += f' of {record.model}'
+  if record.device != here:
+    said += f' on another device, {record.device}'
+  if record.runs_at_once > 1:
+    said += f' beside {record.runs_at_once - 1} others'
+  return said
+
+
+def table(estimates: Sequence[Estimate], max_minutes: float | None = None
+          ) -> str:
+  """Returns one line per run, and the total.
+
+  Args:
+    estimates: the runs, in the order of the sweep.
+    max_minutes: marks the runs that end within so many minutes (`yes`), begin
+      within them (`part`) or do not (`no`); `–` after a run without an
+      estimate.
+  """
+  rows = [_HEAD, *(
+      (e.status, f'{count(e.left)} of {count(e.steps)}', _minutes(e.seconds),
+       fit, e.source, e.title)
+      for e, fit in zip(estimates, _fits(estimates, max_minutes), strict=True))]
+  if max_minutes is None:
+    rows = [(*row[:3], *row[4:]) for row in rows]
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  lines = ['  '.join((
+      row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(
+          row[1:-2], widths[1:-2], strict=True)),
+      row[-2].ljust(widths[-2]), row[-1])).rstrip() for row in rows]
+  return '\n'.join([*lines, _total(estimates)])
+
+
+def _fits(estimates, max_minutes):
+  """Returns the mark of each run in `table`."""
+  marks, spent, certain = [], 0.0, True
+  limit = math.inf if max_minutes is None else 60 * max_minutes
+  for e in estimates:
+    begins, certain = spent < limit, certain and e.seconds is not None
+    spent += e.seconds or 0.0
+    if not begins:
+      marks.append('no')
+    elif not certain:
+      marks.append(NONE)
+    else:
+      marks.append('yes' if spent <= limit else 'part')
+  return marks
+
+
+def _total(estimates):
+  left = [e for e in estimates if e.seconds != 0]
+  timed = [e.seconds for e in left if e.seconds is not None]
+  unknown = len(left) - len(timed)
+  total = (f'{_minutes(math.fsum(timed))} minutes for {len(timed)} of '
+           f'{len(left)} runs that are not finished')
+  return f'{total}; {unknown} have no estimate.' if unknown else f'{total}.'
+
+
+def _minutes(seconds):
+  return NONE if seconds is None else f'{seconds / 60:,.1f}'

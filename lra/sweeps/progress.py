@@ -1,0 +1,209 @@
+"""Shows the progress of a sweep's runs: `run_lra.py --sweep=FILE --status`."""
+
+import dataclasses
+import math
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TextIO
+
+import tqdm
+
+from lra import files
+from lra.config import identity
+from lra.errors import UserError
+from lra.formats import NONE, count, percent
+from lra.records import curves
+from lra.records.result import FINISHED, Result
+from lra.records.store import of_runs
+from lra.sweeps.sweep import Entry
+
+EMPTY = MappingProxyType({})
+EVERY_SECONDS = 5
+_HEAD = ('', 'step', 'val %', 'test %', 'left', 'last line', 'run')
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+  """The progress of a run.
+
+  Attributes:
+    title: its config and seed.
+    status: `new`, `recorded` (elsewhere), `started`, `damaged`, or the status
+      of its result.
+    step, steps: updates made, and those of the whole run; None if unknown.
+    val: validation accuracy: of the tested parameters if the run is finished,
+      else the best so far.
+    test: test accuracy.
+    left: seconds of training to come, at the speed so far.
+    silent: seconds since the last log line of an unfinished run.
+    problem: the error in its files, '' if there is none.
+  """
+  title: str
+  status: str
+  step: int | None = None
+  steps: int | None = None
+  val: float | None = None
+  test: float | None = None
+  left: float | None = None
+  silent: float | None = None
+  problem: str = ''
+
+  @property
+  def finished(self) -> bool:
+    return self.status in FINISHED
+
+
+def recorded(
+    entries: Sequence[Entry], folder: pathlib.Path) -> dict[str, Result]:
+  """Returns finished records of runs of a sweep, by `Entry.repetition`.
+
+  They count whoever made them, and with any hardware settings. Records that
+  the leaderboard leaves out do not count.
+
+  Args:
+    entries: the runs.
+    folder: folder of all records, as lra/results/runs.
+  """
+  wanted, found = {entry.repetition for entry in entries}, {}
+  tasks = {entry.folder.parent.parent.name for entry in entries}
+  for _, result in of_runs(folder, tasks)[0]:
+    name = identity.repetition(result.config)
+    if result.finished and name in wanted:
+      found.setdefault(name, result)
+  return found
+
+
+def of(entry: Entry, records: Mapping[str, Result] = EMPTY) -> Standing:
+  """Returns the progress of a sweep's entry, by the files of its directory.
+
+  Args:
+    entry: the run.
+    records: those of `recorded`, for a run that was not begun here.
+  """
+  title = entry.title
+  result, problem = entry.result()
+  if problem:
+    return Standing(title, 'damaged', problem=problem)
+  if result is None and not (entry.folder / 'config.json').exists():
+    known = records.get(entry.repetition)
+    return Standing(title, 'new') if known is None else (
+        _finished(title, 'recorded', known))
+  try:
+    if result is None or not result.finished:
+      return _under_way(entry, title, result.status if result else 'started')
+    return _finished(title, result.status, result)
+  except (UserError, KeyError, TypeError) as error:
+    return Standing(title, 'damaged', problem=str(error))
+
+
+def _finished(title, status, result):
+  return Standing(
+      title, status, result.steps, result.config['train']['steps'],
+      *(getattr(scores, 'accuracy', None)
+        for scores in (result.val, result.test)))
+
+
+def _under_way(entry, title, status):
+  steps = files.read_json(entry.folder / 'config.json')['train']['steps']
+  path = entry.folder / 'metrics.jsonl'
+  if not path.exists():
+    return Standing(title, status, 0, steps)
+  points = curves.read(path)
+  scores = [point['accuracy'] for (split, _), point in points.items()
+            if split == 'val' and 'accuracy' in point]
+  step, seconds = max(((step, point['seconds'])
+                       for (split, step), point in points.items()
+                       if split == 'train'), default=(0, 0))
+  return Standing(
+      title, status, step, steps, max(scores, default=None),
+      left=(steps - step) * seconds / step if step else None,
+      silent=max(time.time() - os.stat(path).st_mtime, 0))
+
+
+def table(standings: Sequence[Standing], most: int | None = None) -> str:
+  """Returns one line per run, and the number of finished runs.
+
+  Args:
+    standings: the runs, in order.
+    most: largest number of lines; runs under way come before others, and
+      finished runs before new ones.
+  """
+  chosen = sorted(range(len(standings)), key=lambda i: _rank(standings[i]))
+  chosen = sorted(chosen[:most])
+  rows = [_HEAD, *(_cells(standings[i]) for i in chosen)]
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  lines = ['  '.join([
+      row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(
+          row[1:-1], widths[1:-1], strict=True)), row[-1]]) for row in rows]
+  if len(chosen) < len(standings):
+    lines.append(f'and {len(standings) - len(chosen)} more')
+  done = sum(s.finished for s in standings)
+  elsewhere = sum(s.status == 'recorded' for s in standings)
+  more = f' and {elsewhere} more recorded' if elsewhere else ''
+  return '\n'.join([
+      *lines, f'{done} of {len(standings)} runs are finished{more}.'])
+
+
+def _rank(standing):
+  if standing.finished or standing.status == 'recorded':
+    return 1
+  return 2 if standing.status == 'new' else 0
+
+
+def _cells(s):
+  made = NONE if s.step is None else f'{count(s.step)} of {count(s.steps)}'
+  return (s.status, made, percent(s.val), percent(s.test), _time(s.left),
+          NONE if s.silent is None else f'{_time(s.silent)} ago',
+          f'{s.title}{s.problem and ": " + s.problem}')
+
+
+def _time(seconds):
+  return NONE if seconds is None else tqdm.tqdm.format_interval(seconds)
+
+
+class Live:
+  """The table on a terminal, drawn again over itself.
+
+  Args:
+    entries: the runs.
+    out: the stream; nothing is drawn if it is not a terminal.
+    records: see `of`.
+  """
+
+  def __init__(self, entries: Sequence[Entry], out: TextIO,
+               records: Mapping[str, Result] = EMPTY):
+    self._entries, self._out, self._records = entries, out, records
+    self._lines, self._drawn = 0, -math.inf
+
+  def draw(self) -> bool:
+    """Draws the table if it is due; returns whether all runs are finished."""
+    if not self._out.isatty() or (
+        time.monotonic() - self._drawn < EVERY_SECONDS):
+      return False
+    standings = [of(entry, self._records) for entry in self._entries]
+    width, height = shutil.get_terminal_size()
+    lines = [line[:width - 1] for line in table(
+        standings, max(height - 4, 1)).split('\n')]
+    # Up to the last table's first line, and nothing left below.
+    up = f'\x1b[{self._lines}A\x1b[J' if self._lines else ''
+    print(up + '\n'.join(lines), file=self._out, flush=True)
+    self._lines, self._drawn = len(lines), time.monotonic()
+    return all(s.finished for s in standings)
+
+
+def show(entries: Sequence[Entry], out: TextIO,
+         records: Mapping[str, Result] = EMPTY) -> None:
+  """Prints the table; on a terminal again and again until all are finished.
+
+  Ctrl-C ends only the display.
+  """
+  if not out.isatty():
+    print(table([of(entry, records) for entry in entries]), file=out)
+    return
+  live = Live(entries, out, records)
+  while not live.draw():
+    time.sleep(EVERY_SECONDS)

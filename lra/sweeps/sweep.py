@@ -1,0 +1,230 @@
+"""Many runs, one after another: `run_lra.py --sweep=FILE`.
+
+Each line of the file is the flags of one run without their dashes,
+
+    configs/transformer.py:listops_mini seeds=0-4 train.steps=[500,1000]
+
+The config comes first. Then come, in any order, seeds (`0`, `0,3` or `0-4`;
+default 0) and config fields to change. Each value in brackets is a run; several
+such fields give each combination. See lra/config/grid.py for quotes. `#` begins a
+comment.
+
+One process makes the seeds of one config, and of the configs of its line with
+the same compiled step. Each run has its usual run directory. Finished runs are
+skipped, interrupted ones resume, and a failed one does not stop the others.
+"""
+
+import codecs
+import dataclasses
+import itertools
+import pathlib
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from absl import flags
+
+from lra import files, paths
+from lra.config import grid, identity
+from lra.config import seeds as seeds_lib
+from lra.errors import UserError
+from lra.experiment import loader
+from lra.records import result as result_lib
+from lra.records.result import Result
+from lra.report import variants
+from lra.system.terminal import say
+
+_MAX_BYTES = 2**22  # of a sweep file: hundreds of bytes for each run
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """One run of a sweep.
+
+  Attributes:
+    flags: flags of its command line.
+    folder: its run directory.
+    line: number of its line in the file.
+    repetition: see `identity.repetition`.
+  """
+  flags: tuple[str, ...]
+  folder: pathlib.Path
+  line: int = 0
+  repetition: str = ''
+
+  @property
+  def config_flags(self) -> tuple[str, ...]:
+    """Returns its flags without the seed."""
+    return self.flags[:-1]
+
+  @property
+  def seed(self) -> str:
+    return self.flags[-1].removeprefix('--config.seed=')
+
+  @property
+  def title(self) -> str:
+    return title(self.flags)
+
+  def result(self) -> tuple[result_lib.Result | None, str]:
+    """Returns its result, None if there is none, and the error in its file."""
+    try:
+      return result_lib.read_if_there(self.folder / 'result.json'), ''
+    except UserError as e:
+      return None, str(e)
+
+  def status(self) -> str:
+    """Returns `new`, `started`, `damaged`, or the status of its result."""
+    result, problem = self.result()
+    if result or problem:
+      return result.status if result else 'damaged'
+    return 'started' if (self.folder / 'config.json').exists() else 'new'
+
+
+def read(path: pathlib.Path) -> list[Entry]:
+  """Returns the runs of a sweep file, in its order; see `paths.found`.
+
+  Raises:
+    UserError: the file cannot be read, has no run or one twice, or a line
+      makes no config; the message names the line.
+  """
+  try:
+    text = files.read(paths.found(path), _MAX_BYTES)
+  except OSError as e:
+    raise UserError(
+        f'Cannot read the sweep {path} ({e.strerror}): give a file of '
+        'configs/sweeps/.') from e
+  entries, line_of = [], {}
+  lines = text.removeprefix(codecs.BOM_UTF8).splitlines()
+  asked = [_read(path, number, _asked, line)
+           for number, line in enumerate(lines, 1)]
+  told = grid.check_count(sum(a.runs for a in asked), str(path))
+  if told:
+    say(told)
+  for number, one in enumerate(asked, 1):
+    for entry in _read(path, number, _entries, one, number):
+      if entry.folder in line_of:
+        raise UserError(
+            f'{path}, line {number}: the run {entry.folder} is also on line '
+            f'{line_of[entry.folder]}: remove one.')
+      line_of[entry.folder] = number
+      entries.append(entry)
+  if not entries:
+    raise UserError(f'{path} has no run: write lines such as '
+                    'configs/transformer.py:listops_mini seeds=0-4.')
+  return entries
+
+
+class _Asked(NamedTuple):
+  """The content of a line: a config, fields to change, and seeds."""
+  config: str = ''
+  changes: tuple[str, ...] = ()
+  seeds: tuple[int, ...] = ()
+
+  @property
+  def runs(self):
+    return grid.count(self.changes) * len(self.seeds)
+
+
+def _read(path, number, read, line, *arguments):
+  """Calls `read` on a line; an error names file and line."""
+  try:
+    return read(line, *arguments)
+  except (flags.Error, ValueError, UserError) as e:
+    said = ' '.join(str(e).split())
+    changes = getattr(line, 'changes', ())
+    raise UserError(
+        f'{path}, line {number}: {said}{grid.hint(changes, said)}') from e
+
+
+def _asked(line):
+  words = grid.words(line.decode('utf-8'))
+  seeds = [w.removeprefix('seeds=') for w in words if w.startswith('seeds=')]
+  changes = [w for w in words[1:] if not w.startswith('seeds=')]
+  if len(seeds) > 1 or any(c.startswith('seed=') for c in changes):
+    raise UserError('give all seeds at once, as in seeds=0,3 or seeds=0-4.')
+  if not words:
+    return _Asked()
+  grid.check([words[0], *changes])
+  grid.count(changes)  # raises UserError if a value is wrong
+  return _Asked(words[0], tuple(changes),
+                tuple(seeds_lib.parse(seeds[0] if seeds else '0')))
+
+
+def _entries(asked, line):
+  made = []
+  for one in grid.combinations(asked.changes):
+    for seed in asked.seeds:
+      chosen = (f'--config={asked.config}', *(f'--config.{c}' for c in one),
+                f'--config.seed={seed}')
+      config = loader.resolve(loader.made_by(chosen)).to_dict()
+      made.append(Entry(chosen, identity.run_folder(config), line,
+                        identity.repetition(config)))
+  return made
+
+
+def shard(entries: list[Entry], part: str) -> list[Entry]:
+  """Returns every n-th config from the i-th on, with all its seeds.
+
+  Args:
+    entries: the runs of a sweep.
+    part: 'i/n', i from 1 to n.
+
+  Raises:
+    UserError: `part` has another form.
+  """
+  found = re.fullmatch(r'(\d{1,9})/(\d{1,9})', part)
+  i, n = map(int, found.groups()) if found else (0, 0)
+  if not 1 <= i <= n:
+    raise UserError(f'--shard={part} is not possible: write 1/3, 2/3 and 3/3 '
+                    'on three machines.')
+  return [entry for group in by_config(entries)[i - 1::n] for entry in group]
+
+
+def by_config(entries: list[Entry]) -> list[list[Entry]]:
+  """Groups entries that differ only in their seed, in order."""
+  return [list(group) for _, group in itertools.groupby(
+      entries, lambda entry: entry.config_flags)]
+
+
+def title(flags_of_run: Iterable[str]) -> str:
+  """Returns flags as a line of a sweep has them."""
+  return ' '.join(re.sub('^--(config|grid)[=.]', '', f) for f in flags_of_run)
+
+
+def left(entries: list[Entry], recorded: Callable[[Result], bool]
+         ) -> list[Entry]:
+  """Returns the runs that are not finished or not recorded.
+
+  Args:
+    entries: the runs; a damaged result counts as unfinished, and the run itself
+      reports it.
+    recorded: whether a finished run is on the leaderboard if it should be. A
+      run that was killed before that is called again, to record it.
+  """
+  results = ((entry, entry.result()[0]) for entry in entries)
+  return [entry for entry, result in results if not (
+      result is not None and result.finished and recorded(result))]
+
+
+def failure(failed: list[Entry], total: int, broken: Collection[int] = ()
+            ) -> str:
+  """Returns the message about runs that have failed; it names their lines.
+
+  Args:
+    failed: the runs.
+    total: number of runs of the sweep.
+    broken: lines whose processes ended by a bug or a signal; see `runner.run`.
+  """
+  mendable = [entry for entry in failed if entry.line not in broken]
+  bugs = [entry for entry in failed if entry.line in broken]
+  return ' '.join(
+      f'{len(some)} of {total} runs {"has" if len(some) == 1 else "have"} '
+      f'{what} (line{"s" * (len(lines) > 1)} '
+      f'{variants.listed(map(str, lines))} of the sweep): {advice}.'
+      for some, what, advice in (
+          (mendable, 'failed',
+           'correct the error of each, and repeat the command'),
+          (bugs, 'ended by an internal error or a signal',
+           'the configs are not at fault; repeat the command, and report the '
+           'traceback if it comes again'))
+      if some for lines in [sorted({entry.line for entry in some})])

@@ -1,0 +1,307 @@
+"""One run made by several processes, each with its own devices.
+
+All processes do the same in the same order. The first one, the leader, owns the
+run directory: it alone locks, logs and publishes, and it sends the others the
+values they need. A stop signal or a time limit may reach one process only. So
+it goes through the devices behind each batch, and all processes learn of it
+after the same batch.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lra.errors import USER_ERROR, UserError
+from lra.system import held, meeting, signals, terminal
+
+# A process that is silent for so long counts as dead.
+HEARTBEAT_SECONDS = 30
+_AGAIN = (': start all of them again; the run resumes from its last '
+          'checkpoint.\n')
+# One may prepare data, or compile, so long while the others wait.
+MEETING_SECONDS = 24 * 3600
+# JAX may take so long to connect processes that have met.
+MET_SECONDS = 60
+_state = {'meetings': 0, 'code': None, 'met': False}
+
+
+def begin(coordinator: str | None = None, processes: int | None = None,
+          process: int | None = None) -> None:
+  """Meets the other processes; must come before anything else that JAX does.
+
+  Without arguments JAX gets them from Slurm, Open MPI, the TPU pod or GKE.
+
+  Args:
+    coordinator: 'host:port' of the first process.
+    processes: number of processes.
+    process: number of this process, from 0.
+
+  Raises:
+    UserError: they cannot meet.
+  """
+  known = None not in (coordinator, processes, process)
+  if known:
+    meeting.meet(coordinator, processes, process)
+  elif coordinator:
+    meeting.address(coordinator)
+  held.begin()
+  # JAX aborts a process that loses the others, without a Python exception.
+  ctypes.CDLL(None).signal(signal.SIGABRT, _aborted)
+  import jax
+  if os.environ.get('JAX_PLATFORMS') == 'cpu':
+    jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+    _keep_stdout()  # Gloo writes to stdout when processes connect
+  try:
+    jax.distributed.initialize(
+        coordinator, processes, process,
+        initialization_timeout=(
+            MET_SECONDS if known else meeting.GATHERING_SECONDS),
+        heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+        shutdown_timeout_seconds=HEARTBEAT_SECONDS)
+  except Exception as e:  # a cluster's variables may cause any kind
+    raise UserError(
+        f'--distributed: the processes cannot meet ({" ".join(str(e).split())}'
+        '): give --coordinator=HOST:PORT, --num_processes and --process_id, or '
+        'start them by Slurm or Open MPI.') from e
+  _state['met'] = True
+  if not leads():
+    terminal.be_quiet()
+
+
+def _keep_stdout():
+  """Sends to stderr whatever libraries write to stdout without Python."""
+  sys.stdout.flush()
+  ours = os.dup(1)
+  os.dup2(2, 1)
+  sys.stdout = os.fdopen(ours, 'w', buffering=1)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _aborted(number):
+  code, stack = _state['code'], held.take()
+  if code is None and stack and not any(
+      word in stack for word in (b'distributed service', b'oordination')):
+    held.write(stack)
+    ctypes.CDLL(None).signal(signal.SIGABRT, signal.SIG_DFL)
+    return  # another cause: the abort continues
+  if code is None and _state['met']:
+    code = signals.STOPPED
+    held.write(f'error: another process of this run has ended{_AGAIN}'.encode())
+  elif code is None:
+    code = USER_ERROR
+    held.write(b'error: --distributed: the processes did not meet in time, or '
+               b'one of them has ended: start all of them at the same time.\n')
+  os._exit(code)
+
+
+def ending(run: Callable[[], int]) -> int:
+  """Returns the exit code of `run`, even if other processes do not end with it.
+
+  At the exit JAX waits for them, and aborts the process if they do not come.
+  """
+  import jax
+  try:
+    _state['code'] = code = run()
+  except Exception as e:
+    if isinstance(e, jax.errors.JaxRuntimeError) and lost(e):
+      abandon(e)
+    _state['code'] = USER_ERROR if isinstance(e, UserError) else 1
+    raise
+  return code
+
+
+def several() -> bool:
+  """Returns whether the run has more than one process."""
+  import jax
+  return jax.process_count() > 1
+
+
+def leads() -> bool:
+  """Returns whether this process is the leader."""
+  import jax
+  return jax.process_index() == 0
+
+
+def meet() -> None:
+  """Waits until all processes are here, however long one takes."""
+  if several():
+    _client().wait_at_barrier(
+        _next('meeting'), timeout_in_ms=1000 * MEETING_SECONDS)
+
+
+def told(make: Callable[[], Any]) -> Any:
+  """Calls `make` in the leader and returns its value in every process.
+
+  Args:
+    make: called in the leader only; returns plain JSON values.
+
+  Raises:
+    UserError: `make` raises it in the leader; every process raises it.
+  """
+  if not several():
+    return make()
+  said = {}
+  if leads():
+    try:
+      said = {'value': make()}
+    except UserError as e:
+      said = {'error': str(e)}
+  said = _posted(said, [0])[0]
+  if 'error' in said:
+    raise UserError(said['error'])
+  return said['value']
+
+
+def in_turn(make: Callable[[], Any]) -> Any:
+  """Calls `make` in each process, the leader first; returns its value.
+
+  The others begin once the leader has ended.
+
+  Raises:
+    UserError: `make` raises it in this process or in another.
+  """
+  if not several():
+    return make()
+  made = []
+  if leads():
+    told(lambda: made.append(make()))
+  else:
+    told(lambda: None)
+    try:
+      made.append(make())
+    except UserError as e:
+      made.append(e)
+  failed = isinstance(made[0], UserError)
+  if any(gathered(failed)):
+    raise made[0] if failed else UserError(
+        'Another process of this run has failed: its message says why.')
+  return made[0]
+
+
+def gathered(number: float) -> np.ndarray:
+  """Returns one number from each process, float64 [processes]."""
+  if not several():
+    return np.array([number], np.float64)
+  import jax
+  return np.array(
+      _posted(float(number), range(jax.process_count())), np.float64)
+
+
+def whole(x) -> np.ndarray:
+  """Returns an array of all processes; all of them must call this."""
+  import jax
+  if getattr(x, 'is_fully_replicated', True) or x.is_fully_addressable:
+    return np.asarray(jax.device_get(x))
+  from jax.experimental import multihost_utils
+  return np.asarray(multihost_utils.process_allgather(x, tiled=True))
+
+
+def _posted(value, wanted):
+  """Returns the plain JSON values that the processes `wanted` post.
+
+  All processes must call this. The values go through the service at which the
+  processes met: on CPUs a transfer through the devices fails after half a
+  minute.
+  """
+  import jax
+  name = _next('post')
+  if jax.process_index() in wanted:
+    _client().key_value_set(
+        f'{name}/{jax.process_index()}', json.dumps(value))
+  meet()
+  return [json.loads(_client().blocking_key_value_get(
+      f'{name}/{process}', 1000 * MEETING_SECONDS)) for process in wanted]
+
+
+def _next(kind):
+  """Returns a name that each process gives to the same meeting."""
+  _state['meetings'] += 1
+  return f'lra_{kind}_{_state["meetings"]}'
+
+
+def _client():
+  # Orbax and Flax ask this client too: JAX has no public name for it.
+  from jax._src.distributed import global_state
+  return global_state.client
+
+
+class SharedStop:
+  """A `terminal.StopRequest` that acts in all processes of a run alike.
+
+  The request of a process goes out behind its next batch (`ask`). It counts for
+  all once they have read the answer (`hear`).
+
+  Args:
+    own: this process's stop request.
+    send: `mesh.largest` of the run's devices.
+  """
+
+  def __init__(self, own, send):
+    self._own, self._send, self._heard, self._save = own, send, '', False
+    self._wanted = self._asked = False
+
+  @property
+  def reason(self) -> str:
+    """Returns why to stop, '' while no reason has reached all processes."""
+    return self._heard
+
+  def checkpoint(self, due: bool) -> bool:
+    """Returns whether a checkpoint is due in all processes.
+
+    Args:
+      due: whether it is due by the leader's clock.
+    """
+    heard, self._save = self._save, False
+    # A request that has arrived is saved now, though still due by the clock.
+    wanted = self._own.checkpoint(due and leads() and not heard)
+    self._wanted = self._wanted or (wanted and not self._asked)
+    return heard
+
+  def ask(self, after):
+    """Sends off the requests of this process; returns the answer, for `hear`.
+
+    Args:
+      after: arrays of the batch; the answer comes after them.
+    """
+    self._asked = self._asked or self._wanted
+    wishes = np.array([bool(self._own.reason), self._wanted], np.int32)
+    self._wanted = False
+    return self._send(wishes, after)
+
+  def hear(self, answer) -> None:
+    """Stores the answer, int32 [2]: requests of any process to stop, to save.
+    """
+    stop, save = np.asarray(answer)
+    if stop:
+      self._heard = self._own.reason or 'another process'
+    if save:
+      self._save, self._asked = True, False
+
+
+def lost(error: Exception) -> bool:
+  """Returns whether a device's error means that another process is lost."""
+  words = ('gloo', 'nccl', 'unavailable', 'deadline', 'timeout', 'timed out',
+           'connection', 'heartbeat', 'peer')
+  return any(word in str(error).lower() for word in words)
+
+
+def abandon(error: Exception) -> None:
+  """Ends this process at once, because another one cannot be reached."""
+  held.take()
+  why = str(error).split('\n', 1)[0][:300]
+  print(f'error: another process of this run has ended ({why}){_AGAIN}',
+        file=sys.stderr, end='', flush=True)
+  leave(signals.STOPPED)
+
+
+def leave(code: int) -> None:
+  """Ends this process at once; the usual exit would wait for the others."""
+  sys.stdout.flush()
+  held.show()
+  os._exit(code)

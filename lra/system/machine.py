@@ -1,0 +1,235 @@
+"""The machine of a run: its checkout, versions, device and limits."""
+
+import errno
+import importlib.util
+import os
+import pathlib
+import platform
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+
+_PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
+_FLAG = 1000  # characters of a flag that are kept, as many as a record takes
+# Settings of JAX that name places and do not change results.
+_PLACES = re.compile(
+    'platform|device|backend|cache|dump|log|traceback|address|socket|mtls|url')
+# Folders of a checkout from which Python is imported.
+_SOURCES = ('lra', 'configs', 'kernels', 'data_prep')
+# Names of the branch that others can check out; the first that exists counts.
+_PUBLISHED = ('refs/remotes/origin/HEAD', 'refs/remotes/origin/main',
+              'refs/heads/main')
+_NO_CHECKOUT = {'git_commit': None, 'git_dirty': None, 'git_published': None}
+
+
+def git_state(files: Iterable[pathlib.Path] = ()) -> dict:
+  """Returns the commit of this checkout, and whether the code differs from it.
+
+  Args:
+    files: files that run, wherever they lie; a file outside the commit makes
+      the code differ.
+
+  Returns:
+    `git_commit`; `git_dirty`: whether a file of the commit was modified, or
+    Python was added to its packages; `git_published`: whether the commit is an
+    ancestor of the published branch, None if there is none to compare with.
+    All are None if this folder is not the top of a checkout, or if it belongs
+    to another user, see `_git`.
+  """
+  if _git('ls-files', '--error-unmatch', '--', __file__) is None:
+    return _NO_CHECKOUT
+  # Files that a finished run writes do not count.
+  modified = _git('status', '--porcelain', '--untracked-files=no', '--',
+                  ':(top)', ':(top,exclude)leaderboard.md',
+                  ':(top,exclude)docs/leaderboard',
+                  ':(top,exclude)lra/results')
+  added = _git('ls-files', '--others', '--exclude-standard', '--',
+               *(f':(top,glob){name}/**/*.py' for name in _SOURCES))
+  foreign = any(
+      _git('ls-files', '--error-unmatch', '--', str(path.resolve())) is None
+      for path in files)
+  dirty = modified != '' or added != '' or foreign
+  return {'git_commit': _git('rev-parse', 'HEAD'), 'git_dirty': dirty,
+          'git_published': _published()}
+
+
+def _published():
+  """Returns whether the published branch contains HEAD, None if unknown."""
+  branches = [name for name in _PUBLISHED
+              if _git('rev-parse', '--verify', '--quiet', name)]
+  if not branches:
+    return None
+  missing = _git('rev-list', '--max-count=1', 'HEAD', '--not', branches[0])
+  if missing and _git('rev-parse', '--is-shallow-repository') == 'true':
+    return None  # the ancestors of the branch are not here
+  return None if missing is None else not missing
+
+
+def _git(*args):
+  """Returns git's output for this package's checkout, None if git fails.
+
+  Git runs commands that a repository names. So a repository counts only if its
+  top folder holds the package: folders above it are not searched. It must
+  belong to this user, which git itself checks, or to the owner of this file, as
+  a checkout in a container does: that owner's code runs anyway.
+  """
+  # The environment may name another repository, as GIT_DIR does for hooks.
+  env = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
+  file = pathlib.Path(__file__).resolve()
+  top, trusted = file.parents[1], ()
+  try:
+    if (top / '.git').lstat().st_uid == file.stat().st_uid:
+      trusted = ('-c', f'safe.directory={top}')
+    return subprocess.run(
+        ('git', '--no-optional-locks', '-c', 'core.fsmonitor=false',
+         '-c', f'core.hooksPath={os.devnull}', *trusted, *args),
+        env={**env, 'GIT_CEILING_DIRECTORIES': str(top.parent)},
+        cwd=top, text=True, capture_output=True, check=True).stdout.strip()
+  except (OSError, subprocess.CalledProcessError):
+    return None
+
+
+def environment() -> dict:
+  """Returns versions of the libraries that compute, and the host's CPU."""
+  return {**git_state(), 'python': platform.python_version(),
+          'machine': platform.machine(), 'cpus': cpu_count(),
+          'versions': {p: metadata.version(p) for p in _PACKAGES}}
+
+
+def xla_flags() -> list[str]:
+  """Returns the flags of XLA_FLAGS; a result's last digits may depend on them.
+
+  The flag that splits a CPU into several devices is left out, because their
+  number is known. Last come JAX settings that the environment changes, and the
+  matmul precision if it is set, each as its variable. Settings that every run
+  sets itself, and settings that are paths, are left out.
+  """
+  import jax
+
+  from lra.system import jax_settings
+  flags = [shown_flag(flag) for flag in os.environ.get('XLA_FLAGS', '').split()
+           if '_host_platform_device_count' not in flag]
+  for name, value in sorted(jax.config.values.items()):
+    changed = name.upper() in os.environ or (
+        name == 'jax_default_matmul_precision' and value is not None)
+    if changed and name not in jax_settings.NAMES and not _PLACES.search(name):
+      flags.append(f'{name.upper()}={getattr(value, "value", value)}')
+  return [flag[:_FLAG] for flag in flags]
+
+
+def shown_flag(flag: str) -> str:
+  """Returns a flag of XLA_FLAGS without a path, which could name a user.
+
+  A word that is not a flag (the file of flags that XLA takes too) becomes the
+  name of the variable.
+  """
+  name, _, value = flag.partition('=')
+  if not name.startswith('-'):
+    return 'XLA_FLAGS'
+  return name if re.search(r'[/\\~]', value) else flag
+
+
+def cpu_count() -> int:
+  """Returns the number of cores that this process may use."""
+  return len(os.sched_getaffinity(0)) if hasattr(
+      os, 'sched_getaffinity') else os.cpu_count()
+
+
+def memory() -> int:
+  """Returns the bytes of memory that this process may use, as far as known."""
+  limits = [os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')]
+  for name in ('memory.max', 'memory/memory.limit_in_bytes'):  # of a container
+    try:
+      limits.append(int(pathlib.Path('/sys/fs/cgroup', name).read_text()))
+    except (OSError, ValueError):  # there is none, or it is "max"
+      continue
+  return min(limits)
+
+
+def skip_tpu() -> None:
+  """Stops JAX from looking for a TPU if libtpu is here without an accelerator.
+
+  libtpu, which the ahead-of-time tests need, would print errors to stderr. A
+  value of JAX_PLATFORMS is kept, and so is a JAX that is imported already.
+  """
+  find = importlib.util.find_spec
+  devices = pathlib.Path('/dev')
+  accelerators = find('jax_plugins') or any(devices.glob('accel*')) or any(
+      devices.glob('vfio/*'))
+  if find('libtpu') and not accelerators and 'jax' not in sys.modules:
+    os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+
+
+def device_name() -> str:
+  """Returns the kind of the first device; for a CPU with its number of cores.
+  """
+  import jax
+  device = jax.devices()[0]
+  return cpu_name() if device.platform == 'cpu' else device.device_kind
+
+
+def cpu_name() -> str:
+  """Returns the name of a CPU in records."""
+  cores = cpu_count()
+  return f'cpu ({cores} core{"s" * (cores > 1)})'
+
+
+def accelerator(root: pathlib.Path = pathlib.Path('/')) -> str:
+  """Returns the accelerator that JAX will probably use, '' if there is none.
+
+  JAX itself is not called: it would take memory, and another process may be
+  using the device. The name of a GPU is the one in records, any TPU is 'TPU'.
+
+  Args:
+    root: folder with `dev` and `proc`.
+  """
+  find = importlib.util.find_spec
+  if os.environ.get('JAX_PLATFORMS', '').split(',')[0] == 'cpu':
+    return ''
+  devices = root / 'dev'
+  if find('jax_plugins') and any(devices.glob('nvidia[0-9]*')):
+    return _nvidia(root) or 'NVIDIA GPU'
+  tpus = any(devices.glob('accel[0-9]*')) or any(devices.glob('vfio/[0-9]*'))
+  return 'TPU' if find('libtpu') and tpus else ''
+
+
+def _nvidia(root):
+  """Returns the model of the first NVIDIA GPU, '' if the driver names none."""
+  for path in sorted(root.glob('proc/driver/nvidia/gpus/*/information')):
+    for line in path.read_text(errors='replace').splitlines():
+      if line.startswith('Model:'):
+        return line.partition(':')[2].strip()
+  try:
+    return subprocess.run(
+        ('nvidia-smi', '--query-gpu=name', '--format=csv,noheader'), text=True,
+        capture_output=True, check=True, timeout=20).stdout.split('\n')[0]
+  except (OSError, subprocess.SubprocessError):
+    return ''
+
+
+def peak_memory() -> int:
+  """Returns the peak bytes in use: of the first device, or of a CPU process."""
+  import jax
+  stats = jax.local_devices()[0].memory_stats() or {}
+  if 'peak_bytes_in_use' in stats:
+    return stats['peak_bytes_in_use']
+  unit = 1 if sys.platform == 'darwin' else 1024
+  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def out_of_memory(error: Exception) -> bool:
+  """Returns whether JAX reports that the device's memory is full."""
+  return 'RESOURCE_EXHAUSTED' in str(error) and not disk_full(error)
+
+
+def disk_full(error: BaseException) -> bool:
+  """Returns whether an error of the file system or of Orbax means a full disk.
+
+  A file beyond the size limit counts as a full disk.
+  """
+  return getattr(error, 'errno', None) in (
+      errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or any(
+          words in str(error) for words in ('No space left', 'File too large'))

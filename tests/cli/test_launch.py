@@ -1,0 +1,193 @@
+"""Where records go, and what is said of several seeds."""
+
+import json
+import pathlib
+import types
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+from lra import paths as place_lib
+from lra.cli import command as command_lib
+from lra.cli import launch
+from lra.records import result
+from lra.report import publish
+from lra.training import provenance
+from tests.helpers import commands, tiny
+
+MINI = f'--config={commands.ROOT}/configs/simpletron.py:listops_mini'
+RUN = pathlib.Path(__file__).parent / 'report' / 'data' / 'result.json'
+
+
+def _place(*arguments):
+  """Where these arguments want the leaderboard."""
+  with flagsaver.flagsaver():
+    flags.FLAGS(['lra', *arguments])
+    return launch.place()
+
+
+def test_another_folder_of_records_has_a_page_of_its_own(tmp_path):
+  own = tmp_path / 'own'
+  place = _place(f'--results_dir={own}')
+  assert place.page == own / 'leaderboard.md'
+  publish.publish(result.validate(json.loads(RUN.read_text())), place)
+  assert '](../figures/' in (own / 'leaderboard/text_mini.md').read_text()
+  assert list((own / 'figures').iterdir())
+  there = _place(f'--results_dir={own}', '--page=there.md')
+  assert there.page == pathlib.Path('there.md')
+  for ours in ([], [f'--results_dir={place_lib.results()}']):
+    assert _place(*ours).page == place_lib.page()
+
+
+def _result(accuracy, task='listops', examples=100):
+  return types.SimpleNamespace(
+      status='ok', task=task, test=types.SimpleNamespace(
+          accuracy=accuracy, confusion=[[1]], examples=examples, correct=''))
+
+
+def test_several_seeds_have_a_mean_and_its_interval():
+  """t of 2 degrees at 97.5% is 4.3027, in any table; 4.3027 x 0.1 / sqrt 3."""
+  assert launch.over_seeds([_result(x) for x in (0.4, 0.5, 0.6)]) == (
+      '3 seeds: test accuracy 50.0% (95% interval of the mean 25.2% to '
+      '74.8%)\n')
+  # The same of a spread of 0.001: the interval leaves one more digit certain.
+  assert launch.over_seeds([_result(x) for x in (0.499, 0.5, 0.501)]) == (
+      '3 seeds: test accuracy 50.00% (95% interval of the mean 49.75% to '
+      '50.25%)\n')
+  assert launch.over_seeds([_result(1.0)] * 2) == (
+      '2 seeds: test accuracy 100.0% (95% interval by the test examples alone '
+      '96.3% to 100.0%)\n')
+  # 100 sequences with 32 answers each.
+  assert launch.over_seeds([_result(1.0, 'mqar', 3200)] * 2) == (
+      '2 seeds: test accuracy 100.0% (95% interval by the test examples alone '
+      '96.3% to 100.0%)\n')
+  assert not launch.over_seeds([_result(0.4)])
+  assert not launch.over_seeds([types.SimpleNamespace(test=None)] * 2)
+
+
+@pytest.fixture
+def fork():
+  """Runs commands; see `commands.Commands`."""
+  made = commands.Commands()
+  yield made.run
+  made.close()
+
+
+@pytest.mark.full
+def test_each_run_of_a_grid_says_what_it_changes(fork, mini_data, tmp_path):
+  """The rate 0.05 is the protocol's."""
+  done = fork(
+      'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+      *tiny.flags(**{'data_dir': mini_data, 'train.steps': 4}), '--seeds=0-1',
+      '--grid=train.learning_rate=[0.05,0.2]', '--norecord', '--compile_cache=',
+      cwd=tmp_path)
+  assert done.returncode == 0, done.stderr
+  runs = [json.loads(path.read_text())
+          for path in tmp_path.glob('runs/*/*/*/result.json')]
+  assert sorted((run['config']['train']['learning_rate'], run['seed'],
+                 run['changes'].get('train.learning_rate'))
+                for run in runs) == [
+      (0.05, 0, None), (0.05, 1, None), (0.2, 0, 0.05), (0.2, 1, 0.05)]
+  for rate in (0.05, 0.2):
+    assert f'\ntrain.learning_rate {rate}: 2 seeds: test' in done.stdout
+
+
+@pytest.mark.full
+def test_a_stop_decides_whatever_else_has_failed(fork, mini_data, tmp_path):
+  arguments = [
+      f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+      *tiny.flags(**{'data_dir': mini_data, 'train.steps': 4}), '--norecord',
+      '--seeds=0-1', '--at_once=1', '--compile_cache=']
+  done = fork('run_lra', *arguments, '--max_minutes=0', cwd=tmp_path)
+  assert done.returncode == 75, done.stderr
+  assert fork('run_lra', *arguments, cwd=tmp_path).returncode == 0
+  spoilt, other = sorted(tmp_path.glob('runs/*/*/*/result.json'))
+  spoilt.write_text('damaged')
+  other.unlink()
+  done = fork('run_lra', *arguments, '--max_minutes=0', cwd=tmp_path)
+  assert done.returncode == 75 and str(spoilt.parent.name) in done.stderr
+  done = fork('run_lra', *arguments, cwd=tmp_path)
+  assert done.returncode == 2 and 'result.json' in done.stderr
+
+
+@pytest.mark.full
+def test_a_start_that_comes_to_no_end_says_so(fork, mini_data, tmp_path):
+  done = fork(
+      'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+      *tiny.flags(**{'data_dir': mini_data}), '--norecord', '--max_minutes=0',
+      '--compile_cache=', cwd=tmp_path)
+  assert done.returncode == 75
+  assert '--max_minutes' in done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('environment, arguments, words', [
+    ({'TFDS_DATA_DIR': 'd\udcff'}, [MINI], ['d\\udcff', 'not UTF-8']),
+    ({}, [MINI, '--workdir=a\udcff'], ['a\\udcff', 'not UTF-8']),
+    ({}, [MINI, '--workdir=' + 300 * 'a'], ['aaa ... aaa', 'too long']),
+    ({}, [MINI, '--seeds=' + 5000 * '1'], ['seeds=111', '... is'])])
+def test_odd_paths_and_numbers_are_one_sentence(
+    fork, tmp_path, environment, arguments, words):
+  done = fork('run_lra', *arguments, '--norecord', cwd=tmp_path, **environment)
+  assert done.returncode == 2
+  line, = done.stderr.splitlines()
+  assert line.startswith('error: ') and len(line) < 500
+  for word in words:
+    assert word in line
+
+
+def test_without_a_home_nothing_compiled_is_kept(monkeypatch, capsys):
+  def homeless(path):
+    raise RuntimeError('Could not determine home directory.')
+
+  monkeypatch.setattr(pathlib.Path, 'expanduser', homeless)
+  command_lib.use_compile_cache('~/there')
+  assert '--compile_cache' in capsys.readouterr().err
+
+
+def _forget(folder, name):
+  """As if the model's file had been another one when this was written."""
+  path = folder / name
+  kept = json.loads(path.read_text())
+  path.write_text(json.dumps(kept | {'model_sha256': '0' * 64}))
+
+
+@pytest.mark.full
+def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
+    fork, mini_data, tmp_path):
+  """Finished, stopped, evaluated, in a sweep: each says so and goes on."""
+  (tmp_path / 'configs').symlink_to(commands.ROOT / 'configs')
+  line = 'configs/simpletron.py:listops_mini ' + tiny.words(**{
+      'data_dir': mini_data, 'train.steps': 4})
+  (tmp_path / 's.txt').write_text(line)
+  first, *fields = line.split()
+  train = [f'--config={first}', *(f'--config.{field}' for field in fields),
+           '--norecord', '--compile_cache=']
+  sweep = ['--sweep=s.txt', '--norecord']
+
+  def said(*arguments, code=0):
+    done = fork('run_lra', *arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    return [line for line in done.stderr.splitlines()
+            if line.startswith('lra/models/')]
+
+  assert not said(*train, '--max_minutes=0', code=75)
+  folder, = (path.parent for path in tmp_path.glob('runs/*/*/*/config.json'))
+  _forget(folder, 'env.json')
+  warned, = said(*train)
+  name = folder.relative_to(tmp_path)
+  assert warned.startswith('lra/models/simpletron.py ')
+  assert f' {name} ' in warned and provenance.GOES_ON in warned
+  evaluate = [f'--evaluate={folder}']
+  for command in (train, evaluate, sweep, [*sweep, '--status']):
+    assert not said(*command)
+  for file in ('env.json', 'result.json'):
+    _forget(folder, file)
+  for command, words in (
+      (train, provenance.FINISHED), (sweep, provenance.FINISHED),
+      ([*sweep, '--status'], provenance.FINISHED),
+      (evaluate, provenance.LOADED),
+      ([f'--evaluate={folder}/checkpoints/last'], provenance.LOADED)):
+    warned, = said(*command)
+    assert words in warned, command

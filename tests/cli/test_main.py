@@ -1,0 +1,254 @@
+"""The command line: what a user gets wrong is one sentence."""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from lra.cli import command, launch, options
+from tests.helpers import tiny
+
+ROOT = pathlib.Path(__file__).parent.parent
+MINI = '--config=configs/simpletron.py:listops_mini'
+TINY = [MINI, *tiny.flags(**{'train.steps': 4})]
+
+
+def _run(*flags, cwd=ROOT):
+  return subprocess.run(
+      [sys.executable, str(ROOT / 'run_lra.py'), *flags], cwd=cwd, text=True,
+      capture_output=True, check=False,
+      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
+
+
+def _one_sentence(done, *words):
+  assert done.returncode == command.USER_ERROR, done.stderr
+  lines = [x for x in done.stderr.splitlines() if x.strip()]
+  assert len(lines) == 1 and lines[0].startswith('error: '), done.stderr
+  for word in words:
+    assert word in lines[0]
+
+
+@pytest.mark.parametrize('flags,words', [
+    ([], ['--workdir needs --config']),
+    (['--config=configs/nobody.py:listops'], ['configs/<model>.py']),
+    (['--config=configs/nobody.py:listops', '--config.seed=1'],
+     ['configs/<model>.py']),
+    (['--config=configs/simpletron.py:listop'], ["'listop'", 'text_mini']),
+    (['--config=configs/simpletron.py:listops,protocol=x'], ['protocol=x']),
+    ([MINI, '--config.train.stepz=3'], ['stepz', 'steps']),
+    ([MINI, '--config.train.steps=many'], ['many']),
+    ([MINI, '--config.model.name=nobody'], ["'nobody'", 'transformer']),
+    ([MINI, '--config.task=nothing'], ["'nothing'", 'listops']),
+    ([MINI, '--config.train.microbatch_size=7'], ['microbatch_size=7', '32']),
+    ([MINI, '--config.model.num_heads=7'], ['num_heads=7', '64']),
+    ([MINI, '--config.model.qkv_width=32'], ['qkv_width=32', '64']),
+    ([MINI, '--config.protocol=bogus'], ["'bogus'", 'nystrom']),
+    ([MINI, '--config.encoder.pooling=max'], ["'max'", 'mean']),
+    ([MINI, '--config.dtype=float8'], ["'float8'", 'bfloat16']),
+    ([MINI, '--config.model.kernel=pallas_gpu'], ['pallas_gpu', 'xla']),
+    ([MINI, '--config.train.steps=0'], ['train.steps=0']),
+    ([MINI, '--config.seq_len=9999'], ['seq_len=9999']),
+    ([MINI, '--nonsense'], ['nonsense']),
+])
+def test_bad_input_is_one_sentence(flags, words, tmp_path):
+  folder = tmp_path / 'run'
+  _one_sentence(_run(*flags, f'--workdir={folder}'), *words)
+  assert not folder.exists() or not any(folder.iterdir())
+
+
+@pytest.mark.full
+def test_run_directory_of_another_config(mini_data, tmp_path):
+  flags = [*TINY, f'--config.data_dir={mini_data}', '--norecord',
+           f'--workdir={tmp_path / "run"}']
+  assert _run(*flags).returncode == 0
+  before = (tmp_path / 'run' / 'result.json').read_bytes()
+  _one_sentence(_run(*flags, '--config.train.weight_decay=0.2'),
+                'train.weight_decay', '--workdir')
+  again = _run(*flags)
+  assert again.returncode == 0 and 'finished already' in again.stdout
+  assert (tmp_path / 'run' / 'result.json').read_bytes() == before
+
+
+@pytest.mark.full
+def test_unwritable_directory(mini_data, tmp_path):
+  file = tmp_path / 'file'
+  file.touch()
+  _one_sentence(
+      _run(*TINY, f'--config.data_dir={mini_data}',
+           f'--workdir={file / "run"}'), 'Cannot write', '--workdir')
+
+
+@pytest.mark.full
+def test_truncated_data(mini_data, tmp_path):
+  shutil.copytree(mini_data, tmp_path / 'data')
+  shard = next((tmp_path / 'data').rglob('*train*array_record*'))
+  shard.write_bytes(shard.read_bytes()[:1000])
+  _one_sentence(
+      _run(*TINY, f'--config.data_dir={tmp_path / "data"}',
+           f'--workdir={tmp_path / "run"}'), 'damaged', 'delete')
+
+
+@pytest.mark.full
+def test_a_damaged_result_keeps_no_other_seed_from_training(
+    mini_data, tmp_path):
+  """What is wrong is said, the others train, and a mean is theirs."""
+  command = [*TINY, f'--config.data_dir={mini_data}', '--norecord',
+             '--seeds=0-2']
+  first = _run(*command, '--max_minutes=0', cwd=tmp_path)
+  assert first.returncode == launch.EXIT['stopped'], first.stderr
+  assert first.stdout.count('not begun: ') == 3
+  folder = first.stdout.split('not begun: ')[2].split()[0]
+  damaged = tmp_path / folder / 'result.json'
+  damaged.parent.mkdir(parents=True)
+  damaged.write_text('{}')
+  done = _run(*command, cwd=tmp_path)
+  assert done.returncode == 2 and 'Traceback' not in done.stderr
+  assert done.stderr.splitlines()[-1].startswith(f'error: {folder}/result')
+  assert done.stdout.count('ok: ') == 2 and '2 seeds: test' in done.stdout
+
+
+def test_divergence(mini_data, tmp_path):
+  done = _run(*TINY, f'--config.data_dir={mini_data}', '--norecord',
+              '--config.train.learning_rate=1e30',
+              '--config.train.warmup_steps=0', f'--workdir={tmp_path}')
+  assert done.returncode == launch.EXIT['diverged'], done.stderr
+  assert 'Traceback' not in done.stderr and 'learning_rate' in done.stdout
+
+
+CHANGED = 'Protocol `simpletron`, settings changed from the protocol:'
+
+
+@pytest.mark.full
+def test_a_run_that_changes_its_protocol_is_recorded_on_request(
+    mini_data, tmp_path):
+  results, page = tmp_path / 'results', tmp_path / 'page.md'
+  place = [f'--results_dir={results}', f'--page={page}']
+  flags = [*TINY, f'--config.data_dir={mini_data}', *place]
+  first = [*flags, f'--workdir={tmp_path / "run"}']
+  done = _run(*first)
+  assert done.returncode == 0, done.stderr
+  last = done.stdout.splitlines()[-1]
+  for word in ('Not on the leaderboard', 'train.steps 4 instead of 4000',
+               'encoder.width 16 instead of 64', '--record'):
+    assert word in last
+  assert not results.exists() and not page.exists()
+
+  curves = tmp_path / 'run' / 'curves.png'
+  drawn = curves.read_bytes()
+  curves.unlink()  # as a kill after the result leaves it
+  done = _run(*first, '--record')
+  assert done.returncode == 0 and 'finished already' in done.stdout
+  assert curves.read_bytes() == drawn
+  record, = (results / 'runs').rglob('*.json')
+  kept = json.loads(record.read_text())
+  assert kept['changes']['train.steps'] == 4000
+  for kind, name in (('model', 'lra/models'), ('config', 'configs')):
+    source = (ROOT / name / 'simpletron.py').read_bytes()
+    assert kept[f'{kind}_sha256'] == hashlib.sha256(source).hexdigest()
+  text = page.read_text()
+  row = text.split(CHANGED)[1].splitlines()[4]
+  assert row.startswith('| 1 | simpletron | ')
+  assert 'train.steps 4 instead' in row
+
+  second = [*flags, f'--workdir={tmp_path / "again"}', '--record']
+  done = _run(*second)
+  assert done.returncode == 0 and page.read_text() == text
+  for word in ('has this run already', 'test accuracy %', 'steps/s', 'commit',
+               '--replace'):
+    assert word in done.stderr
+  assert json.loads(record.read_text()) == kept
+  assert _run(*second, '--replace').returncode == 0
+  assert json.loads(record.read_text()) == json.loads(
+      (tmp_path / 'again' / 'result.json').read_text()) != kept
+  _spoil_and_regenerate(record, page, place)
+
+
+def _spoil_and_regenerate(record, page, place):
+  text = page.read_text()
+  page.unlink()
+  assert _run('--leaderboard', *place).returncode == 0
+  assert page.read_text() == text
+  record.write_text(record.read_text()[:100])
+  done = _run('--leaderboard', *place)
+  assert done.returncode == 0, done.stderr
+  assert f'left out: runs/listops_mini/{record.name}: ' in done.stderr
+  assert f'* `runs/listops_mini/{record.name}`: it is damaged' in (
+      page.read_text())
+
+
+def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
+  """One that has ended already: it would take half a minute."""
+  flags = [MINI, f'--config.data_dir={mini_data}',
+           f'--results_dir={tmp_path / "results"}',
+           f'--page={tmp_path / "page.md"}', f'--workdir={tmp_path / "run"}']
+  kept, = (ROOT / 'lra/results/runs/listops_mini').glob(
+      'simpletron-*-s0.json')
+  (tmp_path / 'run').mkdir()
+  result = json.loads(kept.read_text())
+  result['config']['data_dir'] = str(mini_data)
+  (tmp_path / 'run' / 'result.json').write_text(json.dumps(result))
+  (tmp_path / 'run' / 'config.json').write_text(json.dumps(result['config']))
+  done = _run(*flags, '--norecord')
+  assert done.returncode == 0 and not (tmp_path / 'results').exists()
+  (tmp_path / 'run' / 'metrics.jsonl').write_text('damaged\n\n')
+  done = _run(*flags)
+  assert done.returncode == 0, done.stderr
+  assert 'metrics.jsonl, line 1 is not a log point' in done.stderr
+  assert 'Not on the leaderboard' not in done.stdout
+  record, = (tmp_path / 'results').rglob('*.json')
+  assert record.name == kept.name
+  assert json.loads(record.read_text())['changes'] == {}
+  assert '| 1 | simpletron |' in (
+      tmp_path / 'page' / 'listops_mini.md').read_text()
+  # The result of another run in this one's folder is not published.
+  result['config']['train']['weight_decay'] = 0.2
+  (tmp_path / 'run' / 'result.json').write_text(json.dumps(result))
+  _one_sentence(_run(*flags), 'result.json', 'train.weight_decay')
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('flag, word', [
+    ('results_dir', 'results_dir'), ('page', 'page')])
+def test_where_nothing_can_be_recorded_nothing_is_trained(
+    tmp_path, flag, word):
+  (tmp_path / 'file').touch()
+  _one_sentence(
+      _run(MINI, f'--{flag}={tmp_path / "file" / "x"}',
+           f'--workdir={tmp_path / "run"}'), f'--{word}')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_list():
+  done = _run('--list')
+  assert done.returncode == 0
+  for name in ('transformer', 'simpletron_resl', 'listops_mini'):
+    assert name in done.stdout
+  lines = done.stdout.splitlines()
+  assert 'under listops, text, retrieval their parameters (protocol simple' in (
+      lines[0])
+  assert any(re.match(r'image .* 10 classes  lra, nystrom$', line)
+             for line in lines)
+
+
+@pytest.mark.parametrize('program, flag', [
+    (['-c', 'import run_lra; run_lra.run()'], '--helpfull'),
+    ([str(ROOT / 'run_lra.py')], '--helpfull')])
+def test_full_help_lists_all_flags(
+    tmp_path, program, flag):
+  """Also as the command `lra`, whose file has no docstring."""
+  done = subprocess.run(
+      [sys.executable, *program, flag],
+      cwd=tmp_path, text=True, capture_output=True, check=False,
+      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.startswith('Trains a model on a task'), done.stderr
+  listed = re.findall(r'^  --(?:\[no\])?(\w+):', done.stdout, re.M)
+  assert set(listed) == {
+      name for taker, taken in options.COMMANDS.items()
+      for name in (taker, *taken)}

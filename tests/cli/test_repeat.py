@@ -1,0 +1,129 @@
+"""The command that makes a recorded run again makes the config it had."""
+
+import shlex
+
+import pytest
+
+from lra import paths
+from lra.cli import repeat
+from lra.config import identity, seeds
+from lra.experiment import loader
+from lra.records import result
+from lra.report import leaderboard
+
+ROOT = leaderboard.PAGE.parent
+PATHS = sorted((leaderboard.RESULTS / 'runs').rglob('*.json'))
+FULL = next(path for path in PATHS if path.parent.name == 'listops'
+            and path.name.startswith('simpletron-'))
+
+
+def config_of(command):
+  """The config that a command line makes, as plain values."""
+  python, program, config, *flags = shlex.split(command)
+  assert (python, program) == ('python', 'run_lra.py')
+  name, path = config.split('=', 1)
+  assert name == '--config' and path.startswith('configs/')
+  made = loader.made_by([f'--config={ROOT / path}', *flags])
+  return made.copy_and_resolve_references().to_dict()
+
+
+@pytest.mark.full
+def test_committed_records():
+  for path in PATHS:
+    run = result.read(path)
+    config = config_of(repeat.command(run))
+    assert not identity.differences(config, run.config), path
+    assert f'{run.model}-{identity.run_name(config)}' == path.stem
+
+
+def changed(**fields):
+  """A record of what a file makes but for some fields."""
+  run = result.read(FULL)
+  config = config_of(shlex.join(shlex.split(repeat.command(run))[:3]))
+  for name, value in fields.items():
+    *groups, last = name.split('__')
+    inner = config
+    for group in groups:
+      inner = inner[group]
+    inner[last] = value
+  return run.model_copy(update={
+      'config': result._plain(config), 'seed': config['seed']})
+
+
+@pytest.mark.parametrize('fields', [
+    {'seed': 7}, {'train__lengths': (8, 16)}, {'encoder__width': 128},
+    {'encoder__width': 128, 'model__qkv_width': 128},
+    {'encoder__width': 128, 'encoder__embedding_std': 0.5},
+    {'optim__groups': (('encoder/.*', None), ('.*', {'learning_rate': 0.01}))},
+    {'encoder__remat': True, 'train__learning_rate': 1e-5, 'dtype': 'float32'},
+])
+def test_changed_fields(fields):
+  run = changed(**fields)
+  config = config_of(repeat.command(run))
+  assert not identity.differences(config, run.config)
+
+
+def test_a_field_that_the_run_did_not_know_is_as_it_was_then():
+  run = changed()
+  assert config_of(repeat.command(run))['train']['lengths']
+  del run.config['train']['lengths']
+  config = config_of(repeat.command(run))
+  assert not config['train']['lengths']
+  assert not identity.differences(config, run.config)
+
+
+def test_only_what_the_file_makes_otherwise_is_said():
+  flags = shlex.split(repeat.command(changed(seed=3, encoder__dropout=0.25)))
+  assert flags[-2:] == ['--config.encoder.dropout=0.25', '--config.seed=3']
+  assert len(flags) == 5
+
+
+def test_seeds_of_one_command():
+  run = changed(seed=3, encoder__dropout=0.25)
+  flags = shlex.split(repeat.command(run, [0, 1, 2, 5]))
+  assert flags[-2:] == ['--config.encoder.dropout=0.25', '--seeds=0-2,5']
+  assert len(flags) == 5
+  assert set(shlex.split(repeat.command(run, [3]))) == set(
+      shlex.split(repeat.command(run)))
+
+
+@pytest.mark.parametrize('numbers, text', [
+    ([0], '0'), ([0, 1], '0-1'), ([0, 2, 3, 4], '0,2-4'),
+    (list(range(1500)), '0-999,1000-1499')])
+def test_seeds_as_text(numbers, text):
+  assert seeds.text(numbers) == text and seeds.parse(text) == numbers
+
+
+def test_an_installed_program_has_another_name(monkeypatch):
+  run = changed(seed=3)
+  monkeypatch.setattr(paths, 'installed', lambda: True)
+  assert shlex.split(repeat.command(run)) == [
+      'lra', '--config=simpletron:listops,protocol=nystrom', '--config.seed=3']
+  assert paths.config_file('simpletron').samefile(
+      paths.ROOT / 'configs' / 'simpletron.py')
+
+
+def test_where_data_was_is_nobody_elses_matter():
+  assert '/home' not in repeat.command(changed(data_dir='/home/somebody'))
+
+
+@pytest.mark.parametrize('update, words', [
+    ({'model': 'nobody'}, 'nobody.py'), ({'protocol': 'bogus'}, 'bogus'),
+])
+def test_what_cannot_be_made_again_is_a_sentence(update, words):
+  run = changed().model_copy(update=update)
+  said = repeat.command(run)
+  assert said.startswith('No command makes it again here: ') and words in said
+  assert str(ROOT) not in said
+
+
+def test_a_field_of_another_version_is_named():
+  assert 'no field encoder.gone' in repeat.command(changed(encoder__gone=1))
+  assert 'No command' in repeat.command(changed(encoder__pooling='--x\ny'))
+  assert 'No command' in repeat.command(changed(encoder__pooling='x  y'))
+
+
+def test_values_that_no_flag_takes_are_a_sentence():
+  assert repeat.command(changed(train__steps='many')) == (
+      'No command makes it again here: its config cannot be made '
+      '(IllegalFlagValueError).')

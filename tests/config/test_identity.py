@@ -1,0 +1,218 @@
+"""The identity of a run survives that the code grows."""
+
+import dataclasses
+import importlib
+import json
+import pathlib
+
+import ml_collections
+import pytest
+
+from lra.config import fields, identity
+
+ROOT = pathlib.Path(__file__).parent.parent
+RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
+EXTRA = {'train.later': fields.Field(0.5, 'Made up.', before=0.5),
+         'later.group': fields.Field((), 'Made up.', before=())}
+
+
+def _config(arg='listops_mini', model='simpletron', **changes):
+  c = importlib.import_module(f'configs.{model}').get_config(arg)
+  for name, value in changes.items():
+    group, _, key = name.rpartition('.')
+    with c.unlocked():
+      if group and group not in c:
+        c[group] = ml_collections.ConfigDict()
+      (c[group] if group else c)[key] = value
+  return c.copy_and_resolve_references().to_dict()
+
+
+def _record():
+  """The config of a simpletron's record, from before the later fields."""
+  return json.loads(
+      (ROOT / 'tests/fixtures/early_config.json').read_text('utf-8'))
+
+
+@pytest.mark.parametrize('path', RECORDS, ids=lambda p: p.stem)
+def test_a_record_is_called_by_its_hash(path):
+  record = json.loads(path.read_text(encoding='utf-8'))
+  name = identity.run_name(record['config'])
+  assert path.name == f'{record["model"]}-{name}.json'
+
+
+def test_a_record_without_the_later_fields_is_a_run_made_now():
+  now, then = _config(), _record()
+  assert set(identity.flatten(now)) > set(identity.flatten(then))
+  assert identity.identity(now) == identity.identity(then)
+  assert identity.differences(now, then) == []
+
+
+def test_a_new_field_changes_nothing_until_it_is_used(monkeypatch):
+  before = _config()
+  for name, field in EXTRA.items():
+    monkeypatch.setitem(fields.FIELDS, name, field)
+  after = _config(**{name: field.default for name, field in EXTRA.items()})
+  assert set(EXTRA) <= set(identity.flatten(after))
+  for theirs in (before, _record()):
+    assert identity.run_folder(after) == identity.run_folder(theirs)
+    assert identity.differences(after, theirs) == []
+    assert identity.differences(theirs, after) == []
+  used = _config(**{'train.later': 0.25, 'later.group': (('.*', None),)})
+  assert identity.config_hash(used) != identity.config_hash(before)
+  assert identity.differences(used, before) == ['later.group', 'train.later']
+
+
+def test_base_makes_a_new_field(monkeypatch):
+  for name, field in EXTRA.items():
+    monkeypatch.setitem(fields.FIELDS, name, field)
+  assert set(EXTRA) <= set(identity.flatten(_config()))
+  assert identity.config_hash(_config()) == identity.config_hash(_record())
+
+
+def test_a_new_argument_of_a_model_changes_nothing_until_it_is_used(
+    monkeypatch):
+  monkeypatch.setitem(fields.ADDED_TO_MODELS, 'simpletron', {
+      **fields.ADDED_TO_MODELS['simpletron'], 'later': 1})
+  old = _record()
+  for value, differences in ((1, []), (2, ['model.later'])):
+    new = _config(**{'model.later': value})
+    assert identity.differences(new, old) == differences
+    same = identity.config_hash(new) == identity.config_hash(old)
+    assert same == (not differences)
+  other = _config(model='transformer', **{'model.later': 1})
+  assert identity.differences(
+      other, _config(model='transformer')) == ['model.later']
+
+
+def _another(value):
+  """A value of the same type."""
+  if isinstance(value, bool):
+    return not value
+  if isinstance(value, str):
+    return f'{value}x'
+  if isinstance(value, tuple):
+    return (*value, ('.*', None))
+  return value + 1
+
+
+@pytest.mark.parametrize('name', sorted(identity.flatten(_config())))
+def test_each_field_in_turn_changes_the_hash(name):
+  group, _, key = name.rpartition('.')
+  config = _config()
+  changed = config[group] if group else config
+  changed[key] = _another(changed[key])
+  same = identity.config_hash(config) == identity.config_hash(_config())
+  machine = {name, group} & set(identity.MACHINE_FIELDS)
+  assert same == bool(machine)
+  # The size of a CPU is what a size of 0 is identified by.
+  expected = [] if machine - {'seed'} else [name.replace('cpu_', '')]
+  if name == 'model.name':  # what an old record says of this model only
+    expected += ['model.qkv_bias']
+  assert identity.differences(config, _config()) == expected
+
+
+def test_a_size_left_to_the_machine_is_the_experiment_of_before():
+  """Earlier configs named the sizes of a CPU, and had no field for them."""
+  now, before = _config(), _config()
+  for name in ('microbatch_size', 'eval_batch_size'):
+    now['train'][name] = 0
+    now['train'][f'cpu_{name}'] = 16
+    before['train'][name] = 16
+    del before['train'][f'cpu_{name}']
+  assert identity.config_hash(now) == identity.config_hash(before)
+  assert identity.differences(now, before) == []
+  now['train']['microbatch_size'] = 4  # named: another run of the experiment
+  assert identity.config_hash(now) != identity.config_hash(before)
+  assert identity.repetition(now) == identity.repetition(before)
+
+
+def test_a_seed_is_another_run_of_the_same_settings():
+  one, two = _config(), _config(seed=1)
+  assert identity.config_hash(one) == identity.config_hash(two)
+  assert identity.run_name(one) != identity.run_name(two)
+  assert identity.run_name(two).endswith('-s1')
+
+
+def test_tuples_are_the_lists_that_a_file_makes_of_them():
+  groups = (('.*/bias', dict(weight_decay=0.0)), ('.*', None))
+  config = _config(**{'optim.groups': groups})
+  again = json.loads(json.dumps(config))
+  assert identity.config_hash(config) == identity.config_hash(again)
+  assert identity.differences(config, again) == []
+
+
+def _reversed(config):
+  """The same fields, the last one first."""
+  return {key: _reversed(value) if isinstance(value, dict) else value
+          for key, value in reversed(config.items())}
+
+
+def test_the_order_of_fields_is_no_experiment():
+  config, other = _config(), _reversed(_config())
+  assert list(config) != list(other) and config == other
+  assert identity.config_hash(config) == identity.config_hash(other)
+  assert identity.repetition(config) == identity.repetition(other)
+
+
+def test_whoever_declares_a_field_says_what_was_done_before():
+  known = set()
+  for path in RECORDS:
+    flat = identity.flatten(json.loads(path.read_text())['config'])
+    known |= {n for n in flat if not n.startswith('model.')}
+  missing = [
+      name for name, field in fields.FIELDS.items()
+      if field.before is fields.ALWAYS and name not in known
+      and not name.startswith('model.')]
+  assert not missing, (
+      f'{missing[0]} is younger than the records: give its Field in '
+      'lra/config/fields.py `before`, the value that describes what was done until '
+      'now, or all old records lose their rows.')
+  assert known <= set(fields.FIELDS), 'a field of the records is gone'
+  for name, field in fields.FIELDS.items():
+    if field.before is not fields.ALWAYS:
+      assert field.default == field.before, (
+          f'{name}: runs of all protocols would change; set it in '
+          'configs/protocols.py where it is meant.')
+
+
+@pytest.mark.parametrize('path', RECORDS, ids=lambda p: p.stem)
+def test_whoever_adds_an_argument_to_a_model_says_what_was_done_before(path):
+  record = json.loads(path.read_text(encoding='utf-8'))
+  model = record['model']
+  now = set(_config(record['task'], model)['model'])
+  added = now - set(record['config']['model']) - set(
+      fields.ADDED_TO_MODELS.get(model, {}))
+  assert not added, (
+      f'config.model.{min(added)} of {model} is younger than its records: put '
+      'it into ADDED_TO_MODELS of lra/config/fields.py with the value that describes '
+      'what was done until now.')
+
+
+def test_fields_are_declared_soundly():
+  for name, field in fields.FIELDS.items():
+    assert dataclasses.is_dataclass(field) and field.doc.endswith('.'), name
+    assert field.type in (int, float, bool, str, tuple), name
+    if field.choices and not field.required:
+      assert field.default in field.choices, name
+
+
+@pytest.mark.parametrize('name, values', [
+    ('train.lengths', [(16, 24), (24, 16), (24, 16, 24), [16, 24, 24]]),
+    ('train.lengths', [(16,), (16, 16)]),
+    ('train.learning_rate', [0.0, -0.0]),
+    ('optim.groups', [(('.*', {'learning_rate': rate}),)
+                      for rate in (0.0, -0.0)]),
+])
+def test_two_ways_to_write_one_thing_are_one_run(name, values):
+  configs = [_config(**{name: value}) for value in values]
+  assert len(set(map(identity.config_hash, configs))) == 1
+  assert identity.config_hash(configs[0]) != identity.config_hash(_config())
+  assert not identity.differences(configs[0], configs[-1])
+
+
+def test_damaged_lengths_are_another_run():
+  config, names = _config(), set()
+  for value in ((16,), (16.5,), ('16',), (True,), (None, 16), 16, None):
+    config['train']['lengths'] = value
+    names.add(identity.config_hash(config))
+  assert len(names) == 7

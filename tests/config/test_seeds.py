@@ -1,0 +1,112 @@
+"""Several seeds of one command, stopped and killed."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lra import files
+from lra.cli import launch
+from tests.helpers import tiny
+
+ROOT = pathlib.Path(__file__).parent.parent
+SEEDS = 3
+pytestmark = pytest.mark.full
+
+
+def _start(folder, data_dir, steps=300):
+  folder.mkdir(exist_ok=True)
+  return subprocess.Popen(
+      [sys.executable, str(ROOT / 'run_lra.py'), f'--seeds=0-{SEEDS - 1}',
+       '--at_once=2', '--norecord', '--compile_cache=xla',
+       f'--config={ROOT}/configs/simpletron.py:listops_mini',
+       *tiny.flags(**{
+           'data_dir': data_dir, 'train.eval_batch_size': 100,
+           'train.steps': steps, 'train.eval_every': 50, 'train.log_every': 10,
+           'train.checkpoint_minutes': 0.01})],
+      cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
+
+
+def _end(process):
+  out, errors = process.communicate(timeout=300)
+  assert 'Traceback' not in errors, errors
+  return process.returncode, out, errors
+
+
+def _logs(folder):
+  """What each run has logged, but for what a clock has measured."""
+  return {path.parent.name: [
+      {k: v for k, v in json.loads(line).items()
+       if k not in ('seconds', 'examples_per_s')}
+      for line in path.read_text().splitlines()]
+      for path in folder.glob('runs/*/*/*/metrics.jsonl')}
+
+
+def _wait_for_two(folder, process, lines):
+  """Until two runs have logged so many lines."""
+  while sum(len(log) >= lines for log in _logs(folder).values()) < 2:
+    assert process.poll() is None, process.communicate()
+    time.sleep(0.01)
+
+
+def _scores(folder):
+  return {path.parent.name: files.read_json(path)['test']
+          for path in folder.glob('runs/*/*/*/result.json')}
+
+
+@pytest.fixture(scope='module')
+def whole(mini_data, tmp_path_factory):
+  """A folder with the runs as nobody has disturbed them."""
+  folder = tmp_path_factory.mktemp('whole')
+  code, out, errors = _end(_start(folder, mini_data))
+  assert code == 0, errors
+  assert f'{SEEDS} seeds: test accuracy' in out
+  (folder / 'stderr').write_text(errors)
+  return folder
+
+
+def test_nothing_is_drawn_where_no_terminal_is(whole):
+  shown = (whole / 'stderr').read_text()
+  assert '100%' in shown and '\x1b' not in shown
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGKILL])
+def test_what_was_ended_goes_on_to_the_same_end(
+    mini_data, tmp_path, whole, number):
+  process = _start(tmp_path, mini_data)
+  _wait_for_two(tmp_path, process, 12)
+  process.send_signal(number)
+  code, out, errors = _end(process)
+  if number == signal.SIGTERM:
+    assert code == launch.EXIT['stopped'], errors
+    # Where the other was slow one of the two has ended already, and the third
+    # may have begun.
+    results = [files.read_json(p) for p in tmp_path.rglob('result.json')]
+    stopped = [r for r in results if r['status'] == 'stopped']
+    ended = [r for r in results if r['status'] == 'ok']
+    assert len(stopped) + len(ended) == len(results) >= 2 > len(ended)
+    assert len(stopped) <= 2 and all(r['steps'] < 300 for r in stopped)
+    assert max(r['steps'] for r in stopped) > 0
+    assert errors.count('(SIGTERM): the same command continues') == len(stopped)
+    assert out.count('not begun: ') == SEEDS - len(results)
+  assert _logs(tmp_path) != _logs(whole)
+  code, _, errors = _end(_start(tmp_path, mini_data))
+  assert code == 0, errors
+  assert _logs(tmp_path) == _logs(whole)
+  assert _scores(tmp_path) == _scores(whole)
+
+
+def test_ctrl_c_twice_is_an_end_without_a_traceback(mini_data, tmp_path):
+  process = _start(tmp_path, mini_data, steps=10**6)
+  _wait_for_two(tmp_path, process, 3)
+  process.send_signal(signal.SIGINT)
+  process.send_signal(signal.SIGINT)
+  code, _, errors = _end(process)
+  # Whichever came first, the end of a step or the second one.
+  assert code in (launch.EXIT['stopped'], 130), errors

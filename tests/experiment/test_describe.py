@@ -1,0 +1,43 @@
+"""The text of --print_config: every field, its value, meaning and range."""
+
+import re
+
+import pytest
+
+from lra import models
+from lra.config import fields, identity
+from lra.config.fields import COUNT, Field
+from lra.experiment import describe
+from tests.helpers import small
+
+
+@pytest.mark.parametrize('model', ['performer', 'reformer', 'simpletron'])
+def test_every_field_has_its_value_and_its_meaning(model):
+  config = small.config(model, 'listops')
+  text = describe.text(config)
+  found = dict(re.findall(r'^(\S+) = (.*)$', text, re.MULTILINE))
+  assert found == {name: repr(value) for name, value in identity.flatten(
+      config.to_dict()).items()}
+  assert max(map(len, text.splitlines())) <= 80
+  _, *meanings = re.split(r'^\S+ = .*\n?', text, flags=re.MULTILINE)
+  for name, meaning in zip(found, meanings, strict=True):
+    field = fields.FIELDS.get(name)
+    assert ' '.join(meaning.split()).startswith(field.doc if field else ''), (
+        name)
+
+
+@pytest.mark.parametrize('model', models.names())
+def test_every_argument_of_a_mixer_has_a_meaning(model):
+  """From its docstring; what the encoder fills in needs none."""
+  found = describe.arguments(models.mixer(model))
+  given = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
+  assert [name for name, meaning in found.items()
+          if not meaning and name not in given] == []
+
+
+@pytest.mark.parametrize('field, said', [
+    (Field(0, '', low=0, high=COUNT), 'At least 0.'),
+    (Field(0.5, '', above=0, below=1), 'Above 0 and below 1.'),
+    (Field('a', '', choices=('a', 'b')), 'One of a, b.'), (Field('', ''), '')])
+def test_ranges_leave_out_the_limits_of_machines(field, said):
+  assert describe.limits(field) == said

@@ -1,0 +1,130 @@
+"""What a run changes of its protocol, field by field."""
+
+import json
+import pathlib
+
+import pytest
+
+from configs import base
+from lra.config import identity
+from lra.errors import UserError
+from lra.experiment import loader, protocol
+
+ROOT = pathlib.Path(__file__).parent.parent
+RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
+MODELS = sorted(p.stem for p in (ROOT / 'configs').glob('*.py')
+                if p.stem not in ('__init__', 'base', 'protocols'))
+CAUSAL = ('compressive', 'infini', 'lightning', 'ngram')  # not read from CLS
+
+
+# Of how config_flags loads a file.
+pytestmark = pytest.mark.filterwarnings('ignore:the load_module')
+
+
+@pytest.fixture(autouse=True)
+def at_home(monkeypatch):
+  monkeypatch.chdir(ROOT)
+
+
+def made(made_by, **changes):
+  """A config and what it changes, as plain values."""
+  return protocol.changes(_config(made_by, **changes), made_by)
+
+
+def _config(made_by, **changes):
+  return loader.made_by([f'--config={made_by}', *(
+      f'--config.{name}={value}' for name, value in changes.items())
+  ]).copy_and_resolve_references().to_dict()
+
+
+@pytest.mark.parametrize('model', MODELS)
+def test_a_model_as_it_is_changes_nothing_but_what_its_file_says(model):
+  for task in ('listops', 'text_mini', 'retrieval_rfc,protocol=nystrom'):
+    expected = {}
+    if model in CAUSAL and task == 'listops':
+      expected = {'encoder.pooling': 'cls'}
+    assert made(f'configs/{model}.py:{task}') == expected
+
+
+SIMPLETRON = 'configs/simpletron.py:listops_mini'
+
+
+@pytest.mark.parametrize('field, value, said', [
+    ('train.steps', 300, 4000), ('train.learning_rate', 0.1, 0.05),
+    ('train.batch_size', 64, 32), ('train.eval_every', 100, 500),
+    ('train.select', 'last', 'best'), ('seq_len', 16, 0),
+    ('encoder.num_layers', 3, 2), ('encoder.pooling', 'mean', 'cls'),
+    ('encoder.head', 'nli', 'concat'), ('encoder.dropout', 0.1, 0.0),
+    ('mask_padding', False, True), ('model.num_heads', 2, 4),
+    ('model.qkv_width', 32, 64), ('optim.name', 'lion', 'adamw'),
+    ('objective', 'x', 'classification'),
+    ('optim.groups', (('.*', None),), [])])
+def test_each_setting_counts(field, value, said):
+  assert made(SIMPLETRON, **{field: value}) == {field: said}
+
+
+@pytest.mark.parametrize('field, value', [
+    ('seed', 3), ('data_dir', '/data'), ('dtype', 'bfloat16'),
+    ('train.microbatch_size', 8), ('train.eval_batch_size', 8),
+    ('train.log_every', 1), ('train.checkpoint_minutes', 1.0),
+    ('encoder.remat', True), ('model.kernel', 'xla'), ('train.steps', 4000)])
+def test_a_machine_a_repetition_and_the_same_value_do_not(field, value):
+  assert made(SIMPLETRON, **{field: value}) == {}
+
+
+def test_what_follows_a_changed_field_is_changed_too():
+  assert made(SIMPLETRON, **{'encoder.width': 16}) == {
+      'encoder.width': 64, 'encoder.embedding_std': 0.125,
+      'model.qkv_width': 64}
+  # So is a budget of the model that follows the length.
+  assert made('configs/performer.py:listops_mini', seq_len=16) == {
+      'seq_len': 0, 'model.num_features': 32}
+
+
+def test_a_file_that_sets_what_the_protocol_says_changes_it(tmp_path):
+  """A protocol is not whatever a config file calls so."""
+  path = tmp_path / 'mine.py'
+  path.write_text((ROOT / 'configs/performer.py').read_text().replace(
+      '  return config', '  config.train.steps = 300\n'
+      '  config.model.num_features = 8\n  return config'))
+  assert made(f'{path}:listops_mini') == {'train.steps': 4000}
+  assert made(f'{path}:listops_mini', **{'model.num_features': 4}) == {
+      'train.steps': 4000, 'model.num_features': 8}
+
+
+def renamed(**names):
+  """A config in whose file these names were put, and what it changes."""
+  return protocol.changes({**_config(SIMPLETRON), **names}, SIMPLETRON)
+
+
+def test_a_name_of_another_protocol_or_task_is_held_against_that_one():
+  assert {'train.b2', 'train.select', 'encoder.positions'} <= set(
+      renamed(protocol='lra'))
+  assert {'train.steps', 'encoder.num_layers'} <= set(
+      made(SIMPLETRON, task='text_mini'))
+
+
+@pytest.mark.parametrize('field, value', [
+    ('protocol', 'bogus'), ('protocol', ''), ('task', 'chess'),
+    ('task', 'text,protocol=lra')])
+def test_a_protocol_that_there_is_not_is_one_sentence(field, value):
+  with pytest.raises(UserError, match='Unknown|understood'):
+    renamed(**{field: value})
+
+
+def test_settings_are_those_of_every_config_of_the_protocol():
+  settings = base.settings('text', 'lra')
+  assert settings['seq_len'] == 1000 and settings['train.b2'] == 0.98
+  assert settings['model.qkv_width'] == 256 and 'model.name' not in settings
+
+
+@pytest.mark.parametrize('path', RECORDS, ids=lambda p: p.stem)
+def test_committed_records_say_what_they_change(path):
+  record = json.loads(path.read_text(encoding='utf-8'))
+  settings = base.settings(record['task'], record['protocol'])
+  changed = identity.changes(record['config'], settings)
+  told = {name: value for name, value in (record.get('changes') or {}).items()
+          if name in settings}
+  assert told == changed, (
+      'the protocol is not what it was when this run was made: put what the '
+      'run changes of it into its `changes`, or make it again.')

@@ -1,0 +1,101 @@
+"""Commands of the project without the seconds that their imports take.
+
+A process imports everything once and forks for each command, which then runs
+as from a shell: its own arguments, folder, environment and streams.
+"""
+
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+import traceback
+from typing import NamedTuple
+
+LONGEST = 60  # seconds of a processor that a command may use
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Done(NamedTuple):
+  """What a command leaves: exit code (negative: a signal), and its streams."""
+  returncode: int
+  stdout: str
+  stderr: str
+
+
+class Commands:
+  """The process that forks; `close` ends it."""
+
+  def __init__(self):
+    self._process = subprocess.Popen(
+        [sys.executable, '-c', 'import commands; commands.serve()'], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
+        env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH':
+             f'{ROOT}{os.pathsep}{ROOT / "tests"}'})
+
+  def run(self, program: str, *arguments: str, cwd: pathlib.Path,
+          **environment: str) -> Done:
+    """Runs run_lra.py, or `python -m data_prep`, in a folder.
+
+    Args:
+      program: 'run_lra' or 'data_prep'.
+      *arguments: of the command line.
+      cwd: where.
+      **environment: variables that differ from this process's.
+    """
+    request = [program, arguments, str(cwd), environment]
+    print(json.dumps(request), file=self._process.stdin, flush=True)
+    return Done(*json.loads(self._process.stdout.readline()))
+
+  def close(self) -> None:
+    self._process.stdin.close()
+    self._process.wait()
+
+
+def serve() -> None:
+  """Forks for each line of stdin; answers with a line of what it left."""
+  import data_prep.__main__  # noqa: F401
+  import data_prep.listops  # noqa: F401
+  import lra.cli.main  # noqa: F401
+  import lra.sweeps.sweep  # noqa: F401
+  import lra.training.train  # noqa: F401
+  for line in sys.stdin:
+    program, arguments, cwd, environment = json.loads(line)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+      child = os.fork()
+      if not child:
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        _become(program, arguments, cwd, environment)
+      status = os.waitpid(child, 0)[1]
+      texts = []
+      for stream in (out, err):
+        stream.seek(0)
+        texts.append(stream.read().decode(errors='replace'))
+    print(json.dumps([os.waitstatus_to_exitcode(status), *texts]), flush=True)
+
+
+def _become(program, arguments, cwd, environment):
+  """Is the command until its end."""
+  code = 1
+  try:
+    resource.setrlimit(resource.RLIMIT_CPU, (LONGEST, LONGEST))
+    os.chdir(cwd)
+    os.environ.update(environment)
+    sys.argv = [program, *arguments]
+    if program == 'data_prep':
+      import data_prep.__main__
+      code = data_prep.__main__.main()
+    else:
+      import lra.cli.main
+      lra.cli.main.run()
+  except SystemExit as e:
+    code = e.code or 0
+  except BaseException:
+    traceback.print_exc()
+  finally:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,140 @@
+"""Commands that a user gets wrong, and the words of the sentence they get."""
+
+import gzip
+import tarfile
+from typing import NamedTuple
+
+from data_prep import aan as aan_files
+from data_prep import retrieval
+from lra.config import fields
+from tests.helpers import commands
+
+FIXTURES = commands.ROOT / 'tests' / 'fixtures'
+
+
+class Case(NamedTuple):
+  """A command and what it must say.
+
+  Attributes:
+    words: of its sentence.
+    arguments: of the command line.
+    files: path -> content, beside it.
+    program: as in `commands.Commands.run`.
+    environment: variables of a process of its own.
+  """
+  words: tuple[str, ...]
+  arguments: tuple[str, ...]
+  files: dict[str, bytes] = {}  # noqa: RUF012
+  program: str = 'run_lra'
+  environment: dict[str, str] = {}  # noqa: RUF012
+
+  def __str__(self):
+    variables = (f'{k}={v}' for k, v in self.environment.items())
+    return ' '.join((*variables, *self.arguments))[-80:]
+
+
+def mini(words, *changes, model='simpletron'):
+  """Changes of the fields of a config."""
+  return Case(tuple(words.split('|')), (
+      f'--config=configs/{model}.py:listops_mini', *(
+          c if c.startswith('--') else f'--config.{c}' for c in changes)))
+
+
+def command(words, *arguments, **files):
+  """A command line; in the names of files `_` stands for the dot."""
+  return Case(tuple(words.split('|')), arguments, {
+      name.replace('_', '.'): content for name, content in files.items()})
+
+
+def own_file(words, body, config='own.py:listops_mini', *changes):
+  """A config file of somebody's own."""
+  content = body if isinstance(body, bytes) else body.encode()
+  return Case(tuple(words.split('|')), (f'--config={config}', *changes),
+              {'own.py': content})
+
+
+def own_line(words, line, *changes):
+  """A config file whose seventh line is this."""
+  return own_file(words, (
+      'from configs import base\n\n\n'
+      'def get_config(arg=""):\n'
+      '  config = base.get_config(arg)\n'
+      '  config.model.name = "simpletron"\n'
+      f'  {line}\n'
+      '  return config\n'), 'own.py:listops_mini', *changes)
+
+
+def environment(words, **variables):
+  """A run with variables that no library can use."""
+  return Case(tuple(words.split('|')), (
+      '--config=configs/simpletron.py:listops_mini',), {}, 'run_lra', variables)
+
+
+def sweep(words, content):
+  """The file of a sweep."""
+  content = content if isinstance(content, bytes) else content.encode()
+  return Case(tuple(words.split('|')), ('--sweep=s.txt', '--status'),
+              {'s.txt': content})
+
+
+def source(words, task, files):
+  """Files that a data set is to be made of."""
+  return Case(tuple(words.split('|')), (
+      f'--task={task}', '--source=source', '--data_dir=data'),
+      {f'source/{name}': content for name, content in files.items()},
+      'data_prep')
+
+
+def aan(words, row):
+  """One row too many in a table of AAN."""
+  rows = {name: (FIXTURES / 'aan' / name).read_bytes()
+          for name in aan_files.FILES.values()}
+  name = aan_files.FILES['train']
+  return source(f'{words}|{name}, line', 'retrieval',
+                 {**rows, name: rows[name] + row + b'\n'})
+
+
+def rfc(words, document='', pair=''):
+  """RFC pairs with one document, one pair too many."""
+  files = {name: '0\ta\ta\n' for name in retrieval.RFC_FILES.values()}
+  files['documents.jsonl'] = f'{{"id": "a", "text": "b"}}\n{document}'
+  files['pairs.test.tsv'] += pair
+  return source(words, 'retrieval_rfc', {
+      name: content.encode() for name, content in files.items()})
+
+
+def listops(words, **tables):
+  """Tables of ListOps in place of sound ones."""
+  files = {name: (FIXTURES / 'listops' / name).read_bytes() for name in (
+      'basic_train.tsv', 'basic_val.tsv', 'basic_test.tsv')}
+  files.update({f'basic_{k}.tsv': v for k, v in tables.items()})
+  return source(words, 'listops', files)
+
+
+def tar(name, size, content):
+  """An archive whose only member claims a size."""
+  member = tarfile.TarInfo(name)
+  member.size = size
+  return gzip.compress(member.tobuf() + content)
+
+
+def archive(words, content):
+  """An archive of reviews."""
+  return Case(tuple(words.split('|')), (
+      '--task=text', '--source=a.tar.gz', '--data_dir=data'),
+      {'a.tar.gz': content}, 'data_prep')
+
+
+def limits():
+  """Each number of a config beyond both ends of its range, and nan."""
+  for name, field in fields.FIELDS.items():
+    if field.type not in (int, float):
+      continue
+    wrong = ['nan', 'inf', '-inf'] if field.type is float else []
+    for limit, step in ((field.low, -1), (field.high, 1)):
+      if limit is not None:
+        wrong.append(limit + step if field.type is int or step < 0
+                     else 1.1 * limit)
+    wrong += [x for x in (field.above, field.below) if x is not None]
+    for value in wrong:
+      yield mini(f'config.{name}=|it must be a', f'{name}={value}')

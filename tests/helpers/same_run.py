@@ -1,0 +1,43 @@
+"""Six steps of a small model, and whether two runs of them were the same."""
+
+import json
+
+import jax
+import numpy as np
+
+from lra import files
+from lra.training.checkpoint import Checkpoints
+from tests.helpers import small
+
+_CLOCK = ('seconds', 'examples_per_s')
+
+
+def config(data_dir, **fields):
+  """SimpleTRON on the small ListOps that is in a folder."""
+  c = small.config('simpletron', 'listops_mini', steps=6, eval_every=2,
+                   log_every=2, **fields)
+  c.data_dir = str(data_dir)
+  return c
+
+
+def metrics(folder):
+  """metrics.jsonl without what a clock has measured."""
+  lines = [json.loads(x) for x in
+           (folder / 'metrics.jsonl').read_text().splitlines()]
+  return [{k: v for k, v in x.items() if k not in _CLOCK} for x in lines]
+
+
+def check(a, b, config, devices):
+  """Bit for bit: state with optimizer and sums, metrics, scores."""
+  assert metrics(a) == metrics(b)
+  ours, theirs = (files.read_json(x / 'result.json') for x in (a, b))
+  for field in ('status', 'steps', 'best_step', 'val', 'test'):
+    assert ours[field] == theirs[field], field
+  like = small.make(config, devices).state_shape
+  states = []
+  for folder in (a, b):
+    checkpoints = Checkpoints(folder / 'checkpoints')
+    states.append(jax.device_get(checkpoints.restore_last(like)[0]))
+    checkpoints.close()
+  for x, y in zip(*map(jax.tree.leaves, states), strict=True):
+    np.testing.assert_array_equal(x, y)

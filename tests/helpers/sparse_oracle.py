@@ -1,0 +1,58 @@
+"""Dense softmax attention under an explicit [L, L] mask, for sparse mixers."""
+
+import numpy as np
+
+from tests.helpers import mixer_oracle
+
+# Lengths that divide no block, an all-padding row, a row of one token.
+LENGTHS = (61, 34, 0, 1)
+
+
+def matrix(length, sees):
+  """Bool [L, L] from a predicate of query i and key j, pair by pair."""
+  return np.array([[bool(sees(i, j)) for j in range(length)]
+                   for i in range(length)])
+
+
+def softmax_under(xp, logits, seen):
+  """Softmax over the `seen` keys, bool like `logits`; 0 where none is."""
+  top = xp.where(seen, logits, -1e30).max(-1, keepdims=True)
+  e = xp.where(seen, xp.exp(xp.where(seen, logits - top, 0)), 0)
+  total = e.sum(-1, keepdims=True)
+  return e / xp.where(total > 0, total, 1)
+
+
+def attend(xp, q, k, v, seen):
+  """Attention of [B, L, H, Dh] under bool `seen`, broadcast to [B, H, L, L]."""
+  logits = xp.einsum('blhd,bshd->bhls', q, k) * q.shape[-1]**-0.5
+  return mixer_oracle.weigh(
+      xp, softmax_under(xp, logits, np.broadcast_to(seen, logits.shape)), v)
+
+
+def mixer(*matrices):
+  """The oracle of a mixer whose heads, in equal groups, see by `matrices`."""
+
+  def oracle(xp, params, x, mask):
+    q, k, v = (mixer_oracle.heads(xp, x, params[name])
+               for name in ('query', 'key', 'value'))
+    groups = np.array_split(np.arange(q.shape[2]), len(matrices))
+    seen = np.stack([seen for seen, group in zip(matrices, groups, strict=True)
+                     for _ in group])
+    o = attend(xp, q, k, v, seen & mask[:, None, None, :])
+    return mixer_oracle.merge(xp, o, params['out'])
+
+  return oracle
+
+
+def check_longer_padding(mixer, lengths=(40, 23), longer=75, width=8):
+  """Outputs at true positions do not depend on how far one pads."""
+  x, mask = mixer_oracle.ragged(*lengths, width=width)
+  variables = mixer_oracle.init(mixer, x, mask)
+  more = longer - x.shape[1]
+  # Padding is not zero in a model: positions are added to it, for instance.
+  padded = np.pad(x, ((0, 0), (0, more), (0, 0)), constant_values=3.0)
+  got = mixer_oracle.apply(mixer, variables, padded,
+                           np.pad(mask, ((0, 0), (0, more))))
+  want = mixer_oracle.apply(mixer, variables, x, mask)
+  mixer_oracle.close(got[:, :x.shape[1]][mask], np.float64(want[mask]), 1e-5,
+                     'longer padding')

@@ -1,0 +1,66 @@
+"""What a run changes is what its config says, not what its record claims."""
+
+import copy
+import json
+import pathlib
+
+import pytest
+
+from lra.records import protocols, result
+from lra.report import leaderboard
+from lra.report.site import Place
+
+RUN = json.loads(
+    (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
+
+
+def compared(steps=800, changes=None, **fields):
+  """What a record's run is found to change."""
+  run = copy.deepcopy(RUN) | fields | {'steps': steps, 'changes': changes}
+  run['config']['train']['steps'] = steps
+  run['config']['protocol'] = run['protocol']
+  return protocols.compared(result.validate(run)).changes
+
+
+@pytest.mark.parametrize('claimed', [None, {}, {'train.steps': 301}])
+def test_fewer_steps_are_changed_whatever_is_claimed(claimed):
+  assert compared(300, claimed) == {'train.steps': 800}
+
+
+@pytest.mark.parametrize('claimed', [None, {}])
+def test_what_is_as_the_protocol_says_is_not_changed(claimed):
+  assert compared(800, claimed) == claimed
+
+
+def test_a_setting_that_the_protocol_of_today_has_is_none():
+  assert compared(800, {'train.steps': 4000}) == {}
+
+
+def test_of_the_arguments_of_a_mixer_the_record_decides():
+  assert compared(800, {'model.window': 8}) == {'model.window': 8}
+  assert compared(300, {'model.window': 8}) == {
+      'model.window': 8, 'train.steps': 800}
+
+
+def test_of_an_unknown_protocol_the_record_decides():
+  assert compared(300, {'train.steps': 9}, protocol='mine') == {
+      'train.steps': 9}
+  assert compared(300, {}, protocol='mine') == {}
+
+
+def test_a_record_that_hides_its_changes_is_not_in_the_main_table(tmp_path):
+  run = copy.deepcopy(RUN) | {'steps': 300, 'changes': {}}
+  run['config']['train']['steps'] = 300
+  (tmp_path / 'runs').mkdir()
+  (tmp_path / 'runs' / 'run.json').write_text(json.dumps(run))
+  pages = leaderboard.pages(Place(tmp_path, tmp_path / 'page.md'))
+  page = pages[tmp_path / 'page' / 'text_mini.md']
+  assert '## Protocol `simpletron`, settings changed' in page
+  assert '## Protocol `simpletron`\n' not in page
+  assert '| train.steps 300 instead of 800 |' in page
+
+
+def test_committed_records_are_in_the_tables_that_they_say():
+  for path in (leaderboard.RESULTS / 'runs').rglob('*.json'):
+    run = result.read(path)
+    assert protocols.compared(run) is run, path

@@ -1,0 +1,172 @@
+"""How long the runs of a sweep will take, against what records took."""
+
+import pathlib
+
+import pytest
+
+from lra import files
+from lra.config import identity
+from lra.records import result as result_lib
+from lra.sweeps import plan, sweep
+
+ROOT = pathlib.Path(__file__).parent.parent
+RUNS = ROOT / 'lra/results/runs'
+LINE = 'configs/simpletron.py:listops_mini'
+
+
+@pytest.fixture
+def entry(tmp_path, monkeypatch):
+  """Makes the run of a sweep's line, in an empty folder."""
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
+
+  def made(line=LINE):
+    (tmp_path / 'sweep.txt').write_text(line)
+    found, = sweep.read(tmp_path / 'sweep.txt')
+    return found
+
+  return made
+
+
+def _record(name='simpletron', **changes):
+  path = min((RUNS / 'listops_mini').glob(f'{name}-*'))
+  record = result_lib.read(path).model_copy(update=changes)
+  return plan.Known(identity.experiment(record.config), record)
+
+
+@pytest.mark.parametrize('path', sorted(RUNS.glob('*/simpletron-*-s0.json')),
+                         ids=lambda path: path.parent.name)
+def test_a_run_like_a_recorded_one_takes_as_long(path, entry):
+  """Its training was timed as a whole too."""
+  record = result_lib.read(path)
+  made = entry(f'configs/simpletron.py:{record.task},'
+               f'protocol={record.protocol} seeds=77')
+  known = plan.Known(identity.experiment(record.config), record)
+  estimate = plan.of(made, [known], record.device)
+  whole = record.train_seconds + record.eval_seconds + record.compile_seconds
+  assert estimate.seconds == pytest.approx(whole, rel=1e-6)
+  assert (estimate.left, estimate.steps) == (record.steps, record.steps)
+  assert (estimate.status, estimate.compiling) == ('new',
+                                                   record.compile_seconds)
+
+
+def test_the_nearest_record_is_taken(entry):
+  """The same model before others, the same device before others of its kind."""
+  here, made = 'cpu (4 cores)', entry()
+  by_name = {
+      'own': _record(device=here, runs_at_once=1, steps_per_s=8.0),
+      'beside others': _record(device=here, runs_at_once=4, steps_per_s=2.0),
+      'other cores': _record(device='cpu (1 core)', steps_per_s=5.0),
+      'other model': _record('linformer', device=here, steps_per_s=6.0),
+      'slow model': _record('transformer', device=here, steps_per_s=1.0),
+      'slower model': _record('reformer', device=here, steps_per_s=0.5),
+      'both other': _record('linformer', device='cpu (1 core)'),
+      'gpu': _record(device='NVIDIA H200', steps_per_s=99.0),
+      'gpu and model': _record('linformer', device='NVIDIA H200')}
+  left = list(by_name)
+  for expected, said in (
+      ('own', 'a record'), ('beside others', 'a record beside 3 others'),
+      ('other cores', 'a record on another device, cpu (1 core)'),
+      ('slow model', 'a record of transformer'),
+      ('other model', 'a record of linformer'),
+      ('slower model', 'a record of reformer'),
+      ('both other', 'a record of linformer on another device, cpu (1 core)'),
+      ('gpu', 'a record on another device, NVIDIA H200')):
+    estimate = plan.of(made, [by_name[name] for name in left], here)
+    assert estimate.source.startswith(said), expected
+    record = by_name[expected].result
+    validation = record.eval_seconds + record.compile_seconds
+    assert estimate.seconds == pytest.approx(
+        record.steps / record.steps_per_s + validation), expected
+    left.remove(expected)
+  assert plan.of(made, [by_name['gpu and model']], here).seconds is None
+
+
+def test_records_of_other_sizes_or_protocols_say_nothing(entry):
+  record = _record(device='d d')
+  for more in (' encoder.width=32', ' seq_len=16', ' train.batch_size=64'):
+    assert plan.of(entry(LINE + more), [record], 'd d').seconds is None
+  assert plan.of(
+      entry(f'{LINE},protocol=nystrom'), [record], 'd d').seconds is None
+  half = plan.of(entry(
+      f'{LINE} train.steps=2000 train.learning_rate=0.3 dtype=bfloat16'),
+      [record], 'd d')
+  r = record.result
+  # 8 validations and one test were recorded, half of the former are made.
+  evaluation = r.eval_seconds * (4 + r.test.examples / r.val.examples) / (
+      8 + r.test.examples / r.val.examples)
+  assert (r.steps, r.config['train']['eval_every']) == (4000, 500)
+  assert half.seconds == pytest.approx(
+      2000 / r.steps_per_s + evaluation + r.compile_seconds)
+
+
+def _begin(entry, step, **memory):
+  files.write_json(entry.folder / 'config.json', {})
+  files.write_json(entry.folder / 'checkpoints/last' / str(step)
+                   / 'memory/metadata', memory)
+
+
+def test_its_own_pace_comes_first(entry):
+  made = entry()
+  _begin(made, 500, timed_steps=400, train_seconds=100.0, eval_seconds=12.0,
+         validated_step=500, compile_seconds=7.0)
+  _begin(made, 1000, timed_steps=800, train_seconds=200.0, eval_seconds=20.0,
+         validated_step=1000, compile_seconds=7.0)
+  estimate = plan.of(made, [], 'd d')
+  # 3,000 steps of 0.25 s, six validations and a test of 10 s.
+  assert (estimate.status, estimate.left, estimate.steps) == (
+      'started', 3000, 4000)
+  assert estimate.seconds == 3000 * 0.25 + 7 * 10 + 7
+  assert estimate.source == 'its own speed so far'
+  known = _record(device='d d', compile_seconds=4.0)
+  ratio = known.result.test.examples / known.result.val.examples
+  assert plan.of(made, [known], 'd d').seconds == pytest.approx(
+      3000 * 0.25 + (6 + ratio) * 10 + 4)
+
+
+def test_a_damaged_checkpoint_is_no_end(entry):
+  made = entry()
+  _begin(made, 1000)
+  path = made.folder / 'checkpoints/last/1000/memory/metadata'
+  path.write_text('{')
+  estimate = plan.of(made, [], 'd d')
+  assert (estimate.seconds, estimate.left) == (None, 3000)
+
+
+def test_finished_and_recorded_runs(entry):
+  made = entry()
+  recorded = plan.of(made, [_record(device='d d')], 'd d', {made.repetition})
+  assert recorded.status == 'recorded' and recorded.seconds > 0
+  made.folder.mkdir(parents=True)
+  record = min((RUNS / 'listops_mini').glob('simpletron-*'))
+  (made.folder / 'result.json').write_text(record.read_text())
+  finished = plan.of(made, [], 'd d', {made.repetition})
+  assert (finished.status, finished.seconds, finished.left) == ('ok', 0, 0)
+
+
+def _estimate(seconds):
+  return plan.Estimate('a', 'new', 5, 5, seconds, None, 'x')
+
+
+def test_what_fits_is_marked():
+  estimates = list(map(_estimate, (0, 60, 60, 60, 1)))
+  lines = plan.table(estimates, 2.5).splitlines()
+  assert [line.split()[5] for line in lines[1:-1]] == [
+      'yes', 'yes', 'yes', 'part', 'no']
+  assert lines[-1].startswith('3.0 minutes for 4 of 4 runs')
+  lines = plan.table(list(map(_estimate, (60, None, 60, 60))), 2).splitlines()
+  assert [line.split()[5] for line in lines[1:-1]] == ['yes', '–', '–', 'no']
+  assert lines[-1] == (
+      '3.0 minutes for 3 of 4 runs that are not finished; 1 have no estimate.')
+  assert 'fits' not in plan.table(estimates).splitlines()[0]
+
+
+def test_the_sweep_for_gpus_has_a_plan(monkeypatch, tmp_path):
+  """On a clone without runs and data."""
+  monkeypatch.chdir(tmp_path)
+  entries = sweep.read(pathlib.Path('configs/sweeps/gpu.txt'))
+  estimate = plan.estimator(entries, tmp_path / 'results')
+  estimates = list(map(estimate, entries))
+  assert {e.status for e in estimates} == {'new'}
+  assert sum(e.seconds is not None for e in estimates) >= 12
+  assert len(plan.table(estimates).splitlines()) == len(entries) + 2

@@ -1,0 +1,91 @@
+"""Settings of JAX leave the numbers of a run alone, or are recorded."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from lra.cli import inspection
+from lra.errors import UserError
+from lra.system import jax_settings, machine
+from lra.training import train as train_lib
+from tests.helpers import commands, same_run, tiny
+
+VARIABLES = {'JAX_ENABLE_X64': '1', 'JAX_DEFAULT_PRNG_IMPL': 'rbg',
+             'JAX_THREEFRY_PARTITIONABLE': '0', 'JAX_RANDOM_SEED_OFFSET': '7',
+             'JAX_HIGH_DYNAMIC_RANGE_GUMBEL': '1',
+             'FLAX_FIX_RNG_SEPARATOR': '1', 'JAX_DISABLE_JIT': '1'}
+NO_FOLDER = commands.ROOT / 'setup.cfg' / 'xla'
+STRICT = {'JAX_NUMPY_RANK_PROMOTION': 'raise',
+          'JAX_NUMPY_DTYPE_PROMOTION': 'strict'}
+
+
+@pytest.fixture(scope='module')
+def trained(mini_data, tmp_path_factory):
+  """(scores, flags) of a run with dropout in an environment of its own."""
+  def run(**environment):
+    folder = tmp_path_factory.mktemp('run')
+    done = subprocess.run(
+        [sys.executable, str(commands.ROOT / 'run_lra.py'),
+         '--config=configs/simpletron.py:listops_mini', f'--workdir={folder}',
+         '--norecord', f'--compile_cache={NO_FOLDER}', *tiny.flags(**{
+             'data_dir': mini_data, 'train.steps': 2, 'train.eval_every': 1,
+             'encoder.dropout': 0.1})],
+        cwd=commands.ROOT, text=True, capture_output=True, check=False,
+        env={**os.environ, 'MPLBACKEND': 'nonsense', **environment})
+    assert done.returncode == 0, done.stderr
+    assert 'Warning' not in done.stderr
+    assert f'{NO_FOLDER} cannot be written (Not a directory)' in done.stderr
+    result = json.loads((folder / 'result.json').read_text())
+    return result['test'], result['xla_flags'], done.stderr
+  return run
+
+
+@pytest.fixture(scope='module')
+def plain(trained):
+  return trained()
+
+
+@pytest.mark.parametrize('names', [
+    tuple(VARIABLES), *(pytest.param((name,), marks=pytest.mark.full)
+                        for name in VARIABLES)])
+def test_a_seed_gives_the_same_numbers_whatever_jax_is_told(
+    trained, plain, names):
+  test, flags, said = trained(**{name: VARIABLES[name] for name in names})
+  assert test == plain[0] and flags == plain[1]
+  assert all(f'{name}=' in said for name in names)
+  assert jax_settings.NAMES[0].upper() not in plain[2]
+
+
+@pytest.mark.full
+def test_strict_modes_give_the_same_numbers_and_are_recorded(trained, plain):
+  test, flags, _ = trained(**STRICT)
+  assert test == plain[0]
+  assert sorted({*flags} - {*plain[1]}) == [
+      'JAX_NUMPY_DTYPE_PROMOTION=strict', 'JAX_NUMPY_RANK_PROMOTION=raise']
+
+
+def test_settings_that_say_where_something_is_are_not_recorded(monkeypatch):
+  before = machine.xla_flags()
+  for name in ('PLATFORMS', 'COMPILATION_CACHE_DIR', 'DUMP_IR_TO',
+               'LOG_COMPILES', 'CUDA_VISIBLE_DEVICES', 'ENABLE_X64',
+               'OF_NOBODY'):
+    monkeypatch.setenv(f'JAX_{name}', '1')
+  assert machine.xla_flags() == before
+  monkeypatch.setenv('JAX_DEBUG_NANS', '0')
+  assert machine.xla_flags() == [*before, 'JAX_DEBUG_NANS=False']
+
+
+@pytest.mark.full
+def test_a_run_of_float64_is_named_as_one(mini_data, tmp_path, compile_once):
+  """Runs of earlier versions took it from the environment."""
+  config = same_run.config(mini_data)
+  with jax.enable_x64(True):
+    train_lib.train(config, tmp_path)
+  for again in (lambda: inspection.evaluate(tmp_path),
+                lambda: train_lib.train(config, tmp_path)):
+    with pytest.raises(UserError, match='trained with JAX_ENABLE_X64=1'):
+      again()

@@ -1,0 +1,289 @@
+"""Where the code comes from: a commit, a modified one, or no checkout."""
+
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from lra.system import machine
+from tests.helpers import tiny
+
+NOTHING = {
+    'git_commit': None, 'git_dirty': None, 'git_published': None}
+
+
+def git(folder, *args):
+  subprocess.run(
+      ('git', '-c', 'user.name=a', '-c', 'user.email=a@b', *args), cwd=folder,
+      check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+  """A small checkout with a copy of `lra.system.machine`, all committed."""
+  root = tmp_path / 'checkout'
+  for name in ('lra/models/known.py', 'lra/results/runs/x.json', 'lra/nn/a.py',
+               'configs/known.py', 'leaderboard.md',
+               'docs/leaderboard/text.md', 'notes.txt'):
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text('1\n')
+  shutil.copy(machine.__file__, root / 'lra')
+  (root / '.gitignore').write_text('ignored*\n/runs/\n')
+  git(root, 'init', '-q', '-b', 'main')
+  git(root, 'add', '-A')
+  git(root, 'commit', '-qm', 'all')
+  return root
+
+
+def state(root, *names):
+  """What the checkout's own `machine` says of itself."""
+  spec = importlib.util.spec_from_file_location(
+      'machine_of_checkout', root / 'lra/system/machine.py')
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module.git_state([root / name for name in names])
+
+
+def dirty(root, *names):
+  return state(root, *names)['git_dirty']
+
+
+def put(root, name, text='2\n'):
+  (root / name).parent.mkdir(parents=True, exist_ok=True)
+  (root / name).write_text(text)
+
+
+def test_a_commit_as_it_is(checkout):
+  head = subprocess.run(
+      ('git', 'rev-parse', 'HEAD'), cwd=checkout, check=True, text=True,
+      capture_output=True).stdout.strip()
+  assert state(checkout, 'lra/models/known.py', 'configs/known.py') == {
+      'git_commit': head, 'git_dirty': False, 'git_published': True}
+
+
+def test_a_commit_is_published_once_the_known_branch_has_it(
+    checkout, tmp_path):
+  def published():
+    return state(checkout)['git_published']
+
+  git(checkout, 'switch', '-q', '-c', 'mine')
+  put(checkout, 'notes.txt')
+  git(checkout, 'commit', '-qam', 'mine')
+  assert published() is False
+  git(checkout, 'switch', '-q', 'main')
+  assert published() is True
+  git(checkout, 'merge', '-q', '--ff-only', 'mine')
+  assert published() is True
+  # Where there is a remote its branch counts, not the one of the same name.
+  git(tmp_path, 'init', '-q', '--bare', '-b', 'trunk', 'origin.git')
+  git(checkout, 'remote', 'add', 'origin', str(tmp_path / 'origin.git'))
+  git(checkout, 'push', '-q', 'origin', 'main~:refs/heads/trunk')
+  git(checkout, 'remote', 'set-head', 'origin', 'trunk')
+  assert published() is False
+  git(checkout, 'push', '-q', 'origin', 'main:trunk')
+  assert published() is True
+  git(checkout, 'remote', 'remove', 'origin')
+  git(checkout, 'branch', '-qm', 'main', 'other')
+  git(checkout, 'branch', '-qD', 'mine')
+  assert published() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root gives files away')
+def test_a_commit_of_another_user_is_known(checkout):
+  for path in (checkout, *checkout.rglob('*')):
+    os.chown(path, 1234, 1234)
+  made = state(checkout)
+  assert made['git_commit'] and made['git_dirty'] is False
+
+
+def watched(root, tmp_path):
+  """Has the repository at `root` run a command; the file that this makes."""
+  mark, program = tmp_path / 'was_run', tmp_path / 'watch.sh'
+  program.write_text(f'#!/bin/sh\ntouch {mark}\n')
+  program.chmod(0o755)
+  git(root, 'config', 'core.fsmonitor', str(program))
+  subprocess.run(('git', '-c', 'safe.directory=*', 'status'), cwd=root,
+                 check=True, capture_output=True)
+  assert mark.exists()  # git runs it unless it is kept from that
+  mark.unlink()
+  return mark
+
+
+def test_a_command_of_a_repository_is_not_run(checkout, tmp_path):
+  mark = watched(checkout, tmp_path)
+  assert state(checkout)['git_commit']
+  assert not mark.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root gives files away')
+def test_a_repository_of_another_user_is_not_asked(checkout, tmp_path):
+  """It holds the very files of a package that is not theirs."""
+  git(checkout, 'config', 'filter.x.clean', f'touch {tmp_path}/filtered; cat')
+  (checkout / '.git/info/attributes').write_text('* filter=x\n')
+  mark = watched(checkout, tmp_path)
+  put(checkout, 'notes.txt')
+  (tmp_path / 'filtered').unlink(missing_ok=True)
+  os.chown(checkout / '.git', 1234, 1234)
+  assert state(checkout) == {
+      'git_commit': None, 'git_dirty': None, 'git_published': None}
+  assert not mark.exists() and not (tmp_path / 'filtered').exists()
+
+
+@pytest.mark.parametrize('empty', [False, True])
+def test_a_repository_above_the_package_is_not_asked(tmp_path, checkout, empty):
+  """Whoever owns it: its commit is not that of this program."""
+  shutil.rmtree(checkout / '.git')
+  git(tmp_path, 'init', '-q')
+  git(tmp_path, 'add', '-A')
+  git(tmp_path, 'commit', '-qm', 'all')
+  mark = watched(tmp_path, tmp_path)
+  if empty:  # git would pass over it
+    (checkout / '.git').mkdir()
+  assert state(checkout) == {
+      'git_commit': None, 'git_dirty': None, 'git_published': None}
+  assert not mark.exists()
+
+
+def test_a_file_that_is_too_large_is_no_bug():
+  assert machine.disk_full(OSError(27, 'File too large'))
+  assert machine.disk_full(ValueError('UNKNOWN: write: File too large'))
+  assert not machine.disk_full(OSError(2, 'No such file'))
+
+
+@pytest.mark.parametrize('name', [
+    'lra/models/new.py', 'configs/new.py', 'configs/mine/new.py',
+    'kernels/new.py', 'data_prep/new.py', 'lra/nn/a.py', 'configs/known.py',
+    'lra/models/known.py', 'notes.txt'])
+def test_untracked_python_and_modified_files_count(checkout, name):
+  put(checkout, name)
+  assert dirty(checkout) is True
+
+
+def test_a_staged_file_counts(checkout):
+  put(checkout, 'configs/new.py')
+  git(checkout, 'add', 'configs/new.py')
+  assert dirty(checkout) is True
+
+
+def test_a_deleted_file_counts(checkout):
+  (checkout / 'lra/nn/a.py').unlink()
+  assert dirty(checkout) is True
+
+
+@pytest.mark.parametrize('name', [
+    'leaderboard.md', 'docs/leaderboard/text.md', 'lra/results/runs/x.json',
+    'lra/results/runs/y.json',
+    'runs/a/config.json', 'scratch.txt', 'lra/notes.txt'])
+def test_what_runs_write_and_what_does_not_run_does_not_count(checkout, name):
+  put(checkout, name)
+  assert dirty(checkout) is False
+
+
+@pytest.mark.parametrize('name', [
+    'lra/models/ignored.py', 'configs/ignored.py', '../elsewhere.py'])
+def test_a_file_that_runs_counts_wherever_it_is(checkout, name):
+  put(checkout, name)
+  assert dirty(checkout) is False
+  assert dirty(checkout, name) is True
+
+
+def test_a_link_to_a_tracked_file_is_that_file(checkout, tmp_path):
+  (tmp_path / 'configs').symlink_to(checkout / 'configs')
+  assert dirty(checkout, '../configs/known.py') is False
+
+
+def test_an_installed_package_has_no_commit_of_whatever_is_around_it(checkout):
+  """A virtual environment inside of some checkout."""
+  package = checkout / 'ignored_venv/lra'
+  shutil.copytree(checkout / 'lra', package)
+  assert state(package.parent) == NOTHING
+  git(checkout, 'config', 'x.y', 'z')
+  shutil.rmtree(checkout / '.git')
+  assert state(checkout) == NOTHING
+
+
+def test_a_repository_named_by_the_environment_is_not_meant(
+    checkout, tmp_path, monkeypatch):
+  monkeypatch.setenv('GIT_DIR', str(tmp_path))
+  monkeypatch.setenv('GIT_WORK_TREE', str(tmp_path))
+  assert dirty(checkout) is False
+
+
+def test_without_git_nothing_is_claimed(checkout, monkeypatch):
+  monkeypatch.setenv('PATH', os.devnull)
+  assert state(checkout) == NOTHING
+
+
+def test_this_checkout_has_a_commit():
+  if not (pathlib.Path(machine.__file__).parents[1] / '.git').exists():
+    pytest.skip('not a git checkout')
+  assert len(machine.git_state()['git_commit']) == 40
+
+
+@tiny.needs_libtpu
+@pytest.mark.parametrize('before, given, chosen', [
+    ('', {}, 'cpu'), ('', {'JAX_PLATFORMS': 'cpu,tpu'}, 'cpu,tpu'),
+    ('', {'JAX_PLATFORMS': ''}, ''), ('import jax', {}, 'None')])
+def test_the_platform_is_chosen_where_nobody_has_chosen_it(
+    before, given, chosen):
+  if any(pathlib.Path('/dev').glob('accel*')):
+    pytest.skip('a TPU is here')
+  code = (f'{before}\nimport os\nfrom lra import machine\n'
+          'machine.skip_tpu()\nprint(os.environ.get("JAX_PLATFORMS"))')
+  done = subprocess.run(
+      [sys.executable, '-c', code], text=True, capture_output=True, check=True,
+      env={**tiny.without_platforms(), **given})
+  assert done.stdout == f'{chosen}\n'
+
+
+@pytest.mark.full
+@tiny.needs_libtpu
+def test_commands_of_costs_say_nothing_of_a_tpu():
+  code = ('from lra.costs import parameters\n'
+          'print(parameters.parameters("local", "listops"))')
+  done = subprocess.run(
+      [sys.executable, '-c', code], text=True, capture_output=True, check=True,
+      env=tiny.without_platforms())
+  assert int(done.stdout) > 0 and not done.stderr
+
+
+@pytest.mark.parametrize('value, kept', [
+    (None, []), ('', []), (' --a=1  --b\n', ['--a=1', '--b']),
+    ('--xla_force_host_platform_device_count=2', []),
+    ('--xla_force_host_platform_device_count=2 --a', ['--a']),
+    ('--a=' + 'x' * 2000, ['--a=' + 'x' * 996]),
+    ('--xla_dump_to=/home/alice/secret --b=2', ['--xla_dump_to', '--b=2']),
+    ('--a=~alice --b=.\\alice', ['--a', '--b']),
+    ('/home/alice/flags.txt', ['XLA_FLAGS'])])
+def test_the_flags_of_xla(monkeypatch, value, kept):
+  monkeypatch.delenv('XLA_FLAGS', raising=False)
+  if value is not None:
+    monkeypatch.setenv('XLA_FLAGS', value)
+  assert machine.xla_flags() == kept
+  with jax.default_matmul_precision('highest'):
+    assert machine.xla_flags() == [
+        *kept, 'JAX_DEFAULT_MATMUL_PRECISION=highest']
+
+
+@pytest.mark.parametrize('device, platforms, plugins, expected', [
+    ('nvidia0', '', ['jax_plugins'], 'NVIDIA H200'),
+    ('nvidia0', 'cuda', ['jax_plugins'], 'NVIDIA H200'),
+    ('nvidia0', 'cpu', ['jax_plugins'], ''), ('nvidia0', '', [], ''),
+    ('nvidiactl', '', ['jax_plugins'], ''), ('accel0', '', ['libtpu'], 'TPU'),
+    ('vfio/0', '', ['libtpu'], 'TPU'), ('accel0', '', [], '')])
+def test_an_accelerator_is_known_without_jax(
+    tmp_path, monkeypatch, device, platforms, plugins, expected):
+  information = tmp_path / 'proc/driver/nvidia/gpus/0000:01:00.0/information'
+  for path in (information, tmp_path / 'dev' / device):
+    path.parent.mkdir(parents=True)
+    path.touch()
+  information.write_text('Model: \t\t NVIDIA H200\nIRQ:   \t\t 42\n')
+  monkeypatch.setenv('JAX_PLATFORMS', platforms)
+  monkeypatch.setattr(
+      machine.importlib.util, 'find_spec', lambda name: name in plugins or None)
+  assert machine.accelerator(tmp_path) == expected
