@@ -2,7 +2,7 @@
 
 import sys
 
-from lra import signals, streams
+from lra.system import signals, streams
 
 
 def run() -> None:
@@ -10,7 +10,7 @@ def run() -> None:
   sys.modules['__main__'].__doc__ = __doc__  # begins the text of --helpfull
   streams.keep()
   signals.listen()
-  from lra import main  # takes long, so signals are handled before
+  from lra.cli import main  # takes long, so signals are handled before
   main.run()
 
 

@@ -1,8 +1,8 @@
 """Makes the config of a task under a protocol; helpers of the other configs.
 
 `configs/<model>.py` calls `get_config('<task>[,protocol=<protocol>]')` and sets
-its own fields. `lra/fields.py` documents each field and its allowed values,
-`configs/protocols.py` holds the values of each protocol.
+its own fields. `lra/config/fields.py` documents each field and its allowed
+values, `configs/protocols.py` holds the values of each protocol.
 
 Derived fields are references: `--config.encoder.width=128` also changes the
 width of the heads and the initial embedding, unless these are set too.
@@ -17,8 +17,8 @@ from ml_collections.config_dict import FieldReference
 
 from configs.protocols import ARGUMENTS, PROTOCOLS, TASK_ARGUMENTS
 from lra import tasks
+from lra.config.fields import FIELDS
 from lra.errors import UserError
-from lra.fields import FIELDS
 
 _Op = collections.namedtuple('_Op', ['fn', 'args'])
 

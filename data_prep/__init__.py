@@ -7,7 +7,7 @@ import re
 import sys
 
 from data_prep import folders
-from lra import files, place, tasks
+from lra import files, paths, tasks
 from lra.errors import UserError
 
 
@@ -78,7 +78,7 @@ def make_builder(task_name: str, data_dir=None):
   """
   task = tasks.get(task_name)
   module = importlib.import_module(f'data_prep.{task.dataset}')
-  root = files.expanded(pathlib.Path(place.data_dir(data_dir))).absolute()
+  root = files.expanded(pathlib.Path(paths.data_dir(data_dir))).absolute()
   try:
     builder = module.BUILDER(data_dir=root, config=task.variant,
                              file_format='array_record')
@@ -105,7 +105,7 @@ def _announce(builder, chosen):
 def _with_source(task_name, data_dir, source):
   builder = make_builder(task_name, data_dir)
   if source:
-    source = pathlib.Path(place.local(source, '--source'))
+    source = pathlib.Path(paths.local(source, '--source'))
     builder.source = files.expanded(source).absolute()
   return builder
 

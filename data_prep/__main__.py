@@ -5,7 +5,7 @@ python -m data_prep --task=text --describe
 python -m data_prep --task=text --floors
 """
 
-from lra import signals, streams
+from lra.system import signals, streams
 
 if __name__ == '__main__':  # before the slow imports
   streams.keep()
@@ -18,7 +18,7 @@ import sys
 
 import data_prep
 from data_prep import describe, floors, kinds, sheet
-from lra import place, tasks
+from lra import paths, tasks
 from lra.errors import UserError
 
 _USER_ERROR = 2
@@ -61,14 +61,14 @@ def _parser():
                       help='print facts and examples of the data set')
   parser.add_argument('--floors', action='store_true',
                       help='score trivial and linear methods, keep a record')
-  parser.add_argument('--floors_dir', default=str(place.results() / 'floors'),
+  parser.add_argument('--floors_dir', default=str(paths.results() / 'floors'),
                       help='folder for records of --floors; %(default)s by '
                       'default')
   return parser
 
 
 def _run(args):
-  floors_dir = pathlib.Path(place.local(args.floors_dir, '--floors_dir'))
+  floors_dir = pathlib.Path(paths.local(args.floors_dir, '--floors_dir'))
   path = data_prep.prepare(args.task, args.data_dir, args.source)
   print(f'{args.task} is prepared in {path}' if path else
         f'{args.task} needs no preparation: it is generated on each read')

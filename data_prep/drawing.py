@@ -20,8 +20,9 @@ import numpy as np
 
 from data_prep import stamps
 from data_prep.progress import progress
-from lra import machine, place
+from lra import paths
 from lra.errors import UserError
+from lra.system import machine
 
 _PART = 500  # images of 32 x 32 pixels that are kept together
 _LOOK_SECONDS = 0.1  # between two looks at the finished parts
@@ -74,7 +75,7 @@ def _check_numba(law):
     released = law in stamps.LAWS.values()
     raise UserError(
         'Drawing Pathfinder images needs numba: run '
-        f'{place.extra("pathfinder")}'
+        f'{paths.extra("pathfinder")}'
         f'{", or give the official images with --source" * released}.') from e
 
 
@@ -105,7 +106,7 @@ def _start(law, seed, work):
   """Starts a process that draws the parts of `work`.
 
   `multiprocessing` does not do: its helper lets through the signals that
-  `lra.signals` keeps from the main thread.
+  `lra.system.signals` keeps from the main thread.
   """
   task = {'law': dataclasses.asdict(law), 'seed': seed, 'parent': os.getpid(),
           'parts': [[n.start, n.stop, str(path)] for n, path in work]}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from data_prep import parts
-from lra import place, tasks
+from lra import paths, tasks
 from lra.errors import UserError
 
 
@@ -76,7 +76,7 @@ def _linear(name):
       from data_prep import linear
     except ImportError as e:
       raise UserError('The linear baselines need scikit-learn: run '
-                      f'{place.extra("floors")}.') from e
+                      f'{paths.extra("floors")}.') from e
     return getattr(linear, name)(splits)
   return floor
 

@@ -12,8 +12,10 @@ sys.path.insert(0, str(HERE.parent))
 # ruff: noqa: E402
 from absl import flags
 
-from lra import config_help, options, place
-from lra.fields import FIELDS
+from lra import paths
+from lra.cli import options
+from lra.config.fields import FIELDS
+from lra.experiment import describe
 
 _WRITTEN = '<!-- Written by `python docs/reference.py`. -->\n\n'
 _FIELDS = """# Config fields
@@ -40,7 +42,7 @@ def fields() -> str:
                    '\n| :-- | :-- | :-- |')
     default = '–' if field.required else f'`{field.default!r}`'
     lines.append(f'| `{name}` | {default} | '
-                 f'{_cell(config_help.describe(field))} |')
+                 f'{_cell(describe.describe(field))} |')
   return '\n'.join(lines) + '\n'
 
 
@@ -54,7 +56,7 @@ def flags_page() -> str:
       flag = flags.FLAGS[name]
       default = flag.default
       if name == 'results_dir':
-        default = str(place.results().relative_to(place.ROOT))
+        default = str(paths.results().relative_to(paths.ROOT))
       shown = f'`{default}`' if default or default == 0 and (
           default is not False) else '–'
       lines.append(f'| `--{name}` | {shown} | {_cell(flag.help)} |')

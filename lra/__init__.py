@@ -9,7 +9,7 @@ __all__ = ['load']
 
 def load(folder):
   """Returns the trained model of a run or a checkpoint; see `lra.api.load`."""
-  from lra import machine
+  from lra.system import machine
   machine.skip_tpu()  # before JAX is imported
   from lra import api
   return api.load(folder)

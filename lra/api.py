@@ -11,10 +11,10 @@ import jax
 import numpy as np
 
 from data_prep import encode
-from lra import place
+from lra import paths
 from lra.data import batches, prepared
 from lra.errors import UserError
-from lra.terminal import say
+from lra.system.terminal import say
 from lra.training import evaluate, program, provenance, restore
 
 
@@ -161,7 +161,7 @@ def load(folder: str | os.PathLike) -> Trained:
     UserError: it is neither, has no checkpoint yet, is damaged, or its config
       differs from that of the checkpoint.
   """
-  folder = pathlib.Path(place.local(folder))
+  folder = pathlib.Path(paths.local(folder))
   made, scored, step = restore.scored(folder)
   model = made.config.model.name
   provenance.warn_of_edits(

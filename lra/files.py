@@ -14,8 +14,8 @@ import stat
 from collections.abc import Mapping
 from typing import BinaryIO
 
-from lra import signals
 from lra.errors import UserError
+from lra.system import signals
 
 # The most bytes that are read of a file of settings, progress or source, and of
 # a file with a line for each example or log point.

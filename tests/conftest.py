@@ -105,7 +105,7 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(scope='module')
 def compile_once(tmp_path_factory):
   """What a file's tests compile twice is compiled once."""
-  from lra import command
+  from lra.cli import command
   command.use_compile_cache(tmp_path_factory.mktemp('xla'))
   yield
   jax.config.update('jax_compilation_cache_dir', None)
@@ -114,7 +114,7 @@ def compile_once(tmp_path_factory):
 @pytest.fixture
 def no_protocols(monkeypatch):
   """Records that were made up are not held against what protocols say."""
-  from lra.report import protocols
+  from lra.records import protocols
   monkeypatch.setattr(protocols, 'says', lambda task, protocol: {})
 
 

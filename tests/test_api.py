@@ -7,23 +7,20 @@ import shutil
 import subprocess
 import sys
 
-import damage
-import documents
 import numpy as np
 import pytest
-import scored
-import tiny
 from PIL import Image
 from test_main import MINI, _one_sentence, _run
 
 import lra
-import small
 from data_prep import encode, listops
-from lra import bits, files, inspection, tasks
+from lra import bits, files, tasks
+from lra.cli import inspection
 from lra.data import prepared
 from lra.errors import UserError
 from lra.objectives import classification
 from lra.training import train
+from tests.helpers import damage, documents, scored, small, tiny
 
 
 @pytest.fixture(scope='module')

@@ -10,9 +10,12 @@ import resource
 import subprocess
 import sys
 
-import commands
 import pytest
-from mistakes import (
+
+from lra.cli.command import USER_ERROR
+from lra.system import environment as environment_lib
+from tests.helpers import commands, small
+from tests.helpers.mistakes import (
   Case,
   aan,
   archive,
@@ -28,10 +31,6 @@ from mistakes import (
   sweep,
   tar,
 )
-
-import small
-from lra import environment as environment_lib
-from lra.command import USER_ERROR
 
 PROGRESS = ('reading', 'checking', 'storing', 'drawing')
 DERIVED = ('config.seed = base.derived(lambda n: 1 // (n - 3), '

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import small
 from configs import base, protocols
-from lra import fields, identity, models, tasks
+from lra import models, tasks
+from lra.config import fields, identity
 from lra.errors import UserError
+from tests.helpers import small
 
 MODELS = sorted(
     p.stem for p in small.CONFIGS.glob('*.py')

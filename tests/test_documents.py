@@ -10,12 +10,13 @@ import shutil
 import subprocess
 import sys
 
-import documents
 import pytest
 
 from configs.protocols import PROTOCOLS
-from lra import launch, tasks
-from lra.report import result
+from lra import tasks
+from lra.cli import launch
+from lra.records import result
+from tests.helpers import documents
 
 ROOT = pathlib.Path(__file__).parent.parent
 

@@ -11,9 +11,13 @@ import signal
 import pytest
 
 from data_prep import archives, folders
-from lra import bundle, config_flag, files, inspection, kept, sweep
+from lra import files
+from lra.cli import inspection
 from lra.errors import UserError
-from lra.report import curves, published, result, speeds
+from lra.experiment import loader
+from lra.records import curves, result
+from lra.report import published, speeds
+from lra.sweeps import bundle, kept, sweep
 from lra.training import provenance, run, sound
 
 CONFIG = {'task': 'listops_mini', 'seed': 0, 'model': {'name': 'local'}}
@@ -37,7 +41,7 @@ READERS = {
     'bundle.tar': lambda f: bundle.unpack(f / 'bundle.tar', [], f),
     'published.csv': lambda f: published.read(f / 'published.csv'),
     'speed.json': lambda f: speeds.read(f / 'speed.json'),
-    'own.py': lambda f: config_flag.made_by([f'--config={f}/own.py:listops']),
+    'own.py': lambda f: loader.made_by([f'--config={f}/own.py:listops']),
     'config.json': lambda f: run.check_config(f, CONFIG),
     'env.json': run.environment,
     'result.json': lambda f: result.read(f / 'result.json'),

@@ -11,9 +11,9 @@ import sys
 import zipfile
 
 import pytest
-import tiny
 
 from lra import files
+from tests.helpers import tiny
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGES = ('lra', 'configs', 'kernels', 'data_prep')

@@ -7,8 +7,10 @@ import sys
 import pytest
 
 from data_prep import drawing, kinds, stamps
-from lra import cluster, config_flag, place, protocol
+from lra import paths
 from lra.errors import UserError
+from lra.experiment import loader, protocol
+from lra.sweeps import cluster
 from lra.training import writers
 
 
@@ -19,29 +21,29 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def test_what_comes_with_the_program_is_found(elsewhere):
-  ours = place.ROOT / 'configs'
-  assert place.found('configs/sweeps/mini.txt') == ours / 'sweeps/mini.txt'
+  ours = paths.ROOT / 'configs'
+  assert paths.found('configs/sweeps/mini.txt') == ours / 'sweeps/mini.txt'
   for name in ('simpletron', 'configs/simpletron.py'):
-    assert place.config_file(name) == ours / 'simpletron.py'
+    assert paths.config_file(name) == ours / 'simpletron.py'
 
 
 def test_what_is_in_the_current_folder_comes_first(elsewhere):
   (elsewhere / 'configs').mkdir()
   (elsewhere / 'configs' / 'simpletron.py').touch()
   for name in ('simpletron', 'configs/simpletron.py'):
-    assert place.config_file(name) == pathlib.Path('configs/simpletron.py')
+    assert paths.config_file(name) == pathlib.Path('configs/simpletron.py')
   (elsewhere / 'simpletron').mkdir()
-  assert place.config_file('simpletron').parent == pathlib.Path('configs')
+  assert paths.config_file('simpletron').parent == pathlib.Path('configs')
   (elsewhere / 'simpletron').rmdir()
   (elsewhere / 'simpletron').touch()
-  assert place.config_file('simpletron') == pathlib.Path('simpletron')
+  assert paths.config_file('simpletron') == pathlib.Path('simpletron')
 
 
 @pytest.mark.parametrize('name', [
-    'run_lra.py', 'lra/main.py', 'configs/../setup.cfg', 'a/' * 999,
+    'run_lra.py', 'lra/cli/main.py', 'configs/../setup.cfg', 'a/' * 999,
     'configs/nobody.py', 'simpletron.py', '/configs/simpletron.py'])
 def test_nothing_else_is(elsewhere, name):
-  assert place.config_file(name) == pathlib.Path(name)
+  assert paths.config_file(name) == pathlib.Path(name)
 
 
 @pytest.mark.parametrize('said, parts', [
@@ -55,34 +57,34 @@ def test_nothing_else_is(elsewhere, name):
     ('no_suffix:x:y', ['no_suffix', 'x:y']),
 ])
 def test_what_a_config_is_parted_into(said, parts):
-  assert place.config_parts(said) == parts
+  assert paths.config_parts(said) == parts
 
 
 def test_a_config_may_be_in_a_folder_with_a_colon(elsewhere):
   folder = elsewhere / 'a:b'
   folder.mkdir()
   (folder / 'my.py').write_bytes(
-      (place.ROOT / 'configs' / 'simpletron.py').read_bytes())
+      (paths.ROOT / 'configs' / 'simpletron.py').read_bytes())
   said = f'{folder}/my.py:listops_mini'
-  made = config_flag.made_by([f'--config={said}'])
+  made = loader.made_by([f'--config={said}'])
   assert made.task == 'listops_mini' and made.model.name == 'simpletron'
   assert protocol.file_of(said) == folder / 'my.py'
 
 
 def test_an_installed_package_keeps_nothing_in_itself(tmp_path, monkeypatch):
-  assert place.results() == place.ROOT / 'lra' / 'results'
-  assert place.page() == place.ROOT / 'leaderboard.md'
-  monkeypatch.setattr(place, 'ROOT', tmp_path)
+  assert paths.results() == paths.ROOT / 'lra' / 'results'
+  assert paths.page() == paths.ROOT / 'leaderboard.md'
+  monkeypatch.setattr(paths, 'ROOT', tmp_path)
   (tmp_path / 'lra-1.dist-info').mkdir()
-  assert place.results() == pathlib.Path('results')
-  assert place.page() == pathlib.Path('leaderboard.md')
+  assert paths.results() == pathlib.Path('results')
+  assert paths.page() == pathlib.Path('leaderboard.md')
 
 
 def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
-  assert place.extra('floors') == "pip install -e '.[floors]'"
-  monkeypatch.setattr(place, 'ROOT', tmp_path)
+  assert paths.extra('floors') == "pip install -e '.[floors]'"
+  monkeypatch.setattr(paths, 'ROOT', tmp_path)
   (tmp_path / 'lra-1.dist-info').mkdir()
-  assert place.extra('floors') == "pip install 'lra[floors]'"
+  assert paths.extra('floors') == "pip install 'lra[floors]'"
   for name in ('numba', 'data_prep.linear'):
     monkeypatch.setitem(sys.modules, name, None)
   monkeypatch.delattr('data_prep.linear', raising=False)
@@ -103,7 +105,7 @@ def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
 
 def test_records_elsewhere_have_their_page_beside_them(elsewhere, monkeypatch):
   own = pathlib.Path('own')
-  assert place.page_of(own) == own / 'leaderboard.md'
-  assert place.page_of(place.results()) == place.page()
-  monkeypatch.chdir(place.ROOT)
-  assert place.page_of(pathlib.Path('lra/results')) == place.page()
+  assert paths.page_of(own) == own / 'leaderboard.md'
+  assert paths.page_of(paths.results()) == paths.page()
+  monkeypatch.chdir(paths.ROOT)
+  assert paths.page_of(pathlib.Path('lra/results')) == paths.page()

@@ -16,7 +16,7 @@ import yaml
 from absl import flags
 from packaging import requirements, utils
 
-from lra import config_flag, main, options  # noqa: F401  define the flags
+from lra.cli import main, options  # noqa: F401  define the flags
 
 ROOT = pathlib.Path(__file__).parent.parent
 RECIPES = ROOT / 'lra' / 'recipes'
@@ -131,7 +131,7 @@ def test_the_manifest_is_one_that_can_be_read():
 
 
 def test_a_stop_has_the_exit_code_that_is_waited_for():
-  from lra import signals
+  from lra.system import signals
   assert f'"$code" = {signals.STOPPED} ' in SBATCH
   assert f'exit code {signals.STOPPED}' in README
   assert f'values: [{signals.STOPPED}]' in README

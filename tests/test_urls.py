@@ -3,15 +3,16 @@
 import os
 import pathlib
 
-import commands
 import pytest
 
 import data_prep
 import lra
-from lra import config_flag, place
-from lra.command import USER_ERROR
+from lra import paths
+from lra.cli.command import USER_ERROR
 from lra.errors import UserError
+from lra.experiment import loader
 from lra.training import train
+from tests.helpers import commands
 
 URL = 'gs://my-bucket/a'
 MINI = '--config=simpletron:listops_mini', '--norecord'
@@ -91,15 +92,15 @@ def test_python_takes_none_either(tmp_path, monkeypatch, path):
 @pytest.mark.parametrize('path', [
     'a', './gs:', 'a:b/c', 'a/gs://b', '/gs:/b', 'C:', 'x:/y', ''])
 def test_colons_are_allowed_in_names(path):
-  assert place.local(path) == path
+  assert paths.local(path) == path
 
 
 def test_a_config_is_refused_before_its_run(monkeypatch):
-  config = config_flag.made_by(['--config=simpletron:listops_mini'])
-  probe = config_flag.made_by(['--config=simpletron:parity'])
+  config = loader.made_by(['--config=simpletron:listops_mini'])
+  probe = loader.made_by(['--config=simpletron:parity'])
   monkeypatch.setenv('TFDS_DATA_DIR', URL)
   with pytest.raises(UserError, match=f'TFDS_DATA_DIR={URL} is a URL'):
-    config_flag.resolve(config)
-  config_flag.resolve(probe)  # which has no data to look for
+    loader.resolve(config)
+  loader.resolve(probe)  # which has no data to look for
   config.data_dir = 'here'
-  config_flag.resolve(config)
+  loader.resolve(config)

@@ -13,9 +13,11 @@ from typing import NamedTuple
 from absl import app, flags
 from absl import logging as absl_logging
 
-from lra import config_flag, environment, machine, place, signals
+from lra import paths
 from lra.errors import USER_ERROR, UserError
-from lra.terminal import say
+from lra.experiment import loader
+from lra.system import environment, machine, signals
+from lra.system.terminal import say
 
 _HELP = {'-h', '-help', '--help', '-helpshort', '--helpshort'}
 _HELP_FULL = {'-helpfull', '--helpfull'}
@@ -36,7 +38,7 @@ class Words(NamedTuple):
   form: str = ''
 
 
-CONFIG = config_flag.define()
+CONFIG = loader.define()
 CACHE = flags.DEFINE_string(
     'compile_cache', '~/.cache/lra/xla', 'Folder that keeps compiled programs '
     'between runs; empty for none.')
@@ -124,7 +126,7 @@ def _parse_flags(argv, usage):
   if len(rest) > 1 and not wanted:
     raise UserError(f'Unknown argument {rest[1]!r}: flags begin with --.')
   for word in rest[1:]:
-    place.local(word)
+    paths.local(word)
   if wanted[-1:] == ['...'] and len(rest) > 1:
     return rest
   if len(rest) - 1 != len(wanted):
@@ -141,7 +143,7 @@ def _check_paths():
     for flag in defined:
       if module.startswith('lra.') and isinstance(flag.value, str) and (
           flag.name != 'coordinator'):
-        place.local(flag.value, f'--{flag.name}')
+        paths.local(flag.value, f'--{flag.name}')
 
 
 def _one_line(error):
@@ -179,7 +181,7 @@ def config():
   Raises:
     UserError: it cannot be run; the message names the field.
   """
-  return config_flag.resolve(CONFIG.value)
+  return loader.resolve(CONFIG.value)
 
 
 def quiet_libraries() -> None:

@@ -2,12 +2,13 @@
 
 import pathlib
 
-from lra import files, identity
+from lra import files
+from lra.config import identity
 from lra.errors import UserError
+from lra.formats import percent, points
+from lra.records import result as results
+from lra.records.result import Result
 from lra.report import comparison
-from lra.report import result as results
-from lra.report.formats import percent, points
-from lra.report.result import Result
 from lra.report.row import Row
 from lra.report.variants import shown
 

@@ -7,19 +7,14 @@ from collections.abc import Iterable
 from absl import flags
 from ml_collections import config_flags
 
-from lra import (
-    config_flag,
-    distributed,
-    grid,
-    identity,
-    options,
-    seeds,
-    signals,
-)
-from lra import place as place_lib
+from lra import paths as place_lib
+from lra.cli import options
+from lra.config import grid, identity, seeds
 from lra.errors import UserError
-from lra.report import result as result_lib
-from lra.terminal import say
+from lra.experiment import loader
+from lra.records import result as result_lib
+from lra.system import distributed, signals
+from lra.system.terminal import say
 from lra.training import writers
 from lra.training.run import check_config
 
@@ -36,7 +31,7 @@ def train(config) -> int:
     UserError: something must be corrected; of several runs that of the first,
       once all have ended.
   """
-  from lra import protocol
+  from lra.experiment import protocol
   from lra.report import publish
   from lra.training import provenance
   writers.check(options.LOG.value)
@@ -173,7 +168,7 @@ def _configs(config, asked, lines):
         raise UserError(f'--grid and --config.{name} both set {name}: leave '
                         'out one of them.')
       try:
-        made.append(config_flag.resolve(config_flag.made_by(
+        made.append(loader.resolve(loader.made_by(
             [*given, *(f'--config.{change}' for change in changes)])))
       except (flags.Error, ValueError, UserError) as e:
         said = ' '.join(str(e).split())
@@ -300,7 +295,7 @@ def over_seeds(results: list[result_lib.Result]) -> str:
   scored = [r for r in results if getattr(r.test, 'confusion', None)]
   if len(scored) < 2:
     return ''
-  from lra.report import formats
+  from lra import formats
   from lra.report.row import Row
   row = Row(scored)
   known = row.interval
@@ -318,7 +313,8 @@ def check_finished(folder: pathlib.Path, config: dict,
   Raises:
     UserError: the folder, or the result in it, belongs to another run.
   """
-  from lra.report import curves, variants
+  from lra.records import curves
+  from lra.report import variants
   check_config(folder, config)
   differ = identity.differences(config, result.config)
   if differ:
@@ -360,7 +356,7 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
 
 def place():
   """Returns the place of the leaderboard that the flags name."""
-  from lra import repeat
+  from lra.cli import repeat
   from lra.report import publish
   results = pathlib.Path(options.RESULTS_DIR.value)
   page = options.PAGE.value or place_lib.page_of(results)

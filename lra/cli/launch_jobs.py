@@ -3,15 +3,9 @@
 import pathlib
 import sys
 
-from lra import (
-    cluster,
-    launch,
-    options,
-    progress,
-    runner,
-    signals,
-    sweep,
-)
+from lra.cli import launch, options
+from lra.sweeps import cluster, progress, runner, sweep
+from lra.system import signals
 
 
 def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],

@@ -6,18 +6,10 @@ import time
 
 from absl import flags
 
-from lra import (
-    bundle,
-    launch,
-    launch_jobs,
-    options,
-    plan,
-    progress,
-    runner,
-    signals,
-    sweep,
-)
+from lra.cli import launch, launch_jobs, options
 from lra.errors import BUG, UserError
+from lra.sweeps import bundle, plan, progress, runner, sweep
+from lra.system import signals
 from lra.training import writers
 
 # Flags that the commands of a sweep's parts get too.

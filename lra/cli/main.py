@@ -8,8 +8,10 @@ Ctrl-C.
 
 import pathlib
 
-from lra import command, config_help, environment, launch, options
+from lra.cli import command, launch, options
 from lra.errors import UserError
+from lra.experiment import describe
+from lra.system import environment
 
 
 def run() -> None:
@@ -49,16 +51,16 @@ def main(*words: str) -> int:
     print(f'wrote {options.CURVES.value}')
     return 0
   if options.SWEEP.value:
-    from lra import launch_sweep
+    from lra.cli import launch_sweep
     return launch_sweep.run()
   if options.EVALUATE.value or options.PREDICT.value or options.COMPARE.value:
-    from lra import inspection
+    from lra.cli import inspection
     if not options.COMPARE.value:
       environment.check_xla_flags()
     print(_asked(inspection, [pathlib.Path(word) for word in words]))
     return 0
   if options.DISTRIBUTED.value:
-    from lra import distributed
+    from lra.system import distributed
     distributed.begin(options.COORDINATOR.value, options.NUM_PROCESSES.value,
                       options.PROCESS_ID.value)
     return distributed.ending(_train)
@@ -73,12 +75,13 @@ def _train():
         'Nothing to do: give --config=configs/<model>.py:<task>, '
         '--sweep=FILE, --leaderboard or --list.')
   if options.PRINT_CONFIG.value:
-    print(config_help.text(chosen))
+    print(describe.text(chosen))
     return 0
   environment.check_xla_flags()
   command.use_compile_cache()
   if options.COMPILE_ONLY.value:
-    from lra import ahead, identity
+    from lra.config import identity
+    from lra.sweeps import ahead
     ahead.compile_steps(chosen, pathlib.Path(
         options.WORKDIR.value or identity.run_folder(chosen.to_dict())))
     return 0
@@ -99,8 +102,9 @@ def listing() -> str:
 
   The counts are those of the default protocol of each task.
   """
-  from lra import protocol, tasks
+  from lra import tasks
   from lra.costs import parameters
+  from lra.experiment import protocol
   from lra.report import catalogue
   counts, problems = parameters.table()
   lines = [

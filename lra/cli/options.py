@@ -9,7 +9,8 @@ import sys
 
 from absl import flags
 
-from lra import command, files, place
+from lra import files, paths
+from lra.cli import command
 from lra.errors import UserError
 
 WORKDIR = flags.DEFINE_string(
@@ -25,7 +26,7 @@ RECORD = flags.DEFINE_boolean(
 REPLACE = flags.DEFINE_boolean(
     'replace', False, 'Replace an earlier record of the same run.')
 RESULTS_DIR = flags.DEFINE_string(
-    'results_dir', str(place.results()), 'Folder of the leaderboard\'s '
+    'results_dir', str(paths.results()), 'Folder of the leaderboard\'s '
     'records.')
 PAGE = flags.DEFINE_string(
     'page', None, 'The leaderboard file to write. Default: leaderboard.md, or '
@@ -246,8 +247,8 @@ All flags: --helpfull. Documentation: docs/index.md of the repository.'''
 
 def summary() -> str:
   """Returns the text of --help: an example of each thing that people do."""
-  return _HELP.format(program=' '.join(place.program()),
-                      model=place.config_said('simpletron'))
+  return _HELP.format(program=' '.join(paths.program()),
+                      model=paths.config_said('simpletron'))
 
 
 def check() -> None:

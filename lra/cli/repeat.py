@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import configs
-from lra import config_flag, fields, identity, place
-from lra import seeds as seeds_lib
+from lra import paths
+from lra.config import fields, identity
+from lra.config import seeds as seeds_lib
 from lra.errors import UserError
-from lra.report.result import Result
+from lra.experiment import loader
+from lra.records.result import Result
 
 _CONFIGS = pathlib.Path(configs.__file__).parent
 # Fields that the argument of --config sets.
@@ -49,8 +51,8 @@ def command(run: Result, seeds: Sequence[int] = ()) -> str:
     flags = [flag for flag in flags if not flag.startswith(_SEED)]
     flags.append(f'{_SEED}{seeds[0]}' if len(seeds) == 1
                  else f'--seeds={seeds_lib.text(seeds)}')
-  config = f'--config={place.config_said(run.model)}:{how}'
-  return shlex.join([*place.program(), config, *flags])
+  config = f'--config={paths.config_said(run.model)}:{how}'
+  return shlex.join([*paths.program(), config, *flags])
 
 
 def _flags(run, made):
@@ -114,7 +116,7 @@ def _follows_seed(model):
 @functools.lru_cache(maxsize=1000)
 def _made(made, flags):
   """Returns {dotted field: value} of the config that these flags make."""
-  config = config_flag.made_by([f'--config={_CONFIGS / made}', *flags])
+  config = loader.made_by([f'--config={_CONFIGS / made}', *flags])
   values = config.copy_and_resolve_references().to_dict()
   return identity.with_sizes(identity.flatten(json.loads(json.dumps(values))))
 

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 
-from lra import grid
+from lra.config import grid
+from lra.config.fields import COUNT
 from lra.errors import UserError
-from lra.fields import COUNT
 
 MOST = 1000  # seeds at a time
 _LONGEST = 60  # characters of a sentence about them

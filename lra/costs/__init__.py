@@ -1,3 +1,3 @@
-from lra import machine
+from lra.system import machine
 
 machine.skip_tpu()  # the modules here are commands, and import JAX

@@ -23,8 +23,10 @@ import pathlib
 
 from absl import flags
 
-from lra import command, place, streams
+from lra import paths
+from lra.cli import command
 from lra.errors import UserError
+from lra.system import streams
 
 STEPS = flags.DEFINE_integer(
     'steps', 100, 'Steps per stretch; the most steps without --rounds.',
@@ -53,7 +55,7 @@ ONCHIP = flags.DEFINE_string(
 STAGES = flags.DEFINE_list(
     'stages', None, 'Stages of --onchip to run; all by default.')
 OUT = flags.DEFINE_string(
-    'out', str(place.results()), 'Folder of the tables.')
+    'out', str(paths.results()), 'Folder of the tables.')
 
 
 def main() -> int:

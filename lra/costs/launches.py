@@ -14,7 +14,7 @@ import jax
 
 import kernels
 from kernels.tools import aot, hlo
-from lra import place
+from lra import paths
 from lra.errors import UserError
 from lra.report.markdown import table
 from lra.training import program
@@ -75,7 +75,7 @@ def tables(target: str) -> list[str]:
         f'--launches={target} is not possible: {reason}. Install the extra '
         'aot-cuda, and set JAX_PLATFORMS=cpu if there is no GPU.'
     ) from reason
-  before = json.loads((place.results() / BEFORE).read_text(encoding='utf-8'))
+  before = json.loads((paths.results() / BEFORE).read_text(encoding='utf-8'))
   rows = []
   for name in MODELS:
     for task in TASKS:

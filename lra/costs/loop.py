@@ -8,9 +8,9 @@ import time
 
 import jax
 
-from lra import machine
 from lra.costs import step
-from lra.terminal import bar
+from lra.system import machine
+from lra.system.terminal import bar
 from lra.training.trainer import Trainer
 
 # Time to measure if no number of rounds is given.

@@ -23,10 +23,11 @@ import numpy as np
 import kernels
 from kernels.tools import benchmark, errors, parallel, timing, trace
 from kernels.tools.errors import Case
-from lra import files, machine, models
+from lra import files, models
 from lra.costs import layers
 from lra.errors import UserError
-from lra.terminal import say
+from lra.system import machine
+from lra.system.terminal import say
 
 STAGES = ('errors', 'races', 'kernels', 'layers')
 PACKAGES = ('jax', 'jaxlib', 'jax-cuda13-plugin', 'libtpu',

@@ -11,7 +11,7 @@ import io
 import pathlib
 from collections.abc import Iterable
 
-from lra import files, place
+from lra import files, paths
 from lra.report import budgets, catalogue
 from lra.report.catalogue import REFERENCE
 
@@ -115,7 +115,7 @@ def main() -> None:
   argparse.ArgumentParser(
       prog='python -m lra.costs.parameters', description=main.__doc__
   ).parse_args()
-  print(f'wrote {write(place.results())} and {budgets.NAME} beside it')
+  print(f'wrote {write(paths.results())} and {budgets.NAME} beside it')
 
 
 if __name__ == '__main__':

@@ -5,8 +5,8 @@ import time
 import jax
 import numpy as np
 
-from lra import machine
-from lra.terminal import bar
+from lra.system import machine
+from lra.system.terminal import bar
 from lra.training import outcome, program
 from lra.training.shared import Shared
 

@@ -15,13 +15,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lra import files, machine, models
+from lra import files, models
 from lra.costs.step import drawn_batch
+from lra.experiment.build import make_mixer
+from lra.formats import NONE, quantity
 from lra.report import catalogue
-from lra.report.formats import NONE, quantity
 from lra.report.markdown import code, table
+from lra.system import machine
 from lra.training import program
-from lra.training.build import make_mixer
 
 LENGTHS = (4096, 8192)
 WIDTH, HEADS = 128, 4

@@ -10,8 +10,8 @@ import os
 import pathlib
 import types
 
-from lra import signals
 from lra.errors import UserError, explained
+from lra.system import signals
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 

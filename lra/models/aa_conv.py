@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from lra import fields
+from lra.config import fields
 from lra.nn import layers
 from lra.nn.contraction import Dense
 from lra.nn.mixer import resolve_kernel

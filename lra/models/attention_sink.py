@@ -12,7 +12,7 @@ Equation: softmax over { j : |i - j| <= w or j < s } of q_i k_j / sqrt(Dh)
 Source: Xiao et al. 2023, arXiv 2309.17453, section 3.2
 """
 
-from lra import fields
+from lra.config import fields
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window
 from lra.nn.rotary import RotaryMixer

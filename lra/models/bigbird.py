@@ -19,7 +19,7 @@ Source: Zaheer et al. 2020, arXiv 2007.14062, section 2 and appendix D
 
 import zlib
 
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn import patterns
 from lra.nn.pattern_mixer import PatternMixer

@@ -27,7 +27,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn import layers, partials
 from lra.nn.block_sparse import neighbours

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from lra import fields
+from lra.config import fields
 from lra.nn import convolution
 from lra.nn.contraction import Dense
 from lra.nn.mixer import HeadMixer

@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.nn import convolution
 from lra.nn.norm import LayerNorm
 

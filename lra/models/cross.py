@@ -17,7 +17,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 import kernels
-from lra import fields
+from lra.config import fields
 from lra.nn import layers
 from lra.nn.mixer import HeadMixer
 

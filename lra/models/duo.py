@@ -18,7 +18,7 @@ import flax.linen as nn
 import jax
 
 import kernels
-from lra import fields
+from lra.config import fields
 from lra.nn import block_sparse
 from lra.nn.patterns import Pattern, sliding_window
 from lra.nn.rotary import RotaryMixer

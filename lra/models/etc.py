@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn import layers, partials
 from lra.nn.block_sparse import Heads, from_blocks, neighbours, to_blocks

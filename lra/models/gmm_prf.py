@@ -12,7 +12,7 @@ Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)),
 Source: Chowdhury et al. 2021, arXiv 2110.08323, section 3
 """
 
-from lra import fields
+from lra.config import fields
 from lra.nn import spectral
 
 FAMILY = 'kernel'

@@ -9,7 +9,7 @@ Equation: softmax(Q_h K_g^T / sqrt(Dh)) V_g for each head h, g = floor(h G / H),
 Source: Ainslie et al. 2023, arXiv 2305.13245, section 2.2
 """
 
-from lra import fields
+from lra.config import fields
 from lra.nn.grouped import GroupedMixer
 
 FAMILY = 'dense'

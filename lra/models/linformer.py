@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 import kernels
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn.mixer import HeadMixer
 

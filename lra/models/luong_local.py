@@ -19,7 +19,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.nn import layers, partials, tokens
 from lra.nn.mixer import HeadMixer
 

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn import layers, norm, rotary
 from lra.nn.contraction import Dense

@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 
 FAMILY = 'no attention'
 COST = 'O(L S D)'

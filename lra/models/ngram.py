@@ -8,7 +8,7 @@ Equation: softmax over { j : 0 <= i - j < N } of q_i k_j / sqrt(Dh)
 Source: Chelba et al. 2020, arXiv 2001.04589
 """
 
-from lra import fields
+from lra.config import fields
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window
 

@@ -27,7 +27,7 @@ Source: Choromanski et al. 2021, arXiv 2009.14794, Lemma 1, sections 2.3, 2.4;
 
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn import draws, features
 from lra.nn.mixer import HeadMixer

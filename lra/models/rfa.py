@@ -30,7 +30,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn import draws, features, layers
 from lra.nn.gated_sums import gated_sums

@@ -28,7 +28,7 @@ Source: Roy et al. 2020, arXiv 2003.05997, section 4.1 and algorithm 1
 import jax
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn import block_sparse, layers, partials
 from lra.nn.block_sparse import Heads

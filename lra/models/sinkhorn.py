@@ -25,7 +25,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra import fields
+from lra.config import fields
 from lra.nn import draws, partials
 from lra.nn.block_sparse import from_blocks, to_blocks
 from lra.nn.mixer import HeadMixer

@@ -11,7 +11,7 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
   arXiv 2310.06825, section 2
 """
 
-from lra import fields
+from lra.config import fields
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window
 from lra.nn.rotary import RotaryMixer

@@ -17,7 +17,7 @@ Source: Child et al. 2019, arXiv 1904.10509, section 4.3
 
 import math
 
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern, sliding_window

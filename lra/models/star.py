@@ -14,7 +14,7 @@ Equation: softmax over { j : floor(j / b) in {floor(i / b), 0} } of
 Source: Acharya et al. 2024, arXiv 2411.17116, section 2 and algorithms 1-2
 """
 
-from lra import fields
+from lra.config import fields
 from lra.nn.pattern_mixer import PatternMixer
 from lra.nn.patterns import Pattern
 from lra.nn.rotary import RotaryMixer

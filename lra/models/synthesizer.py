@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 import kernels
 from kernels.softmax import dense
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn import layers
 from lra.nn.mixer import resolve_kernel

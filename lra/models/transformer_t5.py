@@ -16,7 +16,7 @@ Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1, and its released code
 import flax.linen as nn
 import numpy as np
 
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn.softmax_mixer import SoftmaxMixer
 

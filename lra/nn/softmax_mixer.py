@@ -3,7 +3,7 @@
 import jax
 
 import kernels
-from lra import fields
+from lra.config import fields
 from lra.nn import draws
 from lra.nn.mixer import HeadMixer
 

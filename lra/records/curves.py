@@ -10,8 +10,8 @@ from matplotlib import figure
 
 from lra import files
 from lra.errors import UserError
-from lra.report.charts import BASELINE, COLOURS, DASHES, style
-from lra.report.formats import plain
+from lra.formats import plain
+from lra.records.style import BASELINE, COLOURS, DASHES, style
 
 LEARNT = 0.95  # accuracy on validation
 _LOOKS = {

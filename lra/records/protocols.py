@@ -4,9 +4,9 @@ import functools
 from typing import Any
 
 from configs import base
-from lra import identity
+from lra.config import identity
 from lra.errors import UserError
-from lra.report.result import Result
+from lra.records.result import Result
 
 
 def compared(run: Result) -> Result:

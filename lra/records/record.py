@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 
 from lra import files, tasks
 from lra.errors import UserError
-from lra.report.formats import plain
+from lra.formats import plain
 
 # A record has some kilobytes: a larger file is not one.
 MAX_BYTES = 2**20

@@ -9,12 +9,13 @@ import numpy as np
 import pydantic
 from pydantic import AfterValidator, Field
 
-from lra import bits, files, identity, tasks
+from lra import bits, files, tasks
+from lra.config import identity
+from lra.config.fields import FIELDS
 from lra.errors import UserError
-from lra.fields import FIELDS
-from lra.report import record
-from lra.report.formats import plain
-from lra.report.record import (
+from lra.formats import plain
+from lra.records import record
+from lra.records.record import (
   Amount,
   Count,
   Digest,

@@ -10,12 +10,12 @@ import json
 import pathlib
 from collections.abc import Collection
 
-from lra import identity
-from lra.report import floors, protocols, result
-from lra.report.floors import Floors
-from lra.report.formats import plain
-from lra.report.record import Unsound
-from lra.report.result import Result
+from lra.config import identity
+from lra.formats import plain
+from lra.records import baselines, protocols, result
+from lra.records.baselines import Floors
+from lra.records.record import Unsound
+from lra.records.result import Result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
 
 def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:
   """Reads the records of baselines under a folder."""
-  measured, left_out = _read(folder, floors.read)
+  measured, left_out = _read(folder, baselines.read)
   return list(measured.values()), left_out
 
 

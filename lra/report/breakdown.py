@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from lra.formats import percent
 from lra.report.columns import Column, Table, text_column
-from lra.report.formats import percent
 from lra.report.row import Row, mean
 from lra.report.rows import TaskBoard
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from lra import files, models
-from lra.report.formats import count
+from lra.formats import count
 from lra.report.markdown import Markup, code, table
 
 MODELS = models.FOLDER

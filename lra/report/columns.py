@@ -4,16 +4,16 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from lra.report.formats import (
-  NONE,
-  count,
-  decimals,
-  gib,
-  percent,
-  points,
-  quantity,
-  ranges,
-  ratio,
+from lra.formats import (
+    NONE,
+    count,
+    decimals,
+    gib,
+    percent,
+    points,
+    quantity,
+    ranges,
+    ratio,
 )
 from lra.report.published import AVERAGES
 from lra.report.published import SCORES as SCORE_TITLES

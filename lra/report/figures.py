@@ -20,7 +20,7 @@ from lra.report.speeds import Speeds
 OVERVIEW = 'full_tasks.svg'
 # Most rows in a figure: there is no room for more names.
 MOST = 80
-_CODE = ('charts.py', 'labels.py')
+_CODE = ('report/charts.py', 'report/labels.py', 'records/style.py')
 _SEAL = re.compile(rb'<!-- drawn from ([0-9a-f]{64}), is ([0-9a-f]{64}) -->\n')
 
 
@@ -148,7 +148,7 @@ _LENGTH = len(_seal('0' * 64, '0' * 64))
 @functools.cache
 def _code():
   """Returns the drawing code: a change may draw the same data otherwise."""
-  folder = pathlib.Path(__file__).parent
+  folder = pathlib.Path(__file__).parents[1]
   return b''.join((folder / name).read_bytes() for name in _CODE)
 
 

@@ -8,8 +8,8 @@ zone. Nothing here imports jax.
 import pathlib
 
 from lra import files, tasks
+from lra.records.store import LeftOut
 from lra.report import figures, render, tables
-from lra.report.records import LeftOut
 from lra.report.site import OURS as RESULTS
 from lra.report.site import Place
 from lra.report.tables import Content

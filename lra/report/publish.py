@@ -20,14 +20,16 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 
-from lra import files, machine
+from lra import files
 from lra.errors import UserError
-from lra.report import leaderboard, published, result, speeds
-from lra.report.formats import percent, points, quantity
-from lra.report.record import Unsound
-from lra.report.result import Result
+from lra.formats import percent, points, quantity
+from lra.records import result
+from lra.records.record import Unsound
+from lra.records.result import Result
+from lra.report import leaderboard, published, speeds
 from lra.report.site import Place
-from lra.terminal import say
+from lra.system import machine
+from lra.system.terminal import say
 
 LOCK = '.leaderboard.lock'
 RECORDS_LOCK = '.leaderboard.records.lock'
@@ -251,7 +253,7 @@ def _told_otherwise(run, path):
 def shared(run: Result) -> Result:
   """Returns a result without paths, which name users, for its record.
 
-  The data folder is not part of a run's identity (`lra.identity`).
+  The data folder is not part of a run's identity (`lra.config.identity`).
   """
   public = {}
   if run.config.get('data_dir'):

@@ -15,7 +15,8 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from lra import place as place_lib
+from lra import paths as place_lib
+from lra.formats import NONE, percent, plain
 from lra.report import (
   breakdown,
   catalogue,
@@ -28,7 +29,6 @@ from lra.report import (
 )
 from lra.report import markdown as md
 from lra.report.breakdown import MadeOf
-from lra.report.formats import NONE, percent, plain
 from lra.report.published import Compared, Published
 from lra.report.row import Row
 from lra.report.summary import Line

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from lra import bits, tasks
+from lra.formats import digits
+from lra.records.result import Result
 from lra.report import statistics
 from lra.report.comparison import Rank
-from lra.report.formats import digits
-from lra.report.result import Result
 from lra.report.statistics import Interval, Sample
 
 

@@ -10,8 +10,9 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping
 
-from lra import tasks
-from lra.report import budgets, catalogue, comparison, records, variants
+from lra import bits, tasks
+from lra.records import store
+from lra.report import budgets, catalogue, comparison, variants
 from lra.report.row import Row, Table
 from lra.report.statistics import Sample
 
@@ -106,7 +107,7 @@ def full(boards: Iterable[TaskBoard]) -> list[TaskBoard]:
 
 def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
          usual_floors: pathlib.Path | None = None
-         ) -> tuple[list[TaskBoard], list[records.LeftOut]]:
+         ) -> tuple[list[TaskBoard], list[store.LeftOut]]:
   """Makes a TaskBoard for each task with records, in the order of TASKS.
 
   Rows are sorted by mean test accuracy, highest first, then by name.
@@ -122,11 +123,11 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
     The boards, and the records that are left out, since they are not valid or
     contradict others.
   """
-  runs, left_out = records.of_classifiers(runs_dir)
-  measured, unsound = records.of_floors(floors_dir)
+  runs, left_out = store.of_classifiers(runs_dir)
+  measured, unsound = store.of_floors(floors_dir)
   baselines = {record.task: record for record in measured}
   usual = baselines if usual_floors in (None, floors_dir) else {
-      record.task: record for record in records.of_floors(usual_floors)[0]}
+      record.task: record for record in store.of_floors(usual_floors)[0]}
   groups = _group(runs)
   counted = budgets.read()
   any_full = any(tasks.TASKS[row.task].group == 'full' for row in groups)
@@ -149,7 +150,7 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
 def _group(runs):
   groups = collections.defaultdict(dict)
   for name, run in runs:
-    groups[records.key(run)][run.seed] = run, name
+    groups[store.key(run)][run.seed] = run, name
   families = {entry.name: entry.family for entry in catalogue.read()}
   rows = []
   for _, seeds in sorted(groups.items()):
@@ -208,15 +209,23 @@ def _compare_with_baselines(rows, measured):
     if measured and measured.fingerprint != row.data:
       row.foreign = measured.fingerprint
     if _measured(row, measured):
-      baselines = [(baseline.sample(examples), name)
-                for name, baseline in sorted(measured.floors.items())]
+      baselines = [(_sample(baseline, examples), name)
+                   for name, baseline in sorted(measured.floors.items())]
     else:
       baselines = [(Sample((accuracy,), examples), name) for run in row.runs
-                for name, accuracy in sorted(run.floors.items())]
+                   for name, accuracy in sorted(run.floors.items())]
     # Among equal ones, take one with known answers.
     row.baseline, row.baseline_name = max(
         baselines, default=(None, ''), key=lambda f: (
             round(f[0].accuracies[0], 9), f[0].correct is not None))
+
+
+def _sample(baseline, examples):
+  """Returns a baseline's score; `examples` is for records without answers."""
+  if baseline.correct is None:
+    return Sample((baseline.accuracy,), examples)
+  return Sample((baseline.accuracy,), baseline.examples,
+                bits.unpack(baseline.correct, baseline.examples)[None])
 
 
 def _tell_from_baselines(rows, common):

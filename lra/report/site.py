@@ -7,8 +7,8 @@ import shlex
 import urllib.parse
 from collections.abc import Callable, Sequence
 
-from lra import place
-from lra.report.result import Result
+from lra import paths
+from lra.records.result import Result
 from lra.report.row import Row
 
 OURS = pathlib.Path(__file__).resolve().parents[1] / 'results'
@@ -40,7 +40,7 @@ class Place:
   runs = property(lambda self: self.results / 'runs')
   floors = property(lambda self: self.results / 'floors')
   figures = property(lambda self: self.results / 'figures')
-  details = property(lambda self: place.details_of(self.page))
+  details = property(lambda self: paths.details_of(self.page))
 
   @property
   def published(self) -> pathlib.Path | None:
@@ -66,15 +66,15 @@ class Place:
   def usual(self) -> bool:
     """Whether these are the default paths of the program."""
     here = self.page.resolve().parent
-    return (here / place.page()).resolve() == self.page.resolve() and (
-        here / place.results()).resolve() == self.results.resolve()
+    return (here / paths.page()).resolve() == self.page.resolve() and (
+        here / paths.results()).resolve() == self.results.resolve()
 
   @property
   def flags(self) -> str:
     """The flags that commands need for this page, '' for none."""
     if self.usual:
       return ''
-    beside = self.results.resolve() / place.page_of(self.results).name
+    beside = self.results.resolve() / paths.page_of(self.results).name
     page = '' if beside == self.page.resolve() else ' --page=PAGE'
     return f' --results_dir=DIR{page}'
 
@@ -84,7 +84,7 @@ class Place:
 
   def program(self, *words: str) -> str:
     """Returns a command line of the program with the flags of this page."""
-    return shlex.join([*place.program(), *words]) + self.flags
+    return shlex.join([*paths.program(), *words]) + self.flags
 
 
 def address(path: pathlib.Path, folder: pathlib.Path) -> str:

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from lra import tasks
+from lra.formats import percent
 from lra.report import published
 from lra.report.columns import Column, Table, text_column
-from lra.report.formats import percent
 from lra.report.row import Row, mean
 from lra.report.row import Table as Key
 from lra.report.rows import TaskBoard, full

@@ -8,11 +8,11 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
+from lra.formats import percent
+from lra.records.store import LeftOut
 from lra.report import columns, comparison, published, rows, speeds
 from lra.report.columns import Table
-from lra.report.formats import percent
 from lra.report.published import Published
-from lra.report.records import LeftOut
 from lra.report.row import Row
 from lra.report.row import Table as Key
 from lra.report.rows import TaskBoard

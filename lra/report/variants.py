@@ -4,8 +4,8 @@ import collections
 import json
 from collections.abc import Iterable
 
-from lra import fields, identity
-from lra.report.formats import plain
+from lra.config import fields, identity
+from lra.formats import plain
 from lra.report.row import Row
 
 # Most fields in the name of a row, and most letters of a value.

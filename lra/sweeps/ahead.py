@@ -10,8 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from lra import signals
-from lra.terminal import say
+from lra.system import signals
+from lra.system.terminal import say
 
 NICENESS = 10  # of the compiling process: the training run has priority
 

@@ -22,10 +22,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 
 from data_prep import archives
-from lra import files, identity, kept, signals
+from lra import files
+from lra.config import identity
 from lra.errors import UserError
-from lra.report import result as result_lib
-from lra.sweep import Entry
+from lra.records import result as result_lib
+from lra.sweeps import kept
+from lra.sweeps.sweep import Entry
+from lra.system import signals
 
 MANIFEST = 'manifest.json'
 _FILES = ('config.json', 'env.json', 'metrics.jsonl', 'result.json',

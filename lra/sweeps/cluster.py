@@ -17,15 +17,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from lra import place, runner, signals
+from lra import paths
 from lra.errors import UserError
-from lra.terminal import say
+from lra.sweeps import runner
+from lra.system import signals
+from lra.system.terminal import say
 
 # A job that is queued again this often has run for years.
 _TIMES = 10_000
 # The warning comes so long before the time limit, to leave time to save.
 _WARNING_SECONDS = 90
-_RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
+_RUN = paths.ROOT / 'run_lra.py'
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -81,7 +83,7 @@ def check(executor: str) -> None:
     return
   if not importlib.util.find_spec('submitit'):
     raise UserError(f'--executor={executor} needs submitit, which is not '
-                    f'installed: {place.extra("slurm")}.')
+                    f'installed: {paths.extra("slurm")}.')
   from submitit.slurm import slurm
   if not slurm.SlurmExecutor.affinity() > 0:
     raise UserError('--executor=slurm needs the command srun, which is not '

@@ -12,11 +12,14 @@ import pathlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from lra import identity, kept, machine, place
-from lra.report.formats import NONE, count
-from lra.report.records import of_runs
-from lra.report.result import FINISHED, Result
-from lra.sweep import Entry
+from lra import paths
+from lra.config import identity
+from lra.formats import NONE, count
+from lra.records.result import FINISHED, Result
+from lra.records.store import of_runs
+from lra.sweeps import kept
+from lra.sweeps.sweep import Entry
+from lra.system import machine
 
 # Settings that the estimate ignores. Another dtype or kernel changes the time
 # of a step, but the estimate is still useful.
@@ -92,7 +95,7 @@ def estimator(entries: Sequence[Entry], results_dir: pathlib.Path,
     recorded: see `of`.
   """
   here, records = device(), known(entries, [
-      results_dir / 'runs', place.ROOT / 'lra' / 'results' / 'runs'])
+      results_dir / 'runs', paths.ROOT / 'lra' / 'results' / 'runs'])
   return lambda entry: of(entry, records, here, recorded)
 
 

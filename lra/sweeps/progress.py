@@ -12,13 +12,14 @@ from typing import TextIO
 
 import tqdm
 
-from lra import files, identity
+from lra import files
+from lra.config import identity
 from lra.errors import UserError
-from lra.report import curves
-from lra.report.formats import NONE, count, percent
-from lra.report.records import of_runs
-from lra.report.result import FINISHED, Result
-from lra.sweep import Entry
+from lra.formats import NONE, count, percent
+from lra.records import curves
+from lra.records.result import FINISHED, Result
+from lra.records.store import of_runs
+from lra.sweeps.sweep import Entry
 
 EMPTY = MappingProxyType({})
 EVERY_SECONDS = 5

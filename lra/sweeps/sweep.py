@@ -6,8 +6,8 @@ Each line of the file is the flags of one run without their dashes,
 
 The config comes first. Then come, in any order, seeds (`0`, `0,3` or `0-4`;
 default 0) and config fields to change. Each value in brackets is a run; several
-such fields give each combination. See lra/grid.py for quotes. `#` begins a
-comment.
+such fields give each combination. See lra/config/grid.py for quotes. `#` begins
+a comment.
 
 One process makes the seeds of one config, and of the configs of its line with
 the same compiled step. Each run has its usual run directory. Finished runs are
@@ -24,13 +24,15 @@ from typing import NamedTuple
 
 from absl import flags
 
-from lra import config_flag, files, grid, identity, place
-from lra import seeds as seeds_lib
+from lra import files, paths
+from lra.config import grid, identity
+from lra.config import seeds as seeds_lib
 from lra.errors import UserError
-from lra.report import result as result_lib
+from lra.experiment import loader
+from lra.records import result as result_lib
+from lra.records.result import Result
 from lra.report import variants
-from lra.report.result import Result
-from lra.terminal import say
+from lra.system.terminal import say
 
 _MAX_BYTES = 2**22  # of a sweep file: hundreds of bytes for each run
 
@@ -79,14 +81,14 @@ class Entry:
 
 
 def read(path: pathlib.Path) -> list[Entry]:
-  """Returns the runs of a sweep file, in its order; see `place.found`.
+  """Returns the runs of a sweep file, in its order; see `paths.found`.
 
   Raises:
     UserError: the file cannot be read, has no run or one twice, or a line
       makes no config; the message names the line.
   """
   try:
-    text = files.read(place.found(path), _MAX_BYTES)
+    text = files.read(paths.found(path), _MAX_BYTES)
   except OSError as e:
     raise UserError(
         f'Cannot read the sweep {path} ({e.strerror}): give a file of '
@@ -154,7 +156,7 @@ def _entries(asked, line):
     for seed in asked.seeds:
       chosen = (f'--config={asked.config}', *(f'--config.{c}' for c in one),
                 f'--config.seed={seed}')
-      config = config_flag.resolve(config_flag.made_by(chosen)).to_dict()
+      config = loader.resolve(loader.made_by(chosen)).to_dict()
       made.append(Entry(chosen, identity.run_folder(config), line,
                         identity.repetition(config)))
   return made

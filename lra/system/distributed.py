@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from lra import held, meeting, signals, terminal
 from lra.errors import USER_ERROR, UserError
+from lra.system import held, meeting, signals, terminal
 
 # A process that is silent for so long counts as dead.
 HEARTBEAT_SECONDS = 30

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from lra import signals, streams
+from lra.system import signals, streams
 
 SECONDS = 1.0  # at least; twice as long at most
 

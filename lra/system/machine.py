@@ -79,7 +79,7 @@ def _git(*args):
   # The environment may name another repository, as GIT_DIR does for hooks.
   env = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
   file = pathlib.Path(__file__).resolve()
-  top, trusted = file.parents[1], ()
+  top, trusted = file.parents[2], ()
   try:
     if (top / '.git').lstat().st_uid == file.stat().st_uid:
       trusted = ('-c', f'safe.directory={top}')
@@ -109,7 +109,7 @@ def xla_flags() -> list[str]:
   """
   import jax
 
-  from lra import jax_settings
+  from lra.system import jax_settings
   flags = [shown_flag(flag) for flag in os.environ.get('XLA_FLAGS', '').split()
            if '_host_platform_device_count' not in flag]
   for name, value in sorted(jax.config.values.items()):

@@ -18,7 +18,7 @@ import threading
 import time
 
 from lra.errors import UserError
-from lra.terminal import say
+from lra.system.terminal import say
 
 GREETING = 'lra --distributed 1'
 FINDING_SECONDS = 30  # until the leader must answer

@@ -19,10 +19,11 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from lra import distributed, files
-from lra.distributed import leads
+from lra import files
 from lra.errors import UserError
-from lra.terminal import say
+from lra.system import distributed
+from lra.system.distributed import leads
+from lra.system.terminal import say
 from lra.training import sound
 from lra.training.sound import Damaged
 

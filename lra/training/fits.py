@@ -6,8 +6,9 @@ the process without a message. So sizes are compared with the memory beforehand.
 
 import jax
 
-from lra import machine, tasks
+from lra import tasks
 from lra.errors import UserError
+from lra.system import machine
 from lra.training import sizes
 
 

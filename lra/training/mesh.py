@@ -18,8 +18,8 @@ from jax.sharding import PartitionSpec as P
 
 from kernels.meshes import SEQUENCE_AXIS
 from kernels.rows import BATCH_AXES
-from lra import distributed
 from lra.errors import UserError
+from lra.system import distributed
 
 AXES = (*BATCH_AXES, SEQUENCE_AXIS)
 DATA, FSDP = BATCH_AXES

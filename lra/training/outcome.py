@@ -3,10 +3,11 @@
 import jax
 import jax.numpy as jnp
 
-from lra import machine
+from lra.experiment import build
 from lra.nn import draws
-from lra.report import result
-from lra.training import build, provenance
+from lra.records import result
+from lra.system import machine
+from lra.training import provenance
 from lra.training.program import Program, count_parameters
 from lra.training.shared import Shared
 

@@ -11,8 +11,10 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from lra import jax_settings, objectives, tasks
-from lra.training import build, check, fits, mesh, optim, step
+from lra import objectives, tasks
+from lra.experiment import build, check
+from lra.system import jax_settings
+from lra.training import fits, mesh, optim, step
 from lra.training import sizes as sizes_lib
 
 

@@ -3,8 +3,8 @@
 import dataclasses
 import pathlib
 
-from lra import machine
 from lra.errors import UserError
+from lra.system import machine
 from lra.training.checkpoint import Checkpoints
 from lra.training.program import Program
 

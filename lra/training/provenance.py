@@ -9,9 +9,10 @@ import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lra import files, machine, models
+from lra import files, models
 from lra.errors import UserError
-from lra.terminal import say
+from lra.system import machine
+from lra.system.terminal import say
 
 _NAMED = 3  # run directories in a message
 # Warnings about runs whose model file was edited since.
@@ -53,7 +54,7 @@ def of_model(name: str) -> dict:
 
   Returns:
     `git_commit`, `git_dirty`, `git_published`, `model_sha256`,
-    `config_sha256`; see `lra.report.result.Result`.
+    `config_sha256`; see `lra.records.result.Result`.
   """
   made_by = {'model': _file_of(name), 'config': _command.config_file}
   state = machine.git_state([path for path in made_by.values() if path])

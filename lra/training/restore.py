@@ -7,7 +7,8 @@ import jax
 from absl import logging
 from ml_collections import ConfigDict
 
-from lra import fields, files
+from lra import files
+from lra.config import fields
 from lra.errors import UserError
 from lra.training import mesh, program, run
 from lra.training.checkpoint import Checkpoints

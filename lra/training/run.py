@@ -8,12 +8,13 @@ import pathlib
 import time
 from collections.abc import Sequence
 
-from lra import files, identity
+from lra import files
+from lra.config import identity
 from lra.errors import UserError
 from lra.files import read_json, write_json
-from lra.report import result
-from lra.report.result import Result
-from lra.terminal import say
+from lra.records import result
+from lra.records.result import Result
+from lra.system.terminal import say
 from lra.training import writers
 
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lra import identity
+from lra.config import identity
 from lra.data import prepared
 
 # Fields that compiled steps take as arguments, or never see.

@@ -11,9 +11,9 @@ from typing import Any
 
 import jax
 
-from lra import machine
 from lra.errors import UserError
-from lra.terminal import say
+from lra.system import machine
+from lra.system.terminal import say
 
 # Examples of an evaluation batch on an accelerator, if memory allows.
 EVAL_BATCH = 256

@@ -13,7 +13,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from lra import distributed, files
+from lra import files
+from lra.system import distributed
 from lra.training import storage
 
 OTHER = 'its content has changed since it was saved'

@@ -6,8 +6,8 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from lra import machine
 from lra.errors import UserError
+from lra.system import machine
 
 # Beginnings of storage errors that do not mean damage.
 _STORAGE = ('PERMISSION_DENIED', 'UNAVAILABLE', 'DEADLINE_EXCEEDED', 'ABORTED')

@@ -13,9 +13,10 @@ from typing import Any
 
 import jax
 
-from lra import distributed, machine, signals, tasks
+from lra import tasks
 from lra.errors import UserError
-from lra.terminal import say
+from lra.system import distributed, machine, signals
+from lra.system.terminal import say
 from lra.training import train
 from lra.training.shared import Shared
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import jax
 
-from lra import distributed, machine, place
-from lra.distributed import leads, several
-from lra.report.result import Result
-from lra.terminal import TIME_LIMIT, StopRequest, bar, say
+from lra import paths
+from lra.records.result import Result
+from lra.system import distributed, machine
+from lra.system.distributed import leads, several
+from lra.system.terminal import TIME_LIMIT, StopRequest, bar, say
 from lra.training.shared import Shared
 from lra.training.trainer import Diverged, Trainer
 
@@ -36,7 +37,7 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
     UserError: the config, the data, the directory or its checkpoint is not
       valid; see `program.make`, `prepared.load`, `Run` and `Checkpoints`.
   """
-  folder, t = place.local(folder), config.train
+  folder, t = paths.local(folder), config.train
   with StopRequest(max_minutes) as own, contextlib.closing(
       Trainer(config, folder, log, profiled if leads() else range(0),
               shared)) as trainer:

@@ -11,23 +11,25 @@ from collections.abc import Sequence
 
 import jax
 
-from lra import distributed, files, identity, machine, signals
+from lra import files
+from lra.config import identity
 from lra.data import batches, prepared
 from lra.data.prefetch import Prefetch
-from lra.distributed import SharedStop, leads, several
 from lra.errors import UserError
-from lra.report import curves, floors
-from lra.report.result import Result
-from lra.terminal import StopRequest, bar, say
+from lra.records import baselines
+from lra.records.result import Result
+from lra.system import distributed, machine, signals
+from lra.system.distributed import SharedStop, leads, several
+from lra.system.terminal import StopRequest, bar, say
 from lra.training import (
-    evaluate,
-    mesh,
-    optim,
-    outcome,
-    profile,
-    program,
-    provenance,
-    run,
+  evaluate,
+  mesh,
+  optim,
+  outcome,
+  profile,
+  program,
+  provenance,
+  run,
 )
 from lra.training.checkpoint import Checkpoints
 from lra.training.clock import Clock
@@ -82,7 +84,7 @@ class Trainer:
       self.data = prepared.fold_val_into_train(self.data)
     self._lengths = (prepared.lengths(self.data.splits['train'])
                      if len(self.program.all_lengths) > 1 else None)
-    self.floors = floors.of_data(self.program.objective.task, self.data)
+    self.floors = baselines.of_data(self.program.objective.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self._restore()
     profile.check(profiled, self.step, folder)
@@ -374,6 +376,7 @@ class Trainer:
           distributed.gathered(fields['peak_memory_bytes']).max())
     path = self.run.metrics_path
     if leads() and path.exists():
+      from lra.records import curves  # imports matplotlib, which takes a second
       try:
         fields['learnt_step'] = curves.learnt_step(curves.read(path))
         curves.plot(path, self.run.folder / 'curves.png', self.floors)

@@ -15,9 +15,10 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from lra import files, identity, place
+from lra import files, paths
+from lra.config import identity
 from lra.errors import UserError
-from lra.terminal import say
+from lra.system.terminal import say
 
 Point = Mapping[str, Any]  # `step`, `split` and numbers
 
@@ -211,7 +212,7 @@ def check(names: Sequence[str]) -> None:
     library = _LIBRARIES.get(name)
     if library and importlib.util.find_spec(library) is None:
       raise UserError(f'--log={name} needs {library}, which is not installed: '
-                      f'{place.extra(name)}.')
+                      f'{paths.extra(name)}.')
 
 
 def make(names: Sequence[str], folder: pathlib.Path, config: dict,

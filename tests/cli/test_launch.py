@@ -4,20 +4,20 @@ import json
 import pathlib
 import types
 
-import commands
 import pytest
-import tiny
 from absl import flags
 from absl.testing import flagsaver
 
-from lra import command as command_lib
-from lra import launch
-from lra import place as place_lib
-from lra.report import publish, result
+from lra import paths as place_lib
+from lra.cli import command as command_lib
+from lra.cli import launch
+from lra.records import result
+from lra.report import publish
 from lra.training import provenance
+from tests.helpers import commands, tiny
 
 MINI = f'--config={commands.ROOT}/configs/simpletron.py:listops_mini'
-RUN = pathlib.Path(__file__).parent / 'report' / 'data' / 'result.json'
+RUN = pathlib.Path(__file__).parents[1] / 'report' / 'data' / 'result.json'
 
 
 def _place(*arguments):

@@ -10,11 +10,11 @@ import subprocess
 import sys
 
 import pytest
-import tiny
 
-from lra import command, launch, options
+from lra.cli import command, launch, options
+from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 MINI = '--config=configs/simpletron.py:listops_mini'
 TINY = [MINI, *tiny.flags(**{'train.steps': 4})]
 

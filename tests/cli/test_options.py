@@ -4,15 +4,16 @@ import pathlib
 import re
 import shlex
 
-import documents
 import pytest
 from absl import flags
 from absl.testing import flagsaver
 
 from data_prep import __main__ as data_prep_main
-from lra import command, config_flag, options
+from lra.cli import command, options
+from lra.experiment import loader
+from tests.helpers import documents
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 COMMANDS = documents.commands(r'run_lra\.py|lra|lra-cuda')
@@ -33,7 +34,7 @@ def test_commands_of_the_documents_are_taken(line, monkeypatch):
     pytest.skip('a file that the reader writes')
   made = [word for word in words if word.startswith('--config')]
   if made:
-    config_flag.resolve(config_flag.made_by(made))
+    loader.resolve(loader.made_by(made))
   with flagsaver.flagsaver():
     flags.FLAGS(['lra', *(
         word for word in words if not word.startswith('--config.'))])

@@ -4,8 +4,12 @@ import shlex
 
 import pytest
 
-from lra import config_flag, identity, place, repeat, seeds
-from lra.report import leaderboard, result
+from lra import paths
+from lra.cli import repeat
+from lra.config import identity, seeds
+from lra.experiment import loader
+from lra.records import result
+from lra.report import leaderboard
 
 ROOT = leaderboard.PAGE.parent
 PATHS = sorted((leaderboard.RESULTS / 'runs').rglob('*.json'))
@@ -19,7 +23,7 @@ def config_of(command):
   assert (python, program) == ('python', 'run_lra.py')
   name, path = config.split('=', 1)
   assert name == '--config' and path.startswith('configs/')
-  made = config_flag.made_by([f'--config={ROOT / path}', *flags])
+  made = loader.made_by([f'--config={ROOT / path}', *flags])
   return made.copy_and_resolve_references().to_dict()
 
 
@@ -92,11 +96,11 @@ def test_seeds_as_text(numbers, text):
 
 def test_an_installed_program_has_another_name(monkeypatch):
   run = changed(seed=3)
-  monkeypatch.setattr(place, 'installed', lambda: True)
+  monkeypatch.setattr(paths, 'installed', lambda: True)
   assert shlex.split(repeat.command(run)) == [
       'lra', '--config=simpletron:listops,protocol=nystrom', '--config.seed=3']
-  assert place.config_file('simpletron').samefile(
-      place.ROOT / 'configs' / 'simpletron.py')
+  assert paths.config_file('simpletron').samefile(
+      paths.ROOT / 'configs' / 'simpletron.py')
 
 
 def test_where_data_was_is_nobody_elses_matter():

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from lra import grid
+from lra.config import grid
 from lra.errors import UserError
 
 

@@ -9,11 +9,12 @@ import sys
 import time
 
 import pytest
-import tiny
 
-from lra import files, launch
+from lra import files
+from lra.cli import launch
+from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 SEEDS = 3
 pytestmark = pytest.mark.full
 

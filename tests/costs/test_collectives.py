@@ -12,9 +12,9 @@ import pytest
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-import small
 from kernels.tools import hlo
 from lra.costs import collectives
+from tests.helpers import small
 
 TESTS = pathlib.Path(__file__).parents[1]
 LAYERS, HEADS, WIDTH, LENGTH, MICRO, COUNT = 2, 2, 32, 64, 4, 3

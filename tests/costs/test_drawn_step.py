@@ -2,9 +2,9 @@
 
 import pytest
 
-import small
 from lra.costs import step
 from lra.training import program
+from tests.helpers import small
 
 
 @pytest.mark.full

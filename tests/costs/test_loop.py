@@ -4,10 +4,10 @@ import types
 
 import pytest
 
-import small
 from lra.costs import loop
 from lra.training import program
 from lra.training.trainer import Trainer
+from tests.helpers import small
 
 
 @pytest.mark.full

@@ -6,9 +6,9 @@ import pytest
 
 from kernels.tools import benchmark, errors
 from kernels.tools.errors import Case
-from lra import machine
 from lra.costs import layers, onchip
 from lra.errors import UserError
+from lra.system import machine
 
 TINY = {
     'errors': [Case(9, 1, 8, 'float32', 'ragged')],

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-import small
 from configs import transformer
 from configs.protocols import PROTOCOLS
 from lra import models
 from lra.costs import parameters
 from lra.report import budgets
 from lra.training import program
+from tests.helpers import small
 
 
 @pytest.mark.parametrize('model, task', [

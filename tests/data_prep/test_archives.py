@@ -9,8 +9,8 @@ import tracemalloc
 import pytest
 
 from data_prep import archives
-from lra import bundle
 from lra.errors import UserError
+from lra.sweeps import bundle
 
 LARGE = 1 << 26
 EXTENDED = {'GNU longname': tarfile.GNUTYPE_LONGNAME,

@@ -9,7 +9,7 @@ import pytest
 from data_prep import __main__ as command
 from data_prep import describe
 from lra import tasks
-from lra.report import floors
+from lra.records import baselines
 
 FIXTURES = pathlib.Path(__file__).parent.parent / 'fixtures'
 
@@ -54,7 +54,7 @@ def test_floors(tmp_path, capsys):
   assert run('--task=listops', f'--data_dir={tmp_path}', '--floors',
              f'--source={FIXTURES / "listops"}',
              f'--floors_dir={tmp_path / "floors"}') == 0
-  record = floors.read(tmp_path / 'floors' / 'listops.json')
+  record = baselines.read(tmp_path / 'floors' / 'listops.json')
   assert 'first operator' in record.floors
   assert 'first operator' in capsys.readouterr().out
 

@@ -7,7 +7,7 @@ from data_prep import floors, kinds, listops, pathfinder, trees
 from data_prep.content import Content, fingerprint, split_of
 from lra import bits
 from lra.errors import UserError
-from lra.report import floors as floors_lib
+from lra.records import baselines as floors_lib
 
 RNG = np.random.default_rng(0)
 

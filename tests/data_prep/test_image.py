@@ -6,7 +6,6 @@ import struct
 import tarfile
 import zlib
 
-import damage
 import numpy as np
 import pytest
 from array_record.python import array_record_module
@@ -18,6 +17,7 @@ from data_prep import __main__ as command
 from data_prep import cifar, image
 from data_prep.content import fingerprint
 from lra.errors import UserError
+from tests.helpers import damage
 
 COUNTS = {'train': 40, 'test': 10}
 # As tf.image.rgb_to_grayscale of TensorFlow 2.21 has them.

@@ -9,7 +9,6 @@ import socket
 import tarfile
 import threading
 
-import damage
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
@@ -19,6 +18,7 @@ from data_prep import text
 from lra import tasks
 from lra.data import batches, prepared
 from lra.errors import UserError
+from tests.helpers import damage
 
 REAL = (pathlib.Path(__file__).parents[3] / 'shared' / 'data' / 'imdb'
         / 'aclImdb_v1.tar.gz')

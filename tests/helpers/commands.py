@@ -15,7 +15,7 @@ import traceback
 from typing import NamedTuple
 
 LONGEST = 60  # seconds of a processor that a command may use
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Done(NamedTuple):
@@ -30,10 +30,10 @@ class Commands:
 
   def __init__(self):
     self._process = subprocess.Popen(
-        [sys.executable, '-c', 'import commands; commands.serve()'], text=True,
+        [sys.executable, '-c',
+         'from tests.helpers import commands; commands.serve()'], text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
-        env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH':
-             f'{ROOT}{os.pathsep}{ROOT / "tests"}'})
+        env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
 
   def run(self, program: str, *arguments: str, cwd: pathlib.Path,
           **environment: str) -> Done:
@@ -58,8 +58,8 @@ def serve() -> None:
   """Forks for each line of stdin; answers with a line of what it left."""
   import data_prep.__main__  # noqa: F401
   import data_prep.listops  # noqa: F401
-  import lra.main  # noqa: F401
-  import lra.sweep  # noqa: F401
+  import lra.cli.main  # noqa: F401
+  import lra.sweeps.sweep  # noqa: F401
   import lra.training.train  # noqa: F401
   for line in sys.stdin:
     program, arguments, cwd, environment = json.loads(line)
@@ -89,8 +89,8 @@ def _become(program, arguments, cwd, environment):
       import data_prep.__main__
       code = data_prep.__main__.main()
     else:
-      import lra.main
-      lra.main.run()
+      import lra.cli.main
+      lra.cli.main.run()
   except SystemExit as e:
     code = e.code or 0
   except BaseException:

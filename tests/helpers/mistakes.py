@@ -4,11 +4,10 @@ import gzip
 import tarfile
 from typing import NamedTuple
 
-import commands
-
 from data_prep import aan as aan_files
 from data_prep import retrieval
-from lra import fields
+from lra.config import fields
+from tests.helpers import commands
 
 FIXTURES = commands.ROOT / 'tests' / 'fixtures'
 

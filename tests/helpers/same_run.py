@@ -5,9 +5,9 @@ import json
 import jax
 import numpy as np
 
-import small
 from lra import files
 from lra.training.checkpoint import Checkpoints
+from tests.helpers import small
 
 _CLOCK = ('seconds', 'examples_per_s')
 

@@ -1,7 +1,8 @@
 """Dense softmax attention under an explicit [L, L] mask, for sparse mixers."""
 
-import mixer_oracle
 import numpy as np
+
+from tests.helpers import mixer_oracle
 
 # Lengths that divide no block, an all-padding row, a row of one token.
 LENGTHS = (61, 34, 0, 1)

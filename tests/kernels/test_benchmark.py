@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-import tiny
 
 from kernels.tools import benchmark, recorded
 from kernels.tools.errors import FUNCTIONS
+from tests.helpers import tiny
 
 pytestmark = pytest.mark.full
 

@@ -8,10 +8,10 @@ precision open.
 import jax
 import jax.numpy as jnp
 import pytest
-from products import at_the_highest
 
 from kernels import dispatch
 from kernels.tools import errors
+from tests.helpers.products import at_the_highest
 
 X = jax.ShapeDtypeStruct((2, 24, 2, 8), jnp.float32)
 PLAIN = [

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
-from products import at_the_highest
 
 import kernels
 from kernels.softmax import reference, splash
 from kernels.tools import aot, errors, hlo
 from kernels.tools.errors import Case
 from kernels.tools.rms import relative_rms
+from tests.helpers.products import at_the_highest
 
 # Every length, width, mask and dtype, not their product.
 CASES = [

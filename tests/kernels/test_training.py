@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kernels
-import small
+from tests.helpers import small
 
 pytestmark = pytest.mark.full
 

@@ -1,10 +1,10 @@
 """Attention-augmented convolution against its equation in float64."""
 
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.models.aa_conv import Mixer
+from tests.helpers import mixer_oracle
 
 
 def oracle(xp, params, x, mask):

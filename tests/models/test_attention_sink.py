@@ -1,11 +1,10 @@
 """Window and sinks against dense softmax under an explicit mask."""
 
-import mixer_oracle
 import numpy as np
 import pytest
-import sparse_oracle
 
 from lra.models.attention_sink import Mixer
+from tests.helpers import mixer_oracle, sparse_oracle
 
 
 @pytest.mark.parametrize('radius,sinks', [

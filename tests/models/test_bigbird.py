@@ -4,16 +4,14 @@ import functools
 import zlib
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
-import sparse_oracle
 
-import small
 from lra.errors import UserError
 from lra.models.bigbird import Mixer
 from lra.nn import patterns
 from lra.nn.patterns import Pattern
+from tests.helpers import mixer_oracle, small, sparse_oracle
 
 SMALL = functools.partial(Mixer, num_heads=2, qkv_width=8, block_size=4,
                           global_blocks=1, random_blocks=2)

@@ -3,13 +3,12 @@
 import functools
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
-import sparse_oracle
 
 from lra.errors import UserError
 from lra.models.compressive import Mixer
+from tests.helpers import mixer_oracle, sparse_oracle
 
 
 def oracle(xp, params, x, mask, size=6, reach=2, rate=3,

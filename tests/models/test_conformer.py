@@ -1,9 +1,9 @@
 """Attention and convolution of a Conformer against the equation in float64."""
 
-import mixer_oracle
 import numpy as np
 
 from lra.models.conformer import Mixer
+from tests.helpers import mixer_oracle
 
 
 def _norm(y, params):

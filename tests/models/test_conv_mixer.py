@@ -3,11 +3,11 @@
 import math
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.models.conv_mixer import Mixer
+from tests.helpers import mixer_oracle
 
 
 def oracle(xp, params, x, mask):

@@ -1,10 +1,10 @@
 """cosFormer against its equation in float64, every pair weighed."""
 
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.models.cosformer import Mixer
+from tests.helpers import mixer_oracle
 
 
 def _oracle(full):

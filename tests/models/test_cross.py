@@ -1,10 +1,10 @@
 """Cross attention both ways against its equations in float64."""
 
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.models.cross import Mixer
+from tests.helpers import mixer_oracle
 
 
 def oracle(xp, params, x, mask):

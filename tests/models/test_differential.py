@@ -1,11 +1,11 @@
 """Differential attention against its equations in float64."""
 
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.errors import UserError
 from lra.models.differential import Mixer
+from tests.helpers import mixer_oracle
 
 
 def _oracle(layer):

@@ -1,13 +1,11 @@
 """DuoAttention against its two softmaxes, written out."""
 
-import mixer_oracle
 import numpy as np
 import pytest
-import sparse_oracle
 
-import small
 from lra.models import attention_sink, transformer
 from lra.models.duo import Mixer
+from tests.helpers import mixer_oracle, small, sparse_oracle
 
 
 def _oracle(radius, sinks):

@@ -1,12 +1,11 @@
 """ETC against dense softmax with a vector for every pair."""
 
-import mixer_oracle
 import numpy as np
 import pytest
-import sparse_oracle
 
 from lra.errors import UserError
 from lra.models.etc import Mixer
+from tests.helpers import mixer_oracle, sparse_oracle
 
 # Which projection a piece uses, by the query's and the key's side.
 NAMES = {

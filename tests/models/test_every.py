@@ -2,14 +2,13 @@
 
 import jax
 import jax.numpy as jnp
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra import models
 from lra.costs import tables
 from lra.errors import UserError
+from tests.helpers import mixer_oracle, small
 
 NAMES = models.names()
 SHORT, LENGTHS = 7, (1, 2, 3, 13, 31)

@@ -2,11 +2,11 @@
 
 import functools
 
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.models.fnet import Mixer
+from tests.helpers import mixer_oracle
 
 
 def _angles(n):

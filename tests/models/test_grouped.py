@@ -2,12 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-import mixer_oracle
 import pytest
 
-import small
 from lra.errors import UserError
 from lra.models import gqa, mqa, transformer
+from tests.helpers import mixer_oracle, small
 
 
 def _oracle(groups, heads):

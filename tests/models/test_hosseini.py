@@ -1,13 +1,12 @@
 """Optimised, efficient and super attention against float64 and their sizes."""
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra.models import efficient, optimised
 from lra.models import super as super_attention
+from tests.helpers import mixer_oracle, small
 
 
 def optimised_oracle(xp, params, x, mask):

@@ -2,13 +2,12 @@
 
 import functools
 
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra.errors import UserError
 from lra.models.infini import Mixer
+from tests.helpers import mixer_oracle, small
 
 
 def oracle(xp, params, x, mask, size=5, delta=True):

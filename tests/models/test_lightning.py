@@ -1,12 +1,11 @@
 """Lightning attention against its recurrence, written out densely."""
 
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra.errors import UserError
 from lra.models.lightning import Mixer
+from tests.helpers import mixer_oracle, small
 
 
 def _oracle(direction='causal', decay=1.0, gate=False, H=3):

@@ -3,13 +3,12 @@
 import functools
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra.errors import UserError
 from lra.models.linformer import Mixer
+from tests.helpers import mixer_oracle, small
 
 
 def oracle(xp, params, x, mask, sharing='kv'):

@@ -1,10 +1,9 @@
 """Local attention against dense softmax under an explicit mask."""
 
-import mixer_oracle
 import pytest
-import sparse_oracle
 
 from lra.models.local import Mixer
+from tests.helpers import mixer_oracle, sparse_oracle
 
 
 @pytest.mark.parametrize('block', [8, mixer_oracle.full(100)])

@@ -1,11 +1,10 @@
 """Longformer against dense softmax under an explicit mask."""
 
-import mixer_oracle
 import numpy as np
 import pytest
-import sparse_oracle
 
 from lra.models.longformer import Mixer
+from tests.helpers import mixer_oracle, sparse_oracle
 
 
 def oracle_of(window, dilation, num_global):

@@ -1,12 +1,11 @@
 """Local-p attention against its equation over all pairs."""
 
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra.models import luong_local
 from lra.models.luong_local import Mixer
+from tests.helpers import mixer_oracle, small
 
 
 def _oracle(half_width):

@@ -3,18 +3,16 @@
 import re
 import types
 
-import documents
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
 
 import kernels
-import small
 from lra import models, tasks
 from lra.costs import tables
 from lra.errors import UserError
 from lra.nn.mixer import HeadMixer
+from tests.helpers import documents, mixer_oracle, small
 
 NAMES = models.names()
 

@@ -1,10 +1,10 @@
 """Multi-head latent attention with keys and values made, in float64."""
 
-import mixer_oracle
 import pytest
 
 from lra.errors import UserError
 from lra.models.mla import Mixer
+from tests.helpers import mixer_oracle
 
 
 def _norm(xp, x, params):

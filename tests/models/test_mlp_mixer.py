@@ -1,9 +1,9 @@
 """The token-mixing perceptron against its equation in float64."""
 
-import mixer_oracle
 import numpy as np
 
 from lra.models.mlp_mixer import Mixer
+from tests.helpers import mixer_oracle
 
 
 def oracle(xp, params, x, mask):

@@ -1,12 +1,10 @@
 """N-gram attention against dense softmax under an explicit mask."""
 
-import mixer_oracle
 import pytest
-import sparse_oracle
 
-import small
 from lra.errors import UserError
 from lra.models.ngram import Mixer
+from tests.helpers import mixer_oracle, small, sparse_oracle
 
 
 @pytest.mark.parametrize('order', [

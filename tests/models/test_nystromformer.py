@@ -3,13 +3,13 @@
 import functools
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.errors import UserError
 from lra.models import nystromformer
 from lra.models.nystromformer import Mixer
+from tests.helpers import mixer_oracle
 
 
 def _softmax(xp, logits):

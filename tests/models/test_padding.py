@@ -2,14 +2,13 @@
 
 import jax
 import jax.numpy as jnp
-import mixer_oracle
 import pytest
 
-import small
 from lra import models
 from lra.costs import tables
 from lra.models import synthesizer
 from lra.report import catalogue
+from tests.helpers import mixer_oracle, small
 
 ENTRIES = catalogue.read()
 # Parameters, patterns or angles of one padded length, as their docstrings say;

@@ -3,15 +3,13 @@
 import functools
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
-import sparse_oracle
 
-import small
 from lra.errors import UserError
 from lra.models import reformer
 from lra.models.reformer import Mixer
+from tests.helpers import mixer_oracle, small, sparse_oracle
 
 SMALL = functools.partial(Mixer, num_heads=2, qkv_width=8, rounds=3,
                           chunk_size=4, num_buckets=6)

@@ -2,14 +2,13 @@
 
 import jax
 import jax.numpy as jnp
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra.errors import UserError
 from lra.models.rfa import Mixer
 from lra.nn import features
+from tests.helpers import mixer_oracle, small
 
 
 def _phi(xp, x, omega, arccos=False):

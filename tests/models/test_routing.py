@@ -1,15 +1,13 @@
 """Routing attention against dense softmax within the clusters it defines."""
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
-import sparse_oracle
 
-import small
 from lra.errors import UserError
 from lra.models import routing
 from lra.models.routing import Mixer
+from tests.helpers import mixer_oracle, small, sparse_oracle
 
 
 def _norm(xp, x):

@@ -3,14 +3,13 @@
 import functools
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra.errors import UserError
 from lra.models import selective
 from lra.models.selective import Mixer
+from tests.helpers import mixer_oracle, small
 
 
 def _oracle(causal):

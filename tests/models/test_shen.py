@@ -3,12 +3,12 @@
 import functools
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.errors import UserError
 from lra.models.shen import Mixer
+from tests.helpers import mixer_oracle
 
 
 def oracle(xp, params, x, mask, normalization='softmax'):

@@ -3,14 +3,12 @@
 import functools
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
-import sparse_oracle
 
-import small
 from lra.models import sinkhorn
 from lra.models.sinkhorn import Mixer
+from tests.helpers import mixer_oracle, small, sparse_oracle
 
 SMALL = functools.partial(Mixer, num_heads=2, qkv_width=8, block_size=8,
                           iterations=4, sort_width=6)

@@ -1,10 +1,9 @@
 """Sliding windows against dense softmax under an explicit mask."""
 
-import mixer_oracle
 import pytest
-import sparse_oracle
 
 from lra.models.sliding_window import Mixer
+from tests.helpers import mixer_oracle, sparse_oracle
 
 
 @pytest.mark.parametrize('radius', [

@@ -1,10 +1,9 @@
 """Sliding windows with one key-value head against dense softmax."""
 
-import mixer_oracle
 import pytest
-import sparse_oracle
 
 from lra.models.sliding_window_mqa import Mixer
+from tests.helpers import mixer_oracle, sparse_oracle
 
 
 def _oracle(radius):

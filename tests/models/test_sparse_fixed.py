@@ -1,11 +1,10 @@
 """Fixed sparse attention against dense softmax under explicit masks."""
 
-import mixer_oracle
 import pytest
-import sparse_oracle
 
 from lra.errors import UserError
 from lra.models.sparse_fixed import Mixer
+from tests.helpers import mixer_oracle, sparse_oracle
 
 
 @pytest.mark.parametrize('stride,summary,heads,num_global', [

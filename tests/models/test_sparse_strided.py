@@ -1,12 +1,11 @@
 """Strided sparse attention against dense softmax under explicit masks."""
 
-import mixer_oracle
 import numpy as np
 import pytest
-import sparse_oracle
 
 from lra.errors import UserError
 from lra.models.sparse_strided import Mixer
+from tests.helpers import mixer_oracle, sparse_oracle
 
 
 @pytest.mark.parametrize('stride,heads,num_global', [

@@ -1,10 +1,9 @@
 """Star Attention against its two phases, block by block."""
 
-import mixer_oracle
 import pytest
-import sparse_oracle
 
 from lra.models.star import Mixer
+from tests.helpers import mixer_oracle, sparse_oracle
 
 
 def _merged(xp, q, k, v, mask, block):

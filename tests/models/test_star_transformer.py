@@ -1,10 +1,10 @@
 """Star-Transformer against its update rule, node by node."""
 
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.models.star_transformer import Mixer
+from tests.helpers import mixer_oracle
 
 
 def _multi_attention(xp, params, name, query, context):

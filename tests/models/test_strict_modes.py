@@ -5,9 +5,9 @@ import functools
 import jax
 import pytest
 
-import small
 from lra import models, tasks
 from lra.training.program import Program
+from tests.helpers import small
 
 MODELS = models.names()
 

@@ -4,13 +4,12 @@ import functools
 import math
 
 import jax
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra.errors import UserError
 from lra.models.synthesizer import VARIANTS, Mixer
+from tests.helpers import mixer_oracle, small
 
 
 def _hidden(xp, x, dense):

@@ -2,14 +2,13 @@
 
 import jax
 import jax.numpy as jnp
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra.errors import UserError
 from lra.models import transformer, transformer_alibi, transformer_t5
 from lra.models.transformer import Mixer
+from tests.helpers import mixer_oracle, small
 
 
 def oracle(xp, params, x, mask):

@@ -1,10 +1,10 @@
 """ALiBi against its equation, pair by pair, in float64."""
 
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.models.transformer_alibi import Mixer
+from tests.helpers import mixer_oracle
 
 # Published: the slopes of eight heads are 1/2, 1/4 ... 1/256 (section 3).
 SLOPES = {8: [2.0**-i for i in range(1, 9)], 2: [1 / 16, 1 / 256]}

@@ -1,9 +1,9 @@
 """The rotary Transformer in float64, and that it does see distances."""
 
-import mixer_oracle
 import numpy as np
 
 from lra.models.transformer_rotary import Mixer
+from tests.helpers import mixer_oracle
 
 
 def oracle(xp, params, x, mask):

@@ -2,13 +2,13 @@
 
 import math
 
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.errors import UserError
 from lra.models import transformer_t5
 from lra.models.transformer_t5 import Mixer
+from tests.helpers import mixer_oracle
 
 
 def _bucket(distance, num_buckets, max_distance):

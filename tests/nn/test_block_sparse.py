@@ -5,14 +5,12 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import mixer_oracle
 import numpy as np
 import pytest
-import sparse_oracle
 
-import small
 from lra.nn import block_sparse, partials
 from lra.nn.patterns import Pattern, sliding_window
+from tests.helpers import mixer_oracle, small, sparse_oracle
 
 # Every mechanism at once; random blocks are outside window and globals.
 EVERYTHING = Pattern(

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import kernels
-import small
 from lra.nn import contraction
 from lra.nn.contraction import Dense
+from tests.helpers import small
 
 B, L, INS, OUTS = 3, 50, 6, 9
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import kernels
-import small
-from lra import fields
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn import encoder, heads
 from lra.nn.dropout import Dropout
 from lra.training import program
+from tests.helpers import small
 
 POOLING = fields.FIELDS['encoder.pooling'].choices
 

@@ -5,13 +5,12 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import mixer_oracle
 import numpy as np
 import pytest
 
 import kernels
-import small
 from lra.nn import features
+from tests.helpers import mixer_oracle, small
 
 WIDTH = 4
 DRAWS = 4000

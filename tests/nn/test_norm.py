@@ -8,8 +8,8 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import kernels
-import small
 from lra.nn.norm import EPS, LayerNorm
+from tests.helpers import small
 
 
 def _case(dtype):

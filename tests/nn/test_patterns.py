@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import sparse_oracle
 
 from lra.errors import UserError
 from lra.nn import patterns
 from lra.nn.patterns import KINDS, Pattern
+from tests.helpers import sparse_oracle
 
 RANDOM = (((3,), (-1,), (0,), (1,)),)  # block n sees block RANDOM[0][n]
 

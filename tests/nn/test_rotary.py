@@ -1,14 +1,13 @@
 """Rotary positions as complex numbers, and what they are for."""
 
 import jax.numpy as jnp
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra import models
 from lra.errors import UserError
 from lra.nn import rotary
+from tests.helpers import mixer_oracle, small
 
 RNG = np.random.default_rng(0)
 

@@ -5,13 +5,12 @@ import importlib
 
 import jax
 import jax.numpy as jnp
-import mixer_oracle
 import numpy as np
 import pytest
 
-import small
 from lra.errors import UserError
 from lra.nn import spectral
+from tests.helpers import mixer_oracle, small
 
 NAMES = [f'{density}_{feature}'
          for density in ('gmm', 'fastfood', 'generative')

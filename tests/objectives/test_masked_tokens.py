@@ -15,11 +15,11 @@ import numpy as np
 import optax
 import pytest
 
-import small
 from lra import objectives
 from lra.data import batches
 from lra.objectives import base
 from lra.training import train
+from tests.helpers import small
 
 
 class TokenModel(nn.Module):
@@ -81,7 +81,7 @@ def masked_tokens(monkeypatch):
   monkeypatch.setitem(sys.modules, module.__name__, module)
   monkeypatch.setattr(
       objectives, 'names', lambda: ('classification', 'masked_tokens'))
-  from lra import fields
+  from lra.config import fields
   field = fields.FIELDS['objective']
   monkeypatch.setitem(fields.FIELDS, 'objective', type(field)(
       **{**vars(field), 'choices': ()}))

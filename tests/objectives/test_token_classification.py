@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-import small
 from data_prep.content import Split
 from lra import files
 from lra.errors import UserError
 from lra.objectives import token_classification
 from lra.training import train
+from tests.helpers import small
 
 
 def _split():

@@ -4,8 +4,9 @@ import csv
 import io
 import pathlib
 
-import mixer_oracle
 import pytest
+
+from tests.helpers import mixer_oracle
 
 TABLE = pathlib.Path(__file__).parents[2] / 'lra' / 'results' / 'peers.csv'
 COLUMNS = ('test', 'model', 'package', 'version', 'output', 'gradient')

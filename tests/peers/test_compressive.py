@@ -5,10 +5,9 @@ given them, compressed by its own convolution. Its relative positions are left
 out, as ours are, and it lets padding be seen, so there is none.
 """
 
-import mixer_oracle
-
 from lra.models.compressive import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

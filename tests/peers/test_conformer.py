@@ -3,10 +3,9 @@
 A layer norm stands in the place of the convolution's batch norm.
 """
 
-import mixer_oracle
-
 from lra.models.conformer import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

@@ -3,10 +3,9 @@
 Its batch norm is left out; a layer norm of PyTorch stands in its place.
 """
 
-import mixer_oracle
-
 from lra.models.conv_mixer import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

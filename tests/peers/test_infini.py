@@ -4,11 +4,11 @@ Its gate weighs the local attention, ours the memory; and it leaves the first
 segment ungated, unless it is given an empty memory, as here.
 """
 
-import mixer_oracle
 import pytest
 
 from lra.models.infini import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

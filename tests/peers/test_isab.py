@@ -5,10 +5,9 @@ which here do nothing, and the second projection of keys and values mixes heads,
 which here it does not.
 """
 
-import mixer_oracle
-
 from lra.models.cross import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

@@ -1,10 +1,10 @@
 """Additive attention beside that of Keras, running in PyTorch."""
 
-import mixer_oracle
 import pytest
 
 from lra.models.additive import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

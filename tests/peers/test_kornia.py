@@ -1,9 +1,8 @@
 """The Linear Transformer beside the attention of kornia's LoFTR."""
 
-import mixer_oracle
-
 from lra.models.linear_transformer import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 
 def test_linear_attention(check):

@@ -1,10 +1,10 @@
 """Linformer beside the package of that name, which has one E for all heads."""
 
-import mixer_oracle
 import pytest
 
 from lra.models.linformer import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 
 @pytest.mark.parametrize('sharing', ['headwise', 'kv'])

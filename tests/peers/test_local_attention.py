@@ -1,10 +1,10 @@
 """Windows and blocks beside local-attention."""
 
-import mixer_oracle
 import pytest
 
 from lra.models import local, ngram, sliding_window, sliding_window_mqa
 from peers import peer
+from tests.helpers import mixer_oracle
 
 HEADS = {'num_heads': 2, 'qkv_width': 8}
 WINDOW = {'window_size': 5, 'exact_windowsize': True}

@@ -5,10 +5,9 @@ Its default is the exact GELU; the paper's code has the approximate one.
 
 import functools
 
-import mixer_oracle
-
 from lra.models.mlp_mixer import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

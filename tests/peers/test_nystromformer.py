@@ -1,9 +1,8 @@
 """Nystromformer beside nystrom-attention."""
 
-import mixer_oracle
-
 from lra.models.nystromformer import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

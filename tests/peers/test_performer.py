@@ -6,12 +6,12 @@ It takes no gradient through the maxima that it subtracts, which cancel unless
 an epsilon is added: here it does, as we and the authors' code do.
 """
 
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.models.performer import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

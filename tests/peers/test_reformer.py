@@ -5,12 +5,12 @@ itself, -5e4, leaves too few digits where a token sees nothing else in several
 rounds: it is smaller here.
 """
 
-import mixer_oracle
 import numpy as np
 import pytest
 
 from lra.models.reformer import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

@@ -3,10 +3,9 @@
 Its pairs are channels 2 i and 2 i + 1; ours are i and i + Dh / 2.
 """
 
-import mixer_oracle
-
 from lra.models.transformer_rotary import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

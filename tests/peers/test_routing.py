@@ -8,11 +8,11 @@ their number plus 1e-5, hence the tolerance.
 
 import jax
 import jax.numpy as jnp
-import mixer_oracle
 import numpy as np
 
 from lra.models import routing
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

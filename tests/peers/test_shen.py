@@ -4,10 +4,9 @@ That one also divides the queries by sqrt(Dh), which neither the paper nor its
 released code does: it is taken back here.
 """
 
-import mixer_oracle
-
 from lra.models.shen import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 
 def test_linear_attention_transformer(check):

@@ -5,10 +5,9 @@ normalisation without noise. It sorts keys where it should sort values
 (`b_v_r = b_k_r`), so keys and values are the same here.
 """
 
-import mixer_oracle
-
 from lra.models.sinkhorn import Mixer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 

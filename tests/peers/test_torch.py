@@ -1,10 +1,10 @@
 """Softmax attention beside PyTorch's own."""
 
-import mixer_oracle
 import pytest
 
 from lra.models import gqa, mqa, transformer
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 X, MASK = mixer_oracle.ragged(24, 17, width=16)

@@ -3,7 +3,6 @@
 Their output projections have no biases where ours have: these are added.
 """
 
-import mixer_oracle
 import numpy as np
 import pytest
 
@@ -19,6 +18,7 @@ from lra.models import (
   transformer_t5,
 )
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 RAGGED = mixer_oracle.ragged(24, 17, width=16)

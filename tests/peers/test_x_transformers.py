@@ -1,9 +1,8 @@
 """ALiBi and selective attention beside x-transformers."""
 
-import mixer_oracle
-
 from lra.models import selective, transformer_alibi
 from peers import peer
+from tests.helpers import mixer_oracle
 
 torch = peer.torch
 X, MASK = mixer_oracle.ragged(150, 97, width=16)  # in two blocks of queries

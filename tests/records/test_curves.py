@@ -8,7 +8,7 @@ import pytest
 from matplotlib import image
 
 from lra.errors import UserError
-from lra.report import curves
+from lra.records import curves
 
 
 def log(split, step, **changes):

@@ -6,11 +6,12 @@ import pathlib
 
 import pytest
 
-from lra.report import leaderboard, protocols, result
+from lra.records import protocols, result
+from lra.report import leaderboard
 from lra.report.site import Place
 
 RUN = json.loads(
-    (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
+    (pathlib.Path(__file__).parents[1] / 'report/data/result.json').read_text())
 
 
 def compared(steps=800, changes=None, **fields):

@@ -4,11 +4,11 @@ import json
 import re
 
 import pytest
-import scored
 from test_leaderboard import Place, make
 
 from lra import bits
 from lra.report import rows
+from tests.helpers import scored
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 DATA = 'feed00000000'

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from lra.formats import NONE
 from lra.report import breakdown, leaderboard, summary
 from lra.report import tables as tables_lib
-from lra.report.formats import NONE
 from lra.report.site import Place
 
 

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from commands import Commands
 from matplotlib import colors
 
 from lra.errors import UserError
 from lra.report import curve_set
+from tests.helpers.commands import Commands
 
 SCORES = {0: {100: 0.2, 200: 0.4, 300: 0.5}, 1: {100: 0.4, 200: 0.5}}
 

@@ -12,9 +12,10 @@ import xml.etree.ElementTree as ET
 import markdown_it
 import pytest
 
-from lra import repeat
+from lra.cli import repeat
 from lra.errors import UserError
-from lra.report import leaderboard, publish, result
+from lra.records import result
+from lra.report import leaderboard, publish
 
 _DATA = pathlib.Path(__file__).parent / 'data'
 FLOORS = json.loads((_DATA / 'floors.json').read_text())

@@ -7,8 +7,8 @@ import pytest
 from matplotlib import figure
 from matplotlib.backends import backend_agg
 
+from lra.formats import plain
 from lra.report import charts, labels
-from lra.report.formats import plain
 
 
 def placed(points, names, area, margin=0.12):

@@ -10,11 +10,11 @@ import subprocess
 import sys
 
 import pytest
-import scored
 
-from lra import repeat
+from lra.cli import repeat
 from lra.errors import UserError
 from lra.report import figures, leaderboard, published, site, tables
+from tests.helpers import scored
 
 # The protocols of these records are called like real ones, but say nothing.
 pytestmark = pytest.mark.usefixtures('no_protocols')

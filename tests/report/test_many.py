@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from lra import identity
+from lra.config import identity
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 RECORDS = ROOT / 'lra/results/runs'

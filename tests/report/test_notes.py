@@ -3,7 +3,8 @@
 import json
 
 from lra import tasks
-from lra.report import leaderboard, result, texts
+from lra.records import result
+from lra.report import leaderboard, texts
 
 
 def test_they_are_of_tasks():

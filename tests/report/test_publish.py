@@ -11,10 +11,11 @@ import tempfile
 import time
 
 import pytest
-import scored
 
 from lra.errors import UserError
-from lra.report import leaderboard, publish, published, result, rows
+from lra.records import result
+from lra.report import leaderboard, publish, published, rows
+from tests.helpers import scored
 
 ROOT = pathlib.Path(leaderboard.__file__).resolve().parents[2]
 RUN = json.loads(

@@ -14,7 +14,8 @@ import time
 
 import pytest
 
-from lra.report import leaderboard, publish, result
+from lra.records import result
+from lra.report import leaderboard, publish
 
 ROOT = pathlib.Path(leaderboard.__file__).resolve().parents[2]
 RUN = json.loads(

@@ -7,8 +7,10 @@ import pathlib
 import numpy as np
 import pytest
 
-from lra import fields, identity, tasks
-from lra.report import leaderboard, result, row, rows
+from lra import tasks
+from lra.config import fields, identity
+from lra.records import result
+from lra.report import leaderboard, row, rows
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 RUN = json.loads(

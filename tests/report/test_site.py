@@ -5,7 +5,7 @@ import re
 import pytest
 from test_leaderboard import RUNS, Place, make
 
-from lra import place as place_lib
+from lra import paths as place_lib
 from lra.report import leaderboard, site
 
 pytestmark = pytest.mark.usefixtures('no_protocols')

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import data_prep
 from data_prep.content import fingerprint
-from tests import tiny
+from tests.helpers import tiny
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _RUN = (sys.executable, str(ROOT / 'run_lra.py'), '--results_dir=results',

@@ -4,7 +4,7 @@ import math
 import os
 import time
 
-from lra import ahead
+from lra.sweeps import ahead
 
 
 def _helper(code):

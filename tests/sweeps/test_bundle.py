@@ -13,12 +13,14 @@ import tarfile
 import time
 
 import pytest
-import tiny
 
-from lra import bundle, files, identity, sweep
+from lra import files
+from lra.config import identity
 from lra.errors import UserError
+from lra.sweeps import bundle, sweep
+from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 RECORD = next((ROOT / 'lra/results/runs/listops_mini').glob('simpletron-*'))
 CONFIG = json.loads(RECORD.read_text())['config']
 FOLDER = identity.run_folder(CONFIG)

@@ -10,13 +10,13 @@ import sys
 import time
 
 import pytest
-import slurm
-import tiny
 
-from lra import cluster, files
+from lra import files
 from lra.errors import UserError
+from lra.sweeps import cluster
+from tests.helpers import slurm, tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 MODELS = ('simpletron', 'linear_transformer', 'local')
 
 

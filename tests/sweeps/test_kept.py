@@ -1,6 +1,7 @@
 """The progress in checkpoints, read without JAX."""
 
-from lra import files, kept
+from lra import files
+from lra.sweeps import kept
 
 
 def test_the_newest_is_the_one_of_most_steps(tmp_path):

@@ -7,11 +7,12 @@ import sys
 import time
 
 import pytest
-import tiny
 
-from lra import ahead, machine, runner, sweep
+from lra.sweeps import ahead, runner, sweep
+from lra.system import machine
+from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def _entries(folder, *names):

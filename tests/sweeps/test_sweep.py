@@ -8,17 +8,19 @@ import subprocess
 import sys
 import time
 
-import commands
 import pytest
-import tiny
 from absl import flags
 from absl.testing import flagsaver
 
-from lra import cluster, files, launch_sweep, models, runner, signals, sweep
+from lra import files, models
+from lra.cli import launch_sweep
 from lra.errors import BUG, USER_ERROR, UserError
 from lra.report import published
+from lra.sweeps import cluster, runner, sweep
+from lra.system import signals
+from tests.helpers import commands, tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 TINY = tiny.words(**{
     'train.steps': 40, 'train.eval_every': 10, 'train.log_every': 5,
     'train.checkpoint_minutes': 0.001})

@@ -15,12 +15,13 @@ import time
 import numpy as np
 import pytest
 import tensorstore
-import tiny
 
 import data_prep
-from lra import files, launch
+from lra import files
+from lra.cli import launch
+from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 DEVICES = 4
 STEPS = 60
 pytestmark = pytest.mark.full

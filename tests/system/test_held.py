@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 _LOST = 'os.write(2, b"JAX distributed service: task died\\n@ 0x1 stack\\n")\n'
 _OTHER = 'os.write(2, b"Check failed: a == b\\n")\n'
 

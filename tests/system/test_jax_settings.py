@@ -5,15 +5,14 @@ import os
 import subprocess
 import sys
 
-import commands
 import jax
 import pytest
-import same_run
-import tiny
 
-from lra import inspection, jax_settings, machine
+from lra.cli import inspection
 from lra.errors import UserError
+from lra.system import jax_settings, machine
 from lra.training import train as train_lib
+from tests.helpers import commands, same_run, tiny
 
 VARIABLES = {'JAX_ENABLE_X64': '1', 'JAX_DEFAULT_PRNG_IMPL': 'rbg',
              'JAX_THREEFRY_PARTITIONABLE': '0', 'JAX_RANDOM_SEED_OFFSET': '7',

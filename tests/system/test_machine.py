@@ -9,9 +9,9 @@ import sys
 
 import jax
 import pytest
-import tiny
 
-from lra import machine
+from lra.system import machine
+from tests.helpers import tiny
 
 NOTHING = {
     'git_commit': None, 'git_dirty': None, 'git_published': None}
@@ -25,14 +25,14 @@ def git(folder, *args):
 
 @pytest.fixture
 def checkout(tmp_path):
-  """A small checkout with a copy of `lra.machine`, all committed."""
+  """A small checkout with a copy of `lra.system.machine`, all committed."""
   root = tmp_path / 'checkout'
-  for name in ('lra/models/known.py', 'lra/results/runs/x.json', 'lra/nn/a.py',
-               'configs/known.py', 'leaderboard.md',
-               'docs/leaderboard/text.md', 'notes.txt'):
+  for name in ('lra/system/machine.py', 'lra/models/known.py',
+               'lra/results/runs/x.json', 'lra/nn/a.py', 'configs/known.py',
+               'leaderboard.md', 'docs/leaderboard/text.md', 'notes.txt'):
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text('1\n')
-  shutil.copy(machine.__file__, root / 'lra')
+  shutil.copy(machine.__file__, root / 'lra/system')
   (root / '.gitignore').write_text('ignored*\n/runs/\n')
   git(root, 'init', '-q', '-b', 'main')
   git(root, 'add', '-A')
@@ -43,7 +43,7 @@ def checkout(tmp_path):
 def state(root, *names):
   """What the checkout's own `machine` says of itself."""
   spec = importlib.util.spec_from_file_location(
-      'machine_of_checkout', root / 'lra/machine.py')
+      'machine_of_checkout', root / 'lra/system/machine.py')
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
   return module.git_state([root / name for name in names])
@@ -220,7 +220,7 @@ def test_without_git_nothing_is_claimed(checkout, monkeypatch):
 
 
 def test_this_checkout_has_a_commit():
-  if not (pathlib.Path(machine.__file__).parents[1] / '.git').exists():
+  if not (pathlib.Path(machine.__file__).parents[2] / '.git').exists():
     pytest.skip('not a git checkout')
   assert len(machine.git_state()['git_commit']) == 40
 

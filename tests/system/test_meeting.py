@@ -7,11 +7,11 @@ import socket
 import threading
 import time
 
-import commands
 import pytest
 
-from lra import meeting
 from lra.errors import USER_ERROR, UserError
+from lra.system import meeting
+from tests.helpers import commands
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """What the processes of a run agree on: when to save and when to stop."""
 
-from lra.distributed import SharedStop
+from lra.system.distributed import SharedStop
 
 DELAY = 2  # updates from sending a wish to hearing it
 

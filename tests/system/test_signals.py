@@ -12,11 +12,12 @@ import threading
 import time
 
 import pytest
-import tiny
 
-from lra import files, signals
+from lra import files
+from lra.system import signals
+from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 _BEGIN = (
     'import signal\n'
     'from lra import signals, streams; streams.keep(); signals.listen()\n')

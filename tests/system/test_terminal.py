@@ -1,6 +1,6 @@
 """What several runs of a process hear of signals."""
 
-from lra import signals, terminal
+from lra.system import signals, terminal
 
 
 def test_each_run_hears_that_the_terminal_was_closed(monkeypatch):

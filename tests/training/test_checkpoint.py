@@ -3,7 +3,6 @@
 import pathlib
 import shutil
 
-import damage
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from lra.errors import UserError
 from lra.training import checkpoint
 from lra.training.checkpoint import Checkpoints
+from tests.helpers import damage
 
 
 def test_the_best_is_on_disk_before_the_last_names_it(tmp_path, monkeypatch):

@@ -5,11 +5,11 @@ import functools
 import numpy as np
 import pytest
 
-import small
 from lra import bits
 from lra.data.prepared import Split
 from lra.objectives import classification
 from lra.training import evaluate
+from tests.helpers import small
 
 
 @pytest.mark.parametrize('classes', [2, 10])

@@ -5,10 +5,10 @@ import math
 import jax
 import pytest
 
-import small
-from lra import machine
 from lra.errors import UserError
+from lra.system import machine
 from lra.training import fits, sizes
+from tests.helpers import small
 
 
 def _with_memory(monkeypatch, count):

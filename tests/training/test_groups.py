@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-import small
 from lra.errors import UserError
 from lra.training import optim
+from tests.helpers import small
 
 
 def _steps(groups, count=3, **optim_fields):

@@ -9,10 +9,10 @@ import sys
 import time
 
 import pytest
-import same_run
-import tiny
 
-from lra import files, launch
+from lra import files
+from lra.cli import launch
+from tests.helpers import same_run, tiny
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -6,12 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-import small
 from lra import bits, models
 from lra.data import batches, prepared
 from lra.data.prepared import Split
 from lra.errors import UserError
-from lra.training import build, check, evaluate, lengths, step, train
+from lra.experiment import build, check
+from lra.training import evaluate, lengths, step, train
+from tests.helpers import small
 
 
 def _split(task, n=24):

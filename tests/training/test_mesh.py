@@ -6,10 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-import small
 from lra import models
 from lra.errors import UserError
 from lra.training import mesh, program, step
+from tests.helpers import small
 
 SPLITTING = sorted(
     name for name in models.names()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kernels
-import small
 from lra.training import optim
+from tests.helpers import small
 
 
 @pytest.mark.parametrize('s,expected', [

@@ -2,9 +2,9 @@
 
 import pytest
 
-import small
 from lra.training import outcome
 from lra.training.progress import Progress
+from tests.helpers import small
 
 
 @pytest.mark.parametrize('task, tokens', [

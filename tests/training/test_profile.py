@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-import small
 from lra.errors import UserError
 from lra.training import profile, train
+from tests.helpers import small
 
 
 def _traced(folder):

@@ -7,8 +7,8 @@ import optax
 import optax.contrib
 import pytest
 
-import small
 from lra.training import optim, step
+from tests.helpers import small
 
 STEPS, WARMUP, RATE = 100, 10, 0.3
 

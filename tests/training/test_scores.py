@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import data_prep
-import small
 from lra import files
 from lra.data import prepared
 from lra.training import evaluate, train
 from lra.training.checkpoint import Checkpoints
+from tests.helpers import small
 
 pytestmark = pytest.mark.usefixtures('compile_once')
 

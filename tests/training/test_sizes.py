@@ -6,12 +6,12 @@ import math
 import jax
 import numpy as np
 import pytest
-import same_run
 
-import small
-from lra import files, machine
+from lra import files
 from lra.errors import UserError
+from lra.system import machine
 from lra.training import program, sizes, train, trainer
+from tests.helpers import same_run, small
 
 
 class Mesh:

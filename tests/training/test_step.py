@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import small
 from lra.objectives import classification
 from lra.training import program, step
+from tests.helpers import small
 
 
 def _batch(weighted, rows):

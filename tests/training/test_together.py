@@ -6,10 +6,10 @@ import types
 import numpy as np
 import pytest
 
-import small
 from lra.data import prepared
 from lra.errors import UserError
 from lra.training import program, provenance, together, train, trainer
+from tests.helpers import small
 
 
 def _config(mini_data, seed, **options):

@@ -7,15 +7,16 @@ import shutil
 import jax
 import numpy as np
 import pytest
-import same_run
 
-import small
-from lra import files, machine
+from lra import files
 from lra.errors import UserError
-from lra.report import curves
-from lra.training import build, run, train
+from lra.experiment import build
+from lra.records import curves
+from lra.system import machine
+from lra.training import run, train
 from lra.training.checkpoint import Checkpoints
 from lra.training.progress import Progress
+from tests.helpers import same_run, small
 
 pytestmark = pytest.mark.usefixtures('compile_once')
 

@@ -13,10 +13,10 @@ import types
 
 import pytest
 
-import small
-from lra import place
+from lra import paths
 from lra.errors import UserError
 from lra.training import run, train, writers
+from tests.helpers import small
 
 CONFIG = {'seed': 0, 'task': 'listops_mini', 'data_dir': '',
           'model': {'name': 'simpletron'}, 'train': {'steps': 6}}
@@ -323,7 +323,7 @@ def test_a_library_that_is_not_installed_is_named(name, library, monkeypatch):
   find = importlib.util.find_spec
   monkeypatch.setattr(importlib.util, 'find_spec', lambda x: (
       None if x == library else find(x)))
-  command = re.escape(place.extra(name))
+  command = re.escape(paths.extra(name))
   with pytest.raises(UserError, match=f'{library}, .*: {command}'):
     writers.check(['csv', name])
 

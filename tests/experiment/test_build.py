@@ -9,8 +9,8 @@ import pytest
 
 from lra.costs import parameters
 from lra.errors import UserError
+from lra.experiment import build
 from lra.report import catalogue
-from lra.training import build
 
 
 class _Plain(nn.Module):

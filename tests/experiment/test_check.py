@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import pytest
 
 from configs import protocols
-from lra import fields, models, tasks
+from lra import models, tasks
+from lra.config import fields
 from lra.errors import UserError
-from lra.training import check
+from lra.experiment import check
 
 
 def _config(arg='listops_mini', model='simpletron'):
@@ -138,8 +139,8 @@ def test_other_types_are_held(name):
 
 
 def test_unknown_and_missing_fields():
-  _refuse({'train.stepz': 3}, 'lra/fields.py')
-  _refuse({'stepz': 3}, 'lra/fields.py')
+  _refuse({'train.stepz': 3}, 'lra/config/fields.py')
+  _refuse({'stepz': 3}, 'lra/config/fields.py')
   c = _config()
   del c.optim.ema
   with pytest.raises(UserError, match='config.optim.ema is missing'):

@@ -5,7 +5,9 @@ import pathlib
 from typing import Any
 
 from configs import base
-from lra import config_flag, identity, place
+from lra import paths
+from lra.config import identity
+from lra.experiment import loader
 
 
 def changes(config: dict, made_by: str) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def _own(made_by):
 
   They are cached, since the file may change while its runs last.
   """
-  made = config_flag.made_by([f'--config={made_by}'])
+  made = loader.made_by([f'--config={made_by}'])
   return identity.flatten({
       'model': made.copy_and_resolve_references().to_dict().get('model', {})})
 
@@ -44,4 +46,4 @@ def of_task(task: str) -> list[str]:
 
 def file_of(made_by: str) -> pathlib.Path:
   """Returns the file that --config named."""
-  return place.config_file(place.config_parts(made_by)[0])
+  return paths.config_file(paths.config_parts(made_by)[0])

@@ -6,9 +6,10 @@ import re
 import sys
 import textwrap
 
-from lra import identity, models
-from lra.fields import COUNT, FIELDS, LARGEST, MANY, Field
-from lra.training import check
+from lra import models
+from lra.config import identity
+from lra.config.fields import COUNT, FIELDS, LARGEST, MANY, Field
+from lra.experiment import check
 
 _WIDTH = 76
 # Limits of the machine, not of the field: they are not printed.

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 
 from lra import models
 from lra.errors import UserError
+from lra.experiment import check
 from lra.nn.encoder import Encoder
 from lra.tasks import Task
-from lra.training import check
 
 
 def sequence_length(config, task: Task) -> int:

@@ -13,9 +13,10 @@ import types
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from lra import files, place, signals
+from lra import files, paths
+from lra.config.fields import FIELDS
 from lra.errors import UserError, explained
-from lra.fields import FIELDS
+from lra.system import signals
 
 _FORM = ('--config has the form configs/<model>.py:<task>, and --list shows '
          'the models and tasks')
@@ -59,10 +60,10 @@ def resolve(config: ConfigDict | None) -> ConfigDict | None:
   if config is None:
     return None
   from lra import objectives, tasks
-  from lra.training import build, check
+  from lra.experiment import build, check
   check.check(config)
   if not tasks.get(config.task).probe:
-    place.data_dir(config.data_dir)
+    paths.data_dir(config.data_dir)
   objectives.get(config.objective)
   config = config.copy_and_resolve_references()
   build.encoder(config, tasks.get(config.task), 'float32')
@@ -78,8 +79,8 @@ class _Parser(flags.ArgumentParser):
 
   def parse(self, path):
     """See `flags.ArgumentParser.parse`."""
-    path, *argument = place.config_parts(place.local(path, '--config'))
-    path = path and str(place.config_file(path))
+    path, *argument = paths.config_parts(paths.local(path, '--config'))
+    path = path and str(paths.config_file(path))
     try:
       config = _get_config(path)(*argument)
       if isinstance(config, ConfigDict):

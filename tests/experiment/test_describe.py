@@ -4,15 +4,17 @@ import re
 
 import pytest
 
-import small
-from lra import config_help, fields, identity, models
-from lra.fields import COUNT, Field
+from lra import models
+from lra.config import fields, identity
+from lra.config.fields import COUNT, Field
+from lra.experiment import describe
+from tests.helpers import small
 
 
 @pytest.mark.parametrize('model', ['performer', 'reformer', 'simpletron'])
 def test_every_field_has_its_value_and_its_meaning(model):
   config = small.config(model, 'listops')
-  text = config_help.text(config)
+  text = describe.text(config)
   found = dict(re.findall(r'^(\S+) = (.*)$', text, re.MULTILINE))
   assert found == {name: repr(value) for name, value in identity.flatten(
       config.to_dict()).items()}
@@ -27,7 +29,7 @@ def test_every_field_has_its_value_and_its_meaning(model):
 @pytest.mark.parametrize('model', models.names())
 def test_every_argument_of_a_mixer_has_a_meaning(model):
   """From its docstring; what the encoder fills in needs none."""
-  found = config_help.arguments(models.module(model).Mixer)
+  found = describe.arguments(models.module(model).Mixer)
   given = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
   assert [name for name, meaning in found.items()
           if not meaning and name not in given] == []
@@ -38,4 +40,4 @@ def test_every_argument_of_a_mixer_has_a_meaning(model):
     (Field(0.5, '', above=0, below=1), 'Above 0 and below 1.'),
     (Field('a', '', choices=('a', 'b')), 'One of a, b.'), (Field('', ''), '')])
 def test_ranges_leave_out_the_limits_of_machines(field, said):
-  assert config_help.limits(field) == said
+  assert describe.limits(field) == said

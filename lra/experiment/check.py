@@ -1,6 +1,6 @@
 """Checks a config against its declaration, before any work is done.
 
-The declaration is `lra.fields` and the arguments of each mixer.
+The declaration is `lra.config.fields` and the arguments of each mixer.
 """
 
 import dataclasses
@@ -11,9 +11,9 @@ import numpy as np
 from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference
 
-from lra import models, place, tasks
+from lra import models, paths, tasks
+from lra.config.fields import COUNT, FIELDS, MANY, Field
 from lra.errors import UserError
-from lra.fields import COUNT, FIELDS, MANY, Field
 
 # Fields that a group of `config.optim.groups` may override.
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
@@ -47,7 +47,7 @@ def check(config) -> None:
   for name in flat:
     if name not in FIELDS and not name.startswith('model.'):
       raise UserError(
-          f'config.{name} is unknown: declare it in lra/fields.py.')
+          f'config.{name} is unknown: declare it in lra/config/fields.py.')
   check_arguments(models.module(config.model.name).Mixer, config.model.name, {
       name.removeprefix('model.'): value for name, value in flat.items()
       if name.startswith('model.')})
@@ -219,7 +219,7 @@ def _limits(field):
 
 def _check_task(config):
   task, L = tasks.get(config.task), config.seq_len
-  place.local(config.data_dir, 'config.data_dir')
+  paths.local(config.data_dir, 'config.data_dir')
   if config.mask_black and not task.image:
     raise UserError(
         f'config.mask_black=True means nothing to {task.name}, which has no '

@@ -6,10 +6,11 @@ import pathlib
 import pytest
 
 from configs import base
-from lra import config_flag, identity, protocol
+from lra.config import identity
 from lra.errors import UserError
+from lra.experiment import loader, protocol
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
 MODELS = sorted(p.stem for p in (ROOT / 'configs').glob('*.py')
                 if p.stem not in ('__init__', 'base', 'protocols'))
@@ -31,7 +32,7 @@ def made(made_by, **changes):
 
 
 def _config(made_by, **changes):
-  return config_flag.made_by([f'--config={made_by}', *(
+  return loader.made_by([f'--config={made_by}', *(
       f'--config.{name}={value}' for name, value in changes.items())
   ]).copy_and_resolve_references().to_dict()
 
