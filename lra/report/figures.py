@@ -110,10 +110,12 @@ def kept(figure: Figure, folder: pathlib.Path) -> bytes | None:
 
 
 def _drawn(figure):
-  from lra.report import charts  # matplotlib takes a second to import
+  # matplotlib takes a second to import.
+  from lra.records.style import style
+  from lra.report import charts
   chart = {'overview': charts.overview, 'accuracy': charts.accuracy,
            'speed': charts.speed}[figure.chart]
-  with charts.style():
+  with style():
     return sealed(chart(*_data(figure, charts)), figure)
 
 
