@@ -18,7 +18,7 @@ def _run(code, *options):
   done = subprocess.run(
       [sys.executable, *options, '-c', (
           'import ctypes, os, signal, sys, time\n'
-          'from lra import distributed, held, signals\n'
+          'from lra.system import distributed, held, signals\n'
           'held.begin()\n'
           'ctypes.CDLL(None).signal(signal.SIGABRT, distributed._aborted)\n'
           f'{code}')], capture_output=True, text=True, check=False, timeout=60,

@@ -233,7 +233,7 @@ def test_the_platform_is_chosen_where_nobody_has_chosen_it(
     before, given, chosen):
   if any(pathlib.Path('/dev').glob('accel*')):
     pytest.skip('a TPU is here')
-  code = (f'{before}\nimport os\nfrom lra import machine\n'
+  code = (f'{before}\nimport os\nfrom lra.system import machine\n'
           'machine.skip_tpu()\nprint(os.environ.get("JAX_PLATFORMS"))')
   done = subprocess.run(
       [sys.executable, '-c', code], text=True, capture_output=True, check=True,
