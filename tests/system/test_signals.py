@@ -20,7 +20,8 @@ from tests.helpers import tiny
 ROOT = pathlib.Path(__file__).parents[2]
 _BEGIN = (
     'import signal\n'
-    'from lra.system import signals, streams; streams.keep(); signals.listen()\n')
+    'from lra.system import signals, streams\n'
+    'streams.keep(); signals.listen()\n')
 # Gives the session that a process leads the terminal that is its stdin.
 _LEAD = ('import fcntl, os, sys, termios\n'
          'fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n'
