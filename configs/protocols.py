@@ -1,7 +1,7 @@
 """What each protocol says of each task: PROTOCOLS[protocol][task].
 
-Only what differs from the defaults of `lra/config/fields.py`, in groups as in the
-config. Another protocol is one more dict, with an entry for every mini task
+Only what differs from the defaults of `lra/config/fields.py`, in groups as in
+the config. Another protocol is one more dict, with an entry for every mini task
 (but no probe) and every full one that it knows; a task's default is the first
 that has it.
 

@@ -1,8 +1,8 @@
 """Every field of a config: its type and default, its meaning, its range.
 
 Constants only. `configs/base.py` makes configs from these declarations, and
-runs are checked against them. `lra.config.identity` leaves fields that were declared
-after the first records out of a run's hash.
+runs are checked against them. `lra.config.identity` leaves fields that were
+declared after the first records out of a run's hash.
 
 The other arguments of a mixer are not here: the class `Mixer` of
 `lra/models/<config.model.name>.py` declares them, with their ranges

@@ -3,7 +3,7 @@
 Two runs with one identity differ in MACHINE_FIELDS at most. They share a row of
 the leaderboard, as do runs that differ in FITTING_FIELDS. The identity does not
 change when the code gains a field. A field declared after the first records
-(`lra.config.fields`) is left out if its value describes the behaviour before it.
+(`lra.config.fields`) is left out if its value describes the behaviour before.
 """
 
 import hashlib

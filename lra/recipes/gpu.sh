@@ -112,7 +112,7 @@ its runs are left out." "$task"
 }
 
 # Kernels against float64 on the device.
-accelerator=$("$python" -c 'from lra import machine
+accelerator=$("$python" -c 'from lra.system import machine
 print(machine.accelerator())')
 if [ -z "$accelerator" ]; then
   say "No accelerator was found: the kernels are not checked."

@@ -12,7 +12,6 @@ from lra.data.prepared import Prepared
 from lra.records import record
 from lra.records.record import Count, File, Fraction, Record, TaskName, Text
 from lra.records.result import Parts
-from lra.report.statistics import Sample
 
 
 class MeasuredFloor(Record):
@@ -42,13 +41,6 @@ class MeasuredFloor(Record):
             f"field 'correct' has {right} right answers, which is not the "
             'accuracy')
     return self
-
-  def sample(self, examples: int) -> Sample:
-    """Returns its score; `examples` is used if the record has no number."""
-    if self.correct is None:
-      return Sample((self.accuracy,), examples)
-    return Sample((self.accuracy,), self.examples,
-                  bits.unpack(self.correct, self.examples)[None])
 
 
 class Floors(File):

@@ -11,7 +11,7 @@ from matplotlib import figure
 from lra import files
 from lra.errors import UserError
 from lra.formats import plain
-from lra.report.charts import BASELINE, COLOURS, DASHES, style
+from lra.records.style import BASELINE, COLOURS, DASHES, style
 
 LEARNT = 0.95  # accuracy on validation
 _LOOKS = {

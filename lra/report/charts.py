@@ -5,27 +5,19 @@ one version of matplotlib. Nothing but the arguments decides what is drawn, so
 that `figures` can tell when a figure has to be drawn again.
 """
 
-import contextlib
 import dataclasses
 import io
 import math
 import textwrap
-import threading
-import warnings
 from collections.abc import Mapping, Sequence
 
-import matplotlib
-import matplotlib.style
 from matplotlib import figure, ticker
 
 from lra.formats import plain
+from lra.records.style import BASELINE, COLOURS, DASHES, legend
 from lra.report import labels
 from lra.report.catalogue import FAMILIES
 
-COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
-           '#000000')
-DASHES = ('--', ':', '-.', (0, (6, 2, 1, 2, 1, 2)), (0, (1, 4)))
-BASELINE = '#666666'
 # Colour of each family; one of none has the last.
 _FAMILY = dict(zip(FAMILIES, COLOURS, strict=False))
 _OTHER = '#8c8c8c'
@@ -46,15 +38,6 @@ _SINGLE = dict(marker='o', linestyle='none', markersize=6.5,
                markerfacecolor='white', markeredgewidth=1.5)
 # Of a title that one line of a figure holds.
 _LETTERS = 88
-_STYLE = {
-    'font.size': 9, 'axes.grid': True, 'grid.color': '#e6e6e6',
-    'axes.axisbelow': True, 'axes.spines.top': False,
-    'axes.spines.right': False, 'legend.frameon': False,
-    'text.parse_math': False,
-}
-
-
-_ALONE = threading.RLock()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,21 +75,6 @@ class Line:
   marks: Sequence[Mark]
   best: int | None
   note: str
-
-
-@contextlib.contextmanager
-def style():
-  """Our looks, untouched by the user's own matplotlib settings.
-
-  They are those of the process: one thread at a time has them.
-  """
-  with (_ALONE, warnings.catch_warnings(), matplotlib.rc_context(),
-        matplotlib.style.context(['default', _STYLE])):
-    # Letters that a font has not, points that all are one.
-    warnings.simplefilter('ignore', UserWarning)
-    matplotlib.rcParams['svg.hashsalt'] = 'lra'
-    matplotlib.rcParams['svg.fonttype'] = 'none'
-    yield
 
 
 def overview(lines: Sequence[Line]) -> bytes:
@@ -256,24 +224,6 @@ def _bar(ax, mark, y):
   """The interval of a row."""
   ax.plot([100 * mark.low, 100 * mark.high], [y, y],
           color=colour(mark.family), linewidth=1.5, alpha=0.5)
-
-
-def legend(fig: figure.Figure, columns: int) -> None:
-  """Puts a legend below a figure, in so many columns or as many as have room.
-
-  Letters are smaller where even one column has not.
-  """
-  size = _STYLE['font.size']
-  while True:
-    made = fig.legend(loc='outside lower center', ncols=columns, fontsize=size)
-    wide = made.get_window_extent().width / fig.bbox.width
-    if wide <= 1:
-      return
-    made.remove()
-    if columns > 1:
-      columns -= 1
-    else:
-      size *= 0.98 / wide
 
 
 def _name_families(ax, rows, alpha=1):

@@ -15,7 +15,7 @@ from lra.config import fields, identity
 from lra.errors import UserError
 from lra.formats import plain
 from lra.records import curves, result
-from lra.report.charts import BASELINE, COLOURS, DASHES, legend, style
+from lra.records.style import BASELINE, COLOURS, DASHES, legend, style
 
 _NO_DATES = {'png': {'Software': None},
              'svg': {'Date': None, 'Creator': None, 'Format': None}}
@@ -79,9 +79,9 @@ def _baselines(folder):
 def plot(folders: Sequence[pathlib.Path], out: str | os.PathLike) -> None:
   """Writes the validation accuracies of runs against steps, atomically.
 
-  Runs of one experiment (`lra.config.identity`) that differ in their seed share a
-  line. It is their mean at the steps that all have, in a band from the least to
-  the largest.
+  Runs of one experiment (`lra.config.identity`) that differ in their seed
+  share a line. It is their mean at the steps that all have, in a band from
+  the least to the largest.
 
   Args:
     folders: run directories, finished or not.

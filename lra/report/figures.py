@@ -20,7 +20,7 @@ from lra.report.speeds import Speeds
 OVERVIEW = 'full_tasks.svg'
 # Most rows in a figure: there is no room for more names.
 MOST = 80
-_CODE = ('charts.py', 'labels.py')
+_CODE = ('report/charts.py', 'report/labels.py', 'records/style.py')
 _SEAL = re.compile(rb'<!-- drawn from ([0-9a-f]{64}), is ([0-9a-f]{64}) -->\n')
 
 
@@ -110,10 +110,12 @@ def kept(figure: Figure, folder: pathlib.Path) -> bytes | None:
 
 
 def _drawn(figure):
-  from lra.report import charts  # matplotlib takes a second to import
+  # matplotlib takes a second to import.
+  from lra.records.style import style
+  from lra.report import charts
   chart = {'overview': charts.overview, 'accuracy': charts.accuracy,
            'speed': charts.speed}[figure.chart]
-  with charts.style():
+  with style():
     return sealed(chart(*_data(figure, charts)), figure)
 
 
@@ -148,7 +150,7 @@ _LENGTH = len(_seal('0' * 64, '0' * 64))
 @functools.cache
 def _code():
   """Returns the drawing code: a change may draw the same data otherwise."""
-  folder = pathlib.Path(__file__).parent
+  folder = pathlib.Path(__file__).parents[1]
   return b''.join((folder / name).read_bytes() for name in _CODE)
 
 

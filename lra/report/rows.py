@@ -10,7 +10,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterable, Mapping
 
-from lra import tasks
+from lra import bits, tasks
 from lra.records import store
 from lra.report import budgets, catalogue, comparison, variants
 from lra.report.row import Row, Table
@@ -209,15 +209,23 @@ def _compare_with_baselines(rows, measured):
     if measured and measured.fingerprint != row.data:
       row.foreign = measured.fingerprint
     if _measured(row, measured):
-      baselines = [(baseline.sample(examples), name)
-                for name, baseline in sorted(measured.floors.items())]
+      baselines = [(_sample(baseline, examples), name)
+                   for name, baseline in sorted(measured.floors.items())]
     else:
       baselines = [(Sample((accuracy,), examples), name) for run in row.runs
-                for name, accuracy in sorted(run.floors.items())]
+                   for name, accuracy in sorted(run.floors.items())]
     # Among equal ones, take one with known answers.
     row.baseline, row.baseline_name = max(
         baselines, default=(None, ''), key=lambda f: (
             round(f[0].accuracies[0], 9), f[0].correct is not None))
+
+
+def _sample(baseline, examples):
+  """Returns a baseline's score; `examples` is for records without answers."""
+  if baseline.correct is None:
+    return Sample((baseline.accuracy,), examples)
+  return Sample((baseline.accuracy,), baseline.examples,
+                bits.unpack(baseline.correct, baseline.examples)[None])
 
 
 def _tell_from_baselines(rows, common):

@@ -27,7 +27,7 @@ from lra.system.terminal import say
 _TIMES = 10_000
 # The warning comes so long before the time limit, to leave time to save.
 _WARNING_SECONDS = 90
-_RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
+_RUN = paths.ROOT / 'run_lra.py'
 _PR_SET_CHILD_SUBREAPER = 36
 
 

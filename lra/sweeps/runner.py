@@ -3,20 +3,20 @@
 import ctypes
 import math
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 
+from lra import paths
 from lra.errors import BUG
 from lra.records import result as result_lib
 from lra.records.result import Result
 from lra.sweeps import ahead, sweep
 from lra.system import machine, signals
 
-_RUN = pathlib.Path(__file__).resolve().parent.parent / 'run_lra.py'
+_RUN = paths.ROOT / 'run_lra.py'
 _PR_SET_PDEATHSIG = 1
 _ALL_MEMORY = 'XLA_PYTHON_CLIENT_PREALLOCATE'
 _CORES = 4  # of a CPU on which one may compile while others train

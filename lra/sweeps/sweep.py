@@ -6,8 +6,8 @@ Each line of the file is the flags of one run without their dashes,
 
 The config comes first. Then come, in any order, seeds (`0`, `0,3` or `0-4`;
 default 0) and config fields to change. Each value in brackets is a run; several
-such fields give each combination. See lra/config/grid.py for quotes. `#` begins a
-comment.
+such fields give each combination. See lra/config/grid.py for quotes. `#` begins
+a comment.
 
 One process makes the seeds of one config, and of the configs of its line with
 the same compiled step. Each run has its usual run directory. Finished runs are

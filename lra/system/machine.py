@@ -79,7 +79,7 @@ def _git(*args):
   # The environment may name another repository, as GIT_DIR does for hooks.
   env = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
   file = pathlib.Path(__file__).resolve()
-  top, trusted = file.parents[1], ()
+  top, trusted = file.parents[2], ()
   try:
     if (top / '.git').lstat().st_uid == file.stat().st_uid:
       trusted = ('-c', f'safe.directory={top}')

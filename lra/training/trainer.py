@@ -16,7 +16,7 @@ from lra.config import identity
 from lra.data import batches, prepared
 from lra.data.prefetch import Prefetch
 from lra.errors import UserError
-from lra.records import baselines, curves
+from lra.records import baselines
 from lra.records.result import Result
 from lra.system import distributed, machine, signals
 from lra.system.distributed import SharedStop, leads, several
@@ -376,6 +376,7 @@ class Trainer:
           distributed.gathered(fields['peak_memory_bytes']).max())
     path = self.run.metrics_path
     if leads() and path.exists():
+      from lra.records import curves  # imports matplotlib, which takes a second
       try:
         fields['learnt_step'] = curves.learnt_step(curves.read(path))
         curves.plot(path, self.run.folder / 'curves.png', self.floors)

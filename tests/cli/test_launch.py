@@ -17,7 +17,7 @@ from lra.training import provenance
 from tests.helpers import commands, tiny
 
 MINI = f'--config={commands.ROOT}/configs/simpletron.py:listops_mini'
-RUN = pathlib.Path(__file__).parent / 'report' / 'data' / 'result.json'
+RUN = pathlib.Path(__file__).parents[1] / 'report' / 'data' / 'result.json'
 
 
 def _place(*arguments):

@@ -14,7 +14,7 @@ import pytest
 from lra.cli import command, launch, options
 from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 MINI = '--config=configs/simpletron.py:listops_mini'
 TINY = [MINI, *tiny.flags(**{'train.steps': 4})]
 

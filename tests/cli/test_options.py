@@ -13,7 +13,7 @@ from lra.cli import command, options
 from lra.experiment import loader
 from tests.helpers import documents
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 COMMANDS = documents.commands(r'run_lra\.py|lra|lra-cuda')

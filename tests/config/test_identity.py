@@ -10,7 +10,7 @@ import pytest
 
 from lra.config import fields, identity
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
 EXTRA = {'train.later': fields.Field(0.5, 'Made up.', before=0.5),
          'later.group': fields.Field((), 'Made up.', before=())}
@@ -165,8 +165,8 @@ def test_whoever_declares_a_field_says_what_was_done_before():
       and not name.startswith('model.')]
   assert not missing, (
       f'{missing[0]} is younger than the records: give its Field in '
-      'lra/config/fields.py `before`, the value that describes what was done until '
-      'now, or all old records lose their rows.')
+      'lra/config/fields.py `before`, the value that describes what was done '
+      'until now, or all old records lose their rows.')
   assert known <= set(fields.FIELDS), 'a field of the records is gone'
   for name, field in fields.FIELDS.items():
     if field.before is not fields.ALWAYS:
@@ -184,8 +184,8 @@ def test_whoever_adds_an_argument_to_a_model_says_what_was_done_before(path):
       fields.ADDED_TO_MODELS.get(model, {}))
   assert not added, (
       f'config.model.{min(added)} of {model} is younger than its records: put '
-      'it into ADDED_TO_MODELS of lra/config/fields.py with the value that describes '
-      'what was done until now.')
+      'it into ADDED_TO_MODELS of lra/config/fields.py with the value that '
+      'describes what was done until now.')
 
 
 def test_fields_are_declared_soundly():

@@ -14,7 +14,7 @@ from lra import files
 from lra.cli import launch
 from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 SEEDS = 3
 pytestmark = pytest.mark.full
 

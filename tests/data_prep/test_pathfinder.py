@@ -156,7 +156,7 @@ def test_a_damaged_part_is_named(tmp_path, content):
 
 
 SLOW = """
-from lra import signals
+from lra.system import signals
 signals.listen()
 from data_prep import __main__ as command, drawing, pathfinder, stamps
 drawing._PART = 4

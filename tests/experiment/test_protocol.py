@@ -10,7 +10,7 @@ from lra.config import identity
 from lra.errors import UserError
 from lra.experiment import loader, protocol
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
 MODELS = sorted(p.stem for p in (ROOT / 'configs').glob('*.py')
                 if p.stem not in ('__init__', 'base', 'protocols'))

@@ -15,7 +15,7 @@ import traceback
 from typing import NamedTuple
 
 LONGEST = 60  # seconds of a processor that a command may use
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Done(NamedTuple):
@@ -30,10 +30,10 @@ class Commands:
 
   def __init__(self):
     self._process = subprocess.Popen(
-        [sys.executable, '-c', 'import commands; commands.serve()'], text=True,
+        [sys.executable, '-c',
+         'from tests.helpers import commands; commands.serve()'], text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
-        env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH':
-             f'{ROOT}{os.pathsep}{ROOT / "tests"}'})
+        env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
 
   def run(self, program: str, *arguments: str, cwd: pathlib.Path,
           **environment: str) -> Done:

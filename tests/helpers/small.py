@@ -10,7 +10,7 @@ import pytest
 from lra import tasks
 from lra.training import program
 
-CONFIGS = pathlib.Path(__file__).parent.parent / 'configs'
+CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
 
 
 def most(i: int):

@@ -33,4 +33,4 @@ def without_platforms() -> dict[str, str]:
   """The environment of a process that chooses its devices itself."""
   env = {name: value for name, value in os.environ.items()
          if name not in ('JAX_PLATFORMS', 'XLA_FLAGS')}
-  return {**env, 'PYTHONPATH': str(pathlib.Path(__file__).parent.parent)}
+  return {**env, 'PYTHONPATH': str(pathlib.Path(__file__).parents[2])}

@@ -11,7 +11,7 @@ from lra.report import leaderboard
 from lra.report.site import Place
 
 RUN = json.loads(
-    (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
+    (pathlib.Path(__file__).parents[1] / 'report/data/result.json').read_text())
 
 
 def compared(steps=800, changes=None, **fields):

@@ -15,7 +15,7 @@ from lra.records import result
 from lra.report import leaderboard, rows, site
 from tests.helpers import scored
 
-_DATA = pathlib.Path(__file__).parent / 'data'
+_DATA = pathlib.Path(__file__).parents[1] / 'report/data'
 RUN = json.loads((_DATA / 'result.json').read_text())
 FLOORS = json.loads((_DATA / 'floors.json').read_text())
 

@@ -9,6 +9,7 @@ from matplotlib import colors
 from test_leaderboard import FLOORS, RUNS, Place, make
 
 from lra import tasks
+from lra.records import style
 from lra.report import charts, figures, rows
 from lra.report.speeds import Speeds
 
@@ -68,7 +69,7 @@ def test_intervals_means_seeds_and_floors_are_drawn(board, drawn):
     assert colour(mean) == charts.colour(family)
   assert [x for _, x, ys in lines if ys == [2, 2]][-1] == [65.0, 65.5]
   floors = [line.get_xdata()[0] for line in ax.lines
-            if colour(line) == charts.BASELINE and len(line.get_xdata()) == 2]
+            if colour(line) == style.BASELINE and len(line.get_xdata()) == 2]
   assert floors == [50, 68]
 
 

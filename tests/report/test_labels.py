@@ -8,12 +8,13 @@ from matplotlib import figure
 from matplotlib.backends import backend_agg
 
 from lra.formats import plain
-from lra.report import charts, labels
+from lra.records.style import style
+from lra.report import labels
 
 
 def placed(points, names, area, margin=0.12):
   """(boxes of the names, circles of the marks, the axes' box), in pixels."""
-  with charts.style():
+  with style():
     fig = figure.Figure(figsize=(8, 5), layout='constrained')
     ax = fig.subplots()
     ax.scatter(*zip(*points, strict=True), area)
@@ -49,7 +50,7 @@ def test_lines_lead_from_far_names_to_their_points():
   """
   draw = np.random.default_rng(0)
   points = 10 ** draw.normal(size=(40, 2))
-  with charts.style():
+  with style():
     fig = figure.Figure(figsize=(8, 5), layout='constrained')
     ax = fig.subplots()
     ax.scatter(*points.T, 100)
@@ -78,7 +79,7 @@ def test_lines_lead_from_far_names_to_their_points():
 def test_a_name_that_is_as_near_to_another_mark_has_a_line():
   """Points that are alone need none."""
   def lines(points):
-    with charts.style():
+    with style():
       ax = figure.Figure(figsize=(8, 5)).subplots()
       ax.set(xlim=(0, 100), ylim=(0, 100))
       labels.place(ax, points, ['name'] * len(points), [6] * len(points))

@@ -20,7 +20,7 @@ from lra.errors import UserError
 from lra.sweeps import bundle, sweep
 from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 RECORD = next((ROOT / 'lra/results/runs/listops_mini').glob('simpletron-*'))
 CONFIG = json.loads(RECORD.read_text())['config']
 FOLDER = identity.run_folder(CONFIG)
@@ -237,7 +237,7 @@ def test_a_file_that_is_cut_off_is_refused(elsewhere, cut):
 
 KILLED = """
 import os, pathlib, signal, sys
-from lra import bundle, sweep
+from lra.sweeps import bundle, sweep
 name, count = sys.argv[1], int(sys.argv[2])
 before = getattr(bundle.os if name == 'rename' else bundle, name)
 def kill(*of):

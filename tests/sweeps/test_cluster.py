@@ -16,7 +16,7 @@ from lra.errors import UserError
 from lra.sweeps import cluster
 from tests.helpers import slurm, tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 MODELS = ('simpletron', 'linear_transformer', 'local')
 
 

@@ -9,7 +9,7 @@ from lra.config import identity
 from lra.records import result as result_lib
 from lra.sweeps import plan, sweep
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 RUNS = ROOT / 'lra/results/runs'
 LINE = 'configs/simpletron.py:listops_mini'
 

@@ -11,7 +11,7 @@ import pytest
 from lra.records import result as result_lib
 from lra.sweeps import progress, sweep
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 RECORD = next((ROOT / 'lra/results/runs/listops_mini').glob('simpletron-*'))
 
 

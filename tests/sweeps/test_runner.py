@@ -12,7 +12,7 @@ from lra.sweeps import ahead, runner, sweep
 from lra.system import machine
 from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def _entries(folder, *names):

@@ -20,7 +20,7 @@ from lra.sweeps import cluster, runner, sweep
 from lra.system import signals
 from tests.helpers import commands, tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 TINY = tiny.words(**{
     'train.steps': 40, 'train.eval_every': 10, 'train.log_every': 5,
     'train.checkpoint_minutes': 0.001})

@@ -21,7 +21,7 @@ from lra import files
 from lra.cli import launch
 from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 DEVICES = 4
 STEPS = 60
 pytestmark = pytest.mark.full

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 _LOST = 'os.write(2, b"JAX distributed service: task died\\n@ 0x1 stack\\n")\n'
 _OTHER = 'os.write(2, b"Check failed: a == b\\n")\n'
 
@@ -18,7 +18,7 @@ def _run(code, *options):
   done = subprocess.run(
       [sys.executable, *options, '-c', (
           'import ctypes, os, signal, sys, time\n'
-          'from lra import distributed, held, signals\n'
+          'from lra.system import distributed, held, signals\n'
           'held.begin()\n'
           'ctypes.CDLL(None).signal(signal.SIGABRT, distributed._aborted)\n'
           f'{code}')], capture_output=True, text=True, check=False, timeout=60,

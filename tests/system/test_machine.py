@@ -27,12 +27,12 @@ def git(folder, *args):
 def checkout(tmp_path):
   """A small checkout with a copy of `lra.system.machine`, all committed."""
   root = tmp_path / 'checkout'
-  for name in ('lra/models/known.py', 'lra/results/runs/x.json', 'lra/nn/a.py',
-               'configs/known.py', 'leaderboard.md',
-               'docs/leaderboard/text.md', 'notes.txt'):
+  for name in ('lra/system/machine.py', 'lra/models/known.py',
+               'lra/results/runs/x.json', 'lra/nn/a.py', 'configs/known.py',
+               'leaderboard.md', 'docs/leaderboard/text.md', 'notes.txt'):
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text('1\n')
-  shutil.copy(machine.__file__, root / 'lra')
+  shutil.copy(machine.__file__, root / 'lra/system')
   (root / '.gitignore').write_text('ignored*\n/runs/\n')
   git(root, 'init', '-q', '-b', 'main')
   git(root, 'add', '-A')
@@ -220,7 +220,7 @@ def test_without_git_nothing_is_claimed(checkout, monkeypatch):
 
 
 def test_this_checkout_has_a_commit():
-  if not (pathlib.Path(machine.__file__).parents[1] / '.git').exists():
+  if not (pathlib.Path(machine.__file__).parents[2] / '.git').exists():
     pytest.skip('not a git checkout')
   assert len(machine.git_state()['git_commit']) == 40
 
@@ -233,7 +233,7 @@ def test_the_platform_is_chosen_where_nobody_has_chosen_it(
     before, given, chosen):
   if any(pathlib.Path('/dev').glob('accel*')):
     pytest.skip('a TPU is here')
-  code = (f'{before}\nimport os\nfrom lra import machine\n'
+  code = (f'{before}\nimport os\nfrom lra.system import machine\n'
           'machine.skip_tpu()\nprint(os.environ.get("JAX_PLATFORMS"))')
   done = subprocess.run(
       [sys.executable, '-c', code], text=True, capture_output=True, check=True,

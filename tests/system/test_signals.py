@@ -17,10 +17,11 @@ from lra import files
 from lra.system import signals
 from tests.helpers import tiny
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 _BEGIN = (
     'import signal\n'
-    'from lra import signals, streams; streams.keep(); signals.listen()\n')
+    'from lra.system import signals, streams\n'
+    'streams.keep(); signals.listen()\n')
 # Gives the session that a process leads the terminal that is its stdin.
 _LEAD = ('import fcntl, os, sys, termios\n'
          'fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n'
@@ -265,7 +266,7 @@ def test_ctrl_c_twice_in_a_terminal():
 
 def test_what_a_failed_checkpoint_leaves_undone_is_not_shown():
   """One sentence says that the disk is full; other errors are shown."""
-  code = ('from lra import command\n'
+  code = ('from lra.cli import command\n'
           'command.quiet_libraries()\n'
           'class Late:\n'
           '  def __init__(self, what): self.what = what\n'

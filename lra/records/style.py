@@ -1,0 +1,54 @@
+"""What the figures of a run and those of the page share: colours and fonts."""
+
+import contextlib
+import threading
+import warnings
+
+import matplotlib
+import matplotlib.style
+from matplotlib import figure
+
+COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
+           '#000000')
+DASHES = ('--', ':', '-.', (0, (6, 2, 1, 2, 1, 2)), (0, (1, 4)))
+BASELINE = '#666666'
+_STYLE = {
+    'font.size': 9, 'axes.grid': True, 'grid.color': '#e6e6e6',
+    'axes.axisbelow': True, 'axes.spines.top': False,
+    'axes.spines.right': False, 'legend.frameon': False,
+    'text.parse_math': False,
+}
+_ALONE = threading.RLock()
+
+
+@contextlib.contextmanager
+def style():
+  """Our looks, untouched by the user's own matplotlib settings.
+
+  They are those of the process: one thread at a time has them.
+  """
+  with (_ALONE, warnings.catch_warnings(), matplotlib.rc_context(),
+        matplotlib.style.context(['default', _STYLE])):
+    # Letters that a font has not, points that all are one.
+    warnings.simplefilter('ignore', UserWarning)
+    matplotlib.rcParams['svg.hashsalt'] = 'lra'
+    matplotlib.rcParams['svg.fonttype'] = 'none'
+    yield
+
+
+def legend(fig: figure.Figure, columns: int) -> None:
+  """Puts a legend below a figure, in so many columns or as many as have room.
+
+  Letters are smaller where even one column has not.
+  """
+  size = _STYLE['font.size']
+  while True:
+    made = fig.legend(loc='outside lower center', ncols=columns, fontsize=size)
+    wide = made.get_window_extent().width / fig.bbox.width
+    if wide <= 1:
+      return
+    made.remove()
+    if columns > 1:
+      columns -= 1
+    else:
+      size *= 0.98 / wide
