@@ -16,22 +16,8 @@ from kernels.simpletron.api import (
 )
 from kernels.softmax.api import softmax_attention
 
-__all__ = [
-  'OPS',
-  'draw_words',
-  'explain',
-  'lightning_attention',
-  'lightning_attention_packed',
-  'linear_attention',
-  'linear_attention_packed',
-  'norm_project',
-  'over_tokens',
-  'platform',
-  'resolve',
-  'row_keys',
-  'sharded',
-  'simpletron_attention',
-  'simpletron_attention_packed',
-  'softmax_attention',
-  'target',
-]
+__all__ = ['OPS', 'draw_words', 'explain', 'lightning_attention',
+           'lightning_attention_packed', 'linear_attention',
+           'linear_attention_packed', 'norm_project', 'over_tokens', 'platform',
+           'resolve', 'row_keys', 'sharded', 'simpletron_attention',
+           'simpletron_attention_packed', 'softmax_attention', 'target']

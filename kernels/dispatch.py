@@ -12,30 +12,20 @@ from kernels import checks
 
 # The kernels of every operation. The first runs every valid call of the public
 # function; 'auto' takes the last that can run.
-OPS = {
-  'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
-  'simpletron': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
-  'lightning': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
-  'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
-  'norm_project': ('xla', 'pallas_triton'),
-}
+OPS = {'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
+       'simpletron': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
+       'lightning': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
+       'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
+       'norm_project': ('xla', 'pallas_triton')}
 # More requirements that a call can have of a kernel.
 _NEEDS = {
-  'linear': ('value_width', 'state', 'segments'),
-  'simpletron': ('state', 'segments'),
-  'lightning': ('state', 'segments'),
-  'softmax': ('value_width', 'dropout_rate', 'bias'),
-  'norm_project': (),
-}
+    'linear': ('value_width', 'state', 'segments'),
+    'simpletron': ('state', 'segments'), 'lightning': ('state', 'segments'),
+    'softmax': ('value_width', 'dropout_rate', 'bias'), 'norm_project': ()}
 # SimpleTRON is linear attention with identity features and no normaliser.
 _RUNS = {'simpletron': 'linear'}
-_PLATFORM = {
-  'pallas_tpu': 'tpu',
-  'pallas_triton': 'gpu',
-  'pallas_gpu': 'gpu',
-  'splash': 'tpu',
-  'cudnn': 'gpu',
-}
+_PLATFORM = {'pallas_tpu': 'tpu', 'pallas_triton': 'gpu', 'pallas_gpu': 'gpu',
+             'splash': 'tpu', 'cudnn': 'gpu'}
 
 # (platform, interpreter parameters) inside `target`, else None.
 _target = contextvars.ContextVar('kernels_target', default=None)
@@ -135,10 +125,9 @@ def backend(op, kernel):
   try:
     return importlib.import_module(f'kernels.{_RUNS.get(op, op)}.{kernel}')
   except ImportError as error:
-    raise NotImplementedError(
-      f"{op}: kernel='{kernel}' is not available with jax {jax.__version__}: "
-      f'{error}'
-    ) from error
+    raise NotImplementedError(f"{op}: kernel='{kernel}' is not available with "
+                              f"jax {jax.__version__}: "
+                              f'{error}') from error
 
 
 def triton_module(name, *operands):
@@ -197,16 +186,13 @@ def _warn_once(message):
 def _require(op, kernel, shape, dtype, needs):
   needs = dict(needs)
   if needs.pop('segments', False):
-    raise NotImplementedError(
-      f"{op}: kernel='{kernel}' takes no segment_ids: use "
-      f"kernel='{OPS[op][0]}' or 'auto'"
-    )
+    raise NotImplementedError(f"{op}: kernel='{kernel}' takes no segment_ids: "
+                              f"use kernel='{OPS[op][0]}' or 'auto'")
   needed = _PLATFORM.get(kernel, platform())
   if platform() != needed:
-    raise NotImplementedError(
-      f"{op}: kernel='{kernel}' needs a {needed} device and this program is "
-      f"for {platform()}: use kernel='{OPS[op][0]}' or 'auto'"
-    )
+    raise NotImplementedError(f"{op}: kernel='{kernel}' needs a {needed} "
+                              f"device and this program is for {platform()}: "
+                              f"use kernel='{OPS[op][0]}' or 'auto'")
   module = backend(op, kernel)
   try:
     module.supported(tuple(shape), dtype, **needs)

@@ -87,15 +87,13 @@ def tile(t):
 @dataclasses.dataclass(frozen=True)
 class Tools:
   """Operations of one warpgroup on tiles; `simulate` if interpreted."""
-
   simulate: bool
 
   def tiles(self, *lead):
     """Returns scratch for tiles [*lead, 64, 64]."""
     tiling = plgpu.TilingTransform((8, TILE))
-    return plgpu.SMEM(
-      (*lead, TILE, TILE), jnp.bfloat16, transforms=(tiling, _SWIZZLE)
-    )
+    return plgpu.SMEM((*lead, TILE, TILE), jnp.bfloat16,
+                      transforms=(tiling, _SWIZZLE))
 
   def moved(self, *lead):
     """Returns scratch for tiles that TMA moves to or from a sequence.
@@ -106,11 +104,8 @@ class Tools:
     """
     if self.simulate:
       return self.tiles(*lead)
-    lines = plgpu.SMEM(
-      (*lead, TILE, TILE),
-      jnp.bfloat16,
-      transforms=(plgpu.TilingTransform((TILE,)), _SWIZZLE),
-    )
+    lines = plgpu.SMEM((*lead, TILE, TILE), jnp.bfloat16,
+                       transforms=(plgpu.TilingTransform((TILE,)), _SWIZZLE))
     return plgpu.RefUnion(self.tiles(*lead), lines)
 
   def factors(self, count, copies):
@@ -126,9 +121,8 @@ class Tools:
     tiling = plgpu.TilingTransform((8, TILE))
     shape = (count, 8 * copies, TILE)
     return plgpu.RefUnion(
-      plgpu.SMEM(shape, jnp.bfloat16, transforms=(tiling, _SWIZZLE)),
-      plgpu.SMEM(shape, jnp.bfloat16),
-    )
+        plgpu.SMEM(shape, jnp.bfloat16, transforms=(tiling, _SWIZZLE)),
+        plgpu.SMEM(shape, jnp.bfloat16))
 
   def views(self, ref):
     """Returns (as tiles, as lines) of `moved` or `factors` scratch."""
@@ -235,9 +229,8 @@ def meet(barrier, warpgroups):
 def copy_chunk(source, b, n, h, target, barrier, warpgroups):
   """Starts to copy chunk n of [B, L, H, Dh]; one arrival per tile."""
   for t in range(warpgroups):
-    plgpu.copy_gmem_to_smem(
-      source.at[b, at(n), h, tile(t)], target.at[t], barrier
-    )
+    plgpu.copy_gmem_to_smem(source.at[b, at(n), h, tile(t)], target.at[t],
+                            barrier)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,7 +243,6 @@ class Ring:
     fetch: function of (step, slot) that starts the copies.
     free: one barrier per slot; every warpgroup arrives when it has finished.
   """
-
   stages: int
   steps: object
   fetch: object

@@ -31,14 +31,12 @@ def supported(shape, dtype, interpret, local):
     local: False if the program is for another device.
   """
   if shape[-1] not in WIDTHS:
-    raise NotImplementedError(
-      f'pallas_gpu supports head widths Dh (last dimension of q, k, v) '
-      f'in {WIDTHS}, got {shape[-1]}'
-    )
+    raise NotImplementedError('pallas_gpu supports head widths Dh (last '
+                              f'dimension of q, k, v) in {WIDTHS}, got '
+                              f'{shape[-1]}')
   if jnp.dtype(dtype) != jnp.bfloat16:
-    raise NotImplementedError(
-      f'pallas_gpu supports bfloat16 q, k, v, got {jnp.dtype(dtype)}'
-    )
+    raise NotImplementedError('pallas_gpu supports bfloat16 q, k, v, got '
+                              f'{jnp.dtype(dtype)}')
   if interpret is not None:
     _check_interpreter()
   elif local:
@@ -47,10 +45,9 @@ def supported(shape, dtype, interpret, local):
 
 def _check_interpreter():
   if not hasattr(plgpu, 'InterpretGPUParams'):
-    raise NotImplementedError(
-      f'the GPU interpreter of jax {jax.__version__} cannot run '
-      'pallas_gpu (transposed operands of wgmma): use jax 0.11 or later'
-    )
+    raise NotImplementedError(f'the GPU interpreter of jax {jax.__version__} '
+                              'cannot run pallas_gpu (transposed operands of '
+                              'wgmma): use jax 0.11 or later')
 
 
 def _local_gpus():
@@ -67,10 +64,9 @@ def _check_device():
   devices = _local_gpus()
   capability = getattr(devices[0], 'compute_capability', '') if devices else ''
   if capability != '9.0':
-    raise NotImplementedError(
-      f'pallas_gpu needs a device of compute capability 9.0 (Hopper), '
-      f'got {capability or jax.default_backend()}'
-    )
+    raise NotImplementedError('pallas_gpu needs a device of compute capability '
+                              '9.0 (Hopper), got '
+                              f'{capability or jax.default_backend()}')
 
 
 def chunk_count(length):
@@ -113,7 +109,6 @@ class Heads:
     array: [B, L, any, Dh], or its description.
     first, count: first head and number of heads.
   """
-
   array: Any
   first: int
   count: int
@@ -165,18 +160,8 @@ def _thirds(x, h):
   return tuple(Heads(x, i * h, h) for i in range(3))
 
 
-def call(
-  name,
-  kernel,
-  ins,
-  outs,
-  *,
-  blocks,
-  scratch,
-  warpgroups,
-  interpret,
-  products,
-):
+def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret,
+         products):
   """Runs a kernel with optional operands and results, or `Heads` of them.
 
   Args:
@@ -207,46 +192,29 @@ def call(
 
   def body(*refs, **scratch_refs):
     sent = refs[len(arrays) :]
-    kernel(
-      types.SimpleNamespace(
-        **{n: _seen(x, refs, sources.get(n)) for n, x in ins.items()}
-      ),
-      types.SimpleNamespace(
-        **{n: _seen(x, sent, targets.get(n)) for n, x in outs.items()}
-      ),
-      types.SimpleNamespace(**{n: scratch_refs.get(n) for n in scratch}),
-    )
+    kernel(types.SimpleNamespace(
+               **{n: _seen(x, refs, sources.get(n)) for n, x in ins.items()}),
+           types.SimpleNamespace(
+               **{n: _seen(x, sent, targets.get(n)) for n, x in outs.items()}),
+           types.SimpleNamespace(**{n: scratch_refs.get(n) for n in scratch}))
 
   b, h, parts = blocks
   body.__name__ = name
+  # `Tools.publish` has the barriers that stores need. Warpgroups would race on
+  # the shared scratch of a reduction.
+  compiler_params = plgpu.CompilerParams(
+      lowering_semantics=plgpu.LoweringSemantics.Warpgroup, approx_math=True,
+      unsafe_no_auto_barriers=True, reduction_scratch_bytes=0)
   run = functools.partial(
-    _in_place if old else _run,
-    body,
-    new,
-    {n: x for n, x in scratch.items() if x is not None},
-    {
-      'grid': (parts, b * h),
-      'grid_names': ('part', 'bh'),
-      'num_threads': warpgroups,
-      'thread_name': 'wg',
-    },
-    {
-      'interpret': interpret,
-      'compiler_params': plgpu.CompilerParams(
-        lowering_semantics=plgpu.LoweringSemantics.Warpgroup,
-        approx_math=True,
-        # `Tools.publish` has the barriers that stores need.
-        unsafe_no_auto_barriers=True,
-        # Warpgroups would race on the shared scratch of a reduction.
-        reduction_scratch_bytes=0,
-      ),
-      **_cost(ins, outs, products),
-    },
-  )
+      _in_place if old else _run, body, new,
+      {n: x for n, x in scratch.items() if x is not None},
+      {'grid': (parts, b * h), 'grid_names': ('part', 'bh'),
+       'num_threads': warpgroups, 'thread_name': 'wg'},
+      {'interpret': interpret, 'compiler_params': compiler_params,
+       **_cost(ins, outs, products)})
   results = run(arrays, old)
-  return {
-    n: None if x is None else results[targets[n]] for n, x in outs.items()
-  }
+  return {n: None if x is None else results[targets[n]]
+          for n, x in outs.items()}
 
 
 def _distinct(named):
@@ -275,9 +243,8 @@ def _seen(x, refs, place):
 def _run(body, new, scratch, mesh, params, arrays, old):
   """Returns the results [*new] of a kernel."""
   del old  # empty
-  run = plgpu.kernel(
-    body, out_type=new, scratch_types=scratch, **mesh, **params
-  )
+  run = plgpu.kernel(body, out_type=new, scratch_types=scratch, **mesh,
+                     **params)
   return run(*arrays)
 
 
@@ -292,13 +259,8 @@ def _in_place(body, new, scratch, mesh, params, arrays, old):
     allocated = functools.partial(body, *refs)
     pl.run_scoped(allocated, **scratch, collective_axes=mesh['thread_name'])
 
-  run = pl.kernel(
-    with_scratch,
-    out_type=new,
-    mesh=plgpu.Mesh(**mesh),
-    name=body.__name__,
-    **params,
-  )
+  run = pl.kernel(with_scratch, out_type=new, mesh=plgpu.Mesh(**mesh),
+                  name=body.__name__, **params)
 
   @jax.custom_batching.sequential_vmap
   def update(arrays, old):
@@ -320,8 +282,7 @@ def _cost(ins, outs, products):
   moved = [x for x in (*ins.values(), *outs.values()) if x is not None]
   x = moved[0]
   cost = pl.CostEstimate(
-    flops=round(2 * products * math.prod(x.shape) * x.shape[-1]),
-    bytes_accessed=sum(math.prod(x.shape) * x.dtype.itemsize for x in moved),
-    transcendentals=0,
-  )
+      flops=round(2 * products * math.prod(x.shape) * x.shape[-1]),
+      bytes_accessed=sum(math.prod(x.shape) * x.dtype.itemsize for x in moved),
+      transcendentals=0)
   return {'cost_estimate': cost}

@@ -48,12 +48,8 @@ class Columns:
     if not self.count:
       return sums
     ones = hopper.turned(self.tiles.at[self.own + zero])
-    return self.tools.add(
-      *(
-        (x, [(hopper.turned(tile), ones)])
-        for x, tile in zip(sums, tiles, strict=True)
-      )
-    )
+    return self.tools.add(*((x, [(hopper.turned(tile), ones)])
+                            for x, tile in zip(sums, tiles, strict=True)))
 
   def store(self, sums, targets, where):
     """Writes this warpgroup's columns to `where` of targets [..., Dh]."""

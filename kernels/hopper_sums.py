@@ -35,7 +35,6 @@ class Plan:
     stages: slots of the ring.
     chunks_per_part: chunks in a part; 0 cuts L evenly.
   """
-
   length: int
   warpgroups: int
   parts: int
@@ -70,38 +69,26 @@ def sums(x, y, mask, plan, slopes=None):
     (float32 [B, H, parts, Dh, Dh], float32 [B, H, parts, Dh] or None).
   """
   b, _, h, d = x.shape
-  like = functools.partial(
-    dispatch.like, hopper_call.whole(x), dtype=jnp.float32
-  )
-  outs = {
-    'xy': like((b, h, plan.parts, d, d)),
-    'z': like((b, h, plan.parts, d)) if plan.normalize else None,
-  }
+  like = functools.partial(dispatch.like, hopper_call.whole(x),
+                           dtype=jnp.float32)
+  outs = {'xy': like((b, h, plan.parts, d, d)),
+          'z': like((b, h, plan.parts, d)) if plan.normalize else None}
   ins = {'x': x, 'y': y, 'mask': hopper_call.mask_rows(mask), 'slopes': slopes}
   w, stages = plan.warpgroups, plan.stages
   tools = hopper.Tools(plan.interpret is not None)
   barrier = functools.partial(plgpu.Barrier, num_barriers=stages)
   masked = mask is not None
-  scratch = {
-    'x': tools.moved(stages, w),
-    'y': tools.moved(stages, w),
-    'mask': plgpu.SMEM((stages, hopper.TILE), jnp.float32) if masked else None,
-    'ones': tools.factors(w, 1) if plan.normalize else None,
-    'full': barrier(num_arrivals=2 * w + masked),
-    'free': barrier(num_arrivals=w),
-    'met': plgpu.Barrier(num_arrivals=w),
-  }
-  outs = hopper_call.call(
-    'sums',
-    functools.partial(_kernel, plan=plan, tools=tools),
-    ins,
-    outs,
-    blocks=(b, h, plan.parts),
-    scratch=scratch,
-    warpgroups=w,
-    interpret=plan.interpret,
-    products=1,
-  )
+  scratch = {'x': tools.moved(stages, w), 'y': tools.moved(stages, w),
+             'mask': plgpu.SMEM((stages, hopper.TILE), jnp.float32) if masked
+             else None,
+             'ones': tools.factors(w, 1) if plan.normalize else None,
+             'full': barrier(num_arrivals=2 * w + masked),
+             'free': barrier(num_arrivals=w),
+             'met': plgpu.Barrier(num_arrivals=w)}
+  outs = hopper_call.call('sums',
+                          functools.partial(_kernel, plan=plan, tools=tools),
+                          ins, outs, blocks=(b, h, plan.parts), scratch=scratch,
+                          warpgroups=w, interpret=plan.interpret, products=1)
   return outs['xy'], outs['z']
 
 
@@ -120,15 +107,13 @@ def _kernel(ins, outs, scratch, *, plan, tools):
 
   def fetch(step, slot):
     n, full = chunk(step), scratch.full.at[slot]
-    copy = functools.partial(
-      hopper.copy_chunk, b=b, n=n, h=h, barrier=full, warpgroups=plan.warpgroups
-    )
+    copy = functools.partial(hopper.copy_chunk, b=b, n=n, h=h, barrier=full,
+                             warpgroups=plan.warpgroups)
     copy(ins.x, target=lines_x.at[slot])
     copy(ins.y, target=lines_y.at[slot])
     if ins.mask is not None:
-      plgpu.copy_gmem_to_smem(
-        ins.mask.at[b, hopper.at(n)], scratch.mask.at[slot], full
-      )
+      plgpu.copy_gmem_to_smem(ins.mask.at[b, hopper.at(n)],
+                              scratch.mask.at[slot], full)
 
   ring = hopper.Ring(plan.stages, steps, fetch, scratch.free)
   ring.start()

@@ -22,7 +22,6 @@ class Inputs(NamedTuple):
       SimpleTRON have float32 sums [B, H, Dh, Dh]; linear attention has a pair
       of these and the normaliser's sums [B, H, Dh].
   """
-
   arrays: tuple
   bias: Any = None
   mask: Any = None
@@ -68,19 +67,15 @@ def activated(inputs):
   exact = [x.astype(jnp.float32) for x in inputs.arrays]
   whole = masked(with_variable_bias(inputs._replace(arrays=tuple(exact))))
   return whole._replace(
-    arrays=tuple(jax.nn.silu(x).astype(inputs.dtype) for x in whole.arrays)
-  )
+      arrays=tuple(jax.nn.silu(x).astype(inputs.dtype) for x in whole.arrays))
 
 
 def masked(inputs):
   """Returns inputs with zeros at masked tokens, which may be NaN."""
   if inputs.mask is None:
     return inputs
-  return inputs._replace(
-    arrays=tuple(
-      jnp.where(_beside(inputs.mask, x), x, 0) for x in inputs.arrays
-    )
-  )
+  return inputs._replace(arrays=tuple(jnp.where(_beside(inputs.mask, x), x, 0)
+                                      for x in inputs.arrays))
 
 
 def _beside(mask_BxL, x):
@@ -106,6 +101,5 @@ def gradients(inputs, arrays, bias, state):
     state = None
   elif state is None:
     state = jax.tree.map(jnp.zeros_like, inputs.state)
-  return Inputs(
-    tuple(arrays), bias if inputs.bias is not None else None, state=state
-  )
+  return Inputs(tuple(arrays), bias if inputs.bias is not None else None,
+                state=state)

@@ -19,13 +19,9 @@ SEQUENCE_AXIS = 'sequence'
 
 # Operations that take `sequence`, for tokens sharded over devices.
 _OVER_TOKENS = (
-  linear.linear_attention,
-  linear.linear_attention_packed,
-  simpletron.simpletron_attention,
-  simpletron.simpletron_attention_packed,
-  lightning.lightning_attention,
-  lightning.lightning_attention_packed,
-)
+    linear.linear_attention, linear.linear_attention_packed,
+    simpletron.simpletron_attention, simpletron.simpletron_attention_packed,
+    lightning.lightning_attention, lightning.lightning_attention_packed)
 # Keyword arguments that are replicated on every device.
 _REPLICATED = ('slopes', 'bias', 'weight')
 
@@ -68,43 +64,32 @@ def sharded(function, mesh=None):
     count = math.prod(mesh.shape[axis] for axis in over)
     if batch % count:
       over, count = (), 1
-    tokens = (
-      SEQUENCE_AXIS
-      if SEQUENCE_AXIS in axes
-      and (function in _OVER_TOKENS or function is norm_project)
-      else None
-    )
+    tokens = (SEQUENCE_AXIS
+              if SEQUENCE_AXIS in axes
+              and (function in _OVER_TOKENS or function is norm_project)
+              else None)
     pallas = dispatch.may_be_pallas(options.get('kernel'))
     whole = count == 1 and not tokens
     if whole and not pallas or options.get('dropout_key') is not None:
       return function(*operands, **options)
     if tokens:
       check_whole(**options)
-      options, operands = _filled(
-        function, operands, options, -length % mesh.shape[tokens]
-      )
+      options, operands = _filled(function, operands, options,
+                                  -length % mesh.shape[tokens])
       if function in _OVER_TOKENS:
         options['sequence'] = Sequence(tokens, mesh.shape[tokens], length)
     arrays = {n: x for n, x in options.items() if _is_array(x)}
     static = {n: x for n, x in options.items() if n not in arrays}
     split = PartitionSpec(over or None, tokens)
     by_batch = PartitionSpec(over or None)
-    specs = {
-      n: PartitionSpec()
-      if n in _REPLICATED
-      else split
-      if n == 'mask'
-      else by_batch
-      for n in arrays
-    }
+    specs = {n: PartitionSpec() if n in _REPLICATED else split if n == 'mask'
+             else by_batch
+             for n in arrays}
     local = jax.shard_map(
-      lambda operands, arrays: function(*operands, **arrays, **static),
-      mesh=mesh,
-      in_specs=(split, specs),
-      out_specs=split if tokens else by_batch,
-      axis_names=set(mesh.axis_names) - set(manual(mesh)),
-      check_vma=False,
-    )
+        lambda operands, arrays: function(*operands, **arrays, **static),
+        mesh=mesh, in_specs=(split, specs),
+        out_specs=split if tokens else by_batch,
+        axis_names=set(mesh.axis_names) - set(manual(mesh)), check_vma=False)
     out = local(operands, arrays)
     return out[:, :length] if tokens else out
 
@@ -139,14 +124,11 @@ def over_tokens(function, pallas=False):
     if len(x) % math.prod(mesh.shape[axis] for axis in over):
       over = ()
     split = PartitionSpec(over or None, tokens)
-    return jax.shard_map(
-      function,
-      mesh=mesh,
-      in_specs=(split, *(PartitionSpec() for _ in arrays)),
-      out_specs=split,
-      axis_names=set(mesh.axis_names) - set(manual(mesh)),
-      check_vma=False,
-    )(x, *arrays)
+    return jax.shard_map(function, mesh=mesh,
+                         in_specs=(split, *(PartitionSpec() for _ in arrays)),
+                         out_specs=split,
+                         axis_names=set(mesh.axis_names) - set(manual(mesh)),
+                         check_vma=False)(x, *arrays)
 
   return call
 
@@ -166,18 +148,14 @@ def _unsplit(mesh):
   """Returns axes of several devices that no shard_map has split yet."""
   if mesh.empty:
     return []
-  return [
-    axis
-    for axis in mesh.axis_names
-    if mesh.shape[axis] > 1 and axis not in manual(mesh)
-  ]
+  return [axis for axis in mesh.axis_names
+          if mesh.shape[axis] > 1 and axis not in manual(mesh)]
 
 
 def _over_batch(mesh):
   """Returns the axes of the batch, including axes of one device."""
-  return tuple(
-    a for a in BATCH_AXES if a in mesh.axis_names and a not in manual(mesh)
-  )
+  return tuple(a for a in BATCH_AXES
+               if a in mesh.axis_names and a not in manual(mesh))
 
 
 def _filled(function, operands, options, rows):

@@ -21,9 +21,8 @@ ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA  # of the key schedule
 
 
-def draw(
-  key: jax.Array, count: int, shape: tuple[int, ...], function=None
-) -> jax.Array:
+def draw(key: jax.Array, count: int, shape: tuple[int, ...],
+         function=None) -> jax.Array:
   """Returns uniform uint32 words of each row: [count, *shape].
 
   Args:
@@ -34,9 +33,7 @@ def draw(
     function: applied to each word, for example a comparison; its result is
       returned and the words need no memory. Has no gradient.
   """
-  loop = (
-    _by_position(key) and math.prod(shape) < 2**32 and _one_processor()
-  )
+  loop = _by_position(key) and math.prod(shape) < 2**32 and _one_processor()
 
   def row(key):
     if loop:
@@ -56,13 +53,8 @@ def uniform(words: jax.Array) -> jax.Array:
   return jax.lax.bitcast_convert_type(one_to_two, jnp.float32) - 1
 
 
-def kept(
-  key: jax.Array,
-  count: int,
-  shape: tuple[int, int, int],
-  rate: float,
-  starts: tuple = (0, 0),
-) -> jax.Array:
+def kept(key: jax.Array, count: int, shape: tuple[int, int, int], rate: float,
+         starts: tuple = (0, 0)) -> jax.Array:
   """Returns which attention weights dropout keeps: bool [count, H, I, J].
 
   Each weight has its own word, the output of threefry for the counter
@@ -102,27 +94,22 @@ def _each(row, keys_B, loop):
 def _counters(shape, starts):
   """Returns uint32 counters (high [H, I, 1], low [J]) of a tile of weights."""
   heads, *sizes = (jnp.arange(n, dtype=jnp.uint32) for n in shape)
-  queries, keys = (
-    jnp.asarray(start, jnp.uint32) + size
-    for start, size in zip(starts, sizes, strict=True)
-  )
+  queries, keys = (jnp.asarray(start, jnp.uint32) + size
+                   for start, size in zip(starts, sizes, strict=True))
   return (heads[:, None, None] << 20) + queries[:, None], keys
 
 
 def _by_position(key):
   """Returns whether a word depends only on the key and its position."""
-  return (
-    jax.config.jax_threefry_partitionable
-    and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    and str(jax.random.key_impl(key)) == 'threefry2x32'
-  )
+  return (jax.config.jax_threefry_partitionable
+          and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+          and str(jax.random.key_impl(key)) == 'threefry2x32')
 
 
 def _one_processor():
   """Returns whether a single CPU device computes the words."""
   return dispatch.platform() == 'cpu' and not meshes.free(
-    jax.sharding.get_abstract_mesh()
-  )
+      jax.sharding.get_abstract_mesh())
 
 
 def _words(key, high, low):

@@ -22,9 +22,8 @@ def keys(key, count):
     return key
   mesh = jax.sharding.get_abstract_mesh()
   split = manual(mesh)
-  axes = tuple(
-    axis for axis in BATCH_AXES if axis in split and mesh.shape[axis] > 1
-  )
+  axes = tuple(axis for axis in BATCH_AXES
+               if axis in split and mesh.shape[axis] > 1)
   first = count * jax.lax.axis_index(axes) if axes else 0
   numbers = first + jnp.arange(count)
   return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)

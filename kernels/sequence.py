@@ -23,31 +23,25 @@ class Sequence(NamedTuple):
     devices: number of devices along it.
     length: L of the whole sequence.
   """
-
   axis: str
   devices: int
   length: int
 
 
-def check_whole(
-  *, initial_state=None, return_state=False, segment_ids=None, **_
-):
+def check_whole(*, initial_state=None, return_state=False, segment_ids=None,
+                **_):
   """Refuses options that need whole sequences.
 
   Raises:
     NotImplementedError: names the option.
   """
-  asked = {
-    'initial_state': initial_state is not None,
-    'return_state': return_state,
-    'segment_ids': segment_ids is not None,
-  }
+  asked = {'initial_state': initial_state is not None,
+           'return_state': return_state, 'segment_ids': segment_ids is not None}
   for name, there in asked.items():
     if there:
-      raise NotImplementedError(
-        f'{name} is not possible with tokens sharded over devices: leave it '
-        'out, or set the mesh axis of sequences to 1'
-      )
+      raise NotImplementedError(f'{name} is not possible with tokens sharded '
+                                'over devices: leave it out, or set the mesh '
+                                'axis of sequences to 1')
 
 
 def sums_elsewhere(sequence, phi_k, v):
@@ -63,10 +57,8 @@ def sums_elsewhere(sequence, phi_k, v):
   Returns:
     float32 [B, H, Dh, E] and [B, H, Dh].
   """
-  own = (
-    products.einsum('blhd,blhe->bhde', phi_k, v),
-    jnp.sum(phi_k, axis=1, dtype=jnp.float32),
-  )
+  own = (products.einsum('blhd,blhe->bhde', phi_k, v),
+         jnp.sum(phi_k, axis=1, dtype=jnp.float32))
   whole = lax.psum(own, sequence.axis)
   return jax.tree.map(jnp.subtract, whole, own)
 

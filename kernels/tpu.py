@@ -30,23 +30,20 @@ BLOCK_BYTES = 512 * 1024
 def supported(shape, dtype):
   """Raises NotImplementedError for operands the TPU kernels cannot take."""
   if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
-    raise NotImplementedError(
-      f'pallas_tpu supports float32 and bfloat16 q, k, v, got {dtype}'
-    )
+    raise NotImplementedError('pallas_tpu supports float32 and bfloat16 q, k, '
+                              f'v, got {dtype}')
   width = shape[-1]
   if width > MAX_WIDTH:
-    raise NotImplementedError(
-      f'pallas_tpu keeps Dh x Dh sums on chip, for head widths Dh (last '
-      f'dimension of q, k, v) of at most {MAX_WIDTH}, got {width}'
-    )
+    raise NotImplementedError('pallas_tpu keeps Dh x Dh sums on chip, for head '
+                              'widths Dh (last dimension of q, k, v) of at '
+                              f'most {MAX_WIDTH}, got {width}')
   tiles = tiling(shape, dtype)
   if tiles.lanes > 4 * MAX_WIDTH or tiles.heads > MAX_HEADS:
-    raise NotImplementedError(
-      f'pallas_tpu takes blocks of whole heads that fill registers of {LANES} '
-      f'lanes, up to {MAX_HEADS} heads and {4 * MAX_WIDTH} lanes; H = '
-      f'{shape[-2]} heads of width Dh = {width} make {tiles.heads} heads and '
-      f'{tiles.lanes} lanes'
-    )
+    raise NotImplementedError('pallas_tpu takes blocks of whole heads that '
+                              f'fill registers of {LANES} lanes, up to '
+                              f'{MAX_HEADS} heads and {4 * MAX_WIDTH} lanes; H '
+                              f'= {shape[-2]} heads of width Dh = {width} make '
+                              f'{tiles.heads} heads and {tiles.lanes} lanes')
 
 
 def cores():
@@ -67,7 +64,6 @@ class Tiling:
     parts: runs of blocks that the cores of one chip compute in parallel: 1, or
       2 if there is one example and one group of heads.
   """
-
   batch: int
   length: int
   num_heads: int
@@ -173,16 +169,10 @@ def tiling(shape, dtype, wide=False):
 
 def _heads_per_block(num_heads, width):
   """Returns whole heads that fill registers, if possible <= MAX_LANES."""
-  filling = [
-    heads
-    for heads in range(1, num_heads + 1)
-    if num_heads % heads == 0 and heads * width % LANES == 0
-  ]
-  fitting = [
-    heads
-    for heads in filling
-    if heads * width <= MAX_LANES and heads <= MAX_HEADS // 2
-  ]
+  filling = [heads for heads in range(1, num_heads + 1)
+             if num_heads % heads == 0 and heads * width % LANES == 0]
+  fitting = [heads for heads in filling
+             if heads * width <= MAX_LANES and heads <= MAX_HEADS // 2]
   return (fitting[-1:] or filling[:1] or [num_heads])[0]
 
 
@@ -217,10 +207,8 @@ def added(*args):
   """
   *parts, before = args
   sums = (None if x is None else x.sum(0, keepdims=True) for x in parts)
-  return tuple(
-    x if first is None else x + first
-    for x, first in zip(sums, before, strict=True)
-  )
+  return tuple(x if first is None else x + first
+               for x, first in zip(sums, before, strict=True))
 
 
 def bias_sums(inputs, tiles, where, entries):
@@ -245,9 +233,8 @@ def gradients(inputs, outs, bias):
     bias = bias.sum(0).reshape(3, h, d)
   if 'dq dk dv' in outs:
     return (outs['dq dk dv'].reshape(b, length, 3, h, d),), bias
-  return tuple(
-    outs[n].reshape(b, length, h, d) for n in ('dq', 'dk', 'dv')
-  ), bias
+  return tuple(outs[n].reshape(b, length, h, d)
+               for n in ('dq', 'dk', 'dv')), bias
 
 
 def mask_rows(mask_BxL):
@@ -288,13 +275,9 @@ def products(dtype):
       if a.shape[a_dim] == 1:
         # Mosaic turns it into a multiplication and only supports float32.
         a, b = a.astype(jnp.float32), b.astype(jnp.float32)
-      return lax.dot_general(
-        a,
-        b,
-        (((a_dim,), (b_dim,)), ((), ())),
-        precision=chunks.precision(dtype),
-        preferred_element_type=jnp.float32,
-      )
+      return lax.dot_general(a, b, (((a_dim,), (b_dim,)), ((), ())),
+                             precision=chunks.precision(dtype),
+                             preferred_element_type=jnp.float32)
 
     return dot
 
@@ -307,6 +290,5 @@ def head_lanes(tiles, first=0):
   `first` is the lane where q, k or v begins in it.
   """
   d = tiles.width
-  return [
-    (h, slice(first + h * d, first + (h + 1) * d)) for h in range(tiles.heads)
-  ]
+  return [(h, slice(first + h * d, first + (h + 1) * d))
+          for h in range(tiles.heads)]

@@ -13,19 +13,8 @@ DEFAULT_VMEM = 16 * 1024 * 1024
 MAX_VMEM = 64 * 1024 * 1024
 
 
-def call(
-  kernel,
-  ins,
-  outs,
-  *,
-  grid,
-  semantics,
-  scratch,
-  interpret,
-  flops,
-  transcendentals=0,
-  aliases=(),
-):
+def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
+         transcendentals=0, aliases=()):
   """Runs a kernel with optional operands and results.
 
   Args:
@@ -63,23 +52,17 @@ def call(
 
   arrays = [(s, x) for s, x in (*ins.values(), *outs.values()) if x is not None]
   return pl.pallas_call(
-    body,
-    grid=grid,
-    in_specs=[present(ins)],
-    out_specs=present(outs),
-    out_shape=values(outs),
-    scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in scratch],
-    input_output_aliases={leaf(ins, i): leaf(outs, o) for i, o in aliases},
-    compiler_params=pltpu.CompilerParams(
-      dimension_semantics=semantics, vmem_limit_bytes=_vmem(arrays, scratch)
-    ),
-    cost_estimate=pl.CostEstimate(
-      flops=flops,
-      transcendentals=transcendentals,
-      bytes_accessed=sum(x.size * x.dtype.itemsize for _, x in arrays),
-    ),
-    interpret=False if interpret is None else interpret,
-  )(values(ins))
+      body, grid=grid, in_specs=[present(ins)], out_specs=present(outs),
+      out_shape=values(outs),
+      scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in scratch],
+      input_output_aliases={leaf(ins, i): leaf(outs, o) for i, o in aliases},
+      compiler_params=pltpu.CompilerParams(
+          dimension_semantics=semantics,
+          vmem_limit_bytes=_vmem(arrays, scratch)),
+      cost_estimate=pl.CostEstimate(
+          flops=flops, transcendentals=transcendentals,
+          bytes_accessed=sum(x.size * x.dtype.itemsize for _, x in arrays)),
+      interpret=False if interpret is None else interpret)(values(ins))
 
 
 def _vmem(arrays, scratch):
@@ -96,7 +79,6 @@ def padded(shape, itemsize):
   """Returns the bytes of a block in VMEM: tiles of (8, 128) words."""
   *major, rows, lanes = shape
   sublanes = 32 // itemsize
-  rows, lanes = (
-    pl.cdiv(n, m) * m for n, m in ((rows, sublanes), (lanes, LANES))
-  )
+  rows, lanes = (pl.cdiv(n, m) * m
+                 for n, m in ((rows, sublanes), (lanes, LANES)))
   return math.prod(major) * rows * lanes * itemsize

@@ -37,8 +37,7 @@ def check(tiles, dtype, *, scratch=(), state=False, states=1):
   needed = kept + 2 * moved + SPARE
   if needed > MAX_VMEM:
     raise NotImplementedError(
-      f'pallas_tpu keeps states and blocks of {tiles.heads} heads of width '
-      f'Dh = {tiles.width} on chip, in at most {MAX_VMEM >> 20} MiB of memory; '
-      f'those of {jnp.dtype(dtype).name} q, k, v'
-      f'{" and a state" * state} take {needed >> 20} MiB'
-    )
+        f'pallas_tpu keeps states and blocks of {tiles.heads} heads of width '
+        f'Dh = {tiles.width} on chip, in at most {MAX_VMEM >> 20} MiB of '
+        f'memory; those of {jnp.dtype(dtype).name} q, k, '
+        f'v{" and a state" * state} take {needed >> 20} MiB')

@@ -29,10 +29,9 @@ def supported(shape, dtype, interpret, local):
   """
   del dtype  # every dtype of the operations is supported
   if shape[-1] not in WIDTHS:
-    raise NotImplementedError(
-      f'pallas_triton supports head widths Dh (last dimension of q, k, v) '
-      f'from {WIDTHS[0]} to {WIDTHS[-1]}, got {shape[-1]}'
-    )
+    raise NotImplementedError('pallas_triton supports head widths Dh (last '
+                              f'dimension of q, k, v) from {WIDTHS[0]} to '
+                              f'{WIDTHS[-1]}, got {shape[-1]}')
   check_device(interpret, local)
 
 
@@ -50,10 +49,9 @@ def _check_device():
   except (TypeError, ValueError):
     good = False
   if not good:
-    raise NotImplementedError(
-      f'pallas_triton needs an NVIDIA device of compute capability '
-      f'{CAPABILITY} or above, got {capability or jax.default_backend()}'
-    )
+    raise NotImplementedError('pallas_triton needs an NVIDIA device of compute '
+                              f'capability {CAPABILITY} or above, got '
+                              f'{capability or jax.default_backend()}')
 
 
 def _local_gpu():
@@ -144,23 +142,17 @@ def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
   def body(*refs):
     found = dict(zip(in_names + out_names, refs, strict=True))
     # An aliased input has no reference: the output's name refers to it.
-    kernel(
-      types.SimpleNamespace(**{n: found.get(n) for n in ins}),
-      types.SimpleNamespace(**{n: found.get(n) for n in outs}),
-    )
+    kernel(types.SimpleNamespace(**{n: found.get(n) for n in ins}),
+           types.SimpleNamespace(**{n: found.get(n) for n in outs}))
 
   body.__name__ = name
   aliases = {}
   if alias:
     aliases = {in_names.index(alias[0]): out_names.index(alias[1])}
   results = pl.pallas_call(
-    body,
-    out_shape=[outs[n] for n in out_names],
-    grid=grid,
-    compiler_params=plt.CompilerParams(num_warps=warps, num_stages=stages),
-    input_output_aliases=aliases,
-    interpret=interpret is not None,
-    name=name,
-  )(*(ins[n] for n in in_names))
+      body, out_shape=[outs[n] for n in out_names], grid=grid,
+      compiler_params=plt.CompilerParams(num_warps=warps, num_stages=stages),
+      input_output_aliases=aliases, interpret=interpret is not None,
+      name=name)(*(ins[n] for n in in_names))
   found = dict(zip(out_names, results, strict=True))
   return {n: found.get(n) for n in outs}

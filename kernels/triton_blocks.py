@@ -38,7 +38,6 @@ class Tools:
     simulate: whether the interpreter on a CPU runs the kernel.
     exact: whether to split float32 operands; otherwise they are TF32.
   """
-
   simulate: bool
   exact: bool = True
 
@@ -48,9 +47,8 @@ class Tools:
       split = lax.DotAlgorithmPreset.TF32_TF32_F32_X3
       exact = self.exact and a.dtype == jnp.float32
       return _dot(a, b, turn_a, turn_b, split if exact else None)
-    dot = functools.partial(
-      _dot, turn_a=turn_a, turn_b=turn_b, precision=lax.Precision.HIGHEST
-    )
+    dot = functools.partial(_dot, turn_a=turn_a, turn_b=turn_b,
+                            precision=lax.Precision.HIGHEST)
     if a.dtype != jnp.float32:
       # Exact in float32; XLA's CPU backend lacks some bf16 matmuls.
       return dot(a.astype(jnp.float32), b.astype(jnp.float32))
@@ -62,9 +60,8 @@ class Tools:
 
 def _dot(a, b, turn_a, turn_b, precision):
   dims = ((0 if turn_a else 1,), (1 if turn_b else 0,)), ((), ())
-  return lax.dot_general(
-    a, b, dims, precision=precision, preferred_element_type=jnp.float32
-  )
+  return lax.dot_general(a, b, dims, precision=precision,
+                         preferred_element_type=jnp.float32)
 
 
 def _split(x):
@@ -88,7 +85,6 @@ class Shape:
     rows: rows of a block.
     columns: columns of a block of values, if a program takes only some.
   """
-
   batch: int
   length: int
   heads: int
@@ -122,7 +118,6 @@ class Place:
     shape: Shape.
     b, h: traced.
   """
-
   shape: Shape
   b: object
   h: object
@@ -215,11 +210,8 @@ class Place:
 def _both(rows, columns):
   """Combines masks to bool, broadcastable to [R, C]; None if all are valid."""
   if rows is None or columns is None:
-    return (
-      columns[None]
-      if rows is None and columns is not None
-      else (None if rows is None else rows[:, None])
-    )
+    return (columns[None] if rows is None and columns is not None
+            else (None if rows is None else rows[:, None]))
   return rows[:, None] & columns[None]
 
 
@@ -268,7 +260,6 @@ class Plan:
     options: options of the operation.
     tools: Tools.
   """
-
   shape: Shape
   parts: int
   per_part: int
@@ -283,12 +274,8 @@ class Plan:
     size = self.shape.columns
     if self.shape.column_blocks == 1:
       return step(None, carry)
-    return lax.fori_loop(
-      0,
-      self.shape.column_blocks,
-      lambda i, carry: step((i * size, size), carry),
-      carry,
-    )
+    return lax.fori_loop(0, self.shape.column_blocks,
+                         lambda i, carry: step((i * size, size), carry), carry)
 
 
 class Walk:

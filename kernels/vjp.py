@@ -44,8 +44,8 @@ def _forward(op, kernel, options, inputs):
 def _backward(op, kernel, options, residuals, cotangents):
   inputs, saved = residuals
   module = dispatch.backend(op, kernel)
-  return (gradients(inputs, *module.backward(inputs, saved, *cotangents,
-                                             options)),)
+  return (
+      gradients(inputs, *module.backward(inputs, saved, *cotangents, options)),)
 
 
 _attend.defvjp(_forward, _backward)

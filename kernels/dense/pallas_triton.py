@@ -16,15 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from kernels import dispatch, triton
-from kernels.triton_blocks import (
-  Place,
-  Plan,
-  Shape,
-  Tools,
-  Walk,
-  padded,
-  zeros,
-)
+from kernels.triton_blocks import Place, Plan, Shape, Tools, Walk, padded, zeros
 
 # Entries of W, in 48 or 64 registers of each thread. With more an H200 spills.
 MOST = {'float32': 12288, 'bfloat16': 16384}
@@ -46,10 +38,9 @@ def supported(ins, outs, dtype):
   if dtype.name not in MOST:
     raise NotImplementedError(f'pallas_triton supports no {dtype}')
   if padded(ins) * _whole(outs) > MOST[dtype.name]:
-    raise NotImplementedError(
-      f'pallas_triton supports weights of up to {MOST[dtype.name]} entries, '
-      f'sides rounded up, got {ins} x {outs}'
-    )
+    raise NotImplementedError('pallas_triton supports weights of up to '
+                              f'{MOST[dtype.name]} entries, sides rounded up, '
+                              f'got {ins} x {outs}')
   precision = jax.config.jax_default_matmul_precision
   if dtype == jnp.float32 and precision not in PRECISIONS:
     raise NotImplementedError(f'pallas_triton has no precision {precision!r}')
@@ -77,18 +68,11 @@ def gradients(x, w_KxM, dy):
   plan = Plan(shape, parts, per_part, (of_dy, of_w), tools)
   like = functools.partial(dispatch.like, x_NxK)
   found = triton.call(
-    'dense_gradients',
-    functools.partial(_gradients, plan=plan),
-    {'x': x_NxK, 'w': w_KxM, 'dy': triton.rows(dy)},
-    {
-      'dx': like(x_NxK.shape, x_NxK.dtype),
-      'dw': like((parts * ins, outs), jnp.float32),
-    },
-    grid=(1, parts, 1),
-    warps=WARPS,
-    stages=2,
-    interpret=interpret,
-  )
+      'dense_gradients', functools.partial(_gradients, plan=plan),
+      {'x': x_NxK, 'w': w_KxM, 'dy': triton.rows(dy)},
+      {'dx': like(x_NxK.shape, x_NxK.dtype),
+       'dw': like((parts * ins, outs), jnp.float32)},
+      grid=(1, parts, 1), warps=WARPS, stages=2, interpret=interpret)
   dw_KxM = found['dw'].reshape(parts, ins, outs).sum(0)
   return found['dx'].reshape(x.shape), dw_KxM
 

@@ -77,68 +77,40 @@ def lightning_attention_packed(qkv, *, bias=None, kernel='auto', **options):
   return _attend((qkv,), bias, kernel, **options)
 
 
-def _attend(
-  arrays,
-  bias,
-  kernel,
-  *,
-  slopes=None,
-  mask=None,
-  scale=1.0,
-  activation='identity',
-  initial_state=None,
-  return_state=False,
-  segment_ids=None,
-  num_segments=None,
-  sequence=None,
-):
+def _attend(arrays, bias, kernel, *, slopes=None, mask=None, scale=1.0,
+            activation='identity', initial_state=None, return_state=False,
+            segment_ids=None, num_segments=None, sequence=None):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   b, _, h, d = inputs.shape
   checks.check_mask(mask, arrays[0])
   checks.check_segments(segment_ids, num_segments, inputs.shape)
   lead = (b,) if segment_ids is None else (b, num_segments)
   if initial_state is not None:
-    checks.check_float32(
-      'initial_state', initial_state, (*lead, h, d, d), '[B, H, Dh, Dh]'
-    )
+    checks.check_float32('initial_state', initial_state, (*lead, h, d, d),
+                         '[B, H, Dh, Dh]')
   if activation not in ACTIVATIONS:
-    raise ValueError(
-      f'activation must be one of {ACTIVATIONS}, got {activation!r}'
-    )
+    raise ValueError(f'activation must be one of {ACTIVATIONS}, got '
+                     f'{activation!r}')
   if slopes is None:
     slopes = chunks.default_slopes(h)
   checks.check_slopes(slopes, h)
   slopes = jax.lax.stop_gradient(jnp.asarray(slopes, jnp.float32))
   slopes = jnp.minimum(slopes, STEEPEST)
   options = LightningOptions(
-    scale=checks.check_number('scale', scale),
-    activation=activation,
-    return_state=bool(return_state),
-    interpret=dispatch.interpret_params(),
-  )
+      scale=checks.check_number('scale', scale), activation=activation,
+      return_state=bool(return_state), interpret=dispatch.interpret_params())
   name = dispatch.resolve(
-    'lightning',
-    kernel,
-    inputs.shape,
-    inputs.dtype,
-    state=bool(initial_state is not None or return_state or sequence),
-    segments=segment_ids is not None,
-  )
+      'lightning', kernel, inputs.shape, inputs.dtype,
+      state=bool(initial_state is not None or return_state or sequence),
+      segments=segment_ids is not None)
   inputs = inputs._replace(slopes=slopes)
   if sequence is not None:
-    sequence_lib.check_whole(
-      initial_state=initial_state,
-      return_state=return_state,
-      segment_ids=segment_ids,
-    )
-    whole = (
-      activated(inputs)
-      if activation == 'silu'
-      else masked(with_variable_bias(inputs))
-    )
+    sequence_lib.check_whole(initial_state=initial_state,
+                             return_state=return_state, segment_ids=segment_ids)
+    whole = (activated(inputs) if activation == 'silu'
+             else masked(with_variable_bias(inputs)))
     inputs = inputs._replace(
-      state=sequence_lib.state_before(sequence, *whole.apart()[1:], slopes)
-    )
+        state=sequence_lib.state_before(sequence, *whole.apart()[1:], slopes))
   if segment_ids is not None:
     inputs = with_variable_bias(inputs)
     out, state = segments.attend(inputs, options, segment_ids, num_segments)

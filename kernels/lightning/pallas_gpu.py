@@ -21,9 +21,8 @@ PAIR = 2 * hopper.TILE
 def supported(shape, dtype, state=False):
   """Raises NotImplementedError for operands that `forward` cannot take."""
   del state  # initial and final states are supported
-  hopper_call.supported(
-    shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
-  )
+  hopper_call.supported(shape, dtype, dispatch.interpret_params(),
+                        dispatch.target_is_local())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +37,6 @@ class Plan:
     silu: whether to apply SiLU to q, k and v first.
     interpret: the interpreter's parameters or None.
   """
-
   shape: tuple
   parts: int
   per_part: int
@@ -70,16 +68,11 @@ class Plan:
   def sums(self, x, y, mask, slopes, reverse):
     """Returns each part's addition to the state: [B, H, parts, Dh, Dh]."""
     plan = hopper_sums.Plan(
-      length=self.shape[1],
-      warpgroups=self.warpgroups,
-      parts=self.parts,
-      reverse=reverse,
-      scale=self.scale,
-      silu=('x' if reverse else 'xy') if self.silu else '',
-      interpret=self.interpret,
-      stages=min(4, 2 * self.per_part),
-      chunks_per_part=2 * self.per_part,
-    )
+        length=self.shape[1], warpgroups=self.warpgroups, parts=self.parts,
+        reverse=reverse, scale=self.scale,
+        silu=('x' if reverse else 'xy') if self.silu else '',
+        interpret=self.interpret, stages=min(4, 2 * self.per_part),
+        chunks_per_part=2 * self.per_part)
     return hopper_sums.sums(x, y, mask, plan, slopes)[0]
 
 
@@ -103,9 +96,8 @@ def forward(inputs, options, save):
   if plan.parts > 1:
     sums = plan.sums(k, v, mask, slopes, reverse=False)
     before = _states_before(sums, slopes, initial_state, plan)
-  return pallas_gpu_forward.run(
-    q, k, v, mask, slopes, before, options.return_state, save, plan
-  )
+  return pallas_gpu_forward.run(q, k, v, mask, slopes, before,
+                                options.return_state, save, plan)
 
 
 def backward(inputs, saved, do, dfinal_state, options):

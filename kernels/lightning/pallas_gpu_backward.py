@@ -49,31 +49,16 @@ def run(inputs, saved, do, after, plan):
     bias['bias_v'] = None
   tools = hopper.Tools(plan.interpret is not None)
   stages = min(4 if plan.warpgroups == 1 else 2, 2 * plan.per_part)
+  # `products`: with states, within a chunk, between the chunks of a pair.
   outs = hopper_call.call(
-    'lightning_backward',
-    functools.partial(_kernel, plan=plan, tools=tools),
-    {
-      'q': q,
-      'k': k,
-      'v': v,
-      'do': do,
-      'saved': saved,
-      'mask': hopper_call.mask_rows(inputs.mask),
-      'slopes': inputs.slopes,
-      'after': after,
-    },
-    {
-      **grads,
-      **bias,
-      'dinitial': None if inputs.state is None else dinitial,
-    },
-    blocks=(b, h, plan.parts),
-    scratch=_scratch(tools, plan, stages, inputs),
-    warpgroups=plan.warpgroups,
-    interpret=plan.interpret,
-    # Matmuls with states, within a chunk, and between the chunks of a pair.
-    products=4 + 6 * hopper.TILE / d,
-  )
+      'lightning_backward', functools.partial(_kernel, plan=plan, tools=tools),
+      {'q': q, 'k': k, 'v': v, 'do': do, 'saved': saved,
+       'mask': hopper_call.mask_rows(inputs.mask), 'slopes': inputs.slopes,
+       'after': after},
+      {**grads, **bias, 'dinitial': None if inputs.state is None else dinitial},
+      blocks=(b, h, plan.parts), scratch=_scratch(tools, plan, stages, inputs),
+      warpgroups=plan.warpgroups, interpret=plan.interpret,
+      products=4 + 6 * hopper.TILE / d)
   grads = hopper_call.gradients(inputs, *(outs[name] for name in names))
   bias = [outs[name] for name in bias]
   if tight:
@@ -97,28 +82,27 @@ def _scratch(tools, plan, stages, inputs):
   state_barrier = functools.partial(plgpu.Barrier, num_barriers=state_stages)
   numbers = 1 + stages * masked
   return {
-    'left': tools.moved(stages, 2, w),  # q and do
-    'right': tools.moved(stages, 2, w),  # k and v
-    'scores': tools.tiles(2),  # A and G
-    'do_start': tools.moved(w),  # later dv
-    'dstate': tools.tiles(w, w),
-    # `end` and the mask of every slot share a buffer: each buffer takes at
-    # least 1 KB, so separate ones would not fit.
-    'numbers': plgpu.SMEM((numbers, hopper.TILE), jnp.float32),
-    'state': tools.tiles(state_stages, w, w),
-    'spare': tools.tiles(w) if tools.simulate else None,
-    'left_full': barrier(num_arrivals=2 * w),
-    'right_full': barrier(num_arrivals=2 * w + masked),
-    'free': barrier(num_arrivals=w),
-    'state_full': state_barrier(num_arrivals=w * w),
-    'state_free': state_barrier(num_arrivals=w),
-    'v_again': plgpu.Barrier(num_barriers=w) if plan.silu else None,
-    'qk_again': (
-      plgpu.Barrier(num_arrivals=2, num_barriers=w) if plan.silu else None
-    ),
-    'ones': None if inputs.bias is None else tools.factors(1, 1),
-    'met': plgpu.Barrier(num_arrivals=w),
-    'done': plgpu.Barrier(num_arrivals=w),
+      'left': tools.moved(stages, 2, w),  # q and do
+      'right': tools.moved(stages, 2, w),  # k and v
+      'scores': tools.tiles(2),  # A and G
+      'do_start': tools.moved(w),  # later dv
+      'dstate': tools.tiles(w, w),
+      # `end` and the mask of every slot share a buffer: each buffer takes at
+      # least 1 KB, so separate ones would not fit.
+      'numbers': plgpu.SMEM((numbers, hopper.TILE), jnp.float32),
+      'state': tools.tiles(state_stages, w, w),
+      'spare': tools.tiles(w) if tools.simulate else None,
+      'left_full': barrier(num_arrivals=2 * w),
+      'right_full': barrier(num_arrivals=2 * w + masked),
+      'free': barrier(num_arrivals=w),
+      'state_full': state_barrier(num_arrivals=w * w),
+      'state_free': state_barrier(num_arrivals=w),
+      'v_again': plgpu.Barrier(num_barriers=w) if plan.silu else None,
+      'qk_again': plgpu.Barrier(num_arrivals=2, num_barriers=w)
+                  if plan.silu else None,
+      'ones': None if inputs.bias is None else tools.factors(1, 1),
+      'met': plgpu.Barrier(num_arrivals=w),
+      'done': plgpu.Barrier(num_arrivals=w),
   }
 
 
@@ -156,9 +140,8 @@ class _Block:
   """The loop of one block. Step t is the t-th chunk from the end."""
 
   def __init__(self, ins, outs, scratch, plan, tools):
-    self.b, self.h, self.part, self.w = hopper.place(
-      plan.warpgroups, plan.shape[2]
-    )
+    self.b, self.h, self.part, self.w = hopper.place(plan.warpgroups,
+                                                     plan.shape[2])
     self.ins, self.outs, self.scratch = ins, outs, scratch
     self.plan, self.tools = plan, tools
     self.numbers = hopper.numbers(plan.warpgroups)
@@ -170,15 +153,10 @@ class _Block:
     self.right, self.right_lines = tools.views(scratch.right)
     self.do_start, self.do_start_lines = tools.views(scratch.do_start)
     self.end = scratch.numbers.at[0]
-    self.ring = hopper.Ring(
-      scratch.free.shape[0], 2 * self.pairs, self._fetch, scratch.free
-    )
-    self.states = hopper.Ring(
-      scratch.state_free.shape[0],
-      self.pairs,
-      self._fetch_state,
-      scratch.state_free,
-    )
+    self.ring = hopper.Ring(scratch.free.shape[0], 2 * self.pairs, self._fetch,
+                            scratch.free)
+    self.states = hopper.Ring(scratch.state_free.shape[0], self.pairs,
+                              self._fetch_state, scratch.state_free)
     biased = outs.bias_q is not None
     self.tight = _tight(plan, biased)
     count = (2 if self.tight else 3) if biased else 0
@@ -198,19 +176,15 @@ class _Block:
     left_full = scratch.left_full.at[slot]
     right_full = scratch.right_full.at[slot]
     # Keys and values first, because the previous chunk reads them.
-    for lines, full, sources in (
-      (self.right_lines, right_full, (ins.k, ins.v)),
-      (self.left_lines, left_full, (ins.q, ins.do)),
-    ):
+    for lines, full, sources in ((self.right_lines, right_full, (ins.k, ins.v)),
+                                 (self.left_lines, left_full, (ins.q, ins.do))):
       for m, source in enumerate(sources):
         target = lines.at[slot, m]
-        hopper.copy_chunk(
-          source, self.b, n, self.h, target, full, self.plan.warpgroups
-        )
+        hopper.copy_chunk(source, self.b, n, self.h, target, full,
+                          self.plan.warpgroups)
     if ins.mask is not None:
-      plgpu.copy_gmem_to_smem(
-        ins.mask.at[self.b, hopper.at(n)], self.mask(slot), right_full
-      )
+      plgpu.copy_gmem_to_smem(ins.mask.at[self.b, hopper.at(n)],
+                              self.mask(slot), right_full)
 
   def mask(self, slot):
     """Returns the shared memory of the mask of a slot."""
@@ -222,10 +196,8 @@ class _Block:
       for j in range(self.plan.warpgroups):
         columns = hopper.tile(i), hopper.tile(j)
         plgpu.copy_gmem_to_smem(
-          self.ins.saved.at[self.b, self.h, pair, *columns],
-          self.scratch.state.at[slot, i, j],
-          self.scratch.state_full.at[slot],
-        )
+            self.ins.saved.at[self.b, self.h, pair, *columns],
+            self.scratch.state.at[slot, i, j], self.scratch.state_full.at[slot])
 
   def first_dstate(self, i):
     if self.ins.after is None:

@@ -129,10 +129,8 @@ class Chunk:
     source = getattr(block.ins, name)
     columns = hopper.tile(block.w)
     plgpu.copy_gmem_to_smem(
-      source.at[block.b, hopper.at(self.n), block.h, columns],
-      lines,
-      full.at[self.w],
-    )
+        source.at[block.b, hopper.at(self.n), block.h, columns], lines,
+        full.at[self.w])
 
   def _before_silu(self, grad, operand):
     """Returns an operand's gradient from the gradient of its SiLU."""
@@ -178,19 +176,12 @@ class Chunk:
     mine = self.members if alone else [self.w]
     left, right = block.left.at[slot], block.right.at[slot]
     scores = self.tools.products(
-      *(
-        [(left.at[m, i], hopper.turned(right.at[m, i])) for i in self.numbers]
-        for m in mine
-      )
-    )
+        *([(left.at[m, i], hopper.turned(right.at[m, i])) for i in self.numbers]
+          for m in mine))
     block.await_last(self.t)
     within = block.decay.within(self.zero)
-    self.tools.publish(
-      *(
-        (self.scratch.scores.at[m], x * within)
-        for m, x in zip(mine, scores, strict=True)
-      )
-    )
+    self.tools.publish(*((self.scratch.scores.at[m], x * within)
+                         for m, x in zip(mine, scores, strict=True)))
 
   def _publish_do_start(self):
     do = self.tools.load(self.do.at[self.w]).astype(jnp.float32)
@@ -200,11 +191,8 @@ class Chunk:
   def _dstate(self, dstate, exist):
     left = chunks.over(self.block.slope, exist)
     return self.tools.add(
-      *(
-        (x * left, [(hopper.turned(self.q.at[i]), self.do_start)])
-        for i, x in zip(self.numbers, dstate, strict=True)
-      )
-    )
+        *((x * left, [(hopper.turned(self.q.at[i]), self.do_start)])
+          for i, x in zip(self.numbers, dstate, strict=True)))
 
   def _dv(self, end):
     w = self.w
@@ -228,8 +216,7 @@ class Chunk:
       plgpu.barrier_wait(self.scratch.state_full.at[state_slot])
     state = self.scratch.state.at[state_slot + self.zero, w]
     dq = tools.product(
-      *((self.do.at[i], hopper.turned(state.at[i])) for i in self.numbers)
-    )
+        *((self.do.at[i], hopper.turned(state.at[i])) for i in self.numbers))
     if self.upper:
       dq = dq * chunks.over(block.slope, hopper.TILE)
       (dq,) = tools.add((dq, [(ahead, k_low.at[w])]))
@@ -246,8 +233,7 @@ class Chunk:
     self._meet_if_changed()
     k_low, v_low = (block.right.at[low, m] for m in self.members)
     ahead = tools.product(
-      *((self.do.at[i], hopper.turned(v_low.at[i])) for i in self.numbers)
-    )
+        *((self.do.at[i], hopper.turned(v_low.at[i])) for i in self.numbers))
     end = tools.load(self.block.end, hopper.COLS)
     spare = self.scratch.spare.at[self.w] if tools.simulate else None
     return tools.operand(ahead * hopper.col(end), spare), k_low
@@ -257,5 +243,4 @@ class Chunk:
     block = self.block
     columns = hopper.tile(block.w)
     plgpu.copy_smem_to_gmem(
-      line, target.at[block.b, hopper.at(self.n), block.h, columns]
-    )
+        line, target.at[block.b, hopper.at(self.n), block.h, columns])

@@ -34,13 +34,8 @@ def supported(shape, dtype, state=False):
   tpu.supported(shape, dtype)
   tiles = tpu.tiling(shape, dtype)
   steps = Steps(tiles, None, dtype, packed=False)
-  tpu_room.check(
-    tiles,
-    dtype,
-    scratch=[steps.decay],
-    state=state,
-    states=1 + steps.count,
-  )
+  tpu_room.check(tiles, dtype, scratch=[steps.decay], state=state,
+                 states=1 + steps.count)
 
 
 def forward(inputs, options, save):
@@ -55,17 +50,14 @@ def forward(inputs, options, save):
   b, length, h, d = inputs.shape
   state = inputs.state
   if tiles.parts > 1:
-    middle = _forward(
-      steps, inputs, state, {'state': like((1, h, d, d), jnp.float32)}, 1
-    )
+    middle = _forward(steps, inputs, state,
+                      {'state': like((1, h, d, d), jnp.float32)}, 1)
     state = _joined(state, middle['state'])
   entries = b * tiles.parts
   final = like((entries, h, d, d), jnp.float32)
-  outs = {
-    'o': like((b, length, h * d), dtype),
-    'state': final if options.return_state else None,
-    'saved': like((b, tiles.blocks, h, d, d), dtype) if save else None,
-  }
+  outs = {'o': like((b, length, h * d), dtype),
+          'state': final if options.return_state else None,
+          'saved': like((b, tiles.blocks, h, d, d), dtype) if save else None}
   outs = _forward(steps, inputs, state, outs, entries)
   final = outs['state']
   if final is not None:
@@ -90,9 +82,8 @@ def backward(inputs, saved, do, dfinal, options):
     dfinal = _joined(middle['dstate'], dfinal)
   entries = b * tiles.parts
   outs = steps.results(steps.back, like)
-  outs['bias'] = tpu.bias_sums(
-    inputs, tiles, lambda i, g, n: (i, g, n), entries
-  )
+  outs['bias'] = tpu.bias_sums(inputs, tiles, lambda i, g, n: (i, g, n),
+                               entries)
   dstate = like((entries, h, d, d), jnp.float32)
   outs['dstate'] = None, None if inputs.state is None else dstate
   outs = _backward(steps, inputs, saved, do, dfinal, outs, entries)
@@ -141,17 +132,12 @@ def _forward(steps, inputs, state, outs, entries):
   tiles, where = steps.tiles, steps.forth
   o, saved = outs.get('o'), outs.get('saved')
   names = ('k', 'v') if o is None else ('q', 'k', 'v')
-  ins = {
-    **steps.operands(inputs, where, names),
-    'slopes': scalars(inputs.slopes),
-    'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
-    'state': _entry(tiles, state),
-  }
-  outs = {
-    'o': (tiles.tile(where), o),
-    'state': _entry(tiles, outs['state']),
-    'saved': _saved(tiles, where, saved),
-  }
+  ins = {**steps.operands(inputs, where, names),
+         'slopes': scalars(inputs.slopes),
+         'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
+         'state': _entry(tiles, state)}
+  outs = {'o': (tiles.tile(where), o), 'state': _entry(tiles, outs['state']),
+          'saved': _saved(tiles, where, saved)}
   grid = entries, tiles.groups, tiles.steps
   return call(steps, _forward_kernel, ins, outs, grid=grid, products=4)
 
@@ -197,24 +183,16 @@ def _backward(steps, inputs, saved, do, dfinal, outs, entries):
   """Runs the backward kernel, for all gradients or for 'dstate' alone."""
   tiles, where = steps.tiles, steps.back
   names = 'q' if saved is None else ('q', 'k', 'v')
-  ins = {
-    **steps.operands(inputs, where, names),
-    'slopes': scalars(inputs.slopes),
-    'do': (tiles.tile(where), tpu.flat(do)),
-    'saved': _saved(tiles, where, saved),
-    'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
-    'dstate': _entry(tiles, dfinal),
-  }
+  ins = {**steps.operands(inputs, where, names),
+         'slopes': scalars(inputs.slopes),
+         'do': (tiles.tile(where), tpu.flat(do)),
+         'saved': _saved(tiles, where, saved),
+         'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
+         'dstate': _entry(tiles, dfinal)}
   outs = {**outs, 'dstate': _entry(tiles, outs['dstate'][1])}
-  return call(
-    steps,
-    _backward_kernel,
-    ins,
-    outs,
-    grid=(entries, tiles.groups, tiles.steps),
-    products=10,
-    states=steps.count,
-  )
+  return call(steps, _backward_kernel, ins, outs,
+              grid=(entries, tiles.groups, tiles.steps), products=10,
+              states=steps.count)
 
 
 def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
@@ -264,11 +242,9 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
           state, carried = states_scr[c, h].astype(dtype), dstate.astype(dtype)
           scores = (nt(q, k) * decay_scr[h]).astype(dtype)
           dscores = (nt(do, v) * decay_scr[h]).astype(dtype)
-          grads = (
-            nn(dscores, k) + nt(do, state) * start,
-            tn(dscores, q) + nt(v, carried) * end,
-            tn(scores, do) + nn(k, carried) * end,
-          )
+          grads = (nn(dscores, k) + nt(do, state) * start,
+                   tn(dscores, q) + nt(v, carried) * end,
+                   tn(scores, do) + nn(k, carried) * end)
           for which, grad in enumerate(grads):
             steps.store(ins, outs, bias, which, rows, valid, h, grad)
         dstate_scr[h] = dstate * left + tn((q * start).astype(dtype), do)

@@ -27,9 +27,8 @@ from kernels.lightning import pallas_triton_gradients, pallas_triton_walk
 def supported(shape, dtype, state=False):
   """Raises NotImplementedError for operands that `forward` cannot take."""
   del state  # initial and final states are supported
-  triton.supported(
-    shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
-  )
+  triton.supported(shape, dtype, dispatch.interpret_params(),
+                   dispatch.target_is_local())
 
 
 def forward(inputs, options, save):
@@ -81,7 +80,6 @@ class _Size:
     together: gradients that one kernel computes: 'qkv', 'kv' or ''.
     together_warps: warps of that kernel.
   """
-
   rows: int
   columns: int
   depth: int
@@ -119,14 +117,12 @@ class _Call:
     self.arrays = dict(zip(names, triton.qkv(inputs), strict=True))
     self.arrays['do'] = triton.flat(do)
     self.size = _size(inputs.shape[3], inputs.dtype)
-    shape = triton_blocks.Shape(
-      *inputs.shape, inputs.packed, self.size.rows, self.size.columns
-    )
+    shape = triton_blocks.Shape(*inputs.shape, inputs.packed, self.size.rows,
+                                self.size.columns)
     self.programs = shape.heads * shape.column_blocks
     tools = triton_blocks.Tools(options.interpret is not None)
     self.plan = triton_blocks.Plan(
-      shape, *_parts(shape, self.programs, self.size.warps), options, tools
-    )
+        shape, *_parts(shape, self.programs, self.size.warps), options, tools)
 
   def before(self):
     """Returns the state before every part, float32 [B, H, parts, Dh, Dh]."""
@@ -163,9 +159,8 @@ class _Call:
     x = chunks.prefix(x, self.inputs.slopes * self._rows)
     return jnp.swapaxes(x, 1, 2)
 
-  def __call__(
-    self, which, first, rows=True, last=False, save=False, taken=None
-  ):
+  def __call__(self, which, first, rows=True, last=False, save=False,
+               taken=None):
     """Runs `pallas_triton_walk.walk`; returns 'rows', 'last', 'saved', 'dbias'.
 
     Args:
@@ -182,24 +177,17 @@ class _Call:
       names.add(this.out)
     dbias = rows and this.out and inputs.bias is not None
     outs = self._run(
-      f'lightning_{which}' if rows else f'lightning_{which}_states',
-      functools.partial(
-        pallas_triton_walk.walk, which=which, depth=size.depth
-      ),
-      size.warps,
-      {
-        **{n: x if n in names else None for n, x in self.arrays.items()},
-        'first': first,
-        'taken': taken if packed else None,
-      },
-      {
-        'rows': self._rows_like(packed) if rows else None,
-        'last': self._states() if last else None,
-        'saved': self._saved() if save else None,
-        'dbias': self._sums() if dbias else None,
-      },
-      alias=('taken', 'rows') if packed and taken is not None else (),
-    )
+        f'lightning_{which}' if rows else f'lightning_{which}_states',
+        functools.partial(pallas_triton_walk.walk, which=which,
+                          depth=size.depth),
+        size.warps,
+        {**{n: x if n in names else None for n, x in self.arrays.items()},
+         'first': first, 'taken': taken if packed else None},
+        {'rows': self._rows_like(packed) if rows else None,
+         'last': self._states() if last else None,
+         'saved': self._saved() if save else None,
+         'dbias': self._sums() if dbias else None},
+        alias=('taken', 'rows') if packed and taken is not None else ())
     if dbias:
       outs['dbias'] = jnp.sum(outs['dbias'], axis=(0, 2))
     return outs
@@ -220,23 +208,16 @@ class _Call:
     packed = inputs.packed
     apart = [] if packed else [f'd{x}' for x in names]
     outs = self._run(
-      'lightning_gradients',
-      functools.partial(pallas_triton_gradients.gradients, names=names),
-      self.size.together_warps,
-      {
-        **self.arrays,
-        'first': after,
-        'saved': saved,
-        'taken': taken if packed else None,
-      },
-      {
-        **{n: self._rows_like() for n in apart},
-        'rows': self._rows_like(packed) if packed else None,
-        'last': None if inputs.state is None else self._states(),
-        'dbias': None if inputs.bias is None else self._sums(len(names)),
-      },
-      alias=('taken', 'rows') if packed and taken is not None else (),
-    )
+        'lightning_gradients',
+        functools.partial(pallas_triton_gradients.gradients, names=names),
+        self.size.together_warps,
+        {**self.arrays, 'first': after, 'saved': saved,
+         'taken': taken if packed else None},
+        {**{n: self._rows_like() for n in apart},
+         'rows': self._rows_like(packed) if packed else None,
+         'last': None if inputs.state is None else self._states(),
+         'dbias': None if inputs.bias is None else self._sums(len(names))},
+        alias=('taken', 'rows') if packed and taken is not None else ())
     sums = ()
     if inputs.bias is not None:
       sums = jnp.moveaxis(jnp.sum(outs['dbias'], axis=(0, 2)), 1, 0)
@@ -247,26 +228,16 @@ class _Call:
     inputs, plan = self.inputs, self.plan
     like = functools.partial(dispatch.like, inputs.arrays[0])
     found = triton.call(
-      name,
-      functools.partial(kernel, plan=plan),
-      {
-        **{n: x if x is None else _two(x) for n, x in ins.items()},
-        'mask': None if inputs.mask is None else inputs.mask.reshape(-1),
-        'slopes': inputs.slopes,
-      },
-      {
-        n: None if x is None else like((math.prod(x[0][:-1]), x[0][-1]), x[1])
-        for n, x in outs.items()
-      },
-      grid=(self.programs, plan.parts, inputs.shape[0]),
-      warps=warps,
-      stages=self.size.stages,
-      interpret=self.options.interpret,
-      alias=alias,
-    )
-    return {
-      n: x if x is None else x.reshape(outs[n][0]) for n, x in found.items()
-    }
+        name, functools.partial(kernel, plan=plan),
+        {**{n: x if x is None else _two(x) for n, x in ins.items()},
+         'mask': None if inputs.mask is None else inputs.mask.reshape(-1),
+         'slopes': inputs.slopes},
+        {n: None if x is None else like((math.prod(x[0][:-1]), x[0][-1]), x[1])
+         for n, x in outs.items()},
+        grid=(self.programs, plan.parts, inputs.shape[0]), warps=warps,
+        stages=self.size.stages, interpret=self.options.interpret, alias=alias)
+    return {n: x if x is None else x.reshape(outs[n][0])
+            for n, x in found.items()}
 
   def _rows_like(self, packed=False):
     b, length, h, d = self.inputs.shape

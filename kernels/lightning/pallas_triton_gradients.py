@@ -46,7 +46,7 @@ def gradients(ins, outs, *, plan, names):
     valid = at.valid(ins.mask, n)
     raw = {x: at.load(getattr(ins, x), n, valid, x) for x in 'qkv'}
     q, k, v = (silu.silu(x).astype(x.dtype) if active else x
-               for x in raw.values())  # fmt: skip
+               for x in raw.values())
     # `settled` makes Triton prepare each operand just before its matmul. It
     # would otherwise prepare all of them, in every layout, before the first.
     q, k, v, do = (settled(x, n) for x in (q, k, v, at.load(ins.do, n, valid)))

@@ -30,7 +30,6 @@ class Pass:
     back: whether to walk from the last row to the first.
     turned: whether the state is S or dS transposed.
   """
-
   x: str
   y: str
   c: str
@@ -39,12 +38,10 @@ class Pass:
   turned: bool
 
 
-PASSES = {
-  'o': Pass('q', 'k', 'v', '', False, False),
-  'dq': Pass('do', 'v', 'k', 'q', False, True),
-  'dv': Pass('k', 'q', 'do', 'v', True, False),
-  'dk': Pass('v', 'do', 'q', 'k', True, True),
-}
+PASSES = {'o': Pass('q', 'k', 'v', '', False, False),
+          'dq': Pass('do', 'v', 'k', 'q', False, True),
+          'dv': Pass('k', 'q', 'do', 'v', True, False),
+          'dk': Pass('v', 'do', 'q', 'k', True, True)}
 
 
 def walk(ins, outs, *, plan, which, depth):
@@ -91,10 +88,8 @@ def walk(ins, outs, *, plan, which, depth):
     ys = [load(this.y, n, valid, block) for block in slices]
     c = load(this.c, n, valid, columns)
     if outs.rows is not None:
-      scores, o = (
-        zeros(shape.rows, shape.rows),
-        zeros(shape.rows, shape.columns),
-      )
+      scores, o = (zeros(shape.rows, shape.rows),
+                   zeros(shape.rows, shape.columns))
       for block, y, state in zip(slices, ys, states, strict=True):
         x = load(this.x, n, valid, block)
         scores = scores + tools.dot(x, y, turn_b=True)
@@ -110,15 +105,12 @@ def walk(ins, outs, *, plan, which, depth):
         dbias = dbias + jnp.sum(o, axis=0)
     c = (c.astype(jnp.float32) * writes[:, None]).astype(c.dtype)
     left = sees.over()
-    states = tuple(
-      state * left + tools.dot(y, c, turn_a=True)
-      for y, state in zip(ys, states, strict=True)
-    )
+    states = tuple(state * left + tools.dot(y, c, turn_a=True)
+                   for y, state in zip(ys, states, strict=True))
     return states, dbias
 
-  states = tuple(
-    _first(ins.first, program, block, this.turned) for block in slices
-  )
+  states = tuple(_first(ins.first, program, block, this.turned)
+                 for block in slices)
   dbias = None if outs.dbias is None else zeros(shape.columns)
   states, dbias = program.run(step, (states, dbias), this.back)
   if outs.last is not None:

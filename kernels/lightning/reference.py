@@ -8,9 +8,8 @@ import numpy as np
 from kernels.linear.reference import zero_masked
 
 
-def attention(
-  q, k, v, mask, do, *, slopes, scale=1.0, initial_state=None, dfinal=None
-):
+def attention(q, k, v, mask, do, *, slopes, scale=1.0, initial_state=None,
+              dfinal=None):
   """Returns lightning attention and its gradients in float64.
 
   The results are (out, dq, dk, dv, final state, gradient of the initial state).

@@ -20,9 +20,8 @@ def attend(inputs, options, segment_ids, num_segments):
   c = segments.chunks(segment_ids, num_segments, inputs.mask)
   q, k, v = map(c.split, (q, k, v))
   if options.activation == 'silu':
-    q, k, v = (
-      jax.nn.silu(x.astype(jnp.float32)).astype(dtype) for x in (q, k, v)
-    )
+    q, k, v = (jax.nn.silu(x.astype(jnp.float32)).astype(dtype)
+               for x in (q, k, v))
   i_C = jnp.arange(q.shape[2])
   rows_BxPx1 = c.rows_BxP[..., None]
   end_BxPxCxH = chunks.to_end(slopes_H, i_C[:, None], rows_BxPx1[..., None])
@@ -34,9 +33,8 @@ def attend(inputs, options, segment_ids, num_segments):
     first = c.of_chunks(inputs.state)
   before = _states(c, kv_BxPxHxDxE, left_BxPxH, first)
 
-  decay_HxCxC = chunks.within(
-    slopes_H[:, None, None], i_C[:, None], i_C[None, :]
-  )
+  decay_HxCxC = chunks.within(slopes_H[:, None, None], i_C[:, None],
+                              i_C[None, :])
   scores = products.einsum('bpihd,bpjhd->bphij', q, k) * decay_HxCxC
   out = products.einsum('bphij,bpjhe->bpihe', scores.astype(dtype), v)
   start_CxH = chunks.from_start(slopes_H, i_C[:, None])

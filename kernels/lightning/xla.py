@@ -69,7 +69,6 @@ def backward(inputs, saved, do, dfinal_state, options):
 
 class _Plan(NamedTuple):
   """`count` segments of `size` rows in whole chunks; `length` rows exist."""
-
   length: int
   count: int
   size: int
@@ -110,16 +109,14 @@ def _segment(plan, n, slopes, state, q, k, v):
   i = jnp.arange(plan.chunk)
   left_N = plan.rows(n) - plan.chunk * jnp.arange(count)
   rows_N = jnp.clip(left_N, 0, plan.chunk)
-  end_NxCxH = chunks.to_end(
-    slopes[None, None], i[None, :, None], rows_N[:, None, None]
-  )
+  end_NxCxH = chunks.to_end(slopes[None, None], i[None, :, None],
+                            rows_N[:, None, None])
   k_end = k.astype(jnp.float32) * end_NxCxH[None, ..., None]
   kv_BxNxHxDxE = products.einsum('bnchd,bnche->bnhde', k_end.astype(dtype), v)
   before, after = _states(plan, n, slopes, state, kv_BxNxHxDxE)
 
-  decay_HxCxC = chunks.within(
-    slopes[:, None, None], i[None, :, None], i[None, None, :]
-  )
+  decay_HxCxC = chunks.within(slopes[:, None, None], i[None, :, None],
+                              i[None, None, :])
   scores = products.einsum('bnihd,bnjhd->bnhij', q, k) * decay_HxCxC[None, None]
   out = products.einsum('bnhij,bnjhe->bnihe', scores.astype(dtype), v)
   start_CxH = chunks.from_start(slopes[None], i[:, None])

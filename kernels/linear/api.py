@@ -72,58 +72,32 @@ def linear_attention_packed(qkv, *, bias=None, kernel='auto', **options):
   return _attend((qkv,), bias, kernel, None, **options)
 
 
-def _attend(
-  arrays,
-  bias,
-  kernel,
-  value_width,
-  *,
-  mask=None,
-  feature_map='elu1',
-  normalize=True,
-  scale=1.0,
-  eps=1e-6,
-  initial_state=None,
-  return_state=False,
-  segment_ids=None,
-  num_segments=None,
-  sequence=None,
-):
+def _attend(arrays, bias, kernel, value_width, *, mask=None, feature_map='elu1',
+            normalize=True, scale=1.0, eps=1e-6, initial_state=None,
+            return_state=False, segment_ids=None, num_segments=None,
+            sequence=None):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   b, _, h, d = inputs.shape
   checks.check_mask(mask, arrays[0])
   checks.check_segments(segment_ids, num_segments, inputs.shape)
   lead = (b,) if segment_ids is None else (b, num_segments)
   if feature_map not in features.NAMES:
-    raise ValueError(
-      f'feature_map must be one of {features.NAMES}, got {feature_map!r}'
-    )
+    raise ValueError(f'feature_map must be one of {features.NAMES}, got '
+                     f'{feature_map!r}')
   width = d if value_width is None else value_width
   sums = 'initial_state', (*lead, h, d, width), '[B, H, Dh, Dh]'
   if initial_state is not None and normalize:
     checks.check_pair('initial_state', initial_state)
     checks.check_float32('initial_state[0]', initial_state[0], *sums[1:])
-    checks.check_float32(
-      'initial_state[1]', initial_state[1], (*lead, h, d), '[B, H, Dh]'
-    )
+    checks.check_float32('initial_state[1]', initial_state[1], (*lead, h, d),
+                         '[B, H, Dh]')
     inputs = inputs._replace(state=tuple(initial_state))
   elif initial_state is not None:
     checks.check_float32(*sums[:1], initial_state, *sums[1:])
-  options = LinearOptions(
-    feature_map=feature_map,
-    normalize=bool(normalize),
-    scale=checks.check_number('scale', scale),
-    eps=checks.check_number('eps', eps),
-    return_state=bool(return_state),
-    interpret=dispatch.interpret_params(),
-  )
-  return call.run(
-    'linear',
-    kernel,
-    options,
-    inputs,
-    segment_ids,
-    num_segments,
-    width,
-    sequence=sequence,
-  )
+  options = LinearOptions(feature_map=feature_map, normalize=bool(normalize),
+                          scale=checks.check_number('scale', scale),
+                          eps=checks.check_number('eps', eps),
+                          return_state=bool(return_state),
+                          interpret=dispatch.interpret_params())
+  return call.run('linear', kernel, options, inputs, segment_ids, num_segments,
+                  width, sequence=sequence)

@@ -8,16 +8,8 @@ from kernels.inputs import masked, with_variable_bias
 from kernels.linear import features, segments
 
 
-def run(
-  op,
-  kernel,
-  options,
-  inputs,
-  segment_ids,
-  num_segments,
-  value_width=None,
-  sequence=None,
-):
+def run(op, kernel, options, inputs, segment_ids, num_segments,
+        value_width=None, sequence=None):
   """Returns the output, or (output, state) with `options.return_state`.
 
   Args:
@@ -30,22 +22,15 @@ def run(
     sequence: `kernels.sequence.Sequence` or None.
   """
   if sequence is not None:
-    sequence_lib.check_whole(
-      initial_state=inputs.state,
-      return_state=options.return_state,
-      segment_ids=segment_ids,
-    )
+    sequence_lib.check_whole(initial_state=inputs.state,
+                             return_state=options.return_state,
+                             segment_ids=segment_ids)
     inputs = inputs._replace(state=_elsewhere(inputs, options, sequence))
   needs = {} if value_width is None else {'value_width': value_width}
-  name = dispatch.resolve(
-    op,
-    kernel,
-    inputs.shape,
-    inputs.dtype,
-    state=inputs.state is not None or options.return_state,
-    segments=segment_ids is not None,
-    **needs,
-  )
+  name = dispatch.resolve(op, kernel, inputs.shape, inputs.dtype,
+                          state=inputs.state is not None
+                          or options.return_state,
+                          segments=segment_ids is not None, **needs)
   if segment_ids is not None:
     inputs = with_variable_bias(inputs)
     out, state = segments.attend(inputs, options, segment_ids, num_segments)

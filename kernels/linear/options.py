@@ -18,6 +18,5 @@ def check_value_width(shape, value_width):
   """Raises NotImplementedError if values are not as wide as features."""
   if value_width not in (None, shape[-1]):
     raise NotImplementedError(
-      'the Pallas kernels need features as wide as the values, got '
-      f"{shape[-1]} and {value_width}: use kernel='xla' or 'auto'"
-    )
+        'the Pallas kernels need features as wide as the values, got '
+        f"{shape[-1]} and {value_width}: use kernel='xla' or 'auto'")

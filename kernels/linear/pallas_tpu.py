@@ -15,13 +15,7 @@ from jax.experimental import pallas as pl
 from kernels import dispatch, tpu, tpu_room
 from kernels.linear.options import check_value_width
 from kernels.linear.pallas_tpu_backward import backward
-from kernels.linear.pallas_tpu_steps import (
-  call,
-  operands,
-  pair,
-  plan,
-  unpaired,
-)
+from kernels.linear.pallas_tpu_steps import call, operands, pair, plan, unpaired
 
 __all__ = ['backward', 'forward', 'supported']
 
@@ -42,11 +36,9 @@ def forward(inputs, options, save):
   steps = plan(inputs, options)
   run = _halves if steps.tiles.parts > 1 else _sweeps
   out, sums, kv, z = run(steps, inputs, save)
-  return (
-    out.reshape(inputs.shape),
-    unpaired(sums, z, options) if options.return_state else None,
-    (kv, z) if save else None,
-  )
+  return (out.reshape(inputs.shape),
+          unpaired(sums, z, options) if options.return_state else None,
+          (kv, z) if save else None)
 
 
 def _sweeps(steps, inputs, save):
@@ -60,29 +52,18 @@ def _sweeps(steps, inputs, save):
   first = lambda b, g, s, n: (b, g, n * (1 - s) + last * s)
   second = lambda b, g, s, n: (b, g, n * s)
   kv, z = pair(inputs.state, options)
-  ins = {
-    **operands(steps, inputs, second, first, first, both),
-    'mask': (tiles.tokens(both), tpu.mask_rows(inputs.mask)),
-    'kv': state(kv),
-    'z': state(z, 1),
-  }
+  ins = {**operands(steps, inputs, second, first, first, both),
+         'mask': (tiles.tokens(both), tpu.mask_rows(inputs.mask)),
+         'kv': state(kv), 'z': state(z, 1)}
   norm = options.normalize and (save or options.return_state)
   sums = like((b, h, d, d), jnp.float32)
-  outs = {
-    'o': (tiles.tile(second), like((b, length, h * d), dtype)),
-    'sums': state(sums if options.return_state else None),
-    'kv': state(like((b, h, d, d), dtype) if save else None),
-    'z': state(like((b, h, 1, d), jnp.float32) if norm else None, 1),
-  }
+  outs = {'o': (tiles.tile(second), like((b, length, h * d), dtype)),
+          'sums': state(sums if options.return_state else None),
+          'kv': state(like((b, h, d, d), dtype) if save else None),
+          'z': state(like((b, h, 1, d), jnp.float32) if norm else None, 1)}
   outs = call(
-    steps,
-    _sweeps_kernel,
-    ins,
-    outs,
-    grid=(b, tiles.groups, 2, tiles.blocks),
-    semantics=('parallel', 'parallel', 'arbitrary', 'arbitrary'),
-    products=2,
-  )
+      steps, _sweeps_kernel, ins, outs, grid=(b, tiles.groups, 2, tiles.blocks),
+      semantics=('parallel', 'parallel', 'arbitrary', 'arbitrary'), products=2)
   return outs['o'], outs['sums'], outs['kv'], outs['z']
 
 
@@ -120,40 +101,22 @@ def _halves(steps, inputs, save):
   total = lambda p, n: (0, 0, n)
   normalize = steps.options.normalize
   outs = call(
-    steps,
-    _sums_kernel,
-    {
-      'k': (tiles.tile(tiles.half, k[1]), k[0]),
-      'v': (tiles.tile(tiles.half, v[1]), v[0]),
-      'mask': mask,
-    },
-    {
-      'kv': (tiles.state(part), like((tiles.parts, h, d, d), jnp.float32)),
-      'z': (
-        tiles.state(part, 1),
-        like((tiles.parts, h, 1, d), jnp.float32) if normalize else None,
-      ),
-    },
-    grid=(tiles.parts, tiles.steps),
-    semantics=('parallel', 'arbitrary'),
-    products=1,
-  )
+      steps, _sums_kernel,
+      {'k': (tiles.tile(tiles.half, k[1]), k[0]),
+       'v': (tiles.tile(tiles.half, v[1]), v[0]), 'mask': mask},
+      {'kv': (tiles.state(part), like((tiles.parts, h, d, d), jnp.float32)),
+       'z': (tiles.state(part, 1),
+             like((tiles.parts, h, 1, d), jnp.float32) if normalize else None)},
+      grid=(tiles.parts, tiles.steps), semantics=('parallel', 'arbitrary'),
+      products=1)
   sums, z = tpu.added(outs['kv'], outs['z'], pair(inputs.state, steps.options))
   kv = sums.astype(dtype)
-  outs = call(
-    steps,
-    _outputs_kernel,
-    {
-      'q': (tiles.tile(tiles.half, q[1]), q[0]),
-      'mask': mask,
-      'kv': (tiles.state(total), kv),
-      'z': (tiles.state(total, 1), z),
-    },
-    {'o': (tiles.tile(tiles.half), like((1, length, h * d), dtype))},
-    grid=(tiles.parts, tiles.steps),
-    semantics=('parallel', 'arbitrary'),
-    products=1,
-  )
+  outs = call(steps, _outputs_kernel,
+              {'q': (tiles.tile(tiles.half, q[1]), q[0]), 'mask': mask,
+               'kv': (tiles.state(total), kv), 'z': (tiles.state(total, 1), z)},
+              {'o': (tiles.tile(tiles.half), like((1, length, h * d), dtype))},
+              grid=(tiles.parts, tiles.steps),
+              semantics=('parallel', 'arbitrary'), products=1)
   return outs['o'], sums, kv, z
 
 

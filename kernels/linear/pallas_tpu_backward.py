@@ -14,13 +14,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from kernels import dispatch, tpu
-from kernels.linear.pallas_tpu_steps import (
-  call,
-  operands,
-  pair,
-  plan,
-  unpaired,
-)
+from kernels.linear.pallas_tpu_steps import call, operands, pair, plan, unpaired
 
 
 def backward(inputs, saved, do, dfinal, options):
@@ -50,24 +44,17 @@ def _sweeps(steps, inputs, saved, do, dfinal):
   values = lambda b, g, t: (b, g, jnp.minimum(_block(t + 1, blocks), last))
   both = lambda b, g, t: (b, g, jnp.where(t < blocks, t, _block(t, blocks)))
   state = lambda x, rows=None: (tiles.state(both, rows), x)
-  ins = {
-    **operands(steps, inputs, queries, keys, values, both),
-    'do': (tiles.tile(both if steps.rows else queries), tpu.flat(do)),
-    'mask': (tiles.tokens(both), tpu.mask_rows(inputs.mask)),
-    'kv': state(saved[0]),
-    'z': state(saved[1], 1),
-    'dkv': state(dfinal[0]),
-    'dz': state(dfinal[1], 1),
-  }
+  ins = {**operands(steps, inputs, queries, keys, values, both),
+         'do': (tiles.tile(both if steps.rows else queries), tpu.flat(do)),
+         'mask': (tiles.tokens(both), tpu.mask_rows(inputs.mask)),
+         'kv': state(saved[0]), 'z': state(saved[1], 1),
+         'dkv': state(dfinal[0]), 'dz': state(dfinal[1], 1)}
   kv = z = None
   if inputs.state is not None:
     kv = like((b, h, d, d), jnp.float32)
     z = like((b, h, 1, d), jnp.float32) if steps.options.normalize else None
-  outs = {
-    'dkv': state(kv),
-    'dz': state(z, 1),
-    'bias': tpu.bias_sums(inputs, tiles, both, b),
-  }
+  outs = {'dkv': state(kv), 'dz': state(z, 1),
+          'bias': tpu.bias_sums(inputs, tiles, both, b)}
 
   def column(b, g, t):
     which = jnp.where(t < blocks, 0, 1 + _which(t, blocks))
@@ -79,15 +66,9 @@ def _sweeps(steps, inputs, saved, do, dfinal):
   else:
     for name, where in (('dq', queries), ('dk', keys), ('dv', keys)):
       outs[name] = tiles.tile(where), like((b, length, h * d), steps.dtype)
-  outs = call(
-    steps,
-    _sweeps_kernel,
-    ins,
-    outs,
-    grid=(b, tiles.groups, 3 * blocks),
-    semantics=('parallel', 'parallel', 'arbitrary'),
-    products=5,
-  )
+  outs = call(steps, _sweeps_kernel, ins, outs,
+              grid=(b, tiles.groups, 3 * blocks),
+              semantics=('parallel', 'parallel', 'arbitrary'), products=5)
   return outs, outs['dkv'], outs['dz']
 
 
@@ -147,41 +128,23 @@ def _halves(steps, inputs, saved, do, dfinal):
   columns = 3 * h * d if packed else h * d
   grad = like((1, tiles.length, columns), steps.dtype)
   outs = call(
-    steps,
-    _queries_kernel,
-    {
-      'q': (tiles.tile(tiles.half, q[1]), q[0]),
-      'do': (tiles.tile(tiles.half), tpu.flat(do)),
-      'mask': mask,
-      'kv': (tiles.state(total), saved[0]),
-      'z': (tiles.state(total, 1), saved[1]),
-    },
-    {
-      'dq dk dv' if packed else 'dq': (tiles.tile(tiles.half), grad),
-      'dkv': (tiles.state(part), like((tiles.parts, h, d, d), jnp.float32)),
-      'dz': (
-        tiles.state(part, 1),
-        like((tiles.parts, h, 1, d), jnp.float32)
-        if options.normalize
-        else None,
-      ),
-      'bias': bias,
-    },
-    grid=(tiles.parts, tiles.steps),
-    semantics=('parallel', 'arbitrary'),
-    products=3,
-  )
-  dkv, dz = tpu.added(
-    *(x if x is None else x * options.scale for x in (outs['dkv'], outs['dz'])),
-    dfinal,
-  )
-  ins = {
-    'k': (tiles.tile(tiles.half, k[1]), k[0]),
-    'v': (tiles.tile(tiles.half, v[1]), v[0]),
-    'mask': mask,
-    'dkv': (tiles.state(total), dkv),
-    'dz': (tiles.state(total, 1), dz),
-  }
+      steps, _queries_kernel,
+      {'q': (tiles.tile(tiles.half, q[1]), q[0]),
+       'do': (tiles.tile(tiles.half), tpu.flat(do)), 'mask': mask,
+       'kv': (tiles.state(total), saved[0]),
+       'z': (tiles.state(total, 1), saved[1])},
+      {'dq dk dv' if packed else 'dq': (tiles.tile(tiles.half), grad),
+       'dkv': (tiles.state(part), like((tiles.parts, h, d, d), jnp.float32)),
+       'dz': (tiles.state(part, 1), like((tiles.parts, h, 1, d), jnp.float32)
+                                    if options.normalize else None),
+       'bias': bias},
+      grid=(tiles.parts, tiles.steps), semantics=('parallel', 'arbitrary'),
+      products=3)
+  dkv, dz = tpu.added(*(x if x is None else x * options.scale
+                        for x in (outs['dkv'], outs['dz'])), dfinal)
+  ins = {'k': (tiles.tile(tiles.half, k[1]), k[0]),
+         'v': (tiles.tile(tiles.half, v[1]), v[0]), 'mask': mask,
+         'dkv': (tiles.state(total), dkv), 'dz': (tiles.state(total, 1), dz)}
   more = {'bias': bias}
   if packed:
 
@@ -195,15 +158,9 @@ def _halves(steps, inputs, saved, do, dfinal):
     more['dq dk dv'] = tiles.tile(column), grad
   else:
     more['dk'] = more['dv'] = tiles.tile(tiles.half), grad
-  more = call(
-    steps,
-    _keys_kernel,
-    ins,
-    more,
-    grid=(tiles.parts, tiles.steps, 2),
-    semantics=('parallel', 'arbitrary', 'arbitrary'),
-    products=2,
-  )
+  more = call(steps, _keys_kernel, ins, more,
+              grid=(tiles.parts, tiles.steps, 2),
+              semantics=('parallel', 'arbitrary', 'arbitrary'), products=2)
   if not packed:
     more['dq'] = outs['dq']
   if bias[1] is not None:

@@ -25,7 +25,6 @@ class Steps:
     rows: whether one block holds rows of q, k and v, and one holds rows of
       their gradients: packed inputs with H * Dh no multiple of a register.
   """
-
   tiles: tpu.Tiling
   options: object
   dtype: object
@@ -52,9 +51,8 @@ class Steps:
     valid = self._valid(ins, block)
     _, _, tn = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
-      k = tpu.keep(valid, self.phi(ins.k[0, :, self.of(1, lane)])).astype(
-        self.dtype
-      )
+      k = tpu.keep(valid,
+                   self.phi(ins.k[0, :, self.of(1, lane)])).astype(self.dtype)
       kv[h] += tn(k, tpu.keep(valid, ins.v[0, :, self.of(2, lane)]))
       if self.options.normalize:
         z[h] += jnp.sum(k.astype(jnp.float32), axis=0, keepdims=True)
@@ -166,9 +164,8 @@ def operands(steps, inputs, q, k, v, row):
     return {'q k v': (steps.tiles.row(row), tpu.flat(inputs.arrays[0]))}
   arrays = tpu.columns(inputs, steps.tiles)
   return {
-    name: (steps.tiles.tile(where, first), x)
-    for name, where, (x, first) in zip('qkv', (q, k, v), arrays, strict=True)
-  }
+      name: (steps.tiles.tile(where, first), x)
+      for name, where, (x, first) in zip('qkv', (q, k, v), arrays, strict=True)}
 
 
 def pair(state, options):
@@ -199,14 +196,9 @@ def call(steps, kernel, ins, outs, *, grid, semantics, products):
   t = steps.tiles
   tokens = t.batch * t.length * t.num_heads * t.width
   return tpu.call(
-    functools.partial(kernel, steps=steps),
-    ins,
-    outs,
-    grid=grid,
-    semantics=semantics,
-    scratch=[(t.heads, t.width, t.width), (t.heads, 1, t.width)],
-    interpret=steps.options.interpret,
-    flops=2 * products * tokens * t.width,
-    transcendentals=products * tokens * (steps.options.feature_map == 'elu1'),
-    aliases=[('grads', 'dq dk dv')] if 'grads' in ins else [],
-  )
+      functools.partial(kernel, steps=steps), ins, outs, grid=grid,
+      semantics=semantics,
+      scratch=[(t.heads, t.width, t.width), (t.heads, 1, t.width)],
+      interpret=steps.options.interpret, flops=2 * products * tokens * t.width,
+      transcendentals=products * tokens * (steps.options.feature_map == 'elu1'),
+      aliases=[('grads', 'dq dk dv')] if 'grads' in ins else [])

@@ -21,9 +21,8 @@ def supported(shape, dtype, value_width=None, state=False):
   """Raises NotImplementedError for operands that `forward` cannot take."""
   del state  # initial and final states are supported
   check_value_width(shape, value_width)
-  triton.supported(
-    shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
-  )
+  triton.supported(shape, dtype, dispatch.interpret_params(),
+                   dispatch.target_is_local())
 
 
 def forward(inputs, options, save):
@@ -52,9 +51,8 @@ def backward(inputs, saved, do, dfinal, options):
     dkv, _ = call.sums(q, do, z, ('q', ''))
   dkv, dz = call.totals(dkv, dz, dfinal)
   dstate = (dkv, dz) if options.normalize else dkv
-  dk, dv, dkv_bias = call.key_gradients(
-    k, v, dkv.astype(inputs.dtype), dz, dq if inputs.packed else None
-  )
+  dk, dv, dkv_bias = call.key_gradients(k, v, dkv.astype(inputs.dtype), dz,
+                                        dq if inputs.packed else None)
   dbias = None
   if inputs.bias is not None:
     dbias = jnp.concatenate([dq_bias[None], dkv_bias])
@@ -67,7 +65,6 @@ def backward(inputs, saved, do, dfinal, options):
 @dataclasses.dataclass(frozen=True)
 class _Size:
   """Sizes of a program: rows and columns of a block, warps, stages."""
-
   rows: int
   columns: int
   warps: int
@@ -114,33 +111,19 @@ class _Call:
       scale = self.options.scale
     total = self.options.normalize and z is None
     kernel = functools.partial(rows.sums, names=names, scale=scale)
-    outs = self._run(
-      'sums',
-      kernel,
-      plan,
-      grid,
-      size,
-      {'x': x, 'y': y, 'z': _two(z)},
-      {
-        'xy': self._states(plan),
-        'total': self._vectors(plan) if total else None,
-      },
-    )
+    outs = self._run('sums', kernel, plan, grid, size,
+                     {'x': x, 'y': y, 'z': _two(z)},
+                     {'xy': self._states(plan),
+                      'total': self._vectors(plan) if total else None})
     return self._by_part(plan, outs['xy']), self._by_part(plan, outs['total'])
 
   def outputs(self, q, kv, z):
     """Returns o [B L, H Dh]."""
     size = _size('outputs', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
-    outs = self._run(
-      'outputs',
-      rows.outputs,
-      plan,
-      grid,
-      size,
-      {'q': q, 'kv': _two(kv), 'z': _two(z)},
-      {'o': self._rows(1)},
-    )
+    outs = self._run('outputs', rows.outputs, plan, grid, size,
+                     {'q': q, 'kv': _two(kv), 'z': _two(z)},
+                     {'o': self._rows(1)})
     return outs['o']
 
   def query_gradients(self, q, do, kv, z):
@@ -153,22 +136,15 @@ class _Call:
     plan, grid = self._plan(size)
     whole = plan.shape.column_blocks == 1
     outs = self._run(
-      'query_gradients',
-      rows.query_gradients,
-      plan,
-      grid,
-      size,
-      {'q': q, 'do': do, 'kv': _two(kv), 'z': _two(z)},
-      {
-        'dq': self._rows(3 if self.inputs.packed else 1),
-        'dkv': self._states(plan) if whole else None,
-        'dz': self._vectors(plan) if self.options.normalize else None,
-        'dbias': self._vectors(plan) if self.inputs.bias is not None else None,
-      },
-    )
-    dkv, dz, dbias = (
-      self._by_part(plan, outs[name]) for name in ('dkv', 'dz', 'dbias')
-    )
+        'query_gradients', rows.query_gradients, plan, grid, size,
+        {'q': q, 'do': do, 'kv': _two(kv), 'z': _two(z)},
+        {'dq': self._rows(3 if self.inputs.packed else 1),
+         'dkv': self._states(plan) if whole else None,
+         'dz': self._vectors(plan) if self.options.normalize else None,
+         'dbias': self._vectors(plan) if self.inputs.bias is not None
+         else None})
+    dkv, dz, dbias = (self._by_part(plan, outs[name])
+                      for name in ('dkv', 'dz', 'dbias'))
     if dbias is not None:
       dbias = jnp.sum(dbias, axis=(0, 2))
     return outs['dq'], dkv, dz, dbias
@@ -183,21 +159,13 @@ class _Call:
     plan, grid = self._plan(size, single=True)
     apart = taken is None
     outs = self._run(
-      'key_gradients',
-      rows.key_gradients,
-      plan,
-      grid,
-      size,
-      {'k': k, 'v': v, 'dkv': _two(dkv), 'dz': _two(dz), 'taken': taken},
-      {
-        'dk': self._rows(1 if apart else 3),
-        'dv': self._rows(1) if apart else None,
-        'dbias': self._vectors(plan, 2)
-        if self.inputs.bias is not None
-        else None,
-      },
-      alias=() if apart else ('taken', 'dk'),
-    )
+        'key_gradients', rows.key_gradients, plan, grid, size,
+        {'k': k, 'v': v, 'dkv': _two(dkv), 'dz': _two(dz), 'taken': taken},
+        {'dk': self._rows(1 if apart else 3),
+         'dv': self._rows(1) if apart else None,
+         'dbias': self._vectors(plan, 2) if self.inputs.bias is not None
+         else None},
+        alias=() if apart else ('taken', 'dk'))
     dbias = outs['dbias']
     if dbias is not None:
       dbias = dbias.reshape(self.b, self.h, plan.parts, 2, self.d)
@@ -207,21 +175,17 @@ class _Call:
   def totals(self, kv, z, first):
     """Returns S and z: the sums over the parts plus the initial state."""
     pair = first if self.options.normalize else (first, None)
-    return tuple(
-      _total(x, before)
-      for x, before in zip((kv, z), pair or (None,) * 2, strict=True)
-    )
+    return tuple(_total(x, before) for x, before in zip(
+                     (kv, z), pair or (None,) * 2, strict=True))
 
   def _plan(self, size, single=False, by_columns=False):
-    shape = triton_blocks.Shape(
-      *self.inputs.shape, self.inputs.packed, size.rows, size.columns
-    )
+    shape = triton_blocks.Shape(*self.inputs.shape, self.inputs.packed,
+                                size.rows, size.columns)
     programs = self.h * (shape.column_blocks if by_columns else 1)
     parts, per_part = shape.blocks, 1
     if not single:
-      parts, per_part = triton.cut(
-        self.length, self.b * programs, size.rows, per_core=8 // size.warps
-      )
+      parts, per_part = triton.cut(self.length, self.b * programs, size.rows,
+                                   per_core=8 // size.warps)
     tools = triton_blocks.Tools(self.options.interpret is not None)
     plan = triton_blocks.Plan(shape, parts, per_part, self.options, tools)
     return plan, (programs, parts, self.b)
@@ -229,16 +193,10 @@ class _Call:
   def _run(self, name, kernel, plan, grid, size, ins, outs, alias=()):
     like = functools.partial(dispatch.like, self.inputs.arrays[0])
     return triton.call(
-      name,
-      functools.partial(kernel, plan=plan),
-      {**ins, 'mask': self.mask},
-      {n: x if x is None else like(*x) for n, x in outs.items()},
-      grid=grid,
-      warps=size.warps,
-      stages=size.stages,
-      interpret=self.options.interpret,
-      alias=alias,
-    )
+        name, functools.partial(kernel, plan=plan), {**ins, 'mask': self.mask},
+        {n: x if x is None else like(*x) for n, x in outs.items()}, grid=grid,
+        warps=size.warps, stages=size.stages, interpret=self.options.interpret,
+        alias=alias)
 
   def _rows(self, count):
     shape = self.b * self.length, count * self.h * self.d

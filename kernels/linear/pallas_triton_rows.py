@@ -128,11 +128,9 @@ def query_gradients(ins, outs, *, plan):
     return dkv, dz, dbias
 
   lanes = shape.lanes
-  carry = (
-    None if outs.dkv is None else zeros(lanes, lanes),
-    None if outs.dz is None else zeros(lanes),
-    None if outs.dbias is None else zeros(lanes),
-  )
+  carry = (None if outs.dkv is None else zeros(lanes, lanes),
+           None if outs.dz is None else zeros(lanes),
+           None if outs.dbias is None else zeros(lanes))
   dkv, dz, dbias = walk.run(step, carry)
   if dkv is not None:
     scale = options.scale if z is None else 1.0

@@ -19,10 +19,8 @@ def attend(inputs, options, segment_ids, num_segments):
   dtype = q.dtype
   c = segments.chunks(segment_ids, num_segments, inputs.mask)
   q, k, v = map(c.split, (q, k, v))
-  phi_q, phi_k = (
-    c.keep(features.apply(options.feature_map, x)).astype(dtype)
-    for x in (q, k)
-  )
+  phi_q, phi_k = (c.keep(features.apply(options.feature_map, x)).astype(dtype)
+                  for x in (q, k))
   kv = c.of_segments(products.einsum('bpchd,bpche->bphde', phi_k, v))
   z = c.of_segments(phi_k.sum(2, dtype=jnp.float32))
   if inputs.state is not None:
@@ -34,9 +32,8 @@ def attend(inputs, options, segment_ids, num_segments):
     phi_q, mine = phi_q.astype(jnp.float32), mine.astype(jnp.float32)
   out = products.einsum('bpchd,bphde->bpche', phi_q, mine) * options.scale
   if options.normalize:
-    norm = products.einsum(
-      'bpchd,bphde->bpche', phi_q, c.of_chunks(z)[..., None]
-    )
+    norm = products.einsum('bpchd,bphde->bpche', phi_q,
+                           c.of_chunks(z)[..., None])
     out = out / jnp.where(c.kept_BxPxC[..., None, None], norm + options.eps, 1)
   state = None
   if options.return_state:

@@ -53,9 +53,8 @@ def backward(inputs, saved, do, dfinal, options):
   dtype = inputs.dtype
   kv, z_BxHxD, out = saved
   phi_q, phi_k, v = _features(order, inputs, options, round_features=False)
-  slope_q, slope_k = (
-    features.slope_from(options.feature_map, phi) for phi in (phi_q, phi_k)
-  )
+  slope_q, slope_k = (features.slope_from(options.feature_map, phi)
+                      for phi in (phi_q, phi_k))
   (do,) = order.inward(do)
   dphi_q = order.times_turned(do, kv) * options.scale
   dz = 0.0
@@ -87,10 +86,9 @@ def _features(order, inputs, options, round_features=True):
   dtype = q.dtype if round_features else jnp.float32
   # Masked after phi too, which maps 0 to 1; and before phi, so that second
   # derivatives never meet the contents of masked tokens.
-  phi_q, phi_k = (
-    features.apply(options.feature_map, _keep(inputs.mask, x, 1)).astype(dtype)
-    for x in (q, k)
-  )
+  phi_q, phi_k = (features.apply(options.feature_map,
+                                 _keep(inputs.mask, x, 1)).astype(dtype)
+                  for x in (q, k))
   return order.inward(phi_q, phi_k, v)
 
 
@@ -100,9 +98,8 @@ def _order(inputs, options):
   stateless = inputs.state is None and not options.return_state
   mapped = options.normalize and options.feature_map != 'identity'
   few = dispatch.platform() == 'cpu' and h * d <= LANES
-  return (_AllHeads if few and mapped and stateless else _Order)(
-    inputs, options
-  )
+  return (_AllHeads if few and mapped and stateless else _Order)(inputs,
+                                                                 options)
 
 
 class _Order:
@@ -201,9 +198,8 @@ class _AllHeads(_Order):
 
   def _own(self, state):
     """Returns the state with 0 between different heads."""
-    of_row, of_column = (
-      jnp.arange(size) // (size // self.heads) for size in state.shape[1:]
-    )
+    of_row, of_column = (jnp.arange(size) // (size // self.heads)
+                         for size in state.shape[1:])
     own = of_row[None, :, None] == of_column[None, None]
     return jnp.where(own, state, 0)
 

@@ -37,12 +37,6 @@ def norm_project(o, *, weight, bias, eps=1e-6, kernel='auto'):
   eps = checks.check_number('eps', eps)
   o, weight, bias = varying.alike((o, weight, bias))
   name = dispatch.resolve('norm_project', kernel, o.shape, o.dtype)
-  y_NxD = vjp.run(
-    name,
-    eps,
-    dispatch.interpret_params(),
-    o.reshape(-1, o.shape[-1]),
-    weight,
-    bias,
-  )
+  y_NxD = vjp.run(name, eps, dispatch.interpret_params(),
+                  o.reshape(-1, o.shape[-1]), weight, bias)
   return y_NxD.reshape(*o.shape[:2], -1)

@@ -30,19 +30,12 @@ def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
   """Returns (y, values for `backward` or None); see `norm_project.vjp`."""
   size = _forward_size(w_ExD.shape[1], o_NxE.dtype)
   plan = rows.Plan(*_shapes(o_NxE, w_ExD, size), eps, _tools(interpret))
-  outs = _run(
-    'norm_project',
-    rows.outputs,
-    plan,
-    size,
-    plan.o.blocks * plan.y.column_blocks,
-    {'o': o_NxE, 'weight': w_ExD, 'bias': b_D[None]},
-    {
-      'y': ((o_NxE.shape[0], w_ExD.shape[1]), o_NxE.dtype),
-      'r': ((o_NxE.shape[0],), jnp.float32) if save else None,
-    },
-    interpret,
-  )
+  outs = _run('norm_project', rows.outputs, plan, size,
+              plan.o.blocks * plan.y.column_blocks,
+              {'o': o_NxE, 'weight': w_ExD, 'bias': b_D[None]},
+              {'y': ((o_NxE.shape[0], w_ExD.shape[1]), o_NxE.dtype),
+               'r': ((o_NxE.shape[0],), jnp.float32) if save else None},
+              interpret)
   return outs['y'], (o_NxE, w_ExD, outs['r']) if save else None
 
 
@@ -53,19 +46,11 @@ def backward(saved, dy_NxD, eps, interpret):
   whole = o_NxE.shape[1] <= size.whole
   plan = rows.Plan(*_shapes(o_NxE, w_ExD, size), eps, _tools(interpret), whole)
   outs = _run(
-    'norm_project_gradients',
-    rows.gradients,
-    plan,
-    size,
-    plan.o.blocks,
-    {'dy': dy_NxD, 'o': o_NxE, 'weight': w_ExD, 'r': r_N},
-    {
-      'do': (o_NxE.shape, o_NxE.dtype),
-      'scaled': (dy_NxD.shape, dy_NxD.dtype),
-      'dbias': ((plan.o.blocks, w_ExD.shape[1]), jnp.float32),
-    },
-    interpret,
-  )
+      'norm_project_gradients', rows.gradients, plan, size, plan.o.blocks,
+      {'dy': dy_NxD, 'o': o_NxE, 'weight': w_ExD, 'r': r_N},
+      {'do': (o_NxE.shape, o_NxE.dtype), 'scaled': (dy_NxD.shape, dy_NxD.dtype),
+       'dbias': ((plan.o.blocks, w_ExD.shape[1]), jnp.float32)},
+      interpret)
   dw_ExD = jnp.dot(o_NxE.T, outs['scaled'], preferred_element_type=jnp.float32)
   return outs['do'], dw_ExD, outs['dbias'].sum(0)
 
@@ -76,7 +61,6 @@ class _Size:
 
   `whole` is the width of o up to which a backward program has whole rows of t.
   """
-
   rows: int
   o: int
   y: int
@@ -108,11 +92,8 @@ def _shapes(o_NxE, w_ExD, size):
   def shape(length, width, rows, columns):
     return Shape(1, length, 1, width, False, rows, columns)
 
-  return (
-    shape(n, e, size.rows, size.o),
-    shape(e, d, size.o, size.y),
-    shape(n, d, size.rows, size.y),
-  )
+  return (shape(n, e, size.rows, size.o), shape(e, d, size.o, size.y),
+          shape(n, d, size.rows, size.y))
 
 
 def _tools(interpret):
@@ -121,13 +102,7 @@ def _tools(interpret):
 
 def _run(name, kernel, plan, size, programs, ins, outs, interpret):
   like = functools.partial(dispatch.like, ins['o'])
-  return triton.call(
-    name,
-    functools.partial(kernel, plan=plan),
-    ins,
-    {n: x if x is None else like(*x) for n, x in outs.items()},
-    grid=(programs,),
-    warps=size.warps,
-    stages=size.stages,
-    interpret=interpret,
-  )
+  return triton.call(name, functools.partial(kernel, plan=plan), ins,
+                     {n: x if x is None else like(*x) for n, x in outs.items()},
+                     grid=(programs,), warps=size.warps, stages=size.stages,
+                     interpret=interpret)

@@ -16,9 +16,8 @@ def norm_project(o, weight, bias, dy, eps=1e-6):
   Returns:
     y [B, L, D], and the gradients of o, weight and bias.
   """
-  o, weight, bias, dy = (
-    np.asarray(x, np.float64) for x in (o, weight, bias, dy)
-  )
+  o, weight, bias, dy = (np.asarray(x, np.float64)
+                         for x in (o, weight, bias, dy))
   rms = np.sqrt(np.mean(o**2, axis=-1, keepdims=True) + eps)
   normed = o / rms
   dnormed = dy @ weight.T

@@ -19,9 +19,8 @@ from jax.experimental.layout import Layout, with_layout_constraint
 def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
   """Returns (y, values for `backward` or None); see `norm_project.vjp`."""
   del interpret
-  square_Nx1 = jnp.mean(
-    jnp.square(o_NxE.astype(jnp.float32)), -1, keepdims=True
-  )
+  square_Nx1 = jnp.mean(jnp.square(o_NxE.astype(jnp.float32)), -1,
+                        keepdims=True)
   r_Nx1 = jax.lax.rsqrt(square_Nx1 + eps)
   p_NxD = _dot(o_NxE, w_ExD) * r_Nx1
   y_NxD = (p_NxD + b_D).astype(o_NxE.dtype)

@@ -60,50 +60,27 @@ def simpletron_attention_packed(qkv, *, bias=None, kernel='auto', **options):
   return _attend((qkv,), bias, kernel, **options)
 
 
-def _attend(
-  arrays,
-  bias,
-  kernel,
-  *,
-  mask=None,
-  scale=None,
-  initial_state=None,
-  return_state=False,
-  segment_ids=None,
-  num_segments=None,
-  sequence=None,
-):
+def _attend(arrays, bias, kernel, *, mask=None, scale=None, initial_state=None,
+            return_state=False, segment_ids=None, num_segments=None,
+            sequence=None):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   checks.check_mask(mask, arrays[0])
   b, length, h, d = inputs.shape
   checks.check_segments(segment_ids, num_segments, inputs.shape)
   lead = (b,) if segment_ids is None else (b, num_segments)
   if initial_state is not None:
-    checks.check_float32(
-      'initial_state', initial_state, (*lead, h, d, d), '[B, H, Dh, Dh]'
-    )
+    checks.check_float32('initial_state', initial_state, (*lead, h, d, d),
+                         '[B, H, Dh, Dh]')
   if scale is None:
     scale = (length if sequence is None else sequence.length) ** -0.5
-  options = linear_options(
-    checks.check_number('scale', scale), bool(return_state)
-  )
-  return call.run(
-    'simpletron',
-    kernel,
-    options,
-    inputs,
-    segment_ids,
-    num_segments,
-    sequence=sequence,
-  )
+  options = linear_options(checks.check_number('scale', scale),
+                           bool(return_state))
+  return call.run('simpletron', kernel, options, inputs, segment_ids,
+                  num_segments, sequence=sequence)
 
 
 def linear_options(scale, return_state=False):
   """Returns options of linear attention that make it SimpleTRON."""
-  return LinearOptions(
-    feature_map='identity',
-    normalize=False,
-    scale=scale,
-    return_state=return_state,
-    interpret=dispatch.interpret_params(),
-  )
+  return LinearOptions(feature_map='identity', normalize=False, scale=scale,
+                       return_state=return_state,
+                       interpret=dispatch.interpret_params())

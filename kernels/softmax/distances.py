@@ -50,9 +50,8 @@ def tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh):
   if bias_HxC is None:
     return None
   rows, (count, cols) = q_BxHxIxDh.shape[2], k_MxBxHxJxDh.shape[::3]
-  own = jax.lax.dynamic_slice_in_dim(
-    bias_HxC, start, rows + count * cols - 1, axis=1
-  )
+  own = jax.lax.dynamic_slice_in_dim(bias_HxC, start, rows + count * cols - 1,
+                                     axis=1)
   bias_HxIxS = along_diagonals(own, rows)
   return bias_HxIxS.reshape(-1, rows, count, cols).transpose(2, 0, 1, 3)
 

@@ -29,23 +29,19 @@ _LANES = 128
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
   """Raises NotImplementedError for operands that `attend` cannot take."""
   if bias:
-    raise NotImplementedError(
-      "kernel='splash' takes no bias of distances: use 'chunked' or 'dense'"
-    )
+    raise NotImplementedError("kernel='splash' takes no bias of distances: use "
+                              "'chunked' or 'dense'")
   if dropout_rate:
-    raise NotImplementedError(
-      "kernel='splash' drops no attention weights: use 'chunked', 'dense' or a "
-      'dropout rate of 0'
-    )
+    raise NotImplementedError("kernel='splash' drops no attention weights: use "
+                              "'chunked', 'dense' or a "
+                              'dropout rate of 0')
   if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
-    raise NotImplementedError(
-      f"kernel='splash' supports float32 and bfloat16, got {jnp.dtype(dtype)}"
-    )
+    raise NotImplementedError("kernel='splash' supports float32 and bfloat16, "
+                              f"got {jnp.dtype(dtype)}")
   width = max(shape[-1], value_width or 0)
   if width > BLOCKS[-1][1]:
-    raise NotImplementedError(
-      f"kernel='splash' supports heads up to {BLOCKS[-1][1]} wide, got {width}"
-    )
+    raise NotImplementedError("kernel='splash' supports heads up to "
+                              f"{BLOCKS[-1][1]} wide, got {width}")
 
 
 def attend(q, k, v, mask, *, scale):
@@ -92,19 +88,14 @@ def _heads_first(x_BxLxHxD, block):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _attend(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
   with _precision(q_BxHxLxDh.dtype):
-    return _batched(
-      block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv
-    )
+    return _batched(block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh,
+                    v_BxHxSxDv)
 
 
 def _forward(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
   with _precision(q_BxHxLxDh.dtype):
-    return jax.vjp(
-      functools.partial(_batched, block_q, block_k, ids_BxS),
-      q_BxHxLxDh,
-      k_BxHxSxDh,
-      v_BxHxSxDv,
-    )
+    return jax.vjp(functools.partial(_batched, block_q, block_k, ids_BxS),
+                   q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv)
 
 
 def _backward(block_q, block_k, pull, g_BxHxLxDv):
@@ -120,17 +111,11 @@ def _batched(block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv):
   heads, length = q_BxHxLxDh.shape[1:3]
   keys = k_BxHxSxDh.shape[2]
   attend = splash.make_splash_mha_single_device(
-    splash.MultiHeadMask([splash.FullMask((length, keys))] * heads),
-    block_sizes=splash.BlockSizes(
-      block_q=block_q,
-      block_kv=block_k,
-      block_q_dkv=block_q,
-      block_kv_dkv=block_k,
-      block_q_dq=block_q,
-      block_kv_dq=block_k,
-    ),
-    interpret=dispatch.interpret_params() or False,
-  )
+      splash.MultiHeadMask([splash.FullMask((length, keys))] * heads),
+      block_sizes=splash.BlockSizes(block_q=block_q, block_kv=block_k,
+                                    block_q_dkv=block_q, block_kv_dkv=block_k,
+                                    block_q_dq=block_q, block_kv_dq=block_k),
+      interpret=dispatch.interpret_params() or False)
 
   def one(q_HxLxDh, k_HxSxDh, v_HxSxDv, ids_S):
     if ids_S is None:

@@ -36,22 +36,11 @@ from kernels.tools.errors import FUNCTIONS
 PASSES = ('fwd', 'fwd+bwd')
 # Sizes that fill an accelerator, and sizes for a test of this script. The most
 # informative come first, because a machine may be lent for minutes only.
-LARGE = {
-  'tokens': 128 * 1024,
-  'heads': 4,
-  'lengths': (4096, 16384, 1024, 65536),
-  'widths': (64, 128, 32),
-  'calls': 50,
-  'copy': 512 * 2**20,
-}
-SMALL = {
-  'tokens': 1024,
-  'heads': 2,
-  'lengths': (256, 1024),
-  'widths': (32,),
-  'calls': 3,
-  'copy': 2**24,
-}
+LARGE = {'tokens': 128 * 1024, 'heads': 4,
+         'lengths': (4096, 16384, 1024, 65536), 'widths': (64, 128, 32),
+         'calls': 50, 'copy': 512 * 2**20}
+SMALL = {'tokens': 1024, 'heads': 2, 'lengths': (256, 1024), 'widths': (32,),
+         'calls': 3, 'copy': 2**24}
 
 
 def run(sizes, rounds=5, record=None, save=lambda record: None):
@@ -66,40 +55,30 @@ def run(sizes, rounds=5, record=None, save=lambda record: None):
     save: called with the record after each shape.
   """
   calls = sizes['calls']
-  here = {
-    'device': jax.devices()[0].device_kind,
-    'jax': jax.__version__,
-    'dtype': 'bfloat16',
-    'tokens': sizes['tokens'],
-    'heads': sizes['heads'],
-  }
+  here = {'device': jax.devices()[0].device_kind, 'jax': jax.__version__,
+          'dtype': 'bfloat16', 'tokens': sizes['tokens'],
+          'heads': sizes['heads']}
   if any((record or {}).get(key) != value for key, value in here.items()):
     record = {**here, **calibration(sizes), 'rows': []}
   done = {(r['op'], r['L'], r['Dh']) for r in record['rows']}
   for length in sizes['lengths']:
     for width in sizes['widths']:
       shape = (sizes['tokens'] // length, length, sizes['heads'], width)
-      left = [
-        op
-        for op in sizes.get('ops', FUNCTIONS)
-        if (op, length, width) not in done
-      ]
+      left = [op for op in sizes.get('ops', FUNCTIONS)
+              if (op, length, width) not in done]
       made = {op: _comparison(op, shape, sizes.get('kernels')) for op in left}
       compile_all(made.values())
       for op in left:
-        record['rows'] += made[op].rows(
-          calls, rounds, record['copy_bytes_per_s']
-        )
+        record['rows'] += made[op].rows(calls, rounds,
+                                        record['copy_bytes_per_s'])
         save(record)
   return record
 
 
 def calibration(sizes):
   """Measures the device's memory and the host, for the record."""
-  return {
-    'copy_bytes_per_s': timing.bandwidth(sizes['copy'], sizes['calls']),
-    'dispatch_us': 1e6 * timing.dispatch(sizes['calls']),
-  }
+  return {'copy_bytes_per_s': timing.bandwidth(sizes['copy'], sizes['calls']),
+          'dispatch_us': 1e6 * timing.dispatch(sizes['calls'])}
 
 
 def _comparison(op, shape, names):
@@ -115,10 +94,8 @@ class _Unmade:
   ours = ()
 
   def __init__(self, op, shape, reason):
-    self._rows = [
-      {**_names(op, direction, shape, 'all'), 'skipped': reason}
-      for direction in PASSES
-    ]
+    self._rows = [{**_names(op, direction, shape, 'all'), 'skipped': reason}
+                  for direction in PASSES]
 
   def rows(self, *_):
     return self._rows
@@ -147,19 +124,14 @@ class Comparison:
   def __init__(self, op, shape, names=None):
     rng = np.random.default_rng(0)
     self._op, self._shape = op, shape
-    self._arrays = [
-      jnp.asarray(rng.standard_normal(shape), 'bfloat16') for _ in 'qkvo'
-    ]
+    self._arrays = [jnp.asarray(rng.standard_normal(shape), 'bfloat16')
+                    for _ in 'qkvo']
     self._want = _expected(op, self._arrays)
     self._found, skipped = _candidates(op, shape, self._arrays)
     self.candidates = {direction: {} for direction in PASSES}
     self.skipped = {direction: dict(skipped) for direction in PASSES}
-    every = [
-      (direction, name)
-      for direction in PASSES
-      for name in self._found
-      if not names or name in names
-    ]
+    every = [(direction, name) for direction in PASSES for name in self._found
+             if not names or name in names]
     others = peers.peers(op)
     self.ours = [which for which in every if which[1] not in others]
     self._others = [which for which in every if which[1] in others]
@@ -205,18 +177,13 @@ class Comparison:
       for name, time in seconds.items():
         others = [t for other, t in seconds.items() if other != name]
         xla = [t for n, t in seconds.items() if n.startswith('xla')]
-        rows.append({
-          **self._names(direction, name),
-          'us': 1e6 * time,
-          'vs_xla': min(xla) / time if xla else None,
-          'vs_best_other': min(others) / time if others else None,
-          'percent_of_floor': 100 * floor / time,
-          'error': found[name],
-        })  # fmt: skip
-      rows += [
-        {**self._names(direction, name), 'skipped': reason}
-        for name, reason in skipped.items()
-      ]
+        rows.append(
+            {**self._names(direction, name), 'us': 1e6 * time,
+             'vs_xla': min(xla) / time if xla else None,
+             'vs_best_other': min(others) / time if others else None,
+             'percent_of_floor': 100 * floor / time, 'error': found[name]})
+      rows += [{**self._names(direction, name), 'skipped': reason}
+               for name, reason in skipped.items()]
     return rows
 
   def _names(self, direction, kernel):
@@ -224,13 +191,8 @@ class Comparison:
 
 
 def _names(op, direction, shape, kernel):
-  return {
-    'op': op,
-    'pass': direction,
-    'L': shape[1],
-    'Dh': shape[3],
-    'kernel': kernel,
-  }
+  return {'op': op, 'pass': direction, 'L': shape[1], 'Dh': shape[3],
+          'kernel': kernel}
 
 
 def finite(error):
@@ -316,9 +278,8 @@ def _softmax(op, arrays, skipped):
     return {}
 
   def attend(q, k, v):
-    return jax.nn.dot_product_attention(
-      q, k, v, is_causal=op == 'lightning', implementation='cudnn'
-    )
+    return jax.nn.dot_product_attention(q, k, v, is_causal=op == 'lightning',
+                                        implementation='cudnn')
 
   make = _jax_rows(attend, arrays)
   return {name: lambda direction: (make(direction)[0], list)}
@@ -378,8 +339,7 @@ def _saving(path):
 
 def main(argv=None):
   parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--bytes', action='store_true')
   parser.add_argument('--targets', default='v5e,h200')
   parser.add_argument('--json', type=pathlib.Path)

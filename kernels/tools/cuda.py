@@ -46,7 +46,6 @@ class Card:
     fpus: float32 units per multiprocessor.
     alias: a GPU of the same capability that jax knows by name.
   """
-
   kind: str
   capability: tuple
   cores: int
@@ -69,34 +68,24 @@ class Card:
     """Returns the text of XLA's GpuTargetConfigProto."""
     major, minor = self.capability
     return _TARGET.format(
-      kind=self.kind,
-      major=major,
-      minor=minor,
-      features='feature_extension: ACCELERATED_FEATURES' * (major >= 9),
-      cores=self.cores,
-      fpus=self.fpus,
-      threads=self.threads,
-      shared_per_core=self.shared * 1024,
-      shared=(self.shared - 1) * 1024,
-      l2=self.l2 * 2**20,
-      bandwidth=self.bandwidth * 10**9,
-      memory=self.memory * 10**9,
-      clock=self.clock,
-    )
+        kind=self.kind, major=major, minor=minor,
+        features='feature_extension: ACCELERATED_FEATURES' * (major >= 9),
+        cores=self.cores, fpus=self.fpus, threads=self.threads,
+        shared_per_core=self.shared * 1024, shared=(self.shared - 1) * 1024,
+        l2=self.l2 * 2**20, bandwidth=self.bandwidth * 10**9,
+        memory=self.memory * 10**9, clock=self.clock)
 
   def device(self):
     """Returns a jax device to compile for; raises as `h200.device`."""
     from jax.experimental import topologies
 
     from kernels.tools import h200
-
     reason = h200.missing()
     if reason:
       raise RuntimeError(reason)
     try:
       topology = topologies.get_topology_desc(
-        platform='cuda', target_config=self.target(), topology='1x1x1'
-      )
+          platform='cuda', target_config=self.target(), topology='1x1x1')
     except Exception as error:  # jax raises several kinds
       raise RuntimeError(f'no {self.kind} to compile for: {error}') from error
     return topology.devices[0]
@@ -110,7 +99,6 @@ class Card:
     """
     import jax
     from jax.sharding import AbstractDevice, AbstractMesh
-
     device = AbstractDevice(self.alias or self.kind, self.cores, 'gpu')
     mesh = AbstractMesh((), (), abstract_device=device)
     with jax.sharding.use_abstract_mesh(mesh):
@@ -118,20 +106,12 @@ class Card:
 
 
 CARDS = {
-  'a100': Card(
-    'NVIDIA A100', (8, 0), 108, 164, 40, 2039, 80, 1.41, fpus=64
-  ),
-  'l40s': Card(
-    'NVIDIA L40S', (8, 9), 142, 100, 48, 864, 48, 2.52, 1536,
-    alias='NVIDIA L40',
-  ),
-  'rtx4090': Card(
-    'NVIDIA GeForce RTX 4090', (8, 9), 128, 100, 72, 1008, 24, 2.52, 1536
-  ),
-  'h200': Card('NVIDIA H200', (9, 0), 132, 228, 50, 4800, 141, 1.98),
-  'b200': Card('NVIDIA B200', (10, 0), 148, 228, 126, 8000, 180, 1.97),
-  'rtx5090': Card(
-    'NVIDIA GeForce RTX 5090', (12, 0), 170, 100, 96, 1792, 32, 2.41, 1536,
-    alias='NVIDIA RTX PRO 6000',
-  ),
-}  # fmt: skip
+    'a100': Card('NVIDIA A100', (8, 0), 108, 164, 40, 2039, 80, 1.41, fpus=64),
+    'l40s': Card('NVIDIA L40S', (8, 9), 142, 100, 48, 864, 48, 2.52, 1536,
+                 alias='NVIDIA L40'),
+    'rtx4090': Card('NVIDIA GeForce RTX 4090', (8, 9), 128, 100, 72, 1008, 24,
+                    2.52, 1536),
+    'h200': Card('NVIDIA H200', (9, 0), 132, 228, 50, 4800, 141, 1.98),
+    'b200': Card('NVIDIA B200', (10, 0), 148, 228, 126, 8000, 180, 1.97),
+    'rtx5090': Card('NVIDIA GeForce RTX 5090', (12, 0), 170, 100, 96, 1792, 32,
+                    2.41, 1536, alias='NVIDIA RTX PRO 6000')}

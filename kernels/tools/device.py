@@ -15,10 +15,7 @@ def skip_tpu():
   """
   find = importlib.util.find_spec
   devices = pathlib.Path('/dev')
-  accelerators = (
-    find('jax_plugins')
-    or any(devices.glob('accel*'))
-    or any(devices.glob('vfio/*'))
-  )
+  accelerators = (find('jax_plugins') or any(devices.glob('accel*'))
+                  or any(devices.glob('vfio/*')))
   if 'JAX_PLATFORMS' not in os.environ and find('libtpu') and not accelerators:
     jax.config.update('jax_platforms', 'cpu')

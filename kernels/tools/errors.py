@@ -28,26 +28,17 @@ from kernels.softmax.api import softmax_attention
 from kernels.tools import device
 from kernels.tools.rms import relative_rms, rms
 
-FUNCTIONS = {
-  'linear': linear_attention,
-  'simpletron': simpletron_attention,
-  'lightning': lightning_attention,
-}
+FUNCTIONS = {'linear': linear_attention, 'simpletron': simpletron_attention,
+             'lightning': lightning_attention}
 EVERY = {**FUNCTIONS, 'softmax': softmax_attention}
-REFERENCES = {
-  'linear': linear.attention,
-  'simpletron': simpletron.attention,
-  'lightning': lightning.attention,
-  'softmax': softmax.attention,
-}
+REFERENCES = {'linear': linear.attention, 'simpletron': simpletron.attention,
+              'lightning': lightning.attention, 'softmax': softmax.attention}
 GRADIENTS = ('dq', 'dk', 'dv', 'dstate', 'dbias')
 # Forms of a call. 'state' has an initial and a final state, as lightning
 # attention always does. 'packed' has q, k, v in one array, and a bias gradient.
 # 'segments' has several sequences in a row. '+silu', only for lightning
 # attention, applies SiLU to q, k and v first.
-FORMS = (
-  'plain', 'state', 'packed', 'segments', 'packed+silu', 'segments+silu'
-)  # fmt: skip
+FORMS = 'plain', 'state', 'packed', 'segments', 'packed+silu', 'segments+silu'
 SEGMENTS = 3
 SLOPES = (0.0, 1e-4, 8.0, 0.1, 0.5, 1.0)
 
@@ -58,7 +49,6 @@ class Case:
 
   In softmax attention the mask covers keys only, and they must be finite.
   """
-
   length: int = 500
   heads: int = 4
   width: int = 64
@@ -108,8 +98,7 @@ def operands(op, case):
     named['slopes'] = np.roll(SLOPES, case.seed)[:h].astype(np.float32)
   if op == 'lightning' or case.form == 'state':
     named['initial_state'], dfinal = (
-      _state(op, rng.standard_normal((b, h, d, d))) for _ in range(2)
-    )
+        _state(op, rng.standard_normal((b, h, d, d))) for _ in range(2))
   return arrays, named, dfinal
 
 
@@ -275,12 +264,8 @@ def _errors(op, case, got, want, off):
 
 def simulated(kernel, seed=0):
   """Returns a context in which a kernel runs: on its device or simulated."""
-  platforms = {
-    'pallas_tpu': 'tpu',
-    'splash': 'tpu',
-    'pallas_gpu': 'gpu',
-    'pallas_triton': 'gpu',
-  }
+  platforms = {'pallas_tpu': 'tpu', 'splash': 'tpu', 'pallas_gpu': 'gpu',
+               'pallas_triton': 'gpu'}
   platform = platforms.get(kernel)
   if platform in (None, jax.default_backend()):
     return contextlib.nullcontext()
@@ -293,21 +278,15 @@ def simulated(kernel, seed=0):
 def _interpreter(platform, seed):
   if platform == 'tpu':
     from jax.experimental.pallas import tpu as pltpu
-
-    return pltpu.InterpretParams(
-      detect_races=True,
-      random_seed=seed,
-      uninitialized_memory='nan',
-      out_of_bounds_reads='raise',
-    )
+    return pltpu.InterpretParams(detect_races=True, random_seed=seed,
+                                 uninitialized_memory='nan',
+                                 out_of_bounds_reads='raise')
   try:
     from jax.experimental.pallas import mosaic_gpu as plgpu
-
     params = plgpu.InterpretGPUParams
   except (ImportError, AttributeError):
     # Private in jax 0.10.
     from jax._src.pallas.mosaic_gpu.interpret import params as private
-
     params = private.InterpretGPUParams
   return params()
 
@@ -320,10 +299,9 @@ def table(cases, names=None):
     names: names of kernels; None means all.
   """
   columns = ('out', 'state', *GRADIENTS, 'masked')
-  lines = [
-    '| op | Dh | dtype | form | kernel | ' + ' | '.join(columns) + ' | bound |',
-    '|' + '---|' * (len(columns) + 6),
-  ]
+  lines = ['| op | Dh | dtype | form | kernel | ' + ' | '.join(columns)
+           + ' | bound |',
+           '|' + '---|' * (len(columns) + 6)]
   good = True
   for op in EVERY:
     for case in cases:
@@ -376,15 +354,13 @@ def main():
   args = parser.parse_args()
   device.skip_tpu()
   shape = {n: getattr(args, n) for n in ('length', 'heads')}
-  cases = [
-    Case(width=int(width), dtype=dtype, form=form, **shape)
-    for width in args.widths.split(',')
-    for form in args.forms.split(',')
-    for dtype in ('float32', 'bfloat16')
-  ]
+  cases = [Case(width=int(width), dtype=dtype, form=form, **shape)
+           for width in args.widths.split(',') for form in args.forms.split(',')
+           for dtype in ('float32', 'bfloat16')]
   lines, good = table(cases, args.kernels and args.kernels.split(','))
   print(f'Relative RMS errors against float64, {shape}, device '
-        f'{jax.default_backend()}', end='\n\n')  # fmt: skip
+        f'{jax.default_backend()}',
+        end='\n\n')
   print('\n'.join(lines))
   sys.exit(0 if good else 1)
 

@@ -19,12 +19,9 @@ import sys
 import tempfile
 import time
 
-ENVIRONMENT = {
-  'JAX_PLATFORMS': 'cpu',
-  'CUDA_VISIBLE_DEVICES': '',
-  'XLA_FLAGS': '--xla_gpu_autotune_level=0',
-  'MOSAIC_GPU_DUMP_PTXAS': '1',
-}
+ENVIRONMENT = {'JAX_PLATFORMS': 'cpu', 'CUDA_VISIBLE_DEVICES': '',
+               'XLA_FLAGS': '--xla_gpu_autotune_level=0',
+               'MOSAIC_GPU_DUMP_PTXAS': '1'}
 SHAPE = (32, 4001, 4)  # B, L, H: a CLS token in front of 4,000
 PASSES = ('forward', 'backward')
 # (a mask, one array of q, k and v)
@@ -34,7 +31,6 @@ FORMS = ((False, False), (True, False), (True, True))
 @dataclasses.dataclass(frozen=True)
 class Kernel:
   """A kernel's report by ptxas; memory in bytes per thread."""
-
   name: str
   registers: int
   stack: int
@@ -48,7 +44,6 @@ def missing():
   import importlib.util
 
   import jax
-
   find = importlib.util.find_spec
   # find_spec of a submodule imports its parent, which may be missing.
   if not (find('jax_plugins') and find('jax_plugins.xla_cuda13')):
@@ -74,7 +69,6 @@ def device():
     for name in ('CUDA_VISIBLE_DEVICES', 'XLA_FLAGS'):
       os.environ.setdefault(name, ENVIRONMENT[name])
   from kernels.tools import cuda
-
   return cuda.CARDS['h200'].device()
 
 
@@ -105,12 +99,10 @@ def captured(function, *arguments):
   import jax
 
   import kernels
-
   sharding = jax.sharding.SingleDeviceSharding(device())
   arguments = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-    arguments,
-  )
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+      arguments)
   start = time.perf_counter()
   with kernels.target('gpu'), _Output() as output:
     program = jax.jit(function).lower(*arguments).compile()
@@ -139,15 +131,12 @@ class _Output:
 
 def _parse(text):
   entry = re.compile(
-    r"Compiling entry function '(\w+?)(?:_mosaic_gpu_kernel)?'.*?"
-    r'(\d+) bytes stack frame, (\d+) bytes spill stores, '
-    r'(\d+) bytes spill loads.*?Used (\d+) registers',
-    re.DOTALL,
-  )
-  return [
-    Kernel(name, int(registers), *map(int, memory))
-    for name, *memory, registers in entry.findall(text)
-  ]
+      r"Compiling entry function '(\w+?)(?:_mosaic_gpu_kernel)?'.*?"
+      r'(\d+) bytes stack frame, (\d+) bytes spill stores, '
+      r'(\d+) bytes spill loads.*?Used (\d+) registers',
+      re.DOTALL)
+  return [Kernel(name, int(registers), *map(int, memory))
+          for name, *memory, registers in entry.findall(text)]
 
 
 def program(op, which, width, masked, shape=SHAPE, packed=False):
@@ -160,7 +149,6 @@ def program(op, which, width, masked, shape=SHAPE, packed=False):
   import jax.numpy as jnp
 
   import kernels
-
   b, length, h = shape
   x = jax.ShapeDtypeStruct((b, length, h, width), jnp.bfloat16)
   mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
@@ -171,9 +159,8 @@ def program(op, which, width, masked, shape=SHAPE, packed=False):
     named['bias'] = jax.ShapeDtypeStruct((3, h, width), jnp.float32)
     if op == 'lightning':
       options['activation'] = 'silu'
-  attend = functools.partial(
-    getattr(kernels, name), kernel='pallas_gpu', **options
-  )
+  attend = functools.partial(getattr(kernels, name), kernel='pallas_gpu',
+                             **options)
 
   def forward(mask, arrays, named):
     return attend(*arrays, mask=mask, **named)
@@ -196,18 +183,13 @@ def _report(op, which, width, masked, packed):
   memory = executable.memory_analysis()
   text = executable.as_text()
   moves = re.findall(r'= \w+\[[\d,]*\]\S* (copy|transpose)\(', text)
-  return {
-    'op': op,
-    'pass': which,
-    'width': width,
-    'masked': masked,
-    'packed': packed,
-    'calls': len(re.findall(r'custom_call_target="mosaic_gpu', text)),
-    'kernels': [dataclasses.asdict(kernel) for kernel in found],
-    'copies': len(moves),
-    'temporaries': memory.temp_size_in_bytes / tensor,
-    'seconds': round(seconds, 1),
-  }
+  return {'op': op, 'pass': which, 'width': width, 'masked': masked,
+          'packed': packed,
+          'calls': len(re.findall(r'custom_call_target="mosaic_gpu', text)),
+          'kernels': [dataclasses.asdict(kernel) for kernel in found],
+          'copies': len(moves),
+          'temporaries': memory.temp_size_in_bytes / tensor,
+          'seconds': round(seconds, 1)}
 
 
 def reports(ops, widths):
@@ -228,12 +210,8 @@ def rows_of(module, environment, ops, widths):
   """
   command = [sys.executable, '-m', module, '--rows']
   command += ['--ops', ','.join(ops), '--widths', ','.join(map(str, widths))]
-  done = subprocess.run(
-    command,
-    env={**os.environ, **environment},
-    capture_output=True,
-    text=True,
-  )
+  done = subprocess.run(command, env={**os.environ, **environment},
+                        capture_output=True, text=True)
   if done.returncode:
     raise RuntimeError(done.stderr[-4000:])
   return [json.loads(line) for line in done.stdout.splitlines()]
@@ -264,20 +242,18 @@ def main():
   if reason:
     sys.exit(reason)
   import jax
-
   rows = reports(ops, widths)
   print(f'JAX {jax.__version__}\n')
-  print('| op | pass | Dh | mask | packed | new kernels: registers '
-        '| spilled bytes | copies | seconds |')  # fmt: skip
+  print('| op | pass | Dh | mask | packed | new kernels: registers | spilled '
+        'bytes | copies | seconds |')
   print('|' + '---|' * 9)
   for row in rows:
     found = row['kernels']
     registers = ', '.join(f'{k["name"]} {k["registers"]}' for k in found)
     forms = ('yes' if row[key] else 'no' for key in ('masked', 'packed'))
-    print(
-      f'| {row["op"]} | {row["pass"]} | {row["width"]} | {" | ".join(forms)} '
-      f'| {registers} | {_spilled(row)} | {row["copies"]} | {row["seconds"]} |'
-    )
+    print(f'| {row["op"]} | {row["pass"]} | {row["width"]} | '
+          f'{" | ".join(forms)} | {registers} | {_spilled(row)} | '
+          f'{row["copies"]} | {row["seconds"]} |')
   sys.exit(1 if any(map(_spilled, rows)) else 0)
 
 

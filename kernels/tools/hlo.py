@@ -15,33 +15,22 @@ import math
 import operator
 import re
 
-_SIZES = {
-  'pred': 1, 's8': 1, 'u8': 1, 'bf16': 2, 'f16': 2, 's16': 2, 'u16': 2,
-  'f32': 4, 's32': 4, 'u32': 4, 'f64': 8, 's64': 8, 'u64': 8,
-}  # fmt: skip
-_FREE = {
-  'parameter', 'bitcast', 'tuple', 'get-tuple-element', 'constant', 'iota',
-  'after-all', 'partition-id', 'replica-id', 'copy-done', 'fusion-done',
-  'async-done', 'opt-barrier',
-}  # fmt: skip
+_SIZES = {'pred': 1, 's8': 1, 'u8': 1, 'bf16': 2, 'f16': 2, 's16': 2, 'u16': 2,
+          'f32': 4, 's32': 4, 'u32': 4, 'f64': 8, 's64': 8, 'u64': 8}
+_FREE = {'parameter', 'bitcast', 'tuple', 'get-tuple-element', 'constant',
+         'iota', 'after-all', 'partition-id', 'replica-id', 'copy-done',
+         'fusion-done', 'async-done', 'opt-barrier'}
 _SHAPE = re.compile(r'(\w+)\[([\d,]*)\](\{[^}]*\})?')
 _LINE = re.compile(
-  r'^\s*(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = '
-  r'(?P<shape>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$'
-)
+    r'^\s*(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = '
+    r'(?P<shape>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$')
 _HEAD = re.compile(r'^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\) -> .*\{')
-_MOVES = {
-  'copy', 'transpose', 'reshape', 'slice', 'dynamic-slice',
-  'concatenate', 'pad', 'dynamic-update-slice', 'reverse', 'gather',
-}  # fmt: skip
+_MOVES = {'copy', 'transpose', 'reshape', 'slice', 'dynamic-slice',
+          'concatenate', 'pad', 'dynamic-update-slice', 'reverse', 'gather'}
 # Thirds of packed arrays that GPU kernels read and write. The kernel of the
 # last gradients receives the array of the first ones to write to, not to read.
-_OF_THREE = {
-  'sums': (2, 0),
-  'outputs': (1, 0),
-  'query_gradients': (1, 1),
-  'key_gradients': (2, 2),
-}
+_OF_THREE = {'sums': (2, 0), 'outputs': (1, 0), 'query_gradients': (1, 1),
+             'key_gradients': (2, 2)}
 _TO_HOST = ('infeed', 'outfeed', 'send', 'recv')
 _SLICES = ('dynamic-slice', 'slice', 'gather')
 
@@ -49,7 +38,6 @@ _SLICES = ('dynamic-slice', 'slice', 'gather')
 @dataclasses.dataclass(frozen=True)
 class Operation:
   """One line of a program."""
-
   name: str
   shape: str
   op: str
@@ -91,8 +79,7 @@ def parse(text):
       current = None
     elif current is not None and (m := _LINE.match(line)):
       current.append(
-        Operation(m['name'], m['shape'], m['op'], m['rest'], bool(m['root']))
-      )
+          Operation(m['name'], m['shape'], m['op'], m['rest'], bool(m['root'])))
   return computations, entry
 
 
@@ -196,10 +183,8 @@ def _walk(computations, name, packed):
   shapes = {o.name: o.shape for o in computations[name]}
   moved = launched = 0
   used = {operand for o in computations[name] for operand in o.operands}
-  waited = {
-    o.operands[0] for o in computations[name]
-    if o.op == 'copy-done' and (o.root or o.name in used)
-  }  # fmt: skip
+  waited = {o.operands[0] for o in computations[name]
+            if o.op == 'copy-done' and (o.root or o.name in used)}
   for o in computations[name]:
     if o.op in _FREE or o.op.endswith('-done'):
       continue
@@ -249,9 +234,7 @@ def _moved(computations, shapes, o, packed=0):
     reads[0] = 0
   elif o.op == 'fusion':
     body = computations[o.called('calls')]
-    reads = [
-      min(r, _read(body, i, r)) for i, r in enumerate(reads)
-    ]  # fmt: skip
+    reads = [min(r, _read(body, i, r)) for i, r in enumerate(reads)]
     write = _written(body, write)
   return sum(reads) + write
 
@@ -259,11 +242,9 @@ def _moved(computations, shapes, o, packed=0):
 def _moved_by_call(shapes, o, packed):
   reads = [size(shapes.get(name, '')) for name in dict.fromkeys(o.operands)]
   product = 'custom_call_target="__cublas' in o.rest
-  writes = [
-    _size(*found.groups())
-    for found in _SHAPE.finditer(o.shape)
-    if not (product and found.group(1) == 's8')  # its workspace
-  ]
+  # s8 is the workspace of a product.
+  writes = [_size(*found.groups()) for found in _SHAPE.finditer(o.shape)
+            if not (product and found.group(1) == 's8')]
   kernel = re.search(f'/({"|".join(_OF_THREE)})/', o.rest)
   if packed and kernel:
     read, written = _OF_THREE[kernel.group(1)]
@@ -275,10 +256,8 @@ def _moved_by_call(shapes, o, packed):
 
 def _read(body, index, whole):
   """Returns bytes a fusion reads of a parameter: all or slices only."""
-  name = next(
-    o.name for o in body
-    if o.op == 'parameter' and o.rest.startswith(f'{index})')
-  )
+  name = next(o.name for o in body
+              if o.op == 'parameter' and o.rest.startswith(f'{index})'))
   slices, todo = 0, [name]
   while todo:
     used = todo.pop()
@@ -313,13 +292,8 @@ def _written(body, whole):
   return min(total, whole) if len(roots) == 1 else total
 
 
-COLLECTIVES = (
-  'all-reduce',
-  'all-gather',
-  'reduce-scatter',
-  'all-to-all',
-  'collective-permute',
-)
+COLLECTIVES = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all',
+               'collective-permute')
 
 
 def collectives(text):

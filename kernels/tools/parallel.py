@@ -19,16 +19,11 @@ def finished(function, items):
       that have not started are dropped.
     items: a list.
   """
-  cores = (
-    len(os.sched_getaffinity(0))
-    if hasattr(os, 'sched_getaffinity')
-    else os.cpu_count()
-  )
+  cores = (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity')
+           else os.cpu_count())
   with concurrent.futures.ThreadPoolExecutor(cores) as pool:
-    calls = {
-      pool.submit(contextvars.copy_context().run, function, item): item
-      for item in items
-    }
+    calls = {pool.submit(contextvars.copy_context().run, function, item): item
+             for item in items}
     try:
       for call in concurrent.futures.as_completed(calls):
         yield calls[call], call.result()

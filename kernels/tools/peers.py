@@ -27,10 +27,8 @@ def peers(op):
   the forward and backward pass and returns the gradients as a list.
   """
   if op == 'lightning':
-    return {
-      'fla chunk': _simple_gla('chunk_simple_gla'),
-      'fla fused_chunk': _simple_gla('fused_chunk_simple_gla'),
-    }
+    return {'fla chunk': _simple_gla('chunk_simple_gla'),
+            'fla fused_chunk': _simple_gla('fused_chunk_simple_gla')}
   return {'flash_bla': _flash_bla(op)}
 
 
@@ -59,10 +57,9 @@ def jla_lightning(implementation):
 
   def attend(q, k, v):
     decay_H = -jnp.asarray(chunks.default_slopes(q.shape[2]), jnp.float32)
-    return ops.linear_attention(
-      'simple_gla', q, k, v, g=jnp.broadcast_to(decay_H, q.shape[:3]),
-      scale=1.0, impl=implementation,
-    )[0]  # fmt: skip
+    return ops.linear_attention('simple_gla', q, k, v,
+                                g=jnp.broadcast_to(decay_H, q.shape[:3]),
+                                scale=1.0, impl=implementation)[0]
 
   return attend
 

@@ -54,14 +54,10 @@ def of_planes(planes, calls):
   Raises:
     RuntimeError: the trace contains no device or no kernel.
   """
-  events = [
-    event
-    for plane in planes
-    if plane.name.startswith('/device:')
-    for line in plane.lines
-    if line.name == 'XLA Ops' or line.name.startswith('Stream #')
-    for event in line.events
-  ]
+  events = [event for plane in planes if plane.name.startswith('/device:')
+            for line in plane.lines
+            if line.name == 'XLA Ops' or line.name.startswith('Stream #')
+            for event in line.events]
   if not events:
     raise RuntimeError('the trace has no kernels of a device')
   times, launches = collections.Counter(), collections.Counter()
@@ -75,10 +71,6 @@ def of_planes(planes, calls):
     until = max(until, end)
   scale = 1e-3 / calls
   return {
-    'busy_us': busy * scale,
-    'span_us': (until - first) * scale,
-    'kernels': [
-      {'name': name, 'us': time * scale, 'launches': launches[name] / calls}
-      for name, time in times.most_common(MOST)
-    ],
-  }
+      'busy_us': busy * scale, 'span_us': (until - first) * scale, 'kernels': [
+          {'name': name, 'us': time * scale, 'launches': launches[name] / calls}
+          for name, time in times.most_common(MOST)]}

@@ -28,11 +28,10 @@ LAYERS = ('norm_project', 'layer_norm', 'embedding', 'dense')
 SHAPE = (8, 4001, 4)  # B, L, H: a CLS token in front of 4,000
 FLAGS = '--xla_gpu_autotune_level=0 --xla_dump_emitter_re=ptx'
 _ENTRY = re.compile(
-  r"Compiling entry function '(?P<name>\w+)'.*?"
-  r'(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, '
-  r'(?P<loads>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers',
-  re.DOTALL,
-)
+    r"Compiling entry function '(?P<name>\w+)'.*?"
+    r'(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, '
+    r'(?P<loads>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers',
+    re.DOTALL)
 _PRODUCT = re.compile(r'\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*')
 
 
@@ -47,7 +46,6 @@ class Kernel:
     products: PTX names of the tensor-core instructions.
     copies: number of asynchronous copies to shared memory.
   """
-
   name: str
   registers: int
   spills: int
@@ -59,7 +57,6 @@ def ptxas():
   """Returns the path of ptxas, from its wheel if installed; None if missing."""
   import importlib.util
   import shutil
-
   found = importlib.util.find_spec('nvidia.cu13')
   for folder in found.submodule_search_locations if found else ():
     path = pathlib.Path(folder) / 'bin' / 'ptxas'
@@ -74,15 +71,11 @@ def read(ptx, verbose):
   for body in re.split(r'\.entry\s+', ptx)[1:]:
     bodies[re.match(r'\w+', body).group(0)] = body
   return [
-    Kernel(
-      entry['name'],
-      int(entry['registers']),
-      int(entry['stores']) + int(entry['loads']),
-      tuple(sorted(set(_PRODUCT.findall(bodies[entry['name']])))),
-      len(re.findall(r'\bcp\.async\.c[ag]\b', bodies[entry['name']])),
-    )
-    for entry in _ENTRY.finditer(verbose)
-  ]
+      Kernel(entry['name'], int(entry['registers']),
+             int(entry['stores']) + int(entry['loads']),
+             tuple(sorted(set(_PRODUCT.findall(bodies[entry['name']])))),
+             len(re.findall(r'\bcp\.async\.c[ag]\b', bodies[entry['name']])))
+      for entry in _ENTRY.finditer(verbose)]
 
 
 def programs(op, width, dtype, packed, masked):
@@ -97,7 +90,6 @@ def programs(op, width, dtype, packed, masked):
   import jax.numpy as jnp
 
   import kernels
-
   b, length, h = SHAPE
   if op == 'norm_project':
     return _norm_project(h * width, dtype)
@@ -108,10 +100,8 @@ def programs(op, width, dtype, packed, masked):
   options = {'kernel': 'pallas_triton'}
   if packed:
     attend = getattr(kernels, f'{op}_attention_packed')
-    arrays = [
-      jax.ShapeDtypeStruct((b, length, 3, h, width), dtype),
-      jax.ShapeDtypeStruct((3, h, width), jnp.float32),
-    ]
+    arrays = [jax.ShapeDtypeStruct((b, length, 3, h, width), dtype),
+              jax.ShapeDtypeStruct((3, h, width), jnp.float32)]
     if op == 'lightning':
       options['activation'] = 'silu'
   else:
@@ -140,9 +130,8 @@ def _norm_project(width, dtype):
 
   def step(o, weight, bias, dy):
     def forward(o, weight, bias):
-      return kernels.norm_project(
-        o, weight=weight, bias=bias, kernel='pallas_triton'
-      )
+      return kernels.norm_project(o, weight=weight, bias=bias,
+                                  kernel='pallas_triton')
 
     y, pull = jax.vjp(forward, o, weight, bias)
     return y, pull(dy)
@@ -175,12 +164,10 @@ def _layer(op, width, dtype):
   if op == 'embedding':
     ids = jax.ShapeDtypeStruct(SHAPE[:2], jnp.int32)
     return lambda ids, dy: dispatch.triton_module(op, 257, dtype).gradient(
-      ids, dy, 257
-    ), (ids, x)
+        ids, dy, 257), (ids, x)
   weight = jax.ShapeDtypeStruct((width, 3 * width), dtype)
   return lambda *args: dispatch.triton_module(
-    op, *weight.shape, dtype
-  ).gradients(*args), (x, weight, tokens(3 * width))
+      op, *weight.shape, dtype).gradients(*args), (x, weight, tokens(3 * width))
 
 
 def compiled(card, function, arguments, folder):
@@ -194,11 +181,10 @@ def compiled(card, function, arguments, folder):
   import jax
 
   import kernels
-
   place = jax.sharding.SingleDeviceSharding(card.device())
   arguments = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments
-  )
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+      arguments)
   before = set(folder.glob('*.ptx'))
   with kernels.target('gpu'), card.lowering():
     program = jax.jit(function).lower(*arguments).compile()
@@ -208,9 +194,8 @@ def compiled(card, function, arguments, folder):
     if '.entry' not in ptx:
       continue
     said = subprocess.run(
-      [ptxas(), '-v', '--gpu-name', card.arch, str(path), '-o', '/dev/null'],
-      capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [ptxas(), '-v', '--gpu-name', card.arch, str(path), '-o', '/dev/null'],
+        capture_output=True, text=True, check=True)
     found += read(ptx, said.stderr + said.stdout)
   return program, found
 
@@ -223,7 +208,7 @@ def _rows(args, folder):
         for packed, masked in _forms(op):
           row = {'op': op, 'width': width, 'dtype': dtype, 'packed': packed}
           print(json.dumps(row | _row(args.card, folder, **row, masked=masked)),
-                flush=True)  # fmt: skip
+                flush=True)
 
 
 def _forms(op):
@@ -235,25 +220,18 @@ def _row(card, folder, op, width, dtype, packed, masked):
   function, arguments = programs(op, width, dtype, packed, masked)
   card = CARDS[card]
   program, found = compiled(card, function, arguments, folder)
-  moved = re.findall(
-    r'= \w+\[([\d,]*)\]\S* (?:copy|transpose)\(', program.as_text()
-  )
+  moved = re.findall(r'= \w+\[([\d,]*)\]\S* (?:copy|transpose)\(',
+                     program.as_text())
   operand = SHAPE[0] * SHAPE[1] * SHAPE[2] * width
   if op in LAYERS[1:]:
     operand //= SHAPE[2]
   sizes = [math.prod(map(int, filter(None, x.split(',')))) for x in moved]
-  found = [
-    dataclasses.asdict(kernel)
-    for kernel in found
-    if kernel.products or kernel.name.startswith('layer_norm')
-  ]
+  found = [dataclasses.asdict(kernel) for kernel in found
+           if kernel.products or kernel.name.startswith('layer_norm')]
   if not found:
     raise RuntimeError('XLA wrote no PTX of these kernels')
-  return {
-    'masked': masked,
-    'kernels': found,
-    'copies': sum(size >= operand for size in sizes),
-  }
+  return {'masked': masked, 'kernels': found,
+          'copies': sum(size >= operand for size in sizes)}
 
 
 def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
@@ -290,24 +268,23 @@ def main():
   reason = h200.missing()
   if reason:
     sys.exit(reason)
-  print('| card | op | Dh | dtype | packed, mask | kernels: registers '
-        '| spilled bytes | copies |')  # fmt: skip
+  print('| card | op | Dh | dtype | packed, mask | kernels: registers | '
+        'spilled bytes | copies |')
   print('|' + '---|' * 8)
   bad = False
   for card in args.cards.split(','):
-    rows = reports(
-      card, args.ops.split(','), args.widths.split(','), args.dtypes.split(',')
-    )
+    rows = reports(card, args.ops.split(','), args.widths.split(','),
+                   args.dtypes.split(','))
     for row in rows:
       found = row['kernels']
       spilled = {k['name']: k['spills'] for k in found if k['spills']}
       bad |= bool(spilled) or row['copies'] > 0
       registers = ', '.join(f'{k["name"]} {k["registers"]}' for k in found)
       packed = 'yes' if row['packed'] else 'no'
-      print(
-        f'| {card} | {row["op"]} | {row["width"]} | {row["dtype"]} | {packed} '
-        f'| {registers} | {spilled or 0} | {row["copies"]} |', flush=True
-      )  # fmt: skip
+      print(f'| {card} | {row["op"]} | {row["width"]} | {row["dtype"]} | '
+            f'{packed} '
+            f'| {registers} | {spilled or 0} | {row["copies"]} |',
+            flush=True)
   sys.exit(bad)
 
 

@@ -11,10 +11,9 @@ from kernels.tools import h200
 from kernels.tools.ptx import compiled
 
 SHOWN = 3  # races printed per kernel
-HEADER = (
-  '| op | pass | Dh | mask | packed | L | kernel | warpgroups | instructions '
-  'that store to shared memory | bytes shared by two warpgroups | races |'
-)
+HEADER = ('| op | pass | Dh | mask | packed | L | kernel | warpgroups | '
+          'instructions that store to shared memory | bytes shared by two '
+          'warpgroups | races |')
 
 
 def main():
@@ -32,12 +31,10 @@ def main():
   print(HEADER)
   print('|' + '---|' * 11)
   for row in found:
-    print(
-      f'| {row["op"]} | {row["pass"]} | {row["width"]} '
-      f'| {_yes(row["masked"])} | {_yes(row["packed"])} | {row["length"]} '
-      f'| {row["kernel"]} | {row["warpgroups"]} | {row["stores"]} '
-      f'| {row["shared_bytes"]} | {len(row["races"])} |'
-    )
+    print(f'| {row["op"]} | {row["pass"]} | {row["width"]} | '
+          f'{_yes(row["masked"])} | {_yes(row["packed"])} | {row["length"]} | '
+          f'{row["kernel"]} | {row["warpgroups"]} | {row["stores"]} | '
+          f'{row["shared_bytes"]} | {len(row["races"])} |')
   for row in found:
     for race in row['races'][:SHOWN]:
       print(f'{row["kernel"]}, Dh {row["width"]}, L {row["length"]}: {race}')

@@ -33,24 +33,15 @@ def rows(op, width):
   for shape in SHAPES:
     for masked, packed in h200.FORMS:
       for which in h200.PASSES:
-        function, arguments = h200.program(
-          op, which, width, masked, shape, packed
-        )
+        function, arguments = h200.program(op, which, width, masked, shape,
+                                           packed)
         for kernel in kernels(function, *arguments):
           report = run.run(kernel)
-          yield {
-            'op': op,
-            'pass': which,
-            'width': width,
-            'masked': masked,
-            'packed': packed,
-            'length': shape[1],
-            'kernel': kernel.name,
-            'warpgroups': kernel.warpgroups,
-            'stores': report.stores,
-            'shared_bytes': report.shared_bytes,
-            'races': [describe(kernel, race) for race in report.races],
-          }
+          yield {'op': op, 'pass': which, 'width': width, 'masked': masked,
+                 'packed': packed, 'length': shape[1], 'kernel': kernel.name,
+                 'warpgroups': kernel.warpgroups, 'stores': report.stores,
+                 'shared_bytes': report.shared_bytes,
+                 'races': [describe(kernel, race) for race in report.races]}
 
 
 def reports(ops, widths):
@@ -61,11 +52,9 @@ def reports(ops, widths):
 def describe(kernel, race):
   """Describes a race: the two warps, the address, the two instructions."""
   second, first = (kernel.code[i] for i in (race.second, race.first))
-  return (
-    f'warp {race.warps[0]} {race.what} by {_agent(kernel, race.warps[1])}, '
-    f'byte {race.address}: line {second.line} `{second.text}`, '
-    f'line {first.line} `{first.text}`'
-  )
+  return (f'warp {race.warps[0]} {race.what} by '
+          f'{_agent(kernel, race.warps[1])}, byte {race.address}: line '
+          f'{second.line} `{second.text}`, line {first.line} `{first.text}`')
 
 
 def _agent(kernel, number):

@@ -125,9 +125,5 @@ def fence(machine, warp, instruction, lanes):
     machine.memory.fence(warp.index)
 
 
-HANDLERS = {
-  'mbarrier': mbarrier,
-  'bar': named_barrier,
-  'barrier': named_barrier,
-  'fence': fence,
-}
+HANDLERS = {'mbarrier': mbarrier, 'bar': named_barrier,
+            'barrier': named_barrier, 'fence': fence}

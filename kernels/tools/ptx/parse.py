@@ -28,7 +28,6 @@ class Instruction:
     operands: source text; vectors keep their braces, addresses their brackets.
     target: index of the instruction that a branch goes to.
   """
-
   line: int
   text: str
   guard: str | None
@@ -55,7 +54,6 @@ class Kernel:
     shared: name of a variable in shared memory -> its address.
     code: the instructions.
   """
-
   name: str
   threads: int
   shared: dict
@@ -83,12 +81,8 @@ def _kernel(text, entry):
   if threads is None:
     raise ValueError(f'{entry[1]}: no .maxntid, how many threads are there?')
   reader = _Reader(text, start)
-  return Kernel(
-    re.sub('_mosaic_gpu_kernel$', '', entry[1]),
-    int(threads[1]),
-    reader.shared,
-    reader.code(),
-  )
+  return Kernel(re.sub('_mosaic_gpu_kernel$', '', entry[1]), int(threads[1]),
+                reader.shared, reader.code())
 
 
 class _Reader:
@@ -142,17 +136,11 @@ class _Reader:
     guard = _GUARD.match(text)
     rest = text[guard.end() :] if guard else text
     name, _, operands = rest.partition(' ')
-    self.instructions.append((
-      Instruction(
-        line,
-        text,
-        guard[2] if guard else None,
-        bool(guard and guard[1]),
-        tuple(part for part in re.split(r'\.|::', name) if part),
-        _operands(operands),
-      ),
-      tuple(self.scopes),
-    ))  # fmt: skip
+    self.instructions.append(
+        (Instruction(line, text, guard[2] if guard else None,
+                     bool(guard and guard[1]),
+                     tuple(part for part in re.split(r'\.|::', name) if part),
+                     _operands(operands)), tuple(self.scopes)))
 
   def _directive(self, text):
     variable = _SHARED.match(text)

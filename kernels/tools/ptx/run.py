@@ -44,7 +44,6 @@ class Report:
     races: list of races.Race.
     fetched: coordinates of every copy to shared memory, fastest axis first.
   """
-
   stores: int
   shared_bytes: int
   races: list
@@ -135,11 +134,5 @@ def _return(machine, warp, instruction, lanes):
   warp.done = True
 
 
-_HANDLERS = {
-  **integers.HANDLERS,
-  **accesses.HANDLERS,
-  **order.HANDLERS,
-  'bra': _branch,
-  'ret': _return,
-  'exit': _return,
-}
+_HANDLERS = {**integers.HANDLERS, **accesses.HANDLERS, **order.HANDLERS,
+             'bra': _branch, 'ret': _return, 'exit': _return}

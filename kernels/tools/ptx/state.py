@@ -54,14 +54,11 @@ class Warp:
     self.index, self.at, self.done, self.waits = index, 0, False, None
     self.products, self.sends, self.expected = Groups(), Groups(), {}
     self.registers = {
-      '%tid.x': lane + np.uint64(index * values.LANES),
-      '%laneid': lane,
-      '%ntid.x': kernel.threads,
-      **{f'%tid.{axis}': 0 for axis in 'yz'},
-      **{f'%ntid.{axis}': 1 for axis in 'yz'},
-      **{f'%ctaid.{axis}': x for axis, x in zip('xyz', block, strict=True)},
-      **kernel.shared,
-    }
+        '%tid.x': lane + np.uint64(index * values.LANES), '%laneid': lane,
+        '%ntid.x': kernel.threads, **{f'%tid.{axis}': 0 for axis in 'yz'},
+        **{f'%ntid.{axis}': 1 for axis in 'yz'},
+        **{f'%ctaid.{axis}': x for axis, x in zip('xyz', block, strict=True)},
+        **kernel.shared}
 
   def lanes(self, instruction):
     """Returns the lanes that run an instruction: True, False or bool [32]."""
@@ -140,6 +137,5 @@ def _number(text):
 @functools.cache
 def _address(operand):
   base, sign, offset = re.fullmatch(
-    r'\[\s*([%\w$]+)\s*(?:([+-])\s*(-?\w+))?\s*\]', operand
-  ).groups()
+      r'\[\s*([%\w$]+)\s*(?:([+-])\s*(-?\w+))?\s*\]', operand).groups()
   return base, int(offset or '0', 0) * (-1 if sign == '-' else 1)
