@@ -129,7 +129,7 @@ def whole(x):
 
 
 def operands(inputs):
-  """Returns q, k, v of `kernels.inputs.Inputs`: arrays, or `Heads` of one."""
+  """Returns q, k, v of `kernels.call.Inputs`: arrays, or `Heads` of one."""
   if not inputs.packed:
     return inputs.arrays
   return _thirds(_joined(inputs.arrays[0]), inputs.shape[2])
@@ -145,7 +145,7 @@ def gradients_like(inputs):
 
 
 def gradients(inputs, dq, dk, dv):
-  """Returns the gradients in the form that `kernels.vjp` expects."""
+  """Returns the gradients in the form that `kernels.call` expects."""
   if not inputs.packed:
     return dq, dk, dv
   return (dq.reshape(inputs.arrays[0].shape),)

@@ -13,7 +13,7 @@ from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import chunks, dispatch, hopper, hopper_call
-from kernels.lightning import silu
+from kernels.lightning import activation
 from kernels.linear import features
 
 
@@ -136,7 +136,7 @@ def _kernel(ins, outs, scratch, *, plan, tools):
     if mask is not None or 'y' in plan.silu:
       y_w = tools.load(y.at[w])
       if 'y' in plan.silu:
-        y_w = silu.silu(y_w)
+        y_w = activation.silu(y_w)
       if mask is not None:
         y_w = hopper.keep(tools.valid(mask, n, plan.length), y_w)
       stores.append((y.at[w], y_w))
@@ -169,7 +169,7 @@ def _prepare(x, mask, n, rows, slope, plan, tools):
     return None
   x = features.apply(plan.feature_map, tools.load(x))
   if 'x' in plan.silu:
-    x = silu.silu(x)
+    x = activation.silu(x)
   if mask is not None or plan.normalize:
     x = hopper.keep(tools.valid(mask, n, plan.length), x)
   if slope is None:

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from kernels import dispatch
+from kernels.axes import BATCH_AXES, manual
 from kernels.lightning import api as lightning
 from kernels.linear import api as linear
 from kernels.norm_project.api import norm_project
-from kernels.rows import BATCH_AXES, manual
 from kernels.sequence import Sequence, check_whole
 from kernels.simpletron import api as simpletron
 

@@ -15,7 +15,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from kernels import dispatch, meshes, rows
+from kernels import axes, dispatch, meshes
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA  # of the key schedule
@@ -27,7 +27,7 @@ def draw(key: jax.Array, count: int, shape: tuple[int, ...],
 
   Args:
     key: key of jax.random, or keys [count]. Row i has the words of
-      `jax.random.bits` for `rows.keys(key, count)[i]`.
+      `jax.random.bits` for `axes.keys(key, count)[i]`.
     count: number of rows of the batch.
     shape: shape of the words of one row.
     function: applied to each word, for example a comparison; its result is
@@ -43,7 +43,7 @@ def draw(key: jax.Array, count: int, shape: tuple[int, ...],
       words = jax.random.bits(key, shape, jnp.uint32)
     return function(words) if function else words
 
-  return _each(row, rows.keys(key, count), loop)
+  return _each(row, axes.keys(key, count), loop)
 
 
 def uniform(words: jax.Array) -> jax.Array:
@@ -80,7 +80,7 @@ def kept(key: jax.Array, count: int, shape: tuple[int, int, int], rate: float,
     return _is_kept(jax.random.bits(key, shape, jnp.uint32), rate)
 
   loop = by_position and _one_processor()
-  return _each(row, rows.keys(key, count), loop)
+  return _each(row, axes.keys(key, count), loop)
 
 
 def _is_kept(words, rate):

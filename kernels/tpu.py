@@ -1,4 +1,4 @@
-"""Building blocks of the Pallas TPU kernels: blocks, masks, matmuls.
+"""Building blocks of the Pallas TPU kernels: blocks, masks, matmuls, calls.
 
 Arrays are viewed as [B, L, H * Dh], or [B, L, 3 * H * Dh] for packed q, k and
 v, as a projection writes them. The layout [B, H, L, Dh] would pad Dh 64 to the
@@ -8,16 +8,18 @@ occupy, and move, as many bytes as those of 128.
 """
 
 import dataclasses
+import math
+import types
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 from kernels import chunks, dispatch
-from kernels.tpu_call import LANES
-from kernels.tpu_call import call as call
 
+LANES = 128
 STEP = 128
 MAX_LANES = 512
 MAX_ROWS = 512
@@ -25,6 +27,13 @@ MAX_WIDTH = 1024
 # Kernels are unrolled over the heads of a block.
 MAX_HEADS = 32
 BLOCK_BYTES = 512 * 1024
+# VMEM that the compiler grants by default, and VMEM of all TPUs except a v4.
+DEFAULT_VMEM = 16 * 1024 * 1024
+MAX_VMEM = 64 * 1024 * 1024
+# Memory for everything else: masks, normalisers, biases.
+SPARE = 4 * 1024 * 1024
+# Tensors of a backward pass: q, k, v, do, dq, dk, dv.
+TENSORS = 7
 
 
 def supported(shape, dtype):
@@ -221,10 +230,10 @@ def bias_sums(inputs, tiles, where, entries):
 
 
 def gradients(inputs, outs, bias):
-  """Returns (gradients of q, k, v; of the bias or None), for `kernels.vjp`.
+  """Returns (gradients of q, k, v; of the bias or None), for `kernels.call`.
 
   Args:
-    inputs: `kernels.inputs.Inputs`.
+    inputs: `kernels.call.Inputs`.
     outs: the results of `call`: 'dq', 'dk' and 'dv', or 'dq dk dv'.
     bias: float32 [entries, 3, H * Dh], to be summed, or None.
   """
@@ -292,3 +301,107 @@ def head_lanes(tiles, first=0):
   d = tiles.width
   return [(h, slice(first + h * d, first + (h + 1) * d))
           for h in range(tiles.heads)]
+
+
+def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
+         transcendentals=0, aliases=()):
+  """Runs a kernel with optional operands and results.
+
+  Args:
+    kernel: function of two namespaces of references, inputs and outputs (None
+      if absent), and of the scratch references.
+    ins: name -> (BlockSpec, array or None). To give one array several names,
+      separate them by blanks.
+    outs: name -> (BlockSpec, jax.ShapeDtypeStruct or None), likewise.
+    grid, semantics: the grid and the dimension semantics of its axes.
+    scratch: shapes of float32 scratch memory.
+    interpret: None to compile, else the interpreter's parameters.
+    flops, transcendentals: cost of the kernel, for XLA's scheduler.
+    aliases: (input, output) pairs of names that share memory.
+
+  Returns:
+    name -> array or None, for every output.
+  """
+
+  def body(in_refs, out_refs, *scratch_refs):
+    kernel(named(in_refs), named(out_refs), *scratch_refs)
+
+  def named(refs):
+    apart = {n: x for names, x in refs.items() for n in names.split()}
+    return types.SimpleNamespace(**apart)
+
+  def present(pairs):
+    return {n: None if x is None else spec for n, (spec, x) in pairs.items()}
+
+  def values(pairs):
+    return {name: x for name, (_, x) in pairs.items()}
+
+  def leaf(pairs, name):
+    """Returns the index of `name` among present arrays, in jax.tree's order."""
+    return sorted(n for n, (_, x) in pairs.items() if x is not None).index(name)
+
+  arrays = [(s, x) for s, x in (*ins.values(), *outs.values()) if x is not None]
+  return pl.pallas_call(
+      body, grid=grid, in_specs=[present(ins)], out_specs=present(outs),
+      out_shape=values(outs),
+      scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in scratch],
+      input_output_aliases={leaf(ins, i): leaf(outs, o) for i, o in aliases},
+      compiler_params=pltpu.CompilerParams(
+          dimension_semantics=semantics,
+          vmem_limit_bytes=_vmem(arrays, scratch)),
+      cost_estimate=pl.CostEstimate(
+          flops=flops, transcendentals=transcendentals,
+          bytes_accessed=sum(x.size * x.dtype.itemsize for _, x in arrays)),
+      interpret=False if interpret is None else interpret)(values(ins))
+
+
+def _vmem(arrays, scratch):
+  """Returns the bytes of VMEM to request; None if the default is enough."""
+  total = sum(padded(shape, 4) for shape in scratch)
+  for spec, x in arrays:
+    if spec.block_shape is not None:
+      total += 2 * padded(spec.block_shape, x.dtype.itemsize)
+  # Twice as much, for values that do not fit into registers.
+  return min(2 * total, MAX_VMEM) if 2 * total > DEFAULT_VMEM else None
+
+
+def padded(shape, itemsize):
+  """Returns the bytes of a block in VMEM: tiles of (8, 128) words."""
+  *major, rows, lanes = shape
+  sublanes = 32 // itemsize
+  rows, lanes = (pl.cdiv(n, m) * m
+                 for n, m in ((rows, sublanes), (lanes, LANES)))
+  return math.prod(major) * rows * lanes * itemsize
+
+
+def check_memory(tiles, dtype, *, scratch=(), state=False, states=1):
+  """Raises NotImplementedError if the larger pass needs too much memory.
+
+  Blocks that are streamed exist twice, in use and in transfer. Values that
+  spill from registers were measured after compilation: less than two states of
+  a head. In float32, whose matmuls take several passes, they are less than
+  three states of each head.
+
+  Args:
+    tiles: `kernels.tpu.Tiling`.
+    dtype: dtype of q, k and v, and of the states between the passes.
+    scratch: shapes of float32 scratch memory besides states.
+    state: whether the call takes or returns a state.
+    states: number of float32 states of a block of heads in scratch memory.
+  """
+  itemsize = jnp.dtype(dtype).itemsize
+  square = tiles.width, tiles.width
+  moved = TENSORS * padded((tiles.rows, tiles.lanes), itemsize)
+  moved += tiles.heads * padded(square, itemsize)
+  if state or tiles.parts > 1:
+    moved += 2 * tiles.heads * padded(square, 4)
+  values = 3 * tiles.heads if itemsize == 4 else 2
+  kept = (states * tiles.heads + values) * padded(square, 4)
+  kept += sum(padded(shape, 4) for shape in scratch)
+  needed = kept + 2 * moved + SPARE
+  if needed > MAX_VMEM:
+    raise NotImplementedError(
+        f'pallas_tpu keeps states and blocks of {tiles.heads} heads of width '
+        f'Dh = {tiles.width} on chip, in at most {MAX_VMEM >> 20} MiB of '
+        f'memory; those of {jnp.dtype(dtype).name} q, k, '
+        f'v{" and a state" * state} take {needed >> 20} MiB')

@@ -5,11 +5,11 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from kernels import checks, chunks, dispatch, vjp
+from kernels import checks, chunks, dispatch
 from kernels import sequence as sequence_lib
-from kernels.inputs import Inputs, activated, masked, with_variable_bias
-from kernels.lightning import segments
-from kernels.lightning.options import ACTIVATIONS, LightningOptions
+from kernels.call import Inputs, activated, attend, masked, with_variable_bias
+from kernels.lightning import xla
+from kernels.lightning.activation import ACTIVATIONS, LightningOptions
 
 # Products of slopes and lengths stay finite; exp(-STEEPEST) is 0 in float32.
 STEEPEST = 1e4
@@ -113,10 +113,10 @@ def _attend(arrays, bias, kernel, *, slopes=None, mask=None, scale=1.0,
         state=sequence_lib.state_before(sequence, *whole.apart()[1:], slopes))
   if segment_ids is not None:
     inputs = with_variable_bias(inputs)
-    out, state = segments.attend(inputs, options, segment_ids, num_segments)
+    out, state = xla.of_segments(inputs, options, segment_ids, num_segments)
     return (out, state) if return_state else out
   if activation == 'silu' and name == 'xla':
     inputs = activated(inputs)
     options = dataclasses.replace(options, activation='identity')
-  out, state = vjp.attend('lightning', name, options, inputs)
+  out, state = attend('lightning', name, options, inputs)
   return (out, state) if return_state else out

@@ -14,17 +14,16 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import chunks, dispatch, hopper, hopper_call, hopper_columns
-from kernels.hopper_columns import Columns
-from kernels.lightning.pallas_gpu_chunk import Chunk
-from kernels.lightning.pallas_gpu_decay import Decay
+from kernels import chunks, dispatch, hopper, hopper_call
+from kernels.hopper import Columns
+from kernels.lightning.pallas_gpu_chunk import Chunk, Decay
 
 
 def run(inputs, saved, do, after, plan):
   """Returns (gradients of q, k and v, of the bias, of the initial state).
 
   Args:
-    inputs: `kernels.inputs.Inputs`.
+    inputs: `kernels.call.Inputs`.
     saved: bf16 [B, H, pairs, Dh, Dh], the state before every pair.
     do: bf16 [B, L, H, Dh].
     after: float32 [B, H, parts, Dh, Dh], the gradient of the state after every
@@ -43,7 +42,7 @@ def run(inputs, saved, do, after, plan):
   like = functools.partial(dispatch.like, do)
   dinitial = like((b, h, d, d), jnp.float32)
   count = 2 * plan.pairs if tight else plan.parts
-  bias = hopper_columns.like(inputs, count, like)
+  bias = hopper.column_sums(inputs, count, like)
   bias = dict(zip(('bias_q', 'bias_k', 'bias_v'), bias, strict=True))
   if tight:
     bias['bias_v'] = None
@@ -64,7 +63,7 @@ def run(inputs, saved, do, after, plan):
   if tight:
     dv_BxLxHxD = grads[0][:, :, 2]
     bias[2] = dv_BxLxHxD.sum(1, dtype=jnp.float32)[:, :, None]
-  return grads, hopper_columns.total(bias), outs['dinitial']
+  return grads, hopper.bias_gradient(bias), outs['dinitial']
 
 
 def _tight(plan, biased):

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import chunks, hopper
-from kernels.lightning import silu
+from kernels.lightning import activation
 
 
 class Chunk:
@@ -136,7 +136,7 @@ class Chunk:
     """Returns an operand's gradient from the gradient of its SiLU."""
     # Masked rows of the operand may hold NaN; their gradients are 0.
     operand = hopper.keep(self._valid(self.slot), self.tools.load(operand))
-    slope = silu.slope(operand)
+    slope = activation.slope(operand)
     return (grad.astype(jnp.float32) * slope).astype(jnp.bfloat16)
 
   def _valid(self, slot):
@@ -158,7 +158,7 @@ class Chunk:
       if valid is not None or activate:
         ref = tiles.at[slot, member, self.w]
         x = self.tools.load(ref)
-        x = silu.silu(x) if activate else x
+        x = activation.silu(x) if activate else x
         self.tools.publish((ref, hopper.keep(valid, x)))
 
   def _changes(self):
@@ -244,3 +244,40 @@ class Chunk:
     columns = hopper.tile(block.w)
     plgpu.copy_smem_to_gmem(
         line, target.at[block.b, hopper.at(self.n), block.h, columns])
+
+
+class Decay:
+  """`chunks.within` and `chunks.from_start` of a tile, times the scale.
+
+  Args:
+    tools: hopper.Tools.
+    slope: slope of the head.
+    scale: factor of the result.
+    kept: whether they stay in registers, 34 per thread; otherwise every chunk
+      recomputes them.
+  """
+
+  def __init__(self, tools, slope, scale, kept):
+    self.tools, self.slope, self.scale = tools, slope, scale
+    self._kept = None
+    if kept:
+      self._kept = self._within(0), self._from_start(0)
+
+  def within(self, zero):
+    """Returns a float32 tile [64, 64]; `zero` is 0, unknown to the compiler.
+
+    With a known 0 the compiler would compute the tile once and keep it.
+    """
+    return self._kept[0] if self._kept else self._within(zero)
+
+  def from_start(self, zero):
+    """Returns float32 [64]; for `zero` see `within`."""
+    return self._kept[1] if self._kept else self._from_start(zero)
+
+  def _within(self, zero):
+    rows, cols = self.tools.index(0) + zero, self.tools.index(1)
+    return chunks.within(self.slope, rows, cols) * self.scale
+
+  def _from_start(self, zero):
+    rows = self.tools.index() + zero
+    return chunks.from_start(self.slope, rows) * self.scale

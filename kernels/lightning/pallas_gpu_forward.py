@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import chunks, dispatch, hopper, hopper_call
-from kernels.lightning import silu
+from kernels.lightning import activation
 
 STAGES = 3
 
@@ -159,7 +159,7 @@ def _prepare(refs, valid, plan, tools):
   for ref in refs:
     x = tools.load(ref)
     if plan.silu:
-      x = silu.silu(x)
+      x = activation.silu(x)
     tools.publish((ref, hopper.keep(valid, x)))
 
 

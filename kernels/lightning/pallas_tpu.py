@@ -18,7 +18,7 @@ import functools
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from kernels import dispatch, tpu, tpu_room
+from kernels import dispatch, tpu
 from kernels.lightning.pallas_tpu_steps import Steps, call, scalars
 
 # Limits of packed inputs: the widest row of q, and the largest total state.
@@ -34,7 +34,7 @@ def supported(shape, dtype, state=False):
   tpu.supported(shape, dtype)
   tiles = tpu.tiling(shape, dtype)
   steps = Steps(tiles, None, dtype, packed=False)
-  tpu_room.check(tiles, dtype, scratch=[steps.decay], state=state,
+  tpu.check_memory(tiles, dtype, scratch=[steps.decay], state=state,
                  states=1 + steps.count)
 
 
@@ -68,8 +68,8 @@ def forward(inputs, options, save):
 def backward(inputs, saved, do, dfinal, options):
   """Returns gradients of q, k, v, of the bias and of the initial state.
 
-  See `kernels.vjp`. The gradients of packed inputs are one array if the forward
-  pass reads one array, else three.
+  See `kernels.call`. The gradients of packed inputs are one array if the
+  forward pass reads one array, else three.
   """
   inputs, steps = _plan(inputs, options)
   tiles = steps.tiles

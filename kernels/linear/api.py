@@ -1,9 +1,9 @@
 """Linear attention: the public functions and their dispatch."""
 
 from kernels import checks, dispatch
-from kernels.inputs import Inputs
+from kernels.call import Inputs
 from kernels.linear import call, features
-from kernels.linear.options import LinearOptions
+from kernels.linear.features import LinearOptions
 
 
 def linear_attention(q, k, v, *, kernel='auto', **options):

@@ -2,10 +2,10 @@
 
 import jax.numpy as jnp
 
-from kernels import dispatch, vjp
+from kernels import dispatch
 from kernels import sequence as sequence_lib
-from kernels.inputs import masked, with_variable_bias
-from kernels.linear import features, segments
+from kernels.call import attend, masked, with_variable_bias
+from kernels.linear import features, xla
 
 
 def run(op, kernel, options, inputs, segment_ids, num_segments,
@@ -16,7 +16,7 @@ def run(op, kernel, options, inputs, segment_ids, num_segments,
     op: 'linear' or 'simpletron'.
     kernel: a kernel named by the caller, or 'auto'.
     options: LinearOptions.
-    inputs: `kernels.inputs.Inputs`.
+    inputs: `kernels.call.Inputs`.
     segment_ids, num_segments: see `kernels.segments.chunks`, or both None.
     value_width: width of v if it is not Dh.
     sequence: `kernels.sequence.Sequence` or None.
@@ -33,9 +33,9 @@ def run(op, kernel, options, inputs, segment_ids, num_segments,
                           segments=segment_ids is not None, **needs)
   if segment_ids is not None:
     inputs = with_variable_bias(inputs)
-    out, state = segments.attend(inputs, options, segment_ids, num_segments)
+    out, state = xla.of_segments(inputs, options, segment_ids, num_segments)
   else:
-    out, state = vjp.attend('linear', name, options, inputs)
+    out, state = attend('linear', name, options, inputs)
   return (out, state) if options.return_state else out
 
 

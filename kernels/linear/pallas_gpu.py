@@ -12,9 +12,9 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import dispatch, hopper, hopper_call, hopper_columns, hopper_sums
+from kernels import dispatch, hopper, hopper_call, hopper_sums
 from kernels.linear import pallas_gpu_rows as rows
-from kernels.linear.options import check_value_width
+from kernels.linear.features import check_value_width
 
 IN_KERNEL_PARTS = 4
 
@@ -28,7 +28,7 @@ def supported(shape, dtype, value_width=None, state=False):
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, sums or None); see `kernels.vjp`."""
+  """Returns (out, final state or None, sums or None); see `kernels.call`."""
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   warpgroups = d // hopper.TILE
@@ -62,7 +62,7 @@ def backward(inputs, saved, do, dfinal, options):
   like = functools.partial(dispatch.like, hopper_call.whole(q))
   dq, dk, dv = hopper_call.gradients_like(inputs)
   norm = like((b, h, parts, d), jnp.float32) if options.normalize else None
-  bias_q, bias_k, bias_v = hopper_columns.like(inputs, parts, like)
+  bias_q, bias_k, bias_v = hopper.column_sums(inputs, parts, like)
   call = _caller(q, mask, options, plan)
   outs = call(rows.query_gradients, {'q': q, 'do': do, 'kv': kv, 'z': z},
               {'dq': dq, 'dkv': like((b, h, parts, d, d), jnp.float32),
@@ -83,7 +83,7 @@ def backward(inputs, saved, do, dfinal, options):
   if inputs.packed:
     dq = outs['dk']
   grads = hopper_call.gradients(inputs, dq, outs['dk'], outs['dv'])
-  bias = hopper_columns.total((bias_q, outs['bias_k'], outs['bias_v']))
+  bias = hopper.bias_gradient((bias_q, outs['bias_k'], outs['bias_v']))
   return grads, bias, dstate
 
 

@@ -12,7 +12,7 @@ from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import hopper, hopper_call
-from kernels.hopper_columns import Columns
+from kernels.hopper import Columns
 from kernels.linear import features
 
 

@@ -12,8 +12,8 @@ import functools
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from kernels import dispatch, tpu, tpu_room
-from kernels.linear.options import check_value_width
+from kernels import dispatch, tpu
+from kernels.linear.features import check_value_width
 from kernels.linear.pallas_tpu_backward import backward
 from kernels.linear.pallas_tpu_steps import call, operands, pair, plan, unpaired
 
@@ -24,11 +24,11 @@ def supported(shape, dtype, value_width=None, state=False):
   """Raises NotImplementedError for operands that `forward` cannot take."""
   check_value_width(shape, value_width)
   tpu.supported(shape, dtype)
-  tpu_room.check(tpu.tiling(shape, dtype), dtype, state=state)
+  tpu.check_memory(tpu.tiling(shape, dtype), dtype, state=state)
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, sums or None); see `kernels.vjp`.
+  """Returns (out, final state or None, sums or None); see `kernels.call`.
 
   Packed inputs are read in place. If H * Dh is no multiple of 128, a block
   holds rows of all three and both sweeps read it.

@@ -20,7 +20,7 @@ from kernels.linear.pallas_tpu_steps import call, operands, pair, plan, unpaired
 def backward(inputs, saved, do, dfinal, options):
   """Returns gradients of q, k, v, of the bias and of the initial state.
 
-  See `kernels.vjp`. The gradients of packed inputs are one array. If H * Dh is
+  See `kernels.call`. The gradients of packed inputs are one array. If H * Dh is
   no multiple of 128 its blocks are whole rows. Then dq waits for dk and dv, and
   both sweeps read q and the gradient of the output.
   """

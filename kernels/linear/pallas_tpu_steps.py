@@ -156,7 +156,7 @@ def operands(steps, inputs, q, k, v, row):
   """Returns name -> (BlockSpec, array) of q, k, v for `kernels.tpu.call`.
 
   Args:
-    steps, inputs: `Steps`, `kernels.inputs.Inputs`.
+    steps, inputs: `Steps`, `kernels.call.Inputs`.
     q, k, v: the blocks of each, for `Tiling.tile`.
     row: the blocks of whole rows, used with `steps.rows`.
   """

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from kernels import dispatch, triton, triton_blocks
 from kernels.linear import pallas_triton_rows as rows
-from kernels.linear.options import check_value_width
+from kernels.linear.features import check_value_width
 
 
 def supported(shape, dtype, value_width=None, state=False):
@@ -26,7 +26,7 @@ def supported(shape, dtype, value_width=None, state=False):
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, sums or None); see `kernels.vjp`."""
+  """Returns (out, final state or None, sums or None); see `kernels.call`."""
   q, k, v = triton.qkv(inputs)
   call = _Call(inputs, options)
   kv, z = call.sums(k, v, None, ('k', 'v'))

@@ -27,7 +27,7 @@ def supported(shape, dtype):
 
 
 def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
-  """Returns (y, values for `backward` or None); see `norm_project.vjp`."""
+  """Returns (y, values for `backward` or None); see `norm_project.api`."""
   size = _forward_size(w_ExD.shape[1], o_NxE.dtype)
   plan = rows.Plan(*_shapes(o_NxE, w_ExD, size), eps, _tools(interpret))
   outs = _run('norm_project', rows.outputs, plan, size,

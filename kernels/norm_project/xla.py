@@ -17,7 +17,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 
 
 def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
-  """Returns (y, values for `backward` or None); see `norm_project.vjp`."""
+  """Returns (y, values for `backward` or None); see `norm_project.api`."""
   del interpret
   square_Nx1 = jnp.mean(jnp.square(o_NxE.astype(jnp.float32)), -1,
                         keepdims=True)

@@ -1,9 +1,9 @@
 """SimpleTRON attention: linear attention with identity features."""
 
 from kernels import checks, dispatch
-from kernels.inputs import Inputs
+from kernels.call import Inputs
 from kernels.linear import call
-from kernels.linear.options import LinearOptions
+from kernels.linear.features import LinearOptions
 
 
 def simpletron_attention(q, k, v, *, kernel='auto', **options):

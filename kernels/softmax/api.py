@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from kernels import checks, dispatch, varying
+from kernels import axes, checks, dispatch
 
 
 def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
@@ -57,7 +57,7 @@ def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
     if not jnp.issubdtype(dropout_key.dtype, jax.dtypes.prng_key):
       dropout_key = jax.random.wrap_key_data(dropout_key)
     options |= {'dropout_rate': dropout_rate, 'dropout_key': dropout_key}
-  q, k, v, mask, bias = varying.alike((q, k, v, mask, bias))
+  q, k, v, mask, bias = axes.alike((q, k, v, mask, bias))
   if bias is not None:
     options['bias'] = bias
   heads = q.shape[2]

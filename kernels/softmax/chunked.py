@@ -21,7 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kernels import chunks, random_bits, varying
+from kernels import axes, chunks, random_bits
 from kernels.softmax import distances
 
 # A tile of float32 logits of one head then has 1 MiB. For four heads in total
@@ -171,8 +171,8 @@ def _forward(options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ,
 
     tiles = distances.tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh)
     rows = q_BxHxIxDh.shape[:-1]
-    zero_BxHxIx1 = varying.zeros((*rows, 1), jnp.float32, q_BxHxIxDh)
-    empty = (varying.zeros((*rows, width), jnp.float32, q_BxHxIxDh),
+    zero_BxHxIx1 = axes.zeros((*rows, 1), jnp.float32, q_BxHxIxDh)
+    empty = (axes.zeros((*rows, width), jnp.float32, q_BxHxIxDh),
              zero_BxHxIx1 + _LEAST, zero_BxHxIx1)
     (out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1), _ = jax.lax.scan(
         one_key_block, empty,
@@ -236,15 +236,15 @@ def _backward(options, residuals, g_NxBxHxIxDv):
     tiles = distances.tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh)
     (dq_BxHxIxDh, *dkv), dtiles = jax.lax.scan(
         one_key_block,
-        (varying.zeros(q_BxHxIxDh.shape, jnp.float32, q_BxHxIxDh), *dkv),
+        (axes.zeros(q_BxHxIxDh.shape, jnp.float32, q_BxHxIxDh), *dkv),
         (cols_M, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, tiles))
     sums = (*dkv, distances.add_tiles(dbias_HxC, start, dtiles))
     return sums, dq_BxHxIxDh.astype(q_BxHxIxDh.dtype)
 
-  zeros = (varying.zeros(k_MxBxHxJxDh.shape, jnp.float32, k_MxBxHxJxDh),
-           varying.zeros(v_MxBxHxJxDv.shape, jnp.float32, v_MxBxHxJxDv),
+  zeros = (axes.zeros(k_MxBxHxJxDh.shape, jnp.float32, k_MxBxHxJxDh),
+           axes.zeros(v_MxBxHxJxDv.shape, jnp.float32, v_MxBxHxJxDv),
            None if bias_HxC is None
-           else varying.zeros(bias_HxC.shape, bias_HxC.dtype, bias_HxC))
+           else axes.zeros(bias_HxC.shape, bias_HxC.dtype, bias_HxC))
   starts = distances.starts(q_NxBxHxIxDh)
   rows_N, cols_M = map(jnp.arange, (len(q_NxBxHxIxDh), len(k_MxBxHxJxDh)))
   (dk_MxBxHxJxDh, dv_MxBxHxJxDv, dbias_HxC), dq_NxBxHxIxDh = jax.lax.scan(

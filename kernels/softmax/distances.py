@@ -10,7 +10,7 @@ Shapes: H heads; I rows and J columns of a tile; C distances.
 import jax
 import jax.numpy as jnp
 
-from kernels import varying
+from kernels import axes
 
 
 def along_diagonals(x_HxC, rows):
@@ -30,7 +30,7 @@ def sum_diagonals(x_HxIxJ):
   """Transposes `along_diagonals` without a scatter: [H, I + J - 1]."""
   heads, rows, cols = x_HxIxJ.shape
   # Not `jax.linear_transpose`: it rejects values that vary over a mesh.
-  zeros = varying.zeros((heads, rows + cols - 1), x_HxIxJ.dtype, x_HxIxJ)
+  zeros = axes.zeros((heads, rows + cols - 1), x_HxIxJ.dtype, x_HxIxJ)
   _, transpose = jax.vjp(lambda x: along_diagonals(x, rows), zeros)
   return transpose(x_HxIxJ)[0]
 

@@ -15,9 +15,9 @@ from jax.experimental import topologies
 from jax.experimental.layout import Format, Layout
 
 from kernels import chunks, dispatch, tpu
-from kernels.inputs import Inputs
-from kernels.lightning.options import LightningOptions
-from kernels.linear.options import LinearOptions
+from kernels.call import Inputs
+from kernels.lightning.activation import LightningOptions
+from kernels.linear.features import LinearOptions
 from kernels.simpletron.api import linear_options
 
 TPU = {'v5e': 'v5e:1x1', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:1x1',

@@ -22,15 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernels import chunks, dispatch
-from kernels.tools import (
-  device,
-  errors,
-  parallel,
-  peers,
-  recorded,
-  timing,
-  traffic,
-)
+from kernels.tools import errors, peers, recorded, timing, traffic
 from kernels.tools.errors import FUNCTIONS
 
 PASSES = ('fwd', 'fwd+bwd')
@@ -102,9 +94,9 @@ class _Unmade:
 
 
 def compile_all(comparisons):
-  """Compiles our kernels of all comparisons in parallel; runs nothing else."""
+  """Compiles our kernels of all comparisons; runs nothing else."""
   left = [(one, *which) for one in comparisons for which in one.ours]
-  made = parallel.finished(lambda each: each[0].make(*each[1:]), left)
+  made = timing.finished(lambda each: each[0].make(*each[1:]), left)
   for (one, direction, name), candidate in made:
     one.add(direction, name, candidate)
 
@@ -351,7 +343,7 @@ def main(argv=None):
   if args.table:
     record = json.loads(args.table.read_text(encoding='utf-8'))
   else:
-    device.skip_tpu()
+    timing.skip_tpu()
     sizes = SMALL if jax.default_backend() == 'cpu' else LARGE
     record = run(sizes, record=_read(args.json), save=_saving(args.json))
   print('\n'.join(recorded.every_time(record)))

@@ -25,8 +25,7 @@ from kernels.simpletron import reference as simpletron
 from kernels.simpletron.api import simpletron_attention
 from kernels.softmax import reference as softmax
 from kernels.softmax.api import softmax_attention
-from kernels.tools import device
-from kernels.tools.rms import relative_rms, rms
+from kernels.tools import timing
 
 FUNCTIONS = {'linear': linear_attention, 'simpletron': simpletron_attention,
              'lightning': lightning_attention}
@@ -57,6 +56,18 @@ class Case:
   seed: int = 0
   batch: int = 2
   form: str = 'plain'  # one of FORMS
+
+
+def rms(x):
+  """Returns the root mean square of an array."""
+  return float(np.sqrt(np.mean(np.square(np.asarray(x, np.float64)))))
+
+
+def relative_rms(got, want):
+  """Returns rms(got - want) / rms(want); 0 if both are 0."""
+  got, want = (np.asarray(x, np.float64) for x in (got, want))
+  error, size = rms(got - want), rms(want)
+  return error if error == 0 else error / size if size else np.inf
 
 
 def bound(name, dtype):
@@ -352,7 +363,7 @@ def main():
   parser.add_argument('--forms', default=','.join(FORMS), help='by commas')
   parser.add_argument('--kernels', help='names, by commas; all by default')
   args = parser.parse_args()
-  device.skip_tpu()
+  timing.skip_tpu()
   shape = {n: getattr(args, n) for n in ('length', 'heads')}
   cases = [Case(width=int(width), dtype=dtype, form=form, **shape)
            for width in args.widths.split(',') for form in args.forms.split(',')

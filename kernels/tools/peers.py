@@ -13,7 +13,7 @@ import numpy as np
 
 from kernels import chunks
 from kernels.tools import errors
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 
 
 class Missing(Exception):

@@ -17,7 +17,7 @@ import kernels
 from kernels import triton_blocks
 from kernels.norm_project import pallas_triton, reference
 from kernels.tools import h200, triton_report
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 
 FULL = pytest.mark.full
 # Of y and of the gradients of o, W and b. Of bfloat16, W is rounded to it, o

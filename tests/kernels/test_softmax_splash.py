@@ -14,8 +14,7 @@ from products import at_the_highest
 import kernels
 from kernels.softmax import reference, splash
 from kernels.tools import aot, errors, hlo
-from kernels.tools.errors import Case
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import Case, relative_rms
 
 # Every length, width, mask and dtype, not their product.
 CASES = [

@@ -19,8 +19,7 @@ import kernels
 from kernels import dispatch, triton, triton_blocks
 from kernels.linear import reference
 from kernels.tools import errors
-from kernels.tools.errors import Case
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import Case, relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 FULL = pytest.mark.full

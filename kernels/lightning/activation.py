@@ -1,10 +1,21 @@
-"""SiLU, x sigmoid(x), and its derivative, in float32."""
+"""Options compiled into a lightning-attention program, and its activation."""
 
+import dataclasses
 import math
+from typing import Any
 
 import jax.numpy as jnp
 
+ACTIVATIONS = ('identity', 'silu')
 _LOG2_E = math.log2(math.e)
+
+
+@dataclasses.dataclass(frozen=True)
+class LightningOptions:
+  scale: float = 1.0
+  activation: str = 'identity'
+  return_state: bool = False
+  interpret: Any = None
 
 
 def silu(x):
