@@ -15,14 +15,8 @@ BATCH_AXES = ('data', 'fsdp')  # axes of a mesh that split a batch
 def keys(key, count):
   """Returns a key for each row of a batch on any mesh: keys [count].
 
-  If there is already a key for each row, they are returned unchanged.
-
-  Inside a `jax.shard_map` over axes of the batch, the rows are this device's
-  part of the batch; its axes split the batch in their order.
-
-  Args:
-    key: key of jax.random, or keys [count].
-    count: number of rows on this device.
+  Keys [count] are returned unchanged. Inside a `jax.shard_map` over axes of the
+  batch, `count` rows are this device's part of it, in the order of the axes.
   """
   if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim:
     return key
@@ -43,8 +37,7 @@ def manual(mesh):
 def alike(tree):
   """Returns the arrays, each varying over the axes of any of them.
 
-  The gradient of an array that did not vary over an axis is summed over it:
-  `jax.lax.pcast`.
+  The gradient of an array that did not vary over an axis is summed over it.
   """
   axes = frozenset().union(*map(_axes, jax.tree.leaves(tree)))
   return jax.tree.map(lambda x: _vary(x, axes), tree)

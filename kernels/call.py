@@ -13,17 +13,14 @@ class Inputs(NamedTuple):
   """The arrays of a call.
 
   Attributes:
-    arrays: (q, k, v), each [B, L, H, Dh]; or (qkv,), [B, L, 3, H, Dh], as one
-      projection matmul writes it.
-    bias: float32 [3, H, Dh] or None. The projection has already added it to q,
-      k and v, so no kernel adds it. Backward kernels, which compute the
-      gradients of q, k and v, also sum them over tokens, so the gradient of the
-      bias needs no separate pass.
+    arrays: (q, k, v), each [B, L, H, Dh]; or (qkv,), [B, L, 3, H, Dh].
+    bias: float32 [3, H, Dh] or None. The projection has added it to q, k and v
+      already. Backward kernels only sum its gradient, so that it needs no
+      separate pass over the gradients of q, k and v.
     mask: bool [B, L] or None.
     slopes: float32 [H] for lightning attention, else None.
-    state: state before the first token, or None. Lightning attention and
-      SimpleTRON have float32 sums [B, H, Dh, Dh]; linear attention has a pair
-      of these and the normaliser's sums [B, H, Dh].
+    state: state before the first token, or None: float32 sums [B, H, Dh, Dh],
+      and for linear attention a pair of these and sums [B, H, Dh].
   """
   arrays: tuple
   bias: Any = None
@@ -90,8 +87,7 @@ def gradients(inputs, arrays, bias, state):
 
   Args:
     inputs: Inputs.
-    arrays: the gradients of q, k and v: three arrays [B, L, H, Dh], or one
-      [B, L, 3, H, Dh].
+    arrays: three gradients [B, L, H, Dh], or one [B, L, 3, H, Dh].
     bias: float32 [3, H, Dh] if the kernel sums it, else None.
     state: the gradient of the initial state, or None.
   """
@@ -116,15 +112,8 @@ def attend(op, kernel, options, inputs):
       further values for the backward pass, or None without `save`);
     backward(inputs, saved, do, dfinal, options) -> (gradients of q, k, v:
       three arrays or, for packed inputs, one [B, L, 3, H, Dh]; gradient of the
-      bias or None; gradient of the initial state or None).
-
-  dfinal is the gradient of the final state or None.
-
-  Args:
-    op: 'linear' or 'lightning'.
-    kernel: one of its kernels that can run.
-    options: options that are compiled in, with `return_state`.
-    inputs: `Inputs`.
+      bias or None; gradient of the initial state or None), where dfinal is the
+      gradient of the final state or None.
   """
   return _attend(op, kernel, options, axes.alike(inputs))
 

@@ -12,13 +12,7 @@ SOFTMAX_DTYPES = (*DTYPES, 'float16')
 
 
 def check_options(name, options, function):
-  """Raises TypeError for an option that a public function does not have.
-
-  Args:
-    name: name of the public function.
-    options: keyword arguments that it forwards.
-    function: the function that receives them.
-  """
+  """Raises TypeError for an option that the keyword-only `function` lacks."""
   known = ['kernel', *inspect.getfullargspec(function).kwonlyargs]
   for option in options:
     if option not in known:
@@ -29,10 +23,7 @@ def check_options(name, options, function):
 def check_asked(op, shape, dtype, needs, known):
   """Raises ValueError for arguments that no call of an operation can have.
 
-  Args:
-    op: the operation.
-    shape, dtype, needs: see `kernels.resolve`.
-    known: names allowed in `needs`.
+  `known` are the names allowed in `needs`; the rest as in `kernels.resolve`.
   """
   axes = '(B, L, E)' if op == 'norm_project' else '(B, L, H, Dh)'
   if not _is_shape(shape, axes.count(',') + 1):
@@ -188,14 +179,7 @@ def check_tokens(name, x):
 
 
 def check_float32(name, x, shape, axes):
-  """Raises ValueError unless x is a float32 array of the given shape.
-
-  Args:
-    name: name of the argument.
-    x: the argument.
-    shape: the expected shape.
-    axes: names of its axes, for example '[B, H, Dh]'.
-  """
+  """Raises ValueError unless x is float32 of a shape, whose axes have names."""
   if jnp.shape(x) != tuple(shape) or _dtype(x) != 'float32':
     raise ValueError(f'{name} must be float32 {axes} = {tuple(shape)}, got '
                      f'{_dtype(x)} {jnp.shape(x)}')

@@ -59,12 +59,13 @@ def interpret_params():
 
 
 def resolve(op, kernel, shape, dtype, **needs):
-  """Returns the kernel that a call would run here and now.
+  """Returns the kernel that a call would run here and now: one of `OPS[op]`.
+
+  If 'auto' finds no kernel for this device that can run, it warns once.
 
   Args:
     op: one of `OPS`.
-    kernel: one of `OPS[op]`, or 'auto' (or None) for the best that can run: a
-      kernel for this device if it supports the operands.
+    kernel: one of `OPS[op]`, or 'auto' (or None) for the best that can run.
     shape: (B, L, H, Dh) of q; for 'norm_project' (B, L, E) of o.
     dtype: dtype of q, or of o.
     **needs: further requirements. `value_width` (int, if it is not Dh) applies
@@ -72,10 +73,6 @@ def resolve(op, kernel, shape, dtype, **needs):
       `segments` (bool: several sequences per row) apply to the linear
       operations. `dropout_rate` and `bias` (bool: bias by distance) apply to
       'softmax'.
-
-  Returns:
-    One of `OPS[op]`. If 'auto' finds no kernel for this device that can run, it
-    warns once with the reason.
 
   Raises:
     ValueError: unknown op, kernel or need, or an impossible shape or dtype.
@@ -97,16 +94,9 @@ def resolve(op, kernel, shape, dtype, **needs):
 
 
 def explain(op, shape, dtype, **needs):
-  """Returns why kernels cannot run; `resolve` takes the first that can.
+  """Returns name -> why the kernel cannot run here, '' if it can; best first.
 
-  Args:
-    op, shape, dtype, **needs: see `resolve`.
-
-  Returns:
-    name -> reason why it cannot run here, '' if it can; best first.
-
-  Raises:
-    ValueError: see `resolve`.
+  `resolve` has the arguments and errors, and takes the first that can run.
   """
   first, *rest = _kernels(op)
   checks.check_asked(op, shape, dtype, needs, _NEEDS[op])
@@ -133,12 +123,8 @@ def backend(op, kernel):
 def triton_module(name, *operands):
   """Returns the Triton kernels of an operation that elsewhere is plain XLA.
 
-  Args:
-    name: a folder without a public function and without other kernels.
-    *operands: arguments of the module's `supported`.
-
-  Returns:
-    The module `kernels.<name>.pallas_triton`, or None if it cannot run here.
+  The module is `kernels.<name>.pallas_triton`; None if its `supported` refuses
+  the operands or it cannot run here.
   """
   if platform() != 'gpu':
     return None

@@ -3,15 +3,12 @@
 A tile is 64 x 64 bf16 values in shared memory, in the 128-byte swizzle that TMA
 writes and the tensor cores read. A chunk is 64 rows of one head: Dh / 64 tiles
 side by side. A block (CTA) runs Dh / 64 warpgroups. Warpgroup w computes
-columns 64 w to 64 w + 63 of every result, so at every head width each matmul is
-a sum of 64 x 64 x 64 ones.
-
-TMA fills rows beyond the end of the sequence with zeros and drops writes to
-them, so L may be any number.
+columns 64 w to 64 w + 63 of every result, so every matmul is a sum of 64 x 64 x
+64 ones. TMA fills rows beyond the end of the sequence with zeros and drops
+writes to them, so L may be any number.
 
 The GPU interpreter runs the same bodies, except for layouts, overlapping views
 and tensor-core operands in registers, which it lacks: `Tools.simulate`.
-`kernels.hopper_call` runs a body.
 """
 
 import dataclasses
@@ -69,8 +66,7 @@ def numbers(count):
 def place(warpgroups, heads):
   """Returns (b, h, part) of this block and the warpgroup's number w in it.
 
-  The last axis of a grid runs fastest, and h fastest within it. The heads of a
-  row are adjacent in memory and are then read at about the same time.
+  h runs fastest, so that the adjacent heads of a row are read together.
   """
   bh = lax.axis_index('bh')
   b, h = lax.div(bh, jnp.int32(heads)), lax.rem(bh, jnp.int32(heads))
@@ -169,7 +165,6 @@ class Tools:
 
   def products(self, *groups):
     """Returns the sum of a @ b for each group of (a, b), float32 tiles."""
-
     def run(*accs):
       for acc, terms in zip(accs, groups, strict=True):
         for a, b in terms:
@@ -238,8 +233,7 @@ class Ring:
   """Chunks being loaded: step t uses slot t % stages.
 
   Attributes:
-    stages: number of slots.
-    steps: total number of steps, int or traced.
+    stages, steps: number of slots; of steps, int or traced.
     fetch: function of (step, slot) that starts the copies.
     free: one barrier per slot; every warpgroup arrives when it has finished.
   """
@@ -259,7 +253,6 @@ class Ring:
 
   def release(self, step):
     """Frees the slot of `step` (ignored if < 0) and fetches the next chunk."""
-
     @pl.when(step >= 0)
     def _():
       slot = self.slot(step)
@@ -273,18 +266,14 @@ class Ring:
 
 
 class Columns:
-  """Column sums of `count` tensors for one warpgroup; nothing if 0.
+  """Column sums of `count` tensors for warpgroup w; nothing if 0.
 
   The gradient of a bias is the sum of the gradients of q, k and v over tokens:
   a matmul of their bfloat16 tiles with ones, before they are stored.
 
-  Args:
-    tools: Tools.
-    ones: scratch memory `Tools.factors(n, 1)`; None if `count` is 0. With
-      n = 1 the first warpgroup fills it for all, and the block must meet before
-      a sum; otherwise every warpgroup fills its own.
-    w: number of the warpgroup.
-    count: number of tensors.
+  `ones` is scratch memory `Tools.factors(n, 1)`, None if `count` is 0. With
+  n = 1 the first warpgroup fills it for all, and the block must meet before a
+  sum; otherwise every warpgroup fills its own.
   """
 
   def __init__(self, tools, ones, w, count):
@@ -307,8 +296,7 @@ class Columns:
   def add(self, sums, *tiles, zero=0):
     """Adds published tiles to the sums.
 
-    Pass a `zero` unknown to the compiler, so that it does not compute the
-    address of the ones before a loop.
+    A `zero` unknown to the compiler keeps the address of the ones in a loop.
     """
     if not self.count:
       return sums
@@ -325,12 +313,9 @@ class Columns:
 
 
 def column_sums(inputs, parts, description):
-  """Returns descriptions of the sums [B, H, parts, Dh] of q, k, v, or None.
+  """Describes the sums [B, H, parts, Dh] of q, k, v; three None without a bias.
 
-  Args:
-    inputs: `kernels.call.Inputs`; without a bias the result is None.
-    parts: number of parts of the sequence.
-    description: function of shape and dtype.
+  `description` is a function of shape and dtype.
   """
   if inputs.bias is None:
     return (None,) * 3

@@ -1,7 +1,4 @@
-"""Checks and calls of the Mosaic-GPU kernels for Hopper.
-
-`kernels.hopper` has the building blocks of their bodies.
-"""
+"""Checks and calls of the Mosaic-GPU kernels for Hopper."""
 
 import dataclasses
 import functools
@@ -23,12 +20,10 @@ SM_COUNT = 132  # of an H200
 
 
 def supported(shape, dtype, interpret, local):
-  """Raises NotImplementedError for operands that these kernels cannot take.
+  """Raises NotImplementedError for q that these kernels cannot take.
 
-  Args:
-    shape, dtype: shape and dtype of q.
-    interpret: the interpreter's parameters or None.
-    local: False if the program is for another device.
+  `interpret` are the interpreter's parameters or None; `local` is False if the
+  program is for another device.
   """
   if shape[-1] not in WIDTHS:
     raise NotImplementedError('pallas_gpu supports head widths Dh (last '
@@ -74,10 +69,7 @@ def chunk_count(length):
 
 
 def splits(pairs, chunks, per_sm):
-  """Returns how many parts of L make (b, h, part) fill the device.
-
-  Takes the fewest parts within 5% of the best use of the SMs.
-  """
+  """Returns the fewest parts of L within 5% of the best use of the SMs."""
   slots = sm_count() * per_sm
 
   def use(parts):
@@ -103,11 +95,7 @@ def mask_rows(mask_BxL):
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-  """Heads `first` to `first + count - 1` of an array with more heads.
-
-  Attributes:
-    array: [B, L, any, Dh], or its description.
-    first, count: first head and number of heads.
+  """Heads `first` to `first + count - 1` of [B, L, any, Dh] or its description.
   """
   array: Any
   first: int
@@ -170,8 +158,7 @@ def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret,
       if absent) and scratch.
     ins: name -> array, or `Heads` of one, or None.
     outs: name -> jax.ShapeDtypeStruct, or `Heads` of one, or None. An array in
-      place of its description is updated in its memory; the result is this
-      array with the kernel's writes.
+      place of its description is updated in its memory.
     blocks: (B, H, parts), one block for each; see `place`.
     scratch: name -> scratch type, or None.
     warpgroups: number of warpgroups per block.
@@ -254,7 +241,6 @@ def _in_place(body, new, scratch, mesh, params, arrays, old):
   plgpu.kernel takes no mutable arrays. Its other services are repeated here: it
   allocates scratch memory and has a rule for vmap.
   """
-
   def with_scratch(*refs):
     allocated = functools.partial(body, *refs)
     pl.run_scoped(allocated, **scratch, collective_axes=mesh['thread_name'])

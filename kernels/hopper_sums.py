@@ -29,8 +29,7 @@ class Plan:
     normalize: also sum phi(x).
     reverse: decay towards the first row (gradients), not the last.
     scale: factor of x, only with decay.
-    silu: 'x', 'xy' or '': the operands that SiLU is applied to, only with
-      decay.
+    silu: 'x', 'xy' or '': the operands that get SiLU, only with decay.
     interpret: the interpreter's parameters or None.
     stages: slots of the ring.
     chunks_per_part: chunks in a part; 0 cuts L evenly.
@@ -55,7 +54,9 @@ class Plan:
 
 
 def sums(x, y, mask, plan, slopes=None):
-  """Returns the sums over each part.
+  """Returns the sums over each part: [B, H, parts, Dh, Dh], [B, H, parts, Dh].
+
+  They are float32; the second is None without `plan.normalize`.
 
   Args:
     x, y: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
@@ -64,9 +65,6 @@ def sums(x, y, mask, plan, slopes=None):
     slopes: float32 [H] or None. With slopes, row j of a part of n rows has
       weight exp(-s (n - 1 - j)), or scale * exp(-s (j + 1)) with
       `plan.reverse`.
-
-  Returns:
-    (float32 [B, H, parts, Dh, Dh], float32 [B, H, parts, Dh] or None).
   """
   b, _, h, d = x.shape
   like = functools.partial(dispatch.like, hopper_call.whole(x),

@@ -36,20 +36,13 @@ def sharded(function, mesh=None):
   axis `sequence`, linear operations and `norm_project` are split along L, which
   need not be a multiple of it; see `kernels.sequence`.
 
-  Args:
-    function: an op of this package.
-    mesh: jax.sharding.Mesh; None takes the ambient one of `jax.set_mesh`.
-
-  Returns:
-    A function with the arguments of `function`. It is `function` itself if
-    there is no mesh, or if all axes have one device or are already split by an
-    enclosing shard_map.
-
-    The batch is split only if its axes divide it. If nothing is split, a call
-    that may run a Pallas kernel is made in whole by every device: other axes of
-    its operands are gathered, and gradients are those of one call. Calls on a
-    CPU or of a plain XLA kernel are then left to the compiler, and calls with a
-    `dropout_key` always are.
+  The result is `function` itself if there is no mesh (None takes the ambient
+  one of `jax.set_mesh`), or if all axes have one device or are already split by
+  an enclosing shard_map. The batch is split only if its axes divide it. If
+  nothing is split, a call that may run a Pallas kernel is made in whole by
+  every device: other axes of its operands are gathered, and gradients are those
+  of one call. Calls on a CPU or of a plain XLA kernel are then left to the
+  compiler, and calls with a `dropout_key` always are.
   """
   if mesh is None:
     mesh = jax.sharding.get_abstract_mesh()
@@ -103,16 +96,14 @@ def over_tokens(function, pallas=False):
   sequences, for example for the gradient of a table that is read token by
   token. Use it for Pallas kernels too, which the compiler cannot partition.
 
+  The result is `function` itself if no mesh splits sequences or, with `pallas`,
+  if no axis is left to split. L must be a multiple of the axis `sequence`. The
+  batch is split only if its axes divide it.
+
   Args:
     function: (x [B, L, ...], *arrays) -> [B, L, ...] or a tuple of these. Each
       entry depends on its own token and the arrays, which are replicated.
     pallas: whether it may run a Pallas kernel.
-
-  Returns:
-    A function with the same arguments. It is `function` itself if no mesh
-    splits sequences or, with `pallas`, if no axis is left to split. L must be a
-    multiple of the axis `sequence`. The batch is split only if its axes divide
-    it.
   """
   mesh = jax.sharding.get_abstract_mesh()
   tokens = SEQUENCE_AXIS if splits_tokens() else None

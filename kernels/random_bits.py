@@ -28,8 +28,7 @@ def draw(key: jax.Array, count: int, shape: tuple[int, ...],
   Args:
     key: key of jax.random, or keys [count]. Row i has the words of
       `jax.random.bits` for `axes.keys(key, count)[i]`.
-    count: number of rows of the batch.
-    shape: shape of the words of one row.
+    count, shape: number of rows; shape of the words of one.
     function: applied to each word, for example a comparison; its result is
       returned and the words need no memory. Has no gradient.
   """
@@ -64,10 +63,9 @@ def kept(key: jax.Array, count: int, shape: tuple[int, int, int], rate: float,
 
   Args:
     key: key of jax.random, or keys [count], one for each row.
-    count: number of rows of the batch.
+    count, rate: number of rows; share of weights that are dropped.
     shape: (H, I, J): heads, queries and keys of a tile. Words are distinct for
       fewer than 4,096 heads and at most 2^20 queries.
-    rate: share of weights that are dropped.
     starts: first query and first key of the tile; may be traced.
   """
   by_position = _by_position(key)

@@ -83,7 +83,7 @@ def _wide(x, like):
 
 
 def chunks(segment_ids, num_segments, mask=None, chunk=CHUNK):
-  """Returns the `Chunks` of int32 [B, L] ids.
+  """Returns the `Chunks` of int32 [B, L] ids, in chunks of C = `chunk`.
 
   Args:
     segment_ids: 0 to num_segments - 1; tokens of one id must be adjacent. Other
@@ -91,7 +91,6 @@ def chunks(segment_ids, num_segments, mask=None, chunk=CHUNK):
     num_segments: N, static.
     mask: bool [B, L] or None: False removes a token from all sums, but leaves
       it in its place.
-    chunk: C.
   """
   row = functools.partial(_row, count=num_segments, chunk=chunk)
   found = Chunks(**jax.vmap(row)(segment_ids))

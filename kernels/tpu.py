@@ -68,8 +68,7 @@ class Tiling:
 
   Attributes:
     batch, length, num_heads, width: B, L, H, Dh.
-    heads: whole heads in a block.
-    rows: tokens in a block.
+    heads, rows: whole heads, and tokens, in a block.
     parts: runs of blocks that the cores of one chip compute in parallel: 1, or
       2 if there is one example and one group of heads.
   """
@@ -116,7 +115,6 @@ class Tiling:
 
   def tile(self, where, first=0):
     """Returns the spec of [B, L, lanes * any]; g = 0 is group `first`."""
-
     def index(*point):
       b, g, n = where(*point)
       return b, n, first + g
@@ -129,7 +127,6 @@ class Tiling:
 
   def tokens(self, where):
     """Returns the spec of the mask, [B, 1, L]."""
-
     def index(*point):
       b, _, n = where(*point)
       return b, 0, n
@@ -138,7 +135,6 @@ class Tiling:
 
   def state(self, where, rows=None):
     """Returns the spec of [B, H, Dh, Dh], or of [B, H, rows, Dh]."""
-
     def index(*point):
       b, g, _ = where(*point)
       return b, g, 0, 0
@@ -147,7 +143,6 @@ class Tiling:
 
   def bias(self, where):
     """Returns the spec of sums of gradients over tokens, [B, 3, H * Dh]."""
-
     def index(*point):
       b, g, _ = where(*point)
       return b, 0, g
@@ -158,9 +153,7 @@ class Tiling:
 def tiling(shape, dtype, wide=False):
   """Returns blocks of at most BLOCK_BYTES, of a multiple of 128 rows or L.
 
-  Args:
-    shape, dtype: (B, L, H, Dh) and dtype of q.
-    wide: whether to put all heads in one block.
+  With `wide`, all heads are in one block.
   """
   batch, length, num_heads, width = shape
   heads = num_heads if wide else _heads_per_block(num_heads, width)
@@ -210,9 +203,8 @@ def columns(inputs, tiles):
 def added(*args):
   """Returns (S, z) of one sequence: sums of its parts plus an earlier state.
 
-  Args:
-    *args: float32 [parts, H, Dh, Dh] and [parts, H, 1, Dh], and a pair of
-      earlier sums, [1, ...]; None is skipped.
+  `args` are float32 [parts, H, Dh, Dh] and [parts, H, 1, Dh], and a pair of
+  earlier sums, [1, ...]; None is skipped.
   """
   *parts, before = args
   sums = (None if x is None else x.sum(0, keepdims=True) for x in parts)
@@ -232,10 +224,8 @@ def bias_sums(inputs, tiles, where, entries):
 def gradients(inputs, outs, bias):
   """Returns (gradients of q, k, v; of the bias or None), for `kernels.call`.
 
-  Args:
-    inputs: `kernels.call.Inputs`.
-    outs: the results of `call`: 'dq', 'dk' and 'dv', or 'dq dk dv'.
-    bias: float32 [entries, 3, H * Dh], to be summed, or None.
+  `outs` of `call` has 'dq', 'dk' and 'dv', or 'dq dk dv'; `bias` is float32
+  [entries, 3, H * Dh], to be summed, or None.
   """
   b, length, h, d = inputs.shape
   if bias is not None:
@@ -256,10 +246,7 @@ def mask_rows(mask_BxL):
 def valid(mask_R, start, rows, tiles):
   """Returns bool [rows, 1], True at valid tokens; None if all are valid.
 
-  Args:
-    mask_R: [rows] float32 of the mask, or None.
-    start: index of the first row in the sequence.
-    rows, tiles: the number of rows; the tiling.
+  `mask_R` is float32 or None; `start` the first row's index in the sequence.
   """
   out = None
   if tiles.ragged:
@@ -278,7 +265,6 @@ def keep(valid_Rx1, x):
 
 def products(dtype):
   """Returns functions a @ b, a @ b.T and a.T @ b with float32 sums."""
-
   def make(a_dim, b_dim):
     def dot(a, b):
       if a.shape[a_dim] == 1:
@@ -322,7 +308,6 @@ def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
   Returns:
     name -> array or None, for every output.
   """
-
   def body(in_refs, out_refs, *scratch_refs):
     kernel(named(in_refs), named(out_refs), *scratch_refs)
 
@@ -383,8 +368,7 @@ def check_memory(tiles, dtype, *, scratch=(), state=False, states=1):
   three states of each head.
 
   Args:
-    tiles: `kernels.tpu.Tiling`.
-    dtype: dtype of q, k and v, and of the states between the passes.
+    tiles, dtype: `kernels.tpu.Tiling`; dtype of q and of saved states.
     scratch: shapes of float32 scratch memory besides states.
     state: whether the call takes or returns a state.
     states: number of float32 states of a block of heads in scratch memory.

@@ -20,12 +20,10 @@ CORES = 108  # multiprocessors of an A100, if the device is unknown
 
 
 def supported(shape, dtype, interpret, local):
-  """Raises NotImplementedError for operands that these kernels cannot take.
+  """Raises NotImplementedError for q that these kernels cannot take.
 
-  Args:
-    shape, dtype: shape and dtype of q.
-    interpret: the interpreter's parameters or None.
-    local: False if the program is for another device.
+  `interpret` are the interpreter's parameters or None; `local` is False if the
+  program is for another device.
   """
   del dtype  # every dtype of the operations is supported
   if shape[-1] not in WIDTHS:
@@ -64,8 +62,7 @@ def _local_gpu():
 def cores():
   """Returns the multiprocessors of the device that programs are made for.
 
-  This is the mesh's abstract device if programs are compiled for another card,
-  else the local one, else `CORES`.
+  The mesh's abstract device comes first, then the local one, then `CORES`.
   """
   abstract = jax.sharding.get_abstract_mesh().abstract_device
   count = getattr(abstract, 'num_cores', None)
@@ -75,19 +72,16 @@ def cores():
 
 
 def cut(length, pairs, rows, per_core):
-  """Returns how many parts of L make the programs fill the device.
+  """Returns (parts of L, blocks per part) that make programs fill the device.
 
   Takes the fewest parts within 5% of the best use of the multiprocessors. A
-  part must have enough rows to outweigh its float32 state.
+  part must have enough rows to outweigh its float32 state. No part is empty,
+  the last may be shorter.
 
   Args:
-    length: L.
+    length, rows: L, and rows of a block.
     pairs: programs per part.
-    rows: rows of a block.
     per_core: programs that run on one multiprocessor at once.
-
-  Returns:
-    (parts, blocks per part); no part is empty, the last may be shorter.
   """
   blocks, slots = -(-length // rows), per_core * cores()
 
@@ -128,8 +122,7 @@ def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
     ins, outs: name -> array, name -> jax.ShapeDtypeStruct; or None.
     grid: sizes of up to three axes; programs that differ only in the first run
       next to each other.
-    warps: warps of a program.
-    stages: stages of the loops that load matmul operands.
+    warps, stages: warps of a program; stages of the loops that load operands.
     interpret: None to compile.
     alias: (name of an input, name of the output that takes its memory) or ().
 

@@ -34,9 +34,7 @@ def padded(width):
 class Tools:
   """Matmuls inside a kernel.
 
-  Attributes:
-    simulate: whether the interpreter on a CPU runs the kernel.
-    exact: whether to split float32 operands; otherwise they are TF32.
+  `simulate`: a CPU's interpreter runs it; `exact`: float32 operands are split.
   """
   simulate: bool
   exact: bool = True
@@ -66,7 +64,6 @@ def _dot(a, b, turn_a, turn_b, precision):
 
 def _split(x):
   """Splits x into the sum of two TF32 numbers, rounded half away from 0."""
-
   def short(x):
     bits = lax.bitcast_convert_type(x, jnp.uint32) + jnp.uint32(0x1000)
     bits = bits & jnp.uint32(0xFFFFE000)
@@ -82,8 +79,7 @@ class Shape:
   Attributes:
     batch, length, heads, width: B, L, H, Dh.
     packed: whether q, k and v are one array.
-    rows: rows of a block.
-    columns: columns of a block of values, if a program takes only some.
+    rows, columns: of a block; columns of values only, if not all.
   """
   batch: int
   length: int
@@ -112,12 +108,7 @@ SLOTS = {'q': 0, 'k': 1, 'v': 2}
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """Position of a program: loads and stores blocks of one (b, h).
-
-  Attributes:
-    shape: Shape.
-    b, h: traced.
-  """
+  """Position (b, h), traced, of a program: loads and stores its blocks."""
   shape: Shape
   b: object
   h: object
@@ -138,12 +129,8 @@ class Place:
   def load(self, ref, n, valid, name='', block=None):
     """Loads rows of block n, 0 if invalid: [rows, lanes or columns].
 
-    Args:
-      ref: two-dimensional reference.
-      n: number of the block of rows.
-      valid: result of `valid`.
-      name: 'q', 'k' or 'v'; any other name means a separate array.
-      block: (first, number) of columns, or None for all.
+    `name` is 'q', 'k' or 'v', or any other if the array is separate. `block` is
+    (first, number) of columns, or None for all.
     """
     view, mask = self._view(ref, n, valid, name, block)
     return _load(view, mask)
@@ -231,15 +218,11 @@ def zeros(*shape):
 
 
 def settled(x, n):
-  """Returns x, computed from loaded values, so that it is computed once.
+  """Returns x [R, C], computed from loaded values, so that it is computed once.
 
   Triton computes the elementwise function of a load again in the layout of each
   operand that uses it, in all warps. A value that differs by row in between
-  prevents this: here a select that always takes x.
-
-  Args:
-    x: [R, C].
-    n: >= 0, traced.
+  prevents this: here a select that always takes x. n >= 0 is traced.
   """
   return keep(_iota(x.shape[0]) + n >= 0, x)
 
@@ -251,14 +234,11 @@ def keep(valid, x):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Static parameters of a kernel.
+  """Static parameters of a kernel, with the operation's options.
 
   Attributes:
-    shape: Shape.
     parts, per_part: number of parts of L, and blocks of rows in a part (the
       last may have fewer).
-    options: options of the operation.
-    tools: Tools.
   """
   shape: Shape
   parts: int
@@ -267,9 +247,7 @@ class Plan:
   tools: Tools
 
   def over_columns(self, step, carry=0):
-    """Runs step(block, carry) -> carry on each block of columns.
-
-    The block is None if there is only one.
+    """Runs step(block, carry) -> carry on each block of columns, None if one.
     """
     size = self.shape.columns
     if self.shape.column_blocks == 1:
@@ -283,8 +261,7 @@ class Walk:
 
   Attributes:
     at: Place.
-    pair: number of the (b, h).
-    part: number of the part among the parts of all pairs.
+    pair, part: number of the (b, h), and of the part among those of all pairs.
     first, steps: first block of the part, and number of blocks.
     block: block of columns, None if there is only one.
   """

@@ -2,12 +2,10 @@
 
   dx = dy W^T,  dW = x^T dy
 
-As two matmuls, each reads dy. For a small W that costs more than the
-multiplications. Here a program has dW in its registers and walks over blocks of
-tokens; each block is read once, for both matmuls. XLA sums the dW of the
-programs in a fixed order.
-
-Matmuls of float32 are single TF32 matmuls, XLA's default on these devices.
+Two matmuls would each read dy, which for a small W costs more than the
+multiplications. A program keeps dW in its registers and reads each block of
+tokens once. XLA sums the dW of the programs in a fixed order. Matmuls of
+float32 are single TF32 matmuls, XLA's default on these devices.
 """
 
 import functools
@@ -28,11 +26,7 @@ PRECISIONS = (None, 'default', 'fastest', 'tensorfloat32')
 
 
 def supported(ins, outs, dtype):
-  """Raises NotImplementedError for operands that the kernel cannot take.
-
-  Args:
-    ins, outs: K and M.
-    dtype: dtype of x and dy.
+  """Raises NotImplementedError for W [ins, outs] that the kernel cannot take.
   """
   dtype = jnp.dtype(dtype)
   if dtype.name not in MOST:
@@ -48,13 +42,9 @@ def supported(ins, outs, dtype):
 
 
 def gradients(x, w_KxM, dy):
-  """Returns the gradients of x W.
+  """Returns the gradients of x W: (dx in the dtype of x, dW float32 [K, M]).
 
-  Args:
-    x, w_KxM, dy: [..., K], [K, M], [..., M], all float32 or all bfloat16.
-
-  Returns:
-    (dx [..., K] in the dtype of x, dW float32 [K, M]).
+  x [..., K], W and dy [..., M] are all float32 or all bfloat16.
   """
   x_NxK = triton.rows(x)
   (n, ins), outs = x_NxK.shape, w_KxM.shape[1]

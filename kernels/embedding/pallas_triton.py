@@ -24,12 +24,7 @@ ROWS = 32
 
 
 def supported(size, dtype):
-  """Raises NotImplementedError for operands that the kernel cannot take.
-
-  Args:
-    size: V.
-    dtype: dtype of the gradients.
-  """
+  """Raises NotImplementedError for a table [size, D] that it cannot take."""
   if jnp.dtype(dtype).name not in checks.DTYPES:
     raise NotImplementedError(f'pallas_triton supports no {dtype}')
   if size > LARGEST:
@@ -39,15 +34,9 @@ def supported(size, dtype):
 
 
 def gradient(ids, dy, size):
-  """Returns the sum of the gradients of each id's tokens.
+  """Returns float32 [V, D], the sum of the gradients dy [..., D] of each id.
 
-  Args:
-    ids: integers [...] from 0 to size - 1; others are left out.
-    dy: [..., D], float32 or bfloat16.
-    size: V.
-
-  Returns:
-    float32 [V, D].
+  ids are integers [...]; those outside of 0 to V - 1 are left out.
   """
   dy_NxD = triton.rows(dy)
   n, width = dy_NxD.shape

@@ -27,11 +27,7 @@ FORWARD, BACKWARD = 4096, 2048  # entries of a block
 
 
 def supported(width, *dtypes):
-  """Raises NotImplementedError for operands that the kernels cannot take.
-
-  Args:
-    width: D.
-    *dtypes: dtypes of x and y.
+  """Raises NotImplementedError for [..., width] that the kernels cannot take.
   """
   for dtype in dtypes:
     if jnp.dtype(dtype).name not in checks.DTYPES:
@@ -43,17 +39,9 @@ def supported(width, *dtypes):
 
 
 def forward(x, scale_D, bias_D, eps, dtype):
-  """Returns the norm of each token.
+  """Returns y, and the float32 [N] means and 1 / standard deviations of tokens.
 
-  Args:
-    x: [..., D], float32 or bfloat16.
-    scale_D, bias_D: float32.
-    eps: a number.
-    dtype: dtype of y.
-
-  Returns:
-    (y [..., D] in `dtype`, means float32 [N], 1 / standard deviations float32
-    [N]).
+  x is [..., D], float32 or bfloat16; scale and bias are float32; y has `dtype`.
   """
   x_NxD = triton.rows(x)
   count = x_NxD.shape[:1]
@@ -68,11 +56,7 @@ def forward(x, scale_D, bias_D, eps, dtype):
 def backward(x, mean_N, inverse_N, scale_D, dy, beside):
   """Returns gradients of x in its dtype, of scale and bias in float32.
 
-  Args:
-    x, scale_D: arguments of `forward`.
-    mean_N, inverse_N: results of `forward`.
-    dy: gradient of y.
-    beside: gradient of x from elsewhere, in the dtype of x.
+  `beside` is the gradient of x from elsewhere, in the dtype of x.
   """
   x_NxD = triton.rows(x)
   plan = _plan(x_NxD.shape, BACKWARD, None)

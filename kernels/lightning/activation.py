@@ -24,9 +24,7 @@ def silu(x):
 
 
 def slope(x):
-  """Returns silu'(x) = sigmoid(x) (1 + x (1 - sigmoid(x))).
-
-  Computed in the order that needs the fewest registers.
+  """Returns silu'(x) = s (1 + x (1 - s)), in the order with fewest registers.
   """
   x = x.astype(jnp.float32)
   part = _sigmoid(x)

@@ -27,24 +27,15 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
   starts from the state of the first.
 
   Args:
-    q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
-      float32 matmuls run at the highest precision.
-    kernel: one of `kernels.OPS['lightning']`, or 'auto': a kernel for this
-      device if it supports the operands, else 'xla'.
+    q, k, v, kernel, mask, segment_ids, num_segments, sequence: see
+      `kernels.linear_attention`; the values are as wide as the features.
     slopes: [H], finite, >= 0; None = 2**(-8 (h + 1) / H). No gradient. From
       about 104 on a token sees only itself: exp(-slope) is 0 in float32.
-    mask: bool [B, L], True = token; None = all True. No gradient.
     scale: a Python number, 1 by default.
     activation: applied to q, k and v first: 'identity', the default, or
       'silu' (x sigmoid(x)), which kernels apply when they load them.
     initial_state: float32 [B, H, Dh, Dh] (key by value width), None = zeros.
     return_state: also return the state after the last token.
-    segment_ids: int32 [B, L] or None. Tokens see only tokens of their own id,
-      so a row may hold several adjacent sequences. Ids are 0 to N - 1, and
-      tokens of one id must be adjacent. Other ids, such as -1, mark padding,
-      which acts as masked. The cost depends only on L and N. Plain XLA only.
-    num_segments: N, an int; with it states have an axis N after B.
-    sequence: see `kernels.linear_attention`.
 
   Returns:
     [B, L, H, Dh] in the dtype of q; with return_state (out, state), where the
@@ -62,15 +53,8 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
 def lightning_attention_packed(qkv, *, bias=None, kernel='auto', **options):
   """Computes `lightning_attention` of q, k and v in one array, without copies.
 
-  Args:
-    qkv, bias: see `linear_attention_packed`.
-    kernel, **options: see `lightning_attention`.
-
-  Returns:
-    [B, L, H, Dh], or with return_state a pair.
-
-  Raises:
-    ValueError, NotImplementedError: as in `lightning_attention`.
+  `qkv` and `bias` are those of `linear_attention_packed`, results and errors
+  those of `lightning_attention`.
   """
   checks.check_options('lightning_attention_packed', options, _attend)
   checks.check_packed(qkv, bias)

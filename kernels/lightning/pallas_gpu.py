@@ -27,12 +27,11 @@ def supported(shape, dtype, state=False):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Static parameters of a call.
+  """Static parameters of a call with q of `shape` (B, L, H, Dh).
 
   Attributes:
-    shape: (B, L, H, Dh).
-    parts: number of parts of L.
-    per_part: pairs of chunks in a part (the last may have fewer).
+    parts, per_part: number of parts of L, and pairs of chunks in each but the
+      last, which may have fewer.
     scale: factor of the result.
     silu: whether to apply SiLU to q, k and v first.
     interpret: the interpreter's parameters or None.

@@ -22,17 +22,15 @@ from kernels.lightning.pallas_gpu_chunk import Chunk, Decay
 def run(inputs, saved, do, after, plan):
   """Returns (gradients of q, k and v, of the bias, of the initial state).
 
+  They are the result of `hopper_call.gradients`; float32 [3, H, Dh], or None
+  without a bias; float32 [B, H, Dh, Dh], or None without an initial state.
+
   Args:
-    inputs: `kernels.call.Inputs`.
+    inputs, plan: `kernels.call.Inputs`, pallas_gpu.Plan.
     saved: bf16 [B, H, pairs, Dh, Dh], the state before every pair.
     do: bf16 [B, L, H, Dh].
     after: float32 [B, H, parts, Dh, Dh], the gradient of the state after every
       part; None = zeros, with one part.
-    plan: pallas_gpu.Plan.
-
-  Returns:
-    The result of `hopper_call.gradients`; float32 [3, H, Dh], or None without a
-    bias; float32 [B, H, Dh, Dh], or None without an initial state.
   """
   b, _, h, d = plan.shape
   tight = _tight(plan, inputs.bias is not None)
@@ -125,7 +123,6 @@ def _kernel(ins, outs, scratch, *, plan, tools):
     targets = outs.bias_q, outs.bias_k, outs.bias_v
     block.columns.store(bias, targets, (block.b, block.h, block.part))
   if outs.dinitial is not None:
-
     @pl.when(block.part == 0)
     def _():
       for i, x in enumerate(dstate):

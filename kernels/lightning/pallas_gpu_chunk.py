@@ -145,7 +145,7 @@ class Chunk:
     return self.tools.load(self.block.mask(slot), hopper.ROWS)
 
   def _take(self, tiles, full, slot, operands):
-    """Waits for two tensors of a slot; applies SiLU and zeroes masked rows.
+    """Waits for two tensors of a slot; zeroes masked rows, after SiLU.
 
     `operands` lists those of the two that get SiLU.
     """
@@ -249,12 +249,8 @@ class Chunk:
 class Decay:
   """`chunks.within` and `chunks.from_start` of a tile, times the scale.
 
-  Args:
-    tools: hopper.Tools.
-    slope: slope of the head.
-    scale: factor of the result.
-    kept: whether they stay in registers, 34 per thread; otherwise every chunk
-      recomputes them.
+  If `kept`, they stay in registers, 34 per thread; otherwise every chunk
+  recomputes them.
   """
 
   def __init__(self, tools, slope, scale, kept):

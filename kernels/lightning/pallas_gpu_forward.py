@@ -23,17 +23,16 @@ STAGES = 3
 def run(q, k, v, mask, slopes, before, return_state, save, plan):
   """Returns (out, final state or None, saved states or None).
 
+  They are bf16 [B, L, H, Dh], float32 [B, H, Dh, Dh] and bf16 [B, H, pairs, Dh,
+  Dh].
+
   Args:
     q, k, v: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
-    mask: bool [B, L] or None.
-    slopes: float32 [H].
+    mask, slopes: bool [B, L] or None, float32 [H].
     before: float32 [B, H, parts, Dh, Dh], the state before every part; None =
       zeros, with one part.
     return_state, save: whether to compute the second and third result.
     plan: pallas_gpu.Plan.
-
-  Returns:
-    bf16 [B, L, H, Dh]; float32 [B, H, Dh, Dh]; bf16 [B, H, pairs, Dh, Dh].
   """
   b, length, h, d = plan.shape
   w = plan.warpgroups
@@ -138,7 +137,6 @@ def _kernel(ins, outs, scratch, *, plan, tools, stages):
   tools.publish(*store_state(state))
   state = lax.fori_loop(0, steps, step, state)
   if outs.final is not None:
-
     @pl.when(part == plan.parts - 1)
     def _():
       for i, x in enumerate(state):
@@ -165,7 +163,6 @@ def _prepare(refs, valid, plan, tools):
 
 def _save(saved, state_s, numbers, b, h, n, w):
   """Stores the state before a pair from shared memory."""
-
   @pl.when(lax.rem(n, jnp.int32(2)) == 0)
   def _():
     pair = lax.div(n, jnp.int32(2))

@@ -27,10 +27,7 @@ MAX_STATE = 1024 * 1024
 
 
 def supported(shape, dtype, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take.
-
-  Packed operands have different blocks, within MAX_ROW and MAX_STATE.
-  """
+  """Raises NotImplementedError for operands that `forward` cannot take."""
   tpu.supported(shape, dtype)
   tiles = tpu.tiling(shape, dtype)
   steps = Steps(tiles, None, dtype, packed=False)
@@ -41,8 +38,7 @@ def supported(shape, dtype, state=False):
 def forward(inputs, options, save):
   """Returns (out, final state or None, states before blocks or None).
 
-  Packed inputs are read in place up to H * Dh = 2,048, and copied into three
-  arrays beyond.
+  Packed inputs wider than MAX_ROW or MAX_STATE are copied into three arrays.
   """
   inputs, steps = _plan(inputs, options)
   tiles, dtype = steps.tiles, steps.dtype
@@ -66,11 +62,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """Returns gradients of q, k, v, of the bias and of the initial state.
-
-  See `kernels.call`. The gradients of packed inputs are one array if the
-  forward pass reads one array, else three.
-  """
+  """Returns gradients of q, k, v (three or one array), bias, initial state."""
   inputs, steps = _plan(inputs, options)
   tiles = steps.tiles
   like = functools.partial(dispatch.like, inputs.arrays[0])
@@ -118,7 +110,6 @@ def _entry(tiles, x):
 
 def _saved(tiles, where, x):
   """Returns (BlockSpec, x) of states before blocks, [B, blocks, H, Dh, Dh]."""
-
   def index(*point):
     b, g, n = where(*point)
     return b, n, g, 0, 0
@@ -173,7 +164,6 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
         state_scr[h] = state * left + tn((k * end).astype(dtype), v)
 
   if outs.state is not None:
-
     @pl.when(n == pl.num_programs(2) - 1)
     def _():
       outs.state[0] = state_scr[...]
@@ -250,7 +240,6 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
         dstate_scr[h] = dstate * left + tn((q * start).astype(dtype), do)
 
   if outs.dstate is not None:
-
     @pl.when(n == pl.num_programs(2) - 1)
     def _():
       outs.dstate[0] = dstate_scr[...]

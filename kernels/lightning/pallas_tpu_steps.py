@@ -20,11 +20,9 @@ class Steps:
   """Static parameters of a call, and the walk over the chunks of a block.
 
   Attributes:
-    tiles: `kernels.tpu.Tiling`.
-    options: `LightningOptions`.
+    tiles, options: `kernels.tpu.Tiling`, `LightningOptions`.
     dtype: dtype of q, k and v.
-    packed: whether one block holds rows of q, k and v, and one holds rows of
-      their gradients.
+    packed: whether one block has q, k and v, and one their gradients.
     part: the first part of the sequence in the grid (`Tiling.parts`).
   """
   tiles: tpu.Tiling

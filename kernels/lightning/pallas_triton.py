@@ -3,7 +3,6 @@
 In the forward pass a program walks over the blocks of rows of one (b, h) with
 the state of the recurrence in registers and moves 4 tensors. In the backward
 pass one kernel computes as many gradients as the registers of a program allow:
-
   all: 7 tensors; both passes also move the states before all blocks, Dh / rows
     of a tensor each time;
   dq, then dk and dv: 10 tensors, or 11 with SiLU, with recomputed states;
@@ -161,13 +160,10 @@ class _Call:
 
   def __call__(self, which, first, rows=True, last=False, save=False,
                taken=None):
-    """Runs `pallas_triton_walk.walk`; returns 'rows', 'last', 'saved', 'dbias'.
+    """Returns 'rows', 'last', 'saved', 'dbias' of a pass of the walk.
 
-    Args:
-      which: one of `pallas_triton_walk.PASSES`.
-      first: float32 [B, H, parts, Dh, Dh] or None.
-      rows, last, save: whether to compute these results.
-      taken: for packed inputs, the array that the result is written into.
+    `first` is float32 [B, H, parts, Dh, Dh] or None; `taken` the packed array
+    that the result is written into.
     """
     inputs, size = self.inputs, self.size
     this = pallas_triton_walk.PASSES[which]

@@ -23,6 +23,9 @@ from kernels.triton_blocks import Walk, settled, zeros
 def gradients(ins, outs, *, plan, names):
   """Computes the gradients of `names` over a part, and dS before it.
 
+  `names` is 'qkv', or 'kv' for those of k and v alone. Blocks of the plan have
+  all columns.
+
   Inputs: 'q', 'k', 'v', 'do', 'mask' and 'slopes'.
     first: float32 [B H parts Dh, Dh], dS after every part, or None.
     saved: [B H blocks Dh, Dh], S before every block, for dq.
@@ -30,10 +33,6 @@ def gradients(ins, outs, *, plan, names):
     rows, or dq, dk, dv: all results in the columns of one array, or separate.
     last: dS before every part, in the form of `first`.
     dbias: [B H parts N, Dh], sums of the N results.
-
-  Args:
-    plan: triton_blocks.Plan; its blocks have all columns.
-    names: 'qkv', or 'kv' for the gradients of k and v alone.
   """
   walk = Walk(plan)
   at, shape, dot = walk.at, plan.shape, plan.tools.dot

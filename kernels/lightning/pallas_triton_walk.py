@@ -59,11 +59,7 @@ def walk(ins, outs, *, plan, which, depth):
     last: the state at the end of each part, in the form of `first`.
     saved: [B H blocks Dh, Dh], the state before every block, only for 'o'.
     dbias: [B H parts, Dh], the sums of the result.
-
-  Args:
-    plan: triton_blocks.Plan.
-    which: one of `PASSES`.
-    depth: columns of x and y that a matmul sums over at a time.
+  `depth` is the number of columns of x and y that a matmul sums over at a time.
   """
   this = PASSES[which]
   program = Walk(plan, by_columns=True)
@@ -169,12 +165,6 @@ def decays(slopes_ref, at, n, scale):
     over(): exp(-s n), weight of the state before in the state after;
     within(back): scale exp(-s |i - j|) if row i sees row j, else 0. Rows see
       earlier rows, or with `back` later rows.
-
-  Args:
-    slopes_ref: float32 [H].
-    at: triton_blocks.Place.
-    n: the block, traced.
-    scale: a number.
   """
   # Loaded for every block, or Triton would keep the decays in registers.
   slope = plt.load(slopes_ref.at[at.h])

@@ -147,11 +147,7 @@ def _keep(mask, x_BxLxHxDh):
 def of_segments(inputs, options, segment_ids, num_segments):
   """Returns (out [B, L, H, Dh], states or None); autodiff differentiates it.
 
-  Args:
-    inputs: `kernels.call.Inputs` with a state for every segment,
-      [B, N, H, Dh, Dh].
-    options: LightningOptions.
-    segment_ids, num_segments: see `kernels.segments.chunks`.
+  States are of every segment, [B, N, H, Dh, Dh]; see `kernels.segments.chunks`.
   """
   q, k, v = inputs.apart()
   dtype, slopes_H = q.dtype, inputs.slopes

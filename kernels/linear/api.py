@@ -19,8 +19,8 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
       float32 matmuls run at the highest precision. 'xla' also takes values
       of another width than the features: v [B, L, H, E].
-    kernel: one of `kernels.OPS['linear']`, or 'auto': a kernel for this device
-      if it supports the operands, else 'xla'.
+    kernel: a name in `kernels.OPS` of the operation, or 'auto': a kernel for
+      this device if it supports the operands, else 'xla'.
     mask: bool [B, L], True = token; None = all True. Has no gradient.
     feature_map: phi, 'elu1' (elu(x) + 1, the default), 'relu' or 'identity'.
     normalize: False leaves out the division.
@@ -54,18 +54,14 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
 def linear_attention_packed(qkv, *, bias=None, kernel='auto', **options):
   """Computes `linear_attention` of q, k and v in one array, without copies.
 
+  Results and errors are those of `linear_attention`, with E = Dh.
+
   Args:
     qkv: [B, L, 3, H, Dh], as one matmul x W with W [D, 3, H, Dh] makes it.
     bias: float32 [3, H, Dh] or None, already added to qkv. It changes no
       result. Kernels compute its gradient, the sum of the gradient of qkv over
       tokens. Add `stop_gradient(bias)` to the matmul, or it is counted twice.
     kernel, **options: see `linear_attention`.
-
-  Returns:
-    [B, L, H, Dh], or with return_state a pair.
-
-  Raises:
-    ValueError, NotImplementedError: as in `linear_attention`.
   """
   checks.check_options('linear_attention_packed', options, _attend)
   checks.check_packed(qkv, bias)

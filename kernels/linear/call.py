@@ -15,8 +15,7 @@ def run(op, kernel, options, inputs, segment_ids, num_segments,
   Args:
     op: 'linear' or 'simpletron'.
     kernel: a kernel named by the caller, or 'auto'.
-    options: LinearOptions.
-    inputs: `kernels.call.Inputs`.
+    options, inputs: LinearOptions, `kernels.call.Inputs`.
     segment_ids, num_segments: see `kernels.segments.chunks`, or both None.
     value_width: width of v if it is not Dh.
     sequence: `kernels.sequence.Sequence` or None.

@@ -1,7 +1,4 @@
-"""Options compiled into a linear-attention program, and its feature maps.
-
-Feature maps and their derivatives are float32.
-"""
+"""Options of a linear-attention program, and its feature maps in float32."""
 
 import dataclasses
 from typing import Any

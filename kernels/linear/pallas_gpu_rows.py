@@ -56,7 +56,6 @@ class _Walk:
 
   def run(self, step, carry=None):
     """Runs step(chunk, carry) on every chunk; see `_chunk`."""
-
     def body(t, carry):
       slot = self.ring.slot(t)
       plgpu.barrier_wait(self.scratch.full.at[slot])

@@ -147,7 +147,6 @@ def _halves(steps, inputs, saved, do, dfinal):
          'dkv': (tiles.state(total), dkv), 'dz': (tiles.state(total, 1), dz)}
   more = {'bias': bias}
   if packed:
-
     def column(p, n, which):
       # Beyond the last block it stays on dv, which is written last.
       is_block = tiles.block(p, n) < tiles.blocks

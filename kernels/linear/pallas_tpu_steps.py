@@ -19,11 +19,10 @@ class Steps:
   [heads, 1, Dh].
 
   Attributes:
-    tiles: `kernels.tpu.Tiling`.
-    options: `LinearOptions`.
+    tiles, options: `kernels.tpu.Tiling`, `LinearOptions`.
     dtype: dtype of q, k and v.
-    rows: whether one block holds rows of q, k and v, and one holds rows of
-      their gradients: packed inputs with H * Dh no multiple of a register.
+    rows: whether one block has q, k and v, and one their gradients: packed
+      inputs with H * Dh no multiple of a register.
   """
   tiles: tpu.Tiling
   options: object
@@ -155,10 +154,8 @@ def plan(inputs, options):
 def operands(steps, inputs, q, k, v, row):
   """Returns name -> (BlockSpec, array) of q, k, v for `kernels.tpu.call`.
 
-  Args:
-    steps, inputs: `Steps`, `kernels.call.Inputs`.
-    q, k, v: the blocks of each, for `Tiling.tile`.
-    row: the blocks of whole rows, used with `steps.rows`.
+  q, k, v are the blocks of each, for `Tiling.tile`; `row` those of whole rows,
+  used with `steps.rows`.
   """
   if steps.rows:
     return {'q k v': (steps.tiles.row(row), tpu.flat(inputs.arrays[0]))}
@@ -169,10 +166,7 @@ def operands(steps, inputs, q, k, v, row):
 
 
 def pair(state, options):
-  """Returns (S [B, H, Dh, Dh], z [B, H, 1, Dh]) of a public state.
-
-  Absent ones are None.
-  """
+  """Returns (S [B, H, Dh, Dh], z [B, H, 1, Dh]) of a public state, or None."""
   if state is None:
     return None, None
   if not options.normalize:
@@ -188,10 +182,7 @@ def unpaired(kv, z, options):
 def call(steps, kernel, ins, outs, *, grid, semantics, products):
   """Calls `kernels.tpu.call` with scratch memory for S and z.
 
-  Args:
-    steps, kernel: `Steps`; function of the references and `steps`.
-    ins, outs, grid, semantics: see `kernels.tpu.call`.
-    products: work of the kernel, in units of B L H Dh Dh multiplications.
+  `products` is the work of the kernel in units of B L H Dh Dh multiplications.
   """
   t = steps.tiles
   tokens = t.batch * t.length * t.num_heads * t.width

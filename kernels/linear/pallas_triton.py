@@ -152,8 +152,7 @@ class _Call:
   def key_gradients(self, k, v, dkv, dz, taken):
     """Returns dk, dv, and float32 [2, H, Dh] for the bias.
 
-    Args:
-      taken: the array that holds dq and also takes dk and dv; or None.
+    The array `taken` holds dq and also takes dk and dv; or None.
     """
     size = _size('key_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)

@@ -28,11 +28,8 @@ def sums(ins, outs, *, plan, names, scale):
   """Computes scale * x^T y and the sum of x, over a part.
 
   Inputs x, y, z, mask; outputs xy, total. phi is applied to x; if z is given, x
-  is also divided by its norm phi(x) . z + eps.
-
-  Args:
-    names: names of x and y, used if they are in one array.
-    scale: a number.
+  is also divided by its norm phi(x) . z + eps. `names` are those of x and y,
+  used if they are in one array.
   """
   walk = Walk(plan, by_columns=True)
   at, dtype, shape = walk.at, ins.x.dtype, plan.shape

@@ -224,11 +224,7 @@ def _rows(mask_BxL, tokens):
 def of_segments(inputs, options, segment_ids, num_segments):
   """Returns (out [B, L, H, E], states or None); autodiff differentiates it.
 
-  Args:
-    inputs: `kernels.call.Inputs` with a state for every segment, on an axis N
-      after B.
-    options: LinearOptions.
-    segment_ids, num_segments: see `kernels.segments.chunks`.
+  States have an axis N of segments after B; see `kernels.segments.chunks`.
   """
   q, k, v = inputs.apart()
   dtype = q.dtype

@@ -54,13 +54,6 @@ def _run(kernel, eps, interpret, o_NxE, weight_ExD, bias_D):
       and b is float32;
     backward(saved, dy, eps, interpret) -> gradients of o in its dtype, and of
       w and b in float32.
-
-  Args:
-    kernel: a kernel that can run.
-    eps: a number.
-    interpret: the interpreter's parameters or None.
-    o_NxE: tokens.
-    weight_ExD, bias_D: float32.
   """
   return _forward(kernel, eps, interpret, o_NxE, weight_ExD, bias_D, False)[0]
 

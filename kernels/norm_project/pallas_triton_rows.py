@@ -12,13 +12,9 @@ from kernels.triton_blocks import Place, Shape, Tools, zeros
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Static parameters of a kernel.
+  """Blocks of o [N, E], weight [E, D], y [N, D]; the other static parameters.
 
-  Attributes:
-    o, weight, y: the blocks of each, [N, E], [E, D], [N, D].
-    eps: a number.
-    tools: matmuls.
-    whole: whether a whole row of dy W^T stays in registers.
+  `whole`: a whole row of dy W^T stays in registers.
   """
   o: Shape
   weight: Shape
@@ -82,7 +78,6 @@ def gradients(ins, outs, *, plan):
 
   def products(blocks):
     """Returns blocks of columns of t = dy W^T."""
-
     def step(k, ts):
       dy = at_y.load(ins.dy, n, inside, block=_block(plan.y, k))
       return tuple(t + plan.tools.dot(dy, weight(c, k), turn_b=True)

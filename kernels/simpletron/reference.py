@@ -7,17 +7,10 @@ from kernels.linear.reference import zero_masked
 
 def attention(q, k, v, mask, do, *, scale=None, initial_state=None,
               dfinal=None):
-  """Returns SimpleTRON and its gradients in float64.
+  """Returns SimpleTRON and its gradients in float64; `scale` None is L**-0.5.
 
-  The results are (out, dq, dk, dv, final state, gradient of the initial state).
-
-  Args:
-    q, k, v: [B, L, H, Dh]; masked tokens may hold anything.
-    mask: bool [B, L], True = token.
-    do: [B, L, H, Dh], the gradient of the output.
-    scale: a number; None = L**-0.5.
-    initial_state, dfinal: [B, H, Dh, Dh], the initial sum and the gradient of
-      the final one; None for zeros.
+  Arguments and results are those of `linear.reference.attention`, but for
+  states [B, H, Dh, Dh] without a normaliser.
   """
   scale = np.shape(q)[1] ** -0.5 if scale is None else scale
   q, k, v, do = (zero_masked(x, mask) for x in (q, k, v, do))

@@ -36,13 +36,7 @@ _LARGE = 1e4
 
 
 class _Options(NamedTuple):
-  """Static parameters of a call.
-
-  Attributes:
-    scale: factor of the logits.
-    rate: share of weights that are dropped.
-    impl: generator of the dropout keys.
-  """
+  """Static parameters: logits' factor, dropped share, generator of its keys."""
   scale: float
   rate: float
   impl: Hashable
@@ -57,8 +51,8 @@ def attend(q, k, v, mask, *, scale, bias=None, dropout_rate=0.0,
            dropout_key=None, block=BLOCK):
   """Attends by tiles of at most `block` rows and columns: [B, L, H, Dv].
 
-  See `api.softmax_attention`; reverse-mode differentiable. Random words of
-  dropout are computed for each tile, and again for gradients.
+  See `api.softmax_attention`. Random words of dropout are computed for each
+  tile, and again for gradients.
   """
   length, keys = q.shape[1], k.shape[1]
   if mask is None:
@@ -102,8 +96,6 @@ def _blocks(x_BxLx, size):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(options, q, k, v, mask, bias, words):
   """Attends over blocks: [N, B, H, I, Dv]; bias is [H, N I + M J - 1] or None.
-
-  `words` is the data of a key, or None without dropout.
   """
   return _forward(options, q, k, v, mask, bias, words)[0]
 
@@ -114,9 +106,7 @@ def _dot(equation, x, y):
 
 
 def _drop(options, words, row, col, arrays, factor=1.0):
-  """Zeroes dropped weights of tile (row, col), [B, H, I, J].
-
-  The rest is multiplied by the factor.
+  """Zeroes dropped weights of tile (row, col), [B, H, I, J]; scales the rest.
   """
   if not options.rate:
     return arrays
@@ -144,8 +134,7 @@ def _forward(options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ,
              bias_HxC, words):
   """Returns the output, the log-sum-exp and its rounding error.
 
-  The last two are float32 [N, B, H, I, 1]. The rounding error is 0 unless the
-  logits are so large that it matters.
+  The last two are float32 [N, B, H, I, 1]. The error is 0 for small logits.
   """
   has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
   dtype, width = v_MxBxHxJxDv.dtype, v_MxBxHxJxDv.shape[-1]

@@ -23,8 +23,7 @@ from kernels import dispatch
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
   """Raises NotImplementedError for operands that `attend` cannot take.
 
-  For a GPU that is not local (`kernels.target`), assumes compute capability 8.0
-  or later.
+  Assumes compute capability 8.0 or later of a GPU that is not local.
   """
   if bias:
     raise NotImplementedError("kernel='cudnn' takes no bias of distances: use "

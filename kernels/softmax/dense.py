@@ -29,11 +29,7 @@ def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale, bias=None):
 
 
 def masked_softmax(logits_BxHxLxS, mask_BxS):
-  """Computes softmax over unmasked keys; zeros if there are none.
-
-  Args:
-    logits_BxHxLxS: float32 [B, H, L, S].
-    mask_BxS: bool [B, S], True = key takes part; None = all do.
+  """Computes softmax of float32 logits over unmasked keys; zeros without any.
   """
   if mask_BxS is None:
     return jax.nn.softmax(logits_BxHxLxS)

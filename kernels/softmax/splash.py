@@ -45,9 +45,8 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
 
 
 def attend(q, k, v, mask, *, scale):
-  """Attends with splash attention: [B, L, H, Dv].
+  """Attends with splash attention: [B, L, H, Dv]; see `api.softmax_attention`.
 
-  See `api.softmax_attention`. float32 matmuls run at the highest precision.
   Inside a `jax.shard_map` that checks `vma` this raises, because splash
   attention does not declare it: use `kernels.sharded`.
   """

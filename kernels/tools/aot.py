@@ -1,7 +1,4 @@
-"""Compiles programs ahead of time for accelerators that are not present.
-
-TPU programs need the package `libtpu`, H200 programs JAX's CUDA plugin; neither
-needs the hardware.
+"""Compiles for absent accelerators, a TPU with `libtpu` or an H200 by CUDA's.
 """
 
 import contextlib
@@ -86,8 +83,7 @@ def compiled(op, kernel, direction, target, shape, dtype, mask=True):
   Args:
     op: 'linear', 'simpletron' or 'lightning'.
     kernel: 'xla', 'pallas_tpu' or 'pallas_gpu'.
-    direction: 'forward' or 'backward'.
-    target: one of TARGETS.
+    direction, target: one of PASSES, one of TARGETS.
     shape, dtype: (B, L, H, Dh) and dtype of q.
     mask: whether there is a mask.
   """

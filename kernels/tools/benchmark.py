@@ -108,8 +108,7 @@ class Comparison:
     ours: (pass, name) of each candidate that `compile_all` compiles. `rows`
       compiles those of other packages alone, because they time several settings
       to find the best.
-    candidates: pass -> name -> (timer, function that returns values) of
-      compiled candidates.
+    candidates: pass -> name -> (timer, function that returns values).
     skipped: pass -> name -> reason why it is not a candidate.
   """
 
@@ -145,10 +144,7 @@ class Comparison:
   def rows(self, calls, rounds, bytes_per_s):
     """Returns times and errors of the candidates that run.
 
-    Args:
-      calls: maximum number of calls queued at once; see `timing.medians`.
-      rounds: number of rounds, in which the candidates take turns.
-      bytes_per_s: bandwidth of a copy on this device.
+    See `timing.medians` for `calls` and `rounds`; `bytes_per_s` is of a copy.
     """
     for which in self._others:
       self.add(*which, self.make(*which))
@@ -199,8 +195,7 @@ def _one_line(error):
 def _candidates(op, shape, arrays):
   """Returns name -> direction -> (timer, values), and skipped candidates.
 
-  A timer is a function of a number of calls. `values` returns numpy arrays: the
-  output and, if the direction has them, the gradients.
+  A timer is a function of a number of calls; `values` returns numpy arrays.
   """
   q, k, v, do = arrays
   found, skipped = {}, {}
@@ -315,7 +310,6 @@ def _read(path):
 
 def _saving(path):
   """Returns a function that writes a record to `path` and prints progress."""
-
   def save(record):
     last = record['rows'][-1]
     say = f'{last["op"]}, Dh {last["Dh"]}, L {last["L"]:,}: measured'

@@ -34,17 +34,12 @@ class Card:
   """Data of a GPU, from its data sheet and the CUDA programming guide.
 
   Attributes:
-    kind: the driver's name of it.
+    kind, alias: the driver's name; a GPU of this capability that jax knows.
     capability: compute capability (major, minor).
-    cores: streaming multiprocessors.
+    cores: streaming multiprocessors; `threads` and `fpus` (float32) of each.
     shared: KiB of shared memory per multiprocessor; a block may use all but 1.
-    l2: MiB.
-    bandwidth: GB/s of its memory.
-    memory: GB.
+    l2, memory, bandwidth: MiB, GB, GB/s.
     clock: GHz, boost.
-    threads: resident threads per multiprocessor.
-    fpus: float32 units per multiprocessor.
-    alias: a GPU of the same capability that jax knows by name.
   """
   kind: str
   capability: tuple

@@ -78,9 +78,7 @@ def bound(name, dtype):
 
 
 def operands(op, case):
-  """Returns (q, k, v, do), keyword arguments, and the state's gradient.
-
-  Arrays are numpy arrays: nothing runs on a device.
+  """Returns (q, k, v, do), keyword arguments, the state's gradient: numpy.
 
   Raises:
     NotImplementedError: the form has an activation, and `op` has none.
@@ -201,12 +199,7 @@ def _reference(op, arrays, mask, named):
 
 
 def expected_of_segments(op, arrays, named, ids):
-  """Returns the correct results for several sequences in a row.
-
-  Args:
-    op, arrays, named: results of `operands`.
-    ids: int [B, L], the segment of each token.
-  """
+  """Returns the correct results for segments `ids` [B, L]; see `operands`."""
   named = {k: x for k, x in named.items() if k != 'initial_state'}
   mask = np.asarray(named.pop('mask'))
   if op == 'simpletron':  # the scale uses the length of the whole row
@@ -224,10 +217,9 @@ def expected_of_segments(op, arrays, named, ids):
 
 
 def measure(op, kernel, case):
-  """Returns relative RMS errors by name.
+  """Returns relative RMS errors by name, inside the current `kernels.target`.
 
-  'masked' is the largest value in a row that must be 0. Runs inside the current
-  `kernels.target`.
+  'masked' is the largest value in a row that must be 0.
   """
   return prepared(op, kernel, case)()
 
@@ -305,9 +297,7 @@ def _interpreter(platform, seed):
 def table(cases, names=None):
   """Returns markdown lines of the errors, and whether all are in bounds.
 
-  Args:
-    cases: cases to measure.
-    names: names of kernels; None means all.
+  `names` are those of kernels; None means all.
   """
   columns = ('out', 'state', *GRADIENTS, 'masked')
   lines = ['| op | Dh | dtype | form | kernel | ' + ' | '.join(columns)

@@ -59,11 +59,9 @@ def missing():
 def device():
   """Returns a description of an H200 to compile for.
 
-  Call it before jax is used: if there is no NVIDIA driver, it sets the missing
-  variables of `ENVIRONMENT`.
-
-  Raises:
-    RuntimeError: the wheels are missing or do not work; gives the reason.
+  Call it before jax is used: without an NVIDIA driver, it sets the missing
+  variables of `ENVIRONMENT`. Raises RuntimeError, with the reason, if the
+  wheels are missing or do not work.
   """
   if not os.path.exists('/proc/driver/nvidia'):
     for name in ('CUDA_VISIBLE_DEVICES', 'XLA_FLAGS'):
@@ -73,14 +71,10 @@ def device():
 
 
 def compiled(function, *arguments):
-  """Compiles for an H200, in an `ENVIRONMENT` process.
+  """Compiles for an H200, in an `ENVIRONMENT` process; see `captured`.
 
-  Args:
-    function, *arguments: see `captured`.
-
-  Returns:
-    The jax.stages.Compiled, a list of `Kernel` for the Mosaic kernels in it
-    that this process had not compiled before, and the seconds it took.
+  The second result is a list of `Kernel`, in place of the text, for the Mosaic
+  kernels that this process had not compiled before.
   """
   program, text, seconds = captured(function, *arguments)
   return program, _parse(text), seconds
@@ -200,13 +194,8 @@ def reports(ops, widths):
 def rows_of(module, environment, ops, widths):
   """Returns the rows that `python -m module --rows` prints, as dictionaries.
 
-  Args:
-    module: a command with the flags of `arguments`.
-    environment: additional environment variables of its process.
-    ops, widths: lists for its flags.
-
-  Raises:
-    RuntimeError: the process failed; the message is the end of its output.
+  `environment` adds variables to its process. Raises RuntimeError, with the end
+  of its output, if the process failed.
   """
   command = [sys.executable, '-m', module, '--rows']
   command += ['--ops', ','.join(ops), '--widths', ','.join(map(str, widths))]

@@ -105,14 +105,11 @@ def _size(dtype, dims, layout):
 
 
 def count(text, packed=0):
-  """Returns (bytes moved, kernels launched) of a compiled program.
+  """Returns (bytes moved, kernels launched) of a compiled program's text.
 
-  The largest branch of a conditional counts.
-
-  Args:
-    text: text of the program.
-    packed: bytes of an array that holds q, k and v, or their gradients, side
-      by side. GPU kernels touch the thirds of it given by `_OF_THREE`.
+  The largest branch of a conditional counts. `packed` is the size of an array
+  that holds q, k and v, or their gradients, side by side. GPU kernels touch the
+  thirds of it given by `_OF_THREE`.
   """
   computations, entry = parse(text)
   return _walk(computations, entry, packed)
@@ -146,16 +143,10 @@ def _waits(computations, name):
 
 
 def copies(text, least):
-  """Returns operations that only move data: copies, transposes and the like.
+  """Returns 'kind name shape' of operations that only move data.
 
-  Transfers between device and on-chip memory do not count.
-
-  Args:
-    text: text of a compiled program.
-    least: minimum bytes of the result of a counted operation.
-
-  Returns:
-    A description 'kind name shape' of each, in order.
+  These are copies, transposes and the like with results of `least` bytes or
+  more, but not transfers between device and on-chip memory.
   """
   computations, entry = parse(text)
   return _copies(computations, entry, least)
@@ -297,15 +288,11 @@ COLLECTIVES = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all',
 
 
 def collectives(text):
-  """Returns the communication of devices in one run of a compiled program.
+  """Returns the communication of a device in one run of a compiled program.
 
-  Args:
-    text: text of the program for one of the devices.
-
-  Returns:
-    {(operation, bytes of its result on a device, number of devices): times that
-    it runs}. Groups of one device do not count. An operation in branches counts
-    as often as in the branch that has most of it.
+  The result is {(operation, bytes of its result on a device, number of
+  devices): times that it runs}. Groups of one device do not count. An operation
+  in branches counts as often as in the branch that has most of it.
   """
   computations, entry = parse(text)
   return _collectives(computations, entry)

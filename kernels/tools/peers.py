@@ -23,8 +23,8 @@ class Missing(Exception):
 def peers(op):
   """Returns name -> function(q, k, v, do) -> (forward, both), of JAX arrays.
 
-  `forward` and `both` are torch functions without arguments. `both` computes
-  the forward and backward pass and returns the gradients as a list.
+  `forward` and `both` are torch functions without arguments; `both` returns
+  the result and the gradients.
   """
   if op == 'lightning':
     return {'fla chunk': _simple_gla('chunk_simple_gla'),
@@ -44,14 +44,10 @@ def _jla():
 
 
 def jla_lightning(implementation):
-  """Returns jla's form of lightning: log-decay -slope per token, scale 1.
+  """Returns attend(q, k, v), jla's lightning: a log-decay -slope, scale 1.
 
-  Args:
-    implementation: jla's 'mosaic_gpu' for Hopper, or 'chunked' or 'reference'
-      for any device.
-
-  Returns:
-    attend(q, k, v) -> [B, L, H, Dh], with `chunks.default_slopes`.
+  `implementation` is jla's 'mosaic_gpu' for Hopper, or 'chunked' or 'reference'
+  for any device.
   """
   from jla import ops
 
@@ -92,7 +88,6 @@ def _simple_gla(name):
   Some Triton versions miscompile the gated backward pass on Hopper, so check
   its error together with its time.
   """
-
   def make(q, k, v, do):
     torch = _import('torch')
     attend = getattr(_import('fla.ops.simple_gla'), name)
@@ -108,7 +103,6 @@ def _simple_gla(name):
 
 def _flash_bla(op):
   """Returns flash_bla: [B, H, L, Dh], feature map in torch, no mask."""
-
   def make(q, k, v, do):
     torch = _import('torch')
     if op == 'linear':

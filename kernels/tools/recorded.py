@@ -19,11 +19,7 @@ COLUMNS = ('out', 'state', *errors.GRADIENTS, 'masked')
 def table(record):
   """Returns markdown lines of the largest errors.
 
-  Args:
-    record: result of `lra.costs.onchip.run`, with the stage `errors`.
-
-  Raises:
-    KeyError: the record has no such stage.
+  `record` is from `lra.costs.onchip.run`; KeyError without the stage `errors`.
   """
   groups = {}
   for row in record['errors']['rows']:
@@ -64,11 +60,7 @@ def _largest(rows, name):
 def times(record):
   """Returns markdown lines of microseconds of all kernels, one per shape.
 
-  Args:
-    record: result of `lra.costs.onchip.run`, with the stage `kernels`.
-
-  Raises:
-    KeyError: the record has no such stage.
+  `record` is from `lra.costs.onchip.run`; KeyError without the stage `kernels`.
   """
   run = record['kernels']
   timed = [row for row in run['rows'] if 'us' in row]
@@ -109,11 +101,7 @@ def times(record):
 def layers(record):
   """Returns markdown lines of the times of whole layers, one per layer.
 
-  Args:
-    record: result of `lra.costs.onchip.run`, with the stage `layers`.
-
-  Raises:
-    KeyError: the record has no such stage.
+  `record` is from `lra.costs.onchip.run`; KeyError without the stage `layers`.
   """
   run = record['layers']
   lines = [f'{record["device"]}, JAX {run["packages"]["jax"]}, bfloat16.', '',
@@ -130,10 +118,7 @@ def layers(record):
 
 
 def every_time(record):
-  """Returns markdown lines of all measurements, one per line.
-
-  Args:
-    record: result of `kernels.tools.benchmark.run`.
+  """Returns markdown lines of all rows of `kernels.tools.benchmark.run`.
   """
   lines = [f'{record["device"]}, JAX {record["jax"]}, {record["dtype"]}, '
            f'B L = {record["tokens"]:,}, H = {record["heads"]}. Copy '

@@ -21,7 +21,6 @@ def queued(function, *args):
   overlaps with the device's work for the previous one. Times below `dispatch()`
   measure the host.
   """
-
   def timer(calls):
     jax.block_until_ready(function(*args))
     start = time.perf_counter()
@@ -68,14 +67,9 @@ def finished(function, items):
 
   Uses as many threads as there are cores. Tracing holds Python's lock,
   compilers do not. On two cores, one of them busy with other work, 36 programs
-  for an H200 took 0.6 of the time.
-
-  Each call sees the current context, for example `kernels.target`.
-
-  Args:
-    function: function of one item. Its exceptions are raised here, and calls
-      that have not started are dropped.
-    items: a list.
+  for an H200 took 0.6 of the time. Each call sees the current context, for
+  example `kernels.target`. Exceptions are raised here, and calls that have not
+  started are dropped.
   """
   cores = (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity')
            else os.cpu_count())

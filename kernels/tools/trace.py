@@ -10,14 +10,7 @@ MOST = 20  # number of kernels, those that take the longest
 
 
 def by_kernel(function, *args, calls=3):
-  """Traces calls and sums the time of each kernel.
-
-  Args:
-    function, *args: a compiled program and its arrays.
-    calls: number of traced calls, after one that is not traced.
-
-  Returns:
-    See `of_planes`.
+  """Returns `of_planes` of calls of a compiled program, after one more.
 
   Raises:
     RuntimeError: the trace contains no device, as always on a CPU.
@@ -36,14 +29,10 @@ def by_kernel(function, *args, calls=3):
 
 
 def of_planes(planes, calls):
-  """Returns the kernels in a trace of one device.
+  """Returns the kernels in a trace (`jax.profiler.ProfileData`) of one device.
 
   A GPU has one line per stream, and they may overlap. A TPU has several lines
   for the same time; 'XLA Ops' has the operations.
-
-  Args:
-    planes: planes of a `jax.profiler.ProfileData`.
-    calls: number of traced calls.
 
   Returns:
     A dict, with times in microseconds per call:

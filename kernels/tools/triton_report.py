@@ -40,9 +40,7 @@ class Kernel:
   """The compilation result of one kernel.
 
   Attributes:
-    name: its name.
-    registers: registers per thread.
-    spills: bytes per thread, stored and loaded.
+    registers, spills: registers and bytes (stored and loaded) per thread.
     products: PTX names of the tensor-core instructions.
     copies: number of asynchronous copies to shared memory.
   """
@@ -154,7 +152,6 @@ def _layer(op, width, dtype):
 
   x, row = tokens(width), jax.ShapeDtypeStruct((width,), jnp.float32)
   if op == 'layer_norm':
-
     def step(x, scale, bias, dy, beside):
       own = dispatch.triton_module(op, width, dtype, dtype)
       y, *saved = own.forward(x, scale, bias, 1e-6, dtype)
@@ -171,12 +168,9 @@ def _layer(op, width, dtype):
 
 
 def compiled(card, function, arguments, folder):
-  """Returns the program for a card and its `Kernel`s.
+  """Returns the program for a cuda.Card and its `Kernel`s.
 
-  Args:
-    card: cuda.Card.
-    function, arguments: function to lower and its arguments.
-    folder: folder of XLA's PTX, the `--xla_dump_to` of this process.
+  `folder` is that of XLA's PTX, the `--xla_dump_to` of this process.
   """
   import jax
 
@@ -235,10 +229,7 @@ def _row(card, folder, op, width, dtype, packed, masked):
 
 
 def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
-  """Returns rows computed in a new process, as dictionaries.
-
-  Raises:
-    RuntimeError: the process failed; the message is the end of its output.
+  """Returns rows computed in a new process; see `h200.rows_of`.
   """
   with tempfile.TemporaryDirectory() as folder:
     command = [sys.executable, '-m', 'kernels.tools.triton_report']

@@ -1,7 +1,6 @@
-"""Prints the races in the GPU kernels; see `kernels.tools.ptx`.
+"""Prints the races in the GPU kernels, and fails if there is one.
 
-Fails if there is one. Like `kernels.tools.h200`, needs the wheels of the extra
-`aot-cuda` and restarts itself in a new process.
+Needs the wheels of the extra `aot-cuda`, and restarts itself in a new process.
 """
 
 import json

@@ -11,13 +11,7 @@ ENVIRONMENT = {**h200.ENVIRONMENT, 'MOSAIC_GPU_DUMP_PTX': '1'}
 
 
 def kernels(function, *arguments):
-  """Compiles for an H200 and reads the PTX.
-
-  Args:
-    function, *arguments: see `h200.captured`.
-
-  Returns:
-    A list of parse.Kernel, without those compiled before in this process.
+  """Compiles for an H200 (see `h200.captured`); returns new `parse.Kernel`s.
 
   Raises:
     RuntimeError: MOSAIC_GPU_DUMP_PTX is not set.

@@ -20,8 +20,7 @@ class Instruction:
   """One instruction.
 
   Attributes:
-    line: line number in the text, from 1.
-    text: the source text.
+    line, text: line number, from 1, and source text.
     guard: the predicate register that it depends on, or None.
     negated: whether it runs if the guard is false.
     op: the parts of its name, without dots.
@@ -46,13 +45,10 @@ class Instruction:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-  """One entry of a PTX module.
+  """One entry of a PTX module, without the ending that Mosaic adds to its name.
 
-  Attributes:
-    name: name without the ending that Mosaic adds.
-    threads: threads of a block.
-    shared: name of a variable in shared memory -> its address.
-    code: the instructions.
+  `shared` maps variables in shared memory to addresses. `threads` are those of
+  a block.
   """
   name: str
   threads: int

@@ -22,11 +22,10 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclasses.dataclass(frozen=True)
 class Race:
-  """Two unordered accesses to one address.
+  """Two unordered accesses to one byte address of shared memory.
 
   Attributes:
     what: description of the error, printed before the two accesses.
-    address: in bytes, of shared memory.
     second, first: indices of the instructions.
     warps: the two warps; copies by TMA are numbered after the warps.
   """
@@ -40,8 +39,7 @@ class Race:
 class Memory:
   """Shared memory of one block, without its contents.
 
-  `cells` in the methods are indices of pairs of bytes, `at` is the index of an
-  instruction.
+  `cells` are indices of pairs of bytes, `at` is that of an instruction.
   """
 
   def __init__(self, warps):

@@ -64,12 +64,8 @@ class _Machine:
   """A running block.
 
   Attributes:
-    kernel: parse.Kernel.
-    memory: races.Memory.
-    barriers: address -> order.Barrier.
-    named: number of a barrier -> the warps that wait at it.
+    barriers, named: address -> order.Barrier; number -> warps that wait at it.
     stores: indices of the instructions that stored to shared memory.
-    fetched: see Report.
     moved: whether something happened that other warps may wait for.
   """
 

@@ -40,9 +40,7 @@ class Warp:
   """32 threads in lockstep.
 
   Attributes:
-    index: its number in the block.
-    at: index of its next instruction.
-    done: whether it has returned.
+    index, at: number in the block; index of the next instruction.
     registers: name -> value, see `values`; a predicate is a bool or bool [32].
     waits: None, 'waiting' at a named barrier, or 'passed'.
     products, sends: reads by the tensor cores, and by TMA.
