@@ -53,6 +53,12 @@ def target_is_local():
   return _target.get() is None
 
 
+def local_gpu():
+  """Returns the first local GPU, or None."""
+  return next((d for d in jax.local_devices()
+               if d.platform in ('gpu', 'cuda')), None)
+
+
 def interpret_params():
   """Returns the interpreter parameters of the enclosing `target`, or None."""
   return None if _target.get() is None else _target.get()[1]

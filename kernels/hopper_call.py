@@ -19,12 +19,8 @@ WIDTHS = (64, 128)
 SM_COUNT = 132  # of an H200
 
 
-def supported(shape, dtype, interpret, local):
-  """Raises NotImplementedError for q that these kernels cannot take.
-
-  `interpret` are the interpreter's parameters or None; `local` is False if the
-  program is for another device.
-  """
+def supported(shape, dtype):
+  """Raises NotImplementedError for q that these kernels cannot take."""
   if shape[-1] not in WIDTHS:
     raise NotImplementedError('pallas_gpu supports head widths Dh (last '
                               f'dimension of q, k, v) in {WIDTHS}, got '
@@ -32,36 +28,23 @@ def supported(shape, dtype, interpret, local):
   if jnp.dtype(dtype) != jnp.bfloat16:
     raise NotImplementedError('pallas_gpu supports bfloat16 q, k, v, got '
                               f'{jnp.dtype(dtype)}')
-  if interpret is not None:
-    _check_interpreter()
-  elif local:
-    _check_device()
-
-
-def _check_interpreter():
-  if not hasattr(plgpu, 'InterpretGPUParams'):
-    raise NotImplementedError(f'the GPU interpreter of jax {jax.__version__} '
-                              'cannot run pallas_gpu (transposed operands of '
-                              'wgmma): use jax 0.11 or later')
-
-
-def _local_gpus():
-  return [d for d in jax.local_devices() if d.platform in ('gpu', 'cuda')]
+  if dispatch.interpret_params() is not None:
+    if not hasattr(plgpu, 'InterpretGPUParams'):
+      raise NotImplementedError(
+          f'the GPU interpreter of jax {jax.__version__} cannot run pallas_gpu '
+          '(transposed operands of wgmma): use jax 0.11 or later')
+  elif dispatch.target_is_local():
+    capability = getattr(dispatch.local_gpu(), 'compute_capability', '')
+    if capability != '9.0':
+      raise NotImplementedError(
+          'pallas_gpu needs a device of compute capability 9.0 (Hopper), got '
+          f'{capability or jax.default_backend()}')
 
 
 def sm_count():
   """Returns the SMs of the local GPU; an H200's for another target."""
-  devices = _local_gpus() if dispatch.target_is_local() else []
-  return getattr(devices[0], 'core_count', SM_COUNT) if devices else SM_COUNT
-
-
-def _check_device():
-  devices = _local_gpus()
-  capability = getattr(devices[0], 'compute_capability', '') if devices else ''
-  if capability != '9.0':
-    raise NotImplementedError('pallas_gpu needs a device of compute capability '
-                              '9.0 (Hopper), got '
-                              f'{capability or jax.default_backend()}')
+  device = dispatch.local_gpu() if dispatch.target_is_local() else None
+  return getattr(device, 'core_count', SM_COUNT)
 
 
 def chunk_count(length):

@@ -113,13 +113,14 @@ class Tiling:
   # Block specs of arrays. `where` maps a point of the grid to (b, g, n): the
   # example, the group of heads, the block of rows.
 
+  def spec(self, shape, where, index):
+    """Returns a spec of blocks at index(b, g, n)."""
+    return pl.BlockSpec(shape, lambda *point: index(*where(*point)))
+
   def tile(self, where, first=0):
     """Returns the spec of [B, L, lanes * any]; g = 0 is group `first`."""
-    def index(*point):
-      b, g, n = where(*point)
-      return b, n, first + g
-
-    return pl.BlockSpec((1, self.rows, self.lanes), index)
+    return self.spec((1, self.rows, self.lanes), where,
+                     lambda b, g, n: (b, n, first + g))
 
   def row(self, where):
     """Returns the spec of [B, L, 3 * H * Dh], with all heads in one block."""
@@ -127,27 +128,16 @@ class Tiling:
 
   def tokens(self, where):
     """Returns the spec of the mask, [B, 1, L]."""
-    def index(*point):
-      b, _, n = where(*point)
-      return b, 0, n
-
-    return pl.BlockSpec((1, 1, self.rows), index)
+    return self.spec((1, 1, self.rows), where, lambda b, g, n: (b, 0, n))
 
   def state(self, where, rows=None):
     """Returns the spec of [B, H, Dh, Dh], or of [B, H, rows, Dh]."""
-    def index(*point):
-      b, g, _ = where(*point)
-      return b, g, 0, 0
-
-    return pl.BlockSpec((1, self.heads, rows or self.width, self.width), index)
+    return self.spec((1, self.heads, rows or self.width, self.width), where,
+                     lambda b, g, n: (b, g, 0, 0))
 
   def bias(self, where):
     """Returns the spec of sums of gradients over tokens, [B, 3, H * Dh]."""
-    def index(*point):
-      b, g, _ = where(*point)
-      return b, 0, g
-
-    return pl.BlockSpec((1, 3, self.lanes), index)
+    return self.spec((1, 3, self.lanes), where, lambda b, g, n: (b, 0, g))
 
 
 def tiling(shape, dtype, wide=False):

@@ -8,10 +8,12 @@ file fails, and `dispatch` reports this and takes plain XLA.
 import types
 
 import jax
+import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels import dispatch
+from kernels import checks, dispatch
+from kernels.dispatch import local_gpu as _local_gpu
 
 WIDTHS = range(16, 257)
 CAPABILITY = 8.0  # Ampere: bfloat16 and TF32 tensor cores, asynchronous copies
@@ -19,23 +21,21 @@ LEAST = 256  # minimum number of rows in a part
 CORES = 108  # multiprocessors of an A100, if the device is unknown
 
 
-def supported(shape, dtype, interpret, local):
-  """Raises NotImplementedError for q that these kernels cannot take.
-
-  `interpret` are the interpreter's parameters or None; `local` is False if the
-  program is for another device.
-  """
-  del dtype  # every dtype of the operations is supported
+def supported(shape):
+  """Raises NotImplementedError for q of a shape that kernels cannot take."""
   if shape[-1] not in WIDTHS:
     raise NotImplementedError('pallas_triton supports head widths Dh (last '
                               f'dimension of q, k, v) from {WIDTHS[0]} to '
                               f'{WIDTHS[-1]}, got {shape[-1]}')
-  check_device(interpret, local)
+  check()
 
 
-def check_device(interpret, local):
-  """Raises NotImplementedError for a device that is too old."""
-  if interpret is None and local:
+def check(*dtypes):
+  """Raises NotImplementedError for an odd dtype or a device that is too old."""
+  for dtype in dtypes:
+    if jnp.dtype(dtype).name not in checks.DTYPES:
+      raise NotImplementedError(f'pallas_triton supports no {dtype}')
+  if dispatch.interpret_params() is None and dispatch.target_is_local():
     _check_device()
 
 
@@ -50,13 +50,6 @@ def _check_device():
     raise NotImplementedError('pallas_triton needs an NVIDIA device of compute '
                               f'capability {CAPABILITY} or above, got '
                               f'{capability or jax.default_backend()}')
-
-
-def _local_gpu():
-  for device in jax.local_devices():
-    if device.platform in ('gpu', 'cuda'):
-      return device
-  return None
 
 
 def cores():

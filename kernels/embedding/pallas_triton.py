@@ -15,7 +15,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels import checks, dispatch, triton
+from kernels import dispatch, triton
 from kernels.triton_blocks import Place, Plan, Shape, Tools, Walk, padded, zeros
 
 MOST = 32768  # sums of a program: 128 registers in each thread of 8 warps
@@ -25,12 +25,10 @@ ROWS = 32
 
 def supported(size, dtype):
   """Raises NotImplementedError for a table [size, D] that it cannot take."""
-  if jnp.dtype(dtype).name not in checks.DTYPES:
-    raise NotImplementedError(f'pallas_triton supports no {dtype}')
   if size > LARGEST:
     raise NotImplementedError('pallas_triton supports tables of up to '
                               f'{LARGEST} ids, got {size}')
-  triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
+  triton.check(dtype)
 
 
 def gradient(ids, dy, size):

@@ -18,7 +18,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels import checks, dispatch, triton
+from kernels import dispatch, triton
 from kernels.triton_blocks import Plan, Shape, Tools, Walk, padded, zeros
 
 WIDEST = 2048  # columns; a program holds whole rows in its registers
@@ -29,13 +29,10 @@ FORWARD, BACKWARD = 4096, 2048  # entries of a block
 def supported(width, *dtypes):
   """Raises NotImplementedError for [..., width] that the kernels cannot take.
   """
-  for dtype in dtypes:
-    if jnp.dtype(dtype).name not in checks.DTYPES:
-      raise NotImplementedError(f'pallas_triton supports no {dtype}')
   if width > WIDEST:
     raise NotImplementedError('pallas_triton supports widths D up to '
                               f'{WIDEST}, got {width}')
-  triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
+  triton.check(*dtypes)
 
 
 def forward(x, scale_D, bias_D, eps, dtype):

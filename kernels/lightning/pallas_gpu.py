@@ -12,7 +12,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from kernels import chunks, dispatch, hopper, hopper_call, hopper_sums
+from kernels import chunks, hopper, hopper_call, hopper_sums
 from kernels.lightning import pallas_gpu_backward, pallas_gpu_forward
 
 PAIR = 2 * hopper.TILE
@@ -21,8 +21,7 @@ PAIR = 2 * hopper.TILE
 def supported(shape, dtype, state=False):
   """Raises NotImplementedError for operands that `forward` cannot take."""
   del state  # initial and final states are supported
-  hopper_call.supported(shape, dtype, dispatch.interpret_params(),
-                        dispatch.target_is_local())
+  hopper_call.supported(shape, dtype)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -110,12 +110,8 @@ def _entry(tiles, x):
 
 def _saved(tiles, where, x):
   """Returns (BlockSpec, x) of states before blocks, [B, blocks, H, Dh, Dh]."""
-  def index(*point):
-    b, g, n = where(*point)
-    return b, n, g, 0, 0
-
   shape = 1, 1, tiles.heads, tiles.width, tiles.width
-  return pl.BlockSpec(shape, index), x
+  return tiles.spec(shape, where, lambda b, g, n: (b, n, g, 0, 0)), x
 
 
 def _forward(steps, inputs, state, outs, entries):

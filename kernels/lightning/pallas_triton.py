@@ -25,9 +25,8 @@ from kernels.lightning import pallas_triton_gradients, pallas_triton_walk
 
 def supported(shape, dtype, state=False):
   """Raises NotImplementedError for operands that `forward` cannot take."""
-  del state  # initial and final states are supported
-  triton.supported(shape, dtype, dispatch.interpret_params(),
-                   dispatch.target_is_local())
+  del dtype, state  # all dtypes, initial and final states are supported
+  triton.supported(shape)
 
 
 def forward(inputs, options, save):

@@ -23,8 +23,7 @@ def supported(shape, dtype, value_width=None, state=False):
   """Raises NotImplementedError for operands that `forward` cannot take."""
   del state
   check_value_width(shape, value_width)
-  hopper_call.supported(shape, dtype, dispatch.interpret_params(),
-                        dispatch.target_is_local())
+  hopper_call.supported(shape, dtype)
 
 
 def forward(inputs, options, save):

@@ -70,17 +70,10 @@ def _sweeps(steps, inputs, save):
 def _sweeps_kernel(ins, outs, kv, z, *, steps):
   sweep, n = pl.program_id(2), pl.program_id(3)
 
-  @pl.when((sweep == 0) & (n == 0))
-  def _():
-    steps.start((kv, z), (ins.kv, ins.z))
-
-  @pl.when(sweep == 0)
-  def _():
-    steps.sums(ins, n, kv, z)
-
-  @pl.when(sweep == 1)
-  def _():
-    steps.outputs(ins, outs, n, kv, z)
+  pl.when((sweep == 0) & (n == 0))(
+      lambda: steps.start((kv, z), (ins.kv, ins.z)))
+  pl.when(sweep == 0)(lambda: steps.sums(ins, n, kv, z))
+  pl.when(sweep == 1)(lambda: steps.outputs(ins, outs, n, kv, z))
 
   @pl.when((sweep == 1) & (n == 0))
   def _():
@@ -123,13 +116,8 @@ def _halves(steps, inputs, save):
 def _sums_kernel(ins, outs, kv, z, *, steps):
   block = steps.tiles.block(pl.program_id(0), pl.program_id(1))
 
-  @pl.when(pl.program_id(1) == 0)
-  def _():
-    steps.start((kv, z), (None, None))
-
-  @pl.when(block < steps.tiles.blocks)
-  def _():
-    steps.sums(ins, block, kv, z)
+  pl.when(pl.program_id(1) == 0)(lambda: steps.start((kv, z), (None, None)))
+  pl.when(block < steps.tiles.blocks)(lambda: steps.sums(ins, block, kv, z))
 
   outs.kv[0] = kv[...]
   if outs.z is not None:

@@ -92,9 +92,8 @@ def _sweeps_kernel(ins, outs, dkv, dz, *, steps):
     if outs.bias is not None:
       outs.bias[...] = jnp.zeros_like(outs.bias)
 
-  @pl.when(t < blocks)
-  def _():
-    steps.queries(ins, outs, t, (dkv, dz), store=not steps.rows)
+  pl.when(t < blocks)(
+      lambda: steps.queries(ins, outs, t, (dkv, dz), store=not steps.rows))
 
   @pl.when(t == blocks)
   def _():
@@ -109,9 +108,8 @@ def _sweeps_kernel(ins, outs, dkv, dz, *, steps):
       steps.queries(ins, outs, block, None)
     steps.keys(ins, outs, block, dkv, dz)
 
-  @pl.when((t >= blocks) & (which == 1))
-  def _():
-    steps.values(ins, outs, block, dkv)
+  pl.when((t >= blocks) & (which == 1))(
+      lambda: steps.values(ins, outs, block, dkv))
 
 
 def _halves(steps, inputs, saved, do, dfinal):
@@ -176,9 +174,8 @@ def _queries_kernel(ins, outs, dkv, dz, *, steps):
     if outs.bias is not None:
       outs.bias[...] = jnp.zeros_like(outs.bias)
 
-  @pl.when(block < steps.tiles.blocks)
-  def _():
-    steps.queries(ins, outs, block, (dkv, dz))
+  pl.when(block < steps.tiles.blocks)(
+      lambda: steps.queries(ins, outs, block, (dkv, dz)))
 
   outs.dkv[0] = dkv[...]
   if outs.dz is not None:
@@ -196,9 +193,8 @@ def _keys_kernel(ins, outs, dkv, dz, *, steps):
     if outs.bias is not None:
       outs.bias[...] = jnp.zeros_like(outs.bias)
 
-  @pl.when((block < steps.tiles.blocks) & (which == 0))
-  def _():
-    steps.keys(ins, outs, block, dkv, dz)
+  pl.when((block < steps.tiles.blocks) & (which == 0))(
+      lambda: steps.keys(ins, outs, block, dkv, dz))
 
   @pl.when((block < steps.tiles.blocks) & (which == 1))
   def _():

@@ -19,10 +19,9 @@ from kernels.linear.features import check_value_width
 
 def supported(shape, dtype, value_width=None, state=False):
   """Raises NotImplementedError for operands that `forward` cannot take."""
-  del state  # initial and final states are supported
+  del dtype, state  # all dtypes, initial and final states are supported
   check_value_width(shape, value_width)
-  triton.supported(shape, dtype, dispatch.interpret_params(),
-                   dispatch.target_is_local())
+  triton.supported(shape)
 
 
 def forward(inputs, options, save):

@@ -1,5 +1,4 @@
-"""Compiles for absent accelerators, a TPU with `libtpu` or an H200 by CUDA's.
-"""
+"""Compiles for absent accelerators: TPUs with `libtpu`, an H200 with CUDA."""
 
 import contextlib
 import functools
@@ -16,6 +15,7 @@ from kernels.call import Inputs
 from kernels.lightning.activation import LightningOptions
 from kernels.linear.features import LinearOptions
 from kernels.simpletron.api import linear_options
+from kernels.tools import cuda, h200
 
 TPU = {'v5e': 'v5e:1x1', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:1x1',
        'tpu7x': 'tpu7x:2x2x1'}
@@ -35,7 +35,6 @@ class Unavailable(RuntimeError):
 def device(target):
   """Returns a description of one device of a target, or raises Unavailable."""
   if target == 'h200':
-    from kernels.tools import h200
     try:
       return h200.device()
     except RuntimeError as error:
@@ -59,7 +58,6 @@ def lowering(target):
   """Returns a context in which programs are lowered for a target."""
   if target != 'h200':
     return contextlib.nullcontext()
-  from kernels.tools import cuda
   return cuda.CARDS[target].lowering()
 
 

@@ -2,6 +2,12 @@
 
 import contextlib
 import dataclasses
+import importlib.metadata
+import importlib.util
+
+import jax
+from jax.experimental import topologies
+from jax.sharding import AbstractDevice, AbstractMesh
 
 _TARGET = """
 gpu_device_info {{
@@ -27,6 +33,20 @@ platform_name: "CUDA"
 dnn_version_info {{ major: 9 minor: 12 patch: 0 }}
 device_description_str: "{kind}"
 """
+
+
+def missing():
+  """Returns why nothing can be compiled for a GPU here, or None."""
+  find = importlib.util.find_spec
+  # find_spec of a submodule imports its parent, which may be missing.
+  if not (find('jax_plugins') and find('jax_plugins.xla_cuda13')):
+    return 'jax-cuda13-plugin is not installed (extra aot-cuda)'
+  found = importlib.metadata.version('jax-cuda13-plugin')
+  if found != jax.__version__:
+    return f'jax-cuda13-plugin is {found}, jax is {jax.__version__}'
+  if find('nvidia.cu13') is None:
+    return 'nvidia-cuda-nvcc is not installed (extra aot-cuda)'
+  return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +92,7 @@ class Card:
 
   def device(self):
     """Returns a jax device to compile for; raises as `h200.device`."""
-    from jax.experimental import topologies
-
-    from kernels.tools import h200
-    reason = h200.missing()
+    reason = missing()
     if reason:
       raise RuntimeError(reason)
     try:
@@ -92,8 +109,6 @@ class Card:
     Jax 0.12 takes a Triton kernel's compute capability from a mesh, and
     `kernels.triton` takes the number of multiprocessors from it.
     """
-    import jax
-    from jax.sharding import AbstractDevice, AbstractMesh
     device = AbstractDevice(self.alias or self.kind, self.cores, 'gpu')
     mesh = AbstractMesh((), (), abstract_device=device)
     with jax.sharding.use_abstract_mesh(mesh):

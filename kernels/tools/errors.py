@@ -18,18 +18,18 @@ import numpy as np
 import kernels
 from kernels import dispatch
 from kernels.lightning import reference as lightning
-from kernels.lightning.api import lightning_attention
 from kernels.linear import reference as linear
-from kernels.linear.api import linear_attention
 from kernels.simpletron import reference as simpletron
-from kernels.simpletron.api import simpletron_attention
 from kernels.softmax import reference as softmax
-from kernels.softmax.api import softmax_attention
 from kernels.tools import timing
 
-FUNCTIONS = {'linear': linear_attention, 'simpletron': simpletron_attention,
-             'lightning': lightning_attention}
-EVERY = {**FUNCTIONS, 'softmax': softmax_attention}
+FUNCTIONS = {'linear': kernels.linear_attention,
+             'simpletron': kernels.simpletron_attention,
+             'lightning': kernels.lightning_attention}
+PACKED = {'linear': kernels.linear_attention_packed,
+          'simpletron': kernels.simpletron_attention_packed,
+          'lightning': kernels.lightning_attention_packed}
+EVERY = {**FUNCTIONS, 'softmax': kernels.softmax_attention}
 REFERENCES = {'linear': linear.attention, 'simpletron': simpletron.attention,
               'lightning': lightning.attention, 'softmax': softmax.attention}
 GRADIENTS = ('dq', 'dk', 'dv', 'dstate', 'dbias')
@@ -131,7 +131,7 @@ def compiled(op, kernel, arrays, named, dfinal, form='plain'):
   function, operands = EVERY[op], arrays[:3]
   packed = form.startswith('packed')
   if packed:
-    function = getattr(kernels, f'{op}_attention_packed')
+    function = PACKED[op]
     h, d = arrays[0].shape[2:]
     operands = [np.stack(operands, axis=2), np.zeros((3, h, d), np.float32)]
 

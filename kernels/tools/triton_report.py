@@ -10,15 +10,21 @@ itself in a new process for every card.
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import math
-import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
+import jax
+import jax.numpy as jnp
+
+import kernels
+from kernels import dispatch
 from kernels.tools import h200
 from kernels.tools.cuda import CARDS
 
@@ -27,11 +33,6 @@ OPS = ('linear', 'simpletron', 'lightning')
 LAYERS = ('norm_project', 'layer_norm', 'embedding', 'dense')
 SHAPE = (8, 4001, 4)  # B, L, H: a CLS token in front of 4,000
 FLAGS = '--xla_gpu_autotune_level=0 --xla_dump_emitter_re=ptx'
-_ENTRY = re.compile(
-    r"Compiling entry function '(?P<name>\w+)'.*?"
-    r'(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, '
-    r'(?P<loads>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers',
-    re.DOTALL)
 _PRODUCT = re.compile(r'\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*')
 
 
@@ -53,8 +54,6 @@ class Kernel:
 
 def ptxas():
   """Returns the path of ptxas, from its wheel if installed; None if missing."""
-  import importlib.util
-  import shutil
   found = importlib.util.find_spec('nvidia.cu13')
   for folder in found.submodule_search_locations if found else ():
     path = pathlib.Path(folder) / 'bin' / 'ptxas'
@@ -73,7 +72,7 @@ def read(ptx, verbose):
              int(entry['stores']) + int(entry['loads']),
              tuple(sorted(set(_PRODUCT.findall(bodies[entry['name']])))),
              len(re.findall(r'\bcp\.async\.c[ag]\b', bodies[entry['name']])))
-      for entry in _ENTRY.finditer(verbose)]
+      for entry in h200.ENTRY.finditer(verbose)]
 
 
 def programs(op, width, dtype, packed, masked):
@@ -84,47 +83,16 @@ def programs(op, width, dtype, packed, masked):
   which has E = D = H * Dh. Other layers have `width` inputs. A table has 257
   ids, and a dense layer three times as many outputs as inputs.
   """
-  import jax
-  import jax.numpy as jnp
-
-  import kernels
-  b, length, h = SHAPE
   if op == 'norm_project':
-    return _norm_project(h * width, dtype)
+    return _norm_project(SHAPE[2] * width, dtype)
   if op in LAYERS:
     return _layer(op, width, dtype)
-  x = jax.ShapeDtypeStruct((b, length, h, width), dtype)
-  mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
-  options = {'kernel': 'pallas_triton'}
-  if packed:
-    attend = getattr(kernels, f'{op}_attention_packed')
-    arrays = [jax.ShapeDtypeStruct((b, length, 3, h, width), dtype),
-              jax.ShapeDtypeStruct((3, h, width), jnp.float32)]
-    if op == 'lightning':
-      options['activation'] = 'silu'
-  else:
-    attend = getattr(kernels, f'{op}_attention')
-    arrays = [x] * 3
-
-  def step(arrays, do, mask):
-    def forward(*arrays):
-      q, *rest = arrays
-      if packed:
-        return attend(q, bias=rest[0], mask=mask, **options)
-      return attend(q, *rest, mask=mask, **options)
-
-    out, pull = jax.vjp(forward, *arrays)
-    return out, pull(do)
-
-  return step, (arrays, x, mask)
+  return h200.program(op, 'backward', width, masked, SHAPE, packed, dtype,
+                      'pallas_triton')
 
 
 def _norm_project(width, dtype):
   """Returns `programs` of RMS norm and projection; E and D are `width`."""
-  import jax
-  import jax.numpy as jnp
-
-  import kernels
 
   def step(o, weight, bias, dy):
     def forward(o, weight, bias):
@@ -142,10 +110,6 @@ def _norm_project(width, dtype):
 
 def _layer(op, width, dtype):
   """Returns `programs` of layers without a public function."""
-  import jax
-  import jax.numpy as jnp
-
-  from kernels import dispatch
 
   def tokens(width):
     return jax.ShapeDtypeStruct((*SHAPE[:2], width), dtype)
@@ -172,9 +136,6 @@ def compiled(card, function, arguments, folder):
 
   `folder` is that of XLA's PTX, the `--xla_dump_to` of this process.
   """
-  import jax
-
-  import kernels
   place = jax.sharding.SingleDeviceSharding(card.device())
   arguments = jax.tree.map(
       lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
@@ -229,19 +190,13 @@ def _row(card, folder, op, width, dtype, packed, masked):
 
 
 def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
-  """Returns rows computed in a new process; see `h200.rows_of`.
-  """
+  """Returns rows computed in a new process; see `h200.rows_of`."""
   with tempfile.TemporaryDirectory() as folder:
-    command = [sys.executable, '-m', 'kernels.tools.triton_report']
-    command += ['--card', card, '--dump', folder, '--ops', ','.join(ops)]
-    command += ['--widths', ','.join(map(str, widths))]
-    command += ['--dtypes', ','.join(dtypes)]
     flags = f'{FLAGS} --xla_dump_to={folder}'
-    env = {**os.environ, **h200.ENVIRONMENT, 'XLA_FLAGS': flags}
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-  if done.returncode:
-    raise RuntimeError(done.stderr[-4000:])
-  return [json.loads(line) for line in done.stdout.splitlines()]
+    return h200.rows_of(
+        'kernels.tools.triton_report', {**h200.ENVIRONMENT, 'XLA_FLAGS': flags},
+        f'--card={card}', f'--dump={folder}', ops=ops, widths=widths,
+        dtypes=dtypes)
 
 
 def main():
@@ -273,8 +228,7 @@ def main():
       registers = ', '.join(f'{k["name"]} {k["registers"]}' for k in found)
       packed = 'yes' if row['packed'] else 'no'
       print(f'| {card} | {row["op"]} | {row["width"]} | {row["dtype"]} | '
-            f'{packed} '
-            f'| {registers} | {spilled or 0} | {row["copies"]} |',
+            f'{packed} | {registers} | {spilled or 0} | {row["copies"]} |',
             flush=True)
   sys.exit(bad)
 

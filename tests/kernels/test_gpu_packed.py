@@ -45,7 +45,8 @@ CALLS = [
 def simulator():
   """The interpreter's parameters; it stops at a race."""
   try:
-    hopper_call.supported((1, 1, 1, 64), jnp.bfloat16, 'any', False)
+    with kernels.target('gpu', 'any'):
+      hopper_call.supported((1, 1, 1, 64), jnp.bfloat16)
   except NotImplementedError as reason:
     pytest.skip(str(reason))
   from jax.experimental.pallas import mosaic_gpu as plgpu

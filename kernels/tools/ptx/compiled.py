@@ -40,7 +40,8 @@ def rows(op, width):
 
 def reports(ops, widths):
   """Returns `rows`, computed in a new process; see `h200.rows_of`."""
-  return h200.rows_of('kernels.tools.ptx', ENVIRONMENT, ops, widths)
+  return h200.rows_of('kernels.tools.ptx', ENVIRONMENT, '--rows', ops=ops,
+                      widths=widths)
 
 
 def describe(kernel, race):
