@@ -55,8 +55,8 @@ def target_is_local():
 
 def local_gpu():
   """Returns the first local GPU, or None."""
-  return next((d for d in jax.local_devices()
-               if d.platform in ('gpu', 'cuda')), None)
+  return next((d for d in jax.local_devices() if d.platform in ('gpu', 'cuda')),
+              None)
 
 
 def interpret_params():

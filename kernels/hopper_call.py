@@ -30,15 +30,15 @@ def supported(shape, dtype):
                               f'{jnp.dtype(dtype)}')
   if dispatch.interpret_params() is not None:
     if not hasattr(plgpu, 'InterpretGPUParams'):
-      raise NotImplementedError(
-          f'the GPU interpreter of jax {jax.__version__} cannot run pallas_gpu '
-          '(transposed operands of wgmma): use jax 0.11 or later')
+      raise NotImplementedError(f'the GPU interpreter of jax {jax.__version__} '
+                                'cannot run pallas_gpu (transposed operands of '
+                                'wgmma): use jax 0.11 or later')
   elif dispatch.target_is_local():
     capability = getattr(dispatch.local_gpu(), 'compute_capability', '')
     if capability != '9.0':
-      raise NotImplementedError(
-          'pallas_gpu needs a device of compute capability 9.0 (Hopper), got '
-          f'{capability or jax.default_backend()}')
+      raise NotImplementedError('pallas_gpu needs a device of compute '
+                                'capability 9.0 (Hopper), got '
+                                f'{capability or jax.default_backend()}')
 
 
 def sm_count():

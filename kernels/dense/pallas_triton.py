@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from kernels import dispatch, triton
-from kernels.triton_blocks import Place, Plan, Shape, Tools, Walk, padded, zeros
+from kernels.triton import Place, Plan, Shape, Tools, Walk, padded, zeros
 
 # Entries of W, in 48 or 64 registers of each thread. With more an H200 spills.
 MOST = {'float32': 12288, 'bfloat16': 16384}

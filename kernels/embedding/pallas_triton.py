@@ -16,7 +16,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from kernels import dispatch, triton
-from kernels.triton_blocks import Place, Plan, Shape, Tools, Walk, padded, zeros
+from kernels.triton import Place, Plan, Shape, Tools, Walk, padded, zeros
 
 MOST = 32768  # sums of a program: 128 registers in each thread of 8 warps
 LARGEST = 512  # ids

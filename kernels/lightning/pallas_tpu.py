@@ -32,7 +32,7 @@ def supported(shape, dtype, state=False):
   tiles = tpu.tiling(shape, dtype)
   steps = Steps(tiles, None, dtype, packed=False)
   tpu.check_memory(tiles, dtype, scratch=[steps.decay], state=state,
-                 states=1 + steps.count)
+                   states=1 + steps.count)
 
 
 def forward(inputs, options, save):

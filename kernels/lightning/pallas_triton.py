@@ -15,11 +15,10 @@ This moves 2 tensors more, forward and backward.
 
 import dataclasses
 import functools
-import math
 
 import jax.numpy as jnp
 
-from kernels import chunks, dispatch, triton, triton_blocks
+from kernels import chunks, triton
 from kernels.lightning import pallas_triton_gradients, pallas_triton_walk
 
 
@@ -88,7 +87,7 @@ class _Size:
 
 
 def _size(width, dtype):
-  lanes = triton_blocks.padded(width)
+  lanes = triton.padded(width)
   if dtype == jnp.float32:
     match lanes:
       case 16 | 32 | 64:
@@ -115,11 +114,11 @@ class _Call:
     self.arrays = dict(zip(names, triton.qkv(inputs), strict=True))
     self.arrays['do'] = triton.flat(do)
     self.size = _size(inputs.shape[3], inputs.dtype)
-    shape = triton_blocks.Shape(*inputs.shape, inputs.packed, self.size.rows,
-                                self.size.columns)
+    shape = triton.Shape(*inputs.shape, inputs.packed, self.size.rows,
+                         self.size.columns)
     self.programs = shape.heads * shape.column_blocks
-    tools = triton_blocks.Tools(options.interpret is not None)
-    self.plan = triton_blocks.Plan(
+    tools = triton.Tools(options.interpret is not None)
+    self.plan = triton.Plan(
         shape, *_parts(shape, self.programs, self.size.warps), options, tools)
 
   def before(self):
@@ -219,20 +218,10 @@ class _Call:
     return tuple(outs[n] for n in apart or ['rows']), sums, outs['last']
 
   def _run(self, name, kernel, warps, ins, outs, alias=()):
-    """Runs `triton.call` with arrays flattened to two dimensions."""
-    inputs, plan = self.inputs, self.plan
-    like = functools.partial(dispatch.like, inputs.arrays[0])
-    found = triton.call(
-        name, functools.partial(kernel, plan=plan),
-        {**{n: x if x is None else _two(x) for n, x in ins.items()},
-         'mask': None if inputs.mask is None else inputs.mask.reshape(-1),
-         'slopes': inputs.slopes},
-        {n: None if x is None else like((math.prod(x[0][:-1]), x[0][-1]), x[1])
-         for n, x in outs.items()},
-        grid=(self.programs, plan.parts, inputs.shape[0]), warps=warps,
-        stages=self.size.stages, interpret=self.options.interpret, alias=alias)
-    return {n: x if x is None else x.reshape(outs[n][0])
-            for n, x in found.items()}
+    grid = self.programs, self.plan.parts, self.inputs.shape[0]
+    return triton.run(name, kernel, self.plan, self.inputs, ins, outs,
+                      grid=grid, warps=warps, stages=self.size.stages,
+                      alias=alias)
 
   def _rows_like(self, packed=False):
     b, length, h, d = self.inputs.shape
@@ -249,11 +238,6 @@ class _Call:
   def _sums(self, *count):
     b, _, h, d = self.inputs.shape
     return (b, h, self.plan.parts, *count, d), jnp.float32
-
-
-def _two(x):
-  """Flattens [..., Dh] to two dimensions."""
-  return x.reshape(-1, x.shape[-1])
 
 
 def _parts(shape, programs, warps):

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from kernels.lightning import activation
 from kernels.lightning.pallas_triton_walk import decays
-from kernels.triton_blocks import Walk, settled, zeros
+from kernels.triton import Walk, settled, zeros
 
 
 def gradients(ins, outs, *, plan, names):

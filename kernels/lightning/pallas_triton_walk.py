@@ -19,7 +19,7 @@ from jax import lax
 from jax.experimental.pallas import triton as plt
 
 from kernels import chunks
-from kernels.triton_blocks import Walk, keep, settled, zeros
+from kernels.triton import Walk, keep, settled, zeros
 
 SMALL = 32  # rows up to which a program keeps distances in registers
 

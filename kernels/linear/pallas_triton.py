@@ -12,7 +12,7 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import dispatch, triton, triton_blocks
+from kernels import triton
 from kernels.linear import pallas_triton_rows as rows
 from kernels.linear.features import check_value_width
 
@@ -72,7 +72,7 @@ class _Size:
 
 def _size(kernel, width, dtype):
   """Returns the `_Size` that fits a program's registers and 99 KiB shared."""
-  lanes = triton_blocks.padded(width)
+  lanes = triton.padded(width)
   if dtype == jnp.float32:
     match lanes:
       case 16 | 32:
@@ -98,8 +98,6 @@ class _Call:
   def __init__(self, inputs, options):
     self.inputs, self.options = inputs, options
     self.b, self.length, self.h, self.d = inputs.shape
-    mask = inputs.mask
-    self.mask = None if mask is None else mask.reshape(-1)
 
   def sums(self, x, y, z, names):
     """Returns sums of the parts: [B, H, parts, Dh, Dh], [B, H, parts, Dh]."""
@@ -110,19 +108,17 @@ class _Call:
       scale = self.options.scale
     total = self.options.normalize and z is None
     kernel = functools.partial(rows.sums, names=names, scale=scale)
-    outs = self._run('sums', kernel, plan, grid, size,
-                     {'x': x, 'y': y, 'z': _two(z)},
+    outs = self._run('sums', kernel, plan, grid, size, {'x': x, 'y': y, 'z': z},
                      {'xy': self._states(plan),
                       'total': self._vectors(plan) if total else None})
-    return self._by_part(plan, outs['xy']), self._by_part(plan, outs['total'])
+    return outs['xy'], outs['total']
 
   def outputs(self, q, kv, z):
     """Returns o [B L, H Dh]."""
     size = _size('outputs', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
     outs = self._run('outputs', rows.outputs, plan, grid, size,
-                     {'q': q, 'kv': _two(kv), 'z': _two(z)},
-                     {'o': self._rows(1)})
+                     {'q': q, 'kv': kv, 'z': z}, {'o': self._rows(1)})
     return outs['o']
 
   def query_gradients(self, q, do, kv, z):
@@ -136,17 +132,16 @@ class _Call:
     whole = plan.shape.column_blocks == 1
     outs = self._run(
         'query_gradients', rows.query_gradients, plan, grid, size,
-        {'q': q, 'do': do, 'kv': _two(kv), 'z': _two(z)},
+        {'q': q, 'do': do, 'kv': kv, 'z': z},
         {'dq': self._rows(3 if self.inputs.packed else 1),
          'dkv': self._states(plan) if whole else None,
          'dz': self._vectors(plan) if self.options.normalize else None,
          'dbias': self._vectors(plan) if self.inputs.bias is not None
          else None})
-    dkv, dz, dbias = (self._by_part(plan, outs[name])
-                      for name in ('dkv', 'dz', 'dbias'))
+    dbias = outs['dbias']
     if dbias is not None:
       dbias = jnp.sum(dbias, axis=(0, 2))
-    return outs['dq'], dkv, dz, dbias
+    return outs['dq'], outs['dkv'], outs['dz'], dbias
 
   def key_gradients(self, k, v, dkv, dz, taken):
     """Returns dk, dv, and float32 [2, H, Dh] for the bias.
@@ -156,17 +151,15 @@ class _Call:
     size = _size('key_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
     apart = taken is None
-    outs = self._run(
-        'key_gradients', rows.key_gradients, plan, grid, size,
-        {'k': k, 'v': v, 'dkv': _two(dkv), 'dz': _two(dz), 'taken': taken},
-        {'dk': self._rows(1 if apart else 3),
-         'dv': self._rows(1) if apart else None,
-         'dbias': self._vectors(plan, 2) if self.inputs.bias is not None
-         else None},
-        alias=() if apart else ('taken', 'dk'))
+    outs = self._run('key_gradients', rows.key_gradients, plan, grid, size,
+                     {'k': k, 'v': v, 'dkv': dkv, 'dz': dz, 'taken': taken},
+                     {'dk': self._rows(1 if apart else 3),
+                      'dv': self._rows(1) if apart else None,
+                      'dbias': self._vectors(plan, 2)
+                      if self.inputs.bias is not None else None},
+                     alias=() if apart else ('taken', 'dk'))
     dbias = outs['dbias']
     if dbias is not None:
-      dbias = dbias.reshape(self.b, self.h, plan.parts, 2, self.d)
       dbias = jnp.moveaxis(jnp.sum(dbias, axis=(0, 2)), 1, 0)
     return outs['dk'], outs['dv'], dbias
 
@@ -177,49 +170,30 @@ class _Call:
                      (kv, z), pair or (None,) * 2, strict=True))
 
   def _plan(self, size, single=False, by_columns=False):
-    shape = triton_blocks.Shape(*self.inputs.shape, self.inputs.packed,
-                                size.rows, size.columns)
+    shape = triton.Shape(*self.inputs.shape, self.inputs.packed, size.rows,
+                         size.columns)
     programs = self.h * (shape.column_blocks if by_columns else 1)
     parts, per_part = shape.blocks, 1
     if not single:
       parts, per_part = triton.cut(self.length, self.b * programs, size.rows,
                                    per_core=8 // size.warps)
-    tools = triton_blocks.Tools(self.options.interpret is not None)
-    plan = triton_blocks.Plan(shape, parts, per_part, self.options, tools)
+    tools = triton.Tools(self.options.interpret is not None)
+    plan = triton.Plan(shape, parts, per_part, self.options, tools)
     return plan, (programs, parts, self.b)
 
   def _run(self, name, kernel, plan, grid, size, ins, outs, alias=()):
-    like = functools.partial(dispatch.like, self.inputs.arrays[0])
-    return triton.call(
-        name, functools.partial(kernel, plan=plan), {**ins, 'mask': self.mask},
-        {n: x if x is None else like(*x) for n, x in outs.items()}, grid=grid,
-        warps=size.warps, stages=size.stages, interpret=self.options.interpret,
-        alias=alias)
+    return triton.run(name, kernel, plan, self.inputs, ins, outs, grid=grid,
+                      warps=size.warps, stages=size.stages, alias=alias)
 
   def _rows(self, count):
     shape = self.b * self.length, count * self.h * self.d
     return shape, self.inputs.dtype
 
   def _states(self, plan):
-    rows_of_all = self.b * self.h * plan.parts * self.d
-    return (rows_of_all, self.d), jnp.float32
+    return (self.b, self.h, plan.parts, self.d, self.d), jnp.float32
 
-  def _vectors(self, plan, count=1):
-    shape = self.b * self.h * plan.parts * count, self.d
-    return shape, jnp.float32
-
-  def _by_part(self, plan, x):
-    """Reshapes to [B, H, parts, Dh] or [B, H, parts, Dh, Dh]."""
-    if x is None:
-      return None
-    states = x.shape[0] // (self.b * self.h * plan.parts)
-    shape = (self.b, self.h, plan.parts, states, self.d)
-    return x.reshape(shape if states > 1 else (*shape[:3], self.d))
-
-
-def _two(x):
-  """Flattens [..., Dh] to two dimensions."""
-  return None if x is None else x.reshape(-1, x.shape[-1])
+  def _vectors(self, plan, *count):
+    return (self.b, self.h, plan.parts, *count, self.d), jnp.float32
 
 
 def _total(x, before):

@@ -11,7 +11,7 @@ import functools
 import jax.numpy as jnp
 
 from kernels.linear import features
-from kernels.triton_blocks import Walk, keep, settled, zeros
+from kernels.triton import Walk, keep, settled, zeros
 
 
 def _phi(plan, x, n):

@@ -40,7 +40,7 @@ def norm_project(o, *, weight, bias, eps=1e-6, kernel='auto'):
   o, weight, bias = axes.alike((o, weight, bias))
   name = dispatch.resolve('norm_project', kernel, o.shape, o.dtype)
   y_NxD = _run(name, eps, dispatch.interpret_params(),
-                  o.reshape(-1, o.shape[-1]), weight, bias)
+               o.reshape(-1, o.shape[-1]), weight, bias)
   return y_NxD.reshape(*o.shape[:2], -1)
 
 

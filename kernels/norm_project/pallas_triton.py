@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from kernels import dispatch, triton
 from kernels.norm_project import pallas_triton_rows as rows
-from kernels.triton_blocks import Shape, Tools, padded
+from kernels.triton import Shape, Tools, padded
 
 
 def supported(shape, dtype):

@@ -7,7 +7,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels.triton_blocks import Place, Shape, Tools, zeros
+from kernels.triton import Place, Shape, Tools, zeros
 
 
 @dataclasses.dataclass(frozen=True)

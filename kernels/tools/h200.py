@@ -115,8 +115,9 @@ class _Output:
 
 
 def _parse(text):
-  return [Kernel(entry['name'], *(int(entry[key]) for key in (
-      'registers', 'stack', 'stores', 'loads')))
+  return [Kernel(entry['name'],
+                 *(int(entry[key])
+                   for key in ('registers', 'stack', 'stores', 'loads')))
           for entry in ENTRY.finditer(text)]
 
 

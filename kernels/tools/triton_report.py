@@ -193,10 +193,10 @@ def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
   """Returns rows computed in a new process; see `h200.rows_of`."""
   with tempfile.TemporaryDirectory() as folder:
     flags = f'{FLAGS} --xla_dump_to={folder}'
-    return h200.rows_of(
-        'kernels.tools.triton_report', {**h200.ENVIRONMENT, 'XLA_FLAGS': flags},
-        f'--card={card}', f'--dump={folder}', ops=ops, widths=widths,
-        dtypes=dtypes)
+    return h200.rows_of('kernels.tools.triton_report',
+                        {**h200.ENVIRONMENT, 'XLA_FLAGS': flags},
+                        f'--card={card}', f'--dump={folder}', ops=ops,
+                        widths=widths, dtypes=dtypes)
 
 
 def main():
