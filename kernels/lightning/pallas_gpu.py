@@ -1,11 +1,8 @@
 """Lightning attention for Hopper: one kernel forward, one backward.
 
-A block walks over the chunks of one (b, h) with the state of the recurrence in
-registers. It stores the state once per pair of chunks for the backward kernel,
-which walks from the last pair to the first. If B * H is too small to fill the
-device, L is cut into parts. A kernel of `hopper_sums` then first computes
-each part's addition to the state, so that all parts can start at once. This
-moves 2 tensors more.
+The state of the recurrence is in registers and stored once per pair of chunks
+for the backward kernel. If B * H is too small to fill the device, L is cut into
+parts, whose additions to the state `hopper_sums` computes first (2 tensors).
 """
 
 import dataclasses
@@ -19,7 +16,6 @@ PAIR = 2 * hopper.TILE
 
 
 def supported(shape, dtype, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take."""
   del state  # initial and final states are supported
   hopper_call.supported(shape, dtype)
 
@@ -84,7 +80,6 @@ def _parts(blocks, pairs):
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, states before pairs or None)."""
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   slopes, initial_state = inputs.slopes, inputs.state
   plan = Plan.of(q.shape, options)
@@ -99,7 +94,6 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal_state, options):
-  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   plan, slopes = Plan.of(inputs.shape, options), inputs.slopes
   after = None
   if dfinal_state is not None:

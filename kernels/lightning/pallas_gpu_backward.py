@@ -1,10 +1,9 @@
 """The backward kernel of lightning attention for Hopper.
 
 A block walks over pairs of chunks from the last to the first. The gradient dS
-of the state is in registers, and in shared memory as bf16. The forward kernel
-saved the state S before every pair. The lower chunk of a pair uses S directly.
-The upper one also reads the keys and values of the lower one, whose loads have
-started already. `pallas_gpu_chunk` computes one chunk.
+of the state is in registers, and in shared memory as bf16. The lower chunk of a
+pair uses the saved state S directly. The upper one also reads the keys and
+values of the lower one. `pallas_gpu_chunk` computes one chunk.
 """
 
 import functools

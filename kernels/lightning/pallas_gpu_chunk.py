@@ -7,11 +7,8 @@ G = (do v^T) * within:
   dq = G k + from_start * (do S^T)
   dS = over * dS + q^T (from_start * do)
 Warpgroup w computes columns 64 w to 64 w + 63 of each. With two warpgroups, the
-first computes A and the second G.
-
-With SiLU, q, k and v here mean SiLU of the loaded operands. The gradients need
-the operands themselves, so each warpgroup loads its columns again, into tiles
-that are no longer needed.
+first computes A and the second G. With SiLU, q, k and v here mean SiLU of the
+loaded operands; each warpgroup loads its columns again for their gradients.
 """
 
 import jax.numpy as jnp

@@ -1,15 +1,14 @@
 """Lightning attention for TPU: one kernel forward, one backward.
 
-The grid is (B, head groups, blocks of rows). A block is a run of chunks. The
-state of the recurrence stays on chip between blocks; for the backward pass it
-is written once per block, not per chunk. The backward kernel walks over the
-blocks from the last to the first. Within one it first recomputes the states
-forward, then walks over the chunks backward with the gradient of the state.
+The grid is (B, head groups, blocks of rows). The state of the recurrence stays
+on chip between blocks, and is written once per block for the backward pass. The
+backward kernel walks from the last block to the first. Within one it recomputes
+the states forward, then walks backward over its chunks.
 
 If q, k and v are packed, a block holds rows of all three, and so do the blocks
-of their gradients: one array in, one array out. If there is one sequence and
-one group of heads, a chip with two cores computes half of the blocks on each. A
-kernel before that computes the state between the halves.
+of their gradients. If there is one sequence and one group of heads, a chip with
+two cores computes half of the blocks on each, after a kernel that computes the
+state between the halves.
 """
 
 import dataclasses
@@ -27,7 +26,6 @@ MAX_STATE = 1024 * 1024
 
 
 def supported(shape, dtype, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take."""
   tpu.supported(shape, dtype)
   tiles = tpu.tiling(shape, dtype)
   steps = Steps(tiles, None, dtype, packed=False)

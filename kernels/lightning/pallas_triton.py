@@ -1,16 +1,16 @@
 """Lightning attention in Triton: one kernel forward, one to three backward.
 
-In the forward pass a program walks over the blocks of rows of one (b, h) with
-the state of the recurrence in registers and moves 4 tensors. In the backward
-pass one kernel computes as many gradients as the registers of a program allow:
+Forward, a program walks over the blocks of rows of one (b, h) with the state in
+registers and moves 4 tensors. Backward, one kernel computes as many gradients
+as the registers of a program allow:
+
   all: 7 tensors; both passes also move the states before all blocks, Dh / rows
     of a tensor each time;
   dq, then dk and dv: 10 tensors, or 11 with SiLU, with recomputed states;
   dq, dk, dv in separate runs of the forward kernel: 12 tensors, or 15.
 
-If B * H leaves most of the device empty, L is cut into parts. A pass then first
-computes each part's addition to the state, so that all parts can start at once.
-This moves 2 tensors more, forward and backward.
+If B * H leaves most of the device empty, L is cut into parts, whose additions
+to the state are computed first: 2 tensors more, forward and backward.
 """
 
 import dataclasses
@@ -23,7 +23,6 @@ from kernels.lightning import pallas_triton_gradients, pallas_triton_walk
 
 
 def supported(shape, dtype, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take."""
   del dtype, state  # all dtypes, initial and final states are supported
   triton.supported(shape)
 
@@ -43,7 +42,6 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   call = _Call(inputs, options, do)
   after = call.after(dfinal)
   if call.size.together == 'qkv':
@@ -106,7 +104,6 @@ def _size(width, dtype):
 
 
 class _Call:
-  """Kernel runs on the arrays of a call."""
 
   def __init__(self, inputs, options, do=None):
     self.inputs, self.options = inputs, options

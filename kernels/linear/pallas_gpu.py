@@ -1,10 +1,7 @@
 """Linear attention for Hopper: two kernels forward, two backward.
 
-Forward, one kernel sums S = phi(k)^T v and z = sum phi(k) over parts of the
-sequence; the next adds up the parts and writes the outputs. Backward, one reads
-q and do, writes dq and sums dS and dz; the next reads k and v and writes dk and
-dv. These move 4 and 7 tensors. Cutting L into parts fills the device for any
-number of heads.
+They move 4 and 7 tensors, see docs/kernels-design.md. Cutting L into parts
+fills the device for any number of heads.
 """
 
 import dataclasses
@@ -20,14 +17,12 @@ IN_KERNEL_PARTS = 4
 
 
 def supported(shape, dtype, value_width=None, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take."""
   del state
   check_value_width(shape, value_width)
   hopper_call.supported(shape, dtype)
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, sums or None); see `kernels.call`."""
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   warpgroups = d // hopper.TILE
@@ -50,7 +45,6 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   kv, z = saved

@@ -2,9 +2,8 @@
 
 The grid is (B, head groups, 2, blocks of rows). Sweep 0 sums S = phi(k)^T v and
 z = sum phi(k) on chip, sweep 1 writes the outputs. An operand that a sweep does
-not use stays on one block, so nothing is moved twice: 4 tensors are moved. With
-a single sequence and group of heads, a chip with two cores runs one kernel for
-each sweep, and each core has half of the blocks.
+not use stays on one block, so 4 tensors are moved. With a single sequence and
+group of heads, a chip with two cores runs a kernel for each sweep.
 """
 
 import functools
@@ -21,18 +20,13 @@ __all__ = ['backward', 'forward', 'supported']
 
 
 def supported(shape, dtype, value_width=None, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take."""
   check_value_width(shape, value_width)
   tpu.supported(shape, dtype)
   tpu.check_memory(tpu.tiling(shape, dtype), dtype, state=state)
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, sums or None); see `kernels.call`.
-
-  Packed inputs are read in place. If H * Dh is no multiple of 128, a block
-  holds rows of all three and both sweeps read it.
-  """
+  """Returns (out, final state, sums); reads packed inputs in place."""
   steps = plan(inputs, options)
   run = _halves if steps.tiles.parts > 1 else _sweeps
   out, sums, kv, z = run(steps, inputs, save)

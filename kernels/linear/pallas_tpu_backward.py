@@ -2,10 +2,9 @@
 
 The grid is (B, head groups, 3 * blocks of rows). The first third reads q and
 the gradient of the output, writes dq and sums dS and dz. Then two steps per
-block read k and v and write dk and dv. Each step writes one tile of gradients.
-So for packed inputs a single result, [B, L, 3 * H * Dh], takes all of them, and
-each of its blocks is visited once. Operands that a step does not use stay on
-one block: 7 tensors are moved.
+block read k and v and write dk and dv. Each step writes one tile of gradients,
+also of a single packed result. Operands that a step does not use stay on one
+block: 7 tensors are moved.
 """
 
 import functools
@@ -20,9 +19,8 @@ from kernels.linear.pallas_tpu_steps import call, operands, pair, plan, unpaired
 def backward(inputs, saved, do, dfinal, options):
   """Returns gradients of q, k, v, of the bias and of the initial state.
 
-  See `kernels.call`. The gradients of packed inputs are one array. If H * Dh is
-  no multiple of 128 its blocks are whole rows. Then dq waits for dk and dv, and
-  both sweeps read q and the gradient of the output.
+  If packed inputs have an H * Dh that is no multiple of 128, blocks are whole
+  rows. Then dq waits for dk and dv, and both sweeps read q and do.
   """
   steps = plan(inputs, options)
   run = _halves if steps.tiles.parts > 1 else _sweeps

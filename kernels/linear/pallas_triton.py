@@ -1,10 +1,8 @@
 """Linear attention in Triton: two kernels forward, two backward.
 
-Forward, one kernel sums S = phi(k)^T v and z = sum phi(k) over parts of the
-sequence; the next writes the outputs. Backward, one reads q and do, writes dq
-and sums dS and dz; the next reads k and v and writes dk and dv. These move 4
-and 7 tensors. If S is too wide for the registers of a program, each program
-sums a block of its columns, and a separate kernel computes dS (9 tensors).
+They move 4 and 7 tensors, see docs/kernels-design.md. If S is too wide for the
+registers of a program, each program sums a block of its columns, and a separate
+kernel computes dS (9 tensors).
 """
 
 import dataclasses
@@ -18,14 +16,12 @@ from kernels.linear.features import check_value_width
 
 
 def supported(shape, dtype, value_width=None, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take."""
   del dtype, state  # all dtypes, initial and final states are supported
   check_value_width(shape, value_width)
   triton.supported(shape)
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, sums or None); see `kernels.call`."""
   q, k, v = triton.qkv(inputs)
   call = _Call(inputs, options)
   kv, z = call.sums(k, v, None, ('k', 'v'))
@@ -40,7 +36,6 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   q, k, v = triton.qkv(inputs)
   call = _Call(inputs, options)
   kv, z = saved
@@ -93,7 +88,6 @@ def _size(kernel, width, dtype):
 
 
 class _Call:
-  """Kernel runs on the arrays of a call."""
 
   def __init__(self, inputs, options):
     self.inputs, self.options = inputs, options

@@ -1,9 +1,8 @@
-"""The Triton kernels of linear attention.
+"""The Triton kernels of linear attention, on blocks of rows of one (b, h).
 
-Each works on blocks of rows of one (b, h). `sums` and `query_gradients` walk
-over the blocks of a part of the sequence, the others take one block each. If S
-is cut into blocks of columns, `sums` has a program for each, and the others
-walk over them.
+`sums` and `query_gradients` walk over the blocks of a part of the sequence, the
+others take one block each. If S is cut into blocks of columns, `sums` has a
+program for each, and the others walk over them.
 """
 
 import functools

@@ -21,7 +21,6 @@ from kernels.triton import Shape, Tools, padded
 
 
 def supported(shape, dtype):
-  """Raises NotImplementedError if the device is too old."""
   del shape, dtype  # all widths and both dtypes are supported
   triton.check()
 
@@ -40,7 +39,6 @@ def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
 
 
 def backward(saved, dy_NxD, eps, interpret):
-  """Returns gradients of o in its dtype, of W and b in float32."""
   o_NxE, w_ExD, r_N = saved
   size = _backward_size(o_NxE.shape[1], o_NxE.dtype)
   whole = o_NxE.shape[1] <= size.whole

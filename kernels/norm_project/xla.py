@@ -29,7 +29,6 @@ def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
 
 
 def backward(saved, dy_NxD, eps, interpret):
-  """Returns gradients of o in its dtype, of W and b in float32."""
   del eps, interpret
   o_NxE, w_ExD, r_Nx1, p_NxD = saved
   dtype = o_NxE.dtype

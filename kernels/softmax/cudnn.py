@@ -2,13 +2,10 @@
 
 cuDNN takes the number of keys of a sequence instead of a mask; as a bias the
 mask would need all of [L, S]. A sum over keys does not depend on their order,
-so unmasked keys and their values are moved to the front. This supports any
-mask, at the cost of copying both.
+so unmasked keys and their values are copied to the front.
 
-cuDNN can drop weights, and so can JAX's private function behind this one. But
-its seed is a number compiled into the program, so the dropped weights cannot
-depend on a key that changes with every step. This kernel therefore has no
-dropout.
+Its dropout takes a seed compiled into the program, which cannot change with
+every step. So this kernel has no dropout.
 """
 
 import functools

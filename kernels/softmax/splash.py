@@ -1,9 +1,8 @@
-"""Softmax attention by splash attention, the Pallas TPU kernel of JAX.
+"""Softmax attention by JAX's Pallas TPU kernel, `splash_attention`.
 
-The package is `jax.experimental.pallas.ops.tpu.splash_attention`. It works in
-tiles and recomputes weights in the backward kernels, with memory linear in the
-lengths. It needs heads before the length, so q, k and v are transposed here. In
-a layer the compiler lets the projections write this layout without a copy. It
+It works in tiles and recomputes weights in the backward kernels, with memory
+linear in the lengths. It needs heads before the length, so q, k and v are
+transposed; in a layer the compiler lets the projections write this layout. It
 needs lengths in whole blocks, so shorter ones are padded, by at most 127 rows
 for each block of up to 512. It has no dropout.
 
@@ -27,7 +26,6 @@ _LANES = 128
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
-  """Raises NotImplementedError for operands that `attend` cannot take."""
   if bias:
     raise NotImplementedError("kernel='splash' takes no bias of distances: use "
                               "'chunked' or 'dense'")

@@ -3,9 +3,8 @@
 The count uses the text of the optimised program. Every top-level operation
 reads its operands and writes its results once; a loop counts as often as it
 runs. Tile padding counts. Arrays that XLA keeps in on-chip memory (memory space
-S(1) of a TPU program) do not. A Pallas kernel counts as one operation. An array
-that it takes several times (q, k and v from one matmul) counts as read once.
-The kernels' own tests check that they move no block twice.
+S(1) of a TPU program) do not. A Pallas kernel counts as one operation, and an
+array that it takes several times as read once.
 """
 
 import collections
