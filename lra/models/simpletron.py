@@ -11,6 +11,7 @@ Equation: (1/sqrt(L)) Q (K^T V) per head
 Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
 """
 
+import kernels
 from lra.errors import UserError
 from lra.nn import layers
 from lra.nn.linear_mixer import LinearMixer
@@ -36,6 +37,8 @@ class Mixer(LinearMixer):
   output_projection: bool = False
 
   op = 'simpletron'
+  operations = (kernels.simpletron_attention,
+                kernels.simpletron_attention_packed)
 
   def kernel_for(self, length, width):
     """See `HeadMixer.kernel_for`."""

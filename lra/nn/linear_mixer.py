@@ -18,7 +18,8 @@ from lra.nn.mixer import HeadMixer
 class LinearMixer(HeadMixer):
   """Projects, runs one operation of `kernels`, merges: [B, L, D] -> [B, L, D].
 
-  A subclass names its operation in `op` and may override `options`.
+  A subclass names its operation in `op`, has its functions in `operations` (on
+  q, k and v, and on qkv), and may override `options`.
 
   Attributes: those of `HeadMixer`, and
     kernel: 'auto' or one of `kernels.OPS[op]`.
@@ -52,7 +53,6 @@ class LinearMixer(HeadMixer):
 
   def attend(self, *operands: jax.Array, **arrays) -> jax.Array:
     """Runs the operation on q, k, v or on qkv: [B, L, H, Dh]."""
-    packed = '_packed' if len(operands) == 1 else ''
-    function = getattr(kernels, f'{self.op}_attention{packed}')
-    return kernels.sharded(function)(
+    apart, packed = self.operations
+    return kernels.sharded(packed if len(operands) == 1 else apart)(
         *operands, kernel=self.kernel, **arrays, **self.options())
