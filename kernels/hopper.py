@@ -280,14 +280,14 @@ class Columns:
     self.tools, self.w, self.count = tools, w, count
     if not count:
       return
-    self.tiles, numbers = tools.views(ones)
-    copies = numbers.shape[0]
+    self.tiles, lines = tools.views(ones)
+    copies = lines.shape[0]
     self.own = w if copies > 1 else numbers(1)[0]
-    numbers = numbers.at[self.own]
+    lines = lines.at[self.own]
 
     @pl.when((w == 0) | (copies > 1))
     def _():
-      tools.publish((numbers, jnp.ones(numbers.shape, jnp.bfloat16)))
+      tools.publish((lines, jnp.ones(lines.shape, jnp.bfloat16)))
 
   def zeros(self):
     """Returns float32 tiles [64, 8] in registers; each column gets the sum."""
