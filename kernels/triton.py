@@ -111,6 +111,10 @@ def flat(x):
   return None if x is None else x.reshape(x.shape[0] * x.shape[1], -1)
 
 
+def flat_mask(inputs):
+  return None if inputs.mask is None else inputs.mask.reshape(-1)
+
+
 def rows(x):
   """Flattens [..., D] to [N, D]."""
   return x.reshape(-1, x.shape[-1])
@@ -161,18 +165,17 @@ def call(name, kernel, ins, outs, *, grid, warps, stages, interpret, alias=()):
   return {n: found.get(n) for n in outs}
 
 
-def run(name, kernel, plan, inputs, ins, outs, *, grid, warps, stages,
+def run(name, kernel, plan, inputs, mask, ins, outs, *, grid, warps, stages,
         alias=()):
   """Runs `call` on arrays flattened to two dimensions, with the mask.
 
   Args:
     name, grid, warps, stages, alias: see `call`.
     kernel, plan: a kernel that takes the `Plan` too.
-    inputs: `kernels.call.Inputs`.
+    inputs, mask: `kernels.call.Inputs`; its mask as [B L], or None.
     ins, outs: name -> array, name -> (shape, dtype); or None.
   """
   like = functools.partial(dispatch.like, inputs.arrays[0])
-  mask = None if inputs.mask is None else inputs.mask.reshape(-1)
   found = call(name, functools.partial(kernel, plan=plan),
                {**{n: x if x is None else rows(x) for n, x in ins.items()},
                 'mask': mask, 'slopes': inputs.slopes},

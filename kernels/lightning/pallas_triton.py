@@ -216,9 +216,9 @@ class _Call:
 
   def _run(self, name, kernel, warps, ins, outs, alias=()):
     grid = self.programs, self.plan.parts, self.inputs.shape[0]
-    return triton.run(name, kernel, self.plan, self.inputs, ins, outs,
-                      grid=grid, warps=warps, stages=self.size.stages,
-                      alias=alias)
+    return triton.run(name, kernel, self.plan, self.inputs,
+                      triton.flat_mask(self.inputs), ins, outs, grid=grid,
+                      warps=warps, stages=self.size.stages, alias=alias)
 
   def _rows_like(self, packed=False):
     b, length, h, d = self.inputs.shape

@@ -92,6 +92,7 @@ class _Call:
   def __init__(self, inputs, options):
     self.inputs, self.options = inputs, options
     self.b, self.length, self.h, self.d = inputs.shape
+    self.mask = triton.flat_mask(inputs)
 
   def sums(self, x, y, z, names):
     """Returns sums of the parts: [B, H, parts, Dh, Dh], [B, H, parts, Dh]."""
@@ -176,8 +177,9 @@ class _Call:
     return plan, (programs, parts, self.b)
 
   def _run(self, name, kernel, plan, grid, size, ins, outs, alias=()):
-    return triton.run(name, kernel, plan, self.inputs, ins, outs, grid=grid,
-                      warps=size.warps, stages=size.stages, alias=alias)
+    return triton.run(name, kernel, plan, self.inputs, self.mask, ins, outs,
+                      grid=grid, warps=size.warps, stages=size.stages,
+                      alias=alias)
 
   def _rows(self, count):
     shape = self.b * self.length, count * self.h * self.d
