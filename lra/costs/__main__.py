@@ -60,7 +60,7 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs import collectives, loop, onchip, tables
+  from lra.costs import loop, tables
   config = command.config()
   made = {'memory': tables.memory if MEMORY.value else None,
           'speed': SPEED.value and (
@@ -69,11 +69,12 @@ def main() -> int:
              for name, targets in (('layers', LAYERS.value),
                                    ('launches', LAUNCHES.value))},
           'collectives': COLLECTIVES.value and config is None and (
-              lambda: collectives.tables(COLLECTIVES.value))}
+              lambda: _module('collectives').tables(COLLECTIVES.value))}
   for name, make in made.items():
     if make:
       print(tables.write(pathlib.Path(OUT.value) / f'{name}.md', make()))
   if ONCHIP.value:
+    onchip = _module('onchip')
     stages = onchip.STAGES if STAGES.value is None else STAGES.value
     unknown = set(stages) - set(onchip.STAGES)
     if unknown:
@@ -87,7 +88,7 @@ def main() -> int:
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
         '--memory, --speed, --layers, --launches or --onchip.')
   if COLLECTIVES.value:
-    print('\n'.join(collectives.report(config, COLLECTIVES.value)))
+    print('\n'.join(_module('collectives').report(config, COLLECTIVES.value)))
     return 0
   command.use_compile_cache()
   print(json.dumps(loop.measure(
@@ -98,7 +99,23 @@ def main() -> int:
 
 def _compiled(name, targets):
   """Returns the lines of a table that is compiled for `targets`."""
-  return importlib.import_module(f'lra.costs.{name}').tables(targets)
+  return _module(name).tables(targets)
+
+
+def _module(name):
+  """Imports what measures or counts with `kernels.tools`.
+
+  Raises:
+    UserError: this is an installed package, which lacks these tools.
+  """
+  try:
+    return importlib.import_module(f'lra.costs.{name}')
+  except ModuleNotFoundError as error:
+    if not (error.name or '').startswith('kernels.tools'):
+      raise
+    raise UserError(
+        f'--{name} needs kernels/tools, which an installed package lacks: run '
+        'it in a checkout of the repository.') from error
 
 
 if __name__ == '__main__':

@@ -52,6 +52,8 @@ class Mixer(LinearMixer):
   num_layers: int = 1
 
   op = 'lightning'
+  operations = (kernels.lightning_attention,
+                kernels.lightning_attention_packed)
 
   @property
   def causal(self) -> bool:

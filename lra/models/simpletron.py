@@ -10,6 +10,7 @@ Equation: (1/sqrt(L)) Q (K^T V) per head
 Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
 """
 
+import kernels
 from lra.errors import UserError
 from lra.nn import layers
 from lra.nn.mixer import LinearMixer
@@ -27,6 +28,8 @@ class Mixer(LinearMixer):
   Attributes: those of `LinearMixer`; qkv_width must be D.
   """
   op = 'simpletron'
+  operations = (kernels.simpletron_attention,
+                kernels.simpletron_attention_packed)
   skip = False  # True: x is added to the heads ("-Res")
   output_projection = False  # True: a dense layer follows ("-ResL")
 

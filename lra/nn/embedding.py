@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from kernels import dispatch, varying
+from kernels import axes, dispatch
 from lra.nn import arrays
 
 SMALL = 512  # ids; with more of them the matmul costs too much
@@ -36,7 +36,7 @@ class Embedding(nn.Embed):
 
 
 def _alike(kernel, *operands):
-  return _rows_of_few(kernel, *varying.alike(operands))
+  return _rows_of_few(kernel, *axes.alike(operands))
 
 
 def _rows_of(ids, table):

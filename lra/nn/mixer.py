@@ -166,7 +166,8 @@ class LinearMixer(HeadMixer):
   and the kernel reads them in this layout. On a CPU three matmuls compute them
   separately, which is faster with plain XLA.
 
-  A subclass names its operation in `op` and may override `options`.
+  A subclass names its operation in `op`, has its functions in `operations` (on
+  q, k and v, and on qkv), and may override `options`.
 
   Attributes: those of `HeadMixer`, and
     kernel: 'auto' or one of `KERNELS`.
@@ -193,9 +194,8 @@ class LinearMixer(HeadMixer):
 
   def attend(self, *operands: jax.Array, **arrays) -> jax.Array:
     """Runs the operation on q, k, v or on qkv: [B, L, H, Dh]."""
-    packed = '_packed' if len(operands) == 1 else ''
-    function = getattr(kernels, f'{self.op}_attention{packed}')
-    return kernels.sharded(function)(
+    apart, packed = self.operations
+    return kernels.sharded(packed if len(operands) == 1 else apart)(
         *operands, kernel=self.kernel, **arrays, **self.options())
 
 

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from kernels import dispatch, meshes, varying
+from kernels import axes, dispatch, meshes
 from lra.nn import arrays
 
 EPS = 1e-6
@@ -65,7 +65,7 @@ class LayerNorm(nn.Module):
     if beside and triton is not None and not meshes.splits_tokens():
       pair = functools.partial(_pair, triton, dtype)
       return kernels.over_tokens(pair, pallas=True)(x, scale_D, bias_D)
-    y = _normalized(*varying.alike((x, scale_D, bias_D))).astype(dtype)
+    y = _normalized(*axes.alike((x, scale_D, bias_D))).astype(dtype)
     return (x, y) if beside else y
 
 
@@ -78,7 +78,7 @@ class RMSNorm(nn.RMSNorm):
 
 
 def _pair(triton, dtype, *operands):
-  return _beside(triton, dtype, *varying.alike(operands))
+  return _beside(triton, dtype, *axes.alike(operands))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))

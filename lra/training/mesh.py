@@ -16,8 +16,8 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from kernels.axes import BATCH_AXES
 from kernels.meshes import SEQUENCE_AXIS
-from kernels.rows import BATCH_AXES
 from lra.errors import UserError
 from lra.system import distributed
 

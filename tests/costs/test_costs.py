@@ -2,6 +2,8 @@
 
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -81,3 +83,25 @@ def test_less_than_the_floor_is_moved_on_tpus_alone():
   below = {line.split(' | ')[0].strip('| ') for line in lines
            if float(line.split(' | ')[6]) < 1}
   assert below == {'v5e', 'v6e'}
+
+
+WITHOUT_TOOLS = """
+import sys
+sys.modules['kernels.tools'] = None
+from lra.costs import __main__ as command
+from lra.errors import UserError
+for name in sys.argv[1:]:
+  try:
+    command._module(name)
+  except UserError as error:
+    print(error)
+"""
+
+
+def test_an_installed_package_says_that_it_lacks_the_tools():
+  names = ['layers', 'launches', 'collectives', 'onchip']
+  done = subprocess.run([sys.executable, '-c', WITHOUT_TOOLS, *names],
+                        text=True, capture_output=True)
+  assert done.returncode == 0, done.stderr
+  assert [line.split(' needs kernels/tools')[0]
+          for line in done.stdout.splitlines()] == [f'--{n}' for n in names]

@@ -12,7 +12,7 @@ from test_softmax import with_gradients
 import kernels
 from kernels import random_bits
 from kernels.softmax import chunked, distances, reference
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 
 X = jnp.ones((2, 8, 2, 32))
 BIAS = jnp.zeros((2, 15))

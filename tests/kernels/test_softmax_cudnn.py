@@ -11,7 +11,7 @@ from test_softmax import check, inputs, resolve, up_to, with_gradients
 import kernels
 from kernels import dispatch
 from kernels.softmax import cudnn, reference
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 
 
 class _Device:

@@ -11,7 +11,7 @@ from test_softmax import inputs, up_to, with_gradients
 import kernels
 from kernels import random_bits
 from kernels.softmax import chunked, dense, reference
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 
 RATE = 0.3
 KEY = jax.random.key(3)

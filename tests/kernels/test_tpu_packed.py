@@ -15,7 +15,7 @@ from kernels import dispatch, tpu
 from kernels.lightning import reference as lightning
 from kernels.linear import reference as linear
 from kernels.tools import errors
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 
 SCALE = 0.7
 

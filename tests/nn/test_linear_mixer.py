@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels.norm_project import vjp as norm_project
+from kernels.norm_project import api as norm_project
 from kernels.tools import errors
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 from lra.models import lightning, linear_transformer, simpletron
 from lra.nn import layers
 
@@ -74,9 +74,9 @@ def test_on_a_gpu_lightning_norms_inside_the_projection(
   params = jax.tree.map(lambda p: p + 0.1, params)
   want = _run(mixer.clone(kernel='xla'), params)
   seen = []
-  run = norm_project.run
+  run = norm_project._run
   monkeypatch.setattr(
-      norm_project, 'run',
+      norm_project, '_run',
       lambda kernel, *args: seen.append(kernel) or run(kernel, *args))
   with errors.simulated('pallas_triton'):
     _close(_run(mixer, params), want)
