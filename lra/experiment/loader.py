@@ -51,25 +51,6 @@ def made_by(arguments: list[str]) -> ConfigDict:
   return holder.value
 
 
-def resolve(config: ConfigDict | None) -> ConfigDict | None:
-  """Returns the config without references, after all checks without a device.
-
-  Raises:
-    UserError: it cannot be run; the message names the field.
-  """
-  if config is None:
-    return None
-  from lra import objectives, tasks
-  from lra.experiment import build, check
-  check.check(config)
-  if not tasks.get(config.task).probe:
-    paths.data_dir(config.data_dir)
-  objectives.get(config.objective)
-  config = config.copy_and_resolve_references()
-  build.encoder(config, tasks.get(config.task), 'float32')
-  return config
-
-
 class _Parser(flags.ArgumentParser):
   """Makes the config of `<file>:<argument>`."""
 

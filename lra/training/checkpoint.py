@@ -1,6 +1,6 @@
 """Saves and restores the checkpoints of a run.
 
-Only this file and `sound.py` import orbax. `checkpoints/last` holds the whole
+Only this file and `checkpoint_io.py` import orbax. `checkpoints/last` holds the whole
 state with the run's progress (JSON). `checkpoints/best` holds the parameters to
 be scored. Orbax writes to a temporary folder and renames it, so a kill leaves
 the previous checkpoint. Orbax has no checksums of its own for arrays. So the
@@ -24,8 +24,8 @@ from lra.errors import UserError
 from lra.system import distributed
 from lra.system.distributed import leads
 from lra.system.terminal import say
-from lra.training import sound
-from lra.training.sound import Damaged
+from lra.training import checkpoint_io
+from lra.training.checkpoint_io import Damaged
 
 # Version of the names and shapes in a checkpoint. Version 1 had other names of
 # layers; version 2 had no checksums.
@@ -97,7 +97,7 @@ class Checkpoints:
       self._last.save(step, args=ocp.args.Composite(
           state=ocp.args.StandardSave(state),
           memory=ocp.args.JsonSave(self._remembered(
-              progress, sound.checksum(state)))))
+              progress, checkpoint_io.checksum(state)))))
     self._names[step] = progress.get('best_step')
     self._forget({self._names.get(s) for s in self._last.all_steps()})
 
@@ -106,7 +106,7 @@ class Checkpoints:
     memory = json.loads(json.dumps({
         **progress, 'layout': LAYOUT, 'checksums': [
             of_state, self._best_sums.get(progress.get('best_step'))]}))
-    return {**memory, 'checksum': sound.checksum_of_json(memory)}
+    return {**memory, 'checksum': checkpoint_io.checksum_of_json(memory)}
 
   def _renew(self, step, progress):
     """Replaces the progress that was saved with a state, in one rename."""
@@ -127,7 +127,7 @@ class Checkpoints:
     self._check_is_there()
     if step in self._best.all_steps():
       self._best.delete(step)
-    self._best_sums[step] = sound.checksum(params)
+    self._best_sums[step] = checkpoint_io.checksum(params)
     self._best.save(step, args=ocp.args.StandardSave(params))
 
   def restore_last(self, like: Any,
@@ -226,7 +226,7 @@ class Checkpoints:
   def _memory(self, step):
     """Returns (progress, checksums) of a state; layout 2 has None for these."""
     path = self.folder / 'last' / str(step) / 'memory'
-    memory, why = distributed.told(lambda: sound.read_json(path))
+    memory, why = distributed.told(lambda: checkpoint_io.read_json(path))
     if why:
       raise Damaged(path, why)
     if not isinstance(memory, dict):
@@ -236,8 +236,8 @@ class Checkpoints:
       return memory, (None, None)
     if layout in _READABLE:
       of_all = memory.pop('checksum', None)
-      if of_all != sound.checksum_of_json({**memory, 'layout': layout}):
-        raise Damaged(path, sound.OTHER)
+      if of_all != checkpoint_io.checksum_of_json({**memory, 'layout': layout}):
+        raise Damaged(path, checkpoint_io.OTHER)
       return memory, memory.pop('checksums')
     raise UserError(
         f'The checkpoint {path.parent} was written by another version of this '
@@ -245,13 +245,13 @@ class Checkpoints:
         f'{self.folder} to start this run again.')
 
   def _state(self, step, like, sums):
-    return sound.read(self.folder / 'last' / str(step) / 'state', like, sums[0])
+    return checkpoint_io.read(self.folder / 'last' / str(step) / 'state', like, sums[0])
 
   def _sound_best(self, step, like):
     if step not in self._best_sums:
       self._recall()
     path = self.folder / 'best' / str(step)
-    return sound.read(path, like, self._best_sums.get(step), item='default')
+    return checkpoint_io.read(path, like, self._best_sums.get(step), item='default')
 
   def _go_back_to(self, step, damaged):
     """Moves states newer than `step` away and drops newer best parameters."""

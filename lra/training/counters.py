@@ -1,4 +1,4 @@
-"""Keeps the progress of a run and chooses the parameters that it scores."""
+"""Counts what a run has done, and reports it in its result."""
 
 import dataclasses
 import pathlib
@@ -13,8 +13,8 @@ _LATER = {'peak_memory_bytes'}
 
 
 @dataclasses.dataclass
-class Progress:
-  """Holds the progress of a run; each checkpoint stores it with the state."""
+class RunCounters:
+  """Counts steps and seconds; each checkpoint stores it with the state."""
   validated_step: int = 0
   best_step: int = 0
   best_val: dict | None = None
@@ -26,8 +26,8 @@ class Progress:
   peak_memory_bytes: int = 0
 
   @classmethod
-  def of(cls, fields: dict, where: pathlib.Path) -> 'Progress':
-    """Makes the progress from the fields of a checkpoint.
+  def of(cls, fields: dict, where: pathlib.Path) -> 'RunCounters':
+    """Makes the counters from the fields of a checkpoint.
 
     Args:
       fields: names and values.
@@ -53,21 +53,45 @@ class Progress:
     """Returns True if the best parameters are scored on test, not the last."""
     return config.train.select == 'best' and self.best_val is not None
 
+  def chosen(self, program: Program, state, checkpoints: Checkpoints) -> dict:
+    """Returns parameters for the test split: best on validation, or last.
+
+    Raises:
+      UserError: the best parameters are damaged.
+    """
+    if self.scores_best(program.config):
+      return checkpoints.restore_best(
+          self.best_step, scored_of(program.state_shape))
+    return scored_of(state)
+
+  def result_fields(self, program: Program, status: str, step: int) -> dict:
+    """Returns fields of result.json: status, scores, speed and config.
+
+    Args:
+      program: the trained program.
+      status: ok, diverged, oom or stopped.
+      step: updates made.
+    """
+    config, objective = program.config, program.objective
+    best = self.scores_best(config)
+    speed = self.timed_steps / max(self.train_seconds, 1e-9)
+    documents = 2 if objective.task.dual else 1
+    tokens = config.train.batch_size * objective.seq_len * documents
+    return {
+        'status': status, 'objective': config.objective, 'task': config.task,
+        'model': config.model.name, 'protocol': config.protocol,
+        'seed': config.seed, 'steps': step,
+        'best_step': self.best_step if best else step,
+        'val': self.best_val if best else self.last_val,
+        'steps_per_s': speed, 'tokens_per_s': speed * tokens,
+        'peak_memory_bytes': self.peak_memory_bytes,
+        'train_seconds': self.train_seconds,
+        'eval_seconds': self.eval_seconds,
+        'compile_seconds': self.compile_seconds,
+        'config': config.to_dict()}
+
 
 def scored_of(state) -> dict:
   """Returns `params` and `constants` to score, of a state or its shape."""
   params = state.params if state.ema is None else state.ema
   return {'params': params, 'constants': state.constants}
-
-
-def chosen(program: Program, state, progress: Progress,
-           checkpoints: Checkpoints) -> dict:
-  """Returns parameters for the test split: best on validation, or last.
-
-  Raises:
-    UserError: the best parameters are damaged.
-  """
-  if progress.scores_best(program.config):
-    return checkpoints.restore_best(
-        progress.best_step, scored_of(program.state_shape))
-  return scored_of(state)
