@@ -38,6 +38,7 @@ class Objective(abc.ABC):
 
   def check(self, encoder: Encoder) -> None:
     """Raises UserError if the objective does not fit the task or encoder."""
+    del encoder
 
   @abc.abstractmethod
   def model(self, encoder: Encoder, dtype) -> nn.Module:

@@ -1,8 +1,8 @@
 """Saves and restores the checkpoints of a run.
 
-Only this file and `checkpoint_io.py` import orbax. `checkpoints/last` holds the whole
-state with the run's progress (JSON). `checkpoints/best` holds the parameters to
-be scored. Orbax writes to a temporary folder and renames it, so a kill leaves
+Only this file and `checkpoint_io.py` import orbax. `checkpoints/last` holds the
+whole state with the run's progress (JSON). `checkpoints/best` holds the
+parameters to be scored. Orbax writes to a temporary folder and renames it, so a kill leaves
 the previous checkpoint. Orbax has no checksums of its own for arrays. So the
 progress holds checksums of the state, of the best parameters that it names, and
 of itself. Two states are kept, with their best parameters. If the newer one is
@@ -245,13 +245,15 @@ class Checkpoints:
         f'{self.folder} to start this run again.')
 
   def _state(self, step, like, sums):
-    return checkpoint_io.read(self.folder / 'last' / str(step) / 'state', like, sums[0])
+    path = self.folder / 'last' / str(step) / 'state'
+    return checkpoint_io.read(path, like, sums[0])
 
   def _sound_best(self, step, like):
     if step not in self._best_sums:
       self._recall()
     path = self.folder / 'best' / str(step)
-    return checkpoint_io.read(path, like, self._best_sums.get(step), item='default')
+    return checkpoint_io.read(
+        path, like, self._best_sums.get(step), item='default')
 
   def _go_back_to(self, step, damaged):
     """Moves states newer than `step` away and drops newer best parameters."""

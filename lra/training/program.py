@@ -174,6 +174,10 @@ class Program:
         shape.params, shape.constants,
         self._batch_shape(self.sizes.eval_batch))
 
+  def compile_norm(self):
+    """Compiles params -> their global L2 norm, float32 []."""
+    return self._compile(optim.global_norm, self.state_shape.params)
+
   def fit_train(self) -> tuple['Program', Any]:
     """Compiles the training step at the largest microbatch that fits.
 

@@ -27,8 +27,6 @@ from lra.training.counters import RunCounters, scored_of
 from lra.training.process_cache import ProcessCache, step_key
 from lra.training.sizes import is_cpu
 
-_norm = jax.jit(optim.global_norm)
-
 
 class Diverged(Exception):
   """Raised if the loss is not finite."""
@@ -163,8 +161,9 @@ class Trainer:
   @signals.at_once()
   def compile(self) -> None:
     """Compiles the training and the evaluation step; settles batch sizes."""
-    (sizes, self.train_step, self._eval_step), seconds = self._shared.once(
+    steps, seconds = self._shared.once(
         step_key(self.program), lambda: program.timed(self._compiled))
+    sizes, self.train_step, self._eval_step, self._param_norm = steps
     self.program = self.program.sized(
         microbatch=sizes.microbatch, eval_batch=sizes.eval_batch)
     self.identity |= provenance.of_sizes(self.program)
@@ -177,7 +176,7 @@ class Trainer:
     made, train_step = self.program.fit_train()
     made, eval_step = made.fit_eval()
     say(f'{self.title}: {made.sizes} ({machine.device_name()}).')
-    return made.sizes, train_step, eval_step
+    return made.sizes, train_step, eval_step, made.compile_norm()
 
   def batch(self, number: int):
     """Returns the batch of step `number`, as microbatches."""
@@ -248,7 +247,7 @@ class Trainer:
         step=self.step, split='train', **metrics,
         learning_rate=float(self._learning_rate(self.step - 1)),
         grad_norm=_or_none(gradient),
-        param_norm=_or_none(float(_norm(self.state.params))),
+        param_norm=_or_none(float(self._param_norm(self.state.params))),
         examples_per_s=speed, seconds=self._clock.seconds)
     self.state = self.program.reset_sums(self.state)
     return ', '.join([

@@ -2,8 +2,7 @@
 
 import pytest
 
-from lra.training import outcome
-from lra.training.progress import Progress
+from lra.training.counters import RunCounters
 from tests.helpers import small
 
 
@@ -12,7 +11,7 @@ from tests.helpers import small
 def test_rates_closed_form(task, tokens):
   """Ten steps in five seconds; both documents of a pair are read."""
   p = small.make(small.config('simpletron', task))
-  got = outcome.outcome(
-      p, 'ok', 10, Progress(timed_steps=10, train_seconds=5.0))
+  got = RunCounters(timed_steps=10, train_seconds=5.0).result_fields(
+      p, 'ok', 10)
   assert got['steps_per_s'] == pytest.approx(2)
   assert got['tokens_per_s'] == pytest.approx(2 * tokens)

@@ -2,14 +2,14 @@
 
 import types
 
-from lra.training import clock
+from lra.training import trainer
 
 
 def test_stretches_are_added_up_and_nothing_between_them(monkeypatch):
   now = 0.0
   monkeypatch.setattr(
-      clock, 'time', types.SimpleNamespace(perf_counter=lambda: now))
-  made = clock.Clock(5.0)
+      trainer, 'time', types.SimpleNamespace(perf_counter=lambda: now))
+  made = trainer.Clock(5.0)
   made.stop()  # nothing is under way
   made.start()
   now = 2.0
