@@ -16,7 +16,7 @@ from lra.system import machine
 from lra.training import rundir, train
 from lra.training.checkpoint import Checkpoints
 from lra.training.counters import RunCounters
-from tests.helpers import same_run, small
+from tests.helpers import documents, same_run, small
 
 pytestmark = pytest.mark.usefixtures('compile_once')
 
@@ -158,6 +158,19 @@ def test_speed_is_of_the_steps_of_a_stretch(
     np.testing.assert_allclose(
         x['examples_per_s'] * (x['seconds'] - seconds), 4, rtol=1e-6)
     seconds = x['seconds']
+
+
+@pytest.mark.full
+def test_the_example_of_the_documents_trains(
+    mini_data, tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv('TFDS_DATA_DIR', str(mini_data))
+  example = documents.example('train')
+  assert example.count('steps = 100') == 1
+  exec(example.replace('steps = 100', 'steps = 2'), {})
+  result = files.read_json(tmp_path / 'runs/mine/result.json')
+  assert result['steps'] == 2
+  assert capsys.readouterr().out == f'{result["test"]["accuracy"]}\n'
 
 
 def test_norms_are_logged(whole, mini_data):
