@@ -74,7 +74,10 @@ class Checkpoints:
         # To create folders in the background, Orbax would wait for a signal.
         # It has one name for the whole process, in which other runs may save.
         async_options=ocp.AsyncOptions(
-            create_directories_asynchronously=False, **_patience()))
+            create_directories_asynchronously=False,
+            # Orbax measures its limit by the wall clock, which jumps after a
+            # laptop has slept. Several processes notice by it that one hangs.
+            **({} if distributed.several() else {'timeout_secs': _YEARS})))
     return ocp.CheckpointManager(self.folder / name, options=options)
 
   def save_last(self, step: int, state: Any, progress: dict) -> None:
@@ -99,7 +102,9 @@ class Checkpoints:
           memory=ocp.args.JsonSave(self._metadata_of(
               progress, checkpoint_io.checksum(state)))))
     self._names[step] = progress.get('best_step')
-    self._prune({self._names.get(s) for s in self._last.all_steps()})
+    named = {self._names.get(s) for s in self._last.all_steps()}
+    for unnamed in sorted(set(self._best.all_steps()) - named):
+      self._best.delete(unnamed)
 
   def _metadata_of(self, progress, of_state):
     """Returns the JSON that is saved beside a state; `_metadata` reads it."""
@@ -153,7 +158,8 @@ class Checkpoints:
         continue
       try:
         progress, sums = self._metadata(step)
-        state = self._state(step, like, sums)
+        state = checkpoint_io.read(
+            self.folder / 'last' / str(step) / 'state', like, sums[0])
         self._best_sums[progress.get('best_step')] = sums[1]
         if like_best is not None and sums[1] is not None:
           self._read_best(progress['best_step'], like_best)
@@ -244,10 +250,6 @@ class Checkpoints:
         'program: choose another --workdir, or delete '
         f'{self.folder} to start this run again.')
 
-  def _state(self, step, like, sums):
-    path = self.folder / 'last' / str(step) / 'state'
-    return checkpoint_io.read(path, like, sums[0])
-
   def _read_best(self, step, like):
     if step not in self._best_sums:
       self._load_names()
@@ -286,22 +288,6 @@ class Checkpoints:
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(exist_ok=True)
     os.replace(path, target)
-
-  def _prune(self, named):
-    """Drops best parameters that no state names."""
-    for step in self._best.all_steps():
-      if step not in named:
-        self._best.delete(step)
-
-
-def _patience():
-  """Returns Orbax's time limit for the writing of a checkpoint.
-
-  Orbax measures it by the wall clock, which jumps after a laptop has slept. So
-  one process gets a limit of years. Several processes keep Orbax's own limit,
-  by which they notice that one of them hangs.
-  """
-  return {} if distributed.several() else {'timeout_secs': _YEARS}
 
 
 def _steps(manager):

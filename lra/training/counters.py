@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import time
 
 from lra.errors import UserError
 from lra.system import machine
@@ -24,6 +25,7 @@ class RunCounters:
   eval_seconds: float = 0.0
   compile_seconds: float = 0.0
   peak_memory_bytes: int = 0
+  _clock_started = None  # no field
 
   @classmethod
   def of(cls, fields: dict, where: pathlib.Path) -> 'RunCounters':
@@ -43,6 +45,17 @@ class RunCounters:
           f'({", ".join(sorted(fields))}) than this version of the program: '
           'choose another --workdir, or delete them to start this run again.')
     return cls(**fields)
+
+  def start_clock(self) -> None:
+    """Begins a stretch of training time, unless it has begun already."""
+    if self._clock_started is None:
+      self._clock_started = time.perf_counter()
+
+  def stop_clock(self) -> None:
+    """Adds the current stretch, if any, to `train_seconds`."""
+    if self._clock_started is not None:
+      self.train_seconds += time.perf_counter() - self._clock_started
+      self._clock_started = None
 
   def note_memory(self) -> None:
     """Raises `peak_memory_bytes` to the peak of this process, if higher."""

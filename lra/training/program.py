@@ -13,7 +13,6 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from lra.data import batches, prepared
-from lra.experiment import check
 from lra.experiment.experiment import Experiment
 from lra.objectives import Objective
 from lra.system import jax_settings
@@ -23,6 +22,7 @@ from lra.training import sizes as sizes_lib
 # Batches dispatched before the first of them is done. They are enough to hide
 # the making of one, and few enough that a stop takes a step or two.
 AHEAD = 2
+
 
 @dataclasses.dataclass(frozen=True)
 class Program:
@@ -296,7 +296,7 @@ def make(experiment: Experiment, devices=None, dtype: str | None = None,
   jax_settings.fix()
   config, dtype = experiment.config, dtype or experiment.dtype
   over = mesh.make(config.mesh, devices)
-  check.check_mesh(config, over.shape)
+  mesh.check(experiment, over.shape)
   sizes = sizes_lib.wanted(config, over, before)
   sizes_lib.check_batches(experiment, over, sizes)
   return Program(experiment, experiment.model(dtype), over, dtype, sizes)

@@ -102,30 +102,30 @@ def continued(before: dict, now: dict) -> dict:
     of them are. `devices` has all kinds, if there are several. `xla_flags` has
     all flags. `draws` names both values if they differ.
   """
-  commits = before.get('git_commits') or [before.get('git_commit')]
-  commits = list(dict.fromkeys(c for c in (*commits, now['git_commit']) if c))
-  other = any(
-      before.get(name) not in (None, now[name])
-      for name in ('model_sha256', 'config_sha256'))
-  dirty = now['git_dirty']
-  if dirty is not None:
-    dirty = bool(dirty or before.get('git_dirty') or other)
-  several = {'git_commits': commits} if len(commits) > 1 else {}
+  def distinct(many, one):
+    """Returns the values of both, those of earlier processes first."""
+    earlier = before.get(many) or [before.get(one)]
+    return list(dict.fromkeys(filter(None, (*earlier, now.get(one)))))
+
+  merged = dict(now)
+  for many, one in (('git_commits', 'git_commit'), ('devices', 'device')):
+    if len(values := distinct(many, one)) > 1:
+      merged[many] = values
+  if now['git_dirty'] is not None:
+    merged['git_dirty'] = bool(
+        now['git_dirty'] or before.get('git_dirty') or any(
+            before.get(name) not in (None, now[name])
+            for name in ('model_sha256', 'config_sha256')))
   published = before.get('git_published'), now.get('git_published')
-  several['git_published'] = False if False in published else (
+  merged['git_published'] = False if False in published else (
       None if None in published else True)
-  devices = before.get('devices') or [before.get('device')]
-  devices = list(dict.fromkeys(
-      d for d in (*devices, now.get('device')) if d))
-  if len(devices) > 1:
-    several['devices'] = devices
   flags = [*(before.get('xla_flags') or []), *now.get('xla_flags', [])]
   if flags:
-    several['xla_flags'] = list(dict.fromkeys(flags))
+    merged['xla_flags'] = list(dict.fromkeys(flags))
   drawn = before.get('draws', 'microbatch'), now.get('draws')
   if None not in drawn and drawn[0] != drawn[1]:
-    several['draws'] = ', then '.join(drawn)
-  return {**now, 'git_dirty': dirty, **several}
+    merged['draws'] = ', then '.join(drawn)
+  return merged
 
 
 def of_folder(folder: pathlib.Path) -> str | None:

@@ -90,8 +90,7 @@ class Trainer:
     self._prefetch = None if is_cpu(self.program.mesh) else Prefetch(
         lambda step: self.put(self.batch(step)), config.train.steps)
     self._under_way = collections.deque()
-    self._clock = Clock(self.counters.train_seconds)
-    self._logged = self.step, self._clock.seconds
+    self._logged = self.step, self.counters.train_seconds
     self._saved_at = time.monotonic()
     self._profile = profile.Profile(
         folder / 'profile', profiled, self._stop_clock)
@@ -205,7 +204,7 @@ class Trainer:
       batch: the batch from `next_batch`.
     """
     with self._profile.update(self.step + 1):
-      self._clock.start()
+      self.counters.start_clock()
       self.state, self._gradient_norm = self.train_step(
           self.state, batch, self.given)
       self._wait_behind(self._gradient_norm)
@@ -227,8 +226,7 @@ class Trainer:
   def _stop_clock(self):
     """Ends a stretch of training time once the device is idle."""
     jax.block_until_ready(self.state)
-    self._clock.stop()
-    self.counters.train_seconds = self._clock.seconds
+    self.counters.stop_clock()
 
   def log(self) -> str:
     """Logs the training since the last log point; returns a text for the bar.
@@ -237,7 +235,7 @@ class Trainer:
       Diverged: the loss is not finite.
     """
     self._stop_clock()
-    self._clock.start()
+    self.counters.start_clock()
     sums = {k: float(v) for k, v in jax.device_get(self.state.sums).items()}
     metrics = self.program.objective.metrics(sums)
     _check_finite(metrics['loss'])
@@ -248,7 +246,7 @@ class Trainer:
         learning_rate=float(self._learning_rate(self.step - 1)),
         grad_norm=_or_none(gradient),
         param_norm=_or_none(float(self._param_norm(self.state.params))),
-        examples_per_s=speed, seconds=self._clock.seconds)
+        examples_per_s=speed, seconds=self.counters.train_seconds)
     self.state = self.program.reset_sums(self.state)
     return ', '.join([
         f'loss {metrics["loss"]:.3f}',
@@ -258,9 +256,9 @@ class Trainer:
   def _examples_per_s(self):
     """Returns the speed since the last log point, or since this start."""
     step, seconds = self._logged
-    self._logged = self.step, self._clock.seconds
+    self._logged = self.step, self.counters.train_seconds
     examples = (self.step - step) * self.config.train.batch_size
-    return examples / (self._clock.seconds - seconds)
+    return examples / (self.counters.train_seconds - seconds)
 
   def validation_due(self) -> bool:
     """Returns True if this step needs a validation and has had none."""
@@ -402,26 +400,3 @@ def _or_none(number):
 def _check_finite(loss):
   if not math.isfinite(loss):
     raise Diverged
-
-
-class Clock:
-  """Adds up stretches of time, in seconds.
-
-  Attributes:
-    seconds: total of the finished stretches.
-  """
-
-  def __init__(self, seconds: float = 0.0):
-    self.seconds = seconds
-    self._since = None
-
-  def start(self) -> None:
-    """Begins a stretch, unless it has begun already."""
-    if self._since is None:
-      self._since = time.perf_counter()
-
-  def stop(self) -> None:
-    """Ends the current stretch, if any."""
-    if self._since is not None:
-      self.seconds += time.perf_counter() - self._since
-      self._since = None
