@@ -8,7 +8,7 @@ import pytest
 import data_prep
 from lra import files
 from lra.data import prepared
-from lra.training import evaluate, train
+from lra.training import train
 from lra.training.checkpoint import Checkpoints
 from tests.helpers import small
 
@@ -62,7 +62,7 @@ def test_the_saved_best_is_what_is_scored(contradicted):
   test = prepared.load(c.task, c.data_dir).splits['test']
   best, last = (
       p.objective.scores(
-          evaluate.evaluate(p.compile_eval(), p, scored, test))['loss']
+          p.evaluate(p.compile_eval(), scored, test))['loss']
       for scored in (best, last))
   assert result['test']['loss'] == pytest.approx(best, rel=1e-5)
   assert best != pytest.approx(last, rel=1e-2)
@@ -114,7 +114,7 @@ def test_the_average_of_the_weights_is_scored(contradicted, tmp_path):
   p = small.make(c, 4)
   start = p.init()
   val = prepared.load(c.task, c.data_dir).splits['val']
-  scores = p.objective.scores(evaluate.evaluate(p.compile_eval(), p, {
+  scores = p.objective.scores(p.evaluate(p.compile_eval(), {
       'params': start.params, 'constants': start.constants}, val))
   assert losses[0] == pytest.approx(scores['loss'], rel=1e-5)
 
