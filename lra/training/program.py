@@ -186,17 +186,15 @@ class Program:
       config names a size, that size is used.
     """
     return self._fit('microbatch', self.config.train.microbatch_size,
-                     lambda program: program.compile_train(), 'Training')
+                     Program.compile_train, 'Training')
 
   def fit_eval(self) -> tuple['Program', Any]:
     """Compiles the evaluation step at the largest batch that fits.
 
-    Returns:
-      (this program with that size, the result of `compile_eval`). If the
-      config names a size, that size is used.
+    It returns what `fit_train` does, with the result of `compile_eval`.
     """
     return self._fit('eval_batch', self.config.train.eval_batch_size,
-                     lambda program: program.compile_eval(), 'Evaluation')
+                     Program.compile_eval, 'Evaluation')
 
   def _fit(self, name, named, compile_it, what):
     if named:
