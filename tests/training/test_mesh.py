@@ -142,6 +142,14 @@ def test_what_is_not_possible_is_said(sizes, complaint):
     _program('transformer', sizes)
 
 
+def test_devices_share_a_microbatch():
+  two = {'data': 2, 'fsdp': 1, 'sequence': 1}
+  mesh.check(small.experiment(small.config('simpletron', 'listops')), two)
+  c = small.config('simpletron', 'listops', microbatch_size=1)
+  with pytest.raises(UserError, match='microbatch_size=1 .*over 2 devices'):
+    mesh.check(small.experiment(c), two)
+
+
 def test_the_tokens_must_divide():
   c = _config('simpletron', {'data': 1, 'sequence': 4})
   c.seq_len = 22
