@@ -9,7 +9,8 @@ import pytest
 from data_prep import drawing, kinds, stamps
 from lra import paths
 from lra.errors import UserError
-from lra.experiment import loader, protocol
+from lra.experiment import loader
+from lra.experiment.experiment import resolve
 from lra.sweeps import cluster
 from lra.training import writers
 
@@ -68,7 +69,7 @@ def test_a_config_may_be_in_a_folder_with_a_colon(elsewhere):
   said = f'{folder}/my.py:listops_mini'
   made = loader.made_by([f'--config={said}'])
   assert made.task == 'listops_mini' and made.model.name == 'simpletron'
-  assert protocol.file_of(said) == folder / 'my.py'
+  assert resolve(made, made_by=said).config_file == folder / 'my.py'
 
 
 def test_an_installed_package_keeps_nothing_in_itself(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from lra import models
 
 ROOT = pathlib.Path(__file__).parent.parent
 OURS = ('lra', 'configs', 'kernels', 'data_prep')
-ORBAX = ('lra.training.checkpoint', 'lra.training.sound')
+ORBAX = ('lra.training.checkpoint', 'lra.training.checkpoint_io')
 # Rooms and modules that every other may use.
 GROUND = ('lra.tasks', 'lra.errors', 'lra.files', 'lra.bits', 'lra.paths',
           'lra.formats', 'lra.system', 'lra.config')

@@ -16,12 +16,12 @@ from lra.records import result as result_lib
 from lra.system import distributed, signals
 from lra.system.terminal import say
 from lra.training import writers
-from lra.training.run import check_config
+from lra.training.rundir import check_config
 
 EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED}
 
 
-def train(config) -> int:
+def train(experiment) -> int:
   """Trains to the end, a stop or a failure; returns the exit code.
 
   With --seeds or --grid it is the code of all runs: that of a stop if any run
@@ -31,29 +31,22 @@ def train(config) -> int:
     UserError: something must be corrected; of several runs that of the first,
       once all have ended.
   """
-  from lra.experiment import protocol
   from lra.report import publish
-  from lra.training import provenance
   writers.check(options.LOG.value)
   how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value}
   if options.PROFILE.value is not None:
     from lra.training import profile
     how['profiled'] = profile.steps(
-        options.PROFILE.value, config.train.steps)
-  runs = _runs(config)
-  _warn_of_form({one.model.name for one, _ in runs})
-  made_by = config_flags.get_config_filename(flags.FLAGS['config'])
-  changes = {folder: protocol.changes(one.to_dict(), made_by)
-             for one, folder in runs}
-  recorded = any(map(to_record, changes.values()))
+        options.PROFILE.value, experiment.config.train.steps)
+  runs = _runs(experiment)
+  _warn_of_form({run.config.model.name for run in runs})
+  recorded = {run.task.name for run in runs if to_record(run.changes)}
   if recorded:
-    distributed.told(lambda: publish.check(place(), {
-        one.task for one, folder in runs if to_record(changes[folder])}))
-  provenance.begin(provenance.Command(
-      protocol.file_of(made_by), lambda one: protocol.changes(one, made_by),
-      recorded))
+    distributed.told(lambda: publish.check(place(), recorded))
+  how['recorded'] = bool(recorded)
   codes, finished, errors = [], [], []
-  for (_, folder), result in _ended(_trained(runs, how, errors), errors):
+  for run, result in _ended(_trained(runs, how, errors), errors):
+    folder = run.folder
     codes.append(EXIT['stopped' if result is None else result.status])
     if codes[-1] == EXIT['oom'] and distributed.several():
       print(summary(result, folder))
@@ -67,7 +60,7 @@ def train(config) -> int:
     if result.finished:
       finished.append(result)
       with _kept(errors, folder):
-        _record(result, changes[folder], to_record(changes[folder]))
+        _record(result, run.changes, to_record(run.changes))
   if distributed.leads():
     print(_over_grid(finished), end='')
   distributed.meet()  # the leader may have waited for the page
@@ -109,15 +102,13 @@ def is_recorded(result: result_lib.Result) -> bool:
       result, place(), replace=options.REPLACE.value)
 
 
-def _runs(config):
-  """Returns the (config, folder) of each run that the flags ask for."""
+def _runs(experiment):
+  """Returns the experiment of each run that the flags ask for."""
   asked = config_flags.get_override_values(flags.FLAGS['config'])
   if options.SEEDS.value is None and not options.GRID.value:
-    values = config.to_dict()
-    return [(config, pathlib.Path(
-        options.WORKDIR.value or identity.run_folder(values)))]
+    return [experiment]
   if options.SEEDS.value is None:
-    numbers = [config.seed]
+    numbers = [experiment.config.seed]
   elif 'seed' in asked:
     raise UserError('--seeds and --config.seed both set the seed: leave one '
                     'out.')
@@ -134,28 +125,26 @@ def _runs(config):
   if told and distributed.leads():
     say(told)
   runs = {}
-  for made in _configs(config, asked, lines):
+  for made in _of_grid(experiment, asked, lines):
     for seed in numbers:
-      one = made.copy_and_resolve_references()
-      one.seed = seed
-      folder = identity.run_folder(one.to_dict())
-      if folder in runs:
-        raise UserError(f'--grid makes one run twice, {folder}: name each '
+      run = made.with_seed(seed)
+      if run.folder in runs:
+        raise UserError(f'--grid makes one run twice, {run.folder}: name each '
                         'value once.')
-      runs[folder] = one
-  return [(one, folder) for folder, one in runs.items()]
+      runs[run.folder] = run
+  return list(runs.values())
 
 
-def _configs(config, asked, lines):
-  """Returns the configs of --grid, each with the changes of `--config.` flags.
+def _of_grid(experiment, asked, lines):
+  """Returns the experiments of --grid, with the changes of `--config.` flags.
 
   Args:
-    config: the config of --config.
+    experiment: that of --config.
     asked: {field: value} of these flags.
     lines: the words of each --grid.
   """
-  file = config_flags.get_config_filename(flags.FLAGS['config'])
-  given = [f'--config={file}', *(
+  from lra.experiment.experiment import resolve
+  given = [f'--config={experiment.made_by}', *(
       f'--config.{name}={value if isinstance(value, str) else repr(value)}'
       for name, value in asked.items())]
   made = []
@@ -168,12 +157,13 @@ def _configs(config, asked, lines):
         raise UserError(f'--grid and --config.{name} both set {name}: leave '
                         'out one of them.')
       try:
-        made.append(loader.resolve(loader.made_by(
-            [*given, *(f'--config.{change}' for change in changes)])))
+        made.append(resolve(loader.made_by(
+            [*given, *(f'--config.{change}' for change in changes)]),
+                            made_by=experiment.made_by))
       except (flags.Error, ValueError, UserError) as e:
         said = ' '.join(str(e).split())
         raise UserError(f'--grid: {said}{grid.hint(changes, said)}') from e
-  return made or [config]
+  return made or [experiment]
 
 
 @contextlib.contextmanager
@@ -191,32 +181,32 @@ def _trained(runs, how, errors):
   """Yields each run with its result; runs that are finished already come first.
   """
   left, done = [], []
-  for config, folder in runs:
+  for run in runs:
+    folder = run.folder
     with _kept(errors, folder):
       result = _result(folder)
       if result is None or not result.finished:
-        left.append((config, folder))
+        left.append(run)
       else:
-        check_finished(folder, config.to_dict(), result)
+        check_finished(folder, run.config.to_dict(), result)
         if 'profiled' in how:
           from lra.training import profile
           profile.check(how['profiled'], result.steps, folder)
         if distributed.leads():
           print(f'{folder} is finished already.')
-        done.append(((config, folder), result))
+        done.append((run, result))
   _warn_of_edits(left, done)
   yield from done
   if not left:
     return
-  from lra.training import together
   from lra.training import train as train_lib
   if len(runs) == 1:
-    yield left[0], train_lib.train(*left[0], **how)
+    yield left[0], train_lib.train(left[0], **how)
   else:
     at_once = 1 if distributed.several() else (
         options.AT_ONCE.value or
-        min(together.how_many(config) for config, _ in left))
-    yield from together.train_together(left, at_once=at_once, **how)
+        min(map(train_lib.how_many, left)))
+    yield from train_lib.train_many(left, at_once=at_once, **how)
 
 
 def warn_of_edits(
@@ -234,11 +224,11 @@ def _warn_of_edits(left, done):
   from lra.training import provenance
   if not distributed.leads():
     return
-  warn_of_edits((folder, result) for (_, folder), result in done)
+  warn_of_edits((run.folder, result) for run, result in done)
   provenance.warn_of_edits(
-      ((folder, config.model.name, provenance.of_folder(folder))
-       for config, folder in left
-       if any(folder.glob('checkpoints/last/[0-9]*'))), provenance.GOES_ON)
+      ((run.folder, run.config.model.name, provenance.of_folder(run.folder))
+       for run in left
+       if any(run.folder.glob('checkpoints/last/[0-9]*'))), provenance.GOES_ON)
 
 
 def _result(folder):

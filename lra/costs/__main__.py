@@ -61,14 +61,14 @@ OUT = flags.DEFINE_string(
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
   from lra.costs import loop, tables
-  config = command.config()
+  experiment = command.experiment()
   made = {'memory': tables.memory if MEMORY.value else None,
           'speed': SPEED.value and (
               lambda: tables.speed(pathlib.Path(OUT.value))),
           **{name: targets and functools.partial(_compiled, name, targets)
              for name, targets in (('layers', LAYERS.value),
                                    ('launches', LAUNCHES.value))},
-          'collectives': COLLECTIVES.value and config is None and (
+          'collectives': COLLECTIVES.value and experiment is None and (
               lambda: _module('collectives').tables(COLLECTIVES.value))}
   for name, make in made.items():
     if make:
@@ -83,16 +83,17 @@ def main() -> int:
     onchip.run(pathlib.Path(ONCHIP.value), stages)
   if ONCHIP.value or any(made.values()):
     return 0
-  if config is None:
+  if experiment is None:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
         '--memory, --speed, --layers, --launches or --onchip.')
   if COLLECTIVES.value:
-    print('\n'.join(_module('collectives').report(config, COLLECTIVES.value)))
+    print('\n'.join(_module('collectives').report(
+        experiment.config, COLLECTIVES.value)))
     return 0
   command.use_compile_cache()
   print(json.dumps(loop.measure(
-      config, steps=STEPS.value, rounds=ROUNDS.value, drawn=DRAWN.value),
+      experiment, steps=STEPS.value, rounds=ROUNDS.value, drawn=DRAWN.value),
                    indent=1))
   return 0
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from kernels.tools import hlo
 from lra.errors import UserError
+from lra.experiment.experiment import resolve
 from lra.report.markdown import table
 from lra.training import mesh, program
 
@@ -105,7 +106,8 @@ def _made(config, devices, batch):
   micro = share * _microbatch(config)
   config.train.batch_size = share * batch
   config.train.microbatch_size = config.train.eval_batch_size = micro
-  return program.make(config, jax.devices()[:devices], dtype='float32')
+  return program.make(
+      resolve(config), jax.devices()[:devices], dtype='float32')
 
 
 def tables(counts: list[str]) -> list[str]:

@@ -16,6 +16,7 @@ import kernels
 from kernels.tools import aot, hlo
 from lra import paths
 from lra.errors import UserError
+from lra.experiment.experiment import resolve
 from lra.report.markdown import table
 from lra.training import program
 
@@ -44,7 +45,7 @@ def measure(name: str, task: str, target: str) -> dict[str, float]:
   config = importlib.import_module(f'configs.{name}').get_config(
       f'{task},protocol=nystrom').copy_and_resolve_references()
   with kernels.target(aot.platform(target)), aot.lowering(target):
-    made = program.make(config, [device])
+    made = program.make(resolve(config), [device])
     compiled = made.compile_train()
   text = compiled.as_text()
   moved, launches = hlo.count(text, packed=_packed(config, made))

@@ -1,6 +1,7 @@
 """Measures the overhead of the training loop over the compiled step."""
 
 import contextlib
+import dataclasses
 import pathlib
 import statistics
 import tempfile
@@ -18,12 +19,12 @@ SECONDS = 20
 LEAST_ROUNDS = 3
 
 
-def measure(config, *, steps: int, rounds: int | None = None,
+def measure(experiment, *, steps: int, rounds: int | None = None,
             drawn: bool = False) -> dict:
   """Times the loop and the bare step alternately.
 
   Args:
-    config: the config to train; the run is not kept.
+    experiment: an `Experiment`; its run is not kept.
     steps: updates per stretch; the most updates if `rounds` is None.
     rounds: stretches of the loop, each between two of the bare step. If there
       are several, another comes first to warm up. None: about `SECONDS` of
@@ -36,10 +37,11 @@ def measure(config, *, steps: int, rounds: int | None = None,
     overhead is the median ratio of a stretch to its two neighbours, minus one.
   """
   if drawn:
-    return step.measure(config, steps=steps)
+    return step.measure(experiment, steps=steps)
+  config = experiment.config
   with (tempfile.TemporaryDirectory() as folder,
-        contextlib.closing(Trainer(
-            config, pathlib.Path(folder))) as trainer):
+        contextlib.closing(Trainer(dataclasses.replace(
+            experiment, folder=pathlib.Path(folder)))) as trainer):
     trainer.compile()
     batch = jax.device_put(
         trainer.batch(0), trainer.program.batch_shardings(micro=True))
@@ -52,13 +54,16 @@ def measure(config, *, steps: int, rounds: int | None = None,
         if trainer.step % config.train.log_every == 0:
           shown.set_postfix_str(trainer.log(), refresh=False)
 
+      def bare():
+        trainer.state, _ = trainer.train_step(
+            trainer.state, batch, trainer.given)
+
       start = time.perf_counter()
       if rounds is None:
         steps = _warm_up(looped, steps, trainer)
       elif rounds > 1:
         _seconds(looped, steps, trainer)
       time_of = lambda call: _seconds(call, steps, trainer) / steps
-      bare = lambda: trainer.send(batch)
       bares, loops = [time_of(bare)], []
       while not _enough(len(loops), rounds, start):
         loops.append(time_of(looped))
@@ -75,7 +80,7 @@ def measure(config, *, steps: int, rounds: int | None = None,
         'loop_s_per_step': statistics.median(loops),
         'bare_s_per_step': statistics.median(bares),
         'overhead': overhead,
-        'compile_seconds': trainer.progress.compile_seconds,
+        'compile_seconds': trainer.counters.compile_seconds,
         'peak_memory_bytes': machine.peak_memory()}
 
 

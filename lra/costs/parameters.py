@@ -27,11 +27,12 @@ def parameters(model: str, task: str) -> int:
   """
   import jax  # takes a second, and reading the counts does not need it
 
+  from lra.experiment.experiment import resolve
   from lra.training import program, step
   config = importlib.import_module(f'configs.{model}').get_config(task)
   config = config.copy_and_resolve_references()
   layers, config.encoder.num_layers = config.encoder.num_layers, 1
-  made = program.make(config, jax.devices()[:1])
+  made = program.make(resolve(config), jax.devices()[:1])
   batch = {name: jax.ShapeDtypeStruct(shape, dtype) for name, (shape, dtype)
            in made.objective.shapes(1).items()}
   shapes = jax.eval_shape(

@@ -7,17 +7,17 @@ import numpy as np
 
 from lra.system import machine
 from lra.system.terminal import bar
-from lra.training import outcome, program
-from lra.training.shared import Shared
+from lra.training import program, provenance
+from lra.training.process_cache import ProcessCache
 
 SECONDS = 20  # after this, no other step begins
 
 
-def measure(config, *, steps: int) -> dict:
+def measure(experiment, *, steps: int) -> dict:
   """Times steps on one batch of full length, without a data set.
 
   Args:
-    config: the config to train; the run is not kept.
+    experiment: an `Experiment`; its run is not kept.
     steps: the most steps. No step begins after `SECONDS`, but at least one is
       made. One more comes first to warm up.
 
@@ -27,9 +27,10 @@ def measure(config, *, steps: int) -> dict:
     the run.
 
   Raises:
-    UserError: the config cannot be run; the message names the field.
+    UserError: it cannot be run here; the message names the field.
   """
-  (made, step), compile_seconds = program.timed(program.make(config).fit_train)
+  made = program.make(experiment)
+  (made, step), compile_seconds = program.timed(made.fit_train)
   state, given = made.init(), made.put_given()
   batch = made.put(drawn_batch(made), micro=True)
   seconds, start = [], time.perf_counter()
@@ -40,11 +41,12 @@ def measure(config, *, steps: int) -> dict:
           lambda state: jax.block_until_ready(step(state, batch, given)), state)
       seconds.append(took)
       shown.update()
-  t = config.train
+  config = experiment.config
   return {
       'task': config.task, 'model': config.model.name,
-      'length': made.objective.seq_len, 'batch_size': t.batch_size,
-      'drawn_tokens': True, **outcome.identity(made, Shared()),
+      'length': made.objective.seq_len,
+      'batch_size': config.train.batch_size,
+      'drawn_tokens': True, **provenance.of_run(made, ProcessCache()),
       'steps': len(seconds) - 1,
       'bare_s_per_step': float(np.median(seconds[1:])),
       'step_bytes': step.memory_analysis().temp_size_in_bytes,

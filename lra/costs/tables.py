@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lra import files, models
+from lra import files
 from lra.costs.step import drawn_batch
-from lra.experiment.build import make_mixer
+from lra.experiment.experiment import make_mixer, resolve
 from lra.formats import NONE, quantity
 from lra.report import catalogue
 from lra.report.markdown import code, table
@@ -41,7 +41,7 @@ def mixer(name: str, width: int = WIDTH, heads: int = HEADS, **options):
   """Makes the mixer of `configs/<name>.py:text` at a width, in float32."""
   config = _text_config(name, width, heads)
   config.model.update(options)
-  return make_mixer(models.mixer(name), config.model)(dtype=jnp.float32)
+  return make_mixer(config.model)(dtype=jnp.float32)
 
 
 def _text_config(name, width, heads):
@@ -208,7 +208,7 @@ def _training_step(name, batch, length, width):
   config.encoder.update(
       {'num_layers': 2, 'width': width, 'mlp_width': 4 * width})
   config.train.batch_size = config.train.microbatch_size = batch
-  made = program.make(config, jax.devices()[:1])
+  made = program.make(resolve(config), jax.devices()[:1])
   compiled, given = made.compile_train(), made.put_given()
   data = drawn_batch(made)
   state = made.init()
@@ -217,7 +217,7 @@ def _training_step(name, batch, length, width):
     nonlocal state
     start = time.perf_counter()
     state, done = compiled(state, data, given)
-    done.block_until_ready()
+    jax.block_until_ready(done)
     return time.perf_counter() - start
 
   return step, temporary_bytes(compiled)

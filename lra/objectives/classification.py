@@ -20,11 +20,13 @@ class Objective(base.Objective):
   """
   sums = ('loss', 'correct')
 
-  def model(self, encoder, dtype):
+  def check(self, encoder):
     if self.task.probe:
       raise UserError(
           f'config.objective=classification: {self.task.name} needs a class '
           'for single tokens; choose token_classification.')
+
+  def model(self, encoder, dtype):
     settings = self.config.encoder
     layers = settings.head_layers or (2 if self.task.dual else 1)
     return heads.Classifier(encoder=encoder, head=heads.ClassifierHead(

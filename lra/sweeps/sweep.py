@@ -151,14 +151,15 @@ def _asked(line):
 
 
 def _entries(asked, line):
+  from lra.experiment.experiment import resolve  # imports JAX
   made = []
   for one in grid.combinations(asked.changes):
     for seed in asked.seeds:
       chosen = (f'--config={asked.config}', *(f'--config.{c}' for c in one),
                 f'--config.seed={seed}')
-      config = loader.resolve(loader.made_by(chosen)).to_dict()
-      made.append(Entry(chosen, identity.run_folder(config), line,
-                        identity.repetition(config)))
+      run = resolve(loader.made_by(chosen), made_by=asked.config)
+      made.append(Entry(chosen, run.folder, line,
+                        identity.repetition(run.config.to_dict())))
   return made
 
 

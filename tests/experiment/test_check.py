@@ -20,7 +20,7 @@ def _config(arg='listops_mini', model='simpletron'):
   return c.copy_and_resolve_references()
 
 
-def _refuse(changes, *words, devices=1):
+def _refuse(changes, *words):
   """Sets fields whatever their type, and expects one sentence."""
   c = _config()
   for name, value in changes.items():
@@ -30,7 +30,6 @@ def _refuse(changes, *words, devices=1):
       part[key] = value
   with pytest.raises(UserError) as e:
     check.check(c)
-    check.check_mesh(c, {'data': devices, 'fsdp': 1, 'sequence': 1})
   sentence = str(e.value)
   assert sentence.endswith('.') and '\n' not in sentence
   for word in (*changes, *words):
@@ -172,11 +171,6 @@ def test_fields_that_do_not_fit_together(changes, words):
       check.check(c)
   else:
     _refuse(changes, *words)
-
-
-def test_devices_share_a_microbatch():
-  _refuse({'train.microbatch_size': 1}, '2 devices', devices=2)
-  check.check_mesh(_config(), {'data': 2, 'fsdp': 1, 'sequence': 1})
 
 
 def test_groups_that_are_sound():

@@ -20,6 +20,11 @@ def config(data_dir, **fields):
   return c
 
 
+def experiment(data_dir, folder):
+  """That config, to be trained in a folder."""
+  return small.experiment(config(data_dir), folder)
+
+
 def metrics(folder):
   """metrics.jsonl without what a clock has measured."""
   lines = [json.loads(x) for x in

@@ -17,6 +17,9 @@ from lra.records.result import Result
 from lra.system.terminal import say
 from lra.training import writers
 
+# For this long, another machine may not see a file that the first one has made.
+APPEARS_SECONDS = 5
+
 
 def check_config(folder: pathlib.Path, config: dict) -> None:
   """Raises UserError if `folder` belongs to a run with another config."""
@@ -71,18 +74,37 @@ def environment(folder: pathlib.Path) -> dict:
   return value
 
 
-class Run:
+class RunDirectory:
   """Manages the run directory of one config and seed.
 
   The directory is locked while the object lives.
 
+  Args:
+    folder: the directory.
+    config: the whole config, as plain values.
+    writes: False in processes that do not lead; these write nothing.
+
   Raises:
-    UserError: the directory cannot be written, belongs to another config, or
-      is in use by another process.
+    UserError: the directory cannot be written, belongs to another config, is
+      in use by another process, or is not visible here.
   """
 
-  def __init__(self, folder: pathlib.Path, config: dict):
-    self.folder, self._config, self._writers = folder, config, []
+  def __init__(self, folder: pathlib.Path, config: dict, *,
+               writes: bool = True):
+    self.folder, self._config, self._writes = folder, config, writes
+    self._writers, self._made, self._new, self._lock = [], [], False, None
+    if writes:
+      self._begin()
+    elif not _appears(folder / 'config.json'):
+      raise UserError(
+          f'This process cannot see {folder}, which process 0 created: give '
+          'all processes a --workdir on a shared file system.')
+    else:
+      check_config(folder, config)
+
+  def _begin(self):
+    """Makes and locks the directory, and writes its config.json."""
+    folder = self.folder
     self._made = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
       folder.mkdir(parents=True, exist_ok=True)
@@ -97,10 +119,10 @@ class Run:
           f'Cannot write to the run directory {folder} ({e.strerror}): choose '
           'another with --workdir.') from e
     _check_links(folder)
-    check_config(folder, config)
+    check_config(folder, self._config)
     self._new = not (folder / 'config.json').exists()
     if self._new:
-      write_json(folder / 'config.json', config)
+      write_json(folder / 'config.json', self._config)
 
   def undo(self) -> None:
     """Removes the files and folders that this object has made."""
@@ -117,7 +139,8 @@ class Run:
       for writer in self._writers:
         writer.close()
     finally:
-      self._lock.close()
+      if self._lock:
+        self._lock.close()
 
   @property
   def metrics_path(self) -> pathlib.Path:
@@ -129,6 +152,8 @@ class Run:
 
   def log(self, **fields) -> None:
     """Appends one object to metrics.jsonl, then to the other writers."""
+    if not self._writes:
+      return
     try:
       with open(self.metrics_path, 'a', encoding='utf-8') as f:
         f.write(json.dumps(fields) + '\n')
@@ -148,9 +173,9 @@ class Run:
     Raises:
       UserError: one of the writers cannot start.
     """
-    points = [json.loads(line) for line in self._lines() if line] if (
-        names) else []
-    self._writers = writers.make(names, self.folder, self._config, points)
+    if names and self._writes:
+      points = [json.loads(line) for line in self._lines() if line]
+      self._writers = writers.make(names, self.folder, self._config, points)
 
   def rewind(self, step: int, validated_step: int) -> None:
     """Drops metrics that will be logged again, and a line torn by a kill.
@@ -160,6 +185,8 @@ class Run:
       validated_step: the last step whose validation counts. Validations after
         it were undone by a kill and run again.
     """
+    if not self._writes:
+      return
     last = {'train': step, 'val': validated_step, 'test': -1}
     kept, lost = {}, []
     lines = self._lines()
@@ -196,14 +223,12 @@ class Run:
     Raises:
       UserError: the fields are not a valid result.
     """
-    made, before = result.validate(fields), self.result()
-    if before is None or not before.finished:
-      result.write(self.folder / 'result.json', made)
+    made = result.validate(fields)
+    if self._writes:
+      before = self.result()
+      if before is None or not before.finished:
+        result.write(self.folder / 'result.json', made)
     return made
-
-
-# For this long, another machine may not see a file that the first one has made.
-APPEARS_SECONDS = 5
 
 
 def _appears(path):
@@ -211,49 +236,6 @@ def _appears(path):
   last = time.monotonic() + APPEARS_SECONDS
   while not path.exists() and time.monotonic() < last:
     time.sleep(0.2)
-    for folder in path.parents:
-      with contextlib.suppress(OSError):
-        os.listdir(folder)  # NFS asks its server again
-        break
+    with contextlib.suppress(OSError):
+      os.listdir(path.parent)  # NFS asks its server again
   return path.exists()
-
-
-class Follower:
-  """Replaces `Run` in processes that do not lead: it writes nothing.
-
-  It has the methods of `Run`.
-
-  Raises:
-    UserError: the directory belongs to another config or is not visible.
-  """
-
-  def __init__(self, folder: pathlib.Path, config: dict):
-    self.folder = folder
-    if not _appears(folder / 'config.json'):
-      raise UserError(
-          f'This process cannot see {folder}, which process 0 created: give '
-          'all processes a --workdir on a shared file system.')
-    check_config(folder, config)
-
-  @property
-  def metrics_path(self) -> pathlib.Path:
-    return self.folder / 'metrics.jsonl'
-
-  def log(self, **fields) -> None:
-    pass
-
-  def log_to(self, names: Sequence[str]) -> None:
-    pass
-
-  def rewind(self, step: int, validated_step: int) -> None:
-    pass
-
-  def undo(self) -> None:
-    pass
-
-  def close(self) -> None:
-    pass
-
-  def write_result(self, fields: dict) -> Result:
-    """Returns the result that the leader writes."""
-    return result.validate(fields)

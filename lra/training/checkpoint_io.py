@@ -4,9 +4,13 @@ Orbax has no checksums of its own for arrays. In a multi-process run, each
 process reads its parts. If one of them finds damage, all raise the error.
 """
 
+import errno
 import hashlib
 import json
+import os
 import pathlib
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,10 +18,14 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from lra import files
-from lra.system import distributed
-from lra.training import storage
+from lra.errors import UserError
+from lra.system import distributed, machine
 
 OTHER = 'its content has changed since it was saved'
+# Beginnings of storage errors that do not mean damage.
+_STORAGE = ('PERMISSION_DENIED', 'UNAVAILABLE', 'DEADLINE_EXCEEDED', 'ABORTED')
+# Errors of a missing file, which is damage.
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 
 class Damaged(Exception):
@@ -39,7 +47,7 @@ def read_json(path: pathlib.Path) -> tuple[Any, str]:
     with _reader(ocp.JsonCheckpointHandler()) as reader:
       return reader.restore(path, args=ocp.args.JsonRestore()), ''
   except Exception as e:
-    storage.check_is_damage(path, e)
+    _check_is_damage(path, e)
     return None, type(e).__name__
 
 
@@ -67,7 +75,7 @@ def read(path: pathlib.Path, like: Any, expected: str | None,
         tree = reader.restore(
             path / item, args=ocp.args.StandardRestore(like))
     except Exception as e:
-      storage.check_is_damage(path, e)
+      _check_is_damage(path, e)
       why = type(e).__name__
 
   distributed.in_turn(read_ours)
@@ -145,3 +153,47 @@ def checksum_of_json(value: Any) -> str:
   """Returns the checksum of plain JSON values."""
   text = json.dumps(value, sort_keys=True)
   return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _check_is_damage(path: pathlib.Path, error: Exception) -> None:
+  """Raises an error if a folder is unreadable, but not because of damage.
+
+  Args:
+    path: the folder.
+    error: the error of reading it.
+
+  Raises:
+    UserError: the storage has failed.
+    Exception: `error`, if memory ran out.
+  """
+  why = next(filter(None, map(_of_storage, _causes(error))), '')
+  if why:
+    raise UserError(
+        f'Cannot read {path} ({why}): fix this, then repeat the command.'
+    ) from error
+  for cause in _causes(error):
+    if isinstance(cause, MemoryError) or machine.out_of_memory(cause):
+      raise error
+
+
+def _causes(error) -> Iterator[BaseException]:
+  """Yields an error, then each earlier error that led to the one before."""
+  while error is not None:
+    yield error
+    error = error.__cause__ or (
+        None if error.__suppress_context__ else error.__context__)
+
+
+def _of_storage(error):
+  """Returns the reason if an error is a failure of the storage, else ''.
+
+  Tensorstore puts the number of the system's error somewhere in its text.
+  """
+  text = ' '.join(str(error).split())
+  number = re.search(r"os_error_code='?(\d+)", text)
+  if number:
+    number = int(number[1])
+    return '' if number in _MISSING else os.strerror(number)
+  of_system = isinstance(error, OSError) and not isinstance(
+      error, FileNotFoundError | NotADirectoryError)
+  return text[:200] if of_system or text.startswith(_STORAGE) else ''

@@ -5,10 +5,12 @@ import jax.numpy as jnp
 import ml_collections
 import pytest
 
+from lra.config import identity
 from lra.costs import parameters
 from lra.errors import UserError
-from lra.experiment import build
+from lra.experiment import check, experiment
 from lra.report import catalogue
+from tests.helpers import small
 
 
 class _Plain(nn.Module):
@@ -21,27 +23,50 @@ class _WithoutDtype(nn.Module):
   slope: float = 1.0
 
 
-def _make(mixer, **arguments):
-  model = ml_collections.ConfigDict({'name': 'foo', **arguments})
-  return build.make_mixer(mixer, model)
-
-
-def test_a_mixer_gets_what_it_has_fields_for():
-  made = _make(_Plain, slope=2.0)(
+def test_a_mixer_gets_what_it_has_fields_for(monkeypatch):
+  monkeypatch.setattr(experiment.models, 'mixer', lambda name: _Plain)
+  model = ml_collections.ConfigDict({'name': 'foo', 'slope': 2.0})
+  made = experiment.make_mixer(model)(
       dtype=jnp.bfloat16, layer=3, num_layers=4, name='mixer')
   assert (made.slope, made.dtype, made.name) == (2.0, jnp.bfloat16, 'mixer')
 
 
 def test_a_forgotten_dtype_is_one_sentence():
   with pytest.raises(UserError, match=r'lra/models/foo\.py has no dtype: add'):
-    _make(_WithoutDtype)
+    check.check_arguments(_WithoutDtype, 'foo', {})
 
 
 def test_an_argument_that_the_mixer_does_not_have():
   with pytest.raises(UserError, match=r'config\.model\.slop .*foo.*slope'):
-    _make(_Plain, slop=2.0)
+    check.check_arguments(_Plain, 'foo', {'slop': 2.0})
   with pytest.raises(UserError, match=r'config\.model\.layer means nothing'):
-    _make(_Plain, layer=1)
+    check.check_arguments(_Plain, 'foo', {'layer': 1})
+
+
+def test_a_config_made_in_python_is_checked():
+  config = small.config('transformer', 'listops')
+  config.encoder.num_layers = 0
+  with pytest.raises(UserError, match='config.encoder.num_layers=0'):
+    experiment.resolve(config)
+
+
+def test_a_later_change_of_the_config_changes_no_experiment(tmp_path):
+  config = small.config('lightning', 'listops')
+  config.encoder.pooling = 'mean'
+  made = experiment.resolve(config, folder=tmp_path)
+  config.encoder.pooling = 'cls'
+  assert made.config.encoder.pooling == 'mean'
+  with pytest.raises(UserError, match='pooling=cls'):
+    experiment.resolve(config)
+
+
+def test_a_seed_is_a_run_of_its_own(tmp_path):
+  made = experiment.resolve(
+      small.config('transformer', 'listops'), folder=tmp_path)
+  other = made.with_seed(3)
+  assert (made.config.seed, other.config.seed) == (0, 3)
+  assert other.objective.config.seed == 3
+  assert other.folder == identity.run_folder(other.config.to_dict())
 
 
 def test_a_model_that_cannot_be_built_harms_no_other(monkeypatch):

@@ -13,21 +13,7 @@ _GIVEN = ('seed', 'data_dir', 'train.learning_rate', 'train.weight_decay',
           'train.eval_every', 'train.log_every', 'train.checkpoint_minutes')
 
 
-def shape(config, dtype: str, sizes) -> str:
-  """Returns a text that is equal for configs with the same compiled steps.
-
-  Args:
-    config: the whole config.
-    dtype: the compute dtype.
-    sizes: the `lra.training.sizes.Sizes` to try first.
-  """
-  values = identity.flatten(config.to_dict())
-  return json.dumps([dtype, str(sizes), {
-      name: value for name, value in values.items()
-      if name not in _GIVEN}], sort_keys=True)
-
-
-class Shared:
+class ProcessCache:
   """Holds data and compiled steps, made by the first run that needs them.
 
   Attributes:
@@ -37,9 +23,9 @@ class Shared:
       `train.learning_rate`.
   """
 
-  def __init__(self, runs_at_once: int = 1, configs: Sequence = ()):
+  def __init__(self, runs_at_once: int = 1, experiments: Sequence = ()):
     self.runs_at_once = runs_at_once
-    self.varied = identity.varied([config.to_dict() for config in configs])
+    self.varied = identity.varied([e.config.to_dict() for e in experiments])
     self.compiled = threading.Event()
     self._lock = threading.RLock()
     self._made = {}
@@ -51,8 +37,16 @@ class Shared:
         self._made[name] = make()
       return self._made[name]
 
-  def data(self, config) -> prepared.Prepared:
-    """Returns the data set of a config's task; raises as `prepared.load`."""
-    folder = config.data_dir or None
-    return self.once(f'data of {config.task} in {folder}',
-                     lambda: prepared.load(config.task, folder))
+  def data(self, experiment) -> prepared.Prepared:
+    """Returns an experiment's data set; raises as `prepared.load`."""
+    task, folder = experiment.task.name, experiment.config.data_dir or None
+    return self.once(f'data of {task} in {folder}',
+                     lambda: prepared.load(task, folder))
+
+
+def step_key(program) -> str:
+  """Returns a text that is equal for programs with the same compiled steps."""
+  values = identity.flatten(program.config.to_dict())
+  return json.dumps([program.dtype, str(program.sizes), {
+      name: value for name, value in values.items()
+      if name not in _GIVEN}], sort_keys=True)

@@ -10,8 +10,7 @@ from lra import bits, models
 from lra.data import batches, prepared
 from lra.data.prepared import Split
 from lra.errors import UserError
-from lra.experiment import build, check
-from lra.training import evaluate, lengths, step, train
+from lra.training import step, train
 from tests.helpers import small
 
 
@@ -65,7 +64,7 @@ def test_a_whole_run_stays_the_same(mini_data, tmp_path):
         batch_size=8, microbatch_size=4, eval_batch_size=40)
     c.data_dir, c.seq_len = str(mini_data), 0
     c.encoder.dropout, c.encoder.pooling = 0.0, 'mean'
-    results.append(train.train(c, tmp_path / f'run{len(at)}'))
+    results.append(train.train(small.experiment(c, tmp_path / f'run{len(at)}')))
   a, b = results
   assert a.best_step == b.best_step
   assert a.test.loss == pytest.approx(b.test.loss, rel=1e-3)
@@ -83,8 +82,8 @@ def test_scores_stay_the_same():
     split = _split(p.objective.task)
     state = p.init()
     scored = {'params': small.random_params(p), 'constants': state.constants}
-    counts = evaluate.evaluate(p.compile_eval(), p, scored, split)
-    order = evaluate.order(p, split)
+    counts = p.evaluate(p.compile_eval(), scored, split)
+    order = p.order(split)
     scores.append({**p.objective.scores(counts),
                    **p.objective.analysis(counts, order, split, split)})
     if at:
@@ -101,7 +100,7 @@ def test_the_shortest_length_that_holds_all_tokens_is_chosen():
   def chosen(*places):
     tokens = np.zeros((2, 24), np.int16)
     tokens[1, list(places)] = 3
-    return int(lengths.at_fitting(
+    return int(step.at_fitting(
         lambda batch: np.int32(batch['tokens'].shape[-1]), objective,
         (7, 16, 24), {'tokens': tokens}))
 
@@ -131,19 +130,20 @@ def test_less_is_computed():
     ('transformer', {'seq_len': 16}, (7, 16))])
 def test_only_padding_that_takes_no_part_is_cut(model, changes, want):
   c = small.config(model, 'listops', lengths=(16, 7, 30))
+  c.encoder.pooling = 'mean'
   for name, value in changes.items():
     (c.encoder if name in c.encoder else c)[name] = value
-  assert build.lengths(c, small.tasks.get('listops')) == want
+  assert small.experiment(c).lengths == want
 
 
 def test_a_mixer_may_say_that_it_needs_the_padding(monkeypatch):
   monkeypatch.setattr(
       models.module('bigbird'), 'NEEDS_PADDING', True, raising=False)
   c = small.config('bigbird', 'listops', lengths=(16, 7))
-  assert build.lengths(c, small.tasks.get('listops')) == (24,)
+  assert small.experiment(c).lengths == (24,)
 
 
 @pytest.mark.parametrize('at', [(0,), (-3, 5), (1.5,), ('7',), (True,)])
 def test_a_length_that_is_none_is_refused(at):
   with pytest.raises(UserError, match='config.train.lengths'):
-    check.check(small.config('transformer', 'listops', lengths=at))
+    small.experiment(small.config('transformer', 'listops', lengths=at))

@@ -8,7 +8,6 @@ import pytest
 from lra import bits
 from lra.data.prepared import Split
 from lra.objectives import classification
-from lra.training import evaluate
 from tests.helpers import small
 
 
@@ -47,13 +46,12 @@ def test_batch_size_does_not_change_scores(task):
     p = small.make(c)
     state = p.init()
     scored = {'params': state.params, 'constants': state.constants}
-    run = functools.partial(
-        evaluate.evaluate, p.compile_eval(), p, scored, split)
+    run = functools.partial(p.evaluate, p.compile_eval(), scored, split)
     counts = run()
     assert run(lambda counted: False) is None  # stopped, whatever is counted
     results.append(p.objective.scores(counts))
     predicted.append(p.objective.analysis(
-        counts, evaluate.order(p, split), split, split))
+        counts, p.order(split), split, split))
   assert predicted[0] == predicted[1]
   for other in results[1:]:
     assert other['confusion'] == results[0]['confusion']
