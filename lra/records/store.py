@@ -6,16 +6,19 @@ others are still shown.
 
 import collections
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Collection
+from typing import Any
 
+from configs import base
 from lra.config import identity
+from lra.errors import UserError
 from lra.formats import plain
-from lra.records import baselines, protocols, result
-from lra.records.baselines import Floors
-from lra.records.record import Unsound
-from lra.records.result import Result
+from lra.records import baselines, result
+from lra.records.baselines import Baselines
+from lra.records.result import InvalidRecord, Result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +41,7 @@ def of_classifiers(folder: pathlib.Path
     Each result with its file, as in `LeftOut`, and the left-out records.
   """
   runs, left_out = of_runs(folder)
-  return [(name, protocols.compared(run)) for name, run in runs
+  return [(name, with_changes(run)) for name, run in runs
           if _classifies(run)], left_out
 
 
@@ -63,10 +66,36 @@ def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
   return [(_name(path, folder), run) for path, run in runs.items()], left_out
 
 
-def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:
+def of_baselines(folder: pathlib.Path
+                 ) -> tuple[list[Baselines], list[LeftOut]]:
   """Reads the records of baselines under a folder."""
   measured, left_out = _read(folder, baselines.read)
   return list(measured.values()), left_out
+
+
+def with_changes(run: Result) -> Result:
+  """Returns the run with the `changes` of its config from its protocol.
+
+  The current protocol decides, since it names the table: a run made under older
+  values is no row of it either. The record decides on fields outside the
+  protocol (a mixer's own arguments) and if the protocol is unknown here.
+  """
+  settings = protocol_settings(run.task, run.protocol)
+  others = {name: value for name, value in (run.changes or {}).items()
+            if name not in settings}
+  changes = others | identity.changes(run.config, settings)
+  if changes == (run.changes or {}):
+    return run
+  return run.model_copy(update={'changes': changes})
+
+
+@functools.cache
+def protocol_settings(task: str, protocol: str) -> dict[str, Any]:
+  """Returns {dotted field: value}, or {} if the protocol is unknown here."""
+  try:
+    return base.settings(task, protocol)
+  except UserError:
+    return {}
 
 
 def key(run: Result) -> tuple:
@@ -92,7 +121,7 @@ def _read(directory, read, folders=None):
     if not path.name.startswith('.'):
       try:
         records[path] = read(path)
-      except Unsound as error:
+      except InvalidRecord as error:
         left_out.append(LeftOut(_name(path, directory), error.why))
   return records, left_out
 

@@ -1,7 +1,5 @@
-"""Turns result records into leaderboard rows.
+"""Turns result records into the leaderboard of each task.
 
-A row has all seeds of one task, model, protocol, configuration and data set.
-Two configurations of a model are two rows, named by the fields that differ.
 Only runs of classifiers are shown: the others have no accuracy.
 """
 
@@ -12,12 +10,10 @@ from collections.abc import Iterable, Mapping
 
 from lra import bits, tasks
 from lra.records import store
-from lra.report import budgets, catalogue, comparison, variants
-from lra.report.row import Row, Table
+from lra.report import inputs, statistics
+from lra.report import rows as rows_lib
+from lra.report.rows import Row, TableKey
 from lra.report.statistics import Sample
-
-# Family of a model without a file here.
-OTHER = 'other'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +50,7 @@ class TaskBoard:
   task: tasks.Task
   baselines: list[Baseline]
   rows: list[Row]
-  spreads: dict[Table, comparison.Spread] = dataclasses.field(
+  spreads: dict[TableKey, statistics.Spread] = dataclasses.field(
       default_factory=dict)
   usual: bool = False
 
@@ -64,17 +60,12 @@ class TaskBoard:
     return [row for row in self.rows if row.finished]
 
   @property
-  def highest_baseline(self) -> Baseline | None:
-    """The highest measured baseline, or the highest if none was measured."""
-    return max(self.baselines, default=None, key=lambda baseline: (
-        not baseline.foreign, baseline.accuracy))
-
-  @property
   def highest(self) -> float | None:
-    """Accuracy of the highest baseline."""
-    return self.highest_baseline and self.highest_baseline.accuracy
+    """Accuracy of the highest measured baseline, or of any if none is."""
+    return max(((not b.foreign, b.accuracy) for b in self.baselines),
+               default=(None, None))[1]
 
-  def tables(self) -> dict[Table, list[Row]]:
+  def tables(self) -> dict[TableKey, list[Row]]:
     by_table = {}
     for row in sorted(self.rows, key=lambda r: r.table):
       by_table.setdefault(row.table, []).append(row)
@@ -83,7 +74,7 @@ class TaskBoard:
   def of_model(self, protocol: str, model: str) -> Row | None:
     """Returns the model's row for an overview; test scores do not decide."""
     mine = [r for r in self.rows
-            if (r.table, r.model) == (Table(protocol), model)]
+            if (r.table, r.model) == (TableKey(protocol), model)]
     return max(mine, default=None, key=lambda r: (
         not r.elsewhere, len(r.finished), r.largest('steps'),
         r.average('val', 'accuracy') or 0.0, r.variant))
@@ -105,8 +96,8 @@ def full(boards: Iterable[TaskBoard]) -> list[TaskBoard]:
           for task in tasks.TASKS.values() if task.group == 'full']
 
 
-def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
-         usual_floors: pathlib.Path | None = None
+def load(runs_dir: pathlib.Path, baselines_dir: pathlib.Path,
+         usual_dir: pathlib.Path | None = None
          ) -> tuple[list[TaskBoard], list[store.LeftOut]]:
   """Makes a TaskBoard for each task with records, in the order of TASKS.
 
@@ -114,26 +105,25 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
 
   Args:
     runs_dir: folder of result records.
-    floors_dir: folder of records of baselines.
-    usual_floors: folder of the baselines to use if `floors_dir` has none for a
+    baselines_dir: folder of records of baselines.
+    usual_dir: folder of the baselines to use if `baselines_dir` has none for a
       task. They apply to rows on exactly their data, and to full tasks without
-      a row if other full tasks have one. None stands for `floors_dir`.
+      a row if other full tasks have one. None stands for `baselines_dir`.
 
   Returns:
     The boards, and the records that are left out, since they are not valid or
     contradict others.
   """
   runs, left_out = store.of_classifiers(runs_dir)
-  measured, unsound = store.of_floors(floors_dir)
+  measured, invalid = store.of_baselines(baselines_dir)
   baselines = {record.task: record for record in measured}
-  usual = baselines if usual_floors in (None, floors_dir) else {
-      record.task: record for record in store.of_floors(usual_floors)[0]}
-  groups = _group(runs)
-  counted = budgets.read()
-  any_full = any(tasks.TASKS[row.task].group == 'full' for row in groups)
+  usual = baselines if usual_dir in (None, baselines_dir) else {
+      record.task: record for record in store.of_baselines(usual_dir)[0]}
+  rows, counted = rows_lib.group(runs), inputs.budgets()
+  any_full = any(tasks.TASKS[row.task].group == 'full' for row in rows)
   boards = []
   for task in tasks.TASKS.values():
-    mine = [row for row in groups if row.task == task.name]
+    mine = [row for row in rows if row.task == task.name]
     common = usual.get(task.name)
     is_usual = bool(common) and any(
         row.data == common.fingerprint for row in mine)
@@ -144,28 +134,15 @@ def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
       board = _board(task, mine, known, counted)
       board.usual = is_usual
       boards.append(board)
-  return boards, left_out + unsound
-
-
-def _group(runs):
-  groups = collections.defaultdict(dict)
-  for name, run in runs:
-    groups[store.key(run)][run.seed] = run, name
-  families = {entry.name: entry.family for entry in catalogue.read()}
-  rows = []
-  for _, seeds in sorted(groups.items()):
-    found, names = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)
-    rows.append(Row(list(found), list(names),
-                    families.get(found[0].model, OTHER)))
-  variants.name(rows)
-  return rows
+  return boards, left_out + invalid
 
 
 def _board(task, rows, measured, counted):
-  _compare_with_baselines(rows, measured)
+  for row in rows:
+    _set_baseline(row, measured)
   for protocol in {row.protocol for row in rows}:
-    budgets.compare([r for r in rows if r.protocol == protocol],
-                    counted.get((protocol, task.name)))
+    rows_lib.compare_parameters([r for r in rows if r.protocol == protocol],
+                                counted.get((protocol, task.name)))
   rows.sort(key=lambda r: (r.mean is None, -(r.mean or 0), r.model, r.variant,
                            r.protocol))
   board = TaskBoard(task, _baselines(rows, measured), rows)
@@ -173,15 +150,19 @@ def _board(task, rows, measured, counted):
     finished = [row for row in table if row.finished]
     if finished:
       same = _of_one_data_set(finished)
-      found, common = comparison.of_table([row.sample for row in same])
-      for row, rank in zip(same, found, strict=True):
+      ranks, spread = statistics.of_table([row.sample for row in same])
+      for row, rank in zip(same, ranks, strict=True):
         row.rank = rank
       for row in finished:
         if row.rank is None:
           row.apart = same[0].data
-      if common:
-        board.spreads[key] = common
-      _tell_from_baselines(finished, common)
+      if spread:
+        board.spreads[key] = spread
+      known = [row for row in finished if row.baseline]
+      off = statistics.off_rules(
+          [(row.sample, row.baseline) for row in known], spread)
+      for row, is_off in zip(known, off, strict=True):
+        row.off_baseline = is_off
   return board
 
 
@@ -199,41 +180,33 @@ def _measured(row, measured):
   Baselines in the records of its runs do not count then. A method may have
   changed since, and a record may be wrong.
   """
-  return bool(measured and measured.floors
+  return bool(measured and measured.methods
               and measured.fingerprint == row.data)
 
 
-def _compare_with_baselines(rows, measured):
-  for row in rows:
-    examples = row.sample.examples if row.sample else 0
-    if measured and measured.fingerprint != row.data:
-      row.foreign = measured.fingerprint
-    if _measured(row, measured):
-      baselines = [(_sample(baseline, examples), name)
-                   for name, baseline in sorted(measured.floors.items())]
-    else:
-      baselines = [(Sample((accuracy,), examples), name) for run in row.runs
-                   for name, accuracy in sorted(run.floors.items())]
-    # Among equal ones, take one with known answers.
-    row.baseline, row.baseline_name = max(
-        baselines, default=(None, ''), key=lambda f: (
-            round(f[0].accuracies[0], 9), f[0].correct is not None))
+def _set_baseline(row, measured):
+  """Sets the highest baseline of a row's data."""
+  examples = row.sample.examples if row.sample else 0
+  if measured and measured.fingerprint != row.data:
+    row.foreign = measured.fingerprint
+  if _measured(row, measured):
+    baselines = [(_sample(method, examples), name)
+                 for name, method in sorted(measured.methods.items())]
+  else:
+    baselines = [(Sample((accuracy,), examples), name) for run in row.runs
+                 for name, accuracy in sorted(run.baselines.items())]
+  # Among equal ones, take one with known answers.
+  row.baseline, row.baseline_name = max(
+      baselines, default=(None, ''), key=lambda f: (
+          round(f[0].accuracies[0], 9), f[0].correct is not None))
 
 
-def _sample(baseline, examples):
+def _sample(method, examples):
   """Returns a baseline's score; `examples` is for records without answers."""
-  if baseline.correct is None:
-    return Sample((baseline.accuracy,), examples)
-  return Sample((baseline.accuracy,), baseline.examples,
-                bits.unpack(baseline.correct, baseline.examples)[None])
-
-
-def _tell_from_baselines(rows, common):
-  rows = [row for row in rows if row.baseline]
-  found = comparison.off_rules(
-      [(row.sample, row.baseline) for row in rows], common)
-  for row, is_another in zip(rows, found, strict=True):
-    row.off_baseline = is_another
+  if method.correct is None:
+    return Sample((method.accuracy,), examples)
+  return Sample((method.accuracy,), method.examples,
+                bits.unpack(method.correct, method.examples)[None])
 
 
 def _baselines(rows, measured):
@@ -242,19 +215,20 @@ def _baselines(rows, measured):
   known = {}
   common = _of_one_data_set(rows)[0].data if rows else ''
   if measured:
-    for name, baseline in measured.floors.items():
-      of = f'; data: {measured.origin}' if measured.origin else ''
-      baselines.append(Baseline(
-          name, baseline.accuracy, baseline.how + of, parts=baseline.parts))
+    data = f'; data: {measured.origin}' if measured.origin else ''
+    baselines = [Baseline(name, method.accuracy, method.how + data,
+                          parts=method.parts)
+                 for name, method in measured.methods.items()]
   for row in rows:
     if _measured(row, measured):
       continue
     for run in row.runs:
-      for name, accuracy in run.floors.items():
+      for name, accuracy in run.baselines.items():
         values = known.setdefault((name, row.data), [])
         if all(abs(accuracy - v) > 1e-6 for v in values):
           values.append(accuracy)
           baselines.append(Baseline(
               name, accuracy, f'computed by the runs on data {row.data[:8]}',
-              foreign=bool(measured and measured.floors) or row.data != common))
+              foreign=bool(measured and measured.methods)
+              or row.data != common))
   return sorted(baselines, key=lambda f: (f.accuracy, f.name, f.how))

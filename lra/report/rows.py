@@ -1,17 +1,47 @@
-"""A row of the leaderboard: all seeds of one configuration of a model."""
+"""Rows of the leaderboard: the seeds of one configuration of a model.
 
+Two configurations of a model are two rows, named by the fields that differ.
+"""
+
+import collections
 import dataclasses
 import functools
+import json
 import math
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from lra import bits, tasks
-from lra.formats import digits
+from lra.config import fields, identity
+from lra.formats import digits, plain
+from lra.records import store
 from lra.records.result import Result
-from lra.report import statistics
-from lra.report.comparison import Rank
-from lra.report.statistics import Interval, Sample
+from lra.report import catalogue, statistics
+from lra.report.statistics import Interval, Rank, Sample
+
+# Family of a model without a file here.
+OTHER = 'other'
+# Most fields in the name of a row, and most letters of a value.
+_NAMED = 12
+_LETTERS = 60
+_SIZES = ('num_layers', 'width', 'mlp_width')
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class TableKey:
+  """The key of a table, equal for all of its rows.
+
+  Attributes:
+    protocol: its name.
+    changed: whether their settings are not those of the protocol.
+  """
+  protocol: str
+  changed: bool = False
+
+  @property
+  def title(self) -> str:
+    return self.protocol + (', settings changed' if self.changed else '')
 
 
 @dataclasses.dataclass
@@ -32,7 +62,7 @@ class Row:
     rank: its rank among the rows of its table; None without a finished run or
       on other data than these.
     ratio: parameters over the reference Transformer's, or None.
-    heavy: whether that ratio is above 1.1.
+    heavy: whether that ratio is above 1.1, the limit of the arena.
   """
   runs: list[Result]
   records: list[str] = dataclasses.field(default_factory=list)
@@ -53,7 +83,7 @@ class Row:
   protocol = property(lambda self: self.runs[0].protocol)
   data = property(lambda self: self.runs[0].data_fingerprint)
   config = property(lambda self: self.runs[0].config)
-  table = property(lambda self: Table(self.protocol, bool(self.changes)))
+  table = property(lambda self: TableKey(self.protocol, bool(self.changes)))
 
   @property
   def name(self) -> str:
@@ -110,14 +140,15 @@ class Row:
         self.mean - self.baseline.accuracies[0])
 
   @property
+  def by_chance(self) -> bool:
+    """Whether its difference from the baseline is not significant."""
+    return self.above_baseline is not None and not self.off_baseline
+
+  @property
   def digits(self) -> int:
     """Number of significant digits after the point of its percentages."""
     return 2 if self.interval is None else digits(
         self.interval.low, self.interval.high)
-
-  @property
-  def best(self) -> float | None:
-    return max(self.accuracies, default=None)
 
   @property
   def deviation(self) -> float | None:
@@ -130,8 +161,11 @@ class Row:
 
   @property
   def devices(self) -> list[str]:
-    """Devices of each seed."""
-    return [device(run) for run in self.runs]
+    """The devices of each seed, and how many runs shared them."""
+    return [(f'{run.num_devices} x ' if run.num_devices > 1 else '')
+            + run.device + (f', {run.runs_at_once} runs at once'
+                            if run.runs_at_once > 1 else '')
+            for run in self.runs]
 
   def values(self, field: str) -> list:
     """Returns the field of every run that has it."""
@@ -158,28 +192,95 @@ class Row:
     return [getattr(run, field) for run in self.runs]
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class Table:
-  """The key of a table, equal for all of its rows.
-
-  Attributes:
-    protocol: its name.
-    changed: whether their settings are not those of the protocol.
-  """
-  protocol: str
-  changed: bool = False
-
-  @property
-  def title(self) -> str:
-    return self.protocol + (', settings changed' if self.changed else '')
-
-
-def device(run: Result) -> str:
-  """Returns the devices of a run, and the number of runs that shared them."""
-  several = f'{run.num_devices} x ' if run.num_devices > 1 else ''
-  shared = f', {run.runs_at_once} runs at once' if run.runs_at_once > 1 else ''
-  return several + run.device + shared
-
-
-def mean(values) -> float | None:
+def mean(values: Sequence[float]) -> float | None:
   return math.fsum(values) / len(values) if values else None
+
+
+def group(runs: Iterable[tuple[str, Result]]) -> list[Row]:
+  """Returns the rows of (file, result)s: the seeds of each configuration."""
+  groups = collections.defaultdict(dict)
+  for name, run in runs:
+    groups[store.key(run)][run.seed] = run, name
+  families = {entry.name: entry.family for entry in catalogue.read()}
+  rows = []
+  for _, seeds in sorted(groups.items()):
+    found, names = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)
+    rows.append(Row(list(found), list(names),
+                    families.get(found[0].model, OTHER)))
+  _name_variants(rows)
+  return rows
+
+
+def _name_variants(rows):
+  """Sets the variant of rows: settings that differ from the model's others."""
+  alike = collections.defaultdict(list)
+  for row in rows:
+    alike[row.task, row.model, row.table].append(row)
+  for members in alike.values():
+    settings = [_settings(row) for row in members]
+    differing = sorted(name for name in set().union(*settings)
+                       if len({s.get(name, 'unset') for s in settings}) > 1)
+    # Changes from the protocol have a column of their own.
+    changed = set().union(*(row.changes for row in members))
+    for row, mine in zip(members, settings, strict=True):
+      row.variant = listed(
+          f'{plain(name, _LETTERS)}={plain(mine.get(name, "unset"), _LETTERS)}'
+          for name in differing if name not in changed)
+
+
+def _settings(row):
+  """Returns {field: its value as text} of fields that can differ."""
+  values = fields.added(row.model) | identity.experiment(row.config)
+  return {**{name: shown(value) for name, value in values.items()},
+          'data': row.data[:8]}
+
+
+def shown(value) -> str:
+  """Returns a value of a config as text."""
+  return value if isinstance(value, str) else json.dumps(value)
+
+
+def listed(texts: Iterable[str]) -> str:
+  """Joins some texts, with the number of those left out."""
+  texts = list(texts)
+  more = [f'{len(texts) - _NAMED} more'] if len(texts) > _NAMED else []
+  return ', '.join(texts[:_NAMED] + more)
+
+
+def departures(changes: Mapping, config: Mapping) -> str:
+  """Describes the settings that differ from the protocol, by field.
+
+  Args:
+    changes: {field: the protocol's value}.
+    config: the config that has other values.
+  """
+  ours = identity.flatten(config)
+  short = lambda value: plain(shown(value), _LETTERS)
+  return listed(
+      f'{plain(name, _LETTERS)} {short(ours.get(name, "unset"))} instead of '
+      f'{short(value)}' for name, value in sorted(changes.items()))
+
+
+def compare_parameters(rows: Sequence[Row], counted: int | None) -> None:
+  """Compares the parameters of rows with those of the Transformer.
+
+  The arena allows 10% more. The encoder of the commonest size sets the budget,
+  since a protocol may have been tried with several. Ties: more finished seeds,
+  then fewer parameters.
+
+  Args:
+    rows: rows of one task and protocol.
+    counted: the Transformer's parameters, used if it has no row; None if
+      unknown.
+  """
+  def size(row):
+    return [row.setting('encoder', name) for name in _SIZES]
+  peers = [r for r in rows if not r.changes] or rows
+  candidates = [r for r in peers if r.model == catalogue.REFERENCE and r.params]
+  usual = max(candidates, default=None, key=lambda c: (
+      sum(size(r) == size(c) for r in peers), len(c.finished), -c.params))
+  reference = usual.params if usual else counted
+  for row in rows:
+    if reference and row.params:
+      row.ratio = row.params / reference
+      row.heavy = 10 * row.params > 11 * reference

@@ -129,7 +129,7 @@ def test_seeds_that_agree_to_the_example_may_not_be_without_spread():
   """Rounded to whole examples they would agree as often as they do."""
   rows = [(0.5, 0.5, 0.5), (0.51, 0.52, 0.50), (0.4, 0.41, 0.42)]
   found = comparison.spread([Sample(row, 100) for row in rows])
-  variance, _ = found.of(Sample(rows[0], 100))
+  variance, _ = found.variance_of(Sample(rows[0], 100))
   assert variance > (1 / 100)**2 / 12
 
 
@@ -137,28 +137,28 @@ def test_with_a_spread_seeds_are_compared_by_it():
   """By hand: variances (w s^2 + d v) / (w + d), degrees w + d."""
   common = Spread(deviation=0.01, weight=4.0, degrees=50, rows=9)
   one, four = Sample((0.53,), 10**9), Sample((0.48, 0.5, 0.5, 0.52), 10**9)
-  assert common.of(one) == pytest.approx((1e-4, 4))
+  assert common.variance_of(one) == pytest.approx((1e-4, 4))
   own = 0.0008 / 3
   of_four = (4 * 1e-4 + 3 * own) / 7
-  assert common.of(four) == pytest.approx((of_four, 7))
+  assert common.variance_of(four) == pytest.approx((of_four, 7))
   # Satterthwaite, as SciPy's Welch takes it from deviations and counts.
   square = 1e-4, of_four / 4
   degrees = sum(square)**2 / (square[0]**2 / 4 + square[1]**2 / 7)
   assert comparison.p_values([one, four], common)[1, 0] == pytest.approx(
       2 * stats.t.sf(0.03 / math.sqrt(sum(square)), degrees), rel=1e-6)
   rule = Sample((0.47,), 100)
-  assert comparison.p_value_of_rule(four, rule, common) == pytest.approx(
+  assert comparison.p_value(four, rule, common) == pytest.approx(
       2 * stats.t.sf(0.03 / math.sqrt(of_four / 4), 7), rel=1e-6)
   # Never more degrees than all seeds of the table have.
   alike = Spread(deviation=0.01, weight=1000.0, degrees=6, rows=3)
-  assert comparison.p_value_of_rule(one, rule, alike) == pytest.approx(
+  assert comparison.p_value(one, rule, alike) == pytest.approx(
       2 * stats.t.sf(6, 6), rel=1e-6)
 
 
 def test_a_rule_has_no_seeds():
   """Without a spread it is the examples that tell, of every seed."""
   three, rule = Sample((0.49, 0.50, 0.51), 2000), Sample((0.48,), 2000)
-  assert comparison.p_value_of_rule(three, rule) == (
+  assert comparison.p_value(three, rule) == (
       comparison.p_value(three, rule))
   assert comparison.p_value(three, rule) == pytest.approx(
       stats.fisher_exact([[980, 1020], [960, 1040]]).pvalue)
