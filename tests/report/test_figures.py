@@ -10,8 +10,9 @@ from test_leaderboard import FLOORS, RUNS, Place, make
 
 from lra import tasks
 from lra.records import style
-from lra.report import charts, figures, rows
-from lra.report.speeds import Speeds
+from lra.report import boards as boards_lib
+from lra.report import charts, figures
+from lra.report.inputs import Speeds
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 THREE = [make(model, right=right) for model, right in (
@@ -25,7 +26,7 @@ SPEEDS = Speeds('4 x 4,000 tokens on CPU',
 def board(tmp_path):
   def make_board(runs, task='text_mini'):
     place = Place(tmp_path, runs, ({**FLOORS, 'task': task},))
-    boards, left_out = rows.load(place.runs, place.floors)
+    boards, left_out = boards_lib.load(place.runs, place.baselines)
     assert not left_out
     return boards[0]
   return make_board
@@ -212,8 +213,8 @@ def test_marks_of_one_line_do_not_hide_each_other(board, drawn):
 
 def test_a_full_task_without_a_run_says_so(board, drawn, tmp_path):
   found = board([make(task='text')], 'text')
-  none = rows.TaskBoard(
-      tasks.get('image'), [rows.Baseline('ridge', 0.3, 'how')], [])
+  none = boards_lib.TaskBoard(
+      tasks.get('image'), [boards_lib.Baseline('ridge', 0.3, 'how')], [])
   ax = drawn('overview', [found, none])
   assert [tick.get_text() for tick in ax.get_yticklabels()] == [
       'Text, simpletron', 'Image, no run']

@@ -7,10 +7,11 @@ import pathlib
 import numpy as np
 import pytest
 
-from lra import tasks
+from lra import paths, tasks
 from lra.config import fields, identity
 from lra.records import result
-from lra.report import leaderboard, row, rows
+from lra.report import boards as boards_lib
+from lra.report import rows
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 RUN = json.loads(
@@ -24,13 +25,13 @@ def load(folder, *configs):
     run['config'] = config | {'seed': seed}
     run['test']['loss'] += seed / 100  # with the same it were a copy
     (folder / f'{seed}.json').write_text(json.dumps(run))
-  boards, left_out = rows.load(folder, folder / 'none')
+  boards, left_out = boards_lib.load(folder, folder / 'none')
   assert not left_out
   return [row for board in boards for row in board.rows]
 
 
 def test_committed_records_have_the_name_of_their_identity():
-  for path in (leaderboard.RESULTS / 'runs').rglob('*.json'):
+  for path in (paths.PACKAGED / 'runs').rglob('*.json'):
     run = result.read(path)
     assert path.stem == f'{run.model}-{identity.run_name(run.config)}'
 
@@ -91,7 +92,7 @@ def test_answers_of_one_sequence_are_one_example(task, answers):
     run[split] |= dict.fromkeys(
         ('accuracy', 'precision', 'recall', 'f1'), 0.65)
     run[split]['confusion'] = matrix.tolist()
-  one, sequences = row.Row([result.validate(run)]), 100 * classes
+  one, sequences = rows.Row([result.validate(run)]), 100 * classes
   assert one.sample.examples == sequences
   for end in (one.interval.low, one.interval.high):
     assert (0.65 - end)**2 == pytest.approx(
@@ -112,7 +113,7 @@ def floors_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
   (measured / 'text_mini.json').write_text(json.dumps({
       'task': 'text_mini', 'fingerprint': fingerprint,
       'floors': {'majority': {'accuracy': 0.5, 'how': 'the commonest'}}}))
-  (board,), left_out = rows.load(runs, measured)
+  (board,), left_out = boards_lib.load(runs, measured)
   assert not left_out
   return board
 

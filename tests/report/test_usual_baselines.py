@@ -7,7 +7,7 @@ import pytest
 from test_leaderboard import Place, make
 
 from lra import bits
-from lra.report import rows
+from lra.report import boards as boards_lib
 from tests.helpers import scored
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
@@ -74,7 +74,7 @@ def test_full_tasks_that_wait_have_them(tmp_path, usual):
 def test_notes_are_of_the_usual_data(tmp_path, usual, data, said):
   place = Place(tmp_path / 'own', [run(data=data)], ())
   assert ('decided at depth d' in page(place, usual).lower()) == said
-  (board, *_), _ = rows.load(place.runs, place.floors, usual)
+  (board, *_), _ = boards_lib.load(place.runs, place.baselines, usual)
   assert board.usual == said
 
 
