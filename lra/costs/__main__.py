@@ -16,8 +16,6 @@ launch on a GPU (`launches.md`). Their accelerators need not be present.
 measures errors and times of the kernels on the accelerator of this machine.
 """
 
-import functools
-import importlib
 import json
 import pathlib
 
@@ -60,19 +58,19 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs import collectives, loop, onchip, tables
-  config = command.config()
-  made = {'memory': tables.memory if MEMORY.value else None,
-          'speed': SPEED.value and (
-              lambda: tables.speed(pathlib.Path(OUT.value))),
-          **{name: targets and functools.partial(_compiled, name, targets)
-             for name, targets in (('layers', LAYERS.value),
-                                   ('launches', LAUNCHES.value))},
-          'collectives': COLLECTIVES.value and config is None and (
-              lambda: collectives.tables(COLLECTIVES.value))}
-  for name, make in made.items():
-    if make:
-      print(tables.write(pathlib.Path(OUT.value) / f'{name}.md', make()))
+  from lra.costs import collectives, launches, layers, onchip, step, tables
+  config, out = command.config(), pathlib.Path(OUT.value)
+  made = {
+      'memory': (tables.memory, MEMORY.value and ()),
+      'speed': (tables.speed, SPEED.value and (out,)),
+      'layers': (layers.tables, LAYERS.value and (LAYERS.value,)),
+      'launches': (launches.tables, LAUNCHES.value and (LAUNCHES.value,)),
+      'collectives': (collectives.tables, config is None and
+                      COLLECTIVES.value and (COLLECTIVES.value,))}
+  asked = {name: (make, arguments) for name, (make, arguments) in made.items()
+           if isinstance(arguments, tuple)}
+  for name, (make, arguments) in asked.items():
+    print(tables.write(out / f'{name}.md', make(*arguments)))
   if ONCHIP.value:
     stages = onchip.STAGES if STAGES.value is None else STAGES.value
     unknown = set(stages) - set(onchip.STAGES)
@@ -80,7 +78,7 @@ def main() -> int:
       raise UserError(f'--stages has no {sorted(unknown)[0]!r}: choose from '
                       f'{", ".join(onchip.STAGES)}.')
     onchip.run(pathlib.Path(ONCHIP.value), stages)
-  if ONCHIP.value or any(made.values()):
+  if ONCHIP.value or asked:
     return 0
   if config is None:
     raise UserError(
@@ -90,15 +88,10 @@ def main() -> int:
     print('\n'.join(collectives.report(config, COLLECTIVES.value)))
     return 0
   command.use_compile_cache()
-  print(json.dumps(loop.measure(
+  print(json.dumps(step.measure(
       config, steps=STEPS.value, rounds=ROUNDS.value, drawn=DRAWN.value),
                    indent=1))
   return 0
-
-
-def _compiled(name, targets):
-  """Returns the lines of a table that is compiled for `targets`."""
-  return importlib.import_module(f'lra.costs.{name}').tables(targets)
 
 
 if __name__ == '__main__':

@@ -156,19 +156,16 @@ def budgets(path: pathlib.Path = BUDGETS) -> dict[tuple[str, str], int]:
 
   It is {} without a valid file.
   """
-  return {(row['protocol'], row['task']): row['transformer'] for row in counts(
-      path, ('transformer',))}
+  return {(row['protocol'], row['task']): row['transformer']
+          for row in counts(path, ('protocol', 'task'), ('transformer',))}
 
 
-def counts(path: pathlib.Path, numbers: Sequence[str]) -> list[dict]:
-  """Returns the rows of a CSV file, [] if it is not valid.
-
-  Args:
-    path: the file.
-    numbers: the columns of counts.
-  """
+def counts(path: pathlib.Path, names: Sequence[str], numbers: Sequence[str]
+           ) -> list[dict]:
+  """Returns columns of a CSV file, names and counts; [] if it is not valid."""
   try:
     rows = csv.DictReader(io.StringIO(path.read_text(encoding='utf-8')))
-    return [row | {name: int(row[name]) for name in numbers} for row in rows]
+    return [{**{name: row[name] for name in names},
+             **{name: int(row[name]) for name in numbers}} for row in rows]
   except (OSError, ValueError, KeyError, TypeError):
     return []
