@@ -64,7 +64,7 @@ def outcome(program: Program, status: str, step: int, progress,
     status: ok, diverged, oom or stopped.
     step: updates made.
     progress: `progress.Progress` of the run.
-    **fields: `test`, `floors`, `data_fingerprint`, `data_origin` and those of
+    **fields: `test`, `floors` (baselines), `data_fingerprint`, `data_origin` and those of
       `identity`.
   """
   config, objective = program.config, program.objective

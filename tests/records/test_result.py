@@ -319,7 +319,7 @@ def test_many_that_count_alike_outvote_one(place):
     (change('task', value='chess'), "'task' is 'chess'"),
     (change('task', value='text'), 'should be text.json'),
 ])
-def test_a_spoilt_floors_record_is_named_and_left_out(place, spoil, reason):
+def test_a_spoilt_baselines_record_is_named_and_left_out(place, spoil, reason):
   bad = copy.deepcopy(FLOORS)
   spoil(bad)
   (place.baselines / 'text_mini.json').write_text(json.dumps(bad))

@@ -52,7 +52,7 @@ def colour(artist):
   return colors.to_hex(artist.get_color()).upper()
 
 
-def test_intervals_means_seeds_and_floors_are_drawn(board, drawn):
+def test_intervals_means_seeds_and_baselines_are_drawn(board, drawn):
   found = board(RUNS)
   ax = drawn('accuracy', found, None)
   names = [tick.get_text() for tick in ax.get_yticklabels()]
@@ -221,8 +221,8 @@ def test_a_full_task_without_a_run_says_so(board, drawn, tmp_path):
 
 
 @pytest.mark.parametrize('right', [132, 140])
-def test_the_best_name_keeps_clear_of_the_floor(board, drawn, right):
-  run = make('longformer', task='text', right=right)  # the floor is 136
+def test_the_best_name_keeps_clear_of_the_baseline(board, drawn, right):
+  run = make('longformer', task='text', right=right)  # the baseline is 136
   ax = drawn('overview', [board([run], 'text')])
   ax.figure.draw_without_rendering()
   name, floor = ax.texts[0].get_window_extent(), ax.lines[0].get_xdata()[0]

@@ -80,7 +80,7 @@ FLOORS = {
 # Written by hand: 130/200 = 65%, 131/200 = 65.5%, mean 65.25% +- 12.706 *
 # 0.25%; Wilson's intervals of 140 and 110 of 200; 140 and 110 differ (Fisher,
 # p = 0.003), 140 and 130 (0.3), 130 and 110 (0.05) do not as three pairs; the
-# floor is 68%, of which 110 alone differ (Fisher, p = 0.01, below 5% / 3);
+# baseline is 68%, of which 110 alone differ (Fisher, p = 0.01, below 5% / 3);
 # 1101 parameters are more than 10% above 1000, 1100 are not.
 SCORES = """\
 | rank | model | accuracy % | 95% interval | above baseline | seeds \

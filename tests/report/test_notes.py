@@ -23,7 +23,7 @@ def test_numbers_of_listops_are_those_of_its_test_split():
   assert f'{sum(n for d, n in counts.items() if d > 4)} deeper' in text
 
 
-def test_rows_near_the_floor_of_listops_have_its_profile():
+def test_rows_near_the_baseline_of_listops_have_its_profile():
   floors = json.loads(
       (paths.PACKAGED / 'floors/listops.json').read_text())['floors']
   rule = floors['first operator']

@@ -89,7 +89,7 @@ def test_a_wide_transformer_does_not_become_the_budget(tmp_path):
   assert '**+800.0% parameters**' in text
 
 
-def test_a_floor_is_compared_by_the_same_examples(tmp_path):
+def test_a_baseline_is_compared_by_the_same_examples(tmp_path):
   """Ten points above: 20 to 0 examples say so, 110 to 90 do not."""
   flags = [True] * 100 + [False] * 100
 

@@ -104,8 +104,8 @@ def test_data_directory_and_seed_are_no_other_row(tmp_path):
   assert len(row.runs) == 2 and row.variant == ''
 
 
-def floors_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
-  """The board of a run that claims floors, where one was measured."""
+def baselines_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
+  """The board of a run that claims baselines, where one was measured."""
   runs, measured = tmp_path / 'runs', tmp_path / 'floors'
   for folder in (runs, measured):
     folder.mkdir()
@@ -120,15 +120,15 @@ def floors_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
 
 @pytest.mark.parametrize('claims', [
     {'<b>f</b>': 0.999}, {'majority': 0.999}, {'majority': 0.1}, {}])
-def test_a_floor_that_a_run_claims_does_not_count_beside_measured_ones(
+def test_a_baseline_that_a_run_claims_does_not_count_beside_measured_ones(
     tmp_path, claims):
-  board = floors_of(tmp_path, claims)
+  board = baselines_of(tmp_path, claims)
   assert [(f.name, f.accuracy) for f in board.baselines] == [('majority', 0.5)]
   assert board.rows[0].baseline.accuracies == (0.5,)
 
 
-def test_on_other_data_the_floors_of_runs_are_all_there_are(tmp_path):
-  board = floors_of(tmp_path, {'mine': 0.6}, 'beef00000000')
+def test_on_other_data_the_baselines_of_runs_are_all_there_are(tmp_path):
+  board = baselines_of(tmp_path, {'mine': 0.6}, 'beef00000000')
   assert [(f.name, f.accuracy) for f in board.baselines] == [
       ('majority', 0.5), ('mine', 0.6)]
   assert board.rows[0].baseline.accuracies == (0.6,)
