@@ -42,9 +42,6 @@ PATIENCE_SECONDS = 600
 # A shorter wait prints no message.
 _MOMENT_SECONDS = 1
 _POLL_SECONDS = 0.05
-_NO_CHECKOUT = (
-    'record a run, choose another --results_dir, or name lra/results of a '
-    'checkout, since the package is installed without the records.')
 
 
 def write(place: Place, html: pathlib.Path | None = None) -> list[LeftOut]:
@@ -183,7 +180,8 @@ def regenerate(place: Place, html: pathlib.Path | None = None) -> None:
   if not place.runs.is_dir():
     raise UserError(
         f'{place.results} has no records, which would be in runs/: '
-        + (_NO_CHECKOUT if paths.installed() else
+        + ('the installed package has none, so give --results_dir=lra/results '
+           'of a checkout, or record a run first.' if paths.installed() else
            'choose another --results_dir, or record a run there first.'))
   with _locked(place):
     _write(place, html)

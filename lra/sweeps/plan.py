@@ -95,7 +95,7 @@ def estimator(entries: Sequence[Entry], results_dir: pathlib.Path,
     recorded: see `of`.
   """
   here, records = device(), known(entries, [
-      results_dir / 'runs', paths.ROOT / 'lra' / 'results' / 'runs'])
+      results_dir / 'runs', paths.PACKAGED / 'runs'])
   return lambda entry: of(entry, records, here, recorded)
 
 
