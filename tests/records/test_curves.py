@@ -83,8 +83,8 @@ def test_hardly_any_points_still_make_a_figure(tmp_path, text):
 
 def test_without_accuracy_the_loss_has_the_whole_figure(tmp_path, monkeypatch):
   drawn = []
-  draw_one = curves._draw
-  monkeypatch.setattr(curves, '_draw', lambda ax, points, field, scale: (
+  draw_one = curves._draw_split
+  monkeypatch.setattr(curves, '_draw_split', lambda ax, points, field, scale: (
       drawn.append(field), draw_one(ax, points, field, scale)))
   lines = [json.loads(line) for line in LINES]
   draw(tmp_path, ''.join(json.dumps(

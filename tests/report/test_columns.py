@@ -16,7 +16,7 @@ from lra.report.site import Place
 def tables():
   """Every table of the committed page."""
   found = site.load(Place(paths.PACKAGED, paths.page()))
-  tables = [*found.published.values(), *(
+  tables = [*tables_lib.published(found.papers).values(), *(
       made.table for group in ('full', 'mini', 'probe')
       for made in summary.of_group(found.boards, group))]
   for board in found.boards:

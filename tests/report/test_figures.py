@@ -35,7 +35,7 @@ def board(tmp_path):
 @pytest.fixture
 def drawn(monkeypatch):
   """The axes of a planned figure instead of its bytes."""
-  monkeypatch.setattr(charts, '_svg', lambda fig: fig.axes[0])
+  monkeypatch.setattr(charts, 'saved', lambda fig, form: fig.axes[0])
   monkeypatch.setattr(figures, 'sealed', lambda axes, figure: axes)
   def draw(kind, *arguments):
     plan = {'overview': figures.overview}.get(kind, figures.of_task)
