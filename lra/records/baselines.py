@@ -12,20 +12,10 @@ from pydantic import Field
 from data_prep import floors as measured
 from lra import bits, tasks
 from lra.data.prepared import Prepared
-from lra.records.result import (
-  Count,
-  File,
-  Fraction,
-  InvalidRecord,
-  Parts,
-  Record,
-  TaskName,
-  Text,
-  read_record,
-)
+from lra.records import result
 
 
-class Method(Record):
+class Method(result.Record):
   """The score of one method.
 
   Attributes:
@@ -35,11 +25,11 @@ class Method(Record):
     correct: `lra.bits` of the right answers, None if `examples` is.
     parts: see `result.ClassificationScores`.
   """
-  accuracy: Fraction
-  how: Text
-  examples: Count | None = None
+  accuracy: result.Fraction
+  how: result.Text
+  examples: result.Count | None = None
   correct: str | None = None
-  parts: Parts = {}
+  parts: result.Parts = {}
 
   @pydantic.model_validator(mode='after')
   def _counts_agree(self):
@@ -54,29 +44,29 @@ class Method(Record):
     return self
 
 
-class Baselines(File):
+class Baselines(result.File):
   """The methods that were measured on the data with this fingerprint.
 
   Attributes:
     origin: origin of the data; None in old records.
     methods: name -> its score; `floors` in JSON.
   """
-  task: TaskName
-  fingerprint: Text
-  origin: Text | None = None
+  task: result.TaskName
+  fingerprint: result.Text
+  origin: result.Text | None = None
   methods: Annotated[
-      dict[Text, Method], Field(alias='floors', max_length=32)]
+      dict[result.Text, Method], Field(alias='floors', max_length=32)]
 
 
 def read(path: pathlib.Path) -> Baselines:
   """Returns the record in `path`, which is named like its task.
 
   Raises:
-    InvalidRecord: names the file and the field.
+    result.InvalidRecord: names the file and the field.
   """
-  kept = read_record(path, Baselines.model_validate, 'baselines')
+  kept = result.read_record(path, Baselines.model_validate, 'baselines')
   if kept.task != path.stem:
-    raise InvalidRecord(path, 'baselines', (
+    raise result.InvalidRecord(path, 'baselines', (
         f'it has the baselines of {kept.task} and should be {kept.task}.json'))
   return kept
 

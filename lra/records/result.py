@@ -357,6 +357,9 @@ class Result(File):
   data_origin: Text | None = None
   config: Config
 
+  # The name of earlier versions.
+  floors = property(lambda self: self.baselines)
+
   @property
   def fields(self) -> dict[str, Any]:
     """The fields that were given, by their names in JSON."""

@@ -60,7 +60,7 @@ def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
   keys = {path: key(run) for path, run in runs.items() if _classifies(run)}
   for find in (_repeated, _copied, _short):
     classified = {path: run for path, run in runs.items() if path in keys}
-    for path, why in find(classified, folder, keys).items():
+    for path, why in find(classified, folder, keys):
       left_out.append(LeftOut(_name(path, folder), why))
       del runs[path]
   return [(_name(path, folder), run) for path, run in runs.items()], left_out
@@ -130,25 +130,29 @@ def _name(path, directory):
   return plain(f'{directory.name}/{path.relative_to(directory).as_posix()}')
 
 
+def _grouped(runs, key):
+  """Returns lists of paths with one key, which is None for no list."""
+  groups = collections.defaultdict(list)
+  for path, run in runs.items():
+    groups[key(path, run)].append(path)
+  groups.pop(None, None)
+  return groups.values()
+
+
 def _repeated(runs, directory, keys):
-  """Finds records of a run that has another one: {path: its fault}.
+  """Yields records of a run that has another one, and their fault.
 
   A seed of a row is one run, whatever its hardware settings. The record whose
   file has the name of its run is shown. Among others finished ones come first,
   then the order of names. Scores do not decide: repeats would raise them.
   """
-  found = collections.defaultdict(list)
-  for path, run in runs.items():
-    found[keys[path], run.seed].append(path)
-  wrong = {}
-  for paths in found.values():
+  for paths in _grouped(runs, lambda path, run: (keys[path], run.seed)):
     shown = min(paths, key=lambda path: (
         path != directory / runs[path].record_path,
         not runs[path].finished, path.as_posix()))
     for path in paths:
       if path != shown:
-        wrong[path] = _repeats(runs[path], runs[shown], _name(shown, directory))
-  return wrong
+        yield path, _repeats(runs[path], runs[shown], _name(shown, directory))
 
 
 def _repeats(run, shown, name):
@@ -164,29 +168,26 @@ def _repeats(run, shown, name):
 
 
 def _copied(runs, directory, keys):
-  """Finds records with all scores of another seed: {path: its fault}.
+  """Yields records with all scores of another seed, and their fault.
 
   Two seeds may give the same answers, but hardly with the same loss. The lowest
   seed is shown: nothing shows which is the copy, and every row begins with the
   lowest.
   """
-  found = collections.defaultdict(list)
-  for path, run in sorted(runs.items(), key=lambda item: item[1].seed):
-    if run.test is not None:
-      found[keys[path], run.test.loss, str(run.test.confusion)].append(path)
-  wrong = {}
-  for paths in found.values():
+  runs = dict(sorted(runs.items(), key=lambda item: item[1].seed))
+  for paths in _grouped(runs, lambda path, run: run.test and (
+      keys[path], run.test.loss, str(run.test.confusion))):
     shown = []
     for path in paths:
-      of = next((o for o in shown if _same_answers(runs[o], runs[path])), None)
-      if of is None:
+      first = next((one for one in shown
+                    if _same_answers(runs[one], runs[path])), None)
+      if first is None:
         shown.append(path)
       else:
-        wrong[path] = (
-            f'it has the loss and the answers of {_name(of, directory)}, which '
-            f'is seed {runs[of].seed}, to the last digit: make the run again '
-            'or delete it')
-  return wrong
+        yield path, (
+            f'it has the loss and the answers of {_name(first, directory)}, '
+            f'which is seed {runs[first].seed}, to the last digit: make the '
+            'run again or delete it')
 
 
 def _same_answers(a, b):
@@ -196,23 +197,18 @@ def _same_answers(a, b):
 
 
 def _short(runs, directory, keys):
-  """Finds records that miss test examples of their data: {path: its fault}.
+  """Yields records that miss test examples of their data, and their fault.
 
   All runs on the same data must have as many test examples. The number of most
   records is right; in a tie, the larger number.
   """
-  found = collections.defaultdict(list)
-  for path, run in runs.items():
-    if run.test is not None:
-      found[run.task, run.data_fingerprint].append(path)
-  wrong = {}
-  for paths in found.values():
+  for paths in _grouped(runs, lambda path, run: run.test and (
+      run.task, run.data_fingerprint)):
     totals = collections.Counter(runs[path].test.examples for path in paths)
     usual = max(totals, key=lambda total: (totals[total], total))
     for path in paths:
       total = runs[path].test.examples
       if total != usual:
-        wrong[path] = (
+        yield path, (
             f'it counts {total} test examples but others {usual} on the same '
             'data: make the run again or delete it')
-  return wrong

@@ -301,18 +301,18 @@ def test_a_page_that_was_begun_before_a_record_does_not_have_it(
   """Of another process, it is finished after the record is written."""
   publish.publish(run(), place)
   mine = run(seed=1)
-  load = publish.site.rows.load
+  load = publish.site.boards_lib.load
 
   def read(*folders):
     made = load(*folders)
-    monkeypatch.setattr(publish.site.rows, 'load', load)
+    monkeypatch.setattr(publish.site.boards_lib, 'load', load)
     monkeypatch.setattr(publish, '_MOMENT_SECONDS', 0)
     monkeypatch.setattr(publish, 'PATIENCE_SECONDS', 0)
     with pytest.raises(UserError, match=publish.LOCK):
       publish.publish(mine, place)  # as if it were killed while it waits
     return made
 
-  monkeypatch.setattr(publish.site.rows, 'load', read)
+  monkeypatch.setattr(publish.site.boards_lib, 'load', read)
   publish.regenerate(place)
   assert place.page.stat().st_mtime >= place.path(mine).stat().st_mtime
   assert '| 2 |' not in text(place) and not publish.done(mine, place)
