@@ -136,8 +136,8 @@ def measure_speed(width: int = 256, rounds: int = 3,
     shapes: pairs (batch, L), one for each column.
 
   Returns:
-    The JSON for `report.inputs.speeds`: for each model and shape, the median seconds
-    and the temporary bytes of the compiled step.
+    The JSON for `report.inputs.speeds`: for each model and shape, the median
+    seconds and the temporary bytes of the compiled step.
   """
   columns = [_column(*shape, width, rounds) for shape in shapes]
   return {

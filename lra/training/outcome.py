@@ -64,8 +64,8 @@ def outcome(program: Program, status: str, step: int, progress,
     status: ok, diverged, oom or stopped.
     step: updates made.
     progress: `progress.Progress` of the run.
-    **fields: `test`, `floors` (baselines), `data_fingerprint`, `data_origin` and those of
-      `identity`.
+    **fields: `test`, `floors` (baselines), `data_fingerprint`, `data_origin`
+      and those of `identity`.
   """
   config, objective = program.config, program.objective
   best = progress.scores_best(config)
