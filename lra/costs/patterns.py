@@ -16,7 +16,8 @@ from lra.nn.patterns import KINDS, Pattern
 _PALETTE = ('white', 'tab:blue', 'tab:orange', 'tab:purple', 'tab:green')
 
 
-def of_model(name: str, length: int, fields: dict) -> tuple[Pattern, ...]:
+def model_patterns(name: str, length: int, fields: dict
+                   ) -> tuple[Pattern, ...]:
   """Returns the patterns of a model's groups of heads.
 
   Args:
@@ -82,7 +83,7 @@ def main(argv: list[str]) -> None:
     except (SyntaxError, ValueError) as error:
       raise UserError(f'--set={text} is not FIELD=VALUE.') from error
   out = args.out or f'{args.model}-{args.length}.png'
-  draw(of_model(args.model, args.length, fields), args.length,
+  draw(model_patterns(args.model, args.length, fields), args.length,
        f'{args.model}, L = {args.length}', out)
   print(out)
 

@@ -33,19 +33,19 @@ class LeftOut:
   why: str
 
 
-def of_classifiers(folder: pathlib.Path
+def read_classifiers(folder: pathlib.Path
                    ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
   """Reads the results under a folder whose scores have an accuracy.
 
   Returns:
     Each result with its file, as in `LeftOut`, and the left-out records.
   """
-  runs, left_out = of_runs(folder)
+  runs, left_out = read_runs(folder)
   return [(name, with_changes(run)) for name, run in runs
           if _classifies(run)], left_out
 
 
-def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
+def read_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
             ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
   """Reads the results under a folder.
 
@@ -54,7 +54,7 @@ def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
     task_names: the tasks to read; None for all.
 
   Returns:
-    Each result with its file, and the left-out records, like `of_classifiers`.
+    Each result with its file, and the left-out records.
   """
   runs, left_out = _read(folder, result.read, task_names)
   keys = {path: key(run) for path, run in runs.items() if _classifies(run)}
@@ -66,7 +66,7 @@ def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
   return [(_name(path, folder), run) for path, run in runs.items()], left_out
 
 
-def of_baselines(folder: pathlib.Path
+def read_baselines(folder: pathlib.Path
                  ) -> tuple[list[Baselines], list[LeftOut]]:
   """Reads the records of baselines under a folder."""
   measured, left_out = _read(folder, baselines.read)

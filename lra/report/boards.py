@@ -27,12 +27,16 @@ class Baseline:
     foreign: whether its data differ from those of the measured baselines, or of
       most rows if none were measured.
     parts: its accuracy by kind of example, see `result.ClassificationScores`.
+    agreement: none is measured.
+    digits: digits after the point of its percentages.
   """
   name: str
   accuracy: float
   how: str
   foreign: bool = False
   parts: Mapping = dataclasses.field(default_factory=dict)
+  agreement: Mapping = dataclasses.field(default_factory=dict)
+  digits: int = 2
 
 
 @dataclasses.dataclass
@@ -114,11 +118,11 @@ def load(runs_dir: pathlib.Path, baselines_dir: pathlib.Path,
     The boards, and the records that are left out, since they are not valid or
     contradict others.
   """
-  runs, left_out = store.of_classifiers(runs_dir)
-  measured, invalid = store.of_baselines(baselines_dir)
+  runs, left_out = store.read_classifiers(runs_dir)
+  measured, invalid = store.read_baselines(baselines_dir)
   baselines = {record.task: record for record in measured}
   usual = baselines if usual_dir in (None, baselines_dir) else {
-      record.task: record for record in store.of_baselines(usual_dir)[0]}
+      record.task: record for record in store.read_baselines(usual_dir)[0]}
   rows, counted = rows_lib.group(runs), inputs.budgets()
   any_full = any(tasks.TASKS[row.task].group == 'full' for row in rows)
   boards = []
@@ -150,7 +154,7 @@ def _board(task, rows, measured, counted):
     finished = [row for row in table if row.finished]
     if finished:
       same = _of_one_data_set(finished)
-      ranks, spread = statistics.of_table([row.sample for row in same])
+      ranks, spread = statistics.rank([row.sample for row in same])
       for row, rank in zip(same, ranks, strict=True):
         row.rank = rank
       for row in finished:
@@ -159,7 +163,7 @@ def _board(task, rows, measured, counted):
       if spread:
         board.spreads[key] = spread
       known = [row for row in finished if row.baseline]
-      off = statistics.off_rules(
+      off = statistics.differ_from_rules(
           [(row.sample, row.baseline) for row in known], spread)
       for row, is_off in zip(known, off, strict=True):
         row.off_baseline = is_off

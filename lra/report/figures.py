@@ -57,7 +57,7 @@ def overview(boards: Sequence[TaskBoard]) -> list[Figure]:
       'overview', (lines,))]
 
 
-def of_task(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
+def task_figures(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
   """Returns the figures of a task.
 
   Args:

@@ -79,7 +79,7 @@ def figures_of(found: Content) -> list[figures.Figure]:
   """Returns the figures of all pages."""
   return [*figures.overview(found.boards), *(
       figure for board in found.begun
-      for figure in figures.of_task(board, found.speeds))]
+      for figure in figures.task_figures(board, found.speeds))]
 
 
 def check(place: Place, names: Iterable[str] = ()) -> None:

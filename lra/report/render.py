@@ -29,7 +29,7 @@ from lra.report import markdown as md
 from lra.report.inputs import Published
 from lra.report.rows import OTHER, Row
 from lra.report.site import Content
-from lra.report.summary import Line, MadeOf
+from lra.report.summary import Line
 from lra.report.tables import Compared
 
 _FOLDER = pathlib.Path(__file__).parent / 'templates'
@@ -97,12 +97,12 @@ def _environment(**options):
 
 def _parts(found):
   """Returns the variables of both templates."""
-  groups = [(name, title, what, summary.of_group(found.boards, name),
+  groups = [(name, title, what, summary.by_protocol(found.boards, name),
              [board for board in found.begun if board.task.group == name])
             for name, (title, what) in texts.GROUPS.items()]
   return {'page': found, 'groups': groups,
           'overview': figures.overview(found.boards),
-          'figures': lambda board: figures.of_task(board, found.speeds)}
+          'figures': lambda board: figures.task_figures(board, found.speeds)}
 
 
 def _inert(value: Any) -> str:
@@ -194,8 +194,8 @@ def _key(column, item):
 
 def _about(item, families):
   """Returns filter -> value of an item; {} for items that always show."""
-  if isinstance(item, Compared | MadeOf):
-    return _about(item.row, families) if item.row else {}
+  if isinstance(item, Compared):
+    return _about(item.row, families)
   if isinstance(item, Row):
     return {'task': item.task, 'model': item.model, 'family': item.family,
             'protocol': item.protocol}

@@ -323,7 +323,7 @@ class Rank:
   like: tuple[int, ...]
 
 
-def of_table(samples: Sequence[Sample]) -> tuple[list[Rank], Spread | None]:
+def rank(samples: Sequence[Sample]) -> tuple[list[Rank], Spread | None]:
   """Ranks samples in order, the highest mean first; also returns the spread."""
   common = spread(samples)
   like = ~apart(samples, common)
@@ -336,8 +336,8 @@ def of_table(samples: Sequence[Sample]) -> tuple[list[Rank], Spread | None]:
   return found, common
 
 
-def off_rules(scores: Sequence[tuple[Sample, Sample]], common: Spread | None
-              ) -> list[bool]:
+def differ_from_rules(scores: Sequence[tuple[Sample, Sample]],
+                      common: Spread | None) -> list[bool]:
   """Tests whether each sample differs from its rule: 5%, Holm over all."""
   return differ([p_value(*both, common) for both in scores])
 

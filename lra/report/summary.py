@@ -86,7 +86,7 @@ class Summary:
   unbeaten: list[str]
 
 
-def of_group(boards: Sequence[TaskBoard], group: str) -> list[Summary]:
+def by_protocol(boards: Sequence[TaskBoard], group: str) -> list[Summary]:
   """Returns the tables of the 'full', 'mini' or 'probe' tasks, by protocol.
 
   All six tasks of Long Range Arena have a column, others if they have rows.
@@ -155,72 +155,56 @@ def _columns(boards, means):
                line.mean(names)) for names in means)]
 
 
-@dataclasses.dataclass(frozen=True)
-class MadeOf:
-  """A baseline or a row.
-
-  Attributes:
-    name, protocol: its name and protocol.
-    accuracy: a fraction.
-    digits: digits after the point of its percentages.
-    parts, agreement: values of each seed, see `result.ClassificationScores`.
-    row: the row, None for a baseline.
-  """
-  name: str
-  protocol: str
-  accuracy: float
-  digits: int
-  parts: Sequence[Mapping]
-  agreement: Sequence[Mapping]
-  row: Row | None = None
-
-
 def breakdown(board: TaskBoard) -> Table | None:
   """Returns a table of baselines, then rows; None if no record has parts.
 
   The columns are shares of answers equal to those of a simple rule, then
   accuracies on the kinds of examples. All are means over seeds.
   """
-  rows = [_of_row(row) for row in board.finished]
-  rules = sorted({name for row in rows for kept in row.agreement
+  rows = board.finished
+  rules = sorted({name for row in rows for kept in _kept(row, 'agreement')
                   for name in kept})
   kinds = sorted({(name, len(value), value) for row in rows
-                  for kept in row.parts for name, values in kept.items()
+                  for kept in _kept(row, 'parts')
+                  for name, values in kept.items()
                   for value in values if len(values) > 1})
   if not (rules or kinds):
     return None
-  baselines = [MadeOf(f'baseline: {b.name}', '', b.accuracy, 2, [b.parts], [])
-               for b in board.baselines if b.parts and not b.foreign]
+  baselines = [b for b in board.baselines if b.parts and not b.foreign]
   columns = [
-      text_column('model', lambda x: x.name, strong=lambda x: x.row is None),
-      text_column('protocol', lambda x: x.protocol),
-      percents('accuracy %', lambda x: x.accuracy),
+      text_column('model', lambda x: x.name if isinstance(x, Row) else (
+          f'baseline: {x.name}'), strong=lambda x: not isinstance(x, Row)),
+      text_column('protocol', lambda x: (
+          x.table.title if isinstance(x, Row) else '')),
+      percents('accuracy %', lambda x: (
+          x.mean if isinstance(x, Row) else x.accuracy)),
       *(percents(f'as {rule} %', lambda x, rule=rule: _known_mean(
-          kept.get(rule) for kept in x.agreement)) for rule in rules),
+          kept.get(rule) for kept in _kept(x, 'agreement'))) for rule in rules),
       *(percents(f'{name} {value} %',
                  lambda x, name=name, value=value: _known_mean(
-                     _accuracy(kept, name, value) for kept in x.parts))
-        for name, _, value in kinds)]
+                     _accuracy(kept, name, value) for kept in _kept(x, 'parts')
+                 )) for name, _, value in kinds)]
   return Table(columns, [*baselines, *rows], pinned=len(baselines))
+
+
+def _kept(item, field):
+  """Returns a field of the test scores of each seed of a row or baseline."""
+  if isinstance(item, Row):
+    return [getattr(run.test, field) for run in item.finished]
+  return [getattr(item, field)]
 
 
 def alike(board: TaskBoard) -> str:
   """Returns a sentence on the properties that all test examples share."""
   known = {}
-  for run in (run for row in board.finished for run in row.finished):
-    for name, values in run.test.parts.items():
-      known.setdefault(name, set()).update(values)
+  for row in board.finished:
+    for parts in _kept(row, 'parts'):
+      for name, values in parts.items():
+        known.setdefault(name, set()).update(values)
   return ' '.join(
       f'All examples of test have {name} {values.pop()}: accuracy by {name} '
       'is left out.'
       for name, values in sorted(known.items()) if len(values) == 1)
-
-
-def _of_row(row):
-  tests = [run.test for run in row.finished]
-  return MadeOf(row.name, row.table.title, row.mean, row.digits,
-                [test.parts for test in tests],
-                [test.agreement for test in tests], row)
 
 
 def _accuracy(parts, name, value):

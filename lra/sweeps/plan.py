@@ -16,7 +16,7 @@ from lra import paths
 from lra.config import identity
 from lra.formats import NONE, count
 from lra.records.result import FINISHED, Result
-from lra.records.store import of_runs
+from lra.records.store import read_runs
 from lra.sweeps import kept
 from lra.sweeps.sweep import Entry
 from lra.system import machine
@@ -110,7 +110,7 @@ def known(entries: Sequence[Entry], folders: Iterable[pathlib.Path]
   tasks = {entry.folder.parent.parent.name for entry in entries}
   return [Known(identity.experiment(result.config), result)
           for folder in {folder.resolve(): folder for folder in folders}
-          for _, result in of_runs(folder, tasks)[0]
+          for _, result in read_runs(folder, tasks)[0]
           if result.finished and result.steps_per_s]
 
 

@@ -18,7 +18,7 @@ def tables():
   found = site.load(Place(paths.PACKAGED, paths.page()))
   tables = [*tables_lib.published(found.papers).values(), *(
       made.table for group in ('full', 'mini', 'probe')
-      for made in summary.of_group(found.boards, group))]
+      for made in summary.by_protocol(found.boards, group))]
   for board in found.boards:
     tables += [tables_lib.baselines(board), tables_lib.details(board),
                summary.breakdown(board)]

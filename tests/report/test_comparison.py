@@ -183,7 +183,7 @@ def _table(means, seeds, deviation, rng):
 
 
 def _ranks(samples):
-  return statistics.of_table(samples)[0]
+  return statistics.rank(samples)[0]
 
 
 @pytest.mark.parametrize('seeds', [3, 5])
@@ -227,7 +227,7 @@ def test_rows_that_spread_unlike_are_rarely_told_apart(factor, of_mechanisms):
     deviations = 0.01 * np.exp(rng.normal(0, np.log(factor), 12))
     rows = [rng.normal(0.5, d, 3) for d in deviations]
     rows.sort(key=lambda row: -row.mean())
-    found, common = statistics.of_table([
+    found, common = statistics.rank([
         Sample(tuple(row), 10**6) for row in rows])
     told += common is not None
     wrong += common is not None and any(len(rank.like) < 12 for rank in found)

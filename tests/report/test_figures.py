@@ -38,14 +38,14 @@ def drawn(monkeypatch):
   monkeypatch.setattr(charts, 'saved', lambda fig, form: fig.axes[0])
   monkeypatch.setattr(figures, 'sealed', lambda axes, figure: axes)
   def draw(kind, *arguments):
-    plan = {'overview': figures.overview}.get(kind, figures.of_task)
+    plan = {'overview': figures.overview}.get(kind, figures.task_figures)
     found, = (figure for figure in plan(*arguments) if figure.chart == kind)
     return figures._drawn(found)
   return draw
 
 
 def names(board, speeds):
-  return [figure.name for figure in figures.of_task(board, speeds)]
+  return [figure.name for figure in figures.task_figures(board, speeds)]
 
 
 def colour(artist):
@@ -249,7 +249,7 @@ def test_only_full_tasks_with_rows_have_that_figure(board):
 
 def test_figures_are_svg_without_dates(board, tmp_path):
   hostile = dataclasses.replace(SPEEDS, what='<script>$\\frac{')
-  planned = figures.of_task(board(THREE), hostile)
+  planned = figures.task_figures(board(THREE), hostile)
   for data in figures.draw(planned, tmp_path).values():
     root = ET.fromstring(data)
     assert root.tag.endswith('svg') and b'date' not in data.lower()

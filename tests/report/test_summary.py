@@ -33,7 +33,7 @@ def tables(tmp_path, runs, group='full', floors=()):
       item.model: {column.name: column for column in found.table.columns} | {
           column.name: (column.text(item), column.strong(item))
           for column in found.table.columns}
-      for item in found.table.items} for found in summary.of_group(
+      for item in found.table.items} for found in summary.by_protocol(
           boards, group)}
 
 
@@ -152,5 +152,5 @@ def test_tasks_that_no_model_has_learnt_are_named(tmp_path):
       make(right=150, task='retrieval'), make(task='text')],
       [{**FLOORS, 'task': 'text'}])
   boards, _ = boards_lib.load(place.runs, place.baselines)
-  found, = summary.of_group(boards, 'full')
+  found, = summary.by_protocol(boards, 'full')
   assert (found.beaten, found.unbeaten) == (['Retrieval'], ['Text'])
