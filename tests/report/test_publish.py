@@ -53,6 +53,8 @@ def text(place):
 # its writing of the page, until it is let go on.
 RACER = """
 import json, pathlib, sys, time
+from lra.records import result
+from lra.report import publish, site
 folder, number = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 fields = json.loads((folder / 'run.json').read_text())
 fields['seed'] = fields['config']['seed'] = number

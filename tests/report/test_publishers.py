@@ -29,6 +29,8 @@ SECOND = range(36, 60)  # four of them publish what others have published
 # until it is let go on. Prints how each has ended.
 _PUBLISHERS = """
 import copy, json, os, pathlib, sys, time
+from lra.records import result
+from lra.report import publish, site
 folder, seeds = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
 run = json.loads((folder / 'run.json').read_text())
 load = site.boards_lib.load
