@@ -76,7 +76,7 @@ def _linear(name):
       from data_prep import linear
     except ImportError as e:
       raise UserError('The linear baselines need scikit-learn: run '
-                      f'{paths.extra("floors")}.') from e
+                      f'{paths.extra("baselines")}.') from e
     return getattr(linear, name)(splits)
   return baseline
 

@@ -16,7 +16,7 @@ from lra.cli import inspection
 from lra.errors import UserError
 from lra.experiment import loader
 from lra.records import curves, result
-from lra.report import published, speeds
+from lra.report import inputs
 from lra.sweeps import bundle, kept, sweep
 from lra.training import checkpoint_io, provenance, rundir
 
@@ -39,8 +39,8 @@ READERS = {
     's.txt': lambda f: sweep.read(f / 's.txt'),
     'a.tar': lambda f: list(archives.files(f / 'a.tar', bool)),
     'bundle.tar': lambda f: bundle.unpack(f / 'bundle.tar', [], f),
-    'published.csv': lambda f: published.read(f / 'published.csv'),
-    'speed.json': lambda f: speeds.read(f / 'speed.json'),
+    'published.csv': lambda f: inputs.published(f / 'published.csv'),
+    'speed.json': lambda f: inputs.speeds(f / 'speed.json'),
     'own.py': lambda f: loader.made_by([f'--config={f}/own.py:listops']),
     'config.json': lambda f: rundir.check_config(f, CONFIG),
     'env.json': rundir.environment,

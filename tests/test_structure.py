@@ -38,7 +38,7 @@ ROOMS = {
     'lra.sweeps': ('lra.training', 'lra.report', 'lra.records',
                    'lra.experiment', 'data_prep', *GROUND),
     'lra.costs': ('lra.training', 'lra.experiment', 'lra.report', 'lra.records',
-                  'lra.models', 'lra.nn', 'lra.data', 'kernels',
+                  'lra.models', 'lra.nn', 'lra.data', 'configs', 'kernels',
                   'kernels.tools', 'jax', *GROUND),
     'lra.cli': ('lra.sweeps', 'lra.training', 'lra.costs', 'lra.report',
                 'lra.records', 'lra.experiment', 'lra.objectives', 'lra.models',

@@ -39,7 +39,7 @@ CASES = [
     ('--compare', URL, 'run'),
     (*DATA, f'--data_dir={URL}'),
     (*DATA, f'--source={URL}'),
-    (*DATA, '--floors', f'--floors_dir={URL}'),
+    (*DATA, '--baselines', f'--baselines_dir={URL}'),
 ]
 
 

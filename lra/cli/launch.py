@@ -239,7 +239,7 @@ def _result(folder):
   """
   def look():
     found = result_lib.read_if_there(folder / 'result.json')
-    return found and found.model_dump(exclude_unset=True)
+    return found and found.fields
 
   fields = distributed.told(look)
   return fields and result_lib.validate(fields)
@@ -247,7 +247,7 @@ def _result(folder):
 
 def _record(result, changes, recorded):
   """Puts a finished run on the leaderboard, or prints how to."""
-  from lra.report import publish, variants
+  from lra.report import publish, rows
   if recorded:
     if result.changes is None:
       result = result.model_copy(update={'changes': changes})
@@ -256,7 +256,7 @@ def _record(result, changes, recorded):
   elif options.RECORD.value is None:
     print(f'Not on the leaderboard, because the settings differ from the '
           f'protocol {result.protocol} '
-          f'({variants.departures(changes, result.config)}): '
+          f'({rows.departures(changes, result.config)}): '
           '--record adds it, in a table of its own.')
 
 
@@ -286,7 +286,7 @@ def over_seeds(results: list[result_lib.Result]) -> str:
   if len(scored) < 2:
     return ''
   from lra import formats
-  from lra.report.row import Row
+  from lra.report.rows import Row
   row = Row(scored)
   known = row.interval
   mean, low, high = (f'{formats.percent(x, row.digits)}%' for x in (
@@ -304,17 +304,17 @@ def check_finished(folder: pathlib.Path, config: dict,
     UserError: the folder, or the result in it, belongs to another run.
   """
   from lra.records import curves
-  from lra.report import variants
+  from lra.report import rows
   check_config(folder, config)
   differ = identity.differences(config, result.config)
   if differ:
     raise UserError(
         f'{folder / "result.json"} belongs to another run (it differs in '
-        f'{variants.listed(differ)}): delete it, or choose another --workdir.')
+        f'{rows.listed(differ)}): delete it, or choose another --workdir.')
   metrics, drawn = folder / 'metrics.jsonl', folder / 'curves.png'
   if metrics.exists() and not drawn.exists():  # killed in between
     try:
-      curves.plot(metrics, drawn, result.floors)
+      curves.plot(metrics, drawn, result.baselines)
     except UserError as e:  # the result is valid without them
       say(f'No curves: {e}')
 
@@ -335,7 +335,7 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
              else f'accuracy {accuracy:.2%}')
     lines.append(f'test {score} (checkpoint of step {result.best_step})')
     for name, value in sorted(
-        result.floors.items(), key=lambda item: -item[1]):
+        result.baselines.items(), key=lambda item: -item[1]):
       lines.append(f'  baseline {value:.2%}  {name}')
   if result.train_seconds:
     lines.append(f'{result.steps_per_s:.2f} steps/s, peak memory '

@@ -46,8 +46,8 @@ def main(*words: str) -> int:
     publish.regenerate(launch.place(), html and pathlib.Path(html))
     return 0
   if options.CURVES.value:
-    from lra.report import curve_set
-    curve_set.plot([pathlib.Path(word) for word in words], options.CURVES.value)
+    from lra.records import curves
+    curves.plot_runs(list(map(pathlib.Path, words)), options.CURVES.value)
     print(f'wrote {options.CURVES.value}')
     return 0
   if options.SWEEP.value:

@@ -75,7 +75,7 @@ class Trainer:
       self.data = prepared.fold_val_into_train(self.data)
     self._lengths = (prepared.lengths(self.data.splits['train'])
                      if len(self.program.all_lengths) > 1 else None)
-    self.floors = baselines.of_data(self.program.objective.task, self.data)
+    self.baselines = baselines.of_data(self.program.objective.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self._restore()
     profile.check(profiled, self.step, folder)
@@ -358,7 +358,7 @@ class Trainer:
     self.counters.note_memory()
     fields = {
         **self.counters.result_fields(self.program, status, self.step),
-        'test': test, 'floors': self.floors,
+        'test': test, 'floors': self.baselines,
         'data_fingerprint': self.data.fingerprint,
         'data_origin': self.data.info.get('origin'), **self.identity}
     if status != 'oom':  # other processes may not take part in this
@@ -369,7 +369,7 @@ class Trainer:
       from lra.records import curves  # imports matplotlib, which takes a second
       try:
         fields['learnt_step'] = curves.learnt_step(curves.read(path))
-        curves.plot(path, self.run.folder / 'curves.png', self.floors)
+        curves.plot(path, self.run.folder / 'curves.png', self.baselines)
       except UserError as e:
         say(f'No curves are drawn: {e}')
     return self.run.write_result(fields)

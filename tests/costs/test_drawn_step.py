@@ -13,7 +13,7 @@ from tests.helpers import small
 def test_a_step_is_timed_without_its_data(tmp_path, model, task):
   config = small.config(model, task)
   config.data_dir = str(tmp_path / 'none')
-  got = step.measure(small.experiment(config), steps=2)
+  got = step.measure_drawn(small.experiment(config), steps=2)
   made = small.make(config, None)
   counts = program.count_parameters(made.state_shape)
   assert {name: got[name] for name in counts} == counts
@@ -26,7 +26,7 @@ def test_a_step_is_timed_without_its_data(tmp_path, model, task):
 @pytest.mark.full
 def test_no_step_is_begun_when_the_time_is_over(monkeypatch):
   monkeypatch.setattr(step, 'SECONDS', 0)
-  got = step.measure(
+  got = step.measure_drawn(
       small.experiment(small.config('local', 'pathx')), steps=1000)
   assert got['steps'] == 1
 

@@ -144,8 +144,8 @@ def test_record(tmp_path, task, make, monkeypatch):
   record = floors_lib.read(path)
   assert record.fingerprint == fingerprint(splits)
   assert record.origin == 'made up'
-  assert len(record.floors) == 2
-  for floor in record.floors.values():
+  assert len(record.methods) == 2
+  for floor in record.methods.values():
     right = bits.unpack(floor.correct, len(splits['test']))
     assert right.mean() == pytest.approx(floor.accuracy)
   assert [p.name for p in path.parent.iterdir()] == [f'{task}.json']

@@ -11,15 +11,16 @@ import sys
 
 import pytest
 
+from lra import paths
 from lra.cli import repeat
 from lra.errors import UserError
-from lra.report import figures, leaderboard, published, site, tables
+from lra.report import figures, inputs, publish, render, site
 from tests.helpers import scored
 
 # The protocols of these records are called like real ones, but say nothing.
 pytestmark = pytest.mark.usefixtures('no_protocols')
-ROOT = pathlib.Path(leaderboard.__file__).resolve().parents[2]
-HEADER = ','.join(published.COLUMNS)
+ROOT = pathlib.Path(publish.__file__).resolve().parents[2]
+HEADER = ','.join(inputs.COLUMNS)
 
 
 def scores(right, wrong, **changes):
@@ -79,7 +80,7 @@ FLOORS = {
 # Written by hand: 130/200 = 65%, 131/200 = 65.5%, mean 65.25% +- 12.706 *
 # 0.25%; Wilson's intervals of 140 and 110 of 200; 140 and 110 differ (Fisher,
 # p = 0.003), 140 and 130 (0.3), 130 and 110 (0.05) do not as three pairs; the
-# floor is 68%, of which 110 alone differ (Fisher, p = 0.01, below 5% / 3);
+# baseline is 68%, of which 110 alone differ (Fisher, p = 0.01, below 5% / 3);
 # 1101 parameters are more than 10% above 1000, 1100 are not.
 SCORES = """\
 | rank | model | accuracy % | 95% interval | above baseline | seeds \
@@ -118,17 +119,17 @@ class Place:
 
   def __init__(self, folder, runs=(), floors=(FLOORS,)):
     self.folder = folder
-    self.runs, self.floors = folder / 'runs', folder / 'floors'
+    self.runs, self.baselines = folder / 'runs', folder / 'floors'
     self.csv = folder / 'published.csv'
     self.speeds = folder / 'speed.json'
     self.page = folder / 'leaderboard.md'
     self.figures = folder / 'figures'
     for i, run in enumerate(runs):
       self.put(run, f'{run["task"]}/run{i}.json')
-    self.floors.mkdir(parents=True)
+    self.baselines.mkdir(parents=True)
     self.speeds.write_text(json.dumps(SPEEDS))
     for record in floors:
-      (self.floors / f'{record["task"]}.json').write_text(json.dumps(record))
+      (self.baselines / f'{record["task"]}.json').write_text(json.dumps(record))
     self.csv.write_text(
         f'{HEADER}\nMega,63.14,90.4,91.25,,,FAIL,,mega,Table 1,2209.10655,'
         'primary,\nTransformer,36.37,64.27,57.46,,,,,lra,README,2011.04006,'
@@ -145,14 +146,15 @@ class Place:
 
   def render(self, command=None, usual=None):
     """All pages, one after another: the first one, then those of tasks."""
-    return '\n'.join(leaderboard.pages(self.place(command, usual)).values())
+    return '\n'.join(render.markdown(
+        site.load(self.place(command, usual))).values())
 
   @property
   def details(self):
     return self.place().details
 
   def write(self, html=None, command=None):
-    leaderboard.write(self.place(command), html)
+    publish.write(self.place(command), html)
 
 
 def test_what_data_was_made_of_is_in_its_row(tmp_path):
@@ -346,10 +348,11 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
       place.put(dict(items), f'text_mini/{(i * 5 + seed) % 7}.json')
   a, b = places
   a.write(html=a.folder / 'html', command=lambda run, _: f'run {run.model}')
-  code = ('import pathlib, sys; from lra.report import leaderboard, protocols; '
+  code = ('import pathlib, sys; from lra.records import store; '
+          'from lra.report import publish; '
           'from lra.report.site import Place; '
-          'protocols.says = lambda task, protocol: {}; '
-          'html, page = map(pathlib.Path, sys.argv[1:]); leaderboard.write('
+          'store.protocol_settings = lambda task, protocol: {}; '
+          'html, page = map(pathlib.Path, sys.argv[1:]); publish.write('
           "Place(page.parent, page, lambda run, _: f'run {run.model}', None), "
           'html)')
   subprocess.run(
@@ -374,10 +377,11 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
 
 
 def test_no_jax_is_imported():
-  code = ('import sys; from lra.report import leaderboard, curves, catalogue; '
-          'from lra import launch, options; catalogue.listing(); '
+  code = ('import sys; from lra.records import curves; '
+          'from lra.report import catalogue, render, site; '
+          'from lra.cli import launch; catalogue.listing(); '
           'from absl import flags; flags.FLAGS(["x"]); '
-          'leaderboard.pages(launch.place()); '
+          'render.markdown(site.load(launch.place())); '
           'sys.exit("jax" in sys.modules)')
   subprocess.run([sys.executable, '-c', code], check=True, cwd=ROOT)
 
@@ -403,8 +407,8 @@ def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
 
 
 def test_committed_pages_are_current():
-  place = site.Place(leaderboard.RESULTS, leaderboard.PAGE, repeat.command)
-  made = leaderboard.pages(place)
+  place = site.Place(paths.PACKAGED, paths.page(), repeat.command)
+  made = render.markdown(site.load(place))
   assert {path.name: path.read_text('utf-8') for path in made} == {
       path.name: text for path, text in made.items()}, (
           'run `python run_lra.py --leaderboard` and commit what it writes')
@@ -412,10 +416,10 @@ def test_committed_pages_are_current():
 
 
 def test_committed_figures_are_of_these_rows():
-  place = site.Place(leaderboard.RESULTS, leaderboard.PAGE)
-  found = tables.load(place)
+  place = site.Place(paths.PACKAGED, paths.page())
+  found = site.load(place)
   assert not found.left_out
-  planned = leaderboard.figures_of(found)
+  planned = publish.figures_of(found)
   assert {p.name for p in place.figures.glob('*.svg')} == {
       figure.name for figure in planned}
   assert [figure.name for figure in planned

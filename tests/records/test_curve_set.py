@@ -6,7 +6,7 @@ import pytest
 from matplotlib import colors
 
 from lra.errors import UserError
-from lra.report import curve_set
+from lra.records import curves
 from tests.helpers.commands import Commands
 
 SCORES = {0: {100: 0.2, 200: 0.4, 300: 0.5}, 1: {100: 0.4, 200: 0.5}}
@@ -31,11 +31,11 @@ def make(folder, seed=0, scores=None, model='transformer', width=64,
 def axes(tmp_path, monkeypatch):
   """The axes of the figure of some folders."""
   drawn = []
-  draw = curve_set._draw
+  draw = curves._draw
   monkeypatch.setattr(
-      curve_set, '_draw', lambda lines: drawn.append(draw(lines)) or drawn[-1])
+      curves, '_draw', lambda lines: drawn.append(draw(lines)) or drawn[-1])
   def of(*folders):
-    curve_set.plot(folders, tmp_path / 'figure.svg')
+    curves.plot_runs(folders, tmp_path / 'figure.svg')
     return drawn[-1].axes[0]
   return of
 
@@ -119,7 +119,7 @@ def test_same_runs_give_the_same_bytes(tmp_path, form):
   folders = [make(tmp_path / 'a'), make(tmp_path / 'b', 1, SCORES[1])]
   data = []
   for order in (folders, folders[::-1]):
-    curve_set.plot(order, tmp_path / f'figure.{form}')
+    curves.plot_runs(order, tmp_path / f'figure.{form}')
     data.append((tmp_path / f'figure.{form}').read_bytes())
   assert data[0] == data[1]
 
@@ -151,14 +151,14 @@ def _no_validation(tmp_path):
 ])
 def test_what_cannot_be_drawn_is_one_sentence(tmp_path, folders, words):
   with pytest.raises(UserError, match=words) as error:
-    curve_set.plot(folders(tmp_path), tmp_path / 'figure.png')
+    curves.plot_runs(folders(tmp_path), tmp_path / 'figure.png')
   assert '\n' not in str(error.value)
   assert not (tmp_path / 'figure.png').exists()
 
 
 def test_other_formats_are_refused(tmp_path):
   with pytest.raises(UserError, match='neither .png nor .svg'):
-    curve_set.plot([make(tmp_path / 'a')], tmp_path / 'figure.bmp')
+    curves.plot_runs([make(tmp_path / 'a')], tmp_path / 'figure.bmp')
 
 
 def test_on_the_command_line(tmp_path):

@@ -1,4 +1,4 @@
-"""Floors on the very data of a run."""
+"""Baselines on the very data of a run."""
 
 import json
 
@@ -24,7 +24,7 @@ def keep(folder, fingerprint, accuracy=0.4):
       'floors': {'linear': {'accuracy': accuracy, 'how': 'by regression'}}}))
 
 
-def test_a_record_of_the_same_data_adds_its_floors(data, tmp_path):
+def test_a_record_of_the_same_data_adds_its_baselines(data, tmp_path):
   keep(tmp_path, data.fingerprint)
   found = baselines.of_data(TASK, data, tmp_path)
   assert sorted(found) == ['first operator', 'linear', 'majority']

@@ -1,19 +1,22 @@
-"""Reads the published Long Range Arena results."""
+"""Reads what the page shows beside records: published scores, speeds, budgets.
+
+`published.csv` has the results of papers, `speed.json` the speeds that `python
+-m lra.costs --speed` has measured, and `budgets.csv` the parameters that
+`python -m lra.costs.parameters` has counted, so that a page needs no model.
+"""
 
 import csv
 import dataclasses
 import io
+import math
 import pathlib
 import re
 from collections.abc import Sequence
 
-from lra import files
+from lra import files, paths
 from lra.errors import UserError
-from lra.report import statistics
-from lra.report.row import Row
-from lra.report.statistics import Sample
 
-# Column of the file -> its title on the page.
+# Column of the published results -> its title on the page.
 SCORES = {'listops': 'ListOps', 'text': 'Text', 'retrieval': 'Retrieval',
           'image': 'Image', 'pathfinder': 'Pathfinder', 'pathx': 'Path-X'}
 # The tasks of the arena's own mean, and of the mean of later papers.
@@ -22,6 +25,7 @@ COLUMNS = ('model', *SCORES, 'average', 'protocol', 'source', 'arxiv',
            'evidence', 'here')
 EVIDENCE = ('primary', 'secondary', 'recalled')
 GUESS = 0.5  # accuracy in a mean of a task that was not learnt
+BUDGETS = paths.PACKAGED / 'budgets.csv'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +66,8 @@ class Published:
                for name in names) / len(names)
 
 
-def read(path: pathlib.Path) -> list[Published]:
-  """Returns the rows of `path` in the order of the file.
+def published(path: pathlib.Path) -> list[Published]:
+  """Returns the published rows of `path` in the order of the file.
 
   Raises:
     UserError: the file or one of its rows is malformed; names the line.
@@ -94,7 +98,10 @@ def _parse(fields):
     if not row[name].strip():
       raise ValueError(f'{name} is empty')
   for name in (*SCORES, 'average'):
-    _check_score(name, row[name])
+    text = row[name]
+    if text not in ('', 'FAIL') and (
+        not re.fullmatch(r'\d{1,3}(\.\d+)?', text) or float(text) > 100):
+      raise ValueError(f'{name} {text!r} is not a percentage, FAIL or empty')
   if not re.fullmatch(r'\d{4}\.\d{4,5}', row['arxiv']):
     raise ValueError(f'arxiv {row["arxiv"]!r} is not like 2011.04006')
   if row['evidence'] not in EVIDENCE:
@@ -106,42 +113,59 @@ def _parse(fields):
   return Published(scores=scores, **row)
 
 
-def _check_score(name, text):
-  if text in ('', 'FAIL'):
-    return
-  if not re.fullmatch(r'\d{1,3}(\.\d+)?', text) or float(text) > 100:
-    raise ValueError(f'{name} {text!r} is not a percentage, FAIL or empty')
-
-
 @dataclasses.dataclass(frozen=True)
-class Compared:
-  """A row beside the published score of its mechanism and protocol."""
-  row: Row
-  paper: Published
-  accuracy: float
+class Speeds:
+  """Training steps of one shape, timed side by side.
 
-  @property
-  def deviation(self) -> float:
-    """Ours minus theirs, a fraction."""
-    return self.row.mean - self.accuracy
-
-  @property
-  def bounds(self) -> tuple[float, float]:
-    """The deviation's 95% interval; theirs is one run on other examples."""
-    return statistics.difference(self.row.sample, Sample(
-        (self.accuracy,), self.row.sample.examples))
-
-  @property
-  def verdict(self) -> str:
-    low, high = self.bounds
-    return 'lower' if high < 0 else 'higher' if low > 0 else 'not different'
+  Attributes:
+    what: the sequences of a step, and its device.
+    faster: model -> steps in the time of one step of the Transformer.
+    memory: model -> bytes of a step besides its arguments.
+  """
+  what: str
+  faster: dict[str, float]
+  memory: dict[str, int]
 
 
-def compare(members: list[Row], papers: list[Published], task: str,
-            protocol: str) -> list[Compared]:
-  """Returns the finished rows of a task that have published counterparts."""
-  return [
-      Compared(row, paper, paper.score(task))
-      for row in members if row.finished for paper in papers
-      if (paper.here, paper.protocol) == (row.model, protocol)
-      and paper.score(task) is not None]
+def speeds(path: pathlib.Path) -> Speeds:
+  """Returns the measurements of the last shape, with the longest sequences.
+
+  Raises:
+    UserError: the file is missing or not valid.
+  """
+  measured = files.read_json(path)
+  try:
+    batch, length = measured['shapes'][-1]
+    models = measured['models']
+    seconds = {name: float(m['seconds'][-1]) for name, m in models.items()}
+    memory = {name: int(m['bytes'][-1]) for name, m in models.items()}
+    what = f'{batch} x {length:,} tokens on {measured["device"]}'
+    faster = {name: seconds['transformer'] / s for name, s in seconds.items()}
+    if not all(0 < x < math.inf for x in (*faster.values(), *memory.values())):
+      raise ValueError('times and bytes must be above 0')
+  except (TypeError, ValueError, KeyError, IndexError, AttributeError,
+          ArithmeticError) as e:
+    raise UserError(
+        f'{path} holds no speeds of models: restore it, or write it by '
+        '`python -m lra.costs --speed`.') from e
+  return Speeds(what, faster, memory)
+
+
+def budgets(path: pathlib.Path = BUDGETS) -> dict[tuple[str, str], int]:
+  """Returns (protocol, task) -> parameters of its Transformer.
+
+  It is {} without a valid file.
+  """
+  return {(row['protocol'], row['task']): row['transformer']
+          for row in counts(path, ('protocol', 'task'), ('transformer',))}
+
+
+def counts(path: pathlib.Path, names: Sequence[str], numbers: Sequence[str]
+           ) -> list[dict]:
+  """Returns columns of a CSV file, names and counts; [] if it is not valid."""
+  try:
+    rows = csv.DictReader(io.StringIO(path.read_text(encoding='utf-8')))
+    return [{**{name: row[name] for name in names},
+             **{name: int(row[name]) for name in numbers}} for row in rows]
+  except (OSError, ValueError, KeyError, TypeError):
+    return []

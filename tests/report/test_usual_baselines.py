@@ -1,4 +1,4 @@
-"""Floors of the package, for a leaderboard that has none of its own."""
+"""Baselines of the package, for a leaderboard that has none of its own."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import pytest
 from test_leaderboard import Place, make
 
 from lra import bits
-from lra.report import rows
+from lra.report import boards as boards_lib
 from tests.helpers import scored
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
@@ -16,7 +16,7 @@ DATA = 'feed00000000'
 
 @pytest.fixture
 def usual(tmp_path):
-  """A folder whose floor of ListOps has the first 100 of 200 right."""
+  """A folder whose baseline of ListOps has the first 100 of 200 right."""
   folder = tmp_path / 'usual'
   folder.mkdir()
   for task in ('listops', 'text'):
@@ -28,7 +28,7 @@ def usual(tmp_path):
 
 
 def run(model='transformer', more=12, data=DATA, **changes):
-  """A run that has right what the floor has, and some more."""
+  """A run that has right what the baseline has, and some more."""
   right = [True] * (100 + more) + [False] * (100 - more)
   confusion = [[0] * 10 for _ in range(10)]
   confusion[0][:2] = [sum(right), 200 - sum(right)]
@@ -56,7 +56,7 @@ def test_of_other_data_they_say_nothing(tmp_path, usual):
   assert '+6.0 n.s.' in text
 
 
-def test_ones_own_floors_come_first(tmp_path, usual):
+def test_ones_own_baselines_come_first(tmp_path, usual):
   own = {'task': 'listops', 'fingerprint': DATA, 'floors': {
       'mine': {'accuracy': 0.25, 'how': 'my rule'}}}
   text = page(Place(tmp_path / 'own', [run()], (own,)), usual)
@@ -74,12 +74,12 @@ def test_full_tasks_that_wait_have_them(tmp_path, usual):
 def test_notes_are_of_the_usual_data(tmp_path, usual, data, said):
   place = Place(tmp_path / 'own', [run(data=data)], ())
   assert ('decided at depth d' in page(place, usual).lower()) == said
-  (board, *_), _ = rows.load(place.runs, place.floors, usual)
+  (board, *_), _ = boards_lib.load(place.runs, place.baselines, usual)
   assert board.usual == said
 
 
 def test_rows_on_two_data_sets_say_so(tmp_path):
-  """Without measured floors: the commonest data set makes the ranks."""
+  """Without measured baselines: the commonest data set makes the ranks."""
   ours = [run('local', 4), run('performer', 8)]
   other = run('shen', 20, 'beef00000000', num_params=900)
   other['floors'] = {'rule': 0.58}
