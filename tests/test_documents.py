@@ -118,7 +118,8 @@ EXAMPLES = {
     'configs/aft.py': 'tests/test_documents.py',
     'mix': 'tests/test_documents.py', 'load': 'tests/test_api.py',
     'records': 'tests/test_documents.py',
-    'kernels': 'tests/test_documents.py'}
+    'kernels': 'tests/test_documents.py',
+    'train': 'tests/training/test_train.py'}
 
 
 def test_every_python_example_is_run_by_a_test():
