@@ -1,5 +1,6 @@
 """Four CPU devices for everyone, one small prepared data set, `--full`."""
 
+import collections
 import gc
 import os
 import pathlib
@@ -60,11 +61,25 @@ def pytest_configure(config):
   os.environ['XLA_FLAGS'] = quick
 
 
+def _mark_all_but_every_nth(items):
+  """Marks cases of tests marked `every` as `full`, in the order of cases."""
+  seen = collections.Counter()
+  for item in items:
+    every = item.get_closest_marker('every')
+    if every and not item.get_closest_marker('full'):
+      test = item.nodeid.partition('[')[0]
+      n, start = (*every.args, 0)[:2]
+      if (seen[test] - start) % n:
+        item.add_marker(pytest.mark.full)
+      seen[test] += 1
+
+
 def pytest_collection_modifyitems(config, items):
   """Leaves tests marked `full` out, unless they are asked for by --full.
 
   The longest, which kill, come first: at the end all processors would wait.
   """
+  _mark_all_but_every_nth(items)
   if config.getoption('--full'):
     part, parts = config.getoption('--part')
     if parts > 1:  # the others run without --full

@@ -14,7 +14,7 @@ import pytest
 
 from lra.cli.command import USER_ERROR
 from lra.system import environment as environment_lib
-from tests.helpers import commands, small
+from tests.helpers import commands
 from tests.helpers.mistakes import (
   Case,
   aan,
@@ -476,9 +476,8 @@ def _process(preexec_fn=None, **environment):
   return run
 
 
-@pytest.mark.parametrize('case', [
-    pytest.param(case, marks=small.most(i))
-    for i, case in enumerate(ENVIRONMENT)], ids=str)
+@pytest.mark.every(6)
+@pytest.mark.parametrize('case', ENVIRONMENT, ids=str)
 def test_a_variable_that_cannot_be_used_is_named(case, tmp_path):
   _run(_process(**case.environment), case, tmp_path)
 

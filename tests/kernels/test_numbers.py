@@ -70,6 +70,7 @@ def test_xla(op, case):
   _check(op, 'xla', case)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
   'op, case',
   [
@@ -85,6 +86,7 @@ def test_forms_of_a_call(op, case):
   _check(op, 'xla', case)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
   'op, case',
   # SimpleTRON runs the kernels of linear attention.

@@ -192,6 +192,7 @@ def test_sharded_over_the_batch(op, kernel):
     _same(over(None)(q, k, v), want)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('op', OPS)
 def test_a_batch_that_cannot_be_split_keeps_its_options(op):
   mesh = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))
@@ -208,6 +209,7 @@ def test_a_batch_that_cannot_be_split_keeps_its_options(op):
     assert relative_rms(attend(q, k, v, **fewer), want) > 1e-2
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('batch, axes', [
   (3, {'data': 4}), (4, {'model': 2}), (4, {'sequence': 2}),
   (4, {'model': 2, 'sequence': 2}),
@@ -236,6 +238,7 @@ def test_a_call_that_nothing_splits_is_lowered_for_a_tpu(name, batch, axes):
   assert 'manual_computation' not in plain  # for the compiler to partition
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('axes', (('data', 'model'), ('model', 'other')))
 def test_gradients_of_a_call_that_nothing_splits(axes):
   mesh = jax.make_mesh((2, 2), axes, axis_types=(AUTO, AUTO))

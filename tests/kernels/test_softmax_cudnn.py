@@ -94,6 +94,7 @@ def _lengths_mask(keys, lengths):
   return jnp.arange(keys) < lengths[:, None]
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('length, keys', [(40, 40), (40, 31), (33, 40)])
 @pytest.mark.parametrize('kind', ['none', 'trailing', 'any'])
 def test_cudnn_takes_any_mask_and_any_length(twin, kind, length, keys):

@@ -36,6 +36,7 @@ def factors(attend, q, k, mask, rate=RATE, bias=None, key=KEY):
   return np.where(whole > 0, dropped / np.where(whole > 0, whole, 1), 0)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('biased', (False, True))
 @pytest.mark.parametrize('kernel', KERNELS)
 def test_output_and_gradients_are_of_what_was_kept(kernel, biased):

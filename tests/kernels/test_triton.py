@@ -75,6 +75,7 @@ def _cut(monkeypatch, parts):
   monkeypatch.setattr(triton, 'cut', cut)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
   'op, case, parts',
   QUICK + [pytest.param(*c, marks=FULL) for c in _cases()],
@@ -204,6 +205,7 @@ def test_states_and_their_gradients(op, simulated):
   _close(run('pallas_triton'), run('xla'))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('scale', (1e-20, 0.0))
 def test_no_scale_is_too_small(scale, simulated):
   """Its square is 0 in float32."""
@@ -273,6 +275,7 @@ def test_silu_in_the_kernel_is_silu_outside(packed, simulated):
     _close(np.asarray(x)[mask], np.asarray(y)[mask])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
   'width, form, parts',
   ((32, 'packed', 2), (48, 'packed', None), (16, 'plain', None)),

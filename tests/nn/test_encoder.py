@@ -119,6 +119,7 @@ def _reference_case(task, fields):
   return p, params, tokens, reference
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('case', CASES)
 def test_encoder_and_head_equal_float64(case):
   """Logits, and derivatives along random directions of the parameters."""
@@ -186,6 +187,7 @@ def test_dropout_acts_on(site):
   assert np.linalg.norm(want - reference(params)) > 1e-2
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('pooling', POOLING)
 @pytest.mark.parametrize('model', ['transformer', 'linear_transformer'])
 def test_more_padding_never_changes_scores(model, pooling):
