@@ -31,6 +31,7 @@ from tests.helpers.mistakes import (
   sweep,
   tar,
 )
+from tests.helpers.paths import ROOT
 
 PROGRESS = ('reading', 'checking', 'storing', 'drawing')
 DERIVED = ('config.seed = base.derived(lambda n: 1 // (n - 3), '
@@ -434,7 +435,7 @@ def _assert_one_sentence(done, words):
 
 def _run(fork, case, folder):
   if not (folder / 'configs').exists():
-    (folder / 'configs').symlink_to(commands.ROOT / 'configs')
+    (folder / 'configs').symlink_to(ROOT / 'configs')
   for name, content in case.files.items():
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(content)
@@ -466,11 +467,11 @@ def _process(preexec_fn=None, **environment):
   """As `commands.Commands.run`, by a process of its own."""
   def run(program, *arguments, cwd, HOME):
     done = subprocess.run(
-        [sys.executable, str(commands.ROOT / 'run_lra.py'), *arguments],
+        [sys.executable, str(ROOT / 'run_lra.py'), *arguments],
         cwd=cwd, text=True, capture_output=True, check=False,
         preexec_fn=preexec_fn,
         env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'HOME': HOME,
-            'PYTHONPATH': str(commands.ROOT), **environment})
+            'PYTHONPATH': str(ROOT), **environment})
     return commands.Done(done.returncode, done.stdout, done.stderr)
 
   return run

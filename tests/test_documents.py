@@ -17,8 +17,7 @@ from lra import tasks
 from lra.cli import launch
 from lra.records import result
 from tests.helpers import documents
-
-ROOT = pathlib.Path(__file__).parent.parent
+from tests.helpers.paths import ROOT
 
 
 def _hash(text):

@@ -15,8 +15,9 @@ from lra.records import result
 from lra.report import publish
 from lra.training import provenance
 from tests.helpers import commands, tiny
+from tests.helpers.paths import ROOT
 
-MINI = f'--config={commands.ROOT}/configs/simpletron.py:listops_mini'
+MINI = f'--config={ROOT}/configs/simpletron.py:listops_mini'
 RUN = pathlib.Path(__file__).parents[1] / 'report' / 'data' / 'result.json'
 
 
@@ -78,7 +79,7 @@ def fork():
 def test_each_run_of_a_grid_says_what_it_changes(fork, mini_data, tmp_path):
   """The rate 0.05 is the protocol's."""
   done = fork(
-      'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+      'run_lra', f'--config={ROOT}/configs/simpletron.py:listops_mini',
       *tiny.flags(**{'data_dir': mini_data, 'train.steps': 4}), '--seeds=0-1',
       '--grid=train.learning_rate=[0.05,0.2]', '--norecord', '--compile_cache=',
       cwd=tmp_path)
@@ -96,7 +97,7 @@ def test_each_run_of_a_grid_says_what_it_changes(fork, mini_data, tmp_path):
 @pytest.mark.full
 def test_a_stop_decides_whatever_else_has_failed(fork, mini_data, tmp_path):
   arguments = [
-      f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+      f'--config={ROOT}/configs/simpletron.py:listops_mini',
       *tiny.flags(**{'data_dir': mini_data, 'train.steps': 4}), '--norecord',
       '--seeds=0-1', '--at_once=1', '--compile_cache=']
   done = fork('run_lra', *arguments, '--max_minutes=0', cwd=tmp_path)
@@ -114,7 +115,7 @@ def test_a_stop_decides_whatever_else_has_failed(fork, mini_data, tmp_path):
 @pytest.mark.full
 def test_a_start_that_comes_to_no_end_says_so(fork, mini_data, tmp_path):
   done = fork(
-      'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+      'run_lra', f'--config={ROOT}/configs/simpletron.py:listops_mini',
       *tiny.flags(**{'data_dir': mini_data}), '--norecord', '--max_minutes=0',
       '--compile_cache=', cwd=tmp_path)
   assert done.returncode == 75
@@ -157,7 +158,7 @@ def _forget(folder, name):
 def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
     fork, mini_data, tmp_path):
   """Finished, stopped, evaluated, in a sweep: each says so and goes on."""
-  (tmp_path / 'configs').symlink_to(commands.ROOT / 'configs')
+  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
   line = 'configs/simpletron.py:listops_mini ' + tiny.words(**{
       'data_dir': mini_data, 'train.steps': 4})
   (tmp_path / 's.txt').write_text(line)

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -13,8 +12,8 @@ import pytest
 
 from lra.cli import command, launch, options
 from tests.helpers import tiny
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 MINI = '--config=configs/simpletron.py:listops_mini'
 TINY = [MINI, *tiny.flags(**{'train.steps': 4})]
 

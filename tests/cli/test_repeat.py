@@ -10,8 +10,8 @@ from lra.config import identity, seeds
 from lra.experiment import loader
 from lra.records import result
 from lra.report import leaderboard
+from tests.helpers.paths import ROOT
 
-ROOT = leaderboard.PAGE.parent
 PATHS = sorted((leaderboard.RESULTS / 'runs').rglob('*.json'))
 FULL = next(path for path in PATHS if path.parent.name == 'listops'
             and path.name.startswith('simpletron-'))

@@ -3,14 +3,13 @@
 import dataclasses
 import importlib
 import json
-import pathlib
 
 import ml_collections
 import pytest
 
 from lra.config import fields, identity
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
 EXTRA = {'train.later': fields.Field(0.5, 'Made up.', before=0.5),
          'later.group': fields.Field((), 'Made up.', before=())}

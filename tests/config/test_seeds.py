@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -13,8 +12,8 @@ import pytest
 from lra import files
 from lra.cli import launch
 from tests.helpers import tiny
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 SEEDS = 3
 pytestmark = pytest.mark.full
 

@@ -1,7 +1,6 @@
 """What a run changes of its protocol, field by field."""
 
 import json
-import pathlib
 
 import pytest
 
@@ -9,8 +8,8 @@ from configs import base
 from lra.config import identity
 from lra.errors import UserError
 from lra.experiment import loader, protocol
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
 MODELS = sorted(p.stem for p in (ROOT / 'configs').glob('*.py')
                 if p.stem not in ('__init__', 'base', 'protocols'))

@@ -14,8 +14,9 @@ import tempfile
 import traceback
 from typing import NamedTuple
 
+from tests.helpers.paths import ROOT
+
 LONGEST = 60  # seconds of a processor that a command may use
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Done(NamedTuple):

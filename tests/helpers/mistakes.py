@@ -7,9 +7,9 @@ from typing import NamedTuple
 from data_prep import aan as aan_files
 from data_prep import retrieval
 from lra.config import fields
-from tests.helpers import commands
+from tests.helpers.paths import ROOT
 
-FIXTURES = commands.ROOT / 'tests' / 'fixtures'
+FIXTURES = ROOT / 'tests' / 'fixtures'
 
 
 class Case(NamedTuple):

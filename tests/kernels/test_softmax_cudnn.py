@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_softmax import check, inputs, resolve, up_to, with_gradients
 
 import kernels
 from kernels import dispatch
 from kernels.softmax import cudnn, reference
 from kernels.tools.rms import relative_rms
+from tests.helpers.softmax import check, inputs, resolve, up_to, with_gradients
 
 
 class _Device:

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_softmax import inputs, up_to, with_gradients
 
 import kernels
 from kernels import random_bits
 from kernels.softmax import chunked, dense, reference
 from kernels.tools.rms import relative_rms
+from tests.helpers.softmax import inputs, up_to, with_gradients
 
 RATE = 0.3
 KEY = jax.random.key(3)

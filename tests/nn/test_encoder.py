@@ -2,7 +2,6 @@
 
 import itertools
 
-import encoder_reference
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from lra.errors import UserError
 from lra.nn import encoder, heads
 from lra.nn.dropout import Dropout
 from lra.training import program
-from tests.helpers import small
+from tests.helpers import encoder_reference, small
 
 POOLING = fields.FIELDS['encoder.pooling'].choices
 

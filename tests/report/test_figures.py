@@ -6,12 +6,12 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from matplotlib import colors
-from test_leaderboard import FLOORS, RUNS, Place, make
 
 from lra import tasks
 from lra.records import style
 from lra.report import charts, figures, rows
 from lra.report.speeds import Speeds
+from tests.helpers.page import FLOORS, RUNS, Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 THREE = [make(model, right=right) for model, right in (

@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from test_leaderboard import FLOORS, RUNS, Place, make, scores
 
 from lra import bits
 from lra.report import rows
+from tests.helpers.page import FLOORS, RUNS, Place, make, scores
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 

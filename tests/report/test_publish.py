@@ -16,8 +16,8 @@ from lra.errors import UserError
 from lra.records import result
 from lra.report import leaderboard, publish, published, rows
 from tests.helpers import scored
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(leaderboard.__file__).resolve().parents[2]
 RUN = json.loads(
     (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
 

@@ -16,8 +16,8 @@ import pytest
 
 from lra.records import result
 from lra.report import leaderboard, publish
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(leaderboard.__file__).resolve().parents[2]
 RUN = json.loads(
     (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
 FIRST = range(40)

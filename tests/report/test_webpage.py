@@ -7,13 +7,13 @@ import re
 
 import markdown_it
 import pytest
-from test_leaderboard import FLOORS, RUNS, Place, make
 
 from lra.errors import UserError
 from lra.report import figures, leaderboard, render, tables
 from lra.report.site import Place as Where
 from tests.helpers import scored
 from tests.helpers.commands import Commands
+from tests.helpers.page import FLOORS, RUNS, Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols', 'no_charts')
 VOID = ('meta', 'img', 'input', 'br', 'hr')

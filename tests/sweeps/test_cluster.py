@@ -15,8 +15,8 @@ from lra import files
 from lra.errors import UserError
 from lra.sweeps import cluster
 from tests.helpers import slurm, tiny
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 MODELS = ('simpletron', 'linear_transformer', 'local')
 
 

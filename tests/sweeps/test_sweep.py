@@ -19,8 +19,8 @@ from lra.report import published
 from lra.sweeps import cluster, runner, sweep
 from lra.system import signals
 from tests.helpers import commands, tiny
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 TINY = tiny.words(**{
     'train.steps': 40, 'train.eval_every': 10, 'train.log_every': 5,
     'train.checkpoint_minutes': 0.001})

@@ -4,7 +4,6 @@ import concurrent.futures
 import functools
 import json
 import os
-import pathlib
 import shutil
 import signal
 import socket
@@ -20,8 +19,8 @@ import data_prep
 from lra import files
 from lra.cli import launch
 from tests.helpers import tiny
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 DEVICES = 4
 STEPS = 60
 pytestmark = pytest.mark.full

@@ -12,6 +12,7 @@ import pytest
 from lra.errors import USER_ERROR, UserError
 from lra.system import meeting
 from tests.helpers import commands
+from tests.helpers.paths import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -166,7 +167,7 @@ def test_a_command_that_cannot_meet_ends_with_one_sentence(fork, tmp_path):
     for coordinator, word in ((f'127.0.0.1:{port}', 'is in use'),
                               ('127.0.0.1', 'is not HOST:PORT')):
       done = fork(
-          'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:'
+          'run_lra', f'--config={ROOT}/configs/simpletron.py:'
           'listops_mini', '--distributed', f'--coordinator={coordinator}',
           '--num_processes=2', '--process_id=0', cwd=tmp_path)
       assert done.returncode == USER_ERROR, done.stderr

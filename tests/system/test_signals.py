@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pathlib
 import shlex
 import shutil
 import signal
@@ -16,8 +15,8 @@ import pytest
 from lra import files
 from lra.system import signals
 from tests.helpers import tiny
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 _BEGIN = (
     'import signal\n'
     'from lra.system import signals, streams\n'
