@@ -404,14 +404,6 @@ ENVIRONMENT = [
 ]
 
 
-@pytest.fixture(scope='module')
-def fork():
-  """Runs commands; see `commands.Commands`."""
-  made = commands.Commands()
-  yield made.run
-  made.close()
-
-
 def _files(folder):
   """Path -> content of what is there, but for locks and libraries' caches.
 
@@ -433,7 +425,7 @@ def _assert_one_sentence(done, words):
   assert not done.stdout
 
 
-def _run(fork, case, folder):
+def _run(case, folder):
   if not (folder / 'configs').exists():
     (folder / 'configs').symlink_to(ROOT / 'configs')
   for name, content in case.files.items():
@@ -444,7 +436,7 @@ def _run(fork, case, folder):
   runs = any(a.startswith(('--config=', '--sweep=')) for a in arguments)
   if case.program == 'run_lra' and runs and '--' not in arguments:
     arguments = *arguments, '--norecord'
-  done = fork(case.program, *arguments, cwd=folder, HOME=str(folder))
+  done = commands.run(case.program, *arguments, cwd=folder, HOME=str(folder))
   _assert_one_sentence(done, case.words)
   assert _files(folder) == before
 
@@ -452,8 +444,8 @@ def _run(fork, case, folder):
 @pytest.mark.parametrize('case', [
     *REVIEWED, *OWN, *(pytest.param(case, marks=pytest.mark.full)
                       for case in limits())], ids=str)
-def test_bad_input_is_one_sentence_and_leaves_nothing(case, fork, tmp_path):
-  _run(fork, case, tmp_path)
+def test_bad_input_is_one_sentence_and_leaves_nothing(case, tmp_path):
+  _run(case, tmp_path)
 
 
 @pytest.mark.full

@@ -22,14 +22,6 @@ def soon(monkeypatch):
   monkeypatch.setattr(meeting, '_ANSWER_SECONDS', 1)
 
 
-@pytest.fixture
-def fork():
-  """Runs commands; see `commands.Commands`."""
-  made = commands.Commands()
-  yield made.run
-  made.close()
-
-
 def _port():
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
@@ -160,13 +152,13 @@ def test_a_port_that_is_in_use_is_told_to_the_leader():
   assert 'is in use' in told and '--coordinator' in told
 
 
-def test_a_command_that_cannot_meet_ends_with_one_sentence(fork, tmp_path):
+def test_a_command_that_cannot_meet_ends_with_one_sentence(tmp_path):
   """JAX itself ends such processes by SIGSEGV, or an IndexError."""
   with socket.create_server(('127.0.0.1', 0)) as taken:
     port = taken.getsockname()[1]
     for coordinator, word in ((f'127.0.0.1:{port}', 'is in use'),
                               ('127.0.0.1', 'is not HOST:PORT')):
-      done = fork(
+      done = commands.run(
           'run_lra', f'--config={ROOT}/configs/simpletron.py:'
           'listops_mini', '--distributed', f'--coordinator={coordinator}',
           '--num_processes=2', '--process_id=0', cwd=tmp_path)
