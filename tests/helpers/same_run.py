@@ -15,7 +15,7 @@ _CLOCK = ('seconds', 'examples_per_s')
 def config(data_dir, **fields):
   """SimpleTRON on the small ListOps that is in a folder."""
   c = small.config('simpletron', 'listops_mini', steps=6, eval_every=2,
-                   log_every=2, **fields)
+                   log_every=2, **{'eval_batch_size': 200, **fields})
   c.data_dir = str(data_dir)
   return c
 
