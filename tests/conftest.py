@@ -119,11 +119,33 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope='module')
 def compile_once(tmp_path_factory):
-  """What a file's tests compile twice is compiled once."""
+  """What a file's tests compile is kept for all files and workers that ask."""
   from lra.cli import command
-  command.use_compile_cache(tmp_path_factory.mktemp('xla'))
+  folder = tmp_path_factory.getbasetemp()
+  if 'PYTEST_XDIST_WORKER' in os.environ:
+    folder = folder.parent
+  command.use_compile_cache(folder / 'xla')
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
   yield
   jax.config.update('jax_compilation_cache_dir', None)
+
+
+def _resident():
+  """Bytes of memory that this process holds, 0 if Linux does not say."""
+  try:
+    pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
+  except OSError:
+    return 0
+  return int(pages) * os.sysconf('SC_PAGE_SIZE')
+
+
+@pytest.fixture(scope='module', autouse=True)
+def forget_programs():
+  """JAX keeps all it has traced and compiled, which no other file needs."""
+  yield
+  if _resident() > 1.2e9:
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from lra.objectives import classification
 from lra.training import train
 from tests.helpers import commands, damage, documents, scored, small, tiny
 
+pytestmark = pytest.mark.usefixtures('compile_once')
+
 
 @pytest.fixture(scope='module')
 def folder(mini_data, tmp_path_factory):

@@ -11,11 +11,13 @@ from lra.errors import UserError
 from lra.training import program, provenance, together, train, trainer
 from tests.helpers import small
 
+pytestmark = pytest.mark.usefixtures('compile_once')
+
 
 def _config(mini_data, seed, **options):
   c = small.config('transformer', 'listops_mini', steps=10, eval_every=5,
-                   log_every=5, batch_size=8, microbatch_size=4, eval_batch_size=200,
-                   **options)
+                   log_every=5, batch_size=8, microbatch_size=4,
+                   eval_batch_size=200, **options)
   c.data_dir, c.seq_len, c.seed = str(mini_data), 0, seed
   c.encoder.dropout = 0.1  # its noise is of the seed too
   return c
