@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import itertools
 import os
 import pathlib
 import signal
@@ -34,8 +35,7 @@ def pytest_addoption(parser):
       help='programs compiled for speed, as users have them')
   parser.addoption(
       '--part', metavar='I/N', type=_part, default=(0, 1),
-      help='with --full, of the files with exhaustive tests every Nth, from '
-      'file I on')
+      help='with --full, the Ith of N parts of the exhaustive tests')
 
 
 def _part(text):
@@ -61,6 +61,19 @@ def pytest_configure(config):
   os.environ['XLA_FLAGS'] = quick
 
 
+def _parts_of(items, parts):
+  """Part of each exhaustive test: parts share the cases of long files.
+
+  The others stay together, as what a file prepares would be made again.
+  """
+  full = [item for item in items if item.get_closest_marker('full')]
+  sizes = collections.Counter(item.path for item in full)
+  short = sorted(path for path, size in sizes.items() if size < 2 * parts)
+  case = itertools.count()
+  return {item: (short.index(item.path) if item.path in short
+                 else next(case)) % parts for item in full}
+
+
 def _mark_all_but_every_nth(items):
   """Marks cases of tests marked `every` as `full`, in the order of cases."""
   seen = collections.Counter()
@@ -83,9 +96,8 @@ def pytest_collection_modifyitems(config, items):
   if config.getoption('--full'):
     part, parts = config.getoption('--part')
     if parts > 1:  # the others run without --full
-      files = sorted({item.path for item in items
-                      if item.get_closest_marker('full')})[part::parts]
-      items[:] = [item for item in items if item.path in files]
+      part_of = _parts_of(items, parts)
+      items[:] = [item for item in items if part_of.get(item) == part]
     items.sort(key=lambda item: 'kill' not in item.name)
     return
   full = [item for item in items if item.get_closest_marker('full')]

@@ -225,7 +225,7 @@ OWN = [
     command('--config', '--config='),
     command('configs', '--config=configs'),
     command("'listop'|text_mini", '--config=configs/simpletron.py:listop'),
-    command('configs/simpletron.py', '--config=configs/simpletron.py:'),
+    command('--config', '--config=configs/simpletron.py:'),
     command('protocol=x|nystrom',
             '--config=configs/simpletron.py:listops,protocol=x'),
     command('listops_mini,protocol=lra,protocol=simpletron',
