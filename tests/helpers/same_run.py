@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from lra import files
+from lra.training import run
 from lra.training.checkpoint import Checkpoints
 from tests.helpers import small
 
@@ -25,6 +26,23 @@ def metrics(folder):
   lines = [json.loads(x) for x in
            (folder / 'metrics.jsonl').read_text().splitlines()]
   return [{k: v for k, v in x.items() if k not in _CLOCK} for x in lines]
+
+
+class Killed(BaseException):
+  """Ends a run where nothing catches it."""
+
+
+def kill_after(patch, lines):
+  """Ends a run after so many lines of its metrics."""
+  log, left = run.Run.log, [lines]
+
+  def log_and_die(self, **fields):
+    log(self, **fields)
+    left[0] -= 1
+    if not left[0]:
+      raise Killed
+
+  patch.setattr(run.Run, 'log', log_and_die)
 
 
 def check(a, b, config, devices):

@@ -1,12 +1,12 @@
 """Operands of softmax attention, and its check against float64."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 import kernels
 from kernels.softmax import reference
 from kernels.tools.rms import relative_rms
+from tests.helpers.gradients import with_gradients
 
 
 def inputs(length, keys, width=8, value_width=8, seed=0):
@@ -19,15 +19,6 @@ def inputs(length, keys, width=8, value_width=8, seed=0):
 
 def up_to(keys, *lengths):
   return np.arange(keys) < np.array(lengths)[:, None]
-
-
-def with_gradients(attend):
-  @jax.jit
-  def both(do, *args):
-    out, pull = jax.vjp(attend, *args)
-    return out, *pull(do)
-
-  return both
 
 
 def check(attend, q, k, v, mask, scale, bound=1e-5):

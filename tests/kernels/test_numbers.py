@@ -9,6 +9,7 @@ from kernels import tpu
 from kernels.tools import errors
 from kernels.tools.errors import Case
 from kernels.tools.rms import relative_rms
+from tests.helpers.gradients import no_races
 
 # Both dtypes, masks with ragged and with empty rows, one and several blocks.
 QUICK = [
@@ -102,7 +103,7 @@ def test_pallas_tpu(op, case, monkeypatch):
   if case.seed % 2:
     monkeypatch.setattr(tpu, 'MAX_ROWS', 128)  # several blocks, short or not
   _check(op, 'pallas_tpu', case, seed=case.seed // 2 % 2)
-  _no_races()
+  no_races()
 
 
 @pytest.mark.full
@@ -186,7 +187,3 @@ def _with_gradients(function, *arrays):
   return both(arrays[-1], *arrays[:-1])
 
 
-def _no_races():
-  from jax._src.pallas.mosaic.interpret import interpret_pallas_call as state
-
-  assert not state.races.races_found

@@ -12,12 +12,12 @@ import kernels
 from kernels.softmax import chunked, reference
 from kernels.tools import errors
 from kernels.tools.rms import relative_rms
+from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import (
   check,
   inputs,
   resolve,
   up_to,
-  with_gradients,
 )
 
 LENGTHS = [

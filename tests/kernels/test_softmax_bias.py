@@ -12,7 +12,7 @@ import kernels
 from kernels import random_bits
 from kernels.softmax import chunked, distances, reference
 from kernels.tools.rms import relative_rms
-from tests.helpers.softmax import with_gradients
+from tests.helpers.gradients import with_gradients
 
 X = jnp.ones((2, 8, 2, 32))
 BIAS = jnp.zeros((2, 15))

@@ -11,7 +11,8 @@ import kernels
 from kernels import dispatch
 from kernels.softmax import cudnn, reference
 from kernels.tools.rms import relative_rms
-from tests.helpers.softmax import check, inputs, resolve, up_to, with_gradients
+from tests.helpers.gradients import with_gradients
+from tests.helpers.softmax import check, inputs, resolve, up_to
 
 
 class _Device:

@@ -11,7 +11,8 @@ import kernels
 from kernels import random_bits
 from kernels.softmax import chunked, dense, reference
 from kernels.tools.rms import relative_rms
-from tests.helpers.softmax import inputs, up_to, with_gradients
+from tests.helpers.gradients import with_gradients
+from tests.helpers.softmax import inputs, up_to
 
 RATE = 0.3
 KEY = jax.random.key(3)

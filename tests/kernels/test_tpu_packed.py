@@ -15,6 +15,7 @@ from kernels import dispatch, tpu
 from kernels.linear import reference as linear
 from kernels.tools import errors
 from kernels.tools.rms import relative_rms
+from tests.helpers.gradients import no_races
 from tests.helpers.packed import SCALE, Call, expected
 
 
@@ -185,7 +186,7 @@ def _run(call, packed, cores=1):
   simulator = dataclasses.replace(simulator, num_cores_or_threads=cores)
   with kernels.target('tpu', interpret=simulator):
     (out, final), (grads, dbias, dstate) = both(last, do, arrays, bias, state)
-  _no_races()
+  no_races()
   dq, dk, dv = (grads[0][:, :, i] for i in range(3)) if packed else grads
   got = {'out': out, 'dq': dq, 'dk': dk, 'dv': dv, 'dbias': dbias}
   sums = {'state': final, 'dstate': dstate}
@@ -218,7 +219,3 @@ def _recorded(monkeypatch):
   return grids
 
 
-def _no_races():
-  from jax._src.pallas.mosaic.interpret import interpret_pallas_call as state
-
-  assert not state.races.races_found
