@@ -253,6 +253,7 @@ bundle.unpack(pathlib.Path(sys.argv[3]), [sweep.Entry(
 """
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('at', [
     ('_extract', 1), ('_extract', 4), ('_check_run', 1), ('rename', 1),
     ('rename', 2)])
