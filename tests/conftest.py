@@ -1,6 +1,8 @@
 """Four CPU devices for everyone, one small prepared data set, `--full`."""
 
+import collections
 import gc
+import itertools
 import os
 import pathlib
 import signal
@@ -33,8 +35,7 @@ def pytest_addoption(parser):
       help='programs compiled for speed, as users have them')
   parser.addoption(
       '--part', metavar='I/N', type=_part, default=(0, 1),
-      help='with --full, of the files with exhaustive tests every Nth, from '
-      'file I on')
+      help='with --full, the Ith of N parts of the exhaustive tests')
 
 
 def _part(text):
@@ -60,17 +61,43 @@ def pytest_configure(config):
   os.environ['XLA_FLAGS'] = quick
 
 
+def _parts_of(items, parts):
+  """Part of each exhaustive test: parts share the cases of long files.
+
+  The others stay together, as what a file prepares would be made again.
+  """
+  full = [item for item in items if item.get_closest_marker('full')]
+  sizes = collections.Counter(item.path for item in full)
+  short = sorted(path for path, size in sizes.items() if size < 2 * parts)
+  case = itertools.count()
+  return {item: (short.index(item.path) if item.path in short
+                 else next(case)) % parts for item in full}
+
+
+def _mark_all_but_every_nth(items):
+  """Marks cases of tests marked `every` as `full`, in the order of cases."""
+  seen = collections.Counter()
+  for item in items:
+    every = item.get_closest_marker('every')
+    if every and not item.get_closest_marker('full'):
+      test = item.nodeid.partition('[')[0]
+      n, start = (*every.args, 0)[:2]
+      if (seen[test] - start) % n:
+        item.add_marker(pytest.mark.full)
+      seen[test] += 1
+
+
 def pytest_collection_modifyitems(config, items):
   """Leaves tests marked `full` out, unless they are asked for by --full.
 
   The longest, which kill, come first: at the end all processors would wait.
   """
+  _mark_all_but_every_nth(items)
   if config.getoption('--full'):
     part, parts = config.getoption('--part')
     if parts > 1:  # the others run without --full
-      files = sorted({item.path for item in items
-                      if item.get_closest_marker('full')})[part::parts]
-      items[:] = [item for item in items if item.path in files]
+      part_of = _parts_of(items, parts)
+      items[:] = [item for item in items if part_of.get(item) == part]
     items.sort(key=lambda item: 'kill' not in item.name)
     return
   full = [item for item in items if item.get_closest_marker('full')]
@@ -104,11 +131,33 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope='module')
 def compile_once(tmp_path_factory):
-  """What a file's tests compile twice is compiled once."""
+  """What a file's tests compile is kept for all files and workers that ask."""
   from lra.cli import command
-  command.use_compile_cache(tmp_path_factory.mktemp('xla'))
+  folder = tmp_path_factory.getbasetemp()
+  if 'PYTEST_XDIST_WORKER' in os.environ:
+    folder = folder.parent
+  command.use_compile_cache(folder / 'xla')
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
   yield
   jax.config.update('jax_compilation_cache_dir', None)
+
+
+def _resident():
+  """Bytes of memory that this process holds, 0 if Linux does not say."""
+  try:
+    pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
+  except OSError:
+    return 0
+  return int(pages) * os.sysconf('SC_PAGE_SIZE')
+
+
+@pytest.fixture(scope='module', autouse=True)
+def forget_programs():
+  """JAX keeps all it has traced and compiled, which no other file needs."""
+  yield
+  if _resident() > 1.2e9:
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture

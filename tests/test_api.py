@@ -10,7 +10,6 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from test_main import MINI, _one_sentence, _run
 
 import lra
 from data_prep import encode, listops
@@ -20,7 +19,9 @@ from lra.data import prepared
 from lra.errors import UserError
 from lra.objectives import classification
 from lra.training import train
-from tests.helpers import damage, documents, scored, small, tiny
+from tests.helpers import commands, damage, documents, scored, small, tiny
+
+pytestmark = pytest.mark.usefixtures('compile_once')
 
 
 @pytest.fixture(scope='module')
@@ -282,7 +283,7 @@ def test_classes_have_their_names():
 def test_the_command_line_evaluates_and_predicts(folder, mini_data, tmp_path):
   _, texts = _expressions(mini_data, 3)
   (tmp_path / 'x.txt').write_text('\n'.join(texts) + '\n')
-  done = _run(f'--predict={tmp_path / "x.txt"}', str(folder))
+  done = commands.run('run_lra', f'--predict={tmp_path / "x.txt"}', str(folder))
   assert done.returncode == 0, done.stderr
   lines = [line.split('\t') for line in done.stdout.splitlines()]
   want = lra.load(folder).predict(texts)
@@ -351,18 +352,6 @@ def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
   assert lines[-1].startswith('p = 0.0215 (McNemar, exact')
   assert 'runs differ' in lines[-1]
   assert 'do not differ' in inspection.compare(a, a)
-
-
-@pytest.mark.parametrize('flags, words', [
-    (['--compare', 'a.json'], ['--compare needs two run', 'A B', 'a.json.']),
-    (['--curves=x.png'], ['--curves needs run directories after the flags',
-                          'RUN RUN ...', 'there are none.']),
-    (['--compare', 'a.json', 'b.json'], ['a.json', 'does not exist']),
-    (['--predict=x.txt'], ['--predict needs a run directory']),
-    (['--evaluate=nowhere'], ['nowhere', 'config.json']),
-    ([MINI, 'word'], ['word', '--'])])
-def test_bad_requests_are_one_sentence(flags, words):
-  _one_sentence(_run(*flags), *words)
 
 
 WRONG = ([], {}, [[1]], {'a': 1}, [1])

@@ -1,6 +1,7 @@
 """What a user can get wrong: one sentence that names it, and no trace.
 
-One table: the command line, files beside it, and words of the sentence.
+One table: the command line, files beside it, and what the sentence names: a
+field, a flag, a file, a line or a value, not how it is worded.
 """
 
 import gzip
@@ -12,9 +13,8 @@ import sys
 
 import pytest
 
-from lra.cli.command import USER_ERROR
 from lra.system import environment as environment_lib
-from tests.helpers import commands, small
+from tests.helpers import commands
 from tests.helpers.mistakes import (
   Case,
   aan,
@@ -31,15 +31,15 @@ from tests.helpers.mistakes import (
   sweep,
   tar,
 )
+from tests.helpers.paths import ROOT
 
-PROGRESS = ('reading', 'checking', 'storing', 'drawing')
 DERIVED = ('config.seed = base.derived(lambda n: 1 // (n - 3), '
            'config.encoder.get_ref("num_layers"))')
 MANY = ','.join(map(str, range(1, 3001)))
 NESTED = '[' * 50_000
 
 
-# What the reviews of the project have found, in their words.
+# What the reviews of the project have found.
 REVIEWED = [
     mini('config.train.learning_rate=nan', 'train.learning_rate=nan'),
     mini('config.train.learning_rate=inf', 'train.learning_rate=inf'),
@@ -51,92 +51,92 @@ REVIEWED = [
          'train.checkpoint_minutes=nan'),
     mini('config.train.checkpoint_minutes=inf',
          'train.checkpoint_minutes=inf'),
-    mini('config.train.learning_rate=-1|at least 0',
+    mini('config.train.learning_rate=-1',
          'train.learning_rate=-1'),
-    mini('config.train.warmup_steps=-10|at least 0',
+    mini('config.train.warmup_steps=-10',
          'train.warmup_steps=-10'),
-    mini('config.train.b2=2|below 1', 'train.b2=2'),
-    mini('config.train.eps=-1|above 0', 'train.eps=-1'),
-    mini('config.train.eps=1e-320|0.0 in float32', 'train.eps=1e-320'),
-    mini('config.train.eps=1e-39|0.0 in float32', 'train.eps=1e-39'),
-    mini('config.train.b2=0.9999999999|below 1|1.0 in float32',
+    mini('config.train.b2=2', 'train.b2=2'),
+    mini('config.train.eps=-1', 'train.eps=-1'),
+    mini('config.train.eps=1e-320', 'train.eps=1e-320'),
+    mini('config.train.eps=1e-39', 'train.eps=1e-39'),
+    mini('config.train.b2=0.9999999999',
          'train.b2=0.9999999999'),
-    mini('config.optim.groups|cannot be read', 'optim.groups=(("' + (
+    mini('config.optim.groups', 'optim.groups=(("' + (
         '(' * 5000 + ')' * 5000) + '", {}),)'),
-    mini('config.encoder.embedding_std=-1|at least 0',
+    mini('config.encoder.embedding_std=-1',
          'encoder.embedding_std=-1'),
-    mini('config.train.checkpoint_minutes=-1|at least 0',
+    mini('config.train.checkpoint_minutes=-1',
          'train.checkpoint_minutes=-1'),
-    mini('--config.protocol|after the task', 'protocol=bogus'),
-    mini('--config.protocol|after the task', 'protocol='),
-    mini('--max_minutes=nan|finite', '--max_minutes=nan'),
-    mini('eval_batch_size=1000000000|at most', 'train.eval_batch_size=1'
+    mini('--config.protocol', 'protocol=bogus'),
+    mini('--config.protocol', 'protocol='),
+    mini('--max_minutes=nan', '--max_minutes=nan'),
+    mini('eval_batch_size=1000000000', 'train.eval_batch_size=1'
          '000000000'),
     mini('--config.train.foo|train.steps', 'train.foo=1'),
     mini("--config.train.steps=many|'many'", 'train.steps=many'),
-    mini('config.train.batch_size is missing', "train={'steps': 3}"),
-    mini('config.optim.name is missing', 'optim={}'),
-    mini('config.model.name is missing', 'model={}'),
-    mini('`3` is not a dict', 'train=3'),
-    command('nowhere.py|No such file', '--config=nowhere.py:listops'),
-    own_line('own.py, line 7|RuntimeError: no luck',
+    mini('config.train.batch_size', "train={'steps': 3}"),
+    mini('config.optim.name', 'optim={}'),
+    mini('config.model.name', 'model={}'),
+    mini('`3`', 'train=3'),
+    command('nowhere.py', '--config=nowhere.py:listops'),
+    own_line('own.py, line 7',
              'raise RuntimeError("no luck")'),
-    own_line('own.py, line 7|SyntaxError', 'config.seed ='),
-    own_line('own.py, line 7|ModuleNotFoundError|nothing_like', 'import '
+    own_line('own.py, line 7', 'config.seed ='),
+    own_line('own.py, line 7|nothing_like', 'import '
              'nothing_like_this'),
-    own_line("own.py, line 7|NameError|'unknown'", 'config.seed = unknown'),
-    own_line('own.py, line 7: AssertionError.', 'assert False'),
+    own_line("own.py, line 7|'unknown'", 'config.seed = unknown'),
+    own_line('own.py, line 7', 'assert False'),
     own_line('own.py|config.train.steps', 'del config.train.steps'),
-    own_file('own.py|dict', 'def get_config(arg):\n  return {}\n'),
-    own_file('own.py|NoneType', 'def get_config(arg):\n  return None\n'),
-    command('README.md, line 3|SyntaxError', '--config=README.md',
+    own_file('own.py', 'def get_config(arg):\n  return {}\n'),
+    own_file('own.py', 'def get_config(arg):\n  return None\n'),
+    command('README.md, line 3', '--config=README.md',
             README_md=b'# A title\n\nNo Python at all.\n'),
-    command('text_mini|has no task', '--config=configs/simpletron.py'),
-    sweep('s.txt, line 2|No closing quotation',
+    command('text_mini', '--config=configs/simpletron.py'),
+    sweep('s.txt, line 2',
           '# first\nconfigs/simpletron.py:listops_mini "x\n'),
-    sweep('s.txt, line 2|utf-8', b'# first\nconfigs/\xff.py\n'),
+    sweep('s.txt, line 2', b'# first\nconfigs/\xff.py\n'),
     sweep('s.txt, line 1|seeds=5-1',
           'configs/simpletron.py:listops_mini seeds=5-1\n'),
     sweep('s.txt, line 1|seeds=0-99999999999',
           'configs/simpletron.py:listops_mini seeds=0-99999999999\n'),
-    sweep('9,000,000 runs (s.txt)|10,000',
+    sweep('9,000,000|s.txt',
           f'configs/simpletron.py:listops_mini train.steps=[{MANY}] '
           f'train.eval_every=[{MANY}]\n'),
-    sweep('10,010 runs (s.txt)|10,000',
+    sweep('10,010|s.txt',
           10 * 'configs/simpletron.py:listops_mini seeds=0-999,1000\n'),
-    sweep('4,194,304 bytes', 2**23 * '#'),
-    mini('3,000,000 runs (--grid and --seeds)',
+    sweep('4,194,304', 2**23 * '#'),
+    mini('3,000,000|--grid|--seeds',
          f'--grid=train.steps=[{MANY}]', '--seeds=0-999'),
-    mini('11,000 runs (seeds=1000-1999,',
+    mini('11,000',
          '--seeds=' + ','.join(f'{i}000-{i}999' for i in range(1, 200))),
-    sweep('s.txt, line 2|line 1|remove one', (
+    sweep('s.txt, line 2|line 1', (
         'configs/simpletron.py:listops_mini data_dir=here\n'
         'configs/simpletron.py:listops_mini data_dir=there\n')),
-    sweep("s.txt, line 1|Unknown model 'nobody'",
+    sweep("s.txt, line 1|'nobody'",
           'configs/simpletron.py:listops_mini model.name=nobody\n'),
     sweep('s.txt, line 1|config.train.b2=2',
           'configs/simpletron.py:listops_mini train.b2=2\n'),
-    aan('a bytes literal that cannot be read',
+    aan('',
         b"1\tQ1\tQ2\tb'a', b'b'\ttext"),
-    aan('a bytes literal that cannot be read',
+    aan('',
         b"1\tQ1\tQ2\tb'' " + 200_000 * b'-' + b"b''\ttext"),
-    rfc('documents.jsonl, line 2|not an object with id and text',
+    rfc('documents.jsonl, line 2',
         '{"id": [1], "text": "x"}'),
-    rfc('documents.jsonl, line 2|not an object with id and text', NESTED),
-    archive('train/pos/0_9.txt|2147483648 bytes instead of',
+    rfc('documents.jsonl, line 2', NESTED),
+    archive('train/pos/0_9.txt|2147483648',
             tar('aclImdb/train/pos/0_9.txt', 2**31, b'good')),
 ]
 
 OWN = [
     # sizes
-    mini('config.encoder.width=10000000|at most', 'encoder.width=10000000'),
-    mini('GiB|config.encoder.width=1000000', 'encoder.width=1000000'),
-    mini('eval_batch_size=1000000|GiB', 'train.eval_batch_size=1000000',
+    mini('config.encoder.width=10000000', 'encoder.width=10000000'),
+    mini('config.encoder.width=1000000', 'encoder.width=1000000'),
+    mini('eval_batch_size=1000000', 'train.eval_batch_size=1000000',
          'encoder.mlp_width=1000000'),
-    mini('num_layers=1000000000|at most', 'encoder.num_layers=1000000000'),
-    mini('seq_len=1000000000|at most', 'seq_len=1000000000'),
+    mini('num_layers=1000000000', 'encoder.num_layers=1000000000'),
+    mini('seq_len=1000000000', 'seq_len=1000000000'),
     mini('seq_len=33|32 tokens', 'seq_len=33'),
-    mini('num_heads=99999999|at most', 'model.num_heads=99999999'),
+    mini('num_heads=99999999', 'model.num_heads=99999999'),
     mini('num_heads=7|64', 'model.num_heads=7'),
     mini('head_layers=19|mlp_width=128', 'encoder.head_layers=19'),
     mini('encoder.width=-4', 'encoder.width=-4'),
@@ -144,29 +144,29 @@ OWN = [
     # arguments of mixers
     mini('model.chunk_size=0', 'model.chunk_size=0', model='reformer'),
     mini('model.rounds=-1', 'model.rounds=-1', model='reformer'),
-    mini('num_buckets must be even', 'model.num_buckets=5', model='reformer'),
+    mini('num_buckets', 'model.num_buckets=5', model='reformer'),
     mini('model.num_heads=0', 'model.num_heads=0', model='sinkhorn'),
     mini('model.temperature=0', 'model.temperature=0', model='sinkhorn'),
     mini('model.temperature=nan', 'model.temperature=nan', model='sinkhorn'),
     mini('model.iterations=0', 'model.iterations=0', model='sinkhorn'),
     mini('model.eps=-1', 'model.eps=-1', model='performer'),
-    mini('model.num_features=100000000|at most',
+    mini('model.num_features=100000000',
          'model.num_features=100000000', model='performer'),
     mini('model.num_components=0', 'model.num_components=0',
          model='gmm_prf'),
-    mini('too few for 1000', 'model.num_components=1000', model='gmm_rks'),
+    mini('1000', 'model.num_components=1000', model='gmm_rks'),
     mini('model.num_landmarks=0', 'model.num_landmarks=0',
          model='linformer'),
-    mini('num_features=3 is too few', 'model.num_features=3',
+    mini('num_features=3', 'model.num_features=3',
          model='fastfood_rks'),
     mini("'all'|headwise", 'model.sharing=all', model='linformer'),
     mini('model.block_size=0', 'model.block_size=0', model='local'),
     mini('model.window=-1', 'model.window=-1', model='longformer'),
-    mini('window_blocks must be odd', 'model.window_blocks=2',
+    mini('window_blocks', 'model.window_blocks=2',
          model='bigbird'),
     mini('window_blocks=2.5', 'model.window_blocks=2.5', model='bigbird'),
     mini('model.pattern_seed=-1', 'model.pattern_seed=-1', model='bigbird'),
-    mini('num_heads must be 2', 'model.num_heads=1', model='sparse_fixed'),
+    mini('num_heads', 'model.num_heads=1', model='sparse_fixed'),
     mini('model.summary=0', 'model.summary=0', model='sparse_fixed'),
     mini('model.stride=-1', 'model.stride=-1', model='sparse_strided'),
     mini('model.rank=0', 'model.rank=0', model='synthesizer'),
@@ -179,16 +179,15 @@ OWN = [
     mini('qkv_width=32|64', 'model.qkv_width=32'),
     mini('pallas_tpu', 'model.kernel=pallas_tpu'),
     # fields
-    mini('did you mean config.train.steps?', 'train.stepz=3'),
-    mini('did you mean config.train.learning_rate?', 'train.lr=3'),
-    mini('did you mean config.train.learning_rate?', 'rate=3'),
-    mini('did you mean config.train.batch_size?', 'train.batch=3'),
-    mini('did you mean config.model.num_heads?', 'model.heads=3'),
-    mini('did you mean config.train.steps?', 'steps=3'),
-    mini('did you mean config.train.steps?', 'trian.steps=3'),
+    mini('config.train.steps', 'train.stepz=3'),
+    mini('config.train.learning_rate', 'train.lr=3'),
+    mini('config.train.learning_rate', 'rate=3'),
+    mini('config.train.batch_size', 'train.batch=3'),
+    mini('config.model.num_heads', 'model.heads=3'),
+    mini('config.train.steps', 'steps=3'),
+    mini('config.train.steps', 'trian.steps=3'),
     mini('--config.model.foo|model.kernel', 'model.foo=3'),
-    mini('--config.train={} would replace all of config.train|'
-         'config.train.steps is missing', 'train={}'),
+    mini('--config.train={}|config.train.steps', 'train={}'),
     mini('--config.train=3', 'train=3'),
     mini('--config.train.steps', 'train.steps'),
     mini("'maybe'", 'encoder.remat=maybe'),
@@ -208,11 +207,11 @@ OWN = [
     mini('--config.train.steps', '--config.train.steps=' + '9' * 5000),
     # the command line
     command('--list|--config'),
-    mini('flags cannot be read|Error', f'optim.groups={"-" * 100_000}1'),
+    mini('flags', f'optim.groups={"-" * 100_000}1'),
     mini('optim.groups', f'optim.groups={"(" * 100_000}'),
     command("flagfile|'nowhere'", '--flagfile=nowhere'),
     command('--leaderboard|maybe', '--leaderboard=maybe'),
-    command('resutls has no records|--results_dir', '--leaderboard',
+    command('resutls|--results_dir', '--leaderboard',
             '--results_dir=resutls'),
     mini("--config.train.ste", 'train.ste\udcff=3'),
     command("'extra'", '--config=configs/simpletron.py:listops_mini', '--',
@@ -220,157 +219,162 @@ OWN = [
     mini('nonsense', '--nonsense'),
     mini('--max_minutes=-1', '--max_minutes=-1'),
     mini('--max_minutes=soon', '--max_minutes=soon'),
-    mini('--status needs --sweep', '--status'),
+    mini('--status', '--status'),
     command('--config', '--config.train.steps=3',
             '--config=configs/simpletron.py:listops_mini'),
-    command('names no file', '--config='),
-    command('configs cannot be read|directory', '--config=configs'),
+    command('--config', '--config='),
+    command('configs', '--config=configs'),
     command("'listop'|text_mini", '--config=configs/simpletron.py:listop'),
-    command('has no task', '--config=configs/simpletron.py:'),
+    command('--config', '--config=configs/simpletron.py:'),
     command('protocol=x|nystrom',
             '--config=configs/simpletron.py:listops,protocol=x'),
-    command('listops_mini,protocol=lra,protocol=simpletron|name one',
+    command('listops_mini,protocol=lra,protocol=simpletron',
             '--config=configs/simpletron.py:listops_mini,protocol=lra,'
             'protocol=simpletron'),
-    command("Unknown model ''", '--config=configs/base.py:listops_mini'),
-    command('configs/protocols.py has no function get_config',
+    command("''", '--config=configs/base.py:listops_mini'),
+    command('configs/protocols.py',
             '--config=configs/protocols.py:listops_mini'),
     # config files
-    own_file('has no function get_config', ''),
-    own_file('has no function get_config', 'get_config = 3'),
-    own_file('own.py|TypeError', 'def get_config():\n  pass\n'),
-    own_file('own.py, line 2|RecursionError',
+    own_file('own.py|get_config', ''),
+    own_file('own.py|get_config', 'get_config = 3'),
+    own_file('own.py', 'def get_config():\n  pass\n'),
+    own_file('own.py, line 2',
          'def get_config(arg):\n  return get_config(arg)\n'),
-    own_file('own.py|SyntaxError', b'def get_config(arg):\n  "\xff"\n'),
-    own_file('own.py|SyntaxError', b'\0'),
-    own_line('own.py, line 7|SystemExit', 'raise SystemExit(0)'),
+    own_file('own.py', b'def get_config(arg):\n  "\xff"\n'),
+    own_file('own.py', b'\0'),
+    own_line('own.py, line 7', 'raise SystemExit(0)'),
     own_line('own.py, line 7|stepz', 'config.train.stepz'),
-    own_line('own.py, line 7|TypeError', 'config.train.steps = "many"'),
+    own_line('own.py, line 7', 'config.train.steps = "many"'),
     own_line('config.model.name', 'del config.model.name'),
-    own_line('config.speed is unknown', 'config.speed = 3'),
-    own_line('config.speed is unknown', 'config.speed = object()'),
-    own_line('config.train.steps=|at most', 'config.train.steps = 10**5000'),
-    own_line('own.py, line 7|OverflowError',
+    own_line('config.speed', 'config.speed = 3'),
+    own_line('config.speed', 'config.speed = object()'),
+    own_line('config.train.steps=', 'config.train.steps = 10**5000'),
+    own_line('own.py, line 7',
          'config.train.learning_rate = 10**400'),
     own_line('config.protocol=', 'config.protocol = "a/../b"'),
     own_line('config.protocol=', 'config.protocol = ""'),
-    own_line('own.py, line 7|ZeroDivisionError',
+    own_line('own.py, line 7',
          f'{DERIVED}; config.encoder.num_layers = 3'),
-    own_line('config.seed does not follow|ZeroDivisionError', DERIVED,
+    own_line('config.seed', DERIVED,
          '--config.encoder.num_layers=3'),
     # sweeps
-    command('nothing.txt|No such file', '--sweep=nothing.txt'),
-    command('configs/nobody.py|No such file', '--config=nobody:listops'),
+    command('nothing.txt', '--sweep=nothing.txt'),
+    command('configs/nobody.py', '--config=nobody:listops'),
     mini('--log=paper|csv, tensorboard, wandb', '--log=csv,paper'),
     command('--log=paper', '--sweep=configs/sweeps/mini.txt', '--log=paper'),
-    mini('~nosuchuser/x begins with', '--workdir=~nosuchuser/x'),
-    mini('~nosuchuser/x begins with', 'data_dir=~nosuchuser/x'),
-    mini('~nosuchuser/x begins with', '--results_dir=~nosuchuser/x'),
-    mini('--profile=3 |1 to 4000', '--profile=3'),
-    mini('--profile=20:30 |1 to 25', '--profile=20:30', 'train.steps=25'),
-    command('--seeds needs --config', '--seeds=0-1'),
-    mini('--seeds and --config.seed', '--seeds=0-1', 'seed=3'),
-    mini('--seeds|leave out --workdir', '--seeds=0-1', '--workdir=here'),
-    mini('seeds=1-0 is not possible', '--seeds=1-0'),
-    mini('--at_once needs --seeds, --grid or --sweep', '--at_once=2'),
-    mini('--grid makes a run directory|leave out --workdir',
+    mini('~nosuchuser/x', '--workdir=~nosuchuser/x'),
+    mini('~nosuchuser/x', 'data_dir=~nosuchuser/x'),
+    mini('~nosuchuser/x', '--results_dir=~nosuchuser/x'),
+    mini('--profile=3', '--profile=3'),
+    mini('--profile=20:30', '--profile=20:30', 'train.steps=25'),
+    command('--seeds', '--seeds=0-1'),
+    mini('--seeds|--config.seed', '--seeds=0-1', 'seed=3'),
+    mini('--seeds|--workdir', '--seeds=0-1', '--workdir=here'),
+    mini('seeds=1-0', '--seeds=1-0'),
+    mini('--at_once', '--at_once=2'),
+    mini('--grid|--workdir',
          '--grid=train.steps=3', '--workdir=here'),
-    mini('--grid has no field', '--grid='),
+    mini('--grid', '--grid='),
     mini('--grid |--seeds=', '--grid=seed=[0,1]'),
-    mini('--grid makes one run twice', '--grid=train.steps=[3,3]'),
-    mini('--grid: --config.train.rate changes no field', '--grid=train.rate='
+    mini('--grid', '--grid=train.steps=[3,3]'),
+    mini('--grid|config.train.rate', '--grid=train.rate='
          '[1,2]'),
-    mini('--grid: |did you mean config.train.learning_rate?',
+    mini('--grid|config.train.learning_rate',
          '--grid=train.lr=[0.02,0.05]'),
-    mini('--grid: |brackets: train.learning_rate=[0.02,0.05]',
+    mini('--grid|train.learning_rate=[0.02,0.05]',
          '--grid=train.learning_rate=0.02,0.05'),
-    mini('--train.steps=[3,4] is a flag: write train.steps=[3,4]',
+    mini('--train.steps=[3,4]',
          '--grid=--train.steps=[3,4]'),
-    mini('train.steps is given twice', '--grid=train.steps=3 train.steps=4'),
-    mini('--grid and --config.train.steps|leave out one', 'train.steps=5',
+    mini('train.steps', '--grid=train.steps=3 train.steps=4'),
+    mini('--grid|--config.train.steps', 'train.steps=5',
          '--grid=train.steps=[3,4]'),
     mini('--grid|train.steps', '--grid=train.steps=[some,3]'),
     mini('config.train.learning_rate=-1', '--grid=train.learning_rate=[1,-1]'),
-    command('--grid needs --config|--sweep',
+    command('--grid|--sweep',
             '--sweep=configs/sweeps/mini.txt', '--status', '--grid=seed=1'),
-    mini('--shard needs --sweep', '--shard=1/2'),
-    mini('--missing needs --sweep', '--missing'),
-    *(mini(f'--{flag}=|it must name', f'--{flag}=') for flag in (
+    mini('--shard', '--shard=1/2'),
+    mini('--missing', '--missing'),
+    *(mini(f'--{flag}=', f'--{flag}=') for flag in (
         'workdir', 'results_dir', 'page', 'html', 'curves', 'sweep', 'shard',
         'coordinator', 'partition', 'seeds', 'evaluate', 'predict', 'profile')),
-    command('--shard=|it must name', '--sweep=configs/sweeps/mini.txt',
+    command('--shard=', '--sweep=configs/sweeps/mini.txt',
             '--status', '--shard='),
-    mini('--sweep and --config|leave out one', '--sweep=s.txt', '--status',
+    mini('--sweep|--config', '--sweep=s.txt', '--status',
          '--workdir=q', 'train.steps=3'),
-    mini('--leaderboard and --config|leave out one', '--leaderboard'),
-    command('--evaluate and --compare|leave out one', '--evaluate=run',
+    mini('--leaderboard|--config', '--leaderboard'),
+    command('--evaluate|--compare', '--evaluate=run',
             '--compare', 'a', 'b'),
-    command('--workdir needs --config|--sweep',
+    command('--workdir|--sweep',
             '--sweep=configs/sweeps/mini.txt', '--status', '--workdir=q'),
-    command('--max_minutes needs --sweep or --config|--leaderboard',
+    command('--max_minutes|--leaderboard',
             '--leaderboard', '--max_minutes=1'),
-    command('--record needs --sweep or --config.', '--record'),
+    command('--record', '--record'),
     mini('--record and --norecord: leave out one', '--record', '--norecord'),
-    mini('--html needs --leaderboard|--config',
+    mini('--html|--config',
          '--html=site'),
-    mini('--process_id needs --coordinator', '--process_id=0'),
-    mini('--coordinator needs --distributed', '--coordinator=here:1'),
-    mini('--num_processes needs --coordinator', '--num_processes=2'),
-    mini('config.mesh with data=-1, fsdp=3, sequence=1 is not possible on 1 '
-         'device:', '--config.mesh.fsdp=3'),
+    command('--workdir', '--workdir=run'),
+    command('--compare|a.json', '--compare', 'a.json'),
+    command('a.json', '--compare', 'a.json', 'b.json'),
+    command('--curves', '--curves=x.png'),
+    command('--predict', '--predict=x.txt'),
+    command('nowhere', '--evaluate=nowhere'),
+    mini('--process_id', '--process_id=0'),
+    mini('--coordinator', '--coordinator=here:1'),
+    mini('--num_processes', '--num_processes=2'),
+    mini('config.mesh|fsdp=3', '--config.mesh.fsdp=3'),
     command('--profile|--sweep', '--sweep=configs/sweeps/mini.txt',
             '--profile=1:2'),
-    command('configs|directory', '--sweep=configs'),
-    sweep('s.txt has no run', '# nothing\n\n'),
-    sweep('line 1|all seeds at once',
+    command('configs', '--sweep=configs'),
+    sweep('s.txt', '# nothing\n\n'),
+    sweep('line 1',
           'configs/simpletron.py:listops_mini seed=3\n'),
-    sweep('line 1|all seeds at once',
+    sweep('line 1',
           'configs/simpletron.py:listops_mini seeds=1 seeds=2\n'),
     *(sweep(f'line 1|seeds={seeds}',
             f'configs/simpletron.py:listops_mini seeds={seeds}\n')
       for seeds in ('', 'x', '-1', '1-', '0,,1', '9999999999', '0-1000')),
     sweep('line 2|line 1', 'configs/simpletron.py:listops_mini seeds=0-2\n'
           'configs/simpletron.py:listops_mini seeds=2\n'),
-    sweep('line 1|--seeds=0-4 is a flag: write seeds=0-4 here',
+    sweep('line 1|--seeds=0-4',
           'configs/simpletron.py:listops_mini --seeds=0-4\n'),
-    sweep('line 1|write train.steps=3 here',
+    sweep('line 1|train.steps=3',
           'configs/simpletron.py:listops_mini --config.train.steps=3\n'),
-    sweep('line 1|write configs/simpletron.py:listops_mini here',
+    sweep('line 1|configs/simpletron.py:listops_mini',
           '--config=configs/simpletron.py:listops_mini\n'),
-    sweep('line 1|train.steps is given twice|train.steps=[a,b]',
+    sweep('line 1|train.steps|train.steps=[a,b]',
           'configs/simpletron.py:listops_mini train.steps=3 train.steps=4\n'),
-    sweep('line 1|brackets: train.steps=[3,4]',
+    sweep('line 1|train.steps=[3,4]',
           'configs/simpletron.py:listops_mini train.steps=3,4\n'),
     sweep('line 1|nowhere.py', 'nowhere.py:listops\n'),
-    sweep('line 1|has no task', 'configs/simpletron.py\n'),
+    sweep('line 1', 'configs/simpletron.py\n'),
     sweep('line 1|stepz|train.steps',
           'configs/simpletron.py:listops_mini train.stepz=3\n'),
     sweep('line 1|--config.train.steps',
           'configs/simpletron.py:listops_mini train.steps\n'),
     # sources
-    aan('4 columns instead of 5', b'1\tQ1\tQ2\ttext'),
+    aan('4', b'1\tQ1\tQ2\ttext'),
     aan("b'2'", b'2\tQ1\tQ2\ta\tb'),
-    aan('cannot be read', b"1\tQ1\tQ2\tb'\xff'\ttext"),
-    aan('cannot be read', b"1\tQ1\tQ2\tb'a\\'\ttext"),
-    rfc('documents.jsonl, line 2|id', '{"id": 1, "text": "x"}'),
+    aan('', b"1\tQ1\tQ2\tb'\xff'\ttext"),
+    aan('', b"1\tQ1\tQ2\tb'a\\'\ttext"),
+    rfc('documents.jsonl, line 2', '{"id": 1, "text": "x"}'),
     rfc('documents.jsonl, line 2', 'null'),
     rfc('documents.jsonl, line 2', '{"id": "b", "text": "\\ud800"}'),
-    rfc('pairs.test.tsv, line 2|2 columns', pair='0\ta'),
+    rfc('pairs.test.tsv, line 2', pair='0\ta'),
     rfc("pairs.test.tsv, line 2|'z'", pair='0\ta\tz'),
-    source('documents.jsonl does not exist', 'retrieval_rfc', {'x': b''}),
-    listops('basic_val.tsv, line 1|header', val=b'7\t7\n'),
-    listops('basic_val.tsv, line 2|stray bracket',
+    source('documents.jsonl', 'retrieval_rfc', {'x': b''}),
+    listops('basic_val.tsv, line 1', val=b'7\t7\n'),
+    listops('basic_val.tsv, line 2',
             val=b'Source\tTarget\n]\t7\n'),
     listops("basic_val.tsv, line 2|'[AVG'",
             val=b'Source\tTarget\n[AVG 1 ]\t1\n'),
-    listops('basic_val.tsv, line 2|utf-8',
+    listops('basic_val.tsv, line 2',
             val=b'Source\tTarget\n\xff\t7\n'),
-    listops('basic_val.tsv, line 1|no expressions', val=b''),
-    archive('a.tar.gz is damaged', b'no archive'),
-    archive('a.tar.gz is damaged', gzip.compress(b'no archive')[:-9]),
-    archive('no reviews aclImdb/train/neg',
+    listops('basic_val.tsv, line 1', val=b''),
+    archive('a.tar.gz', b'no archive'),
+    archive('a.tar.gz', gzip.compress(b'no archive')[:-9]),
+    archive('aclImdb/train/neg',
             tar('README', 4, b'good'.ljust(1536, b'\0'))),
-    source('1 reviews', 'text', {'aclImdb/train/neg/0_1.txt': b'bad'}),
+    source('1', 'text', {'aclImdb/train/neg/0_1.txt': b'bad'}),
     Case(('--task',), (), program='data_prep'),
     Case(('--nonsense',), ('--task=text', '--nonsense'), program='data_prep'),
     Case(("'txt'", 'listops'), ('--task=txt',), program='data_prep'),
@@ -382,7 +386,7 @@ OWN = [
 
 # Variables of a user's shell; all four are also in other letters and forms.
 ENVIRONMENT = [
-    environment('JAX_PLATFORMS=nonsense|known backends',
+    environment('JAX_PLATFORMS=nonsense',
                 JAX_PLATFORMS='nonsense'),
     environment('JAX_PLATFORMS=cuda', JAX_PLATFORMS='cuda'),
     environment('JAX_NUM_CPU_DEVICES=0', JAX_NUM_CPU_DEVICES='0'),
@@ -391,24 +395,16 @@ ENVIRONMENT = [
     environment('JAX_ENABLE_X64=maybe', JAX_ENABLE_X64='maybe'),
     environment('FLAX_FIX_RNG_SEPARATOR=maybe', FLAX_FIX_RNG_SEPARATOR='maybe'),
     environment('JAX_DEFAULT_DEVICE=foo', JAX_DEFAULT_DEVICE='foo'),
-    environment('XLA_FLAGS=|device_count=0|process_index',
+    environment('XLA_FLAGS=|device_count=0',
                 XLA_FLAGS='--xla_force_host_platform_device_count=0'),
-    environment('XLA_FLAGS=|Unknown flag|--xla_nonsense=1',
+    environment('XLA_FLAGS=|--xla_nonsense=1',
                 XLA_FLAGS='--xla_nonsense=1'),
-    environment('XLA_FLAGS=nonsense|Could not open file', XLA_FLAGS='nonsense'),
-    environment("XLA_FLAGS=|Couldn't interpret value x",
+    environment('XLA_FLAGS=nonsense', XLA_FLAGS='nonsense'),
+    environment("XLA_FLAGS=",
                 XLA_FLAGS='--xla_force_host_platform_device_count=x'),
-    environment('~nosuchuser/x begins with the home folder',
+    environment('~nosuchuser/x',
                 TFDS_DATA_DIR='~nosuchuser/x'),
 ]
-
-
-@pytest.fixture(scope='module')
-def fork():
-  """Runs commands; see `commands.Commands`."""
-  made = commands.Commands()
-  yield made.run
-  made.close()
 
 
 def _files(folder):
@@ -422,19 +418,9 @@ def _files(folder):
          if p.name != '.lock' and '.cache' not in p.parts and p.is_file()}
 
 
-def _assert_one_sentence(done, words):
-  assert done.returncode == USER_ERROR, done
-  lines = [line for line in done.stderr.splitlines()
-          if line.strip() and not line.startswith(PROGRESS)]
-  assert len(lines) == 1 and lines[0].startswith('error: '), done.stderr
-  for word in words:
-    assert word in lines[0], f'{word!r} is not in {lines[0]!r}'
-  assert not done.stdout
-
-
-def _run(fork, case, folder):
+def _run(case, folder, run=commands.run):
   if not (folder / 'configs').exists():
-    (folder / 'configs').symlink_to(commands.ROOT / 'configs')
+    (folder / 'configs').symlink_to(ROOT / 'configs')
   for name, content in case.files.items():
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(content)
@@ -443,52 +429,51 @@ def _run(fork, case, folder):
   runs = any(a.startswith(('--config=', '--sweep=')) for a in arguments)
   if case.program == 'run_lra' and runs and '--' not in arguments:
     arguments = *arguments, '--norecord'
-  done = fork(case.program, *arguments, cwd=folder, HOME=str(folder))
-  _assert_one_sentence(done, case.words)
+  done = run(case.program, *arguments, cwd=folder, HOME=str(folder))
+  commands.assert_one_sentence(done, *case.words)
   assert _files(folder) == before
 
 
 @pytest.mark.parametrize('case', [
     *REVIEWED, *OWN, *(pytest.param(case, marks=pytest.mark.full)
                       for case in limits())], ids=str)
-def test_bad_input_is_one_sentence_and_leaves_nothing(case, fork, tmp_path):
-  _run(fork, case, tmp_path)
+def test_bad_input_is_one_sentence_and_leaves_nothing(case, tmp_path):
+  _run(case, tmp_path)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize('case', [
     REVIEWED[0], command('--list|--config')], ids=str)
 def test_a_process_of_its_own_says_the_same(case, tmp_path):
-  _run(_process(), case, tmp_path)
+  _run(case, tmp_path, _process())
 
 
 def _process(preexec_fn=None, **environment):
-  """As `commands.Commands.run`, by a process of its own."""
+  """As `commands.run`, by a process of its own."""
   def run(program, *arguments, cwd, HOME):
     done = subprocess.run(
-        [sys.executable, str(commands.ROOT / 'run_lra.py'), *arguments],
+        [sys.executable, str(ROOT / 'run_lra.py'), *arguments],
         cwd=cwd, text=True, capture_output=True, check=False,
         preexec_fn=preexec_fn,
         env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'HOME': HOME,
-            'PYTHONPATH': str(commands.ROOT), **environment})
+            'PYTHONPATH': str(ROOT), **environment})
     return commands.Done(done.returncode, done.stdout, done.stderr)
 
   return run
 
 
-@pytest.mark.parametrize('case', [
-    pytest.param(case, marks=small.most(i))
-    for i, case in enumerate(ENVIRONMENT)], ids=str)
+@pytest.mark.every(6)
+@pytest.mark.parametrize('case', ENVIRONMENT, ids=str)
 def test_a_variable_that_cannot_be_used_is_named(case, tmp_path):
-  _run(_process(**case.environment), case, tmp_path)
+  _run(case, tmp_path, _process(**case.environment))
 
 
 def test_too_few_open_files_are_named(tmp_path):
   def limit():
     resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))
 
-  case = mini('Only 12 files may be open|ulimit -n')
-  _run(_process(preexec_fn=limit), case, tmp_path)
+  case = mini('12|ulimit -n')
+  _run(case, tmp_path, _process(preexec_fn=limit))
 
 
 def test_a_low_limit_of_open_files_is_raised(monkeypatch):

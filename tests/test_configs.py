@@ -131,6 +131,7 @@ def test_a_protocol_decides_whether_projections_have_biases(model):
           for p in ('lra', 'nystrom')] == [False, True]
 
 
+@pytest.mark.every(14)
 @pytest.mark.parametrize('model', MODELS)
 def test_derived_values_follow_the_width(model):
   c = _fresh(model, 'listops_mini')
@@ -265,9 +266,9 @@ def test_configs_are_imported_without_jax():
 OTHERS = [name for name in protocols.PROTOCOLS if name != 'simpletron']
 
 
+@pytest.mark.every(14)
 @pytest.mark.parametrize('model, protocol', [
-    *(pytest.param(model, 'simpletron', marks=small.most(i))
-      for i, model in enumerate(MODELS)),
+    *((model, 'simpletron') for model in MODELS),
     # What the others say is the size; every fourth model has one of them.
     *(pytest.param(model, OTHERS[i % len(OTHERS)], marks=pytest.mark.full)
       for i, model in enumerate(MODELS[::4])),
@@ -306,9 +307,9 @@ def _trained(model, kind, devices=1, **options):
   return p, first, jax.device_get(state)
 
 
+@pytest.mark.every(14)
 @pytest.mark.parametrize('model, kind, devices', [
-    *(pytest.param(model, 'listops', 1 + i // 4 % 2, marks=small.most(i))
-      for i, model in enumerate(MODELS)),
+    *((model, 'listops', 1 + i // 4 % 2) for i, model in enumerate(MODELS)),
     *(pytest.param(model, 'retrieval', 2, marks=pytest.mark.full)
       for model in ('simpletron', 'transformer'))])
 def test_forward_and_backward(model, kind, devices):

@@ -2,11 +2,11 @@
 
 import importlib.util
 import os
-import pathlib
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parent.parent
+from tests.helpers.paths import ROOT
+
 NOTEBOOK = ROOT / 'lra' / 'examples' / 'first_model.ipynb'
 MISSING = [name for name in ('nbformat', 'nbclient', 'ipykernel')
            if importlib.util.find_spec(name) is None]

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import pathlib
 import re
 import shlex
 import shutil
@@ -14,8 +13,8 @@ import pytest
 
 from lra import files
 from tests.helpers import tiny
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parent.parent
 PACKAGES = ('lra', 'configs', 'kernels', 'data_prep')
 MINI = ['--config=configs/simpletron.py:listops_mini', *tiny.flags(**{
     'train.steps': 3, 'train.eval_batch_size': 100})]

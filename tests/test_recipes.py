@@ -5,7 +5,6 @@ import gzip
 import importlib
 import json
 import os
-import pathlib
 import re
 import shlex
 import subprocess
@@ -17,8 +16,8 @@ from absl import flags
 from packaging import requirements, utils
 
 from lra.cli import main, options  # noqa: F401  define the flags
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parent.parent
 RECIPES = ROOT / 'lra' / 'recipes'
 DOCKERFILE = (RECIPES / 'Dockerfile').read_text()
 README = (RECIPES / 'README.md').read_text()

@@ -43,14 +43,6 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope='module')
-def fork():
-  """Runs commands; see `commands.Commands`."""
-  made = commands.Commands()
-  yield made.run
-  made.close()
-
-
 def assert_refused(done, folder, url=URL):
   assert done.returncode == USER_ERROR, done
   assert len(done.stderr.splitlines()) == 1 and not done.stdout, done
@@ -59,20 +51,20 @@ def assert_refused(done, folder, url=URL):
 
 
 @pytest.mark.parametrize('arguments', CASES, ids=' '.join)
-def test_no_flag_takes_one(fork, tmp_path, arguments):
+def test_no_flag_takes_one(tmp_path, arguments):
   program = 'data_prep' if DATA[0] in arguments else 'run_lra'
-  assert_refused(fork(program, *arguments, cwd=tmp_path), tmp_path)
+  assert_refused(commands.run(program, *arguments, cwd=tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize('program, arguments', [
     ('run_lra', MINI), ('data_prep', DATA)])
-def test_neither_does_the_environment(fork, tmp_path, program, arguments):
-  assert_refused(fork(program, *arguments, cwd=tmp_path, TFDS_DATA_DIR=URL),
-                 tmp_path)
+def test_neither_does_the_environment(tmp_path, program, arguments):
+  done = commands.run(program, *arguments, cwd=tmp_path, TFDS_DATA_DIR=URL)
+  assert_refused(done, tmp_path)
 
 
-def test_what_needs_no_data_looks_at_no_data_folder(fork, tmp_path):
-  done = fork('run_lra', '--list', cwd=tmp_path, TFDS_DATA_DIR=URL)
+def test_what_needs_no_data_looks_at_no_data_folder(tmp_path):
+  done = commands.run('run_lra', '--list', cwd=tmp_path, TFDS_DATA_DIR=URL)
   assert done.returncode == 0, done
 
 

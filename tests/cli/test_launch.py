@@ -15,8 +15,9 @@ from lra.records import result
 from lra.report import publish
 from lra.training import provenance
 from tests.helpers import commands, tiny
+from tests.helpers.paths import ROOT
 
-MINI = f'--config={commands.ROOT}/configs/simpletron.py:listops_mini'
+MINI = f'--config={ROOT}/configs/simpletron.py:listops_mini'
 RUN = pathlib.Path(__file__).parents[1] / 'report' / 'data' / 'result.json'
 
 
@@ -66,19 +67,11 @@ def test_several_seeds_have_a_mean_and_its_interval():
   assert not launch.over_seeds([types.SimpleNamespace(test=None)] * 2)
 
 
-@pytest.fixture
-def fork():
-  """Runs commands; see `commands.Commands`."""
-  made = commands.Commands()
-  yield made.run
-  made.close()
-
-
 @pytest.mark.full
-def test_each_run_of_a_grid_says_what_it_changes(fork, mini_data, tmp_path):
+def test_each_run_of_a_grid_says_what_it_changes(mini_data, tmp_path):
   """The rate 0.05 is the protocol's."""
-  done = fork(
-      'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+  done = commands.run(
+      'run_lra', f'--config={ROOT}/configs/simpletron.py:listops_mini',
       *tiny.flags(**{'data_dir': mini_data, 'train.steps': 4}), '--seeds=0-1',
       '--grid=train.learning_rate=[0.05,0.2]', '--norecord', '--compile_cache=',
       cwd=tmp_path)
@@ -94,27 +87,27 @@ def test_each_run_of_a_grid_says_what_it_changes(fork, mini_data, tmp_path):
 
 
 @pytest.mark.full
-def test_a_stop_decides_whatever_else_has_failed(fork, mini_data, tmp_path):
+def test_a_stop_decides_whatever_else_has_failed(mini_data, tmp_path):
   arguments = [
-      f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+      f'--config={ROOT}/configs/simpletron.py:listops_mini',
       *tiny.flags(**{'data_dir': mini_data, 'train.steps': 4}), '--norecord',
       '--seeds=0-1', '--at_once=1', '--compile_cache=']
-  done = fork('run_lra', *arguments, '--max_minutes=0', cwd=tmp_path)
+  done = commands.run('run_lra', *arguments, '--max_minutes=0', cwd=tmp_path)
   assert done.returncode == 75, done.stderr
-  assert fork('run_lra', *arguments, cwd=tmp_path).returncode == 0
+  assert commands.run('run_lra', *arguments, cwd=tmp_path).returncode == 0
   spoilt, other = sorted(tmp_path.glob('runs/*/*/*/result.json'))
   spoilt.write_text('damaged')
   other.unlink()
-  done = fork('run_lra', *arguments, '--max_minutes=0', cwd=tmp_path)
+  done = commands.run('run_lra', *arguments, '--max_minutes=0', cwd=tmp_path)
   assert done.returncode == 75 and str(spoilt.parent.name) in done.stderr
-  done = fork('run_lra', *arguments, cwd=tmp_path)
+  done = commands.run('run_lra', *arguments, cwd=tmp_path)
   assert done.returncode == 2 and 'result.json' in done.stderr
 
 
 @pytest.mark.full
-def test_a_start_that_comes_to_no_end_says_so(fork, mini_data, tmp_path):
-  done = fork(
-      'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:listops_mini',
+def test_a_start_that_comes_to_no_end_says_so(mini_data, tmp_path):
+  done = commands.run(
+      'run_lra', f'--config={ROOT}/configs/simpletron.py:listops_mini',
       *tiny.flags(**{'data_dir': mini_data}), '--norecord', '--max_minutes=0',
       '--compile_cache=', cwd=tmp_path)
   assert done.returncode == 75
@@ -128,8 +121,9 @@ def test_a_start_that_comes_to_no_end_says_so(fork, mini_data, tmp_path):
     ({}, [MINI, '--workdir=' + 300 * 'a'], ['aaa ... aaa', 'too long']),
     ({}, [MINI, '--seeds=' + 5000 * '1'], ['seeds=111', '... is'])])
 def test_odd_paths_and_numbers_are_one_sentence(
-    fork, tmp_path, environment, arguments, words):
-  done = fork('run_lra', *arguments, '--norecord', cwd=tmp_path, **environment)
+    tmp_path, environment, arguments, words):
+  done = commands.run('run_lra', *arguments, '--norecord', cwd=tmp_path,
+                      **environment)
   assert done.returncode == 2
   line, = done.stderr.splitlines()
   assert line.startswith('error: ') and len(line) < 500
@@ -155,9 +149,9 @@ def _forget(folder, name):
 
 @pytest.mark.full
 def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
-    fork, mini_data, tmp_path):
+    mini_data, tmp_path):
   """Finished, stopped, evaluated, in a sweep: each says so and goes on."""
-  (tmp_path / 'configs').symlink_to(commands.ROOT / 'configs')
+  (tmp_path / 'configs').symlink_to(ROOT / 'configs')
   line = 'configs/simpletron.py:listops_mini ' + tiny.words(**{
       'data_dir': mini_data, 'train.steps': 4})
   (tmp_path / 's.txt').write_text(line)
@@ -167,7 +161,7 @@ def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
   sweep = ['--sweep=s.txt', '--norecord']
 
   def said(*arguments, code=0):
-    done = fork('run_lra', *arguments, cwd=tmp_path)
+    done = commands.run('run_lra', *arguments, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     return [line for line in done.stderr.splitlines()
             if line.startswith('lra/models/')]

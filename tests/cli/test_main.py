@@ -1,9 +1,8 @@
-"""The command line: what a user gets wrong is one sentence."""
+"""The command line: runs, their records, and what ends them."""
 
 import hashlib
 import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -11,55 +10,17 @@ import sys
 
 import pytest
 
-from lra.cli import command, launch, options
-from tests.helpers import tiny
+from lra.cli import launch, options
+from tests.helpers import commands, tiny
+from tests.helpers.commands import assert_one_sentence
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 MINI = '--config=configs/simpletron.py:listops_mini'
 TINY = [MINI, *tiny.flags(**{'train.steps': 4})]
 
 
 def _run(*flags, cwd=ROOT):
-  return subprocess.run(
-      [sys.executable, str(ROOT / 'run_lra.py'), *flags], cwd=cwd, text=True,
-      capture_output=True, check=False,
-      env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
-
-
-def _one_sentence(done, *words):
-  assert done.returncode == command.USER_ERROR, done.stderr
-  lines = [x for x in done.stderr.splitlines() if x.strip()]
-  assert len(lines) == 1 and lines[0].startswith('error: '), done.stderr
-  for word in words:
-    assert word in lines[0]
-
-
-@pytest.mark.parametrize('flags,words', [
-    ([], ['--workdir needs --config']),
-    (['--config=configs/nobody.py:listops'], ['configs/<model>.py']),
-    (['--config=configs/nobody.py:listops', '--config.seed=1'],
-     ['configs/<model>.py']),
-    (['--config=configs/simpletron.py:listop'], ["'listop'", 'text_mini']),
-    (['--config=configs/simpletron.py:listops,protocol=x'], ['protocol=x']),
-    ([MINI, '--config.train.stepz=3'], ['stepz', 'steps']),
-    ([MINI, '--config.train.steps=many'], ['many']),
-    ([MINI, '--config.model.name=nobody'], ["'nobody'", 'transformer']),
-    ([MINI, '--config.task=nothing'], ["'nothing'", 'listops']),
-    ([MINI, '--config.train.microbatch_size=7'], ['microbatch_size=7', '32']),
-    ([MINI, '--config.model.num_heads=7'], ['num_heads=7', '64']),
-    ([MINI, '--config.model.qkv_width=32'], ['qkv_width=32', '64']),
-    ([MINI, '--config.protocol=bogus'], ["'bogus'", 'nystrom']),
-    ([MINI, '--config.encoder.pooling=max'], ["'max'", 'mean']),
-    ([MINI, '--config.dtype=float8'], ["'float8'", 'bfloat16']),
-    ([MINI, '--config.model.kernel=pallas_gpu'], ['pallas_gpu', 'xla']),
-    ([MINI, '--config.train.steps=0'], ['train.steps=0']),
-    ([MINI, '--config.seq_len=9999'], ['seq_len=9999']),
-    ([MINI, '--nonsense'], ['nonsense']),
-])
-def test_bad_input_is_one_sentence(flags, words, tmp_path):
-  folder = tmp_path / 'run'
-  _one_sentence(_run(*flags, f'--workdir={folder}'), *words)
-  assert not folder.exists() or not any(folder.iterdir())
+  return commands.run('run_lra', *flags, cwd=cwd)
 
 
 @pytest.mark.full
@@ -68,7 +29,7 @@ def test_run_directory_of_another_config(mini_data, tmp_path):
            f'--workdir={tmp_path / "run"}']
   assert _run(*flags).returncode == 0
   before = (tmp_path / 'run' / 'result.json').read_bytes()
-  _one_sentence(_run(*flags, '--config.train.weight_decay=0.2'),
+  assert_one_sentence(_run(*flags, '--config.train.weight_decay=0.2'),
                 'train.weight_decay', '--workdir')
   again = _run(*flags)
   assert again.returncode == 0 and 'finished already' in again.stdout
@@ -79,7 +40,7 @@ def test_run_directory_of_another_config(mini_data, tmp_path):
 def test_unwritable_directory(mini_data, tmp_path):
   file = tmp_path / 'file'
   file.touch()
-  _one_sentence(
+  assert_one_sentence(
       _run(*TINY, f'--config.data_dir={mini_data}',
            f'--workdir={file / "run"}'), 'Cannot write', '--workdir')
 
@@ -89,7 +50,7 @@ def test_truncated_data(mini_data, tmp_path):
   shutil.copytree(mini_data, tmp_path / 'data')
   shard = next((tmp_path / 'data').rglob('*train*array_record*'))
   shard.write_bytes(shard.read_bytes()[:1000])
-  _one_sentence(
+  assert_one_sentence(
       _run(*TINY, f'--config.data_dir={tmp_path / "data"}',
            f'--workdir={tmp_path / "run"}'), 'damaged', 'delete')
 
@@ -209,7 +170,7 @@ def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
   # The result of another run in this one's folder is not published.
   result['config']['train']['weight_decay'] = 0.2
   (tmp_path / 'run' / 'result.json').write_text(json.dumps(result))
-  _one_sentence(_run(*flags), 'result.json', 'train.weight_decay')
+  assert_one_sentence(_run(*flags), 'result.json', 'train.weight_decay')
 
 
 @pytest.mark.full
@@ -218,7 +179,7 @@ def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
 def test_where_nothing_can_be_recorded_nothing_is_trained(
     tmp_path, flag, word):
   (tmp_path / 'file').touch()
-  _one_sentence(
+  assert_one_sentence(
       _run(MINI, f'--{flag}={tmp_path / "file" / "x"}',
            f'--workdir={tmp_path / "run"}'), f'--{word}')
   assert not (tmp_path / 'run').exists()

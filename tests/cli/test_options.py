@@ -1,6 +1,5 @@
 """Which flags are of which command."""
 
-import pathlib
 import re
 import shlex
 
@@ -13,9 +12,7 @@ from lra.cli import command, options
 from lra.experiment import loader
 from lra.experiment.experiment import resolve
 from tests.helpers import documents
-
-ROOT = pathlib.Path(__file__).parents[2]
-
+from tests.helpers.paths import ROOT
 
 COMMANDS = documents.commands(r'run_lra\.py|lra|lra-cuda')
 # Files that a reader writes first.

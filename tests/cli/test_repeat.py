@@ -9,9 +9,10 @@ from lra.cli import repeat
 from lra.config import identity, seeds
 from lra.experiment import loader
 from lra.records import result
+from tests.helpers.paths import ROOT
 
-ROOT = paths.page().parent
 PATHS = sorted((paths.PACKAGED / 'runs').rglob('*.json'))
+
 FULL = next(path for path in PATHS if path.parent.name == 'listops'
             and path.name.startswith('simpletron-'))
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -13,8 +12,9 @@ import pytest
 from lra import files
 from lra.cli import launch
 from tests.helpers import tiny
+from tests.helpers.paths import ROOT
+from tests.helpers.processes import end
 
-ROOT = pathlib.Path(__file__).parents[2]
 SEEDS = 3
 pytestmark = pytest.mark.full
 
@@ -31,12 +31,6 @@ def _start(folder, data_dir, steps=300):
            'train.checkpoint_minutes': 0.01})],
       cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
       env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
-
-
-def _end(process):
-  out, errors = process.communicate(timeout=300)
-  assert 'Traceback' not in errors, errors
-  return process.returncode, out, errors
 
 
 def _logs(folder):
@@ -64,7 +58,7 @@ def _scores(folder):
 def whole(mini_data, tmp_path_factory):
   """A folder with the runs as nobody has disturbed them."""
   folder = tmp_path_factory.mktemp('whole')
-  code, out, errors = _end(_start(folder, mini_data))
+  code, out, errors = end(_start(folder, mini_data))
   assert code == 0, errors
   assert f'{SEEDS} seeds: test accuracy' in out
   (folder / 'stderr').write_text(errors)
@@ -82,7 +76,7 @@ def test_what_was_ended_goes_on_to_the_same_end(
   process = _start(tmp_path, mini_data)
   _wait_for_two(tmp_path, process, 12)
   process.send_signal(number)
-  code, out, errors = _end(process)
+  code, out, errors = end(process)
   if number == signal.SIGTERM:
     assert code == launch.EXIT['stopped'], errors
     # Where the other was slow one of the two has ended already, and the third
@@ -96,7 +90,7 @@ def test_what_was_ended_goes_on_to_the_same_end(
     assert errors.count('(SIGTERM): the same command continues') == len(stopped)
     assert out.count('not begun: ') == SEEDS - len(results)
   assert _logs(tmp_path) != _logs(whole)
-  code, _, errors = _end(_start(tmp_path, mini_data))
+  code, _, errors = end(_start(tmp_path, mini_data))
   assert code == 0, errors
   assert _logs(tmp_path) == _logs(whole)
   assert _scores(tmp_path) == _scores(whole)
@@ -107,6 +101,6 @@ def test_ctrl_c_twice_is_an_end_without_a_traceback(mini_data, tmp_path):
   _wait_for_two(tmp_path, process, 3)
   process.send_signal(signal.SIGINT)
   process.send_signal(signal.SIGINT)
-  code, _, errors = _end(process)
+  code, _, errors = end(process)
   # Whichever came first, the end of a step or the second one.
   assert code in (launch.EXIT['stopped'], 130), errors

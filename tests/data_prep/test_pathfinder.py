@@ -20,8 +20,8 @@ from lra.errors import UserError
 
 pytest.importorskip('numba')
 from data_prep import snakes
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 # Short snakes far from each other: which dashes belong together can be seen.
 SPARSE = dataclasses.replace(
     stamps.LAWS[64], contour_length=4, distractors=0, seed_distance=14,

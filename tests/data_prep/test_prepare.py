@@ -19,8 +19,8 @@ from data_prep import folders, text
 from lra import tasks
 from lra.data import prepared
 from lra.errors import UserError
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 OFFICIAL = ROOT / 'tests' / 'fixtures' / 'listops'
 PREPARE = "import data_prep; data_prep.prepare('listops', source={!r}); "
 

@@ -4,6 +4,7 @@ A process imports everything once and forks for each command, which then runs
 as from a shell: its own arguments, folder, environment and streams.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -14,8 +15,13 @@ import tempfile
 import traceback
 from typing import NamedTuple
 
+from lra.cli.command import USER_ERROR
+from tests.helpers.paths import ROOT
+
+PROGRESS = ('reading', 'checking', 'storing', 'drawing')
+# As no test has changed it.
+_ENVIRONMENT = dict(os.environ)
 LONGEST = 60  # seconds of a processor that a command may use
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Done(NamedTuple):
@@ -33,7 +39,7 @@ class Commands:
         [sys.executable, '-c',
          'from tests.helpers import commands; commands.serve()'], text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
-        env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
+        env={**_ENVIRONMENT, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)})
 
   def run(self, program: str, *arguments: str, cwd: pathlib.Path,
           **environment: str) -> Done:
@@ -52,6 +58,29 @@ class Commands:
   def close(self) -> None:
     self._process.stdin.close()
     self._process.wait()
+
+
+@functools.cache
+def _shared() -> Commands:
+  """The process that forks for all tests; it ends with this one."""
+  return Commands()
+
+
+def run(program: str, *arguments: str, cwd: pathlib.Path = ROOT,
+        **environment: str) -> Done:
+  """Runs a command as `Commands.run` does, in a folder."""
+  return _shared().run(program, *arguments, cwd=cwd, **environment)
+
+
+def assert_one_sentence(done: Done, *words: str, code: int = USER_ERROR):
+  """Asserts that a command ended with one line of error that has all words."""
+  assert done.returncode == code, done
+  lines = [line for line in done.stderr.splitlines()
+           if line.strip() and not line.startswith(PROGRESS)]
+  assert len(lines) == 1 and lines[0].startswith('error: '), done.stderr
+  for word in words:
+    assert word in lines[0], f'{word!r} is not in {lines[0]!r}'
+  assert not done.stdout
 
 
 def serve() -> None:

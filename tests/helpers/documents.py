@@ -1,9 +1,9 @@
 """What readers are told: the documents, their commands, examples and links."""
 
-import pathlib
 import re
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.helpers.paths import ROOT
+
 GENERATED = ('docs/reference/', 'docs/leaderboard/')
 
 

@@ -1,4 +1,4 @@
-"""Commands that a user gets wrong, and the words of the sentence they get."""
+"""Commands that a user gets wrong, and what the sentence they get must name."""
 
 import gzip
 import tarfile
@@ -7,19 +7,19 @@ from typing import NamedTuple
 from data_prep import aan as aan_files
 from data_prep import retrieval
 from lra.config import fields
-from tests.helpers import commands
+from tests.helpers.paths import ROOT
 
-FIXTURES = commands.ROOT / 'tests' / 'fixtures'
+FIXTURES = ROOT / 'tests' / 'fixtures'
 
 
 class Case(NamedTuple):
-  """A command and what it must say.
+  """A command and what its error must name.
 
   Attributes:
-    words: of its sentence.
+    words: what its sentence must name: a field, flag, file, line or value.
     arguments: of the command line.
     files: path -> content, beside it.
-    program: as in `commands.Commands.run`.
+    program: as in `commands.run`.
     environment: variables of a process of its own.
   """
   words: tuple[str, ...]
@@ -137,4 +137,4 @@ def limits():
                      else 1.1 * limit)
     wrong += [x for x in (field.above, field.below) if x is not None]
     for value in wrong:
-      yield mini(f'config.{name}=|it must be a', f'{name}={value}')
+      yield mini(f'config.{name}=', f'{name}={value}')

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from lra import files
+from lra.training import rundir
 from lra.training.checkpoint import Checkpoints
 from tests.helpers import small
 
@@ -15,7 +16,7 @@ _CLOCK = ('seconds', 'examples_per_s')
 def config(data_dir, **fields):
   """SimpleTRON on the small ListOps that is in a folder."""
   c = small.config('simpletron', 'listops_mini', steps=6, eval_every=2,
-                   log_every=2, **fields)
+                   log_every=2, **{'eval_batch_size': 200, **fields})
   c.data_dir = str(data_dir)
   return c
 
@@ -30,6 +31,23 @@ def metrics(folder):
   lines = [json.loads(x) for x in
            (folder / 'metrics.jsonl').read_text().splitlines()]
   return [{k: v for k, v in x.items() if k not in _CLOCK} for x in lines]
+
+
+class Killed(BaseException):
+  """Ends a run where nothing catches it."""
+
+
+def kill_after(patch, lines):
+  """Ends a run after so many lines of its metrics."""
+  log, left = rundir.RunDirectory.log, [lines]
+
+  def log_and_die(self, **fields):
+    log(self, **fields)
+    left[0] -= 1
+    if not left[0]:
+      raise Killed
+
+  patch.setattr(rundir.RunDirectory, 'log', log_and_die)
 
 
 def check(a, b, config, devices):

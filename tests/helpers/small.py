@@ -5,18 +5,12 @@ import pathlib
 
 import jax
 import numpy as np
-import pytest
 
 from lra import tasks
 from lra.experiment.experiment import Experiment, resolve
 from lra.training import program
 
 CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
-
-
-def most(i: int):
-  """Marks of case i of many alike: three of four are exhaustive."""
-  return pytest.mark.full if i % 4 else ()
 
 
 def config(model: str, arg: str, **train):

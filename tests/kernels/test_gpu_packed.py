@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import test_tpu_packed as packed
 
 pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
@@ -23,6 +22,7 @@ from kernels.linear import pallas_gpu as linear_gpu
 from kernels.linear import reference as linear
 from kernels.tools import errors
 from kernels.tools.errors import relative_rms
+from tests.helpers import packed
 
 full = pytest.mark.full
 Call = functools.partial(packed.Call, dtype='bfloat16')
@@ -98,7 +98,7 @@ def _run(call, simulator, apart=False, state=True):
 
 
 def _check(call, got):
-  want = packed._expected(call)
+  want = packed.expected(call)
   assert got.keys() == want.keys()
   found = {n: relative_rms(got[n], want[n]) for n in want}
   limit = errors.bound('dq', 'bfloat16')

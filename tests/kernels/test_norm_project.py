@@ -87,6 +87,7 @@ def _within(errors, dtype):
   return all(x < b for x, b in zip(errors, BOUND[dtype], strict=True))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
   'case', CASES + [pytest.param(x, marks=FULL) for x in MORE], ids=str
 )
@@ -96,6 +97,7 @@ def test_errors(case, simulated):
   assert _within(found, dtype), found
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('kernel', ('xla', 'pallas_triton'))
 @pytest.mark.parametrize('dtype, bias', [('float32', 1e4), ('bfloat16', 256.0)])
 def test_a_large_bias_costs_no_gradient_its_precision(
@@ -111,6 +113,7 @@ def test_a_large_bias_costs_no_gradient_its_precision(
     assert relative_rms(x, y) < bound
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('dtype', ('float32', 'bfloat16'))
 def test_blocks_of_columns(dtype, simulated, monkeypatch):
   """A row of t in several blocks, made twice."""

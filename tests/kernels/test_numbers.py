@@ -8,6 +8,7 @@ import pytest
 from kernels import tpu
 from kernels.tools import errors
 from kernels.tools.errors import Case, relative_rms
+from tests.helpers.gradients import no_races
 
 # Both dtypes, masks with ragged and with empty rows, one and several blocks.
 QUICK = [
@@ -69,6 +70,7 @@ def test_xla(op, case):
   _check(op, 'xla', case)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
   'op, case',
   [
@@ -84,6 +86,7 @@ def test_forms_of_a_call(op, case):
   _check(op, 'xla', case)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
   'op, case',
   # SimpleTRON runs the kernels of linear attention.
@@ -99,7 +102,7 @@ def test_pallas_tpu(op, case, monkeypatch):
   if case.seed % 2:
     monkeypatch.setattr(tpu, 'MAX_ROWS', 128)  # several blocks, short or not
   _check(op, 'pallas_tpu', case, seed=case.seed // 2 % 2)
-  _no_races()
+  no_races()
 
 
 @pytest.mark.full
@@ -183,7 +186,3 @@ def _with_gradients(function, *arrays):
   return both(arrays[-1], *arrays[:-1])
 
 
-def _no_races():
-  from jax._src.pallas.mosaic.interpret import interpret_pallas_call as state
-
-  assert not state.races.races_found

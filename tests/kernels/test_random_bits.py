@@ -25,6 +25,7 @@ def _is_loop(draw, *args):
   return 'scan[' in text
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('shape', SHAPES)
 @pytest.mark.parametrize('seed, count', [(0, 3), (2**31 + 5, 1)])
 def test_words_are_those_of_jax(shape, seed, count):

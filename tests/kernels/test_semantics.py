@@ -12,6 +12,7 @@ from jax.test_util import check_grads
 import kernels
 from kernels.tools import errors
 from kernels.tools.errors import relative_rms
+from tests.helpers.gradients import with_cosines
 
 OPS = tuple(errors.FUNCTIONS)
 # SimpleTRON on a TPU runs the kernels of linear attention.
@@ -71,15 +72,6 @@ def _attend(op, kernel, **options):
   return attend
 
 
-def _with_gradients(function):
-  @jax.jit
-  def both(*args):
-    out, pull = jax.vjp(function, *args)
-    return out, *pull(jax.tree.map(jnp.cos, out))
-
-  return both
-
-
 def _same(got, want, bound=1e-5):
   for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
     assert relative_rms(x, y) < bound
@@ -110,13 +102,13 @@ def test_a_split_sequence_is_the_whole(kernel, cut):
     more, state = attend(*second[:3], mask=second[3], initial_state=state)
     return jnp.concatenate([out, more], axis=1), state
 
-  _same(_with_gradients(halves)(q, k, v), _with_gradients(whole)(q, k, v))
+  _same(with_cosines(halves)(q, k, v), with_cosines(whole)(q, k, v))
 
 
 @each_pair()
 def test_vmap_gives_what_single_calls_give(op, kernel):
   q, k, v = _arrays((3, 2, 40, 2, 16))
-  attend = _with_gradients(_attend(op, kernel))
+  attend = with_cosines(_attend(op, kernel))
   got = jax.vmap(attend, in_axes=(0, 0, None))(q, k, v[0])
   want = [attend(q[i], k[i], v[0]) for i in range(3)]
   _same(got, jax.tree.map(lambda *x: jnp.stack(x), *want))
@@ -136,8 +128,8 @@ def test_vmap_over_slopes(kernel):
 def test_jit_and_remat_change_nothing(op, kernel):
   q, k, v = _arrays((2, 70, 2, 16))
   attend = _attend(op, kernel, mask=_mask(2, 70))
-  want = _with_gradients(attend)(q, k, v)
-  _same(_with_gradients(jax.checkpoint(attend))(q, k, v), want)
+  want = with_cosines(attend)(q, k, v)
+  _same(with_cosines(jax.checkpoint(attend))(q, k, v), want)
   _same(attend(q, k, v), want[0])
 
 
@@ -177,13 +169,13 @@ def test_sharded_over_the_batch(op, kernel):
     (options['initial_state'],) = _arrays((4, 2, 16, 16), 1)
     options['slopes'] = jnp.array([0.0, 0.5])
   attend = _attend(op, kernel)
-  want = _with_gradients(lambda *x: attend(*x, **options))(q, k, v)
+  want = with_cosines(lambda *x: attend(*x, **options))(q, k, v)
   split = NamedSharding(mesh, PartitionSpec('data'))
   q, k, v = (jax.device_put(x, split) for x in (q, k, v))
 
   def over(mesh):
     attend_split = kernels.sharded(attend, mesh)
-    return _with_gradients(lambda *x: attend_split(*x, **options))
+    return with_cosines(lambda *x: attend_split(*x, **options))
 
   got = over(mesh)(q, k, v)
   assert got[0].sharding.is_equivalent_to(split, 4)
@@ -192,6 +184,7 @@ def test_sharded_over_the_batch(op, kernel):
     _same(over(None)(q, k, v), want)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('op', OPS)
 def test_a_batch_that_cannot_be_split_keeps_its_options(op):
   mesh = jax.make_mesh((4,), ('data',), axis_types=(AUTO,))
@@ -208,6 +201,7 @@ def test_a_batch_that_cannot_be_split_keeps_its_options(op):
     assert relative_rms(attend(q, k, v, **fewer), want) > 1e-2
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('batch, axes', [
   (3, {'data': 4}), (4, {'model': 2}), (4, {'sequence': 2}),
   (4, {'model': 2, 'sequence': 2}),
@@ -236,6 +230,7 @@ def test_a_call_that_nothing_splits_is_lowered_for_a_tpu(name, batch, axes):
   assert 'manual_computation' not in plain  # for the compiler to partition
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('axes', (('data', 'model'), ('model', 'other')))
 def test_gradients_of_a_call_that_nothing_splits(axes):
   mesh = jax.make_mesh((2, 2), axes, axis_types=(AUTO, AUTO))
@@ -246,10 +241,10 @@ def test_gradients_of_a_call_that_nothing_splits(axes):
   def attend(q, k, v):
     return split(q, k, v, mask=mask)
 
-  want = _with_gradients(_attend('linear', 'xla', mask=mask))(q, k, v)
+  want = with_cosines(_attend('linear', 'xla', mask=mask))(q, k, v)
   with kernels.target('tpu', interpret=True):
     assert 'shard_map' in str(jax.make_jaxpr(attend)(q, k, v))
-    _same(_with_gradients(attend)(q, k, v), want)
+    _same(with_cosines(attend)(q, k, v), want)
 
 
 def test_sharded_without_need_is_plain():
@@ -277,7 +272,7 @@ def test_xla_is_partitioned_by_the_compiler(op):
   split = NamedSharding(mesh, PartitionSpec('data'))
   x = jax.ShapeDtypeStruct((8, 70, 2, 16), jnp.float32, sharding=split)
   attend = _attend(op, 'xla')
-  step = jax.jit(_with_gradients(attend), out_shardings=split)
+  step = jax.jit(with_cosines(attend), out_shardings=split)
   program = step.lower(x, x, x).compile().as_text()
   assert 'all-gather' not in program
   assert 'all-reduce' not in program
@@ -286,7 +281,7 @@ def test_xla_is_partitioned_by_the_compiler(op):
 def test_values_of_another_width_are_a_part_of_wider_ones():
   q, k, v = _arrays((2, 33, 2, 32))
   attend = _attend('linear', 'xla', mask=_mask(2, 33))
-  part = _with_gradients(lambda q, k, v: attend(q, k, v))
-  whole = _with_gradients(lambda q, k, v: attend(q, k, v)[..., :8])
+  part = with_cosines(lambda q, k, v: attend(q, k, v))
+  whole = with_cosines(lambda q, k, v: attend(q, k, v)[..., :8])
   out, dq, dk, dv = whole(q, k, v)
   _same(part(q, k, v[..., :8]), (out, dq, dk, dv[..., :8]))

@@ -59,6 +59,7 @@ def _with_gradients(function, arrays):
   return out, *jax.jit(pull)(do)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
   'kernel, packed, data, sequence',
   [
@@ -140,6 +141,7 @@ def test_scale_is_that_of_the_whole_sequence():
   assert relative_rms(attend(q, k, v), want) < 1e-5
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('fsdp', (1, 2, 4))
 def test_keys_of_rows_are_those_of_the_whole_batch(fsdp):
   key = jax.random.key(3)

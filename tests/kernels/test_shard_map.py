@@ -98,6 +98,7 @@ def _with_gradients(function):
   return both
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', CASES)
 def test_gradients_of_what_is_whole_are_summed(name):
   function, arguments = CASES[name]

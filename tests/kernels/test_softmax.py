@@ -12,6 +12,13 @@ import kernels
 from kernels.softmax import chunked, reference
 from kernels.tools import errors
 from kernels.tools.errors import relative_rms
+from tests.helpers.gradients import with_gradients
+from tests.helpers.softmax import (
+  check,
+  inputs,
+  resolve,
+  up_to,
+)
 
 LENGTHS = [
   (1, 9),
@@ -20,37 +27,6 @@ LENGTHS = [
   pytest.param(65, 33, marks=pytest.mark.full),
 ]
 X = jnp.ones((2, 8, 2, 32))
-
-
-def inputs(length, keys, width=8, value_width=8, seed=0):
-  rng = np.random.default_rng(seed)
-  return [
-    rng.normal(size=(3, n, 2, d)).astype(np.float32)
-    for n, d in ((length, width), (keys, width), (keys, value_width))
-  ]
-
-
-def up_to(keys, *lengths):
-  return np.arange(keys) < np.array(lengths)[:, None]
-
-
-def with_gradients(attend):
-  @jax.jit
-  def both(do, *args):
-    out, pull = jax.vjp(attend, *args)
-    return out, *pull(do)
-
-  return both
-
-
-def check(attend, q, k, v, mask, scale, bound=1e-5):
-  rng = np.random.default_rng(1)
-  do = rng.normal(size=(*q.shape[:3], v.shape[-1])).astype(v.dtype)
-  got = with_gradients(attend)(do, q, k, v)
-  want = reference.attention(q, k, v, mask, do, scale=scale)
-  for name, x, y in zip(('out', 'dq', 'dk', 'dv'), got, want, strict=True):
-    assert x.dtype == q.dtype
-    assert relative_rms(x, y) < bound, name
 
 
 @pytest.mark.parametrize('length, keys', LENGTHS)
@@ -218,10 +194,6 @@ def test_sharded_over_the_batch():
       for attend in (split, kernels.softmax_attention)
     )
     assert relative_rms(got, want) < 1e-6
-
-
-def resolve(kernel, dtype=jnp.bfloat16, width=64, **needs):
-  return kernels.resolve('softmax', kernel, (2, 8, 2, width), dtype, **needs)
 
 
 def test_auto_is_chunked_on_a_processor_and_under_dropout():

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType
-from test_softmax import with_gradients
 
 import kernels
 from kernels import random_bits
 from kernels.softmax import chunked, distances, reference
 from kernels.tools.errors import relative_rms
+from tests.helpers.gradients import with_gradients
 
 X = jnp.ones((2, 8, 2, 32))
 BIAS = jnp.zeros((2, 15))

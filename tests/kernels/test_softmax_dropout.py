@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_softmax import inputs, up_to, with_gradients
 
 import kernels
 from kernels import random_bits
 from kernels.softmax import chunked, dense, reference
 from kernels.tools.errors import relative_rms
+from tests.helpers.gradients import with_gradients
+from tests.helpers.softmax import inputs, up_to
 
 RATE = 0.3
 KEY = jax.random.key(3)
@@ -36,6 +37,7 @@ def factors(attend, q, k, mask, rate=RATE, bias=None, key=KEY):
   return np.where(whole > 0, dropped / np.where(whole > 0, whole, 1), 0)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('biased', (False, True))
 @pytest.mark.parametrize('kernel', KERNELS)
 def test_output_and_gradients_are_of_what_was_kept(kernel, biased):

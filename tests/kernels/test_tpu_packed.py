@@ -12,60 +12,11 @@ import pytest
 
 import kernels
 from kernels import dispatch, tpu
-from kernels.lightning import reference as lightning
 from kernels.linear import reference as linear
 from kernels.tools import errors
 from kernels.tools.errors import relative_rms
-
-SCALE = 0.7
-
-
-@dataclasses.dataclass(frozen=True)
-class Call:
-  """A call of a packed operation; 'form' is feature map or activation."""
-
-  op: str
-  form: str
-  batch: int
-  length: int
-  heads: int
-  width: int
-  dtype: str = 'float32'
-  seed: int = 0
-
-  @property
-  def normalize(self):
-    return self.op == 'linear' and self.form == 'elu1'
-
-  def options(self):
-    if self.op == 'simpletron':
-      return {'scale': SCALE}
-    if self.op == 'lightning':
-      return {'scale': SCALE, 'activation': self.form, 'slopes': self.slopes()}
-    named = {'feature_map': self.form, 'normalize': self.normalize}
-    return {'scale': SCALE, **named}
-
-  def slopes(self):
-    return jnp.asarray([0.3, 0.0, 1.5, 8.0, 1e-3, 0.1][: self.heads])
-
-  def arrays(self):
-    """q, k, v, do (NaN where masked), mask, state and its gradient."""
-    rng = np.random.default_rng(self.seed)
-    shape = self.batch, self.length, self.heads, self.width
-    mask = rng.random(shape[:2]) < 0.8
-    mask[:, 0] = True
-    off = ~mask[:, :, None, None]
-    arrays = [
-      jnp.asarray(np.where(off, np.nan, rng.standard_normal(shape)), self.dtype)
-      for _ in range(4)
-    ]
-    states = rng.standard_normal((2, shape[0], *shape[2:], self.width))
-    norms = rng.random((2, shape[0], *shape[2:])) + 1
-    state, last = (
-      (s, z) if self.normalize else s
-      for s, z in zip(jnp.float32(states), jnp.float32(norms), strict=True)
-    )
-    return arrays, jnp.asarray(mask), state, last
+from tests.helpers.gradients import no_races
+from tests.helpers.packed import SCALE, Call, expected
 
 
 def _cases(quick, others):
@@ -235,7 +186,7 @@ def _run(call, packed, cores=1):
   simulator = dataclasses.replace(simulator, num_cores_or_threads=cores)
   with kernels.target('tpu', interpret=simulator):
     (out, final), (grads, dbias, dstate) = both(last, do, arrays, bias, state)
-  _no_races()
+  no_races()
   dq, dk, dv = (grads[0][:, :, i] for i in range(3)) if packed else grads
   got = {'out': out, 'dq': dq, 'dk': dk, 'dv': dv, 'dbias': dbias}
   sums = {'state': final, 'dstate': dstate}
@@ -246,7 +197,7 @@ def _run(call, packed, cores=1):
 
 
 def _check(call, got):
-  want = _expected(call)
+  want = expected(call)
   assert got.keys() == want.keys()
   limit = {'float32': 1e-5, 'bfloat16': 6e-3}[call.dtype]
   found = {name: relative_rms(got[name], want[name]) for name in want}
@@ -254,86 +205,6 @@ def _check(call, got):
   off = ~np.asarray(call.arrays()[1])
   for name in ('out', 'dq', 'dk', 'dv'):
     assert not got[name][off].any(), name
-
-
-def _expected(call):
-  if call.op == 'lightning':
-    want = _lightning(call)
-  else:
-    want = _linear(call)
-  grads = [want[n].sum((0, 1)) for n in ('dq', 'dk', 'dv')]
-  return {**want, 'dbias': np.stack(grads)}
-
-
-def _lightning(call):
-  (q, k, v, do), mask, state, last = call.arrays()
-  x = [linear.zero_masked(a, mask) for a in (q, k, v)]
-  silu = call.form == 'silu'
-  s = [1 / (1 + np.exp(-a)) for a in x]
-  y = [a * b if silu else a for a, b in zip(x, s, strict=True)]
-  out, *grads, final, dstate = lightning.attention(
-    *y,
-    mask,
-    do,
-    slopes=call.slopes(),
-    scale=SCALE,
-    initial_state=state,
-    dfinal=last,
-  )
-  if silu:
-    slopes = [b * (1 + a * (1 - b)) for a, b in zip(x, s, strict=True)]
-    grads = [g * slope for g, slope in zip(grads, slopes, strict=True)]
-  names = 'out', 'dq', 'dk', 'dv', 'state0', 'dstate0'
-  return dict(zip(names, (out, *grads, final, dstate), strict=True))
-
-
-def _linear(call):
-  """By the equations, with a state; float64."""
-  (q, k, v, do), mask, state, last = call.arrays()
-  q, k, v, do = (linear.zero_masked(x, mask) for x in (q, k, v, do))
-  keep = np.asarray(mask)[:, :, None, None]
-  name = call.form or 'identity'
-  phi = {
-    'elu1': lambda x: np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))),
-    'relu': lambda x: np.maximum(x, 0),
-    'identity': lambda x: x,
-  }[name]
-  slope = {
-    'elu1': lambda x: np.where(x > 0, 1, np.exp(np.minimum(x, 0))),
-    'relu': lambda x: (x > 0) * 1.0,
-    'identity': np.ones_like,
-  }[name]
-  phi_q, phi_k = phi(q), phi(k) * keep
-  s0, z0 = state if call.normalize else (state, 0)
-  ds, dz = last if call.normalize else (last, 0)
-  s = np.einsum('blhd,blhe->bhde', phi_k, v) + np.float64(s0)
-  num = SCALE * np.einsum('blhd,bhde->blhe', phi_q, s)
-  norm, total, dnorm = 1.0, 0.0, 0.0
-  if call.normalize:
-    total = phi_k.sum(1) + np.float64(z0)
-    norm = np.einsum('blhd,bhd->blh', phi_q, total)[..., None] + 1e-6
-  out = num / norm * keep
-  dnum = SCALE * do / norm
-  dphi_q = np.einsum('blhe,bhde->blhd', dnum, s)
-  ds = np.einsum('blhd,blhe->bhde', phi_q, dnum) + np.float64(ds)
-  if call.normalize:
-    dnorm = -(do * out).sum(-1, keepdims=True) / norm
-    dphi_q = dphi_q + dnorm * total[:, None]
-    dz = (phi_q * dnorm * keep).sum(1) + np.float64(dz)
-  dphi_k = np.einsum('blhe,bhde->blhd', v, ds)
-  if call.normalize:
-    dphi_k = dphi_k + dz[:, None]
-  want = {
-    'out': out,
-    'dq': dphi_q * slope(q) * keep,
-    'dk': dphi_k * slope(k) * keep,
-    'dv': np.einsum('blhd,bhde->blhe', phi_k, ds),
-    'state0': s,
-    'dstate0': ds,
-  }
-  if call.normalize:
-    want |= {'state1': total, 'dstate1': dz}
-  return want
 
 
 def _recorded(monkeypatch):
@@ -348,7 +219,3 @@ def _recorded(monkeypatch):
   return grids
 
 
-def _no_races():
-  from jax._src.pallas.mosaic.interpret import interpret_pallas_call as state
-
-  assert not state.races.races_found

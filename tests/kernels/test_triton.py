@@ -20,6 +20,7 @@ from kernels import dispatch, triton
 from kernels.linear import reference
 from kernels.tools import errors
 from kernels.tools.errors import Case, relative_rms
+from tests.helpers.gradients import with_cosines
 
 OPS = tuple(errors.FUNCTIONS)
 FULL = pytest.mark.full
@@ -74,6 +75,7 @@ def _cut(monkeypatch, parts):
   monkeypatch.setattr(triton, 'cut', cut)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
   'op, case, parts',
   QUICK + [pytest.param(*c, marks=FULL) for c in _cases()],
@@ -164,15 +166,6 @@ def test_packed_is_apart_and_sums_the_gradient_of_the_bias(
   _close(dbias, dqkv.sum((0, 1)))
 
 
-def _with_gradients(function):
-  @jax.jit
-  def both(*args):
-    out, pull = jax.vjp(function, *args)
-    return out, pull(jax.tree.map(jnp.cos, out))
-
-  return both
-
-
 def _states(op):
   """Operands with a mask, and a state in front of them."""
   (q, k, v, _), named, _ = _arrays(op)
@@ -198,11 +191,12 @@ def test_states_and_their_gradients(op, simulated):
         return_state=True
       )  # fmt: skip
 
-    return _with_gradients(whole)(*arrays)
+    return with_cosines(whole)(*arrays)
 
   _close(run('pallas_triton'), run('xla'))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('scale', (1e-20, 0.0))
 def test_no_scale_is_too_small(scale, simulated):
   """Its square is 0 in float32."""
@@ -244,10 +238,10 @@ def test_two_halves_are_the_whole(simulated, monkeypatch):
       outs.append(out)
     return jnp.concatenate(outs, axis=1), state
 
-  want = _with_gradients(whole)(*arrays)
-  _close(_with_gradients(halves)(*arrays), want)
+  want = with_cosines(whole)(*arrays)
+  _close(with_cosines(halves)(*arrays), want)
   _cut(monkeypatch, 3)
-  _close(_with_gradients(whole)(*arrays), want)
+  _close(with_cosines(whole)(*arrays), want)
 
 
 @pytest.mark.parametrize('packed', (False, pytest.param(True, marks=FULL)))
@@ -260,7 +254,7 @@ def test_silu_in_the_kernel_is_silu_outside(packed, simulated):
 
   def run(kernel):
     attend = PACKED['lightning'] if packed else kernels.lightning_attention
-    return _with_gradients(
+    return with_cosines(
       functools.partial(attend, activation='silu', kernel=kernel, **named)
     )(*arrays)
 
@@ -272,6 +266,7 @@ def test_silu_in_the_kernel_is_silu_outside(packed, simulated):
     _close(np.asarray(x)[mask], np.asarray(y)[mask])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
   'width, form, parts',
   ((32, 'packed', 2), (48, 'packed', None), (16, 'plain', None)),
@@ -291,19 +286,19 @@ def test_silu_where_several_gradients_are_made_at_once(
 
 
 def _mapped(attend, arrays):
-  out, grads = jax.vmap(_with_gradients(attend))(*(x[:, None] for x in arrays))
+  out, grads = jax.vmap(with_cosines(attend))(*(x[:, None] for x in arrays))
   return out[:, 0], tuple(x[:, 0] for x in grads)
 
 
 def _again(attend, arrays):
-  return _with_gradients(jax.remat(attend))(*arrays)
+  return with_cosines(jax.remat(attend))(*arrays)
 
 
 def _on_two_devices(attend, arrays):
   mesh = jax.make_mesh(
     (2,), ('data',), (jax.sharding.AxisType.Auto,), devices=jax.devices()[:2]
   )
-  return _with_gradients(kernels.sharded(attend, mesh))(*arrays)
+  return with_cosines(kernels.sharded(attend, mesh))(*arrays)
 
 
 TRANSFORMED = [
@@ -327,7 +322,7 @@ def test_under_transformations(op, how, simulated):
   attend = functools.partial(
     errors.FUNCTIONS[op], kernel='pallas_triton', **slopes
   )
-  want = _with_gradients(attend)(*arrays[:3])
+  want = with_cosines(attend)(*arrays[:3])
   _close(how(attend, arrays[:3]), want)
 
 

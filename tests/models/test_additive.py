@@ -26,6 +26,7 @@ def test_equals_float64():
   mixer_oracle.check(Mixer(num_heads=3, qkv_width=12), oracle, x, mask)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('tile', [1, 7, 16])
 def test_tiles_are_one_softmax(tile):
   rng = np.random.default_rng(0)
@@ -38,6 +39,7 @@ def test_tiles_are_one_softmax(tile):
   small.assert_close(run(tile), run(64))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('size', [15, 38, 500])
 def test_large_queries_and_keys(size):
   """Opposite ones cancel; the tanh of the largest sums is 1 or -1."""

@@ -49,6 +49,7 @@ def _summaries(xp, params, inputs, there, rate, compression):
       for x, m in zip(inputs, there, strict=True)])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(('reach', 'compression'), [
     (2, 'convolution'), (2, 'mean'), (2, 'max'), (0, 'convolution')])
 def test_equals_float64(reach, compression):

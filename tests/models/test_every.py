@@ -44,9 +44,9 @@ def _assert_finite(tree):
     assert np.isfinite(a.astype(np.float32)).all(), path
 
 
+@pytest.mark.every(14)
 @pytest.mark.parametrize('name, length', [
-    *(pytest.param(name, SHORT, marks=small.most(i))
-      for i, name in enumerate(NAMES)),
+    *((name, SHORT) for name in NAMES),
     *(mixer_oracle.full(name, length)
       for length in LENGTHS for name in NAMES)])
 def test_an_example_is_alone_in_its_batch(name, length):
@@ -67,9 +67,9 @@ def test_an_example_is_alone_in_its_batch(name, length):
       lambda a, b: (a + b) / copies, *(of_own for _, of_own, _ in alone)))
 
 
+@pytest.mark.every(14, 7)
 @pytest.mark.parametrize('name, dtype', [
-    *(pytest.param(name, 'bfloat16', marks=small.most(i + 1))
-      for i, name in enumerate(NAMES)),
+    *((name, 'bfloat16') for name in NAMES),
     *(mixer_oracle.full(name, 'float16') for name in NAMES)])
 def test_a_training_step_of_16_bits_is_finite(name, dtype):
   """Of three sequences, one of them empty; float16 is refused or finite."""

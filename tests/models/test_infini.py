@@ -43,6 +43,7 @@ def oracle(xp, params, x, mask, size=5, delta=True):
   return mixer_oracle.merge(xp, o, params['out'])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('delta', [True, False])
 def test_equals_float64(delta):
   x, mask = mixer_oracle.ragged(17, 8, 0, width=16)

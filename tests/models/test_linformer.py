@@ -27,6 +27,7 @@ def oracle(xp, params, x, mask, sharing='kv'):
   return mixer_oracle.merge(xp, o, params['out'])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('sharing', [
     'none', mixer_oracle.full('headwise'), 'kv'])
 def test_equals_float64(sharing):

@@ -63,6 +63,7 @@ def _shapes(name, **options):
   return mixer, mixer_oracle.shapes(mixer, x, mask)
 
 
+@pytest.mark.every(7)
 @pytest.mark.parametrize('name', NAMES)
 def test_every_layer_has_a_name_of_its_own(name):
   """Not one that Flax made of a class and a number, such as Dense_0."""
@@ -72,6 +73,7 @@ def test_every_layer_has_a_name_of_its_own(name):
                          jax.tree_util.keystr(path[0])), path[0]
 
 
+@pytest.mark.every(7)
 @pytest.mark.parametrize('name', [
     n for n in NAMES if hasattr(models.mixer(n), 'qkv_bias')])
 def test_input_projections_without_biases(name):
@@ -84,6 +86,7 @@ def test_input_projections_without_biases(name):
   assert all('bias' in path and 'out' not in path for path in gone)
 
 
+@pytest.mark.every(7)
 @pytest.mark.parametrize('name', NAMES)
 def test_kernels_of_a_model_are_those_of_its_operation(name):
   module = models.module(name)

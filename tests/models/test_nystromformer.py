@@ -66,6 +66,7 @@ def oracle(xp, params, x, mask, most=8, init='exact', steps=6, invert=None):
   return mixer_oracle.merge(xp, xp.stack(list(o.values())), params['out'])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('init, conv_width', [
     ('exact', 5), ('original', 0), mixer_oracle.full('exact', 4)])
 def test_equals_float64(init, conv_width):

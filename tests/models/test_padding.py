@@ -33,8 +33,8 @@ CASES = [(name, {}) for name in models.names() if not getattr(
             ('bigbird', {'block_size': 16}), ('sinkhorn', {'block_size': 16})]
 
 
-@pytest.mark.parametrize('name, options', [
-    pytest.param(*case, marks=small.most(i)) for i, case in enumerate(CASES)])
+@pytest.mark.every(14)
+@pytest.mark.parametrize('name, options', CASES)
 def test_longer_padding_changes_nothing(name, options):
   """Outputs and gradients; of `MIXES_PADDING` where the full length is said."""
   x, mask = mixer_oracle.ragged(150, 97, 1, width=16, length=367)

@@ -44,6 +44,7 @@ def test_equals_float64(direction):
       _oracle(direction == 'causal'), x, mask)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('causal', [False, True])
 @pytest.mark.parametrize('rows', [1, 7, 16])
 def test_blocks_of_queries_hand_on_what_is_forgotten(causal, rows):

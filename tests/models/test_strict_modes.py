@@ -65,9 +65,9 @@ def config(model, task='listops_mini', **changes):
   return made
 
 
+@pytest.mark.every(25, 3)
 @pytest.mark.parametrize('model, dtype', [
-    pytest.param(model, ('float32', 'bfloat16')[i % 2],
-                 marks=small.most(i // 2))
+    (model, ('float32', 'bfloat16')[i % 2])
     for i, model in enumerate(MODELS)] + [
     pytest.param(model, ('bfloat16', 'float32')[i % 2], marks=pytest.mark.full)
     for i, model in enumerate(MODELS)])
@@ -75,19 +75,17 @@ def test_every_model_is_the_same_under_strict_modes(model, dtype):
   check(config(model, dtype=dtype))
 
 
+@pytest.mark.every(14)
 @pytest.mark.parametrize('model, task, changes', [
-    *(pytest.param('simpletron', task, {}, marks=small.most(i))
-      for i, task in enumerate(tasks.TASKS)),
-    *(pytest.param('transformer', 'listops_mini', {name: value},
-                   marks=small.most(i)) for i, (name, value) in enumerate([
-                       ('encoder.positions', 'sinusoidal'),
-                       ('encoder.pooling', 'mean'), ('encoder.pooling', 'last'),
-                       ('encoder.pooling', 'cls'),
-                       ('encoder.remat', True), ('mask_padding', False),
-                       ('encoder.conv_width', 3), ('encoder.head_layers', 2),
-                       ('train.lengths', (8, 16)), ('optim.name', 'adam'),
-                       ('optim.name', 'sgd'), ('optim.name', 'lion'),
-                       ('optim.name', 'muon'), ('optim.clip_norm', 1.0)])),
+    *(('simpletron', task, {}) for task in tasks.TASKS),
+    *(('transformer', 'listops_mini', {name: value}) for name, value in [
+        ('encoder.positions', 'sinusoidal'), ('encoder.pooling', 'mean'),
+        ('encoder.pooling', 'last'), ('encoder.pooling', 'cls'),
+        ('encoder.remat', True), ('mask_padding', False),
+        ('encoder.conv_width', 3), ('encoder.head_layers', 2),
+        ('train.lengths', (8, 16)), ('optim.name', 'adam'),
+        ('optim.name', 'sgd'), ('optim.name', 'lion'), ('optim.name', 'muon'),
+        ('optim.clip_norm', 1.0)]),
     ('transformer', 'retrieval_rfc_mini', {'encoder.head': 'nli'})])
 def test_every_task_and_setting_is_the_same_under_strict_modes(
     model, task, changes):

@@ -49,6 +49,7 @@ def _mixer(variant, **options):
   return Mixer(num_heads=2, qkv_width=12, variant=variant, rank=3, **options)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('variant', VARIANTS)
 def test_equals_float64(variant):
   x, mask = mixer_oracle.ragged(43, 20, 0, width=16)
@@ -64,6 +65,7 @@ def test_explicit_weights_equal_float64(variant):
       oracle, variant=variant), x, mask)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('variant', VARIANTS)
 def test_content_of_padding_changes_nothing(variant):
   x, mask = mixer_oracle.ragged(43, 20, width=16)

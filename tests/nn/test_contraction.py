@@ -92,6 +92,7 @@ def _product(x, weight, dy, platform='gpu'):
     return y, *pull(dy)
 
 
+@pytest.mark.every(3)
 # Tokens that fill no block; several programs; blocks of columns, not all whole.
 @pytest.mark.parametrize('dtype', (np.float32, jnp.bfloat16))
 @pytest.mark.parametrize('shape', [

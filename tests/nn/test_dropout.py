@@ -37,6 +37,7 @@ def test_elements_are_uncorrelated(axis, lag, seed):
   assert abs(products.mean()) < 5 / products.size**0.5
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('platform', ('cpu', 'gpu'))
 @pytest.mark.parametrize('width', (8, 63, 3))
 def test_an_element_is_decided_by_its_half_of_a_word(width, platform):

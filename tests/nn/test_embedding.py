@@ -12,6 +12,7 @@ from lra.nn.embedding import SMALL, Embedding
 WIDTHS = {'cpu': 4, 'gpu': 72, 'tpu': 4}
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize('size', [5, SMALL, SMALL + 1])
 @pytest.mark.parametrize('platform', ['cpu', 'gpu', 'tpu'])

@@ -2,7 +2,6 @@
 
 import itertools
 
-import encoder_reference
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from lra.errors import UserError
 from lra.nn import encoder, heads
 from lra.nn.dropout import Dropout
 from lra.training import program
-from tests.helpers import small
+from tests.helpers import encoder_reference, small
 
 POOLING = fields.FIELDS['encoder.pooling'].choices
 
@@ -119,6 +118,7 @@ def _reference_case(task, fields):
   return p, params, tokens, reference
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('case', CASES)
 def test_encoder_and_head_equal_float64(case):
   """Logits, and derivatives along random directions of the parameters."""
@@ -186,6 +186,7 @@ def test_dropout_acts_on(site):
   assert np.linalg.norm(want - reference(params)) > 1e-2
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('pooling', POOLING)
 @pytest.mark.parametrize('model', ['transformer', 'linear_transformer'])
 def test_more_padding_never_changes_scores(model, pooling):

@@ -83,6 +83,7 @@ def _tokens(shape, dtype, seed=0):
   return params, x, dy, dx
 
 
+@pytest.mark.every(3)
 # Tokens that fill no block, several programs, columns that fill no registers.
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize('shape', [

@@ -52,6 +52,7 @@ def test_who_can_be_turned():
       'sliding_window_mqa', 'star', 'transformer_rotary'}
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', TURNING)
 def test_turned_queries_and_keys_are_what_is_mixed(name):
   mixer = models.mixer(name)

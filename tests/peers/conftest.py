@@ -33,7 +33,7 @@ def check(request, record_property):
   `check(package, mixer, theirs, x, mask)`: see `peer.compare`; `variables` are
   drawn unless given.
   """
-  from peers import peer
+  from tests.helpers import peer
 
   def run(package, mixer, theirs, x, mask, *, variables=None, tolerance=1e-5):
     variables = variables or mixer_oracle.init(mixer, x, mask)

@@ -6,8 +6,7 @@ out, as ours are, and it lets padding be seen, so there is none.
 """
 
 from lra.models.compressive import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

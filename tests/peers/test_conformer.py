@@ -4,8 +4,7 @@ A layer norm stands in the place of the convolution's batch norm.
 """
 
 from lra.models.conformer import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

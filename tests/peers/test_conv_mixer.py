@@ -4,8 +4,7 @@ Its batch norm is left out; a layer norm of PyTorch stands in its place.
 """
 
 from lra.models.conv_mixer import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

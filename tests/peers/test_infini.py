@@ -7,8 +7,7 @@ segment ungated, unless it is given an empty memory, as here.
 import pytest
 
 from lra.models.infini import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

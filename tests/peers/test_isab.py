@@ -6,8 +6,7 @@ which here it does not.
 """
 
 from lra.models.cross import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

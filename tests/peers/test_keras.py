@@ -3,8 +3,7 @@
 import pytest
 
 from lra.models.additive import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

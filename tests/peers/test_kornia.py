@@ -1,8 +1,7 @@
 """The Linear Transformer beside the attention of kornia's LoFTR."""
 
 from lra.models.linear_transformer import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 
 def test_linear_attention(check):

@@ -3,8 +3,7 @@
 import pytest
 
 from lra.models.linformer import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 
 @pytest.mark.parametrize('sharing', ['headwise', 'kv'])

@@ -3,8 +3,7 @@
 import pytest
 
 from lra.models import local, ngram, sliding_window, sliding_window_mqa
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 HEADS = {'num_heads': 2, 'qkv_width': 8}
 WINDOW = {'window_size': 5, 'exact_windowsize': True}

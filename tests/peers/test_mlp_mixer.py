@@ -6,8 +6,7 @@ Its default is the exact GELU; the paper's code has the approximate one.
 import functools
 
 from lra.models.mlp_mixer import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

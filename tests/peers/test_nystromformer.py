@@ -1,8 +1,7 @@
 """Nystromformer beside nystrom-attention."""
 
 from lra.models.nystromformer import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

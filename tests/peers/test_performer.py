@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from lra.models.performer import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

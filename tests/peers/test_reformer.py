@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from lra.models.reformer import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

@@ -4,8 +4,7 @@ Its pairs are channels 2 i and 2 i + 1; ours are i and i + Dh / 2.
 """
 
 from lra.models.transformer_rotary import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra.models import routing
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

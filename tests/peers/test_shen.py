@@ -5,8 +5,7 @@ released code does: it is taken back here.
 """
 
 from lra.models.shen import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 
 def test_linear_attention_transformer(check):

@@ -6,8 +6,7 @@ normalisation without noise. It sorts keys where it should sort values
 """
 
 from lra.models.sinkhorn import Mixer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 

@@ -3,8 +3,7 @@
 import pytest
 
 from lra.models import gqa, mqa, transformer
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 X, MASK = mixer_oracle.ragged(24, 17, width=16)

@@ -17,8 +17,7 @@ from lra.models import (
   transformer_rotary,
   transformer_t5,
 )
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 RAGGED = mixer_oracle.ragged(24, 17, width=16)

@@ -1,8 +1,7 @@
 """ALiBi and selective attention beside x-transformers."""
 
 from lra.models import selective, transformer_alibi
-from peers import peer
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
 X, MASK = mixer_oracle.ragged(150, 97, width=16)  # in two blocks of queries

@@ -141,6 +141,7 @@ SPOILT = [
 ]
 
 
+@pytest.mark.every(6)
 @pytest.mark.parametrize('spoil, reason', SPOILT)
 def test_a_spoilt_record_is_named_and_the_others_are_shown(
     place, spoil, reason):

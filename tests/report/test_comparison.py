@@ -186,6 +186,7 @@ def _ranks(samples):
   return statistics.rank(samples)[0]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('seeds', [3, 5])
 def test_equal_mechanisms_are_rarely_told_apart(seeds):
   """In 400 tables of 12 equal rows: 5% of them, and some, but no more."""
@@ -212,6 +213,7 @@ def test_the_ranges_hold_the_true_ranks():
   assert np.mean(width) < 8
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('factor, of_mechanisms', [(2, (100, 200)),
                                                    (4, (0, 40))])
 def test_rows_that_spread_unlike_are_rarely_told_apart(factor, of_mechanisms):

@@ -6,13 +6,13 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from matplotlib import colors
-from test_leaderboard import FLOORS, RUNS, Place, make
 
 from lra import tasks
 from lra.records import style
 from lra.report import boards as boards_lib
 from lra.report import charts, figures
 from lra.report.inputs import Speeds
+from tests.helpers.page import FLOORS, RUNS, Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 THREE = [make(model, right=right) for model, right in (

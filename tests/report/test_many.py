@@ -4,15 +4,14 @@ import collections
 import copy
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
 from lra.config import identity
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 RECORDS = ROOT / 'lra/results/runs'
 _RENDER = """
 import pathlib, resource, sys

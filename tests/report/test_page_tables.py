@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from test_leaderboard import FLOORS, RUNS, Place, make, scores
 
 from lra import bits
 from lra.report import boards as boards_lib
+from tests.helpers.page import FLOORS, RUNS, Place, make, scores
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 

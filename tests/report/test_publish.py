@@ -17,8 +17,8 @@ from lra.records import result
 from lra.report import boards as boards_lib
 from lra.report import inputs, publish, render, site
 from tests.helpers import scored
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(publish.__file__).resolve().parents[2]
 RUN = json.loads(
     (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
 

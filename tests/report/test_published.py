@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from test_leaderboard import Place, make
 
 from lra import models, paths
 from lra.errors import UserError
 from lra.report import inputs
+from tests.helpers.page import Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 HEADER = ','.join(inputs.COLUMNS)

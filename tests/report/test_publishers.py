@@ -16,8 +16,8 @@ import pytest
 
 from lra.records import result
 from lra.report import publish, render, site
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(publish.__file__).resolve().parents[2]
 RUN = json.loads(
     (pathlib.Path(__file__).parent / 'data' / 'result.json').read_text())
 FIRST = range(40)
@@ -31,6 +31,7 @@ _PUBLISHERS = """
 import copy, json, os, pathlib, sys, time
 from lra.records import result
 from lra.report import publish, site
+from tests.helpers.paths import ROOT
 folder, seeds = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
 run = json.loads((folder / 'run.json').read_text())
 load = site.boards_lib.load

@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from test_leaderboard import RUNS, Place, make
 
 from lra import paths
 from lra.report import render, site
+from tests.helpers.page import RUNS, Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 HEAD = '| model | protocol | records by seed | command |\n'

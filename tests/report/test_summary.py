@@ -1,12 +1,12 @@
 """The tables of models x tasks: what a cell says, and means over tasks."""
 
 import pytest
-from test_leaderboard import FLOORS, RUNS, Place, make
 
 from lra import tasks as tasks_lib
 from lra.report import boards as boards_lib
 from lra.report import summary
 from tests.helpers import scored
+from tests.helpers.page import FLOORS, RUNS, Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 FIVE = ('listops', 'text', 'retrieval', 'image', 'pathfinder')

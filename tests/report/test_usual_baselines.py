@@ -4,11 +4,11 @@ import json
 import re
 
 import pytest
-from test_leaderboard import Place, make
 
 from lra import bits
 from lra.report import boards as boards_lib
 from tests.helpers import scored
+from tests.helpers.page import Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 DATA = 'feed00000000'

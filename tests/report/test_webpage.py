@@ -7,14 +7,13 @@ import re
 
 import markdown_it
 import pytest
-from test_leaderboard import FLOORS, RUNS, Place, make
 
 from lra import paths
 from lra.errors import UserError
 from lra.report import figures, publish, render, site
 from lra.report.site import Place as Where
-from tests.helpers import scored
-from tests.helpers.commands import Commands
+from tests.helpers import commands, scored
+from tests.helpers.page import FLOORS, RUNS, Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols', 'no_charts')
 VOID = ('meta', 'img', 'input', 'br', 'hr')
@@ -244,20 +243,12 @@ def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
 def test_on_the_command_line(tmp_path):
   place = Place(tmp_path, RUNS[:1])
   where = [f'--results_dir={tmp_path}', f'--page={place.page}']
-  commands = Commands()
-  try:
-    alone = commands.run('run_lra', '--html=site', *where, cwd=tmp_path)
-    nowhere = commands.run(
-        'run_lra', '--leaderboard', '--html=', *where, cwd=tmp_path)
-    assert not (tmp_path / 'site').exists() and not place.page.exists()
-    done = commands.run(
-        'run_lra', '--leaderboard', '--html=site', *where, cwd=tmp_path)
-  finally:
-    commands.close()
-  for wrong, words in ((alone, '--html needs --leaderboard'),
-                       (nowhere, 'it must name a folder')):
-    assert wrong.returncode == 2 and words in wrong.stderr
-    assert len(wrong.stderr.splitlines()) == 1
+  for wrong in (['--html=site'], ['--leaderboard', '--html=']):
+    commands.assert_one_sentence(
+        commands.run('run_lra', *wrong, *where, cwd=tmp_path), '--html')
+  assert not (tmp_path / 'site').exists() and not place.page.exists()
+  done = commands.run(
+      'run_lra', '--leaderboard', '--html=site', *where, cwd=tmp_path)
   assert done.returncode == 0, done.stderr
   page = Page((tmp_path / 'site' / 'index.html').read_text('utf-8'))
   # The record has a config that is far from whole: what it says is kept.

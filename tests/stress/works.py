@@ -12,8 +12,8 @@ from collections.abc import Callable
 import data_prep
 from data_prep.content import fingerprint
 from tests.helpers import tiny
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 _RUN = (sys.executable, str(ROOT / 'run_lra.py'), '--results_dir=results',
         '--page=page.md')
 _TINY = {'train.eval_batch_size': 100, 'train.log_every': 10,

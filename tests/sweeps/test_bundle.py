@@ -19,8 +19,8 @@ from lra.config import identity
 from lra.errors import UserError
 from lra.sweeps import bundle, sweep
 from tests.helpers import tiny
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 RECORD = next((ROOT / 'lra/results/runs/listops_mini').glob('simpletron-*'))
 CONFIG = json.loads(RECORD.read_text())['config']
 FOLDER = identity.run_folder(CONFIG)
@@ -253,6 +253,7 @@ bundle.unpack(pathlib.Path(sys.argv[3]), [sweep.Entry(
 """
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('at', [
     ('_extract', 1), ('_extract', 4), ('_check_run', 1), ('rename', 1),
     ('rename', 2)])

@@ -15,8 +15,9 @@ from lra import files
 from lra.errors import UserError
 from lra.sweeps import cluster
 from tests.helpers import slurm, tiny
+from tests.helpers.paths import ROOT
+from tests.helpers.processes import end
 
-ROOT = pathlib.Path(__file__).parents[2]
 MODELS = ('simpletron', 'linear_transformer', 'local')
 
 
@@ -55,12 +56,6 @@ def _sweep(folder, data_dir, *flags, ignored=(), **environment):
           'TFDS_DATA_DIR': str(data_dir), **environment})
 
 
-def _end(process):
-  out, errors = process.communicate(timeout=300)
-  assert 'Traceback' not in errors, errors
-  return process.returncode, out, errors
-
-
 def _results(folder):
   """Runs -> what they have come to; of a sweep of six."""
   return {path.parent.relative_to(folder): (result['status'], result['test'])
@@ -72,7 +67,7 @@ def _results(folder):
 def whole(mini_data, tmp_path_factory):
   """The results of the sweep in one process."""
   folder = tmp_path_factory.mktemp('whole')
-  code, out, errors = _end(_sweep(folder, mini_data))
+  code, out, errors = end(_sweep(folder, mini_data))
   assert code == 0, errors
   results = _results(folder)
   assert len(results) == 6 and {s for s, _ in results.values()} == {'ok'}
@@ -116,15 +111,15 @@ def test_jobs_here_are_stopped_by_a_signal_to_the_group_and_go_on(
     assert (line := process.stderr.readline()), said
     said += line
   left = _others(process, tmp_path)
-  code, out, errors = _end(process)
+  code, out, errors = end(process)
   assert not left
   assert code == 75 and out.startswith('2 jobs: '), (out, errors)
   assert 'Traceback' not in said
   assert 'stopped' in {status for status, _ in _results(tmp_path).values()}
-  code, out, errors = _end(_sweep(tmp_path, mini_data, *_HERE))
+  code, out, errors = end(_sweep(tmp_path, mini_data, *_HERE))
   assert code == 0 and out.endswith('6 of 6 runs are finished.\n'), errors
   assert _results(tmp_path) == whole
-  code, out, _ = _end(_sweep(tmp_path, mini_data, *_HERE))
+  code, out, _ = end(_sweep(tmp_path, mini_data, *_HERE))
   assert code == 0 and 'jobs: ' not in out
 
 
@@ -167,7 +162,7 @@ def test_jobs_of_a_script_in_the_background_hear_no_ctrl_c(
   process = _sweep(tmp_path, mini_data, *_HERE, ignored=[signal.SIGINT])
   _begun(tmp_path, process)
   os.killpg(process.pid, signal.SIGINT)
-  code, out, errors = _end(process)
+  code, out, errors = end(process)
   assert code == 0 and out.endswith('6 of 6 runs are finished.\n'), errors
   assert _results(tmp_path) == whole
 
@@ -209,7 +204,7 @@ def test_jobs_of_slurm_are_disturbed_and_end_the_same(
     mini_data, tmp_path, whole, cluster_here):
   """One is preempted, one queued again, one cancelled and submitted again."""
   def submit():
-    code, out, errors = _end(_sweep(
+    code, out, errors = end(_sweep(
         tmp_path, mini_data, '--executor=slurm', '--hours=1',
         '--partition=main', **cluster_here.environment))
     assert code == 0, errors

@@ -8,8 +8,8 @@ from lra import files
 from lra.config import identity
 from lra.records import result as result_lib
 from lra.sweeps import plan, sweep
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 RUNS = ROOT / 'lra/results/runs'
 LINE = 'configs/simpletron.py:listops_mini'
 

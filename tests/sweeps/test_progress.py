@@ -3,15 +3,14 @@
 import io
 import json
 import os
-import pathlib
 import time
 
 import pytest
 
 from lra.records import result as result_lib
 from lra.sweeps import progress, sweep
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 RECORD = next((ROOT / 'lra/results/runs/listops_mini').glob('simpletron-*'))
 
 

@@ -1,7 +1,6 @@
 """The processes of a sweep: their end in time, and what is compiled ahead."""
 
 import os
-import pathlib
 import subprocess
 import sys
 import time
@@ -11,8 +10,7 @@ import pytest
 from lra.sweeps import ahead, runner, sweep
 from lra.system import machine
 from tests.helpers import tiny
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.helpers.paths import ROOT
 
 
 def _entries(folder, *names):

@@ -19,8 +19,8 @@ from lra.report import inputs
 from lra.sweeps import cluster, runner, sweep
 from lra.system import signals
 from tests.helpers import commands, tiny
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 TINY = tiny.words(**{
     'train.steps': 40, 'train.eval_every': 10, 'train.log_every': 5,
     'train.checkpoint_minutes': 0.001})
@@ -177,14 +177,6 @@ def test_shards_are_all_runs_once(tmp_path, monkeypatch):
       sweep.shard(entries, part)
 
 
-@pytest.fixture(scope='module')
-def fork():
-  """Runs commands; see `commands.Commands`."""
-  made = commands.Commands()
-  yield made.run
-  made.close()
-
-
 @pytest.fixture
 def calls(monkeypatch, tmp_path):
   """The flags of the runs a sweep starts; each ends at once, with 0."""
@@ -196,7 +188,7 @@ def calls(monkeypatch, tmp_path):
 
 @pytest.mark.full
 def test_runs_that_failed_are_counted_and_their_lines_named(
-    fork, mini_data, tmp_path):
+    mini_data, tmp_path):
   """The others are made; those that never began are still new."""
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
   line = f'configs/simpletron.py:listops_mini {TINY}'
@@ -205,15 +197,15 @@ def test_runs_that_failed_are_counted_and_their_lines_named(
       f'{line} train.learning_rate=1e30 train.warmup_steps=0 '
       f'data_dir={mini_data}\n'))
   command = '--sweep=sweep.txt', '--norecord', '--compile_cache='
-  done = fork('run_lra', *command, cwd=tmp_path)
+  done = commands.run('run_lra', *command, cwd=tmp_path)
   assert done.returncode == USER_ERROR, done.stderr
   assert done.stderr.splitlines()[-1].startswith(
       'error: 2 of 3 runs have failed (line 1 of the sweep): mend ')
   assert done.stdout.endswith('1 of 3 runs are finished.\n')
-  again = fork('run_lra', *command, '--status', cwd=tmp_path)
+  again = commands.run('run_lra', *command, '--status', cwd=tmp_path)
   assert [row.split()[0] for row in again.stdout.splitlines()[1:4]] == [
       'new', 'new', 'diverged']
-  stopped = fork('run_lra', *command, '--max_minutes=0', cwd=tmp_path)
+  stopped = commands.run('run_lra', *command, '--max_minutes=0', cwd=tmp_path)
   assert stopped.returncode == signals.STOPPED and not stopped.stderr
 
 
@@ -244,10 +236,10 @@ def test_a_bug_is_not_told_as_the_users(
 
 
 @pytest.mark.parametrize('more', [[], ['--status']])
-def test_a_part_without_runs_says_so(fork, tmp_path, more):
+def test_a_part_without_runs_says_so(tmp_path, more):
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
   _write(tmp_path, 'configs/simpletron.py:listops_mini train.steps=[7,8]\n')
-  done = fork(
+  done = commands.run(
       'run_lra', '--sweep=sweep.txt', '--shard=3/3', *more, cwd=tmp_path)
   assert done.returncode == 0 and not done.stderr
   assert done.stdout == (
@@ -274,17 +266,17 @@ def recorded(tmp_path, monkeypatch):
 MISSING = ['--sweep=sweep.txt', '--results_dir=results', '--missing']
 
 
-def test_recorded_runs_are_left_out_on_request(fork, recorded, tmp_path):
-  done = fork('run_lra', *MISSING[:2], '--status', cwd=tmp_path)
+def test_recorded_runs_are_left_out_on_request(recorded, tmp_path):
+  done = commands.run('run_lra', *MISSING[:2], '--status', cwd=tmp_path)
   assert [row.split()[0] for row in done.stdout.splitlines()[1:-1]] == [
       'recorded', 'recorded', *['new'] * 4]
-  done = fork('run_lra', *MISSING, '--status', cwd=tmp_path)
+  done = commands.run('run_lra', *MISSING, '--status', cwd=tmp_path)
   first, *table = done.stdout.splitlines()
   assert first == '2 of 6 runs are left out: results has a record of each.'
   assert [row.split()[-2:] for row in table[1:-1]] == [
       ['configs/simpletron.py:listops_mini', 'seed=1'],
       *(['configs/transformer.py:listops_mini', f'seed={i}'] for i in range(3))]
-  done = fork('run_lra', *MISSING, '--shard=1/3', cwd=tmp_path)
+  done = commands.run('run_lra', *MISSING, '--shard=1/3', cwd=tmp_path)
   assert done.returncode == 0, done.stderr
   assert done.stdout == (
       '1 of 1 runs are left out: results has a record of each.\n')

@@ -4,10 +4,8 @@ import concurrent.futures
 import functools
 import json
 import os
-import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,17 +18,12 @@ import data_prep
 from lra import files
 from lra.cli import launch
 from tests.helpers import tiny
+from tests.helpers.paths import ROOT
+from tests.helpers.processes import free_port
 
-ROOT = pathlib.Path(__file__).parents[2]
 DEVICES = 4
 STEPS = 60
 pytestmark = pytest.mark.full
-
-
-def _port():
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    return free.getsockname()[1]
 
 
 def _start(folder, data_dir, count, task='listops_mini', first='', **changes):
@@ -45,7 +38,7 @@ def _start(folder, data_dir, count, task='listops_mini', first='', **changes):
   """
   folders, data_dirs = (x if isinstance(x, list) else [x] * count
                         for x in (folder, data_dir))
-  meet = f'--coordinator=127.0.0.1:{_port()}', f'--num_processes={count}'
+  meet = f'--coordinator=127.0.0.1:{free_port()}', f'--num_processes={count}'
   return [subprocess.Popen(
       [sys.executable, '-c', f'{first}\nimport run_lra\nrun_lra.run()',
        '--norecord',

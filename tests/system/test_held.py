@@ -1,14 +1,14 @@
 """What libraries write to stderr is held back, and whose it is then."""
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.helpers.paths import ROOT
+
 _LOST = 'os.write(2, b"JAX distributed service: task died\\n@ 0x1 stack\\n")\n'
 _OTHER = 'os.write(2, b"Check failed: a == b\\n")\n'
 

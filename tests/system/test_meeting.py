@@ -12,6 +12,8 @@ import pytest
 from lra.errors import USER_ERROR, UserError
 from lra.system import meeting
 from tests.helpers import commands
+from tests.helpers.paths import ROOT
+from tests.helpers.processes import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -19,20 +21,6 @@ def soon(monkeypatch):
   """Nobody is waited for as long as in earnest."""
   monkeypatch.setattr(meeting, 'FINDING_SECONDS', 2)
   monkeypatch.setattr(meeting, '_ANSWER_SECONDS', 1)
-
-
-@pytest.fixture
-def fork():
-  """Runs commands; see `commands.Commands`."""
-  made = commands.Commands()
-  yield made.run
-  made.close()
-
-
-def _port():
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    return free.getsockname()[1]
 
 
 def _meet(port, *processes, host='127.0.0.1'):
@@ -49,7 +37,7 @@ def _meet(port, *processes, host='127.0.0.1'):
 
 
 def test_all_go_on_once_all_are_there_and_the_port_is_free():
-  port, began = _port(), time.monotonic()
+  port, began = free_port(), time.monotonic()
   late = threading.Timer(1, _meet, (port, (2, 3)))
   late.start()
   assert _meet(port, (1, 3), (0, 3)) == ['', '']
@@ -74,7 +62,7 @@ def test_an_address_of_ipv6_is_one():
 
 
 def test_a_number_that_is_too_large_is_named():
-  told, = _meet(_port(), (2, 2))
+  told, = _meet(free_port(), (2, 2))
   assert '--process_id=2' in told and '--num_processes=2' in told
 
 
@@ -84,13 +72,13 @@ def test_a_number_that_is_too_large_is_named():
     ([(0, 3), (1, 2)], '--num_processes')])
 def test_flags_that_do_not_fit_are_told_to_all(processes, flag):
   began = time.monotonic()
-  for told in _meet(_port(), *processes):
+  for told in _meet(free_port(), *processes):
     assert told.startswith(flag), told
   assert time.monotonic() - began < 60
 
 
 def test_what_is_wrong_is_told_to_those_who_come_later():
-  port = _port()
+  port = free_port()
   hello = {'process': 0, 'processes': 3, 'host': 'here', 'nonce': 'own'}
   leader = meeting._Leader(port, hello)
   for told in (hello | {'process': 1, 'processes': 2, 'nonce': 'a'},
@@ -102,7 +90,7 @@ def test_what_is_wrong_is_told_to_those_who_come_later():
 
 def test_a_second_leader_on_this_machine_or_another_is_told():
   """Of another machine the port is free, but HOST:PORT leads to the first."""
-  port = _port()
+  port = free_port()
   first = meeting._Leader(port, {
       'process': 0, 'processes': 2, 'host': 'there', 'nonce': 'other'})
   assert 'is in use' in _meet(port, (0, 2))[0]
@@ -113,14 +101,14 @@ def test_a_second_leader_on_this_machine_or_another_is_told():
 
 
 def test_a_leader_that_does_not_come_is_missed():
-  told, = _meet(_port(), (1, 2))
+  told, = _meet(free_port(), (1, 2))
   assert '--coordinator=' in told and '--process_id=0' in told
 
 
 def test_a_process_that_does_not_come_is_named(monkeypatch):
   monkeypatch.setattr(meeting, 'GATHERING_SECONDS', 2)
   monkeypatch.setattr(meeting, '_QUIET_SECONDS', 1)
-  for told in _meet(_port(), (0, 4), (2, 4)):
+  for told in _meet(free_port(), (0, 4), (2, 4)):
     assert told.startswith('--process_id 1, 3 of --num_processes=4'), told
 
 
@@ -159,14 +147,14 @@ def test_a_port_that_is_in_use_is_told_to_the_leader():
   assert 'is in use' in told and '--coordinator' in told
 
 
-def test_a_command_that_cannot_meet_ends_with_one_sentence(fork, tmp_path):
+def test_a_command_that_cannot_meet_ends_with_one_sentence(tmp_path):
   """JAX itself ends such processes by SIGSEGV, or an IndexError."""
   with socket.create_server(('127.0.0.1', 0)) as taken:
     port = taken.getsockname()[1]
     for coordinator, word in ((f'127.0.0.1:{port}', 'is in use'),
                               ('127.0.0.1', 'is not HOST:PORT')):
-      done = fork(
-          'run_lra', f'--config={commands.ROOT}/configs/simpletron.py:'
+      done = commands.run(
+          'run_lra', f'--config={ROOT}/configs/simpletron.py:'
           'listops_mini', '--distributed', f'--coordinator={coordinator}',
           '--num_processes=2', '--process_id=0', cwd=tmp_path)
       assert done.returncode == USER_ERROR, done.stderr
@@ -176,7 +164,7 @@ def test_a_command_that_cannot_meet_ends_with_one_sentence(fork, tmp_path):
 
 
 def test_strangers_and_those_who_leave_disturb_nobody():
-  port = _port()
+  port = free_port()
   with concurrent.futures.ThreadPoolExecutor(1) as pool:
     leader = pool.submit(_meet, port, (0, 3))
     hello = {'process': 1, 'processes': 3, 'host': 'h', 'nonce': 'n'}

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pathlib
 import shlex
 import shutil
 import signal
@@ -16,8 +15,8 @@ import pytest
 from lra import files
 from lra.system import signals
 from tests.helpers import tiny
+from tests.helpers.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parents[2]
 _BEGIN = (
     'import signal\n'
     'from lra.system import signals, streams\n'
@@ -153,6 +152,7 @@ def test_what_was_ignored_stays_ignored():
   assert process.returncode == 0
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('closed', ['2>&-', '>&-', '>&- 2>&- <&-'])
 def test_a_file_does_not_take_the_place_of_a_closed_stream(closed, tmp_path):
   code = _BEGIN + (
@@ -186,6 +186,7 @@ def _to_a_full_disk(*command, stream='stdout'):
         **{'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, stream: full})
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('program', [
     ('run_lra.py', '--help'), ('-m', 'data_prep', '--help'),
     ('-m', 'lra.costs', '--help')])

@@ -1,7 +1,6 @@
 """Runs whose processes are ended go on as if nothing had happened."""
 
 import os
-import pathlib
 import random
 import signal
 import subprocess
@@ -13,8 +12,7 @@ import pytest
 from lra import files
 from lra.cli import launch
 from tests.helpers import same_run, tiny
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.helpers.paths import ROOT
 
 
 def _command(folder, data_dir, cache):

@@ -53,6 +53,7 @@ def _assert_equal(a, b):
     small.assert_close(x, y)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('model', ['transformer', 'simpletron'])
 @pytest.mark.parametrize('microbatch', [8, 1])
 def test_accumulation_equals_one_batch(model, microbatch):
@@ -71,6 +72,7 @@ def test_filling_of_weight_zero_changes_nothing():
                 _gradient('simpletron', 8, rows=8))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('model', ['transformer', 'simpletron'])
 def test_four_devices_equal_one(model):
   _assert_equal(_gradient(model, 8), _gradient(model, 8, devices=4))

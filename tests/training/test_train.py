@@ -295,31 +295,14 @@ def test_a_checkpoint_of_other_fields_is_one_sentence(
     train.Trainer(same_run.experiment(mini_data, tmp_path))
 
 
-class _Killed(BaseException):
-  """Ends a run where nothing catches it."""
-
-
-def _kill_after(patch, lines):
-  """Ends a run after so many lines of its metrics."""
-  log, left = rundir.RunDirectory.log, [lines]
-
-  def log_and_die(self, **fields):
-    log(self, **fields)
-    left[0] -= 1
-    if not left[0]:
-      raise _Killed
-
-  patch.setattr(rundir.RunDirectory, 'log', log_and_die)
-
-
 @pytest.mark.full
 def test_each_log_line_is_there_once(whole, mini_data, tmp_path, monkeypatch):
   """Killed, stopped in a validation, killed after that and after the test."""
   c = same_run.config(mini_data)
 
   def kill_after(lines):
-    with monkeypatch.context() as patch, pytest.raises(_Killed):
-      _kill_after(patch, lines)
+    with monkeypatch.context() as patch, pytest.raises(same_run.Killed):
+      same_run.kill_after(patch, lines)
       train.train(small.experiment(c, tmp_path))
 
   kill_after(3)
@@ -342,9 +325,9 @@ def test_a_run_killed_before_its_result_still_draws_its_curves(
     (tmp_path / name).unlink()
 
   def die(*args):
-    raise _Killed
+    raise same_run.Killed
 
-  with monkeypatch.context() as patch, pytest.raises(_Killed):
+  with monkeypatch.context() as patch, pytest.raises(same_run.Killed):
     patch.setattr(rundir.RunDirectory, 'write_result', die)
     train.train(same_run.experiment(mini_data, tmp_path))
   assert (tmp_path / 'curves.png').exists()

@@ -11,10 +11,13 @@ from lra.errors import UserError
 from lra.training import program, provenance, train, trainer
 from tests.helpers import small
 
+pytestmark = pytest.mark.usefixtures('compile_once')
+
 
 def _config(mini_data, seed, **options):
   c = small.config('transformer', 'listops_mini', steps=10, eval_every=5,
-                   log_every=5, batch_size=8, microbatch_size=4, **options)
+                   log_every=5, batch_size=8, microbatch_size=4,
+                   eval_batch_size=200, **options)
   c.data_dir, c.seq_len, c.seed = str(mini_data), 0, seed
   c.encoder.dropout = 0.1  # its noise is of the seed too
   return c
@@ -34,7 +37,8 @@ def alone(mini_data, tmp_path_factory):
   return folder, train.train(small.experiment(_config(mini_data, 1), folder))
 
 
-@pytest.mark.parametrize('at_once', [1, 3])
+@pytest.mark.parametrize('at_once', [
+    pytest.param(1, marks=pytest.mark.full), 3])
 def test_each_seed_is_what_it_is_alone(mini_data, tmp_path, monkeypatch,
                                        alone, at_once):
   compiled = []
@@ -85,6 +89,7 @@ def test_rates_share_a_compiled_step_and_widths_have_their_own(
         json.dumps(configs[name].to_dict()))
 
 
+@pytest.mark.full
 def test_the_first_run_is_compiled_before_others_begin(
     mini_data, tmp_path, monkeypatch):
   """Threads that meet jaxlib's types for the first time at once may crash."""
@@ -107,7 +112,8 @@ def test_the_first_run_is_compiled_before_others_begin(
   assert seen[:2] == [('begun', 0), ('compiled', 0)]
 
 
-@pytest.mark.parametrize('at_once', [1, 3])
+@pytest.mark.parametrize('at_once', [
+    pytest.param(1, marks=pytest.mark.full), 3])
 def test_a_bug_is_told_as_one_with_its_traceback(
     mini_data, tmp_path, monkeypatch, capsys, at_once):
   """Also where another run has failed before, by what a user can mend."""

@@ -16,17 +16,13 @@ import pytest
 from lra import paths
 from lra.errors import UserError
 from lra.training import rundir, train, writers
-from tests.helpers import small
+from tests.helpers import same_run, small
 
 CONFIG = {'seed': 0, 'task': 'listops_mini', 'data_dir': '',
           'model': {'name': 'simpletron'}, 'train': {'steps': 6}}
 needs_tensorboardx = pytest.mark.skipif(
     importlib.util.find_spec('tensorboardX') is None,
     reason='tensorboardX is not installed')
-
-
-class _Killed(BaseException):
-  """Ends a run where nothing catches it."""
 
 
 def _needs(name):
@@ -219,16 +215,8 @@ def test_a_run_that_is_stopped_and_goes_on(mini_data, tmp_path, monkeypatch):
   c = small.config('simpletron', 'listops_mini', steps=6, eval_every=2,
                    log_every=1)
   c.data_dir = str(mini_data)
-  log, left = rundir.RunDirectory.log, [6]
-
-  def log_and_die(self, **fields):
-    log(self, **fields)
-    left[0] -= 1
-    if not left[0]:
-      raise _Killed
-
-  with monkeypatch.context() as patch, pytest.raises(_Killed):
-    patch.setattr(rundir.RunDirectory, 'log', log_and_die)
+  with monkeypatch.context() as patch, pytest.raises(same_run.Killed):
+    same_run.kill_after(patch, 6)
     train.train(small.experiment(c, tmp_path), None, names)
   before = (tmp_path / 'metrics.jsonl').read_text().count('\n')
   assert before == 6

@@ -1,0 +1,31 @@
+"""Outputs and gradients of a function of arrays, and races of its kernels."""
+
+import jax
+import jax.numpy as jnp
+
+
+def with_gradients(function):
+  """Function of dy and arrays -> output and the gradients of these."""
+  @jax.jit
+  def both(do, *args):
+    out, pull = jax.vjp(function, *args)
+    return out, *pull(do)
+
+  return both
+
+
+def with_cosines(function):
+  """Function of arrays -> output and gradients, where dy is its cosine."""
+  @jax.jit
+  def both(*args):
+    out, pull = jax.vjp(function, *args)
+    return out, *pull(jax.tree.map(jnp.cos, out))
+
+  return both
+
+
+def no_races():
+  """Asserts that the simulated TPU kernels had none."""
+  from jax._src.pallas.mosaic.interpret import interpret_pallas_call as state
+
+  assert not state.races.races_found
