@@ -31,7 +31,6 @@ _PUBLISHERS = """
 import copy, json, os, pathlib, sys, time
 from lra.records import result
 from lra.report import publish, site
-from tests.helpers.paths import ROOT
 folder, seeds = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
 run = json.loads((folder / 'run.json').read_text())
 load = site.boards_lib.load
