@@ -13,7 +13,7 @@ import types
 from typing import Any
 
 from lra.errors import UserError, explained
-from lra.system import signals
+from lra.system import environment, signals
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 
@@ -66,7 +66,7 @@ def module(name: str) -> types.ModuleType:
     # Whatever somebody's file may do; Ctrl-C is a `Stop`, or nobody listens.
     if isinstance(e, KeyboardInterrupt) and not signals.listening():
       raise
-    raise UserError(explained(
+    raise UserError(environment.blamed(e) or explained(
         str(FOLDER / f'{file}.py'), e, f'lra/models/{file}.py')) from e
 
 
