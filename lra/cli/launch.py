@@ -42,16 +42,16 @@ def train(experiment) -> int:
   _warn_of_form({run.config.model.name for run in runs})
   recorded = {run.task.name for run in runs if to_record(run.changes)}
   if recorded:
-    distributed.told(lambda: publish.check(place(), recorded))
+    distributed.broadcast_from_leader(lambda: publish.check(place(), recorded))
   how['recorded'] = bool(recorded)
   codes, finished, errors = [], [], []
   for run, result in _ended(_trained(runs, how, errors), errors):
     folder = run.folder
     codes.append(EXIT['stopped' if result is None else result.status])
-    if codes[-1] == EXIT['oom'] and distributed.several():
+    if codes[-1] == EXIT['oom'] and distributed.is_multiprocess():
       print(summary(result, folder))
       distributed.leave(codes[-1])  # others may have memory and still run
-    if not distributed.leads():
+    if not distributed.is_leader():
       continue
     if result is None:
       print(f'not begun: {folder}')
@@ -61,9 +61,9 @@ def train(experiment) -> int:
       finished.append(result)
       with _kept(errors, folder):
         _record(result, run.changes, to_record(run.changes))
-  if distributed.leads():
+  if distributed.is_leader():
     print(_over_grid(finished), end='')
-  distributed.meet()  # the leader may have waited for the page
+  distributed.barrier()  # the leader may have waited for the page
   # The same command resumes stopped runs, and then the error is raised again.
   if errors and EXIT['stopped'] not in codes:
     raise errors[0]
@@ -75,7 +75,7 @@ def _ended(trained, errors):
   try:
     yield from trained
   except UserError as error:
-    if distributed.several():
+    if distributed.is_multiprocess():
       raise  # at once: the others may wait for this process
     errors.append(error)
 
@@ -84,7 +84,7 @@ def _warn_of_form(names):
   """Reports models whose files do not have the form that --list reads."""
   from lra.report import catalogue
   for problem in filter(None, map(catalogue.problem, sorted(names))):
-    if distributed.leads():
+    if distributed.is_leader():
       say(f'{problem} Until then --list leaves the model out.')
 
 
@@ -122,7 +122,7 @@ def _runs(experiment):
   told = grid.check_count(configs * len(numbers), ' and '.join(
       name for name, given in (('--grid', lines), ('--seeds', len(numbers) > 1))
       if given))
-  if told and distributed.leads():
+  if told and distributed.is_leader():
     say(told)
   runs = {}
   for made in _of_grid(experiment, asked, lines):
@@ -192,7 +192,7 @@ def _trained(runs, how, errors):
         if 'profiled' in how:
           from lra.training import profile
           profile.check(how['profiled'], result.steps, folder)
-        if distributed.leads():
+        if distributed.is_leader():
           print(f'{folder} is finished already.')
         done.append((run, result))
   _warn_of_edits(left, done)
@@ -203,7 +203,7 @@ def _trained(runs, how, errors):
   if len(runs) == 1:
     yield left[0], train_lib.train(left[0], **how)
   else:
-    at_once = 1 if distributed.several() else (
+    at_once = 1 if distributed.is_multiprocess() else (
         options.AT_ONCE.value or
         min(map(train_lib.how_many, left)))
     yield from train_lib.train_many(left, at_once=at_once, **how)
@@ -222,7 +222,7 @@ def warn_of_edits(
 def _warn_of_edits(left, done):
   """Warns about finished and stopped runs whose model file has changed."""
   from lra.training import provenance
-  if not distributed.leads():
+  if not distributed.is_leader():
     return
   warn_of_edits((run.folder, result) for run, result in done)
   provenance.warn_of_edits(
@@ -241,7 +241,7 @@ def _result(folder):
     found = result_lib.read_if_there(folder / 'result.json')
     return found and found.fields
 
-  fields = distributed.told(look)
+  fields = distributed.broadcast_from_leader(look)
   return fields and result_lib.validate(fields)
 
 

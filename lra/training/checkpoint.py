@@ -22,7 +22,7 @@ import orbax.checkpoint as ocp
 from lra import files
 from lra.errors import UserError
 from lra.system import distributed
-from lra.system.distributed import leads
+from lra.system.distributed import is_leader
 from lra.system.terminal import say
 from lra.training import checkpoint_io
 from lra.training.checkpoint_io import Damaged
@@ -59,9 +59,9 @@ class Checkpoints:
 
   def _manager(self, name, keep):
     writes = not self._read_only
-    if writes and leads():
+    if writes and is_leader():
       (self.folder / name).mkdir(parents=True, exist_ok=True)
-    distributed.meet()
+    distributed.barrier()
     options = ocp.CheckpointManagerOptions(
         max_to_keep=keep if writes else None, create=False,
         cleanup_tmp_directories=writes, enable_async_checkpointing=writes,
@@ -77,7 +77,8 @@ class Checkpoints:
             create_directories_asynchronously=False,
             # Orbax measures its limit by the wall clock, which jumps after a
             # laptop has slept. Several processes notice by it that one hangs.
-            **({} if distributed.several() else {'timeout_secs': _YEARS})))
+            **({} if distributed.is_multiprocess() else {
+                'timeout_secs': _YEARS})))
     return ocp.CheckpointManager(self.folder / name, options=options)
 
   def save_last(self, step: int, state: Any, progress: dict) -> None:
@@ -122,8 +123,8 @@ class Checkpoints:
       raise self._fallback_error(e) from e
     path = self.folder / 'last' / str(step) / 'memory' / 'metadata'
     memory = json.dumps(self._metadata_of(progress, of_state))
-    distributed.in_turn(
-        lambda: leads() and files.write_all({path: memory.encode()}))
+    distributed.run_or_fail_together(
+        lambda: is_leader() and files.write_all({path: memory.encode()}))
 
   def save_best(self, step: int, params: Any) -> None:
     """Saves parameters for evaluation; replaces stale ones of this step."""
@@ -224,7 +225,7 @@ class Checkpoints:
     self._last.close()
 
   def _check_exists(self):
-    if leads() and not (self.folder / 'last').exists():
+    if is_leader() and not (self.folder / 'last').exists():
       raise UserError(
           f'{self.folder} was removed while it was in use: repeat the command '
           'to start this run again.')
@@ -232,7 +233,8 @@ class Checkpoints:
   def _metadata(self, step):
     """Returns (progress, checksums) of a state; layout 2 has None for these."""
     path = self.folder / 'last' / str(step) / 'memory'
-    memory, why = distributed.told(lambda: checkpoint_io.read_json(path))
+    memory, why = distributed.broadcast_from_leader(
+        lambda: checkpoint_io.read_json(path))
     if why:
       raise Damaged(path, why)
     if not isinstance(memory, dict):
@@ -266,7 +268,8 @@ class Checkpoints:
         self._move_away(error.path)
     for newer in filter(lambda s: s > step, self._last.all_steps()):
       self._move_away(self.folder / 'last' / str(newer))
-    distributed.in_turn(lambda: None)  # until the leader has moved them
+    # Others wait until the leader has moved them.
+    distributed.run_or_fail_together(lambda: None)
     self._last.reload()
     self._best.reload()
     self._load_names()
@@ -282,7 +285,7 @@ class Checkpoints:
         self._best_sums.setdefault(best, sums[1])
 
   def _move_away(self, path):
-    if not (leads() and path.exists()):
+    if not (is_leader() and path.exists()):
       return
     target = self.folder / 'damaged' / f'{path.parent.name}-{path.name}'
     shutil.rmtree(target, ignore_errors=True)
@@ -292,4 +295,4 @@ class Checkpoints:
 
 def _steps(manager):
   """Returns the steps that the leader sees."""
-  return distributed.told(lambda: sorted(manager.all_steps()))
+  return distributed.broadcast_from_leader(lambda: sorted(manager.all_steps()))

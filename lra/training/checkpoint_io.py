@@ -78,11 +78,11 @@ def read(path: pathlib.Path, like: Any, expected: str | None,
       _check_is_damage(path, e)
       why = type(e).__name__
 
-  distributed.in_turn(read_ours)
-  if distributed.gathered(bool(why)).any():
+  distributed.run_or_fail_together(read_ours)
+  if distributed.all_gather(bool(why)).any():
     raise Damaged(path, why or 'another process cannot read it',
                   _difference(path / item, like))
-  if expected is not None and distributed.gathered(
+  if expected is not None and distributed.all_gather(
       checksum(tree) != expected).any():
     raise Damaged(path, OTHER, _difference(path / item, like))
   return tree

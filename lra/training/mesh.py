@@ -123,7 +123,7 @@ def rows(mesh, size: int) -> slice:
 
   The examples are those of a batch or of a microbatch.
   """
-  if not distributed.several():
+  if not distributed.is_multiprocess():
     return slice(None)
   pieces = of_examples(mesh, micro=False).addressable_devices_indices_map(
       (size,)).values()
@@ -141,7 +141,7 @@ def joined(batch, shardings, size: int, axis: int):
     size: number of examples of all processes.
     axis: the axis of the examples.
   """
-  if not distributed.several():
+  if not distributed.is_multiprocess():
     return batch
   over = next(iter(shardings.values())).mesh
   first = rows(over, size).start

@@ -12,7 +12,7 @@ from lra.errors import UserError
 from lra.experiment.experiment import Experiment
 from lra.records.result import Result
 from lra.system import distributed, machine, signals
-from lra.system.distributed import leads, several
+from lra.system.distributed import is_leader, is_multiprocess
 from lra.system.terminal import TIME_LIMIT, StopRequest, bar, say
 from lra.training.process_cache import ProcessCache
 from lra.training.trainer import Diverged, Trainer
@@ -45,7 +45,7 @@ def train(experiment: Experiment, max_minutes: float | None = None,
   """
   t = experiment.config.train
   with StopRequest(max_minutes) as own, contextlib.closing(Trainer(
-      experiment, log, profiled if leads() else range(0), recorded,
+      experiment, log, profiled if is_leader() else range(0), recorded,
       shared)) as trainer:
     status, test = 'stopped', None
     begun = trainer.step, trainer.counters.validated_step
@@ -84,7 +84,7 @@ def train(experiment: Experiment, max_minutes: float | None = None,
     except jax.errors.JaxRuntimeError as e:
       status = 'oom'
       if not machine.out_of_memory(e):
-        if several() and distributed.lost(e):
+        if is_multiprocess() and distributed.lost(e):
           distributed.abandon(e)
         raise
     return trainer.finish(status, test)
@@ -133,12 +133,12 @@ def train_many(runs: list[Experiment], *, at_once: int,
   def one(run):
     left = None if deadline is None else (deadline - time.monotonic()) / 60
     late = left is not None and left <= 0
-    if distributed.gathered(bool(signals.reason()) or late).any():
+    if distributed.all_gather(bool(signals.reason()) or late).any():
       return None
     try:
       return train(run, left, shared=shared, **options)
     except Exception as error:
-      if distributed.several():
+      if distributed.is_multiprocess():
         raise  # the other processes may wait for this one
       errors.append(error)
       say(f'{run.folder}: {_told(error)}')

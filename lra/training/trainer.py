@@ -19,7 +19,7 @@ from lra.experiment.experiment import Experiment
 from lra.records import baselines
 from lra.records.result import Result
 from lra.system import distributed, machine, signals
-from lra.system.distributed import SharedStop, leads, several
+from lra.system.distributed import SharedStop, is_leader, is_multiprocess
 from lra.system.terminal import StopRequest, bar, say
 from lra.training import mesh, optim, profile, program, provenance, rundir
 from lra.training.checkpoint import Checkpoints
@@ -57,16 +57,17 @@ class Trainer:
     self.config = config
     self._shared, self.heard = shared or ProcessCache(), None
     # A run that began on another kind of machine keeps its dtype.
-    began = distributed.told(lambda: rundir.environment(folder))
+    began = distributed.broadcast_from_leader(
+        lambda: rundir.environment(folder))
     self.program = program.make(
         experiment, dtype=began.get('dtype'), before=began)
     self.identity = provenance.of_run(self.program, self._shared, recorded)
     self.run = self.data = None
     try:
-      distributed.in_turn(self._open)
-      distributed.in_turn(self._load)
-      theirs = distributed.told(lambda: self.data.fingerprint)
-      distributed.in_turn(lambda: self._check_same(theirs))
+      distributed.run_or_fail_together(self._open)
+      distributed.run_or_fail_together(self._load)
+      theirs = distributed.broadcast_from_leader(lambda: self.data.fingerprint)
+      distributed.run_or_fail_together(lambda: self._check_same(theirs))
     except UserError:
       if self.run:
         self.run.undo()
@@ -98,7 +99,7 @@ class Trainer:
 
   def listen(self, own: StopRequest) -> StopRequest | SharedStop:
     """Returns the stops that count: those of this process, or of all."""
-    if several():
+    if is_multiprocess():
       self.heard = SharedStop(own, self._shared.once(
           f'largest on {dict(self.program.mesh.shape)}',
           lambda: mesh.largest(self.program.mesh)))
@@ -120,7 +121,8 @@ class Trainer:
 
   def _open(self):
     self.run = rundir.RunDirectory(
-        self.program.experiment.folder, self.config.to_dict(), writes=leads())
+        self.program.experiment.folder, self.config.to_dict(),
+        writes=is_leader())
 
   def _load(self):
     with signals.interrupting():
@@ -152,7 +154,7 @@ class Trainer:
       raise UserError(
           f'{self.run.folder} was trained on other data than is prepared now '
           '(env.json has its fingerprint): choose another --workdir.')
-    if leads():
+    if is_leader():
       files.write_json(path, {
           **machine.environment(), **self.identity, 'data_fingerprint': ours,
           'data_origin': self.data.info.get('origin')})
@@ -168,7 +170,7 @@ class Trainer:
     self.identity |= provenance.of_sizes(self.program)
     self._write_environment()
     self.counters.compile_seconds += seconds
-    distributed.meet()
+    distributed.barrier()
     self._shared.compiled.set()
 
   def _compiled(self):
@@ -363,9 +365,9 @@ class Trainer:
         'data_origin': self.data.info.get('origin'), **self.identity}
     if status != 'oom':  # other processes may not take part in this
       fields['peak_memory_bytes'] = int(
-          distributed.gathered(fields['peak_memory_bytes']).max())
+          distributed.all_gather(fields['peak_memory_bytes']).max())
     path = self.run.metrics_path
-    if leads() and path.exists():
+    if is_leader() and path.exists():
       from lra.records import curves  # imports matplotlib, which takes a second
       try:
         fields['learnt_step'] = curves.learnt_step(curves.read(path))
