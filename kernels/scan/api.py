@@ -6,18 +6,9 @@ from kernels import axes, checks, dispatch
 from kernels.scan import call, segments
 
 
-def linear_scan(
-  x,
-  *,
-  a,
-  mask=None,
-  reverse=False,
-  initial_state=None,
-  return_state=False,
-  segment_ids=None,
-  num_segments=None,
-  kernel='auto',
-):
+def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,
+                return_state=False, segment_ids=None, num_segments=None,
+                kernel='auto'):
   """Computes a linear recurrence of each channel.
 
     h_t = a_t h_(t-1) + x_t
@@ -60,8 +51,7 @@ def linear_scan(
   lead = x.shape[:1] if segment_ids is None else (len(x), num_segments)
   if initial_state is not None:
     checks.check_state(
-      'initial_state', initial_state, (*lead, x.shape[2]), x.dtype
-    )
+        'initial_state', initial_state, (*lead, x.shape[2]), x.dtype)
   name = dispatch.resolve('scan', kernel, x.shape, x.dtype)
   options = call.Options(bool(reverse), dispatch.interpret_params())
   dtype, keep = x.dtype, mask

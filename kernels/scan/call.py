@@ -21,7 +21,6 @@ from kernels.scan import numbers
 
 class Options(NamedTuple):
   """Options compiled into a program."""
-
   reverse: bool = False
   interpret: Any = None
 
@@ -47,9 +46,8 @@ def scan(kernel, options, x, a, state):
 
 def _forward(kernel, options, x, a, state):
   h, last = dispatch.backend('scan', kernel).scan(
-    x, a, state, reverse=options.reverse, late=False,
-    interpret=options.interpret,
-  )  # fmt: skip
+      x, a, state, reverse=options.reverse, late=False,
+      interpret=options.interpret)
   return (h, last), (a, h, state)
 
 
@@ -57,9 +55,8 @@ def _backward(kernel, options, saved, cotangents):
   a, h, state = saved
   dy, dlast = cotangents
   dx, dstate = dispatch.backend('scan', kernel).scan(
-    dy, a, dlast, reverse=not options.reverse, late=True,
-    interpret=options.interpret,
-  )  # fmt: skip
+      dy, a, dlast, reverse=not options.reverse, late=True,
+      interpret=options.interpret)
   da = _before(h, state, options.reverse) * dx.astype(dstate.dtype)
   if a.ndim == 1:
     da = da.sum((0, 1))

@@ -10,10 +10,8 @@ import jax.numpy as jnp
 
 def wide(dtype):
   """Returns the dtype of the states of arrays: float32 or complex64."""
-  return jnp.dtype(
-    jnp.complex64 if jnp.issubdtype(dtype, jnp.complexfloating)
-    else jnp.float32
-  )  # fmt: skip
+  return jnp.dtype(jnp.complex64 if jnp.issubdtype(dtype, jnp.complexfloating)
+                   else jnp.float32)
 
 
 def split(z):

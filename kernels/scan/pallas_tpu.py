@@ -35,31 +35,21 @@ def scan(x, a, state, *, reverse, late, interpret):
   state = jnp.zeros((batch, width), wide) if state is None else state
   a = a.astype(wide)[None, None] if a.ndim == 1 else a
   ins, outs = {}, {}
-  for name, z, spec in (
-    ('x', x, plan.tile()),
-    ('a', a, plan.once() if plan.constant else plan.tile()),
-    ('state', state[:, None], plan.row()),
-  ):
+  for name, z, spec in (('x', x, plan.tile()),
+                        ('a', a, plan.once() if plan.constant else plan.tile()),
+                        ('state', state[:, None], plan.row())):
     ins |= {n: (spec, y) for n, y in numbers.named(name, z).items()}
   for i, y in enumerate(numbers.split(x)):
     outs[f'h{i}'] = plan.tile(), dispatch.like(y, y.shape, y.dtype)
     outs[f'last{i}'] = (
-      plan.row(), dispatch.like(y, (batch, 1, width), jnp.float32)
-    )  # fmt: skip
-  found = tpu.call(
-    functools.partial(_kernel, plan),
-    ins,
-    outs,
-    grid=(batch, pl.cdiv(width, plan.lanes), plan.blocks),
-    semantics=('parallel', 'parallel', 'arbitrary'),
-    scratch=[(1, plan.lanes)] * parts,
-    interpret=interpret,
-    flops=8 * x.size * parts * parts,
-  )
-  h, last = (
-    numbers.join([found[f'{name}{i}'] for i in range(parts)])
-    for name in ('h', 'last')
-  )
+        plan.row(), dispatch.like(y, (batch, 1, width), jnp.float32))
+  found = tpu.call(functools.partial(_kernel, plan), ins, outs,
+                   grid=(batch, pl.cdiv(width, plan.lanes), plan.blocks),
+                   semantics=('parallel', 'parallel', 'arbitrary'),
+                   scratch=[(1, plan.lanes)] * parts, interpret=interpret,
+                   flops=8 * x.size * parts * parts)
+  h, last = (numbers.join([found[f'{name}{i}'] for i in range(parts)])
+             for name in ('h', 'last'))
   return h, last[:, 0]
 
 
@@ -74,7 +64,6 @@ class _Plan:
     parts: 1 for real numbers, 2 for complex ones.
     constant, reverse, late: see `kernels.scan.call.scan`.
   """
-
   length: int
   rows: int
   lanes: int
@@ -95,8 +84,7 @@ class _Plan:
   def tile(self):
     """Returns the spec of [B, L, E]."""
     return pl.BlockSpec(
-      (1, self.rows, self.lanes), lambda b, e, n: (b, self.block(n), e)
-    )
+        (1, self.rows, self.lanes), lambda b, e, n: (b, self.block(n), e))
 
   def row(self):
     """Returns the spec of a state [B, 1, E]."""
@@ -112,7 +100,7 @@ def _plan(length, width, dtype, constant, parts, reverse, late):
   tile_rows = 32 // jnp.dtype(dtype).itemsize if parts == 1 else 8
   rows = min(MAX_ROWS, -(-length // tile_rows) * tile_rows)
   return _Plan(length, rows, min(width, MAX_LANES), tile_rows, parts,
-               constant, reverse, late)  # fmt: skip
+               constant, reverse, late)
 
 
 def _kernel(plan, ins, outs, *carried):
@@ -133,8 +121,7 @@ def _kernel(plan, ins, outs, *carried):
   constant = None
   if plan.constant:
     constant = tuple(
-      jnp.broadcast_to(ref[0], row.shape) for ref in refs(ins, 'a')
-    )
+        jnp.broadcast_to(ref[0], row.shape) for ref in refs(ins, 'a'))
 
   def step(i, state):
     at = (tiles - 1 - i if plan.reverse else i) * plan.tile_rows
@@ -142,10 +129,8 @@ def _kernel(plan, ins, outs, *carried):
     there = row < left - at
 
     def load(name):
-      return tuple(
-        ref[0, pl.ds(at, plan.tile_rows), :].astype(jnp.float32)
-        for ref in refs(ins, name)
-      )
+      return tuple(ref[0, pl.ds(at, plan.tile_rows), :].astype(jnp.float32)
+                   for ref in refs(ins, name))
 
     x = numbers.where(there, load('x'), 0.0)
     a = constant if plan.constant else load('a')
@@ -181,7 +166,7 @@ def _tile(plan, row, a, x, state):
   wide = tuple(jnp.broadcast_to(s, row.shape) for s in state)
   states = numbers.plus(after, numbers.times(factor, wide))
   end = 0 if plan.reverse else count - 1
-  last = tuple(s[end : end + 1] for s in states)
+  last = tuple(s[end:end + 1] for s in states)
   if not plan.late:
     return states, last
   old = numbers.each(functools.partial(_shifted, plan, 1), states)

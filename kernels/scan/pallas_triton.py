@@ -39,17 +39,15 @@ def scan(x, a, state, *, reverse, late, interpret):
   columns = -(-width // COLUMNS)
   parts, per_part = triton.cut(length, batch * columns, ROWS, PER_CORE)
   plan = _Plan(length, width, parts, per_part, len(numbers.split(x)),
-               a.ndim == 1, reverse, late)  # fmt: skip
+               a.ndim == 1, reverse, late)
   if state is None:
     state = jnp.zeros((batch, width), wide)
   before = state[:, None]
   if parts > 1:
     before = _before(plan, x, a, state, interpret)
   found = _call('scan', plan, x, a, before, interpret, rows=True)
-  h, after = (
-    numbers.join([found[f'{name}{i}'] for i in range(plan.numbers)])
-    for name in ('h', 'after')
-  )
+  h, after = (numbers.join([found[f'{name}{i}'] for i in range(plan.numbers)])
+              for name in ('h', 'after'))
   return h, after[:, 0 if reverse else -1]
 
 
@@ -57,9 +55,8 @@ def _before(plan, x, a, state, interpret):
   """Returns the state before each part, [B, parts, E]."""
   found = _call('scan_parts', plan, x, a, None, interpret, rows=False)
   total, factor = (
-    numbers.join([found[f'{name}{i}'] for i in range(plan.numbers)])
-    for name in ('after', 'factor')
-  )
+      numbers.join([found[f'{name}{i}'] for i in range(plan.numbers)])
+      for name in ('after', 'factor'))
   first = -1 if plan.reverse else 0
   total = total.at[:, first].add(factor[:, first] * state)
 
@@ -67,8 +64,7 @@ def _before(plan, x, a, state, interpret):
     return p[0] * q[0], q[0] * p[1] + q[1]
 
   after = lax.associative_scan(
-    join, (factor, total), axis=1, reverse=plan.reverse
-  )[1]
+      join, (factor, total), axis=1, reverse=plan.reverse)[1]
   pieces = [state[:, None], after[:, :-1]]
   if plan.reverse:
     pieces = [after[:, 1:], state[:, None]]
@@ -87,16 +83,9 @@ def _call(name, plan, x, a, before, interpret, rows):
     outs[f'h{i}'] = like(y.shape, y.dtype) if rows else None
     outs[f'after{i}'] = like(states, jnp.float32)
     outs[f'factor{i}'] = None if rows else like(states, jnp.float32)
-  return triton.call(
-    name,
-    functools.partial(_kernel, plan=plan, rows=rows),
-    ins,
-    outs,
-    grid=(-(-width // COLUMNS), plan.parts, batch),
-    warps=1,
-    stages=1,
-    interpret=interpret,
-  )
+  return triton.call(name, functools.partial(_kernel, plan=plan, rows=rows),
+                     ins, outs, grid=(-(-width // COLUMNS), plan.parts, batch),
+                     warps=1, stages=1, interpret=interpret)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +98,6 @@ class _Plan:
     numbers: 1 for real numbers, 2 for complex ones.
     constant, reverse, late: see `kernels.scan.call.scan`.
   """
-
   length: int
   width: int
   parts: int
@@ -131,11 +119,9 @@ def _kernel(ins, outs, *, plan, rows):
 
   def load(name, *at, also=True, other=0.0):
     return tuple(
-      plt.load(ref.at[(*at, lanes)], mask=there & also, other=fill).astype(
-        jnp.float32
-      )
-      for ref, fill in zip(refs(ins, name), (other, 0.0), strict=False)
-    )
+        plt.load(ref.at[(*at, lanes)], mask=there & also, other=fill).astype(
+            jnp.float32)
+        for ref, fill in zip(refs(ins, name), (other, 0.0), strict=False))
 
   def store(name, value, *at, also=True):
     for ref, y in zip(refs(outs, name), value, strict=True):

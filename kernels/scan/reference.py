@@ -68,19 +68,16 @@ def segments(x, a, dh, ids, count, *, mask=None, reverse=False,
   for b, n in np.ndindex(len(x), count):
     at = np.flatnonzero(ids[b] == n)
     given = {
-      name: None if y is None else y[b : b + 1, n]
-      for name, y in (('initial_state', initial_state), ('dlast', dlast))
-    }
+        name: None if y is None else y[b:b + 1, n]
+        for name, y in (('initial_state', initial_state), ('dlast', dlast))}
     if not at.size:
       last[b, n] = 0 if initial_state is None else initial_state[b, n]
       first[b, n] = 0 if dlast is None else dlast[b, n]
       continue
     part = slice(b, b + 1), slice(at[0], at[-1] + 1)
     token = np.ones_like(ids[part], bool) if mask is None else mask[part]
-    own = scan(
-      x[part], a if a.ndim == 1 else a[part], dh[part], mask=token,
-      reverse=reverse, **given,
-    )  # fmt: skip
+    own = scan(x[part], a if a.ndim == 1 else a[part], dh[part], mask=token,
+               reverse=reverse, **given)
     h[part], dx[part] = own[:2]
     if a.ndim == 1:
       da += own[2]

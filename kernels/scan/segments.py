@@ -22,7 +22,6 @@ class Rows(NamedTuple):
     last_BxN: place of the last token of each segment.
     empty_BxN: bool, whether a segment has no token.
   """
-
   segment_BxL: jax.Array
   first_BxL: jax.Array
   last_BxN: jax.Array
@@ -40,12 +39,8 @@ def rows(segment_ids, num_segments, reverse):
   else:
     last_BxN = jnp.max(jnp.where(own_BxNxL, place, 0), axis=2)
     before = jnp.pad(segment_ids, ((0, 0), (1, 0)), constant_values=-2)[:, :-1]
-  return Rows(
-    jnp.clip(segment_ids, 0, num_segments - 1),
-    segment_ids != before,
-    last_BxN,
-    ~own_BxNxL.any(axis=2),
-  )
+  return Rows(jnp.clip(segment_ids, 0, num_segments - 1), segment_ids != before,
+              last_BxN, ~own_BxNxL.any(axis=2))
 
 
 def cut(rows, x, a, initial_state):
@@ -62,8 +57,7 @@ def cut(rows, x, a, initial_state):
   a = a if a.ndim == 3 else a[None, None]
   if initial_state is not None:
     start_BxLxE = jnp.take_along_axis(
-      initial_state, rows.segment_BxL[..., None], axis=1
-    )
+        initial_state, rows.segment_BxL[..., None], axis=1)
     x = jnp.where(first, x + a.astype(x.dtype) * start_BxLxE, x)
   return x, jnp.where(first, 0, a).astype(a.dtype)
 

@@ -67,8 +67,7 @@ def _before(walk, state):
     return p[0] * q[0], q[0] * p[1] + q[1]
 
   after = lax.associative_scan(
-    join, (factor, total), axis=1, reverse=walk.reverse
-  )[1]
+      join, (factor, total), axis=1, reverse=walk.reverse)[1]
   parts = [state[:, None], after[:, :-1]]
   if walk.reverse:
     parts = [after[:, 1:], state[:, None]]
@@ -87,7 +86,6 @@ class _Walk:
     reverse, late: see `kernels.scan.call.scan`.
     dtype: of the states.
   """
-
   x: jax.Array
   a: jax.Array
   size: int
