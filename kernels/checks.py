@@ -74,8 +74,9 @@ def check_keys_and_values(q, k, v):
   _check_arrays(q, k, v, SOFTMAX_DTYPES)
   b, _, h, d = jnp.shape(q)
   if (jnp.shape(k)[0], jnp.shape(k)[3]) != (b, d) or h % jnp.shape(k)[2]:
-    raise ValueError('k must be [B, S, G, Dh] with the B and Dh of q and a G '
-                     f'that divides its H, {(b, d, h)}, got {jnp.shape(k)}')
+    raise ValueError('k must be [B, S, G, Dh] with B and Dh as in q and G a '
+                     f'divisor of its H (B, Dh, H = {b}, {d}, {h}), got '
+                     f'{jnp.shape(k)}')
   if jnp.shape(v)[:3] != jnp.shape(k)[:3]:
     raise ValueError('v must be [B, S, G, Dv] with the B, S, G of k, '
                      f'{jnp.shape(k)[:3]}, got {jnp.shape(v)}')
