@@ -3,8 +3,8 @@
 python run_lra.py --config=configs/mega.py:listops_mini
 
 The authors' settings for Long Range Arena have `attention` softmax on the tasks
-of text and laplace on those of pixels, and a `truncation` of 1,024 taps (4,096
-on Path-X).
+of text and laplace on those of pixels. Their `truncation` is 1,024 taps, on
+Path-X 4,096.
 """
 
 from configs import base

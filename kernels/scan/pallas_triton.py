@@ -2,10 +2,10 @@
 
 A program walks over the rows of some channels of one example. It loads a group
 of rows before it computes them one after the other, so that their transfers
-overlap. If there are too few programs for the device, L is cut into parts: a
-first kernel finds what each part does to a state, s -> A s + T, plain XLA joins
-these, and the kernel starts from the states before the parts. Then x and a are
-read twice.
+overlap. If there are too few programs for the device, L is cut into parts. A
+first kernel finds what each part does to a state, s -> A s + T, and plain XLA
+joins these. The kernel then starts from the states before the parts. Here x and
+a are read twice.
 """
 
 import dataclasses

@@ -4,9 +4,9 @@ Each channel is averaged by n exponential moving averages; a bidirectional layer
 has other averages for each direction and sums them. Queries and keys are two
 scaled copies of one projection of the averages. `attention` chooses between a
 softmax and the Laplace function, whose logits are divided by the number of
-tokens. A learned number for each distance is added to the logits. The layer is
-an update of its residual stream by a gate u, so the mixer returns u (h' - x)
-for the stream x before the norm, and drops out by itself. With `chunk_size`
+tokens. A learned number for each distance is added to the logits. The layer
+updates its residual stream x, before the norm, by a gate u. So the mixer
+returns u (h' - x), and it drops out by itself. With `chunk_size`
 attention stays within chunks, and only the averages connect them. `truncation`
 cuts the averages; the authors' settings for Long Range Arena have 1,024 taps,
 4,096 for Path-X.
