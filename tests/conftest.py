@@ -131,7 +131,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope='module')
 def compile_once(tmp_path_factory):
-  """What a file's tests compile is kept for all files and workers that ask."""
+  """Compiles a program once for all tests and workers that use this fixture."""
   from lra.cli import command
   folder = tmp_path_factory.getbasetemp()
   if 'PYTEST_XDIST_WORKER' in os.environ:

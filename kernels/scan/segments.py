@@ -14,7 +14,7 @@ from kernels.scan import numbers
 
 
 class Rows(NamedTuple):
-  """Where segments begin and end, in the order of the scan.
+  """The first and last token of each segment, in the order of the scan.
 
   Attributes:
     segment_BxL: segment of each token, clipped to 0 ... N - 1.

@@ -144,7 +144,8 @@ def report(config, counts: list[str]) -> list[str]:
   axes = ', '.join(f'{n} {axis}' for axis, n in config.mesh.items() if n != 1)
   axes = axes.replace('-1 ', '') or 'one device'
   return [
-      f'## {name} over {axes}', '', f'One of {numbers[0]} devices is told:', '',
+      f'## {name} over {axes}', '',
+      f'One of {numbers[0]} devices executes:', '',
       table(['what', 'bytes', 'devices', 'times a step'],
             [[kind, f'{size:,}', str(n), str(times)] for (kind, size, n), times
              in sorted(steps[0].collectives.items())]), '',

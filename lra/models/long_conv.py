@@ -23,7 +23,6 @@ from lra.config import fields
 from lra.nn import direction, draws, glu
 from lra.nn.dropout import drop
 from lra.nn.long_convolution import convolve
-from lra.nn.mixer import check_choices
 
 FAMILY = 'state space'
 COST = 'O(L D (log L + D))'
@@ -32,15 +31,13 @@ GROWTH = {'time': 1, 'memory': 1}
 STD = 0.002  # of initial taps
 
 
-class Mixer(nn.Module):
+class Mixer(direction.DirectedMixer):
   """Long convolutions: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
     num_kernels: C, kernels of each channel.
     squash: threshold of the taps.
     kernel_dropout: dropout rate of the taps.
-    direction: `causal` or `bidirectional`.
-    dropout: dropout rate; the encoder sets it.
     dtype: dtype of the gate's matmuls; the convolution is float32.
     full_length: L of uncut sequences, the number of taps; None if no input is
       cut.
@@ -51,20 +48,7 @@ class Mixer(nn.Module):
   num_kernels: int = fields.argument(2, low=1, high=1024)
   squash: float = fields.argument(0.003, low=0, high=1.0)
   kernel_dropout: float = fields.argument(0.2, low=0, below=1)
-  direction: str = fields.argument(
-      'bidirectional', choices=direction.CHOICES)
-  dropout: float = 0.0
-  dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
-
-  def __post_init__(self):
-    super().__post_init__()
-    check_choices(self)
-
-  @property
-  def causal(self) -> bool:
-    """True if a position sees only itself and earlier ones."""
-    return direction.is_causal(self.direction)
 
   @nn.compact
   def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,

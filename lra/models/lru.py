@@ -24,7 +24,7 @@ import kernels
 from lra.config import fields
 from lra.errors import UserError
 from lra.nn import direction, glu, state_space
-from lra.nn.mixer import check_choices, resolve_kernel
+from lra.nn.mixer import resolve_kernel
 
 FAMILY = 'state space'
 COST = 'O(L D (N + D))'
@@ -32,17 +32,15 @@ GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
 
 
-class Mixer(nn.Module):
+class Mixer(direction.DirectedMixer):
   """LRU: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
     state_dim: N, number of complex states.
     r_min, r_max: range of the initial absolute values of lambda.
     max_phase: largest initial phase of lambda.
-    direction: `causal` or `bidirectional`.
     activation: one of `lra.nn.glu.ACTIVATIONS`.
     kernel: 'auto' or one of `KERNELS`.
-    dropout: dropout rate; the encoder sets it.
     dtype: dtype of the matmuls; the scan is complex64.
 
   Raises:
@@ -52,23 +50,10 @@ class Mixer(nn.Module):
   r_min: float = fields.argument(0.0, low=0, below=1)
   r_max: float = fields.argument(1.0, above=0, high=1)
   max_phase: float = fields.argument(6.28, above=0, high=2 * math.pi)
-  direction: str = fields.argument(
-      'bidirectional', choices=direction.CHOICES)
   activation: str = fields.argument('full_glu', choices=glu.ACTIVATIONS)
   kernel: str = 'auto'
-  dropout: float = 0.0
-  dtype: jnp.dtype = jnp.float32
 
   op = 'scan'
-
-  def __post_init__(self):
-    super().__post_init__()
-    check_choices(self)
-
-  @property
-  def causal(self) -> bool:
-    """True if a position sees only itself and earlier ones."""
-    return direction.is_causal(self.direction)
 
   def state_size(self, width: int) -> int:
     """Returns how many numbers pass from token to token, in all directions."""

@@ -31,7 +31,6 @@ from lra.nn import direction
 from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 from lra.nn.long_convolution import convolve, exponential_sums
-from lra.nn.mixer import check_choices
 
 FAMILY = 'state space'
 COST = 'O(L^2 D) time, O(L D) memory'
@@ -42,7 +41,7 @@ ROWS = 128  # queries at a time
 STD = 0.02  # of initial weights
 
 
-class Mixer(nn.Module):
+class Mixer(direction.DirectedMixer):
   """Mega: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
@@ -52,8 +51,6 @@ class Mixer(nn.Module):
     attention: `softmax` or `laplace`.
     chunk_size: tokens that attend to each other; 0 means all.
     truncation: number of taps of the averages; 0 means L.
-    direction: `causal` or `bidirectional`.
-    dropout: dropout rate; the encoder sets it.
     dtype: computing dtype; the averages and the logits are float32.
     full_length: L of uncut sequences, which sets the number of distances; None
       if no input is cut.
@@ -67,23 +64,10 @@ class Mixer(nn.Module):
   attention: str = fields.argument('softmax', choices=ATTENTIONS)
   chunk_size: int = fields.argument(0, low=0, high=fields.MANY)
   truncation: int = fields.argument(0, low=0, high=fields.MANY)
-  direction: str = fields.argument(
-      'bidirectional', choices=direction.CHOICES)
-  dropout: float = 0.0
-  dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
   # The encoder gives the stream before the norm, and adds the result as it is.
   gates_residual = True
-
-  def __post_init__(self):
-    super().__post_init__()
-    check_choices(self)
-
-  @property
-  def causal(self) -> bool:
-    """True if a position sees only itself and earlier ones."""
-    return direction.is_causal(self.direction)
 
   @nn.compact
   def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *, train: bool,

@@ -29,7 +29,6 @@ from lra.config import fields
 from lra.errors import UserError
 from lra.nn import direction, glu, state_space
 from lra.nn.long_convolution import convolve, exponential_sums
-from lra.nn.mixer import check_choices
 
 FAMILY = 'state space'
 COST = 'O(L D (log L + N + D))'
@@ -39,18 +38,16 @@ INITS = ('legs', 'lin', 'inv', 'real')
 B_LIMIT = 2.0  # of the imaginary parts of HiPPO's B
 
 
-class Mixer(nn.Module):
+class Mixer(direction.DirectedMixer):
   """S4D: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
     state_dim: N, number of states of a channel, even.
     a_init: initial A and B, one of `INITS`.
     tied: whether channels share A and B.
-    direction: `causal` or `bidirectional`.
     activation: one of `lra.nn.glu.ACTIVATIONS`.
     discretisation: `zoh` or `bilinear`.
     dt_min, dt_max: range of the initial steps.
-    dropout: dropout rate; the encoder sets it.
     dtype: dtype of the gate's matmuls; the convolution is float32.
 
   Raises:
@@ -59,24 +56,11 @@ class Mixer(nn.Module):
   state_dim: int = fields.argument(64, low=2, high=4096)
   a_init: str = fields.argument('legs', choices=INITS)
   tied: bool = True
-  direction: str = fields.argument(
-      'bidirectional', choices=direction.CHOICES)
   activation: str = fields.argument('full_glu', choices=glu.ACTIVATIONS)
   discretisation: str = fields.argument(
       'zoh', choices=state_space.DISCRETISATIONS)
   dt_min: float = fields.argument(0.001, above=0, high=1000.0)
   dt_max: float = fields.argument(0.1, above=0, high=1000.0)
-  dropout: float = 0.0
-  dtype: jnp.dtype = jnp.float32
-
-  def __post_init__(self):
-    super().__post_init__()
-    check_choices(self)
-
-  @property
-  def causal(self) -> bool:
-    """True if a position sees only itself and earlier ones."""
-    return direction.is_causal(self.direction)
 
   def state_size(self, width: int) -> int:
     """Returns how many numbers pass from token to token, in all directions."""

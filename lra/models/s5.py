@@ -23,7 +23,7 @@ import kernels
 from lra.config import fields
 from lra.errors import UserError
 from lra.nn import direction, glu, state_space
-from lra.nn.mixer import check_choices, resolve_kernel
+from lra.nn.mixer import resolve_kernel
 
 FAMILY = 'state space'
 COST = 'O(L D (N + D))'
@@ -33,13 +33,12 @@ KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
 C_INITS = ('lecun', 'truncated', 'complex')
 
 
-class Mixer(nn.Module):
+class Mixer(direction.DirectedMixer):
   """S5: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes:
     state_dim: number of states, N; half of them are computed.
     blocks: J, number of blocks of the state matrix.
-    direction: `causal` or `bidirectional`.
     activation: one of `lra.nn.glu.ACTIVATIONS`.
     c_init: initial C: `lecun` (standard deviation (D N)^-1/2) or `truncated`
       (N^-1/2), both turned into the eigenbasis, or `complex`, normal there.
@@ -47,7 +46,6 @@ class Mixer(nn.Module):
     dt_min, dt_max: range of the initial steps.
     clip_eigenvalues: whether real parts of Lambda are kept at most -0.0001.
     kernel: 'auto' or one of `KERNELS`.
-    dropout: dropout rate; the encoder sets it.
     dtype: dtype of the matmuls; the scan is complex64.
 
   Raises:
@@ -56,8 +54,6 @@ class Mixer(nn.Module):
   """
   state_dim: int = fields.argument(64, low=2, high=fields.MANY)
   blocks: int = fields.argument(8, low=1, high=fields.MANY)
-  direction: str = fields.argument(
-      'bidirectional', choices=direction.CHOICES)
   activation: str = fields.argument('half_glu1', choices=glu.ACTIVATIONS)
   c_init: str = fields.argument('lecun', choices=C_INITS)
   discretisation: str = fields.argument(
@@ -66,19 +62,8 @@ class Mixer(nn.Module):
   dt_max: float = fields.argument(0.1, above=0, high=1000.0)
   clip_eigenvalues: bool = False
   kernel: str = 'auto'
-  dropout: float = 0.0
-  dtype: jnp.dtype = jnp.float32
 
   op = 'scan'
-
-  def __post_init__(self):
-    super().__post_init__()
-    check_choices(self)
-
-  @property
-  def causal(self) -> bool:
-    """True if a position sees only itself and earlier ones."""
-    return direction.is_causal(self.direction)
 
   def state_size(self, width: int) -> int:
     """Returns how many numbers pass from token to token, in all directions."""

@@ -7,8 +7,12 @@ differ in how the results of both are joined.
 
 from collections.abc import Callable
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
+
+from lra.config import fields
+from lra.nn.mixer import check_choices
 
 CHOICES = ('causal', 'bidirectional')
 
@@ -39,3 +43,25 @@ def run(direction: str, one_way: Callable[[bool], jax.Array],
 def passes(direction: str) -> int:
   """Returns 1 or 2."""
   return 1 if is_causal(direction) else 2
+
+
+class DirectedMixer(nn.Module):
+  """What mixers share that run over the tokens in one direction or in both.
+
+  Attributes:
+    direction: `causal` or `bidirectional`.
+    dropout: dropout rate; the encoder sets it.
+    dtype: dtype of the matmuls.
+  """
+  direction: str = fields.argument('bidirectional', choices=CHOICES)
+  dropout: float = 0.0
+  dtype: jnp.dtype = jnp.float32
+
+  def __post_init__(self):
+    super().__post_init__()
+    check_choices(self)
+
+  @property
+  def causal(self) -> bool:
+    """True if a position sees only itself and earlier ones."""
+    return is_causal(self.direction)

@@ -1,4 +1,4 @@
-"""What the figures of a run and those of the page share: colours and fonts."""
+"""Defines the colours and fonts of all figures."""
 
 import contextlib
 import io

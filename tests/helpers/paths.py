@@ -1,4 +1,4 @@
-"""Where the repository is."""
+"""Defines the folder of the repository."""
 
 import pathlib
 

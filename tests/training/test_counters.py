@@ -1,4 +1,4 @@
-"""What a result says of speed."""
+"""Tests the speed that a result records."""
 
 import types
 

@@ -169,7 +169,7 @@ def test_a_grid_of_rates_and_decays_is_one_program(monkeypatch):
     ({}, 0.0, ()), ({'data': 4}, 0.0, ()), ({'data': 2, 'fsdp': 2}, 1e-3, ()),
     ({}, 1e-3, (('head/.*', {}), ('.*', None)))])
 def test_the_gradient_norm_is_that_of_the_whole_batch(sizes, clip, groups):
-  """Of the trained parameters, before clipping, by numpy in float64."""
+  """Compares it with numpy in float64: trained parameters, before clipping."""
   c = small.config('transformer', 'listops', batch_size=32, microbatch_size=8)
   c.unlock()
   c.encoder.dropout, c.optim.clip_norm, c.optim.groups = 0.0, clip, groups
