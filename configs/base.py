@@ -1,8 +1,9 @@
 """Makes the config of a task under a protocol; helpers of the other configs.
 
-`configs/<model>.py` calls `get_config('<task>[,protocol=<protocol>]')` and sets
-its own fields. `lra/config/fields.py` documents each field and its allowed
-values, `configs/protocols.py` holds the values of each protocol.
+`configs/<model>.py` calls `get_config(arg, '<model>')` and changes the fields
+in which its model differs from the protocol and the defaults of its mixer.
+`lra/config/fields.py` documents each field and its allowed values,
+`configs/protocols.py` holds the values of each protocol.
 
 Derived fields are references: `--config.encoder.width=128` also changes the
 width of the heads and the initial embedding, unless these are set too.
@@ -16,10 +17,12 @@ import ml_collections
 from ml_collections.config_dict import FieldReference
 
 from configs.protocols import ARGUMENTS, PROTOCOLS, TASK_ARGUMENTS
-from lra import tasks
+from lra import models, tasks
 from lra.config.fields import FIELDS
 from lra.errors import UserError
 
+# Types of which a flag reads values by itself.
+_FLAGS = (bool, int, float, str, tuple)
 _Op = collections.namedtuple('_Op', ['fn', 'args'])
 
 # Fields derived from others unless a protocol sets them.
@@ -30,17 +33,38 @@ _FOLLOWING = {
 }
 
 
-def get_config(arg: str = '') -> ml_collections.ConfigDict:
-  """Returns the config of a task under a protocol, without a model.
+def get_config(arg: str = '', model: str = '') -> ml_collections.ConfigDict:
+  """Returns the config of a task under a protocol.
 
   Args:
     arg: `<task>` or `<task>,protocol=<protocol>`.
+    model: a file of lra/models. `config.model` gets all arguments of its mixer:
+      the protocol's value of an argument, else the mixer's default. Without a
+      model the file sets `config.model.name` and the arguments itself.
 
   Raises:
-    UserError: no task, an unknown task, option or protocol, or a field that
-      the protocol does not set.
+    UserError: no task, an unknown task, option, protocol or model, or a field
+      that the protocol does not set.
   """
-  return _make(*_parse(arg))
+  config = _make(*_parse(arg))
+  if model:
+    _fill(config, model)
+  return config
+
+
+def _fill(config, model):
+  """Sets the model: its name and every argument of its mixer."""
+  config.model.name = model
+  defaults = models.defaults(model)
+  for name in set(config.model) - {'name', *defaults}:
+    del config.model[name]  # such as num_heads of a mixer without heads
+  given = _arguments(config)
+  for name, default in defaults.items():
+    if name not in config.model:
+      value = given.get(name, default)
+      # A flag may change a field of this type to any literal.
+      config.model[name] = value if isinstance(value, _FLAGS) else (
+          FieldReference(value, field_type=object))
 
 
 def _make(task, protocol):
@@ -192,5 +216,9 @@ def num_features(config, wanted):
 
 def argument(config, name: str):
   """Returns the protocol's value of an argument that several mixers have."""
-  own = TASK_ARGUMENTS.get((config.protocol, config.task), {})
-  return own.get(name, ARGUMENTS[config.protocol][name])
+  return _arguments(config)[name]
+
+
+def _arguments(config):
+  return {**ARGUMENTS[config.protocol],
+          **TASK_ARGUMENTS.get((config.protocol, config.task), {})}

@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/bigbird.py:listops_mini
 
-Reaches 52.4 % (baseline 22.3 %).
-
 Blocks of 64. A query sees 3 blocks in its window, 2 global and 3 random ones,
 as in the paper's base model (appendix E, internal construction) and in the Long
 Range Arena release. On listops_mini a query sees all blocks, since there are
@@ -14,12 +12,6 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'bigbird'
+  config = base.get_config(arg, 'bigbird')
   config.model.block_size = base.by_size(config, 64, mini=8)
-  config.model.window_blocks = 3
-  config.model.global_blocks = 2
-  config.model.random_blocks = 3
-  config.model.pattern_seed = 0
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

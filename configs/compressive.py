@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/compressive.py:listops_mini
 
-Reaches 54.8 % (baseline 22.3 %).
-
 One summary per four inputs (the paper has 2 to 4) and four older segments of
 128 tokens: a query sees as many summaries as a segment has positions. Mini
 tasks have segments of 8; short probes have segments of 6 and two inputs per
@@ -20,13 +18,9 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'compressive'
+  config = base.get_config(arg, 'compressive')
   config.model.segment_size = base.by_size(config, 128, mini=8)
-  config.model.memory_segments = 4
   config.model.rate = base.derived(
       lambda size: math.gcd(4, size), config.model.get_ref('segment_size'))
-  config.model.compression = 'convolution'  # or mean or max
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   config.encoder.pooling = 'mean'
   return config

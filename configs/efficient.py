@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/efficient.py:listops_mini
 
-Reaches 52.6 % (baseline 22.3 %).
-
 The head is as wide as the encoder, so no field sets the heads.
 """
 
@@ -11,8 +9,4 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'efficient'
-  config.model.kernel = 'auto'
-  del config.model.num_heads, config.model.qkv_width
-  return config
+  return base.get_config(arg, 'efficient')

@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/etc.py:listops_mini
 
-Reaches 56.2 % (baseline 22.3 %).
-
 84 positions on either side and separate vectors for distances up to 12, as in
 the authors' base model. The global token is CLS, or the first token without
 CLS.
@@ -13,11 +11,7 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'etc'
+  config = base.get_config(arg, 'etc')
   config.model.radius = base.by_size(config, 84, mini=16)
   config.model.num_global = 1
-  config.model.max_distance = 12
-  config.model.sharing = 'all'
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

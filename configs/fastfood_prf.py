@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/fastfood_prf.py:listops_mini
 
-Reaches 45.0 % (baseline 22.3 %).
-
 Dh features, as in the paper's released code for Dh = 64 and 32.
 """
 
@@ -11,12 +9,7 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'fastfood_prf'
+  config = base.get_config(arg, 'fastfood_prf')
   config.model.num_features = base.num_features(
       config, base.head_width(config))
-  # True draws a new permutation in each training step, as in the released code.
-  config.model.redraw = False
-  config.model.kernel = 'auto'
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/generative_prf.py:listops_mini
 
-Reaches 47.8 % (baseline 22.3 %).
-
 4 Dh features, resampled in each training step, as in the paper's released code
 for Dh = 64 and 32. On the mini tasks there are at most as many as tokens.
 """
@@ -12,11 +10,7 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'generative_prf'
+  config = base.get_config(arg, 'generative_prf')
   config.model.num_features = base.num_features(
       config, 4 * base.head_width(config))
-  config.model.redraw = True
-  config.model.kernel = 'auto'
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/generative_rks.py:listops_mini
 
-Reaches 45.0 % (baseline 22.3 %).
-
 4 Dh frequencies, resampled in each training step, as in the paper's released
 code for Dh = 64 and 32. Each gives a cosine and a sine; the constant takes one
 frequency. On the mini tasks there are at most as many features as tokens. On a
@@ -15,11 +13,7 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'generative_rks'
+  config = base.get_config(arg, 'generative_rks')
   config.model.num_features = base.num_features(
       config, 8 * base.head_width(config))
-  config.model.redraw = True
-  config.model.kernel = 'auto'
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/gmm_prf.py:listops_mini
 
-Reaches 45.2 % (baseline 22.3 %).
-
 4 Dh features, resampled in each training step, as in the paper's released code
 for Dh = 64 and 32. On the mini tasks there are at most as many as tokens. The
 released code has one Gaussian per head, here there are two.
@@ -13,12 +11,7 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'gmm_prf'
+  config = base.get_config(arg, 'gmm_prf')
   config.model.num_features = base.num_features(
       config, 4 * base.head_width(config))
-  config.model.num_components = 2
-  config.model.redraw = True
-  config.model.kernel = 'auto'
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

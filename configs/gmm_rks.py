@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/gmm_rks.py:listops_mini
 
-Reaches 43.2 % (baseline 22.3 %).
-
 Dh frequencies, resampled in each training step, as in the paper's released
 code for Text; for ListOps it has four times as many. Each gives a cosine and a
 sine; the constant takes one frequency. The released code has one Gaussian per
@@ -14,12 +12,7 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'gmm_rks'
+  config = base.get_config(arg, 'gmm_rks')
   config.model.num_features = base.num_features(
       config, 2 * base.head_width(config))
-  config.model.num_components = 2
-  config.model.redraw = True
-  config.model.kernel = 'auto'
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

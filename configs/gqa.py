@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/gqa.py:listops_mini
 
-Reaches 52.5 % (baseline 22.3 %).
-
 Two heads of queries share one head of keys and values, so with four
 heads or more the model differs from multi-query attention. On a task with two
 heads, such as image_mini, it equals multi-query attention. With one head, both
@@ -15,10 +13,7 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'gqa'
+  config = base.get_config(arg, 'gqa')
   config.model.num_kv_heads = base.derived(
       lambda heads: max(heads // 2, 1), config.model.get_ref('num_heads'))
-  config.model.kernel = 'auto'
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

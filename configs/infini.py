@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/infini.py:listops_mini
 
-Reaches 51.7 % (baseline 22.3 %).
-
 Segments of 256 tokens, 8 on the mini tasks. The paper has 2,048, with texts
 longer in proportion.
 
@@ -16,10 +14,7 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'infini'
+  config = base.get_config(arg, 'infini')
   config.model.segment_size = base.by_size(config, 256, mini=8)
-  config.model.delta = True
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   config.encoder.pooling = 'mean'
   return config

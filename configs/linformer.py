@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/linformer.py:listops_mini
 
-Reaches 50.9 % (baseline 22.3 %).
-
 M = 256 landmarks as in the paper. One matrix serves keys and values of all
 heads, as in the Long Range Arena release. The mini tasks have that release's
 default of M = 16: 256 landmarks would be more than tokens, or would more than
@@ -14,11 +12,6 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'linformer'
+  config = base.get_config(arg, 'linformer')
   config.model.num_landmarks = base.by_size(config, 256, mini=16)
-  # none, headwise or kv: sharing of the projections along length.
-  config.model.sharing = 'kv'
-  config.model.kernel = 'auto'
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

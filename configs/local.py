@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/local.py:listops_mini
 
-Reaches 54.1 % (baseline 22.3 %).
-
 Blocks have the size of the Long Range Arena release. With CLS pooling the CLS
 token sees only its own block; to use the whole sequence add
 --config.encoder.pooling=mean.
@@ -13,8 +11,6 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'local'
+  config = base.get_config(arg, 'local')
   config.model.block_size = base.by_size(config, 50, mini=16)
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

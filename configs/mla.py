@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/mla.py:listops_mini
 
-Reaches 53.1 % (baseline 22.3 %).
-
 The ranks have the paper's proportions, 4 and 12 head widths, with half a head
 width rotated. They are at most half of the model's width: LRA's models have few
 heads, and the paper's 128 heads are far wider than four head widths.
@@ -13,12 +11,10 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'mla'
+  config = base.get_config(arg, 'mla')
   width, head = config.encoder.get_ref('width'), base.head_width(config)
   for name, heads in (('kv_rank', 4), ('query_rank', 12)):
     config.model[name] = base.derived(
         lambda D, Dh, heads=heads: max(min(heads * Dh, D // 2), 1), width, head)
   config.model.rotary_width = base.derived(lambda Dh: max(Dh // 4 * 2, 2), head)
-  config.model.kernel = 'auto'
   return config

@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/rfa.py:listops_mini
 
-Reaches 42.8 % (baseline 22.3 %).
-
 M = 64 frequencies, as in the authors' code, resampled in each training step.
 On the mini tasks there are at most as many as tokens. The gated variant is
 causal: it also needs --config.encoder.pooling=mean.
@@ -13,13 +11,7 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'rfa'
+  config = base.get_config(arg, 'rfa')
   config.model.num_features = base.num_features(config, 64)
-  config.model.feature_map = 'gaussian'  # or arccos
-  config.model.gated = False
   config.model.chunk_size = base.by_size(config, 64, mini=16)  # if gated
-  config.model.redraw = True
-  config.model.kernel = 'auto'
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/routing.py:listops_mini
 
-Reaches 51.9 % (baseline 22.3 %).
-
 About sqrt(L) clusters of L / clusters queries and keys, the cheapest choice
 (section 4.1). Half of the heads are local, as in the paper.
 """
@@ -14,18 +12,14 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'routing'
+  config = base.get_config(arg, 'routing')
   length = base.length(config)
   config.model.num_clusters = base.derived(
       lambda L: max(math.isqrt(L), 1), length)
   config.model.cluster_size = base.derived(
       lambda L, clusters: -(-L // clusters), length,
       config.model.get_ref('num_clusters'))
-  config.model.iterations = 3
   config.model.local_heads = base.derived(
       lambda heads: heads // 2, config.model.get_ref('num_heads'))
   config.model.radius = base.by_size(config, 64, mini=16)
-  config.model.scaled = False  # True divides logits by sqrt(Dh)
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

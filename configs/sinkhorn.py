@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/sinkhorn.py:listops_mini
 
-Reaches 53.0 % (baseline 22.3 %).
-
 Blocks of 50, as in the Long Range Arena release. Temperature 0.75 and 7
 iterations are within the ranges that the paper explores. The hidden layer of
 the sorting network has the width of a head; the paper's has the model's. This
@@ -14,11 +12,7 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'sinkhorn'
+  config = base.get_config(arg, 'sinkhorn')
   config.model.block_size = base.by_size(config, 50, mini=16)
-  config.model.iterations = 7
-  config.model.temperature = 0.75
   config.model.sort_width = base.head_width(config)
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/sliding_window.py:listops_mini
 
-Reaches 53.3 % (baseline 22.3 %).
-
 256 neighbours on either side, Longformer's window of 512. With CLS pooling the
 CLS token sees only its neighbours; to use the whole sequence add
 --config.encoder.pooling=mean.
@@ -13,10 +11,6 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'sliding_window'
+  config = base.get_config(arg, 'sliding_window')
   config.model.radius = base.by_size(config, 256, mini=32)
-  # True rotates queries and keys by position, as in Mistral.
-  config.model.rotary = False
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/sliding_window_mqa.py:listops_mini
 
-Reaches 53.7 % (baseline 22.3 %).
-
 The window is that of `configs/sliding_window.py`. With CLS pooling the CLS
 token sees only its neighbours; to use the whole sequence add
 --config.encoder.pooling=mean.
@@ -13,10 +11,6 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'sliding_window_mqa'
+  config = base.get_config(arg, 'sliding_window_mqa')
   config.model.radius = base.by_size(config, 256, mini=32)
-  # True rotates queries and keys by position, as in Mistral.
-  config.model.rotary = False
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/sparse_strided.py:listops_mini
 
-Reaches 50.6 % (baseline 22.3 %).
-
 The paper takes "a stride close to sqrt(n)" (section 4.3). The Long Range Arena
 release has only the fixed pattern. With `protocol=lra` the CLS token sees, and
 is seen by, all tokens, as in that release.
@@ -13,11 +11,7 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'sparse_strided'
+  config = base.get_config(arg, 'sparse_strided')
   # Half of the heads have each pattern.
   config.model.num_heads = max(config.model.num_heads, 2)
-  config.model.stride = 0  # sqrt(L)
-  config.model.num_global = base.argument(config, 'num_global')
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

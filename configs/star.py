@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/star.py:listops_mini
 
-Reaches 53.6 % (baseline 22.3 %).
-
 Blocks of a quarter of the sequence, as in the paper, but at most 512 tokens:
 the paper's sequences and blocks are far longer. The query token is CLS, or the
 first token without CLS.
@@ -13,13 +11,8 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'star'
+  config = base.get_config(arg, 'star')
   config.model.block_size = base.by_size(
       config, base.derived(lambda L: max(min(512, L // 4), 1),
                            base.length(config)), mini=32)
-  config.model.num_queries = 1
-  # True rotates queries and keys by position, as in the paper's models.
-  config.model.rotary = False
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

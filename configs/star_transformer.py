@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/star_transformer.py:listops_mini
 
-Reaches 48.4 % (baseline 22.3 %).
-
 Two rounds in each mixer: in the second, the satellites read the information
 that the relay gathered from all of them.
 """
@@ -12,8 +10,6 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'star_transformer'
+  config = base.get_config(arg, 'star_transformer')
   config.model.rounds = 2
-  config.model.qkv_bias = base.argument(config, 'qkv_bias')
   return config

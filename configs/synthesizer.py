@@ -2,8 +2,6 @@
 
 python run_lra.py --config=configs/synthesizer.py:listops_mini
 
-Reaches 46.8 % (baseline 22.3 %).
-
 The first variant of the paper. The Long Range Arena release adds the random one
 to dot-product attention; factorised, it has rank 32.
 """
@@ -12,12 +10,4 @@ from configs import base
 
 
 def get_config(arg=''):
-  config = base.get_config(arg)
-  config.model.name = 'synthesizer'
-  # dense, random, factorised_dense or factorised_random.
-  config.model.variant = 'dense'
-  config.model.rank = 32  # used by factorised_random
-  # False keeps the initial logits of the random variants.
-  config.model.trainable = True
-  config.model.kernel = 'auto'
-  return config
+  return base.get_config(arg, 'synthesizer')

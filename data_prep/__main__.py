@@ -2,7 +2,7 @@
 
 python -m data_prep --task=text --source=aclImdb_v1.tar.gz
 python -m data_prep --task=text --describe
-python -m data_prep --task=text --floors
+python -m data_prep --task=text --baselines
 """
 
 from lra.system import signals, streams
@@ -17,7 +17,7 @@ import pathlib
 import sys
 
 import data_prep
-from data_prep import describe, floors, kinds, sheet
+from data_prep import baselines, describe, kinds
 from lra import paths, tasks
 from lra.errors import UserError
 
@@ -59,34 +59,40 @@ def _parser():
                       'or ~/tensorflow_datasets by default')
   parser.add_argument('--describe', action='store_true',
                       help='print facts and examples of the data set')
-  parser.add_argument('--floors', action='store_true',
+  parser.add_argument('--baselines', action='store_true',
                       help='score trivial and linear methods, keep a record')
-  parser.add_argument('--floors_dir', default=str(paths.results() / 'floors'),
-                      help='folder for records of --floors; %(default)s by '
+  parser.add_argument('--baselines_dir',
+                      default=str(paths.results() / 'floors'),
+                      help='folder for records of --baselines; %(default)s by '
                       'default')
+  # Names of earlier versions.
+  parser.add_argument('--floors', dest='baselines', action='store_true',
+                      default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+  parser.add_argument('--floors_dir', dest='baselines_dir',
+                      default=argparse.SUPPRESS, help=argparse.SUPPRESS)
   return parser
 
 
 def _run(args):
-  floors_dir = pathlib.Path(paths.local(args.floors_dir, '--floors_dir'))
+  folder = pathlib.Path(paths.local(args.baselines_dir, '--baselines_dir'))
   path = data_prep.prepare(args.task, args.data_dir, args.source)
   print(f'{args.task} is prepared in {path}' if path else
         f'{args.task} needs no preparation: it is generated on each read')
-  if not (args.describe or args.floors):
+  if not (args.describe or args.baselines):
     return
   content = data_prep.read(args.task, args.data_dir)
   if args.describe:
     print(describe.describe(args.task, content))
     if kinds.of(tasks.get(args.task)).image:
       sheet_path = path.parent / 'examples.png'
-      sheet.write(content.splits['train'], sheet_path)
+      describe.write_sheet(content.splits['train'], sheet_path)
       print(f'examples are drawn in {sheet_path}')
-  if args.floors:
-    record = floors.measure(args.task, content)
+  if args.baselines:
+    record = baselines.measure(args.task, content)
     for name, floor in record['floors'].items():
       print(f'{100 * floor["accuracy"]:6.2f} %  {name}: {floor["how"]} '
             f'({floor["seconds"]} s)')
-    print(f'recorded in {floors.write(record, floors_dir)}')
+    print(f'recorded in {baselines.write(record, folder)}')
 
 
 if __name__ == '__main__':

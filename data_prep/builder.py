@@ -9,8 +9,10 @@ import abc
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import pathlib
+import urllib.request
 
 import numpy as np
 import tensorflow_datasets as tfds
@@ -19,12 +21,13 @@ from google.protobuf.message import DecodeError
 from tensorflow_datasets.proto import tf_example_pb2
 
 from data_prep.content import SPLITS, Content, Split, fingerprint, split_of
-from data_prep.progress import progress
 from lra import tasks
 from lra.errors import UserError
+from lra.system.terminal import progress
 
 _DOCUMENTS = 'documents'
 _BYTES = 256  # possible codes of a byte
+_ANSWER_SECONDS = 20  # that a server has to answer
 
 
 class _Info(tfds.core.DatasetInfo):
@@ -79,6 +82,31 @@ class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
   def absent(self) -> str:
     """The beginning of a sentence that names the folder without the data."""
     return f'{pathlib.Path(self.data_dir).parent} has no prepared data set'
+
+  def fetch(self, dl_manager, name: str, what: str) -> pathlib.Path:
+    """Downloads the one file of `url_infos` and compares its checksum.
+
+    Args:
+      dl_manager: TFDS's, which has the checksum.
+      name: name of the file.
+      what: its content (`CIFAR-10`), for the error.
+
+    Raises:
+      UserError: the download failed; names the offline way.
+    """
+    url, = self.url_infos
+    logging.getLogger('urllib3').setLevel(logging.ERROR)
+    try:
+      # Without a network, TFDS would try again for many minutes.
+      request = urllib.request.Request(url, method='HEAD')
+      urllib.request.urlopen(request, timeout=_ANSWER_SECONDS).close()
+      return pathlib.Path(dl_manager.download(url))
+    except Exception as e:
+      raise UserError(
+          f'{self.absent}, and {what} could not be downloaded '
+          f'({type(e).__name__}): set TFDS_DATA_DIR to a folder that has it, '
+          f'or fetch {url} by other means and run python -m data_prep '
+          f'--task={self.task_name} --source=.../{name}.') from e
 
   def check_files(self) -> None:
     """Counts the records of the files, without reading them.

@@ -17,8 +17,8 @@ import numpy as np
 from PIL import Image
 
 from data_prep import archives, pictures
-from data_prep.progress import progress
 from lra.errors import UserError
+from lra.system.terminal import progress
 
 CLASSES = ('airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog',
            'horse', 'ship', 'truck')
@@ -40,10 +40,7 @@ _TFDS = re.compile(r'cifar10-(train|test)\.(tfrecord|array_record)-\d+-of-\d+')
 
 
 def read(source: pathlib.Path) -> tuple[dict[str, list], str]:
-  """Reads all images of a source.
-
-  Args:
-    source: an archive or a directory.
+  """Reads all images of an archive or a directory.
 
   Returns:
     'train' and 'test' -> [(uint8 [32, 32, 3], label), ...]; and the format

@@ -1,15 +1,24 @@
-"""Describes a prepared data set as text for a terminal."""
+"""Describes a prepared data set as text, and its images as a picture."""
+
+import pathlib
 
 import numpy as np
+from PIL import Image, ImageDraw
 
 from data_prep import kinds, probes
 from data_prep.content import SPLITS, Content, Split
+from data_prep.pixels import images_of
 from lra import tasks
+from lra.errors import UserError
 
 _BINS = 10
 _BAR = 40
 _EXAMPLES = 3
 _SHOWN = 300
+# Of the picture: images, pixels of their side at least, and of a caption.
+_ROWS, _COLUMNS = 4, 8
+_LEAST = 96
+_CAPTION = 14
 
 
 def describe(task_name: str, content: Content) -> str:
@@ -72,3 +81,28 @@ def decode(task: tasks.Task, tokens: bytes) -> str:
   """Returns token codes as text, cut short, on one line."""
   text = kinds.of(task).show(tokens)
   return text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...'
+
+
+def write_sheet(split, path: pathlib.Path) -> None:
+  """Writes the first images of a split as a PNG, with their labels.
+
+  Raises:
+    UserError: the file cannot be written.
+  """
+  images = images_of(split, 0, _ROWS * _COLUMNS)
+  by = max(1, -(-_LEAST // images.shape[1]))
+  side = images.shape[1] * by
+  sheet = Image.new('L', (_COLUMNS * (side + 4) + 4,
+                          _ROWS * (side + _CAPTION + 4) + 4), 255)
+  draw = ImageDraw.Draw(sheet)
+  for i, image in enumerate(images):
+    row, column = divmod(i, _COLUMNS)
+    x, y = 4 + column * (side + 4), 4 + row * (side + _CAPTION + 4)
+    draw.text((x, y), f'label {split.labels[i]}', fill=0)
+    large = np.kron(image, np.ones((by, by), np.uint8))
+    sheet.paste(Image.fromarray(large), (x, y + _CAPTION))
+  try:
+    sheet.save(path, 'PNG')
+  except OSError as e:
+    raise UserError(f'Cannot write {path} ({e.strerror}): choose another '
+                    'directory with --data_dir.') from e

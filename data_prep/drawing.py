@@ -19,10 +19,10 @@ import zlib
 import numpy as np
 
 from data_prep import stamps
-from data_prep.progress import progress
 from lra import paths
 from lra.errors import UserError
 from lra.system import machine
+from lra.system.terminal import progress
 
 _PART = 500  # images of 32 x 32 pixels that are kept together
 _LOOK_SECONDS = 0.1  # between two looks at the finished parts
@@ -34,15 +34,10 @@ _NAMES = ('images', 'labels', 'attempts', 'placed')
 
 def draw(law: stamps.Law, seed: int, total: int, folder: pathlib.Path,
          processes: int | None = None) -> tuple[np.ndarray, ...]:
-  """Draws the first images of a law and a seed.
+  """Draws the first N = `total` images of a law and a seed.
 
-  Args:
-    law: parameters of the images.
-    seed: seed of all images.
-    total: N, number of images.
-    folder: folder for finished parts; no other call may use it.
-    processes: number of processes; by default one for each core. It does not
-      change the images.
+  `folder` keeps finished parts; no other call may use it. There is one process
+  for each core unless given otherwise; their number changes no image.
 
   Returns:
     uint8 [N, side, side]; labels, uint8 [N]; attempts at each image's target

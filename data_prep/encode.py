@@ -45,10 +45,7 @@ class NoExample(UserError):
 def split(task: Task, examples: Sequence) -> Split:
   """Makes a split of examples, all with the label 0.
 
-  Args:
-    task: the task of the examples.
-    examples: expressions, texts, pairs of texts, or images; see
-      `lra.api.Trained.predict`.
+  They have the form that `lra.api.Trained.predict` describes.
 
   Raises:
     NoExample: one is not of the task's form.

@@ -55,12 +55,10 @@ def remove_leftovers(path: pathlib.Path) -> None:
 
 
 def remove_traces(path: pathlib.Path, new: list[pathlib.Path]) -> None:
-  """Removes all files of a preparation of `path` that failed.
+  """Removes all files of a failed preparation of ROOT/name/variant/version.
 
-  Args:
-    path: folder of the data set, ROOT/name/variant/version; the lock is held.
-    new: `missing(ROOT)` before the preparation. Empty folders of such a new
-      root are removed too.
+  The lock is held. `new` is `missing(ROOT)` before the preparation: empty
+  folders of such a new root are removed too.
   """
   folder = path.parents[1]
   if not any(folder.glob('*/*/dataset_info.json')):

@@ -11,11 +11,10 @@ import numpy as np
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
-from data_prep import cifar, download
+from data_prep import cifar
 from data_prep.builder import Builder
-from data_prep.content import Content
+from data_prep.content import Content, choose, duplicates
 from data_prep.pathfinder import images_split
-from data_prep.subset import choose, duplicates
 from lra.errors import UserError
 
 URL = 'https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz'
@@ -37,8 +36,8 @@ class Image(Builder):
     return {'val': VAL_IMAGES, 'mini': self.builder_config.name == 'mini'}
 
   def make(self, dl_manager):
-    source = self.source or download.fetch(
-        self, dl_manager, URL, 'cifar-10-python.tar.gz', 'CIFAR-10')
+    source = self.source or self.fetch(
+        dl_manager, 'cifar-10-python.tar.gz', 'CIFAR-10')
     images, stored = cifar.read(source)
     return content(images, stored, mini=self.builder_config.name == 'mini')
 
@@ -52,12 +51,7 @@ BUILDER = Image
 
 
 def content(images: dict[str, list], stored: str, *, mini: bool) -> Content:
-  """Makes the data set from the images of `cifar.read`.
-
-  Args:
-    images: 'train' and 'test' -> [(uint8 [32, 32, 3], label), ...].
-    stored: the format that they were stored in.
-    mini: whether four pixels become one.
+  """Makes the data set of what `cifar.read` returns; `mini` joins four pixels.
   """
   train, test = _sorted(images['train']), _sorted(images['test'])
   keys, pixels, labels = train

@@ -33,8 +33,8 @@ class Kind:
       and test. It returns for each answer on test whether it is right, or with
       which probability: bool or float64 [N].
     slow: name -> function: the other baselines. The function takes the splits
-      and the task's variant. It returns whether each answer is right, and a
-      description of the method.
+      and the task's variant. It returns whether each answer on test is right,
+      bool [N], and a description of the method.
     image: whether documents are square images.
   """
   show: Callable[[bytes], str]
@@ -63,22 +63,22 @@ def _codes(tokens):
 
 
 def _probe(name):
-  def floor(train, test):
+  def baseline(train, test):
     from data_prep import probes
     return getattr(probes, name)(train, test)
-  return floor
+  return baseline
 
 
 def _linear(name):
-  def floor(splits, variant):
+  def baseline(splits, variant):
     del variant
     try:
       from data_prep import linear
     except ImportError as e:
       raise UserError('The linear baselines need scikit-learn: run '
-                      f'{paths.extra("floors")}.') from e
+                      f'{paths.extra("baselines")}.') from e
     return getattr(linear, name)(splits)
-  return floor
+  return baseline
 
 
 def _ridge(splits, variant):

@@ -14,11 +14,7 @@ _PAIRS_AT_ONCE = 10_000
 
 
 def byte_ngrams(splits):
-  """Fits and tests logistic regression on hashed byte n-grams.
-
-  Returns:
-    Whether each answer on test is right, bool [N], and how it was made.
-  """
+  """Fits logistic regression on hashed byte n-grams; see `kinds.Kind.slow`."""
   train, val, test = (ngram_features(splits[s]) for s in splits)
   best = None
   for c in _PENALTIES:
@@ -74,10 +70,8 @@ def tfidf_cosine(splits):
   """Compares the cosine of a pair's TF-IDF vectors with a threshold.
 
   Words of most documents are form rather than content, and are left out. The
-  largest share of documents that a word may be in is chosen on val.
-
-  Returns:
-    Whether each answer on test is right, bool [N], and how it was made.
+  largest share of documents that a word may be in is chosen on val. See
+  `kinds.Kind.slow`.
   """
   train = splits['train']
   words = [train.document(i).decode('latin-1')

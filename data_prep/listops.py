@@ -15,9 +15,9 @@ import tensorflow_datasets as tfds
 from data_prep import trees
 from data_prep.builder import Builder
 from data_prep.content import SPLITS, Content, split_of
-from data_prep.progress import progress
 from data_prep.tables import bad_row, find, part, read_rows
 from lra import tasks
+from lra.system.terminal import progress
 
 _SEED = 0
 _LONGEST = tasks.get('listops').seq_len
@@ -90,10 +90,7 @@ def decode(tokens: Iterable[int]) -> str:
 
 
 def evaluate(tokens: Sequence[int]) -> int:
-  """Returns the value of an expression, 0 to 9.
-
-  Args:
-    tokens: token codes as `encode` makes them.
+  """Returns the value of an expression in token codes, 0 to 9.
 
   Raises:
     ValueError: not one complete expression.
@@ -188,11 +185,8 @@ def _import_table(path):
 
 
 def draw(process: trees.Process, count: int, seed: int = _SEED):
-  """Generates `count` different expressions.
-
-  Returns:
-    Token codes (bytes each), values, and a dict of two counts: generated
-    expressions, and those dropped as equal to an earlier one.
+  """Generates `count` different expressions: token codes, values, and counts of
+  the generated ones and of those dropped as equal to an earlier one.
   """
   documents, values, seen = [], [], set()
   facts = {'draws': 0, 'duplicates_dropped': 0}

@@ -115,10 +115,7 @@ RULES = {'listops': {FIRST_OPERATOR: by_first_token}}
 def accuracies(dataset: str, right: np.ndarray, test: Split) -> dict:
   """Computes accuracies on the kinds of examples of a data set.
 
-  Args:
-    dataset: its name.
-    right: whether the answer to each example of `test` is right, bool [N].
-    test: the examples.
+  `right`, bool [N], is whether the answer to each example of `test` is.
 
   Returns:
     {property: {value: {'examples': number with it, 'accuracy': a fraction}}};
@@ -132,3 +129,22 @@ def accuracies(dataset: str, right: np.ndarray, test: Split) -> dict:
                      'accuracy': float(right[values == value].mean())}
         for value in np.unique(values)}
   return found
+
+
+def of_answers(dataset: str, predicted: np.ndarray, train: Split,
+               test: Split) -> dict:
+  """Breaks the accuracy of the answers to `test`, int [N], down by its kinds.
+
+  The rules to compare them with are fitted on `train`.
+
+  Returns:
+    {} for most data sets. Others have `parts`, see `accuracies`, and
+    `agreement`, {rule: share of examples with the same answer}.
+  """
+  if dataset not in KINDS:
+    return {}
+  return {
+      'parts': accuracies(dataset, predicted == test.labels, test),
+      'agreement': {
+          name: float(np.mean(rule(train, test) == predicted))
+          for name, rule in RULES[dataset].items()}}

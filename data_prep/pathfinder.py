@@ -22,11 +22,10 @@ from PIL import Image
 
 from data_prep import drawing, pictures, stamps
 from data_prep.builder import Builder
-from data_prep.content import SPLITS, Content, Split
-from data_prep.progress import progress
-from data_prep.subset import duplicates
+from data_prep.content import SPLITS, Content, Split, duplicates
 from data_prep.tables import bad_row
 from lra.errors import UserError
+from lra.system.terminal import progress
 
 HARD = 'curv_contour_length_14'
 _FOLDERS = ('metadata', 'imgs')

@@ -16,10 +16,7 @@ def pixels(image: Image.Image, mode: str) -> np.ndarray:
   Palettes, transparency and single bits are ways to store a picture, and are
   converted. Pillow would cut 16 bits and floats to 8 bits, and would take the
   first of several pictures; these are refused.
-
-  Args:
-    image: opened by Pillow, decoded or not.
-    mode: 'L' for grey, [H, W], or 'RGB' for colours, [H, W, 3].
+  The mode is 'L' for grey, [H, W], or 'RGB' for colours, [H, W, 3].
 
   Raises:
     ValueError: there are more than 8 bits a colour, or several pictures.

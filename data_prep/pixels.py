@@ -11,10 +11,7 @@ _AT_ONCE = 2000
 
 
 def ridge(splits):
-  """Fits and tests ridge regression of the classes on grey values.
-
-  Returns:
-    Whether each answer on test is right, bool [N], and how it was made.
+  """Fits ridge regression of the classes on grey values; see `kinds.Kind.slow`.
   """
   train, val, test = (splits[s] for s in ('train', 'val', 'test'))
   classes = int(train.labels.max()) + 1
@@ -66,13 +63,8 @@ def _side(split):
 def marker_distance(splits, radius: float):
   """Guesses from the distance of the discs whether they are on one curve.
 
-  Args:
-    splits: splits of Pathfinder images.
-    radius: radius of the discs, in pixels.
-
-  Returns:
-    Whether each answer on test is right, bool [N], and how it was made. The
-    threshold and the class beyond it are the best on train.
+  The threshold, and the class beyond it, are the best on train; `radius` is
+  that of the discs in pixels. See `kinds.Kind.slow`.
   """
   far, labels = _distances(splits['train'], radius), splits['train'].labels
   best = max((float(np.mean((far >= t) == (labels == sign))), t, sign)

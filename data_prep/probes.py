@@ -100,9 +100,8 @@ def draw_copying(rng, count, length, symbols, copied):
 def draw_products(rng, count, length, group, classes=None):
   """Generates elements of a group, and their composition so far.
 
-  Args:
-    group: its table; entry (a, b) is the composition of a and then b.
-    classes: the class of each element; by default its number.
+  Entry (a, b) of the table `group` is the composition of a and then b. The
+  class of an element is its number, or its entry of `classes`.
   """
   group = np.asarray(group)
   classes = np.arange(len(group)) if classes is None else np.asarray(classes)
@@ -228,11 +227,8 @@ def commonest_symbol(train: Split, test: Split) -> np.ndarray:
 
 
 def _recall(split):
-  """Returns the questions in the first sequences of a split of `mqar`.
-
-  Returns:
-    All values of the sequence of each question, as classes, int64 [Q, pairs];
-    the right one, and the place of the question, int64 [Q] each.
+  """Returns of each question of `mqar` all values of its sequence, as classes,
+  int64 [Q, pairs]; the right one, and the place of the question, int64 [Q].
   """
   sizes = VARIANTS['mqar'].sizes
   sequences, example, place, wanted = _questions(split)
@@ -241,10 +237,8 @@ def _recall(split):
 
 
 def _questions(split):
-  """Returns the questions in the first `_FITTED` sequences of a split.
-
-  They are (sequences [N, L], then number of the sequence, place and class of
-  each question, int64 [Q] each).
+  """Returns the first `_FITTED` sequences [N, L]; then the number of the
+  sequence, place and class of each of their questions, int64 [Q].
   """
   length = split.offsets[1] - split.offsets[0]
   codes = split.tokens.reshape(-1, length)[split.pairs[:_FITTED]]

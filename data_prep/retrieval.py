@@ -14,11 +14,10 @@ import tensorflow_datasets as tfds
 
 from data_prep import aan
 from data_prep.builder import Builder
-from data_prep.content import Content, split_of
-from data_prep.progress import progress
-from data_prep.subset import choose, duplicates
+from data_prep.content import Content, choose, duplicates, split_of
 from data_prep.tables import bad_row, find, part, read_lines, read_rows
 from lra.errors import UserError
+from lra.system.terminal import progress
 
 RFC_FILES = {
     'documents': 'documents.jsonl', 'train': 'pairs.train.tsv',

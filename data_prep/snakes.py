@@ -25,12 +25,7 @@ _MANY = 1_000_000  # attempts at one image
 
 
 class Artist:
-  """Draws the images of a law: a pure function of seed and number.
-
-  Args:
-    law: its parameters.
-    seed: seed of all images.
-  """
+  """Draws the images of a law: a pure function of seed and number."""
 
   def __init__(self, law: stamps.Law, seed: int = 0):
     self.law, self.seed = law, seed
@@ -38,11 +33,8 @@ class Artist:
     self._marker = stamps.marker(law)
 
   def draw(self, number: int) -> tuple[np.ndarray, int, int, int]:
-    """Draws image `number`.
-
-    Returns:
-      uint8 [side, side]; its label; attempts at its target snakes; the number
-      of distractors that found room.
+    """Returns image `number`, uint8 [side, side]; its label; attempts at its
+    target snakes; the number of distractors that found room.
     """
     law = self.law
     rng = np.random.default_rng([self.seed, number])
@@ -135,12 +127,8 @@ def _free(m, y, x, near, count, border):
 def _first(rng, m, tables, border, found):
   """Returns a first paddle: (ok, orientation, tail y, x, pivot y, x).
 
-  Args:
-    rng: numpy.random.Generator.
-    m: M.
-    tables: result of `_tables`.
-    border: number of closed rows and columns at each edge.
-    found: int64 [side * side, 2], scratch memory.
+  `border` rows and columns at each edge are closed; `found`, int64
+  [side * side, 2], is scratch memory.
   """
   length, margin, phis, _, _, usable, near, counts = tables[:8]
   side = len(m)
@@ -314,11 +302,8 @@ def _distractor(rng, image, m, tables, paddles, continuity, contrast, draws,
 @_compiled
 def _scene(rng, tables, side, padding, distance, contour, continuity, short,
            distractors, bright, contrast, draws, attempts_each):
-  """Paints an image of snakes without markers.
-
-  Returns:
-    float32 [side, side]; the first points of the target snakes, and their last
-    points, int64 [2, 2] each; attempts; distractors that found room.
+  """Paints snakes without markers: image, float32 [side, side]; first and last
+  points of the target snakes, int64 [2, 2] each; attempts; distractors placed.
   """
   image = np.zeros((side, side), np.float32)
   empty = np.ones((side, side), np.float32)

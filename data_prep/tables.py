@@ -77,8 +77,7 @@ def part(task: str, found: Iterable[int], known: Iterable[int]) -> str:
 
   Args:
     task: task of the tables.
-    found: rows of each split that are there.
-    known: rows of each split of the official tables.
+    found, known: rows of each split, here and in the official tables.
 
   Returns:
     A note on the size for the origin, '' for the official size.

@@ -13,12 +13,11 @@ import re
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download import checksums
 
-from data_prep import archives, download
+from data_prep import archives
 from data_prep.builder import Builder
-from data_prep.content import Content, split_of
-from data_prep.progress import progress
-from data_prep.subset import choose, duplicates
+from data_prep.content import Content, choose, duplicates, split_of
 from lra.errors import UserError
+from lra.system.terminal import progress
 
 URL = 'http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz'
 FOLDERS = ('train/neg', 'train/pos', 'test/neg', 'test/pos')
@@ -57,8 +56,8 @@ class Text(Builder):
     return {'bytes_kept': cut, 'sizes': sizes, 'val': VAL_REVIEWS}
 
   def make(self, dl_manager):
-    source = self.source or download.fetch(
-        self, dl_manager, URL, 'aclImdb_v1.tar.gz', 'IMDB reviews')
+    source = self.source or self.fetch(
+        dl_manager, 'aclImdb_v1.tar.gz', 'IMDB reviews')
     return _content(
         *read_reviews(source), *VARIANTS[self.builder_config.name])
 

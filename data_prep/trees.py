@@ -58,14 +58,8 @@ class _Level:
 def draw(process: Process, seed, draws: int) -> Trees:
   """Draws `draws` expressions and keeps those of an admitted length.
 
-  Args:
-    process: the parameters.
-    seed: an int or a sequence of ints.
-    draws: number of expressions to draw.
-
-  Returns:
-    The kept ones. They depend on the arguments only: PCG64's raw stream is
-    the same in every numpy version and on every machine.
+  They depend on the arguments only: PCG64's raw stream is the same in every
+  numpy version and on every machine. `seed` is an int or several.
   """
   levels, length = _grow(process, np.random.PCG64(seed), draws)
   keep = (length > process.min_length) & (length < process.max_length)

@@ -12,35 +12,23 @@ SOFTMAX_DTYPES = (*DTYPES, 'float16')
 
 
 def check_options(name, options, function):
-  """Raises TypeError for an option that a public function does not have.
-
-  Args:
-    name: name of the public function.
-    options: keyword arguments that it forwards.
-    function: the function that receives them.
-  """
+  """Raises TypeError for an option that the keyword-only `function` lacks."""
   known = ['kernel', *inspect.getfullargspec(function).kwonlyargs]
   for option in options:
     if option not in known:
-      raise TypeError(
-        f'{name} has no argument {option!r}: its options are '
-        f'{", ".join(known)}'
-      )
+      raise TypeError(f'{name} has no argument {option!r}: its options are '
+                      f'{", ".join(known)}')
 
 
 def check_asked(op, shape, dtype, needs, known):
   """Raises ValueError for arguments that no call of an operation can have.
 
-  Args:
-    op: the operation.
-    shape, dtype, needs: see `kernels.resolve`.
-    known: names allowed in `needs`.
+  `known` are the names allowed in `needs`; the rest as in `kernels.resolve`.
   """
   axes = '(B, L, E)' if op == 'norm_project' else '(B, L, H, Dh)'
   if not _is_shape(shape, axes.count(',') + 1):
-    raise ValueError(
-      f'shape must be {axes} of {op}, whole numbers above 0, got {shape!r}'
-    )
+    raise ValueError(f'shape must be {axes} of {op}, whole numbers above 0, '
+                     f'got {shape!r}')
   dtypes = SOFTMAX_DTYPES if op == 'softmax' else DTYPES
   try:
     name = jnp.dtype(dtype).name
@@ -51,17 +39,15 @@ def check_asked(op, shape, dtype, needs, known):
   for need in needs:
     if need not in known:
       raise ValueError(
-        f'{op} has no need {need!r}: '
-        + (f'it has {", ".join(known)}' if known else 'it has none')
-      )
+          f'{op} has no need {need!r}: '
+          + (f'it has {", ".join(known)}' if known else 'it has none'))
 
 
 def _is_shape(shape, axes):
   """Returns whether shape has this many axes; a length may be symbolic."""
   try:
-    return len(shape) == axes and not any(
-      isinstance(n, float) or n < 1 for n in shape
-    )
+    return len(shape) == axes and not any(isinstance(n, float) or n < 1
+                                          for n in shape)
   except TypeError:
     return False
 
@@ -75,10 +61,8 @@ def check_qkv(q, k, v, any_value_width=False):
   for name, x in (('k', k), ('v', v)):
     n = 3 if any_value_width and name == 'v' else 4
     if jnp.shape(x)[:n] != jnp.shape(q)[:n]:
-      raise ValueError(
-        f'{name} must have the shape of q, {jnp.shape(q)}, '
-        f'got {jnp.shape(x)} (B, L, H, Dh)'
-      )
+      raise ValueError(f'{name} must have the shape of q, {jnp.shape(q)}, got '
+                       f'{jnp.shape(x)} (B, L, H, Dh)')
 
 
 def check_keys_and_values(q, k, v):
@@ -89,15 +73,11 @@ def check_keys_and_values(q, k, v):
   _check_arrays(q, k, v, SOFTMAX_DTYPES)
   b, _, h, d = jnp.shape(q)
   if (jnp.shape(k)[0], jnp.shape(k)[3]) != (b, d) or h % jnp.shape(k)[2]:
-    raise ValueError(
-      'k must be [B, S, G, Dh] with the B and Dh of q and a G that divides '
-      f'its H, {(b, d, h)}, got {jnp.shape(k)}'
-    )
+    raise ValueError('k must be [B, S, G, Dh] with the B and Dh of q and a G '
+                     f'that divides its H, {(b, d, h)}, got {jnp.shape(k)}')
   if jnp.shape(v)[:3] != jnp.shape(k)[:3]:
-    raise ValueError(
-      f'v must be [B, S, G, Dv] with the B, S, G of k, {jnp.shape(k)[:3]}, '
-      f'got {jnp.shape(v)}'
-    )
+    raise ValueError('v must be [B, S, G, Dv] with the B, S, G of k, '
+                     f'{jnp.shape(k)[:3]}, got {jnp.shape(v)}')
 
 
 def _check_arrays(q, k, v, dtypes):
@@ -106,18 +86,16 @@ def _check_arrays(q, k, v, dtypes):
     _check_array(name, x, '[B, L, H, Dh]', len(jnp.shape(x)) == 4, dtypes)
   for name, x in (('k', k), ('v', v)):
     if _dtype(x) != _dtype(q):
-      raise ValueError(
-        f'{name} must have the dtype of q, {_dtype(q)}, got {_dtype(x)}'
-      )
+      raise ValueError(f'{name} must have the dtype of q, {_dtype(q)}, got '
+                       f'{_dtype(x)}')
 
 
 def _check_array(name, x, axes, fits, dtypes=DTYPES):
   """Checks for a non-empty array that `fits` `axes`, in one of `dtypes`."""
   shape = jnp.shape(x)
   if not fits or 0 in shape:
-    raise ValueError(
-      f'{name} must be a non-empty array {axes}, got shape {shape}'
-    )
+    raise ValueError(f'{name} must be a non-empty array {axes}, got shape '
+                     f'{shape}')
   if _dtype(x) not in dtypes:
     raise ValueError(f'{name} must be {" or ".join(dtypes)}, got {_dtype(x)}')
 
@@ -127,10 +105,8 @@ def check_mask(mask, k):
   if mask is None:
     return
   if _dtype(mask) != 'bool' or jnp.shape(mask) != jnp.shape(k)[:2]:
-    raise ValueError(
-      f'mask must be bool [B, L] = {jnp.shape(k)[:2]}, '
-      f'got {_dtype(mask)} {jnp.shape(mask)}'
-    )
+    raise ValueError(f'mask must be bool [B, L] = {jnp.shape(k)[:2]}, got '
+                     f'{_dtype(mask)} {jnp.shape(mask)}')
 
 
 def check_distances(bias, q, k):
@@ -141,14 +117,11 @@ def check_distances(bias, q, k):
   keys, groups = jnp.shape(k)[1:3]
   shape = (heads, length + keys - 1)
   if _dtype(bias) != 'float32' or jnp.shape(bias) != shape:
-    raise ValueError(
-      f'bias must be float32 [H, L + S - 1] = {shape}, '
-      f'got {_dtype(bias)} {jnp.shape(bias)}'
-    )
+    raise ValueError(f'bias must be float32 [H, L + S - 1] = {shape}, got '
+                     f'{_dtype(bias)} {jnp.shape(bias)}')
   if groups != heads:
-    raise ValueError(
-      f'bias needs a head of keys for each of the {heads} heads, got {groups}'
-    )
+    raise ValueError(f'bias needs a head of keys for each of the {heads} '
+                     f'heads, got {groups}')
 
 
 def check_number(name, value):
@@ -180,9 +153,8 @@ def check_slopes(slopes, num_heads):
   except ValueError as error:
     raise ValueError(f'slopes must have shape [H]: {error}') from error
   if values.shape != (num_heads,):
-    raise ValueError(
-      f'slopes must have shape [H] = ({num_heads},), got {values.shape}'
-    )
+    raise ValueError(f'slopes must have shape [H] = ({num_heads},), got '
+                     f'{values.shape}')
   if not jnp.issubdtype(values.dtype, np.number) or jnp.iscomplexobj(values):
     raise ValueError(f'slopes must be real numbers, got {values.dtype}')
   if traced:
@@ -207,28 +179,17 @@ def check_tokens(name, x):
 
 
 def check_float32(name, x, shape, axes):
-  """Raises ValueError unless x is a float32 array of the given shape.
-
-  Args:
-    name: name of the argument.
-    x: the argument.
-    shape: the expected shape.
-    axes: names of its axes, for example '[B, H, Dh]'.
-  """
+  """Raises ValueError unless x is float32 of a shape, whose axes have names."""
   if jnp.shape(x) != tuple(shape) or _dtype(x) != 'float32':
-    raise ValueError(
-      f'{name} must be float32 {axes} = {tuple(shape)}, '
-      f'got {_dtype(x)} {jnp.shape(x)}'
-    )
+    raise ValueError(f'{name} must be float32 {axes} = {tuple(shape)}, got '
+                     f'{_dtype(x)} {jnp.shape(x)}')
 
 
 def check_pair(name, x):
   """Raises ValueError unless x is a tuple or list of two."""
   if not isinstance(x, tuple | list) or len(x) != 2:
-    raise ValueError(
-      f'{name} must be a pair (S, z) for normalised linear attention, '
-      f'got {type(x).__name__}'
-    )
+    raise ValueError(f'{name} must be a pair (S, z) for normalised linear '
+                     f'attention, got {type(x).__name__}')
 
 
 def check_segments(segment_ids, num_segments, shape):
@@ -238,15 +199,11 @@ def check_segments(segment_ids, num_segments, shape):
       raise ValueError('num_segments needs segment_ids')
     return
   if _dtype(segment_ids) != 'int32' or jnp.shape(segment_ids) != shape[:2]:
-    raise ValueError(
-      f'segment_ids must be int32 [B, L] = {tuple(shape[:2])}, '
-      f'got {_dtype(segment_ids)} {jnp.shape(segment_ids)}'
-    )
+    raise ValueError(f'segment_ids must be int32 [B, L] = {tuple(shape[:2])}, '
+                     f'got {_dtype(segment_ids)} {jnp.shape(segment_ids)}')
   if not isinstance(num_segments, int) or num_segments < 1:
-    raise ValueError(
-      'num_segments must be an int of 1 or more, the number of segments in a '
-      f'row, got {num_segments!r}'
-    )
+    raise ValueError('num_segments must be an int of 1 or more, the number of '
+                     f'segments in a row, got {num_segments!r}')
 
 
 def _dtype(x):

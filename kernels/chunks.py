@@ -51,15 +51,10 @@ def prefix(x_BxNxHxDxE, slope_H):
   if n > GROUP:
     return _grouped_prefix(x_BxNxHxDxE, slope_H)
   i = jnp.arange(n)
-  decay_HxNxN = within(
-    slope_H[:, None, None], i[None, :, None], i[None, None, :]
-  )
-  return jnp.einsum(
-    'hnm,bmhde->bnhde',
-    decay_HxNxN,
-    x_BxNxHxDxE,
-    precision=lax.Precision.HIGHEST,
-  )
+  decay_HxNxN = within(slope_H[:, None, None], i[None, :, None],
+                       i[None, None, :])
+  return jnp.einsum('hnm,bmhde->bnhde', decay_HxNxN, x_BxNxHxDxE,
+                    precision=lax.Precision.HIGHEST)
 
 
 def _grouped_prefix(x, slope_H):

@@ -12,30 +12,20 @@ from kernels import checks
 
 # The kernels of every operation. The first runs every valid call of the public
 # function; 'auto' takes the last that can run.
-OPS = {
-  'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
-  'simpletron': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
-  'lightning': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
-  'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
-  'norm_project': ('xla', 'pallas_triton'),
-}
+OPS = {'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
+       'simpletron': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
+       'lightning': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
+       'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
+       'norm_project': ('xla', 'pallas_triton')}
 # More requirements that a call can have of a kernel.
 _NEEDS = {
-  'linear': ('value_width', 'state', 'segments'),
-  'simpletron': ('state', 'segments'),
-  'lightning': ('state', 'segments'),
-  'softmax': ('value_width', 'dropout_rate', 'bias'),
-  'norm_project': (),
-}
+    'linear': ('value_width', 'state', 'segments'),
+    'simpletron': ('state', 'segments'), 'lightning': ('state', 'segments'),
+    'softmax': ('value_width', 'dropout_rate', 'bias'), 'norm_project': ()}
 # SimpleTRON is linear attention with identity features and no normaliser.
 _RUNS = {'simpletron': 'linear'}
-_PLATFORM = {
-  'pallas_tpu': 'tpu',
-  'pallas_triton': 'gpu',
-  'pallas_gpu': 'gpu',
-  'splash': 'tpu',
-  'cudnn': 'gpu',
-}
+_PLATFORM = {'pallas_tpu': 'tpu', 'pallas_triton': 'gpu', 'pallas_gpu': 'gpu',
+             'splash': 'tpu', 'cudnn': 'gpu'}
 
 # (platform, interpreter parameters) inside `target`, else None.
 _target = contextvars.ContextVar('kernels_target', default=None)
@@ -63,18 +53,25 @@ def target_is_local():
   return _target.get() is None
 
 
+def local_gpu():
+  """Returns the first local GPU, or None."""
+  return next((d for d in jax.local_devices() if d.platform in ('gpu', 'cuda')),
+              None)
+
+
 def interpret_params():
   """Returns the interpreter parameters of the enclosing `target`, or None."""
   return None if _target.get() is None else _target.get()[1]
 
 
 def resolve(op, kernel, shape, dtype, **needs):
-  """Returns the kernel that a call would run here and now.
+  """Returns the kernel that a call would run here and now: one of `OPS[op]`.
+
+  If 'auto' finds no kernel for this device that can run, it warns once.
 
   Args:
     op: one of `OPS`.
-    kernel: one of `OPS[op]`, or 'auto' (or None) for the best that can run: a
-      kernel for this device if it supports the operands.
+    kernel: one of `OPS[op]`, or 'auto' (or None) for the best that can run.
     shape: (B, L, H, Dh) of q; for 'norm_project' (B, L, E) of o.
     dtype: dtype of q, or of o.
     **needs: further requirements. `value_width` (int, if it is not Dh) applies
@@ -82,10 +79,6 @@ def resolve(op, kernel, shape, dtype, **needs):
       `segments` (bool: several sequences per row) apply to the linear
       operations. `dropout_rate` and `bias` (bool: bias by distance) apply to
       'softmax'.
-
-  Returns:
-    One of `OPS[op]`. If 'auto' finds no kernel for this device that can run, it
-    warns once with the reason.
 
   Raises:
     ValueError: unknown op, kernel or need, or an impossible shape or dtype.
@@ -107,16 +100,9 @@ def resolve(op, kernel, shape, dtype, **needs):
 
 
 def explain(op, shape, dtype, **needs):
-  """Returns why kernels cannot run; `resolve` takes the first that can.
+  """Returns name -> why the kernel cannot run here, '' if it can; best first.
 
-  Args:
-    op, shape, dtype, **needs: see `resolve`.
-
-  Returns:
-    name -> reason why it cannot run here, '' if it can; best first.
-
-  Raises:
-    ValueError: see `resolve`.
+  `resolve` has the arguments and errors, and takes the first that can run.
   """
   first, *rest = _kernels(op)
   checks.check_asked(op, shape, dtype, needs, _NEEDS[op])
@@ -135,21 +121,16 @@ def backend(op, kernel):
   try:
     return importlib.import_module(f'kernels.{_RUNS.get(op, op)}.{kernel}')
   except ImportError as error:
-    raise NotImplementedError(
-      f"{op}: kernel='{kernel}' is not available with jax {jax.__version__}: "
-      f'{error}'
-    ) from error
+    raise NotImplementedError(f"{op}: kernel='{kernel}' is not available with "
+                              f"jax {jax.__version__}: "
+                              f'{error}') from error
 
 
 def triton_module(name, *operands):
   """Returns the Triton kernels of an operation that elsewhere is plain XLA.
 
-  Args:
-    name: a folder without a public function and without other kernels.
-    *operands: arguments of the module's `supported`.
-
-  Returns:
-    The module `kernels.<name>.pallas_triton`, or None if it cannot run here.
+  The module is `kernels.<name>.pallas_triton`; None if its `supported` refuses
+  the operands or it cannot run here.
   """
   if platform() != 'gpu':
     return None
@@ -197,16 +178,13 @@ def _warn_once(message):
 def _require(op, kernel, shape, dtype, needs):
   needs = dict(needs)
   if needs.pop('segments', False):
-    raise NotImplementedError(
-      f"{op}: kernel='{kernel}' takes no segment_ids: use "
-      f"kernel='{OPS[op][0]}' or 'auto'"
-    )
+    raise NotImplementedError(f"{op}: kernel='{kernel}' takes no segment_ids: "
+                              f"use kernel='{OPS[op][0]}' or 'auto'")
   needed = _PLATFORM.get(kernel, platform())
   if platform() != needed:
-    raise NotImplementedError(
-      f"{op}: kernel='{kernel}' needs a {needed} device and this program is "
-      f"for {platform()}: use kernel='{OPS[op][0]}' or 'auto'"
-    )
+    raise NotImplementedError(f"{op}: kernel='{kernel}' needs a {needed} "
+                              f"device and this program is for {platform()}: "
+                              f"use kernel='{OPS[op][0]}' or 'auto'")
   module = backend(op, kernel)
   try:
     module.supported(tuple(shape), dtype, **needs)

@@ -3,15 +3,12 @@
 A tile is 64 x 64 bf16 values in shared memory, in the 128-byte swizzle that TMA
 writes and the tensor cores read. A chunk is 64 rows of one head: Dh / 64 tiles
 side by side. A block (CTA) runs Dh / 64 warpgroups. Warpgroup w computes
-columns 64 w to 64 w + 63 of every result, so at every head width each matmul is
-a sum of 64 x 64 x 64 ones.
-
-TMA fills rows beyond the end of the sequence with zeros and drops writes to
-them, so L may be any number.
+columns 64 w to 64 w + 63 of every result, so every matmul is a sum of 64 x 64 x
+64 ones. TMA fills rows beyond the end of the sequence with zeros and drops
+writes to them, so L may be any number.
 
 The GPU interpreter runs the same bodies, except for layouts, overlapping views
 and tensor-core operands in registers, which it lacks: `Tools.simulate`.
-`kernels.hopper_call` runs a body.
 """
 
 import dataclasses
@@ -69,8 +66,7 @@ def numbers(count):
 def place(warpgroups, heads):
   """Returns (b, h, part) of this block and the warpgroup's number w in it.
 
-  The last axis of a grid runs fastest, and h fastest within it. The heads of a
-  row are adjacent in memory and are then read at about the same time.
+  h runs fastest, so that the adjacent heads of a row are read together.
   """
   bh = lax.axis_index('bh')
   b, h = lax.div(bh, jnp.int32(heads)), lax.rem(bh, jnp.int32(heads))
@@ -87,15 +83,13 @@ def tile(t):
 @dataclasses.dataclass(frozen=True)
 class Tools:
   """Operations of one warpgroup on tiles; `simulate` if interpreted."""
-
   simulate: bool
 
   def tiles(self, *lead):
     """Returns scratch for tiles [*lead, 64, 64]."""
     tiling = plgpu.TilingTransform((8, TILE))
-    return plgpu.SMEM(
-      (*lead, TILE, TILE), jnp.bfloat16, transforms=(tiling, _SWIZZLE)
-    )
+    return plgpu.SMEM((*lead, TILE, TILE), jnp.bfloat16,
+                      transforms=(tiling, _SWIZZLE))
 
   def moved(self, *lead):
     """Returns scratch for tiles that TMA moves to or from a sequence.
@@ -106,11 +100,8 @@ class Tools:
     """
     if self.simulate:
       return self.tiles(*lead)
-    lines = plgpu.SMEM(
-      (*lead, TILE, TILE),
-      jnp.bfloat16,
-      transforms=(plgpu.TilingTransform((TILE,)), _SWIZZLE),
-    )
+    lines = plgpu.SMEM((*lead, TILE, TILE), jnp.bfloat16,
+                       transforms=(plgpu.TilingTransform((TILE,)), _SWIZZLE))
     return plgpu.RefUnion(self.tiles(*lead), lines)
 
   def factors(self, count, copies):
@@ -126,9 +117,8 @@ class Tools:
     tiling = plgpu.TilingTransform((8, TILE))
     shape = (count, 8 * copies, TILE)
     return plgpu.RefUnion(
-      plgpu.SMEM(shape, jnp.bfloat16, transforms=(tiling, _SWIZZLE)),
-      plgpu.SMEM(shape, jnp.bfloat16),
-    )
+        plgpu.SMEM(shape, jnp.bfloat16, transforms=(tiling, _SWIZZLE)),
+        plgpu.SMEM(shape, jnp.bfloat16))
 
   def views(self, ref):
     """Returns (as tiles, as lines) of `moved` or `factors` scratch."""
@@ -175,7 +165,6 @@ class Tools:
 
   def products(self, *groups):
     """Returns the sum of a @ b for each group of (a, b), float32 tiles."""
-
     def run(*accs):
       for acc, terms in zip(accs, groups, strict=True):
         for a, b in terms:
@@ -235,9 +224,8 @@ def meet(barrier, warpgroups):
 def copy_chunk(source, b, n, h, target, barrier, warpgroups):
   """Starts to copy chunk n of [B, L, H, Dh]; one arrival per tile."""
   for t in range(warpgroups):
-    plgpu.copy_gmem_to_smem(
-      source.at[b, at(n), h, tile(t)], target.at[t], barrier
-    )
+    plgpu.copy_gmem_to_smem(source.at[b, at(n), h, tile(t)], target.at[t],
+                            barrier)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,12 +233,10 @@ class Ring:
   """Chunks being loaded: step t uses slot t % stages.
 
   Attributes:
-    stages: number of slots.
-    steps: total number of steps, int or traced.
+    stages, steps: number of slots; of steps, int or traced.
     fetch: function of (step, slot) that starts the copies.
     free: one barrier per slot; every warpgroup arrives when it has finished.
   """
-
   stages: int
   steps: object
   fetch: object
@@ -267,7 +253,6 @@ class Ring:
 
   def release(self, step):
     """Frees the slot of `step` (ignored if < 0) and fetches the next chunk."""
-
     @pl.when(step >= 0)
     def _():
       slot = self.slot(step)
@@ -278,3 +263,69 @@ class Ring:
       def _():
         plgpu.barrier_wait(self.free.at[slot])
         self.fetch(later, slot)
+
+
+class Columns:
+  """Column sums of `count` tensors for warpgroup w; nothing if 0.
+
+  The gradient of a bias is the sum of the gradients of q, k and v over tokens:
+  a matmul of their bfloat16 tiles with ones, before they are stored.
+
+  `ones` is scratch memory `Tools.factors(n, 1)`, None if `count` is 0. With
+  n = 1 the first warpgroup fills it for all, and the block must meet before a
+  sum; otherwise every warpgroup fills its own.
+  """
+
+  def __init__(self, tools, ones, w, count):
+    self.tools, self.w, self.count = tools, w, count
+    if not count:
+      return
+    self.tiles, lines = tools.views(ones)
+    copies = lines.shape[0]
+    self.own = w if copies > 1 else numbers(1)[0]
+    lines = lines.at[self.own]
+
+    @pl.when((w == 0) | (copies > 1))
+    def _():
+      tools.publish((lines, jnp.ones(lines.shape, jnp.bfloat16)))
+
+  def zeros(self):
+    """Returns float32 tiles [64, 8] in registers; each column gets the sum."""
+    return (self.tools.zeros((TILE, 8)),) * self.count
+
+  def add(self, sums, *tiles, zero=0):
+    """Adds published tiles to the sums.
+
+    A `zero` unknown to the compiler keeps the address of the ones in a loop.
+    """
+    if not self.count:
+      return sums
+    ones = turned(self.tiles.at[self.own + zero])
+    return self.tools.add(*((x, [(turned(tile), ones)])
+                            for x, tile in zip(sums, tiles, strict=True)))
+
+  def store(self, sums, targets, where):
+    """Writes this warpgroup's columns to `where` of targets [..., Dh]."""
+    if not self.count:
+      return
+    for x, target in zip(sums, targets, strict=True):
+      target[(*where, tile(self.w))] = jnp.sum(x, axis=1) / 8
+
+
+def column_sums(inputs, parts, description):
+  """Describes the sums [B, H, parts, Dh] of q, k, v; three None without a bias.
+
+  `description` is a function of shape and dtype.
+  """
+  if inputs.bias is None:
+    return (None,) * 3
+  b, _, h, d = inputs.shape
+  shape = b, h, parts, d
+  return tuple(description(shape, jnp.float32) for _ in range(3))
+
+
+def bias_gradient(sums):
+  """Returns a bias's gradient [3, H, Dh] from its `column_sums`, or None."""
+  if sums[0] is None:
+    return None
+  return jnp.stack([x.sum((0, 2)) for x in sums])

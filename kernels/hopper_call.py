@@ -1,7 +1,4 @@
-"""Checks and calls of the Mosaic-GPU kernels for Hopper.
-
-`kernels.hopper` has the building blocks of their bodies.
-"""
+"""Checks and calls of the Mosaic-GPU kernels for Hopper."""
 
 import dataclasses
 import functools
@@ -22,55 +19,32 @@ WIDTHS = (64, 128)
 SM_COUNT = 132  # of an H200
 
 
-def supported(shape, dtype, interpret, local):
-  """Raises NotImplementedError for operands that these kernels cannot take.
-
-  Args:
-    shape, dtype: shape and dtype of q.
-    interpret: the interpreter's parameters or None.
-    local: False if the program is for another device.
-  """
+def supported(shape, dtype):
+  """Raises NotImplementedError for q that these kernels cannot take."""
   if shape[-1] not in WIDTHS:
-    raise NotImplementedError(
-      f'pallas_gpu supports head widths Dh (last dimension of q, k, v) '
-      f'in {WIDTHS}, got {shape[-1]}'
-    )
+    raise NotImplementedError('pallas_gpu supports head widths Dh (last '
+                              f'dimension of q, k, v) in {WIDTHS}, got '
+                              f'{shape[-1]}')
   if jnp.dtype(dtype) != jnp.bfloat16:
-    raise NotImplementedError(
-      f'pallas_gpu supports bfloat16 q, k, v, got {jnp.dtype(dtype)}'
-    )
-  if interpret is not None:
-    _check_interpreter()
-  elif local:
-    _check_device()
-
-
-def _check_interpreter():
-  if not hasattr(plgpu, 'InterpretGPUParams'):
-    raise NotImplementedError(
-      f'the GPU interpreter of jax {jax.__version__} cannot run '
-      'pallas_gpu (transposed operands of wgmma): use jax 0.11 or later'
-    )
-
-
-def _local_gpus():
-  return [d for d in jax.local_devices() if d.platform in ('gpu', 'cuda')]
+    raise NotImplementedError('pallas_gpu supports bfloat16 q, k, v, got '
+                              f'{jnp.dtype(dtype)}')
+  if dispatch.interpret_params() is not None:
+    if not hasattr(plgpu, 'InterpretGPUParams'):
+      raise NotImplementedError(f'the GPU interpreter of jax {jax.__version__} '
+                                'cannot run pallas_gpu (transposed operands of '
+                                'wgmma): use jax 0.11 or later')
+  elif dispatch.target_is_local():
+    capability = getattr(dispatch.local_gpu(), 'compute_capability', '')
+    if capability != '9.0':
+      raise NotImplementedError('pallas_gpu needs a device of compute '
+                                'capability 9.0 (Hopper), got '
+                                f'{capability or jax.default_backend()}')
 
 
 def sm_count():
   """Returns the SMs of the local GPU; an H200's for another target."""
-  devices = _local_gpus() if dispatch.target_is_local() else []
-  return getattr(devices[0], 'core_count', SM_COUNT) if devices else SM_COUNT
-
-
-def _check_device():
-  devices = _local_gpus()
-  capability = getattr(devices[0], 'compute_capability', '') if devices else ''
-  if capability != '9.0':
-    raise NotImplementedError(
-      f'pallas_gpu needs a device of compute capability 9.0 (Hopper), '
-      f'got {capability or jax.default_backend()}'
-    )
+  device = dispatch.local_gpu() if dispatch.target_is_local() else None
+  return getattr(device, 'core_count', SM_COUNT)
 
 
 def chunk_count(length):
@@ -78,10 +52,7 @@ def chunk_count(length):
 
 
 def splits(pairs, chunks, per_sm):
-  """Returns how many parts of L make (b, h, part) fill the device.
-
-  Takes the fewest parts within 5% of the best use of the SMs.
-  """
+  """Returns the fewest parts of L within 5% of the best use of the SMs."""
   slots = sm_count() * per_sm
 
   def use(parts):
@@ -107,13 +78,8 @@ def mask_rows(mask_BxL):
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-  """Heads `first` to `first + count - 1` of an array with more heads.
-
-  Attributes:
-    array: [B, L, any, Dh], or its description.
-    first, count: first head and number of heads.
+  """Heads `first` to `first + count - 1` of [B, L, any, Dh] or its description.
   """
-
   array: Any
   first: int
   count: int
@@ -134,7 +100,7 @@ def whole(x):
 
 
 def operands(inputs):
-  """Returns q, k, v of `kernels.inputs.Inputs`: arrays, or `Heads` of one."""
+  """Returns q, k, v of `kernels.call.Inputs`: arrays, or `Heads` of one."""
   if not inputs.packed:
     return inputs.arrays
   return _thirds(_joined(inputs.arrays[0]), inputs.shape[2])
@@ -150,7 +116,7 @@ def gradients_like(inputs):
 
 
 def gradients(inputs, dq, dk, dv):
-  """Returns the gradients in the form that `kernels.vjp` expects."""
+  """Returns the gradients in the form that `kernels.call` expects."""
   if not inputs.packed:
     return dq, dk, dv
   return (dq.reshape(inputs.arrays[0].shape),)
@@ -165,18 +131,8 @@ def _thirds(x, h):
   return tuple(Heads(x, i * h, h) for i in range(3))
 
 
-def call(
-  name,
-  kernel,
-  ins,
-  outs,
-  *,
-  blocks,
-  scratch,
-  warpgroups,
-  interpret,
-  products,
-):
+def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret,
+         products):
   """Runs a kernel with optional operands and results, or `Heads` of them.
 
   Args:
@@ -185,8 +141,7 @@ def call(
       if absent) and scratch.
     ins: name -> array, or `Heads` of one, or None.
     outs: name -> jax.ShapeDtypeStruct, or `Heads` of one, or None. An array in
-      place of its description is updated in its memory; the result is this
-      array with the kernel's writes.
+      place of its description is updated in its memory.
     blocks: (B, H, parts), one block for each; see `place`.
     scratch: name -> scratch type, or None.
     warpgroups: number of warpgroups per block.
@@ -207,46 +162,29 @@ def call(
 
   def body(*refs, **scratch_refs):
     sent = refs[len(arrays) :]
-    kernel(
-      types.SimpleNamespace(
-        **{n: _seen(x, refs, sources.get(n)) for n, x in ins.items()}
-      ),
-      types.SimpleNamespace(
-        **{n: _seen(x, sent, targets.get(n)) for n, x in outs.items()}
-      ),
-      types.SimpleNamespace(**{n: scratch_refs.get(n) for n in scratch}),
-    )
+    kernel(types.SimpleNamespace(
+               **{n: _seen(x, refs, sources.get(n)) for n, x in ins.items()}),
+           types.SimpleNamespace(
+               **{n: _seen(x, sent, targets.get(n)) for n, x in outs.items()}),
+           types.SimpleNamespace(**{n: scratch_refs.get(n) for n in scratch}))
 
   b, h, parts = blocks
   body.__name__ = name
+  # `Tools.publish` has the barriers that stores need. Warpgroups would race on
+  # the shared scratch of a reduction.
+  compiler_params = plgpu.CompilerParams(
+      lowering_semantics=plgpu.LoweringSemantics.Warpgroup, approx_math=True,
+      unsafe_no_auto_barriers=True, reduction_scratch_bytes=0)
   run = functools.partial(
-    _in_place if old else _run,
-    body,
-    new,
-    {n: x for n, x in scratch.items() if x is not None},
-    {
-      'grid': (parts, b * h),
-      'grid_names': ('part', 'bh'),
-      'num_threads': warpgroups,
-      'thread_name': 'wg',
-    },
-    {
-      'interpret': interpret,
-      'compiler_params': plgpu.CompilerParams(
-        lowering_semantics=plgpu.LoweringSemantics.Warpgroup,
-        approx_math=True,
-        # `Tools.publish` has the barriers that stores need.
-        unsafe_no_auto_barriers=True,
-        # Warpgroups would race on the shared scratch of a reduction.
-        reduction_scratch_bytes=0,
-      ),
-      **_cost(ins, outs, products),
-    },
-  )
+      _in_place if old else _run, body, new,
+      {n: x for n, x in scratch.items() if x is not None},
+      {'grid': (parts, b * h), 'grid_names': ('part', 'bh'),
+       'num_threads': warpgroups, 'thread_name': 'wg'},
+      {'interpret': interpret, 'compiler_params': compiler_params,
+       **_cost(ins, outs, products)})
   results = run(arrays, old)
-  return {
-    n: None if x is None else results[targets[n]] for n, x in outs.items()
-  }
+  return {n: None if x is None else results[targets[n]]
+          for n, x in outs.items()}
 
 
 def _distinct(named):
@@ -275,9 +213,8 @@ def _seen(x, refs, place):
 def _run(body, new, scratch, mesh, params, arrays, old):
   """Returns the results [*new] of a kernel."""
   del old  # empty
-  run = plgpu.kernel(
-    body, out_type=new, scratch_types=scratch, **mesh, **params
-  )
+  run = plgpu.kernel(body, out_type=new, scratch_types=scratch, **mesh,
+                     **params)
   return run(*arrays)
 
 
@@ -287,18 +224,12 @@ def _in_place(body, new, scratch, mesh, params, arrays, old):
   plgpu.kernel takes no mutable arrays. Its other services are repeated here: it
   allocates scratch memory and has a rule for vmap.
   """
-
   def with_scratch(*refs):
     allocated = functools.partial(body, *refs)
     pl.run_scoped(allocated, **scratch, collective_axes=mesh['thread_name'])
 
-  run = pl.kernel(
-    with_scratch,
-    out_type=new,
-    mesh=plgpu.Mesh(**mesh),
-    name=body.__name__,
-    **params,
-  )
+  run = pl.kernel(with_scratch, out_type=new, mesh=plgpu.Mesh(**mesh),
+                  name=body.__name__, **params)
 
   @jax.custom_batching.sequential_vmap
   def update(arrays, old):
@@ -320,8 +251,7 @@ def _cost(ins, outs, products):
   moved = [x for x in (*ins.values(), *outs.values()) if x is not None]
   x = moved[0]
   cost = pl.CostEstimate(
-    flops=round(2 * products * math.prod(x.shape) * x.shape[-1]),
-    bytes_accessed=sum(math.prod(x.shape) * x.dtype.itemsize for x in moved),
-    transcendentals=0,
-  )
+      flops=round(2 * products * math.prod(x.shape) * x.shape[-1]),
+      bytes_accessed=sum(math.prod(x.shape) * x.dtype.itemsize for x in moved),
+      transcendentals=0)
   return {'cost_estimate': cost}

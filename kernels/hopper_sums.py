@@ -13,7 +13,7 @@ from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import chunks, dispatch, hopper, hopper_call
-from kernels.lightning import silu
+from kernels.lightning import activation
 from kernels.linear import features
 
 
@@ -29,13 +29,11 @@ class Plan:
     normalize: also sum phi(x).
     reverse: decay towards the first row (gradients), not the last.
     scale: factor of x, only with decay.
-    silu: 'x', 'xy' or '': the operands that SiLU is applied to, only with
-      decay.
+    silu: 'x', 'xy' or '': the operands that get SiLU, only with decay.
     interpret: the interpreter's parameters or None.
     stages: slots of the ring.
     chunks_per_part: chunks in a part; 0 cuts L evenly.
   """
-
   length: int
   warpgroups: int
   parts: int
@@ -56,7 +54,9 @@ class Plan:
 
 
 def sums(x, y, mask, plan, slopes=None):
-  """Returns the sums over each part.
+  """Returns the sums over each part: [B, H, parts, Dh, Dh], [B, H, parts, Dh].
+
+  They are float32; the second is None without `plan.normalize`.
 
   Args:
     x, y: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
@@ -65,43 +65,28 @@ def sums(x, y, mask, plan, slopes=None):
     slopes: float32 [H] or None. With slopes, row j of a part of n rows has
       weight exp(-s (n - 1 - j)), or scale * exp(-s (j + 1)) with
       `plan.reverse`.
-
-  Returns:
-    (float32 [B, H, parts, Dh, Dh], float32 [B, H, parts, Dh] or None).
   """
   b, _, h, d = x.shape
-  like = functools.partial(
-    dispatch.like, hopper_call.whole(x), dtype=jnp.float32
-  )
-  outs = {
-    'xy': like((b, h, plan.parts, d, d)),
-    'z': like((b, h, plan.parts, d)) if plan.normalize else None,
-  }
+  like = functools.partial(dispatch.like, hopper_call.whole(x),
+                           dtype=jnp.float32)
+  outs = {'xy': like((b, h, plan.parts, d, d)),
+          'z': like((b, h, plan.parts, d)) if plan.normalize else None}
   ins = {'x': x, 'y': y, 'mask': hopper_call.mask_rows(mask), 'slopes': slopes}
   w, stages = plan.warpgroups, plan.stages
   tools = hopper.Tools(plan.interpret is not None)
   barrier = functools.partial(plgpu.Barrier, num_barriers=stages)
   masked = mask is not None
-  scratch = {
-    'x': tools.moved(stages, w),
-    'y': tools.moved(stages, w),
-    'mask': plgpu.SMEM((stages, hopper.TILE), jnp.float32) if masked else None,
-    'ones': tools.factors(w, 1) if plan.normalize else None,
-    'full': barrier(num_arrivals=2 * w + masked),
-    'free': barrier(num_arrivals=w),
-    'met': plgpu.Barrier(num_arrivals=w),
-  }
-  outs = hopper_call.call(
-    'sums',
-    functools.partial(_kernel, plan=plan, tools=tools),
-    ins,
-    outs,
-    blocks=(b, h, plan.parts),
-    scratch=scratch,
-    warpgroups=w,
-    interpret=plan.interpret,
-    products=1,
-  )
+  scratch = {'x': tools.moved(stages, w), 'y': tools.moved(stages, w),
+             'mask': plgpu.SMEM((stages, hopper.TILE), jnp.float32) if masked
+             else None,
+             'ones': tools.factors(w, 1) if plan.normalize else None,
+             'full': barrier(num_arrivals=2 * w + masked),
+             'free': barrier(num_arrivals=w),
+             'met': plgpu.Barrier(num_arrivals=w)}
+  outs = hopper_call.call('sums',
+                          functools.partial(_kernel, plan=plan, tools=tools),
+                          ins, outs, blocks=(b, h, plan.parts), scratch=scratch,
+                          warpgroups=w, interpret=plan.interpret, products=1)
   return outs['xy'], outs['z']
 
 
@@ -120,15 +105,13 @@ def _kernel(ins, outs, scratch, *, plan, tools):
 
   def fetch(step, slot):
     n, full = chunk(step), scratch.full.at[slot]
-    copy = functools.partial(
-      hopper.copy_chunk, b=b, n=n, h=h, barrier=full, warpgroups=plan.warpgroups
-    )
+    copy = functools.partial(hopper.copy_chunk, b=b, n=n, h=h, barrier=full,
+                             warpgroups=plan.warpgroups)
     copy(ins.x, target=lines_x.at[slot])
     copy(ins.y, target=lines_y.at[slot])
     if ins.mask is not None:
-      plgpu.copy_gmem_to_smem(
-        ins.mask.at[b, hopper.at(n)], scratch.mask.at[slot], full
-      )
+      plgpu.copy_gmem_to_smem(ins.mask.at[b, hopper.at(n)],
+                              scratch.mask.at[slot], full)
 
   ring = hopper.Ring(plan.stages, steps, fetch, scratch.free)
   ring.start()
@@ -151,7 +134,7 @@ def _kernel(ins, outs, scratch, *, plan, tools):
     if mask is not None or 'y' in plan.silu:
       y_w = tools.load(y.at[w])
       if 'y' in plan.silu:
-        y_w = silu.silu(y_w)
+        y_w = activation.silu(y_w)
       if mask is not None:
         y_w = hopper.keep(tools.valid(mask, n, plan.length), y_w)
       stores.append((y.at[w], y_w))
@@ -184,7 +167,7 @@ def _prepare(x, mask, n, rows, slope, plan, tools):
     return None
   x = features.apply(plan.feature_map, tools.load(x))
   if 'x' in plan.silu:
-    x = silu.silu(x)
+    x = activation.silu(x)
   if mask is not None or plan.normalize:
     x = hopper.keep(tools.valid(mask, n, plan.length), x)
   if slope is None:

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from kernels import dispatch
+from kernels.axes import BATCH_AXES, manual
 from kernels.lightning import api as lightning
 from kernels.linear import api as linear
 from kernels.norm_project.api import norm_project
-from kernels.rows import BATCH_AXES, manual
 from kernels.sequence import Sequence, check_whole
 from kernels.simpletron import api as simpletron
 
@@ -19,13 +19,9 @@ SEQUENCE_AXIS = 'sequence'
 
 # Operations that take `sequence`, for tokens sharded over devices.
 _OVER_TOKENS = (
-  linear.linear_attention,
-  linear.linear_attention_packed,
-  simpletron.simpletron_attention,
-  simpletron.simpletron_attention_packed,
-  lightning.lightning_attention,
-  lightning.lightning_attention_packed,
-)
+    linear.linear_attention, linear.linear_attention_packed,
+    simpletron.simpletron_attention, simpletron.simpletron_attention_packed,
+    lightning.lightning_attention, lightning.lightning_attention_packed)
 # Keyword arguments that are replicated on every device.
 _REPLICATED = ('slopes', 'bias', 'weight')
 
@@ -40,20 +36,13 @@ def sharded(function, mesh=None):
   axis `sequence`, linear operations and `norm_project` are split along L, which
   need not be a multiple of it; see `kernels.sequence`.
 
-  Args:
-    function: an op of this package.
-    mesh: jax.sharding.Mesh; None takes the ambient one of `jax.set_mesh`.
-
-  Returns:
-    A function with the arguments of `function`. It is `function` itself if
-    there is no mesh, or if all axes have one device or are already split by an
-    enclosing shard_map.
-
-    The batch is split only if its axes divide it. If nothing is split, a call
-    that may run a Pallas kernel is made in whole by every device: other axes of
-    its operands are gathered, and gradients are those of one call. Calls on a
-    CPU or of a plain XLA kernel are then left to the compiler, and calls with a
-    `dropout_key` always are.
+  The result is `function` itself if there is no mesh (None takes the ambient
+  one of `jax.set_mesh`), or if all axes have one device or are already split by
+  an enclosing shard_map. The batch is split only if its axes divide it. If
+  nothing is split, a call that may run a Pallas kernel is made in whole by
+  every device: other axes of its operands are gathered, and gradients are those
+  of one call. Calls on a CPU or of a plain XLA kernel are then left to the
+  compiler, and calls with a `dropout_key` always are.
   """
   if mesh is None:
     mesh = jax.sharding.get_abstract_mesh()
@@ -68,43 +57,32 @@ def sharded(function, mesh=None):
     count = math.prod(mesh.shape[axis] for axis in over)
     if batch % count:
       over, count = (), 1
-    tokens = (
-      SEQUENCE_AXIS
-      if SEQUENCE_AXIS in axes
-      and (function in _OVER_TOKENS or function is norm_project)
-      else None
-    )
+    tokens = (SEQUENCE_AXIS
+              if SEQUENCE_AXIS in axes
+              and (function in _OVER_TOKENS or function is norm_project)
+              else None)
     pallas = dispatch.may_be_pallas(options.get('kernel'))
     whole = count == 1 and not tokens
     if whole and not pallas or options.get('dropout_key') is not None:
       return function(*operands, **options)
     if tokens:
       check_whole(**options)
-      options, operands = _filled(
-        function, operands, options, -length % mesh.shape[tokens]
-      )
+      options, operands = _filled(function, operands, options,
+                                  -length % mesh.shape[tokens])
       if function in _OVER_TOKENS:
         options['sequence'] = Sequence(tokens, mesh.shape[tokens], length)
     arrays = {n: x for n, x in options.items() if _is_array(x)}
     static = {n: x for n, x in options.items() if n not in arrays}
     split = PartitionSpec(over or None, tokens)
     by_batch = PartitionSpec(over or None)
-    specs = {
-      n: PartitionSpec()
-      if n in _REPLICATED
-      else split
-      if n == 'mask'
-      else by_batch
-      for n in arrays
-    }
+    specs = {n: PartitionSpec() if n in _REPLICATED else split if n == 'mask'
+             else by_batch
+             for n in arrays}
     local = jax.shard_map(
-      lambda operands, arrays: function(*operands, **arrays, **static),
-      mesh=mesh,
-      in_specs=(split, specs),
-      out_specs=split if tokens else by_batch,
-      axis_names=set(mesh.axis_names) - set(manual(mesh)),
-      check_vma=False,
-    )
+        lambda operands, arrays: function(*operands, **arrays, **static),
+        mesh=mesh, in_specs=(split, specs),
+        out_specs=split if tokens else by_batch,
+        axis_names=set(mesh.axis_names) - set(manual(mesh)), check_vma=False)
     out = local(operands, arrays)
     return out[:, :length] if tokens else out
 
@@ -118,16 +96,14 @@ def over_tokens(function, pallas=False):
   sequences, for example for the gradient of a table that is read token by
   token. Use it for Pallas kernels too, which the compiler cannot partition.
 
+  The result is `function` itself if no mesh splits sequences or, with `pallas`,
+  if no axis is left to split. L must be a multiple of the axis `sequence`. The
+  batch is split only if its axes divide it.
+
   Args:
     function: (x [B, L, ...], *arrays) -> [B, L, ...] or a tuple of these. Each
       entry depends on its own token and the arrays, which are replicated.
     pallas: whether it may run a Pallas kernel.
-
-  Returns:
-    A function with the same arguments. It is `function` itself if no mesh
-    splits sequences or, with `pallas`, if no axis is left to split. L must be a
-    multiple of the axis `sequence`. The batch is split only if its axes divide
-    it.
   """
   mesh = jax.sharding.get_abstract_mesh()
   tokens = SEQUENCE_AXIS if splits_tokens() else None
@@ -139,14 +115,11 @@ def over_tokens(function, pallas=False):
     if len(x) % math.prod(mesh.shape[axis] for axis in over):
       over = ()
     split = PartitionSpec(over or None, tokens)
-    return jax.shard_map(
-      function,
-      mesh=mesh,
-      in_specs=(split, *(PartitionSpec() for _ in arrays)),
-      out_specs=split,
-      axis_names=set(mesh.axis_names) - set(manual(mesh)),
-      check_vma=False,
-    )(x, *arrays)
+    return jax.shard_map(function, mesh=mesh,
+                         in_specs=(split, *(PartitionSpec() for _ in arrays)),
+                         out_specs=split,
+                         axis_names=set(mesh.axis_names) - set(manual(mesh)),
+                         check_vma=False)(x, *arrays)
 
   return call
 
@@ -166,18 +139,14 @@ def _unsplit(mesh):
   """Returns axes of several devices that no shard_map has split yet."""
   if mesh.empty:
     return []
-  return [
-    axis
-    for axis in mesh.axis_names
-    if mesh.shape[axis] > 1 and axis not in manual(mesh)
-  ]
+  return [axis for axis in mesh.axis_names
+          if mesh.shape[axis] > 1 and axis not in manual(mesh)]
 
 
 def _over_batch(mesh):
   """Returns the axes of the batch, including axes of one device."""
-  return tuple(
-    a for a in BATCH_AXES if a in mesh.axis_names and a not in manual(mesh)
-  )
+  return tuple(a for a in BATCH_AXES
+               if a in mesh.axis_names and a not in manual(mesh))
 
 
 def _filled(function, operands, options, rows):

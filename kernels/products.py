@@ -21,9 +21,8 @@ def einsum(spec, a, b):
     # XLA's CPU backend lacks bf16 matmuls with float32 sums for some layouts.
     # Products of two bf16 numbers are exact in float32: the result is equal.
     a, b = a.astype(jnp.float32), b.astype(jnp.float32)
-  return jnp.einsum(
-    spec, a, b, precision=prec, preferred_element_type=jnp.float32
-  )
+  return jnp.einsum(spec, a, b, precision=prec,
+                    preferred_element_type=jnp.float32)
 
 
 def _forward(spec, a, b):

@@ -15,28 +15,24 @@ import math
 import jax
 import jax.numpy as jnp
 
-from kernels import dispatch, meshes, rows
+from kernels import axes, dispatch, meshes
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA  # of the key schedule
 
 
-def draw(
-  key: jax.Array, count: int, shape: tuple[int, ...], function=None
-) -> jax.Array:
+def draw(key: jax.Array, count: int, shape: tuple[int, ...],
+         function=None) -> jax.Array:
   """Returns uniform uint32 words of each row: [count, *shape].
 
   Args:
     key: key of jax.random, or keys [count]. Row i has the words of
-      `jax.random.bits` for `rows.keys(key, count)[i]`.
-    count: number of rows of the batch.
-    shape: shape of the words of one row.
+      `jax.random.bits` for `axes.keys(key, count)[i]`.
+    count, shape: number of rows; shape of the words of one.
     function: applied to each word, for example a comparison; its result is
       returned and the words need no memory. Has no gradient.
   """
-  loop = (
-    _by_position(key) and math.prod(shape) < 2**32 and _one_processor()
-  )
+  loop = _by_position(key) and math.prod(shape) < 2**32 and _one_processor()
 
   def row(key):
     if loop:
@@ -46,7 +42,7 @@ def draw(
       words = jax.random.bits(key, shape, jnp.uint32)
     return function(words) if function else words
 
-  return _each(row, rows.keys(key, count), loop)
+  return _each(row, axes.keys(key, count), loop)
 
 
 def uniform(words: jax.Array) -> jax.Array:
@@ -56,13 +52,8 @@ def uniform(words: jax.Array) -> jax.Array:
   return jax.lax.bitcast_convert_type(one_to_two, jnp.float32) - 1
 
 
-def kept(
-  key: jax.Array,
-  count: int,
-  shape: tuple[int, int, int],
-  rate: float,
-  starts: tuple = (0, 0),
-) -> jax.Array:
+def kept(key: jax.Array, count: int, shape: tuple[int, int, int], rate: float,
+         starts: tuple = (0, 0)) -> jax.Array:
   """Returns which attention weights dropout keeps: bool [count, H, I, J].
 
   Each weight has its own word, the output of threefry for the counter
@@ -72,10 +63,9 @@ def kept(
 
   Args:
     key: key of jax.random, or keys [count], one for each row.
-    count: number of rows of the batch.
+    count, rate: number of rows; share of weights that are dropped.
     shape: (H, I, J): heads, queries and keys of a tile. Words are distinct for
       fewer than 4,096 heads and at most 2^20 queries.
-    rate: share of weights that are dropped.
     starts: first query and first key of the tile; may be traced.
   """
   by_position = _by_position(key)
@@ -88,7 +78,7 @@ def kept(
     return _is_kept(jax.random.bits(key, shape, jnp.uint32), rate)
 
   loop = by_position and _one_processor()
-  return _each(row, rows.keys(key, count), loop)
+  return _each(row, axes.keys(key, count), loop)
 
 
 def _is_kept(words, rate):
@@ -102,27 +92,22 @@ def _each(row, keys_B, loop):
 def _counters(shape, starts):
   """Returns uint32 counters (high [H, I, 1], low [J]) of a tile of weights."""
   heads, *sizes = (jnp.arange(n, dtype=jnp.uint32) for n in shape)
-  queries, keys = (
-    jnp.asarray(start, jnp.uint32) + size
-    for start, size in zip(starts, sizes, strict=True)
-  )
+  queries, keys = (jnp.asarray(start, jnp.uint32) + size
+                   for start, size in zip(starts, sizes, strict=True))
   return (heads[:, None, None] << 20) + queries[:, None], keys
 
 
 def _by_position(key):
   """Returns whether a word depends only on the key and its position."""
-  return (
-    jax.config.jax_threefry_partitionable
-    and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    and str(jax.random.key_impl(key)) == 'threefry2x32'
-  )
+  return (jax.config.jax_threefry_partitionable
+          and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+          and str(jax.random.key_impl(key)) == 'threefry2x32')
 
 
 def _one_processor():
   """Returns whether a single CPU device computes the words."""
   return dispatch.platform() == 'cpu' and not meshes.free(
-    jax.sharding.get_abstract_mesh()
-  )
+      jax.sharding.get_abstract_mesh())
 
 
 def _words(key, high, low):

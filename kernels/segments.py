@@ -32,7 +32,6 @@ class Chunks:
     token_BxL: bool, whether a token is in a segment and kept by the mask.
     empty_BxN: bool, whether a segment has no token.
   """
-
   segment_BxP: jax.Array
   rows_BxP: jax.Array
   first_BxP: jax.Array
@@ -58,9 +57,8 @@ class Chunks:
     """Inverts `split`: [B, L, H, D], 0 at tokens that are not kept."""
     b, _, _, h, d = x_BxPxCxHxD.shape
     index = self.place_BxL[..., None, None]
-    x = jnp.take_along_axis(
-      x_BxPxCxHxD.reshape(b, -1, h, d), index, axis=1, mode='clip'
-    )
+    x = jnp.take_along_axis(x_BxPxCxHxD.reshape(b, -1, h, d), index, axis=1,
+                            mode='clip')
     return jnp.where(self.token_BxL[..., None, None], x, 0)
 
   def of_segments(self, x):
@@ -85,7 +83,7 @@ def _wide(x, like):
 
 
 def chunks(segment_ids, num_segments, mask=None, chunk=CHUNK):
-  """Returns the `Chunks` of int32 [B, L] ids.
+  """Returns the `Chunks` of int32 [B, L] ids, in chunks of C = `chunk`.
 
   Args:
     segment_ids: 0 to num_segments - 1; tokens of one id must be adjacent. Other
@@ -93,7 +91,6 @@ def chunks(segment_ids, num_segments, mask=None, chunk=CHUNK):
     num_segments: N, static.
     mask: bool [B, L] or None: False removes a token from all sums, but leaves
       it in its place.
-    chunk: C.
   """
   row = functools.partial(_row, count=num_segments, chunk=chunk)
   found = Chunks(**jax.vmap(row)(segment_ids))
@@ -102,10 +99,8 @@ def chunks(segment_ids, num_segments, mask=None, chunk=CHUNK):
   flat = found.index_BxPxC.reshape(len(mask), -1)
   kept = jnp.take_along_axis(mask, flat, axis=1)
   return dataclasses.replace(
-    found,
-    kept_BxPxC=found.kept_BxPxC & kept.reshape(found.kept_BxPxC.shape),
-    token_BxL=found.token_BxL & mask,
-  )
+      found, kept_BxPxC=found.kept_BxPxC & kept.reshape(found.kept_BxPxC.shape),
+      token_BxL=found.token_BxL & mask)
 
 
 def _row(ids, *, count, chunk):
@@ -115,13 +110,9 @@ def _row(ids, *, count, chunk):
   ids = jnp.where(token, ids, count)
   at_L, c_C = jnp.arange(length), jnp.arange(chunk)
   p_P = jnp.arange(-(-length // chunk) + count)
-  size_N, start_N = (
-    reduce(x, ids, count + 1)[:count]
-    for reduce, x in (
-      (jax.ops.segment_sum, jnp.ones_like(ids)),
-      (jax.ops.segment_min, at_L),
-    )
-  )
+  size_N, start_N = (reduce(x, ids, count + 1)[:count] for reduce, x in (
+                         (jax.ops.segment_sum, jnp.ones_like(ids)),
+                         (jax.ops.segment_min, at_L)))
   chunks_N = -(-size_N // chunk)
   ends_N = jnp.cumsum(chunks_N)
   before_N = ends_N - chunks_N
@@ -133,14 +124,10 @@ def _row(ids, *, count, chunk):
   index_PxC = (start_N[own_P] + number_P * chunk)[:, None] + c_C
   own_L = jnp.minimum(ids, count - 1)
   place_L = before_N[own_L] * chunk + at_L - start_N[own_L]
-  return {
-    'segment_BxP': segment_P,
-    'rows_BxP': rows_P,
-    'first_BxP': number_P == 0,
-    'last_BxP': (rows_P > 0) & (number_P == chunks_N[own_P] - 1),
-    'index_BxPxC': jnp.clip(index_PxC, 0, length - 1),
-    'kept_BxPxC': c_C < rows_P[:, None],
-    'place_BxL': jnp.where(token, place_L, 0),
-    'token_BxL': token,
-    'empty_BxN': size_N == 0,
-  }
+  return {'segment_BxP': segment_P, 'rows_BxP': rows_P,
+          'first_BxP': number_P == 0,
+          'last_BxP': (rows_P > 0) & (number_P == chunks_N[own_P] - 1),
+          'index_BxPxC': jnp.clip(index_PxC, 0, length - 1),
+          'kept_BxPxC': c_C < rows_P[:, None],
+          'place_BxL': jnp.where(token, place_L, 0), 'token_BxL': token,
+          'empty_BxN': size_N == 0}

@@ -20,34 +20,23 @@ class Sequence(NamedTuple):
   Attributes:
     axis: name of the mesh axis. Its first device has the first tokens; all
       devices have equally many.
-    devices: number of devices along it.
-    length: L of the whole sequence.
+    devices, length: number of devices along it; L of the whole sequence.
   """
-
   axis: str
   devices: int
   length: int
 
 
-def check_whole(
-  *, initial_state=None, return_state=False, segment_ids=None, **_
-):
-  """Refuses options that need whole sequences.
-
-  Raises:
-    NotImplementedError: names the option.
-  """
-  asked = {
-    'initial_state': initial_state is not None,
-    'return_state': return_state,
-    'segment_ids': segment_ids is not None,
-  }
+def check_whole(*, initial_state=None, return_state=False, segment_ids=None,
+                **_):
+  """Raises NotImplementedError for an option that needs whole sequences."""
+  asked = {'initial_state': initial_state is not None,
+           'return_state': return_state, 'segment_ids': segment_ids is not None}
   for name, there in asked.items():
     if there:
-      raise NotImplementedError(
-        f'{name} is not possible with tokens sharded over devices: leave it '
-        'out, or set the mesh axis of sequences to 1'
-      )
+      raise NotImplementedError(f'{name} is not possible with tokens sharded '
+                                'over devices: leave it out, or set the mesh '
+                                'axis of sequences to 1')
 
 
 def sums_elsewhere(sequence, phi_k, v):
@@ -55,18 +44,11 @@ def sums_elsewhere(sequence, phi_k, v):
 
     S = sum_j phi(k_j)^T v_j,  z = sum_j phi(k_j)
 
-  Args:
-    sequence: Sequence.
-    phi_k: [B, L', H, Dh], zeros at masked tokens.
-    v: [B, L', H, E].
-
-  Returns:
-    float32 [B, H, Dh, E] and [B, H, Dh].
+  phi(k) [B, L', H, Dh] is 0 at masked tokens, and v is [B, L', H, E]. The sums
+  are float32 [B, H, Dh, E] and [B, H, Dh].
   """
-  own = (
-    products.einsum('blhd,blhe->bhde', phi_k, v),
-    jnp.sum(phi_k, axis=1, dtype=jnp.float32),
-  )
+  own = (products.einsum('blhd,blhe->bhde', phi_k, v),
+         jnp.sum(phi_k, axis=1, dtype=jnp.float32))
   whole = lax.psum(own, sequence.axis)
   return jax.tree.map(jnp.subtract, whole, own)
 
@@ -76,15 +58,8 @@ def state_before(sequence, k, v, slopes_H):
 
     S = sum_j exp(-s (n - 1 - j)) k_j^T v_j over the n earlier tokens
 
-  Takes 1 + log2(devices) exchanges, each over twice the distance.
-
-  Args:
-    sequence: Sequence.
-    k, v: [B, L', H, Dh], zeros at masked tokens.
-    slopes_H: s, float32 [H].
-
-  Returns:
-    float32 [B, H, Dh, Dh], zeros on the first device.
+  Takes 1 + log2(devices) exchanges, each over twice the distance. k and v are
+  [B, L', H, Dh], 0 at masked tokens; S is float32 [B, H, Dh, Dh].
   """
   length = k.shape[1]
   end_LxH = chunks.to_end(slopes_H[None], jnp.arange(length)[:, None], length)

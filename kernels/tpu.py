@@ -1,4 +1,4 @@
-"""Building blocks of the Pallas TPU kernels: blocks, masks, matmuls.
+"""Building blocks of the Pallas TPU kernels: blocks, masks, matmuls, calls.
 
 Arrays are viewed as [B, L, H * Dh], or [B, L, 3 * H * Dh] for packed q, k and
 v, as a projection writes them. The layout [B, H, L, Dh] would pad Dh 64 to the
@@ -8,16 +8,18 @@ occupy, and move, as many bytes as those of 128.
 """
 
 import dataclasses
+import math
+import types
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 from kernels import chunks, dispatch
-from kernels.tpu_call import LANES
-from kernels.tpu_call import call as call
 
+LANES = 128
 STEP = 128
 MAX_LANES = 512
 MAX_ROWS = 512
@@ -25,28 +27,32 @@ MAX_WIDTH = 1024
 # Kernels are unrolled over the heads of a block.
 MAX_HEADS = 32
 BLOCK_BYTES = 512 * 1024
+# VMEM that the compiler grants by default, and VMEM of all TPUs except a v4.
+DEFAULT_VMEM = 16 * 1024 * 1024
+MAX_VMEM = 64 * 1024 * 1024
+# Memory for everything else: masks, normalisers, biases.
+SPARE = 4 * 1024 * 1024
+# Tensors of a backward pass: q, k, v, do, dq, dk, dv.
+TENSORS = 7
 
 
 def supported(shape, dtype):
   """Raises NotImplementedError for operands the TPU kernels cannot take."""
   if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
-    raise NotImplementedError(
-      f'pallas_tpu supports float32 and bfloat16 q, k, v, got {dtype}'
-    )
+    raise NotImplementedError('pallas_tpu supports float32 and bfloat16 q, k, '
+                              f'v, got {dtype}')
   width = shape[-1]
   if width > MAX_WIDTH:
-    raise NotImplementedError(
-      f'pallas_tpu keeps Dh x Dh sums on chip, for head widths Dh (last '
-      f'dimension of q, k, v) of at most {MAX_WIDTH}, got {width}'
-    )
+    raise NotImplementedError('pallas_tpu keeps Dh x Dh sums on chip, for head '
+                              'widths Dh (last dimension of q, k, v) of at '
+                              f'most {MAX_WIDTH}, got {width}')
   tiles = tiling(shape, dtype)
   if tiles.lanes > 4 * MAX_WIDTH or tiles.heads > MAX_HEADS:
-    raise NotImplementedError(
-      f'pallas_tpu takes blocks of whole heads that fill registers of {LANES} '
-      f'lanes, up to {MAX_HEADS} heads and {4 * MAX_WIDTH} lanes; H = '
-      f'{shape[-2]} heads of width Dh = {width} make {tiles.heads} heads and '
-      f'{tiles.lanes} lanes'
-    )
+    raise NotImplementedError('pallas_tpu takes blocks of whole heads that '
+                              f'fill registers of {LANES} lanes, up to '
+                              f'{MAX_HEADS} heads and {4 * MAX_WIDTH} lanes; H '
+                              f'= {shape[-2]} heads of width Dh = {width} make '
+                              f'{tiles.heads} heads and {tiles.lanes} lanes')
 
 
 def cores():
@@ -62,12 +68,10 @@ class Tiling:
 
   Attributes:
     batch, length, num_heads, width: B, L, H, Dh.
-    heads: whole heads in a block.
-    rows: tokens in a block.
+    heads, rows: whole heads, and tokens, in a block.
     parts: runs of blocks that the cores of one chip compute in parallel: 1, or
       2 if there is one example and one group of heads.
   """
-
   batch: int
   length: int
   num_heads: int
@@ -109,14 +113,14 @@ class Tiling:
   # Block specs of arrays. `where` maps a point of the grid to (b, g, n): the
   # example, the group of heads, the block of rows.
 
+  def spec(self, shape, where, index):
+    """Returns a spec of blocks at index(b, g, n)."""
+    return pl.BlockSpec(shape, lambda *point: index(*where(*point)))
+
   def tile(self, where, first=0):
     """Returns the spec of [B, L, lanes * any]; g = 0 is group `first`."""
-
-    def index(*point):
-      b, g, n = where(*point)
-      return b, n, first + g
-
-    return pl.BlockSpec((1, self.rows, self.lanes), index)
+    return self.spec((1, self.rows, self.lanes), where,
+                     lambda b, g, n: (b, n, first + g))
 
   def row(self, where):
     """Returns the spec of [B, L, 3 * H * Dh], with all heads in one block."""
@@ -124,38 +128,22 @@ class Tiling:
 
   def tokens(self, where):
     """Returns the spec of the mask, [B, 1, L]."""
-
-    def index(*point):
-      b, _, n = where(*point)
-      return b, 0, n
-
-    return pl.BlockSpec((1, 1, self.rows), index)
+    return self.spec((1, 1, self.rows), where, lambda b, g, n: (b, 0, n))
 
   def state(self, where, rows=None):
     """Returns the spec of [B, H, Dh, Dh], or of [B, H, rows, Dh]."""
-
-    def index(*point):
-      b, g, _ = where(*point)
-      return b, g, 0, 0
-
-    return pl.BlockSpec((1, self.heads, rows or self.width, self.width), index)
+    return self.spec((1, self.heads, rows or self.width, self.width), where,
+                     lambda b, g, n: (b, g, 0, 0))
 
   def bias(self, where):
     """Returns the spec of sums of gradients over tokens, [B, 3, H * Dh]."""
-
-    def index(*point):
-      b, g, _ = where(*point)
-      return b, 0, g
-
-    return pl.BlockSpec((1, 3, self.lanes), index)
+    return self.spec((1, 3, self.lanes), where, lambda b, g, n: (b, 0, g))
 
 
 def tiling(shape, dtype, wide=False):
   """Returns blocks of at most BLOCK_BYTES, of a multiple of 128 rows or L.
 
-  Args:
-    shape, dtype: (B, L, H, Dh) and dtype of q.
-    wide: whether to put all heads in one block.
+  With `wide`, all heads are in one block.
   """
   batch, length, num_heads, width = shape
   heads = num_heads if wide else _heads_per_block(num_heads, width)
@@ -173,16 +161,10 @@ def tiling(shape, dtype, wide=False):
 
 def _heads_per_block(num_heads, width):
   """Returns whole heads that fill registers, if possible <= MAX_LANES."""
-  filling = [
-    heads
-    for heads in range(1, num_heads + 1)
-    if num_heads % heads == 0 and heads * width % LANES == 0
-  ]
-  fitting = [
-    heads
-    for heads in filling
-    if heads * width <= MAX_LANES and heads <= MAX_HEADS // 2
-  ]
+  filling = [heads for heads in range(1, num_heads + 1)
+             if num_heads % heads == 0 and heads * width % LANES == 0]
+  fitting = [heads for heads in filling
+             if heads * width <= MAX_LANES and heads <= MAX_HEADS // 2]
   return (fitting[-1:] or filling[:1] or [num_heads])[0]
 
 
@@ -211,16 +193,13 @@ def columns(inputs, tiles):
 def added(*args):
   """Returns (S, z) of one sequence: sums of its parts plus an earlier state.
 
-  Args:
-    *args: float32 [parts, H, Dh, Dh] and [parts, H, 1, Dh], and a pair of
-      earlier sums, [1, ...]; None is skipped.
+  `args` are float32 [parts, H, Dh, Dh] and [parts, H, 1, Dh], and a pair of
+  earlier sums, [1, ...]; None is skipped.
   """
   *parts, before = args
   sums = (None if x is None else x.sum(0, keepdims=True) for x in parts)
-  return tuple(
-    x if first is None else x + first
-    for x, first in zip(sums, before, strict=True)
-  )
+  return tuple(x if first is None else x + first
+               for x, first in zip(sums, before, strict=True))
 
 
 def bias_sums(inputs, tiles, where, entries):
@@ -233,21 +212,18 @@ def bias_sums(inputs, tiles, where, entries):
 
 
 def gradients(inputs, outs, bias):
-  """Returns (gradients of q, k, v; of the bias or None), for `kernels.vjp`.
+  """Returns (gradients of q, k, v; of the bias or None), for `kernels.call`.
 
-  Args:
-    inputs: `kernels.inputs.Inputs`.
-    outs: the results of `call`: 'dq', 'dk' and 'dv', or 'dq dk dv'.
-    bias: float32 [entries, 3, H * Dh], to be summed, or None.
+  `outs` of `call` has 'dq', 'dk' and 'dv', or 'dq dk dv'; `bias` is float32
+  [entries, 3, H * Dh], to be summed, or None.
   """
   b, length, h, d = inputs.shape
   if bias is not None:
     bias = bias.sum(0).reshape(3, h, d)
   if 'dq dk dv' in outs:
     return (outs['dq dk dv'].reshape(b, length, 3, h, d),), bias
-  return tuple(
-    outs[n].reshape(b, length, h, d) for n in ('dq', 'dk', 'dv')
-  ), bias
+  return tuple(outs[n].reshape(b, length, h, d)
+               for n in ('dq', 'dk', 'dv')), bias
 
 
 def mask_rows(mask_BxL):
@@ -260,10 +236,7 @@ def mask_rows(mask_BxL):
 def valid(mask_R, start, rows, tiles):
   """Returns bool [rows, 1], True at valid tokens; None if all are valid.
 
-  Args:
-    mask_R: [rows] float32 of the mask, or None.
-    start: index of the first row in the sequence.
-    rows, tiles: the number of rows; the tiling.
+  `mask_R` is float32 or None; `start` the first row's index in the sequence.
   """
   out = None
   if tiles.ragged:
@@ -282,19 +255,14 @@ def keep(valid_Rx1, x):
 
 def products(dtype):
   """Returns functions a @ b, a @ b.T and a.T @ b with float32 sums."""
-
   def make(a_dim, b_dim):
     def dot(a, b):
       if a.shape[a_dim] == 1:
         # Mosaic turns it into a multiplication and only supports float32.
         a, b = a.astype(jnp.float32), b.astype(jnp.float32)
-      return lax.dot_general(
-        a,
-        b,
-        (((a_dim,), (b_dim,)), ((), ())),
-        precision=chunks.precision(dtype),
-        preferred_element_type=jnp.float32,
-      )
+      return lax.dot_general(a, b, (((a_dim,), (b_dim,)), ((), ())),
+                             precision=chunks.precision(dtype),
+                             preferred_element_type=jnp.float32)
 
     return dot
 
@@ -307,6 +275,107 @@ def head_lanes(tiles, first=0):
   `first` is the lane where q, k or v begins in it.
   """
   d = tiles.width
-  return [
-    (h, slice(first + h * d, first + (h + 1) * d)) for h in range(tiles.heads)
-  ]
+  return [(h, slice(first + h * d, first + (h + 1) * d))
+          for h in range(tiles.heads)]
+
+
+def call(kernel, ins, outs, *, grid, semantics, scratch, interpret, flops,
+         transcendentals=0, aliases=()):
+  """Runs a kernel with optional operands and results.
+
+  Args:
+    kernel: function of two namespaces of references, inputs and outputs (None
+      if absent), and of the scratch references.
+    ins: name -> (BlockSpec, array or None). To give one array several names,
+      separate them by blanks.
+    outs: name -> (BlockSpec, jax.ShapeDtypeStruct or None), likewise.
+    grid, semantics: the grid and the dimension semantics of its axes.
+    scratch: shapes of float32 scratch memory.
+    interpret: None to compile, else the interpreter's parameters.
+    flops, transcendentals: cost of the kernel, for XLA's scheduler.
+    aliases: (input, output) pairs of names that share memory.
+
+  Returns:
+    name -> array or None, for every output.
+  """
+  def body(in_refs, out_refs, *scratch_refs):
+    kernel(named(in_refs), named(out_refs), *scratch_refs)
+
+  def named(refs):
+    apart = {n: x for names, x in refs.items() for n in names.split()}
+    return types.SimpleNamespace(**apart)
+
+  def present(pairs):
+    return {n: None if x is None else spec for n, (spec, x) in pairs.items()}
+
+  def values(pairs):
+    return {name: x for name, (_, x) in pairs.items()}
+
+  def leaf(pairs, name):
+    """Returns the index of `name` among present arrays, in jax.tree's order."""
+    return sorted(n for n, (_, x) in pairs.items() if x is not None).index(name)
+
+  arrays = [(s, x) for s, x in (*ins.values(), *outs.values()) if x is not None]
+  return pl.pallas_call(
+      body, grid=grid, in_specs=[present(ins)], out_specs=present(outs),
+      out_shape=values(outs),
+      scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in scratch],
+      input_output_aliases={leaf(ins, i): leaf(outs, o) for i, o in aliases},
+      compiler_params=pltpu.CompilerParams(
+          dimension_semantics=semantics,
+          vmem_limit_bytes=_vmem(arrays, scratch)),
+      cost_estimate=pl.CostEstimate(
+          flops=flops, transcendentals=transcendentals,
+          bytes_accessed=sum(x.size * x.dtype.itemsize for _, x in arrays)),
+      interpret=False if interpret is None else interpret)(values(ins))
+
+
+def _vmem(arrays, scratch):
+  """Returns the bytes of VMEM to request; None if the default is enough."""
+  total = sum(padded(shape, 4) for shape in scratch)
+  for spec, x in arrays:
+    if spec.block_shape is not None:
+      total += 2 * padded(spec.block_shape, x.dtype.itemsize)
+  # Twice as much, for values that do not fit into registers.
+  return min(2 * total, MAX_VMEM) if 2 * total > DEFAULT_VMEM else None
+
+
+def padded(shape, itemsize):
+  """Returns the bytes of a block in VMEM: tiles of (8, 128) words."""
+  *major, rows, lanes = shape
+  sublanes = 32 // itemsize
+  rows, lanes = (pl.cdiv(n, m) * m
+                 for n, m in ((rows, sublanes), (lanes, LANES)))
+  return math.prod(major) * rows * lanes * itemsize
+
+
+def check_memory(tiles, dtype, *, scratch=(), state=False, states=1):
+  """Raises NotImplementedError if the larger pass needs too much memory.
+
+  Blocks that are streamed exist twice, in use and in transfer. Values that
+  spill from registers were measured after compilation: less than two states of
+  a head. In float32, whose matmuls take several passes, they are less than
+  three states of each head.
+
+  Args:
+    tiles, dtype: `kernels.tpu.Tiling`; dtype of q and of saved states.
+    scratch: shapes of float32 scratch memory besides states.
+    state: whether the call takes or returns a state.
+    states: number of float32 states of a block of heads in scratch memory.
+  """
+  itemsize = jnp.dtype(dtype).itemsize
+  square = tiles.width, tiles.width
+  moved = TENSORS * padded((tiles.rows, tiles.lanes), itemsize)
+  moved += tiles.heads * padded(square, itemsize)
+  if state or tiles.parts > 1:
+    moved += 2 * tiles.heads * padded(square, 4)
+  values = 3 * tiles.heads if itemsize == 4 else 2
+  kept = (states * tiles.heads + values) * padded(square, 4)
+  kept += sum(padded(shape, 4) for shape in scratch)
+  needed = kept + 2 * moved + SPARE
+  if needed > MAX_VMEM:
+    raise NotImplementedError(
+        f'pallas_tpu keeps states and blocks of {tiles.heads} heads of width '
+        f'Dh = {tiles.width} on chip, in at most {MAX_VMEM >> 20} MiB of '
+        f'memory; those of {jnp.dtype(dtype).name} q, k, '
+        f'v{" and a state" * state} take {needed >> 20} MiB')

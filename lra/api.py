@@ -15,7 +15,7 @@ from lra import paths
 from lra.data import batches, prepared
 from lra.errors import UserError
 from lra.system.terminal import say
-from lra.training import evaluate, program, provenance, restore
+from lra.training import program, provenance, restore
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Trained:
                       f'{", ".join(data.splits)}.')
     scored = {'params': self.params, 'constants': self.constants}
     program, eval_step = self._fitted
-    counts = evaluate.evaluate(eval_step, program, scored, data.splits[split])
+    counts = program.evaluate(eval_step, scored, data.splits[split])
     return self.program.objective.scores(counts)
 
   def _other_than(self, data):

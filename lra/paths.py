@@ -8,6 +8,8 @@ import re
 from lra.errors import UserError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# What comes with this package: baselines, published results, counts, speeds.
+PACKAGED = ROOT / 'lra' / 'results'
 
 # A URL, also one that pathlib has made a path: it turns // into /.
 _URL = re.compile(
@@ -40,7 +42,7 @@ def extra(name: str) -> str:
 def results() -> pathlib.Path:
   """Returns the default folder of records; installed files are never changed.
   """
-  return pathlib.Path('results') if installed() else ROOT / 'lra' / 'results'
+  return pathlib.Path('results') if installed() else PACKAGED
 
 
 def page() -> pathlib.Path:

@@ -163,8 +163,8 @@ def forget_programs():
 @pytest.fixture
 def no_protocols(monkeypatch):
   """Records that were made up are not held against what protocols say."""
-  from lra.records import protocols
-  monkeypatch.setattr(protocols, 'says', lambda task, protocol: {})
+  from lra.records import store
+  monkeypatch.setattr(store, 'protocol_settings', lambda *_: {})
 
 
 @pytest.fixture(scope='session')

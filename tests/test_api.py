@@ -35,7 +35,7 @@ def folder(mini_data, tmp_path_factory):
   better = iter([True, True, False])  # the third validation of four is the best
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(classification.Objective, 'better', lambda *_: next(better))
-    train.train(c, where)
+    train.train(small.experiment(c, where))
   return where
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from configs.protocols import PROTOCOLS
-from lra import tasks
+from lra import models, tasks
 from lra.cli import launch
 from lra.records import result
 from tests.helpers import documents, mixer_oracle
@@ -48,17 +48,21 @@ def _train(folder, data_dir, name, made_with):
 
 
 @pytest.mark.parametrize('name', ['mean', 'aft'])
-def test_new_models_of_the_documents_make_what_a_mixer_makes(name):
+def test_new_models_of_the_documents_make_what_a_mixer_makes(
+    name, tmp_path, monkeypatch):
   """Outputs and gradients, from a file whose config is built."""
-  module = types.ModuleType(name)
-  exec(documents.example(f'lra/models/{name}.py'), module.__dict__)
+  (tmp_path / f'{name}.py').write_text(
+      documents.example(f'lra/models/{name}.py'))
+  monkeypatch.setattr(models, 'FOLDER', tmp_path)
+  monkeypatch.setattr(models, '__path__', [str(tmp_path)])
   config = types.ModuleType(f'config_{name}')
   exec(documents.example(f'configs/{name}.py'), config.__dict__)
   assert config.get_config('listops_mini').model.name == name
   x, mask = mixer_oracle.ragged(5, 3, width=16)
-  mixer = module.Mixer(**{
+  cls = models.mixer(name)
+  mixer = cls(**{
       field: value for field, value in (('num_heads', 2), ('qkv_width', 16))
-      if field in module.Mixer.__dataclass_fields__})
+      if field in cls.__dataclass_fields__})
   variables = mixer_oracle.init(mixer, x, mask)
   y = mixer_oracle.apply(mixer, variables, x, mask)
   assert y.shape == x.shape and np.isfinite(y).all()
@@ -140,7 +144,8 @@ EXAMPLES = {
     'configs/aft.py': 'tests/test_documents.py',
     'mix': 'tests/test_documents.py', 'load': 'tests/test_api.py',
     'records': 'tests/test_documents.py',
-    'kernels': 'tests/test_documents.py'}
+    'kernels': 'tests/test_documents.py',
+    'train': 'tests/training/test_train.py'}
 
 
 def test_every_marked_example_is_run_by_a_test():

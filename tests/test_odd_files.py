@@ -16,9 +16,9 @@ from lra.cli import inspection
 from lra.errors import UserError
 from lra.experiment import loader
 from lra.records import curves, result
-from lra.report import published, speeds
+from lra.report import inputs
 from lra.sweeps import bundle, kept, sweep
-from lra.training import provenance, run, sound
+from lra.training import checkpoint_io, provenance, rundir
 
 CONFIG = {'task': 'listops_mini', 'seed': 0, 'model': {'name': 'local'}}
 LONGEST = 10  # seconds
@@ -26,7 +26,7 @@ LONGEST = 10  # seconds
 
 def _run(folder):
   """A run that continues in a directory."""
-  made = run.Run(folder, CONFIG)
+  made = rundir.RunDirectory(folder, CONFIG)
   try:
     made.rewind(0, 0)
   finally:
@@ -39,11 +39,11 @@ READERS = {
     's.txt': lambda f: sweep.read(f / 's.txt'),
     'a.tar': lambda f: list(archives.files(f / 'a.tar', bool)),
     'bundle.tar': lambda f: bundle.unpack(f / 'bundle.tar', [], f),
-    'published.csv': lambda f: published.read(f / 'published.csv'),
-    'speed.json': lambda f: speeds.read(f / 'speed.json'),
+    'published.csv': lambda f: inputs.published(f / 'published.csv'),
+    'speed.json': lambda f: inputs.speeds(f / 'speed.json'),
     'own.py': lambda f: loader.made_by([f'--config={f}/own.py:listops']),
-    'config.json': lambda f: run.check_config(f, CONFIG),
-    'env.json': run.environment,
+    'config.json': lambda f: rundir.check_config(f, CONFIG),
+    'env.json': rundir.environment,
     'result.json': lambda f: result.read(f / 'result.json'),
     'curves/metrics.jsonl': lambda f: curves.read(f / 'curves/metrics.jsonl'),
 }
@@ -102,12 +102,12 @@ def test_a_pipe_in_a_checkpoint_is_not_waited_for(tmp_path):
   os.mkfifo(memory / 'metadata')
   assert kept.newest(tmp_path) == (3, {})
   with pytest.raises(UserError, match='memory.*regular file'):
-    sound.read_json(memory)
+    checkpoint_io.read_json(memory)
   state = tmp_path / 'state'
   state.mkdir()
   os.mkfifo(state / 'manifest.ocdbt')
   with pytest.raises(UserError, match='state.*regular file'):
-    sound.read(state, {}, None)
+    checkpoint_io.read(state, {}, None)
 
 
 def test_the_hash_of_a_pipe_is_unknown(tmp_path):
@@ -118,7 +118,7 @@ def test_the_hash_of_a_pipe_is_unknown(tmp_path):
 @pytest.mark.parametrize('link', [
     pathlib.Path.symlink_to, pathlib.Path.hardlink_to])
 @pytest.mark.parametrize('lock', [
-    lambda f: run.Run(f, CONFIG).close(),
+    lambda f: rundir.RunDirectory(f, CONFIG).close(),
     lambda f: folders.lock(f).__enter__(),
     lambda f: bundle._locked(f).__enter__()])
 def test_a_lock_empties_nothing(lock, link, tmp_path):

@@ -45,12 +45,13 @@ def wheel(tmp_path_factory):
   return made
 
 
-def test_every_file_but_the_figures_is_in_it(wheel):
+def test_every_file_but_records_figures_and_tools_is_in_it(wheel):
   ours = {str(path.relative_to(ROOT)) for name in PACKAGES
           for path in (ROOT / name).rglob('*')
           if path.is_file() and '__pycache__' not in path.parts
           and not path.name.startswith('.')}
-  ours = {name for name in ours if not name.startswith('lra/results/figures/')}
+  ours = {name for name in ours if not name.startswith(
+      ('lra/results/figures/', 'lra/results/runs/', 'kernels/tools/'))}
   packed = {name for name in zipfile.ZipFile(wheel).namelist()
             if '.dist-info/' not in name}
   assert packed == {*ours, 'run_lra.py'}
@@ -69,17 +70,23 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
        str(site), str(wheel))
   before = _hashes(site)
 
-  def run(*command):
-    done = subprocess.run(
+  def ended(*command):
+    return subprocess.run(
         command, cwd=here, text=True, capture_output=True, check=False,
         env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(site),
              'PYTHONDONTWRITEBYTECODE': '1', 'HOME': str(tmp_path / 'home'),
              'TFDS_DATA_DIR': str(here / 'data')})
+
+  def run(*command):
+    done = ended(*command)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
   lra = lambda *arguments: run(str(site / 'bin' / 'lra'), *arguments)
   assert 'simpletron' in lra('--list')
+  without = ended(str(site / 'bin' / 'lra'), '--leaderboard')
+  assert without.returncode and not without.stdout
+  assert '--results_dir' in without.stderr and not list(here.iterdir())
   run(sys.executable, '-m', 'data_prep', '--task=listops_mini')
   said = lra(*MINI, '--record')
   assert 'Records are in results' in said and 'wrote leaderboard.md' in said

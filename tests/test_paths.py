@@ -9,7 +9,8 @@ import pytest
 from data_prep import drawing, kinds, stamps
 from lra import paths
 from lra.errors import UserError
-from lra.experiment import loader, protocol
+from lra.experiment import loader
+from lra.experiment.experiment import resolve
 from lra.sweeps import cluster
 from lra.training import writers
 
@@ -68,7 +69,7 @@ def test_a_config_may_be_in_a_folder_with_a_colon(elsewhere):
   said = f'{folder}/my.py:listops_mini'
   made = loader.made_by([f'--config={said}'])
   assert made.task == 'listops_mini' and made.model.name == 'simpletron'
-  assert protocol.file_of(said) == folder / 'my.py'
+  assert resolve(made, made_by=said).config_file == folder / 'my.py'
 
 
 def test_an_installed_package_keeps_nothing_in_itself(tmp_path, monkeypatch):
@@ -81,16 +82,16 @@ def test_an_installed_package_keeps_nothing_in_itself(tmp_path, monkeypatch):
 
 
 def test_an_optional_part_is_installed_as_the_rest_was(tmp_path, monkeypatch):
-  assert paths.extra('floors') == "pip install -e '.[floors]'"
+  assert paths.extra('baselines') == "pip install -e '.[baselines]'"
   monkeypatch.setattr(paths, 'ROOT', tmp_path)
   (tmp_path / 'lra-1.dist-info').mkdir()
-  assert paths.extra('floors') == "pip install 'lra[floors]'"
+  assert paths.extra('baselines') == "pip install 'lra[baselines]'"
   for name in ('numba', 'data_prep.linear'):
     monkeypatch.setitem(sys.modules, name, None)
   monkeypatch.delattr('data_prep.linear', raising=False)
   with pytest.raises(UserError, match=r"run pip install 'lra\[pathfinder\]',"):
     drawing._check_numba(stamps.LAWS[32])
-  with pytest.raises(UserError, match=r"run pip install 'lra\[floors\]'\.$"):
+  with pytest.raises(UserError, match=r"run pip install 'lra\[baselines\]'\.$"):
     kinds._linear('any')({}, '')
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(UserError, match=r"installed: pip install 'lra\[slurm\]'"):

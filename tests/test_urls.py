@@ -1,5 +1,6 @@
 """A URL in the place of a path is one sentence, and makes no folder `gs:`."""
 
+import functools
 import os
 import pathlib
 
@@ -11,7 +12,7 @@ from lra import paths
 from lra.cli.command import USER_ERROR
 from lra.errors import UserError
 from lra.experiment import loader
-from lra.training import train
+from lra.experiment.experiment import resolve
 from tests.helpers import commands
 
 URL = 'gs://my-bucket/a'
@@ -38,7 +39,7 @@ CASES = [
     ('--compare', URL, 'run'),
     (*DATA, f'--data_dir={URL}'),
     (*DATA, f'--source={URL}'),
-    (*DATA, '--floors', f'--floors_dir={URL}'),
+    (*DATA, '--baselines', f'--baselines_dir={URL}'),
 ]
 
 
@@ -75,7 +76,9 @@ def test_python_takes_none_either(tmp_path, monkeypatch, path):
   for call in (lambda: lra.load(path),
                lambda: data_prep.prepare('listops_mini', path),
                lambda: data_prep.prepare('listops_mini', source=path),
-               lambda: train.train(None, path)):
+               lambda: resolve(
+                   loader.made_by(['--config=simpletron:parity']),
+                   folder=path)):
     with pytest.raises(UserError, match='is a URL'):
       call()
   assert not os.listdir(tmp_path)
@@ -88,11 +91,13 @@ def test_colons_are_allowed_in_names(path):
 
 
 def test_a_config_is_refused_before_its_run(monkeypatch):
-  config = loader.made_by(['--config=simpletron:listops_mini'])
-  probe = loader.made_by(['--config=simpletron:parity'])
+  config, probe = (
+      functools.partial(resolve, loader.made_by([f'--config={made_by}']),
+                        made_by=made_by)
+      for made_by in ('simpletron:listops_mini', 'simpletron:parity'))
   monkeypatch.setenv('TFDS_DATA_DIR', URL)
   with pytest.raises(UserError, match=f'TFDS_DATA_DIR={URL} is a URL'):
-    loader.resolve(config)
-  loader.resolve(probe)  # which has no data to look for
-  config.data_dir = 'here'
-  loader.resolve(config)
+    config()
+  probe()  # which has no data to look for
+  config.args[0].data_dir = 'here'
+  config()

@@ -2,12 +2,10 @@
 
   dx = dy W^T,  dW = x^T dy
 
-As two matmuls, each reads dy. For a small W that costs more than the
-multiplications. Here a program has dW in its registers and walks over blocks of
-tokens; each block is read once, for both matmuls. XLA sums the dW of the
-programs in a fixed order.
-
-Matmuls of float32 are single TF32 matmuls, XLA's default on these devices.
+Two matmuls would each read dy, which for a small W costs more than the
+multiplications. A program keeps dW in its registers and reads each block of
+tokens once. XLA sums the dW of the programs in a fixed order. Matmuls of
+float32 are single TF32 matmuls, XLA's default on these devices.
 """
 
 import functools
@@ -16,15 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from kernels import dispatch, triton
-from kernels.triton_blocks import (
-  Place,
-  Plan,
-  Shape,
-  Tools,
-  Walk,
-  padded,
-  zeros,
-)
+from kernels.triton import Place, Plan, Shape, Tools, Walk, padded, zeros
 
 # Entries of W, in 48 or 64 registers of each thread. With more an H200 spills.
 MOST = {'float32': 12288, 'bfloat16': 16384}
@@ -36,34 +26,25 @@ PRECISIONS = (None, 'default', 'fastest', 'tensorfloat32')
 
 
 def supported(ins, outs, dtype):
-  """Raises NotImplementedError for operands that the kernel cannot take.
-
-  Args:
-    ins, outs: K and M.
-    dtype: dtype of x and dy.
+  """Raises NotImplementedError for W [ins, outs] that the kernel cannot take.
   """
   dtype = jnp.dtype(dtype)
   if dtype.name not in MOST:
     raise NotImplementedError(f'pallas_triton supports no {dtype}')
   if padded(ins) * _whole(outs) > MOST[dtype.name]:
-    raise NotImplementedError(
-      f'pallas_triton supports weights of up to {MOST[dtype.name]} entries, '
-      f'sides rounded up, got {ins} x {outs}'
-    )
+    raise NotImplementedError('pallas_triton supports weights of up to '
+                              f'{MOST[dtype.name]} entries, sides rounded up, '
+                              f'got {ins} x {outs}')
   precision = jax.config.jax_default_matmul_precision
   if dtype == jnp.float32 and precision not in PRECISIONS:
     raise NotImplementedError(f'pallas_triton has no precision {precision!r}')
-  triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
+  triton.check()
 
 
 def gradients(x, w_KxM, dy):
-  """Returns the gradients of x W.
+  """Returns the gradients of x W: (dx in the dtype of x, dW float32 [K, M]).
 
-  Args:
-    x, w_KxM, dy: [..., K], [K, M], [..., M], all float32 or all bfloat16.
-
-  Returns:
-    (dx [..., K] in the dtype of x, dW float32 [K, M]).
+  x [..., K], W and dy [..., M] are all float32 or all bfloat16.
   """
   x_NxK = triton.rows(x)
   (n, ins), outs = x_NxK.shape, w_KxM.shape[1]
@@ -77,18 +58,11 @@ def gradients(x, w_KxM, dy):
   plan = Plan(shape, parts, per_part, (of_dy, of_w), tools)
   like = functools.partial(dispatch.like, x_NxK)
   found = triton.call(
-    'dense_gradients',
-    functools.partial(_gradients, plan=plan),
-    {'x': x_NxK, 'w': w_KxM, 'dy': triton.rows(dy)},
-    {
-      'dx': like(x_NxK.shape, x_NxK.dtype),
-      'dw': like((parts * ins, outs), jnp.float32),
-    },
-    grid=(1, parts, 1),
-    warps=WARPS,
-    stages=2,
-    interpret=interpret,
-  )
+      'dense_gradients', functools.partial(_gradients, plan=plan),
+      {'x': x_NxK, 'w': w_KxM, 'dy': triton.rows(dy)},
+      {'dx': like(x_NxK.shape, x_NxK.dtype),
+       'dw': like((parts * ins, outs), jnp.float32)},
+      grid=(1, parts, 1), warps=WARPS, stages=2, interpret=interpret)
   dw_KxM = found['dw'].reshape(parts, ins, outs).sum(0)
   return found['dx'].reshape(x.shape), dw_KxM
 

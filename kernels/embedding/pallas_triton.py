@@ -15,16 +15,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels import checks, dispatch, triton
-from kernels.triton_blocks import (
-  Place,
-  Plan,
-  Shape,
-  Tools,
-  Walk,
-  padded,
-  zeros,
-)
+from kernels import dispatch, triton
+from kernels.triton import Place, Plan, Shape, Tools, Walk, padded, zeros
 
 MOST = 32768  # sums of a program: 128 registers in each thread of 8 warps
 LARGEST = 512  # ids
@@ -32,31 +24,17 @@ ROWS = 32
 
 
 def supported(size, dtype):
-  """Raises NotImplementedError for operands that the kernel cannot take.
-
-  Args:
-    size: V.
-    dtype: dtype of the gradients.
-  """
-  if jnp.dtype(dtype).name not in checks.DTYPES:
-    raise NotImplementedError(f'pallas_triton supports no {dtype}')
+  """Raises NotImplementedError for a table [size, D] that it cannot take."""
   if size > LARGEST:
-    raise NotImplementedError(
-      f'pallas_triton supports tables of up to {LARGEST} ids, got {size}'
-    )
-  triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
+    raise NotImplementedError('pallas_triton supports tables of up to '
+                              f'{LARGEST} ids, got {size}')
+  triton.check(dtype)
 
 
 def gradient(ids, dy, size):
-  """Returns the sum of the gradients of each id's tokens.
+  """Returns float32 [V, D], the sum of the gradients dy [..., D] of each id.
 
-  Args:
-    ids: integers [...] from 0 to size - 1; others are left out.
-    dy: [..., D], float32 or bfloat16.
-    size: V.
-
-  Returns:
-    float32 [V, D].
+  ids are integers [...]; those outside of 0 to V - 1 are left out.
   """
   dy_NxD = triton.rows(dy)
   n, width = dy_NxD.shape
@@ -66,16 +44,11 @@ def gradient(ids, dy, size):
   interpret = dispatch.interpret_params()
   plan = Plan(shape, parts, per_part, size, Tools(interpret is not None))
   sums = dispatch.like(dy_NxD, (parts * size, width), jnp.float32)
-  outs = triton.call(
-    'table_gradient',
-    functools.partial(_sums, plan=plan),
-    {'ids': ids.reshape(-1).astype(jnp.int32), 'dy': dy_NxD},
-    {'sums': sums},
-    grid=(shape.column_blocks, parts, 1),
-    warps=8 if padded(size) * columns > MOST // 4 else 4,
-    stages=2,
-    interpret=interpret,
-  )
+  outs = triton.call('table_gradient', functools.partial(_sums, plan=plan),
+                     {'ids': ids.reshape(-1).astype(jnp.int32), 'dy': dy_NxD},
+                     {'sums': sums}, grid=(shape.column_blocks, parts, 1),
+                     warps=8 if padded(size) * columns > MOST // 4 else 4,
+                     stages=2, interpret=interpret)
   return outs['sums'].reshape(parts, size, width).sum(0)
 
 
@@ -89,11 +62,8 @@ def _sums(ins, outs, *, plan):
     inside = at.valid(None, n)
     token = ins.ids.at[pl.ds(n * shape.rows, shape.rows)]
     # -1 is no id.
-    found = (
-      plt.load(token)
-      if inside is None
-      else plt.load(token, mask=inside, other=-1)
-    )
+    found = (plt.load(token) if inside is None
+             else plt.load(token, mask=inside, other=-1))
     which = (rows == found[None]).astype(jnp.bfloat16)
     dy = at.load(ins.dy, n, inside, block=walk.block)
     for short in _shorts(dy):

@@ -18,8 +18,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels import checks, dispatch, triton
-from kernels.triton_blocks import Plan, Shape, Tools, Walk, padded, zeros
+from kernels import dispatch, triton
+from kernels.triton import Plan, Shape, Tools, Walk, padded, zeros
 
 WIDEST = 2048  # columns; a program holds whole rows in its registers
 WARPS, PER_CORE = 4, 4
@@ -27,78 +27,41 @@ FORWARD, BACKWARD = 4096, 2048  # entries of a block
 
 
 def supported(width, *dtypes):
-  """Raises NotImplementedError for operands that the kernels cannot take.
-
-  Args:
-    width: D.
-    *dtypes: dtypes of x and y.
+  """Raises NotImplementedError for [..., width] that the kernels cannot take.
   """
-  for dtype in dtypes:
-    if jnp.dtype(dtype).name not in checks.DTYPES:
-      raise NotImplementedError(f'pallas_triton supports no {dtype}')
   if width > WIDEST:
-    raise NotImplementedError(
-      f'pallas_triton supports widths D up to {WIDEST}, got {width}'
-    )
-  triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
+    raise NotImplementedError('pallas_triton supports widths D up to '
+                              f'{WIDEST}, got {width}')
+  triton.check(*dtypes)
 
 
 def forward(x, scale_D, bias_D, eps, dtype):
-  """Returns the norm of each token.
+  """Returns y, and the float32 [N] means and 1 / standard deviations of tokens.
 
-  Args:
-    x: [..., D], float32 or bfloat16.
-    scale_D, bias_D: float32.
-    eps: a number.
-    dtype: dtype of y.
-
-  Returns:
-    (y [..., D] in `dtype`, means float32 [N], 1 / standard deviations float32
-    [N]).
+  x is [..., D], float32 or bfloat16; scale and bias are float32; y has `dtype`.
   """
   x_NxD = triton.rows(x)
   count = x_NxD.shape[:1]
   plan = _plan(x_NxD.shape, FORWARD, eps, cut=False)
-  outs = _run(
-    'layer_norm',
-    _outputs,
-    plan,
-    {'x': x_NxD, 'scale': scale_D[None], 'bias': bias_D[None]},
-    {
-      'y': (x_NxD.shape, dtype),
-      'mean': (count, jnp.float32),
-      'inverse': (count, jnp.float32),
-    },
-  )
+  outs = _run('layer_norm', _outputs, plan,
+              {'x': x_NxD, 'scale': scale_D[None], 'bias': bias_D[None]},
+              {'y': (x_NxD.shape, dtype), 'mean': (count, jnp.float32),
+               'inverse': (count, jnp.float32)})
   return outs['y'].reshape(x.shape), outs['mean'], outs['inverse']
 
 
 def backward(x, mean_N, inverse_N, scale_D, dy, beside):
   """Returns gradients of x in its dtype, of scale and bias in float32.
 
-  Args:
-    x, scale_D: arguments of `forward`.
-    mean_N, inverse_N: results of `forward`.
-    dy: gradient of y.
-    beside: gradient of x from elsewhere, in the dtype of x.
+  `beside` is the gradient of x from elsewhere, in the dtype of x.
   """
   x_NxD = triton.rows(x)
   plan = _plan(x_NxD.shape, BACKWARD, None)
   sums = (plan.parts, x_NxD.shape[1]), jnp.float32
-  outs = _run(
-    'layer_norm_gradients',
-    _gradients,
-    plan,
-    {
-      'x': x_NxD,
-      'dy': triton.rows(dy),
-      'beside': triton.rows(beside),
-      'mean': mean_N,
-      'inverse': inverse_N,
-      'scale': scale_D[None],
-    },
-    {'dx': (x_NxD.shape, x_NxD.dtype), 'dscale': sums, 'dbias': sums},
-  )
+  outs = _run('layer_norm_gradients', _gradients, plan,
+              {'x': x_NxD, 'dy': triton.rows(dy), 'beside': triton.rows(beside),
+               'mean': mean_N, 'inverse': inverse_N, 'scale': scale_D[None]},
+              {'dx': (x_NxD.shape, x_NxD.dtype), 'dscale': sums, 'dbias': sums})
   dx = outs['dx'].reshape(x.shape)
   return dx, outs['dscale'].sum(0), outs['dbias'].sum(0)
 
@@ -117,16 +80,10 @@ def _plan(shape, entries, eps, cut=True):
 
 def _run(name, kernel, plan, ins, outs):
   like = functools.partial(dispatch.like, ins['x'])
-  return triton.call(
-    name,
-    functools.partial(kernel, plan=plan),
-    ins,
-    {n: like(*x) for n, x in outs.items()},
-    grid=(1, plan.parts, 1),
-    warps=WARPS,
-    stages=2,
-    interpret=dispatch.interpret_params(),
-  )
+  return triton.call(name, functools.partial(kernel, plan=plan), ins,
+                     {n: like(*x) for n, x in outs.items()},
+                     grid=(1, plan.parts, 1), warps=WARPS, stages=2,
+                     interpret=dispatch.interpret_params())
 
 
 def _outputs(ins, outs, *, plan):
@@ -160,13 +117,10 @@ def _gradients(ins, outs, *, plan):
 
   def step(n, again, sums):
     inside = at.valid(None, n)
-    x, dy, beside = (
-      at.load(ref, n, inside).astype(jnp.float32)
-      for ref in (ins.x, ins.dy, ins.beside)
-    )
-    mean, inverse = (
-      _number(ref, shape, n, inside)[:, None] for ref in (ins.mean, ins.inverse)
-    )
+    x, dy, beside = (at.load(ref, n, inside).astype(jnp.float32)
+                     for ref in (ins.x, ins.dy, ins.beside))
+    mean, inverse = (_number(ref, shape, n, inside)[:, None]
+                     for ref in (ins.mean, ins.inverse))
     unit, g = (x - mean) * inverse, dy * scale[None]
     along = jnp.sum(g * unit, axis=1, keepdims=True) / shape.width
     level = jnp.sum(g, axis=1, keepdims=True) / shape.width

@@ -5,11 +5,11 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from kernels import checks, chunks, dispatch, vjp
+from kernels import checks, chunks, dispatch
 from kernels import sequence as sequence_lib
-from kernels.inputs import Inputs, activated, masked, with_variable_bias
-from kernels.lightning import segments
-from kernels.lightning.options import ACTIVATIONS, LightningOptions
+from kernels.call import Inputs, activated, attend, masked, with_variable_bias
+from kernels.lightning import xla
+from kernels.lightning.activation import ACTIVATIONS, LightningOptions
 
 # Products of slopes and lengths stay finite; exp(-STEEPEST) is 0 in float32.
 STEEPEST = 1e4
@@ -27,24 +27,15 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
   starts from the state of the first.
 
   Args:
-    q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
-      float32 matmuls run at the highest precision.
-    kernel: one of `kernels.OPS['lightning']`, or 'auto': a kernel for this
-      device if it supports the operands, else 'xla'.
+    q, k, v, kernel, mask, segment_ids, num_segments, sequence: see
+      `kernels.linear_attention`; the values are as wide as the features.
     slopes: [H], finite, >= 0; None = 2**(-8 (h + 1) / H). No gradient. From
       about 104 on a token sees only itself: exp(-slope) is 0 in float32.
-    mask: bool [B, L], True = token; None = all True. No gradient.
     scale: a Python number, 1 by default.
     activation: applied to q, k and v first: 'identity', the default, or
       'silu' (x sigmoid(x)), which kernels apply when they load them.
     initial_state: float32 [B, H, Dh, Dh] (key by value width), None = zeros.
     return_state: also return the state after the last token.
-    segment_ids: int32 [B, L] or None. Tokens see only tokens of their own id,
-      so a row may hold several adjacent sequences. Ids are 0 to N - 1, and
-      tokens of one id must be adjacent. Other ids, such as -1, mark padding,
-      which acts as masked. The cost depends only on L and N. Plain XLA only.
-    num_segments: N, an int; with it states have an axis N after B.
-    sequence: see `kernels.linear_attention`.
 
   Returns:
     [B, L, H, Dh] in the dtype of q; with return_state (out, state), where the
@@ -62,89 +53,54 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
 def lightning_attention_packed(qkv, *, bias=None, kernel='auto', **options):
   """Computes `lightning_attention` of q, k and v in one array, without copies.
 
-  Args:
-    qkv, bias: see `linear_attention_packed`.
-    kernel, **options: see `lightning_attention`.
-
-  Returns:
-    [B, L, H, Dh], or with return_state a pair.
-
-  Raises:
-    ValueError, NotImplementedError: as in `lightning_attention`.
+  `qkv` and `bias` are those of `linear_attention_packed`, results and errors
+  those of `lightning_attention`.
   """
   checks.check_options('lightning_attention_packed', options, _attend)
   checks.check_packed(qkv, bias)
   return _attend((qkv,), bias, kernel, **options)
 
 
-def _attend(
-  arrays,
-  bias,
-  kernel,
-  *,
-  slopes=None,
-  mask=None,
-  scale=1.0,
-  activation='identity',
-  initial_state=None,
-  return_state=False,
-  segment_ids=None,
-  num_segments=None,
-  sequence=None,
-):
+def _attend(arrays, bias, kernel, *, slopes=None, mask=None, scale=1.0,
+            activation='identity', initial_state=None, return_state=False,
+            segment_ids=None, num_segments=None, sequence=None):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   b, _, h, d = inputs.shape
   checks.check_mask(mask, arrays[0])
   checks.check_segments(segment_ids, num_segments, inputs.shape)
   lead = (b,) if segment_ids is None else (b, num_segments)
   if initial_state is not None:
-    checks.check_float32(
-      'initial_state', initial_state, (*lead, h, d, d), '[B, H, Dh, Dh]'
-    )
+    checks.check_float32('initial_state', initial_state, (*lead, h, d, d),
+                         '[B, H, Dh, Dh]')
   if activation not in ACTIVATIONS:
-    raise ValueError(
-      f'activation must be one of {ACTIVATIONS}, got {activation!r}'
-    )
+    raise ValueError(f'activation must be one of {ACTIVATIONS}, got '
+                     f'{activation!r}')
   if slopes is None:
     slopes = chunks.default_slopes(h)
   checks.check_slopes(slopes, h)
   slopes = jax.lax.stop_gradient(jnp.asarray(slopes, jnp.float32))
   slopes = jnp.minimum(slopes, STEEPEST)
   options = LightningOptions(
-    scale=checks.check_number('scale', scale),
-    activation=activation,
-    return_state=bool(return_state),
-    interpret=dispatch.interpret_params(),
-  )
+      scale=checks.check_number('scale', scale), activation=activation,
+      return_state=bool(return_state), interpret=dispatch.interpret_params())
   name = dispatch.resolve(
-    'lightning',
-    kernel,
-    inputs.shape,
-    inputs.dtype,
-    state=bool(initial_state is not None or return_state or sequence),
-    segments=segment_ids is not None,
-  )
+      'lightning', kernel, inputs.shape, inputs.dtype,
+      state=bool(initial_state is not None or return_state or sequence),
+      segments=segment_ids is not None)
   inputs = inputs._replace(slopes=slopes)
   if sequence is not None:
-    sequence_lib.check_whole(
-      initial_state=initial_state,
-      return_state=return_state,
-      segment_ids=segment_ids,
-    )
-    whole = (
-      activated(inputs)
-      if activation == 'silu'
-      else masked(with_variable_bias(inputs))
-    )
+    sequence_lib.check_whole(initial_state=initial_state,
+                             return_state=return_state, segment_ids=segment_ids)
+    whole = (activated(inputs) if activation == 'silu'
+             else masked(with_variable_bias(inputs)))
     inputs = inputs._replace(
-      state=sequence_lib.state_before(sequence, *whole.apart()[1:], slopes)
-    )
+        state=sequence_lib.state_before(sequence, *whole.apart()[1:], slopes))
   if segment_ids is not None:
     inputs = with_variable_bias(inputs)
-    out, state = segments.attend(inputs, options, segment_ids, num_segments)
+    out, state = xla.of_segments(inputs, options, segment_ids, num_segments)
     return (out, state) if return_state else out
   if activation == 'silu' and name == 'xla':
     inputs = activated(inputs)
     options = dataclasses.replace(options, activation='identity')
-  out, state = vjp.attend('lightning', name, options, inputs)
+  out, state = attend('lightning', name, options, inputs)
   return (out, state) if return_state else out

@@ -1,44 +1,36 @@
 """Lightning attention for Hopper: one kernel forward, one backward.
 
-A block walks over the chunks of one (b, h) with the state of the recurrence in
-registers. It stores the state once per pair of chunks for the backward kernel,
-which walks from the last pair to the first. If B * H is too small to fill the
-device, L is cut into parts. A kernel of `hopper_sums` then first computes
-each part's addition to the state, so that all parts can start at once. This
-moves 2 tensors more.
+The state of the recurrence is in registers and stored once per pair of chunks
+for the backward kernel. If B * H is too small to fill the device, L is cut into
+parts, whose additions to the state `hopper_sums` computes first (2 tensors).
 """
 
 import dataclasses
 
 import jax.numpy as jnp
 
-from kernels import chunks, dispatch, hopper, hopper_call, hopper_sums
+from kernels import chunks, hopper, hopper_call, hopper_sums
 from kernels.lightning import pallas_gpu_backward, pallas_gpu_forward
 
 PAIR = 2 * hopper.TILE
 
 
 def supported(shape, dtype, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take."""
   del state  # initial and final states are supported
-  hopper_call.supported(
-    shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
-  )
+  hopper_call.supported(shape, dtype)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Static parameters of a call.
+  """Static parameters of a call with q of `shape` (B, L, H, Dh).
 
   Attributes:
-    shape: (B, L, H, Dh).
-    parts: number of parts of L.
-    per_part: pairs of chunks in a part (the last may have fewer).
+    parts, per_part: number of parts of L, and pairs of chunks in each but the
+      last, which may have fewer.
     scale: factor of the result.
     silu: whether to apply SiLU to q, k and v first.
     interpret: the interpreter's parameters or None.
   """
-
   shape: tuple
   parts: int
   per_part: int
@@ -70,16 +62,11 @@ class Plan:
   def sums(self, x, y, mask, slopes, reverse):
     """Returns each part's addition to the state: [B, H, parts, Dh, Dh]."""
     plan = hopper_sums.Plan(
-      length=self.shape[1],
-      warpgroups=self.warpgroups,
-      parts=self.parts,
-      reverse=reverse,
-      scale=self.scale,
-      silu=('x' if reverse else 'xy') if self.silu else '',
-      interpret=self.interpret,
-      stages=min(4, 2 * self.per_part),
-      chunks_per_part=2 * self.per_part,
-    )
+        length=self.shape[1], warpgroups=self.warpgroups, parts=self.parts,
+        reverse=reverse, scale=self.scale,
+        silu=('x' if reverse else 'xy') if self.silu else '',
+        interpret=self.interpret, stages=min(4, 2 * self.per_part),
+        chunks_per_part=2 * self.per_part)
     return hopper_sums.sums(x, y, mask, plan, slopes)[0]
 
 
@@ -93,7 +80,6 @@ def _parts(blocks, pairs):
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, states before pairs or None)."""
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   slopes, initial_state = inputs.slopes, inputs.state
   plan = Plan.of(q.shape, options)
@@ -103,13 +89,11 @@ def forward(inputs, options, save):
   if plan.parts > 1:
     sums = plan.sums(k, v, mask, slopes, reverse=False)
     before = _states_before(sums, slopes, initial_state, plan)
-  return pallas_gpu_forward.run(
-    q, k, v, mask, slopes, before, options.return_state, save, plan
-  )
+  return pallas_gpu_forward.run(q, k, v, mask, slopes, before,
+                                options.return_state, save, plan)
 
 
 def backward(inputs, saved, do, dfinal_state, options):
-  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   plan, slopes = Plan.of(inputs.shape, options), inputs.slopes
   after = None
   if dfinal_state is not None:

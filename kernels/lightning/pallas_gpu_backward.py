@@ -1,10 +1,9 @@
 """The backward kernel of lightning attention for Hopper.
 
 A block walks over pairs of chunks from the last to the first. The gradient dS
-of the state is in registers, and in shared memory as bf16. The forward kernel
-saved the state S before every pair. The lower chunk of a pair uses S directly.
-The upper one also reads the keys and values of the lower one, whose loads have
-started already. `pallas_gpu_chunk` computes one chunk.
+of the state is in registers, and in shared memory as bf16. The lower chunk of a
+pair uses the saved state S directly. The upper one also reads the keys and
+values of the lower one. `pallas_gpu_chunk` computes one chunk.
 """
 
 import functools
@@ -14,26 +13,23 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from kernels import chunks, dispatch, hopper, hopper_call, hopper_columns
-from kernels.hopper_columns import Columns
-from kernels.lightning.pallas_gpu_chunk import Chunk
-from kernels.lightning.pallas_gpu_decay import Decay
+from kernels import chunks, dispatch, hopper, hopper_call
+from kernels.hopper import Columns
+from kernels.lightning.pallas_gpu_chunk import Chunk, Decay
 
 
 def run(inputs, saved, do, after, plan):
   """Returns (gradients of q, k and v, of the bias, of the initial state).
 
+  They are the result of `hopper_call.gradients`; float32 [3, H, Dh], or None
+  without a bias; float32 [B, H, Dh, Dh], or None without an initial state.
+
   Args:
-    inputs: `kernels.inputs.Inputs`.
+    inputs, plan: `kernels.call.Inputs`, pallas_gpu.Plan.
     saved: bf16 [B, H, pairs, Dh, Dh], the state before every pair.
     do: bf16 [B, L, H, Dh].
     after: float32 [B, H, parts, Dh, Dh], the gradient of the state after every
       part; None = zeros, with one part.
-    plan: pallas_gpu.Plan.
-
-  Returns:
-    The result of `hopper_call.gradients`; float32 [3, H, Dh], or None without a
-    bias; float32 [B, H, Dh, Dh], or None without an initial state.
   """
   b, _, h, d = plan.shape
   tight = _tight(plan, inputs.bias is not None)
@@ -43,43 +39,28 @@ def run(inputs, saved, do, after, plan):
   like = functools.partial(dispatch.like, do)
   dinitial = like((b, h, d, d), jnp.float32)
   count = 2 * plan.pairs if tight else plan.parts
-  bias = hopper_columns.like(inputs, count, like)
+  bias = hopper.column_sums(inputs, count, like)
   bias = dict(zip(('bias_q', 'bias_k', 'bias_v'), bias, strict=True))
   if tight:
     bias['bias_v'] = None
   tools = hopper.Tools(plan.interpret is not None)
   stages = min(4 if plan.warpgroups == 1 else 2, 2 * plan.per_part)
+  # `products`: with states, within a chunk, between the chunks of a pair.
   outs = hopper_call.call(
-    'lightning_backward',
-    functools.partial(_kernel, plan=plan, tools=tools),
-    {
-      'q': q,
-      'k': k,
-      'v': v,
-      'do': do,
-      'saved': saved,
-      'mask': hopper_call.mask_rows(inputs.mask),
-      'slopes': inputs.slopes,
-      'after': after,
-    },
-    {
-      **grads,
-      **bias,
-      'dinitial': None if inputs.state is None else dinitial,
-    },
-    blocks=(b, h, plan.parts),
-    scratch=_scratch(tools, plan, stages, inputs),
-    warpgroups=plan.warpgroups,
-    interpret=plan.interpret,
-    # Matmuls with states, within a chunk, and between the chunks of a pair.
-    products=4 + 6 * hopper.TILE / d,
-  )
+      'lightning_backward', functools.partial(_kernel, plan=plan, tools=tools),
+      {'q': q, 'k': k, 'v': v, 'do': do, 'saved': saved,
+       'mask': hopper_call.mask_rows(inputs.mask), 'slopes': inputs.slopes,
+       'after': after},
+      {**grads, **bias, 'dinitial': None if inputs.state is None else dinitial},
+      blocks=(b, h, plan.parts), scratch=_scratch(tools, plan, stages, inputs),
+      warpgroups=plan.warpgroups, interpret=plan.interpret,
+      products=4 + 6 * hopper.TILE / d)
   grads = hopper_call.gradients(inputs, *(outs[name] for name in names))
   bias = [outs[name] for name in bias]
   if tight:
     dv_BxLxHxD = grads[0][:, :, 2]
     bias[2] = dv_BxLxHxD.sum(1, dtype=jnp.float32)[:, :, None]
-  return grads, hopper_columns.total(bias), outs['dinitial']
+  return grads, hopper.bias_gradient(bias), outs['dinitial']
 
 
 def _tight(plan, biased):
@@ -97,28 +78,27 @@ def _scratch(tools, plan, stages, inputs):
   state_barrier = functools.partial(plgpu.Barrier, num_barriers=state_stages)
   numbers = 1 + stages * masked
   return {
-    'left': tools.moved(stages, 2, w),  # q and do
-    'right': tools.moved(stages, 2, w),  # k and v
-    'scores': tools.tiles(2),  # A and G
-    'do_start': tools.moved(w),  # later dv
-    'dstate': tools.tiles(w, w),
-    # `end` and the mask of every slot share a buffer: each buffer takes at
-    # least 1 KB, so separate ones would not fit.
-    'numbers': plgpu.SMEM((numbers, hopper.TILE), jnp.float32),
-    'state': tools.tiles(state_stages, w, w),
-    'spare': tools.tiles(w) if tools.simulate else None,
-    'left_full': barrier(num_arrivals=2 * w),
-    'right_full': barrier(num_arrivals=2 * w + masked),
-    'free': barrier(num_arrivals=w),
-    'state_full': state_barrier(num_arrivals=w * w),
-    'state_free': state_barrier(num_arrivals=w),
-    'v_again': plgpu.Barrier(num_barriers=w) if plan.silu else None,
-    'qk_again': (
-      plgpu.Barrier(num_arrivals=2, num_barriers=w) if plan.silu else None
-    ),
-    'ones': None if inputs.bias is None else tools.factors(1, 1),
-    'met': plgpu.Barrier(num_arrivals=w),
-    'done': plgpu.Barrier(num_arrivals=w),
+      'left': tools.moved(stages, 2, w),  # q and do
+      'right': tools.moved(stages, 2, w),  # k and v
+      'scores': tools.tiles(2),  # A and G
+      'do_start': tools.moved(w),  # later dv
+      'dstate': tools.tiles(w, w),
+      # `end` and the mask of every slot share a buffer: each buffer takes at
+      # least 1 KB, so separate ones would not fit.
+      'numbers': plgpu.SMEM((numbers, hopper.TILE), jnp.float32),
+      'state': tools.tiles(state_stages, w, w),
+      'spare': tools.tiles(w) if tools.simulate else None,
+      'left_full': barrier(num_arrivals=2 * w),
+      'right_full': barrier(num_arrivals=2 * w + masked),
+      'free': barrier(num_arrivals=w),
+      'state_full': state_barrier(num_arrivals=w * w),
+      'state_free': state_barrier(num_arrivals=w),
+      'v_again': plgpu.Barrier(num_barriers=w) if plan.silu else None,
+      'qk_again': plgpu.Barrier(num_arrivals=2, num_barriers=w)
+                  if plan.silu else None,
+      'ones': None if inputs.bias is None else tools.factors(1, 1),
+      'met': plgpu.Barrier(num_arrivals=w),
+      'done': plgpu.Barrier(num_arrivals=w),
   }
 
 
@@ -142,7 +122,6 @@ def _kernel(ins, outs, scratch, *, plan, tools):
     targets = outs.bias_q, outs.bias_k, outs.bias_v
     block.columns.store(bias, targets, (block.b, block.h, block.part))
   if outs.dinitial is not None:
-
     @pl.when(block.part == 0)
     def _():
       for i, x in enumerate(dstate):
@@ -156,9 +135,8 @@ class _Block:
   """The loop of one block. Step t is the t-th chunk from the end."""
 
   def __init__(self, ins, outs, scratch, plan, tools):
-    self.b, self.h, self.part, self.w = hopper.place(
-      plan.warpgroups, plan.shape[2]
-    )
+    self.b, self.h, self.part, self.w = hopper.place(plan.warpgroups,
+                                                     plan.shape[2])
     self.ins, self.outs, self.scratch = ins, outs, scratch
     self.plan, self.tools = plan, tools
     self.numbers = hopper.numbers(plan.warpgroups)
@@ -170,15 +148,10 @@ class _Block:
     self.right, self.right_lines = tools.views(scratch.right)
     self.do_start, self.do_start_lines = tools.views(scratch.do_start)
     self.end = scratch.numbers.at[0]
-    self.ring = hopper.Ring(
-      scratch.free.shape[0], 2 * self.pairs, self._fetch, scratch.free
-    )
-    self.states = hopper.Ring(
-      scratch.state_free.shape[0],
-      self.pairs,
-      self._fetch_state,
-      scratch.state_free,
-    )
+    self.ring = hopper.Ring(scratch.free.shape[0], 2 * self.pairs, self._fetch,
+                            scratch.free)
+    self.states = hopper.Ring(scratch.state_free.shape[0], self.pairs,
+                              self._fetch_state, scratch.state_free)
     biased = outs.bias_q is not None
     self.tight = _tight(plan, biased)
     count = (2 if self.tight else 3) if biased else 0
@@ -198,19 +171,15 @@ class _Block:
     left_full = scratch.left_full.at[slot]
     right_full = scratch.right_full.at[slot]
     # Keys and values first, because the previous chunk reads them.
-    for lines, full, sources in (
-      (self.right_lines, right_full, (ins.k, ins.v)),
-      (self.left_lines, left_full, (ins.q, ins.do)),
-    ):
+    for lines, full, sources in ((self.right_lines, right_full, (ins.k, ins.v)),
+                                 (self.left_lines, left_full, (ins.q, ins.do))):
       for m, source in enumerate(sources):
         target = lines.at[slot, m]
-        hopper.copy_chunk(
-          source, self.b, n, self.h, target, full, self.plan.warpgroups
-        )
+        hopper.copy_chunk(source, self.b, n, self.h, target, full,
+                          self.plan.warpgroups)
     if ins.mask is not None:
-      plgpu.copy_gmem_to_smem(
-        ins.mask.at[self.b, hopper.at(n)], self.mask(slot), right_full
-      )
+      plgpu.copy_gmem_to_smem(ins.mask.at[self.b, hopper.at(n)],
+                              self.mask(slot), right_full)
 
   def mask(self, slot):
     """Returns the shared memory of the mask of a slot."""
@@ -222,10 +191,8 @@ class _Block:
       for j in range(self.plan.warpgroups):
         columns = hopper.tile(i), hopper.tile(j)
         plgpu.copy_gmem_to_smem(
-          self.ins.saved.at[self.b, self.h, pair, *columns],
-          self.scratch.state.at[slot, i, j],
-          self.scratch.state_full.at[slot],
-        )
+            self.ins.saved.at[self.b, self.h, pair, *columns],
+            self.scratch.state.at[slot, i, j], self.scratch.state_full.at[slot])
 
   def first_dstate(self, i):
     if self.ins.after is None:

@@ -7,18 +7,15 @@ G = (do v^T) * within:
   dq = G k + from_start * (do S^T)
   dS = over * dS + q^T (from_start * do)
 Warpgroup w computes columns 64 w to 64 w + 63 of each. With two warpgroups, the
-first computes A and the second G.
-
-With SiLU, q, k and v here mean SiLU of the loaded operands. The gradients need
-the operands themselves, so each warpgroup loads its columns again, into tiles
-that are no longer needed.
+first computes A and the second G. With SiLU, q, k and v here mean SiLU of the
+loaded operands; each warpgroup loads its columns again for their gradients.
 """
 
 import jax.numpy as jnp
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import chunks, hopper
-from kernels.lightning import silu
+from kernels.lightning import activation
 
 
 class Chunk:
@@ -129,16 +126,14 @@ class Chunk:
     source = getattr(block.ins, name)
     columns = hopper.tile(block.w)
     plgpu.copy_gmem_to_smem(
-      source.at[block.b, hopper.at(self.n), block.h, columns],
-      lines,
-      full.at[self.w],
-    )
+        source.at[block.b, hopper.at(self.n), block.h, columns], lines,
+        full.at[self.w])
 
   def _before_silu(self, grad, operand):
     """Returns an operand's gradient from the gradient of its SiLU."""
     # Masked rows of the operand may hold NaN; their gradients are 0.
     operand = hopper.keep(self._valid(self.slot), self.tools.load(operand))
-    slope = silu.slope(operand)
+    slope = activation.slope(operand)
     return (grad.astype(jnp.float32) * slope).astype(jnp.bfloat16)
 
   def _valid(self, slot):
@@ -147,7 +142,7 @@ class Chunk:
     return self.tools.load(self.block.mask(slot), hopper.ROWS)
 
   def _take(self, tiles, full, slot, operands):
-    """Waits for two tensors of a slot; applies SiLU and zeroes masked rows.
+    """Waits for two tensors of a slot; zeroes masked rows, after SiLU.
 
     `operands` lists those of the two that get SiLU.
     """
@@ -160,7 +155,7 @@ class Chunk:
       if valid is not None or activate:
         ref = tiles.at[slot, member, self.w]
         x = self.tools.load(ref)
-        x = silu.silu(x) if activate else x
+        x = activation.silu(x) if activate else x
         self.tools.publish((ref, hopper.keep(valid, x)))
 
   def _changes(self):
@@ -178,19 +173,12 @@ class Chunk:
     mine = self.members if alone else [self.w]
     left, right = block.left.at[slot], block.right.at[slot]
     scores = self.tools.products(
-      *(
-        [(left.at[m, i], hopper.turned(right.at[m, i])) for i in self.numbers]
-        for m in mine
-      )
-    )
+        *([(left.at[m, i], hopper.turned(right.at[m, i])) for i in self.numbers]
+          for m in mine))
     block.await_last(self.t)
     within = block.decay.within(self.zero)
-    self.tools.publish(
-      *(
-        (self.scratch.scores.at[m], x * within)
-        for m, x in zip(mine, scores, strict=True)
-      )
-    )
+    self.tools.publish(*((self.scratch.scores.at[m], x * within)
+                         for m, x in zip(mine, scores, strict=True)))
 
   def _publish_do_start(self):
     do = self.tools.load(self.do.at[self.w]).astype(jnp.float32)
@@ -200,11 +188,8 @@ class Chunk:
   def _dstate(self, dstate, exist):
     left = chunks.over(self.block.slope, exist)
     return self.tools.add(
-      *(
-        (x * left, [(hopper.turned(self.q.at[i]), self.do_start)])
-        for i, x in zip(self.numbers, dstate, strict=True)
-      )
-    )
+        *((x * left, [(hopper.turned(self.q.at[i]), self.do_start)])
+          for i, x in zip(self.numbers, dstate, strict=True)))
 
   def _dv(self, end):
     w = self.w
@@ -228,8 +213,7 @@ class Chunk:
       plgpu.barrier_wait(self.scratch.state_full.at[state_slot])
     state = self.scratch.state.at[state_slot + self.zero, w]
     dq = tools.product(
-      *((self.do.at[i], hopper.turned(state.at[i])) for i in self.numbers)
-    )
+        *((self.do.at[i], hopper.turned(state.at[i])) for i in self.numbers))
     if self.upper:
       dq = dq * chunks.over(block.slope, hopper.TILE)
       (dq,) = tools.add((dq, [(ahead, k_low.at[w])]))
@@ -246,8 +230,7 @@ class Chunk:
     self._meet_if_changed()
     k_low, v_low = (block.right.at[low, m] for m in self.members)
     ahead = tools.product(
-      *((self.do.at[i], hopper.turned(v_low.at[i])) for i in self.numbers)
-    )
+        *((self.do.at[i], hopper.turned(v_low.at[i])) for i in self.numbers))
     end = tools.load(self.block.end, hopper.COLS)
     spare = self.scratch.spare.at[self.w] if tools.simulate else None
     return tools.operand(ahead * hopper.col(end), spare), k_low
@@ -257,5 +240,37 @@ class Chunk:
     block = self.block
     columns = hopper.tile(block.w)
     plgpu.copy_smem_to_gmem(
-      line, target.at[block.b, hopper.at(self.n), block.h, columns]
-    )
+        line, target.at[block.b, hopper.at(self.n), block.h, columns])
+
+
+class Decay:
+  """`chunks.within` and `chunks.from_start` of a tile, times the scale.
+
+  If `kept`, they stay in registers, 34 per thread; otherwise every chunk
+  recomputes them.
+  """
+
+  def __init__(self, tools, slope, scale, kept):
+    self.tools, self.slope, self.scale = tools, slope, scale
+    self._kept = None
+    if kept:
+      self._kept = self._within(0), self._from_start(0)
+
+  def within(self, zero):
+    """Returns a float32 tile [64, 64]; `zero` is 0, unknown to the compiler.
+
+    With a known 0 the compiler would compute the tile once and keep it.
+    """
+    return self._kept[0] if self._kept else self._within(zero)
+
+  def from_start(self, zero):
+    """Returns float32 [64]; for `zero` see `within`."""
+    return self._kept[1] if self._kept else self._from_start(zero)
+
+  def _within(self, zero):
+    rows, cols = self.tools.index(0) + zero, self.tools.index(1)
+    return chunks.within(self.slope, rows, cols) * self.scale
+
+  def _from_start(self, zero):
+    rows = self.tools.index() + zero
+    return chunks.from_start(self.slope, rows) * self.scale

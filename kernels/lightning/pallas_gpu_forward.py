@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import chunks, dispatch, hopper, hopper_call
-from kernels.lightning import silu
+from kernels.lightning import activation
 
 STAGES = 3
 
@@ -23,17 +23,16 @@ STAGES = 3
 def run(q, k, v, mask, slopes, before, return_state, save, plan):
   """Returns (out, final state or None, saved states or None).
 
+  They are bf16 [B, L, H, Dh], float32 [B, H, Dh, Dh] and bf16 [B, H, pairs, Dh,
+  Dh].
+
   Args:
     q, k, v: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
-    mask: bool [B, L] or None.
-    slopes: float32 [H].
+    mask, slopes: bool [B, L] or None, float32 [H].
     before: float32 [B, H, parts, Dh, Dh], the state before every part; None =
       zeros, with one part.
     return_state, save: whether to compute the second and third result.
     plan: pallas_gpu.Plan.
-
-  Returns:
-    bf16 [B, L, H, Dh]; float32 [B, H, Dh, Dh]; bf16 [B, H, pairs, Dh, Dh].
   """
   b, length, h, d = plan.shape
   w = plan.warpgroups
@@ -44,40 +43,24 @@ def run(q, k, v, mask, slopes, before, return_state, save, plan):
   numbers = plgpu.SMEM((stages, hopper.TILE), jnp.float32)
   final = like((b, h, d, d), jnp.float32)
   saved = like((b, h, plan.pairs, d, d), jnp.bfloat16)
+  # `products`: two with the state, two within a chunk.
   outs = hopper_call.call(
-    'lightning_forward',
-    functools.partial(_kernel, plan=plan, tools=tools, stages=stages),
-    {
-      'q': q,
-      'k': k,
-      'v': v,
-      'mask': hopper_call.mask_rows(mask),
-      'slopes': slopes,
-      'before': before,
-    },
-    {
-      'o': like(q.shape, q.dtype),
-      'final': final if return_state else None,
-      'saved': saved if save else None,
-    },
-    blocks=(b, h, plan.parts),
-    scratch={
-      'q': tools.moved(stages, w),
-      'k': tools.moved(stages, w),
-      'v': tools.moved(stages, w),
-      'mask': numbers if masked else None,
-      'state': tools.tiles(w, w),
-      'out': tools.moved(w),
-      'spare': tools.tiles(w) if tools.simulate else None,
-      'full': plgpu.Barrier(num_arrivals=3 * w + masked, num_barriers=stages),
-      'free': plgpu.Barrier(num_arrivals=w, num_barriers=stages),
-      'met': plgpu.Barrier(num_arrivals=w),
-    },
-    warpgroups=w,
-    interpret=plan.interpret,
-    # Two matmuls with the state, and two within a chunk.
-    products=2 + 2 * hopper.TILE / d,
-  )
+      'lightning_forward',
+      functools.partial(_kernel, plan=plan, tools=tools, stages=stages),
+      {'q': q, 'k': k, 'v': v, 'mask': hopper_call.mask_rows(mask),
+       'slopes': slopes, 'before': before},
+      {'o': like(q.shape, q.dtype), 'final': final if return_state else None,
+       'saved': saved if save else None},
+      blocks=(b, h, plan.parts),
+      scratch={'q': tools.moved(stages, w), 'k': tools.moved(stages, w),
+               'v': tools.moved(stages, w), 'mask': numbers if masked else None,
+               'state': tools.tiles(w, w), 'out': tools.moved(w),
+               'spare': tools.tiles(w) if tools.simulate else None,
+               'full': plgpu.Barrier(num_arrivals=3 * w + masked,
+                                     num_barriers=stages),
+               'free': plgpu.Barrier(num_arrivals=w, num_barriers=stages),
+               'met': plgpu.Barrier(num_arrivals=w)},
+      warpgroups=w, interpret=plan.interpret, products=2 + 2 * hopper.TILE / d)
   return outs['o'], outs['final'], outs['saved']
 
 
@@ -97,9 +80,8 @@ def _kernel(ins, outs, scratch, *, plan, tools, stages):
       source = getattr(ins, name)
       hopper.copy_chunk(source, b, n, h, lines.at[slot], full, plan.warpgroups)
     if ins.mask is not None:
-      plgpu.copy_gmem_to_smem(
-        ins.mask.at[b, hopper.at(n)], scratch.mask.at[slot], full
-      )
+      plgpu.copy_gmem_to_smem(ins.mask.at[b, hopper.at(n)],
+                              scratch.mask.at[slot], full)
 
   ring = hopper.Ring(stages, steps, fetch, scratch.free)
   ring.start()
@@ -128,9 +110,8 @@ def _kernel(ins, outs, scratch, *, plan, tools, stages):
     if outs.saved is not None:
       _save(outs.saved, state_s, numbers, b, h, n, w)
     scores, o = tools.products(
-      [(q.at[i], hopper.turned(k.at[i])) for i in numbers],
-      [(q.at[i], state_s.at[i]) for i in numbers],
-    )
+        [(q.at[i], hopper.turned(k.at[i])) for i in numbers],
+        [(q.at[i], state_s.at[i]) for i in numbers])
     spare = scratch.spare.at[w] if tools.simulate else None
     scores = tools.operand(scores * within, spare)
     o = o * hopper.row(start)
@@ -143,26 +124,19 @@ def _kernel(ins, outs, scratch, *, plan, tools, stages):
     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
     tools.publish((out.at[w], v_end))
     left = chunks.over(slope, exist)
-    state = tools.add(
-      *(
-        (x * left, [(hopper.turned(k.at[i]), out.at[w])])
-        for i, x in zip(numbers, state, strict=True)
-      )
-    )
+    state = tools.add(*((x * left, [(hopper.turned(k.at[i]), out.at[w])])
+                        for i, x in zip(numbers, state, strict=True)))
     o = hopper.keep(valid, o)
     tools.publish((out.at[w], o), *store_state(state))
-    plgpu.copy_smem_to_gmem(
-      out_lines.at[w], outs.o.at[b, hopper.at(n), h, hopper.tile(w)]
-    )
+    plgpu.copy_smem_to_gmem(out_lines.at[w],
+                            outs.o.at[b, hopper.at(n), h, hopper.tile(w)])
     return state
 
-  state = tuple(
-    _first_state(ins.before, b, h, part, i, w, tools) for i in numbers
-  )
+  state = tuple(_first_state(ins.before, b, h, part, i, w, tools)
+                for i in numbers)
   tools.publish(*store_state(state))
   state = lax.fori_loop(0, steps, step, state)
   if outs.final is not None:
-
     @pl.when(part == plan.parts - 1)
     def _():
       for i, x in enumerate(state):
@@ -183,17 +157,15 @@ def _prepare(refs, valid, plan, tools):
   for ref in refs:
     x = tools.load(ref)
     if plan.silu:
-      x = silu.silu(x)
+      x = activation.silu(x)
     tools.publish((ref, hopper.keep(valid, x)))
 
 
 def _save(saved, state_s, numbers, b, h, n, w):
   """Stores the state before a pair from shared memory."""
-
   @pl.when(lax.rem(n, jnp.int32(2)) == 0)
   def _():
     pair = lax.div(n, jnp.int32(2))
     for i in numbers:
       plgpu.copy_smem_to_gmem(
-        state_s.at[i], saved.at[b, h, pair, hopper.tile(i), hopper.tile(w)]
-      )
+          state_s.at[i], saved.at[b, h, pair, hopper.tile(i), hopper.tile(w)])

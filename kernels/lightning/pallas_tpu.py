@@ -1,15 +1,14 @@
 """Lightning attention for TPU: one kernel forward, one backward.
 
-The grid is (B, head groups, blocks of rows). A block is a run of chunks. The
-state of the recurrence stays on chip between blocks; for the backward pass it
-is written once per block, not per chunk. The backward kernel walks over the
-blocks from the last to the first. Within one it first recomputes the states
-forward, then walks over the chunks backward with the gradient of the state.
+The grid is (B, head groups, blocks of rows). The state of the recurrence stays
+on chip between blocks, and is written once per block for the backward pass. The
+backward kernel walks from the last block to the first. Within one it recomputes
+the states forward, then walks backward over its chunks.
 
 If q, k and v are packed, a block holds rows of all three, and so do the blocks
-of their gradients: one array in, one array out. If there is one sequence and
-one group of heads, a chip with two cores computes half of the blocks on each. A
-kernel before that computes the state between the halves.
+of their gradients. If there is one sequence and one group of heads, a chip with
+two cores computes half of the blocks on each, after a kernel that computes the
+state between the halves.
 """
 
 import dataclasses
@@ -18,7 +17,7 @@ import functools
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from kernels import dispatch, tpu, tpu_room
+from kernels import dispatch, tpu
 from kernels.lightning.pallas_tpu_steps import Steps, call, scalars
 
 # Limits of packed inputs: the widest row of q, and the largest total state.
@@ -27,27 +26,17 @@ MAX_STATE = 1024 * 1024
 
 
 def supported(shape, dtype, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take.
-
-  Packed operands have different blocks, within MAX_ROW and MAX_STATE.
-  """
   tpu.supported(shape, dtype)
   tiles = tpu.tiling(shape, dtype)
   steps = Steps(tiles, None, dtype, packed=False)
-  tpu_room.check(
-    tiles,
-    dtype,
-    scratch=[steps.decay],
-    state=state,
-    states=1 + steps.count,
-  )
+  tpu.check_memory(tiles, dtype, scratch=[steps.decay], state=state,
+                   states=1 + steps.count)
 
 
 def forward(inputs, options, save):
   """Returns (out, final state or None, states before blocks or None).
 
-  Packed inputs are read in place up to H * Dh = 2,048, and copied into three
-  arrays beyond.
+  Packed inputs wider than MAX_ROW or MAX_STATE are copied into three arrays.
   """
   inputs, steps = _plan(inputs, options)
   tiles, dtype = steps.tiles, steps.dtype
@@ -55,17 +44,14 @@ def forward(inputs, options, save):
   b, length, h, d = inputs.shape
   state = inputs.state
   if tiles.parts > 1:
-    middle = _forward(
-      steps, inputs, state, {'state': like((1, h, d, d), jnp.float32)}, 1
-    )
+    middle = _forward(steps, inputs, state,
+                      {'state': like((1, h, d, d), jnp.float32)}, 1)
     state = _joined(state, middle['state'])
   entries = b * tiles.parts
   final = like((entries, h, d, d), jnp.float32)
-  outs = {
-    'o': like((b, length, h * d), dtype),
-    'state': final if options.return_state else None,
-    'saved': like((b, tiles.blocks, h, d, d), dtype) if save else None,
-  }
+  outs = {'o': like((b, length, h * d), dtype),
+          'state': final if options.return_state else None,
+          'saved': like((b, tiles.blocks, h, d, d), dtype) if save else None}
   outs = _forward(steps, inputs, state, outs, entries)
   final = outs['state']
   if final is not None:
@@ -74,11 +60,7 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """Returns gradients of q, k, v, of the bias and of the initial state.
-
-  See `kernels.vjp`. The gradients of packed inputs are one array if the forward
-  pass reads one array, else three.
-  """
+  """Returns gradients of q, k, v (three or one array), bias, initial state."""
   inputs, steps = _plan(inputs, options)
   tiles = steps.tiles
   like = functools.partial(dispatch.like, inputs.arrays[0])
@@ -90,9 +72,8 @@ def backward(inputs, saved, do, dfinal, options):
     dfinal = _joined(middle['dstate'], dfinal)
   entries = b * tiles.parts
   outs = steps.results(steps.back, like)
-  outs['bias'] = tpu.bias_sums(
-    inputs, tiles, lambda i, g, n: (i, g, n), entries
-  )
+  outs['bias'] = tpu.bias_sums(inputs, tiles, lambda i, g, n: (i, g, n),
+                               entries)
   dstate = like((entries, h, d, d), jnp.float32)
   outs['dstate'] = None, None if inputs.state is None else dstate
   outs = _backward(steps, inputs, saved, do, dfinal, outs, entries)
@@ -127,13 +108,8 @@ def _entry(tiles, x):
 
 def _saved(tiles, where, x):
   """Returns (BlockSpec, x) of states before blocks, [B, blocks, H, Dh, Dh]."""
-
-  def index(*point):
-    b, g, n = where(*point)
-    return b, n, g, 0, 0
-
   shape = 1, 1, tiles.heads, tiles.width, tiles.width
-  return pl.BlockSpec(shape, index), x
+  return tiles.spec(shape, where, lambda b, g, n: (b, n, g, 0, 0)), x
 
 
 def _forward(steps, inputs, state, outs, entries):
@@ -141,17 +117,12 @@ def _forward(steps, inputs, state, outs, entries):
   tiles, where = steps.tiles, steps.forth
   o, saved = outs.get('o'), outs.get('saved')
   names = ('k', 'v') if o is None else ('q', 'k', 'v')
-  ins = {
-    **steps.operands(inputs, where, names),
-    'slopes': scalars(inputs.slopes),
-    'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
-    'state': _entry(tiles, state),
-  }
-  outs = {
-    'o': (tiles.tile(where), o),
-    'state': _entry(tiles, outs['state']),
-    'saved': _saved(tiles, where, saved),
-  }
+  ins = {**steps.operands(inputs, where, names),
+         'slopes': scalars(inputs.slopes),
+         'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
+         'state': _entry(tiles, state)}
+  outs = {'o': (tiles.tile(where), o), 'state': _entry(tiles, outs['state']),
+          'saved': _saved(tiles, where, saved)}
   grid = entries, tiles.groups, tiles.steps
   return call(steps, _forward_kernel, ins, outs, grid=grid, products=4)
 
@@ -187,7 +158,6 @@ def _forward_kernel(ins, outs, decay_scr, state_scr, *, steps):
         state_scr[h] = state * left + tn((k * end).astype(dtype), v)
 
   if outs.state is not None:
-
     @pl.when(n == pl.num_programs(2) - 1)
     def _():
       outs.state[0] = state_scr[...]
@@ -197,24 +167,16 @@ def _backward(steps, inputs, saved, do, dfinal, outs, entries):
   """Runs the backward kernel, for all gradients or for 'dstate' alone."""
   tiles, where = steps.tiles, steps.back
   names = 'q' if saved is None else ('q', 'k', 'v')
-  ins = {
-    **steps.operands(inputs, where, names),
-    'slopes': scalars(inputs.slopes),
-    'do': (tiles.tile(where), tpu.flat(do)),
-    'saved': _saved(tiles, where, saved),
-    'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
-    'dstate': _entry(tiles, dfinal),
-  }
+  ins = {**steps.operands(inputs, where, names),
+         'slopes': scalars(inputs.slopes),
+         'do': (tiles.tile(where), tpu.flat(do)),
+         'saved': _saved(tiles, where, saved),
+         'mask': (tiles.tokens(where), tpu.mask_rows(inputs.mask)),
+         'dstate': _entry(tiles, dfinal)}
   outs = {**outs, 'dstate': _entry(tiles, outs['dstate'][1])}
-  return call(
-    steps,
-    _backward_kernel,
-    ins,
-    outs,
-    grid=(entries, tiles.groups, tiles.steps),
-    products=10,
-    states=steps.count,
-  )
+  return call(steps, _backward_kernel, ins, outs,
+              grid=(entries, tiles.groups, tiles.steps), products=10,
+              states=steps.count)
 
 
 def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
@@ -264,17 +226,14 @@ def _backward_kernel(ins, outs, decay_scr, dstate_scr, states_scr, *, steps):
           state, carried = states_scr[c, h].astype(dtype), dstate.astype(dtype)
           scores = (nt(q, k) * decay_scr[h]).astype(dtype)
           dscores = (nt(do, v) * decay_scr[h]).astype(dtype)
-          grads = (
-            nn(dscores, k) + nt(do, state) * start,
-            tn(dscores, q) + nt(v, carried) * end,
-            tn(scores, do) + nn(k, carried) * end,
-          )
+          grads = (nn(dscores, k) + nt(do, state) * start,
+                   tn(dscores, q) + nt(v, carried) * end,
+                   tn(scores, do) + nn(k, carried) * end)
           for which, grad in enumerate(grads):
             steps.store(ins, outs, bias, which, rows, valid, h, grad)
         dstate_scr[h] = dstate * left + tn((q * start).astype(dtype), do)
 
   if outs.dstate is not None:
-
     @pl.when(n == pl.num_programs(2) - 1)
     def _():
       outs.dstate[0] = dstate_scr[...]

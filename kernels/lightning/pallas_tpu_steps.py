@@ -20,14 +20,11 @@ class Steps:
   """Static parameters of a call, and the walk over the chunks of a block.
 
   Attributes:
-    tiles: `kernels.tpu.Tiling`.
-    options: `LightningOptions`.
+    tiles, options: `kernels.tpu.Tiling`, `LightningOptions`.
     dtype: dtype of q, k and v.
-    packed: whether one block holds rows of q, k and v, and one holds rows of
-      their gradients.
+    packed: whether one block has q, k and v, and one their gradients.
     part: the first part of the sequence in the grid (`Tiling.parts`).
   """
-
   tiles: tpu.Tiling
   options: object
   dtype: object
@@ -125,9 +122,8 @@ class Steps:
 
   def load(self, ins, names, rows, valid, head):
     """Loads and activates values [C, Dh] of a head; 0 in invalid rows."""
-    return [
-      self._activated(self._raw(ins, n, rows, valid, head)) for n in names
-    ]
+    return [self._activated(self._raw(ins, n, rows, valid, head))
+            for n in names]
 
   def store(self, ins, outs, bias, which, rows, valid, head, grad):
     """Stores a gradient, given as float32 [C, Dh] of an activated operand.
@@ -184,13 +180,9 @@ def call(steps, kernel, ins, outs, *, grid, products, states=0):
   state = t.heads, t.width, t.width
   tokens = t.batch * t.length * t.num_heads * t.width
   return tpu.call(
-    functools.partial(kernel, steps=steps),
-    ins,
-    outs,
-    grid=grid,
-    semantics=('parallel', 'parallel', 'arbitrary'),
-    scratch=[steps.decay, state] + [(states, *state)] * bool(states),
-    interpret=steps.options.interpret,
-    flops=2 * products * tokens * max(steps.chunk, t.width),
-    transcendentals=products * tokens * (steps.options.activation == 'silu'),
-  )
+      functools.partial(kernel, steps=steps), ins, outs, grid=grid,
+      semantics=('parallel', 'parallel', 'arbitrary'),
+      scratch=[steps.decay, state] + [(states, *state)] * bool(states),
+      interpret=steps.options.interpret,
+      flops=2 * products * tokens * max(steps.chunk, t.width),
+      transcendentals=products * tokens * (steps.options.activation == 'silu'))

@@ -1,35 +1,30 @@
 """Lightning attention in Triton: one kernel forward, one to three backward.
 
-In the forward pass a program walks over the blocks of rows of one (b, h) with
-the state of the recurrence in registers and moves 4 tensors. In the backward
-pass one kernel computes as many gradients as the registers of a program allow:
+Forward, a program walks over the blocks of rows of one (b, h) with the state in
+registers and moves 4 tensors. Backward, one kernel computes as many gradients
+as the registers of a program allow:
 
   all: 7 tensors; both passes also move the states before all blocks, Dh / rows
     of a tensor each time;
   dq, then dk and dv: 10 tensors, or 11 with SiLU, with recomputed states;
   dq, dk, dv in separate runs of the forward kernel: 12 tensors, or 15.
 
-If B * H leaves most of the device empty, L is cut into parts. A pass then first
-computes each part's addition to the state, so that all parts can start at once.
-This moves 2 tensors more, forward and backward.
+If B * H leaves most of the device empty, L is cut into parts, whose additions
+to the state are computed first: 2 tensors more, forward and backward.
 """
 
 import dataclasses
 import functools
-import math
 
 import jax.numpy as jnp
 
-from kernels import chunks, dispatch, triton, triton_blocks
+from kernels import chunks, triton
 from kernels.lightning import pallas_triton_gradients, pallas_triton_walk
 
 
 def supported(shape, dtype, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take."""
-  del state  # initial and final states are supported
-  triton.supported(
-    shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
-  )
+  del dtype, state  # all dtypes, initial and final states are supported
+  triton.supported(shape)
 
 
 def forward(inputs, options, save):
@@ -47,7 +42,6 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   call = _Call(inputs, options, do)
   after = call.after(dfinal)
   if call.size.together == 'qkv':
@@ -81,7 +75,6 @@ class _Size:
     together: gradients that one kernel computes: 'qkv', 'kv' or ''.
     together_warps: warps of that kernel.
   """
-
   rows: int
   columns: int
   depth: int
@@ -92,7 +85,7 @@ class _Size:
 
 
 def _size(width, dtype):
-  lanes = triton_blocks.padded(width)
+  lanes = triton.padded(width)
   if dtype == jnp.float32:
     match lanes:
       case 16 | 32 | 64:
@@ -111,7 +104,6 @@ def _size(width, dtype):
 
 
 class _Call:
-  """Kernel runs on the arrays of a call."""
 
   def __init__(self, inputs, options, do=None):
     self.inputs, self.options = inputs, options
@@ -119,14 +111,12 @@ class _Call:
     self.arrays = dict(zip(names, triton.qkv(inputs), strict=True))
     self.arrays['do'] = triton.flat(do)
     self.size = _size(inputs.shape[3], inputs.dtype)
-    shape = triton_blocks.Shape(
-      *inputs.shape, inputs.packed, self.size.rows, self.size.columns
-    )
+    shape = triton.Shape(*inputs.shape, inputs.packed, self.size.rows,
+                         self.size.columns)
     self.programs = shape.heads * shape.column_blocks
-    tools = triton_blocks.Tools(options.interpret is not None)
-    self.plan = triton_blocks.Plan(
-      shape, *_parts(shape, self.programs, self.size.warps), options, tools
-    )
+    tools = triton.Tools(options.interpret is not None)
+    self.plan = triton.Plan(
+        shape, *_parts(shape, self.programs, self.size.warps), options, tools)
 
   def before(self):
     """Returns the state before every part, float32 [B, H, parts, Dh, Dh]."""
@@ -163,16 +153,12 @@ class _Call:
     x = chunks.prefix(x, self.inputs.slopes * self._rows)
     return jnp.swapaxes(x, 1, 2)
 
-  def __call__(
-    self, which, first, rows=True, last=False, save=False, taken=None
-  ):
-    """Runs `pallas_triton_walk.walk`; returns 'rows', 'last', 'saved', 'dbias'.
+  def __call__(self, which, first, rows=True, last=False, save=False,
+               taken=None):
+    """Returns 'rows', 'last', 'saved', 'dbias' of a pass of the walk.
 
-    Args:
-      which: one of `pallas_triton_walk.PASSES`.
-      first: float32 [B, H, parts, Dh, Dh] or None.
-      rows, last, save: whether to compute these results.
-      taken: for packed inputs, the array that the result is written into.
+    `first` is float32 [B, H, parts, Dh, Dh] or None; `taken` the packed array
+    that the result is written into.
     """
     inputs, size = self.inputs, self.size
     this = pallas_triton_walk.PASSES[which]
@@ -182,24 +168,17 @@ class _Call:
       names.add(this.out)
     dbias = rows and this.out and inputs.bias is not None
     outs = self._run(
-      f'lightning_{which}' if rows else f'lightning_{which}_states',
-      functools.partial(
-        pallas_triton_walk.walk, which=which, depth=size.depth
-      ),
-      size.warps,
-      {
-        **{n: x if n in names else None for n, x in self.arrays.items()},
-        'first': first,
-        'taken': taken if packed else None,
-      },
-      {
-        'rows': self._rows_like(packed) if rows else None,
-        'last': self._states() if last else None,
-        'saved': self._saved() if save else None,
-        'dbias': self._sums() if dbias else None,
-      },
-      alias=('taken', 'rows') if packed and taken is not None else (),
-    )
+        f'lightning_{which}' if rows else f'lightning_{which}_states',
+        functools.partial(pallas_triton_walk.walk, which=which,
+                          depth=size.depth),
+        size.warps,
+        {**{n: x if n in names else None for n, x in self.arrays.items()},
+         'first': first, 'taken': taken if packed else None},
+        {'rows': self._rows_like(packed) if rows else None,
+         'last': self._states() if last else None,
+         'saved': self._saved() if save else None,
+         'dbias': self._sums() if dbias else None},
+        alias=('taken', 'rows') if packed and taken is not None else ())
     if dbias:
       outs['dbias'] = jnp.sum(outs['dbias'], axis=(0, 2))
     return outs
@@ -220,53 +199,26 @@ class _Call:
     packed = inputs.packed
     apart = [] if packed else [f'd{x}' for x in names]
     outs = self._run(
-      'lightning_gradients',
-      functools.partial(pallas_triton_gradients.gradients, names=names),
-      self.size.together_warps,
-      {
-        **self.arrays,
-        'first': after,
-        'saved': saved,
-        'taken': taken if packed else None,
-      },
-      {
-        **{n: self._rows_like() for n in apart},
-        'rows': self._rows_like(packed) if packed else None,
-        'last': None if inputs.state is None else self._states(),
-        'dbias': None if inputs.bias is None else self._sums(len(names)),
-      },
-      alias=('taken', 'rows') if packed and taken is not None else (),
-    )
+        'lightning_gradients',
+        functools.partial(pallas_triton_gradients.gradients, names=names),
+        self.size.together_warps,
+        {**self.arrays, 'first': after, 'saved': saved,
+         'taken': taken if packed else None},
+        {**{n: self._rows_like() for n in apart},
+         'rows': self._rows_like(packed) if packed else None,
+         'last': None if inputs.state is None else self._states(),
+         'dbias': None if inputs.bias is None else self._sums(len(names))},
+        alias=('taken', 'rows') if packed and taken is not None else ())
     sums = ()
     if inputs.bias is not None:
       sums = jnp.moveaxis(jnp.sum(outs['dbias'], axis=(0, 2)), 1, 0)
     return tuple(outs[n] for n in apart or ['rows']), sums, outs['last']
 
   def _run(self, name, kernel, warps, ins, outs, alias=()):
-    """Runs `triton.call` with arrays flattened to two dimensions."""
-    inputs, plan = self.inputs, self.plan
-    like = functools.partial(dispatch.like, inputs.arrays[0])
-    found = triton.call(
-      name,
-      functools.partial(kernel, plan=plan),
-      {
-        **{n: x if x is None else _two(x) for n, x in ins.items()},
-        'mask': None if inputs.mask is None else inputs.mask.reshape(-1),
-        'slopes': inputs.slopes,
-      },
-      {
-        n: None if x is None else like((math.prod(x[0][:-1]), x[0][-1]), x[1])
-        for n, x in outs.items()
-      },
-      grid=(self.programs, plan.parts, inputs.shape[0]),
-      warps=warps,
-      stages=self.size.stages,
-      interpret=self.options.interpret,
-      alias=alias,
-    )
-    return {
-      n: x if x is None else x.reshape(outs[n][0]) for n, x in found.items()
-    }
+    grid = self.programs, self.plan.parts, self.inputs.shape[0]
+    return triton.run(name, kernel, self.plan, self.inputs,
+                      triton.flat_mask(self.inputs), ins, outs, grid=grid,
+                      warps=warps, stages=self.size.stages, alias=alias)
 
   def _rows_like(self, packed=False):
     b, length, h, d = self.inputs.shape
@@ -283,11 +235,6 @@ class _Call:
   def _sums(self, *count):
     b, _, h, d = self.inputs.shape
     return (b, h, self.plan.parts, *count, d), jnp.float32
-
-
-def _two(x):
-  """Flattens [..., Dh] to two dimensions."""
-  return x.reshape(-1, x.shape[-1])
 
 
 def _parts(shape, programs, warps):

@@ -15,13 +15,16 @@ See `kernels.chunks`. Every operand is read once and every result written once.
 
 import jax.numpy as jnp
 
-from kernels.lightning import silu
-from kernels.lightning.pallas_triton_decays import decays
-from kernels.triton_blocks import Walk, settled, zeros
+from kernels.lightning import activation
+from kernels.lightning.pallas_triton_walk import decays
+from kernels.triton import Walk, settled, zeros
 
 
 def gradients(ins, outs, *, plan, names):
   """Computes the gradients of `names` over a part, and dS before it.
+
+  `names` is 'qkv', or 'kv' for those of k and v alone. Blocks of the plan have
+  all columns.
 
   Inputs: 'q', 'k', 'v', 'do', 'mask' and 'slopes'.
     first: float32 [B H parts Dh, Dh], dS after every part, or None.
@@ -30,10 +33,6 @@ def gradients(ins, outs, *, plan, names):
     rows, or dq, dk, dv: all results in the columns of one array, or separate.
     last: dS before every part, in the form of `first`.
     dbias: [B H parts N, Dh], sums of the N results.
-
-  Args:
-    plan: triton_blocks.Plan; its blocks have all columns.
-    names: 'qkv', or 'kv' for the gradients of k and v alone.
   """
   walk = Walk(plan)
   at, shape, dot = walk.at, plan.shape, plan.tools.dot
@@ -45,8 +44,8 @@ def gradients(ins, outs, *, plan, names):
     start, end = sees.start[:, None], sees.end[:, None]
     valid = at.valid(ins.mask, n)
     raw = {x: at.load(getattr(ins, x), n, valid, x) for x in 'qkv'}
-    q, k, v = (silu.silu(x).astype(x.dtype) if active else x
-               for x in raw.values())  # fmt: skip
+    q, k, v = (activation.silu(x).astype(x.dtype) if active else x
+               for x in raw.values())
     # `settled` makes Triton prepare each operand just before its matmul. It
     # would otherwise prepare all of them, in every layout, before the first.
     q, k, v, do = (settled(x, n) for x in (q, k, v, at.load(ins.do, n, valid)))
@@ -54,7 +53,7 @@ def gradients(ins, outs, *, plan, names):
 
     def write(name, x):
       if active:
-        x = x * silu.slope(raw[name])
+        x = x * activation.slope(raw[name])
       ref = getattr(outs, f'd{name}') if outs.rows is None else outs.rows
       at.store(ref, again, valid, x, name)
       totals.append(jnp.sum(x, axis=0))

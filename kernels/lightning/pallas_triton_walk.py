@@ -12,11 +12,16 @@ registers. The state is S for o, S^T for dq, dS for dv and dS^T for dk. See
 """
 
 import dataclasses
+import math
 
 import jax.numpy as jnp
+from jax import lax
+from jax.experimental.pallas import triton as plt
 
-from kernels.lightning.pallas_triton_decays import decays
-from kernels.triton_blocks import Walk, keep, settled, zeros
+from kernels import chunks
+from kernels.triton import Walk, keep, settled, zeros
+
+SMALL = 32  # rows up to which a program keeps distances in registers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +35,6 @@ class Pass:
     back: whether to walk from the last row to the first.
     turned: whether the state is S or dS transposed.
   """
-
   x: str
   y: str
   c: str
@@ -39,12 +43,10 @@ class Pass:
   turned: bool
 
 
-PASSES = {
-  'o': Pass('q', 'k', 'v', '', False, False),
-  'dq': Pass('do', 'v', 'k', 'q', False, True),
-  'dv': Pass('k', 'q', 'do', 'v', True, False),
-  'dk': Pass('v', 'do', 'q', 'k', True, True),
-}
+PASSES = {'o': Pass('q', 'k', 'v', '', False, False),
+          'dq': Pass('do', 'v', 'k', 'q', False, True),
+          'dv': Pass('k', 'q', 'do', 'v', True, False),
+          'dk': Pass('v', 'do', 'q', 'k', True, True)}
 
 
 def walk(ins, outs, *, plan, which, depth):
@@ -57,11 +59,7 @@ def walk(ins, outs, *, plan, which, depth):
     last: the state at the end of each part, in the form of `first`.
     saved: [B H blocks Dh, Dh], the state before every block, only for 'o'.
     dbias: [B H parts, Dh], the sums of the result.
-
-  Args:
-    plan: triton_blocks.Plan.
-    which: one of `PASSES`.
-    depth: columns of x and y that a matmul sums over at a time.
+  `depth` is the number of columns of x and y that a matmul sums over at a time.
   """
   this = PASSES[which]
   program = Walk(plan, by_columns=True)
@@ -91,10 +89,8 @@ def walk(ins, outs, *, plan, which, depth):
     ys = [load(this.y, n, valid, block) for block in slices]
     c = load(this.c, n, valid, columns)
     if outs.rows is not None:
-      scores, o = (
-        zeros(shape.rows, shape.rows),
-        zeros(shape.rows, shape.columns),
-      )
+      scores, o = (zeros(shape.rows, shape.rows),
+                   zeros(shape.rows, shape.columns))
       for block, y, state in zip(slices, ys, states, strict=True):
         x = load(this.x, n, valid, block)
         scores = scores + tools.dot(x, y, turn_b=True)
@@ -110,15 +106,12 @@ def walk(ins, outs, *, plan, which, depth):
         dbias = dbias + jnp.sum(o, axis=0)
     c = (c.astype(jnp.float32) * writes[:, None]).astype(c.dtype)
     left = sees.over()
-    states = tuple(
-      state * left + tools.dot(y, c, turn_a=True)
-      for y, state in zip(ys, states, strict=True)
-    )
+    states = tuple(state * left + tools.dot(y, c, turn_a=True)
+                   for y, state in zip(ys, states, strict=True))
     return states, dbias
 
-  states = tuple(
-    _first(ins.first, program, block, this.turned) for block in slices
-  )
+  states = tuple(_first(ins.first, program, block, this.turned)
+                 for block in slices)
   dbias = None if outs.dbias is None else zeros(shape.columns)
   states, dbias = program.run(step, (states, dbias), this.back)
   if outs.last is not None:
@@ -161,3 +154,63 @@ def _silu_slope(x):
   x = x.astype(jnp.float32)
   part = _sigmoid(x)
   return part * (1.0 + x * (1.0 - part))
+
+
+def decays(slopes_ref, at, n, scale):
+  """Returns the decays between block n of rows and the state around it.
+
+  They are computed in one of two ways, with equal members:
+    start: scale exp(-s (i + 1)), weight of the state before the block in row i;
+    end: exp(-s (n - 1 - i)), weight of row i in the state after n rows;
+    over(): exp(-s n), weight of the state before in the state after;
+    within(back): scale exp(-s |i - j|) if row i sees row j, else 0. Rows see
+      earlier rows, or with `back` later rows.
+  """
+  # Loaded for every block, or Triton would keep the decays in registers.
+  slope = plt.load(slopes_ref.at[at.h])
+  rows = exist = at.shape.rows
+  if at.shape.length % rows:
+    exist = jnp.minimum(at.shape.length - n * rows, rows)
+  return (_Kept if rows <= SMALL else _Fresh)(slope, rows, exist, scale)
+
+
+class _Kept:
+  """Decays from distances kept in registers, equal for all blocks."""
+
+  def __init__(self, slope, rows, exist, scale):
+    self._slope, self._exist, self._scale = slope, exist, scale
+    self._rows = lax.broadcasted_iota(jnp.int32, (rows,), 0)
+    self.start = chunks.from_start(slope, self._rows) * scale
+    self.end = chunks.to_end(slope, self._rows, exist)
+
+  def over(self):
+    return chunks.over(self._slope, self._exist)
+
+  def within(self, back=False):
+    rows, cols = self._rows[:, None], self._rows[None]
+    if back:
+      rows, cols = cols, rows
+    return chunks.within(self._slope, rows, cols) * self._scale
+
+
+class _Fresh:
+  """Decays from distances recomputed for every block, by powers of two."""
+
+  def __init__(self, slope, rows, exist, scale):
+    self._speed, self._scale = slope * -math.log2(math.e), scale
+    self._exist = jnp.asarray(exist).astype(jnp.float32)
+    self._cols = lax.broadcasted_iota(jnp.float32, (rows,), 0)
+    # Depends on a loaded value, so that no distance is hoisted from the loop.
+    self._rows = self._cols + slope * 0.0
+    left = jnp.maximum(self._exist - 1 - self._rows, 0.0)
+    self.start = jnp.exp2(self._speed * (self._rows + 1)) * scale
+    self.end = jnp.exp2(self._speed * left)
+
+  def over(self):
+    return jnp.exp2(self._speed * self._exist)
+
+  def within(self, back=False):
+    rows, cols = self._rows[:, None], self._cols[None]
+    gap = cols - rows if back else rows - cols
+    decay = jnp.exp2(self._speed * gap) * self._scale
+    return jnp.where(gap >= 0, decay, 0.0)

@@ -8,21 +8,12 @@ import numpy as np
 from kernels.linear.reference import zero_masked
 
 
-def attention(
-  q, k, v, mask, do, *, slopes, scale=1.0, initial_state=None, dfinal=None
-):
+def attention(q, k, v, mask, do, *, slopes, scale=1.0, initial_state=None,
+              dfinal=None):
   """Returns lightning attention and its gradients in float64.
 
-  The results are (out, dq, dk, dv, final state, gradient of the initial state).
-
-  Args:
-    q, k, v: [B, L, H, Dh]; masked tokens may hold anything.
-    mask: bool [B, L], True = token.
-    do: [B, L, H, Dh], the gradient of the output.
-    slopes: [H].
-    scale: factor of the output.
-    initial_state, dfinal: [B, H, Dh, Dh], the state before the first token and
-      the gradient of the final state; None for zeros.
+  Arguments and results are those of `linear.reference.attention`, but for
+  `slopes` [H], and states [B, H, Dh, Dh] without a normaliser.
   """
   b, length, h, d = np.shape(q)
   left = np.exp(-np.asarray(slopes, np.float64))[:, None, None]

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernels import chunks, products, varying
+from kernels import axes, chunks, products, segments
 
 CHUNK = 64
 SEGMENT = 1024
@@ -26,14 +26,14 @@ def forward(inputs, options, save):
   plan = _plan(length, options.scale)
   q, k, v = plan.pad(mask, q, k, v)
   if initial_state is None:
-    initial_state = varying.zeros((b, h, d, d), jnp.float32, q)
+    initial_state = axes.zeros((b, h, d, d), jnp.float32, q)
 
   def body(carry, n):
     state, out = carry
     after, part = _segment(plan, n, slopes, state, *plan.read((q, k, v), n))
     return (after, *plan.write([out], n, [part])), state
 
-  carry = initial_state, varying.zeros(q.shape, q.dtype, q)
+  carry = initial_state, axes.zeros(q.shape, q.dtype, q)
   (state, out), before = lax.scan(body, carry, jnp.arange(plan.count))
   saved = jnp.moveaxis(before, 0, 1) if save else None
   state = state if options.return_state else None
@@ -50,7 +50,7 @@ def backward(inputs, saved, do, dfinal_state, options):
   plan = _plan(length, options.scale)
   q, k, v, do = plan.pad(mask, q, k, v, do)
   if dfinal_state is None:
-    dfinal_state = varying.zeros(saved[:, 0].shape, jnp.float32, do)
+    dfinal_state = axes.zeros(saved[:, 0].shape, jnp.float32, do)
 
   def body(carry, x):
     dstate, *grads = carry
@@ -60,7 +60,7 @@ def backward(inputs, saved, do, dfinal_state, options):
     dstate, *parts = pull((dstate, *plan.read([do], n)))
     return (dstate, *plan.write(grads, n, parts)), None
 
-  carry = dfinal_state, *(varying.zeros(x.shape, x.dtype, x) for x in (q, k, v))
+  carry = dfinal_state, *(axes.zeros(x.shape, x.dtype, x) for x in (q, k, v))
   xs = jnp.arange(plan.count), jnp.moveaxis(saved, 1, 0)
   (dstate, *grads), _ = lax.scan(body, carry, xs, reverse=True)
   grads = (_keep(mask, x[:, :length]) for x in grads)
@@ -69,7 +69,6 @@ def backward(inputs, saved, do, dfinal_state, options):
 
 class _Plan(NamedTuple):
   """`count` segments of `size` rows in whole chunks; `length` rows exist."""
-
   length: int
   count: int
   size: int
@@ -110,16 +109,14 @@ def _segment(plan, n, slopes, state, q, k, v):
   i = jnp.arange(plan.chunk)
   left_N = plan.rows(n) - plan.chunk * jnp.arange(count)
   rows_N = jnp.clip(left_N, 0, plan.chunk)
-  end_NxCxH = chunks.to_end(
-    slopes[None, None], i[None, :, None], rows_N[:, None, None]
-  )
+  end_NxCxH = chunks.to_end(slopes[None, None], i[None, :, None],
+                            rows_N[:, None, None])
   k_end = k.astype(jnp.float32) * end_NxCxH[None, ..., None]
   kv_BxNxHxDxE = products.einsum('bnchd,bnche->bnhde', k_end.astype(dtype), v)
   before, after = _states(plan, n, slopes, state, kv_BxNxHxDxE)
 
-  decay_HxCxC = chunks.within(
-    slopes[:, None, None], i[None, :, None], i[None, None, :]
-  )
+  decay_HxCxC = chunks.within(slopes[:, None, None], i[None, :, None],
+                              i[None, None, :])
   scores = products.einsum('bnihd,bnjhd->bnhij', q, k) * decay_HxCxC[None, None]
   out = products.einsum('bnhij,bnjhe->bnihe', scores.astype(dtype), v)
   start_CxH = chunks.from_start(slopes[None], i[:, None])
@@ -145,3 +142,56 @@ def _keep(mask, x_BxLxHxDh):
   if mask is None:
     return x_BxLxHxDh
   return jnp.where(mask[:, :, None, None], x_BxLxHxDh, 0)
+
+
+def of_segments(inputs, options, segment_ids, num_segments):
+  """Returns (out [B, L, H, Dh], states or None); autodiff differentiates it.
+
+  States are of every segment, [B, N, H, Dh, Dh]; see `kernels.segments.chunks`.
+  """
+  q, k, v = inputs.apart()
+  dtype, slopes_H = q.dtype, inputs.slopes
+  c = segments.chunks(segment_ids, num_segments, inputs.mask)
+  q, k, v = map(c.split, (q, k, v))
+  if options.activation == 'silu':
+    q, k, v = (jax.nn.silu(x.astype(jnp.float32)).astype(dtype)
+               for x in (q, k, v))
+  i_C = jnp.arange(q.shape[2])
+  rows_BxPx1 = c.rows_BxP[..., None]
+  end_BxPxCxH = chunks.to_end(slopes_H, i_C[:, None], rows_BxPx1[..., None])
+  k_end = (k * end_BxPxCxH[..., None]).astype(dtype)
+  kv_BxPxHxDxE = products.einsum('bpchd,bpche->bphde', k_end, v)
+  left_BxPxH = chunks.over(slopes_H, rows_BxPx1)
+  first = jnp.zeros_like(kv_BxPxHxDxE)
+  if inputs.state is not None:
+    first = c.of_chunks(inputs.state)
+  before = _states_of_chunks(c, kv_BxPxHxDxE, left_BxPxH, first)
+
+  decay_HxCxC = chunks.within(slopes_H[:, None, None], i_C[:, None],
+                              i_C[None, :])
+  scores = products.einsum('bpihd,bpjhd->bphij', q, k) * decay_HxCxC
+  out = products.einsum('bphij,bpjhe->bpihe', scores.astype(dtype), v)
+  start_CxH = chunks.from_start(slopes_H, i_C[:, None])
+  carried = products.einsum('bpchd,bphde->bpche', q, before.astype(dtype))
+  out = (out + carried * start_CxH[..., None]) * options.scale
+  state = None
+  if options.return_state:
+    after = left_BxPxH[..., None, None] * before + kv_BxPxHxDxE
+    state = c.of_segments(c.chosen(c.last_BxP, after, 0.0))
+    if inputs.state is not None:
+      state = c.chosen(c.empty_BxN, inputs.state, state)
+  return c.join(out).astype(dtype), state
+
+
+def _states_of_chunks(c, kv_BxPxHxDxE, left_BxPxH, first):
+  """Returns the state before every chunk; `first` at starts of segments."""
+  shift = [(0, 0), (1, 0)]
+  kv = jnp.pad(kv_BxPxHxDxE, shift + [(0, 0)] * 3)[:, :-1]
+  left = jnp.pad(left_BxPxH, shift + [(0, 0)])[:, :-1]
+  add = c.chosen(c.first_BxP, first, kv)
+  factor = c.chosen(c.first_BxP, jnp.zeros_like(left), left)
+
+  def join(a, b):
+    return a[0] * b[0], b[0][..., None, None] * a[1] + b[1]
+
+  return jax.lax.associative_scan(join, (factor, add), axis=1)[1]

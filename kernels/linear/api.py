@@ -1,9 +1,9 @@
 """Linear attention: the public functions and their dispatch."""
 
 from kernels import checks, dispatch
-from kernels.inputs import Inputs
+from kernels.call import Inputs
 from kernels.linear import call, features
-from kernels.linear.options import LinearOptions
+from kernels.linear.features import LinearOptions
 
 
 def linear_attention(q, k, v, *, kernel='auto', **options):
@@ -19,8 +19,8 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
       float32 matmuls run at the highest precision. 'xla' also takes values
       of another width than the features: v [B, L, H, E].
-    kernel: one of `kernels.OPS['linear']`, or 'auto': a kernel for this device
-      if it supports the operands, else 'xla'.
+    kernel: a name in `kernels.OPS` of the operation, or 'auto': a kernel for
+      this device if it supports the operands, else 'xla'.
     mask: bool [B, L], True = token; None = all True. Has no gradient.
     feature_map: phi, 'elu1' (elu(x) + 1, the default), 'relu' or 'identity'.
     normalize: False leaves out the division.
@@ -54,76 +54,46 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
 def linear_attention_packed(qkv, *, bias=None, kernel='auto', **options):
   """Computes `linear_attention` of q, k and v in one array, without copies.
 
+  Results and errors are those of `linear_attention`, with E = Dh.
+
   Args:
     qkv: [B, L, 3, H, Dh], as one matmul x W with W [D, 3, H, Dh] makes it.
     bias: float32 [3, H, Dh] or None, already added to qkv. It changes no
       result. Kernels compute its gradient, the sum of the gradient of qkv over
       tokens. Add `stop_gradient(bias)` to the matmul, or it is counted twice.
     kernel, **options: see `linear_attention`.
-
-  Returns:
-    [B, L, H, Dh], or with return_state a pair.
-
-  Raises:
-    ValueError, NotImplementedError: as in `linear_attention`.
   """
   checks.check_options('linear_attention_packed', options, _attend)
   checks.check_packed(qkv, bias)
   return _attend((qkv,), bias, kernel, None, **options)
 
 
-def _attend(
-  arrays,
-  bias,
-  kernel,
-  value_width,
-  *,
-  mask=None,
-  feature_map='elu1',
-  normalize=True,
-  scale=1.0,
-  eps=1e-6,
-  initial_state=None,
-  return_state=False,
-  segment_ids=None,
-  num_segments=None,
-  sequence=None,
-):
+def _attend(arrays, bias, kernel, value_width, *, mask=None, feature_map='elu1',
+            normalize=True, scale=1.0, eps=1e-6, initial_state=None,
+            return_state=False, segment_ids=None, num_segments=None,
+            sequence=None):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   b, _, h, d = inputs.shape
   checks.check_mask(mask, arrays[0])
   checks.check_segments(segment_ids, num_segments, inputs.shape)
   lead = (b,) if segment_ids is None else (b, num_segments)
   if feature_map not in features.NAMES:
-    raise ValueError(
-      f'feature_map must be one of {features.NAMES}, got {feature_map!r}'
-    )
+    raise ValueError(f'feature_map must be one of {features.NAMES}, got '
+                     f'{feature_map!r}')
   width = d if value_width is None else value_width
   sums = 'initial_state', (*lead, h, d, width), '[B, H, Dh, Dh]'
   if initial_state is not None and normalize:
     checks.check_pair('initial_state', initial_state)
     checks.check_float32('initial_state[0]', initial_state[0], *sums[1:])
-    checks.check_float32(
-      'initial_state[1]', initial_state[1], (*lead, h, d), '[B, H, Dh]'
-    )
+    checks.check_float32('initial_state[1]', initial_state[1], (*lead, h, d),
+                         '[B, H, Dh]')
     inputs = inputs._replace(state=tuple(initial_state))
   elif initial_state is not None:
     checks.check_float32(*sums[:1], initial_state, *sums[1:])
-  options = LinearOptions(
-    feature_map=feature_map,
-    normalize=bool(normalize),
-    scale=checks.check_number('scale', scale),
-    eps=checks.check_number('eps', eps),
-    return_state=bool(return_state),
-    interpret=dispatch.interpret_params(),
-  )
-  return call.run(
-    'linear',
-    kernel,
-    options,
-    inputs,
-    segment_ids,
-    num_segments,
-    width,
-    sequence=sequence,
-  )
+  options = LinearOptions(feature_map=feature_map, normalize=bool(normalize),
+                          scale=checks.check_number('scale', scale),
+                          eps=checks.check_number('eps', eps),
+                          return_state=bool(return_state),
+                          interpret=dispatch.interpret_params())
+  return call.run('linear', kernel, options, inputs, segment_ids, num_segments,
+                  width, sequence=sequence)

@@ -2,55 +2,39 @@
 
 import jax.numpy as jnp
 
-from kernels import dispatch, vjp
+from kernels import dispatch
 from kernels import sequence as sequence_lib
-from kernels.inputs import masked, with_variable_bias
-from kernels.linear import features, segments
+from kernels.call import attend, masked, with_variable_bias
+from kernels.linear import features, xla
 
 
-def run(
-  op,
-  kernel,
-  options,
-  inputs,
-  segment_ids,
-  num_segments,
-  value_width=None,
-  sequence=None,
-):
+def run(op, kernel, options, inputs, segment_ids, num_segments,
+        value_width=None, sequence=None):
   """Returns the output, or (output, state) with `options.return_state`.
 
   Args:
     op: 'linear' or 'simpletron'.
     kernel: a kernel named by the caller, or 'auto'.
-    options: LinearOptions.
-    inputs: `kernels.inputs.Inputs`.
+    options, inputs: LinearOptions, `kernels.call.Inputs`.
     segment_ids, num_segments: see `kernels.segments.chunks`, or both None.
     value_width: width of v if it is not Dh.
     sequence: `kernels.sequence.Sequence` or None.
   """
   if sequence is not None:
-    sequence_lib.check_whole(
-      initial_state=inputs.state,
-      return_state=options.return_state,
-      segment_ids=segment_ids,
-    )
+    sequence_lib.check_whole(initial_state=inputs.state,
+                             return_state=options.return_state,
+                             segment_ids=segment_ids)
     inputs = inputs._replace(state=_elsewhere(inputs, options, sequence))
   needs = {} if value_width is None else {'value_width': value_width}
-  name = dispatch.resolve(
-    op,
-    kernel,
-    inputs.shape,
-    inputs.dtype,
-    state=inputs.state is not None or options.return_state,
-    segments=segment_ids is not None,
-    **needs,
-  )
+  name = dispatch.resolve(op, kernel, inputs.shape, inputs.dtype,
+                          state=inputs.state is not None
+                          or options.return_state,
+                          segments=segment_ids is not None, **needs)
   if segment_ids is not None:
     inputs = with_variable_bias(inputs)
-    out, state = segments.attend(inputs, options, segment_ids, num_segments)
+    out, state = xla.of_segments(inputs, options, segment_ids, num_segments)
   else:
-    out, state = vjp.attend('linear', name, options, inputs)
+    out, state = attend('linear', name, options, inputs)
   return (out, state) if options.return_state else out
 
 

@@ -1,8 +1,29 @@
-"""The feature maps of linear attention and their derivatives (float32)."""
+"""Options of a linear-attention program, and its feature maps in float32."""
+
+import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 
 NAMES = ('elu1', 'relu', 'identity')
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearOptions:
+  feature_map: str = 'elu1'
+  normalize: bool = True
+  scale: float = 1.0
+  eps: float = 1e-6
+  return_state: bool = False
+  interpret: Any = None
+
+
+def check_value_width(shape, value_width):
+  """Raises NotImplementedError if values are not as wide as features."""
+  if value_width not in (None, shape[-1]):
+    raise NotImplementedError(
+        'the Pallas kernels need features as wide as the values, got '
+        f"{shape[-1]} and {value_width}: use kernel='xla' or 'auto'")
 
 
 def apply(name, x):

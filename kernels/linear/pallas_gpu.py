@@ -1,10 +1,7 @@
 """Linear attention for Hopper: two kernels forward, two backward.
 
-Forward, one kernel sums S = phi(k)^T v and z = sum phi(k) over parts of the
-sequence; the next adds up the parts and writes the outputs. Backward, one reads
-q and do, writes dq and sums dS and dz; the next reads k and v and writes dk and
-dv. These move 4 and 7 tensors. Cutting L into parts fills the device for any
-number of heads.
+They move 4 and 7 tensors, see docs/kernels-design.md. Cutting L into parts
+fills the device for any number of heads.
 """
 
 import dataclasses
@@ -12,37 +9,28 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import dispatch, hopper, hopper_call, hopper_columns, hopper_sums
+from kernels import dispatch, hopper, hopper_call, hopper_sums
 from kernels.linear import pallas_gpu_rows as rows
-from kernels.linear.options import check_value_width
+from kernels.linear.features import check_value_width
 
 IN_KERNEL_PARTS = 4
 
 
 def supported(shape, dtype, value_width=None, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take."""
   del state
   check_value_width(shape, value_width)
-  hopper_call.supported(
-    shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
-  )
+  hopper_call.supported(shape, dtype)
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, sums or None); see `kernels.vjp`."""
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   warpgroups = d // hopper.TILE
   parts = _parts(q.shape)
   plan = hopper_sums.Plan(
-    length=length,
-    warpgroups=warpgroups,
-    parts=parts,
-    feature_map=options.feature_map,
-    normalize=options.normalize,
-    interpret=options.interpret,
-    stages=_stages(parts, length),
-  )
+      length=length, warpgroups=warpgroups, parts=parts,
+      feature_map=options.feature_map, normalize=options.normalize,
+      interpret=options.interpret, stages=_stages(parts, length))
   sums = hopper_sums.sums(k, v, mask, plan)
   sums = _few_parts(_with_state(sums, inputs.state, options))
   final = None
@@ -51,42 +39,27 @@ def forward(inputs, options, save):
     final = _state(sums, options)
   kv, z = sums
   call = _caller(q, mask, options, plan)
-  outs = call(
-    rows.outputs,
-    {'q': q, 'kv': kv, 'z': z},
-    {'o': dispatch.like(hopper_call.whole(q), q.shape, q.dtype)},
-  )
+  outs = call(rows.outputs, {'q': q, 'kv': kv, 'z': z},
+              {'o': dispatch.like(hopper_call.whole(q), q.shape, q.dtype)})
   return outs['o'], final, sums if save else None
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   (q, k, v), mask = hopper_call.operands(inputs), inputs.mask
   b, length, h, d = q.shape
   kv, z = saved
   parts = _parts(q.shape)
-  plan = hopper_sums.Plan(
-    length=length,
-    warpgroups=d // hopper.TILE,
-    parts=parts,
-    normalize=options.normalize,
-    stages=_stages(parts, length),
-  )
+  plan = hopper_sums.Plan(length=length, warpgroups=d // hopper.TILE,
+                          parts=parts, normalize=options.normalize,
+                          stages=_stages(parts, length))
   like = functools.partial(dispatch.like, hopper_call.whole(q))
   dq, dk, dv = hopper_call.gradients_like(inputs)
   norm = like((b, h, parts, d), jnp.float32) if options.normalize else None
-  bias_q, bias_k, bias_v = hopper_columns.like(inputs, parts, like)
+  bias_q, bias_k, bias_v = hopper.column_sums(inputs, parts, like)
   call = _caller(q, mask, options, plan)
-  outs = call(
-    rows.query_gradients,
-    {'q': q, 'do': do, 'kv': kv, 'z': z},
-    {
-      'dq': dq,
-      'dkv': like((b, h, parts, d, d), jnp.float32),
-      'dz': norm,
-      'bias_q': bias_q,
-    },
-  )
+  outs = call(rows.query_gradients, {'q': q, 'do': do, 'kv': kv, 'z': z},
+              {'dq': dq, 'dkv': like((b, h, parts, d, d), jnp.float32),
+               'dz': norm, 'bias_q': bias_q})
   bias_q = outs['bias_q']
   dsums = _with_state((outs['dkv'], outs['dz']), dfinal, options)
   dsums = _few_parts(dsums)
@@ -98,15 +71,12 @@ def backward(inputs, saved, do, dfinal, options):
   if inputs.packed:
     # All three share one array, in which dq is already written.
     dk, dv = (dataclasses.replace(x, array=dq) for x in (dk, dv))
-  outs = call(
-    rows.key_gradients,
-    {'k': k, 'v': v, 'dkv': dkv, 'dz': dz},
-    {'dk': dk, 'dv': dv, 'bias_k': bias_k, 'bias_v': bias_v},
-  )
+  outs = call(rows.key_gradients, {'k': k, 'v': v, 'dkv': dkv, 'dz': dz},
+              {'dk': dk, 'dv': dv, 'bias_k': bias_k, 'bias_v': bias_v})
   if inputs.packed:
     dq = outs['dk']
   grads = hopper_call.gradients(inputs, dq, outs['dk'], outs['dv'])
-  bias = hopper_columns.total((bias_q, outs['bias_k'], outs['bias_v']))
+  bias = hopper.bias_gradient((bias_q, outs['bias_k'], outs['bias_v']))
   return grads, bias, dstate
 
 
@@ -125,10 +95,9 @@ def _with_state(sums, state, options):
   if state is None:
     return sums
   state = state if options.normalize else (state, None)
-  return tuple(
-    None if x is None else jnp.concatenate([x, y[:, :, None]], axis=2)
-    for x, y in zip(sums, state, strict=True)
-  )
+  return tuple(None if x is None
+               else jnp.concatenate([x, y[:, :, None]], axis=2)
+               for x, y in zip(sums, state, strict=True))
 
 
 def _few_parts(sums):
@@ -138,9 +107,8 @@ def _few_parts(sums):
 
 def _added(sums):
   """Sums (S, z) over the parts into one part."""
-  return tuple(
-    None if x is None else jnp.sum(x, axis=2, keepdims=True) for x in sums
-  )
+  return tuple(None if x is None else jnp.sum(x, axis=2, keepdims=True)
+               for x in sums)
 
 
 def _state(sums, options):
@@ -158,15 +126,11 @@ def _caller(q, mask, options, plan):
 
   def call(kernel, ins, outs):
     return hopper_call.call(
-      kernel.name,
-      functools.partial(kernel.body, plan=plan, options=options, tools=tools),
-      {**ins, 'mask': mask},
-      outs,
-      blocks=(b, h, plan.parts),
-      scratch=kernel.scratch(tools, plan, mask is not None),
-      warpgroups=plan.warpgroups,
-      interpret=options.interpret,
-      products=kernel.products,
-    )
+        kernel.name,
+        functools.partial(kernel.body, plan=plan, options=options, tools=tools),
+        {**ins, 'mask': mask}, outs, blocks=(b, h, plan.parts),
+        scratch=kernel.scratch(tools, plan, mask is not None),
+        warpgroups=plan.warpgroups, interpret=options.interpret,
+        products=kernel.products)
 
   return call

@@ -12,7 +12,7 @@ from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from kernels import hopper, hopper_call
-from kernels.hopper_columns import Columns
+from kernels.hopper import Columns
 from kernels.linear import features
 
 
@@ -20,15 +20,12 @@ def _ring_scratch(tools, plan, names, masked):
   """Returns slots and barriers for the chunks of the tensors `names`."""
   w, stages = plan.warpgroups, plan.stages
   numbers = plgpu.SMEM((stages, hopper.TILE), jnp.float32)
-  return {
-    **{name: tools.moved(stages, w) for name in names},
-    'mask': numbers if masked else None,
-    'full': plgpu.Barrier(
-      num_arrivals=len(names) * w + masked, num_barriers=stages
-    ),
-    'free': plgpu.Barrier(num_arrivals=w, num_barriers=stages),
-    'met': plgpu.Barrier(num_arrivals=w),
-  }
+  return {**{name: tools.moved(stages, w) for name in names},
+          'mask': numbers if masked else None,
+          'full': plgpu.Barrier(num_arrivals=len(names) * w + masked,
+                                num_barriers=stages),
+          'free': plgpu.Barrier(num_arrivals=w, num_barriers=stages),
+          'met': plgpu.Barrier(num_arrivals=w)}
 
 
 class _Walk:
@@ -36,8 +33,7 @@ class _Walk:
 
   def __init__(self, ins, scratch, names, plan, tools):
     self.b, self.h, self.part, self.w = hopper.place(
-      plan.warpgroups, getattr(ins, names[0]).shape[2]
-    )
+        plan.warpgroups, getattr(ins, names[0]).shape[2])
     self.ins, self.scratch, self.names = ins, scratch, names
     self.plan, self.tools = plan, tools
     self.numbers = hopper.numbers(plan.warpgroups)
@@ -51,23 +47,15 @@ class _Walk:
   def _fetch(self, step, slot):
     n, full = self.first + step, self.scratch.full.at[slot]
     for name in self.names:
-      hopper.copy_chunk(
-        getattr(self.ins, name),
-        self.b,
-        n,
-        self.h,
-        self.views[name][1].at[slot],
-        full,
-        self.plan.warpgroups,
-      )
+      hopper.copy_chunk(getattr(self.ins, name), self.b, n, self.h,
+                        self.views[name][1].at[slot], full,
+                        self.plan.warpgroups)
     if self.ins.mask is not None:
-      plgpu.copy_gmem_to_smem(
-        self.ins.mask.at[self.b, hopper.at(n)], self.scratch.mask.at[slot], full
-      )
+      plgpu.copy_gmem_to_smem(self.ins.mask.at[self.b, hopper.at(n)],
+                              self.scratch.mask.at[slot], full)
 
   def run(self, step, carry=None):
     """Runs step(chunk, carry) on every chunk; see `_chunk`."""
-
     def body(t, carry):
       slot = self.ring.slot(t)
       plgpu.barrier_wait(self.scratch.full.at[slot])
@@ -81,11 +69,9 @@ class _Walk:
     mask = None if self.ins.mask is None else self.scratch.mask.at[slot]
     n = self.first + t
     return types.SimpleNamespace(
-      n=n,
-      parity=lax.rem(t, jnp.int32(2)),
-      valid=lambda: self.tools.valid(mask, n, self.plan.length),
-      **{name: self.views[name][0].at[slot] for name in self.names},
-    )
+        n=n, parity=lax.rem(t, jnp.int32(2)),
+        valid=lambda: self.tools.valid(mask, n, self.plan.length),
+        **{name: self.views[name][0].at[slot] for name in self.names})
 
   def meet(self):
     hopper.meet(self.scratch.met, self.plan.warpgroups)
@@ -110,13 +96,11 @@ class _Walk:
     w = self.w
     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
     self.tools.publish(
-      *((tiles.at[w], value) for (tiles, _), value, _ in results)
-    )
+        *((tiles.at[w], value) for (tiles, _), value, _ in results))
     for (_, lines), _, target in results:
       plgpu.copy_smem_to_gmem(
-        lines.at[w],
-        target.at[self.b, hopper.at(chunk.n), self.h, hopper.tile(w)],
-      )
+          lines.at[w],
+          target.at[self.b, hopper.at(chunk.n), self.h, hopper.tile(w)])
 
 
 def _plain(plan):
@@ -129,12 +113,9 @@ def _rounded(x):
 
 def _outputs_scratch(tools, plan, masked):
   w = plan.warpgroups
-  return {
-    **_ring_scratch(tools, plan, ('q',), masked),
-    'kv': tools.tiles(w, w),
-    'norm': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
-    'o': tools.moved(w),
-  }
+  return {**_ring_scratch(tools, plan, ('q',), masked), 'kv': tools.tiles(w, w),
+          'norm': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
+          'o': tools.moved(w)}
 
 
 def _outputs(ins, outs, scratch, *, plan, options, tools):
@@ -173,15 +154,12 @@ def _outputs(ins, outs, scratch, *, plan, options, tools):
 
 def _query_gradients_scratch(tools, plan, masked):
   w = plan.warpgroups
-  return {
-    **_ring_scratch(tools, plan, ('q', 'do'), masked),
-    'kv': tools.tiles(w, w),
-    'norm': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
-    'num': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
-    'factors': tools.factors(w, 2) if plan.normalize else None,
-    'ones': tools.factors(w, 1),
-    'dq': tools.moved(w),
-  }
+  return {**_ring_scratch(tools, plan, ('q', 'do'), masked),
+          'kv': tools.tiles(w, w),
+          'norm': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
+          'num': plgpu.SMEM((2, w, hopper.TILE), jnp.float32),
+          'factors': tools.factors(w, 2) if plan.normalize else None,
+          'ones': tools.factors(w, 1), 'dq': tools.moved(w)}
 
 
 def _query_gradients(ins, outs, scratch, *, plan, options, tools):
@@ -209,8 +187,7 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
       tools.publish((do_w, hopper.keep(chunk.valid(), tools.load(do_w))))
       walk.meet()
     dq = tools.product(
-      *((chunk.do.at[i], hopper.turned(kv.at[i])) for i in numbers)
-    )
+        *((chunk.do.at[i], hopper.turned(kv.at[i])) for i in numbers))
     if _plain(plan) and ins.mask is None:
       dq = dq * options.scale
       walk.write(chunk, (dq_views, dq, outs.dq))
@@ -223,9 +200,8 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
         norm = jnp.sum(f * hopper.col(z), axis=1)
         num = jnp.sum(f * dq, axis=1)
         at = chunk.parity
-        tools.publish(
-          (scratch.norm.at[at, w], norm), (scratch.num.at[at, w], num)
-        )
+        tools.publish((scratch.norm.at[at, w], norm),
+                      (scratch.num.at[at, w], num))
         walk.meet()
         norm = over_tiles(scratch.norm.at[at]) + options.eps
         ratio = -over_tiles(scratch.num.at[at]) / norm
@@ -273,13 +249,9 @@ def _split(x, rows):
 
 def _key_gradients_scratch(tools, plan, masked):
   w = plan.warpgroups
-  return {
-    **_ring_scratch(tools, plan, ('k', 'v'), masked),
-    'dkv': tools.tiles(w, w),
-    'ones': tools.factors(w, 1),
-    'dk': tools.moved(w),
-    'dv': tools.moved(w),
-  }
+  return {**_ring_scratch(tools, plan, ('k', 'v'), masked),
+          'dkv': tools.tiles(w, w), 'ones': tools.factors(w, 1),
+          'dk': tools.moved(w), 'dv': tools.moved(w)}
 
 
 def _key_gradients(ins, outs, scratch, *, plan, options, tools):
@@ -289,8 +261,7 @@ def _key_gradients(ins, outs, scratch, *, plan, options, tools):
   walk.ring.start()
   dkv = scratch.dkv
   tools.publish(
-    *((dkv.at[w, i], walk.tile_sum(ins.dkv, w, i)) for i in numbers)
-  )
+      *((dkv.at[w, i], walk.tile_sum(ins.dkv, w, i)) for i in numbers))
   walk.meet()
   dz = walk.column_sum(ins.dz) if plan.normalize else None
   dk_views, dv_views = tools.views(scratch.dk), tools.views(scratch.dv)
@@ -305,9 +276,8 @@ def _key_gradients(ins, outs, scratch, *, plan, options, tools):
       tools.publish((chunk.k.at[w], f))
       walk.meet()
     dk, dv = tools.products(
-      [(chunk.v.at[i], hopper.turned(dkv.at[w, i])) for i in numbers],
-      [(chunk.k.at[i], dkv.at[i, w]) for i in numbers],
-    )
+        [(chunk.v.at[i], hopper.turned(dkv.at[w, i])) for i in numbers],
+        [(chunk.k.at[i], dkv.at[i, w]) for i in numbers])
     if plan.normalize:
       dk = dk + hopper.col(dz)
     if mapped:
@@ -326,18 +296,11 @@ def _key_gradients(ins, outs, scratch, *, plan, options, tools):
   plgpu.wait_smem_to_gmem(0)
 
 
-outputs = types.SimpleNamespace(
-  name='outputs', body=_outputs, scratch=_outputs_scratch, products=1
-)
+outputs = types.SimpleNamespace(name='outputs', body=_outputs,
+                                scratch=_outputs_scratch, products=1)
 query_gradients = types.SimpleNamespace(
-  name='query_gradients',
-  body=_query_gradients,
-  scratch=_query_gradients_scratch,
-  products=2,
-)
-key_gradients = types.SimpleNamespace(
-  name='key_gradients',
-  body=_key_gradients,
-  scratch=_key_gradients_scratch,
-  products=2,
-)
+    name='query_gradients', body=_query_gradients,
+    scratch=_query_gradients_scratch, products=2)
+key_gradients = types.SimpleNamespace(name='key_gradients', body=_key_gradients,
+                                      scratch=_key_gradients_scratch,
+                                      products=2)

@@ -2,10 +2,9 @@
 
 The grid is (B, head groups, 3 * blocks of rows). The first third reads q and
 the gradient of the output, writes dq and sums dS and dz. Then two steps per
-block read k and v and write dk and dv. Each step writes one tile of gradients.
-So for packed inputs a single result, [B, L, 3 * H * Dh], takes all of them, and
-each of its blocks is visited once. Operands that a step does not use stay on
-one block: 7 tensors are moved.
+block read k and v and write dk and dv. Each step writes one tile of gradients,
+also of a single packed result. Operands that a step does not use stay on one
+block: 7 tensors are moved.
 """
 
 import functools
@@ -14,21 +13,14 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from kernels import dispatch, tpu
-from kernels.linear.pallas_tpu_steps import (
-  call,
-  operands,
-  pair,
-  plan,
-  unpaired,
-)
+from kernels.linear.pallas_tpu_steps import call, operands, pair, plan, unpaired
 
 
 def backward(inputs, saved, do, dfinal, options):
   """Returns gradients of q, k, v, of the bias and of the initial state.
 
-  See `kernels.vjp`. The gradients of packed inputs are one array. If H * Dh is
-  no multiple of 128 its blocks are whole rows. Then dq waits for dk and dv, and
-  both sweeps read q and the gradient of the output.
+  If packed inputs have an H * Dh that is no multiple of 128, blocks are whole
+  rows. Then dq waits for dk and dv, and both sweeps read q and do.
   """
   steps = plan(inputs, options)
   run = _halves if steps.tiles.parts > 1 else _sweeps
@@ -50,24 +42,17 @@ def _sweeps(steps, inputs, saved, do, dfinal):
   values = lambda b, g, t: (b, g, jnp.minimum(_block(t + 1, blocks), last))
   both = lambda b, g, t: (b, g, jnp.where(t < blocks, t, _block(t, blocks)))
   state = lambda x, rows=None: (tiles.state(both, rows), x)
-  ins = {
-    **operands(steps, inputs, queries, keys, values, both),
-    'do': (tiles.tile(both if steps.rows else queries), tpu.flat(do)),
-    'mask': (tiles.tokens(both), tpu.mask_rows(inputs.mask)),
-    'kv': state(saved[0]),
-    'z': state(saved[1], 1),
-    'dkv': state(dfinal[0]),
-    'dz': state(dfinal[1], 1),
-  }
+  ins = {**operands(steps, inputs, queries, keys, values, both),
+         'do': (tiles.tile(both if steps.rows else queries), tpu.flat(do)),
+         'mask': (tiles.tokens(both), tpu.mask_rows(inputs.mask)),
+         'kv': state(saved[0]), 'z': state(saved[1], 1),
+         'dkv': state(dfinal[0]), 'dz': state(dfinal[1], 1)}
   kv = z = None
   if inputs.state is not None:
     kv = like((b, h, d, d), jnp.float32)
     z = like((b, h, 1, d), jnp.float32) if steps.options.normalize else None
-  outs = {
-    'dkv': state(kv),
-    'dz': state(z, 1),
-    'bias': tpu.bias_sums(inputs, tiles, both, b),
-  }
+  outs = {'dkv': state(kv), 'dz': state(z, 1),
+          'bias': tpu.bias_sums(inputs, tiles, both, b)}
 
   def column(b, g, t):
     which = jnp.where(t < blocks, 0, 1 + _which(t, blocks))
@@ -79,15 +64,9 @@ def _sweeps(steps, inputs, saved, do, dfinal):
   else:
     for name, where in (('dq', queries), ('dk', keys), ('dv', keys)):
       outs[name] = tiles.tile(where), like((b, length, h * d), steps.dtype)
-  outs = call(
-    steps,
-    _sweeps_kernel,
-    ins,
-    outs,
-    grid=(b, tiles.groups, 3 * blocks),
-    semantics=('parallel', 'parallel', 'arbitrary'),
-    products=5,
-  )
+  outs = call(steps, _sweeps_kernel, ins, outs,
+              grid=(b, tiles.groups, 3 * blocks),
+              semantics=('parallel', 'parallel', 'arbitrary'), products=5)
   return outs, outs['dkv'], outs['dz']
 
 
@@ -111,9 +90,8 @@ def _sweeps_kernel(ins, outs, dkv, dz, *, steps):
     if outs.bias is not None:
       outs.bias[...] = jnp.zeros_like(outs.bias)
 
-  @pl.when(t < blocks)
-  def _():
-    steps.queries(ins, outs, t, (dkv, dz), store=not steps.rows)
+  pl.when(t < blocks)(
+      lambda: steps.queries(ins, outs, t, (dkv, dz), store=not steps.rows))
 
   @pl.when(t == blocks)
   def _():
@@ -128,9 +106,8 @@ def _sweeps_kernel(ins, outs, dkv, dz, *, steps):
       steps.queries(ins, outs, block, None)
     steps.keys(ins, outs, block, dkv, dz)
 
-  @pl.when((t >= blocks) & (which == 1))
-  def _():
-    steps.values(ins, outs, block, dkv)
+  pl.when((t >= blocks) & (which == 1))(
+      lambda: steps.values(ins, outs, block, dkv))
 
 
 def _halves(steps, inputs, saved, do, dfinal):
@@ -147,44 +124,25 @@ def _halves(steps, inputs, saved, do, dfinal):
   columns = 3 * h * d if packed else h * d
   grad = like((1, tiles.length, columns), steps.dtype)
   outs = call(
-    steps,
-    _queries_kernel,
-    {
-      'q': (tiles.tile(tiles.half, q[1]), q[0]),
-      'do': (tiles.tile(tiles.half), tpu.flat(do)),
-      'mask': mask,
-      'kv': (tiles.state(total), saved[0]),
-      'z': (tiles.state(total, 1), saved[1]),
-    },
-    {
-      'dq dk dv' if packed else 'dq': (tiles.tile(tiles.half), grad),
-      'dkv': (tiles.state(part), like((tiles.parts, h, d, d), jnp.float32)),
-      'dz': (
-        tiles.state(part, 1),
-        like((tiles.parts, h, 1, d), jnp.float32)
-        if options.normalize
-        else None,
-      ),
-      'bias': bias,
-    },
-    grid=(tiles.parts, tiles.steps),
-    semantics=('parallel', 'arbitrary'),
-    products=3,
-  )
-  dkv, dz = tpu.added(
-    *(x if x is None else x * options.scale for x in (outs['dkv'], outs['dz'])),
-    dfinal,
-  )
-  ins = {
-    'k': (tiles.tile(tiles.half, k[1]), k[0]),
-    'v': (tiles.tile(tiles.half, v[1]), v[0]),
-    'mask': mask,
-    'dkv': (tiles.state(total), dkv),
-    'dz': (tiles.state(total, 1), dz),
-  }
+      steps, _queries_kernel,
+      {'q': (tiles.tile(tiles.half, q[1]), q[0]),
+       'do': (tiles.tile(tiles.half), tpu.flat(do)), 'mask': mask,
+       'kv': (tiles.state(total), saved[0]),
+       'z': (tiles.state(total, 1), saved[1])},
+      {'dq dk dv' if packed else 'dq': (tiles.tile(tiles.half), grad),
+       'dkv': (tiles.state(part), like((tiles.parts, h, d, d), jnp.float32)),
+       'dz': (tiles.state(part, 1), like((tiles.parts, h, 1, d), jnp.float32)
+                                    if options.normalize else None),
+       'bias': bias},
+      grid=(tiles.parts, tiles.steps), semantics=('parallel', 'arbitrary'),
+      products=3)
+  dkv, dz = tpu.added(*(x if x is None else x * options.scale
+                        for x in (outs['dkv'], outs['dz'])), dfinal)
+  ins = {'k': (tiles.tile(tiles.half, k[1]), k[0]),
+         'v': (tiles.tile(tiles.half, v[1]), v[0]), 'mask': mask,
+         'dkv': (tiles.state(total), dkv), 'dz': (tiles.state(total, 1), dz)}
   more = {'bias': bias}
   if packed:
-
     def column(p, n, which):
       # Beyond the last block it stays on dv, which is written last.
       is_block = tiles.block(p, n) < tiles.blocks
@@ -195,15 +153,9 @@ def _halves(steps, inputs, saved, do, dfinal):
     more['dq dk dv'] = tiles.tile(column), grad
   else:
     more['dk'] = more['dv'] = tiles.tile(tiles.half), grad
-  more = call(
-    steps,
-    _keys_kernel,
-    ins,
-    more,
-    grid=(tiles.parts, tiles.steps, 2),
-    semantics=('parallel', 'arbitrary', 'arbitrary'),
-    products=2,
-  )
+  more = call(steps, _keys_kernel, ins, more,
+              grid=(tiles.parts, tiles.steps, 2),
+              semantics=('parallel', 'arbitrary', 'arbitrary'), products=2)
   if not packed:
     more['dq'] = outs['dq']
   if bias[1] is not None:
@@ -220,9 +172,8 @@ def _queries_kernel(ins, outs, dkv, dz, *, steps):
     if outs.bias is not None:
       outs.bias[...] = jnp.zeros_like(outs.bias)
 
-  @pl.when(block < steps.tiles.blocks)
-  def _():
-    steps.queries(ins, outs, block, (dkv, dz))
+  pl.when(block < steps.tiles.blocks)(
+      lambda: steps.queries(ins, outs, block, (dkv, dz)))
 
   outs.dkv[0] = dkv[...]
   if outs.dz is not None:
@@ -240,9 +191,8 @@ def _keys_kernel(ins, outs, dkv, dz, *, steps):
     if outs.bias is not None:
       outs.bias[...] = jnp.zeros_like(outs.bias)
 
-  @pl.when((block < steps.tiles.blocks) & (which == 0))
-  def _():
-    steps.keys(ins, outs, block, dkv, dz)
+  pl.when((block < steps.tiles.blocks) & (which == 0))(
+      lambda: steps.keys(ins, outs, block, dkv, dz))
 
   @pl.when((block < steps.tiles.blocks) & (which == 1))
   def _():

@@ -19,13 +19,11 @@ class Steps:
   [heads, 1, Dh].
 
   Attributes:
-    tiles: `kernels.tpu.Tiling`.
-    options: `LinearOptions`.
+    tiles, options: `kernels.tpu.Tiling`, `LinearOptions`.
     dtype: dtype of q, k and v.
-    rows: whether one block holds rows of q, k and v, and one holds rows of
-      their gradients: packed inputs with H * Dh no multiple of a register.
+    rows: whether one block has q, k and v, and one their gradients: packed
+      inputs with H * Dh no multiple of a register.
   """
-
   tiles: tpu.Tiling
   options: object
   dtype: object
@@ -52,9 +50,8 @@ class Steps:
     valid = self._valid(ins, block)
     _, _, tn = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
-      k = tpu.keep(valid, self.phi(ins.k[0, :, self.of(1, lane)])).astype(
-        self.dtype
-      )
+      k = tpu.keep(valid,
+                   self.phi(ins.k[0, :, self.of(1, lane)])).astype(self.dtype)
       kv[h] += tn(k, tpu.keep(valid, ins.v[0, :, self.of(2, lane)]))
       if self.options.normalize:
         z[h] += jnp.sum(k.astype(jnp.float32), axis=0, keepdims=True)
@@ -157,25 +154,19 @@ def plan(inputs, options):
 def operands(steps, inputs, q, k, v, row):
   """Returns name -> (BlockSpec, array) of q, k, v for `kernels.tpu.call`.
 
-  Args:
-    steps, inputs: `Steps`, `kernels.inputs.Inputs`.
-    q, k, v: the blocks of each, for `Tiling.tile`.
-    row: the blocks of whole rows, used with `steps.rows`.
+  q, k, v are the blocks of each, for `Tiling.tile`; `row` those of whole rows,
+  used with `steps.rows`.
   """
   if steps.rows:
     return {'q k v': (steps.tiles.row(row), tpu.flat(inputs.arrays[0]))}
   arrays = tpu.columns(inputs, steps.tiles)
   return {
-    name: (steps.tiles.tile(where, first), x)
-    for name, where, (x, first) in zip('qkv', (q, k, v), arrays, strict=True)
-  }
+      name: (steps.tiles.tile(where, first), x)
+      for name, where, (x, first) in zip('qkv', (q, k, v), arrays, strict=True)}
 
 
 def pair(state, options):
-  """Returns (S [B, H, Dh, Dh], z [B, H, 1, Dh]) of a public state.
-
-  Absent ones are None.
-  """
+  """Returns (S [B, H, Dh, Dh], z [B, H, 1, Dh]) of a public state, or None."""
   if state is None:
     return None, None
   if not options.normalize:
@@ -191,22 +182,14 @@ def unpaired(kv, z, options):
 def call(steps, kernel, ins, outs, *, grid, semantics, products):
   """Calls `kernels.tpu.call` with scratch memory for S and z.
 
-  Args:
-    steps, kernel: `Steps`; function of the references and `steps`.
-    ins, outs, grid, semantics: see `kernels.tpu.call`.
-    products: work of the kernel, in units of B L H Dh Dh multiplications.
+  `products` is the work of the kernel in units of B L H Dh Dh multiplications.
   """
   t = steps.tiles
   tokens = t.batch * t.length * t.num_heads * t.width
   return tpu.call(
-    functools.partial(kernel, steps=steps),
-    ins,
-    outs,
-    grid=grid,
-    semantics=semantics,
-    scratch=[(t.heads, t.width, t.width), (t.heads, 1, t.width)],
-    interpret=steps.options.interpret,
-    flops=2 * products * tokens * t.width,
-    transcendentals=products * tokens * (steps.options.feature_map == 'elu1'),
-    aliases=[('grads', 'dq dk dv')] if 'grads' in ins else [],
-  )
+      functools.partial(kernel, steps=steps), ins, outs, grid=grid,
+      semantics=semantics,
+      scratch=[(t.heads, t.width, t.width), (t.heads, 1, t.width)],
+      interpret=steps.options.interpret, flops=2 * products * tokens * t.width,
+      transcendentals=products * tokens * (steps.options.feature_map == 'elu1'),
+      aliases=[('grads', 'dq dk dv')] if 'grads' in ins else [])

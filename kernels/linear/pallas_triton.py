@@ -1,10 +1,8 @@
 """Linear attention in Triton: two kernels forward, two backward.
 
-Forward, one kernel sums S = phi(k)^T v and z = sum phi(k) over parts of the
-sequence; the next writes the outputs. Backward, one reads q and do, writes dq
-and sums dS and dz; the next reads k and v and writes dk and dv. These move 4
-and 7 tensors. If S is too wide for the registers of a program, each program
-sums a block of its columns, and a separate kernel computes dS (9 tensors).
+They move 4 and 7 tensors, see docs/kernels-design.md. If S is too wide for the
+registers of a program, each program sums a block of its columns, and a separate
+kernel computes dS (9 tensors).
 """
 
 import dataclasses
@@ -12,22 +10,18 @@ import functools
 
 import jax.numpy as jnp
 
-from kernels import dispatch, triton, triton_blocks
+from kernels import triton
 from kernels.linear import pallas_triton_rows as rows
-from kernels.linear.options import check_value_width
+from kernels.linear.features import check_value_width
 
 
 def supported(shape, dtype, value_width=None, state=False):
-  """Raises NotImplementedError for operands that `forward` cannot take."""
-  del state  # initial and final states are supported
+  del dtype, state  # all dtypes, initial and final states are supported
   check_value_width(shape, value_width)
-  triton.supported(
-    shape, dtype, dispatch.interpret_params(), dispatch.target_is_local()
-  )
+  triton.supported(shape)
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, sums or None); see `kernels.vjp`."""
   q, k, v = triton.qkv(inputs)
   call = _Call(inputs, options)
   kv, z = call.sums(k, v, None, ('k', 'v'))
@@ -42,7 +36,6 @@ def forward(inputs, options, save):
 
 
 def backward(inputs, saved, do, dfinal, options):
-  """Returns (gradients of q, k, v; of the bias; of the initial state)."""
   q, k, v = triton.qkv(inputs)
   call = _Call(inputs, options)
   kv, z = saved
@@ -52,9 +45,8 @@ def backward(inputs, saved, do, dfinal, options):
     dkv, _ = call.sums(q, do, z, ('q', ''))
   dkv, dz = call.totals(dkv, dz, dfinal)
   dstate = (dkv, dz) if options.normalize else dkv
-  dk, dv, dkv_bias = call.key_gradients(
-    k, v, dkv.astype(inputs.dtype), dz, dq if inputs.packed else None
-  )
+  dk, dv, dkv_bias = call.key_gradients(k, v, dkv.astype(inputs.dtype), dz,
+                                        dq if inputs.packed else None)
   dbias = None
   if inputs.bias is not None:
     dbias = jnp.concatenate([dq_bias[None], dkv_bias])
@@ -67,7 +59,6 @@ def backward(inputs, saved, do, dfinal, options):
 @dataclasses.dataclass(frozen=True)
 class _Size:
   """Sizes of a program: rows and columns of a block, warps, stages."""
-
   rows: int
   columns: int
   warps: int
@@ -76,7 +67,7 @@ class _Size:
 
 def _size(kernel, width, dtype):
   """Returns the `_Size` that fits a program's registers and 99 KiB shared."""
-  lanes = triton_blocks.padded(width)
+  lanes = triton.padded(width)
   if dtype == jnp.float32:
     match lanes:
       case 16 | 32:
@@ -97,13 +88,11 @@ def _size(kernel, width, dtype):
 
 
 class _Call:
-  """Kernel runs on the arrays of a call."""
 
   def __init__(self, inputs, options):
     self.inputs, self.options = inputs, options
     self.b, self.length, self.h, self.d = inputs.shape
-    mask = inputs.mask
-    self.mask = None if mask is None else mask.reshape(-1)
+    self.mask = triton.flat_mask(inputs)
 
   def sums(self, x, y, z, names):
     """Returns sums of the parts: [B, H, parts, Dh, Dh], [B, H, parts, Dh]."""
@@ -114,33 +103,17 @@ class _Call:
       scale = self.options.scale
     total = self.options.normalize and z is None
     kernel = functools.partial(rows.sums, names=names, scale=scale)
-    outs = self._run(
-      'sums',
-      kernel,
-      plan,
-      grid,
-      size,
-      {'x': x, 'y': y, 'z': _two(z)},
-      {
-        'xy': self._states(plan),
-        'total': self._vectors(plan) if total else None,
-      },
-    )
-    return self._by_part(plan, outs['xy']), self._by_part(plan, outs['total'])
+    outs = self._run('sums', kernel, plan, grid, size, {'x': x, 'y': y, 'z': z},
+                     {'xy': self._states(plan),
+                      'total': self._vectors(plan) if total else None})
+    return outs['xy'], outs['total']
 
   def outputs(self, q, kv, z):
     """Returns o [B L, H Dh]."""
     size = _size('outputs', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
-    outs = self._run(
-      'outputs',
-      rows.outputs,
-      plan,
-      grid,
-      size,
-      {'q': q, 'kv': _two(kv), 'z': _two(z)},
-      {'o': self._rows(1)},
-    )
+    outs = self._run('outputs', rows.outputs, plan, grid, size,
+                     {'q': q, 'kv': kv, 'z': z}, {'o': self._rows(1)})
     return outs['o']
 
   def query_gradients(self, q, do, kv, z):
@@ -153,117 +126,70 @@ class _Call:
     plan, grid = self._plan(size)
     whole = plan.shape.column_blocks == 1
     outs = self._run(
-      'query_gradients',
-      rows.query_gradients,
-      plan,
-      grid,
-      size,
-      {'q': q, 'do': do, 'kv': _two(kv), 'z': _two(z)},
-      {
-        'dq': self._rows(3 if self.inputs.packed else 1),
-        'dkv': self._states(plan) if whole else None,
-        'dz': self._vectors(plan) if self.options.normalize else None,
-        'dbias': self._vectors(plan) if self.inputs.bias is not None else None,
-      },
-    )
-    dkv, dz, dbias = (
-      self._by_part(plan, outs[name]) for name in ('dkv', 'dz', 'dbias')
-    )
+        'query_gradients', rows.query_gradients, plan, grid, size,
+        {'q': q, 'do': do, 'kv': kv, 'z': z},
+        {'dq': self._rows(3 if self.inputs.packed else 1),
+         'dkv': self._states(plan) if whole else None,
+         'dz': self._vectors(plan) if self.options.normalize else None,
+         'dbias': self._vectors(plan) if self.inputs.bias is not None
+         else None})
+    dbias = outs['dbias']
     if dbias is not None:
       dbias = jnp.sum(dbias, axis=(0, 2))
-    return outs['dq'], dkv, dz, dbias
+    return outs['dq'], outs['dkv'], outs['dz'], dbias
 
   def key_gradients(self, k, v, dkv, dz, taken):
     """Returns dk, dv, and float32 [2, H, Dh] for the bias.
 
-    Args:
-      taken: the array that holds dq and also takes dk and dv; or None.
+    The array `taken` holds dq and also takes dk and dv; or None.
     """
     size = _size('key_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)
     apart = taken is None
-    outs = self._run(
-      'key_gradients',
-      rows.key_gradients,
-      plan,
-      grid,
-      size,
-      {'k': k, 'v': v, 'dkv': _two(dkv), 'dz': _two(dz), 'taken': taken},
-      {
-        'dk': self._rows(1 if apart else 3),
-        'dv': self._rows(1) if apart else None,
-        'dbias': self._vectors(plan, 2)
-        if self.inputs.bias is not None
-        else None,
-      },
-      alias=() if apart else ('taken', 'dk'),
-    )
+    outs = self._run('key_gradients', rows.key_gradients, plan, grid, size,
+                     {'k': k, 'v': v, 'dkv': dkv, 'dz': dz, 'taken': taken},
+                     {'dk': self._rows(1 if apart else 3),
+                      'dv': self._rows(1) if apart else None,
+                      'dbias': self._vectors(plan, 2)
+                      if self.inputs.bias is not None else None},
+                     alias=() if apart else ('taken', 'dk'))
     dbias = outs['dbias']
     if dbias is not None:
-      dbias = dbias.reshape(self.b, self.h, plan.parts, 2, self.d)
       dbias = jnp.moveaxis(jnp.sum(dbias, axis=(0, 2)), 1, 0)
     return outs['dk'], outs['dv'], dbias
 
   def totals(self, kv, z, first):
     """Returns S and z: the sums over the parts plus the initial state."""
     pair = first if self.options.normalize else (first, None)
-    return tuple(
-      _total(x, before)
-      for x, before in zip((kv, z), pair or (None,) * 2, strict=True)
-    )
+    return tuple(_total(x, before) for x, before in zip(
+                     (kv, z), pair or (None,) * 2, strict=True))
 
   def _plan(self, size, single=False, by_columns=False):
-    shape = triton_blocks.Shape(
-      *self.inputs.shape, self.inputs.packed, size.rows, size.columns
-    )
+    shape = triton.Shape(*self.inputs.shape, self.inputs.packed, size.rows,
+                         size.columns)
     programs = self.h * (shape.column_blocks if by_columns else 1)
     parts, per_part = shape.blocks, 1
     if not single:
-      parts, per_part = triton.cut(
-        self.length, self.b * programs, size.rows, per_core=8 // size.warps
-      )
-    tools = triton_blocks.Tools(self.options.interpret is not None)
-    plan = triton_blocks.Plan(shape, parts, per_part, self.options, tools)
+      parts, per_part = triton.cut(self.length, self.b * programs, size.rows,
+                                   per_core=8 // size.warps)
+    tools = triton.Tools(self.options.interpret is not None)
+    plan = triton.Plan(shape, parts, per_part, self.options, tools)
     return plan, (programs, parts, self.b)
 
   def _run(self, name, kernel, plan, grid, size, ins, outs, alias=()):
-    like = functools.partial(dispatch.like, self.inputs.arrays[0])
-    return triton.call(
-      name,
-      functools.partial(kernel, plan=plan),
-      {**ins, 'mask': self.mask},
-      {n: x if x is None else like(*x) for n, x in outs.items()},
-      grid=grid,
-      warps=size.warps,
-      stages=size.stages,
-      interpret=self.options.interpret,
-      alias=alias,
-    )
+    return triton.run(name, kernel, plan, self.inputs, self.mask, ins, outs,
+                      grid=grid, warps=size.warps, stages=size.stages,
+                      alias=alias)
 
   def _rows(self, count):
     shape = self.b * self.length, count * self.h * self.d
     return shape, self.inputs.dtype
 
   def _states(self, plan):
-    rows_of_all = self.b * self.h * plan.parts * self.d
-    return (rows_of_all, self.d), jnp.float32
+    return (self.b, self.h, plan.parts, self.d, self.d), jnp.float32
 
-  def _vectors(self, plan, count=1):
-    shape = self.b * self.h * plan.parts * count, self.d
-    return shape, jnp.float32
-
-  def _by_part(self, plan, x):
-    """Reshapes to [B, H, parts, Dh] or [B, H, parts, Dh, Dh]."""
-    if x is None:
-      return None
-    states = x.shape[0] // (self.b * self.h * plan.parts)
-    shape = (self.b, self.h, plan.parts, states, self.d)
-    return x.reshape(shape if states > 1 else (*shape[:3], self.d))
-
-
-def _two(x):
-  """Flattens [..., Dh] to two dimensions."""
-  return None if x is None else x.reshape(-1, x.shape[-1])
+  def _vectors(self, plan, *count):
+    return (self.b, self.h, plan.parts, *count, self.d), jnp.float32
 
 
 def _total(x, before):

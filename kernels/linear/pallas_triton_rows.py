@@ -1,9 +1,8 @@
-"""The Triton kernels of linear attention.
+"""The Triton kernels of linear attention, on blocks of rows of one (b, h).
 
-Each works on blocks of rows of one (b, h). `sums` and `query_gradients` walk
-over the blocks of a part of the sequence, the others take one block each. If S
-is cut into blocks of columns, `sums` has a program for each, and the others
-walk over them.
+`sums` and `query_gradients` walk over the blocks of a part of the sequence, the
+others take one block each. If S is cut into blocks of columns, `sums` has a
+program for each, and the others walk over them.
 """
 
 import functools
@@ -11,7 +10,7 @@ import functools
 import jax.numpy as jnp
 
 from kernels.linear import features
-from kernels.triton_blocks import Walk, keep, settled, zeros
+from kernels.triton import Walk, keep, settled, zeros
 
 
 def _phi(plan, x, n):
@@ -28,11 +27,8 @@ def sums(ins, outs, *, plan, names, scale):
   """Computes scale * x^T y and the sum of x, over a part.
 
   Inputs x, y, z, mask; outputs xy, total. phi is applied to x; if z is given, x
-  is also divided by its norm phi(x) . z + eps.
-
-  Args:
-    names: names of x and y, used if they are in one array.
-    scale: a number.
+  is also divided by its norm phi(x) . z + eps. `names` are those of x and y,
+  used if they are in one array.
   """
   walk = Walk(plan, by_columns=True)
   at, dtype, shape = walk.at, ins.x.dtype, plan.shape
@@ -128,11 +124,9 @@ def query_gradients(ins, outs, *, plan):
     return dkv, dz, dbias
 
   lanes = shape.lanes
-  carry = (
-    None if outs.dkv is None else zeros(lanes, lanes),
-    None if outs.dz is None else zeros(lanes),
-    None if outs.dbias is None else zeros(lanes),
-  )
+  carry = (None if outs.dkv is None else zeros(lanes, lanes),
+           None if outs.dz is None else zeros(lanes),
+           None if outs.dbias is None else zeros(lanes))
   dkv, dz, dbias = walk.run(step, carry)
   if dkv is not None:
     scale = options.scale if z is None else 1.0

@@ -6,20 +6,8 @@ An independent implementation to measure the errors of the kernels against.
 import numpy as np
 
 
-def attention(
-  q,
-  k,
-  v,
-  mask,
-  do,
-  *,
-  feature_map='elu1',
-  normalize=True,
-  scale=1.0,
-  eps=1e-6,
-  initial_state=None,
-  dfinal=None,
-):
+def attention(q, k, v, mask, do, *, feature_map='elu1', normalize=True,
+              scale=1.0, eps=1e-6, initial_state=None, dfinal=None):
   """Returns linear attention and its gradients in float64.
 
   The results are (out, dq, dk, dv, final state, gradient of the initial state).
@@ -38,10 +26,9 @@ def attention(
   phi_q, slope_q = _phi(feature_map, q)
   phi_k, slope_k = _phi(feature_map, k)
   phi_k = phi_k * keep_BxLx1x1
-  before, after = (
-    (0.0, 0.0) if x is None else [np.asarray(y, np.float64) for y in x]
-    for x in (initial_state, dfinal)
-  )
+  before, after = ((0.0, 0.0) if x is None
+                   else [np.asarray(y, np.float64) for y in x]
+                   for x in (initial_state, dfinal))
   state = before[0] + np.einsum('blhd,blhe->bhde', phi_k, v)
   out = scale * np.einsum('blhd,bhde->blhe', phi_q, state)
   norm = np.ones_like(out[..., :1])

@@ -9,7 +9,7 @@ heads are set to 0.
 
 import jax.numpy as jnp
 
-from kernels import dispatch, products
+from kernels import dispatch, products, segments
 from kernels.linear import features
 
 # Up to this H Dh a CPU takes less time for one matmul over all heads than for
@@ -18,8 +18,7 @@ LANES = 128
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state or None, (S, z, out) or None); see `kernels.vjp`.
-  """
+  """Returns (out, final state or None, (S, z, out) or None)."""
   order = _order(inputs, options)
   dtype = inputs.dtype
   phi_q, phi_k, v = _features(order, inputs, options)
@@ -53,9 +52,8 @@ def backward(inputs, saved, do, dfinal, options):
   dtype = inputs.dtype
   kv, z_BxHxD, out = saved
   phi_q, phi_k, v = _features(order, inputs, options, round_features=False)
-  slope_q, slope_k = (
-    features.slope_from(options.feature_map, phi) for phi in (phi_q, phi_k)
-  )
+  slope_q, slope_k = (features.slope_from(options.feature_map, phi)
+                      for phi in (phi_q, phi_k))
   (do,) = order.inward(do)
   dphi_q = order.times_turned(do, kv) * options.scale
   dz = 0.0
@@ -87,10 +85,9 @@ def _features(order, inputs, options, round_features=True):
   dtype = q.dtype if round_features else jnp.float32
   # Masked after phi too, which maps 0 to 1; and before phi, so that second
   # derivatives never meet the contents of masked tokens.
-  phi_q, phi_k = (
-    features.apply(options.feature_map, _keep(inputs.mask, x, 1)).astype(dtype)
-    for x in (q, k)
-  )
+  phi_q, phi_k = (features.apply(options.feature_map,
+                                 _keep(inputs.mask, x, 1)).astype(dtype)
+                  for x in (q, k))
   return order.inward(phi_q, phi_k, v)
 
 
@@ -100,9 +97,8 @@ def _order(inputs, options):
   stateless = inputs.state is None and not options.return_state
   mapped = options.normalize and options.feature_map != 'identity'
   few = dispatch.platform() == 'cpu' and h * d <= LANES
-  return (_AllHeads if few and mapped and stateless else _Order)(
-    inputs, options
-  )
+  return (_AllHeads if few and mapped and stateless else _Order)(inputs,
+                                                                 options)
 
 
 class _Order:
@@ -201,9 +197,8 @@ class _AllHeads(_Order):
 
   def _own(self, state):
     """Returns the state with 0 between different heads."""
-    of_row, of_column = (
-      jnp.arange(size) // (size // self.heads) for size in state.shape[1:]
-    )
+    of_row, of_column = (jnp.arange(size) // (size // self.heads)
+                         for size in state.shape[1:])
     own = of_row[None, :, None] == of_column[None, None]
     return jnp.where(own, state, 0)
 
@@ -224,3 +219,34 @@ def _rows(mask_BxL, tokens):
   shape = [1, 1, 1, 1]
   shape[0], shape[tokens] = mask_BxL.shape
   return mask_BxL.reshape(shape)
+
+
+def of_segments(inputs, options, segment_ids, num_segments):
+  """Returns (out [B, L, H, E], states or None); autodiff differentiates it.
+
+  States have an axis N of segments after B; see `kernels.segments.chunks`.
+  """
+  q, k, v = inputs.apart()
+  dtype = q.dtype
+  c = segments.chunks(segment_ids, num_segments, inputs.mask)
+  q, k, v = map(c.split, (q, k, v))
+  phi_q, phi_k = (c.keep(features.apply(options.feature_map, x)).astype(dtype)
+                  for x in (q, k))
+  kv = c.of_segments(products.einsum('bpchd,bpche->bphde', phi_k, v))
+  z = c.of_segments(phi_k.sum(2, dtype=jnp.float32))
+  if inputs.state is not None:
+    first = inputs.state if options.normalize else (inputs.state, 0.0)
+    kv, z = kv + first[0], z + first[1]
+  mine = c.of_chunks(kv).astype(dtype)
+  if options.normalize:
+    # No rounding: the gradients of numerator and normaliser nearly cancel.
+    phi_q, mine = phi_q.astype(jnp.float32), mine.astype(jnp.float32)
+  out = products.einsum('bpchd,bphde->bpche', phi_q, mine) * options.scale
+  if options.normalize:
+    norm = products.einsum('bpchd,bphde->bpche', phi_q,
+                           c.of_chunks(z)[..., None])
+    out = out / jnp.where(c.kept_BxPxC[..., None, None], norm + options.eps, 1)
+  state = None
+  if options.return_state:
+    state = (kv, z) if options.normalize else kv
+  return c.join(out).astype(dtype), state

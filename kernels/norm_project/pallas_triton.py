@@ -17,55 +17,38 @@ import jax.numpy as jnp
 
 from kernels import dispatch, triton
 from kernels.norm_project import pallas_triton_rows as rows
-from kernels.triton_blocks import Shape, Tools, padded
+from kernels.triton import Shape, Tools, padded
 
 
 def supported(shape, dtype):
-  """Raises NotImplementedError if the device is too old."""
   del shape, dtype  # all widths and both dtypes are supported
-  triton.check_device(dispatch.interpret_params(), dispatch.target_is_local())
+  triton.check()
 
 
 def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
-  """Returns (y, values for `backward` or None); see `norm_project.vjp`."""
+  """Returns (y, values for `backward` or None); see `norm_project.api`."""
   size = _forward_size(w_ExD.shape[1], o_NxE.dtype)
   plan = rows.Plan(*_shapes(o_NxE, w_ExD, size), eps, _tools(interpret))
-  outs = _run(
-    'norm_project',
-    rows.outputs,
-    plan,
-    size,
-    plan.o.blocks * plan.y.column_blocks,
-    {'o': o_NxE, 'weight': w_ExD, 'bias': b_D[None]},
-    {
-      'y': ((o_NxE.shape[0], w_ExD.shape[1]), o_NxE.dtype),
-      'r': ((o_NxE.shape[0],), jnp.float32) if save else None,
-    },
-    interpret,
-  )
+  outs = _run('norm_project', rows.outputs, plan, size,
+              plan.o.blocks * plan.y.column_blocks,
+              {'o': o_NxE, 'weight': w_ExD, 'bias': b_D[None]},
+              {'y': ((o_NxE.shape[0], w_ExD.shape[1]), o_NxE.dtype),
+               'r': ((o_NxE.shape[0],), jnp.float32) if save else None},
+              interpret)
   return outs['y'], (o_NxE, w_ExD, outs['r']) if save else None
 
 
 def backward(saved, dy_NxD, eps, interpret):
-  """Returns gradients of o in its dtype, of W and b in float32."""
   o_NxE, w_ExD, r_N = saved
   size = _backward_size(o_NxE.shape[1], o_NxE.dtype)
   whole = o_NxE.shape[1] <= size.whole
   plan = rows.Plan(*_shapes(o_NxE, w_ExD, size), eps, _tools(interpret), whole)
   outs = _run(
-    'norm_project_gradients',
-    rows.gradients,
-    plan,
-    size,
-    plan.o.blocks,
-    {'dy': dy_NxD, 'o': o_NxE, 'weight': w_ExD, 'r': r_N},
-    {
-      'do': (o_NxE.shape, o_NxE.dtype),
-      'scaled': (dy_NxD.shape, dy_NxD.dtype),
-      'dbias': ((plan.o.blocks, w_ExD.shape[1]), jnp.float32),
-    },
-    interpret,
-  )
+      'norm_project_gradients', rows.gradients, plan, size, plan.o.blocks,
+      {'dy': dy_NxD, 'o': o_NxE, 'weight': w_ExD, 'r': r_N},
+      {'do': (o_NxE.shape, o_NxE.dtype), 'scaled': (dy_NxD.shape, dy_NxD.dtype),
+       'dbias': ((plan.o.blocks, w_ExD.shape[1]), jnp.float32)},
+      interpret)
   dw_ExD = jnp.dot(o_NxE.T, outs['scaled'], preferred_element_type=jnp.float32)
   return outs['do'], dw_ExD, outs['dbias'].sum(0)
 
@@ -76,7 +59,6 @@ class _Size:
 
   `whole` is the width of o up to which a backward program has whole rows of t.
   """
-
   rows: int
   o: int
   y: int
@@ -108,11 +90,8 @@ def _shapes(o_NxE, w_ExD, size):
   def shape(length, width, rows, columns):
     return Shape(1, length, 1, width, False, rows, columns)
 
-  return (
-    shape(n, e, size.rows, size.o),
-    shape(e, d, size.o, size.y),
-    shape(n, d, size.rows, size.y),
-  )
+  return (shape(n, e, size.rows, size.o), shape(e, d, size.o, size.y),
+          shape(n, d, size.rows, size.y))
 
 
 def _tools(interpret):
@@ -121,13 +100,7 @@ def _tools(interpret):
 
 def _run(name, kernel, plan, size, programs, ins, outs, interpret):
   like = functools.partial(dispatch.like, ins['o'])
-  return triton.call(
-    name,
-    functools.partial(kernel, plan=plan),
-    ins,
-    {n: x if x is None else like(*x) for n, x in outs.items()},
-    grid=(programs,),
-    warps=size.warps,
-    stages=size.stages,
-    interpret=interpret,
-  )
+  return triton.call(name, functools.partial(kernel, plan=plan), ins,
+                     {n: x if x is None else like(*x) for n, x in outs.items()},
+                     grid=(programs,), warps=size.warps, stages=size.stages,
+                     interpret=interpret)

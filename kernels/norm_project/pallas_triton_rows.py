@@ -7,20 +7,15 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
-from kernels.triton_blocks import Place, Shape, Tools, zeros
+from kernels.triton import Place, Shape, Tools, zeros
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Static parameters of a kernel.
+  """Blocks of o [N, E], weight [E, D], y [N, D]; the other static parameters.
 
-  Attributes:
-    o, weight, y: the blocks of each, [N, E], [E, D], [N, D].
-    eps: a number.
-    tools: matmuls.
-    whole: whether a whole row of dy W^T stays in registers.
+  `whole`: a whole row of dy W^T stays in registers.
   """
-
   o: Shape
   weight: Shape
   y: Shape
@@ -50,10 +45,7 @@ def outputs(ins, outs, *, plan):
     o32 = o.astype(jnp.float32)
     return y + plan.tools.dot(o, w), squares + o32 * o32
 
-  carry = (
-    zeros(plan.o.rows, plan.y.columns),
-    zeros(plan.o.rows, plan.o.columns),
-  )
+  carry = zeros(plan.o.rows, plan.y.columns), zeros(plan.o.rows, plan.o.columns)
   y, squares = lax.fori_loop(0, plan.o.column_blocks, step, carry)
   r = lax.rsqrt(jnp.sum(squares, axis=1) / plan.o.width + plan.eps)
   bias = at_y.load_row(ins.bias, at_y.b, column)
@@ -86,13 +78,10 @@ def gradients(ins, outs, *, plan):
 
   def products(blocks):
     """Returns blocks of columns of t = dy W^T."""
-
     def step(k, ts):
       dy = at_y.load(ins.dy, n, inside, block=_block(plan.y, k))
-      return tuple(
-        t + plan.tools.dot(dy, weight(c, k), turn_b=True)
-        for c, t in zip(blocks, ts, strict=True)
-      )
+      return tuple(t + plan.tools.dot(dy, weight(c, k), turn_b=True)
+                   for c, t in zip(blocks, ts, strict=True))
 
     ts = tuple(zeros(plan.o.rows, plan.o.columns) for _ in blocks)
     return lax.fori_loop(0, plan.y.column_blocks, step, ts)
@@ -112,9 +101,8 @@ def gradients(ins, outs, *, plan):
   if plan.whole:
     blocks = tuple(range(plan.o.column_blocks))
     ts = products(blocks)
-    dot = sum(
-      jnp.sum(t * load(c), axis=1) for c, t in zip(blocks, ts, strict=True)
-    )
+    dot = sum(jnp.sum(t * load(c), axis=1)
+              for c, t in zip(blocks, ts, strict=True))
     for c, t in zip(blocks, ts, strict=True):
       write(c, t, dot)
     return

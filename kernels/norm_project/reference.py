@@ -4,21 +4,13 @@ import numpy as np
 
 
 def norm_project(o, weight, bias, dy, eps=1e-6):
-  """Computes y = (o / rms(o)) W + b and its gradients in float64.
+  """Computes y = (o / rms(o)) W + b in float64.
 
-  Args:
-    o: [B, L, E].
-    weight: [E, D].
-    bias: [D].
-    dy: [B, L, D], the gradient of y.
-    eps: added to the mean of the squares.
-
-  Returns:
-    y [B, L, D], and the gradients of o, weight and bias.
+  Returns y [B, L, D] and, from its gradient dy, those of o [B, L, E], weight
+  [E, D] and bias [D].
   """
-  o, weight, bias, dy = (
-    np.asarray(x, np.float64) for x in (o, weight, bias, dy)
-  )
+  o, weight, bias, dy = (np.asarray(x, np.float64)
+                         for x in (o, weight, bias, dy))
   rms = np.sqrt(np.mean(o**2, axis=-1, keepdims=True) + eps)
   normed = o / rms
   dnormed = dy @ weight.T

@@ -17,11 +17,10 @@ from jax.experimental.layout import Layout, with_layout_constraint
 
 
 def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
-  """Returns (y, values for `backward` or None); see `norm_project.vjp`."""
+  """Returns (y, values for `backward` or None); see `norm_project.api`."""
   del interpret
-  square_Nx1 = jnp.mean(
-    jnp.square(o_NxE.astype(jnp.float32)), -1, keepdims=True
-  )
+  square_Nx1 = jnp.mean(jnp.square(o_NxE.astype(jnp.float32)), -1,
+                        keepdims=True)
   r_Nx1 = jax.lax.rsqrt(square_Nx1 + eps)
   p_NxD = _dot(o_NxE, w_ExD) * r_Nx1
   y_NxD = (p_NxD + b_D).astype(o_NxE.dtype)
@@ -30,7 +29,6 @@ def forward(o_NxE, w_ExD, b_D, eps, interpret, save):
 
 
 def backward(saved, dy_NxD, eps, interpret):
-  """Returns gradients of o in its dtype, of W and b in float32."""
   del eps, interpret
   o_NxE, w_ExD, r_Nx1, p_NxD = saved
   dtype = o_NxE.dtype

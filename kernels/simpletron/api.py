@@ -1,9 +1,9 @@
 """SimpleTRON attention: linear attention with identity features."""
 
 from kernels import checks, dispatch
-from kernels.inputs import Inputs
+from kernels.call import Inputs
 from kernels.linear import call
-from kernels.linear.options import LinearOptions
+from kernels.linear.features import LinearOptions
 
 
 def simpletron_attention(q, k, v, *, kernel='auto', **options):
@@ -15,19 +15,13 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
   tokens are left out of the sum; their outputs and gradients are exactly 0.
 
   Args:
-    q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
-      float32 matmuls run at the highest precision.
-    kernel: one of `kernels.OPS['simpletron']`, or 'auto': a kernel for this
-      device if it supports the operands, else 'xla'.
-    mask: bool [B, L], True = token; None = all True. Has no gradient.
-    scale: a Python number; None = L**-0.5, where L counts masked tokens too.
+    q, k, v, kernel, mask, segment_ids, num_segments, sequence: see
+      `kernels.linear_attention`; the values are as wide as the features.
+    scale: a Python number; None = L**-0.5, where L counts masked tokens too,
+      all tokens of a row with segments, and all of a `sequence`.
     initial_state: S_0, float32 [B, H, Dh, Dh], the sum over earlier tokens;
       None = zeros.
     return_state: also return S.
-    segment_ids, num_segments: see `linear_attention`; L in the scale is that of
-      the row.
-    sequence: see `linear_attention`; L in the scale is that of the whole
-      sequence.
 
   Returns:
     [B, L, H, Dh] in the dtype of q; with return_state (out, S), where S is
@@ -45,65 +39,35 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
 def simpletron_attention_packed(qkv, *, bias=None, kernel='auto', **options):
   """Computes `simpletron_attention` of q, k and v in one array, without copies.
 
-  Args:
-    qkv, bias: see `linear_attention_packed`.
-    kernel, **options: see `simpletron_attention`.
-
-  Returns:
-    [B, L, H, Dh], or with return_state a pair.
-
-  Raises:
-    ValueError, NotImplementedError: as in `simpletron_attention`.
+  `qkv` and `bias` are those of `linear_attention_packed`, results and errors
+  those of `simpletron_attention`.
   """
   checks.check_options('simpletron_attention_packed', options, _attend)
   checks.check_packed(qkv, bias)
   return _attend((qkv,), bias, kernel, **options)
 
 
-def _attend(
-  arrays,
-  bias,
-  kernel,
-  *,
-  mask=None,
-  scale=None,
-  initial_state=None,
-  return_state=False,
-  segment_ids=None,
-  num_segments=None,
-  sequence=None,
-):
+def _attend(arrays, bias, kernel, *, mask=None, scale=None, initial_state=None,
+            return_state=False, segment_ids=None, num_segments=None,
+            sequence=None):
   inputs = Inputs(arrays, bias, mask, state=initial_state)
   checks.check_mask(mask, arrays[0])
   b, length, h, d = inputs.shape
   checks.check_segments(segment_ids, num_segments, inputs.shape)
   lead = (b,) if segment_ids is None else (b, num_segments)
   if initial_state is not None:
-    checks.check_float32(
-      'initial_state', initial_state, (*lead, h, d, d), '[B, H, Dh, Dh]'
-    )
+    checks.check_float32('initial_state', initial_state, (*lead, h, d, d),
+                         '[B, H, Dh, Dh]')
   if scale is None:
     scale = (length if sequence is None else sequence.length) ** -0.5
-  options = linear_options(
-    checks.check_number('scale', scale), bool(return_state)
-  )
-  return call.run(
-    'simpletron',
-    kernel,
-    options,
-    inputs,
-    segment_ids,
-    num_segments,
-    sequence=sequence,
-  )
+  options = linear_options(checks.check_number('scale', scale),
+                           bool(return_state))
+  return call.run('simpletron', kernel, options, inputs, segment_ids,
+                  num_segments, sequence=sequence)
 
 
 def linear_options(scale, return_state=False):
   """Returns options of linear attention that make it SimpleTRON."""
-  return LinearOptions(
-    feature_map='identity',
-    normalize=False,
-    scale=scale,
-    return_state=return_state,
-    interpret=dispatch.interpret_params(),
-  )
+  return LinearOptions(feature_map='identity', normalize=False, scale=scale,
+                       return_state=return_state,
+                       interpret=dispatch.interpret_params())

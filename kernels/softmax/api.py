@@ -3,21 +3,11 @@
 import jax
 import jax.numpy as jnp
 
-from kernels import checks, dispatch, varying
+from kernels import axes, checks, dispatch
 
 
-def softmax_attention(
-  q,
-  k,
-  v,
-  *,
-  mask=None,
-  scale=None,
-  bias=None,
-  kernel='auto',
-  dropout_rate=0.0,
-  dropout_key=None,
-):
+def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
+                      kernel='auto', dropout_rate=0.0, dropout_key=None):
   """Computes softmax attention, arXiv 1706.03762 (Vaswani 2017), eq. 1.
 
     out_i = sum_j softmax_j(scale * q_i . k_j + bias_(j - i)) v_j
@@ -67,20 +57,14 @@ def softmax_attention(
     if not jnp.issubdtype(dropout_key.dtype, jax.dtypes.prng_key):
       dropout_key = jax.random.wrap_key_data(dropout_key)
     options |= {'dropout_rate': dropout_rate, 'dropout_key': dropout_key}
-  q, k, v, mask, bias = varying.alike((q, k, v, mask, bias))
+  q, k, v, mask, bias = axes.alike((q, k, v, mask, bias))
   if bias is not None:
     options['bias'] = bias
   heads = q.shape[2]
   rows = _as_rows(q, k.shape[2])
-  name = dispatch.resolve(
-    'softmax',
-    kernel,
-    rows.shape,
-    q.dtype,
-    value_width=v.shape[-1],
-    dropout_rate=dropout_rate,
-    bias=bias is not None,
-  )
+  name = dispatch.resolve('softmax', kernel, rows.shape, q.dtype,
+                          value_width=v.shape[-1], dropout_rate=dropout_rate,
+                          bias=bias is not None)
   out = dispatch.backend('softmax', name).attend(rows, k, v, mask, **options)
   return _as_heads(out, heads)
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kernels import chunks, random_bits, varying
+from kernels import axes, chunks, random_bits
 from kernels.softmax import distances
 
 # A tile of float32 logits of one head then has 1 MiB. For four heads in total
@@ -36,14 +36,7 @@ _LARGE = 1e4
 
 
 class _Options(NamedTuple):
-  """Static parameters of a call.
-
-  Attributes:
-    scale: factor of the logits.
-    rate: share of weights that are dropped.
-    impl: generator of the dropout keys.
-  """
-
+  """Static parameters: logits' factor, dropped share, generator of its keys."""
   scale: float
   rate: float
   impl: Hashable
@@ -54,22 +47,12 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
   del shape, dtype, value_width, dropout_rate, bias
 
 
-def attend(
-  q,
-  k,
-  v,
-  mask,
-  *,
-  scale,
-  bias=None,
-  dropout_rate=0.0,
-  dropout_key=None,
-  block=BLOCK,
-):
+def attend(q, k, v, mask, *, scale, bias=None, dropout_rate=0.0,
+           dropout_key=None, block=BLOCK):
   """Attends by tiles of at most `block` rows and columns: [B, L, H, Dv].
 
-  See `api.softmax_attention`; reverse-mode differentiable. Random words of
-  dropout are computed for each tile, and again for gradients.
+  See `api.softmax_attention`. Random words of dropout are computed for each
+  tile, and again for gradients.
   """
   length, keys = q.shape[1], k.shape[1]
   if mask is None:
@@ -88,9 +71,8 @@ def attend(
     impl = jax.random.key_impl(dropout_key)
     words = jax.random.key_data(dropout_key)
   options = _Options(scale, dropout_rate, impl)
-  out_NxBxHxIxDv = _attend(
-    options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, bias, words
-  )
+  out_NxBxHxIxDv = _attend(options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv,
+                           mask_MxBxJ, bias, words)
   out_BxNxIxHxDv = out_NxBxHxIxDv.transpose(1, 0, 3, 2, 4)
   batch, _, _, heads, width = out_BxNxIxHxDv.shape
   return out_BxNxIxHxDv.reshape(batch, -1, heads, width)[:, :length]
@@ -114,34 +96,24 @@ def _blocks(x_BxLx, size):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(options, q, k, v, mask, bias, words):
   """Attends over blocks: [N, B, H, I, Dv]; bias is [H, N I + M J - 1] or None.
-
-  `words` is the data of a key, or None without dropout.
   """
   return _forward(options, q, k, v, mask, bias, words)[0]
 
 
 def _dot(equation, x, y):
-  return jnp.einsum(
-    equation,
-    x,
-    y,
-    precision=chunks.precision(x.dtype),
-    preferred_element_type=jnp.float32,
-  )
+  return jnp.einsum(equation, x, y, precision=chunks.precision(x.dtype),
+                    preferred_element_type=jnp.float32)
 
 
 def _drop(options, words, row, col, arrays, factor=1.0):
-  """Zeroes dropped weights of tile (row, col), [B, H, I, J].
-
-  The rest is multiplied by the factor.
+  """Zeroes dropped weights of tile (row, col), [B, H, I, J]; scales the rest.
   """
   if not options.rate:
     return arrays
   key = jax.random.wrap_key_data(words, impl=options.impl)
   batch, heads, rows, cols = arrays[0].shape
-  kept_BxHxIxJ = random_bits.kept(
-    key, batch, (heads, rows, cols), options.rate, (row * rows, col * cols)
-  )
+  kept_BxHxIxJ = random_bits.kept(key, batch, (heads, rows, cols), options.rate,
+                                  (row * rows, col * cols))
   return [jnp.where(kept_BxHxIxJ, factor * x, 0) for x in arrays]
 
 
@@ -154,24 +126,15 @@ def _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ):
 
 def _over_batch(x_BxHxIxJ):
   """Sums over the batch by a matmul, which a CPU computes faster."""
-  return _dot(
-    'bhij,b->hij', x_BxHxIxJ, jnp.ones(len(x_BxHxIxJ), x_BxHxIxJ.dtype)
-  )
+  return _dot('bhij,b->hij', x_BxHxIxJ,
+              jnp.ones(len(x_BxHxIxJ), x_BxHxIxJ.dtype))
 
 
-def _forward(
-  options,
-  q_NxBxHxIxDh,
-  k_MxBxHxJxDh,
-  v_MxBxHxJxDv,
-  mask_MxBxJ,
-  bias_HxC,
-  words,
-):
+def _forward(options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ,
+             bias_HxC, words):
   """Returns the output, the log-sum-exp and its rounding error.
 
-  The last two are float32 [N, B, H, I, 1]. The rounding error is 0 unless the
-  logits are so large that it matters.
+  The last two are float32 [N, B, H, I, 1]. The error is 0 for small logits.
   """
   has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
   dtype, width = v_MxBxHxJxDv.dtype, v_MxBxHxJxDv.shape[-1]
@@ -182,49 +145,36 @@ def _forward(
     def one_key_block(carry, block):
       out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1 = carry
       col, k_BxHxJxDh, v_BxHxJxDv, mask_BxJ, bias_HxIxJ = block
-      logits_BxHxIxJ = _logits(
-        options.scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ
-      )
-      new_BxHxIx1 = jnp.maximum(
-        max_BxHxIx1, logits_BxHxIxJ.max(-1, keepdims=True)
-      )
+      logits_BxHxIxJ = _logits(options.scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ,
+                               bias_HxIxJ)
+      new_BxHxIx1 = jnp.maximum(max_BxHxIx1,
+                                logits_BxHxIxJ.max(-1, keepdims=True))
       weights_BxHxIxJ = jnp.exp(logits_BxHxIxJ - new_BxHxIx1)
       decay_BxHxIx1 = jnp.exp(max_BxHxIx1 - new_BxHxIx1)
       (kept_BxHxIxJ,) = _drop(options, words, row, col, [weights_BxHxIxJ])
       out_BxHxIxDv = out_BxHxIxDv * decay_BxHxIx1 + _dot(
-        'bhij,bhjd->bhid', kept_BxHxIxJ.astype(dtype), v_BxHxJxDv
-      )
+          'bhij,bhjd->bhid', kept_BxHxIxJ.astype(dtype), v_BxHxJxDv)
       sum_BxHxIx1 = sum_BxHxIx1 * decay_BxHxIx1 + weights_BxHxIxJ.sum(
-        -1, keepdims=True
-      )
+          -1, keepdims=True)
       return (out_BxHxIxDv, new_BxHxIx1, sum_BxHxIx1), None
 
     tiles = distances.tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh)
     rows = q_BxHxIxDh.shape[:-1]
-    zero_BxHxIx1 = varying.zeros((*rows, 1), jnp.float32, q_BxHxIxDh)
-    empty = (
-      varying.zeros((*rows, width), jnp.float32, q_BxHxIxDh),
-      zero_BxHxIx1 + _LEAST,
-      zero_BxHxIx1,
-    )
+    zero_BxHxIx1 = axes.zeros((*rows, 1), jnp.float32, q_BxHxIxDh)
+    empty = (axes.zeros((*rows, width), jnp.float32, q_BxHxIxDh),
+             zero_BxHxIx1 + _LEAST, zero_BxHxIx1)
     (out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1), _ = jax.lax.scan(
-      one_key_block,
-      empty,
-      (cols_M, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, tiles),
-    )
+        one_key_block, empty,
+        (cols_M, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, tiles))
     # Without any key the sum is empty.
     sum_BxHxIx1 = jnp.where(has_key_Bx1x1x1, sum_BxHxIx1, 1)
     kept_sum_BxHxIx1 = sum_BxHxIx1 * (1.0 - options.rate)
-    out_BxHxIxDv = jnp.where(
-      has_key_Bx1x1x1, out_BxHxIxDv / kept_sum_BxHxIx1, 0
-    )
+    out_BxHxIxDv = jnp.where(has_key_Bx1x1x1, out_BxHxIxDv / kept_sum_BxHxIx1,
+                             0)
     log_BxHxIx1 = jnp.log(sum_BxHxIx1)
     lse_BxHxIx1 = max_BxHxIx1 + log_BxHxIx1
-    lacks_BxHxIx1 = jnp.where(
-      jnp.abs(lse_BxHxIx1) > _LARGE,
-      (max_BxHxIx1 - lse_BxHxIx1) + log_BxHxIx1,
-      0,
-    )
+    lacks_BxHxIx1 = jnp.where(jnp.abs(lse_BxHxIx1) > _LARGE,
+                              (max_BxHxIx1 - lse_BxHxIx1) + log_BxHxIx1, 0)
     return None, (out_BxHxIxDv.astype(dtype), lse_BxHxIx1, lacks_BxHxIx1)
 
   rows_N, cols_M = map(jnp.arange, (len(q_NxBxHxIxDh), len(k_MxBxHxJxDh)))
@@ -255,71 +205,42 @@ def _backward(options, residuals, g_NxBxHxIxDv):
     def one_key_block(carry, block):
       dq_BxHxIxDh, dk_MxBxHxJxDh, dv_MxBxHxJxDv = carry
       col, k_BxHxJxDh, v_BxHxJxDv, mask_BxJ, bias_HxIxJ = block
-      weights_BxHxIxJ = jnp.exp(
-        _logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ, bias_HxIxJ)
-        - lse_BxHxIx1
-      )
+      weights_BxHxIxJ = jnp.exp(_logits(scale, q_BxHxIxDh, k_BxHxJxDh, mask_BxJ,
+                                        bias_HxIxJ) - lse_BxHxIx1)
       kept_BxHxIxJ, dweights_BxHxIxJ = _drop(
-        options,
-        words,
-        row,
-        col,
-        [weights_BxHxIxJ, _dot('bhid,bhjd->bhij', g_BxHxIxDv, v_BxHxJxDv)],
-        1.0 / (1.0 - options.rate),
-      )
+          options, words, row, col,
+          [weights_BxHxIxJ, _dot('bhid,bhjd->bhij', g_BxHxIxDv, v_BxHxJxDv)],
+          1.0 / (1.0 - options.rate))
       dlogits_BxHxIxJ = weights_BxHxIxJ * (dweights_BxHxIxJ - inner_BxHxIx1)
       dbias_HxIxJ = None if bias_HxIxJ is None else _over_batch(dlogits_BxHxIxJ)
       dlogits_BxHxIxJ = (scale * dlogits_BxHxIxJ).astype(k_BxHxJxDh.dtype)
       dq_BxHxIxDh += _dot('bhij,bhjd->bhid', dlogits_BxHxIxJ, k_BxHxJxDh)
       dk_MxBxHxJxDh = dk_MxBxHxJxDh.at[col].add(
-        _dot('bhij,bhid->bhjd', dlogits_BxHxIxJ, q_BxHxIxDh)
-      )
+          _dot('bhij,bhid->bhjd', dlogits_BxHxIxJ, q_BxHxIxDh))
       dv_MxBxHxJxDv = dv_MxBxHxJxDv.at[col].add(
-        _dot(
-          'bhij,bhid->bhjd',
-          kept_BxHxIxJ.astype(g_BxHxIxDv.dtype),
-          g_BxHxIxDv,
-        )
-      )
+          _dot('bhij,bhid->bhjd', kept_BxHxIxJ.astype(g_BxHxIxDv.dtype),
+               g_BxHxIxDv))
       return (dq_BxHxIxDh, dk_MxBxHxJxDh, dv_MxBxHxJxDv), dbias_HxIxJ
 
     tiles = distances.tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh)
     (dq_BxHxIxDh, *dkv), dtiles = jax.lax.scan(
-      one_key_block,
-      (varying.zeros(q_BxHxIxDh.shape, jnp.float32, q_BxHxIxDh), *dkv),
-      (
-        cols_M,
-        k_MxBxHxJxDh,
-        v_MxBxHxJxDv,
-        mask_MxBxJ,
-        tiles,
-      ),
-    )
+        one_key_block,
+        (axes.zeros(q_BxHxIxDh.shape, jnp.float32, q_BxHxIxDh), *dkv),
+        (cols_M, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, tiles))
     sums = (*dkv, distances.add_tiles(dbias_HxC, start, dtiles))
     return sums, dq_BxHxIxDh.astype(q_BxHxIxDh.dtype)
 
-  zeros = (
-    varying.zeros(k_MxBxHxJxDh.shape, jnp.float32, k_MxBxHxJxDh),
-    varying.zeros(v_MxBxHxJxDv.shape, jnp.float32, v_MxBxHxJxDv),
-    None
-    if bias_HxC is None
-    else varying.zeros(bias_HxC.shape, bias_HxC.dtype, bias_HxC),
-  )
+  zeros = (axes.zeros(k_MxBxHxJxDh.shape, jnp.float32, k_MxBxHxJxDh),
+           axes.zeros(v_MxBxHxJxDv.shape, jnp.float32, v_MxBxHxJxDv),
+           None if bias_HxC is None
+           else axes.zeros(bias_HxC.shape, bias_HxC.dtype, bias_HxC))
   starts = distances.starts(q_NxBxHxIxDh)
   rows_N, cols_M = map(jnp.arange, (len(q_NxBxHxIxDh), len(k_MxBxHxJxDh)))
   (dk_MxBxHxJxDh, dv_MxBxHxJxDv, dbias_HxC), dq_NxBxHxIxDh = jax.lax.scan(
-    one_query_block,
-    zeros,
-    (rows_N, starts, q_NxBxHxIxDh, g_NxBxHxIxDv, lse, inner_NxBxHxIx1),
-  )
-  return (
-    dq_NxBxHxIxDh,
-    dk_MxBxHxJxDh.astype(k_MxBxHxJxDh.dtype),
-    dv_MxBxHxJxDv.astype(v_MxBxHxJxDv.dtype),
-    None,
-    dbias_HxC,
-    None,
-  )
+      one_query_block, zeros,
+      (rows_N, starts, q_NxBxHxIxDh, g_NxBxHxIxDv, lse, inner_NxBxHxIx1))
+  return (dq_NxBxHxIxDh, dk_MxBxHxJxDh.astype(k_MxBxHxJxDh.dtype),
+          dv_MxBxHxJxDv.astype(v_MxBxHxJxDv.dtype), None, dbias_HxC, None)
 
 
 _attend.defvjp(_forward_and_residuals, _backward)

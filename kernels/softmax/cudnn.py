@@ -2,13 +2,10 @@
 
 cuDNN takes the number of keys of a sequence instead of a mask; as a bias the
 mask would need all of [L, S]. A sum over keys does not depend on their order,
-so unmasked keys and their values are moved to the front. This supports any
-mask, at the cost of copying both.
+so unmasked keys and their values are copied to the front.
 
-cuDNN can drop weights, and so can JAX's private function behind this one. But
-its seed is a number compiled into the program, so the dropped weights cannot
-depend on a key that changes with every step. This kernel therefore has no
-dropout.
+Its dropout takes a seed compiled into the program, which cannot change with
+every step. So this kernel has no dropout.
 """
 
 import functools
@@ -23,23 +20,19 @@ from kernels import dispatch
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
   """Raises NotImplementedError for operands that `attend` cannot take.
 
-  For a GPU that is not local (`kernels.target`), assumes compute capability 8.0
-  or later.
+  Assumes compute capability 8.0 or later of a GPU that is not local.
   """
   if bias:
-    raise NotImplementedError(
-      "kernel='cudnn' takes no bias of distances: use 'chunked' or 'dense'"
-    )
+    raise NotImplementedError("kernel='cudnn' takes no bias of distances: use "
+                              "'chunked' or 'dense'")
   if dropout_rate:
-    raise NotImplementedError(
-      "kernel='cudnn' drops no attention weights: use 'chunked', 'dense' or a "
-      'dropout rate of 0'
-    )
+    raise NotImplementedError("kernel='cudnn' drops no attention weights: use "
+                              "'chunked', 'dense' or a "
+                              'dropout rate of 0')
   obstacle = _obstacle(shape[-1], value_width or shape[-1], dtype)
   if obstacle:
-    raise NotImplementedError(
-      f"kernel='cudnn' needs {obstacle}: use kernel='auto' or 'chunked'"
-    )
+    raise NotImplementedError(f"kernel='cudnn' needs {obstacle}: use "
+                              "kernel='auto' or 'chunked'")
 
 
 def attend(q, k, v, mask, *, scale):
@@ -54,13 +47,9 @@ def attend(q, k, v, mask, *, scale):
     k, v = _first(mask, k, v)
   q, k, v = map(_even, (q, k, v))
   out = jax.nn.dot_product_attention(
-    q,
-    k,
-    v,
-    scale=scale,
-    key_value_seq_lengths=None if lengths_B is None else lengths_B.clip(1),
-    implementation='cudnn',
-  )[:, :length]
+      q, k, v, scale=scale,
+      key_value_seq_lengths=None if lengths_B is None else lengths_B.clip(1),
+      implementation='cudnn')[:, :length]
   if mask is None:
     return out
   return jnp.where((lengths_B > 0)[:, None, None, None], out, 0)
@@ -81,19 +70,16 @@ def _move_to_front(mask_BxS, *arrays):
   kept_BxS, left_BxS = (jnp.cumsum(x, 1) for x in (mask_BxS, ~mask_BxS))
   place_BxS = jnp.where(mask_BxS, kept_BxS, kept_BxS[:, -1:] + left_BxS) - 1
   index_BxS = jnp.broadcast_to(jnp.arange(mask_BxS.shape[1]), mask_BxS.shape)
-  source_BxS = jax.vmap(
-    lambda place, index: index.at[place].set(index, unique_indices=True)
-  )(place_BxS, index_BxS)
+  source_BxS = jax.vmap(lambda place, index: index.at[place].set(
+                            index, unique_indices=True))(place_BxS, index_BxS)
   return _rows(source_BxS, arrays), (mask_BxS, place_BxS)
 
 
 def _move_back(residuals, gradients):
   mask_BxS, place_BxS = residuals
   # cuDNN leaves undefined values beyond the length of a sequence.
-  dk, dv = (
-    jnp.where(mask_BxS[:, :, None, None], x, 0)
-    for x in _rows(place_BxS, gradients)
-  )
+  dk, dv = (jnp.where(mask_BxS[:, :, None, None], x, 0)
+            for x in _rows(place_BxS, gradients))
   return None, dk, dv
 
 
@@ -132,8 +118,8 @@ def _not_loaded():
   x = jax.ShapeDtypeStruct((1, 8, 1, 8), jnp.bfloat16)
   try:
     jax.eval_shape(
-      lambda x: jax.nn.dot_product_attention(x, x, x, implementation='cudnn'), x
-    )
+        lambda x: jax.nn.dot_product_attention(x, x, x, implementation='cudnn'),
+        x)
   except RuntimeError as error:
     return f'the library cuDNN ({error})'
   return ''

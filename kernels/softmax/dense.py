@@ -7,9 +7,8 @@ from kernels import chunks, random_bits
 from kernels.softmax import distances
 
 
-def attend(
-  q, k, v, mask, *, scale, bias=None, dropout_rate=0.0, dropout_key=None
-):
+def attend(q, k, v, mask, *, scale, bias=None, dropout_rate=0.0,
+           dropout_key=None):
   """Attends with dense weights: [B, L, H, Dv]; see `api.softmax_attention`."""
   weights_BxHxLxS = weights(q, k, mask, scale=scale, bias=bias)
   if dropout_rate:
@@ -20,12 +19,9 @@ def attend(
 def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale, bias=None):
   """Returns the attention weights, float32 [B, H, L, S]."""
   logits_BxHxLxS = scale * jnp.einsum(
-    'blhd,bshd->bhls',
-    q_BxLxHxDh,
-    k_BxSxHxDh,
-    precision=chunks.precision(q_BxLxHxDh.dtype),
-    preferred_element_type=jnp.float32,
-  )
+      'blhd,bshd->bhls', q_BxLxHxDh, k_BxSxHxDh,
+      precision=chunks.precision(q_BxLxHxDh.dtype),
+      preferred_element_type=jnp.float32)
   if bias is not None:
     bias_HxLxS = distances.along_diagonals(bias, q_BxLxHxDh.shape[1])
     logits_BxHxLxS += bias_HxLxS[None]
@@ -33,11 +29,7 @@ def weights(q_BxLxHxDh, k_BxSxHxDh, mask_BxS=None, *, scale, bias=None):
 
 
 def masked_softmax(logits_BxHxLxS, mask_BxS):
-  """Computes softmax over unmasked keys; zeros if there are none.
-
-  Args:
-    logits_BxHxLxS: float32 [B, H, L, S].
-    mask_BxS: bool [B, S], True = key takes part; None = all do.
+  """Computes softmax of float32 logits over unmasked keys; zeros without any.
   """
   if mask_BxS is None:
     return jax.nn.softmax(logits_BxHxLxS)
@@ -57,10 +49,6 @@ def drop(weights_BxHxLxS, rate, key):
 
 def apply_weights(weights_BxHxLxS, v_BxSxHxDv):
   """Sums values by float32 weights: [B, L, H, Dv] in the values' dtype."""
-  return jnp.einsum(
-    'bhls,bshd->blhd',
-    weights_BxHxLxS.astype(v_BxSxHxDv.dtype),
-    v_BxSxHxDv,
-    precision=chunks.precision(v_BxSxHxDv.dtype),
-    preferred_element_type=jnp.float32,
-  ).astype(v_BxSxHxDv.dtype)
+  return jnp.einsum('bhls,bshd->blhd', weights_BxHxLxS.astype(v_BxSxHxDv.dtype),
+                    v_BxSxHxDv, precision=chunks.precision(v_BxSxHxDv.dtype),
+                    preferred_element_type=jnp.float32).astype(v_BxSxHxDv.dtype)

@@ -10,7 +10,7 @@ Shapes: H heads; I rows and J columns of a tile; C distances.
 import jax
 import jax.numpy as jnp
 
-from kernels import varying
+from kernels import axes
 
 
 def along_diagonals(x_HxC, rows):
@@ -30,7 +30,7 @@ def sum_diagonals(x_HxIxJ):
   """Transposes `along_diagonals` without a scatter: [H, I + J - 1]."""
   heads, rows, cols = x_HxIxJ.shape
   # Not `jax.linear_transpose`: it rejects values that vary over a mesh.
-  zeros = varying.zeros((heads, rows + cols - 1), x_HxIxJ.dtype, x_HxIxJ)
+  zeros = axes.zeros((heads, rows + cols - 1), x_HxIxJ.dtype, x_HxIxJ)
   _, transpose = jax.vjp(lambda x: along_diagonals(x, rows), zeros)
   return transpose(x_HxIxJ)[0]
 
@@ -50,9 +50,8 @@ def tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh):
   if bias_HxC is None:
     return None
   rows, (count, cols) = q_BxHxIxDh.shape[2], k_MxBxHxJxDh.shape[::3]
-  own = jax.lax.dynamic_slice_in_dim(
-    bias_HxC, start, rows + count * cols - 1, axis=1
-  )
+  own = jax.lax.dynamic_slice_in_dim(bias_HxC, start, rows + count * cols - 1,
+                                     axis=1)
   bias_HxIxS = along_diagonals(own, rows)
   return bias_HxIxS.reshape(-1, rows, count, cols).transpose(2, 0, 1, 3)
 

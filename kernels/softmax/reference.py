@@ -19,9 +19,8 @@ def attention(q, k, v, mask, do, *, scale=None, bias=None, factor=1.0):
   """
   scale = np.shape(q)[-1] ** -0.5 if scale is None else scale
   # Heads first: np.matmul uses BLAS, einsum with batches does not.
-  q, k, v, do = (
-    np.swapaxes(np.asarray(x, np.float64), 1, 2) for x in (q, k, v, do)
-  )
+  q, k, v, do = (np.swapaxes(np.asarray(x, np.float64), 1, 2)
+                 for x in (q, k, v, do))
   keep_Bx1x1xS = np.asarray(mask)[:, None, None]
   logits = scale * (q @ _turned(k))
   length, keys = logits.shape[2:]
@@ -38,12 +37,8 @@ def attention(q, k, v, mask, do, *, scale=None, bias=None, factor=1.0):
   inner = (weights * dweights).sum(-1, keepdims=True)
   dlogits = weights * (dweights - inner)
   factored = factor * weights
-  grads = (
-    factored @ v,
-    scale * (dlogits @ k),
-    scale * (_turned(dlogits) @ q),
-    _turned(factored) @ do,
-  )
+  grads = (factored @ v, scale * (dlogits @ k), scale * (_turned(dlogits) @ q),
+           _turned(factored) @ do)
   grads = tuple(np.swapaxes(x, 1, 2) for x in grads)
   if bias is None:
     return grads

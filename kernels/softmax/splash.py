@@ -1,9 +1,8 @@
-"""Softmax attention by splash attention, the Pallas TPU kernel of JAX.
+"""Softmax attention by JAX's Pallas TPU kernel, `splash_attention`.
 
-The package is `jax.experimental.pallas.ops.tpu.splash_attention`. It works in
-tiles and recomputes weights in the backward kernels, with memory linear in the
-lengths. It needs heads before the length, so q, k and v are transposed here. In
-a layer the compiler lets the projections write this layout without a copy. It
+It works in tiles and recomputes weights in the backward kernels, with memory
+linear in the lengths. It needs heads before the length, so q, k and v are
+transposed; in a layer the compiler lets the projections write this layout. It
 needs lengths in whole blocks, so shorter ones are padded, by at most 127 rows
 for each block of up to 512. It has no dropout.
 
@@ -27,31 +26,25 @@ _LANES = 128
 
 
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
-  """Raises NotImplementedError for operands that `attend` cannot take."""
   if bias:
-    raise NotImplementedError(
-      "kernel='splash' takes no bias of distances: use 'chunked' or 'dense'"
-    )
+    raise NotImplementedError("kernel='splash' takes no bias of distances: use "
+                              "'chunked' or 'dense'")
   if dropout_rate:
-    raise NotImplementedError(
-      "kernel='splash' drops no attention weights: use 'chunked', 'dense' or a "
-      'dropout rate of 0'
-    )
+    raise NotImplementedError("kernel='splash' drops no attention weights: use "
+                              "'chunked', 'dense' or a "
+                              'dropout rate of 0')
   if jnp.dtype(dtype) not in (jnp.float32, jnp.bfloat16):
-    raise NotImplementedError(
-      f"kernel='splash' supports float32 and bfloat16, got {jnp.dtype(dtype)}"
-    )
+    raise NotImplementedError("kernel='splash' supports float32 and bfloat16, "
+                              f"got {jnp.dtype(dtype)}")
   width = max(shape[-1], value_width or 0)
   if width > BLOCKS[-1][1]:
-    raise NotImplementedError(
-      f"kernel='splash' supports heads up to {BLOCKS[-1][1]} wide, got {width}"
-    )
+    raise NotImplementedError("kernel='splash' supports heads up to "
+                              f"{BLOCKS[-1][1]} wide, got {width}")
 
 
 def attend(q, k, v, mask, *, scale):
-  """Attends with splash attention: [B, L, H, Dv].
+  """Attends with splash attention: [B, L, H, Dv]; see `api.softmax_attention`.
 
-  See `api.softmax_attention`. float32 matmuls run at the highest precision.
   Inside a `jax.shard_map` that checks `vma` this raises, because splash
   attention does not declare it: use `kernels.sharded`.
   """
@@ -92,19 +85,14 @@ def _heads_first(x_BxLxHxD, block):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _attend(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
   with _precision(q_BxHxLxDh.dtype):
-    return _batched(
-      block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv
-    )
+    return _batched(block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh,
+                    v_BxHxSxDv)
 
 
 def _forward(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
   with _precision(q_BxHxLxDh.dtype):
-    return jax.vjp(
-      functools.partial(_batched, block_q, block_k, ids_BxS),
-      q_BxHxLxDh,
-      k_BxHxSxDh,
-      v_BxHxSxDv,
-    )
+    return jax.vjp(functools.partial(_batched, block_q, block_k, ids_BxS),
+                   q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv)
 
 
 def _backward(block_q, block_k, pull, g_BxHxLxDv):
@@ -120,17 +108,11 @@ def _batched(block_q, block_k, ids_BxS, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv):
   heads, length = q_BxHxLxDh.shape[1:3]
   keys = k_BxHxSxDh.shape[2]
   attend = splash.make_splash_mha_single_device(
-    splash.MultiHeadMask([splash.FullMask((length, keys))] * heads),
-    block_sizes=splash.BlockSizes(
-      block_q=block_q,
-      block_kv=block_k,
-      block_q_dkv=block_q,
-      block_kv_dkv=block_k,
-      block_q_dq=block_q,
-      block_kv_dq=block_k,
-    ),
-    interpret=dispatch.interpret_params() or False,
-  )
+      splash.MultiHeadMask([splash.FullMask((length, keys))] * heads),
+      block_sizes=splash.BlockSizes(block_q=block_q, block_kv=block_k,
+                                    block_q_dkv=block_q, block_kv_dkv=block_k,
+                                    block_q_dq=block_q, block_kv_dq=block_k),
+      interpret=dispatch.interpret_params() or False)
 
   def one(q_HxLxDh, k_HxSxDh, v_HxSxDv, ids_S):
     if ids_S is None:

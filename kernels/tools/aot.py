@@ -1,8 +1,4 @@
-"""Compiles programs ahead of time for accelerators that are not present.
-
-TPU programs need the package `libtpu`, H200 programs JAX's CUDA plugin; neither
-needs the hardware.
-"""
+"""Compiles for absent accelerators: TPUs with `libtpu`, an H200 with CUDA."""
 
 import contextlib
 import functools
@@ -15,17 +11,14 @@ from jax.experimental import topologies
 from jax.experimental.layout import Format, Layout
 
 from kernels import chunks, dispatch, tpu
-from kernels.inputs import Inputs
-from kernels.lightning.options import LightningOptions
-from kernels.linear.options import LinearOptions
+from kernels.call import Inputs
+from kernels.lightning.activation import LightningOptions
+from kernels.linear.features import LinearOptions
 from kernels.simpletron.api import linear_options
+from kernels.tools import cuda, h200
 
-TPU = {
-  'v5e': 'v5e:1x1',
-  'v5p': 'v5p:2x2x1',
-  'v6e': 'v6e:1x1',
-  'tpu7x': 'tpu7x:2x2x1',
-}
+TPU = {'v5e': 'v5e:1x1', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:1x1',
+       'tpu7x': 'tpu7x:2x2x1'}
 TARGETS = (*TPU, 'h200')
 PASSES = ('forward', 'backward')
 # XLA's options. On a GPU, matmuls go to cuBLASLt, which adds the bias when it
@@ -42,8 +35,6 @@ class Unavailable(RuntimeError):
 def device(target):
   """Returns a description of one device of a target, or raises Unavailable."""
   if target == 'h200':
-    from kernels.tools import h200
-
     try:
       return h200.device()
     except RuntimeError as error:
@@ -56,9 +47,8 @@ def device(target):
   os.environ.setdefault('TPU_WORKER_HOSTNAMES', 'localhost')
   os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
   try:
-    topology = topologies.get_topology_desc(
-      topology_name=TPU[target], platform='tpu'
-    )
+    topology = topologies.get_topology_desc(topology_name=TPU[target],
+                                            platform='tpu')
   except Exception as error:  # JAX raises several kinds
     raise Unavailable(f'libtpu has no {target}: {error}') from error
   return topology.devices[0]
@@ -68,8 +58,6 @@ def lowering(target):
   """Returns a context in which programs are lowered for a target."""
   if target != 'h200':
     return contextlib.nullcontext()
-  from kernels.tools import cuda
-
   return cuda.CARDS[target].lowering()
 
 
@@ -93,8 +81,7 @@ def compiled(op, kernel, direction, target, shape, dtype, mask=True):
   Args:
     op: 'linear', 'simpletron' or 'lightning'.
     kernel: 'xla', 'pallas_tpu' or 'pallas_gpu'.
-    direction: 'forward' or 'backward'.
-    target: one of TARGETS.
+    direction, target: one of PASSES, one of TARGETS.
     shape, dtype: (B, L, H, Dh) and dtype of q.
     mask: whether there is a mask.
   """
@@ -106,9 +93,8 @@ def compiled(op, kernel, direction, target, shape, dtype, mask=True):
   with dispatch.target(platform(target)):
     function, arrays = _program(op, kernel, direction, shape, mask)
     arrays = jax.tree.map(
-      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=row_major(x)),
-      arrays(dtype),
-    )
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=row_major(x)),
+        arrays(dtype))
     results = jax.tree.map(row_major, jax.eval_shape(function, *arrays))
     return jax.jit(function, out_shardings=results).lower(*arrays).compile()
 
@@ -132,9 +118,8 @@ def _program(op, kernel, direction, shape, has_mask):
     return tpu.flat(out), saved
 
   def backward(q, k, v, mask, saved, do):
-    grads, *_ = module.backward(
-      inputs(q, k, v, mask), saved, heads(do), None, options
-    )
+    grads, *_ = module.backward(inputs(q, k, v, mask), saved, heads(do), None,
+                                options)
     return [tpu.flat(x) for x in grads]
 
   def arrays(dtype):
@@ -147,8 +132,7 @@ def _program(op, kernel, direction, shape, has_mask):
     return x, x, x, mask, saved, x
 
   function = backward if direction == 'backward' else (
-    lambda *args: forward(*args)[0]
-  )  # fmt: skip
+      lambda *args: forward(*args)[0])
   return function, arrays
 
 

@@ -22,36 +22,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernels import chunks, dispatch
-from kernels.tools import (
-  device,
-  errors,
-  parallel,
-  peers,
-  recorded,
-  timing,
-  traffic,
-)
+from kernels.tools import errors, peers, recorded, timing, traffic
 from kernels.tools.errors import FUNCTIONS
 
 PASSES = ('fwd', 'fwd+bwd')
 # Sizes that fill an accelerator, and sizes for a test of this script. The most
 # informative come first, because a machine may be lent for minutes only.
-LARGE = {
-  'tokens': 128 * 1024,
-  'heads': 4,
-  'lengths': (4096, 16384, 1024, 65536),
-  'widths': (64, 128, 32),
-  'calls': 50,
-  'copy': 512 * 2**20,
-}
-SMALL = {
-  'tokens': 1024,
-  'heads': 2,
-  'lengths': (256, 1024),
-  'widths': (32,),
-  'calls': 3,
-  'copy': 2**24,
-}
+LARGE = {'tokens': 128 * 1024, 'heads': 4,
+         'lengths': (4096, 16384, 1024, 65536), 'widths': (64, 128, 32),
+         'calls': 50, 'copy': 512 * 2**20}
+SMALL = {'tokens': 1024, 'heads': 2, 'lengths': (256, 1024), 'widths': (32,),
+         'calls': 3, 'copy': 2**24}
 
 
 def run(sizes, rounds=5, record=None, save=lambda record: None):
@@ -66,40 +47,30 @@ def run(sizes, rounds=5, record=None, save=lambda record: None):
     save: called with the record after each shape.
   """
   calls = sizes['calls']
-  here = {
-    'device': jax.devices()[0].device_kind,
-    'jax': jax.__version__,
-    'dtype': 'bfloat16',
-    'tokens': sizes['tokens'],
-    'heads': sizes['heads'],
-  }
+  here = {'device': jax.devices()[0].device_kind, 'jax': jax.__version__,
+          'dtype': 'bfloat16', 'tokens': sizes['tokens'],
+          'heads': sizes['heads']}
   if any((record or {}).get(key) != value for key, value in here.items()):
     record = {**here, **calibration(sizes), 'rows': []}
   done = {(r['op'], r['L'], r['Dh']) for r in record['rows']}
   for length in sizes['lengths']:
     for width in sizes['widths']:
       shape = (sizes['tokens'] // length, length, sizes['heads'], width)
-      left = [
-        op
-        for op in sizes.get('ops', FUNCTIONS)
-        if (op, length, width) not in done
-      ]
+      left = [op for op in sizes.get('ops', FUNCTIONS)
+              if (op, length, width) not in done]
       made = {op: _comparison(op, shape, sizes.get('kernels')) for op in left}
       compile_all(made.values())
       for op in left:
-        record['rows'] += made[op].rows(
-          calls, rounds, record['copy_bytes_per_s']
-        )
+        record['rows'] += made[op].rows(calls, rounds,
+                                        record['copy_bytes_per_s'])
         save(record)
   return record
 
 
 def calibration(sizes):
   """Measures the device's memory and the host, for the record."""
-  return {
-    'copy_bytes_per_s': timing.bandwidth(sizes['copy'], sizes['calls']),
-    'dispatch_us': 1e6 * timing.dispatch(sizes['calls']),
-  }
+  return {'copy_bytes_per_s': timing.bandwidth(sizes['copy'], sizes['calls']),
+          'dispatch_us': 1e6 * timing.dispatch(sizes['calls'])}
 
 
 def _comparison(op, shape, names):
@@ -115,19 +86,17 @@ class _Unmade:
   ours = ()
 
   def __init__(self, op, shape, reason):
-    self._rows = [
-      {**_names(op, direction, shape, 'all'), 'skipped': reason}
-      for direction in PASSES
-    ]
+    self._rows = [{**_names(op, direction, shape, 'all'), 'skipped': reason}
+                  for direction in PASSES]
 
   def rows(self, *_):
     return self._rows
 
 
 def compile_all(comparisons):
-  """Compiles our kernels of all comparisons in parallel; runs nothing else."""
+  """Compiles our kernels of all comparisons; runs nothing else."""
   left = [(one, *which) for one in comparisons for which in one.ours]
-  made = parallel.finished(lambda each: each[0].make(*each[1:]), left)
+  made = timing.finished(lambda each: each[0].make(*each[1:]), left)
   for (one, direction, name), candidate in made:
     one.add(direction, name, candidate)
 
@@ -139,27 +108,21 @@ class Comparison:
     ours: (pass, name) of each candidate that `compile_all` compiles. `rows`
       compiles those of other packages alone, because they time several settings
       to find the best.
-    candidates: pass -> name -> (timer, function that returns values) of
-      compiled candidates.
+    candidates: pass -> name -> (timer, function that returns values).
     skipped: pass -> name -> reason why it is not a candidate.
   """
 
   def __init__(self, op, shape, names=None):
     rng = np.random.default_rng(0)
     self._op, self._shape = op, shape
-    self._arrays = [
-      jnp.asarray(rng.standard_normal(shape), 'bfloat16') for _ in 'qkvo'
-    ]
+    self._arrays = [jnp.asarray(rng.standard_normal(shape), 'bfloat16')
+                    for _ in 'qkvo']
     self._want = _expected(op, self._arrays)
     self._found, skipped = _candidates(op, shape, self._arrays)
     self.candidates = {direction: {} for direction in PASSES}
     self.skipped = {direction: dict(skipped) for direction in PASSES}
-    every = [
-      (direction, name)
-      for direction in PASSES
-      for name in self._found
-      if not names or name in names
-    ]
+    every = [(direction, name) for direction in PASSES for name in self._found
+             if not names or name in names]
     others = peers.peers(op)
     self.ours = [which for which in every if which[1] not in others]
     self._others = [which for which in every if which[1] in others]
@@ -181,10 +144,7 @@ class Comparison:
   def rows(self, calls, rounds, bytes_per_s):
     """Returns times and errors of the candidates that run.
 
-    Args:
-      calls: maximum number of calls queued at once; see `timing.medians`.
-      rounds: number of rounds, in which the candidates take turns.
-      bytes_per_s: bandwidth of a copy on this device.
+    See `timing.medians` for `calls` and `rounds`; `bytes_per_s` is of a copy.
     """
     for which in self._others:
       self.add(*which, self.make(*which))
@@ -205,18 +165,13 @@ class Comparison:
       for name, time in seconds.items():
         others = [t for other, t in seconds.items() if other != name]
         xla = [t for n, t in seconds.items() if n.startswith('xla')]
-        rows.append({
-          **self._names(direction, name),
-          'us': 1e6 * time,
-          'vs_xla': min(xla) / time if xla else None,
-          'vs_best_other': min(others) / time if others else None,
-          'percent_of_floor': 100 * floor / time,
-          'error': found[name],
-        })  # fmt: skip
-      rows += [
-        {**self._names(direction, name), 'skipped': reason}
-        for name, reason in skipped.items()
-      ]
+        rows.append(
+            {**self._names(direction, name), 'us': 1e6 * time,
+             'vs_xla': min(xla) / time if xla else None,
+             'vs_best_other': min(others) / time if others else None,
+             'percent_of_floor': 100 * floor / time, 'error': found[name]})
+      rows += [{**self._names(direction, name), 'skipped': reason}
+               for name, reason in skipped.items()]
     return rows
 
   def _names(self, direction, kernel):
@@ -224,13 +179,8 @@ class Comparison:
 
 
 def _names(op, direction, shape, kernel):
-  return {
-    'op': op,
-    'pass': direction,
-    'L': shape[1],
-    'Dh': shape[3],
-    'kernel': kernel,
-  }
+  return {'op': op, 'pass': direction, 'L': shape[1], 'Dh': shape[3],
+          'kernel': kernel}
 
 
 def finite(error):
@@ -245,8 +195,7 @@ def _one_line(error):
 def _candidates(op, shape, arrays):
   """Returns name -> direction -> (timer, values), and skipped candidates.
 
-  A timer is a function of a number of calls. `values` returns numpy arrays: the
-  output and, if the direction has them, the gradients.
+  A timer is a function of a number of calls; `values` returns numpy arrays.
   """
   q, k, v, do = arrays
   found, skipped = {}, {}
@@ -316,9 +265,8 @@ def _softmax(op, arrays, skipped):
     return {}
 
   def attend(q, k, v):
-    return jax.nn.dot_product_attention(
-      q, k, v, is_causal=op == 'lightning', implementation='cudnn'
-    )
+    return jax.nn.dot_product_attention(q, k, v, is_causal=op == 'lightning',
+                                        implementation='cudnn')
 
   make = _jax_rows(attend, arrays)
   return {name: lambda direction: (make(direction)[0], list)}
@@ -362,7 +310,6 @@ def _read(path):
 
 def _saving(path):
   """Returns a function that writes a record to `path` and prints progress."""
-
   def save(record):
     last = record['rows'][-1]
     say = f'{last["op"]}, Dh {last["Dh"]}, L {last["L"]:,}: measured'
@@ -378,8 +325,7 @@ def _saving(path):
 
 def main(argv=None):
   parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--bytes', action='store_true')
   parser.add_argument('--targets', default='v5e,h200')
   parser.add_argument('--json', type=pathlib.Path)
@@ -391,7 +337,7 @@ def main(argv=None):
   if args.table:
     record = json.loads(args.table.read_text(encoding='utf-8'))
   else:
-    device.skip_tpu()
+    timing.skip_tpu()
     sizes = SMALL if jax.default_backend() == 'cpu' else LARGE
     record = run(sizes, record=_read(args.json), save=_saving(args.json))
   print('\n'.join(recorded.every_time(record)))

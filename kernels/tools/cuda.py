@@ -2,6 +2,12 @@
 
 import contextlib
 import dataclasses
+import importlib.metadata
+import importlib.util
+
+import jax
+from jax.experimental import topologies
+from jax.sharding import AbstractDevice, AbstractMesh
 
 _TARGET = """
 gpu_device_info {{
@@ -29,24 +35,32 @@ device_description_str: "{kind}"
 """
 
 
+def missing():
+  """Returns why nothing can be compiled for a GPU here, or None."""
+  find = importlib.util.find_spec
+  # find_spec of a submodule imports its parent, which may be missing.
+  if not (find('jax_plugins') and find('jax_plugins.xla_cuda13')):
+    return 'jax-cuda13-plugin is not installed (extra aot-cuda)'
+  found = importlib.metadata.version('jax-cuda13-plugin')
+  if found != jax.__version__:
+    return f'jax-cuda13-plugin is {found}, jax is {jax.__version__}'
+  if find('nvidia.cu13') is None:
+    return 'nvidia-cuda-nvcc is not installed (extra aot-cuda)'
+  return None
+
+
 @dataclasses.dataclass(frozen=True)
 class Card:
   """Data of a GPU, from its data sheet and the CUDA programming guide.
 
   Attributes:
-    kind: the driver's name of it.
+    kind, alias: the driver's name; a GPU of this capability that jax knows.
     capability: compute capability (major, minor).
-    cores: streaming multiprocessors.
+    cores: streaming multiprocessors; `threads` and `fpus` (float32) of each.
     shared: KiB of shared memory per multiprocessor; a block may use all but 1.
-    l2: MiB.
-    bandwidth: GB/s of its memory.
-    memory: GB.
+    l2, memory, bandwidth: MiB, GB, GB/s.
     clock: GHz, boost.
-    threads: resident threads per multiprocessor.
-    fpus: float32 units per multiprocessor.
-    alias: a GPU of the same capability that jax knows by name.
   """
-
   kind: str
   capability: tuple
   cores: int
@@ -69,34 +83,21 @@ class Card:
     """Returns the text of XLA's GpuTargetConfigProto."""
     major, minor = self.capability
     return _TARGET.format(
-      kind=self.kind,
-      major=major,
-      minor=minor,
-      features='feature_extension: ACCELERATED_FEATURES' * (major >= 9),
-      cores=self.cores,
-      fpus=self.fpus,
-      threads=self.threads,
-      shared_per_core=self.shared * 1024,
-      shared=(self.shared - 1) * 1024,
-      l2=self.l2 * 2**20,
-      bandwidth=self.bandwidth * 10**9,
-      memory=self.memory * 10**9,
-      clock=self.clock,
-    )
+        kind=self.kind, major=major, minor=minor,
+        features='feature_extension: ACCELERATED_FEATURES' * (major >= 9),
+        cores=self.cores, fpus=self.fpus, threads=self.threads,
+        shared_per_core=self.shared * 1024, shared=(self.shared - 1) * 1024,
+        l2=self.l2 * 2**20, bandwidth=self.bandwidth * 10**9,
+        memory=self.memory * 10**9, clock=self.clock)
 
   def device(self):
     """Returns a jax device to compile for; raises as `h200.device`."""
-    from jax.experimental import topologies
-
-    from kernels.tools import h200
-
-    reason = h200.missing()
+    reason = missing()
     if reason:
       raise RuntimeError(reason)
     try:
       topology = topologies.get_topology_desc(
-        platform='cuda', target_config=self.target(), topology='1x1x1'
-      )
+          platform='cuda', target_config=self.target(), topology='1x1x1')
     except Exception as error:  # jax raises several kinds
       raise RuntimeError(f'no {self.kind} to compile for: {error}') from error
     return topology.devices[0]
@@ -108,9 +109,6 @@ class Card:
     Jax 0.12 takes a Triton kernel's compute capability from a mesh, and
     `kernels.triton` takes the number of multiprocessors from it.
     """
-    import jax
-    from jax.sharding import AbstractDevice, AbstractMesh
-
     device = AbstractDevice(self.alias or self.kind, self.cores, 'gpu')
     mesh = AbstractMesh((), (), abstract_device=device)
     with jax.sharding.use_abstract_mesh(mesh):
@@ -118,20 +116,12 @@ class Card:
 
 
 CARDS = {
-  'a100': Card(
-    'NVIDIA A100', (8, 0), 108, 164, 40, 2039, 80, 1.41, fpus=64
-  ),
-  'l40s': Card(
-    'NVIDIA L40S', (8, 9), 142, 100, 48, 864, 48, 2.52, 1536,
-    alias='NVIDIA L40',
-  ),
-  'rtx4090': Card(
-    'NVIDIA GeForce RTX 4090', (8, 9), 128, 100, 72, 1008, 24, 2.52, 1536
-  ),
-  'h200': Card('NVIDIA H200', (9, 0), 132, 228, 50, 4800, 141, 1.98),
-  'b200': Card('NVIDIA B200', (10, 0), 148, 228, 126, 8000, 180, 1.97),
-  'rtx5090': Card(
-    'NVIDIA GeForce RTX 5090', (12, 0), 170, 100, 96, 1792, 32, 2.41, 1536,
-    alias='NVIDIA RTX PRO 6000',
-  ),
-}  # fmt: skip
+    'a100': Card('NVIDIA A100', (8, 0), 108, 164, 40, 2039, 80, 1.41, fpus=64),
+    'l40s': Card('NVIDIA L40S', (8, 9), 142, 100, 48, 864, 48, 2.52, 1536,
+                 alias='NVIDIA L40'),
+    'rtx4090': Card('NVIDIA GeForce RTX 4090', (8, 9), 128, 100, 72, 1008, 24,
+                    2.52, 1536),
+    'h200': Card('NVIDIA H200', (9, 0), 132, 228, 50, 4800, 141, 1.98),
+    'b200': Card('NVIDIA B200', (10, 0), 148, 228, 126, 8000, 180, 1.97),
+    'rtx5090': Card('NVIDIA GeForce RTX 5090', (12, 0), 170, 100, 96, 1792, 32,
+                    2.41, 1536, alias='NVIDIA RTX PRO 6000')}

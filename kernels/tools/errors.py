@@ -18,36 +18,26 @@ import numpy as np
 import kernels
 from kernels import dispatch
 from kernels.lightning import reference as lightning
-from kernels.lightning.api import lightning_attention
 from kernels.linear import reference as linear
-from kernels.linear.api import linear_attention
 from kernels.simpletron import reference as simpletron
-from kernels.simpletron.api import simpletron_attention
 from kernels.softmax import reference as softmax
-from kernels.softmax.api import softmax_attention
-from kernels.tools import device
-from kernels.tools.rms import relative_rms, rms
+from kernels.tools import timing
 
-FUNCTIONS = {
-  'linear': linear_attention,
-  'simpletron': simpletron_attention,
-  'lightning': lightning_attention,
-}
-EVERY = {**FUNCTIONS, 'softmax': softmax_attention}
-REFERENCES = {
-  'linear': linear.attention,
-  'simpletron': simpletron.attention,
-  'lightning': lightning.attention,
-  'softmax': softmax.attention,
-}
+FUNCTIONS = {'linear': kernels.linear_attention,
+             'simpletron': kernels.simpletron_attention,
+             'lightning': kernels.lightning_attention}
+PACKED = {'linear': kernels.linear_attention_packed,
+          'simpletron': kernels.simpletron_attention_packed,
+          'lightning': kernels.lightning_attention_packed}
+EVERY = {**FUNCTIONS, 'softmax': kernels.softmax_attention}
+REFERENCES = {'linear': linear.attention, 'simpletron': simpletron.attention,
+              'lightning': lightning.attention, 'softmax': softmax.attention}
 GRADIENTS = ('dq', 'dk', 'dv', 'dstate', 'dbias')
 # Forms of a call. 'state' has an initial and a final state, as lightning
 # attention always does. 'packed' has q, k, v in one array, and a bias gradient.
 # 'segments' has several sequences in a row. '+silu', only for lightning
 # attention, applies SiLU to q, k and v first.
-FORMS = (
-  'plain', 'state', 'packed', 'segments', 'packed+silu', 'segments+silu'
-)  # fmt: skip
+FORMS = 'plain', 'state', 'packed', 'segments', 'packed+silu', 'segments+silu'
 SEGMENTS = 3
 SLOPES = (0.0, 1e-4, 8.0, 0.1, 0.5, 1.0)
 
@@ -58,7 +48,6 @@ class Case:
 
   In softmax attention the mask covers keys only, and they must be finite.
   """
-
   length: int = 500
   heads: int = 4
   width: int = 64
@@ -69,6 +58,18 @@ class Case:
   form: str = 'plain'  # one of FORMS
 
 
+def rms(x):
+  """Returns the root mean square of an array."""
+  return float(np.sqrt(np.mean(np.square(np.asarray(x, np.float64)))))
+
+
+def relative_rms(got, want):
+  """Returns rms(got - want) / rms(want); 0 if both are 0."""
+  got, want = (np.asarray(x, np.float64) for x in (got, want))
+  error, size = rms(got - want), rms(want)
+  return error if error == 0 else error / size if size else np.inf
+
+
 def bound(name, dtype):
   """Returns the relative RMS error allowed for 'out', 'state', 'dq', ..."""
   if dtype == 'float32':
@@ -77,9 +78,7 @@ def bound(name, dtype):
 
 
 def operands(op, case):
-  """Returns (q, k, v, do), keyword arguments, and the state's gradient.
-
-  Arrays are numpy arrays: nothing runs on a device.
+  """Returns (q, k, v, do), keyword arguments, the state's gradient: numpy.
 
   Raises:
     NotImplementedError: the form has an activation, and `op` has none.
@@ -108,8 +107,7 @@ def operands(op, case):
     named['slopes'] = np.roll(SLOPES, case.seed)[:h].astype(np.float32)
   if op == 'lightning' or case.form == 'state':
     named['initial_state'], dfinal = (
-      _state(op, rng.standard_normal((b, h, d, d))) for _ in range(2)
-    )
+        _state(op, rng.standard_normal((b, h, d, d))) for _ in range(2))
   return arrays, named, dfinal
 
 
@@ -133,7 +131,7 @@ def compiled(op, kernel, arrays, named, dfinal, form='plain'):
   function, operands = EVERY[op], arrays[:3]
   packed = form.startswith('packed')
   if packed:
-    function = getattr(kernels, f'{op}_attention_packed')
+    function = PACKED[op]
     h, d = arrays[0].shape[2:]
     operands = [np.stack(operands, axis=2), np.zeros((3, h, d), np.float32)]
 
@@ -201,12 +199,7 @@ def _reference(op, arrays, mask, named):
 
 
 def expected_of_segments(op, arrays, named, ids):
-  """Returns the correct results for several sequences in a row.
-
-  Args:
-    op, arrays, named: results of `operands`.
-    ids: int [B, L], the segment of each token.
-  """
+  """Returns the correct results for segments `ids` [B, L]; see `operands`."""
   named = {k: x for k, x in named.items() if k != 'initial_state'}
   mask = np.asarray(named.pop('mask'))
   if op == 'simpletron':  # the scale uses the length of the whole row
@@ -224,10 +217,9 @@ def expected_of_segments(op, arrays, named, ids):
 
 
 def measure(op, kernel, case):
-  """Returns relative RMS errors by name.
+  """Returns relative RMS errors by name, inside the current `kernels.target`.
 
-  'masked' is the largest value in a row that must be 0. Runs inside the current
-  `kernels.target`.
+  'masked' is the largest value in a row that must be 0.
   """
   return prepared(op, kernel, case)()
 
@@ -275,12 +267,8 @@ def _errors(op, case, got, want, off):
 
 def simulated(kernel, seed=0):
   """Returns a context in which a kernel runs: on its device or simulated."""
-  platforms = {
-    'pallas_tpu': 'tpu',
-    'splash': 'tpu',
-    'pallas_gpu': 'gpu',
-    'pallas_triton': 'gpu',
-  }
+  platforms = {'pallas_tpu': 'tpu', 'splash': 'tpu', 'pallas_gpu': 'gpu',
+               'pallas_triton': 'gpu'}
   platform = platforms.get(kernel)
   if platform in (None, jax.default_backend()):
     return contextlib.nullcontext()
@@ -293,21 +281,15 @@ def simulated(kernel, seed=0):
 def _interpreter(platform, seed):
   if platform == 'tpu':
     from jax.experimental.pallas import tpu as pltpu
-
-    return pltpu.InterpretParams(
-      detect_races=True,
-      random_seed=seed,
-      uninitialized_memory='nan',
-      out_of_bounds_reads='raise',
-    )
+    return pltpu.InterpretParams(detect_races=True, random_seed=seed,
+                                 uninitialized_memory='nan',
+                                 out_of_bounds_reads='raise')
   try:
     from jax.experimental.pallas import mosaic_gpu as plgpu
-
     params = plgpu.InterpretGPUParams
   except (ImportError, AttributeError):
     # Private in jax 0.10.
     from jax._src.pallas.mosaic_gpu.interpret import params as private
-
     params = private.InterpretGPUParams
   return params()
 
@@ -315,15 +297,12 @@ def _interpreter(platform, seed):
 def table(cases, names=None):
   """Returns markdown lines of the errors, and whether all are in bounds.
 
-  Args:
-    cases: cases to measure.
-    names: names of kernels; None means all.
+  `names` are those of kernels; None means all.
   """
   columns = ('out', 'state', *GRADIENTS, 'masked')
-  lines = [
-    '| op | Dh | dtype | form | kernel | ' + ' | '.join(columns) + ' | bound |',
-    '|' + '---|' * (len(columns) + 6),
-  ]
+  lines = ['| op | Dh | dtype | form | kernel | ' + ' | '.join(columns)
+           + ' | bound |',
+           '|' + '---|' * (len(columns) + 6)]
   good = True
   for op in EVERY:
     for case in cases:
@@ -374,17 +353,15 @@ def main():
   parser.add_argument('--forms', default=','.join(FORMS), help='by commas')
   parser.add_argument('--kernels', help='names, by commas; all by default')
   args = parser.parse_args()
-  device.skip_tpu()
+  timing.skip_tpu()
   shape = {n: getattr(args, n) for n in ('length', 'heads')}
-  cases = [
-    Case(width=int(width), dtype=dtype, form=form, **shape)
-    for width in args.widths.split(',')
-    for form in args.forms.split(',')
-    for dtype in ('float32', 'bfloat16')
-  ]
+  cases = [Case(width=int(width), dtype=dtype, form=form, **shape)
+           for width in args.widths.split(',') for form in args.forms.split(',')
+           for dtype in ('float32', 'bfloat16')]
   lines, good = table(cases, args.kernels and args.kernels.split(','))
   print(f'Relative RMS errors against float64, {shape}, device '
-        f'{jax.default_backend()}', end='\n\n')  # fmt: skip
+        f'{jax.default_backend()}',
+        end='\n\n')
   print('\n'.join(lines))
   sys.exit(0 if good else 1)
 

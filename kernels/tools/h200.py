@@ -4,8 +4,8 @@
 
 prints registers and spills of every kernel, as ptxas reports them, and fails if
 one spills. Needs the wheels of the extra `aot-cuda`: the CUDA plugin of the
-installed jax, and ptxas. Environment variables must be set before jax is
-imported, so the command restarts itself in a new process.
+installed jax, and ptxas. Environment variables must be set before jax is used,
+so the command restarts itself in a new process.
 """
 
 import argparse
@@ -19,22 +19,31 @@ import sys
 import tempfile
 import time
 
-ENVIRONMENT = {
-  'JAX_PLATFORMS': 'cpu',
-  'CUDA_VISIBLE_DEVICES': '',
-  'XLA_FLAGS': '--xla_gpu_autotune_level=0',
-  'MOSAIC_GPU_DUMP_PTXAS': '1',
-}
+import jax
+import jax.numpy as jnp
+
+import kernels
+from kernels.tools.cuda import CARDS, missing
+from kernels.tools.errors import FUNCTIONS, PACKED
+
+ENVIRONMENT = {'JAX_PLATFORMS': 'cpu', 'CUDA_VISIBLE_DEVICES': '',
+               'XLA_FLAGS': '--xla_gpu_autotune_level=0',
+               'MOSAIC_GPU_DUMP_PTXAS': '1'}
 SHAPE = (32, 4001, 4)  # B, L, H: a CLS token in front of 4,000
 PASSES = ('forward', 'backward')
 # (a mask, one array of q, k and v)
 FORMS = ((False, False), (True, False), (True, True))
+# What ptxas says of a kernel.
+ENTRY = re.compile(
+    r"Compiling entry function '(?P<name>\w+?)(?:_mosaic_gpu_kernel)?'.*?"
+    r'(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, '
+    r'(?P<loads>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers',
+    re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
   """A kernel's report by ptxas; memory in bytes per thread."""
-
   name: str
   registers: int
   stack: int
@@ -42,51 +51,24 @@ class Kernel:
   spill_loads: int
 
 
-def missing():
-  """Returns why nothing can be compiled for an H200 here, or None."""
-  import importlib.metadata
-  import importlib.util
-
-  import jax
-
-  find = importlib.util.find_spec
-  # find_spec of a submodule imports its parent, which may be missing.
-  if not (find('jax_plugins') and find('jax_plugins.xla_cuda13')):
-    return 'jax-cuda13-plugin is not installed (extra aot-cuda)'
-  found = importlib.metadata.version('jax-cuda13-plugin')
-  if found != jax.__version__:
-    return f'jax-cuda13-plugin is {found}, jax is {jax.__version__}'
-  if importlib.util.find_spec('nvidia.cu13') is None:
-    return 'nvidia-cuda-nvcc is not installed (extra aot-cuda)'
-  return None
-
-
 def device():
   """Returns a description of an H200 to compile for.
 
-  Call it before jax is used: if there is no NVIDIA driver, it sets the missing
-  variables of `ENVIRONMENT`.
-
-  Raises:
-    RuntimeError: the wheels are missing or do not work; gives the reason.
+  Call it before jax is used: without an NVIDIA driver, it sets the missing
+  variables of `ENVIRONMENT`. Raises RuntimeError, with the reason, if the
+  wheels are missing or do not work.
   """
   if not os.path.exists('/proc/driver/nvidia'):
     for name in ('CUDA_VISIBLE_DEVICES', 'XLA_FLAGS'):
       os.environ.setdefault(name, ENVIRONMENT[name])
-  from kernels.tools import cuda
-
-  return cuda.CARDS['h200'].device()
+  return CARDS['h200'].device()
 
 
 def compiled(function, *arguments):
-  """Compiles for an H200, in an `ENVIRONMENT` process.
+  """Compiles for an H200, in an `ENVIRONMENT` process; see `captured`.
 
-  Args:
-    function, *arguments: see `captured`.
-
-  Returns:
-    The jax.stages.Compiled, a list of `Kernel` for the Mosaic kernels in it
-    that this process had not compiled before, and the seconds it took.
+  The second result is a list of `Kernel`, in place of the text, for the Mosaic
+  kernels that this process had not compiled before.
   """
   program, text, seconds = captured(function, *arguments)
   return program, _parse(text), seconds
@@ -102,15 +84,10 @@ def captured(function, *arguments):
   Returns:
     The jax.stages.Compiled, the text, and the seconds it took.
   """
-  import jax
-
-  import kernels
-
   sharding = jax.sharding.SingleDeviceSharding(device())
   arguments = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-    arguments,
-  )
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+      arguments)
   start = time.perf_counter()
   with kernels.target('gpu'), _Output() as output:
     program = jax.jit(function).lower(*arguments).compile()
@@ -138,45 +115,32 @@ class _Output:
 
 
 def _parse(text):
-  entry = re.compile(
-    r"Compiling entry function '(\w+?)(?:_mosaic_gpu_kernel)?'.*?"
-    r'(\d+) bytes stack frame, (\d+) bytes spill stores, '
-    r'(\d+) bytes spill loads.*?Used (\d+) registers',
-    re.DOTALL,
-  )
-  return [
-    Kernel(name, int(registers), *map(int, memory))
-    for name, *memory, registers in entry.findall(text)
-  ]
+  return [Kernel(entry['name'],
+                 *(int(entry[key])
+                   for key in ('registers', 'stack', 'stores', 'loads')))
+          for entry in ENTRY.finditer(text)]
 
 
-def program(op, which, width, masked, shape=SHAPE, packed=False):
+def program(op, which, width, masked, shape=SHAPE, packed=False,
+            dtype=jnp.bfloat16, kernel='pallas_gpu'):
   """Returns (function, arguments) of an op; `which` is one of `PASSES`.
 
   The backward program is forward and backward, as in training. Packed operands
   have a bias and, for lightning attention, SiLU, as in a layer.
   """
-  import jax
-  import jax.numpy as jnp
-
-  import kernels
-
   b, length, h = shape
-  x = jax.ShapeDtypeStruct((b, length, h, width), jnp.bfloat16)
+  x = jax.ShapeDtypeStruct((b, length, h, width), dtype)
   mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
-  name, arrays, named, options = f'{op}_attention', (x, x, x), {}, {}
+  attend, arrays, named = FUNCTIONS[op], (x, x, x), {}
   if packed:
-    name += '_packed'
-    arrays = (jax.ShapeDtypeStruct((b, length, 3, h, width), jnp.bfloat16),)
+    attend = PACKED[op]
+    arrays = (jax.ShapeDtypeStruct((b, length, 3, h, width), dtype),)
     named['bias'] = jax.ShapeDtypeStruct((3, h, width), jnp.float32)
     if op == 'lightning':
-      options['activation'] = 'silu'
-  attend = functools.partial(
-    getattr(kernels, name), kernel='pallas_gpu', **options
-  )
+      attend = functools.partial(attend, activation='silu')
 
   def forward(mask, arrays, named):
-    return attend(*arrays, mask=mask, **named)
+    return attend(*arrays, kernel=kernel, mask=mask, **named)
 
   def both(mask, do, *operands):
     out, pull = jax.vjp(functools.partial(forward, mask), *operands)
@@ -196,44 +160,32 @@ def _report(op, which, width, masked, packed):
   memory = executable.memory_analysis()
   text = executable.as_text()
   moves = re.findall(r'= \w+\[[\d,]*\]\S* (copy|transpose)\(', text)
-  return {
-    'op': op,
-    'pass': which,
-    'width': width,
-    'masked': masked,
-    'packed': packed,
-    'calls': len(re.findall(r'custom_call_target="mosaic_gpu', text)),
-    'kernels': [dataclasses.asdict(kernel) for kernel in found],
-    'copies': len(moves),
-    'temporaries': memory.temp_size_in_bytes / tensor,
-    'seconds': round(seconds, 1),
-  }
+  return {'op': op, 'pass': which, 'width': width, 'masked': masked,
+          'packed': packed,
+          'calls': len(re.findall(r'custom_call_target="mosaic_gpu', text)),
+          'kernels': [dataclasses.asdict(kernel) for kernel in found],
+          'copies': len(moves),
+          'temporaries': memory.temp_size_in_bytes / tensor,
+          'seconds': round(seconds, 1)}
 
 
 def reports(ops, widths):
   """Returns rows computed in a new process; see `rows_of`."""
-  return rows_of('kernels.tools.h200', ENVIRONMENT, ops, widths)
+  return rows_of('kernels.tools.h200', ENVIRONMENT, '--rows', ops=ops,
+                 widths=widths)
 
 
-def rows_of(module, environment, ops, widths):
-  """Returns the rows that `python -m module --rows` prints, as dictionaries.
+def rows_of(module, environment, *flags, **lists):
+  """Returns the rows that `python -m module` prints, as dictionaries.
 
-  Args:
-    module: a command with the flags of `arguments`.
-    environment: additional environment variables of its process.
-    ops, widths: lists for its flags.
-
-  Raises:
-    RuntimeError: the process failed; the message is the end of its output.
+  `environment` adds variables to its process, and `lists` flags with values.
+  Raises RuntimeError, with the end of its output, if the process failed.
   """
-  command = [sys.executable, '-m', module, '--rows']
-  command += ['--ops', ','.join(ops), '--widths', ','.join(map(str, widths))]
-  done = subprocess.run(
-    command,
-    env={**os.environ, **environment},
-    capture_output=True,
-    text=True,
-  )
+  flags = [*flags, *(f'--{name}={",".join(map(str, values))}'
+                     for name, values in lists.items())]
+  done = subprocess.run([sys.executable, '-m', module, *flags],
+                        env={**os.environ, **environment}, capture_output=True,
+                        text=True)
   if done.returncode:
     raise RuntimeError(done.stderr[-4000:])
   return [json.loads(line) for line in done.stdout.splitlines()]
@@ -263,21 +215,18 @@ def main():
   reason = missing()
   if reason:
     sys.exit(reason)
-  import jax
-
   rows = reports(ops, widths)
   print(f'JAX {jax.__version__}\n')
-  print('| op | pass | Dh | mask | packed | new kernels: registers '
-        '| spilled bytes | copies | seconds |')  # fmt: skip
+  print('| op | pass | Dh | mask | packed | new kernels: registers | spilled '
+        'bytes | copies | seconds |')
   print('|' + '---|' * 9)
   for row in rows:
     found = row['kernels']
     registers = ', '.join(f'{k["name"]} {k["registers"]}' for k in found)
     forms = ('yes' if row[key] else 'no' for key in ('masked', 'packed'))
-    print(
-      f'| {row["op"]} | {row["pass"]} | {row["width"]} | {" | ".join(forms)} '
-      f'| {registers} | {_spilled(row)} | {row["copies"]} | {row["seconds"]} |'
-    )
+    print(f'| {row["op"]} | {row["pass"]} | {row["width"]} | '
+          f'{" | ".join(forms)} | {registers} | {_spilled(row)} | '
+          f'{row["copies"]} | {row["seconds"]} |')
   sys.exit(1 if any(map(_spilled, rows)) else 0)
 
 

@@ -3,9 +3,8 @@
 The count uses the text of the optimised program. Every top-level operation
 reads its operands and writes its results once; a loop counts as often as it
 runs. Tile padding counts. Arrays that XLA keeps in on-chip memory (memory space
-S(1) of a TPU program) do not. A Pallas kernel counts as one operation. An array
-that it takes several times (q, k and v from one matmul) counts as read once.
-The kernels' own tests check that they move no block twice.
+S(1) of a TPU program) do not. A Pallas kernel counts as one operation, and an
+array that it takes several times as read once.
 """
 
 import collections
@@ -15,33 +14,22 @@ import math
 import operator
 import re
 
-_SIZES = {
-  'pred': 1, 's8': 1, 'u8': 1, 'bf16': 2, 'f16': 2, 's16': 2, 'u16': 2,
-  'f32': 4, 's32': 4, 'u32': 4, 'f64': 8, 's64': 8, 'u64': 8,
-}  # fmt: skip
-_FREE = {
-  'parameter', 'bitcast', 'tuple', 'get-tuple-element', 'constant', 'iota',
-  'after-all', 'partition-id', 'replica-id', 'copy-done', 'fusion-done',
-  'async-done', 'opt-barrier',
-}  # fmt: skip
+_SIZES = {'pred': 1, 's8': 1, 'u8': 1, 'bf16': 2, 'f16': 2, 's16': 2, 'u16': 2,
+          'f32': 4, 's32': 4, 'u32': 4, 'f64': 8, 's64': 8, 'u64': 8}
+_FREE = {'parameter', 'bitcast', 'tuple', 'get-tuple-element', 'constant',
+         'iota', 'after-all', 'partition-id', 'replica-id', 'copy-done',
+         'fusion-done', 'async-done', 'opt-barrier'}
 _SHAPE = re.compile(r'(\w+)\[([\d,]*)\](\{[^}]*\})?')
 _LINE = re.compile(
-  r'^\s*(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = '
-  r'(?P<shape>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$'
-)
+    r'^\s*(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = '
+    r'(?P<shape>\(.*?\)|\S+) (?P<op>[a-z][\w\-]*)\((?P<rest>.*)$')
 _HEAD = re.compile(r'^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\) -> .*\{')
-_MOVES = {
-  'copy', 'transpose', 'reshape', 'slice', 'dynamic-slice',
-  'concatenate', 'pad', 'dynamic-update-slice', 'reverse', 'gather',
-}  # fmt: skip
+_MOVES = {'copy', 'transpose', 'reshape', 'slice', 'dynamic-slice',
+          'concatenate', 'pad', 'dynamic-update-slice', 'reverse', 'gather'}
 # Thirds of packed arrays that GPU kernels read and write. The kernel of the
 # last gradients receives the array of the first ones to write to, not to read.
-_OF_THREE = {
-  'sums': (2, 0),
-  'outputs': (1, 0),
-  'query_gradients': (1, 1),
-  'key_gradients': (2, 2),
-}
+_OF_THREE = {'sums': (2, 0), 'outputs': (1, 0), 'query_gradients': (1, 1),
+             'key_gradients': (2, 2)}
 _TO_HOST = ('infeed', 'outfeed', 'send', 'recv')
 _SLICES = ('dynamic-slice', 'slice', 'gather')
 
@@ -49,7 +37,6 @@ _SLICES = ('dynamic-slice', 'slice', 'gather')
 @dataclasses.dataclass(frozen=True)
 class Operation:
   """One line of a program."""
-
   name: str
   shape: str
   op: str
@@ -91,8 +78,7 @@ def parse(text):
       current = None
     elif current is not None and (m := _LINE.match(line)):
       current.append(
-        Operation(m['name'], m['shape'], m['op'], m['rest'], bool(m['root']))
-      )
+          Operation(m['name'], m['shape'], m['op'], m['rest'], bool(m['root'])))
   return computations, entry
 
 
@@ -118,14 +104,11 @@ def _size(dtype, dims, layout):
 
 
 def count(text, packed=0):
-  """Returns (bytes moved, kernels launched) of a compiled program.
+  """Returns (bytes moved, kernels launched) of a compiled program's text.
 
-  The largest branch of a conditional counts.
-
-  Args:
-    text: text of the program.
-    packed: bytes of an array that holds q, k and v, or their gradients, side
-      by side. GPU kernels touch the thirds of it given by `_OF_THREE`.
+  The largest branch of a conditional counts. `packed` is the size of an array
+  that holds q, k and v, or their gradients, side by side. GPU kernels touch the
+  thirds of it given by `_OF_THREE`.
   """
   computations, entry = parse(text)
   return _walk(computations, entry, packed)
@@ -159,16 +142,10 @@ def _waits(computations, name):
 
 
 def copies(text, least):
-  """Returns operations that only move data: copies, transposes and the like.
+  """Returns 'kind name shape' of operations that only move data.
 
-  Transfers between device and on-chip memory do not count.
-
-  Args:
-    text: text of a compiled program.
-    least: minimum bytes of the result of a counted operation.
-
-  Returns:
-    A description 'kind name shape' of each, in order.
+  These are copies, transposes and the like with results of `least` bytes or
+  more, but not transfers between device and on-chip memory.
   """
   computations, entry = parse(text)
   return _copies(computations, entry, least)
@@ -196,10 +173,8 @@ def _walk(computations, name, packed):
   shapes = {o.name: o.shape for o in computations[name]}
   moved = launched = 0
   used = {operand for o in computations[name] for operand in o.operands}
-  waited = {
-    o.operands[0] for o in computations[name]
-    if o.op == 'copy-done' and (o.root or o.name in used)
-  }  # fmt: skip
+  waited = {o.operands[0] for o in computations[name]
+            if o.op == 'copy-done' and (o.root or o.name in used)}
   for o in computations[name]:
     if o.op in _FREE or o.op.endswith('-done'):
       continue
@@ -249,9 +224,7 @@ def _moved(computations, shapes, o, packed=0):
     reads[0] = 0
   elif o.op == 'fusion':
     body = computations[o.called('calls')]
-    reads = [
-      min(r, _read(body, i, r)) for i, r in enumerate(reads)
-    ]  # fmt: skip
+    reads = [min(r, _read(body, i, r)) for i, r in enumerate(reads)]
     write = _written(body, write)
   return sum(reads) + write
 
@@ -259,11 +232,9 @@ def _moved(computations, shapes, o, packed=0):
 def _moved_by_call(shapes, o, packed):
   reads = [size(shapes.get(name, '')) for name in dict.fromkeys(o.operands)]
   product = 'custom_call_target="__cublas' in o.rest
-  writes = [
-    _size(*found.groups())
-    for found in _SHAPE.finditer(o.shape)
-    if not (product and found.group(1) == 's8')  # its workspace
-  ]
+  # s8 is the workspace of a product.
+  writes = [_size(*found.groups()) for found in _SHAPE.finditer(o.shape)
+            if not (product and found.group(1) == 's8')]
   kernel = re.search(f'/({"|".join(_OF_THREE)})/', o.rest)
   if packed and kernel:
     read, written = _OF_THREE[kernel.group(1)]
@@ -275,10 +246,8 @@ def _moved_by_call(shapes, o, packed):
 
 def _read(body, index, whole):
   """Returns bytes a fusion reads of a parameter: all or slices only."""
-  name = next(
-    o.name for o in body
-    if o.op == 'parameter' and o.rest.startswith(f'{index})')
-  )
+  name = next(o.name for o in body
+              if o.op == 'parameter' and o.rest.startswith(f'{index})'))
   slices, todo = 0, [name]
   while todo:
     used = todo.pop()
@@ -313,25 +282,16 @@ def _written(body, whole):
   return min(total, whole) if len(roots) == 1 else total
 
 
-COLLECTIVES = (
-  'all-reduce',
-  'all-gather',
-  'reduce-scatter',
-  'all-to-all',
-  'collective-permute',
-)
+COLLECTIVES = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all',
+               'collective-permute')
 
 
 def collectives(text):
-  """Returns the communication of devices in one run of a compiled program.
+  """Returns the communication of a device in one run of a compiled program.
 
-  Args:
-    text: text of the program for one of the devices.
-
-  Returns:
-    {(operation, bytes of its result on a device, number of devices): times that
-    it runs}. Groups of one device do not count. An operation in branches counts
-    as often as in the branch that has most of it.
+  The result is {(operation, bytes of its result on a device, number of
+  devices): times that it runs}. Groups of one device do not count. An operation
+  in branches counts as often as in the branch that has most of it.
   """
   computations, entry = parse(text)
   return _collectives(computations, entry)

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernels import chunks
 from kernels.tools import errors
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 
 
 class Missing(Exception):
@@ -23,14 +23,12 @@ class Missing(Exception):
 def peers(op):
   """Returns name -> function(q, k, v, do) -> (forward, both), of JAX arrays.
 
-  `forward` and `both` are torch functions without arguments. `both` computes
-  the forward and backward pass and returns the gradients as a list.
+  `forward` and `both` are torch functions without arguments; `both` returns
+  the result and the gradients.
   """
   if op == 'lightning':
-    return {
-      'fla chunk': _simple_gla('chunk_simple_gla'),
-      'fla fused_chunk': _simple_gla('fused_chunk_simple_gla'),
-    }
+    return {'fla chunk': _simple_gla('chunk_simple_gla'),
+            'fla fused_chunk': _simple_gla('fused_chunk_simple_gla')}
   return {'flash_bla': _flash_bla(op)}
 
 
@@ -46,23 +44,18 @@ def _jla():
 
 
 def jla_lightning(implementation):
-  """Returns jla's form of lightning: log-decay -slope per token, scale 1.
+  """Returns attend(q, k, v), jla's lightning: a log-decay -slope, scale 1.
 
-  Args:
-    implementation: jla's 'mosaic_gpu' for Hopper, or 'chunked' or 'reference'
-      for any device.
-
-  Returns:
-    attend(q, k, v) -> [B, L, H, Dh], with `chunks.default_slopes`.
+  `implementation` is jla's 'mosaic_gpu' for Hopper, or 'chunked' or 'reference'
+  for any device.
   """
   from jla import ops
 
   def attend(q, k, v):
     decay_H = -jnp.asarray(chunks.default_slopes(q.shape[2]), jnp.float32)
-    return ops.linear_attention(
-      'simple_gla', q, k, v, g=jnp.broadcast_to(decay_H, q.shape[:3]),
-      scale=1.0, impl=implementation,
-    )[0]  # fmt: skip
+    return ops.linear_attention('simple_gla', q, k, v,
+                                g=jnp.broadcast_to(decay_H, q.shape[:3]),
+                                scale=1.0, impl=implementation)[0]
 
   return attend
 
@@ -95,7 +88,6 @@ def _simple_gla(name):
   Some Triton versions miscompile the gated backward pass on Hopper, so check
   its error together with its time.
   """
-
   def make(q, k, v, do):
     torch = _import('torch')
     attend = getattr(_import('fla.ops.simple_gla'), name)
@@ -111,7 +103,6 @@ def _simple_gla(name):
 
 def _flash_bla(op):
   """Returns flash_bla: [B, H, L, Dh], feature map in torch, no mask."""
-
   def make(q, k, v, do):
     torch = _import('torch')
     if op == 'linear':

@@ -33,17 +33,13 @@ def put(text, section, table):
 
 def main():
   parser = argparse.ArgumentParser(
-    prog='python -m kernels.tools.readme',
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+      prog='python -m kernels.tools.readme', description=__doc__,
+      formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('section', help='between whose marks the table goes')
   section = parser.parse_args().section
   try:
     text = README.read_text(encoding='utf-8')
-    README.write_text(
-      put(text, section, sys.stdin.read()), encoding='utf-8'
-    )
+    README.write_text(put(text, section, sys.stdin.read()), encoding='utf-8')
   except ValueError as error:
     sys.exit(f'Nothing written: {error}.')
 

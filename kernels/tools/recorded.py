@@ -19,41 +19,27 @@ COLUMNS = ('out', 'state', *errors.GRADIENTS, 'masked')
 def table(record):
   """Returns markdown lines of the largest errors.
 
-  Args:
-    record: result of `lra.costs.onchip.run`, with the stage `errors`.
-
-  Raises:
-    KeyError: the record has no such stage.
+  `record` is from `lra.costs.onchip.run`; KeyError without the stage `errors`.
   """
   groups = {}
   for row in record['errors']['rows']:
     if 'skipped' not in row:
-      groups.setdefault(tuple(row[k] for k in ('op', 'dtype', 'kernel')), []
-                        ).append(row)  # fmt: skip
-  lines = [
-    f'{record["device"]}, JAX {record["errors"]["packages"]["jax"]}',
-    '',
-    '| op | dtype | kernel | Dh | forms | '
-    + ' | '.join(COLUMNS)
-    + ' | bound | cases within |',
-    '|' + '---|' * (len(COLUMNS) + 7),
-  ]
+      groups.setdefault(tuple(row[k] for k in ('op', 'dtype', 'kernel')),
+                        []).append(row)
+  lines = [f'{record["device"]}, JAX {record["errors"]["packages"]["jax"]}', '',
+           '| op | dtype | kernel | Dh | forms | ' + ' | '.join(COLUMNS)
+           + ' | bound | cases within |',
+           '|' + '---|' * (len(COLUMNS) + 7)]
   place = {op: i for i, op in enumerate(errors.EVERY)}
   for op, dtype, kernel in sorted(
-    groups, key=lambda key: (place[key[0]], key[1] != 'float32', key[2])
-  ):
+      groups, key=lambda key: (place[key[0]], key[1] != 'float32', key[2])):
     rows = groups[op, dtype, kernel]
     forms = [form for form in errors.FORMS if form in _values(rows, 'form')]
     limits = (f'{errors.bound(n, dtype):.0e}' for n in ('out', 'dq'))
     good = sum(row.get('within', False) for row in rows)
-    cells = [
-      *(op, dtype, kernel),
-      ', '.join(map(str, _values(rows, 'width'))),
-      ', '.join(forms),
-      *(_largest(rows, name) for name in COLUMNS),
-      ' / '.join(limits),
-      f'{good} of {len(rows)}',
-    ]
+    cells = [*(op, dtype, kernel), ', '.join(map(str, _values(rows, 'width'))),
+             ', '.join(forms), *(_largest(rows, name) for name in COLUMNS),
+             ' / '.join(limits), f'{good} of {len(rows)}']
     lines.append(_line(cells))
   return lines
 
@@ -74,11 +60,7 @@ def _largest(rows, name):
 def times(record):
   """Returns markdown lines of microseconds of all kernels, one per shape.
 
-  Args:
-    record: result of `lra.costs.onchip.run`, with the stage `kernels`.
-
-  Raises:
-    KeyError: the record has no such stage.
+  `record` is from `lra.costs.onchip.run`; KeyError without the stage `kernels`.
   """
   run = record['kernels']
   timed = [row for row in run['rows'] if 'us' in row]
@@ -86,16 +68,15 @@ def times(record):
   own = [name for name in names if name.startswith('pallas')]
   others = 'torch', 'flash-linear-attention', 'jax-linear-attention'
   packages = (f'{name} {version}' for name, version in run['packages'].items()
-              if name in others)  # fmt: skip
+              if name in others)
   lines = [
-    f'{record["device"]}, JAX {run["packages"]["jax"]}, '
-    f'{", ".join(packages)}; {run["dtype"]}, B L = {run["tokens"]:,}, '
-    f'H = {run["heads"]}. Copy {run["copy_bytes_per_s"] / 1e12:.3g} TB/s.',
-    '',
-    f'| op | pass | L | Dh | {" | ".join(f"{name}, us" for name in names)} '
-    '| best of ours | % of floor | x XLA | x best other | its relative RMS |',
-    '|---|---|' + '--:|' * (2 + len(names)) + '---|' + '--:|' * 4,
-  ]
+      f'{record["device"]}, JAX {run["packages"]["jax"]}, '
+      f'{", ".join(packages)}; {run["dtype"]}, B L = {run["tokens"]:,}, '
+      f'H = {run["heads"]}. Copy {run["copy_bytes_per_s"] / 1e12:.3g} TB/s.',
+      '',
+      f'| op | pass | L | Dh | {" | ".join(f"{name}, us" for name in names)} '
+      '| best of ours | % of floor | x XLA | x best other | its relative RMS |',
+      '|---|---|' + '--:|' * (2 + len(names)) + '---|' + '--:|' * 4]
   groups = {}
   for row in timed:
     which = tuple(row[key] for key in ('op', 'pass', 'L', 'Dh'))
@@ -109,13 +90,10 @@ def times(record):
     else:
       # A kernel without an error computes another function.
       others = [us[n] for n in us if n not in own and rows[n]['error']]
-      cells += [
-        best,
-        _number(rows[best]['percent_of_floor'], '.0f'),
-        _number(rows[best]['vs_xla'], '.2f'),
-        _number(min(others) / us[best] if others else None, '.2f'),
-        _largest([rows[best]], 'error'),
-      ]
+      cells += [best, _number(rows[best]['percent_of_floor'], '.0f'),
+                _number(rows[best]['vs_xla'], '.2f'),
+                _number(min(others) / us[best] if others else None, '.2f'),
+                _largest([rows[best]], 'error')]
     lines.append(_line([*which, *cells]))
   return lines
 
@@ -123,61 +101,44 @@ def times(record):
 def layers(record):
   """Returns markdown lines of the times of whole layers, one per layer.
 
-  Args:
-    record: result of `lra.costs.onchip.run`, with the stage `layers`.
-
-  Raises:
-    KeyError: the record has no such stage.
+  `record` is from `lra.costs.onchip.run`; KeyError without the stage `layers`.
   """
   run = record['layers']
-  lines = [
-    f'{record["device"]}, JAX {run["packages"]["jax"]}, bfloat16.',
-    '',
-    '| layer | pass | B | L | H | Dh | kernel | us | x XLA | % of floor '
-    '| relative RMS |',
-    '|---|---|' + '--:|' * 4 + '---|' + '--:|' * 4,
-  ]
+  lines = [f'{record["device"]}, JAX {run["packages"]["jax"]}, bfloat16.', '',
+           '| layer | pass | B | L | H | Dh | kernel | us | x XLA | % of floor '
+           '| relative RMS |',
+           '|---|---|' + '--:|' * 4 + '---|' + '--:|' * 4]
   for row in run['rows']:
     cells = [
-      *(row[key] for key in ('layer', 'pass', 'B', 'L', 'H', 'Dh', 'kernel')),
-      f'{row["us"]:.0f}',
-      f'{row["vs_xla"]:.2f}',
-      f'{row["percent_of_floor"]:.0f}',
-      _largest([row], 'error'),
-    ]
+        *(row[key] for key in ('layer', 'pass', 'B', 'L', 'H', 'Dh', 'kernel')),
+        f'{row["us"]:.0f}', f'{row["vs_xla"]:.2f}',
+        f'{row["percent_of_floor"]:.0f}', _largest([row], 'error')]
     lines.append(_line(cells))
   return lines
 
 
 def every_time(record):
-  """Returns markdown lines of all measurements, one per line.
-
-  Args:
-    record: result of `kernels.tools.benchmark.run`.
+  """Returns markdown lines of all rows of `kernels.tools.benchmark.run`.
   """
-  lines = [
-    f'{record["device"]}, JAX {record["jax"]}, {record["dtype"]}, '
-    f'B L = {record["tokens"]:,}, H = {record["heads"]}. Copy '
-    f'{record["copy_bytes_per_s"] / 1e12:.3g} TB/s; a call costs the host '
-    f'{record["dispatch_us"]:.0f} us.',
-    '',
-    '| op | pass | L | Dh | kernel | us | x XLA | x best other '
-    '| % of floor | relative RMS |',
-    '|---|---|---|---|---|---|---|---|---|---|',
-  ]
+  lines = [f'{record["device"]}, JAX {record["jax"]}, {record["dtype"]}, '
+           f'B L = {record["tokens"]:,}, H = {record["heads"]}. Copy '
+           f'{record["copy_bytes_per_s"] / 1e12:.3g} TB/s; a call costs the '
+           'host '
+           f'{record["dispatch_us"]:.0f} us.',
+           '',
+           '| op | pass | L | Dh | kernel | us | x XLA | x best other '
+           '| % of floor | relative RMS |',
+           '|---|---|---|---|---|---|---|---|---|---|']
   skipped = {}
   for row in record['rows']:
     if 'skipped' in row:
       skipped.setdefault((row['kernel'], row['skipped']))
       continue
-    cells = [
-      *(str(row[key]) for key in ('op', 'pass', 'L', 'Dh', 'kernel')),
-      _number(row['us'], '.0f'),
-      _number(row['vs_xla'], '.2f'),
-      _number(row['vs_best_other'], '.2f'),
-      _number(row['percent_of_floor'], '.0f'),
-      _number(row['error'], '.1e'),
-    ]
+    cells = [*(str(row[key]) for key in ('op', 'pass', 'L', 'Dh', 'kernel')),
+             _number(row['us'], '.0f'), _number(row['vs_xla'], '.2f'),
+             _number(row['vs_best_other'], '.2f'),
+             _number(row['percent_of_floor'], '.0f'),
+             _number(row['error'], '.1e')]
     lines.append(_line(cells))
   lines += [''] + [f'Not run: {name}: {why}' for name, why in skipped]
   return lines
@@ -196,10 +157,8 @@ TABLES = {'errors': table, 'times': times, 'layers': layers}
 
 def main(argv=None):
   parser = argparse.ArgumentParser(
-    prog='python -m kernels.tools.recorded',
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+      prog='python -m kernels.tools.recorded', description=__doc__,
+      formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('record', type=pathlib.Path)
   parser.add_argument('--of', choices=TABLES, default='errors')
   args = parser.parse_args(argv)
@@ -208,7 +167,7 @@ def main(argv=None):
     lines = TABLES[args.of](json.loads(path.read_text(encoding='utf-8')))
   except (OSError, ValueError, KeyError, TypeError) as error:
     sys.exit(f'{path} is no record of {args.of} on a chip ({error!r}): make '
-             'one with python -m lra.costs --onchip.')  # fmt: skip
+             'one with python -m lra.costs --onchip.')
   print('\n'.join(lines))
 
 

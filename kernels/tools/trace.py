@@ -10,14 +10,7 @@ MOST = 20  # number of kernels, those that take the longest
 
 
 def by_kernel(function, *args, calls=3):
-  """Traces calls and sums the time of each kernel.
-
-  Args:
-    function, *args: a compiled program and its arrays.
-    calls: number of traced calls, after one that is not traced.
-
-  Returns:
-    See `of_planes`.
+  """Returns `of_planes` of calls of a compiled program, after one more.
 
   Raises:
     RuntimeError: the trace contains no device, as always on a CPU.
@@ -36,14 +29,10 @@ def by_kernel(function, *args, calls=3):
 
 
 def of_planes(planes, calls):
-  """Returns the kernels in a trace of one device.
+  """Returns the kernels in a trace (`jax.profiler.ProfileData`) of one device.
 
   A GPU has one line per stream, and they may overlap. A TPU has several lines
   for the same time; 'XLA Ops' has the operations.
-
-  Args:
-    planes: planes of a `jax.profiler.ProfileData`.
-    calls: number of traced calls.
 
   Returns:
     A dict, with times in microseconds per call:
@@ -54,14 +43,10 @@ def of_planes(planes, calls):
   Raises:
     RuntimeError: the trace contains no device or no kernel.
   """
-  events = [
-    event
-    for plane in planes
-    if plane.name.startswith('/device:')
-    for line in plane.lines
-    if line.name == 'XLA Ops' or line.name.startswith('Stream #')
-    for event in line.events
-  ]
+  events = [event for plane in planes if plane.name.startswith('/device:')
+            for line in plane.lines
+            if line.name == 'XLA Ops' or line.name.startswith('Stream #')
+            for event in line.events]
   if not events:
     raise RuntimeError('the trace has no kernels of a device')
   times, launches = collections.Counter(), collections.Counter()
@@ -75,10 +60,6 @@ def of_planes(planes, calls):
     until = max(until, end)
   scale = 1e-3 / calls
   return {
-    'busy_us': busy * scale,
-    'span_us': (until - first) * scale,
-    'kernels': [
-      {'name': name, 'us': time * scale, 'launches': launches[name] / calls}
-      for name, time in times.most_common(MOST)
-    ],
-  }
+      'busy_us': busy * scale, 'span_us': (until - first) * scale, 'kernels': [
+          {'name': name, 'us': time * scale, 'launches': launches[name] / calls}
+          for name, time in times.most_common(MOST)]}

@@ -21,14 +21,12 @@ def floor(op, direction, shape, itemsize=2):
 
 def table(targets):
   """Returns markdown lines, one for each target, op, pass and kernel."""
-  lines = [
-    f'bfloat16, B {BATCH}, L {LENGTH:,}, H {HEADS}, a mask, operands as '
-    '[B, L, H Dh]. T = bytes of one such tensor.',
-    '',
-    '| target | op | pass | Dh | kernel | moved / T | floor / T '
-    '| operands + results / T | temporaries / T | launches |',
-    '|---|---|---|---|---|---|---|---|---|---|',
-  ]
+  lines = [f'bfloat16, B {BATCH}, L {LENGTH:,}, H {HEADS}, a mask, operands as '
+           '[B, L, H Dh]. T = bytes of one such tensor.',
+           '',
+           '| target | op | pass | Dh | kernel | moved / T | floor / T '
+           '| operands + results / T | temporaries / T | launches |',
+           '|---|---|---|---|---|---|---|---|---|---|']
   reasons = []
   for target in targets:
     try:
@@ -56,11 +54,7 @@ def _line(target, op, direction, width, name):
   memory = program.memory_analysis()
   tensor = BATCH * LENGTH * HEADS * width * 2
   ends = memory.argument_size_in_bytes + memory.output_size_in_bytes
-  cells = [
-    f'{moved / tensor:.2f}',
-    f'{floor(op, short, shape) / tensor:.0f}',
-    f'{ends / tensor:.2f}',
-    f'{memory.temp_size_in_bytes / tensor:.2f}',
-    str(launched),
-  ]
+  cells = [f'{moved / tensor:.2f}', f'{floor(op, short, shape) / tensor:.0f}',
+           f'{ends / tensor:.2f}', f'{memory.temp_size_in_bytes / tensor:.2f}',
+           str(launched)]
   return start + ' | '.join(cells) + ' |'

@@ -10,15 +10,21 @@ itself in a new process for every card.
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import math
-import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
+import jax
+import jax.numpy as jnp
+
+import kernels
+from kernels import dispatch
 from kernels.tools import h200
 from kernels.tools.cuda import CARDS
 
@@ -27,12 +33,6 @@ OPS = ('linear', 'simpletron', 'lightning')
 LAYERS = ('norm_project', 'layer_norm', 'embedding', 'dense')
 SHAPE = (8, 4001, 4)  # B, L, H: a CLS token in front of 4,000
 FLAGS = '--xla_gpu_autotune_level=0 --xla_dump_emitter_re=ptx'
-_ENTRY = re.compile(
-  r"Compiling entry function '(?P<name>\w+)'.*?"
-  r'(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, '
-  r'(?P<loads>\d+) bytes spill loads.*?Used (?P<registers>\d+) registers',
-  re.DOTALL,
-)
 _PRODUCT = re.compile(r'\b(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)[\w.:]*')
 
 
@@ -41,13 +41,10 @@ class Kernel:
   """The compilation result of one kernel.
 
   Attributes:
-    name: its name.
-    registers: registers per thread.
-    spills: bytes per thread, stored and loaded.
+    registers, spills: registers and bytes (stored and loaded) per thread.
     products: PTX names of the tensor-core instructions.
     copies: number of asynchronous copies to shared memory.
   """
-
   name: str
   registers: int
   spills: int
@@ -57,9 +54,6 @@ class Kernel:
 
 def ptxas():
   """Returns the path of ptxas, from its wheel if installed; None if missing."""
-  import importlib.util
-  import shutil
-
   found = importlib.util.find_spec('nvidia.cu13')
   for folder in found.submodule_search_locations if found else ():
     path = pathlib.Path(folder) / 'bin' / 'ptxas'
@@ -74,15 +68,11 @@ def read(ptx, verbose):
   for body in re.split(r'\.entry\s+', ptx)[1:]:
     bodies[re.match(r'\w+', body).group(0)] = body
   return [
-    Kernel(
-      entry['name'],
-      int(entry['registers']),
-      int(entry['stores']) + int(entry['loads']),
-      tuple(sorted(set(_PRODUCT.findall(bodies[entry['name']])))),
-      len(re.findall(r'\bcp\.async\.c[ag]\b', bodies[entry['name']])),
-    )
-    for entry in _ENTRY.finditer(verbose)
-  ]
+      Kernel(entry['name'], int(entry['registers']),
+             int(entry['stores']) + int(entry['loads']),
+             tuple(sorted(set(_PRODUCT.findall(bodies[entry['name']])))),
+             len(re.findall(r'\bcp\.async\.c[ag]\b', bodies[entry['name']])))
+      for entry in h200.ENTRY.finditer(verbose)]
 
 
 def programs(op, width, dtype, packed, masked):
@@ -93,56 +83,21 @@ def programs(op, width, dtype, packed, masked):
   which has E = D = H * Dh. Other layers have `width` inputs. A table has 257
   ids, and a dense layer three times as many outputs as inputs.
   """
-  import jax
-  import jax.numpy as jnp
-
-  import kernels
-
-  b, length, h = SHAPE
   if op == 'norm_project':
-    return _norm_project(h * width, dtype)
+    return _norm_project(SHAPE[2] * width, dtype)
   if op in LAYERS:
     return _layer(op, width, dtype)
-  x = jax.ShapeDtypeStruct((b, length, h, width), dtype)
-  mask = jax.ShapeDtypeStruct((b, length), jnp.bool_) if masked else None
-  options = {'kernel': 'pallas_triton'}
-  if packed:
-    attend = getattr(kernels, f'{op}_attention_packed')
-    arrays = [
-      jax.ShapeDtypeStruct((b, length, 3, h, width), dtype),
-      jax.ShapeDtypeStruct((3, h, width), jnp.float32),
-    ]
-    if op == 'lightning':
-      options['activation'] = 'silu'
-  else:
-    attend = getattr(kernels, f'{op}_attention')
-    arrays = [x] * 3
-
-  def step(arrays, do, mask):
-    def forward(*arrays):
-      q, *rest = arrays
-      if packed:
-        return attend(q, bias=rest[0], mask=mask, **options)
-      return attend(q, *rest, mask=mask, **options)
-
-    out, pull = jax.vjp(forward, *arrays)
-    return out, pull(do)
-
-  return step, (arrays, x, mask)
+  return h200.program(op, 'backward', width, masked, SHAPE, packed, dtype,
+                      'pallas_triton')
 
 
 def _norm_project(width, dtype):
   """Returns `programs` of RMS norm and projection; E and D are `width`."""
-  import jax
-  import jax.numpy as jnp
-
-  import kernels
 
   def step(o, weight, bias, dy):
     def forward(o, weight, bias):
-      return kernels.norm_project(
-        o, weight=weight, bias=bias, kernel='pallas_triton'
-      )
+      return kernels.norm_project(o, weight=weight, bias=bias,
+                                  kernel='pallas_triton')
 
     y, pull = jax.vjp(forward, o, weight, bias)
     return y, pull(dy)
@@ -155,17 +110,12 @@ def _norm_project(width, dtype):
 
 def _layer(op, width, dtype):
   """Returns `programs` of layers without a public function."""
-  import jax
-  import jax.numpy as jnp
-
-  from kernels import dispatch
 
   def tokens(width):
     return jax.ShapeDtypeStruct((*SHAPE[:2], width), dtype)
 
   x, row = tokens(width), jax.ShapeDtypeStruct((width,), jnp.float32)
   if op == 'layer_norm':
-
     def step(x, scale, bias, dy, beside):
       own = dispatch.triton_module(op, width, dtype, dtype)
       y, *saved = own.forward(x, scale, bias, 1e-6, dtype)
@@ -175,30 +125,21 @@ def _layer(op, width, dtype):
   if op == 'embedding':
     ids = jax.ShapeDtypeStruct(SHAPE[:2], jnp.int32)
     return lambda ids, dy: dispatch.triton_module(op, 257, dtype).gradient(
-      ids, dy, 257
-    ), (ids, x)
+        ids, dy, 257), (ids, x)
   weight = jax.ShapeDtypeStruct((width, 3 * width), dtype)
   return lambda *args: dispatch.triton_module(
-    op, *weight.shape, dtype
-  ).gradients(*args), (x, weight, tokens(3 * width))
+      op, *weight.shape, dtype).gradients(*args), (x, weight, tokens(3 * width))
 
 
 def compiled(card, function, arguments, folder):
-  """Returns the program for a card and its `Kernel`s.
+  """Returns the program for a cuda.Card and its `Kernel`s.
 
-  Args:
-    card: cuda.Card.
-    function, arguments: function to lower and its arguments.
-    folder: folder of XLA's PTX, the `--xla_dump_to` of this process.
+  `folder` is that of XLA's PTX, the `--xla_dump_to` of this process.
   """
-  import jax
-
-  import kernels
-
   place = jax.sharding.SingleDeviceSharding(card.device())
   arguments = jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), arguments
-  )
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+      arguments)
   before = set(folder.glob('*.ptx'))
   with kernels.target('gpu'), card.lowering():
     program = jax.jit(function).lower(*arguments).compile()
@@ -208,9 +149,8 @@ def compiled(card, function, arguments, folder):
     if '.entry' not in ptx:
       continue
     said = subprocess.run(
-      [ptxas(), '-v', '--gpu-name', card.arch, str(path), '-o', '/dev/null'],
-      capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [ptxas(), '-v', '--gpu-name', card.arch, str(path), '-o', '/dev/null'],
+        capture_output=True, text=True, check=True)
     found += read(ptx, said.stderr + said.stdout)
   return program, found
 
@@ -223,7 +163,7 @@ def _rows(args, folder):
         for packed, masked in _forms(op):
           row = {'op': op, 'width': width, 'dtype': dtype, 'packed': packed}
           print(json.dumps(row | _row(args.card, folder, **row, masked=masked)),
-                flush=True)  # fmt: skip
+                flush=True)
 
 
 def _forms(op):
@@ -235,44 +175,28 @@ def _row(card, folder, op, width, dtype, packed, masked):
   function, arguments = programs(op, width, dtype, packed, masked)
   card = CARDS[card]
   program, found = compiled(card, function, arguments, folder)
-  moved = re.findall(
-    r'= \w+\[([\d,]*)\]\S* (?:copy|transpose)\(', program.as_text()
-  )
+  moved = re.findall(r'= \w+\[([\d,]*)\]\S* (?:copy|transpose)\(',
+                     program.as_text())
   operand = SHAPE[0] * SHAPE[1] * SHAPE[2] * width
   if op in LAYERS[1:]:
     operand //= SHAPE[2]
   sizes = [math.prod(map(int, filter(None, x.split(',')))) for x in moved]
-  found = [
-    dataclasses.asdict(kernel)
-    for kernel in found
-    if kernel.products or kernel.name.startswith('layer_norm')
-  ]
+  found = [dataclasses.asdict(kernel) for kernel in found
+           if kernel.products or kernel.name.startswith('layer_norm')]
   if not found:
     raise RuntimeError('XLA wrote no PTX of these kernels')
-  return {
-    'masked': masked,
-    'kernels': found,
-    'copies': sum(size >= operand for size in sizes),
-  }
+  return {'masked': masked, 'kernels': found,
+          'copies': sum(size >= operand for size in sizes)}
 
 
 def reports(card, ops=OPS, widths=(64,), dtypes=('bfloat16', 'float32')):
-  """Returns rows computed in a new process, as dictionaries.
-
-  Raises:
-    RuntimeError: the process failed; the message is the end of its output.
-  """
+  """Returns rows computed in a new process; see `h200.rows_of`."""
   with tempfile.TemporaryDirectory() as folder:
-    command = [sys.executable, '-m', 'kernels.tools.triton_report']
-    command += ['--card', card, '--dump', folder, '--ops', ','.join(ops)]
-    command += ['--widths', ','.join(map(str, widths))]
-    command += ['--dtypes', ','.join(dtypes)]
     flags = f'{FLAGS} --xla_dump_to={folder}'
-    env = {**os.environ, **h200.ENVIRONMENT, 'XLA_FLAGS': flags}
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-  if done.returncode:
-    raise RuntimeError(done.stderr[-4000:])
-  return [json.loads(line) for line in done.stdout.splitlines()]
+    return h200.rows_of('kernels.tools.triton_report',
+                        {**h200.ENVIRONMENT, 'XLA_FLAGS': flags},
+                        f'--card={card}', f'--dump={folder}', ops=ops,
+                        widths=widths, dtypes=dtypes)
 
 
 def main():
@@ -290,24 +214,22 @@ def main():
   reason = h200.missing()
   if reason:
     sys.exit(reason)
-  print('| card | op | Dh | dtype | packed, mask | kernels: registers '
-        '| spilled bytes | copies |')  # fmt: skip
+  print('| card | op | Dh | dtype | packed, mask | kernels: registers | '
+        'spilled bytes | copies |')
   print('|' + '---|' * 8)
   bad = False
   for card in args.cards.split(','):
-    rows = reports(
-      card, args.ops.split(','), args.widths.split(','), args.dtypes.split(',')
-    )
+    rows = reports(card, args.ops.split(','), args.widths.split(','),
+                   args.dtypes.split(','))
     for row in rows:
       found = row['kernels']
       spilled = {k['name']: k['spills'] for k in found if k['spills']}
       bad |= bool(spilled) or row['copies'] > 0
       registers = ', '.join(f'{k["name"]} {k["registers"]}' for k in found)
       packed = 'yes' if row['packed'] else 'no'
-      print(
-        f'| {card} | {row["op"]} | {row["width"]} | {row["dtype"]} | {packed} '
-        f'| {registers} | {spilled or 0} | {row["copies"]} |', flush=True
-      )  # fmt: skip
+      print(f'| {card} | {row["op"]} | {row["width"]} | {row["dtype"]} | '
+            f'{packed} | {registers} | {spilled or 0} | {row["copies"]} |',
+            flush=True)
   sys.exit(bad)
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from absl import app, flags
 from absl import logging as absl_logging
+from ml_collections import config_flags
 
 from lra import paths
 from lra.errors import USER_ERROR, UserError
@@ -175,13 +176,21 @@ def _check_text(argv):
           'or choose another path.') from e
 
 
-def config():
-  """Returns the config of --config, ready to run, or None.
+def experiment(folder: str | None = None):
+  """Returns the experiment of --config, or None.
+
+  Args:
+    folder: the run directory, by default that of the config.
 
   Raises:
     UserError: it cannot be run; the message names the field.
   """
-  return loader.resolve(CONFIG.value)
+  if CONFIG.value is None:
+    return None
+  from lra.experiment import experiment as experiment_lib  # imports JAX
+  return experiment_lib.resolve(
+      CONFIG.value, folder=folder,
+      made_by=config_flags.get_config_filename(flags.FLAGS['config']))
 
 
 def quiet_libraries() -> None:

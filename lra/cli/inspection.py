@@ -8,9 +8,8 @@ from lra.errors import UserError
 from lra.formats import percent, points
 from lra.records import result as results
 from lra.records.result import Result
-from lra.report import comparison
-from lra.report.row import Row
-from lra.report.variants import shown
+from lra.report import statistics
+from lra.report.rows import Row, shown
 
 _LINE = 60  # characters of an example that are printed
 
@@ -125,7 +124,7 @@ def _value(flat, name):
 
 def _verdict(*rows):
   a, b = (row.sample for row in rows)
-  p = comparison.p_value(a, b)
+  p = statistics.p_value(a, b)
   difference = points(b.accuracies[0] - a.accuracies[0],
                       min(row.digits for row in rows))
   paired = a.correct is not None and b.correct is not None

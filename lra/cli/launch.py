@@ -16,12 +16,12 @@ from lra.records import result as result_lib
 from lra.system import distributed, signals
 from lra.system.terminal import say
 from lra.training import writers
-from lra.training.run import check_config
+from lra.training.rundir import check_config
 
 EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED}
 
 
-def train(config) -> int:
+def train(experiment) -> int:
   """Trains to the end, a stop or a failure; returns the exit code.
 
   With --seeds or --grid it is the code of all runs: that of a stop if any run
@@ -31,34 +31,27 @@ def train(config) -> int:
     UserError: something must be corrected; of several runs that of the first,
       once all have ended.
   """
-  from lra.experiment import protocol
   from lra.report import publish
-  from lra.training import provenance
   writers.check(options.LOG.value)
   how = {'max_minutes': options.MAX_MINUTES.value, 'log': options.LOG.value}
   if options.PROFILE.value is not None:
     from lra.training import profile
     how['profiled'] = profile.steps(
-        options.PROFILE.value, config.train.steps)
-  runs = _runs(config)
-  _warn_of_form({one.model.name for one, _ in runs})
-  made_by = config_flags.get_config_filename(flags.FLAGS['config'])
-  changes = {folder: protocol.changes(one.to_dict(), made_by)
-             for one, folder in runs}
-  recorded = any(map(to_record, changes.values()))
+        options.PROFILE.value, experiment.config.train.steps)
+  runs = _runs(experiment)
+  _warn_of_form({run.config.model.name for run in runs})
+  recorded = {run.task.name for run in runs if to_record(run.changes)}
   if recorded:
-    distributed.told(lambda: publish.check(place(), {
-        one.task for one, folder in runs if to_record(changes[folder])}))
-  provenance.begin(provenance.Command(
-      protocol.file_of(made_by), lambda one: protocol.changes(one, made_by),
-      recorded))
+    distributed.broadcast_from_leader(lambda: publish.check(place(), recorded))
+  how['recorded'] = bool(recorded)
   codes, finished, errors = [], [], []
-  for (_, folder), result in _ended(_trained(runs, how, errors), errors):
+  for run, result in _ended(_trained(runs, how, errors), errors):
+    folder = run.folder
     codes.append(EXIT['stopped' if result is None else result.status])
-    if codes[-1] == EXIT['oom'] and distributed.several():
+    if codes[-1] == EXIT['oom'] and distributed.is_multiprocess():
       print(summary(result, folder))
       distributed.leave(codes[-1])  # others may have memory and still run
-    if not distributed.leads():
+    if not distributed.is_leader():
       continue
     if result is None:
       print(f'not begun: {folder}')
@@ -67,10 +60,10 @@ def train(config) -> int:
     if result.finished:
       finished.append(result)
       with _kept(errors, folder):
-        _record(result, changes[folder], to_record(changes[folder]))
-  if distributed.leads():
+        _record(result, run.changes, to_record(run.changes))
+  if distributed.is_leader():
     print(_over_grid(finished), end='')
-  distributed.meet()  # the leader may have waited for the page
+  distributed.barrier()  # the leader may have waited for the page
   # The same command resumes stopped runs, and then the error is raised again.
   if errors and EXIT['stopped'] not in codes:
     raise errors[0]
@@ -82,7 +75,7 @@ def _ended(trained, errors):
   try:
     yield from trained
   except UserError as error:
-    if distributed.several():
+    if distributed.is_multiprocess():
       raise  # at once: the others may wait for this process
     errors.append(error)
 
@@ -91,7 +84,7 @@ def _warn_of_form(names):
   """Reports models whose files do not have the form that --list reads."""
   from lra.report import catalogue
   for problem in filter(None, map(catalogue.problem, sorted(names))):
-    if distributed.leads():
+    if distributed.is_leader():
       say(f'{problem} Until then --list leaves the model out.')
 
 
@@ -109,15 +102,13 @@ def is_recorded(result: result_lib.Result) -> bool:
       result, place(), replace=options.REPLACE.value)
 
 
-def _runs(config):
-  """Returns the (config, folder) of each run that the flags ask for."""
+def _runs(experiment):
+  """Returns the experiment of each run that the flags ask for."""
   asked = config_flags.get_override_values(flags.FLAGS['config'])
   if options.SEEDS.value is None and not options.GRID.value:
-    values = config.to_dict()
-    return [(config, pathlib.Path(
-        options.WORKDIR.value or identity.run_folder(values)))]
+    return [experiment]
   if options.SEEDS.value is None:
-    numbers = [config.seed]
+    numbers = [experiment.config.seed]
   elif 'seed' in asked:
     raise UserError('--seeds and --config.seed both set the seed: leave one '
                     'out.')
@@ -131,31 +122,29 @@ def _runs(config):
   told = grid.check_count(configs * len(numbers), ' and '.join(
       name for name, given in (('--grid', lines), ('--seeds', len(numbers) > 1))
       if given))
-  if told and distributed.leads():
+  if told and distributed.is_leader():
     say(told)
   runs = {}
-  for made in _configs(config, asked, lines):
+  for made in _of_grid(experiment, asked, lines):
     for seed in numbers:
-      one = made.copy_and_resolve_references()
-      one.seed = seed
-      folder = identity.run_folder(one.to_dict())
-      if folder in runs:
-        raise UserError(f'--grid makes one run twice, {folder}: name each '
+      run = made.with_seed(seed)
+      if run.folder in runs:
+        raise UserError(f'--grid makes one run twice, {run.folder}: name each '
                         'value once.')
-      runs[folder] = one
-  return [(one, folder) for folder, one in runs.items()]
+      runs[run.folder] = run
+  return list(runs.values())
 
 
-def _configs(config, asked, lines):
-  """Returns the configs of --grid, each with the changes of `--config.` flags.
+def _of_grid(experiment, asked, lines):
+  """Returns the experiments of --grid, with the changes of `--config.` flags.
 
   Args:
-    config: the config of --config.
+    experiment: that of --config.
     asked: {field: value} of these flags.
     lines: the words of each --grid.
   """
-  file = config_flags.get_config_filename(flags.FLAGS['config'])
-  given = [f'--config={file}', *(
+  from lra.experiment.experiment import resolve
+  given = [f'--config={experiment.made_by}', *(
       f'--config.{name}={value if isinstance(value, str) else repr(value)}'
       for name, value in asked.items())]
   made = []
@@ -168,12 +157,13 @@ def _configs(config, asked, lines):
         raise UserError(f'--grid and --config.{name} both set {name}: leave '
                         'out one of them.')
       try:
-        made.append(loader.resolve(loader.made_by(
-            [*given, *(f'--config.{change}' for change in changes)])))
+        made.append(resolve(loader.made_by(
+            [*given, *(f'--config.{change}' for change in changes)]),
+                            made_by=experiment.made_by))
       except (flags.Error, ValueError, UserError) as e:
         said = ' '.join(str(e).split())
         raise UserError(f'--grid: {said}{grid.hint(changes, said)}') from e
-  return made or [config]
+  return made or [experiment]
 
 
 @contextlib.contextmanager
@@ -191,32 +181,32 @@ def _trained(runs, how, errors):
   """Yields each run with its result; runs that are finished already come first.
   """
   left, done = [], []
-  for config, folder in runs:
+  for run in runs:
+    folder = run.folder
     with _kept(errors, folder):
       result = _result(folder)
       if result is None or not result.finished:
-        left.append((config, folder))
+        left.append(run)
       else:
-        check_finished(folder, config.to_dict(), result)
+        check_finished(folder, run.config.to_dict(), result)
         if 'profiled' in how:
           from lra.training import profile
           profile.check(how['profiled'], result.steps, folder)
-        if distributed.leads():
+        if distributed.is_leader():
           print(f'{folder} is finished already.')
-        done.append(((config, folder), result))
+        done.append((run, result))
   _warn_of_edits(left, done)
   yield from done
   if not left:
     return
-  from lra.training import together
   from lra.training import train as train_lib
   if len(runs) == 1:
-    yield left[0], train_lib.train(*left[0], **how)
+    yield left[0], train_lib.train(left[0], **how)
   else:
-    at_once = 1 if distributed.several() else (
+    at_once = 1 if distributed.is_multiprocess() else (
         options.AT_ONCE.value or
-        min(together.how_many(config) for config, _ in left))
-    yield from together.train_together(left, at_once=at_once, **how)
+        min(map(train_lib.how_many, left)))
+    yield from train_lib.train_many(left, at_once=at_once, **how)
 
 
 def warn_of_edits(
@@ -232,13 +222,13 @@ def warn_of_edits(
 def _warn_of_edits(left, done):
   """Warns about finished and stopped runs whose model file has changed."""
   from lra.training import provenance
-  if not distributed.leads():
+  if not distributed.is_leader():
     return
-  warn_of_edits((folder, result) for (_, folder), result in done)
+  warn_of_edits((run.folder, result) for run, result in done)
   provenance.warn_of_edits(
-      ((folder, config.model.name, provenance.of_folder(folder))
-       for config, folder in left
-       if any(folder.glob('checkpoints/last/[0-9]*'))), provenance.GOES_ON)
+      ((run.folder, run.config.model.name, provenance.of_folder(run.folder))
+       for run in left
+       if any(run.folder.glob('checkpoints/last/[0-9]*'))), provenance.GOES_ON)
 
 
 def _result(folder):
@@ -249,15 +239,15 @@ def _result(folder):
   """
   def look():
     found = result_lib.read_if_there(folder / 'result.json')
-    return found and found.model_dump(exclude_unset=True)
+    return found and found.fields
 
-  fields = distributed.told(look)
+  fields = distributed.broadcast_from_leader(look)
   return fields and result_lib.validate(fields)
 
 
 def _record(result, changes, recorded):
   """Puts a finished run on the leaderboard, or prints how to."""
-  from lra.report import publish, variants
+  from lra.report import publish, rows
   if recorded:
     if result.changes is None:
       result = result.model_copy(update={'changes': changes})
@@ -266,7 +256,7 @@ def _record(result, changes, recorded):
   elif options.RECORD.value is None:
     print(f'Not on the leaderboard, because the settings differ from the '
           f'protocol {result.protocol} '
-          f'({variants.departures(changes, result.config)}): '
+          f'({rows.departures(changes, result.config)}): '
           '--record adds it, in a table of its own.')
 
 
@@ -296,7 +286,7 @@ def over_seeds(results: list[result_lib.Result]) -> str:
   if len(scored) < 2:
     return ''
   from lra import formats
-  from lra.report.row import Row
+  from lra.report.rows import Row
   row = Row(scored)
   known = row.interval
   mean, low, high = (f'{formats.percent(x, row.digits)}%' for x in (
@@ -314,17 +304,17 @@ def check_finished(folder: pathlib.Path, config: dict,
     UserError: the folder, or the result in it, belongs to another run.
   """
   from lra.records import curves
-  from lra.report import variants
+  from lra.report import rows
   check_config(folder, config)
   differ = identity.differences(config, result.config)
   if differ:
     raise UserError(
         f'{folder / "result.json"} belongs to another run (it differs in '
-        f'{variants.listed(differ)}): delete it, or choose another --workdir.')
+        f'{rows.listed(differ)}): delete it, or choose another --workdir.')
   metrics, drawn = folder / 'metrics.jsonl', folder / 'curves.png'
   if metrics.exists() and not drawn.exists():  # killed in between
     try:
-      curves.plot(metrics, drawn, result.floors)
+      curves.plot(metrics, drawn, result.baselines)
     except UserError as e:  # the result is valid without them
       say(f'No curves: {e}')
 
@@ -345,7 +335,7 @@ def summary(result: result_lib.Result, folder: pathlib.Path) -> str:
              else f'accuracy {accuracy:.2%}')
     lines.append(f'test {score} (checkpoint of step {result.best_step})')
     for name, value in sorted(
-        result.floors.items(), key=lambda item: -item[1]):
+        result.baselines.items(), key=lambda item: -item[1]):
       lines.append(f'  baseline {value:.2%}  {name}')
   if result.train_seconds:
     lines.append(f'{result.steps_per_s:.2f} steps/s, peak memory '

@@ -46,8 +46,8 @@ def main(*words: str) -> int:
     publish.regenerate(launch.place(), html and pathlib.Path(html))
     return 0
   if options.CURVES.value:
-    from lra.report import curve_set
-    curve_set.plot([pathlib.Path(word) for word in words], options.CURVES.value)
+    from lra.records import curves
+    curves.plot_runs(list(map(pathlib.Path, words)), options.CURVES.value)
     print(f'wrote {options.CURVES.value}')
     return 0
   if options.SWEEP.value:
@@ -69,21 +69,19 @@ def main(*words: str) -> int:
 
 def _train():
   """Trains --config; returns the exit code."""
-  chosen = command.config()
+  chosen = command.experiment(options.WORKDIR.value)
   if chosen is None:
     raise UserError(
         'Nothing to do: give --config=configs/<model>.py:<task>, '
         '--sweep=FILE, --leaderboard or --list.')
   if options.PRINT_CONFIG.value:
-    print(describe.text(chosen))
+    print(describe.text(chosen.config))
     return 0
   environment.check_xla_flags()
   command.use_compile_cache()
   if options.COMPILE_ONLY.value:
-    from lra.config import identity
     from lra.sweeps import ahead
-    ahead.compile_steps(chosen, pathlib.Path(
-        options.WORKDIR.value or identity.run_folder(chosen.to_dict())))
+    ahead.compile_steps(chosen)
     return 0
   return launch.train(chosen)
 
@@ -102,16 +100,18 @@ def listing() -> str:
 
   The counts are those of the default protocol of each task.
   """
+  from configs import base
   from lra import tasks
   from lra.costs import parameters
-  from lra.experiment import protocol
   from lra.report import catalogue
   counts, problems = parameters.table()
+  protocols = {task: [name for name, known in base.PROTOCOLS.items()
+                      if task in known] for task in tasks.TASKS}
   lines = [
       f'{t.name:20}{t.seq_len:5} tokens{" x 2" if t.dual else "":5}'
-      f'{t.num_classes:3} classes  {", ".join(protocol.of_task(t.name))}'
+      f'{t.num_classes:3} classes  {", ".join(protocols[t.name])}'
       for t in tasks.TASKS.values()]
-  taken = dict.fromkeys(protocol.of_task(t)[0] for t in parameters.TASKS)
+  taken = dict.fromkeys(protocols[t][0] for t in parameters.TASKS)
   return '\n'.join([
       f'models; under {", ".join(parameters.TASKS)} their parameters (protocol '
       f'{", ".join(taken)}) and how many times the '

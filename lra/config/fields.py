@@ -234,12 +234,12 @@ FIELDS = {
 }
 
 
-def argument(default: float, **limits) -> Any:
+def argument(default: Any, **limits) -> Any:
   """Declares an argument of a mixer: `size: int = argument(64, low=1, ...)`.
 
   Args:
     default: its value unless a config sets it.
-    **limits: low, high, above and below of its `Field`.
+    **limits: low, high, above, below and choices of its `Field`.
   """
   return dataclasses.field(default=default, metadata=limits)
 

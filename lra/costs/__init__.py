@@ -1,3 +1,11 @@
+import importlib
+
 from lra.system import machine
 
 machine.skip_tpu()  # the modules here are commands, and import JAX
+
+
+def config_of(model: str, argument: str):
+  """Returns the config of `configs/<model>.py:<argument>`, for changes."""
+  return importlib.import_module(f'configs.{model}').get_config(
+      argument).copy_and_resolve_references()

@@ -16,7 +16,6 @@ launch on a GPU (`launches.md`). Their accelerators need not be present.
 measures errors and times of the kernels on the accelerator of this machine.
 """
 
-import functools
 import importlib
 import json
 import pathlib
@@ -60,45 +59,59 @@ OUT = flags.DEFINE_string(
 
 def main() -> int:
   """Prints figures as JSON, or tables; returns the exit code."""
-  from lra.costs import collectives, loop, onchip, tables
-  config = command.config()
-  made = {'memory': tables.memory if MEMORY.value else None,
-          'speed': SPEED.value and (
-              lambda: tables.speed(pathlib.Path(OUT.value))),
-          **{name: targets and functools.partial(_compiled, name, targets)
-             for name, targets in (('layers', LAYERS.value),
-                                   ('launches', LAUNCHES.value))},
-          'collectives': COLLECTIVES.value and config is None and (
-              lambda: collectives.tables(COLLECTIVES.value))}
-  for name, make in made.items():
-    if make:
-      print(tables.write(pathlib.Path(OUT.value) / f'{name}.md', make()))
+  from lra.costs import step, tables
+  experiment, out = command.experiment(), pathlib.Path(OUT.value)
+  compiled = {'layers': LAYERS.value, 'launches': LAUNCHES.value,
+              'collectives': experiment is None and COLLECTIVES.value}
+  made = {
+      'memory': (tables.memory, MEMORY.value and ()),
+      'speed': (tables.speed, SPEED.value and (out,)),
+      **{name: (lambda *targets, name=name: _module(name).tables(*targets),
+                targets and (targets,))
+         for name, targets in compiled.items()}}
+  asked = {name: (make, arguments) for name, (make, arguments) in made.items()
+           if isinstance(arguments, tuple)}
+  for name, (make, arguments) in asked.items():
+    print(tables.write(out / f'{name}.md', make(*arguments)))
   if ONCHIP.value:
+    onchip = _module('onchip')
     stages = onchip.STAGES if STAGES.value is None else STAGES.value
     unknown = set(stages) - set(onchip.STAGES)
     if unknown:
       raise UserError(f'--stages has no {sorted(unknown)[0]!r}: choose from '
                       f'{", ".join(onchip.STAGES)}.')
     onchip.run(pathlib.Path(ONCHIP.value), stages)
-  if ONCHIP.value or any(made.values()):
+  if ONCHIP.value or asked:
     return 0
-  if config is None:
+  if experiment is None:
     raise UserError(
         'Nothing to measure: give --config=configs/<model>.py:<task>, '
         '--memory, --speed, --layers, --launches or --onchip.')
   if COLLECTIVES.value:
-    print('\n'.join(collectives.report(config, COLLECTIVES.value)))
+    print('\n'.join(_module('collectives').report(
+        experiment.config, COLLECTIVES.value)))
     return 0
   command.use_compile_cache()
-  print(json.dumps(loop.measure(
-      config, steps=STEPS.value, rounds=ROUNDS.value, drawn=DRAWN.value),
+  print(json.dumps(step.measure(
+      experiment, steps=STEPS.value, rounds=ROUNDS.value, drawn=DRAWN.value),
                    indent=1))
   return 0
 
 
-def _compiled(name, targets):
-  """Returns the lines of a table that is compiled for `targets`."""
-  return importlib.import_module(f'lra.costs.{name}').tables(targets)
+def _module(name):
+  """Imports what measures or counts with `kernels.tools`.
+
+  Raises:
+    UserError: this is an installed package, which lacks these tools.
+  """
+  try:
+    return importlib.import_module(f'lra.costs.{name}')
+  except ModuleNotFoundError as error:
+    if not (error.name or '').startswith('kernels.tools'):
+      raise
+    raise UserError(
+        f'--{name} needs kernels/tools, which an installed package lacks: run '
+        'it in a checkout of the repository.') from error
 
 
 if __name__ == '__main__':

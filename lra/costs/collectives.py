@@ -12,13 +12,14 @@ the batch grows with the devices, over `sequence` each has less to do.
 """
 
 import dataclasses
-import importlib
+import math
 
 import jax
-import numpy as np
 
 from kernels.tools import hlo
+from lra.costs import config_of
 from lra.errors import UserError
+from lra.experiment.experiment import resolve
 from lra.report.markdown import table
 from lra.training import mesh, program
 
@@ -47,19 +48,19 @@ class Step:
 
   Attributes:
     shape: axis of the mesh -> number of devices.
-    told: (kind, bytes of the result, devices) -> count, see
+    collectives: (kind, bytes of the result, devices) -> count, see
       `hlo.collectives`.
     operations: floating-point operations of the device.
   """
   shape: dict[str, int]
-  told: dict[tuple[str, int, int], int]
+  collectives: dict[tuple[str, int, int], int]
   operations: float
 
   @property
   def bytes_sent(self) -> float:
     """Bytes that the device sends in a step, in rings."""
     return sum(times * size * _SENT[kind](n)
-               for (kind, size, n), times in self.told.items())
+               for (kind, size, n), times in self.collectives.items())
 
   @property
   def seconds(self) -> tuple[float, float]:
@@ -85,11 +86,12 @@ def compiled(config, devices: int) -> Step:
   count = config.train.batch_size // micro
   # XLA counts the operations in a loop once.
   operations = count * one.compile_train().cost_analysis()['flops']
-  return Step(dict(one.mesh.shape), told(config, devices), operations)
+  return Step(dict(one.mesh.shape), collective_bytes(config, devices),
+              operations)
 
 
-def told(config, devices: int) -> dict[tuple[str, int, int], int]:
-  """Returns `Step.told` of a config's step; arguments as in `compiled`."""
+def collective_bytes(config, devices: int) -> dict[tuple[str, int, int], int]:
+  """Returns `Step.collectives` of a config's step, as in `compiled`."""
   made = _made(config, devices, config.train.batch_size)
   return hlo.collectives(made.compile_train().as_text())
 
@@ -101,11 +103,12 @@ def _microbatch(config):
 def _made(config, devices, batch):
   config = config.copy_and_resolve_references()
   shape = mesh.make(config.mesh, jax.devices()[:devices]).shape
-  share = int(np.prod([shape[name] for name in mesh.BATCH_AXES]))
+  share = math.prod(shape[name] for name in mesh.BATCH_AXES)
   micro = share * _microbatch(config)
   config.train.batch_size = share * batch
   config.train.microbatch_size = config.train.eval_batch_size = micro
-  return program.make(config, jax.devices()[:devices], dtype='float32')
+  return program.make(
+      resolve(config), jax.devices()[:devices], dtype='float32')
 
 
 def tables(counts: list[str]) -> list[str]:
@@ -113,7 +116,7 @@ def tables(counts: list[str]) -> list[str]:
   lines = ['# What devices tell each other in a training step', '',
            *__doc__.split('\n\n', 1)[1].strip().splitlines()]
   for model, axes in CASES.items():
-    config = importlib.import_module(f'configs.{model}').get_config(TASK)
+    config = config_of(model, TASK)
     for axis in axes:
       config.mesh.update({name: -1 if name == axis else 1
                           for name in mesh.AXES})
@@ -137,26 +140,24 @@ def report(config, counts: list[str]) -> list[str]:
   numbers = sorted(map(int, counts))
   jax.config.update('jax_num_cpu_devices', numbers[-1])
   steps = [compiled(config, n) for n in numbers]
-  first = table(
-      ['what', 'bytes', 'devices', 'times a step'],
-      [[kind, f'{size:,}', str(n), str(times)]
-       for (kind, size, n), times in sorted(steps[0].told.items())])
-  sizes = table(
-      ['devices', 'mesh', 'MB sent a step', 'ms to send', 'ms to compute',
-       'speed kept at least'], [_row(step) for step in steps])
   name = f'{config.model.name} on {config.task}'
   axes = ', '.join(f'{n} {axis}' for axis, n in config.mesh.items() if n != 1)
   axes = axes.replace('-1 ', '') or 'one device'
-  return [f'## {name} over {axes}', '',
-          f'One of {numbers[0]} devices is told:', '', first, '',
-          f'Computed, at {BYTES_PER_S / 1e9:.0f} GB/s and '
-          f'{OPERATIONS_PER_S / 1e12:.0f} TFLOP/s:', '', sizes]
+  return [
+      f'## {name} over {axes}', '', f'One of {numbers[0]} devices is told:', '',
+      table(['what', 'bytes', 'devices', 'times a step'],
+            [[kind, f'{size:,}', str(n), str(times)] for (kind, size, n), times
+             in sorted(steps[0].collectives.items())]), '',
+      f'Computed, at {BYTES_PER_S / 1e9:.0f} GB/s and '
+      f'{OPERATIONS_PER_S / 1e12:.0f} TFLOP/s:', '',
+      table(['devices', 'mesh', 'MB sent a step', 'ms to send', 'ms to compute',
+             'speed kept at least'], map(_row, steps))]
 
 
 def _row(step):
   computing, sending = step.seconds
   axes = ' x '.join(f'{n} {name}' for name, n in step.shape.items() if n > 1)
-  return [str(int(np.prod(list(step.shape.values())))), axes,
+  return [str(math.prod(step.shape.values())), axes,
           f'{step.bytes_sent / 1e6:.2f}', f'{1e3 * sending:.3f}',
           f'{1e3 * computing:.3f}',
           f'{computing / (computing + sending):.0%}']

@@ -6,7 +6,6 @@ GPU need not be present. The launches and bytes of a small model's step
 determine its time on a GPU, not its operations.
 """
 
-import importlib
 import json
 import os
 
@@ -15,7 +14,9 @@ import jax
 import kernels
 from kernels.tools import aot, hlo
 from lra import paths
+from lra.costs import config_of
 from lra.errors import UserError
+from lra.experiment.experiment import resolve
 from lra.report.markdown import table
 from lra.training import program
 
@@ -41,22 +42,18 @@ def measure(name: str, task: str, target: str) -> dict[str, float]:
     aot.Unavailable: the target's compiler is not installed.
   """
   device = aot.device(target)
-  config = importlib.import_module(f'configs.{name}').get_config(
-      f'{task},protocol=nystrom').copy_and_resolve_references()
+  config = config_of(name, f'{task},protocol=nystrom')
   with kernels.target(aot.platform(target)), aot.lowering(target):
-    made = program.make(config, [device])
+    made = program.make(resolve(config), [device])
     compiled = made.compile_train()
   text = compiled.as_text()
-  moved, launches = hlo.count(text, packed=_packed(config, made))
+  tokens = config.train.batch_size * (
+      made.objective.seq_len + (config.encoder.pooling == 'cls'))
+  # Of q, k and v side by side, in float32.
+  packed = 12 * tokens * config.model.get('qkv_width', config.encoder.width)
+  moved, launches = hlo.count(text, packed=packed)
   return {'launches': launches, 'bytes': moved, 'waits': hlo.waits(text),
           'temporary': compiled.memory_analysis().temp_size_in_bytes}
-
-
-def _packed(config, made):
-  """Returns the bytes of q, k and v side by side, in float32."""
-  cls = config.encoder.pooling == 'cls'
-  tokens = config.train.batch_size * (made.objective.seq_len + cls)
-  return 4 * tokens * 3 * config.model.get('qkv_width', config.encoder.width)
 
 
 def tables(target: str) -> list[str]:
@@ -76,24 +73,19 @@ def tables(target: str) -> list[str]:
         'aot-cuda, and set JAX_PLATFORMS=cpu if there is no GPU.'
     ) from reason
   before = json.loads((paths.results() / BEFORE).read_text(encoding='utf-8'))
+  columns = {
+      'launches': ('launches', '{:,}'.format),
+      'bytes': ('GB moved', lambda n: f'{n / 1e9:.1f}'),
+      'waits': ('host waits', str),
+      'temporary': ('GB temporary', lambda n: f'{n / 1e9:.2f}')}
   rows = []
   for name in MODELS:
     for task in TASKS:
-      now, then = measure(name, task, target), before[f'{name} {task}']
-      rows.append([name, task, *(
-          text for key, show in _COLUMNS.items()
-          for text in (show(then[key]), show(now[key])))])
-  heads = [f'{key}{when}' for key in _HEADS for when in (' before', '')]
-  return [*_heading(target), table(['model', 'task', *heads], rows, heads)]
-
-
-_HEADS = ('launches', 'GB moved', 'host waits', 'GB temporary')
-_COLUMNS = {
-    'launches': '{:,}'.format, 'bytes': lambda n: f'{n / 1e9:.1f}',
-    'waits': str, 'temporary': lambda n: f'{n / 1e9:.2f}'}
-
-
-def _heading(target):
+      counts = before[f'{name} {task}'], measure(name, task, target)
+      rows.append([name, task, *(show(count[key]) for key, (_, show)
+                                 in columns.items() for count in counts)])
+  heads = [f'{head}{when}' for head, _ in columns.values()
+           for when in (' before', '')]
   return [
       '# Launches of a training step', '',
       f'One training step compiled for {target}, JAX {jax.__version__}, '
@@ -107,4 +99,5 @@ def _heading(target):
       'of GELU.', '',
       'Products are those of cuBLASLt, and of a Pallas kernel for the '
       'gradients of narrow layers. Written by '
-      f'`python -m lra.costs --launches={target}`.', '']
+      f'`python -m lra.costs --launches={target}`.', '',
+      table(['model', 'task', *heads], rows, heads)]

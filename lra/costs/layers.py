@@ -88,7 +88,7 @@ def program(name: str, direction: str, heads: int, head_width: int,
     aot.Unavailable: the target's compiler is not installed.
   """
   width = heads * head_width
-  mixer = models.module(name).Mixer(
+  mixer = models.mixer(name)(
       num_heads=heads, qkv_width=width, kernel=kernel, dtype=jnp.bfloat16)
   x = jax.ShapeDtypeStruct((batch, length, width), jnp.bfloat16)
   mask = jax.ShapeDtypeStruct((batch, length), bool)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import kernels
-from kernels.tools import benchmark, errors, parallel, timing, trace
+from kernels.tools import benchmark, errors, timing, trace
 from kernels.tools.errors import Case
 from lra import files, models
 from lra.costs import layers
@@ -134,7 +134,7 @@ def _errors(cases, before, save):
   size = GROUP * machine.cpu_count()
   for start in range(0, len(left), size):
     group = left[start:start + size]
-    made = dict(parallel.finished(lambda case: _prepared(*case), group))
+    made = dict(timing.finished(lambda case: _prepared(*case), group))
     for case in group:
       rows.append(_named(*case) | _error(made[case], case[2].dtype))
       save(_counted(rows))
@@ -270,7 +270,7 @@ class Layer:
         name: (program, jax.tree.map(
             lambda x: jax.device_put(x, layers.row_major(x, device)),
             made[name][1]))
-        for name, program in parallel.finished(
+        for name, program in timing.finished(
             lambda name: self._compiled(*made[name], device), list(made))}
     self._exact, self._exact_given = self._programs.pop('exact')
     self._floor = layers.floor(
@@ -278,7 +278,7 @@ class Layer:
 
   def _mixer(self, kernel, dtype):
     heads, head_width = self._which['H'], self._which['Dh']
-    return models.module(self._which['layer']).Mixer(
+    return models.mixer(self._which['layer'])(
         num_heads=heads, qkv_width=heads * head_width, kernel=kernel,
         dtype=dtype)
 

@@ -6,18 +6,18 @@ lra.costs.parameters` has written, and counts only models that it lacks.
 
 import argparse
 import csv
-import importlib
 import io
 import pathlib
 from collections.abc import Iterable
 
+from configs import protocols
 from lra import files, paths
-from lra.report import budgets, catalogue
+from lra.costs import config_of
+from lra.report import catalogue, inputs
 from lra.report.catalogue import REFERENCE
 
 TASKS = ('listops', 'text', 'retrieval')
-NAME = 'parameters.csv'
-COUNTED = pathlib.Path(__file__).resolve().parents[1] / 'results' / NAME
+COUNTED = paths.PACKAGED / 'parameters.csv'
 
 
 def parameters(model: str, task: str) -> int:
@@ -27,11 +27,11 @@ def parameters(model: str, task: str) -> int:
   """
   import jax  # takes a second, and reading the counts does not need it
 
+  from lra.experiment.experiment import resolve
   from lra.training import program, step
-  config = importlib.import_module(f'configs.{model}').get_config(task)
-  config = config.copy_and_resolve_references()
+  config = config_of(model, task)
   layers, config.encoder.num_layers = config.encoder.num_layers, 1
-  made = program.make(config, jax.devices()[:1])
+  made = program.make(resolve(config), jax.devices()[:1])
   batch = {name: jax.ShapeDtypeStruct(shape, dtype) for name, (shape, dtype)
            in made.objective.shapes(1).items()}
   shapes = jax.eval_shape(
@@ -70,12 +70,8 @@ def count(model: str) -> dict[str, int]:
 
 def read(path: pathlib.Path = COUNTED) -> dict[str, dict[str, int]]:
   """Reads model -> task -> parameters; {} if nothing was counted before."""
-  try:
-    rows = list(csv.DictReader(io.StringIO(path.read_text(encoding='utf-8'))))
-    return {row['model']: {task: int(row[task]) for task in TASKS}
-            for row in rows}
-  except (OSError, ValueError, KeyError, TypeError):
-    return {}  # all is counted then
+  return {row['model']: {task: row[task] for task in TASKS}
+          for row in inputs.counts(path, ('model',), TASKS)}
 
 
 def write(folder: pathlib.Path, names: Iterable[str] | None = None
@@ -87,19 +83,19 @@ def write(folder: pathlib.Path, names: Iterable[str] | None = None
   """
   names = [e.name for e in catalogue.read()] if names is None else names
   files.write_all({
-      folder / NAME: _csv(
+      folder / COUNTED.name: _csv(
           ['model', *TASKS], ([name, *count(name).values()] for name in names)),
-      folder / budgets.NAME: _csv(budgets.COLUMNS, (
-          [*of, number] for of, number in count_budgets().items()))})
-  return folder / NAME
+      folder / inputs.BUDGETS.name: _csv(
+          ['protocol', 'task', 'transformer'],
+          ([*of, number] for of, number in count_budgets().items()))})
+  return folder / COUNTED.name
 
 
 def count_budgets() -> dict[tuple[str, str], int]:
   """Counts (protocol, task) -> parameters of its Transformer."""
-  known = importlib.import_module('configs.protocols').PROTOCOLS
   return {(protocol, task): parameters(
       REFERENCE, f'{task},protocol={protocol}')
-          for protocol, tasks in known.items() for task in tasks}
+          for protocol, tasks in protocols.PROTOCOLS.items() for task in tasks}
 
 
 def _csv(header, rows):
@@ -115,7 +111,7 @@ def main() -> None:
   argparse.ArgumentParser(
       prog='python -m lra.costs.parameters', description=main.__doc__
   ).parse_args()
-  print(f'wrote {write(paths.results())} and {budgets.NAME} beside it')
+  print(f'wrote {write(paths.results())} and {inputs.BUDGETS.name} beside it')
 
 
 if __name__ == '__main__':

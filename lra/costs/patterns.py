@@ -13,8 +13,11 @@ from lra import models
 from lra.errors import UserError
 from lra.nn.patterns import KINDS, Pattern
 
+_PALETTE = ('white', 'tab:blue', 'tab:orange', 'tab:purple', 'tab:green')
 
-def of_model(name: str, length: int, fields: dict) -> tuple[Pattern, ...]:
+
+def model_patterns(name: str, length: int, fields: dict
+                   ) -> tuple[Pattern, ...]:
   """Returns the patterns of a model's groups of heads.
 
   Args:
@@ -25,7 +28,7 @@ def of_model(name: str, length: int, fields: dict) -> tuple[Pattern, ...]:
   Raises:
     UserError: the model or field is unknown, or it has no fixed pattern.
   """
-  mixer = models.module(name).Mixer
+  mixer = models.mixer(name)
   if not hasattr(mixer, 'patterns'):
     raise UserError(
         f'{name} has no fixed pattern to draw: choose a model whose Mixer has '
@@ -42,30 +45,28 @@ def draw(patterns: tuple[Pattern, ...], length: int, title: str,
   """Writes a PNG with one panel per pattern: rows queries, columns keys."""
   from matplotlib import colors, figure, patches
 
-  palette = ('white', 'tab:blue', 'tab:orange', 'tab:purple', 'tab:green')
   fig = figure.Figure(figsize=(6 * len(patterns), 7), layout='constrained')
   fig.suptitle(title)
   present = set()
   for n, (axes, pattern) in enumerate(zip(
       fig.subplots(1, len(patterns), squeeze=False)[0], patterns, strict=True)):
     kinds = pattern.kinds(length)
-    axes.imshow(kinds, cmap=colors.ListedColormap(palette), vmin=0,
-                vmax=len(palette) - 1, interpolation='nearest')
+    axes.imshow(kinds, cmap=colors.ListedColormap(_PALETTE), vmin=0,
+                vmax=len(_PALETTE) - 1, interpolation='nearest')
     group = f'heads {n + 1}/{len(patterns)}: ' if len(patterns) > 1 else ''
     axes.set(xlabel='key', ylabel='query',
              title=f'{group}{np.mean(kinds > 0):.1%} of all pairs')
     present |= set(np.unique(kinds)) - {0}
-  fig.legend(handles=[patches.Patch(color=palette[kind], label=KINDS[kind])
+  fig.legend(handles=[patches.Patch(color=_PALETTE[kind], label=KINDS[kind])
                       for kind in sorted(present)],
              loc='outside lower center', ncols=len(present))
   fig.savefig(path, dpi=min(max(100, length // 4), 400))
 
 
 def main(argv: list[str]) -> None:
-  """Runs the command line of this module."""
+  """Draws the attention pattern of a model."""
   parser = argparse.ArgumentParser(
-      prog='python -m lra.costs.patterns',
-      description='Draws the attention pattern of a model.')
+      prog='python -m lra.costs.patterns', description=main.__doc__)
   parser.add_argument('--model', required=True)
   parser.add_argument('--length', type=int, default=1024)
   parser.add_argument('--out', help='default: MODEL-LENGTH.png')
@@ -82,7 +83,7 @@ def main(argv: list[str]) -> None:
     except (SyntaxError, ValueError) as error:
       raise UserError(f'--set={text} is not FIELD=VALUE.') from error
   out = args.out or f'{args.model}-{args.length}.png'
-  draw(of_model(args.model, args.length, fields), args.length,
+  draw(model_patterns(args.model, args.length, fields), args.length,
        f'{args.model}, L = {args.length}', out)
   print(out)
 

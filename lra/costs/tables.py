@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from lra import files, models
+from lra import files
 from lra.costs.step import drawn_batch
-from lra.experiment.build import make_mixer
+from lra.experiment.experiment import make_mixer, resolve
 from lra.formats import NONE, quantity
 from lra.report import catalogue
 from lra.report.markdown import code, table
@@ -41,7 +41,7 @@ def mixer(name: str, width: int = WIDTH, heads: int = HEADS, **options):
   """Makes the mixer of `configs/<name>.py:text` at a width, in float32."""
   config = _text_config(name, width, heads)
   config.model.update(options)
-  return make_mixer(models.module(name), config.model)(dtype=jnp.float32)
+  return make_mixer(config.model)(dtype=jnp.float32)
 
 
 def _text_config(name, width, heads):
@@ -93,8 +93,9 @@ def memory() -> list[str]:
     rows.append([
         entry.name, *(f'{n / 2**20:,.1f}' for n in (half, whole)),
         f'{whole / half:.2f}', NONE if most is None else f'{most:.1f}'])
-  return [*memory_heading(_device()), _numbers(
-      ['model'], [*(f'L = {n:,}' for n in LENGTHS), 'ratio', 'limit'], rows)]
+  heads = [*(f'L = {n:,}' for n in LENGTHS), 'ratio', 'limit']
+  device = f'{machine.device_name()}, JAX {jax.__version__}'
+  return [*memory_heading(device), table(['model', *heads], rows, right=heads)]
 
 
 def memory_heading(device: str) -> list[str]:
@@ -109,10 +110,6 @@ def memory_heading(device: str) -> list[str]:
       '`lra/nn/partials.py`) bigbird, reformer, compressive and others compute '
       'their heads one after the other. '
       'Written by `python -m lra.costs --memory`.', '']
-
-
-def _numbers(words, numbers, rows):
-  return table([*words, *numbers], rows, right=numbers)
 
 
 def speed(out: pathlib.Path) -> list[str]:
@@ -139,8 +136,8 @@ def measure_speed(width: int = 256, rounds: int = 3,
     shapes: pairs (batch, L), one for each column.
 
   Returns:
-    The JSON for `report.speeds`: for each model and shape, the median seconds
-    and the temporary bytes of the compiled step.
+    The JSON for `report.inputs.speeds`: for each model and shape, the median
+    seconds and the temporary bytes of the compiled step.
   """
   columns = [_column(*shape, width, rounds) for shape in shapes]
   return {
@@ -161,6 +158,8 @@ def speed_lines(measured: dict[str, Any]) -> list[str]:
       for text in (quantity(s), f'{s / base:.2f}', f'{size / 2**20:,.0f}'))]
           for entry in catalogue.read()]
   rows.sort(key=lambda row: found[row[0]]['seconds'][-1])
+  heads = [text for batch, length in measured['shapes'] for text in (
+      f'{batch} x {length:,}', 'ratio', 'MiB')]
   return [
       '# Speed of the models', '',
       f'Seconds of one training step of two blocks on {measured["device"]}, '
@@ -173,10 +172,7 @@ def speed_lines(measured: dict[str, Any]) -> list[str]:
       'Projections and MLP are in every row. Where cost is linear in L, the '
       'number M of features, landmarks or keys per query decides from which L '
       'on a model is the faster one. Written by `python -m lra.costs --speed`.',
-      '',
-      _numbers(['model', 'cost'], [
-          text for batch, length in measured['shapes'] for text in
-          (f'{batch} x {length:,}', 'ratio', 'MiB')], rows)]
+      '', table(['model', 'cost', *heads], rows, right=heads)]
 
 
 def _column(batch, length, width, rounds):
@@ -208,7 +204,7 @@ def _training_step(name, batch, length, width):
   config.encoder.update(
       {'num_layers': 2, 'width': width, 'mlp_width': 4 * width})
   config.train.batch_size = config.train.microbatch_size = batch
-  made = program.make(config, jax.devices()[:1])
+  made = program.make(resolve(config), jax.devices()[:1])
   compiled, given = made.compile_train(), made.put_given()
   data = drawn_batch(made)
   state = made.init()
@@ -217,14 +213,10 @@ def _training_step(name, batch, length, width):
     nonlocal state
     start = time.perf_counter()
     state, done = compiled(state, data, given)
-    done.block_until_ready()
+    jax.block_until_ready(done)
     return time.perf_counter() - start
 
   return step, temporary_bytes(compiled)
-
-
-def _device():
-  return f'{machine.device_name()}, JAX {jax.__version__}'
 
 
 def _say(message):

@@ -14,11 +14,7 @@ def gather(split: Split, indices, seq_len: int, *,
            mask_black: bool = False) -> Batch:
   """Returns the examples `indices` as arrays.
 
-  Args:
-    split: the split with the examples.
-    indices: int [B].
-    seq_len: L.
-    mask_black: whether code 0 becomes padding; a black pixel is id 1 otherwise.
+  With `mask_black` code 0 becomes padding; a black pixel is id 1 otherwise.
 
   Returns:
     tokens int16 [B, L] (pairs: [B, 2, L]), the heads of the sequences as

@@ -14,12 +14,7 @@ class Prefetch:
   """
 
   def __init__(self, make: Callable[[int], Any], end: int):
-    """Keeps its arguments; starts no work.
-
-    Args:
-      make: step -> batch.
-      end: number of steps; no batch is made ahead for a later one.
-    """
+    """Starts no work; no batch is made ahead for step `end` or a later one."""
     self._make, self._end = make, end
     self._pool = futures.ThreadPoolExecutor(1, 'batch')
     self._next = None

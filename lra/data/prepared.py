@@ -28,14 +28,7 @@ class Prepared:
 def load(task_name: str, data_dir=None, source=None) -> Prepared:
   """Reads the data set of a task, and prepares it first if necessary.
 
-  Args:
-    task_name: a name of `lra.tasks`.
-    data_dir: folder of data sets; $TFDS_DATA_DIR or ~/tensorflow_datasets by
-      default.
-    source: files to prepare from, see `data_prep.prepare`.
-
-  Raises:
-    UserError: see `data_prep.prepare`; or the data set is damaged.
+  Arguments and errors are those of `data_prep.prepare`; damaged data is one.
   """
   data_prep.prepare(task_name, data_dir, source)
   content = data_prep.read(task_name, data_dir)

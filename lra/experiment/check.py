@@ -18,11 +18,8 @@ from lra.errors import UserError
 # Fields that a group of `config.optim.groups` may override.
 GROUP_FIELDS = ('learning_rate', 'weight_decay')
 
-# Fields of a mixer that the encoder fills in.
-GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
-
 _LONGEST = 100  # characters of a value in a message
-_LIMITS = ('low', 'high', 'above', 'below')
+_LIMITS = ('low', 'high', 'above', 'below', 'choices')
 _KINDS = {bool: 'True or False', str: 'text', tuple: 'a tuple',
           int: 'a whole number', float: 'a finite number'}
 
@@ -36,7 +33,7 @@ def check(config) -> None:
   Raises:
     UserError: a field is not valid; the message names it and its limits.
   """
-  flat, failed = _flatten(config)
+  flat, failed = flatten(config)
   for name in FIELDS:
     optional = name.startswith('model.') and name != 'model.name'
     if name not in flat and name not in failed and not optional:
@@ -48,7 +45,7 @@ def check(config) -> None:
     if name not in FIELDS and not name.startswith('model.'):
       raise UserError(
           f'config.{name} is unknown: declare it in lra/config/fields.py.')
-  check_arguments(models.module(config.model.name).Mixer, config.model.name, {
+  check_arguments(models.mixer(config.model.name), config.model.name, {
       name.removeprefix('model.'): value for name, value in flat.items()
       if name.startswith('model.')})
   for name, error in failed.items():
@@ -61,37 +58,7 @@ def check(config) -> None:
   _check_model(config)
 
 
-def check_mesh(config, mesh: dict[str, int]) -> None:
-  """Checks that batches and sequences can be split over a mesh.
-
-  Args:
-    config: a config that has passed `check`.
-    mesh: axis -> devices along it.
-
-  Raises:
-    UserError: a field does not fit the mesh; the message names it.
-  """
-  train, share = config.train, mesh['data'] * mesh['fsdp']
-  for name in ('microbatch_size', 'eval_batch_size'):
-    if train[name] % share:  # 0: chosen later, to fit
-      raise UserError(
-          f'config.train.{name}={train[name]} cannot be split over '
-          f'{share} devices: choose a multiple of {share}.')
-  count = mesh['sequence']
-  mixer = models.module(config.model.name).Mixer
-  if count > 1 and not getattr(mixer, 'splits_sequences', False):
-    raise UserError(
-        f'config.mesh.sequence={count} is not possible with '
-        f'{config.model.name}, in which each token needs all others: set it to '
-        '1, or choose a model with linear attention such as simpletron.')
-  length = config.seq_len or tasks.get(config.task).seq_len
-  if length % count:
-    raise UserError(
-        f'config.mesh.sequence={count} does not divide the {length} tokens of '
-        f'{config.task}: choose a divisor, or another config.seq_len.')
-
-
-def _flatten(config, prefix=''):
+def flatten(config, prefix=''):
   """Returns values by name, and errors of values that cannot be computed."""
   flat, failed = {}, {}
   for key, value in config.items(preserve_field_references=True):
@@ -102,7 +69,7 @@ def _flatten(config, prefix=''):
       failed[name] = e
     else:
       group = isinstance(value, ConfigDict) and len(value)
-      found = _flatten(value, f'{name}.') if group else ({name: value}, {})
+      found = flatten(value, f'{name}.') if group else ({name: value}, {})
       flat.update(found[0])
       failed.update(found[1])
   return flat, failed
@@ -125,7 +92,7 @@ def check_arguments(mixer: type, model: str, arguments: dict) -> None:
     raise UserError(
         f'The Mixer of lra/models/{model}.py has no dtype: add the field '
         '"dtype: jnp.dtype = jnp.float32" and give it to its layers.')
-  known = sorted(set(declared) - set(GIVEN))
+  known = sorted(set(declared) - set(models.GIVEN))
   for name, value in arguments.items():
     if name != 'name' and name not in known:
       raise UserError(

@@ -29,7 +29,7 @@ def text(config) -> str:
   meanings = {
       **{name: describe(field) for name, field in FIELDS.items()},
       **{f'model.{name}': meaning for name, meaning in arguments(
-          models.module(config.model.name).Mixer).items()
+          models.mixer(config.model.name)).items()
          if f'model.{name}' not in FIELDS}}
   values = identity.flatten(config.to_dict())
   lines = []
@@ -65,7 +65,7 @@ def arguments(mixer: type) -> dict[str, str]:
   """
   meanings = {}
   for cls in reversed(mixer.__mro__):
-    meanings.update(_attributes(cls))
+    meanings.update(_attributes(cls, mixer))
   found = {}
   for argument in dataclasses.fields(mixer):
     declared = check.declared_field(argument)
@@ -74,8 +74,11 @@ def arguments(mixer: type) -> dict[str, str]:
   return found
 
 
-def _attributes(cls):
-  """Returns {name: meaning} of the section "Attributes:" of a class."""
+def _attributes(cls, mixer):
+  """Returns {name: meaning} of the section "Attributes:" of a class.
+
+  Tuples that it names in capitals are those of the mixer's file.
+  """
   _, _, section = (cls.__dict__.get('__doc__') or '').partition('Attributes:')
   section = re.split(r'\n\n', section, maxsplit=1)[0]
   found = {}
@@ -84,12 +87,12 @@ def _attributes(cls):
     for name in names.split(', '):
       meaning = ' '.join(meaning.split()).rstrip('.')
       meaning = re.sub(
-          '`([A-Z_]+)`', functools.partial(_constant, cls), meaning)
+          '`([A-Z_]+)`', functools.partial(_constant, mixer), meaning)
       found[name] = f'{meaning[0].upper()}{meaning[1:]}.'
   return found
 
 
-def _constant(cls, match):
-  """Returns the values of a tuple that the class's module names in capitals."""
-  value = getattr(sys.modules[cls.__module__], match[1], match[0])
+def _constant(mixer, match):
+  """Returns the values of a tuple that the mixer's file names in capitals."""
+  value = getattr(sys.modules[mixer.__module__], match[1], match[0])
   return ', '.join(value) if isinstance(value, tuple) else str(value)

@@ -6,6 +6,7 @@ before any work is done.
 
 import ast
 import difflib
+import itertools
 import re
 import sys
 import types
@@ -16,6 +17,7 @@ from ml_collections import ConfigDict, config_flags
 from lra import files, paths
 from lra.config.fields import FIELDS
 from lra.errors import UserError, explained
+from lra.experiment import check
 from lra.system import signals
 
 _FORM = ('--config has the form configs/<model>.py:<task>, and --list shows '
@@ -51,25 +53,6 @@ def made_by(arguments: list[str]) -> ConfigDict:
   return holder.value
 
 
-def resolve(config: ConfigDict | None) -> ConfigDict | None:
-  """Returns the config without references, after all checks without a device.
-
-  Raises:
-    UserError: it cannot be run; the message names the field.
-  """
-  if config is None:
-    return None
-  from lra import objectives, tasks
-  from lra.experiment import build, check
-  check.check(config)
-  if not tasks.get(config.task).probe:
-    paths.data_dir(config.data_dir)
-  objectives.get(config.objective)
-  config = config.copy_and_resolve_references()
-  build.encoder(config, tasks.get(config.task), 'float32')
-  return config
-
-
 class _Parser(flags.ArgumentParser):
   """Makes the config of `<file>:<argument>`."""
 
@@ -96,7 +79,7 @@ class _Parser(flags.ArgumentParser):
       raise UserError(
           f'{path}: get_config returns {type(config).__name__} instead of a '
           'config: begin with get_config of configs/base.py and return it.')
-    names = _names(config)
+    names = [*itertools.chain(*check.flatten(config))]
     for name in FIELDS:
       if name not in names and not (
           name.startswith('model.') and name != 'model.name'):
@@ -130,15 +113,6 @@ def _get_config(path):
   if not callable(getattr(module, 'get_config', None)):
     raise UserError(f'{path} has no function get_config: {_FORM}.')
   return module.get_config
-
-
-def _names(config, prefix=''):
-  """Returns the names of all fields, such as train.steps."""
-  names = []
-  for key, value in config.items(preserve_field_references=True):
-    names += _names(value, f'{prefix}{key}.') if isinstance(
-        value, ConfigDict) else [f'{prefix}{key}']
-  return names
 
 
 def _check_change(name, value, names):

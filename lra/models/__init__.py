@@ -1,7 +1,8 @@
 """Models by name: `config.model.name` is a file of this folder.
 
-A model's file defines `Mixer`; it is registered nowhere else. This folder holds
-only models: code that models share is in `lra/nn`.
+A model's file defines `Mixer`; it is registered nowhere else. Close variants
+share a file, which `SHARED` names. This folder holds only models: code that
+other models share is in `lra/nn`.
 """
 
 import dataclasses
@@ -9,46 +10,96 @@ import importlib
 import os
 import pathlib
 import types
+from typing import Any
 
 from lra.errors import UserError, explained
-from lra.system import signals
+from lra.system import environment, signals
 
 FOLDER = pathlib.Path(__file__).resolve().parent
+
+# Files that hold several models: file -> {name: its class}.
+SHARED = {
+    'gqa': {'gqa': 'Mixer', 'mqa': 'MultiQuery'},
+    'simpletron': {'simpletron': 'Mixer', 'simpletron_res': 'Res',
+                   'simpletron_resl': 'ResL'},
+    'sliding_window': {'sliding_window': 'Mixer',
+                       'sliding_window_mqa': 'MultiQuery'},
+    'sparse_transformer': {'sparse_fixed': 'Fixed',
+                           'sparse_strided': 'Strided'},
+    'spectral': {'fastfood_prf': 'FastfoodPrf', 'fastfood_rks': 'FastfoodRks',
+                 'generative_prf': 'GenerativePrf',
+                 'generative_rks': 'GenerativeRks', 'gmm_prf': 'GmmPrf',
+                 'gmm_rks': 'GmmRks'},
+}
+# Fields of a mixer that the encoder fills in.
+GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
+_PLAIN = (bool, int, float, str, tuple, list, dict)
 
 
 def names(folder: str | os.PathLike = FOLDER) -> tuple[str, ...]:
   """Returns the names of all models: files of a folder except `_this.py`."""
-  return tuple(sorted(path.stem for path in pathlib.Path(folder).glob('*.py')
-                      if not path.stem.startswith('_')))
+  return tuple(sorted(
+      name for path in pathlib.Path(folder).glob('*.py')
+      if not path.stem.startswith('_')
+      for name in SHARED.get(path.stem, [path.stem])))
+
+
+def place(name: str) -> tuple[str, str]:
+  """Returns the file of a model, without `.py`, and the class in it."""
+  return next(((file, classes[name]) for file, classes in SHARED.items()
+               if name in classes), (name, 'Mixer'))
 
 
 def module(name: str) -> types.ModuleType:
-  """Imports the file of model `name`.
-
-  Raises:
-    UserError: no such model (the message lists the known ones), or its file
-      cannot be imported or defines no Mixer.
-  """
+  """Imports the file of model `name`; see `mixer`."""
   known = names(FOLDER)
   if name not in known:
     raise UserError(
         f'Unknown model {name!r}: set config.model.name to one of '
         f'{", ".join(known)}.')
-  said = f'lra/models/{name}.py'
+  file, _ = place(name)
   try:
-    made = importlib.import_module(f'lra.models.{name}')
-  except UserError:
-    raise
-  except signals.Stop:
+    return importlib.import_module(f'lra.models.{file}')
+  except (UserError, signals.Stop):
     raise
   except (Exception, SystemExit, KeyboardInterrupt) as e:
     # Whatever somebody's file may do; Ctrl-C is a `Stop`, or nobody listens.
     if isinstance(e, KeyboardInterrupt) and not signals.listening():
       raise
+    raise UserError(environment.blamed(e) or explained(
+        str(FOLDER / f'{file}.py'), e, f'lra/models/{file}.py')) from e
+
+
+def mixer(name: str) -> type:
+  """Returns the class of model `name`.
+
+  Raises:
+    UserError: no such model (the message lists the known ones), or its file
+      cannot be imported or defines no Mixer.
+  """
+  file, cls = place(name)
+  found = getattr(module(name), cls, None)
+  if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
     raise UserError(
-        explained(str(FOLDER / f'{name}.py'), e, said)) from e
-  mixer = getattr(made, 'Mixer', None)
-  if not (isinstance(mixer, type) and dataclasses.is_dataclass(mixer)):
-    raise UserError(f'{said} has no mixer: define a class Mixer(nn.Module), or '
-                    'derive one from lra.nn.mixer.HeadMixer.')
-  return made
+        f'lra/models/{file}.py has no mixer: define a class {cls}(nn.Module), '
+        'or derive one from lra.nn.mixer.HeadMixer.')
+  return found
+
+
+def defaults(name: str) -> dict[str, Any]:
+  """Returns {argument: default} of a model's mixer.
+
+  Arguments without a default are left out, and those whose default is no plain
+  value, such as a function: the JSON file of a config cannot hold them.
+
+  Raises:
+    UserError: see `mixer`.
+  """
+  found = {}
+  for field in dataclasses.fields(mixer(name)):
+    made = field.default_factory is not dataclasses.MISSING
+    default = field.default_factory() if made else field.default
+    if field.name not in GIVEN and (
+        default is None or isinstance(default, _PLAIN)):
+      found[field.name] = default
+  return found

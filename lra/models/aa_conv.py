@@ -42,9 +42,6 @@ class Mixer(nn.Module):
     conv_width: K, width of the convolution.
     kernel: 'auto' or one of `KERNELS`.
     dtype: computing dtype; parameters are float32.
-
-  Raises:
-    UserError: the kernel is unknown or cannot run here.
   """
   num_heads: int = 8
   value_share: float = fields.argument(0.25, above=0, high=1)
@@ -66,8 +63,7 @@ class Mixer(nn.Module):
         self.dtype, value_width=value_width)
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
+  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
     """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
     width = x_BxLxD.shape[-1]
     self.kernel_for(x_BxLxD.shape[1], width)  # refuses an impossible kernel

@@ -32,13 +32,9 @@ class Mixer(HeadMixer):
   """Additive attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`.
-
-  Raises:
-    UserError: the heads do not divide the width.
   """
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     weight_HxDh = self.param(
         'score', layers.KERNEL_INIT, q_BxLxHxDh.shape[2:])
     return attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, weight_HxDh, mask_BxL)
@@ -48,11 +44,8 @@ def attend(q_BxLxHxDh, k_BxSxHxDh, v_BxSxHxDv, weight_HxDh, mask_BxS,
            tile: int = TILE):
   """Returns softmax_j(w . tanh(q_i + k_j)) v_j, [B, L, H, Dv] like `v`.
 
-  Args:
-    q_BxLxHxDh, k_BxSxHxDh, v_BxSxHxDv: converted to float32 for computing.
-    weight_HxDh: w of each head.
-    mask_BxS: bool, True = key takes part; without any key the result is 0.
-    tile: largest number of rows and columns in a tile.
+  Computes in float32, `tile` rows and columns at a time at most; without any
+  key in the mask the result is 0.
   """
   B, L, H, _ = q_BxLxHxDh.shape
   q_NxDhxBxHxI, k_MxDhxBxHxJ = (

@@ -13,8 +13,8 @@ Source: Xiao et al. 2023, arXiv 2309.17453, section 3.2
 """
 
 from lra.config import fields
-from lra.nn.pattern_mixer import PatternMixer
-from lra.nn.patterns import Pattern, sliding_window
+from lra.nn.block_sparse import PatternMixer
+from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
 
 FAMILY = 'sparse'
@@ -32,7 +32,6 @@ class Mixer(RotaryMixer, PatternMixer):
   radius: int = fields.argument(256, low=0, high=fields.MANY)
   num_sinks: int = fields.argument(4, low=0, high=fields.MANY)
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the one pattern of all heads."""
+  def patterns(self, length):
     return (sliding_window(
         min(self.radius, length), global_keys=self.num_sinks),)

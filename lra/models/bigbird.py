@@ -22,7 +22,7 @@ import zlib
 from lra.config import fields
 from lra.errors import UserError
 from lra.nn import patterns
-from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.block_sparse import PatternMixer
 
 FAMILY = 'sparse'
 COST = 'O(L b (w + g + r) D) for blocks of b'
@@ -43,7 +43,7 @@ class Mixer(PatternMixer):
     layer: index of the layer, from 0; each layer has its own graph.
 
   Raises:
-    UserError: window_blocks is even, or the heads do not divide the width.
+    UserError: window_blocks is even.
   """
   block_size: int = fields.argument(64, low=1, high=fields.MANY)
   window_blocks: int = fields.argument(3, low=1, high=fields.MANY)

@@ -2,19 +2,17 @@
 
 A query sees its own segment up to itself, the whole segment before, and
 summaries of the `memory_segments` segments before that. A summary compresses
-`rate` inputs by a strided convolution, a mean or a maximum, and is projected
-to keys and values like any input. All memories come from the layer's own input
-of the same sequence, so segments are computed in parallel. Gradients reach the
-summaries and their inputs. The paper stops these gradients and trains the
-convolution by its own loss, since its memories outlive a training step.
+`rate` inputs by a strided convolution, a mean or a maximum, and is projected to
+keys and values like any input. It is masked unless one of its inputs is a
+token. Padding counts as zero in a convolution and not at all in the others.
 
-Two of the paper's compressions are left out: dilated convolutions and the most
-used memories. So are its relative positions: the encoder adds positions. A
-summary is masked unless one of its inputs is a token. A padded input counts as
-zero in a convolution and is ignored in a mean or maximum.
+All memories come from the layer's own input of the same sequence, so segments
+are computed in parallel, and gradients reach the summaries and their inputs.
+The paper stops these gradients and trains the convolution by its own loss,
+since its memories outlive a training step. Its dilated convolutions, most used
+memories and relative positions are left out.
 
-The mixer is causal, as in the paper. A sequence is pooled over its tokens or
-read at its last token; CLS pooling is refused.
+The mixer is causal, as in the paper; CLS pooling is refused.
 
 Equation: softmax over { j <= i in the segment of i or the one before } and the
   summaries of the R segments before these, of q_i k / sqrt(Dh);
@@ -24,12 +22,11 @@ Source: Rae et al. 2020, arXiv 1911.05507, section 3, Algorithm 1
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from lra.config import fields
 from lra.errors import UserError
-from lra.nn import layers, partials
+from lra.nn import partials
 from lra.nn.block_sparse import neighbours
 from lra.nn.contraction import Dense
 from lra.nn.mixer import HeadMixer
@@ -37,7 +34,6 @@ from lra.nn.mixer import HeadMixer
 FAMILY = 'sparse'
 COST = 'O(L (S + R S / c) D)'
 GROWTH = {'time': 1, 'memory': 1}
-COMPRESSIONS = ('convolution', 'mean', 'max')
 
 
 class Mixer(HeadMixer):
@@ -49,31 +45,25 @@ class Mixer(HeadMixer):
     memory_segments: R, number of older segments seen as summaries; 0 gives
       Transformer-XL's attention.
     rate: c, number of inputs of a summary; divides S.
-    compression: how a summary is made, one of `COMPRESSIONS`.
+    compression: how a summary is made.
 
   Raises:
-    UserError: rate does not divide segment_size, unknown compression, or the
-      heads do not divide the width.
+    UserError: rate does not divide segment_size.
   """
   segment_size: int = fields.argument(128, low=1, high=fields.MANY)
   memory_segments: int = fields.argument(4, low=0, high=1024)
   rate: int = fields.argument(4, low=1, high=fields.MANY)
-  compression: str = 'convolution'
+  compression: str = fields.argument(
+      'convolution', choices=('convolution', 'mean', 'max'))
 
   causal = True
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     if self.segment_size % self.rate:
       raise UserError(
           f'config.model.rate={self.rate} must divide '
           f'config.model.segment_size={self.segment_size}.')
-    if self.compression not in COMPRESSIONS:
-      raise UserError(
-          f'Unknown config.model.compression {self.compression!r}: choose one '
-          f'of {", ".join(COMPRESSIONS)}.')
     length = x_BxLxD.shape[1]
     size = min(self.segment_size, length + -length % self.rate)
     fill = [(0, 0), (0, -length % size)]
@@ -86,19 +76,15 @@ class Mixer(HeadMixer):
     # One projection for both: inputs and summaries share the key weights.
     sizes = [mask.shape[1] for _, mask in sources]
     x_BxExD = jnp.concatenate([x for x, _ in sources], 1)
-    k_BxExHxDh, v_BxExHxDh = (self._heads(x_BxExD, name)
+    k_BxExHxDh, v_BxExHxDh = (self.heads(x_BxExD, name)
                               for name in ('key', 'value'))
     (k_BxPxHxDh, *k_old), (v_BxPxHxDh, *v_old) = (
         jnp.split(y, sizes[:1], axis=1) if self.memory_segments else [y]
         for y in (k_BxExHxDh, v_BxExHxDh))
-    blocks = self._heads(x_BxPxD, 'query'), k_BxPxHxDh, v_BxPxHxDh, mask_BxP
+    blocks = self.heads(x_BxPxD, 'query'), k_BxPxHxDh, v_BxPxHxDh, mask_BxP
     old = (*k_old, *v_old, sources[1][1]) if self.memory_segments else None
     o_BxPxHxDh = _attend(blocks, old, size, self.memory_segments)
     return self.merge(o_BxPxHxDh[:, :length], x_BxLxD)
-
-  def _heads(self, x_BxLxD, name):
-    return layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
-                                self.dtype, name, self.qkv_bias)
 
   def _compress(self, x_BxPxD, mask_BxP):
     """Returns summaries [B, P / c, D] and their mask, bool [B, P / c]."""

@@ -14,14 +14,12 @@ Source: Gulati et al. 2020, arXiv 2005.08100, sections 2.1, 2.2, Figure 2
 """
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
-import kernels
 from lra.config import fields
 from lra.nn import convolution
 from lra.nn.contraction import Dense
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import SoftmaxMixer
 from lra.nn.norm import LayerNorm
 
 FAMILY = 'dense'
@@ -30,37 +28,22 @@ GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class Mixer(HeadMixer):
+class Mixer(SoftmaxMixer):
   """Attention and convolution: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `SoftmaxMixer`, and
     conv_width: K, width of the convolution.
     conv_expansion: channels of the convolution, as a multiple of D.
-    kernel: 'auto' or one of `KERNELS`.
-
-  Raises:
-    UserError: the heads do not divide the width, or the kernel is unknown or
-      cannot run here.
   """
   conv_width: int = fields.argument(31, low=1, high=1024)
   conv_expansion: int = fields.argument(1, low=1, high=64)
-  kernel: str = 'auto'
-
-  op = 'softmax'
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     attended_BxLxD = super().__call__(x_BxLxD, mask_BxL, train=train)
     return attended_BxLxD + Convolution(
         self.conv_width, self.conv_expansion * x_BxLxD.shape[-1], self.dtype,
         name='conv')(x_BxLxD + attended_BxLxD, mask_BxL)
-
-  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
-    return kernels.sharded(kernels.softmax_attention)(
-        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL, kernel=self.kernel)
 
 
 class Convolution(nn.Module):

@@ -1,10 +1,9 @@
 """ConvMixer: a depth-wise convolution over positions, GELU and a norm.
 
 Has only the half of the paper's layer that mixes positions, in one dimension.
-The encoder adds the skips, and its MLP replaces the other half, a pointwise
-convolution. A layer norm replaces the paper's batch norm, whose statistics
-would mix the examples of a microbatch and count padding. Padded inputs count as
-zero, like positions beyond both ends.
+The encoder adds the skips, and its MLP replaces the pointwise convolution. A
+layer norm replaces the batch norm, which would mix examples and count padding.
+Padded inputs count as zero, like positions beyond both ends.
 
 Equation: LayerNorm(gelu(conv_K(X) + b)), each channel its own K weights
 Source: Trockman and Kolter 2022, arXiv 2201.09792, section 2
@@ -34,8 +33,7 @@ class Mixer(nn.Module):
   dtype: jnp.dtype = jnp.float32
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
+  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
     """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
     width = x_BxLxD.shape[-1]
     weight_KxD = self.param(

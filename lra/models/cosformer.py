@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra.nn import features
-from lra.nn.mixer import HeadMixer
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'
@@ -27,20 +26,10 @@ KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 MIXES_PADDING = True  # N is the padded length
 
 
-class Mixer(HeadMixer):
-  """cosFormer attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
-
-  Attributes: those of `HeadMixer`, and
-    kernel: 'auto' or one of `KERNELS`.
-  """
-  kernel: str = 'auto'
-
-  splits_sequences = True
-
-  op = 'linear'
+class Mixer(features.FeatureMixer):
+  """cosFormer attention: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     length = mask_BxL.shape[1]
     angle_1xLx1x1 = np.pi / 2 * np.arange(length)[None, :, None, None] / (
         self.full_length or length)
@@ -52,6 +41,5 @@ class Mixer(HeadMixer):
           [y_BxLxHxDh * np.float32(part) for part in parts],
           -1).astype(self.dtype)
 
-    return features.linear_attend(
-        phi(q_BxLxHxDh), phi(k_BxLxHxDh), v_BxLxHxDh, mask_BxL,
-        kernel=self.kernel)
+    return self.attend(
+        phi(q_BxLxHxDh), phi(k_BxLxHxDh), v_BxLxHxDh, mask_BxL)

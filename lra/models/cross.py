@@ -16,10 +16,9 @@ Source: Lee et al. 2019, arXiv 1810.00825, eq. 9-10; Jaegle et al. 2021,
 import flax.linen as nn
 import jax.numpy as jnp
 
-import kernels
 from lra.config import fields
 from lra.nn import layers
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import SoftmaxMixer
 
 FAMILY = 'low-rank'
 COST = 'O(L M D) time, O(L) memory'
@@ -27,37 +26,24 @@ GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class Mixer(HeadMixer):
+class Mixer(SoftmaxMixer):
   """Cross attention both ways: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  A sequence whose mask is all False reads no values.
-
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `SoftmaxMixer`, and
     num_latents: M.
-    kernel: 'auto' or one of `KERNELS`.
-
-  Raises:
-    UserError: the heads do not divide the width, or the kernel is unknown or
-      cannot run here.
   """
   num_latents: int = fields.argument(64, low=1, high=fields.MANY)
-  kernel: str = 'auto'
-
-  op = 'softmax'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     B, _, H, Dh = q_BxLxHxDh.shape
-    attend = kernels.sharded(kernels.softmax_attention)
     # Unit normal, so that latents read differently from the start.
     latents_MxHxDh = self.param(
         'latents', nn.initializers.normal(1.0), (self.num_latents, H, Dh))
     z_BxMxHxDh = jnp.broadcast_to(
         latents_MxHxDh.astype(self.dtype), (B, self.num_latents, H, Dh))
-    read_BxMxHxDh = attend(z_BxMxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
-                           kernel=self.kernel)
+    read_BxMxHxDh = self.attend(z_BxMxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL)
     key_BxMxHxDh, value_BxMxHxDh = (
         jnp.einsum('bmhd,hde->bmhe', read_BxMxHxDh, self.param(
             name, layers.KERNEL_INIT, (H, Dh, Dh)).astype(self.dtype))
         for name in ('latent_key', 'latent_value'))
-    return attend(q_BxLxHxDh, key_BxMxHxDh, value_BxMxHxDh, kernel=self.kernel)
+    return self.attend(q_BxLxHxDh, key_BxMxHxDh, value_BxMxHxDh)

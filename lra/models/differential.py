@@ -16,9 +16,9 @@ import math
 import flax.linen as nn
 import jax.numpy as jnp
 
-import kernels
 from lra.errors import UserError
 from lra.nn import norm
+from lra.nn.mixer import SoftmaxMixer
 from lra.nn.rotary import RotaryMixer
 
 FAMILY = 'dense'
@@ -27,24 +27,19 @@ GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class Mixer(RotaryMixer):
+class Mixer(RotaryMixer, SoftmaxMixer):
   """Differential attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `RotaryMixer`, with an even num_heads, and
-    kernel: 'auto' or one of `KERNELS`.
+  Attributes: those of `RotaryMixer` and `SoftmaxMixer`, with an even
+    num_heads, and
     layer: index of the layer, from 0.
 
   Raises:
-    UserError: an odd number of heads, heads that do not divide the width, or a
-      kernel that is unknown or cannot run here.
+    UserError: an odd number of heads.
   """
-  kernel: str = 'auto'
   layer: int = 0
 
-  op = 'softmax'
-
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     if self.num_heads % 2:
       raise UserError(
           f'config.model.num_heads={self.num_heads} cannot be paired: '
@@ -53,9 +48,8 @@ class Mixer(RotaryMixer):
     pairs = (B, L, H // 2, 2 * Dh)
     v_BxLxPxE = v_BxLxHxDh.reshape(pairs)
     first, second = (
-        kernels.sharded(kernels.softmax_attention)(
-            q_BxLxHxDh[:, :, i::2], k_BxLxHxDh[:, :, i::2], v_BxLxPxE,
-            mask=mask_BxL, kernel=self.kernel) for i in range(2))
+        self.attend(q_BxLxHxDh[:, :, i::2], k_BxLxHxDh[:, :, i::2], v_BxLxPxE,
+                    mask_BxL) for i in range(2))
     start = 0.8 - 0.6 * math.exp(-0.3 * self.layer)
     o_BxLxPxE = first - (self._lambda(Dh) + start).astype(self.dtype) * second
     o_BxLxPxE = norm.RMSNorm(epsilon=1e-5, dtype=self.dtype, name='norm')(

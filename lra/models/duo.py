@@ -17,9 +17,9 @@ Source: Xiao et al. 2024, arXiv 2410.10819, section 2.2
 import flax.linen as nn
 import jax
 
-import kernels
 from lra.config import fields
 from lra.nn import block_sparse
+from lra.nn.mixer import SoftmaxMixer
 from lra.nn.patterns import Pattern, sliding_window
 from lra.nn.rotary import RotaryMixer
 
@@ -29,19 +29,15 @@ GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class Mixer(RotaryMixer):
+class Mixer(RotaryMixer, SoftmaxMixer):
   """Full and streaming attention: x [B, L, D], mask [B, L] -> [B, L, D].
 
-  Attributes: those of `RotaryMixer`, and
+  Attributes: those of `RotaryMixer` and `SoftmaxMixer`, and
     radius: w, number of positions that streaming attention sees on either side.
     num_sinks: s, number of first positions that it sees too.
-    kernel: kernel of full attention, 'auto' or one of `KERNELS`.
   """
   radius: int = fields.argument(256, low=0, high=fields.MANY)
   num_sinks: int = fields.argument(4, low=0, high=fields.MANY)
-  kernel: str = 'auto'
-
-  op = 'softmax'
 
   def patterns(self, length: int) -> tuple[Pattern, ...]:
     """Returns the pattern of streaming attention in all heads."""
@@ -49,9 +45,7 @@ class Mixer(RotaryMixer):
         min(self.radius, length), global_keys=self.num_sinks),)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
-    full_BxLxHxDh = kernels.sharded(kernels.softmax_attention)(
-        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL, kernel=self.kernel)
+    full_BxLxHxDh = self.attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL)
     near_BxLxHxDh = block_sparse.attend(
         block_sparse.Heads(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh), mask_BxL,
         *self.patterns(mask_BxL.shape[1]))

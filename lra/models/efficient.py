@@ -24,9 +24,6 @@ class Mixer(nn.Module):
   Attributes:
     kernel: 'auto' or one of `KERNELS`.
     dtype: computing dtype; parameters are float32.
-
-  Raises:
-    UserError: unknown or unsupported kernel.
   """
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
@@ -42,9 +39,7 @@ class Mixer(nn.Module):
     return x_BxLx1xD, x_BxLx1xD
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     width = x_BxLxD.shape[-1]
     kernel = self.kernel_for(*x_BxLxD.shape[1:])
     k_BxLx1xD, v_BxLx1xD = self.keys_and_values(

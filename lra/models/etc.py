@@ -28,16 +28,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra.config import fields
-from lra.errors import UserError
 from lra.nn import layers, partials
 from lra.nn.block_sparse import Heads, from_blocks, neighbours, to_blocks
 from lra.nn.mixer import HeadMixer
-from lra.nn.patterns import Pattern, sliding_window
+from lra.nn.patterns import sliding_window
 
 FAMILY = 'sparse'
 COST = 'O(L r D)'
 GROWTH = {'time': 1, 'memory': 1}
-SHARING = ('all', 'sides', 'none')
 # (queries, keys) of each piece.
 PIECES = (('long', 'long'), ('long', 'global'),
           ('global', 'long'), ('global', 'global'))
@@ -50,26 +48,20 @@ class Mixer(HeadMixer):
     radius: r, number of positions that a long token sees on either side.
     num_global: number of first tokens that are global.
     max_distance: k; larger distances share one vector.
-    sharing: 'all', 'sides' or 'none'.
-
-  Raises:
-    UserError: unknown sharing, or the heads do not divide the width.
+    sharing: which pieces share projections.
   """
   radius: int = fields.argument(84, low=0, high=fields.MANY)
   num_global: int = fields.argument(1, low=0, high=fields.MANY)
   max_distance: int = fields.argument(12, low=0, high=fields.MANY)
-  sharing: str = 'all'
+  sharing: str = fields.argument('all', choices=('all', 'sides', 'none'))
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the one pattern of all heads."""
+  def patterns(self, length):
     return (sliding_window(
         min(self.radius, length), global_keys=self.num_global,
         global_queries=self.num_global),)
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     pieces = self._pieces(x_BxLxD)
     labels = {side: self._labels(side, pieces['long', 'long'].q)
               for side in ('long', 'global')}
@@ -88,9 +80,6 @@ class Mixer(HeadMixer):
 
   def _pieces(self, x_BxLxD):
     """Returns queries, keys and values of each of `PIECES`."""
-    if self.sharing not in SHARING:
-      raise UserError(f'Unknown config.model.sharing {self.sharing!r}: choose '
-                      f'one of {", ".join(SHARING)}.')
     inputs = {'long': x_BxLxD, 'global': x_BxLxD[:, :self.num_global]}
     heads = self.num_heads, layers.head_width(self.qkv_width, self.num_heads)
     made = {}

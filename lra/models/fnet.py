@@ -40,8 +40,7 @@ class Mixer(nn.Module):
   full_length: int | None = None
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
+  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
     """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
     _, length, width = x_BxLxD.shape
     full = self.full_length or length

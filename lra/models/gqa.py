@@ -10,7 +10,8 @@ Source: Ainslie et al. 2023, arXiv 2305.13245, section 2.2
 """
 
 from lra.config import fields
-from lra.nn.grouped import GroupedMixer
+from lra.errors import UserError
+from lra.nn.mixer import SoftmaxMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
@@ -18,14 +19,33 @@ GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class Mixer(GroupedMixer):
-  """Grouped-query attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+class MultiQuery(SoftmaxMixer):
+  """Multi-query attention: all query heads share one head of keys and values.
 
-  Attributes: those of `GroupedMixer`, and
-    num_kv_heads: G, number of heads of keys and of values.
+  Equation: softmax(Q_h K^T / sqrt(Dh)) V for each head h, then an output
+    projection
+  Source: Shazeer 2019, arXiv 1911.02150, section 3
+
+  Attributes: those of `SoftmaxMixer`, and
+    num_kv_heads: G, number of heads of keys and of values. Only a subclass that
+      declares it has this field.
+
+  Raises:
+    UserError: G does not divide H.
   """
-  num_kv_heads: int = fields.argument(2, low=1, high=fields.MANY)
+  num_kv_heads = 1
 
-  def groups(self):
-    """See `GroupedMixer.groups`."""
-    return self.num_kv_heads
+  def project(self, x_BxLxD):
+    """Returns queries [B, L, H, Dh], and keys and values [B, L, G, Dh]."""
+    groups = self.num_kv_heads
+    if self.num_heads % groups:
+      raise UserError(
+          f'config.model.num_kv_heads={groups} does not divide '
+          f'config.model.num_heads={self.num_heads}: choose a divisor.')
+    return self.heads(x_BxLxD, 'query'), *(
+        self.heads(x_BxLxD, name, groups) for name in ('key', 'value'))
+
+
+class Mixer(MultiQuery):
+  """Grouped-query attention: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
+  num_kv_heads: int = fields.argument(2, low=1, high=fields.MANY)

@@ -1,15 +1,12 @@
 """Infini-attention: attention within segments beside a memory of earlier ones.
 
 The queries of a segment attend to their own segment, causally, and read a
-memory of all segments before it. The memory is a matrix per head, filled by
-linear attention. The delta rule stores only the part of a value that the memory
-does not return for its key yet; `delta` False stores all of it. A learned gate
-per head mixes the two outputs. The first segment reads an empty memory, which
-returns 0.
+memory of all segments before it, which a gate per head mixes in. The memory is
+a matrix per head, filled by linear attention; while empty it returns 0. The
+delta rule stores only the part of a value that the memory does not return for
+its key yet; `delta` False stores all of it.
 
-The mixer is causal, as in the paper: a position sees nothing after it. A
-sequence is therefore pooled over its tokens or read at its last token, and CLS
-pooling is refused. The last segment reads a memory of all other segments.
+The mixer is causal, as in the paper; CLS pooling is refused.
 
 Equation: O = g A_mem + (1 - g) softmax(Q K^T / sqrt(Dh)) V, g = sigmoid(beta),
   A_mem = s(Q) M / (s(Q) z), then M += s(K)^T (V - s(K) M / (s(K) z)),
@@ -37,9 +34,6 @@ class Mixer(HeadMixer):
   Attributes: those of `HeadMixer`, and
     segment_size: S, positions of a segment.
     delta: whether to store values by the delta rule.
-
-  Raises:
-    UserError: the heads do not divide the width.
   """
   segment_size: int = fields.argument(256, low=1, high=fields.MANY)
   delta: bool = True
@@ -47,7 +41,6 @@ class Mixer(HeadMixer):
   causal = True
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     batch, length, heads, width = q_BxLxHxDh.shape
     size = min(self.segment_size, length)
     beta_H = self.param('beta', nn.initializers.zeros, (heads,))

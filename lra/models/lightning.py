@@ -17,22 +17,22 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 import kernels
+from lra.config import fields
 from lra.errors import UserError
 from lra.nn import layers, norm
-from lra.nn.linear_mixer import LinearMixer
+from lra.nn.mixer import LinearMixer
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
-DIRECTIONS = ('causal', 'bidirectional')
 
 
 class Mixer(LinearMixer):
   """Lightning attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `LinearMixer`, and
-    direction: `causal`, or `bidirectional`: both ways, summed.
+    direction: bidirectional sums both ways.
     decay: False sets all slopes to 0: plain causal linear attention.
     decay_by_depth: whether slopes shrink with depth as in MiniMax-01's
       released model, times 1 - layer / (num_layers - 1 + 1e-5) + 1e-5. The
@@ -41,10 +41,10 @@ class Mixer(LinearMixer):
     layer, num_layers: index of the layer, from 0, and number of layers.
 
   Raises:
-    UserError: an unknown direction, decay_by_depth without decay, or the
-      heads do not divide the width.
+    UserError: decay_by_depth without decay.
   """
-  direction: str = 'causal'
+  direction: str = fields.argument(
+      'causal', choices=('causal', 'bidirectional'))
   decay: bool = True
   decay_by_depth: bool = False
   gate: bool = False
@@ -52,6 +52,8 @@ class Mixer(LinearMixer):
   num_layers: int = 1
 
   op = 'lightning'
+  operations = (kernels.lightning_attention,
+                kernels.lightning_attention_packed)
 
   @property
   def causal(self) -> bool:
@@ -72,15 +74,10 @@ class Mixer(LinearMixer):
     return 2.0 ** (-8 * h / self.num_heads) * (1 - depth + 1e-5)
 
   def options(self):
-    """See `LinearMixer.options`."""
     return {'slopes': self.slopes(), 'activation': 'silu'}
 
   def attend(self, *operands, mask, **arrays):
     """See `LinearMixer.attend`; sums both directions if bidirectional."""
-    if self.direction not in DIRECTIONS:
-      raise UserError(
-          f'config.model.direction={self.direction!r} is not possible: choose '
-          f'one of {", ".join(DIRECTIONS)}.')
     o_BxLxHxDh = super().attend(*operands, mask=mask, **arrays)
     if not self.causal:
       flipped = (jnp.flip(y, 1) for y in operands)
@@ -96,9 +93,7 @@ class Mixer(LinearMixer):
         reduction_axes=(-2, -1), feature_axes=(-2, -1), dtype=self.dtype,
         name='norm')(o_BxLxHxDh)
     if self.gate:
-      o_BxLxHxDh *= nn.sigmoid(layers.project_heads(
-          x_BxLxD, self.num_heads, self.qkv_width, self.dtype, 'gate',
-          self.qkv_bias))
+      o_BxLxHxDh *= nn.sigmoid(self.heads(x_BxLxD, 'gate'))
     return super().merge(o_BxLxHxDh, x_BxLxD)
 
   def _at_once(self, o_BxLxHxDh):

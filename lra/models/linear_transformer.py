@@ -4,7 +4,8 @@ Equation: phi(Q) (phi(K)^T V) / (phi(Q) sum_j phi(K_j)), phi(x) = elu(x) + 1
 Source: Katharopoulos et al. 2020, arXiv 2006.16236, eq. 5 and 7
 """
 
-from lra.nn.linear_mixer import LinearMixer
+import kernels
+from lra.nn.mixer import LinearMixer
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'
@@ -16,3 +17,4 @@ class Mixer(LinearMixer):
   """Linear attention: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
 
   op = 'linear'
+  operations = (kernels.linear_attention, kernels.linear_attention_packed)

@@ -13,43 +13,28 @@ Source: Wang et al. 2020, arXiv 2006.04768, eq. 7; sharing in section 4
 import flax.linen as nn
 import jax.numpy as jnp
 
-import kernels
 from lra.config import fields
-from lra.errors import UserError
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import SoftmaxMixer
 
 FAMILY = 'low-rank'
 COST = 'O(L M D) time, O(L) memory'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 MIXES_PADDING = True  # E and F have the shape of one padded length
-SHARING = ('none', 'headwise', 'kv')
 
 
-class Mixer(HeadMixer):
+class Mixer(SoftmaxMixer):
   """Linformer attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `SoftmaxMixer`, and
     num_landmarks: M.
     sharing: 'none' has E and F per head; 'headwise' has one E and one F for all
       heads; 'kv' has one matrix that is both E and F for all heads.
-    kernel: 'auto' or one of `KERNELS`.
-
-  Raises:
-    UserError: unknown sharing, unknown or unsupported kernel, or the heads do
-      not divide the width.
   """
   num_landmarks: int = fields.argument(256, low=1, high=fields.MANY)
-  sharing: str = 'kv'
-  kernel: str = 'auto'
-
-  op = 'softmax'
+  sharing: str = fields.argument('kv', choices=('none', 'headwise', 'kv'))
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
-    if self.sharing not in SHARING:
-      raise UserError(f'Unknown config.model.sharing {self.sharing!r}: choose '
-                      f'one of {", ".join(SHARING)}.')
     mask_BxLx1x1 = mask_BxL[:, :, None, None]
     length = mask_BxL.shape[1]  # shorter than full_length if padding is cut off
     e_GxLxM = self._projection('E', length)
@@ -57,8 +42,7 @@ class Mixer(HeadMixer):
                self._projection('F', length))
     k_BxMxHxDh = _compress(jnp.where(mask_BxLx1x1, k_BxLxHxDh, 0), e_GxLxM)
     v_BxMxHxDh = _compress(jnp.where(mask_BxLx1x1, v_BxLxHxDh, 0), f_GxLxM)
-    return kernels.sharded(kernels.softmax_attention)(
-        q_BxLxHxDh, k_BxMxHxDh, v_BxMxHxDh, kernel=self.kernel)
+    return self.attend(q_BxLxHxDh, k_BxMxHxDh, v_BxMxHxDh)
 
   def _projection(self, name, length):
     """Returns E or F: [H, L, M] without sharing, else [1, L, M]."""

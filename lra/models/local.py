@@ -10,7 +10,7 @@ Source: Tay et al. 2020 (Long Range Arena), arXiv 2011.04006, released code
 """
 
 from lra.config import fields
-from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern
 
 FAMILY = 'sparse'
@@ -26,6 +26,5 @@ class Mixer(PatternMixer):
   """
   block_size: int = fields.argument(50, low=1, high=fields.MANY)
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the one pattern of all heads."""
+  def patterns(self, length):
     return (Pattern(block=self.block_size),)

@@ -15,13 +15,12 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1
 import dataclasses
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from lra.config import fields
 from lra.nn import block_sparse, layers, partials
-from lra.nn.pattern_mixer import PatternMixer
-from lra.nn.patterns import Pattern, sliding_window
+from lra.nn.block_sparse import PatternMixer
+from lra.nn.patterns import sliding_window
 
 FAMILY = 'sparse'
 COST = 'O(L w D)'
@@ -40,17 +39,14 @@ class Mixer(PatternMixer):
   dilation: int = fields.argument(1, low=1, high=fields.MANY)
   num_global: int = fields.argument(1, low=0, high=fields.MANY)
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the one pattern of all heads."""
+  def patterns(self, length):
     radius = min(self.window // 2, length)  # no positions lie beyond the length
     return (sliding_window(
         radius, dilation=self.dilation, global_keys=self.num_global,
         global_queries=self.num_global),)
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     qkv = block_sparse.Heads(*self.project(x_BxLxD))
     pattern, = self.patterns(x_BxLxD.shape[1])
     o_BxLxHxDh = block_sparse.attend(
@@ -69,9 +65,7 @@ class Mixer(PatternMixer):
     few queries need, are never formed. Keys have no bias: it would shift all
     logits of a query by one number.
     """
-    q_BxGxHxDh = layers.project_heads(
-        x_BxLxD[:, :self.num_global], self.num_heads, self.qkv_width,
-        self.dtype, 'global_query', self.qkv_bias)
+    q_BxGxHxDh = self.heads(x_BxLxD[:, :self.num_global], 'global_query')
     B, G, H, Dh = q_BxGxHxDh.shape
     D = x_BxLxD.shape[-1]
 

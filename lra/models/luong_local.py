@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.config import fields
-from lra.nn import layers, partials, tokens
+from lra.nn import arrays, layers, partials
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'sparse'
@@ -39,9 +39,7 @@ class Mixer(HeadMixer):
   half_width: int = fields.argument(10, low=1, high=fields.MANY)
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = self.project(x_BxLxD)
     o_BxLxHxDh = local_attention(
         q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL,
@@ -69,22 +67,16 @@ class Mixer(HeadMixer):
 def local_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
                     v_BxLxHxDh: jax.Array, mask_BxL: jax.Array,
                     centre_BxLxH: jax.Array, half_width: int) -> jax.Array:
-  """Attends around given centres, `CHUNK` queries at a time.
+  """Attends around given centres, `CHUNK` queries at a time: like `v`.
 
-  Args:
-    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: logits are scaled by Dh**-0.5.
-    mask_BxL: bool, True = token; other keys are neither seen nor counted.
-    centre_BxLxH: float32, in units of tokens; the first token is at 0.
-    half_width: tokens seen on either side of a centre.
-
-  Returns:
-    [B, L, H, Dh] in the dtype of `v`; 0 in a sequence without tokens.
+  Centres count tokens from 0, without padding, which is not seen. The result is
+  0 in a sequence without tokens.
   """
   L = mask_BxL.shape[1]
-  order_BxL, _, count_B = tokens.first(mask_BxL)
+  order_BxL, _, count_B = arrays.tokens_first(mask_BxL)
   # float32, because sums over windows form the gradients of k and v.
   k_BxHxLxDh, v_BxHxLxDh = (
-      tokens.take(x, order_BxL).swapaxes(1, 2).astype(jnp.float32)
+      arrays.take(x, order_BxL).swapaxes(1, 2).astype(jnp.float32)
       for x in (k_BxLxHxDh, v_BxLxHxDh))
   size = min(2 * half_width + 1, L)
 

@@ -43,10 +43,6 @@ class Mixer(nn.Module):
     rotary_width: Dr, even; width of the rotated part of queries and keys.
     kernel: 'auto' or one of `KERNELS`.
     dtype: computing dtype; parameters are float32.
-
-  Raises:
-    UserError: Dr is odd, the heads do not divide the width, or the kernel is
-      unknown or cannot run here.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -57,8 +53,7 @@ class Mixer(nn.Module):
   dtype: jnp.dtype = jnp.float32
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
+  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
     """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
     del train  # there is no dropout
     self.kernel_for(*x_BxLxD.shape[1:])
@@ -88,7 +83,6 @@ class Mixer(nn.Module):
         o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
 
   def kernel_for(self, length: int, width: int) -> str:
-    """See `HeadMixer.kernel_for`."""
     shape = (1, length * self.num_heads, 1, self.kv_rank + self.rotary_width)
     return resolve_kernel('softmax', self.kernel, shape, self.dtype,
                           value_width=self.kv_rank)

@@ -35,8 +35,7 @@ class Mixer(nn.Module):
   full_length: int | None = None
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
+  def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
     """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
     length = x_BxLxD.shape[1]  # shorter than `full` if padding is cut off
     full = self.full_length or length

@@ -9,8 +9,8 @@ Source: Chelba et al. 2020, arXiv 2001.04589
 """
 
 from lra.config import fields
-from lra.nn.pattern_mixer import PatternMixer
-from lra.nn.patterns import Pattern, sliding_window
+from lra.nn.block_sparse import PatternMixer
+from lra.nn.patterns import sliding_window
 
 FAMILY = 'sparse'
 COST = 'O(L N D)'
@@ -27,6 +27,5 @@ class Mixer(PatternMixer):
 
   causal = True  # a position sees only itself and earlier ones
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the one pattern of all heads."""
+  def patterns(self, length):
     return (sliding_window(min(self.order - 1, length), causal=True),)

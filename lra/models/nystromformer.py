@@ -24,49 +24,34 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-import kernels
 from kernels.softmax import dense
 from lra.config import fields
-from lra.errors import UserError
 from lra.nn import convolution
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import SoftmaxMixer
 
 FAMILY = 'low-rank'
 COST = 'O(L M D + H M^3)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
-INITS = ('original', 'exact')
 
 
-class Mixer(HeadMixer):
+class Mixer(SoftmaxMixer):
   """Nystrom attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `SoftmaxMixer`, and
     num_landmarks: M.
     pinv_steps: iterations of the pseudo-inverse; with similar landmarks, many
       iterations magnify rounding errors without limit.
     pinv_init: scale of the first guess, the largest column sum of the whole
       batch ('original') or of each head and sequence ('exact').
     conv_width: width of the convolution of the values; 0 for none.
-    kernel: kernel by which landmarks read tokens, 'auto' or one of `KERNELS`.
-
-  Raises:
-    UserError: unknown pinv_init, unknown or unsupported kernel, or the heads
-      do not divide the width.
   """
   num_landmarks: int = fields.argument(64, low=1, high=2**14)
   pinv_steps: int = fields.argument(6, low=1, high=20)
-  pinv_init: str = 'exact'
+  pinv_init: str = fields.argument('exact', choices=('original', 'exact'))
   conv_width: int = fields.argument(35, low=0, high=1024)
-  kernel: str = 'auto'
-
-  op = 'softmax'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
-    if self.pinv_init not in INITS:
-      raise UserError(f'Unknown config.model.pinv_init {self.pinv_init!r}: '
-                      f'choose one of {", ".join(INITS)}.')
     scale = q_BxLxHxDh.shape[-1]**-0.5
     mean_BxLxM, mask_BxM = segments(
         mask_BxL, min(self.num_landmarks, mask_BxL.shape[1]))
@@ -74,9 +59,8 @@ class Mixer(HeadMixer):
         _product('blm,blhd->bmhd', mean_BxLxM,
                  jnp.where(mask_BxL[:, :, None, None], y, 0))
         for y in (q_BxLxHxDh, k_BxLxHxDh))
-    read_BxMxHxDh = kernels.sharded(kernels.softmax_attention)(
-        q_BxMxHxDh.astype(self.dtype), k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
-        kernel=self.kernel)
+    read_BxMxHxDh = self.attend(
+        q_BxMxHxDh.astype(self.dtype), k_BxLxHxDh, v_BxLxHxDh, mask_BxL)
 
     def attend(queries):
       logits_BxHxLxM = scale * _product('blhd,bmhd->bhlm', queries, k_BxMxHxDh)
@@ -105,15 +89,10 @@ class Mixer(HeadMixer):
 
 
 def segments(mask_BxL: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
-  """Cuts the tokens of each sequence into segments of nearly equal length.
+  """Cuts the n tokens of a sequence into min(M, n) segments, nearly equal.
 
-  Args:
-    mask_BxL: bool, True = token.
-    most: M; a sequence of n tokens has min(M, n) segments.
-
-  Returns:
-    (weights [B, L, M] float32 that average segments, mask [B, M] bool of
-    existing segments).
+  Returns weights that average segments, float32 [B, L, M], and the mask of
+  those that exist, bool [B, M]; `most` is M.
   """
   tokens_Bx1 = mask_BxL.sum(1, keepdims=True)
   count_Bx1 = jnp.minimum(tokens_Bx1, most)
@@ -132,13 +111,8 @@ def pseudo_inverse(a_BxHxMxM: jax.Array, steps: int, exact: bool) -> jax.Array:
     Z <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4,  Z_0 = A^T / |A|_1
 
   Rows of A sum to at most 1, so the first guess is scaled only by |A|_1, the
-  largest column sum (Xiong et al. 2021, section 3). Rows and columns of zeros
-  stay zero.
-
-  Args:
-    a_BxHxMxM: rows of softmax, float32.
-    steps: number of iterations.
-    exact: whether to use |A|_1 of each matrix, or the largest one for all.
+  largest column sum (Xiong et al. 2021, section 3): with `exact` that of each
+  matrix, else the largest of all. Rows and columns of zeros stay zero.
   """
   identity_1x1xMxM = jnp.eye(a_BxHxMxM.shape[-1])[None, None]
   columns_BxHxM = a_BxHxMxM.sum(-2)

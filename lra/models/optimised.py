@@ -8,9 +8,8 @@ Equation: H_i = softmax(Q_i K_i^T / sqrt(Dh)) X_i, X sliced into H heads, then
 Source: Hosseini 2024, arXiv 2403.01643, Definition 2
 """
 
-import kernels
 from lra.nn import layers
-from lra.nn.mixer import HeadMixer
+from lra.nn.mixer import SoftmaxMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L) memory; 3 (D^2 + D) parameters'
@@ -18,31 +17,18 @@ GROWTH = {'time': 2, 'memory': 1}
 KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 
 
-class Mixer(HeadMixer):
+class Mixer(SoftmaxMixer):
   """Optimised attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer` (num_heads must also divide D), and
-    kernel: 'auto' or one of `KERNELS`.
+  Attributes: those of `SoftmaxMixer`; num_heads must also divide D.
   """
-  kernel: str = 'auto'
-
-  op = 'softmax'
-
   def kernel_for(self, length: int, width: int) -> str:
-    """See `HeadMixer.kernel_for`."""
     return super().kernel_for(
         length, width, value_width=layers.head_width(width, self.num_heads))
 
   def project(self, x_BxLxD):
     """Returns queries and keys [B, L, H, Dh], slices of x [B, L, H, D / H]."""
     q_BxLxHxDh, k_BxLxHxDh = (
-        layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
-                             self.dtype, name, self.qkv_bias)
-        for name in ('query', 'key'))
+        self.heads(x_BxLxD, name) for name in ('query', 'key'))
     v_BxLxHxDv = layers.split_heads(x_BxLxD.astype(self.dtype), self.num_heads)
     return q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDv
-
-  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDv, mask_BxL, *, train):
-    """See `HeadMixer.mix`; returns [B, L, H, Dv]."""
-    return kernels.sharded(kernels.softmax_attention)(
-        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDv, mask=mask_BxL, kernel=self.kernel)

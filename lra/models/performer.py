@@ -2,18 +2,15 @@
 
 FAVOR+: phi(q) . phi(k) is an unbiased estimate of exp(q . k / sqrt(Dh)). Its
 relative error is sqrt((exp(|q + k|^2) - 1) / M) for independent frequencies and
-scaled q, k (Lemma 2). It falls as 1 / sqrt(M), but its size grows exponentially
-with the squares of queries and keys. If these are small, a few hundred features
-approximate the Transformer. In a newly initialised model of Dh = 64 they are
-not: the error of the heads' outputs exceeds the outputs at M = 256, and is no
-smaller at M = 1024. For 256 tokens from N(0, I) it is 1.7 times the outputs
-with one head and 2.5 times with eight. There the Performer is a different
-mechanism.
+scaled q, k (Lemma 2). If these are small, a few hundred features approximate
+the Transformer. In a newly initialised model of Dh = 64 they are not: the error
+of the heads' outputs exceeds the outputs at M = 256, and is no smaller at M =
+1024. For 256 tokens from N(0, I) it is 1.7 times the outputs with one head and
+2.5 times with eight. There the Performer is a different mechanism.
 
-Features are stabilised by factors that cancel exactly. The released code also
-adds `eps` to every feature, which biases the estimate towards uniform weights.
-The releases pass 1e-6 (google-research/performer and Long Range Arena,
-`numerical_stabilizer` of make_fast_softmax_attention).
+Features are stabilised by factors that cancel exactly. The released codes
+(google-research/performer and Long Range Arena) also add `eps` = 1e-6 to every
+feature, which biases the estimate towards uniform weights.
 
 `feature_map` 'relu' is the paper's other kernel, Performer-ReLU, which does not
 estimate a softmax: phi_m(x) = (max(w_m . x, 0) + 1e-3) / sqrt(M), with the
@@ -30,52 +27,38 @@ import jax.numpy as jnp
 from lra.config import fields
 from lra.errors import UserError
 from lra.nn import draws, features
-from lra.nn.mixer import HeadMixer
 
 FAMILY = 'kernel'
 COST = 'O(L M D)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
-FEATURE_MAPS = ('exp', 'relu')
 RELU_EPS = 1e-3
 
 
-class Mixer(HeadMixer):
+class Mixer(features.FeatureMixer):
   """FAVOR+ attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   The collection 'constants' keeps the frequencies of initialisation.
 
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `FeatureMixer`, and
     num_features: M.
-    feature_map: one of `FEATURE_MAPS`.
+    feature_map: kind of features.
     orthogonal: whether frequencies are orthogonal or independent.
     redraw: whether each training step draws new frequencies from the 'dropout'
       stream; evaluation uses those of initialisation.
     eps: added to every feature of exp, the largest of which is about 1; 0 for
       none.
-    kernel: 'auto' or one of `KERNELS`.
 
   Raises:
-    UserError: unknown feature_map, eps with relu, or the heads do not divide
-      the width.
+    UserError: eps with relu.
   """
   num_features: int = fields.argument(256, low=1, high=fields.MANY)
   orthogonal: bool = True
-  feature_map: str = 'exp'
-  redraw: bool = False
+  feature_map: str = fields.argument('exp', choices=('exp', 'relu'))
+  redraw: bool = True
   eps: float = fields.argument(0.0, low=0, high=fields.LARGEST)
-  kernel: str = 'auto'
-
-  splits_sequences = True
-
-  op = 'linear'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
-    if self.feature_map not in FEATURE_MAPS:
-      raise UserError(
-          f'Unknown config.model.feature_map {self.feature_map!r}: choose one '
-          f'of {", ".join(FEATURE_MAPS)}.')
     omega_HxMxDh = self._frequencies(q_BxLxHxDh.shape[-1], train)
     scale = q_BxLxHxDh.shape[-1]**-0.25
     if self.feature_map == 'relu':
@@ -85,15 +68,13 @@ class Mixer(HeadMixer):
       phi_q_BxLxHxM, phi_k_BxLxHxM = features.pair_with_eps(
           scale * q_BxLxHxDh, scale * k_BxLxHxDh, omega_HxMxDh, mask_BxL,
           self.eps)
-      return features.linear_attend(
-          phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
-          kernel=self.kernel, eps=features.TINY)
+      return self.attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
+                         features.TINY)
     weight_HxM = jnp.full(omega_HxMxDh.shape[:2], 1 / self.num_features)
     phi_q_BxLxHxM, phi_k_BxLxHxM = features.stable_pair(
         *(features.positive(scale * y, omega_HxMxDh, weight_HxM, 0.5)
           for y in (q_BxLxHxDh, k_BxLxHxDh)), mask_BxL, self.dtype)
-    return features.linear_attend(
-        phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL, kernel=self.kernel)
+    return self.attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL)
 
   def _relu(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, omega_HxMxDh):
     if self.eps:
@@ -104,16 +85,12 @@ class Mixer(HeadMixer):
     phi_q_BxLxHxM, phi_k_BxLxHxM = (
         features.arc_cosine(y, omega_HxMxDh, weight_HxM) + least
         for y in (q_BxLxHxDh, k_BxLxHxDh))
-    return features.linear_attend(
-        phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
-        kernel=self.kernel, eps=features.TINY)
+    return self.attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
+                       features.TINY)
 
   def _frequencies(self, head_width, train):
     draw = (features.orthogonal_frequencies if self.orthogonal else
             features.gaussian_frequencies)
-    shape = (self.num_heads, self.num_features, head_width)
-    kept = self.variable('constants', 'omega',
-                         lambda: draw(self.make_rng('params'), *shape))
-    if self.redraw and train:
-      return draw(draws.step_key(self), *shape)
-    return kept.value
+    return draws.kept(self, 'omega', lambda key: draw(
+        key, self.num_heads, self.num_features, head_width),
+                      self.redraw and train)

@@ -5,17 +5,15 @@ rotations hash positions into buckets. Positions are sorted by bucket and cut
 into chunks, and each chunk attends to itself and the one before, within equal
 buckets. Several rounds of hashing are merged into one softmax over the union of
 their keys: a key seen in N rounds counts 1/N in each. A position sees itself
-only if it sees nothing else. Padding has its own bucket, at the end.
+only if it sees nothing else. Padding has its own bucket, at the end. Each
+training step draws new rotations; evaluation uses those of initialisation.
 
-Each training step draws new rotations from the `dropout` stream. Evaluation
-uses rotations from initialisation, kept in `constants`.
-
-The LRA release differs. It has one round, ten buckets, keys of any length,
-logits multiplied by sqrt(Dh), fixed rotations and no output projection. It
-ignores buckets, padding and self-attention within a chunk, and its first chunk
-sees the last. The authors' code, and thus that of transformers, has logits
-q_i q_j / |q_j| without sqrt(Dh). It lets all tokens of neighbouring chunks see
-each other in any bucket.
+The LRA release has one round, ten buckets, keys of any length, logits
+multiplied by sqrt(Dh), fixed rotations and no output projection. It ignores
+buckets, padding and self-attention within a chunk, and its first chunk sees the
+last. The authors' code, and thus that of transformers, has logits q_i q_j /
+|q_j| without sqrt(Dh), and lets all tokens of neighbouring chunks see each
+other.
 
 Equation: softmax over the union over rounds r of { j : h_r(j) = h_r(i) and
   chunk_r(i) - chunk_r(j) in {0, 1} } without i of q_i q_j / (|q_j| sqrt(Dh)),
@@ -48,7 +46,7 @@ class Mixer(HeadMixer):
     num_buckets: even; the paper takes 2 L / chunk_size.
 
   Raises:
-    UserError: num_buckets is odd, or the heads do not divide the width.
+    UserError: num_buckets is odd.
   """
   rounds: int = fields.argument(4, low=1, high=256)
   chunk_size: int = fields.argument(64, low=1, high=fields.MANY)
@@ -56,11 +54,8 @@ class Mixer(HeadMixer):
 
   def project(self, x_BxLxD):
     """Returns queries (also used as keys) and values, each [B, L, H, Dh]."""
-    qk_BxLxHxDh, v_BxLxHxDh = (
-        layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
-                             self.dtype, name, self.qkv_bias)
-        for name in ('query_key', 'value'))
-    return qk_BxLxHxDh, qk_BxLxHxDh, v_BxLxHxDh
+    qk_BxLxHxDh = self.heads(x_BxLxD, 'query_key')
+    return qk_BxLxHxDh, qk_BxLxHxDh, self.heads(x_BxLxD, 'value')
 
   def mix(self, qk_BxLxHxDh, _, v_BxLxHxDh, mask_BxL, *, train):
     """See `HeadMixer.mix`; keys are normalised queries."""
@@ -73,12 +68,8 @@ class Mixer(HeadMixer):
 
   def _rotations(self, head_width, train):
     shape = (self.num_heads, self.rounds, head_width, self.num_buckets // 2)
-    fixed = self.variable(
-        'constants', 'rotations',
-        lambda: jax.random.normal(self.make_rng('params'), shape))
-    if not train:
-      return fixed.value
-    return jax.random.normal(draws.step_key(self), shape)
+    return draws.kept(
+        self, 'rotations', lambda key: jax.random.normal(key, shape), train)
 
 
 def hash_buckets(x_BxLxHxDh: jax.Array,
@@ -102,17 +93,10 @@ def hash_buckets(x_BxLxHxDh: jax.Array,
 def lsh_attention(qk_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
                   mask_BxL: jax.Array, buckets_BxHxRxL: jax.Array,
                   chunk: int) -> jax.Array:
-  """Attends within given buckets and neighbouring chunks.
+  """Attends within given buckets and neighbouring chunks: like `v`.
 
-  Args:
-    qk_BxLxHxDh: queries; normalised, they are the keys.
-    v_BxLxHxDh: values.
-    mask_BxL: bool, True = token; other keys are never attended to.
-    buckets_BxHxRxL: int32 for each round, from 0 to less than 2**30 / L.
-    chunk: positions in a chunk.
-
-  Returns:
-    [B, L, H, Dh] in the dtype of `v`; 0 at padding.
+  Normalised queries are the keys. Buckets are int32, one for each round, from 0
+  to less than 2**30 / L. Padding is not attended to; the result there is 0.
   """
   B, L, H, _ = v_BxLxHxDh.shape
   R = buckets_BxHxRxL.shape[2]
@@ -169,11 +153,7 @@ def _with_previous(x_RxL, chunk):
 
 
 def _bias(order_RxL, slot_RxL, buckets_RxL, mask_L, chunk):
-  """Returns the bias of sorted logits, float32.
-
-  The shape is [R, L / chunk, chunk, 2 chunk].
-  """
-
+  """Returns the bias of sorted logits, [R, L / chunk, chunk, 2 chunk]."""
   def pairs(compare, x_RxL):
     return compare(_chunks(x_RxL, chunk)[..., :, None],
                    _with_previous(x_RxL, chunk)[..., None, :])

@@ -6,17 +6,14 @@ width of each feature (`sigma` in the parameters) stretches the frequencies, as
 in the paper. `gated` is the paper's causal variant for recency: a gate per head
 and position, computed from the input, lets earlier tokens fade.
 
-Frequencies are fixed; with `redraw` each training step draws new ones.
-
 The estimate of a Gaussian weight has an error of up to 1 / sqrt(M) and may be
 negative. So may a sum of weights, more often for larger sigma. A sum keeps its
-sign, but its size is at least a hundredth of the sum with all weights 1. That
-is far below the error and avoids division by almost 0. The paper's other
-features (`arccos`) are never negative.
+sign, but its size is at least a hundredth of the sum with all weights 1: far
+below the error. The paper's other features (`arccos`) are never negative.
 
-The authors' code differs: it has a fixed pool of frequencies to draw from, a
-temperature, features times 0.1, and normalisers of at least 1 (0.001 in its
-causal form). It has neither the gates nor the arc-cosine features.
+The authors' code has a fixed pool of frequencies to draw from, a temperature,
+features times 0.1, and normalisers of at least 1 (0.001 in its causal form). It
+has neither the gates nor the arc-cosine features.
 
 Equation: phi(q_i) sum_j phi(k_j)^T v_j / phi(q_i) sum_j phi(k_j),
   phi(x) = [cos(w_m . x), sin(w_m . x)] / sqrt(M) or, arccos,
@@ -34,48 +31,38 @@ from lra.config import fields
 from lra.errors import UserError
 from lra.nn import draws, features, layers
 from lra.nn.gated_sums import gated_sums
-from lra.nn.mixer import HeadMixer
 
 FAMILY = 'kernel'
 COST = 'O(L M D)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
 
-FEATURE_MAPS = ('gaussian', 'arccos')
 FLOOR = 0.01  # minimum of normalisers, relative to weights of 1
 EPS = 1e-6  # absolute minimum, for gates that are almost closed
 
 
-class Mixer(HeadMixer):
+class Mixer(features.FeatureMixer):
   """Random feature attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   The collection 'constants' keeps the frequencies of initialisation.
 
-  Attributes: those of `HeadMixer`, and
+  Attributes: those of `FeatureMixer`, and
     num_features: M, number of frequencies; a query or key has 2 M features, or
       M with arccos.
-    feature_map: one of `FEATURE_MAPS`.
+    feature_map: kind of features.
     gated: whether to use the causal variant with gates; otherwise every token
       sees all tokens.
     chunk_size: positions that the gated variant computes at once.
     redraw: whether each training step draws new frequencies from the 'dropout'
       stream; evaluation uses those of initialisation.
     kernel: 'auto' or one of `KERNELS`; if gated, 'auto' or 'xla'.
-
-  Raises:
-    UserError: unknown feature_map, the heads do not divide the width, or the
-      kernel is unknown or cannot run here.
   """
   num_features: int = fields.argument(64, low=1, high=fields.MANY)
-  feature_map: str = 'gaussian'
+  feature_map: str = fields.argument(
+      'gaussian', choices=('gaussian', 'arccos'))
   gated: bool = False
   chunk_size: int = fields.argument(64, low=1, high=fields.MANY)
-  redraw: bool = False
-  kernel: str = 'auto'
-
-  splits_sequences = True
-
-  op = 'linear'
+  redraw: bool = True
 
   @property
   def causal(self) -> bool:
@@ -83,7 +70,6 @@ class Mixer(HeadMixer):
     return self.gated
 
   def kernel_for(self, length, width, **needs):
-    """See `HeadMixer.kernel_for`."""
     if self.gated and self.kernel not in ('auto', 'xla'):
       raise UserError(f'config.model.kernel={self.kernel} has no gates: choose '
                       'auto or xla, or set config.model.gated=False.')
@@ -99,7 +85,6 @@ class Mixer(HeadMixer):
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, gate_BxLxH, mask_BxL, *,
           train):
-    """See `HeadMixer.mix`."""
     phi_q_BxLxHxF, phi_k_BxLxHxF = self._features(
         q_BxLxHxDh, k_BxLxHxDh, train)
     if self.gated:
@@ -115,10 +100,6 @@ class Mixer(HeadMixer):
 
   def _features(self, q_BxLxHxDh, k_BxLxHxDh, train):
     """Returns phi of queries and keys, each [B, L, H, 2 M] or [B, L, H, M]."""
-    if self.feature_map not in FEATURE_MAPS:
-      raise UserError(
-          f'Unknown config.model.feature_map {self.feature_map!r}: choose one '
-          f'of {", ".join(FEATURE_MAPS)}.')
     sigma_HxDh = self.param(
         'sigma', nn.initializers.ones, q_BxLxHxDh.shape[2:])
     omega_HxMxDh = sigma_HxDh[:, None] * self._frequencies(
@@ -151,13 +132,9 @@ class Mixer(HeadMixer):
             most_BxLxH[..., None])
 
   def _frequencies(self, head_width, train):
-    shape = (self.num_heads, self.num_features, head_width)
-    kept = self.variable(
-        'constants', 'omega',
-        lambda: features.gaussian_frequencies(self.make_rng('params'), *shape))
-    if self.redraw and train:
-      return features.gaussian_frequencies(draws.step_key(self), *shape)
-    return kept.value
+    return draws.kept(self, 'omega', lambda key: features.gaussian_frequencies(
+        key, self.num_heads, self.num_features, head_width),
+                      self.redraw and train)
 
 
 def _off_zero(norm, most):

@@ -52,7 +52,7 @@ class Mixer(HeadMixer):
     scaled: whether to divide logits within clusters by sqrt(Dh).
 
   Raises:
-    UserError: no head is left, or the heads do not divide the width.
+    UserError: no head is left.
   """
   num_clusters: int = fields.argument(64, low=1, high=fields.MANY)
   cluster_size: int = fields.argument(64, low=1, high=fields.MANY)
@@ -62,7 +62,6 @@ class Mixer(HeadMixer):
   scaled: bool = False
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
     local, L = self.local_heads, mask_BxL.shape[1]
     if local >= self.num_heads:
       raise UserError(
@@ -93,18 +92,11 @@ def clustered_attention(
     q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array, v_BxLxHxDh: jax.Array,
     mask_BxL: jax.Array, directions_HxCxDh: jax.Array, size: int,
     iterations: int, scale: float) -> jax.Array:
-  """Attends within clusters of normalised queries and keys.
+  """Attends within clusters of normalised queries and keys: like `v`.
 
-  Args:
-    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: queries, keys and values.
-    mask_BxL: bool, True = token; other positions are in no cluster.
-    directions_HxCxDh: float32, initial centroids.
-    size: number of queries, and of keys, in a cluster at most.
-    iterations: steps of k-means.
-    scale: factor of logits.
-
-  Returns:
-    [B, L, H, Dh] in the dtype of `v`; 0 at queries in no cluster.
+  A cluster has at most `size` queries and keys, padding is in none. Steps of
+  k-means move the centroids from their initial directions. The result is 0 at
+  queries in no cluster; `scale` is the factor of logits.
   """
   B, L, H, _ = q_BxLxHxDh.shape
   C, size = directions_HxCxDh.shape[1], min(size, L)

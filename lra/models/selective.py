@@ -16,14 +16,13 @@ Source: Leviathan et al. 2024, arXiv 2410.02703, section 3
 import jax
 import jax.numpy as jnp
 
-from lra.errors import UserError
+from lra.config import fields
 from lra.nn import partials
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L D + L^2 / 128) memory'
 GROWTH = {'time': 2, 'memory': 1}
-DIRECTIONS = ('causal', 'bidirectional')
 ROWS = 128  # queries at a time
 
 
@@ -31,12 +30,10 @@ class Mixer(HeadMixer):
   """Selective attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `HeadMixer`, and
-    direction: 'causal' or 'bidirectional', the tokens that may be attended to.
-
-  Raises:
-    UserError: an unknown direction, or the heads do not divide the width.
+    direction: the tokens that may be attended to.
   """
-  direction: str = 'bidirectional'
+  direction: str = fields.argument(
+      'bidirectional', choices=('causal', 'bidirectional'))
 
   @property
   def causal(self) -> bool:
@@ -44,11 +41,6 @@ class Mixer(HeadMixer):
     return self.direction == 'causal'
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
-    if self.direction not in DIRECTIONS:
-      raise UserError(
-          f'config.model.direction={self.direction!r} is not possible: choose '
-          f'one of {", ".join(DIRECTIONS)}.')
     return attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL,
                   causal=self.causal)
 

@@ -15,40 +15,25 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from lra.errors import UserError
-from lra.nn.mixer import HeadMixer
+from lra.config import fields
+from lra.nn import features
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_gpu', 'pallas_triton', 'pallas_tpu')
-NORMALIZATIONS = ('softmax', 'scaling')
 
 
-class Mixer(HeadMixer):
+class Mixer(features.FeatureMixer):
   """Efficient attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `HeadMixer`, and
-    normalization: normalisation of queries and keys, one of `NORMALIZATIONS`.
-    kernel: 'auto' or one of `KERNELS`.
-
-  Raises:
-    UserError: unknown normalization, the heads do not divide the width, or the
-      kernel is unknown or cannot run here.
+  Attributes: those of `FeatureMixer`, and
+    normalization: normalisation of queries and keys.
   """
-  normalization: str = 'softmax'
-  kernel: str = 'auto'
-
-  splits_sequences = True
-
-  op = 'linear'
+  normalization: str = fields.argument(
+      'softmax', choices=('softmax', 'scaling'))
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
-    """See `HeadMixer.mix`."""
-    if self.normalization not in NORMALIZATIONS:
-      raise UserError(
-          f'Unknown config.model.normalization {self.normalization!r}: choose '
-          f'one of {", ".join(NORMALIZATIONS)}.')
     mask_BxLx1x1 = mask_BxL[:, :, None, None]
     q_BxLxHxDh, k_BxLxHxDh = (
         y.astype(jnp.float32) for y in (q_BxLxHxDh, k_BxLxHxDh))

@@ -1,19 +1,19 @@
 """SimpleTRON: attention without softmax, evaluated as Q (K^T V).
 
 This is the paper's "Simple" layer: the output is the concatenated heads,
-without an inner skip or an output projection. `simpletron_res` and
-`simpletron_resl` are its variants. L in the scale counts padded positions too,
-as in the released code, even those that `config.train.lengths` cuts off. The
-released code does not mask padding: set `config.mask_padding = False` to
-reproduce it.
+without an inner skip or an output projection, which its variants have. L in the
+scale counts padded positions too, as in the released code, even those that
+`config.train.lengths` cuts off. The released code does not mask padding: set
+`config.mask_padding = False` to reproduce it.
 
 Equation: (1/sqrt(L)) Q (K^T V) per head
 Source: Yorsh et al. 2021, arXiv 2111.15588, section 3
 """
 
+import kernels
 from lra.errors import UserError
 from lra.nn import layers
-from lra.nn.linear_mixer import LinearMixer
+from lra.nn.mixer import LinearMixer
 
 FAMILY = 'linear'
 COST = 'O(L D Dh)'
@@ -25,20 +25,15 @@ MIXES_PADDING = True  # the scale depends on the padded length
 class Mixer(LinearMixer):
   """SimpleTRON attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `LinearMixer` (qkv_width must be D), and
-    skip: whether to add x to the heads ("-Res").
-    output_projection: whether a dense layer follows ("-ResL").
-
-  Raises:
-    UserError: the heads do not divide the width, or qkv_width is not D.
+  Attributes: those of `LinearMixer`; qkv_width must be D.
   """
-  skip: bool = False
-  output_projection: bool = False
-
   op = 'simpletron'
+  operations = (kernels.simpletron_attention,
+                kernels.simpletron_attention_packed)
+  skip = False  # True: x is added to the heads ("-Res")
+  output_projection = False  # True: a dense layer follows ("-ResL")
 
   def kernel_for(self, length, width):
-    """See `HeadMixer.kernel_for`."""
     if self.qkv_width != width:
       raise UserError(
           f'config.model.qkv_width={self.qkv_width} must equal '
@@ -47,7 +42,6 @@ class Mixer(LinearMixer):
     return super().kernel_for(length, width)
 
   def options(self):
-    """See `LinearMixer.options`."""
     return {'scale': self.full_length and self.full_length ** -0.5}
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
@@ -57,3 +51,26 @@ class Mixer(LinearMixer):
     if self.output_projection:
       return super().merge(o_BxLxHxDh, x_BxLxD)
     return o_BxLxHxDh.reshape(x_BxLxD.shape)
+
+
+class Res(Mixer):
+  """SimpleTRON-Res: SimpleTRON with a skip inside the attention layer.
+
+  Equation: X + (1/sqrt(L)) Q (K^T V), besides the block's own residual
+  Source: Yorsh et al. 2021, arXiv 2111.15588, Table 1
+  """
+  skip = True
+
+
+class ResL(Mixer):
+  """SimpleTRON-ResL: SimpleTRON with an inner skip and an output projection.
+
+  The projection is applied to the sum of input and heads.
+
+  Equation: (X + (1/sqrt(L)) Q (K^T V)) Wo + bo
+  Source: Yorsh et al. 2021, arXiv 2111.15588, Table 1
+  """
+  COST = 'O(L D (Dh + D))'
+
+  skip = True
+  output_projection = True

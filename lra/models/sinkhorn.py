@@ -45,9 +45,6 @@ class Mixer(HeadMixer):
     iterations: normalisations of rows and columns.
     temperature: divisor of the scores; near 0, S is a permutation.
     sort_width: width of the sorting network's hidden layer.
-
-  Raises:
-    UserError: the heads do not divide the width.
   """
   block_size: int = fields.argument(50, low=1, high=fields.MANY)
   iterations: int = fields.argument(7, low=1, high=fields.MANY)
@@ -55,9 +52,7 @@ class Mixer(HeadMixer):
   sort_width: int = fields.argument(64, low=1, high=fields.MANY)
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = self.project(x_BxLxD)
     scores_BxHxNxN = self._scores(x_BxLxD, mask_BxL) / self.temperature
     if train:
@@ -98,15 +93,10 @@ def _with_each(function, count, key):
 
 def sinkhorn(scores_BxHxNxN: jax.Array, block_mask_BxN: jax.Array,
              iterations: int) -> jax.Array:
-  """Normalises exp(scores) over rows and columns in turn, in log space.
+  """Divides exp(scores) by sums of rows, then of columns, in log space.
 
-  Args:
-    scores_BxHxNxN: float32.
-    block_mask_BxN: bool; rows and columns of other blocks become 0.
-    iterations: how often rows, then columns, are divided by their sums.
-
-  Returns:
-    Non-negative [B, H, N, N] whose columns, and in the limit rows, sum to 1.
+  The result is non-negative; its columns, and in the limit rows, sum to 1. Rows
+  and columns of blocks outside of the mask are 0.
   """
   both = block_mask_BxN[:, None, :, None] & block_mask_BxN[:, None, None, :]
 
@@ -127,15 +117,9 @@ def sorted_attention(q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
                      sort_BxHxNxN: jax.Array, block: int) -> jax.Array:
   """Attends to a query's own block and to the sorted block in its place.
 
-  Args:
-    q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: logits are scaled by Dh**-0.5.
-    mask_BxL: bool, True = token.
-    sort_BxHxNxN: sorted block n is the sum over m of sort[n, m] * block m.
-    block: positions in a block.
-
-  Returns:
-    [B, L, H, Dh] in the dtype of `v`. Positions of a sorted block without a
-    contribution from a token are not attended to.
+  Sorted block n is the sum over m of sort[n, m] * block m. Its positions
+  without a contribution from a token are not attended to. The result is like
+  `v`, [B, L, H, Dh].
   """
   B, L, H, _ = q_BxLxHxDh.shape
 

@@ -12,8 +12,8 @@ Source: Beltagy et al. 2020, arXiv 2004.05150, section 3.1; Jiang et al. 2023,
 """
 
 from lra.config import fields
-from lra.nn.pattern_mixer import PatternMixer
-from lra.nn.patterns import Pattern, sliding_window
+from lra.nn.block_sparse import PatternMixer
+from lra.nn.patterns import sliding_window
 from lra.nn.rotary import RotaryMixer
 
 FAMILY = 'sparse'
@@ -29,7 +29,26 @@ class Mixer(RotaryMixer, PatternMixer):
   """
   radius: int = fields.argument(256, low=0, high=fields.MANY)
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the one pattern of all heads."""
+  def patterns(self, length):
     # No positions lie beyond the length.
     return (sliding_window(min(self.radius, length)),)
+
+
+class MultiQuery(Mixer):
+  """Sliding window, multi-query: neighbours, with one key-value head for all.
+
+  The query heads share the keys and values without a copy. Mistral has both
+  ideas, but one key-value head for every four query heads, and it looks back
+  only.
+
+  Equation: softmax over { j : |i - j| <= w } of q_ih k_j / sqrt(Dh), of values
+    v_j, the same k and v for every head h
+  Source: Shazeer 2019, arXiv 1911.02150, section 3; Jiang et al. 2023,
+    arXiv 2310.06825, section 2
+  """
+
+  def project(self, x_BxLxD):
+    """Returns queries [B, L, H, Dh], and keys and values [B, L, 1, Dh]."""
+    return self.turn(
+        self.heads(x_BxLxD, 'query'),
+        *(self.heads(x_BxLxD, name, 1) for name in ('key', 'value')))

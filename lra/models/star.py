@@ -15,7 +15,7 @@ Source: Acharya et al. 2024, arXiv 2411.17116, section 2 and algorithms 1-2
 """
 
 from lra.config import fields
-from lra.nn.pattern_mixer import PatternMixer
+from lra.nn.block_sparse import PatternMixer
 from lra.nn.patterns import Pattern
 from lra.nn.rotary import RotaryMixer
 
@@ -34,7 +34,6 @@ class Mixer(RotaryMixer, PatternMixer):
   block_size: int = fields.argument(512, low=1, high=fields.MANY)
   num_queries: int = fields.argument(1, low=0, high=fields.MANY)
 
-  def patterns(self, length: int) -> tuple[Pattern, ...]:
-    """Returns the one pattern of all heads."""
+  def patterns(self, length):
     return (Pattern(block=self.block_size, global_keys=self.block_size,
                     global_queries=self.num_queries),)

@@ -2,17 +2,15 @@
 
 One mixer has T rounds. In each, the satellite of every token attends to its
 neighbours, itself, its embedding (the mixer's input) and the relay; then the
-relay attends to itself and all satellites. The relay starts as the mean of the
-embeddings. Neighbours are tokens: padding is skipped, and the first and the
-last token are neighbours. The output is the last state of the satellites, so
-the last update of the relay is left out.
+relay, at first the mean of the embeddings, attends to itself and all
+satellites. Padding is skipped; the first and the last token are neighbours. The
+output is the last state of the satellites, so the relay's last update is left
+out. Rounds have separate projections, as in the released code: 2T - 1 times the
+parameters of a Transformer's mixer.
 
-The released code has no ring: it attends to zeros beyond the ends. It
+The released code attends to zeros beyond the ends instead of a ring. It
 normalises satellites before they attend, has a leaky ReLU, and pools the relay
 with the satellites.
-
-Rounds have separate projections, as in the released code, so T rounds have
-2T - 1 times the parameters of a Transformer's mixer.
 
 Equation: h_i = LN(ReLU(MultiAtt(h_i, [h_(i-1); h_i; h_(i+1); e_i; s]))), all i
   at once, then s = LN(ReLU(MultiAtt(s, [s; h_1; ...; h_L]))), T times
@@ -24,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.config import fields
-from lra.nn import layers, partials, tokens
+from lra.nn import arrays, layers, partials
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'sparse'
@@ -41,13 +39,11 @@ class Mixer(HeadMixer):
   rounds: int = fields.argument(2, low=1, high=64)
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
-    order_BxL, place_BxL, count_B = tokens.first(mask_BxL)
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
+    order_BxL, place_BxL, count_B = arrays.tokens_first(mask_BxL)
     keep_BxL = jnp.arange(mask_BxL.shape[1])[None] < count_B[:, None]
     e_BxLxD = jnp.where(
-        keep_BxL[..., None], tokens.take(x_BxLxD, order_BxL), 0)
+        keep_BxL[..., None], arrays.take(x_BxLxD, order_BxL), 0)
     mean_Bx1xD = e_BxLxD.sum(1, keepdims=True, dtype=jnp.float32) / (
         jnp.maximum(count_B, 1).astype(jnp.float32)[:, None, None])
     h_BxLxD, s_Bx1xD = (y.astype(self.dtype) for y in (e_BxLxD, mean_Bx1xD))
@@ -56,11 +52,11 @@ class Mixer(HeadMixer):
       h_BxLxD = self._ring(h_BxLxD, e_BxLxD, s_Bx1xD, count_B, f'ring_{t}')
       if t < self.rounds - 1:
         s_Bx1xD = self._relay(s_Bx1xD, h_BxLxD, keep_BxL, f'relay_{t}')
-    return tokens.take(h_BxLxD, place_BxL)
+    return arrays.take(h_BxLxD, place_BxL)
 
   def _ring(self, h_BxLxD, e_BxLxD, s_Bx1xD, count_B, name):
     """Returns the next state of the satellites."""
-    q_BxLxHxDh = self._heads(h_BxLxD, f'{name}_query')
+    q_BxLxHxDh = self.heads(h_BxLxD, f'{name}_query')
     context = jnp.concatenate([h_BxLxD, e_BxLxD, s_Bx1xD], 1)
     L = h_BxLxD.shape[1]
 
@@ -68,7 +64,7 @@ class Mixer(HeadMixer):
       h, e, s = y[:, :L], y[:, L:2 * L], y[:, 2 * L:]
       return (_previous(h, count_B), h, _next(h, count_B), e, s)
 
-    keys, values = (parts(self._heads(context, f'{name}_{kind}'))
+    keys, values = (parts(self.heads(context, f'{name}_{kind}'))
                     for kind in ('key', 'value'))
     scale = q_BxLxHxDh.shape[-1]**-0.5
     logits_BxLxHx5 = scale * jnp.stack([
@@ -82,9 +78,9 @@ class Mixer(HeadMixer):
 
   def _relay(self, s_Bx1xD, h_BxLxD, keep_BxL, name):
     """Returns the next state of the relay."""
-    q_BxHx1xDh = self._heads(s_Bx1xD, f'{name}_query').swapaxes(1, 2)
+    q_BxHx1xDh = self.heads(s_Bx1xD, f'{name}_query').swapaxes(1, 2)
     context = jnp.concatenate([s_Bx1xD, h_BxLxD], 1)
-    k, v = (self._heads(context, f'{name}_{kind}').swapaxes(1, 2)
+    k, v = (self.heads(context, f'{name}_{kind}').swapaxes(1, 2)
             for kind in ('key', 'value'))
     seen_BxK = jnp.pad(keep_BxL, ((0, 0), (1, 0)), constant_values=True)
     part = partials.partial_softmax(
@@ -92,10 +88,6 @@ class Mixer(HeadMixer):
         bias=partials.forbid(seen_BxK)[:, None, None])
     o_Bx1xHxDh = partials.normalise(part).swapaxes(1, 2)
     return self._update(o_Bx1xHxDh.astype(self.dtype), s_Bx1xD, name)
-
-  def _heads(self, x_BxLxD, name):
-    return layers.project_heads(x_BxLxD, self.num_heads, self.qkv_width,
-                                self.dtype, name, self.qkv_bias)
 
   def _update(self, o_BxLxHxDh, x_BxLxD, name):
     """Returns LayerNorm(ReLU(output projection))."""
@@ -109,7 +101,7 @@ class Mixer(HeadMixer):
 
 def _previous(x_BxL, count_B):
   """Returns the neighbour before each token; the last is before the first."""
-  last_Bx1 = tokens.take(x_BxL, jnp.maximum(count_B - 1, 0)[:, None])
+  last_Bx1 = arrays.take(x_BxL, jnp.maximum(count_B - 1, 0)[:, None])
   return jnp.concatenate([last_Bx1, x_BxL[:, :-1]], 1)
 
 

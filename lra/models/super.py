@@ -12,7 +12,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from lra.models import efficient
-from lra.nn import broadcast, layers
+from lra.nn import arrays, layers
 
 FAMILY = 'dense'
 COST = ('O(L^2 D) time, O(L^2) memory for Wa; 2 (D^2 + D) + L^2 + L '
@@ -51,5 +51,5 @@ class _Alignment(nn.Module):
     kernel = self.param('kernel', layers.KERNEL_INIT, (self.full, self.full))
     bias = self.param('bias', nn.initializers.zeros, (self.full,))
     kernel, bias = (p.astype(self.dtype) for p in (kernel, bias))
-    return x_DxL @ kernel[:length, :length] + broadcast.to_rank_of(
+    return x_DxL @ kernel[:length, :length] + arrays.to_rank_of(
         bias[:length], x_DxL)

@@ -30,7 +30,7 @@ from kernels.softmax import dense
 from lra.config import fields
 from lra.errors import UserError
 from lra.nn import layers
-from lra.nn.mixer import resolve_kernel
+from lra.nn.mixer import check_choices, resolve_kernel
 
 FAMILY = 'dense'
 COST = ('O(L^2 D) time; O(L) memory dense and factorised_random, else '
@@ -48,7 +48,7 @@ class Mixer(nn.Module):
     num_heads: H.
     qkv_width: H * Dh, width of all values, and of the perceptrons' hidden
       layers.
-    variant: one of `VARIANTS`.
+    variant: how the logits are made.
     rank: k of `factorised_random`.
     trainable: whether the logits of the random variants are learned; otherwise
       the collection 'constants' keeps their initial values.
@@ -59,12 +59,11 @@ class Mixer(nn.Module):
       if no input is cut.
 
   Raises:
-    UserError: unknown variant, `trainable` False without random logits,
-      unknown or unsupported kernel, or the heads do not divide the width.
+    UserError: `trainable` False without random logits.
   """
   num_heads: int = 8
   qkv_width: int = 512
-  variant: str = 'dense'
+  variant: str = fields.argument('dense', choices=VARIANTS)
   rank: int = fields.argument(32, low=1, high=fields.MANY)
   trainable: bool = True
   kernel: str = 'auto'
@@ -73,9 +72,7 @@ class Mixer(nn.Module):
 
   def kernel_for(self, length: int, width: int) -> str:
     """Returns the kernel that runs for x [B, length, width]."""
-    if self.variant not in VARIANTS:
-      raise UserError(f'Unknown config.model.variant {self.variant!r}: choose '
-                      f'one of {", ".join(VARIANTS)}.')
+    check_choices(self)
     if not self.trainable and 'random' not in self.variant:
       raise UserError(f'config.model.variant={self.variant} has no random '
                       'logits to keep: leave config.model.trainable=True.')
@@ -91,9 +88,7 @@ class Mixer(nn.Module):
     return 'dense'
 
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """See `HeadMixer.__call__`."""
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
     kernel = self.kernel_for(*x_BxLxD.shape[1:])
     v_BxLxHxDh = layers.project_heads(
         x_BxLxD, self.num_heads, self.qkv_width, self.dtype, 'value')

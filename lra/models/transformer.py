@@ -12,7 +12,7 @@ Source: Vaswani et al. 2017, arXiv 1706.03762, eq. 1 and section 3.2.2
 """
 
 from lra.errors import UserError
-from lra.nn.softmax_mixer import SoftmaxMixer
+from lra.nn.mixer import BiasedMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time; O(L^2) memory dense, else O(L)'
@@ -21,10 +21,10 @@ KERNELS = ('dense', 'chunked', 'splash', 'cudnn')
 DROPPING = ('auto', 'dense', 'chunked')
 
 
-class Mixer(SoftmaxMixer):
+class Mixer(BiasedMixer):
   """Softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `SoftmaxMixer`, and
+  Attributes: those of `BiasedMixer`, and
     kernel: 'auto' or one of `KERNELS`.
   """
   kernel: str = 'auto'
@@ -32,7 +32,6 @@ class Mixer(SoftmaxMixer):
   op = 'softmax'
 
   def kernel_for(self, length: int, width: int) -> str:
-    """See `HeadMixer.kernel_for`."""
     if self.attention_dropout and self.kernel not in DROPPING:
       raise UserError(
           f'config.model.kernel={self.kernel} drops no attention weights: use '

@@ -13,24 +13,21 @@ Source: Press et al. 2021, arXiv 2108.12409, section 3
 import jax.numpy as jnp
 import numpy as np
 
-from lra.nn.softmax_mixer import SoftmaxMixer
+from lra.nn.mixer import BiasedMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L) memory'
 GROWTH = {'time': 2, 'memory': 1}
 
 
-class Mixer(SoftmaxMixer):
+class Mixer(BiasedMixer):
   """Attention with linear biases: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   If H is no power of 2, slopes follow the equation too. The release takes every
   other slope of the next power of 2 for the remaining heads.
-
-  Attributes: those of `SoftmaxMixer`.
   """
 
   def bias(self, length):
-    """See `SoftmaxMixer.bias`."""
     slope_H = 2.0 ** (-8 * np.arange(1, self.num_heads + 1) / self.num_heads)
     far_S = np.abs(np.arange(1 - length, length))
     return jnp.asarray(-slope_H[:, None] * far_S, jnp.float32)

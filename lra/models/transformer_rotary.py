@@ -23,8 +23,5 @@ class Mixer(RotaryMixer, transformer.Mixer):
   """Rotary softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
   Attributes: those of `transformer.Mixer`.
-
-  Raises:
-    UserError: heads of odd width, or an error of `transformer.Mixer`.
   """
   rotary: bool = True

@@ -18,17 +18,17 @@ import numpy as np
 
 from lra.config import fields
 from lra.errors import UserError
-from lra.nn.softmax_mixer import SoftmaxMixer
+from lra.nn.mixer import BiasedMixer
 
 FAMILY = 'dense'
 COST = 'O(L^2 D) time, O(L) memory'
 GROWTH = {'time': 2, 'memory': 1}
 
 
-class Mixer(SoftmaxMixer):
+class Mixer(BiasedMixer):
   """T5's relative attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
 
-  Attributes: those of `SoftmaxMixer`, and
+  Attributes: those of `BiasedMixer`, and
     num_buckets: number of buckets in both directions together; a multiple of 4.
     max_distance: distance at which the last bucket begins.
 
@@ -40,7 +40,6 @@ class Mixer(SoftmaxMixer):
   max_distance: int = fields.argument(128, low=2, high=fields.MANY)
 
   def bias(self, length):
-    """See `SoftmaxMixer.bias`."""
     if self.num_buckets % 4 or self.max_distance <= self.num_buckets // 4:
       raise UserError(
           f'config.model.num_buckets={self.num_buckets} is not possible: '

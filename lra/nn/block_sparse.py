@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra.nn import partials
+from lra.nn.mixer import HeadMixer
 from lra.nn.partials import Partial, forbid, partial_softmax
 from lra.nn.patterns import Pattern
 
@@ -32,6 +33,21 @@ class Heads(NamedTuple):
   q: jax.Array
   k: jax.Array
   v: jax.Array
+
+
+class PatternMixer(HeadMixer):
+  """Splits heads over patterns: x [B, L, D], mask [B, L] -> [B, L, D].
+
+  A subclass defines `patterns`. Attributes and errors are those of `HeadMixer`.
+  """
+
+  def patterns(self, length: int) -> tuple[Pattern, ...]:
+    """Returns one pattern per equal group of heads, in order, for `length`."""
+    raise NotImplementedError
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    return attend_in_groups(Heads(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh), mask_BxL,
+                            self.patterns(q_BxLxHxDh.shape[1]))
 
 
 def attend(qkv: Heads, mask_BxL: jax.Array, pattern: Pattern) -> jax.Array:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from kernels import dispatch, meshes, varying
+from kernels import axes, dispatch, meshes
 
 
 def einsum(spec: str, x: jax.Array, weight: jax.Array, precision=None,
@@ -83,7 +83,7 @@ def product(x_BxLxD: jax.Array, weight_DxE: jax.Array) -> jax.Array:
 
 
 def _alike(kernel, *operands):
-  return _product(kernel, *varying.alike(operands))
+  return _product(kernel, *axes.alike(operands))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -6,7 +6,7 @@ Shapes: B batch, L length, C any axes of channels, K width of the convolution.
 import jax
 import jax.numpy as jnp
 
-from lra.nn import broadcast
+from lra.nn import arrays
 
 
 @jax.custom_vjp
@@ -15,14 +15,7 @@ def depthwise(x_BxLxC: jax.Array, weight_KxC: jax.Array) -> jax.Array:
 
   Sums shifted copies in float32. A grouped convolution takes tens of times as
   long on a CPU. So does autodiff's gradient of the weights, hence the custom
-  one below.
-
-  Args:
-    x_BxLxC: [B, L, *C].
-    weight_KxC: [K, *C].
-
-  Returns:
-    [B, L, *C] in the dtype of `x`.
+  one below. The result has the dtype of `x`.
   """
   return _weighed(x_BxLxC, weight_KxC, len(weight_KxC) // 2)
 
@@ -54,7 +47,7 @@ def _weighed(x_BxLxC, weight_KxC, before):
   length = x_BxLxC.shape[1]
   padded = _pad(x_BxLxC, len(weight_KxC), before)
   return sum(
-      broadcast.to_rank_of(weight_C, padded).astype(jnp.float32)
+      arrays.to_rank_of(weight_C, padded).astype(jnp.float32)
       * padded[:, i:i + length].astype(jnp.float32)
       for i, weight_C in enumerate(weight_KxC)).astype(x_BxLxC.dtype)
 

@@ -37,10 +37,7 @@ def row_keys(module: nn.Module, count: int) -> jax.Array:
   The keys come from the stream `dropout` in two cases. One is a module without
   the collection `KEYS`, for example a module used alone. The other is a module
   that asks for keys twice in one step, which must not draw equal noise twice.
-
-  Args:
-    module: a bound module; call this function inside it.
-    count: number of rows of its batch.
+  Call this function inside the module; `count` is the number of rows.
   """
   known = module.has_variable(KEYS, 'rows')
   looking = module.is_mutable_collection(KEYS)  # `of_step` is finding sites
@@ -55,6 +52,17 @@ def row_keys(module: nn.Module, count: int) -> jax.Array:
 def step_key(module: nn.Module) -> jax.Array:
   """Returns a key for noise that all examples share (random features)."""
   return module.make_rng(STEP if module.has_rng(STEP) else 'dropout')
+
+
+def kept(module: nn.Module, name: str, draw: Callable[[jax.Array], jax.Array],
+         anew: bool) -> jax.Array:
+  """Returns `draw(key)` of initialisation, or with `anew` of this step.
+
+  The collection 'constants' keeps that of initialisation under `name`.
+  """
+  value = module.variable(
+      'constants', name, lambda: draw(module.make_rng('params'))).value
+  return draw(step_key(module)) if anew else value
 
 
 def of_step(apply: Callable[[Mapping[str, Any]], Any], key: jax.Array,

@@ -44,10 +44,7 @@ class Dropout(nn.Module):
 def drop(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
   """Zeroes elements of x [B, ...] at `rate`; divides the rest by 1 - rate.
 
-  Args:
-    key: one key of jax.random, or keys [B], one for each row.
-    x: any float dtype.
-    rate: see `Dropout`.
+  `key` is one key of jax.random, or keys [B], one for each row.
   """
   threshold = min(round(rate * LEVELS), LEVELS - 1)
   *lead, width = x.shape[1:]
@@ -66,17 +63,14 @@ def _where(kept, x, share):
 def _halves(words):
   """Splits each word into halves, [..., N] uint32 -> [..., 2 N] uint16.
 
-  The two halves are neighbours on the last axis, so tokens that are sharded
-  over devices stay on their device.
+  The halves are neighbours, so sharded tokens stay on their device.
   """
   halves = jax.lax.bitcast_convert_type(words, jnp.uint16)
   return halves.reshape(*words.shape[:-1], -1)
 
 
 def _bits(words, threshold):
-  """Returns one bit for each half-word: whether it reaches the threshold.
-
-  [..., N] uint32 -> [..., ceil(N / 4)] uint8.
+  """Compares half-words: [..., N] uint32 -> [..., ceil(N / 4)] uint8 of bits.
   """
   words = jnp.pad(words, ((0, 0),) * (words.ndim - 1)
                   + ((0, -words.shape[-1] % 4),))

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from kernels import dispatch, varying
-from lra.nn import broadcast
+from kernels import axes, dispatch
+from lra.nn import arrays
 
 SMALL = 512  # ids; with more of them the matmul costs too much
 
@@ -36,7 +36,7 @@ class Embedding(nn.Embed):
 
 
 def _alike(kernel, *operands):
-  return _rows_of_few(kernel, *varying.alike(operands))
+  return _rows_of_few(kernel, *axes.alike(operands))
 
 
 def _rows_of(ids, table):
@@ -58,7 +58,7 @@ def _backward(kernel, saved, dy):
   if kernel is not None:
     return None, kernel.gradient(ids, dy, len(table)).astype(table.dtype)
   which = jax.nn.one_hot(ids.reshape(-1), len(table), dtype=dy.dtype)
-  exact = broadcast.at_least_float32(dy.dtype)
+  exact = arrays.at_least_float32(dy.dtype)
   # Without the precision a GPU would round dy to the 10 bits of TF32.
   sums = jnp.matmul(
       which.T, dy.reshape(-1, dy.shape[-1]), preferred_element_type=exact,

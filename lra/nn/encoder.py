@@ -18,7 +18,6 @@ from lra.errors import UserError
 from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 from lra.nn.embedding import Embedding
-from lra.nn.gelu import gelu
 from lra.nn.norm import LayerNorm
 
 ROWS = 8  # see `filling`
@@ -35,6 +34,36 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
   angle = np.arange(length)[:, None] * rate
   table = np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)
   return table[:, :width].astype(np.float32)
+
+
+def gelu(x: jax.Array) -> jax.Array:
+  """Computes `flax.linen.gelu`; on a GPU it saves only its argument.
+
+  gelu(x) = x (1 + tanh u) / 2,  u = sqrt(2 / pi) (x + 0.044715 x^3): Hendrycks
+  and Gimpel 2016, arXiv 1606.08415, section 2. Any shape and float dtype.
+  """
+  # Recomputing tanh is faster than reading it back on a GPU, not on a CPU.
+  return _gelu(x) if kernels.platform() == 'gpu' else nn.gelu(x)
+
+
+@jax.custom_vjp
+def _gelu(x):
+  return nn.gelu(x)
+
+
+def _forward(x):
+  # Without the barrier the matmul before writes both x and GELU of x. With it,
+  # the dropout after it computes GELU of the x that it reads.
+  x = jax.lax.optimization_barrier(x)
+  return nn.gelu(x), x
+
+
+def _backward(x, dy):
+  # Without the barrier XLA would save the tanh of the forward pass.
+  return jax.vjp(nn.gelu, jax.lax.optimization_barrier(x))[1](dy)
+
+
+_gelu.defvjp(_forward, _backward)
 
 
 class Mlp(nn.Module):
@@ -61,9 +90,6 @@ class ShortConvolution(nn.Module):
   Positions before the first token count as zero. This is the short convolution
   of Poli et al. 2023, arXiv 2302.10866, section 3.1, which later recurrent
   models use too.
-
-  Attributes:
-    width: number of tokens in a sum.
   """
   width: int
 
@@ -83,11 +109,8 @@ class ShortConvolution(nn.Module):
 def filling(batch: int, length: int) -> int:
   """Returns how many masked tokens to append so that a GPU copies nothing.
 
-  cuBLASLt needs operands with a multiple of 8 rows. XLA copies any other
-  operand in each matmul, for example with a CLS token in front.
-
-  Args:
-    batch, length: B and N of [B, N, D].
+  cuBLASLt needs operands [B, N, D] with a multiple of 8 rows. XLA copies any
+  other operand in each matmul, for example with a CLS token in front.
   """
   mesh = jax.sharding.get_abstract_mesh()
   split = not mesh.empty and mesh.shape.get(SEQUENCE_AXIS, 1) > 1
@@ -99,13 +122,9 @@ def filling(batch: int, length: int) -> int:
 class Block(nn.Module):
   """Computes x + mixer(norm(x)), then x + mlp(norm(x)).
 
-  Attributes:
-    mixer: creates the mixer, given `dtype`, `layer`, `num_layers`,
-      `full_length` and `name`.
+  Attributes: those of `Encoder`, but
     layer: index of the block in the encoder, from 0.
-    num_layers: number of blocks.
     full_length: N of uncut sequences, CLS included.
-    conv_width, mlp_width, dropout, dtype: as in `Encoder`.
   """
   mixer: Callable[..., nn.Module]
   layer: int

@@ -16,8 +16,28 @@ import jax.numpy as jnp
 
 import kernels
 from lra.nn import contraction
+from lra.nn.mixer import HeadMixer
 
 TINY = 1e-30  # avoids 0 / 0 and changes no quotient of normal numbers
+
+
+class FeatureMixer(HeadMixer):
+  """Linear attention with features of queries and keys; see `HeadMixer`.
+
+  Attributes: those of `HeadMixer`, and
+    kernel: 'auto' or one of `KERNELS`.
+  """
+  kernel: str = 'auto'
+
+  splits_sequences = True
+
+  op = 'linear'
+
+  def attend(self, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
+             eps: float = 1e-6) -> jax.Array:
+    """Calls `linear_attend`."""
+    return linear_attend(phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
+                         kernel=self.kernel, eps=eps)
 
 
 def orthogonal_frequencies(key: jax.Array, num_heads: int, num_features: int,
@@ -67,10 +87,8 @@ def trigonometric(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
                   weight_HxF: jax.Array) -> jax.Array:
   """Returns phi with phi(x) . phi(y) = sum_f w_f cos(omega_f . (x - y)).
 
-  Random kitchen sinks (Rahimi & Recht 2008).
-
-  Returns:
-    [B, L, H, 2 F] in the dtype of `x`; the angles are float32.
+  Random kitchen sinks (Rahimi & Recht 2008): [B, L, H, 2 F] in the dtype of
+  `x`; the angles are float32.
   """
   amplitude_1x1xHxF = jnp.sqrt(weight_HxF)[None, None]
   parts = _cos_and_sin(_project(x_BxLxHxDh, omega_HxFxDh))
@@ -85,10 +103,7 @@ def arc_cosine(x_BxLxHxDh: jax.Array, omega_HxFxDh: jax.Array,
   For omega of N(0, I) and w = 1 / F the expectation of phi(x) . phi(y) is
   |x| |y| (sin t + (pi - t) cos t) / (2 pi), with t the angle between x and y.
   This is half the arc-cosine kernel of order 1 (Cho and Saul 2009, section
-  2.1).
-
-  Returns:
-    [B, L, H, F] in the dtype of `x`.
+  2.1). The result is [B, L, H, F] in the dtype of `x`.
   """
   return (jnp.sqrt(weight_HxF)[None, None] * jax.nn.relu(
       _project(x_BxLxHxDh, omega_HxFxDh))).astype(x_BxLxHxDh.dtype)
@@ -127,10 +142,8 @@ def stable_pair(log_q_BxLxHxF: jax.Array, log_k_BxLxHxF: jax.Array,
   factor. Nor does it if a factor moves from feature f of all keys to feature f
   of all queries. The largest key of each feature is therefore scaled to 1, and
   then the largest feature of each query. No feature exceeds 1 and every
-  normaliser is at least 1, without an epsilon in the features.
-
-  Returns:
-    phi(q), phi(k), each [B, L, H, F] in `dtype`.
+  normaliser is at least 1, without an epsilon in the features. Returns phi(q)
+  and phi(k), each [B, L, H, F] in `dtype`.
   """
   mask_BxLx1x1 = mask_BxL[:, :, None, None]
   log_k_BxLxHxF = jnp.where(mask_BxLx1x1, log_k_BxLxHxF, -1e30)
@@ -181,9 +194,6 @@ def linear_attend(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
 
   The result is [B, L, H, Dh]. Masked keys are left out and masked positions
   return 0.
-
-  Raises:
-    NotImplementedError: the named kernel cannot run here.
   """
   if _by_parts(phi_q_BxLxHxM, v_BxLxHxDh, kernel):
     sums_BxLxHxDh = linear_sums(
@@ -212,9 +222,6 @@ def linear_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
   The Pallas kernels need features as wide as the values. For them M features
   are split into heads of width Dh, the last one filled with zeros, and the
   results are summed. Masked keys are left out and masked positions return 0.
-
-  Raises:
-    NotImplementedError: the named kernel cannot run here.
   """
   attend = functools.partial(
       kernels.sharded(kernels.linear_attention), mask=mask_BxL,
@@ -290,9 +297,7 @@ def _project(x_BxLxHxDh, omega_HxFxDh):
 
 
 def _as_heads(phi_BxLxHxM, width):
-  """Splits features, [B, L, H, M] -> [B, L, H ceil(M / width), width].
-
-  Zeros fill the last head.
+  """Splits features, [B, L, H, M] -> [B, L, H ceil(M / width), width]; fills 0.
   """
   batch, length, heads, features = phi_BxLxHxM.shape
   phi_BxLxHxM = jnp.pad(

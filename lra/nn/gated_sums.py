@@ -16,16 +16,9 @@ def gated_sums(phi_q_BxLxHxM: jax.Array, phi_k_BxLxHxM: jax.Array,
 
   Within a chunk every pair of positions gets a weight; the state S, [B, H, M,
   E], holds all earlier chunks. Time and memory are linear in L: the backward
-  pass keeps the states between chunks and recomputes the rest.
-
-  Args:
-    phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxE: any float dtype; matmuls and sums
-      are float32.
-    log_decay_BxLxH: float32, at most 0.
-    chunk: C, number of positions computed at once.
-
-  Returns:
-    float32 [B, L, H, E].
+  pass keeps the states between chunks of C positions and recomputes the rest.
+  The operands may have any float dtype, log_decay is at most 0. Matmuls, sums
+  and the result, [B, L, H, E], are float32.
   """
   length = phi_q_BxLxHxM.shape[1]
   chunk = min(chunk, length)

@@ -10,8 +10,7 @@ def pool(x_BxNxD, mask_BxN, pooling: str, mean_over: str = 'tokens'):
   """Pools each sequence into one vector, [B, D].
 
   Args:
-    x_BxNxD: the encoder's output.
-    mask_BxN: bool, True at tokens.
+    x_BxNxD, mask_BxN: the encoder's output and its mask, True at tokens.
     pooling: `cls` and `first` take position 0, `last` the last true token,
       `mean` the sum over true tokens divided by their number. The mean of a
       sequence without tokens is 0.
@@ -67,15 +66,9 @@ class ClassifierHead(nn.Module):
 
   @nn.compact
   def __call__(self, x_RxNxD, mask_RxN, *, pairs: bool):
-    """Scores examples.
+    """Returns float32 [B, C] for encoded sequences and their masks.
 
-    Args:
-      x_RxNxD: encoded sequences; R is B, or 2 B if `pairs`.
-      mask_RxN: bool, True at tokens.
-      pairs: whether sequences 2 i and 2 i + 1 are one example.
-
-    Returns:
-      float32 [B, C].
+    R is B, or 2 B if `pairs`: sequences 2 i and 2 i + 1 are one example.
     """
     x = pool(x_RxNxD, mask_RxN, self.pooling, self.mean_over)
     if pairs:
@@ -91,12 +84,10 @@ class Classifier(nn.Module):
   head: ClassifierHead
 
   def __call__(self, inputs, *, train: bool):
-    """Returns float32 [B, C].
+    """Returns float32 [B, C]; `train` turns dropout on.
 
-    Args:
-      inputs: ids [B, L], or pairs of them [B, 2, L]; or continuous values with
-        one more axis, float [B, L, V] or [B, 2, L, V].
-      train: whether dropout is on.
+    Inputs are ids [B, L], or pairs of them [B, 2, L]; or continuous values with
+    one more axis, float [B, L, V] or [B, 2, L, V].
     """
     lead = 1 if jnp.issubdtype(inputs.dtype, jnp.integer) else 2
     pairs = inputs.ndim == lead + 2

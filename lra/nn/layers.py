@@ -3,6 +3,8 @@
 Call these functions inside a compact module: they create its submodules, so
 that all mixers share names and initial values of projections.
 
+Those that split a width into heads raise a UserError if that is impossible.
+
 Shapes: B batch, L length, D model width, H heads, Dh head width.
 """
 
@@ -14,7 +16,7 @@ import jax.numpy as jnp
 
 import kernels
 from lra.errors import UserError
-from lra.nn import broadcast, contraction
+from lra.nn import arrays, contraction
 
 KERNEL_INIT = nn.initializers.xavier_uniform()
 QKV = ('query', 'key', 'value')
@@ -28,10 +30,7 @@ class Projection(nn.Module):
   flat [B, L, ins] by [ins, outs], so that XLA has no reason to transpose the
   result [B, L, H, Dh] for its neighbours.
 
-  Attributes:
-    ins, outs: sizes of the last axes of the input and of the output.
-    dtype: computing dtype.
-    use_bias: whether there is a bias.
+  `ins` and `outs` are the sizes of the last axes of input and output.
   """
   ins: tuple[int, ...]
   outs: tuple[int, ...]
@@ -62,7 +61,7 @@ class Projection(nn.Module):
     axes = range(x.ndim - len(self.ins), x.ndim), range(len(self.ins))
     y = jax.lax.dot_general(
         x.astype(self.dtype), self.kernel.astype(self.dtype), (axes, ((), ())))
-    return y if self.bias is None else y + broadcast.to_rank_of(
+    return y if self.bias is None else y + arrays.to_rank_of(
         self.bias.astype(self.dtype), y)
 
 
@@ -87,11 +86,7 @@ def head_width(width: int, num_heads: int) -> int:
 
 
 def split_heads(x_BxLxD: jax.Array, num_heads: int) -> jax.Array:
-  """Slices the last axis into heads: [B, L, D] -> [B, L, H, D / H].
-
-  Raises:
-    UserError: the heads do not divide the width.
-  """
+  """Slices the last axis into heads: [B, L, D] -> [B, L, H, D / H]."""
   *rest, width = x_BxLxD.shape
   return x_BxLxD.reshape(*rest, num_heads, head_width(width, num_heads))
 
@@ -99,27 +94,10 @@ def split_heads(x_BxLxD: jax.Array, num_heads: int) -> jax.Array:
 def project_heads(x_BxLxD: jax.Array, num_heads: int, width: int,
                   dtype: jnp.dtype, name: str,
                   use_bias: bool = True) -> jax.Array:
-  """Projects and splits into heads: [B, L, D] -> [B, L, H, Dh].
-
-  Raises:
-    UserError: the heads do not divide the width.
-  """
+  """Projects and splits into heads: [B, L, D] -> [B, L, H, Dh]."""
   heads = num_heads, head_width(width, num_heads)
   return Projection(x_BxLxD.shape[-1:], heads, dtype, use_bias,
                     name=name)(x_BxLxD)
-
-
-def project_qkv(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
-                dtype: jnp.dtype, use_bias: bool = True
-                ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Returns queries, keys and values, each [B, L, H, Dh] in `dtype`.
-
-  Raises:
-    UserError: the heads do not divide `qkv_width`.
-  """
-  return tuple(
-      project_heads(x_BxLxD, num_heads, qkv_width, dtype, name, use_bias)
-      for name in QKV)
 
 
 def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
@@ -127,15 +105,12 @@ def project_packed(x_BxLxD: jax.Array, num_heads: int, qkv_width: int,
                    ) -> tuple[jax.Array, jax.Array | None]:
   """Computes queries, keys and values in one matmul, for packed kernels.
 
-  The parameters are those of `project_qkv`.
+  The parameters are those of three `project_heads`.
 
   Returns:
     (qkv [B, L, 3, H, Dh] in `dtype`, biases float32 [3, H, Dh] or None). The
     biases are already added to qkv, but as constants: the kernel receives them
     and computes their gradient; see `kernels.linear_attention_packed`.
-
-  Raises:
-    UserError: the heads do not divide `qkv_width`.
   """
   heads = num_heads, head_width(qkv_width, num_heads)
   weights, biases = zip(*(
@@ -164,5 +139,5 @@ def unit(x: jax.Array) -> jax.Array:
   """
   square = jnp.square(x.astype(jnp.float32)).sum(-1, keepdims=True)
   factor = jax.lax.rsqrt(jnp.where(square > 1e-12, square, 1.0))
-  exact = broadcast.at_least_float32(x.dtype)
+  exact = arrays.at_least_float32(x.dtype)
   return (x.astype(exact) * factor.astype(exact)).astype(x.dtype)

@@ -1,15 +1,21 @@
-"""The common form of a mixer: project to heads, mix the heads, merge them.
+"""The common forms of a mixer: project to heads, mix the heads, merge them.
+
+`HeadMixer` is the general form. `SoftmaxMixer` and `BiasedMixer` attend to all
+positions, `LinearMixer` calls a linear operation of `kernels`.
 
 Shapes: B batch, L length, D model width, H heads, Dh head width.
 """
+
+import dataclasses
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 import kernels
+from lra.config import fields
 from lra.errors import UserError
-from lra.nn import layers
+from lra.nn import draws, layers
 
 
 class HeadMixer(nn.Module):
@@ -30,8 +36,9 @@ class HeadMixer(nn.Module):
       calls. A mixer that sets it has a field `kernel: str = 'auto'`.
 
   Raises:
-    UserError: the heads do not divide the width, or the kernel is unknown or
-      cannot run here.
+    UserError: the heads do not divide the width, an argument has none of its
+      values, or the kernel is unknown or cannot run here. Subclasses name only
+      what they add.
   """
   num_heads: int = 8
   qkv_width: int = 512
@@ -43,16 +50,18 @@ class HeadMixer(nn.Module):
   # True if tokens may be sharded over devices, as sums over tokens allow.
   splits_sequences = False
 
+  def __post_init__(self):
+    super().__post_init__()
+    check_choices(self)
+
   def mix(self, q_BxLxHxDh: jax.Array, k_BxLxHxDh: jax.Array,
           v_BxLxHxDh: jax.Array, mask_BxL: jax.Array, *,
           train: bool) -> jax.Array:
     """Mixes the heads: returns [B, L, H, Dh].
 
-    Args:
-      q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh: in the computing dtype.
-      mask_BxL: bool, True = token. Values at other positions must not change
-        the output at tokens.
-      train: whether dropout and other noise are on.
+    Queries, keys and values have the computing dtype. The mask is True at
+    tokens: values at other positions must not change the output at tokens.
+    `train` turns dropout and other noise on.
     """
     raise NotImplementedError
 
@@ -67,8 +76,14 @@ class HeadMixer(nn.Module):
   def project(self, x_BxLxD: jax.Array
               ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns queries, keys and values, each [B, L, H, Dh]."""
-    return layers.project_qkv(x_BxLxD, self.num_heads, self.qkv_width,
-                              self.dtype, self.qkv_bias)
+    return tuple(self.heads(x_BxLxD, name) for name in layers.QKV)
+
+  def heads(self, x_BxLxD: jax.Array, name: str, count: int = 0) -> jax.Array:
+    """Projects to `count` heads of width Dh, 0 for H: [B, L, count, Dh]."""
+    count = count or self.num_heads
+    width = layers.head_width(self.qkv_width, self.num_heads)
+    return layers.project_heads(x_BxLxD, count, count * width, self.dtype, name,
+                                self.qkv_bias)
 
   def merge(self, o_BxLxHxDh: jax.Array, x_BxLxD: jax.Array) -> jax.Array:
     """Applies the output projection to the mixed heads: [B, L, D]."""
@@ -78,12 +93,8 @@ class HeadMixer(nn.Module):
   def kernel_for(self, length: int, width: int, **needs) -> str:
     """Returns the kernel that runs for x [B, length, width].
 
-    A mixer without `op` runs 'xla'.
-
-    Args:
-      length: L.
-      width: D.
-      **needs: further requirements of a subclass; see `kernels.resolve`.
+    A mixer without `op` runs 'xla'. A subclass may add needs; see
+    `kernels.resolve`.
 
     Raises:
       UserError: the kernel is unknown or cannot run here.
@@ -93,6 +104,109 @@ class HeadMixer(nn.Module):
     shape = (1, length, self.num_heads,
              layers.head_width(self.qkv_width, self.num_heads))
     return resolve_kernel(self.op, self.kernel, shape, self.dtype, **needs)
+
+
+class SoftmaxMixer(HeadMixer):
+  """Softmax attention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  A sequence whose mask is all False reads no values.
+
+  Attributes: those of `HeadMixer`, and
+    kernel: 'auto' or one of `KERNELS`.
+  """
+  kernel: str = 'auto'
+
+  op = 'softmax'
+
+  def attend(self, q_BxLxHxDh, k_BxSxGxDh, v_BxSxGxDv, mask_BxS=None):
+    """Returns [B, L, H, Dv]; G groups of heads share keys and values."""
+    return kernels.sharded(kernels.softmax_attention)(
+        q_BxLxHxDh, k_BxSxGxDh, v_BxSxGxDv, mask=mask_BxS, kernel=self.kernel)
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    return self.attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL)
+
+
+class BiasedMixer(HeadMixer):
+  """Softmax attention with a bias of the logits and dropout of the weights.
+
+  A sequence whose mask is all False reads no values.
+
+  Attributes: those of `HeadMixer`, and
+    attention_dropout: dropout rate of attention weights. Only the kernels
+      `dense` and `chunked` support it; 'auto' then takes `chunked`.
+    kernel: 'auto' or one of `KERNELS`; only a subclass that declares it has
+      this field.
+  """
+  attention_dropout: float = fields.argument(0.0, low=0, below=1)
+
+  kernel = 'auto'
+
+  def bias(self, length: int) -> jax.Array | None:
+    """Returns a bias by head and distance, float32 [H, 2 L - 1], or None."""
+    del length
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    rate = self.attention_dropout
+    drop = {'dropout_rate': rate,
+            'dropout_key': draws.row_keys(self, len(q_BxLxHxDh))} if (
+                rate and train) else {}
+    # Evaluation uses the kernel of training too, although it drops nothing.
+    return kernels.sharded(kernels.softmax_attention)(
+        q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL,
+        bias=self.bias(q_BxLxHxDh.shape[1]),
+        kernel='chunked' if rate and self.kernel == 'auto' else self.kernel,
+        **drop)
+
+
+class LinearMixer(HeadMixer):
+  """Projects, runs one operation of `kernels`, merges: [B, L, D] -> [B, L, D].
+
+  On an accelerator one matmul computes queries, keys and values side by side,
+  and the kernel reads them in this layout. On a CPU three matmuls compute them
+  separately, which is faster with plain XLA.
+
+  A subclass names its operation in `op`, has its functions in `operations` (on
+  q, k and v, and on qkv), and may override `options`.
+
+  Attributes: those of `HeadMixer`, and
+    kernel: 'auto' or one of `KERNELS`.
+  """
+  kernel: str = 'auto'
+
+  splits_sequences = True
+
+  def options(self) -> dict:
+    """Returns keyword arguments of the operation besides mask and kernel."""
+    return {}
+
+  @nn.compact
+  def __call__(self, x_BxLxD, mask_BxL, *, train):
+    if self.kernel_for(*x_BxLxD.shape[1:]) == 'xla':
+      return super().__call__(x_BxLxD, mask_BxL, train=train)
+    qkv_BxLx3xHxDh, bias = layers.project_packed(
+        x_BxLxD, self.num_heads, self.qkv_width, self.dtype, self.qkv_bias)
+    o_BxLxHxDh = self.attend(qkv_BxLx3xHxDh, mask=mask_BxL, bias=bias)
+    return self.merge(o_BxLxHxDh, x_BxLxD)
+
+  def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
+    return self.attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask=mask_BxL)
+
+  def attend(self, *operands: jax.Array, **arrays) -> jax.Array:
+    """Runs the operation on q, k, v or on qkv: [B, L, H, Dh]."""
+    apart, packed = self.operations
+    return kernels.sharded(packed if len(operands) == 1 else apart)(
+        *operands, kernel=self.kernel, **arrays, **self.options())
+
+
+def check_choices(mixer: nn.Module) -> None:
+  """Raises a UserError if an argument is none of the choices it declares."""
+  for field in dataclasses.fields(mixer):
+    value, choices = getattr(mixer, field.name), field.metadata.get('choices')
+    if choices and value not in choices:
+      raise UserError(
+          f'config.model.{field.name}={value!r} is not possible: choose one of '
+          f'{", ".join(choices)}.')
 
 
 def resolve_kernel(op: str, kernel: str, shape: tuple[int, ...],

@@ -26,8 +26,8 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from kernels import dispatch, meshes, varying
-from lra.nn import broadcast
+from kernels import axes, dispatch, meshes
+from lra.nn import arrays
 
 EPS = 1e-6
 
@@ -65,7 +65,7 @@ class LayerNorm(nn.Module):
     if beside and triton is not None and not meshes.splits_tokens():
       pair = functools.partial(_pair, triton, dtype)
       return kernels.over_tokens(pair, pallas=True)(x, scale_D, bias_D)
-    y = _normalized(*varying.alike((x, scale_D, bias_D))).astype(dtype)
+    y = _normalized(*axes.alike((x, scale_D, bias_D))).astype(dtype)
     return (x, y) if beside else y
 
 
@@ -73,13 +73,12 @@ class RMSNorm(nn.RMSNorm):
   """`flax.linen.RMSNorm`, which relies on JAX to promote its dtypes."""
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    """See `flax.linen.RMSNorm`."""
     with jax.numpy_dtype_promotion('standard'):
       return super().__call__(x)
 
 
 def _pair(triton, dtype, *operands):
-  return _beside(triton, dtype, *varying.alike(operands))
+  return _beside(triton, dtype, *axes.alike(operands))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -108,10 +107,10 @@ def _normalized(x, scale_D, bias_D):
 
 
 def _forward(x, scale_D, bias_D):
-  exact = x.astype(broadcast.at_least_float32(x.dtype))
+  exact = x.astype(arrays.at_least_float32(x.dtype))
   mean = exact.mean(-1, keepdims=True)
   square = jnp.square(exact).mean(-1, keepdims=True)
-  scale, bias = (broadcast.to_rank_of(p, x) for p in (scale_D, bias_D))
+  scale, bias = (arrays.to_rank_of(p, x) for p in (scale_D, bias_D))
   y = (exact - mean) * (_inverse(mean, square) * scale) + bias
   return y, (x, mean, square, scale_D)
 
@@ -126,7 +125,7 @@ def _backward(saved, dy):
   x, mean, square, scale_D = saved
   inverse = _inverse(mean, square)
   unit = (x.astype(mean.dtype) - mean) * inverse
-  g = dy * broadcast.to_rank_of(scale_D, dy)
+  g = dy * arrays.to_rank_of(scale_D, dy)
   dx = inverse * (g - g.mean(-1, keepdims=True)
                   - unit * (g * unit).mean(-1, keepdims=True))
   tokens = tuple(range(x.ndim - 1))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lra.nn import broadcast
+from lra.nn import arrays
 
 FORBIDDEN = -1e30  # added to a logit, it makes exp() of the logit 0
 
@@ -53,16 +53,12 @@ def partial_softmax(q: jax.Array, k: jax.Array, v: jax.Array, *,
   logits = scale * jnp.einsum(
       '...qd,...kd->...qk', q, k, preferred_element_type=jnp.float32)
   if bias is not None:
-    logits = logits + broadcast.to_rank_of(bias, logits)
+    logits = logits + arrays.to_rank_of(bias, logits)
   return weigh(logits, v)
 
 
 def weigh(logits: jax.Array, v: jax.Array) -> Partial:
-  """Attends to the given keys with given logits, not normalised.
-
-  Args:
-    logits: float32 [..., Q, K].
-    v: [..., K, Dh].
+  """Attends with logits float32 [..., Q, K] to v [..., K, Dh], not normalised.
   """
   # The merged result does not depend on the maxima, so they are constants to
   # autodiff. The lower bound gives exp() = 0 in rows without an allowed key.
@@ -84,8 +80,7 @@ def merge(parts: list[Partial]) -> Partial:
 
 
 def normalise(part: Partial) -> jax.Array:
-  """Returns the attention output, float32 [..., Q, Dh]; 0 if no key is allowed.
-  """
+  """Returns the output, float32 [..., Q, Dh]; 0 if no key is allowed."""
   return part.out / jnp.where(part.sum > 0, part.sum, 1)[..., None]
 
 
@@ -96,11 +91,7 @@ def over_heads(attend: Callable, *arrays, num_logits: int):
   for the backward pass. Memory is then that of one head; on a CPU it fits the
   cache, which saves more time than recomputing costs. The loop is over heads
   and not examples, because the batch may be sharded over devices.
-
-  Args:
-    attend: function of one head's arrays.
-    *arrays: pytrees of arrays [H, ...].
-    num_logits: number of logits of all heads together.
+  `num_logits` counts those of all heads together.
   """
   if num_logits <= MANY_LOGITS:
     return jax.vmap(attend)(*arrays)

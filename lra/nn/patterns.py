@@ -111,13 +111,7 @@ class Pattern:
 
 
 def sliding_window(radius: int, *, causal: bool = False, **others) -> Pattern:
-  """Returns the pattern |i - j| <= radius * dilation.
-
-  Args:
-    radius: number of neighbours on either side.
-    causal: whether a query sees only itself and earlier keys.
-    **others: more fields of `Pattern`.
-  """
+  """Returns the pattern |i - j| <= radius * dilation; others: its fields."""
   # Blocks of half the radius compute 5/4 of the window's keys and copy each key
   # five times; smaller blocks compute fewer keys, but copy more. At least 16,
   # because smaller blocks make tiny matmuls.
@@ -154,12 +148,7 @@ def random_blocks(num_blocks: int, num_random: int, *, reach: int,
 
 
 def first_blocks(blocks, num_blocks: int):
-  """Returns `Pattern.random_blocks` cut to the first blocks of a sequence.
-
-  Args:
-    blocks: random blocks of the whole sequence.
-    num_blocks: N; later key blocks are left out.
-  """
+  """Returns `Pattern.random_blocks` cut to the first N blocks of a sequence."""
   return tuple(tuple(
       tuple(m if m < num_blocks else -1 for m in row)
       for row in rows[:num_blocks]) for rows in blocks)

@@ -59,7 +59,6 @@ class RotaryMixer(HeadMixer):
 
   def project(self, x_BxLxD: jax.Array
               ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """See `HeadMixer.project`."""
     return self.turn(*super().project(x_BxLxD))
 
   def turn(self, q_BxLxHxDh: jax.Array, k_BxLxGxDh: jax.Array,

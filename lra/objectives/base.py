@@ -36,6 +36,10 @@ class Objective(abc.ABC):
   sums: ClassVar[tuple[str, ...]] = ('loss',)
   of_tokens: ClassVar[tuple[str, ...]] = ('tokens',)
 
+  def check(self, encoder: Encoder) -> None:
+    """Raises UserError if the objective does not fit the task or encoder."""
+    del encoder
+
   @abc.abstractmethod
   def model(self, encoder: Encoder, dtype) -> nn.Module:
     """Returns the whole model; call it as `model(inputs, train=...)`."""

@@ -4,8 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from data_prep import parts
 from lra import bits
-from lra.data import batches, parts
+from lra.data import batches
 from lra.errors import UserError
 from lra.nn import heads
 from lra.objectives import base
@@ -19,11 +20,13 @@ class Objective(base.Objective):
   """
   sums = ('loss', 'correct')
 
-  def model(self, encoder, dtype):
+  def check(self, encoder):
     if self.task.probe:
       raise UserError(
           f'config.objective=classification: {self.task.name} needs a class '
           'for single tokens; choose token_classification.')
+
+  def model(self, encoder, dtype):
     settings = self.config.encoder
     layers = settings.head_layers or (2 if self.task.dual else 1)
     return heads.Classifier(encoder=encoder, head=heads.ClassifierHead(
@@ -70,7 +73,7 @@ class Objective(base.Objective):
     predicted[order] = np.concatenate(
         [batch for _, _, batch in counts])[:len(order)]
     return {'correct': bits.pack(predicted == test.labels),
-            **parts.accuracies(self.task.dataset, predicted, train, test)}
+            **parts.of_answers(self.task.dataset, predicted, train, test)}
 
   def better(self, scores, best):
     return scores['accuracy'] > best['accuracy']

@@ -16,8 +16,7 @@ class Objective(classification.Objective):
   """
   of_tokens = ('tokens', 'labels', 'weights')
 
-  def model(self, encoder, dtype):
-    del dtype  # the scores are computed in float32
+  def check(self, encoder):
     if not self.task.probe:
       raise UserError(
           f'config.objective=token_classification: {self.task.name} needs one '
@@ -26,6 +25,9 @@ class Objective(classification.Objective):
       raise UserError(
           f'{self.task.name} predicts a class for single tokens, so '
           'config.encoder.pooling=cls is not possible: choose mean.')
+
+  def model(self, encoder, dtype):
+    del dtype  # the scores are computed in float32
     return heads.TokenClassifier(
         encoder=encoder, num_classes=self.task.num_classes)
 

@@ -1,4 +1,7 @@
-"""Records of the baselines of a task: scores without a neural network."""
+"""Records of the baselines of a task: scores without a neural network.
+
+Their files call them `floors`.
+"""
 
 import pathlib
 from typing import Annotated
@@ -6,15 +9,13 @@ from typing import Annotated
 import pydantic
 from pydantic import Field
 
-from data_prep import floors as measured
+from data_prep import baselines as measured
 from lra import bits, tasks
 from lra.data.prepared import Prepared
-from lra.records import record
-from lra.records.record import Count, File, Fraction, Record, TaskName, Text
-from lra.records.result import Parts
+from lra.records import result
 
 
-class MeasuredFloor(Record):
+class Method(result.Record):
   """The score of one method.
 
   Attributes:
@@ -24,11 +25,11 @@ class MeasuredFloor(Record):
     correct: `lra.bits` of the right answers, None if `examples` is.
     parts: see `result.ClassificationScores`.
   """
-  accuracy: Fraction
-  how: Text
-  examples: Count | None = None
+  accuracy: result.Fraction
+  how: result.Text
+  examples: result.Count | None = None
   correct: str | None = None
-  parts: Parts = {}
+  parts: result.Parts = {}
 
   @pydantic.model_validator(mode='after')
   def _counts_agree(self):
@@ -43,29 +44,30 @@ class MeasuredFloor(Record):
     return self
 
 
-class Floors(File):
-  """The baselines of a task, measured on the data with this fingerprint.
+class Baselines(result.File):
+  """The methods that were measured on the data with this fingerprint.
 
   Attributes:
     origin: origin of the data; None in old records.
+    methods: name -> its score; `floors` in JSON.
   """
-  task: TaskName
-  fingerprint: Text
-  origin: Text | None = None
-  floors: Annotated[
-      dict[Text, MeasuredFloor], Field(max_length=record.MAX_FLOORS)]
+  task: result.TaskName
+  fingerprint: result.Text
+  origin: result.Text | None = None
+  methods: Annotated[
+      dict[result.Text, Method], Field(alias='floors', max_length=32)]
 
 
-def read(path: pathlib.Path) -> Floors:
+def read(path: pathlib.Path) -> Baselines:
   """Returns the record in `path`, which is named like its task.
 
   Raises:
-    Unsound: it is not a valid record; names the file and the field.
+    result.InvalidRecord: names the file and the field.
   """
-  kept = record.read(path, Floors.model_validate, 'floors')
+  kept = result.read_record(path, Baselines.model_validate, 'baselines')
   if kept.task != path.stem:
-    raise record.Unsound(path, 'floors', (
-        f'it has the floors of {kept.task} and should be {kept.task}.json'))
+    raise result.InvalidRecord(path, 'baselines', (
+        f'it has the baselines of {kept.task} and should be {kept.task}.json'))
   return kept
 
 
@@ -74,14 +76,14 @@ def of_data(task: tasks.Task, data: Prepared,
   """Returns baselines on exactly these data: name -> accuracy, a fraction.
 
   Fast ones are computed. The others are read from the committed record of
-  `python -m data_prep --floors` if it is of the same data.
+  `python -m data_prep --baselines` if it is of the same data.
 
   Raises:
     UserError: the record is damaged.
   """
-  floors = measured.quick(task.name, data.splits)
+  found = measured.quick(task.name, data.splits)
   path = records / f'{task.name}.json'
   kept = read(path) if path.exists() else None
   if kept and kept.fingerprint == data.fingerprint:
-    floors |= {name: floor.accuracy for name, floor in kept.floors.items()}
-  return floors
+    found |= {name: method.accuracy for name, method in kept.methods.items()}
+  return found

@@ -1,19 +1,31 @@
-"""Draws `curves.png` of a run: loss, and any accuracy, against steps."""
+"""Draws the curves of a run, and the validation accuracy of several runs."""
 
-import io
+import collections
+import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from matplotlib import figure
 
 from lra import files
+from lra.config import fields, identity
 from lra.errors import UserError
 from lra.formats import plain
-from lra.records.style import BASELINE, COLOURS, DASHES, style
+from lra.records import result
+from lra.records.style import (
+  BASELINE,
+  COLOURS,
+  DASHES,
+  draw_baselines,
+  legend,
+  saved,
+  style,
+)
 
 LEARNT = 0.95  # accuracy on validation
+_LONGEST = 90  # letters of a line's name
 _LOOKS = {
     'train': {'color': COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
     'val': {'color': COLOURS[1], 'marker': 'o', 'markersize': 4},
@@ -42,27 +54,19 @@ def plot(metrics_jsonl_path: str | os.PathLike, out_png: str | os.PathLike,
     fig = figure.Figure(figsize=(9, 3.6), layout='constrained')
     scored = baselines or any('accuracy' in point for point in points.values())
     axes = fig.subplots(1, 2 if scored else 1, squeeze=False)[0]
-    _draw(axes[0], points, 'loss', 1)
+    _draw_split(axes[0], points, 'loss', 1)
     if scored:
-      _draw(axes[1], points, 'accuracy', 100)
+      _draw_split(axes[1], points, 'accuracy', 100)
       axes[1].set_ylabel('accuracy, %')
-      _draw_baselines(axes[1], baselines or {})
+      draw_baselines(sorted((baselines or {}).items()), axes[1].axhline)
     if axes[-1].get_legend_handles_labels()[1]:
       fig.legend(*axes[-1].get_legend_handles_labels(),
                  loc='outside lower center', ncols=4)
-    out = io.BytesIO()
-    fig.savefig(out, format='png', dpi=110, metadata={'Software': None})
-  files.write_all({pathlib.Path(out_png): out.getvalue()})
+    data = saved(fig, 'png')
+  files.write_all({pathlib.Path(out_png): data})
 
 
-def _draw_baselines(ax, baselines):
-  for (name, value), dash in zip(sorted(baselines.items()), 9 * DASHES,
-                                 strict=False):
-    ax.axhline(100 * value, linestyle=dash, color=BASELINE, linewidth=1.2,
-               label=f'baseline: {plain(name, 60)} {100 * value:.2f}')
-
-
-def _draw(ax, points, field, scale):
+def _draw_split(ax, points, field, scale):
   ax.set_xlabel('step')
   ax.set_ylabel(field)
   for split, look in _LOOKS.items():
@@ -109,3 +113,187 @@ def read(path: pathlib.Path) -> dict:
           f'{path}, line {number} is not a log point ({error}): delete that '
           'line.') from error
   return points
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+  """The validation accuracy of a run.
+
+  Attributes:
+    folder: its path.
+    config: the whole config, as plain JSON values.
+    scores: step -> accuracy on the validation split, a fraction.
+    baselines: name -> accuracy; {} for an unfinished run.
+  """
+  folder: pathlib.Path
+  config: dict
+  scores: Mapping[int, float]
+  baselines: Mapping[str, float]
+
+
+def read_run(folder: pathlib.Path) -> Curve:
+  """Reads the config and curve of a run, finished or not.
+
+  Raises:
+    UserError: the folder is not a run, or has no validation accuracy.
+  """
+  config = files.read_json(folder / 'config.json')
+  if not _is_config(config):
+    raise UserError(
+        f'{folder} is no run, since it has no config.json of one: give '
+        'directories like runs/<task>/<model>/<config hash>-s<seed>.')
+  points = read(folder / 'metrics.jsonl')
+  scores = {step: point['accuracy'] for (split, step), point in points.items()
+            if split == 'val' and point.get('accuracy') is not None}
+  if not scores:
+    raise UserError(
+        f'{folder} has no validation accuracy, so far or by its config: '
+        'leave it out.')
+  return Curve(folder, config, scores, _baselines(folder))
+
+
+def _is_config(value):
+  """Returns whether a value has the fields of a config that are used here."""
+  if not isinstance(value, dict) or not isinstance(value.get('model'), dict):
+    return False
+  return (isinstance(value['model'].get('name', ''), str) and
+          isinstance(value.get('task'), str) and
+          isinstance(value.get('seed'), int))
+
+
+def _baselines(folder):
+  try:
+    done = result.read_if_there(folder / 'result.json')
+  except UserError:
+    return {}
+  return done.baselines if done else {}
+
+
+def plot_runs(folders: Sequence[pathlib.Path],
+              out: str | os.PathLike) -> None:
+  """Writes the validation accuracies of runs against steps, atomically.
+
+  Runs of one experiment (`lra.config.identity`) that differ in their seed
+  share a line. It is their mean at the steps that all have, in a band from
+  the least to the largest.
+
+  Args:
+    folders: run directories, finished or not.
+    out: the figure to write, .png or .svg.
+
+  Raises:
+    UserError: a folder is not a run or given twice, or the figure cannot be
+      written.
+  """
+  out = pathlib.Path(out)
+  form = out.suffix[1:].lower()
+  if form not in ('png', 'svg'):
+    raise UserError(f'{out} is neither .png nor .svg: choose one of them.')
+  lines = _lines([read_run(folder) for folder in folders])
+  with style():
+    data = saved(_draw(lines), form)
+  files.write_all({out: data})
+
+
+def _lines(runs):
+  """Returns {name: its runs, by seed}."""
+  experiments = _by(runs, lambda run: json.dumps(
+      identity.experiment(run.config), sort_keys=True))
+  groups = []
+  for group in experiments:
+    # Runs of a seed with other lengths or batches get lines of their own.
+    groups += [group] if len(_seeds(group)) == len(group) else _by(
+        group, lambda run: identity.config_hash(run.config))
+  for group in groups:
+    for run in group:
+      other = _seeds(group)[run.config['seed']]
+      if other is not run:
+        raise UserError(
+            f'{run.folder} and {other.folder} are of one config and one seed: '
+            'leave one of them out.')
+    group.sort(key=lambda run: run.config['seed'])
+  return dict(zip(_names(groups), groups, strict=True))
+
+
+def _by(runs, key):
+  """Groups runs by key, in the order of the first of each."""
+  groups = collections.defaultdict(list)
+  for run in runs:
+    groups[key(run)].append(run)
+  return list(groups.values())
+
+
+def _seeds(group):
+  return {run.config['seed']: run for run in group}
+
+
+def _names(groups):
+  """Names each group of runs: its model, and fields that differ."""
+  configs = [group[0].config for group in groups]
+  names = _named(configs, identity.experiment)
+  if len(set(names)) < len(names):
+    names = _named(configs, lambda c: identity.flatten(identity.identity(c)))
+  return names
+
+
+def _named(configs, settings_of):
+  names = []
+  for config in configs:
+    alike = [c for c in configs
+             if c['model'].get('name') == config['model'].get('name')]
+    settings = [_settings(c, settings_of) for c in alike]
+    mine = _settings(config, settings_of)
+    differing = [f'{name}={mine.get(name, "unset")}' for name in sorted(
+        set().union(*settings)) if len({s.get(name) for s in settings}) > 1]
+    more = [config['task']] * (len({c['task'] for c in configs}) > 1)
+    more += [text for text in differing if not text.startswith('task=')]
+    names.append(', '.join([str(config['model'].get('name')), *more]))
+  return names
+
+
+def _settings(config, settings_of):
+  """Returns {dotted field: value as text}, with fields added since the run."""
+  values = fields.added(config['model'].get('name', ''))
+  values |= settings_of(config)
+  return {name: json.dumps(value) for name, value in values.items()}
+
+
+def _draw(lines):
+  fig = figure.Figure(figsize=(8, 4.2 + 0.2 * len(lines)), layout='constrained')
+  ax = fig.subplots()
+  for number, (name, runs) in enumerate(lines.items()):
+    colour = COLOURS[number % len(COLOURS)]
+    dash = ('-', *DASHES)[number // len(COLOURS) % (1 + len(DASHES))]
+    steps = sorted(set.intersection(*(set(run.scores) for run in runs)))
+    scores = [[100 * run.scores[step] for run in runs] for step in steps]
+    seeds = f' ({len(runs)} seeds)' if len(runs) > 1 else ''
+    ax.plot(steps, [sum(values) / len(values) for values in scores], dash,
+            color=colour, marker='o', markersize=3,
+            label=plain(name, _LONGEST) + seeds)
+    if seeds:
+      ax.fill_between(steps, list(map(min, scores)), list(map(max, scores)),
+                      color=colour, alpha=0.2, linewidth=0)
+  runs = [run for group in lines.values() for run in group]
+  _draw_baselines(ax, runs)
+  ax.set_xlabel('step')
+  ax.set_ylabel('validation accuracy, %')
+  ax.set_title(_title(runs, any(len(group) > 1 for group in lines.values())))
+  legend(fig, 2 if len(lines) > 4 else 1)
+  return fig
+
+
+def _draw_baselines(ax, runs):
+  """Draws the highest baseline if all runs are of one task."""
+  baselines = {name: value for run in runs
+               for name, value in run.baselines.items()}
+  if baselines and len({run.config['task'] for run in runs}) == 1:
+    name = max(baselines, key=baselines.get)
+    ax.axhline(100 * baselines[name], linestyle='--', color=BASELINE,
+               linewidth=1.2, label=f'baseline on test: {plain(name, 60)} '
+               f'{100 * baselines[name]:.2f}')
+
+
+def _title(runs, bands):
+  names = sorted({str(run.config['task']) for run in runs})
+  return plain(', '.join(names), _LONGEST) + (
+      ': means, bands from the least to the largest seed' if bands else '')

@@ -1,9 +1,16 @@
-"""The result of a run, `result.json`: its fields and their checks."""
+"""Records: JSON files of a fixed form, such as the result of a run.
+
+Types are strict, and bounds are such that no honest record reaches them. An
+error names the file and the field. JSON calls the baselines `floors`.
+"""
 
 import json
+import math
 import pathlib
+import re
 import reprlib
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import pydantic
@@ -14,29 +21,155 @@ from lra.config import identity
 from lra.config.fields import FIELDS
 from lra.errors import UserError
 from lra.formats import plain
-from lra.records import record
-from lra.records.record import (
-  Amount,
-  Count,
-  Digest,
-  File,
-  Fraction,
-  Name,
-  Record,
-  TaskName,
-  Text,
-)
 
+# A record has some kilobytes: a larger file is not one.
+MAX_BYTES = 2**20
+MAX_DEPTH = 20
+_SURROGATE = re.compile('[\ud800-\udfff]')
 CLASSIFICATION = 'classification'
 # Objectives with scores of classes.
 CLASSIFIERS = (CLASSIFICATION, 'token_classification')
-# Most properties of examples, values of one, and rules.
+# Most baselines; most properties of examples, their values, and rules.
 _MOST = 32
-_NAME = pydantic.TypeAdapter(Name)
 # A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')
 # The fields of a config that have fields.
 _GROUPS = sorted({name.split('.')[0] for name in FIELDS if '.' in name})
+
+
+class InvalidRecord(UserError):
+  """Raised for a file that is not a valid record.
+
+  Attributes:
+    why: the reason in a few words, without the file's name.
+  """
+
+  def __init__(self, path: pathlib.Path, kind: str, why: str):
+    super().__init__(
+        f'{plain(str(path))} is not a valid {kind} record ({why}): restore it, '
+        'make it again or delete it, then repeat the command.')
+    self.why = why
+
+
+class Record(pydantic.BaseModel):
+  """A JSON object with described fields; others are kept as they are.
+
+  Nothing is converted: '3', True, nan and inf are no numbers.
+  """
+  model_config = pydantic.ConfigDict(
+      strict=True, frozen=True, extra='allow', allow_inf_nan=False)
+
+
+class File(Record):
+  """A record with a file of its own: all of it can be written as JSON."""
+
+  @pydantic.model_validator(mode='before')
+  @classmethod
+  def _can_be_written(cls, fields):
+    """Applies the bounds to fields without a described type as well."""
+    level = [('', fields)]
+    for _ in range(MAX_DEPTH):
+      level = [inner for item in level for inner in _inside(*item)
+               if type(inner[1]) is not int]  # most are counts
+      if not level:
+        return fields
+    raise ValueError(f'it is nested more than {MAX_DEPTH} deep')
+
+
+def _inside(name, value):
+  """Returns (name, value) in a value; ValueError if JSON cannot keep one."""
+  if isinstance(value, dict):
+    parts = [(f'{name}.{key}'.lstrip('.')[:100], inner)
+             for key, inner in value.items()]
+    return parts + [(name, key) for key in value if not str(key).isascii()]
+  if isinstance(value, list | tuple):
+    return [(name, inner) for inner in value]
+  if (isinstance(value, float) and not math.isfinite(value)) or (
+      isinstance(value, str) and not value.isascii()
+      and _SURROGATE.search(value)):
+    raise ValueError(
+        f"field '{plain(name, most=100)}' is {plain(reprlib.repr(value))}: it "
+        'can be no part of a file')
+  return ()
+
+
+def _not_blank(text):
+  if not plain(text):
+    raise ValueError('it should not be blank')
+  return text
+
+
+def _like(pattern, sentence):
+  def check(text):
+    if not re.fullmatch(pattern, text):
+      raise ValueError(sentence)
+    return text
+  return check
+
+
+def _known(task):
+  if task not in tasks.TASKS:
+    raise ValueError(f'it should be one of {", ".join(tasks.TASKS)}')
+  return task
+
+
+Text = Annotated[str, Field(max_length=1000), AfterValidator(_not_blank)]
+# Part of the name of a file.
+Name = Annotated[str, AfterValidator(_like(
+    '[a-z0-9_]{1,64}', 'it should be of a-z, 0-9 and _, 64 at most'))]
+Digest = Annotated[str, AfterValidator(_like(
+    '[0-9a-f]{64}', 'it should be 64 hexadecimal digits'))]
+TaskName = Annotated[str, AfterValidator(_known)]
+Count = Annotated[int, Field(ge=0, le=10**18)]
+Amount = Annotated[float, Field(ge=0, le=1e18)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+R = TypeVar('R', bound=Record)
+
+
+def read_record(path: pathlib.Path, parse: Callable[[object], R],
+                kind: str) -> R:
+  """Returns the record in a file.
+
+  Args:
+    path: a JSON file.
+    parse: makes a record of its content, or raises a ValidationError.
+    kind: kind of record, for the error.
+
+  Raises:
+    InvalidRecord: the file is not such a record; names the file and the field.
+  """
+  try:
+    return parse(files.read_json(path, MAX_BYTES))
+  except pydantic.ValidationError as error:
+    why, cause = reason(error), error
+  except UserError as error:
+    what = error.__cause__
+    why, cause = 'it is damaged: ' + plain(
+        str(getattr(what, 'strerror', None) or what)), error
+  except RecursionError as error:
+    why, cause = f'it is nested more than {MAX_DEPTH} deep', error
+  except ValueError as error:
+    why, cause = str(error), error
+  raise InvalidRecord(path, kind, why) from cause
+
+
+
+def reason(error: pydantic.ValidationError) -> str:
+  """Returns the first fault, in a few words that name the field."""
+  first = error.errors(include_url=False)[0]
+  field = f"field '{plain('.'.join(map(str, first['loc'])), most=100)}'"
+  what = first['msg'].removeprefix('Value error, ')
+  what = plain(what.replace('Input should', 'it should'))
+  if first['type'] == 'model_type':
+    what = 'it should be a JSON object'
+  if first['type'] == 'missing':
+    return f'{field} is missing'
+  if not first['loc']:
+    return what
+  if isinstance(first['input'], dict | list):
+    return f'{field}: {what}'
+  return f'{field} is {plain(reprlib.repr(first["input"]))}: {what}'
 
 
 def _plain(config):
@@ -138,7 +271,8 @@ class Result(File):
       or more; None if there was none, or in old records.
     val: scores of those parameters on the validation split, None without one.
     test: scores on the test split; never None if the status is 'ok'.
-    floors: name -> accuracy of a baseline, without a neural network.
+    baselines: name -> accuracy of a method without a neural network; `floors`
+      in JSON.
     num_params, mixer_params: trainable parameters of the model, and of its
       mixers alone; never None if the status is 'ok'.
     steps_per_s, tokens_per_s: training speed without compilation and
@@ -191,7 +325,8 @@ class Result(File):
   learnt_step: Count | None = None
   val: Scores | None
   test: Scores | None
-  floors: Annotated[dict[Text, Fraction], Field(max_length=record.MAX_FLOORS)]
+  baselines: Annotated[
+      dict[Text, Fraction], Field(alias='floors', max_length=_MOST)]
   num_params: Count | None
   mixer_params: Count | None
   steps_per_s: Amount | None
@@ -221,6 +356,14 @@ class Result(File):
   data_fingerprint: Text
   data_origin: Text | None = None
   config: Config
+
+  # The name of earlier versions.
+  floors = property(lambda self: self.baselines)
+
+  @property
+  def fields(self) -> dict[str, Any]:
+    """The fields that were given, by their names in JSON."""
+    return self.model_dump(by_alias=True, exclude_unset=True)
 
   @property
   def finished(self) -> bool:
@@ -258,13 +401,13 @@ class Result(File):
 
   @pydantic.model_validator(mode='after')
   def _agrees_with_its_config(self):
-    said = identity.flatten(self.config)
+    config = identity.flatten(self.config)
     for name in ('task', 'model.name', 'protocol', 'seed', 'train.steps'):
-      if said.get(name) is None:
+      if config.get(name) is None:
         raise ValueError(f"its config has no '{name}'")
     for name in ('task', 'model', 'protocol', 'seed'):
       ours = getattr(self, name)
-      theirs = said['model.name' if name == 'model' else name]
+      theirs = config['model.name' if name == 'model' else name]
       if theirs != ours:
         raise ValueError(
             f"field '{name}' is {ours!r} but its config has "
@@ -305,7 +448,7 @@ def check_name(field: str, value: str) -> None:
   It is called before a run begins, since its result could not be kept.
   """
   try:
-    _NAME.validate_python(value)
+    pydantic.TypeAdapter(Name).validate_python(value)
   except pydantic.ValidationError as error:
     raise UserError(
         f'The {field} is called {plain(reprlib.repr(value))}: rename it, with '
@@ -323,18 +466,18 @@ def validate(fields: dict) -> Result:
     return _result(fields)
   except pydantic.ValidationError as error:
     raise UserError(
-        f'The result of this run cannot be kept ({record.reason(error)}): mend '
+        f'The result of this run cannot be kept ({reason(error)}): mend '
         'the code that made it.') from error
 
 
 def write(path: pathlib.Path, result: Result) -> None:
   """Writes a result as JSON, all or nothing; UserError if that fails."""
-  files.write_json(path, result.model_dump(exclude_unset=True))
+  files.write_json(path, result.fields)
 
 
 def read(path: pathlib.Path) -> Result:
   """Returns the result in `path`; raises UserError naming file and field."""
-  return record.read(path, _result, 'result')
+  return read_record(path, _result, 'result')
 
 
 def read_if_there(path: pathlib.Path) -> Result | None:

@@ -6,16 +6,19 @@ others are still shown.
 
 import collections
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Collection
+from typing import Any
 
+from configs import base
 from lra.config import identity
+from lra.errors import UserError
 from lra.formats import plain
-from lra.records import baselines, protocols, result
-from lra.records.baselines import Floors
-from lra.records.record import Unsound
-from lra.records.result import Result
+from lra.records import baselines, result
+from lra.records.baselines import Baselines
+from lra.records.result import InvalidRecord, Result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,19 +33,19 @@ class LeftOut:
   why: str
 
 
-def of_classifiers(folder: pathlib.Path
+def read_classifiers(folder: pathlib.Path
                    ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
   """Reads the results under a folder whose scores have an accuracy.
 
   Returns:
     Each result with its file, as in `LeftOut`, and the left-out records.
   """
-  runs, left_out = of_runs(folder)
-  return [(name, protocols.compared(run)) for name, run in runs
+  runs, left_out = read_runs(folder)
+  return [(name, with_changes(run)) for name, run in runs
           if _classifies(run)], left_out
 
 
-def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
+def read_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
             ) -> tuple[list[tuple[str, Result]], list[LeftOut]]:
   """Reads the results under a folder.
 
@@ -51,22 +54,48 @@ def of_runs(folder: pathlib.Path, task_names: Collection[str] | None = None
     task_names: the tasks to read; None for all.
 
   Returns:
-    Each result with its file, and the left-out records, like `of_classifiers`.
+    Each result with its file, and the left-out records.
   """
   runs, left_out = _read(folder, result.read, task_names)
   keys = {path: key(run) for path, run in runs.items() if _classifies(run)}
   for find in (_repeated, _copied, _short):
     classified = {path: run for path, run in runs.items() if path in keys}
-    for path, why in find(classified, folder, keys).items():
+    for path, why in find(classified, folder, keys):
       left_out.append(LeftOut(_name(path, folder), why))
       del runs[path]
   return [(_name(path, folder), run) for path, run in runs.items()], left_out
 
 
-def of_floors(folder: pathlib.Path) -> tuple[list[Floors], list[LeftOut]]:
+def read_baselines(folder: pathlib.Path
+                 ) -> tuple[list[Baselines], list[LeftOut]]:
   """Reads the records of baselines under a folder."""
   measured, left_out = _read(folder, baselines.read)
   return list(measured.values()), left_out
+
+
+def with_changes(run: Result) -> Result:
+  """Returns the run with the `changes` of its config from its protocol.
+
+  The current protocol decides, since it names the table: a run made under older
+  values is no row of it either. The record decides on fields outside the
+  protocol (a mixer's own arguments) and if the protocol is unknown here.
+  """
+  settings = protocol_settings(run.task, run.protocol)
+  others = {name: value for name, value in (run.changes or {}).items()
+            if name not in settings}
+  changes = others | identity.changes(run.config, settings)
+  if changes == (run.changes or {}):
+    return run
+  return run.model_copy(update={'changes': changes})
+
+
+@functools.cache
+def protocol_settings(task: str, protocol: str) -> dict[str, Any]:
+  """Returns {dotted field: value}, or {} if the protocol is unknown here."""
+  try:
+    return base.settings(task, protocol)
+  except UserError:
+    return {}
 
 
 def key(run: Result) -> tuple:
@@ -92,7 +121,7 @@ def _read(directory, read, folders=None):
     if not path.name.startswith('.'):
       try:
         records[path] = read(path)
-      except Unsound as error:
+      except InvalidRecord as error:
         left_out.append(LeftOut(_name(path, directory), error.why))
   return records, left_out
 
@@ -101,25 +130,29 @@ def _name(path, directory):
   return plain(f'{directory.name}/{path.relative_to(directory).as_posix()}')
 
 
+def _grouped(runs, key):
+  """Returns lists of paths with one key, which is None for no list."""
+  groups = collections.defaultdict(list)
+  for path, run in runs.items():
+    groups[key(path, run)].append(path)
+  groups.pop(None, None)
+  return groups.values()
+
+
 def _repeated(runs, directory, keys):
-  """Finds records of a run that has another one: {path: its fault}.
+  """Yields records of a run that has another one, and their fault.
 
   A seed of a row is one run, whatever its hardware settings. The record whose
   file has the name of its run is shown. Among others finished ones come first,
   then the order of names. Scores do not decide: repeats would raise them.
   """
-  found = collections.defaultdict(list)
-  for path, run in runs.items():
-    found[keys[path], run.seed].append(path)
-  wrong = {}
-  for paths in found.values():
+  for paths in _grouped(runs, lambda path, run: (keys[path], run.seed)):
     shown = min(paths, key=lambda path: (
         path != directory / runs[path].record_path,
         not runs[path].finished, path.as_posix()))
     for path in paths:
       if path != shown:
-        wrong[path] = _repeats(runs[path], runs[shown], _name(shown, directory))
-  return wrong
+        yield path, _repeats(runs[path], runs[shown], _name(shown, directory))
 
 
 def _repeats(run, shown, name):
@@ -135,29 +168,26 @@ def _repeats(run, shown, name):
 
 
 def _copied(runs, directory, keys):
-  """Finds records with all scores of another seed: {path: its fault}.
+  """Yields records with all scores of another seed, and their fault.
 
   Two seeds may give the same answers, but hardly with the same loss. The lowest
   seed is shown: nothing shows which is the copy, and every row begins with the
   lowest.
   """
-  found = collections.defaultdict(list)
-  for path, run in sorted(runs.items(), key=lambda item: item[1].seed):
-    if run.test is not None:
-      found[keys[path], run.test.loss, str(run.test.confusion)].append(path)
-  wrong = {}
-  for paths in found.values():
+  runs = dict(sorted(runs.items(), key=lambda item: item[1].seed))
+  for paths in _grouped(runs, lambda path, run: run.test and (
+      keys[path], run.test.loss, str(run.test.confusion))):
     shown = []
     for path in paths:
-      of = next((o for o in shown if _same_answers(runs[o], runs[path])), None)
-      if of is None:
+      first = next((one for one in shown
+                    if _same_answers(runs[one], runs[path])), None)
+      if first is None:
         shown.append(path)
       else:
-        wrong[path] = (
-            f'it has the loss and the answers of {_name(of, directory)}, which '
-            f'is seed {runs[of].seed}, to the last digit: make the run again '
-            'or delete it')
-  return wrong
+        yield path, (
+            f'it has the loss and the answers of {_name(first, directory)}, '
+            f'which is seed {runs[first].seed}, to the last digit: make the '
+            'run again or delete it')
 
 
 def _same_answers(a, b):
@@ -167,23 +197,18 @@ def _same_answers(a, b):
 
 
 def _short(runs, directory, keys):
-  """Finds records that miss test examples of their data: {path: its fault}.
+  """Yields records that miss test examples of their data, and their fault.
 
   All runs on the same data must have as many test examples. The number of most
   records is right; in a tie, the larger number.
   """
-  found = collections.defaultdict(list)
-  for path, run in runs.items():
-    if run.test is not None:
-      found[run.task, run.data_fingerprint].append(path)
-  wrong = {}
-  for paths in found.values():
+  for paths in _grouped(runs, lambda path, run: run.test and (
+      run.task, run.data_fingerprint)):
     totals = collections.Counter(runs[path].test.examples for path in paths)
     usual = max(totals, key=lambda total: (totals[total], total))
     for path in paths:
       total = runs[path].test.examples
       if total != usual:
-        wrong[path] = (
+        yield path, (
             f'it counts {total} test examples but others {usual} on the same '
             'data: make the run again or delete it')
-  return wrong

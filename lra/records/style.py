@@ -1,12 +1,17 @@
 """What the figures of a run and those of the page share: colours and fonts."""
 
 import contextlib
+import io
+import itertools
 import threading
 import warnings
+from collections.abc import Callable, Iterable
 
 import matplotlib
 import matplotlib.style
 from matplotlib import figure
+
+from lra.formats import plain
 
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
            '#000000')
@@ -18,14 +23,16 @@ _STYLE = {
     'axes.spines.right': False, 'legend.frameon': False,
     'text.parse_math': False,
 }
+_NO_DATES = {'png': {'Software': None},
+             'svg': {'Date': None, 'Creator': None, 'Format': None}}
 _ALONE = threading.RLock()
 
 
 @contextlib.contextmanager
 def style():
-  """Our looks, untouched by the user's own matplotlib settings.
+  """Sets our looks, whatever the user's own matplotlib settings are.
 
-  They are those of the process: one thread at a time has them.
+  The settings are those of the process, so one thread at a time has them.
   """
   with (_ALONE, warnings.catch_warnings(), matplotlib.rc_context(),
         matplotlib.style.context(['default', _STYLE])):
@@ -36,10 +43,27 @@ def style():
     yield
 
 
+def saved(fig: figure.Figure, form: str) -> bytes:
+  """Returns a figure as 'png' or 'svg', without a date."""
+  out = io.BytesIO()
+  fig.savefig(out, format=form, metadata=_NO_DATES[form],
+              **({'dpi': 110} if form == 'png' else {}))
+  return out.getvalue()
+
+
+def draw_baselines(baselines: Iterable[tuple[str, float]],
+                   line: Callable) -> None:
+  """Draws (name, accuracy) as dashed lines by `axhline` or `axvline`."""
+  for (name, value), dash in zip(baselines, itertools.cycle(DASHES),
+                                 strict=False):
+    line(100 * value, linestyle=dash, color=BASELINE, linewidth=1.2,
+         label=f'baseline: {plain(name, 60)} {100 * value:.2f}')
+
+
 def legend(fig: figure.Figure, columns: int) -> None:
   """Puts a legend below a figure, in so many columns or as many as have room.
 
-  Letters are smaller where even one column has not.
+  Letters are smaller if there is no room for one column.
   """
   size = _STYLE['font.size']
   while True:

@@ -13,12 +13,12 @@ import pathlib
 import re
 from collections.abc import Iterable, Mapping
 
-from lra import files, models
+from lra import files, models, paths
 from lra.formats import count
 from lra.report.markdown import Markup, code, table
 
 MODELS = models.FOLDER
-PEERS = MODELS.parent / 'results' / 'peers.csv'
+PEERS = paths.PACKAGED / 'peers.csv'
 REFERENCE = 'transformer'
 # Order of the sections; a family not named here follows them by name.
 FAMILIES = ('dense', 'local', 'sparse', 'low-rank', 'linear', 'kernel')
@@ -52,7 +52,8 @@ class Entry:
   """One model.
 
   Attributes:
-    name: its file in lra/models, the value of `config.model.name`.
+    name: the value of `config.model.name`.
+    file: its file in lra/models, without `.py`.
     title: the name in its paper.
     summary: its description, one sentence.
     equation, source: lines of its docstring.
@@ -64,6 +65,7 @@ class Entry:
     mixes_padding: MIXES_PADDING, whether padding can change scores.
   """
   name: str
+  file: str
   title: str
   summary: str
   equation: str
@@ -75,108 +77,104 @@ class Entry:
   mixes_padding: bool = False
 
 
-class _Problem(ValueError):
-  """A fault of a model's file, and how to mend it."""
-
-
-def read(folder: str | os.PathLike = MODELS) -> list[Entry]:
-  """Returns the models of `folder`, by name, without those with problems."""
-  return [e for e in _read(folder) if isinstance(e, Entry)]
-
-
-def problems(folder: str | os.PathLike = MODELS) -> list[str]:
-  """Returns a sentence for each model of `folder` that `read` leaves out."""
-  return [e for e in _read(folder) if isinstance(e, str)]
-
-
-def problem(name: str, folder: str | os.PathLike = MODELS) -> str:
-  """Returns the sentence for one model, '' if `read` has it."""
-  found = _one(name, folder)
-  return found if isinstance(found, str) else ''
-
-
-def _read(folder):
-  """Yields the entry of each model, or a sentence on its fault."""
-  for name in models.names(folder):
-    yield _one(name, folder)
-
-
-def _one(name, folder):
-  path = pathlib.Path(folder) / f'{name}.py'
-  try:
-    return _entry(path)
-  except _Problem as problem:
-    return f'{path}: {problem}.'
-
-
-def _entry(path):
-  tree = _parse(path)
-  if not any(isinstance(node, ast.ClassDef) and node.name == 'Mixer'
-             for node in tree.body):
-    raise _Problem('define the class Mixer, or move a file that is no '
-                   'model to another folder')
-  doc = ast.get_docstring(tree) or ''
-  title, colon, summary = ' '.join(doc.split('\n\n')[0].split()).partition(': ')
-  if not colon:
-    raise _Problem('begin its docstring with "Name: what it is."')
-  return Entry(
-      path.stem, title, summary,
-      equation=_line(doc, 'Equation'), source=_line(doc, 'Source'),
-      **{name.lower(): _constant(tree, name) for name in _CONSTANTS})
-
-
-def _parse(path):
-  try:
-    return ast.parse(files.read(path).decode())
-  except SyntaxError as error:
-    raise _Problem(
-        f'line {error.lineno} is not Python ({error.msg}), mend it') from error
-  except (OSError, ValueError) as error:
-    raise _Problem(f'it cannot be read ({error}), restore it') from error
-
-
-def _line(doc, key):
-  """Returns the text after `key:`, with indented continuation lines."""
-  found = re.findall(rf'^{key}:(.*(?:\n[ \t]+\S.*)*)', doc, re.MULTILINE)
-  if len(found) != 1 or not found[0].strip():
-    raise _Problem(f'its docstring needs one line "{key}: ...", continued on '
-                   'indented lines')
-  return ' '.join(found[0].split())
-
-
 def _is_text(value):
   return isinstance(value, str) and bool(value.strip())
 
 
-def _is_growth(value):
-  return (isinstance(value, dict) and set(value) == {'time', 'memory'}
-          and all(x in EXPONENTS for x in value.values()))
-
-
-# Name -> an example, a test of values, the default.
+# Constant -> an example, a test of values, the default.
 _CONSTANTS = {
     'FAMILY': ("'linear'", _is_text, None),
     'COST': ("'O(L D^2)'", _is_text, None),
-    'GROWTH': ("{'time': 1, 'memory': 1}, of 1, 1.5 and 2", _is_growth, None),
-    'KERNELS': ("('xla', 'pallas_gpu')", lambda value: (
-        isinstance(value, tuple) and all(map(_is_text, value))), ()),
-    'MIXES_PADDING': ('True', lambda value: isinstance(value, bool), False),
+    'GROWTH': ("{'time': 1, 'memory': 1}, of 1, 1.5 and 2", lambda x: (
+        isinstance(x, dict) and set(x) == {'time', 'memory'}
+        and all(exponent in EXPONENTS for exponent in x.values())), None),
+    'KERNELS': ("('xla', 'pallas_gpu')", lambda x: (
+        isinstance(x, tuple) and all(map(_is_text, x))), ()),
+    'MIXES_PADDING': ('True', lambda x: isinstance(x, bool), False),
 }
 
 
-def _constant(tree, name):
-  """Returns the value of a constant of the module, written as a literal."""
-  like, is_sound, value = _CONSTANTS[name]
-  for node in tree.body:
-    if isinstance(node, ast.Assign) and any(
-        isinstance(t, ast.Name) and t.id == name for t in node.targets):
-      try:
-        value = ast.literal_eval(node.value)
-      except (TypeError, ValueError):
-        value = None
-  if value is None or not is_sound(value):
-    raise _Problem(f'give it the constant {name}, a literal like {like}')
-  return value
+def read(folder: str | os.PathLike = MODELS) -> list[Entry]:
+  """Returns the models of `folder`, by name, without those with problems."""
+  return [e for e in _each(folder) if isinstance(e, Entry)]
+
+
+def problems(folder: str | os.PathLike = MODELS) -> list[str]:
+  """Returns a sentence for each model of `folder` that `read` leaves out."""
+  return [e for e in _each(folder) if isinstance(e, str)]
+
+
+def problem(name: str, folder: str | os.PathLike = MODELS) -> str:
+  """Returns the sentence for one model, '' if `read` has it."""
+  found = _entry(name, folder)
+  return found if isinstance(found, str) else ''
+
+
+def _each(folder):
+  return (_entry(name, folder) for name in models.names(folder))
+
+
+def _entry(name, folder):
+  """Returns the entry of a model, or a sentence with its fault."""
+  file, cls = models.place(name)
+  path = pathlib.Path(folder) / f'{file}.py'
+  try:
+    tree = ast.parse(files.read(path).decode())
+    return Entry(name, file, **_described(tree, cls), **_constants(tree, cls))
+  except SyntaxError as error:
+    why = f'line {error.lineno} is not Python ({error.msg}), mend it'
+  except LookupError as error:
+    why = error.args[0]
+  except (OSError, ValueError) as error:
+    why = f'it cannot be read ({error}), restore it'
+  return f'{path}: {why}.'
+
+
+def _described(tree, cls):
+  """Returns the fields that the docstring has; LookupError without one.
+
+  It is that of the file, or of the class if models share the file.
+  """
+  mixer = _class(tree, cls)
+  if mixer is None:
+    raise LookupError(f'define the class {cls}, or move a file that is no '
+                      'model to another folder')
+  doc = ast.get_docstring(tree if cls == 'Mixer' else mixer) or ''
+  title, colon, summary = ' '.join(doc.split('\n\n')[0].split()).partition(': ')
+  if not colon:
+    raise LookupError('begin its docstring with "Name: what it is."')
+  found = {'title': title, 'summary': summary}
+  for key in ('Equation', 'Source'):
+    lines = re.findall(rf'^{key}:(.*(?:\n[ \t]+\S.*)*)', doc, re.MULTILINE)
+    if len(lines) != 1 or not lines[0].strip():
+      raise LookupError(f'its docstring needs one line "{key}: ...", continued '
+                        'on indented lines')
+    found[key.lower()] = ' '.join(lines[0].split())
+  return found
+
+
+def _class(tree, name):
+  return next((node for node in tree.body if isinstance(node, ast.ClassDef)
+               and node.name == name), None)
+
+
+def _constants(tree, cls):
+  """Returns the constants of a file and class by field; LookupError for bad."""
+  body = [*tree.body, *_class(tree, cls).body]
+  written = {target.id: node.value for node in body
+             if isinstance(node, ast.Assign) for target in node.targets
+             if isinstance(target, ast.Name)}
+  found = {}
+  for name, (example, is_valid, default) in _CONSTANTS.items():
+    try:
+      value = ast.literal_eval(written[name]) if name in written else default
+    except (TypeError, ValueError):
+      value = None
+    if not is_valid(value):
+      raise LookupError(
+          f'give it the constant {name}, a literal like {example}')
+    found[name.lower()] = value
+  return found
 
 
 def families(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
@@ -204,40 +202,28 @@ def readme(entries: Iterable[Entry],
   entries = list(entries)
   parts = [_TITLE]
   for family, members in families(entries).items():
-    lines = [[Markup(f'[`{e.name}`]({e.name}.py)'),
-              Markup(f'**{e.title}**: {e.summary}'),
-              code(e.equation), code(e.cost), ', '.join(e.kernels),
-              'mixes padding' if e.mixes_padding else '', Markup(e.source)]
-             for e in members]
-    header = ['model', 'what', 'equation', 'cost', 'kernels', 'padding',
-              'source']
-    parts += [f'## {family.capitalize()}\n',
-              table(header, lines) + '\n']
-  return '\n'.join(parts + _beside(entries, peers))
-
-
-def _beside(entries, peers):
-  """Returns the section on other implementations, [] without any."""
+    parts += [f'## {family.capitalize()}\n', table(
+        ['model', 'what', 'equation', 'cost', 'kernels', 'padding', 'source'],
+        [[Markup(f'[`{e.name}`]({e.file}.py)'),
+          Markup(f'**{e.title}**: {e.summary}'), code(e.equation), code(e.cost),
+          ', '.join(e.kernels), 'mixes padding' if e.mixes_padding else '',
+          Markup(e.source)] for e in members]) + '\n']
   names = [e.name for e in entries]
   rows = sorted((row for row in peers if row['model'] in names),
                 key=lambda row: (row['model'], row['package']))
-  if not rows:
-    return []
-  lines = [[code(row['model']), f'{row["package"]} {row["version"]}',
-            row['output'], row['gradient'], _link(row['test'])]
-           for row in rows]
-  header = ['model', 'package', 'outputs', 'gradients', 'test']
-  compared = {row['model'] for row in rows}
-  alone = ', '.join(code(name) for name in names if name not in compared)
-  return [_PEERS, table(header, lines, right=header[2:4]) + '\n', *(
-      [f'Without a known package of the same function: {alone}.\n']
-      if alone else [])]
-
-
-def _link(test):
-  """Links `file.function` of tests/peers."""
-  file, _, function = test.partition('.')
-  return Markup(f'[`{function}`](../../tests/peers/{file}.py)')
+  if rows:
+    header = ['model', 'package', 'outputs', 'gradients', 'test']
+    parts += [_PEERS, table(header, [
+        [code(row['model']), f'{row["package"]} {row["version"]}',
+         row['output'], row['gradient'], Markup(
+             '[`{2}`](../../tests/peers/{0}.py)'.format(
+                 *row['test'].partition('.')))] for row in rows],
+        right=header[2:4]) + '\n']
+    compared = {row['model'] for row in rows}
+    alone = ', '.join(code(name) for name in names if name not in compared)
+    if alone:
+      parts.append(f'Without a known package of the same function: {alone}.\n')
+  return '\n'.join(parts)
 
 
 def write_readme(folder: str | os.PathLike = MODELS) -> pathlib.Path:

@@ -14,13 +14,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from lra.report.rows import TaskBoard, best, full
-from lra.report.speeds import Speeds
+from lra.report.boards import TaskBoard, best, full
+from lra.report.inputs import Speeds
 
 OVERVIEW = 'full_tasks.svg'
 # Most rows in a figure: there is no room for more names.
 MOST = 80
-_CODE = ('report/charts.py', 'report/labels.py', 'records/style.py')
+_CODE = ('report/charts.py', 'records/style.py')
 _SEAL = re.compile(rb'<!-- drawn from ([0-9a-f]{64}), is ([0-9a-f]{64}) -->\n')
 
 
@@ -57,7 +57,7 @@ def overview(boards: Sequence[TaskBoard]) -> list[Figure]:
       'overview', (lines,))]
 
 
-def of_task(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
+def task_figures(board: TaskBoard, speeds: Speeds | None) -> list[Figure]:
   """Returns the figures of a task.
 
   Args:
@@ -113,31 +113,22 @@ def _drawn(figure):
   # matplotlib takes a second to import.
   from lra.records.style import style
   from lra.report import charts
-  chart = {'overview': charts.overview, 'accuracy': charts.accuracy,
-           'speed': charts.speed}[figure.chart]
+
+  def shaped(fields):
+    """Returns fields of a JSON object as the class that has them, if any."""
+    for kind in (charts.Mark, charts.Line):
+      if set(fields) == set(kind.__dataclass_fields__):
+        return kind(**fields)
+    return fields
+
+  data = json.loads(json.dumps(figure.data), object_hook=shaped)
   with style():
-    return sealed(chart(*_data(figure, charts)), figure)
+    return sealed(getattr(charts, figure.chart)(*data), figure)
 
 
 def sealed(svg: bytes, figure: Figure) -> bytes:
   """Appends its digests to a figure."""
   return svg + _seal(figure.source, hashlib.sha256(svg).hexdigest())
-
-
-def _data(figure, charts):
-  """Returns the arguments of a chart, rows and lines as their classes."""
-  def mark(fields):
-    return charts.Mark(**fields)
-  data = figure.data
-  if figure.chart == 'overview':
-    return ([charts.Line(**{**line, 'marks': list(map(mark, line['marks']))})
-             for line in data[0]],)
-  if figure.chart == 'accuracy':
-    title, tables, baselines = data
-    return title, [(name, list(map(mark, marks)))
-                   for name, marks in tables], baselines
-  title, marks, *more = data
-  return title, list(map(mark, marks)), *more
 
 
 def _seal(source, digest):

@@ -1,8 +1,11 @@
 """Puts finished runs on the leaderboard, also from several processes at once.
 
-The page is made from all records. If two processes read the records and write
-the page at once, the slower one may lose the other's row. So a lock beside the
-records protects the page.
+`leaderboard.md`, the pages of the tasks and the figures are a function of the
+records: no byte depends on the order of the files, the locale or the time
+zone. Nothing here imports jax.
+
+If two processes read the records and write the page at once, the slower one may
+lose the other's row. So a lock beside the records protects the page.
 
 A page takes seconds, a record next to nothing. A record has a lock of its own,
 and a mark until a page begun later is written. A process whose mark is gone has
@@ -20,14 +23,14 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 
-from lra import files
+from lra import files, paths, tasks
 from lra.errors import UserError
 from lra.formats import percent, points, quantity
 from lra.records import result
-from lra.records.record import Unsound
-from lra.records.result import Result
-from lra.report import leaderboard, published, speeds
-from lra.report.site import Place
+from lra.records.result import InvalidRecord, Result
+from lra.records.store import LeftOut
+from lra.report import figures, inputs, render, site
+from lra.report.site import Content, Place
 from lra.system import machine
 from lra.system.terminal import say
 
@@ -41,19 +44,57 @@ _MOMENT_SECONDS = 1
 _POLL_SECONDS = 0.05
 
 
-def check(place: Place, tasks: Iterable[str] = ()) -> None:
+def write(place: Place, html: pathlib.Path | None = None) -> list[LeftOut]:
+  """Writes the pages and figures, and removes stale ones.
+
+  Every input is checked and every file is ready before the first is replaced.
+  It takes no lock: if several processes write, the last one wins.
+
+  Args:
+    place: paths of the leaderboard.
+    html: a folder for the page as HTML, `index.html`; None for none.
+
+  Returns:
+    The records that are not shown; the page names them too.
+
+  Raises:
+    UserError: see `site.load`; or a file cannot be written.
+  """
+  found = site.load(place)
+  contents = {path: text.encode() for path, text in
+              render.markdown(found).items()}
+  drawn = figures.draw(figures_of(found), place.figures)
+  contents |= {place.figures / name: data for name, data in drawn.items()}
+  if html:
+    contents[html / 'index.html'] = render.html(found, drawn, html).encode()
+  stale = {*place.figures.glob('*.svg'), *(
+      place.details / f'{task}.md' for task in tasks.TASKS)} - set(contents)
+  files.write_all(contents)
+  for path in stale:
+    path.unlink(missing_ok=True)
+  return found.left_out
+
+
+def figures_of(found: Content) -> list[figures.Figure]:
+  """Returns the figures of all pages."""
+  return [*figures.overview(found.boards), *(
+      figure for board in found.begun
+      for figure in figures.task_figures(board, found.speeds))]
+
+
+def check(place: Place, names: Iterable[str] = ()) -> None:
   """Checks before a run that its result can be published.
 
   Args:
     place: paths of the leaderboard.
-    tasks: tasks of the runs to publish.
+    names: tasks of the runs to publish.
 
   Raises:
     UserError: a folder, a lock or the page cannot be written, or the published
       results or the speeds are not valid.
   """
   there = [(folder, flag) for folder, flag in (
-      *((place.runs / task, 'results_dir') for task in tasks),
+      *((place.runs / task, 'results_dir') for task in names),
       (place.figures, 'results_dir'), (place.details, 'page'))
       if folder.exists()]
   for folder, flag in (
@@ -75,9 +116,9 @@ def check(place: Place, tasks: Iterable[str] = ()) -> None:
   if place.page.exists() and not place.page.is_file():
     raise UserError(f'{place.page} is no regular file: choose another --page.')
   if place.published:
-    published.read(place.published)
+    inputs.published(place.published)
   if place.speeds:
-    speeds.read(place.speeds)
+    inputs.speeds(place.speeds)
 
 
 def publish(run: Result, place: Place, *, replace: bool = False) -> None:
@@ -96,9 +137,10 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
   """
   path = place.path(run)
   with _locked(place, RECORDS_LOCK):
-    told = '' if replace else _told_otherwise(run, path)
-    if told:
-      say(f'{told}\nNothing was changed: --replace puts this run in its place.')
+    other = '' if replace else _differs(run, path)
+    if other:
+      say(f'{other}\nNothing was changed: --replace puts this run in its '
+          'place.')
       return
     mark = _mark(place, run)
     if not path.exists() or replace:
@@ -118,7 +160,7 @@ def done(run: Result, place: Place, *, replace: bool = False) -> bool:
   path = place.path(run)
   if not path.exists():
     return False
-  if _told_otherwise(run, path):
+  if _differs(run, path):
     return not replace
   return (
       place.page.exists() and not _marks(place, run) and
@@ -130,15 +172,17 @@ def regenerate(place: Place, html: pathlib.Path | None = None) -> None:
 
   Args:
     place: paths of the leaderboard.
-    html: see `leaderboard.write`.
+    html: see `write`.
 
   Raises:
     UserError: see `publish`; or there are no records.
   """
   if not place.runs.is_dir():
     raise UserError(
-        f'{place.results} has no records, which would be in runs/: choose '
-        'another --results_dir, or record a run there first.')
+        f'{place.results} has no records, which would be in runs/: '
+        + ('the installed package has none, so give --results_dir=lra/results '
+           'of a checkout, or record a run first.' if paths.installed() else
+           'choose another --results_dir, or record a run there first.'))
   with _locked(place):
     _write(place, html)
   if html:
@@ -174,7 +218,7 @@ def _write(place, html=None):
     marks = _marks(place)
     newest = max(map(_time, place.runs.rglob('*.json')),
                  default=0)
-  for record in leaderboard.write(place, html):
+  for record in write(place, html):
     say(f'left out: {record.name}: {record.why}')
   # If a clock was ahead, a record may be newer than its page.
   if place.page.stat().st_mtime_ns < newest:
@@ -239,11 +283,11 @@ def _cannot_write(place, error):
       'another --results_dir.')
 
 
-def _told_otherwise(run, path):
+def _differs(run, path):
   """Returns a text on the run's record if it has another content, or ''."""
   try:
     before = result.read_if_there(path)
-  except Unsound as error:
+  except InvalidRecord as error:
     return f'There is a record of this run, {path}, but {error.why}.'
   if before is None or _kept(before) == _kept(run):
     return ''
@@ -273,19 +317,19 @@ def _kept(run):
 
 def compare(before: Result, now: Result) -> str:
   """Returns a small table of two results of one run."""
-  lines = [('', 'recorded', 'now', 'difference'),
-           ('status', before.status, now.status, '')]
   a, b = (getattr(run.test, 'accuracy', None) for run in (before, now))
-  gain = '' if None in (a, b) else f'{points(b - a)} points'
-  lines.append(('test accuracy %', percent(a), percent(b), gain))
-  a, b = before.steps_per_s, now.steps_per_s
-  lines += [
-      ('steps/s', quantity(a), quantity(b), f'{b / a - 1:+.1%}' if a and b
-       else ''),
+  speeds = before.steps_per_s, now.steps_per_s
+  lines = [
+      ('', 'recorded', 'now', 'difference'),
+      ('status', before.status, now.status, ''),
+      ('test accuracy %', percent(a), percent(b),
+       '' if None in (a, b) else f'{points(b - a)} points'),
+      ('steps/s', *map(quantity, speeds),
+       f'{speeds[1] / speeds[0] - 1:+.1%}' if all(speeds) else ''),
       ('commit', *map(_commit, (before, now)), ''),
-      ('model file', *(_digest(run.model_sha256) for run in (before, now)), ''),
-      ('config file', *(_digest(run.config_sha256) for run in (before, now)),
-       '')]
+      *((f'{name} file', *((getattr(run, f'{name}_sha256') or 'unknown')[:8]
+                           for run in (before, now)), '')
+        for name in ('model', 'config'))]
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
   return '\n'.join('  ' + '  '.join(
       cell.ljust(width) for cell, width in zip(line, widths, strict=True)
@@ -295,10 +339,6 @@ def compare(before: Result, now: Result) -> str:
 def _commit(run):
   commit = (run.git_commit or 'unknown')[:8]
   return f'{commit} (modified)' if run.git_dirty else commit
-
-
-def _digest(text):
-  return (text or 'unknown')[:8]
 
 
 def _time(path):

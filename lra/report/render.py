@@ -15,32 +15,30 @@ from typing import Any
 import jinja2
 import markupsafe
 
-from lra import paths as place_lib
+from lra import paths
 from lra.formats import NONE, percent, plain
 from lra.report import (
-  breakdown,
   catalogue,
   figures,
-  rows,
   site,
   summary,
   tables,
   texts,
 )
 from lra.report import markdown as md
-from lra.report.breakdown import MadeOf
-from lra.report.published import Compared, Published
-from lra.report.row import Row
+from lra.report.inputs import Published
+from lra.report.rows import OTHER, Row
+from lra.report.site import Content
 from lra.report.summary import Line
-from lra.report.tables import Content
+from lra.report.tables import Compared
 
 _FOLDER = pathlib.Path(__file__).parent / 'templates'
 # Longest text of a cell of the HTML page.
 _LONG = 300
 # Most left-out records that a page names.
 _NAMED = 50
-_OURS = {'texts': texts, 'tables': tables, 'breakdown': breakdown,
-         'percent': percent, 'named': _NAMED}
+_OURS = {'texts': texts, 'tables': tables, 'breakdown': summary.breakdown,
+         'alike': summary.alike, 'percent': percent, 'named': _NAMED}
 
 
 def markdown(found: Content) -> dict[pathlib.Path, str]:
@@ -99,12 +97,12 @@ def _environment(**options):
 
 def _parts(found):
   """Returns the variables of both templates."""
-  groups = [(name, title, what, summary.of_group(found.boards, name),
+  groups = [(name, title, what, summary.by_protocol(found.boards, name),
              [board for board in found.begun if board.task.group == name])
             for name, (title, what) in texts.GROUPS.items()]
   return {'page': found, 'groups': groups,
           'overview': figures.overview(found.boards),
-          'figures': lambda board: figures.of_task(board, found.speeds)}
+          'figures': lambda board: figures.task_figures(board, found.speeds)}
 
 
 def _inert(value: Any) -> str:
@@ -113,7 +111,7 @@ def _inert(value: Any) -> str:
 
 
 def _table(table):
-  """Converts a `columns.Table` to Markdown."""
+  """Converts a `tables.Table` to Markdown."""
   def cell(column, item):
     text = column.text(item)
     if column.link:
@@ -149,10 +147,10 @@ def _program(place):
   runs = place.seen(place.runs)
   return {
       'run': place.program(
-          f'--config={place_lib.config_said("simpletron")}:listops_mini'),
+          f'--config={paths.config_said("simpletron")}:listops_mini'),
       'page': place.program('--leaderboard'), 'runs': runs,
       'flags': place.flags,
-      'committed': not (place.flags or place_lib.installed())}
+      'committed': not (place.flags or paths.installed())}
 
 
 def _asset(name):
@@ -196,17 +194,17 @@ def _key(column, item):
 
 def _about(item, families):
   """Returns filter -> value of an item; {} for items that always show."""
-  if isinstance(item, Compared | MadeOf):
-    return _about(item.row, families) if item.row else {}
+  if isinstance(item, Compared):
+    return _about(item.row, families)
   if isinstance(item, Row):
     return {'task': item.task, 'model': item.model, 'family': item.family,
             'protocol': item.protocol}
   if isinstance(item, Line) and not item.is_baseline:
     return {'model': item.model, 'protocol': item.protocol,
-            'family': families.get(item.model, rows.OTHER)}
+            'family': families.get(item.model, OTHER)}
   if isinstance(item, Published):
     return {'model': item.model, 'protocol': item.protocol,
-            'family': families.get(item.here, rows.OTHER)}
+            'family': families.get(item.here, OTHER)}
   return {}
 
 

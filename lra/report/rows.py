@@ -1,153 +1,203 @@
-"""Turns result records into leaderboard rows.
+"""Rows of the leaderboard: the seeds of one configuration of a model.
 
-A row has all seeds of one task, model, protocol, configuration and data set.
 Two configurations of a model are two rows, named by the fields that differ.
-Only runs of classifiers are shown: the others have no accuracy.
 """
 
 import collections
 import dataclasses
-import pathlib
-from collections.abc import Iterable, Mapping
+import functools
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from lra import bits, tasks
+from lra.config import fields, identity
+from lra.formats import digits, plain
 from lra.records import store
-from lra.report import budgets, catalogue, comparison, variants
-from lra.report.row import Row, Table
-from lra.report.statistics import Sample
+from lra.records.result import Result
+from lra.report import catalogue, statistics
+from lra.report.statistics import Interval, Rank, Sample
 
 # Family of a model without a file here.
 OTHER = 'other'
+# Most fields in the name of a row, and most letters of a value.
+_NAMED = 12
+_LETTERS = 60
+_SIZES = ('num_layers', 'width', 'mlp_width')
 
 
-@dataclasses.dataclass(frozen=True)
-class Baseline:
-  """The score of a trivial or linear method.
+@dataclasses.dataclass(frozen=True, order=True)
+class TableKey:
+  """The key of a table, equal for all of its rows.
 
   Attributes:
-    name: its name.
-    accuracy: a fraction.
-    how: its method and its data.
-    foreign: whether its data differ from those of the measured baselines, or of
-      most rows if none were measured.
-    parts: its accuracy by kind of example, see `result.ClassificationScores`.
+    protocol: its name.
+    changed: whether their settings are not those of the protocol.
   """
-  name: str
-  accuracy: float
-  how: str
-  foreign: bool = False
-  parts: Mapping = dataclasses.field(default_factory=dict)
+  protocol: str
+  changed: bool = False
+
+  @property
+  def title(self) -> str:
+    return self.protocol + (', settings changed' if self.changed else '')
 
 
 @dataclasses.dataclass
-class TaskBoard:
-  """The rows and baselines of one task.
+class Row:
+  """The seeds of one configuration.
 
   Attributes:
-    task: the task.
-    baselines: its baselines, lowest first.
-    rows: its rows, by mean accuracy.
-    spreads: spread of seeds in each of its tables with enough seeds.
-    usual: whether a row is on the data of the committed baselines, which the
-      page's notes are about.
+    runs: their results, by seed.
+    records: path of each one's file from the folder of the results.
+    family: kind of mechanism of the model, see `lra.report.catalogue`.
+    variant: config fields that differ from the model's other rows, or ''.
+    baseline: score of the highest baseline of the row's data, or None.
+    baseline_name: name of that baseline, or ''.
+    off_baseline: whether its accuracy differs significantly from that baseline,
+      at 5% for all rows of its table together.
+    foreign: fingerprint of the task's baselines if the row's differs, or ''.
+    apart: fingerprint of the rows with ranks if the row's differs, or ''.
+    rank: its rank among the rows of its table; None without a finished run or
+      on other data than these.
+    ratio: parameters over the reference Transformer's, or None.
+    heavy: whether that ratio is above 1.1, the limit of the arena.
   """
-  task: tasks.Task
-  baselines: list[Baseline]
-  rows: list[Row]
-  spreads: dict[Table, comparison.Spread] = dataclasses.field(
-      default_factory=dict)
-  usual: bool = False
+  runs: list[Result]
+  records: list[str] = dataclasses.field(default_factory=list)
+  family: str = ''
+  variant: str = ''
+  baseline: Sample | None = None
+  baseline_name: str = ''
+  off_baseline: bool = False
+  foreign: str = ''
+  apart: str = ''
+  rank: Rank | None = None
+  ratio: float | None = None
+  heavy: bool = False
+
+  # Equal in all runs of the row.
+  task = property(lambda self: self.runs[0].task)
+  model = property(lambda self: self.runs[0].model)
+  protocol = property(lambda self: self.runs[0].protocol)
+  data = property(lambda self: self.runs[0].data_fingerprint)
+  config = property(lambda self: self.runs[0].config)
+  table = property(lambda self: TableKey(self.protocol, bool(self.changes)))
 
   @property
-  def finished(self) -> list[Row]:
-    """The rows with at least one finished run."""
-    return [row for row in self.rows if row.finished]
+  def name(self) -> str:
+    """The model, with its variant in brackets."""
+    return f'{self.model} ({self.variant})' if self.variant else self.model
 
   @property
-  def highest_baseline(self) -> Baseline | None:
-    """The highest measured baseline, or the highest if none was measured."""
-    return max(self.baselines, default=None, key=lambda baseline: (
-        not baseline.foreign, baseline.accuracy))
+  def elsewhere(self) -> bool:
+    """Whether it is on other data than the baselines or the rows with ranks."""
+    return bool(self.foreign or self.apart)
 
   @property
-  def highest(self) -> float | None:
-    """Accuracy of the highest baseline."""
-    return self.highest_baseline and self.highest_baseline.accuracy
+  def changes(self) -> dict:
+    """{field: the protocol's value} of the settings that differ."""
+    return {name: value for run in self.runs
+            for name, value in (run.changes or {}).items()}
 
-  def tables(self) -> dict[Table, list[Row]]:
-    by_table = {}
-    for row in sorted(self.rows, key=lambda r: r.table):
-      by_table.setdefault(row.table, []).append(row)
-    return by_table
+  @property
+  def finished(self) -> list[Result]:
+    return [run for run in self.runs if run.status == 'ok']
 
-  def of_model(self, protocol: str, model: str) -> Row | None:
-    """Returns the model's row for an overview; test scores do not decide."""
-    mine = [r for r in self.rows
-            if (r.table, r.model) == (Table(protocol), model)]
-    return max(mine, default=None, key=lambda r: (
-        not r.elsewhere, len(r.finished), r.largest('steps'),
-        r.average('val', 'accuracy') or 0.0, r.variant))
+  @property
+  def accuracies(self) -> list[float]:
+    return [run.test.accuracy for run in self.finished]
+
+  @property
+  def mean(self) -> float | None:
+    return mean(self.accuracies)
+
+  @functools.cached_property
+  def sample(self) -> Sample | None:
+    """Its test scores for statistics, None without a finished run.
+
+    A probe's answers within a sequence count as one example: their mean varies
+    at most like a single answer.
+    """
+    if not self.finished:
+      return None
+    tests = [run.test for run in self.finished]
+    kept = all(t.correct and t.examples == tests[0].examples for t in tests)
+    examples = max(tests[0].examples // tasks.get(self.task).answers, 1)
+    return Sample(tuple(self.accuracies), examples, np.array([
+        bits.unpack(t.correct, t.examples) for t in tests]) if kept else None)
+
+  @functools.cached_property
+  def interval(self) -> Interval | None:
+    """The 95% interval of its accuracy."""
+    return self.sample and statistics.interval(self.sample)
+
+  @property
+  def above_baseline(self) -> float | None:
+    """Its accuracy minus that of the highest baseline, a fraction."""
+    return None if self.mean is None or self.baseline is None else (
+        self.mean - self.baseline.accuracies[0])
+
+  @property
+  def by_chance(self) -> bool:
+    """Whether its difference from the baseline is not significant."""
+    return self.above_baseline is not None and not self.off_baseline
+
+  @property
+  def digits(self) -> int:
+    """Number of significant digits after the point of its percentages."""
+    return 2 if self.interval is None else digits(
+        self.interval.low, self.interval.high)
+
+  @property
+  def deviation(self) -> float | None:
+    """Standard deviation of its seeds' accuracies; see `statistics`."""
+    return self.sample and statistics.deviation(self.sample)
+
+  @property
+  def params(self) -> int | None:
+    return self.largest('num_params')
+
+  @property
+  def devices(self) -> list[str]:
+    """The devices of each seed, and how many runs shared them."""
+    return [(f'{run.num_devices} x ' if run.num_devices > 1 else '')
+            + run.device + (f', {run.runs_at_once} runs at once'
+                            if run.runs_at_once > 1 else '')
+            for run in self.runs]
+
+  def values(self, field: str) -> list:
+    """Returns the field of every run that has it."""
+    found = (getattr(run, field) for run in self.runs)
+    return [value for value in found if value is not None]
+
+  def largest(self, field: str) -> int | None:
+    return max(self.values(field), default=None)
+
+  def setting(self, section: str, name: str) -> str:
+    """Returns a value of its config, '' if it is missing."""
+    value = (self.config.get(section) or {}).get(name)
+    return '' if value is None else str(value)
+
+  def average(self, split: str, field: str) -> float | None:
+    """Returns the mean of a score over finished runs with this split."""
+    scores = [getattr(run, split) for run in self.finished]
+    return mean([getattr(s, field) for s in scores if s is not None])
+
+  def per_device(self, field: str) -> list[float | None]:
+    """Returns the mean of `field` if all used one device, else each seed's."""
+    if len(set(self.devices)) == 1:
+      return [mean(self.values(field))]
+    return [getattr(run, field) for run in self.runs]
 
 
-def best(members: Iterable[Row]) -> Row | None:
-  """Returns the first finished row with parameters within the budget.
-
-  Rows on other data than the rest count only if there are no others.
-  """
-  found = [r for r in members if r.finished and not r.heavy]
-  return min(found, default=None, key=lambda r: r.elsewhere)
+def mean(values: Sequence[float]) -> float | None:
+  return math.fsum(values) / len(values) if values else None
 
 
-def full(boards: Iterable[TaskBoard]) -> list[TaskBoard]:
-  """Returns a board for every full task, an empty one if `boards` has none."""
-  known = {board.task.name: board for board in boards}
-  return [known.get(task.name) or TaskBoard(task, [], [])
-          for task in tasks.TASKS.values() if task.group == 'full']
-
-
-def load(runs_dir: pathlib.Path, floors_dir: pathlib.Path,
-         usual_floors: pathlib.Path | None = None
-         ) -> tuple[list[TaskBoard], list[store.LeftOut]]:
-  """Makes a TaskBoard for each task with records, in the order of TASKS.
-
-  Rows are sorted by mean test accuracy, highest first, then by name.
-
-  Args:
-    runs_dir: folder of result records.
-    floors_dir: folder of records of baselines.
-    usual_floors: folder of the baselines to use if `floors_dir` has none for a
-      task. They apply to rows on exactly their data, and to full tasks without
-      a row if other full tasks have one. None stands for `floors_dir`.
-
-  Returns:
-    The boards, and the records that are left out, since they are not valid or
-    contradict others.
-  """
-  runs, left_out = store.of_classifiers(runs_dir)
-  measured, unsound = store.of_floors(floors_dir)
-  baselines = {record.task: record for record in measured}
-  usual = baselines if usual_floors in (None, floors_dir) else {
-      record.task: record for record in store.of_floors(usual_floors)[0]}
-  groups = _group(runs)
-  counted = budgets.read()
-  any_full = any(tasks.TASKS[row.task].group == 'full' for row in groups)
-  boards = []
-  for task in tasks.TASKS.values():
-    mine = [row for row in groups if row.task == task.name]
-    common = usual.get(task.name)
-    is_usual = bool(common) and any(
-        row.data == common.fingerprint for row in mine)
-    waits = any_full and not mine and task.group == 'full'
-    known = baselines.get(task.name) or (
-        common if is_usual or waits else None)
-    if mine or known:
-      board = _board(task, mine, known, counted)
-      board.usual = is_usual
-      boards.append(board)
-  return boards, left_out + unsound
-
-
-def _group(runs):
+def group(runs: Iterable[tuple[str, Result]]) -> list[Row]:
+  """Returns the rows of (file, result)s: the seeds of each configuration."""
   groups = collections.defaultdict(dict)
   for name, run in runs:
     groups[store.key(run)][run.seed] = run, name
@@ -157,104 +207,80 @@ def _group(runs):
     found, names = zip(*(seeds[seed] for seed in sorted(seeds)), strict=True)
     rows.append(Row(list(found), list(names),
                     families.get(found[0].model, OTHER)))
-  variants.name(rows)
+  _name_variants(rows)
   return rows
 
 
-def _board(task, rows, measured, counted):
-  _compare_with_baselines(rows, measured)
-  for protocol in {row.protocol for row in rows}:
-    budgets.compare([r for r in rows if r.protocol == protocol],
-                    counted.get((protocol, task.name)))
-  rows.sort(key=lambda r: (r.mean is None, -(r.mean or 0), r.model, r.variant,
-                           r.protocol))
-  board = TaskBoard(task, _baselines(rows, measured), rows)
-  for key, table in board.tables().items():
-    finished = [row for row in table if row.finished]
-    if finished:
-      same = _of_one_data_set(finished)
-      found, common = comparison.of_table([row.sample for row in same])
-      for row, rank in zip(same, found, strict=True):
-        row.rank = rank
-      for row in finished:
-        if row.rank is None:
-          row.apart = same[0].data
-      if common:
-        board.spreads[key] = common
-      _tell_from_baselines(finished, common)
-  return board
+def _name_variants(rows):
+  """Sets the variant of rows: settings that differ from the model's others."""
+  alike = collections.defaultdict(list)
+  for row in rows:
+    alike[row.task, row.model, row.table].append(row)
+  for members in alike.values():
+    settings = [_settings(row) for row in members]
+    differing = sorted(name for name in set().union(*settings)
+                       if len({s.get(name, 'unset') for s in settings}) > 1)
+    # Changes from the protocol have a column of their own.
+    changed = set().union(*(row.changes for row in members))
+    for row, mine in zip(members, settings, strict=True):
+      row.variant = listed(
+          f'{plain(name, _LETTERS)}={plain(mine.get(name, "unset"), _LETTERS)}'
+          for name in differing if name not in changed)
 
 
-def _of_one_data_set(rows):
-  """Returns the rows on the data of the baselines, or on the commonest."""
-  data = collections.Counter(
-      row.data for row in rows if not row.foreign) or collections.Counter(
-          row.data for row in rows)
-  return [row for row in rows if row.data == data.most_common(1)[0][0]]
+def _settings(row):
+  """Returns {field: its value as text} of fields that can differ."""
+  values = fields.added(row.model) | identity.experiment(row.config)
+  return {**{name: shown(value) for name, value in values.items()},
+          'data': row.data[:8]}
 
 
-def _measured(row, measured):
-  """Returns whether baselines were measured on the data of a row.
+def shown(value) -> str:
+  """Returns a value of a config as text."""
+  return value if isinstance(value, str) else json.dumps(value)
 
-  Baselines in the records of its runs do not count then. A method may have
-  changed since, and a record may be wrong.
+
+def listed(texts: Iterable[str]) -> str:
+  """Joins some texts, with the number of those left out."""
+  texts = list(texts)
+  more = [f'{len(texts) - _NAMED} more'] if len(texts) > _NAMED else []
+  return ', '.join(texts[:_NAMED] + more)
+
+
+def departures(changes: Mapping, config: Mapping) -> str:
+  """Describes the settings that differ from the protocol, by field.
+
+  Args:
+    changes: {field: the protocol's value}.
+    config: the config that has other values.
   """
-  return bool(measured and measured.floors
-              and measured.fingerprint == row.data)
+  ours = identity.flatten(config)
+  short = lambda value: plain(shown(value), _LETTERS)
+  return listed(
+      f'{plain(name, _LETTERS)} {short(ours.get(name, "unset"))} instead of '
+      f'{short(value)}' for name, value in sorted(changes.items()))
 
 
-def _compare_with_baselines(rows, measured):
+def compare_parameters(rows: Sequence[Row], counted: int | None) -> None:
+  """Compares the parameters of rows with those of the Transformer.
+
+  The arena allows 10% more. The encoder of the commonest size sets the budget,
+  since a protocol may have been tried with several. Ties: more finished seeds,
+  then fewer parameters.
+
+  Args:
+    rows: rows of one task and protocol.
+    counted: the Transformer's parameters, used if it has no row; None if
+      unknown.
+  """
+  def size(row):
+    return [row.setting('encoder', name) for name in _SIZES]
+  peers = [r for r in rows if not r.changes] or rows
+  candidates = [r for r in peers if r.model == catalogue.REFERENCE and r.params]
+  usual = max(candidates, default=None, key=lambda c: (
+      sum(size(r) == size(c) for r in peers), len(c.finished), -c.params))
+  reference = usual.params if usual else counted
   for row in rows:
-    examples = row.sample.examples if row.sample else 0
-    if measured and measured.fingerprint != row.data:
-      row.foreign = measured.fingerprint
-    if _measured(row, measured):
-      baselines = [(_sample(baseline, examples), name)
-                   for name, baseline in sorted(measured.floors.items())]
-    else:
-      baselines = [(Sample((accuracy,), examples), name) for run in row.runs
-                   for name, accuracy in sorted(run.floors.items())]
-    # Among equal ones, take one with known answers.
-    row.baseline, row.baseline_name = max(
-        baselines, default=(None, ''), key=lambda f: (
-            round(f[0].accuracies[0], 9), f[0].correct is not None))
-
-
-def _sample(baseline, examples):
-  """Returns a baseline's score; `examples` is for records without answers."""
-  if baseline.correct is None:
-    return Sample((baseline.accuracy,), examples)
-  return Sample((baseline.accuracy,), baseline.examples,
-                bits.unpack(baseline.correct, baseline.examples)[None])
-
-
-def _tell_from_baselines(rows, common):
-  rows = [row for row in rows if row.baseline]
-  found = comparison.off_rules(
-      [(row.sample, row.baseline) for row in rows], common)
-  for row, is_another in zip(rows, found, strict=True):
-    row.off_baseline = is_another
-
-
-def _baselines(rows, measured):
-  """Returns the measured baselines, and those in runs on other data."""
-  baselines = []
-  known = {}
-  common = _of_one_data_set(rows)[0].data if rows else ''
-  if measured:
-    for name, baseline in measured.floors.items():
-      of = f'; data: {measured.origin}' if measured.origin else ''
-      baselines.append(Baseline(
-          name, baseline.accuracy, baseline.how + of, parts=baseline.parts))
-  for row in rows:
-    if _measured(row, measured):
-      continue
-    for run in row.runs:
-      for name, accuracy in run.floors.items():
-        values = known.setdefault((name, row.data), [])
-        if all(abs(accuracy - v) > 1e-6 for v in values):
-          values.append(accuracy)
-          baselines.append(Baseline(
-              name, accuracy, f'computed by the runs on data {row.data[:8]}',
-              foreign=bool(measured and measured.floors) or row.data != common))
-  return sorted(baselines, key=lambda f: (f.accuracy, f.name, f.how))
+    if reference and row.params:
+      row.ratio = row.params / reference
+      row.heavy = 10 * row.params > 11 * reference

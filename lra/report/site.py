@@ -1,6 +1,7 @@
-"""Paths of a leaderboard: its records, pages and figures, and their links."""
+"""A leaderboard: its paths, what it shows, and links between its files."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 import shlex
@@ -9,9 +10,14 @@ from collections.abc import Callable, Sequence
 
 from lra import paths
 from lra.records.result import Result
-from lra.report.row import Row
+from lra.records.store import LeftOut
+from lra.report import boards as boards_lib
+from lra.report import inputs
+from lra.report.boards import TaskBoard
+from lra.report.inputs import Published, Speeds
+from lra.report.rows import Row
 
-OURS = pathlib.Path(__file__).resolve().parents[1] / 'results'
+OURS = paths.PACKAGED
 # A run, the seeds of all runs -> the command line that repeats them.
 Command = Callable[[Result, Sequence[int]], str]
 # Most letters of a command on a page.
@@ -23,34 +29,27 @@ class Place:
   """The paths of a leaderboard.
 
   Attributes:
-    results: folder of its records (`runs/`, `floors/`, `published.csv`,
-      `speed.json`) and figures. Missing folders are made. Missing published
-      results, speeds and baselines of a task are those of this package (see
-      `rows.load`).
+    results: folder of its records (`runs/`, `floors/` of baselines,
+      `published.csv`, `speed.json`) and figures. Missing folders are made.
+      Missing published results, speeds and baselines of a task are those of
+      this package (see `boards.load`).
     page: the file to write; the pages of tasks are in `details`.
     command: returns the command lines that repeat runs, for the pages; None
       for none.
-    usual_floors: the baselines of this package, or others for a test.
+    usual_baselines: the baselines of this package, or others for a test.
   """
   results: pathlib.Path
   page: pathlib.Path
   command: Command | None = None
-  usual_floors: pathlib.Path | None = OURS / 'floors'
+  usual_baselines: pathlib.Path | None = OURS / 'floors'
 
   runs = property(lambda self: self.results / 'runs')
-  floors = property(lambda self: self.results / 'floors')
+  baselines = property(lambda self: self.results / 'floors')
   figures = property(lambda self: self.results / 'figures')
   details = property(lambda self: paths.details_of(self.page))
-
-  @property
-  def published(self) -> pathlib.Path | None:
-    """The published results, None if there are none."""
-    return self._found('published.csv')
-
-  @property
-  def speeds(self) -> pathlib.Path | None:
-    """The speeds of the models, None if they were not measured."""
-    return self._found('speed.json')
+  # None without the file.
+  published = property(lambda self: self._found('published.csv'))
+  speeds = property(lambda self: self._found('speed.json'))
 
   def _found(self, name):
     for folder in (self.results, OURS):
@@ -126,3 +125,50 @@ def made(row: Row, command: Command | None) -> list[Made]:
     return [Made(records, text)]
   return [Made(records, command(records[0][2], [
       run.seed for _, _, run in records])) for records in groups.values()]
+
+
+@dataclasses.dataclass(frozen=True)
+class Content:
+  """All content of the pages.
+
+  Attributes:
+    place: paths of the leaderboard.
+    boards: boards of the tasks that have rows or baselines.
+    papers: the published results.
+    left_out: the records that are not shown.
+    speeds: speeds of the models, timed side by side; None without a file.
+  """
+  place: Place
+  boards: list[TaskBoard]
+  papers: list[Published]
+  left_out: list[LeftOut]
+  speeds: Speeds | None
+
+  @property
+  def begun(self) -> list[TaskBoard]:
+    """The tasks that have rows."""
+    return [board for board in self.boards if board.rows]
+
+  @functools.cached_property
+  def _made(self):
+    return {id(row): made(row, self.place.command)
+            for board in self.boards for row in board.rows}
+
+  def made(self, row: Row) -> list[Made]:
+    """Returns the records of a row, and the commands that repeat them."""
+    return self._made[id(row)]
+
+
+def load(place: Place) -> Content:
+  """Reads the content of the pages.
+
+  Raises:
+    UserError: a published row is not valid, and names its line; or the speeds
+      are not.
+  """
+  boards, left_out = boards_lib.load(
+      place.runs, place.baselines, place.usual_baselines)
+  return Content(
+      place, boards,
+      inputs.published(place.published) if place.published else [], left_out,
+      inputs.speeds(place.speeds) if place.speeds else None)

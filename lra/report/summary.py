@@ -1,16 +1,20 @@
-"""Makes a table of models x tasks with mean accuracies, by protocol."""
+"""Tables of accuracies: models x tasks, and a task by kinds of examples."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 
 from lra import tasks
 from lra.formats import percent
-from lra.report import published
-from lra.report.columns import Column, Table, text_column
-from lra.report.row import Row, mean
-from lra.report.row import Table as Key
-from lra.report.rows import TaskBoard, full
-from lra.report.tables import none_above
+from lra.report import inputs
+from lra.report.boards import TaskBoard, full
+from lra.report.rows import Row, TableKey, mean
+from lra.report.tables import (
+  Column,
+  Table,
+  none_above,
+  percents,
+  text_column,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +86,7 @@ class Summary:
   unbeaten: list[str]
 
 
-def of_group(boards: Sequence[TaskBoard], group: str) -> list[Summary]:
+def by_protocol(boards: Sequence[TaskBoard], group: str) -> list[Summary]:
   """Returns the tables of the 'full', 'mini' or 'probe' tasks, by protocol.
 
   All six tasks of Long Range Arena have a column, others if they have rows.
@@ -96,10 +100,11 @@ def of_group(boards: Sequence[TaskBoard], group: str) -> list[Summary]:
 
 
 def _summary(boards, protocol):
-  begun = {board.task.name: board.tables()[Key(protocol)] for board in boards
-           if Key(protocol) in board.tables()}
+  tables = {board.task.name: board.tables() for board in boards}
+  begun = {name: found[TableKey(protocol)] for name, found in tables.items()
+           if TableKey(protocol) in found}
   shown = [board for board in boards
-           if board.task.name in (*begun, *published.SCORES)]
+           if board.task.name in (*begun, *inputs.SCORES)]
   models = {row.model for rows in begun.values() for row in rows}
   lines = [Line(model, protocol, {
       board.task.name: _cell(board.of_model(protocol, model))
@@ -108,7 +113,7 @@ def _summary(boards, protocol):
       [-(cell.accuracy or 0) for cell in line.cells.values()], line.model))
   baselines = Line('baseline', '', {
       board.task.name: Cell(board.highest) for board in shown})
-  means = [names for names in published.AVERAGES if any(
+  means = [names for names in inputs.AVERAGES if any(
       line.mean(names).accuracy is not None for line in lines)]
   with_baseline = {name: rows for name, rows in begun.items()
                    if any(row.above_baseline is not None for row in rows)}
@@ -127,10 +132,9 @@ def _titles(names):
 def _cell(row: Row | None) -> Cell:
   if row is None or row.mean is None:
     return Cell()
-  by_chance = row.above_baseline is not None and not row.off_baseline
   below = row.off_baseline and row.above_baseline < 0
   failed = len(row.finished) < len(row.runs)
-  marks = ('=' * by_chance + '<' * below + '†' * row.heavy + '‡' * failed
+  marks = ('=' * row.by_chance + '<' * below + '†' * row.heavy + '‡' * failed
            + '§' * row.elsewhere)
   half = (row.interval.high - row.interval.low) / 2
   return Cell(row.mean, row.digits, half,
@@ -139,9 +143,9 @@ def _cell(row: Row | None) -> Cell:
 
 def _columns(boards, means):
   def column(name, cell):
-    return Column(name, lambda line: cell(line).text, True,
-                  lambda line: line.is_baseline or cell(line).best,
-                  lambda line: cell(line).accuracy)
+    return Column(name, lambda line: cell(line).text,
+                  lambda line: cell(line).accuracy,
+                  strong=lambda line: line.is_baseline or cell(line).best)
   return [
       text_column('model', lambda line: line.model,
                   strong=lambda line: line.is_baseline),
@@ -149,3 +153,64 @@ def _columns(boards, means):
                line.cells[name]) for board in boards),
       *(column(f'mean of {len(names)}', lambda line, names=names:
                line.mean(names)) for names in means)]
+
+
+def breakdown(board: TaskBoard) -> Table | None:
+  """Returns a table of baselines, then rows; None if no record has parts.
+
+  The columns are shares of answers equal to those of a simple rule, then
+  accuracies on the kinds of examples. All are means over seeds.
+  """
+  rows = board.finished
+  rules = sorted({name for row in rows for kept in _kept(row, 'agreement')
+                  for name in kept})
+  kinds = sorted({(name, len(value), value) for row in rows
+                  for kept in _kept(row, 'parts')
+                  for name, values in kept.items()
+                  for value in values if len(values) > 1})
+  if not (rules or kinds):
+    return None
+  baselines = [b for b in board.baselines if b.parts and not b.foreign]
+  columns = [
+      text_column('model', lambda x: x.name if isinstance(x, Row) else (
+          f'baseline: {x.name}'), strong=lambda x: not isinstance(x, Row)),
+      text_column('protocol', lambda x: (
+          x.table.title if isinstance(x, Row) else '')),
+      percents('accuracy %', lambda x: (
+          x.mean if isinstance(x, Row) else x.accuracy)),
+      *(percents(f'as {rule} %', lambda x, rule=rule: _known_mean(
+          kept.get(rule) for kept in _kept(x, 'agreement'))) for rule in rules),
+      *(percents(f'{name} {value} %',
+                 lambda x, name=name, value=value: _known_mean(
+                     _accuracy(kept, name, value) for kept in _kept(x, 'parts')
+                 )) for name, _, value in kinds)]
+  return Table(columns, [*baselines, *rows], pinned=len(baselines))
+
+
+def _kept(item, field):
+  """Returns a field of the test scores of each seed of a row or baseline."""
+  if isinstance(item, Row):
+    return [getattr(run.test, field) for run in item.finished]
+  return [getattr(item, field)]
+
+
+def alike(board: TaskBoard) -> str:
+  """Returns a sentence on the properties that all test examples share."""
+  known = {}
+  for row in board.finished:
+    for parts in _kept(row, 'parts'):
+      for name, values in parts.items():
+        known.setdefault(name, set()).update(values)
+  return ' '.join(
+      f'All examples of test have {name} {values.pop()}: accuracy by {name} '
+      'is left out.'
+      for name, values in sorted(known.items()) if len(values) == 1)
+
+
+def _accuracy(parts, name, value):
+  part = parts.get(name, {}).get(value)
+  return part and part.accuracy
+
+
+def _known_mean(scores):
+  return mean([score for score in scores if score is not None])

@@ -4,7 +4,6 @@ The compiled steps are kept in --compile_cache, where the run finds them. A
 sweep compiles its next run while another one trains.
 """
 
-import pathlib
 import subprocess
 import sys
 import time
@@ -16,20 +15,18 @@ from lra.system.terminal import say
 NICENESS = 10  # of the compiling process: the training run has priority
 
 
-def compile_steps(config, folder: pathlib.Path) -> None:
-  """Compiles the training and the evaluation step of a run.
+def compile_steps(experiment) -> None:
+  """Compiles the training and the evaluation step of an `Experiment`.
 
-  Args:
-    config: the whole config, without references.
-    folder: the run directory. A run that was begun keeps its dtype and sizes.
+  A run that was begun keeps its dtype and sizes.
 
   Raises:
-    UserError: the config cannot be run; the message names the field.
+    UserError: it cannot be run on this machine; the message names the field.
   """
-  from lra.training import program, run
-  began = run.environment(folder)
+  from lra.training import program, rundir
+  began = rundir.environment(experiment.folder)
   made, _ = program.make(
-      config, dtype=began.get('dtype'), before=began).fit_train()
+      experiment, dtype=began.get('dtype'), before=began).fit_train()
   made.fit_eval()
 
 

@@ -14,8 +14,8 @@ def newest(folder: pathlib.Path) -> tuple[int, dict]:
 
   Returns:
     The step, 0 if there is no checkpoint, and the fields of
-    `lra.training.progress.Progress`, {} if they cannot be read: the run itself
-    will report that.
+    `lra.training.counters.RunCounters`, {} if they cannot be read: the run
+    itself will report that.
   """
   last = folder / 'checkpoints' / 'last'
   step = max((int(path.name) for path in last.glob('[0-9]*')

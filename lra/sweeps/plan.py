@@ -16,7 +16,7 @@ from lra import paths
 from lra.config import identity
 from lra.formats import NONE, count
 from lra.records.result import FINISHED, Result
-from lra.records.store import of_runs
+from lra.records.store import read_runs
 from lra.sweeps import kept
 from lra.sweeps.sweep import Entry
 from lra.system import machine
@@ -95,7 +95,7 @@ def estimator(entries: Sequence[Entry], results_dir: pathlib.Path,
     recorded: see `of`.
   """
   here, records = device(), known(entries, [
-      results_dir / 'runs', paths.ROOT / 'lra' / 'results' / 'runs'])
+      results_dir / 'runs', paths.PACKAGED / 'runs'])
   return lambda entry: of(entry, records, here, recorded)
 
 
@@ -110,7 +110,7 @@ def known(entries: Sequence[Entry], folders: Iterable[pathlib.Path]
   tasks = {entry.folder.parent.parent.name for entry in entries}
   return [Known(identity.experiment(result.config), result)
           for folder in {folder.resolve(): folder for folder in folders}
-          for _, result in of_runs(folder, tasks)[0]
+          for _, result in read_runs(folder, tasks)[0]
           if result.finished and result.steps_per_s]
 
 

@@ -18,7 +18,7 @@ from lra.errors import UserError
 from lra.formats import NONE, count, percent
 from lra.records import curves
 from lra.records.result import FINISHED, Result
-from lra.records.store import of_runs
+from lra.records.store import read_runs
 from lra.sweeps.sweep import Entry
 
 EMPTY = MappingProxyType({})
@@ -70,7 +70,7 @@ def recorded(
   """
   wanted, found = {entry.repetition for entry in entries}, {}
   tasks = {entry.folder.parent.parent.name for entry in entries}
-  for _, result in of_runs(folder, tasks)[0]:
+  for _, result in read_runs(folder, tasks)[0]:
     name = identity.repetition(result.config)
     if result.finished and name in wanted:
       found.setdefault(name, result)

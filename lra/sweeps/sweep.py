@@ -31,7 +31,7 @@ from lra.errors import UserError
 from lra.experiment import loader
 from lra.records import result as result_lib
 from lra.records.result import Result
-from lra.report import variants
+from lra.report import rows
 from lra.system.terminal import say
 
 _MAX_BYTES = 2**22  # of a sweep file: hundreds of bytes for each run
@@ -151,14 +151,15 @@ def _asked(line):
 
 
 def _entries(asked, line):
+  from lra.experiment.experiment import resolve  # imports JAX
   made = []
   for one in grid.combinations(asked.changes):
     for seed in asked.seeds:
       chosen = (f'--config={asked.config}', *(f'--config.{c}' for c in one),
                 f'--config.seed={seed}')
-      config = loader.resolve(loader.made_by(chosen)).to_dict()
-      made.append(Entry(chosen, identity.run_folder(config), line,
-                        identity.repetition(config)))
+      run = resolve(loader.made_by(chosen), made_by=asked.config)
+      made.append(Entry(chosen, run.folder, line,
+                        identity.repetition(run.config.to_dict())))
   return made
 
 
@@ -220,7 +221,7 @@ def failure(failed: list[Entry], total: int, broken: Collection[int] = ()
   return ' '.join(
       f'{len(some)} of {total} runs {"has" if len(some) == 1 else "have"} '
       f'{what} (line{"s" * (len(lines) > 1)} '
-      f'{variants.listed(map(str, lines))} of the sweep): {advice}.'
+      f'{rows.listed(map(str, lines))} of the sweep): {advice}.'
       for some, what, advice in (
           (mendable, 'failed',
            'correct the error of each, and repeat the command'),

@@ -70,7 +70,7 @@ def begin(coordinator: str | None = None, processes: int | None = None,
         '): give --coordinator=HOST:PORT, --num_processes and --process_id, or '
         'start them by Slurm or Open MPI.') from e
   _state['met'] = True
-  if not leads():
+  if not is_leader():
     terminal.be_quiet()
 
 
@@ -116,26 +116,26 @@ def ending(run: Callable[[], int]) -> int:
   return code
 
 
-def several() -> bool:
+def is_multiprocess() -> bool:
   """Returns whether the run has more than one process."""
   import jax
   return jax.process_count() > 1
 
 
-def leads() -> bool:
+def is_leader() -> bool:
   """Returns whether this process is the leader."""
   import jax
   return jax.process_index() == 0
 
 
-def meet() -> None:
+def barrier() -> None:
   """Waits until all processes are here, however long one takes."""
-  if several():
+  if is_multiprocess():
     _client().wait_at_barrier(
         _next('meeting'), timeout_in_ms=1000 * MEETING_SECONDS)
 
 
-def told(make: Callable[[], Any]) -> Any:
+def broadcast_from_leader(make: Callable[[], Any]) -> Any:
   """Calls `make` in the leader and returns its value in every process.
 
   Args:
@@ -144,10 +144,10 @@ def told(make: Callable[[], Any]) -> Any:
   Raises:
     UserError: `make` raises it in the leader; every process raises it.
   """
-  if not several():
+  if not is_multiprocess():
     return make()
   said = {}
-  if leads():
+  if is_leader():
     try:
       said = {'value': make()}
     except UserError as e:
@@ -158,7 +158,7 @@ def told(make: Callable[[], Any]) -> Any:
   return said['value']
 
 
-def in_turn(make: Callable[[], Any]) -> Any:
+def run_or_fail_together(make: Callable[[], Any]) -> Any:
   """Calls `make` in each process, the leader first; returns its value.
 
   The others begin once the leader has ended.
@@ -166,27 +166,27 @@ def in_turn(make: Callable[[], Any]) -> Any:
   Raises:
     UserError: `make` raises it in this process or in another.
   """
-  if not several():
+  if not is_multiprocess():
     return make()
   made = []
-  if leads():
-    told(lambda: made.append(make()))
+  if is_leader():
+    broadcast_from_leader(lambda: made.append(make()))
   else:
-    told(lambda: None)
+    broadcast_from_leader(lambda: None)
     try:
       made.append(make())
     except UserError as e:
       made.append(e)
   failed = isinstance(made[0], UserError)
-  if any(gathered(failed)):
+  if any(all_gather(failed)):
     raise made[0] if failed else UserError(
         'Another process of this run has failed: its message says why.')
   return made[0]
 
 
-def gathered(number: float) -> np.ndarray:
+def all_gather(number: float) -> np.ndarray:
   """Returns one number from each process, float64 [processes]."""
-  if not several():
+  if not is_multiprocess():
     return np.array([number], np.float64)
   import jax
   return np.array(
@@ -214,7 +214,7 @@ def _posted(value, wanted):
   if jax.process_index() in wanted:
     _client().key_value_set(
         f'{name}/{jax.process_index()}', json.dumps(value))
-  meet()
+  barrier()
   return [json.loads(_client().blocking_key_value_get(
       f'{name}/{process}', 1000 * MEETING_SECONDS)) for process in wanted]
 
@@ -259,7 +259,7 @@ class SharedStop:
     """
     heard, self._save = self._save, False
     # A request that has arrived is saved now, though still due by the clock.
-    wanted = self._own.checkpoint(due and leads() and not heard)
+    wanted = self._own.checkpoint(due and is_leader() and not heard)
     self._wanted = self._wanted or (wanted and not self._asked)
     return heard
 

@@ -1,6 +1,7 @@
 """The terminal: progress bars, messages, and requests to stop."""
 
 import contextlib
+import functools
 import signal
 import sys
 import threading
@@ -24,6 +25,10 @@ def say(message: str) -> None:
   """Prints one line without breaking the bar."""
   if not _quiet:
     tqdm.tqdm.write(message, file=sys.stderr)
+
+
+# A progress bar over an iterable, which does not flood a log.
+progress = functools.partial(tqdm.tqdm, mininterval=0.5)
 
 
 def bar(*, total: int, done: int = 0, what: str, unit: str = 'step'):

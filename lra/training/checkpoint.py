@@ -1,12 +1,12 @@
 """Saves and restores the checkpoints of a run.
 
-Only this file and `sound.py` import orbax. `checkpoints/last` holds the whole
-state with the run's progress (JSON). `checkpoints/best` holds the parameters to
-be scored. Orbax writes to a temporary folder and renames it, so a kill leaves
-the previous checkpoint. Orbax has no checksums of its own for arrays. So the
-progress holds checksums of the state, of the best parameters that it names, and
-of itself. Two states are kept, with their best parameters. If the newer one is
-damaged, the run resumes from the older one.
+Only this file and `checkpoint_io.py` import orbax. `checkpoints/last` holds the
+whole state and the run's counters (JSON). `checkpoints/best` holds the
+parameters to be scored. Orbax writes to a temporary folder and renames it, so a
+kill leaves the previous checkpoint. Orbax has no checksums of its own for
+arrays. So the JSON holds checksums of the state, of the best parameters that it
+names, and of itself. Two states are kept, with their best parameters. If the
+newer one is damaged, the run resumes from the older one.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ import orbax.checkpoint as ocp
 from lra import files
 from lra.errors import UserError
 from lra.system import distributed
-from lra.system.distributed import leads
+from lra.system.distributed import is_leader
 from lra.system.terminal import say
-from lra.training import sound
-from lra.training.sound import Damaged
+from lra.training import checkpoint_io
+from lra.training.checkpoint_io import Damaged
 
 # Version of the names and shapes in a checkpoint. Version 1 had other names of
 # layers; version 2 had no checksums.
@@ -59,9 +59,9 @@ class Checkpoints:
 
   def _manager(self, name, keep):
     writes = not self._read_only
-    if writes and leads():
+    if writes and is_leader():
       (self.folder / name).mkdir(parents=True, exist_ok=True)
-    distributed.meet()
+    distributed.barrier()
     options = ocp.CheckpointManagerOptions(
         max_to_keep=keep if writes else None, create=False,
         cleanup_tmp_directories=writes, enable_async_checkpointing=writes,
@@ -74,7 +74,11 @@ class Checkpoints:
         # To create folders in the background, Orbax would wait for a signal.
         # It has one name for the whole process, in which other runs may save.
         async_options=ocp.AsyncOptions(
-            create_directories_asynchronously=False, **_patience()))
+            create_directories_asynchronously=False,
+            # Orbax measures its limit by the wall clock, which jumps after a
+            # laptop has slept. Several processes notice by it that one hangs.
+            **({} if distributed.is_multiprocess() else {
+                'timeout_secs': _YEARS})))
     return ocp.CheckpointManager(self.folder / name, options=options)
 
   def save_last(self, step: int, state: Any, progress: dict) -> None:
@@ -90,44 +94,46 @@ class Checkpoints:
     """
     # Best first: `progress` may name a best step that must exist on restart.
     self._best.wait_until_finished()
-    self._check_is_there()
+    self._check_exists()
     if step in self._last.all_steps():
       self._renew(step, progress)
     else:
       self._last.save(step, args=ocp.args.Composite(
           state=ocp.args.StandardSave(state),
-          memory=ocp.args.JsonSave(self._remembered(
-              progress, sound.checksum(state)))))
+          memory=ocp.args.JsonSave(self._metadata_of(
+              progress, checkpoint_io.checksum(state)))))
     self._names[step] = progress.get('best_step')
-    self._forget({self._names.get(s) for s in self._last.all_steps()})
+    named = {self._names.get(s) for s in self._last.all_steps()}
+    for unnamed in sorted(set(self._best.all_steps()) - named):
+      self._best.delete(unnamed)
 
-  def _remembered(self, progress, of_state):
-    """Returns the JSON that is saved beside a state; `_memory` reads it."""
+  def _metadata_of(self, progress, of_state):
+    """Returns the JSON that is saved beside a state; `_metadata` reads it."""
     memory = json.loads(json.dumps({
         **progress, 'layout': LAYOUT, 'checksums': [
             of_state, self._best_sums.get(progress.get('best_step'))]}))
-    return {**memory, 'checksum': sound.checksum_of_json(memory)}
+    return {**memory, 'checksum': checkpoint_io.checksum_of_json(memory)}
 
   def _renew(self, step, progress):
     """Replaces the progress that was saved with a state, in one rename."""
     self._last.wait_until_finished()
     try:
-      _, (of_state, _) = self._memory(step)
+      _, (of_state, _) = self._metadata(step)
     except Damaged as e:
-      raise self._goes_back(e) from e
+      raise self._fallback_error(e) from e
     path = self.folder / 'last' / str(step) / 'memory' / 'metadata'
-    memory = json.dumps(self._remembered(progress, of_state))
-    distributed.in_turn(
-        lambda: leads() and files.write_all({path: memory.encode()}))
+    memory = json.dumps(self._metadata_of(progress, of_state))
+    distributed.run_or_fail_together(
+        lambda: is_leader() and files.write_all({path: memory.encode()}))
 
   def save_best(self, step: int, params: Any) -> None:
     """Saves parameters for evaluation; replaces stale ones of this step."""
     # If processes wait for each other, Orbax uses one name for both folders.
     self._last.wait_until_finished()
-    self._check_is_there()
+    self._check_exists()
     if step in self._best.all_steps():
       self._best.delete(step)
-    self._best_sums[step] = sound.checksum(params)
+    self._best_sums[step] = checkpoint_io.checksum(params)
     self._best.save(step, args=ocp.args.StandardSave(params))
 
   def restore_last(self, like: Any,
@@ -152,19 +158,20 @@ class Checkpoints:
       if only not in (None, step):
         continue
       try:
-        progress, sums = self._memory(step)
-        state = self._state(step, like, sums)
+        progress, sums = self._metadata(step)
+        state = checkpoint_io.read(
+            self.folder / 'last' / str(step) / 'state', like, sums[0])
         self._best_sums[progress.get('best_step')] = sums[1]
         if like_best is not None and sums[1] is not None:
-          self._sound_best(progress['best_step'], like_best)
+          self._read_best(progress['best_step'], like_best)
       except Damaged as e:
         damaged.append(e)
         continue
       if not self._read_only:
-        self._go_back_to(step, damaged)
+        self._fall_back_to(step, damaged)
       return state, progress
     if damaged:
-      raise self._unreadable(damaged)
+      raise self._unreadable_error(damaged)
     return None
 
   def restore_best(self, step: int, like: Any) -> Any:
@@ -174,17 +181,17 @@ class Checkpoints:
       UserError: they are damaged.
     """
     try:
-      return self._sound_best(step, like)
+      return self._read_best(step, like)
     except Damaged as e:
       if self._read_only or e.differs:
-        raise self._unreadable([e]) from e
-      raise self._goes_back(e) from e
+        raise self._unreadable_error([e]) from e
+      raise self._fallback_error(e) from e
 
-  def _goes_back(self, damaged):
+  def _fallback_error(self, damaged):
     return UserError(
         f'{damaged}: the same command resumes from the previous checkpoint.')
 
-  def _unreadable(self, damaged):
+  def _unreadable_error(self, damaged):
     """Returns the error to raise if no checkpoint is valid."""
     other = next((e for e in damaged if e.differs), None)
     if other:
@@ -217,16 +224,17 @@ class Checkpoints:
     self._best.close()
     self._last.close()
 
-  def _check_is_there(self):
-    if leads() and not (self.folder / 'last').exists():
+  def _check_exists(self):
+    if is_leader() and not (self.folder / 'last').exists():
       raise UserError(
           f'{self.folder} was removed while it was in use: repeat the command '
           'to start this run again.')
 
-  def _memory(self, step):
+  def _metadata(self, step):
     """Returns (progress, checksums) of a state; layout 2 has None for these."""
     path = self.folder / 'last' / str(step) / 'memory'
-    memory, why = distributed.told(lambda: sound.read_json(path))
+    memory, why = distributed.broadcast_from_leader(
+        lambda: checkpoint_io.read_json(path))
     if why:
       raise Damaged(path, why)
     if not isinstance(memory, dict):
@@ -236,24 +244,22 @@ class Checkpoints:
       return memory, (None, None)
     if layout in _READABLE:
       of_all = memory.pop('checksum', None)
-      if of_all != sound.checksum_of_json({**memory, 'layout': layout}):
-        raise Damaged(path, sound.OTHER)
+      if of_all != checkpoint_io.checksum_of_json({**memory, 'layout': layout}):
+        raise Damaged(path, checkpoint_io.OTHER)
       return memory, memory.pop('checksums')
     raise UserError(
         f'The checkpoint {path.parent} was written by another version of this '
         'program: choose another --workdir, or delete '
         f'{self.folder} to start this run again.')
 
-  def _state(self, step, like, sums):
-    return sound.read(self.folder / 'last' / str(step) / 'state', like, sums[0])
-
-  def _sound_best(self, step, like):
+  def _read_best(self, step, like):
     if step not in self._best_sums:
-      self._recall()
+      self._load_names()
     path = self.folder / 'best' / str(step)
-    return sound.read(path, like, self._best_sums.get(step), item='default')
+    return checkpoint_io.read(
+        path, like, self._best_sums.get(step), item='default')
 
-  def _go_back_to(self, step, damaged):
+  def _fall_back_to(self, step, damaged):
     """Moves states newer than `step` away and drops newer best parameters."""
     for error in damaged:
       say(f'{error}: it is moved to {self.folder / "damaged"}, and the run '
@@ -262,46 +268,31 @@ class Checkpoints:
         self._move_away(error.path)
     for newer in filter(lambda s: s > step, self._last.all_steps()):
       self._move_away(self.folder / 'last' / str(newer))
-    distributed.in_turn(lambda: None)  # until the leader has moved them
+    # Others wait until the leader has moved them.
+    distributed.run_or_fail_together(lambda: None)
     self._last.reload()
     self._best.reload()
-    self._recall()
+    self._load_names()
     for newer in filter(lambda s: s > step, _steps(self._best)):
       self._best.delete(newer)  # their validation runs again
 
-  def _recall(self):
+  def _load_names(self):
     """Reads the best step that each state names, and its checksum."""
     for kept in _steps(self._last):
       with contextlib.suppress(Damaged, UserError):
-        progress, sums = self._memory(kept)
+        progress, sums = self._metadata(kept)
         self._names[kept] = best = progress.get('best_step')
         self._best_sums.setdefault(best, sums[1])
 
   def _move_away(self, path):
-    if not (leads() and path.exists()):
+    if not (is_leader() and path.exists()):
       return
     target = self.folder / 'damaged' / f'{path.parent.name}-{path.name}'
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(exist_ok=True)
     os.replace(path, target)
 
-  def _forget(self, named):
-    """Drops best parameters that no state names."""
-    for step in self._best.all_steps():
-      if step not in named:
-        self._best.delete(step)
-
-
-def _patience():
-  """Returns Orbax's time limit for the writing of a checkpoint.
-
-  Orbax measures it by the wall clock, which jumps after a laptop has slept. So
-  one process gets a limit of years. Several processes keep Orbax's own limit,
-  by which they notice that one of them hangs.
-  """
-  return {} if distributed.several() else {'timeout_secs': _YEARS}
-
 
 def _steps(manager):
   """Returns the steps that the leader sees."""
-  return distributed.told(lambda: sorted(manager.all_steps()))
+  return distributed.broadcast_from_leader(lambda: sorted(manager.all_steps()))

@@ -10,15 +10,17 @@ In a multi-process run, each process makes the parts of its own devices.
 
 import functools
 import math
+from collections.abc import Mapping
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from kernels.axes import BATCH_AXES
 from kernels.meshes import SEQUENCE_AXIS
-from kernels.rows import BATCH_AXES
 from lra.errors import UserError
+from lra.experiment.experiment import Experiment
 from lra.system import distributed
 
 AXES = (*BATCH_AXES, SEQUENCE_AXIS)
@@ -50,6 +52,35 @@ def make(sizes, devices=None):
         'number of devices; one size may be -1 for the rest.')
   return jax.make_mesh(
       shape, AXES, devices=devices, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def check(experiment: Experiment, shape: Mapping[str, int]) -> None:
+  """Checks that batches and sequences can be split over a mesh.
+
+  Args:
+    experiment: the experiment.
+    shape: axis -> devices along it.
+
+  Raises:
+    UserError: a field does not fit the mesh; the message names it.
+  """
+  config, share = experiment.config, shape[DATA] * shape[FSDP]
+  for name in ('microbatch_size', 'eval_batch_size'):
+    if config.train[name] % share:  # 0: chosen later, to fit
+      raise UserError(
+          f'config.train.{name}={config.train[name]} cannot be split over '
+          f'{share} devices: choose a multiple of {share}.')
+  count, length = shape[SEQUENCE_AXIS], experiment.objective.seq_len
+  if count > 1 and not getattr(
+      experiment.encoder.mixer(), 'splits_sequences', False):
+    raise UserError(
+        f'config.mesh.sequence={count} is not possible with '
+        f'{config.model.name}, in which each token needs all others: set it to '
+        '1, or choose a model with linear attention such as simpletron.')
+  if length % count:
+    raise UserError(
+        f'config.mesh.sequence={count} does not divide the {length} tokens of '
+        f'{config.task}: choose a divisor, or another config.seq_len.')
 
 
 def of_examples(mesh, *, micro: bool, between: int | None = None
@@ -92,7 +123,7 @@ def rows(mesh, size: int) -> slice:
 
   The examples are those of a batch or of a microbatch.
   """
-  if not distributed.several():
+  if not distributed.is_multiprocess():
     return slice(None)
   pieces = of_examples(mesh, micro=False).addressable_devices_indices_map(
       (size,)).values()
@@ -110,7 +141,7 @@ def joined(batch, shardings, size: int, axis: int):
     size: number of examples of all processes.
     axis: the axis of the examples.
   """
-  if not distributed.several():
+  if not distributed.is_multiprocess():
     return batch
   over = next(iter(shardings.values())).mesh
   first = rows(over, size).start

@@ -4,6 +4,7 @@ All are from optax, except Long Range Arena's schedule, which optax lacks.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.flatten_util
@@ -103,9 +104,9 @@ def numbers(config) -> dict[str, np.ndarray]:
 def make(config, given=None) -> optax.GradientTransformation:
   """Makes the optimizer: clipping, groups, update rule, weight decay.
 
-  Gradients of frozen parameters count neither in the clipped norm nor in the
-  update. `init` raises UserError if `config.optim.groups` leaves a parameter
-  out or has a group without parameters.
+  Its `update` takes the gradient and, to clip it, its `norm`, both from
+  `gradient_norm`. `init` raises UserError if `config.optim.groups` leaves a
+  parameter out or has a group without parameters.
 
   Args:
     config: the whole config.
@@ -118,29 +119,60 @@ def make(config, given=None) -> optax.GradientTransformation:
   if optim.groups:
     parts.append(_frozen_to_zero(optim.groups))
   if optim.clip_norm:
-    parts.append(optax.clip_by_global_norm(optim.clip_norm))
+    parts.append(_clipped(optim.clip_norm))
   parts.append(_grouped(optim.groups, rules) if optim.groups else rules[0])
-  return _side_by_side(optax.chain(*parts) if len(parts) > 1 else parts[0])
+  rule = optax.with_extra_args_support(
+      optax.chain(*parts) if len(parts) > 1 else parts[0])
 
-
-def _side_by_side(rule):
-  """Returns the rule with gradients that lie in one array on a GPU.
-
-  XLA then updates all parameters of one shape by one kernel, since their
-  gradients are parts of one array. It updates none before the last gradient is
-  there. Otherwise it launches a kernel for each parameter, and copies those
-  that the backward pass still reads. Several devices would have to gather the
-  array, so it is made on a single device only.
-  """
   def update(grads, state, params=None, **extra):
-    mesh = jax.sharding.get_abstract_mesh()
-    if kernels.platform() == 'gpu' and (mesh.empty or mesh.size == 1):
-      flat, restore = jax.flatten_util.ravel_pytree(grads)
-      grads = restore(jax.lax.optimization_barrier(flat))
     with jax.numpy_dtype_promotion('standard'):  # Optax relies on it
       return rule.update(grads, state, params, **extra)
 
   return optax.GradientTransformationExtraArgs(rule.init, update)
+
+
+def gradient_norm(config, grads) -> tuple[Any, jax.Array]:
+  """Returns the gradient and its global L2 norm, float32 [].
+
+  Frozen parameters do not count in the norm. So it is the norm that clipping
+  compares with `config.optim.clip_norm`, and XLA need not compute their
+  gradients.
+
+  On a single GPU, the returned gradients lie in one array. Then one kernel
+  computes the norm, and XLA updates all parameters of one shape by one kernel.
+  It updates none before the last gradient is there. Otherwise it launches a
+  kernel for each parameter, and copies those that the backward pass still
+  reads. Several devices would have to gather the array.
+  """
+  groups = config.optim.groups
+  mesh = jax.sharding.get_abstract_mesh()
+  if kernels.platform() == 'gpu' and (mesh.empty or mesh.size == 1):
+    flat, restore = jax.flatten_util.ravel_pytree(grads)
+    flat = jax.lax.optimization_barrier(flat)
+    grads = restore(flat)
+    if not (groups or config.optim.clip_norm):
+      return grads, jnp.sqrt(jnp.sum(jnp.square(flat)))
+  trained = grads
+  if groups:
+    zero = _frozen_to_zero(groups)
+    trained, _ = zero.update(grads, zero.init(grads))
+  return grads, global_norm(trained)
+
+
+def global_norm(tree) -> jax.Array:
+  """Returns the L2 norm of all entries of a tree, float32 []."""
+  return jnp.sqrt(sum(jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)))
+
+
+def _clipped(most):
+  """Returns `optax.clip_by_global_norm` with a norm that is there already."""
+  def update(grads, state, params=None, *, norm, **extra):
+    del params, extra
+    return jax.tree.map(lambda g: jnp.where(
+        norm < most, g, g / norm * most), grads), state
+
+  return optax.GradientTransformationExtraArgs(
+      lambda params: optax.EmptyState(), update)
 
 
 def _rule(config, learning_rate, decay):

@@ -1,8 +1,9 @@
-"""Compiles the training and evaluation steps of a config for its devices."""
+"""Compiles the steps of an experiment for its devices."""
 
 import dataclasses
 import functools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,11 +12,16 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from lra import objectives, tasks
-from lra.experiment import build, check
+from lra.data import batches, prepared
+from lra.experiment.experiment import Experiment
+from lra.objectives import Objective
 from lra.system import jax_settings
-from lra.training import fits, mesh, optim, step
+from lra.training import mesh, optim, step
 from lra.training import sizes as sizes_lib
+
+# Batches dispatched before the first of them is done. They are enough to hide
+# the making of one, and few enough that a stop takes a step or two.
+AHEAD = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,21 +29,25 @@ class Program:
   """Makes the states and the compiled steps that training uses.
 
   Attributes:
-    config: a checked config.
-    objective: its objective.
+    experiment: the experiment.
     model: maps the objective's inputs to its outputs.
-    tx: the optimizer.
     mesh: the devices, from `lra.training.mesh.make`.
     dtype: the compute dtype, 'float32' or 'bfloat16'.
     sizes: the batch sizes that steps are compiled for.
   """
-  config: Any
-  objective: objectives.Objective
+  experiment: Experiment
   model: Any
-  tx: Any
   mesh: Any
   dtype: str
   sizes: sizes_lib.Sizes
+
+  @property
+  def config(self):
+    return self.experiment.config
+
+  @property
+  def objective(self) -> Objective:
+    return self.experiment.objective
 
   def init(self) -> step.TrainState:
     """Returns a fresh state for `config.seed`."""
@@ -53,8 +63,8 @@ class Program:
       UserError: the state does not fit into memory.
     """
     shapes = jax.eval_shape(self._init, 0)
-    fits.check_state(shapes, sizes(shapes.params),
-                     self.config.encoder.width, self.mesh)
+    sizes_lib.check_state(shapes, sizes(shapes.params),
+                          self.config.encoder.width, self.mesh)
     return jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(
             x.shape, x.dtype, sharding=mesh.of_state(self.mesh, x.shape)),
@@ -62,13 +72,13 @@ class Program:
 
   @property
   def all_lengths(self) -> tuple[int, ...]:
-    """Lengths from `build.lengths`; several on a CPU only.
+    """Lengths from `Experiment.lengths`; several on a CPU only.
 
     If there are several, examples are sorted by length. On a GPU a choice
     between lengths makes the host wait for the device. One whole batch is as
     long as its longest example, too.
     """
-    lengths = build.lengths(self.config, self.objective.task)
+    lengths = self.experiment.lengths
     return lengths if sizes_lib.is_cpu(self.mesh) else lengths[-1:]
 
   @property
@@ -138,23 +148,19 @@ class Program:
         step.zero_sums(self.objective), self._replicated))
 
   def compile_train(self):
-    """Compiles (state, numpy batch, `put_given()`) -> (state, step made).
+    """Compiles `step.train_step` for a state, a batch and `put_given()`.
 
     The compiled function donates the state.
     """
     micro = self.sizes.microbatch
     count = self.config.train.batch_size // micro
 
-    def update(state, batch, given):
-      return step.train_step(
-          self.model, self.objective, optim.make(self.config, given), state,
-          batch, given['seed'], at=self.lengths)
-
     given = jax.tree.map(lambda x: jax.ShapeDtypeStruct(
         x.shape, x.dtype, sharding=self._replicated), self._given)
     return self._compile(
-        update, self.state_shape, self._batch_shape(count, micro),
-        given,
+        functools.partial(step.train_step, self.model, self.objective,
+                          at=self.lengths),
+        self.state_shape, self._batch_shape(count, micro), given,
         donate_argnums=0,
         out=(jax.tree.map(lambda x: x.sharding, self.state_shape),
              self._replicated))
@@ -168,6 +174,10 @@ class Program:
         shape.params, shape.constants,
         self._batch_shape(self.sizes.eval_batch))
 
+  def compile_norm(self):
+    """Compiles params -> their global L2 norm, float32 []."""
+    return self._compile(optim.global_norm, self.state_shape.params)
+
   def fit_train(self) -> tuple['Program', Any]:
     """Compiles the training step at the largest microbatch that fits.
 
@@ -176,17 +186,15 @@ class Program:
       config names a size, that size is used.
     """
     return self._fit('microbatch', self.config.train.microbatch_size,
-                     lambda program: program.compile_train(), 'Training')
+                     Program.compile_train, 'Training')
 
   def fit_eval(self) -> tuple['Program', Any]:
     """Compiles the evaluation step at the largest batch that fits.
 
-    Returns:
-      (this program with that size, the result of `compile_eval`). If the
-      config names a size, that size is used.
+    It returns what `fit_train` does, with the result of `compile_eval`.
     """
     return self._fit('eval_batch', self.config.train.eval_batch_size,
-                     lambda program: program.compile_eval(), 'Evaluation')
+                     Program.compile_eval, 'Evaluation')
 
   def _fit(self, name, named, compile_it, what):
     if named:
@@ -196,6 +204,43 @@ class Program:
         lambda size: compile_it(self.sized(**{name: size})),
         getattr(self.sizes, name), share, sizes_lib.budget(self.mesh), what)
     return self.sized(**{name: size}), compiled
+
+  def order(self, split: prepared.Split) -> np.ndarray:
+    """Returns the order in which examples are evaluated, int [N].
+
+    They are sorted by length if batches of short examples cost less.
+    """
+    if len(self.lengths) == 1:
+      return np.arange(len(split))
+    return np.argsort(prepared.lengths(split), kind='stable')
+
+  def evaluate(self, eval_step: Callable, scored, split: prepared.Split,
+               tick: Callable[[Any], bool] = lambda counted: True
+               ) -> list | None:
+    """Evaluates a split, every example once.
+
+    Args:
+      eval_step: the result of `compile_eval`.
+      scored: `params` and `constants` of the model.
+      split: the examples.
+      tick: called with the coming counts of each dispatched batch; False ends
+        the evaluation.
+
+    Returns:
+      Counts for `Objective.scores`, with examples in their `order`; None if
+      `tick` ended the evaluation.
+    """
+    counts, size = [], self.sizes.eval_batch
+    for batch in batches.eval_batches(
+        functools.partial(self.objective.batch, split), self.order(split),
+        batch_size=size, seed=self.config.seed, rows=self.rows(size)):
+      counts.append(eval_step(
+          scored['params'], scored['constants'], self.put(batch, micro=False)))
+      if not tick(counts[-1]):
+        return None
+      if len(counts) > AHEAD:
+        jax.block_until_ready(counts[-1 - AHEAD])
+    return jax.device_get(counts)  # one transfer: no batch waits for the host
 
   def sized(self, **sizes: int) -> 'Program':
     """Returns this program with other `sizes`."""
@@ -209,7 +254,7 @@ class Program:
       compiled = jax.jit(
           function, donate_argnums=donate_argnums,
           out_shardings=out or self._replicated).lower(*shapes).compile()
-    fits.check_compiled(compiled, self.mesh)
+    sizes_lib.check_compiled(compiled, self.mesh)
     return compiled
 
   @property
@@ -226,40 +271,33 @@ class Program:
     rows = self.mesh.shape['data'] * self.mesh.shape['fsdp']
     batch = {name: jnp.ones(shape, dtype) for name, (shape, dtype)
              in self.objective.shapes(rows).items()}
-    return step.init_state(self.model, self.objective, self.tx, seed,
-                           self.objective.inputs(batch))
+    return step.init_state(
+        self.model, self.objective, optim.make(self.config), seed,
+        self.objective.inputs(batch))
 
 
-def make(config, devices=None, dtype: str | None = None,
+def make(experiment: Experiment, devices=None, dtype: str | None = None,
          before: dict | None = None) -> Program:
-  """Checks a config and builds its program.
+  """Makes the program of an experiment on some devices.
 
   It also fixes JAX's settings for the rest of the process.
 
   Args:
-    config: the whole config, without references.
+    experiment: the experiment.
     devices: the devices to use; all by default.
-    dtype: the compute dtype; by default that of the config.
+    dtype: the compute dtype; by default that of the experiment.
     before: see `sizes.wanted`.
 
   Raises:
-    UserError: the config cannot be run; the message names the field.
+    UserError: it cannot be run on these devices; the message names the field.
   """
   jax_settings.fix()
-  check.check(config)
-  task = tasks.get(config.task)
+  config, dtype = experiment.config, dtype or experiment.dtype
   over = mesh.make(config.mesh, devices)
-  check.check_mesh(config, over.shape)
+  mesh.check(experiment, over.shape)
   sizes = sizes_lib.wanted(config, over, before)
-  fits.check_batches(config, over, sizes)
-  objective = objectives.get(config.objective)(
-      config, task, build.sequence_length(config, task))
-  dtype = dtype or build.computing_dtype(config)
-  return Program(
-      config=config, objective=objective,
-      model=objective.model(build.encoder(config, task, dtype),
-                            jnp.dtype(dtype)),
-      tx=optim.make(config), mesh=over, dtype=dtype, sizes=sizes)
+  sizes_lib.check_batches(experiment, over, sizes)
+  return Program(experiment, experiment.model(dtype), over, dtype, sizes)
 
 
 def timed(function, *args):

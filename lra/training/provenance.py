@@ -1,18 +1,20 @@
-"""Records the origin of a run: commit, files and changes to the protocol.
+"""Records the origin of a run: commit, files of model and config, machine."""
 
-The files are those of the model and of the config.
-"""
-
-import dataclasses
 import hashlib
 import pathlib
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+
+import jax
 
 from lra import files, models
 from lra.errors import UserError
+from lra.experiment.experiment import Experiment
+from lra.nn import draws
+from lra.records import result
 from lra.system import machine
 from lra.system.terminal import say
+from lra.training.process_cache import ProcessCache
+from lra.training.program import Program, count_parameters
 
 _NAMED = 3  # run directories in a message
 # Warnings about runs whose model file was edited since.
@@ -23,42 +25,61 @@ LOADED = ('the new file uses parameters that were trained with the old one, so '
           'scores may differ from the recorded ones')
 
 
-@dataclasses.dataclass(frozen=True)
-class Command:
-  """Holds the facts about a run that only its command has.
+def of_run(program: Program, shared: ProcessCache,
+           recorded: bool = False) -> dict:
+  """Returns origin, parameter counts, device, kernel and flags of a run.
 
-  Attributes:
-    config_file: the file that made its config, None for none.
-    changes: maps a config, as plain values, to its settings that differ from
-      the protocol, {field: the protocol's value}; None if nothing is compared.
-    recorded: whether a run of it will be published.
+  They are for env.json and results. The first run of a process reads the
+  origin for all: files that are edited later are not the ones that run.
+
+  Args:
+    program: the program of the run.
+    shared: what the runs of this process share.
+    recorded: whether a run of this process will be published.
+
+  Raises:
+    UserError: the name of the model or protocol is not valid in a record.
   """
-  config_file: pathlib.Path | None = None
-  changes: Callable[[dict], dict[str, Any]] | None = None
-  recorded: bool = False
+  experiment = program.experiment
+  name = experiment.config.model.name
+  result.check_name('model', name)
+  result.check_name('protocol', experiment.protocol)
+  # First, since an impossible kernel must fail before the origin may warn.
+  kernel = experiment.kernel(program.dtype)
+  return {**shared.once(f'origin of {name}',
+                        lambda: of_files(experiment, recorded)),
+          'changes': experiment.changes,
+          'runs_at_once': shared.runs_at_once,
+          'draws': draws.SCHEME, **of_sizes(program),
+          'kernel': kernel, 'device': machine.device_name(),
+          'xla_flags': machine.xla_flags(), 'num_devices': program.mesh.size,
+          'num_processes': jax.process_count(), 'dtype': program.dtype,
+          **count_parameters(program.state_shape)}
 
 
-_command = Command()
+def of_sizes(program: Program) -> dict[str, int]:
+  """Returns the batch sizes of a run on its hardware."""
+  return {'microbatch_size': program.sizes.microbatch,
+          'eval_batch_size': program.sizes.eval_batch}
 
 
-def begin(command: Command) -> None:
-  """Sets the command by which this process makes its runs."""
-  global _command
-  _command = command
-
-
-def of_model(name: str) -> dict:
-  """Returns the origin of a run of this model, for its result.
+def of_files(experiment: Experiment, recorded: bool = False) -> dict:
+  """Returns commit and hashes of the files that make an experiment.
 
   Call it when a run begins: files may change later.
+
+  Args:
+    experiment: the experiment.
+    recorded: whether to say so if the commit is not published.
 
   Returns:
     `git_commit`, `git_dirty`, `git_published`, `model_sha256`,
     `config_sha256`; see `lra.records.result.Result`.
   """
-  made_by = {'model': _file_of(name), 'config': _command.config_file}
+  made_by = {'model': _file_of(experiment.config.model.name),
+             'config': experiment.config_file}
   state = machine.git_state([path for path in made_by.values() if path])
-  if _command.recorded and state['git_published'] is False:
+  if recorded and state['git_published'] is False:
     say(f'Commit {state["git_commit"][:8]} is not on the published branch, and '
         'the records will show that: push it first, so that others can check '
         'out the code of the runs.')
@@ -67,17 +88,12 @@ def of_model(name: str) -> dict:
       **{f'{kind}_sha256': _sha256(path) for kind, path in made_by.items()}}
 
 
-def changes(config: dict) -> dict[str, Any] | None:
-  """Returns the changes of a config to its protocol, None if unknown."""
-  return _command.changes and _command.changes(config)
-
-
 def continued(before: dict, now: dict) -> dict:
   """Merges the origin of a resumed run with that of its earlier processes.
 
   Args:
     before: the content of env.json, with the origin of those processes.
-    now: the origin of this process, from `of_model`.
+    now: the origin of this process, from `of_run`.
 
   Returns:
     `now` with these changes. `git_commits` has all commits, the first one
@@ -86,30 +102,30 @@ def continued(before: dict, now: dict) -> dict:
     of them are. `devices` has all kinds, if there are several. `xla_flags` has
     all flags. `draws` names both values if they differ.
   """
-  commits = before.get('git_commits') or [before.get('git_commit')]
-  commits = list(dict.fromkeys(c for c in (*commits, now['git_commit']) if c))
-  other = any(
-      before.get(name) not in (None, now[name])
-      for name in ('model_sha256', 'config_sha256'))
-  dirty = now['git_dirty']
-  if dirty is not None:
-    dirty = bool(dirty or before.get('git_dirty') or other)
-  several = {'git_commits': commits} if len(commits) > 1 else {}
+  def distinct(many, one):
+    """Returns the values of both, those of earlier processes first."""
+    earlier = before.get(many) or [before.get(one)]
+    return list(dict.fromkeys(filter(None, (*earlier, now.get(one)))))
+
+  merged = dict(now)
+  for many, one in (('git_commits', 'git_commit'), ('devices', 'device')):
+    if len(values := distinct(many, one)) > 1:
+      merged[many] = values
+  if now['git_dirty'] is not None:
+    merged['git_dirty'] = bool(
+        now['git_dirty'] or before.get('git_dirty') or any(
+            before.get(name) not in (None, now[name])
+            for name in ('model_sha256', 'config_sha256')))
   published = before.get('git_published'), now.get('git_published')
-  several['git_published'] = False if False in published else (
+  merged['git_published'] = False if False in published else (
       None if None in published else True)
-  devices = before.get('devices') or [before.get('device')]
-  devices = list(dict.fromkeys(
-      d for d in (*devices, now.get('device')) if d))
-  if len(devices) > 1:
-    several['devices'] = devices
   flags = [*(before.get('xla_flags') or []), *now.get('xla_flags', [])]
   if flags:
-    several['xla_flags'] = list(dict.fromkeys(flags))
+    merged['xla_flags'] = list(dict.fromkeys(flags))
   drawn = before.get('draws', 'microbatch'), now.get('draws')
   if None not in drawn and drawn[0] != drawn[1]:
-    several['draws'] = ', then '.join(drawn)
-  return {**now, 'git_dirty': dirty, **several}
+    merged['draws'] = ', then '.join(drawn)
+  return merged
 
 
 def of_folder(folder: pathlib.Path) -> str | None:
@@ -142,12 +158,12 @@ def warn_of_edits(
     if len(folders) > _NAMED:
       named += f' and {len(folders) - _NAMED} more'
     were = 'were' if len(folders) > 1 else 'was'
-    say(f'lra/models/{model}.py has changed since {named} {were} made: '
-        f'{what}.')
+    say(f'lra/models/{_file_of(model).name} has changed since {named} {were} '
+        f'made: {what}.')
 
 
 def _file_of(name):
-  return models.FOLDER / f'{name}.py'
+  return models.FOLDER / f'{models.place(name)[0]}.py'
 
 
 def _sha256(path):

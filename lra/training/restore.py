@@ -10,9 +10,10 @@ from ml_collections import ConfigDict
 from lra import files
 from lra.config import fields
 from lra.errors import UserError
-from lra.training import mesh, program, run
+from lra.experiment.experiment import resolve
+from lra.training import mesh, program, rundir
 from lra.training.checkpoint import Checkpoints
-from lra.training.progress import Progress, chosen, scored_of
+from lra.training.counters import RunCounters, scored_of
 
 
 def data(folder: pathlib.Path) -> tuple[str | None, str | None]:
@@ -22,7 +23,7 @@ def data(folder: pathlib.Path) -> tuple[str | None, str | None]:
     folder: see `scored`.
   """
   run_folder = _place(folder)[0]
-  kept = run.environment(run_folder)
+  kept = rundir.environment(run_folder)
   if kept.get('data_origin') is None:  # an older run
     made = files.read_json(run_folder / 'result.json')
     kept = {**(made if isinstance(made, dict) else {}), **{
@@ -47,8 +48,9 @@ def scored(folder: pathlib.Path) -> tuple[program.Program, dict, int]:
   run_folder, kind, step = _place(folder)
   try:
     made = program.make(
-        _config(files.read_json(run_folder / 'config.json')), jax.devices()[:1],
-        dtype=run.environment(run_folder).get('dtype'))
+        resolve(_config(files.read_json(run_folder / 'config.json')),
+                folder=run_folder),
+        jax.devices()[:1], dtype=rundir.environment(run_folder).get('dtype'))
   except UserError as e:
     raise UserError(f'{run_folder / "config.json"} is not the config of a run '
                     f'here: {e}') from e
@@ -107,15 +109,15 @@ def _restored(made, checkpoints, kind, step):
           f'it from a copy, or delete {folder.parent} to train anew.')
     raise UserError(f'{folder} has no checkpoint yet: let the run continue '
                     'until its first validation.')
-  state, progress = restored[0], Progress.of(restored[1], folder)
+  state, counters = restored[0], RunCounters.of(restored[1], folder)
   if kind == 'last':
     return scored_of(state), int(state.step)
   if kind == 'best':
-    if progress.best_val is None:
+    if counters.best_val is None:
       raise UserError(f'{folder / kind} is empty, since nothing was validated: '
                       f'give {folder / "last"}.')
-    return (checkpoints.restore_best(progress.best_step, scored_of(shape)),
-            progress.best_step)
-  found = chosen(made, state, progress, checkpoints)
-  return found, (progress.best_step if progress.scores_best(made.config)
+    return (checkpoints.restore_best(counters.best_step, scored_of(shape)),
+            counters.best_step)
+  found = counters.chosen(made, state, checkpoints)
+  return found, (counters.best_step if counters.scores_best(made.config)
                  else int(state.step))

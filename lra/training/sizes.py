@@ -1,7 +1,10 @@
-"""Chooses microbatch and evaluation batch sizes for the hardware.
+"""Chooses batch sizes that fit into the memory of the hardware.
 
 A microbatch size changes memory and speed, not the result: gradients are summed
 over a batch, and dropout depends on the example (`lra.nn.draws`).
+
+An accelerator raises an error if its memory is full. On a CPU, the system ends
+the process without a message. So sizes are compared with its memory beforehand.
 """
 
 import dataclasses
@@ -12,6 +15,7 @@ from typing import Any
 import jax
 
 from lra.errors import UserError
+from lra.experiment.experiment import Experiment
 from lra.system import machine
 from lra.system.terminal import say
 
@@ -88,7 +92,7 @@ def is_cpu(mesh) -> bool:
 def budget(mesh) -> float:
   """Returns the bytes that one program may need on a device; inf if unknown."""
   if is_cpu(mesh):
-    return math.inf  # `fits` compares it with the memory of the machine
+    return math.inf  # `check_compiled` knows the memory of the machine
   device = next(d for d in mesh.devices.flat
                 if d.process_index == jax.process_index())
   stats = device.memory_stats() or {}
@@ -134,3 +138,74 @@ def fitting(compile_at: Callable[[int], Any], size: int, share: int,
     say(f'{what}: {size} examples at a time need too much memory, trying '
         f'{half}.')
     size = half
+
+
+def check_batches(experiment: Experiment, mesh, chosen: Sizes) -> None:
+  """Refuses batches if their widest layer alone does not fit into memory.
+
+  Args:
+    experiment: the experiment.
+    mesh: the devices.
+    chosen: the batch sizes of the run.
+
+  Raises:
+    UserError: a batch size is too large; the message names the field.
+  """
+  config, tokens = experiment.config, experiment.objective.seq_len
+  tokens *= 2 if experiment.task.dual else 1
+  wide = max(config.encoder.width, config.encoder.mlp_width)
+  layer = 2 * wide  # bytes, at 16 bits
+  for name, count, each in (
+      ('batch_size', config.train.batch_size, 2),
+      ('microbatch_size', chosen.microbatch, layer),
+      ('eval_batch_size', chosen.eval_batch, layer)):
+    least = count * tokens * each
+    if _too_much(least, mesh):
+      raise UserError(
+          f'config.train.{name}={count} is not possible: it needs at least '
+          f'{_gib(least)}, and this machine has {_gib(machine.memory())}: '
+          'choose a smaller one.')
+
+
+def check_state(state, entries: dict[str, int], width: int, mesh) -> None:
+  """Refuses a state that does not fit into memory with its gradients.
+
+  Args:
+    state: shapes and dtypes of a `step.TrainState`.
+    entries: parameter name -> number of entries.
+    width: `config.encoder.width`.
+    mesh: the devices.
+
+  Raises:
+    UserError: the state is too large; the message names the width and the
+      largest parameter.
+  """
+  least = sum(x.size * x.dtype.itemsize
+              for x in jax.tree.leaves((state, state.params)))
+  if _too_much(least, mesh):
+    raise UserError(
+        f'Parameters, gradients and optimizer need {_gib(least)}, and this '
+        f'machine has {_gib(machine.memory())}: choose a smaller '
+        f'config.encoder.width={width} or fewer layers; the largest parameter '
+        f'is {max(entries, key=entries.get)}.')
+
+
+def check_compiled(compiled, mesh) -> None:
+  """Raises an accelerator's error if a function needs too much memory.
+
+  Raises:
+    jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED.
+  """
+  needed = needs(compiled)
+  if _too_much(needed, mesh):
+    raise jax.errors.JaxRuntimeError(
+        f'RESOURCE_EXHAUSTED: {_gib(needed)} are needed, and this machine has '
+        f'{_gib(machine.memory())}.')
+
+
+def _too_much(count, mesh):
+  return is_cpu(mesh) and count > machine.memory()
+
+
+def _gib(count):
+  return f'{count / 2**30:,.1f} GiB'

@@ -4,7 +4,7 @@ The functions are pure functions of arrays; the caller compiles them once.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from lra.nn import draws
 from lra.objectives.base import Objective
-from lra.training import lengths, mesh
+from lra.training import mesh, optim
 
 INIT, DROPOUT = 0, 1  # random streams
 
@@ -63,6 +63,37 @@ def init_state(model: nn.Module, objective: Objective, tx, seed,
       opt_state=tx.init(params), ema=ema, sums=zero_sums(objective))
 
 
+def train_step(model, objective: Objective, state: TrainState, batch, given,
+               at: tuple[int, ...] = ()):
+  """Makes one update.
+
+  Args:
+    model, objective, batch, at: as in `batch_gradient`.
+    state: the state before the update.
+    given: `seed`, int32 [], and the values of `optim.numbers`.
+
+  Returns:
+    (state, gradient norm). The norm, float32 [], is that of
+    `optim.gradient_norm`. A caller can wait for it after the next update has
+    consumed the state.
+  """
+  key = jax.random.fold_in(stream(given['seed'], DROPOUT), state.step)
+  grads, sums = batch_gradient(
+      model, objective, state.params, state.constants, batch, key, at)
+  grads, norm = optim.gradient_norm(objective.config, grads)
+  updates, opt_state = optim.make(objective.config, given).update(
+      grads, state.opt_state, state.params, norm=norm)
+  params = optax.apply_updates(state.params, updates)
+  decay = objective.config.optim.ema
+  ema = state.ema
+  if decay:
+    ema = optax.incremental_update(params, state.ema, 1 - decay)
+  return TrainState(
+      step=state.step + 1, params=params, constants=state.constants,
+      opt_state=opt_state, ema=ema,
+      sums=jax.tree.map(jnp.add, state.sums, sums)), norm
+
+
 def batch_gradient(model, objective: Objective, params, constants, batch, key,
                    at: tuple[int, ...] = ()):
   """Computes the gradient of a batch that is given as microbatches.
@@ -81,14 +112,44 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
     batch: the objective's arrays with two leading axes, [N, B, ...] of N
       microbatches, and `place`, int32 [N, B].
     key: random key of this step.
-    at: lengths that a microbatch may be computed at, see `lengths`; () for its
-      own length only.
+    at: lengths that a microbatch may be computed at, see `at_fitting`; () for
+      its own length only.
 
   Returns:
     (gradient, the objective's sums over the batch).
   """
-  own = summed = functools.partial(_summed, model, objective, at)
-  devices = jax.sharding.get_abstract_mesh()
+
+  def own(params, constants, batch, key):
+    """Returns sums of gradients, and the objective's, over local examples."""
+
+    def apply(params, micro, keys=None, **options):
+      drawn = {draws.KEYS: keys} if keys else {}
+      return model.apply({'params': params, **constants, **drawn},
+                         objective.inputs(micro), train=True, **options)
+
+    @functools.partial(jax.grad, has_aux=True)
+    def gradient(params, micro, keys):
+      # Modules of other libraries use one key for the whole microbatch.
+      whole = jax.random.fold_in(key, micro['place'][0])
+      outputs = apply(params, micro, keys,
+                      rngs={'dropout': whole, draws.STEP: key})
+      sums = objective.loss(outputs, micro)
+      return sums['loss'], sums
+
+    def add(carry, micro):
+      grads, sums = carry
+      keys = draws.of_step(
+          functools.partial(apply, params, micro), key, micro['place'])
+      new, more = at_fitting(
+          functools.partial(gradient, params), objective, at, micro, keys)
+      return (mesh.keep_split(jax.tree.map(jnp.add, grads, new), mesh.FSDP),
+              jax.tree.map(jnp.add, sums, more)), None
+
+    start = (mesh.keep_split(jax.tree.map(jnp.zeros_like, params), mesh.FSDP),
+             zero_sums(objective))
+    return jax.lax.scan(add, start, batch)[0]
+
+  summed, devices = own, jax.sharding.get_abstract_mesh()
   if not devices.empty and devices.shape[mesh.DATA] > 1:
     summed = jax.shard_map(
         lambda *args: jax.lax.psum(own(*args), mesh.DATA),
@@ -97,71 +158,6 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
   grads, sums = summed(params, constants, batch, key)
   grads = jax.tree.map(lambda g: g / sums['weight'], grads)
   return mesh.keep_split(grads, mesh.FSDP, mesh.SEQUENCE_AXIS), sums
-
-
-def _summed(model, objective, at, params, constants, batch, key):
-  """Returns (sums of gradients, the objective's sums) over local examples.
-
-  The arguments are those of `batch_gradient`.
-  """
-
-  def apply(params, micro, keys=None, **options):
-    drawn = {draws.KEYS: keys} if keys else {}
-    return model.apply({'params': params, **constants, **drawn},
-                       objective.inputs(micro), train=True, **options)
-
-  @functools.partial(jax.grad, has_aux=True)
-  def gradient(params, micro, keys):
-    # Modules of other libraries use one key for the whole microbatch.
-    whole = jax.random.fold_in(key, micro['place'][0])
-    outputs = apply(params, micro, keys,
-                    rngs={'dropout': whole, draws.STEP: key})
-    sums = objective.loss(outputs, micro)
-    return sums['loss'], sums
-
-  def add(carry, micro):
-    grads, sums = carry
-    keys = draws.of_step(
-        functools.partial(apply, params, micro), key, micro['place'])
-    new, more = lengths.at_fitting(
-        lambda micro, keys: gradient(params, micro, keys), objective, at,
-        micro, keys)
-    return (mesh.keep_split(jax.tree.map(jnp.add, grads, new), mesh.FSDP),
-            jax.tree.map(jnp.add, sums, more)), None
-
-  start = (mesh.keep_split(jax.tree.map(jnp.zeros_like, params), mesh.FSDP),
-           zero_sums(objective))
-  return jax.lax.scan(add, start, batch)[0]
-
-
-def train_step(model, objective: Objective, tx, state: TrainState, batch, seed,
-               at: tuple[int, ...] = ()):
-  """Makes one update.
-
-  Args:
-    model, objective, batch, at: as in `batch_gradient`.
-    tx: the optimizer.
-    state: the state before the update.
-    seed: int32 [].
-
-  Returns:
-    (state, step). The step is in the state too, but a caller can still wait
-    for this copy after the next update has consumed the state.
-  """
-  key = jax.random.fold_in(stream(seed, DROPOUT), state.step)
-  grads, sums = batch_gradient(
-      model, objective, state.params, state.constants, batch, key, at)
-  updates, opt_state = tx.update(grads, state.opt_state, state.params)
-  params = optax.apply_updates(state.params, updates)
-  decay = objective.config.optim.ema
-  ema = state.ema
-  if decay:
-    ema = optax.incremental_update(params, state.ema, 1 - decay)
-  state = TrainState(
-      step=state.step + 1, params=params, constants=state.constants,
-      opt_state=opt_state, ema=ema,
-      sums=jax.tree.map(jnp.add, state.sums, sums))
-  return state, state.step
 
 
 def eval_step(model, objective: Objective, params, constants, batch,
@@ -178,4 +174,32 @@ def eval_step(model, objective: Objective, params, constants, batch,
         {'params': params, **constants}, objective.inputs(batch), train=False)
     return objective.count(outputs, batch)
 
-  return lengths.at_fitting(count, objective, at, batch)
+  return at_fitting(count, objective, at, batch)
+
+
+def at_fitting(function: Callable, objective: Objective,
+               lengths: tuple[int, ...], batch, *args) -> Any:
+  """Calls a function with a batch cut to the shortest length that holds it.
+
+  The batch has the same examples as without cutting. If examples are sorted by
+  length, a microbatch holds similar lengths. So the sums are equal, but have
+  fewer zeros.
+
+  Args:
+    function: called as function(batch, *args); the shapes of its results must
+      not depend on the length.
+    objective: cuts the batch.
+    lengths: rising; the last one is that of the batch. The batch is not cut if
+      there are fewer than two.
+    batch: arrays with the examples along axis 0.
+    *args: arrays.
+  """
+
+  def at(length):
+    return lambda batch, *args: function(objective.cut(batch, length), *args)
+
+  if len(lengths) <= 1:
+    return function(batch, *args)
+  return jax.lax.switch(
+      jnp.searchsorted(jnp.array(lengths), objective.used(batch)),
+      [at(length) for length in lengths], batch, *args)

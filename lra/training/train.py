@@ -1,48 +1,54 @@
-"""Trains a config: loads or resumes its run, trains, validates and scores."""
+"""Trains experiments: loads or resumes a run, trains, validates and scores."""
 
 import contextlib
-import pathlib
-from collections.abc import Sequence
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent import futures
 
 import jax
 
-from lra import paths
+from lra.errors import UserError
+from lra.experiment.experiment import Experiment
 from lra.records.result import Result
-from lra.system import distributed, machine
-from lra.system.distributed import leads, several
+from lra.system import distributed, machine, signals
+from lra.system.distributed import is_leader, is_multiprocess
 from lra.system.terminal import TIME_LIMIT, StopRequest, bar, say
-from lra.training.shared import Shared
+from lra.training.process_cache import ProcessCache
 from lra.training.trainer import Diverged, Trainer
 
+MOST = 16  # runs at the same time, by default
 
-def train(config, folder: pathlib.Path, max_minutes: float | None = None,
+
+def train(experiment: Experiment, max_minutes: float | None = None,
           log: Sequence[str] = (), profiled: range = range(0),
-          shared: Shared | None = None) -> Result:
+          recorded: bool = False, shared: ProcessCache | None = None) -> Result:
   """Trains to the end, a stop or a failure, and scores.
 
   An interrupted run resumes from its newest checkpoint.
 
   Args:
-    config: the whole config, without references.
-    folder: the run directory.
+    experiment: the experiment, from `resolve`.
     max_minutes: stop, with a checkpoint, after so many minutes.
     log: names of writers besides metrics.jsonl; see `writers.WRITERS`.
     profiled: updates, from 1, to trace in `profile/`.
+    recorded: whether the run will be published.
     shared: data and compiled steps of other runs of this process.
 
   Returns:
     The result, which is in the run directory too.
 
   Raises:
-    UserError: the config, the data, the directory or its checkpoint is not
-      valid; see `program.make`, `prepared.load`, `Run` and `Checkpoints`.
+    UserError: the data, the directory or its checkpoint is not valid, or the
+      experiment cannot be run here; see `program.make`, `prepared.load`,
+      `RunDirectory` and `Checkpoints`.
   """
-  folder, t = paths.local(folder), config.train
-  with StopRequest(max_minutes) as own, contextlib.closing(
-      Trainer(config, folder, log, profiled if leads() else range(0),
-              shared)) as trainer:
+  t = experiment.config.train
+  with StopRequest(max_minutes) as own, contextlib.closing(Trainer(
+      experiment, log, profiled if is_leader() else range(0), recorded,
+      shared)) as trainer:
     status, test = 'stopped', None
-    begun = trainer.step, trainer.progress.validated_step
+    begun = trainer.step, trainer.counters.validated_step
     stop = trainer.listen(own)
     try:
       trainer.compile()
@@ -67,7 +73,7 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
             f'({stop.reason}): the same '
             'command continues from here.')
         if stop.reason == TIME_LIMIT and begun == (
-            trainer.step, trainer.progress.validated_step):
+            trainer.step, trainer.counters.validated_step):
           say(f'{trainer.title}: no training step, validation or test finished '
               'within --max_minutes. If this happens again, increase '
               '--max_minutes.')
@@ -78,7 +84,104 @@ def train(config, folder: pathlib.Path, max_minutes: float | None = None,
     except jax.errors.JaxRuntimeError as e:
       status = 'oom'
       if not machine.out_of_memory(e):
-        if several() and distributed.lost(e):
+        if is_multiprocess() and distributed.lost(e):
           distributed.abandon(e)
         raise
     return trainer.finish(status, test)
+
+
+def how_many(experiment: Experiment) -> int:
+  """Returns the default number of runs to train at the same time.
+
+  On a CPU, mini tasks get several for each core, so that no core is idle before
+  the last run has ended. Everything else gets one. It keeps an accelerator
+  busy, and several full-length runs would have to share the memory.
+  """
+  small = experiment.task.mini and jax.default_backend() == 'cpu'
+  return min(4 * machine.cpu_count(), MOST) if small else 1
+
+
+def train_many(runs: list[Experiment], *, at_once: int,
+               max_minutes: float | None = None, **options
+               ) -> Iterator[tuple[Experiment, Result | None]]:
+  """Trains all runs; yields each one when it ends, with its result.
+
+  Runs with equal data or compiled steps share them. Some runs train at the same
+  time: a small model's steps are too short to keep all CPU cores busy. A run
+  that fails does not end the others; its error is printed at once.
+
+  Args:
+    runs: experiments, whose run directories must differ.
+    at_once: number of runs that train at the same time.
+    max_minutes: stop all runs, with checkpoints, after so many minutes.
+    **options: options of `train`, the same for each run.
+
+  Yields:
+    A run and the result of `train`; None if a stop came before the run
+    began.
+
+  Raises:
+    UserError: the data of a task cannot be prepared.
+    Exception: the error of the first run that failed, once all have ended; see
+      `train`. A bug comes before errors that a user can fix.
+  """
+  at_once = min(at_once, len(runs))
+  shared, errors = ProcessCache(at_once, runs), []
+  deadline = (None if max_minutes is None
+              else time.monotonic() + 60 * max_minutes)
+
+  def one(run):
+    left = None if deadline is None else (deadline - time.monotonic()) / 60
+    late = left is not None and left <= 0
+    if distributed.all_gather(bool(signals.reason()) or late).any():
+      return None
+    try:
+      return train(run, left, shared=shared, **options)
+    except Exception as error:
+      if distributed.is_multiprocess():
+        raise  # the other processes may wait for this one
+      errors.append(error)
+      say(f'{run.folder}: {_told(error)}')
+      return error
+
+  for run, result in _ended(one, runs, at_once, shared):
+    if not isinstance(result, Exception):
+      yield run, result
+  if errors:
+    raise next((e for e in errors if not _mendable(e)), errors[0])
+
+
+def _mendable(error):
+  """Returns True if a user can fix an error of a run; otherwise it is a bug."""
+  return isinstance(error, UserError) or machine.disk_full(error) or (
+      isinstance(error, OSError) and error.filename is not None)
+
+
+def _told(error):
+  """Returns the message about a failed run; a bug has its traceback."""
+  if _mendable(error):
+    return str(error)
+  trace = ''.join(traceback.format_exception(error))
+  return f'internal error of lra or JAX.\n{trace.rstrip()}'
+
+
+def _ended(one, runs, at_once, shared):
+  """Yields runs as they end; uses the main thread if one runs at a time."""
+  if at_once == 1:
+    for run in runs:
+      yield run, one(run)
+    return
+  with signals.interrupting():  # other threads are not interrupted
+    for run in runs:
+      shared.data(run)
+  with signals.later('after their steps, with checkpoints'), (
+      futures.ThreadPoolExecutor(at_once)) as pool:
+    waiting = {}
+    for run in runs:
+      # jaxlib crashes if several threads call it first at the same time.
+      while waiting and not shared.compiled.wait(0.05) and not all(
+          future.done() for future in waiting):
+        pass
+      waiting[pool.submit(one, run)] = run
+    for done in futures.as_completed(waiting):
+      yield waiting[done], done.result()

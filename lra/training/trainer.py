@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import functools
 import math
-import pathlib
 import time
 from collections.abc import Sequence
 
@@ -16,30 +15,17 @@ from lra.config import identity
 from lra.data import batches, prepared
 from lra.data.prefetch import Prefetch
 from lra.errors import UserError
+from lra.experiment.experiment import Experiment
 from lra.records import baselines
 from lra.records.result import Result
 from lra.system import distributed, machine, signals
-from lra.system.distributed import SharedStop, leads, several
+from lra.system.distributed import SharedStop, is_leader, is_multiprocess
 from lra.system.terminal import StopRequest, bar, say
-from lra.training import (
-  evaluate,
-  mesh,
-  optim,
-  outcome,
-  profile,
-  program,
-  provenance,
-  run,
-)
+from lra.training import mesh, optim, profile, program, provenance, rundir
 from lra.training.checkpoint import Checkpoints
-from lra.training.clock import Clock
-from lra.training.progress import Progress, chosen, scored_of
-from lra.training.shared import Shared, shape
+from lra.training.counters import RunCounters, scored_of
+from lra.training.process_cache import ProcessCache, step_key
 from lra.training.sizes import is_cpu
-
-# Batches dispatched before the first of them is done. They are enough to hide
-# the making of one, and few enough that a stop takes a step or two.
-AHEAD = 2
 
 
 class Diverged(Exception):
@@ -54,28 +40,34 @@ class Trainer:
   Attributes:
     config: the whole config.
     program: its compiled functions.
+    train_step: the compiled training step, once `compile` has been called.
+    given: its last argument.
     state: parameters, optimizer and sums, on the devices.
     step: updates dispatched so far.
-    progress: `Progress`, which each checkpoint stores with the state.
+    counters: `RunCounters`, which each checkpoint stores with the state.
     heard: in a multi-process run, the stops that all processes know of; else
       None.
   """
 
   @signals.at_once()
-  def __init__(self, config, folder: pathlib.Path, log: Sequence[str] = (),
-               profiled: range = range(0), shared: Shared | None = None):
+  def __init__(self, experiment: Experiment, log: Sequence[str] = (),
+               profiled: range = range(0), recorded: bool = False,
+               shared: ProcessCache | None = None):
+    config, folder = experiment.config, experiment.folder
     self.config = config
-    self._shared, self.heard = shared or Shared(), None
+    self._shared, self.heard = shared or ProcessCache(), None
     # A run that began on another kind of machine keeps its dtype.
-    began = distributed.told(lambda: run.environment(folder))
-    self.program = program.make(config, dtype=began.get('dtype'), before=began)
-    self.identity = outcome.identity(self.program, self._shared)
+    began = distributed.broadcast_from_leader(
+        lambda: rundir.environment(folder))
+    self.program = program.make(
+        experiment, dtype=began.get('dtype'), before=began)
+    self.identity = provenance.of_run(self.program, self._shared, recorded)
     self.run = self.data = None
     try:
-      distributed.in_turn(lambda: self._open(folder))
-      distributed.in_turn(self._load)
-      theirs = distributed.told(lambda: self.data.fingerprint)
-      distributed.in_turn(lambda: self._check_same(theirs))
+      distributed.run_or_fail_together(self._open)
+      distributed.run_or_fail_together(self._load)
+      theirs = distributed.broadcast_from_leader(lambda: self.data.fingerprint)
+      distributed.run_or_fail_together(lambda: self._check_same(theirs))
     except UserError:
       if self.run:
         self.run.undo()
@@ -84,7 +76,7 @@ class Trainer:
       self.data = prepared.fold_val_into_train(self.data)
     self._lengths = (prepared.lengths(self.data.splits['train'])
                      if len(self.program.all_lengths) > 1 else None)
-    self.floors = baselines.of_data(self.program.objective.task, self.data)
+    self.baselines = baselines.of_data(self.program.objective.task, self.data)
     self.checkpoints = Checkpoints(folder / 'checkpoints')
     self._restore()
     profile.check(profiled, self.step, folder)
@@ -93,14 +85,13 @@ class Trainer:
       self.identity['runs_at_once'] = max(
           self.identity['runs_at_once'], began.get('runs_at_once', 1))
     self._write_environment()
-    self._given = self.program.put_given()
+    self.given = self.program.put_given()
     self._learning_rate = optim.schedule(config)
     # A CPU has no spare core for prefetching, and makes batches fast enough.
     self._prefetch = None if is_cpu(self.program.mesh) else Prefetch(
         lambda step: self.put(self.batch(step)), config.train.steps)
     self._under_way = collections.deque()
-    self._clock = Clock(self.progress.train_seconds)
-    self._logged = self.step, self._clock.seconds
+    self._logged = self.step, self.counters.train_seconds
     self._saved_at = time.monotonic()
     self._profile = profile.Profile(
         folder / 'profile', profiled, self._stop_clock)
@@ -108,7 +99,7 @@ class Trainer:
 
   def listen(self, own: StopRequest) -> StopRequest | SharedStop:
     """Returns the stops that count: those of this process, or of all."""
-    if several():
+    if is_multiprocess():
       self.heard = SharedStop(own, self._shared.once(
           f'largest on {dict(self.program.mesh.shape)}',
           lambda: mesh.largest(self.program.mesh)))
@@ -128,13 +119,14 @@ class Trainer:
       named.append(f', seed {self.config.seed}')
     return ''.join(named)
 
-  def _open(self, folder):
-    self.run = (run.Run if leads() else run.Follower)(
-        folder, self.config.to_dict())
+  def _open(self):
+    self.run = rundir.RunDirectory(
+        self.program.experiment.folder, self.config.to_dict(),
+        writes=is_leader())
 
   def _load(self):
     with signals.interrupting():
-      self.data = self._shared.data(self.config)
+      self.data = self._shared.data(self.program.experiment)
 
   def _check_same(self, fingerprint):
     if self.data.fingerprint != fingerprint:
@@ -146,22 +138,23 @@ class Trainer:
     restored = self.checkpoints.restore_last(
         self.program.state_shape, scored_of(self.program.state_shape))
     if restored is None:
-      self.state, self.progress = self.program.init(), Progress()
+      self.state, self.counters = self.program.init(), RunCounters()
     else:
-      self.state, progress = restored
-      self.progress = Progress.of(progress, self.checkpoints.folder)
+      self.state, kept = restored
+      self.counters = RunCounters.of(kept, self.checkpoints.folder)
     self.step = int(self.state.step)
-    self.run.rewind(self.step, self.progress.validated_step)
+    self.run.rewind(self.step, self.counters.validated_step)
 
   def _write_environment(self):
     path = self.run.folder / 'env.json'
     ours = self.data.fingerprint
-    before = run.environment(self.run.folder).get('data_fingerprint', ours)
+    before = rundir.environment(
+        self.run.folder).get('data_fingerprint', ours)
     if before != ours and self.step:
       raise UserError(
           f'{self.run.folder} was trained on other data than is prepared now '
           '(env.json has its fingerprint): choose another --workdir.')
-    if leads():
+    if is_leader():
       files.write_json(path, {
           **machine.environment(), **self.identity, 'data_fingerprint': ours,
           'data_origin': self.data.info.get('origin')})
@@ -169,22 +162,22 @@ class Trainer:
   @signals.at_once()
   def compile(self) -> None:
     """Compiles the training and the evaluation step; settles batch sizes."""
-    (sizes, self._train_step, self._eval_step), seconds = self._shared.once(
-        shape(self.config, self.program.dtype, self.program.sizes),
-        lambda: program.timed(self._compiled))
+    steps, seconds = self._shared.once(
+        step_key(self.program), lambda: program.timed(self._compiled))
+    sizes, self.train_step, self._eval_step, self._param_norm = steps
     self.program = self.program.sized(
         microbatch=sizes.microbatch, eval_batch=sizes.eval_batch)
-    self.identity |= outcome.sizes(self.program)
+    self.identity |= provenance.of_sizes(self.program)
     self._write_environment()
-    self.progress.compile_seconds += seconds
-    distributed.meet()
+    self.counters.compile_seconds += seconds
+    distributed.barrier()
     self._shared.compiled.set()
 
   def _compiled(self):
     made, train_step = self.program.fit_train()
     made, eval_step = made.fit_eval()
     say(f'{self.title}: {made.sizes} ({machine.device_name()}).')
-    return made.sizes, train_step, eval_step
+    return made.sizes, train_step, eval_step, made.compile_norm()
 
   def batch(self, number: int):
     """Returns the batch of step `number`, as microbatches."""
@@ -206,31 +199,28 @@ class Trainer:
       return self._prefetch.get(self.step)
     return self.program.put(self.batch(self.step), micro=True)
 
-  def send(self, batch):
-    """Dispatches the bare compiled step; returns an array to wait for."""
-    self.state, done = self._train_step(self.state, batch, self._given)
-    return done
-
   def update(self, batch) -> None:
-    """Dispatches one update; waits while more than AHEAD are under way.
+    """Dispatches an update; waits while more than `AHEAD` are under way.
 
     Args:
       batch: the batch from `next_batch`.
     """
     with self._profile.update(self.step + 1):
-      self._clock.start()
-      self._wait_behind(self.send(batch))
+      self.counters.start_clock()
+      self.state, self._gradient_norm = self.train_step(
+          self.state, batch, self.given)
+      self._wait_behind(self._gradient_norm)
       self.step += 1
-    self.progress.timed_steps += 1
+    self.counters.timed_steps += 1
 
   def _wait_behind(self, sent):
-    """Waits while more than AHEAD batches are under way, with `sent` the last.
+    """Waits while more than `AHEAD` batches are under way; `sent` is the last.
 
     In a multi-process run, all processes learn here about stop requests made
     before the finished batch was dispatched.
     """
     self._under_way.append(self.heard.ask(sent) if self.heard else sent)
-    if len(self._under_way) > AHEAD:
+    if len(self._under_way) > program.AHEAD:
       done = jax.block_until_ready(self._under_way.popleft())
       if self.heard:
         self.heard.hear(done)
@@ -238,8 +228,7 @@ class Trainer:
   def _stop_clock(self):
     """Ends a stretch of training time once the device is idle."""
     jax.block_until_ready(self.state)
-    self._clock.stop()
-    self.progress.train_seconds = self._clock.seconds
+    self.counters.stop_clock()
 
   def log(self) -> str:
     """Logs the training since the last log point; returns a text for the bar.
@@ -248,33 +237,36 @@ class Trainer:
       Diverged: the loss is not finite.
     """
     self._stop_clock()
-    self._clock.start()
+    self.counters.start_clock()
     sums = {k: float(v) for k, v in jax.device_get(self.state.sums).items()}
     metrics = self.program.objective.metrics(sums)
     _check_finite(metrics['loss'])
     speed = self._examples_per_s()
+    gradient = float(self._gradient_norm)
     self.run.log(
         step=self.step, split='train', **metrics,
         learning_rate=float(self._learning_rate(self.step - 1)),
-        examples_per_s=speed, seconds=self._clock.seconds)
+        grad_norm=_or_none(gradient),
+        param_norm=_or_none(float(self._param_norm(self.state.params))),
+        examples_per_s=speed, seconds=self.counters.train_seconds)
     self.state = self.program.reset_sums(self.state)
     return ', '.join([
         f'loss {metrics["loss"]:.3f}',
         *(f'acc {v:.1%}' for k, v in metrics.items() if k == 'accuracy'),
-        f'{speed:.0f} ex/s'])
+        f'grad {gradient:.2g}', f'{speed:.0f} ex/s'])
 
   def _examples_per_s(self):
     """Returns the speed since the last log point, or since this start."""
     step, seconds = self._logged
-    self._logged = self.step, self._clock.seconds
+    self._logged = self.step, self.counters.train_seconds
     examples = (self.step - step) * self.config.train.batch_size
-    return examples / (self._clock.seconds - seconds)
+    return examples / (self.counters.train_seconds - seconds)
 
   def validation_due(self) -> bool:
     """Returns True if this step needs a validation and has had none."""
     t, step = self.config.train, self.step
     due = step and (step % t.eval_every == 0 or step == t.steps)
-    return bool(due) and self.progress.validated_step != step
+    return bool(due) and self.counters.validated_step != step
 
   def validate(self, stop: StopRequest) -> bool:
     """Scores the validation split; keeps the parameters if best so far.
@@ -291,12 +283,12 @@ class Trainer:
       if scores is None:
         return False
       say(f'step {self.step}{self._which}: validation {_shown(scores)}')
-      self.progress.last_val = scores
-      best = self.progress.best_val
+      self.counters.last_val = scores
+      best = self.counters.best_val
       if best is None or self.program.objective.better(scores, best):
-        self.progress.best_val, self.progress.best_step = scores, self.step
+        self.counters.best_val, self.counters.best_step = scores, self.step
         self.checkpoints.save_best(self.step, scored_of(self.state))
-    self.progress.validated_step = self.step
+    self.counters.validated_step = self.step
     return True
 
   def evaluate(self, scored, split: str, stop: StopRequest) -> dict | None:
@@ -323,23 +315,22 @@ class Trainer:
         self._wait_behind(counted)
         return not stop.reason
 
-      counts = evaluate.evaluate(
-          self._eval_step, self.program, scored, examples, tick)
+      counts = self.program.evaluate(self._eval_step, scored, examples, tick)
     if counts is None:
       return None
     scores = self.program.objective.scores(counts)
     _check_finite(scores['loss'])
     if split == 'test':
       scores |= self.program.objective.analysis(
-          counts, evaluate.order(self.program, examples),
+          counts, self.program.order(examples),
           self.data.splits['train'], examples)
     seconds = time.perf_counter() - start
-    self.progress.eval_seconds += seconds
+    self.counters.eval_seconds += seconds
     numbers = {k: scores[k] for k in ('loss', 'accuracy') if k in scores}
     self.run.log(
         step=self.step, split=split, **numbers,
         examples_per_s=len(examples) / seconds,
-        seconds=self.progress.train_seconds)
+        seconds=self.counters.train_seconds)
     return scores
 
   def minutes_since_save(self) -> float:
@@ -353,33 +344,34 @@ class Trainer:
     """
     self._stop_clock()
     self._saved_at = time.monotonic()
-    self.progress.note_memory()
+    self.counters.note_memory()
     if math.isfinite(float(self.state.sums['loss'])):
       self.checkpoints.save_last(
-          self.step, self.state, dataclasses.asdict(self.progress))
+          self.step, self.state, dataclasses.asdict(self.counters))
 
   def score(self, stop: StopRequest) -> dict | None:
     """Scores the test split, once, with the chosen checkpoint."""
     self.checkpoints.wait()
-    scored = chosen(self.program, self.state, self.progress, self.checkpoints)
+    scored = self.counters.chosen(self.program, self.state, self.checkpoints)
     return self.evaluate(scored, 'test', stop)
 
   def finish(self, status: str, test: dict | None) -> Result:
     """Draws the curves; writes and returns the result, which ends the run."""
-    self.progress.note_memory()
-    fields = outcome.outcome(
-        self.program, status, self.step, self.progress, test=test,
-        floors=self.floors, data_fingerprint=self.data.fingerprint,
-        data_origin=self.data.info.get('origin'), **self.identity)
+    self.counters.note_memory()
+    fields = {
+        **self.counters.result_fields(self.program, status, self.step),
+        'test': test, 'floors': self.baselines,
+        'data_fingerprint': self.data.fingerprint,
+        'data_origin': self.data.info.get('origin'), **self.identity}
     if status != 'oom':  # other processes may not take part in this
       fields['peak_memory_bytes'] = int(
-          distributed.gathered(fields['peak_memory_bytes']).max())
+          distributed.all_gather(fields['peak_memory_bytes']).max())
     path = self.run.metrics_path
-    if leads() and path.exists():
+    if is_leader() and path.exists():
       from lra.records import curves  # imports matplotlib, which takes a second
       try:
         fields['learnt_step'] = curves.learnt_step(curves.read(path))
-        curves.plot(path, self.run.folder / 'curves.png', self.floors)
+        curves.plot(path, self.run.folder / 'curves.png', self.baselines)
       except UserError as e:
         say(f'No curves are drawn: {e}')
     return self.run.write_result(fields)
@@ -400,6 +392,11 @@ def _shown(scores):
   accuracy = scores.get('accuracy')
   first = '' if accuracy is None else f'accuracy {accuracy:.2%}, '
   return f'{first}loss {scores["loss"]:.4f}'
+
+
+def _or_none(number):
+  """Returns a number, or None if it has overflowed: JSON has no infinity."""
+  return number if math.isfinite(number) else None
 
 
 def _check_finite(loss):

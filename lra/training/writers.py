@@ -43,7 +43,7 @@ class Writer(Protocol):
     """Ends the writing."""
 
 
-class CsvFile:
+class CsvFile(Writer):
   """Writes `metrics.csv`: one row per point, with missing numbers empty."""
 
   def __init__(self, folder: pathlib.Path, config: dict,
@@ -53,16 +53,12 @@ class CsvFile:
     self._write_all()
 
   def write(self, point: Point) -> None:
-    """See `Writer`."""
     self._points.append(point)
     if not point.keys() <= set(self._columns):
       self._write_all()
       return
     with open(self.path, 'a', encoding='utf-8', newline='') as f:
       self._rows(f).writerow(point)
-
-  def close(self) -> None:
-    """See `Writer`."""
 
   def _rows(self, file):
     return csv.DictWriter(file, self._columns, lineterminator='\n')
@@ -76,7 +72,7 @@ class CsvFile:
     files.write_all({self.path: text.getvalue().encode()})
 
 
-class TensorBoard:
+class TensorBoard(Writer):
   """Writes `tensorboard/<split>/`: event files, one TensorBoard run per split.
 
   Times of day are those of a run that was never stopped: its beginning plus
@@ -95,12 +91,10 @@ class TensorBoard:
     self._flush()
 
   def write(self, point: Point) -> None:
-    """See `Writer`."""
     self._add(point)
     self._flush()
 
   def close(self) -> None:
-    """See `Writer`."""
     for file in self._files.values():
       file.close()
 
@@ -134,7 +128,7 @@ class TensorBoard:
     return self._files[split]
 
 
-class WeightsAndBiases:
+class WeightsAndBiases(Writer):
   """Writes a run of wandb and resumes it after a stop; `wandb.json` has its id.
 
   Points given to wandb cannot be taken back. So `wandb.json` counts them just
@@ -171,7 +165,6 @@ class WeightsAndBiases:
       self.write(point)
 
   def write(self, point: Point) -> None:
-    """See `Writer`."""
     self._number += 1
     if self._number <= self._kept['points']:
       return
@@ -183,7 +176,6 @@ class WeightsAndBiases:
                   commit=True)
 
   def close(self) -> None:
-    """See `Writer`."""
     self._run.finish()
 
 

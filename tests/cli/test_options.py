@@ -10,6 +10,7 @@ from absl.testing import flagsaver
 from data_prep import __main__ as data_prep_main
 from lra.cli import command, options
 from lra.experiment import loader
+from lra.experiment.experiment import resolve
 from tests.helpers import documents
 from tests.helpers.paths import ROOT
 
@@ -31,7 +32,7 @@ def test_commands_of_the_documents_are_taken(line, monkeypatch):
     pytest.skip('a file that the reader writes')
   made = [word for word in words if word.startswith('--config')]
   if made:
-    loader.resolve(loader.made_by(made))
+    resolve(loader.made_by(made))
   with flagsaver.flagsaver():
     flags.FLAGS(['lra', *(
         word for word in words if not word.startswith('--config.'))])

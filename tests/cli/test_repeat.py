@@ -9,10 +9,10 @@ from lra.cli import repeat
 from lra.config import identity, seeds
 from lra.experiment import loader
 from lra.records import result
-from lra.report import leaderboard
 from tests.helpers.paths import ROOT
 
-PATHS = sorted((leaderboard.RESULTS / 'runs').rglob('*.json'))
+PATHS = sorted((paths.PACKAGED / 'runs').rglob('*.json'))
+
 FULL = next(path for path in PATHS if path.parent.name == 'listops'
             and path.name.startswith('simpletron-'))
 

@@ -31,7 +31,7 @@ import jax
 jax.config.update('jax_num_cpu_devices', 8)
 from costs import test_collectives as test
 from lra.costs import collectives
-told = {name: collectives.told(test.config(*case), 8)
+told = {name: collectives.collective_bytes(test.config(*case), 8)
         for name, case in test.MESHES.items()}
 print(json.dumps({name: [[*key, times] for key, times in found.items()]
                   for name, found in told.items()}))

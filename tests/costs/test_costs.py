@@ -2,6 +2,8 @@
 
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -9,7 +11,7 @@ from lra import files
 from lra.costs import layers, tables
 from lra.errors import UserError
 from lra.nn import partials
-from lra.report import catalogue, speeds
+from lra.report import catalogue, inputs
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def test_speed_has_a_row_per_model_and_a_ratio_per_length(
   assert [(c[0], *map(float, c[2:])) for c in cells] == [
       ('local', 1, 0.5, 16, 0.5, 0.5, 32), ('transformer', 2, 1, 16, 1, 1, 32)]
   files.write_json(tmp_path / 'speed.json', measured)
-  found = speeds.read(tmp_path / 'speed.json')
+  found = inputs.speeds(tmp_path / 'speed.json')
   assert found.faster == {'local': 2, 'transformer': 1}
   assert set(found.memory.values()) == {32 * 2**20}
   assert found.what.startswith('1 x 32 tokens on cpu')
@@ -52,7 +54,7 @@ def test_no_speeds_are_said_to_be_none(tmp_path, value):
   if value is not None:
     files.write_json(path, value)
   with pytest.raises(UserError, match='speed.json holds no speeds of models'):
-    speeds.read(path)
+    inputs.speeds(path)
 
 
 @pytest.mark.full
@@ -81,3 +83,25 @@ def test_less_than_the_floor_is_moved_on_tpus_alone():
   below = {line.split(' | ')[0].strip('| ') for line in lines
            if float(line.split(' | ')[6]) < 1}
   assert below == {'v5e', 'v6e'}
+
+
+WITHOUT_TOOLS = """
+import sys
+sys.modules['kernels.tools'] = None
+from lra.costs import __main__ as command
+from lra.errors import UserError
+for name in sys.argv[1:]:
+  try:
+    command._module(name)
+  except UserError as error:
+    print(error)
+"""
+
+
+def test_an_installed_package_says_that_it_lacks_the_tools():
+  names = ['layers', 'launches', 'collectives', 'onchip']
+  done = subprocess.run([sys.executable, '-c', WITHOUT_TOOLS, *names],
+                        text=True, capture_output=True)
+  assert done.returncode == 0, done.stderr
+  assert [line.split(' needs kernels/tools')[0]
+          for line in done.stdout.splitlines()] == [f'--{n}' for n in names]

@@ -26,7 +26,7 @@ def test_command_draws_a_png(model, panels, tmp_path, capsys):
 
 @pytest.mark.parametrize('model', ['duo', 'etc'])
 def test_patterns_beside_other_attention_can_be_drawn(model):
-  pattern, = patterns.of_model(model, 100, {'radius': 5})
+  pattern, = patterns.model_patterns(model, 100, {'radius': 5})
   seen = pattern.kinds(100) > 0
   assert seen[60, 55] and not seen[60, 54] and seen[60, 0]
   assert seen[0, 60] == (model == 'etc')

@@ -13,8 +13,8 @@ from tests.helpers import small
 def test_a_step_is_timed_without_its_data(tmp_path, model, task):
   config = small.config(model, task)
   config.data_dir = str(tmp_path / 'none')
-  got = step.measure(config, steps=2)
-  made = program.make(config)
+  got = step.measure_drawn(small.experiment(config), steps=2)
+  made = small.make(config, None)
   counts = program.count_parameters(made.state_shape)
   assert {name: got[name] for name in counts} == counts
   assert (got['model'], got['task'], got['steps']) == (model, task, 2)
@@ -26,12 +26,13 @@ def test_a_step_is_timed_without_its_data(tmp_path, model, task):
 @pytest.mark.full
 def test_no_step_is_begun_when_the_time_is_over(monkeypatch):
   monkeypatch.setattr(step, 'SECONDS', 0)
-  got = step.measure(small.config('local', 'pathx'), steps=1000)
+  got = step.measure_drawn(
+      small.experiment(small.config('local', 'pathx')), steps=1000)
   assert got['steps'] == 1
 
 
 def test_tokens_fill_the_length_and_labels_are_classes():
-  made = program.make(small.config('local', 'retrieval'))
+  made = small.make(small.config('local', 'retrieval'), None)
   batch = step.drawn_batch(made)
   task = made.objective.task
   assert {k: (v.shape, v.dtype) for k, v in batch.items()} == (

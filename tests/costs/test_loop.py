@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from lra.costs import loop
+from lra.costs import step
 from lra.training import program
 from lra.training.trainer import Trainer
 from tests.helpers import small
@@ -14,8 +14,8 @@ from tests.helpers import small
 def test_measure_says_what_ran_and_how_long_a_step_took(mini_data):
   config = small.config('local', 'listops_mini')
   config.data_dir = str(mini_data)
-  got = loop.measure(config, steps=2, rounds=2)
-  expected = program.count_parameters(program.make(config).state_shape)
+  got = step.measure(small.experiment(config), steps=2, rounds=2)
+  expected = program.count_parameters(small.make(config, None).state_shape)
   assert {k: got[k] for k in expected} == expected
   assert (got['model'], got['task'], got['num_devices']) == (
       'local', 'listops_mini', 4)
@@ -35,18 +35,24 @@ def test_measure_says_what_ran_and_how_long_a_step_took(mini_data):
 def test_measuring_ends_in_time_unless_rounds_are_asked_for(
     mini_data, monkeypatch, seconds, rounds, made):
   clock = 0.0
-  send = Trainer.send
+  compile_steps = Trainer.compile
 
-  def sent(self, batch):
-    nonlocal clock
-    clock += seconds
-    return send(self, batch)
+  def compiled(self):
+    compile_steps(self)
+    step = self.train_step
 
-  monkeypatch.setattr(Trainer, 'send', sent)
+    def train_step(*args):
+      nonlocal clock
+      clock += seconds
+      return step(*args)
+
+    self.train_step = train_step
+
+  monkeypatch.setattr(Trainer, 'compile', compiled)
   monkeypatch.setattr(
-      loop, 'time', types.SimpleNamespace(perf_counter=lambda: clock))
+      step, 'time', types.SimpleNamespace(perf_counter=lambda: clock))
   config = small.config('local', 'listops_mini')
   config.data_dir = str(mini_data)
-  got = loop.measure(config, steps=2, rounds=rounds)
+  got = step.measure(small.experiment(config), steps=2, rounds=rounds)
   assert (got['steps'], got['rounds']) == made
   assert got['loop_s_per_step'] == got['bare_s_per_step'] == seconds

@@ -10,7 +10,7 @@ from configs import transformer
 from configs.protocols import PROTOCOLS
 from lra import models
 from lra.costs import parameters
-from lra.report import budgets
+from lra.report import inputs
 from lra.training import program
 from tests.helpers import small
 
@@ -48,7 +48,7 @@ def test_the_committed_counts_are_true(model):
 
 
 def test_every_protocol_has_a_counted_transformer():
-  known = budgets.read()
+  known = inputs.budgets()
   assert set(known) == {(protocol, task) for protocol, of in PROTOCOLS.items()
                         for task in of}, f'run `{_RUN}`'
   whole = program.count_parameters(small.make(
@@ -58,7 +58,7 @@ def test_every_protocol_has_a_counted_transformer():
 
 @pytest.mark.full
 def test_the_committed_budgets_are_true():
-  assert budgets.read() == parameters.count_budgets(), f'run `{_RUN}`'
+  assert inputs.budgets() == parameters.count_budgets(), f'run `{_RUN}`'
 
 
 @pytest.mark.full
@@ -67,7 +67,7 @@ def test_a_model_that_was_not_counted_is(tmp_path, monkeypatch):
   assert path.read_text().startswith('model,listops,text,retrieval\nlocal,')
   counted = parameters.read(path)
   assert counted == {'local': parameters.read()['local']}
-  assert budgets.read(tmp_path / budgets.NAME) == budgets.read()
+  assert inputs.budgets(tmp_path / inputs.BUDGETS.name) == inputs.budgets()
   asked = []
   monkeypatch.setattr(parameters, 'read', lambda: counted)
   monkeypatch.setattr(
@@ -86,8 +86,8 @@ def test_a_damaged_table_is_counted_again(tmp_path, text):
   (tmp_path / 'parameters.csv').write_text(text)
   assert parameters.read(tmp_path / 'parameters.csv') == {}
   assert parameters.read(tmp_path / 'none.csv') == {}
-  assert budgets.read(tmp_path / 'parameters.csv') == {}
-  assert budgets.read(tmp_path / 'none.csv') == {}
+  assert inputs.budgets(tmp_path / 'parameters.csv') == {}
+  assert inputs.budgets(tmp_path / 'none.csv') == {}
 
 
 def test_listing_needs_no_jax():

@@ -49,13 +49,20 @@ def test_describes_pairs(tmp_path, capsys):
   assert 'Résumé of naïve Bayes' in out
 
 
-def test_floors(tmp_path, capsys):
+def test_names_of_earlier_versions_still_work():
+  parse = command._parser().parse_args
+  assert parse(['--task=text', '--floors', '--floors_dir=here']) == parse(
+      ['--task=text', '--baselines', '--baselines_dir=here'])
+  assert not parse(['--task=text']).baselines
+
+
+def test_baselines(tmp_path, capsys):
   pytest.importorskip('sklearn')
-  assert run('--task=listops', f'--data_dir={tmp_path}', '--floors',
+  assert run('--task=listops', f'--data_dir={tmp_path}', '--baselines',
              f'--source={FIXTURES / "listops"}',
-             f'--floors_dir={tmp_path / "floors"}') == 0
+             f'--baselines_dir={tmp_path / "floors"}') == 0
   record = baselines.read(tmp_path / 'floors' / 'listops.json')
-  assert 'first operator' in record.floors
+  assert 'first operator' in record.methods
   assert 'first operator' in capsys.readouterr().out
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import data_prep
-from data_prep import describe, floors, probes
+from data_prep import baselines, describe, probes
 from data_prep.content import fingerprint
 from lra import tasks
 from lra.errors import UserError
@@ -171,5 +171,5 @@ def test_nothing_is_stored_and_all_described(tmp_path):
   content = data_prep.read('parity')
   text = describe.describe('parity', content)
   assert 'questions' in text and 'labels of train, val, test' in text
-  assert floors.quick('parity', content.splits)['majority'] == (
+  assert baselines.quick('parity', content.splits)['majority'] == (
       pytest.approx(0.5, abs=0.06))

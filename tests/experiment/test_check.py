@@ -20,7 +20,7 @@ def _config(arg='listops_mini', model='simpletron'):
   return c.copy_and_resolve_references()
 
 
-def _refuse(changes, *words, devices=1):
+def _refuse(changes, *words):
   """Sets fields whatever their type, and expects one sentence."""
   c = _config()
   for name, value in changes.items():
@@ -30,7 +30,6 @@ def _refuse(changes, *words, devices=1):
       part[key] = value
   with pytest.raises(UserError) as e:
     check.check(c)
-    check.check_mesh(c, {'data': devices, 'fsdp': 1, 'sequence': 1})
   sentence = str(e.value)
   assert sentence.endswith('.') and '\n' not in sentence
   for word in (*changes, *words):
@@ -81,8 +80,8 @@ def test_every_number_is_held_to_its_range(name):
 
 def _numbers(model):
   """The arguments of a mixer that are numbers and no fields of all configs."""
-  return [f for f in dataclasses.fields(models.module(model).Mixer)
-          if f.type in (int, float) and f.name not in check.GIVEN
+  return [f for f in dataclasses.fields(models.mixer(model))
+          if f.type in (int, float) and f.name not in models.GIVEN
           and f'model.{f.name}' not in fields.FIELDS]
 
 
@@ -99,7 +98,7 @@ def test_every_number_of_a_mixer_is_held_to_its_range(model, argument):
   wrong = [low if 'above' in limits else low - 1,
            high if 'below' in limits else 2 * high + 1, True, 'x']
   wrong += [1.5] if argument.type is int else [math.nan, math.inf]
-  mixer = models.module(model).Mixer
+  mixer = models.mixer(model)
   for value in wrong:
     with pytest.raises(UserError) as e:
       check.check_arguments(mixer, model, {argument.name: value})
@@ -172,11 +171,6 @@ def test_fields_that_do_not_fit_together(changes, words):
       check.check(c)
   else:
     _refuse(changes, *words)
-
-
-def test_devices_share_a_microbatch():
-  _refuse({'train.microbatch_size': 1}, '2 devices', devices=2)
-  check.check_mesh(_config(), {'data': 2, 'fsdp': 1, 'sequence': 1})
 
 
 def test_groups_that_are_sound():

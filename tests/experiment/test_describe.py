@@ -29,7 +29,7 @@ def test_every_field_has_its_value_and_its_meaning(model):
 @pytest.mark.parametrize('model', models.names())
 def test_every_argument_of_a_mixer_has_a_meaning(model):
   """From its docstring; what the encoder fills in needs none."""
-  found = describe.arguments(models.module(model).Mixer)
+  found = describe.arguments(models.mixer(model))
   given = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
   assert [name for name, meaning in found.items()
           if not meaning and name not in given] == []

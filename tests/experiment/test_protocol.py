@@ -7,7 +7,7 @@ import pytest
 from configs import base
 from lra.config import identity
 from lra.errors import UserError
-from lra.experiment import loader, protocol
+from lra.experiment import experiment, loader
 from tests.helpers.paths import ROOT
 
 RECORDS = sorted((ROOT / 'lra/results/runs').rglob('*.json'))
@@ -27,7 +27,7 @@ def at_home(monkeypatch):
 
 def made(made_by, **changes):
   """A config and what it changes, as plain values."""
-  return protocol.changes(_config(made_by, **changes), made_by)
+  return experiment.protocol_changes(_config(made_by, **changes), made_by)
 
 
 def _config(made_by, **changes):
@@ -93,7 +93,8 @@ def test_a_file_that_sets_what_the_protocol_says_changes_it(tmp_path):
 
 def renamed(**names):
   """A config in whose file these names were put, and what it changes."""
-  return protocol.changes({**_config(SIMPLETRON), **names}, SIMPLETRON)
+  return experiment.protocol_changes(
+      {**_config(SIMPLETRON), **names}, SIMPLETRON)
 
 
 def test_a_name_of_another_protocol_or_task_is_held_against_that_one():

@@ -2,10 +2,10 @@
 
 import json
 
-from lra.report import leaderboard, published, site
+from lra.report import inputs, publish, render, site
 from tests.helpers import scored
 
-HEADER = ','.join(published.COLUMNS)
+HEADER = ','.join(inputs.COLUMNS)
 
 
 def scores(right, wrong, **changes):
@@ -13,11 +13,9 @@ def scores(right, wrong, **changes):
   return scored.of([[right, wrong], [0, 0]], **changes)
 
 
-
 def loss(seed):
   """Another of each seed, which are copies else."""
   return 0.5 + 1e-9 * seed
-
 
 
 def make(model='transformer', seed=0, right=130, params=1000, status='ok',
@@ -77,17 +75,17 @@ class Place:
 
   def __init__(self, folder, runs=(), floors=(FLOORS,)):
     self.folder = folder
-    self.runs, self.floors = folder / 'runs', folder / 'floors'
+    self.runs, self.baselines = folder / 'runs', folder / 'floors'
     self.csv = folder / 'published.csv'
     self.speeds = folder / 'speed.json'
     self.page = folder / 'leaderboard.md'
     self.figures = folder / 'figures'
     for i, run in enumerate(runs):
       self.put(run, f'{run["task"]}/run{i}.json')
-    self.floors.mkdir(parents=True)
+    self.baselines.mkdir(parents=True)
     self.speeds.write_text(json.dumps(SPEEDS))
     for record in floors:
-      (self.floors / f'{record["task"]}.json').write_text(json.dumps(record))
+      (self.baselines / f'{record["task"]}.json').write_text(json.dumps(record))
     self.csv.write_text(
         f'{HEADER}\nMega,63.14,90.4,91.25,,,FAIL,,mega,Table 1,2209.10655,'
         'primary,\nTransformer,36.37,64.27,57.46,,,,,lra,README,2011.04006,'
@@ -104,11 +102,12 @@ class Place:
 
   def render(self, command=None, usual=None):
     """All pages, one after another: the first one, then those of tasks."""
-    return '\n'.join(leaderboard.pages(self.place(command, usual)).values())
+    return '\n'.join(render.markdown(
+        site.load(self.place(command, usual))).values())
 
   @property
   def details(self):
     return self.place().details
 
   def write(self, html=None, command=None):
-    leaderboard.write(self.place(command), html)
+    publish.write(self.place(command), html)

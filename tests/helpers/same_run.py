@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from lra import files
-from lra.training import run
+from lra.training import rundir
 from lra.training.checkpoint import Checkpoints
 from tests.helpers import small
 
@@ -19,6 +19,11 @@ def config(data_dir, **fields):
                    log_every=2, **{'eval_batch_size': 200, **fields})
   c.data_dir = str(data_dir)
   return c
+
+
+def experiment(data_dir, folder):
+  """That config, to be trained in a folder."""
+  return small.experiment(config(data_dir), folder)
 
 
 def metrics(folder):
@@ -34,7 +39,7 @@ class Killed(BaseException):
 
 def kill_after(patch, lines):
   """Ends a run after so many lines of its metrics."""
-  log, left = run.Run.log, [lines]
+  log, left = rundir.RunDirectory.log, [lines]
 
   def log_and_die(self, **fields):
     log(self, **fields)
@@ -42,7 +47,7 @@ def kill_after(patch, lines):
     if not left[0]:
       raise Killed
 
-  patch.setattr(run.Run, 'log', log_and_die)
+  patch.setattr(rundir.RunDirectory, 'log', log_and_die)
 
 
 def check(a, b, config, devices):

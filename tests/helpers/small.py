@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from lra import tasks
+from lra.experiment.experiment import Experiment, resolve
 from lra.training import program
 
 CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
@@ -51,9 +52,14 @@ def batch(task: tasks.Task, rows: int, length: int, seed=0, lead=()):
   return made
 
 
+def experiment(c, folder=None) -> Experiment:
+  """The experiment of a config, in a folder."""
+  return resolve(c, folder=folder)
+
+
 def make(c, devices=1) -> program.Program:
-  """The program of a config on the first `devices` devices."""
-  return program.make(c, jax.devices()[:devices])
+  """The program of a config on the first `devices` devices; None for all."""
+  return program.make(resolve(c), devices and jax.devices()[:devices])
 
 
 def random_params(p: program.Program, seed=0):

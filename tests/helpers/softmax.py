@@ -5,7 +5,7 @@ import numpy as np
 
 import kernels
 from kernels.softmax import reference
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernels import chunks
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 
 
 @pytest.mark.parametrize('count', (1, 16, 17, 40, 300))

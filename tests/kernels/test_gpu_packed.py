@@ -15,13 +15,13 @@ pytest.importorskip('jax.experimental.pallas.mosaic_gpu')
 
 import kernels
 from kernels import hopper_call
-from kernels.hopper_columns import Columns
+from kernels.hopper import Columns
+from kernels.lightning import activation
 from kernels.lightning import pallas_gpu as lightning
-from kernels.lightning import silu
 from kernels.linear import pallas_gpu as linear_gpu
 from kernels.linear import reference as linear
 from kernels.tools import errors
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 from tests.helpers import packed
 
 full = pytest.mark.full
@@ -45,7 +45,8 @@ CALLS = [
 def simulator():
   """The interpreter's parameters; it stops at a race."""
   try:
-    hopper_call.supported((1, 1, 1, 64), jnp.bfloat16, 'any', False)
+    with kernels.target('gpu', 'any'):
+      hopper_call.supported((1, 1, 1, 64), jnp.bfloat16)
   except NotImplementedError as reason:
     pytest.skip(str(reason))
   from jax.experimental.pallas import mosaic_gpu as plgpu
@@ -178,7 +179,7 @@ def _swap_keys_and_values(monkeypatch):
 
 
 def _forget_the_derivative(monkeypatch):
-  monkeypatch.setattr(silu, 'slope', lambda x: 1.0 + 0.0 * x)
+  monkeypatch.setattr(activation, 'slope', lambda x: 1.0 + 0.0 * x)
 
 
 def _sum_nothing(monkeypatch):

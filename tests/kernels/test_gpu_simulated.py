@@ -19,8 +19,7 @@ from kernels import dispatch, hopper, hopper_call
 from kernels.lightning import pallas_gpu as lightning
 from kernels.linear import pallas_gpu as linear
 from kernels.tools import errors
-from kernels.tools.errors import Case
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import Case, relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 # (op, case, into how many parts L is cut; None = what the kernels choose)
@@ -47,7 +46,8 @@ CASES = [
 def simulator():
   """Context of the interpreter, which stops at a race."""
   try:
-    hopper_call.supported((1, 1, 1, 64), jnp.bfloat16, 'any', False)
+    with kernels.target('gpu', 'any'):
+      hopper_call.supported((1, 1, 1, 64), jnp.bfloat16)
   except NotImplementedError as reason:
     pytest.skip(str(reason))
   from jax.experimental.pallas import mosaic_gpu as plgpu

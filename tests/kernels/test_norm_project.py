@@ -14,10 +14,10 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.triton')
 
 import kernels
-from kernels import triton_blocks
+from kernels import triton
 from kernels.norm_project import pallas_triton, reference
 from kernels.tools import h200, triton_report
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 
 FULL = pytest.mark.full
 # Of y and of the gradients of o, W and b. Of bfloat16, W is rounded to it, o
@@ -151,7 +151,7 @@ def _broken():
 @pytest.mark.full
 def test_faults_are_found(simulated, monkeypatch):
   """The tests above can fail."""
-  place, rows = triton_blocks.Place, pallas_triton.rows
+  place, rows = triton.Place, pallas_triton.rows
   assert not _broken()
   with monkeypatch.context() as fault:  # columns that do not exist
     columns = place._columns

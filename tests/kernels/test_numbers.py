@@ -7,8 +7,7 @@ import pytest
 
 from kernels import tpu
 from kernels.tools import errors
-from kernels.tools.errors import Case
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import Case, relative_rms
 from tests.helpers.gradients import no_races
 
 # Both dtypes, masks with ragged and with empty rows, one and several blocks.

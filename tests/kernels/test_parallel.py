@@ -6,20 +6,20 @@ import time
 
 import pytest
 
-from kernels.tools import parallel
+from kernels.tools import timing
 
 _seen = contextvars.ContextVar('seen', default=None)
 
 
 def test_all_are_done_and_come_with_their_items():
-  found = dict(parallel.finished(lambda x: x * x, list(range(100))))
+  found = dict(timing.finished(lambda x: x * x, list(range(100))))
   assert found == {x: x * x for x in range(100)}
-  assert list(parallel.finished(str, [])) == []
+  assert list(timing.finished(str, [])) == []
 
 
 def test_they_run_beside_each_other_and_come_as_they_end(monkeypatch):
   monkeypatch.setattr(
-      parallel.os, 'sched_getaffinity', lambda _: {0, 1}, raising=False)
+      timing.os, 'sched_getaffinity', lambda _: {0, 1}, raising=False)
   taken = threading.Event()
 
   def wait(x):
@@ -27,7 +27,7 @@ def test_they_run_beside_each_other_and_come_as_they_end(monkeypatch):
       assert taken.wait(60)
     return x
 
-  found = parallel.finished(wait, ['first', 'second'])
+  found = timing.finished(wait, ['first', 'second'])
   assert next(found) == ('second', 'second')
   taken.set()
   assert list(found) == [('first', 'first')]
@@ -35,14 +35,14 @@ def test_they_run_beside_each_other_and_come_as_they_end(monkeypatch):
 
 def test_they_see_the_context_of_the_caller():
   token = _seen.set('here')
-  found = dict(parallel.finished(lambda _: _seen.get(), [1, 2, 3]))
+  found = dict(timing.finished(lambda _: _seen.get(), [1, 2, 3]))
   _seen.reset(token)
   assert set(found.values()) == {'here'}
 
 
 def test_what_fails_is_raised_and_no_more_are_begun(monkeypatch):
   monkeypatch.setattr(
-      parallel.os, 'sched_getaffinity', lambda _: {0}, raising=False)
+      timing.os, 'sched_getaffinity', lambda _: {0}, raising=False)
   begun = []
 
   def broken(x):
@@ -52,5 +52,5 @@ def test_what_fails_is_raised_and_no_more_are_begun(monkeypatch):
     time.sleep(0.05)
 
   with pytest.raises(ValueError, match='0'):
-    list(parallel.finished(broken, list(range(1000))))
+    list(timing.finished(broken, list(range(1000))))
   assert len(begun) < 500

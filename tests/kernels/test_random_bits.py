@@ -7,14 +7,14 @@ import pytest
 from jax.extend.random import threefry_2x32
 from jax.sharding import AxisType
 
-from kernels import dispatch, random_bits, rows
+from kernels import axes, dispatch, random_bits
 
 SHAPES = ((7,), (1001,), (3, 5), (2, 4, 9), (0, 3))
 
 
 def _jax_draws(key, count, shape):
   return np.stack(
-    [jax.random.bits(row, shape, jnp.uint32) for row in rows.keys(key, count)]
+    [jax.random.bits(row, shape, jnp.uint32) for row in axes.keys(key, count)]
   )
 
 
@@ -41,7 +41,7 @@ def test_a_comparison_of_uniform_words_is_bernoulli(rate):
   found = random_bits.draw(
     key, 2, shape, lambda words: random_bits.uniform(words) < rate
   )
-  want = [jax.random.bernoulli(row, rate, shape) for row in rows.keys(key, 2)]
+  want = [jax.random.bernoulli(row, rate, shape) for row in axes.keys(key, 2)]
   np.testing.assert_array_equal(found, np.stack(want))
 
 
@@ -98,7 +98,7 @@ def _kept_by_threefry(key, count, shape, rate):
   heads, queries, keys = np.indices(shape, np.uint32).reshape(3, -1)
   counters = np.concatenate([heads * 2**20 + queries, keys])
   found = []
-  for row in rows.keys(key, count):
+  for row in axes.keys(key, count):
     out = threefry_2x32(jax.random.key_data(row), jnp.asarray(counters))
     high, low = np.split(np.asarray(out), 2)
     uniform = (high ^ low) // 2**9 / 2**23
@@ -124,7 +124,7 @@ def test_weights_are_kept_by_head_query_and_key(platform):
 
 
 def test_keys_of_rows_are_taken_as_they_are():
-  keys = rows.keys(jax.random.key(4), 3)
+  keys = axes.keys(jax.random.key(4), 3)
   for draw in (
     lambda key: random_bits.draw(key, 3, (5, 6)),
     lambda key: random_bits.kept(key, 3, (2, 5, 6), 0.5),

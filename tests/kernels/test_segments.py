@@ -7,7 +7,7 @@ import pytest
 
 import kernels
 from kernels.tools import errors
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 H, D = 2, 16

@@ -11,7 +11,7 @@ from jax.test_util import check_grads
 
 import kernels
 from kernels.tools import errors
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 from tests.helpers.gradients import with_cosines
 
 OPS = tuple(errors.FUNCTIONS)

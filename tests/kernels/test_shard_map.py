@@ -12,7 +12,7 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec
 
 import kernels
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 
 SPLIT, WHOLE = PartitionSpec('data'), PartitionSpec()
 B, L, H, D = 4, 20, 2, 8

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kernels.lightning import silu
+from kernels.lightning.activation import silu, slope
 from kernels.linear import features
 
 X = np.r_[np.linspace(-12, 12, 96), -1e-3, 1e-3]  # no kink among them
@@ -17,8 +17,8 @@ def _difference(function, step=1e-6):
 def test_silu():
   function = lambda x: x / (1 + np.exp(-x))
   x = jnp.asarray(X, jnp.float32)
-  np.testing.assert_allclose(silu.silu(x), function(X), rtol=1e-5, atol=1e-6)
-  np.testing.assert_allclose(silu.slope(x), _difference(function), atol=1e-5)
+  np.testing.assert_allclose(silu(x), function(X), rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(slope(x), _difference(function), atol=1e-5)
 
 
 @pytest.mark.parametrize('name, function', [
@@ -30,5 +30,5 @@ def test_feature_maps(name, function):
   x = jnp.asarray(X, jnp.float32)
   phi = features.apply(name, x)
   np.testing.assert_allclose(phi, function(X), rtol=1e-5, atol=1e-7)
-  for slope in (features.slope(name, x), features.slope_from(name, phi)):
-    np.testing.assert_allclose(slope, _difference(function), atol=1e-5)
+  for got in (features.slope(name, x), features.slope_from(name, phi)):
+    np.testing.assert_allclose(got, _difference(function), atol=1e-5)

@@ -11,7 +11,7 @@ from jax.sharding import AxisType
 import kernels
 from kernels.softmax import chunked, reference
 from kernels.tools import errors
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import (
   check,

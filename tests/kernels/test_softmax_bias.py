@@ -11,7 +11,7 @@ from jax.sharding import AxisType
 import kernels
 from kernels import random_bits
 from kernels.softmax import chunked, distances, reference
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 
 X = jnp.ones((2, 8, 2, 32))

@@ -10,7 +10,7 @@ import pytest
 import kernels
 from kernels import dispatch
 from kernels.softmax import cudnn, reference
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 from tests.helpers.gradients import with_gradients
 from tests.helpers.softmax import check, inputs, resolve, up_to
 

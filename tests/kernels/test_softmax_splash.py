@@ -13,8 +13,7 @@ from jax.sharding import AxisType
 import kernels
 from kernels.softmax import reference, splash
 from kernels.tools import aot, errors, hlo
-from kernels.tools.errors import Case
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import Case, relative_rms
 from tests.helpers.products import at_the_highest
 
 # Every length, width, mask and dtype, not their product.

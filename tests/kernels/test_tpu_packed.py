@@ -14,7 +14,7 @@ import kernels
 from kernels import dispatch, tpu
 from kernels.linear import reference as linear
 from kernels.tools import errors
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 from tests.helpers.gradients import no_races
 from tests.helpers.packed import SCALE, Call, expected
 

@@ -16,11 +16,10 @@ import pytest
 pytest.importorskip('jax.experimental.pallas.triton')
 
 import kernels
-from kernels import dispatch, triton, triton_blocks
+from kernels import dispatch, triton
 from kernels.linear import reference
 from kernels.tools import errors
-from kernels.tools.errors import Case
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import Case, relative_rms
 from tests.helpers.gradients import with_cosines
 
 OPS = tuple(errors.FUNCTIONS)
@@ -98,7 +97,7 @@ def _broken(case, op):
 def test_the_simulator_finds_faults(op, simulated, monkeypatch):
   """The tests above can fail."""
   case = Case(70, 2, 48, 'float32', 'empty', 1)
-  place = triton_blocks.Place
+  place = triton.Place
   with monkeypatch.context() as fault:  # masked tokens, rows behind the end
     fault.setattr(place, 'valid', lambda *_: None)
     assert _broken(case, op)
@@ -119,9 +118,9 @@ def test_the_simulator_finds_faults(op, simulated, monkeypatch):
 @pytest.mark.parametrize('op', OPS)
 def test_a_single_tf32_product_is_not_enough(op, simulated, monkeypatch):
   case = Case(70, 2, 48, 'float32', 'full', 1)
-  split = triton_blocks._split
+  split = triton._split
   monkeypatch.setattr(
-    triton_blocks, '_split', lambda x: (split(x)[0], jnp.zeros_like(x))
+    triton, '_split', lambda x: (split(x)[0], jnp.zeros_like(x))
   )
   assert _broken(case, op)
 
@@ -259,10 +258,10 @@ def test_silu_in_the_kernel_is_silu_outside(packed, simulated):
       functools.partial(attend, activation='silu', kernel=kernel, **named)
     )(*arrays)
 
-  got, want = run('pallas_triton'), run('xla')
+  (out, *got), (wanted, *want) = run('pallas_triton'), run('xla')
   mask = np.asarray(named['mask'])
-  _close(got[0], want[0])
-  for x, y in zip(got[1], want[1], strict=True):
+  _close(out, wanted)
+  for x, y in zip(got, want, strict=True):
     assert not np.asarray(x)[~mask].any()
     _close(np.asarray(x)[mask], np.asarray(y)[mask])
 

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip('jax.experimental.pallas.triton')
 
-from kernels import triton, triton_blocks
+from kernels import triton
 from kernels.lightning import pallas_triton as lightning
 from kernels.tools import cuda
 
@@ -26,7 +26,7 @@ def test_parts_cover_the_sequence_and_fill_the_device(pairs, length):
 def test_lightning_cuts_only_what_leaves_most_of_the_device_empty():
   """Every further part costs two tensors, forward and backward."""
   for batch, cut in ((32, False), (8, True)):
-    shape = triton_blocks.Shape(batch, 4096, 4, 32, True, 64, 32)
+    shape = triton.Shape(batch, 4096, 4, 32, True, 64, 32)
     with cuda.CARDS['h200'].lowering():
       parts, per_part = lightning._parts(shape, 4, 4)
     assert (parts > 1) == cut

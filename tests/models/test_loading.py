@@ -36,7 +36,7 @@ def test_a_bad_model_is_one_sentence(folder, monkeypatch, text, sentence):
   monkeypatch.setattr(signals, 'listening', lambda: True)
   (folder / 'mine.py').write_text(text)
   with pytest.raises(UserError) as error:
-    models.module('mine')
+    models.mixer('mine')
   assert str(error.value).startswith(sentence)
   assert '\n' not in str(error.value)
 
@@ -49,10 +49,32 @@ def test_ctrl_c_while_a_model_is_imported_is_not_its_fault(
   monkeypatch.setattr(signals, 'listening', lambda: heard)
   (folder / 'mine.py').write_text(raised)
   with pytest.raises(KeyboardInterrupt):
-    models.module('mine')
+    models.mixer('mine')
 
 
 def test_an_unknown_model_names_those_there_are(folder):
   (folder / 'mine.py').write_text('')
   with pytest.raises(UserError, match="'yours'.* config.model.name .*mine"):
-    models.module('yours')
+    models.mixer('yours')
+
+
+def test_models_that_share_a_file_have_a_class_each():
+  shared = {name: (file, cls) for file, classes in models.SHARED.items()
+            for name, cls in classes.items()}
+  assert set(shared) <= set(models.names())
+  assert 'spectral' not in models.names()
+  found = {name: models.mixer(name) for name in shared}
+  assert len(set(found.values())) == len(shared)
+  for name, mixer in found.items():
+    assert (mixer.__module__, mixer.__name__) == (
+        f'lra.models.{shared[name][0]}', shared[name][1])
+
+
+def test_a_shared_file_without_a_class_names_the_class(folder):
+  (folder / 'spectral.py').write_text('')
+  sys.modules.pop('lra.models.spectral', None)
+  with pytest.raises(UserError, match='spectral.py has no mixer: define a '
+                     'class GmmPrf'):
+    models.mixer('gmm_prf')
+  assert models.names(folder) == tuple(sorted(models.SHARED['spectral']))
+  sys.modules.pop('lra.models.spectral', None)

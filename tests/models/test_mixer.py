@@ -40,7 +40,7 @@ def test_a_mixer_of_ten_lines_equals_its_equation():
 
 @pytest.mark.full
 def test_a_mixer_of_ten_lines_trains(monkeypatch):
-  monkeypatch.setattr(models, 'module', lambda name: _aft())
+  monkeypatch.setattr(models, 'mixer', lambda name: _aft().Mixer)
   c = small.config('simpletron', 'listops')
   c.model.name = 'aft'
   del c.model.kernel
@@ -75,7 +75,7 @@ def test_every_layer_has_a_name_of_its_own(name):
 
 @pytest.mark.every(7)
 @pytest.mark.parametrize('name', [
-    n for n in NAMES if hasattr(models.module(n).Mixer, 'qkv_bias')])
+    n for n in NAMES if hasattr(models.mixer(n), 'qkv_bias')])
 def test_input_projections_without_biases(name):
   with_bias, without = ({
       jax.tree_util.keystr(path)

@@ -36,7 +36,7 @@ def test_equals_float64(normalization):
 
 def test_an_unknown_normalization_is_refused():
   x, mask = mixer_oracle.ragged(4, width=16)
-  with pytest.raises(UserError, match='model.normalization .mean.'):
+  with pytest.raises(UserError, match="model.normalization='mean'"):
     Mixer(normalization='mean').init(jax.random.key(0), x, mask, train=False)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lra.models.sliding_window_mqa import Mixer
+from lra.models.sliding_window import MultiQuery as Mixer
 from tests.helpers import mixer_oracle, sparse_oracle
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lra.errors import UserError
-from lra.models.sparse_strided import Mixer
+from lra.models.sparse_transformer import Strided as Mixer
 from tests.helpers import mixer_oracle, sparse_oracle
 
 

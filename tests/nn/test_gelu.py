@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 import kernels
-from lra.nn.gelu import gelu
+from lra.nn.encoder import gelu
 
 
 def _reference(x):

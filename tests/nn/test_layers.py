@@ -36,7 +36,8 @@ class _Ours(nn.Module):
       assert bias.shape == (3, 2, 3) and bias.dtype == jnp.float32
       heads = [qkv[:, :, i] for i in range(3)]
     else:
-      heads = list(layers.project_qkv(x, 2, 6, self.dtype))
+      heads = [layers.project_heads(x, 2, 6, self.dtype, name)
+               for name in layers.QKV]
     return heads, layers.merge_heads_and_project(heads[0], 12, self.dtype)
 
 

@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels.norm_project import vjp as norm_project
+from kernels.norm_project import api as norm_project
 from kernels.tools import errors
-from kernels.tools.rms import relative_rms
+from kernels.tools.errors import relative_rms
 from lra.models import lightning, linear_transformer, simpletron
-from lra.nn import linear_mixer
+from lra.nn import layers
 
 X = jax.random.normal(jax.random.key(0), (2, 40, 128))
 MASK = jnp.arange(40) < jnp.array([[40], [25]])
 MIXERS = {
     'simpletron': simpletron.Mixer(num_heads=2, qkv_width=128),
-    'simpletron_resl': simpletron.Mixer(
-        num_heads=2, qkv_width=128, skip=True, output_projection=True),
+    'simpletron_resl': simpletron.ResL(num_heads=2, qkv_width=128),
     'without biases': simpletron.Mixer(
         num_heads=2, qkv_width=128, qkv_bias=False),
     'linear_transformer': linear_transformer.Mixer(
@@ -55,9 +54,9 @@ def test_the_packed_way_is_the_plain_way(name, monkeypatch):
   params = jax.tree.map(lambda p: p + 0.1, params)
   want = _run(mixer.clone(kernel='xla'), params)
   seen = []
-  project = linear_mixer.layers.project_packed
+  project = layers.project_packed
   monkeypatch.setattr(
-      linear_mixer.layers, 'project_packed',
+      layers, 'project_packed',
       lambda *args: seen.append(args) or project(*args))
   with errors.simulated('pallas_tpu'):
     got = _run(mixer, params)
@@ -75,9 +74,9 @@ def test_on_a_gpu_lightning_norms_inside_the_projection(
   params = jax.tree.map(lambda p: p + 0.1, params)
   want = _run(mixer.clone(kernel='xla'), params)
   seen = []
-  run = norm_project.run
+  run = norm_project._run
   monkeypatch.setattr(
-      norm_project, 'run',
+      norm_project, '_run',
       lambda kernel, *args: seen.append(kernel) or run(kernel, *args))
   with errors.simulated('pallas_triton'):
     _close(_run(mixer, params), want)

@@ -42,7 +42,7 @@ def test_an_odd_width_is_refused():
 
 
 TURNING = [name for name in models.names()
-           if hasattr(models.module(name).Mixer, 'rotary')]
+           if hasattr(models.mixer(name), 'rotary')]
 
 
 def test_who_can_be_turned():
@@ -55,7 +55,7 @@ def test_who_can_be_turned():
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', TURNING)
 def test_turned_queries_and_keys_are_what_is_mixed(name):
-  mixer = models.module(name).Mixer
+  mixer = models.mixer(name)
 
   class Turned(mixer):
 
@@ -78,5 +78,5 @@ def test_turned_queries_and_keys_are_what_is_mixed(name):
 def test_heads_of_odd_width_cannot_be_turned(name):
   x, mask = mixer_oracle.ragged(4, width=12)
   with pytest.raises(UserError, match='Heads of width 3 .*qkv_width'):
-    mixer_oracle.shapes(models.module(name).Mixer(
+    mixer_oracle.shapes(models.mixer(name)(
         num_heads=2, qkv_width=6, rotary=True), x, mask)

@@ -94,7 +94,7 @@ def test_trains_validates_and_scores(
                    log_every=20, learning_rate=0.02, warmup_steps=5)
   c.objective, c.optim.schedule = 'masked_tokens', 'constant'
   c.encoder.pooling, c.data_dir = 'mean', str(mini_data)
-  result = train.train(c, tmp_path)
+  result = train.train(small.experiment(c, tmp_path))
   assert result.status == 'ok'
   assert set(result.test.model_dump()) == {'loss', 'perplexity'}
   lines = [json.loads(x) for x in

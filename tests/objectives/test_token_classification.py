@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_one_sentence(task, changes, word):
 def test_a_run_is_scored_by_the_last_tokens(tmp_path):
   c = small.config('simpletron', 'parity', steps=4, eval_every=2,
                    eval_batch_size=100)
-  train.train(c, tmp_path / 'run')
+  train.train(small.experiment(c, tmp_path / 'run'))
   result = files.read_json(tmp_path / 'run' / 'result.json')
   assert result['status'] == 'ok'
   assert np.sum(result['test']['confusion']) == 2000

@@ -2,7 +2,8 @@
 
 import pytest
 
-from lra.models import local, ngram, sliding_window, sliding_window_mqa
+from lra import models
+from lra.models import local, ngram, sliding_window
 from tests.helpers import mixer_oracle, peer
 
 HEADS = {'num_heads': 2, 'qkv_width': 8}
@@ -11,7 +12,7 @@ WINDOW = {'window_size': 5, 'exact_windowsize': True}
 
 @pytest.mark.parametrize('mixer,options', [
     (sliding_window.Mixer(**HEADS, radius=5), WINDOW),
-    (sliding_window_mqa.Mixer(**HEADS, radius=5), WINDOW),
+    (models.mixer('sliding_window_mqa')(**HEADS, radius=5), WINDOW),
     (ngram.Mixer(**HEADS, order=6), {**WINDOW, 'causal': True}),
     (local.Mixer(**HEADS, block_size=5),
      {'window_size': 5, 'look_backward': 0, 'look_forward': 0})])

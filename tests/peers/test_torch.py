@@ -2,7 +2,8 @@
 
 import pytest
 
-from lra.models import gqa, mqa, transformer
+from lra import models
+from lra.models import gqa, transformer
 from tests.helpers import mixer_oracle, peer
 
 torch = peer.torch
@@ -26,7 +27,7 @@ def test_multihead_attention(check):
 
 @pytest.mark.parametrize('mixer', [
     gqa.Mixer(num_heads=4, qkv_width=16, num_kv_heads=2),
-    mqa.Mixer(num_heads=4, qkv_width=16)])
+    models.mixer('mqa')(num_heads=4, qkv_width=16)])
 def test_grouped_heads(check, mixer):
   def attend(q, k, v, mask):
     return torch.nn.functional.scaled_dot_product_attention(

@@ -64,7 +64,7 @@ def test_where_a_step_was_logged_twice_the_later_point_counts(tmp_path):
   assert draw(tmp_path, twice) == draw(tmp_path, ''.join(LINES))
 
 
-def test_floors_are_drawn_across_the_whole_accuracy_panel(tmp_path):
+def test_baselines_are_drawn_across_the_whole_accuracy_panel(tmp_path):
   draw(tmp_path, ''.join(LINES), {'majority': 0.3})
   pixels = image.imread(tmp_path / 'curves.png')[..., :3]
   grey = np.all(np.abs(pixels - 0x66 / 255) < 0.1, axis=-1)
@@ -83,8 +83,8 @@ def test_hardly_any_points_still_make_a_figure(tmp_path, text):
 
 def test_without_accuracy_the_loss_has_the_whole_figure(tmp_path, monkeypatch):
   drawn = []
-  draw_one = curves._draw
-  monkeypatch.setattr(curves, '_draw', lambda ax, points, field, scale: (
+  draw_one = curves._draw_split
+  monkeypatch.setattr(curves, '_draw_split', lambda ax, points, field, scale: (
       drawn.append(field), draw_one(ax, points, field, scale)))
   lines = [json.loads(line) for line in LINES]
   draw(tmp_path, ''.join(json.dumps(
@@ -95,7 +95,7 @@ def test_without_accuracy_the_loss_has_the_whole_figure(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('name', [
     r'$\frac$', '\x00\x1b\ud800', 'x' * 10**6, '<b>\n'])
-def test_a_floor_may_be_called_anything(tmp_path, name):
+def test_a_baseline_may_be_called_anything(tmp_path, name):
   assert draw(tmp_path, ''.join(LINES), {name: 0.5}).startswith(b'\x89PNG')
 
 

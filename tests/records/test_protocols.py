@@ -6,8 +6,9 @@ import pathlib
 
 import pytest
 
-from lra.records import protocols, result
-from lra.report import leaderboard
+from lra import paths
+from lra.records import result, store
+from lra.report import render, site
 from lra.report.site import Place
 
 RUN = json.loads(
@@ -19,7 +20,7 @@ def compared(steps=800, changes=None, **fields):
   run = copy.deepcopy(RUN) | fields | {'steps': steps, 'changes': changes}
   run['config']['train']['steps'] = steps
   run['config']['protocol'] = run['protocol']
-  return protocols.compared(result.validate(run)).changes
+  return store.with_changes(result.validate(run)).changes
 
 
 @pytest.mark.parametrize('claimed', [None, {}, {'train.steps': 301}])
@@ -53,7 +54,7 @@ def test_a_record_that_hides_its_changes_is_not_in_the_main_table(tmp_path):
   run['config']['train']['steps'] = 300
   (tmp_path / 'runs').mkdir()
   (tmp_path / 'runs' / 'run.json').write_text(json.dumps(run))
-  pages = leaderboard.pages(Place(tmp_path, tmp_path / 'page.md'))
+  pages = render.markdown(site.load(Place(tmp_path, tmp_path / 'page.md')))
   page = pages[tmp_path / 'page' / 'text_mini.md']
   assert '## Protocol `simpletron`, settings changed' in page
   assert '## Protocol `simpletron`\n' not in page
@@ -61,6 +62,6 @@ def test_a_record_that_hides_its_changes_is_not_in_the_main_table(tmp_path):
 
 
 def test_committed_records_are_in_the_tables_that_they_say():
-  for path in (leaderboard.RESULTS / 'runs').rglob('*.json'):
+  for path in (paths.PACKAGED / 'runs').rglob('*.json'):
     run = result.read(path)
-    assert protocols.compared(run) is run, path
+    assert store.with_changes(run) is run, path

@@ -6,11 +6,11 @@ import pathlib
 
 import pytest
 
-from lra import bits
+from lra import bits, paths
 from lra.cli import repeat
 from lra.config import identity
 from lra.records import result
-from lra.report import leaderboard, rows
+from lra.report import boards as boards_lib
 from tests.helpers import scored
 
 RUN = json.loads(
@@ -45,7 +45,7 @@ class Place:
 
   def load(self):
     """Rows, and {file: why it is left out}."""
-    boards, left_out = rows.load(self.folder, self.folder / 'none')
+    boards, left_out = boards_lib.load(self.folder, self.folder / 'none')
     return ([row for board in boards for row in board.rows],
             {left.name: left.why for left in left_out})
 
@@ -161,7 +161,7 @@ def test_of_a_repeated_seed_one_that_ended_is_shown(place, status, is_first):
 
 
 def test_the_command_of_a_fitted_run_says_how():
-  path = next((leaderboard.RESULTS / 'runs/listops').glob('simpletron-*'))
+  path = next((paths.PACKAGED / 'runs/listops').glob('simpletron-*'))
   run = result.read(path)
   config = copy.deepcopy(run.config)
   config['train'] |= {'microbatch_size': 1, 'log_every': 7}

@@ -9,10 +9,11 @@ import subprocess
 
 import pytest
 
-from lra import bits
+from lra import bits, paths
 from lra.errors import UserError
 from lra.records import result
-from lra.report import leaderboard, rows, site
+from lra.report import boards as boards_lib
+from lra.report import publish, render, site
 from tests.helpers import scored
 
 _DATA = pathlib.Path(__file__).parents[1] / 'report/data'
@@ -24,13 +25,13 @@ class Place:
   """Folders with sound records."""
 
   def __init__(self, folder):
-    self.runs, self.floors = folder / 'runs', folder / 'floors'
+    self.runs, self.baselines = folder / 'runs', folder / 'floors'
     self.page = folder / 'page.md'
     self.place = site.Place(folder, self.page)
-    for path in (self.runs, self.floors):
+    for path in (self.runs, self.baselines):
       path.mkdir()
     self.put('good.json', {**copy.deepcopy(RUN), 'seed': 1})
-    (self.floors / 'text_mini.json').write_text(json.dumps(FLOORS))
+    (self.baselines / 'text_mini.json').write_text(json.dumps(FLOORS))
 
   def put(self, name, run):
     if run:
@@ -41,16 +42,16 @@ class Place:
     return path
 
   def write(self):
-    return leaderboard.write(self.place)
+    return publish.write(self.place)
 
   def leaves_out(self, name):
     """Asserts that one record is left out of the page; returns why."""
-    _, (left_out,) = rows.load(self.runs, self.floors)
+    _, (left_out,) = boards_lib.load(self.runs, self.baselines)
     assert left_out.name == name and '\n' not in left_out.why
-    page = leaderboard.pages(self.place)[self.page]
+    page = render.markdown(site.load(self.place))[self.page]
     assert f'* `{name}`: ' in page
     (self.runs.parent / name).unlink()
-    again = leaderboard.pages(self.place)[self.page]
+    again = render.markdown(site.load(self.place))[self.page]
     start, end = page.index('**1 record is'), page.index('## Mini tasks')
     assert page[:start] + page[end:] == again  # nothing else is different
     return left_out.why
@@ -200,19 +201,19 @@ def test_every_field_is_described():
 
 
 def test_committed_records_are_sound_and_written_as_they_are(tmp_path):
-  paths = sorted((leaderboard.RESULTS / 'runs').rglob('*.json'))
-  assert len(paths) >= 60
-  for path in paths:
+  found = sorted((paths.PACKAGED / 'runs').rglob('*.json'))
+  assert len(found) >= 60
+  for path in found:
     run = result.read(path)
     result.write(tmp_path / 'copy.json', run)
     assert (tmp_path / 'copy.json').read_bytes() == path.read_bytes()
-    assert leaderboard.RESULTS / 'runs' / run.record_path == path
+    assert paths.PACKAGED / 'runs' / run.record_path == path
 
 
 def test_committed_records_name_commits_that_can_be_checked_out():
   """Or say that their commits cannot."""
   known = history()
-  for path in (leaderboard.RESULTS / 'runs').rglob('*.json'):
+  for path in (paths.PACKAGED / 'runs').rglob('*.json'):
     run = result.read(path)
     commits = {run.git_commit, *run.git_commits} - {None}
     assert commits <= known or run.git_published is False, path
@@ -221,7 +222,7 @@ def test_committed_records_name_commits_that_can_be_checked_out():
 def history():
   """The commits of this checkout; without all of them the test is skipped."""
   def git(*arguments):
-    return subprocess.run(('git', *arguments), cwd=leaderboard.RESULTS,
+    return subprocess.run(('git', *arguments), cwd=paths.PACKAGED,
                           check=True, capture_output=True, text=True).stdout
   try:
     whole = git('rev-parse', '--is-shallow-repository') == 'false\n'
@@ -319,8 +320,8 @@ def test_many_that_count_alike_outvote_one(place):
     (change('task', value='chess'), "'task' is 'chess'"),
     (change('task', value='text'), 'should be text.json'),
 ])
-def test_a_spoilt_floors_record_is_named_and_left_out(place, spoil, reason):
+def test_a_spoilt_baselines_record_is_named_and_left_out(place, spoil, reason):
   bad = copy.deepcopy(FLOORS)
   spoil(bad)
-  (place.floors / 'text_mini.json').write_text(json.dumps(bad))
+  (place.baselines / 'text_mini.json').write_text(json.dumps(bad))
   assert reason in place.leaves_out('floors/text_mini.json')

@@ -9,7 +9,8 @@ import shutil
 import markdown_it
 import pytest
 
-from lra.report import leaderboard
+from lra import paths
+from lra.report import publish
 from lra.report.site import Place
 
 PATIENCE = 300_000  # milliseconds
@@ -41,8 +42,8 @@ def chromium():
 def site(tmp_path_factory):
   """The committed leaderboard, made somewhere else."""
   folder = tmp_path_factory.mktemp('site')
-  shutil.copytree(leaderboard.RESULTS, folder, dirs_exist_ok=True)
-  leaderboard.write(Place(folder, folder / 'page.md', lambda run, seeds: (
+  shutil.copytree(paths.PACKAGED, folder, dirs_exist_ok=True)
+  publish.write(Place(folder, folder / 'page.md', lambda run, seeds: (
       f'python run_lra.py --config={run.model}')), folder)
   return folder
 

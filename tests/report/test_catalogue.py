@@ -75,11 +75,12 @@ def folder(tmp_path):
 def test_models_are_read_without_importing(folder):
   bar, foo = catalogue.read(folder)
   assert foo == catalogue.Entry(
-      'foo', 'Foo', 'mixes a | b, badly.', 'softmax(Q K^T | mask) V per head',
+      'foo', 'foo', 'Foo', 'mixes a | b, badly.',
+      'softmax(Q K^T | mask) V per head',
       'Doe et al. 2020, arXiv 2001.00001, eq. 3', 'sparse', 'O(L M)',
       {'time': 1.5, 'memory': 1}, ('one', 'two'), True)
   assert bar == catalogue.Entry(
-      'bar', 'Bar', 'a plain one.', 'X W', 'nobody', 'dense', 'O(L D^2)',
+      'bar', 'bar', 'Bar', 'a plain one.', 'X W', 'nobody', 'dense', 'O(L D^2)',
       {'time': 1, 'memory': 2}, ('xla', 'pallas_tpu'), False)
   assert catalogue.problems(folder) == []
 
@@ -188,7 +189,7 @@ def test_the_committed_readme_is_current():
   if listed.returncode:
     pytest.skip('not a git checkout')
   committed = [e for e in catalogue.read()
-               if f'{e.name}.py' in listed.stdout.split()]
+               if f'{e.file}.py' in listed.stdout.split()]
   text = (catalogue.MODELS / 'README.md').read_text('utf-8')
   peers = catalogue.read_peers()
   assert text in (catalogue.readme(committed, peers),

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+from lra import paths
 from lra.formats import NONE
-from lra.report import breakdown, leaderboard, summary
+from lra.report import site, summary
 from lra.report import tables as tables_lib
 from lra.report.site import Place
 
@@ -14,13 +15,13 @@ from lra.report.site import Place
 @pytest.fixture(scope='module')
 def tables():
   """Every table of the committed page."""
-  found = tables_lib.load(Place(leaderboard.RESULTS, leaderboard.PAGE))
-  tables = [*found.published.values(), *(
+  found = site.load(Place(paths.PACKAGED, paths.page()))
+  tables = [*tables_lib.published(found.papers).values(), *(
       made.table for group in ('full', 'mini', 'probe')
-      for made in summary.of_group(found.boards, group))]
+      for made in summary.by_protocol(found.boards, group))]
   for board in found.boards:
     tables += [tables_lib.baselines(board), tables_lib.details(board),
-               breakdown.table(board)]
+               summary.breakdown(board)]
     for scores in tables_lib.scores(board, found.papers):
       tables += [scores.table, scores.compared]
   return [table for table in tables if table]

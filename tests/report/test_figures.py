@@ -9,8 +9,9 @@ from matplotlib import colors
 
 from lra import tasks
 from lra.records import style
-from lra.report import charts, figures, rows
-from lra.report.speeds import Speeds
+from lra.report import boards as boards_lib
+from lra.report import charts, figures
+from lra.report.inputs import Speeds
 from tests.helpers.page import FLOORS, RUNS, Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
@@ -25,7 +26,7 @@ SPEEDS = Speeds('4 x 4,000 tokens on CPU',
 def board(tmp_path):
   def make_board(runs, task='text_mini'):
     place = Place(tmp_path, runs, ({**FLOORS, 'task': task},))
-    boards, left_out = rows.load(place.runs, place.floors)
+    boards, left_out = boards_lib.load(place.runs, place.baselines)
     assert not left_out
     return boards[0]
   return make_board
@@ -34,24 +35,24 @@ def board(tmp_path):
 @pytest.fixture
 def drawn(monkeypatch):
   """The axes of a planned figure instead of its bytes."""
-  monkeypatch.setattr(charts, '_svg', lambda fig: fig.axes[0])
+  monkeypatch.setattr(charts, 'saved', lambda fig, form: fig.axes[0])
   monkeypatch.setattr(figures, 'sealed', lambda axes, figure: axes)
   def draw(kind, *arguments):
-    plan = {'overview': figures.overview}.get(kind, figures.of_task)
+    plan = {'overview': figures.overview}.get(kind, figures.task_figures)
     found, = (figure for figure in plan(*arguments) if figure.chart == kind)
     return figures._drawn(found)
   return draw
 
 
 def names(board, speeds):
-  return [figure.name for figure in figures.of_task(board, speeds)]
+  return [figure.name for figure in figures.task_figures(board, speeds)]
 
 
 def colour(artist):
   return colors.to_hex(artist.get_color()).upper()
 
 
-def test_intervals_means_seeds_and_floors_are_drawn(board, drawn):
+def test_intervals_means_seeds_and_baselines_are_drawn(board, drawn):
   found = board(RUNS)
   ax = drawn('accuracy', found, None)
   names = [tick.get_text() for tick in ax.get_yticklabels()]
@@ -212,16 +213,16 @@ def test_marks_of_one_line_do_not_hide_each_other(board, drawn):
 
 def test_a_full_task_without_a_run_says_so(board, drawn, tmp_path):
   found = board([make(task='text')], 'text')
-  none = rows.TaskBoard(
-      tasks.get('image'), [rows.Baseline('ridge', 0.3, 'how')], [])
+  none = boards_lib.TaskBoard(
+      tasks.get('image'), [boards_lib.Baseline('ridge', 0.3, 'how')], [])
   ax = drawn('overview', [found, none])
   assert [tick.get_text() for tick in ax.get_yticklabels()] == [
       'Text, simpletron', 'Image, no run']
 
 
 @pytest.mark.parametrize('right', [132, 140])
-def test_the_best_name_keeps_clear_of_the_floor(board, drawn, right):
-  run = make('longformer', task='text', right=right)  # the floor is 136
+def test_the_best_name_keeps_clear_of_the_baseline(board, drawn, right):
+  run = make('longformer', task='text', right=right)  # the baseline is 136
   ax = drawn('overview', [board([run], 'text')])
   ax.figure.draw_without_rendering()
   name, floor = ax.texts[0].get_window_extent(), ax.lines[0].get_xdata()[0]
@@ -248,7 +249,7 @@ def test_only_full_tasks_with_rows_have_that_figure(board):
 
 def test_figures_are_svg_without_dates(board, tmp_path):
   hostile = dataclasses.replace(SPEEDS, what='<script>$\\frac{')
-  planned = figures.of_task(board(THREE), hostile)
+  planned = figures.task_figures(board(THREE), hostile)
   for data in figures.draw(planned, tmp_path).values():
     root = ET.fromstring(data)
     assert root.tag.endswith('svg') and b'date' not in data.lower()

@@ -11,10 +11,11 @@ import xml.etree.ElementTree as ET
 import markdown_it
 import pytest
 
+from lra import paths
 from lra.cli import repeat
 from lra.errors import UserError
 from lra.records import result
-from lra.report import leaderboard, publish
+from lra.report import publish, render, site
 
 _DATA = pathlib.Path(__file__).parent / 'data'
 FLOORS = json.loads((_DATA / 'floors.json').read_text())
@@ -135,15 +136,15 @@ class Place:
     self.folder = folder
     self.place = publish.Place(
         folder / 'results', folder / 'results/page.md', repeat.command)
-    self.runs, self.floors = (
+    self.runs, self.baselines = (
         self.place.results / name for name in ('runs', 'floors'))
     self.number = 0
     self.put(RUN)
     for model in ('local', 'linformer'):
       config = {**RUN['config'], 'model': {'name': model}}
       self.put({**RUN, 'model': model, 'config': config})
-    self.floors.mkdir()
-    (self.floors / 'text_mini.json').write_text(json.dumps(FLOORS))
+    self.baselines.mkdir()
+    (self.baselines / 'text_mini.json').write_text(json.dumps(FLOORS))
 
   def put(self, record):
     """Adds a record; one that is sound gets a seed of its own."""
@@ -167,7 +168,7 @@ class Place:
     return made
 
   def render(self):
-    return '\n'.join(leaderboard.pages(self.place).values())
+    return '\n'.join(render.markdown(site.load(self.place)).values())
 
   def check(self, text):
     """Returns a page's text and its HTML."""
@@ -235,7 +236,7 @@ def test_hostile_text_in_all_free_fields_is_shown_as_it_is(place, name):
   floors = copy.deepcopy(FLOORS)
   floors['fingerprint'] = text
   floors['floors'] = {text: {'accuracy': 0.5, 'how': text}}
-  (place.floors / 'text_mini.json').write_text(json.dumps(floors))
+  (place.baselines / 'text_mini.json').write_text(json.dumps(floors))
   page, shown = place.make() if name in DRAWN else place.check(place.render())
   assert 'left out' not in page
   if name in ('script', 'image', 'details', 'entity', 'link', 'cells', 'math',
@@ -296,7 +297,7 @@ def test_the_name_of_a_bad_file_is_text_too(place):
 
 @pytest.mark.full
 def test_the_committed_page_has_nothing_else_in_it():
-  page = Page('\n'.join(leaderboard.pages(publish.Place(
-      leaderboard.RESULTS, leaderboard.PAGE, repeat.command)).values()))
+  page = Page('\n'.join(render.markdown(site.load(site.Place(
+      paths.PACKAGED, paths.page(), repeat.command))).values()))
   page.check()
   assert {'table', 'a', 'img'} <= page.tags

@@ -9,7 +9,7 @@ from matplotlib.backends import backend_agg
 
 from lra.formats import plain
 from lra.records.style import style
-from lra.report import labels
+from lra.report import charts
 
 
 def placed(points, names, area, margin=0.12):
@@ -20,7 +20,7 @@ def placed(points, names, area, margin=0.12):
     ax.scatter(*zip(*points, strict=True), area)
     ax.margins(margin)
     radius = (area / np.pi) ** 0.5
-    texts = labels.place(ax, points, names, [radius] * len(points))
+    texts = charts.place_names(ax, points, names, [radius] * len(points))
     renderer = backend_agg.FigureCanvasAgg(fig).get_renderer()
     fig.draw_without_rendering()
     pixels = radius * fig.dpi / 72
@@ -56,7 +56,7 @@ def test_lines_lead_from_far_names_to_their_points():
     ax.scatter(*points.T, 100)
     ax.set_xscale('log')
     ax.set_yscale('log')
-    texts = labels.place(ax, points, ['a_long_mechanism'] * 40, [6] * 40)
+    texts = charts.place_names(ax, points, ['a_long_mechanism'] * 40, [6] * 40)
     renderer = backend_agg.FigureCanvasAgg(fig).get_renderer()
     fig.draw_without_rendering()
   boxes = [text.get_window_extent(renderer).extents for text in texts]
@@ -82,7 +82,7 @@ def test_a_name_that_is_as_near_to_another_mark_has_a_line():
     with style():
       ax = figure.Figure(figsize=(8, 5)).subplots()
       ax.set(xlim=(0, 100), ylim=(0, 100))
-      labels.place(ax, points, ['name'] * len(points), [6] * len(points))
+      charts.place_names(ax, points, ['name'] * len(points), [6] * len(points))
       return sum(child.arrow_patch is not None for child in ax.texts)
   assert lines([(20, 20), (80, 80)]) == 0
   assert lines([(50, 50), (50, 50)]) == 2
@@ -93,7 +93,7 @@ def test_a_line_crosses_the_boxes_that_it_goes_through():
       [[10., 10], [0, 10], [10, 5]])
   boxes = np.array([[4., 4, 6, 6], [-1, 4, 1, 6], [20, 20, 30, 30],
                     [4, 8, 6, 9]])
-  np.testing.assert_array_equal(labels._crosses(start, end, boxes), [
+  np.testing.assert_array_equal(charts._crosses(start, end, boxes), [
       [True, False, False, False], [False, True, False, False],
       [True, True, False, False]])
 

@@ -9,9 +9,10 @@ import sys
 
 import pytest
 
+from lra import paths
 from lra.cli import repeat
 from lra.errors import UserError
-from lra.report import figures, leaderboard, site, tables
+from lra.report import figures, publish, render, site
 from tests.helpers import scored
 from tests.helpers.page import FLOORS, RUNS, Place, loss, make, scores
 from tests.helpers.paths import ROOT
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.usefixtures('no_protocols')
 # Written by hand: 130/200 = 65%, 131/200 = 65.5%, mean 65.25% +- 12.706 *
 # 0.25%; Wilson's intervals of 140 and 110 of 200; 140 and 110 differ (Fisher,
 # p = 0.003), 140 and 130 (0.3), 130 and 110 (0.05) do not as three pairs; the
-# floor is 68%, of which 110 alone differ (Fisher, p = 0.01, below 5% / 3);
+# baseline is 68%, of which 110 alone differ (Fisher, p = 0.01, below 5% / 3);
 # 1101 parameters are more than 10% above 1000, 1100 are not.
 SCORES = """\
 | rank | model | accuracy % | 95% interval | above baseline | seeds \
@@ -241,10 +242,11 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
       place.put(dict(items), f'text_mini/{(i * 5 + seed) % 7}.json')
   a, b = places
   a.write(html=a.folder / 'html', command=lambda run, _: f'run {run.model}')
-  code = ('import pathlib, sys; from lra.report import leaderboard, protocols; '
+  code = ('import pathlib, sys; from lra.records import store; '
+          'from lra.report import publish; '
           'from lra.report.site import Place; '
-          'protocols.says = lambda task, protocol: {}; '
-          'html, page = map(pathlib.Path, sys.argv[1:]); leaderboard.write('
+          'store.protocol_settings = lambda task, protocol: {}; '
+          'html, page = map(pathlib.Path, sys.argv[1:]); publish.write('
           "Place(page.parent, page, lambda run, _: f'run {run.model}', None), "
           'html)')
   subprocess.run(
@@ -268,12 +270,16 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
         a.folder / 'leaderboard/text_mini.md').read_text('utf-8')
 
 
-def test_no_jax_is_imported():
-  code = ('import sys; from lra.report import leaderboard, curves, catalogue; '
-          'from lra import launch, options; catalogue.listing(); '
+def test_pages_use_no_device():
+  """The commands of rows ask mixers for their defaults, which imports JAX."""
+  code = ('import sys; from lra.records import curves; '
+          'from lra.report import catalogue, render, site; '
+          'from lra.cli import launch; catalogue.listing(); '
+          'assert "jax" not in sys.modules; '
           'from absl import flags; flags.FLAGS(["x"]); '
-          'leaderboard.pages(launch.place()); '
-          'sys.exit("jax" in sys.modules)')
+          'render.markdown(site.load(launch.place())); '
+          'from jax._src import xla_bridge; '
+          'sys.exit(xla_bridge.backends_are_initialized())')
   subprocess.run([sys.executable, '-c', code], check=True, cwd=ROOT)
 
 
@@ -298,8 +304,8 @@ def test_an_unwritable_folder_leaves_everything_as_it_was(tmp_path):
 
 
 def test_committed_pages_are_current():
-  place = site.Place(leaderboard.RESULTS, leaderboard.PAGE, repeat.command)
-  made = leaderboard.pages(place)
+  place = site.Place(paths.PACKAGED, paths.page(), repeat.command)
+  made = render.markdown(site.load(place))
   assert {path.name: path.read_text('utf-8') for path in made} == {
       path.name: text for path, text in made.items()}, (
           'run `python run_lra.py --leaderboard` and commit what it writes')
@@ -307,10 +313,10 @@ def test_committed_pages_are_current():
 
 
 def test_committed_figures_are_of_these_rows():
-  place = site.Place(leaderboard.RESULTS, leaderboard.PAGE)
-  found = tables.load(place)
+  place = site.Place(paths.PACKAGED, paths.page())
+  found = site.load(place)
   assert not found.left_out
-  planned = leaderboard.figures_of(found)
+  planned = publish.figures_of(found)
   assert {p.name for p in place.figures.glob('*.svg')} == {
       figure.name for figure in planned}
   assert [figure.name for figure in planned

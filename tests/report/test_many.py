@@ -1,5 +1,6 @@
 """Ten thousand records are a page, and not much more memory than few."""
 
+import collections
 import copy
 import json
 import os
@@ -22,7 +23,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def _fill(folder, count):
-  """So many records: first mini ones with other seeds and learning rates."""
+  """Makes so many records: mini ones with other seeds and learning rates.
+
+  Returns the number of rows with fifty seeds.
+  """
   known = [json.loads(path.read_text())
            for task in ('listops_mini', 'text_mini')
            for path in sorted((RECORDS / task).glob('*-s0.json'))]
@@ -37,6 +41,25 @@ def _fill(folder, count):
         f'{record["model"]}-{identity.run_name(config)}.json')
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record))
+  seeds = collections.Counter(
+      (path.parent.name, path.stem.rpartition('-s')[0])
+      for path in (folder / 'runs').rglob('*.json'))
+  return sum(number == 50 for number in seeds.values())
+
+
+def _of_fifty_seeds(folder):
+  """Counts the rows of fifty seeds in the tables of the task pages."""
+  found, column = 0, None
+  for page in sorted((folder / 'page').glob('*.md')):
+    for line in page.read_text().splitlines():
+      cells = [cell.strip() for cell in line.split(' | ')]
+      if 'seeds' in cells and 'above baseline' in cells:
+        column = cells.index('seeds')
+      elif not line.startswith('|'):
+        column = None
+      elif column is not None:
+        found += cells[column] == '50'
+  return found
 
 
 def _megabytes(folder):
@@ -53,8 +76,7 @@ def _megabytes(folder):
 def test_ten_thousand_records(tmp_path):
   few, many = tmp_path / 'few', tmp_path / 'many'
   _fill(few, 100)
-  _fill(many, 10_000)
+  rows = _fill(many, 10_000)
   before, after = _megabytes(few), _megabytes(many)
-  page = (many / 'page.md').read_text()
-  assert page.count('| 50 |') > 100  # rows of fifty seeds
+  assert rows > 100 and _of_fifty_seeds(many) == rows
   assert after < before + 10_000 * 0.03, (before, after)  # 30 KB a record

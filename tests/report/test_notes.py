@@ -2,9 +2,9 @@
 
 import json
 
-from lra import tasks
+from lra import paths, tasks
 from lra.records import result
-from lra.report import leaderboard, texts
+from lra.report import texts
 
 
 def test_they_are_of_tasks():
@@ -12,7 +12,7 @@ def test_they_are_of_tasks():
 
 
 def test_numbers_of_listops_are_those_of_its_test_split():
-  path = next((leaderboard.RESULTS / 'runs/listops').glob('lightning-*'))
+  path = next((paths.PACKAGED / 'runs/listops').glob('lightning-*'))
   parts = result.read(path).test.parts['decided at depth']
   counts = {int(depth): part.examples for depth, part in parts.items()}
   text = texts.NOTES['listops']
@@ -23,9 +23,9 @@ def test_numbers_of_listops_are_those_of_its_test_split():
   assert f'{sum(n for d, n in counts.items() if d > 4)} deeper' in text
 
 
-def test_rows_near_the_floor_of_listops_have_its_profile():
+def test_rows_near_the_baseline_of_listops_have_its_profile():
   floors = json.loads(
-      (leaderboard.RESULTS / 'floors/listops.json').read_text())['floors']
+      (paths.PACKAGED / 'floors/listops.json').read_text())['floors']
   rule = floors['first operator']
   of_rule = [part['accuracy'] for _, part in sorted(
       rule['parts']['decided at depth'].items(), key=lambda x: int(x[0]))]
@@ -35,7 +35,7 @@ def test_rows_near_the_floor_of_listops_have_its_profile():
   assert f'{100 * of_rule[2]:.1f}% and less of the others' in text
   assert max(of_rule[3:]) < of_rule[2]
   near = 0
-  for path in (leaderboard.RESULTS / 'runs/listops').glob('*.json'):
+  for path in (paths.PACKAGED / 'runs/listops').glob('*.json'):
     test = result.read(path).test
     if abs(test.accuracy - rule['accuracy']) < 0.02:
       near += 1

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from lra import bits
-from lra.report import rows
+from lra.report import boards as boards_lib
 from tests.helpers.page import FLOORS, RUNS, Place, make, scores
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
@@ -67,8 +67,8 @@ def test_what_is_too_large_or_elsewhere_is_not_named_as_the_best(tmp_path):
   def best(*runs):
     place = Place(tmp_path / str(len(list(tmp_path.iterdir()))), runs,
                   [{**FLOORS, 'task': 'pathfinder'}])
-    (board,), _ = rows.load(place.runs, place.floors)
-    found = rows.best(board.rows)
+    (board,), _ = boards_lib.load(place.runs, place.baselines)
+    found = boards_lib.best(board.rows)
     return found and found.model
 
   large, small = row('super', 150, 173_398), row('local', 120, 173_397)
@@ -89,7 +89,7 @@ def test_a_wide_transformer_does_not_become_the_budget(tmp_path):
   assert '**+800.0% parameters**' in text
 
 
-def test_a_floor_is_compared_by_the_same_examples(tmp_path):
+def test_a_baseline_is_compared_by_the_same_examples(tmp_path):
   """Ten points above: 20 to 0 examples say so, 110 to 90 do not."""
   flags = [True] * 100 + [False] * 100
 

@@ -14,7 +14,8 @@ import pytest
 
 from lra.errors import UserError
 from lra.records import result
-from lra.report import leaderboard, publish, published, rows
+from lra.report import boards as boards_lib
+from lra.report import inputs, publish, render, site
 from tests.helpers import scored
 from tests.helpers.paths import ROOT
 
@@ -52,12 +53,13 @@ def text(place):
 # its writing of the page, until it is let go on.
 RACER = """
 import json, pathlib, sys, time
-from lra.report import publish, result, tables
+from lra.records import result
+from lra.report import publish, site
 folder, number = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 fields = json.loads((folder / 'run.json').read_text())
 fields['seed'] = fields['config']['seed'] = number
 fields['test']['loss'] += number / 100
-load = tables.rows.load
+load = site.boards_lib.load
 
 def stop(*folders):
   made = load(*folders)
@@ -67,7 +69,7 @@ def stop(*folders):
   return made
 
 if number == 0:
-  tables.rows.load = stop
+  site.boards_lib.load = stop
 publish.publish(result.validate(fields),
                 publish.Place(folder / 'results', folder / 'page.md'))
 """
@@ -97,7 +99,8 @@ def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
   assert len(list((place.results / 'runs').rglob('*.json'))) == 3
   assert ('| 1 | transformer | 65.0 | 58.2 to 71.3 \\* | +15.0 | 3 |'
           in text(place))
-  assert leaderboard.pages(place)[place.page] == place.page.read_text('utf-8')
+  assert place.page.read_text('utf-8') == (
+      render.markdown(site.load(place))[place.page])
   assert all('Another process is writing the leaderboard' in x for x in told)
 
 
@@ -145,7 +148,7 @@ def test_an_empty_folder_becomes_a_leaderboard(place):
 def test_a_folder_has_its_own_published_results_where_it_has_any(place):
   place.results.mkdir()
   (place.results / 'published.csv').write_text(
-      ','.join(published.COLUMNS) + '\n')
+      ','.join(inputs.COLUMNS) + '\n')
   publish.publish(run(), place)
   assert not (place.details / 'published.md').exists()
 
@@ -256,7 +259,7 @@ def test_changed_settings_are_named_and_stand_apart(place):
           '800 |') in changed
   assert '| transformer | simpletron, settings changed |' in changed
   assert place.page.read_text('utf-8').count('| transformer |') == 1
-  boards, _ = rows.load(place.results / 'runs', place.results / 'floors')
+  boards, _ = boards_lib.load(place.results / 'runs', place.results / 'floors')
   row, = (r for r in boards[0].rows if r.changes)
   assert row.table.changed and not row.variant
 
@@ -300,18 +303,18 @@ def test_a_page_that_was_begun_before_a_record_does_not_have_it(
   """Of another process, it is finished after the record is written."""
   publish.publish(run(), place)
   mine = run(seed=1)
-  load = leaderboard.tables.rows.load
+  load = publish.site.boards_lib.load
 
   def read(*folders):
     made = load(*folders)
-    monkeypatch.setattr(leaderboard.tables.rows, 'load', load)
+    monkeypatch.setattr(publish.site.boards_lib, 'load', load)
     monkeypatch.setattr(publish, '_MOMENT_SECONDS', 0)
     monkeypatch.setattr(publish, 'PATIENCE_SECONDS', 0)
     with pytest.raises(UserError, match=publish.LOCK):
       publish.publish(mine, place)  # as if it were killed while it waits
     return made
 
-  monkeypatch.setattr(leaderboard.tables.rows, 'load', read)
+  monkeypatch.setattr(publish.site.boards_lib, 'load', read)
   publish.regenerate(place)
   assert place.page.stat().st_mtime >= place.path(mine).stat().st_mtime
   assert '| 2 |' not in text(place) and not publish.done(mine, place)

@@ -4,27 +4,27 @@ import json
 
 import pytest
 
-from lra import models
+from lra import models, paths
 from lra.errors import UserError
-from lra.report import leaderboard, published
+from lra.report import inputs
 from tests.helpers.page import Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
-HEADER = ','.join(published.COLUMNS)
+HEADER = ','.join(inputs.COLUMNS)
 GOOD = 'X,1.0,,,,,FAIL,,lra,"here, there",2011.04006,primary,'
 
 
 def test_rows_are_read_as_printed(tmp_path):
   path = tmp_path / 'p.csv'
   path.write_text(f'{HEADER}\n{GOOD}\n')
-  assert published.read(path) == [published.Published(
+  assert inputs.published(path) == [inputs.Published(
       'X', {'listops': '1.0', 'text': '', 'retrieval': '', 'image': '',
             'pathfinder': '', 'pathx': 'FAIL'},
       '', 'lra', 'here, there', '2011.04006', 'primary', '')]
 
 
 def test_the_committed_file_is_sound():
-  rows = published.read(leaderboard.RESULTS / 'published.csv')
+  rows = inputs.published(paths.PACKAGED / 'published.csv')
   simple = next(r for r in rows if r.model == 'SimpleTRON Simple')
   assert simple.scores['listops'] == '37.45'
   assert len({(r.model, r.protocol) for r in rows}) == len(rows) >= 36
@@ -45,7 +45,7 @@ def test_a_bad_published_row_is_named_with_its_line(tmp_path, line, reason):
   path = tmp_path / 'published.csv'
   path.write_text(f'{HEADER}\n{GOOD}\n{line}\n')
   with pytest.raises(UserError) as error:
-    published.read(path)
+    inputs.published(path)
   assert f'{path}, line 3: ' in str(error.value)
   assert reason in str(error.value)
 
@@ -54,10 +54,10 @@ def test_a_missing_or_foreign_published_file_is_named(tmp_path):
   path = tmp_path / 'published.csv'
   path.write_text('a,b\n')
   with pytest.raises(UserError, match=r'published.csv, line 1: the header'):
-    published.read(path)
+    inputs.published(path)
   path.unlink()
   with pytest.raises(UserError, match='Cannot read .*published.csv'):
-    published.read(path)
+    inputs.published(path)
 
 
 def test_a_row_is_compared_within_its_protocol_only(tmp_path):
@@ -91,17 +91,17 @@ def test_means_are_of_five_tasks_and_of_six():
 
   Sinkhorn's 51.29 is the arena's own slip; its scores make 51.48.
   """
-  rows = published.read(leaderboard.RESULTS / 'published.csv')
+  rows = inputs.published(paths.PACKAGED / 'published.csv')
   for row in rows:
     if row.average:
-      made = [row.mean(tasks) for tasks in published.AVERAGES]
+      made = [row.mean(tasks) for tasks in inputs.AVERAGES]
       off = min(abs(100 * mean - float(row.average)) for mean in made)
       assert off < (0.2 if row.model.startswith('Sinkhorn') else 0.06), row
   random = next(row for row in rows if row.model == 'Random')
-  assert [random.mean(tasks) for tasks in published.AVERAGES] == [None, None]
+  assert [random.mean(tasks) for tasks in inputs.AVERAGES] == [None, None]
 
 
 def test_the_committed_file_names_models_there_are():
-  rows = published.read(leaderboard.RESULTS / 'published.csv')
+  rows = inputs.published(paths.PACKAGED / 'published.csv')
   named = {row.here for row in rows} - {''}
   assert len(named) >= 15 and named <= set(models.names())

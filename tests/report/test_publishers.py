@@ -15,7 +15,7 @@ import time
 import pytest
 
 from lra.records import result
-from lra.report import leaderboard, publish
+from lra.report import publish, render, site
 from tests.helpers.paths import ROOT
 
 RUN = json.loads(
@@ -29,10 +29,11 @@ SECOND = range(36, 60)  # four of them publish what others have published
 # until it is let go on. Prints how each has ended.
 _PUBLISHERS = """
 import copy, json, os, pathlib, sys, time
-from lra.report import publish, result, tables
+from lra.records import result
+from lra.report import publish, site
 folder, seeds = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
 run = json.loads((folder / 'run.json').read_text())
-load = tables.rows.load
+load = site.boards_lib.load
 
 def stop(*folders):
   made = load(*folders)
@@ -45,7 +46,7 @@ def stop(*folders):
       break
   return made
 
-tables.rows.load = stop
+site.boards_lib.load = stop
 assert len(os.listdir('/proc/self/task')) == 1
 children = {}
 for seed in seeds:
@@ -127,7 +128,8 @@ def test_sixty_four_publishers_and_one_is_killed(tmp_path):
   assert records == {run.record_path: run for run in wanted}
   page = (place.details / 'text_mini.md').read_text('utf-8')
   assert '| 1 | transformer | 65.0 | 58.2 to 71.3 \\* | +15.0 | 60 |' in page
-  assert page == leaderboard.pages(place)[place.details / 'text_mini.md']
+  again = render.markdown(site.load(place))
+  assert page == again[place.details / 'text_mini.md']
   assert all(publish.done(run, place) for run in wanted)
   # One more page is enough for all who waited, and nothing is left behind.
   assert ''.join(said).count('wrote ') == 2

@@ -1,12 +1,13 @@
 """The filters of the HTML page."""
 
-from lra.report import catalogue, leaderboard, published, render
+from lra import paths
+from lra.report import catalogue, inputs, render
 
 
 def test_a_published_row_has_the_family_of_the_model_here():
   """Whatever its paper calls it."""
   families = {entry.name: entry.family for entry in catalogue.read()}
-  papers = published.read(leaderboard.RESULTS / 'published.csv')
+  papers = inputs.published(paths.PACKAGED / 'published.csv')
   here = [paper for paper in papers if paper.here]
   assert here and {paper.model for paper in here} != {
       paper.here for paper in here}

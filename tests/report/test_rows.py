@@ -7,10 +7,11 @@ import pathlib
 import numpy as np
 import pytest
 
-from lra import tasks
+from lra import paths, tasks
 from lra.config import fields, identity
 from lra.records import result
-from lra.report import leaderboard, row, rows
+from lra.report import boards as boards_lib
+from lra.report import rows
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
 RUN = json.loads(
@@ -24,13 +25,13 @@ def load(folder, *configs):
     run['config'] = config | {'seed': seed}
     run['test']['loss'] += seed / 100  # with the same it were a copy
     (folder / f'{seed}.json').write_text(json.dumps(run))
-  boards, left_out = rows.load(folder, folder / 'none')
+  boards, left_out = boards_lib.load(folder, folder / 'none')
   assert not left_out
   return [row for board in boards for row in board.rows]
 
 
 def test_committed_records_have_the_name_of_their_identity():
-  for path in (leaderboard.RESULTS / 'runs').rglob('*.json'):
+  for path in (paths.PACKAGED / 'runs').rglob('*.json'):
     run = result.read(path)
     assert path.stem == f'{run.model}-{identity.run_name(run.config)}'
 
@@ -91,7 +92,7 @@ def test_answers_of_one_sequence_are_one_example(task, answers):
     run[split] |= dict.fromkeys(
         ('accuracy', 'precision', 'recall', 'f1'), 0.65)
     run[split]['confusion'] = matrix.tolist()
-  one, sequences = row.Row([result.validate(run)]), 100 * classes
+  one, sequences = rows.Row([result.validate(run)]), 100 * classes
   assert one.sample.examples == sequences
   for end in (one.interval.low, one.interval.high):
     assert (0.65 - end)**2 == pytest.approx(
@@ -103,8 +104,8 @@ def test_data_directory_and_seed_are_no_other_row(tmp_path):
   assert len(row.runs) == 2 and row.variant == ''
 
 
-def floors_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
-  """The board of a run that claims floors, where one was measured."""
+def baselines_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
+  """The board of a run that claims baselines, where one was measured."""
   runs, measured = tmp_path / 'runs', tmp_path / 'floors'
   for folder in (runs, measured):
     folder.mkdir()
@@ -112,22 +113,22 @@ def floors_of(tmp_path, claims, fingerprint=RUN['data_fingerprint']):
   (measured / 'text_mini.json').write_text(json.dumps({
       'task': 'text_mini', 'fingerprint': fingerprint,
       'floors': {'majority': {'accuracy': 0.5, 'how': 'the commonest'}}}))
-  (board,), left_out = rows.load(runs, measured)
+  (board,), left_out = boards_lib.load(runs, measured)
   assert not left_out
   return board
 
 
 @pytest.mark.parametrize('claims', [
     {'<b>f</b>': 0.999}, {'majority': 0.999}, {'majority': 0.1}, {}])
-def test_a_floor_that_a_run_claims_does_not_count_beside_measured_ones(
+def test_a_baseline_that_a_run_claims_does_not_count_beside_measured_ones(
     tmp_path, claims):
-  board = floors_of(tmp_path, claims)
+  board = baselines_of(tmp_path, claims)
   assert [(f.name, f.accuracy) for f in board.baselines] == [('majority', 0.5)]
   assert board.rows[0].baseline.accuracies == (0.5,)
 
 
-def test_on_other_data_the_floors_of_runs_are_all_there_are(tmp_path):
-  board = floors_of(tmp_path, {'mine': 0.6}, 'beef00000000')
+def test_on_other_data_the_baselines_of_runs_are_all_there_are(tmp_path):
+  board = baselines_of(tmp_path, {'mine': 0.6}, 'beef00000000')
   assert [(f.name, f.accuracy) for f in board.baselines] == [
       ('majority', 0.5), ('mine', 0.6)]
   assert board.rows[0].baseline.accuracies == (0.6,)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from lra import paths as place_lib
-from lra.report import leaderboard, site
+from lra import paths
+from lra.report import render, site
 from tests.helpers.page import RUNS, Place, make
 
 pytestmark = pytest.mark.usefixtures('no_protocols')
@@ -72,14 +72,14 @@ def test_a_folder_of_any_name_is_an_address(tmp_path):
 
 
 def test_the_page_of_the_checkout_needs_no_flags():
-  usual = site.Place(leaderboard.RESULTS, leaderboard.PAGE)
-  page = leaderboard.pages(usual)[leaderboard.PAGE]
+  usual = site.Place(paths.PACKAGED, paths.page())
+  page = render.markdown(site.load(usual))[paths.page()]
   assert '\npython run_lra.py --leaderboard\n' in page
   assert 'run_lra.py --config=configs/simpletron.py:listops_mini\n' in page
   assert ('committed as `lra/results/runs/<task>/<model>-<config hash>-s<seed>'
           '.json`') in page
   assert 'DIR' not in page
-  assert usual.details == leaderboard.PAGE.parent / 'docs' / 'leaderboard'
+  assert usual.details == paths.page().parent / 'docs' / 'leaderboard'
 
 
 @pytest.mark.parametrize('name, flags, said', [
@@ -89,7 +89,7 @@ def test_the_page_of_the_checkout_needs_no_flags():
 def test_a_page_elsewhere_says_what_flags_it_needs(tmp_path, name, flags, said):
   place = Place(tmp_path / 'own', RUNS)
   place.page = tmp_path / 'own' / name
-  page = leaderboard.pages(place.place())[place.page]
+  page = render.markdown(site.load(place.place()))[place.page]
   assert f'\npython run_lra.py --leaderboard {flags}\n' in page and said in page
   assert (f'run_lra.py --config=configs/simpletron.py:listops_mini {flags}\n'
           in page)
@@ -99,7 +99,7 @@ def test_a_page_elsewhere_says_what_flags_it_needs(tmp_path, name, flags, said):
 
 def test_the_page_of_an_installed_program_has_its_commands(
     tmp_path, monkeypatch):
-  monkeypatch.setattr(place_lib, 'installed', lambda: True)
+  monkeypatch.setattr(paths, 'installed', lambda: True)
   monkeypatch.chdir(tmp_path)
   place = Place(tmp_path / 'results', RUNS)
   place.page = tmp_path / 'leaderboard.md'

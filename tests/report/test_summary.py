@@ -3,7 +3,7 @@
 import pytest
 
 from lra import tasks as tasks_lib
-from lra.report import rows as rows_lib
+from lra.report import boards as boards_lib
 from lra.report import summary
 from tests.helpers import scored
 from tests.helpers.page import FLOORS, RUNS, Place, make
@@ -28,12 +28,12 @@ def rows(tasks, model='transformer', right=100):
 def tables(tmp_path, runs, group='full', floors=()):
   """Protocol -> {model: {column: cell}}, in the order of the lines."""
   place = Place(tmp_path / str(len(list(tmp_path.iterdir()))), runs, floors)
-  boards, _ = rows_lib.load(place.runs, place.floors)
+  boards, _ = boards_lib.load(place.runs, place.baselines)
   return {found.protocol: {
       item.model: {column.name: column for column in found.table.columns} | {
           column.name: (column.text(item), column.strong(item))
           for column in found.table.columns}
-      for item in found.table.items} for found in summary.of_group(
+      for item in found.table.items} for found in summary.by_protocol(
           boards, group)}
 
 
@@ -151,6 +151,6 @@ def test_tasks_that_no_model_has_learnt_are_named(tmp_path):
   place = Place(tmp_path, [
       make(right=150, task='retrieval'), make(task='text')],
       [{**FLOORS, 'task': 'text'}])
-  boards, _ = rows_lib.load(place.runs, place.floors)
-  found, = summary.of_group(boards, 'full')
+  boards, _ = boards_lib.load(place.runs, place.baselines)
+  found, = summary.by_protocol(boards, 'full')
   assert (found.beaten, found.unbeaten) == (['Retrieval'], ['Text'])

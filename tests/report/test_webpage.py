@@ -8,8 +8,9 @@ import re
 import markdown_it
 import pytest
 
+from lra import paths
 from lra.errors import UserError
-from lra.report import figures, leaderboard, render, tables
+from lra.report import figures, publish, render, site
 from lra.report.site import Place as Where
 from tests.helpers import commands, scored
 from tests.helpers.page import FLOORS, RUNS, Place, make
@@ -135,10 +136,10 @@ def test_each_record_is_there_once_with_its_command(tmp_path):
 
 
 def test_every_record_of_ours_is_there_once():
-  found = tables.load(Where(leaderboard.RESULTS, leaderboard.PAGE))
-  drawn = {figure.name: b'' for figure in leaderboard.figures_of(found)}
-  page = Page(render.html(found, drawn, leaderboard.RESULTS))
-  runs = leaderboard.RESULTS / 'runs'
+  found = site.load(Where(paths.PACKAGED, paths.page()))
+  drawn = {figure.name: b'' for figure in publish.figures_of(found)}
+  page = Page(render.html(found, drawn, paths.PACKAGED))
+  runs = paths.PACKAGED / 'runs'
   assert sorted(page.files) == sorted(
       f'runs/{path.relative_to(runs).as_posix()}'
       for path in runs.rglob('*.json'))

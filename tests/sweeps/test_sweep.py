@@ -15,7 +15,7 @@ from absl.testing import flagsaver
 from lra import files, models
 from lra.cli import launch_sweep
 from lra.errors import BUG, USER_ERROR, UserError
-from lra.report import published
+from lra.report import inputs
 from lra.sweeps import cluster, runner, sweep
 from lra.system import signals
 from tests.helpers import commands, tiny
@@ -368,7 +368,7 @@ def test_the_sweep_of_the_arena_has_its_six_tasks_under_one_protocol(
   monkeypatch.chdir(ROOT)
   entries = sweep.read(ROOT / 'configs/sweeps/lra.txt')
   tasks = {entry.folder.parts[1] for entry in entries}
-  assert tasks == set(published.SCORES)
+  assert tasks == set(inputs.SCORES)
   assert all(entry.flags[0].endswith(',protocol=lra') for entry in entries)
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from lra import models
 from lra.errors import UserError
-from lra.training import mesh, program, step
+from lra.training import mesh, step
 from tests.helpers import small
 
 SPLITTING = sorted(
     name for name in models.names()
-    if getattr(models.module(name).Mixer, 'splits_sequences', False))
+    if getattr(models.mixer(name), 'splits_sequences', False))
 MESHES = {
     'data': {'data': 4}, 'fsdp': {'data': 1, 'fsdp': 4},
     'both': {'data': 2, 'fsdp': 2}, 'sequence': {'data': 1, 'sequence': 4},
@@ -42,9 +42,8 @@ def _config(model, sizes, pooling='mean', otherwise=False, **train):
 
 
 def _program(model, sizes=None, pooling='mean', otherwise=False):
-  count = 4 if sizes else 1
-  return program.make(
-      _config(model, sizes or {}, pooling, otherwise), jax.devices()[:count])
+  return small.make(_config(model, sizes or {}, pooling, otherwise),
+                    4 if sizes else 1)
 
 
 def _batch(p, micro=True):
@@ -143,19 +142,27 @@ def test_what_is_not_possible_is_said(sizes, complaint):
     _program('transformer', sizes)
 
 
+def test_devices_share_a_microbatch():
+  two = {'data': 2, 'fsdp': 1, 'sequence': 1}
+  mesh.check(small.experiment(small.config('simpletron', 'listops')), two)
+  c = small.config('simpletron', 'listops', microbatch_size=1)
+  with pytest.raises(UserError, match='microbatch_size=1 .*over 2 devices'):
+    mesh.check(small.experiment(c), two)
+
+
 def test_the_tokens_must_divide():
   c = _config('simpletron', {'data': 1, 'sequence': 4})
   c.seq_len = 22
   with pytest.raises(UserError, match='does not divide the 22 tokens'):
-    program.make(c)
+    small.make(c, None)
 
 
 def test_lengths_are_chosen_by_devices_that_do_not_wait_for_each_other():
   c = _config('simpletron', {})
   c.train.lengths = (12,)
-  assert program.make(c).lengths == (12, 24)
+  assert small.make(c, None).lengths == (12, 24)
   c.mesh.update(MESHES['sequence'])
-  assert program.make(c).lengths == (24,)
+  assert small.make(c, None).lengths == (24,)
 
 
 @pytest.mark.full
@@ -163,14 +170,14 @@ def test_of_pairs_the_tokens_are_split_and_not_the_pair():
   c = small.config('simpletron', 'retrieval', eval_batch_size=4)
   c.unlock()
   c.mesh.update(MESHES['sequence'])
-  p = program.make(c)
+  p = small.make(c, None)
   for micro, lead in ((True, (None,)), (False, ())):
     spec = p.batch_shardings(micro=micro)['tokens'].spec
     assert spec == jax.P(*lead, ('data', 'fsdp'), None, 'sequence')
   counts = []
   for sizes in (MESHES['sequence'], {}):
     c.mesh.update({**mesh.ONE_DEVICE, **sizes})
-    p = program.make(c, jax.devices()[:4 if sizes else 1])
+    p = small.make(c, 4 if sizes else 1)
     state = p.init()
     batch = small.batch(small.tasks.get('retrieval'), 4, 24)
     batch = jax.device_put(batch, p.batch_shardings(micro=False))

@@ -23,7 +23,7 @@ def _traced(folder):
 def test_these_updates_are_in_the_trace(mini_data, tmp_path, capfd):
   c = small.config('simpletron', 'listops_mini', steps=6, eval_every=6)
   c.data_dir = str(mini_data)
-  train.train(c, tmp_path, profiled=range(3, 6))
+  train.train(small.experiment(c, tmp_path), profiled=range(3, 6))
   assert _traced(tmp_path / 'profile') == [3, 4, 5]
   assert f'profile is in {tmp_path / "profile"}' in capfd.readouterr().err
 
@@ -32,15 +32,15 @@ def test_these_updates_are_in_the_trace(mini_data, tmp_path, capfd):
 def test_updates_that_are_made_already_are_refused(mini_data, tmp_path):
   c = small.config('simpletron', 'listops_mini', steps=6, eval_every=6)
   c.data_dir = str(mini_data)
-  trainer = train.Trainer(c, tmp_path)
+  trainer = train.Trainer(small.experiment(c, tmp_path))
   trainer.compile()
   for step in range(3):
     trainer.update(trainer.put(trainer.batch(step)))
   trainer.save()
   trainer.close()
   with pytest.raises(UserError, match=f'{tmp_path} has made 3 updates.*=3:4'):
-    train.Trainer(c, tmp_path, profiled=range(3, 5))
-  train.Trainer(c, tmp_path, profiled=range(4, 5)).close()
+    train.Trainer(small.experiment(c, tmp_path), profiled=range(3, 5))
+  train.Trainer(small.experiment(c, tmp_path), profiled=range(4, 5)).close()
 
 
 def test_a_run_that_ends_before_keeps_what_there_is(tmp_path):

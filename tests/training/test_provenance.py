@@ -1,40 +1,47 @@
 """What a result says of the files that made it."""
 
+import dataclasses
 import hashlib
 
 import pytest
 
 from lra import models
 from lra.training import provenance
+from tests.helpers import small
 
 
-@pytest.fixture(autouse=True)
-def no_command(monkeypatch):
-  monkeypatch.setattr(provenance, '_command', provenance.Command())
+def _experiment(made_by=''):
+  config = small.config('transformer', 'listops')
+  return dataclasses.replace(small.experiment(config), made_by=made_by)
 
 
 def test_without_a_command_the_model_is_known():
-  made = provenance.of_model('transformer')
+  made = provenance.of_files(_experiment())
   source = (models.FOLDER / 'transformer.py').read_bytes()
   assert made['model_sha256'] == hashlib.sha256(source).hexdigest()
   assert made['config_sha256'] is None
-  assert provenance.changes({'seed': 0}) is None
+  assert _experiment().changes is None
 
 
-def test_the_config_file_of_the_command_is_hashed_and_looked_up(tmp_path):
+def test_the_config_file_of_the_command_is_hashed(tmp_path):
   """It is in no commit, wherever it lies."""
   path = tmp_path / 'mine.py'
   path.write_text('x')
-  provenance.begin(provenance.Command(path, lambda config: {**config, 'a': 1}))
-  made = provenance.of_model('transformer')
+  made = provenance.of_files(_experiment(f'{path}:listops'))
   assert made['config_sha256'] == hashlib.sha256(b'x').hexdigest()
-  assert provenance.changes({'seed': 0}) == {'seed': 0, 'a': 1}
   assert made['git_dirty'] in (True, None)
   assert (made['git_dirty'] is None) == (made['git_commit'] is None)
 
 
-def test_a_model_without_a_file_has_no_hash():
-  assert provenance.of_model('nobody')['model_sha256'] is None
+def test_models_that_share_a_file_have_its_hash(capsys, tmp_path):
+  source = (models.FOLDER / 'spectral.py').read_bytes()
+  made = [provenance.of_files(small.experiment(small.config(name, 'listops')))
+          for name in ('gmm_prf', 'fastfood_rks')]
+  assert {m['model_sha256'] for m in made} == {
+      hashlib.sha256(source).hexdigest()}
+  provenance.warn_of_edits(
+      [(tmp_path, 'gmm_prf', '0' * 64)], provenance.FINISHED)
+  assert capsys.readouterr().err.startswith('lra/models/spectral.py has ')
 
 
 NOW = {'git_commit': 'b', 'git_dirty': False, 'model_sha256': '2',
@@ -69,14 +76,12 @@ def test_a_resumed_run_is_published_if_all_its_commits_are(
 
 
 def test_an_unpublished_commit_is_said_before_the_run(monkeypatch, capsys):
-  monkeypatch.setattr(
-      provenance, '_command', provenance.Command(recorded=True))
   for published in (True, None, False):
     assert not capsys.readouterr().err
     monkeypatch.setattr(
         provenance.machine, 'git_state', lambda files, p=published: {
             'git_commit': 'c0ffee1234', 'git_published': p})
-    provenance.of_model('simpletron')
+    provenance.of_files(_experiment(), recorded=True)
   assert 'c0ffee12 is not on the published' in capsys.readouterr().err
 
 

@@ -57,7 +57,8 @@ def test_clipping_keeps_the_direction_and_bounds_the_norm():
   for size, kept in ((10.0, 0.5), (0.1, 0.1)):
     grads = {'a': jnp.array([0.6, 0.0]) * size, 'b': jnp.array([0.0, 0.8]) *
              size}
-    updates, _ = tx.update(grads, tx.init(params), params)
+    grads, norm = optim.gradient_norm(c, grads)
+    updates, _ = tx.update(grads, tx.init(params), params, norm=norm)
     for name, g in grads.items():
       np.testing.assert_allclose(
           updates[name], -RATE * np.asarray(g, np.float64) * kept / size,

@@ -8,7 +8,7 @@ import pytest
 import data_prep
 from lra import files
 from lra.data import prepared
-from lra.training import evaluate, train
+from lra.training import train
 from lra.training.checkpoint import Checkpoints
 from tests.helpers import small
 
@@ -42,7 +42,7 @@ def contradicted(tmp_path_factory):
       'simpletron', 'listops', steps=6, eval_every=2, log_every=2,
       learning_rate=0.05, warmup_steps=0)
   c.data_dir = str(folder / 'data')
-  assert train.train(c, folder / 'run').status == 'ok'
+  assert train.train(small.experiment(c, folder / 'run')).status == 'ok'
   return c, folder / 'run'
 
 
@@ -62,7 +62,7 @@ def test_the_saved_best_is_what_is_scored(contradicted):
   test = prepared.load(c.task, c.data_dir).splits['test']
   best, last = (
       p.objective.scores(
-          evaluate.evaluate(p.compile_eval(), p, scored, test))['loss']
+          p.evaluate(p.compile_eval(), scored, test))['loss']
       for scored in (best, last))
   assert result['test']['loss'] == pytest.approx(best, rel=1e-5)
   assert best != pytest.approx(last, rel=1e-2)
@@ -85,7 +85,7 @@ def test_a_logged_loss_is_of_the_steps_since_the_last_one(
   c, folder = contradicted
   c = c.copy_and_resolve_references()
   c.train.log_every = 1
-  train.train(c, tmp_path)
+  train.train(small.experiment(c, tmp_path))
   two, one = (_logged(f, 'train')
               for f in (folder, tmp_path))
   assert [x['step'] for x in two] == [2, 4, 6]
@@ -108,13 +108,13 @@ def test_the_average_of_the_weights_is_scored(contradicted, tmp_path):
   c, _ = contradicted
   c = c.copy_and_resolve_references()
   c.optim.ema = 1 - 1e-7
-  train.train(c, tmp_path)
+  train.train(small.experiment(c, tmp_path))
   losses = [x['loss'] for x in _logged(tmp_path, 'val')]
   assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
   p = small.make(c, 4)
   start = p.init()
   val = prepared.load(c.task, c.data_dir).splits['val']
-  scores = p.objective.scores(evaluate.evaluate(p.compile_eval(), p, {
+  scores = p.objective.scores(p.evaluate(p.compile_eval(), {
       'params': start.params, 'constants': start.constants}, val))
   assert losses[0] == pytest.approx(scores['loss'], rel=1e-5)
 
@@ -123,7 +123,7 @@ def test_the_average_of_the_weights_is_scored(contradicted, tmp_path):
 def test_last_checkpoint_can_be_scored(contradicted, tmp_path):
   c = contradicted[0].copy_and_resolve_references()
   c.train.select = 'last'
-  result = train.train(c, tmp_path)
+  result = train.train(small.experiment(c, tmp_path))
   assert result.best_step == 6
   assert result.val.accuracy == _logged(tmp_path, 'val')[-1]['accuracy']
 
@@ -134,7 +134,7 @@ def test_each_seed_has_its_own_order_of_examples(contradicted, tmp_path):
   for seed in (0, 1):
     c = c.copy_and_resolve_references()
     c.seed = seed
-    trainer = train.Trainer(c, tmp_path / str(seed))
+    trainer = train.Trainer(small.experiment(c, tmp_path / str(seed)))
     batches.append(trainer.batch(0)['tokens'])
     trainer.run.close()
   assert not np.array_equal(*batches)

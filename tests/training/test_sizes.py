@@ -10,7 +10,7 @@ import pytest
 from lra import files
 from lra.errors import UserError
 from lra.system import machine
-from lra.training import program, sizes, train, trainer
+from lra.training import sizes, train, trainer
 from tests.helpers import same_run, small
 
 
@@ -80,13 +80,13 @@ def test_sizes_are_halved_until_the_program_fits(monkeypatch):
 
 @pytest.mark.full
 def test_a_program_is_compiled_at_the_size_that_fits(monkeypatch):
-  p = program.make(_config(cpu_microbatch_size=32), jax.devices()[:1])
+  p = small.make(_config(cpu_microbatch_size=32))
   needed = sizes.needs(p.sized(microbatch=8).compile_train())
   monkeypatch.setattr(sizes, 'budget', lambda mesh: needed)
   made, compiled = p.fit_train()
   assert made.sizes.microbatch == 8
   assert sizes.needs(compiled) == needed
-  named = program.make(_config(microbatch_size=32), jax.devices()[:1])
+  named = small.make(_config(microbatch_size=32))
   assert named.fit_train()[0].sizes.microbatch == 32
 
 
@@ -98,11 +98,11 @@ def test_a_run_of_an_accelerator_is_that_of_a_cpu(
   config.train.update({'batch_size': 16, 'microbatch_size': 0,
                        'eval_batch_size': 0, 'cpu_microbatch_size': 4})
   config.encoder.dropout = 0.2
-  one = train.train(config, tmp_path / 'cpu')
+  one = train.train(small.experiment(config, tmp_path / 'cpu'))
   assert one.microbatch_size == 4
   for module in (sizes, trainer):
     monkeypatch.setattr(module, 'is_cpu', lambda mesh: False)
-  other = train.train(config, tmp_path / 'accelerator')
+  other = train.train(small.experiment(config, tmp_path / 'accelerator'))
   assert other.microbatch_size == config.train.batch_size
   assert other.eval_batch_size == sizes.EVAL_BATCH
   assert other.draws == one.draws == 'example'
@@ -110,3 +110,61 @@ def test_a_run_of_an_accelerator_is_that_of_a_cpu(
   assert kept['microbatch_size'] == config.train.batch_size
   assert other.val.loss == pytest.approx(one.val.loss, rel=1e-4)
   assert other.test.loss == pytest.approx(one.test.loss, rel=1e-4)
+
+
+def _with_memory(monkeypatch, count):
+  monkeypatch.setattr(machine, 'memory', lambda: count)
+
+
+def _state_bytes(program):
+  shapes = program.state_shape
+  return sum(math.prod(x.shape) * x.dtype.itemsize
+             for x in jax.tree.leaves((shapes, shapes.params)))
+
+
+def test_batches(monkeypatch):
+  c = small.config('simpletron', 'text', eval_batch_size=64)
+  least = 64 * 24 * 16 * 2  # examples, tokens, width, bytes
+  _with_memory(monkeypatch, least)
+  small.make(c)
+  _with_memory(monkeypatch, least - 1)
+  with pytest.raises(UserError, match='config.train.eval_batch_size=64 .*GiB'):
+    small.make(c)
+  c = small.config('simpletron', 'retrieval', eval_batch_size=32)
+  with pytest.raises(UserError, match='config.train.eval_batch_size=32 .*GiB'):
+    small.make(c)  # pairs
+
+
+def test_states(monkeypatch):
+  c = small.config('super', 'listops', eval_batch_size=4)
+  needed = _state_bytes(small.make(c))
+  _with_memory(monkeypatch, needed)
+  assert small.make(c).state_shape
+  _with_memory(monkeypatch, needed - 1)
+  with pytest.raises(UserError, match='config.encoder.width=16 .*alignment'):
+    assert small.make(c).state_shape
+
+
+def test_compiled_steps(monkeypatch):
+  program = small.make(small.config('simpletron', 'listops'))
+  needed = _state_bytes(program)
+  _with_memory(monkeypatch, needed // 4)  # parameters and nothing else
+  with pytest.raises(jax.errors.JaxRuntimeError) as e:
+    program.compile_eval()
+  assert machine.out_of_memory(e.value)
+  _with_memory(monkeypatch, 1 << 30)
+  program.compile_eval()
+
+
+def test_other_devices_speak_for_themselves(monkeypatch):
+  class Mesh:
+    class devices:  # noqa: N801
+      flat = [type('Device', (), {'platform': 'tpu'})]
+
+  _with_memory(monkeypatch, 0)
+  sizes.check_batches(small.experiment(small.config('simpletron', 'text')),
+                      Mesh, sizes.Sizes(4, 4))
+
+
+def test_memory_of_this_machine():
+  assert 1 << 28 < machine.memory() < 1 << 50

@@ -165,6 +165,37 @@ def test_a_grid_of_rates_and_decays_is_one_program(monkeypatch):
       (('head/.*', {'weight_decay': 0.1}), ('.*', {})), learning_rate=0.3)
 
 
+@pytest.mark.parametrize('sizes, clip, groups', [
+    ({}, 0.0, ()), ({'data': 4}, 0.0, ()), ({'data': 2, 'fsdp': 2}, 1e-3, ()),
+    ({}, 1e-3, (('head/.*', {}), ('.*', None)))])
+def test_the_gradient_norm_is_that_of_the_whole_batch(sizes, clip, groups):
+  """Of the trained parameters, before clipping, by numpy in float64."""
+  c = small.config('transformer', 'listops', batch_size=32, microbatch_size=8)
+  c.unlock()
+  c.encoder.dropout, c.optim.clip_norm, c.optim.groups = 0.0, clip, groups
+  c.mesh.update(sizes)
+  p = small.make(c, 4 if sizes else 1)
+  state, batch = p.init(), _batch(20, 32)
+  params, constants = jax.device_get((state.params, state.constants))
+
+  def loss(params):
+    outputs = p.model.apply(
+        {'params': params, **constants}, batch['tokens'], train=False)
+    sums = p.objective.loss(outputs, batch)
+    return sums['loss'] / sums['weight']
+
+  grads = jax.grad(loss)(params)
+  trained = grads['head'] if groups else grads
+  want = np.sqrt(sum(np.sum(np.square(np.asarray(g, np.float64)))
+                     for g in jax.tree.leaves(trained)))
+  micro = {k: v.reshape(-1, 8, *v.shape[1:]) for k, v in batch.items()}
+  _, norm = p.compile_train()(
+      state, jax.device_put(micro, p.batch_shardings(micro=True)),
+      p.put_given())
+  assert want > 2e-3  # it is clipped
+  np.testing.assert_allclose(float(norm), want, rtol=1e-5)
+
+
 def test_weighted_loss_closed_form():
   logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]]))
   loss, correct = classification.weighted_loss(

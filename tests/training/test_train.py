@@ -10,13 +10,13 @@ import pytest
 
 from lra import files
 from lra.errors import UserError
-from lra.experiment import build
+from lra.experiment import experiment
 from lra.records import curves
 from lra.system import machine
-from lra.training import run, train
+from lra.training import rundir, train
 from lra.training.checkpoint import Checkpoints
-from lra.training.progress import Progress
-from tests.helpers import same_run, small
+from lra.training.counters import RunCounters
+from tests.helpers import documents, same_run, small
 
 pytestmark = pytest.mark.usefixtures('compile_once')
 
@@ -46,7 +46,7 @@ def _stop_at(monkeypatch, step):
 def whole(mini_data, tmp_path_factory):
   """A run of six steps without a break, its folder."""
   folder = tmp_path_factory.mktemp('whole')
-  result = train.train(same_run.config(mini_data), folder)
+  result = train.train(same_run.experiment(mini_data, folder))
   assert result.status == 'ok' and result.steps == 6
   return folder
 
@@ -55,7 +55,7 @@ def test_six_steps_equal_three_and_three(
     whole, mini_data, tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
     _stop_at(patch, 3)
-    stopped = train.train(same_run.config(mini_data), tmp_path)
+    stopped = train.train(same_run.experiment(mini_data, tmp_path))
   assert (stopped.status, stopped.steps) == ('stopped', 3)
   assert stopped.test is None
   assert (tmp_path / 'checkpoints' / 'last' / '3').is_dir()
@@ -64,7 +64,7 @@ def test_six_steps_equal_three_and_three(
       tmp_path / 'env.json', {**environment, 'git_commit': 'older'})
   with monkeypatch.context() as patch:
     patch.setattr(machine, 'peak_memory', lambda: 1)
-    resumed = train.train(same_run.config(mini_data), tmp_path)
+    resumed = train.train(same_run.experiment(mini_data, tmp_path))
   assert 2**20 < resumed.peak_memory_bytes <= stopped.peak_memory_bytes
   same_run.check(whole, tmp_path, same_run.config(mini_data), 4)
   if environment['git_commit']:  # in a checkout
@@ -77,7 +77,7 @@ def test_without_sound_data_no_run_directory_is_left(mini_data, tmp_path):
   next(data.rglob('*.array_record*')).write_bytes(b'')
   before = sorted(tmp_path.rglob('*'))
   with pytest.raises(UserError, match='is damaged'):
-    train.train(same_run.config(data), tmp_path / 'runs' / 'mine')
+    train.train(same_run.experiment(data, tmp_path / 'runs' / 'mine'))
   assert [p for p in sorted(tmp_path.rglob('*')) if p.name != '.lock'] == [
       p for p in before if p.name != '.lock']
 
@@ -91,11 +91,11 @@ def test_a_run_keeps_the_dtype_it_began_with(
   with monkeypatch.context() as patch:
     _stop_at(patch, 3)
     patch.setattr(
-        build.jax, 'default_backend', lambda: 'gpu', raising=True)
-    assert build.computing_dtype(c) == 'bfloat16'
-    assert train.train(c, tmp_path).dtype == 'bfloat16'
-  assert build.computing_dtype(c) == 'float32'
-  result = train.train(c, tmp_path)
+        experiment.jax, 'default_backend', lambda: 'gpu', raising=True)
+    assert small.experiment(c).dtype == 'bfloat16'
+    assert train.train(small.experiment(c, tmp_path)).dtype == 'bfloat16'
+  assert small.experiment(c).dtype == 'float32'
+  result = train.train(small.experiment(c, tmp_path))
   assert (result.status, result.dtype) == ('ok', 'bfloat16')
   assert result.config['dtype'] == 'auto'
 
@@ -107,8 +107,8 @@ def test_stop_while_validating_or_testing(
   for step in (2, 6):
     with monkeypatch.context() as patch:
       _stop_at(patch, step)
-      assert train.train(c, tmp_path).status == 'stopped'
-  train.train(c, tmp_path)
+      assert train.train(small.experiment(c, tmp_path)).status == 'stopped'
+  train.train(small.experiment(c, tmp_path))
   same_run.check(whole, tmp_path, c, 4)
 
 
@@ -132,7 +132,7 @@ def test_a_validation_is_not_made_again(mini_data, tmp_path, monkeypatch):
   for stopped_in, want in (('val', ['val'] * 3), ('test', ['val', 'test']),
                            ('test', ['test']), ('', ['test'])):
     monkeypatch.setattr(train.StopRequest, 'reason', reason)
-    result = train.train(same_run.config(mini_data), tmp_path)
+    result = train.train(same_run.experiment(mini_data, tmp_path))
     assert (made, result.status) == (want, 'stopped' if stopped_in else 'ok')
     made.clear()
 
@@ -145,11 +145,11 @@ def test_speed_is_of_the_steps_of_a_stretch(
   c.data_dir = str(mini_data)
   with monkeypatch.context() as patch:
     _stop_at(patch, 2)
-    train.train(c, tmp_path)
+    train.train(small.experiment(c, tmp_path))
   checkpoints = Checkpoints(tmp_path / 'checkpoints')
   _, progress = checkpoints.restore_last(small.make(c, 4).state_shape)
   checkpoints.close()
-  train.train(c, tmp_path)
+  train.train(small.experiment(c, tmp_path))
   lines = map(json.loads, (tmp_path / 'metrics.jsonl').read_text().splitlines())
   seconds = progress['train_seconds']
   logged = [x for x in lines if x['split'] == 'train']
@@ -158,6 +158,33 @@ def test_speed_is_of_the_steps_of_a_stretch(
     np.testing.assert_allclose(
         x['examples_per_s'] * (x['seconds'] - seconds), 4, rtol=1e-6)
     seconds = x['seconds']
+
+
+@pytest.mark.full
+def test_the_example_of_the_documents_trains(
+    mini_data, tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv('TFDS_DATA_DIR', str(mini_data))
+  example = documents.example('train')
+  assert example.count('steps = 100') == 1
+  exec(example.replace('steps = 100', 'steps = 2'), {})
+  result = files.read_json(tmp_path / 'runs/mine/result.json')
+  assert result['steps'] == 2
+  assert capsys.readouterr().out == f'{result["test"]["accuracy"]}\n'
+
+
+def test_norms_are_logged(whole, mini_data):
+  """That of the parameters is of the state after the update."""
+  lines = [x for x in same_run.metrics(whole) if x['split'] == 'train']
+  assert [x['step'] for x in lines] == [2, 4, 6]
+  assert all(x['grad_norm'] > 0 for x in lines)
+  checkpoints = Checkpoints(whole / 'checkpoints', read_only=True)
+  state, _ = checkpoints.restore_last(
+      small.make(same_run.config(mini_data)).state_shape)
+  checkpoints.close()
+  want = np.sqrt(sum(np.sum(np.square(np.asarray(x, np.float64)))
+                     for x in jax.tree.leaves(state.params)))
+  np.testing.assert_allclose(lines[-1]['param_norm'], want, rtol=1e-6)
 
 
 def test_result_says_what_ran(whole):
@@ -173,14 +200,14 @@ def test_result_says_what_ran(whole):
 @pytest.mark.full
 def test_when_it_has_learnt_is_noted(mini_data, tmp_path, monkeypatch):
   monkeypatch.setattr(curves, 'LEARNT', 0.01)
-  assert train.train(same_run.config(mini_data), tmp_path).learnt_step == 2
+  assert train.train(same_run.experiment(mini_data, tmp_path)).learnt_step == 2
 
 
 @pytest.mark.full
 def test_the_last_step_is_validated(mini_data, tmp_path):
   c = same_run.config(mini_data)
   c.train.steps, c.train.eval_every = 3, 2
-  result = train.train(c, tmp_path)
+  result = train.train(small.experiment(c, tmp_path))
   steps = [x['step'] for x in same_run.metrics(tmp_path) if x['split'] == 'val']
   assert steps == [2, 3] and result.steps == 3
 
@@ -188,7 +215,7 @@ def test_the_last_step_is_validated(mini_data, tmp_path):
 @pytest.mark.full
 def test_divergence_is_a_result(mini_data, tmp_path):
   c = same_run.config(mini_data, learning_rate=1e30, warmup_steps=0)
-  result = train.train(c, tmp_path)
+  result = train.train(small.experiment(c, tmp_path))
   assert result.status == 'diverged' and result.test is None
   assert files.read_json(tmp_path / 'result.json')['status'] == 'diverged'
 
@@ -204,18 +231,18 @@ def test_a_last_update_that_diverges_is_found_by_the_test(
     return scored(self, jax.tree.map(lambda x: x * np.nan, params), *args)
 
   monkeypatch.setattr(train.Trainer, 'evaluate', spoilt)
-  result = train.train(c, tmp_path)
+  result = train.train(small.experiment(c, tmp_path))
   assert (result.status, result.steps, result.test) == ('diverged', 6, None)
   assert 'NaN' not in (tmp_path / 'metrics.jsonl').read_text()
 
 
 def test_checkpoints_of_before_a_field_of_progress_are_read(tmp_path):
-  fields = dataclasses.asdict(Progress(timed_steps=3))
+  fields = dataclasses.asdict(RunCounters(timed_steps=3))
   del fields['peak_memory_bytes']
-  assert Progress.of(fields, tmp_path) == Progress(timed_steps=3)
+  assert RunCounters.of(fields, tmp_path) == RunCounters(timed_steps=3)
   del fields['timed_steps']
   with pytest.raises(UserError, match=f'{tmp_path} .*--workdir'):
-    Progress.of(fields, tmp_path)
+    RunCounters.of(fields, tmp_path)
 
 
 @pytest.mark.full
@@ -227,7 +254,8 @@ def test_where_a_run_diverged_does_not_depend_on_the_clock(
     c = same_run.config(mini_data, learning_rate=1e30, warmup_steps=0)
     c.train.checkpoint_minutes, c.train.log_every = minutes, 5
     c.train.eval_every = 6
-    steps.append(train.train(c, tmp_path / str(minutes)).steps)
+    run = small.experiment(c, tmp_path / str(minutes))
+    steps.append(train.train(run).steps)
   assert steps == [5, 5]
 
 
@@ -236,12 +264,12 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     whole, mini_data, tmp_path, monkeypatch, capfd):
   with monkeypatch.context() as patch:
     _stop_at(patch, 5)
-    train.train(same_run.config(mini_data), tmp_path)
+    train.train(same_run.experiment(mini_data, tmp_path))
   for path in (tmp_path / 'checkpoints/last/5/state').rglob('*'):
     if path.is_file():
       path.write_bytes(b'')
   capfd.readouterr()
-  train.train(same_run.config(mini_data), tmp_path)
+  train.train(same_run.experiment(mini_data, tmp_path))
   assert 'last/5/state is damaged' in capfd.readouterr().err
   same_run.check(whole, tmp_path, same_run.config(mini_data), 4)
 
@@ -253,7 +281,7 @@ def test_without_a_sound_checkpoint_there_is_one_sentence(
     if path.is_file():
       path.write_bytes(b'')
   with pytest.raises(UserError, match='last/6/memory is damaged.*last/4'):
-    train.Trainer(same_run.config(mini_data), tmp_path)
+    train.Trainer(same_run.experiment(mini_data, tmp_path))
 
 
 @pytest.mark.full
@@ -262,9 +290,9 @@ def test_a_checkpoint_of_other_fields_is_one_sentence(
   with monkeypatch.context() as patch:
     patch.setattr(dataclasses, 'asdict', lambda progress: {'a': 1})
     _stop_at(patch, 3)
-    train.train(same_run.config(mini_data), tmp_path)
+    train.train(same_run.experiment(mini_data, tmp_path))
   with pytest.raises(UserError, match='checkpoints .*--workdir'):
-    train.Trainer(same_run.config(mini_data), tmp_path)
+    train.Trainer(same_run.experiment(mini_data, tmp_path))
 
 
 @pytest.mark.full
@@ -275,17 +303,17 @@ def test_each_log_line_is_there_once(whole, mini_data, tmp_path, monkeypatch):
   def kill_after(lines):
     with monkeypatch.context() as patch, pytest.raises(same_run.Killed):
       same_run.kill_after(patch, lines)
-      train.train(c, tmp_path)
+      train.train(small.experiment(c, tmp_path))
 
   kill_after(3)
   with monkeypatch.context() as patch:
     _stop_at(patch, 6)
-    assert train.train(c, tmp_path).status == 'stopped'
+    assert train.train(small.experiment(c, tmp_path)).status == 'stopped'
   kill_after(1)
   assert same_run.metrics(tmp_path)[-1]['split'] == 'val'
   kill_after(2)
   assert same_run.metrics(tmp_path)[-1]['split'] == 'test'
-  train.train(c, tmp_path)
+  train.train(small.experiment(c, tmp_path))
   same_run.check(whole, tmp_path, c, 4)
 
 
@@ -300,8 +328,8 @@ def test_a_run_killed_before_its_result_still_draws_its_curves(
     raise same_run.Killed
 
   with monkeypatch.context() as patch, pytest.raises(same_run.Killed):
-    patch.setattr(run.Run, 'write_result', die)
-    train.train(same_run.config(mini_data), tmp_path)
+    patch.setattr(rundir.RunDirectory, 'write_result', die)
+    train.train(same_run.experiment(mini_data, tmp_path))
   assert (tmp_path / 'curves.png').exists()
 
 
@@ -311,4 +339,4 @@ def test_a_foreign_environment_is_one_sentence(
     mini_data, tmp_path, content):
   (tmp_path / 'env.json').write_text(content)
   with pytest.raises(UserError, match='env.json .*dtype'):
-    train.Trainer(same_run.config(mini_data), tmp_path)
+    train.Trainer(same_run.experiment(mini_data, tmp_path))

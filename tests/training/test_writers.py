@@ -15,7 +15,7 @@ import pytest
 
 from lra import paths
 from lra.errors import UserError
-from lra.training import run, train, writers
+from lra.training import rundir, train, writers
 from tests.helpers import same_run, small
 
 CONFIG = {'seed': 0, 'task': 'listops_mini', 'data_dir': '',
@@ -164,18 +164,18 @@ def test_each_point_is_there_once_after_stops(name, tmp_path):
   """Killed at 6 and again at 5, its checkpoints of 4 and, without 4's
   validation, of 4; once it runs without the writer.
   """
-  made = run.Run(tmp_path, CONFIG)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
   made.log_to([name])
   _log(made, 1, 2, 3, 4)
   made.log(**_point(4, 'val', accuracy=0.25))
   _log(made, 5, 6)
   made.log(**_point(6, 'test', accuracy=0.5))
   made.close()
-  made = run.Run(tmp_path, CONFIG)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
   made.rewind(4, validated_step=2)
   _log(made, 5)
   made.close()
-  made = run.Run(tmp_path, CONFIG)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
   made.rewind(5, validated_step=2)
   made.log_to([name])
   made.log(**_point(5, 'val', accuracy=0.25))
@@ -196,7 +196,7 @@ def test_each_point_is_there_once_after_stops(name, tmp_path):
 @pytest.mark.skipif(importlib.util.find_spec('wandb') is None,
                     reason='wandb is not installed')
 def test_two_runs_of_wandb_in_one_process_are_two(tmp_path):
-  both = [run.Run(tmp_path / name, CONFIG) for name in 'ab']
+  both = [rundir.RunDirectory(tmp_path / name, CONFIG) for name in 'ab']
   for made in both:
     made.log_to(['wandb'])
   for step, made in enumerate(both):
@@ -217,10 +217,10 @@ def test_a_run_that_is_stopped_and_goes_on(mini_data, tmp_path, monkeypatch):
   c.data_dir = str(mini_data)
   with monkeypatch.context() as patch, pytest.raises(same_run.Killed):
     same_run.kill_after(patch, 6)
-    train.train(c, tmp_path, None, names)
+    train.train(small.experiment(c, tmp_path), None, names)
   before = (tmp_path / 'metrics.jsonl').read_text().count('\n')
   assert before == 6
-  assert train.train(c, tmp_path, None, names).status == 'ok'
+  assert train.train(small.experiment(c, tmp_path), None, names).status == 'ok'
   logged = _logged(tmp_path)
   measured = ('seconds', 'examples_per_s')  # of wandb those of the first time
   for name in names:
@@ -234,13 +234,13 @@ def test_a_run_that_is_stopped_and_goes_on(mini_data, tmp_path, monkeypatch):
 @pytest.mark.skipif(importlib.util.find_spec('tensorboard') is None,
                     reason='tensorboard is not installed')
 def test_a_tensorboard_that_is_open_shows_each_point_once(tmp_path):
-  made = run.Run(tmp_path, CONFIG)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
   made.log_to(['tensorboard'])
   _log(made, 1, 2, 3)
   shown = _tensorboard(tmp_path / 'tensorboard' / 'train')
   assert len(_shown(shown, 'train')) == 9
   made.close()
-  made = run.Run(tmp_path, CONFIG)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
   made.rewind(1, validated_step=0)
   made.log_to(['tensorboard'])
   _log(made, 2)
@@ -248,7 +248,7 @@ def test_a_tensorboard_that_is_open_shows_each_point_once(tmp_path):
 
 
 def test_what_was_logged_before_is_written_too(tmp_path):
-  made = run.Run(tmp_path, CONFIG)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
   _log(made, 1, 2)
   made.log_to(['csv'])
   _log(made, 3)
@@ -258,7 +258,7 @@ def test_what_was_logged_before_is_written_too(tmp_path):
 
 
 def test_a_full_disk_ends_a_run_as_that_of_the_metrics_does(tmp_path):
-  made = run.Run(tmp_path, CONFIG)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
   made.log_to(['csv'])
   _log(made, 1)
   for path in (tmp_path / 'metrics.csv', made.metrics_path):
@@ -271,7 +271,7 @@ def test_a_full_disk_ends_a_run_as_that_of_the_metrics_does(tmp_path):
 
 @needs_tensorboardx
 def test_a_full_disk_under_tensorboard(tmp_path):
-  made = run.Run(tmp_path, CONFIG)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
   made.log_to(['tensorboard'])
   _log(made, 1)
   path, = (tmp_path / 'tensorboard').rglob('events*')
@@ -289,7 +289,7 @@ def test_a_full_disk_under_tensorboard(tmp_path):
 @needs_tensorboardx
 def test_a_file_in_the_place_of_the_folder_is_named(tmp_path):
   (tmp_path / 'tensorboard').touch()
-  made = run.Run(tmp_path, CONFIG)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
   _log(made, 1)
   with pytest.raises(UserError, match='--log=tensorboard cannot write to'):
     made.log_to(['csv', 'tensorboard'])
@@ -297,7 +297,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path):
 
 def test_numbers_only_are_logged_elsewhere(tmp_path):
   """Whatever somebody has added to a line."""
-  made = run.Run(tmp_path, CONFIG)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
   made.log(step=1, split='train', loss=0.5, note='mine')
   made.log_to([name for name in ('csv', 'tensorboard')
                if importlib.util.find_spec(_READERS[name][1])])
@@ -325,6 +325,6 @@ def test_wandb_that_cannot_begin_is_one_sentence(tmp_path, monkeypatch):
     raise wandb.errors.UsageError('No API key configured.\nLog in.')
 
   monkeypatch.setattr(wandb, 'init', refuse)
-  made = run.Run(tmp_path, CONFIG)
+  made = rundir.RunDirectory(tmp_path, CONFIG)
   with pytest.raises(UserError, match='No API key configured. Log in.*offline'):
     made.log_to(['csv', 'wandb'])

@@ -1,7 +1,6 @@
-"""Prints the races in the GPU kernels; see `kernels.tools.ptx`.
+"""Prints the races in the GPU kernels, and fails if there is one.
 
-Fails if there is one. Like `kernels.tools.h200`, needs the wheels of the extra
-`aot-cuda` and restarts itself in a new process.
+Needs the wheels of the extra `aot-cuda`, and restarts itself in a new process.
 """
 
 import json
@@ -11,10 +10,9 @@ from kernels.tools import h200
 from kernels.tools.ptx import compiled
 
 SHOWN = 3  # races printed per kernel
-HEADER = (
-  '| op | pass | Dh | mask | packed | L | kernel | warpgroups | instructions '
-  'that store to shared memory | bytes shared by two warpgroups | races |'
-)
+HEADER = ('| op | pass | Dh | mask | packed | L | kernel | warpgroups | '
+          'instructions that store to shared memory | bytes shared by two '
+          'warpgroups | races |')
 
 
 def main():
@@ -32,12 +30,10 @@ def main():
   print(HEADER)
   print('|' + '---|' * 11)
   for row in found:
-    print(
-      f'| {row["op"]} | {row["pass"]} | {row["width"]} '
-      f'| {_yes(row["masked"])} | {_yes(row["packed"])} | {row["length"]} '
-      f'| {row["kernel"]} | {row["warpgroups"]} | {row["stores"]} '
-      f'| {row["shared_bytes"]} | {len(row["races"])} |'
-    )
+    print(f'| {row["op"]} | {row["pass"]} | {row["width"]} | '
+          f'{_yes(row["masked"])} | {_yes(row["packed"])} | {row["length"]} | '
+          f'{row["kernel"]} | {row["warpgroups"]} | {row["stores"]} | '
+          f'{row["shared_bytes"]} | {len(row["races"])} |')
   for row in found:
     for race in row['races'][:SHOWN]:
       print(f'{row["kernel"]}, Dh {row["width"]}, L {row["length"]}: {race}')

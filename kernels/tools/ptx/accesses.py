@@ -139,11 +139,5 @@ def _cells(starts, size):
   return cells.astype(np.int64).ravel()
 
 
-HANDLERS = {
-  'ld': load_or_store,
-  'st': load_or_store,
-  'ldmatrix': matrix,
-  'stmatrix': matrix,
-  'wgmma': product,
-  'cp': copy,
-}
+HANDLERS = {'ld': load_or_store, 'st': load_or_store, 'ldmatrix': matrix,
+            'stmatrix': matrix, 'wgmma': product, 'cp': copy}

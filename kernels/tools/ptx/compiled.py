@@ -11,13 +11,7 @@ ENVIRONMENT = {**h200.ENVIRONMENT, 'MOSAIC_GPU_DUMP_PTX': '1'}
 
 
 def kernels(function, *arguments):
-  """Compiles for an H200 and reads the PTX.
-
-  Args:
-    function, *arguments: see `h200.captured`.
-
-  Returns:
-    A list of parse.Kernel, without those compiled before in this process.
+  """Compiles for an H200 (see `h200.captured`); returns new `parse.Kernel`s.
 
   Raises:
     RuntimeError: MOSAIC_GPU_DUMP_PTX is not set.
@@ -33,39 +27,29 @@ def rows(op, width):
   for shape in SHAPES:
     for masked, packed in h200.FORMS:
       for which in h200.PASSES:
-        function, arguments = h200.program(
-          op, which, width, masked, shape, packed
-        )
+        function, arguments = h200.program(op, which, width, masked, shape,
+                                           packed)
         for kernel in kernels(function, *arguments):
           report = run.run(kernel)
-          yield {
-            'op': op,
-            'pass': which,
-            'width': width,
-            'masked': masked,
-            'packed': packed,
-            'length': shape[1],
-            'kernel': kernel.name,
-            'warpgroups': kernel.warpgroups,
-            'stores': report.stores,
-            'shared_bytes': report.shared_bytes,
-            'races': [describe(kernel, race) for race in report.races],
-          }
+          yield {'op': op, 'pass': which, 'width': width, 'masked': masked,
+                 'packed': packed, 'length': shape[1], 'kernel': kernel.name,
+                 'warpgroups': kernel.warpgroups, 'stores': report.stores,
+                 'shared_bytes': report.shared_bytes,
+                 'races': [describe(kernel, race) for race in report.races]}
 
 
 def reports(ops, widths):
   """Returns `rows`, computed in a new process; see `h200.rows_of`."""
-  return h200.rows_of('kernels.tools.ptx', ENVIRONMENT, ops, widths)
+  return h200.rows_of('kernels.tools.ptx', ENVIRONMENT, '--rows', ops=ops,
+                      widths=widths)
 
 
 def describe(kernel, race):
   """Describes a race: the two warps, the address, the two instructions."""
   second, first = (kernel.code[i] for i in (race.second, race.first))
-  return (
-    f'warp {race.warps[0]} {race.what} by {_agent(kernel, race.warps[1])}, '
-    f'byte {race.address}: line {second.line} `{second.text}`, '
-    f'line {first.line} `{first.text}`'
-  )
+  return (f'warp {race.warps[0]} {race.what} by '
+          f'{_agent(kernel, race.warps[1])}, byte {race.address}: line '
+          f'{second.line} `{second.text}`, line {first.line} `{first.text}`')
 
 
 def _agent(kernel, number):

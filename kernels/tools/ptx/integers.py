@@ -128,21 +128,8 @@ def unknown(machine, warp, instruction, lanes):
   warp.set(instruction, lanes, None)
 
 
-_LOGIC = {
-  'and': np.logical_and,
-  'or': np.logical_or,
-  'xor': np.logical_xor,
-}
+_LOGIC = {'and': np.logical_and, 'or': np.logical_or, 'xor': np.logical_xor}
 _ARITHMETIC = 'add sub and or xor min max div rem shl shr bfe lop3 not neg'
-HANDLERS = {
-  **dict.fromkeys(_ARITHMETIC.split(), arithmetic),
-  'mul': product,
-  'mad': product,
-  'setp': compare,
-  'selp': select,
-  'mov': move,
-  'cvta': move,
-  'cvt': convert,
-  'shfl': shuffle,
-  'elect': elect,
-}
+HANDLERS = {**dict.fromkeys(_ARITHMETIC.split(), arithmetic), 'mul': product,
+            'mad': product, 'setp': compare, 'selp': select, 'mov': move,
+            'cvta': move, 'cvt': convert, 'shfl': shuffle, 'elect': elect}

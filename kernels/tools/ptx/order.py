@@ -15,10 +15,8 @@ WARPGROUP = 128
 class Barrier:
   """An mbarrier: a phase ends when all threads arrived and all bytes came.
 
-  Attributes:
-    agent: index, in vector clocks, of the copies that report to it.
-    phase: number of phases that have ended.
-    passed: vector clock, merged over those who arrived in the last phase.
+  `agent` is the index, in vector clocks, of the copies that report to it;
+  `passed` the vector clock merged over those who arrived in the last phase.
   """
 
   def __init__(self, count, agent, agents):
@@ -125,9 +123,5 @@ def fence(machine, warp, instruction, lanes):
     machine.memory.fence(warp.index)
 
 
-HANDLERS = {
-  'mbarrier': mbarrier,
-  'bar': named_barrier,
-  'barrier': named_barrier,
-  'fence': fence,
-}
+HANDLERS = {'mbarrier': mbarrier, 'bar': named_barrier,
+            'barrier': named_barrier, 'fence': fence}

@@ -20,15 +20,13 @@ class Instruction:
   """One instruction.
 
   Attributes:
-    line: line number in the text, from 1.
-    text: the source text.
+    line, text: line number, from 1, and source text.
     guard: the predicate register that it depends on, or None.
     negated: whether it runs if the guard is false.
     op: the parts of its name, without dots.
     operands: source text; vectors keep their braces, addresses their brackets.
     target: index of the instruction that a branch goes to.
   """
-
   line: int
   text: str
   guard: str | None
@@ -47,15 +45,11 @@ class Instruction:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-  """One entry of a PTX module.
+  """One entry of a PTX module, without the ending that Mosaic adds to its name.
 
-  Attributes:
-    name: name without the ending that Mosaic adds.
-    threads: threads of a block.
-    shared: name of a variable in shared memory -> its address.
-    code: the instructions.
+  `shared` maps variables in shared memory to addresses. `threads` are those of
+  a block.
   """
-
   name: str
   threads: int
   shared: dict
@@ -83,12 +77,8 @@ def _kernel(text, entry):
   if threads is None:
     raise ValueError(f'{entry[1]}: no .maxntid, how many threads are there?')
   reader = _Reader(text, start)
-  return Kernel(
-    re.sub('_mosaic_gpu_kernel$', '', entry[1]),
-    int(threads[1]),
-    reader.shared,
-    reader.code(),
-  )
+  return Kernel(re.sub('_mosaic_gpu_kernel$', '', entry[1]), int(threads[1]),
+                reader.shared, reader.code())
 
 
 class _Reader:
@@ -142,17 +132,11 @@ class _Reader:
     guard = _GUARD.match(text)
     rest = text[guard.end() :] if guard else text
     name, _, operands = rest.partition(' ')
-    self.instructions.append((
-      Instruction(
-        line,
-        text,
-        guard[2] if guard else None,
-        bool(guard and guard[1]),
-        tuple(part for part in re.split(r'\.|::', name) if part),
-        _operands(operands),
-      ),
-      tuple(self.scopes),
-    ))  # fmt: skip
+    self.instructions.append(
+        (Instruction(line, text, guard[2] if guard else None,
+                     bool(guard and guard[1]),
+                     tuple(part for part in re.split(r'\.|::', name) if part),
+                     _operands(operands)), tuple(self.scopes)))
 
   def _directive(self, text):
     variable = _SHARED.match(text)

@@ -22,15 +22,13 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclasses.dataclass(frozen=True)
 class Race:
-  """Two unordered accesses to one address.
+  """Two unordered accesses to one byte address of shared memory.
 
   Attributes:
     what: description of the error, printed before the two accesses.
-    address: in bytes, of shared memory.
     second, first: indices of the instructions.
     warps: the two warps; copies by TMA are numbered after the warps.
   """
-
   what: str
   address: int
   second: int
@@ -41,8 +39,7 @@ class Race:
 class Memory:
   """Shared memory of one block, without its contents.
 
-  `cells` in the methods are indices of pairs of bytes, `at` is the index of an
-  instruction.
+  `cells` are indices of pairs of bytes, `at` is that of an instruction.
   """
 
   def __init__(self, warps):
@@ -78,8 +75,7 @@ class Memory:
   def write(self, warp, cells, at):
     """Records a store by a warp."""
     replicas = (self._written_at[cells] == at) & (
-      self._writer[cells] // WARPS == warp // WARPS
-    )
+        self._writer[cells] // WARPS == warp // WARPS)
     self._check_write(warp, cells, at, replicas)
     self._mark_written(warp, self.clock[warp, warp], cells, at)
     self._visible[cells] = _NEVER
@@ -95,13 +91,8 @@ class Memory:
   def start(self, warp, cells, at):
     """Records the start of a read that outlasts its instruction."""
     if not self._check_written('reads what is written', warp, cells, at):
-      self._check_written(
-        'reads without a fence what is written',
-        warp,
-        cells,
-        at,
-        times=self._visible,
-      )
+      self._check_written('reads without a fence what is written', warp, cells,
+                          at, times=self._visible)
     self._busy[warp, cells] += 1
     self._busy_at[warp, cells] = at
 
@@ -127,30 +118,16 @@ class Memory:
     self._written_at[cells] = at
 
   def _check_write(self, warp, cells, at, replicas):
-    self._check_written(
-      'writes over what is written', warp, cells, at, replicas
-    )
+    self._check_written('writes over what is written', warp, cells, at,
+                        replicas)
     for other in range(self.warps):
       if other != warp:
         late = self._read[other, cells] > self.clock[warp, other]
-        self._report_any(
-          'writes over what is read',
-          cells,
-          late,
-          at,
-          warp,
-          self._read_at[other],
-          other,
-        )
-      self._report_any(
-        'writes over what is still read',
-        cells,
-        self._busy[other, cells] > 0,
-        at,
-        warp,
-        self._busy_at[other],
-        other,
-      )
+        self._report_any('writes over what is read', cells, late, at, warp,
+                         self._read_at[other], other)
+      self._report_any('writes over what is still read', cells,
+                       self._busy[other, cells] > 0, at, warp,
+                       self._busy_at[other], other)
 
   def _check_written(self, what, warp, cells, at, replicas=False, times=None):
     """Reports a write unknown to the warp; returns whether there is any."""
@@ -159,9 +136,8 @@ class Memory:
     late = cells[(times[cells] > known) & ~np.asarray(replicas)]
     if late.size:
       cell = late[0]
-      self._report(
-        what, cell, at, warp, self._written_at[cell], self._writer[cell]
-      )
+      self._report(what, cell, at, warp, self._written_at[cell],
+                   self._writer[cell])
     return late.size > 0
 
   def _report_any(self, what, cells, late, at, warp, other_at, other):

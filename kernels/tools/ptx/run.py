@@ -44,7 +44,6 @@ class Report:
     races: list of races.Race.
     fetched: coordinates of every copy to shared memory, fastest axis first.
   """
-
   stores: int
   shared_bytes: int
   races: list
@@ -65,12 +64,8 @@ class _Machine:
   """A running block.
 
   Attributes:
-    kernel: parse.Kernel.
-    memory: races.Memory.
-    barriers: address -> order.Barrier.
-    named: number of a barrier -> the warps that wait at it.
+    barriers, named: address -> order.Barrier; number -> warps that wait at it.
     stores: indices of the instructions that stored to shared memory.
-    fetched: see Report.
     moved: whether something happened that other warps may wait for.
   """
 
@@ -135,11 +130,5 @@ def _return(machine, warp, instruction, lanes):
   warp.done = True
 
 
-_HANDLERS = {
-  **integers.HANDLERS,
-  **accesses.HANDLERS,
-  **order.HANDLERS,
-  'bra': _branch,
-  'ret': _return,
-  'exit': _return,
-}
+_HANDLERS = {**integers.HANDLERS, **accesses.HANDLERS, **order.HANDLERS,
+             'bra': _branch, 'ret': _return, 'exit': _return}

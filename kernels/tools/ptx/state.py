@@ -40,9 +40,7 @@ class Warp:
   """32 threads in lockstep.
 
   Attributes:
-    index: its number in the block.
-    at: index of its next instruction.
-    done: whether it has returned.
+    index, at: number in the block; index of the next instruction.
     registers: name -> value, see `values`; a predicate is a bool or bool [32].
     waits: None, 'waiting' at a named barrier, or 'passed'.
     products, sends: reads by the tensor cores, and by TMA.
@@ -54,14 +52,11 @@ class Warp:
     self.index, self.at, self.done, self.waits = index, 0, False, None
     self.products, self.sends, self.expected = Groups(), Groups(), {}
     self.registers = {
-      '%tid.x': lane + np.uint64(index * values.LANES),
-      '%laneid': lane,
-      '%ntid.x': kernel.threads,
-      **{f'%tid.{axis}': 0 for axis in 'yz'},
-      **{f'%ntid.{axis}': 1 for axis in 'yz'},
-      **{f'%ctaid.{axis}': x for axis, x in zip('xyz', block, strict=True)},
-      **kernel.shared,
-    }
+        '%tid.x': lane + np.uint64(index * values.LANES), '%laneid': lane,
+        '%ntid.x': kernel.threads, **{f'%tid.{axis}': 0 for axis in 'yz'},
+        **{f'%ntid.{axis}': 1 for axis in 'yz'},
+        **{f'%ctaid.{axis}': x for axis, x in zip('xyz', block, strict=True)},
+        **kernel.shared}
 
   def lanes(self, instruction):
     """Returns the lanes that run an instruction: True, False or bool [32]."""
@@ -140,6 +135,5 @@ def _number(text):
 @functools.cache
 def _address(operand):
   base, sign, offset = re.fullmatch(
-    r'\[\s*([%\w$]+)\s*(?:([+-])\s*(-?\w+))?\s*\]', operand
-  ).groups()
+      r'\[\s*([%\w$]+)\s*(?:([+-])\s*(-?\w+))?\s*\]', operand).groups()
   return base, int(offset or '0', 0) * (-1 if sign == '-' else 1)

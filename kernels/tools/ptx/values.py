@@ -88,9 +88,8 @@ def logic(bits, a, b, c, table):
   result, full = 0, (1 << bits) - 1
   for i in range(8):
     if table >> i & 1:
-      terms = (
-        x if i >> at & 1 else x ^ full for x, at in ((a, 2), (b, 1), (c, 0))
-      )
+      terms = (x if i >> at & 1 else x ^ full
+               for x, at in ((a, 2), (b, 1), (c, 0)))
       term = full
       for x in terms:
         term = term & x
@@ -128,29 +127,12 @@ def _quotient(a, b):
   return sign * (abs(a) // max(abs(b), 1))
 
 
-_WRAPPING = {
-  'add': operator.add,
-  'sub': operator.sub,
-  'mul': operator.mul,
-  'and': operator.and_,
-  'or': operator.or_,
-  'xor': operator.xor,
-}
-_ORDERED = {
-  'min': lambda a, b: _either(a < b, a, b),
-  'max': lambda a, b: _either(a > b, a, b),
-  'div': _quotient,
-  'rem': lambda a, b: a - b * _quotient(a, b),
-}
-_COMPARE = {
-  'eq': operator.eq,
-  'ne': operator.ne,
-  'lt': operator.lt,
-  'le': operator.le,
-  'gt': operator.gt,
-  'ge': operator.ge,
-  'lo': operator.lt,
-  'ls': operator.le,
-  'hi': operator.gt,
-  'hs': operator.ge,
-}
+_WRAPPING = {'add': operator.add, 'sub': operator.sub, 'mul': operator.mul,
+             'and': operator.and_, 'or': operator.or_, 'xor': operator.xor}
+_ORDERED = {'min': lambda a, b: _either(a < b, a, b),
+            'max': lambda a, b: _either(a > b, a, b), 'div': _quotient,
+            'rem': lambda a, b: a - b * _quotient(a, b)}
+_COMPARE = {'eq': operator.eq, 'ne': operator.ne, 'lt': operator.lt,
+            'le': operator.le, 'gt': operator.gt, 'ge': operator.ge,
+            'lo': operator.lt, 'ls': operator.le, 'hi': operator.gt,
+            'hs': operator.ge}

@@ -1,0 +1,83 @@
+"""Measures baselines: scores of trivial and linear methods on a data set.
+
+Every method is fitted on train and scored on test, on the same bytes that
+models see. Its hyperparameters, if any, are chosen on val.
+"""
+
+import json
+import os
+import pathlib
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from data_prep import kinds, parts
+from data_prep.content import Content, Split
+from lra import bits, tasks
+from lra.errors import UserError
+
+# Results, JSON fields and flags have called baselines floors from the start.
+RECORDS = pathlib.Path(__file__).parent.parent / 'lra' / 'results' / 'floors'
+
+
+def quick(task_name: str, splits: Mapping[str, Split]) -> dict[str, float]:
+  """Computes the fast baselines: name -> accuracy, a fraction."""
+  kind = kinds.of(tasks.get(task_name))
+  return {name: float(np.mean(method(splits['train'], splits['test'])))
+          for name, (method, _) in kind.quick.items()}
+
+
+def measure(task_name: str, content: Content) -> dict:
+  """Measures the baselines of a task and returns their record.
+
+  Returns:
+    task; fingerprint and origin of its data; floors: name -> accuracy, how,
+    seconds. Tasks other than probes add examples, the number in test, and
+    correct: `lra.bits` of the right answers. A probe has many answers to each
+    example.
+
+  Raises:
+    UserError: the task needs scikit-learn, which is not installed.
+  """
+  task = tasks.get(task_name)
+  kind = kinds.of(task)
+  methods = {name: lambda s, method=method, how=how: (
+      method(s['train'], s['test']), how)
+      for name, (method, how) in kind.quick.items()}
+  methods |= {name: lambda s, method=method: method(s, task.variant)
+              for name, method in kind.slow.items()}
+  return {'task': task_name, 'fingerprint': content.info['fingerprint'],
+          'origin': content.info['origin'],
+          'floors': {name: _score(method, content.splits, task)
+                     for name, method in methods.items()}}
+
+
+def _score(method: Callable, splits, task):
+  start = time.monotonic()
+  right, how = method(splits)
+  score = {'accuracy': float(np.mean(right)), 'how': how,
+           'seconds': round(time.monotonic() - start, 1)}
+  if not task.probe:
+    score |= {'examples': len(right), 'correct': bits.pack(right)}
+    made_of = parts.accuracies(task.dataset, right, splits['test'])
+    score |= {'parts': made_of} if made_of else {}
+  return score
+
+
+def write(record: dict, directory: pathlib.Path = RECORDS) -> pathlib.Path:
+  """Writes a record as `<task>.json`, all or nothing.
+
+  Raises:
+    UserError: the directory cannot be written.
+  """
+  path = directory / f'{record["task"]}.json'
+  new = path.with_suffix('.new')
+  try:
+    directory.mkdir(parents=True, exist_ok=True)
+    new.write_text(json.dumps(record, indent=1) + '\n', encoding='utf-8')
+    os.replace(new, path)
+  except OSError as e:
+    raise UserError(f'Cannot write {path} ({e.strerror}): choose another '
+                    '--floors_dir.') from e
+  return path

@@ -1,0 +1,212 @@
+"""Makes the experiment of a config: the one place that checks a config.
+
+`resolve` checks a config and builds its encoder once. Everything after it takes
+the `Experiment`.
+"""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from configs import base
+from lra import models, objectives, paths, tasks
+from lra.config import identity
+from lra.errors import UserError
+from lra.experiment import check, loader
+from lra.nn.encoder import Encoder
+from lra.tasks import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+  """A checked config with all that follows from it; `resolve` makes it.
+
+  Attributes:
+    config: the whole config, without references.
+    task: its task.
+    objective: its objective.
+    encoder: its encoder in float32; `model` changes the dtype.
+    folder: the run directory.
+    made_by: the value of --config: file and task; '' for a config made in
+      Python.
+  """
+  config: ConfigDict
+  task: Task
+  objective: objectives.Objective
+  encoder: Encoder
+  folder: pathlib.Path
+  made_by: str = ''
+
+  @property
+  def protocol(self) -> str:
+    """Name of the protocol that the config began with."""
+    return self.config.protocol
+
+  @functools.cached_property
+  def changes(self) -> dict[str, Any] | None:
+    """Settings that differ from the protocol; None without `made_by`.
+
+    See `protocol_changes`, which raises UserError for an unknown protocol.
+    """
+    if not self.made_by:
+      return None
+    return protocol_changes(self.config.to_dict(), self.made_by)
+
+  @property
+  def config_file(self) -> pathlib.Path | None:
+    """The file that made the config; None for a config made in Python."""
+    if not self.made_by:
+      return None
+    return paths.config_file(paths.config_parts(self.made_by)[0])
+
+  @property
+  def dtype(self) -> str:
+    """Compute dtype on this machine, 'float32' or 'bfloat16'."""
+    if self.config.dtype != 'auto':
+      return self.config.dtype
+    return 'float32' if jax.default_backend() == 'cpu' else 'bfloat16'
+
+  @property
+  def lengths(self) -> tuple[int, ...]:
+    """Rising lengths that sequences may be computed at, the full one last.
+
+    It is the only one if padding takes part in the computation: as tokens, in
+    the size of a mean, or in the mixer.
+    """
+    config, full = self.config, self.objective.seq_len
+    padding_counts = (
+        not config.mask_padding or config.encoder.mean_over != 'tokens'
+        or getattr(models.module(config.model.name), 'NEEDS_PADDING', False))
+    shorter = {n for n in config.train.lengths if n < full}
+    return (*(() if padding_counts else sorted(shorter)), full)
+
+  def model(self, dtype: str) -> nn.Module:
+    """Returns the model that maps the objective's inputs to its outputs."""
+    return self.objective.model(
+        self.encoder.clone(dtype=jnp.dtype(dtype)), jnp.dtype(dtype))
+
+  def kernel(self, dtype: str) -> str:
+    """Returns the kernel that the mixers run; `xla` if there is no choice."""
+    runs = getattr(
+        self.encoder.mixer(dtype=jnp.dtype(dtype)), 'kernel_for', None)
+    if runs is None:
+      return 'xla'
+    return runs(self.objective.seq_len + self.encoder.prepend_cls,
+                self.config.encoder.width)
+
+  def with_seed(self, seed: int) -> 'Experiment':
+    """Returns the experiment with another seed, in its own run directory."""
+    config = self.config.copy_and_resolve_references()
+    config.seed = seed
+    return dataclasses.replace(
+        self, config=config,
+        objective=dataclasses.replace(self.objective, config=config),
+        folder=identity.run_folder(config.to_dict()))
+
+
+def resolve(config: ConfigDict, *, made_by: str = '',
+            folder: str | os.PathLike | None = None) -> Experiment:
+  """Checks a config, without a device, and builds what follows from it.
+
+  Args:
+    config: a whole config, with or without references; it is copied.
+    made_by: the value of --config, '' for a config made in Python.
+    folder: the run directory; by default `identity.run_folder`.
+
+  Raises:
+    UserError: it cannot be run; the message names the field.
+  """
+  check.check(config)
+  task = tasks.get(config.task)
+  if made_by and not task.probe:
+    paths.data_dir(config.data_dir)
+  made = objectives.get(config.objective)
+  config = config.copy_and_resolve_references()
+  objective = made(config, task, config.seq_len or task.seq_len)
+  encoder = _encoder(config, objective)
+  objective.check(encoder)
+  return Experiment(
+      config, task, objective, encoder,
+      pathlib.Path(paths.local(
+          folder or identity.run_folder(config.to_dict()))), made_by)
+
+
+def _encoder(config, objective):
+  """Returns the encoder of a checked config, in float32.
+
+  Raises:
+    UserError: the pooling reads the first position of a causal mixer.
+  """
+  settings = config.encoder
+  mixer = make_mixer(config.model)
+  if settings.pooling in ('cls', 'first') and getattr(
+      mixer(), 'causal', False):
+    raise UserError(
+        f'config.encoder.pooling={settings.pooling} reads the first position, '
+        f'which sees no other token in {config.model.name}: choose mean or '
+        'last.')
+  return Encoder(
+      mixer=mixer, vocab_size=objective.task.vocab_size,
+      num_layers=settings.num_layers, width=settings.width,
+      conv_width=settings.conv_width,
+      mlp_width=settings.mlp_width, dropout=settings.dropout,
+      positions=settings.positions, prepend_cls=settings.pooling == 'cls',
+      cls_has_position=settings.cls_has_position,
+      embedding_std=settings.embedding_std, remat=settings.remat,
+      mask_padding=config.mask_padding, dtype=jnp.dtype('float32'),
+      full_length=objective.seq_len)
+
+
+def make_mixer(model):
+  """Returns a function with which the encoder makes its mixers.
+
+  The function takes `dtype`, `layer`, `num_layers`, `full_length` and `name`.
+  It passes on those for which the mixer has a field.
+
+  Args:
+    model: `config.model`, checked.
+  """
+  arguments = model.to_dict()
+  return functools.partial(
+      _mixer, models.mixer(arguments.pop('name')), arguments)
+
+
+def _mixer(cls, arguments, **given) -> nn.Module:
+  fields = cls.__dataclass_fields__
+  return cls(**arguments, **{k: v for k, v in given.items() if k in fields})
+
+
+def protocol_changes(config: dict, made_by: str) -> dict[str, Any]:
+  """Returns the fields a config changes: {dotted field: the protocol's value}.
+
+  A protocol sets the fields that every model has: steps, learning rate, sizes,
+  length, pooling, head. The other arguments of a mixer count as changed if they
+  differ from its config file.
+
+  Args:
+    config: the whole config, as plain values.
+    made_by: the value of --config: file and task of the config.
+
+  Raises:
+    UserError: the protocol does not exist, or does not have the task.
+  """
+  said = base.settings(config['task'], config['protocol'])
+  return identity.changes(config, {**_own(made_by), **said})
+
+
+@functools.lru_cache(maxsize=1)
+def _own(made_by):
+  """Returns the arguments that a config file gives its mixer, by dotted name.
+
+  They are cached, since the file may change while its runs last.
+  """
+  made = loader.made_by([f'--config={made_by}'])
+  return identity.flatten({
+      'model': made.copy_and_resolve_references().to_dict().get('model', {})})

@@ -1,0 +1,89 @@
+"""Sparse Transformer: half of the heads have one sparse pattern, half another.
+
+The paper's patterns are causal, for generation; LRA needs an encoder, so here
+they look both ways. The LRA release keeps them causal, as dense attention under
+a mask. The default stride sqrt(L) depends on the padded length; a given stride
+does not.
+
+`num_global` > 0 makes the first tokens global, as the LRA release does with the
+CLS token; the paper has no global tokens.
+"""
+
+import math
+
+from lra.config import fields
+from lra.errors import UserError
+from lra.nn.block_sparse import PatternMixer
+from lra.nn.patterns import Pattern, sliding_window
+
+FAMILY = 'sparse'
+GROWTH = {'time': 1.5, 'memory': 1.5}
+MIXES_PADDING = True  # with stride 0, s depends on the padded length
+
+
+class Strided(PatternMixer):
+  """Sparse Transformer (strided): half the heads look near, half in strides.
+
+  The first half of the heads sees the window |i - j| < s, the second half every
+  s-th position, computed by reshaping to [L / s, s]. With s near sqrt(L) any
+  position reaches any other in two steps.
+
+  Equation: softmax over { j : |i - j| < s } of q_i k_j / sqrt(Dh) in one half
+    of the heads, { j : (i - j) mod s = 0 } in the other
+  Source: Child et al. 2019, arXiv 1904.10509, section 4.3
+
+  Attributes: those of `HeadMixer`, with num_heads 2 or more, and
+    stride: s; 0 takes sqrt(L), rounded up. A given stride makes the output
+      independent of the amount of padding.
+    num_global: number of first tokens that are seen by all and see all.
+
+  Raises:
+    UserError: fewer than two heads.
+  """
+  COST = 'O(L sqrt(L) D)'
+
+  stride: int = fields.argument(0, low=0, high=fields.MANY)
+  num_global: int = fields.argument(0, low=0, high=fields.MANY)
+
+  def patterns(self, length: int) -> tuple[Pattern, ...]:
+    """Returns one pattern for each half of the heads."""
+    if self.num_heads < 2:
+      raise UserError('The heads are split between two patterns: '
+                      'config.model.num_heads must be 2 or more.')
+    full = self.full_length or length
+    stride = self.stride or math.isqrt(full - 1) + 1
+    return self.halves(length, stride, dict(
+        global_keys=self.num_global, global_queries=self.num_global))
+
+  def halves(self, length: int, stride: int, tokens: dict
+             ) -> tuple[Pattern, Pattern]:
+    """Returns the patterns for a stride s above 0 and global tokens."""
+    stride = min(stride, length)
+    return (sliding_window(stride - 1, **tokens),
+            Pattern(block=-(-length // stride), dilation=stride, **tokens))
+
+
+class Fixed(Strided):
+  """Sparse Transformer (fixed): half the heads in blocks, half on summaries.
+
+  The first half of the heads sees its own block of s positions. The second half
+  sees the last c positions of every block, which summarise it for later layers.
+  In the LRA release every head has both patterns, and a summary includes the
+  first position of a block. A block cut short by padding has no summary. For a
+  sequence shorter than s - c, the second half of the heads returns 0.
+
+  Equation: softmax of q_i k_j / sqrt(Dh) over { j : floor(j / s) = floor(i / s)
+    } in one half of the heads, { j : j mod s >= s - c } in the other
+  Source: Child et al. 2019, arXiv 1904.10509, section 4.3
+
+  Attributes: those of `Strided`, and
+    summary: c, number of positions of a block that all queries see, at most s.
+  """
+  COST = 'O(L sqrt(L) c D)'
+
+  summary: int = fields.argument(8, low=1, high=fields.MANY)
+
+  def halves(self, length, stride, tokens):
+    return (Pattern(block=stride, **tokens),
+            Pattern(offsets=(), summary=(stride, min(self.summary, stride)),
+                    **tokens))

@@ -1,0 +1,48 @@
+"""Arrays of tokens and of any rank: order, explicit ranks and dtypes.
+
+Authors of models use JAX_NUMPY_RANK_PROMOTION=raise and
+JAX_NUMPY_DTYPE_PROMOTION=strict to find errors. This package must not fail
+under them.
+
+Shapes: B batch, L length.
+"""
+
+import jax
+import jax.numpy as jnp
+
+
+def to_rank_of(x, y):
+  """Returns x with leading axes of size 1, so that it has the rank of y."""
+  return x[(None,) * (y.ndim - x.ndim)]
+
+
+def at_least_float32(dtype) -> jnp.dtype:
+  """Returns float32, or the dtype itself if it is wider."""
+  return jnp.dtype(jnp.float32 if jnp.finfo(dtype).bits < 32 else dtype)
+
+
+def tokens_first(mask_BxL: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Returns an order of the positions in which tokens come before padding.
+
+  Args:
+    mask_BxL: bool, True = token.
+
+  Returns:
+    (order, place, count), int32. order [B, L] lists the positions of the tokens
+    and then those of padding, each in increasing order. place [B, L] is the
+    index of each position in `order`, so `take` by place inverts `take` by
+    order. count [B] is the number of tokens.
+  """
+  order_BxL = jnp.argsort(~mask_BxL, axis=1, stable=True).astype(jnp.int32)
+  count_B = mask_BxL.sum(1, dtype=jnp.int32)
+  place_BxL = jnp.where(
+      mask_BxL, jnp.cumsum(mask_BxL, axis=1, dtype=jnp.int32),
+      count_B[:, None] + jnp.cumsum(~mask_BxL, axis=1, dtype=jnp.int32)) - 1
+  return order_BxL, place_BxL, count_B
+
+
+def take(x_BxL: jax.Array, index_BxK: jax.Array) -> jax.Array:
+  """Selects positions of [B, L, ...] by index: [B, K, ...]."""
+  more = (1,) * (x_BxL.ndim - 2)
+  return jnp.take_along_axis(
+      x_BxL, index_BxK.reshape(*index_BxK.shape, *more), axis=1)

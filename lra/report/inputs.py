@@ -1,0 +1,171 @@
+"""Reads what the page shows beside records: published scores, speeds, budgets.
+
+`published.csv` has the results of papers, `speed.json` the speeds that `python
+-m lra.costs --speed` has measured, and `budgets.csv` the parameters that
+`python -m lra.costs.parameters` has counted, so that a page needs no model.
+"""
+
+import csv
+import dataclasses
+import io
+import math
+import pathlib
+import re
+from collections.abc import Sequence
+
+from lra import files, paths
+from lra.errors import UserError
+
+# Column of the published results -> its title on the page.
+SCORES = {'listops': 'ListOps', 'text': 'Text', 'retrieval': 'Retrieval',
+          'image': 'Image', 'pathfinder': 'Pathfinder', 'pathx': 'Path-X'}
+# The tasks of the arena's own mean, and of the mean of later papers.
+AVERAGES = (tuple(SCORES)[:5], tuple(SCORES))
+COLUMNS = ('model', *SCORES, 'average', 'protocol', 'source', 'arxiv',
+           'evidence', 'here')
+EVIDENCE = ('primary', 'secondary', 'recalled')
+GUESS = 0.5  # accuracy in a mean of a task that was not learnt
+BUDGETS = paths.PACKAGED / 'budgets.csv'
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+  """One published row.
+
+  Attributes:
+    model: the name its paper gives it.
+    scores: column of SCORES -> percent as printed in the source, 'FAIL', or ''
+      if none was published.
+    protocol: training and scoring rules; rows compare only within one.
+    source: the publication with the numbers.
+    arxiv: identifier of the model's paper.
+    average: as printed in the source, over tasks of its choice, or ''.
+    evidence: 'primary' (read in the source), 'secondary' (in another's
+      table) or 'recalled' (not read again).
+    here: the model of this repository that is the same mechanism, or ''.
+  """
+  model: str
+  scores: dict[str, str]
+  average: str
+  protocol: str
+  source: str
+  arxiv: str
+  evidence: str
+  here: str = ''
+
+  def score(self, task: str) -> float | None:
+    """Returns a fraction; None without a score or if it was not learnt."""
+    text = self.scores.get(task, '')
+    return None if text in ('', 'FAIL') else float(text) / 100
+
+  def mean(self, names: Sequence[str]) -> float | None:
+    """Returns the mean of tasks, a fraction; None if one has no score."""
+    if not all(self.scores[name] for name in names):
+      return None
+    return sum(GUESS if self.scores[name] == 'FAIL' else self.score(name)
+               for name in names) / len(names)
+
+
+def published(path: pathlib.Path) -> list[Published]:
+  """Returns the published rows of `path` in the order of the file.
+
+  Raises:
+    UserError: the file or one of its rows is malformed; names the line.
+  """
+  try:
+    text = io.StringIO(files.read(path).decode(), newline='')
+    reader = csv.reader(text, strict=True)
+    if tuple(next(reader, ())) != COLUMNS:
+      raise ValueError(f'the header must be {",".join(COLUMNS)}')
+    return [_parse(fields) for fields in reader]
+  except OSError as error:
+    raise UserError(
+        f'Cannot read {path} ({error.strerror}): restore it from the '
+        'repository.') from error
+  except UnicodeDecodeError as error:
+    raise UserError(f'{path} is not UTF-8: save it as UTF-8.') from error
+  except (ValueError, csv.Error) as error:
+    line = max(reader.line_num, 1)
+    raise UserError(
+        f'{path}, line {line}: {error}; correct that row.') from error
+
+
+def _parse(fields):
+  if len(fields) != len(COLUMNS):
+    raise ValueError(f'{len(fields)} fields instead of {len(COLUMNS)}')
+  row = dict(zip(COLUMNS, fields, strict=True))
+  for name in ('model', 'protocol', 'source'):
+    if not row[name].strip():
+      raise ValueError(f'{name} is empty')
+  for name in (*SCORES, 'average'):
+    text = row[name]
+    if text not in ('', 'FAIL') and (
+        not re.fullmatch(r'\d{1,3}(\.\d+)?', text) or float(text) > 100):
+      raise ValueError(f'{name} {text!r} is not a percentage, FAIL or empty')
+  if not re.fullmatch(r'\d{4}\.\d{4,5}', row['arxiv']):
+    raise ValueError(f'arxiv {row["arxiv"]!r} is not like 2011.04006')
+  if row['evidence'] not in EVIDENCE:
+    raise ValueError(
+        f'evidence {row["evidence"]!r} is not {" or ".join(EVIDENCE)}')
+  if row['here'] and not re.fullmatch('[a-z0-9_]+', row['here']):
+    raise ValueError(f"here {row['here']!r} is not the name of a model")
+  scores = {name: row.pop(name) for name in SCORES}
+  return Published(scores=scores, **row)
+
+
+@dataclasses.dataclass(frozen=True)
+class Speeds:
+  """Training steps of one shape, timed side by side.
+
+  Attributes:
+    what: the sequences of a step, and its device.
+    faster: model -> steps in the time of one step of the Transformer.
+    memory: model -> bytes of a step besides its arguments.
+  """
+  what: str
+  faster: dict[str, float]
+  memory: dict[str, int]
+
+
+def speeds(path: pathlib.Path) -> Speeds:
+  """Returns the measurements of the last shape, with the longest sequences.
+
+  Raises:
+    UserError: the file is missing or not valid.
+  """
+  measured = files.read_json(path)
+  try:
+    batch, length = measured['shapes'][-1]
+    models = measured['models']
+    seconds = {name: float(m['seconds'][-1]) for name, m in models.items()}
+    memory = {name: int(m['bytes'][-1]) for name, m in models.items()}
+    what = f'{batch} x {length:,} tokens on {measured["device"]}'
+    faster = {name: seconds['transformer'] / s for name, s in seconds.items()}
+    if not all(0 < x < math.inf for x in (*faster.values(), *memory.values())):
+      raise ValueError('times and bytes must be above 0')
+  except (TypeError, ValueError, KeyError, IndexError, AttributeError,
+          ArithmeticError) as e:
+    raise UserError(
+        f'{path} holds no speeds of models: restore it, or write it by '
+        '`python -m lra.costs --speed`.') from e
+  return Speeds(what, faster, memory)
+
+
+def budgets(path: pathlib.Path = BUDGETS) -> dict[tuple[str, str], int]:
+  """Returns (protocol, task) -> parameters of its Transformer.
+
+  It is {} without a valid file.
+  """
+  return {(row['protocol'], row['task']): row['transformer']
+          for row in counts(path, ('protocol', 'task'), ('transformer',))}
+
+
+def counts(path: pathlib.Path, names: Sequence[str], numbers: Sequence[str]
+           ) -> list[dict]:
+  """Returns columns of a CSV file, names and counts; [] if it is not valid."""
+  try:
+    rows = csv.DictReader(io.StringIO(path.read_text(encoding='utf-8')))
+    return [{**{name: row[name] for name in names},
+             **{name: int(row[name]) for name in numbers}} for row in rows]
+  except (OSError, ValueError, KeyError, TypeError):
+    return []

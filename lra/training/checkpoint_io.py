@@ -1,0 +1,199 @@
+"""Reads folders of a checkpoint and compares them with their checksums.
+
+Orbax has no checksums of its own for arrays. In a multi-process run, each
+process reads its parts. If one of them finds damage, all raise the error.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from lra import files
+from lra.errors import UserError
+from lra.system import distributed, machine
+
+OTHER = 'its content has changed since it was saved'
+# Beginnings of storage errors that do not mean damage.
+_STORAGE = ('PERMISSION_DENIED', 'UNAVAILABLE', 'DEADLINE_EXCEEDED', 'ABORTED')
+# Errors of a missing file, which is damage.
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
+
+
+class Damaged(Exception):
+  """Raised if the folder `path` is damaged, for the reason `why`.
+
+  If its arrays are others than the wanted ones, `differs` describes how: by
+  name, shape or dtype. Otherwise `differs` is ''.
+  """
+
+  def __init__(self, path: pathlib.Path, why: str, differs: str = ''):
+    super().__init__(f'{path} is damaged ({why})')
+    self.path, self.differs = path, differs
+
+
+def read_json(path: pathlib.Path) -> tuple[Any, str]:
+  """Returns (the JSON of a folder, '') or (None, the reason)."""
+  try:
+    _check_files(path)
+    with _reader(ocp.JsonCheckpointHandler()) as reader:
+      return reader.restore(path, args=ocp.args.JsonRestore()), ''
+  except Exception as e:
+    _check_is_damage(path, e)
+    return None, type(e).__name__
+
+
+def read(path: pathlib.Path, like: Any, expected: str | None,
+         item: str = '') -> Any:
+  """Reads the arrays in a folder.
+
+  Args:
+    path: the folder, which may be damaged.
+    like: arrays of the same shapes, dtypes and shardings.
+    expected: their checksum, None if unknown.
+    item: the path of the arrays inside the folder.
+
+  Raises:
+    Damaged: the arrays are not the saved ones.
+    UserError: a process cannot access them, so they may be undamaged.
+  """
+  why, tree = '', None
+
+  def read_ours():
+    nonlocal why, tree
+    try:
+      _check_files(path)
+      with _reader(ocp.StandardCheckpointHandler()) as reader:
+        tree = reader.restore(
+            path / item, args=ocp.args.StandardRestore(like))
+    except Exception as e:
+      _check_is_damage(path, e)
+      why = type(e).__name__
+
+  distributed.run_or_fail_together(read_ours)
+  if distributed.all_gather(bool(why)).any():
+    raise Damaged(path, why or 'another process cannot read it',
+                  _difference(path / item, like))
+  if expected is not None and distributed.all_gather(
+      checksum(tree) != expected).any():
+    raise Damaged(path, OTHER, _difference(path / item, like))
+  return tree
+
+
+def _check_files(folder):
+  """Raises OSError for a pipe or a device, for which Orbax would wait."""
+  for path in folder.rglob('*'):
+    if not path.is_dir():
+      files.opened(path).close()
+
+
+def _difference(path, like):
+  """Describes how arrays in a folder differ in name, shape or dtype.
+
+  Returns '' if they do not, or if the metadata cannot be read: damaged
+  metadata may raise any error.
+  """
+  try:
+    theirs = _shapes(ocp.StandardCheckpointHandler().metadata(path).tree)
+  except Exception:
+    return ''
+  ours = _shapes(like)
+  differ = sorted({name for name, _ in theirs.items() ^ ours.items()},
+                  key=lambda name: (not name.startswith('params/'), name))
+  for name in differ[:1]:
+    if name not in theirs:
+      return f'it has no {name}'
+    if name not in ours:
+      return f'it has {name}, which the config does not have'
+    shapes, dtypes = zip(theirs[name], ours[name], strict=True)
+    it, config = dtypes if shapes[0] == shapes[1] else map(list, shapes)
+    return f'{name} is {it} in it, and {config} by the config'
+  return ''
+
+
+def _shapes(tree):
+  """Maps names (params/encoder/block_0/mlp/kernel) to shapes and dtypes."""
+  return {
+      jax.tree_util.keystr(name, simple=True, separator='/'): (
+          tuple(x.shape), np.dtype(x.dtype).name)
+      for name, x in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def _reader(handler):
+  """Returns a reader for this process alone.
+
+  A manager would wait for a process that has failed.
+  """
+  me = jax.process_index()
+  return ocp.Checkpointer(
+      handler, multiprocessing_options=ocp.options.MultiprocessingOptions(
+          primary_host=me, active_processes={me}))
+
+
+def checksum(tree: Any) -> str:
+  """Returns the checksum of names, dtypes, shapes and values in a tree."""
+  summed = hashlib.blake2b(digest_size=16)
+  for name, x in jax.tree_util.tree_leaves_with_path(tree):
+    x = distributed.whole(x)
+    summed.update(
+        f'{jax.tree_util.keystr(name)} {x.dtype} {x.shape}'.encode())
+    summed.update(x.tobytes())
+  return summed.hexdigest()
+
+
+def checksum_of_json(value: Any) -> str:
+  """Returns the checksum of plain JSON values."""
+  text = json.dumps(value, sort_keys=True)
+  return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _check_is_damage(path: pathlib.Path, error: Exception) -> None:
+  """Raises an error if a folder is unreadable, but not because of damage.
+
+  Args:
+    path: the folder.
+    error: the error of reading it.
+
+  Raises:
+    UserError: the storage has failed.
+    Exception: `error`, if memory ran out.
+  """
+  why = next(filter(None, map(_of_storage, _causes(error))), '')
+  if why:
+    raise UserError(
+        f'Cannot read {path} ({why}): fix this, then repeat the command.'
+    ) from error
+  for cause in _causes(error):
+    if isinstance(cause, MemoryError) or machine.out_of_memory(cause):
+      raise error
+
+
+def _causes(error) -> Iterator[BaseException]:
+  """Yields an error, then each earlier error that led to the one before."""
+  while error is not None:
+    yield error
+    error = error.__cause__ or (
+        None if error.__suppress_context__ else error.__context__)
+
+
+def _of_storage(error):
+  """Returns the reason if an error is a failure of the storage, else ''.
+
+  Tensorstore puts the number of the system's error somewhere in its text.
+  """
+  text = ' '.join(str(error).split())
+  number = re.search(r"os_error_code='?(\d+)", text)
+  if number:
+    number = int(number[1])
+    return '' if number in _MISSING else os.strerror(number)
+  of_system = isinstance(error, OSError) and not isinstance(
+      error, FileNotFoundError | NotADirectoryError)
+  return text[:200] if of_system or text.startswith(_STORAGE) else ''

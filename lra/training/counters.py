@@ -1,0 +1,110 @@
+"""Counts what a run has done, and reports it in its result."""
+
+import dataclasses
+import pathlib
+import time
+
+from lra.errors import UserError
+from lra.system import machine
+from lra.training.checkpoint import Checkpoints
+from lra.training.program import Program
+
+# Fields that checkpoints of earlier versions lack.
+_LATER = {'peak_memory_bytes'}
+
+
+@dataclasses.dataclass
+class RunCounters:
+  """Counts steps and seconds; each checkpoint stores it with the state."""
+  validated_step: int = 0
+  best_step: int = 0
+  best_val: dict | None = None
+  last_val: dict | None = None
+  timed_steps: int = 0
+  train_seconds: float = 0.0
+  eval_seconds: float = 0.0
+  compile_seconds: float = 0.0
+  peak_memory_bytes: int = 0
+  _clock_started = None  # no field
+
+  @classmethod
+  def of(cls, fields: dict, where: pathlib.Path) -> 'RunCounters':
+    """Makes the counters from the fields of a checkpoint.
+
+    Args:
+      fields: names and values.
+      where: the checkpoints, for the error.
+
+    Raises:
+      UserError: a field is unknown or missing.
+    """
+    names = {f.name for f in dataclasses.fields(cls)}
+    if fields.keys() | _LATER != names:
+      raise UserError(
+          f'The checkpoints in {where} have other fields '
+          f'({", ".join(sorted(fields))}) than this version of the program: '
+          'choose another --workdir, or delete them to start this run again.')
+    return cls(**fields)
+
+  def start_clock(self) -> None:
+    """Begins a stretch of training time, unless it has begun already."""
+    if self._clock_started is None:
+      self._clock_started = time.perf_counter()
+
+  def stop_clock(self) -> None:
+    """Adds the current stretch, if any, to `train_seconds`."""
+    if self._clock_started is not None:
+      self.train_seconds += time.perf_counter() - self._clock_started
+      self._clock_started = None
+
+  def note_memory(self) -> None:
+    """Raises `peak_memory_bytes` to the peak of this process, if higher."""
+    self.peak_memory_bytes = max(
+        self.peak_memory_bytes, machine.peak_memory())
+
+  def scores_best(self, config) -> bool:
+    """Returns True if the best parameters are scored on test, not the last."""
+    return config.train.select == 'best' and self.best_val is not None
+
+  def chosen(self, program: Program, state, checkpoints: Checkpoints) -> dict:
+    """Returns parameters for the test split: best on validation, or last.
+
+    Raises:
+      UserError: the best parameters are damaged.
+    """
+    if self.scores_best(program.config):
+      return checkpoints.restore_best(
+          self.best_step, scored_of(program.state_shape))
+    return scored_of(state)
+
+  def result_fields(self, program: Program, status: str, step: int) -> dict:
+    """Returns fields of result.json: status, scores, speed and config.
+
+    Args:
+      program: the trained program.
+      status: ok, diverged, oom or stopped.
+      step: updates made.
+    """
+    config, objective = program.config, program.objective
+    best = self.scores_best(config)
+    speed = self.timed_steps / max(self.train_seconds, 1e-9)
+    documents = 2 if objective.task.dual else 1
+    tokens = config.train.batch_size * objective.seq_len * documents
+    return {
+        'status': status, 'objective': config.objective, 'task': config.task,
+        'model': config.model.name, 'protocol': config.protocol,
+        'seed': config.seed, 'steps': step,
+        'best_step': self.best_step if best else step,
+        'val': self.best_val if best else self.last_val,
+        'steps_per_s': speed, 'tokens_per_s': speed * tokens,
+        'peak_memory_bytes': self.peak_memory_bytes,
+        'train_seconds': self.train_seconds,
+        'eval_seconds': self.eval_seconds,
+        'compile_seconds': self.compile_seconds,
+        'config': config.to_dict()}
+
+
+def scored_of(state) -> dict:
+  """Returns `params` and `constants` to score, of a state or its shape."""
+  params = state.params if state.ema is None else state.ema
+  return {'params': params, 'constants': state.constants}

@@ -1,0 +1,157 @@
+"""Baselines against brute force, and the records they leave."""
+
+import numpy as np
+import pytest
+
+from data_prep import baselines, kinds, listops, pathfinder, trees
+from data_prep.content import Content, fingerprint, split_of
+from lra import bits
+from lra.errors import UserError
+from lra.records import baselines as floors_lib
+
+RNG = np.random.default_rng(0)
+
+
+def test_majority():
+  train = split_of([b''] * 5, [2, 1, 1, 0, 1])
+  right = kinds.majority(train, split_of([b''] * 4, [1, 1, 2, 1]))
+  assert right.tolist() == [True, True, False, True]
+
+
+def test_first_operator():
+  train = split_of(
+      [b'\x0a\x01', b'\x0a\x02', b'\x0a\x03', b'\x0b\x01', b'\x0b\x02'],
+      [0, 0, 9, 9, 9])
+  test = split_of(
+      [b'\x0a\x09', b'\x0a\x09', b'\x0b\x09', b'\x0b\x09', b'\x0b\x09'],
+      [0, 9, 9, 0, 9])
+  assert kinds.first_operator(train, test).tolist() == [
+      True, False, True, False, True]
+
+
+def test_mini_baselines(mini_data):
+  from lra.data import prepared
+  data = prepared.load('listops_mini', mini_data)
+  quick = baselines.quick('listops_mini', data.splits)
+  assert set(quick) == {'majority', 'first operator'}
+  # Guesses by the operator's word, from the expressions as text.
+  labels = {}
+  train, test = data.splits['train'], data.splits['test']
+  for i, label in enumerate(train.labels):
+    word = listops.decode(train.document(i)).split()[0]
+    labels.setdefault(word, []).append(label)
+  guess = {w: max(sorted(set(v)), key=v.count) for w, v in labels.items()}
+  hits = [guess[listops.decode(test.document(i)).split()[0]] == label
+          for i, label in enumerate(test.labels)]
+  assert quick['first operator'] == pytest.approx(np.mean(hits))
+  assert 0.2 < quick['first operator'] < 0.3
+
+
+@pytest.mark.parametrize('levels', [3, 1000])
+def test_best_threshold(levels):
+  """Few scores, many of them equal, and labels that they hardly tell."""
+  linear = pytest.importorskip('data_prep.linear')
+  for count in (*range(2, 40), 200):
+    scores = RNG.integers(0, levels, count) / levels
+    labels = (scores + RNG.normal(0, 0.5, count) > 0.5).astype(np.int32)
+    found = linear.best_threshold(scores, labels)
+    best = max(np.mean((scores >= t) == labels) for t in scores)
+    assert np.mean((scores >= found) == labels) == best
+
+
+def test_ngram_features():
+  """Counts of each document alone, by a dict; no n-gram spans two."""
+  linear = pytest.importorskip('data_prep.linear')
+  documents = [b'abab', b'', b'b', b'zzzzzzzz', b'abcdefgh']
+  split = split_of(documents, [0] * len(documents))
+  rows = linear.ngram_features(split)
+  assert rows.shape == (5, 1 << 20)
+  for row, document in zip(rows, documents, strict=True):
+    counts = {}
+    for n in (2, 3, 4, 5):
+      for i in range(len(document) - n + 1):
+        gram = document[i:i + n]
+        counts[gram] = counts.get(gram, 0) + 1
+    values = np.log1p(np.sort(list(counts.values())))
+    if len(values):
+      values = values / np.linalg.norm(values)
+    np.testing.assert_allclose(np.sort(row.data), values, rtol=1e-6)
+  assert rows[0].multiply(rows[4]).sum() > 0  # both have ab
+
+
+def text_splits(size):
+  """Reviews told apart by one four-byte word."""
+  def review(label):
+    words = [b'lorem', b'ipsum', b'dolor', b'amet'] * 4
+    words.insert(RNG.integers(16), b'good' if label else b'evil')
+    return b' '.join(words)
+  labels = RNG.integers(0, 2, size)
+  return split_of([review(y) for y in labels], labels)
+
+
+def test_byte_ngrams_learn_what_is_linear(monkeypatch):
+  linear = pytest.importorskip('data_prep.linear')
+  monkeypatch.setattr(linear, '_FEATURES', 1 << 10)
+  splits = {s: text_splits(60) for s in ('train', 'val', 'test')}
+  right, how = linear.byte_ngrams(splits)
+  assert right.all() and len(right) == 60
+  assert 'logistic regression' in how
+
+
+def pair_splits():
+  """Documents of six subjects; a pair is positive within a subject."""
+  words = [[b'w%d%c' % (s, 97 + i) for i in range(20)] for s in range(6)]
+  documents = [b' '.join(RNG.choice(words[s], 12)) + b' rfc memo'
+               for s in range(6) for _ in range(20)]
+  splits = {}
+  for name, size in (('train', 400), ('val', 100), ('test', 100)):
+    first = RNG.integers(0, 120, size)
+    labels = RNG.integers(0, 2, size)
+    subject = np.where(labels, first // 20, (first // 20 + 1) % 6)
+    second = subject * 20 + RNG.integers(0, 20, size)
+    splits[name] = split_of(documents, labels, np.stack([first, second], 1))
+  return splits
+
+
+def test_tfidf_cosine_finds_common_words():
+  linear = pytest.importorskip('data_prep.linear')
+  right, how = linear.tfidf_cosine(pair_splits())
+  assert right.mean() > 0.97
+  assert 'fitted on train' in how
+
+
+def image_splits(size):
+  labels = RNG.integers(0, 10, size)
+  images = RNG.integers(0, 256, (size, 16, 16), np.uint8)
+  return pathfinder.images_split(images, labels)
+
+
+@pytest.mark.parametrize('task, make', [
+    ('listops', lambda: listops.generate(listops.Variant(
+        trees.Process(3, 3, 5, 20), (200, 30, 20))).splits),
+    ('text_mini', lambda: {s: text_splits(60) for s in
+                           ('train', 'val', 'test')}),
+    ('image_mini', lambda: {s: image_splits(60) for s in
+                            ('train', 'val', 'test')}),
+    ('retrieval_rfc', pair_splits)])
+def test_record(tmp_path, task, make, monkeypatch):
+  linear = pytest.importorskip('data_prep.linear')
+  monkeypatch.setattr(linear, '_FEATURES', 1 << 10)
+  splits = make()
+  content = Content(splits, {'fingerprint': fingerprint(splits),
+                             'origin': 'made up'})
+  path = baselines.write(baselines.measure(task, content), tmp_path / 'floors')
+  record = floors_lib.read(path)
+  assert record.fingerprint == fingerprint(splits)
+  assert record.origin == 'made up'
+  assert len(record.methods) == 2
+  for floor in record.methods.values():
+    right = bits.unpack(floor.correct, len(splits['test']))
+    assert right.mean() == pytest.approx(floor.accuracy)
+  assert [p.name for p in path.parent.iterdir()] == [f'{task}.json']
+
+
+def test_record_that_cannot_be_written(tmp_path):
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(UserError, match='--floors_dir'):
+    baselines.write({'task': 'text'}, tmp_path / 'file')

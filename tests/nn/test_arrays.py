@@ -1,0 +1,23 @@
+"""Tokens by number, with padding anywhere."""
+
+import numpy as np
+
+from lra.nn import arrays
+
+MASK = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1],
+                 [0, 0, 0, 1, 1]], bool)
+
+
+def test_tokens_come_first_in_their_order():
+  order, _, count = arrays.tokens_first(MASK)
+  np.testing.assert_array_equal(
+      order, [[0, 2, 3, 1, 4], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4],
+              [3, 4, 0, 1, 2]])
+  np.testing.assert_array_equal(count, [3, 0, 5, 2])
+
+
+def test_taking_by_place_undoes_taking_by_order():
+  order, place, _ = arrays.tokens_first(MASK)
+  x = np.arange(40.0, dtype=np.float32).reshape(4, 5, 2)
+  np.testing.assert_array_equal(
+      arrays.take(arrays.take(x, order), place), x)

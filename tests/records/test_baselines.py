@@ -1,0 +1,43 @@
+"""Baselines on the very data of a run."""
+
+import json
+
+import pytest
+
+from lra import tasks
+from lra.data.prepared import load
+from lra.errors import UserError
+from lra.records import baselines
+
+TASK = tasks.get('listops_mini')
+
+
+@pytest.fixture
+def data(mini_data):
+  return load('listops_mini', mini_data)
+
+
+def keep(folder, fingerprint, accuracy=0.4):
+  path = folder / 'listops_mini.json'
+  path.write_text(json.dumps({
+      'task': 'listops_mini', 'fingerprint': fingerprint,
+      'floors': {'linear': {'accuracy': accuracy, 'how': 'by regression'}}}))
+
+
+def test_a_record_of_the_same_data_adds_its_baselines(data, tmp_path):
+  keep(tmp_path, data.fingerprint)
+  found = baselines.of_data(TASK, data, tmp_path)
+  assert sorted(found) == ['first operator', 'linear', 'majority']
+  assert found['linear'] == 0.4
+
+
+def test_a_record_of_other_data_or_none_adds_nothing(data, tmp_path):
+  assert 'linear' not in baselines.of_data(TASK, data, tmp_path)
+  keep(tmp_path, 'feed00000000')
+  assert 'linear' not in baselines.of_data(TASK, data, tmp_path)
+
+
+def test_a_record_that_is_not_sound_is_named(data, tmp_path):
+  keep(tmp_path, data.fingerprint, accuracy=40)
+  with pytest.raises(UserError, match='listops_mini.json .*fl'):
+    baselines.of_data(TASK, data, tmp_path)

@@ -1,0 +1,184 @@
+"""Validation accuracies of several runs in one figure."""
+
+import json
+
+import pytest
+from matplotlib import colors
+
+from lra.errors import UserError
+from lra.records import curves
+from tests.helpers import commands
+
+SCORES = {0: {100: 0.2, 200: 0.4, 300: 0.5}, 1: {100: 0.4, 200: 0.5}}
+
+
+def make(folder, seed=0, scores=None, model='transformer', width=64,
+         task='text_mini', **result):
+  """A run directory with points of train and validation."""
+  folder.mkdir(parents=True)
+  (folder / 'config.json').write_text(json.dumps({
+      'seed': seed, 'task': task, 'encoder': {'width': width},
+      'model': {'name': model}}))
+  (folder / 'metrics.jsonl').write_text(''.join(
+      json.dumps({'step': step, 'split': split, 'loss': 1.0,
+                  'accuracy': value}) + '\n'
+      for step, value in (scores or SCORES[0]).items()
+      for split, value in (('train', 0.9), ('val', value))))
+  return folder
+
+
+@pytest.fixture
+def axes(tmp_path, monkeypatch):
+  """The axes of the figure of some folders."""
+  drawn = []
+  draw = curves._draw
+  monkeypatch.setattr(
+      curves, '_draw', lambda lines: drawn.append(draw(lines)) or drawn[-1])
+  def of(*folders):
+    curves.plot_runs(folders, tmp_path / 'figure.svg')
+    return drawn[-1].axes[0]
+  return of
+
+
+def lines(ax):
+  return {line.get_label(): list(zip(*line.get_data(), strict=True))
+          for line in ax.lines}
+
+
+def test_seeds_are_one_line_at_the_steps_of_all(tmp_path, axes):
+  ax = axes(*(make(tmp_path / f's{seed}', seed, SCORES[seed])
+              for seed in (1, 0)))
+  (name, points), = lines(ax).items()
+  assert name == 'transformer (2 seeds)'
+  assert points == [(100, pytest.approx(30)), (200, pytest.approx(45))]
+  band, = ax.collections
+  corners = {tuple(round(x, 6) for x in xy)
+             for xy in band.get_paths()[0].vertices}
+  assert corners == {(100, 20), (100, 40), (200, 40), (200, 50)}
+  assert 'bands' in ax.get_title() and 'text_mini:' in ax.get_title()
+
+
+def fit(folder, **train):
+  """Gives a run other FITTING_FIELDS."""
+  path = folder / 'config.json'
+  path.write_text(json.dumps(json.loads(path.read_text()) | {'train': train}))
+  return folder
+
+
+def test_seeds_that_were_fitted_to_other_machines_are_one_line(tmp_path, axes):
+  ax = axes(fit(make(tmp_path / 'a', 0, SCORES[0]), microbatch_size=2),
+            fit(make(tmp_path / 'b', 1, SCORES[1]), microbatch_size=4))
+  assert set(lines(ax)) == {'transformer (2 seeds)'}
+
+
+def test_one_seed_with_other_fittings_is_compared(tmp_path, axes):
+  ax = axes(*(fit(make(tmp_path / f'{n}{seed}', seed), microbatch_size=n)
+              for n in (2, 4) for seed in (0, 1)))
+  assert set(lines(ax)) == {
+      f'transformer, train.microbatch_size={n} (2 seeds)' for n in (2, 4)}
+
+
+def test_one_seed_has_no_band(tmp_path, axes):
+  ax = axes(make(tmp_path / 'a'))
+  assert not ax.collections and 'bands' not in ax.get_title()
+  assert len(lines(ax)['transformer']) == 3
+
+
+def test_lines_are_named_by_what_differs(tmp_path, axes):
+  ax = axes(make(tmp_path / 'a'), make(tmp_path / 'b', width=128),
+            make(tmp_path / 'c', model='local'))
+  assert set(lines(ax)) == {'transformer, encoder.width=64',
+                            'transformer, encoder.width=128', 'local'}
+  assert len({colors.to_hex(line.get_color()) for line in ax.lines}) == 3
+
+
+@pytest.mark.parametrize('fields, columns', [
+    (['width'], 2), (['width', 'mlp_width'], 1), (['W' * 90], 1)])
+def test_no_name_is_cut_off(tmp_path, axes, fields, columns):
+  folders = [make(tmp_path / f'{i}') for i in range(5)]
+  for i, folder in enumerate(folders):
+    config = json.loads((folder / 'config.json').read_text())
+    config['encoder'] = {field: 64 + i for field in fields}
+    (folder / 'config.json').write_text(json.dumps(config))
+  figure = axes(*folders).figure
+  legend, = figure.legends
+  box = legend.get_window_extent()
+  assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+  assert 0 <= box.y0 < box.y1 <= figure.bbox.height
+  assert legend._ncols == columns
+
+
+def test_tasks_are_named_where_there_are_two(tmp_path, axes):
+  ax = axes(make(tmp_path / 'a'), make(tmp_path / 'b', task='text'))
+  assert set(lines(ax)) == {'transformer, text', 'transformer, text_mini'}
+  assert ax.get_title() == 'text, text_mini'
+
+
+@pytest.mark.parametrize('form', ['png', 'svg'])
+def test_same_runs_give_the_same_bytes(tmp_path, form):
+  folders = [make(tmp_path / 'a'), make(tmp_path / 'b', 1, SCORES[1])]
+  data = []
+  for order in (folders, folders[::-1]):
+    curves.plot_runs(order, tmp_path / f'figure.{form}')
+    data.append((tmp_path / f'figure.{form}').read_bytes())
+  assert data[0] == data[1]
+
+
+def _no_run(tmp_path):
+  (tmp_path / 'x').mkdir()
+  return [tmp_path / 'x']
+
+
+def _no_metrics(tmp_path):
+  folder = make(tmp_path / 'x')
+  (folder / 'metrics.jsonl').unlink()
+  return [folder]
+
+
+def _no_validation(tmp_path):
+  folder = make(tmp_path / 'x')
+  (folder / 'metrics.jsonl').write_text('')
+  return [folder]
+
+
+@pytest.mark.parametrize('folders, words', [
+    (_no_run, 'x is no run, since'),
+    (lambda tmp_path: [tmp_path / 'nowhere'], 'nowhere is no run, since'),
+    (_no_metrics, 'Cannot read .*metrics.jsonl'),
+    (_no_validation, 'no validation accuracy'),
+    (lambda tmp_path: [make(tmp_path / 'a'), make(tmp_path / 'b')],
+     'one config and one seed'),
+])
+def test_what_cannot_be_drawn_is_one_sentence(tmp_path, folders, words):
+  with pytest.raises(UserError, match=words) as error:
+    curves.plot_runs(folders(tmp_path), tmp_path / 'figure.png')
+  assert '\n' not in str(error.value)
+  assert not (tmp_path / 'figure.png').exists()
+
+
+def test_other_formats_are_refused(tmp_path):
+  with pytest.raises(UserError, match='neither .png nor .svg'):
+    curves.plot_runs([make(tmp_path / 'a')], tmp_path / 'figure.bmp')
+
+
+def test_on_the_command_line(tmp_path):
+  make(tmp_path / 'a')
+  make(tmp_path / 'b', 1, SCORES[1])
+  for runs, word in ([], '--curves'), (['a', 'c'], 'c '):
+    commands.assert_one_sentence(
+        commands.run('run_lra', '--curves=f.png', *runs, cwd=tmp_path), word)
+  assert not (tmp_path / 'f.png').exists()
+  done = commands.run('run_lra', '--curves=f.png', 'a', 'b', cwd=tmp_path)
+  assert done.returncode == 0, done.stderr
+  assert (tmp_path / 'f.png').read_bytes().startswith(b'\x89PNG')
+
+
+@pytest.mark.parametrize('change', [
+    {'seed': [1]}, {'seed': {}}, {'task': []}, {'task': {'a': 1}},
+    {'model': {'name': [1]}}, {'model': {'name': {}}}, {'model': []}])
+def test_a_config_that_somebody_has_edited_is_no_run(tmp_path, axes, change):
+  folder = make(tmp_path / 'a')
+  config = json.loads((folder / 'config.json').read_text())
+  (folder / 'config.json').write_text(json.dumps({**config, **change}))
+  with pytest.raises(UserError, match='a is no run'):
+    axes(folder)
