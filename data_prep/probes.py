@@ -204,9 +204,10 @@ def any_value(train: Split, test: Split) -> np.ndarray:
 
 
 def by_place(train: Split, test: Split) -> np.ndarray:
-  """Tests the value of the pair that is commonest at this place of `mqar`.
+  """Guesses the value of the pair that train asks for most at this position.
 
-  Questions about early pairs tend to come early, so a place hints at the pair.
+  Questions of `mqar` about early pairs tend to come early, so the position of a
+  question hints at its pair. Returns bool [examples]: whether it is right.
   """
   values, wanted, place = _recall(train)
   length = VARIANTS['mqar'].length

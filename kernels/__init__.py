@@ -1,4 +1,4 @@
-"""Attention kernels: plain XLA, Pallas for TPU and Hopper GPUs, cuDNN."""
+"""Kernels of sequence mixers: plain XLA, Pallas for TPUs and GPUs, cuDNN."""
 
 from kernels.axes import keys as row_keys
 from kernels.dispatch import OPS, explain, platform, resolve, target
@@ -10,6 +10,7 @@ from kernels.linear.api import linear_attention, linear_attention_packed
 from kernels.meshes import over_tokens, sharded
 from kernels.norm_project.api import norm_project
 from kernels.random_bits import draw as draw_words
+from kernels.scan.api import linear_scan
 from kernels.simpletron.api import (
   simpletron_attention,
   simpletron_attention_packed,
@@ -18,6 +19,7 @@ from kernels.softmax.api import softmax_attention
 
 __all__ = ['OPS', 'draw_words', 'explain', 'lightning_attention',
            'lightning_attention_packed', 'linear_attention',
-           'linear_attention_packed', 'norm_project', 'over_tokens', 'platform',
-           'resolve', 'row_keys', 'sharded', 'simpletron_attention',
-           'simpletron_attention_packed', 'softmax_attention', 'target']
+           'linear_attention_packed', 'linear_scan', 'norm_project',
+           'over_tokens', 'platform', 'resolve', 'row_keys', 'sharded',
+           'simpletron_attention', 'simpletron_attention_packed',
+           'softmax_attention', 'target']

@@ -9,6 +9,7 @@ import numpy as np
 
 DTYPES = ('float32', 'bfloat16')
 SOFTMAX_DTYPES = (*DTYPES, 'float16')
+SCAN_DTYPES = (*DTYPES, 'complex64')
 
 
 def check_options(name, options, function):
@@ -25,11 +26,11 @@ def check_asked(op, shape, dtype, needs, known):
 
   `known` are the names allowed in `needs`; the rest as in `kernels.resolve`.
   """
-  axes = '(B, L, E)' if op == 'norm_project' else '(B, L, H, Dh)'
+  axes = '(B, L, E)' if op in ('norm_project', 'scan') else '(B, L, H, Dh)'
   if not _is_shape(shape, axes.count(',') + 1):
     raise ValueError(f'shape must be {axes} of {op}, whole numbers above 0, '
                      f'got {shape!r}')
-  dtypes = SOFTMAX_DTYPES if op == 'softmax' else DTYPES
+  dtypes = {'softmax': SOFTMAX_DTYPES, 'scan': SCAN_DTYPES}.get(op, DTYPES)
   try:
     name = jnp.dtype(dtype).name
   except TypeError:
@@ -73,8 +74,9 @@ def check_keys_and_values(q, k, v):
   _check_arrays(q, k, v, SOFTMAX_DTYPES)
   b, _, h, d = jnp.shape(q)
   if (jnp.shape(k)[0], jnp.shape(k)[3]) != (b, d) or h % jnp.shape(k)[2]:
-    raise ValueError('k must be [B, S, G, Dh] with the B and Dh of q and a G '
-                     f'that divides its H, {(b, d, h)}, got {jnp.shape(k)}')
+    raise ValueError('k must be [B, S, G, Dh] with B and Dh as in q and G a '
+                     f'divisor of its H (B, Dh, H = {b}, {d}, {h}), got '
+                     f'{jnp.shape(k)}')
   if jnp.shape(v)[:3] != jnp.shape(k)[:3]:
     raise ValueError('v must be [B, S, G, Dv] with the B, S, G of k, '
                      f'{jnp.shape(k)[:3]}, got {jnp.shape(v)}')
@@ -176,6 +178,26 @@ def check_packed(qkv, bias):
 def check_tokens(name, x):
   """Raises ValueError unless x is a non-empty array [B, L, E] in `DTYPES`."""
   _check_array(name, x, '[B, L, E]', len(jnp.shape(x)) == 3)
+
+
+def check_scanned(x, a):
+  """Raises ValueError unless x is [B, L, E] and a [E] or [B, L, E]."""
+  shape = jnp.shape(x)
+  _check_array('x', x, '[B, L, E]', len(shape) == 3, SCAN_DTYPES)
+  dtypes = (('complex64',) if _dtype(x) == 'complex64' else
+            ('float32', _dtype(x)))
+  if jnp.shape(a) not in (shape[2:], shape) or _dtype(a) not in dtypes:
+    raise ValueError(
+        f'a must be {" or ".join(dict.fromkeys(dtypes))} [E] = {shape[2:]} or '
+        f'[B, L, E] = {shape}, got {_dtype(a)} {jnp.shape(a)}')
+
+
+def check_state(name, x, shape, dtype):
+  """Raises ValueError unless x is a state of a scan of `dtype` operands."""
+  wide = 'complex64' if jnp.dtype(dtype).kind == 'c' else 'float32'
+  if jnp.shape(x) != tuple(shape) or _dtype(x) != wide:
+    raise ValueError(f'{name} must be {wide} {tuple(shape)}, got '
+                     f'{_dtype(x)} {jnp.shape(x)}')
 
 
 def check_float32(name, x, shape, axes):

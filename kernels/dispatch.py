@@ -16,12 +16,14 @@ OPS = {'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
        'simpletron': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
        'lightning': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
        'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
-       'norm_project': ('xla', 'pallas_triton')}
+       'norm_project': ('xla', 'pallas_triton'),
+       'scan': ('xla', 'pallas_tpu', 'pallas_triton')}
 # More requirements that a call can have of a kernel.
 _NEEDS = {
     'linear': ('value_width', 'state', 'segments'),
     'simpletron': ('state', 'segments'), 'lightning': ('state', 'segments'),
-    'softmax': ('value_width', 'dropout_rate', 'bias'), 'norm_project': ()}
+    'softmax': ('value_width', 'dropout_rate', 'bias'), 'norm_project': (),
+    'scan': ()}
 # SimpleTRON is linear attention with identity features and no normaliser.
 _RUNS = {'simpletron': 'linear'}
 _PLATFORM = {'pallas_tpu': 'tpu', 'pallas_triton': 'gpu', 'pallas_gpu': 'gpu',
@@ -72,8 +74,9 @@ def resolve(op, kernel, shape, dtype, **needs):
   Args:
     op: one of `OPS`.
     kernel: one of `OPS[op]`, or 'auto' (or None) for the best that can run.
-    shape: (B, L, H, Dh) of q; for 'norm_project' (B, L, E) of o.
-    dtype: dtype of q, or of o.
+    shape: (B, L, H, Dh) of q; (B, L, E) of o for 'norm_project' and of x for
+      'scan'.
+    dtype: dtype of q, or of o or x.
     **needs: further requirements. `value_width` (int, if it is not Dh) applies
       to 'linear' and 'softmax'. `state` (bool: takes or returns a state) and
       `segments` (bool: several sequences per row) apply to the linear

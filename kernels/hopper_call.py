@@ -42,7 +42,7 @@ def supported(shape, dtype):
 
 
 def sm_count():
-  """Returns the SMs of the local GPU; an H200's for another target."""
+  """Returns the number of SMs of the target: the local GPU, else an H200."""
   device = dispatch.local_gpu() if dispatch.target_is_local() else None
   return getattr(device, 'core_count', SM_COUNT)
 

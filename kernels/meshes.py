@@ -32,9 +32,10 @@ def sharded(function, mesh=None):
   The compiler cannot partition Pallas calls, so they run inside
   `jax.shard_map`. Positional arguments (q, k, v, or qkv, or o) and keyword
   arguments that are arrays are split along B over the mesh axes `data` and
-  `fsdp`, and so are results. Slopes, bias and weight are replicated. Over the
-  axis `sequence`, linear operations and `norm_project` are split along L, which
-  need not be a multiple of it; see `kernels.sequence`.
+  `fsdp`, and so are results. Slopes, bias, weight and a constant factor of
+  `linear_scan` are replicated. Over the axis `sequence`, linear operations and
+  `norm_project` are split along L, which need not be a multiple of it; see
+  `kernels.sequence`.
 
   The result is `function` itself if there is no mesh (None takes the ambient
   one of `jax.set_mesh`), or if all axes have one device or are already split by
@@ -75,9 +76,9 @@ def sharded(function, mesh=None):
     static = {n: x for n, x in options.items() if n not in arrays}
     split = PartitionSpec(over or None, tokens)
     by_batch = PartitionSpec(over or None)
-    specs = {n: PartitionSpec() if n in _REPLICATED else split if n == 'mask'
-             else by_batch
-             for n in arrays}
+    specs = {n: PartitionSpec() if n in _REPLICATED or n == 'a' and x.ndim == 1
+             else split if n == 'mask' else by_batch
+             for n, x in arrays.items()}
     local = jax.shard_map(
         lambda operands, arrays: function(*operands, **arrays, **static),
         mesh=mesh, in_specs=(split, specs),

@@ -320,7 +320,7 @@ class Place:
     return view, _both(valid, lanes)
 
   def load_state(self, ref, index, rows=None, columns=None):
-    """Loads `rows` and `columns` (see `load`'s block) of state `index`."""
+    """Loads a tile of state `index`; `rows` and `columns` are as in `load`."""
     view, mask = self._state(ref, index, rows, columns)
     return _load(view, mask)
 

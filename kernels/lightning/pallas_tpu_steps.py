@@ -40,7 +40,7 @@ class Steps:
     return (i + self.part) * self.tiles.steps + n
 
   def if_there(self, block):
-    """Decorates a function of a block so that it runs if the block exists."""
+    """Returns a decorator that runs a function only if `block` exists."""
     if self.tiles.parts == 1:
       return lambda function: function()
     return pl.when(block < self.tiles.blocks)

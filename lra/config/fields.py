@@ -193,6 +193,21 @@ FIELDS = {
     'encoder.conv_width': Field(
         0, 'Kernel size of a causal depthwise convolution before each mixer; 0 '
         'for no convolution.', low=0, high=64, before=0),
+    'encoder.norm': Field(
+        'layer', 'The norms: layer is LayerNorm, scale is ScaleNorm, rms is '
+        'RMSNorm.', choices=('layer', 'scale', 'rms', 'none'), before='layer'),
+    'encoder.norm_place': Field(
+        'pre', 'Where norms are: before mixers and MLPs and behind the last '
+        'block (pre), or behind each residual sum (post).',
+        choices=('pre', 'post'), before='pre'),
+    'encoder.block': Field(
+        'mlp', 'What follows the mixer in a block: an MLP with GELU, a gated '
+        'MLP with SiLU (glu, SwiGLU), or nothing.',
+        choices=('mlp', 'glu', 'none'), before='mlp'),
+    'encoder.inputs': Field(
+        'ids', 'How tokens become vectors: ids by an embedding; values, on '
+        'tasks of pixels, by a layer that reads the grey level as one number '
+        'from -1 to 1.', choices=('ids', 'values'), before='ids'),
     'encoder.dropout': Field(
         0.1, 'Dropout rate in the embedding and the blocks.', low=0, below=1),
     'encoder.pooling': Field(

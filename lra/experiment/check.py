@@ -191,6 +191,10 @@ def _check_task(config):
     raise UserError(
         f'config.mask_black=True means nothing to {task.name}, which has no '
         'pixels: set it to False.')
+  if config.encoder.inputs == 'values' and not task.image:
+    raise UserError(
+        f'config.encoder.inputs=values means nothing to {task.name}, which has '
+        'no pixels: set it to ids.')
   if task.probe and L not in (0, task.seq_len):
     raise UserError(
         f'config.seq_len={L} is not possible: {task.name} queries tokens '

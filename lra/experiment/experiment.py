@@ -160,6 +160,8 @@ def _encoder(config, objective):
       positions=settings.positions, prepend_cls=settings.pooling == 'cls',
       cls_has_position=settings.cls_has_position,
       embedding_std=settings.embedding_std, remat=settings.remat,
+      norm=settings.norm, norm_place=settings.norm_place,
+      block=settings.block, inputs=settings.inputs,
       mask_padding=config.mask_padding, dtype=jnp.dtype('float32'),
       full_length=objective.seq_len)
 
@@ -167,8 +169,8 @@ def _encoder(config, objective):
 def make_mixer(model):
   """Returns a function with which the encoder makes its mixers.
 
-  The function takes `dtype`, `layer`, `num_layers`, `full_length` and `name`.
-  It passes on those for which the mixer has a field.
+  The function takes `dtype`, `layer`, `num_layers`, `full_length`, `dropout`
+  and `name`. It passes on those for which the mixer has a field.
 
   Args:
     model: `config.model`, checked.

@@ -32,7 +32,8 @@ SHARED = {
                  'gmm_rks': 'GmmRks'},
 }
 # Fields of a mixer that the encoder fills in.
-GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'parent', 'name')
+GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'dropout', 'parent',
+         'name')
 _PLAIN = (bool, int, float, str, tuple, list, dict)
 
 

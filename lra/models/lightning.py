@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import kernels
 from lra.config import fields
 from lra.errors import UserError
-from lra.nn import layers, norm
+from lra.nn import direction, layers, norm
 from lra.nn.mixer import LinearMixer
 
 FAMILY = 'linear'
@@ -43,8 +43,7 @@ class Mixer(LinearMixer):
   Raises:
     UserError: decay_by_depth without decay.
   """
-  direction: str = fields.argument(
-      'causal', choices=('causal', 'bidirectional'))
+  direction: str = fields.argument('causal', choices=direction.CHOICES)
   decay: bool = True
   decay_by_depth: bool = False
   gate: bool = False
@@ -58,7 +57,7 @@ class Mixer(LinearMixer):
   @property
   def causal(self) -> bool:
     """True if a position sees only itself and earlier ones."""
-    return self.direction == 'causal'
+    return direction.is_causal(self.direction)
 
   def slopes(self):
     """Returns the decay s_h of each head, [H]; None means 2^(-8h/H)."""
@@ -78,12 +77,15 @@ class Mixer(LinearMixer):
 
   def attend(self, *operands, mask, **arrays):
     """See `LinearMixer.attend`; sums both directions if bidirectional."""
-    o_BxLxHxDh = super().attend(*operands, mask=mask, **arrays)
-    if not self.causal:
+    attend = super().attend
+
+    def one_way(reverse):
+      if not reverse:
+        return attend(*operands, mask=mask, **arrays)
       flipped = (jnp.flip(y, 1) for y in operands)
-      o_BxLxHxDh += jnp.flip(super().attend(
-          *flipped, mask=jnp.flip(mask, 1), **arrays), 1)
-    return o_BxLxHxDh
+      return jnp.flip(attend(*flipped, mask=jnp.flip(mask, 1), **arrays), 1)
+
+    return direction.run(self.direction, one_way, join='sum')
 
   def merge(self, o_BxLxHxDh, x_BxLxD):
     """Applies norm over all heads, gate and output projection: [B, L, D]."""

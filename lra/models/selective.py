@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.config import fields
-from lra.nn import partials
+from lra.nn import direction, partials
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'dense'
@@ -33,12 +33,12 @@ class Mixer(HeadMixer):
     direction: the tokens that may be attended to.
   """
   direction: str = fields.argument(
-      'bidirectional', choices=('causal', 'bidirectional'))
+      'bidirectional', choices=direction.CHOICES)
 
   @property
   def causal(self) -> bool:
     """True if a position sees only itself and earlier ones."""
-    return self.direction == 'causal'
+    return direction.is_causal(self.direction)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     return attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL,

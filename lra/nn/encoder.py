@@ -2,7 +2,8 @@
 
 Pre-LN Transformer encoder of Long Range Arena (Tay et al. 2020,
 arXiv 2011.04006, released code) and SimpleTRON (Yorsh et al. 2021,
-arXiv 2111.15588, appendix A). Models differ only in the mixer.
+arXiv 2111.15588, appendix A). Models differ only in the mixer. Other norms,
+their place and the block's second half serve published recipes.
 """
 
 from collections.abc import Callable
@@ -15,10 +16,10 @@ import numpy as np
 import kernels
 from kernels.meshes import SEQUENCE_AXIS
 from lra.errors import UserError
+from lra.nn import norm as norms
 from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 from lra.nn.embedding import Embedding
-from lra.nn.norm import LayerNorm
 
 ROWS = 8  # see `filling`
 
@@ -67,15 +68,26 @@ _gelu.defvjp(_forward, _backward)
 
 
 class Mlp(nn.Module):
-  """Dense, GELU, Dense, with dropout after each."""
+  """Dense, GELU, Dense, with dropout after each.
+
+  Attributes:
+    width, dropout, dtype: as `mlp_width`, `dropout` and `dtype` of `Encoder`.
+    gated: whether SiLU of a second layer multiplies the first, instead of GELU
+      (SwiGLU: Shazeer 2020, arXiv 2002.05202, equation 6).
+  """
   width: int
   dropout: float
   dtype: jnp.dtype
+  gated: bool = False
 
   @nn.compact
   def __call__(self, x_BxLxD, *, train: bool):
-    y_BxLxF = gelu(
-        Dense(self.width, dtype=self.dtype, name='up')(x_BxLxD))
+    y_BxLxF = Dense(self.width, dtype=self.dtype, name='up')(x_BxLxD)
+    if self.gated:
+      y_BxLxF *= nn.silu(
+          Dense(self.width, dtype=self.dtype, name='gate')(x_BxLxD))
+    else:
+      y_BxLxF = gelu(y_BxLxF)
     y_BxLxF = Dropout(self.dropout)(y_BxLxF, deterministic=not train)
     y_BxLxD = Dense(
         x_BxLxD.shape[-1], dtype=self.dtype, name='down')(y_BxLxF)
@@ -122,6 +134,10 @@ def filling(batch: int, length: int) -> int:
 class Block(nn.Module):
   """Computes x + mixer(norm(x)), then x + mlp(norm(x)).
 
+  With `norm_place` post the norms are around the sums: norm(x + mixer(x)). A
+  mixer with the attribute `gates_residual` also gets x before the norm, as the
+  argument `residual`, and its result is added without dropout.
+
   Attributes: those of `Encoder`, but
     layer: index of the block in the encoder, from 0.
     full_length: N of uncut sequences, CLS included.
@@ -134,29 +150,47 @@ class Block(nn.Module):
   mlp_width: int
   dropout: float
   dtype: jnp.dtype
+  norm: str = 'layer'
+  norm_place: str = 'pre'
+  block: str = 'mlp'
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, train: bool):
-    x_BxLxD, y_BxLxD = LayerNorm(dtype=self.dtype, name='norm_mixer')(
-        x_BxLxD, beside=True)
+    x_BxLxD, y_BxLxD = self._before('norm_mixer', x_BxLxD)
     if self.conv_width:
       y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
     mixer = self.mixer(
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
-        full_length=self.full_length, name='mixer')
-    y_BxLxD = mixer(y_BxLxD, mask_BxL, train=train)
+        full_length=self.full_length, dropout=self.dropout, name='mixer')
+    gates = getattr(mixer, 'gates_residual', False)
+    y_BxLxD = mixer(y_BxLxD, mask_BxL, train=train,
+                    **({'residual': x_BxLxD} if gates else {}))
     if jnp.shape(y_BxLxD) != x_BxLxD.shape:
       raise UserError(
           f'The mixer of {type(mixer).__module__} returns shape '
           f'{list(jnp.shape(y_BxLxD))} for x {list(x_BxLxD.shape)}: let its '
           '__call__ return the shape of x.')
-    x_BxLxD = x_BxLxD + Dropout(self.dropout)(
-        y_BxLxD, deterministic=not train)
-    x_BxLxD, y_BxLxD = LayerNorm(dtype=self.dtype, name='norm_mlp')(
-        x_BxLxD, beside=True)
-    return x_BxLxD + Mlp(
-        self.mlp_width, self.dropout, self.dtype, name='mlp')(
-            y_BxLxD, train=train)
+    if not gates:
+      y_BxLxD = Dropout(self.dropout)(y_BxLxD, deterministic=not train)
+    x_BxLxD = self._after('norm_mixer', x_BxLxD + y_BxLxD)
+    if self.block == 'none':
+      return x_BxLxD
+    x_BxLxD, y_BxLxD = self._before('norm_mlp', x_BxLxD)
+    mlp = Mlp(self.mlp_width, self.dropout, self.dtype, self.block == 'glu',
+              name='mlp')
+    return self._after('norm_mlp', x_BxLxD + mlp(y_BxLxD, train=train))
+
+  def _before(self, name, x_BxLxD):
+    """Returns x for the residual sum, and its norm if norms come before."""
+    if self.norm_place != 'pre':
+      return x_BxLxD, x_BxLxD
+    return norms.make(self.norm, self.dtype, name)(x_BxLxD, beside=True)
+
+  def _after(self, name, x_BxLxD):
+    """Returns x, or its norm if norms come after residual sums."""
+    if self.norm_place != 'post':
+      return x_BxLxD
+    return norms.make(self.norm, self.dtype, name)(x_BxLxD)
 
 
 class Encoder(nn.Module):
@@ -168,8 +202,8 @@ class Encoder(nn.Module):
   these names.
 
   Attributes:
-    mixer: creates a mixer, given `dtype`, `layer`, `num_layers`, `full_length`
-      and `name`.
+    mixer: creates a mixer, given `dtype`, `layer`, `num_layers`, `full_length`,
+      `dropout` and `name`.
     vocab_size: number of ids; id 0 is padding.
     num_layers: number of blocks.
     width: D.
@@ -187,6 +221,12 @@ class Encoder(nn.Module):
     dtype: computing dtype; parameters are float32.
     full_length: L of uncut sequences, which sets the shapes of parameters;
       None if no input is cut.
+    norm: one of `lra.nn.norm.KINDS`.
+    norm_place: `pre`, before mixers and MLPs and behind the last block, or
+      `post`, behind each residual sum.
+    block: what follows the mixer in a block: `mlp`, `glu` or `none`.
+    inputs: `ids` are looked up in the embedding; `values` are ids of grey
+      levels, mapped from -1 (id 1) to 1 (the last id) and to D by a layer.
   """
   mixer: Callable[..., nn.Module]
   vocab_size: int
@@ -203,6 +243,10 @@ class Encoder(nn.Module):
   dtype: jnp.dtype
   conv_width: int = 0
   full_length: int | None = None
+  norm: str = 'layer'
+  norm_place: str = 'pre'
+  block: str = 'mlp'
+  inputs: str = 'ids'
 
   @nn.compact
   def __call__(self, inputs, mask_BxL=None, *, train: bool):
@@ -238,8 +282,11 @@ class Encoder(nn.Module):
           full_length=self._full(inputs) + self.prepend_cls,
           conv_width=self.conv_width,
           mlp_width=self.mlp_width, dropout=self.dropout, dtype=self.dtype,
+          norm=self.norm, norm_place=self.norm_place, block=self.block,
           name=f'block_{i}')(x_BxNxD, seen_BxN, train)
-    x_BxNxD = LayerNorm(dtype=self.dtype, name='norm')(x_BxNxD[:, :length])
+    x_BxNxD = x_BxNxD[:, :length]
+    if self.norm_place == 'pre':
+      x_BxNxD = norms.make(self.norm, self.dtype, 'norm')(x_BxNxD)
     return x_BxNxD, mask_BxN
 
   def _sums_over_tokens(self):
@@ -250,6 +297,9 @@ class Encoder(nn.Module):
 
   def _embed(self, inputs):
     init = nn.initializers.normal(self.embedding_std)
+    if inputs.ndim == 2 and self.inputs == 'values':
+      grey = (inputs.astype(jnp.float32) - 1) / (self.vocab_size - 2)
+      inputs = (2 * grey - 1)[..., None]
     if inputs.ndim == 2:
       return Embedding(self.vocab_size, self.width, dtype=self.dtype,
                        embedding_init=init, name='embedding')(inputs)

@@ -20,6 +20,7 @@ would read x once more for the means, and x and dy for scale and bias.
 """
 
 import functools
+from collections.abc import Callable
 
 import flax.linen as nn
 import jax
@@ -75,6 +76,53 @@ class RMSNorm(nn.RMSNorm):
   def __call__(self, x: jax.Array) -> jax.Array:
     with jax.numpy_dtype_promotion('standard'):
       return super().__call__(x)
+
+
+class ScaleNorm(nn.Module):
+  """Divides by the root mean square and multiplies by one number.
+
+    y = g x (mean(x^2) + eps)^(-1/2)
+
+  The parameter `scale`, g, starts at 1. Statistics are float32. Source: Nguyen
+  and Salazar 2019, arXiv 1910.05895, section 2.2, with the mean instead of the
+  sum as in Mega's released code.
+
+  Attributes:
+    dtype: dtype of the result; None promotes x and the parameter.
+  """
+  dtype: jnp.dtype | None = None
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Returns the norm of x, [..., D] of any float dtype."""
+    scale = self.param('scale', nn.initializers.ones, ())
+    exact = x.astype(arrays.at_least_float32(x.dtype))
+    mean = jnp.square(exact).mean(-1, keepdims=True)
+    y = exact * (jax.lax.rsqrt(mean + EPS) * scale.astype(exact.dtype))
+    return y.astype(self.dtype or jnp.result_type(x, scale))
+
+
+# Norms of an encoder.
+KINDS = ('layer', 'scale', 'rms', 'none')
+
+
+def make(kind: str, dtype: jnp.dtype, name: str) -> Callable:
+  """Returns a norm, a function of x and `beside`; see `LayerNorm`.
+
+  Args:
+    kind: one of `KINDS`; `none` returns x in `dtype`.
+    dtype: dtype of the result.
+    name: name of its parameters.
+  """
+  if kind == 'layer':
+    return LayerNorm(dtype=dtype, name=name)
+  norm = {
+      'scale': lambda x: ScaleNorm(dtype=dtype, name=name)(x),
+      'rms': lambda x: RMSNorm(dtype=dtype, name=name)(x),
+      'none': lambda x: x.astype(dtype)}[kind]
+  return lambda x, beside=False: (x, norm(x)) if beside else norm(x)
+
+
 
 
 def _pair(triton, dtype, *operands):

@@ -21,7 +21,8 @@ MODELS = models.FOLDER
 PEERS = paths.PACKAGED / 'peers.csv'
 REFERENCE = 'transformer'
 # Order of the sections; a family not named here follows them by name.
-FAMILIES = ('dense', 'local', 'sparse', 'low-rank', 'linear', 'kernel')
+FAMILIES = ('dense', 'local', 'sparse', 'low-rank', 'linear', 'kernel',
+            'state space')
 # Exponents that GROWTH may have: L, L sqrt(L), L^2.
 EXPONENTS = (1, 1.5, 2)
 

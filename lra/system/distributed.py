@@ -26,7 +26,7 @@ _AGAIN = (': start all of them again; the run resumes from its last '
           'checkpoint.\n')
 # One may prepare data, or compile, so long while the others wait.
 MEETING_SECONDS = 24 * 3600
-# JAX may take so long to connect processes that have met.
+# Seconds in which JAX must connect processes that have found each other.
 MET_SECONDS = 60
 _state = {'meetings': 0, 'code': None, 'met': False}
 

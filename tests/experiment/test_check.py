@@ -152,6 +152,7 @@ def test_unknown_and_missing_fields():
     ({'train.include_val': True}, ['train.select=last']),
     ({'train.microbatch_size': 7}, ['train.batch_size=32']),
     ({'model.num_heads': 7}, ['model.qkv_width=64']),
+    ({'encoder.inputs': 'values'}, ['encoder.inputs=values']),
     ({'encoder.mean_over': 'positions'}, ['encoder.pooling=mean']),
     ({'optim.final_fraction': 0.1}, ['rsqrt']),
     ({'optim.momentum': 0.5}, ['adamw', 'sgd']),

@@ -39,7 +39,15 @@ def logits(params, tokens, encoder, positions, *, mask_padding=True,
 def encode(params, tokens, encoder, positions, mask_padding, drop):
   """One vector for each sequence, [B, D]."""
   B, L = tokens.shape
-  x, mask = params['embedding']['embedding'][tokens], tokens > 0
+  mask = tokens > 0
+  if encoder.inputs == 'values':  # ids 1 ... 256 of grey levels
+    grey = (tokens[..., None] - 1) / 255
+    x = dense(2 * grey - 1, params['embedding'])
+  else:
+    x = params['embedding']['embedding'][tokens]
+  normed = NORMS[encoder.norm]
+  pre, post = ((normed, leave) if encoder.norm_place == 'pre' else
+               (leave, normed))
   table = positions if encoder.positions != 'learned' else params['positions']
   if encoder.pooling == 'cls':
     cls = np.broadcast_to(params['cls'], (B, 1, x.shape[-1]))
@@ -54,11 +62,20 @@ def encode(params, tokens, encoder, positions, mask_padding, drop):
   keys = mask if mask_padding else np.ones_like(mask)
   for i in range(encoder.num_layers):
     block = params[f'block_{i}']
-    y = attention(norm(x, block[NORM_MIXER]), keys, block['mixer'])
-    x = x + drop('mixer', y)
-    y = gelu(dense(norm(x, block[NORM_MLP]), block['mlp'][UP]))
+    y = attention(pre(x, block.get(NORM_MIXER)), keys, block['mixer'])
+    x = post(x + drop('mixer', y), block.get(NORM_MIXER))
+    if encoder.block == 'none':
+      continue
+    y = pre(x, block.get(NORM_MLP))
+    up = dense(y, block['mlp'][UP])
+    if encoder.block == 'glu':
+      gate = dense(y, block['mlp']['gate'])
+      y = up * gate / (1 + np.exp(-gate))
+    else:
+      y = gelu(up)
     x = x + drop('mlp', dense(drop('hidden', y), block['mlp'][DOWN]))
-  x = norm(x, params['norm'])
+    x = post(x, block.get(NORM_MLP))
+  x = pre(x, params.get('norm'))
   if encoder.pooling == 'mean':
     return np.einsum('bl,bld->bd', mask / mask.sum(1, keepdims=True), x)
   last = mask.shape[1] - 1 - mask[:, ::-1].argmax(1)
@@ -68,7 +85,8 @@ def encode(params, tokens, encoder, positions, mask_padding, drop):
 def attention(x, keys, p):
   """Multi-head softmax attention over the true keys [B, L]."""
   q, k, v = (np.einsum('bld,dhe->bhle', x, p[name]['kernel'])
-             + p[name]['bias'][:, None] for name in ('query', 'key', 'value'))
+             + p[name].get('bias', np.zeros((1, 1)))[:, None]
+             for name in ('query', 'key', 'value'))
   weights = np.exp(np.einsum('bhle,bhse->bhls', q, k) / q.shape[-1]**0.5)
   weights = weights * keys[:, None, None]
   weights = weights / weights.sum(-1, keepdims=True)
@@ -85,6 +103,19 @@ def norm(x, p):
   x = x - x.mean(-1, keepdims=True)
   variance = (x**2).mean(-1, keepdims=True)
   return x / np.sqrt(variance + 1e-6) * p['scale'] + p['bias']
+
+
+def rms_norm(x, p):
+  """By the root mean square, times one number for each channel or for all."""
+  return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * p['scale']
+
+
+def leave(x, p):
+  assert p is None or p
+  return x
+
+
+NORMS = {'layer': norm, 'scale': rms_norm, 'rms': rms_norm, 'none': leave}
 
 
 def gelu(x):

@@ -262,7 +262,7 @@ def test_it_compiles_for_tpus_and_keeps_no_weights(
   ],
 )
 def test_projections_write_what_it_reads(kernel, copied, target, width):
-  """A forward layer; the tiles of `chunked` are copies, which are seen."""
+  """The splash kernel reads projections without copies; `chunked` copies."""
   try:
     place = jax.sharding.SingleDeviceSharding(aot.device(target))
   except aot.Unavailable as reason:

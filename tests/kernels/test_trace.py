@@ -31,7 +31,7 @@ def _read(*planes, calls=2):
 
 
 def test_streams_of_a_gpu_by_hand():
-  """Two calls: 10 us of gemm each, sums of 4 beside it, a gap of 6."""
+  """Two calls of 10 us of gemm, 16 us apart; sums of 4 us overlap by 2."""
   found = _read(
     _plane('/host:CPU', python=[('host', 0, 99)]),
     _plane('/device:GPU:0', **{

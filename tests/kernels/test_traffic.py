@@ -52,7 +52,7 @@ def test_the_counter_on_a_program_worked_by_hand():
   row = 128 * 4
   prefetch = tile  # to on-chip memory: read, not written
   loop = 5 * (row + 4 + row)  # the slice and its index, not the whole of x
-  # near costs nothing; bf16[100,8] is 8 rows, read once
+  # `near` is in on-chip memory; the 8 padded rows of bf16[100,8] are read once
   kernel = 0 + 8 * 128 * 2 + tile
   assert hlo.count(PROGRAM) == (prefetch + loop + kernel, 1 + 5 + 1)
 

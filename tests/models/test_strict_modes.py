@@ -83,9 +83,12 @@ def test_every_model_is_the_same_under_strict_modes(model, dtype):
         ('encoder.pooling', 'last'), ('encoder.pooling', 'cls'),
         ('encoder.remat', True), ('mask_padding', False),
         ('encoder.conv_width', 3), ('encoder.head_layers', 2),
+        ('encoder.norm', 'scale'), ('encoder.norm', 'rms'),
+        ('encoder.norm_place', 'post'), ('encoder.block', 'glu'),
         ('train.lengths', (8, 16)), ('optim.name', 'adam'),
         ('optim.name', 'sgd'), ('optim.name', 'lion'), ('optim.name', 'muon'),
         ('optim.clip_norm', 1.0)]),
+    ('transformer', 'image_mini', {'encoder.inputs': 'values'}),
     ('transformer', 'retrieval_rfc_mini', {'encoder.head': 'nli'})])
 def test_every_task_and_setting_is_the_same_under_strict_modes(
     model, task, changes):

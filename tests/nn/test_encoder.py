@@ -96,6 +96,13 @@ CASES = {
     'last': ('listops', dict(pooling='last')),
     'pairs concat': ('retrieval', dict(head='concat', pooling='mean')),
     'pairs nli': ('retrieval', dict(head='nli', cls_has_position=True)),
+    'post scale': ('listops', dict(
+        norm='scale', norm_place='post', pooling='mean')),
+    'rms glu': ('listops', dict(norm='rms', block='glu')),
+    'no second half': ('listops', dict(
+        block='none', num_layers=2, norm_place='post')),
+    'values without norms': ('image', dict(
+        inputs='values', norm='none', pooling='mean')),
 }
 
 
@@ -266,6 +273,7 @@ def _encoder(seen, **fields):
     layer: int
     num_layers: int
     full_length: int
+    dropout: float
     dtype: jnp.dtype
 
     def __call__(self, x, mask, *, train):
@@ -295,6 +303,7 @@ def test_a_mixer_that_makes_another_shape_is_named():
     layer: int
     num_layers: int
     full_length: int
+    dropout: float
     dtype: jnp.dtype
 
     def __call__(self, x, mask, *, train):
@@ -397,3 +406,26 @@ def test_tokens_filled_up_change_nothing(monkeypatch, model, pooling, masks):
   filled = run()
   monkeypatch.setattr(encoder, 'ROWS', 1)
   small.assert_close(filled, run())
+
+
+def test_a_mixer_that_gates_the_stream_gets_it_before_the_norm():
+  """And its result is added as it is, without dropout."""
+  class Back(nn.Module):
+    layer: int
+    num_layers: int
+    full_length: int
+    dropout: float
+    dtype: jnp.dtype
+    gates_residual = True
+
+    def __call__(self, x, mask, *, train, residual):
+      assert self.dropout == 0.5
+      return 2 - residual  # x before the norm is taken out
+
+  module = _encoder([], mixer=Back, num_layers=1, dropout=0.5, norm='none',
+                    block='none')
+  ids = jnp.ones((2, 5), jnp.int32)
+  variables = module.init(jax.random.key(0), ids, train=False)
+  x, _ = module.apply(variables, ids, train=True,
+                      rngs={'dropout': jax.random.key(1)})
+  np.testing.assert_allclose(x, 2, rtol=1e-6)

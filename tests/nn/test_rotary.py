@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 def test_pairs_are_turned_as_complex_numbers():
   x = RNG.normal(size=(2, 50, 3, 8)).astype(np.float32)
   got = np.asarray(rotary.rotate(x), np.float64)
-  # Six roundings to float32 of numbers below 4.
+  # The tolerance is six float32 roundings of values below 4.
   for p in (0, 1, 49):
     for i in range(4):
       turn = np.exp(1j * p * 10_000 ** (-2 * i / 8))

@@ -1,4 +1,4 @@
-"""Windows and blocks beside local-attention."""
+"""Compares window and block attention with the package local-attention."""
 
 import pytest
 

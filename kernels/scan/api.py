@@ -1,0 +1,76 @@
+"""Linear recurrence of every channel alone: the public function."""
+
+import jax.numpy as jnp
+
+from kernels import axes, checks, dispatch
+from kernels.scan import call, segments
+
+
+def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,
+                return_state=False, segment_ids=None, num_segments=None,
+                kernel='auto'):
+  """Computes a linear recurrence of each channel.
+
+    h_t = a_t h_(t-1) + x_t
+
+  This is the scan of S5 (arXiv 2208.04933, section 2.2), LRU (arXiv
+  2303.06349, equation 3) and of gated recurrences such as HGRN (arXiv
+  2311.04823, equation 6). States are float32 or complex64.
+
+  Masked tokens add nothing to the state, and their outputs and gradients are
+  exactly 0. A constant `a` still decays the state over them, as slopes do in
+  `lightning_attention`; an `a` for each token leaves it as it is.
+
+  Args:
+    x: [B, L, E], float32, bfloat16 or complex64.
+    a: factors of the state, complex64 if x is, else float32 or the dtype of x:
+      [E], constant, or [B, L, E], one for each token.
+    mask: bool [B, L], True = token; None = all True. No gradient.
+    reverse: whether to start from the last token: h_t = a_t h_(t+1) + x_t.
+    initial_state: h before the first token of the scan, float32 or complex64
+      [B, E]; None = zeros.
+    return_state: also return the state after the last token of the scan.
+    segment_ids: int32 [B, L] or None. A state never passes from one id to
+      another, so a row may hold several adjacent sequences. Ids are 0 to N - 1,
+      and tokens of one id must be adjacent. Other ids, such as -1, mark
+      padding, which acts as masked.
+    num_segments: N, an int; with it states have an axis N after B.
+    kernel: one of `kernels.OPS['scan']`, or 'auto': a kernel for this device if
+      it supports the operands, else 'xla'.
+
+  Returns:
+    h, [B, L, E] in the dtype of x; with return_state (h, state).
+
+  Raises:
+    ValueError: an argument has the wrong shape, dtype or value.
+    NotImplementedError: a named kernel cannot run; gives the reason.
+  """
+  checks.check_scanned(x, a)
+  checks.check_mask(mask, x)
+  checks.check_segments(segment_ids, num_segments, x.shape)
+  lead = x.shape[:1] if segment_ids is None else (len(x), num_segments)
+  if initial_state is not None:
+    checks.check_state(
+        'initial_state', initial_state, (*lead, x.shape[2]), x.dtype)
+  name = dispatch.resolve('scan', kernel, x.shape, x.dtype)
+  options = call.Options(bool(reverse), dispatch.interpret_params())
+  dtype, keep = x.dtype, mask
+  if segment_ids is not None:
+    token = (segment_ids >= 0) & (segment_ids < num_segments)
+    keep = token if mask is None else token & mask
+  if keep is not None:
+    x = jnp.where(keep[..., None], x, 0)
+    a = a if a.ndim == 1 else jnp.where(keep[..., None], a, 1)
+  rows = None
+  if segment_ids is not None:
+    rows = segments.rows(segment_ids, num_segments, options.reverse)
+    x, a = segments.cut(rows, x, a, initial_state)
+  state = None if rows is not None else initial_state
+  h, last = call.scan(name, options, *axes.alike((x, a, state)))
+  if rows is not None and return_state:
+    last = segments.states(rows, h, initial_state)
+  if keep is not None:
+    h = jnp.where(keep[..., None], h, 0)
+  h = h.astype(dtype)
+  return (h, last) if return_state else h
+

@@ -1,0 +1,131 @@
+"""The scan in plain XLA: a loop over the tokens of all chunks at once.
+
+L is cut into N chunks of C tokens. A first loop of C steps finds what every
+chunk does to a state, s -> A s + T; a scan over chunks joins these; a second
+loop computes h from the state before each chunk. Each loop reads x and a once,
+and only the second writes. `jax.lax.associative_scan` over tokens would read
+and write arrays of half, a quarter, ... of the tokens, twice.
+
+On a CPU the state of one chunk stays in the cache, and a single chunk of L
+tokens, which needs the second loop only, is fastest. For 4 x 2,048 x 128
+numbers with a factor for each it took 0.3 of the CPU time of
+`associative_scan` in float32, 0.2 in complex64; chunks of 64 took 0.4 and 0.5.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from kernels import axes, dispatch
+from kernels.scan import numbers
+
+CHUNK = 64
+
+
+def scan(x, a, state, *, reverse, late, interpret):
+  """Returns (h, last state); see `kernels.scan.call.scan`."""
+  del interpret
+  batch, length, width = x.shape
+  size = length if dispatch.platform() == 'cpu' else min(CHUNK, length)
+  wide = numbers.wide(x.dtype)
+  walk = _Walk(x, a, size, reverse, late, wide)
+  if state is None:
+    state = axes.zeros((batch, width), wide, x)
+  before = state[:, None]
+  if walk.count > 1:
+    before = _before(walk, state)
+
+  def body(i, carry):
+    s, out = carry
+    h, s, _ = walk.step(i, s)
+    h = h[:, :, None].astype(out.dtype)
+    return s, lax.dynamic_update_slice_in_dim(out, h, walk.place(i), 2)
+
+  out = axes.zeros(walk.x.shape, x.dtype, x)
+  after, out = lax.fori_loop(0, size, body, (before, out))
+  out = out.reshape(batch, -1, width)
+  out = out[:, walk.extra:] if reverse else out[:, :length]
+  return out, after[:, 0 if reverse else -1]
+
+
+def _before(walk, state):
+  """Returns the state before each chunk, [B, N, E]."""
+  ones = jnp.ones_like(walk.x[:, :, 0], walk.dtype)
+
+  def body(i, carry):
+    total, factor = carry
+    _, total, a = walk.step(i, total)
+    return total, a * factor
+
+  total, factor = lax.fori_loop(0, walk.size, body, (0 * ones, ones))
+  first = -1 if walk.reverse else 0
+  total = total.at[:, first].add(factor[:, first] * state)
+
+  def join(p, q):
+    return p[0] * q[0], q[0] * p[1] + q[1]
+
+  after = lax.associative_scan(
+      join, (factor, total), axis=1, reverse=walk.reverse)[1]
+  parts = [state[:, None], after[:, :-1]]
+  if walk.reverse:
+    parts = [after[:, 1:], state[:, None]]
+  return jnp.concatenate(parts, axis=1)
+
+
+@dataclasses.dataclass
+class _Walk:
+  """A step through all chunks of x and a, which end in rows that do nothing.
+
+  These rows lie behind the last one of the scan: x is 0 and a is 1.
+
+  Attributes:
+    x, a: [B, L, E], and [E] or [B, L, E]; then [B, N, C, E].
+    size: C.
+    reverse, late: see `kernels.scan.call.scan`.
+    dtype: of the states.
+  """
+  x: jax.Array
+  a: jax.Array
+  size: int
+  reverse: bool
+  late: bool
+  dtype: jnp.dtype
+
+  def __post_init__(self):
+    self.length = self.x.shape[1]
+    self.count = -(-self.length // self.size)
+    self.extra = self.count * self.size - self.length
+    self.x = self._chunks(self.x, 0)
+    self.a = self.a if self.a.ndim == 1 else self._chunks(self.a, 1)
+
+  def _chunks(self, y, filling):
+    if self.extra:
+      fill = (self.extra, 0) if self.reverse else (0, self.extra)
+      y = jnp.pad(y, ((0, 0), fill, (0, 0)), constant_values=filling)
+    return y.reshape(len(y), self.count, self.size, -1)
+
+  def place(self, i):
+    """Returns the row of every chunk at step i."""
+    return self.size - 1 - i if self.reverse else i
+
+  def step(self, i, s):
+    """Returns h, the state after it and a at step i, each [B, N, E]."""
+    x, a = self._at(self.x, i), self._factor(i)
+    h = s + x if self.late else a * s + x
+    return h, a * h if self.late else h, a
+
+  def _at(self, y, i):
+    row = lax.dynamic_index_in_dim(y, self.place(i), 2, keepdims=False)
+    return row.astype(self.dtype)
+
+  def _factor(self, i):
+    if self.a.ndim > 1:
+      return self._at(self.a, i)
+    a = self.a.astype(self.dtype)
+    if not self.extra:
+      return a[None, None]
+    row_N = jnp.arange(self.count) * self.size + self.place(i)
+    there_N = row_N >= self.extra if self.reverse else row_N < self.length
+    return jnp.where(there_N[None, :, None], a[None, None], 1)

@@ -1,0 +1,137 @@
+"""LRU: a linear recurrence whose complex decays are parameters themselves.
+
+Decays start in a ring between the radii r_min and r_max, with phases up to
+max_phase. gamma, a parameter that starts at the root of 1 - |lambda|^2, keeps
+the size of states near that of inputs. Path-X needs decays near 1 and small
+phases. A bidirectional layer shares all but C between its two directions, as
+does S5. Dropout between GELU and the gate is that of the encoder.
+
+In the paper's models a layer is a norm, this mixer and a residual sum, without
+an MLP: `encoder.block=none`.
+
+Equation: h_t = lambda h_(t-1) + gamma B x_t, y_t = Re(C [h_t, h'_t]) + d x_t,
+  lambda = exp(-exp(nu) + i exp(theta)), h' from the last token on; a gated GELU
+Source: Orvieto et al. 2023, arXiv 2303.06349, section 3 and appendix A
+"""
+
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+import kernels
+from lra.config import fields
+from lra.errors import UserError
+from lra.nn import direction, glu, state_space
+from lra.nn.mixer import check_choices, resolve_kernel
+
+FAMILY = 'state space'
+COST = 'O(L D (N + D))'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
+
+
+class Mixer(nn.Module):
+  """LRU: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes:
+    state_dim: N, number of complex states.
+    r_min, r_max: range of the initial absolute values of lambda.
+    max_phase: largest initial phase of lambda.
+    direction: `causal` or `bidirectional`.
+    activation: one of `lra.nn.glu.ACTIVATIONS`.
+    kernel: 'auto' or one of `KERNELS`.
+    dropout: dropout rate; the encoder sets it.
+    dtype: dtype of the matmuls; the scan is complex64.
+
+  Raises:
+    UserError: r_min is not below r_max, or an unknown choice.
+  """
+  state_dim: int = fields.argument(64, low=1, high=fields.MANY)
+  r_min: float = fields.argument(0.0, low=0, below=1)
+  r_max: float = fields.argument(1.0, above=0, high=1)
+  max_phase: float = fields.argument(6.28, above=0, high=2 * math.pi)
+  direction: str = fields.argument(
+      'bidirectional', choices=direction.CHOICES)
+  activation: str = fields.argument('full_glu', choices=glu.ACTIVATIONS)
+  kernel: str = 'auto'
+  dropout: float = 0.0
+  dtype: jnp.dtype = jnp.float32
+
+  op = 'scan'
+
+  def __post_init__(self):
+    super().__post_init__()
+    check_choices(self)
+
+  @property
+  def causal(self) -> bool:
+    """True if a position sees only itself and earlier ones."""
+    return direction.is_causal(self.direction)
+
+  def state_size(self, width: int) -> int:
+    """Returns how many numbers pass from token to token, in all directions."""
+    del width
+    return 2 * self.state_dim * direction.passes(self.direction)
+
+  def kernel_for(self, length: int, width: int) -> str:
+    """Returns the kernel that runs; see `HeadMixer.kernel_for`."""
+    del width
+    return resolve_kernel(self.op, self.kernel, (1, length, self.state_dim),
+                          jnp.complex64)
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+    x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0)
+    width = x_BxLxD.shape[-1]
+    lambda_N, gamma_N = self._ring()
+    b_NxD = self._matrix('b', (self.state_dim, width), (2 * width)**-0.5)
+    u_BxLxN = state_space.into_states(
+        x_BxLxD, gamma_N[:, None].astype(b_NxD.dtype) * b_NxD, self.dtype)
+    h_BxLxN = direction.run(
+        self.direction,
+        lambda reverse: kernels.sharded(kernels.linear_scan)(
+            u_BxLxN, a=lambda_N, reverse=reverse, kernel=self.kernel),
+        join='concat')
+    c_DxN = jnp.concatenate([
+        self._matrix(name, (width, self.state_dim), self.state_dim**-0.5)
+        for name in ('c', 'c_reverse')[:direction.passes(self.direction)]], -1)
+    y_BxLxD = state_space.out_of_states(h_BxLxN, c_DxN, self.dtype)
+    d_D = self.param('d', nn.initializers.normal(1.0), (width,))
+    y_BxLxD += d_D[None, None] * x_BxLxD.astype(jnp.float32)
+    return glu.GatedOutput(self.activation, self.dropout, self.dtype,
+                       name='output')(y_BxLxD, train=train)
+
+  def _ring(self):
+    """Returns lambda, complex64 [N], and gamma, float32 [N]."""
+    if self.r_min >= self.r_max:
+      raise UserError(
+          f'config.model.r_min={self.r_min} is not below '
+          f'config.model.r_max={self.r_max}: exchange them.')
+    low, high = self.r_min**2, self.r_max**2
+    tiny = jnp.finfo(jnp.float32).tiny  # a logarithm of 0 is not finite
+
+    def uniform(key):
+      return jax.random.uniform(key, (self.state_dim,), minval=tiny)
+
+    def log_nu(key):
+      square = uniform(key) * (high - low) + low
+      return jnp.log(jnp.maximum(-0.5 * jnp.log(square), tiny))
+
+    log_nu_N = self.param('log_nu', log_nu)
+    log_theta_N = self.param(
+        'log_theta', lambda key: jnp.log(self.max_phase * uniform(key)))
+    nu_N = jnp.exp(log_nu_N)
+    log_gamma_N = self.param(
+        'log_gamma', lambda _: 0.5 * jnp.log(-jnp.expm1(-2 * nu_N)))
+    lambda_N = jnp.exp(jax.lax.complex(-nu_N, jnp.exp(log_theta_N)))
+    return lambda_N, jnp.exp(log_gamma_N)
+
+  def _matrix(self, name, shape, std):
+    """Returns a complex64 matrix, whose parts have this standard deviation."""
+    return state_space.as_complex(self.param(
+        name, nn.initializers.normal(std), (*shape, 2)))

@@ -1,0 +1,167 @@
+"""S5: one linear state space with many inputs and outputs, computed by a scan.
+
+The state matrix consists of J equal blocks, each the normal part of HiPPO-LegS
+in its eigenbasis. Of every conjugate pair of states one is kept. Each state has
+a step in time of its own. A bidirectional layer shares all but C between its
+two directions. Dropout between GELU and the gate is that of the encoder.
+
+In the paper's models a layer is a norm, this mixer and a residual sum, without
+an MLP: `encoder.block=none`. The authors' code also shares dropout's mask along
+the sequence.
+
+Equation: h_t = exp(Lambda dt) h_(t-1) + Lambda^-1 (exp(Lambda dt) - 1) B x_t,
+  y_t = 2 Re(C [h_t, h'_t]) + d x_t, h' from the last token on; a gated GELU
+Source: Smith et al. 2023, arXiv 2208.04933, sections 3 and 4, appendix B
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import kernels
+from lra.config import fields
+from lra.errors import UserError
+from lra.nn import direction, glu, state_space
+from lra.nn.mixer import check_choices, resolve_kernel
+
+FAMILY = 'state space'
+COST = 'O(L D (N + D))'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
+
+C_INITS = ('lecun', 'truncated', 'complex')
+
+
+class Mixer(nn.Module):
+  """S5: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes:
+    state_dim: number of states, N; half of them are computed.
+    blocks: J, number of blocks of the state matrix.
+    direction: `causal` or `bidirectional`.
+    activation: one of `lra.nn.glu.ACTIVATIONS`.
+    c_init: initial C: `lecun` (standard deviation (D N)^-1/2) or `truncated`
+      (N^-1/2), both turned into the eigenbasis, or `complex`, normal there.
+    discretisation: `zoh` or `bilinear`.
+    dt_min, dt_max: range of the initial steps.
+    clip_eigenvalues: whether real parts of Lambda are kept at most -0.0001.
+    kernel: 'auto' or one of `KERNELS`.
+    dropout: dropout rate; the encoder sets it.
+    dtype: dtype of the matmuls; the scan is complex64.
+
+  Raises:
+    UserError: the blocks do not divide the states into even parts, or an
+      unknown choice.
+  """
+  state_dim: int = fields.argument(64, low=2, high=fields.MANY)
+  blocks: int = fields.argument(8, low=1, high=fields.MANY)
+  direction: str = fields.argument(
+      'bidirectional', choices=direction.CHOICES)
+  activation: str = fields.argument('half_glu1', choices=glu.ACTIVATIONS)
+  c_init: str = fields.argument('lecun', choices=C_INITS)
+  discretisation: str = fields.argument(
+      'zoh', choices=state_space.DISCRETISATIONS)
+  dt_min: float = fields.argument(0.001, above=0, high=1000.0)
+  dt_max: float = fields.argument(0.1, above=0, high=1000.0)
+  clip_eigenvalues: bool = False
+  kernel: str = 'auto'
+  dropout: float = 0.0
+  dtype: jnp.dtype = jnp.float32
+
+  op = 'scan'
+
+  def __post_init__(self):
+    super().__post_init__()
+    check_choices(self)
+
+  @property
+  def causal(self) -> bool:
+    """True if a position sees only itself and earlier ones."""
+    return direction.is_causal(self.direction)
+
+  def state_size(self, width: int) -> int:
+    """Returns how many numbers pass from token to token, in all directions."""
+    del width
+    return self.state_dim * direction.passes(self.direction)
+
+  def kernel_for(self, length: int, width: int) -> str:
+    """Returns the kernel that runs; see `HeadMixer.kernel_for`."""
+    del width
+    return resolve_kernel(self.op, self.kernel,
+                          (1, length, self.state_dim // 2), jnp.complex64)
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+    x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0)
+    width = x_BxLxD.shape[-1]
+    rate_N, v_PxN = self._blocks()
+    log_a_N, factor_N = state_space.discretise(
+        self._rate(rate_N), jnp.exp(self.param(
+            'log_step', state_space.log_uniform(self.dt_min, self.dt_max),
+            rate_N.shape)), self.discretisation)
+    b_NxD = state_space.as_complex(self.param('b', _turned(
+        nn.initializers.lecun_normal(), (self.state_dim, width), v_PxN)))
+    u_BxLxN = state_space.into_states(
+        x_BxLxD, factor_N[:, None] * b_NxD, self.dtype)
+    h_BxLxN = direction.run(
+        self.direction,
+        lambda reverse: kernels.sharded(kernels.linear_scan)(
+            u_BxLxN, a=jnp.exp(log_a_N), reverse=reverse, kernel=self.kernel),
+        join='concat')
+    y_BxLxD = state_space.out_of_states(
+        h_BxLxN, 2 * self._c(width, v_PxN), self.dtype)
+    d_D = self.param('d', nn.initializers.normal(1.0), (width,))
+    y_BxLxD += d_D[None, None] * x_BxLxD.astype(jnp.float32)
+    return glu.GatedOutput(self.activation, self.dropout, self.dtype,
+                       name='output')(y_BxLxD, train=train)
+
+  def _blocks(self):
+    """Returns Lambda [N / 2] and eigenvectors [N, N / 2] of all blocks."""
+    if self.state_dim % (2 * self.blocks):
+      raise UserError(
+          f'config.model.state_dim={self.state_dim} cannot be split into '
+          f'{self.blocks} blocks of an even number of states: choose a '
+          f'multiple of {2 * self.blocks}, or other config.model.blocks.')
+    values, vectors = state_space.legs(self.state_dim // self.blocks)
+    return np.tile(values, self.blocks), np.kron(np.eye(self.blocks), vectors)
+
+  def _rate(self, start_N):
+    """Returns Lambda, complex64 [N / 2]."""
+    real_N, imaginary_N = (
+        self.param(name, lambda _, part=part: jnp.asarray(part, jnp.float32))
+        for name, part in (('lambda_real', start_N.real),
+                           ('lambda_imaginary', start_N.imag)))
+    if self.clip_eigenvalues:
+      real_N = jnp.minimum(real_N, -1e-4)
+    return jax.lax.complex(real_N, imaginary_N)
+
+  def _c(self, width, v_PxN):
+    """Returns C, complex64 [D, N / 2], or [D, N] if bidirectional."""
+    names = ('c', 'c_reverse')[:direction.passes(self.direction)]
+    if self.c_init == 'complex':
+      init = lambda key: nn.initializers.normal(0.5**0.5)(
+          key, (width, v_PxN.shape[1], 2))
+    else:
+      init = _mixed(nn.initializers.lecun_normal(
+          batch_axis=() if self.c_init == 'lecun' else 0),
+                    (width, self.state_dim, 2), v_PxN)
+    return jnp.concatenate([
+        state_space.as_complex(self.param(name, init)) for name in names], -1)
+
+
+def _turned(init, shape, v_PxN):
+  """Returns an initialiser of V^H B for real B of a shape: [N / 2, D, 2]."""
+  return lambda key: state_space.as_pair(
+      jnp.asarray(v_PxN.conj().T, jnp.complex64) @ init(key, shape).astype(
+          jnp.complex64))
+
+
+def _mixed(init, shape, v_PxN):
+  """Returns an initialiser of C V for complex C of a shape: [D, N / 2, 2]."""
+  return lambda key: state_space.as_pair(
+      state_space.as_complex(init(key, shape)) @ jnp.asarray(
+          v_PxN, jnp.complex64))

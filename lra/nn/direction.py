@@ -1,0 +1,41 @@
+"""The direction of a recurrence or a long convolution: one way, or both.
+
+Bidirectional mixers run once from the first token on and once from the last.
+A pass in reverse has parameters of its own if its paper has them, and papers
+differ in how the results of both are joined.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+CHOICES = ('causal', 'bidirectional')
+
+
+def is_causal(direction: str) -> bool:
+  """Returns True for 'causal', False for 'bidirectional'."""
+  return direction == 'causal'
+
+
+def run(direction: str, one_way: Callable[[bool], jax.Array],
+        join: str) -> jax.Array:
+  """Runs one way or both, and joins the results.
+
+  Args:
+    direction: one of `CHOICES`.
+    one_way: function of `reverse`, whether to begin at the last token. It
+      returns [B, L, E].
+    join: 'concat', to [B, L, 2 E], or 'sum'; of a bidirectional run only.
+  """
+  forward = one_way(False)
+  if is_causal(direction):
+    return forward
+  if join == 'sum':
+    return forward + one_way(True)
+  return jnp.concatenate([forward, one_way(True)], axis=-1)
+
+
+def passes(direction: str) -> int:
+  """Returns 1 or 2."""
+  return 1 if is_causal(direction) else 2

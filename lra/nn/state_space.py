@@ -1,0 +1,115 @@
+"""Diagonal state space models: initial values, discretisation, projections.
+
+Source: Gu et al. 2022, arXiv 2206.11893 (S4D), sections 3 and 4; Smith et al.
+2023, arXiv 2208.04933 (S5), section 3 and appendix B
+
+Shapes: B batch, L length, D model width, N complex states.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lra.errors import UserError
+from lra.nn import contraction
+
+DISCRETISATIONS = ('zoh', 'bilinear')
+
+
+@functools.cache
+def legs(size: int) -> tuple[np.ndarray, np.ndarray]:
+  """Diagonalises the normal part of the HiPPO-LegS matrix.
+
+    A_nk = -sqrt((2 n + 1) (2 k + 1)) if n > k, -(n + 1) if n = k, else 0
+    A + p p^T = V diag(eigenvalues) V^H,  p_n = sqrt(n + 1/2)
+
+  Args:
+    size: number of rows, even. Eigenvalues come in conjugate pairs; of each
+      pair only the one with a negative imaginary part is returned.
+
+  Returns:
+    Eigenvalues, complex128 [size / 2], sorted by their imaginary parts, and
+    eigenvectors V, complex128 [size, size / 2].
+  """
+  n = np.arange(size)
+  root = np.sqrt(2 * n + 1)
+  hippo = -(np.tril(np.outer(root, root), -1) + np.diag(n + 1.0))
+  p = np.sqrt(n + 0.5)
+  normal = hippo + np.outer(p, p)
+  imaginary, vectors = np.linalg.eigh(-1j * normal)
+  values = np.mean(np.diag(normal)) + 1j * imaginary
+  return values[:size // 2], vectors[:, :size // 2]
+
+
+def log_uniform(low: float, high: float):
+  """Returns an initialiser of log dt, for dt log-uniform in [low, high].
+
+  Raises:
+    UserError: low is above high.
+  """
+  if low > high:
+    raise UserError(
+        f'config.model.dt_min={low} is above config.model.dt_max={high}: '
+        'exchange them.')
+
+  def init(key, shape, dtype=jnp.float32):
+    return jax.random.uniform(
+        key, shape, dtype, math.log(low), math.log(high))
+
+  return init
+
+
+def discretise(rate: jax.Array, step: jax.Array,
+               method: str) -> tuple[jax.Array, jax.Array]:
+  """Discretises dh/dt = rate h + b u for steps in time.
+
+    zoh: a = exp(rate dt),  factor = (a - 1) / rate
+    bilinear: a = (1 + rate dt / 2) / (1 - rate dt / 2),
+      factor = dt / (1 - rate dt / 2)
+
+  Args:
+    rate: complex64, not 0.
+    step: dt, float32, of the same shape or one that broadcasts.
+    method: one of `DISCRETISATIONS`.
+
+  Returns:
+    (log a, factor): then h_t = a h_(t-1) + factor b u_t.
+  """
+  z = rate * step.astype(rate.dtype)
+  if method == 'zoh':
+    return z, jnp.expm1(z) / rate
+  below = 1 - z / 2
+  return jnp.log((1 + z / 2) / below), step.astype(rate.dtype) / below
+
+
+def as_complex(pair: jax.Array) -> jax.Array:
+  """Turns float32 [..., 2], real and imaginary parts, into complex64 [...]."""
+  return jax.lax.complex(pair[..., 0], pair[..., 1])
+
+
+def as_pair(z: np.ndarray) -> jax.Array:
+  """Inverts `as_complex`: complex [...] to float32 [..., 2]."""
+  return jnp.stack([z.real, z.imag], -1).astype(jnp.float32)
+
+
+def into_states(x_BxLxD: jax.Array, b_NxD: jax.Array,
+                dtype: jnp.dtype) -> jax.Array:
+  """Returns B x, complex64 [B, L, N], by one real matmul in `dtype`."""
+  weight_DxE = jnp.concatenate([b_NxD.real, b_NxD.imag]).T
+  y_BxLxE = contraction.einsum(
+      'bld,de->ble', x_BxLxD.astype(dtype), weight_DxE.astype(dtype),
+      dtype=jnp.float32)
+  return jax.lax.complex(*jnp.split(y_BxLxE, 2, axis=-1))
+
+
+def out_of_states(h_BxLxN: jax.Array, c_DxN: jax.Array,
+                  dtype: jnp.dtype) -> jax.Array:
+  """Returns the real part of C h, float32 [B, L, D], by one real matmul."""
+  h_BxLxE = jnp.concatenate([h_BxLxN.real, h_BxLxN.imag], -1)
+  weight_ExD = jnp.concatenate([c_DxN.real, -c_DxN.imag], -1).T
+  return contraction.einsum(
+      'ble,ed->bld', h_BxLxE.astype(dtype), weight_ExD.astype(dtype),
+      dtype=jnp.float32)
