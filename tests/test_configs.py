@@ -131,7 +131,7 @@ def test_a_protocol_decides_whether_projections_have_biases(model):
           for p in ('lra', 'nystrom')] == [False, True]
 
 
-@pytest.mark.every(14)
+@pytest.mark.every(28)
 @pytest.mark.parametrize('model', MODELS)
 def test_derived_values_follow_the_width(model):
   c = _fresh(model, 'listops_mini')
@@ -267,7 +267,7 @@ def test_configs_are_imported_without_jax():
 OTHERS = [name for name in protocols.PROTOCOLS if name != 'simpletron']
 
 
-@pytest.mark.every(14)
+@pytest.mark.every(28)
 @pytest.mark.parametrize('model, protocol', [
     *((model, 'simpletron') for model in MODELS),
     # What the others say is the size; every fourth model has one of them.
@@ -308,7 +308,7 @@ def _trained(model, kind, devices=1, **options):
   return p, first, jax.device_get(state)
 
 
-@pytest.mark.every(14)
+@pytest.mark.every(28)
 @pytest.mark.parametrize('model, kind, devices', [
     *((model, 'listops', 1 + i // 4 % 2) for i, model in enumerate(MODELS)),
     *(pytest.param(model, 'retrieval', 2, marks=pytest.mark.full)

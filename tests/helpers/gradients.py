@@ -15,11 +15,11 @@ def with_gradients(function):
 
 
 def with_cosines(function):
-  """Function of arrays -> output and gradients, where dy is its cosine."""
+  """Function of arrays -> (output, gradients), where dy is its cosine."""
   @jax.jit
   def both(*args):
     out, pull = jax.vjp(function, *args)
-    return out, *pull(jax.tree.map(jnp.cos, out))
+    return out, pull(jax.tree.map(jnp.cos, out))
 
   return both
 

@@ -283,5 +283,5 @@ def test_values_of_another_width_are_a_part_of_wider_ones():
   attend = _attend('linear', 'xla', mask=_mask(2, 33))
   part = with_cosines(lambda q, k, v: attend(q, k, v))
   whole = with_cosines(lambda q, k, v: attend(q, k, v)[..., :8])
-  out, dq, dk, dv = whole(q, k, v)
-  _same(part(q, k, v[..., :8]), (out, dq, dk, dv[..., :8]))
+  out, (dq, dk, dv) = whole(q, k, v)
+  _same(part(q, k, v[..., :8]), (out, (dq, dk, dv[..., :8])))

@@ -268,6 +268,7 @@ def test_a_record_lies_in_the_folder_of_its_task():
   assert run.record_path.name.startswith('transformer-')
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('make, why', [
     (lambda path: path.mkdir(), 'a directory'),
     (os.mkfifo, 'regular file'),
@@ -294,6 +295,7 @@ def test_the_name_of_a_bad_file_is_text_too(place):
   assert 'runs/<script>x.json' in shown.text
 
 
+@pytest.mark.full
 def test_the_committed_page_has_nothing_else_in_it():
   page = Page('\n'.join(render.markdown(site.load(site.Place(
       paths.PACKAGED, paths.page(), repeat.command))).values()))
