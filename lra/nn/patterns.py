@@ -73,6 +73,24 @@ class Pattern:
       blocks += len(self.random_blocks[0][0])
     return blocks * self.block + int(self.shared_keys(length).sum())
 
+  def kept(self, length: int) -> int:
+    """Returns the number of keys that are kept at once.
+
+    Tokens are read from the first to the last. A query is answered once its
+    last key is read, and a key is kept until all its queries are answered.
+    Global queries can sum over keys as these come, so they keep none.
+    """
+    if self.random_blocks:
+      return length
+    window = 0
+    if self.offsets and self.radius is not None:
+      window = (2 - self.causal) * self.radius * self.dilation + 1
+    elif self.offsets:
+      blocks = max(self.offsets) - min(self.offsets) + 1
+      window = blocks * self.block * self.dilation
+    period, width = self.summary or (1, 0)
+    return min(length, window + self.global_keys + length // period * width)
+
   def fitting_offsets(self, length: int) -> tuple[int, ...]:
     """Returns the offsets that some query block of a sequence can use."""
     blocks = -(-length // (self.block * self.dilation))

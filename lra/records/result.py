@@ -275,6 +275,8 @@ class Result(File):
       in JSON.
     num_params, mixer_params: trainable parameters of the model, and of its
       mixers alone; never None if the status is 'ok'.
+    state_size: numbers that one layer keeps from token to token, see
+      `lra.nn.state`; None if its mixer does not say, or in old records.
     steps_per_s, tokens_per_s: training speed without compilation and
       evaluation.
     peak_memory_bytes: the most memory that its process used at once, in bytes;
@@ -329,6 +331,7 @@ class Result(File):
       dict[Text, Fraction], Field(alias='floors', max_length=_MOST)]
   num_params: Count | None
   mixer_params: Count | None
+  state_size: Count | None = None
   steps_per_s: Amount | None
   tokens_per_s: Amount | None
   peak_memory_bytes: Count | None
