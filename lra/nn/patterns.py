@@ -83,13 +83,14 @@ class Pattern:
     if self.random_blocks:
       return length
     window = 0
-    if self.offsets and self.radius is not None:
-      window = (2 - self.causal) * self.radius * self.dilation + 1
-    elif self.offsets:
-      blocks = max(self.offsets) - min(self.offsets) + 1
-      window = blocks * self.block * self.dilation
-    period, width = self.summary or (1, 0)
-    return min(length, window + self.global_keys + length // period * width)
+    if self.offsets:
+      near = (max(self.offsets) - min(self.offsets) + 1) * self.block
+      if self.radius is not None:
+        near = (2 - self.causal) * self.radius + 1
+      # From `length - dilation` on, some queries have read their last key.
+      window = min((near - 1) * self.dilation,
+                   max(length - self.dilation, 0)) + 1
+    return min(length, window + int(self.shared_keys(length).sum()))
 
   def fitting_offsets(self, length: int) -> tuple[int, ...]:
     """Returns the offsets that some query block of a sequence can use."""
