@@ -142,6 +142,17 @@ FIELDS = {
         0.1, 'Weight decay of all parameters with two axes or more, except '
         'biases. adam and sgd add it to the gradient; the other optimizers '
         'decouple it.', low=0, high=LARGEST),
+    'train.ssm_learning_rate': Field(
+        -1.0, 'Learning rate of the state-space parameters, which follows the '
+        'same schedule. -1 means train.learning_rate.', low=-1, high=LARGEST,
+        before=-1.0),
+    'train.ssm_weight_decay': Field(
+        -1.0, 'Weight decay of the state-space parameters; published settings '
+        'have 0. -1 means train.weight_decay.', low=-1, high=LARGEST,
+        before=-1.0),
+    'train.ssm_parameters': Field(
+        (), 'Names of the state-space parameters, some of PARAM_GROUPS in the '
+        "mixer's file. () means all of these.", before=()),
     'train.b1': Field(0.9, 'Decay of the running mean of gradients.', low=0,
                       below=1),
     'train.b2': Field(0.999, 'Decay of the running mean of squared gradients.',

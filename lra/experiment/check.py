@@ -55,6 +55,7 @@ def check(config) -> None:
   _check_task(config)
   _check_train(config.train)
   _check_optim(config.optim)
+  _check_ssm(config)
   _check_model(config)
 
 
@@ -238,6 +239,31 @@ def _check_optim(optim):
           f'config.optim.groups has the group {group!r}, {problem}: give pairs '
           'of a regular expression and dict(learning_rate=..., '
           'weight_decay=...), or None for frozen.')
+
+
+def _check_ssm(config):
+  train, name = config.train, config.model.name
+  given = [field for field in ('ssm_learning_rate', 'ssm_weight_decay')
+           if train[field] != -1]
+  known = getattr(models.module(name), 'PARAM_GROUPS', ())
+  for field in given + ['ssm_parameters'] * bool(train.ssm_parameters):
+    value = train[field]
+    if not known:
+      raise UserError(
+          f'config.train.{field}={_shown(value)} means nothing to {name}, '
+          'whose file names no state-space parameters (PARAM_GROUPS): leave it '
+          'out, or use config.optim.groups.')
+    if field in given and value < 0:
+      raise UserError(
+          f'config.train.{field}={value} is not possible: it must be -1, for '
+          'that of the other parameters, or at least 0.')
+    if not given:
+      raise UserError(
+          'config.train.ssm_parameters means nothing alone: set '
+          'config.train.ssm_learning_rate or config.train.ssm_weight_decay '
+          'too.')
+  for parameter in train.ssm_parameters:
+    check_choice('config.train.ssm_parameters: the name', parameter, known)
 
 
 def _group_problem(group):

@@ -27,6 +27,7 @@ from lra.nn.long_convolution import convolve
 FAMILY = 'state space'
 COST = 'O(L D (log L + D))'
 GROWTH = {'time': 1, 'memory': 1}
+PARAM_GROUPS = ('kernels', 'kernels_reverse')
 
 STD = 0.002  # of initial taps
 

@@ -29,6 +29,7 @@ from lra.nn.mixer import resolve_kernel
 FAMILY = 'state space'
 COST = 'O(L D (N + D))'
 GROWTH = {'time': 1, 'memory': 1}
+PARAM_GROUPS = ('log_nu', 'log_theta', 'log_gamma', 'b')
 KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
 
 

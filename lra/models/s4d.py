@@ -33,6 +33,7 @@ from lra.nn.long_convolution import convolve, exponential_sums
 FAMILY = 'state space'
 COST = 'O(L D (log L + N + D))'
 GROWTH = {'time': 1, 'memory': 1}
+PARAM_GROUPS = ('log_decay', 'frequency', 'log_step', 'b')
 
 INITS = ('legs', 'lin', 'inv', 'real')
 B_LIMIT = 2.0  # of the imaginary parts of HiPPO's B

@@ -28,6 +28,7 @@ from lra.nn.mixer import resolve_kernel
 FAMILY = 'state space'
 COST = 'O(L D (N + D))'
 GROWTH = {'time': 1, 'memory': 1}
+PARAM_GROUPS = ('lambda_real', 'lambda_imaginary', 'log_step', 'b')
 KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
 
 C_INITS = ('lecun', 'truncated', 'complex')
