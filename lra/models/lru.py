@@ -90,7 +90,8 @@ class Mixer(direction.DirectedMixer):
     d_D = self.param('d', nn.initializers.normal(1.0), (width,))
     y_BxLxD += d_D[None, None] * x_BxLxD.astype(jnp.float32)
     return glu.GatedOutput(self.activation, self.dropout, self.dtype,
-                       name='output')(y_BxLxD, train=train)
+                           tie_dropout=self.tie_dropout, name='output')(
+                               y_BxLxD, train=train)
 
   def _ring(self):
     """Returns lambda, complex64 [N], and gamma, float32 [N]."""

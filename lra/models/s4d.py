@@ -89,7 +89,8 @@ class Mixer(direction.DirectedMixer):
     y_BxLxD = convolve(x_BxLxD, *kernels_DxK, own_twice=False)
     d_D = self.param('d', nn.initializers.normal(1.0), (width,))
     return glu.GatedOutput(
-        self.activation, self.dropout, self.dtype, exact=True, name='output')(
+        self.activation, self.dropout, self.dtype, exact=True,
+        tie_dropout=self.tie_dropout, name='output')(
             y_BxLxD + d_D[None, None] * x_BxLxD, train=train)
 
   def _modes(self, width):

@@ -50,11 +50,12 @@ class DirectedMixer(nn.Module):
 
   Attributes:
     direction: `causal` or `bidirectional`.
-    dropout: dropout rate; the encoder sets it.
+    dropout, tie_dropout: those of the encoder, which sets them.
     dtype: dtype of the matmuls.
   """
   direction: str = fields.argument('bidirectional', choices=CHOICES)
   dropout: float = 0.0
+  tie_dropout: bool = False
   dtype: jnp.dtype = jnp.float32
 
   def __post_init__(self):
