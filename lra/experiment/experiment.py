@@ -149,7 +149,12 @@ def _encoder(config, objective):
   """
   settings = config.encoder
   mixer = make_mixer(config.model)
-  if settings.pooling in ('cls', 'first') and getattr(
+  alternates = config.model.get('direction') == 'alternating'
+  if alternates and settings.num_layers == 1:
+    raise UserError(
+        'config.model.direction=alternating means nothing to one layer: set it '
+        'to causal, or choose another config.encoder.num_layers.')
+  if settings.pooling in ('cls', 'first') and not alternates and getattr(
       mixer(), 'causal', False):
     raise UserError(
         f'config.encoder.pooling={settings.pooling} reads the first position, '

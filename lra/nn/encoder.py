@@ -17,6 +17,7 @@ import numpy as np
 import kernels
 from kernels.meshes import SEQUENCE_AXIS
 from lra.errors import UserError
+from lra.nn import direction
 from lra.nn import norm as norms
 from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
@@ -167,15 +168,17 @@ class Block(nn.Module):
         norms.make, self.norm, self.dtype, mask_BxL=tokens_BxL, train=train,
         momentum=self.norm_momentum, rows=self.norm_rows)
     x_BxLxD, y_BxLxD = self._before(norm, 'norm_mixer', x_BxLxD)
-    if self.conv_width:
-      y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
     mixer = self.mixer(
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
         full_length=self.full_length, dropout=self.dropout,
         **({'tie_dropout': True} if self.tie_dropout else {}), name='mixer')
+    turn = direction.turn(getattr(mixer, 'direction', ''), self.layer)
+    y_BxLxD = turn(y_BxLxD)
+    if self.conv_width:
+      y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
     gates = getattr(mixer, 'gates_residual', False)
-    y_BxLxD = mixer(y_BxLxD, mask_BxL, train=train,
-                    **({'residual': x_BxLxD} if gates else {}))
+    y_BxLxD = turn(mixer(y_BxLxD, turn(mask_BxL), train=train,
+                         **({'residual': turn(x_BxLxD)} if gates else {})))
     if jnp.shape(y_BxLxD) != x_BxLxD.shape:
       raise UserError(
           f'The mixer of {type(mixer).__module__} returns shape '
