@@ -31,6 +31,7 @@ def _oracle(direction='bidirectional', activation='full_glu', method='zoh'):
   return oracle
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'a_init': 'lin', 'tied': False},
     {'discretisation': 'bilinear', 'a_init': 'inv', 'activation': 'gelu'}],

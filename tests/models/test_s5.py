@@ -30,6 +30,7 @@ def _oracle(direction='bidirectional', activation='half_glu1', method='zoh',
   return oracle
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'activation': 'half_glu2'},
     {'discretisation': 'bilinear', 'activation': 'full_glu'},

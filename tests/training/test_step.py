@@ -53,8 +53,8 @@ def _assert_equal(a, b):
     small.assert_close(x, y)
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize('model', ['transformer', 'simpletron'])
+@pytest.mark.every(4)
+@pytest.mark.parametrize('model', ['simpletron', 'transformer'])
 @pytest.mark.parametrize('microbatch', [8, 1])
 def test_accumulation_equals_one_batch(model, microbatch):
   _assert_equal(_gradient(model, 32), _gradient(model, microbatch))
@@ -73,7 +73,7 @@ def test_filling_of_weight_zero_changes_nothing():
 
 
 @pytest.mark.every(2)
-@pytest.mark.parametrize('model', ['transformer', 'simpletron'])
+@pytest.mark.parametrize('model', ['simpletron', 'transformer'])
 def test_four_devices_equal_one(model):
   _assert_equal(_gradient(model, 8), _gradient(model, 8, devices=4))
 
@@ -88,8 +88,8 @@ def test_sharded_step_reduces_gradients_and_gathers_nothing():
 
 
 @pytest.mark.parametrize('model', [
-    'transformer', *(pytest.param(model, marks=pytest.mark.full) for model in (
-        'simpletron', 'gqa', 'sinkhorn', 'performer', 'reformer'))])
+    'simpletron', *(pytest.param(model, marks=pytest.mark.full) for model in (
+        'transformer', 'gqa', 'sinkhorn', 'performer', 'reformer'))])
 def test_no_microbatch_length_or_device_changes_what_is_drawn(model):
   """Dropout of activations and weights, noise, random features."""
   whole = _gradient(model, 32, dropout=0.3)
@@ -165,6 +165,7 @@ def test_a_grid_of_rates_and_decays_is_one_program(monkeypatch):
       (('head/.*', {'weight_decay': 0.1}), ('.*', {})), learning_rate=0.3)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('sizes, clip, groups', [
     ({}, 0.0, ()), ({'data': 4}, 0.0, ()), ({'data': 2, 'fsdp': 2}, 1e-3, ()),
     ({}, 1e-3, (('head/.*', {}), ('.*', None)))])
