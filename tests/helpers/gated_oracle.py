@@ -1,0 +1,67 @@
+"""Parts of the float64 oracles of mixers with gated linear attention."""
+
+from tests.helpers.state_space_oracle import sigmoid
+
+
+def attention(xp, q, k, v, decay, mask, scale=1.0, reverse=False):
+  """S = decay_t S + k_t^T v_t, o_t = scale q_t S, over tokens one by one.
+
+  Args:
+    xp: numpy or jax.numpy.
+    q, k, decay: [B, L, H, N].
+    v: [B, L, H, E].
+    mask: bool [B, L]; other tokens are passed over.
+    scale: a number.
+    reverse: whether to begin at the last token.
+  """
+  S = xp.zeros((*q.shape[:1], *q.shape[2:], v.shape[-1]))
+  o = []
+  for t in range(q.shape[1])[::-1 if reverse else 1]:
+    new = (decay[:, t, :, :, None] * S
+           + k[:, t, :, :, None] * v[:, t, :, None, :])
+    S = xp.where(mask[:, t, None, None, None], new, S)
+    o.append(scale * xp.einsum('bhn,bhne->bhe', q[:, t], S))
+  o = xp.stack(o[::-1 if reverse else 1], 1)
+  return xp.where(mask[:, :, None, None], o, 0)
+
+
+def both(direction, one_way):
+  """The sum of one_way(reverse) over the directions."""
+  o = one_way(False)
+  return o + one_way(True) if direction == 'bidirectional' else o
+
+
+def silu(xp, x):
+  return x * sigmoid(xp, x)
+
+
+def rms(xp, x, scale, eps=1e-5):
+  return scale * x / xp.sqrt((x**2).mean(-1, keepdims=True) + eps)
+
+
+def layer_norm(xp, x, eps):
+  x = x - x.mean(-1, keepdims=True)
+  return x / xp.sqrt((x**2).mean(-1, keepdims=True) + eps)
+
+
+def project(xp, x, dense):
+  """[B, L, D] -> [B, L, H, W]."""
+  y = xp.einsum('bld,dhw->blhw', x, dense['kernel'])
+  return y + dense.get('bias', 0)
+
+
+def gated_output(xp, o, x, p):
+  """W_o (RMSNorm(o) SiLU(W_g x))."""
+  o = rms(xp, o, p['norm']['scale']) * silu(xp, project(xp, x, p['gate']))
+  return xp.einsum('blhe,hed->bld', o, p['out']['kernel'])
+
+
+def convolve(xp, x, kernel, mask, reverse):
+  """SiLU of a causal depthwise convolution of [B, L, W]; padding is 0."""
+  x = xp.where(mask[..., None], x, 0)
+  x = x[:, ::-1] if reverse else x
+  rows = [sum(x[:, t - lag] * kernel[-1 - lag]
+              for lag in range(min(len(kernel), t + 1)))
+          for t in range(x.shape[1])]
+  y = silu(xp, xp.stack(rows[::-1] if reverse else rows, 1))
+  return xp.where(mask[..., None], y, 0)
