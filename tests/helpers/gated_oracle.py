@@ -1,5 +1,7 @@
 """Parts of the float64 oracles of mixers with gated linear attention."""
 
+import numpy as np
+
 from tests.helpers.state_space_oracle import sigmoid
 
 
@@ -14,15 +16,29 @@ def attention(xp, q, k, v, decay, mask, scale=1.0, reverse=False):
     scale: a number.
     reverse: whether to begin at the last token.
   """
+  def step(S, now):
+    q, k, v, decay, token = now
+    new = decay[..., None] * S + k[..., None] * v[:, :, None]
+    S = xp.where(token[:, None, None, None], new, S)
+    o = scale * xp.einsum('bhn,bhne->bhe', q, S)
+    return S, xp.where(token[:, None, None], o, 0)
+
   S = xp.zeros((*q.shape[:1], *q.shape[2:], v.shape[-1]))
-  o = []
-  for t in range(q.shape[1])[::-1 if reverse else 1]:
-    new = (decay[:, t, :, :, None] * S
-           + k[:, t, :, :, None] * v[:, t, :, None, :])
-    S = xp.where(mask[:, t, None, None, None], new, S)
-    o.append(scale * xp.einsum('bhn,bhne->bhe', q[:, t], S))
-  o = xp.stack(o[::-1 if reverse else 1], 1)
-  return xp.where(mask[:, :, None, None], o, 0)
+  return loop(xp, step, S, (q, k, v, decay, mask), reverse)
+
+
+def loop(xp, step, state, arrays, reverse):
+  """Outputs of step(state, tokens) -> (state, output), stacked on axis 1."""
+  arrays = [xp.moveaxis(xp.asarray(y), 1, 0) for y in arrays]
+  if xp is not np:  # compiles one step, not all of them
+    import jax
+    return xp.moveaxis(jax.lax.scan(step, state, arrays, reverse=reverse)[1],
+                       0, 1)
+  out = []
+  for t in range(len(arrays[0]))[::-1 if reverse else 1]:
+    state, y = step(state, [y[t] for y in arrays])
+    out.append(y)
+  return xp.stack(out[::-1 if reverse else 1], 1)
 
 
 def both(direction, one_way):
@@ -60,8 +76,8 @@ def convolve(xp, x, kernel, mask, reverse):
   """SiLU of a causal depthwise convolution of [B, L, W]; padding is 0."""
   x = xp.where(mask[..., None], x, 0)
   x = x[:, ::-1] if reverse else x
-  rows = [sum(x[:, t - lag] * kernel[-1 - lag]
-              for lag in range(min(len(kernel), t + 1)))
-          for t in range(x.shape[1])]
-  y = silu(xp, xp.stack(rows[::-1] if reverse else rows, 1))
+  length, width = x.shape[1], len(kernel)
+  padded = xp.pad(x, ((0, 0), (width - 1, 0), (0, 0)))
+  y = sum(padded[:, i:i + length] * kernel[i] for i in range(width))
+  y = silu(xp, y[:, ::-1] if reverse else y)
   return xp.where(mask[..., None], y, 0)
