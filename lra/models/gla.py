@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 
 from lra.config import fields
-from lra.nn import direction
 from lra.nn.contraction import Dense
 from lra.nn.gated_mixer import GatedMixer, width_argument
 from lra.nn.short_convolution import ShortConvolution
@@ -74,14 +73,13 @@ class Mixer(GatedMixer):
                                name=f'{name}_convolution')
         for name in projected if self.conv_width}
 
-    def one_way(reverse):
+    def operands(reverse):
       qkv = (_convolved(convolutions.get(name), y, mask_BxL, reverse)
              for name, y in projected.items())
-      return self.attend(*qkv, log_decay_BxLxHxN, mask_BxL, reverse,
-                         scale=N**-0.5)
+      return *qkv, log_decay_BxLxHxN
 
-    return self.merge(
-        direction.run(self.direction, one_way, join='sum'), x_BxLxD)
+    ways = self.attend(operands, mask_BxL, scale=N**-0.5)
+    return self.merge(sum(ways), x_BxLxD)
 
 
 def _convolved(convolution, y_BxLxHxW, mask_BxL, reverse):

@@ -23,7 +23,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from lra.nn import direction, layers, norm
+from lra.nn import layers, norm
 from lra.nn.gated_mixer import GatedMixer
 
 FAMILY = 'state space'
@@ -62,12 +62,9 @@ class Mixer(GatedMixer):
         self.project(x_BxLxD, N, name, use_bias=True)
         for name in ('query', 'forget', 'value'))
     log_f_BxLxHxN, k_BxLxHxN = self._gates(forget_BxLxHxN.astype(jnp.float32))
-    o_BxLxHxN = direction.run(
-        self.direction,
-        lambda reverse: self.attend(
-            nn.sigmoid(q_BxLxHxN), k_BxLxHxN.astype(self.dtype),
-            nn.silu(v_BxLxHxN), log_f_BxLxHxN, mask_BxL, reverse),
-        join='sum')
+    operands = (nn.sigmoid(q_BxLxHxN), k_BxLxHxN.astype(self.dtype),
+                nn.silu(v_BxLxHxN), log_f_BxLxHxN)
+    o_BxLxHxN = sum(self.attend(lambda reverse: operands, mask_BxL))
     o_BxLxD = o_BxLxHxN.reshape(x_BxLxD.shape)
     o_BxLxD = norm.LayerNorm(dtype=self.dtype, name='norm')(o_BxLxD)
     return layers.Projection(

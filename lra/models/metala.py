@@ -70,27 +70,36 @@ class Mixer(GatedMixer):
         'augmentation', nn.initializers.zeros,
         (self.num_heads, N)) if self.augmentation else None
 
-    def one_way(reverse):
-      u_BxLxD = x_BxLxD
-      if convolution is not None:
-        u_BxLxD = convolution(u_BxLxD, mask_BxL, reverse)
-      q_BxLxHxN, v_BxLxHxE = query(u_BxLxD), value(u_BxLxD)
+    inputs = [x_BxLxD] * direction.passes(self.direction)
+    if convolution is not None:
+      inputs = [convolution(x_BxLxD, mask_BxL, reverse)
+                for reverse in range(direction.passes(self.direction))]
+
+    def operands(reverse):
+      u_BxLxD = inputs[reverse]
       log_decay_BxLxHxN = jax.nn.log_sigmoid(
           forget(u_BxLxD).astype(jnp.float32)) / ROOT
       k_BxLxHxN = -jnp.expm1(log_decay_BxLxHxN)
-      o_BxLxHxE = self.attend(
-          q_BxLxHxN, k_BxLxHxN.astype(self.dtype), v_BxLxHxE,
-          log_decay_BxLxHxN, mask_BxL, reverse,
-          scale=N**-0.5).astype(jnp.float32)
-      if weight_HxN is not None:
-        own_BxLxHx1 = (q_BxLxHxN.astype(jnp.float32) * k_BxLxHxN
-                       * weight_HxN[None, None]).sum(-1, keepdims=True)
-        o_BxLxHxE += nn.sigmoid(own_BxLxHx1 * v_BxLxHxE.astype(jnp.float32))
-      return nn.silu(gate(u_BxLxD)) * _normalized(o_BxLxHxE).astype(self.dtype)
+      return (query(u_BxLxD), k_BxLxHxN.astype(self.dtype), value(u_BxLxD),
+              log_decay_BxLxHxN)
 
+    out_BxLxHxE = 0
+    for reverse, o_BxLxHxE in enumerate(
+        self.attend(operands, mask_BxL, scale=N**-0.5)):
+      o_BxLxHxE = o_BxLxHxE.astype(jnp.float32)
+      if weight_HxN is not None:
+        o_BxLxHxE += _augmentation(*operands(reverse)[:3], weight_HxN)
+      out_BxLxHxE += nn.silu(gate(inputs[reverse])) * _normalized(
+          o_BxLxHxE).astype(self.dtype)
     return layers.merge_heads_and_project(
-        direction.run(self.direction, one_way, join='sum'), D, self.dtype,
-        use_bias=False)
+        out_BxLxHxE, D, self.dtype, use_bias=False)
+
+
+def _augmentation(q_BxLxHxN, k_BxLxHxN, v_BxLxHxE, weight_HxN):
+  """Returns sigmoid((q . w k) v), float32 [B, L, H, E]."""
+  q, k, v = (y.astype(jnp.float32) for y in (q_BxLxHxN, k_BxLxHxN, v_BxLxHxE))
+  own_BxLxHx1 = (q * k * weight_HxN[None, None]).sum(-1, keepdims=True)
+  return nn.sigmoid(own_BxLxHx1 * v)
 
 
 def _normalized(o_BxLxHxE):

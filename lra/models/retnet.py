@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lra.errors import UserError
-from lra.nn import direction, rotary
+from lra.nn import rotary
 from lra.nn.gated_mixer import GatedMixer, width_argument
 
 FAMILY = 'state space'
@@ -65,10 +65,7 @@ class Mixer(GatedMixer):
         np.log1p(-2.0 ** (-5 - np.arange(self.num_heads))), jnp.float32)
     log_decay_BxLxH = jnp.broadcast_to(
         log_decay_H[None, None], v_BxLxHxE.shape[:3])
-    o_BxLxHxE = direction.run(
-        self.direction,
-        lambda reverse: self.attend(
-            q_BxLxHxN, k_BxLxHxN, v_BxLxHxE, log_decay_BxLxH, mask_BxL,
-            reverse, scale=N**-0.5),
-        join='sum')
-    return self.merge(o_BxLxHxE, x_BxLxD)
+    ways = self.attend(
+        lambda reverse: (q_BxLxHxN, k_BxLxHxN, v_BxLxHxE, log_decay_BxLxH),
+        mask_BxL, scale=N**-0.5)
+    return self.merge(sum(ways), x_BxLxD)

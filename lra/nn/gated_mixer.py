@@ -4,6 +4,8 @@ Shapes: B batch, L length, D model width, H heads, N and E width of a head's
 queries and values.
 """
 
+from collections.abc import Callable
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -75,14 +77,34 @@ class GatedMixer(direction.DirectedMixer):
     """Projects to heads of `width`: [B, L, H, width]."""
     return self.projection(x_BxLxD.shape[-1], width, name, use_bias)(x_BxLxD)
 
-  def attend(self, q_BxLxHxN: jax.Array, k_BxLxHxN: jax.Array,
-             v_BxLxHxE: jax.Array, log_decay: jax.Array, mask_BxL: jax.Array,
-             reverse: bool, scale: float = 1.0) -> jax.Array:
-    """Runs the recurrence from one end: [B, L, H, E]."""
-    return kernels.sharded(kernels.gated_linear_attention)(
-        q_BxLxHxN, k_BxLxHxN, v_BxLxHxE,
-        log_decay=log_decay.astype(jnp.float32), mask=mask_BxL, scale=scale,
-        reverse=reverse, kernel=self.kernel)
+  def attend(self, operands: Callable[[bool], tuple], mask_BxL: jax.Array,
+             scale: float = 1.0) -> list[jax.Array]:
+    """Runs the recurrence from one end, or from both.
+
+    Both runs are one call, with twice as many heads: it compiles in half the
+    time, and fills a GPU better.
+
+    Args:
+      operands: function of `reverse`, whether to begin at the last token. It
+        returns q, k [B, L, H, N], v [B, L, H, E] and log decays [B, L, H] or
+        [B, L, H, N].
+      mask_BxL: True = token.
+      scale: see `kernels.gated_linear_attention`.
+
+    Returns:
+      The outputs of each run, [B, L, H, E].
+    """
+    runs = [False] if self.causal else [False, True]
+    given = [
+        [jnp.flip(_kept(mask_BxL, y), 1) if reverse else _kept(mask_BxL, y)
+         for y in operands(reverse)] for reverse in runs]
+    q, k, v, log_decay = (
+        jnp.concatenate(y, axis=2) for y in zip(*given, strict=True))
+    o = kernels.sharded(kernels.gated_linear_attention)(
+        q, k, v, log_decay=log_decay.astype(jnp.float32), scale=scale,
+        kernel=self.kernel)
+    return [_kept(mask_BxL, jnp.flip(y, 1) if reverse else y) for y, reverse in
+            zip(jnp.split(o, len(runs), axis=2), runs, strict=True)]
 
   def merge(self, o_BxLxHxE: jax.Array, x_BxLxD: jax.Array) -> jax.Array:
     """Returns W_o (RMSNorm(o) SiLU(W_g x)), with a norm of each head."""
@@ -97,3 +119,9 @@ class GatedMixer(direction.DirectedMixer):
 def width_argument():
   """Returns a field for the width of all heads; 0 stands for a default."""
   return fields.argument(0, low=0, high=fields.MANY)
+
+
+def _kept(mask_BxL, y):
+  """Returns y with 0 at masked tokens: closed keys, and open gates."""
+  keep = mask_BxL.reshape(*mask_BxL.shape, *(1,) * (y.ndim - 2))
+  return jnp.where(keep, y, 0)
