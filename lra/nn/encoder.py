@@ -141,7 +141,8 @@ class Block(nn.Module):
 
   With `norm_place` post the norms are around the sums: norm(x + mixer(x)). A
   mixer with the attribute `gates_residual` also gets x before the norm, as the
-  argument `residual`, and its result is added without dropout.
+  argument `residual`, and its result is added without dropout. A mixer with the
+  attribute `shared` gets what the encoder made of it, as the argument `shared`.
 
   Attributes: those of `Encoder`, but
     layer: index of the block in the encoder, from 0.
@@ -163,7 +164,7 @@ class Block(nn.Module):
   tie_dropout: bool = False
 
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, train: bool, tokens_BxL):
+  def __call__(self, x_BxLxD, mask_BxL, train: bool, tokens_BxL, shared=None):
     norm = functools.partial(
         norms.make, self.norm, self.dtype, mask_BxL=tokens_BxL, train=train,
         momentum=self.norm_momentum, rows=self.norm_rows)
@@ -177,8 +178,10 @@ class Block(nn.Module):
     if self.conv_width:
       y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
     gates = getattr(mixer, 'gates_residual', False)
-    y_BxLxD = turn(mixer(y_BxLxD, turn(mask_BxL), train=train,
-                         **({'residual': turn(x_BxLxD)} if gates else {})))
+    more = {'residual': turn(x_BxLxD)} if gates else {}
+    if shared is not None:
+      more['shared'] = shared
+    y_BxLxD = turn(mixer(y_BxLxD, turn(mask_BxL), train=train, **more))
     if jnp.shape(y_BxLxD) != x_BxLxD.shape:
       raise UserError(
           f'The mixer of {type(mixer).__module__} returns shape '
@@ -210,10 +213,10 @@ class Block(nn.Module):
 class Encoder(nn.Module):
   """Maps token ids or continuous values to one vector per position.
 
-  Parameters are named `embedding`, `cls`, `positions`, `block_<i>/norm_mixer`,
-  `block_<i>/conv`, `block_<i>/mixer`, `block_<i>/norm_mlp`,
-  `block_<i>/mlp/up`, `block_<i>/mlp/down` and `norm`; weight transfer relies on
-  these names.
+  Parameters are named `embedding`, `cls`, `positions`, `mixer` (those that the
+  mixers of all blocks share), `block_<i>/norm_mixer`, `block_<i>/conv`,
+  `block_<i>/mixer`, `block_<i>/norm_mlp`, `block_<i>/mlp/up`,
+  `block_<i>/mlp/down` and `norm`; weight transfer relies on these names.
 
   Attributes:
     mixer: creates a mixer, given `dtype`, `layer`, `num_layers`, `full_length`,
@@ -293,10 +296,15 @@ class Encoder(nn.Module):
     seen_BxN = mask_BxN if self.mask_padding else jnp.ones_like(mask_BxN)
     length, tokens_BxN = x_BxNxD.shape[1], mask_BxN
     more = filling(*x_BxNxD.shape[:2])
-    if more and self._sums_over_tokens():
+    mixer = self._mixer_alone()
+    # More masked tokens leave sums over tokens unchanged.
+    if more and getattr(mixer, 'splits_sequences', False):
       x_BxNxD = jnp.pad(x_BxNxD, ((0, 0), (0, more), (0, 0)))
       seen_BxN, tokens_BxN = (
           jnp.pad(m, ((0, 0), (0, more))) for m in (seen_BxN, tokens_BxN))
+    shared = getattr(mixer, 'shared', None)
+    if shared is not None:
+      shared = shared(self.num_layers, name='mixer')(self.width)
     for i in range(self.num_layers):
       x_BxNxD = block(
           mixer=self.mixer, layer=i, num_layers=self.num_layers,
@@ -306,7 +314,7 @@ class Encoder(nn.Module):
           norm=self.norm, norm_place=self.norm_place,
           norm_momentum=self.norm_momentum, norm_rows=self.norm_rows,
           block=self.block, tie_dropout=self.tie_dropout,
-          name=f'block_{i}')(x_BxNxD, seen_BxN, train, tokens_BxN)
+          name=f'block_{i}')(x_BxNxD, seen_BxN, train, tokens_BxN, shared)
     x_BxNxD = x_BxNxD[:, :length]
     if self.norm_place == 'pre':
       x_BxNxD = norms.make(
@@ -314,11 +322,10 @@ class Encoder(nn.Module):
           momentum=self.norm_momentum, rows=self.norm_rows)(x_BxNxD)
     return x_BxNxD, mask_BxN
 
-  def _sums_over_tokens(self):
-    """Returns whether more masked tokens leave the mixer's output unchanged."""
-    mixer = self.mixer(dtype=self.dtype, layer=0, num_layers=self.num_layers,
-                       full_length=self.full_length, name=None, parent=None)
-    return getattr(mixer, 'splits_sequences', False)
+  def _mixer_alone(self):
+    """Returns a mixer outside the encoder, for its attributes."""
+    return self.mixer(dtype=self.dtype, layer=0, num_layers=self.num_layers,
+                      full_length=self.full_length, name=None, parent=None)
 
   def _embed(self, inputs):
     init = nn.initializers.normal(self.embedding_std)
