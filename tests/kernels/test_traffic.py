@@ -94,7 +94,7 @@ def test_the_largest_branch_counts_and_the_host_waits_for_the_choice():
 
 
 def test_a_product_writes_all_results_but_its_workspace():
-  """cuBLASLt's matmul with GELU writes two results; its workspace is ignored."""
+  """A cuBLASLt matmul with GELU writes two results; workspace is ignored."""
   text = """
 ENTRY %main (a: f32[8,4], b: f32[4,16]) -> f32[8,16] {
   %a = f32[8,4]{1,0} parameter(0)
@@ -111,8 +111,8 @@ ENTRY %main (a: f32[8,4], b: f32[4,16]) -> f32[8,16] {
 @pytest.mark.parametrize('op', ('linear', 'lightning'))
 def test_every_block_is_moved_once(op, direction, form, monkeypatch):
   """Walks the grid and sums the blocks that change from step to step."""
-  # Blocks of packed lightning span a row of all heads: with more heads they have
-  # fewer rows, so there are more states.
+  # Blocks of packed lightning span all heads: more heads give fewer rows per
+  # block, and so more states.
   shape = 2, 4096, 4 if (op, form) == ('lightning', 'packed') else 8, 128
   (moved,) = _traffic(op, direction, form, shape, monkeypatch)
   tensor = np.prod(shape) * 2
