@@ -29,7 +29,7 @@ def _average(xp, p, x, causal, taps):
     u = x[..., None] * (gain * p[f'{name}_expand'])
     back = name == 'reverse'
     h = recurrence(xp, keep, u, back)
-    if taps:  # what is `taps` tokens away is taken back
+    if taps:  # subtract tokens `taps` or more away
       old = xp.zeros_like(h)
       if taps < h.shape[1]:
         far = h[:, taps:] if back else h[:, :-taps]

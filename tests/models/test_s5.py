@@ -47,7 +47,7 @@ def test_equals_its_recurrence(options):
 
 
 def test_start_is_that_of_hippo():
-  """Whole blocks V, V^H and their sum, by their definition."""
+  """The initial blocks V and V^H diagonalise HiPPO by its definition."""
   size, blocks = 8, 3
   n = np.arange(size)
   whole = np.zeros((size, size))

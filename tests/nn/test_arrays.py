@@ -1,4 +1,4 @@
-"""Tokens by number, with padding anywhere."""
+"""Tests the numbering of tokens if padding stands between them."""
 
 import numpy as np
 
