@@ -72,12 +72,16 @@ def gated_output(xp, o, x, p):
   return xp.einsum('blhe,hed->bld', o, p['out']['kernel'])
 
 
-def convolve(xp, x, kernel, mask, reverse):
-  """SiLU of a causal depthwise convolution of [B, L, W]; padding is 0."""
+def convolve(xp, x, kernel, mask, reverse, bias=0, centred=False):
+  """SiLU of a depthwise convolution of [B, L, W]; padding is 0.
+
+  It reads earlier tokens, in reverse later ones, or those around each.
+  """
   x = xp.where(mask[..., None], x, 0)
   x = x[:, ::-1] if reverse else x
   length, width = x.shape[1], len(kernel)
-  padded = xp.pad(x, ((0, 0), (width - 1, 0), (0, 0)))
-  y = sum(padded[:, i:i + length] * kernel[i] for i in range(width))
+  before = width // 2 if centred else width - 1
+  padded = xp.pad(x, ((0, 0), (before, width - 1 - before), (0, 0)))
+  y = sum(padded[:, i:i + length] * kernel[i] for i in range(width)) + bias
   y = silu(xp, y[:, ::-1] if reverse else y)
   return xp.where(mask[..., None], y, 0)
