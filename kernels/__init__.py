@@ -2,6 +2,7 @@
 
 from kernels.axes import keys as row_keys
 from kernels.dispatch import OPS, explain, platform, resolve, target
+from kernels.gated.api import gated_linear_attention
 from kernels.lightning.api import (
   lightning_attention,
   lightning_attention_packed,
@@ -17,9 +18,9 @@ from kernels.simpletron.api import (
 )
 from kernels.softmax.api import softmax_attention
 
-__all__ = ['OPS', 'draw_words', 'explain', 'lightning_attention',
-           'lightning_attention_packed', 'linear_attention',
-           'linear_attention_packed', 'linear_scan', 'norm_project',
-           'over_tokens', 'platform', 'resolve', 'row_keys', 'sharded',
-           'simpletron_attention', 'simpletron_attention_packed',
+__all__ = ['OPS', 'draw_words', 'explain', 'gated_linear_attention',
+           'lightning_attention', 'lightning_attention_packed',
+           'linear_attention', 'linear_attention_packed', 'linear_scan',
+           'norm_project', 'over_tokens', 'platform', 'resolve', 'row_keys',
+           'sharded', 'simpletron_attention', 'simpletron_attention_packed',
            'softmax_attention', 'target']

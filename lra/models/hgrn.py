@@ -25,29 +25,13 @@ import numpy as np
 import kernels
 from lra.nn import direction, norm, state_space
 from lra.nn.contraction import Dense
+from lra.nn.lower_bounds import LowerBounds
 from lra.nn.mixer import resolve_kernel
 
 FAMILY = 'state space'
 COST = 'O(L D^2)'
 GROWTH = {'time': 1, 'memory': 1}
 KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
-
-
-class LowerBounds(nn.Module):
-  """The lower bounds of all layers: D -> float32 [number of layers, D].
-
-  Attributes:
-    num_layers: number of layers.
-  """
-  num_layers: int
-
-  @nn.compact
-  def __call__(self, width: int) -> jax.Array:
-    """Returns the sums of the shares of the layers below each layer."""
-    share_KxD = nn.softmax(self.param(
-        'bounds', nn.initializers.ones, (self.num_layers, width)), axis=0)
-    # XLA computes a wrong gradient of one row of `cumsum` on a CPU.
-    return jnp.stack([share_KxD[:k].sum(0) for k in range(self.num_layers)])
 
 
 class Mixer(direction.DirectedMixer):

@@ -43,8 +43,9 @@ def _oracle(layer=0, direction='bidirectional', share_theta=False, table=None):
   return oracle
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('options', [
-    {}, {'direction': 'causal', 'layer': 1}, {'layer': 2},
+    {'layer': 2}, {'direction': 'causal', 'layer': 1}, {},
     {'layer': 2, 'share_theta': True}], ids=str)
 def test_equals_its_recurrence(options):
   """With padding behind, between and before tokens."""
