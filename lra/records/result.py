@@ -269,6 +269,8 @@ class Result(File):
     best_step: step of the parameters that were tested, if any.
     learnt_step: the first step whose accuracy on the validation split was 95%
       or more; None if there was none, or in old records.
+    guessing_step: the step at which the training loss had been that of guessing
+      for a tenth of all steps; None if it never was, or in old records.
     val: scores of those parameters on the validation split, None without one.
     test: scores on the test split; never None if the status is 'ok'.
     baselines: name -> accuracy of a method without a neural network; `floors`
@@ -325,6 +327,7 @@ class Result(File):
   steps: Count
   best_step: Count | None
   learnt_step: Count | None = None
+  guessing_step: Count | None = None
   val: Scores | None
   test: Scores | None
   baselines: Annotated[
