@@ -104,9 +104,9 @@ Where `mega` is known not to be what that code does:
 * Heads: mixers with heads have 4, which is ours.
 
 What `metala` does not say is ours: LayerNorm before each layer, no positions,
-mean pooling, the classifier, validation, and 4 heads of mixers with heads. On
-ListOps and Text mixers with a direction are causal. Image is grey here; the
-paper does not say whether its pixels have colours.
+mean pooling, the classifier, and the interval of validation. On ListOps
+and Text mixers with a direction are causal. Image is grey here; the paper does
+not say whether its pixels have colours.
 """
 
 
