@@ -23,7 +23,8 @@ COUNTED = paths.PACKAGED / 'parameters.csv'
 def parameters(model: str, task: str) -> int:
   """Counts trainable parameters of `configs/<model>.py:<task>[,protocol=...]`.
 
-  One block is traced and counted `num_layers` times: all are alike.
+  One block is traced and counted `num_layers` times: all are alike. So are
+  tables that mixers share, which have a row for each layer.
   """
   import jax  # takes a second, and reading the counts does not need it
 
@@ -40,7 +41,7 @@ def parameters(model: str, task: str) -> int:
           train=False), batch)
   sizes = program.sizes(shapes['params'])
   block = sum(n for name, n in sizes.items()
-              if name.startswith('encoder/block_0/'))
+              if name.startswith(('encoder/block_0/', 'encoder/mixer/')))
   return sum(sizes.values()) + (layers - 1) * block
 
 
