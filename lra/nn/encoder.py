@@ -322,10 +322,13 @@ class Encoder(nn.Module):
           momentum=self.norm_momentum, rows=self.norm_rows)(x_BxNxD)
     return x_BxNxD, mask_BxN
 
+  @nn.nowrap
   def _mixer_alone(self):
     """Returns a mixer outside the encoder, for its attributes."""
-    return self.mixer(dtype=self.dtype, layer=0, num_layers=self.num_layers,
-                      full_length=self.full_length, name=None, parent=None)
+    return self.mixer(
+        dtype=self.dtype, layer=0, num_layers=self.num_layers,
+        full_length=self.full_length, dropout=self.dropout, name=None,
+        parent=None)
 
   def _embed(self, inputs):
     init = nn.initializers.normal(self.embedding_std)

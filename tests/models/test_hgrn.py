@@ -89,6 +89,13 @@ def test_all_layers_of_an_encoder_share_one_table():
   small.assert_close(np.asarray(got)[tokens > 0], x[tokens > 0])
 
 
+def test_the_count_of_parameters_has_the_whole_table():
+  c = small.config('hgrn', 'listops')
+  c.encoder.num_layers = 3
+  shapes = small.make(c).state_shape.params
+  assert shapes['encoder']['mixer']['bounds'].shape == (3, 16)
+
+
 def test_size_of_the_state():
   assert Mixer().state_size(8) == 32
   assert Mixer(direction='causal').state_size(8) == 16
