@@ -1,6 +1,7 @@
 """Kernels of sequence mixers: plain XLA, Pallas for TPUs and GPUs, cuDNN."""
 
 from kernels.axes import keys as row_keys
+from kernels.delta.api import delta_rule, general_delta_rule
 from kernels.dispatch import OPS, explain, platform, resolve, target
 from kernels.lightning.api import (
   lightning_attention,
@@ -17,9 +18,10 @@ from kernels.simpletron.api import (
 )
 from kernels.softmax.api import softmax_attention
 
-__all__ = ['OPS', 'draw_words', 'explain', 'lightning_attention',
-           'lightning_attention_packed', 'linear_attention',
-           'linear_attention_packed', 'linear_scan', 'norm_project',
+__all__ = ['OPS', 'delta_rule', 'draw_words', 'explain', 'general_delta_rule',
+           'lightning_attention', 'lightning_attention_packed',
+           'linear_attention', 'linear_attention_packed', 'linear_scan',
+           'norm_project',
            'over_tokens', 'platform', 'resolve', 'row_keys', 'sharded',
            'simpletron_attention', 'simpletron_attention_packed',
            'softmax_attention', 'target']
