@@ -37,7 +37,7 @@ def decayed(rows, columns, log_decay):
       end. None without decay.
   """
   if log_decay is None:
-    return _lower(products.einsum(_PAIRS, rows, columns)), None, None
+    return jnp.tril(products.einsum(_PAIRS, rows, columns)), None, None
   if log_decay.shape[-1] == 1:
     one = jnp.ones_like(log_decay)[:, :, None]
     decays, since, until = _by_doubling(one, one, log_decay)
@@ -50,49 +50,39 @@ def _by_doubling(rows, columns, log_decay):
   rows, columns = (x.astype(jnp.float32) for x in (rows, columns))
   # of blocks of one row: [B, H, R, K, C, 1, 1]
   out = jnp.sum(rows[:, :, :, None] * columns[:, :, None], -1)[..., None, None]
-  since, until = log_decay[..., None, :], jnp.zeros_like(log_decay)[..., None, :]
+  since = log_decay[..., None, :]
+  until = jnp.zeros_like(since)
   while since.shape[2] > 1:
-    first, second = (_halves(x) for x in (until, since))
-    low = _blocks(columns, first.shape[-2])[..., 0, :, :]
-    high = _blocks(rows, first.shape[-2])[..., 1, :, :]
-    low = low * jnp.exp(first[..., 0, :, :])[:, :, None]
-    high = high * jnp.exp(second[..., 1, :, :])[:, :, None]
+    since_low, since_high = _halves(since)
+    until_low, until_high = _halves(until)
+    size = since_low.shape[-2]
+    low = _halves(_blocks(columns, size))[0] * jnp.exp(until_low)[:, :, None]
+    high = _halves(_blocks(rows, size))[1] * jnp.exp(since_high)[:, :, None]
     out = _join(out, products.einsum(
         _BLOCKS, high.astype(dtype), low.astype(dtype)))
-    whole = second[..., -1:, :]
-    since = _flat(second[..., 0, :, :], second[..., 1, :, :] + whole[..., 0, :, :])
-    until = _flat(first[..., 0, :, :] + whole[..., 1, :, :], first[..., 1, :, :])
+    all_low, all_high = (x[..., -1:, :] for x in (since_low, since_high))
+    since = jnp.concatenate([since_low, all_low + since_high], -2)
+    until = jnp.concatenate([until_low + all_high, until_high], -2)
   return out[..., 0, :, :], since[:, :, 0], until[:, :, 0]
 
 
 def _blocks(x, size):
-  """Cuts rows into pairs of blocks: [..., C, N] -> [..., P, 2, size, N]."""
-  return x.reshape(*x.shape[:-2], -1, 2, size, x.shape[-1])
+  """Cuts rows into blocks: [..., C, N] -> [..., C / size, size, N]."""
+  return x.reshape(*x.shape[:-2], -1, size, x.shape[-1])
 
 
 def _halves(x):
-  """Pairs neighbouring blocks: [..., 2 P, s, N] -> [..., P, 2, s, N]."""
-  return x.reshape(*x.shape[:-3], -1, 2, *x.shape[-2:])
-
-
-def _flat(first, second):
-  """Joins halves [..., P, s, N] to blocks [..., P, 2 s, N]."""
-  return jnp.concatenate([first, second], -2)
+  """Returns the first and the second of each pair of blocks [..., P, s, N]."""
+  pairs = x.reshape(*x.shape[:-3], -1, 2, *x.shape[-2:])
+  return pairs[..., 0, :, :], pairs[..., 1, :, :]
 
 
 def _join(diagonal, corner):
   """Joins blocks [..., 2 P, s, s] and [..., P, s, s] below the diagonal."""
-  pair = _halves(diagonal)
-  top, bottom = pair[..., 0, :, :], pair[..., 1, :, :]
+  top, bottom = _halves(diagonal)
   return jnp.concatenate([
       jnp.concatenate([top, jnp.zeros_like(corner)], -1),
       jnp.concatenate([corner, bottom], -1)], -2)
-
-
-def _lower(x):
-  """Sets entries above the diagonal to 0."""
-  i = jnp.arange(x.shape[-1])
-  return jnp.where(i[:, None] >= i, x, 0)
 
 
 @jax.custom_vjp
@@ -102,13 +92,13 @@ def inverse(lower):
   out = jnp.ones_like(lower[..., :1, None])
   step = 1
   while step < size:
-    pairs = _halves(out)
+    top, bottom = _halves(out)
     cut = lower.reshape(*lower.shape[:2], size // (2 * step), 2, step,
                         size // (2 * step), 2, step)
     corner = jnp.moveaxis(
         jnp.diagonal(cut[:, :, :, 1, :, :, 0], axis1=2, axis2=4), -1, 2)
-    corner = _times(pairs[..., 1, :, :], _times(corner, pairs[..., 0, :, :]))
-    out, step = _join(out, -corner), 2 * step
+    corner = -_times(bottom, _times(corner, top))
+    out, step = _join(out, corner), 2 * step
   return out[:, :, 0]
 
 
@@ -119,9 +109,7 @@ def _forward(lower):
 
 def _backward(out, g):
   turned = jnp.swapaxes(out, -1, -2)
-  size = jnp.arange(out.shape[-1])
-  grad = -_times(turned, _times(g, turned))
-  return (jnp.where(size[:, None] > size, grad, 0),)
+  return (jnp.tril(-_times(turned, _times(g, turned)), -1),)
 
 
 inverse.defvjp(_forward, _backward)

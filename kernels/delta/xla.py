@@ -121,7 +121,7 @@ def _delta(x):
   pairs, since, until = chunk.decayed(
       jnp.stack([x.q, x.k], 2), x.k[:, :, None], x.log_decay)
   beta = x.beta[..., None]
-  solve = chunk.inverse(_strict(beta * pairs[:, :, 1, 0]))
+  solve = chunk.inverse(jnp.tril(beta * pairs[:, :, 1, 0], -1))
   solve = (solve * jnp.swapaxes(beta, -1, -2)).astype(dtype)
   w = products.einsum('bhij,bhjd->bhid', solve, _times(x.k, since))
   return _Chunks(
@@ -136,6 +136,7 @@ def _general(x):
   # Token i reads the state after token i - 1, as a row i - 1 would.
   pairs, since, until = chunk.decayed(
       jnp.stack([x.q, _later(x.a)], 2), jnp.stack([x.k, x.b], 2), x.log_decay)
+  out_v, out_rows = (pairs[:, :, 0, n].astype(dtype) for n in (0, 1))
   to_v, to_rows = (_earlier(pairs[:, :, 1, n]) for n in (0, 1))
   solve = chunk.inverse(-to_rows).astype(dtype)
   start = None if since is None else _earlier(since)
@@ -145,8 +146,8 @@ def _general(x):
   return _Chunks(
       u=u, w=w.astype(dtype), k=_times(x.b, until), keep=_keep(since),
       kv=products.einsum('bhid,bhie->bhde', _times(x.k, until), x.v),
-      q=_times(x.q, since), weights=pairs[:, :, 0, 1].astype(dtype),
-      o=products.einsum('bhij,bhje->bhie', pairs[:, :, 0, 0].astype(dtype), x.v))
+      q=_times(x.q, since), weights=out_rows,
+      o=products.einsum('bhij,bhje->bhie', out_v, x.v))
 
 
 def _times(x, log_factor):
@@ -161,11 +162,6 @@ def _keep(since):
   if since is None:
     return None
   return jnp.exp(jnp.swapaxes(since[:, :, -1:], -1, -2))
-
-
-def _strict(x):
-  i = jnp.arange(x.shape[-1])
-  return jnp.where(i[:, None] > i, x, 0)
 
 
 def _later(x):

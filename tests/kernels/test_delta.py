@@ -171,3 +171,155 @@ def test_segments(case, monkeypatch):
   monkeypatch.setattr(xla_delta, 'CHUNK', 16)
   monkeypatch.setattr(xla_delta, 'SEGMENT', 48)
   check(case)
+
+
+@pytest.mark.parametrize('rule', sorted(FUNCTIONS))
+def test_the_reference_has_the_gradients_of_its_recurrence(rule):
+  """By differences, in float64."""
+  case = Case(6, rule, decay=-0.3, channels=True, beta=1.5)
+  arrays, named, do, dlast = _operands(case)
+  mask = named['mask']
+  names = 'qkvab'[: len(arrays)]
+  given = {n: np.nan_to_num(np.asarray(y, np.float64))
+           for n, y in (*zip(names, arrays, strict=True), *named.items())
+           if n not in ('mask', 'reverse', 'scale')}  # fmt: skip
+  do, dlast = (np.asarray(y, np.float64) for y in (do, dlast))
+
+  def run(given):
+    rest = {n: y for n, y in given.items() if n not in names}
+    return REFERENCES[rule](
+      *(given[n] for n in names), do, dlast=dlast, mask=mask, scale=0.7, **rest
+    )
+
+  def loss(given):
+    out, last, _ = run(given)
+    return np.sum(out * do) + np.sum(last * dlast)
+
+  grads = run(given)[2]
+  assert grads.keys() == given.keys()
+  rng = np.random.default_rng(0)
+  for name, grad in grads.items():
+    step = 1e-5 * rng.standard_normal(grad.shape)
+    there, back = (
+      loss(given | {name: given[name] + sign * step}) for sign in (1, -1)
+    )
+    np.testing.assert_allclose(
+      (there - back) / 2, np.sum(grad * step), rtol=1e-5, err_msg=name
+    )
+
+
+def test_both_rules_agree():
+  """The delta rule as a general one, without decay and with one."""
+  (q, k, v), named, *_ = _operands(Case(40, mask=False, state=False))
+  beta = named['beta'][..., None]
+  want = kernels.delta_rule(q, k, v, **named)
+  got = kernels.general_delta_rule(q, k * beta, v, -k, beta * k, scale=0.7)
+  np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+def test_second_half_from_the_state_of_the_first():
+  case = Case(50, decay=-0.1, channels=True, mask=False, state=False)
+  arrays, named, *_ = _operands(case)
+  tokens = [*arrays, named['beta'], named['log_decay']]
+
+  def run(tokens, state=None):
+    q, k, v, beta, log_decay = tokens
+    return kernels.delta_rule(
+      q, k, v, beta=beta, log_decay=log_decay, initial_state=state,
+      return_state=True,
+    )  # fmt: skip
+
+  whole, last = run(tokens)
+  first, state = run([y[:, :31] for y in tokens])
+  second, end = run([y[:, 31:] for y in tokens], state)
+  np.testing.assert_allclose(
+    jnp.concatenate([first, second], 1), whole, atol=2e-6
+  )
+  np.testing.assert_allclose(end, last, atol=2e-6)
+
+
+def test_a_decay_to_nothing():
+  """exp(-inf) = 0: a token forgets all, and gradients are numbers."""
+  case = Case(40, decay=-0.1, mask=False, state=False)
+  (q, k, v), named, do, _ = _operands(case)
+  named['log_decay'] = named['log_decay'].at[:, 17].set(-jnp.inf)
+
+  def loss(q, k, v):
+    return jnp.sum(kernels.delta_rule(q, k, v, **named) * do)
+
+  grads = jax.grad(loss, (0, 1, 2))(q, k, v)
+  assert all(np.isfinite(x).all() for x in grads)
+  out = kernels.delta_rule(q, k, v, **named)
+  named = {n: y[:, 17:] if np.ndim(y) else y for n, y in named.items()}
+  alone = kernels.delta_rule(q[:, 17:], k[:, 17:], v[:, 17:], **named)
+  np.testing.assert_allclose(out[:, 17:], alone, atol=2e-6)
+
+
+def test_a_mesh_splits_the_batch():
+  mesh = jax.make_mesh(
+    (2,), ('data',), (jax.sharding.AxisType.Auto,), devices=jax.devices()[:2]
+  )
+  case = Case(20, decay=-0.1)
+  arrays, named, do, _ = _operands(case)
+  arrays, named, do = jax.tree.map(
+    lambda y: y[:2] if np.ndim(y) else y, (arrays, named, do)
+  )
+
+  def gradients(rule):
+    rest = dict(named)
+    beta, log_decay = rest.pop('beta'), rest.pop('log_decay')
+    return jax.jit(jax.grad(lambda q, k, v, beta, log_decay: jnp.sum(rule(
+      q, k, v, beta=beta, log_decay=log_decay, **rest) * do),
+      range(5)))(*arrays, beta, log_decay)  # fmt: skip
+
+  local = jax.shard_map(
+    lambda *y: kernels.delta_rule(*y[:3], beta=y[3], log_decay=y[4]),
+    mesh=mesh, in_specs=jax.P('data'), out_specs=jax.P('data'),
+  )  # fmt: skip
+  tokens = [*arrays, named['beta'], named['log_decay']]
+  tokens = [jnp.nan_to_num(y) for y in tokens]
+  np.testing.assert_allclose(
+    jax.jit(local)(*tokens),
+    kernels.delta_rule(*tokens[:3], beta=tokens[3], log_decay=tokens[4]),
+    atol=2e-6,
+  )
+  for y, z in zip(
+    gradients(kernels.sharded(kernels.delta_rule, mesh)),
+    gradients(kernels.delta_rule), strict=True,
+  ):  # fmt: skip
+    np.testing.assert_allclose(y, z, atol=1e-5)
+
+
+@pytest.mark.parametrize('case', [FEW[0], FEW[2], FEW[6], FEW[8]], ids=str)
+def test_strict_modes(case):
+  arrays, named, do, _ = _operands(case)
+  with (
+    jax.numpy_rank_promotion('raise'),
+    jax.numpy_dtype_promotion('strict'),
+  ):
+    jax.eval_shape(
+      jax.grad(lambda arrays: jnp.sum(
+        FUNCTIONS[case.rule](*arrays, **named) * do)),
+      arrays,
+    )  # fmt: skip
+
+
+def test_refusals_name_the_argument():
+  q = k = v = jnp.ones((2, 8, 3, 4))
+  beta = q[..., 0]
+  for word, operands, options in (
+    (r'q must be a non-empty array', (q[0], k, v), {}),
+    ('k must have the shape of q', (q, k[:, :5], v), {}),
+    ('v must have the dtype of q', (q, k, v.astype('bfloat16')), {}),
+    (r'beta must be float32 \[B, L, H\]', (q, k, v), {'beta': q}),
+    (r'log_decay must be float32 \[B, L, H\]', (q, k, v),
+     {'log_decay': q[..., :2]}),
+    ('mask must be bool', (q, k, v), {'mask': jnp.ones((2, 8))}),
+    ('initial_state must be float32', (q, k, v), {'initial_state': q}),
+    ('scale must be finite', (q, k, v), {'scale': float('inf')}),
+    ("kernel must be 'auto' or one of", (q, k, v), {'kernel': 'cudnn'}),
+  ):  # fmt: skip
+    with pytest.raises(ValueError, match=word):
+      kernels.delta_rule(*operands, **{'beta': beta, **options})
+  with pytest.raises(ValueError, match='b must be float32'):
+    kernels.general_delta_rule(q, k, v, q, q[..., :2])
