@@ -19,10 +19,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from kernels import axes, products
+from kernels import axes, dispatch, products
 from kernels.delta import chunk
 
 CHUNK = 64
+CPU_CHUNK = 16  # without units for matmuls, the least work is best
 SEGMENT = 1024
 
 
@@ -54,7 +55,8 @@ def run(x, state, scale):
     scale: a float, factor of `out`.
   """
   batch, length, heads, width = x.v.shape
-  size = min(CHUNK, 1 << (length - 1).bit_length())
+  size = CPU_CHUNK if dispatch.platform() == 'cpu' else CHUNK
+  size = min(size, 1 << (length - 1).bit_length())
   segments = -(-length // SEGMENT)
   count = -(-length // (segments * size))
   if x.log_decay is not None and x.log_decay.ndim == 3:

@@ -165,10 +165,15 @@ def test_xla(case):
   check(case)
 
 
-@pytest.mark.parametrize('case', FEW[:8], ids=str)
+@pytest.mark.parametrize('case', [FEW[i] for i in (1, 3, 4, 6, 8)], ids=str)
+def test_chunks_of_accelerators(case, monkeypatch):
+  monkeypatch.setattr(xla_delta, 'CPU_CHUNK', xla_delta.CHUNK)
+  check(case)
+
+
+@pytest.mark.parametrize('case', [FEW[i] for i in (0, 2, 5, 7)], ids=str)
 def test_segments(case, monkeypatch):
   """Several segments of several chunks, the last of them shorter."""
-  monkeypatch.setattr(xla_delta, 'CHUNK', 16)
   monkeypatch.setattr(xla_delta, 'SEGMENT', 48)
   check(case)
 
