@@ -13,5 +13,5 @@ from configs import base
 def get_config(arg=''):
   config = base.get_config(arg, 'rfa')
   config.model.num_features = base.num_features(config, 64)
-  config.model.chunk_size = base.by_size(config, 64, mini=16)  # if gated
+  config.model.chunk_size = base.by_size(config, 64, mini=16)  # in old records
   return config

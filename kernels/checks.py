@@ -82,6 +82,27 @@ def check_keys_and_values(q, k, v):
                      f'{jnp.shape(k)[:3]}, got {jnp.shape(v)}')
 
 
+def check_gated(q, k, v, log_decay):
+  """Raises ValueError unless q, k, v and gates fit each other.
+
+  q and k are [B, L, G, N], v [B, L, H, E], log_decay [B, L, H] or
+  [B, L, H, N], and G divides H.
+  """
+  _check_arrays(q, k, v, DTYPES)
+  shape, wide = jnp.shape(q), jnp.shape(v)
+  if jnp.shape(k) != shape:
+    raise ValueError(f'k must have the shape of q, {shape}, got {jnp.shape(k)}')
+  if wide[:2] != shape[:2] or wide[2] % shape[2]:
+    raise ValueError('v must be [B, L, H, E] with B and L as in q and H a '
+                     f'multiple of its heads (B, L, G = {shape[:3]}), got '
+                     f'{wide}')
+  gates = wide[:3], (*wide[:3], shape[3])
+  if jnp.shape(log_decay) not in gates or _dtype(log_decay) != 'float32':
+    raise ValueError(
+        f'log_decay must be float32 [B, L, H] = {gates[0]} or [B, L, H, N] = '
+        f'{gates[1]}, got {_dtype(log_decay)} {jnp.shape(log_decay)}')
+
+
 def _check_arrays(q, k, v, dtypes):
   """Checks for non-empty arrays of four axes and one dtype out of `dtypes`."""
   for name, x in (('q', q), ('k', k), ('v', v)):

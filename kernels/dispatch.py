@@ -18,13 +18,14 @@ OPS = {'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
        'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
        'norm_project': ('xla', 'pallas_triton'),
        'scan': ('xla', 'pallas_tpu', 'pallas_triton'),
-       'delta': ('xla',)}
+       'gated': ('xla',), 'delta': ('xla',)}
 # More requirements that a call can have of a kernel.
 _NEEDS = {
     'linear': ('value_width', 'state', 'segments'),
     'simpletron': ('state', 'segments'), 'lightning': ('state', 'segments'),
     'softmax': ('value_width', 'dropout_rate', 'bias'), 'norm_project': (),
-    'scan': (), 'delta': ()}
+    'scan': (), 'gated': ('value_width', 'channels', 'groups'),
+    'delta': ()}
 # SimpleTRON is linear attention with identity features and no normaliser.
 _RUNS = {'simpletron': 'linear'}
 _PLATFORM = {'pallas_tpu': 'tpu', 'pallas_triton': 'gpu', 'pallas_gpu': 'gpu',
@@ -76,13 +77,14 @@ def resolve(op, kernel, shape, dtype, **needs):
     op: one of `OPS`.
     kernel: one of `OPS[op]`, or 'auto' (or None) for the best that can run.
     shape: (B, L, H, Dh) of q; (B, L, E) of o for 'norm_project' and of x for
-      'scan'.
+      'scan'; H of v for 'gated'.
     dtype: dtype of q, or of o or x.
     **needs: further requirements. `value_width` (int, if it is not Dh) applies
-      to 'linear' and 'softmax'. `state` (bool: takes or returns a state) and
-      `segments` (bool: several sequences per row) apply to the linear
-      operations. `dropout_rate` and `bias` (bool: bias by distance) apply to
-      'softmax'.
+      to 'linear', 'softmax' and 'gated'. `state` (bool: takes or returns a
+      state) and `segments` (bool: several sequences per row) apply to the
+      linear operations. `dropout_rate` and `bias` (bool: bias by distance)
+      apply to 'softmax'; `channels` (bool: a gate of each channel) and `groups`
+      (int: heads of q, if not H) to 'gated'.
 
   Raises:
     ValueError: unknown op, kernel or need, or an impossible shape or dtype.

@@ -27,10 +27,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+import kernels
 from lra.config import fields
 from lra.errors import UserError
 from lra.nn import draws, features, layers
-from lra.nn.gated_sums import gated_sums
 
 FAMILY = 'kernel'
 COST = 'O(L M D)'
@@ -52,7 +52,7 @@ class Mixer(features.FeatureMixer):
     feature_map: kind of features.
     gated: whether to use the causal variant with gates; otherwise every token
       sees all tokens.
-    chunk_size: positions that the gated variant computes at once.
+    chunk_size: without effect, for old configs; the kernel has its own chunks.
     redraw: whether each training step draws new frequencies from the 'dropout'
       stream; evaluation uses those of initialisation.
     kernel: 'auto' or one of `KERNELS`; if gated, 'auto' or 'xla'.
@@ -124,9 +124,10 @@ class Mixer(features.FeatureMixer):
     v_BxLxHxDh = jnp.where(mask_BxLx1[..., None], v_BxLxHxDh, 0)
     v_BxLxHxE = jnp.concatenate(
         [v_BxLxHxDh, jnp.ones_like(v_BxLxHxDh[..., :1])], -1)
-    sums_BxLxHxE = gated_sums(
-        phi_q_BxLxHxF, phi_k_BxLxHxF, take_BxLxH[..., None] * v_BxLxHxE,
-        keep_BxLxH, self.chunk_size)
+    sums_BxLxHxE = kernels.sharded(kernels.gated_linear_attention)(
+        phi_q_BxLxHxF.astype(jnp.float32), phi_k_BxLxHxF.astype(jnp.float32),
+        take_BxLxH[..., None] * v_BxLxHxE, log_decay=keep_BxLxH,
+        kernel=self.kernel)
     most_BxLxH = -jnp.expm1(jnp.cumsum(keep_BxLxH, 1))
     return (sums_BxLxHxE[..., :-1], sums_BxLxHxE[..., -1:],
             most_BxLxH[..., None])

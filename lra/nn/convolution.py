@@ -3,32 +3,47 @@
 Shapes: B batch, L length, C any axes of channels, K width of the convolution.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
 from lra.nn import arrays
 
 
-@jax.custom_vjp
-def depthwise(x_BxLxC: jax.Array, weight_KxC: jax.Array) -> jax.Array:
-  """Returns y_t = sum_i w_i x_(t + i - K // 2) per channel, zero-padded.
+def depthwise(x_BxLxC: jax.Array, weight_KxC: jax.Array,
+              before: int | None = None) -> jax.Array:
+  """Returns y_t = sum_i w_i x_(t + i - before) per channel, zero-padded.
 
   Sums shifted copies in float32. A grouped convolution takes tens of times as
   long on a CPU. So does autodiff's gradient of the weights, hence the custom
   one below. The result has the dtype of `x`.
+
+  Args:
+    x_BxLxC: any float dtype.
+    weight_KxC: weights of K neighbours.
+    before: how many of the neighbours come before the token, 0 to K - 1; None
+      means K // 2, around the token. K - 1 is a causal convolution.
   """
-  return _weighed(x_BxLxC, weight_KxC, len(weight_KxC) // 2)
+  if before is None:
+    before = len(weight_KxC) // 2
+  return _depthwise(before, x_BxLxC, weight_KxC)
 
 
-def _forward(x_BxLxC, weight_KxC):
-  return depthwise(x_BxLxC, weight_KxC), (x_BxLxC, weight_KxC)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _depthwise(before, x_BxLxC, weight_KxC):
+  return _weighed(x_BxLxC, weight_KxC, before)
 
 
-def _backward(saved, g_BxLxC):
+def _forward(before, x_BxLxC, weight_KxC):
+  return _weighed(x_BxLxC, weight_KxC, before), (x_BxLxC, weight_KxC)
+
+
+def _backward(before, saved, g_BxLxC):
   x_BxLxC, weight_KxC = saved
   width, length = len(weight_KxC), x_BxLxC.shape[1]
-  dx_BxLxC = _weighed(g_BxLxC, weight_KxC[::-1], (width - 1) // 2)
-  padded = _pad(x_BxLxC, width, width // 2)
+  dx_BxLxC = _weighed(g_BxLxC, weight_KxC[::-1], width - 1 - before)
+  padded = _pad(x_BxLxC, width, before)
 
   def gradient(i):
     shifted = jax.lax.dynamic_slice_in_dim(padded, i, length, axis=1)
@@ -39,7 +54,7 @@ def _backward(saved, g_BxLxC):
   return dx_BxLxC.astype(x_BxLxC.dtype), dweight_KxC.astype(weight_KxC.dtype)
 
 
-depthwise.defvjp(_forward, _backward)
+_depthwise.defvjp(_forward, _backward)
 
 
 def _weighed(x_BxLxC, weight_KxC, before):

@@ -55,7 +55,7 @@ def test_equals_the_estimate_of_its_frequencies(gated, feature_map):
   x, mask = mixer_oracle.ragged(23, 10, 0, width=16)
   mask[0, 5:8] = False  # padding may stand between tokens
   mixer = Mixer(num_heads=2, qkv_width=12, num_features=40, gated=gated,
-                chunk_size=7, feature_map=feature_map)
+                feature_map=feature_map)
   variables = mixer_oracle.init(mixer, x, mask)
   omega = np.asarray(variables['constants']['omega'], np.float64)
   mixer_oracle.check(mixer, _oracle(omega, gated, feature_map == 'arccos'), x,
@@ -65,8 +65,7 @@ def test_equals_the_estimate_of_its_frequencies(gated, feature_map):
 @pytest.mark.parametrize('gated', [False, True])
 def test_sums_of_weights_keep_their_sign_and_never_come_near_zero(gated):
   x, mask = mixer_oracle.ragged(300, 290, width=16)
-  mixer = Mixer(num_heads=2, qkv_width=12, num_features=6, gated=gated,
-                chunk_size=64)
+  mixer = Mixer(num_heads=2, qkv_width=12, num_features=6, gated=gated)
   variables = mixer_oracle.init(mixer, x, mask)
   omega = np.asarray(variables['constants']['omega'], np.float64)
   variables['params']['sigma'] = 4 * variables['params']['sigma']

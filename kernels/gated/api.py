@@ -1,0 +1,81 @@
+"""Gated linear attention: the public function."""
+
+import jax.numpy as jnp
+
+from kernels import axes, checks, dispatch
+from kernels.gated import call
+
+
+def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
+                           reverse=False, initial_state=None,
+                           return_state=False, kernel='auto'):
+  """Computes linear attention whose state decays by a gate of each token.
+
+    S_t = diag(exp(log_decay_t)) S_(t-1) + k_t^T v_t,   o_t = scale * q_t S_t
+
+  A gate of each head gives RetNet (arXiv 2307.08621), gated RFA (arXiv
+  2103.02143) and Mamba-2 (arXiv 2405.21060, section 6), a gate of each channel
+  GLA (arXiv 2312.06635) and HGRN2 (arXiv 2404.07904).
+
+  Masked tokens add nothing to the state and leave it as it is; their outputs
+  and gradients are exactly 0. A sequence may be split in two without changing
+  the result, if the second part starts from the state of the first. Matmuls
+  take operands in the dtype of q and sum in float32; gates and states are
+  float32.
+
+  Args:
+    q, k: [B, L, G, N], float32 or bfloat16. G divides H: groups of H / G
+      adjacent heads share queries and keys.
+    v: [B, L, H, E], in the dtype of q.
+    log_decay: float32 [B, L, H], or [B, L, H, N] for a gate of each channel; at
+      most 0. Below -104 (also -inf) a token forgets all before it, since
+      exp(-104) is 0 in float32.
+    scale: a Python number.
+    mask: bool [B, L], True = token; None = all True. No gradient.
+    reverse: whether to start from the last token: S_(t+1) in place of S_(t-1).
+    initial_state: S before the first token of the run, float32 [B, H, N, E];
+      None = zeros.
+    return_state: also return the state after the last token of the run.
+    kernel: one of `kernels.OPS['gated']`, or 'auto': a kernel for this device
+      if it supports the operands, else 'xla'.
+
+  Returns:
+    o, [B, L, H, E] in the dtype of q; with return_state (o, state).
+
+  Raises:
+    ValueError: an argument has the wrong shape, dtype or value.
+    NotImplementedError: a named kernel cannot run; gives the reason.
+  """
+  checks.check_gated(q, k, v, log_decay)
+  checks.check_mask(mask, q)
+  batch, length, heads, width = v.shape
+  features = q.shape[3]
+  if initial_state is not None:
+    checks.check_float32('initial_state', initial_state,
+                         (batch, heads, features, width), '[B, H, N, E]')
+  name = dispatch.resolve(
+      'gated', kernel, (batch, length, heads, features), q.dtype,
+      value_width=width, channels=log_decay.ndim == 4, groups=q.shape[2])
+  options = call.Options(
+      checks.check_number('scale', scale), dispatch.interpret_params())
+  if log_decay.ndim == 4:
+    # Queries and keys meet the gates of each head before they meet each other.
+    q, k = (jnp.repeat(x, heads // x.shape[2], axis=2) for x in (q, k))
+  arrays = q, k, v, log_decay
+  if mask is not None:
+    arrays = [_kept(mask, x) for x in arrays]
+  if reverse:
+    arrays = [jnp.flip(x, 1) for x in arrays]
+  o, state = call.attend(
+      name, options, axes.alike(call.Inputs(*arrays, initial_state)))
+  if reverse:
+    o = jnp.flip(o, 1)
+  if mask is not None:
+    o = _kept(mask, o)
+  return (o, state) if return_state else o
+
+
+def _kept(mask_BxL, x):
+  """Returns x with 0 at masked tokens, which may be NaN."""
+  keep = mask_BxL.reshape(*mask_BxL.shape, *(1,) * (x.ndim - 2))
+  return jnp.where(keep, x, 0)

@@ -1,0 +1,130 @@
+"""Gated linear attention in plain XLA: chunks, no loop over tokens.
+
+Loops over segments of tokens, so that temporary memory does not grow with L.
+Within a segment all chunks are computed at once. `scalar` and `channels` have
+the formulas of a chunk, for the two kinds of gates; the states between chunks
+come from here.
+
+The backward pass reads the states before the segments, which the forward pass
+saves, and computes the rest again. Gradients of the log decays are sums over
+the tokens of one chunk and the product of the state behind it with its
+gradient: no sum over the whole sequence loses precision.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from kernels import axes
+from kernels.gated import channels, scalar
+
+CHUNK = 64
+SEGMENT = 1024
+
+
+def forward(inputs, options, save):
+  """Returns (out, final state, states before segments or None)."""
+  q, k, v, g, state = inputs
+  form, plan = _form(g), _plan(q.shape[1])
+  if state is None:
+    state = axes.zeros(
+        (q.shape[0], v.shape[2], q.shape[3], v.shape[3]), jnp.float32, q)
+  arrays = plan.pad(q, k, v, g)
+
+  def body(carry, n):
+    state, out = carry
+    q, k, v, g = plan.read(arrays, n)
+    decay = form.decays(g)
+    before, after = _states(state, form.into_state(k, v, decay), decay.total)
+    part = options.scale * form.outputs(q, k, v, decay, before)
+    return (after, *plan.write([out], n, [part])), state
+
+  carry = state, axes.zeros(arrays[2].shape, v.dtype, v)
+  (state, out), before = lax.scan(body, carry, jnp.arange(plan.count))
+  return out[:, :v.shape[1]], state, before if save else None
+
+
+def backward(inputs, saved, do, dstate, options):
+  """Returns the gradients of q, k, v, g and of the initial state."""
+  q, k, v, g, _ = inputs
+  length, form, plan = q.shape[1], _form(g), _plan(q.shape[1])
+  *arrays, do = plan.pad(q, k, v, g, do)
+
+  def body(carry, x):
+    dstate, *grads = carry
+    n, state = x
+    q, k, v, g = plan.read(arrays, n)
+    do_n = (options.scale * plan.read([do], n)[0]).astype(do.dtype)
+    decay = form.decays(g)
+    before, _ = _states(state, form.into_state(k, v, decay), decay.total)
+    flip = functools.partial(jnp.flip, axis=1)
+    dafter, dstate = _states(
+        dstate, flip(form.into_gradient(q, do_n, decay)), flip(decay.total))
+    parts = form.gradients(q, k, v, decay, before, flip(dafter), do_n)
+    return (dstate, *plan.write(grads, n, parts)), None
+
+  carry = dstate, *(axes.zeros(x.shape, x.dtype, x) for x in arrays)
+  (dstate, *grads), _ = lax.scan(
+      body, carry, (jnp.arange(plan.count), saved), reverse=True)
+  return *(x[:, :length] for x in grads), dstate
+
+
+def _form(g):
+  return scalar if g.ndim == 3 else channels
+
+
+class _Plan(NamedTuple):
+  """`count` segments of `size` tokens in whole chunks of `chunk`."""
+  count: int
+  size: int
+  chunk: int
+
+  def pad(self, *arrays):
+    """Appends tokens that add nothing and whose gates are open."""
+    extra = self.count * self.size - arrays[0].shape[1]
+    return [jnp.pad(x, [(0, 0), (0, extra)] + [(0, 0)] * (x.ndim - 2))
+            for x in arrays]
+
+  def read(self, arrays, n):
+    """Returns the chunks of segment n: [B, N, C, ...]."""
+    parts = (lax.dynamic_slice_in_dim(x, n * self.size, self.size, 1)
+             for x in arrays)
+    return [x.reshape(len(x), -1, self.chunk, *x.shape[2:]) for x in parts]
+
+  def write(self, arrays, n, parts):
+    return [lax.dynamic_update_slice_in_dim(
+        x, p.astype(x.dtype).reshape(len(x), -1, *x.shape[2:]), n * self.size,
+        1) for x, p in zip(arrays, parts, strict=True)]
+
+
+def _plan(length):
+  chunk = min(CHUNK, 1 << (length - 1).bit_length())
+  count = -(-length // SEGMENT)
+  size = -(-length // (count * chunk)) * chunk
+  return _Plan(count, size, chunk)
+
+
+def _states(state, added_BxNxHxDxE, total_BxNxHxM):
+  """Returns the states before all chunks, [B, N, H, D, E], and the last one.
+
+    S_(n + 1) = exp(total_n) S_n + added_n
+
+  M is 1 or D. One matmul sums over earlier chunks.
+  """
+  first = jnp.concatenate([state[:, None], added_BxNxHxDxE[:, :-1]], axis=1)
+  # exp(-104) is 0 in float32; sums of larger numbers would be less exact.
+  total = jnp.maximum(total_BxNxHxM, scalar.LEAST)
+  until = jnp.cumsum(total, 1) - total
+  n = jnp.arange(total.shape[1])
+  gap_BxNxNxHxM = jnp.where(
+      (n[:, None] >= n[None])[None, :, :, None, None],
+      until[:, :, None] - until[:, None], -jnp.inf)
+  weight = jnp.exp(gap_BxNxNxHxM)
+  spec = 'bnmhd,bmhde->bnhde'
+  if weight.shape[-1] == 1:
+    weight, spec = weight[..., 0], 'bnmh,bmhde->bnhde'
+  before = jnp.einsum(spec, weight, first, precision=lax.Precision.HIGHEST)
+  last = jnp.exp(total[:, -1])[..., None] * before[:, -1]
+  return before, last + added_BxNxHxDxE[:, -1]
