@@ -6,6 +6,7 @@ arXiv 2111.15588, appendix A). Models differ only in the mixer. Other norms,
 their place and the block's second half serve published recipes.
 """
 
+import functools
 from collections.abc import Callable
 
 import flax.linen as nn
@@ -136,7 +137,9 @@ class Block(nn.Module):
 
   With `norm_place` post the norms are around the sums: norm(x + mixer(x)). A
   mixer with the attribute `gates_residual` also gets x before the norm, as the
-  argument `residual`, and its result is added without dropout.
+  argument `residual`, and its result is added without dropout. A mixer with the
+  attribute `shares_values` gets and returns what the first block's returned;
+  see `lra.models.rwkv7`.
 
   Attributes: those of `Encoder`, but
     layer: index of the block in the encoder, from 0.
@@ -155,7 +158,8 @@ class Block(nn.Module):
   block: str = 'mlp'
 
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, train: bool):
+  def __call__(self, x_BxLxD, mask_BxL, train: bool, values: tuple = ()):
+    """Returns (x, values); values are () of a mixer that shares none."""
     x_BxLxD, y_BxLxD = self._before('norm_mixer', x_BxLxD)
     if self.conv_width:
       y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
@@ -163,8 +167,13 @@ class Block(nn.Module):
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
         full_length=self.full_length, dropout=self.dropout, name='mixer')
     gates = getattr(mixer, 'gates_residual', False)
-    y_BxLxD = mixer(y_BxLxD, mask_BxL, train=train,
-                    **({'residual': x_BxLxD} if gates else {}))
+    mix = functools.partial(mixer, train=train)
+    if getattr(mixer, 'shares_values', False):
+      y_BxLxD, values = mix(y_BxLxD, mask_BxL, values=values, share=True)
+    elif gates:
+      y_BxLxD = mix(y_BxLxD, mask_BxL, residual=x_BxLxD)
+    else:
+      y_BxLxD = mix(y_BxLxD, mask_BxL)
     if jnp.shape(y_BxLxD) != x_BxLxD.shape:
       raise UserError(
           f'The mixer of {type(mixer).__module__} returns shape '
@@ -174,11 +183,12 @@ class Block(nn.Module):
       y_BxLxD = Dropout(self.dropout)(y_BxLxD, deterministic=not train)
     x_BxLxD = self._after('norm_mixer', x_BxLxD + y_BxLxD)
     if self.block == 'none':
-      return x_BxLxD
+      return x_BxLxD, values
     x_BxLxD, y_BxLxD = self._before('norm_mlp', x_BxLxD)
     mlp = Mlp(self.mlp_width, self.dropout, self.dtype, self.block == 'glu',
               name='mlp')
-    return self._after('norm_mlp', x_BxLxD + mlp(y_BxLxD, train=train))
+    x_BxLxD = x_BxLxD + mlp(y_BxLxD, train=train)
+    return self._after('norm_mlp', x_BxLxD), values
 
   def _before(self, name, x_BxLxD):
     """Returns x for the residual sum, and its norm if norms come before."""
@@ -276,14 +286,15 @@ class Encoder(nn.Module):
     if more and self._sums_over_tokens():
       x_BxNxD = jnp.pad(x_BxNxD, ((0, 0), (0, more), (0, 0)))
       seen_BxN = jnp.pad(seen_BxN, ((0, 0), (0, more)))
+    values = ()
     for i in range(self.num_layers):
-      x_BxNxD = block(
+      x_BxNxD, values = block(
           mixer=self.mixer, layer=i, num_layers=self.num_layers,
           full_length=self._full(inputs) + self.prepend_cls,
           conv_width=self.conv_width,
           mlp_width=self.mlp_width, dropout=self.dropout, dtype=self.dtype,
           norm=self.norm, norm_place=self.norm_place, block=self.block,
-          name=f'block_{i}')(x_BxNxD, seen_BxN, train)
+          name=f'block_{i}')(x_BxNxD, seen_BxN, train, values)
     x_BxNxD = x_BxNxD[:, :length]
     if self.norm_place == 'pre':
       x_BxNxD = norms.make(self.norm, self.dtype, 'norm')(x_BxNxD)
