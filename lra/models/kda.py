@@ -7,8 +7,8 @@ is not in the paper, whose models also have layers of softmax attention.
 
 Equation: S'_t = diag(alpha_t) S_(t-1), S_t = S'_t + beta_t k_t^T (v_t - k_t
   S'_t), o_t = q_t S_t / sqrt(N), alpha_t = exp(-e^A softplus(W_2 W_1 x_t +
-  dt)), q, k, v and beta as in DeltaNet; W_o (RMSNorm(o) sigmoid(W_4 W_3 x + b))
-  per head
+  dt)), q, k, v and beta as in DeltaNet; W_o (RMSNorm(o) sigmoid(W_4 W_3 x)) per
+  head
 Source: Kimi Team 2025, arXiv 2510.26692, equations 1 and 10 and section 4, and
   flash-linear-attention
 """
@@ -36,12 +36,11 @@ class Mixer(DeltaMixer):
     return self.decay_of(step_BxLxHxN, (self.num_heads, N), least=1.0)
 
   def gated(self, o_BxLxHxE, x_BxLxD):
-    gate_BxLxHxE = self._low_rank(
-        x_BxLxD, o_BxLxHxE.shape[-1], 'gate', use_bias=True)
-    return o_BxLxHxE * nn.sigmoid(gate_BxLxHxE)
+    return o_BxLxHxE * nn.sigmoid(
+        self._low_rank(x_BxLxD, o_BxLxHxE.shape[-1], 'gate'))
 
-  def _low_rank(self, x_BxLxD, width, name, use_bias=False):
+  def _low_rank(self, x_BxLxD, width, name):
     _, rank = self.head_widths(x_BxLxD.shape[-1])
     low_BxLxR = Dense(rank, use_bias=False, dtype=self.dtype,
                       name=f'{name}_down')(x_BxLxD)
-    return self.project(low_BxLxR, width, f'{name}_up', use_bias=use_bias)
+    return self.project(low_BxLxR, width, f'{name}_up')

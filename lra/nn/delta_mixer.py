@@ -127,11 +127,11 @@ class DeltaMixer(direction.DirectedMixer):
         use_bias=False)
 
   def project(self, x_BxLxI: jax.Array, width: int, name: str,
-              times: int = 1, use_bias: bool = False) -> jax.Array:
+              times: int = 1) -> jax.Array:
     """Projects to `times` H heads of `width`: [B, L, times * H, width]."""
     heads = times * self.num_heads
     return layers.Projection((x_BxLxI.shape[-1],), (heads, width), self.dtype,
-                             use_bias, name=name)(x_BxLxI)
+                             use_bias=False, name=name)(x_BxLxI)
 
   def attend(self, q_BxLxHxN: jax.Array, k_BxLxHxN: jax.Array,
              v_BxLxHxE: jax.Array, beta_BxLxH: jax.Array,
