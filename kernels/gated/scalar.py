@@ -10,7 +10,7 @@ All exponents are at most 0. Source: Mamba-2 (arXiv 2405.21060), section 6.
 The gradient of c_i is o_i . do_i - v_i . dv_i, for each head alone.
 
 Shapes: B batch, N chunks, C rows of a chunk, G groups of R heads, H = G R, D
-width of q and k, E width of v. Heads of a group share q and k.
+width of q and k, E width of v; X = B N G. Heads of a group share q and k.
 """
 
 from typing import NamedTuple
@@ -24,11 +24,16 @@ from kernels import products
 LEAST = -104.0
 
 
+def chunk():
+  """Returns the rows of a chunk."""
+  return 64
+
+
 class Decays(NamedTuple):
   """Sums of log decays, float32.
 
   Attributes:
-    since: from the start of the chunk to each row, [B, N, C, H].
+    since: from the start of the chunk to each row, [B, N, H, C].
     total: of the chunk, [B, N, H, 1].
   """
   since: jax.Array
@@ -36,23 +41,23 @@ class Decays(NamedTuple):
 
   def within(self):
     """Returns exp(c_i - c_j) for i >= j, else 0: [B, N, H, C, C]."""
-    c = jnp.moveaxis(self.since, 3, 2)
-    i = jnp.arange(c.shape[-1])
-    return jnp.exp(jnp.where((i[:, None] >= i[None])[None, None, None],
-                             c[..., :, None] - c[..., None, :], -jnp.inf))
+    i = jnp.arange(self.since.shape[-1])
+    return jnp.exp(jnp.where(
+        (i[:, None] >= i[None])[None, None, None],
+        self.since[..., :, None] - self.since[..., None, :], -jnp.inf))
 
   def from_start(self):
-    """Returns exp(c_i), [B, N, C, H, 1]."""
+    """Returns exp(c_i), [B, N, H, C, 1]."""
     return jnp.exp(self.since)[..., None]
 
   def to_end(self):
-    """Returns exp(c_(C - 1) - c_j), [B, N, C, H, 1]."""
-    return jnp.exp(self.since[:, :, -1:] - self.since)[..., None]
+    """Returns exp(c_(C - 1) - c_j), [B, N, H, C, 1]."""
+    return jnp.exp(self.total - self.since)[..., None]
 
 
-def decays(g_BxNxCxH):
-  since = jnp.cumsum(jnp.maximum(g_BxNxCxH, LEAST), 2)
-  return Decays(since, since[:, :, -1, :, None])
+def decays(g_BxNxHxC):
+  since = jnp.cumsum(jnp.maximum(g_BxNxHxC, LEAST), 3)
+  return Decays(since, since[..., -1:])
 
 
 def into_state(k, v, decay):
@@ -66,9 +71,9 @@ def into_gradient(q, do, decay):
 
 
 def outputs(q, k, v, decay, before):
-  """Returns o, float32 [B, N, C, H, E]."""
-  weights = (_scores(q, k, v) * decay.within()).astype(v.dtype)
-  o = products.einsum('bnhij,bnjhe->bnihe', weights, v)
+  """Returns o, float32 [B, N, H, C, E]."""
+  weights = _each(_scores(q, k), v) * decay.within()
+  o = _product('bnhij,bnhje->bnhie', weights.astype(v.dtype), v)
   return o + _read(q, before) * decay.from_start()
 
 
@@ -77,25 +82,25 @@ def gradients(q, k, v, decay, before, dafter, do):
 
   `dafter` is the gradient of S', `do` that of o; S is `before`.
   """
-  dtype, groups = v.dtype, q.shape[3]
+  dtype = v.dtype
   within, start, end = decay.within(), decay.from_start(), decay.to_end()
-  weights = _scores(q, k, v) * within
-  dweights = products.einsum('bnihe,bnjhe->bnhij', do, v)
-  dv = products.einsum('bnhij,bnihe->bnjhe', weights.astype(dtype), do)
+  weights = _each(_scores(q, k), v) * within
+  dweights = _product('bnhie,bnhje->bnhij', do, v)
+  dv = _product('bnhij,bnhie->bnhje', weights.astype(dtype), do)
   dv_end = _read(k, dafter) * end
-  dscores = _grouped(dweights * within, 2, groups).sum(3).astype(dtype)
+  dscores = _grouped(dweights * within, q).sum(3).astype(dtype)
   do_start, v_end = weighed(do, start), weighed(v, end)
-  dq = (products.einsum('bngij,bnjgd->bnigd', dscores, k)
-        + _read_back(do_start, before, groups))
-  dk = (products.einsum('bngij,bnigd->bnjgd', dscores, q)
-        + _read_back(v_end, dafter, groups))
+  dq = _product('bngij,bngjd->bngid', dscores, k) + _read_back(
+      do_start, before, q)
+  dk = _product('bngij,bngid->bngjd', dscores, q) + _read_back(
+      v_end, dafter, k)
   both = weights * dweights
-  dc = jnp.moveaxis(both.sum(4) - both.sum(3), 2, 3)
   to_end = (dv_end * v.astype(jnp.float32)).sum(-1)
-  dc += (_read(q, before) * start * do.astype(jnp.float32)).sum(-1) - to_end
-  last = to_end.sum(2) + jnp.exp(decay.total[..., 0]) * (
-      before * dafter).sum((3, 4))
-  dg = jnp.flip(jnp.cumsum(jnp.flip(dc, 2), 2), 2) + last[:, :, None]
+  dc = both.sum(4) - both.sum(3) - to_end
+  dc += (_read(q, before) * start * do.astype(jnp.float32)).sum(-1)
+  last = to_end.sum(3, keepdims=True) + jnp.exp(decay.total) * (
+      before * dafter).sum((3, 4))[..., None]
+  dg = jnp.flip(jnp.cumsum(jnp.flip(dc, 3), 3), 3) + last
   return dq, dk, dv + dv_end, dg
 
 
@@ -104,37 +109,41 @@ def weighed(x, factor):
   return (x.astype(jnp.float32) * factor).astype(x.dtype)
 
 
-def _grouped(x, axis, groups):
-  """Splits an axis of heads into groups: H -> G, R."""
-  shape = *x.shape[:axis], groups, -1, *x.shape[axis + 1:]
-  return x.reshape(shape)
+_product = products.einsum
 
 
-def _heads(x, axis):
-  """Joins the axes G, R at `axis`."""
-  return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2:])
+def _grouped(x, like):
+  """Splits the axis of heads into groups: [B, N, H, ...] -> [B, N, G, R, ...].
+  """
+  return x.reshape(*like.shape[:3], -1, *x.shape[3:])
 
 
-def _scores(q, k, v):
-  """Returns q_i . k_j for each head, [B, N, H, C, C]; equal within a group."""
-  scores = products.einsum('bnigd,bnjgd->bngij', q, k)
-  return jnp.repeat(scores, v.shape[3] // q.shape[3], axis=2)
+def _each(x_BxNxGxCxC, like):
+  """Returns the numbers of a group for each of its heads, [B, N, H, C, C]."""
+  return jnp.repeat(
+      x_BxNxGxCxC, like.shape[2] // x_BxNxGxCxC.shape[2], axis=2)
+
+
+def _scores(q, k):
+  return _product('bngid,bngjd->bngij', q, k)
 
 
 def _outer(x, y):
   """Returns sum_i x_i^T y_i, [B, N, H, D, E]."""
-  y = _grouped(y, 3, x.shape[3])
-  return _heads(products.einsum('bnigd,bnigre->bngrde', x, y), 2)
+  return _heads(_product('bngid,bngrie->bngrde', x, _grouped(y, x)))
 
 
 def _read(x, state):
-  """Returns x_i S, [B, N, C, H, E]."""
-  state = _grouped(state, 2, x.shape[3]).astype(x.dtype)
-  return _heads(products.einsum('bnigd,bngrde->bnigre', x, state), 3)
+  """Returns x_i S, [B, N, H, C, E]."""
+  return _heads(_product('bngid,bngrde->bngrie', x,
+                         _grouped(state, x).astype(x.dtype)))
 
 
-def _read_back(y, state, groups):
-  """Returns y_i S^T, summed over the heads of a group: [B, N, C, G, D]."""
-  state = _grouped(state, 2, groups).astype(y.dtype)
-  return products.einsum(
-      'bnigre,bngrde->bnigd', _grouped(y, 3, groups), state)
+def _read_back(y, state, like):
+  """Returns y_i S^T, summed over the heads of a group: [B, N, G, C, D]."""
+  state = _grouped(state, like).astype(y.dtype)
+  return _product('bngrie,bngrde->bngid', _grouped(y, like), state)
+
+
+def _heads(x_BxNxGxR):
+  return x_BxNxGxR.reshape(*x_BxNxGxR.shape[:2], -1, *x_BxNxGxR.shape[4:])

@@ -20,14 +20,13 @@ from jax import lax
 from kernels import axes
 from kernels.gated import channels, scalar
 
-CHUNK = 64
-SEGMENT = 1024
+CHUNKS = 16  # of a segment
 
 
 def forward(inputs, options, save):
   """Returns (out, final state, states before segments or None)."""
   q, k, v, g, state = inputs
-  form, plan = _form(g), _plan(q.shape[1])
+  form, plan = _form(g), _plan(q.shape[1], _form(g))
   if state is None:
     state = axes.zeros(
         (q.shape[0], v.shape[2], q.shape[3], v.shape[3]), jnp.float32, q)
@@ -49,7 +48,7 @@ def forward(inputs, options, save):
 def backward(inputs, saved, do, dstate, options):
   """Returns the gradients of q, k, v, g and of the initial state."""
   q, k, v, g, _ = inputs
-  length, form, plan = q.shape[1], _form(g), _plan(q.shape[1])
+  length, form, plan = q.shape[1], _form(g), _plan(q.shape[1], _form(g))
   *arrays, do = plan.pad(q, k, v, g, do)
 
   def body(carry, x):
@@ -88,20 +87,24 @@ class _Plan(NamedTuple):
             for x in arrays]
 
   def read(self, arrays, n):
-    """Returns the chunks of segment n: [B, N, C, ...]."""
+    """Returns the chunks of segment n: [B, L, H, ...] -> [B, N, H, C, ...]."""
     parts = (lax.dynamic_slice_in_dim(x, n * self.size, self.size, 1)
              for x in arrays)
-    return [x.reshape(len(x), -1, self.chunk, *x.shape[2:]) for x in parts]
+    return [jnp.moveaxis(
+        x.reshape(len(x), -1, self.chunk, *x.shape[2:]), 3, 2) for x in parts]
 
   def write(self, arrays, n, parts):
-    return [lax.dynamic_update_slice_in_dim(
-        x, p.astype(x.dtype).reshape(len(x), -1, *x.shape[2:]), n * self.size,
-        1) for x, p in zip(arrays, parts, strict=True)]
+    """Returns the arrays with the chunks of segment n replaced."""
+    flat = (jnp.moveaxis(p, 2, 3).astype(x.dtype).reshape(
+        len(x), self.size, *x.shape[2:])
+            for x, p in zip(arrays, parts, strict=True))
+    return [lax.dynamic_update_slice_in_dim(x, p, n * self.size, 1)
+            for x, p in zip(arrays, flat, strict=True)]
 
 
-def _plan(length):
-  chunk = min(CHUNK, 1 << (length - 1).bit_length())
-  count = -(-length // SEGMENT)
+def _plan(length, form):
+  chunk = min(form.chunk(), 1 << (length - 1).bit_length())
+  count = -(-length // (chunk * CHUNKS))
   size = -(-length // (count * chunk)) * chunk
   return _Plan(count, size, chunk)
 

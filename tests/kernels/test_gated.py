@@ -132,8 +132,10 @@ def test_xla(case):
 
 @pytest.mark.parametrize('channels', [False, True])
 def test_several_segments(channels, monkeypatch):
-  monkeypatch.setattr(xla_gated, 'CHUNK', 16)
-  monkeypatch.setattr(xla_gated, 'SEGMENT', 32)
+  """As on accelerators, where chunks of channels are longer."""
+  monkeypatch.setattr(xla_gated, 'CHUNKS', 2)
+  monkeypatch.setattr(xla_gated.channels.dispatch, 'platform', lambda: 'gpu')
+  monkeypatch.setattr(xla_gated.scalar, 'chunk', lambda: 16)
   check('xla', Case(140, channels))
 
 

@@ -1,0 +1,109 @@
+"""MetaLA: gated linear attention without keys, and with self-augmentation.
+
+The gate alpha of each token and channel also gives the key, 1 - alpha, so there
+is no projection to keys. Each token sees its own value once more, through a
+sigmoid, which starts at 1/2. Heads have a LayerNorm without parameters. Queries
+and gates are half as wide as the input.
+
+`conv_width` puts a short convolution with SiLU before all projections; the
+authors' language models have 4 tokens, and their settings for Long Range Arena
+do not name it. A bidirectional layer sums the output of both ways, with the
+same parameters; the paper does not describe its own.
+
+Equation: S_t = diag(alpha_t) S_(t-1) + (1 - alpha_t)^T v_t,
+  alpha_t = sigmoid(W_a x_t)^(1/16), o_t = q_t S_t / sqrt(N)
+  + sigmoid((q_t . w (1 - alpha_t)) v_t); W_o (LayerNorm(o) SiLU(W_g x + b))
+Source: Chou et al. 2024, arXiv 2411.10741, section 4, and the released code
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra.config import fields
+from lra.nn import direction, layers
+from lra.nn.gated_mixer import EPS, GatedMixer, width_argument
+from lra.nn.short_convolution import ShortConvolution
+
+FAMILY = 'state space'
+COST = 'O(L D^2 / H)'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla',)
+
+ROOT = 16  # order of the root of the gates
+
+
+class Mixer(GatedMixer):
+  """MetaLA: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `GatedMixer`, and
+    key_width: width of all queries and gates; 0 means D / 2.
+    augmentation: whether a token sees its own value once more.
+    conv_width: tokens that a short convolution reads; 0 for none.
+    dtype: dtype of the matmuls; gates are float32.
+  """
+  key_width: int = width_argument()
+  augmentation: bool = True
+  conv_width: int = fields.argument(0, low=0, high=64)
+
+  per_channel = True
+
+  def widths(self, width: int) -> tuple[int, int]:
+    return self.key_width or width // 2, width
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+    del train
+    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+    D = x_BxLxD.shape[-1]
+    N, E = self.heads(D)
+    convolution = ShortConvolution(
+        self.conv_width, dtype=self.dtype,
+        name='convolution') if self.conv_width else None
+    query, forget = (self.projection(D, N, name) for name in (
+        'query', 'forget'))
+    value = self.projection(D, E, 'value')
+    gate = self.projection(D, E, 'gate', use_bias=True)
+    weight_HxN = self.param(
+        'augmentation', nn.initializers.zeros,
+        (self.num_heads, N)) if self.augmentation else None
+
+    inputs = [x_BxLxD] * direction.passes(self.direction)
+    if convolution is not None:
+      inputs = [convolution(x_BxLxD, mask_BxL, reverse)
+                for reverse in range(direction.passes(self.direction))]
+
+    def operands(reverse):
+      u_BxLxD = inputs[reverse]
+      log_decay_BxLxHxN = jax.nn.log_sigmoid(
+          forget(u_BxLxD).astype(jnp.float32)) / ROOT
+      k_BxLxHxN = -jnp.expm1(log_decay_BxLxHxN)
+      return (query(u_BxLxD), k_BxLxHxN.astype(self.dtype), value(u_BxLxD),
+              log_decay_BxLxHxN)
+
+    out_BxLxHxE = 0
+    for reverse, o_BxLxHxE in enumerate(
+        self.attend(operands, mask_BxL, scale=N**-0.5)):
+      o_BxLxHxE = o_BxLxHxE.astype(jnp.float32)
+      if weight_HxN is not None:
+        o_BxLxHxE += _augmentation(*operands(reverse)[:3], weight_HxN)
+      out_BxLxHxE += nn.silu(gate(inputs[reverse])) * _normalized(
+          o_BxLxHxE).astype(self.dtype)
+    return layers.merge_heads_and_project(
+        out_BxLxHxE, D, self.dtype, use_bias=False)
+
+
+def _augmentation(q_BxLxHxN, k_BxLxHxN, v_BxLxHxE, weight_HxN):
+  """Returns sigmoid((q . w k) v), float32 [B, L, H, E]."""
+  q, k, v = (y.astype(jnp.float32) for y in (q_BxLxHxN, k_BxLxHxN, v_BxLxHxE))
+  own_BxLxHx1 = (q * k * weight_HxN[None, None]).sum(-1, keepdims=True)
+  return nn.sigmoid(own_BxLxHx1 * v)
+
+
+def _normalized(o_BxLxHxE):
+  """Returns each head with mean 0 and variance 1."""
+  o_BxLxHxE -= o_BxLxHxE.mean(-1, keepdims=True)
+  variance = jnp.square(o_BxLxHxE).mean(-1, keepdims=True)
+  return o_BxLxHxE * jax.lax.rsqrt(variance + EPS)

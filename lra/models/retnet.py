@@ -1,0 +1,71 @@
+"""RetNet: linear attention whose heads decay at fixed rates, with rotation.
+
+Queries and keys are rotated by angles that grow with the position, as in rotary
+attention. Values are twice as wide as the input. Each head is normalised by its
+root mean square, with one scale for all heads.
+
+The authors' code also divides the weights of a query by numbers that do not
+depend on the values. The norm of the heads removes them, except for its eps.
+Its rotation has other frequencies, from 1 to 10000 with both ends, and its norm
+has no scale. It has no bidirectional form.
+
+Equation: S_t = gamma_h S_(t-1) + k_t^T v_t, o_t = q_t S_t / sqrt(N),
+  gamma_h = 1 - 2^(-5 - h), h = 0 ... H - 1; W_o (RMSNorm(o) SiLU(W_g x))
+Source: Sun et al. 2023, arXiv 2307.08621, sections 2.1 and 2.2, and the
+  released code
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lra.errors import UserError
+from lra.nn import rotary
+from lra.nn.gated_mixer import GatedMixer, width_argument
+
+FAMILY = 'state space'
+COST = 'O(L D^2 / H)'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla',)
+
+
+class Mixer(GatedMixer):
+  """Retention: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `GatedMixer`, and
+    key_width: width of all queries and keys; 0 means D.
+    value_width: width of all values; 0 means 2 D.
+
+  Raises:
+    UserError: the heads do not divide the widths, or have keys of odd width.
+  """
+  key_width: int = width_argument()
+  value_width: int = width_argument()
+
+  def widths(self, width: int) -> tuple[int, int]:
+    return self.key_width or width, self.value_width or 2 * width
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+    del train
+    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+    N, E = self.heads(x_BxLxD.shape[-1])
+    if N % 2:
+      raise UserError(
+          f'Heads of width {N} cannot be rotated in pairs: choose '
+          'config.model.key_width and num_heads for an even width.')
+    q_BxLxHxN, k_BxLxHxN = (
+        rotary.rotate(self.project(x_BxLxD, N, name))
+        for name in ('query', 'key'))
+    v_BxLxHxE = self.project(x_BxLxD, E, 'value')
+    log_decay_H = jnp.asarray(
+        np.log1p(-2.0 ** (-5 - np.arange(self.num_heads))), jnp.float32)
+    log_decay_BxLxH = jnp.broadcast_to(
+        log_decay_H[None, None], v_BxLxHxE.shape[:3])
+    ways = self.attend(
+        lambda reverse: (q_BxLxHxN, k_BxLxHxN, v_BxLxHxE, log_decay_BxLxH),
+        mask_BxL, scale=N**-0.5)
+    return self.merge(sum(ways), x_BxLxD)

@@ -1,0 +1,59 @@
+"""HGRN2 against its recurrence, token by token, in float64."""
+
+import numpy as np
+import pytest
+
+from lra.errors import UserError
+from lra.models.hgrn2 import Mixer
+from tests.helpers import gated_oracle as parts
+from tests.helpers import mixer_oracle
+from tests.helpers.state_space_oracle import dense, sigmoid
+
+
+def _oracle(direction='bidirectional', **_):
+  def oracle(xp, p, x, mask):
+    q, f, v = (parts.project(xp, x, p[name])
+               for name in ('query', 'forget', 'value'))
+    least = sigmoid(xp, p['bound']) if 'bound' in p else 0
+    f = least + (1 - least) * sigmoid(xp, f)
+    o = parts.both(direction, lambda reverse: parts.attention(
+        xp, sigmoid(xp, q), 1 - f, parts.silu(xp, v), f, mask,
+        reverse=reverse)).reshape(x.shape)
+    o = parts.layer_norm(xp, o, 1e-6) * p['norm']['scale'] + p['norm']['bias']
+    return dense(o, p['out'])
+
+  return oracle
+
+
+@pytest.mark.parametrize('options', [
+    {}, {'direction': 'causal', 'layer': 2, 'num_layers': 4},
+    {'layer': 1, 'num_layers': 4, 'lower_bound': False}], ids=str)
+def test_equals_its_recurrence(options):
+  x, mask = mixer_oracle.ragged(19, 9, 0, width=12)
+  mask[0, :3] = mask[0, 11] = False  # padding before and between tokens
+  mixer_oracle.check(Mixer(num_heads=3, **options), _oracle(**options), x, mask,
+                     tolerance=3e-5)
+
+
+def test_bounds_rise_over_the_layers():
+  x, mask = mixer_oracle.ragged(4, width=8)
+  for layer in range(5):
+    mixer = Mixer(num_heads=2, layer=layer, num_layers=5)
+    p = mixer_oracle.init(mixer, x, mask, noise=0.0)['params']
+    assert ('bound' in p) == (layer > 0)
+    if layer:
+      np.testing.assert_allclose(
+          sigmoid(np, p['bound']), layer / 5, rtol=1e-6)
+
+
+def test_size_of_the_state():
+  assert Mixer(num_heads=4).state_size(64) == 2 * 4 * 16 * 16
+  assert Mixer(num_heads=4, direction='causal').state_size(64) == 4 * 16 * 16
+
+
+@pytest.mark.parametrize('options, match', [
+    ({'num_heads': 5}, 'num_heads=5'), ({'direction': 'both'}, 'direction')])
+def test_refusals(options, match):
+  with pytest.raises(UserError, match=match):
+    mixer = Mixer(**options)
+    mixer_oracle.init(mixer, *mixer_oracle.ragged(4, width=16))
