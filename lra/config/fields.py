@@ -123,8 +123,8 @@ FIELDS = {
     'train.lengths': Field(
         (), 'Lengths shorter than that of the task. On a CPU each microbatch '
         'is cut to the shortest of these lengths that holds all its tokens, '
-        'so less padding is computed. Affects speed only. Other devices, and '
-        'mechanisms that mix padding, ignore it.', before=()),
+        'so less padding is computed. Affects speed only. Other devices, '
+        'mechanisms that mix padding, and batch norms ignore it.', before=()),
     'train.eval_every': Field(int, 'Steps between two validations.', low=1,
                               high=COUNT),
     'train.log_every': Field(50, 'Steps between two points of the log.',
@@ -142,6 +142,17 @@ FIELDS = {
         0.1, 'Weight decay of all parameters with two axes or more, except '
         'biases. adam and sgd add it to the gradient; the other optimizers '
         'decouple it.', low=0, high=LARGEST),
+    'train.ssm_learning_rate': Field(
+        -1.0, 'Learning rate of the state-space parameters, which follows the '
+        'same schedule. -1 means train.learning_rate.', low=-1, high=LARGEST,
+        before=-1.0),
+    'train.ssm_weight_decay': Field(
+        -1.0, 'Weight decay of the state-space parameters; published settings '
+        'have 0. -1 means train.weight_decay.', low=-1, high=LARGEST,
+        before=-1.0),
+    'train.ssm_parameters': Field(
+        (), 'Names of the state-space parameters, some of PARAM_GROUPS in the '
+        "mixer's file. () means all of these.", before=()),
     'train.b1': Field(0.9, 'Decay of the running mean of gradients.', low=0,
                       below=1),
     'train.b2': Field(0.999, 'Decay of the running mean of squared gradients.',
@@ -195,11 +206,22 @@ FIELDS = {
         'for no convolution.', low=0, high=64, before=0),
     'encoder.norm': Field(
         'layer', 'The norms: layer is LayerNorm, scale is ScaleNorm, rms is '
-        'RMSNorm.', choices=('layer', 'scale', 'rms', 'none'), before='layer'),
+        'RMSNorm, batch is BatchNorm over the true tokens of all examples of a '
+        'batch.', choices=('layer', 'scale', 'rms', 'batch', 'none'),
+        before='layer'),
     'encoder.norm_place': Field(
         'pre', 'Where norms are: before mixers and MLPs and behind the last '
         'block (pre), or behind each residual sum (post).',
         choices=('pre', 'post'), before='pre'),
+    'encoder.norm_momentum': Field(
+        0.9, 'With norm=batch, the share of the running means, which '
+        'evaluation uses, that stays in one training step.', low=0, below=1,
+        before=0.9),
+    'encoder.norm_examples': Field(
+        0, 'With norm=batch, the number of consecutive examples of a batch '
+        'that share their statistics. A microbatch is a multiple of it. 0 '
+        'means the whole batch, which is then computed at once.', low=0,
+        high=MANY, before=0),
     'encoder.block': Field(
         'mlp', 'What follows the mixer in a block: an MLP with GELU, a gated '
         'MLP with SiLU (glu, SwiGLU), or nothing.',
@@ -210,6 +232,9 @@ FIELDS = {
         'from -1 to 1.', choices=('ids', 'values'), before='ids'),
     'encoder.dropout': Field(
         0.1, 'Dropout rate in the embedding and the blocks.', low=0, below=1),
+    'encoder.tie_dropout': Field(
+        False, 'True drops the same channels at all tokens of an example, as '
+        'the released code of S4 and S5 does.', before=False),
     'encoder.pooling': Field(
         'cls', 'The vector that the classifier reads: that of a CLS token put '
         'before the sequence, the mean, the first or the last token.',

@@ -53,9 +53,21 @@ def check(config) -> None:
         f'config.{name} does not follow from the other fields '
         f'({type(error).__name__}: {error}): set it too.')
   _check_task(config)
-  _check_train(config.train)
+  _check_train(config.train, config.encoder)
   _check_optim(config.optim)
+  _check_ssm(config)
   _check_model(config)
+
+
+def sharing(train, encoder) -> int:
+  """Returns how many examples share statistics: microbatches are multiples.
+
+  Args:
+    train, encoder: these groups of a config.
+  """
+  if encoder.norm != 'batch':
+    return 1
+  return encoder.norm_examples or train.batch_size
 
 
 def flatten(config, prefix=''):
@@ -205,7 +217,7 @@ def _check_task(config):
         f'{task.seq_len} tokens; choose 1 to {task.seq_len}, or 0 for all.')
 
 
-def _check_train(train):
+def _check_train(train, encoder):
   if train.include_val and train.select == 'best':
     raise UserError(
         'config.train.include_val leaves no validation split to choose the '
@@ -215,6 +227,16 @@ def _check_train(train):
         f'config.train.microbatch_size={train.microbatch_size} does not '
         f'divide config.train.batch_size={train.batch_size}: choose a '
         'divisor, or 0 for the best size on this machine.')
+  share = sharing(train, encoder)
+  if train.batch_size % share:
+    raise UserError(
+        f'config.encoder.norm_examples={share} does not divide '
+        f'config.train.batch_size={train.batch_size}: choose a divisor.')
+  if train.microbatch_size % share:
+    raise UserError(
+        f'config.train.microbatch_size={train.microbatch_size} is not possible '
+        f'with norm=batch, whose statistics are those of {share} examples: set '
+        'it to 0 or a multiple, or config.encoder.norm_examples to a divisor.')
   if not all(type(n) is int and 0 < n <= MANY for n in train.lengths):
     raise UserError(
         f'config.train.lengths={_shown(train.lengths)} is not possible: give '
@@ -238,6 +260,31 @@ def _check_optim(optim):
           f'config.optim.groups has the group {group!r}, {problem}: give pairs '
           'of a regular expression and dict(learning_rate=..., '
           'weight_decay=...), or None for frozen.')
+
+
+def _check_ssm(config):
+  train, name = config.train, config.model.name
+  given = [field for field in ('ssm_learning_rate', 'ssm_weight_decay')
+           if train[field] != -1]
+  known = getattr(models.module(name), 'PARAM_GROUPS', ())
+  for field in given + ['ssm_parameters'] * bool(train.ssm_parameters):
+    value = train[field]
+    if not known:
+      raise UserError(
+          f'config.train.{field}={_shown(value)} means nothing to {name}, '
+          'whose file names no state-space parameters (PARAM_GROUPS): leave it '
+          'out, or use config.optim.groups.')
+    if field in given and value < 0:
+      raise UserError(
+          f'config.train.{field}={value} is not possible: it must be -1, for '
+          'that of the other parameters, or at least 0.')
+    if not given:
+      raise UserError(
+          'config.train.ssm_parameters means nothing alone: set '
+          'config.train.ssm_learning_rate or config.train.ssm_weight_decay '
+          'too.')
+  for parameter in train.ssm_parameters:
+    check_choice('config.train.ssm_parameters: the name', parameter, known)
 
 
 def _group_problem(group):
@@ -274,6 +321,12 @@ def _check_model(config):
     raise UserError(
         f'config.encoder.mean_over={encoder.mean_over} means nothing to '
         f'pooling={encoder.pooling}: set config.encoder.pooling=mean.')
+  if encoder.norm != 'batch':
+    for name in ('norm_momentum', 'norm_examples'):
+      if encoder[name] != FIELDS[f'encoder.{name}'].default:
+        raise UserError(
+            f'config.encoder.{name}={encoder[name]} means nothing to '
+            f'norm={encoder.norm}: leave it out, or set norm=batch.')
   heads, width = model.get('num_heads', 1), model.get('qkv_width', 0)
   if width % heads:
     raise UserError(

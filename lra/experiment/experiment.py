@@ -78,11 +78,14 @@ class Experiment:
     """Rising lengths that sequences may be computed at, the full one last.
 
     It is the only one if padding takes part in the computation: as tokens, in
-    the size of a mean, or in the mixer.
+    the size of a mean, or in the mixer. It is with batch norms too, whose
+    groups of examples must not be sorted, and whose devices wait for each
+    other.
     """
     config, full = self.config, self.objective.seq_len
     padding_counts = (
         not config.mask_padding or config.encoder.mean_over != 'tokens'
+        or config.encoder.norm == 'batch'
         or getattr(models.module(config.model.name), 'NEEDS_PADDING', False))
     shorter = {n for n in config.train.lengths if n < full}
     return (*(() if padding_counts else sorted(shorter)), full)
@@ -146,7 +149,12 @@ def _encoder(config, objective):
   """
   settings = config.encoder
   mixer = make_mixer(config.model)
-  if settings.pooling in ('cls', 'first') and getattr(
+  alternates = config.model.get('direction') == 'alternating'
+  if alternates and settings.num_layers == 1:
+    raise UserError(
+        'config.model.direction=alternating means nothing to one layer: set it '
+        'to causal, or choose another config.encoder.num_layers.')
+  if settings.pooling in ('cls', 'first') and not alternates and getattr(
       mixer(), 'causal', False):
     raise UserError(
         f'config.encoder.pooling={settings.pooling} reads the first position, '
@@ -161,7 +169,10 @@ def _encoder(config, objective):
       cls_has_position=settings.cls_has_position,
       embedding_std=settings.embedding_std, remat=settings.remat,
       norm=settings.norm, norm_place=settings.norm_place,
+      norm_momentum=settings.norm_momentum,
+      norm_rows=settings.norm_examples * (2 if objective.task.dual else 1),
       block=settings.block, inputs=settings.inputs,
+      tie_dropout=settings.tie_dropout,
       mask_padding=config.mask_padding, dtype=jnp.dtype('float32'),
       full_length=objective.seq_len)
 
@@ -169,8 +180,8 @@ def _encoder(config, objective):
 def make_mixer(model):
   """Returns a function with which the encoder makes its mixers.
 
-  The function takes `dtype`, `layer`, `num_layers`, `full_length`, `dropout`
-  and `name`. It passes on those for which the mixer has a field.
+  The function takes `dtype`, `layer`, `num_layers`, `full_length`, `dropout`,
+  `tie_dropout` and `name`. It passes on those for which the mixer has a field.
 
   Args:
     model: `config.model`, checked.

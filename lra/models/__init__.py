@@ -32,8 +32,8 @@ SHARED = {
                  'gmm_rks': 'GmmRks'},
 }
 # Fields of a mixer that the encoder fills in.
-GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'dropout', 'parent',
-         'name')
+GIVEN = ('dtype', 'layer', 'num_layers', 'full_length', 'dropout',
+         'tie_dropout', 'parent', 'name')
 _PLAIN = (bool, int, float, str, tuple, list, dict)
 
 

@@ -27,6 +27,7 @@ from lra.nn.long_convolution import convolve
 FAMILY = 'state space'
 COST = 'O(L D (log L + D))'
 GROWTH = {'time': 1, 'memory': 1}
+PARAM_GROUPS = ('kernels', 'kernels_reverse')
 
 STD = 0.002  # of initial taps
 
@@ -65,7 +66,8 @@ class Mixer(direction.DirectedMixer):
         convolve(x_BxLxD, *both, own_twice=False) + d_D[None, None] * x_BxLxD
         for d_D, *both in zip(d_CxD, *kernels_CxDxK, strict=True)], -1)
     return glu.GatedOutput('full_glu', self.dropout, self.dtype, exact=True,
-                       width=width, name='output')(y_BxLxE, train=train)
+                           width=width, tie_dropout=self.tie_dropout,
+                           name='output')(y_BxLxE, train=train)
 
   def _kernels(self, name, shape, train):
     """Returns the kernels of one direction, float32 [C, D, L]."""

@@ -29,6 +29,7 @@ from lra.nn.mixer import resolve_kernel
 FAMILY = 'state space'
 COST = 'O(L D (N + D))'
 GROWTH = {'time': 1, 'memory': 1}
+PARAM_GROUPS = ('log_nu', 'log_theta', 'log_gamma', 'b')
 KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
 
 
@@ -89,7 +90,8 @@ class Mixer(direction.DirectedMixer):
     d_D = self.param('d', nn.initializers.normal(1.0), (width,))
     y_BxLxD += d_D[None, None] * x_BxLxD.astype(jnp.float32)
     return glu.GatedOutput(self.activation, self.dropout, self.dtype,
-                       name='output')(y_BxLxD, train=train)
+                           tie_dropout=self.tie_dropout, name='output')(
+                               y_BxLxD, train=train)
 
   def _ring(self):
     """Returns lambda, complex64 [N], and gamma, float32 [N]."""

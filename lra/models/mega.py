@@ -87,7 +87,7 @@ class Mixer(direction.DirectedMixer):
     v_BxLxV = nn.silu(self._dense(V, 'value')(x_BxLxD))
     m_BxLxD = MovingAverage(
         self.ema_dim, self.truncation, self.direction, name='average')(x_BxLxD)
-    m_BxLxD = Dropout(self.dropout, name='drop_average')(
+    m_BxLxD = Dropout(self.dropout, self.tie_dropout, name='drop_average')(
         m_BxLxD.astype(self.dtype), deterministic=not train)
     u, z, r, h = jnp.split(
         self._dense(2 * D + Z + V, 'base')(m_BxLxD),
@@ -100,7 +100,7 @@ class Mixer(direction.DirectedMixer):
         for a, b in zip(scale_2xZ, shift_2xZ, strict=True))
     o_BxLxV = self._attend(q_BxLxZ, k_BxLxZ, v_BxLxV, mask_BxL)
     h_BxLxD = nn.silu(h + self._dense(D, 'out')(o_BxLxV * nn.silu(r)))
-    h_BxLxD = Dropout(self.dropout, name='drop_out')(
+    h_BxLxD = Dropout(self.dropout, self.tie_dropout, name='drop_out')(
         h_BxLxD, deterministic=not train)
     return nn.sigmoid(u) * (h_BxLxD - residual.astype(self.dtype))
 

@@ -33,6 +33,7 @@ from lra.nn.long_convolution import convolve, exponential_sums
 FAMILY = 'state space'
 COST = 'O(L D (log L + N + D))'
 GROWTH = {'time': 1, 'memory': 1}
+PARAM_GROUPS = ('log_decay', 'frequency', 'log_step', 'b')
 
 INITS = ('legs', 'lin', 'inv', 'real')
 B_LIMIT = 2.0  # of the imaginary parts of HiPPO's B
@@ -88,7 +89,8 @@ class Mixer(direction.DirectedMixer):
     y_BxLxD = convolve(x_BxLxD, *kernels_DxK, own_twice=False)
     d_D = self.param('d', nn.initializers.normal(1.0), (width,))
     return glu.GatedOutput(
-        self.activation, self.dropout, self.dtype, exact=True, name='output')(
+        self.activation, self.dropout, self.dtype, exact=True,
+        tie_dropout=self.tie_dropout, name='output')(
             y_BxLxD + d_D[None, None] * x_BxLxD, train=train)
 
   def _modes(self, width):

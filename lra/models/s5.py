@@ -28,6 +28,7 @@ from lra.nn.mixer import resolve_kernel
 FAMILY = 'state space'
 COST = 'O(L D (N + D))'
 GROWTH = {'time': 1, 'memory': 1}
+PARAM_GROUPS = ('lambda_real', 'lambda_imaginary', 'log_step', 'b')
 KERNELS = ('xla', 'pallas_tpu', 'pallas_triton')
 
 C_INITS = ('lecun', 'truncated', 'complex')
@@ -102,7 +103,8 @@ class Mixer(direction.DirectedMixer):
     d_D = self.param('d', nn.initializers.normal(1.0), (width,))
     y_BxLxD += d_D[None, None] * x_BxLxD.astype(jnp.float32)
     return glu.GatedOutput(self.activation, self.dropout, self.dtype,
-                       name='output')(y_BxLxD, train=train)
+                           tie_dropout=self.tie_dropout, name='output')(
+                               y_BxLxD, train=train)
 
   def _blocks(self):
     """Returns Lambda [N / 2] and eigenvectors [N, N / 2] of all blocks."""

@@ -30,24 +30,31 @@ class Dropout(nn.Module):
 
   Attributes:
     rate: share of zeros, in [0, 1), rounded to a multiple of 1 / LEVELS.
+    tied: whether all tokens of an example, axis 1, drop the same channels, as
+      in the released code of S4 and S5.
   """
   rate: float
+  tied: bool = False
 
   @nn.compact
   def __call__(self, x: jax.Array, deterministic: bool) -> jax.Array:
     """Returns x, [..., D] of any float dtype; unchanged if `deterministic`."""
     if not self.rate or deterministic:
       return x
-    return drop(draws.row_keys(self, len(x)), x, self.rate)
+    return drop(draws.row_keys(self, len(x)), x, self.rate, self.tied)
 
 
-def drop(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
+def drop(key: jax.Array, x: jax.Array, rate: float,
+         tied: bool = False) -> jax.Array:
   """Zeroes elements of x [B, ...] at `rate`; divides the rest by 1 - rate.
 
-  `key` is one key of jax.random, or keys [B], one for each row.
+  `key` is one key of jax.random, or keys [B], one for each row. With `tied`
+  elements that differ in their index on axis 1 only are zeroed together.
   """
   threshold = min(round(rate * LEVELS), LEVELS - 1)
   *lead, width = x.shape[1:]
+  if tied:
+    lead[0] = 1
   share = 1 - threshold / LEVELS
   words = kernels.draw_words(key, len(x), (*lead, -(-width // 2)))
   if kernels.platform() == 'gpu':

@@ -17,6 +17,7 @@ import numpy as np
 import kernels
 from kernels.meshes import SEQUENCE_AXIS
 from lra.errors import UserError
+from lra.nn import direction
 from lra.nn import norm as norms
 from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
@@ -72,7 +73,8 @@ class Mlp(nn.Module):
   """Dense, GELU, Dense, with dropout after each.
 
   Attributes:
-    width, dropout, dtype: as `mlp_width`, `dropout` and `dtype` of `Encoder`.
+    width, dropout, dtype, tie_dropout: as `mlp_width`, `dropout`, `dtype` and
+      `tie_dropout` of `Encoder`.
     gated: whether SiLU of a second layer multiplies the first, instead of GELU
       (SwiGLU: Shazeer 2020, arXiv 2002.05202, equation 6).
   """
@@ -80,6 +82,7 @@ class Mlp(nn.Module):
   dropout: float
   dtype: jnp.dtype
   gated: bool = False
+  tie_dropout: bool = False
 
   @nn.compact
   def __call__(self, x_BxLxD, *, train: bool):
@@ -89,10 +92,11 @@ class Mlp(nn.Module):
           Dense(self.width, dtype=self.dtype, name='gate')(x_BxLxD))
     else:
       y_BxLxF = gelu(y_BxLxF)
-    y_BxLxF = Dropout(self.dropout)(y_BxLxF, deterministic=not train)
+    drop = functools.partial(Dropout, self.dropout, tied=self.tie_dropout)
+    y_BxLxF = drop()(y_BxLxF, deterministic=not train)
     y_BxLxD = Dense(
         x_BxLxD.shape[-1], dtype=self.dtype, name='down')(y_BxLxF)
-    return Dropout(self.dropout)(y_BxLxD, deterministic=not train)
+    return drop()(y_BxLxD, deterministic=not train)
 
 
 class ShortConvolution(nn.Module):
@@ -155,52 +159,61 @@ class Block(nn.Module):
   dtype: jnp.dtype
   norm: str = 'layer'
   norm_place: str = 'pre'
+  norm_momentum: float = 0.9
+  norm_rows: int = 0
   block: str = 'mlp'
+  tie_dropout: bool = False
 
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, train: bool, values: tuple = ()):
+  def __call__(self, x_BxLxD, mask_BxL, train: bool, tokens_BxL,
+               values: tuple = ()):
     """Returns (x, values); values are () of a mixer that shares none."""
-    x_BxLxD, y_BxLxD = self._before('norm_mixer', x_BxLxD)
-    if self.conv_width:
-      y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
+    norm = functools.partial(
+        norms.make, self.norm, self.dtype, mask_BxL=tokens_BxL, train=train,
+        momentum=self.norm_momentum, rows=self.norm_rows)
+    x_BxLxD, y_BxLxD = self._before(norm, 'norm_mixer', x_BxLxD)
     mixer = self.mixer(
         dtype=self.dtype, layer=self.layer, num_layers=self.num_layers,
-        full_length=self.full_length, dropout=self.dropout, name='mixer')
+        full_length=self.full_length, dropout=self.dropout,
+        **({'tie_dropout': True} if self.tie_dropout else {}), name='mixer')
+    turn = direction.turn(getattr(mixer, 'direction', ''), self.layer)
+    y_BxLxD = turn(y_BxLxD)
+    if self.conv_width:
+      y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
     gates = getattr(mixer, 'gates_residual', False)
-    mix = functools.partial(mixer, train=train)
+    mix = functools.partial(mixer, y_BxLxD, turn(mask_BxL), train=train)
     if getattr(mixer, 'shares_values', False):
-      y_BxLxD, values = mix(y_BxLxD, mask_BxL, values=values, share=True)
-    elif gates:
-      y_BxLxD = mix(y_BxLxD, mask_BxL, residual=x_BxLxD)
+      y_BxLxD, values = mix(values=tuple(map(turn, values)), share=True)
+      values = tuple(map(turn, values))
     else:
-      y_BxLxD = mix(y_BxLxD, mask_BxL)
+      y_BxLxD = mix(**({'residual': turn(x_BxLxD)} if gates else {}))
+    y_BxLxD = turn(y_BxLxD)
     if jnp.shape(y_BxLxD) != x_BxLxD.shape:
       raise UserError(
           f'The mixer of {type(mixer).__module__} returns shape '
           f'{list(jnp.shape(y_BxLxD))} for x {list(x_BxLxD.shape)}: let its '
           '__call__ return the shape of x.')
     if not gates:
-      y_BxLxD = Dropout(self.dropout)(y_BxLxD, deterministic=not train)
-    x_BxLxD = self._after('norm_mixer', x_BxLxD + y_BxLxD)
+      y_BxLxD = Dropout(self.dropout, tied=self.tie_dropout)(
+          y_BxLxD, deterministic=not train)
+    x_BxLxD = self._after(norm, 'norm_mixer', x_BxLxD + y_BxLxD)
     if self.block == 'none':
       return x_BxLxD, values
-    x_BxLxD, y_BxLxD = self._before('norm_mlp', x_BxLxD)
+    x_BxLxD, y_BxLxD = self._before(norm, 'norm_mlp', x_BxLxD)
     mlp = Mlp(self.mlp_width, self.dropout, self.dtype, self.block == 'glu',
-              name='mlp')
+              self.tie_dropout, name='mlp')
     x_BxLxD = x_BxLxD + mlp(y_BxLxD, train=train)
-    return self._after('norm_mlp', x_BxLxD), values
+    return self._after(norm, 'norm_mlp', x_BxLxD), values
 
-  def _before(self, name, x_BxLxD):
+  def _before(self, norm, name, x_BxLxD):
     """Returns x for the residual sum, and its norm if norms come before."""
     if self.norm_place != 'pre':
       return x_BxLxD, x_BxLxD
-    return norms.make(self.norm, self.dtype, name)(x_BxLxD, beside=True)
+    return norm(name)(x_BxLxD, beside=True)
 
-  def _after(self, name, x_BxLxD):
+  def _after(self, norm, name, x_BxLxD):
     """Returns x, or its norm if norms come after residual sums."""
-    if self.norm_place != 'post':
-      return x_BxLxD
-    return norms.make(self.norm, self.dtype, name)(x_BxLxD)
+    return norm(name)(x_BxLxD) if self.norm_place == 'post' else x_BxLxD
 
 
 class Encoder(nn.Module):
@@ -213,7 +226,7 @@ class Encoder(nn.Module):
 
   Attributes:
     mixer: creates a mixer, given `dtype`, `layer`, `num_layers`, `full_length`,
-      `dropout` and `name`.
+      `dropout`, `name` and, if it is set, `tie_dropout`.
     vocab_size: number of ids; id 0 is padding.
     num_layers: number of blocks.
     width: D.
@@ -234,9 +247,11 @@ class Encoder(nn.Module):
     norm: one of `lra.nn.norm.KINDS`.
     norm_place: `pre`, before mixers and MLPs and behind the last block, or
       `post`, behind each residual sum.
+    norm_momentum, norm_rows: `momentum` and `rows` of `lra.nn.norm.BatchNorm`.
     block: what follows the mixer in a block: `mlp`, `glu` or `none`.
     inputs: `ids` are looked up in the embedding; `values` are ids of grey
       levels, mapped from -1 (id 1) to 1 (the last id) and to D by a layer.
+    tie_dropout: whether all tokens of an example drop the same channels.
   """
   mixer: Callable[..., nn.Module]
   vocab_size: int
@@ -255,8 +270,11 @@ class Encoder(nn.Module):
   full_length: int | None = None
   norm: str = 'layer'
   norm_place: str = 'pre'
+  norm_momentum: float = 0.9
+  norm_rows: int = 0
   block: str = 'mlp'
   inputs: str = 'ids'
+  tie_dropout: bool = False
 
   @nn.compact
   def __call__(self, inputs, mask_BxL=None, *, train: bool):
@@ -267,7 +285,7 @@ class Encoder(nn.Module):
         may be cut at one length if only padding follows.
       mask_BxL: bool, True at tokens; None means every id but 0, and every
         position of continuous values.
-      train: whether dropout is on.
+      train: whether dropout is on and batch norms use the batch.
 
     Returns:
       (vectors [B, N, D] in `dtype`, mask bool [B, N]) with N = L, or L + 1
@@ -278,14 +296,16 @@ class Encoder(nn.Module):
                   else jnp.ones(inputs.shape[:2], bool))
     x_BxNxD, mask_BxN = self._with_positions(
         self._embed(inputs), mask_BxL, self._full(inputs))
-    x_BxNxD = Dropout(self.dropout)(x_BxNxD, deterministic=not train)
+    x_BxNxD = Dropout(self.dropout, tied=self.tie_dropout)(
+        x_BxNxD, deterministic=not train)
     block = nn.remat(Block, static_argnums=(3,)) if self.remat else Block
     seen_BxN = mask_BxN if self.mask_padding else jnp.ones_like(mask_BxN)
-    length = x_BxNxD.shape[1]
+    length, tokens_BxN = x_BxNxD.shape[1], mask_BxN
     more = filling(*x_BxNxD.shape[:2])
     if more and self._sums_over_tokens():
       x_BxNxD = jnp.pad(x_BxNxD, ((0, 0), (0, more), (0, 0)))
-      seen_BxN = jnp.pad(seen_BxN, ((0, 0), (0, more)))
+      seen_BxN, tokens_BxN = (
+          jnp.pad(m, ((0, 0), (0, more))) for m in (seen_BxN, tokens_BxN))
     values = ()
     for i in range(self.num_layers):
       x_BxNxD, values = block(
@@ -293,11 +313,15 @@ class Encoder(nn.Module):
           full_length=self._full(inputs) + self.prepend_cls,
           conv_width=self.conv_width,
           mlp_width=self.mlp_width, dropout=self.dropout, dtype=self.dtype,
-          norm=self.norm, norm_place=self.norm_place, block=self.block,
-          name=f'block_{i}')(x_BxNxD, seen_BxN, train, values)
+          norm=self.norm, norm_place=self.norm_place,
+          norm_momentum=self.norm_momentum, norm_rows=self.norm_rows,
+          block=self.block, tie_dropout=self.tie_dropout,
+          name=f'block_{i}')(x_BxNxD, seen_BxN, train, tokens_BxN, values)
     x_BxNxD = x_BxNxD[:, :length]
     if self.norm_place == 'pre':
-      x_BxNxD = norms.make(self.norm, self.dtype, 'norm')(x_BxNxD)
+      x_BxNxD = norms.make(
+          self.norm, self.dtype, 'norm', mask_BxN, train=train,
+          momentum=self.norm_momentum, rows=self.norm_rows)(x_BxNxD)
     return x_BxNxD, mask_BxN
 
   def _sums_over_tokens(self):

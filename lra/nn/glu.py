@@ -28,18 +28,20 @@ class GatedOutput(nn.Module):
     dtype: computing dtype.
     exact: whether GELU is exact, as in S4; else its tanh approximation.
     width: D of `full_glu`; 0 means E, which the others need.
+    tie_dropout: `tied` of `lra.nn.dropout.Dropout`.
   """
   activation: str
   dropout: float
   dtype: jnp.dtype
   exact: bool = False
   width: int = 0
+  tie_dropout: bool = False
 
   @nn.compact
   def __call__(self, y_BxLxE: jax.Array, *, train: bool) -> jax.Array:
     """Returns [B, L, D] in `dtype`; `train` turns dropout on."""
     g_BxLxE = nn.gelu(y_BxLxE, approximate=not self.exact).astype(self.dtype)
-    g_BxLxE = Dropout(self.dropout, name='drop')(
+    g_BxLxE = Dropout(self.dropout, self.tie_dropout, name='drop')(
         g_BxLxE, deterministic=not train)
     if self.activation == 'gelu':
       return g_BxLxE

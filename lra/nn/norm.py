@@ -1,4 +1,4 @@
-"""LayerNorm with a custom gradient.
+"""The norms of an encoder, and LayerNorm with a custom gradient.
 
 Source: Ba, Kiros and Hinton 2016, arXiv 1607.06450, equation 3
 
@@ -20,6 +20,7 @@ would read x once more for the means, and x and dy for scale and bias.
 """
 
 import functools
+import math
 from collections.abc import Callable
 
 import flax.linen as nn
@@ -102,27 +103,122 @@ class ScaleNorm(nn.Module):
     return y.astype(self.dtype or jnp.result_type(x, scale))
 
 
+class BatchNorm(nn.Module):
+  """Normalises each channel over the tokens of many examples.
+
+    m = mean(x),  v = max(0, mean(x^2) - m^2)
+    y = (x - m) (v + eps)^(-1/2) scale + bias,  eps = 1e-5
+
+  In training, means are over the true tokens of all rows, or of `rows`
+  consecutive rows, on all devices that share the examples. In evaluation, m and
+  v are running means, the collection STATS:
+
+    running = momentum running + (1 - momentum) mean over groups of rows
+
+  Parameters `scale` and `bias` are float32 [D], statistics float32. Source:
+  Ioffe and Szegedy 2015, arXiv 1502.03167, algorithm 1, with the biased
+  variance as in flax; groups as in Hoffer et al. 2017, arXiv 1705.08741.
+
+  Attributes:
+    dtype: dtype of the result; None promotes x and the parameters.
+    momentum: share of the running means that stays in one training step.
+    rows: rows of a batch that share statistics, 0 for all.
+  """
+  dtype: jnp.dtype | None = None
+  momentum: float = 0.9
+  rows: int = 0
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """Returns the norm of x [B, L, D] of any float dtype.
+
+    Args:
+      x_BxLxD: the rows of this device.
+      mask_BxL: bool, True at tokens; others do not count.
+      train: whether the statistics are those of the batch.
+    """
+    shape = x_BxLxD.shape[-1:]
+    scale_D = self.param('scale', nn.initializers.ones, shape)
+    bias_D = self.param('bias', nn.initializers.zeros, shape)
+    kept = [self.variable(STATS, name, init, shape, jnp.float32)
+            for name, init in (('mean', jnp.zeros), ('var', jnp.ones))]
+    exact = x_BxLxD.astype(arrays.at_least_float32(x_BxLxD.dtype))
+    if train:
+      moments, moments_B = _moments(exact, mask_BxL, self.rows)
+      if self.is_mutable_collection(STATS):
+        for old, new_GxD in zip(kept, moments, strict=True):
+          old.value = (self.momentum * old.value
+                       + (1 - self.momentum) * new_GxD.mean(0))
+    else:
+      moments_B = [old.value[None] for old in kept]
+    mean, variance = (m[:, None] for m in moments_B)
+    factor = jax.lax.rsqrt(variance + BATCH_EPS) * scale_D[None, None]
+    y = (exact - mean) * factor + bias_D[None, None]
+    return y.astype(self.dtype or jnp.result_type(x_BxLxD, scale_D))
+
+
+def _moments(x_BxLxD, mask_BxL, rows):
+  """Returns means and variances of each group of rows.
+
+  Returns:
+    Those of the groups of all devices, two float32 [G, D], and those of the
+    group of each row of this device, two float32 [B, D].
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  axes_ = tuple(a for a in axes.BATCH_AXES
+                if a in axes.manual(mesh) and mesh.shape[a] > 1)
+  batch = len(x_BxLxD)
+  total = batch * math.prod(mesh.shape[a] for a in axes_)
+  rows = rows or total
+  # No piece of consecutive rows of a device is in two groups.
+  piece, count = math.gcd(batch, rows), max(total // rows, 1)
+  first = batch * jax.lax.axis_index(axes_) if axes_ else 0
+  group_P = (first + piece * jnp.arange(batch // piece)) // rows
+  weight_BxLx1 = mask_BxL[..., None].astype(x_BxLxD.dtype)
+  sums_Bx3 = (weight_BxLx1.sum(1), (weight_BxLx1 * x_BxLxD).sum(1),
+              (weight_BxLx1 * jnp.square(x_BxLxD)).sum(1))
+  inside_PxG = jax.nn.one_hot(group_P, count, dtype=x_BxLxD.dtype)
+  sums_Gx3 = [
+      (inside_PxG[..., None] * s.reshape(-1, piece, s.shape[-1]).sum(1)[
+          :, None]).sum(0) for s in sums_Bx3]
+  if axes_:
+    sums_Gx3 = jax.lax.psum(sums_Gx3, axes_)
+  tokens, first_order, second_order = sums_Gx3
+  tokens = jnp.maximum(tokens, 1)
+  mean_GxD = first_order / tokens
+  variance_GxD = jnp.maximum(0, second_order / tokens - jnp.square(mean_GxD))
+  moments = mean_GxD, variance_GxD
+  return moments, [jnp.repeat(m[group_P], piece, axis=0) for m in moments]
+
+
 # Norms of an encoder.
-KINDS = ('layer', 'scale', 'rms', 'none')
+KINDS = ('layer', 'scale', 'rms', 'batch', 'none')
+# Collection of the running means of batch norms, as in flax.
+STATS = 'batch_stats'
+BATCH_EPS = 1e-5  # as in flax and PyTorch
 
 
-def make(kind: str, dtype: jnp.dtype, name: str) -> Callable:
+def make(kind: str, dtype: jnp.dtype, name: str, mask_BxL: jax.Array, *,
+         train: bool, **batch) -> Callable:
   """Returns a norm, a function of x and `beside`; see `LayerNorm`.
 
   Args:
     kind: one of `KINDS`; `none` returns x in `dtype`.
     dtype: dtype of the result.
     name: name of its parameters.
+    mask_BxL, train: arguments of `BatchNorm`.
+    **batch: attributes of `BatchNorm`.
   """
   if kind == 'layer':
     return LayerNorm(dtype=dtype, name=name)
   norm = {
       'scale': lambda x: ScaleNorm(dtype=dtype, name=name)(x),
       'rms': lambda x: RMSNorm(dtype=dtype, name=name)(x),
+      'batch': lambda x: BatchNorm(dtype=dtype, name=name, **batch)(
+          x, mask_BxL, train=train),
       'none': lambda x: x.astype(dtype)}[kind]
   return lambda x, beside=False: (x, norm(x)) if beside else norm(x)
-
-
 
 
 def _pair(triton, dtype, *operands):

@@ -3,6 +3,7 @@
 All are from optax, except Long Range Arena's schedule, which optax lacks.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ import optax
 from optax import contrib
 
 import kernels
+from lra import models
 from lra.errors import UserError
 from lra.training import matching
 
@@ -86,16 +88,33 @@ def path_name(path) -> str:
   return '/'.join(str(key.key) for key in path)
 
 
+def groups_of(config) -> tuple:
+  """Returns `config.optim.groups` behind the group of SSM parameters, if any.
+
+  That group exists if `config.train` has a learning rate or a weight decay for
+  it. The first group that matches counts, so it comes before all others.
+  """
+  train, groups = config.train, config.optim.groups
+  own = {name: train[f'ssm_{name}'] for name in (
+      'learning_rate', 'weight_decay') if train[f'ssm_{name}'] >= 0}
+  if not own:
+    return groups
+  names = train.ssm_parameters or models.module(
+      config.model.name).PARAM_GROUPS
+  pattern = f'.*/mixer/({"|".join(map(re.escape, names))})'
+  return ((pattern, own), *(groups or (('.*', {}),)))
+
+
 def numbers(config) -> dict[str, np.ndarray]:
   """Returns numbers that compiled steps take as arguments.
 
   They are arguments so that a grid of them compiles once.
 
   Returns:
-    `learning_rate` and `weight_decay`, float32 [G], of the G
-    `config.optim.groups`. Without groups, one group has all parameters.
+    `learning_rate` and `weight_decay`, float32 [G], of the G groups of
+    `groups_of`. Without groups, one group has all parameters.
   """
-  groups = config.optim.groups or (('.*', {}),)
+  groups = groups_of(config) or (('.*', {}),)
   return {name: np.array([(options or {}).get(name, config.train[name])
                           for _, options in groups], np.float32)
           for name in ('learning_rate', 'weight_decay')}
@@ -113,14 +132,15 @@ def make(config, given=None) -> optax.GradientTransformation:
     given: replaces `numbers(config)`; may be traced.
   """
   optim, given = config.optim, given or numbers(config)
+  groups = groups_of(config)
   rules = [_rule(config, *values) for values in zip(
       given['learning_rate'], given['weight_decay'], strict=True)]
   parts = []
-  if optim.groups:
-    parts.append(_frozen_to_zero(optim.groups))
+  if groups:
+    parts.append(_frozen_to_zero(groups))
   if optim.clip_norm:
     parts.append(_clipped(optim.clip_norm))
-  parts.append(_grouped(optim.groups, rules) if optim.groups else rules[0])
+  parts.append(_grouped(groups, rules) if groups else rules[0])
   rule = optax.with_extra_args_support(
       optax.chain(*parts) if len(parts) > 1 else parts[0])
 
@@ -144,7 +164,7 @@ def gradient_norm(config, grads) -> tuple[Any, jax.Array]:
   kernel for each parameter, and copies those that the backward pass still
   reads. Several devices would have to gather the array.
   """
-  groups = config.optim.groups
+  groups = groups_of(config)
   mesh = jax.sharding.get_abstract_mesh()
   if kernels.platform() == 'gpu' and (mesh.empty or mesh.size == 1):
     flat, restore = jax.flatten_util.ravel_pytree(grads)

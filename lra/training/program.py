@@ -186,7 +186,8 @@ class Program:
       config names a size, that size is used.
     """
     return self._fit('microbatch', self.config.train.microbatch_size,
-                     Program.compile_train, 'Training')
+                     Program.compile_train, 'Training',
+                     sizes_lib.unit(self.config, self.mesh))
 
   def fit_eval(self) -> tuple['Program', Any]:
     """Compiles the evaluation step at the largest batch that fits.
@@ -194,12 +195,12 @@ class Program:
     It returns what `fit_train` does, with the result of `compile_eval`.
     """
     return self._fit('eval_batch', self.config.train.eval_batch_size,
-                     Program.compile_eval, 'Evaluation')
+                     Program.compile_eval, 'Evaluation',
+                     sizes_lib.devices(self.mesh))
 
-  def _fit(self, name, named, compile_it, what):
+  def _fit(self, name, named, compile_it, what, share):
     if named:
       return self, compile_it(self)
-    share = self.mesh.shape['data'] * self.mesh.shape['fsdp']
     size, compiled = sizes_lib.fitting(
         lambda size: compile_it(self.sized(**{name: size})),
         getattr(self.sizes, name), share, sizes_lib.budget(self.mesh), what)

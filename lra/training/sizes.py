@@ -1,7 +1,8 @@
 """Chooses batch sizes that fit into the memory of the hardware.
 
 A microbatch size changes memory and speed, not the result: gradients are summed
-over a batch, and dropout depends on the example (`lra.nn.draws`).
+over a batch, and dropout depends on the example (`lra.nn.draws`). Examples that
+share statistics of a batch norm are in one microbatch.
 
 An accelerator raises an error if its memory is full. On a CPU, the system ends
 the process without a message. So sizes are compared with its memory beforehand.
@@ -15,6 +16,7 @@ from typing import Any
 import jax
 
 from lra.errors import UserError
+from lra.experiment import check
 from lra.experiment.experiment import Experiment
 from lra.system import machine
 from lra.system.terminal import say
@@ -53,7 +55,7 @@ def wanted(config, mesh, before: dict | None = None) -> Sizes:
   Raises:
     UserError: no size divides among the devices of the mesh.
   """
-  train, share = config.train, mesh.shape['data'] * mesh.shape['fsdp']
+  train, share = config.train, devices(mesh)
   kept = before or {}
   if kept.get('device') != machine.device_name():
     kept = {}
@@ -63,25 +65,41 @@ def wanted(config, mesh, before: dict | None = None) -> Sizes:
   evaluated = train.eval_batch_size or kept.get('eval_batch_size') or (
       train.cpu_eval_batch_size if on_cpu else EVAL_BATCH)
   if not train.microbatch_size:
-    micro = _divisor(train.batch_size, micro, share)
+    micro = _divisor(train.batch_size, micro, share, unit(config, mesh))
   if not train.eval_batch_size:
     evaluated = max(evaluated // share, 1) * share
   return Sizes(micro, evaluated)
 
 
-def _divisor(batch, most, share):
+def devices(mesh) -> int:
+  """Returns how many devices share the examples of a microbatch."""
+  return mesh.shape['data'] * mesh.shape['fsdp']
+
+
+def unit(config, mesh) -> int:
+  """Returns the number of examples that microbatches are multiples of."""
+  return math.lcm(devices(mesh), check.sharing(config.train, config.encoder))
+
+
+def _divisor(batch, most, share, unit):
   """Returns the largest microbatch of at most `most` that devices can split.
 
-  Each device gets at least one example.
+  Each device gets at least one example. The microbatch is a multiple of `unit`,
+  and at least that.
   """
   if batch % share:
     raise UserError(
         f'config.train.batch_size={batch} cannot be split over {share} '
         f'devices: choose a multiple of {share}, or a smaller config.mesh.')
-  each = batch // share
-  most = max(most // share, 1)
-  return share * max(n for n in range(1, each + 1)
-                     if each % n == 0 and n <= most)
+  if batch % unit:
+    raise UserError(
+        f'config.train.batch_size={batch} is no multiple of {unit}, the '
+        f'examples that share statistics on {share} devices: choose another '
+        'config.encoder.norm_examples, or a smaller config.mesh.')
+  each = batch // unit
+  most = max(most // unit, 1)
+  return unit * max(n for n in range(1, each + 1)
+                    if each % n == 0 and n <= most)
 
 
 def is_cpu(mesh) -> bool:
@@ -113,7 +131,7 @@ def fitting(compile_at: Callable[[int], Any], size: int, share: int,
   Args:
     compile_at: size -> compiled program.
     size: examples to begin with.
-    share: number of devices that split the examples; no size is smaller.
+    share: number that sizes are multiples of; no size is smaller.
     limit: bytes that the program may need.
     what: name of the program, for the user.
 

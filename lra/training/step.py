@@ -16,6 +16,7 @@ import optax
 from jax.sharding import PartitionSpec as P
 
 from lra.nn import draws
+from lra.nn.norm import STATS
 from lra.objectives.base import Objective
 from lra.training import mesh, optim
 
@@ -29,7 +30,8 @@ class TrainState:
   Attributes:
     step: int32 [], updates made.
     params: float32 parameters.
-    constants: the model's other collections, made once and never changed.
+    constants: the model's other collections. They are made once and never
+      changed, except STATS, the running statistics of batch norms.
     opt_state: state of the optimizer.
     ema: moving average of the parameters, None if there is none.
     sums: the objective's sums since the last log point.
@@ -78,7 +80,7 @@ def train_step(model, objective: Objective, state: TrainState, batch, given,
     consumed the state.
   """
   key = jax.random.fold_in(stream(given['seed'], DROPOUT), state.step)
-  grads, sums = batch_gradient(
+  grads, sums, stats = batch_gradient(
       model, objective, state.params, state.constants, batch, key, at)
   grads, norm = optim.gradient_norm(objective.config, grads)
   updates, opt_state = optim.make(objective.config, given).update(
@@ -89,8 +91,8 @@ def train_step(model, objective: Objective, state: TrainState, batch, given,
   if decay:
     ema = optax.incremental_update(params, state.ema, 1 - decay)
   return TrainState(
-      step=state.step + 1, params=params, constants=state.constants,
-      opt_state=opt_state, ema=ema,
+      step=state.step + 1, params=params,
+      constants={**state.constants, **stats}, opt_state=opt_state, ema=ema,
       sums=jax.tree.map(jnp.add, state.sums, sums)), norm
 
 
@@ -102,7 +104,8 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
   the summed weights. So the result is that of one large batch. The random
   numbers of an example depend on its place in the batch, see `lra.nn.draws`.
   Devices along `data` of the current mesh each sum up their own examples of all
-  microbatches. They communicate once, after the last microbatch.
+  microbatches. They communicate once, after the last microbatch; batch norms
+  whose examples are on several devices communicate too.
 
   Args:
     model: inputs to outputs.
@@ -116,38 +119,44 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
       its own length only.
 
   Returns:
-    (gradient, the objective's sums over the batch).
+    (gradient, the objective's sums over the batch, the updated collection
+    STATS by name; {} if the model has no such collection).
   """
 
   def own(params, constants, batch, key):
-    """Returns sums of gradients, and the objective's, over local examples."""
+    """Returns sums over local examples, and the mean of the new statistics."""
 
     def apply(params, micro, keys=None, **options):
       drawn = {draws.KEYS: keys} if keys else {}
       return model.apply({'params': params, **constants, **drawn},
                          objective.inputs(micro), train=True, **options)
 
+    kept = {STATS: constants[STATS]} if STATS in constants else {}
+
     @functools.partial(jax.grad, has_aux=True)
     def gradient(params, micro, keys):
       # Modules of other libraries use one key for the whole microbatch.
       whole = jax.random.fold_in(key, micro['place'][0])
-      outputs = apply(params, micro, keys,
-                      rngs={'dropout': whole, draws.STEP: key})
+      outputs, stats = apply(params, micro, keys, mutable=[*kept],
+                             rngs={'dropout': whole, draws.STEP: key})
       sums = objective.loss(outputs, micro)
-      return sums['loss'], sums
+      return sums['loss'], (sums, dict(stats))
 
     def add(carry, micro):
-      grads, sums = carry
+      grads, *added = carry
       keys = draws.of_step(
           functools.partial(apply, params, micro), key, micro['place'])
       new, more = at_fitting(
           functools.partial(gradient, params), objective, at, micro, keys)
       return (mesh.keep_split(jax.tree.map(jnp.add, grads, new), mesh.FSDP),
-              jax.tree.map(jnp.add, sums, more)), None
+              *jax.tree.map(jnp.add, tuple(added), more)), None
 
     start = (mesh.keep_split(jax.tree.map(jnp.zeros_like, params), mesh.FSDP),
-             zero_sums(objective))
-    return jax.lax.scan(add, start, batch)[0]
+             zero_sums(objective), jax.tree.map(jnp.zeros_like, kept))
+    grads, sums, stats = jax.lax.scan(add, start, batch)[0]
+    times = len(batch['place']) * (
+        1 if devices.empty else devices.shape[mesh.DATA])
+    return grads, sums, jax.tree.map(lambda x: x / times, stats)
 
   summed, devices = own, jax.sharding.get_abstract_mesh()
   if not devices.empty and devices.shape[mesh.DATA] > 1:
@@ -155,9 +164,9 @@ def batch_gradient(model, objective: Objective, params, constants, batch, key,
         lambda *args: jax.lax.psum(own(*args), mesh.DATA),
         in_specs=(P(), P(), P(None, mesh.DATA), P()), out_specs=P(),
         axis_names={mesh.DATA}, check_vma=False)
-  grads, sums = summed(params, constants, batch, key)
+  grads, sums, stats = summed(params, constants, batch, key)
   grads = jax.tree.map(lambda g: g / sums['weight'], grads)
-  return mesh.keep_split(grads, mesh.FSDP, mesh.SEQUENCE_AXIS), sums
+  return mesh.keep_split(grads, mesh.FSDP, mesh.SEQUENCE_AXIS), sums, stats
 
 
 def eval_step(model, objective: Objective, params, constants, batch,

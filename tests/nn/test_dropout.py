@@ -1,12 +1,15 @@
 """Dropout: its rate, its scaling, its independence."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import kernels
-from lra.nn import dropout
+from lra import models
+from lra.nn import direction, dropout
+from tests.helpers import small
 
 SHAPE = (64, 128, 63)  # an odd width: half a word is left over
 
@@ -76,3 +79,37 @@ def test_gradient_and_dtype(platform):
     gradient = jax.grad(lambda x: dropout.drop(key, x, 0.5).sum())(x)
   assert y.dtype == jnp.bfloat16
   np.testing.assert_array_equal(gradient, y)
+
+
+@pytest.mark.parametrize('platform', ('cpu', 'gpu'))
+def test_tied_tokens_drop_what_one_token_would(platform):
+  """And so do their gradients."""
+  key, x = jax.random.key(5), jnp.ones((3, 17, 63))
+  with kernels.target(platform):
+    y, pull = jax.vjp(lambda x: dropout.drop(key, x, 0.3, tied=True), x)
+    alone = dropout.drop(key, x[:, :1], 0.3)
+    (dx,) = pull(2 * x)
+  np.testing.assert_array_equal(y, np.broadcast_to(alone, x.shape))
+  np.testing.assert_array_equal(dx, 2 * np.asarray(y))
+
+
+@pytest.mark.parametrize('tied', [True, False])
+@pytest.mark.parametrize('model', ['transformer', *(
+    name for name in models.names() if issubclass(
+        models.mixer(name), direction.DirectedMixer))])
+def test_all_dropout_of_a_model_is_tied_or_none(model, tied):
+  c = small.config(model, 'listops')
+  c.encoder.update(dropout=0.5, pooling='mean', tie_dropout=tied)
+  p, seen = small.make(c), []
+
+  def intercept(apply, args, kwargs, context):
+    if isinstance(context.module, dropout.Dropout):
+      seen.append(context.module.tied)
+    return apply(*args, **kwargs)
+
+  tokens = small.batch(p.objective.task, 4, 24)['tokens']
+  with nn.intercept_methods(intercept):
+    jax.eval_shape(lambda params: p.model.apply(
+        {'params': params}, tokens, train=True,
+        rngs={'dropout': jax.random.key(0)}), p.state_shape.params)
+  assert len(seen) >= 4 and set(seen) == {tied}

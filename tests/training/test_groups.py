@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from lra import models
 from lra.errors import UserError
 from lra.training import optim
 from tests.helpers import small
@@ -95,3 +96,91 @@ def test_bad_groups_are_refused_by_name(groups, words):
     _steps(groups, 0)
   for word in ['config.optim.groups', *words]:
     assert word in str(error.value)
+
+
+def _s5(groups=(), **train):
+  c = small.config('s5', 'listops', learning_rate=0.1, weight_decay=0.5,
+                   warmup_steps=0, **train)
+  c.model.state_dim, c.model.blocks = 8, 2
+  c.optim.update(groups=groups, schedule='constant', name='sgd', momentum=0.0)
+  return c
+
+
+# Published groups of S5: (settings, {parameter: its rate and decay}).
+_LAMBDA = {name: (0.01, 0.0) for name in (
+    'lambda_real', 'lambda_imaginary', 'log_step')}
+_SLOW = ('lambda_real', 'lambda_imaginary', 'log_step')
+_VARIANTS = {
+    'standard': ({}, (), {**_LAMBDA, 'b': (0.01, 0.0)}),
+    'standard, dt_global': (
+        {'ssm_parameters': ('lambda_real', 'lambda_imaginary', 'b')}, (),
+        {**_LAMBDA, 'b': (0.01, 0.0), 'log_step': (0.1, 0.0)}),
+    'BandCdecay': (
+        {'ssm_parameters': _SLOW},
+        (('.*/mixer/b', {'learning_rate': 0.01}), ('.*', {})),
+        {**_LAMBDA, 'b': (0.01, 0.5)}),
+    'BfastandCdecay': (
+        {'ssm_parameters': _SLOW}, (), {**_LAMBDA, 'b': (0.1, 0.5)})}
+
+
+@pytest.mark.parametrize('variant', _VARIANTS)
+def test_the_groups_of_s5_can_be_expressed(variant):
+  """One update of plain descent is -rate * (g + decay * w)."""
+  train, groups, expected = _VARIANTS[variant]
+  p = small.make(_s5(groups, ssm_learning_rate=0.01, ssm_weight_decay=0.0,
+                     **train))
+  params = small.random_params(p)
+  grads = small.random_params(p, seed=1)
+  tx = optim.make(p.config)
+  grads, norm = optim.gradient_norm(p.config, grads)
+  updates, _ = tx.update(grads, tx.init(params), params, norm=norm)
+  moved, starts, slopes = ({
+      optim.path_name(path): np.asarray(x, np.float64) for path, x in
+      jax.tree_util.tree_leaves_with_path(tree)}
+      for tree in (updates, params, grads))
+  seen = set()
+  for name, start in starts.items():
+    last = name.rpartition('/')[2]
+    decays = start.ndim > 1 and 'bias' not in last
+    rate, decay = expected.get(
+        last if '/mixer/' in name else '', (0.1, 0.5 * decays))
+    seen.add(last)
+    np.testing.assert_allclose(
+        moved[name], -rate * (slopes[name] + decay * start), rtol=1e-5,
+        atol=1e-7, err_msg=name)
+  assert set(expected) <= seen
+
+
+def test_without_numbers_for_the_group_the_optimizer_is_the_same():
+  c = _s5()
+  assert optim.groups_of(c) == ()
+  assert {k: v.shape for k, v in optim.numbers(c).items()} == {
+      'learning_rate': (1,), 'weight_decay': (1,)}
+
+
+@pytest.mark.parametrize('model,train,words', [
+    ('transformer', {'ssm_learning_rate': 0.01}, ['ssm_learning_rate',
+                                                  'transformer']),
+    ('transformer', {'ssm_weight_decay': 0.0}, ['ssm_weight_decay']),
+    ('transformer', {'ssm_parameters': ('b',)}, ['ssm_parameters']),
+    ('s5', {'ssm_parameters': ('b',)}, ['ssm_learning_rate']),
+    ('s5', {'ssm_learning_rate': -0.5}, ['-0.5', '-1']),
+    ('s5', {'ssm_learning_rate': 0.1, 'ssm_parameters': ('c',)},
+     ["'c'", 'log_step']),
+])
+def test_bad_settings_of_the_ssm_group_are_refused(model, train, words):
+  with pytest.raises(UserError) as error:
+    small.make(small.config(model, 'listops', **train))
+  for word in words:
+    assert word in str(error.value)
+
+
+@pytest.mark.parametrize('model', [
+    name for name in models.names() if hasattr(
+        models.module(name), 'PARAM_GROUPS')])
+def test_each_declared_parameter_exists(model):
+  names = {optim.path_name(path) for path, _ in
+           jax.tree_util.tree_leaves_with_path(
+               small.make(small.config(model, 'listops')).state_shape.params)}
+  for parameter in models.module(model).PARAM_GROUPS:
+    assert f'encoder/block_0/mixer/{parameter}' in names

@@ -60,8 +60,8 @@ def _gradient(model, sizes=None, **options):
   state = p.init()
   f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
   with jax.set_mesh(p.mesh):
-    grads, sums = f(state.params, state.constants, _batch(p),
-                    jax.random.key(0))
+    grads, sums, _ = f(state.params, state.constants, _batch(p),
+                       jax.random.key(0))
   return jax.device_get((grads, sums))
 
 

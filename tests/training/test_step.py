@@ -41,7 +41,7 @@ def _gradient(model, microbatch, *, weighted=32, rows=32, devices=1,
   f = jax.jit(functools.partial(
       step.batch_gradient, p.model, p.objective, at=at))
   with jax.set_mesh(p.mesh):
-    grads, sums = f(
+    grads, sums, _ = f(
         state.params, state.constants,
         jax.device_put(micro, p.batch_shardings(micro=True)),
         jax.random.key(0))

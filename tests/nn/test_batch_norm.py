@@ -1,0 +1,214 @@
+"""BatchNorm in the encoder, in training steps and in whole runs."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lra
+from lra.errors import UserError
+from lra.nn.norm import BATCH_EPS, STATS, BatchNorm
+from lra.training import restore, step, train
+from tests.helpers import same_run, small
+
+
+def _case(rows=4, length=7, width=6):
+  rng = np.random.default_rng(0)
+  x = (2 * rng.normal(size=(rows, length, width)) + 1).astype(np.float32)
+  mask = np.arange(length) < rng.integers(2, length + 1, rows)[:, None]
+  params = {'scale': rng.normal(size=width).astype(np.float32),
+            'bias': rng.normal(size=width).astype(np.float32)}
+  stats = {'mean': rng.normal(size=width).astype(np.float32),
+           'var': rng.uniform(0.5, 2, width).astype(np.float32)}
+  return params, stats, x, mask, rng.normal(size=x.shape)
+
+
+def _exact(x, mask, scale, bias, rows):
+  """Norm at all positions, and mean and variance of each group, float64."""
+  y, moments = np.empty(x.shape), []
+  for first in range(0, len(x), rows):
+    group = slice(first, first + rows)
+    tokens = x[group][mask[group]]  # [number of tokens, D]
+    moments.append((tokens.mean(0), tokens.var(0)))
+    y[group] = (x[group] - moments[-1][0]) / np.sqrt(
+        moments[-1][1] + BATCH_EPS) * scale + bias
+  return y, np.mean(moments, 0)
+
+
+@pytest.mark.parametrize('rows', [0, 2, 1])
+def test_training_equals_float64_with_padding(rows):
+  """Results, running statistics, and gradients along random directions."""
+  params, stats, x, mask, dy = _case()
+  dy *= mask[..., None]  # nothing reads padding
+  module = BatchNorm(momentum=0.8, rows=rows)
+
+  def loss(params, x):
+    y, new = module.apply({'params': params, STATS: stats}, x, mask,
+                          train=True, mutable=[STATS])
+    return jnp.sum(y * np.float32(dy)), (y, new)
+
+  (_, (y, new)), found = jax.value_and_grad(
+      loss, argnums=(0, 1), has_aux=True)(params, x)
+  exact = [np.float64(a) for a in (x, params['scale'], params['bias'])]
+  of = lambda x, scale, bias: _exact(x, mask, scale, bias, rows or len(x))
+  want, (mean, variance) = of(*exact)
+  small.assert_close(y[mask], want[mask])
+  small.assert_close(new[STATS], {
+      'mean': 0.8 * stats['mean'] + 0.2 * mean,
+      'var': 0.8 * stats['var'] + 0.2 * variance})
+  got = [found[1], found[0]['scale'], found[0]['bias']]
+  assert not np.any(np.asarray(found[1])[~mask])
+  for seed in range(5):
+    rng = np.random.default_rng(seed)
+    along = [rng.normal(size=a.shape) for a in exact]
+    here, there = ((of(*(a + h * d for a, d in zip(
+        exact, along, strict=True)))[0] * dy).sum() for h in (1e-6, -1e-6))
+    np.testing.assert_allclose(
+        sum((np.float64(g) * d).sum() for g, d in zip(
+            got, along, strict=True)), (here - there) / 2e-6, rtol=1e-3)
+
+
+def test_evaluation_uses_running_statistics():
+  params, stats, x, mask, _ = _case()
+  y = BatchNorm().apply({'params': params, STATS: stats}, x, mask, train=False)
+  want = ((np.float64(x) - stats['mean']) / np.sqrt(stats['var'] + BATCH_EPS)
+          * params['scale'] + params['bias'])
+  small.assert_close(y, want)
+
+
+@functools.cache
+def _step(microbatch, *, mesh=(), examples=0, task='listops', place='pre'):
+  """Gradient, sums and statistics of one batch of 8."""
+  c = small.config('simpletron', task, batch_size=8, microbatch_size=microbatch,
+                   eval_batch_size=8)
+  c.encoder.update(norm='batch', norm_examples=examples, norm_place=place,
+                   dropout=0.2, pooling='mean')
+  c.mesh.update(dict(mesh))
+  p = small.make(c, 2 if mesh else 1)
+  batch = small.batch(p.objective.task, 8, 24)
+  batch['place'] = np.arange(8, dtype=np.int32)
+  batch = {k: v.reshape(-1, microbatch, *v.shape[1:]) for k, v in batch.items()}
+  f = jax.jit(functools.partial(step.batch_gradient, p.model, p.objective))
+  params = small.random_params(p)
+  constants = jax.tree.map(lambda x: x + 0.1, p.init().constants)
+  with jax.set_mesh(p.mesh):
+    return jax.device_get(f(
+        params, constants,
+        jax.device_put(batch, p.batch_shardings(micro=True)),
+        jax.random.key(0)))
+
+
+def _same(got, want):
+  for x, y in zip(got, want, strict=True):
+    small.assert_close(x, y, 3e-5)
+
+
+@pytest.mark.parametrize('place', ['pre', 'post'])
+def test_no_microbatch_changes_a_step(place):
+  """Groups of two examples share statistics, in 1, 2 or 4 microbatches."""
+  one, two, four = (_step(size, examples=2, place=place) for size in (8, 4, 2))
+  assert jax.tree.leaves(one[2])
+  _same(two, one)
+  _same(four, one)
+  with pytest.raises(AssertionError):
+    _same(_step(8, place=place), one)  # statistics of eight are others
+
+
+@pytest.mark.parametrize('mesh', [
+    {'data': 2}, {'data': 1, 'fsdp': 2}, {'data': 1, 'sequence': 2}])
+@pytest.mark.parametrize('options', [
+    {}, {'examples': 2}, {'examples': 8},
+    {'task': 'retrieval'}, {'task': 'retrieval', 'examples': 2}])
+def test_two_devices_equal_one(mesh, options):
+  micro = options.get('examples') or 8
+  _same(_step(micro, mesh=tuple(mesh.items()), **options),
+        _step(8, **options))
+
+
+def test_both_documents_of_a_pair_count():
+  """The statistics of a retrieval batch are those of all its documents."""
+  c = small.config('transformer', 'retrieval')
+  c.encoder.update(norm='batch', num_layers=1, dropout=0.0, pooling='mean',
+                   positions='none', norm_momentum=0.0)
+  p = small.make(c)
+  params = small.random_params(p)
+  tokens = small.batch(p.objective.task, 4, 24)['tokens']
+  _, new = p.model.apply(
+      {'params': params, **p.init().constants}, tokens, train=True,
+      mutable=[STATS])
+  embedded = np.float64(params['encoder']['embedding']['embedding'])[
+      tokens[tokens > 0]]
+  small.assert_close(new[STATS]['encoder']['block_0']['norm_mixer'], {
+      'mean': embedded.mean(0), 'var': embedded.var(0)})
+
+
+@pytest.mark.parametrize('changes, words', [
+    ({'train.microbatch_size': 4}, ['microbatch_size=4', 'norm_examples']),
+    ({'encoder.norm_examples': 3}, ['norm_examples=3', 'batch_size=8']),
+    ({'encoder.norm': 'layer', 'encoder.norm_examples': 2}, [
+        'norm_examples=2', 'norm=layer']),
+    ({'encoder.norm': 'layer', 'encoder.norm_momentum': 0.95}, [
+        'norm_momentum=0.95'])])
+def test_bad_settings_are_refused(changes, words):
+  c = small.config('simpletron', 'listops', batch_size=8, microbatch_size=0)
+  c.encoder.norm = 'batch'
+  for name, value in changes.items():
+    group, _, field = name.partition('.')
+    c[group][field] = value
+  with pytest.raises(UserError) as error:
+    small.make(c)
+  for word in words:
+    assert word in str(error.value)
+
+
+def test_microbatches_hold_whole_groups():
+  for examples, want in ((0, 32), (4, 8), (16, 16)):
+    c = small.config('simpletron', 'listops', batch_size=32, microbatch_size=0)
+    c.encoder.update(norm='batch', norm_examples=examples)
+    assert small.make(c).sizes.microbatch == want
+
+
+def _run_config(data_dir):
+  c = same_run.config(data_dir, batch_size=8, microbatch_size=8)
+  c.encoder.update(norm='batch', norm_momentum=0.5)
+  return c
+
+
+@pytest.mark.full
+def test_a_killed_run_resumes_with_its_running_statistics(
+    mini_data, tmp_path, monkeypatch):
+  """Bit for bit; and what is loaded afterwards scores what was recorded."""
+  c = _run_config(mini_data)
+  whole, broken = tmp_path / 'whole', tmp_path / 'broken'
+  result = train.train(small.experiment(c, whole))
+  for lines in (3, 2):
+    with monkeypatch.context() as patch, pytest.raises(same_run.Killed):
+      same_run.kill_after(patch, lines)
+      train.train(small.experiment(c, broken))
+  train.train(small.experiment(c, broken))
+  same_run.check(whole, broken, c, None)
+  made, kept, _ = restore.scored(whole)
+  fresh = made.init().constants[STATS]
+  for new, old in zip(*map(jax.tree.leaves, (
+      kept['constants'][STATS], fresh)), strict=True):
+    assert np.abs(np.asarray(new) - np.asarray(old)).max() > 1e-3
+  assert lra.load(whole).evaluate('test')['accuracy'] == result.test.accuracy
+
+
+@pytest.mark.full
+def test_running_statistics_are_means_over_the_groups_of_a_step():
+  """By compiled steps, of one microbatch and of several."""
+  found = []
+  for micro in (8, 2):
+    c = small.config('simpletron', 'listops', batch_size=8,
+                     microbatch_size=micro)
+    c.encoder.update(norm='batch', norm_examples=2, dropout=0.0)
+    p = small.make(c)
+    batch = small.batch(p.objective.task, micro, 24, lead=(8 // micro,))
+    rest = small.batch(p.objective.task, 8, 24, lead=(1,))
+    batch = {k: v.reshape(batch[k].shape) for k, v in rest.items()}
+    state, _ = p.compile_train()(p.init(), batch, p.put_given())
+    found.append(jax.device_get(state.constants))
+  small.assert_close(*found)
