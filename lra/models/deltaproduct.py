@@ -45,26 +45,22 @@ class Mixer(gated_deltanet.Mixer):
   def log_decay(self, x_BxLxD):
     return super().log_decay(x_BxLxD) if self.forget else None
 
-  def attend(self, q, k, v, beta, log_decay, mask, reverse):
-    """Makes the steps tokens of their own: [B, L n, H, ...]."""
-    steps, last = self.steps, 0 if reverse else self.steps - 1
+  def operands(self, q, k, v, beta, log_decay, reverse):
+    """Makes the steps tokens of their own, [B, L n, H, ...]."""
+    first, last = (-1, 0) if reverse else (0, -1)
 
     def apart(y):
-      """[B, L, n H, ...] -> [B, L n, H, ...], in the order of the pass."""
-      y = y.reshape(*y.shape[:2], steps, self.num_heads, *y.shape[3:])
+      """[B, L, n H, ...] -> [B, L n, H, ...], the first of a pass first."""
+      y = y.reshape(*y.shape[:2], self.steps, self.num_heads, *y.shape[3:])
       y = jnp.flip(y, 2) if reverse else y
       return y.reshape(y.shape[0], -1, *y.shape[3:])
 
-    def alone(y, place):
-      """[B, L, H, ...] -> [B, L n, H, ...], 0 at other places than one."""
-      y = y[:, :, None]
-      fill = [(0, 0)] * y.ndim
-      fill[2] = place, steps - 1 - place
-      y = jnp.pad(y, fill)
-      return y.reshape(y.shape[0], -1, *y.shape[3:])
+    def alone(y, step):
+      """[B, L, H, ...] -> [B, L n, H, ...], 0 at all steps but one."""
+      out = jnp.zeros((*y.shape[:2], self.steps, *y.shape[2:]), y.dtype)
+      out = out.at[:, :, step].set(y)
+      return out.reshape(y.shape[0], -1, *y.shape[2:])
 
     if log_decay is not None:
-      log_decay = alone(log_decay, steps - 1 - last)
-    o = super().attend(alone(q, last), apart(k), apart(v), apart(beta),
-                       log_decay, jnp.repeat(mask, steps, axis=1), reverse)
-    return o[:, last::steps]
+      log_decay = alone(log_decay, first)
+    return alone(q, last), apart(k), apart(v), apart(beta), log_decay

@@ -4,6 +4,7 @@ Shapes: B batch, L length, D model width, H heads, N and E width of a head's
 keys and values.
 """
 
+import functools
 import math
 
 import flax.linen as nn
@@ -112,14 +113,13 @@ class DeltaMixer(direction.DirectedMixer):
                                name=f'{name}_convolution')
         for name in projected if self.conv_width}
 
-    def one_way(reverse):
+    def operands(reverse):
       q, k, v = (
           _convolved(convolutions.get(name), y, mask_BxL, reverse)
           for name, y in projected.items())
-      return self.attend(unit(q), unit(k), v, beta_BxLxK, log_decay, mask_BxL,
-                         reverse)
+      return self.operands(unit(q), unit(k), v, beta_BxLxK, log_decay, reverse)
 
-    o_BxLxHxE = direction.run(self.direction, one_way, join='sum')
+    o_BxLxHxE = self._attend(operands, mask_BxL)
     o_BxLxHxE = norm.RMSNorm(
         epsilon=EPS, dtype=self.dtype, name='norm')(o_BxLxHxE)
     return layers.merge_heads_and_project(
@@ -133,15 +133,31 @@ class DeltaMixer(direction.DirectedMixer):
     return layers.Projection((x_BxLxI.shape[-1],), (heads, width), self.dtype,
                              use_bias=False, name=name)(x_BxLxI)
 
-  def attend(self, q_BxLxHxN: jax.Array, k_BxLxHxN: jax.Array,
-             v_BxLxHxE: jax.Array, beta_BxLxH: jax.Array,
-             log_decay: jax.Array | None, mask_BxL: jax.Array,
-             reverse: bool) -> jax.Array:
-    """Runs the recurrence from one end: [B, L, H, E]."""
-    return kernels.sharded(kernels.delta_rule)(
-        q_BxLxHxN, k_BxLxHxN, v_BxLxHxE, beta=beta_BxLxH, log_decay=log_decay,
-        mask=mask_BxL, reverse=reverse, scale=q_BxLxHxN.shape[-1]**-0.5,
+  def operands(self, q_BxLxHxN: jax.Array, k_BxLxKxN: jax.Array,
+               v_BxLxKxE: jax.Array, beta_BxLxK: jax.Array,
+               log_decay: jax.Array | None, reverse: bool) -> tuple:
+    """Returns q, k, v, beta and log_decay of `steps` tokens for each token."""
+    del reverse
+    return q_BxLxHxN, k_BxLxKxN, v_BxLxKxE, beta_BxLxK, log_decay
+
+  def _attend(self, operands, mask_BxL):
+    """Runs the recurrence from one end or both: their sum, [B, L, H, E].
+
+    Both runs are one call, with twice as many heads: it compiles in half the
+    time, and its loop over chunks has half the steps.
+    """
+    runs = (False, True)[:direction.passes(self.direction)]
+    mask_BxT = jnp.repeat(mask_BxL, self.steps, axis=1)
+    given = [jax.tree.map(functools.partial(_turned, mask_BxT, reverse),
+                          operands(reverse)) for reverse in runs]
+    q, k, v, beta, log_decay = jax.tree.map(
+        lambda *y: jnp.concatenate(y, axis=2), *given)
+    o_BxTxKxE = kernels.sharded(kernels.delta_rule)(
+        q, k, v, beta=beta, log_decay=log_decay, scale=q.shape[-1]**-0.5,
         kernel=self.kernel)
+    o_BxLxKxE = o_BxTxKxE[:, self.steps - 1::self.steps]
+    return sum(_turned(mask_BxL, reverse, o, back=True) for reverse, o in zip(
+        runs, jnp.split(o_BxLxKxE, len(runs), axis=2), strict=True))
 
   def decay_of(self, step: jax.Array, shape: tuple[int, ...],
                least: float = 0.0) -> jax.Array:
@@ -166,6 +182,16 @@ def unit(x: jax.Array) -> jax.Array:
   exact = x.astype(jnp.float32)
   square = jnp.square(exact).sum(-1, keepdims=True)
   return (exact * jax.lax.rsqrt(square + 1e-6)).astype(x.dtype)
+
+
+def _turned(mask_BxT, reverse, y, back=False):
+  """Returns y with 0 at masked tokens, which then do nothing, maybe reversed.
+
+  With `back` y is reversed and the mask is not.
+  """
+  y = jnp.flip(y, 1) if reverse and back else y
+  y = jnp.where(mask_BxT.reshape(*mask_BxT.shape, *(1,) * (y.ndim - 2)), y, 0)
+  return jnp.flip(y, 1) if reverse and not back else y
 
 
 def _convolved(convolution, y_BxLxHxW, mask_BxL, reverse):

@@ -25,11 +25,11 @@ def test_equals_its_recurrence(options):
 
 
 def test_start_of_the_decays():
-  x, mask = mixer_oracle.ragged(3, width=4000)
-  p = Mixer(num_heads=1000).init(
+  x, mask = mixer_oracle.ragged(3, width=800)
+  p = Mixer(num_heads=200).init(
       jax.random.key(0), x, mask, train=False)['params']
   dt = np.log1p(np.exp(p['dt_bias']))
-  assert 0.00099 < dt.min() < 0.0011 and 0.09 < dt.max() < 0.101
-  np.testing.assert_allclose(np.log(dt).mean(), np.log(0.01), atol=0.2)
+  assert 0.00099 < dt.min() < 0.0012 and 0.08 < dt.max() < 0.101
+  np.testing.assert_allclose(np.log(dt).mean(), np.log(0.01), atol=0.3)
   rate = np.exp(p['log_rate'])
-  assert 0 < rate.min() < 0.1 and 15.9 < rate.max() <= 16
+  assert 0 < rate.min() < 0.5 and 15.5 < rate.max() <= 16

@@ -99,9 +99,8 @@ def test_a_second_layer_mixes_in_the_values_of_the_first(direction):
   mixer_oracle.close(np.asarray(z)[mask], want_z[mask], 2e-5, 'outputs')
 
 
-@pytest.mark.parametrize('remat', [False, True])
-def test_an_encoder_hands_the_values_on(remat):
-  """The third block reads the values of the first, not of the second."""
+def _watched(direction, remat=False):
+  """The values that each of three blocks got and returned."""
   seen = []
 
   class Watched(Mixer):
@@ -112,17 +111,34 @@ def test_an_encoder_hands_the_values_on(remat):
       return out
 
   encoder = Encoder(
-      mixer=lambda full_length, **kwargs: Watched(num_heads=2, **kwargs),
+      mixer=lambda full_length, **kwargs: Watched(
+          num_heads=2, direction=direction, **kwargs),
       vocab_size=7, num_layers=3, width=8, mlp_width=8, dropout=0.0,
       positions='none', prepend_cls=False, cls_has_position=False,
       embedding_std=1.0, remat=remat, mask_padding=True, dtype=jnp.float32)
-  encoder.init(jax.random.key(0), jnp.ones((2, 5), int), train=False)
-  (none, first), (of_first, _), (still_first, _) = seen
+  encoder.init(jax.random.key(0), jnp.arange(10).reshape(2, 5) % 7, train=False)
+  return seen
+
+
+def test_an_encoder_hands_the_values_on():
+  """The third block reads the values of the first, not of the second."""
+  (none, first), (of_first, _), (still_first, _) = _watched('bidirectional')
   assert none == () and len(first) == 2
+  np.testing.assert_array_equal(of_first, first)
+  np.testing.assert_array_equal(still_first, first)
+
+
+def test_an_encoder_turns_the_values_of_an_alternating_layer():
+  (_, [first]), ([turned], _), ([again], _) = _watched('alternating')
+  np.testing.assert_array_equal(turned, first[:, ::-1])
+  np.testing.assert_array_equal(again, first)
+
+
+def test_a_recomputed_encoder_hands_the_values_on():
+  (none, _), (of_first, _), (still_first, _) = _watched('causal', remat=True)
+  assert none == ()
   for got in (of_first, still_first):
-    assert [v.shape for v in got] == [(2, 5, 8)] * 2
-  if not remat:
-    np.testing.assert_array_equal(still_first[0], first[0])
+    assert [v.shape for v in got] == [(2, 5, 8)]
 
 
 def test_start_of_the_decays():
