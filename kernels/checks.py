@@ -228,6 +228,21 @@ def check_float32(name, x, shape, axes):
                      f'{_dtype(x)} {jnp.shape(x)}')
 
 
+def check_like(name, x, q):
+  """Raises ValueError unless x has the shape and dtype of q."""
+  if jnp.shape(x) != jnp.shape(q) or _dtype(x) != _dtype(q):
+    raise ValueError(f'{name} must be {_dtype(q)} {jnp.shape(q)}, like q, got '
+                     f'{_dtype(x)} {jnp.shape(x)}')
+
+
+def check_log_decay(x, k):
+  """Raises ValueError unless x is float32 [B, L, H] or [B, L, H, N]."""
+  shape = jnp.shape(k)
+  if jnp.shape(x) not in (shape[:3], shape) or _dtype(x) != 'float32':
+    raise ValueError(f'log_decay must be float32 [B, L, H] = {shape[:3]} or '
+                     f'[B, L, H, N] = {shape}, got {_dtype(x)} {jnp.shape(x)}')
+
+
 def check_pair(name, x):
   """Raises ValueError unless x is a tuple or list of two."""
   if not isinstance(x, tuple | list) or len(x) != 2:

@@ -18,13 +18,14 @@ OPS = {'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
        'softmax': ('dense', 'chunked', 'splash', 'cudnn'),
        'norm_project': ('xla', 'pallas_triton'),
        'scan': ('xla', 'pallas_tpu', 'pallas_triton'),
-       'gated': ('xla',)}
+       'gated': ('xla',), 'delta': ('xla',)}
 # More requirements that a call can have of a kernel.
 _NEEDS = {
     'linear': ('value_width', 'state', 'segments'),
     'simpletron': ('state', 'segments'), 'lightning': ('state', 'segments'),
     'softmax': ('value_width', 'dropout_rate', 'bias'), 'norm_project': (),
-    'scan': (), 'gated': ('value_width', 'channels', 'groups')}
+    'scan': (), 'gated': ('value_width', 'channels', 'groups'),
+    'delta': ()}
 # SimpleTRON is linear attention with identity features and no normaliser.
 _RUNS = {'simpletron': 'linear'}
 _PLATFORM = {'pallas_tpu': 'tpu', 'pallas_triton': 'gpu', 'pallas_gpu': 'gpu',

@@ -143,6 +143,8 @@ class Block(nn.Module):
   mixer with the attribute `gates_residual` also gets x before the norm, as the
   argument `residual`, and its result is added without dropout. A mixer with the
   attribute `shared` gets what the encoder made of it, as the argument `shared`.
+  One with the attribute `shares_values` gets and returns what the first block's
+  returned; see `lra.models.rwkv7`.
 
   Attributes: those of `Encoder`, but
     layer: index of the block in the encoder, from 0.
@@ -164,7 +166,9 @@ class Block(nn.Module):
   tie_dropout: bool = False
 
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, train: bool, tokens_BxL, shared=None):
+  def __call__(self, x_BxLxD, mask_BxL, train: bool, tokens_BxL, shared=None,
+               values: tuple = ()):
+    """Returns (x, values); values are () of a mixer that shares none."""
     norm = functools.partial(
         norms.make, self.norm, self.dtype, mask_BxL=tokens_BxL, train=train,
         momentum=self.norm_momentum, rows=self.norm_rows)
@@ -181,7 +185,14 @@ class Block(nn.Module):
     more = {'residual': turn(x_BxLxD)} if gates else {}
     if shared is not None:
       more['shared'] = shared
-    y_BxLxD = turn(mixer(y_BxLxD, turn(mask_BxL), train=train, **more))
+    mix = functools.partial(
+        mixer, y_BxLxD, turn(mask_BxL), train=train, **more)
+    if getattr(mixer, 'shares_values', False):
+      y_BxLxD, values = mix(values=tuple(map(turn, values)), share=True)
+      values = tuple(map(turn, values))
+    else:
+      y_BxLxD = mix()
+    y_BxLxD = turn(y_BxLxD)
     if jnp.shape(y_BxLxD) != x_BxLxD.shape:
       raise UserError(
           f'The mixer of {type(mixer).__module__} returns shape '
@@ -192,12 +203,12 @@ class Block(nn.Module):
           y_BxLxD, deterministic=not train)
     x_BxLxD = self._after(norm, 'norm_mixer', x_BxLxD + y_BxLxD)
     if self.block == 'none':
-      return x_BxLxD
+      return x_BxLxD, values
     x_BxLxD, y_BxLxD = self._before(norm, 'norm_mlp', x_BxLxD)
     mlp = Mlp(self.mlp_width, self.dropout, self.dtype, self.block == 'glu',
               self.tie_dropout, name='mlp')
-    return self._after(
-        norm, 'norm_mlp', x_BxLxD + mlp(y_BxLxD, train=train))
+    x_BxLxD = x_BxLxD + mlp(y_BxLxD, train=train)
+    return self._after(norm, 'norm_mlp', x_BxLxD), values
 
   def _before(self, norm, name, x_BxLxD):
     """Returns x for the residual sum, and its norm if norms come before."""
@@ -302,11 +313,11 @@ class Encoder(nn.Module):
       x_BxNxD = jnp.pad(x_BxNxD, ((0, 0), (0, more), (0, 0)))
       seen_BxN, tokens_BxN = (
           jnp.pad(m, ((0, 0), (0, more))) for m in (seen_BxN, tokens_BxN))
-    shared = getattr(mixer, 'shared', None)
+    shared, values = getattr(mixer, 'shared', None), ()
     if shared is not None:
       shared = shared(self.num_layers, name='mixer')(self.width)
     for i in range(self.num_layers):
-      x_BxNxD = block(
+      x_BxNxD, values = block(
           mixer=self.mixer, layer=i, num_layers=self.num_layers,
           full_length=self._full(inputs) + self.prepend_cls,
           conv_width=self.conv_width,
@@ -314,7 +325,8 @@ class Encoder(nn.Module):
           norm=self.norm, norm_place=self.norm_place,
           norm_momentum=self.norm_momentum, norm_rows=self.norm_rows,
           block=self.block, tie_dropout=self.tie_dropout,
-          name=f'block_{i}')(x_BxNxD, seen_BxN, train, tokens_BxN, shared)
+          name=f'block_{i}')(
+              x_BxNxD, seen_BxN, train, tokens_BxN, shared, values)
     x_BxNxD = x_BxNxD[:, :length]
     if self.norm_place == 'pre':
       x_BxNxD = norms.make(

@@ -36,7 +36,7 @@ def _run(model, direction, layer, conv_width=0):
   rng = np.random.default_rng(0)
   variables = jax.tree.map(
       lambda v: 0.3 * rng.standard_normal(v.shape, np.float32), variables)
-  apply = lambda x, mask: block.apply(variables, x, mask, False, mask)
+  apply = lambda x, mask: block.apply(variables, x, mask, False, mask)[0]
   # How far each token changes a sum of another's channels.
   weight = np.float32(rng.standard_normal(WIDTH))
   seen = lambda x, mask: jax.jacobian(

@@ -1,0 +1,13 @@
+"""DeltaNet (arXiv 2406.06484): linear attention with the delta rule.
+
+python run_lra.py --config=configs/deltanet.py:listops_mini
+
+The paper has no settings for Long Range Arena. `negative_eigenvalues` lets it
+learn parity (arXiv 2411.12537).
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  return base.get_config(arg, 'deltanet')

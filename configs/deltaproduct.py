@@ -1,0 +1,12 @@
+"""DeltaProduct (arXiv 2502.10297): several delta steps for each token.
+
+python run_lra.py --config=configs/deltaproduct.py:listops_mini
+
+The paper has no settings for Long Range Arena. It has 1 to 4 steps.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  return base.get_config(arg, 'deltaproduct')

@@ -1,0 +1,105 @@
+"""Delta rules: the public functions."""
+
+import jax.numpy as jnp
+
+from kernels import axes, checks, dispatch
+from kernels.delta import xla
+
+
+def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
+               scale=1.0, initial_state=None, return_state=False,
+               kernel='auto'):
+  """Computes the delta rule, with or without decay.
+
+    S'_t = exp(log_decay_t) S_(t-1)
+    S_t = S'_t + beta_t k_t^T (v_t - k_t S'_t),   out_t = scale q_t S_t
+
+  Without decay this is DeltaNet (arXiv 2406.06484, section 2.2), with a decay
+  for each head Gated DeltaNet (arXiv 2412.06464, equation 10), with one for
+  each channel of the keys Kimi Delta Attention (arXiv 2510.26692, equation 1).
+  Keys should have length 1 and beta lie between 0 and 2: the state cannot grow
+  then. Several steps for a token (DeltaProduct) are several tokens here.
+
+  Masked tokens leave the state as it is; their outputs and gradients are
+  exactly 0. Matmuls have the dtype of q and float32 sums; decays, states and
+  the inverse of a chunk are float32. No exponential is above 1, whatever the
+  decay.
+
+  Args:
+    q, k: [B, L, H, N], float32 or bfloat16.
+    v: [B, L, H, E], of the dtype of q.
+    beta: float32 [B, L, H].
+    log_decay: float32 [B, L, H] or [B, L, H, N], at most 0; None = 0.
+    mask: bool [B, L], True = token; None = all True. No gradient.
+    reverse: whether to start from the last token.
+    scale: a Python number.
+    initial_state: float32 [B, H, N, E], the state before the first token of
+      the pass; None = zeros.
+    return_state: also return the state after the last token of the pass.
+    kernel: one of `kernels.OPS['delta']`, or 'auto'.
+
+  Returns:
+    [B, L, H, E] in the dtype of q; with return_state (out, state), where the
+    state is float32 [B, H, N, E].
+
+  Raises:
+    ValueError: an argument has the wrong shape, dtype or value.
+  """
+  checks.check_qkv(q, k, v, any_value_width=True)
+  checks.check_float32('beta', beta, q.shape[:3], '[B, L, H]')
+  operands = xla.Operands(q, k, v, beta, log_decay)
+  return _run(operands, mask, reverse, scale, initial_state, return_state,
+              kernel)
+
+
+def general_delta_rule(q, k, v, a, b, *, log_decay=None, mask=None,
+                       reverse=False, scale=1.0, initial_state=None,
+                       return_state=False, kernel='auto'):
+  """Computes a delta rule that may remove with other keys than it writes.
+
+    S_t = exp(log_decay_t) S_(t-1) + b_t^T (a_t S_(t-1)) + k_t^T v_t
+    out_t = scale q_t S_t
+
+  The transition is diagonal plus one of rank 1, as in RWKV-7 (arXiv
+  2503.14456, equation 17), where a is minus the normalised removal key and b
+  that key times a rate for each channel. Note that a reads the state before
+  the decay, k of `delta_rule` the state after it.
+
+  Args:
+    q, k, v, log_decay, mask, reverse, scale, initial_state, return_state,
+      kernel: see `delta_rule`.
+    a, b: [B, L, H, N], of the dtype of q.
+
+  Returns and raises: see `delta_rule`.
+  """
+  checks.check_qkv(q, k, v, any_value_width=True)
+  for name, x in (('a', a), ('b', b)):
+    checks.check_like(name, x, q)
+  operands = xla.Operands(q, k, v, None, log_decay, a, b)
+  return _run(operands, mask, reverse, scale, initial_state, return_state,
+              kernel)
+
+
+def _run(x, mask, reverse, scale, state, return_state, kernel):
+  checks.check_mask(mask, x.q)
+  if x.log_decay is not None:
+    checks.check_log_decay(x.log_decay, x.k)
+  shape = *x.k.shape[:1], *x.k.shape[2:], x.v.shape[-1]
+  if state is not None:
+    checks.check_float32('initial_state', state, shape, '[B, H, N, E]')
+  scale = checks.check_number('scale', scale)
+  dispatch.resolve('delta', kernel, x.q.shape, x.q.dtype)
+
+  def of_tokens(y):
+    if y is None:
+      return None
+    if mask is not None:
+      y = jnp.where(mask.reshape(*mask.shape, *(1,) * (y.ndim - 2)), y, 0)
+    return jnp.flip(y, 1) if reverse else y
+
+  x, state = axes.alike((xla.Operands(*map(of_tokens, x)), state))
+  out, state = xla.run(x, state, scale)
+  out = jnp.flip(out, 1) if reverse else out
+  if mask is not None:
+    out = jnp.where(mask[..., None, None], out, 0)
+  return (out, state) if return_state else out

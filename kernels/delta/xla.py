@@ -1,0 +1,176 @@
+"""The delta rules in plain XLA: chunks, no loop over tokens.
+
+With S the state before a chunk, U the rows that the chunk adds to it, G the
+decay since its start and P decayed products (see `kernels.delta.chunk`),
+
+  U = T (R V - (A exp G) S),  O = (Q exp G) S + P U,  S' = ... + K^T U
+
+where T is the inverse of a triangular matrix: the WY form of Yang et al. 2024
+(arXiv 2406.06484, section 3.2) and, with decays, of arXiv 2412.06464, section
+3.3. All of it but S is computed for many chunks at once; a scan over chunks
+then finds S with two matmuls each. An outer loop over segments of 1,024 tokens
+keeps only the states before them, and its backward pass recomputes a segment.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from kernels import axes, dispatch, products
+from kernels.delta import chunk
+
+CHUNK = 64
+CPU_CHUNK = 16  # without units for matmuls, the least work is best
+SEGMENT = 1024
+
+
+class Operands(NamedTuple):
+  """Operands of a delta rule; masked tokens have been set to do nothing.
+
+  Attributes:
+    q, k: [B, L, H, N].
+    v: [B, L, H, E].
+    beta: float32 [B, L, H], or None with `a` and `b`.
+    log_decay: float32 [B, L, H] or [B, L, H, N], or None.
+    a, b: [B, L, H, N], or None.
+  """
+  q: jax.Array
+  k: jax.Array
+  v: jax.Array
+  beta: jax.Array | None
+  log_decay: jax.Array | None
+  a: jax.Array | None = None
+  b: jax.Array | None = None
+
+
+def run(x, state, scale):
+  """Returns (out [B, L, H, E] in the dtype of v, float32 last state).
+
+  Args:
+    x: `Operands`.
+    state: float32 [B, H, N, E] or None.
+    scale: a float, factor of `out`.
+  """
+  batch, length, heads, width = x.v.shape
+  size = CPU_CHUNK if dispatch.platform() == 'cpu' else CHUNK
+  size = min(size, 1 << (length - 1).bit_length())
+  segments = -(-length // SEGMENT)
+  count = -(-length // (segments * size))
+  if x.log_decay is not None and x.log_decay.ndim == 3:
+    x = x._replace(log_decay=x.log_decay[..., None])
+
+  def split(y):
+    """[B, L, H, ...] -> [segments, chunks, B, H, C, ...]."""
+    extra = segments * count * size - length
+    y = jnp.pad(y, [(0, 0), (0, extra)] + [(0, 0)] * (y.ndim - 2))
+    y = y.reshape(batch, segments, count, size, *y.shape[2:])
+    return jnp.transpose(y, (1, 2, 0, 4, 3, *range(5, y.ndim)))
+
+  if state is None:
+    state = axes.zeros((batch, heads, x.k.shape[-1], width), jnp.float32, x.v)
+  state, out = lax.scan(
+      jax.checkpoint(functools.partial(_segment, scale), prevent_cse=False),
+      state, jax.tree.map(split, x))
+  out = jnp.transpose(out, (2, 0, 1, 4, 3, 5))
+  return out.reshape(batch, -1, heads, width)[:, :length], state
+
+
+class _Chunks(NamedTuple):
+  """A chunk as a function of the state S before it; leaves [n, B, H, ...].
+
+    U = u + w S,  out = q S + weights U + o,  S' = keep S + k^T U + kv
+  """
+  u: jax.Array
+  w: jax.Array
+  k: jax.Array
+  keep: jax.Array | None
+  kv: jax.Array | None
+  q: jax.Array
+  weights: jax.Array
+  o: jax.Array | None
+
+
+def _segment(scale, state, x):
+  """Returns (state after a segment, its outputs [n, B, H, C, E])."""
+  dtype, lead = x.q.dtype, x.q.shape[:2]
+  x = jax.tree.map(lambda y: y.reshape(-1, *y.shape[2:]), x)
+  chunks = _delta(x) if x.a is None else _general(x)
+  chunks = jax.tree.map(lambda y: y.reshape(*lead, *y.shape[1:]), chunks)
+
+  def walk(state, c):
+    rows = c.u + products.einsum('bhid,bhde->bhie', c.w, state.astype(dtype))
+    after = products.einsum('bhid,bhie->bhde', c.k, rows.astype(dtype))
+    after += state if c.keep is None else c.keep * state
+    if c.kv is not None:
+      after += c.kv
+    return after, (state.astype(dtype), rows.astype(dtype))
+
+  outside = dict(q=None, weights=None, o=None)
+  state, (before, rows) = lax.scan(walk, state, chunks._replace(**outside))
+  out = products.einsum('nbhid,nbhde->nbhie', chunks.q, before)
+  out += products.einsum('nbhij,nbhje->nbhie', chunks.weights, rows)
+  if chunks.o is not None:
+    out += chunks.o
+  return state, (out * scale).astype(dtype)
+
+
+def _delta(x):
+  """Returns the `_Chunks` of `kernels.delta_rule`."""
+  dtype = x.q.dtype
+  pairs, since, until = chunk.decayed(
+      jnp.stack([x.q, x.k], 2), x.k[:, :, None], x.log_decay)
+  beta = x.beta[..., None]
+  solve = chunk.inverse(jnp.tril(beta * pairs[:, :, 1, 0], -1))
+  solve = (solve * jnp.swapaxes(beta, -1, -2)).astype(dtype)
+  w = products.einsum('bhij,bhjd->bhid', solve, _times(x.k, since))
+  return _Chunks(
+      u=products.einsum('bhij,bhje->bhie', solve, x.v), w=-w.astype(dtype),
+      k=_times(x.k, until), keep=_keep(since), kv=None, q=_times(x.q, since),
+      weights=pairs[:, :, 0, 0].astype(dtype), o=None)
+
+
+def _general(x):
+  """Returns the `_Chunks` of `kernels.general_delta_rule`."""
+  dtype = x.q.dtype
+  # Token i reads the state after token i - 1, as a row i - 1 would.
+  pairs, since, until = chunk.decayed(
+      jnp.stack([x.q, _later(x.a)], 2), jnp.stack([x.k, x.b], 2), x.log_decay)
+  out_v, out_rows = (pairs[:, :, 0, n].astype(dtype) for n in (0, 1))
+  to_v, to_rows = (_earlier(pairs[:, :, 1, n]) for n in (0, 1))
+  solve = chunk.inverse(-to_rows).astype(dtype)
+  start = None if since is None else _earlier(since)
+  u = products.einsum('bhij,bhje->bhie', to_v.astype(dtype), x.v)
+  u = products.einsum('bhij,bhje->bhie', solve, u.astype(dtype))
+  w = products.einsum('bhij,bhjd->bhid', solve, _times(x.a, start))
+  return _Chunks(
+      u=u, w=w.astype(dtype), k=_times(x.b, until), keep=_keep(since),
+      kv=products.einsum('bhid,bhie->bhde', _times(x.k, until), x.v),
+      q=_times(x.q, since), weights=out_rows,
+      o=products.einsum('bhij,bhje->bhie', out_v, x.v))
+
+
+def _times(x, log_factor):
+  """Returns x exp(log_factor) in the dtype of x."""
+  if log_factor is None:
+    return x
+  return (x.astype(jnp.float32) * jnp.exp(log_factor)).astype(x.dtype)
+
+
+def _keep(since):
+  """Returns the decay over a chunk, [B, H, N or 1, 1]."""
+  if since is None:
+    return None
+  return jnp.exp(jnp.swapaxes(since[:, :, -1:], -1, -2))
+
+
+def _later(x):
+  """Moves rows one place to the front; the last becomes 0."""
+  return jnp.pad(x[:, :, 1:], ((0, 0), (0, 0), (0, 1), (0, 0)))
+
+
+def _earlier(x):
+  """Moves rows one place to the back; the first becomes 0."""
+  return jnp.pad(x[:, :, :-1], ((0, 0), (0, 0), (1, 0), (0, 0)))

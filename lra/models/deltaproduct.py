@@ -1,0 +1,66 @@
+"""DeltaProduct: several steps of the delta rule for each token.
+
+A token makes `householder` steps, each with its own key, value and beta; its
+transition is a product of that many generalised Householder matrices. The state
+decays before the first step, and the token reads it after the last. Betas lie
+between 0 and 2 by default. `forget` False leaves the decay out. Keys are 3/4 D
+wide and values 3/2 D, each step, as in the authors' code. A bidirectional layer
+runs convolutions and recurrence once from each end, with the same parameters;
+this is not in the paper.
+
+Equation: S_(t,0) = alpha_t S_(t-1,n), S_(t,i) = S_(t,i-1) + beta_(t,i)
+  k_(t,i)^T (v_(t,i) - k_(t,i) S_(t,i-1)) for i = 1 ... n, o_t = q_t S_(t,n) /
+  sqrt(N); the rest as in Gated DeltaNet
+Source: Siems et al. 2025, arXiv 2502.10297, section 3, and
+  flash-linear-attention
+"""
+
+import jax.numpy as jnp
+
+from lra.config import fields
+from lra.models import gated_deltanet
+
+FAMILY = 'state space'
+COST = 'O(n L D^2 / H) for n steps a token'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla',)
+
+
+class Mixer(gated_deltanet.Mixer):
+  """DeltaProduct: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of the mixer of `gated_deltanet`, and
+    householder: n, number of steps of a token.
+    forget: whether the state decays.
+  """
+  negative_eigenvalues: bool = True
+  householder: int = fields.argument(2, low=1, high=64)
+  forget: bool = True
+
+  @property
+  def steps(self) -> int:
+    """Number of steps of the rule for each token."""
+    return self.householder
+
+  def log_decay(self, x_BxLxD):
+    return super().log_decay(x_BxLxD) if self.forget else None
+
+  def operands(self, q, k, v, beta, log_decay, reverse):
+    """Makes the steps tokens of their own, [B, L n, H, ...]."""
+    first, last = (-1, 0) if reverse else (0, -1)
+
+    def apart(y):
+      """[B, L, n H, ...] -> [B, L n, H, ...], the first of a pass first."""
+      y = y.reshape(*y.shape[:2], self.steps, self.num_heads, *y.shape[3:])
+      y = jnp.flip(y, 2) if reverse else y
+      return y.reshape(y.shape[0], -1, *y.shape[3:])
+
+    def alone(y, step):
+      """[B, L, H, ...] -> [B, L n, H, ...], 0 at all steps but one."""
+      out = jnp.zeros((*y.shape[:2], self.steps, *y.shape[2:]), y.dtype)
+      out = out.at[:, :, step].set(y)
+      return out.reshape(y.shape[0], -1, *y.shape[2:])
+
+    if log_decay is not None:
+      log_decay = alone(log_decay, first)
+    return alone(q, last), apart(k), apart(v), apart(beta), log_decay

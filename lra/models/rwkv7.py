@@ -1,0 +1,235 @@
+"""RWKV-7: a delta rule that removes with another key than it writes.
+
+The time mix of RWKV-7 "Goose": the state decays by channel, the removal key
+kappa and its rate a make the transition, and a token adds k^T v. Everything is
+computed from x mixed with the token before it. Decay, rate, value residual and
+output gate come from projections of low rank. From the second layer on, values
+are mixed with those of the first. A bidirectional layer runs once from each
+end, with the same parameters, and sums both before the output projection; this
+is not in the paper. The encoder's MLP stands in for the channel mix.
+
+Equation: S_t = diag(w_t) S_(t-1) - (a_t kappa_t)^T (kappa_t S_(t-1)) + k_t^T
+  v_t, w = exp(-e^(-1/2) sigmoid(w_0 + W_2 tanh(W_1 x))), kappa = k' xi /
+  length, k = k' (1 + (a - 1) alpha); W_o ((GroupNorm(r_t S_t) +
+  (r_t rho k_t) v_t) g_t)
+Source: Peng et al. 2025, arXiv 2503.14456, section 4 and appendix C, and the
+  released code
+"""
+
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import kernels
+from lra.nn import direction, layers
+from lra.nn.contraction import Dense
+from lra.nn.mixer import resolve_kernel
+
+FAMILY = 'state space'
+COST = 'O(L D^2 / H)'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla',)
+
+EPS = 1e-5  # of the norm, times the width of a head
+# Exponents with which the shares of the token before grow over the channels.
+SHARES = {'r': 0.2, 'w': 0.9, 'k': 0.7, 'v': 0.7, 'a': 0.9, 'g': 0.2}
+# Ranks of projections are these times the root of D, in steps of 32.
+RANKS = {'w': 2.5, 'a': 2.5, 'v': 1.7, 'g': 5.0}
+
+
+class Mixer(direction.DirectedMixer):
+  """RWKV-7's time mix: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `DirectedMixer`, and
+    num_heads: H, which divides D.
+    kernel: 'auto' or one of `KERNELS`.
+    layer, num_layers: index of the layer, from 0, and number of layers; they
+      set initial values, and the first layer has no value residual.
+    dtype: dtype of the matmuls; decays and the norm are float32.
+
+  Raises:
+    UserError: the heads do not divide D, or an unknown choice.
+  """
+  num_heads: int = 8
+  kernel: str = 'auto'
+  layer: int = 0
+  num_layers: int = 1
+
+  op = 'delta'
+  # The encoder hands on the values of the first layer.
+  shares_values = True
+
+  def state_size(self, width: int) -> int:
+    """Returns how many numbers pass from token to token, in all directions."""
+    head = layers.head_width(width, self.num_heads)
+    return width * head * direction.passes(self.direction)
+
+  def kernel_for(self, length: int, width: int) -> str:
+    """Returns the kernel that runs; see `HeadMixer.kernel_for`."""
+    head = layers.head_width(width, self.num_heads)
+    return resolve_kernel(
+        self.op, self.kernel, (1, length, self.num_heads, head), self.dtype)
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *, train: bool,
+               values: tuple = (), share: bool = False) -> jax.Array:
+    """Returns [B, L, D], with `share` also the values of the first layer.
+
+    Args:
+      x_BxLxD: any float dtype.
+      mask_BxL: bool, True = token.
+      train: not used.
+      values: what `share` returned in the first layer: [B, L, D] for each
+        direction; () in that layer itself.
+      share: whether to return (result, values).
+    """
+    del train
+    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+    x_BxLxD = jnp.where(mask_BxL[..., None], x_BxLxD, 0).astype(self.dtype)
+    step = _Pass(self.num_heads, self.kernel, self.layer, self.num_layers,
+                 self.dtype, name='pass')
+    found = []
+
+    def one_way(reverse):
+      given = values[len(found)] if values else None
+      o_BxLxD, v_BxLxD = step(x_BxLxD, mask_BxL, given, reverse)
+      found.append(v_BxLxD)
+      return o_BxLxD
+
+    o_BxLxD = direction.run(self.direction, one_way, join='sum')
+    y_BxLxD = Dense(x_BxLxD.shape[-1], use_bias=False, dtype=self.dtype,
+                    kernel_init=nn.initializers.zeros, name='out')(o_BxLxD)
+    return (y_BxLxD, values or tuple(found)) if share else y_BxLxD
+
+
+class _Pass(nn.Module):
+  """All of the time mix but its output projection, in one direction.
+
+  Attributes: see `Mixer`.
+  """
+  num_heads: int
+  kernel: str
+  layer: int
+  num_layers: int
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x_BxLxD, mask_BxL, first_BxLxD, reverse):
+    """Returns outputs and values, both [B, L, D]; see `Mixer.__call__`."""
+    D = x_BxLxD.shape[-1]
+    start = _Start(D, D // self.num_heads, self.layer, self.num_layers)
+    delta_BxLxD = _before(x_BxLxD, reverse) - x_BxLxD
+    at = {
+        name: x_BxLxD + delta_BxLxD * self._per_channel(
+            f'share_{name}', start.share(exponent), D)
+        for name, exponent in SHARES.items()}
+    r, k, v = (
+        Dense(D, use_bias=False, dtype=self.dtype, name=name,
+              kernel_init=nn.initializers.orthogonal(gain))(at[name])
+        for name, gain in (('r', 1.0), ('k', 0.1), ('v', 1.0)))
+    w = -math.exp(-0.5) * nn.sigmoid(
+        self._low_rank(jnp.tanh, at, 'w', start.decay).astype(jnp.float32))
+    a = nn.sigmoid(self._low_rank(None, at, 'a', start.rate))
+    g = self._low_rank(nn.sigmoid, at, 'g')
+    values = v
+    if self.layer:
+      share = nn.sigmoid(self._low_rank(None, at, 'v', start.residual))
+      if first_BxLxD is not None:
+        v = v + (first_BxLxD - v) * share
+
+    xi, alpha, rho = (
+        self._per_channel(name, init, D)
+        for name, init in (
+            ('removal', start.removal), ('replacement', _constant(1.02)),
+            ('bonus', _constant(-0.04))))
+    kappa = layers.unit(self._heads(k * xi))
+    k = k * (1 + (a - 1) * alpha)
+    bonus = self._heads(r * k * rho).sum(-1, keepdims=True)
+    r, k, v, w, a = map(self._heads, (r, k, v, w, a))
+    o_BxLxHxN = kernels.sharded(kernels.general_delta_rule)(
+        r, k, v, -kappa, kappa * a, log_decay=w, mask=mask_BxL,
+        reverse=reverse, kernel=self.kernel)
+    o_BxLxHxN = _GroupNorm(start.scale, self.dtype, name='norm')(o_BxLxHxN)
+    o_BxLxHxN += bonus * v
+    return o_BxLxHxN.reshape(x_BxLxD.shape) * g, values
+
+  def _per_channel(self, name, init, width):
+    return self.param(name, init, (width,)).astype(self.dtype)[None, None]
+
+  def _low_rank(self, activation, at, name, bias_init=None):
+    x_BxLxD = at[name]
+    D = x_BxLxD.shape[-1]
+    rank = max(32, 32 * round(RANKS[name] * D**0.5 / 32))
+    low = Dense(rank, use_bias=False, dtype=self.dtype, name=f'{name}_down',
+                kernel_init=nn.initializers.zeros)(x_BxLxD)
+    low = low if activation is None else activation(low)
+    gain = 0.1 * max(1.0, rank / D)**0.5
+    more = {} if bias_init is None else {'bias_init': bias_init}
+    return Dense(D, use_bias=bias_init is not None, dtype=self.dtype,
+                 kernel_init=nn.initializers.orthogonal(gain),
+                 name=f'{name}_up', **more)(low)
+
+  def _heads(self, y_BxLxD):
+    return layers.split_heads(y_BxLxD, self.num_heads)
+
+
+def _before(x_BxLxD, reverse):
+  """Returns the token before each token in the pass, 0 for the first."""
+  fill = (0, 1) if reverse else (1, 0)
+  padded = jnp.pad(x_BxLxD, ((0, 0), fill, (0, 0)))
+  return padded[:, 1:] if reverse else padded[:, :-1]
+
+
+class _GroupNorm(nn.Module):
+  """Normalises each head by its mean and deviation, in float32."""
+  scale: float
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, o_BxLxHxN):
+    heads = o_BxLxHxN.shape[-2:]
+    scale, bias = (
+        self.param(name, init, (math.prod(heads),)).reshape(1, 1, *heads)
+        for name, init in (('scale', _constant(self.scale)),
+                           ('bias', nn.initializers.zeros)))
+    o_BxLxHxN = o_BxLxHxN.astype(jnp.float32)
+    centred = o_BxLxHxN - o_BxLxHxN.mean(-1, keepdims=True)
+    variance = jnp.square(centred).mean(-1, keepdims=True)
+    unit = centred * jax.lax.rsqrt(variance + EPS * heads[-1])
+    return (unit * scale + bias).astype(self.dtype)
+
+
+class _Start:
+  """Initial values of the authors' code, by channel and layer.
+
+  Args:
+    width, head: D and the width of a head.
+    layer, num_layers: see `Mixer`.
+  """
+
+  def __init__(self, width, head, layer, num_layers):
+    n = np.arange(width)
+    depth = layer / max(1, num_layers - 1)
+    self._left = 1 - layer / num_layers
+    self._place = n / width
+    along = n / max(1, width - 1)
+    zigzag = 2 * (n % head) / max(1, head - 1) - 1
+    zigzag = zigzag * abs(zigzag)
+    linear = along - 0.5
+    self.decay = _constant(
+        -5.5 + 6 * along**(1 + depth**0.3) + 2.5 * zigzag)
+    self.rate = _constant(-0.19 + 0.3 * zigzag + 0.4 * linear)
+    self.residual = _constant(0.73 - 0.4 * linear)
+    self.removal = _constant(0.71 - 0.1 * linear)
+    self.scale = ((layer + 1) / num_layers)**0.7
+
+  def share(self, exponent):
+    return _constant(1 - self._place**(exponent * self._left))
+
+
+def _constant(value):
+  return lambda _, shape, dtype=jnp.float32: jnp.broadcast_to(
+      jnp.asarray(value, dtype), shape)
