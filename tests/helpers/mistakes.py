@@ -41,7 +41,7 @@ def mini(words, *changes, model='simpletron'):
 
 
 def command(words, *arguments, **files):
-  """A command line; in the names of files `_` stands for the dot."""
+  """Returns a case with these arguments; `_` in `files` means a dot."""
   return Case(tuple(words.split('|')), arguments, {
       name.replace('_', '.'): content for name, content in files.items()})
 
@@ -95,7 +95,7 @@ def aan(words, row):
 
 
 def rfc(words, document='', pair=''):
-  """Returns a case with an extra document and an extra pair of RFCs."""
+  """Returns a case with an extra RFC document or pair."""
   files = {name: '0\ta\ta\n' for name in retrieval.RFC_FILES.values()}
   files['documents.jsonl'] = f'{{"id": "a", "text": "b"}}\n{document}'
   files['pairs.test.tsv'] += pair
@@ -119,7 +119,7 @@ def tar(name, size, content):
 
 
 def archive(words, content):
-  """An archive of reviews."""
+  """Returns a case with an archive of reviews."""
   return Case(tuple(words.split('|')), (
       '--task=text', '--source=a.tar.gz', '--data_dir=data'),
       {'a.tar.gz': content}, 'data_prep')

@@ -14,7 +14,7 @@ def scores(right, wrong, **changes):
 
 
 def loss(seed):
-  """Returns a loss that depends on the seed: equal ones count as copies."""
+  """Returns another loss for each seed: equal scores count as copies."""
   return 0.5 + 1e-9 * seed
 
 

@@ -22,7 +22,7 @@ def config(data_dir, **fields):
 
 
 def experiment(data_dir, folder):
-  """Returns an experiment that trains `config` in a folder."""
+  """Returns an experiment that trains this `config` in a folder."""
   return small.experiment(config(data_dir), folder)
 
 
