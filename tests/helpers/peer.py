@@ -45,8 +45,8 @@ def call(module, parts, *args, **kwargs):
 
   Args:
     module: a PyTorch module.
-    parts: name of a layer -> its parameters by name; or '' -> those of none.
-    *args, **kwargs: of the module.
+    parts: name of a layer ('' for the module itself) -> its parameters.
+    *args, **kwargs: arguments of the module.
   """
   state = {f'{layer}.{name}' if layer else name: p
            for layer, params in parts.items() for name, p in params.items()}
@@ -55,13 +55,13 @@ def call(module, parts, *args, **kwargs):
 
 
 def heads(x, dense):
-  """Splits [B, L, D] into heads, [B, H, L, Dh]."""
+  """Projects [B, L, D] into heads, [B, H, L, Dh]."""
   out = torch.einsum('bld,dhe->bhle', x, dense['kernel'])
   return out + dense['bias'][:, None] if 'bias' in dense else out
 
 
 def merge(o, dense):
-  """Merges heads [B, H, L, Dh] into [B, L, D]."""
+  """Projects heads [B, H, L, Dh] back to [B, L, D]."""
   return torch.einsum('bhle,hed->bld', o, dense['kernel']) + dense['bias']
 
 
