@@ -16,7 +16,12 @@ from typing import Any
 import ml_collections
 from ml_collections.config_dict import FieldReference
 
-from configs.protocols import ARGUMENTS, PROTOCOLS, TASK_ARGUMENTS
+from configs.protocols import (
+    ARGUMENTS,
+    MODEL_ARGUMENTS,
+    PROTOCOLS,
+    TASK_ARGUMENTS,
+)
 from lra import models, tasks
 from lra.config.fields import FIELDS
 from lra.errors import UserError
@@ -220,5 +225,7 @@ def argument(config, name: str):
 
 
 def _arguments(config):
+  of_model = MODEL_ARGUMENTS.get((config.protocol, config.model.name), {})
   return {**ARGUMENTS[config.protocol],
-          **TASK_ARGUMENTS.get((config.protocol, config.task), {})}
+          **TASK_ARGUMENTS.get((config.protocol, config.task), {}),
+          **of_model.get(config.task, {})}

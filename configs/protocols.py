@@ -12,6 +12,14 @@ that has it.
 * `nystrom`: the released code of Nystromformer, Xiong et al. 2021,
   arXiv 2102.03902 (github.com/mlpen/Nystromformer, LRA/code): small enough for
   processors.
+* `s4`: the released settings of S4 and S4D, Gu et al. 2022, arXiv 2111.00396
+  and 2206.11893 (github.com/state-spaces/s4, commit e757cef).
+* `s5`: the released settings of S5, Smith et al. 2023, arXiv 2208.04933
+  (github.com/lindermanlab/S5, commit 3c18fdb).
+* `mega`: the released settings of Mega, Ma et al. 2023, arXiv 2209.10655
+  (github.com/facebookresearch/mega, commit aeaa4b4).
+* `metala`: the settings in the paper of MetaLA, Chou et al. 2024,
+  arXiv 2411.10741, Table A4; its code was not found.
 * `probes`: ours, for tasks of `data_prep.probes`: minutes on two cores.
 
 The mini tasks are ours under every protocol, images among them: sizes and steps
@@ -69,6 +77,36 @@ Where `nystrom` is known not to be what that code does:
   own.
 * Linear Transformer, which is not in the paper's table: there not divided by
   the sums of weights but by the root of the length, here as in its own paper.
+
+Where `s4` and `s5` are known not to be what their code does:
+
+* Classifier: one linear layer there; here one hidden layer comes before it.
+* Text: `s4` has a vocabulary of characters, here of bytes. `s5` trains on all
+  of train and validates on test, here on a part of train, with as many steps.
+* Retrieval: `s4` stops after 20 epochs, 45,960 steps of a cosine of 50,000;
+  here training lasts to its end.
+* Path-X, `s5`: its B has weight decay and the learning rate of the state-space
+  parameters, here no weight decay.
+* Norms: `s5` trains them with the learning rate of the state-space parameters,
+  here with that of the others. Neither code knows padding in batch norms, here
+  they leave it out.
+* Pixels: numbers from -1 to 1; `s4` normalises Image by its mean and deviation.
+* Heads: mixers with heads have 4, which is ours.
+
+Where `mega` is known not to be what that code does:
+
+* Classifier: as for `s4`, but for pairs, whose head it has.
+* MLP: SiLU there, GELU here.
+* Warm-up: from 1e-7 there, from 0 here; on Path-X it grows with the square of
+  the step there.
+* Pixels: Image is normalised by (x - 0.48) / 0.24 there, here from -1 to 1.
+* Batch norms: as for `s4`.
+* Heads: mixers with heads have 4, which is ours.
+
+What `metala` does not say is ours: LayerNorm before each layer, no positions,
+mean pooling, the classifier, and the interval of validation. On ListOps
+and Text mixers with a direction are causal. Image is grey here; the paper does
+not say whether its pixels have colours.
 """
 
 
@@ -282,7 +320,155 @@ _PROBES = dict(
     permutations_3=_probe(1500),
     permutations_5=_probe(1500))
 
+# State-space models: a block is a norm, the mixer with its gate, and a sum.
+_SSM_RECIPE = dict(
+    optim=dict(schedule='cosine'),
+    encoder=dict(positions='none', pooling='mean', norm='batch', block='none',
+                 head='nli', head_layers=1, tie_dropout=True, dropout=0.0))
+_PIXELS = dict(encoder=dict(inputs='values'))
+
+
+def _sized(width: int, layers: int, mlp_width: int = 0, heads: int = 4) -> dict:
+  """Sizes; without an MLP, `mlp_width` is that of the classifier."""
+  return dict(encoder=dict(num_layers=layers, width=width,
+                           mlp_width=mlp_width or width),
+              model=dict(num_heads=heads))
+
+
+def _trains(batch_size: int, steps: int, warmup_steps: int, eval_every: int,
+            learning_rate: float, weight_decay: float, **others) -> dict:
+  """`train`; a CPU computes one example of Path-X's length at a time."""
+  return dict(train=dict(
+      batch_size=batch_size, steps=steps, warmup_steps=warmup_steps,
+      eval_every=eval_every, learning_rate=learning_rate,
+      weight_decay=weight_decay, cpu_microbatch_size=1,
+      cpu_eval_batch_size=4, **others))
+
+
+# Parameters of state-space mixers of all names but B's, and but the steps'.
+_NOT_B = ('log_decay', 'frequency', 'lambda_real', 'lambda_imaginary',
+          'log_step', 'log_nu', 'log_theta', 'log_gamma')
+_NOT_STEPS = (*(name for name in _NOT_B if name != 'log_step'), 'b')
+
+_S4_RECIPE = _join(_SSM_RECIPE, dict(
+    train=dict(ssm_learning_rate=1e-3, ssm_weight_decay=0.0)))
+_POST = dict(encoder=dict(norm_place='post'))
+_S4_TEXT = _join(_S4_RECIPE, _sized(256, 6), dict(
+    train=dict(ssm_parameters=_NOT_STEPS)))
+_S4_RETRIEVAL = _join(_S4_RECIPE, _sized(256, 6),
+                      _trains(64, 50_000, 5000, 2298, 0.01, 0.05))
+
+_S4 = dict(
+    listops=_join(_S4_TEXT, _POST,
+                  _trains(32, 120_000, 12_000, 3000, 0.01, 0.05)),
+    text=_join(_S4_TEXT, _trains(16, 50_000, 5000, 1562, 0.01, 0.05)),
+    retrieval=_S4_RETRIEVAL,
+    retrieval_rfc=_S4_RETRIEVAL,
+    image=_join(_S4_RECIPE, _PIXELS, _POST, _sized(512, 6),
+                _trains(50, 180_000, 18_000, 900, 0.01, 0.05),
+                dict(encoder=dict(dropout=0.1))),
+    pathfinder=_join(_S4_RECIPE, _PIXELS, _sized(256, 6),
+                     _trains(64, 500_000, 50_000, 2500, 0.004, 0.05)),
+    pathx=_join(_S4_RECIPE, _PIXELS, _sized(256, 6),
+                _trains(16, 500_000, 50_000, 10_000, 0.001, 0.05)),
+    **{task: _join(mini, _S4_RECIPE, dict(
+        train=dict(learning_rate=0.01, weight_decay=0.05)))
+       for task, mini in _MINI.items()})
+
+
+def _s5(rate: float, factor: float, *, groups: tuple = (), **encoder) -> dict:
+  """The recipe with the rate of state-space parameters, and its multiple."""
+  return _join(_SSM_RECIPE, dict(
+      train=dict(learning_rate=round(rate * factor, 6), ssm_learning_rate=rate,
+                 ssm_weight_decay=0.0, ssm_parameters=groups),
+      encoder=dict(norm_momentum=0.95) | encoder))
+
+
+def _s5_trains(batch_size: int, epochs: int, epoch: int, warmup: int,
+               weight_decay: float) -> dict:
+  return dict(train=dict(
+      batch_size=batch_size, steps=epochs * epoch, warmup_steps=warmup,
+      eval_every=epoch, weight_decay=weight_decay, cpu_microbatch_size=1,
+      cpu_eval_batch_size=4))
+
+
+_S5_RETRIEVAL = _join(_s5(0.001, 2, groups=_NOT_STEPS), _sized(128, 6),
+                      _s5_trains(32, 20, 4596, 4596, 0.05))
+
+_S5 = dict(
+    listops=_join(_s5(0.001, 3, groups=_NOT_B), _sized(128, 8),
+                  _s5_trains(50, 40, 1920, 1920, 0.04)),
+    text=_join(_s5(0.001, 4, groups=_NOT_STEPS, dropout=0.1), _sized(256, 6),
+               _s5_trains(50, 35, 500, 0, 0.07)),
+    retrieval=_S5_RETRIEVAL,
+    retrieval_rfc=_S5_RETRIEVAL,
+    image=_join(_s5(0.001, 4.5, groups=_NOT_B, dropout=0.1), _PIXELS,
+                _sized(512, 6), _s5_trains(50, 250, 900, 900, 0.07)),
+    pathfinder=_join(_s5(0.0009, 5, dropout=0.05, norm_momentum=0.9), _PIXELS,
+                     _sized(192, 6), _s5_trains(64, 200, 2500, 2500, 0.03)),
+    pathx=_join(_s5(0.0006, 3, norm_momentum=0.9), _PIXELS, _sized(128, 6),
+                _s5_trains(32, 75, 5000, 5000, 0.06)),
+    **{task: _join(mini, _s5(0.001, 3), dict(train=dict(weight_decay=0.05)))
+       for task, mini in _MINI.items()})
+
+_MEGA_RECIPE = dict(
+    train=dict(b2=0.98),
+    optim=dict(schedule='linear', clip_norm=1.0),
+    encoder=dict(positions='none', pooling='mean', head_layers=1))
+_MEGA_TEXT = _join(_MEGA_RECIPE, dict(encoder=dict(norm_place='post')))
+_MEGA_PIXELS = _join(_MEGA_RECIPE, _PIXELS, dict(
+    encoder=dict(norm='batch', dropout=0.0)))
+_SCALE = dict(encoder=dict(norm='scale'))
+_MEGA_RETRIEVAL = _join(
+    _MEGA_TEXT, _SCALE, _sized(128, 6, 256),
+    _trains(64, 91_960, 10_000, 2298, 0.003, 0.04))
+
+_MEGA = dict(
+    listops=_join(_MEGA_TEXT, _sized(80, 6, 160),
+                  _trains(64, 90_000, 3000, 1500, 0.001, 0.01)),
+    text=_join(_MEGA_TEXT, _SCALE, _sized(128, 4, 256),
+               _trains(50, 25_000, 10_000, 500, 0.004, 0.01)),
+    retrieval=_MEGA_RETRIEVAL,
+    retrieval_rfc=_MEGA_RETRIEVAL,
+    image=_join(_MEGA_PIXELS, _sized(160, 8, 320),
+                _trains(50, 180_000, 9000, 900, 0.01, 0.02)),
+    pathfinder=_join(_MEGA_PIXELS, _sized(128, 6, 256),
+                     _trains(128, 250_000, 50_000, 1250, 0.01, 0.01)),
+    pathx=_join(_MEGA_PIXELS, _sized(64, 4, 128),
+                _trains(128, 125_000, 25_000, 1250, 0.01, 0.01)),
+    **{task: _join(mini, _MEGA_RECIPE, dict(
+        train=dict(learning_rate=0.004, weight_decay=0.01)))
+       for task, mini in _MINI.items()})
+
+_METALA_RECIPE = dict(
+    optim=dict(schedule='cosine'),
+    encoder=dict(positions='none', pooling='mean', block='glu', dropout=0.0,
+                 head_layers=1))
+_METALA_RETRIEVAL = _join(
+    _METALA_RECIPE, _sized(256, 2, 512),
+    _trains(128, 50_000, 312, 1149, 8e-4, 1e-4),
+    dict(encoder=dict(dropout=0.1)))
+
+_METALA = dict(
+    listops=_join(_METALA_RECIPE, _sized(32, 6, 64),
+                  _trains(128, 50_000, 5000, 750, 5e-4, 0.01)),
+    text=_join(_METALA_RECIPE, _sized(128, 4, 256),
+               _trains(64, 50_000, 10_000, 390, 0.004, 0.0),
+               dict(encoder=dict(dropout=0.1))),
+    retrieval=_METALA_RETRIEVAL,
+    retrieval_rfc=_METALA_RETRIEVAL,
+    image=_join(_METALA_RECIPE, _PIXELS, _sized(512, 6, 512),
+                _trains(128, 50_000, 30_000, 351, 0.003, 0.0)),
+    pathfinder=_join(_METALA_RECIPE, _PIXELS, _sized(128, 6, 128),
+                     _trains(256, 500_000, 50_000, 625, 0.002, 0.0)),
+    pathx=_join(_METALA_RECIPE, _PIXELS, _sized(32, 6, 32),
+                _trains(256, 500_000, 15_000, 625, 7.5e-4, 0.0)),
+    **{task: _join(mini, _METALA_RECIPE, dict(
+        train=dict(learning_rate=0.002, weight_decay=0.01)))
+       for task, mini in _MINI.items()})
+
 PROTOCOLS = {'simpletron': _SIMPLETRON, 'lra': _LRA, 'nystrom': _NYSTROM,
+             's4': _S4, 's5': _S5, 'mega': _MEGA, 'metala': _METALA,
              'probes': _PROBES}
 
 # Arguments of several mixers which a protocol decides: see `base.argument`.
@@ -295,7 +481,43 @@ ARGUMENTS = {
     'lra': dict(_ARGUMENTS, qkv_bias=False, attention_dropout=0.1,
                 num_global=1),
     'nystrom': dict(_ARGUMENTS, attention_dropout=0.1, hash_rounds=2),
-    'probes': _ARGUMENTS,
+    's4': _ARGUMENTS, 's5': _ARGUMENTS, 'mega': _ARGUMENTS,
+    'metala': _ARGUMENTS, 'probes': _ARGUMENTS,
 }
+_BOTH_WAYS = {
+    ('metala', task): dict(direction='bidirectional') for task in (
+        'retrieval', 'retrieval_rfc', 'image', 'pathfinder', 'pathx')}
 # What a protocol decides otherwise on one task.
-TASK_ARGUMENTS = {('lra', 'image'): dict(attention_dropout=0.2)}
+TASK_ARGUMENTS = {
+    ('lra', 'image'): dict(attention_dropout=0.2),
+    ('metala', 'listops'): dict(direction='causal'),
+    ('metala', 'text'): dict(direction='causal'), **_BOTH_WAYS}
+
+# Arguments of the mixer that a protocol is named after, by task.
+_S4D_PIXELS = dict(state_dim=64, tied=False)
+_S5_PAIRS = dict(state_dim=256, blocks=16, activation='half_glu1',
+                 c_init='truncated')
+_LAPLACE = dict(z_width=64, v_width=256, attention='laplace', truncation=1024)
+_MEGA_PAIRS = dict(z_width=64, v_width=256, truncation=1024)
+MODEL_ARGUMENTS = {
+    ('s4', 's4d'): {
+        **{task: dict(state_dim=4) for task in (
+            'listops', 'text', 'retrieval', 'retrieval_rfc')},
+        'image': dict(state_dim=64), 'pathfinder': _S4D_PIXELS,
+        'pathx': dict(_S4D_PIXELS, dt_min=1e-4)},
+    ('s5', 's5'): {
+        'listops': dict(state_dim=16, blocks=8, activation='half_glu2'),
+        'text': dict(state_dim=192, blocks=12, activation='half_glu2'),
+        'retrieval': _S5_PAIRS, 'retrieval_rfc': _S5_PAIRS,
+        'image': dict(state_dim=384, blocks=3, clip_eigenvalues=True),
+        'pathfinder': dict(state_dim=256, blocks=8, c_init='truncated'),
+        'pathx': dict(state_dim=256, blocks=16, c_init='complex',
+                      dt_min=1e-4)},
+    ('mega', 'mega'): {
+        'listops': dict(z_width=64, v_width=160, truncation=1024),
+        'text': _MEGA_PAIRS, 'retrieval': _MEGA_PAIRS,
+        'retrieval_rfc': _MEGA_PAIRS,
+        'image': dict(_LAPLACE, z_width=96, v_width=320),
+        'pathfinder': _LAPLACE,
+        'pathx': dict(_LAPLACE, z_width=32, v_width=128, truncation=4096)},
+}

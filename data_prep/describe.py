@@ -35,7 +35,8 @@ def describe(task_name: str, content: Content) -> str:
   lines += ['', f'lengths of {what}, in tokens']
   lines += histogram(np.diff(content.splits['train'].offsets))
   lines += ['', 'facts']
-  lines += [f'  {key}: {value}' for key, value in content.info.items()]
+  lines += [f'  {key}: {value}' for key, value in content.info.items()
+            if value is not None]
   for i in range(min(_EXAMPLES, len(content.splits['train']))):
     lines += ['', *_example(task, content.splits['train'], i)]
   return '\n'.join(lines)

@@ -186,7 +186,8 @@ def _content(reviews, origin, cut, sizes):
         [texts[k][:cut] for k in kept], [labels[k] for k in kept])
   return Content(splits, {
       'origin': origin, 'bytes_kept': cut,
-      'val': f'{VAL_REVIEWS} reviews of train, stratified, by hash of name',
+      'val': f'of {VAL_REVIEWS} reviews held out of train, stratified, by hash '
+             'of name',
       'duplicates': duplicates(splits)})
 
 

@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -19,6 +20,7 @@ from lra import models, tasks
 from lra.config import fields, identity
 from lra.errors import UserError
 from lra.experiment import check, loader
+from lra.training import optim
 from tests.helpers import small
 
 MODELS = sorted(
@@ -88,10 +90,10 @@ def test_each_task_has_a_protocol_and_takes_the_first():
     assert base.get_config(task).protocol == first
   assert base.get_config('pathx').protocol == 'lra'
   with pytest.raises(UserError, match=(
-      r'The protocol nystrom has no pathx: choose protocol=lra for it\.')):
+      'The protocol nystrom has no pathx: choose protocol=lra or protocol=s4')):
     base.get_config('pathx,protocol=nystrom')
   with pytest.raises(UserError, match=(
-      r'simpletron has no image: choose protocol=lra or protocol=nystrom for')):
+      r'simpletron has no image: choose protocol=lra or protocol=nystrom or')):
     base.get_config('image,protocol=simpletron')
 
 
@@ -122,6 +124,68 @@ def test_nystrom_is_what_its_release_does():
                              ('transformer', 'qkv_bias', True),
                              ('reformer', 'rounds', 2)):
     assert _real(model, 'text', 'nystrom').model[name] == value
+
+
+# (layers, width, norm, place), (batch, steps, warm-up), (rate, decay, dropout),
+# from the tables of the papers and the configs of their code.
+RELEASED = {
+    ('s4', 'listops'): ((6, 256, 'batch', 'post'), (32, 120_000, 12_000),
+                        (0.01, 0.05, 0.0), {'state_dim': 4}),
+    ('s4', 'image'): ((6, 512, 'batch', 'post'), (50, 180_000, 18_000),
+                      (0.01, 0.05, 0.1), {'state_dim': 64, 'tied': True}),
+    ('s4', 'pathx'): ((6, 256, 'batch', 'pre'), (16, 500_000, 50_000),
+                      (0.001, 0.05, 0.0), {'dt_min': 1e-4, 'tied': False}),
+    ('s5', 'listops'): ((8, 128, 'batch', 'pre'), (50, 76_800, 1920),
+                        (0.003, 0.04, 0.0), {'state_dim': 16, 'blocks': 8}),
+    ('s5', 'text'): ((6, 256, 'batch', 'pre'), (50, 17_500, 0),
+                     (0.004, 0.07, 0.1), {'activation': 'half_glu2'}),
+    ('s5', 'pathfinder'): ((6, 192, 'batch', 'pre'), (64, 500_000, 2500),
+                           (0.0045, 0.03, 0.05), {'c_init': 'truncated'}),
+    ('mega', 'listops'): ((6, 80, 'layer', 'post'), (64, 90_000, 3000),
+                          (0.001, 0.01, 0.1), {'v_width': 160}),
+    ('mega', 'text'): ((4, 128, 'scale', 'post'), (50, 25_000, 10_000),
+                       (0.004, 0.01, 0.1), {'truncation': 1024}),
+    ('mega', 'pathx'): ((4, 64, 'batch', 'pre'), (128, 125_000, 25_000),
+                        (0.01, 0.01, 0.0), {'attention': 'laplace'}),
+}
+
+
+@pytest.mark.parametrize('protocol, task', RELEASED)
+def test_protocols_are_what_their_releases_say(protocol, task):
+  model = {'s4': 's4d'}.get(protocol, protocol)
+  c = _real(model, task, protocol)
+  e, t = c.encoder, c.train
+  blocks, times, rates, arguments = RELEASED[protocol, task]
+  assert (e.num_layers, e.width, e.norm, e.norm_place) == blocks
+  assert (t.batch_size, t.steps, t.warmup_steps) == times
+  assert (t.learning_rate, t.weight_decay, e.dropout) == rates
+  assert arguments.items() <= c.model.to_dict().items()
+  check.check(c)
+
+
+def test_metala_is_causal_on_two_tasks():
+  for task, direction in (('listops', 'causal'), ('text', 'causal'),
+                          ('retrieval', 'bidirectional'),
+                          ('pathx', 'bidirectional')):
+    assert _real('s4d', task, 'metala').model.direction == direction
+
+
+@pytest.mark.parametrize('protocol, task, model, slow', [
+    ('s4', 'listops', 's4d', {'log_decay', 'frequency', 'b'}),
+    ('s4', 'image', 's4d', {'log_decay', 'frequency', 'log_step', 'b'}),
+    ('s5', 'listops', 's5', {'lambda_real', 'lambda_imaginary', 'log_step'}),
+    ('s5', 'text', 'lru', {'log_nu', 'log_theta', 'log_gamma', 'b'}),
+    ('s5', 'text', 'transformer', set()), ('mega', 'text', 's4d', set())])
+def test_parameters_that_a_protocol_trains_slowly(protocol, task, model, slow):
+  c = _real(model, task, protocol)
+  check.check(c)
+  groups = optim.groups_of(c)
+  names = {name for name in getattr(models.module(model), 'PARAM_GROUPS', ())
+           if groups and re.fullmatch(
+               groups[0][0], f'encoder/block_0/mixer/{name}')}
+  assert names == slow
+  assert not groups or groups[0][1] == {
+      'learning_rate': c.train.ssm_learning_rate, 'weight_decay': 0.0}
 
 
 @pytest.mark.parametrize('model', [

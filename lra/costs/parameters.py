@@ -23,14 +23,21 @@ COUNTED = paths.PACKAGED / 'parameters.csv'
 def parameters(model: str, task: str) -> int:
   """Counts trainable parameters of `configs/<model>.py:<task>[,protocol=...]`.
 
-  One block is traced and counted `num_layers` times: all are alike.
+  One and two blocks are traced: each further block adds as many parameters.
   """
+  config = config_of(model, task)
+  layers = config.encoder.num_layers
+  one = _traced(config, 1)
+  return one + (layers - 1) * (_traced(config, 2) - one if layers > 1 else 0)
+
+
+def _traced(config, layers):
+  """Returns the number of parameters of a config with this many blocks."""
   import jax  # takes a second, and reading the counts does not need it
 
   from lra.experiment.experiment import resolve
   from lra.training import program, step
-  config = config_of(model, task)
-  layers, config.encoder.num_layers = config.encoder.num_layers, 1
+  config.encoder.num_layers = layers
   made = program.make(resolve(config), jax.devices()[:1])
   batch = {name: jax.ShapeDtypeStruct(shape, dtype) for name, (shape, dtype)
            in made.objective.shapes(1).items()}
@@ -38,10 +45,7 @@ def parameters(model: str, task: str) -> int:
       lambda batch: made.model.init(
           step.stream(0, step.INIT), made.objective.inputs(batch),
           train=False), batch)
-  sizes = program.sizes(shapes['params'])
-  block = sum(n for name, n in sizes.items()
-              if name.startswith('encoder/block_0/'))
-  return sum(sizes.values()) + (layers - 1) * block
+  return sum(program.sizes(shapes['params']).values())
 
 
 def table() -> tuple[dict[str, dict[str, int]], list[str]]:

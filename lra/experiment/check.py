@@ -11,6 +11,7 @@ import numpy as np
 from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference
 
+from configs.protocols import PROTOCOLS
 from lra import models, paths, tasks
 from lra.config.fields import COUNT, FIELDS, MANY, Field
 from lra.errors import UserError
@@ -267,8 +268,13 @@ def _check_ssm(config):
   given = [field for field in ('ssm_learning_rate', 'ssm_weight_decay')
            if train[field] != -1]
   known = getattr(models.module(name), 'PARAM_GROUPS', ())
+  # A protocol speaks of all mixers: what one of them lacks has no effect.
+  theirs = PROTOCOLS.get(config.protocol, {}).get(config.task, {}).get(
+      'train', {})
   for field in given + ['ssm_parameters'] * bool(train.ssm_parameters):
     value = train[field]
+    if not known and value == theirs.get(field):
+      continue
     if not known:
       raise UserError(
           f'config.train.{field}={_shown(value)} means nothing to {name}, '
@@ -283,6 +289,8 @@ def _check_ssm(config):
           'config.train.ssm_parameters means nothing alone: set '
           'config.train.ssm_learning_rate or config.train.ssm_weight_decay '
           'too.')
+  if train.ssm_parameters == theirs.get('ssm_parameters'):
+    return
   for parameter in train.ssm_parameters:
     check_choice('config.train.ssm_parameters: the name', parameter, known)
 

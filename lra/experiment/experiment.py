@@ -20,6 +20,7 @@ from lra import models, objectives, paths, tasks
 from lra.config import identity
 from lra.errors import UserError
 from lra.experiment import check, loader
+from lra.nn import state
 from lra.nn.encoder import Encoder
 from lra.tasks import Task
 
@@ -103,6 +104,13 @@ class Experiment:
       return 'xla'
     return runs(self.objective.seq_len + self.encoder.prepend_cls,
                 self.config.encoder.width)
+
+  @property
+  def state_size(self) -> int | None:
+    """Numbers that one layer keeps from token to token; see `lra.nn.state`."""
+    return state.state_size(
+        self.encoder.mixer(), self.config.encoder.width,
+        self.objective.seq_len + self.encoder.prepend_cls)
 
   def with_seed(self, seed: int) -> 'Experiment':
     """Returns the experiment with another seed, in its own run directory."""

@@ -6,6 +6,7 @@ before any work is done.
 
 import ast
 import difflib
+import functools
 import itertools
 import re
 import sys
@@ -109,10 +110,15 @@ def _get_config(path):
   module = types.ModuleType('config_file')
   module.__file__ = path
   sys.modules[module.__name__] = module
-  exec(compile(code, path, 'exec'), module.__dict__)
+  exec(_compiled(code, path), module.__dict__)
   if not callable(getattr(module, 'get_config', None)):
     raise UserError(f'{path} has no function get_config: {_FORM}.')
   return module.get_config
+
+
+# A page makes hundreds of configs of the same files.
+_compiled = functools.lru_cache(maxsize=100)(
+    functools.partial(compile, mode='exec'))
 
 
 def _check_change(name, value, names):

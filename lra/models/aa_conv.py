@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 import kernels
 from lra.config import fields
-from lra.nn import layers
+from lra.nn import layers, state
 from lra.nn.contraction import Dense
 from lra.nn.mixer import resolve_kernel
 
@@ -61,6 +61,12 @@ class Mixer(nn.Module):
     return resolve_kernel(
         'softmax', self.kernel, (1, length, self.num_heads, key_width),
         self.dtype, value_width=value_width)
+
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of keys, values and inputs of the convolution."""
+    near = state.under_kernel(self.conv_width, width, length)
+    attended = length * self.num_heads * sum(self.widths(width))
+    return attended + (near if self.value_share < 1 else 0)
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:

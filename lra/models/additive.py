@@ -34,6 +34,11 @@ class Mixer(HeadMixer):
   Attributes: those of `HeadMixer`.
   """
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the keys and values of all tokens."""
+    del width
+    return self.kv_size(length)
+
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     weight_HxDh = self.param(
         'score', layers.KERNEL_INIT, q_BxLxHxDh.shape[2:])

@@ -52,6 +52,12 @@ class Mixer(PatternMixer):
   pattern_seed: int = fields.argument(0, low=0, high=fields.COUNT)
   layer: int = 0
 
+  def state_size(self, width: int, length: int) -> int:
+    """See `PatternMixer`; random blocks may be anywhere."""
+    if self.random_blocks:
+      return self.kv_size(length)
+    return super().state_size(width, length)
+
   def patterns(self, length: int) -> tuple[patterns.Pattern, ...]:
     """Returns the one pattern of all heads in this layer."""
     if self.window_blocks % 2 == 0:

@@ -58,6 +58,14 @@ class Mixer(HeadMixer):
 
   causal = True
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of two segments of keys and values and of summaries."""
+    del width
+    size = min(self.segment_size, length)
+    older = min(self.memory_segments, max(-(-length // size) - 2, 0))
+    return self.kv_size(
+        min(2 * size, length) + older * size // self.rate)
+
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
     if self.segment_size % self.rate:

@@ -17,7 +17,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from lra.config import fields
-from lra.nn import convolution
+from lra.nn import convolution, state
 from lra.nn.contraction import Dense
 from lra.nn.mixer import SoftmaxMixer
 from lra.nn.norm import LayerNorm
@@ -37,6 +37,11 @@ class Mixer(SoftmaxMixer):
   """
   conv_width: int = fields.argument(31, low=1, high=1024)
   conv_expansion: int = fields.argument(1, low=1, high=64)
+
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of keys, values and inputs of the convolution."""
+    return super().state_size(width, length) + state.under_kernel(
+        self.conv_width, self.conv_expansion * width, length)
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.config import fields
-from lra.nn import convolution
+from lra.nn import convolution, state
 from lra.nn.norm import LayerNorm
 
 FAMILY = 'no attention'
@@ -31,6 +31,10 @@ class Mixer(nn.Module):
   """
   conv_width: int = fields.argument(9, low=1, high=1024)
   dtype: jnp.dtype = jnp.float32
+
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the inputs under the kernel."""
+    return state.under_kernel(self.conv_width, width, length)
 
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:

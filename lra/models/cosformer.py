@@ -29,6 +29,9 @@ MIXES_PADDING = True  # N is the padded length
 class Mixer(features.FeatureMixer):
   """cosFormer attention: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
 
+  def feature_width(self, head_width):
+    return 2 * head_width
+
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     length = mask_BxL.shape[1]
     angle_1xLx1x1 = np.pi / 2 * np.arange(length)[None, :, None, None] / (

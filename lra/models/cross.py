@@ -34,6 +34,11 @@ class Mixer(SoftmaxMixer):
   """
   num_latents: int = fields.argument(64, low=1, high=fields.MANY)
 
+  def state_size(self, width: int) -> int:
+    """Returns the size of the latents, which read the tokens."""
+    del width
+    return self.num_latents * self.qkv_width
+
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     B, _, H, Dh = q_BxLxHxDh.shape
     # Unit normal, so that latents read differently from the start.

@@ -38,6 +38,10 @@ class Mixer(nn.Module):
     """Returns keys and values [B, L, 1, D] of the one head: the input."""
     return x_BxLx1xD, x_BxLx1xD
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of all inputs, which are keys and values."""
+    return length * width
+
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
     width = x_BxLxD.shape[-1]

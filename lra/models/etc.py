@@ -60,6 +60,12 @@ class Mixer(HeadMixer):
         min(self.radius, length), global_keys=self.num_global,
         global_queries=self.num_global),)
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the keys and values that the pattern keeps."""
+    del width
+    pattern, = self.patterns(length)
+    return self.kv_size(pattern.kept(length))
+
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
     pieces = self._pieces(x_BxLxD)

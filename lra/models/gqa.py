@@ -35,6 +35,9 @@ class MultiQuery(SoftmaxMixer):
   """
   num_kv_heads = 1
 
+  def kv_size(self, count):
+    return super().kv_size(count) * self.num_kv_heads // self.num_heads
+
   def project(self, x_BxLxD):
     """Returns queries [B, L, H, Dh], and keys and values [B, L, G, Dh]."""
     groups = self.num_kv_heads

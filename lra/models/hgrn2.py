@@ -1,14 +1,11 @@
 """HGRN2: a gated recurrence whose state is an outer product of key and value.
 
-One gate is both the decay and, as 1 - f, the key. Its lower bound rises with
+One gate is both the decay and, as 1 - f, the key. Its lower bound l rises with
 the layers, so that upper layers remember longer; the first layer has none. The
-query is a sigmoid, the output gate of HGRN. The paper's expansion ratio is the
-width of a head. A bidirectional layer sums both ways with the same parameters,
-as in the authors' code.
-
-The authors learn one table of bounds for all layers, the cumulative sum of a
-softmax over the layers. Here each layer learns bounds of its own, which start
-where that table starts, at layer / num_layers. Their models for Image and
+bounds of all layers come from one table, which the encoder holds, as in HGRN.
+The query is a sigmoid, the output gate of HGRN. The paper's expansion ratio is
+the width of a head. A bidirectional layer sums both ways with the same
+parameters, as in the authors' code. The authors' models for Image and
 Pathfinder scan rows and columns; this one scans the sequence.
 
 Equation: S_t = diag(f_t) S_(t-1) + (1 - f_t)^T SiLU(W_i x_t),
@@ -17,14 +14,13 @@ Equation: S_t = diag(f_t) S_(t-1) + (1 - f_t)^T SiLU(W_i x_t),
 Source: Qin et al. 2024, arXiv 2404.07904, section 3, and the released code
 """
 
-import math
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from lra.nn import layers, norm
 from lra.nn.gated_mixer import GatedMixer
+from lra.nn.lower_bounds import LowerBounds
 
 FAMILY = 'state space'
 COST = 'O(L D^2 / H)'
@@ -50,18 +46,33 @@ class Mixer(GatedMixer):
   def widths(self, width: int) -> tuple[int, int]:
     return width, width
 
+  @property
+  def shared(self) -> type[nn.Module] | None:
+    """What the encoder makes once for all layers."""
+    return LowerBounds if self.lower_bound else None
+
   @nn.compact
-  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
-               train: bool) -> jax.Array:
-    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *, train: bool,
+               shared: jax.Array | None = None) -> jax.Array:
+    """Returns [B, L, D].
+
+    Args:
+      x_BxLxD: the input.
+      mask_BxL: bool, True = token.
+      train: unused.
+      shared: result of `LowerBounds`; None if the mixer holds its own.
+    """
     del train
+    if shared is None and self.lower_bound:
+      shared = LowerBounds(self.num_layers, name='lower')(x_BxLxD.shape[-1])
     self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
     width = x_BxLxD.shape[-1]
     N, _ = self.heads(width)
     q_BxLxHxN, forget_BxLxHxN, v_BxLxHxN = (
         self.project(x_BxLxD, N, name, use_bias=True)
         for name in ('query', 'forget', 'value'))
-    log_f_BxLxHxN, k_BxLxHxN = self._gates(forget_BxLxHxN.astype(jnp.float32))
+    log_f_BxLxHxN, k_BxLxHxN = self._gates(
+        forget_BxLxHxN.astype(jnp.float32), shared)
     operands = (nn.sigmoid(q_BxLxHxN), k_BxLxHxN.astype(self.dtype),
                 nn.silu(v_BxLxHxN), log_f_BxLxHxN)
     o_BxLxHxN = sum(self.attend(lambda reverse: operands, mask_BxL))
@@ -70,15 +81,12 @@ class Mixer(GatedMixer):
     return layers.Projection(
         (width,), (width,), self.dtype, name='out')(o_BxLxD)
 
-  def _gates(self, forget_BxLxHxN):
+  def _gates(self, forget_BxLxHxN, shared):
     """Returns log f and 1 - f for logits of f without its bound."""
     log_f, k = jax.nn.log_sigmoid(forget_BxLxHxN), nn.sigmoid(-forget_BxLxHxN)
-    if not self.lower_bound or not self.layer:
+    if shared is None or not self.layer:
       return log_f, k
-    start = math.log(self.layer / (self.num_layers - self.layer))
-    bound_HxN = self.param('bound', nn.initializers.constant(start),
-                           forget_BxLxHxN.shape[2:])[None, None]
+    bound_HxN = shared[self.layer].reshape(forget_BxLxHxN.shape[2:])[None, None]
     # log(l + (1 - l) f) without cancellation, and (1 - l) (1 - f)
-    log_f = jnp.logaddexp(jax.nn.log_sigmoid(bound_HxN),
-                          jax.nn.log_sigmoid(-bound_HxN) + log_f)
-    return log_f, nn.sigmoid(-bound_HxN) * k
+    log_f = jnp.logaddexp(jnp.log(bound_HxN), jnp.log1p(-bound_HxN) + log_f)
+    return log_f, (1 - bound_HxN) * k

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.config import fields
+from lra.nn import layers
 from lra.nn.mixer import HeadMixer
 
 FAMILY = 'sparse'
@@ -39,6 +40,13 @@ class Mixer(HeadMixer):
   delta: bool = True
 
   causal = True
+
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of a segment of keys and values, and of the memory."""
+    del width
+    head = layers.head_width(self.qkv_width, self.num_heads)
+    return (self.kv_size(min(self.segment_size, length))
+            + self.qkv_width * (head + 1))
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     batch, length, heads, width = q_BxLxHxDh.shape

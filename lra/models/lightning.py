@@ -59,6 +59,10 @@ class Mixer(LinearMixer):
     """True if a position sees only itself and earlier ones."""
     return direction.is_causal(self.direction)
 
+  def state_size(self, width: int) -> int:
+    """Returns the size of S of all heads, in all directions."""
+    return super().state_size(width) * direction.passes(self.direction)
+
   def slopes(self):
     """Returns the decay s_h of each head, [H]; None means 2^(-8h/H)."""
     if self.decay_by_depth and not self.decay:

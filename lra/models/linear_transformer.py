@@ -17,4 +17,5 @@ class Mixer(LinearMixer):
   """Linear attention: x [B, L, D], mask [B, L] bool -> [B, L, D]."""
 
   op = 'linear'
+  normalised = True
   operations = (kernels.linear_attention, kernels.linear_attention_packed)

@@ -34,6 +34,11 @@ class Mixer(SoftmaxMixer):
   num_landmarks: int = fields.argument(256, low=1, high=fields.MANY)
   sharing: str = fields.argument('kv', choices=('none', 'headwise', 'kv'))
 
+  def state_size(self, width: int) -> int:
+    """Returns the size of the M sums of keys and of values."""
+    del width
+    return self.kv_size(self.num_landmarks)
+
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     mask_BxLx1x1 = mask_BxL[:, :, None, None]
     length = mask_BxL.shape[1]  # shorter than full_length if padding is cut off

@@ -51,6 +51,10 @@ class Mixer(direction.DirectedMixer):
   kernel_dropout: float = fields.argument(0.2, low=0, below=1)
   full_length: int | None = None
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of all inputs: the kernels are as long."""
+    return length * width
+
   @nn.compact
   def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
                train: bool) -> jax.Array:

@@ -38,6 +38,11 @@ class Mixer(HeadMixer):
   """
   half_width: int = fields.argument(10, low=1, high=fields.MANY)
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the keys and values of all tokens."""
+    del width
+    return self.kv_size(length)
+
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = self.project(x_BxLxD)

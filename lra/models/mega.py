@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from lra.config import fields
-from lra.nn import direction
+from lra.nn import direction, state
 from lra.nn.contraction import Dense
 from lra.nn.dropout import Dropout
 from lra.nn.long_convolution import convolve, exponential_sums
@@ -68,6 +68,15 @@ class Mixer(direction.DirectedMixer):
 
   # The encoder gives the stream before the norm, and adds the result as it is.
   gates_residual = True
+
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the averages and of keys and values of a chunk."""
+    ways = direction.passes(self.direction)
+    taps = ways * (self.truncation - 1) + 1
+    averages = (state.under_kernel(taps, width, length) if self.truncation
+                else ways * self.ema_dim * width)
+    seen = min(self.chunk_size or length, length)
+    return averages + seen * (self.z_width + (self.v_width or 2 * width))
 
   @nn.compact
   def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *, train: bool,

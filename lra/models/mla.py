@@ -52,6 +52,11 @@ class Mixer(nn.Module):
   kernel: str = 'auto'
   dtype: jnp.dtype = jnp.float32
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of all latents and of the rotated keys."""
+    del width
+    return length * (self.kv_rank + self.rotary_width)
+
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
     """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""

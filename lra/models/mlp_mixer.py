@@ -34,6 +34,10 @@ class Mixer(nn.Module):
   dtype: jnp.dtype = jnp.float32
   full_length: int | None = None
 
+  def state_size(self, width: int) -> int:
+    """Returns the size of the hidden units, which sum over positions."""
+    return self.hidden * width
+
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train: bool) -> jax.Array:
     """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""

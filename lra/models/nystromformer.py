@@ -26,7 +26,7 @@ import jax.numpy as jnp
 
 from kernels.softmax import dense
 from lra.config import fields
-from lra.nn import convolution
+from lra.nn import convolution, state
 from lra.nn.mixer import SoftmaxMixer
 
 FAMILY = 'low-rank'
@@ -50,6 +50,13 @@ class Mixer(SoftmaxMixer):
   pinv_steps: int = fields.argument(6, low=1, high=20)
   pinv_init: str = fields.argument('exact', choices=('original', 'exact'))
   conv_width: int = fields.argument(35, low=0, high=1024)
+
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of keys and values of landmarks, and of a window."""
+    del width
+    landmarks = min(self.num_landmarks, length)
+    return self.kv_size(landmarks) + state.under_kernel(
+        self.conv_width, self.qkv_width, length)
 
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     scale = q_BxLxHxDh.shape[-1]**-0.5

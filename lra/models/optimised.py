@@ -22,6 +22,10 @@ class Mixer(SoftmaxMixer):
 
   Attributes: those of `SoftmaxMixer`; num_heads must also divide D.
   """
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of all keys, and of the inputs as values."""
+    return length * (self.qkv_width + width)
+
   def kernel_for(self, length: int, width: int) -> str:
     return super().kernel_for(
         length, width, value_width=layers.head_width(width, self.num_heads))

@@ -58,6 +58,9 @@ class Mixer(features.FeatureMixer):
   redraw: bool = True
   eps: float = fields.argument(0.0, low=0, high=fields.LARGEST)
 
+  def feature_width(self, head_width):
+    return self.num_features
+
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     omega_HxMxDh = self._frequencies(q_BxLxHxDh.shape[-1], train)
     scale = q_BxLxHxDh.shape[-1]**-0.25

@@ -52,6 +52,11 @@ class Mixer(HeadMixer):
   chunk_size: int = fields.argument(64, low=1, high=fields.MANY)
   num_buckets: int = fields.argument(64, low=2, high=fields.MANY)
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the keys and values of all tokens."""
+    del width
+    return self.kv_size(length)
+
   def project(self, x_BxLxD):
     """Returns queries (also used as keys) and values, each [B, L, H, Dh]."""
     qk_BxLxHxDh = self.heads(x_BxLxD, 'query_key')

@@ -69,6 +69,9 @@ class Mixer(features.FeatureMixer):
     """True if a position sees only itself and earlier ones."""
     return self.gated
 
+  def feature_width(self, head_width):
+    return self.num_features * (1 + (self.feature_map == 'gaussian'))
+
   def kernel_for(self, length, width, **needs):
     if self.gated and self.kernel not in ('auto', 'xla'):
       raise UserError(f'config.model.kernel={self.kernel} has no gates: choose '

@@ -61,6 +61,11 @@ class Mixer(HeadMixer):
   radius: int = fields.argument(64, low=0, high=fields.MANY)
   scaled: bool = False
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the keys and values of all tokens."""
+    del width
+    return self.kv_size(length)
+
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     local, L = self.local_heads, mask_BxL.shape[1]
     if local >= self.num_heads:

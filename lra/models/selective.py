@@ -40,6 +40,11 @@ class Mixer(HeadMixer):
     """True if a position sees only itself and earlier ones."""
     return direction.is_causal(self.direction)
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of all keys and values, and a sum for each token."""
+    del width
+    return self.kv_size(length) + length
+
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     return attend(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL,
                   causal=self.causal)

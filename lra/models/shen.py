@@ -33,6 +33,14 @@ class Mixer(features.FeatureMixer):
   normalization: str = fields.argument(
       'softmax', choices=('softmax', 'scaling'))
 
+  def feature_width(self, head_width):
+    return head_width
+
+  @property
+  def normalised(self) -> bool:
+    """Whether a sum over positions divides the keys."""
+    return self.normalization == 'softmax'
+
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     mask_BxLx1x1 = mask_BxL[:, :, None, None]
     q_BxLxHxDh, k_BxLxHxDh = (

@@ -51,6 +51,11 @@ class Mixer(HeadMixer):
   temperature: float = fields.argument(0.75, above=0, high=fields.LARGEST)
   sort_width: int = fields.argument(64, low=1, high=fields.MANY)
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the keys and values of all tokens."""
+    del width
+    return self.kv_size(length)
+
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
     q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh = self.project(x_BxLxD)

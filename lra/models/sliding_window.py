@@ -47,6 +47,9 @@ class MultiQuery(Mixer):
     arXiv 2310.06825, section 2
   """
 
+  def kv_size(self, count):
+    return super().kv_size(count) // self.num_heads
+
   def project(self, x_BxLxD):
     """Returns queries [B, L, H, Dh], and keys and values [B, L, 1, Dh]."""
     return self.turn(

@@ -53,6 +53,15 @@ class SpectralMixer(features.FeatureMixer):
     """Returns frequencies [H, F, Dh], F <= num_frequencies, weights [H, F]."""
     raise NotImplementedError
 
+  def feature_width(self, head_width):
+    if self.positive:
+      return self.drawn(self.num_features)
+    return 2 * (self.drawn(self.num_features // 2 - 1) + 1)
+
+  def drawn(self, most: int) -> int:
+    """Returns F, the number of frequencies of `density`, at most `most`."""
+    return most
+
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     scale = q_BxLxHxDh.shape[-1]**-0.25
     phi_q_BxLxHxM, phi_k_BxLxHxM = self._features(
@@ -98,6 +107,9 @@ class GmmRks(SpectralMixer):
     num_components: C, number of Gaussians per head.
   """
   num_components: int = fields.argument(2, low=1, high=fields.MANY)
+
+  def drawn(self, most):
+    return most // self.num_components * self.num_components
 
   def density(self, num_frequencies, head_width, train):
     samples = num_frequencies // self.num_components

@@ -38,6 +38,11 @@ class Mixer(HeadMixer):
   """
   rounds: int = fields.argument(2, low=1, high=64)
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the relays, and of the inputs that a token reads."""
+    near = min(2 * self.rounds + 1, length)
+    return width * (self.rounds + near)
+
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
     order_BxL, place_BxL, count_B = arrays.tokens_first(mask_BxL)

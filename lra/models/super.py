@@ -31,6 +31,10 @@ class Mixer(efficient.Mixer):
   """
   full_length: int | None = None
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of all inputs and of the values made of them."""
+    return 2 * length * width
+
   def keys_and_values(self, x_BxLx1xD, mask_BxL):
     """Returns the input with padding zeroed, and its positions mixed by Wa."""
     x_BxLx1xD = jnp.where(mask_BxL[:, :, None, None], x_BxLx1xD, 0)

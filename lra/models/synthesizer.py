@@ -87,6 +87,11 @@ class Mixer(nn.Module):
                       'config.model.kernel=auto or dense.')
     return 'dense'
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the values of all tokens; there are no keys."""
+    del width
+    return length * self.qkv_width
+
   @nn.compact
   def __call__(self, x_BxLxD, mask_BxL, *, train):
     kernel = self.kernel_for(*x_BxLxD.shape[1:])

@@ -46,3 +46,31 @@ def take(x_BxL: jax.Array, index_BxK: jax.Array) -> jax.Array:
   more = (1,) * (x_BxL.ndim - 2)
   return jnp.take_along_axis(
       x_BxL, index_BxK.reshape(*index_BxK.shape, *more), axis=1)
+
+
+def token_before(x_BxL: jax.Array, mask_BxL: jax.Array,
+                 reverse: bool = False) -> jax.Array:
+  """Returns x at the token before each position, or at the one after it.
+
+  Args:
+    x_BxL: any dtype, [B, L, ...].
+    mask_BxL: bool, True = token; other positions are passed over.
+    reverse: whether to take the token after the position.
+
+  Returns:
+    An array like x, 0 at positions with no token before (after) them.
+  """
+  length = mask_BxL.shape[1]
+  place_1xL = jnp.arange(length, dtype=jnp.int32)[None]
+  if reverse:
+    near_BxL = jax.lax.cummin(
+        jnp.where(mask_BxL, place_1xL, length), axis=1, reverse=True)
+    index_BxL = jnp.pad(near_BxL[:, 1:], [(0, 0), (0, 1)],
+                        constant_values=length)
+  else:
+    near_BxL = jax.lax.cummax(jnp.where(mask_BxL, place_1xL, -1), axis=1)
+    index_BxL = jnp.pad(near_BxL[:, :-1], [(0, 0), (1, 0)], constant_values=-1)
+  found_BxL = (index_BxL >= 0) & (index_BxL < length)
+  found_BxL1 = found_BxL.reshape(*found_BxL.shape, *(1,) * (x_BxL.ndim - 2))
+  return jnp.where(
+      found_BxL1, take(x_BxL, jnp.clip(index_BxL, 0, length - 1)), 0)

@@ -45,6 +45,16 @@ class PatternMixer(HeadMixer):
     """Returns one pattern per equal group of heads, in order, for `length`."""
     raise NotImplementedError
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the keys and values that the patterns keep."""
+    del width
+    patterns = self.patterns(length)
+    heads = np.array_split(np.arange(self.num_heads), len(patterns))
+    return sum(
+        self.kv_size(pattern.kept(length)) * len(some)
+        // self.num_heads for some, pattern in zip(
+            heads, patterns, strict=True))
+
   def mix(self, q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh, mask_BxL, *, train):
     return attend_in_groups(Heads(q_BxLxHxDh, k_BxLxHxDh, v_BxLxHxDh), mask_BxL,
                             self.patterns(q_BxLxHxDh.shape[1]))

@@ -142,8 +142,9 @@ class Block(nn.Module):
   With `norm_place` post the norms are around the sums: norm(x + mixer(x)). A
   mixer with the attribute `gates_residual` also gets x before the norm, as the
   argument `residual`, and its result is added without dropout. A mixer with the
-  attribute `shares_values` gets and returns what the first block's returned;
-  see `lra.models.rwkv7`.
+  attribute `shared` gets what the encoder made of it, as the argument `shared`.
+  One with the attribute `shares_values` gets and returns what the first block's
+  returned; see `lra.models.rwkv7`.
 
   Attributes: those of `Encoder`, but
     layer: index of the block in the encoder, from 0.
@@ -165,7 +166,7 @@ class Block(nn.Module):
   tie_dropout: bool = False
 
   @nn.compact
-  def __call__(self, x_BxLxD, mask_BxL, train: bool, tokens_BxL,
+  def __call__(self, x_BxLxD, mask_BxL, train: bool, tokens_BxL, shared=None,
                values: tuple = ()):
     """Returns (x, values); values are () of a mixer that shares none."""
     norm = functools.partial(
@@ -181,12 +182,16 @@ class Block(nn.Module):
     if self.conv_width:
       y_BxLxD = ShortConvolution(self.conv_width, name='conv')(y_BxLxD)
     gates = getattr(mixer, 'gates_residual', False)
-    mix = functools.partial(mixer, y_BxLxD, turn(mask_BxL), train=train)
+    more = {'residual': turn(x_BxLxD)} if gates else {}
+    if shared is not None:
+      more['shared'] = shared
+    mix = functools.partial(
+        mixer, y_BxLxD, turn(mask_BxL), train=train, **more)
     if getattr(mixer, 'shares_values', False):
       y_BxLxD, values = mix(values=tuple(map(turn, values)), share=True)
       values = tuple(map(turn, values))
     else:
-      y_BxLxD = mix(**({'residual': turn(x_BxLxD)} if gates else {}))
+      y_BxLxD = mix()
     y_BxLxD = turn(y_BxLxD)
     if jnp.shape(y_BxLxD) != x_BxLxD.shape:
       raise UserError(
@@ -219,10 +224,10 @@ class Block(nn.Module):
 class Encoder(nn.Module):
   """Maps token ids or continuous values to one vector per position.
 
-  Parameters are named `embedding`, `cls`, `positions`, `block_<i>/norm_mixer`,
-  `block_<i>/conv`, `block_<i>/mixer`, `block_<i>/norm_mlp`,
-  `block_<i>/mlp/up`, `block_<i>/mlp/down` and `norm`; weight transfer relies on
-  these names.
+  Parameters are named `embedding`, `cls`, `positions`, `mixer` (those that the
+  mixers of all blocks share), `block_<i>/norm_mixer`, `block_<i>/conv`,
+  `block_<i>/mixer`, `block_<i>/norm_mlp`, `block_<i>/mlp/up`,
+  `block_<i>/mlp/down` and `norm`; weight transfer relies on these names.
 
   Attributes:
     mixer: creates a mixer, given `dtype`, `layer`, `num_layers`, `full_length`,
@@ -302,11 +307,15 @@ class Encoder(nn.Module):
     seen_BxN = mask_BxN if self.mask_padding else jnp.ones_like(mask_BxN)
     length, tokens_BxN = x_BxNxD.shape[1], mask_BxN
     more = filling(*x_BxNxD.shape[:2])
-    if more and self._sums_over_tokens():
+    mixer = self._mixer_alone()
+    # More masked tokens leave sums over tokens unchanged.
+    if more and getattr(mixer, 'splits_sequences', False):
       x_BxNxD = jnp.pad(x_BxNxD, ((0, 0), (0, more), (0, 0)))
       seen_BxN, tokens_BxN = (
           jnp.pad(m, ((0, 0), (0, more))) for m in (seen_BxN, tokens_BxN))
-    values = ()
+    shared, values = getattr(mixer, 'shared', None), ()
+    if shared is not None:
+      shared = shared(self.num_layers, name='mixer')(self.width)
     for i in range(self.num_layers):
       x_BxNxD, values = block(
           mixer=self.mixer, layer=i, num_layers=self.num_layers,
@@ -316,7 +325,8 @@ class Encoder(nn.Module):
           norm=self.norm, norm_place=self.norm_place,
           norm_momentum=self.norm_momentum, norm_rows=self.norm_rows,
           block=self.block, tie_dropout=self.tie_dropout,
-          name=f'block_{i}')(x_BxNxD, seen_BxN, train, tokens_BxN, values)
+          name=f'block_{i}')(
+              x_BxNxD, seen_BxN, train, tokens_BxN, shared, values)
     x_BxNxD = x_BxNxD[:, :length]
     if self.norm_place == 'pre':
       x_BxNxD = norms.make(
@@ -324,11 +334,13 @@ class Encoder(nn.Module):
           momentum=self.norm_momentum, rows=self.norm_rows)(x_BxNxD)
     return x_BxNxD, mask_BxN
 
-  def _sums_over_tokens(self):
-    """Returns whether more masked tokens leave the mixer's output unchanged."""
-    mixer = self.mixer(dtype=self.dtype, layer=0, num_layers=self.num_layers,
-                       full_length=self.full_length, name=None, parent=None)
-    return getattr(mixer, 'splits_sequences', False)
+  @nn.nowrap
+  def _mixer_alone(self):
+    """Returns a mixer outside the encoder, for its attributes."""
+    return self.mixer(
+        dtype=self.dtype, layer=0, num_layers=self.num_layers,
+        full_length=self.full_length, dropout=self.dropout, name=None,
+        parent=None)
 
   def _embed(self, inputs):
     init = nn.initializers.normal(self.embedding_std)

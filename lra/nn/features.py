@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 import kernels
-from lra.nn import contraction
+from lra.nn import contraction, layers
 from lra.nn.mixer import HeadMixer
 
 TINY = 1e-30  # avoids 0 / 0 and changes no quotient of normal numbers
@@ -32,6 +32,19 @@ class FeatureMixer(HeadMixer):
   splits_sequences = True
 
   op = 'linear'
+  # Whether a sum of features of keys divides the output.
+  normalised = True
+
+  def feature_width(self, head_width: int) -> int:
+    """Returns M, the number of features of a key."""
+    raise NotImplementedError
+
+  def state_size(self, width: int) -> int:
+    """Returns the size of phi(K)^T V of all heads, and of sum phi(K)."""
+    del width
+    head_width = layers.head_width(self.qkv_width, self.num_heads)
+    return (self.num_heads * self.feature_width(head_width)
+            * (head_width + self.normalised))
 
   def attend(self, phi_q_BxLxHxM, phi_k_BxLxHxM, v_BxLxHxDh, mask_BxL,
              eps: float = 1e-6) -> jax.Array:

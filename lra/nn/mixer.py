@@ -90,6 +90,10 @@ class HeadMixer(nn.Module):
     return layers.merge_heads_and_project(
         o_BxLxHxDh, x_BxLxD.shape[-1], self.dtype)
 
+  def kv_size(self, count: int) -> int:
+    """Returns how many numbers the keys and values of `count` tokens are."""
+    return 2 * self.qkv_width * count
+
   def kernel_for(self, length: int, width: int, **needs) -> str:
     """Returns the kernel that runs for x [B, length, width].
 
@@ -118,6 +122,11 @@ class SoftmaxMixer(HeadMixer):
 
   op = 'softmax'
 
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the keys and values of all tokens."""
+    del width
+    return self.kv_size(length)
+
   def attend(self, q_BxLxHxDh, k_BxSxGxDh, v_BxSxGxDv, mask_BxS=None):
     """Returns [B, L, H, Dv]; G groups of heads share keys and values."""
     return kernels.sharded(kernels.softmax_attention)(
@@ -141,6 +150,11 @@ class BiasedMixer(HeadMixer):
   attention_dropout: float = fields.argument(0.0, low=0, below=1)
 
   kernel = 'auto'
+
+  def state_size(self, width: int, length: int) -> int:
+    """Returns the size of the keys and values of all tokens."""
+    del width
+    return self.kv_size(length)
 
   def bias(self, length: int) -> jax.Array | None:
     """Returns a bias by head and distance, float32 [H, 2 L - 1], or None."""
@@ -175,6 +189,14 @@ class LinearMixer(HeadMixer):
   kernel: str = 'auto'
 
   splits_sequences = True
+  # Whether a sum of keys divides the output.
+  normalised = False
+
+  def state_size(self, width: int) -> int:
+    """Returns the size of K^T V of all heads, and of the sums of keys."""
+    del width
+    head = layers.head_width(self.qkv_width, self.num_heads)
+    return self.qkv_width * (head + self.normalised)
 
   def options(self) -> dict:
     """Returns keyword arguments of the operation besides mask and kernel."""

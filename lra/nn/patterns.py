@@ -73,6 +73,25 @@ class Pattern:
       blocks += len(self.random_blocks[0][0])
     return blocks * self.block + int(self.shared_keys(length).sum())
 
+  def kept(self, length: int) -> int:
+    """Returns the number of keys that are kept at once.
+
+    Tokens are read from the first to the last. A query is answered once its
+    last key is read, and a key is kept until all its queries are answered.
+    Global queries can sum over keys as these come, so they keep none.
+    """
+    if self.random_blocks:
+      return length
+    window = 0
+    if self.offsets:
+      near = (max(self.offsets) - min(self.offsets) + 1) * self.block
+      if self.radius is not None:
+        near = (2 - self.causal) * self.radius + 1
+      # From `length - dilation` on, some queries have read their last key.
+      window = min((near - 1) * self.dilation,
+                   max(length - self.dilation, 0)) + 1
+    return min(length, window + int(self.shared_keys(length).sum()))
+
   def fitting_offsets(self, length: int) -> tuple[int, ...]:
     """Returns the offsets that some query block of a sequence can use."""
     blocks = -(-length // (self.block * self.dilation))

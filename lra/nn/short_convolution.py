@@ -19,7 +19,8 @@ class ShortConvolution(nn.Module):
     y_t = activation(sum_i w_i x_(t - K + 1 + i) + b),  i = 0 ... K - 1
 
   A token sees itself and the K - 1 tokens before it; in reverse it sees the
-  K - 1 tokens after it, with the same weights. Masked tokens count as 0, and
+  K - 1 tokens after it, with the same weights. A centred convolution reads
+  x_(t - K // 2 + i) instead, and is not causal. Masked tokens count as 0, and
   their outputs are 0. Parameters: `kernel` float32 [K, D], and `bias` [D] if
   there is one. They start uniform in +-K**-0.5, as in PyTorch.
 
@@ -27,11 +28,13 @@ class ShortConvolution(nn.Module):
     width: K.
     activation: a key of `ACTIVATIONS`.
     use_bias: whether there is a bias.
+    centred: whether the tokens are those around the token, with K // 2 before.
     dtype: dtype of the result; the sum is float32.
   """
   width: int = 4
   activation: str = 'silu'
   use_bias: bool = False
+  centred: bool = False
   dtype: jnp.dtype = jnp.float32
 
   @nn.compact
@@ -45,7 +48,7 @@ class ShortConvolution(nn.Module):
     y_BxLxD = convolution.depthwise(
         x_BxLxD.astype(jnp.float32),
         kernel_KxD[::-1] if reverse else kernel_KxD,
-        before=0 if reverse else self.width - 1)
+        before=None if self.centred else 0 if reverse else self.width - 1)
     if self.use_bias:
       bias_D = self.param('bias', self._init, x_BxLxD.shape[-1:])
       y_BxLxD += bias_D[None, None]

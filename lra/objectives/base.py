@@ -101,6 +101,15 @@ class Objective(abc.ABC):
     They contain the mean `loss`. Only those that are numbers are logged.
     """
 
+  def label_entropy(self, train: Split) -> float | None:
+    """Returns the entropy of the training labels, in nats.
+
+    This is the loss of a model that only knows how frequent classes are. It is
+    None if the loss is no cross entropy of classes.
+    """
+    del train
+    return None
+
   def analysis(self, counts: Sequence[Any], order: np.ndarray, train: Split,
                test: Split) -> dict[str, Any]:
     """Returns more results on the test split, as JSON values.

@@ -68,6 +68,9 @@ class Objective(base.Objective):
       losses.append(np.float64(loss))
     return scores(total, float(np.sum(losses)))
 
+  def label_entropy(self, train):
+    return entropy(train.labels)
+
   def analysis(self, counts, order, train, test):
     predicted = np.empty(len(order), np.int64)
     predicted[order] = np.concatenate(
@@ -77,6 +80,13 @@ class Objective(base.Objective):
 
   def better(self, scores, best):
     return scores['accuracy'] > best['accuracy']
+
+
+def entropy(labels_N: np.ndarray) -> float:
+  """Returns the entropy of the frequencies of labels, in nats."""
+  _, counts_C = np.unique(labels_N, return_counts=True)
+  share_C = counts_C / max(counts_C.sum(), 1)
+  return float(-np.sum(share_C * np.log(share_C)))
 
 
 def weighted_loss(logits_BxC, labels_B, weights_B):

@@ -31,6 +31,11 @@ class Objective(classification.Objective):
     return heads.TokenClassifier(
         encoder=encoder, num_classes=self.task.num_classes)
 
+  def label_entropy(self, train):
+    some = np.arange(min(len(train), 1000))
+    made = self.batch(train, some, seed=0, step=0)
+    return classification.entropy(made['labels'][made['weights'] > 0])
+
   def batch(self, split, indices, *, seed, step):
     del seed, step  # nothing is random
     both = batches.gather(split, indices, self.seq_len)['tokens']

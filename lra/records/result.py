@@ -269,12 +269,16 @@ class Result(File):
     best_step: step of the parameters that were tested, if any.
     learnt_step: the first step whose accuracy on the validation split was 95%
       or more; None if there was none, or in old records.
+    guessing_step: the step at which the training loss had been that of guessing
+      for a tenth of all steps; None if it never was, or in old records.
     val: scores of those parameters on the validation split, None without one.
     test: scores on the test split; never None if the status is 'ok'.
     baselines: name -> accuracy of a method without a neural network; `floors`
       in JSON.
     num_params, mixer_params: trainable parameters of the model, and of its
       mixers alone; never None if the status is 'ok'.
+    state_size: numbers that one layer keeps from token to token, see
+      `lra.nn.state`; None if its mixer does not say, or in old records.
     steps_per_s, tokens_per_s: training speed without compilation and
       evaluation.
     peak_memory_bytes: the most memory that its process used at once, in bytes;
@@ -323,12 +327,14 @@ class Result(File):
   steps: Count
   best_step: Count | None
   learnt_step: Count | None = None
+  guessing_step: Count | None = None
   val: Scores | None
   test: Scores | None
   baselines: Annotated[
       dict[Text, Fraction], Field(alias='floors', max_length=_MOST)]
   num_params: Count | None
   mixer_params: Count | None
+  state_size: Count | None = None
   steps_per_s: Amount | None
   tokens_per_s: Amount | None
   peak_memory_bytes: Count | None

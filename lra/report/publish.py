@@ -29,7 +29,7 @@ from lra.formats import percent, points, quantity
 from lra.records import result
 from lra.records.result import InvalidRecord, Result
 from lra.records.store import LeftOut
-from lra.report import figures, inputs, render, site
+from lra.report import figures, inputs, render, site, statistics
 from lra.report.site import Content, Place
 from lra.system import machine
 from lra.system.terminal import say
@@ -139,8 +139,8 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
   with _locked(place, RECORDS_LOCK):
     other = '' if replace else _differs(run, path)
     if other:
-      say(f'{other}\nNothing was changed: --replace puts this run in its '
-          'place.')
+      say(f'{other}\nThe record and the page are unchanged; --replace puts '
+          'your run in its place.')
       return
     mark = _mark(place, run)
     if not path.exists() or replace:
@@ -291,7 +291,21 @@ def _differs(run, path):
     return f'There is a record of this run, {path}, but {error.why}.'
   if before is None or _kept(before) == _kept(run):
     return ''
-  return f'{path} has this run already:\n{compare(before, run)}'
+  return (f'{path} has this run already:\n{compare(before, run)}'
+          f'{_reproduced(before, run)}')
+
+
+def _reproduced(before, now):
+  """Returns a line on whether the accuracies agree, '' if one is missing."""
+  if None in (before.test, now.test):
+    return ''
+  expected = statistics.interval(statistics.Sample(
+      (before.test.accuracy,), before.test.examples))
+  agrees = expected.low <= now.test.accuracy <= expected.high
+  return (f'\nYour run {"reproduces" if agrees else "does NOT reproduce"} the '
+          f'recorded result: {percent(now.test.accuracy)}% is '
+          f'{"within" if agrees else "outside"} its 95% interval, '
+          f'{percent(expected.low)}% to {percent(expected.high)}%.')
 
 
 def shared(run: Result) -> Result:

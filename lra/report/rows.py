@@ -17,7 +17,7 @@ from lra.config import fields, identity
 from lra.formats import digits, plain
 from lra.records import store
 from lra.records.result import Result
-from lra.report import catalogue, statistics
+from lra.report import catalogue, states, statistics
 from lra.report.statistics import Interval, Rank, Sample
 
 # Family of a model without a file here.
@@ -158,6 +158,12 @@ class Row:
   @property
   def params(self) -> int | None:
     return self.largest('num_params')
+
+  @functools.cached_property
+  def state_size(self) -> int | None:
+    """Numbers that one layer keeps from token to token, or None."""
+    return next((size for size in map(states.of_run, self.runs)
+                 if size is not None), None)
 
   @property
   def devices(self) -> list[str]:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from lra import tasks
-from lra.formats import percent
+from lra.formats import NONE, count, percent
 from lra.report import inputs
 from lra.report.boards import TaskBoard, full
 from lra.report.rows import Row, TableKey, mean
@@ -48,10 +48,12 @@ class Line:
   Attributes:
     model, protocol: its model and protocol; the protocol of baselines is ''.
     cells: task -> its cell.
+    states: rising state sizes of its rows with a score.
   """
   model: str
   protocol: str
   cells: Mapping[str, Cell]
+  states: Sequence[int] = ()
 
   @property
   def is_baseline(self) -> bool:
@@ -106,9 +108,9 @@ def _summary(boards, protocol):
   shown = [board for board in boards
            if board.task.name in (*begun, *inputs.SCORES)]
   models = {row.model for rows in begun.values() for row in rows}
-  lines = [Line(model, protocol, {
-      board.task.name: _cell(board.of_model(protocol, model))
-      for board in shown}) for model in models]
+  lines = [_line(model, protocol, {
+      board.task.name: board.of_model(protocol, model) for board in shown})
+           for model in models]
   lines.sort(key=lambda line: (
       [-(cell.accuracy or 0) for cell in line.cells.values()], line.model))
   baselines = Line('baseline', '', {
@@ -123,6 +125,14 @@ def _summary(boards, protocol):
       Table(_columns(shown, means), [baselines, *lines], pinned=1),
       _titles(name for name in with_baseline if name not in unbeaten),
       _titles(unbeaten))
+
+
+def _line(model, protocol, rows):
+  """Returns the line of a model; `rows` are by task, or None."""
+  scored = [row for row in rows.values() if row and row.mean is not None]
+  sizes = {row.state_size for row in scored} - {None}
+  return Line(model, protocol,
+              {name: _cell(row) for name, row in rows.items()}, sorted(sizes))
 
 
 def _titles(names):
@@ -152,7 +162,14 @@ def _columns(boards, means):
       *(column(board.task.title, lambda line, name=board.task.name:
                line.cells[name]) for board in boards),
       *(column(f'mean of {len(names)}', lambda line, names=names:
-               line.mean(names)) for names in means)]
+               line.mean(names)) for names in means),
+      Column('state size', _states, lambda line: next(iter(line.states), None))]
+
+
+def _states(line):
+  """Returns the state sizes of the tasks, which have different lengths."""
+  ends = dict.fromkeys([*line.states[:1], *line.states[-1:]])
+  return ' to '.join(map(count, ends)) or NONE
 
 
 def breakdown(board: TaskBoard) -> Table | None:

@@ -69,7 +69,7 @@ def text_column(name, text, strong=_never, link=None):
   return Column(name, text, text, False, strong, link)
 
 
-def _numbers(name, value, show, strong=_never):
+def numbers(name, value, show, strong=_never):
   """Returns a column of one number of each row, formatted by `show`."""
   return Column(name, lambda item: show(value(item)), value, strong=strong)
 
@@ -203,9 +203,10 @@ SCORES = (
     _INTERVAL,
     Column('above baseline', _above_baseline, lambda row: row.above_baseline),
     _SEEDS,
-    _numbers('steps to 95%', _learnt_step, count),
-    _numbers('parameters', lambda row: row.params, count,
+    numbers('steps to 95%', _learnt_step, count),
+    numbers('parameters', lambda row: row.params, count,
              strong=lambda row: row.heavy),
+    numbers('state size', lambda row: row.state_size, count),
     text_column('changed from the protocol',
                 lambda row: departures(row.changes, row.config)),
     text_column('notes', _notes, strong=lambda row: True),
@@ -219,27 +220,27 @@ PAIRS = ('head',)
 DETAILS = (
     _NAME,
     text_column('protocol', lambda row: row.table.title),
-    _numbers('place', lambda row: row.rank and row.rank.place, count),
+    numbers('place', lambda row: row.rank and row.rank.place, count),
     text_column('no different from places',
                 lambda row: ranges(row.rank.like) if row.rank else NONE),
     text_column('family', lambda row: row.family),
     percents('best %', lambda row: max(row.accuracies, default=None)),
-    _numbers('standard deviation', lambda row: row.deviation, percent),
+    numbers('standard deviation', lambda row: row.deviation, percent),
     percents('val accuracy %', lambda row: row.average('val', 'accuracy')),
-    _numbers('test loss', lambda row: row.average('test', 'loss'), decimals),
+    numbers('test loss', lambda row: row.average('test', 'loss'), decimals),
     *(percents(f'macro {name} %',
                lambda row, name=name: row.average('test', name.lower()))
       for name in ('precision', 'recall', 'F1')),
-    _numbers('test examples', lambda row: row.sample and row.sample.examples,
+    numbers('test examples', lambda row: row.sample and row.sample.examples,
              count),
     text_column('answers', _answers),
     _each('data', lambda run: run.data_origin or ''),
     _setting('encoder', 'pooling'),
     _setting('encoder', 'head'),
-    _numbers('x Transformer', lambda row: row.ratio, ratio),
-    _numbers('mixer parameters', lambda row: row.largest('mixer_params'),
+    numbers('x Transformer', lambda row: row.ratio, ratio),
+    numbers('mixer parameters', lambda row: row.largest('mixer_params'),
              count),
-    _numbers('steps', lambda row: row.largest('steps'), count),
+    numbers('steps', lambda row: row.largest('steps'), count),
     text_column('checkpoint', lambda row: row.setting('train', 'select')),
     Column('best step', lambda row: _by_seed(map(count, _best_steps(row))),
            lambda row: _first(_best_steps(row))),
@@ -301,7 +302,7 @@ COMPARED = (
     _of_row(dataclasses.replace(_ACCURACY, name='here %')),
     _of_row(_INTERVAL),
     _of_row(_SEEDS),
-    _numbers('published %', lambda item: item.accuracy, percent),
+    numbers('published %', lambda item: item.accuracy, percent),
     Column('deviation', lambda item: points(item.deviation, item.row.digits),
            lambda item: item.deviation),
     Column('its 95% interval', lambda item: ' to '.join(
@@ -315,7 +316,7 @@ COMPARED = (
 # Columns of a `boards.Baseline`.
 BASELINES = (
     text_column('baseline', lambda baseline: baseline.name),
-    _numbers('accuracy %', lambda baseline: baseline.accuracy, percent),
+    numbers('accuracy %', lambda baseline: baseline.accuracy, percent),
     text_column('how', lambda baseline: baseline.how),
 )
 
@@ -326,7 +327,7 @@ PUBLISHED = (
     *(Column(title, lambda paper, name=name: paper.scores[name],
              lambda paper, name=name: paper.score(name))
       for name, title in inputs.SCORES.items()),
-    *(_numbers(f'mean of {len(tasks)}', lambda paper, tasks=tasks: paper.mean(
+    *(numbers(f'mean of {len(tasks)}', lambda paper, tasks=tasks: paper.mean(
         tasks), percent) for tasks in inputs.AVERAGES),
     text_column('source', lambda paper: paper.source + (
         '' if paper.evidence == 'primary' else f', {paper.evidence}')),

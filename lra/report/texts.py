@@ -49,6 +49,12 @@ READING = {
     'Parameters': (
         'Bold if more than 110% of the Transformer\'s of the same task and '
         'protocol, the limit of Long Range Arena.'),
+    'State size': (
+        'How many numbers one layer keeps from token to token at the length '
+        'of the task: the state of a recurrence, the matrices of linear '
+        'attention, the keys and values of softmax attention, in all heads '
+        'and directions. On the first page, "a to b" spans the tasks. The '
+        'glossary has the rules of counting.'),
     'Steps to 95%': (
         'The first validated step with 95% accuracy on validation, of the '
         'slowest seed.'),

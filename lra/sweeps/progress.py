@@ -94,7 +94,7 @@ def of(entry: Entry, records: Mapping[str, Result] = EMPTY) -> Standing:
         _finished(title, 'recorded', known))
   try:
     if result is None or not result.finished:
-      return _under_way(entry, title, result.status if result else 'started')
+      return _under_way(entry, title, result)
     return _finished(title, result.status, result)
   except (UserError, KeyError, TypeError) as error:
     return Standing(title, 'damaged', problem=str(error))
@@ -107,7 +107,8 @@ def _finished(title, status, result):
         for scores in (result.val, result.test)))
 
 
-def _under_way(entry, title, status):
+def _under_way(entry, title, result):
+  status = result.status if result else 'started'
   steps = files.read_json(entry.folder / 'config.json')['train']['steps']
   path = entry.folder / 'metrics.jsonl'
   if not path.exists():
@@ -118,6 +119,9 @@ def _under_way(entry, title, status):
   step, seconds = max(((step, point['seconds'])
                        for (split, step), point in points.items()
                        if split == 'train'), default=(0, 0))
+  if result and result.steps > step > 0:  # stopped after its last log point
+    seconds *= result.steps / step
+    step = result.steps
   return Standing(
       title, status, step, steps, max(scores, default=None),
       left=(steps - step) * seconds / step if step else None,

@@ -6,16 +6,22 @@ import time
 
 from lra.errors import UserError
 from lra.system import machine
+from lra.training import guessing
 from lra.training.checkpoint import Checkpoints
 from lra.training.program import Program
 
 # Fields that checkpoints of earlier versions lack.
-_LATER = {'peak_memory_bytes'}
+_LATER = {'peak_memory_bytes', 'guessing_since', 'guessing_step'}
 
 
 @dataclasses.dataclass
 class RunCounters:
-  """Counts steps and seconds; each checkpoint stores it with the state."""
+  """Counts steps and seconds; each checkpoint stores it with the state.
+
+  Attributes:
+    guessing_since: step since which the loss is that of guessing, or -1.
+    guessing_step: step at which it had been so for a tenth of all steps, or 0.
+  """
   validated_step: int = 0
   best_step: int = 0
   best_val: dict | None = None
@@ -25,6 +31,8 @@ class RunCounters:
   eval_seconds: float = 0.0
   compile_seconds: float = 0.0
   peak_memory_bytes: int = 0
+  guessing_since: int = -1
+  guessing_step: int = 0
   _clock_started = None  # no field
 
   @classmethod
@@ -61,6 +69,26 @@ class RunCounters:
     """Raises `peak_memory_bytes` to the peak of this process, if higher."""
     self.peak_memory_bytes = max(
         self.peak_memory_bytes, machine.peak_memory())
+
+  def notes_guessing(self, guesses: bool, step: int, steps: int) -> bool:
+    """Notes whether the loss is that of guessing; returns True once.
+
+    That is when it has been so for a tenth of the steps without a break.
+
+    Args:
+      guesses: whether the loss since the last log point is that of guessing.
+      step: updates made.
+      steps: updates of the whole run.
+    """
+    if not guesses:
+      self.guessing_since = -1
+    elif self.guessing_since < 0:
+      self.guessing_since = step
+    elif not self.guessing_step and (
+        step - self.guessing_since >= guessing.SHARE * steps):
+      self.guessing_step = step
+      return True
+    return False
 
   def scores_best(self, config) -> bool:
     """Returns True if the best parameters are scored on test, not the last."""
@@ -101,6 +129,7 @@ class RunCounters:
         'train_seconds': self.train_seconds,
         'eval_seconds': self.eval_seconds,
         'compile_seconds': self.compile_seconds,
+        'guessing_step': self.guessing_step or None,
         'config': config.to_dict()}
 
 

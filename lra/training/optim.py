@@ -92,15 +92,17 @@ def groups_of(config) -> tuple:
   """Returns `config.optim.groups` behind the group of SSM parameters, if any.
 
   That group exists if `config.train` has a learning rate or a weight decay for
-  it. The first group that matches counts, so it comes before all others.
+  it, and the mixer has such parameters. A protocol gives them to all mixers.
+  The first group that matches counts, so it comes before all others.
   """
   train, groups = config.train, config.optim.groups
   own = {name: train[f'ssm_{name}'] for name in (
       'learning_rate', 'weight_decay') if train[f'ssm_{name}'] >= 0}
-  if not own:
+  names = getattr(models.module(config.model.name), 'PARAM_GROUPS', ())
+  if train.ssm_parameters:
+    names = [name for name in names if name in train.ssm_parameters]
+  if not (own and names):
     return groups
-  names = train.ssm_parameters or models.module(
-      config.model.name).PARAM_GROUPS
   pattern = f'.*/mixer/({"|".join(map(re.escape, names))})'
   return ((pattern, own), *(groups or (('.*', {}),)))
 

@@ -27,7 +27,7 @@ LOADED = ('the new file uses parameters that were trained with the old one, so '
 
 def of_run(program: Program, shared: ProcessCache,
            recorded: bool = False) -> dict:
-  """Returns origin, parameter counts, device, kernel and flags of a run.
+  """Returns origin, sizes of the model, device, kernel and flags of a run.
 
   They are for env.json and results. The first run of a process reads the
   origin for all: files that are edited later are not the ones that run.
@@ -38,7 +38,8 @@ def of_run(program: Program, shared: ProcessCache,
     recorded: whether a run of this process will be published.
 
   Raises:
-    UserError: the name of the model or protocol is not valid in a record.
+    UserError: the name of the model or protocol, or its state size, is not
+      valid in a record.
   """
   experiment = program.experiment
   name = experiment.config.model.name
@@ -54,7 +55,8 @@ def of_run(program: Program, shared: ProcessCache,
           'kernel': kernel, 'device': machine.device_name(),
           'xla_flags': machine.xla_flags(), 'num_devices': program.mesh.size,
           'num_processes': jax.process_count(), 'dtype': program.dtype,
-          **count_parameters(program.state_shape)}
+          **count_parameters(program.state_shape),
+          'state_size': experiment.state_size}
 
 
 def of_sizes(program: Program) -> dict[str, int]:

@@ -21,7 +21,15 @@ from lra.records.result import Result
 from lra.system import distributed, machine, signals
 from lra.system.distributed import SharedStop, is_leader, is_multiprocess
 from lra.system.terminal import StopRequest, bar, say
-from lra.training import mesh, optim, profile, program, provenance, rundir
+from lra.training import (
+    guessing,
+    mesh,
+    optim,
+    profile,
+    program,
+    provenance,
+    rundir,
+)
 from lra.training.checkpoint import Checkpoints
 from lra.training.counters import RunCounters, scored_of
 from lra.training.process_cache import ProcessCache, step_key
@@ -86,6 +94,8 @@ class Trainer:
           self.identity['runs_at_once'], began.get('runs_at_once', 1))
     self._write_environment()
     self.given = self.program.put_given()
+    self._entropy = self.program.objective.label_entropy(
+        self.data.splits['train'])
     self._learning_rate = optim.schedule(config)
     # A CPU has no spare core for prefetching, and makes batches fast enough.
     self._prefetch = None if is_cpu(self.program.mesh) else Prefetch(
@@ -241,6 +251,7 @@ class Trainer:
     sums = {k: float(v) for k, v in jax.device_get(self.state.sums).items()}
     metrics = self.program.objective.metrics(sums)
     _check_finite(metrics['loss'])
+    self._notice_guessing(metrics['loss'])
     speed = self._examples_per_s()
     gradient = float(self._gradient_norm)
     self.run.log(
@@ -254,6 +265,16 @@ class Trainer:
         f'loss {metrics["loss"]:.3f}',
         *(f'acc {v:.1%}' for k, v in metrics.items() if k == 'accuracy'),
         f'grad {gradient:.2g}', f'{speed:.0f} ex/s'])
+
+  def _notice_guessing(self, loss):
+    """Says once if the loss has been that of guessing for long."""
+    steps, entropy = self.config.train.steps, self._entropy
+    guesses = guessing.at_guessing(
+        loss, entropy, self.program.objective.task.num_classes)
+    if self.counters.notes_guessing(guesses, self.step, steps):
+      say(f'{self.title}: for {self.step - self.counters.guessing_since:,} '
+          f'steps the training loss has been that of guessing ({entropy:.3f}), '
+          'so the model has learnt nothing yet.')
 
   def _examples_per_s(self):
     """Returns the speed since the last log point, or since this start."""

@@ -16,7 +16,7 @@ from tests.helpers import small
 
 
 @pytest.mark.parametrize('model, task', [
-    ('super', 'retrieval'), ('generative_rks', 'text')])
+    ('super', 'retrieval'), ('generative_rks', 'text'), ('hgrn2', 'text')])
 def test_equals_the_count_of_the_whole_model(model, task):
   config = importlib.import_module(f'configs.{model}').get_config(task)
   whole = program.count_parameters(small.make(config).state_shape)

@@ -1,6 +1,6 @@
-"""Commands of the project without the seconds that their imports take.
+"""Runs commands of the project without importing everything each time.
 
-A process imports everything once and forks for each command, which then runs
+One process imports everything once and forks for each command, which then runs
 as from a shell: its own arguments, folder, environment and streams.
 """
 
@@ -19,13 +19,13 @@ from lra.cli.command import USER_ERROR
 from tests.helpers.paths import ROOT
 
 PROGRESS = ('reading', 'checking', 'storing', 'drawing')
-# As no test has changed it.
+# The environment before tests change it.
 _ENVIRONMENT = dict(os.environ)
-LONGEST = 60  # seconds of a processor that a command may use
+LONGEST = 60  # CPU seconds that a command may use
 
 
 class Done(NamedTuple):
-  """What a command leaves: exit code (negative: a signal), and its streams."""
+  """Result of a command: exit code (negative: a signal), stdout, stderr."""
   returncode: int
   stdout: str
   stderr: str
@@ -48,7 +48,7 @@ class Commands:
     Args:
       program: 'run_lra' or 'data_prep'.
       *arguments: of the command line.
-      cwd: where.
+      cwd: working directory.
       **environment: variables that differ from this process's.
     """
     request = [program, arguments, str(cwd), environment]
@@ -62,7 +62,7 @@ class Commands:
 
 @functools.cache
 def _shared() -> Commands:
-  """The process that forks for all tests; it ends with this one."""
+  """Returns the forking process shared by all tests."""
   return Commands()
 
 
@@ -73,7 +73,7 @@ def run(program: str, *arguments: str, cwd: pathlib.Path = ROOT,
 
 
 def assert_one_sentence(done: Done, *words: str, code: int = USER_ERROR):
-  """Asserts that a command ended with one line of error that has all words."""
+  """Asserts that a command failed with one error line containing `words`."""
   assert done.returncode == code, done
   lines = [line for line in done.stderr.splitlines()
            if line.strip() and not line.startswith(PROGRESS)]
@@ -84,7 +84,7 @@ def assert_one_sentence(done: Done, *words: str, code: int = USER_ERROR):
 
 
 def serve() -> None:
-  """Forks for each line of stdin; answers with a line of what it left."""
+  """Forks for each request line of stdin; prints the result as JSON."""
   import data_prep.__main__  # noqa: F401
   import data_prep.listops  # noqa: F401
   import lra.cli.main  # noqa: F401
@@ -107,7 +107,7 @@ def serve() -> None:
 
 
 def _become(program, arguments, cwd, environment):
-  """Is the command until its end."""
+  """Runs the command in this forked process."""
   code = 1
   try:
     resource.setrlimit(resource.RLIMIT_CPU, (LONGEST, LONGEST))

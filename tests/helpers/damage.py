@@ -1,4 +1,4 @@
-"""Files that are damaged on purpose."""
+"""Damages files on purpose."""
 
 import pathlib
 

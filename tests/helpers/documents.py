@@ -1,4 +1,4 @@
-"""What readers are told: the documents, their commands, examples and links."""
+"""Reads the documents: their commands, examples and links."""
 
 import re
 
@@ -8,7 +8,7 @@ GENERATED = ('docs/reference/', 'docs/leaderboard/')
 
 
 def paths():
-  """Documents that people write, from the root."""
+  """Returns paths of hand-written documents, relative to the root."""
   found = ['README.md', 'CONTRIBUTING.md', 'kernels/README.md',
            'lra/recipes/README.md', *(
                str(path.relative_to(ROOT))
@@ -21,9 +21,9 @@ def read(path):
 
 
 def blocks(path):
-  """The code blocks of a document: mark, language, text.
+  """Returns (mark, language, text) of each code block of a document.
 
-  The mark of a block is what `<!-- test: MARK -->` above it says, else ''.
+  The line `<!-- test: MARK -->` above a block sets its mark, '' without one.
   """
   return re.findall(
       r'^(?:<!-- test: (\S+) -->\n+)?```(\w*)\n(.*?)^```$', read(path),
@@ -31,7 +31,7 @@ def blocks(path):
 
 
 def example(name):
-  """The one block of all documents that has this mark."""
+  """Returns the text of the only code block with this mark."""
   text, = [text for path in paths() for mark, _, text in blocks(path)
            if mark == name]
   return text
@@ -41,7 +41,7 @@ def commands(program):
   """The arguments of each command in a code block that runs a program.
 
   Args:
-    program: regular expression of how it is called.
+    program: regular expression for the start of the command.
   """
   found = set()
   for path in paths():
@@ -61,7 +61,7 @@ def links(path):
 
 
 def anchors(path):
-  """What a link to a heading of a document may name, as GitHub makes it."""
+  """Returns the heading anchors of a document, as GitHub generates them."""
   text = re.sub(r'^```.*?^```$', '', path.read_text(encoding='utf-8'),
                 flags=re.DOTALL | re.MULTILINE)
   return {re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-')

@@ -19,9 +19,9 @@ def logits(params, tokens, encoder, positions, *, mask_padding=True,
     params: the model's, float64.
     tokens: integer ids, 0 is padding.
     encoder: `config.encoder`.
-    positions: a table [L + CLS, D] where positions are not learned.
-    mask_padding: whether attention is told which tokens are padding.
-    drop: what dropout makes of an array, given the name of the place.
+    positions: table [L + CLS, D], used unless positions are learned.
+    mask_padding: whether attention masks padding.
+    drop: function (place, array) -> array, which applies dropout.
   """
   flat = tokens.reshape(-1, tokens.shape[-1])
   x = encode(params['encoder'], flat, encoder, positions, mask_padding, drop)
@@ -106,7 +106,7 @@ def norm(x, p):
 
 
 def rms_norm(x, p):
-  """By the root mean square, times one number for each channel or for all."""
+  """RMS norm; `scale` is one number for all channels or one for each."""
   return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * p['scale']
 
 

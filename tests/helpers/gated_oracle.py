@@ -6,13 +6,13 @@ from tests.helpers.state_space_oracle import sigmoid
 
 
 def attention(xp, q, k, v, decay, mask, scale=1.0, reverse=False):
-  """S = decay_t S + k_t^T v_t, o_t = scale q_t S, over tokens one by one.
+  """Computes S = decay_t S + k_t^T v_t and o_t = scale q_t S token by token.
 
   Args:
     xp: numpy or jax.numpy.
     q, k, decay: [B, L, H, N].
     v: [B, L, H, E].
-    mask: bool [B, L]; other tokens are passed over.
+    mask: bool [B, L]; masked (False) tokens are skipped.
     scale: a number.
     reverse: whether to begin at the last token.
   """
@@ -28,7 +28,7 @@ def attention(xp, q, k, v, decay, mask, scale=1.0, reverse=False):
 
 
 def loop(xp, step, state, arrays, reverse):
-  """Outputs of step(state, tokens) -> (state, output), stacked on axis 1."""
+  """Returns outputs of step(state, tokens) -> (state, output), on axis 1."""
   arrays = [xp.moveaxis(xp.asarray(y), 1, 0) for y in arrays]
   if xp is not np:  # compiles one step, not all of them
     import jax
@@ -42,7 +42,7 @@ def loop(xp, step, state, arrays, reverse):
 
 
 def both(direction, one_way):
-  """The sum of one_way(reverse) over the directions."""
+  """Returns the sum of one_way(reverse) over the directions."""
   o = one_way(False)
   return o + one_way(True) if direction == 'bidirectional' else o
 
@@ -61,23 +61,27 @@ def layer_norm(xp, x, eps):
 
 
 def project(xp, x, dense):
-  """[B, L, D] -> [B, L, H, W]."""
+  """Projects [B, L, D] to heads, [B, L, H, W]."""
   y = xp.einsum('bld,dhw->blhw', x, dense['kernel'])
   return y + dense.get('bias', 0)
 
 
 def gated_output(xp, o, x, p):
-  """W_o (RMSNorm(o) SiLU(W_g x))."""
+  """Computes W_o (RMSNorm(o) SiLU(W_g x))."""
   o = rms(xp, o, p['norm']['scale']) * silu(xp, project(xp, x, p['gate']))
   return xp.einsum('blhe,hed->bld', o, p['out']['kernel'])
 
 
-def convolve(xp, x, kernel, mask, reverse):
-  """SiLU of a causal depthwise convolution of [B, L, W]; padding is 0."""
+def convolve(xp, x, kernel, mask, reverse, bias=0, centred=False):
+  """Computes SiLU of a depthwise convolution of [B, L, W]; padding is 0.
+
+  It reads earlier tokens, in reverse later ones, or those around each.
+  """
   x = xp.where(mask[..., None], x, 0)
   x = x[:, ::-1] if reverse else x
   length, width = x.shape[1], len(kernel)
-  padded = xp.pad(x, ((0, 0), (width - 1, 0), (0, 0)))
-  y = sum(padded[:, i:i + length] * kernel[i] for i in range(width))
+  before = width // 2 if centred else width - 1
+  padded = xp.pad(x, ((0, 0), (before, width - 1 - before), (0, 0)))
+  y = sum(padded[:, i:i + length] * kernel[i] for i in range(width)) + bias
   y = silu(xp, y[:, ::-1] if reverse else y)
   return xp.where(mask[..., None], y, 0)

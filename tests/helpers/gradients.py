@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 
 def with_gradients(function):
-  """Function of dy and arrays -> output and the gradients of these."""
+  """Returns a function (dy, *arrays) -> (output, *gradients)."""
   @jax.jit
   def both(do, *args):
     out, pull = jax.vjp(function, *args)
@@ -15,7 +15,7 @@ def with_gradients(function):
 
 
 def with_cosines(function):
-  """Function of arrays -> (output, gradients), where dy is its cosine."""
+  """Returns a function *arrays -> (output, gradients) with dy = cos(output)."""
   @jax.jit
   def both(*args):
     out, pull = jax.vjp(function, *args)
@@ -25,7 +25,7 @@ def with_cosines(function):
 
 
 def no_races():
-  """Asserts that the simulated TPU kernels had none."""
+  """Asserts that the simulated TPU kernels had no data race."""
   from jax._src.pallas.mosaic.interpret import interpret_pallas_call as state
 
   assert not state.races.races_found

@@ -1,4 +1,4 @@
-"""Commands that a user gets wrong, and what the sentence they get must name."""
+"""Wrong commands of a user, and words that each error message must contain."""
 
 import gzip
 import tarfile
@@ -13,10 +13,10 @@ FIXTURES = ROOT / 'tests' / 'fixtures'
 
 
 class Case(NamedTuple):
-  """A command and what its error must name.
+  """A wrong command and the words that its error must contain.
 
   Attributes:
-    words: what its sentence must name: a field, flag, file, line or value.
+    words: a field, flag, file, line or value that the error must name.
     arguments: of the command line.
     files: path -> content, beside it.
     program: as in `commands.run`.
@@ -34,27 +34,27 @@ class Case(NamedTuple):
 
 
 def mini(words, *changes, model='simpletron'):
-  """Changes of the fields of a config."""
+  """Returns a case that changes fields of a config."""
   return Case(tuple(words.split('|')), (
       f'--config=configs/{model}.py:listops_mini', *(
           c if c.startswith('--') else f'--config.{c}' for c in changes)))
 
 
 def command(words, *arguments, **files):
-  """A command line; in the names of files `_` stands for the dot."""
+  """Returns a case with these arguments; `_` in `files` means a dot."""
   return Case(tuple(words.split('|')), arguments, {
       name.replace('_', '.'): content for name, content in files.items()})
 
 
 def own_file(words, body, config='own.py:listops_mini', *changes):
-  """A config file of somebody's own."""
+  """Returns a case with a user's config file."""
   content = body if isinstance(body, bytes) else body.encode()
   return Case(tuple(words.split('|')), (f'--config={config}', *changes),
               {'own.py': content})
 
 
 def own_line(words, line, *changes):
-  """A config file whose seventh line is this."""
+  """Returns a case with a config file whose seventh line is this one."""
   return own_file(words, (
       'from configs import base\n\n\n'
       'def get_config(arg=""):\n'
@@ -65,20 +65,20 @@ def own_line(words, line, *changes):
 
 
 def environment(words, **variables):
-  """A run with variables that no library can use."""
+  """Returns a case with invalid environment variables."""
   return Case(tuple(words.split('|')), (
       '--config=configs/simpletron.py:listops_mini',), {}, 'run_lra', variables)
 
 
 def sweep(words, content):
-  """The file of a sweep."""
+  """Returns a case with a sweep file."""
   content = content if isinstance(content, bytes) else content.encode()
   return Case(tuple(words.split('|')), ('--sweep=s.txt', '--status'),
               {'s.txt': content})
 
 
 def source(words, task, files):
-  """Files that a data set is to be made of."""
+  """Returns a case with source files of a data set."""
   return Case(tuple(words.split('|')), (
       f'--task={task}', '--source=source', '--data_dir=data'),
       {f'source/{name}': content for name, content in files.items()},
@@ -86,7 +86,7 @@ def source(words, task, files):
 
 
 def aan(words, row):
-  """One row too many in a table of AAN."""
+  """Returns a case with an extra row in an AAN table."""
   rows = {name: (FIXTURES / 'aan' / name).read_bytes()
           for name in aan_files.FILES.values()}
   name = aan_files.FILES['train']
@@ -95,7 +95,7 @@ def aan(words, row):
 
 
 def rfc(words, document='', pair=''):
-  """RFC pairs with one document, one pair too many."""
+  """Returns a case with an extra RFC document or pair."""
   files = {name: '0\ta\ta\n' for name in retrieval.RFC_FILES.values()}
   files['documents.jsonl'] = f'{{"id": "a", "text": "b"}}\n{document}'
   files['pairs.test.tsv'] += pair
@@ -104,7 +104,7 @@ def rfc(words, document='', pair=''):
 
 
 def listops(words, **tables):
-  """Tables of ListOps in place of sound ones."""
+  """Returns a case with these ListOps tables instead of valid ones."""
   files = {name: (FIXTURES / 'listops' / name).read_bytes() for name in (
       'basic_train.tsv', 'basic_val.tsv', 'basic_test.tsv')}
   files.update({f'basic_{k}.tsv': v for k, v in tables.items()})
@@ -112,21 +112,21 @@ def listops(words, **tables):
 
 
 def tar(name, size, content):
-  """An archive whose only member claims a size."""
+  """Returns a tar archive whose only member claims this size."""
   member = tarfile.TarInfo(name)
   member.size = size
   return gzip.compress(member.tobuf() + content)
 
 
 def archive(words, content):
-  """An archive of reviews."""
+  """Returns a case with an archive of reviews."""
   return Case(tuple(words.split('|')), (
       '--task=text', '--source=a.tar.gz', '--data_dir=data'),
       {'a.tar.gz': content}, 'data_prep')
 
 
 def limits():
-  """Each number of a config beyond both ends of its range, and nan."""
+  """Sets each number of a config to nan and beyond both ends of its range."""
   for name, field in fields.FIELDS.items():
     if field.type not in (int, float):
       continue

@@ -12,16 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-# For what is not under test itself: compiles in half the time.
+# For code that is not itself under test: halves the compile time.
 quick_jit = functools.partial(jax.jit, compiler_options={
     'xla_backend_optimization_level': 0,
     'xla_llvm_disable_expensive_passes': True})
-# A case of a parametrised test that only `--full` runs.
+# Marks a case of a parametrised test that runs only with `--full`.
 full = functools.partial(pytest.param, marks=pytest.mark.full)
 
 
 def ragged(*lengths, width, length=None, seed=0):
-  """Inputs [B, L, D] and a mask with `lengths` true positions each."""
+  """Returns inputs [B, L, D] and a mask; row i has `lengths[i]` tokens."""
   length = length or max(lengths)
   rng = np.random.default_rng(seed)
   x = rng.normal(size=(len(lengths), length, width)).astype(np.float32)
@@ -29,7 +29,7 @@ def ragged(*lengths, width, length=None, seed=0):
 
 
 def init(mixer, x, mask, seed=0, noise=0.1):
-  """All variables of a mixer, none of whose parameters is zero."""
+  """Returns the variables of a mixer, with no parameter equal to zero."""
   variables = quick_jit(functools.partial(mixer.init, train=False))(
       jax.random.key(seed), x, mask)
   rng = np.random.default_rng(seed)
@@ -40,19 +40,19 @@ def init(mixer, x, mask, seed=0, noise=0.1):
 
 
 def shapes(mixer, x, mask):
-  """Shapes of the mixer's parameters, without computing them."""
+  """Returns the shapes of the mixer's parameters without computing them."""
   return jax.eval_shape(functools.partial(mixer.init, train=False),
                         jax.random.key(0), x, mask).get('params', {})
 
 
 def attention(xp, q, k, v, mask, scale):
-  """Softmax attention of [B, L, H, Dh] over the keys of `mask` [B, S]."""
+  """Computes softmax attention over the keys that `mask` [B, S] allows."""
   logits = scale * xp.einsum('blhd,bshd->bhls', q, k)
   return weigh(xp, softmax(xp, logits, mask), v)
 
 
 def softmax(xp, logits, mask):
-  """Softmax of [B, H, L, S] over the keys of `mask`; zeros without a key."""
+  """Computes softmax of [B, H, L, S] under `mask`; 0 if no key is left."""
   keep = mask[:, None, None, :]
   top = xp.where(keep, logits, -1e30).max(-1, keepdims=True)
   e = xp.where(keep, xp.exp(xp.where(keep, logits - top, 0)), 0)
@@ -75,7 +75,7 @@ def turn(xp, x):
 
 
 def heads(xp, x, dense):
-  """A projection into heads, [B, L, D] -> [B, L, H, Dh]."""
+  """Projects [B, L, D] into heads, [B, L, H, Dh]."""
   out = xp.einsum('bld,dhe->blhe', x, dense['kernel'])
   return out + dense['bias'] if 'bias' in dense else out
 
@@ -86,7 +86,7 @@ def merge(xp, o, dense):
 
 
 def check(mixer, oracle, x, mask, *, tolerance=1e-5, variables=None):
-  """Outputs and all gradients of `mixer` against those of `oracle`.
+  """Compares outputs and all gradients of `mixer` with those of `oracle`.
 
   The tolerance is relative to the largest entry of each array, or absolute
   where that is below 1.
@@ -118,7 +118,7 @@ def check(mixer, oracle, x, mask, *, tolerance=1e-5, variables=None):
 
 
 def apply(mixer, variables, x, mask):
-  """The mixer's outputs in evaluation, as numpy."""
+  """Returns the mixer's outputs in evaluation mode, as numpy."""
   return np.asarray(jax.jit(functools.partial(mixer.apply, train=False))(
       variables, x, mask))
 

@@ -1,4 +1,4 @@
-"""Calls of packed operations, and what float64 makes of them."""
+"""Calls of packed operations, and their results in float64."""
 
 import dataclasses
 
@@ -40,7 +40,7 @@ class Call:
     return jnp.asarray([0.3, 0.0, 1.5, 8.0, 1e-3, 0.1][: self.heads])
 
   def arrays(self):
-    """q, k, v, do (NaN where masked), mask, state and its gradient."""
+    """Returns q, k, v, do (NaN if masked), mask, state and its gradient."""
     rng = np.random.default_rng(self.seed)
     shape = self.batch, self.length, self.heads, self.width
     mask = rng.random(shape[:2]) < 0.8
@@ -91,7 +91,7 @@ def _lightning(call):
 
 
 def _linear(call):
-  """By the equations, with a state; float64."""
+  """Evaluates the equations of linear attention with a state in float64."""
   (q, k, v, do), mask, state, last = call.arrays()
   q, k, v, do = (linear.zero_masked(x, mask) for x in (q, k, v, do))
   keep = np.asarray(mask)[:, :, None, None]

@@ -1,4 +1,4 @@
-"""Records made up for pages, and a folder of them."""
+"""Invented result records, and a folder of them to make pages from."""
 
 import json
 
@@ -9,18 +9,18 @@ HEADER = ','.join(inputs.COLUMNS)
 
 
 def scores(right, wrong, **changes):
-  """Test scores of a two-class task with `right` + `wrong` examples."""
+  """Returns test scores of a two-class task: `right` + `wrong` examples."""
   return scored.of([[right, wrong], [0, 0]], **changes)
 
 
 def loss(seed):
-  """Another of each seed, which are copies else."""
+  """Returns another loss for each seed: equal scores count as copies."""
   return 0.5 + 1e-9 * seed
 
 
 def make(model='transformer', seed=0, right=130, params=1000, status='ok',
          task='text_mini', steps=2000, **changes):
-  """A sound result record with 200 test examples."""
+  """Returns a valid result record with 200 test examples."""
   ok = status == 'ok'
   config = {
       'seed': seed, 'task': task, 'protocol': 'simpletron',
@@ -54,7 +54,7 @@ RUNS = [
          steps=0, steps_per_s=None, peak_memory_bytes=None),
 ]
 for _run in RUNS:
-  # A run that ends early keeps the steps it was asked for in its config.
+  # The config of a run that ends early keeps the requested steps.
   if _run['status'] != 'ok':
     _run['config']['train']['steps'] = 2000
 FLOORS = {
@@ -70,7 +70,7 @@ SPEEDS = {'device': 'CPU', 'shapes': [[4, 4000]], 'models': {
 class Place:
   """A folder with records, from which pages can be made.
 
-  The baselines of this package are none of theirs.
+  The folder does not use the baselines of the package.
   """
 
   def __init__(self, folder, runs=(), floors=(FLOORS,)):
@@ -101,7 +101,7 @@ class Place:
     return site.Place(self.folder, self.page, command, usual)
 
   def render(self, command=None, usual=None):
-    """All pages, one after another: the first one, then those of tasks."""
+    """Returns all pages as one text: the first page, then the task pages."""
     return '\n'.join(render.markdown(
         site.load(self.place(command, usual))).values())
 

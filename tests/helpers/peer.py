@@ -1,7 +1,7 @@
-"""A mixer beside the same function in PyTorch, on the same parameters.
+"""Compares a mixer with a PyTorch implementation on the same parameters.
 
-The parameters are ours: they are reshaped for the other implementation within
-PyTorch, so that gradients of all of them can be compared, and of the input.
+PyTorch reshapes our parameters for the other implementation. So autograd gives
+gradients of our parameters and of the input, which can be compared.
 """
 
 import importlib.metadata
@@ -17,22 +17,22 @@ torch = pytest.importorskip(
 
 
 def load(module, package):
-  """A module of a package; the test that asks for it is skipped without."""
+  """Imports a module; skips the calling test if it is not installed."""
   return pytest.importorskip(
       module, reason=f'{package}, of the extra [peers], is not installed')
 
 
 def version(package):
-  """The installed version, without what a build adds to it."""
+  """Returns the installed version without its build suffix."""
   return importlib.metadata.version(package).partition('+')[0]
 
 
 def linear(dense, ins=1):
-  """Weight [outs, ins] and bias [outs] of a dense layer.
+  """Returns weight [outs, ins] and bias [outs] of a dense layer.
 
   Args:
     dense: kernel [*ins, *outs], bias [*outs] or none.
-    ins: number of axes that it takes.
+    ins: number of input axes of the kernel.
   """
   kernel = dense['kernel']
   found = {'weight': kernel.reshape(math.prod(kernel.shape[:ins]), -1).T}
@@ -44,9 +44,9 @@ def call(module, parts, *args, **kwargs):
   """Applies a module with all of its parameters replaced.
 
   Args:
-    module: of PyTorch.
-    parts: name of a layer -> its parameters by name; or '' -> those of none.
-    *args, **kwargs: of the module.
+    module: a PyTorch module.
+    parts: name of a layer ('' for the module itself) -> its parameters.
+    *args, **kwargs: arguments of the module.
   """
   state = {f'{layer}.{name}' if layer else name: p
            for layer, params in parts.items() for name, p in params.items()}
@@ -55,25 +55,25 @@ def call(module, parts, *args, **kwargs):
 
 
 def heads(x, dense):
-  """[B, L, D] -> [B, H, L, Dh]."""
+  """Projects [B, L, D] into heads, [B, H, L, Dh]."""
   out = torch.einsum('bld,dhe->bhle', x, dense['kernel'])
   return out + dense['bias'][:, None] if 'bias' in dense else out
 
 
 def merge(o, dense):
-  """[B, H, L, Dh] -> [B, L, D]."""
+  """Projects heads [B, H, L, Dh] back to [B, L, D]."""
   return torch.einsum('bhle,hed->bld', o, dense['kernel']) + dense['bias']
 
 
 def around(attend):
-  """The projections of a `HeadMixer` around attention in PyTorch.
+  """Adds the projections of a `HeadMixer` to attention in PyTorch.
 
   Args:
     attend: function of q, k, v, each [B, H, L, Dh], and mask [B, L], bool:
       the heads' outputs, [B, H, L, Dh].
 
   Returns:
-    What `compare` takes as `theirs`.
+  The argument `theirs` of `compare`.
   """
   def theirs(params, x, mask):
     qkv = (heads(x, params[name]) for name in ('query', 'key', 'value'))
@@ -82,7 +82,7 @@ def around(attend):
 
 
 def compare(mixer, theirs, variables, x, mask, tolerance):
-  """Relative differences of outputs at tokens, and of all gradients.
+  """Compares outputs at tokens, and all gradients, by relative difference.
 
   Args:
     mixer: a mixer of `lra.models`.
@@ -118,7 +118,7 @@ def compare(mixer, theirs, variables, x, mask, tolerance):
 
 
 def difference(got, want):
-  """The largest ||got - want|| / ||want|| of lists of arrays.
+  """Returns the largest ||got - want|| / ||want|| over lists of arrays.
 
   An array of less than a tenth of the norm of all is held against that tenth:
   some gradients, as of the biases of keys in a softmax, are rounding alone.

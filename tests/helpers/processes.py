@@ -1,11 +1,11 @@
-"""Processes that tests start: their end, and ports between them."""
+"""Waits for processes that tests start, and finds ports for them."""
 
 import socket
 import subprocess
 
 
 def end(process: subprocess.Popen) -> tuple[int, str, str]:
-  """Exit code, stdout and stderr of a process that shows no traceback."""
+  """Returns exit code, stdout and stderr; asserts there is no traceback."""
   out, errors = process.communicate(timeout=300)
   assert 'Traceback' not in errors, errors
   return process.returncode, out, errors

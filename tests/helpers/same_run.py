@@ -1,4 +1,4 @@
-"""Six steps of a small model, and whether two runs of them were the same."""
+"""Trains a small model for six steps and checks that two runs are equal."""
 
 import json
 
@@ -14,7 +14,7 @@ _CLOCK = ('seconds', 'examples_per_s')
 
 
 def config(data_dir, **fields):
-  """SimpleTRON on the small ListOps that is in a folder."""
+  """Returns a config of SimpleTRON on the small ListOps in a folder."""
   c = small.config('simpletron', 'listops_mini', steps=6, eval_every=2,
                    log_every=2, **{'eval_batch_size': 200, **fields})
   c.data_dir = str(data_dir)
@@ -22,23 +22,23 @@ def config(data_dir, **fields):
 
 
 def experiment(data_dir, folder):
-  """That config, to be trained in a folder."""
+  """Returns an experiment that trains this `config` in a folder."""
   return small.experiment(config(data_dir), folder)
 
 
 def metrics(folder):
-  """metrics.jsonl without what a clock has measured."""
+  """Returns the lines of metrics.jsonl without measured times."""
   lines = [json.loads(x) for x in
            (folder / 'metrics.jsonl').read_text().splitlines()]
   return [{k: v for k, v in x.items() if k not in _CLOCK} for x in lines]
 
 
 class Killed(BaseException):
-  """Ends a run where nothing catches it."""
+  """Ends a run; no code of the program catches this exception."""
 
 
 def kill_after(patch, lines):
-  """Ends a run after so many lines of its metrics."""
+  """Ends a run after this many lines of metrics."""
   log, left = rundir.RunDirectory.log, [lines]
 
   def log_and_die(self, **fields):
@@ -51,7 +51,7 @@ def kill_after(patch, lines):
 
 
 def check(a, b, config, devices):
-  """Bit for bit: state with optimizer and sums, metrics, scores."""
+  """Asserts that state, metrics and scores are equal bit for bit."""
   assert metrics(a) == metrics(b)
   ours, theirs = (files.read_json(x / 'result.json') for x in (a, b))
   for field in ('status', 'steps', 'best_step', 'val', 'test'):

@@ -1,8 +1,8 @@
-"""Sound scores of a classifier, by hand from its confusion matrix."""
+"""Valid scores of a classifier, computed from its confusion matrix."""
 
 
 def of(confusion: list[list[int]], **others) -> dict:
-  """What a record says of a split; `others` are fields that say more."""
+  """Returns the scores of a split in a record, with `others` as fields."""
   classes = range(len(confusion))
   hits = [confusion[i][i] for i in classes]
   true = [sum(line) for line in confusion]

@@ -1,4 +1,4 @@
-"""A Slurm of one node in a folder of its own, without munge or cgroups."""
+"""A one-node Slurm cluster in its own folder, without munge or cgroups."""
 
 import getpass
 import os
@@ -40,7 +40,7 @@ PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 
 def missing() -> str:
-  """What keeps Slurm from running here, '' if nothing does."""
+  """Returns why Slurm cannot run here, or '' if it can."""
   absent = [name for name in PROGRAMS if shutil.which(name) is None]
   if absent:
     return f'Slurm is not installed: there is no {absent[0]}'
@@ -73,14 +73,14 @@ class Slurm:
       time.sleep(0.2)
 
   def ask(self, *command: str) -> str:
-    """What a command of Slurm prints."""
+    """Runs a Slurm command and returns its output."""
     done = subprocess.run(
         command, env={**os.environ, **self.environment}, text=True, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return done.stdout
 
   def jobs(self) -> dict[str, str]:
-    """Job -> its state, such as RUNNING, of those that have not ended."""
+    """Maps each unfinished job to its state, such as RUNNING."""
     lines = self.ask('squeue', '--noheader', '--array', '--format=%i %T')
     return dict(line.split() for line in lines.splitlines())
 

@@ -14,9 +14,9 @@ CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
 
 
 def config(model: str, arg: str, **train):
-  """`configs/<model>.py:<arg>` with one narrow block and short sequences.
+  """Returns `configs/<model>.py:<arg>` with one narrow block, short inputs.
 
-  Those of probes are whole, since what they ask may be at the end.
+  Probes keep their full length, since the question may be at the end.
   """
   c = importlib.import_module(f'configs.{model}').get_config(arg)
   c.dtype = 'float32'
@@ -32,7 +32,7 @@ def config(model: str, arg: str, **train):
 
 
 def batch(task: tasks.Task, rows: int, length: int, seed=0, lead=()):
-  """Random ids with ragged padding, labels and unit weights.
+  """Returns random ids with ragged padding, labels and unit weights.
 
   With `lead` they are microbatches of a training step: each example has its
   place in the batch.
@@ -58,12 +58,12 @@ def experiment(c, folder=None) -> Experiment:
 
 
 def make(c, devices=1) -> program.Program:
-  """The program of a config on the first `devices` devices; None for all."""
+  """Makes the program of a config on `devices` devices (None: all)."""
   return program.make(resolve(c), devices and jax.devices()[:devices])
 
 
 def random_params(p: program.Program, seed=0):
-  """Float32 parameters none of which is zero, one or equal to another."""
+  """Returns distinct float32 parameters, none of them 0 or 1."""
   rng = np.random.default_rng(seed)
   return jax.tree.map(
       lambda x: 0.3 * rng.standard_normal(x.shape, np.float32),
@@ -71,9 +71,9 @@ def random_params(p: program.Program, seed=0):
 
 
 def assert_close(got, want, tolerance=1e-5):
-  """||got - want|| <= tolerance ||want||, over all leaves of two trees.
+  """Asserts ||got - want|| <= tolerance ||want|| over two whole trees.
 
-  The order of a float32 sum is the processor's choice. An entry whose terms
+  The order of a float32 sum depends on the CPU. An entry whose terms
   cancel may therefore have any relative error; the norm has not.
   """
   errors, sizes = [], []

@@ -4,18 +4,18 @@ import numpy as np
 
 from tests.helpers import mixer_oracle
 
-# Lengths that divide no block, an all-padding row, a row of one token.
+# Lengths that are no multiple of a block, an empty row, a row of one token.
 LENGTHS = (61, 34, 0, 1)
 
 
 def matrix(length, sees):
-  """Bool [L, L] from a predicate of query i and key j, pair by pair."""
+  """Returns bool [L, L] with a predicate of query i and key j as entries."""
   return np.array([[bool(sees(i, j)) for j in range(length)]
                    for i in range(length)])
 
 
 def softmax_under(xp, logits, seen):
-  """Softmax over the `seen` keys, bool like `logits`; 0 where none is."""
+  """Computes softmax over keys that are `seen` (bool); 0 if none is."""
   top = xp.where(seen, logits, -1e30).max(-1, keepdims=True)
   e = xp.where(seen, xp.exp(xp.where(seen, logits - top, 0)), 0)
   total = e.sum(-1, keepdims=True)
@@ -45,7 +45,7 @@ def mixer(*matrices):
 
 
 def check_longer_padding(mixer, lengths=(40, 23), longer=75, width=8):
-  """Outputs at true positions do not depend on how far one pads."""
+  """Asserts that more padding leaves outputs at tokens unchanged."""
   x, mask = mixer_oracle.ragged(*lengths, width=width)
   variables = mixer_oracle.init(mixer, x, mask)
   more = longer - x.shape[1]

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def discrete(xp, rate, step, method):
-  """exp(A dt) and (exp(A dt) - 1) / A, or their bilinear counterparts."""
+  """Returns exp(A dt), (exp(A dt) - 1) / A, or their bilinear versions."""
   if method == 'zoh':
     return xp.exp(rate * step), (xp.exp(rate * step) - 1) / rate
   return ((1 + rate * step / 2) / (1 - rate * step / 2),
@@ -14,7 +14,7 @@ def discrete(xp, rate, step, method):
 
 
 def recurrence(xp, a, u, reverse=False):
-  """h_t = a h_(t-1) + u_t over axis 1, token by token.
+  """Computes h_t = a h_(t-1) + u_t over axis 1, token by token.
 
   Args:
     xp: numpy or jax.numpy.
@@ -47,7 +47,7 @@ def dense(x, p):
 
 
 def glu(xp, y, p, activation, exact=False):
-  """The gated outputs of S5's paper and code."""
+  """Computes the gated output of S5, as in its paper and code."""
   g = gelu(xp, y, exact)
   if activation == 'gelu':
     return g

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-# libtpu says on stderr that it finds no TPU; where there is one, all is well.
+# libtpu writes to stderr if it finds no TPU.
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec('libtpu') is None,
     reason='libtpu is not installed')
@@ -18,19 +18,19 @@ _FIELDS = {
 
 
 def flags(**changes) -> list[str]:
-  """--config.<field>=<value> of all fields, these besides or instead."""
+  """Returns --config.<field>=<value> flags; arguments add or replace."""
   return [f'--config.{name}={value}'
           for name, value in (_FIELDS | changes).items()]
 
 
 def words(**changes) -> str:
-  """The same for a line of a sweep."""
+  """Returns these fields as the words of a line of a sweep."""
   return ' '.join(
       f'{name}={value}' for name, value in (_FIELDS | changes).items())
 
 
 def without_platforms() -> dict[str, str]:
-  """The environment of a process that chooses its devices itself."""
+  """Returns an environment without JAX's choice of platforms."""
   env = {name: value for name, value in os.environ.items()
          if name not in ('JAX_PLATFORMS', 'XLA_FLAGS')}
   return {**env, 'PYTHONPATH': str(pathlib.Path(__file__).parents[2])}

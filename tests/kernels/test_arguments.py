@@ -1,4 +1,4 @@
-"""What is refused, in which words, and which kernel is chosen."""
+"""Tests which kernel `auto` chooses, and how bad arguments are refused."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from kernels.tools import errors
 
 OPS = tuple(errors.FUNCTIONS)
 X = jnp.ones((2, 8, 2, 32))
-# By numpy: XLA cannot convert to float16 on processors without F16C.
+# numpy converts: XLA cannot make float16 on CPUs without F16C.
 HALF = np.asarray(X).astype('float16')
 
 
@@ -126,7 +126,10 @@ def test_options_of_lightning(word, options):
 @pytest.mark.parametrize('steep', (200.0, 1e37, 1e39))
 @pytest.mark.parametrize('kernel', ('xla', 'pallas_tpu', 'pallas_triton'))
 def test_under_steep_slopes_a_token_sees_itself(kernel, steep):
-  """No product of a slope and a length is infinite in float32."""
+  """A steep slope times the length stays finite in float32.
+
+  Each output is then (q . k) v of its own token.
+  """
   x = jnp.cos(jnp.arange(130 * 16.0)).reshape(1, 130, 1, 16)
   platform = 'gpu' if kernel == 'pallas_triton' else kernel[-3:]
   with kernels.target(platform.replace('xla', 'cpu'), interpret=True):
@@ -218,7 +221,7 @@ def test_every_kernel_is_asked_for_states(op):
 
 @pytest.mark.parametrize('op', OPS)
 def test_what_does_not_fit_on_chip_is_refused_by_its_width(op):
-  """Also where a state makes it too much; narrower heads are taken."""
+  """`auto` avoids the TPU kernel if heads, or heads and state, are too wide."""
   with kernels.target('tpu'):
     for heads, width, state, name in (
       (4, 1000, False, 'xla' if op == 'lightning' else 'pallas_tpu'),
@@ -281,7 +284,7 @@ def test_a_fallback_on_an_accelerator_is_said_once(caplog):
   dispatch._warn_once.cache_clear()
   shape = (1, 8, 2, 7)
   assert kernels.resolve('lightning', 'auto', shape, jnp.bfloat16) == 'xla'
-  assert not caplog.messages  # of a processor, nothing else is expected
+  assert not caplog.messages  # a CPU has no faster kernel to warn about
   with kernels.target('gpu'):
     for _ in range(2):
       kernels.resolve('lightning', 'auto', shape, jnp.bfloat16)

@@ -1,4 +1,4 @@
-"""The chunk mathematics of causal attention with decay, in float64."""
+"""Compares the prefix sums over chunks with a recurrence in float64."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from kernels.tools.errors import relative_rms
 
 @pytest.mark.parametrize('count', (1, 16, 17, 40, 300))
 def test_prefix_is_the_recurrence(count):
-  """A tree of one, two and three levels, whose last group is cut short."""
+  """Lengths give trees of 1, 2 and 3 levels; the last group is shorter."""
   rng = np.random.default_rng(count)
   x = rng.standard_normal((2, count, 3, 4, 5)).astype(np.float32)
   slopes = np.array([0.0, 1e-3, 0.2], np.float32)
@@ -21,6 +21,6 @@ def test_prefix_is_the_recurrence(count):
     want[:, n] = state = left * state + x[:, n]
   got = jax.jit(chunks.prefix)(jnp.asarray(x), jnp.asarray(slopes))
   assert relative_rms(got, want) < 1e-5
-  # Each head on its own: one that does not decay is larger than the others.
+  # Compare per head: the head without decay is larger and would hide errors.
   for h in range(3):
     assert relative_rms(got[:, :, h], want[:, :, h]) < 1e-5

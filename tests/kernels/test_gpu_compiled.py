@@ -1,4 +1,4 @@
-"""The Hopper kernels compiled for an H200, on a machine without one."""
+"""Compiles the Hopper kernels for an H200; no GPU is needed."""
 
 import functools
 import inspect
@@ -25,7 +25,7 @@ ptxas info    : Function properties for b_mosaic_gpu_kernel
     24 bytes stack frame, 20 bytes spill stores, 16 bytes spill loads
 ptxas info    : Used 255 registers, used 16 barriers, 24 bytes stack size
 """
-# Kernels that a program calls: forward, and forward and backward.
+# Number of kernels called: forward only, and forward plus backward.
 KERNELS = {
   'linear': {'forward': 2, 'backward': 4},
   'simpletron': {'forward': 2, 'backward': 4},
@@ -53,7 +53,7 @@ def test_without_the_wheels_the_command_says_what_is_missing(monkeypatch):
 
 @pytest.mark.parametrize('op', KERNELS)
 def test_xla_is_told_what_a_kernel_costs(op, monkeypatch):
-  """Tensors moved, as many as the README says, and products of tiles."""
+  """Kernels give XLA their bytes moved and FLOPs as a cost estimate."""
   kernel = hopper.plgpu.kernel
   if 'cost_estimate' not in inspect.signature(kernel).parameters:
     pytest.skip(f'jax {jax.__version__} cannot be told')
@@ -71,7 +71,7 @@ def test_xla_is_told_what_a_kernel_costs(op, monkeypatch):
   size = math.prod(shape) * width
   moved = sum(cost.bytes_accessed for cost in told) / (2 * size)
   assert 4 + 7 < moved < 4 + 7 + (2.2 if op == 'lightning' else 0.5)
-  # Forward q S and k^T v; backward four, and those inside a chunk.
+  # Matmuls: q S and k^T v forward, four backward, and those inside a chunk.
   products = 6 + (2 + 6) * 64 / width if op == 'lightning' else 6
   assert sum(cost.flops for cost in told) == 2 * size * width * products
 
@@ -102,6 +102,6 @@ def test_no_spills_and_no_copies(op, which, width):
       assert kernel['spill_stores'] == kernel['spill_loads'] == 0, row
       assert 0 < kernel['registers'] <= 255
     assert row['copies'] == 0
-    # Partial sums, or the saved states of lightning: Dh / 128 tensors.
+    # Temporaries: partial sums, or lightning's saved states (Dh / 128 tensors).
     states = width / 128 if (op, which) == ('lightning', 'backward') else 0
     assert row['temporaries'] < states + 0.2, row

@@ -1,7 +1,7 @@
-"""Hopper kernels of packed operands, states, SiLU and biases, simulated.
+"""Simulates Hopper kernels with packed operands, states, SiLU and biases.
 
-Against float64, by the calls and equations of the TPU kernels' tests; races
-are found.
+Results are compared with float64, as for the TPU kernels. The simulator stops
+at a data race.
 """
 
 import functools
@@ -26,7 +26,7 @@ from tests.helpers import packed
 
 full = pytest.mark.full
 Call = functools.partial(packed.Call, dtype='bfloat16')
-# (call, into how many parts L is cut; None = what the kernels choose)
+# (call, number of parts of L; None: the kernels choose)
 CALLS = [
   (Call('linear', 'elu1', 2, 70, 2, 64), None),
   (Call('lightning', 'silu', 1, 140, 2, 64), None),
@@ -43,7 +43,7 @@ CALLS = [
 
 @pytest.fixture
 def simulator():
-  """The interpreter's parameters; it stops at a race."""
+  """Returns parameters with which the interpreter stops at a data race."""
   try:
     with kernels.target('gpu', 'any'):
       hopper_call.supported((1, 1, 1, 64), jnp.bfloat16)
@@ -63,7 +63,7 @@ def test_packed_against_float64(call, parts, simulator, monkeypatch):
 
 
 def _run(call, simulator, apart=False, state=True):
-  """name -> array: results and gradients of everything, simulated."""
+  """Returns simulated results and all gradients: {name: array}."""
   (q, k, v, do), mask, before, last = call.arrays()
   name = f'{call.op}_attention' + ('' if apart else '_packed')
   more = {**call.options(), 'mask': mask, 'kernel': 'pallas_gpu'}
@@ -102,7 +102,7 @@ def _check(call, got):
   assert got.keys() == want.keys()
   found = {n: relative_rms(got[n], want[n]) for n in want}
   limit = errors.bound('dq', 'bfloat16')
-  assert all(error < limit for error in found.values()), found  # nor NaN
+  assert all(error < limit for error in found.values()), found  # NaN fails
   off = ~np.asarray(call.arrays()[1])
   for name in ('out', 'dq', 'dk', 'dv'):
     assert not got[name][off].any(), name
@@ -115,7 +115,7 @@ def _check(call, got):
   ids=str,
 )
 def test_packed_is_what_apart_is(call, simulator):
-  """To the last bit: a kernel reads and writes other addresses."""
+  """Packed operands and separate q, k, v give bit-identical results."""
   got = _run(call, simulator)
   del got['dbias']
   want = _run(call, simulator, apart=True)
@@ -126,10 +126,13 @@ def test_packed_is_what_apart_is(call, simulator):
 
 @pytest.mark.full
 def test_a_batch_of_calls_is_what_single_calls_are(simulator):
-  """The last gradients go into the array of the first, under vmap too."""
+  """Under vmap, each call gives what it gives alone.
+
+  The gradient kernel updates an array in place, which vmap must respect.
+  """
   call = Call('linear', 'elu1', 2, 70, 2, 64)
   (*qkv, do), mask, *_ = call.arrays()
-  # Each is masked as the first: the tokens of the second must be numbers.
+  # All share the first mask, so tokens masked in the second must not be NaN.
   qkv, do = jnp.nan_to_num(jnp.stack(qkv, axis=2)), jnp.nan_to_num(do)
   attend = functools.partial(
     kernels.linear_attention_packed, mask=mask[:1], kernel='pallas_gpu'
@@ -146,7 +149,7 @@ def test_a_batch_of_calls_is_what_single_calls_are(simulator):
 
 @pytest.mark.full
 def test_a_state_makes_two_calls_one(simulator):
-  """Tokens of an earlier call, handed over as a state, weigh as any others."""
+  """Two calls linked by a state equal one call on all tokens."""
   call, cut = Call('linear', 'elu1', 1, 130, 2, 64), 70
   (q, k, v, do), mask, *_ = call.arrays()
   attend = functools.partial(
@@ -162,7 +165,7 @@ def test_a_state_makes_two_calls_one(simulator):
     args = k[:, :cut], v[:, :cut], q, k[:, cut:], v[:, cut:]
     out, pull = jax.vjp(later, *args)
     dk0, dv0, dq, dk, dv = pull(do[:, cut:])
-  # In the whole, the outputs of the earlier tokens are not looked at.
+  # The loss ignores the outputs of the earlier tokens.
   do = np.asarray(do, np.float64).copy()
   do[:, :cut] = 0
   want = linear.attention(q, k, v, mask, do)[:4]

@@ -1,4 +1,4 @@
-"""Races in PTX: the runner finds them in programs written by hand."""
+"""Tests that the PTX runner finds data races in hand-written programs."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from kernels.tools.ptx import compiled, parse, run, values
 from kernels.tools.ptx.state import Unsupported
 
 # Two warpgroups. %r1 = thread, %r2 = warpgroup, %r3 = 4 (thread % 128),
-# %r4 = the barrier of the warpgroup, %p1 = one thread of the block.
+# %r4 = the warpgroup's barrier, %p1 = true in one thread of the block.
 KERNEL = """
 .visible .entry test_mosaic_gpu_kernel(.param .u64 result) .maxntid 256, 1, 1
 {
@@ -48,7 +48,7 @@ WAIT = """
   DONE: }}
 """
 MEET = 'mbarrier.arrive.release.cta.shared::cta.b64 %rd1, [%r8], 1;\n'
-OTHER = 'xor.b32 %r12, %r7, 512;\n'  # the word of a thread of the other group
+OTHER = 'xor.b32 %r12, %r7, 512;\n'  # address of a word of the other warpgroup
 FETCH = """
   setp.ne.b32 %p4, %r2, 0;
   @%p4 bra $AFTER;
@@ -57,7 +57,7 @@ FETCH = """
 ::bytes [%r5], [%rd2, {%r2, 7} ], [%r8];
 $AFTER:
 """
-# A tile of 8,192 bytes, 32 per thread; its warpgroup multiplies it by itself.
+# Stores a tile of 8,192 bytes, 32 per thread; wgmma multiplies it by itself.
 STORE_TILE = """
   shl.b32 %r13, %r1, 6;
   add.s32 %r14, %r5, %r13;
@@ -79,7 +79,7 @@ PRODUCT = """
 """
 FINISH = 'wgmma.wait_group.sync.aligned 0;\n'
 FENCE = 'fence.proxy.async.shared::cta;\n'
-# name -> (what must be clean, what must race, what is said of the race)
+# name -> (program without a race, program with one, error message)
 CASES = {
   'scratch indexed by the thread of the warpgroup': (
     'st.shared.b32 [%r7], %r1; bar.sync %r4, 128; ld.shared.b32 %r9, [%r7];',
@@ -116,7 +116,7 @@ CASES = {
   'an mbarrier where all meet': (
     INIT.format(arrivals=256) + OTHER + 'st.shared.b32 [%r7], %r1;'
     + MEET + WAIT.format(parity=0) + 'ld.shared.b32 %r9, [%r12];',
-    # Only the first warpgroup arrives, both go on.
+    # Only the first warpgroup arrives, but both continue.
     INIT.format(arrivals=128) + OTHER + 'st.shared.b32 [%r7], %r1;'
     'setp.eq.b32 %p3, %r2, 0; @%p3 '
     + MEET + WAIT.format(parity=0) + 'ld.shared.b32 %r9, [%r12];',
@@ -191,7 +191,7 @@ def test_barriers_that_never_end_and_addresses_from_memory_are_refused():
 
 @pytest.mark.parametrize('bits', (16, 32, 64))
 def test_integers_are_those_of_numpy(bits):
-  """Against fixed-width numpy integers, in scalars and in lanes."""
+  """Integer operations equal numpy's, for scalars and for vectors of lanes."""
   numbers = [0, 1, 5, 31, 2**15, 2**15 - 1, 2 ** (bits - 1), 2**bits - 3]
   pairs = list(itertools.product(numbers, numbers))
   pairs = [(a % 2**bits, b % 2**bits) for a, b in pairs]
@@ -226,7 +226,7 @@ def _compare_with_numpy(bits, pairs):
       for name, want in (('shl', x << by), ('shr', x >> by)):
         got = values.shift(name, is_signed, bits, a, by)
         np.testing.assert_array_equal(got, want.astype(f'uint{bits}'), name)
-    # Truncating division, as in C.
+    # Division truncates, as in C.
     for name, function in (('div', np.trunc), ('rem', np.fmod)):
       some = [(int(p), int(q)) for p, q in zip(x, y, strict=True) if q]
       for p, q in some if bits < 64 else ():

@@ -1,4 +1,4 @@
-"""What the PTX runner says of our compiled GPU kernels."""
+"""Runs our compiled GPU kernels in the PTX runner."""
 
 import functools
 import itertools
@@ -22,7 +22,7 @@ def _need_compiler(monkeypatch):
 
 
 def _column_sums(warpgroups, scratch):
-  """A sum across warps in registers, [64, 64] -> [64] per warpgroup."""
+  """Kernel that sums [64, 64] over rows -> [64], one tile per warpgroup."""
   from jax.experimental.pallas import mosaic_gpu as plgpu
 
   def body(x_ref, out_ref):
@@ -117,7 +117,7 @@ def test_no_races_in_the_compiled_kernels(op, width):
   for form in h200.FORMS:
     found = {r['kernel'] for r in rows if (r['masked'], r['packed']) == form}
     if op != 'lightning' and form[1]:
-      # So JAX names a kernel that updates an array.
+      # JAX calls a kernel that updates an array in place `new_body`.
       found = found - {'new_body'} | {'key_gradients'}
     assert found == names, form
   for row in rows:
@@ -126,13 +126,13 @@ def test_no_races_in_the_compiled_kernels(op, width):
     assert row['shared_bytes'] == 0, row
 
 
-# Which of q, k and v a kernel fetches, and whether the gradient.
+# kernel: (which of q, k, v it fetches, whether it fetches the gradient)
 FETCHED = {
   'sums': ('kv', False),
   'outputs': ('q', False),
   'query_gradients': ('q', True),
   'key_gradients': ('kv', False),
-  'new_body': ('kv', False),  # so JAX names a kernel that updates an array
+  'new_body': ('kv', False),  # JAX's name for a kernel with in-place updates
   'lightning_forward': ('qkv', False),
   'lightning_backward': ('qkv', True),
 }
@@ -144,7 +144,7 @@ FETCHED = {
 def test_blocks_fetch_every_tile_once_and_neighbours_neighbouring_heads(
   op, packed, monkeypatch
 ):
-  """Of packed operands, a block fetches the heads of its q, k and v alone."""
+  """Each tile is fetched once; with packed operands, only the block's heads."""
   _need_compiler(monkeypatch)
   b, length, h, width = shape = (2, 577, 3, 128)
   parts = linear._parts(shape) if op == 'linear' else 1
@@ -157,7 +157,7 @@ def test_blocks_fetch_every_tile_once_and_neighbours_neighbouring_heads(
   for kernel in found:
     operands, do = FETCHED[kernel.name]
     if kernel.name == 'lightning_backward' and packed:
-      operands *= 2  # with SiLU they are brought a second time
+      operands *= 2  # SiLU fetches them a second time
     first = ['qkv'.index(x) * h * packed for x in operands] + [0] * do
     each = itertools.product(
       first, range(width // 64), range(0, length, 64), range(h), range(b)

@@ -1,9 +1,8 @@
-"""The Hopper kernels in the GPU interpreter, against float64.
+"""Compares the Hopper kernels, run in the GPU interpreter, with float64.
 
-The interpreter runs the bodies that a GPU runs: the ring of TMA loads, the
-barriers, several warpgroups. What it does not know is listed in
-`kernels.hopper`: register layouts, overlapping views of shared memory and
-tensor-core operands in registers.
+The interpreter simulates TMA loads, barriers and several warpgroups. It does
+not simulate register layouts, overlapping views of shared memory or tensor-core
+operands in registers; see `kernels.hopper`.
 """
 
 import functools
@@ -22,7 +21,7 @@ from kernels.tools import errors
 from kernels.tools.errors import Case, relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
-# (op, case, into how many parts L is cut; None = what the kernels choose)
+# (op, case, number of parts of L; None: the kernels choose)
 QUICK = [
   ('linear', Case(65, 2, 64, 'bfloat16', 'empty', 1), None),
   ('simpletron', Case(63, 1, 64, 'bfloat16', 'full', 0), None),
@@ -37,14 +36,14 @@ CASES = [
   ('lightning', Case(127, 2, 128, 'bfloat16', 'empty', 1), None),
   ('lightning', Case(192, 3, 64, 'bfloat16', 'full', 2, 1), None),
   ('lightning', Case(300, 1, 128, 'bfloat16', 'ragged', 5), 2),
-  # Three parts of two pairs of chunks, the last one cut short: none is empty.
+  # Three parts of two pairs of chunks each; the last is shorter, not empty.
   ('lightning', Case(700, 2, 64, 'bfloat16', 'ragged', 4, 1), 3),
 ]
 
 
 @pytest.fixture
 def simulator():
-  """Context of the interpreter, which stops at a race."""
+  """Returns a context manager: the interpreter, which stops at a data race."""
   try:
     with kernels.target('gpu', 'any'):
       hopper_call.supported((1, 1, 1, 64), jnp.bfloat16)
@@ -82,14 +81,14 @@ def test_errors(op, case, parts, simulator, monkeypatch):
 def test_simulator_finds_warpgroups_that_do_not_meet(
   op, simulator, monkeypatch
 ):
-  """The tests above can fail: without its barriers a kernel races."""
+  """Without its barriers a kernel has a data race, which is found."""
   monkeypatch.setattr(hopper, 'meet', lambda *_: None)
   with simulator(), pytest.raises(Exception, match='(?i)race|callback'):
     errors.measure(op, 'pallas_gpu', Case(128, 1, 128, 'bfloat16', 'full'))
 
 
 def test_relu_without_eps_and_normaliser(simulator):
-  """A ragged end must not divide 0 by 0."""
+  """With `eps` = 0 the padding of the last chunk must not give 0 / 0."""
   case = Case(70, 1, 64, 'bfloat16', 'full', 0, 1)
   arrays, named, _ = errors.operands('linear', case)
   q, k, v, _ = arrays
@@ -145,7 +144,7 @@ def test_parts_cover_the_sequence_and_fill_the_device(pairs, chunks):
   for per_sm in (1, 2):
     parts = hopper_call.splits(pairs, chunks, per_sm)
     per = -(-chunks // parts)
-    assert (parts - 1) * per < chunks <= parts * per  # none empty, all there
+    assert (parts - 1) * per < chunks <= parts * per  # covers all; none empty
     slots = hopper_call.SM_COUNT * per_sm
     if parts > 1:
       assert per >= 4
@@ -173,7 +172,7 @@ def test_many_parts_are_added_up_outside_the_kernels():
 
 
 def test_a_traced_negative_slope_stays_in_bounds(simulator):
-  """Nothing can check it, and the gradients are those of XLA."""
+  """A traced slope cannot be validated; gradients still equal XLA's."""
   arrays = errors.operands('lightning', Case(130, 1, 64, 'bfloat16', 'full'))[0]
   q, k, v, do = arrays[:4]
 

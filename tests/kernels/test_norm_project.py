@@ -1,7 +1,7 @@
-"""RMS norm and projection in one: against float64, and in its layer.
+"""Compares the fused RMS norm and projection with float64.
 
-The Triton kernels run in Pallas' interpreter, whose arrays hold NaN where no
-program has written and behind their ends.
+The Triton kernels run in Pallas' interpreter. Unwritten memory and memory past
+the end of an array hold NaN.
 """
 
 import functools
@@ -20,8 +20,8 @@ from kernels.tools import h200, triton_report
 from kernels.tools.errors import relative_rms
 
 FULL = pytest.mark.full
-# Of y and of the gradients of o, W and b. Of bfloat16, W is rounded to it, o
-# and dy are so already, and r dy is once more.
+# Largest relative errors of y, do, dW and db. In bfloat16 the kernel rounds W
+# and r dy; o and dy are bfloat16 already.
 BOUND = {'float32': (1e-5,) * 4, 'bfloat16': (4e-3, 6e-3, 4e-3, 1e-5)}
 # (kernel, dtype, B, L, E, D)
 CASES = [
@@ -47,20 +47,20 @@ def simulated():
 
 
 def _operands(dtype, batch, length, e, d, seed=0):
-  """o of very different sizes of rows, weight, bias and dy."""
+  """Returns o, weight, bias, dy; row norms of o vary by 10^4."""
   rng = np.random.default_rng(seed)
   sizes = 10.0 ** rng.uniform(-2, 2, (batch, length, 1))
   o = jnp.asarray(rng.normal(size=(batch, length, e)) * sizes, dtype)
   weight = jnp.asarray(rng.normal(size=(e, d)) / e**0.5, jnp.float32)
   bias = jnp.asarray(rng.normal(size=d), jnp.float32)
-  # Along the output, so that the gradient through the norm weighs.
+  # dy is aligned with the output: the norm's gradient is then not negligible.
   dy = np.asarray(o, np.float64) / sizes @ np.asarray(weight, np.float64)
   dy = jnp.asarray(dy + rng.normal(size=dy.shape), dtype)
   return o, weight, bias, dy
 
 
 def _run(kernel, o, weight, bias, dy, function=kernels.norm_project):
-  """y and the gradients of o, weight and bias."""
+  """Returns y and the gradients of o, weight and bias."""
 
   def project(o, weight, bias):
     return function(o, weight=weight, bias=bias, kernel=kernel)
@@ -76,7 +76,7 @@ def _run(kernel, o, weight, bias, dy, function=kernels.norm_project):
 def _errors(kernel, dtype, *shape):
   operands = _operands(dtype, *shape)
   got = _run(kernel, *operands)
-  # Rows of very different sizes: those of a small one count as much.
+  # Scale each row's errors, so that rows of small norm count as much.
   want = reference.norm_project(*operands)
   size = np.sqrt(np.mean(want[1] ** 2, axis=-1, keepdims=True)) + 1e-30
   got, want = ([y, do / size, *rest] for y, do, *rest in (got, want))
@@ -116,7 +116,7 @@ def test_a_large_bias_costs_no_gradient_its_precision(
 @pytest.mark.every(2)
 @pytest.mark.parametrize('dtype', ('float32', 'bfloat16'))
 def test_blocks_of_columns(dtype, simulated, monkeypatch):
-  """A row of t in several blocks, made twice."""
+  """The backward kernel may split a row into several blocks of columns."""
   size = pallas_triton._Size(16, 32, 16, 4, 2)
   monkeypatch.setattr(pallas_triton, '_backward_size', lambda *_: size)
   found = _errors('pallas_triton', dtype, 1, 37, 72, 40)
@@ -124,7 +124,7 @@ def test_blocks_of_columns(dtype, simulated, monkeypatch):
 
 
 def test_reference_has_the_gradients_of_what_it_computes():
-  """By differences, in float64."""
+  """Compares the reference's gradients with finite differences."""
   operands = [
     np.asarray(x, np.float64) for x in _operands('float32', 1, 3, 4, 5)
   ]
@@ -150,10 +150,10 @@ def _broken():
 
 @pytest.mark.full
 def test_faults_are_found(simulated, monkeypatch):
-  """The tests above can fail."""
+  """The comparison with float64 notices faults put into the kernels."""
   place, rows = triton.Place, pallas_triton.rows
   assert not _broken()
-  with monkeypatch.context() as fault:  # columns that do not exist
+  with monkeypatch.context() as fault:  # columns past the end are not masked
     columns = place._columns
     fault.setattr(place, '_columns', lambda *args: (*columns(*args)[:2], None))
     assert _broken()
@@ -161,7 +161,7 @@ def test_faults_are_found(simulated, monkeypatch):
     row = place._row
     fault.setattr(place, '_row', lambda self, n: row(self, n) + 1)
     assert _broken()
-  with monkeypatch.context() as fault:  # rows that do not exist
+  with monkeypatch.context() as fault:  # rows past the end are not masked
     fault.setattr(place, 'valid', lambda *_: None)
     assert _broken()
   with monkeypatch.context() as fault:  # a block left out
@@ -232,9 +232,9 @@ COMPILED = {
 @pytest.mark.full
 @pytest.mark.parametrize('card', COMPILED)
 def test_compiled(card):
-  """Nothing spilled or copied; products on tensor cores, of float32 as TF32.
+  """Compiled kernels spill and copy nothing and use tensor cores (or TF32).
 
-  Widths are those of one of four heads: E and D are four times as wide.
+  `COMPILED` lists the width of one of four heads: E and D are 4 times as wide.
   """
   reason = h200.missing() or (None if triton_report.ptxas() else 'no ptxas')
   if reason:

@@ -1,4 +1,4 @@
-"""Every kernel against the float64 equations, gradients included."""
+"""Compares every kernel and its gradients with float64 equations."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ FORMS = [
   for form in errors.FORMS[1:]
   for dtype in ('float32', 'bfloat16')
 ]
-# Every length, width, number of heads, mask and dtype, not their product.
+# Covers each length, width, head count, mask and dtype; not all combinations.
 CASES = [
   Case(1, 1, 32, 'float32', 'full', 0),
   Case(1, 4, 64, 'bfloat16', 'empty', 1),
@@ -54,7 +54,11 @@ def _check(op, kernel, case, seed=0):
 
 
 def _cases(every):
-  """(op, case): the quick ones, and with --full all, or those of a slice."""
+  """Returns (op, case) pairs: QUICK, and CASES under --full.
+
+  Args:
+    every: {op: slice of CASES}; all of CASES if `op` is missing.
+  """
   return [
     *((op, case) for op in OPS for case in QUICK),
     *(
@@ -82,7 +86,7 @@ def test_xla(op, case):
   ids=str,
 )
 def test_forms_of_a_call(op, case):
-  """States, packed operands, segments and SiLU, by plain XLA."""
+  """Tests `xla` with states, packed operands, segments and SiLU."""
   _check(op, 'xla', case)
 
 
@@ -98,9 +102,9 @@ def test_forms_of_a_call(op, case):
   ids=str,
 )
 def test_pallas_tpu(op, case, monkeypatch):
-  """Simulated: NaN in unwritten memory, races found, grid in random order."""
+  """Simulates a TPU: unwritten memory is NaN, grid order random, races fail."""
   if case.seed % 2:
-    monkeypatch.setattr(tpu, 'MAX_ROWS', 128)  # several blocks, short or not
+    monkeypatch.setattr(tpu, 'MAX_ROWS', 128)  # several blocks
   _check(op, 'pallas_tpu', case, seed=case.seed // 2 % 2)
   no_races()
 
@@ -113,7 +117,7 @@ def test_xla_lightning_over_several_segments():
 @pytest.mark.full
 @pytest.mark.parametrize('seed', (0, 1))
 def test_simulator_finds_a_grid_axis_wrongly_marked_parallel(monkeypatch, seed):
-  """The tests above can fail: a carried sum does not survive any order."""
+  """If a sequential grid axis is marked parallel, the carried sum is wrong."""
   call = tpu.call
 
   def all_parallel(*args, semantics, **kwargs):
@@ -130,7 +134,7 @@ def test_simulator_finds_a_grid_axis_wrongly_marked_parallel(monkeypatch, seed):
 @each_kernel
 @pytest.mark.parametrize('feature_map', ('relu', 'identity'))
 def test_other_feature_maps(feature_map, kernel):
-  """Not normalised where the sum may be 0 or negative."""
+  """Only relu is normalised: sums of other maps may be 0 or negative."""
   arrays, named, _ = errors.operands('linear', Case(130, 2, 64, 'float32'))
   options = {
     'feature_map': feature_map,
@@ -151,7 +155,7 @@ def test_other_feature_maps(feature_map, kernel):
 
 @each_kernel
 def test_slopes_zero_are_causal_linear_attention(kernel):
-  """Against the triangle of Q K^T, written out."""
+  """Lightning with slopes 0 equals tril(Q K^T) V in float64."""
   rng = np.random.default_rng(0)
   q, k, v = rng.standard_normal((3, 1, 150, 2, 32)).astype(np.float32)
   scores = np.tril(np.einsum('blhd,bmhd->bhlm', np.float64(q), k))

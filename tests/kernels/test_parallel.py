@@ -1,4 +1,4 @@
-"""Work in threads: order, context, errors."""
+"""Tests the thread pool: order of results, context, errors."""
 
 import contextvars
 import threading

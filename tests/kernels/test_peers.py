@@ -1,4 +1,4 @@
-"""Kernels by others compute what ours do, where they run here."""
+"""Compares our kernels with those of other libraries, if installed."""
 
 import jax
 import numpy as np

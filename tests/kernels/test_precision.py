@@ -1,8 +1,7 @@
-"""Products of float32 are not rounded to TF32 or bfloat16 on accelerators.
+"""Tests that float32 matmuls ask for full precision on accelerators.
 
-A processor rounds nothing, so the errors here say nothing of it; on an H200
-those of softmax attention were 40 times the bound while it had left the
-precision open.
+A CPU never rounds to TF32, so the tests inspect the program, not the errors. On
+an H200 the default precision gave softmax attention 40 times the allowed error.
 """
 
 import jax
@@ -34,10 +33,10 @@ def test_only_float32_products_run_at_the_highest(op, kernel, dtype):
 
   x = X.update(dtype=jnp.dtype(dtype))
   mask = jax.ShapeDtypeStruct(X.shape[:2], bool)
-  with dispatch.target('gpu'):  # for a processor bfloat16 becomes float32
+  with dispatch.target('gpu'):  # on a CPU bfloat16 becomes float32
     program = jax.make_jaxpr(both)(x, x, x, mask, x)
   found = list(at_the_highest(program.jaxpr))
   assert len(found) >= 6  # forward 2, gradients 4
-  # Of bfloat16 some sums are float32, such as those that normalise.
+  # With bfloat16 inputs some sums, such as the normaliser, are float32.
   assert all(high == float32 for float32, high in found)
   assert dtype == 'float32' or not all(high for _, high in found)

@@ -1,4 +1,4 @@
-"""Words of each row: those of `jax.random`, whoever draws them."""
+"""Tests that random words of each row equal those of `jax.random`."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ def _jax_draws(key, count, shape):
 
 
 def _is_loop(draw, *args):
-  """Whether a loop over rows draws, not JAX's generator."""
+  """Whether the words come from a loop over rows, not JAX's generator."""
   text = str(jax.make_jaxpr(draw)(*args))
   assert ('scan[' in text) != ('random_bits[' in text)
   return 'scan[' in text
@@ -87,14 +87,14 @@ def test_devices_that_split_a_batch_draw_what_one_draws(axis):
 
 @pytest.mark.parametrize('seed', (0, 1))
 def test_neighbouring_keys_and_rows_are_independent(seed):
-  """Bits agree half of the time, to five standard errors."""
+  """Bits of neighbouring rows agree half of the time (5 standard errors)."""
   words = np.asarray(random_bits.draw(jax.random.key(seed), 4, (4096,)))
   differ = np.unpackbits((words[1:] ^ words[:-1]).view(np.uint8))
   assert abs(differ.mean() - 0.5) < 5 * 0.5 / differ.size**0.5
 
 
 def _kept_by_threefry(key, count, shape, rate):
-  """`kept` by JAX's threefry of the counter that each weight has."""
+  """Computes `kept` with JAX's threefry: one counter for each weight."""
   heads, queries, keys = np.indices(shape, np.uint32).reshape(3, -1)
   counters = np.concatenate([heads * 2**20 + queries, keys])
   found = []
@@ -108,7 +108,7 @@ def _kept_by_threefry(key, count, shape, rate):
 
 @pytest.mark.parametrize('platform', ('cpu', 'gpu'))
 def test_weights_are_kept_by_head_query_and_key(platform):
-  """So tiles have what the whole has, and short sequences what long ones."""
+  """Dropout depends only on (head, query, key), not on tile or length."""
   key = jax.random.key(9)
   want = _kept_by_threefry(key, 3, (2, 30, 50), 0.4)
 

@@ -1,4 +1,4 @@
-"""The scan against a float64 recurrence, token by token."""
+"""Compares the scan with a token-by-token recurrence in float64."""
 
 import dataclasses
 
@@ -36,7 +36,7 @@ class Case:
 
 
 def _operands(case):
-  """x, a, dh and keywords of `linear_scan`; the gradient of the last state."""
+  """Returns x, a, dh, the keywords of `linear_scan`, and dlast."""
   rng = np.random.default_rng(case.length)
   shape = case.batch, case.length, case.width
   wide = 'complex64' if case.dtype == 'complex64' else 'float32'
@@ -54,7 +54,7 @@ def _operands(case):
   named, lead = {}, (case.batch,)
   off = np.zeros(shape[:2], bool)
   if case.segments:
-    # two segments, an empty one and padding in front and behind
+    # two segments, an empty one, and padding at both ends
     cut = np.sort(rng.integers(0, case.length + 1, (case.batch, 3)), 1)
     place = np.arange(case.length)
     ids = np.select(
@@ -167,7 +167,7 @@ def test_xla(case):
 
 @pytest.mark.parametrize('case', FEW, ids=str)
 def test_chunks(case, monkeypatch):
-  """As on accelerators: several chunks, the last of them shorter."""
+  """The chunked scan of accelerators, with a shorter last chunk."""
   monkeypatch.setattr(xla_scan, 'CHUNK', 16)
   monkeypatch.setattr(xla_scan.dispatch, 'platform', lambda: 'gpu')
   monkeypatch.setattr(xla_scan.dispatch, '_warn_once', lambda _: None)
@@ -179,7 +179,7 @@ SIMULATED = FEW[:3] + [pytest.param(x, marks=FULL) for x in FEW[3:]]
 
 @pytest.mark.parametrize('case', SIMULATED, ids=str)
 def test_pallas_tpu(case, monkeypatch):
-  """Simulated; several blocks of rows and of channels, the last ones short."""
+  """Simulates several blocks of rows and channels; the last are shorter."""
   monkeypatch.setattr(pallas_tpu, 'MAX_ROWS', 32)
   monkeypatch.setattr(pallas_tpu, 'MAX_LANES', 128)
   check('pallas_tpu', dataclasses.replace(case, width=150, batch=2))
@@ -187,7 +187,7 @@ def test_pallas_tpu(case, monkeypatch):
 
 @pytest.mark.parametrize('case', SIMULATED, ids=str)
 def test_pallas_triton(case, monkeypatch):
-  """Simulated; several programs of channels, and one or two parts of L."""
+  """Simulates several programs of channels, with L in one or two parts."""
   pallas_triton = pytest.importorskip('kernels.scan.pallas_triton')
   rows = case.length // 32 * 16 if case.reverse else case.length
   monkeypatch.setattr(
@@ -197,7 +197,7 @@ def test_pallas_triton(case, monkeypatch):
 
 
 def test_the_reference_has_the_gradients_of_its_recurrence():
-  """By differences, in float64."""
+  """Compares the reference's gradients with finite differences."""
   rng = np.random.default_rng(0)
   x, dh = rng.standard_normal((2, 2, 6, 3))
   a = rng.standard_normal((2, 6, 3))
@@ -291,7 +291,7 @@ COMPILED = [
 @FULL
 @pytest.mark.parametrize('b, length, width, dtype, constant', COMPILED)
 def test_compiled_for_a_tpu(b, length, width, dtype, constant):
-  """Each pass is one kernel, and it copies no operand."""
+  """Forward and backward are one kernel each and copy no operand."""
   try:
     place = jax.sharding.SingleDeviceSharding(aot.device('v5e'))
   except aot.Unavailable as reason:
@@ -317,7 +317,7 @@ def test_compiled_for_an_h200(b, length, width, dtype, constant):
 
 
 def _both_passes(platform, kernel, place, b, length, width, dtype, constant):
-  """The compiled text of a scan with states and its gradients."""
+  """Returns compiled HLO text of a scan with states and its gradients."""
   wide = 'complex64' if dtype == 'complex64' else 'float32'
 
   def array(*shape, dtype=dtype):

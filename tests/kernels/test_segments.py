@@ -1,4 +1,4 @@
-"""Several sequences in one row against the same ones, one by one."""
+"""Compares segments packed in a row with one call per segment."""
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,8 @@ from kernels.tools.errors import relative_rms
 
 OPS = tuple(errors.FUNCTIONS)
 H, D = 2, 16
-# Rows of 200 tokens: sizes of the segments, with -n for padding. Segments of
-# one token, of whole chunks, an empty one, and ids that do not start at 0.
+# Rows of 200 tokens as (segment id, size); id None is padding. Some segments
+# have one token or whole chunks, one is empty, and ids may not start at 0.
 ROWS = [
   ((0, 70), (1, 64), (2, 1), (None, 20), (4, 45)),
   ((None, 3), (2, 190), (None, 7)),
@@ -67,7 +67,7 @@ def _whole(op, arrays, mask, ids, options, dfinal):
 
 
 def _one_by_one(op, arrays, mask, ids, options, dfinal):
-  """The same by the plain function, each segment a batch of one."""
+  """Computes each segment by a call of its own, as a batch of one."""
   attend = errors.FUNCTIONS[op]
   static = {k: options[k] for k in options if k != 'initial_state'}
   state = options['initial_state']
@@ -128,7 +128,7 @@ def test_bfloat16(op):
 @pytest.mark.full
 @pytest.mark.parametrize('op', OPS)
 def test_packed_with_its_bias(op):
-  """The gradient of the bias is the sum of that of qkv over the tokens."""
+  """The gradient of `bias` equals the gradient of `qkv` summed over tokens."""
   ids, mask, (q, k, v, do), _ = _arrays()
   qkv = jnp.stack([q, k, v], axis=2)
   function = getattr(kernels, f'{op}_attention_packed')
@@ -144,13 +144,13 @@ def test_packed_with_its_bias(op):
   plain = errors.FUNCTIONS[op](
     q, k, v, mask=mask, segment_ids=ids, num_segments=COUNT, **more
   )
-  # Not bit for bit: a processor may join products and sums otherwise.
+  # Not bit for bit: a CPU may fuse multiplications and additions differently.
   assert relative_rms(out, plain) < 1e-6
   assert relative_rms(dbias, np.asarray(dqkv).sum((0, 1))) < 1e-5
 
 
 def test_products_do_not_grow_with_the_number_of_segments():
-  """Two short sequences cost what one of their length together costs."""
+  """FLOPs depend on the total length, not on the number of segments."""
   x = jnp.ones((1, 1024, H, D))
 
   def flops(count):

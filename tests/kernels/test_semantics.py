@@ -1,4 +1,4 @@
-"""The operations under JAX's transformations, and lightning's state."""
+"""Tests the operations under JAX transformations, and lightning's state."""
 
 import functools
 
@@ -25,7 +25,7 @@ AUTO = AxisType.Auto
 
 @pytest.fixture
 def place(kernel):
-  """Pallas in the plain interpreter: remat cannot hold the simulator's."""
+  """Runs Pallas in the plain interpreter: the simulator fails under remat."""
   if kernel == 'xla':
     yield
   else:
@@ -34,7 +34,7 @@ def place(kernel):
 
 
 def each_pair(quick=()):
-  """Parametrises over PAIRS: those in `quick`, and with --full the rest."""
+  """Parametrises over PAIRS; pairs not in `quick` need --full."""
 
   def mark(test):
     pairs = [
@@ -196,7 +196,7 @@ def test_a_batch_that_cannot_be_split_keeps_its_options(op):
   attend = _attend(op, 'xla')
   want = attend(q, k, v, **options)
   _same(kernels.sharded(attend, mesh)(q, k, v, **options), want)
-  for name in options:  # each one tells
+  for name in options:  # each option changes the result
     fewer = {n: x for n, x in options.items() if n != name}
     assert relative_rms(attend(q, k, v, **fewer), want) > 1e-2
 
@@ -208,7 +208,7 @@ def test_a_batch_that_cannot_be_split_keeps_its_options(op):
 ])  # fmt: skip
 @pytest.mark.parametrize('name', (*OPS, 'softmax'))
 def test_a_call_that_nothing_splits_is_lowered_for_a_tpu(name, batch, axes):
-  """Whole on every device: the compiler splits no Pallas call."""
+  """The Pallas call runs whole on each device: XLA cannot partition it."""
   count = int(np.prod(list(axes.values())))
   mesh = jax.make_mesh(
     tuple(axes.values()), tuple(axes), (AUTO,) * len(axes),

@@ -1,4 +1,4 @@
-"""Sequences over several devices give what one device gives."""
+"""Compares sequences split over several devices with one device."""
 
 import contextlib
 
@@ -35,9 +35,9 @@ def _arrays(packed):
 
 
 def _function(op, packed, kernel, mesh=None):
-  """Arrays -> output; the packed one's bias is a variable as well."""
+  """Returns a function arrays -> output; if `packed`, it also takes a bias."""
   attend = getattr(kernels, f'{op}_attention' + '_packed' * packed)
-  # Gaps, and one example that ends within the first device's part.
+  # The mask has gaps; one example ends within the first device's part.
   mask = np.random.default_rng(1).random((BATCH, LENGTH)) < 0.8
   mask[1, 10:] = False
   attend = kernels.sharded(attend, mesh) if mesh else attend
@@ -105,7 +105,7 @@ def test_devices_hand_on_states_and_nothing_else(op):
   text = jax.jit(both).lower(x, x, x).compile().as_text()
   for unwanted in ('all-gather', 'all-to-all'):
     assert unwanted not in text
-  # One sum each way; or 1 + log2(4) steps each way.
+  # Each pass has one all-reduce, or 1 + log2(4) permutes.
   steps = text.count(' collective-permute(')
   sums = text.count(' all-reduce(')
   assert (sums, steps) == ((0, 6) if op == 'lightning' else (2, 0))

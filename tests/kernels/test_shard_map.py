@@ -1,6 +1,7 @@
-"""Operations inside an ordinary `jax.shard_map`, which checks what varies.
+"""Tests operations inside `jax.shard_map` with its check of varying values.
 
-Two devices; an argument that both have whole gets the gradients of both.
+There are two devices. The gradient of a replicated argument is the sum over
+both.
 """
 
 import functools
@@ -22,7 +23,7 @@ STATE = (B // 2, H, D, D)
 
 
 def _keywords(op, *names, **options):
-  """`op` of three arrays, or of one, and of further ones by these names."""
+  """Returns `op` as a function of arrays; the last go to keywords `names`."""
   function = getattr(kernels, op)
   count = 1 if 'packed' in op or op == 'norm_project' else 3
 
@@ -49,7 +50,7 @@ def _masked(kernel, q, k, v):
   return kernels.softmax_attention(q, k, v, mask=mask, kernel=kernel)
 
 
-# name: function, shape and place of its arguments
+# name: (function, [(shape, PartitionSpec) of each argument])
 CASES = {
   'linear': (_keywords('linear_attention'), QKV),
   'linear, state': (

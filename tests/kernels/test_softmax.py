@@ -1,4 +1,4 @@
-"""Softmax attention against float64, and the choice of a kernel."""
+"""Compares softmax attention with float64; tests the choice of a kernel."""
 
 import functools
 
@@ -51,7 +51,7 @@ def test_chunked_takes_any_mask_and_large_logits():
   q, k, v = inputs(40, 70)
   q *= 30  # logits of several hundred: exp overflows without the maximum
   mask = np.random.default_rng(2).random((3, 70)) < 0.5
-  mask[0, :16] = False  # a whole first block without a key
+  mask[0, :16] = False  # every key of the first block is masked
   attend = functools.partial(chunked.attend, mask=mask, scale=1.0, block=16)
   check(attend, q, k, v, mask, 1.0)
 
@@ -59,7 +59,10 @@ def test_chunked_takes_any_mask_and_large_logits():
 @pytest.mark.parametrize('kernel', ('dense', 'chunked'))
 @pytest.mark.parametrize('masked', (False, True))
 def test_keys_that_are_not_there_take_no_part_below_any_logit(kernel, masked):
-  """Neither masked ones nor the padding of tiles, nor in gradients."""
+  """Masked keys and tile padding get weight 0 even if real logits are -4e32.
+
+  Gradients are compared too.
+  """
   q, k, v = inputs(9, 9)
   q, k = np.full_like(q, 1e16), np.full_like(k, -1e16)  # logits of -4e32
   mask = up_to(9, 9, 4, 1) if masked else np.ones((3, 9), bool)
@@ -106,7 +109,7 @@ def test_without_a_mask_all_keys_take_part(kernel):
 @pytest.mark.parametrize('groups', (1, 2))
 @pytest.mark.parametrize('kernel', ('dense', 'chunked'))
 def test_heads_in_a_row_share_a_head_of_keys(kernel, groups):
-  """As if keys and values were repeated; their gradients are then summed."""
+  """Grouped heads equal attention with repeated keys and values."""
   rng = np.random.default_rng(0)
   q, k, v, do = (
     rng.normal(size=(3, *shape)).astype(np.float32)
@@ -127,7 +130,7 @@ def test_heads_in_a_row_share_a_head_of_keys(kernel, groups):
 
 
 def test_shared_keys_and_values_are_not_copied():
-  """Sixteen heads of copies would be more than all there is."""
+  """Temporary memory is smaller than copies of keys and values for 16 heads."""
   q = jax.ShapeDtypeStruct((1, 64, 16, 32), jnp.float32)
   k = jax.ShapeDtypeStruct((1, 8192, 1, 32), jnp.float32)
   compiled = (

@@ -1,4 +1,4 @@
-"""Softmax attention with a bias for each distance, against float64."""
+"""Compares softmax attention with a bias per distance with float64."""
 
 import functools
 
@@ -20,7 +20,7 @@ NAMES = ('out', 'dq', 'dk', 'dv', 'dbias')
 
 
 def _inputs(length, keys, dtype=np.float32):
-  """(q, k, v, bias, mask, do): three sequences, the last without a key."""
+  """Returns q, k, v, bias, mask, do; the last example has no true key."""
   rng = np.random.default_rng(0)
   q, k, v, do = (
     rng.normal(size=(3, n, 2, d)).astype(dtype)
@@ -38,7 +38,7 @@ def _dense(q, k, v, mask, *, scale, bias):
 
 
 def _compared(attend, q, k, v, bias, mask, do):
-  """(name, array, that of float64) of the output and each gradient."""
+  """Returns (name, array, float64 array) for the output and each gradient."""
   got = with_gradients(
     lambda q, k, v, bias: attend(
       q, k, v, jnp.asarray(mask), scale=0.7, bias=bias
@@ -64,7 +64,7 @@ def test_equals_float64(attend, length, keys):
 )
 @pytest.mark.parametrize('least', (-1e30, np.finfo(np.float32).min))
 def test_no_bias_is_below_a_mask(attend, least):
-  """A query whose every key has the least logit still sees no masked one."""
+  """Even if the bias gives all keys the least logit, masked keys get 0."""
   q, k, v, bias, mask, do = _inputs(10, 10)
   bias = np.where(np.arange(-9, 10) > 0, least, bias).astype(np.float32)
   mask[:, 0] = False
@@ -76,7 +76,7 @@ def test_no_bias_is_below_a_mask(attend, least):
 
 
 def test_weights_are_dropped_by_their_words():
-  """Of weights whose biases are written pair by pair."""
+  """Dropout with a bias equals dropout of explicitly computed weights."""
   q, k, v, bias, mask, do = _inputs(12, 16)
   mask[-1, 0] = True
   key = jax.random.key(3)
@@ -105,7 +105,7 @@ def test_weights_are_dropped_by_their_words():
 
 
 def test_the_bias_of_the_reference_is_of_key_minus_query():
-  """Pair by pair, and its gradient by differences."""
+  """Checks the reference's bias pair by pair, its gradient by differences."""
   *arrays, mask, do = _inputs(4, 3)
   q, k, v, bias = (x.astype(np.float64) for x in arrays)
   out, *_, dbias = reference.attention(q, k, v, mask, do, bias=bias)
@@ -144,7 +144,7 @@ def test_rows_are_moved_on_by_one_and_summed_back():
 
 
 def test_gradients_are_summed_in_float32():
-  """Of bfloat16 operands, as exactly over many blocks as over few."""
+  """With bfloat16 operands, many small blocks are as exact as one block."""
   q, k, v, bias, mask, do = _inputs(256, 256, jnp.bfloat16)
   want = reference.attention(q, k, v, mask, do, scale=0.1, bias=bias)
   errors = []

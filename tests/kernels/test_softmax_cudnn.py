@@ -1,4 +1,4 @@
-"""Softmax attention by cuDNN: where `auto` takes it, and what it is given."""
+"""Tests when `auto` chooses cuDNN's attention, and the arguments it gets."""
 
 import functools
 
@@ -69,10 +69,9 @@ def test_a_cudnn_that_jax_does_not_find_is_no_error(monkeypatch):
 
 @pytest.fixture
 def twin(monkeypatch):
-  """cuDNN's XLA twin in its place, as particular as JAX makes cuDNN.
+  """Replaces cuDNN by JAX's XLA attention with cuDNN's restrictions.
 
-  Lengths have to be even, and what is behind the length of a sequence has any
-  gradient.
+  Lengths must be even. Gradients past the end of a sequence are arbitrary.
   """
   attention = jax.nn.dot_product_attention
 
@@ -105,7 +104,7 @@ def test_cudnn_takes_any_mask_and_any_length(twin, kind, length, keys):
     mask = up_to(keys, keys, 7, 0)
   elif kind == 'any':
     mask = np.random.default_rng(5).random((3, keys)) < 0.5
-    mask[0] = up_to(keys, 9)[0, ::-1]  # all of the padding in front
+    mask[0] = up_to(keys, 9)[0, ::-1]  # all padding comes first
   given = None if kind == 'none' else jnp.asarray(mask)
   attend = functools.partial(kernels.softmax_attention, mask=given, scale=0.7)
   check(attend, q, k, v, mask, 0.7)

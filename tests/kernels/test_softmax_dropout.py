@@ -1,4 +1,4 @@
-"""Attention weights that are dropped: which, how often, and gradients."""
+"""Tests dropout of attention weights: which, how often, and gradients."""
 
 import functools
 
@@ -23,9 +23,9 @@ KERNELS = {
 
 
 def factors(attend, q, k, mask, rate=RATE, bias=None, key=KEY):
-  """What weights are multiplied by, [B, H, L, S], read off the output.
+  """Returns the dropout factor of each weight, [B, H, L, S].
 
-  Values of one position each give the weights themselves.
+  One-hot values make the output equal to the weights.
   """
   B, S, H, _ = k.shape
   v = jnp.broadcast_to(jnp.eye(S)[None, :, None], (B, S, H, S))
@@ -68,25 +68,28 @@ def test_how_many_are_kept_and_their_factor(kernel):
   found = factors(KERNELS[kernel], q, k, None, rate=0.25)
   kept = found > 0
   np.testing.assert_allclose(found[kept], 1 / 0.75, rtol=1e-5)
-  # Five standard deviations of a mean of 24,576 draws.
+  # The tolerance is five standard deviations of a mean of 24,576 draws.
   assert abs(kept.mean() - 0.75) < 5 * np.sqrt(0.25 * 0.75 / kept.size)
 
 
 def test_dense_scales_what_it_keeps():
   kept = dense.drop(jnp.ones((1, 2, 200, 200)), 0.25, jax.random.key(0))
   np.testing.assert_allclose(np.unique(kept), [0, 1 / 0.75], rtol=1e-6)
-  # Five standard deviations of the mean of 80,000 draws.
+  # The tolerance is five standard deviations of a mean of 80,000 draws.
   assert abs(np.mean(kept) - 1) < 5 * np.sqrt(0.25 / 0.75 / kept.size)
 
 
 def test_tiles_heads_and_rows_are_drawn_apart():
-  """By a generator of which JAX says no word by its position."""
+  """Masks of tiles, heads and rows are independent with the `rbg` generator.
+
+  JAX does not define `rbg` words by position, unlike those of threefry.
+  """
   q, k, _ = inputs(64, 64)
   key = jax.random.key(0, impl='rbg')
   kept = factors(KERNELS['chunked'], q, k, None, rate=0.5, key=key) > 0
   tiles = kept.reshape(3, 2, 4, 16, 4, 16).swapaxes(3, 4).reshape(96, 256)
   alike = (tiles[:, None] == tiles).mean(-1)[~np.eye(96, dtype=bool)]
-  # Of 4,560 pairs the farthest from 1/2 is within 6 standard deviations.
+  # All 4,560 pairs agree in half of their bits, within 6 standard deviations.
   assert np.abs(alike - 0.5).max() < 6 * np.sqrt(0.25 / 256)
 
 
@@ -124,7 +127,7 @@ def test_bfloat16():
 
 @pytest.mark.full
 def test_large_gradients_of_float16_are_finite():
-  """As loss scaling makes them: divided by 1 - rate they would not be."""
+  """Loss scaling makes large gradients; dividing by 1 - rate would overflow."""
   q, k, v = (x.astype(jnp.float16) for x in inputs(40, 40))
   factor = factors(
     KERNELS['chunked'], *(x.astype(np.float32) for x in (q, k)), None, rate=0.5
@@ -138,7 +141,7 @@ def test_large_gradients_of_float16_are_finite():
   )(do, q, k, v)
   mask = np.ones((3, 40), bool)
   want = reference.attention(q, k, v, mask, do, scale=0.7, factor=factor)
-  fits = np.abs(want[3]) < 6e4  # a float16 ends at 65,504
+  fits = np.abs(want[3]) < 6e4  # the largest float16 is 65,504
   assert 0.1 < fits.mean() < 0.9
   for x, y in zip(got[:3], want[:3], strict=True):
     assert relative_rms(x, y) < 1e-2
@@ -149,7 +152,7 @@ def test_large_gradients_of_float16_are_finite():
 
 @pytest.mark.parametrize('kernel', KERNELS)
 def test_an_axis_of_one_device_changes_nothing(kernel):
-  """Inside a shard_map that checks what varies."""
+  """Inside `shard_map`, a mesh axis of size 1 does not change dropout."""
   x = inputs(20, 20)
   x = [jnp.concatenate([y, y[:1]]) for y in x]
   mesh = jax.make_mesh(

@@ -1,7 +1,6 @@
-"""cuDNN's attention in programs compiled for an H200 that is not here.
+"""Compiles programs that call cuDNN's attention for an H200, without a GPU.
 
-The compiler leaves the call of cuDNN as it is: that cuDNN takes it is for a
-GPU to show.
+The compiler does not check the call: only a GPU shows that cuDNN accepts it.
 """
 
 import math
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.full
 
 
 def _compiled(kernel, length, keys, masked):
-  """Forward and backward of bfloat16 [2, length, 4, 64] by `keys` keys."""
+  """Compiles both passes for bfloat16 [2, length, 4, 64] and `keys` keys."""
   try:
     place = jax.sharding.SingleDeviceSharding(aot.device('h200'))
   except aot.Unavailable as reason:
@@ -43,7 +42,7 @@ def _compiled(kernel, length, keys, masked):
     program = jax.jit(both).lower(x, y, y, x, mask).compile()
   text = program.as_text()
   targets = set(re.findall(r'custom_call_target="(__cudnn[^"]*)"', text))
-  # A call names the shape of its weights in a configuration, as strings.
+  # The call's configuration string contains the shape of the weights.
   shapes = set(re.findall(r'\w\[([\d,]+)\]', text))
   largest = max(math.prod(map(int, s.split(','))) for s in shapes)
   return targets, largest >= 2 * 4 * length * keys

@@ -1,4 +1,4 @@
-"""Splash attention as the kernels call it: its numbers, its TPU programs."""
+"""Tests our calls of splash attention: results, and compiled TPU programs."""
 
 import functools
 import math
@@ -16,7 +16,7 @@ from kernels.tools import aot, errors, hlo
 from kernels.tools.errors import Case, relative_rms
 from tests.helpers.products import at_the_highest
 
-# Every length, width, mask and dtype, not their product.
+# Covers each length, width, mask and dtype; not all combinations.
 CASES = [
   Case(1, 1, 32, 'float32', 'full', 0),
   Case(1, 2, 64, 'bfloat16', 'empty', 1),
@@ -43,7 +43,7 @@ def _check(case):
 
 
 def _inputs(length, keys, width, value_width, dtype='float32', heads=2):
-  """q, k, v, the gradient of the result; a mask of each kind."""
+  """Returns (q, k, v, do) and a mask with one example of each kind."""
   rng = np.random.default_rng(length)
   sizes = ((length, width), (keys, width), (keys, value_width),
            (length, value_width))  # fmt: skip
@@ -89,7 +89,7 @@ def test_other_keys_than_queries_and_values_of_another_width(interpreted):
   (q, k, v, do), mask = _inputs(130, 270, 32, 64)
   got = _with_gradients(attend)(q, k, v, do, mask)
   _same(got, reference.attention(q, k, v, mask, do))
-  for x in got:  # no key at all
+  for x in got:  # all keys are masked
     np.testing.assert_array_equal(x[3], 0)
 
 
@@ -104,7 +104,10 @@ def test_without_a_mask_padding_takes_no_part(interpreted, keys):
 def test_masked_keys_take_no_part_down_to_the_logit_it_gives_them(
   interpreted, masked
 ):
-  """-0.7 of the largest float32; below it, it is documented, they do."""
+  """Masked keys are ignored unless real logits are below the kernel's limit.
+
+  The kernel gives masked keys a logit of -0.7 times the largest float32.
+  """
   (_, _, v, _), mask = _inputs(9, 9, 8, 8)
   if not masked:
     mask = jnp.ones_like(mask)
@@ -183,7 +186,7 @@ def test_auto_takes_splash_on_a_tpu_where_it_applies():
 
 @pytest.mark.parametrize('dtype', ('float32', 'bfloat16'))
 def test_float32_products_run_at_the_highest_precision(interpreted, dtype):
-  """The interpreter rounds nothing; a TPU would, at the default precision."""
+  """Inspects the program: the interpreter never rounds, a TPU might."""
   (q, k, v, do), mask = _inputs(8, 8, 8, 8, dtype)
   program = jax.make_jaxpr(_with_gradients(attend))(q, k, v, do, mask)
   highest = [high for _, high in at_the_highest(program.jaxpr)]
@@ -192,7 +195,7 @@ def test_float32_products_run_at_the_highest_precision(interpreted, dtype):
 
 
 def _compiled(target, kernel, shape, keys, value_width, dtype, backward):
-  """A program of softmax attention for a TPU that is not here."""
+  """Compiles softmax attention for a TPU, without having one."""
   try:
     place = jax.sharding.SingleDeviceSharding(aot.device(target))
   except aot.Unavailable as reason:
@@ -219,7 +222,7 @@ def _compiled(target, kernel, shape, keys, value_width, dtype, backward):
 
 
 def _weights(program, shape, keys):
-  """Shapes in a program that hold as many values as the weights."""
+  """Returns shapes in `program` at least as large as the attention weights."""
   shapes = set(re.findall(r'\w\[([\d,]+)\]', program.as_text()))
   values = shape[0] * shape[1] * shape[2] * keys
   return [s for s in shapes if math.prod(map(int, s.split(','))) >= values]

@@ -1,4 +1,4 @@
-"""Tables find their place in the README of the kernels."""
+"""Tests that tables are inserted into the README of the kernels."""
 
 import io
 import json
@@ -100,7 +100,7 @@ def test_the_fastest_of_ours_is_told_from_the_others():
   _, _, head, _, both, alone, ours = recorded.times(record)
   assert 'cuDNN softmax, us' in head and 'fla chunk' not in head
   assert '| 30 | 9 | 10 | 27 | 18 | 8 |' in both
-  # Softmax is faster, and another function.
+  # Softmax is faster, but it is a different function: no winner.
   assert both.endswith('| pallas_triton | 50 | 3.00 | 2.00 | 2.0e-03 |')
   assert alone == (
       '| linear | fwd | 16 | 4 | 40 |  |  |  |  |  |  |  |  |  |  |')

@@ -1,4 +1,4 @@
-"""TPU programs, compiled for real targets on a machine without one."""
+"""Compiles programs for real TPU targets on a machine without a TPU."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.full
 
 TOKENS = 128 * 1024
 HEADS = 4
-# (L, Dh); 2,001 = 2,000 tokens and a class token, no multiple of a block.
+# (L, Dh); 2,001 is 2,000 tokens plus a class token, not a multiple of a block.
 SIZES = [(1024, 64), (16384, 64), (1024, 128), (16384, 128)]
 EVERY = [('v5e', op, *size) for op in FUNCTIONS for size in SIZES] + [
   (target, op, *size)
@@ -25,9 +25,9 @@ EVERY = [('v5e', op, *size) for op in FUNCTIONS for size in SIZES] + [
 ODD = [('v5e', op, 2001, 64) for op in FUNCTIONS] + [
   ('v5e', op, 300, width) for op in FUNCTIONS for width in (8, 32)
 ]
-# Tensors of [B, L, H, Dh] that may be moved: 4 and 7, the mask, the states.
+# Bytes moved, in tensors [B, L, H, Dh]: 4 or 7, plus mask and states.
 MOST = {'forward': 4.1, 'backward': 7.4}
-MOST_SHORT = {'forward': 4.1, 'backward': 8.5}  # short and narrow: states weigh
+MOST_SHORT = {'forward': 4.1, 'backward': 8.5}  # states count more
 
 
 def _compiled(target, op, direction, length, width, dtype=jnp.bfloat16):
@@ -42,7 +42,7 @@ def _compiled(target, op, direction, length, width, dtype=jnp.bfloat16):
 
 
 def _large(text, tensor):
-  """Top-level operations, but for kernels, with a result of that size."""
+  """Returns (op, shape) of non-kernel operations of `tensor` bytes or more."""
   computations, entry = hlo.parse(text)
   free = ('parameter', 'bitcast', 'tuple', 'get-tuple-element', 'custom-call')
   return [
@@ -61,7 +61,7 @@ def test_the_program_is_the_kernel_and_nothing_else(
   text = program.as_text()
   assert text.count('custom_call_target="tpu_custom_call"') == 1
   if HEADS * width % 128:
-    return  # a row is padded to 128 lanes: it compiles, that is all
+    return  # rows are padded to 128 lanes, which needs copies
   assert not _large(text, tensor)
   assert program.memory_analysis().temp_size_in_bytes < tensor / 10
   moved, _ = hlo.count(text)
@@ -77,7 +77,7 @@ def test_float32_compiles(op, direction):
 
 
 def test_a_copy_would_be_seen():
-  """The gate can fail: a transposed operand is a large operation."""
+  """A transposed operand shows as a large operation."""
   shape = (32, 4096, 4, 128)  # too large for memory on chip
   try:
     program = aot.compiled(
@@ -91,7 +91,7 @@ def test_a_copy_would_be_seen():
 
 
 def test_vmap_over_slopes_compiles():
-  """Scalars in SMEM get an axis from vmap like any other operand."""
+  """vmap over slopes, which are scalars in SMEM, compiles."""
   try:
     place = jax.sharding.SingleDeviceSharding(aot.device('v5e'))
   except aot.Unavailable as reason:
@@ -124,7 +124,7 @@ def test_vmap_over_slopes_compiles():
   ],
 )
 def test_any_head_width_compiles_with_all_there_is(op, heads, width, dtype):
-  """Packed, biases, states; fills registers or not."""
+  """Packed calls with biases and states compile for any head width."""
   text = _everything('v5e', op, (2, 1000, heads, width), dtype)
   assert text.count('custom_call_target="tpu_custom_call"') == 2
   if 128 <= heads * width <= 1024:  # narrower arguments lie otherwise
@@ -135,9 +135,10 @@ def test_any_head_width_compiles_with_all_there_is(op, heads, width, dtype):
 @pytest.mark.parametrize('length', (4096, 2001))
 @pytest.mark.parametrize('op', ('linear', 'lightning'))
 def test_two_cores_compile(op, length, monkeypatch):
-  """Both kernels of either pass; a ragged array of gradients is put together.
+  """Each pass compiles to two kernels, one per core.
 
-  (The simulator cannot continue one, so no kernel does.)
+  Only gradients of a ragged length are copied: they are concatenated, because
+  the simulator cannot simulate a kernel that continues an array.
   """
   monkeypatch.setattr(tpu, 'cores', lambda: 2)
   text = _everything('v5p', op, (1, length, 2, 128), 'bfloat16')
@@ -148,7 +149,7 @@ def test_two_cores_compile(op, length, monkeypatch):
 
 
 def _everything(target, op, shape, dtype):
-  """Both passes of a packed call with bias and states, compiled."""
+  """Returns compiled text of both passes of a packed call with all options."""
   try:
     place = jax.sharding.SingleDeviceSharding(aot.device(target))
   except aot.Unavailable as reason:

@@ -1,6 +1,7 @@
-"""TPU kernels of packed operands, states, SiLU, biases, two cores: simulated.
+"""Simulates TPU kernels with packed operands, states, SiLU, biases, two cores.
 
-Against float64: NaN in unwritten memory, races found, grid in random order.
+Results are compared with float64. In the simulator unwritten memory is NaN, the
+grid runs in random order, and a data race fails.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ from tests.helpers.packed import SCALE, Call, expected
 
 
 def _cases(quick, others):
-  """The quick ones, and with --full the others."""
+  """Returns `quick`, followed by `others`, which need --full."""
   return quick + [pytest.param(call, marks=pytest.mark.full) for call in others]
 
 
@@ -42,7 +43,7 @@ CALLS = _cases(
     Call('lightning', 'silu', 1, 5, 1, 1),
   ],
 )
-# One sequence of one group of heads: even, odd and ragged numbers of blocks.
+# One sequence, one group of heads; even, odd and ragged numbers of blocks.
 ALONE = _cases(
   [Call('linear', 'elu1', 1, 384, 2, 64)],
   [
@@ -65,7 +66,7 @@ def test_packed_against_float64(call, monkeypatch):
 @pytest.mark.full
 @pytest.mark.parametrize('call', ALONE, ids=str)
 def test_two_cores_against_float64(call, monkeypatch):
-  """Either core's memory is its own; the other's is a race."""
+  """Two cores give the float64 results; each uses only its own memory."""
   monkeypatch.setattr(tpu, 'MAX_ROWS', 128)
   monkeypatch.setattr(tpu, 'cores', lambda: 2)
   grids = _recorded(monkeypatch)
@@ -85,7 +86,7 @@ def test_two_cores_against_float64(call, monkeypatch):
   ids=str,
 )
 def test_packed_is_what_apart_is(call):
-  """To the last bit."""
+  """Packed operands and separate q, k, v give bit-identical results."""
   got, want = _run(call, packed=True), _run(call, packed=False)
   del got['dbias']
   for name, x in got.items():
@@ -119,7 +120,7 @@ def test_any_head_width(op, heads, width, dtype):
   with errors.simulated('pallas_tpu'):
     found = errors.measure(op, 'pallas_tpu', case)
   if (op, width) == ('linear', 1):
-    # phi(q) in numerator and denominator: dq is what is left of eps.
+    # At width 1 phi(q) cancels up to eps: dq is almost 0, so not compared.
     del found['dq']
   assert errors.within(found, dtype), found
 
@@ -127,9 +128,9 @@ def test_any_head_width(op, heads, width, dtype):
 @pytest.mark.full
 @pytest.mark.parametrize('normalize', (True, False))
 def test_a_state_makes_two_calls_one(normalize):
-  """Tokens of an earlier call, handed over as a state, weigh as any others.
+  """Two calls linked by a state equal one call on all tokens.
 
-  The gradient of what the later call returns goes back through the state.
+  Gradients of the later outputs flow back through the state.
   """
   call = Call('linear', 'elu1', 1, 90, 2, 32)
   (q, k, v, do), mask, *_ = call.arrays()
@@ -147,7 +148,7 @@ def test_a_state_makes_two_calls_one(normalize):
     args = k[:, :cut], v[:, :cut], q, k[:, cut:], v[:, cut:]
     out, pull = jax.vjp(later, *args)
     dk0, dv0, dq, dk, dv = pull(do[:, cut:])
-  # In the whole, the outputs of the earlier tokens are not looked at.
+  # The loss ignores the outputs of the earlier tokens.
   do = np.asarray(do, np.float64).copy()
   do[:, :cut] = 0
   want = linear.attention(q, k, v, mask, do, **options)[:4]
@@ -158,7 +159,7 @@ def test_a_state_makes_two_calls_one(normalize):
 
 
 def _run(call, packed, cores=1):
-  """name -> array: results and gradients of everything, simulated."""
+  """Returns simulated results and all gradients: {name: array}."""
   (q, k, v, do), mask, state, last = call.arrays()
   name = f'{call.op}_attention' + ('_packed' if packed else '')
   options = call.options()
@@ -208,7 +209,7 @@ def _check(call, got):
 
 
 def _recorded(monkeypatch):
-  """The grids of the kernels that run from now on."""
+  """Returns a list that collects the grid of each kernel call from now on."""
   grids, run = [], tpu.call
 
   def record(*args, grid, **kwargs):

@@ -1,4 +1,4 @@
-"""The time of each kernel is read from a trace of a device."""
+"""Tests that kernel times are read from a device's profiler trace."""
 
 import jax
 import pytest
@@ -10,7 +10,11 @@ NAMES = ('gemm', 'sums', 'jit_layer', 'host')
 
 
 def _plane(name, **lines):
-  """A plane of lines of (kernel, start in us, length in us)."""
+  """Returns a profiler plane as text.
+
+  Args:
+    lines: {line name: [(kernel, start in us, length in us)]}.
+  """
   parts = [f'planes {{ name: "{name}"']
   for i, kernel in enumerate(NAMES):
     parts.append(f'event_metadata {{ key: {i} value {{ id: {i} '
@@ -31,7 +35,7 @@ def _read(*planes, calls=2):
 
 
 def test_streams_of_a_gpu_by_hand():
-  """Two calls of 10 us of gemm, 16 us apart; sums of 4 us overlap by 2."""
+  """Reads two calls: gemm 10 us each, 16 us apart; sums (4 us) overlap by 2."""
   found = _read(
     _plane('/host:CPU', python=[('host', 0, 99)]),
     _plane('/device:GPU:0', **{

@@ -1,4 +1,4 @@
-"""Bytes: what the counter counts, and that no block is moved twice."""
+"""Tests the count of bytes moved, and that kernels move no block twice."""
 
 import itertools
 
@@ -50,8 +50,8 @@ custom_call_target="tpu_custom_call"
 def test_the_counter_on_a_program_worked_by_hand():
   tile = 8 * 128 * 4  # f32[8,100], padded to 128 lanes
   row = 128 * 4
-  prefetch = tile  # to on-chip memory: read, not written
-  loop = 5 * (row + 4 + row)  # the slice and its index, not the whole of x
+  prefetch = tile  # copied to on-chip memory: only the read counts
+  loop = 5 * (row + 4 + row)  # each turn moves a slice and its index, not x
   # `near` is in on-chip memory; the 8 padded rows of bf16[100,8] are read once
   kernel = 0 + 8 * 128 * 2 + tile
   assert hlo.count(PROGRAM) == (prefetch + loop + kernel, 1 + 5 + 1)
@@ -87,14 +87,14 @@ backend_config={"known_trip_count":{"n":"3"}}
 
 
 def test_the_largest_branch_counts_and_the_host_waits_for_the_choice():
-  # The loop of unknown length runs once, and the host waits for its end too.
+  # A loop of unknown length counts once; the host waits for its end too.
   assert hlo.count(CHOICE) == (4 * 2 * 64, 4 * 2)
   assert hlo.waits(CHOICE) == 3 + 2
   assert hlo.waits(PROGRAM) == 0
 
 
 def test_a_product_writes_all_results_but_its_workspace():
-  """cuBLASLt's GELU writes its argument too."""
+  """A cuBLASLt matmul with GELU writes two results; workspace is ignored."""
   text = """
 ENTRY %main (a: f32[8,4], b: f32[4,16]) -> f32[8,16] {
   %a = f32[8,4]{1,0} parameter(0)
@@ -110,9 +110,9 @@ ENTRY %main (a: f32[8,4], b: f32[4,16]) -> f32[8,16] {
 @pytest.mark.parametrize('direction', ('fwd', 'bwd'))
 @pytest.mark.parametrize('op', ('linear', 'lightning'))
 def test_every_block_is_moved_once(op, direction, form, monkeypatch):
-  """Walks the grid and adds up the blocks that change from step to step."""
-  # Blocks of packed lightning are as wide as a row: fewer rows and so more
-  # states where there are more heads.
+  """Walks the grid and sums the blocks that change from step to step."""
+  # Blocks of packed lightning span all heads: more heads give fewer rows per
+  # block, and so more states.
   shape = 2, 4096, 4 if (op, form) == ('lightning', 'packed') else 8, 128
   (moved,) = _traffic(op, direction, form, shape, monkeypatch)
   tensor = np.prod(shape) * 2

@@ -274,7 +274,7 @@ def test_silu_in_the_kernel_is_silu_outside(packed, simulated):
 def test_silu_where_several_gradients_are_made_at_once(
   width, form, parts, simulated, monkeypatch
 ):
-  """In bfloat16, against float64: activation, states and sums for a bias."""
+  """Compares bfloat16 with float64: SiLU, states and the bias's gradient."""
   _cut(monkeypatch, parts)
   case = Case(150, 2, width, 'bfloat16', 'ragged', 3)
   arrays, named, dfinal = errors.operands('lightning', case)
@@ -316,7 +316,7 @@ TRANSFORMED = [
 @pytest.mark.full
 @pytest.mark.parametrize('op, how', TRANSFORMED)
 def test_under_transformations(op, how, simulated):
-  """What a plain call gives."""
+  """JAX transformations give the same results as a plain call."""
   arrays, named, _ = _arrays(op, length=33, width=16, batch=4)
   slopes = {n: x for n, x in named.items() if n == 'slopes'}
   attend = functools.partial(
@@ -327,7 +327,7 @@ def test_under_transformations(op, how, simulated):
 
 
 def test_relu_without_eps_and_normaliser(simulated):
-  """A ragged end must not divide 0 by 0."""
+  """With `eps` = 0 the padding of the last block must not give 0 / 0."""
   case = Case(70, 2, 32, 'float32', 'full', 3)
   arrays, _, _ = errors.operands('linear', case)
 

@@ -1,4 +1,4 @@
-"""The Triton kernels compiled for cards that are not here; what was made."""
+"""Compiles the Triton kernels for several GPUs, without having them."""
 
 import pytest
 
@@ -50,7 +50,7 @@ COMPILED = {
 @pytest.mark.full
 @pytest.mark.parametrize('card', COMPILED)
 def test_compiled(card):
-  """Nothing copied; products on tensor cores, of float32 as TF32."""
+  """Kernels copy nothing, spill little and use tensor cores (or TF32)."""
   reason = h200.missing() or (None if triton_report.ptxas() else 'no ptxas')
   if reason:
     pytest.skip(reason)
@@ -63,7 +63,7 @@ def test_compiled(card):
       assert exact == [row['dtype'] == 'float32'] * len(exact), row
 
 
-# Of layers: (widths, bytes that a thread may spill).
+# layer: (widths, bytes that a thread may spill)
 LAYERS = {
   'layer_norm': ((64, 96, 512), 0),
   'embedding': ((64, 512), 48),
@@ -75,7 +75,7 @@ LAYERS = {
 @pytest.mark.parametrize('card', ('a100', 'h200', 'rtx5090'))
 @pytest.mark.parametrize('op', LAYERS)
 def test_layers_compiled(op, card):
-  """Nothing copied, and on an H200 nothing spilled; sums of ids in bfloat16."""
+  """Layers copy nothing and spill at most the bytes in `LAYERS`."""
   reason = h200.missing() or (None if triton_report.ptxas() else 'no ptxas')
   if reason:
     pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""Into how many parts the Triton kernels cut a sequence."""
+"""Tests how many parts the Triton kernels split a sequence into."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_parts_cover_the_sequence_and_fill_the_device(pairs, length):
 
 
 def test_lightning_cuts_only_what_leaves_most_of_the_device_empty():
-  """Every further part costs two tensors, forward and backward."""
+  """Lightning splits only small batches, because each part costs memory."""
   for batch, cut in ((32, False), (8, True)):
     shape = triton.Shape(batch, 4096, 4, 32, True, 64, 32)
     with cuda.CARDS['h200'].lowering():

@@ -42,7 +42,7 @@ def test_tiles_are_one_softmax(tile):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('size', [15, 38, 500])
 def test_large_queries_and_keys(size):
-  """Opposite ones cancel; the tanh of the largest sums is 1 or -1."""
+  """Sums of large q and k give tanh = 1 or -1; opposite ones cancel."""
   rng = np.random.default_rng(0)
   q, k = (size * rng.choice([-1, 1], (1, 20, 1, 4)) for _ in range(2))
   # A query between -1 and 1 away from the opposite of a key.

@@ -67,7 +67,7 @@ def test_graph_is_fixed_by_the_seed_and_differs_between_heads_and_layers():
 
 
 def test_the_graph_of_a_layer_is_that_of_the_first_records():
-  """Drawn by the name that the layer had in the encoder."""
+  """Random blocks are seeded by the layer's name, as in the first records."""
   for layer in (0, 3):
     name = f'encoder/block_{layer}/mixer'
     want = patterns.random_blocks(
@@ -95,7 +95,7 @@ def test_the_encoder_gives_each_layer_its_graph(monkeypatch):
 
 
 def test_padding_is_never_seen():
-  """The same padded length, other padding: not a bit of difference."""
+  """Other content of the padding leaves outputs bit-identical."""
   x, mask = mixer_oracle.ragged(40, 23, width=12, length=60)
   variables = mixer_oracle.init(SMALL(), x, mask)
   apply = jax.jit(lambda x: SMALL().apply(variables, x, mask, train=False))

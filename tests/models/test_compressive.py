@@ -37,7 +37,7 @@ def oracle(xp, params, x, mask, size=6, reach=2, rate=3,
 
 
 def _summaries(xp, params, inputs, there, rate, compression):
-  """Of each `rate` inputs, one at a time; what is of padding alone is 0."""
+  """Compresses each `rate` inputs into one; padding alone gives 0."""
   if compression == 'convolution':
     groups = inputs.reshape(len(inputs), -1, rate * inputs.shape[2])
     return groups @ params['compress']['kernel'] + params['compress']['bias']

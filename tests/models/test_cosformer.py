@@ -16,7 +16,7 @@ def _oracle(full):
     w = xp.einsum('blhd,bshd->bhls', xp.maximum(q, 0), xp.maximum(k, 0))
     w = w * fade * mask[:, None, None, :]
     o = mixer_oracle.weigh(xp, w / (w.sum(-1, keepdims=True) + 1e-6), v)
-    # no output of the heads at padding
+    # heads output 0 at padding
     return mixer_oracle.merge(xp, o * mask[:, :, None, None], params['out'])
 
   return oracle

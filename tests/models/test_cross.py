@@ -29,7 +29,7 @@ def test_equals_float64(kernel):
 
 
 def test_tokens_hear_of_each_other():
-  """Through the latents: another last token changes the first one's output."""
+  """Changing the last token changes the first output, through the latents."""
   x, mask = mixer_oracle.ragged(20, width=8)
   mixer = Mixer(num_heads=2, qkv_width=8, num_latents=3)
   variables = mixer_oracle.init(mixer, x, mask)

@@ -40,7 +40,7 @@ def test_equals_float64(layer, kernel):
 
 
 def test_a_mechanism_that_both_see_cancels():
-  """Equal queries, keys and lambda = 1: nothing is left but what eps keeps."""
+  """With equal queries and keys and lambda = 1 the two softmaxes cancel."""
   x, mask = mixer_oracle.ragged(20, width=8)
   mixer = Mixer(num_heads=2, qkv_width=8)
   variables = mixer_oracle.init(mixer, x, mask)
@@ -54,7 +54,7 @@ def test_a_mechanism_that_both_see_cancels():
   params['lambda_query'][0, 0] = np.log(1.8)
   params['lambda_key'][0, 0] = 1.0
   y = mixer_oracle.apply(mixer, {'params': params}, x, mask)
-  # Of values near 1 about 1e-7 is left; the norm divides it by sqrt(1e-5).
+  # A difference of values near 1 leaves 1e-7; the norm divides by sqrt(1e-5).
   np.testing.assert_allclose(
       y, np.broadcast_to(params['out']['bias'], y.shape), atol=1e-3)
 

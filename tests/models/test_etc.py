@@ -7,7 +7,7 @@ from lra.errors import UserError
 from lra.models.etc import Mixer
 from tests.helpers import mixer_oracle, sparse_oracle
 
-# Which projection a piece uses, by the query's and the key's side.
+# sharing: function (query side, key side) -> names of the projections
 NAMES = {
     'all': lambda query, key: ('query', 'key', 'value'),
     'sides': lambda query, key: [
@@ -67,7 +67,7 @@ def test_projections_of_each_kind(sharing, projections):
   x, mask = mixer_oracle.ragged(20, width=12)
   params = mixer_oracle.shapes(
       Mixer(num_heads=2, qkv_width=8, sharing=sharing), x, mask)
-  assert len(params) == projections + 3  # labels of two sides, and out
+  assert len(params) == projections + 3  # plus labels of both sides, and out
 
 
 def test_unknown_sharing_is_refused():

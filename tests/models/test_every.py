@@ -1,4 +1,4 @@
-"""What every model owes to any length, batch and dtype."""
+"""Tests every model with several lengths, batches and dtypes."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ SHORT, LENGTHS = 7, (1, 2, 3, 13, 31)
 
 
 def _gradient(name, dtype, train, *lengths):
-  """x, mask, variables, and (x, mask, cotangent) -> (y, gradients)."""
+  """Returns the mask and a function: indices of examples -> y, gradients."""
   x, mask = mixer_oracle.ragged(*lengths, width=16)
   x = x.astype(dtype)
   mixer = tables.mixer(name, width=16, heads=2).clone(dtype=dtype)
@@ -50,9 +50,9 @@ def _assert_finite(tree):
     *(mixer_oracle.full(name, length)
       for length in LENGTHS for name in NAMES)])
 def test_an_example_is_alone_in_its_batch(name, length):
-  """Beside others, one of them empty: as by itself or beside its copies.
+  """An example has the same output alone and in a batch.
 
-  What padding and an empty sequence hold has no influence at all.
+  The content of padding and of an empty sequence has no influence.
   """
   mask, of = _gradient(name, 'float32', False, length, -(-length // 2), 0)
   y, of_params, of_x = together = of(0, 1, 2)
@@ -72,7 +72,7 @@ def test_an_example_is_alone_in_its_batch(name, length):
     *((name, 'bfloat16') for name in NAMES),
     *(mixer_oracle.full(name, 'float16') for name in NAMES)])
 def test_a_training_step_of_16_bits_is_finite(name, dtype):
-  """Of three sequences, one of them empty; float16 is refused or finite."""
+  """One of three sequences is empty; a model may refuse float16."""
   try:
     mask, of = _gradient(name, dtype, True, 13, 7, 0)
   except UserError:

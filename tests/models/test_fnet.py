@@ -25,7 +25,7 @@ def oracle(xp, params, x, mask, full, orthonormal=True):
 @pytest.mark.parametrize('length, width, full, orthonormal', [
     (17, 8, None, True), (12, 7, 30, True), (12, 1, None, False)])
 def test_equals_float64(length, width, full, orthonormal):
-  """Odd and even widths; a length cut from 30."""
+  """Tests odd and even widths, and a length cut from 30."""
   x, mask = mixer_oracle.ragged(length, 5, 0, width=width)
   mixer = Mixer(full_length=full, orthonormal=orthonormal)
   mixer_oracle.check(mixer, functools.partial(

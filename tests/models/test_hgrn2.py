@@ -1,20 +1,22 @@
 """HGRN2 against its recurrence, token by token, in float64."""
 
-import numpy as np
 import pytest
 
 from lra.errors import UserError
 from lra.models.hgrn2 import Mixer
 from tests.helpers import gated_oracle as parts
-from tests.helpers import mixer_oracle
+from tests.helpers import mixer_oracle, small
 from tests.helpers.state_space_oracle import dense, sigmoid
 
 
-def _oracle(direction='bidirectional', **_):
+def _oracle(direction='bidirectional', layer=0, **_):
   def oracle(xp, p, x, mask):
     q, f, v = (parts.project(xp, x, p[name])
                for name in ('query', 'forget', 'value'))
-    least = sigmoid(xp, p['bound']) if 'bound' in p else 0
+    least = 0
+    if layer and 'lower' in p:
+      e = xp.exp(p['lower']['bounds'])
+      least = (e[:layer].sum(0) / e.sum(0)).reshape(3, -1)
     f = least + (1 - least) * sigmoid(xp, f)
     o = parts.both(direction, lambda reverse: parts.attention(
         xp, sigmoid(xp, q), 1 - f, parts.silu(xp, v), f, mask,
@@ -35,15 +37,17 @@ def test_equals_its_recurrence(options):
                      tolerance=3e-5)
 
 
-def test_bounds_rise_over_the_layers():
-  x, mask = mixer_oracle.ragged(4, width=8)
-  for layer in range(5):
-    mixer = Mixer(num_heads=2, layer=layer, num_layers=5)
-    p = mixer_oracle.init(mixer, x, mask, noise=0.0)['params']
-    assert ('bound' in p) == (layer > 0)
-    if layer:
-      np.testing.assert_allclose(
-          sigmoid(np, p['bound']), layer / 5, rtol=1e-6)
+def test_all_layers_share_one_table_of_bounds():
+  """The encoder holds it; without bounds there is none."""
+  for lower_bound in (True, False):
+    c = small.config('hgrn2', 'listops')
+    c.encoder.num_layers = 3
+    c.model.lower_bound = lower_bound
+    params = small.make(c).state_shape.params['encoder']
+    assert not any('lower' in params[f'block_{i}']['mixer'] for i in range(3))
+    assert ('mixer' in params) == lower_bound
+    if lower_bound:
+      assert params['mixer']['bounds'].shape == (3, 16)
 
 
 def test_size_of_the_state():

@@ -26,7 +26,7 @@ def oracle(xp, params, x, mask, size=5, delta=True):
   e = xp.where(seen, xp.exp(logits), 0)
   total = e.sum(-1, keepdims=True)
   local = mixer_oracle.weigh(xp, e / xp.where(total > 0, total, 1), v)
-  # What is stored of each value, found from the segments before.
+  # The part of each value that earlier segments have stored.
   stored = [xp.zeros_like(v[:, :0])]
   for start in range(0, x.shape[1], size):
     here, before = slice(start, start + size), slice(0, start)

@@ -47,7 +47,7 @@ def test_equals_its_recurrence(direction, decay, gate):
 @pytest.mark.parametrize('layer, num_layers, factor', [
     (0, 3, 1.00001), (1, 3, 0.5000125), (2, 3, 1.4999975e-5), (0, 1, 1.00001)])
 def test_slopes_shrink_with_depth(layer, num_layers, factor):
-  """MiniMax-01's released ones, by hand."""
+  """Slopes equal those of the released MiniMax-01 code."""
   got = Mixer(num_heads=2, decay_by_depth=True, layer=layer,
               num_layers=num_layers).slopes()
   want = factor * np.array([2.0**-4, 2.0**-8])

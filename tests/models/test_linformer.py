@@ -42,7 +42,7 @@ def test_equals_float64(sharing):
 
 
 def test_identity_projections_give_softmax_attention():
-  """M = L and E = F = I: exactly the Transformer's attention."""
+  """With M = L and E = F = I, Linformer is softmax attention."""
   x, mask = mixer_oracle.ragged(24, 24, width=16)
   mixer = Mixer(num_heads=2, qkv_width=16, num_landmarks=24)
   variables = mixer_oracle.init(mixer, x, mask)
@@ -62,7 +62,7 @@ def test_identity_projections_give_softmax_attention():
 
 
 def test_padding_adds_nothing_to_the_landmarks():
-  """Other content, and more of it with the same first rows of E."""
+  """Content and length of the padding do not change outputs at tokens."""
   x, mask = mixer_oracle.ragged(40, 12, width=16)
   mixer = Mixer(num_heads=2, qkv_width=16, num_landmarks=8)
   long = np.pad(x, [(0, 0), (0, 20), (0, 0)], constant_values=3)

@@ -1,4 +1,4 @@
-"""A model's file that cannot be used is one sentence, as a config's is."""
+"""Tests that an unusable model file gives an error of one sentence."""
 
 import sys
 
@@ -11,7 +11,7 @@ from lra.system import signals
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-  """In the place of lra/models; what is imported from it is forgotten."""
+  """Replaces lra/models by a temporary folder; undoes its imports."""
   monkeypatch.setattr(models, 'FOLDER', tmp_path)
   monkeypatch.setattr(models, '__path__', [str(tmp_path)])
   yield tmp_path

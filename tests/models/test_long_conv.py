@@ -33,6 +33,7 @@ def _oracle(direction='bidirectional', squash=0.003):
   return oracle
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'squash': 0.05}], ids=str)
 def test_equals_the_sums(options):

@@ -26,6 +26,7 @@ def _oracle(direction='bidirectional', activation='full_glu'):
   return oracle
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal'}, {'activation': 'half_glu1'}], ids=str)
 def test_equals_its_recurrence(options):

@@ -30,7 +30,7 @@ def _oracle(half_width):
 
 
 def _draw(mixer):
-  """Tokens with holes between them, and centres all over the sequence."""
+  """Returns x, a mask with gaps, and variables with widely spread centres."""
   x, mask = mixer_oracle.ragged(61, 40, 1, width=12)
   mask &= (np.arange(61) % 7 != 3) | (np.arange(61) < 1)
   variables = mixer_oracle.init(mixer, x, mask)
@@ -46,8 +46,8 @@ def test_equals_the_equation(monkeypatch, half_width, chunk):
   monkeypatch.setattr(luong_local, 'CHUNK', chunk)
   mixer = Mixer(num_heads=2, qkv_width=8, half_width=half_width)
   x, mask, variables = _draw(mixer)
-  # A centre near 50 is a float32 that ends at 4e-6 of a token: so exact are
-  # the distances of which a Gaussian narrower than a token is made.
+  # A float32 centre near 50 is exact to 4e-6 tokens. The Gaussian may be
+  # narrower than a token, so this error matters.
   mixer_oracle.check(mixer, _oracle(half_width), x, mask, variables=variables,
                      tolerance=1e-4)
 

@@ -1,4 +1,4 @@
-"""Multi-head latent attention with keys and values made, in float64."""
+"""Compares multi-head latent attention with explicit keys and values."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def _norm(xp, x, params):
 
 
 def oracle(xp, params, x, mask):
-  """Equations 9-19: a key and a value of each head and token."""
+  """Computes equations 9-19, with a key and a value per head and token."""
   latent = lambda name: _norm(
       xp, x @ params[f'{name}_down']['kernel'], params[f'{name}_norm'])
   up = lambda c, name: mixer_oracle.heads(xp, c, params[name])
@@ -21,7 +21,7 @@ def oracle(xp, params, x, mask):
   q = xp.concatenate(
       [up(cq, 'query_up'), mixer_oracle.turn(xp, up(cq, 'query_rotary'))], -1)
   content = up(c, 'key_up')
-  # One head, for all of them.
+  # All heads share one rotary key.
   turned = mixer_oracle.turn(xp, up(x, 'key_rotary'))
   H = content.shape[2]
   k = xp.concatenate([content, xp.concatenate([turned] * H, 2)], -1)

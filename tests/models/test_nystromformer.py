@@ -71,7 +71,7 @@ def oracle(xp, params, x, mask, most=8, init='exact', steps=6, invert=None):
     ('exact', 5), ('original', 0), mixer_oracle.full('exact', 4)])
 def test_equals_float64(init, conv_width):
   x, mask = mixer_oracle.ragged(30, 5, 0, width=16)
-  mask[0, 7:9] = False  # tokens need not be neighbours
+  mask[0, 7:9] = False  # padding may stand between tokens
   mixer = Mixer(num_heads=2, qkv_width=12, num_landmarks=8, pinv_init=init,
                 conv_width=conv_width)
   mixer_oracle.check(mixer, functools.partial(oracle, init=init), x, mask,

@@ -1,4 +1,4 @@
-"""Padding more or less leaves true outputs as they are, but for some models."""
+"""Tests that the amount of padding changes no output, except in some models."""
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +11,15 @@ from lra.report import catalogue
 from tests.helpers import mixer_oracle, small
 
 ENTRIES = catalogue.read()
-# Parameters, patterns or angles of one padded length, as their docstrings say;
-# and SimpleTRON, whose scale counts the padded positions too.
+# Models whose parameters, patterns or angles depend on the padded length, as
+# their docstrings say. SimpleTRON's scale counts padded positions.
 MIXES_PADDING = {
     'bigbird', 'cosformer', 'fnet', 'linformer', 'mlp_mixer', 'simpletron',
     'simpletron_res', 'simpletron_resl', 'sinkhorn', 'sparse_fixed',
     'sparse_strided', 'super', 'synthesizer'}
 
 
-# A table of distances or taps, of which a shorter sequence reads a part.
+# Models with a table of distances or taps; a shorter sequence reads a part.
 PER_LENGTH = {'long_conv', 'mega'}
 
 
@@ -40,7 +40,7 @@ CASES = [(name, {}) for name in models.names() if not getattr(
 @pytest.mark.every(28)
 @pytest.mark.parametrize('name, options', CASES)
 def test_longer_padding_changes_nothing(name, options):
-  """Outputs and gradients; some only if they know the full length."""
+  """Outputs and gradients stay the same; some models need `full_length`."""
   x, mask = mixer_oracle.ragged(150, 97, 1, width=16, length=367)
   mixer = tables.mixer(name, width=16, heads=2).clone(**options)
   if name in MIXES_PADDING | PER_LENGTH:

@@ -52,7 +52,7 @@ def test_equals_the_estimate_of_its_frequencies(orthogonal):
 
   def oracle(xp, params, x, mask):
     y = _estimate(xp, params, x, mask, omega)
-    # no token: zeros come out of the heads
+    # without a token the heads output zeros
     empty = ~mask.any(1)[:, None, None]
     return xp.where(empty, params['out']['bias'], y)
 
@@ -135,7 +135,7 @@ def test_eps_of_a_sequence_without_tokens_is_finite():
 
 
 def test_a_fresh_model_is_far_from_softmax_attention_unless_q_and_k_are_small():
-  """Dh = 64, M = 256, inputs as after a layer norm: as the docstring says."""
+  """Tests the mixer docstring's claim: Dh = 64, M = 256, normalised inputs."""
   x, mask = mixer_oracle.ragged(256, width=64)
   mixer = Mixer(num_heads=1, qkv_width=64, num_features=256)
   variables = mixer_oracle.init(mixer, x, mask, noise=0.0)

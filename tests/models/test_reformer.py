@@ -71,7 +71,7 @@ def test_mixer_equals_softmax_over_the_sets(rounds, chunk):
 
 
 def test_given_buckets_including_lonely_positions():
-  """Many buckets: most positions are alone in some round, some in all."""
+  """With many buckets, some positions are alone in every round."""
   rng = np.random.default_rng(0)
   qk, v = rng.normal(size=(2, 2, 50, 2, 4))
   mask = np.arange(50) < np.array([50, 31])[:, None]

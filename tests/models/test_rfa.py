@@ -28,7 +28,7 @@ def _oracle(omega, gated, arccos=False):
                   _phi(xp, k, own, arccos))
     w = w / omega.shape[1] * mask[:, None, None, :]
     one = xp.ones_like(w) * mask[:, None, None, :]
-    if gated:  # the recurrence, solved
+    if gated:  # closed form of the recurrence
       gate = params['gate']
       g = 1 / (1 + xp.exp(-(x @ gate['kernel'] + gate['bias'])))
       g = xp.moveaxis(xp.where(mask[..., None], g, 1), -1, 1)  # [B, H, L]
@@ -72,7 +72,7 @@ def test_sums_of_weights_keep_their_sign_and_never_come_near_zero(gated):
   params = jax.tree.map(np.float64, variables['params'])
   want = _oracle(omega, gated)(np, params, np.float64(x), mask)
   got = mixer_oracle.apply(mixer, variables, x, mask)
-  # A sum just above the least size magnifies rounding a hundred times.
+  # A denominator just above its minimum magnifies rounding 100 times.
   np.testing.assert_allclose(got[mask], want[mask], rtol=1e-3, atol=1e-3)
   own = omega * params['sigma'][:, None]
   q, k = (_phi(np, mixer_oracle.heads(np, np.float64(x), params[name]), own)

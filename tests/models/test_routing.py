@@ -16,7 +16,7 @@ def _norm(xp, x):
 
 
 def _kmeans(x, centroids, iterations):
-  """x [T, Dh], centroids [C, Dh]; one vector after another."""
+  """Updates centroids [C, Dh] from x [T, Dh], vector by vector."""
   for _ in range(iterations):
     sums = np.zeros_like(centroids)
     for vector in x:
@@ -28,7 +28,7 @@ def _kmeans(x, centroids, iterations):
 
 
 def members_of(params, directions, x, mask, mixer):
-  """Who is in which cluster: queries and keys, each bool [C, B, H, L]."""
+  """Returns the clusters of queries and of keys, each bool [C, B, H, L]."""
   q, k = (_norm(np, mixer_oracle.heads(np, np.float64(x), params[name]))
           [:, :, mixer.local_heads:] for name in ('query', 'key'))
   B, L, H, _ = q.shape

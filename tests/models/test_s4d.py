@@ -22,7 +22,7 @@ def _oracle(direction='bidirectional', activation='full_glu', method='zoh'):
     for name in ('c', 'c_reverse')[:1 + (direction == 'bidirectional')]:
       back = name == 'c_reverse'
       h = recurrence(xp, a, u, reverse=back)
-      if back:  # which begins at the next token
+      if back:  # the backward state starts at the next token
         h = xp.concatenate([h[:, 1:], xp.zeros_like(h[:, :1])], 1)
       c = p[name][..., 0] + 1j * p[name][..., 1]
       y = y + 2 * (h * c).sum(-1).real
@@ -31,6 +31,7 @@ def _oracle(direction='bidirectional', activation='full_glu', method='zoh'):
   return oracle
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'a_init': 'lin', 'tied': False},
     {'discretisation': 'bilinear', 'a_init': 'inv', 'activation': 'gelu'}],
@@ -45,7 +46,7 @@ def test_equals_its_recurrence(options):
 
 
 def test_starts():
-  """Figures of the paper: section 4, equations 8 and 9; and HiPPO's."""
+  """Initial modes equal the paper's (section 4, equations 8, 9) and HiPPO's."""
   lin, _ = s4d.modes('lin', 8)
   np.testing.assert_allclose(lin, -0.5 + 1j * np.pi * np.array([0, 1, 2, 3]))
   inv, one = s4d.modes('inv', 4)

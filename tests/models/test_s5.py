@@ -30,6 +30,7 @@ def _oracle(direction='bidirectional', activation='half_glu1', method='zoh',
   return oracle
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'activation': 'half_glu2'},
     {'discretisation': 'bilinear', 'activation': 'full_glu'},
@@ -46,7 +47,7 @@ def test_equals_its_recurrence(options):
 
 
 def test_start_is_that_of_hippo():
-  """Whole blocks V, V^H and their sum, by their definition."""
+  """The initial blocks V and V^H diagonalise HiPPO by its definition."""
   size, blocks = 8, 3
   n = np.arange(size)
   whole = np.zeros((size, size))

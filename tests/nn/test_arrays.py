@@ -1,4 +1,4 @@
-"""Tokens by number, with padding anywhere."""
+"""Tests the numbering of tokens if padding stands between them."""
 
 import numpy as np
 
@@ -21,3 +21,15 @@ def test_taking_by_place_undoes_taking_by_order():
   x = np.arange(40.0, dtype=np.float32).reshape(4, 5, 2)
   np.testing.assert_array_equal(
       arrays.take(arrays.take(x, order), place), x)
+
+
+def test_token_before():
+  """Padding is passed over; at the ends there is no token."""
+  x = np.arange(1.0, 21.0, dtype=np.float32).reshape(4, 5)
+  np.testing.assert_array_equal(arrays.token_before(x, MASK), [
+      [0, 1, 1, 3, 4], [0] * 5, [0, 11, 12, 13, 14], [0, 0, 0, 0, 19]])
+  np.testing.assert_array_equal(arrays.token_before(x, MASK, reverse=True), [
+      [3, 3, 4, 0, 0], [0] * 5, [12, 13, 14, 15, 0], [19, 19, 19, 20, 0]])
+  pairs = np.stack([x, -x], -1)
+  np.testing.assert_array_equal(
+      arrays.token_before(pairs, MASK)[..., 1], -arrays.token_before(x, MASK))

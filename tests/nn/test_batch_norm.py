@@ -105,6 +105,7 @@ def _same(got, want):
     small.assert_close(x, y, 3e-5)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('place', ['pre', 'post'])
 def test_no_microbatch_changes_a_step(place):
   """Groups of two examples share statistics, in 1, 2 or 4 microbatches."""
@@ -116,6 +117,7 @@ def test_no_microbatch_changes_a_step(place):
     _same(_step(8, place=place), one)  # statistics of eight are others
 
 
+@pytest.mark.every(8)
 @pytest.mark.parametrize('mesh', [
     {'data': 2}, {'data': 1, 'fsdp': 2}, {'data': 1, 'sequence': 2}])
 @pytest.mark.parametrize('options', [

@@ -1,4 +1,4 @@
-"""The sparse core against dense softmax."""
+"""Compares block-sparse attention with dense softmax."""
 
 import dataclasses
 import functools
@@ -37,7 +37,7 @@ def attend(q, k, v, mask, pattern):
 @pytest.mark.parametrize('one_by_one', [
     False, mixer_oracle.full(True)])
 def test_all_mechanisms_together_and_their_gradients(monkeypatch, one_by_one):
-  """One head after another, recomputed, or all at once: the same numbers."""
+  """Heads computed one by one or all at once equal dense attention."""
   if one_by_one:
     monkeypatch.setattr(partials, 'MANY_LOGITS', 0)
   qkv, mask = draw(61, 30, 0, length=61)
@@ -63,7 +63,7 @@ def test_all_mechanisms_together_and_their_gradients(monkeypatch, one_by_one):
 
 
 def test_bfloat16_sums_in_float32():
-  """Operands are rounded to 8 bits, sums over many keys are not."""
+  """bfloat16 operands are rounded, but sums over keys are float32."""
   qkv, mask = draw(61, 30, 0, length=61)
   seen = np.stack([EVERYTHING.mask(61, head) for head in range(2)])
   got = attend(*(jnp.bfloat16(x) for x in qkv), mask, EVERYTHING)
@@ -93,7 +93,7 @@ def test_any_length(pattern, length):
 def test_merging_parts_is_the_softmax_over_all():
   rng = np.random.default_rng(0)
   q, k, v = rng.normal(size=(3, 2, 12, 4))
-  q *= 30  # far apart maxima
+  q *= 30  # maxima differ widely
   allowed = rng.random((2, 12, 12)) < 0.5
   allowed[0, 3] = False
   parts = [partials.partial_softmax(
@@ -118,7 +118,7 @@ def test_random_blocks_of_another_length_are_refused():
     False, mixer_oracle.full(True)])
 @pytest.mark.parametrize('groups', [1, 2])
 def test_queries_that_share_keys(monkeypatch, groups, one_by_one):
-  """As if the keys and values of a group were copied for each query head."""
+  """Shared keys equal keys and values copied for each query head."""
   if one_by_one:
     monkeypatch.setattr(partials, 'MANY_LOGITS', 0)
   rng = np.random.default_rng(0)
@@ -141,7 +141,7 @@ def test_queries_that_share_keys(monkeypatch, groups, one_by_one):
 
 
 def test_shared_keys_are_not_copied():
-  """Blocks of neighbours of one head of keys, not of all heads."""
+  """Temporary memory grows with the heads of keys, not of queries."""
   def temporaries(heads):
     q, k = (jax.ShapeDtypeStruct((1, 512, h, 64), jnp.float32)
             for h in (8, heads))
@@ -156,10 +156,9 @@ def test_shared_keys_are_not_copied():
 @pytest.mark.parametrize('one_by_one', [False, True])
 def test_gradients_of_shared_keys_are_added_up_in_float32(
     monkeypatch, one_by_one):
-  """Of 64 heads that share bfloat16 keys: each gradient is rounded once more.
+  """Sums gradients of 64 heads that share bfloat16 keys in float32.
 
-  One after another or all at once; added up in bfloat16, the error of the sums
-  would be several times as large.
+  A sum in bfloat16 would have an error several times as large.
   """
   if one_by_one:
     monkeypatch.setattr(partials, 'MANY_LOGITS', 0)

@@ -1,4 +1,4 @@
-"""Dense layers whose gradients are summed example by example."""
+"""Tests dense layers that sum gradients example by example."""
 
 import flax.linen as nn
 import jax
@@ -21,7 +21,7 @@ def _arrays(dtype=np.float32, lead=(B, L)):
 
 
 def _results(layer, x, kernel, bias, g):
-  """The layer's output, and gradients of x, kernel and bias, from g."""
+  """Returns the layer's output, and gradients of x, kernel, bias for `g`."""
   y, pull = jax.vjp(
       lambda x, kernel, bias: layer.apply(
           {'params': {'kernel': kernel, 'bias': bias}}, x), x, kernel, bias)
@@ -43,7 +43,7 @@ def test_values_and_gradients_are_those_of_the_equation(lead):
 
 @pytest.mark.parametrize('dtype', (np.float32, jnp.bfloat16))
 def test_another_order_of_the_weights_and_another_dtype(dtype):
-  """A float32 result of bfloat16, whose products are exact in float32."""
+  """A transposed kernel and a float32 result of bfloat16 inputs work."""
   x, kernel, _, g = _arrays()
   x, kernel = jnp.asarray(x, dtype), jnp.asarray(kernel.T, dtype)
   y, pull = jax.vjp(lambda x, kernel: contraction.einsum(
@@ -75,7 +75,7 @@ def test_results_have_the_dtypes_of_what_they_are_of():
 
 
 def test_only_a_processor_takes_other_steps():
-  """Elsewhere the program is flax's own."""
+  """On a GPU and a TPU the program equals Flax's; on a CPU it differs."""
   arrays = _arrays()
   for platform in ('gpu', 'tpu', 'cpu'):
     with kernels.target(platform):
@@ -93,13 +93,16 @@ def _product(x, weight, dy, platform='gpu'):
 
 
 @pytest.mark.every(3)
-# Tokens that fill no block; several programs; blocks of columns, not all whole.
+# Partly filled blocks of tokens and of columns; several programs.
 @pytest.mark.parametrize('dtype', (np.float32, jnp.bfloat16))
 @pytest.mark.parametrize('shape', [
     (2, 37, 64, 192), (3, 27, 20, 24), (2, 600, 16, 16), (1, 50, 48, 150),
     (1, 9, 128, 60)], ids=str)
 def test_both_gradients_by_one_kernel_on_a_gpu(shape, dtype):
-  """In float64; the interpreter rounds float32 operands to TF32."""
+  """Compares both gradients with float64.
+
+  The interpreter rounds float32 operands to TF32, hence the tolerance.
+  """
   b, length, ins, outs = shape
   rng = np.random.default_rng(0)
   x, dy = (jnp.asarray(rng.normal(size=(b, length, n)), dtype)

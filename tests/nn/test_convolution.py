@@ -1,4 +1,4 @@
-"""Depth-wise convolution against a sum written out in float64."""
+"""Compares depth-wise convolution with an explicit sum in float64."""
 
 import jax
 import jax.numpy as jnp

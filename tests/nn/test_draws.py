@@ -1,4 +1,4 @@
-"""Keys of examples: of each site and row their own, of nothing else."""
+"""Tests that random keys depend on the example, call site and row only."""
 
 import flax.linen as nn
 import jax
@@ -14,7 +14,7 @@ KEY = jax.random.key(5)
 
 
 class Model(nn.Module):
-  """Two sites of one row for each example, and one of two rows."""
+  """Model with two dropouts per example, and one on two rows per example."""
 
   @nn.compact
   def __call__(self, x, train):
@@ -61,8 +61,8 @@ def test_modules_draw_with_the_keys_that_they_are_given(remat):
       lambda **options: apply({}, **options), KEY, jnp.arange(3))
   got = apply({draws.KEYS: keys}, rngs={'dropout': jax.random.key(9)})
   again = apply({draws.KEYS: keys}, rngs={'dropout': jax.random.key(1)})
-  np.testing.assert_array_equal(got, again)  # of no other stream
-  # An eighth is left after three halvings, in each of six rows.
+  np.testing.assert_array_equal(got, again)  # `rngs` has no effect
+  # Three dropouts of 0.5 keep an eighth of each of six rows.
   assert np.all(np.abs(np.mean(np.asarray(got) > 0, axis=1) - 1 / 8) < 0.03)
 
 
@@ -77,7 +77,7 @@ def test_a_module_used_alone_draws_by_its_stream():
 
 
 class Twice(nn.Module):
-  """Calls one module twice, beside another."""
+  """Calls one dropout module twice, and another once."""
 
   @nn.compact
   def __call__(self, x):

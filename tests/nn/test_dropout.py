@@ -1,4 +1,4 @@
-"""Dropout: its rate, its scaling, its independence."""
+"""Tests the rate, the scaling and the independence of dropout."""
 
 import flax.linen as nn
 import jax
@@ -21,7 +21,7 @@ def _kept(seed, rate=0.1, shape=SHAPE):
 
 @pytest.mark.parametrize('rate', (0.01, 0.1, 0.5, 0.9))
 def test_rate_and_scale(rate):
-  """Within five standard errors; what is kept has one value."""
+  """The dropped share is right (5 standard errors); kept values are scaled."""
   x = np.asarray(dropout.drop(jax.random.key(1), jnp.ones(SHAPE), rate))
   share = round(rate * 65536) / 65536
   error = (rate * (1 - rate) / x.size) ** 0.5
@@ -33,7 +33,7 @@ def test_rate_and_scale(rate):
 @pytest.mark.parametrize('axis, lag', [
     (2, 1), (2, 2), (2, 32), (1, 1), (0, 1), (0, 7)])
 def test_elements_are_uncorrelated(axis, lag, seed):
-  """Halves of one word, neighbours, rows and examples."""
+  """Half-words, neighbours, rows and examples are uncorrelated."""
   x = _kept(seed).astype(float)
   x = np.moveaxis((x - 0.9) / 0.3, axis, 0)
   products = x[lag:] * x[:-lag]
@@ -44,7 +44,7 @@ def test_elements_are_uncorrelated(axis, lag, seed):
 @pytest.mark.parametrize('platform', ('cpu', 'gpu'))
 @pytest.mark.parametrize('width', (8, 63, 3))
 def test_an_element_is_decided_by_its_half_of_a_word(width, platform):
-  """Against numpy's view of the words of `jax.random`, row by row."""
+  """Elements are kept by 16-bit halves of the words of `jax.random`."""
   key, rate = jax.random.key(5), 0.3
   with kernels.target(platform):
     y = dropout.drop(key, jnp.ones((3, 17, width)), rate)
@@ -72,7 +72,7 @@ def test_off_without_a_rate_and_in_evaluation():
 
 @pytest.mark.parametrize('platform', ('cpu', 'gpu'))
 def test_gradient_and_dtype(platform):
-  """The gradient is the mask itself, whatever the dtype."""
+  """For inputs of 1 the gradient equals the output; dtypes are kept."""
   key, x = jax.random.key(0), jnp.ones((4, 10), jnp.bfloat16)
   with kernels.target(platform):
     y = dropout.drop(key, x, 0.5)

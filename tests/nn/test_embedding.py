@@ -1,4 +1,4 @@
-"""Gradients of tables of vectors."""
+"""Tests the gradients of embedding tables."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import pytest
 import kernels
 from lra.nn.embedding import SMALL, Embedding
 
-# Rows that fill no block, and more blocks of columns than one.
+# On a GPU: partly filled blocks of rows, several blocks of columns.
 WIDTHS = {'cpu': 4, 'gpu': 72, 'tpu': 4}
 
 
@@ -17,7 +17,7 @@ WIDTHS = {'cpu': 4, 'gpu': 72, 'tpu': 4}
 @pytest.mark.parametrize('size', [5, SMALL, SMALL + 1])
 @pytest.mark.parametrize('platform', ['cpu', 'gpu', 'tpu'])
 def test_each_id_gets_the_sum_over_its_tokens(platform, size, dtype):
-  """Padding, id 0, and an id without a token too; in float64."""
+  """Compares gradients with float64, also for padding and an unused id."""
   rng = np.random.default_rng(0)
   ids = rng.integers(0, size - 1, (3, 50)) * (rng.random((3, 50)) < 0.7)
   width = WIDTHS[platform]
@@ -34,14 +34,14 @@ def test_each_id_gets_the_sum_over_its_tokens(platform, size, dtype):
   want = np.zeros((size, width))
   np.add.at(want, ids, dy)
   assert got.dtype == jnp.float32 and not np.asarray(got)[-1].any()
-  # A scatter in bfloat16 rounds each sum on its way.
+  # A bfloat16 scatter rounds each partial sum.
   bound = 1e-5 if dtype == jnp.float32 else 0.1
   np.testing.assert_allclose(got, want, rtol=bound, atol=bound)
 
 
 @pytest.mark.parametrize('platform', ['gpu', 'tpu'])
 def test_no_gradient_is_rounded(platform):
-  """An id with one token gets its gradient, to the last of 24 bits."""
+  """An id with one token gets exactly that token's float32 gradient."""
   rng = np.random.default_rng(0)
   ids = rng.permutation(37)[None]
   dy = np.float32(rng.normal(size=(1, 37, 20)))
@@ -53,7 +53,7 @@ def test_no_gradient_is_rounded(platform):
 
 
 def test_many_tokens_on_a_gpu():
-  """Several programs, each with several blocks; under vmap over tables."""
+  """Tests several programs of several blocks, under vmap over tables."""
   rng = np.random.default_rng(0)
   ids = rng.integers(0, 16, (2, 1500))
   dy = np.float32(rng.normal(size=(3, 2, 1500, 16)))

@@ -1,4 +1,4 @@
-"""The shared encoder: pooling, padding, dropout, parameters, heads."""
+"""Tests the shared encoder: pooling, padding, dropout, parameters, heads."""
 
 import itertools
 
@@ -35,7 +35,7 @@ def test_pooling_reads_true_tokens_only():
 
 
 def test_the_last_token_is_no_matter_of_counting():
-  """Black pixels are masked inside an image."""
+  """Pooling `last` finds the last true token, though padding lies between."""
   x = np.arange(10, dtype=np.float32).reshape(2, 5, 1)
   mask = np.array([[True, False, False, True, False],
                    [False, True, True, False, True]])
@@ -44,7 +44,7 @@ def test_the_last_token_is_no_matter_of_counting():
 
 
 def test_the_mean_of_many_bfloat16_is_rounded_once():
-  """Integers, whose sum float32 holds exactly in whatever order."""
+  """The mean sums in float32: sums of these integers are exact."""
   x = np.random.default_rng(0).integers(0, 256, (2, 4000, 64))
   mask = np.arange(4000) < np.array([[4000], [3001]])
   got = heads.pool(jnp.asarray(x, jnp.bfloat16), jnp.asarray(mask), 'mean')
@@ -107,7 +107,7 @@ CASES = {
 
 
 def _reference_case(task, fields):
-  """Program, parameters none of which is zero, ids, and the reference."""
+  """Returns program, nonzero parameters, ids and the float64 reference."""
   c = small.config('transformer', task)
   c.encoder.update(fields)
   p = small.make(c)
@@ -210,7 +210,10 @@ def test_more_padding_never_changes_scores(model, pooling):
 
 @pytest.mark.full
 def test_without_positions_tokens_have_no_order():
-  """But for a mixer that sees it: the last token read, others exchanged."""
+  """Without positions, swapping earlier tokens matters only to some mixers.
+
+  The last token is pooled and stays in place.
+  """
   def scores(model, order):
     c = small.config(model, 'listops')
     c.encoder.positions, c.encoder.pooling = 'none', 'last'
@@ -267,7 +270,7 @@ def test_pair_is_encoded_by_one_encoder():
 
 
 def _encoder(seen, **fields):
-  """An encoder whose mixers note their place and mask in `seen`."""
+  """Returns an encoder whose mixers append layer and mask to `seen`."""
 
   class Recorder(nn.Module):
     layer: int
@@ -316,7 +319,7 @@ def test_a_mixer_that_makes_another_shape_is_named():
 
 @pytest.mark.full
 def test_continuous_values_are_embedded_and_all_seen():
-  """By a matrix and a bias: zeros and negative values are no padding."""
+  """A dense layer embeds values; zeros and negatives are not padding."""
   seen, values = [], np.float32([[[0.0, 0.0], [-1.0, 2.0], [3.0, -4.0]]])
   module = _encoder(seen, num_layers=1)
   variables = module.init(jax.random.key(0), values, train=False)
@@ -351,7 +354,7 @@ def test_names_that_weight_transfer_relies_on():
 
 
 def test_a_short_convolution_joins_a_token_and_those_before_it():
-  """Against loops in float64."""
+  """Compares the causal short convolution with loops in float64."""
   rng = np.random.default_rng(0)
   x = rng.standard_normal((2, 7, 3))
   weight = rng.standard_normal((4, 3))
@@ -386,7 +389,7 @@ def test_rows_of_products_on_a_gpu_are_a_multiple_of_8(batch, length, more):
     ('linear_transformer', 'cls', True), ('simpletron', 'mean', False),
     ('lightning', 'last', True)])
 def test_tokens_filled_up_change_nothing(monkeypatch, model, pooling, masks):
-  """Logits and gradients, with dropout: 3 x 32 tokens for 3 x 27 or 28."""
+  """Padding 27 or 28 tokens to 32 changes no logit or gradient."""
   c = small.config(model, 'listops')
   c.encoder.pooling, c.mask_padding, c.seq_len = pooling, masks, 27
   c.encoder.dropout, c.model.kernel = 0.5, 'xla'
@@ -409,7 +412,7 @@ def test_tokens_filled_up_change_nothing(monkeypatch, model, pooling, masks):
 
 
 def test_a_mixer_that_gates_the_stream_gets_it_before_the_norm():
-  """And its result is added as it is, without dropout."""
+  """The mixer gets x before the norm; its result is added without dropout."""
   class Back(nn.Module):
     layer: int
     num_layers: int

@@ -1,4 +1,4 @@
-"""Feature maps against the kernels they estimate, in float64."""
+"""Compares feature maps with the kernels they estimate, in float64."""
 
 import contextlib
 import functools
@@ -142,7 +142,10 @@ def _unstable(log_q, log_k, v, mask):
 
 @pytest.mark.parametrize('size', [mixer_oracle.full(1.0), 300.0])
 def test_stabilisation_and_linear_attention_change_nothing(size):
-  """Logarithms of several hundred, M that is no multiple of Dh, no token."""
+  """Features with logarithms of several hundred give float64's results.
+
+  M is not a multiple of Dh, and one example has no token.
+  """
   rng = np.random.default_rng(0)
   log_q, log_k = size * rng.normal(size=(2, 3, 20, 2, 11)).astype(np.float32)
   v = rng.normal(size=(3, 20, 2, 4)).astype(np.float32)
@@ -204,7 +207,7 @@ def test_parts_have_the_gradients_of_the_whole(num_features):
 
 
 def _place(kernel):
-  """Where a kernel runs: that of the TPU here in the plain interpreter."""
+  """Returns the context of a kernel: `pallas_tpu` runs in the interpreter."""
   if kernel == 'pallas_tpu':
     return kernels.target('tpu', interpret=True)
   return contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""GELU as a GPU differentiates it, against differences in float64."""
+"""Compares the GPU's gradient of GELU with finite differences in float64."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""The shared projections against Flax's own dense layers."""
+"""Compares the shared projections with Flax's dense layers."""
 
 import flax.linen as nn
 import jax
@@ -44,7 +44,7 @@ class _Ours(nn.Module):
 @pytest.mark.parametrize('packed', (False, True))
 @pytest.mark.parametrize('dtype', (jnp.float32, jnp.bfloat16))
 def test_projections_are_those_of_flax(dtype, packed):
-  """Same parameters from a seed, by name and value, and the same results."""
+  """Projections have the parameters and results of Flax for a given seed."""
   want, ours = _Flax(dtype), _Ours(dtype, packed)
   params = want.init(jax.random.key(1), X)
   got = ours.init(jax.random.key(1), X)
@@ -61,7 +61,7 @@ def test_projections_are_those_of_flax(dtype, packed):
 
 @pytest.mark.full
 def test_a_packed_bias_is_no_variable_of_the_product():
-  """Its gradient is the kernel's to give: here it would be counted twice."""
+  """The projection gives the packed bias no gradient; the kernel gives it."""
   params = _Ours(jnp.float32).init(jax.random.key(1), X)
 
   def loss(params):
@@ -78,7 +78,7 @@ def test_a_packed_bias_is_no_variable_of_the_product():
 def test_unit_vectors_and_the_gradient_at_zero():
   rng = np.random.default_rng(0)
   x = rng.normal(size=(5, 8)).astype(np.float32)
-  x[1] = 0  # and what it is multiplied by is not
+  x[1] = 0  # a zero vector stays zero
   got = np.asarray(layers.unit(jnp.asarray(x)), np.float64)
   lengths = np.linalg.norm(x.astype(np.float64), axis=-1, keepdims=True)
   # A sum of eight squares, a root and a product of float32 numbers below 1.

@@ -1,4 +1,4 @@
-"""Mixers of one linear operation: by kernels from one product, or plainly."""
+"""Compares packed and separate q, k, v projections in linear mixers."""
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ def _run(mixer, params):
 
   def loss(params, x):
     y = mixer.apply(params, x, MASK, train=True)
-    # Outputs may be large: a sine would make much of how they are rounded.
+    # Squares, not sines: a sine of large outputs would magnify rounding.
     return jnp.sum(y**2 * MASK[..., None]), y
 
   run = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
@@ -48,7 +48,7 @@ def _close(got, want):
 @pytest.mark.full
 @pytest.mark.parametrize('name', MIXERS)
 def test_the_packed_way_is_the_plain_way(name, monkeypatch):
-  """Biases included, whose gradients come from the kernels."""
+  """Packed and separate projections give equal results and gradients."""
   mixer = MIXERS[name]
   params = mixer.init(jax.random.key(1), X, MASK, train=False)
   params = jax.tree.map(lambda p: p + 0.1, params)
@@ -68,7 +68,7 @@ def test_the_packed_way_is_the_plain_way(name, monkeypatch):
     'causal', pytest.param('bidirectional', marks=pytest.mark.full)))
 def test_on_a_gpu_lightning_norms_inside_the_projection(
     direction, monkeypatch):
-  """As its plain form does before it."""
+  """On a GPU the fused norm and projection equals the unfused one."""
   mixer = MIXERS['lightning'].clone(direction=direction)
   params = mixer.init(jax.random.key(1), X, MASK, train=False)
   params = jax.tree.map(lambda p: p + 0.1, params)

@@ -1,4 +1,4 @@
-"""LayerNorm against its definition in float64, and flax's."""
+"""Compares LayerNorm with its definition in float64 and with Flax's."""
 
 import flax.linen as nn
 import jax
@@ -27,7 +27,7 @@ def _gradients(module, params, x, dy):
 
 
 def test_gradients_are_those_of_its_definition_in_float64():
-  """By differences along random directions."""
+  """Compares gradients with differences along random directions."""
   params, x, dy = _case(jnp.float32)
   _, dparams, dx = _gradients(LayerNorm(), params, x, dy)
 
@@ -50,7 +50,7 @@ def test_gradients_are_those_of_its_definition_in_float64():
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize('said', [True, False])
 def test_it_is_that_of_flax(dtype, said):
-  """Parameters and results, bit for bit; gradients but for rounding."""
+  """Results equal Flax's bit for bit; gradients agree up to rounding."""
   params, x, dy = _case(dtype)
   modules = [kind(dtype=dtype if said else None)
              for kind in (LayerNorm, nn.LayerNorm)]
@@ -84,12 +84,12 @@ def _tokens(shape, dtype, seed=0):
 
 
 @pytest.mark.every(3)
-# Tokens that fill no block, several programs, columns that fill no registers.
+# Partly filled blocks of tokens and columns; several programs.
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize('shape', [
     (2, 37, 64), (3, 77, 96), (1, 5, 512), (2, 600, 16), (1, 9, 1000)], ids=str)
 def test_beside_a_sum_on_a_gpu(shape, dtype):
-  """Results and gradients in float64, by the whole Jacobian of each token."""
+  """Compares results and gradients with each token's float64 Jacobian."""
   params, x, dy, dx = _tokens(shape, dtype)
   (same, y), dparams, found = _beside(params, x, dy, dx, dtype)
   np.testing.assert_array_equal(same, x)
@@ -111,7 +111,7 @@ def test_beside_a_sum_on_a_gpu(shape, dtype):
 
 
 def test_beside_a_sum_where_there_is_no_kernel():
-  """On a CPU, and of more columns than a GPU's program holds."""
+  """A CPU, and a GPU with too many columns, use the plain norm."""
   for platform, width in (('cpu', 16), ('gpu', 2056)):
     params, x, dy, dx = _tokens((1, 3, width), jnp.float32)
     with kernels.target(platform):
@@ -130,7 +130,7 @@ def _mesh():
 
 
 def test_beside_a_sum_over_a_mesh():
-  """Parameters get the sum over all devices."""
+  """On a mesh, gradients of parameters are summed over all devices."""
   params, x, dy, dx = _tokens((4, 21, 48), jnp.float32)
   with jax.set_mesh(_mesh()):
     got = jax.jit(_beside)(params, x, dy, dx)
@@ -138,7 +138,7 @@ def test_beside_a_sum_over_a_mesh():
 
 
 def test_beside_a_sum_in_a_shard_map_that_checks_what_varies():
-  """Traced only, which is where it is checked: the interpreter takes none."""
+  """Only traces: tracing does the check, and the interpreter cannot run it."""
   params, x, dy, dx = _tokens((4, 21, 48), jnp.float32)
   split, whole = PartitionSpec('data'), PartitionSpec()
   run = jax.shard_map(

@@ -1,4 +1,4 @@
-"""Patterns as matrices."""
+"""Tests attention patterns as boolean matrices."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ RANDOM = (((3,), (-1,), (0,), (1,)),)  # block n sees block RANDOM[0][n]
 
 
 def sees(p, i, j):
-  """The definition of a pattern, position by position."""
+  """Returns whether query `i` sees key `j` by the definition of `p`."""
   if i < p.global_queries or j < p.global_keys:
     return True
   if p.summary and j % p.summary[0] >= p.summary[0] - p.summary[1]:

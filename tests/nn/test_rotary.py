@@ -1,4 +1,4 @@
-"""Rotary positions as complex numbers, and what they are for."""
+"""Tests rotary positions as complex numbers, and which mixers use them."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +29,7 @@ def test_products_depend_on_the_distance_only():
   turned = [np.asarray(rotary.rotate(x.astype(np.float32)), np.float64)[0, :, 0]
             for x in (q, k)]
   products = turned[0] @ turned[1].T
-  # Sums of 16 products of float32 numbers below 4.
+  # The tolerance fits sums of 16 products of float32 numbers below 4.
   for distance in (-7, 0, 13):
     along = np.diagonal(products, distance)
     np.testing.assert_allclose(along, along[0], atol=1e-4)
@@ -46,7 +46,7 @@ TURNING = [name for name in models.names()
 
 
 def test_who_can_be_turned():
-  """Those whose papers turn queries and keys."""
+  """Only mixers whose papers rotate queries and keys offer rotary positions."""
   assert set(TURNING) == {
       'attention_sink', 'differential', 'duo', 'sliding_window',
       'sliding_window_mqa', 'star', 'transformer_rotary'}

@@ -12,6 +12,7 @@ from lra.models import (
   fnet,
   lightning,
   longformer,
+  mamba2,
   mla,
   nystromformer,
   transformer_rotary,
@@ -259,3 +260,30 @@ def test_fnet(check):
       hidden_size=16, use_tpu_fourier_optimizations=False))
   check('transformers', fnet.Mixer(orthonormal=False),
         lambda params, x, mask: transform(x)[0], *FULL)
+
+
+@pytest.mark.parametrize('groups', [1, 2])
+def test_mamba2(check, groups):
+  """Its path of plain PyTorch; it is causal."""
+  package = load('mamba2')
+  module = package.Mamba2Mixer(package.Mamba2Config(
+      hidden_size=16, num_heads=4, head_dim=8, state_size=6, n_groups=groups,
+      expand=2, conv_kernel=4, chunk_size=5, layer_norm_epsilon=1e-5,
+      num_hidden_layers=1), 0).eval()
+
+  def theirs(params, x, mask):
+    return peer.call(module, {
+        '': {'dt_bias': params['step_bias'], 'A_log': params['log_rate'],
+             'D': params['skip']},
+        'in_proj': {'weight': torch.cat([
+            peer.linear(params[name])['weight']
+            for name in ('gate', 'inputs', 'step')])},
+        'conv1d': {'weight': params['convolution']['kernel'].T[:, None],
+                   'bias': params['convolution']['bias']},
+        'norm': {'weight': params['norm']['scale'].reshape(-1)},
+        'out_proj': peer.linear(params['out'])}, x,
+                     attention_mask=mask.float())
+
+  check('transformers', mamba2.Mixer(
+      num_heads=4, state_dim=6, groups=groups, direction='causal'),
+        theirs, *RAGGED)

@@ -25,19 +25,21 @@ pytestmark = pytest.mark.usefixtures('no_protocols')
 # 0.25%; Wilson's intervals of 140 and 110 of 200; 140 and 110 differ (Fisher,
 # p = 0.003), 140 and 130 (0.3), 130 and 110 (0.05) do not as three pairs; the
 # baseline is 68%, of which 110 alone differ (Fisher, p = 0.01, below 5% / 3);
-# 1101 parameters are more than 10% above 1000, 1100 are not.
+# 1101 parameters are more than 10% above 1000, 1100 are not. With 512 channels
+# in 8 heads and 513 positions the states are 2 * 512 * 513, 8 * 64 * 64, and
+# 8 * 64 * 65.
 SCORES = """\
 | rank | model | accuracy % | 95% interval | above baseline | seeds \
-| parameters | notes |
-| --: | :-- | --: | --: | --: | --: | --: | :-- |
+| parameters | state size | notes |
+| --: | :-- | --: | --: | --: | --: | --: | --: | :-- |
 | 1–2 | simpletron | 70.0 | 63.3 to 75.9 \\* | +2.0 n.s. | 1 of 2 \
-| **1,101** | **seed 1 diverged at step 2,000; +10.1% parameters** |
+| **1,101** | 32,768 | **seed 1 diverged at step 2,000; +10.1% parameters** |
 | 1–3 | transformer (train.steps=2000) | 65.3 | 62.1 to 68.4 | -2.7 n.s. | 2 \
-| 1,000 | – |
+| 1,000 | 525,312 | – |
 | 2–3 | transformer (train.steps=100) | 55.0 | 48.1 to 61.7 \\* | -13.0 | 1 \
-| 1,000 | – |
+| 1,000 | 525,312 | – |
 | – | linear_transformer | – | – | – | 0 of 1 | 1,100 \
-| **seed 0 ran out of memory** |
+| 33,280 | **seed 0 ran out of memory** |
 """
 BASELINES = """\
 | baseline | accuracy % | how |
@@ -114,6 +116,27 @@ def test_protocols_are_not_ranked_together(tmp_path):
   assert '| 1 | transformer | 95.0 |' in lra
   assert '| simpletron |' not in lra
   assert SCORES in simpletron
+
+
+def test_a_record_has_its_state_or_the_page_computes_it(tmp_path):
+  """7 of the record, though the mixer says more; none of a lost model."""
+  text = Place(tmp_path, [
+      make(state_size=7), make('lost_model', right=120)]).render()
+  assert re.search(r'\| transformer \| 65.0 \|.*\| 1,000 \| 7 \|', text)
+  assert re.search(r'\| lost_model \| 60.0 \|.*\| 1,000 \| – \|', text)
+
+
+def test_a_page_of_changed_runs_alone_says_where_they_are(tmp_path):
+  place = Place(tmp_path, [make(changes={'train.steps': 9})])
+  place.write(html=tmp_path / 'html')
+  first = place.page.read_text('utf-8')
+  html = (tmp_path / 'html' / 'index.html').read_text('utf-8')
+  # The full tasks and the probes still have none.
+  assert first.count('No run yet.') == 2
+  assert first.count('changed from their protocol') == 1
+  assert 'tasks: [Text mini](leaderboard/text_mini.md).' in first
+  assert html.count('<p>All rows have settings that are changed') == 1
+  assert '<a href="#text_mini">Text mini</a>.' in html
 
 
 def test_published_rows_stay_in_their_own_tables(tmp_path):

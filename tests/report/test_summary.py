@@ -87,9 +87,18 @@ def test_all_six_tasks_have_a_column_and_their_baselines(tmp_path):
       {**FLOORS, 'task': task} for task in ('listops', 'image')])
   assert list(found) == ['baseline', 'transformer']
   assert list(found['baseline']) == [
-      'model', 'ListOps', 'Text', 'Retrieval', 'Image', 'Pathfinder', 'Path-X']
+      'model', 'ListOps', 'Text', 'Retrieval', 'Image', 'Pathfinder', 'Path-X',
+      'state size']
   assert [cell for cell, _ in found['baseline'].values()] == [
-      'baseline', '68.00', '–', '–', '68.00', '–', '–']
+      'baseline', '68.00', '–', '–', '68.00', '–', '–', '–']
+
+
+def test_states_span_the_tasks(tmp_path):
+  """Keys and values of 2,001 and 1,025 positions, of width 512."""
+  found = table(tmp_path, rows(['listops', 'image']) + rows(
+      ['listops', 'image'], 'simpletron'))
+  assert found['transformer']['state size'][0] == '1,049,600 to 2,049,024'
+  assert found['simpletron']['state size'][0] == '32,768'
 
 
 def test_cells_have_their_interval_and_marks(tmp_path):

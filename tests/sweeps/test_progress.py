@@ -68,6 +68,16 @@ def test_each_kind_of_run(entries):
     assert str(entries[name].folder / file) in at[name].problem
 
 
+def test_a_stopped_run_is_at_its_checkpoint_not_at_its_last_log_line(entries):
+  stopped = json.loads(RECORD.read_text()) | {
+      'status': 'stopped', 'steps': 120, 'best_step': 50}
+  running = entries['running']
+  (running.folder / 'result.json').write_text(json.dumps(stopped))
+  found = progress.of(running)
+  assert (found.status, found.step) == ('stopped', 120)
+  assert found.left == pytest.approx(152)  # 380 steps of 0.4 seconds
+
+
 def test_the_table(entries):
   lines = progress.table([progress.of(e) for e in entries.values()]).split('\n')
   assert [line.split()[0] for line in lines[1:-1]] == [

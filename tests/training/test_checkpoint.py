@@ -1,4 +1,4 @@
-"""Checkpoints: what is on disk when, and what becomes of damage."""
+"""Tests the order of checkpoint writes and the handling of damaged files."""
 
 import pathlib
 import shutil
@@ -14,7 +14,7 @@ from tests.helpers import damage
 
 
 def test_the_best_is_on_disk_before_the_last_names_it(tmp_path, monkeypatch):
-  """The order of calls: how long a write takes is the disk's affair."""
+  """Records the order of calls, because write times depend on the disk."""
   calls = []
 
   def record(name):
@@ -55,7 +55,7 @@ def test_a_checkpoint_of_earlier_names_is_refused_in_one_sentence(
 
 
 def test_a_clock_that_jumps_loses_no_checkpoint(tmp_path, monkeypatch):
-  """A laptop sleeps, or the time is set, while a checkpoint is written."""
+  """The clock may jump during a write, as when a laptop sleeps."""
   clock = iter(range(0, 10**12, 24 * 3600))
   monkeypatch.setattr(ocp.future.ChainedFuture.result.__globals__['time'],
                       'time', lambda: float(next(clock)))
@@ -82,7 +82,7 @@ def test_state_and_progress_come_back(tmp_path):
 
 
 def test_later_progress_of_a_state_is_kept_with_it(two, tmp_path):
-  """Such as a validation that came to its end after the state was saved."""
+  """A validation that ends after the state was saved updates the checkpoint."""
   shutil.copytree(two, tmp_path, dirs_exist_ok=True)
   checkpoints = Checkpoints(tmp_path)
   checkpoints.restore_last(_state(0), _state(0))
@@ -112,7 +112,7 @@ def two(tmp_path_factory) -> pathlib.Path:
 
 
 def _restored(folder):
-  """(step, progress, state, best) of what can be restored."""
+  """Restores a checkpoint; returns (step, progress, state, best)."""
   checkpoints = Checkpoints(folder)
   try:
     state, progress = checkpoints.restore_last(_state(0), _state(0))
@@ -144,7 +144,10 @@ def _flip(path, place):
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 def test_a_flipped_bit_is_never_taken_for_what_was_saved(
     two, tmp_path, capfd):
-  """In each file in turn: the newest is sound, or the one before is used."""
+  """After a bit flip the newest checkpoint is intact or the older one is used.
+
+  Each file is damaged in turn.
+  """
   used = []
   for file in _files(two, 8):
     for place in (0.1, 0.5, 0.9):
@@ -207,7 +210,7 @@ def test_what_the_storage_does_not_have_is_damaged(
 
 
 def test_the_arrays_themselves_are_summed(two, tmp_path, capfd):
-  """Where the damage is a sound file with other numbers."""
+  """A valid file with wrong numbers is found by the arrays' checksums."""
   for kind in ('best', 'last'):
     folder = tmp_path / kind
     shutil.copytree(two, folder)
@@ -225,7 +228,7 @@ def test_the_arrays_themselves_are_summed(two, tmp_path, capfd):
 
 
 def test_the_best_of_a_step_are_summed_without_their_state(two, tmp_path):
-  """Where that of another step lies in the place of one."""
+  """Best parameters copied from another step are refused as damaged."""
   shutil.copytree(two, tmp_path, dirs_exist_ok=True)
   shutil.rmtree(tmp_path / 'best/8/default')
   shutil.copytree(two / 'best/4/default', tmp_path / 'best/8/default')
@@ -257,7 +260,7 @@ def test_the_progress_is_summed(two, tmp_path, capfd):
 
 
 def test_the_run_goes_on_from_the_one_before(two, tmp_path):
-  """And saves what was damaged anew."""
+  """The run resumes from the older checkpoint and saves the newer one again."""
   shutil.copytree(two, tmp_path, dirs_exist_ok=True)
   shutil.rmtree(tmp_path / 'last/8/state')
   checkpoints = Checkpoints(tmp_path)
@@ -304,7 +307,7 @@ def test_all_damaged_is_one_sentence_that_names_each(two, tmp_path):
 
 
 def test_arrays_that_are_others_are_not_called_damaged(two):
-  """As where the code of a model has changed: nothing is to be deleted."""
+  """If the model's code changed, the error does not advise deleting files."""
   checkpoints = Checkpoints(two)
   with pytest.raises(UserError, match=(
       r'last/8/state is not of this config: it has w, which .*--workdir')):

@@ -21,15 +21,15 @@ def test_rates_closed_form(task, tokens):
 
 
 def test_stretches_are_added_up_and_nothing_between_them(monkeypatch):
-  """By a clock that is set by hand."""
+  """The timer adds up its intervals only; a fake clock sets the time."""
   now = 0.0
   monkeypatch.setattr(
       counters, 'time', types.SimpleNamespace(perf_counter=lambda: now))
   made = RunCounters(train_seconds=5.0)
-  made.stop_clock()  # nothing is under way
+  made.stop_clock()  # the clock is not running
   made.start_clock()
   now = 2.0
-  made.start_clock()  # goes on
+  made.start_clock()  # already running
   now = 3.0
   made.stop_clock()
   assert made.train_seconds == 8.0

@@ -1,4 +1,4 @@
-"""Parameter groups by regular expression."""
+"""Tests parameter groups that are chosen by regular expressions."""
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ from tests.helpers import small
 
 
 def _steps(groups, count=3, **optim_fields):
-  """Names -> bytes of all parameters before and after `count` updates."""
+  """Returns two {name: array}: parameters before and after `count` updates."""
   c = small.config('transformer', 'listops', learning_rate=0.1)
   c.train.warmup_steps = 0
   c.optim.groups = groups
@@ -41,7 +41,7 @@ def test_frozen_parameters_keep_their_bytes():
 
 @pytest.mark.full
 def test_a_group_has_its_own_rate_and_decay():
-  """Of plain gradient descent the first update is -rate * (g + decay * w)."""
+  """Plain SGD's first update is -rate * (g + decay * w) in each group."""
   plain = dict(name='sgd', momentum=0.0)
   rest = dict(learning_rate=0.1, weight_decay=0.0)
   before, one = _steps((('.*', rest),), 1, **plain)
@@ -69,7 +69,7 @@ def test_without_groups_and_with_one_for_all_is_the_same():
 
 @pytest.mark.full
 def test_clipping_does_not_count_frozen_gradients():
-  """Their gradients are large; the rest moves as if they were not there."""
+  """Large gradients of frozen parameters do not reduce the other updates."""
   fields = dict(name='sgd', momentum=0.0, clip_norm=1e-3)
   before, after = _steps((('encoder/.*', None), ('.*', {'weight_decay': 0.0})),
                          1, **fields)

@@ -1,4 +1,4 @@
-"""Runs whose processes are ended go on as if nothing had happened."""
+"""Tests that killed runs resume and give the same result."""
 
 import os
 import random
@@ -33,7 +33,7 @@ def _run(command, **kwargs):
 
 
 def _kill_when(process, condition):
-  """kill -9 as soon as `condition()`; whether it came to that."""
+  """Sends SIGKILL when `condition()` is true; returns whether it was sent."""
   while process.poll() is None:
     if condition():
       process.kill()
@@ -56,7 +56,7 @@ def test_kill_9_anywhere_changes_nothing(mini_data, tmp_path):
   assert process.returncode == 0, errors
 
   command = _command(broken, mini_data, cache)
-  # In the middle of writing checkpoints, then at a random moment of training.
+  # Kill once while a checkpoint is written, then at a random moment.
   torn = _kill_when(_run(command), lambda: _writing(broken))
   assert torn and _writing(broken)
   rng = random.Random(0)

@@ -1,4 +1,4 @@
-"""Names are matched by expressions as `re` does it, but not forever."""
+"""Tests that names match as in `re`, but with a time limit."""
 
 import re
 import time
@@ -29,4 +29,4 @@ def test_an_expression_that_would_not_end_is_named(pattern, monkeypatch):
   start = time.process_time()
   with pytest.raises(UserError, match=re.escape(repr(pattern))):
     matching.first(('.*x', pattern), NAMES)
-  assert time.process_time() - start < 1  # of this process, which waits
+  assert time.process_time() - start < 1  # the parent only waits

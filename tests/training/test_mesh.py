@@ -1,4 +1,4 @@
-"""A run over the axes of a mesh is the run on one device."""
+"""Tests that a run on a mesh gives the result of one device."""
 
 import functools
 
@@ -21,7 +21,7 @@ MESHES = {
     'fsdp_sequence': {'data': 1, 'fsdp': 2, 'sequence': 2}}
 
 
-# Options under which a mixer that splits sequences is another one.
+# Options that change the code path of mixers that can split sequences.
 OTHERWISE = {
     'rfa': {'gated': True}, 'lightning': {'direction': 'bidirectional'},
     'shen': {'normalization': 'scaling'}}
@@ -127,7 +127,7 @@ def test_fsdp_splits_parameters_and_optimizer_between_the_devices():
     arrays = jax.tree.leaves(getattr(state, name))
     whole = sum(x.size for x in arrays)
     here = sum(x.addressable_shards[0].data.size for x in arrays)
-    assert here < 0.5 * whole, name  # the small ones are everywhere
+    assert here < 0.5 * whole, name  # small arrays are replicated
     for x in arrays:
       assert x.sharding == mesh.of_state(p.mesh, x.shape)
 

@@ -1,4 +1,4 @@
-"""The schedule and the update rules against their formulas in numpy."""
+"""Compares the schedule and the update rules with formulas in numpy."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def _sum(gradients, b):
 
 
 def _adam(gradients, train, _):
-  """Kingma & Ba 2015, algorithm 1, which has the sums in closed form."""
+  """Computes Adam's update in closed form (Kingma & Ba 2015, algorithm 1)."""
   b1, b2, s = train.b1, train.b2, len(gradients)
   m = (1 - b1) * _sum(gradients, b1) / (1 - b1**s)
   v = (1 - b2) * _sum([g * g for g in gradients], b2) / (1 - b2**s)
@@ -52,11 +52,11 @@ def _sgd(gradients, _, momentum):
     ('sgd', _sgd, True)])
 @jax.enable_x64(True)
 def test_updates(name, direction, coupled, b1, b2, eps, decay):
-  """Gradients that vary: constant ones would leave b1 and b2 without effect.
+  """Compares several updates with numpy; gradients vary so that b1, b2 matter.
 
-  Decay is of kernels only. Coupled, it joins the gradient (L2); else it joins
-  the update. The rate is large, or the parameters would hide what has become
-  of them; in float32 the error of 1 - b2**s alone is 1e-5.
+  Only kernels decay. If `coupled`, decay is added to the gradient (L2), else
+  to the update. The learning rate is large, so that updates are not lost in
+  rounding; in float32 the error of 1 - b2**s alone is 1e-5.
   """
   config = small.config(
       'transformer', 'listops', b1=b1, b2=b2, eps=eps, weight_decay=decay,
@@ -82,7 +82,7 @@ def test_updates(name, direction, coupled, b1, b2, eps, decay):
 
 @pytest.mark.parametrize('name', ['adamw', 'muon', 'sgd'])
 def test_gradients_side_by_side_update_alike(name):
-  """As a GPU has them: parameters and the whole state, bit for bit."""
+  """The GPU's joined update equals the CPU's, bit for bit, with its state."""
   config = small.config('transformer', 'listops', weight_decay=0.1)
   config.optim.name, config.optim.clip_norm = name, 1.0
   made = small.make(config)

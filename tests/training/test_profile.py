@@ -1,4 +1,4 @@
-"""A trace of the updates that were asked for, and of no others."""
+"""Tests that a profile traces exactly the requested updates."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ from tests.helpers import small
 
 
 def _traced(folder):
-  """Numbers of the updates in the trace that Perfetto opens."""
+  """Returns the sorted numbers of the updates in the Perfetto trace."""
   path, = folder.glob('plugins/profile/*/perfetto_trace.json.gz')
   assert list(path.parent.glob('*.xplane.pb'))  # what XProf opens
   events = json.loads(gzip.decompress(path.read_bytes()))['traceEvents']

@@ -1,4 +1,4 @@
-"""What a result says of the files that made it."""
+"""Tests the commit and file hashes that a result stores."""
 
 import dataclasses
 import hashlib
@@ -24,7 +24,7 @@ def test_without_a_command_the_model_is_known():
 
 
 def test_the_config_file_of_the_command_is_hashed(tmp_path):
-  """It is in no commit, wherever it lies."""
+  """A config file outside git is hashed and the run counts as modified."""
   path = tmp_path / 'mine.py'
   path.write_text('x')
   made = provenance.of_files(_experiment(f'{path}:listops'))
@@ -104,7 +104,10 @@ def test_a_resumed_run_has_the_flags_of_all_its_processes(before, now, kept):
 
 
 def test_runs_of_an_older_file_are_named(tmp_path, monkeypatch, capsys):
-  """Runs that have kept no hash, and those of a lost file, are not."""
+  """A warning names runs of an older model file.
+
+  Runs without a stored hash, or whose file is gone, are not named.
+  """
   monkeypatch.setattr(models, 'FOLDER', tmp_path)
   (tmp_path / 'mine.py').write_text('x')
   now = hashlib.sha256(b'x').hexdigest()

@@ -1,4 +1,4 @@
-"""Run directories: identity, rewinding, damage."""
+"""Tests run directories: identity, rewinding, damage."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Schedules, clipping and the average of the weights, in closed form."""
+"""Compares schedules, clipping and weight averages with closed forms."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ def _config(**fields):
 
 
 def _expected(name, s, final):
-  """The rate of update s, counted from 1."""
+  """Returns the learning rate of update `s`, counted from 1."""
   if s <= WARMUP:
     return RATE * s / WARMUP
   done = (s - WARMUP) / (STEPS - WARMUP)
@@ -110,7 +110,7 @@ def test_muon_is_that_of_optax_with_this_momentum(momentum):
 
 @pytest.mark.parametrize('name', ['adamw', 'lion', 'muon'])
 def test_decay_is_of_matrices_and_tables_only(name):
-  """Without a gradient: -rate * decay * weight."""
+  """With zero gradients the update is -rate * decay * weight."""
   c = _config(name=name, schedule='constant')
   c.train.weight_decay, c.train.warmup_steps = 0.25, 0
   tx = optim.make(c)

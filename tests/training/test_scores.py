@@ -1,4 +1,4 @@
-"""What a run scores and logs: which parameters, which split, which steps."""
+"""Tests which parameters, split and steps a run scores and logs."""
 
 import json
 
@@ -16,17 +16,17 @@ pytestmark = pytest.mark.usefixtures('compile_once')
 
 
 def _logged(folder, split):
-  """What metrics.jsonl says of a split, in order."""
+  """Returns the lines of metrics.jsonl for `split`, in order."""
   lines = map(json.loads, (folder / 'metrics.jsonl').read_text().splitlines())
   return [x for x in lines if x['split'] == split]
 
 
 @pytest.fixture(scope='module')
 def contradicted(tmp_path_factory):
-  """A config, and the folder of its run, whose best is not its last.
+  """Returns a config and the folder of its run; its last step is not its best.
 
-  Every training label is 1 and every validation label 0: the more is learnt,
-  the worse. The splits differ in size.
+  Training labels are 1 and validation labels 0, so training lowers the score.
+  The splits differ in size.
   """
   folder = tmp_path_factory.mktemp('contradicted')
   expressions = {
@@ -96,7 +96,7 @@ def test_a_logged_loss_is_of_the_steps_since_the_last_one(
 
 
 def test_the_logged_rate_is_that_of_the_last_update(contradicted):
-  """Update s has the rate base / sqrt(s), without a warmup."""
+  """Without warmup, update s has the learning rate base / sqrt(s)."""
   logged = _logged(contradicted[1], 'train')
   assert [x['learning_rate'] for x in logged] == pytest.approx(
       [0.05 / s**0.5 for s in (2, 4, 6)], rel=1e-5)
@@ -104,7 +104,7 @@ def test_the_logged_rate_is_that_of_the_last_update(contradicted):
 
 @pytest.mark.full
 def test_the_average_of_the_weights_is_scored(contradicted, tmp_path):
-  """With a decay of almost 1 it stays where the parameters began."""
+  """With a decay near 1 the average, and so the score, stays at its start."""
   c, _ = contradicted
   c = c.copy_and_resolve_references()
   c.optim.ema = 1 - 1e-7

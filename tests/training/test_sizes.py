@@ -1,4 +1,4 @@
-"""Batch sizes are chosen for the hardware, and change no result."""
+"""Tests that batch sizes suit the hardware and do not change results."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ from tests.helpers import same_run, small
 
 
 class Mesh:
-  """A mesh of devices that are not here."""
+  """Stands in for a mesh of devices that this machine lacks."""
 
   def __init__(self, platform, data=1, fsdp=1):
     self.shape = {'data': data, 'fsdp': fsdp}
@@ -64,7 +64,7 @@ def test_sizes_are_halved_until_the_program_fits(monkeypatch):
       lambda n: n, size, share, limit, 'Training')
   assert fit(math.inf) == (32, 32)
   assert fit(100) == (8, 8)
-  assert fit(0) == (1, 1)  # the device decides
+  assert fit(0) == (1, 1)  # memory unknown: the device decides
   assert fit(0, share=4) == (4, 4)
   assert fit(0, size=12) == (3, 3)
 
@@ -93,7 +93,10 @@ def test_a_program_is_compiled_at_the_size_that_fits(monkeypatch):
 @pytest.mark.full
 def test_a_run_of_an_accelerator_is_that_of_a_cpu(
     mini_data, tmp_path, monkeypatch):
-  """Whole batches, made ahead, with dropout: equal but for rounding."""
+  """Whole batches and microbatches give equal runs up to rounding.
+
+  Dropout is on, and whole batches are prefetched.
+  """
   config = same_run.config(mini_data)
   config.train.update({'batch_size': 16, 'microbatch_size': 0,
                        'eval_batch_size': 0, 'cpu_microbatch_size': 4})

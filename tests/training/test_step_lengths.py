@@ -1,4 +1,4 @@
-"""Cutting padding off changes what is computed, not what comes out."""
+"""Tests that cutting off padding saves work and keeps results."""
 
 import functools
 
@@ -15,7 +15,7 @@ from tests.helpers import small
 
 
 def _split(task, n=24):
-  """Examples of 1 to 24 tokens."""
+  """Returns a split whose examples have 1 to 24 tokens."""
   rng = np.random.default_rng(0)
   sizes = rng.permutation(n) + 1
   offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -34,7 +34,7 @@ def _program(task, at, model='transformer', devices=1, **train):
 
 @functools.cache
 def _updated(task, at, model='transformer', devices=1):
-  """Parameters and sums after an update, from one start."""
+  """Returns parameters and sums after one update from a fixed start."""
   p = _program(task, at, model, devices)
   split = _split(p.objective.task)
   batch = batches.train_batch(
@@ -56,7 +56,7 @@ def test_an_update_stays_the_same(task, model, devices):
 
 @pytest.mark.full
 def test_a_whole_run_stays_the_same(mini_data, tmp_path):
-  """Its order of examples, its validation and what was right of the test."""
+  """A run with `lengths` keeps its order, validation and predictions."""
   results = []
   for at in ((), (8, 16)):
     c = small.config(
@@ -110,7 +110,7 @@ def test_the_shortest_length_that_holds_all_tokens_is_chosen():
 
 @pytest.mark.full
 def test_less_is_computed():
-  """Counted by XLA: a third of the length takes less than half the work."""
+  """A third of the length takes less than half of the FLOPs, as XLA counts."""
   flops = []
   for at in (24, 8):
     p = _program('listops', ())

@@ -1,4 +1,4 @@
-"""Runs: stopped and killed ones go on as if nothing had happened."""
+"""Tests that stopped and killed runs resume and give the same result."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ def _stop_at(monkeypatch, step):
 
 @pytest.fixture(scope='module')
 def whole(mini_data, tmp_path_factory):
-  """A run of six steps without a break, its folder."""
+  """Returns the folder of an uninterrupted run of six steps."""
   folder = tmp_path_factory.mktemp('whole')
   result = train.train(same_run.experiment(mini_data, folder))
   assert result.status == 'ok' and result.steps == 6
@@ -86,12 +86,12 @@ def test_without_sound_data_no_run_directory_is_left(mini_data, tmp_path):
 @pytest.mark.full
 def test_a_run_keeps_the_dtype_it_began_with(
     mini_data, tmp_path, monkeypatch):
-  """dtype=auto, begun on an accelerator and continued on a processor."""
+  """A run with dtype=auto starts on a GPU and resumes on a CPU in bfloat16."""
   c = same_run.config(mini_data)
   c.dtype = 'auto'
   with monkeypatch.context() as patch:
     _stop_at(patch, 3)
-    # Only there: the kernels ask for the backend as well.
+    # Patch only `experiment`: the kernels read the backend too.
     patch.setattr(experiment, 'jax', types.SimpleNamespace(
         default_backend=lambda: 'gpu'))
     assert small.experiment(c).dtype == 'bfloat16'
@@ -116,14 +116,14 @@ def test_stop_while_validating_or_testing(
 
 @pytest.mark.full
 def test_a_validation_is_not_made_again(mini_data, tmp_path, monkeypatch):
-  """Stopped in the last one, which the next start makes, then in the test."""
+  """A run stopped in its last validation, then in the test, repeats neither."""
   made = []
 
   class Trainer(train.Trainer):
 
     def evaluate(self, scored, split, stop):
       made.append(split)
-      # As though the minutes of a start were over then.
+      # Simulates that --max_minutes are over now.
       if split == stopped_in and self.step == 6:
         monkeypatch.setattr(train.StopRequest, 'reason', 'time limit')
         return None
@@ -142,7 +142,7 @@ def test_a_validation_is_not_made_again(mini_data, tmp_path, monkeypatch):
 @pytest.mark.full
 def test_speed_is_of_the_steps_of_a_stretch(
     mini_data, tmp_path, monkeypatch):
-  """Of examples too where several tokens of each are asked for."""
+  """The logged speed counts examples (not tokens) since the last start."""
   c = small.config('simpletron', 'parity', steps=4, eval_every=4, log_every=3)
   c.data_dir = str(mini_data)
   with monkeypatch.context() as patch:
@@ -176,7 +176,7 @@ def test_the_example_of_the_documents_trains(
 
 
 def test_norms_are_logged(whole, mini_data):
-  """That of the parameters is of the state after the update."""
+  """`param_norm` is the norm of the parameters after the update."""
   lines = [x for x in same_run.metrics(whole) if x['split'] == 'train']
   assert [x['step'] for x in lines] == [2, 4, 6]
   assert all(x['grad_norm'] > 0 for x in lines)
@@ -225,7 +225,7 @@ def test_divergence_is_a_result(mini_data, tmp_path):
 @pytest.mark.full
 def test_a_last_update_that_diverges_is_found_by_the_test(
     mini_data, tmp_path, monkeypatch):
-  """Where nothing is validated, no training loss is of its parameters."""
+  """Without validation, only the test sees the last update's parameters."""
   c = same_run.config(mini_data, include_val=True, select='last')
   scored = train.Trainer.evaluate
 
@@ -250,7 +250,7 @@ def test_checkpoints_of_before_a_field_of_progress_are_read(tmp_path):
 @pytest.mark.full
 def test_where_a_run_diverged_does_not_depend_on_the_clock(
     mini_data, tmp_path):
-  """Even if a checkpoint falls due at each step."""
+  """The step of divergence is the same with a checkpoint due at each step."""
   steps = []
   for minutes in (0.0, 5.0):
     c = same_run.config(mini_data, learning_rate=1e30, warmup_steps=0)
@@ -299,7 +299,7 @@ def test_a_checkpoint_of_other_fields_is_one_sentence(
 
 @pytest.mark.full
 def test_each_log_line_is_there_once(whole, mini_data, tmp_path, monkeypatch):
-  """Killed, stopped in a validation, killed after that and after the test."""
+  """A run killed and stopped at several points logs each line once."""
   c = same_run.config(mini_data)
 
   def kill_after(lines):

@@ -1,4 +1,4 @@
-"""Seeds of one config in one process, and each alone."""
+"""Compares seeds trained together in one process with seeds trained alone."""
 
 import json
 import types
@@ -19,12 +19,12 @@ def _config(mini_data, seed, **options):
                    log_every=5, batch_size=8, microbatch_size=4,
                    eval_batch_size=200, **options)
   c.data_dir, c.seq_len, c.seed = str(mini_data), 0, seed
-  c.encoder.dropout = 0.1  # its noise is of the seed too
+  c.encoder.dropout = 0.1  # depends on the seed too
   return c
 
 
 def _lines(folder):
-  """The log without what a clock has measured."""
+  """Returns the log without measured times and speeds."""
   return [{k: v for k, v in json.loads(line).items()
            if k not in ('seconds', 'examples_per_s')}
           for line in (folder / 'metrics.jsonl').read_text().splitlines()]
@@ -32,7 +32,7 @@ def _lines(folder):
 
 @pytest.fixture(scope='module')
 def alone(mini_data, tmp_path_factory):
-  """Folder and result of seed 1, trained by itself."""
+  """Returns folder and result of seed 1, trained alone."""
   folder = tmp_path_factory.mktemp('alone')
   return folder, train.train(small.experiment(_config(mini_data, 1), folder))
 
@@ -54,7 +54,7 @@ def test_each_seed_is_what_it_is_alone(mini_data, tmp_path, monkeypatch,
   assert [results[f's{seed}'].seed for seed in range(3)] == [0, 1, 2]
   assert {r.runs_at_once for r in results.values()} == {at_once}
   seconds, = {r.compile_seconds for r in results.values()}
-  assert seconds > 0.01  # those of the one compilation
+  assert seconds > 0.01  # seconds of the shared compilation
   folder, result = alone
   assert _lines(tmp_path / 's1') == _lines(folder)
   assert _lines(tmp_path / 's1') != _lines(tmp_path / 's2')
@@ -92,7 +92,7 @@ def test_rates_share_a_compiled_step_and_widths_have_their_own(
 @pytest.mark.full
 def test_the_first_run_is_compiled_before_others_begin(
     mini_data, tmp_path, monkeypatch):
-  """Threads that meet jaxlib's types for the first time at once may crash."""
+  """The other threads wait, as a parallel first use of jaxlib may crash."""
   seen = []
   begin, compile_steps = trainer.Trainer.__init__, trainer.Trainer.compile
 
@@ -116,7 +116,7 @@ def test_the_first_run_is_compiled_before_others_begin(
     pytest.param(1, marks=pytest.mark.full), 3])
 def test_a_bug_is_told_as_one_with_its_traceback(
     mini_data, tmp_path, monkeypatch, capsys, at_once):
-  """Also where another run has failed before, by what a user can mend."""
+  """A bug shows its traceback even if another run had a user error before."""
   init = program.Program.init
 
   def broken(self):
@@ -158,7 +158,7 @@ def test_one_that_fails_ends_no_other(
 @pytest.mark.full
 def test_a_run_begun_in_another_dtype_lends_it_to_no_other(
     mini_data, tmp_path, monkeypatch, alone):
-  """And all are of the files that this process has read."""
+  """Each run keeps its own dtype; all share the hashes of the files read."""
   asked = []
   monkeypatch.setattr(provenance, 'of_files', lambda *run: asked.append(
       run) or {'git_commit': None, 'git_dirty': None})
@@ -188,7 +188,7 @@ def test_each_task_is_trained_on_its_own_data(tmp_path, at_once):
 
 
 def test_each_run_gets_the_minutes_that_are_left(tmp_path, monkeypatch):
-  """Of two minutes the first run takes one, and the second the other."""
+  """The first run takes one of two minutes; the second gets the other."""
   now, given = [0.0], []
   monkeypatch.setattr(
       train, 'time', types.SimpleNamespace(monotonic=lambda: now[0]))

@@ -1,4 +1,4 @@
-"""What --log has written, read by others' readers, after stops and kills."""
+"""Reads logs written by --log with their own tools, after stops and kills."""
 
 import csv
 import errno
@@ -27,14 +27,14 @@ needs_tensorboardx = pytest.mark.skipif(
 
 def _needs(name):
   library = _READERS[name][1]
-  slow = [pytest.mark.full] if name == 'wandb' else []  # a service starts
+  slow = [pytest.mark.full] if name == 'wandb' else []  # wandb starts a service
   return pytest.param(name, marks=[*slow, pytest.mark.skipif(
       importlib.util.find_spec(library) is None,
       reason=f'{library} is not installed')])
 
 
 def _logged(folder):
-  """(split, step, name) -> value, of metrics.jsonl; each must be there once."""
+  """Returns {(split, step, name): value} of metrics.jsonl; keys are unique."""
   return _once(
       (point['split'], point['step'], name, value)
       for point in map(json.loads, (
@@ -68,7 +68,7 @@ def _of_tensorboard(folder):
 
 
 def _tensorboard(folder):
-  """What TensorBoard shows of a folder."""
+  """Returns TensorBoard's reader of a folder."""
   from tensorboard.backend.event_processing import event_accumulator
   return event_accumulator.EventAccumulator(
       str(folder), size_guidance={'scalars': 0})
@@ -82,7 +82,7 @@ def _shown(events, split):
 
 
 def _of_wandb(folder):
-  """The histories in all files of the run, which has one id."""
+  """Returns the histories in all wandb files of the run."""
   found, ids = [], set()
   for path in folder.glob('wandb/offline-run-*/*.wandb'):
     ids.add(path.stem)
@@ -98,7 +98,7 @@ def _of_wandb(folder):
 
 
 def _wandb_records(path):
-  """The records of a run that was closed, once wandb has written the last."""
+  """Waits until wandb has written the last record; returns all records."""
   from wandb.proto.wandb_internal_pb2 import Record
   for _ in range(600):
     records = [Record.FromString(data) for data in _leveldb(path.read_bytes())]
@@ -141,7 +141,7 @@ def _offline(monkeypatch, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _another_second(monkeypatch):
-  """Event files are named by the second: each has its own."""
+  """Gives each event file a name of its own: names contain the second."""
   if importlib.util.find_spec('tensorboardX'):
     from tensorboardX import event_file_writer
     seconds = itertools.count(1_000_000_000)
@@ -161,8 +161,10 @@ def _log(made, *steps):
 
 @pytest.mark.parametrize('name', [_needs(name) for name in _READERS])
 def test_each_point_is_there_once_after_stops(name, tmp_path):
-  """Killed at 6 and again at 5, its checkpoints of 4 and, without 4's
-  validation, of 4; once it runs without the writer.
+  """Each point is logged once after kills at steps 6 and 5.
+
+  The run resumes from step 4, once before step 4's validation, and one start
+  lacks the writer.
   """
   made = rundir.RunDirectory(tmp_path, CONFIG)
   made.log_to([name])
@@ -183,7 +185,7 @@ def test_each_point_is_there_once_after_stops(name, tmp_path):
   made.log(**_point(6, 'test', accuracy=0.5, other=3))
   made.close()
   found, logged = _READERS[name][0](tmp_path), _logged(tmp_path)
-  if name == 'wandb':  # what it was given stays, also where it was undone
+  if name == 'wandb':  # wandb keeps undone points
     for key in [k for k in found if k not in logged]:
       assert key[:2] == ('val', 4)
       del found[key]
@@ -209,7 +211,7 @@ def test_two_runs_of_wandb_in_one_process_are_two(tmp_path):
 
 @pytest.mark.full
 def test_a_run_that_is_stopped_and_goes_on(mini_data, tmp_path, monkeypatch):
-  """A kill in the loop itself, without a checkpoint since."""
+  """A run killed after its last checkpoint resumes; logs stay consistent."""
   names = [name for name in _READERS
            if importlib.util.find_spec(_READERS[name][1])]
   c = small.config('simpletron', 'listops_mini', steps=6, eval_every=2,
@@ -222,7 +224,7 @@ def test_a_run_that_is_stopped_and_goes_on(mini_data, tmp_path, monkeypatch):
   assert before == 6
   assert train.train(small.experiment(c, tmp_path), None, names).status == 'ok'
   logged = _logged(tmp_path)
-  measured = ('seconds', 'examples_per_s')  # of wandb those of the first time
+  measured = ('seconds', 'examples_per_s')  # wandb keeps the first values
   for name in names:
     found = _READERS[name][0](tmp_path)
     assert found.keys() == logged.keys(), name
@@ -296,7 +298,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path):
 
 
 def test_numbers_only_are_logged_elsewhere(tmp_path):
-  """Whatever somebody has added to a line."""
+  """Other writers get only the numbers of a line, not its text."""
   made = rundir.RunDirectory(tmp_path, CONFIG)
   made.log(step=1, split='train', loss=0.5, note='mine')
   made.log_to([name for name in ('csv', 'tensorboard')

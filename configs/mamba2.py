@@ -1,0 +1,12 @@
+"""Mamba-2 (arXiv 2405.21060): a state space whose steps follow the input.
+
+python run_lra.py --config=configs/mamba2.py:listops_mini
+
+The paper has no settings for Long Range Arena.
+"""
+
+from configs import base
+
+
+def get_config(arg=''):
+  return base.get_config(arg, 'mamba2')

@@ -1,0 +1,105 @@
+"""LION: linear attention over the whole sequence, as a recurrence of two ways.
+
+The weight of two tokens fades with the gates a of the tokens between them and
+of the one that is read. `decay` chooses the gates: `none` (LION-LIT: a = 1),
+`fixed` (LION-D: one for each head) or `selective` (LION-S: one for each head
+and token). The two ways of the recurrence both hold the token itself, which
+counts once. A causal layer has the first way alone.
+
+The released image models start with gates around 1/2, the default `short`.
+Gates near 1 (`long`) remember long sequences. The paper's models for Long Range
+Arena start from HiPPO for this; their code is not released.
+
+Equation: y_i = sum_j m_ij (q_i . k_j) v_j / sum_j m_ij (q_i . k_j), m_ij =
+  a_j ... a_(i - 1) for j < i, a_(i + 1) ... a_j for j > i, m_ii = 1; q, k =
+  phi(W x), phi(x) = (SiLU(x) + 1/2) / ||SiLU(x) + 1/2||, or elu(x) + 1 for LIT
+Source: Afzal et al. 2025, arXiv 2502.16249, sections 3 and 4, and the released
+  code
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra.config import fields
+from lra.nn import arrays, layers, state_space
+from lra.nn.normalised_mixer import NormalisedMixer, ones_behind
+
+FAMILY = 'linear'
+COST = 'O(L D^2 / H)'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla',)
+
+DECAYS = ('none', 'fixed', 'selective')
+MEMORIES = ('short', 'long')
+EPS = 1e-6  # of the sum of the weights, as in the released code
+LONG = 0.001, 0.1  # range of 1 - a
+
+
+class Mixer(NormalisedMixer):
+  """LION: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `GatedMixer`, and
+    decay: the gates: `none`, `fixed` or `selective`.
+    memory: where the gates start: `short` (around 1/2) or `long` (1 - a
+      log-uniform from 0.001 to 0.1).
+    dtype: dtype of the matmuls; gates are float32.
+  """
+  decay: str = fields.argument('selective', choices=DECAYS)
+  memory: str = fields.argument('short', choices=MEMORIES)
+
+  def widths(self, width: int) -> tuple[int, int]:
+    return width, width
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+    del train
+    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+    N, _ = self.heads(x_BxLxD.shape[-1])
+    q, k, v = (self.project(x_BxLxD, N, name) for name in layers.QKV)
+    q, k = (self._features(y).astype(self.dtype) for y in (q, k))
+    log_a_BxLxH = self._log_gates(x_BxLxD)
+    ways = self.attend_and_sum(
+        lambda reverse: (q, k, v, arrays.token_before(
+            log_a_BxLxH, mask_BxL, reverse)), mask_BxL)
+    o_BxLxHxE = sum(ways)
+    if not self.causal:
+      own_BxLxHx1 = (q.astype(jnp.float32) * k.astype(jnp.float32)).sum(
+          -1, keepdims=True)
+      o_BxLxHxE -= own_BxLxHx1 * ones_behind(v).astype(jnp.float32)
+    o_BxLxHxE = o_BxLxHxE[..., :-1] / (o_BxLxHxE[..., -1:] + EPS)
+    return layers.merge_heads_and_project(
+        o_BxLxHxE.astype(self.dtype), x_BxLxD.shape[-1], self.dtype)
+
+  def _features(self, y_BxLxHxN):
+    """Returns phi, float32."""
+    y_BxLxHxN = y_BxLxHxN.astype(jnp.float32)
+    if self.decay == 'none':
+      return nn.elu(y_BxLxHxN) + 1
+    y_BxLxHxN = nn.silu(y_BxLxHxN) + 0.5  # above 0.2
+    return y_BxLxHxN * jax.lax.rsqrt(
+        jnp.square(y_BxLxHxN).sum(-1, keepdims=True))
+
+  def _log_gates(self, x_BxLxD):
+    """Returns log a, float32 [B, L, H]."""
+    shape = *x_BxLxD.shape[:2], self.num_heads
+    if self.decay == 'none':
+      return jnp.zeros(shape, jnp.float32)
+    logit_BxLxH = self.param(
+        'forget', self._start, (self.num_heads,))[None, None]
+    if self.decay == 'selective':
+      logit_BxLxH += nn.Dense(
+          self.num_heads, dtype=self.dtype, use_bias=False,
+          kernel_init=nn.initializers.normal(0.02), name='forget_of_input')(
+              x_BxLxD).astype(jnp.float32)
+    return jnp.broadcast_to(jax.nn.log_sigmoid(-logit_BxLxH), shape)
+
+  def _start(self, key, shape):
+    """Returns the logits of 1 - a."""
+    if self.memory == 'long':
+      rest_H = jnp.exp(state_space.log_uniform(*LONG)(key, shape))
+      return jnp.log(rest_H) - jnp.log1p(-rest_H)
+    return (jax.random.normal(key, shape) if self.decay == 'fixed'
+            else jnp.zeros(shape))

@@ -1,0 +1,83 @@
+"""Mamba-2: a state space of each head, whose steps in time follow the input.
+
+B and C take the places of keys and queries, and dt x that of values. A group of
+heads shares B and C. A short convolution with SiLU precedes x, B and C. Of each
+group's channels the root mean square is normalised, after the gate. The width
+of a head is expand D / num_heads; the authors' models have 64 or 128.
+
+The paper's model is causal, and consists of such layers without MLPs
+(`encoder.block=none`). A bidirectional layer runs the convolution and the
+recurrence once from each end with the same parameters, and sums both before the
+gate.
+
+Equation: S_t = exp(dt_t A) S_(t-1) + dt_t B_t^T x_t, y_t = C_t S_t + d x_t,
+  dt_t = softplus(W x_t + b); W_o RMSNorm(y SiLU(z))
+Source: Dao and Gu 2024, arXiv 2405.21060, sections 6 and 7, and the released
+  code
+"""
+
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra.nn import direction, norm
+from lra.nn.contraction import Dense
+from lra.nn.gated_mixer import EPS
+from lra.nn.selective_mixer import SelectiveMixer, times
+from lra.nn.short_convolution import ShortConvolution
+
+FAMILY = 'state space'
+COST = 'O(L D (D + N))'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla',)
+
+
+class Mixer(SelectiveMixer):
+  """Mamba-2: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `SelectiveMixer`.
+  """
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+    del train
+    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+    N, E = self.heads(x_BxLxD.shape[-1])
+    dense = functools.partial(Dense, dtype=self.dtype, use_bias=False)
+    inner, states = self.num_heads * E, self.groups * N
+    z_BxLxI = dense(inner, name='gate')(x_BxLxD)
+    xbc_BxLxC = dense(inner + 2 * states, name='inputs')(x_BxLxD)
+    dt_BxLxH, log_decay_BxLxH = self.steps(
+        dense(self.num_heads, name='step')(x_BxLxD),
+        functools.partial(jax.random.uniform, minval=1.0, maxval=16.0))
+    convolution = ShortConvolution(
+        self.conv_width, use_bias=True, dtype=self.dtype, name='convolution')
+    ways = []
+    for reverse in range(direction.passes(self.direction)):
+      x, b, c = jnp.split(convolution(xbc_BxLxC, mask_BxL, bool(reverse)),
+                          [inner, inner + states], axis=-1)
+      ways.append((x.reshape(*x.shape[:2], self.num_heads, E), *(
+          y.reshape(*y.shape[:2], self.groups, N) for y in (b, c))))
+
+    def operands(reverse):
+      x, b, c = ways[reverse]
+      return c, b, times(x, dt_BxLxH), log_decay_BxLxH
+
+    skip_1x1xHx1 = self.param(
+        'skip', nn.initializers.ones, (self.num_heads,))[None, None, :, None]
+    y_BxLxHxE = sum(
+        o.astype(jnp.float32) + skip_1x1xHx1 * x.astype(jnp.float32)
+        for o, (x, _, _) in zip(self.attend(operands, mask_BxL), ways,
+                                strict=True))
+    y_BxLxGxF = (y_BxLxHxE.reshape(z_BxLxI.shape) * nn.silu(
+        z_BxLxI.astype(jnp.float32))).reshape(
+            *z_BxLxI.shape[:2], self.groups, -1)
+    y_BxLxGxF = norm.RMSNorm(
+        epsilon=EPS, dtype=self.dtype, feature_axes=(-2, -1),
+        reduction_axes=-1, name='norm')(y_BxLxGxF)
+    return dense(x_BxLxD.shape[-1], name='out')(
+        y_BxLxGxF.reshape(z_BxLxI.shape))

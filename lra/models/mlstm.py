@@ -1,0 +1,171 @@
+"""mLSTM: the matrix memory of xLSTM, with exponential input gates.
+
+Input gates exp(i) may be very large. A stabiliser m, the maximum of i and of
+the m before it times the forget gate, is divided out of state and sums; the
+result does not depend on it. Then all gates are at most 1, and the recurrence
+is gated linear attention.
+
+The block is that of the paper's figure 11: two projections of width expand D,
+one of them the output gate; a short convolution with SiLU before queries, keys
+and a skip; queries, keys and values from blocks of a few channels; a LayerNorm
+of each head. A bidirectional layer runs convolution and recurrence once from
+each end with the same parameters, and sums both before the norm; this is not in
+the paper.
+
+Equation: C_t = f_t C_(t-1) + e^(i_t) k_t^T v_t, n_t = f_t n_(t-1) + e^(i_t)
+  k_t, h_t = q_t C_t / max(|q_t . n_t|, 1); W_o ((LayerNorm(h) + s c) SiLU(z))
+Source: Beck et al. 2024, arXiv 2405.04517, section 2.3 and appendix B, and the
+  package xlstm
+"""
+
+import functools
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from lra.config import fields
+from lra.errors import UserError
+from lra.nn import direction
+from lra.nn.contraction import Dense
+from lra.nn.gated_mixer import EPS
+from lra.nn.normalised_mixer import NormalisedMixer
+from lra.nn.selective_mixer import times
+from lra.nn.short_convolution import ShortConvolution
+
+FAMILY = 'state space'
+COST = 'O(L D^2)'
+GROWTH = {'time': 1, 'memory': 1}
+KERNELS = ('xla',)
+
+GATES = ('sigmoid', 'exponential')
+NEVER = -1e30  # the logarithm of a closed gate; differences of two are finite
+# Of the smallest divisor, as in the package: a sum of weights may cancel to 0.
+LOG_LEAST = math.log(1e-6)
+
+
+class Mixer(NormalisedMixer):
+  """mLSTM: x [B, L, D], mask [B, L] bool -> [B, L, D].
+
+  Attributes: those of `GatedMixer`, and
+    expand: width of all heads / D.
+    block_width: channels that are projected together to queries, keys and
+      values.
+    conv_width: tokens that the short convolution reads.
+    forget_gate: `sigmoid` or `exponential`.
+    dtype: dtype of the matmuls; gates are float32.
+
+  Raises:
+    UserError: the heads or the blocks do not divide expand D.
+  """
+  expand: int = fields.argument(2, low=1, high=64)
+  block_width: int = fields.argument(4, low=1, high=fields.MANY)
+  conv_width: int = fields.argument(4, low=1, high=64)
+  forget_gate: str = fields.argument('sigmoid', choices=GATES)
+
+  def widths(self, width: int) -> tuple[int, int]:
+    return self.expand * width, self.expand * width
+
+  def state_size(self, width: int) -> int:
+    return super().state_size(width) + self.num_heads * direction.passes(
+        self.direction)  # m
+
+  @nn.compact
+  def __call__(self, x_BxLxD: jax.Array, mask_BxL: jax.Array, *,
+               train: bool) -> jax.Array:
+    """Returns [B, L, D] from x [B, L, D] and mask [B, L], True = token."""
+    del train
+    self.kernel_for(*x_BxLxD.shape[1:])  # refuses an impossible kernel
+    D = x_BxLxD.shape[-1]
+    N, _ = self.heads(D)
+    inner, lead = self.expand * D, x_BxLxD.shape[:2]
+    if inner % self.block_width:
+      raise UserError(
+          f'config.model.block_width={self.block_width} does not divide '
+          f'{inner} channels: choose a divisor.')
+    dense = functools.partial(Dense, dtype=self.dtype, use_bias=False)
+    u_BxLxI = dense(inner, name='inputs')(x_BxLxD)
+    z_BxLxI = dense(inner, name='gate')(x_BxLxD)
+    convolution = ShortConvolution(
+        self.conv_width, use_bias=True, dtype=self.dtype, name='convolution')
+    weights = {name: self.param(
+        name, nn.initializers.normal((2 / (5 * D))**0.5),
+        (inner // self.block_width, self.block_width, self.block_width))
+               for name in ('query', 'key', 'value')}
+    gates = {
+        name: Dense(self.num_heads, dtype=self.dtype, bias_init=bias_init,
+                    kernel_init=nn.initializers.zeros, name=name)
+        for name, bias_init in (('input_gate', nn.initializers.normal(0.1)),
+                                ('forget_gates', _spread))}
+    v_BxLxI = _in_blocks(u_BxLxI, weights['value'])
+    keep_BxLx1 = mask_BxL[..., None]
+
+    def way(reverse):
+      """Returns operands of the recurrence, the convolution, and m."""
+      c_BxLxI = convolution(u_BxLxI, mask_BxL, reverse)
+      q, k = (_in_blocks(c_BxLxI, weights[name]) for name in ('query', 'key'))
+      inputs_BxLxJ = jnp.concatenate([q, k, v_BxLxI], axis=-1)
+      log_i, log_f = (gates[name](inputs_BxLxJ).astype(jnp.float32)
+                      for name in ('input_gate', 'forget_gates'))
+      if self.forget_gate == 'sigmoid':
+        log_f = jax.nn.log_sigmoid(log_f)
+      log_i = jnp.where(keep_BxLx1, log_i, NEVER)
+      log_f = jnp.where(keep_BxLx1, log_f, 0)
+      m_BxLxH, before_BxLxH = _stabiliser(log_i, log_f, reverse)
+      q, k, v = (y.reshape(*lead, self.num_heads, N) for y in (q, k, v_BxLxI))
+      return (q, times(k, jnp.exp(log_i - m_BxLxH)), v,
+              log_f + (before_BxLxH - m_BxLxH)), c_BxLxI, m_BxLxH
+
+    ways = [way(bool(i)) for i in range(direction.passes(self.direction))]
+    h_BxLxHxE = 0
+    for o_BxLxHxE, (_, _, m_BxLxH) in zip(
+        self.attend_and_sum(lambda reverse: ways[reverse][0], mask_BxL,
+                            scale=N**-0.5), ways, strict=True):
+      least_BxLxHx1 = jnp.exp(jnp.clip(-m_BxLxH, LOG_LEAST, 80))[..., None]
+      h_BxLxHxE += o_BxLxHxE[..., :-1] / jnp.maximum(
+          jnp.abs(o_BxLxHxE[..., -1:]), least_BxLxHx1)
+    scale_I, skip_I = (self.param(name, nn.initializers.ones, (inner,))
+                       for name in ('norm', 'skip'))
+    c_BxLxI = sum(c.astype(jnp.float32) for _, c, _ in ways)
+    h_BxLxI = (_normalised(h_BxLxHxE).reshape(*lead, inner)
+               * scale_I[None, None] + c_BxLxI * skip_I[None, None])
+    return dense(D, name='out')(
+        h_BxLxI.astype(self.dtype) * nn.silu(z_BxLxI))
+
+
+def _spread(key, shape, dtype=jnp.float32):
+  """Returns the initial logits of the forget gates, from 3 to 6."""
+  del key
+  return jnp.linspace(3.0, 6.0, *shape, dtype=dtype)
+
+
+def _in_blocks(x_BxLxI, weight_KxWxW):
+  """Projects each block of channels by a matrix of its own."""
+  blocks = x_BxLxI.reshape(*x_BxLxI.shape[:2], *weight_KxWxW.shape[:2])
+  return jnp.einsum('blki,kio->blko', blocks, weight_KxWxW.astype(
+      x_BxLxI.dtype)).reshape(x_BxLxI.shape)
+
+
+def _stabiliser(log_i_BxLxH, log_f_BxLxH, reverse):
+  """Returns m of each token and of the one before it, without gradients.
+
+    m_t = max(log f_t + m_(t-1), log i_t),  m_0 = NEVER
+  """
+  log_i, log_f = (jax.lax.stop_gradient(y) for y in (log_i_BxLxH, log_f_BxLxH))
+  if reverse:
+    log_i, log_f = jnp.flip(log_i, 1), jnp.flip(log_f, 1)
+
+  def join(first, second):
+    return first[0] + second[0], jnp.maximum(first[1] + second[0], second[1])
+
+  _, m = jax.lax.associative_scan(join, (log_f, log_i), axis=1)
+  before = jnp.pad(m[:, :-1], [(0, 0), (1, 0), (0, 0)], constant_values=NEVER)
+  return (jnp.flip(m, 1), jnp.flip(before, 1)) if reverse else (m, before)
+
+
+def _normalised(h_BxLxHxE):
+  """Returns each head with mean 0 and variance 1."""
+  h_BxLxHxE -= h_BxLxHxE.mean(-1, keepdims=True)
+  variance = jnp.square(h_BxLxHxE).mean(-1, keepdims=True)
+  return h_BxLxHxE * jax.lax.rsqrt(variance + EPS)

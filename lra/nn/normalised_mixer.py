@@ -1,0 +1,49 @@
+"""Gated mixers that divide a token's output by the sum of its weights.
+
+Values get one more column, of ones, whose outputs are these sums.
+
+Shapes: B batch, L length, H heads, N and E width of a head's queries and
+values.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from lra.nn import direction
+from lra.nn.gated_mixer import GatedMixer
+from lra.nn.mixer import resolve_kernel
+
+
+class NormalisedMixer(GatedMixer):
+  """A mixer that calls `attend` with values of width E + 1.
+
+  Attributes: those of `GatedMixer`.
+  """
+
+  def state_size(self, width: int) -> int:
+    N, E = self.heads(width)
+    return self.num_heads * N * (E + 1) * direction.passes(self.direction)
+
+  def kernel_for(self, length: int, width: int) -> str:
+    N, E = self.heads(width)
+    return resolve_kernel(
+        self.op, self.kernel, (1, length, self.num_heads, N), self.dtype,
+        value_width=E + 1, channels=self.per_channel)
+
+  def attend_and_sum(self, operands: Callable[[bool], tuple],
+                     mask_BxL: jax.Array, scale: float = 1.0
+                     ) -> list[jax.Array]:
+    """Returns `attend`, float32 [B, L, H, E + 1]; the last column are sums."""
+    def with_ones(reverse):
+      q, k, v, log_decay = operands(reverse)
+      return q, k, ones_behind(v), log_decay
+
+    return [o.astype(jnp.float32)
+            for o in self.attend(with_ones, mask_BxL, scale)]
+
+
+def ones_behind(v_BxLxHxE: jax.Array) -> jax.Array:
+  """Appends a column of ones: [B, L, H, E + 1]."""
+  return jnp.pad(v_BxLxHxE, [(0, 0)] * 3 + [(0, 1)], constant_values=1)

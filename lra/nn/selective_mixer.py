@@ -1,0 +1,84 @@
+"""What Mamba-2 and Hydra share: a state space whose steps follow the input.
+
+Each head is a state space with one rate A < 0. A token chooses the step dt:
+
+  S_t = exp(dt_t A) S_(t-1) + dt_t B_t^T x_t,  dt_t = softplus(W x_t + bias)
+
+Source: Dao and Gu 2024, arXiv 2405.21060, sections 6 and 7, and the released
+code of Mamba-2
+
+Shapes: B batch, L length, D model width, H heads, E width of a head's values,
+G groups of heads that share B and C, N number of states of a channel.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from lra.config import fields
+from lra.errors import UserError
+from lra.nn import state_space
+from lra.nn.gated_mixer import GatedMixer
+from lra.nn.mixer import resolve_kernel
+
+
+class SelectiveMixer(GatedMixer):
+  """A mixer whose gates are exp(dt A).
+
+  Attributes: those of `GatedMixer`, and
+    expand: H E / D, so that heads are expand D / num_heads wide.
+    state_dim: N.
+    groups: G; divides num_heads.
+    conv_width: tokens that the short convolution reads.
+    dt_min, dt_max: range of the steps at the start, for an input of 0.
+    dtype: dtype of the matmuls; gates and states are float32.
+
+  Raises:
+    UserError: the heads do not divide the width or the groups not the heads.
+  """
+  expand: int = fields.argument(2, low=1, high=64)
+  state_dim: int = fields.argument(64, low=1, high=fields.MANY)
+  groups: int = fields.argument(1, low=1, high=fields.MANY)
+  conv_width: int = fields.argument(4, low=1, high=64)
+  dt_min: float = fields.argument(0.001, above=0, high=1000.0)
+  dt_max: float = fields.argument(0.1, above=0, high=1000.0)
+
+  def widths(self, width: int) -> tuple[int, int]:
+    return self.num_heads * self.state_dim, self.expand * width
+
+  def heads(self, width: int) -> tuple[int, int]:
+    if self.num_heads % self.groups:
+      raise UserError(
+          f'config.model.groups={self.groups} does not divide '
+          f'config.model.num_heads={self.num_heads}: choose a divisor.')
+    return super().heads(width)
+
+  def kernel_for(self, length: int, width: int) -> str:
+    N, E = self.heads(width)
+    return resolve_kernel(
+        self.op, self.kernel, (1, length, self.num_heads, N), self.dtype,
+        value_width=E, channels=False, groups=self.groups)
+
+  def steps(self, y_BxLxMxH: jax.Array, rate_init) -> tuple[jax.Array,
+                                                            jax.Array]:
+    """Returns dt and dt A, float32, in the shape of the steps before softplus.
+
+    Args:
+      y_BxLxMxH: projections of the input, [..., H].
+      rate_init: initialiser of -A.
+    """
+    bias_H = self.param('step_bias', self._step_bias, (self.num_heads,))
+    log_rate_H = self.param(
+        'log_rate', lambda *args: jnp.log(rate_init(*args)), (self.num_heads,))
+    lead = (None,) * (y_BxLxMxH.ndim - 1)
+    dt = jax.nn.softplus(y_BxLxMxH.astype(jnp.float32) + bias_H[lead])
+    return dt, dt * -jnp.exp(log_rate_H[lead])
+
+  def _step_bias(self, key, shape):
+    dt_H = jnp.exp(state_space.log_uniform(self.dt_min, self.dt_max)(
+        key, shape))
+    return dt_H + jnp.log(-jnp.expm1(-dt_H))  # inverts softplus
+
+
+def times(x: jax.Array, factor: jax.Array) -> jax.Array:
+  """Returns x [..., H, E] times float32 [..., H], in the dtype of x."""
+  return (x.astype(jnp.float32) * factor[..., None]).astype(x.dtype)

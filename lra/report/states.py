@@ -1,0 +1,37 @@
+"""The state size of a run: of its record, or computed from its config."""
+
+import functools
+import json
+
+from lra import tasks
+from lra.config import identity
+from lra.records.result import Result
+
+
+def of_run(run: Result) -> int | None:
+  """Returns the numbers that one layer keeps from token to token.
+
+  Records of earlier versions do not have it; it is then computed by the mixer
+  of this version. It is None if the mixer does not say, or if this version
+  cannot make it.
+  """
+  if run.state_size is not None:
+    return run.state_size
+  config = identity.flatten(run.config)
+  length = config.get('seq_len') or tasks.TASKS[run.task].seq_len
+  cls = config.get('encoder.pooling') == 'cls'
+  try:
+    return _computed(json.dumps(run.config.get('model'), sort_keys=True),
+                     config.get('encoder.width'), length + cls)
+  except Exception:  # whatever a record's values do to a mixer
+    return None
+
+
+@functools.lru_cache(maxsize=1000)
+def _computed(model, width, length):
+  # Imported late: it takes a second, and new records do not need it.
+  from lra import models
+  from lra.nn.state import state_size
+  arguments = json.loads(model)
+  mixer = models.mixer(arguments.pop('name'))
+  return state_size(mixer(**arguments), width, length)

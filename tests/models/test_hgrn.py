@@ -1,0 +1,107 @@
+"""HGRN against its recurrence, state by state, in float64."""
+
+import jax
+import numpy as np
+import pytest
+
+from lra.errors import UserError
+from lra.models.hgrn import Mixer
+from lra.nn.norm import EPS
+from tests.helpers import mixer_oracle, small
+from tests.helpers.state_space_oracle import dense, sigmoid
+
+
+def _bounds(xp, table, layer):
+  """Sum of the softmax over layers, of those below `layer`."""
+  e = xp.exp(table - table.max(0))
+  return (e / e.sum(0))[:layer].sum(0)
+
+
+def _oracle(layer=0, direction='bidirectional', share_theta=False, table=None):
+  def oracle(xp, p, x, mask):
+    silu = lambda z: z * sigmoid(xp, z)
+    low = _bounds(xp, p['lower']['bounds'] if table is None else table, layer)
+    decay = low + (1 - low) * sigmoid(xp, dense(x, p['decay']))
+    pair = silu(dense(x, p['input']))
+    c = pair[..., 0::2] + 1j * pair[..., 1::2]
+    total = 0
+    for reverse in (False, True)[:1 + (direction == 'bidirectional')]:
+      own = reverse and not share_theta
+      turn = xp.exp(1j * p['theta_reverse' if own else 'theta'])
+      h, states = 0 * c[:, 0], [None] * x.shape[1]
+      for t in range(x.shape[1])[::-1 if reverse else 1]:
+        new = decay[:, t] * turn * h + (1 - decay[:, t]) * c[:, t]
+        h = xp.where(mask[:, t, None], new, h)
+        states[t] = h
+      total = total + xp.stack(states, 1)
+    y = xp.concatenate([total.real, total.imag], -1)
+    y = (y - y.mean(-1, keepdims=True)) / xp.sqrt(
+        y.var(-1, keepdims=True) + EPS)
+    y = y * p['norm']['scale'] + p['norm']['bias']
+    return dense(y * silu(dense(x, p['gate'])), p['output'])
+
+  return oracle
+
+
+@pytest.mark.every(4)
+@pytest.mark.parametrize('options', [
+    {'layer': 2}, {'direction': 'causal', 'layer': 1}, {},
+    {'layer': 2, 'share_theta': True}], ids=str)
+def test_equals_its_recurrence(options):
+  """With padding behind, between and before tokens."""
+  x, mask = mixer_oracle.ragged(17, 9, 12, width=6)
+  mask[0, 4:7] = mask[2, :3] = False
+  mixer_oracle.check(Mixer(num_layers=3, **options), _oracle(**options),
+                     x, mask, tolerance=3e-5)
+
+
+def test_start():
+  """The bound of layer k is k / K; angles fall from 1 to nearly 10000^-2."""
+  x, mask = mixer_oracle.ragged(4, width=8)
+  p = Mixer(layer=1, num_layers=4).init(
+      jax.random.key(0), x, mask, train=False)['params']
+  np.testing.assert_allclose(
+      [_bounds(np, np.float64(p['lower']['bounds']), k) for k in range(4)],
+      np.repeat([[0], [0.25], [0.5], [0.75]], 8, axis=1))
+  np.testing.assert_allclose(
+      p['theta'], 10_000.0 ** (-2 * np.arange(8) / 8), rtol=1e-6)
+  np.testing.assert_array_equal(p['theta'], p['theta_reverse'])
+
+
+def test_all_layers_of_an_encoder_share_one_table():
+  """Which an encoder without norms and MLPs adds up layer by layer."""
+  c = small.config('hgrn', 'listops')
+  c.encoder.update(num_layers=3, norm='none', block='none', pooling='mean',
+                   positions='none', remat=True)
+  p = small.make(c)
+  params = small.random_params(p)
+  tables = [name for name in map(jax.tree_util.keystr, dict(
+      jax.tree_util.tree_leaves_with_path(params))) if 'bounds' in name]
+  assert tables == ["['encoder']['mixer']['bounds']"]
+  tokens = small.batch(p.objective.task, 3, 24)['tokens']
+  got, _ = p.model.encoder.apply(
+      {'params': params['encoder']}, tokens, train=False)
+  exact = jax.tree.map(np.float64, params['encoder'])
+  x = exact['embedding']['embedding'][tokens]
+  for k in range(3):
+    x = x + _oracle(k, table=exact['mixer']['bounds'])(
+        np, exact[f'block_{k}']['mixer'], x, tokens > 0)
+  small.assert_close(np.asarray(got)[tokens > 0], x[tokens > 0])
+
+
+def test_the_count_of_parameters_has_the_whole_table():
+  c = small.config('hgrn', 'listops')
+  c.encoder.num_layers = 3
+  shapes = small.make(c).state_shape.params
+  assert shapes['encoder']['mixer']['bounds'].shape == (3, 16)
+
+
+def test_size_of_the_state():
+  assert Mixer().state_size(8) == 32
+  assert Mixer(direction='causal').state_size(8) == 16
+
+
+def test_refusals():
+  x, mask = mixer_oracle.ragged(4, width=6)
+  with pytest.raises(UserError, match='direction'):
+    Mixer(direction='both').init(jax.random.key(0), x, mask, train=False)

@@ -1,0 +1,200 @@
+"""State sizes against numbers counted elsewhere.
+
+Those are the states that kernels return, the arrays that attention is called
+with, and the keys that an algorithm step by step has to keep.
+"""
+
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import kernels
+from lra import models
+from lra.costs import tables
+from lra.errors import UserError
+from lra.nn import patterns
+from lra.nn.block_sparse import PatternMixer
+from lra.nn.features import FeatureMixer
+from lra.nn.mixer import HeadMixer
+from lra.nn.patterns import Pattern
+from lra.nn.state import state_size
+from tests.helpers import mixer_oracle
+
+WIDTH, LENGTH = 16, 40
+
+
+def _mixer(name, **options):
+  return tables.mixer(name, width=WIDTH, heads=4, **options)
+
+
+def _numbers(tree):
+  """Numbers in arrays, two for each complex one."""
+  return sum(x.size * (1 + jnp.iscomplexobj(x))
+             for x in jax.tree_util.tree_leaves(tree))
+
+
+def _spy(monkeypatch, mixer, name, count):
+  """Calls `count(kernel, *arguments)` when the mixer runs kernels of a name.
+  """
+  x, mask = mixer_oracle.ragged(LENGTH, width=WIDTH)
+  init = functools.partial(mixer.init, train=False)
+  variables = jax.eval_shape(init, jax.random.key(0), x, mask)
+  run = getattr(kernels, name)
+
+  def spy(*args, **kwargs):
+    count(functools.partial(run, **kwargs), *args)
+    return run(*args, **kwargs)
+
+  monkeypatch.setattr(kernels, name, spy)
+  monkeypatch.setattr(kernels, 'sharded', lambda function: function)
+  jax.eval_shape(functools.partial(mixer.apply, train=False), variables, x,
+                 mask)
+
+
+@pytest.mark.parametrize('name', models.names())
+def test_every_model_says_its_state(name):
+  size = state_size(_mixer(name), WIDTH, LENGTH)
+  assert type(size) is int and size > 0
+
+
+@pytest.mark.parametrize('model, op', [
+    ('linear_transformer', kernels.linear_attention),
+    ('simpletron', kernels.simpletron_attention),
+    ('lightning', kernels.lightning_attention)])
+def test_state_that_the_kernel_of_linear_attention_returns(model, op):
+  q, k, v = np.random.default_rng(0).normal(
+      size=(3, 1, LENGTH, 4, WIDTH // 4)).astype(np.float32)
+  _, state = op(q, k, v, return_state=True)
+  assert state_size(_mixer(model), WIDTH, LENGTH) == _numbers(state)
+
+
+@pytest.mark.parametrize('model', ['s5', 'lru'])
+@pytest.mark.parametrize('direction', ['causal', 'bidirectional'])
+def test_states_that_the_scan_returns(monkeypatch, model, direction):
+  mixer, sizes = _mixer(model, direction=direction), []
+
+  def count(run, x):
+    sizes.append(_numbers(run(x, return_state=True)[1]))
+
+  _spy(monkeypatch, mixer, 'linear_scan', count)
+  assert state_size(mixer, WIDTH, LENGTH) == sum(sizes)
+
+
+def test_both_directions_of_lightning_have_a_state():
+  one, both = (state_size(_mixer('lightning', direction=direction), WIDTH, 9)
+               for direction in ('causal', 'bidirectional'))
+  assert both == 2 * one
+
+
+@pytest.mark.parametrize('model', [
+    'transformer', 'transformer_rotary', 'transformer_t5', 'transformer_alibi',
+    'gqa', 'mqa', 'optimised', 'efficient', 'super', 'linformer'])
+def test_keys_and_values_that_attention_reads(monkeypatch, model):
+  mixer, seen = _mixer(model), {}
+
+  def count(_, q, *keys_and_values):
+    del q
+    seen.update({id(x): x for x in keys_and_values})
+
+  _spy(monkeypatch, mixer, 'softmax_attention', count)
+  cache_bytes = sum(x.size * x.dtype.itemsize for x in seen.values())
+  assert 4 * state_size(mixer, WIDTH, LENGTH) == cache_bytes
+
+
+@pytest.mark.parametrize('model', [
+    name for name in models.names()
+    if issubclass(models.mixer(name), FeatureMixer)])
+def test_sums_over_features(monkeypatch, model):
+  mixer, sizes = _mixer(model), []
+
+  def count(_, q, k, v):
+    del q
+    sizes.append(k.shape[2] * k.shape[3] * (v.shape[3] + 1))
+
+  _spy(monkeypatch, mixer, 'linear_attention', count)
+  assert [state_size(mixer, WIDTH, LENGTH)] == sizes
+
+
+def _most_kept(seen):
+  """Keys kept at once to answer queries in order, from a matrix [L, L].
+
+  A query is answered when its last key is read.
+  """
+  length = len(seen)
+  answered = np.array([max([i, *np.flatnonzero(row)])
+                       for i, row in enumerate(seen)])
+  until = [max(answered[np.flatnonzero(column)], default=-1)
+           for column in seen.T]
+  return max(sum(j <= t <= until[j] for j in range(length))
+             for t in range(length))
+
+
+@pytest.mark.parametrize('pattern', [
+    Pattern(block=7),
+    Pattern(block=4, offsets=(-1, 0)),
+    Pattern(block=8, global_keys=8),
+    Pattern(offsets=(), summary=(5, 2)),
+    Pattern(block=20, dilation=2),
+    patterns.sliding_window(37),
+    patterns.sliding_window(5),
+    patterns.sliding_window(5, global_keys=3),
+    patterns.sliding_window(5, dilation=2),
+    patterns.sliding_window(5, causal=True, dilation=2),
+    patterns.sliding_window(0),
+  ])
+def test_keys_that_a_pattern_keeps(pattern):
+  assert pattern.kept(LENGTH) == _most_kept(pattern.mask(LENGTH))
+
+
+@pytest.mark.parametrize('model', [
+    name for name in models.names()
+    if issubclass(models.mixer(name), PatternMixer) and name != 'bigbird'])
+def test_patterns_of_all_heads(model):
+  mixer = _mixer(model)
+  groups = mixer.patterns(LENGTH)
+  shared = 4 if model.endswith('_mqa') else 1
+  keys = sum(map(_most_kept, map(_without, groups))) / len(groups)
+  assert state_size(mixer, WIDTH, LENGTH) == 2 * WIDTH * keys / shared
+
+
+def _without(pattern):
+  """The matrix of a pattern, whose global queries see themselves only."""
+  seen = pattern.mask(LENGTH)
+  few = pattern.global_queries
+  seen[:few] = np.eye(LENGTH, dtype=bool)[:few]
+  return seen
+
+
+@pytest.mark.parametrize('direction, states', [
+    ('causal', 1), ('bidirectional', 2)])
+def test_rank_of_what_s4d_hands_on(direction, states):
+  """The rank from inputs up to a token to outputs behind it is the state."""
+  step = np.exp([0.1 + 0.7j, 0.02 + 0.1j] - np.ones(2))  # of two modes
+  place = np.arange(16)
+  hankel = (2 * step ** (place[:, None, None] + place[:, None])).real.sum(-1)
+  size = state_size(_mixer('s4d', direction=direction, state_dim=4), 3, 32)
+  assert size == 3 * states * np.linalg.matrix_rank(hankel)
+
+
+class _Plain(nn.Module):
+  """A mixer that does not say its state."""
+
+
+class _Wrong(nn.Module):
+
+  def state_size(self, width):
+    return width / 2
+
+
+def test_mixer_that_does_not_say():
+  assert state_size(_Plain(), 4, 8) is None
+  assert state_size(HeadMixer(), 4, 8) is None
+
+
+def test_a_state_is_a_count():
+  with pytest.raises(UserError, match='state_size returns 2.0'):
+    state_size(_Wrong(), 4, 8)

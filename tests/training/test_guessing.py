@@ -1,0 +1,75 @@
+"""Runs that learn nothing say so, once; others do not."""
+
+import math
+
+import numpy as np
+import pytest
+
+import data_prep
+from lra import files
+from lra.objectives import classification
+from lra.training import train
+from lra.training.counters import RunCounters
+from lra.training.guessing import at_guessing
+from tests.helpers import small
+
+pytestmark = pytest.mark.usefixtures('compile_once')
+STEPS = 200
+
+
+def _run(folder, capsys, rows, seq_len):
+  """Trains on rows of (expression, label); returns the result and stderr."""
+  for split in ('train', 'val', 'test'):
+    (folder / f'basic_{split}.tsv').write_text('Source\tTarget\n' + ''.join(
+        f'{source}\t{label}\n' for source, label in rows))
+  data_prep.prepare('listops', folder / 'data', folder)
+  c = small.config(
+      'simpletron', 'listops', steps=STEPS, eval_every=100, log_every=5,
+      learning_rate=0.01, warmup_steps=0, weight_decay=0.0)
+  c.optim.schedule, c.encoder.dropout = 'constant', 0.0
+  c.seq_len = seq_len
+  c.data_dir = str(folder / 'data')
+  capsys.readouterr()
+  train.train(small.experiment(c, folder / 'run'))
+  printed = ''.join(capsys.readouterr())
+  return files.read_json(folder / 'run' / 'result.json'), printed
+
+
+def test_constant_inputs_cannot_be_learnt(tmp_path, capsys):
+  """The digits that differ are cut off."""
+  made, printed = _run(tmp_path, capsys, [
+      (f'[MAX 0 0 0 0 {d} ]', d) for d in (0, 1) * 20], seq_len=4)
+  assert STEPS / 10 <= made['guessing_step'] <= STEPS / 4
+  assert printed.count('that of guessing (0.693)') == 1
+
+
+def test_a_run_that_learns_says_nothing(tmp_path, capsys):
+  made, printed = _run(tmp_path, capsys, [
+      (f'[MAX {d} {d} ]', d) for d in (0, 1) * 20], seq_len=8)
+  assert made['test']['accuracy'] == 1
+  assert made['guessing_step'] is None and 'guessing' not in printed
+
+
+def test_a_break_begins_the_tenth_again():
+  counters = RunCounters()
+  told = [counters.notes_guessing(guesses, step, 100)
+          for step, guesses in enumerate(
+              [True] * 9 + [False] + [True] * 30, start=1)]
+  assert told.index(True) == 20 and sum(told) == 1
+  assert counters.guessing_step == 21
+
+
+def test_entropy_of_labels_is_the_loss_of_their_frequencies():
+  labels = np.array([0, 0, 0, 1])
+  want = -np.mean(np.log(np.array([3, 3, 3, 1]) / 4))
+  assert classification.entropy(labels) == pytest.approx(want)
+
+
+@pytest.mark.parametrize('loss, entropy, is_guess', [
+    (0.6931, math.log(2), True), (0.7, math.log(2), True),
+    (0.68, math.log(2), False), (1.0, math.log(2), False),
+    (0.6, 0.55, True), (0.5, 0.55, False), (0.69, None, False),
+    (0.69, 0.0, False)])
+def test_losses_of_guessing(loss, entropy, is_guess):
+  assert at_guessing(loss, entropy, 2) == is_guess
+
