@@ -13,10 +13,10 @@ from jax import lax
 
 from kernels import products
 
-# Axes: B a batch of chunks, H heads, R and K kinds of rows and columns, i and j
-# tokens, d channels.
-_PAIRS = 'bhrid,bhkjd->bhrkij'
-_BLOCKS = 'bhrpid,bhkpjd->bhrkpij'
+# Axes: X all chunks of all heads, or blocks of these, R and K kinds of rows and
+# columns, i and j tokens, d channels. One axis X, because XLA's CPU backend of
+# jaxlib 0.10.2 crashes in matmuls with results of many axes.
+_PAIRS = 'xrid,xkjd->xrkij'
 
 
 def decayed(rows, columns, log_decay):
@@ -25,60 +25,64 @@ def decayed(rows, columns, log_decay):
     P_ij = sum_d rows_id columns_jd exp(sum_(j < m <= i) log_decay_md),  j <= i
 
   Args:
-    rows: [B, H, R, C, N] in the dtype of the matmuls; C is a power of 2.
-    columns: [B, H, K, C, N].
-    log_decay: float32 [B, H, C, N], or [B, H, C, 1] for one number in all
-      channels, or None for no decay.
+    rows: [X, R, C, N] in the dtype of the matmuls; C is a power of 2.
+    columns: [X, K, C, N].
+    log_decay: float32 [X, C, N], or [X, C, 1] for one number in all channels,
+      or None for no decay.
 
   Returns:
-    P: float32 [B, H, R, K, C, C], 0 for j > i.
-    since, until: float32 [B, H, C, N or 1]: sum of the log decays from the
+    P: float32 [X, R, K, C, C], 0 for j > i.
+    since, until: float32 [X, C, N or 1]: sum of the log decays from the
       start of the chunk to row i, with it, and from row i, without it, to the
       end. None without decay.
   """
   if log_decay is None:
     return jnp.tril(products.einsum(_PAIRS, rows, columns)), None, None
   if log_decay.shape[-1] == 1:
-    one = jnp.ones_like(log_decay)[:, :, None]
+    one = jnp.ones_like(log_decay)[:, None]
     decays, since, until = _by_doubling(one, one, log_decay)
     return products.einsum(_PAIRS, rows, columns) * decays, since, until
   return _by_doubling(rows, columns, log_decay)
 
 
 def _by_doubling(rows, columns, log_decay):
-  dtype = rows.dtype
+  dtype, (count, length, _) = rows.dtype, log_decay.shape
   rows, columns = (x.astype(jnp.float32) for x in (rows, columns))
-  # of blocks of one row: [B, H, R, K, C, 1, 1]
-  out = jnp.sum(rows[:, :, :, None] * columns[:, :, None], -1)[..., None, None]
-  since = log_decay[..., None, :]
+  # of blocks of one row: [X * C, R, K, 1, 1]
+  out = jnp.sum(rows[:, :, None] * columns[:, None], -1)
+  out = jnp.moveaxis(out, -1, 1).reshape(
+      count * length, *out.shape[1:3], 1, 1)
+  since = log_decay.reshape(count * length, 1, -1)
   until = jnp.zeros_like(since)
-  while since.shape[2] > 1:
+  while since.shape[1] < length:
     since_low, since_high = _halves(since)
     until_low, until_high = _halves(until)
-    size = since_low.shape[-2]
-    low = _halves(_blocks(columns, size))[0] * jnp.exp(until_low)[:, :, None]
-    high = _halves(_blocks(rows, size))[1] * jnp.exp(since_high)[:, :, None]
+    size = since_low.shape[1]
+    low = _halves(_blocks(columns, size))[0] * jnp.exp(until_low)[:, None]
+    high = _halves(_blocks(rows, size))[1] * jnp.exp(since_high)[:, None]
     out = _join(out, products.einsum(
-        _BLOCKS, high.astype(dtype), low.astype(dtype)))
-    all_low, all_high = (x[..., -1:, :] for x in (since_low, since_high))
-    since = jnp.concatenate([since_low, all_low + since_high], -2)
-    until = jnp.concatenate([until_low + all_high, until_high], -2)
-  return out[..., 0, :, :], since[:, :, 0], until[:, :, 0]
+        _PAIRS, high.astype(dtype), low.astype(dtype)))
+    all_low, all_high = (x[:, -1:] for x in (since_low, since_high))
+    since = jnp.concatenate([since_low, all_low + since_high], 1)
+    until = jnp.concatenate([until_low + all_high, until_high], 1)
+  return out, since, until
 
 
 def _blocks(x, size):
-  """Cuts rows into blocks: [..., C, N] -> [..., C / size, size, N]."""
-  return x.reshape(*x.shape[:-2], -1, size, x.shape[-1])
+  """Cuts rows into blocks: [X, R, C, N] -> [X * C / size, R, size, N]."""
+  kinds, width = x.shape[1], x.shape[-1]
+  x = x.reshape(x.shape[0], kinds, -1, size, width)
+  return jnp.moveaxis(x, 2, 1).reshape(-1, kinds, size, width)
 
 
 def _halves(x):
-  """Returns the first and the second of each pair of blocks [..., P, s, N]."""
-  pairs = x.reshape(*x.shape[:-3], -1, 2, *x.shape[-2:])
-  return pairs[..., 0, :, :], pairs[..., 1, :, :]
+  """Returns the first and the second of each pair of blocks [X, ...]."""
+  pairs = x.reshape(-1, 2, *x.shape[1:])
+  return pairs[:, 0], pairs[:, 1]
 
 
 def _join(diagonal, corner):
-  """Joins blocks [..., 2 P, s, s] and [..., P, s, s] below the diagonal."""
+  """Joins blocks [2 X, ..., s, s] and [X, ..., s, s] below the diagonal."""
   top, bottom = _halves(diagonal)
   return jnp.concatenate([
       jnp.concatenate([top, jnp.zeros_like(corner)], -1),
@@ -87,19 +91,19 @@ def _join(diagonal, corner):
 
 @jax.custom_vjp
 def inverse(lower):
-  """Returns (I + A)^-1 in float32 for A [B, H, C, C], 0 for j >= i."""
-  size = lower.shape[-1]
-  out = jnp.ones_like(lower[..., :1, None])
+  """Returns (I + A)^-1 in float32 for A [X, C, C], 0 for j >= i."""
+  count, size = lower.shape[:2]
+  out = jnp.ones_like(lower[:, 0]).reshape(-1, 1, 1)
   step = 1
   while step < size:
     top, bottom = _halves(out)
-    cut = lower.reshape(*lower.shape[:2], size // (2 * step), 2, step,
-                        size // (2 * step), 2, step)
-    corner = jnp.moveaxis(
-        jnp.diagonal(cut[:, :, :, 1, :, :, 0], axis1=2, axis2=4), -1, 2)
-    corner = -_times(bottom, _times(corner, top))
-    out, step = _join(out, corner), 2 * step
-  return out[:, :, 0]
+    pairs = size // (2 * step)
+    cut = lower.reshape(count, pairs, 2, step, pairs, 2, step)[:, :, 1, :, :, 0]
+    corner = jnp.moveaxis(jnp.diagonal(cut, axis1=1, axis2=3), -1, 1)
+    corner = corner.reshape(-1, step, step)
+    out = _join(out, -_times(bottom, _times(corner, top)))
+    step *= 2
+  return out
 
 
 def _forward(lower):

@@ -81,6 +81,8 @@ def run(x, state, scale):
 class _Chunks(NamedTuple):
   """A chunk as a function of the state S before it; leaves [n, B, H, ...].
 
+  `_delta` and `_general` return them with one axis in place of these three.
+
     U = u + w S,  out = q S + weights U + o,  S' = keep S + k^T U + kv
   """
   u: jax.Array
@@ -95,8 +97,8 @@ class _Chunks(NamedTuple):
 
 def _segment(scale, state, x):
   """Returns (state after a segment, its outputs [n, B, H, C, E])."""
-  dtype, lead = x.q.dtype, x.q.shape[:2]
-  x = jax.tree.map(lambda y: y.reshape(-1, *y.shape[2:]), x)
+  dtype, lead = x.q.dtype, x.q.shape[:3]
+  x = jax.tree.map(lambda y: y.reshape(-1, *y.shape[3:]), x)
   chunks = _delta(x) if x.a is None else _general(x)
   chunks = jax.tree.map(lambda y: y.reshape(*lead, *y.shape[1:]), chunks)
 
@@ -121,15 +123,15 @@ def _delta(x):
   """Returns the `_Chunks` of `kernels.delta_rule`."""
   dtype = x.q.dtype
   pairs, since, until = chunk.decayed(
-      jnp.stack([x.q, x.k], 2), x.k[:, :, None], x.log_decay)
+      jnp.stack([x.q, x.k], 1), x.k[:, None], x.log_decay)
   beta = x.beta[..., None]
-  solve = chunk.inverse(jnp.tril(beta * pairs[:, :, 1, 0], -1))
+  solve = chunk.inverse(jnp.tril(beta * pairs[:, 1, 0], -1))
   solve = (solve * jnp.swapaxes(beta, -1, -2)).astype(dtype)
-  w = products.einsum('bhij,bhjd->bhid', solve, _times(x.k, since))
+  w = products.einsum('xij,xjd->xid', solve, _times(x.k, since))
   return _Chunks(
-      u=products.einsum('bhij,bhje->bhie', solve, x.v), w=-w.astype(dtype),
+      u=products.einsum('xij,xje->xie', solve, x.v), w=-w.astype(dtype),
       k=_times(x.k, until), keep=_keep(since), kv=None, q=_times(x.q, since),
-      weights=pairs[:, :, 0, 0].astype(dtype), o=None)
+      weights=pairs[:, 0, 0].astype(dtype), o=None)
 
 
 def _general(x):
@@ -137,19 +139,19 @@ def _general(x):
   dtype = x.q.dtype
   # Token i reads the state after token i - 1, as a row i - 1 would.
   pairs, since, until = chunk.decayed(
-      jnp.stack([x.q, _later(x.a)], 2), jnp.stack([x.k, x.b], 2), x.log_decay)
-  out_v, out_rows = (pairs[:, :, 0, n].astype(dtype) for n in (0, 1))
-  to_v, to_rows = (_earlier(pairs[:, :, 1, n]) for n in (0, 1))
+      jnp.stack([x.q, _later(x.a)], 1), jnp.stack([x.k, x.b], 1), x.log_decay)
+  out_v, out_rows = (pairs[:, 0, n].astype(dtype) for n in (0, 1))
+  to_v, to_rows = (_earlier(pairs[:, 1, n]) for n in (0, 1))
   solve = chunk.inverse(-to_rows).astype(dtype)
   start = None if since is None else _earlier(since)
-  u = products.einsum('bhij,bhje->bhie', to_v.astype(dtype), x.v)
-  u = products.einsum('bhij,bhje->bhie', solve, u.astype(dtype))
-  w = products.einsum('bhij,bhjd->bhid', solve, _times(x.a, start))
+  u = products.einsum('xij,xje->xie', to_v.astype(dtype), x.v)
+  u = products.einsum('xij,xje->xie', solve, u.astype(dtype))
+  w = products.einsum('xij,xjd->xid', solve, _times(x.a, start))
   return _Chunks(
       u=u, w=w.astype(dtype), k=_times(x.b, until), keep=_keep(since),
-      kv=products.einsum('bhid,bhie->bhde', _times(x.k, until), x.v),
+      kv=products.einsum('xid,xie->xde', _times(x.k, until), x.v),
       q=_times(x.q, since), weights=out_rows,
-      o=products.einsum('bhij,bhje->bhie', out_v, x.v))
+      o=products.einsum('xij,xje->xie', out_v, x.v))
 
 
 def _times(x, log_factor):
@@ -160,17 +162,17 @@ def _times(x, log_factor):
 
 
 def _keep(since):
-  """Returns the decay over a chunk, [B, H, N or 1, 1]."""
+  """Returns the decay over a chunk, [X, N or 1, 1]."""
   if since is None:
     return None
-  return jnp.exp(jnp.swapaxes(since[:, :, -1:], -1, -2))
+  return jnp.exp(jnp.swapaxes(since[:, -1:], -1, -2))
 
 
 def _later(x):
   """Moves rows one place to the front; the last becomes 0."""
-  return jnp.pad(x[:, :, 1:], ((0, 0), (0, 0), (0, 1), (0, 0)))
+  return jnp.pad(x[:, 1:], ((0, 0), (0, 1), (0, 0)))
 
 
 def _earlier(x):
   """Moves rows one place to the back; the first becomes 0."""
-  return jnp.pad(x[:, :, :-1], ((0, 0), (0, 0), (1, 0), (0, 0)))
+  return jnp.pad(x[:, :-1], ((0, 0), (1, 0), (0, 0)))
