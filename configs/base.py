@@ -26,7 +26,7 @@ from lra import models, tasks
 from lra.config.fields import FIELDS
 from lra.errors import UserError
 
-# Types of which a flag reads values by itself.
+# Types whose values a flag can read by itself.
 _FLAGS = (bool, int, float, str, tuple)
 _Op = collections.namedtuple('_Op', ['fn', 'args'])
 
@@ -90,7 +90,9 @@ def _make(task, protocol):
 
 
 def settings(task: str, protocol: str) -> dict[str, Any]:
-  """Returns a protocol's settings of a task, {dotted field: value}, no model.
+  """Returns a protocol's settings for a task: {dotted field: value}.
+
+  The name of the model is left out.
 
   Raises:
     UserError: there is no such protocol, or it does not know the task.

@@ -1,17 +1,17 @@
-"""What each protocol says of each task: PROTOCOLS[protocol][task].
+"""The settings of each protocol for each task: PROTOCOLS[protocol][task].
 
-Only what differs from the defaults of `lra/config/fields.py`, in groups as in
-the config. Another protocol is one more dict, with an entry for every mini task
-(but no probe) and every full one that it knows; a task's default is the first
-that has it.
+An entry has only the settings that differ from the defaults in
+`lra/config/fields.py`, grouped as in the config. To add a protocol, add a dict
+with an entry for every mini task (but no probe) and for the full tasks that it
+defines. The default protocol of a task is the first one that has the task.
 
 * `simpletron`: SimpleTRON, Yorsh et al. 2021, arXiv 2111.15588, appendix A; it
-  has no images.
+  has no tasks of images.
 * `lra`: the released code of Long Range Arena, Tay et al. 2020,
-  arXiv 2011.04006; of images the settings of its Transformer.
+  arXiv 2011.04006; for images, the settings of its Transformer.
 * `nystrom`: the released code of Nystromformer, Xiong et al. 2021,
-  arXiv 2102.03902 (github.com/mlpen/Nystromformer, LRA/code): small enough for
-  processors.
+  arXiv 2102.03902 (github.com/mlpen/Nystromformer, LRA/code); small enough for
+  CPUs.
 * `s4`: the released settings of S4 and S4D, Gu et al. 2022, arXiv 2111.00396
   and 2206.11893 (github.com/state-spaces/s4, commit e757cef).
 * `s5`: the released settings of S5, Smith et al. 2023, arXiv 2208.04933
@@ -22,96 +22,97 @@ that has it.
   arXiv 2411.10741, Table A4; its code was not found.
 * `probes`: ours, for tasks of `data_prep.probes`: minutes on two cores.
 
-The mini tasks are ours under every protocol, images among them: sizes and steps
-are those of `_MINI`, only the recipe is the protocol's. `retrieval_rfc` is ours
-too; it has the settings of `retrieval`.
+Under every protocol the mini tasks, also those of images, have our sizes and
+steps (`_MINI`) and the protocol's recipe. `retrieval_rfc` is our task too; it
+has the settings of `retrieval`.
 
-Where `lra` is known not to be what that code does:
+Known differences of `lra` from the released code ("it"):
 
 * Masks: its mask is `inputs > 0`, which takes the black pixels of Image and
   Pathfinder for padding (`config.mask_black`), here they are tokens.
 * Retrieval: its two encoders get no CLS, and its head reads the vector of the
   first byte (`config.encoder.pooling = 'first'`); here there is a CLS.
-* Weight decay: it decays all parameters, here those of two axes or more that
-  are no biases.
-* Dropout of attention weights: it has some in most of its models, here the
-  Transformer and its variants have it.
-* Biases: its attention has none; here the output projection always has one, and
-  the queries, keys or values of `synthesizer`, `aa_conv`, `efficient` and
-  `super` have.
+* Weight decay: it decays all parameters, here only those of two axes or more
+  that are no biases.
+* Dropout of attention weights: most of its models have it, here the Transformer
+  and its variants.
+* Biases: its attention has none. Here the output projection always has one. In
+  `synthesizer`, `aa_conv`, `efficient` and `super` the queries, keys or values
+  have biases too.
 * Initial values: its learned positions are N(0, 0.02), here zeros.
 * Image: it validates on the last tenth of train, here on a tenth of each class;
   and it scores whole batches only.
 * AAN: it sees the characters of a bytes literal, quotes and escapes included,
-  here the bytes that it stands for.
+  here the bytes that the literal stands for.
 
-Where `nystrom` is known not to be what that code does:
+Known differences of `nystrom` from the released code ("it"):
 
 * Text: its datasets/text.py cuts documents at 1,000 bytes, while its
   lra_config.py and the paper's table say 4,000, which is taken here.
-* Numbers: it computes in float16 where it can, here in float32.
-* Schedule: its OneCycleLR begins the warm-up at 1/25 of the peak, here at 0;
-  and, as that does unless told otherwise, it moves AdamW's b1 from 0.95 to 0.85
-  at the peak and back, here 0.9 (`config.train.b1`) throughout.
+* Numbers: it computes in float16 if it can, here in float32.
+* Schedule: its OneCycleLR begins the warm-up at 1/25 of the peak, here at 0. By
+  default OneCycleLR also moves AdamW's b1 from 0.95 to 0.85 at the peak and
+  back; here it is 0.9 (`config.train.b1`) throughout.
 * Initial values: its positions are N(0, 0.02), here zeros; its linear layers
   have torch's defaults, here Xavier and biases of zero.
 * Masks: its mask is `input_ids != 0`, which takes the black pixels of Image and
   Pathfinder for padding (`config.mask_black`), here they are tokens.
-* Pooling: it divides sums of tokens by the number of all positions, padding and
-  the filling to a power of two included (`config.encoder.mean_over =
-  'positions'` comes close), here by that of tokens.
-* Evaluation: it scores whole batches only, 1,984 of ListOps' 2,000; and
+* Pooling: it divides sums of tokens by the number of all positions, including
+  padding and the filling to a power of two, here by the number of tokens.
+  `config.encoder.mean_over = 'positions'` comes close to it.
+* Evaluation: it scores whole batches only, 1,984 of ListOps' 2,000 examples. It
   validates Text on its test split, here on a part of train.
-* Layers: GELU is exact there, by tanh here; eps of its LayerNorm 1e-5, here
-  1e-6.
-* Linformer: there one projection for each head, N(0, 0.02), which all layers,
-  keys and values share; here one for all heads of a layer.
-* Performer: its 256 ReLU features are exponential ones, as here, since its
-  library is not asked for the kernel that has them; it divides queries and keys
-  by Dh^(1/4) twice, here once.
+* Layers: it computes GELU exactly, here by tanh. The eps of its LayerNorm is
+  1e-5, here 1e-6.
+* Linformer: it has one projection for each head, N(0, 0.02), which all layers,
+  keys and values share; here all heads of a layer share one.
+* Performer: it asks its library for 256 ReLU features but not for their kernel,
+  so its features are exponential, as here. It divides queries and keys by
+  Dh^(1/4) twice, here once.
 * Reformer: there logits are not divided by sqrt(Dh), and tokens of neighbouring
   chunks see each other whatever their buckets.
-* Nystromformer: it averages padding into landmarks, here tokens alone; and it
-  scales the first guess of the inverse by the batch's largest sum
+* Nystromformer: it averages padding into landmarks, here only tokens. It scales
+  the first guess of the inverse by the largest sum of the batch
   (`config.model.pinv_init = 'original'`), here each head and sequence by its
-  own.
-* Linear Transformer, which is not in the paper's table: there not divided by
-  the sums of weights but by the root of the length, here as in its own paper.
+  own largest sum.
+* Linear Transformer, which is not in the paper's table: it divides by the root
+  of the length, here by the sums of weights, as in the model's own paper.
 
-Where `s4` and `s5` are known not to be what their code does:
+Known differences of `s4` and `s5` from their released code:
 
 * Classifier: one linear layer there; here one hidden layer comes before it.
 * Text: `s4` has a vocabulary of characters, here of bytes. `s5` trains on all
-  of train and validates on test, here on a part of train, with as many steps.
+  of train and validates on test. Here a part of train is the validation split,
+  and training takes as many steps.
 * Retrieval: `s4` stops after 20 epochs, 45,960 steps of a cosine of 50,000;
-  here training lasts to its end.
+  here training takes all 50,000 steps.
 * Path-X, `s5`: its B has weight decay and the learning rate of the state-space
-  parameters, here no weight decay.
+  parameters; here B has no weight decay.
 * Norms: `s5` trains them with the learning rate of the state-space parameters,
-  here with that of the others. Neither code knows padding in batch norms, here
+  here with that of the others. Batch norms include padding in both codes, here
   they leave it out.
 * Pixels: numbers from -1 to 1; `s4` normalises Image by its mean and deviation.
-* Heads: mixers with heads have 4, which is ours.
+* Heads: mixers with heads have 4 here, which is our choice.
 
-Where `mega` is known not to be what that code does:
+Known differences of `mega` from the released code:
 
-* Classifier: as for `s4`, but for pairs, whose head it has.
+* Classifier: as for `s4`, except for pairs, which have the head of that code.
 * MLP: SiLU there, GELU here.
 * Warm-up: from 1e-7 there, from 0 here; on Path-X it grows with the square of
   the step there.
 * Pixels: Image is normalised by (x - 0.48) / 0.24 there, here from -1 to 1.
 * Batch norms: as for `s4`.
-* Heads: mixers with heads have 4, which is ours.
+* Heads: mixers with heads have 4 here, which is our choice.
 
-What `metala` does not say is ours: LayerNorm before each layer, no positions,
-mean pooling, the classifier, and the interval of validation. On ListOps
-and Text mixers with a direction are causal. Image is grey here; the paper does
-not say whether its pixels have colours.
+The paper of `metala` leaves some settings open. We chose: LayerNorm before each
+layer, no positions, mean pooling, the classifier, and the interval of
+validation. On ListOps and Text, mixers with a direction are causal. Image is
+grey here; the paper does not say whether its pixels have colours.
 """
 
 
 def _join(*settings: dict) -> dict:
-  """Nested dicts into one; of two values of a field the later one holds."""
+  """Merges nested dicts; if a field has two values, the later one is kept."""
   joined = {}
   for part in settings:
     for key, value in part.items():
@@ -121,9 +122,9 @@ def _join(*settings: dict) -> dict:
   return joined
 
 
-# The mini tasks have one size under every protocol, which two processor cores
-# train in minutes. Models that small underfit, so nothing is dropped out. Few
-# sequences of 512 at a time keep to a processor's caches: twice as fast.
+# The mini tasks have the same size under every protocol; two CPU cores train
+# them in minutes. Models that small underfit, so there is no dropout. A few
+# sequences of 512 tokens at a time fit in a CPU's caches: twice as fast.
 _MINI = dict(
     listops_mini=dict(
         dtype='float32',
@@ -157,10 +158,10 @@ _MINI['image_mini'] = dict(
                  pooling='mean'),
     model=dict(num_heads=2))
 
-# Black pixels are padding here, and the first row of pixels is black in all but
-# one of 1,000 images: the first positions hold no token. Mechanisms that treat
-# these in a way of their own have nothing there: attention_sink and duo no
-# sinks, bigbird, etc and longformer nothing global; star little in its anchor.
+# Black pixels are padding here. The first row of pixels is black in all but one
+# of 1,000 images, so the first positions hold no token. Mechanisms that treat
+# the first positions specially lose this: attention_sink and duo have no sinks,
+# bigbird, etc and longformer no global tokens, star few tokens in its anchor.
 _MINI['pathfinder_mini'] = dict(
     dtype='float32', mask_black=True,
     train=dict(steps=4000, warmup_steps=200, learning_rate=0.03,
@@ -196,7 +197,7 @@ _LRA_RECIPE = dict(
                  embedding_std=1.0))
 
 _LRA_RETRIEVAL = _join(_LRA_RECIPE, dict(
-    # never leaves the warm-up
+    # The warm-up lasts longer than the training.
     train=dict(steps=5000, warmup_steps=8000, learning_rate=0.05,
                eval_every=200),
     encoder=dict(num_layers=4, width=128, mlp_width=512),
@@ -218,7 +219,7 @@ _LRA = dict(
     retrieval_rfc=_LRA_RETRIEVAL,
     **{task: _join(mini, _LRA_RECIPE) for task, mini in _MINI.items()})
 
-# Images: a cosine from the first epoch to the last.
+# Tasks of images have a cosine schedule from the first epoch to the last.
 _LRA_IMAGES = _join(_LRA_RECIPE, dict(
     train=dict(learning_rate=1e-3, weight_decay=0.0, cpu_microbatch_size=32,
                cpu_eval_batch_size=64),
@@ -228,7 +229,8 @@ _LRA_IMAGES = _join(_LRA_RECIPE, dict(
 
 
 def _epochs(count: int, examples: int, batch_size: int) -> dict:
-  """`train` of so many epochs; one to warm up, validation after each."""
+  """Returns `train` for some epochs: one to warm up, a validation after each.
+  """
   steps = examples // batch_size
   return dict(train=dict(
       batch_size=batch_size, steps=count * steps, warmup_steps=steps,
@@ -258,7 +260,7 @@ _LRA.update(
 
 _NYSTROM_RECIPE = dict(
     train=dict(learning_rate=1e-4, weight_decay=0.0, eps=1e-6),
-    # torch's OneCycleLR: down to the peak over 25 * 10**4
+    # torch's OneCycleLR ends at the peak divided by 25 * 10**4.
     optim=dict(schedule='linear', final_fraction=4e-6),
     encoder=dict(pooling='mean', head_layers=1, embedding_std=0.02))
 
@@ -272,10 +274,10 @@ _NYSTROM_RETRIEVAL = _join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
                cpu_microbatch_size=2, cpu_eval_batch_size=4),
     encoder=dict(head='nli')))
 
-# Of four lengths those which leave the least padding: computed are 60% of the
-# positions of ListOps, 44% of Text. A core's caches hold two examples: on two
-# cores a step of simpletron on ListOps takes 0.39 s (four at a time 0.51), its
-# validation 3.6 s (eight at a time 8.2).
+# The four lengths leave the least padding that four can: 60% of the positions
+# of ListOps and 44% of Text are computed. A core's caches hold two examples. So
+# on two cores a step of simpletron on ListOps takes 0.39 s (with four at a time
+# 0.51 s), its validation 3.6 s (with eight at a time 8.2 s).
 _NYSTROM = dict(
     listops=_join(_NYSTROM_SIZE, _NYSTROM_RECIPE, dict(
         train=dict(steps=5000, warmup_steps=1000, eval_every=50,
@@ -299,7 +301,7 @@ _NYSTROM = dict(
 
 
 def _probe(steps: int, conv_width: int = 0) -> dict:
-  """Settings of a probe; no example comes twice, so nothing is dropped out."""
+  """Returns the settings of a probe: no example comes twice, so no dropout."""
   return dict(
       dtype='float32', objective='token_classification',
       train=dict(steps=steps, warmup_steps=100, learning_rate=3e-3,
@@ -312,15 +314,16 @@ def _probe(steps: int, conv_width: int = 0) -> dict:
 
 
 _PROBES = dict(
-    # Without a convolution a mixer must first learn to look one token back; of
-    # as few as 8 pairs the transformer did not in as many steps.
+    # Without a convolution a mixer must first learn to look one token back. The
+    # transformer did not learn this in as many steps, even with only 8 pairs.
     mqar=_probe(2000, conv_width=4),
     selective_copying=_probe(2000),
     parity=_probe(1500),
     permutations_3=_probe(1500),
     permutations_5=_probe(1500))
 
-# State-space models: a block is a norm, the mixer with its gate, and a sum.
+# For state-space models, a block is a norm, the mixer with its gate, and the
+# residual sum.
 _SSM_RECIPE = dict(
     optim=dict(schedule='cosine'),
     encoder=dict(positions='none', pooling='mean', norm='batch', block='none',
@@ -329,7 +332,8 @@ _PIXELS = dict(encoder=dict(inputs='values'))
 
 
 def _sized(width: int, layers: int, mlp_width: int = 0, heads: int = 4) -> dict:
-  """Sizes; without an MLP, `mlp_width` is that of the classifier."""
+  """Returns sizes of a model; without an MLP, `mlp_width` is the classifier's.
+  """
   return dict(encoder=dict(num_layers=layers, width=width,
                            mlp_width=mlp_width or width),
               model=dict(num_heads=heads))
@@ -337,7 +341,8 @@ def _sized(width: int, layers: int, mlp_width: int = 0, heads: int = 4) -> dict:
 
 def _trains(batch_size: int, steps: int, warmup_steps: int, eval_every: int,
             learning_rate: float, weight_decay: float, **others) -> dict:
-  """`train`; a CPU computes one example of Path-X's length at a time."""
+  """Returns `train`; a CPU computes one example at a time, for Path-X's sake.
+  """
   return dict(train=dict(
       batch_size=batch_size, steps=steps, warmup_steps=warmup_steps,
       eval_every=eval_every, learning_rate=learning_rate,
@@ -345,7 +350,8 @@ def _trains(batch_size: int, steps: int, warmup_steps: int, eval_every: int,
       cpu_eval_batch_size=4, **others))
 
 
-# Parameters of state-space mixers of all names but B's, and but the steps'.
+# Names of state-space parameters in all mixers: all but B, and all but the step
+# sizes.
 _NOT_B = ('log_decay', 'frequency', 'lambda_real', 'lambda_imaginary',
           'log_step', 'log_nu', 'log_theta', 'log_gamma')
 _NOT_STEPS = (*(name for name in _NOT_B if name != 'log_step'), 'b')
@@ -377,7 +383,10 @@ _S4 = dict(
 
 
 def _s5(rate: float, factor: float, *, groups: tuple = (), **encoder) -> dict:
-  """The recipe with the rate of state-space parameters, and its multiple."""
+  """Returns the recipe; the learning rate is `factor` * `rate`.
+
+  `rate` is the learning rate of the state-space parameters.
+  """
   return _join(_SSM_RECIPE, dict(
       train=dict(learning_rate=round(rate * factor, 6), ssm_learning_rate=rate,
                  ssm_weight_decay=0.0, ssm_parameters=groups),
@@ -471,9 +480,9 @@ PROTOCOLS = {'simpletron': _SIMPLETRON, 'lra': _LRA, 'nystrom': _NYSTROM,
              's4': _S4, 's5': _S5, 'mega': _MEGA, 'metala': _METALA,
              'probes': _PROBES}
 
-# Arguments of several mixers which a protocol decides: see `base.argument`.
-# num_global: tokens at the front which a sparse pattern lets see, and be seen
-# by, all. hash_rounds: rounds of hashing of reformer.
+# Arguments of several mixers that a protocol sets: see `base.argument`.
+# num_global: number of first tokens that see, and are seen by, all tokens in a
+# sparse pattern. hash_rounds: rounds of hashing of reformer.
 _ARGUMENTS = dict(
     qkv_bias=True, attention_dropout=0.0, num_global=0, hash_rounds=4)
 ARGUMENTS = {
@@ -487,13 +496,13 @@ ARGUMENTS = {
 _BOTH_WAYS = {
     ('metala', task): dict(direction='bidirectional') for task in (
         'retrieval', 'retrieval_rfc', 'image', 'pathfinder', 'pathx')}
-# What a protocol decides otherwise on one task.
+# Arguments that a protocol sets differently on one task.
 TASK_ARGUMENTS = {
     ('lra', 'image'): dict(attention_dropout=0.2),
     ('metala', 'listops'): dict(direction='causal'),
     ('metala', 'text'): dict(direction='causal'), **_BOTH_WAYS}
 
-# Arguments of the mixer that a protocol is named after, by task.
+# (protocol, mixer it is named after) -> task -> arguments of this mixer.
 _S4D_PIXELS = dict(state_dim=64, tied=False)
 _S5_PAIRS = dict(state_dim=256, blocks=16, activation='half_glu1',
                  c_init='truncated')

@@ -97,7 +97,7 @@ def read(paths: dict[str, pathlib.Path], cut: int):
       split = next(s for s in waiting if waiting[s])
       line, columns = next(iter(waiting[split].items()))
       raise bad_row(paths[split], line, f'{columns} columns instead of 5, and '
-                    'no other row shows which tab parts the two texts')
+                    'no other row shows which tab separates the two texts')
   if unclosed and documents.literals:
     raise bad_row(*unclosed[0], 'a bytes literal without its closing quote')
   return documents, {split: _in_order(rows) for split, rows in found.items()}

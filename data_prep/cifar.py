@@ -30,7 +30,7 @@ SIDE = 32
 COUNTS = {'train': 50_000, 'test': 10_000}
 
 _PIXELS = 3 * SIDE * SIDE
-_LARGEST = 1 << 28  # bytes of a member of an archive that is worth reading
+_LARGEST = 1 << 28  # bytes of the largest member of an archive that is read
 _PYTHON = re.compile(r'(?:data_batch_[1-5]|test_batch)')
 _BINARY = re.compile(r'(?:data_batch_[1-5]|test_batch)\.bin')
 _FILE = re.compile(
@@ -217,7 +217,7 @@ def _records(path, data):
   import tempfile
 
   from array_record.python import array_record_module
-  with tempfile.NamedTemporaryFile() as f:  # it reads paths only
+  with tempfile.NamedTemporaryFile() as f:  # the reader takes paths only
     f.write(data)
     f.flush()
     reader = array_record_module.ArrayRecordReader(f.name)

@@ -1,4 +1,4 @@
-"""The arrays of a data set: their fingerprint, fixed parts, duplicates."""
+"""The arrays of a data set: fingerprint, choice of examples, duplicates."""
 
 import dataclasses
 import hashlib

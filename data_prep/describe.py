@@ -15,7 +15,8 @@ _BINS = 10
 _BAR = 40
 _EXAMPLES = 3
 _SHOWN = 300
-# Of the picture: images, pixels of their side at least, and of a caption.
+# The picture has this many rows and columns of images. An image's side has at
+# least _LEAST pixels, a caption's height _CAPTION.
 _ROWS, _COLUMNS = 4, 8
 _LEAST = 96
 _CAPTION = 14

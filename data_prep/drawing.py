@@ -100,7 +100,7 @@ def _draw_missing(law, seed, parts, processes):
 def _start(law, seed, work):
   """Starts a process that draws the parts of `work`.
 
-  `multiprocessing` does not do: its helper lets through the signals that
+  `multiprocessing` cannot be used: its helper lets through the signals that
   `lra.system.signals` keeps from the main thread.
   """
   task = {'law': dataclasses.asdict(law), 'seed': seed, 'parent': os.getpid(),
@@ -167,7 +167,7 @@ def _load(path, count):
     with np.load(path) as part:
       arrays = [part[name] for name in _NAMES]
     if any(len(array) != count for array in arrays):
-      raise ValueError(f'it has not {count} images')
+      raise ValueError(f'it does not have {count} images')
   except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile,
           zlib.error) as e:
     raise UserError(f'{path} is damaged ({e}): delete it and run the command '

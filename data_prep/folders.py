@@ -69,5 +69,5 @@ def remove_traces(path: pathlib.Path, new: list[pathlib.Path]) -> None:
   with contextlib.suppress(OSError):
     (path.parent / '.lock').unlink()
   for folder in (downloads / 'extracted', downloads, *path.parents[:2], *new):
-    with contextlib.suppress(OSError):  # it has something, or is not there
+    with contextlib.suppress(OSError):  # the folder is not empty, or missing
       folder.rmdir()

@@ -51,7 +51,9 @@ BUILDER = Image
 
 
 def content(images: dict[str, list], stored: str, *, mini: bool) -> Content:
-  """Makes the data set of what `cifar.read` returns; `mini` joins four pixels.
+  """Makes the data set from the result of `cifar.read`.
+
+  With `mini`, each pixel is the mean of 2 x 2 pixels.
   """
   train, test = _sorted(images['train']), _sorted(images['test'])
   keys, pixels, labels = train
@@ -82,7 +84,7 @@ def grey(images: np.ndarray) -> np.ndarray:
   multiplies the weighted sum by 255.5 and rounds down.
   """
   shares = images.astype(np.float32) / np.float32(255)
-  # A fixed order of the sum: that of a matmul depends on the CPU.
+  # Sums in a fixed order; the order of a matmul would depend on the CPU.
   red, green, blue = np.moveaxis(shares * WEIGHTS, -1, 0)
   return np.uint8(np.floor((red + green + blue) * np.float32(255.5)))
 

@@ -11,12 +11,13 @@ from lra.errors import UserError
 
 
 def majority(train, test) -> np.ndarray:
-  """Tests the commonest label of `train` on `test`: bool [N], right or not."""
+  """Guesses the commonest label of `train`; returns bool [N], right or not."""
   return test.labels == np.bincount(train.labels).argmax()
 
 
 def first_operator(train, test) -> np.ndarray:
-  """Tests the guess from an expression's first token, like `majority`."""
+  """Guesses from an expression's first token; returns bool [N], right or not.
+  """
   return parts.by_first_token(train, test) == test.labels
 
 
@@ -50,7 +51,7 @@ def _expression(tokens):
 
 
 def _text(tokens):
-  # The cut may have gone through a character.
+  # The cut at the task's length may have split a character.
   return ' '.join(tokens.decode('utf-8', errors='replace').split())
 
 

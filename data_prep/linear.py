@@ -56,7 +56,7 @@ def _block(split, start, stop):
 
 
 def _hash(tokens, n):
-  """Returns the feature of each n-gram, by its first token."""
+  """Returns the feature number of the n-gram that begins at each token."""
   code = np.full(len(tokens) - n + 1, n, np.uint64)
   for i in range(n):
     code = (code << np.uint64(8)) | tokens[i:len(tokens) - n + 1 + i]

@@ -185,8 +185,11 @@ def _import_table(path):
 
 
 def draw(process: trees.Process, count: int, seed: int = _SEED):
-  """Generates `count` different expressions: token codes, values, and counts of
-  the generated ones and of those dropped as equal to an earlier one.
+  """Generates `count` different expressions.
+
+  Returns:
+    Their token codes, their values, and facts: the number of expressions that
+    were generated, and of those dropped as equal to an earlier one.
   """
   documents, values, seen = [], [], set()
   facts = {'draws': 0, 'duplicates_dropped': 0}

@@ -21,7 +21,7 @@ def first_tokens(split: Split) -> np.ndarray:
 def by_first_token(train: Split, test: Split) -> np.ndarray:
   """Returns an answer to each example of `test`, int64 [N].
 
-  It is the commonest label of the examples of `train` with its first token.
+  It is the commonest label in `train` among examples with the same first token.
   """
   counts = np.zeros((256, train.labels.max() + 1), np.int64)
   np.add.at(counts, (first_tokens(train), train.labels), 1)
@@ -77,7 +77,7 @@ def _deciding_depth(document):
     else:
       operator, before = waiting.pop()
       value = _bounds(operator, np.array(bounds))
-      value[:, :depth] = [[0], [trees.DIGITS - 1]]  # not read
+      value[:, :depth] = [[0], [trees.DIGITS - 1]]  # any digit, as not read
       depth, bounds = depth - 1, [*before, value]
   if waiting or len(bounds) != 1:
     return -1
@@ -115,7 +115,7 @@ RULES = {'listops': {FIRST_OPERATOR: by_first_token}}
 def accuracies(dataset: str, right: np.ndarray, test: Split) -> dict:
   """Computes accuracies on the kinds of examples of a data set.
 
-  `right`, bool [N], is whether the answer to each example of `test` is.
+  `right`, bool [N], is True for each example of `test` with a right answer.
 
   Returns:
     {property: {value: {'examples': number with it, 'accuracy': a fraction}}};

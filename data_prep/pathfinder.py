@@ -5,9 +5,9 @@ directory of the official release with `metadata` and `imgs`, or its parent. The
 arena scores its hard set, `curv_contour_length_14`.
 
 In the order of the tables the first 80% are train, the next 10% val and the
-last 10% test. Others test on other images. Long Range Arena slices a data set
-in the order of TFDS, S4 uses `random_split` with seed 42, and Nystromformer
-shuffles.
+last 10% test. Other programs test on other images: Long Range Arena slices a
+data set in the order of TFDS, S4 uses `random_split` with seed 42, and
+Nystromformer shuffles.
 """
 
 import dataclasses

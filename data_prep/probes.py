@@ -1,7 +1,7 @@
 """Probes: small tasks that each test one ability of a mechanism.
 
 The papers train causal models on them. Here a mechanism that is not causal sees
-both directions: at a question also the questions after it.
+both directions: at a question it also sees the later questions.
 
 An example is a pair of documents of equal length: a sequence, and the answer at
 each of its tokens. In the answers, code 0 marks a token without a question, and
@@ -17,10 +17,10 @@ from one seed, which takes a second.
   Symbols among noise, then as many places for them, in their order.
 * `parity`, `permutations_3`, `permutations_5`: state tracking (Merrill et al.
   2024, arXiv 2404.08819, section 3). A sequence has elements of a group, and
-  the answer is their composition so far. For five things it is only the place
-  of the first. Training has a question at every token, so short compositions
-  are learnt first. Validation and test have one at the last token only, since
-  the first few are easy.
+  the answer is their composition so far. In `permutations_5` the answer is only
+  the place to which the composition moves the first thing. Training has a
+  question at every token, so short compositions are learnt first. Validation
+  and test have one question, at the last token, since early ones are easy.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ import numpy as np
 from data_prep.content import SPLITS, Content, Split, fingerprint
 
 _SEED = 0
-# Exponent of the law of slots of keys; Arora et al., section 3.1.
+# Exponent of the power law by which keys take slots; Arora et al., section 3.1.
 _EARLY = 0.01
 
 # Number of sequences to fit baselines on, more than test has.
@@ -187,7 +187,7 @@ def asked(split: Split) -> tuple[np.ndarray, np.ndarray]:
 
 
 def majority(train: Split, test: Split) -> np.ndarray:
-  """Tests the commonest class of the questions of `train`."""
+  """Guesses the commonest class of the questions of `train`."""
   return asked(test)[1] == np.bincount(asked(train)[1]).argmax()
 
 
@@ -197,7 +197,7 @@ def chance(train: Split, test: Split) -> np.ndarray:
 
 
 def any_value(train: Split, test: Split) -> np.ndarray:
-  """Tests the first value of each sequence of `mqar`."""
+  """Guesses the first value of each sequence of `mqar`."""
   del train
   values, wanted, _ = _recall(test)
   return values[:, 0] == wanted
@@ -207,7 +207,7 @@ def by_place(train: Split, test: Split) -> np.ndarray:
   """Guesses the value of the pair that train asks for most at this position.
 
   Questions of `mqar` about early pairs tend to come early, so the position of a
-  question hints at its pair. Returns bool [examples]: whether it is right.
+  question hints at its pair.
   """
   values, wanted, place = _recall(train)
   length = VARIANTS['mqar'].length
@@ -219,7 +219,7 @@ def by_place(train: Split, test: Split) -> np.ndarray:
 
 
 def commonest_symbol(train: Split, test: Split) -> np.ndarray:
-  """Tests the commonest symbol of each sequence of `selective_copying`."""
+  """Guesses the commonest symbol of each sequence of `selective_copying`."""
   del train
   sequences, example, _, wanted = _questions(test)
   symbols = np.arange(VARIANTS['selective_copying'].sizes['symbols'])
@@ -228,8 +228,11 @@ def commonest_symbol(train: Split, test: Split) -> np.ndarray:
 
 
 def _recall(split):
-  """Returns of each question of `mqar` all values of its sequence, as classes,
-  int64 [Q, pairs]; the right one, and the place of the question, int64 [Q].
+  """Returns three arrays about the questions of `mqar`.
+
+  Returns:
+    All values of the question's sequence, as classes, int64 [Q, pairs]; the
+    right class and the place of the question, int64 [Q] each.
   """
   sizes = VARIANTS['mqar'].sizes
   sequences, example, place, wanted = _questions(split)
@@ -238,8 +241,11 @@ def _recall(split):
 
 
 def _questions(split):
-  """Returns the first `_FITTED` sequences [N, L]; then the number of the
-  sequence, place and class of each of their questions, int64 [Q].
+  """Returns the first `_FITTED` sequences and their questions.
+
+  Returns:
+    The sequences, int64 [N, L]; then, for each question, the number of its
+    sequence, its place and its class, int64 [Q] each.
   """
   length = split.offsets[1] - split.offsets[0]
   codes = split.tokens.reshape(-1, length)[split.pairs[:_FITTED]]

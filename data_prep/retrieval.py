@@ -107,7 +107,7 @@ def read_rfc(paths, mini: bool) -> Content:
 
 
 def _content(splits, origin, cut, **facts):
-  """Drops documents that no pair has."""
+  """Makes the data set, without the documents that are in no pair."""
   pairs = {name: np.asarray(s[2], np.int64) for name, s in splits.items()}
   used, where = np.unique(
       np.concatenate([p.reshape(-1) for p in pairs.values()]),

@@ -5,7 +5,8 @@ Two discs mark ends of target snakes: of one snake (label 1) or of both (label
 0). The law is that of the program that made the arena's images (Linsley et al.
 2018, arXiv 1805.08315), with its apparent mistakes.
 
-M is a map of the paint, 0 to 1, with room around it.
+M is a map of the taken places, [side, side]: 0 is free, 1 is paint or too near
+to paint.
 """
 
 import math
@@ -15,13 +16,13 @@ import numpy as np
 
 from data_prep import stamps
 
-_FREE = 0.3  # largest M for a first paddle
-_FULL = 1.8  # M and the mask of a new paddle together
-_LEAST = 1e-4  # weights of all places for a new paddle together
-_ROOM = 0.01  # of the pixels, below which no distractor is tried
-_TRIES = 3  # for the tail of a first paddle
-_BLIND = 30  # draws of a place before all are searched
-_MANY = 1_000_000  # attempts at one image
+_FREE = 0.3  # largest M where a first paddle may be
+_FULL = 1.8  # M plus the mask of a new paddle must stay below this
+_LEAST = 1e-4  # smallest sum of the weights of all places for a new paddle
+_ROOM = 0.01  # share of free pixels below which no distractor is tried
+_TRIES = 3  # tries at the tail of a first paddle
+_BLIND = 30  # random draws of a place before all places are searched
+_MANY = 1_000_000  # most attempts at one image
 
 
 class Artist:
@@ -33,8 +34,11 @@ class Artist:
     self._marker = stamps.marker(law)
 
   def draw(self, number: int) -> tuple[np.ndarray, int, int, int]:
-    """Returns image `number`, uint8 [side, side]; its label; attempts at its
-    target snakes; the number of distractors that found room.
+    """Draws image `number`.
+
+    Returns:
+      The image, uint8 [side, side]; its label; the number of attempts at its
+      target snakes; the number of distractors that found room.
     """
     law = self.law
     rng = np.random.default_rng([self.seed, number])
@@ -60,7 +64,7 @@ def _grey(image):
 
 
 def _tables(law, margin):
-  """Returns the arrays and numbers of the compiled functions, one tuple."""
+  """Returns all arrays and numbers that the compiled functions need."""
   seeds = stamps.first(law, margin)
   ring, phi, paddles = stamps.ring(law, margin)
   near = np.argwhere(stamps.disc(margin)) - margin
@@ -72,7 +76,7 @@ def _tables(law, margin):
 def _compiled(function):
   try:
     return numba.njit(cache=True)(function)
-  except RuntimeError:  # it finds no folder for its cache
+  except RuntimeError:  # numba finds no folder for its cache
     return numba.njit(function)
 
 
@@ -302,8 +306,12 @@ def _distractor(rng, image, m, tables, paddles, continuity, contrast, draws,
 @_compiled
 def _scene(rng, tables, side, padding, distance, contour, continuity, short,
            distractors, bright, contrast, draws, attempts_each):
-  """Paints snakes without markers: image, float32 [side, side]; first and last
-  points of the target snakes, int64 [2, 2] each; attempts; distractors placed.
+  """Paints all snakes of an image, without markers.
+
+  Returns:
+    The image, float32 [side, side]; the first and the last points of the target
+    snakes, int64 [2, 2] each; the number of attempts; the number of distractors
+    that found room.
   """
   image = np.zeros((side, side), np.float32)
   empty = np.ones((side, side), np.float32)

@@ -22,8 +22,9 @@ from lra.system.terminal import progress
 URL = 'http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz'
 FOLDERS = ('train/neg', 'train/pos', 'test/neg', 'test/pos')
 REVIEWS_PER_FOLDER = 12_500
-# Bytes of the texts, from `imdb` at Hugging Face, made of the archive: that has
-# 33,432,823 and 32,650,685 bytes, with 12 for each label and offset.
+# Bytes of all texts, computed from `imdb` at Hugging Face, which was made from
+# the archive. It has 33,432,823 and 32,650,685 bytes; in these each review
+# takes 12 more for its label and offset.
 TOTAL_BYTES = 65_483_508
 # A copy that differs in places: its size, and SHA-256 of its reviews.
 COPY_BYTES = 65_477_753
@@ -31,7 +32,8 @@ COPY_SHA256 = '1999978f030cbf075dc413bcb5eb0da74293132f2def35b91c16c068eb5c416b'
 VAL_REVIEWS = 2500
 ORIGIN = 'Large Movie Review Dataset'
 
-# Bytes kept of a review; reviews of train, val and test, or all there are.
+# Variant -> (bytes kept of a review, sizes of train, val and test). None: all
+# reviews.
 VARIANTS = {'lra': (4000, None), 'mini': (512, (20_000, 1000, 5000))}
 
 _LAYOUT = ('--source of text must be aclImdb_v1.tar.gz or the directory it '

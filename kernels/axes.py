@@ -1,9 +1,10 @@
-"""Axes of a mesh that split a batch, and over which arrays vary.
+"""Helpers for the axes of a device mesh inside a `jax.shard_map`.
 
-Inside a `jax.shard_map` that checks `vma`, each array varies over some axes of
-the mesh or is equal on all devices. A `custom_vjp` must return gradients that
-vary like its arguments, and a scan needs carries that vary like its results. So
-an operation first makes all its arrays vary alike. Elsewhere nothing changes.
+A `jax.shard_map` with `check_vma` tracks for each array the mesh axes over
+which its values differ ("vary"). A `custom_vjp` must return gradients that vary
+over the same axes as its arguments. The carry of a scan must vary over the same
+axes as its result. So each operation first calls `alike` on its arrays. Outside
+such a `jax.shard_map` these functions change nothing.
 """
 
 import jax
@@ -13,10 +14,10 @@ BATCH_AXES = ('data', 'fsdp')  # axes of a mesh that split a batch
 
 
 def keys(key, count):
-  """Returns a key for each row of a batch on any mesh: keys [count].
+  """Returns one random key per row of a batch, [count], the same on any mesh.
 
-  Keys [count] are returned unchanged. Inside a `jax.shard_map` over axes of the
-  batch, `count` rows are this device's part of it, in the order of the axes.
+  If `key` is an array of keys, it is returned unchanged. Inside a
+  `jax.shard_map` that splits the batch, `count` is the rows on this device.
   """
   if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim:
     return key
@@ -35,16 +36,16 @@ def manual(mesh):
 
 
 def alike(tree):
-  """Returns the arrays, each varying over the axes of any of them.
+  """Makes every array of `tree` vary over the union of all their mesh axes.
 
-  The gradient of an array that did not vary over an axis is summed over it.
+  The gradient of an array is summed over the axes that this adds to it.
   """
   axes = frozenset().union(*map(_axes, jax.tree.leaves(tree)))
   return jax.tree.map(lambda x: _vary(x, axes), tree)
 
 
 def zeros(shape, dtype, like):
-  """Returns zeros that vary over the axes over which `like` does."""
+  """Returns zeros that vary over the same mesh axes as `like`."""
   return _vary(jnp.zeros(shape, dtype), _axes(like))
 
 

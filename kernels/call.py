@@ -1,4 +1,4 @@
-"""The arrays of a call of a linear operation, and its custom gradient."""
+"""Inputs and custom gradient that all linear-attention kernels share."""
 
 import functools
 from typing import Any, NamedTuple
@@ -10,13 +10,13 @@ from kernels import axes, dispatch
 
 
 class Inputs(NamedTuple):
-  """The arrays of a call.
+  """The arrays that a call passes to its kernel.
 
   Attributes:
     arrays: (q, k, v), each [B, L, H, Dh]; or (qkv,), [B, L, 3, H, Dh].
-    bias: float32 [3, H, Dh] or None. The projection has added it to q, k and v
-      already. Backward kernels only sum its gradient, so that it needs no
-      separate pass over the gradients of q, k and v.
+    bias: float32 [3, H, Dh] or None. A projection has already added this bias
+      to q, k and v. Backward kernels sum its gradient, which saves a separate
+      pass over the gradients of q, k and v.
     mask: bool [B, L] or None.
     slopes: float32 [H] for lightning attention, else None.
     state: state before the first token, or None: float32 sums [B, H, Dh, Dh],
@@ -50,7 +50,10 @@ class Inputs(NamedTuple):
 
 
 def with_variable_bias(inputs):
-  """Returns inputs for plain XLA, in which autodiff also reaches the bias."""
+  """Returns equal inputs whose arrays depend on the bias, for plain XLA.
+
+  Autodiff then computes the gradient of the bias, which becomes None here.
+  """
   if inputs.bias is None:
     return inputs
   nothing = inputs.bias - jax.lax.stop_gradient(inputs.bias)
@@ -60,7 +63,7 @@ def with_variable_bias(inputs):
 
 
 def activated(inputs):
-  """Applies SiLU outside the kernel, so that autodiff reaches it.
+  """Applies SiLU to q, k and v outside the kernel; autodiff handles it.
 
   SiLU and its gradient are float32 and rounded once, as in the kernels.
   """
@@ -71,7 +74,7 @@ def activated(inputs):
 
 
 def masked(inputs):
-  """Returns inputs with zeros at masked tokens, which may be NaN."""
+  """Replaces q, k and v by zeros at masked tokens, where they may be NaN."""
   if inputs.mask is None:
     return inputs
   return inputs._replace(arrays=tuple(jnp.where(_beside(inputs.mask, x), x, 0)
@@ -83,12 +86,13 @@ def _beside(mask_BxL, x):
 
 
 def gradients(inputs, arrays, bias, state):
-  """Returns gradients as an `Inputs`, the form of a backward pass.
+  """Packs gradients into an `Inputs`, as the custom gradient must return them.
 
   Args:
     inputs: Inputs.
     arrays: three gradients [B, L, H, Dh], or one [B, L, 3, H, Dh].
-    bias: float32 [3, H, Dh] if the kernel sums it, else None.
+    bias: gradient of the bias, float32 [3, H, Dh]; None if the kernel has not
+      computed it.
     state: the gradient of the initial state, or None.
   """
   if inputs.bias is not None and bias is None:

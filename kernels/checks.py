@@ -22,9 +22,10 @@ def check_options(name, options, function):
 
 
 def check_asked(op, shape, dtype, needs, known):
-  """Raises ValueError for arguments that no call of an operation can have.
+  """Raises ValueError for a shape, dtype or need that `op` never supports.
 
-  `known` are the names allowed in `needs`; the rest as in `kernels.resolve`.
+  `known` lists the names allowed in `needs`. `kernels.resolve` explains the
+  other arguments.
   """
   axes = '(B, L, E)' if op in ('norm_project', 'scan') else '(B, L, H, Dh)'
   if not _is_shape(shape, axes.count(',') + 1):
@@ -67,9 +68,9 @@ def check_qkv(q, k, v, any_value_width=False):
 
 
 def check_keys_and_values(q, k, v):
-  """Raises ValueError unless [B, L, H, Dh], [B, S, G, Dh], [B, S, G, Dv].
+  """Raises ValueError unless the shapes and dtypes of q, k and v fit.
 
-  G must divide H.
+  q is [B, L, H, Dh], k [B, S, G, Dh] and v [B, S, G, Dv]; G divides H.
   """
   _check_arrays(q, k, v, SOFTMAX_DTYPES)
   b, _, h, d = jnp.shape(q)
@@ -104,7 +105,7 @@ def check_gated(q, k, v, log_decay):
 
 
 def _check_arrays(q, k, v, dtypes):
-  """Checks for non-empty arrays of four axes and one dtype out of `dtypes`."""
+  """Raises ValueError unless q, k, v are 4-D, non-empty and of one dtype."""
   for name, x in (('q', q), ('k', k), ('v', v)):
     _check_array(name, x, '[B, L, H, Dh]', len(jnp.shape(x)) == 4, dtypes)
   for name, x in (('k', k), ('v', v)):
@@ -114,7 +115,10 @@ def _check_arrays(q, k, v, dtypes):
 
 
 def _check_array(name, x, axes, fits, dtypes=DTYPES):
-  """Checks for a non-empty array that `fits` `axes`, in one of `dtypes`."""
+  """Raises ValueError if x is empty, has a wrong dtype or `fits` is false.
+
+  `axes` is the expected shape, for the message.
+  """
   shape = jnp.shape(x)
   if not fits or 0 in shape:
     raise ValueError(f'{name} must be a non-empty array {axes}, got shape '
@@ -124,7 +128,7 @@ def _check_array(name, x, axes, fits, dtypes=DTYPES):
 
 
 def check_mask(mask, k):
-  """Raises ValueError unless mask is None or bool [B, L], the axes of k."""
+  """Raises ValueError unless mask is None or bool [B, L] with B, L as in k."""
   if mask is None:
     return
   if _dtype(mask) != 'bool' or jnp.shape(mask) != jnp.shape(k)[:2]:
@@ -133,7 +137,10 @@ def check_mask(mask, k):
 
 
 def check_distances(bias, q, k):
-  """Raises ValueError unless bias is None or float32 [H, L + S - 1], G = H."""
+  """Raises ValueError unless bias is None or float32 [H, L + S - 1].
+
+  With a bias, k must have as many heads as q.
+  """
   if bias is None:
     return
   length, heads = jnp.shape(q)[1:3]
@@ -143,12 +150,15 @@ def check_distances(bias, q, k):
     raise ValueError(f'bias must be float32 [H, L + S - 1] = {shape}, got '
                      f'{_dtype(bias)} {jnp.shape(bias)}')
   if groups != heads:
-    raise ValueError(f'bias needs a head of keys for each of the {heads} '
-                     f'heads, got {groups}')
+    raise ValueError(f'bias needs as many heads of k as of q, {heads}, got '
+                     f'{groups}')
 
 
 def check_number(name, value):
-  """Returns a finite Python float, or raises: kernels compile it in."""
+  """Returns `value` as a finite float, or raises ValueError.
+
+  Traced values are refused, because kernels compile the number in.
+  """
   if isinstance(value, jax.core.Tracer):
     raise ValueError(f'{name} must be a number, not a traced value')
   try:
@@ -214,7 +224,10 @@ def check_scanned(x, a):
 
 
 def check_state(name, x, shape, dtype):
-  """Raises ValueError unless x is a state of a scan of `dtype` operands."""
+  """Raises ValueError unless x has `shape` and the dtype of a scan's state.
+
+  The state is complex64 if the operands' `dtype` is complex, else float32.
+  """
   wide = 'complex64' if jnp.dtype(dtype).kind == 'c' else 'float32'
   if jnp.shape(x) != tuple(shape) or _dtype(x) != wide:
     raise ValueError(f'{name} must be {wide} {tuple(shape)}, got '
@@ -222,7 +235,7 @@ def check_state(name, x, shape, dtype):
 
 
 def check_float32(name, x, shape, axes):
-  """Raises ValueError unless x is float32 of a shape, whose axes have names."""
+  """Raises ValueError unless x is float32 of `shape`, shown as `axes`."""
   if jnp.shape(x) != tuple(shape) or _dtype(x) != 'float32':
     raise ValueError(f'{name} must be float32 {axes} = {tuple(shape)}, got '
                      f'{_dtype(x)} {jnp.shape(x)}')

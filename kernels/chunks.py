@@ -20,7 +20,7 @@ GROUP = 16
 def within(slope, rows_CxC, cols_CxC):
   """Returns exp(-s (i - j)) for i >= j, else 0. [C, C] float32."""
   gap = (rows_CxC - cols_CxC).astype(jnp.float32)
-  # The maximum keeps exp finite in entries that the select discards.
+  # The maximum keeps exp finite in entries that `where` discards.
   decay = jnp.exp(-slope * jnp.maximum(gap, 0.0))
   return jnp.where(gap >= 0, decay, 0.0)
 
@@ -31,7 +31,7 @@ def from_start(slope, rows):
 
 
 def to_end(slope, rows, length):
-  """Returns exp(-s (n - 1 - i)), the weight of row i in the state after n."""
+  """Returns exp(-s (n - 1 - i)), row i's weight in the state after n rows."""
   gap = (length - 1 - rows).astype(jnp.float32)
   return jnp.exp(-slope * jnp.maximum(gap, 0.0))
 
@@ -44,8 +44,8 @@ def over(slope, length):
 def prefix(x_BxNxHxDxE, slope_H):
   """Returns y_n = sum_{m <= n} exp(-s (n - m)) x_m on axis 1, in O(N) work.
 
-  Computes one matmul per level of a tree of width GROUP. Without a loop over N,
-  an accelerator runs a few launches, not N.
+  Computes one matmul per level of a tree of width GROUP. An accelerator then
+  needs a few kernel launches, where a loop would need N.
   """
   n = x_BxNxHxDxE.shape[1]
   if n > GROUP:
@@ -78,7 +78,7 @@ def default_slopes(num_heads):
 
 
 def precision(dtype):
-  """Returns full float32 precision for float32 operands, else the default."""
+  """Returns a matmul precision: full for float32 operands, else the default."""
   if dtype == jnp.float32:
     return jax.lax.Precision.HIGHEST
   return jax.lax.Precision.DEFAULT

@@ -19,7 +19,7 @@ OPS = {'linear': ('xla', 'pallas_tpu', 'pallas_triton', 'pallas_gpu'),
        'norm_project': ('xla', 'pallas_triton'),
        'scan': ('xla', 'pallas_tpu', 'pallas_triton'),
        'gated': ('xla',), 'delta': ('xla',)}
-# More requirements that a call can have of a kernel.
+# Names of the further requirements that `resolve` accepts for each operation.
 _NEEDS = {
     'linear': ('value_width', 'state', 'segments'),
     'simpletron': ('state', 'segments'), 'lightning': ('state', 'segments'),
@@ -76,9 +76,9 @@ def resolve(op, kernel, shape, dtype, **needs):
   Args:
     op: one of `OPS`.
     kernel: one of `OPS[op]`, or 'auto' (or None) for the best that can run.
-    shape: (B, L, H, Dh) of q; (B, L, E) of o for 'norm_project' and of x for
-      'scan'; H of v for 'gated'.
-    dtype: dtype of q, or of o or x.
+    shape: shape (B, L, H, Dh) of q. For 'norm_project' it is the shape
+      (B, L, E) of o, for 'scan' that of x. For 'gated' H is that of v.
+    dtype: dtype of q (of o for 'norm_project', of x for 'scan').
     **needs: further requirements. `value_width` (int, if it is not Dh) applies
       to 'linear', 'softmax' and 'gated'. `state` (bool: takes or returns a
       state) and `segments` (bool: several sequences per row) apply to the
@@ -106,9 +106,10 @@ def resolve(op, kernel, shape, dtype, **needs):
 
 
 def explain(op, shape, dtype, **needs):
-  """Returns name -> why the kernel cannot run here, '' if it can; best first.
+  """Returns for each kernel why it cannot run here, '' if it can; best first.
 
-  `resolve` has the arguments and errors, and takes the first that can run.
+  Arguments and errors are those of `resolve`, which takes the first kernel of
+  this dict that can run.
   """
   first, *rest = _kernels(op)
   checks.check_asked(op, shape, dtype, needs, _NEEDS[op])
@@ -133,10 +134,10 @@ def backend(op, kernel):
 
 
 def triton_module(name, *operands):
-  """Returns the Triton kernels of an operation that elsewhere is plain XLA.
+  """Returns the module `kernels.<name>.pallas_triton` if it can run here.
 
-  The module is `kernels.<name>.pallas_triton`; None if its `supported` refuses
-  the operands or it cannot run here.
+  Returns None without a GPU, or if the module's `supported` refuses the
+  operands. The caller then computes the operation in plain XLA.
   """
   if platform() != 'gpu':
     return None
@@ -171,7 +172,7 @@ def _say_fallback(op, chosen, reasons):
   own = [name for name, owner in _PLATFORM.items() if owner == platform()]
   refused = [name for name in reasons if name in own]
   if chosen not in own and refused:
-    # The kernel refused last supports the most.
+    # Kernels that support more come later, so the last reason is the best one.
     reason = reasons[refused[-1]].removeprefix(f'{op}: ')
     _warn_once(f'{op} runs kernel={chosen!r}: {reason}')
 
@@ -199,7 +200,8 @@ def _require(op, kernel, shape, dtype, needs):
 
 
 def like(x, shape, dtype):
-  """Describes an output that varies over the mesh axes as `x` does."""
+  """Returns a description of an output that varies over the mesh axes of `x`.
+  """
   kwargs = {}
   for name in ('vma', 'manual_axis_type'):
     value = getattr(jax.typeof(x), name, None)

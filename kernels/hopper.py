@@ -3,12 +3,13 @@
 A tile is 64 x 64 bf16 values in shared memory, in the 128-byte swizzle that TMA
 writes and the tensor cores read. A chunk is 64 rows of one head: Dh / 64 tiles
 side by side. A block (CTA) runs Dh / 64 warpgroups. Warpgroup w computes
-columns 64 w to 64 w + 63 of every result, so every matmul is a sum of 64 x 64 x
-64 ones. TMA fills rows beyond the end of the sequence with zeros and drops
-writes to them, so L may be any number.
+columns 64 w to 64 w + 63 of every result, so every matmul is a sum of matmuls
+of 64 x 64 tiles. TMA fills rows beyond the end of the sequence with zeros and
+drops writes to them, so L may be any number.
 
-The GPU interpreter runs the same bodies, except for layouts, overlapping views
-and tensor-core operands in registers, which it lacks: `Tools.simulate`.
+The GPU interpreter runs the same bodies with `Tools.simulate`. This avoids what
+the interpreter lacks: layouts, overlapping views and tensor-core operands in
+registers.
 """
 
 import dataclasses
@@ -49,7 +50,7 @@ def turned(ref):
 
 
 def at(n):
-  """Returns the rows of chunk n."""
+  """Returns the slice of the rows of chunk n."""
   return pl.ds(n * TILE, TILE)
 
 
@@ -64,9 +65,10 @@ def numbers(count):
 
 
 def place(warpgroups, heads):
-  """Returns (b, h, part) of this block and the warpgroup's number w in it.
+  """Returns (b, h, part) of this block, and the warpgroup's number w in it.
 
-  h runs fastest, so that the adjacent heads of a row are read together.
+  `part` numbers the parts of L. Of b and h, h runs faster, so that adjacent
+  heads of a row are read together.
   """
   bh = lax.axis_index('bh')
   b, h = lax.div(bh, jnp.int32(heads)), lax.rem(bh, jnp.int32(heads))
@@ -76,13 +78,17 @@ def place(warpgroups, heads):
 
 
 def tile(t):
-  """Returns the columns of tile t."""
+  """Returns the slice of the columns of tile t."""
   return pl.ds(t * TILE, TILE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-  """Operations of one warpgroup on tiles; `simulate` if interpreted."""
+  """Operations of one warpgroup on tiles.
+
+  Attributes:
+    simulate: whether the GPU interpreter runs the kernel.
+  """
   simulate: bool
 
   def tiles(self, *lead):
@@ -105,12 +111,12 @@ class Tools:
     return plgpu.RefUnion(self.tiles(*lead), lines)
 
   def factors(self, count, copies):
-    """Returns scratch for factors [64] of rows, in matmuls that sum over rows.
+    """Returns scratch for vectors [64] with which a matmul sums over rows.
 
     Unlike a sum in registers, such a matmul needs no shared scratch. Its right
-    operand is the transposed tile [8 copies, 64], one for each of `count`
-    warpgroups. A swizzle leaves every eighth row contiguous, so a vector can be
-    stored there unswizzled, in the second of the two `views`.
+    operand is a transposed tile [8 copies, 64]; each of `count` warpgroups has
+    its own. A swizzle leaves every eighth row contiguous, so a vector can be
+    stored there unswizzled, through the second of the two `views`.
     """
     if self.simulate:
       return plgpu.SMEM((count, 8 * copies, TILE), jnp.bfloat16)
@@ -121,7 +127,7 @@ class Tools:
         plgpu.SMEM(shape, jnp.bfloat16))
 
   def views(self, ref):
-    """Returns (as tiles, as lines) of `moved` or `factors` scratch."""
+    """Returns two views of `moved` or `factors` scratch: tiles and lines."""
     return (ref, ref) if self.simulate else ref
 
   def as_layout(self, x, layout):
@@ -164,7 +170,7 @@ class Tools:
     return jnp.where(self.index() < length - n * TILE, 1.0, 0.0)
 
   def products(self, *groups):
-    """Returns the sum of a @ b for each group of (a, b), float32 tiles."""
+    """Returns for each group of pairs (a, b) the float32 sum of all a @ b."""
     def run(*accs):
       for acc, terms in zip(accs, groups, strict=True):
         for a, b in terms:
@@ -181,7 +187,10 @@ class Tools:
     return self.products(terms)[0]
 
   def add(self, *groups):
-    """Adds the sum of a @ b to acc, in place, per group (acc, terms)."""
+    """Adds to each acc the products of its pairs, in place if not simulated.
+
+    A group is (acc, [(a, b), ...]); every a @ b is added. Returns all acc.
+    """
     if self.simulate:
       sums = self.products(*(terms for _, terms in groups))
       return tuple(g[0] + s for g, s in zip(groups, sums, strict=True))
@@ -195,7 +204,10 @@ class Tools:
     return pl.run_state(run)(accs)
 
   def operand(self, x, spare):
-    """Makes registers a left operand; in simulation goes through `spare`."""
+    """Returns x, in registers, as a left operand of a matmul.
+
+    In simulation x is copied to the shared memory `spare`.
+    """
     x = x.astype(jnp.bfloat16)
     if not self.simulate:
       return x
@@ -222,7 +234,10 @@ def meet(barrier, warpgroups):
 
 
 def copy_chunk(source, b, n, h, target, barrier, warpgroups):
-  """Starts to copy chunk n of [B, L, H, Dh]; one arrival per tile."""
+  """Starts to copy chunk n of `source` [B, L, H, Dh] to shared memory.
+
+  Each tile arrives at `barrier` once.
+  """
   for t in range(warpgroups):
     plgpu.copy_gmem_to_smem(source.at[b, at(n), h, tile(t)], target.at[t],
                             barrier)
@@ -230,10 +245,11 @@ def copy_chunk(source, b, n, h, target, barrier, warpgroups):
 
 @dataclasses.dataclass(frozen=True)
 class Ring:
-  """Chunks being loaded: step t uses slot t % stages.
+  """Ring buffer of chunks that are being loaded; step t uses slot t % stages.
 
   Attributes:
-    stages, steps: number of slots; of steps, int or traced.
+    stages: number of slots.
+    steps: number of steps, int or traced.
     fetch: function of (step, slot) that starts the copies.
     free: one barrier per slot; every warpgroup arrives when it has finished.
   """
@@ -266,14 +282,14 @@ class Ring:
 
 
 class Columns:
-  """Column sums of `count` tensors for warpgroup w; nothing if 0.
+  """Column sums of `count` tensors for warpgroup w; none if `count` is 0.
 
   The gradient of a bias is the sum of the gradients of q, k and v over tokens:
   a matmul of their bfloat16 tiles with ones, before they are stored.
 
   `ones` is scratch memory `Tools.factors(n, 1)`, None if `count` is 0. With
-  n = 1 the first warpgroup fills it for all, and the block must meet before a
-  sum; otherwise every warpgroup fills its own.
+  n = 1 the first warpgroup fills it for all, and the block must call `meet`
+  before a sum. Otherwise every warpgroup fills its own.
   """
 
   def __init__(self, tools, ones, w, count):
@@ -290,13 +306,14 @@ class Columns:
       tools.publish((lines, jnp.ones(lines.shape, jnp.bfloat16)))
 
   def zeros(self):
-    """Returns float32 tiles [64, 8] in registers; each column gets the sum."""
+    """Returns initial sums: float32 [64, 8], whose 8 columns stay equal."""
     return (self.tools.zeros((TILE, 8)),) * self.count
 
   def add(self, sums, *tiles, zero=0):
     """Adds published tiles to the sums.
 
-    A `zero` unknown to the compiler keeps the address of the ones in a loop.
+    `zero` is 0. If the compiler does not know this, it computes the address of
+    the ones in the loop and spends no registers on it.
     """
     if not self.count:
       return sums
@@ -305,7 +322,7 @@ class Columns:
                             for x, tile in zip(sums, tiles, strict=True)))
 
   def store(self, sums, targets, where):
-    """Writes this warpgroup's columns to `where` of targets [..., Dh]."""
+    """Writes this warpgroup's 64 sums to targets [..., Dh] at index `where`."""
     if not self.count:
       return
     for x, target in zip(sums, targets, strict=True):
@@ -313,9 +330,9 @@ class Columns:
 
 
 def column_sums(inputs, parts, description):
-  """Describes the sums [B, H, parts, Dh] of q, k, v; three None without a bias.
+  """Describes the sums of dq, dk and dv for the bias; three None without one.
 
-  `description` is a function of shape and dtype.
+  Each is `description(shape, dtype)` with shape [B, H, parts, Dh] and float32.
   """
   if inputs.bias is None:
     return (None,) * 3

@@ -20,7 +20,7 @@ SM_COUNT = 132  # of an H200
 
 
 def supported(shape, dtype):
-  """Raises NotImplementedError for q that these kernels cannot take."""
+  """Raises NotImplementedError unless these kernels can run here on such q."""
   if shape[-1] not in WIDTHS:
     raise NotImplementedError('pallas_gpu supports head widths Dh (last '
                               f'dimension of q, k, v) in {WIDTHS}, got '
@@ -42,7 +42,7 @@ def supported(shape, dtype):
 
 
 def sm_count():
-  """Returns the number of SMs of the target: the local GPU, else an H200."""
+  """Returns the number of SMs of the local GPU; that of an H200 if unknown."""
   device = dispatch.local_gpu() if dispatch.target_is_local() else None
   return getattr(device, 'core_count', SM_COUNT)
 
@@ -52,7 +52,15 @@ def chunk_count(length):
 
 
 def splits(pairs, chunks, per_sm):
-  """Returns the fewest parts of L within 5% of the best use of the SMs."""
+  """Returns into how many parts to cut L, so that blocks fill the SMs.
+
+  Takes the fewest parts that use the SMs within 5% of the best.
+
+  Args:
+    pairs: B * H; each pair has one block per part.
+    chunks: number of chunks in L.
+    per_sm: number of blocks that an SM runs at once.
+  """
   slots = sm_count() * per_sm
 
   def use(parts):
@@ -78,7 +86,9 @@ def mask_rows(mask_BxL):
 
 @dataclasses.dataclass(frozen=True)
 class Heads:
-  """Heads `first` to `first + count - 1` of [B, L, any, Dh] or its description.
+  """Heads `first` to `first + count - 1` of an array [B, L, any, Dh].
+
+  `array` may also be a jax.ShapeDtypeStruct.
   """
   array: Any
   first: int
@@ -107,7 +117,7 @@ def operands(inputs):
 
 
 def gradients_like(inputs):
-  """Returns descriptions of the gradients of `operands`."""
+  """Returns shapes and dtypes of the gradients of `operands(inputs)`."""
   like = functools.partial(dispatch.like, inputs.arrays[0], dtype=inputs.dtype)
   if not inputs.packed:
     return tuple(like(inputs.shape) for _ in range(3))
@@ -133,16 +143,16 @@ def _thirds(x, h):
 
 def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret,
          products):
-  """Runs a kernel with optional operands and results, or `Heads` of them.
+  """Runs a kernel; operands and results may be absent (None) or `Heads`.
 
   Args:
     name: name shown in profilers.
     kernel: function of three namespaces of references: inputs, outputs (None
       if absent) and scratch.
     ins: name -> array, or `Heads` of one, or None.
-    outs: name -> jax.ShapeDtypeStruct, or `Heads` of one, or None. An array in
-      place of its description is updated in its memory.
-    blocks: (B, H, parts), one block for each; see `place`.
+    outs: name -> jax.ShapeDtypeStruct, or `Heads` of one, or None. If it is an
+      array, the kernel updates this array in place.
+    blocks: (B, H, parts); one block runs for each (b, h, part).
     scratch: name -> scratch type, or None.
     warpgroups: number of warpgroups per block.
     interpret: None to compile, else the interpreter's parameters.
@@ -188,7 +198,10 @@ def call(name, kernel, ins, outs, *, blocks, scratch, warpgroups, interpret,
 
 
 def _distinct(named):
-  """Returns (arrays, name -> index): absent ones dropped, shared ones once."""
+  """Returns the arrays to pass and, for each name, the index of its array.
+
+  None is dropped. An array that several `Heads` share is passed once.
+  """
   arrays, places = [], {}
   for name, x in named.items():
     if x is None:
@@ -221,8 +234,8 @@ def _run(body, new, scratch, mesh, params, arrays, old):
 def _in_place(body, new, scratch, mesh, params, arrays, old):
   """Returns the results [*old, *new] of a kernel that updates `old`.
 
-  plgpu.kernel takes no mutable arrays. Its other services are repeated here: it
-  allocates scratch memory and has a rule for vmap.
+  plgpu.kernel takes no mutable arrays. So this function also allocates scratch
+  memory and has a rule for vmap, which plgpu.kernel would do.
   """
   def with_scratch(*refs):
     allocated = functools.partial(body, *refs)
@@ -245,7 +258,7 @@ def _in_place(body, new, scratch, mesh, params, arrays, old):
 
 
 def _cost(ins, outs, products):
-  """Returns the cost estimate for XLA; jax 0.10 has no parameter for it."""
+  """Returns a cost estimate for XLA as keyword arguments, none in jax 0.10."""
   if 'cost_estimate' not in inspect.signature(plgpu.kernel).parameters:
     return {}
   moved = [x for x in (*ins.values(), *outs.values()) if x is not None]

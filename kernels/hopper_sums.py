@@ -54,9 +54,10 @@ class Plan:
 
 
 def sums(x, y, mask, plan, slopes=None):
-  """Returns the sums over each part: [B, H, parts, Dh, Dh], [B, H, parts, Dh].
+  """Returns float32 sums of x^T y and of phi(x) over each part of L.
 
-  They are float32; the second is None without `plan.normalize`.
+  Shapes are [B, H, parts, Dh, Dh] and [B, H, parts, Dh]. The second is None
+  without `plan.normalize`.
 
   Args:
     x, y: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
@@ -156,7 +157,7 @@ def _kernel(ins, outs, scratch, *, plan, tools):
   for i in range(plan.warpgroups):
     outs.xy[b, h, part, hopper.tile(i), hopper.tile(w)] = sums[i]
   if plan.normalize:
-    # Each column holds z.
+    # Each of the 8 columns holds z.
     outs.z[b, h, part, hopper.tile(w)] = jnp.sum(sums[-1], axis=1) / 8
 
 

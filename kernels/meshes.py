@@ -34,16 +34,17 @@ def sharded(function, mesh=None):
   arguments that are arrays are split along B over the mesh axes `data` and
   `fsdp`, and so are results. Slopes, bias, weight and a constant factor of
   `linear_scan` are replicated. Over the axis `sequence`, linear operations and
-  `norm_project` are split along L, which need not be a multiple of it; see
-  `kernels.sequence`.
+  `norm_project` are split along L, which need not be a multiple of the axis;
+  see `kernels.sequence`.
 
   The result is `function` itself if there is no mesh (None takes the ambient
   one of `jax.set_mesh`), or if all axes have one device or are already split by
-  an enclosing shard_map. The batch is split only if its axes divide it. If
-  nothing is split, a call that may run a Pallas kernel is made in whole by
-  every device: other axes of its operands are gathered, and gradients are those
-  of one call. Calls on a CPU or of a plain XLA kernel are then left to the
-  compiler, and calls with a `dropout_key` always are.
+  an enclosing shard_map. The batch is split only if its axes divide it.
+
+  If nothing is split and the call may run a Pallas kernel, every device makes
+  the whole call: other axes of its operands are gathered, and gradients are
+  those of one call. If it cannot (on a CPU, or with a plain XLA kernel), the
+  compiler partitions it. It also does so for every call with a `dropout_key`.
   """
   if mesh is None:
     mesh = jax.sharding.get_abstract_mesh()
@@ -131,13 +132,13 @@ def splits_tokens():
 
 
 def free(mesh):
-  """Returns axes of examples and tokens that no shard_map has split yet."""
+  """Returns the axes for examples and tokens that no shard_map splits yet."""
   unsplit = _unsplit(mesh)
   return [axis for axis in (*BATCH_AXES, SEQUENCE_AXIS) if axis in unsplit]
 
 
 def _unsplit(mesh):
-  """Returns axes of several devices that no shard_map has split yet."""
+  """Returns all axes of several devices that no shard_map splits yet."""
   if mesh.empty:
     return []
   return [axis for axis in mesh.axis_names

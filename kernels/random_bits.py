@@ -28,7 +28,7 @@ def draw(key: jax.Array, count: int, shape: tuple[int, ...],
   Args:
     key: key of jax.random, or keys [count]. Row i has the words of
       `jax.random.bits` for `axes.keys(key, count)[i]`.
-    count, shape: number of rows; shape of the words of one.
+    count, shape: number of rows; shape of one row's words.
     function: applied to each word, for example a comparison; its result is
       returned and the words need no memory. Has no gradient.
   """

@@ -2,9 +2,9 @@
 
 A row of L tokens holds up to N segments, numbered by `segment_ids`. Each is cut
 into chunks of C tokens from its first token on, so a row has at most L / C + N
-chunks. This many are always computed, even if fewer are needed, so sequences
-packed densely cost little more than their tokens. A chunk is gathered and may
-start at any row; its rows beyond the end of its segment are zeros.
+chunks. This many are always computed, even if fewer are needed. If sequences
+are packed densely, they cost little more than their tokens. A chunk is gathered
+and may start at any row; its rows beyond the end of its segment are zeros.
 
 Shapes: B rows, L tokens, N segments, P chunks, C tokens of a chunk.
 """
@@ -25,7 +25,8 @@ class Chunks:
   Attributes:
     segment_BxP: int32, segment of each chunk; N for unused chunks.
     rows_BxP: int32, number of tokens in the chunk.
-    first_BxP, last_BxP: bool, whether it is the first or last of its segment.
+    first_BxP, last_BxP: bool, whether a chunk is the first or last of its
+      segment.
     index_BxPxC: int32, token at each place of a chunk.
     kept_BxPxC: bool, whether a place has a token that the mask keeps.
     place_BxL: int32, place of a token: chunk times C plus row in the chunk.

@@ -15,7 +15,7 @@ from kernels import chunks, products
 
 
 class Sequence(NamedTuple):
-  """Position of the other tokens, inside `jax.shard_map`.
+  """How sequences are cut over the devices of a mesh axis.
 
   Attributes:
     axis: name of the mesh axis. Its first device has the first tokens; all
@@ -58,8 +58,9 @@ def state_before(sequence, k, v, slopes_H):
 
     S = sum_j exp(-s (n - 1 - j)) k_j^T v_j over the n earlier tokens
 
-  Takes 1 + log2(devices) exchanges, each over twice the distance. k and v are
-  [B, L', H, Dh], 0 at masked tokens; S is float32 [B, H, Dh, Dh].
+  Takes 1 + log2(devices) exchanges; each after the second goes twice as far as
+  the one before. k and v are [B, L', H, Dh], 0 at masked tokens; S is float32
+  [B, H, Dh, Dh].
   """
   length = k.shape[1]
   end_LxH = chunks.to_end(slopes_H[None], jnp.arange(length)[:, None], length)

@@ -27,7 +27,8 @@ MAX_WIDTH = 1024
 # Kernels are unrolled over the heads of a block.
 MAX_HEADS = 32
 BLOCK_BYTES = 512 * 1024
-# VMEM that the compiler grants by default, and VMEM of all TPUs except a v4.
+# VMEM that the compiler grants by default, and VMEM that all TPUs except a v4
+# have.
 DEFAULT_VMEM = 16 * 1024 * 1024
 MAX_VMEM = 64 * 1024 * 1024
 # Memory for everything else: masks, normalisers, biases.
@@ -118,7 +119,7 @@ class Tiling:
     return pl.BlockSpec(shape, lambda *point: index(*where(*point)))
 
   def tile(self, where, first=0):
-    """Returns the spec of [B, L, lanes * any]; g = 0 is group `first`."""
+    """Returns the spec of [B, L, lanes * any]; group 0 is at block `first`."""
     return self.spec((1, self.rows, self.lanes), where,
                      lambda b, g, n: (b, n, first + g))
 
@@ -141,9 +142,10 @@ class Tiling:
 
 
 def tiling(shape, dtype, wide=False):
-  """Returns blocks of at most BLOCK_BYTES, of a multiple of 128 rows or L.
+  """Returns a `Tiling` with blocks of at most BLOCK_BYTES.
 
-  With `wide`, all heads are in one block.
+  Blocks have a multiple of 128 rows, or all L rows. With `wide`, each has all
+  heads.
   """
   batch, length, num_heads, width = shape
   heads = num_heads if wide else _heads_per_block(num_heads, width)
@@ -160,7 +162,8 @@ def tiling(shape, dtype, wide=False):
 
 
 def _heads_per_block(num_heads, width):
-  """Returns whole heads that fill registers, if possible <= MAX_LANES."""
+  """Returns how many heads fill whole registers, within MAX_LANES if possible.
+  """
   filling = [heads for heads in range(1, num_heads + 1)
              if num_heads % heads == 0 and heads * width % LANES == 0]
   fitting = [heads for heads in filling
@@ -174,7 +177,7 @@ def flat(x):
 
 
 def by_columns(inputs, tiles):
-  """Returns whether inputs are packed in blocks of one group of heads."""
+  """Returns whether packed inputs can be read by groups of heads, in place."""
   return inputs.packed and tiles.lanes % LANES == 0
 
 
@@ -258,7 +261,7 @@ def products(dtype):
   def make(a_dim, b_dim):
     def dot(a, b):
       if a.shape[a_dim] == 1:
-        # Mosaic turns it into a multiplication and only supports float32.
+        # Mosaic turns this matmul into a multiplication, only in float32.
         a, b = a.astype(jnp.float32), b.astype(jnp.float32)
       return lax.dot_general(a, b, (((a_dim,), (b_dim,)), ((), ())),
                              precision=chunks.precision(dtype),
@@ -336,7 +339,7 @@ def _vmem(arrays, scratch):
   for spec, x in arrays:
     if spec.block_shape is not None:
       total += 2 * padded(spec.block_shape, x.dtype.itemsize)
-  # Twice as much, for values that do not fit into registers.
+  # Requests twice as much, for values that do not fit into registers.
   return min(2 * total, MAX_VMEM) if 2 * total > DEFAULT_VMEM else None
 
 

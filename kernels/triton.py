@@ -48,7 +48,7 @@ def supported(shape):
 
 
 def check(*dtypes):
-  """Raises NotImplementedError for an odd dtype or a device that is too old."""
+  """Raises NotImplementedError for an unsupported dtype or too old a device."""
   for dtype in dtypes:
     if jnp.dtype(dtype).name not in checks.DTYPES:
       raise NotImplementedError(f'pallas_triton supports no {dtype}')
@@ -121,7 +121,7 @@ def rows(x):
 
 
 def qkv(inputs):
-  """Returns two-dimensional arrays of q, k, v; thrice one array if packed."""
+  """Returns q, k, v in two dimensions; the same array thrice if packed."""
   arrays = tuple(map(flat, inputs.arrays))
   return arrays * 3 if inputs.packed else arrays
 
@@ -241,7 +241,8 @@ class Shape:
   Attributes:
     batch, length, heads, width: B, L, H, Dh.
     packed: whether q, k and v are one array.
-    rows, columns: of a block; columns of values only, if not all.
+    rows, columns: size of a block. Attention cuts only the columns of values
+      into blocks.
   """
   batch: int
   length: int
@@ -351,7 +352,7 @@ class Place:
     first, size = block or (0, self.shape.lanes)
     if self.shape.width % size == 0:
       return first, size, None
-    # Jax 0.12 refuses a slice that it knows to leave the array.
+    # Jax 0.12 refuses a slice if it knows that the slice leaves the array.
     first = first + self.b * 0
     return first, size, _iota(size) < self.shape.width - first
 
@@ -380,11 +381,11 @@ def zeros(*shape):
 
 
 def settled(x, n):
-  """Returns x [R, C], computed from loaded values, so that it is computed once.
+  """Returns x [R, C] in a form that Triton computes only once.
 
-  Triton computes the elementwise function of a load again in the layout of each
-  operand that uses it, in all warps. A value that differs by row in between
-  prevents this: here a select that always takes x. n >= 0 is traced.
+  x is an elementwise function of loaded values. Triton would compute it again
+  in the layout of each operand that uses it, in all warps. A select by rows
+  prevents this; here it always takes x. n >= 0 is traced.
   """
   return keep(_iota(x.shape[0]) + n >= 0, x)
 
@@ -409,7 +410,9 @@ class Plan:
   tools: Tools
 
   def over_columns(self, step, carry=0):
-    """Runs step(block, carry) -> carry on each block of columns, None if one.
+    """Runs step(block, carry) -> carry on each block of columns.
+
+    `block` is None if there is only one block.
     """
     size = self.shape.columns
     if self.shape.column_blocks == 1:

@@ -33,9 +33,9 @@ def delta_rule(q, k, v, *, beta, log_decay=None, mask=None, reverse=False,
     mask: bool [B, L], True = token; None = all True. No gradient.
     reverse: whether to start from the last token.
     scale: a Python number.
-    initial_state: float32 [B, H, N, E], the state before the first token of
-      the pass; None = zeros.
-    return_state: also return the state after the last token of the pass.
+    initial_state: float32 [B, H, N, E], the state before the first token that
+      is read; None = zeros. With `reverse` the last token is read first.
+    return_state: also return the state after all tokens.
     kernel: one of `kernels.OPS['delta']`, or 'auto'.
 
   Returns:
@@ -62,8 +62,8 @@ def general_delta_rule(q, k, v, a, b, *, log_decay=None, mask=None,
 
   The transition is diagonal plus one of rank 1, as in RWKV-7 (arXiv
   2503.14456, equation 17), where a is minus the normalised removal key and b
-  that key times a rate for each channel. Note that a reads the state before
-  the decay, k of `delta_rule` the state after it.
+  that key times a rate for each channel. Here a reads the state before the
+  decay; in `delta_rule` k reads it after the decay.
 
   Args:
     q, k, v, log_decay, mask, reverse, scale, initial_state, return_state,

@@ -1,10 +1,11 @@
 """Formulas of a chunk of the delta rules: decayed products, and an inverse.
 
 Both are built by doubling: from blocks of s rows to blocks of 2 s. A pair of
-rows j < i is then joined where a first half meets a second half, through the
-row between them. So each exponential is of a sum of log decays, at most 1, and
-no difference of two sums is taken: nothing overflows, and a strong decay costs
-no precision of the tokens after it.
+rows j < i is computed when j is in the first half and i in the second half of a
+new block. Its decay is the product of two: from j to the end of the first half,
+and from there to i. So each exponential is of a sum of log decays, at most 1,
+and no difference of two sums is taken: nothing overflows, and a strong decay
+costs no precision of the tokens after it.
 """
 
 import jax
@@ -20,7 +21,7 @@ _PAIRS = 'xrid,xkjd->xrkij'
 
 
 def decayed(rows, columns, log_decay):
-  """Returns products of rows and columns, and decays from and to the ends.
+  """Returns decayed products of rows and columns, and sums of log decays.
 
     P_ij = sum_d rows_id columns_jd exp(sum_(j < m <= i) log_decay_md),  j <= i
 
@@ -32,9 +33,9 @@ def decayed(rows, columns, log_decay):
 
   Returns:
     P: float32 [X, R, K, C, C], 0 for j > i.
-    since, until: float32 [X, C, N or 1]: sum of the log decays from the
-      start of the chunk to row i, with it, and from row i, without it, to the
-      end. None without decay.
+    since, until: float32 [X, C, N or 1], sums of the log decays: from the start
+      of the chunk up to and with row i, and from behind row i to the end. None
+      without decay.
   """
   if log_decay is None:
     return jnp.tril(products.einsum(_PAIRS, rows, columns)), None, None
@@ -48,7 +49,7 @@ def decayed(rows, columns, log_decay):
 def _by_doubling(rows, columns, log_decay):
   dtype, (count, length, _) = rows.dtype, log_decay.shape
   rows, columns = (x.astype(jnp.float32) for x in (rows, columns))
-  # of blocks of one row: [X * C, R, K, 1, 1]
+  # The products in blocks of one row: [X * C, R, K, 1, 1]
   out = jnp.sum(rows[:, :, None] * columns[:, None], -1)
   out = jnp.moveaxis(out, -1, 1).reshape(
       count * length, *out.shape[1:3], 1, 1)

@@ -23,7 +23,10 @@ def delta_rule(q, k, v, do, *, beta, log_decay=None, mask=None, reverse=False,
 def general_delta_rule(q, k, v, a, b, do, *, log_decay=None, mask=None,
                        reverse=False, scale=1.0, initial_state=None,
                        dlast=None):
-  """Returns those of `kernels.general_delta_rule`; see `delta_rule`."""
+  """Returns (out, last state, gradients) of `kernels.general_delta_rule`.
+
+  See `delta_rule` for the arguments.
+  """
   given = {'q': q, 'k': k, 'v': v, 'a': a, 'b': b, 'log_decay': log_decay}
   return _run(_General, given, do, mask, reverse, scale, initial_state, dlast)
 

@@ -23,12 +23,12 @@ from kernels import axes, dispatch, products
 from kernels.delta import chunk
 
 CHUNK = 64
-CPU_CHUNK = 16  # without units for matmuls, the least work is best
+CPU_CHUNK = 16  # the least work; a CPU has no fast units for matmuls
 SEGMENT = 1024
 
 
 class Operands(NamedTuple):
-  """Operands of a delta rule; masked tokens have been set to do nothing.
+  """Operands of a delta rule; masked tokens are 0, which changes no state.
 
   Attributes:
     q, k: [B, L, H, N].

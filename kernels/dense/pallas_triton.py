@@ -16,9 +16,10 @@ import jax.numpy as jnp
 from kernels import dispatch, triton
 from kernels.triton import Place, Plan, Shape, Tools, Walk, padded, zeros
 
-# Entries of W, in 48 or 64 registers of each thread. With more an H200 spills.
+# Most entries of W. They take 48 or 64 registers of each thread; with more, an
+# H200 would spill registers.
 MOST = {'float32': 12288, 'bfloat16': 16384}
-COLUMNS = 64  # of dy and W at a time
+COLUMNS = 64  # of dy and W that are loaded at a time
 WARPS = 8
 ROWS = {'float32': 32, 'bfloat16': 64}
 # Settings of JAX's matmul precision, for float32, that allow TF32.
@@ -77,7 +78,10 @@ def _whole(outs):
 
 
 def _gradients(ins, outs, *, plan):
-  """Computes dx of a part of the tokens, and its dW; inputs x, w, dy."""
+  """Computes dx of one part of the tokens and the part's sum for dW.
+
+  Inputs are x, w, dy; outputs dx, dw.
+  """
   of_w, walk = plan.options[1], Walk(plan)
   at_x = walk.at
   at_dy, at_w = (Place(s, at_x.b, at_x.h) for s in plan.options)

@@ -1,8 +1,8 @@
 """Gradient of a small embedding table in Triton.
 
-A program holds the sums of all ids, over some columns, in its registers. It
-walks over blocks of tokens; each adds one_hot(ids)^T dy, a matmul on tensor
-cores. XLA sums the results of the programs in a fixed order.
+A program keeps the gradient of all ids for a block of columns in its registers.
+It walks over blocks of tokens and adds one_hot(ids)^T dy of each, a matmul on
+tensor cores. XLA sums the results of the programs in a fixed order.
 
 0 and 1 are exact in bfloat16, and a float32 number is the sum of three bfloat16
 numbers. So three bfloat16 matmuls with float32 sums add no rounding error.
@@ -18,13 +18,13 @@ from jax.experimental.pallas import triton as plt
 from kernels import dispatch, triton
 from kernels.triton import Place, Plan, Shape, Tools, Walk, padded, zeros
 
-MOST = 32768  # sums of a program: 128 registers in each thread of 8 warps
-LARGEST = 512  # ids
+MOST = 32768  # sums in a program: 128 registers in each thread of 8 warps
+LARGEST = 512  # most ids of a table
 ROWS = 32
 
 
 def supported(size, dtype):
-  """Raises NotImplementedError for a table [size, D] that it cannot take."""
+  """Raises NotImplementedError if the kernel cannot take a table [size, D]."""
   if size > LARGEST:
     raise NotImplementedError('pallas_triton supports tables of up to '
                               f'{LARGEST} ids, got {size}')
@@ -53,7 +53,7 @@ def gradient(ids, dy, size):
 
 
 def _sums(ins, outs, *, plan):
-  """Computes sums over a part of the tokens; inputs ids, dy."""
+  """Sums the gradients dy of each id over one part of the tokens."""
   shape, size, walk = plan.shape, plan.options, Walk(plan, by_columns=True)
   at, ids = walk.at, padded(size)
   rows = lax.broadcasted_iota(jnp.int32, (ids, 1), 0)
@@ -61,7 +61,7 @@ def _sums(ins, outs, *, plan):
   def step(n, again, sums):
     inside = at.valid(None, n)
     token = ins.ids.at[pl.ds(n * shape.rows, shape.rows)]
-    # -1 is no id.
+    # Rows beyond the end get -1, which is no id.
     found = (plt.load(token) if inside is None
              else plt.load(token, mask=inside, other=-1))
     which = (rows == found[None]).astype(jnp.bfloat16)
@@ -77,12 +77,12 @@ def _sums(ins, outs, *, plan):
 
 
 def _shorts(x):
-  """Returns bfloat16 numbers whose sum is x."""
+  """Returns bfloat16 arrays whose sum is x."""
   if x.dtype == jnp.bfloat16:
     return [x]
   shorts = []
   for _ in range(3):
-    # Cut by bits: a compiler may drop a cast to bfloat16 and back.
+    # Clears bits, because a compiler may drop a cast to bfloat16 and back.
     bits = lax.bitcast_convert_type(x, jnp.uint32) & jnp.uint32(0xFFFF0000)
     short = lax.bitcast_convert_type(bits, jnp.float32)
     shorts.append(short.astype(jnp.bfloat16))

@@ -33,9 +33,9 @@ def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
     scale: a Python number.
     mask: bool [B, L], True = token; None = all True. No gradient.
     reverse: whether to start from the last token: S_(t+1) in place of S_(t-1).
-    initial_state: S before the first token of the run, float32 [B, H, N, E];
-      None = zeros.
-    return_state: also return the state after the last token of the run.
+    initial_state: S before the first token that is read, float32
+      [B, H, N, E]; None = zeros. With `reverse` the last token is read first.
+    return_state: also return the state after all tokens.
     kernel: one of `kernels.OPS['gated']`, or 'auto': a kernel for this device
       if it supports the operands, else 'xla'.
 
@@ -59,7 +59,8 @@ def gated_linear_attention(q, k, v, *, log_decay, scale=1.0, mask=None,
   options = call.Options(
       checks.check_number('scale', scale), dispatch.interpret_params())
   if log_decay.ndim == 4:
-    # Queries and keys meet the gates of each head before they meet each other.
+    # Gates multiply q and k before the matmul of both, and differ between the
+    # heads of a group. So every head needs its own q and k.
     q, k = (jnp.repeat(x, heads // x.shape[2], axis=2) for x in (q, k))
   arrays = q, k, v, log_decay
   if mask is not None:

@@ -15,8 +15,7 @@ class Options(NamedTuple):
 
 
 class Inputs(NamedTuple):
-  """The arrays of a call, without mask; see `kernels.gated_linear_attention`.
-  """
+  """Masked arrays of a call; see `kernels.gated_linear_attention`."""
   q: jax.Array
   k: jax.Array
   v: jax.Array

@@ -1,8 +1,8 @@
 """Chunk formulas of linear attention with a gate for each token and channel.
 
-A chunk is halved again and again, down to blocks of a few rows. A pair of
-tokens i > j in different blocks is in the two halves of exactly one larger
-block. With m the last row of its first half and g the log decays,
+A chunk is halved again and again, down to blocks of a few rows. If tokens i > j
+are in different blocks, exactly one larger block has j in its first half and i
+in its second. With m the last row of its first half and g the log decays,
 
   exp(sum_{j < t <= i} g_t) = exp(sum_{m < t <= i} g_t)
                               exp(sum_{j < t <= m} g_t),
@@ -12,7 +12,7 @@ weight as a matmul. All factors are at most 1, whatever the gates are. Within
 the smallest blocks each pair and channel has an exponential of its own, as in
 GLA (arXiv 2312.06635, section 4.3), which has two levels.
 
-The gradient of the sum up to row i is q_i dq_i - k_i dk_i, channel by channel.
+The gradient of sum_{t <= i} g_t is q_i dq_i - k_i dk_i, channel by channel.
 
 Shapes: B batch, N chunks, C rows of a chunk, H heads, D width of q and k, E
 width of v; X counts the blocks of an array.
@@ -32,8 +32,8 @@ BLOCK = 8  # rows of the smallest blocks
 def chunk():
   """Returns the rows of a chunk.
 
-  On a CPU fewer levels compile faster and run no slower. Elsewhere fewer
-  states are written.
+  On a CPU smaller chunks, with fewer levels, compile faster and run no slower.
+  Elsewhere larger chunks write fewer states.
   """
   return 16 if dispatch.platform() == 'cpu' else 32
 
@@ -42,10 +42,10 @@ class Decays(NamedTuple):
   """Sums of log decays in blocks of 1, 2, 4, ... C rows, float32.
 
   Attributes:
-    since: for each size, from the start of the block to each row with it,
-      [B, N, H, C, D].
-    until: behind each row to the end of the block.
-    total: of the chunk, [B, N, H, D].
+    since: for each size of a block, sums from the block's start up to and with
+      each row, [B, N, H, C, D].
+    until: for each size, sums from behind each row to the block's end.
+    total: sums of the chunks, [B, N, H, D].
   """
   since: tuple
   until: tuple
@@ -63,7 +63,7 @@ class Decays(NamedTuple):
                jnp.exp(_halves(until, 1 << n)[:, 0]))
 
   def within(self):
-    """Returns factors of the pairs of the smallest blocks, [X, b, b, D]."""
+    """Returns factors of pairs i > j in the smallest blocks, [X, b, b, D]."""
     rows = min(BLOCK, 1 << (len(self.since) - 1))
     since = _blocks(self.since[rows.bit_length() - 1], rows)
     i = jnp.arange(rows)
@@ -153,7 +153,8 @@ def _block_gradients(q, k, v, decay, do):
 
 
 def _half_gradients(q, k, v, decay, do):
-  """Returns the gradients of q, k, v from pairs of two halves."""
+  """Returns the gradients of q, k, v from pairs in different smallest blocks.
+  """
   dtype, (dq, dk, dv) = v.dtype, (
       jnp.zeros(x.shape, jnp.float32) for x in (q, k, v))
   for h, to_q, to_k in decay.halves():

@@ -7,7 +7,7 @@ front of it,
   S' = exp(c_(C - 1)) S + sum_j exp(c_(C - 1) - c_j) k_j^T v_j.
 
 All exponents are at most 0. Source: Mamba-2 (arXiv 2405.21060), section 6.
-The gradient of c_i is o_i . do_i - v_i . dv_i, for each head alone.
+For each head the gradient of c_i is o_i . do_i - v_i . dv_i.
 
 Shapes: B batch, N chunks, C rows of a chunk, G groups of R heads, H = G R, D
 width of q and k, E width of v; X = B N G. Heads of a group share q and k.
@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from kernels import products
 
-# exp(-104) is 0 in float32.
+# Smallest log decay used: exp(-104) is 0 in float32.
 LEAST = -104.0
 
 
@@ -33,8 +33,8 @@ class Decays(NamedTuple):
   """Sums of log decays, float32.
 
   Attributes:
-    since: from the start of the chunk to each row, [B, N, H, C].
-    total: of the chunk, [B, N, H, 1].
+    since: sums from the start of the chunk up to each row, [B, N, H, C].
+    total: sums of the chunks, [B, N, H, 1].
   """
   since: jax.Array
   total: jax.Array
@@ -119,7 +119,7 @@ def _grouped(x, like):
 
 
 def _each(x_BxNxGxCxC, like):
-  """Returns the numbers of a group for each of its heads, [B, N, H, C, C]."""
+  """Repeats the numbers of a group for each of its heads: [B, N, H, C, C]."""
   return jnp.repeat(
       x_BxNxGxCxC, like.shape[2] // x_BxNxGxCxC.shape[2], axis=2)
 

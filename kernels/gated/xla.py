@@ -2,13 +2,13 @@
 
 Loops over segments of tokens, so that temporary memory does not grow with L.
 Within a segment all chunks are computed at once. `scalar` and `channels` have
-the formulas of a chunk, for the two kinds of gates; the states between chunks
-come from here.
+the formulas of a chunk, for the two kinds of gates. This module computes the
+states between chunks.
 
-The backward pass reads the states before the segments, which the forward pass
-saves, and computes the rest again. Gradients of the log decays are sums over
-the tokens of one chunk and the product of the state behind it with its
-gradient: no sum over the whole sequence loses precision.
+The forward pass saves the states before the segments, and the backward pass
+recomputes the rest. The gradient of a log decay is a sum over its chunk, plus
+the product of the state behind the chunk with the gradient of this state. A sum
+over the whole sequence would lose precision.
 """
 
 import functools
@@ -20,7 +20,7 @@ from jax import lax
 from kernels import axes
 from kernels.gated import channels, scalar
 
-CHUNKS = 16  # of a segment
+CHUNKS = 16  # chunks in a segment
 
 
 def forward(inputs, options, save):
@@ -81,7 +81,7 @@ class _Plan(NamedTuple):
   chunk: int
 
   def pad(self, *arrays):
-    """Appends tokens that add nothing and whose gates are open."""
+    """Appends zeros: tokens that leave the state unchanged."""
     extra = self.count * self.size - arrays[0].shape[1]
     return [jnp.pad(x, [(0, 0), (0, extra)] + [(0, 0)] * (x.ndim - 2))
             for x in arrays]
@@ -117,7 +117,8 @@ def _states(state, added_BxNxHxDxE, total_BxNxHxM):
   M is 1 or D. One matmul sums over earlier chunks.
   """
   first = jnp.concatenate([state[:, None], added_BxNxHxDxE[:, :-1]], axis=1)
-  # exp(-104) is 0 in float32; sums of larger numbers would be less exact.
+  # exp(-104) is 0 in float32. With larger log decays, their sums would be less
+  # exact.
   total = jnp.maximum(total_BxNxHxM, scalar.LEAST)
   until = jnp.cumsum(total, 1) - total
   n = jnp.arange(total.shape[1])

@@ -53,7 +53,8 @@ def forward(x, scale_D, bias_D, eps, dtype):
 def backward(x, mean_N, inverse_N, scale_D, dy, beside):
   """Returns gradients of x in its dtype, of scale and bias in float32.
 
-  `beside` is the gradient of x from elsewhere, in the dtype of x.
+  `beside` is the gradient that x gets from the residual sum, in the dtype of x.
+  It is added to the gradient of x.
   """
   x_NxD = triton.rows(x)
   plan = _plan(x_NxD.shape, BACKWARD, None)
@@ -67,7 +68,7 @@ def backward(x, mean_N, inverse_N, scale_D, dy, beside):
 
 
 def _plan(shape, entries, eps, cut=True):
-  """Returns a plan of all rows as one sequence of one head."""
+  """Returns a plan that treats all rows as one sequence of one head."""
   n, width = shape
   lanes = padded(width)
   rows = min(entries // lanes, padded(n))
@@ -141,7 +142,7 @@ def _rows(ref, shape, n):
 
 
 def _number(ref, shape, n, inside):
-  """Loads the number of each row of block n, 0 if there is no row."""
+  """Loads one number per row of block n; 0 for rows beyond the end."""
   rows = _rows(ref, shape, n)
   if inside is None:
     return plt.load(rows)

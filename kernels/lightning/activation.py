@@ -24,7 +24,9 @@ def silu(x):
 
 
 def slope(x):
-  """Returns silu'(x) = s (1 + x (1 - s)), in the order with fewest registers.
+  """Returns silu'(x) = s (1 + x (1 - s)), with s = sigmoid(x).
+
+  The terms are in the order that needs the fewest registers.
   """
   x = x.astype(jnp.float32)
   part = _sigmoid(x)

@@ -11,7 +11,8 @@ from kernels.call import Inputs, activated, attend, masked, with_variable_bias
 from kernels.lightning import xla
 from kernels.lightning.activation import ACTIVATIONS, LightningOptions
 
-# Products of slopes and lengths stay finite; exp(-STEEPEST) is 0 in float32.
+# Largest slope used. exp(-STEEPEST) is 0 in float32, and a length times
+# STEEPEST stays finite.
 STEEPEST = 1e4
 
 
@@ -28,7 +29,7 @@ def lightning_attention(q, k, v, *, kernel='auto', **options):
 
   Args:
     q, k, v, kernel, mask, segment_ids, num_segments, sequence: see
-      `kernels.linear_attention`; the values are as wide as the features.
+      `kernels.linear_attention`. v must have the width Dh of q.
     slopes: [H], finite, >= 0; None = 2**(-8 (h + 1) / H). No gradient. From
       about 104 on a token sees only itself: exp(-slope) is 0 in float32.
     scale: a Python number, 1 by default.

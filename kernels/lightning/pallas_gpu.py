@@ -2,7 +2,8 @@
 
 The state of the recurrence is in registers and stored once per pair of chunks
 for the backward kernel. If B * H is too small to fill the device, L is cut into
-parts, whose additions to the state `hopper_sums` computes first (2 tensors).
+parts. `hopper_sums` then first computes what each part adds to the state, for
+which it reads two tensors once more.
 """
 
 import dataclasses

@@ -19,17 +19,18 @@ from kernels.lightning.pallas_gpu_chunk import Chunk, Decay
 
 
 def run(inputs, saved, do, after, plan):
-  """Returns (gradients of q, k and v, of the bias, of the initial state).
+  """Returns gradients of q, k and v, of the bias, and of the initial state.
 
-  They are the result of `hopper_call.gradients`; float32 [3, H, Dh], or None
-  without a bias; float32 [B, H, Dh, Dh], or None without an initial state.
+  The first has the form of `hopper_call.gradients`. The second is float32
+  [3, H, Dh], or None without a bias. The third is float32 [B, H, Dh, Dh], or
+  None without an initial state.
 
   Args:
     inputs, plan: `kernels.call.Inputs`, pallas_gpu.Plan.
     saved: bf16 [B, H, pairs, Dh, Dh], the state before every pair.
     do: bf16 [B, L, H, Dh].
     after: float32 [B, H, parts, Dh, Dh], the gradient of the state after every
-      part; None = zeros, with one part.
+      part; None = zeros, only allowed with one part.
   """
   b, _, h, d = plan.shape
   tight = _tight(plan, inputs.bias is not None)
@@ -45,7 +46,8 @@ def run(inputs, saved, do, after, plan):
     bias['bias_v'] = None
   tools = hopper.Tools(plan.interpret is not None)
   stages = min(4 if plan.warpgroups == 1 else 2, 2 * plan.per_part)
-  # `products`: with states, within a chunk, between the chunks of a pair.
+  # `products` counts matmuls with states (4), and those within a chunk and
+  # between the two chunks of a pair (6 TILE / d).
   outs = hopper_call.call(
       'lightning_backward', functools.partial(_kernel, plan=plan, tools=tools),
       {'q': q, 'k': k, 'v': v, 'do': do, 'saved': saved,
@@ -163,14 +165,17 @@ class _Block:
     self.rows = tools.index()
 
   def number(self, step):
-    """Returns the chunk of a step; an odd count ends with an empty chunk."""
+    """Returns the number of the chunk of a step.
+
+    If L has an odd number of chunks, the last pair ends with an empty one.
+    """
     return 2 * (self.first + self.pairs) - 1 - step
 
   def _fetch(self, step, slot):
     n, ins, scratch = self.number(step), self.ins, self.scratch
     left_full = scratch.left_full.at[slot]
     right_full = scratch.right_full.at[slot]
-    # Keys and values first, because the previous chunk reads them.
+    # Keys and values first, because the previous step already reads them.
     for lines, full, sources in ((self.right_lines, right_full, (ins.k, ins.v)),
                                  (self.left_lines, left_full, (ins.q, ins.do))):
       for m, source in enumerate(sources):

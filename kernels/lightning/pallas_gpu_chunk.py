@@ -31,9 +31,9 @@ class Chunk:
     self.block, self.p, self.t, self.upper = block, p, t, upper
     self.tools, self.scratch = block.tools, block.scratch
     self.slot, self.n = block.ring.slot(t), block.number(t)
-    # An index that the compiler does not know. It would hoist the matrix
-    # descriptor of every known tile out of the loop and fill the registers. The
-    # index is zero for every slope, even a negative one or NaN.
+    # A zero that the compiler does not know, to be added to indices. For known
+    # indices it would hoist the matrix descriptor of every tile out of the loop
+    # and fill the registers. It is 0 for every slope, even negative or NaN.
     below = jnp.abs(block.slope) * t.astype(jnp.float32) < 0
     self.zero = jnp.where(below, 1, 0)
     self.w = block.w + self.zero
@@ -54,7 +54,7 @@ class Chunk:
     self._take(block.left, self.scratch.left_full, self.slot, (0,))
     self._meet_if_changed()
     self._publish_scores()
-    # The stores of the last chunk have read their tiles, which are now free.
+    # Waits until the stores of the previous chunk have read their tiles.
     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
     self._publish_do_start()
     block.ring.release(self.t - 1)
@@ -75,7 +75,7 @@ class Chunk:
       plgpu.barrier_wait(self.scratch.v_again.at[w])
       dv = self._before_silu(dv, self.do_start)
     tools.publish((self.do_start, dv))
-    # Now, because the tile is overwritten below.
+    # Sums dv now, because its tile is overwritten below.
     if not block.tight:
       dv_sum = block.columns.add(bias[2:], self.do_start, zero=self.zero)
       bias = *bias[:2], *dv_sum
@@ -107,7 +107,10 @@ class Chunk:
     return dstate, bias
 
   def _with_dq_dk(self, bias):
-    """Adds the sums of dq and dk; returns this chunk's only if `tight`."""
+    """Adds dq and dk to the sums for the bias, and returns the sums.
+
+    If `tight`, it instead stores the sums of this chunk.
+    """
     block, w = self.block, self.w
     columns, outs = block.columns, block.outs
     # Tiles that now hold the gradients.
@@ -142,9 +145,9 @@ class Chunk:
     return self.tools.load(self.block.mask(slot), hopper.ROWS)
 
   def _take(self, tiles, full, slot, operands):
-    """Waits for two tensors of a slot; zeroes masked rows, after SiLU.
+    """Waits for the two tensors of a slot, applies SiLU, zeroes masked rows.
 
-    `operands` lists those of the two that get SiLU.
+    `operands` lists the indices (0, 1) of the tensors that get SiLU.
     """
     plgpu.barrier_wait(full.at[slot])
     if not self._changes():

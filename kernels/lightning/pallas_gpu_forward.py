@@ -23,14 +23,14 @@ STAGES = 3
 def run(q, k, v, mask, slopes, before, return_state, save, plan):
   """Returns (out, final state or None, saved states or None).
 
-  They are bf16 [B, L, H, Dh], float32 [B, H, Dh, Dh] and bf16 [B, H, pairs, Dh,
-  Dh].
+  Shapes are bf16 [B, L, H, Dh], float32 [B, H, Dh, Dh] and bf16
+  [B, H, pairs, Dh, Dh].
 
   Args:
     q, k, v: bf16 [B, L, H, Dh], arrays or `hopper_call.Heads`.
     mask, slopes: bool [B, L] or None, float32 [H].
     before: float32 [B, H, parts, Dh, Dh], the state before every part; None =
-      zeros, with one part.
+      zeros, only allowed with one part.
     return_state, save: whether to compute the second and third result.
     plan: pallas_gpu.Plan.
   """
@@ -43,7 +43,7 @@ def run(q, k, v, mask, slopes, before, return_state, save, plan):
   numbers = plgpu.SMEM((stages, hopper.TILE), jnp.float32)
   final = like((b, h, d, d), jnp.float32)
   saved = like((b, h, plan.pairs, d, d), jnp.bfloat16)
-  # `products`: two with the state, two within a chunk.
+  # `products` counts two matmuls with the state and two within a chunk.
   outs = hopper_call.call(
       'lightning_forward',
       functools.partial(_kernel, plan=plan, tools=tools, stages=stages),
@@ -120,7 +120,7 @@ def _kernel(ins, outs, scratch, *, plan, tools, stages):
     exist = jnp.minimum(length - n * hopper.TILE, hopper.TILE)
     v_end = tools.load(v.at[w]).astype(jnp.float32)
     v_end = v_end * hopper.row(chunks.to_end(slope, rows, exist))
-    # The tile of the result first serves as an operand.
+    # The tile `out` of the result first holds an operand.
     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
     tools.publish((out.at[w], v_end))
     left = chunks.over(slope, exist)
@@ -153,7 +153,7 @@ def _first_state(before, b, h, part, i, w, tools):
 
 
 def _prepare(refs, valid, plan, tools):
-  """Applies SiLU to tiles in place and zeroes masked rows, one by one."""
+  """Applies SiLU to tiles in place, if asked, and zeroes masked rows."""
   for ref in refs:
     x = tools.load(ref)
     if plan.silu:
@@ -162,7 +162,7 @@ def _prepare(refs, valid, plan, tools):
 
 
 def _save(saved, state_s, numbers, b, h, n, w):
-  """Stores the state before a pair from shared memory."""
+  """Saves the state before chunk n if n is the first chunk of a pair."""
   @pl.when(lax.rem(n, jnp.int32(2)) == 0)
   def _():
     pair = lax.div(n, jnp.int32(2))

@@ -84,7 +84,8 @@ def backward(inputs, saved, do, dfinal, options):
 
 
 def _plan(inputs, options):
-  """Returns (`Inputs`, unpacked if they do not fit packed; `Steps`)."""
+  """Returns (`Inputs`, `Steps`); unpacks inputs beyond the limits of packed.
+  """
   _, _, h, d = inputs.shape
   fits = h * d <= MAX_ROW and h * d * d <= MAX_STATE and h <= tpu.MAX_HEADS
   wide = inputs.packed and fits
@@ -95,7 +96,7 @@ def _plan(inputs, options):
 
 
 def _joined(first, second):
-  """Joins states [1, ...] of two parts: float32 [2, H, Dh, Dh]; None is 0."""
+  """Joins the states of two parts, [1, H, Dh, Dh] or None for zeros."""
   there = first if second is None else second
   states = (jnp.zeros_like(there) if x is None else x for x in (first, second))
   return jnp.concatenate(list(states))
@@ -113,7 +114,8 @@ def _saved(tiles, where, x):
 
 
 def _forward(steps, inputs, state, outs, entries):
-  """Runs the forward kernel for 'o', 'state' and 'saved', if in `outs`."""
+  """Runs the forward kernel for the results in `outs`: 'o', 'state', 'saved'.
+  """
   tiles, where = steps.tiles, steps.forth
   o, saved = outs.get('o'), outs.get('saved')
   names = ('k', 'v') if o is None else ('q', 'k', 'v')

@@ -22,8 +22,8 @@ class Steps:
   Attributes:
     tiles, options: `kernels.tpu.Tiling`, `LightningOptions`.
     dtype: dtype of q, k and v.
-    packed: whether one block has q, k and v, and one their gradients.
-    part: the first part of the sequence in the grid (`Tiling.parts`).
+    packed: whether one array holds q, k and v, and one array their gradients.
+    part: number of the part of the sequence at which the grid starts.
   """
   tiles: tpu.Tiling
   options: object
@@ -46,12 +46,12 @@ class Steps:
     return pl.when(block < self.tiles.blocks)
 
   def forth(self, i, g, n):
-    """Returns (b, g, n) of a block for `Tiling.tile`, first to last."""
+    """Returns the block (b, g, n) of a grid step; blocks go first to last."""
     block = jnp.minimum(self.block(i, n), self.tiles.blocks - 1)
     return (i if self.tiles.parts == 1 else 0), g, block
 
   def back(self, i, g, n):
-    """Returns (b, g, n) of a block for `Tiling.tile`, last to first."""
+    """Returns the block (b, g, n) of a grid step; blocks go last to first."""
     return self.forth(i, g, self.tiles.steps - 1 - n)
 
   @property
@@ -103,7 +103,7 @@ class Steps:
       decay_scr[h] = chunks.within(slope, i, j) * self.options.scale
 
   def rows(self, ins, block, c):
-    """Returns rows of chunk c: slice, validity, and how many exist."""
+    """Returns of chunk c the slice of rows, their validity, how many exist."""
     at = c * self.chunk
     start = block * self.tiles.rows + at
     rows = pl.ds(pl.multiple_of(at, self.chunk), self.chunk)
@@ -115,7 +115,10 @@ class Steps:
     return rows, valid, length
 
   def decays(self, slope, length):
-    """Returns scaled from_start, and to_end, as columns [C, 1], and over."""
+    """Returns `chunks.from_start` times the scale, `to_end` and `over`.
+
+    The first two are columns [C, 1], one number per row.
+    """
     i = lax.broadcasted_iota(jnp.int32, (self.chunk, 1), 0)
     start = chunks.from_start(slope, i) * self.options.scale
     return start, chunks.to_end(slope, i, length), chunks.over(slope, length)
@@ -126,10 +129,11 @@ class Steps:
             for n in names]
 
   def store(self, ins, outs, bias, which, rows, valid, head, grad):
-    """Stores a gradient, given as float32 [C, Dh] of an activated operand.
+    """Stores the gradient of q, k or v (`which` 0, 1, 2) for rows of a head.
 
-    Applies the activation's derivative, rounds, and adds the unrounded gradient
-    to that of the bias.
+    `grad` is float32 [C, Dh], the gradient of the activated operand. It is
+    multiplied by the activation's derivative and stored rounded. The gradient
+    of the bias gets it unrounded.
     """
     if self.options.activation == 'silu':
       x = self._raw(ins, NAMES[which], rows, valid, head).astype(jnp.float32)
@@ -162,7 +166,10 @@ class Steps:
 
 
 def scalars(slopes):
-  """Returns all slopes as scalars; two axes, so that vmap can add a third."""
+  """Returns (BlockSpec, slopes [1, H]) for reading slopes as scalars.
+
+  The slopes need two axes, so that vmap can add a third.
+  """
   return pl.BlockSpec(memory_space=pltpu.SMEM), slopes[None]
 
 

@@ -4,8 +4,8 @@ Forward, a program walks over the blocks of rows of one (b, h) with the state in
 registers and moves 4 tensors. Backward, one kernel computes as many gradients
 as the registers of a program allow:
 
-  all: 7 tensors; both passes also move the states before all blocks, Dh / rows
-    of a tensor each time;
+  all: 7 tensors. Both passes also move the states before all blocks, each time
+    Dh / rows times as much as one tensor;
   dq, then dk and dv: 10 tensors, or 11 with SiLU, with recomputed states;
   dq, dk, dv in separate runs of the forward kernel: 12 tensors, or 15.
 
@@ -155,10 +155,15 @@ class _Call:
 
   def __call__(self, which, first, rows=True, last=False, save=False,
                taken=None):
-    """Returns 'rows', 'last', 'saved', 'dbias' of a pass of the walk.
+    """Runs a pass of the walk; returns 'rows', 'last', 'saved', 'dbias'.
 
-    `first` is float32 [B, H, parts, Dh, Dh] or None; `taken` the packed array
-    that the result is written into.
+    Args:
+      which: a name in `pallas_triton_walk.PASSES`.
+      first: state at the start of each part, float32 [B, H, parts, Dh, Dh], or
+        None for zeros.
+      rows, last, save: whether to compute the result, the states at the ends of
+        parts, and the states before all blocks.
+      taken: packed array into which the result is written, or None.
     """
     inputs, size = self.inputs, self.size
     this = pallas_triton_walk.PASSES[which]

@@ -21,17 +21,18 @@ from jax.experimental.pallas import triton as plt
 from kernels import chunks
 from kernels.triton import Walk, keep, settled, zeros
 
-SMALL = 32  # rows up to which a program keeps distances in registers
+SMALL = 32  # most rows of a block whose distances are kept in registers
 
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
-  """One of the four results.
+  """How to compute one of the four results, each a `sum (x . y) c`.
 
   Attributes:
     x, y, c: names of its operands: 'q', 'k', 'v' or 'do'.
-    out: operand with the shape and place of the result; the gradient goes
-      through its activation.
+    out: operand of which the result is the gradient, '' for the output. The
+      gradient is stored like this operand and multiplied by the derivative of
+      its activation.
     back: whether to walk from the last row to the first.
     turned: whether the state is S or dS transposed.
   """
@@ -166,7 +167,8 @@ def decays(slopes_ref, at, n, scale):
     within(back): scale exp(-s |i - j|) if row i sees row j, else 0. Rows see
       earlier rows, or with `back` later rows.
   """
-  # Loaded for every block, or Triton would keep the decays in registers.
+  # The slope is loaded for every block, or Triton would keep the decays in
+  # registers.
   slope = plt.load(slopes_ref.at[at.h])
   rows = exist = at.shape.rows
   if at.shape.length % rows:
@@ -194,7 +196,8 @@ class _Kept:
 
 
 class _Fresh:
-  """Decays from distances recomputed for every block, by powers of two."""
+  """Decays from distances that are recomputed for every block, as powers of 2.
+  """
 
   def __init__(self, slope, rows, exist, scale):
     self._speed, self._scale = slope * -math.log2(math.e), scale

@@ -12,8 +12,8 @@ def attention(q, k, v, mask, do, *, slopes, scale=1.0, initial_state=None,
               dfinal=None):
   """Returns lightning attention and its gradients in float64.
 
-  Arguments and results are those of `linear.reference.attention`, but for
-  `slopes` [H], and states [B, H, Dh, Dh] without a normaliser.
+  Arguments and results are those of `linear.reference.attention`, except for
+  `slopes` [H]. States are [B, H, Dh, Dh], without a normaliser.
   """
   b, length, h, d = np.shape(q)
   left = np.exp(-np.asarray(slopes, np.float64))[:, None, None]

@@ -68,7 +68,11 @@ def backward(inputs, saved, do, dfinal_state, options):
 
 
 class _Plan(NamedTuple):
-  """`count` segments of `size` rows in whole chunks; `length` rows exist."""
+  """Cut of a sequence into `count` segments of `size` rows.
+
+  A segment is cut into chunks of `chunk` rows. `length` rows exist; zeros fill
+  the last segment.
+  """
   length: int
   count: int
   size: int
@@ -145,9 +149,10 @@ def _keep(mask, x_BxLxHxDh):
 
 
 def of_segments(inputs, options, segment_ids, num_segments):
-  """Returns (out [B, L, H, Dh], states or None); autodiff differentiates it.
+  """Computes attention within segments: several sequences in each row.
 
-  States are of every segment, [B, N, H, Dh, Dh]; see `kernels.segments.chunks`.
+  Returns out [B, L, H, Dh], and the state after every segment [B, N, H, Dh, Dh]
+  or None. Autodiff computes gradients. See `kernels.segments.chunks`.
   """
   q, k, v = inputs.apart()
   dtype, slopes_H = q.dtype, inputs.slopes
@@ -184,7 +189,7 @@ def of_segments(inputs, options, segment_ids, num_segments):
 
 
 def _states_of_chunks(c, kv_BxPxHxDxE, left_BxPxH, first):
-  """Returns the state before every chunk; `first` at starts of segments."""
+  """Returns the state before every chunk: `first` if it starts a segment."""
   shift = [(0, 0), (1, 0)]
   kv = jnp.pad(kv_BxPxHxDxE, shift + [(0, 0)] * 3)[:, :-1]
   left = jnp.pad(left_BxPxH, shift + [(0, 0)])[:, :-1]

@@ -17,8 +17,8 @@ def linear_attention(q, k, v, *, kernel='auto', **options):
 
   Args:
     q, k, v: [B, L, H, Dh], float32 or bfloat16, one dtype. Sums are float32;
-      float32 matmuls run at the highest precision. 'xla' also takes values
-      of another width than the features: v [B, L, H, E].
+      float32 matmuls run at the highest precision. 'xla' also takes v of
+      another width E: [B, L, H, E].
     kernel: a name in `kernels.OPS` of the operation, or 'auto': a kernel for
       this device if it supports the operands, else 'xla'.
     mask: bool [B, L], True = token; None = all True. Has no gradient.
@@ -60,7 +60,8 @@ def linear_attention_packed(qkv, *, bias=None, kernel='auto', **options):
     qkv: [B, L, 3, H, Dh], as one matmul x W with W [D, 3, H, Dh] makes it.
     bias: float32 [3, H, Dh] or None, already added to qkv. It changes no
       result. Kernels compute its gradient, the sum of the gradient of qkv over
-      tokens. Add `stop_gradient(bias)` to the matmul, or it is counted twice.
+      tokens. Add `stop_gradient(bias)` to the matmul, or this gradient is
+      counted twice.
     kernel, **options: see `linear_attention`.
   """
   checks.check_options('linear_attention_packed', options, _attend)

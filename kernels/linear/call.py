@@ -39,7 +39,10 @@ def run(op, kernel, options, inputs, segment_ids, num_segments,
 
 
 def _elsewhere(inputs, options, sequence):
-  """Returns the initial state of a part of a sequence: sums of the others."""
+  """Returns the initial state of this device's part of a sequence.
+
+  It is the sums over the parts on all other devices.
+  """
   _, k, v = masked(with_variable_bias(inputs)).apart()
   phi_k = features.apply(options.feature_map, k).astype(k.dtype)
   if inputs.mask is not None:

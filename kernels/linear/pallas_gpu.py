@@ -69,7 +69,7 @@ def backward(inputs, saved, do, dfinal, options):
     dstate = _state(dsums, options)
   dq, (dkv, dz) = outs['dq'], dsums
   if inputs.packed:
-    # All three share one array, in which dq is already written.
+    # dk and dv are written into the array that already holds dq.
     dk, dv = (dataclasses.replace(x, array=dq) for x in (dk, dv))
   outs = call(rows.key_gradients, {'k': k, 'v': v, 'dkv': dkv, 'dz': dz},
               {'dk': dk, 'dv': dv, 'bias_k': bias_k, 'bias_v': bias_v})

@@ -82,7 +82,7 @@ class _Walk:
     return self._over_parts(ref, where, hopper.MATRIX)
 
   def column_sum(self, ref):
-    """Returns this warpgroup's columns of [B, H, parts, Dh], summed."""
+    """Returns this warpgroup's columns of [B, H, parts, Dh], parts summed."""
     return self._over_parts(ref, (hopper.tile(self.w),), hopper.COLS)
 
   def _over_parts(self, ref, where, layout):
@@ -91,7 +91,10 @@ class _Walk:
     return sum(load(index=(self.b, self.h, p, *where)) for p in parts)
 
   def write(self, chunk, *results):
-    """Stores results (lines, tiles, value, target) in this warpgroup's columns.
+    """Stores results in this warpgroup's columns of their targets.
+
+    A result is ((tiles, lines), value, target): two views of scratch memory, a
+    value in registers, and an array [B, L, H, Dh].
     """
     w = self.w
     plgpu.wait_smem_to_gmem(0, wait_read_only=True)
@@ -122,7 +125,7 @@ def _outputs(ins, outs, scratch, *, plan, options, tools):
   walk = _Walk(ins, scratch, ('q',), plan, tools)
   w, numbers = walk.w, walk.numbers
   walk.ring.start()
-  # Column w of S, which no other warpgroup reads.
+  # Tiles of column w of S, which no other warpgroup reads.
   kv = scratch.kv.at[w]
   tools.publish(*((kv.at[i], walk.tile_sum(ins.kv, i, w)) for i in numbers))
   z = walk.column_sum(ins.z) if plan.normalize else None
@@ -167,7 +170,7 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
   b, h, part, w = walk.b, walk.h, walk.part, walk.w
   numbers = walk.numbers
   walk.ring.start()
-  kv = scratch.kv.at[w]  # row w of S
+  kv = scratch.kv.at[w]  # tiles of row w of S
   tools.publish(*((kv.at[i], walk.tile_sum(ins.kv, w, i)) for i in numbers))
   if plan.normalize:
     z = walk.column_sum(ins.z)
@@ -243,7 +246,7 @@ def _query_gradients(ins, outs, scratch, *, plan, options, tools):
 
 
 def _split(x, rows):
-  """Splits x into two bf16 numbers; returns stores to rows 0 and 8."""
+  """Returns stores of x as a sum of two bf16 numbers, in rows 0 and 8."""
   return [(rows.at[0], x), (rows.at[8], x - _rounded(x))]
 
 

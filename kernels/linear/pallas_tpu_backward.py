@@ -3,8 +3,8 @@
 The grid is (B, head groups, 3 * blocks of rows). The first third reads q and
 the gradient of the output, writes dq and sums dS and dz. Then two steps per
 block read k and v and write dk and dv. Each step writes one tile of gradients,
-also of a single packed result. Operands that a step does not use stay on one
-block: 7 tensors are moved.
+also if one array packs all gradients. Operands that a step does not use stay on
+one block: 7 tensors are moved.
 """
 
 import functools
@@ -20,7 +20,8 @@ def backward(inputs, saved, do, dfinal, options):
   """Returns gradients of q, k, v, of the bias and of the initial state.
 
   If packed inputs have an H * Dh that is no multiple of 128, blocks are whole
-  rows. Then dq waits for dk and dv, and both sweeps read q and do.
+  rows. Then dq is written together with dk and dv, and both sweeps read q and
+  do.
   """
   steps = plan(inputs, options)
   run = _halves if steps.tiles.parts > 1 else _sweeps
@@ -38,7 +39,8 @@ def _sweeps(steps, inputs, saved, do, dfinal):
   like = functools.partial(dispatch.like, inputs.arrays[0])
   queries = lambda b, g, t: (b, g, jnp.minimum(t, last))
   keys = lambda b, g, t: (b, g, _block(t, blocks))
-  # Only the first step of a block needs v, so the next block is loaded early.
+  # Only the first of a block's two steps needs v. In the second, the next block
+  # of v is loaded.
   values = lambda b, g, t: (b, g, jnp.minimum(_block(t + 1, blocks), last))
   both = lambda b, g, t: (b, g, jnp.where(t < blocks, t, _block(t, blocks)))
   state = lambda x, rows=None: (tiles.state(both, rows), x)
@@ -144,7 +146,7 @@ def _halves(steps, inputs, saved, do, dfinal):
   more = {'bias': bias}
   if packed:
     def column(p, n, which):
-      # Beyond the last block it stays on dv, which is written last.
+      # Steps beyond the last block stay on dv, which is written last.
       is_block = tiles.block(p, n) < tiles.blocks
       return 0, jnp.where(is_block, 1 + which, 2), tiles.half(p, n)[2]
 

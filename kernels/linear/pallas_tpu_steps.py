@@ -21,8 +21,9 @@ class Steps:
   Attributes:
     tiles, options: `kernels.tpu.Tiling`, `LinearOptions`.
     dtype: dtype of q, k and v.
-    rows: whether one block has q, k and v, and one their gradients: packed
-      inputs with H * Dh no multiple of a register.
+    rows: whether a block holds whole packed rows of q, k and v, and a block of
+      results those of their gradients. This is so if H * Dh is no multiple of a
+      register's width.
   """
   tiles: tpu.Tiling
   options: object
@@ -46,7 +47,7 @@ class Steps:
       ref[...] = jnp.zeros_like(ref) if first is None else first[0]
 
   def sums(self, ins, block, kv, z):
-    """Forward: adds to S and z."""
+    """Forward: adds the block's keys and values to S and z."""
     valid = self._valid(ins, block)
     _, _, tn = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
@@ -57,7 +58,7 @@ class Steps:
         z[h] += jnp.sum(k.astype(jnp.float32), axis=0, keepdims=True)
 
   def outputs(self, ins, outs, block, kv, z):
-    """Forward: writes out."""
+    """Forward: writes the block's outputs."""
     valid = self._valid(ins, block)
     nn, _, _ = tpu.products(self.dtype)
     for h, lane in tpu.head_lanes(self.tiles):
@@ -126,7 +127,7 @@ class Steps:
       self._store(outs, 2, lane, tpu.keep(valid, dv))
 
   def _store(self, outs, which, lane, grad):
-    """Rounds and stores a gradient; adds it unrounded to that of the bias."""
+    """Stores a rounded gradient; adds it, unrounded, to the bias's gradient."""
     ref = getattr(outs, ('dq', 'dk', 'dv')[which])
     ref[0, :, self.of(which, lane)] = grad.astype(self.dtype)
     if outs.bias is not None:
@@ -154,8 +155,8 @@ def plan(inputs, options):
 def operands(steps, inputs, q, k, v, row):
   """Returns name -> (BlockSpec, array) of q, k, v for `kernels.tpu.call`.
 
-  q, k, v are the blocks of each, for `Tiling.tile`; `row` those of whole rows,
-  used with `steps.rows`.
+  `q`, `k`, `v` and `row` map grid indices to a block (b, g, n): of each array,
+  or of whole packed rows if `steps.rows`.
   """
   if steps.rows:
     return {'q k v': (steps.tiles.row(row), tpu.flat(inputs.arrays[0]))}
@@ -166,7 +167,10 @@ def operands(steps, inputs, q, k, v, row):
 
 
 def pair(state, options):
-  """Returns (S [B, H, Dh, Dh], z [B, H, 1, Dh]) of a public state, or None."""
+  """Splits a public state into S [B, H, Dh, Dh] and z [B, H, 1, Dh].
+
+  Returns None for what the state lacks.
+  """
   if state is None:
     return None, None
   if not options.normalize:

@@ -66,7 +66,7 @@ class _Size:
 
 
 def _size(kernel, width, dtype):
-  """Returns the `_Size` that fits a program's registers and 99 KiB shared."""
+  """Returns a `_Size` that fits the registers and 99 KiB of shared memory."""
   lanes = triton.padded(width)
   if dtype == jnp.float32:
     match lanes:
@@ -95,7 +95,11 @@ class _Call:
     self.mask = triton.flat_mask(inputs)
 
   def sums(self, x, y, z, names):
-    """Returns sums of the parts: [B, H, parts, Dh, Dh], [B, H, parts, Dh]."""
+    """Returns sums of x^T y and of x over each part of L; see `rows.sums`.
+
+    Shapes are [B, H, parts, Dh, Dh] and [B, H, parts, Dh]; the second may be
+    None.
+    """
     size = _size('sums', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, by_columns=True)
     scale = 1.0
@@ -141,7 +145,8 @@ class _Call:
   def key_gradients(self, k, v, dkv, dz, taken):
     """Returns dk, dv, and float32 [2, H, Dh] for the bias.
 
-    The array `taken` holds dq and also takes dk and dv; or None.
+    `taken` is None or a packed array that holds dq. Then dk and dv are written
+    into it.
     """
     size = _size('key_gradients', self.d, self.inputs.dtype)
     plan, grid = self._plan(size, single=True)

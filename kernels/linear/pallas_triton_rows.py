@@ -1,8 +1,8 @@
 """The Triton kernels of linear attention, on blocks of rows of one (b, h).
 
 `sums` and `query_gradients` walk over the blocks of a part of the sequence, the
-others take one block each. If S is cut into blocks of columns, `sums` has a
-program for each, and the others walk over them.
+others take one block each. S may be cut into blocks of columns. Then `sums` has
+a program for each of these, and the other kernels loop over them.
 """
 
 import functools
@@ -26,9 +26,9 @@ def _slope(plan, x):
 def sums(ins, outs, *, plan, names, scale):
   """Computes scale * x^T y and the sum of x, over a part.
 
-  Inputs x, y, z, mask; outputs xy, total. phi is applied to x; if z is given, x
-  is also divided by its norm phi(x) . z + eps. `names` are those of x and y,
-  used if they are in one array.
+  Inputs are x, y, z, mask; outputs xy, total. phi is applied to x. If z is
+  given, phi(x) is also divided by phi(x) . z + eps. `names` are the names of x
+  and y ('q', 'k', 'v'), by which to find them in a packed array.
   """
   walk = Walk(plan, by_columns=True)
   at, dtype, shape = walk.at, ins.x.dtype, plan.shape
@@ -43,7 +43,7 @@ def sums(ins, outs, *, plan, names, scale):
       f = f * _inverse(f, z, plan)[:, None]
     f = keep(valid, f).astype(dtype)
     if outs.total is not None:
-      # Sums rounded values, like the sum that it divides.
+      # Sums rounded values, as the matmul does whose result this normalises.
       total = total + jnp.sum(f.astype(jnp.float32), axis=0)
     return yx + plan.tools.dot(y, f, turn_a=True), total
 
@@ -76,7 +76,7 @@ def outputs(ins, outs, *, plan):
 
 
 def query_gradients(ins, outs, *, plan):
-  """Computes dq, and over a part the sums dS, dz and that of dq.
+  """Computes dq of a part, and the part's sums dS, dz and dbias (of dq).
 
   Inputs q, do, kv, z, mask; outputs dq, and dkv, dz, dbias or None.
   """
@@ -106,7 +106,7 @@ def query_gradients(ins, outs, *, plan):
     else:
       norm = _norm(f, z, plan)
       inverse = options.scale / norm
-      # Uses the float32 results of matmuls, not their operand do.
+      # Uses the float32 result of a matmul, not its rounded operand do.
       dnorm = -jnp.sum(f * dq, axis=1) * inverse * (1.0 / norm)
       if valid is not None:
         inverse = jnp.where(valid, inverse, 0.0)
@@ -168,7 +168,7 @@ def key_gradients(ins, outs, *, plan):
     v = at.load(ins.v, n, valid, 'v', block)
     return dk + plan.tools.dot(v, state(block), turn_b=True)
 
-  # One after the other: phi(k) leaves the registers before dk needs them.
+  # dv comes first: phi(k) leaves the registers before dk needs them.
   plan.over_columns(values)
   dk = plan.over_columns(keys, zeros(shape.rows, shape.lanes))
   if ins.dz is not None:

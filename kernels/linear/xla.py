@@ -35,7 +35,7 @@ def forward(inputs, options, save):
   if options.normalize:
     out = out / order.norm(phi_q, z_BxHxD, options.eps)
   (out,) = order.outward(out)
-  # Unrounded, because terms of the bfloat16 gradients nearly cancel.
+  # `out` is saved unrounded: terms of the bfloat16 gradients nearly cancel.
   saved = (kv, z_BxHxD, out if options.normalize else None)
   return out.astype(dtype), final, saved if save else None
 
@@ -80,11 +80,14 @@ def backward(inputs, saved, do, dfinal, options):
 
 
 def _features(order, inputs, options, round_features=True):
-  """Returns phi(q), phi(k), v in inner order; phi in q's dtype or float32."""
+  """Returns phi(q), phi(k), v with axes as in `order`, 0 at masked tokens.
+
+  phi is in the dtype of q, or in float32 without `round_features`.
+  """
   q, k, v = inputs.apart()
   dtype = q.dtype if round_features else jnp.float32
-  # Masked after phi too, which maps 0 to 1; and before phi, so that second
-  # derivatives never meet the contents of masked tokens.
+  # Masked before phi, so that second derivatives never see masked contents, and
+  # again after phi (in `inward`), because phi may map 0 to 1.
   phi_q, phi_k = (features.apply(options.feature_map,
                                  _keep(inputs.mask, x, 1)).astype(dtype)
                   for x in (q, k))
@@ -92,7 +95,7 @@ def _features(order, inputs, options, round_features=True):
 
 
 def _order(inputs, options):
-  """Chooses the order in which a pass computes."""
+  """Returns the `_Order` with which this pass takes the least time."""
   _, _, h, d = inputs.shape
   stateless = inputs.state is None and not options.return_state
   mapped = options.normalize and options.feature_map != 'identity'
@@ -104,12 +107,12 @@ def _order(inputs, options):
 class _Order:
   """The order of axes in which a pass computes, with its mask and matmuls.
 
-  Arrays enter and leave as [B, L, H, D]. Inside they are [B, H, L, D] on a CPU,
-  else unchanged.
+  `inward` takes arrays [B, L, H, D] and `outward` returns such. In between they
+  are [B, H, L, D] on a CPU (without a feature map), else unchanged.
 
   Attributes:
-    tokens: the axis of L inside.
-    letters: letters of the first three axes inside, for einsum.
+    tokens: the axis of L in between.
+    letters: letters of the first three axes in between, for einsum.
   """
 
   def __init__(self, inputs, options):
@@ -120,12 +123,12 @@ class _Order:
     self.tokens, self.letters = (2, 'bhl') if self.heads_first else (1, 'blh')
 
   def inward(self, *arrays):
-    """Reorders arrays for the inside, 0 at masked tokens."""
+    """Reorders axes of arrays [B, L, H, D] and zeroes masked tokens."""
     arrays = tuple(_keep(self.mask, x, 1) for x in arrays)
     return self._turned(arrays)
 
   def outward(self, *arrays):
-    """Reorders arrays to [B, L, H, D], 0 at masked tokens."""
+    """Reorders axes back to [B, L, H, D] and zeroes masked tokens."""
     return tuple(_keep(self.mask, x, 1) for x in self._turned(arrays))
 
   def _turned(self, arrays):
@@ -134,7 +137,7 @@ class _Order:
     return tuple(jnp.swapaxes(x, 1, 2) for x in arrays)
 
   def each(self, x_BxHxD):
-    """Broadcasts over tokens."""
+    """Inserts an axis of size 1 for the tokens."""
     return jnp.expand_dims(x_BxHxD, self.tokens)
 
   def sums(self, a, b):
@@ -169,7 +172,7 @@ class _Order:
 
 
 class _AllHeads(_Order):
-  """Matmuls over all heads at once, for arrays [B, L, H, D] in place.
+  """An `_Order` with matmuls over all heads at once; axes stay in place.
 
   A state is [B, H D, H E], 0 between different heads.
   """
@@ -196,7 +199,7 @@ class _AllHeads(_Order):
     return state.sum(-1).reshape(state.shape[0], self.heads, -1)
 
   def _own(self, state):
-    """Returns the state with 0 between different heads."""
+    """Sets the entries between different heads to 0."""
     of_row, of_column = (jnp.arange(size) // (size // self.heads)
                          for size in state.shape[1:])
     own = of_row[None, :, None] == of_column[None, None]
@@ -222,9 +225,10 @@ def _rows(mask_BxL, tokens):
 
 
 def of_segments(inputs, options, segment_ids, num_segments):
-  """Returns (out [B, L, H, E], states or None); autodiff differentiates it.
+  """Computes attention within segments: several sequences in each row.
 
-  States have an axis N of segments after B; see `kernels.segments.chunks`.
+  Returns out [B, L, H, E], and states with an axis N of segments after B, or
+  None. Autodiff computes gradients. See `kernels.segments.chunks`.
   """
   q, k, v = inputs.apart()
   dtype = q.dtype

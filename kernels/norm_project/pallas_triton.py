@@ -6,8 +6,8 @@ program,
 
   do_i = r_i t_i - r_i^3 (t_i . o_i) / E o_i
 
-needs a whole row of t. If that is too wide, a program computes its blocks of
-columns twice, for the sum and for the result.
+needs a whole row of t. If a row is too wide, a program computes each of its
+blocks of columns twice, for t_i . o_i and for the result.
 """
 
 import dataclasses
@@ -68,14 +68,16 @@ class _Size:
 
 
 def _forward_size(width, dtype):
-  """Returns a block of y, and the columns of o that a step multiplies."""
+  """Returns sizes for the forward kernel; a step multiplies `o` columns of o.
+  """
   if dtype == jnp.float32:
     return _Size(64, 32, min(padded(width), 64), 4, 2)
   return _Size(128, 64, min(padded(width), 128), 8, 3)
 
 
 def _backward_size(width, dtype):
-  """Returns a block of t, and the columns of dy that a step multiplies."""
+  """Returns sizes for the backward kernel; a step multiplies `y` columns of dy.
+  """
   lanes = padded(width)
   if dtype == jnp.float32:
     return _Size(32, min(lanes, 128), 32, 8, 2, 256)

@@ -12,9 +12,13 @@ from kernels.triton import Place, Shape, Tools, zeros
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Blocks of o [N, E], weight [E, D], y [N, D]; the other static parameters.
+  """Static parameters of a kernel.
 
-  `whole`: a whole row of dy W^T stays in registers.
+  Attributes:
+    o, weight, y: blocks of o [N, E], weight [E, D] and y [N, D].
+    eps: see `kernels.norm_project`.
+    tools: operations of a program.
+    whole: whether a whole row of dy W^T stays in registers.
   """
   o: Shape
   weight: Shape

@@ -36,7 +36,7 @@ def backward(saved, dy_NxD, eps, interpret):
   dot_Nx1 = jnp.sum(dy32_NxD * p_NxD, -1, keepdims=True)
   factor_Nx1 = jnp.square(r_Nx1) * dot_Nx1 / o_NxE.shape[-1]
   do_NxE = _dot(dy_NxD, w_ExD.T) * r_Nx1 - factor_Nx1 * o_NxE
-  # By default a TPU's compiler puts the tokens last, and copies.
+  # By default a TPU's compiler would put the tokens last, which needs a copy.
   do_NxE = with_layout_constraint(do_NxE.astype(dtype), Layout((0, 1)))
   dw_ExD = _dot((o_NxE * r_Nx1).astype(dtype).T, dy_NxD)
   return do_NxE, dw_ExD, dy32_NxD.sum(0)

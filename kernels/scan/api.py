@@ -18,8 +18,9 @@ def linear_scan(x, *, a, mask=None, reverse=False, initial_state=None,
   2311.04823, equation 6). States are float32 or complex64.
 
   Masked tokens add nothing to the state, and their outputs and gradients are
-  exactly 0. A constant `a` still decays the state over them, as slopes do in
-  `lightning_attention`; an `a` for each token leaves it as it is.
+  exactly 0. If `a` is constant, it still decays the state over masked tokens,
+  as slopes do in `lightning_attention`. If each token has its own `a`, masked
+  tokens leave the state unchanged.
 
   Args:
     x: [B, L, E], float32, bfloat16 or complex64.

@@ -44,12 +44,12 @@ def plus(p, q):
 
 
 def each(function, *numbers):
-  """Applies a linear function to the parts of numbers."""
+  """Applies a linear function to the real, then to the imaginary parts."""
   return tuple(function(*parts) for parts in zip(*numbers, strict=True))
 
 
 def where(condition, p, real):
-  """Returns p if a condition holds, else a real number."""
+  """Returns p if `condition` holds, else the real number `real`."""
   others = (real,) + (0.0,) * (len(p) - 1)
   return tuple(
     jnp.where(condition, x, other) for x, other in zip(p, others, strict=True)

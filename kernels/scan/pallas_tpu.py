@@ -82,16 +82,16 @@ class _Plan:
     return self.blocks - 1 - n if self.reverse else n
 
   def tile(self):
-    """Returns the spec of [B, L, E]."""
+    """Returns the BlockSpec of an array [B, L, E]."""
     return pl.BlockSpec(
         (1, self.rows, self.lanes), lambda b, e, n: (b, self.block(n), e))
 
   def row(self):
-    """Returns the spec of a state [B, 1, E]."""
+    """Returns the BlockSpec of a state [B, 1, E]."""
     return pl.BlockSpec((1, 1, self.lanes), lambda b, e, n: (b, 0, e))
 
   def once(self):
-    """Returns the spec of constant factors [1, 1, E]."""
+    """Returns the BlockSpec of constant factors [1, 1, E]."""
     return pl.BlockSpec((1, 1, self.lanes), lambda b, e, n: (0, 0, e))
 
 
@@ -177,5 +177,5 @@ def _tile(plan, row, a, x, state):
 
 
 def _shifted(plan, size, y):
-  """Returns the rows `size` earlier in the scan; the first ones are wrong."""
+  """Shifts the rows by `size` in scan order; the first rows wrap around."""
   return pltpu.roll(y, plan.tile_rows - size if plan.reverse else size, 0)

@@ -53,7 +53,7 @@ def scan(x, a, dh, *, mask=None, reverse=False, initial_state=None, dlast=None):
 
 def segments(x, a, dh, ids, count, *, mask=None, reverse=False,
              initial_state=None, dlast=None):
-  """Returns `scan` of each segment of each row alone, put together.
+  """Runs `scan` on each segment of each row alone and joins the results.
 
   Args:
     x, a, dh, mask, reverse: see `scan`.

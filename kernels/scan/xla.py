@@ -1,4 +1,4 @@
-"""The scan in plain XLA: a loop over the tokens of all chunks at once.
+"""The scan in plain XLA: a loop over C tokens, for all chunks at once.
 
 L is cut into N chunks of C tokens. A first loop of C steps finds what every
 chunk does to a state, s -> A s + T; a scan over chunks joins these; a second
@@ -8,8 +8,8 @@ and write arrays of half, a quarter, ... of the tokens, twice.
 
 On a CPU the state of one chunk stays in the cache, and a single chunk of L
 tokens, which needs the second loop only, is fastest. For 4 x 2,048 x 128
-numbers with a factor for each it took 0.3 of the CPU time of
-`associative_scan` in float32, 0.2 in complex64; chunks of 64 took 0.4 and 0.5.
+numbers with a factor for each, this took 0.3 of the CPU time of
+`associative_scan` in float32, 0.2 in complex64. Chunks of 64 took 0.4 and 0.5.
 """
 
 import dataclasses
@@ -76,12 +76,14 @@ def _before(walk, state):
 
 @dataclasses.dataclass
 class _Walk:
-  """A step through all chunks of x and a, which end in rows that do nothing.
+  """Cuts x and a into N chunks of C rows and computes one row of each chunk.
 
-  These rows lie behind the last one of the scan: x is 0 and a is 1.
+  Rows behind the last one of the scan fill the last chunk. They change nothing:
+  x is 0 and a is 1.
 
   Attributes:
-    x, a: [B, L, E], and [E] or [B, L, E]; then [B, N, C, E].
+    x, a: given as [B, L, E] and as [E] or [B, L, E]. Except for a constant a,
+      they become [B, N, C, E].
     size: C.
     reverse, late: see `kernels.scan.call.scan`.
     dtype: of the states.
@@ -107,7 +109,7 @@ class _Walk:
     return y.reshape(len(y), self.count, self.size, -1)
 
   def place(self, i):
-    """Returns the row of every chunk at step i."""
+    """Returns the number of the row in every chunk that step i computes."""
     return self.size - 1 - i if self.reverse else i
 
   def step(self, i, s):

@@ -16,9 +16,9 @@ def simpletron_attention(q, k, v, *, kernel='auto', **options):
 
   Args:
     q, k, v, kernel, mask, segment_ids, num_segments, sequence: see
-      `kernels.linear_attention`; the values are as wide as the features.
-    scale: a Python number; None = L**-0.5, where L counts masked tokens too,
-      all tokens of a row with segments, and all of a `sequence`.
+      `kernels.linear_attention`. v must have the width Dh of q.
+    scale: a Python number; None = L**-0.5. L counts masked tokens, all segments
+      of a row and, with `sequence`, the tokens on all devices.
     initial_state: S_0, float32 [B, H, Dh, Dh], the sum over earlier tokens;
       None = zeros.
     return_state: also return S.

@@ -9,8 +9,8 @@ def attention(q, k, v, mask, do, *, scale=None, initial_state=None,
               dfinal=None):
   """Returns SimpleTRON and its gradients in float64; `scale` None is L**-0.5.
 
-  Arguments and results are those of `linear.reference.attention`, but for
-  states [B, H, Dh, Dh] without a normaliser.
+  Arguments and results are those of `linear.reference.attention`, but states
+  are [B, H, Dh, Dh], without a normaliser.
   """
   scale = np.shape(q)[1] ** -0.5 if scale is None else scale
   q, k, v, do = (zero_masked(x, mask) for x in (q, k, v, do))

@@ -70,7 +70,7 @@ def softmax_attention(q, k, v, *, mask=None, scale=None, bias=None,
 
 
 def _as_rows(q_BxLxHxDh, groups):
-  """Turns heads that share keys into queries of one head: [B, N, G, Dh]."""
+  """Turns query heads that share keys into rows of one head: [B, N, G, Dh]."""
   batch, length, heads, width = q_BxLxHxDh.shape
   if heads == groups:
     return q_BxLxHxDh

@@ -24,9 +24,9 @@ import jax.numpy as jnp
 from kernels import axes, chunks, random_bits
 from kernels.softmax import distances
 
-# A tile of float32 logits of one head then has 1 MiB. For four heads in total
-# and L 2,000, smaller tiles took longer on two cores. On one core, tiles of
-# half or a quarter the size took two thirds of the time.
+# Most rows and columns of a tile. Its float32 logits then take 1 MiB per head.
+# For four heads in total and L 2,000, smaller tiles took longer on two cores.
+# On one core, tiles of half or a quarter the size took two thirds of the time.
 BLOCK = 512
 # Logit of a masked key: smaller than any real logit, but finite, so that
 # subtracting it gives no NaN.
@@ -36,7 +36,13 @@ _LARGE = 1e4
 
 
 class _Options(NamedTuple):
-  """Static parameters: logits' factor, dropped share, generator of its keys."""
+  """Static parameters.
+
+  Attributes:
+    scale: factor of the logits.
+    rate: share of the weights that are dropped.
+    impl: the random generator of dropout's key, or None.
+  """
   scale: float
   rate: float
   impl: Hashable
@@ -57,7 +63,8 @@ def attend(q, k, v, mask, *, scale, bias=None, dropout_rate=0.0,
   length, keys = q.shape[1], k.shape[1]
   if mask is None:
     mask = jnp.ones(k.shape[:2], bool)
-  # The bias is expanded over a block of queries and all keys, so halve blocks.
+  # A bias is expanded over a block of queries and all keys, so such blocks are
+  # half as large.
   rows = block_size(length, block if bias is None else -(-block // 2))
   cols = block_size(keys, block)
   mask_MxBxJ = _blocks(mask, cols)
@@ -166,7 +173,7 @@ def _forward(options, q_NxBxHxIxDh, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ,
     (out_BxHxIxDv, max_BxHxIx1, sum_BxHxIx1), _ = jax.lax.scan(
         one_key_block, empty,
         (cols_M, k_MxBxHxJxDh, v_MxBxHxJxDv, mask_MxBxJ, tiles))
-    # Without any key the sum is empty.
+    # If all keys are masked, the sum is 0.
     sum_BxHxIx1 = jnp.where(has_key_Bx1x1x1, sum_BxHxIx1, 1)
     kept_sum_BxHxIx1 = sum_BxHxIx1 * (1.0 - options.rate)
     out_BxHxIxDv = jnp.where(has_key_Bx1x1x1, out_BxHxIxDv / kept_sum_BxHxIx1,
@@ -193,7 +200,8 @@ def _backward(options, residuals, g_NxBxHxIxDv):
   scale = options.scale
   has_key_Bx1x1x1 = mask_MxBxJ.any((0, 2))[:, None, None, None]
   g_NxBxHxIxDv = jnp.where(has_key_Bx1x1x1, g_NxBxHxIxDv, 0)
-  # All gradients are linear in g, so the recomputed weights need no factor.
+  # The recomputed weights are exp(lacks) times too large. Gradients are linear
+  # in g, so correct g instead.
   g_NxBxHxIxDv *= jnp.exp(-lacks).astype(g_NxBxHxIxDv.dtype)
   # sum_j weights_ij dweights_ij, which is out_i . dout_i
   inner_NxBxHxIx1 = _dot('nbhid,nbhid->nbhi', g_NxBxHxIxDv, out)[..., None]

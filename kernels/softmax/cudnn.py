@@ -1,11 +1,11 @@
 """Softmax attention by cuDNN, through `jax.nn.dot_product_attention`.
 
-cuDNN takes the number of keys of a sequence instead of a mask; as a bias the
-mask would need all of [L, S]. A sum over keys does not depend on their order,
-so unmasked keys and their values are copied to the front.
+cuDNN takes the number of keys of a sequence; a mask would have to be a bias
+[L, S]. A sum over keys does not depend on their order, so unmasked keys and
+their values are copied to the front.
 
-Its dropout takes a seed compiled into the program, which cannot change with
-every step. So this kernel has no dropout.
+The seed of cuDNN's dropout is compiled into the program, so it cannot change
+with every step. So this kernel has no dropout.
 """
 
 import functools
@@ -20,7 +20,7 @@ from kernels import dispatch
 def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
   """Raises NotImplementedError for operands that `attend` cannot take.
 
-  Assumes compute capability 8.0 or later of a GPU that is not local.
+  A GPU that is not local is assumed to have compute capability 8.0 or later.
   """
   if bias:
     raise NotImplementedError("kernel='cudnn' takes no bias of distances: use "
@@ -38,7 +38,7 @@ def supported(shape, dtype, value_width=None, dropout_rate=0.0, bias=False):
 def attend(q, k, v, mask, *, scale):
   """Attends with cuDNN: [B, L, H, Dv]; see `api.softmax_attention`.
 
-  JAX supports gradients only for even lengths, so an odd one gets another row.
+  JAX supports gradients only for even lengths; odd ones get one more row.
   """
   batch, length, keys = *q.shape[:2], k.shape[1]
   lengths_B = jnp.full(batch, keys, jnp.int32) if keys % 2 else None
@@ -95,7 +95,7 @@ def _obstacle(head_width, value_width, dtype):
   """Returns the requirement of cuDNN's attention that is missing, or ''."""
   local = dispatch.target_is_local()
   if dispatch.interpret_params() is not None:
-    return 'a GPU, which no interpreter stands in for'
+    return 'a real GPU instead of an interpreter'
   found = getattr(jax.local_devices()[0], 'compute_capability', '')
   # An AMD device has its architecture here, for example gfx942.
   capability = float(found) if re.fullmatch(r'\d+\.\d+', str(found)) else 0

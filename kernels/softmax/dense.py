@@ -34,7 +34,7 @@ def masked_softmax(logits_BxHxLxS, mask_BxS):
   if mask_BxS is None:
     return jax.nn.softmax(logits_BxHxLxS)
   mask_Bx1x1xS = mask_BxS[:, None, None]
-  # Softmax of -inf alone is NaN, and with where=... so is its gradient.
+  # Softmax of a row of -inf is NaN. Softmax with where=... has a NaN gradient.
   masked_Bx1x1x1 = jnp.where(mask_Bx1x1xS.any(-1, keepdims=True), -jnp.inf, 0)
   logits_BxHxLxS = jnp.where(mask_Bx1x1xS, logits_BxHxLxS, masked_Bx1x1x1)
   return jnp.where(mask_Bx1x1xS, jax.nn.softmax(logits_BxHxLxS), 0)

@@ -27,7 +27,10 @@ def along_diagonals(x_HxC, rows):
 
 
 def sum_diagonals(x_HxIxJ):
-  """Transposes `along_diagonals` without a scatter: [H, I + J - 1]."""
+  """Sums over the diagonals of [H, I, J], without a scatter: [H, I + J - 1].
+
+  This is the transpose of `along_diagonals`.
+  """
   heads, rows, cols = x_HxIxJ.shape
   # Not `jax.linear_transpose`: it rejects values that vary over a mesh.
   zeros = axes.zeros((heads, rows + cols - 1), x_HxIxJ.dtype, x_HxIxJ)
@@ -44,8 +47,8 @@ def starts(q_NxBxHxIxDh):
 def tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh):
   """Returns bias tiles [M, H, I, J] of a block of queries, from `start` on.
 
-  Compute them before a scan over the keys: within it, tile by tile, attention
-  takes half as long again on a CPU.
+  Call this before a scan over the keys. If the scan computes them tile by tile,
+  attention takes 1.5 times as long on a CPU.
   """
   if bias_HxC is None:
     return None
@@ -57,7 +60,10 @@ def tiles(bias_HxC, start, q_BxHxIxDh, k_MxBxHxJxDh):
 
 
 def add_tiles(bias_HxC, start, tiles_MxHxIxJ):
-  """Transposes `tiles`: adds to each entry the sum of its distance."""
+  """Adds to each entry of the bias the sum of the tiles at its distance.
+
+  This is the transpose of `tiles`.
+  """
   if bias_HxC is None:
     return None
   _, heads, rows, _ = tiles_MxHxIxJ.shape

@@ -81,7 +81,7 @@ def _heads_first(x_BxLxHxD, block):
 
 
 # The backward kernels are traced when gradients are taken, outside the
-# precision context of the forward ones. So a custom_vjp wraps theirs.
+# precision context of the forward pass. So a custom_vjp sets their precision.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _attend(block_q, block_k, q_BxHxLxDh, k_BxHxSxDh, v_BxHxSxDv, ids_BxS):
   with _precision(q_BxHxLxDh.dtype):

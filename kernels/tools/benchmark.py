@@ -81,7 +81,7 @@ def _comparison(op, shape, names):
 
 
 class _Unmade:
-  """Replaces a `Comparison` that failed: rows that give the reason."""
+  """Stands for a `Comparison` that failed; its rows give the reason."""
 
   ours = ()
 
@@ -128,7 +128,7 @@ class Comparison:
     self._others = [which for which in every if which[1] in others]
 
   def make(self, direction, name):
-    """Returns the candidate, or its error, so that one cannot end the run."""
+    """Returns the candidate, or the exception that it raised."""
     try:
       return self._found[name](direction)
     except Exception as error:
@@ -144,7 +144,8 @@ class Comparison:
   def rows(self, calls, rounds, bytes_per_s):
     """Returns times and errors of the candidates that run.
 
-    See `timing.medians` for `calls` and `rounds`; `bytes_per_s` is of a copy.
+    See `timing.medians` for `calls` and `rounds`. `bytes_per_s` is the speed of
+    a copy on this device.
     """
     for which in self._others:
       self.add(*which, self.make(*which))
@@ -258,7 +259,10 @@ def _jax_rows(attend, arrays, heads_first=False):
 
 
 def _softmax(op, arrays, skipped):
-  """Returns cuDNN softmax attention; another function, so without an error."""
+  """Returns cuDNN softmax attention as a candidate.
+
+  It computes another function than `op`, so it has no error.
+  """
   name = 'cuDNN softmax'
   if jax.default_backend() != 'gpu':
     skipped[name] = 'needs an NVIDIA GPU'

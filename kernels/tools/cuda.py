@@ -54,7 +54,8 @@ class Card:
   """Data of a GPU, from its data sheet and the CUDA programming guide.
 
   Attributes:
-    kind, alias: the driver's name; a GPU of this capability that jax knows.
+    kind: name of the GPU, as the driver gives it.
+    alias: a GPU of this capability that jax knows, if it does not know `kind`.
     capability: compute capability (major, minor).
     cores: streaming multiprocessors; `threads` and `fpus` (float32) of each.
     shared: KiB of shared memory per multiprocessor; a block may use all but 1.

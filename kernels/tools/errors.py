@@ -44,7 +44,7 @@ SLOPES = (0.0, 1e-4, 8.0, 0.1, 0.5, 1.0)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-  """Random operands; masked tokens hold NaN, which must not leak.
+  """Settings of random operands; masked tokens hold NaN, which must not leak.
 
   In softmax attention the mask covers keys only, and they must be finite.
   """
@@ -78,7 +78,9 @@ def bound(name, dtype):
 
 
 def operands(op, case):
-  """Returns (q, k, v, do), keyword arguments, the state's gradient: numpy.
+  """Returns (q, k, v, do), keyword arguments, the final state's gradient.
+
+  All arrays are numpy. The gradient is None without a state.
 
   Raises:
     NotImplementedError: the form has an activation, and `op` has none.
@@ -255,8 +257,8 @@ def prepared(op, kernel, case):
 def _errors(op, case, got, want, off):
   errors = {name: relative_rms(got[name], want[name]) for name in got}
   if op in ('linear', 'softmax') and case.length == 1:
-    # One token attends only to itself: nothing depends on q and k, except for
-    # eps of linear. The error is that of cancelling terms.
+    # With one token the output does not depend on q and k, except through eps
+    # of linear attention. So dq and dk are near 0 and their error is absolute.
     for name in ('dq', 'dk'):
       errors[name] = rms(got[name] - want[name])
   zeros = ('dk', 'dv') if op == 'softmax' else ('out', 'dq', 'dk', 'dv')
@@ -328,7 +330,7 @@ def table(cases, names=None):
 
 
 def _has_form(op, kernel, form):
-  """Returns whether a row of the table differs from all other rows."""
+  """Returns whether this form is a call of its own, not equal to another."""
   if form == 'plain':
     return True
   if op == 'softmax' or (op, form) == ('lightning', 'state'):

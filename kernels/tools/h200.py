@@ -33,7 +33,7 @@ SHAPE = (32, 4001, 4)  # B, L, H: a CLS token in front of 4,000
 PASSES = ('forward', 'backward')
 # (a mask, one array of q, k and v)
 FORMS = ((False, False), (True, False), (True, True))
-# What ptxas says of a kernel.
+# The report of ptxas on one kernel.
 ENTRY = re.compile(
     r"Compiling entry function '(?P<name>\w+?)(?:_mosaic_gpu_kernel)?'.*?"
     r'(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, '
@@ -65,9 +65,9 @@ def device():
 
 
 def compiled(function, *arguments):
-  """Compiles for an H200, in an `ENVIRONMENT` process; see `captured`.
+  """Compiles as `captured` does, but returns `Kernel`s in place of the text.
 
-  The second result is a list of `Kernel`, in place of the text, for the Mosaic
+  The process must have the variables of `ENVIRONMENT`. The list has the Mosaic
   kernels that this process had not compiled before.
   """
   program, text, seconds = captured(function, *arguments)

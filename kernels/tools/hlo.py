@@ -26,8 +26,8 @@ _LINE = re.compile(
 _HEAD = re.compile(r'^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\) -> .*\{')
 _MOVES = {'copy', 'transpose', 'reshape', 'slice', 'dynamic-slice',
           'concatenate', 'pad', 'dynamic-update-slice', 'reverse', 'gather'}
-# Thirds of packed arrays that GPU kernels read and write. The kernel of the
-# last gradients receives the array of the first ones to write to, not to read.
+# GPU kernel -> (thirds of a packed array that it reads, thirds that it writes).
+# 'key_gradients' also receives the array with dq, but only writes to it.
 _OF_THREE = {'sums': (2, 0), 'outputs': (1, 0), 'query_gradients': (1, 1),
              'key_gradients': (2, 2)}
 _TO_HOST = ('infeed', 'outfeed', 'send', 'recv')
@@ -179,7 +179,7 @@ def _walk(computations, name, packed):
     if o.op in _FREE or o.op.endswith('-done'):
       continue
     if o.op == 'copy-start' and o.name not in waited:
-      continue  # for the program's next run
+      continue  # a transfer for the program's next run
     inner = _inner(o)
     if o.op == 'conditional':
       taken = [_walk(computations, b, packed) for b in o.branches]
@@ -232,7 +232,7 @@ def _moved(computations, shapes, o, packed=0):
 def _moved_by_call(shapes, o, packed):
   reads = [size(shapes.get(name, '')) for name in dict.fromkeys(o.operands)]
   product = 'custom_call_target="__cublas' in o.rest
-  # s8 is the workspace of a product.
+  # The s8 result of a cuBLAS call is its workspace.
   writes = [_size(*found.groups()) for found in _SHAPE.finditer(o.shape)
             if not (product and found.group(1) == 's8')]
   kernel = re.search(f'/({"|".join(_OF_THREE)})/', o.rest)
@@ -266,7 +266,7 @@ def _read(body, index, whole):
 
 
 def _written(body, whole):
-  """Returns bytes a fusion writes: only the update if it is in place."""
+  """Returns bytes a fusion writes; an update in place writes only its part."""
   shapes = {o.name: o.shape for o in body}
   names = {o.name: o for o in body}
   root = next(o for o in body if o.root)

@@ -38,7 +38,8 @@ def jax_peers(op):
 
 
 def _jla():
-  # Its kernels register themselves, which must not first happen in a thread.
+  # Imported here, because the import registers kernels, which must not happen
+  # first in a thread.
   _import('jla.ops.mosaic_gpu')
   return jla_lightning('mosaic_gpu')
 
@@ -102,7 +103,10 @@ def _simple_gla(name):
 
 
 def _flash_bla(op):
-  """Returns flash_bla: [B, H, L, Dh], feature map in torch, no mask."""
+  """Returns a maker of flash_bla's functions, as in `peers`.
+
+  They take [B, H, L, Dh] and no mask; torch applies the feature map.
+  """
   def make(q, k, v, do):
     torch = _import('torch')
     if op == 'linear':

@@ -49,7 +49,9 @@ def _values(rows, name):
 
 
 def _largest(rows, name):
-  """Returns '' if no row has it; a value that is not finite counts as largest.
+  """Returns the largest value of a column as text, '' if no row has it.
+
+  A value that is not finite counts as the largest.
   """
   found = [row[name] for row in rows if name in row]
   if sys.float_info.max in found:

@@ -6,11 +6,11 @@ import tempfile
 
 import jax
 
-MOST = 20  # number of kernels, those that take the longest
+MOST = 20  # number of kernels returned: those that take the longest
 
 
 def by_kernel(function, *args, calls=3):
-  """Returns `of_planes` of calls of a compiled program, after one more.
+  """Traces calls of a compiled program after a warm-up; see `of_planes`.
 
   Raises:
     RuntimeError: the trace contains no device, as always on a CPU.

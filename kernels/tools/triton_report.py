@@ -134,7 +134,7 @@ def _layer(op, width, dtype):
 def compiled(card, function, arguments, folder):
   """Returns the program for a cuda.Card and its `Kernel`s.
 
-  `folder` is that of XLA's PTX, the `--xla_dump_to` of this process.
+  XLA writes its PTX to `folder`, the `--xla_dump_to` of this process.
   """
   place = jax.sharding.SingleDeviceSharding(card.device())
   arguments = jax.tree.map(

@@ -24,12 +24,12 @@ EXIT = {'ok': 0, 'diverged': 3, 'oom': 4, 'stopped': signals.STOPPED}
 def train(experiment) -> int:
   """Trains to the end, a stop or a failure; returns the exit code.
 
-  With --seeds or --grid it is the code of all runs: that of a stop if any run
-  stopped, else the largest.
+  With --seeds or --grid it returns the code of a stop if any run stopped, else
+  the largest code.
 
   Raises:
-    UserError: something must be corrected; of several runs that of the first,
-      once all have ended.
+    UserError: something must be corrected. With several runs, the first error
+      is raised once all have ended.
   """
   from lra.report import publish
   writers.check(options.LOG.value)
@@ -139,8 +139,8 @@ def _of_grid(experiment, asked, lines):
   """Returns the experiments of --grid, with the changes of `--config.` flags.
 
   Args:
-    experiment: that of --config.
-    asked: {field: value} of these flags.
+    experiment: the experiment of --config.
+    asked: {field: value} of the `--config.` flags.
     lines: the words of each --grid.
   """
   from lra.experiment.experiment import resolve
@@ -261,7 +261,9 @@ def _record(result, changes, recorded):
 
 
 def _over_grid(results):
-  """Returns `over_seeds` of each config, after its changes if there are more.
+  """Returns the lines of `over_seeds` for all configs.
+
+  With several configs, each line begins with the fields that differ.
   """
   groups = {}
   for result in results:

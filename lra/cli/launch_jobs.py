@@ -12,7 +12,8 @@ def submit(whole: list[sweep.Entry], entries: list[sweep.Entry],
            extra: tuple[str, ...], broken: set[int]) -> bool | None:
   """Makes jobs for the entries that are left.
 
-  The parts are those of the whole sweep: records may appear while a job waits.
+  The whole sweep is cut into parts, not only what is left, because records may
+  appear while a job waits.
 
   Args:
     whole: the runs of the sweep.

@@ -20,12 +20,12 @@ _CONFIGS = pathlib.Path(configs.__file__).parent
 _SAID = ('task', 'protocol', 'model.name')
 _NONE = 'No command makes it again here: '
 _SEED = '--config.seed='
-# A field may derive from one that derives from another.
+# Most rounds of setting fields: one may derive from another that derives too.
 _ROUNDS = 4
 
 
 def command(run: Result, seeds: Sequence[int] = ()) -> str:
-  """Returns the shell command that repeats a run, as far as configs go.
+  """Returns the shell command that makes a run of the same config again.
 
   It has the config file of the model, and each field that differs from this
   file except the data folder. The version of the code is not part of it.
@@ -95,7 +95,10 @@ def _fields(run: Result) -> dict[str, Any]:
 
 
 def _wanted(run):
-  """Returns the fields the config must have; later ones as the run had them."""
+  """Returns {dotted field: value} that the config must have.
+
+  Fields that were added after the run get the value that means no change.
+  """
   later = json.loads(json.dumps(fields.added(run.model)))
   wanted = identity.with_sizes(later | _fields(run))
   return {name: value for name, value in wanted.items() if name not in _SAID}
@@ -117,7 +120,7 @@ def _follows_seed(model):
 
 @functools.cache
 def _any_names_the_seed():
-  """Returns whether the word is in a config file, even as part of another."""
+  """Returns whether the text of any config file has the word "seed"."""
   return any('seed' in path.read_text('utf-8', 'replace')
              for path in _CONFIGS.glob('*.py'))
 

@@ -15,7 +15,7 @@ from typing import Any
 # In `Field.before`: the field is as old as the first records.
 ALWAYS = object()
 
-# The largest steps and seeds, int32 on the devices; and the largest float32.
+# Largest step and seed, which are int32 on the devices; largest float32.
 COUNT = 2**31 - 1
 LARGEST = 3e38
 # No machine holds so many sequences, positions, or units of a layer.

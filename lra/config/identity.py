@@ -1,9 +1,10 @@
 """Computes the identity and hash of a config: which runs are one experiment.
 
-Two runs with one identity differ in MACHINE_FIELDS at most. They share a row of
-the leaderboard, as do runs that differ in FITTING_FIELDS. The identity does not
-change when the code gains a field. A field declared after the first records
-(`lra.config.fields`) is left out if its value describes the behaviour before.
+Two configs have the same identity if they differ in MACHINE_FIELDS only. Their
+runs share a row of the leaderboard, as do runs that differ in FITTING_FIELDS.
+The identity does not change when the code gains a field: a field declared after
+the first records (`lra.config.fields`) is left out if its value describes the
+behaviour before.
 """
 
 import hashlib
@@ -22,8 +23,8 @@ FITTING_FIELDS = (
     'train.microbatch_size', 'train.eval_batch_size',
     'train.cpu_microbatch_size', 'train.cpu_eval_batch_size', 'train.lengths',
     'train.log_every', 'train.checkpoint_minutes', 'encoder.remat')
-# Fields that a protocol leaves free: those above, and those that change the
-# rounding too.
+# Fields that a run may change without leaving its protocol: those above, and
+# those that affect the rounding.
 FREE_FIELDS = (*MACHINE_FIELDS, *FITTING_FIELDS, 'dtype', 'model.kernel')
 
 
@@ -107,7 +108,7 @@ def _without(config, added, prefix):
 
 def _plain(value):
   """Returns the value as JSON stores it: tuples are lists."""
-  # Most values are these, and a page needs a hundred of them per record.
+  # Most values have these types, and a page needs a hundred values per record.
   if type(value) in (str, int, float, bool, type(None)):
     return value
   return json.loads(json.dumps(value))
@@ -144,7 +145,8 @@ def run_folder(config: dict) -> pathlib.Path:
 
 
 def differences(ours: dict, theirs: dict) -> list[str]:
-  """Returns the sorted names of the fields that make two configs two runs."""
+  """Returns the sorted names of fields of the identity, or seed, that differ.
+  """
   flat = [flatten(identity(c)) | {'seed': c.get('seed')}
           for c in (ours, theirs)]
   missing = object()

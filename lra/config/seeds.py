@@ -8,7 +8,7 @@ from lra.config.fields import COUNT
 from lra.errors import UserError
 
 MOST = 1000  # seeds at a time
-_LONGEST = 60  # characters of a sentence about them
+_LONGEST = 60  # characters of the seeds that a message shows
 
 
 def parse(text: str) -> list[int]:

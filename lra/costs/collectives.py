@@ -84,7 +84,8 @@ def compiled(config, devices: int) -> Step:
   micro = _microbatch(config)
   one = _made(config, devices, micro)
   count = config.train.batch_size // micro
-  # XLA counts the operations in a loop once.
+  # XLA counts the operations in a loop once, so count one microbatch and
+  # multiply.
   operations = count * one.compile_train().cost_analysis()['flops']
   return Step(dict(one.mesh.shape), collective_bytes(config, devices),
               operations)

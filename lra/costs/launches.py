@@ -49,7 +49,7 @@ def measure(name: str, task: str, target: str) -> dict[str, float]:
   text = compiled.as_text()
   tokens = config.train.batch_size * (
       made.objective.seq_len + (config.encoder.pooling == 'cls'))
-  # Of q, k and v side by side, in float32.
+  # Bytes of q, k and v side by side, in float32.
   packed = 12 * tokens * config.model.get('qkv_width', config.encoder.width)
   moved, launches = hlo.count(text, packed=packed)
   return {'launches': launches, 'bytes': moved, 'waits': hlo.waits(text),

@@ -79,7 +79,7 @@ def run(path: pathlib.Path, stages=STAGES, sizes: dict | None = None) -> dict:
   record = files.read_json(path) or {'device': device}
   if record.get('device') != device:
     raise UserError(
-        f'{path} is of the device {record.get("device")!r}, and this is '
+        f'{path} was measured on {record.get("device")!r}, and this is '
         f'{device!r}: name another file.')
   made = {'packages': _versions(), 'xla_flags': machine.xla_flags(),
           **machine.git_state()}
@@ -230,8 +230,8 @@ def _layers(sizes, before, save):
           rows = layer.rows(found['copy_bytes_per_s'])
           found['rows'] += rows
           save(found)
-          # Traced once the times are safe: a profiler that does not suit the
-          # driver may end the process.
+          # Traced after the times are saved, because a profiler that does not
+          # suit the driver may end the process.
           for row in rows:
             row.update(layer.traced(row['asked']))
           save(found)
@@ -288,7 +288,9 @@ class Layer:
       return layers.compiled(function, given, device, jax.default_backend())
 
   def rows(self, bytes_per_s):
-    """Measures times and errors; `bytes_per_s` of a copy gives the least time.
+    """Measures times and errors of the layer.
+
+    `bytes_per_s`, the speed of a copy, gives the least possible time.
 
     The error is the largest relative RMS error of all results. The reference is
     plain XLA in float32 at the highest precision. `layers.counted` counts

@@ -16,8 +16,8 @@ from lra.training import program, provenance
 from lra.training.process_cache import ProcessCache
 from lra.training.trainer import Trainer
 
-# Time to measure if no number of rounds is given; no other step on random
-# tokens begins after it.
+# Seconds to measure if `rounds` is None. On random tokens, no step begins after
+# so many seconds.
 SECONDS = 20
 LEAST_ROUNDS = 3
 
@@ -71,8 +71,8 @@ def measure(experiment, *, steps: int, rounds: int | None = None,
       while not _enough(len(loops), rounds, start):
         loops.append(time_of(looped))
         bares.append(time_of(bare))
-    # Other programs slow down stretches that are close in time alike, so the
-    # ratio of neighbours is steadier than either of them.
+    # Other programs slow down neighbouring stretches alike, so their ratio
+    # varies less than their times.
     overhead = statistics.median(
         2 * loop / (before + after) for before, loop, after in
         zip(bares[:-1], loops, bares[1:], strict=True)) - 1
@@ -127,7 +127,7 @@ def measure_drawn(experiment, *, steps: int) -> dict:
 
   Returns:
     JSON fields: median seconds of a step, bytes that it needs besides its
-    arguments, and those of `measure`.
+    arguments, and the fields of `measure` that apply.
 
   Raises:
     UserError: it cannot be run here; the message names the field.

@@ -47,7 +47,7 @@ def epoch_order(size: int, seed: int, epoch: int) -> np.ndarray:
 
 def train_indices(size: int, batch_size: int, seed: int, step: int):
   """Returns the examples of `step` (from 0); each occurs once per epoch."""
-  # Plain numbers: beside a busy device, every numpy call costs its caches.
+  # Plain Python numbers: beside a busy device, a numpy call finds cold caches.
   epoch, place = divmod(step * batch_size, size)
   pieces, missing = [], batch_size
   while missing:

@@ -37,7 +37,10 @@ def load(task_name: str, data_dir=None, source=None) -> Prepared:
 
 
 def lengths(split: Split) -> np.ndarray:
-  """Returns the tokens of each example, int64 [N]; of a pair, the longer."""
+  """Returns the length of each example in tokens, int64 [N].
+
+  For a pair it is the length of the longer document.
+  """
   documents = np.diff(split.offsets)
   return documents if split.pairs is None else documents[split.pairs].max(1)
 

@@ -61,7 +61,9 @@ def check(config) -> None:
 
 
 def sharing(train, encoder) -> int:
-  """Returns how many examples share statistics: microbatches are multiples.
+  """Returns how many examples share batch-norm statistics.
+
+  A microbatch is a multiple of this number.
 
   Args:
     train, encoder: these groups of a config.
@@ -268,7 +270,8 @@ def _check_ssm(config):
   given = [field for field in ('ssm_learning_rate', 'ssm_weight_decay')
            if train[field] != -1]
   known = getattr(models.module(name), 'PARAM_GROUPS', ())
-  # A protocol speaks of all mixers: what one of them lacks has no effect.
+  # A protocol sets these fields for all mixers. They have no effect on a mixer
+  # without such parameters.
   theirs = PROTOCOLS.get(config.protocol, {}).get(config.task, {}).get(
       'train', {})
   for field in given + ['ssm_parameters'] * bool(train.ssm_parameters):

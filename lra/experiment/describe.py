@@ -77,7 +77,8 @@ def arguments(mixer: type) -> dict[str, str]:
 def _attributes(cls, mixer):
   """Returns {name: meaning} of the section "Attributes:" of a class.
 
-  Tuples that it names in capitals are those of the mixer's file.
+  A name in capitals and backticks is replaced by this tuple of the mixer's
+  file.
   """
   _, _, section = (cls.__dict__.get('__doc__') or '').partition('Attributes:')
   section = re.split(r'\n\n', section, maxsplit=1)[0]

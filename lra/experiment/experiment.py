@@ -78,10 +78,10 @@ class Experiment:
   def lengths(self) -> tuple[int, ...]:
     """Rising lengths that sequences may be computed at, the full one last.
 
-    It is the only one if padding takes part in the computation: as tokens, in
-    the size of a mean, or in the mixer. It is with batch norms too, whose
-    groups of examples must not be sorted, and whose devices wait for each
-    other.
+    Only the full length is possible if padding takes part in the computation:
+    as tokens, in the size of a mean, or in the mixer. Batch norms need the full
+    length too: their groups of examples must not be sorted, and their devices
+    wait for each other.
     """
     config, full = self.config, self.objective.seq_len
     padding_counts = (

@@ -159,7 +159,8 @@ def _meant(name, names):
   """Returns the field that a wrong name is likeliest to mean, or ''.
 
   A field with this name in another group comes first, then one with these
-  initials, as lr has. Last come names spelt alike, or with it as a part.
+  initials (lr for learning_rate). Last come similar names, and names that
+  contain it.
   """
   last = name.rpartition('.')[2]
   fields = {n.rpartition('.')[2]: n for n in reversed(names)}

@@ -21,8 +21,8 @@ class Method(result.Record):
   Attributes:
     accuracy: a fraction.
     how: how it works.
-    examples: number in test; None in old records and for probes.
-    correct: `lra.bits` of the right answers, None if `examples` is.
+    examples: number of test examples; None in old records and for probes.
+    correct: `lra.bits` of the right answers; None if `examples` is None.
     parts: see `result.ClassificationScores`.
   """
   accuracy: result.Fraction

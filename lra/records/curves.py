@@ -24,7 +24,7 @@ from lra.records.style import (
   style,
 )
 
-LEARNT = 0.95  # accuracy on validation
+LEARNT = 0.95  # validation accuracy from which a task counts as learnt
 _LONGEST = 90  # letters of a line's name
 _LOOKS = {
     'train': {'color': COLOURS[0], 'linewidth': 1, 'alpha': 0.8},
@@ -201,7 +201,8 @@ def _lines(runs):
       identity.experiment(run.config), sort_keys=True))
   groups = []
   for group in experiments:
-    # Runs of a seed with other lengths or batches get lines of their own.
+    # If a seed occurs twice, with other lengths or batch sizes, each config
+    # gets a line of its own.
     groups += [group] if len(_seeds(group)) == len(group) else _by(
         group, lambda run: identity.config_hash(run.config))
   for group in groups:

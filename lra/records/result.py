@@ -29,11 +29,12 @@ _SURROGATE = re.compile('[\ud800-\udfff]')
 CLASSIFICATION = 'classification'
 # Objectives with scores of classes.
 CLASSIFIERS = (CLASSIFICATION, 'token_classification')
-# Most baselines; most properties of examples, their values, and rules.
+# Largest number of baselines, of properties of examples, of values of one
+# property, and of rules.
 _MOST = 32
 # A run with one of these statuses is not continued.
 FINISHED = ('ok', 'diverged')
-# The fields of a config that have fields.
+# The groups of fields in a config, such as 'train'.
 _GROUPS = sorted({name.split('.')[0] for name in FIELDS if '.' in name})
 
 
@@ -77,7 +78,10 @@ class File(Record):
 
 
 def _inside(name, value):
-  """Returns (name, value) in a value; ValueError if JSON cannot keep one."""
+  """Returns the (name, value) pairs inside a value.
+
+  Raises ValueError if JSON cannot store the value.
+  """
   if isinstance(value, dict):
     parts = [(f'{name}.{key}'.lstrip('.')[:100], inner)
              for key, inner in value.items()]
@@ -89,7 +93,7 @@ def _inside(name, value):
       and _SURROGATE.search(value)):
     raise ValueError(
         f"field '{plain(name, most=100)}' is {plain(reprlib.repr(value))}: it "
-        'can be no part of a file')
+        'cannot be stored as JSON')
   return ()
 
 
@@ -290,9 +294,9 @@ class Result(File):
     num_devices: number of devices, of all processes.
     num_processes: number of processes of the run.
     runs_at_once: number of runs that shared the devices, as far as its process
-      can find out. Its speed is its own beside the others, its memory that of
-      its process. Some records of an H200 have a ten set by hand, for ten
-      processes.
+      can find out. The speed is that of this run beside the others, the memory
+      that of its process. In some records of an H200 the number, 10, was set
+      by hand, for ten processes.
     microbatch_size, eval_batch_size: the batch sizes on this hardware; None in
       records of earlier versions, whose configs have them.
     draws: method of dropout and other noise: 'example', see `lra.nn.draws`;
@@ -363,7 +367,7 @@ class Result(File):
   data_origin: Text | None = None
   config: Config
 
-  # The name of earlier versions.
+  # Earlier versions call the baselines floors.
   floors = property(lambda self: self.baselines)
 
   @property

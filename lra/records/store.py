@@ -131,7 +131,7 @@ def _name(path, directory):
 
 
 def _grouped(runs, key):
-  """Returns lists of paths with one key, which is None for no list."""
+  """Groups paths by their key; leaves out paths with the key None."""
   groups = collections.defaultdict(list)
   for path, run in runs.items():
     groups[key(path, run)].append(path)
@@ -140,11 +140,11 @@ def _grouped(runs, key):
 
 
 def _repeated(runs, directory, keys):
-  """Yields records of a run that has another one, and their fault.
+  """Yields records of runs that have another record, each with its fault.
 
   A seed of a row is one run, whatever its hardware settings. The record whose
-  file has the name of its run is shown. Among others finished ones come first,
-  then the order of names. Scores do not decide: repeats would raise them.
+  file is named after the run is shown, else a finished one, else the first by
+  name. Scores do not decide, because the best of several repeats is higher.
   """
   for paths in _grouped(runs, lambda path, run: (keys[path], run.seed)):
     shown = min(paths, key=lambda path: (

@@ -36,7 +36,7 @@ def style():
   """
   with (_ALONE, warnings.catch_warnings(), matplotlib.rc_context(),
         matplotlib.style.context(['default', _STYLE])):
-    # Letters that a font has not, points that all are one.
+    # Warnings about letters that a font lacks, and points that are all equal.
     warnings.simplefilter('ignore', UserWarning)
     matplotlib.rcParams['svg.hashsalt'] = 'lra'
     matplotlib.rcParams['svg.fonttype'] = 'none'

@@ -27,7 +27,7 @@ class Baseline:
     foreign: whether its data differ from those of the measured baselines, or of
       most rows if none were measured.
     parts: its accuracy by kind of example, see `result.ClassificationScores`.
-    agreement: none is measured.
+    agreement: always empty, since it is not measured for baselines.
     digits: digits after the point of its percentages.
   """
   name: str
@@ -48,8 +48,8 @@ class TaskBoard:
     baselines: its baselines, lowest first.
     rows: its rows, by mean accuracy.
     spreads: spread of seeds in each of its tables with enough seeds.
-    usual: whether a row is on the data of the committed baselines, which the
-      page's notes are about.
+    usual: whether any row is on the data of the committed baselines. The
+      page's notes are about these data.
   """
   task: tasks.Task
   baselines: list[Baseline]
@@ -171,7 +171,8 @@ def _board(task, rows, measured, counted):
 
 
 def _of_one_data_set(rows):
-  """Returns the rows on the data of the baselines, or on the commonest."""
+  """Returns the rows on the data of the baselines, or on the most common data.
+  """
   data = collections.Counter(
       row.data for row in rows if not row.foreign) or collections.Counter(
           row.data for row in rows)

@@ -24,34 +24,35 @@ from lra.records.style import (
 )
 from lra.report.catalogue import FAMILIES
 
-# Colour of each family; one of none has the last.
+# Colour of each family; any other family has _OTHER.
 _FAMILY = dict(zip(FAMILIES, COLOURS, strict=False))
 _OTHER = '#8c8c8c'
 # Area of the largest mark, in square points.
 _LARGEST = 400
-# Of the overview: accuracies that are no further apart would hide each other,
-# and how far above their line, in lines, marks may be drawn instead.
+# In the overview, marks whose accuracies differ by no more than _APART would
+# hide each other. So marks may be moved up by _LEVELS, in heights of a line.
 _APART = 0.012
 _LEVELS = (0.0, 0.18, -0.18, 0.36, -0.36)
-# Of marks that may lie on each other; the legend's are made alike, since a
-# colour that shines through is another colour.
+# Opacity of marks that may overlap. The marks of the legend have it too, since
+# a translucent colour looks different.
 _ALPHA = 0.8
-# Marks of accuracies: of a mean, of its seeds, of a row that has one seed.
+# Marks for a mean of several seeds, for each of these seeds, for a single seed.
 _MEAN = dict(marker='o', linestyle='none', markersize=6)
 _SEED = dict(marker='o', linestyle='none', markersize=4,
              markerfacecolor='none', alpha=0.7)
 _SINGLE = dict(marker='o', linestyle='none', markersize=6.5,
                markerfacecolor='white', markeredgewidth=1.5)
-# Of a title that one line of a figure holds.
+# Most letters in one line of a title.
 _LETTERS = 88
-# Places of names beside points.
+# Places to try for a name beside a point: gaps in pixels, and directions. Names
+# are placed again in at most _ROUNDS rounds.
 _GAPS = (2, 8, 16, 26, 38, 52, 70, 90, 115)
 _DIRECTIONS = 16
 _ROUNDS = 10
-# In printer's points: a name that is so far from its mark has a line to it, and
-# one that another mark is as near to, give or take so much.
+# In printer's points. A name further than _FAR from its mark has a line to it,
+# and so has a name to which another mark is as near, within _CLEAR.
 _FAR, _CLEAR = 6, 2
-# What a line across a name or a mark costs, in pixels of names on each other.
+# Cost of a line across a name or a mark, as an area of overlap in pixels.
 _CROSSED = 40
 
 
@@ -93,9 +94,9 @@ class Line:
 
 
 def overview(lines: Sequence[Line]) -> bytes:
-  """One line per task and protocol: marks for rows, a bar for the baseline.
+  """Draws a line per task and protocol: marks for rows, a bar for the baseline.
 
-  The best row of each has its name and its interval.
+  The best row of a line is shown with its name and its interval.
   """
   # As wide as GitHub's page, 1,012 pixels.
   fig = figure.Figure(figsize=(10.5, 1.4 + 0.5 * len(lines)),
@@ -106,7 +107,7 @@ def overview(lines: Sequence[Line]) -> bytes:
       ax.plot([100 * line.baseline] * 2, [y - 0.42, y + 0.42], color=BASELINE,
               linewidth=3, solid_capstyle='butt')
     first = None if line.best is None else line.marks[line.best]
-    # It keeps its place.
+    # The best row comes first, so it keeps its place.
     marks = sorted(line.marks, key=lambda mark: mark is not first)
     for mark, up in zip(marks, _beside([m.mean for m in marks]), strict=True):
       ax.plot(100 * mark.mean, y - up, 'o', markersize=6, alpha=_ALPHA,
@@ -114,7 +115,7 @@ def overview(lines: Sequence[Line]) -> bytes:
               markeredgewidth=0.5)
     if first:
       _bar(ax, first, y)
-      # Where its interval ends, away from the baseline.
+      # The name is at that end of the interval which is away from the baseline.
       below = line.baseline is not None and first.mean < line.baseline
       end = first.low if below else first.high
       ax.annotate(_label(first) + line.note, (100 * end, y),
@@ -132,9 +133,9 @@ def overview(lines: Sequence[Line]) -> bytes:
 
 
 def _beside(means):
-  """How far above its line each mark is drawn, so that none hides another.
+  """Returns how far above its line each mark is drawn, so that none is hidden.
 
-  Each in turn takes the nearest place that is free; 0 where none is.
+  Each mark in turn takes the nearest free level; 0 if none is free.
   """
   taken, ups = set(), []
   for mean in means:
@@ -148,11 +149,13 @@ def _beside(means):
 
 def accuracy(title: str, tables: Sequence[tuple[str, Sequence[Mark]]],
              baselines: Sequence[tuple[str, float]]) -> bytes:
-  """One line per row: a filled mark for the mean of seeds, small open ones for
-  these, a large open one for a row of one seed.
+  """Draws one line per row, with its accuracy and interval.
+
+  A filled mark is the mean of several seeds, and small open marks are these
+  seeds. A large open mark is a row of one seed.
 
   Args:
-    title: of the figure.
+    title: title of the figure.
     tables: the title of each table, and its rows.
     baselines: (name, accuracy).
   """
@@ -191,12 +194,12 @@ def accuracy(title: str, tables: Sequence[tuple[str, Sequence[Mark]]],
 
 def speed(title: str, marks: Sequence[Mark], faster: Mapping[str, float],
           memory: Mapping[str, int], what: str) -> bytes:
-  """One mark per model: accuracy against speed, its area is the memory.
+  """Draws one mark per model: accuracy against speed; its area is the memory.
 
   Args:
-    title: of the figure.
-    marks: of one row of each model.
-    faster, memory: by model, see `speeds.Speeds`.
+    title: title of the figure.
+    marks: one row of each model.
+    faster, memory: by model, see `inputs.Speeds`.
     what: the step that was timed.
   """
   faster, memory = ([of[mark.model] for mark in marks]
@@ -231,18 +234,18 @@ def speed(title: str, marks: Sequence[Mark], faster: Mapping[str, float],
 
 
 def colour(family: str) -> str:
-  """The colour of a family of mechanisms."""
+  """Returns the colour of a family of mechanisms."""
   return _FAMILY.get(family, _OTHER)
 
 
 def _bar(ax, mark, y):
-  """The interval of a row."""
+  """Draws the interval of a row."""
   ax.plot([100 * mark.low, 100 * mark.high], [y, y],
           color=colour(mark.family), linewidth=1.5, alpha=0.5)
 
 
 def _name_families(ax, rows, alpha=1):
-  """What the colours of rows mean, for the legend."""
+  """Adds the colours of families to the legend."""
   shown = {row.family for row in rows}
   for family in sorted(shown, key=lambda name: (
       [*FAMILIES, name].index(name), name)):
@@ -251,7 +254,7 @@ def _name_families(ax, rows, alpha=1):
 
 
 def _name_marks(ax, rows):
-  """What the shapes of marks mean, for the legend."""
+  """Adds the shapes of marks to the legend."""
   several = [len(row.accuracies) > 1 for row in rows]
   marks = [('mean of several seeds', _MEAN), ('its seeds', _SEED)]
   for name, mark in (marks * any(several)
@@ -260,7 +263,8 @@ def _name_marks(ax, rows):
 
 
 def _title(fig, text):
-  """In the middle of the figure, in as many lines as it takes."""
+  """Writes the title in the middle of the figure, on as many lines as needed.
+  """
   fig.suptitle('\n'.join(textwrap.wrap(text, _LETTERS)), fontsize='large')
 
 
@@ -269,22 +273,22 @@ def _label(mark):
 
 
 def _legend(text):
-  """A name for the legend, which shows none that begins with a line."""
+  """Returns a name for the legend, which hides names that begin with '_'."""
   return plain(text, 48).lstrip('_') or 'unnamed'
 
 
 def place_names(ax: axes.Axes, points: Sequence[tuple[float, float]],
           names: Sequence[str], radii: Sequence[float]) -> list:
-  """Writes a name beside each point, with a line to it where it is far.
+  """Writes a name beside each point, with a line to the point if it is far.
 
   Names keep clear of each other, of the points, and of the edges, as far as
   there is room. The same points give the same places.
 
   Args:
-    ax: where; its limits must not change any more.
-    points: of each name, in the units of the axes.
-    names: a text each.
-    radii: of the mark of each point, in printer's points.
+    ax: the axes, whose limits must not change any more.
+    points: the point of each name, in the units of the axes.
+    names: the texts.
+    radii: the radius of each point's mark, in printer's points.
 
   Returns:
     The texts.
@@ -323,9 +327,9 @@ def place_names(ax: axes.Axes, points: Sequence[tuple[float, float]],
 
 
 def _apart(centres, marks, sizes, frame):
-  """A box of each name: each in turn takes the best place beside the others.
+  """Returns a box for each name.
 
-  Until no name moves.
+  Each name in turn takes the best place beside the others, until none moves.
   """
   places = [np.array(list(_places(*centre, mark, size)))
             for centre, mark, size in zip(centres, marks, sizes, strict=True)]
@@ -336,7 +340,7 @@ def _apart(centres, marks, sizes, frame):
     before = boxes.copy()
     for i, options in enumerate(places):
       others = np.concatenate([marks, boxes[:i], boxes[i + 1:]])
-      # One after another: another order of the sum is another sum.
+      # Sums in a fixed order, since rounding depends on the order.
       shared = np.cumsum(_overlap(options[:, None], others), axis=1)[:, -1]
       lines = _crosses(*_line(options, *centres[i]), np.concatenate(
           [np.delete(x, i, axis=0) for x in (marks, boxes)])).sum(1)
@@ -349,7 +353,7 @@ def _apart(centres, marks, sizes, frame):
 
 
 def _places(x, y, mark, size):
-  """Boxes around a point, the nearest first."""
+  """Yields boxes around a point, the nearest first."""
   width, height = size
   radius = (mark[2] - mark[0]) / 2
   for gap in _GAPS:
@@ -362,28 +366,31 @@ def _places(x, y, mark, size):
 
 
 def _overlap(a, b):
-  """The area that boxes [..., 4] have in common."""
+  """Returns the area that boxes [..., 4] have in common."""
   low = np.maximum(a[..., :2], b[..., :2])
   high = np.minimum(a[..., 2:], b[..., 2:])
   return np.maximum(high - low, 0).prod(-1)
 
 
 def _nearest(boxes, x, y):
-  """The points of boxes [..., 4] that are nearest to a point."""
+  """Returns the points of boxes [..., 4] that are nearest to a point."""
   return np.stack([np.clip(x, boxes[..., 0], boxes[..., 2]),
                    np.clip(y, boxes[..., 1], boxes[..., 3])], -1)
 
 
 def _line(boxes, x, y):
-  """Both ends of the lines from boxes [..., 4] to points, [..., 2] each."""
+  """Returns both ends of lines from boxes [..., 4] to points, [..., 2] each."""
   near = _nearest(boxes, x, y)
   x, y, _ = np.broadcast_arrays(x, y, near[..., 0])
   return near, np.stack([x, y], -1)
 
 
 def _crosses(start, end, boxes):
-  """Whether each line [N, 2] to [N, 2] crosses each box [M, 4]: [N, M]."""
-  # Where along a line it is between the sides of a box, in x and in y.
+  """Returns which lines, `start` to `end` [N, 2], cross which boxes [M, 4].
+
+  The result is bool [N, M].
+  """
+  # The part of a line, 0 to 1, between the sides of a box, in x and in y.
   step = (end - start)[:, None]
   step = np.where(step == 0, 1e-9, step)
   one = (boxes[None, :, :2] - start[:, None]) / step
@@ -394,13 +401,13 @@ def _crosses(start, end, boxes):
 
 
 def _outside(boxes, frame):
-  """The area of boxes that is not in a frame."""
+  """Returns the area of boxes that is outside a frame."""
   return (boxes[..., 2:] - boxes[..., :2]).prod(-1) - _overlap(
       boxes, np.array(frame))
 
 
 def _distance(boxes, x, y):
-  """How far boxes are from a point."""
+  """Returns how far boxes are from a point."""
   along = np.maximum(np.maximum(boxes[..., 0] - x, x - boxes[..., 2]), 0)
   up = np.maximum(np.maximum(boxes[..., 1] - y, y - boxes[..., 3]), 0)
   return np.sqrt(along**2 + up**2)

@@ -140,7 +140,7 @@ _LENGTH = len(_seal('0' * 64, '0' * 64))
 
 @functools.cache
 def _code():
-  """Returns the drawing code: a change may draw the same data otherwise."""
+  """Returns the drawing code: once changed, it may draw data differently."""
   folder = pathlib.Path(__file__).parents[1]
   return b''.join((folder / name).read_bytes() for name in _CODE)
 

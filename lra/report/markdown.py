@@ -44,7 +44,7 @@ def escape(text: str) -> Markup:
   if _HARMLESS.fullmatch(text) and 'www.' not in text.lower():
     return Markup(text)
   text = re.sub(r'([\\`*\[\]~$])', r'\\\1', text)
-  # Between letters it is no markup, and names are full of it.
+  # An underscore between letters is no markup, and names are full of them.
   text = re.sub(r'_(?![^\W_])|(?<![^\W_])_', r'\\_', text)
   for mark, entity in (('&', '&amp;'), ('<', '&lt;'), ('>', '&gt;')):
     text = text.replace(mark, entity)

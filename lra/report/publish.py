@@ -7,10 +7,11 @@ zone. Nothing here imports jax.
 If two processes read the records and write the page at once, the slower one may
 lose the other's row. So a lock beside the records protects the page.
 
-A page takes seconds, a record next to nothing. A record has a lock of its own,
-and a mark until a page begun later is written. A process whose mark is gone has
-nothing to write. So many processes that publish at once wait for two pages, not
-for one each.
+Writing a page takes seconds, writing a record almost no time. So records have a
+lock of their own. A new record leaves a mark, a file that is removed when a
+page that was begun later is written. A process whose mark is gone need not
+write the page. So if many processes publish at once, they wait for two pages,
+not for one each.
 """
 
 import contextlib
@@ -153,8 +154,9 @@ def publish(run: Result, place: Place, *, replace: bool = False) -> None:
 
 
 def done(run: Result, place: Place, *, replace: bool = False) -> bool:
-  """Returns whether `publish` would change nothing; a kill may interrupt it.
+  """Returns whether `publish` would change nothing.
 
+  It would still change something if it was killed before its end.
   If the run's record has another content it stays, unless `replace`.
   """
   path = place.path(run)

@@ -270,9 +270,9 @@ def departures(changes: Mapping, config: Mapping) -> str:
 def compare_parameters(rows: Sequence[Row], counted: int | None) -> None:
   """Compares the parameters of rows with those of the Transformer.
 
-  The arena allows 10% more. The encoder of the commonest size sets the budget,
-  since a protocol may have been tried with several. Ties: more finished seeds,
-  then fewer parameters.
+  The arena allows 10% more. A protocol may have been tried with Transformers of
+  several sizes; the size that most rows have sets the budget. In a tie, more
+  finished seeds decide, then fewer parameters.
 
   Args:
     rows: rows of one task and protocol.

@@ -88,7 +88,7 @@ class Place:
 
 def address(path: pathlib.Path, folder: pathlib.Path) -> str:
   """Returns the relative URL from a page in `folder` to a path."""
-  # A folder may have any name: quoted, it is neither markup nor a scheme.
+  # Quoting keeps a folder's name from acting as markup or as a URL's scheme.
   return urllib.parse.quote(
       _relative(path, folder), errors='surrogateescape')
 
@@ -163,8 +163,8 @@ def load(place: Place) -> Content:
   """Reads the content of the pages.
 
   Raises:
-    UserError: a published row is not valid, and names its line; or the speeds
-      are not.
+    UserError: a published row is not valid (the message names its line), or the
+      speeds are not.
   """
   boards, left_out = boards_lib.load(
       place.runs, place.baselines, place.usual_baselines)

@@ -11,9 +11,9 @@ from lra.records.result import Result
 def of_run(run: Result) -> int | None:
   """Returns the numbers that one layer keeps from token to token.
 
-  Records of earlier versions do not have it; it is then computed by the mixer
-  of this version. It is None if the mixer does not say, or if this version
-  cannot make it.
+  If a record of an earlier version lacks it, the mixer of this version computes
+  it. The result is None if the mixer does not say, or if this version cannot
+  make the mixer.
   """
   if run.state_size is not None:
     return run.state_size

@@ -171,8 +171,8 @@ def _variance(sample):
 def _prior(squares, degrees):
   """Fits the prior: returns weight, variance and the likeliest weight.
 
-  The weight is the lower bound of the likeliest. Each square over the variance
-  is then distributed as F with its degrees and the weight.
+  The first weight is a lower bound of the likeliest. Under this prior, each
+  square over the variance is F-distributed with its degrees and the weight.
   """
   scales = _SCALES * np.average(squares, weights=degrees)
   w, log = _WEIGHTS[:, None], np.zeros((len(_WEIGHTS), len(scales)))
@@ -180,7 +180,7 @@ def _prior(squares, degrees):
     same = squares[degrees == d]
     log += len(same) * (scipy.special.xlogy(d / 2, d / w)
                         - scipy.special.betaln(d / 2, w / 2) - np.log(scales))
-    # Logarithms take the time: there is one for a product of eight.
+    # Logarithms take most of the time, so one is taken of eight factors.
     for i in range(0, len(same), 8):
       ratio = same[i:i + 8, None] / scales
       log += (d / 2 - 1) * np.log(ratio).sum(0) - (d + w) / 2 * np.log(
@@ -236,9 +236,10 @@ def _student(samples, common):
 
 
 def _mcnemar(correct):
-  """Binomial test of the examples which one of two has right, at 1/2.
+  """Returns the p-values of all pairs of samples, float64 [N, N].
 
-  Of samples, each bool [seeds, examples].
+  Each is a binomial test, at 1/2, of the examples that only one of two seeds
+  has right. A sample in `correct` is bool [seeds, examples].
   """
   words = list(map(_words, correct))
   counts = list(map(len, words))
@@ -250,7 +251,7 @@ def _mcnemar(correct):
   def over_seeds(reduce, x):
     return reduce.reduceat(reduce.reduce(x, axis=0), starts)
   p = np.ones((len(correct),) * 2)
-  for row, own in enumerate(map(slice, starts, ends[1:])):  # less memory
+  for row, own in enumerate(map(slice, starts, ends[1:])):  # saves memory
     both = np.array([np.bitwise_count(one & right).sum(-1, dtype=np.int64)
                      for one in right[own]])
     only, other = total[own, None] - both, total - both
@@ -267,7 +268,7 @@ def _mcnemar(correct):
 
 
 def _words(correct):
-  """The answers of seeds, 64 to a word; equal seeds once."""
+  """Packs the answers of seeds, 64 to a word; keeps equal seeds once."""
   bits = np.packbits(correct, axis=1)
   words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
   return np.array(list({word.tobytes(): word for word in words}.values()))

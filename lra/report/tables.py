@@ -1,7 +1,7 @@
 """Makes the tables of the leaderboard's pages, and the sentences below them.
 
-The frame behind them is a list of `rows.Row`s. pandas would add half a second
-and 60 MB to every start for three hundred of them.
+Their data are a list of `rows.Row`s. For three hundred rows, pandas would add
+half a second and 60 MB to every start.
 """
 
 import dataclasses
@@ -88,7 +88,7 @@ def _by_seed(texts):
 
 
 def _each(name, text):
-  """Returns a column of a text of each run, by seed."""
+  """Returns a column that joins a text of each run, in order of seeds."""
   return text_column(name, lambda row: _by_seed(map(text, row.runs)))
 
 
@@ -213,7 +213,7 @@ SCORES = (
 )
 # Columns that a table has only if a row has a text there.
 OPTIONAL = ('steps to 95%', 'changed from the protocol', 'data', 'notes')
-# Columns of tasks of two documents.
+# Columns that only tasks of two documents have.
 PAIRS = ('head',)
 
 # Columns of a `rows.Row` in the details.

@@ -22,7 +22,7 @@ COMPARING = (
     'false difference at 5%.',
     'A rank is the range of places that these tests leave open; the page of a '
     'task gives the count of Tukey\'s HSD beside ours.')
-# Column, or what is compared -> what it means.
+# Column or topic -> its explanation.
 READING = {
     'Rank': (
         'Below the rows that are significantly better, above those that are '
@@ -100,7 +100,7 @@ GROUPS = {
         'scores near the baseline. A row that is significantly better may '
         'still be far from solving the task.')),
 }
-# Task -> what its scores need to be read.
+# Task -> a note on how to read its scores.
 NOTES = {
     'listops': (
         '"Decided at depth d" is of expressions whose value is certain once '
@@ -141,7 +141,7 @@ PUBLISHED = (
 
 
 def note(board) -> str:
-  """What the scores of a `rows.TaskBoard` need to be read, '' for nothing.
+  """Returns the note on the scores of a `boards.TaskBoard`, '' for none.
 
   The notes are about the data of the committed baselines.
   """

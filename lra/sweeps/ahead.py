@@ -31,7 +31,7 @@ def compile_steps(experiment) -> None:
 
 
 class Helper:
-  """A process that compiles the steps of a run, one at a time.
+  """Compiles the steps of one run at a time in another process.
 
   Attributes:
     compiled: keys of the configs that were compiled.

@@ -33,12 +33,12 @@ from lra.system import signals
 MANIFEST = 'manifest.json'
 _FILES = ('config.json', 'env.json', 'metrics.jsonl', 'result.json',
           'curves.png')
-_RECORDS = 'records'  # the name of runs/ of --results_dir in the bundle
+_RECORDS = 'records'  # folder in the bundle for runs/ of --results_dir
 # No valid bundle is larger: a state of the arena's models takes megabytes.
 MAX_FILES, MAX_BYTES = 100_000, 64 * 2**30
 _MAX_MANIFEST = 64 * 2**20
 _TEMPORARY = '.unpacked-'
-# A part of a path; a part of dots alone names another folder.
+# A valid part of a path. A part of dots alone would name another folder.
 _PART = re.compile(r'(?!\.+$)[A-Za-z0-9_.+=-]{1,200}')
 
 

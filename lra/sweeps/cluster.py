@@ -23,9 +23,9 @@ from lra.sweeps import runner
 from lra.system import signals
 from lra.system.terminal import say
 
-# A job that is queued again this often has run for years.
+# How often a job may be queued again at its time limit: enough for years.
 _TIMES = 10_000
-# The warning comes so long before the time limit, to leave time to save.
+# Seconds before the time limit at which a job is warned, so that it can save.
 _WARNING_SECONDS = 90
 _RUN = paths.ROOT / 'run_lra.py'
 _PR_SET_CHILD_SUBREAPER = 36
@@ -133,9 +133,10 @@ def submit(folder: pathlib.Path, parts: Sequence[Sequence[str]], *,
 
 
 def _here(index, cpus, gpus):
-  """Returns cores and GPUs of the `index`-th job here; other jobs get others.
+  """Returns the CPU cores and GPUs of the `index`-th job on this machine.
 
-  A job gets all of them if their number is not given.
+  Jobs get different ones while there are enough. A job gets all of them if
+  their number is not given.
   """
   visible = os.environ.get('CUDA_VISIBLE_DEVICES')
   cores = sorted(os.sched_getaffinity(0)) if hasattr(
@@ -235,6 +236,6 @@ def _ended(job):
       pass
   try:
     os.killpg(job.pid, 0)
-  except (ProcessLookupError, PermissionError):  # macOS has it for zombies
+  except (ProcessLookupError, PermissionError):  # the latter: zombies on macOS
     return True
   return False

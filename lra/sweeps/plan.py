@@ -24,7 +24,8 @@ from lra.system import machine
 # Settings that the estimate ignores. Another dtype or kernel changes the time
 # of a step, but the estimate is still useful.
 _FREE = ('seed', 'dtype', 'model.kernel')
-# (similarity of the device, see `_alike`; whether the model is another one)
+# Best records first: (similarity of the device, see `_alike`; whether the model
+# is another one).
 _RANKS = [(0, False), (1, False), (0, True), (1, True), (2, False)]
 _HEAD = ('', 'steps left', 'minutes', 'fits', 'estimate from', 'run')
 
@@ -168,7 +169,7 @@ def _own(memory, every, known_cost):
 
 
 def _by_records(fields, records, here):
-  """Returns (cost, source) by the most similar records; (None, '') if none is.
+  """Returns (cost, source) by the most similar records, (None, '') without any.
 
   First comes the same model on the same device, then on a device of its kind.
   Then comes another model on these, last the same model on another kind.

@@ -61,8 +61,8 @@ def recorded(
     entries: Sequence[Entry], folder: pathlib.Path) -> dict[str, Result]:
   """Returns finished records of runs of a sweep, by `Entry.repetition`.
 
-  They count whoever made them, and with any hardware settings. Records that
-  the leaderboard leaves out do not count.
+  A record counts whoever made it and whatever its hardware settings are, unless
+  the leaderboard leaves it out.
 
   Args:
     entries: the runs.
@@ -170,7 +170,7 @@ def _time(seconds):
 
 
 class Live:
-  """The table on a terminal, drawn again over itself.
+  """A table of progress that is redrawn in place on a terminal.
 
   Args:
     entries: the runs.
@@ -192,7 +192,7 @@ class Live:
     width, height = shutil.get_terminal_size()
     lines = [line[:width - 1] for line in table(
         standings, max(height - 4, 1)).split('\n')]
-    # Up to the last table's first line, and nothing left below.
+    # Moves up to the first line of the last table and clears all below.
     up = f'\x1b[{self._lines}A\x1b[J' if self._lines else ''
     print(up + '\n'.join(lines), file=self._out, flush=True)
     self._lines, self._drawn = len(lines), time.monotonic()

@@ -19,10 +19,10 @@ from lra.system import machine, signals
 _RUN = paths.ROOT / 'run_lra.py'
 _PR_SET_PDEATHSIG = 1
 _ALL_MEMORY = 'XLA_PYTHON_CLIENT_PREALLOCATE'
-_CORES = 4  # of a CPU on which one may compile while others train
+_CORES = 4  # fewest CPU cores with which a run is compiled while others train
 _COMPILING = 30.0  # seconds that a run compiles, if no record has its time
 _READY = 15.0  # seconds that a run takes to begin once it is compiled
-# Changes that share one compiled step.
+# Changes of a config that need no other compiled step.
 _GIVEN = ('--config.train.learning_rate=', '--config.train.weight_decay=')
 
 
@@ -134,7 +134,7 @@ def _groups(entries):
 
 
 def _calls(shape, group, recorded):
-  """Yields the rest of a group as (flags, seeds) of processes.
+  """Yields (flags, seeds) of the processes that make the rest of a group.
 
   One process makes all configs of a line that share a compiled step and have
   the same seeds left.

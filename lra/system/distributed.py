@@ -20,11 +20,11 @@ import numpy as np
 from lra.errors import USER_ERROR, UserError
 from lra.system import held, meeting, signals, terminal
 
-# A process that is silent for so long counts as dead.
+# Seconds of silence after which a process counts as dead.
 HEARTBEAT_SECONDS = 30
 _AGAIN = (': start all of them again; the run resumes from its last '
           'checkpoint.\n')
-# One may prepare data, or compile, so long while the others wait.
+# Seconds that processes wait for one that prepares data or compiles.
 MEETING_SECONDS = 24 * 3600
 # Seconds in which JAX must connect processes that have found each other.
 MET_SECONDS = 60
@@ -194,7 +194,10 @@ def all_gather(number: float) -> np.ndarray:
 
 
 def whole(x) -> np.ndarray:
-  """Returns an array of all processes; all of them must call this."""
+  """Returns the whole of an array that is spread over processes.
+
+  All processes must call this.
+  """
   import jax
   if getattr(x, 'is_fully_replicated', True) or x.is_fully_addressable:
     return np.asarray(jax.device_get(x))
@@ -258,7 +261,8 @@ class SharedStop:
       due: whether it is due by the leader's clock.
     """
     heard, self._save = self._save, False
-    # A request that has arrived is saved now, though still due by the clock.
+    # If a request has arrived, the checkpoint is made now. The clock, by which
+    # it is still due, must not ask for another one.
     wanted = self._own.checkpoint(due and is_leader() and not heard)
     self._wanted = self._wanted or (wanted and not self._asked)
     return heard

@@ -13,8 +13,8 @@ import traceback
 
 from lra.errors import UserError
 
-_FILES = 64  # open at once: a run has about 20, and more while it starts
-_WHY = 300  # letters of a library's reason
+_FILES = 64  # files open at once: a run has about 20, and more as it starts
+_WHY = 300  # letters of a library's reason that a message shows
 # Variables that choose the devices with which JAX starts.
 _DEVICES = ('JAX_NUM_CPU_DEVICES', 'XLA_FLAGS', 'JAX_PLATFORMS')
 _XLA = 'from jaxlib import xla_client; xla_client.make_cpu_client()'
@@ -71,7 +71,7 @@ def blamed(error: BaseException) -> str:
         return str(_refused(name, text))
   if files and files[-1].endswith('jax/_src/xla_bridge.py'):
     names = [name for name in _DEVICES if os.environ.get(name)]
-    if os.environ.get('JAX_PLATFORMS', 'cpu') != 'cpu':  # there is always one
+    if os.environ.get('JAX_PLATFORMS', 'cpu') != 'cpu':  # a CPU always exists
       names = names[-1:]
     if names:
       return str(_refused(

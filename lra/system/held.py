@@ -16,7 +16,7 @@ import time
 
 from lra.system import signals, streams
 
-SECONDS = 1.0  # at least; twice as long at most
+SECONDS = 1.0  # text is held back for so long at least, for twice at most
 
 
 class _State:

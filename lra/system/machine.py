@@ -123,8 +123,8 @@ def xla_flags() -> list[str]:
 def shown_flag(flag: str) -> str:
   """Returns a flag of XLA_FLAGS without a path, which could name a user.
 
-  A word that is not a flag (the file of flags that XLA takes too) becomes the
-  name of the variable.
+  A word that is not a flag, such as the file of flags that XLA also takes,
+  becomes the name of the variable.
   """
   name, _, value = flag.partition('=')
   if not name.startswith('-'):

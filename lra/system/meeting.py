@@ -90,7 +90,7 @@ def _found(host, port):
     try:
       connection = socket.create_connection((host, port), _ANSWER_SECONDS)
       with connection.makefile('rb') as lines:
-        if _read(lines) == GREETING:  # and nothing more before it is answered
+        if _read(lines) == GREETING:  # the leader sends no more before a reply
           return connection
       connection.close()
       problem = ('another program answers there: start --process_id=0 there, '
@@ -116,7 +116,7 @@ class _Leader:
 
   Args:
     port: port of this machine.
-    hello: the message of this process, which is the first of them.
+    hello: the message of this process, the leader.
 
   Raises:
     UserError: the port cannot be used.
@@ -184,7 +184,7 @@ class _Leader:
         return
       self._members[hello['process']] = hello, connection
       if len(self._members) == self._hello['processes']:
-        self.close()  # JAX's service has it next
+        self.close()  # JAX's service uses the port next
         self._end({})
 
   def _problem(self, hello):

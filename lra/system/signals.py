@@ -131,8 +131,8 @@ def interrupting():
 def passed_on_to(child):
   """Context in which signals also reach a `subprocess.Popen` or similar object.
 
-  SIGINT goes as SIGTERM: a terminal has sent the child its own, and a second
-  one would end it at once.
+  SIGINT is passed on as SIGTERM. A terminal sends SIGINT to the child as well,
+  and a second one would end it at once.
   """
   with _state.lock:
     _state.child = child
@@ -186,7 +186,7 @@ def _interrupting_again(hook):
   """Returns an unraisablehook that repeats a `Stop` that could not be caught.
   """
   def again(unraisable):
-    if unraisable.exc_type is Stop:  # a callback of the garbage collector
+    if unraisable.exc_type is Stop:  # raised in the garbage collector
       threading.Timer(0.1, _interrupt_main).start()
     else:
       hook(unraisable)

@@ -193,7 +193,7 @@ def test_list():
   lines = done.stdout.splitlines()
   assert 'under listops, text, retrieval their parameters (protocol simple' in (
       lines[0])
-  assert any(re.match(r'image .* 10 classes  lra, nystrom$', line)
+  assert any(re.match(r'image .* 10 classes  lra, nystrom\b', line)
              for line in lines)
 
 

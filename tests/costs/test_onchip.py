@@ -155,7 +155,7 @@ def test_a_file_of_another_device_is_left_as_it_is(tmp_path):
   path = tmp_path / 'h200.json'
   path.write_text('{"device": "NVIDIA H200", "errors": {"rows": [1]}}')
   before = path.read_bytes()
-  with pytest.raises(UserError, match=r"h200\.json is of .* 'NVIDIA H200'"):
+  with pytest.raises(UserError, match=r"h200\.json .* 'NVIDIA H200'"):
     onchip.run(path, ('errors',), TINY)
   assert path.read_bytes() == before
 

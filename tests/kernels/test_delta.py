@@ -158,6 +158,7 @@ MORE = [
 ]  # fmt: skip
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
   'case', FEW + [pytest.param(x, marks=FULL) for x in MORE], ids=str
 )
@@ -165,12 +166,14 @@ def test_xla(case):
   check(case)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize('case', [FEW[i] for i in (1, 3, 4, 6, 8)], ids=str)
 def test_chunks_of_accelerators(case, monkeypatch):
   monkeypatch.setattr(xla_delta, 'CPU_CHUNK', xla_delta.CHUNK)
   check(case)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('case', [FEW[i] for i in (0, 2, 5, 7)], ids=str)
 def test_segments(case, monkeypatch):
   """Several segments of several chunks, the last of them shorter."""
@@ -295,6 +298,7 @@ def test_a_mesh_splits_the_batch():
     np.testing.assert_allclose(y, z, atol=1e-5)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('case', [FEW[0], FEW[2], FEW[6], FEW[8]], ids=str)
 def test_strict_modes(case):
   arrays, named, do, _ = _operands(case)

@@ -196,7 +196,7 @@ def test_auto_is_chunked_on_every_device(platform):
     (BIAS[:, 1:], X, r'float32 \[H, L \+ S - 1\] = \(2, 15\), got .*14'),
     (BIAS[:1], X, r'got float32 \(1, 15\)'),
     (BIAS.astype('bfloat16'), X, 'got bfloat16'),
-    (BIAS, X[:, :, :1], 'a head of keys for each of the 2 heads, got 1'),
+    (BIAS, X[:, :, :1], 'as many heads of k as of q, 2, got 1'),
   ],
 )
 def test_arguments(bias, k, words):

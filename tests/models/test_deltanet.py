@@ -8,6 +8,7 @@ from lra.models.deltanet import Mixer
 from tests.helpers import delta_oracle, mixer_oracle
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'negative_eigenvalues': True},
     {'conv_width': 0, 'key_width': 6, 'value_width': 10}], ids=str)

@@ -33,6 +33,7 @@ def _oracle(direction='bidirectional', **_):
   return oracle
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'key_width': 12, 'value_width': 9},
     {'conv_width': 3, 'gate_rank': 2}], ids=str)

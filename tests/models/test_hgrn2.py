@@ -27,6 +27,7 @@ def _oracle(direction='bidirectional', layer=0, **_):
   return oracle
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'layer': 2, 'num_layers': 4},
     {'layer': 1, 'num_layers': 4, 'lower_bound': False}], ids=str)

@@ -46,6 +46,7 @@ def _oracle(decay='selective', direction='bidirectional', **_):
   return oracle
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('options', [
     {}, {'decay': 'fixed', 'memory': 'long'}, {'decay': 'none'},
     {'direction': 'causal'}, {'direction': 'causal', 'decay': 'fixed'}],
@@ -57,6 +58,7 @@ def test_equals_full_attention(options):
                      tolerance=3e-5)
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('decay', ['fixed', 'selective'])
 def test_a_long_memory_starts_near_1(decay):
   x, mask = mixer_oracle.ragged(4, width=500)

@@ -36,6 +36,7 @@ def _oracle(heads, groups=1, direction='bidirectional', **_):
   return oracle
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'groups': 2, 'expand': 1},
     {'groups': 4, 'conv_width': 3}], ids=str)

@@ -31,6 +31,7 @@ def _oracle(direction='bidirectional', **_):
   return oracle
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'key_width': 12, 'augmentation': False},
     {'conv_width': 3}], ids=str)

@@ -61,6 +61,7 @@ def _oracle(heads, forget_gate='sigmoid', direction='bidirectional', **_):
   return oracle
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'forget_gate': 'exponential'},
     {'expand': 1, 'block_width': 6, 'conv_width': 3}], ids=str)
@@ -71,6 +72,7 @@ def test_equals_its_recurrence(options):
                      mask, tolerance=5e-5)
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('size', [-100.0, 100.0])
 def test_gates_out_of_the_range_of_float32(size):
   """exp(100) is infinite in float32, which the stabiliser prevents."""

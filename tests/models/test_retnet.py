@@ -23,6 +23,7 @@ def _oracle(direction='bidirectional', **_):
   return oracle
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('options', [
     {}, {'direction': 'causal', 'key_width': 12, 'value_width': 9}], ids=str)
 def test_equals_its_recurrence(options):

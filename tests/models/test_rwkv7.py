@@ -67,6 +67,7 @@ def _mix(xp, p, x, mask, direction, firsts=(None, None)):
   return sum(o for o, _ in found) @ p['out']['kernel'], [v for _, v in found]
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('direction', ['bidirectional', 'causal'])
 def test_equals_its_recurrence(direction):
   def oracle(xp, p, x, mask):
@@ -78,6 +79,7 @@ def test_equals_its_recurrence(direction):
                      mask, tolerance=2e-5)
 
 
+@pytest.mark.every(99)
 @pytest.mark.parametrize('direction', ['bidirectional', 'causal'])
 def test_a_second_layer_mixes_in_the_values_of_the_first(direction):
   x, mask = mixer_oracle.ragged(11, 6, width=12)

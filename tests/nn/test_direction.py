@@ -52,6 +52,7 @@ def _inputs():
 
 
 @pytest.mark.every(2)
+@pytest.mark.every(9)
 @pytest.mark.parametrize('conv_width', [0, 3])
 @pytest.mark.parametrize('model', ALTERNATING)
 def test_the_second_layer_is_a_causal_one_of_reversed_tokens(model, conv_width):

@@ -1,6 +1,7 @@
 """PTX instructions that access shared memory.
 
-Arguments of each: machine, warp, instruction and the lanes that it runs in.
+Each handler takes the machine, the warp, the instruction and the lanes that run
+it.
 """
 
 import re
@@ -85,7 +86,10 @@ def _operands(warp, instruction):
 
 
 def _tile(warp, instruction, descriptor, rows, transposed):
-  """Returns atoms with 16 columns of some rows, or 16 rows of 64 columns."""
+  """Returns the cells of the swizzle atoms that hold an operand.
+
+  It has 16 columns of `rows` rows or, if transposed, 16 rows of 64 columns.
+  """
   value = warp.value(descriptor)
   if not isinstance(value, int):
     raise Unsupported(instruction, 'a descriptor is not known')

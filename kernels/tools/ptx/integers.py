@@ -1,6 +1,7 @@
 """PTX instructions that compute integers and predicates.
 
-Arguments of each: machine, warp, instruction and the lanes that it runs in.
+Each handler takes the machine, the warp, the instruction and the lanes that run
+it.
 """
 
 import numpy as np

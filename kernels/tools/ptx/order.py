@@ -1,7 +1,7 @@
 """PTX instructions that order warps: barriers and fences.
 
-Arguments of each: machine, warp, instruction and the lanes that it runs in.
-Each returns False if the warp has to wait and try again.
+Each handler takes the machine, the warp, the instruction and the lanes that run
+it. It returns False if the warp has to wait and try again.
 """
 
 import numpy as np
@@ -66,7 +66,8 @@ def _arrive(machine, warp, instruction, lanes, where, number):
   threads = values.LANES if lanes is True else int(np.sum(lanes))
   if 'expect_tx' in instruction.op:
     machine.barriers[where].arrive(clock, threads, number * threads)
-    # All threads of a warpgroup announce a share of a copy, or one thread all.
+    # Either all threads of a warpgroup announce a share of a copy, or one
+    # thread announces all of it.
     size = number * (WARPGROUP if threads == values.LANES else 1)
     warp.expected[where] = warp.expected.get(where, 0) + size
   else:

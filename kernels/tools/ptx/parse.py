@@ -75,7 +75,7 @@ def _kernel(text, entry):
   head = text[entry.start() : start]
   threads = re.search(r'\.(?:max|req)ntid\s+(\d+)', head)
   if threads is None:
-    raise ValueError(f'{entry[1]}: no .maxntid, how many threads are there?')
+    raise ValueError(f'{entry[1]}: no .maxntid, the number of threads')
   reader = _Reader(text, start)
   return Kernel(re.sub('_mosaic_gpu_kernel$', '', entry[1]), int(threads[1]),
                 reader.shared, reader.code())
@@ -141,7 +141,7 @@ class _Reader:
   def _directive(self, text):
     variable = _SHARED.match(text)
     if variable:
-      # Without a size it is dynamic and the last variable.
+      # A variable without a size is dynamic; it is the last one.
       self.shared[variable[1]] = self.shared_end
       self.shared_end += int(variable[2] or 0)
 

@@ -54,7 +54,8 @@ class Memory:
     self._read_at = np.zeros((warps, cells), np.int64)
     self._busy = np.zeros((warps, cells), np.int64)
     self._busy_at = np.zeros((warps, cells), np.int64)
-    # Time at which the writer's fence made it visible to TMA and tensor cores.
+    # Time at which the writer's fence made a cell visible to TMA and tensor
+    # cores.
     self._visible = np.zeros(cells, np.int64)
     self._unfenced = [[] for _ in range(warps)]
     self._by = np.zeros((-(-warps // WARPS), cells), bool)
@@ -102,7 +103,7 @@ class Memory:
     self._mark_read(warp, cells, at)
 
   def fence(self, warp):
-    """Makes the warp's earlier stores visible to TMA, for those who know it."""
+    """Makes the warp's earlier stores visible to TMA and tensor cores."""
     for cells in self._unfenced[warp]:
       mine = cells[self._writer[cells] == warp]
       self._visible[mine] = self.clock[warp, warp]
@@ -130,7 +131,8 @@ class Memory:
                        self._busy_at[other], other)
 
   def _check_written(self, what, warp, cells, at, replicas=False, times=None):
-    """Reports a write unknown to the warp; returns whether there is any."""
+    """Reports a write that the warp does not know; returns whether one exists.
+    """
     times = self._written if times is None else times
     known = self.clock[warp][self._writer[cells]]
     late = cells[(times[cells] > known) & ~np.asarray(replicas)]

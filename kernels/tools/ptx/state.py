@@ -18,7 +18,7 @@ class Unsupported(NotImplementedError):
 
 
 class Groups:
-  """Started reads, in the groups that a warp waits for."""
+  """Reads that are under way, in the groups by which a warp awaits them."""
 
   def __init__(self):
     self._open, self._committed = [], collections.deque()

@@ -11,7 +11,7 @@
     return body.rows[0].cells[place].dataset.key;
   }
 
-  // Numbers by number, text by text; nothing comes last in both directions.
+  // Sorts numbers by value, texts by letters; empty cells are always last.
   function sort(heading) {
     const table = heading.closest('table');
     const place = heading.cellIndex;
@@ -82,7 +82,7 @@
   });
   form.addEventListener('input', filter);
   form.addEventListener('reset', (event) => {
-    event.preventDefault();  // it would come after the rows are chosen
+    event.preventDefault();  // the reset would come after `filter`
     [...form.elements].filter((field) => field.name).forEach((field) => {
       field.value = '';
     });
@@ -100,7 +100,7 @@
   try {
     const kept = localStorage.getItem('theme');
     if (kept === 'dark' || kept === 'light') root.dataset.theme = kept;
-  } catch (error) { /* a browser may keep nothing for files */ }
+  } catch (error) { /* a browser may store nothing for local files */ }
   theme.addEventListener('click', () => {
     root.dataset.theme = isDark() ? 'light' : 'dark';
     try {
