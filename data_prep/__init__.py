@@ -140,7 +140,7 @@ def _is_prepared(builder):
   raise UserError(
       f'The data set in {path} was made by another version of data_prep: '
       f'make it again by python -m data_prep --task={builder.task_name} '
-      '--source=..., as it was made.')
+      '--source=PATH, where PATH holds the data that it was made from.')
 
 
 def read(task_name: str, data_dir=None):

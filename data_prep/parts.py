@@ -88,8 +88,9 @@ def _deciding_depth(document):
 def _bounds(operator, arguments_Ax2xD):
   """Returns the least and largest value of an operator, [2, D].
 
-  All but SM grow with each argument. The result of SM is known only if all
-  arguments are.
+  D is the number of depths down to which the expression may be read. MIN, MAX
+  and MED never fall if an argument grows. SM, a sum modulo 10, has any value
+  unless all its arguments are known.
   """
   if operator == trees.MIN:
     return arguments_Ax2xD.min(0)

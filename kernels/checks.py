@@ -97,11 +97,7 @@ def check_gated(q, k, v, log_decay):
     raise ValueError('v must be [B, L, H, E] with B and L as in q and H a '
                      f'multiple of its heads (B, L, G = {shape[:3]}), got '
                      f'{wide}')
-  gates = wide[:3], (*wide[:3], shape[3])
-  if jnp.shape(log_decay) not in gates or _dtype(log_decay) != 'float32':
-    raise ValueError(
-        f'log_decay must be float32 [B, L, H] = {gates[0]} or [B, L, H, N] = '
-        f'{gates[1]}, got {_dtype(log_decay)} {jnp.shape(log_decay)}')
+  check_log_decay(log_decay, (*wide[:3], shape[3]))
 
 
 def _check_arrays(q, k, v, dtypes):
@@ -248,9 +244,8 @@ def check_like(name, x, q):
                      f'{_dtype(x)} {jnp.shape(x)}')
 
 
-def check_log_decay(x, k):
-  """Raises ValueError unless x is float32 [B, L, H] or [B, L, H, N]."""
-  shape = jnp.shape(k)
+def check_log_decay(x, shape):
+  """Raises ValueError unless x is float32 [B, L, H] or `shape` [B, L, H, N]."""
   if jnp.shape(x) not in (shape[:3], shape) or _dtype(x) != 'float32':
     raise ValueError(f'log_decay must be float32 [B, L, H] = {shape[:3]} or '
                      f'[B, L, H, N] = {shape}, got {_dtype(x)} {jnp.shape(x)}')

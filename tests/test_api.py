@@ -78,7 +78,7 @@ def test_the_example_of_the_documents_runs(folder, mini_data, monkeypatch):
   text = documents.example('load')
   text = text.replace('runs/listops_mini/simpletron/<config hash>-s0',
                       str(folder))
-  monkeypatch.chdir(mini_data)  # where runs/ is does not matter
+  monkeypatch.chdir(mini_data)  # load() needs no runs/ in this directory
   exec(text, {})
 
 

@@ -83,7 +83,7 @@ def general_delta_rule(q, k, v, a, b, *, log_decay=None, mask=None,
 def _run(x, mask, reverse, scale, state, return_state, kernel):
   checks.check_mask(mask, x.q)
   if x.log_decay is not None:
-    checks.check_log_decay(x.log_decay, x.k)
+    checks.check_log_decay(x.log_decay, jnp.shape(x.k))
   shape = *x.k.shape[:1], *x.k.shape[2:], x.v.shape[-1]
   if state is not None:
     checks.check_float32('initial_state', state, shape, '[B, H, N, E]')

@@ -1,16 +1,17 @@
-"""Triton kernel that computes several gradients of lightning attention.
+"""Triton kernel for the gradients dq, dk, dv of lightning attention.
 
-A program walks over blocks of rows from the last to the first with dS, the
-gradient of the state after a block, in registers. The forward pass saved S, the
-state before it. With w_ij = scale exp(-s (i - j)) for i >= j, P = (q k^T) w and
-G = (do v^T) w,
+A program walks over blocks of rows, from the last to the first. In registers it
+keeps dS, the gradient of the state after the block. The forward pass saved S,
+the state before the block. With w_ij = scale exp(-s (i - j)) for i >= j, else
+0, P = (q k^T) * w and G = (do v^T) * w,
 
-  dq = G k + scale from_start (do S^T)
-  dk = G^T q + to_end (v dS^T)
-  dv = P^T do + to_end (k dS)
-  dS <- over dS + scale (from_start q)^T do
+  dq = G k + scale from_start * (do S^T)
+  dk = G^T q + to_end * (v dS^T)
+  dv = P^T do + to_end * (k dS)
+  dS <- over * dS + scale (from_start * q)^T do
 
-See `kernels.chunks`. Every operand is read once and every result written once.
+The decays `from_start`, `to_end` (one factor per row) and `over` are those of
+`kernels.chunks`. Every operand is read once and every result written once.
 """
 
 import jax.numpy as jnp

@@ -26,7 +26,11 @@ def supported(shape, dtype, value_width=None, state=False):
 
 
 def forward(inputs, options, save):
-  """Returns (out, final state, sums); reads packed inputs in place."""
+  """Returns (out, final state, sums); packed inputs are read in place.
+
+  The final state is None unless `options.return_state`. The sums are (S, z) for
+  the backward pass, or None unless `save`.
+  """
   steps = plan(inputs, options)
   run = _halves if steps.tiles.parts > 1 else _sweeps
   out, sums, kv, z = run(steps, inputs, save)

@@ -113,7 +113,10 @@ def _sweeps_kernel(ins, outs, dkv, dz, *, steps):
 
 
 def _halves(steps, inputs, saved, do, dfinal):
-  """Computes `_sweeps` for one sequence, by one kernel for each sweep."""
+  """Computes `_sweeps` for one sequence, in two kernels: dq, then dk and dv.
+
+  In each kernel, two cores share the blocks of rows.
+  """
   tiles, options = steps.tiles, steps.options
   _, _, h, d = inputs.shape
   q, k, v = tpu.columns(inputs, tiles)

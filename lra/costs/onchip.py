@@ -239,9 +239,9 @@ def _layers(sizes, before, save):
 
 
 class Layer:
-  """Compiles and times a layer by its own kernel and by plain XLA.
+  """Compiles and times a layer with its own kernel and with plain XLA.
 
-  The programs are those that `layers.measure` counts ahead of time.
+  Both are compiled as in `layers.measure`, which counts bytes and runs nothing.
   """
 
   def __init__(self, name, heads, head_width, direction, sizes):

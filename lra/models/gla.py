@@ -22,8 +22,9 @@ import jax.numpy as jnp
 
 from lra.config import fields
 from lra.nn.contraction import Dense
-from lra.nn.gated_mixer import GatedMixer, width_argument
-from lra.nn.short_convolution import ShortConvolution
+from lra.nn.gated_mixer import GatedMixer
+from lra.nn.matrix_state import width_argument
+from lra.nn.short_convolution import ShortConvolution, of_heads
 
 FAMILY = 'state space'
 COST = 'O(L D^2 / H)'
@@ -74,17 +75,9 @@ class Mixer(GatedMixer):
         for name in projected if self.conv_width}
 
     def operands(reverse):
-      qkv = (_convolved(convolutions.get(name), y, mask_BxL, reverse)
-             for name, y in projected.items())
+      qkv = (of_heads(convolutions[name], y, mask_BxL, reverse)
+             if convolutions else y for name, y in projected.items())
       return *qkv, log_decay_BxLxHxN
 
     ways = self.attend(operands, mask_BxL, scale=N**-0.5)
     return self.merge(sum(ways), x_BxLxD)
-
-
-def _convolved(convolution, y_BxLxHxW, mask_BxL, reverse):
-  """Convolves each channel of the heads; unchanged without a convolution."""
-  if convolution is None:
-    return y_BxLxHxW
-  y_BxLxE = y_BxLxHxW.reshape(*mask_BxL.shape, -1)
-  return convolution(y_BxLxE, mask_BxL, reverse).reshape(y_BxLxHxW.shape)

@@ -48,7 +48,7 @@ class Mixer(GatedMixer):
 
   @property
   def shared(self) -> type[nn.Module] | None:
-    """What the encoder makes once for all layers."""
+    """Returns the module that the encoder makes once for all layers."""
     return LowerBounds if self.lower_bound else None
 
   @nn.compact

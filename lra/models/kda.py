@@ -31,7 +31,7 @@ class Mixer(DeltaMixer):
   """
 
   def log_decay(self, x_BxLxD):
-    N, _ = self.head_widths(x_BxLxD.shape[-1])
+    N, _ = self.heads(x_BxLxD.shape[-1])
     step_BxLxHxN = self._low_rank(x_BxLxD, N, 'decay')
     return self.decay_of(step_BxLxHxN, (self.num_heads, N), least=1.0)
 
@@ -40,7 +40,7 @@ class Mixer(DeltaMixer):
         self._low_rank(x_BxLxD, o_BxLxHxE.shape[-1], 'gate'))
 
   def _low_rank(self, x_BxLxD, width, name):
-    _, rank = self.head_widths(x_BxLxD.shape[-1])
+    _, rank = self.heads(x_BxLxD.shape[-1])
     low_BxLxR = Dense(rank, use_bias=False, dtype=self.dtype,
                       name=f'{name}_down')(x_BxLxD)
     return self.project(low_BxLxR, width, f'{name}_up')

@@ -98,7 +98,7 @@ class Mixer(direction.DirectedMixer):
     if self.r_min >= self.r_max:
       raise UserError(
           f'config.model.r_min={self.r_min} is not below '
-          f'config.model.r_max={self.r_max}: exchange them.')
+          f'config.model.r_max={self.r_max}: choose a smaller r_min.')
     low, high = self.r_min**2, self.r_max**2
     tiny = jnp.finfo(jnp.float32).tiny  # a logarithm of 0 is not finite
 

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from lra.nn import direction, norm
 from lra.nn.contraction import Dense
-from lra.nn.gated_mixer import EPS
+from lra.nn.matrix_state import EPS
 from lra.nn.selective_mixer import SelectiveMixer, times
 from lra.nn.short_convolution import ShortConvolution
 

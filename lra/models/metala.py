@@ -21,8 +21,9 @@ import jax
 import jax.numpy as jnp
 
 from lra.config import fields
-from lra.nn import direction, layers
-from lra.nn.gated_mixer import EPS, GatedMixer, width_argument
+from lra.nn import direction, layers, norm
+from lra.nn.gated_mixer import GatedMixer
+from lra.nn.matrix_state import EPS, width_argument
 from lra.nn.short_convolution import ShortConvolution
 
 FAMILY = 'state space'
@@ -89,8 +90,8 @@ class Mixer(GatedMixer):
       o_BxLxHxE = o_BxLxHxE.astype(jnp.float32)
       if weight_HxN is not None:
         o_BxLxHxE += _augmentation(*operands(reverse)[:3], weight_HxN)
-      out_BxLxHxE += nn.silu(gate(inputs[reverse])) * _normalized(
-          o_BxLxHxE).astype(self.dtype)
+      out_BxLxHxE += nn.silu(gate(inputs[reverse])) * norm.standardise(
+          o_BxLxHxE, EPS).astype(self.dtype)
     return layers.merge_heads_and_project(
         out_BxLxHxE, D, self.dtype, use_bias=False)
 
@@ -100,10 +101,3 @@ def _augmentation(q_BxLxHxN, k_BxLxHxN, v_BxLxHxE, weight_HxN):
   q, k, v = (y.astype(jnp.float32) for y in (q_BxLxHxN, k_BxLxHxN, v_BxLxHxE))
   own_BxLxHx1 = (q * k * weight_HxN[None, None]).sum(-1, keepdims=True)
   return nn.sigmoid(own_BxLxHx1 * v)
-
-
-def _normalized(o_BxLxHxE):
-  """Returns each head with mean 0 and variance 1."""
-  o_BxLxHxE -= o_BxLxHxE.mean(-1, keepdims=True)
-  variance = jnp.square(o_BxLxHxE).mean(-1, keepdims=True)
-  return o_BxLxHxE * jax.lax.rsqrt(variance + EPS)

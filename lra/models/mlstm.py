@@ -27,9 +27,9 @@ import jax.numpy as jnp
 
 from lra.config import fields
 from lra.errors import UserError
-from lra.nn import direction
+from lra.nn import direction, norm
 from lra.nn.contraction import Dense
-from lra.nn.gated_mixer import EPS
+from lra.nn.matrix_state import EPS
 from lra.nn.normalised_mixer import NormalisedMixer
 from lra.nn.selective_mixer import times
 from lra.nn.short_convolution import ShortConvolution
@@ -128,7 +128,7 @@ class Mixer(NormalisedMixer):
     scale_I, skip_I = (self.param(name, nn.initializers.ones, (inner,))
                        for name in ('norm', 'skip'))
     c_BxLxI = sum(c.astype(jnp.float32) for _, c, _ in ways)
-    h_BxLxI = (_normalised(h_BxLxHxE).reshape(*lead, inner)
+    h_BxLxI = (norm.standardise(h_BxLxHxE, EPS).reshape(*lead, inner)
                * scale_I[None, None] + c_BxLxI * skip_I[None, None])
     return dense(D, name='out')(
         h_BxLxI.astype(self.dtype) * nn.silu(z_BxLxI))
@@ -162,10 +162,3 @@ def _stabiliser(log_i_BxLxH, log_f_BxLxH, reverse):
   _, m = jax.lax.associative_scan(join, (log_f, log_i), axis=1)
   before = jnp.pad(m[:, :-1], [(0, 0), (1, 0), (0, 0)], constant_values=NEVER)
   return (jnp.flip(m, 1), jnp.flip(before, 1)) if reverse else (m, before)
-
-
-def _normalised(h_BxLxHxE):
-  """Returns each head with mean 0 and variance 1."""
-  h_BxLxHxE -= h_BxLxHxE.mean(-1, keepdims=True)
-  variance = jnp.square(h_BxLxHxE).mean(-1, keepdims=True)
-  return h_BxLxHxE * jax.lax.rsqrt(variance + EPS)

@@ -22,7 +22,8 @@ import numpy as np
 
 from lra.errors import UserError
 from lra.nn import rotary
-from lra.nn.gated_mixer import GatedMixer, width_argument
+from lra.nn.gated_mixer import GatedMixer
+from lra.nn.matrix_state import width_argument
 
 FAMILY = 'state space'
 COST = 'O(L D^2 / H)'

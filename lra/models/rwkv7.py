@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import kernels
-from lra.nn import direction, layers
+from lra.nn import direction, layers, norm
 from lra.nn.contraction import Dense
 from lra.nn.mixer import resolve_kernel
 
@@ -195,10 +195,7 @@ class _GroupNorm(nn.Module):
         self.param(name, init, (math.prod(heads),)).reshape(1, 1, *heads)
         for name, init in (('scale', _constant(self.scale)),
                            ('bias', nn.initializers.zeros)))
-    o_BxLxHxN = o_BxLxHxN.astype(jnp.float32)
-    centred = o_BxLxHxN - o_BxLxHxN.mean(-1, keepdims=True)
-    variance = jnp.square(centred).mean(-1, keepdims=True)
-    unit = centred * jax.lax.rsqrt(variance + EPS * heads[-1])
+    unit = norm.standardise(o_BxLxHxN, EPS * heads[-1])
     return (unit * scale + bias).astype(self.dtype)
 
 

@@ -221,6 +221,13 @@ def make(kind: str, dtype: jnp.dtype, name: str, mask_BxL: jax.Array, *,
   return lambda x, beside=False: (x, norm(x)) if beside else norm(x)
 
 
+def standardise(x: jax.Array, eps: float) -> jax.Array:
+  """Returns (x - mean) (variance + eps)^(-1/2) of the last axis, in float32."""
+  x = x.astype(jnp.float32)
+  x -= x.mean(-1, keepdims=True)
+  return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + eps)
+
+
 def _pair(triton, dtype, *operands):
   return _beside(triton, dtype, *axes.alike(operands))
 

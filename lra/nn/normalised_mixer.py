@@ -11,9 +11,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from lra.nn import direction
 from lra.nn.gated_mixer import GatedMixer
-from lra.nn.mixer import resolve_kernel
 
 
 class NormalisedMixer(GatedMixer):
@@ -22,15 +20,7 @@ class NormalisedMixer(GatedMixer):
   Attributes: those of `GatedMixer`.
   """
 
-  def state_size(self, width: int) -> int:
-    N, E = self.heads(width)
-    return self.num_heads * N * (E + 1) * direction.passes(self.direction)
-
-  def kernel_for(self, length: int, width: int) -> str:
-    N, E = self.heads(width)
-    return resolve_kernel(
-        self.op, self.kernel, (1, length, self.num_heads, N), self.dtype,
-        value_width=E + 1, channels=self.per_channel)
+  sums = 1
 
   def attend_and_sum(self, operands: Callable[[bool], tuple],
                      mask_BxL: jax.Array, scale: float = 1.0

@@ -1,4 +1,4 @@
-"""What Mamba-2 and Hydra share: a state space whose steps follow the input.
+"""Base class of Mamba-2 and Hydra, whose steps in time follow the input.
 
 Each head is a state space with one rate A < 0. A token chooses the step dt:
 
@@ -18,7 +18,6 @@ from lra.config import fields
 from lra.errors import UserError
 from lra.nn import state_space
 from lra.nn.gated_mixer import GatedMixer
-from lra.nn.mixer import resolve_kernel
 
 
 class SelectiveMixer(GatedMixer):
@@ -52,12 +51,6 @@ class SelectiveMixer(GatedMixer):
           f'config.model.num_heads={self.num_heads}: choose a divisor.')
     return super().heads(width)
 
-  def kernel_for(self, length: int, width: int) -> str:
-    N, E = self.heads(width)
-    return resolve_kernel(
-        self.op, self.kernel, (1, length, self.num_heads, N), self.dtype,
-        value_width=E, channels=False, groups=self.groups)
-
   def steps(self, y_BxLxMxH: jax.Array, rate_init) -> tuple[jax.Array,
                                                             jax.Array]:
     """Returns dt and dt A, float32, in the shape of the steps before softplus.
@@ -66,17 +59,14 @@ class SelectiveMixer(GatedMixer):
       y_BxLxMxH: projections of the input, [..., H].
       rate_init: initialiser of -A.
     """
-    bias_H = self.param('step_bias', self._step_bias, (self.num_heads,))
+    bias_H = self.param(
+        'step_bias', state_space.step_bias(self.dt_min, self.dt_max),
+        (self.num_heads,))
     log_rate_H = self.param(
         'log_rate', lambda *args: jnp.log(rate_init(*args)), (self.num_heads,))
     lead = (None,) * (y_BxLxMxH.ndim - 1)
     dt = jax.nn.softplus(y_BxLxMxH.astype(jnp.float32) + bias_H[lead])
     return dt, dt * -jnp.exp(log_rate_H[lead])
-
-  def _step_bias(self, key, shape):
-    dt_H = jnp.exp(state_space.log_uniform(self.dt_min, self.dt_max)(
-        key, shape))
-    return dt_H + jnp.log(-jnp.expm1(-dt_H))  # inverts softplus
 
 
 def times(x: jax.Array, factor: jax.Array) -> jax.Array:

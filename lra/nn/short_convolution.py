@@ -58,3 +58,10 @@ class ShortConvolution(nn.Module):
   def _init(self, key, shape):
     bound = self.width**-0.5
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+
+
+def of_heads(convolution: ShortConvolution, y_BxLxHxW: jax.Array,
+             mask_BxL: jax.Array, reverse: bool) -> jax.Array:
+  """Returns the convolution of each channel of all heads, [B, L, H, W]."""
+  y_BxLxE = y_BxLxHxW.reshape(*mask_BxL.shape, -1)
+  return convolution(y_BxLxE, mask_BxL, reverse).reshape(y_BxLxHxW.shape)

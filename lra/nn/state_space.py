@@ -62,6 +62,21 @@ def log_uniform(low: float, high: float):
   return init
 
 
+def step_bias(low: float, high: float):
+  """Returns an initialiser of b: softplus(b) is log-uniform in [low, high].
+
+  Raises:
+    UserError: low is above high.
+  """
+  log_step = log_uniform(low, high)
+
+  def init(key, shape, dtype=jnp.float32):
+    step = jnp.exp(log_step(key, shape, dtype))
+    return step + jnp.log(-jnp.expm1(-step))
+
+  return init
+
+
 def discretise(rate: jax.Array, step: jax.Array,
                method: str) -> tuple[jax.Array, jax.Array]:
   """Discretises dh/dt = rate h + b u for steps in time.

@@ -128,7 +128,7 @@ class Speeds:
 
 
 def speeds(path: pathlib.Path) -> Speeds:
-  """Returns the measurements of the last shape, with the longest sequences.
+  """Returns the speeds at the file's last shape, whose sequences are longest.
 
   Raises:
     UserError: the file is missing or not valid.

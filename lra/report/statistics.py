@@ -176,15 +176,12 @@ def _prior(squares, degrees):
   """
   scales = _SCALES * np.average(squares, weights=degrees)
   w, log = _WEIGHTS[:, None], np.zeros((len(_WEIGHTS), len(scales)))
-  for d in np.unique(degrees):
-    same = squares[degrees == d]
-    log += len(same) * (scipy.special.xlogy(d / 2, d / w)
-                        - scipy.special.betaln(d / 2, w / 2) - np.log(scales))
-    # Logarithms take most of the time, so one is taken of eight factors.
-    for i in range(0, len(same), 8):
-      ratio = same[i:i + 8, None] / scales
-      log += (d / 2 - 1) * np.log(ratio).sum(0) - (d + w) / 2 * np.log(
-          np.prod(1 + d * ratio[:, None] / w, axis=0))
+  for square, d in zip(squares, degrees, strict=True):  # in less memory
+    ratio = square / scales
+    log += (scipy.special.xlogy(d / 2, d / w)
+            - scipy.special.betaln(d / 2, w / 2)
+            + (d / 2 - 1) * np.log(ratio) - np.log(scales)
+            - (d + w) / 2 * np.log1p(d * ratio / w))
   likely = log.max(1)
   bound = scipy.special.chdtri(1, 0.1) / 2
   first = np.flatnonzero(likely >= likely.max() - bound)[0]

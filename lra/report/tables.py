@@ -396,7 +396,7 @@ def _warning(rows):
   known = sorted({(row.baseline_name, row.baseline.accuracies[0])
                   for row in rows})
   name, accuracy = known[0]
-  what = (f'the baseline {name} ({percent(accuracy)} %)' if len(known) == 1
+  what = (f'the baseline "{name}" ({percent(accuracy)} %)' if len(known) == 1
           else 'the baseline of its data')
   return f'No row is significantly better than {what}.'
 
@@ -419,10 +419,11 @@ def _compared_by(rows, spread):
         f'as {spread.weight:.1f} more seeds of its own.')
   else:
     yield (
-        f'Rows are compared by test examples: {differ:,} of {pairs:,} pairs '
-        'differ. There are too few seeds, or rows spread too unevenly, to '
-        'compare by seeds; so ranks are of these trained networks, and other '
-        'seeds may come in another order.')
+        f'Rows are compared by test examples, not by seeds: {differ:,} of '
+        f'{pairs:,} pairs of rows differ significantly. There are too few '
+        'seeds, or their spread varies too much between rows. The ranks '
+        'therefore hold for these trained networks only. Other seeds may give '
+        'another order.')
 
 
 def _equal_scores(twins):

@@ -1,17 +1,21 @@
 """Counts what a run has done, and reports it in its result."""
 
 import dataclasses
+import math
 import pathlib
 import time
 
 from lra.errors import UserError
 from lra.system import machine
-from lra.training import guessing
 from lra.training.checkpoint import Checkpoints
 from lra.training.program import Program
 
 # Fields that checkpoints of earlier versions lack.
 _LATER = {'peak_memory_bytes', 'guessing_since', 'guessing_step'}
+# The loss of a model that only knows how frequent classes are is the entropy of
+# the labels; dropout and large steps raise it a little.
+_BELOW, _ABOVE = 0.99, 1.05
+_SHARE = 0.1  # of the steps of a run: so long at that loss is worth a warning
 
 
 @dataclasses.dataclass
@@ -85,7 +89,7 @@ class RunCounters:
     elif self.guessing_since < 0:
       self.guessing_since = step
     elif not self.guessing_step and (
-        step - self.guessing_since >= guessing.SHARE * steps):
+        step - self.guessing_since >= _SHARE * steps):
       self.guessing_step = step
       return True
     return False
@@ -137,3 +141,15 @@ def scored_of(state) -> dict:
   """Returns `params` and `constants` to score, of a state or its shape."""
   params = state.params if state.ema is None else state.ema
   return {'params': params, 'constants': state.constants}
+
+
+def at_guessing(loss: float, entropy: float | None, num_classes: int) -> bool:
+  """Returns whether a training loss is that of guessing.
+
+  Args:
+    loss: mean cross entropy, in nats.
+    entropy: entropy of the labels, in nats; None or 0 for nothing to guess.
+    num_classes: C; a uniform guess has the loss ln C.
+  """
+  return bool(entropy) and (
+      _BELOW * entropy <= loss <= _ABOVE * math.log(num_classes))

@@ -21,17 +21,9 @@ from lra.records.result import Result
 from lra.system import distributed, machine, signals
 from lra.system.distributed import SharedStop, is_leader, is_multiprocess
 from lra.system.terminal import StopRequest, bar, say
-from lra.training import (
-    guessing,
-    mesh,
-    optim,
-    profile,
-    program,
-    provenance,
-    rundir,
-)
+from lra.training import mesh, optim, profile, program, provenance, rundir
 from lra.training.checkpoint import Checkpoints
-from lra.training.counters import RunCounters, scored_of
+from lra.training.counters import RunCounters, at_guessing, scored_of
 from lra.training.process_cache import ProcessCache, step_key
 from lra.training.sizes import is_cpu
 
@@ -269,7 +261,7 @@ class Trainer:
   def _notice_guessing(self, loss):
     """Says once if the loss has been that of guessing for long."""
     steps, entropy = self.config.train.steps, self._entropy
-    guesses = guessing.at_guessing(
+    guesses = at_guessing(
         loss, entropy, self.program.objective.task.num_classes)
     if self.counters.notes_guessing(guesses, self.step, steps):
       say(f'{self.title}: for {self.step - self.counters.guessing_since:,} '

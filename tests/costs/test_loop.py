@@ -26,10 +26,10 @@ def test_measure_says_what_ran_and_how_long_a_step_took(mini_data):
 
 @pytest.mark.full
 @pytest.mark.parametrize('seconds, rounds, made', [
-    # 2 steps to warm up, 2 bare ones, then rounds of 4 steps: 20 s and 21 s.
+    # 2 steps to warm up, 2 bare steps, then rounds of 2 looped and 2 bare ones.
+    # 4 rounds of 1 s steps end at 20 s, 6 rounds of 0.75 s steps at 21 s.
     (1, None, (2, 4)), (0.75, None, (2, 6)),
-    # A step is longer than a stretch may be, and three rounds are more than
-    # the time: all the same they are made.
+    # Three rounds are made even if one step is longer than the time allows.
     (9, None, (1, 3)),
     (9, 4, (2, 4)), (1, 1, (2, 1))])
 def test_measuring_ends_in_time_unless_rounds_are_asked_for(

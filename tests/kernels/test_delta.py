@@ -11,6 +11,7 @@ import kernels
 from kernels.delta import reference
 from kernels.delta import xla as xla_delta
 from kernels.tools import errors
+from tests.helpers import small
 
 FULL = pytest.mark.full
 FUNCTIONS = {'delta': kernels.delta_rule, 'general': kernels.general_delta_rule}
@@ -183,7 +184,7 @@ def test_segments(case, monkeypatch):
 
 @pytest.mark.parametrize('rule', sorted(FUNCTIONS))
 def test_the_reference_has_the_gradients_of_its_recurrence(rule):
-  """By differences, in float64."""
+  """Compares them with finite differences, in float64."""
   case = Case(6, rule, decay=-0.3, channels=True, beta=1.5)
   arrays, named, do, dlast = _operands(case)
   mask = named['mask']
@@ -240,10 +241,8 @@ def test_second_half_from_the_state_of_the_first():
   whole, last = run(tokens)
   first, state = run([y[:, :31] for y in tokens])
   second, end = run([y[:, 31:] for y in tokens], state)
-  np.testing.assert_allclose(
-    jnp.concatenate([first, second], 1), whole, atol=2e-6
-  )
-  np.testing.assert_allclose(end, last, atol=2e-6)
+  small.assert_close(jnp.concatenate([first, second], 1), whole, 2e-6)
+  small.assert_close(end, last, 2e-6)
 
 
 def test_a_decay_to_nothing():
@@ -260,7 +259,7 @@ def test_a_decay_to_nothing():
   out = kernels.delta_rule(q, k, v, **named)
   named = {n: y[:, 17:] if np.ndim(y) else y for n, y in named.items()}
   alone = kernels.delta_rule(q[:, 17:], k[:, 17:], v[:, 17:], **named)
-  np.testing.assert_allclose(out[:, 17:], alone, atol=2e-6)
+  small.assert_close(out[:, 17:], alone, 2e-6)
 
 
 def test_a_mesh_splits_the_batch():
@@ -286,16 +285,16 @@ def test_a_mesh_splits_the_batch():
   )  # fmt: skip
   tokens = [*arrays, named['beta'], named['log_decay']]
   tokens = [jnp.nan_to_num(y) for y in tokens]
-  np.testing.assert_allclose(
+  small.assert_close(
     jax.jit(local)(*tokens),
     kernels.delta_rule(*tokens[:3], beta=tokens[3], log_decay=tokens[4]),
-    atol=2e-6,
+    2e-6,
   )
   for y, z in zip(
     gradients(kernels.sharded(kernels.delta_rule, mesh)),
     gradients(kernels.delta_rule), strict=True,
   ):  # fmt: skip
-    np.testing.assert_allclose(y, z, atol=1e-5)
+    small.assert_close(y, z, 1e-5)
 
 
 @pytest.mark.every(4)

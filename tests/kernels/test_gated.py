@@ -11,6 +11,7 @@ import kernels
 from kernels.gated import reference
 from kernels.gated import xla as xla_gated
 from kernels.tools import errors
+from tests.helpers import small
 
 FULL = pytest.mark.full
 NAMES = ('o', 'dq', 'dk', 'dv', 'dlog_decay', 'state', 'dstate')
@@ -140,7 +141,7 @@ def test_several_segments(channels, monkeypatch):
 
 
 def test_the_reference_has_the_gradients_of_its_recurrence():
-  """By differences, in float64."""
+  """Compares them with finite differences, in float64."""
   rng = np.random.default_rng(0)
   for channels in (False, True):
     q, k = rng.standard_normal((2, 2, 6, 2, 3))
@@ -197,8 +198,8 @@ def test_second_half_from_the_state_of_the_first():
     q[:, 31:], k[:, 31:], v[:, 31:], log_decay=g[:, 31:], initial_state=state,
     return_state=True)  # fmt: skip
   parts = jnp.concatenate([first, second], 1)
-  np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-5)
-  np.testing.assert_allclose(end, last, rtol=1e-5, atol=1e-5)
+  small.assert_close(parts, whole, 1e-5)
+  small.assert_close(end, last, 1e-5)
 
 
 @pytest.mark.parametrize('channels', [False, True])
@@ -215,7 +216,7 @@ def test_a_mesh_splits_the_batch(channels):
     for f in (kernels.sharded(run, mesh), run)
   )  # fmt: skip
   for x, y in zip(got, want, strict=True):
-    np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+    small.assert_close(x, y, 1e-5)
 
 
 @pytest.mark.parametrize('channels', [False, True])

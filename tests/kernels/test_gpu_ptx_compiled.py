@@ -117,7 +117,7 @@ def test_no_races_in_the_compiled_kernels(op, width):
   for form in h200.FORMS:
     found = {r['kernel'] for r in rows if (r['masked'], r['packed']) == form}
     if op != 'lightning' and form[1]:
-      # JAX calls a kernel that updates an array in place `new_body`.
+      # `new_body` is JAX's name for a kernel that updates an array in place.
       found = found - {'new_body'} | {'key_gradients'}
     assert found == names, form
   for row in rows:

@@ -10,7 +10,7 @@ from tests.helpers import mixer_oracle
 
 
 def _read_before(xp, q, k, v, decay, mask, reverse):
-  """What the token before each token reads from the state behind it."""
+  """Returns, for each token, the output of the token before it."""
   def step(carry, now):
     S, last = carry
     q, k, v, decay, token = now

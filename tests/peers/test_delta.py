@@ -163,7 +163,7 @@ def test_rwkv7(check):
 
 
 class TwoLayers(nn.Module):
-  """Of which the second mixes in the values of the first."""
+  """Two layers; the second mixes in the values of the first."""
 
   @nn.compact
   def __call__(self, x, mask, *, train):

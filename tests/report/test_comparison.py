@@ -155,10 +155,10 @@ def test_with_a_spread_seeds_are_compared_by_it():
 
 
 def test_a_rule_has_no_seeds():
-  """Without a spread it is the examples that tell, of every seed."""
+  """Without spread or answers, Fisher's test compares the nearest seeds."""
   three, rule = Sample((0.49, 0.50, 0.51), 2000), Sample((0.48,), 2000)
   assert statistics.p_value(three, rule) == (
-      statistics.p_value(three, rule))
+      statistics.p_value(rule, three))
   assert statistics.p_value(three, rule) == pytest.approx(
       stats.fisher_exact([[980, 1020], [960, 1040]]).pvalue)
 

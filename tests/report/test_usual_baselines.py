@@ -87,6 +87,6 @@ def test_rows_on_two_data_sets_say_so(tmp_path):
   assert '**data beef0000, ranks are of data feed0000**' in text
   # The baseline and the warning are of the data of most rows.
   assert '| **baseline** | **50.00** |' in text
-  assert 'No row is significantly better than the baseline rule (50.00' in text
+  assert 'significantly better than the baseline "rule" (50.00' in text
   assert re.search(r'^\| shen \| \**60.0 ±[0-9.]+ \S*§\** \|', text,
                    re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What is compiled ahead, by processes that note that they ran."""
+"""Tests of `ahead.Helper`; short scripts stand for the compiling process."""
 
 import math
 import os

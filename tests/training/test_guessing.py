@@ -9,8 +9,7 @@ import data_prep
 from lra import files
 from lra.objectives import classification
 from lra.training import train
-from lra.training.counters import RunCounters
-from lra.training.guessing import at_guessing
+from lra.training.counters import RunCounters, at_guessing
 from tests.helpers import small
 
 pytestmark = pytest.mark.usefixtures('compile_once')
