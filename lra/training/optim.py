@@ -138,8 +138,6 @@ def make(config, given=None) -> optax.GradientTransformation:
   rules = [_rule(config, *values) for values in zip(
       given['learning_rate'], given['weight_decay'], strict=True)]
   parts = []
-  if groups:
-    parts.append(_frozen_to_zero(groups))
   if optim.clip_norm:
     parts.append(_clipped(optim.clip_norm))
   parts.append(_grouped(groups, rules) if groups else rules[0])
@@ -174,10 +172,11 @@ def gradient_norm(config, grads) -> tuple[Any, jax.Array]:
     grads = restore(flat)
     if not (groups or config.optim.clip_norm):
       return grads, jnp.sqrt(jnp.sum(jnp.square(flat)))
-  trained = grads
+  trained = jax.tree.leaves(grads)
   if groups:
-    zero = _frozen_to_zero(groups)
-    trained, _ = zero.update(grads, zero.init(grads))
+    group_of = jax.tree.leaves(labels(grads, groups))
+    trained = [gradient for gradient, group in zip(
+        trained, group_of, strict=True) if groups[group][1] is not None]
   return grads, global_norm(trained)
 
 
@@ -254,12 +253,6 @@ def labels(params, groups):
         'config.optim.groups freezes every parameter: leave one to be trained, '
         "as by a last group ('.*', {}).")
   return tree
-
-
-def _frozen_to_zero(groups):
-  return optax.masked(
-      optax.set_to_zero(), lambda params: jax.tree.map(
-          lambda number: groups[number][1] is None, labels(params, groups)))
 
 
 def _grouped(groups, rules):
