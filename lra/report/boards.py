@@ -77,11 +77,15 @@ class TaskBoard:
 
   def of_model(self, protocol: str, model: str) -> Row | None:
     """Returns the model's row for an overview; test scores do not decide."""
-    mine = [r for r in self.rows
-            if r.model == model and r.table == TableKey(protocol)]
-    return max(mine, default=None, key=lambda r: (
-        not r.elsewhere, len(r.finished), r.largest('steps'),
-        r.average('val', 'accuracy') or 0.0, r.variant))
+    return chosen(r for r in self.rows
+                  if r.model == model and r.table == TableKey(protocol))
+
+
+def chosen(rows: Iterable[Row]) -> Row | None:
+  """Returns the row of an overview; test scores do not decide."""
+  return max(rows, default=None, key=lambda r: (
+      not r.elsewhere, len(r.finished), r.largest('steps'),
+      r.average('val', 'accuracy') or 0.0, r.variant))
 
 
 def best(members: Iterable[Row]) -> Row | None:

@@ -51,6 +51,8 @@ def markdown(found: Content) -> dict[pathlib.Path, str]:
   pages = {place.page: ('leaderboard.md', {})}
   if found.begun:
     pages |= {place.details / 'reading.md': ('reading.md', {})}
+  if summary.side_by_side(found.boards):
+    pages |= {place.details / 'mechanisms.md': ('mechanisms.md', {})}
   if found.papers:
     pages |= {place.details / 'published.md': ('published.md', {})}
   for board in found.begun:
@@ -101,6 +103,7 @@ def _parts(found):
              [board for board in found.begun if board.task.group == name])
             for name, (title, what) in texts.GROUPS.items()]
   return {'page': found, 'groups': groups,
+          'side_by_side': summary.side_by_side(found.boards),
           'overview': figures.overview(found.boards),
           'figures': lambda board: figures.task_figures(board, found.speeds)}
 
@@ -200,8 +203,8 @@ def _about(item, families):
     return {'task': item.task, 'model': item.model, 'family': item.family,
             'protocol': item.protocol}
   if isinstance(item, Line) and not item.is_baseline:
-    return {'model': item.model, 'protocol': item.protocol,
-            'family': families.get(item.model, OTHER)}
+    return {'model': item.model, 'family': item.family, **(
+        {'protocol': item.protocol} if item.protocol else {})}
   if isinstance(item, Published):
     return {'model': item.model, 'protocol': item.protocol,
             'family': families.get(item.here, OTHER)}

@@ -1,13 +1,15 @@
 """Tables of accuracies: models x tasks, and a task by kinds of examples."""
 
+import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
 from lra import tasks
+from lra.config import identity
 from lra.formats import NONE, count, percent
 from lra.report import inputs
-from lra.report.boards import TaskBoard, full
-from lra.report.rows import Row, TableKey, mean
+from lra.report.boards import TaskBoard, chosen, full
+from lra.report.rows import Row, TableKey, listed, mean, shown
 from lra.report.tables import (
   Column,
   Table,
@@ -46,18 +48,23 @@ class Line:
   """A line of the table: a model, or the baselines.
 
   Attributes:
-    model, protocol: its model and protocol; the protocol of baselines is ''.
+    model: its model.
+    protocol: its protocol, '' for baselines and if tasks have their own.
     cells: task -> its cell.
-    states: rising state sizes of its rows with a score.
+    states, params: rising state sizes and numbers of parameters of its rows
+      with a score.
+    family: kind of mechanism of the model, '' for baselines.
   """
   model: str
   protocol: str
   cells: Mapping[str, Cell]
   states: Sequence[int] = ()
+  params: Sequence[int] = ()
+  family: str = ''
 
   @property
   def is_baseline(self) -> bool:
-    return not self.protocol
+    return not self.family
 
   def mean(self, names: Sequence[str]) -> Cell:
     """Returns the mean over tasks; empty if one of them has no score."""
@@ -130,9 +137,11 @@ def _summary(boards, protocol):
 def _line(model, protocol, rows):
   """Returns the line of a model; `rows` are by task, or None."""
   scored = [row for row in rows.values() if row and row.mean is not None]
-  sizes = {row.state_size for row in scored} - {None}
   return Line(model, protocol,
-              {name: _cell(row) for name, row in rows.items()}, sorted(sizes))
+              {name: _cell(row) for name, row in rows.items()},
+              sorted({row.state_size for row in scored} - {None}),
+              sorted({row.params for row in scored} - {None}),
+              next(row.family for row in rows.values() if row))
 
 
 def _titles(names):
@@ -151,7 +160,7 @@ def _cell(row: Row | None) -> Cell:
               row.rank is not None and 1 in row.rank.like, marks)
 
 
-def _columns(boards, means):
+def _columns(boards, means=()):
   def column(name, cell):
     return Column(name, lambda line: cell(line).text,
                   lambda line: cell(line).accuracy,
@@ -160,16 +169,53 @@ def _columns(boards, means):
       text_column('model', lambda line: line.model,
                   strong=lambda line: line.is_baseline),
       *(column(board.task.title, lambda line, name=board.task.name:
-               line.cells[name]) for board in boards),
+               line.cells.get(name, Cell())) for board in boards),
       *(column(f'mean of {len(names)}', lambda line, names=names:
                line.mean(names)) for names in means),
-      Column('state size', _states, lambda line: next(iter(line.states), None))]
+      _span('state size', lambda line: line.states)]
 
 
-def _states(line):
-  """Returns the state sizes of the tasks, which have different lengths."""
-  ends = dict.fromkeys([*line.states[:1], *line.states[-1:]])
-  return ' to '.join(map(count, ends)) or NONE
+def _span(name, values):
+  """Returns a column of the ends of rising values: tasks have other lengths."""
+  def text(line):
+    ends = dict.fromkeys([*values(line)[:1], *values(line)[-1:]])
+    return ' to '.join(map(count, ends)) or NONE
+  return Column(name, text, lambda line: next(iter(values(line)), None))
+
+
+def side_by_side(found: Sequence[TaskBoard]) -> Table | None:
+  """Returns one table of all mini tasks and probes; None without a row.
+
+  Each task has the rows of the protocol that most of its rows have. Rows with
+  the same changes of that protocol share a line below the line of their model.
+  Lines are sorted by family and model.
+  """
+  known = [board for board in found
+           if board.task.group in ('mini', 'probe') and board.finished]
+  rows = {}
+  for board in known:
+    protocol, _ = collections.Counter(
+        row.protocol for row in board.finished).most_common(1)[0]
+    for row in board.finished:
+      if row.protocol == protocol:
+        rows.setdefault((row.family, row.model, _changes(row)), {}).setdefault(
+            board.task.name, []).append(row)
+  lines = [_line(model + (changes and f' ({changes})'), '', {
+      name: chosen(members) for name, members in of_task.items()})
+           for (_, model, changes), of_task in sorted(rows.items())]
+  baselines = Line('baseline', '', {
+      board.task.name: Cell(board.highest) for board in known})
+  model, *others = _columns(known)
+  columns = [text_column('family', lambda line: line.family), model, *others,
+             _span('parameters', lambda line: line.params)]
+  return Table(columns, [baselines, *lines], pinned=1) if lines else None
+
+
+def _changes(row):
+  """Returns a row's own values of the settings that are changed."""
+  own = identity.flatten(row.config)
+  return listed(f'{name}={shown(own.get(name, "unset"))}'
+                for name in sorted(row.changes))
 
 
 def breakdown(board: TaskBoard) -> Table | None:

@@ -96,10 +96,14 @@ GROUPS = {
         'causal models; here all models but the causal ones, such as '
         '`lightning`, see both directions. A recurrence that tracks parity or '
         'permutations is not linear, or has negative or complex eigenvalues '
-        '(Grazzi et al. 2024, arXiv 2411.12537). No model here has one: expect '
-        'scores near the baseline. A row that is significantly better may '
-        'still be far from solving the task.')),
+        '(Grazzi et al. 2024, arXiv 2411.12537). Other models are expected '
+        'near the baseline. A row that is significantly better may still be '
+        'far from solving the task.')),
 }
+MECHANISMS = (
+    'All mechanisms on the mini tasks and probes, by family. A line in '
+    'brackets has runs whose settings differ from the protocol, with their own '
+    'values. "a to b" spans the tasks.')
 # Task -> a note on how to read its scores.
 NOTES = {
     'listops': (

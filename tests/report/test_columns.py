@@ -16,7 +16,8 @@ from lra.report.site import Place
 def tables():
   """Every table of the committed page."""
   found = site.load(Place(paths.PACKAGED, paths.page()))
-  tables = [*tables_lib.published(found.papers).values(), *(
+  tables = [summary.side_by_side(found.boards),
+            *tables_lib.published(found.papers).values(), *(
       made.table for group in ('full', 'mini', 'probe')
       for made in summary.by_protocol(found.boards, group))]
   for board in found.boards:
