@@ -13,8 +13,8 @@ SUBQUADRATIC = [n for n, e in ENTRIES.items() if tables.limit(e) is not None]
 @pytest.mark.full
 @pytest.mark.parametrize('name', SUBQUADRATIC)
 def test_memory_grows_as_the_model_says(name, monkeypatch):
-  # Compute heads one by one at both lengths. By default, only mixers with many
-  # logits do so; a switch between the two lengths would hide the growth.
+  # Heads are then computed one by one at both lengths. By default this begins
+  # at many logits, and to begin between the two lengths would hide the growth.
   monkeypatch.setattr(partials, 'MANY_LOGITS', 0)
   half, whole = (tables.compile_gradient(tables.mixer(name), n)
                  for n in tables.LENGTHS)
