@@ -1,4 +1,4 @@
-"""Additive attention beside that of Keras, running in PyTorch."""
+"""Compares additive attention with Keras, which runs on PyTorch here."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def keras(monkeypatch, tmp_path):
 
 
 def test_additive(check, keras):
-  """One head is a layer, whose weights are the head's."""
+  """Applies Keras's layer, which has one head, to each head in turn."""
   layer = keras.layers.AdditiveAttention()
   layer.build([(2, 70, 8)] * 3)
 
