@@ -48,7 +48,7 @@ def test_batch_size_does_not_change_scores(task):
     scored = {'params': state.params, 'constants': state.constants}
     run = functools.partial(p.evaluate, p.compile_eval(), scored, split)
     counts = run()
-    assert run(lambda counted: False) is None  # stopped, whatever is counted
+    assert run(lambda counted: False) is None  # stopped after one batch
     results.append(p.objective.scores(counts))
     predicted.append(p.objective.analysis(
         counts, p.order(split), split, split))

@@ -95,7 +95,7 @@ def test_no_microbatch_length_or_device_changes_what_is_drawn(model):
   whole = _gradient(model, 32, dropout=0.3)
   alone = _gradient(model, 32)
   assert not np.isclose(whole[1]['loss'], alone[1]['loss'], rtol=1e-4)
-  # Sorted and cut; 16 tokens are enough for a few of the examples.
+  # The second one sorts by length and cuts padding, for some examples at 16.
   others = [_gradient(model, 8, dropout=0.3),
             _gradient(model, 2, dropout=0.3, at=(16, 24)),
             _gradient(model, 8, dropout=0.3, devices=4)]
@@ -193,7 +193,7 @@ def test_the_gradient_norm_is_that_of_the_whole_batch(sizes, clip, groups):
   _, norm = p.compile_train()(
       state, jax.device_put(micro, p.batch_shardings(micro=True)),
       p.put_given())
-  assert want > 2e-3  # it is clipped
+  assert want > 2e-3  # above `clip_norm`, so gradients are clipped
   np.testing.assert_allclose(float(norm), want, rtol=1e-5)
 
 

@@ -156,7 +156,7 @@ def test_speed_is_of_the_steps_of_a_stretch(
   seconds = progress['train_seconds']
   logged = [x for x in lines if x['split'] == 'train']
   assert [x['step'] for x in logged] == [3, 4]
-  for x in logged:  # a step of 4 examples each since the stop
+  for x in logged:  # each line covers one step of 4 examples
     np.testing.assert_allclose(
         x['examples_per_s'] * (x['seconds'] - seconds), 4, rtol=1e-6)
     seconds = x['seconds']

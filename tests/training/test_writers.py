@@ -105,18 +105,19 @@ def _wandb_records(path):
     if any(r.WhichOneof('record_type') == 'exit' for r in records):
       return records
     time.sleep(0.1)
-  raise AssertionError(f'{path} has no end')
+  raise AssertionError(f'{path} has no exit record after a minute')
 
 
 def _leveldb(data):
-  """Records of a log of LevelDB after wandb's seven bytes.
+  """Yields the records of a LevelDB log that follows wandb's seven bytes.
 
-  In blocks of 32 KiB: checksum (4 bytes), length (2), type (1) and content;
-  types 1 to 4 are all of a record, its beginning, middle and end.
+  The log has blocks of 32 KiB. They hold pieces of records: checksum (4 bytes),
+  length (2), type (1) and content. Types 1 to 4 are a whole record, and the
+  first, a middle and the last piece of one.
   """
   at, record = 7, b''
   while at + 7 <= len(data):
-    if 2**15 - at % 2**15 < 7:  # too short for another head
+    if 2**15 - at % 2**15 < 7:  # the block has no room for another piece
       at += 2**15 - at % 2**15
       continue
     length, kind = struct.unpack('<4xHB', data[at:at + 7])
