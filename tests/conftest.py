@@ -76,7 +76,7 @@ def _parts_of(items, parts):
 
 
 def _mark_all_but_every_nth(items):
-  """Marks cases of tests marked `every` as `full`, in the order of cases."""
+  """Marks all but every nth case of a test marked `every(n)` as `full`."""
   seen = collections.Counter()
   for item in items:
     every = item.get_closest_marker('every')

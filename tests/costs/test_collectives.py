@@ -18,8 +18,8 @@ from tests.helpers import small
 
 TESTS = pathlib.Path(__file__).parents[1]
 LAYERS, HEADS, WIDTH, LENGTH, MICRO, COUNT = 2, 2, 32, 64, 4, 3
-STATE = 4 * MICRO * HEADS * (WIDTH // HEADS) ** 2  # bytes, of one layer
-ACTIVATION = 4 * MICRO * LENGTH * WIDTH  # bytes, of whole sequences
+STATE = 4 * MICRO * HEADS * (WIDTH // HEADS) ** 2  # bytes in one layer
+ACTIVATION = 4 * MICRO * LENGTH * WIDTH  # bytes of a layer's output
 MESHES = {'data': ('simpletron', {'data': -1}),
           'fsdp': ('simpletron', {'data': 1, 'fsdp': -1}),
           'sequence': ('simpletron', {'data': 1, 'sequence': -1}),

@@ -13,8 +13,8 @@ SUBQUADRATIC = [n for n, e in ENTRIES.items() if tables.limit(e) is not None]
 @pytest.mark.full
 @pytest.mark.parametrize('name', SUBQUADRATIC)
 def test_memory_grows_as_the_model_says(name, monkeypatch):
-  # Heads are then computed one by one at both lengths. By default this begins
-  # at many logits, and to begin between the two lengths would hide the growth.
+  # Computes the heads one by one at both lengths. If only the longer one did
+  # so, it would save memory and hide the growth.
   monkeypatch.setattr(partials, 'MANY_LOGITS', 0)
   half, whole = (tables.compile_gradient(tables.mixer(name), n)
                  for n in tables.LENGTHS)

@@ -32,7 +32,7 @@ def test_every_stage_ends_in_the_file(tmp_path):
   rows = record['layers']['rows']
   assert len(rows) == 2 * len(layers.MODELS) * len(layers.PASSES)
   assert all(row['us'] > 0 and row['error'] < 2e-2 for row in rows)
-  # A layer reads and writes at least its operands, in several kernels.
+  # Each layer moves more bytes than its operands have, in several kernels.
   assert all(row['ratio'] > 1 and row['launches'] > 3 for row in rows)
   assert all('not_traced' in row for row in rows)  # CPU traces name no kernels
 
@@ -118,7 +118,10 @@ def test_what_was_ended_goes_on(tmp_path, monkeypatch):
 
 
 def test_nothing_runs_while_something_compiles(tmp_path, monkeypatch):
-  """On an H200, XLA ended a process whose threads did both at once."""
+  """All cases of a group are compiled before the first one runs.
+
+  On an H200, XLA once ended a process that did both at the same time.
+  """
   done, prepared = [], errors.prepared
 
   def noted(op, kernel, case):

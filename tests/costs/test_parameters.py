@@ -44,7 +44,7 @@ _RUN = 'python -m lra.costs.parameters'
 def test_the_committed_counts_are_true(model):
   committed = parameters.read()
   if model not in committed and len(committed) > 1:
-    pytest.skip(f'{model} is counted whenever it is listed, until `{_RUN}`')
+    pytest.skip(f'{model} is not in parameters.csv yet: run `{_RUN}`')
   assert committed[model] == parameters.count(model), f'run `{_RUN}`'
 
 

@@ -34,7 +34,7 @@ def test_mini_baselines(mini_data):
   data = prepared.load('listops_mini', mini_data)
   quick = baselines.quick('listops_mini', data.splits)
   assert set(quick) == {'majority', 'first operator'}
-  # The baseline again, from the text of the expressions.
+  # Computes the baseline again, from the text of the expressions.
   labels = {}
   train, test = data.splits['train'], data.splits['test']
   for i, label in enumerate(train.labels):
@@ -49,7 +49,7 @@ def test_mini_baselines(mini_data):
 
 @pytest.mark.parametrize('levels', [3, 1000])
 def test_best_threshold(levels):
-  """Few scores, many of them equal; labels depend on them only weakly."""
+  """No threshold has a higher accuracy, even with many equal scores."""
   linear = pytest.importorskip('data_prep.linear')
   for count in (*range(2, 40), 200):
     scores = RNG.integers(0, levels, count) / levels
@@ -79,7 +79,7 @@ def test_ngram_features():
     if len(values):
       values = values / np.linalg.norm(values)
     np.testing.assert_allclose(np.sort(row.data), values, rtol=1e-6)
-  assert rows[0].multiply(rows[4]).sum() > 0  # both have ab
+  assert rows[0].multiply(rows[4]).sum() > 0  # both documents contain ab
 
 
 def text_splits(size):

@@ -1,4 +1,4 @@
-"""Data sets that an older or newer version of data_prep made, and messages."""
+"""Tests of data sets that an older or newer version of data_prep made."""
 
 import dataclasses
 import json

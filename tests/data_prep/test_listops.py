@@ -23,7 +23,7 @@ SMALL = listops.Variant(trees.Process(3, 3, 5, 20), (200, 30, 20))
     ('[MAX 4 2 9 ]', 9),
     ('[MED 4 2 9 ]', 4),
     ('[MED 4 1 ]', 2),  # the median 2.5 is rounded down
-    ('[MED 9 8 7 6 ]', 7),  # from 7.5
+    ('[MED 9 8 7 6 ]', 7),  # from the median 7.5
     ('[SM 4 2 9 ]', 5),
     ('[SM 5 5 ]', 0),
     ('[MAX 2 [MIN [SM 9 9 ] 9 ] [MED 1 2 3 ] 0 ]', 8),

@@ -78,7 +78,7 @@ def test_deciding_depths_by_trying_all_that_is_not_read():
 
 
 def test_operators_and_depths_of_generated_expressions():
-  """Both equal values read from the text, bracket by bracket."""
+  """Operators and depths equal those read from the text, bracket by bracket."""
   variant = listops.Variant(listops.trees.Process(4, 5, 5, 80), (300, 1, 1))
   split = listops.generate(variant).splits['train']
   depths, roots = [], []

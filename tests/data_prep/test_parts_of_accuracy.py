@@ -26,6 +26,6 @@ def test_what_an_accuracy_is_made_of():
   assert said['parts']['depth'] == {
       '1': {'examples': 3, 'accuracy': pytest.approx(2 / 3)},
       '2': {'examples': 1, 'accuracy': 1.0}}
-  # The baseline answers 9 for MAX and 1 for MIN. SM is not in `train`: 0.
+  # The baseline answers 9 for MAX, 1 for MIN, and 0 for SM, unseen in `train`.
   assert said['agreement'] == {'first operator': 0.5}
   assert parts.of_answers('text', predicted, train, test) == {}

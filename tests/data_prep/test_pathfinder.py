@@ -69,7 +69,8 @@ def test_statistics_are_those_of_the_original():
 
 @pytest.mark.full
 def test_the_label_says_whether_the_discs_are_on_one_curve():
-  """Connects near dashes in the image and sees if both discs are connected."""
+  """Connects near dashes in the image and checks if both discs are connected.
+  """
   artist, told = snakes.Artist(SPARSE), 0
   for number in range(100):
     image, label, _, _ = artist.draw(number)

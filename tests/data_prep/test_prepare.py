@@ -146,7 +146,7 @@ def test_directory_that_is_a_file(tmp_path):
     prepare(tmp_path / 'file')
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason='root may write anywhere')
+@pytest.mark.skipif(os.geteuid() == 0, reason='root can write to any folder')
 def test_directory_that_cannot_be_written(tmp_path):
   tmp_path.chmod(0o500)
   with pytest.raises(UserError, match='Permission denied.*--data_dir'):

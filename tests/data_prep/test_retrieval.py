@@ -107,8 +107,8 @@ def test_malformed_row(tables, row, reason):
 
 def test_tabs_are_settled_by_a_row_that_comes_later(tables):
   path = tables / 'new_aan_pairs.train.tsv'
-  append(path, b'1\tQ1\tQ2\ta\tb\tc\n')  # a, b<tab>c or a<tab>b, c
-  append(path, b'1\tQ2\tQ3\tb\tc\td\n')  # waits for Q3
+  append(path, b'1\tQ1\tQ2\ta\tb\tc\n')  # texts a, b<tab>c or a<tab>b, c
+  append(path, b'1\tQ2\tQ3\tb\tc\td\n')  # undecided until Q3 is known
   append(path, b'0\tQ3\tP1\td\tParsing with tags\n')
   content = retrieval.read_aan({k: tables / v for k, v in aan.FILES.items()})
   assert examples(content.splits['train'])[-3:] == [

@@ -247,7 +247,7 @@ def test_not_an_archive(tmp_path):
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
   def log_message(self, *args):
-    """Says nothing."""
+    """Prints no log of requests."""
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ COLUMNS = ('test', 'model', 'package', 'version', 'output', 'gradient')
 def pytest_addoption(parser):
   parser.addoption(
       '--peers-table', action='store_true',
-      help='write lra/results/peers.csv, where no test failed or was skipped')
+      help='write lra/results/peers.csv if all tests run and pass')
 
 
 def pytest_ignore_collect(collection_path, config):

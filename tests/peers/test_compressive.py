@@ -14,7 +14,7 @@ torch = peer.torch
 class _Segment(torch.nn.Module):
   """Attention of the last segment to itself and to memories.
 
-  The segment before is remembered as it is, two older ones compressed.
+  The previous segment is kept as it is, and two older ones are compressed.
   """
 
   def __init__(self, attention):

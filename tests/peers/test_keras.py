@@ -11,10 +11,10 @@ torch = peer.torch
 @pytest.fixture
 def keras(monkeypatch, tmp_path):
   monkeypatch.setenv('KERAS_BACKEND', 'torch')
-  monkeypatch.setenv('KERAS_HOME', str(tmp_path))  # it writes its settings
+  monkeypatch.setenv('KERAS_HOME', str(tmp_path))  # for Keras's settings
   keras = peer.load('keras', 'keras')
   if keras.backend.backend() != 'torch':
-    pytest.skip('keras is in use with another backend')
+    pytest.skip('Keras was imported before with another backend')
   return keras
 
 

@@ -29,7 +29,7 @@ from lra.errors import UserError
 from tests.stress import kills
 from tests.stress.works import ROOT, Work, works
 
-_STUCK = 300  # seconds after a signal; a command that still runs then hangs
+_STUCK = 300  # seconds that a command may run after a signal
 
 
 class Bench:
@@ -135,7 +135,7 @@ def main() -> int:
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--kills', type=int, default=10**9)
   parser.add_argument('--only', default='train,sweep,prepare,publish')
-  parser.add_argument('--rounds', help='these only, by their numbers')
+  parser.add_argument('--rounds', help='run only rounds with these numbers')
   args = parser.parse_args()
   signal.signal(signal.SIGINT, signal.default_int_handler)
   chosen = [w for w in works() if w.name in args.only.split(',')]

@@ -29,8 +29,9 @@ class Work:
   Attributes:
     name: name in the table.
     command: program and arguments; paths are relative to the folder.
-    make: prepares (the folder, the folder that all commands share).
-    outputs: reads the outputs in the folder, name -> value.
+    make: function that prepares the folder; it also gets the folder that all
+      commands share.
+    outputs: function that reads the outputs in the folder, name -> value.
   """
   name: str
   command: tuple[str, ...]

@@ -238,7 +238,7 @@ def test_the_end_of_one_is_the_end_of_all_within_a_minute(
     assert time.monotonic() - killed < 60
     assert code == launch.EXIT['stopped'], errors
     assert 'another process of this run has ended' in errors
-    assert 'Traceback' not in errors and '@  ' not in errors  # no stack of C++
+    assert 'Traceback' not in errors and '@  ' not in errors  # no C++ stack
   _ends_well(_start(folder, mini_data, 2))
   _same(folder, whole)
 

@@ -96,7 +96,7 @@ def test_settings_that_say_where_something_is_are_not_recorded(monkeypatch):
 
 @pytest.mark.full
 def test_a_run_of_float64_is_named_as_one(mini_data, tmp_path, compile_once):
-  """Such runs are refused; earlier versions trained them by JAX_ENABLE_X64."""
+  """A run that an earlier version trained in float64 is refused."""
   config = same_run.config(mini_data)
   with jax.enable_x64(True):
     train_lib.train(config, tmp_path)

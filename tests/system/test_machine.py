@@ -93,7 +93,7 @@ def test_a_commit_is_published_once_the_known_branch_has_it(
   assert published() is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason='only root gives files away')
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root can change owners')
 def test_a_commit_of_another_user_is_known(checkout):
   for path in (checkout, *checkout.rglob('*')):
     os.chown(path, 1234, 1234)
@@ -120,7 +120,7 @@ def test_a_command_of_a_repository_is_not_run(checkout, tmp_path):
   assert not mark.exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason='only root gives files away')
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root can change owners')
 def test_a_repository_of_another_user_is_not_asked(checkout, tmp_path):
   """Git reads no repository that another user owns and runs no command in it.
   """
@@ -233,7 +233,7 @@ def test_this_checkout_has_a_commit():
 def test_the_platform_is_chosen_where_nobody_has_chosen_it(
     before, given, chosen):
   if any(pathlib.Path('/dev').glob('accel*')):
-    pytest.skip('a TPU is here')
+    pytest.skip('this machine has a TPU')
   code = (f'{before}\nimport os\nfrom lra.system import machine\n'
           'machine.skip_tpu()\nprint(os.environ.get("JAX_PLATFORMS"))')
   done = subprocess.run(

@@ -93,7 +93,7 @@ def test_what_is_wrong_is_told_to_those_who_come_later():
 
 
 def test_a_second_leader_on_this_machine_or_another_is_told():
-  """A second leader finds its port in use, or the first leader at HOST:PORT."""
+  """A second process 0 finds its port in use, or the first one at HOST:PORT."""
   port = free_port()
   first = meeting._Leader(port, {
       'process': 0, 'processes': 2, 'host': 'there', 'nonce': 'other'})
@@ -152,7 +152,7 @@ def test_a_port_that_is_in_use_is_told_to_the_leader():
 
 
 def test_a_command_that_cannot_meet_ends_with_one_sentence(tmp_path):
-  """Without this check, JAX ends with SIGSEGV or an IndexError."""
+  """JAX alone would end such a command with SIGSEGV or an IndexError."""
   with socket.create_server(('127.0.0.1', 0)) as taken:
     port = taken.getsockname()[1]
     for coordinator, word in ((f'127.0.0.1:{port}', 'is in use'),

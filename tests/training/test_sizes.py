@@ -151,7 +151,7 @@ def test_states(monkeypatch):
 def test_compiled_steps(monkeypatch):
   program = small.make(small.config('simpletron', 'listops'))
   needed = _state_bytes(program)
-  _with_memory(monkeypatch, needed // 4)  # parameters and nothing else
+  _with_memory(monkeypatch, needed // 4)  # room for the parameters only
   with pytest.raises(jax.errors.JaxRuntimeError) as e:
     program.compile_eval()
   assert machine.out_of_memory(e.value)

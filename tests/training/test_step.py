@@ -136,7 +136,7 @@ def test_each_step_of_a_run_has_its_own_dropout():
   batch = small.batch(p.objective.task, 4, 24, lead=(1,))
 
   def loss(number):
-    state = jax.tree.map(jnp.copy, start)  # the step may reuse its memory
+    state = jax.tree.map(jnp.copy, start)  # the step may overwrite its input
     state = state.replace(step=state.step + number)
     state, _ = train(state, batch, p.put_given())
     return float(state.sums['loss'])
@@ -170,7 +170,7 @@ def test_a_grid_of_rates_and_decays_is_one_program(monkeypatch):
     ({}, 0.0, ()), ({'data': 4}, 0.0, ()), ({'data': 2, 'fsdp': 2}, 1e-3, ()),
     ({}, 1e-3, (('head/.*', {}), ('.*', None)))])
 def test_the_gradient_norm_is_that_of_the_whole_batch(sizes, clip, groups):
-  """Compares it with numpy in float64: trained parameters, before clipping."""
+  """Compares the norm of trained parameters' gradients, before clipping."""
   c = small.config('transformer', 'listops', batch_size=32, microbatch_size=8)
   c.unlock()
   c.encoder.dropout, c.optim.clip_norm, c.optim.groups = 0.0, clip, groups

@@ -68,7 +68,7 @@ def test_six_steps_equal_three_and_three(
     resumed = train.train(same_run.experiment(mini_data, tmp_path))
   assert 2**20 < resumed.peak_memory_bytes <= stopped.peak_memory_bytes
   same_run.check(whole, tmp_path, same_run.config(mini_data), 4)
-  if environment['git_commit']:  # in a checkout
+  if environment['git_commit']:  # None outside a git checkout
     assert resumed.git_commits == ['older', environment['git_commit']]
 
 

@@ -45,7 +45,7 @@ def _logged(folder):
 def _once(found):
   values = {}
   for split, step, name, value in found:
-    assert (split, step, name) not in values, 'it is there twice'
+    assert (split, step, name) not in values, 'a value is logged twice'
     values[split, step, name] = value
   return values
 
@@ -62,7 +62,7 @@ def _of_tensorboard(folder):
   found = {}
   for path in (folder / 'tensorboard').iterdir():
     full = [file for file in path.iterdir() if file.stat().st_size]
-    assert len(full) == 1, 'others would be read too'
+    assert len(full) == 1, 'only one event file may have content'
     found |= _shown(_tensorboard(path), path.name)
   return found
 
@@ -142,7 +142,7 @@ def _offline(monkeypatch, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _another_second(monkeypatch):
-  """Gives each event file a name of its own: names contain the second."""
+  """Gives each event file its own name, which contains a time in seconds."""
   if importlib.util.find_spec('tensorboardX'):
     from tensorboardX import event_file_writer
     seconds = itertools.count(1_000_000_000)
@@ -164,8 +164,8 @@ def _log(made, *steps):
 def test_each_point_is_there_once_after_stops(name, tmp_path):
   """Each point is logged once after kills at steps 6 and 5.
 
-  The run resumes from step 4, once before step 4's validation, and one start
-  lacks the writer.
+  The run resumes from step 4 without the writer, then from step 5 with it. Both
+  times, points of validations after step 2 are removed.
   """
   made = rundir.RunDirectory(tmp_path, CONFIG)
   made.log_to([name])
