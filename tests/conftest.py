@@ -1,4 +1,4 @@
-"""Four CPU devices for everyone, one small prepared data set, `--full`."""
+"""Sets four CPU devices, a small prepared data set and options of the tests."""
 
 import collections
 import gc
@@ -14,13 +14,12 @@ import jax
 import pytest
 
 jax.config.update('jax_num_cpu_devices', 4)
-# Tracing makes objects by the million, of which few are garbage: it is looked
-# for seldom.
+# Tracing makes millions of objects but little garbage, so collect seldom.
 gc.set_threshold(100_000, 20, 10)
-# A shell's jobs in the background ignore Ctrl-C, and so would their children.
+# A shell's background jobs ignore SIGINT, and child processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Later versions have one emitter only and refuse the flag.
+# From 0.11 on, JAX has one emitter only and refuses the flag.
 _EMITTERS = ('--xla_cpu_use_fusion_emitters=false'
              if jax.__version_info__ < (0, 11) else '')
 
@@ -28,31 +27,32 @@ _EMITTERS = ('--xla_cpu_use_fusion_emitters=false'
 def pytest_addoption(parser):
   parser.addoption(
       '--full', action='store_true',
-      help='also the exhaustive tests: every model on every task, programs '
-      'for hardware that is not here, growth of memory, kills')
+      help='also run the exhaustive tests: every model on every task, programs '
+      'for absent hardware, growth of memory, kills')
   parser.addoption(
       '--optimised', action='store_true',
-      help='programs compiled for speed, as users have them')
+      help='compile programs with all optimisations, as for users')
   parser.addoption(
       '--part', metavar='I/N', type=_part, default=(0, 1),
-      help='with --full, the Ith of N parts of the exhaustive tests')
+      help='with --full, run the Ith of N parts of the exhaustive tests')
 
 
 def _part(text):
-  """'I/N' -> (I mod N, N)."""
+  """Parses 'I/N' into (I mod N, N)."""
   i, n = map(int, text.split('/'))
   return i % n, n
 
 
 def pytest_configure(config):
-  """Most of the time goes into compiling: less optimising takes half of it.
+  """Lets XLA optimise less, which halves the time of compiling.
 
-  `--optimised` compiles as users do. XLA reads the variable once; processes
-  that tests start inherit it, but for what libtpu, another XLA, would refuse.
+  `--optimised` compiles as for users. XLA reads XLA_FLAGS once, at its first
+  compilation. Processes that tests start inherit the variable, without the
+  emitters' flag: libtpu, which has its own XLA, would refuse it.
   """
   quick = ('--xla_backend_optimization_level=0 '
            '--xla_cpu_parallel_codegen_split_count=1')
-  # The workers of xdist have inherited it.
+  # Workers of xdist have inherited the value `quick`.
   if config.getoption('--optimised') or (
       os.environ.get('XLA_FLAGS', quick) != quick):
     return
@@ -62,9 +62,10 @@ def pytest_configure(config):
 
 
 def _parts_of(items, parts):
-  """Part of each exhaustive test: parts share the cases of long files.
+  """Returns test -> its part, 0 to parts - 1, of tests marked `full`.
 
-  The others stay together, as what a file prepares would be made again.
+  The cases of a long file are spread over all parts. Those of a short file stay
+  together, so that its fixtures are made once.
   """
   full = [item for item in items if item.get_closest_marker('full')]
   sizes = collections.Counter(item.path for item in full)
@@ -75,7 +76,7 @@ def _parts_of(items, parts):
 
 
 def _mark_all_but_every_nth(items):
-  """Marks cases of tests marked `every` as `full`, in the order of cases."""
+  """Marks all but every nth case of a test marked `every(n)` as `full`."""
   seen = collections.Counter()
   for item in items:
     every = item.get_closest_marker('every')
@@ -88,14 +89,15 @@ def _mark_all_but_every_nth(items):
 
 
 def pytest_collection_modifyitems(config, items):
-  """Leaves tests marked `full` out, unless they are asked for by --full.
+  """Deselects tests marked `full`, unless --full is given.
 
-  The longest, which kill, come first: at the end all processors would wait.
+  With --full, the kill tests come first. They take longest, and at the end
+  other workers would wait for them.
   """
   _mark_all_but_every_nth(items)
   if config.getoption('--full'):
     part, parts = config.getoption('--part')
-    if parts > 1:  # the others run without --full
+    if parts > 1:  # quick tests are in no part
       part_of = _parts_of(items, parts)
       items[:] = [item for item in items if part_of.get(item) == part]
     items.sort(key=lambda item: 'kill' not in item.name)
@@ -106,13 +108,13 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-  """What was imported stays: no collection looks at it again."""
+  """Excludes all objects made so far from further garbage collection."""
   gc.collect()
   gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):
-  """How many cases of the kernels ran, file by file, and how many could not."""
+  """Prints how many kernel tests ran, and how many of them per file."""
   counts = {}
   for outcome in ('passed', 'failed', 'skipped'):
     for report in terminalreporter.stats.get(outcome, ()):
@@ -143,7 +145,7 @@ def compile_once(tmp_path_factory):
 
 
 def _resident():
-  """Bytes of memory that this process holds, 0 if Linux does not say."""
+  """Returns the bytes of memory that this process holds, 0 if unknown."""
   try:
     pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
   except OSError:
@@ -153,7 +155,7 @@ def _resident():
 
 @pytest.fixture(scope='module', autouse=True)
 def forget_programs():
-  """JAX keeps all it has traced and compiled, which no other file needs."""
+  """Frees JAX's compiled programs after a file if they take much memory."""
   yield
   if _resident() > 1.2e9:
     jax.clear_caches()
@@ -162,14 +164,14 @@ def forget_programs():
 
 @pytest.fixture
 def no_protocols(monkeypatch):
-  """Records that were made up are not held against what protocols say."""
+  """Turns off the comparison of records with protocols, for made-up records."""
   from lra.records import store
   monkeypatch.setattr(store, 'protocol_settings', lambda *_: {})
 
 
 @pytest.fixture(scope='session')
 def mini_data(tmp_path_factory) -> pathlib.Path:
-  """A data directory with `listops_mini` prepared."""
+  """Prepares `listops_mini`; returns the data directory."""
   import data_prep
   folder = tmp_path_factory.mktemp('data')
   data_prep.prepare('listops_mini', folder)

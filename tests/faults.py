@@ -1,11 +1,11 @@
-"""Puts faults into the code, one at a time: is each found by its test?
+"""Puts faults into the code, one at a time, and checks that a test finds each.
 
 Usage: python -m tests.faults [--list] [--only=REGEX] [--part=I/N] [--sane]
 
 The faults are in tests/faults.toml. The tracked files are copied to a
 temporary folder, so this checkout is never touched. Faults that no longer fit
-the code are listed and left out. Exit status: 1 if a fault goes unnoticed, else
-2 if one no longer fits, else 0.
+the code are listed and left out. The exit status is 1 if a test misses its
+fault, else 2 if a fault no longer fits, else 0.
 """
 
 import argparse
@@ -30,17 +30,17 @@ def read(only=''):
   """Reads the faults whose name matches `only`.
 
   Returns:
-    Dicts of `name`, `file`, `before` (text of that file, there once), `after`
-    (what the fault makes of it) and `test` (pytest node ids, at least one).
+    Dicts of `name`, `file`, `before` (text that occurs once in the file),
+    `after` (its faulty replacement) and `test` (one or more pytest node ids).
   """
   faults = tomllib.loads(LIST.read_text('utf-8'))['fault']
   names = [fault['name'] for fault in faults]
-  assert len(set(names)) == len(names), 'two faults of one name'
+  assert len(set(names)) == len(names), 'two faults have the same name'
   return [fault for fault in faults if re.search(only, fault['name'])]
 
 
 def copy(folder):
-  """Copies the tracked files as they are now, with changes not committed."""
+  """Copies the tracked files, including uncommitted changes."""
   names = subprocess.run(
       ('git', 'ls-files', '-z'), cwd=ROOT, capture_output=True, text=True,
       check=True).stdout.split('\0')
@@ -51,12 +51,12 @@ def copy(folder):
 
 
 def misfit(folder, fault):
-  """Says why a fault no longer fits the code, '' if it does."""
+  """Returns why a fault no longer fits the code, '' if it fits."""
   path = folder / fault['file']
   if not path.is_file():
     return f'{fault["file"]} does not exist'
   if (count := path.read_text('utf-8').count(fault['before'])) != 1:
-    return f'its text is {count} times in {fault["file"]}'
+    return f'its text occurs {count} times in {fault["file"]}, not once'
   for test in fault['test']:
     file, _, name = test.partition('::')
     if not (folder / file).is_file():
@@ -71,7 +71,7 @@ def misfit(folder, fault):
 
 @contextlib.contextmanager
 def fault_in(folder, fault):
-  """Puts the fault into the copy; afterwards the file is as it was."""
+  """Context in which the copy in `folder` has the fault."""
   path = folder / fault['file']
   whole = path.read_text('utf-8')
   path.write_text(whole.replace(fault['before'], fault['after']), 'utf-8')
@@ -82,7 +82,7 @@ def fault_in(folder, fault):
 
 
 def run(folder, tests):
-  """Exit status and output of the tests in the copy."""
+  """Runs the tests in the copy; returns (exit status, output)."""
   done = subprocess.run(
       (sys.executable, '-m', 'pytest', '-n0', '-x', '-q', '--full',
        '-p', 'no:cacheprovider', *tests),
@@ -93,12 +93,12 @@ def run(folder, tests):
 
 
 def verdict(folder, fault, sane):
-  """Returns what became of one fault, '' if its test found it."""
+  """Returns '' if a test found the fault, else what happened."""
   if sane and run(folder, fault['test'])[0] != 0:
     return 'fails without the fault'
   with fault_in(folder, fault):
     code, output = run(folder, fault['test'])
-  # 1: a test failed. Others: it could not even be collected.
+  # 1: a test failed. 0: all passed. Other codes: pytest could not run them.
   if code != 1:
     return 'UNNOTICED' if code == 0 else f'pytest ended with {code}'
   return '' if re.search(r'^FAILED ', output, re.M) else 'error, not a failure'
@@ -106,12 +106,12 @@ def verdict(folder, fault, sane):
 
 def main(args=None):
   parser = argparse.ArgumentParser(prog='python -m tests.faults')
-  parser.add_argument('--list', action='store_true', help='names only')
+  parser.add_argument('--list', action='store_true', help='print names only')
   parser.add_argument('--only', default='', metavar='REGEX')
   parser.add_argument('--part', default='0/1', metavar='I/N',
-                      help='every Nth fault, from fault I modulo N on')
+                      help='take every Nth fault, from fault I modulo N on')
   parser.add_argument('--sane', action='store_true',
-                      help='first run each test without its fault')
+                      help='first check that tests pass without the fault')
   args = parser.parse_args(args)
   faults = read(args.only)
   stale = {fault['name']: why for fault in faults

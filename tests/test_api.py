@@ -1,4 +1,4 @@
-"""Trained models from Python and the command line, against their records."""
+"""Compares trained models, loaded in Python or a shell, with their records."""
 
 import json
 import pathlib
@@ -26,7 +26,8 @@ pytestmark = pytest.mark.usefixtures('compile_once')
 
 @pytest.fixture(scope='module')
 def folder(mini_data, tmp_path_factory):
-  """A finished run whose last parameters are not those that were scored."""
+  """Trains a run whose scored parameters are not its last; returns its folder.
+  """
   c = small.config('transformer', 'listops_mini', steps=200, eval_every=50,
                    learning_rate=0.1, warmup_steps=50, batch_size=32,
                    microbatch_size=32, eval_batch_size=48)
@@ -102,7 +103,8 @@ def test_a_model_is_loaded_without_a_word_on_stderr(folder):
 
 @pytest.mark.full
 def test_each_checkpoint_of_a_run_is_a_model(folder, trained, mini_data):
-  """Scores on validation say which: the run has logged them step by step."""
+  """Each step has its own logged validation loss, which identifies the model.
+  """
   logged = {
       point['step']: point['loss'] for point in map(json.loads, (
           folder / 'metrics.jsonl').read_text().splitlines())
@@ -131,7 +133,7 @@ def test_what_is_no_checkpoint_is_named(folder, name):
 
 
 def test_a_damaged_best_is_not_scored(folder, trained, tmp_path):
-  """Nor is anything to be deleted: the run may be finished."""
+  """The error names damaged parameters and does not advise deleting them."""
   copy = tmp_path / 'run'
   shutil.copytree(folder, copy)
   best = copy / 'checkpoints/best' / str(trained.step)
@@ -168,7 +170,7 @@ def test_a_config_that_is_not_the_checkpoints_is_no_damage(
 
 
 def test_a_damaged_newest_state_is_passed_over(folder, trained, tmp_path):
-  """And left where it is: a run may be under way."""
+  """The older state is loaded and no file moves, as the run may still train."""
   copy = tmp_path / 'run'
   shutil.copytree(folder, copy)
   steps = sorted((copy / 'checkpoints/last').iterdir(),
@@ -243,7 +245,7 @@ def test_texts_pairs_and_images_become_what_data_sets_hold(tmp_path):
   for image in (grey, tmp_path / 'x.png'):
     split = encode.split(tasks.get('image'), [image])
     assert split.document(0) == grey.tobytes()
-  # 0.2989 R + 0.587 G + 0.114 B of one colour is that colour, but for rounding.
+  # If R = G = B, 0.2989 R + 0.587 G + 0.114 B is the same value up to rounding.
   colour = np.repeat(grey[..., None], 3, axis=-1)
   codes = encode.split(tasks.get('image'), [colour]).tokens.reshape(32, 32)
   assert np.abs(codes.astype(int) - grey).max() <= 1
@@ -314,7 +316,7 @@ def test_other_data_than_the_runs_is_named(folder, tmp_path, capsys):
 
 
 def test_lines_of_a_file_are_those_of_the_answer(folder, tmp_path):
-  """Of a file with a mark at its start, another system's ends, empty lines."""
+  """The file has a byte order mark, CRLF line ends and an empty line."""
   path = tmp_path / 'x.txt'
   path.write_bytes('\ufeff[MAX 2 9 ]\r\n\r\n[MIN 2\u2028 9 ]\n'.encode())
   lines = inspection.predict(path, folder).split('\n')
@@ -328,7 +330,10 @@ def test_lines_of_a_file_are_those_of_the_answer(folder, tmp_path):
 
 
 def _record(path, right, **changes):
-  """A finished run of 10 answers, with what its config changes."""
+  """Writes the record of a run with 10 test answers; returns its path.
+
+  `right` holds which answers are correct; `changes` sets fields of `train`.
+  """
   record = json.loads((pathlib.Path(__file__).parent / 'report' / 'data'
                        / 'result.json').read_text())
   record['test'] = scored.of(
@@ -343,12 +348,12 @@ def test_a_comparison_says_what_differs_and_whether_it_matters(tmp_path):
   b = _record(tmp_path / 'b.json', [False] * 9 + [True], learning_rate=7.5)
   lines = inspection.compare(a, b).splitlines()
   assert lines[1].split() == ['train.learning_rate', 'unset', '7.5']
-  # Wilson's interval of 9 of 10, in any calculator of it.
+  # Wilson's 95% interval of 9 of 10, from an independent calculator.
   assert lines[2].split('%')[1].split() == ['90.0', '10.0']
   assert '59.6 to 98.2' in lines[3]
   assert 'B - A: -80.0 points' in lines
   assert 'right in A only: 9; in B only: 1' in lines
-  # 2 (1 + 10) / 2^10
+  # McNemar's exact p for 9 against 1: 2 (1 + 10) / 2^10.
   assert lines[-1].startswith('p = 0.0215 (McNemar, exact')
   assert 'runs differ' in lines[-1]
   assert 'do not differ' in inspection.compare(a, a)
@@ -373,7 +378,7 @@ def test_a_config_that_somebody_has_edited_is_named(tmp_path, change):
 
 @pytest.mark.parametrize('side', [14_000, 60_000])
 def test_a_picture_that_is_far_too_large_is_no_example(tmp_path, side):
-  """Its header says so; of the smaller one PIL would only warn."""
+  """The header gives the size; for the smaller image PIL would only warn."""
   path = tmp_path / 'x.pbm'
   path.write_bytes(b'P4 %d %d\n' % (side, side))
   with pytest.raises(encode.NoExample, match='far too many pixels'):

@@ -1,7 +1,7 @@
-"""What a user can get wrong: one sentence that names it, and no trace.
+"""Bad input gives one sentence that names the culprit, and leaves no files.
 
-One table: the command line, files beside it, and what the sentence names: a
-field, a flag, a file, a line or a value, not how it is worded.
+A case has command line arguments, input files and words that the sentence must
+contain: a field, a flag, a file, a line or a value.
 """
 
 import gzip
@@ -39,7 +39,7 @@ MANY = ','.join(map(str, range(1, 3001)))
 NESTED = '[' * 50_000
 
 
-# What the reviews of the project have found.
+# Cases from reviews of the project.
 REVIEWED = [
     mini('config.train.learning_rate=nan', 'train.learning_rate=nan'),
     mini('config.train.learning_rate=inf', 'train.learning_rate=inf'),
@@ -384,7 +384,7 @@ OWN = [
 ]
 
 
-# Variables of a user's shell; all four are also in other letters and forms.
+# Environment variables with values that cannot be used.
 ENVIRONMENT = [
     environment('JAX_PLATFORMS=nonsense',
                 JAX_PLATFORMS='nonsense'),
@@ -408,9 +408,9 @@ ENVIRONMENT = [
 
 
 def _files(folder):
-  """Path -> content of what is there, but for locks and libraries' caches.
+  """Returns path -> content of the files in `folder`, or stat() of large ones.
 
-  Links are not followed.
+  Locks and caches of libraries are left out. Links to folders are not followed.
   """
   return {p: p.read_bytes() if p.stat().st_size < 1e6 else p.stat()
          for root, _, names in os.walk(folder)
@@ -449,7 +449,7 @@ def test_a_process_of_its_own_says_the_same(case, tmp_path):
 
 
 def _process(preexec_fn=None, **environment):
-  """As `commands.run`, by a process of its own."""
+  """Returns a function like `commands.run` that starts a new process."""
   def run(program, *arguments, cwd, HOME):
     done = subprocess.run(
         [sys.executable, str(ROOT / 'run_lra.py'), *arguments],

@@ -1,4 +1,4 @@
-"""Flags as text: what went in comes out, and nothing else is taken for it."""
+"""Flags packed as text are restored, and invalid text is refused."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,7 @@
-"""Every config on every task it names: found by globbing, so `pytest --full`
-tests a new model the moment it exists."""
+"""Tests every config on every task that it names.
+
+Configs are found by globbing, so `pytest --full` also tests new models.
+"""
 
 import functools
 import importlib
@@ -29,7 +31,7 @@ MODELS = sorted(
 TASKS = sorted(tasks.TASKS)
 IDENTITIES = json.loads((
     pathlib.Path(__file__).parent / 'identities.json').read_text())
-# Where settings are not those of the first record, and how they differ.
+# Configs whose settings differ from those of the first record, and how.
 CHANGED = {
     ('retrieval_rfc_mini', 'linear_transformer'): '1000 steps, not 1800',
     ('listops_mini', 'linformer'): '16 landmarks of 32 tokens, not 256',
@@ -41,12 +43,12 @@ CHANGED = {
     ('listops_mini', 'gmm_prf'): '32 features for 32 tokens, not 64',
     ('listops_mini', 'reformer'): '4 buckets, by its own rule, not 16',
 }
-# Tasks that differ from `image` in their length alone.
+# Tasks that differ from `image` only in their sequence length.
 LONG_IMAGES = ('pathfinder64', 'pathx', 'pathx256')
 
 @functools.cache
 def _real(model, task, protocol='simpletron'):
-  """The unshrunk config, as a user gets it."""
+  """Returns the config at full size, as a user gets it."""
   return importlib.import_module(f'configs.{model}').get_config(
       f'{task},protocol={protocol}')
 
@@ -126,8 +128,9 @@ def test_nystrom_is_what_its_release_does():
     assert _real(model, 'text', 'nystrom').model[name] == value
 
 
-# (layers, width, norm, place), (batch, steps, warm-up), (rate, decay, dropout),
-# from the tables of the papers and the configs of their code.
+# (layers, width, norm, its place), (batch size, steps, warmup steps),
+# (learning rate, weight decay, dropout) and fields of the mixer. They are from
+# the tables of the papers and the configs of their code.
 RELEASED = {
     ('s4', 'listops'): ((6, 256, 'batch', 'post'), (32, 120_000, 12_000),
                         (0.01, 0.05, 0.0), {'state_dim': 4}),
@@ -275,7 +278,10 @@ class Mixer(nn.Module):
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-  """A mixer of one's own in the place of lra/models, and its config's file."""
+  """Writes a user's mixer and config; yields the flag that names the config.
+
+  The mixer's folder replaces lra/models.
+  """
   monkeypatch.setattr(models, 'FOLDER', tmp_path)
   monkeypatch.setattr(models, '__path__', [str(tmp_path)])
   (tmp_path / 'own.py').write_text(OWN)
@@ -334,18 +340,18 @@ OTHERS = [name for name in protocols.PROTOCOLS if name != 'simpletron']
 @pytest.mark.every(28)
 @pytest.mark.parametrize('model, protocol', [
     *((model, 'simpletron') for model in MODELS),
-    # What the others say is the size; every fourth model has one of them.
+    # Other protocols change only sizes here; every fourth model tests one.
     *(pytest.param(model, OTHERS[i % len(OTHERS)], marks=pytest.mark.full)
       for i, model in enumerate(MODELS[::4])),
     *(pytest.param('transformer', name, marks=pytest.mark.full)
       for name in OTHERS)])
 def test_full_size_config_has_a_program_for_every_task(model, protocol):
-  """At its length and widths; two blocks stand for all of them."""
+  """Programs have the full length and width, but at most two blocks."""
   seen = set()
   for task in protocols.PROTOCOLS[protocol]:
     if (tasks.get(task).group == 'mini' and protocol != 'simpletron') or (
         task in LONG_IMAGES and model not in ('simpletron', 'lightning')):
-      continue  # the minis have one size under every protocol
+      continue  # mini tasks have the same size under every protocol
     c = _real(model, task, protocol)
     c.encoder.num_layers = min(2, c.encoder.num_layers)
     encoded = str((tasks.get(task).seq_len, c.encoder, c.model))
@@ -356,7 +362,7 @@ def test_full_size_config_has_a_program_for_every_task(model, protocol):
 
 
 def _trained(model, kind, devices=1, **options):
-  """The program, its first parameters, and its state after two updates."""
+  """Returns the program, its first parameters and its state after 2 updates."""
   c = small.config(model, kind, batch_size=4, microbatch_size=2)
   c.encoder.remat = options.pop('remat', False)
   c.update(options)
@@ -378,12 +384,15 @@ def _trained(model, kind, devices=1, **options):
     *(pytest.param(model, 'retrieval', 2, marks=pytest.mark.full)
       for model in ('simpletron', 'transformer'))])
 def test_forward_and_backward(model, kind, devices):
-  """In bfloat16, from another seed; on two devices, or with remat, in turn."""
+  """Two updates in bfloat16 keep all numbers finite.
+
+  Models are tested by turns on two devices and with rematerialisation.
+  """
   p, first, state = _trained(
       model, kind, dtype='bfloat16', remat=devices == 1, devices=devices,
       seed=1)
   assert state.step == 2 and state.sums['weight'] == 8
-  # A fresh model knows nothing: its loss is near that of a uniform guess.
+  # The loss of an untrained model is near that of a uniform guess.
   assert 0.2 < state.sums['loss'] / 8 / np.log(
       p.objective.task.num_classes) < 5
   for path, w in jax.tree_util.tree_leaves_with_path(

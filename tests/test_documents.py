@@ -1,4 +1,4 @@
-"""The documents: their examples run, their links lead somewhere."""
+"""Examples in the documents run, and their links have a target."""
 
 import hashlib
 import importlib.util
@@ -27,7 +27,10 @@ def _hash(text):
 
 
 def _train(folder, data_dir, name, made_with):
-  """Trains a model of this hash; returns what is said of its file."""
+  """Trains and records a model; returns the warnings about model files.
+
+  `made_with` is the hash of the model's file that the record must have.
+  """
   done = subprocess.run(
       [sys.executable, 'run_lra.py',
        f'--config=configs/{name}.py:listops_mini',
@@ -40,7 +43,7 @@ def _train(folder, data_dir, name, made_with):
       folder / 'docs/leaderboard/listops_mini.md').read_text()
   record, = folder.glob(f'lra/results/runs/listops_mini/{name}-*.json')
   kept = json.loads(record.read_text())
-  # Its files are not in the commit yet, and the record says so.
+  # The model's files are not committed, so the record is marked as modified.
   assert kept['git_commit'] and kept['git_dirty'] is True
   assert kept['model_sha256'] == made_with
   return '\n'.join(
@@ -50,7 +53,7 @@ def _train(folder, data_dir, name, made_with):
 @pytest.mark.parametrize('name', ['mean', 'aft'])
 def test_new_models_of_the_documents_make_what_a_mixer_makes(
     name, tmp_path, monkeypatch):
-  """Outputs and gradients, from a file whose config is built."""
+  """The example mixers ignore padding, and their configs can be built."""
   (tmp_path / f'{name}.py').write_text(
       documents.example(f'lra/models/{name}.py'))
   monkeypatch.setattr(models, 'FOLDER', tmp_path)
@@ -90,8 +93,7 @@ def test_new_models_of_the_documents_train(mini_data, tmp_path):
   mean, aft = files['lra/models/mean.py'], files['lra/models/aft.py']
   for name, text in (('mean', mean), ('aft', aft)):
     assert not _train(tmp_path, mini_data, name, _hash(text))
-  # An edited file is not the one that was trained, nor one without its family
-  # in order.
+  # After an edit, warnings name the changed file and the missing FAMILY.
   (tmp_path / 'lra/models/mean.py').write_text(
       mean.replace("FAMILY = 'linear'\n", ''))
   said = _train(tmp_path, mini_data, 'mean', _hash(mean))
@@ -101,7 +103,7 @@ def test_new_models_of_the_documents_train(mini_data, tmp_path):
 
 @pytest.mark.parametrize('path', ['README.md', 'docs/quickstart.md'])
 def test_the_output_of_the_first_run_has_the_lines_that_it_prints(path):
-  """With other numbers, on another machine."""
+  """Only numbers and the machine may differ from the printed output."""
   def lines(text):
     return re.sub(r'[\d.]+', '0', re.sub(r' on cpu .*', '', text))
 
@@ -113,7 +115,7 @@ def test_the_output_of_the_first_run_has_the_lines_that_it_prints(path):
 
 
 def test_the_table_of_protocols_is_theirs():
-  """Each task has the protocols that its line says, the default first."""
+  """Compares each task's cells ('yes', 'default' or '–') with PROTOCOLS."""
   text = documents.read('docs/protocols.md')
   header, _, *lines = [
       [cell.strip() for cell in line.strip('| \n').split('|')]
@@ -136,7 +138,7 @@ def test_the_table_of_protocols_is_theirs():
   assert seen == set(tasks.TASKS)
 
 
-# Marked examples, each with the test that runs it.
+# Name of each marked example -> file of the test that runs it.
 EXAMPLES = {
     'lra/models/mean.py': 'tests/test_documents.py',
     'configs/mean.py': 'tests/test_documents.py',
@@ -166,7 +168,7 @@ def test_local_links_lead_somewhere(path):
 
 
 def test_the_scores_of_the_readme_are_those_of_the_records():
-  """Rows of its first table; its columns are these tasks and protocols."""
+  """Compares the mean accuracies in the README's first table with records."""
   columns = [('listops', 'nystrom'), ('listops_mini', 'simpletron'),
              ('image_mini', 'simpletron'), ('pathfinder_mini', 'simpletron'),
              ('mqar', 'probes')]

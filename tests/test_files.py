@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and damaged ones are named."""
+"""Files are written completely or not at all; errors name damaged files."""
 
 import os
 
@@ -27,7 +27,7 @@ def test_none_is_read_where_there_is_no_file(tmp_path):
 def test_the_umask_says_who_may_read(tmp_path, mask):
   before = os.umask(mask)
   try:
-    for _ in range(2):  # the second time over a file that is there
+    for _ in range(2):  # the second time the file exists
       files.write_json(tmp_path / 'new/x.json', {})
   finally:
     os.umask(before)

@@ -1,4 +1,4 @@
-"""The notebook of lra/examples runs, and shows what it says."""
+"""The notebook in lra/examples runs and prints what it promises."""
 
 import importlib.util
 import os
@@ -34,7 +34,7 @@ def test_the_notebook_runs(mini_data, tmp_path, monkeypatch):
   nbclient.NotebookClient(
       notebook, timeout=600, kernel_name='python3',
       resources={'metadata': {'path': str(tmp_path)}}).execute()
-  if place := os.environ.get('LRA_NOTEBOOK'):  # to be looked at
+  if place := os.environ.get('LRA_NOTEBOOK'):  # path to keep the outputs at
     nbformat.write(notebook, place)
   pictures = _outputs(notebook, 'image/png')
   assert len(pictures) == 2 and pictures[0] != pictures[1]

@@ -1,7 +1,7 @@
-"""A path that leads to a pipe, a device or far too much is one sentence.
+"""Paths to pipes, devices and huge files give one error sentence.
 
-Each reader of a file that a user names, or that lies in a run directory, is
-given what it could read forever.
+The tests call each function that reads a user's file or a run directory. It
+must not read or wait for ever.
 """
 
 import os
@@ -21,11 +21,11 @@ from lra.sweeps import bundle, kept, sweep
 from lra.training import checkpoint_io, provenance, rundir
 
 CONFIG = {'task': 'listops_mini', 'seed': 0, 'model': {'name': 'local'}}
-LONGEST = 10  # seconds
+LONGEST = 10  # seconds that a test may take
 
 
 def _run(folder):
-  """A run that continues in a directory."""
+  """Opens a run directory as a resumed run does."""
   made = rundir.RunDirectory(folder, CONFIG)
   try:
     made.rewind(0, 0)
@@ -33,7 +33,7 @@ def _run(folder):
     made.close()
 
 
-# Path in a folder -> what reads it, given the folder.
+# Path in a folder -> function that reads this path, given the folder.
 READERS = {
     'examples.txt': lambda f: inspection.predict(f / 'examples.txt', f),
     's.txt': lambda f: sweep.read(f / 's.txt'),
@@ -56,9 +56,9 @@ ODD = {
 
 @pytest.fixture(autouse=True)
 def bounded():
-  """A reader that waits fails its test."""
+  """Fails a test that takes more than LONGEST seconds."""
   def late(*_):
-    raise AssertionError('it waits')
+    raise AssertionError('the reader does not return')
 
   before = signal.signal(signal.SIGALRM, late)
   signal.alarm(LONGEST)
@@ -84,7 +84,7 @@ def test_what_is_far_too_large_is_not_read(name, tmp_path):
   path = tmp_path / name
   path.parent.mkdir(exist_ok=True)
   with open(path, 'wb') as f:
-    f.truncate(2**40)  # holes
+    f.truncate(2**40)  # a sparse file, which needs no disk space
   with pytest.raises(UserError, match='bytes') as refused:
     READERS[name](tmp_path)
   assert path.name in str(refused.value)

@@ -1,4 +1,5 @@
-"""The wheel has all that the README uses, and works in an empty folder."""
+"""The wheel has every file that the README uses; it works in an empty folder.
+"""
 
 import hashlib
 import os
@@ -31,7 +32,7 @@ def _pip(*arguments):
 
 @pytest.fixture(scope='module')
 def wheel(tmp_path_factory):
-  """A wheel, built from a copy: building leaves things in the sources."""
+  """Builds a wheel from a copy, because building writes into the sources."""
   folder = tmp_path_factory.mktemp('wheel')
   for name in PACKAGES:
     shutil.copytree(ROOT / name, folder / 'source' / name,
@@ -93,7 +94,7 @@ def test_the_installed_command_works_in_an_empty_folder(wheel, tmp_path):
   record, = (here / 'results' / 'runs' / 'listops_mini').iterdir()
   task = here / 'leaderboard' / 'listops_mini.md'
   assert '| 1 | simpletron |' in task.read_text()
-  # An installed package is in no commit, whichever repository it lies in.
+  # An installed package has no commit, even inside some repository.
   kept = files.read_json(record)
   assert kept['git_commit'] is None
   assert kept['config_sha256'] == before['configs/simpletron.py']

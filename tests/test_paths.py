@@ -1,4 +1,4 @@
-"""Files are found by the names that the README uses, in any folder."""
+"""Names of files in the README work from any current directory."""
 
 import importlib.util
 import pathlib

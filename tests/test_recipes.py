@@ -1,4 +1,4 @@
-"""What the recipes name is there: files, extras, flags, the command."""
+"""Files, extras, flags and commands that lra/recipes names exist."""
 
 import configparser
 import gzip
@@ -31,7 +31,7 @@ def _setup():
 
 
 def _words(instruction):
-  """The words of each line of the Dockerfile that begins so."""
+  """Returns the arguments of each Dockerfile line with this instruction."""
   return [line.split()[1:] for line in DOCKERFILE.splitlines()
           if line.startswith(f'{instruction} ')]
 
@@ -86,7 +86,7 @@ def test_extras_are_those_of_the_package():
 
 
 def _commands():
-  """Words of what the code blocks and the script pass to `lra`."""
+  """Returns the arguments of each `lra` command in README and run.sbatch."""
   blocks = re.findall(r'```\w*\n(.*?)```', README, re.S)
   text = '\n'.join(blocks).replace('\\\n', ' ')
   text = re.sub(r'\n +--', ' --', text) + SBATCH
@@ -176,7 +176,10 @@ def _named(pid, tid, process, thread):
 
 
 def test_a_trace_counts_each_operation_of_a_device_once(tmp_path):
-  """Its modules and steps, which hold them, do not count, nor does the host."""
+  """Only operations on the device's streams count.
+
+  XLA's lines in the trace list them again, and the host's are not the device's.
+  """
   events = [
       *_named(1, 7, '/device:GPU:0', 'Stream #7(Compute)'),
       *_named(1, 8, '/device:GPU:0', 'XLA Ops'),
@@ -202,7 +205,7 @@ def test_a_trace_counts_each_operation_of_a_device_once(tmp_path):
 @pytest.mark.parametrize(
     'path', sorted((ROOT / '.ci/constraints').iterdir()), ids=lambda p: p.stem)
 def test_tested_versions_are_those_that_the_package_may_have(path):
-  """Of all that it needs on such a Python, and of nothing but packages."""
+  """A constraints file pins each required package to an allowed version."""
   lines = path.read_text().splitlines()
   pinned = {}
   for line in lines:

@@ -1,4 +1,5 @@
-"""A URL in the place of a path is one sentence, and makes no folder `gs:`."""
+"""A URL given as a path is refused in one sentence and makes no folder `gs:`.
+"""
 
 import functools
 import os
@@ -98,6 +99,6 @@ def test_a_config_is_refused_before_its_run(monkeypatch):
   monkeypatch.setenv('TFDS_DATA_DIR', URL)
   with pytest.raises(UserError, match=f'TFDS_DATA_DIR={URL} is a URL'):
     config()
-  probe()  # which has no data to look for
+  probe()  # a probe task needs no data folder
   config.args[0].data_dir = 'here'
   config()

@@ -1,4 +1,4 @@
-"""What eight devices tell each other in a step, against the formulas."""
+"""Compares the bytes that eight devices exchange in a step with formulas."""
 
 import json
 import os
@@ -18,13 +18,13 @@ from tests.helpers import small
 
 TESTS = pathlib.Path(__file__).parents[1]
 LAYERS, HEADS, WIDTH, LENGTH, MICRO, COUNT = 2, 2, 32, 64, 4, 3
-STATE = 4 * MICRO * HEADS * (WIDTH // HEADS) ** 2  # bytes, of one layer
-ACTIVATION = 4 * MICRO * LENGTH * WIDTH  # bytes, of whole sequences
+STATE = 4 * MICRO * HEADS * (WIDTH // HEADS) ** 2  # bytes in one layer
+ACTIVATION = 4 * MICRO * LENGTH * WIDTH  # bytes of a layer's output
 MESHES = {'data': ('simpletron', {'data': -1}),
           'fsdp': ('simpletron', {'data': 1, 'fsdp': -1}),
           'sequence': ('simpletron', {'data': 1, 'sequence': -1}),
           'causal': ('lightning', {'data': 1, 'sequence': -1})}
-# In a process of its own, whose processor pretends eight devices.
+# Runs in a separate process, where JAX splits the CPU into eight devices.
 SCRIPT = """
 import json, sys
 import jax
@@ -75,7 +75,7 @@ def test_fsdp_gathers_parameters_and_no_activations(told):
   gathered = sum(size for kind, size, _, times in told['fsdp']
                  if kind == 'all-gather' for _ in range(times)
                  if size >= 4 * 1024)
-  # Those of at least 1,024 entries, each once; some for each microbatch.
+  # Arrays of at least 1,024 entries are gathered, some for every microbatch.
   assert 4 * _entries() / 2 < gathered < 3 * 4 * _entries()
   whole = MICRO * 8 * LENGTH * WIDTH * 4
   assert all(size < whole / 2 for _, size, _, _ in told['fsdp'])
@@ -99,7 +99,7 @@ def test_sequence_hands_a_causal_state_on_in_log_steps(told):
 def test_no_device_is_told_whole_sequences(told, name):
   gathers = [size for kind, size, _, _ in told[name]
              if kind in ('all-gather', 'all-to-all')]
-  # The gradient of the positions, once.
+  # Only the gradient of the position embeddings is gathered, once.
   assert sorted(gathers) == [4 * LENGTH * WIDTH] and ACTIVATION > gathers[0]
   assert [times for kind, _, _, times in told[name]
           if kind == 'all-gather'] == [1]
@@ -155,5 +155,5 @@ def test_a_ring_sends_what_a_ring_sends():
   step = collectives.Step(
       {}, {('all-reduce', 1000, 5): 2, ('all-gather', 1000, 4): 1,
            ('reduce-scatter', 100, 4): 1, ('collective-permute', 7, 3): 1}, 0)
-  # In shares of a fifth, eight times; of a quarter, three times.
+  # All-reduce of 5 devices: 8 shares of 1/5. All-gather of 4: 3 shares of 1/4.
   assert step.bytes_sent == 2 * 8 * 200 + 3 * 250 + 3 * 100 + 7

@@ -1,4 +1,4 @@
-"""The table of step times, and what figures read of it."""
+"""Tests of the tables of step times and memory, and of the figures' inputs."""
 
 import pathlib
 import re
@@ -22,7 +22,10 @@ def two_models(monkeypatch):
 
 def test_speed_has_a_row_per_model_and_a_ratio_per_length(
     two_models, monkeypatch, tmp_path):
-  """Medians of the rounds: local takes 1, transformer 2, at L 32 half."""
+  """Cells hold the medians of simulated step times.
+
+  `local` takes 1 s and `transformer` 2 s at L = 16, and half of it at L = 32.
+  """
 
   def training_step(name, batch, length, width):
     assert (batch, length) in ((2, 16), (1, 32)) and width == 8
@@ -64,7 +67,7 @@ def test_a_training_step_is_timed():
 
 
 def test_committed_tables_say_what_their_commands_would():
-  """Their headings, that is: the numbers are not measured again."""
+  """The headings of the committed tables are those of the current code."""
   folder = pathlib.Path(tables.__file__).parents[1] / 'results'
   memory, moved = ((folder / f'{name}.md').read_text('utf-8')
                    for name in ('memory', 'layers'))
@@ -77,7 +80,7 @@ def test_committed_tables_say_what_their_commands_would():
 
 
 def test_less_than_the_floor_is_moved_on_tpus_alone():
-  """As the heading of the table explains."""
+  """Only compilers for TPUs may keep an array on chip between two parts."""
   lines = (pathlib.Path(tables.__file__).parents[1] / 'results/layers.md'
            ).read_text('utf-8').split('| :-- |\n')[1].splitlines()
   below = {line.split(' | ')[0].strip('| ') for line in lines

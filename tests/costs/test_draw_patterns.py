@@ -1,4 +1,4 @@
-"""The command that draws a model's pattern."""
+"""Tests of the command that draws a model's attention pattern."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""What a step costs, without the data that it is for."""
+"""Tests the timing of a training step on random tokens, without a data set."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Compiled memory of forward and backward: linear in L, never [L, L]."""
+"""Checks how compiled memory grows with L, and that no array is [L, L]."""
 
 import pytest
 
@@ -13,8 +13,8 @@ SUBQUADRATIC = [n for n, e in ENTRIES.items() if tables.limit(e) is not None]
 @pytest.mark.full
 @pytest.mark.parametrize('name', SUBQUADRATIC)
 def test_memory_grows_as_the_model_says(name, monkeypatch):
-  # Heads one by one at both lengths: what is large changes over in between,
-  # and would hide any growth.
+  # Computes the heads one by one at both lengths. If only the longer one did
+  # so, it would save memory and hide the growth.
   monkeypatch.setattr(partials, 'MANY_LOGITS', 0)
   half, whole = (tables.compile_gradient(tables.mixer(name), n)
                  for n in tables.LENGTHS)
@@ -28,7 +28,7 @@ def test_what_counts_as_quadratic():
 
 
 def test_limits_by_exponent():
-  """Between doubling and the next exponent: 2 < 2.3 < 2.8 < 3.1 < 4."""
+  """Memory that grows as L^p doubles to 2^p: 2 < 2.3 < 2^1.5 < 3.1 < 4."""
   assert tables.LIMITS == {1: 2.3, 1.5: 3.1, 2: None}
   for name, exponent in (('local', 1), ('sparse_fixed', 1.5), ('super', 2)):
     assert tables.limit(ENTRIES[name]) == tables.LIMITS[exponent]

@@ -1,17 +1,17 @@
-"""Layers compiled for accelerators that are not here: bytes and copies."""
+"""Counts bytes and copies of layers compiled for absent accelerators."""
 
 import pytest
 
 from kernels.tools import aot
 from lra.costs import layers
 
-# Lightning with all heads, the others with every second choice of them.
+# Lightning with every choice of heads, other models with every second choice.
 SOME = [(name, 'both', *heads) for i, name in enumerate(layers.MODELS)
         for j, heads in enumerate(layers.HEADS)
         if name == 'lightning' or (i + j) % 2]
 SOME += [(name, 'forward', 4, 64) for name in layers.MODELS]
 FEW = [(name, 'both', 8, 64) for name in layers.MODELS]
-MOST = 1.15  # times the floor
+MOST = 1.15  # allowed ratio of the bytes moved to `layers.floor`
 CASES = ([('v5e', *case) for case in SOME] + [('v6e', *case) for case in FEW]
          + [('h200', *case) for case in FEW]
          + [('h200', 'lightning', direction, 4, width)
@@ -38,7 +38,7 @@ def test_no_copies_and_hardly_more_than_the_floor(
 @pytest.mark.full
 @pytest.mark.parametrize('direction, most', (('forward', 1.01), ('both', 1.08)))
 def test_in_triton_lightning_makes_all_gradients_at_once(direction, most):
-  """Head width 32, which the kernels for Hopper leave to Triton."""
+  """At head width 32, the Hopper kernels leave the work to Triton."""
   _require('h200')
   found = layers.measure('lightning', direction, 4, 32, 'h200')
   assert not found['copies']
@@ -47,20 +47,21 @@ def test_in_triton_lightning_makes_all_gradients_at_once(direction, most):
 
 @pytest.mark.full
 def test_plain_xla_moves_more():
-  """The test above can fail: the same layer without its kernel does."""
+  """A layer without its kernel exceeds the limit that layers with one keep."""
   _require('v5e')
   found = layers.measure('linear_transformer', 'both', 4, 64, 'v5e', 'xla')
   assert found['ratio'] > 1.1 * MOST, found
 
 
 def test_floor_of_a_layer_counted_by_hand():
-  """B 2, L 8, D 4: tensors of 128 bytes, weights of 64."""
+  """B = 2, L = 8, D = 4: a tensor has 128 bytes and a weight matrix 64."""
   def floor(name, direction):
     return layers.floor(name, direction, 4, batch=2, length=8)
 
-  # x, qkv 3; qkv 3, o; and o, y. Weights: three, and the output's.
+  # x -> q k v: 4 tensors. q k v -> o: 4. With an output projection o -> y: 2.
   assert floor('simpletron', 'forward') == 8 * 128 + 3 * 64
   assert floor('linear_transformer', 'forward') == 10 * 128 + 4 * 64
-  # dy, do; o, dy; qkv 3, do, dqkv 3; dqkv 3, dx; x, dqkv 3.
+  # Backward: dy -> do: 2 tensors. o dy -> dWo: 2. q k v do -> dq dk dv: 7.
+  # dq dk dv -> dx: 4. x dq dk dv -> dW: 4. Lightning's norm: 1.
   assert floor('linear_transformer', 'both') == 29 * 128 + 3 * 4 * 64
   assert floor('lightning', 'both') == 30 * 128 + 3 * 4 * 64

@@ -1,4 +1,4 @@
-"""What a config costs, measured on a toy run."""
+"""Tests the timing of training steps, on a toy run."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""The script for the day of a chip, rehearsed on a processor."""
+"""Runs the measurements meant for an accelerator on a CPU, in small sizes."""
 
 import json
 
@@ -32,9 +32,9 @@ def test_every_stage_ends_in_the_file(tmp_path):
   rows = record['layers']['rows']
   assert len(rows) == 2 * len(layers.MODELS) * len(layers.PASSES)
   assert all(row['us'] > 0 and row['error'] < 2e-2 for row in rows)
-  # A layer reads and writes at least its operands, in several kernels.
+  # Each layer moves more bytes than its operands have, in several kernels.
   assert all(row['ratio'] > 1 and row['launches'] > 3 for row in rows)
-  assert all('not_traced' in row for row in rows)  # of a CPU
+  assert all('not_traced' in row for row in rows)  # CPU traces name no kernels
 
 
 @pytest.mark.full
@@ -79,7 +79,7 @@ def test_a_stage_that_fails_costs_no_other(tmp_path, monkeypatch):
   record = onchip.run(path, ('kernels', 'errors'), TINY)
   assert record['kernels']['failed'] == 'RuntimeError: no such kernel'
   assert record['errors']['measured'] > 0
-  assert record['layers'] == {'rows': [1]}  # of an earlier call
+  assert record['layers'] == {'rows': [1]}  # kept from the earlier file
   assert json.loads(path.read_text()) == record
 
 
@@ -118,7 +118,10 @@ def test_what_was_ended_goes_on(tmp_path, monkeypatch):
 
 
 def test_nothing_runs_while_something_compiles(tmp_path, monkeypatch):
-  """On an H200 a process that did both in its threads was ended by XLA."""
+  """All cases of a group are compiled before the first one runs.
+
+  On an H200, XLA once ended a process that did both at the same time.
+  """
   done, prepared = [], errors.prepared
 
   def noted(op, kernel, case):

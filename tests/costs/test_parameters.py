@@ -1,4 +1,4 @@
-"""Parameters counted from one block are those of the whole model."""
+"""Tests of the parameter counts, which trace only the first two blocks."""
 
 import importlib
 import subprocess
@@ -24,8 +24,9 @@ def test_equals_the_count_of_the_whole_model(model, task):
 
 
 def test_retrieval_transformer_by_hand():
-  # Ids 257, positions 4000, CLS; four blocks of 4 D^2 + 4 D attention,
-  # 2 D F + D + F MLP and two norms; norm; head of F, F / 2 and 2 outputs.
+  # Embeddings: 257 ids, 4000 positions, CLS. Each of four blocks: attention
+  # 4 D^2 + 4 D, MLP 2 D F + D + F, two norms. Then a norm and a head with
+  # layers of F, F / 2 and 2 units.
   D, F = 128, 512
   block = 4 * D**2 + 4 * D + 2 * D * F + D + F + 4 * D
   head = (2 * D + 1) * F + (F + 1) * F // 2 + (F // 2 + 1) * 2
@@ -43,7 +44,7 @@ _RUN = 'python -m lra.costs.parameters'
 def test_the_committed_counts_are_true(model):
   committed = parameters.read()
   if model not in committed and len(committed) > 1:
-    pytest.skip(f'{model} is counted whenever it is listed, until `{_RUN}`')
+    pytest.skip(f'{model} is not in parameters.csv yet: run `{_RUN}`')
   assert committed[model] == parameters.count(model), f'run `{_RUN}`'
 
 

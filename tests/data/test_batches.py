@@ -1,4 +1,4 @@
-"""Batches: every example once per epoch, in an order that can be redone."""
+"""Batches hold every example once per epoch, in an order fixed by the seed."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_gather_pairs():
 
 
 def _gather(split, seq_len):
-  """How an objective that draws nothing makes a batch."""
+  """Returns a function that makes batches without any random choice."""
   return lambda indices, seed, step: batches.gather(split, indices, seq_len)
 
 

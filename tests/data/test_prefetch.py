@@ -1,4 +1,4 @@
-"""Batches made ahead are those of their steps, whatever is asked for."""
+"""`Prefetch` returns the batch of the requested step, in any order of steps."""
 
 import threading
 
@@ -20,10 +20,10 @@ def test_batches_come_in_order_and_one_is_made_ahead():
 
   prefetch = Prefetch(make, 3)
   assert prefetch.get(0) == 0
-  assert done.wait(10)  # without being asked for
+  assert done.wait(10)  # batch 1 is made before anyone requests it
   assert [prefetch.get(1), prefetch.get(2)] == [10, 20]
   prefetch.close()
-  assert made == [0, 1, 2]  # none beyond the end
+  assert made == [0, 1, 2]  # no batch for step 3, the end
   assert by == [True, False, False]
 
 

@@ -1,4 +1,4 @@
-"""Prepared data in memory."""
+"""Tests of prepared data sets as they are loaded into memory."""
 
 import dataclasses
 import pathlib
@@ -34,7 +34,7 @@ def test_loads_what_was_made(mini_data):
 
 
 def test_fingerprint_of_listops_mini(mini_data):
-  """Pinned: another value means other data, and scores do not compare."""
+  """Another value means other data, so that old scores are not comparable."""
   assert prepared.load('listops_mini', mini_data).fingerprint == (
       '8e6b4536ba4451b2234252452f4e780fe7a594c345ddb3cb7492ee3ef4e229e9')
 

@@ -1,4 +1,4 @@
-"""Archives from the network: their headers are bounded, whatever they claim."""
+"""Archives are read in bounded memory, whatever sizes their headers state."""
 
 import gzip
 import io
@@ -32,7 +32,10 @@ def add(tar, name, content):
 
 @pytest.fixture
 def packed(tmp_path):
-  """Writes an archive of parts; a number stands for so many zeros."""
+  """Returns a function that writes parts to a gzip file.
+
+  A part is bytes, or the number of zero bytes, a multiple of 2^20.
+  """
   def make(*parts):
     path = tmp_path / 'a.tar.gz'
     with gzip.open(path, 'wb', compresslevel=1) as f:

@@ -1,4 +1,4 @@
-"""Fixed parts of data sets, and what they have twice."""
+"""Tests of fixed subsets of data sets, and of the counts of duplicates."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from data_prep.content import split_of
 
 
 def test_labels_are_as_even_as_the_size_allows():
-  """The first labels have one more; the order of examples is no matter."""
+  """The first labels get the remainder; the order of examples has no effect."""
   keys, labels = [f'k{i}' for i in range(60)], np.arange(60) % 3
   chosen = content.choose(keys, labels, 11)
   assert np.bincount(labels[chosen]).tolist() == [4, 4, 3]

@@ -1,4 +1,4 @@
-"""Tables, read row by row."""
+"""Tests of tables that are read row by row."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""Baselines against brute force, and the records they leave."""
+"""Compares the baselines with brute force, and checks their records."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_mini_baselines(mini_data):
   data = prepared.load('listops_mini', mini_data)
   quick = baselines.quick('listops_mini', data.splits)
   assert set(quick) == {'majority', 'first operator'}
-  # Guesses by the operator's word, from the expressions as text.
+  # Computes the baseline again, from the text of the expressions.
   labels = {}
   train, test = data.splits['train'], data.splits['test']
   for i, label in enumerate(train.labels):
@@ -49,7 +49,7 @@ def test_mini_baselines(mini_data):
 
 @pytest.mark.parametrize('levels', [3, 1000])
 def test_best_threshold(levels):
-  """Few scores, many of them equal, and labels that they hardly tell."""
+  """No threshold has a higher accuracy, even with many equal scores."""
   linear = pytest.importorskip('data_prep.linear')
   for count in (*range(2, 40), 200):
     scores = RNG.integers(0, levels, count) / levels
@@ -60,7 +60,10 @@ def test_best_threshold(levels):
 
 
 def test_ngram_features():
-  """Counts of each document alone, by a dict; no n-gram spans two."""
+  """Features equal n-gram counts made with a dict for each document.
+
+  No n-gram spans two documents.
+  """
   linear = pytest.importorskip('data_prep.linear')
   documents = [b'abab', b'', b'b', b'zzzzzzzz', b'abcdefgh']
   split = split_of(documents, [0] * len(documents))
@@ -76,11 +79,11 @@ def test_ngram_features():
     if len(values):
       values = values / np.linalg.norm(values)
     np.testing.assert_allclose(np.sort(row.data), values, rtol=1e-6)
-  assert rows[0].multiply(rows[4]).sum() > 0  # both have ab
+  assert rows[0].multiply(rows[4]).sum() > 0  # both documents contain ab
 
 
 def text_splits(size):
-  """Reviews told apart by one four-byte word."""
+  """Makes reviews of both classes, which differ in one four-byte word."""
   def review(label):
     words = [b'lorem', b'ipsum', b'dolor', b'amet'] * 4
     words.insert(RNG.integers(16), b'good' if label else b'evil')
@@ -99,7 +102,7 @@ def test_byte_ngrams_learn_what_is_linear(monkeypatch):
 
 
 def pair_splits():
-  """Documents of six subjects; a pair is positive within a subject."""
+  """Makes pairs of documents; a pair is positive if both have one subject."""
   words = [[b'w%d%c' % (s, 97 + i) for i in range(20)] for s in range(6)]
   documents = [b' '.join(RNG.choice(words[s], 12)) + b' rfc memo'
                for s in range(6) for _ in range(20)]

@@ -1,4 +1,4 @@
-"""`python -m data_prep` and what it prints."""
+"""Tests of the command `python -m data_prep` and its output."""
 
 import pathlib
 import shutil

@@ -1,4 +1,4 @@
-"""Data sets of an older or a newer definition; what is said of making one."""
+"""Tests of data sets that an older or newer version of data_prep made."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ OFFICIAL = pathlib.Path(__file__).parents[1] / 'fixtures' / 'listops'
 
 @pytest.fixture
 def few(monkeypatch):
-  """The variant lra of ListOps has a few short expressions."""
+  """Replaces the full ListOps data set by a few short expressions."""
   few = listops.Variant(trees.Process(3, 3, 2, 9), (6, 2, 2))
   monkeypatch.setitem(listops.VARIANTS, 'lra', few)
   return few

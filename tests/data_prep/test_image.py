@@ -1,4 +1,4 @@
-"""Grey CIFAR-10: every form it comes in, and what is wrong with some."""
+"""Tests reading CIFAR-10 from each of its file formats, intact and damaged."""
 
 import io
 import pickle
@@ -20,7 +20,7 @@ from lra.errors import UserError
 from tests.helpers import damage
 
 COUNTS = {'train': 40, 'test': 10}
-# As tf.image.rgb_to_grayscale of TensorFlow 2.21 has them.
+# (colour, grey value) by tf.image.rgb_to_grayscale of TensorFlow 2.21.
 GREYS = [((95, 130, 194), 127), ((217, 207, 235), 213), ((15, 163, 33), 104),
          ((215, 217, 130), 206), ((248, 189, 16), 187), ((69, 184, 232), 155),
          ((205, 78, 169), 126), ((61, 125, 10), 92), ((29, 240, 66), 157),
@@ -29,7 +29,7 @@ GREYS = [((95, 130, 194), 127), ((217, 207, 235), 213), ((15, 163, 33), 104),
 
 @pytest.fixture
 def examples(monkeypatch):
-  """'train' and 'test' -> uint8 [N, 32, 32, 3], labels."""
+  """Makes random images: split -> (uint8 [N, 32, 32, 3], labels)."""
   monkeypatch.setattr(cifar, 'COUNTS', COUNTS)
   monkeypatch.setattr(image, 'VAL_IMAGES', 10)
   rng = np.random.default_rng(0)
@@ -38,7 +38,7 @@ def examples(monkeypatch):
 
 
 class Python2Pickler(pickle._Pickler):
-  """Writes strings as the Python of the official files did: one kind only."""
+  """Writes text and bytes as one type, as Python 2 did for CIFAR-10's files."""
   dispatch = dict(pickle._Pickler.dispatch)
 
   def save_bytes(self, text):
@@ -51,7 +51,7 @@ class Python2Pickler(pickle._Pickler):
 
 
 def batch_of(images, labels):
-  """A file of the official python version."""
+  """Returns the bytes of a batch file in the official format for Python."""
   planes = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(
       len(images), -1)
   file = io.BytesIO()
@@ -95,7 +95,7 @@ def array_record_of(records, path):
 
 
 def files_of(kind, examples, scratch=None):
-  """name -> content of a source of some kind."""
+  """Returns the files of a source in the format `kind`, name -> bytes."""
   files = {}
   for split, (images, labels) in examples.items():
     parts = np.array_split(np.arange(len(labels)), 5 if split == 'train' else 1)
@@ -146,7 +146,7 @@ def made(source, mini=False):
 @pytest.mark.parametrize('kind', [
     'python', 'binary', 'tfrecord', 'array_record', 'png'])
 def test_every_form_gives_the_same_data(tmp_path, examples, kind, write):
-  """Those of the arrays themselves, split and in grey."""
+  """Every file format gives the split, grey images of the original arrays."""
   content, stored = made(write(
       tmp_path / 'source', files_of(kind, examples, tmp_path)))
   assert stored == ('tfds' if 'record' in kind else kind)
@@ -216,7 +216,7 @@ def garble(files):
 
 
 def relabel(label):
-  """Gives the first image of test another label."""
+  """Returns a change that adds a test image with the label `label`."""
   def change(files):
     path = next(n for n in files if 'test' in n)
     files[path] = tfrecord_of([record_of(
@@ -225,7 +225,7 @@ def relabel(label):
 
 
 def swell(files):
-  """An image that says it has a billion pixels."""
+  """Makes a PNG's header state a billion pixels."""
   path = next(n for n in files if n.endswith('.png'))
   size = struct.pack('>4s2I5B', b'IHDR', 31_623, 31_623, 8, 2, 0, 0, 0)
   files[path] = (files[path][:12] + size
@@ -238,7 +238,7 @@ def enlarge(files):
 
 
 def deepen(files):
-  """Grey of 16 bits, which Pillow cuts to 8 when asked for colours."""
+  """Replaces an image by 16-bit grey, which Pillow would clip to 8 bits."""
   path = next(iter(files))
   files[path] = encoded(np.full((32, 32), 4000, np.uint16), 'PNG')
 

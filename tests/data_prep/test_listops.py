@@ -1,4 +1,4 @@
-"""ListOps: the evaluator, the generated data set, the official tables."""
+"""Tests of ListOps: evaluator, generated data set, official tables."""
 
 import pathlib
 import shutil
@@ -22,8 +22,8 @@ SMALL = listops.Variant(trees.Process(3, 3, 5, 20), (200, 30, 20))
     ('[MIN 4 2 9 ]', 2),
     ('[MAX 4 2 9 ]', 9),
     ('[MED 4 2 9 ]', 4),
-    ('[MED 4 1 ]', 2),  # 2.5 becomes 2
-    ('[MED 9 8 7 6 ]', 7),  # 7.5 becomes 7
+    ('[MED 4 1 ]', 2),  # the median 2.5 is rounded down
+    ('[MED 9 8 7 6 ]', 7),  # from the median 7.5
     ('[SM 4 2 9 ]', 5),
     ('[SM 5 5 ]', 0),
     ('[MAX 2 [MIN [SM 9 9 ] 9 ] [MED 1 2 3 ] 0 ]', 8),
@@ -54,7 +54,7 @@ def test_generated_splits_share_no_expression():
                for i in range(len(s))]
   assert [len(s) for s in content.splits.values()] == [200, 30, 20]
   assert len(set(documents)) == 250
-  assert content.info['duplicates_dropped'] > 0  # or this test shows nothing
+  assert content.info['duplicates_dropped'] > 0  # duplicates did occur
   for split in content.splits.values():
     for i, label in enumerate(split.labels):
       assert listops.evaluate(split.document(i)) == label
@@ -62,7 +62,7 @@ def test_generated_splits_share_no_expression():
 
 def test_no_expression_is_drawn_twice_however_many_chunks_it_takes(
     monkeypatch):
-  """250 of the 400 expressions that are one operator and two digits."""
+  """Draws 250 of the 400 expressions of one operator and two digits."""
   monkeypatch.setattr(listops, '_DRAWS_PER_CHUNK', 500)
   documents, values, facts = listops.draw(trees.Process(2, 2, 3, 8), 250)
   assert len(set(documents)) == len(documents) == len(values) == 250
@@ -71,7 +71,7 @@ def test_no_expression_is_drawn_twice_however_many_chunks_it_takes(
 
 
 def test_same_content_everywhere():
-  """Pinned: another value means other data on another machine."""
+  """The pinned fingerprint shows that every machine generates the same data."""
   assert fingerprint(listops.generate(SMALL).splits) == PINNED
 
 

@@ -1,4 +1,4 @@
-"""Kinds of expressions, against their texts."""
+"""Compares properties of ListOps expressions with those of their texts."""
 
 import itertools
 
@@ -39,19 +39,23 @@ def test_deciding_depths(expression, depth):
 @pytest.mark.parametrize('tokens', [
     [trees.MAX, trees.CLOSE], [trees.MAX, 1], [1, trees.CLOSE], [1, 2], []])
 def test_what_is_no_expression_is_decided_nowhere(tokens):
-  """A score must not be lost for it."""
+  """Invalid expressions have the depth -1 and raise no error."""
   split = split_of([bytes([*tokens]), listops.encode('[MAX 1 [SM 1 1 ] ]')],
                    [0, 0])
   assert parts.deciding_depths(split).tolist() == [-1, 2]
 
 
 def test_deciding_depths_by_trying_all_that_is_not_read():
-  """Operators around more than d operators become each digit in turn."""
+  """Checks the depths by brute force.
+
+  To read an expression to depth d, each operator at depth d + 1 is replaced by
+  every digit in turn. The result is the least d that leaves one value.
+  """
   variant = listops.Variant(listops.trees.Process(4, 3, 1, 40), (150, 1, 1))
   split = listops.generate(variant).splits['train']
 
   def values(words, limit):
-    """All values of what begins at words[0], which is taken away."""
+    """Removes the leading expression from `words`; returns its values."""
     word = words.pop(0)
     if not word.startswith('['):
       return {int(word)}
@@ -74,7 +78,7 @@ def test_deciding_depths_by_trying_all_that_is_not_read():
 
 
 def test_operators_and_depths_of_generated_expressions():
-  """Read from their text, bracket by bracket."""
+  """Operators and depths equal those read from the text, bracket by bracket."""
   variant = listops.Variant(listops.trees.Process(4, 5, 5, 80), (300, 1, 1))
   split = listops.generate(variant).splits['train']
   depths, roots = [], []

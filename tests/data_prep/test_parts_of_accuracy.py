@@ -1,4 +1,4 @@
-"""What an accuracy is made of, counted by hand."""
+"""Tests the accuracy on subsets of the examples, counted by hand."""
 
 import numpy as np
 import pytest
@@ -26,6 +26,6 @@ def test_what_an_accuracy_is_made_of():
   assert said['parts']['depth'] == {
       '1': {'examples': 3, 'accuracy': pytest.approx(2 / 3)},
       '2': {'examples': 1, 'accuracy': 1.0}}
-  # The rule: 9 for MAX, 1 for MIN, and for SM, of which it knows nothing, 0.
+  # The baseline answers 9 for MAX, 1 for MIN, and 0 for SM, unseen in `train`.
   assert said['agreement'] == {'first operator': 0.5}
   assert parts.of_answers('text', predicted, train, test) == {}

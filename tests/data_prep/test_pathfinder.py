@@ -1,4 +1,4 @@
-"""Pathfinder: the law of its images, how they are drawn, floors."""
+"""Tests of Pathfinder: statistics and drawing of its images, baselines."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ pytest.importorskip('numba')
 from data_prep import snakes
 from tests.helpers.paths import ROOT
 
-# Short snakes far from each other: which dashes belong together can be seen.
+# Short curves far from each other, so that dashes near each other are on one.
 SPARSE = dataclasses.replace(
     stamps.LAWS[64], contour_length=4, distractors=0, seed_distance=14,
     continuity=2.5)
@@ -30,7 +30,8 @@ SPARSE = dataclasses.replace(
 
 @functools.cache
 def drawn(count):
-  """(uint8 [N, 32, 32], labels, attempts, distractors) of the first images."""
+  """Draws N images; returns (uint8 [N, 32, 32], labels, attempts, distractors).
+  """
   artist = snakes.Artist(stamps.LAWS[32])
   parts = zip(*(artist.draw(i) for i in range(count)), strict=True)
   return tuple(np.stack(part) for part in parts)
@@ -40,7 +41,7 @@ def drawn(count):
     (32, 1, 30, 18), (64, 1, 95, 38), (128, 2, 354, 41), (128, 3, 360, None),
     (256, 3, 360, None)])
 def test_stamps_are_those_of_the_original(side, margin, orientations, places):
-  """Counted in what the original program made."""
+  """Compares two counts with those of the original program's images."""
   law = stamps.LAWS[side]
   assert stamps.first(law, margin).usable.sum() == orientations
   if places:
@@ -56,7 +57,7 @@ def test_a_marker_is_a_disc_of_its_radius(side):
 
 @pytest.mark.full
 def test_statistics_are_those_of_the_original():
-  """As measured on images of the original program, within sampling error."""
+  """Means lie in the ranges of the original program, within sampling error."""
   images, labels, attempts, placed = drawn(2000)
   for values, low, high in ((images.mean((1, 2)), 20.2, 20.4),
                             (attempts, 296, 326), (placed, 1.14, 1.26),
@@ -68,14 +69,15 @@ def test_statistics_are_those_of_the_original():
 
 @pytest.mark.full
 def test_the_label_says_whether_the_discs_are_on_one_curve():
-  """By joining dashes that are near each other, whatever drew them."""
+  """Connects near dashes in the image and checks if both discs are connected.
+  """
   artist, told = snakes.Artist(SPARSE), 0
   for number in range(100):
     image, label, _, _ = artist.draw(number)
     joined = ndimage.binary_dilation(image > 40, stamps.disc(2))
     parts, count = ndimage.label(joined, np.ones((3, 3)))
     if count != 2:
-      continue  # they touch, or a gap is too wide
+      continue  # the two curves touch, or a gap in one is too wide to join
     discs = ndimage.uniform_filter(image.astype(float), 3) > 250
     found = set(parts[discs])
     assert len(found) == (1 if label else 2), number
@@ -117,7 +119,7 @@ def test_the_mini_images_are_distinct_and_of_four_greys(tmp_path):
           for i in range(len(split))]
   assert len(set(seen)) == len(seen) == 700
   assert set(b''.join(seen)) == {0, 85, 170, 255}
-  # What the page and configs/protocols.py say of their first positions.
+  # configs/protocols.py states that the first pixels are almost always black.
   assert not any(any(image[:4]) for image in seen)
   assert sum(any(image[:16]) for image in seen) <= 2
   artist = snakes.Artist(mini.law)
@@ -130,7 +132,10 @@ def test_the_mini_images_are_distinct_and_of_four_greys(tmp_path):
 @pytest.mark.parametrize('side, count', [(32, 500), (128, 31), (256, 10)])
 def test_parts_of_larger_images_have_fewer(
     tmp_path, monkeypatch, side, count):
-  """So that the bar moves, and little is lost, whatever the size."""
+  """A part takes similar time at any image size.
+
+  So the progress bar moves, and a kill loses little.
+  """
   asked = []
   monkeypatch.setattr(drawing, '_draw_missing',
                       lambda law, seed, parts, _: asked.append(parts))
@@ -166,7 +171,7 @@ raise SystemExit(command.main(['--task=pathfinder']))
 
 
 def drawing_command(data_dir, prelude=''):
-  """Draws 76 images of 64 x 64 pixels, four to a part."""
+  """Starts to draw 76 images of 64 x 64 pixels, four to a file."""
   return subprocess.Popen(
       [sys.executable, '-c', prelude + SLOW], cwd=ROOT, text=True,
       stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -183,19 +188,19 @@ def wait_until(true):
     if true():
       return
     time.sleep(0.1)
-  pytest.fail('a minute has passed')
+  pytest.fail('the condition was still false after a minute')
 
 
 @pytest.mark.full
 @pytest.mark.parametrize('number, code', [
     (signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 75)])
 def test_killed_while_drawing(tmp_path, number, code):
-  """Nothing looks prepared, no process stays, and nothing is drawn again."""
+  """After a kill no process and no data set is left; drawing then resumes."""
   folder = tmp_path / 'pathfinder' / '32'
   process = drawing_command(tmp_path)
   wait_until(lambda: len(drawn_parts(folder)) > 2 or process.poll() is not None)
   process.send_signal(number)
-  _, told = process.communicate(timeout=60)  # until no child has the pipes
+  _, told = process.communicate(timeout=60)  # ends once all children have ended
   assert process.returncode == code and 'Traceback' not in told
   before = drawn_parts(folder)
   assert 2 < len(before) < 19 and not (folder / '1.0.0').exists()
@@ -215,7 +220,7 @@ def test_killed_while_drawing(tmp_path, number, code):
 
 @pytest.mark.full
 def test_no_room_for_what_is_drawn(tmp_path):
-  """A limit on file sizes stands for a full disk: write() fails as well."""
+  """A full disk gives one error; a limit on file sizes stands for it."""
   process = drawing_command(tmp_path, 'import resource; resource.setrlimit('
                             'resource.RLIMIT_FSIZE, (1000, 1000))')
   _, told = process.communicate(timeout=120)
@@ -227,7 +232,7 @@ def test_no_room_for_what_is_drawn(tmp_path):
 
 @pytest.mark.full
 def test_a_drawing_process_is_killed(tmp_path):
-  """As the system does where memory is short: nobody waits for it."""
+  """If a worker is killed, as when memory runs out, the command ends too."""
   process = drawing_command(tmp_path)
   folder = tmp_path / 'pathfinder' / '32'
   wait_until(lambda: drawn_parts(folder) or process.poll() is not None)
@@ -245,7 +250,7 @@ def test_a_drawing_process_is_killed(tmp_path):
     ('pathfinder', 'numba: run .*, or give the official images with --source'),
     ('pathfinder_mini', r"numba: run pip install -e '.\[pathfinder\]'\.$")])
 def test_without_numba(tmp_path, monkeypatch, task, sentence):
-  """Only what is released is advised."""
+  """The message advises --source only for tasks with official images."""
   monkeypatch.setitem(sys.modules, 'numba', None)
   with pytest.raises(UserError, match=sentence):
     data_prep.prepare(task, tmp_path / 'data')
@@ -261,7 +266,7 @@ def splits_of(images, labels):
 
 
 def test_floors_are_about_those_published():
-  """Distance 54.7%, ridge 50 to 52% on 6,000 images of the original."""
+  """The original's images give 54.7% by disc distance, 50 to 52% by ridge."""
   images, labels, *_ = drawn(2000)
   splits = splits_of(images, labels)
   error = 3 * (0.25 / 1000) ** 0.5

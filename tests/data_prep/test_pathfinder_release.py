@@ -1,4 +1,4 @@
-"""Pathfinder: the folders of the release."""
+"""Tests reading Pathfinder from the folders of the LRA release."""
 
 import shutil
 
@@ -15,7 +15,8 @@ LINE = 'imgs/{i} sample_{j}.png {j} {label} 1.8 14 4 5 1.5 2 1'
 
 
 def write_official(folder, per_table=10, tables=2, side=32):
-  """Folder, metadata and images like those of the release."""
+  """Writes metadata and images in the release's form; returns images, labels.
+  """
   rng = np.random.default_rng(0)
   images, labels = [], []
   for i in range(1, tables + 1):
@@ -32,7 +33,8 @@ def write_official(folder, per_table=10, tables=2, side=32):
 
 
 def test_official_images_in_stored_order(tmp_path):
-  """Tables by number (10 after 9), the first 80% train."""
+  """Tables are read in numerical order (10 after 9); the first 80% are train.
+  """
   images, labels = write_official(tmp_path, per_table=2, tables=10)
   content = pathfinder.import_official(tmp_path, 32)
   sizes = [len(content.splits[s]) for s in ('train', 'val', 'test')]
@@ -165,7 +167,10 @@ def test_the_release_is_found_from_any_of_its_folders(tmp_path, place):
 @pytest.mark.parametrize('place', ['', 'lra_release', 'lra_release/lra_release',
                                    'lra_release/pathfinder32'])
 def test_of_two_folders_of_the_release_the_inner_one_is_read(tmp_path, place):
-  """Unless the outer one is named itself; the origin says which it was."""
+  """The outer folder is read only if --source names it.
+
+  The stored origin names the folder.
+  """
   hard = f'pathfinder32/{pathfinder.HARD}'
   outer, inner = (tmp_path / 'lra_release' / name / hard
                   for name in ('', 'lra_release'))

@@ -1,4 +1,4 @@
-"""Pictures that 8 bits, or one picture, would not hold are refused."""
+"""Image files with more than 8 bits a colour or several images are refused."""
 
 import io
 import struct
@@ -17,7 +17,7 @@ RAMP = np.linspace(0, 65535, SIDE * SIDE).reshape(SIDE, SIDE).astype(np.uint16)
 
 
 def png_of(colour_type, channels):
-  """A PNG of 16 bits a colour, which Pillow reads and does not write."""
+  """Returns a PNG with 16 bits a colour, which Pillow cannot write."""
   def chunk(kind, data):
     return struct.pack('>I', len(data)) + kind + data + struct.pack(
         '>I', zlib.crc32(kind + data))

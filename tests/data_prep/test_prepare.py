@@ -1,4 +1,4 @@
-"""Preparing: once, all or nothing, alone, and with one sentence if it fails."""
+"""A data set is prepared once, by one process, and completely or not at all."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def python(code, data_dir, **kwargs):
 
 
 def prepare(data_dir):
-  """Three expressions in a moment."""
+  """Prepares a ListOps data set with three training expressions."""
   return data_prep.prepare('listops', data_dir, OFFICIAL)
 
 
@@ -44,7 +44,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def copy(data, tmp_path):
-  """A data directory to spoil, and the data set in it."""
+  """Copies the prepared data; returns (data directory, data set's folder)."""
   shutil.copytree(data[0], tmp_path / 'copy')
   return tmp_path / 'copy', tmp_path / 'copy' / data[1].relative_to(data[0])
 
@@ -146,7 +146,7 @@ def test_directory_that_is_a_file(tmp_path):
     prepare(tmp_path / 'file')
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason='root may write anywhere')
+@pytest.mark.skipif(os.geteuid() == 0, reason='root can write to any folder')
 def test_directory_that_cannot_be_written(tmp_path):
   tmp_path.chmod(0o500)
   with pytest.raises(UserError, match='Permission denied.*--data_dir'):
@@ -155,7 +155,7 @@ def test_directory_that_cannot_be_written(tmp_path):
 
 @pytest.mark.full
 def test_no_room(tmp_path):
-  """A limit on file sizes stands for a full disk: write() fails as well."""
+  """A full disk gives one error; a limit on file sizes stands for it."""
   code = ('import resource; resource.setrlimit(resource.RLIMIT_FSIZE, '
           '(100_000, 100_000)); '
           "import data_prep; data_prep.prepare('listops_mini')")
@@ -272,7 +272,10 @@ def test_a_failure_leaves_what_another_has_made_meanwhile(
 
 
 def test_a_lock_that_was_removed_is_taken_anew(tmp_path):
-  """By the one that waited for a process whose folder was new, and failed."""
+  """A waiting process locks the folder anew if it was removed meanwhile.
+
+  A process that fails removes a folder that it made.
+  """
   folder = tmp_path / 'new' / 'listops' / 'lra'
   with folders.lock(folder):
     waiting = python(PREPARE.format(str(OFFICIAL)), tmp_path / 'new')
@@ -295,13 +298,13 @@ def test_the_command_finds_files_that_are_not_whole(copy, capsys, spoil):
 
 
 def test_altered_bytes(copy):
-  """Whole files that are sound, but not the ones that were prepared."""
+  """A valid file with other content than was prepared is detected."""
   data_dir, path = copy
   source = path / 'listops-val.array_record-00000-of-00001'
   target = path / 'listops-test.array_record-00000-of-00001'
   record, = array_record_module.ArrayRecordReader(str(source)).read_all()
   writer = array_record_module.ArrayRecordWriter(str(target), 'group_size:1')
-  for _ in range(2):  # as many as there were
+  for _ in range(2):  # the number of records stays the same
     writer.write(record)
   writer.close()
   with pytest.raises(UserError, match='fingerprint'):

@@ -1,4 +1,4 @@
-"""Probes, solved again in plain Python, one example at a time."""
+"""Solves the probe tasks again in plain Python, one example at a time."""
 
 import itertools
 
@@ -13,7 +13,7 @@ from lra.errors import UserError
 
 
 def _examples(variant, split, count=100):
-  """(tokens, what is asked) of the first examples."""
+  """Returns (tokens, targets) of each of the first `count` examples."""
   made = probes.generate(variant).splits[split]
   return [tuple(list(made.document(d)) for d in pair)
           for pair in made.pairs[:count]]
@@ -41,7 +41,8 @@ def test_what_is_asked_of_recall_is_what_a_dictionary_says(split):
 
 
 def test_recall_fills_all_its_slots_and_asks_early_pairs_early():
-  """As its docstring says: gaps are not drawn, an order is."""
+  """Every second position after the pairs is a question; early keys come early.
+  """
   variant = probes.VARIANTS['mqar']
   n = variant.sizes['pairs']
   tokens, _ = probes.draw_recall(
@@ -54,7 +55,7 @@ def test_recall_fills_all_its_slots_and_asks_early_pairs_early():
 
 
 def test_recall_asks_early_as_if_drawn_one_after_the_other():
-  """Against numpy's own choice without replacement, place by place."""
+  """Each slot is chosen as often as by numpy's choice without replacement."""
   rng, slots, wanted, count = np.random.default_rng(0), 12, 4, 4000
   chances = 0.01 * np.arange(1, slots + 1) ** (0.01 - 1)
   found = np.bincount(
@@ -82,11 +83,11 @@ def test_what_is_asked_of_copying_are_the_symbols_in_their_order():
 @pytest.mark.parametrize('name, degree', [
     ('parity', 2), ('permutations_3', 3), ('permutations_5', 5)])
 def test_what_is_asked_of_permutations_is_where_things_end(name, degree):
-  """Things are moved about, one permutation after the other."""
+  """Applies the permutations one after another to a list of positions."""
   elements = list(itertools.permutations(range(degree)))
   for split in ('train', 'test'):
     for tokens, asked in _examples(_small(name), split, 50):
-      places = list(range(degree))  # of each thing
+      places = list(range(degree))  # the current position of each element
       expected = []
       for token in tokens:
         places = [elements[token][place] for place in places]
@@ -120,7 +121,7 @@ def test_a_sequence_of_test_is_asked_for_as_many_classes_as_the_task_says(name):
 def test_floors():
   recall = probes.generate(_small('mqar')).splits
   pairs = probes.VARIANTS['mqar'].sizes['pairs']
-  # Each value is asked for once, so the first one is right as often as that.
+  # Each value is asked for once, so any fixed guess is right once in `pairs`.
   right = probes.any_value(recall['train'], recall['test'])
   assert right.mean() == pytest.approx(1 / pairs)
   tracking = probes.generate(_small('permutations_3')).splits
@@ -131,7 +132,10 @@ def test_floors():
 
 
 def test_floor_by_place():
-  """By a dictionary: at each place the pair that train asks for most there."""
+  """The baseline answers with the pair most often asked for at a position.
+
+  A dictionary counts these pairs again.
+  """
   variant = _small('mqar')
   splits, n = probes.generate(variant).splits, variant.sizes['pairs']
   half = variant.sizes['symbols'] // 2

@@ -1,4 +1,5 @@
-"""Prepared data that the task has not is refused when it is read."""
+"""Reading refuses prepared data with tokens or labels outside the task's range.
+"""
 
 import dataclasses
 
@@ -16,7 +17,7 @@ TOKENS = [bytes([10, 8, 3, 14]), bytes([9]), bytes([0])]
 
 
 def expressions(split, tokens=(), labels=()):
-  """Three expressions in each split, but for some in one."""
+  """Makes splits of three expressions, with extra ones in `split`."""
   usual = {name: split_of(TOKENS, [8, 9, 0])
            for name in ('train', 'val', 'test')}
   usual[split] = split_of([*TOKENS, *tokens], [8, 9, 0, *labels])
@@ -24,7 +25,7 @@ def expressions(split, tokens=(), labels=()):
 
 
 def numbered(split, pairs=(), labels=()):
-  """Two pairs of three documents in each split, but for some in one."""
+  """Makes splits of two document pairs, with extra pairs in `split`."""
   usual = {name: split_of(TOKENS, [0, 1], [[0, 1], [1, 2]])
            for name in ('train', 'val', 'test')}
   usual[split] = split_of(
@@ -33,7 +34,7 @@ def numbered(split, pairs=(), labels=()):
 
 
 def stored(monkeypatch, task, data_dir, splits):
-  """Prepares these splits, with the fingerprint that they have."""
+  """Stores `splits` as a prepared data set with its correct fingerprint."""
   module = {'listops': listops, 'retrieval_rfc': retrieval}[task]
   with monkeypatch.context() as m:
     m.setattr(module.BUILDER, 'make', lambda self, _: Content(
@@ -86,7 +87,7 @@ def test_the_last_values_of_the_task_are_read(monkeypatch, tmp_path, task,
 
 
 def test_labels_beyond_32_bits_are_refused(monkeypatch, tmp_path):
-  """Which no `Split` holds, so that only somebody else's file has them."""
+  """`Split` holds int32 labels, so only a file made elsewhere can have them."""
   splits = expressions('train')
   large = dataclasses.replace(
       splits['val'], labels=np.array([8, 2**40, 0]))

@@ -1,4 +1,4 @@
-"""Pairs of documents: the official AAN tables and the RFC layout."""
+"""Tests of document pairs, from the official AAN tables or RFC files."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ from lra.errors import UserError
 FIXTURES = pathlib.Path(__file__).parent.parent / 'fixtures'
 REAL = pathlib.Path(__file__).parents[3] / 'shared' / 'data' / 'rfc_citations'
 
-# What the AAN fixture says, by the ids of its rows; P2 has two texts.
+# Texts of the AAN fixture by document id; P2 occurs with two texts.
 TEXTS = {
     'P1': b'Parsing with tags',
     'P2': 'Résumé of naïve Bayes'.encode(),
@@ -107,8 +107,8 @@ def test_malformed_row(tables, row, reason):
 
 def test_tabs_are_settled_by_a_row_that_comes_later(tables):
   path = tables / 'new_aan_pairs.train.tsv'
-  append(path, b'1\tQ1\tQ2\ta\tb\tc\n')  # a, b<tab>c or a<tab>b, c
-  append(path, b'1\tQ2\tQ3\tb\tc\td\n')  # waits for Q3
+  append(path, b'1\tQ1\tQ2\ta\tb\tc\n')  # texts a, b<tab>c or a<tab>b, c
+  append(path, b'1\tQ2\tQ3\tb\tc\td\n')  # undecided until Q3 is known
   append(path, b'0\tQ3\tP1\td\tParsing with tags\n')
   content = retrieval.read_aan({k: tables / v for k, v in aan.FILES.items()})
   assert examples(content.splits['train'])[-3:] == [
@@ -120,7 +120,7 @@ def test_a_row_that_agrees_twice_outweighs_one_that_agrees_once(tables):
   append(path, b'1\tQ1\tP1\ta\tParsing with tags\n')
   append(path, b'1\tP1\tQ2\tParsing with tags\tb\tc\n')
   append(path, b'1\tQ2\tP1\tc\tParsing with tags\n')
-  # a and b<tab>c are both known; of a<tab>b and c only the second is.
+  # Reading `a`, `b<tab>c` has two known texts; `a<tab>b`, `c` has one.
   append(path, b'0\tQ1\tQ2\ta\tb\tc\n')
   content = retrieval.read_aan({k: tables / v for k, v in aan.FILES.items()})
   assert examples(content.splits['train'])[-1] == (0, b'a', b'b\tc')
@@ -142,10 +142,7 @@ def test_empty_table(tables):
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path):
-  """60 MB of rows about 40 documents, in a process that may use little more.
-
-  The peak is taken from tracemalloc, which sees what Python allocates.
-  """
+  """60 MB of rows repeat 40 documents, and reading needs less than 3 MB."""
   import tracemalloc
   texts = [bytes([97 + i % 26]) * 50_000 for i in range(40)]
   rng = np.random.default_rng(0)
@@ -195,7 +192,7 @@ def test_rfc_layout(tmp_path):
 @pytest.mark.parametrize('mini', [False, True])
 def test_pairs_keep_their_labels_and_documents_their_heads(
     tmp_path, monkeypatch, mini):
-  """Every byte of a document tells where it stands and whose it is."""
+  """Compares the pairs that are read with random texts and labels."""
   monkeypatch.setattr(
       retrieval, 'MINI_PAIRS', {'train': 20, 'val': 6, 'test': 10})
   rng = np.random.default_rng(0)
@@ -204,7 +201,7 @@ def test_pairs_keep_their_labels_and_documents_their_heads(
   rows = {name: [f'{rng.integers(2)}\trfc{a}\trfc{b}'
                  for a, b in rng.integers(0, 12, (60, 2))]
           for name in ('train', 'eval', 'test')}
-  for lines in rows.values():  # a pair has one label
+  for lines in rows.values():  # keep one label for each pair
     lines[:] = {line.split('\t', 1)[1]: line for line in lines}.values()
   source = write_rfc(tmp_path / 'rfc', texts, rows)
   content = retrieval.read_rfc(
@@ -264,9 +261,9 @@ def read_real(mini):
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not REAL.exists(), reason='no RFC pairs beside this')
+@pytest.mark.skipif(not REAL.exists(), reason='no shared/data/rfc_citations')
 def test_real_pairs():
-  """The RFC corpus, against a second reading of its files."""
+  """Compares the prepared RFC pairs with a second reading of the files."""
   content = read_real(mini=False)
   texts = {}
   with gzip.open(REAL / 'documents.jsonl.gz') as f:
@@ -286,7 +283,7 @@ def test_real_pairs():
       assert texts[second] == found.document(b)
 
 
-@pytest.mark.skipif(not REAL.exists(), reason='no RFC pairs beside this')
+@pytest.mark.skipif(not REAL.exists(), reason='no shared/data/rfc_citations')
 def test_real_mini():
   mini = read_real(mini=True).splits
   for name, size in retrieval.MINI_PAIRS.items():

@@ -1,4 +1,4 @@
-"""IMDB reviews: from archive, directory and network; edge cases; real data."""
+"""Tests of IMDB reviews, read from an archive, a folder or the network."""
 
 import functools
 import hashlib
@@ -23,7 +23,7 @@ from tests.helpers import damage
 REAL = (pathlib.Path(__file__).parents[3] / 'shared' / 'data' / 'imdb'
         / 'aclImdb_v1.tar.gz')
 
-# 3999 bytes and a character of two: the cut at 4000 goes through it.
+# The cut at 4000 bytes splits the two-byte character at bytes 3999 and 4000.
 SPLIT_CHARACTER = 'x' * 3999 + 'é' + 'tail'
 LONG = 'a long review, ' * 400
 SPECIAL = {'test/pos/0_9.txt': SPLIT_CHARACTER.encode(),
@@ -34,7 +34,7 @@ SPECIAL = {'test/pos/0_9.txt': SPLIT_CHARACTER.encode(),
 
 @pytest.fixture
 def reviews(monkeypatch):
-  """Ten reviews per folder, by path, and a module that expects them."""
+  """Makes ten reviews per folder, path -> bytes; `text` then expects them."""
   files = {}
   for folder in text.FOLDERS:
     for i in range(10):
@@ -48,7 +48,7 @@ def reviews(monkeypatch):
 
 
 def write_archive(path, files, packed='gz'):
-  """An archive as the original is: with folders and other files besides."""
+  """Writes an archive that, like the original, has folders and other files."""
   extra = {'README': b'', 'train/unsup/0_0.txt': b'unlabelled',
            'train/labeledBow.feat': b'1 0:9', 'train/urls_pos.txt': b'http'}
   with tarfile.open(path, f'w:{packed}') as archive:
@@ -80,7 +80,7 @@ def test_archive_and_directories_give_the_same(reviews, tmp_path):
   loaded = [prepared.load('text', tmp_path / str(i), source) for i, source in
             enumerate((archive, directory, directory / 'aclImdb'))]
   assert len({d.fingerprint for d in loaded}) == 1
-  # Already prepared: whatever the source is, its reviews are the same.
+  # The archive was prepared already; the folder holds the same reviews.
   again = prepared.load('text', tmp_path / '0', directory)
   assert again.fingerprint == loaded[0].fingerprint
 
@@ -114,7 +114,7 @@ def test_edge_cases(reviews, tmp_path):
 
 
 def test_ids_of_a_batch(reviews, tmp_path):
-  """A byte's id is itself plus one; the empty review is all padding."""
+  """The id of a byte is its value plus one; an empty review is all padding."""
   archive = write_archive(tmp_path / 'a.tar.gz', reviews)
   test = prepared.load('text', tmp_path, archive).splits['test']
   found = documents(test)
@@ -163,7 +163,8 @@ def test_altered_review(reviews, tmp_path):
 
 
 def test_a_copy_is_known_by_its_reviews(reviews, tmp_path, monkeypatch):
-  """Not by their size alone, whatever they are stored as."""
+  """A known copy is identified by size and hash, from an archive or a folder.
+  """
   directory = write_directory(tmp_path / 'unpacked', reviews)
   found, origin = text.read_reviews(directory)
   assert origin == 'Large Movie Review Dataset, by the size of its reviews'
@@ -181,7 +182,8 @@ def test_a_copy_is_known_by_its_reviews(reviews, tmp_path, monkeypatch):
 
 def test_the_original_is_known_by_its_checksum(
     reviews, tmp_path, monkeypatch):
-  """Whatever the size of its reviews."""
+  """The archive's checksum suffices, even if the size of the reviews differs.
+  """
   archive = write_archive(tmp_path / 'a.tar.gz', reviews)
   use_url(monkeypatch, 'http://a', archive.read_bytes())
   monkeypatch.setattr(text, 'TOTAL_BYTES', text.TOTAL_BYTES + 1)
@@ -191,7 +193,7 @@ def test_the_original_is_known_by_its_checksum(
 
 @pytest.mark.parametrize('packed', ['gz', 'bz2', 'xz'])
 def test_flipped_bits_of_an_archive(reviews, tmp_path, packed):
-  """Wherever they are, also behind the last review."""
+  """A flipped bit gives the same reviews or an error that names the archive."""
   archive = write_archive(tmp_path / 'a', reviews, packed)
   whole, _ = text.read_reviews(archive)
   data = archive.read_bytes()
@@ -229,7 +231,8 @@ def test_truncated_archive(reviews, tmp_path, keep):
   archive = write_archive(tmp_path / 'a.tar.gz', reviews)
   data = archive.read_bytes()
   archive.write_bytes(data[:int(keep * len(data))])
-  # tarfile takes a cut between two members for the end; then the count tells.
+  # If the cut lies between two members, tarfile reports no error. Then too few
+  # reviews show it.
   with pytest.raises(UserError, match='(download|unpack) it again'):
     prepared.load('text', tmp_path / 'data', archive)
   assert not (tmp_path / 'data' / 'text' / 'lra' / '1.0.0').exists()
@@ -244,7 +247,7 @@ def test_not_an_archive(tmp_path):
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
   def log_message(self, *args):
-    """Says nothing."""
+    """Prints no log of requests."""
 
 
 @pytest.fixture
@@ -279,12 +282,12 @@ def test_download_of_something_else(
 
 
 def test_without_a_network_nothing_is_tried_for_long(tmp_path, monkeypatch):
-  with socket.socket() as s:  # a port that nobody listens at
+  with socket.socket() as s:  # no program listens at its port
     s.bind(('127.0.0.1', 0))
     use_url(monkeypatch, f'http://127.0.0.1:{s.getsockname()[1]}/a', b'')
     monkeypatch.setattr(
         tfds.download.DownloadManager, 'download',
-        lambda *_: pytest.fail('TFDS tries for many minutes'))
+        lambda *_: pytest.fail('TFDS was called; it would try for minutes'))
     folder = tmp_path / 'typo' / 'text' / 'lra'
     with pytest.raises(UserError, match='--source=.../aclImdb_v1.tar.gz') as e:
       prepared.load('text', tmp_path / 'typo')
@@ -300,7 +303,7 @@ def use_url(monkeypatch, url, expected):
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not REAL.exists(), reason='no IMDB archive beside this')
+@pytest.mark.skipif(not REAL.exists(), reason='no IMDB archive in shared/data')
 def test_real_reviews(tmp_path):
   data = prepared.load('text_mini', tmp_path, REAL)
   assert {k: np.bincount(s.labels).tolist() for k, s in

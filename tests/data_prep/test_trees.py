@@ -1,4 +1,4 @@
-"""The random process against a recursive reading of its output."""
+"""Checks random expressions by reading them recursively."""
 
 import statistics
 
@@ -11,7 +11,7 @@ LRA = trees.Process()
 
 
 def parse(words):
-  """Takes an expression off the front: its value, depth and arities."""
+  """Removes the leading expression; returns its value, depth and arities."""
   head = words.pop(0)
   if head.isdigit():
     return int(head), 1, []
@@ -34,7 +34,7 @@ def expressions(drawn):
 
 @pytest.fixture(scope='module')
 def sample():
-  """About 20,000 kept expressions of the LRA process."""
+  """Draws about 20,000 expressions of LRA's random process."""
   return [trees.draw(LRA, (7, i), 20_000) for i in range(12)]
 
 
@@ -87,7 +87,7 @@ def test_depends_on_the_seed_only(sample):
 
 
 def test_small_process_against_enumeration():
-  """Depth 2, 2 arguments: [op d d] with every op and pair equally often."""
+  """At depth 2 with 2 arguments, every [op d d] is equally likely."""
   drawn = trees.draw(trees.Process(2, 2, 3, 5), 0, 200_000)
   assert set(np.diff(drawn.offsets)) == {4}
   whole = drawn.tokens.reshape(-1, 4)

@@ -1,4 +1,4 @@
-"""Objectives by name."""
+"""Tests that objectives are found by name."""
 
 import pytest
 

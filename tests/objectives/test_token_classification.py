@@ -1,4 +1,4 @@
-"""Classes of tokens: against float64 by hand, and in a whole run."""
+"""Tests token classification: loss and scores in numpy, and a whole run."""
 
 import numpy as np
 import pytest
@@ -12,8 +12,9 @@ from tests.helpers import small
 
 
 def _split():
-  """Two examples of 4 tokens: asked are class 2 of the second token of the one
-  and classes 0 and 1 of the last two of the other.
+  """Makes two examples of 4 tokens, of which three have a class.
+
+  Their classes are (none, 2, none, none) and (none, none, 0, 1).
   """
   codes = [[3, 0, 5, 1], [0, 3, 0, 0], [2, 2, 1, 0], [0, 0, 1, 2]]
   return Split(np.array(codes, np.uint8).reshape(-1), np.arange(0, 17, 4),

@@ -1,6 +1,7 @@
-"""Mixers beside other people's implementations, on the same parameters.
+"""Compares mixers with implementations in other packages.
 
-`pip install -e '.[dev,peers]'` installs these; a test is skipped without its
-own. `pytest tests/peers --peers-table` writes `lra/results/peers.csv`, from
-which the table in lra/models/README.md is made.
+Both get the same parameters. `pip install -e '.[dev,peers]'` installs the
+packages; without its package, a test is skipped. `pytest tests/peers
+--peers-table` writes `lra/results/peers.csv`, the source of the table in
+lra/models/README.md.
 """

@@ -1,4 +1,4 @@
-"""The comparison that each test makes, and the table of what all measured."""
+"""The comparison that each test makes, and the table of their results."""
 
 import csv
 import io
@@ -15,11 +15,11 @@ COLUMNS = ('test', 'model', 'package', 'version', 'output', 'gradient')
 def pytest_addoption(parser):
   parser.addoption(
       '--peers-table', action='store_true',
-      help='write lra/results/peers.csv, where no test failed or was skipped')
+      help='write lra/results/peers.csv if all tests run and pass')
 
 
 def pytest_ignore_collect(collection_path, config):
-  """Leaves out what holds the old table against the tests that are here."""
+  """Skips test_table.py, which checks the old table, if a new one is made."""
   if config.getoption('peers_table', False) and (
       collection_path.name == 'test_table.py'):
     return True
@@ -28,10 +28,10 @@ def pytest_ignore_collect(collection_path, config):
 
 @pytest.fixture
 def check(request, record_property):
-  """Holds a mixer equal to what `package` computes, and records how equal.
+  """Returns a function that compares a mixer with the package's `theirs`.
 
-  `check(package, mixer, theirs, x, mask)`: see `peer.compare`; `variables` are
-  drawn unless given.
+  It also records the differences. For its arguments see `peer.compare`;
+  `variables` are random unless given.
   """
   from tests.helpers import peer
 
@@ -47,13 +47,14 @@ def check(request, record_property):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-  """Writes the largest differences of each test, model and package."""
+  """Writes the largest differences of each test, model and package to TABLE."""
   if not config.getoption('peers_table', False):
     return
   stats = terminalreporter.stats
   if not stats.get('passed') or any(
       stats.get(name) for name in ('failed', 'error', 'skipped')):
-    terminalreporter.write_line(f'{TABLE} is not written: all must pass.')
+    terminalreporter.write_line(
+        f'{TABLE} is not written: every test must run and pass.')
     return
   largest = {}
   for report in stats['passed']:

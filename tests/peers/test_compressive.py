@@ -1,8 +1,8 @@
-"""Compressed memories beside compressive-transformer-pytorch.
+"""Compares the Compressive Transformer with compressive-transformer-pytorch.
 
-That one keeps memories without gradients from one call to the next: here it is
-given them, compressed by its own convolution. Its relative positions are left
-out, as ours are, and it lets padding be seen, so there is none.
+The package keeps memories between calls, without gradients. So the test passes
+them in, compressed by the package's own convolution. Neither side has relative
+positions. The package does not mask padding, so there is none.
 """
 
 from lra.models.compressive import Mixer
@@ -12,7 +12,10 @@ torch = peer.torch
 
 
 class _Segment(torch.nn.Module):
-  """One segment, given the inputs of the one before and of two older ones."""
+  """Attention of the last segment to itself and to memories.
+
+  The previous segment is kept as it is, and two older ones are compressed.
+  """
 
   def __init__(self, attention):
     super().__init__()

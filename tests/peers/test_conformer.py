@@ -1,6 +1,6 @@
-"""The Conformer beside conformer's convolution, after PyTorch's attention.
+"""Compares the Conformer with PyTorch's attention and conformer's convolution.
 
-A layer norm stands in the place of the convolution's batch norm.
+A layer norm replaces the batch norm in the package's convolution.
 """
 
 from lra.models.conformer import Mixer
@@ -10,7 +10,7 @@ torch = peer.torch
 
 
 class _ChannelNorm(torch.nn.LayerNorm):
-  """A layer norm of [B, C, L] over C."""
+  """Layer norm over the channels C of [B, C, L]."""
 
   def forward(self, x):
     return super().forward(x.transpose(1, 2)).transpose(1, 2)

@@ -1,6 +1,6 @@
-"""The depth-wise half beside timm's ConvMixer, on images one pixel wide.
+"""Compares ConvMixer's depthwise convolution with timm's ConvMixer.
 
-Its batch norm is left out; a layer norm of PyTorch stands in its place.
+Images are one pixel wide. A layer norm of PyTorch replaces timm's batch norm.
 """
 
 from lra.models.conv_mixer import Mixer
@@ -15,7 +15,7 @@ def test_timm(check):
       dim=8, depth=1, kernel_size=9).blocks[0][0].fn
 
   def theirs(params, x, mask):
-    middle = params['conv'].T[:, None, :, None]  # of 9 by 9
+    middle = params['conv'].T[:, None, :, None]  # column 5 of a 9 x 9 kernel
     weight = torch.nn.functional.pad(middle, (4, 4))
     y = gelu(peer.call(conv, {'': {'weight': weight, 'bias': params['bias']}},
                        x.transpose(1, 2)[..., None]))

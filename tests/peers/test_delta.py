@@ -1,4 +1,5 @@
-"""Mixers with a delta rule beside layers in transformers and rwkv7-hf."""
+"""Compares mixers with a delta rule with layers of transformers and rwkv7-hf.
+"""
 
 import flax.linen as nn
 import numpy as np
@@ -21,7 +22,7 @@ def load(model):
 
 
 def taps(params, *names):
-  """Weights [C, 1, 4] of the convolutions of all channels in a row."""
+  """Joins the convolution kernels of `names` on the channel axis, [C, 1, 4]."""
   return torch.cat([params[f'{name}_convolution']['kernel'].T
                     for name in names])[:, None]
 
@@ -31,7 +32,7 @@ QKV = ('query', 'key', 'value')
 
 @pytest.mark.parametrize('negative', [False, True])
 def test_gated_deltanet(check, negative):
-  """OLMo Hybrid's layer, in chunks."""
+  """Compares Gated DeltaNet with OLMo Hybrid's layer, computed in chunks."""
   model, configuration = load('olmo_hybrid')
   layer = model.OlmoHybridGatedDeltaNet(configuration.OlmoHybridConfig(
       hidden_size=16, linear_num_key_heads=2, linear_num_value_heads=2,
@@ -56,7 +57,7 @@ def test_gated_deltanet(check, negative):
 
 
 def test_kda(check):
-  """Kimi Linear's layer, in chunks."""
+  """Compares KDA with Kimi Linear's layer, computed in chunks."""
   model, configuration = load('kimi_linear')
   layer = model.KimiLinearDeltaAttention(configuration.KimiLinearConfig(
       hidden_size=16, linear_num_heads=2, linear_head_dim=8,
@@ -81,7 +82,10 @@ def test_kda(check):
 
 
 def rule_around(params, x, mask, steps, log_decay, gate):
-  """OLMo Hybrid's rule, token by token, between projections in PyTorch."""
+  """Computes a mixer with OLMo Hybrid's delta rule, token by token.
+
+  The projections, convolutions and norm around the rule are plain PyTorch.
+  """
   model, _ = load('olmo_hybrid')
   x = x * mask[..., None]
 
@@ -93,7 +97,7 @@ def rule_around(params, x, mask, steps, log_decay, gate):
     return y.reshape(*y.shape[:2], steps, 2, -1)
 
   def last(y):
-    """Zeros at all steps of a token but its last."""
+    """Puts `y` at the last step of each token and zeros at the others."""
     return torch.cat([torch.zeros_like(y)] * (steps - 1) + [y], 2).flatten(1, 2)
 
   beta = 2 * torch.einsum(
@@ -134,7 +138,7 @@ def test_deltaproduct(check):
 
 
 def time_mix(params, x, mask, layer, first):
-  """rwkv7-hf's layer, with our parameters: outputs and values."""
+  """Applies rwkv7-hf's layer to our parameters; returns (outputs, values)."""
   package = peer.load('rwkv7_hf.modeling_rwkv7', 'rwkv7-hf')
   config = peer.load('rwkv7_hf.configuration_rwkv7', 'rwkv7-hf')
   module = package.RWKV7TimeMix(config.RWKV7Config(
@@ -163,7 +167,7 @@ def test_rwkv7(check):
 
 
 class TwoLayers(nn.Module):
-  """Two layers; the second mixes in the values of the first."""
+  """Two RWKV-7 layers; the second mixes in the values of the first."""
 
   @nn.compact
   def __call__(self, x, mask, *, train):

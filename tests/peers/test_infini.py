@@ -1,7 +1,8 @@
-"""The memory of infini-transformer-pytorch, segment by segment.
+"""Compares Infini-attention with infini-transformer-pytorch's memory.
 
-Its gate weighs the local attention, ours the memory; and it leaves the first
-segment ungated, unless it is given an empty memory, as here.
+The package's gate weighs the local attention, ours the memory, so the sign of
+`beta` is changed. Given an empty memory, the package gates the first segment
+too, as we do.
 """
 
 import pytest

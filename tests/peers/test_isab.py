@@ -1,8 +1,8 @@
-"""Cross attention beside the two of isab-pytorch's induced set attention.
+"""Compares cross attention with isab-pytorch's induced set attention.
 
-There the latents have a query projection and what they read an output one,
-which here do nothing, and the second projection of keys and values mixes heads,
-which here it does not.
+The package projects the latents to queries, and projects the output of the
+first attention. Our mixer does neither, so both get the identity. In the second
+attention, keys and values use block-diagonal projections, as ours mix no heads.
 """
 
 from lra.models.cross import Mixer

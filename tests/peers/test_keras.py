@@ -1,4 +1,4 @@
-"""Additive attention beside that of Keras, running in PyTorch."""
+"""Compares additive attention with Keras, which runs on PyTorch here."""
 
 import pytest
 
@@ -11,15 +11,15 @@ torch = peer.torch
 @pytest.fixture
 def keras(monkeypatch, tmp_path):
   monkeypatch.setenv('KERAS_BACKEND', 'torch')
-  monkeypatch.setenv('KERAS_HOME', str(tmp_path))  # it writes its settings
+  monkeypatch.setenv('KERAS_HOME', str(tmp_path))  # for Keras's settings
   keras = peer.load('keras', 'keras')
   if keras.backend.backend() != 'torch':
-    pytest.skip('keras is in use with another backend')
+    pytest.skip('Keras was imported before with another backend')
   return keras
 
 
 def test_additive(check, keras):
-  """One head is a layer, whose weights are the head's."""
+  """Applies Keras's layer, which has one head, to each head in turn."""
   layer = keras.layers.AdditiveAttention()
   layer.build([(2, 70, 8)] * 3)
 

@@ -1,4 +1,4 @@
-"""The Linear Transformer beside the attention of kornia's LoFTR."""
+"""Compares the Linear Transformer with the attention of kornia's LoFTR."""
 
 from lra.models.linear_transformer import Mixer
 from tests.helpers import mixer_oracle, peer

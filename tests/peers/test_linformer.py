@@ -1,4 +1,4 @@
-"""Linformer beside the package of that name, which has one E for all heads."""
+"""Compares Linformer with the package linformer; heads share projections."""
 
 import pytest
 
@@ -8,7 +8,10 @@ from tests.helpers import mixer_oracle, peer
 
 @pytest.mark.parametrize('sharing', ['headwise', 'kv'])
 def test_linformer(check, sharing):
-  """With `kv` it is given E twice: its own sharing makes keys values too."""
+  """With `kv` the package gets E as the projection of keys and of values.
+
+  Its own option for sharing would also use the keys as values.
+  """
   package = peer.load('linformer.linformer', 'linformer')
   module = package.LinformerSelfAttention(dim=16, seq_len=24, k=5, heads=2)
   x, mask = mixer_oracle.ragged(24, 24, width=16)

@@ -1,6 +1,6 @@
-"""The token-mixing perceptron beside timm's.
+"""Compares the token-mixing MLP of MLP-Mixer with timm's.
 
-Its default is the exact GELU; the paper's code has the approximate one.
+Both use the approximate GELU of the paper's code, which is not timm's default.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Nystromformer beside nystrom-attention."""
+"""Compares Nystromformer with the package nystrom-attention."""
 
 from lra.models.nystromformer import Mixer
 from tests.helpers import mixer_oracle, peer

@@ -1,9 +1,9 @@
-"""FAVOR+ beside performer-pytorch, on our frequencies.
+"""Compares Performer's FAVOR+ with performer-pytorch, on our frequencies.
 
-It draws one set of frequencies for all heads: its functions are called head by
-head. Its mask leaves padded keys in the normaliser, so there is no padding.
-It takes no gradient through the maxima that it subtracts, which cancel unless
-an epsilon is added: here it does, as we and the authors' code do.
+The package has one set of frequencies for all heads, so the tests call it head
+by head. Its normaliser counts padded keys, so there is no padding. It subtracts
+maxima without a gradient. They cancel only without an epsilon, so the test
+makes them pass gradients, as our code and the authors' do.
 """
 
 import numpy as np
@@ -42,7 +42,10 @@ def test_performer_pytorch(check, monkeypatch, eps):
 
 
 def test_relu_features(check):
-  """Its generalized attention; it divides no feature by sqrt(M)."""
+  """Compares ReLU features with the package's generalized attention.
+
+  The package does not divide features by sqrt(M), which cancels.
+  """
   package = peer.load('performer_pytorch.performer_pytorch',
                       'performer-pytorch')
   x, mask = mixer_oracle.ragged(24, 24, width=16)

@@ -1,8 +1,8 @@
-"""LSH attention beside reformer-pytorch, with our rotations.
+"""Compares Reformer's LSH attention with reformer-pytorch, with our rotations.
 
-It sorts padding among the tokens, so there is none. Its bias of a token with
-itself, -5e4, leaves too few digits where a token sees nothing else in several
-rounds: it is smaller here.
+The package sorts padding among the tokens, so there is none. Its logit of a
+token with itself is -5e4. If a token sees only itself in several rounds, that
+costs too many digits, so the test uses -50.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ def test_reformer_pytorch(check, monkeypatch, rounds):
   rotations = np.array(variables['constants']['rotations'])  # [H, R, Dh, M]
 
   def drawn(shape, **_):
-    assert shape == (4, 8, rounds, 4)  # batch and heads in one
+    assert shape == (4, 8, rounds, 4)  # batch and heads share the first axis
     return torch.tensor(rotations).transpose(1, 2).repeat(2, 1, 1, 1)
 
   monkeypatch.setattr(torch, 'randn', drawn)

@@ -1,6 +1,6 @@
-"""Rotary attention beside rotary-embedding-torch, which turns neighbours.
+"""Compares rotary attention with rotary-embedding-torch.
 
-Its pairs are channels 2 i and 2 i + 1; ours are i and i + Dh / 2.
+The package rotates the channels 2 i and 2 i + 1, ours i and i + Dh / 2.
 """
 
 from lra.models.transformer_rotary import Mixer

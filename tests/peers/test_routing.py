@@ -1,9 +1,9 @@
-"""Clusters beside routing-transformer.
+"""Compares Routing Transformer with the package routing-transformer.
 
-It has the paper's running average: the centroids here are given to it. It
-divides logits by sqrt(Dh), which the paper's algorithm does not. It
-routes padding too, so there is none; and it divides the sum over clusters by
-their number plus 1e-5, hence the tolerance.
+The package averages centroids over training steps, so it gets ours. It divides
+logits by sqrt(Dh), as our option `scaled` does; the paper's algorithm does not.
+It routes padding too, so there is none. It divides the sum over clusters by
+their number plus 1e-5, so the tolerance is larger.
 """
 
 import jax
@@ -17,7 +17,7 @@ torch = peer.torch
 
 
 def test_routing_transformer(check):
-  """Attention within the same clusters."""
+  """Compares attention within clusters of the same centroids."""
   package = peer.load('routing_transformer.routing_transformer',
                       'routing-transformer')
   x, mask = mixer_oracle.ragged(40, width=12)

@@ -1,7 +1,7 @@
-"""Efficient attention beside linear-attention-transformer's.
+"""Compares efficient attention with linear-attention-transformer.
 
-That one also divides the queries by sqrt(Dh), which neither the paper nor its
-released code does: it is taken back here.
+The package divides the queries by sqrt(Dh), and the test multiplies the output
+by it again. Neither the paper nor its released code has this division.
 """
 
 from lra.models.shen import Mixer

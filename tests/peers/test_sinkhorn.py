@@ -1,8 +1,8 @@
-"""Sinkhorn attention beside sinkhorn-transformer.
+"""Compares Sinkhorn attention with sinkhorn-transformer.
 
-Its sorting networks are others, so it is given our scores, for its Sinkhorn
-normalisation without noise. It sorts keys where it should sort values
-(`b_v_r = b_k_r`), so keys and values are the same here.
+The package has other sorting networks, so it gets our scores and normalises
+them, without noise. By a bug it sorts keys in place of values (`b_v_r =
+b_k_r`), so keys and values are equal here.
 """
 
 from lra.models.sinkhorn import Mixer
@@ -12,7 +12,7 @@ torch = peer.torch
 
 
 class _Same(Mixer):
-  """Keys for values too."""
+  """Our mixer, with keys as values."""
 
   def project(self, x):
     q, k, _ = super().project(x)
@@ -34,7 +34,7 @@ def test_sinkhorn_transformer(check):
     hidden, out = params['sort_hidden'], params['sort_out']
     sums = x.reshape(2, 4, 5, 16).sum(2)
     hidden = relu(sums @ hidden['kernel'] + hidden['bias'])
-    scores = peer.heads(hidden, out).reshape(4, 4, 4)  # batch and heads in one
+    scores = peer.heads(hidden, out).reshape(4, 4, 4)  # [B H, blocks, blocks]
     attention.sort_net = lambda q, k, topk: package.sinkhorn_sorting_operator(
         scores / 0.75, n_iters=7)
     q, k = (peer.heads(x, params[name]) for name in ('query', 'key'))

@@ -1,4 +1,4 @@
-"""The figures that are committed are of the tests that are here."""
+"""Checks that the committed table has a row for each test, and no other."""
 
 import ast
 import configparser

@@ -1,4 +1,4 @@
-"""Softmax attention beside PyTorch's own."""
+"""Compares softmax attention with PyTorch's."""
 
 import pytest
 
@@ -11,7 +11,7 @@ X, MASK = mixer_oracle.ragged(24, 17, width=16)
 
 
 def test_multihead_attention(check):
-  # In training, for else it may take a path without gradients.
+  # In eval mode PyTorch may take a path without gradients.
   module = torch.nn.MultiheadAttention(16, 2, batch_first=True).train()
 
   def theirs(params, x, mask):

@@ -1,6 +1,6 @@
-"""Mixers beside the attention of models in transformers.
+"""Compares mixers with the attention of models in the package transformers.
 
-Their output projections have no biases where ours have: these are added.
+If only our output projection has a bias, the test adds it.
 """
 
 import numpy as np
@@ -32,18 +32,18 @@ def load(model):
 
 
 def bias(mask):
-  """[B, 1, 1, L], as theirs want it."""
+  """Returns the term [B, 1, 1, L] that masks the logits of padded keys."""
   return torch.zeros(mask.shape).masked_fill(~mask, -1e9)[:, None, None]
 
 
 def turns(package, config, x):
-  """Cosines and sines of Llama's positions."""
+  """Returns cosines and sines of Llama's rotary positions."""
   return package.LlamaRotaryEmbedding(config)(
       x, torch.arange(x.shape[1])[None])
 
 
 def test_rotary_llama(check):
-  """Pairs are i and i + Dh / 2 in both."""
+  """Compares rotary attention; both rotate the channels i and i + Dh / 2."""
   package = load('llama')
   config = package.LlamaConfig(
       hidden_size=16, num_attention_heads=2, attention_bias=True,
@@ -96,9 +96,9 @@ def test_latent_deepseek_v3(check):
 
 @pytest.mark.parametrize('rotary', [False, True])
 def test_differential_diffllama(check, rotary):
-  """Its pairs are heads p and p + H / 2, ours 2 p and 2 p + 1.
+  """DiffLlama subtracts head p + H / 2 from head p, ours 2 p + 1 from 2 p.
 
-  Its norm has no scale: that goes into the output projection.
+  DiffLlama's norm has no scale, so the output projection is multiplied by ours.
   """
   package = load('diffllama')
   config = package.DiffLlamaConfig(
@@ -129,7 +129,7 @@ def test_differential_diffllama(check, rotary):
 
 
 def test_t5(check):
-  """It divides by no sqrt(Dh): the queries' projection is divided for it."""
+  """T5 does not divide logits by sqrt(Dh), so its query weights are divided."""
   package = load('t5')
   module = package.T5Attention(package.T5Config(
       d_model=16, d_kv=8, num_heads=2, attn_implementation='eager',
@@ -146,7 +146,7 @@ def test_t5(check):
 
   check('transformers',
         transformer_t5.Mixer(num_heads=2, qkv_width=16, qkv_bias=False),
-        theirs, *mixer_oracle.ragged(150, 97, width=16))  # two blocks
+        theirs, *mixer_oracle.ragged(150, 97, width=16))  # 2 blocks of queries
 
 
 @pytest.mark.parametrize('buckets,farthest', [(32, 128), (8, 12), (64, 500)])
@@ -182,7 +182,7 @@ def test_lightning_minimax(check, layer):
 
 
 def test_longformer(check):
-  """A bias of the global keys, which the softmax cancels, is zero here."""
+  """Longformer's bias of global keys is zero; the softmax would cancel it."""
   package = load('longformer')
   module = package.LongformerSelfAttention(package.LongformerConfig(
       hidden_size=16, num_attention_heads=2, attention_window=[4],
@@ -208,7 +208,10 @@ def test_longformer(check):
 
 
 def test_bigbird(check, monkeypatch):
-  """It has our random blocks; its last block, global there, is padding."""
+  """The package gets our random blocks.
+
+  Its last block is global, and ours is not, so that block is padding.
+  """
   package = load('big_bird')
   module = package.BigBirdBlockSparseAttention(package.BigBirdConfig(
       hidden_size=16, num_attention_heads=2, num_random_blocks=2,
@@ -264,7 +267,7 @@ def test_fnet(check):
 
 @pytest.mark.parametrize('groups', [1, 2])
 def test_mamba2(check, groups):
-  """Its path of plain PyTorch; it is causal."""
+  """Compares the causal Mamba-2 with the package's plain PyTorch code."""
   package = load('mamba2')
   module = package.Mamba2Mixer(package.Mamba2Config(
       hidden_size=16, num_heads=4, head_dim=8, state_size=6, n_groups=groups,

@@ -1,4 +1,4 @@
-"""ALiBi and selective attention beside x-transformers."""
+"""Compares ALiBi and selective attention with x-transformers."""
 
 from lra.models import selective, transformer_alibi
 from tests.helpers import mixer_oracle, peer
@@ -8,7 +8,7 @@ X, MASK = mixer_oracle.ragged(150, 97, width=16)  # in two blocks of queries
 
 
 def test_alibi(check):
-  """Its distances have no sign either; 4 heads, for which slopes agree."""
+  """Both use absolute distances, and with 4 heads the same slopes."""
   package = peer.load('x_transformers.x_transformers', 'x-transformers')
   bias = package.AlibiPositionalBias(4)
 
@@ -23,7 +23,7 @@ def test_alibi(check):
 
 
 def test_selective(check):
-  """Its function of the logits that the causal mask has been applied to."""
+  """The package's function changes causally masked logits."""
   package = peer.load('x_transformers.attend', 'x-transformers')
 
   def attend(q, k, v, mask):

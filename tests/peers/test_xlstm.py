@@ -1,4 +1,4 @@
-"""mLSTM beside the layer of the package xlstm."""
+"""Compares mLSTM with the layer of the package xlstm."""
 
 from lra.models import mlstm
 from tests.helpers import mixer_oracle, peer

@@ -1,14 +1,14 @@
-"""Kills commands at random moments: is what they leave behind the same?
+"""Kills commands at random moments and compares their outputs.
 
 Usage: python -m tests.stress [--minutes=30] [--seed=0] [--kills=N]
                               [--only=train,sweep,prepare,publish]
                               [--rounds=3,7]
 
-A round starts one command, does something to it at a random moment, starts it
-again, and so on; at last it is left to end. Its outputs are then those of an
-undisturbed run, but for what a clock has measured. The same seed gives the
-same actions, at the same parts of the undisturbed duration. Exit status 1 if
-an output differs, or a command ended as it should not.
+A round starts one command, sends it a signal at a random moment, starts it
+again, and so on. Finally the command runs to its end. Except for measured times
+and memory, its outputs must be those of an undisturbed run. The seed determines
+the signals and their times, as fractions of the undisturbed duration. The exit
+status is 1 if an output differs or a command ended in another way than it may.
 """
 
 import argparse
@@ -29,11 +29,11 @@ from lra.errors import UserError
 from tests.stress import kills
 from tests.stress.works import ROOT, Work, works
 
-_STUCK = 300  # seconds after which a command is taken to hang
+_STUCK = 300  # seconds that a command may run after a signal
 
 
 class Bench:
-  """A folder with the undisturbed outputs and one folder for each round."""
+  """Runs the commands in a folder, undisturbed and then in rounds of kills."""
 
   def __init__(self, folder: pathlib.Path):
     self.folder = folder
@@ -48,7 +48,7 @@ class Bench:
     return folder
 
   def start(self, work: Work, folder: pathlib.Path) -> subprocess.Popen:
-    """Starts the command of a work in a session of its own."""
+    """Starts the command in a new session, so that it has its own group."""
     with open(folder / 'stderr', 'w') as errors:
       self.started = subprocess.Popen(
           work.command, cwd=folder, stdin=subprocess.DEVNULL,
@@ -58,18 +58,18 @@ class Bench:
     return self.started
 
   def close(self) -> None:
-    """Ends what still runs."""
+    """Kills the command if it still runs."""
     if self.started is not None and self.started.poll() is None:
       self.started.kill()
       self.started.wait()
 
   def undisturbed(self, work: Work) -> None:
-    """Runs a work twice, to fill the caches and then to be compared with."""
+    """Runs a command twice: to fill the caches, and for expected outputs."""
     for name in ('warm', 'whole'):
       folder = self._make(work, f'{name}-{work.name}')
       begin = time.monotonic()
       code = self.start(work, folder).wait()
-      self.seconds[work.name] = min(  # of a machine that does other things
+      self.seconds[work.name] = min(  # other programs may slow one run down
           time.monotonic() - begin, self.seconds.get(work.name, math.inf))
       if code:
         sys.exit(f'{work.name} ends with {code} undisturbed: '
@@ -77,7 +77,11 @@ class Bench:
     self.expected[work.name] = work.outputs(folder)
 
   def round(self, work: Work, number: int, seed: int, most: int):
-    """One round; returns the actions done and what is wrong, if anything."""
+    """Runs round `number`, with `most` actions at most.
+
+    Returns:
+      (the actions done, the problems found).
+    """
     folder = self._make(work, f'round-{number}')
     done, wrong, process = [], [], None
     for action, part in kills.plan(seed, number)[:most]:
@@ -131,7 +135,7 @@ def main() -> int:
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--kills', type=int, default=10**9)
   parser.add_argument('--only', default='train,sweep,prepare,publish')
-  parser.add_argument('--rounds', help='these only, by their numbers')
+  parser.add_argument('--rounds', help='run only rounds with these numbers')
   args = parser.parse_args()
   signal.signal(signal.SIGINT, signal.default_int_handler)
   chosen = [w for w in works() if w.name in args.only.split(',')]
@@ -159,10 +163,10 @@ def main() -> int:
 
 
 def table(rounds: list[tuple[str, list[str], list[str]]]) -> str:
-  """Kills of each work and of each kind.
+  """Returns a Markdown table of the kills of each command and kind.
 
   Args:
-    rounds: name of the work, actions done, and what is wrong, of each.
+    rounds: (name of the command, actions done, problems) of each round.
   """
   tried, kept, kinds = (collections.Counter() for _ in range(3))
   for name, done, wrong in rounds:

@@ -1,4 +1,4 @@
-"""Signals at random moments, the same ones for the same seed."""
+"""Signals at random moments, which the seed determines."""
 
 import os
 import random
@@ -7,20 +7,23 @@ import subprocess
 import time
 
 ACTIONS = ('KILL', 'KILL', 'TERM', 'INT', 'INT INT', 'HUP', 'STOP CONT')
-# What ends the interpreter before the first line of the command is run. Later
-# no signal raises the KeyboardInterrupt that Python then shows.
+# Exit codes of a signal that arrives before the command's first line runs. Only
+# such a signal may raise Python's KeyboardInterrupt.
 _UNHEARD = (-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP)
 
 
 def plan(seed: int, number: int) -> list[tuple[str, float]]:
-  """Actions of a round, and when: in parts of the undisturbed duration."""
+  """Returns the actions of a round, each with the delay before it.
+
+  A delay is a fraction of the undisturbed duration.
+  """
   rng = random.Random(f'{seed} {number}')
   return [(rng.choice(ACTIONS), rng.uniform(0, 0.8))
           for _ in range(rng.randint(3, 6))]
 
 
 def act(process: subprocess.Popen, action: str) -> None:
-  """Does to a process, or as a terminal does to its group, what is said."""
+  """Sends the signals of `action`; SIGINT goes to the whole process group."""
   for name in action.split():
     number = signal.Signals[f'SIG{name}']
     try:
@@ -35,12 +38,12 @@ def act(process: subprocess.Popen, action: str) -> None:
 
 
 def complaint(action: str, code: int, errors: str) -> str:
-  """What is wrong with how a command ended, '' if nothing is.
+  """Returns what is wrong with the end of a command, '' if nothing is.
 
   Args:
-    action: the last one.
-    code: exit code.
-    errors: what it wrote to stderr.
+    action: the last action before the end.
+    code: exit code of the command.
+    errors: stderr of the command.
   """
   allowed = {
       'KILL': (-signal.SIGKILL, 75), 'STOP CONT': (0, 75),

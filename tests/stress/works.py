@@ -1,4 +1,4 @@
-"""The commands that are killed, and what they leave behind to compare."""
+"""The commands that are killed, and their outputs that are compared."""
 
 import dataclasses
 import hashlib
@@ -18,19 +18,20 @@ _RUN = (sys.executable, str(ROOT / 'run_lra.py'), '--results_dir=results',
         '--page=page.md')
 _TINY = {'train.eval_batch_size': 100, 'train.log_every': 10,
          'train.checkpoint_minutes': 0.03}
-# What a clock or the memory has measured; a sweep's runs differ in no other.
+# Fields of measured times and memory, which differ between equal runs.
 _MEASURED = re.compile(r'seconds$|per_s$|_bytes$')
 
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-  """A command, run in a folder of its own.
+  """A command that runs in a folder of its own.
 
   Attributes:
-    name: for the table.
-    command: its arguments; paths are seen from the folder.
-    make: makes the folder ready, given it and the folder shared by all.
-    outputs: what is to be compared: name -> value.
+    name: name in the table.
+    command: program and arguments; paths are relative to the folder.
+    make: function that prepares the folder; it also gets the folder that all
+      commands share.
+    outputs: function that reads the outputs in the folder, name -> value.
   """
   name: str
   command: tuple[str, ...]
@@ -39,7 +40,7 @@ class Work:
 
 
 def works() -> list[Work]:
-  """The four of them."""
+  """Returns the four commands."""
   flags = tiny.flags(**_TINY, **{
       'train.steps': 2000, 'train.eval_every': 250})
   return [
@@ -77,7 +78,7 @@ def _with_records(folder, shared):
 
 
 def _of_files(folder):
-  """Hash of each file but the hidden ones, by its path."""
+  """Returns path -> SHA-256 of each file; skips hidden files and stderr."""
   return {
       str(path.relative_to(folder)): hashlib.sha256(
           path.read_bytes()).hexdigest()
@@ -86,7 +87,10 @@ def _of_files(folder):
 
 
 def _of_data(folder):
-  """Fingerprint of what can be read, and the files: their bytes may differ."""
+  """Returns the data's fingerprint, the file names and hashes of JSON files.
+
+  The bytes of the other files may differ between equal data sets.
+  """
   content = data_prep.read('listops_mini', folder / 'data')
   return {'fingerprint': fingerprint(content.splits),
           'files': sorted(_of_files(folder)),
@@ -94,7 +98,10 @@ def _of_data(folder):
 
 
 def _of_runs(folder):
-  """Results, records and metrics without measured numbers; the page's form."""
+  """Returns results, records and metrics without measured numbers.
+
+  In the text of the page, every number is replaced by '#'.
+  """
   found = {}
   for path in sorted(folder.rglob('*.json*')):
     name = str(path.relative_to(folder))

@@ -1,4 +1,7 @@
-"""One run on several processes of this machine, which talk by Gloo."""
+"""Tests of runs made by several processes on this machine.
+
+The processes exchange arrays through Gloo, JAX's CPU backend for collectives.
+"""
 
 import concurrent.futures
 import functools
@@ -27,14 +30,15 @@ pytestmark = pytest.mark.full
 
 
 def _start(folder, data_dir, count, task='listops_mini', first='', **changes):
-  """The processes of a run, with `DEVICES` devices together.
+  """Starts the processes of one run; they share `DEVICES` devices.
 
   Args:
-    folder, data_dir: of the run; or a list, with one for each process.
-    count: how many processes.
-    task: of the config.
-    first: Python that each does before.
-    **changes: fields of the config.
+    folder: run directory, or a list with one for each process.
+    data_dir: data folder, or a list with one for each process.
+    count: number of processes.
+    task: name of the task.
+    first: Python code that each process executes before the run.
+    **changes: config fields to set.
   """
   folders, data_dirs = (x if isinstance(x, list) else [x] * count
                         for x in (folder, data_dir))
@@ -59,9 +63,9 @@ def _start(folder, data_dir, count, task='listops_mini', first='', **changes):
 
 
 def _end(processes):
-  """(exit code, stdout, stderr) of each; none is left behind."""
+  """Returns (exit code, stdout, stderr) of each process once all have ended."""
   try:
-    # All at once: who waits for a reader lets the others wait.
+    # Read all pipes at once: a process with a full pipe would block the others.
     with concurrent.futures.ThreadPoolExecutor(len(processes)) as pool:
       said = list(pool.map(lambda p: p.communicate(timeout=300), processes))
   finally:
@@ -78,7 +82,7 @@ def _ends_well(processes):
 
 
 def _said(ended):
-  """The end of what each of the processes said, all of them."""
+  """Formats the exit code and the end of stderr of each process."""
   return '\n'.join(f'exit code {code}: {errors[-6000:]}'
                    for code, _, errors in ended)
 
@@ -89,7 +93,7 @@ def _metrics(folder):
 
 
 def _alive(processes):
-  """Fails with what each says in the end, once one has ended."""
+  """Fails if a process has ended, and shows the stderr of all."""
   if any(p.poll() is not None for p in processes):
     pytest.fail(_said(_end(processes)))
 
@@ -104,7 +108,10 @@ def _wait_for_step(folder, processes, step):
 
 
 def _same(folder, whole):
-  """The same run: sums of four devices are rounded in another order."""
+  """Checks that the runs in `folder` and `whole` agree, but for rounding.
+
+  Each number of processes adds up the gradients in its own order.
+  """
   ours, theirs = _metrics(folder), _metrics(whole)
   assert [(p['split'], p['step']) for p in ours] == [
       (p['split'], p['step']) for p in theirs]
@@ -127,7 +134,7 @@ def whole(mini_data, tmp_path_factory):
 def test_a_stop_of_one_is_a_stop_of_all_and_another_mesh_goes_on(
     mini_data, tmp_path, whole):
   folder = tmp_path / 'run'
-  # Of the state each process has a half, and nobody the whole.
+  # Each process holds one half of the parameters and optimizer state.
   processes = _start(folder, mini_data, 2, **{'mesh.fsdp': 4})
   _wait_for_step(folder, processes, 15)
   processes[1].send_signal(signal.SIGTERM)
@@ -147,7 +154,7 @@ def test_a_stop_during_a_validation_ends_it(mini_data, tmp_path):
   folder = tmp_path / 'run'
   processes = _start(folder, mini_data, 2, **{
       'train.eval_batch_size': 4, 'train.log_every': 20})
-  _wait_for_step(folder, processes, 20)  # which is validated, for seconds
+  _wait_for_step(folder, processes, 20)  # validation after it takes seconds
   processes[1].send_signal(signal.SIGTERM)
   for code, _, errors in _end(processes):
     assert code == launch.EXIT['stopped'], errors
@@ -155,7 +162,7 @@ def test_a_stop_during_a_validation_ends_it(mini_data, tmp_path):
   assert {p['split'] for p in _metrics(folder)} == {'train'}
 
 
-# The leader ends what the processes write; its storage is slow.
+# Delays the first process, which completes each checkpoint, by a second.
 _SLOW = """
 import sys, time
 from orbax.checkpoint import checkpoint_manager
@@ -169,7 +176,7 @@ checkpoint_manager.CheckpointManager._finalize_checkpoint = late
 
 def test_slow_storage_is_waited_for(mini_data, tmp_path):
   folder = tmp_path / 'run'
-  # Each validation finds the state of the one before still being written.
+  # At each validation, the previous checkpoint is still being written.
   _ends_well(_start(folder, mini_data, 2, first=_SLOW, **{
       'train.steps': 5, 'train.eval_every': 1, 'train.log_every': 1,
       'optim.schedule': 'constant', 'train.warmup_steps': 0}))
@@ -177,7 +184,7 @@ def test_slow_storage_is_waited_for(mini_data, tmp_path):
 
 
 def _damage_newest(folder):
-  """Spoils the last quarter of a kernel in the newest state; returns both."""
+  """Damages the newer of two checkpoints; returns the paths, older first."""
   states = sorted((folder / 'checkpoints' / 'last').iterdir(),
                   key=lambda path: int(path.name))
   assert len(states) == 2
@@ -191,7 +198,7 @@ def _damage_newest(folder):
 
 def test_what_one_cannot_read_is_damaged_for_all(mini_data, tmp_path):
   folder = tmp_path / 'run'
-  # As large as an array must be to be split.
+  # Wide enough that `fsdp` splits the MLP's arrays between devices.
   changes = {'mesh.fsdp': 4, 'train.steps': 20, 'encoder.mlp_width': 64}
   started = _start(folder, mini_data, 2, **changes)
   _wait_for_step(folder, started, 15)
@@ -231,13 +238,16 @@ def test_the_end_of_one_is_the_end_of_all_within_a_minute(
     assert time.monotonic() - killed < 60
     assert code == launch.EXIT['stopped'], errors
     assert 'another process of this run has ended' in errors
-    assert 'Traceback' not in errors and '@  ' not in errors  # no stack of C++
+    assert 'Traceback' not in errors and '@  ' not in errors  # no C++ stack
   _ends_well(_start(folder, mini_data, 2))
   _same(folder, whole)
 
 
 def _fail(processes):
-  """What the leader and the other of two say that end for a user's error."""
+  """Checks that two processes end with a user error.
+
+  Returns the stderr of the second process, which detects the error.
+  """
   (first, _, leader), (second, _, other) = _end(processes)
   assert (first, second) == (2, 2), leader + other
   assert 'Another process of this run has failed' in leader

@@ -1,4 +1,4 @@
-"""What libraries write to stderr is held back, and whose it is then."""
+"""Tests of `lra.system.held`, which delays what libraries write to stderr."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ _OTHER = 'os.write(2, b"Check failed: a == b\\n")\n'
 
 
 def _run(code, *options):
-  """(exit code, stderr) of a process that holds back."""
+  """Runs `code` after `held.begin()`; returns (exit code, stderr)."""
   done = subprocess.run(
       [sys.executable, *options, '-c', (
           'import ctypes, os, signal, sys, time\n'

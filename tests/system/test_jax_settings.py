@@ -1,4 +1,5 @@
-"""Settings of JAX leave the numbers of a run alone, or are recorded."""
+"""JAX settings in the environment change no result of a run, or are recorded.
+"""
 
 import json
 import os
@@ -26,7 +27,10 @@ STRICT = {'JAX_NUMPY_RANK_PROMOTION': 'raise',
 
 @pytest.fixture(scope='module')
 def trained(mini_data, tmp_path_factory):
-  """(scores, flags) of a run with dropout in an environment of its own."""
+  """Returns a function that trains with given environment variables.
+
+  It returns (test scores, recorded XLA flags, stderr). The model has dropout.
+  """
   def run(**environment):
     folder = tmp_path_factory.mktemp('run')
     done = subprocess.run(
@@ -92,7 +96,7 @@ def test_settings_that_say_where_something_is_are_not_recorded(monkeypatch):
 
 @pytest.mark.full
 def test_a_run_of_float64_is_named_as_one(mini_data, tmp_path, compile_once):
-  """Runs of earlier versions took it from the environment."""
+  """A run that an earlier version trained in float64 is refused."""
   config = same_run.config(mini_data)
   with jax.enable_x64(True):
     train_lib.train(config, tmp_path)

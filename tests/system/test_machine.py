@@ -1,4 +1,4 @@
-"""Where the code comes from: a commit, a modified one, or no checkout."""
+"""Tests of the git commit, "modified" flag and hardware that a run records."""
 
 import importlib.util
 import os
@@ -25,7 +25,7 @@ def git(folder, *args):
 
 @pytest.fixture
 def checkout(tmp_path):
-  """A small checkout with a copy of `lra.system.machine`, all committed."""
+  """Commits a small repository with a copy of `lra.system.machine`."""
   root = tmp_path / 'checkout'
   for name in ('lra/system/machine.py', 'lra/models/known.py',
                'lra/results/runs/x.json', 'lra/nn/a.py', 'configs/known.py',
@@ -41,7 +41,7 @@ def checkout(tmp_path):
 
 
 def state(root, *names):
-  """What the checkout's own `machine` says of itself."""
+  """Returns `git_state(names)` from the copy of `machine` in `root`."""
   spec = importlib.util.spec_from_file_location(
       'machine_of_checkout', root / 'lra/system/machine.py')
   module = importlib.util.module_from_spec(spec)
@@ -79,7 +79,7 @@ def test_a_commit_is_published_once_the_known_branch_has_it(
   assert published() is True
   git(checkout, 'merge', '-q', '--ff-only', 'mine')
   assert published() is True
-  # Where there is a remote its branch counts, not the one of the same name.
+  # With a remote, the remote's default branch counts, not the local main.
   git(tmp_path, 'init', '-q', '--bare', '-b', 'trunk', 'origin.git')
   git(checkout, 'remote', 'add', 'origin', str(tmp_path / 'origin.git'))
   git(checkout, 'push', '-q', 'origin', 'main~:refs/heads/trunk')
@@ -93,7 +93,7 @@ def test_a_commit_is_published_once_the_known_branch_has_it(
   assert published() is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason='only root gives files away')
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root can change owners')
 def test_a_commit_of_another_user_is_known(checkout):
   for path in (checkout, *checkout.rglob('*')):
     os.chown(path, 1234, 1234)
@@ -102,14 +102,14 @@ def test_a_commit_of_another_user_is_known(checkout):
 
 
 def watched(root, tmp_path):
-  """Has the repository at `root` run a command; the file that this makes."""
+  """Configures `root` so that git runs a command; returns the file it makes."""
   mark, program = tmp_path / 'was_run', tmp_path / 'watch.sh'
   program.write_text(f'#!/bin/sh\ntouch {mark}\n')
   program.chmod(0o755)
   git(root, 'config', 'core.fsmonitor', str(program))
   subprocess.run(('git', '-c', 'safe.directory=*', 'status'), cwd=root,
                  check=True, capture_output=True)
-  assert mark.exists()  # git runs it unless it is kept from that
+  assert mark.exists()  # plain git runs the command
   mark.unlink()
   return mark
 
@@ -120,9 +120,10 @@ def test_a_command_of_a_repository_is_not_run(checkout, tmp_path):
   assert not mark.exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason='only root gives files away')
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root can change owners')
 def test_a_repository_of_another_user_is_not_asked(checkout, tmp_path):
-  """It holds the very files of a package that is not theirs."""
+  """Git reads no repository that another user owns and runs no command in it.
+  """
   git(checkout, 'config', 'filter.x.clean', f'touch {tmp_path}/filtered; cat')
   (checkout / '.git/info/attributes').write_text('* filter=x\n')
   mark = watched(checkout, tmp_path)
@@ -136,13 +137,13 @@ def test_a_repository_of_another_user_is_not_asked(checkout, tmp_path):
 
 @pytest.mark.parametrize('empty', [False, True])
 def test_a_repository_above_the_package_is_not_asked(tmp_path, checkout, empty):
-  """Whoever owns it: its commit is not that of this program."""
+  """A repository around the package's own folder does not give its commit."""
   shutil.rmtree(checkout / '.git')
   git(tmp_path, 'init', '-q')
   git(tmp_path, 'add', '-A')
   git(tmp_path, 'commit', '-qm', 'all')
   mark = watched(tmp_path, tmp_path)
-  if empty:  # git would pass over it
+  if empty:  # git ignores an empty .git folder and goes on to the parent
     (checkout / '.git').mkdir()
   assert state(checkout) == {
       'git_commit': None, 'git_dirty': None, 'git_published': None}
@@ -198,7 +199,7 @@ def test_a_link_to_a_tracked_file_is_that_file(checkout, tmp_path):
 
 
 def test_an_installed_package_has_no_commit_of_whatever_is_around_it(checkout):
-  """A virtual environment inside of some checkout."""
+  """The package is installed in a virtual environment within a checkout."""
   package = checkout / 'ignored_venv/lra'
   shutil.copytree(checkout / 'lra', package)
   assert state(package.parent) == NOTHING
@@ -232,7 +233,7 @@ def test_this_checkout_has_a_commit():
 def test_the_platform_is_chosen_where_nobody_has_chosen_it(
     before, given, chosen):
   if any(pathlib.Path('/dev').glob('accel*')):
-    pytest.skip('a TPU is here')
+    pytest.skip('this machine has a TPU')
   code = (f'{before}\nimport os\nfrom lra.system import machine\n'
           'machine.skip_tpu()\nprint(os.environ.get("JAX_PLATFORMS"))')
   done = subprocess.run(

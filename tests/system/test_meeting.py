@@ -1,4 +1,5 @@
-"""Processes of --distributed meet, here as threads; and what they are told."""
+"""Tests how the processes of --distributed meet; threads stand for processes.
+"""
 
 import concurrent.futures
 import contextlib
@@ -18,13 +19,16 @@ from tests.helpers.processes import free_port
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-  """Nobody is waited for as long as in earnest."""
+  """Shortens the time limits."""
   monkeypatch.setattr(meeting, 'FINDING_SECONDS', 2)
   monkeypatch.setattr(meeting, '_ANSWER_SECONDS', 1)
 
 
 def _meet(port, *processes, host='127.0.0.1'):
-  """What each is told, '' if it may go on; they are (number, of how many)."""
+  """Returns the error of each process, or '' if it may start.
+
+  Each of `processes` is (its number, number of processes).
+  """
   def told(process, count):
     try:
       meeting.meet(f'{host}:{port}', count, process)
@@ -89,7 +93,7 @@ def test_what_is_wrong_is_told_to_those_who_come_later():
 
 
 def test_a_second_leader_on_this_machine_or_another_is_told():
-  """Of another machine the port is free, but HOST:PORT leads to the first."""
+  """A second process 0 finds its port in use, or the first one at HOST:PORT."""
   port = free_port()
   first = meeting._Leader(port, {
       'process': 0, 'processes': 2, 'host': 'there', 'nonce': 'other'})
@@ -148,7 +152,7 @@ def test_a_port_that_is_in_use_is_told_to_the_leader():
 
 
 def test_a_command_that_cannot_meet_ends_with_one_sentence(tmp_path):
-  """JAX itself ends such processes by SIGSEGV, or an IndexError."""
+  """JAX alone would end such a command with SIGSEGV or an IndexError."""
   with socket.create_server(('127.0.0.1', 0)) as taken:
     port = taken.getsockname()[1]
     for coordinator, word in ((f'127.0.0.1:{port}', 'is in use'),

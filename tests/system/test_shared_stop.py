@@ -1,12 +1,12 @@
-"""What the processes of a run agree on: when to save and when to stop."""
+"""Tests how the processes of a run agree when to save and when to stop."""
 
 from lra.system.distributed import SharedStop
 
-DELAY = 2  # updates from sending a wish to hearing it
+DELAY = 2  # training steps between sending a request and receiving all
 
 
 class _Own:
-  """What one process has been asked for."""
+  """Stand-in for the `StopRequest` of one process."""
   reason = ''
 
   def checkpoint(self, due):
@@ -14,12 +14,15 @@ class _Own:
 
 
 def _stop(own):
-  """Of a run with one process."""
+  """Returns the `SharedStop` of a run with one process."""
   return SharedStop(own, lambda wishes, after: wishes)
 
 
 def _run(stop, own, *, steps, due_after=None, asked_at=None):
-  """Steps of saves, and of the stop, as the training loop has them."""
+  """Imitates the training loop; returns (steps of the saves, last step).
+
+  The last step is None if the loop was not stopped.
+  """
   saves, sent, last = [], [], 0
   for step in range(steps):
     if stop.reason:

@@ -1,4 +1,4 @@
-"""Signals and closed streams, in processes of their own."""
+"""Tests of signals and closed streams; each starts a process."""
 
 import contextlib
 import os
@@ -21,11 +21,11 @@ _BEGIN = (
     'import signal\n'
     'from lra.system import signals, streams\n'
     'streams.keep(); signals.listen()\n')
-# Gives the session that a process leads the terminal that is its stdin.
+# Makes stdin the controlling terminal, then executes the command.
 _LEAD = ('import fcntl, os, sys, termios\n'
          'fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n'
          'os.execv(sys.argv[1], sys.argv[1:])\n')
-# Keeps the main thread in C, as a compiler does: no Python handler runs.
+# Keeps the main thread in C code, so that no Python signal handler runs.
 _BUSY = ('import hashlib\n'
          'def busy(): hashlib.pbkdf2_hmac("sha256", b"a", b"b", 10**8)\n')
 _ENV = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)}
@@ -33,10 +33,9 @@ _ENV = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(ROOT)}
 
 @pytest.fixture(autouse=True)
 def heard():
-  """What nohup, a shell's & or a library ignores, processes of a test do not.
+  """Sets handlers, so that the child processes of a test ignore no signal.
 
-  Python does not know what a library has set, as libtpu does with SIGHUP: only
-  to set a handler is sure.
+  Children inherit ignored signals, such as those of nohup or a shell's `&`.
   """
   before = {number: signal.signal(number, lambda *_: None)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -46,7 +45,7 @@ def heard():
 
 
 def _start(code, **options):
-  """A process that has run `code` as far as its `print('ready')`."""
+  """Starts a process and waits until its `code` prints 'ready'."""
   process = subprocess.Popen(
       [sys.executable, '-c', _BEGIN + code], env=_ENV, text=True,
       stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
@@ -55,7 +54,7 @@ def _start(code, **options):
 
 
 def _end(process):
-  """(exit code, lines of stderr)."""
+  """Returns (exit code, lines of stderr)."""
   _, errors = process.communicate(timeout=60)
   return process.returncode, [x for x in errors.split('\n') if x.strip()]
 
@@ -71,13 +70,13 @@ def test_a_command_that_has_begun_nothing_ends_at_once(number):
 
 
 def test_work_is_told_and_a_second_ctrl_c_ends_it():
-  """Both while the main thread is in C."""
+  """The process receives both while its main thread is in C code."""
   process = _start(_BUSY + (
       'with signals.later("after this step"):\n  print("ready"); busy()'))
   process.send_signal(signal.SIGTERM)
   told = next(x for x in process.stderr if x.strip())
   assert 'SIGTERM: will stop after this step' in told
-  process.send_signal(signal.SIGTERM)  # only a terminal's says: at once
+  process.send_signal(signal.SIGTERM)  # only a second SIGINT ends it at once
   time.sleep(0.2)
   assert process.poll() is None
   process.send_signal(signal.SIGINT)
@@ -111,7 +110,10 @@ def test_what_is_interrupted_tidies_up(tmp_path):
 
 
 def test_an_interruption_that_is_swallowed_comes_again():
-  """By a callback of the garbage collector, as JAX has one."""
+  """Python drops an exception raised in a callback of the garbage collector.
+
+  JAX has such a callback.
+  """
   process = _start(
       'import gc, time\n'
       'def callback(*_): print("ready"); time.sleep(1)\n'
@@ -140,7 +142,8 @@ def test_short_work_is_not_left_half_done(tmp_path):
 
 
 def test_what_was_ignored_stays_ignored():
-  """As with nohup."""
+  """A process whose SIGHUP was ignored at the start, as by nohup, survives it.
+  """
   process = subprocess.Popen(
       [sys.executable, '-c', (
           'import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n'
@@ -223,7 +226,7 @@ def test_messages_that_find_no_room_end_nothing():
 
 @contextlib.contextmanager
 def _in_a_terminal(command, **options):
-  """(process, terminal): the process leads the terminal's session."""
+  """Context with (process, terminal) of a command run in a new terminal."""
   terminal, theirs = os.openpty()
   process = subprocess.Popen(
       [sys.executable, '-c', _LEAD, *command], stdin=theirs, stdout=theirs,
@@ -266,7 +269,7 @@ def test_ctrl_c_twice_in_a_terminal():
 
 
 def test_what_a_failed_checkpoint_leaves_undone_is_not_shown():
-  """One sentence says that the disk is full; other errors are shown."""
+  """Late errors of asyncio and Orbax are hidden, and all others are shown."""
   code = ('from lra.cli import command\n'
           'command.quiet_libraries()\n'
           'class Late:\n'
@@ -288,22 +291,20 @@ def test_what_a_failed_checkpoint_leaves_undone_is_not_shown():
   assert '/tidy/' in done.stderr and '/orbax/' not in done.stderr
 
 
-# The same with runs.
-
 _TINY = {'train.eval_batch_size': 100, 'train.eval_every': 50,
          'train.log_every': 10}
 
 
 @pytest.fixture(scope='module')
 def place(tmp_path_factory):
-  """A folder for runs, with configs and a cache that is filled."""
+  """Makes a folder with the configs; its runs share a compilation cache."""
   folder = tmp_path_factory.mktemp('place')
   (folder / 'configs').symlink_to(ROOT / 'configs')
   return folder
 
 
 def _flags(place, data, name, **changes):
-  """The command of a run, and of its record and page, in `place/name`."""
+  """Returns the command of a run that writes everything to `place/name`."""
   results = place / name / 'results'
   results.mkdir(parents=True)
   shutil.copy(ROOT / 'lra/results/published.csv', results)
@@ -318,7 +319,7 @@ def _flags(place, data, name, **changes):
 
 
 def _finished(place, name):
-  """Whether the run is, and is recorded."""
+  """Returns whether the run has finished and is recorded and on the page."""
   result = files.read_json(place / name / 'run' / 'result.json')
   return result and result['status'] == 'ok' and len(
       list((place / name / 'results' / 'runs').rglob('*.json'))) == 1 and (
@@ -367,7 +368,7 @@ def _drain(terminal):
 
 
 def _training(place, data, name):
-  """A long run without a terminal that has begun to train."""
+  """Starts a long run without a terminal and waits until it trains."""
   process = subprocess.Popen(
       _flags(place, data, name, **{'train.steps': 10**6}), cwd=place, env=_ENV,
       text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

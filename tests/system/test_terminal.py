@@ -1,4 +1,4 @@
-"""What several runs of a process hear of signals."""
+"""Tests of signals in a process that trains several runs."""
 
 from lra.system import signals, terminal
 

@@ -14,7 +14,7 @@ from tests.helpers import damage
 
 
 def test_the_best_is_on_disk_before_the_last_names_it(tmp_path, monkeypatch):
-  """Records the order of calls, because write times depend on the disk."""
+  """Checks the order of calls, because write times depend on the disk."""
   calls = []
 
   def record(name):
@@ -101,7 +101,7 @@ def _state(step):
 
 @pytest.fixture(scope='module')
 def two(tmp_path_factory) -> pathlib.Path:
-  """Checkpoints of steps 4 and 8, each with its own best parameters."""
+  """Saves checkpoints of steps 4 and 8, each with its own best parameters."""
   folder = tmp_path_factory.mktemp('two')
   checkpoints = Checkpoints(folder)
   for step in (4, 8):

@@ -75,7 +75,7 @@ def test_clipping_does_not_count_frozen_gradients():
                          1, **fields)
   square = sum(np.sum((np.asarray(after[n], np.float64) - before[n])**2)
                for n in before)
-  # Rounding of the parameters is 1e-4 of so small an update.
+  # Rounding the parameters changes so small an update by about 1e-4 of it.
   assert np.sqrt(square) == pytest.approx(0.1 * 1e-3, rel=1e-3)
 
 
@@ -106,7 +106,8 @@ def _s5(groups=(), **train):
   return c
 
 
-# Published groups of S5: (settings, {parameter: its rate and decay}).
+# Published variants of S5: (fields of config.train, config.optim.groups,
+# {parameter: (learning rate, weight decay)}).
 _LAMBDA = {name: (0.01, 0.0) for name in (
     'lambda_real', 'lambda_imaginary', 'log_step')}
 _SLOW = ('lambda_real', 'lambda_imaginary', 'log_step')
@@ -125,7 +126,7 @@ _VARIANTS = {
 
 @pytest.mark.parametrize('variant', _VARIANTS)
 def test_the_groups_of_s5_can_be_expressed(variant):
-  """One update of plain descent is -rate * (g + decay * w)."""
+  """One update of plain gradient descent is -rate * (g + decay * w)."""
   train, groups, expected = _VARIANTS[variant]
   p = small.make(_s5(groups, ssm_learning_rate=0.01, ssm_weight_decay=0.0,
                      **train))

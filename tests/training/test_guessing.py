@@ -1,4 +1,4 @@
-"""Runs that learn nothing say so, once; others do not."""
+"""A run that learns nothing prints one warning; other runs print none."""
 
 import math
 
@@ -35,7 +35,7 @@ def _run(folder, capsys, rows, seq_len):
 
 
 def test_constant_inputs_cannot_be_learnt(tmp_path, capsys):
-  """The digits that differ are cut off."""
+  """Cutting the inputs to 4 tokens removes the digit that is the label."""
   made, printed = _run(tmp_path, capsys, [
       (f'[MAX 0 0 0 0 {d} ]', d) for d in (0, 1) * 20], seq_len=4)
   assert STEPS / 10 <= made['guessing_step'] <= STEPS / 4

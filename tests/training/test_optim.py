@@ -21,7 +21,7 @@ def test_schedule(s, expected):
 
 
 def _sum(gradients, b):
-  """sum_i b^(s - i) g_i."""
+  """Returns sum_i b^(s - i) g_i over the s gradients."""
   return sum(b**i * g for i, g in enumerate(reversed(gradients)))
 
 
@@ -34,14 +34,15 @@ def _adam(gradients, train, _):
 
 
 def _lion(gradients, train, _):
-  """Chen et al. 2023, arXiv 2302.06675, algorithm 2."""
+  """Computes Lion's update (Chen et al. 2023, arXiv 2302.06675, algorithm 2).
+  """
   *before, g = gradients
   m = (1 - train.b2) * _sum(before, train.b2)
   return np.sign(train.b1 * m + (1 - train.b1) * g)
 
 
 def _sgd(gradients, _, momentum):
-  """Heavy ball, not Nesterov's."""
+  """Computes heavy-ball momentum, not Nesterov's."""
   return _sum(gradients, momentum)
 
 
@@ -82,7 +83,7 @@ def test_updates(name, direction, coupled, b1, b2, eps, decay):
 
 @pytest.mark.parametrize('name', ['adamw', 'muon', 'sgd'])
 def test_gradients_side_by_side_update_alike(name):
-  """The GPU's joined update equals the CPU's, bit for bit, with its state."""
+  """The update and state computed for a GPU equal the CPU's, bit for bit."""
   config = small.config('transformer', 'listops', weight_decay=0.1)
   config.optim.name, config.optim.clip_norm = name, 1.0
   made = small.make(config)

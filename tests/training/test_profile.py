@@ -13,7 +13,7 @@ from tests.helpers import small
 def _traced(folder):
   """Returns the sorted numbers of the updates in the Perfetto trace."""
   path, = folder.glob('plugins/profile/*/perfetto_trace.json.gz')
-  assert list(path.parent.glob('*.xplane.pb'))  # what XProf opens
+  assert list(path.parent.glob('*.xplane.pb'))  # XProf opens this file
   events = json.loads(gzip.decompress(path.read_bytes()))['traceEvents']
   return sorted(int(event['args']['step_num']) for event in events
                 if event.get('name', '').split('#')[0] == profile.STEP)

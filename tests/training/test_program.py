@@ -48,7 +48,7 @@ def test_batch_size_does_not_change_scores(task):
     scored = {'params': state.params, 'constants': state.constants}
     run = functools.partial(p.evaluate, p.compile_eval(), scored, split)
     counts = run()
-    assert run(lambda counted: False) is None  # stopped, whatever is counted
+    assert run(lambda counted: False) is None  # stopped after one batch
     results.append(p.objective.scores(counts))
     predicted.append(p.objective.analysis(
         counts, p.order(split), split, split))
@@ -62,7 +62,7 @@ def test_batch_size_does_not_change_scores(task):
 
 
 def test_an_analysis_has_the_examples_in_the_order_of_the_data():
-  """Analyses keep the order of the data and drop the last batch's filling."""
+  """Analyses keep the order of the data, without the last batch's filling."""
   codes = np.array([10, 1, 14, 11, 2, 14, 12, 3, 14], np.uint8)
   split = Split(codes, np.arange(0, 10, 3), np.array([1, 2, 3], np.int32))
   objective = small.make(small.config('transformer', 'listops')).objective

@@ -126,7 +126,7 @@ def test_decay_is_of_matrices_and_tables_only(name):
 
 @pytest.mark.full
 def test_average_of_the_weights():
-  """ema_n = d^n p_0 + (1 - d) sum_i d^(n - i) p_i."""
+  """After n updates, ema_n = d^n p_0 + (1 - d) sum_i d^(n - i) p_i, i >= 1."""
   c = _config(ema=0.75)
   p = small.make(c)
   state = p.init()

@@ -36,7 +36,7 @@ def _config(**train):
     ('gpu', 1, {}, (32, 256)),
     ('tpu', 4, {}, (32, 256)),
     ('gpu', 1, {'microbatch_size': 4, 'eval_batch_size': 6}, (4, 6)),
-    ('cpu', 1, {'batch_size': 20}, (5, 20)),  # 8 does not divide it
+    ('cpu', 1, {'batch_size': 20}, (5, 20)),  # 8 does not divide 20
     ('cpu', 4, {'cpu_microbatch_size': 2, 'cpu_eval_batch_size': 6}, (4, 4)),
     ('gpu', 3, {'batch_size': 33}, (33, 255))])
 def test_sizes_that_are_tried_first(platform, share, changes, want):
@@ -64,7 +64,7 @@ def test_sizes_are_halved_until_the_program_fits(monkeypatch):
       lambda n: n, size, share, limit, 'Training')
   assert fit(math.inf) == (32, 32)
   assert fit(100) == (8, 8)
-  assert fit(0) == (1, 1)  # memory unknown: the device decides
+  assert fit(0) == (1, 1)  # the smallest size is kept even if it does not fit
   assert fit(0, share=4) == (4, 4)
   assert fit(0, size=12) == (3, 3)
 
@@ -135,7 +135,7 @@ def test_batches(monkeypatch):
     small.make(c)
   c = small.config('simpletron', 'retrieval', eval_batch_size=32)
   with pytest.raises(UserError, match='config.train.eval_batch_size=32 .*GiB'):
-    small.make(c)  # pairs
+    small.make(c)  # 32 pairs are 64 documents
 
 
 def test_states(monkeypatch):
@@ -151,7 +151,7 @@ def test_states(monkeypatch):
 def test_compiled_steps(monkeypatch):
   program = small.make(small.config('simpletron', 'listops'))
   needed = _state_bytes(program)
-  _with_memory(monkeypatch, needed // 4)  # parameters and nothing else
+  _with_memory(monkeypatch, needed // 4)  # room for the parameters only
   with pytest.raises(jax.errors.JaxRuntimeError) as e:
     program.compile_eval()
   assert machine.out_of_memory(e.value)

@@ -95,7 +95,7 @@ def test_no_microbatch_length_or_device_changes_what_is_drawn(model):
   whole = _gradient(model, 32, dropout=0.3)
   alone = _gradient(model, 32)
   assert not np.isclose(whole[1]['loss'], alone[1]['loss'], rtol=1e-4)
-  # Sorted and cut; 16 tokens are enough for a few of the examples.
+  # The second one sorts by length and cuts padding, for some examples at 16.
   others = [_gradient(model, 8, dropout=0.3),
             _gradient(model, 2, dropout=0.3, at=(16, 24)),
             _gradient(model, 8, dropout=0.3, devices=4)]
@@ -136,7 +136,7 @@ def test_each_step_of_a_run_has_its_own_dropout():
   batch = small.batch(p.objective.task, 4, 24, lead=(1,))
 
   def loss(number):
-    state = jax.tree.map(jnp.copy, start)  # the step may reuse its memory
+    state = jax.tree.map(jnp.copy, start)  # the step may overwrite its input
     state = state.replace(step=state.step + number)
     state, _ = train(state, batch, p.put_given())
     return float(state.sums['loss'])
@@ -170,7 +170,7 @@ def test_a_grid_of_rates_and_decays_is_one_program(monkeypatch):
     ({}, 0.0, ()), ({'data': 4}, 0.0, ()), ({'data': 2, 'fsdp': 2}, 1e-3, ()),
     ({}, 1e-3, (('head/.*', {}), ('.*', None)))])
 def test_the_gradient_norm_is_that_of_the_whole_batch(sizes, clip, groups):
-  """Compares it with numpy in float64: trained parameters, before clipping."""
+  """Compares the norm of trained parameters' gradients, before clipping."""
   c = small.config('transformer', 'listops', batch_size=32, microbatch_size=8)
   c.unlock()
   c.encoder.dropout, c.optim.clip_norm, c.optim.groups = 0.0, clip, groups
@@ -193,7 +193,7 @@ def test_the_gradient_norm_is_that_of_the_whole_batch(sizes, clip, groups):
   _, norm = p.compile_train()(
       state, jax.device_put(micro, p.batch_shardings(micro=True)),
       p.put_given())
-  assert want > 2e-3  # it is clipped
+  assert want > 2e-3  # above `clip_norm`, so gradients are clipped
   np.testing.assert_allclose(float(norm), want, rtol=1e-5)
 
 

@@ -68,7 +68,7 @@ def test_six_steps_equal_three_and_three(
     resumed = train.train(same_run.experiment(mini_data, tmp_path))
   assert 2**20 < resumed.peak_memory_bytes <= stopped.peak_memory_bytes
   same_run.check(whole, tmp_path, same_run.config(mini_data), 4)
-  if environment['git_commit']:  # in a checkout
+  if environment['git_commit']:  # None outside a git checkout
     assert resumed.git_commits == ['older', environment['git_commit']]
 
 
@@ -156,7 +156,7 @@ def test_speed_is_of_the_steps_of_a_stretch(
   seconds = progress['train_seconds']
   logged = [x for x in lines if x['split'] == 'train']
   assert [x['step'] for x in logged] == [3, 4]
-  for x in logged:  # a step of 4 examples each since the stop
+  for x in logged:  # each line covers one step of 4 examples
     np.testing.assert_allclose(
         x['examples_per_s'] * (x['seconds'] - seconds), 4, rtol=1e-6)
     seconds = x['seconds']

@@ -45,7 +45,7 @@ def _logged(folder):
 def _once(found):
   values = {}
   for split, step, name, value in found:
-    assert (split, step, name) not in values, 'it is there twice'
+    assert (split, step, name) not in values, 'a value is logged twice'
     values[split, step, name] = value
   return values
 
@@ -62,7 +62,7 @@ def _of_tensorboard(folder):
   found = {}
   for path in (folder / 'tensorboard').iterdir():
     full = [file for file in path.iterdir() if file.stat().st_size]
-    assert len(full) == 1, 'others would be read too'
+    assert len(full) == 1, 'only one event file may have content'
     found |= _shown(_tensorboard(path), path.name)
   return found
 
@@ -105,18 +105,19 @@ def _wandb_records(path):
     if any(r.WhichOneof('record_type') == 'exit' for r in records):
       return records
     time.sleep(0.1)
-  raise AssertionError(f'{path} has no end')
+  raise AssertionError(f'{path} has no exit record after a minute')
 
 
 def _leveldb(data):
-  """Records of a log of LevelDB after wandb's seven bytes.
+  """Yields the records of a LevelDB log that follows wandb's seven bytes.
 
-  In blocks of 32 KiB: checksum (4 bytes), length (2), type (1) and content;
-  types 1 to 4 are all of a record, its beginning, middle and end.
+  The log has blocks of 32 KiB. They hold pieces of records: checksum (4 bytes),
+  length (2), type (1) and content. Types 1 to 4 are a whole record, and the
+  first, a middle and the last piece of one.
   """
   at, record = 7, b''
   while at + 7 <= len(data):
-    if 2**15 - at % 2**15 < 7:  # too short for another head
+    if 2**15 - at % 2**15 < 7:  # the block has no room for another piece
       at += 2**15 - at % 2**15
       continue
     length, kind = struct.unpack('<4xHB', data[at:at + 7])
@@ -141,7 +142,7 @@ def _offline(monkeypatch, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _another_second(monkeypatch):
-  """Gives each event file a name of its own: names contain the second."""
+  """Gives each event file its own name, which contains a time in seconds."""
   if importlib.util.find_spec('tensorboardX'):
     from tensorboardX import event_file_writer
     seconds = itertools.count(1_000_000_000)
@@ -163,8 +164,8 @@ def _log(made, *steps):
 def test_each_point_is_there_once_after_stops(name, tmp_path):
   """Each point is logged once after kills at steps 6 and 5.
 
-  The run resumes from step 4, once before step 4's validation, and one start
-  lacks the writer.
+  The run resumes from step 4 without the writer, then from step 5 with it. Both
+  times, points of validations after step 2 are removed.
   """
   made = rundir.RunDirectory(tmp_path, CONFIG)
   made.log_to([name])
