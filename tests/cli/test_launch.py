@@ -151,7 +151,7 @@ def _forget(folder, name):
 @pytest.mark.full
 def test_an_edited_model_is_not_taken_for_the_one_that_was_trained(
     mini_data, tmp_path):
-  """A stopped, finished, evaluated or swept run prints one warning."""
+  """After the edit, training, evaluation and sweeps each print one warning."""
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
   line = 'configs/simpletron.py:listops_mini ' + tiny.words(**{
       'data_dir': mini_data, 'train.steps': 4})

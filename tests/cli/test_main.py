@@ -144,7 +144,7 @@ def _spoil_and_regenerate(record, page, place):
 
 
 def test_a_run_of_its_protocol_is_recorded_unasked(mini_data, tmp_path):
-  """The run has finished already, since training takes half a minute."""
+  """The run is an already finished one; training would take half a minute."""
   flags = [MINI, f'--config.data_dir={mini_data}',
            f'--results_dir={tmp_path / "results"}',
            f'--page={tmp_path / "page.md"}', f'--workdir={tmp_path / "run"}']

@@ -1,4 +1,4 @@
-"""Tests that the command that repeats a recorded run makes the same config."""
+"""Tests that the command to repeat a recorded run makes the run's config."""
 
 import shlex
 

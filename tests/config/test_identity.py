@@ -111,8 +111,7 @@ def test_each_field_in_turn_changes_the_hash(name):
 
 
 def test_a_size_left_to_the_machine_is_the_experiment_of_before():
-  """Earlier configs had no sizes for a CPU; their only size was that of a CPU.
-  """
+  """Earlier configs had one size for every machine, which was that of a CPU."""
   now, before = _config(), _config()
   for name in ('microbatch_size', 'eval_batch_size'):
     now['train'][name] = 0

@@ -83,7 +83,7 @@ def test_every_number_is_held_to_its_range(name):
 
 
 def _numbers(model):
-  """Returns a mixer's numeric arguments that only some models have."""
+  """Returns a mixer's own numeric arguments, without fields of every config."""
   return [f for f in dataclasses.fields(models.mixer(model))
           if f.type in (int, float) and f.name not in models.GIVEN
           and f'model.{f.name}' not in fields.FIELDS]

@@ -81,7 +81,7 @@ def test_what_follows_a_changed_field_is_changed_too():
 
 
 def test_a_file_that_sets_what_the_protocol_says_changes_it(tmp_path):
-  """A config file that changes a protocol's setting is not that protocol."""
+  """If a config file sets a field of the protocol, that counts as a change."""
   path = tmp_path / 'mine.py'
   path.write_text((ROOT / 'configs/performer.py').read_text().replace(
       '  return config', '  config.train.steps = 300\n'
@@ -92,7 +92,7 @@ def test_a_file_that_sets_what_the_protocol_says_changes_it(tmp_path):
 
 
 def renamed(**names):
-  """Returns the changes of a config in which task or protocol were replaced."""
+  """Returns the changes of a config whose task or protocol was replaced."""
   return experiment.protocol_changes(
       {**_config(SIMPLETRON), **names}, SIMPLETRON)
 

@@ -103,8 +103,8 @@ def test_seeds_that_were_fitted_to_other_machines_share_a_row(place, field):
   (row,), left_out = place.load()
   assert [run.seed for run in row.runs] == [0, 5] and not left_out
   assert not row.variant
-  # The run directories differ, except if only the sizes for a CPU do: those are
-  # in the hash only if a config leaves its sizes to the machine.
+  # The run directories differ, unless only sizes for a CPU differ: the hash has
+  # those only if a config leaves its sizes to the machine.
   same = identity.config_hash(other.config) == identity.config_hash(
       row.runs[0].config)
   assert same == field.startswith('train.cpu_')

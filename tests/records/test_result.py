@@ -1,4 +1,4 @@
-"""Tests that an invalid result is refused by the name of its file and field."""
+"""Tests that the error for an invalid result names its file and field."""
 
 import copy
 import json
@@ -211,7 +211,7 @@ def test_committed_records_are_sound_and_written_as_they_are(tmp_path):
 
 
 def test_committed_records_name_commits_that_can_be_checked_out():
-  """Each record names a known commit, or says that it is not published."""
+  """Each record's commits are in the history, or marked as not published."""
   known = history()
   for path in (paths.PACKAGED / 'runs').rglob('*.json'):
     run = result.read(path)

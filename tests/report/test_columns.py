@@ -51,7 +51,7 @@ def test_numbers_are_sorted_as_they_are_written(tables):
           assert (value is None) == (written is None), column.name
         known = sorted(pair for pair in values if pair[0] is not None)
         written = [number for _, number in known]
-        # Shown numbers must not fall by more than their rounding.
+        # In the order of the values, shown numbers rise except for rounding.
         least = itertools.accumulate((low for low, _ in written), max)
         assert all(low <= high for low, (_, high) in zip(
             least, written, strict=True)), column.name

@@ -42,9 +42,10 @@ def test_without_examples_their_numbers_are_compared():
 
 
 def test_every_pair_of_seeds_must_say_the_same():
-  """The p-value is the largest over pairs of seeds, here that of 8 to 0.
+  """The p-value is the largest over pairs of seeds.
 
-  It is 1 if pairs of seeds disagree on the better sample.
+  One pair differs on 9 to 0 examples, the other on 8 to 0: p = 2 / 2^8. If
+  pairs disagree on the better sample, p = 1.
   """
   worse = np.zeros((1, 9), bool)
   better = np.array([[True] * 9, [True] * 8 + [False]])
@@ -61,7 +62,8 @@ def test_every_pair_of_seeds_must_say_the_same():
 
 
 def test_all_pairs_at_once_are_the_pairs_one_by_one():
-  """`p_values` gives SciPy's p-value for each pair of kinds of samples."""
+  """`p_values`, which tests all pairs at once, agrees with SciPy on each pair.
+  """
   rng = np.random.default_rng(0)
   samples = []
   for seeds, examples, kept in itertools.product(
@@ -135,7 +137,7 @@ def test_the_spread_is_the_likeliest_at_the_lowest_weight(unlike):
 
 
 def test_seeds_that_agree_to_the_example_may_not_be_without_spread():
-  """A row of equal seeds still has more variance than rounding alone."""
+  """A row whose seeds agree gets a larger variance than that of rounding."""
   rows = [(0.5, 0.5, 0.5), (0.51, 0.52, 0.50), (0.4, 0.41, 0.42)]
   found = statistics.spread([Sample(row, 100) for row in rows])
   variance, _ = found.variance_of(Sample(rows[0], 100))
@@ -206,7 +208,7 @@ def _ranks(samples):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('seeds', [3, 5])
 def test_equal_mechanisms_are_rarely_told_apart(seeds):
-  """Of 200 tables of 12 equal rows, about 5% or fewer show a difference."""
+  """At most about 5% of 200 tables of 12 equal rows show a difference."""
   rng = np.random.default_rng(seeds)
   wrong = sum(
       any(len(rank.like) < 12 for rank in _ranks(
@@ -258,7 +260,7 @@ def test_rows_that_spread_unlike_are_rarely_told_apart(factor, of_mechanisms):
 
 
 def test_a_row_of_one_seed_takes_its_spread_from_the_others():
-  """One seed differs from far rows only if the other rows spread little."""
+  """A row of one seed differs from far rows only if other rows vary little."""
   rng = np.random.default_rng(0)
   rows = [tuple(m + 0.01 * np.array([-1, 0, 1]) * rng.uniform(0.9, 1.1))
           for m in (0.7, 0.7, 0.5, 0.5, 0.5, 0.5)]

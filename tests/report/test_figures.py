@@ -125,7 +125,7 @@ def test_of_many_rows_the_best_are_drawn_and_the_others_counted(board, drawn):
 
 
 def test_titles_are_in_the_middle_of_their_figure(board, drawn):
-  """Titles are centred beside wide row names, and in several lines."""
+  """Titles are centred despite wide row names, even in several lines."""
   other = make('simpletron', right=150, steps=100)
   other['config']['encoder']['positions'] = 'x' * 40
   found = board([*THREE, other])
@@ -206,7 +206,7 @@ def test_marks_of_one_line_do_not_hide_each_other(board, drawn):
   marks = [tuple(line.get_xydata()[0]) for line in ax.lines
            if len(line.get_xdata()) == 1]
   assert sorted(x for x, _ in marks) == [60, 74, 74.5, 74.5, 75]
-  # The best mark and the one without neighbours stay in the middle.
+  # The best mark and the mark without neighbours are not moved.
   assert (75, 0) in marks and (60, 0) in marks
   assert len({y for x, y in marks if x > 70}) == 4
   assert all(abs(y) < 0.5 for _, y in marks)

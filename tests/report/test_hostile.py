@@ -65,7 +65,7 @@ def leaves(value, path=()):
 
 
 def spoilt(record, path, is_name, value):
-  """Returns a copy of a record with `value` in place of a value or a name."""
+  """Returns a copy with `value` for the value at `path`, or for its name."""
   if not path:
     return value
   changed = copy.deepcopy(record)
@@ -195,7 +195,7 @@ def place(tmp_path):
 
 
 def _spoil_all(place, value):
-  """Adds many records, each with `value` in another place."""
+  """Adds copies of RUN, each with `value` in place of another value or name."""
   for path, is_name in leaves(RUN):
     if 'confusion' not in path[:-1]:
       place.put(spoilt(RUN, path, is_name, value))

@@ -277,7 +277,7 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
       check=True, cwd=ROOT, env={
           **os.environ, 'TZ': 'Asia/Tokyo', 'LC_ALL': 'C', 'LANG': 'C',
           'PYTHONHASHSEED': '7', 'PYTHONUTF8': '0'})
-  # The pages name the records' files, which are named differently here.
+  # The pages show the file names of the records, which differ between places.
   for name in (
       'leaderboard.md', 'leaderboard/text_mini.md', 'html/index.html'):
     pages = [re.sub(rb'runs/text_mini/\d\.json', b'', (
@@ -294,7 +294,7 @@ def test_bytes_depend_on_nothing_but_the_records(tmp_path):
 
 
 def test_pages_use_no_device():
-  """Pages may import JAX, for the rows' commands, but start no device."""
+  """Pages may import JAX, for the rows' commands, but use no device."""
   code = ('import sys; from lra.records import curves; '
           'from lra.report import catalogue, render, site; '
           'from lra.cli import launch; catalogue.listing(); '

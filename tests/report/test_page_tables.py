@@ -93,9 +93,10 @@ def test_a_wide_transformer_does_not_become_the_budget(tmp_path):
 
 
 def test_a_baseline_is_compared_by_the_same_examples(tmp_path):
-  """110 of 200 right beat a baseline of 100 only if they contain its 100.
+  """A row with 110 of 200 right is compared with a baseline with 100 right.
 
-  Then the two differ on 10 to 0 examples, otherwise on 100 to 90.
+  The difference is significant if 10 to 0 examples differ, but not if 100 to
+  90 differ.
   """
   flags = [True] * 100 + [False] * 100
 

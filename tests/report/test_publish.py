@@ -49,8 +49,8 @@ def text(place):
       place.page, *sorted(place.details.glob('*.md'))))
 
 
-# A process that publishes the run of one seed. That of seed 0 reads the records
-# and then waits for the file `go` before it writes the page.
+# A process that publishes the run of one seed. The process of seed 0 reads the
+# records, then waits for the file `go` before it writes the page.
 RACER = """
 import json, pathlib, sys, time
 from lra.records import result
@@ -76,7 +76,7 @@ publish.publish(result.validate(fields),
 
 
 def test_three_that_publish_at_once_have_three_rows(tmp_path, place):
-  """Two processes publish while the first has read records but not written."""
+  """A process reads the records; two more publish before it writes the page."""
   (tmp_path / 'run.json').write_text(json.dumps(RUN))
 
   def start(number):
@@ -368,7 +368,7 @@ def test_a_record_names_no_folder_of_its_user(place):
   assert json.loads(record)['xla_flags'] == [
       '--a=1', '--xla_dump_to', 'JAX_A=x']
   assert publish.done(mine, place) and mine.config['data_dir']
-  # A record of an earlier version holds the folder; it counts as equal.
+  # A record of an earlier version names the folder; it counts as equal.
   result.write(place.path(mine), mine)
   os.utime(place.page)
   assert publish.done(mine, place)
@@ -419,7 +419,8 @@ def test_what_belongs_to_another_is_found_before(place, monkeypatch, name):
 
 
 def test_what_a_kill_left_undone_is_known(place):
-  """`done` needs the record and a newer page, or a record that differs."""
+  """`done` is true if the page is newer than the record, or the record differs.
+  """
   mine, other = run(), run(steps_per_s=1.0)
   assert not publish.done(mine, place)
   publish.publish(mine, place)

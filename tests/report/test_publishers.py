@@ -103,8 +103,8 @@ def test_sixty_four_publishers_and_one_is_killed(tmp_path):
   place = publish.Place(tmp_path / 'results', tmp_path / 'page.md')
   processes = [_start(tmp_path, FIRST)]
   try:
-    # The holder of the lock may read the records after the others begin to
-    # wait.
+    # The process with the lock may read the records only after the others
+    # wait for it.
     _until(lambda: (tmp_path / 'first').exists() and
            _waiting(tmp_path) == len(FIRST) - 1, processes, place)
     os.kill(int((tmp_path / 'first').read_text()), signal.SIGKILL)

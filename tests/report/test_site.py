@@ -13,7 +13,7 @@ HEAD = '| model | protocol | records by seed | command |\n'
 
 
 def command(run, seeds):
-  """Replaces `repeat.command`; seed 2 differs in more than the seed."""
+  """Replaces `repeat.command`; the run of seed 2 needs another flag."""
   odd = ' --odd' if run.seed == 2 else ''
   return f'run {run.model}{odd} {",".join(map(str, seeds))}'
 

@@ -48,7 +48,7 @@ def test_no_interval_leaves_the_possible(accuracy):
 
 
 def test_the_interval_of_a_difference_is_newcombes():
-  """Newcombe's table II has 56 of 70 against 48 of 80, by his method 10."""
+  """Newcombe's table II, method 10, has the interval for 56/70 and 48/80."""
   low, high = statistics.difference(Sample((56 / 70,), 70),
                                     Sample((48 / 80,), 80))
   assert (low, high) == (pytest.approx(0.0524, abs=5e-5),

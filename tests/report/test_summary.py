@@ -26,7 +26,10 @@ def rows(tasks, model='transformer', right=100):
 
 
 def tables(tmp_path, runs, group='full', floors=()):
-  """Returns {protocol: {model: {column: (text, whether bold)}}}, in order."""
+  """Returns {protocol: {model: {column: (text, whether bold)}}}.
+
+  The models are in the order of the table.
+  """
   place = Place(tmp_path / str(len(list(tmp_path.iterdir()))), runs, floors)
   boards, _ = boards_lib.load(place.runs, place.baselines)
   return {found.protocol: {
@@ -102,8 +105,7 @@ def test_states_span_the_tasks(tmp_path):
 
 
 def test_cells_have_their_interval_and_marks(tmp_path):
-  """RUNS has a row of 70% above the budget, and one of 65.25% over two seeds.
-  """
+  """In RUNS, a model above the parameter budget has 70%, two seeds 65.25%."""
   found = table(tmp_path, [*RUNS, make(task='retrieval_rfc_mini', right=160)],
                 'mini', [FLOORS])
   assert list(found) == [

@@ -16,7 +16,7 @@ DATA = 'feed00000000'
 
 @pytest.fixture
 def usual(tmp_path):
-  """Returns a folder of baselines that have the first 100 of 200 right."""
+  """Writes baselines with the first 100 of 200 right; returns their folder."""
   folder = tmp_path / 'usual'
   folder.mkdir()
   for task in ('listops', 'text'):

@@ -35,7 +35,7 @@ def _sweep(folder, data_dir, *flags, ignored=(), **environment):
     folder: working directory of the command.
     data_dir: folder of the data sets.
     *flags: more flags of the command.
-    ignored: signals that the command ignores, as one started by `&` does.
+    ignored: signals that the command ignores, like a background job.
     **environment: variables of the command and its child processes.
   """
   def ignore():
@@ -66,7 +66,7 @@ def _results(folder):
 
 @pytest.fixture(scope='module')
 def whole(mini_data, tmp_path_factory):
-  """Returns the results of the sweep if one process makes all runs."""
+  """Runs the whole sweep in one process and returns its results."""
   folder = tmp_path_factory.mktemp('whole')
   code, out, errors = end(_sweep(folder, mini_data))
   assert code == 0, errors

@@ -16,7 +16,7 @@ LINE = 'configs/simpletron.py:listops_mini'
 
 @pytest.fixture
 def entry(tmp_path, monkeypatch):
-  """Returns a function: line of a sweep file -> its only run, in a new folder.
+  """Returns a function that makes the run of one sweep line, in a new folder.
   """
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
@@ -52,9 +52,9 @@ def test_a_run_like_a_recorded_one_takes_as_long(path, entry):
 
 
 def test_the_nearest_record_is_taken(entry):
-  """On one kind of device, the same model counts more than the same device.
+  """A record of the same model is preferred to one of the same device.
 
-  A record of another kind of device is used last, and only of the same model.
+  Records of another kind of device come last, and must be of the same model.
   """
   here, made = 'cpu (4 cores)', entry()
   by_name = {

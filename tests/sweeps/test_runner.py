@@ -19,7 +19,7 @@ def _entries(folder, *names):
 
 
 def test_a_process_is_told_at_the_deadline(tmp_path, monkeypatch):
-  """A process that ignores its own limit, as while compiling, is ended too."""
+  """Even a process that does not stop itself, as while compiling, is ended."""
   program = tmp_path / 'program.py'
   program.write_text('import time; time.sleep(60)')
   monkeypatch.setattr(runner, '_RUN', program)

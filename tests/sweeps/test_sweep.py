@@ -195,7 +195,8 @@ def calls(monkeypatch, tmp_path):
 @pytest.mark.full
 def test_runs_that_failed_are_counted_and_their_lines_named(
     mini_data, tmp_path):
-  """The other run is trained; runs that never began are still new."""
+  """Runs that failed before training are still `new`; the other run is trained.
+  """
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
   line = f'configs/simpletron.py:listops_mini {TINY}'
   _write(tmp_path, (
@@ -352,9 +353,9 @@ def test_sweeps_of_the_repository(path, monkeypatch):
 
 
 def test_the_sweep_of_nystrom_makes_recorded_runs_again(monkeypatch):
-  """The sweep has each recorded seed; runs with changed settings do not count.
+  """The nystrom sweep has each recorded seed, but for changed settings.
 
-  If a seed has two records, one of the two runs is enough.
+  If a seed has two records, the sweep has at least one of the two runs.
   """
   monkeypatch.chdir(ROOT)
   named = {'-'.join(entry.folder.parts[1:]) for entry in sweep.read(
