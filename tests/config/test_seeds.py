@@ -102,5 +102,5 @@ def test_ctrl_c_twice_is_an_end_without_a_traceback(mini_data, tmp_path):
   process.send_signal(signal.SIGINT)
   process.send_signal(signal.SIGINT)
   code, _, errors = end(process)
-  # It is 130 if the second Ctrl-C came before the end of a step.
+  # The code is 130 if the second Ctrl-C came before the end of a step.
   assert code in (launch.EXIT['stopped'], 130), errors

@@ -353,9 +353,9 @@ def test_sweeps_of_the_repository(path, monkeypatch):
 
 
 def test_the_sweep_of_nystrom_makes_recorded_runs_again(monkeypatch):
-  """The nystrom sweep has each recorded seed, but for changed settings.
+  """Each recorded nystrom seed with unchanged settings is in the sweep.
 
-  If a seed has two records, the sweep has at least one of the two runs.
+  If a seed has two records, one of the two runs is enough.
   """
   monkeypatch.chdir(ROOT)
   named = {'-'.join(entry.folder.parts[1:]) for entry in sweep.read(
